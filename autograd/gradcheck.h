@@ -1,0 +1,53 @@
+// Checks a gradient against finite differences, in f64.
+//
+// With a random cotangent c, the scalar sum(c * fn(x)) has the gradient that backward gives for c. Each
+// element of it is compared with central differences D(h) = (f(x + h) - f(x - h)) / 2h, extrapolated to (4
+// D(h) - D(2h)) / 3, whose error is O(h^4). A random cotangent, because a plain sum is blind to a softmax.
+// Source: Richardson, "The approximate arithmetical solution by finite differences" (1911), for the
+// extrapolation.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "autograd/tape.h"
+
+namespace eddy {
+
+struct GradcheckOptions {
+  // h = step * max(1, sqrt|x|). At 1e-4 both the truncation (h^4 = 1e-16) and the rounding (2e-16 / h =
+  // 2e-12) of a function of size 1 lie far below the tolerance. Near a kink, where D(h) and D(2h) disagree,
+  // smaller steps are tried.
+  double step = 1e-4;
+  double tolerance = 1e-7;
+  // Errors are relative to the larger of the two values, but to no less than this.
+  double floor = 1e-2;
+  std::uint64_t seed = 1;
+};
+
+struct GradcheckResult {
+  bool ok = true;
+  // The element with the largest error; input is -1 when nothing was compared.
+  int input = -1;
+  std::vector<std::int64_t> index;
+  double analytic = 0;
+  double numeric = 0;
+  double error = 0;  // relative; the rounding noise of the differences is forgiven
+  double tolerance = 0;
+  std::int64_t compared = 0;  // elements
+
+  // One line for a test's message.
+  std::string describe() const;
+};
+
+// Compares the gradients of all f64 inputs, element by element. Inputs of other dtypes and undefined ones are
+// passed through; copies with the strides of the given tensors are passed, which stay as they are. Results
+// that are not floating are ignored. `ok` is false when an error is NaN. errors: DtypeError for f32 or bf16
+// inputs or results; ValueError when fn gives another number of elements when called again; DeviceError
+// unless on the CPU.
+GradcheckResult gradcheck(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& fn,
+                          const std::vector<Tensor>& inputs, const GradcheckOptions& options = {});
+
+}  // namespace eddy

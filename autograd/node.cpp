@@ -1,0 +1,186 @@
+// Nodes, saved tensors and the sink.
+#include "autograd/node.h"
+
+#include <atomic>
+
+#include "autograd/engine.h"
+#include "autograd/tape.h"
+#include "tensor/allocator.h"
+#include "tensor/format.h"
+
+namespace eddy {
+namespace {
+
+std::atomic<std::uint64_t> next_sequence{1};
+std::atomic<std::int64_t> live_nodes{0}, saved_bytes_now{0}, deepest{0}, recorded_nodes{0};
+
+// For the out-of-memory text: which modules hold the tape's memory.
+void report_scopes(char* text, std::size_t capacity) {
+  std::string lines = fmt::format("; saved for backward: {} bytes", saved_bytes_now.load());
+  for (const Scope* scope : largest_scopes(3))
+    if (scope->saved_bytes > 0)
+      lines += fmt::format(", {} bytes in '{}'", scope->saved_bytes, scope->path.empty() ? "(no module)" : scope->path);
+  lines.copy(text, capacity - 1);
+  text[std::min(lines.size(), capacity - 1)] = '\0';
+}
+[[maybe_unused]] const bool report_installed = (set_memory_report(report_scopes), true);
+
+}  // namespace
+
+SavedTensor::SavedTensor(const Tensor& tensor, const Scope* scope) : scope_(scope) {
+  if (!tensor.defined()) return;
+  tensor_ = raw::alias(tensor);
+  Buffer& buffer = *tensor_.buffer();
+  version_ = buffer.version();
+  if (buffer.saves++ == 0) {
+    saved_bytes_now.fetch_add(buffer.bytes(), std::memory_order_relaxed);
+    scope_->saved_bytes += buffer.bytes();
+    buffer.first_save_bytes = &scope_->saved_bytes;
+  }
+}
+
+SavedTensor::SavedTensor(SavedTensor&& other) noexcept
+    : tensor_(std::exchange(other.tensor_, Tensor())), version_(other.version_), scope_(other.scope_) {}
+
+SavedTensor::~SavedTensor() {
+  if (!tensor_.defined()) return;
+  Buffer& buffer = *tensor_.buffer();
+  if (--buffer.saves == 0) {
+    saved_bytes_now.fetch_sub(buffer.bytes(), std::memory_order_relaxed);
+    *buffer.first_save_bytes -= buffer.bytes();
+  }
+}
+
+const Tensor& SavedTensor::get(const Node& node) const {
+  if (tensor_.defined() && tensor_.buffer()->version() != version_)
+    fail<VersionError>(
+        "{}: a tensor {} saved for the backward pass was overwritten by {}: version {} was saved, it is now {} (call "
+        "backward before the write, or detach state that is carried over it)",
+        describe(node), to_string(tensor_.shape()), tensor_.buffer()->last_writer(), version_,
+        tensor_.buffer()->version());
+  return tensor_;
+}
+
+Node::Node(const char* name, int outputs, bool counted)
+    : op(name),
+      sequence(next_sequence.fetch_add(1, std::memory_order_relaxed)),
+      scope(current_scope()),
+      depth(counted ? 1 : 0),
+      counted_(counted),
+      slots_(static_cast<std::size_t>(outputs)) {
+  if (!counted_) return;
+  live_nodes.fetch_add(1, std::memory_order_relaxed);
+  recorded_nodes.fetch_add(1, std::memory_order_relaxed);
+}
+
+Node::~Node() {
+  if (counted_) live_nodes.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Node::add_edge(const Tensor& input) {
+  const Variable* variable = input.defined() ? variable_of(input) : nullptr;
+  if (variable == nullptr) {
+    edges_.emplace_back();
+    return;
+  }
+  edges_.push_back({variable->node, variable->output});
+  depth = std::max(depth, variable->node->depth + 1);
+  if (counted_ && depth > deepest.load(std::memory_order_relaxed)) deepest.store(depth, std::memory_order_relaxed);
+}
+
+void Node::free_graph() {
+  freed = true;
+  edges_.clear();
+  saved_.clear();
+  for (GradSlot& own : slots_) own.grad = Tensor();
+}
+
+void Node::drop_gradients() {
+  for (int output = 0; output < outputs(); ++output) slot(output).grad = Tensor();
+}
+
+void Node::release() noexcept {
+  // A pointer, because a thread's objects are destroyed before static tensors, which may still own nodes.
+  thread_local std::vector<Node*>* pending = nullptr;
+  if (pending != nullptr) {
+    pending->push_back(this);
+    return;
+  }
+  std::vector<Node*> worklist;
+  pending = &worklist;
+  delete this;
+  while (!worklist.empty()) {
+    Node* node = worklist.back();
+    worklist.pop_back();
+    delete node;
+  }
+  pending = nullptr;
+}
+
+std::string describe(const Node& node) {
+  return node.scope->path.empty() ? std::string(node.op) : fmt::format("{} in {}", node.op, node.scope->path);
+}
+
+bool GradSink::needs(int k) const { return node_.edges_[static_cast<std::size_t>(k)].node != nullptr; }
+
+Tensor GradSink::open(int k, float* beta) {
+  const Edge& edge = node_.edges_[static_cast<std::size_t>(k)];
+  GradSlot& slot = edge.node->slot(edge.output);
+  queue_.push(edge.node);
+  *beta = slot.has_grad() ? 1.0f : 0.0f;
+  if (slot.pinned) {
+    slot.written = true;
+  } else if (!slot.grad.defined()) {
+    slot.grad = Tensor::empty(slot.shape, slot.dtype, slot.device);
+  } else if (!slot.grad.exclusive() || !slot.grad.contiguous()) {
+    slot.grad = raw::copy(slot.grad);
+  }
+  return slot.grad;
+}
+
+Tensor GradSink::open_zeroed(int k) {
+  float beta = 0;
+  Tensor dst = open(k, &beta);
+  if (beta == 0) raw::fill(dst, 0);
+  return dst;
+}
+
+void GradSink::give(int k, const Tensor& contribution) {
+  const Edge& edge = node_.edges_[static_cast<std::size_t>(k)];
+  GradSlot& slot = edge.node->slot(edge.output);
+  if (contribution.shape() != slot.shape)
+    fail<ShapeError>("{}: the gradient of input {} has shape {} and the input has {}", describe(node_), k,
+                     to_string(contribution.shape()), to_string(slot.shape));
+  if (!slot.has_grad() && !slot.pinned && contribution.dtype() == slot.dtype) {
+    // A tracked tensor (a user's cotangent) must not tie its graph to a leaf that the graph leads to.
+    slot.grad = contribution.autograd() == nullptr ? contribution : raw::alias(contribution);
+    queue_.push(edge.node);
+    return;
+  }
+  float beta = 0;
+  const Tensor dst = open(k, &beta);
+  const Tensor typed = contribution.dtype() == slot.dtype ? contribution : raw::cast(contribution, slot.dtype);
+  if (beta == 0)
+    raw::copy_into(dst, typed);
+  else
+    raw::add_into(dst, typed);
+}
+
+void GradSink::reach(int k) { queue_.push(node_.edges_[static_cast<std::size_t>(k)].node); }
+
+const Tensor& VjpContext::dy(int output) const { return node_.slot(output).grad; }
+
+Tensor VjpContext::dy_or_zeros(int output) const {
+  const GradSlot& slot = node_.slot(output);
+  return slot.grad.defined() ? slot.grad : Tensor::zeros(slot.shape, slot.dtype, slot.device);
+}
+
+const Tensor& VjpContext::saved(int i) const { return node_.saved(i); }
+
+GraphStats graph_stats() {
+  return {live_nodes.load(), saved_bytes_now.load(), deepest.load(), recorded_nodes.load()};
+}
+
+void reset_graph_depth() { deepest.store(0); }
+
+}  // namespace eddy

@@ -1,0 +1,164 @@
+// The tape. Every tracked operation leaves a node: where its inputs' gradients go (edges), what its backward needs
+// (saved tensors) and the backward itself (`vjp`, a vector-Jacobian product). A node's sequence number is its creation
+// order; the engine runs nodes strictly from the highest number down, so when a node runs, every consumer of its outputs
+// has run and its output gradients are complete.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "autograd/scope.h"
+#include "tensor/tensor.h"
+
+namespace eddy {
+
+class Node;
+class BackwardQueue;
+
+// The gradient of one output of a node while it is being summed.
+struct GradSlot {
+  Shape shape;
+  Dtype dtype = Dtype::f32;
+  Device device;
+  Tensor grad;           // undefined until the first contribution
+  bool pinned = false;   // the storage belongs to someone (a parameter arena): always written in place
+  bool written = false;  // for pinned slots: grad holds a sum, not stale numbers
+
+  bool has_grad() const { return pinned ? written : grad.defined(); }
+};
+
+// Where the gradient of one input goes; node is null when that input needs none.
+struct Edge {
+  Ref<Node> node;
+  int output = 0;
+};
+
+// A tensor kept for the backward pass, with the version its buffer had then. Holds the bytes, never the graph.
+class SavedTensor {
+ public:
+  SavedTensor(const Tensor& tensor, const Scope* scope);
+  SavedTensor(SavedTensor&& other) noexcept;
+  SavedTensor& operator=(SavedTensor&&) = delete;
+  ~SavedTensor();
+  // The tensor. errors: VersionError when its buffer was written since; names op, module path and both versions.
+  const Tensor& get(const Node& node) const;
+  const Tensor& peek() const { return tensor_; }
+
+ private:
+  Tensor tensor_;
+  std::uint32_t version_ = 0;
+  const Scope* scope_;
+};
+
+// How a vjp hands gradients to the inputs of its node.
+class GradSink {
+ public:
+  GradSink(Node& node, BackwardQueue& queue) : node_(node), queue_(queue) {}
+
+  // Whether anything upstream wants the gradient of input k.
+  bool needs(int k) const;
+  // Calls write(dst, beta) with the input's gradient buffer: dst = beta * dst + contribution, beta 0 or 1. With beta 0
+  // the buffer is uninitialised. The way for products, which add for free.
+  template <class Write>
+  void into(int k, Write&& write) {
+    float beta = 0;
+    const Tensor dst = open(k, &beta);
+    write(dst, beta);
+  }
+  // Calls add(dst) with a view of `length` entries of `axis` from `start` of the gradient buffer, which must be added to.
+  // Costs the slice, not the whole: the buffer is zeroed once.
+  template <class Add>
+  void slice(int k, int axis, std::int64_t start, std::int64_t length, Add&& add) {
+    add(raw::narrow(open_zeroed(k), axis, start, length));
+  }
+  // The whole gradient buffer, zeroed on first use, for scattered additions.
+  Tensor open_zeroed(int k);
+  // Adds a tensor; when it is the first contribution it is kept without a copy.
+  void give(int k, const Tensor& contribution);
+  // Marks input k's producer as reached without a contribution through this sink (its gradient lies in shared storage).
+  void reach(int k);
+
+ private:
+  Tensor open(int k, float* beta);
+  Node& node_;
+  BackwardQueue& queue_;
+};
+
+// What a vjp sees.
+class VjpContext {
+ public:
+  VjpContext(Node& node, BackwardQueue& queue) : sink(node, queue), node_(node) {}
+  // The gradient of an output; undefined when none arrived (only with several outputs).
+  const Tensor& dy(int output = 0) const;
+  // The same, as zeros when none arrived.
+  Tensor dy_or_zeros(int output) const;
+  const Tensor& saved(int i) const;
+  GradSink sink;
+
+ private:
+  Node& node_;
+};
+
+class Node : public RefCounted {
+ public:
+  // Leaves and other helpers of the engine are not counted in graph_stats.
+  Node(const char* op, int outputs, bool counted = true);
+  ~Node() override;
+
+  virtual void vjp(VjpContext& context) = 0;
+  virtual bool is_leaf() const { return false; }
+  // Shared gradient storage overrides this.
+  virtual GradSlot& slot(int output) { return slots_[static_cast<std::size_t>(output)]; }
+
+  void add_edge(const Tensor& input);
+  void save(const Tensor& tensor) { saved_.emplace_back(tensor, scope); }
+  const Tensor& saved(int i) const { return saved_[static_cast<std::size_t>(i)].get(*this); }
+  int outputs() const { return static_cast<int>(slots_.size()); }
+  const std::vector<Edge>& edges() const { return edges_; }
+  const std::vector<SavedTensor>& saved_tensors() const { return saved_; }
+  // Drops what the backward pass no longer needs. A second backward then finds `freed`.
+  void free_graph();
+  // Drops the output gradients summed so far, after a backward pass that failed.
+  void drop_gradients();
+
+  const char* const op;
+  const std::uint64_t sequence;
+  const Scope* const scope;
+  int depth;  // of the longest path from a leaf (0) to here
+  bool queued = false;
+  bool freed = false;
+
+ protected:
+  // Frees long chains without recursion: a worklist on this thread.
+  void release() noexcept override;
+
+ private:
+  friend class GradSink;
+  const bool counted_;
+  std::vector<Edge> edges_;
+  std::vector<SavedTensor> saved_;
+  std::vector<GradSlot> slots_;
+};
+
+// "matmul in layers.0.attn", for error texts.
+std::string describe(const Node& node);
+
+// A leaf: a parameter or an input the user wants the gradient of. Its slot is the gradient.
+class LeafNode final : public Node {
+ public:
+  LeafNode() : Node("leaf", 1, false) {}
+  void vjp(VjpContext&) override {}
+  bool is_leaf() const override { return true; }
+};
+
+// What a tracked tensor carries: output `output` of `node`.
+class Variable final : public AutogradData {
+ public:
+  Variable(Ref<Node> producer, int producer_output) : node(std::move(producer)), output(producer_output) {}
+  Ref<Node> node;
+  int output;
+};
+
+inline Variable* variable_of(const Tensor& tensor) { return static_cast<Variable*>(tensor.autograd()); }
+
+}  // namespace eddy

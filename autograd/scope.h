@@ -1,0 +1,45 @@
+// Module paths for error texts, statistics and the graph picture: "layers.0.attn". A scope is interned and lives forever,
+// so a node keeps one pointer.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace eddy {
+
+struct Scope {
+  std::string path;
+  mutable std::int64_t saved_bytes = 0;  // kept alive for the backward pass by nodes recorded here
+
+  // The scope called `name` inside this one.
+  const Scope* child(std::string_view name) const;
+
+ private:
+  mutable std::map<std::string, std::unique_ptr<Scope>, std::less<>> children_;
+};
+
+// The scope that new nodes belong to on this thread.
+const Scope* current_scope();
+
+// Enters a child of the current scope for the guard's lifetime.
+class ScopeGuard {
+ public:
+  explicit ScopeGuard(std::string_view name);
+  // Goes back to a known scope instead: a recomputation stands in the module of its forward pass.
+  explicit ScopeGuard(const Scope& scope);
+  ~ScopeGuard();
+  ScopeGuard(const ScopeGuard&) = delete;
+  ScopeGuard& operator=(const ScopeGuard&) = delete;
+
+ private:
+  const Scope* previous_;
+};
+
+// The scopes with the most saved bytes, largest first.
+std::vector<const Scope*> largest_scopes(std::size_t count);
+
+}  // namespace eddy

@@ -1,0 +1,216 @@
+// Append-only and sliding buffers. The gradient of the append-only one is derived in the header's picture: a
+// window is a linear selection of rows, so its transpose adds dy into those rows; an append places rows, so
+// its transpose takes them out again.
+#include "autograd/seq_buffer.h"
+
+#include <algorithm>
+
+#include "tensor/format.h"
+
+namespace eddy {
+namespace {
+
+// Everything about `rows` that must hold before they may be written into `data` along `axis`.
+void check_rows(const char* op, const Tensor& rows, const Tensor& data, int axis) {
+  if (!rows.defined()) fail<ValueError>("{}: the rows are undefined", op);
+  if (rows.dtype() != data.dtype())
+    fail<DtypeError>("{}: rows of {} for a buffer of {} (cast them first)", op, dtype_name(rows.dtype()),
+                     dtype_name(data.dtype()));
+  if (rows.device() != data.device())
+    fail<DeviceError>("{}: rows on {} for a buffer on {} (use to_device)", op, to_string(rows.device()),
+                      to_string(data.device()));
+  bool fits = rows.rank() == data.rank();
+  for (int i = 0; fits && i < rows.rank(); ++i) fits = i == axis || rows.shape()[i] == data.shape()[i];
+  if (!fits)
+    fail<ShapeError>("{}: rows {} for a buffer {} (equal sizes on all axes but axis {})", op,
+                     to_string(rows.shape()), to_string(data.shape()), axis);
+}
+
+void check_buffer(const char* op, const Shape& shape, Dtype dtype) {
+  if (!is_floating(dtype))
+    fail<DtypeError>("{}: a buffer of {} (floating types only)", op, dtype_name(dtype));
+  if (shape.rank() == 0) fail<ShapeError>("{}: the shape {} has no axis for the rows", op, to_string(shape));
+}
+
+Tensor as_dtype(const Tensor& x, Dtype dtype) {
+  return x.dtype() == dtype ? x : raw::cast(x, dtype);
+}
+
+}  // namespace
+
+struct SeqBuffer::Storage {
+  Tensor data;
+  int axis = 0;
+  std::int64_t written = 0;  // rows of the newest version
+};
+
+// What the tracked appends share: the gradient of the rows from `first` on. bf16 rows are summed in f32.
+struct SeqBuffer::Chain {
+  GradSlot slot;
+  std::int64_t first = 0;
+};
+
+class SeqBuffer::AppendNode final : public Node {
+ public:
+  AppendNode(std::shared_ptr<Chain> chain, int axis, std::int64_t start, std::int64_t length)
+      : Node("SeqBuffer.append", 1), chain_(std::move(chain)), axis_(axis), start_(start), length_(length) {}
+
+  GradSlot& slot(int) override { return chain_->slot; }
+
+  void vjp(VjpContext& context) override {
+    // Copied out, not handed on as a view: a second owner would make the next window's addition copy the
+    // whole buffer.
+    context.sink.into(1, [&](const Tensor& dst, float beta) {
+      const Tensor part = as_dtype(raw::narrow(chain_->slot.grad, axis_, start_, length_), dst.dtype());
+      if (beta == 0)
+        raw::copy_into(dst, part);
+      else
+        raw::add_into(dst, part);
+    });
+    if (context.sink.needs(0)) {
+      context.sink.reach(0);
+    } else {  // this was the oldest append, so nobody reads the shared gradient any more
+      chain_->slot.grad = Tensor();
+    }
+  }
+
+ private:
+  std::shared_ptr<Chain> chain_;
+  int axis_;
+  std::int64_t start_, length_;  // rows of the shared gradient
+};
+
+SeqBuffer::SeqBuffer(const Shape& shape, int axis, Dtype dtype, Device device) {
+  check_buffer("SeqBuffer", shape, dtype);
+  const int rows_axis = shape.normal_axis(axis);
+  storage_ = std::make_shared<Storage>();
+  storage_->data = Tensor::empty(shape, dtype, device);
+  storage_->axis = rows_axis;
+  version_ = storage_->data;
+}
+
+const SeqBuffer::Storage& SeqBuffer::storage(const char* what) const {
+  if (storage_ == nullptr) fail<ValueError>("{}: the buffer is undefined (give it a shape first)", what);
+  return *storage_;
+}
+
+std::int64_t SeqBuffer::capacity() const {
+  const Storage& mine = storage("SeqBuffer.capacity");
+  return mine.data.shape()[mine.axis];
+}
+int SeqBuffer::axis() const {
+  return storage("SeqBuffer.axis").axis;
+}
+Dtype SeqBuffer::dtype() const {
+  return storage("SeqBuffer.dtype").data.dtype();
+}
+Device SeqBuffer::device() const {
+  return storage("SeqBuffer.device").data.device();
+}
+
+SeqBuffer SeqBuffer::append(const Tensor& rows) const {
+  const Storage& mine = storage("SeqBuffer.append");
+  check_rows("SeqBuffer.append", rows, mine.data, mine.axis);
+  const std::int64_t length = rows.shape()[mine.axis];
+  if (count_ != mine.written)
+    fail<GraphError>(
+        "SeqBuffer.append: this version has {} rows and {} were written already (append to the newest "
+        "version only; a "
+        "function recomputed by checkpoint must not append)",
+        count_, mine.written);
+  if (length > capacity() - count_)
+    fail<ShapeError>("SeqBuffer.append: {} rows behind {} exceed the capacity of {} (make the buffer larger)",
+                     length, count_, capacity());
+  if (anomaly_mode()) detail::check_finite_result("SeqBuffer.append", rows);
+
+  SeqBuffer next = *this;
+  if (length == 0) return next;
+  next.count_ += length;
+  if (grad_enabled() && requires_grad(rows)) {
+    if (next.chain_ == nullptr) {
+      next.chain_ = std::make_shared<Chain>();
+      next.chain_->first = count_;
+      next.chain_->slot.shape = mine.data.shape();
+      next.chain_->slot.dtype = dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+      next.chain_->slot.device = device();
+    }
+    auto node = make_ref<AppendNode>(next.chain_, mine.axis, count_ - next.chain_->first, length);
+    node->add_edge(version_);
+    node->add_edge(rows);
+    next.version_ = raw::alias(mine.data);
+    next.version_.set_autograd(Ref<AutogradData>(new Variable(node, 0)));
+  }
+  raw::copy_into(raw::narrow(mine.data, mine.axis, count_, length), rows);
+  storage_->written = next.count_;
+  if (next.chain_ != nullptr) next.chain_->slot.shape[mine.axis] = next.count_ - next.chain_->first;
+  return next;
+}
+
+Tensor SeqBuffer::window(std::int64_t begin, std::int64_t end) const {
+  const Storage& mine = storage("SeqBuffer.window");
+  if (begin < 0 || begin > end || end > count_)
+    fail<ShapeError>("SeqBuffer.window: rows {} to {} of {} (0 <= begin <= end <= count)", begin, end,
+                     count_);
+  const Tensor view = raw::narrow(mine.data, mine.axis, begin, end - begin);
+  if (chain_ == nullptr || begin == end || end <= chain_->first) return view;
+  const std::int64_t skipped =
+      std::max<std::int64_t>(chain_->first - begin, 0);  // rows from before the tracked ones
+  const std::int64_t start = begin + skipped - chain_->first, length = end - begin - skipped;
+  return record("SeqBuffer.window", {version_}, view, {},
+                [axis = mine.axis, skipped, start, length](VjpContext& context) {
+                  context.sink.slice(0, axis, start, length, [&](const Tensor& dst) {
+                    raw::add_into(dst,
+                                  as_dtype(raw::narrow(context.dy(), axis, skipped, length), dst.dtype()));
+                  });
+                });
+}
+
+SeqBuffer SeqBuffer::detach() const {
+  SeqBuffer plain = *this;
+  plain.chain_ = nullptr;
+  if (storage_ != nullptr) plain.version_ = storage_->data;
+  return plain;
+}
+
+RingBuffer::RingBuffer(const Shape& shape, int axis, Dtype dtype, Device device) {
+  check_buffer("RingBuffer", shape, dtype);
+  axis_ = shape.normal_axis(axis);
+  width_ = shape[axis_];
+  if (width_ == 0)
+    fail<ValueError>("RingBuffer: the width is 0 on axis {} of {} (at least 1)", axis_, to_string(shape));
+  data_ = Tensor::empty(shape.with(axis_, 2 * width_), dtype, device);
+}
+
+void RingBuffer::append(const Tensor& rows) {
+  check_rows("RingBuffer.append", rows, data_, axis_);
+  if (grad_enabled() && requires_grad(rows))
+    fail<GraphError>(
+        "RingBuffer.append: the rows are tracked and old rows get overwritten (detach them, or use "
+        "SeqBuffer)");
+  const std::int64_t appended = rows.shape()[axis_];
+  const std::int64_t length = std::min(appended, width_);
+  const Tensor last = raw::narrow(rows, axis_, appended - length, length);
+  if (end_ + length > 2 * width_) {
+    // Here end_ > 2 * width - length, so the kept rows start behind row width and cannot overlap the front.
+    const std::int64_t kept = width_ - length;
+    data_.buffer()->bump_version("RingBuffer.append");
+    raw::copy_into(raw::narrow(data_, axis_, 0, kept), raw::narrow(data_, axis_, end_ - kept, kept));
+    end_ = kept;
+  }
+  raw::copy_into(raw::narrow(data_, axis_, end_, length), last);
+  end_ += length;
+  count_ += appended;
+}
+
+Tensor RingBuffer::window() const {
+  const std::int64_t length = std::min(count_, width_);
+  return raw::narrow(data_, axis_, end_ - length, length);
+}
+
+void RingBuffer::clear() {
+  data_.buffer()->bump_version("RingBuffer.clear");
+  count_ = 0;
+  end_ = 0;
+}
+
+}  // namespace eddy

@@ -1,0 +1,107 @@
+// Memories that grow by rows: the key and value caches and memory banks of recurrent models.
+//
+// SeqBuffer keeps the tape: append writes rows in place behind the old ones and returns a new version. Rows
+// are never overwritten, so windows saved for the backward pass stay valid and the buffer's version counter
+// stays as it is. All versions share one gradient buffer:
+//
+//   forward    append 1 ----> append 2 ----> append 3        one node each, leading to the one before
+//                 \              \              \   .
+//               window         window         window         views; their backward adds dy into rows [a, b)
+//   backward   the shared gradient, zeroed once; append k hands its rows' part to the rows it was given
+//
+// The engine runs nodes from the newest to the oldest, so all windows that see the rows of append k have run
+// before it does. T appends and T windows cost what the windows hold, not T times the buffer.
+//
+// RingBuffer keeps the last rows only, without gradients, for streaming.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "autograd/tape.h"
+
+namespace eddy {
+
+// A handle to one version: the first count() rows of a storage shared with the other versions. Copies are
+// cheap.
+class SeqBuffer {
+ public:
+  SeqBuffer() = default;  // no storage; defined() is false
+  // An empty buffer of the given shape, where shape[axis] is the capacity in rows, e.g. [batch, capacity,
+  // channels] and axis 1. errors: DtypeError unless floating; ShapeError when there is no such axis.
+  SeqBuffer(const Shape& shape, int axis, Dtype dtype = Dtype::f32, Device device = kCpu);
+
+  // The version with `rows` behind the rows of this one.
+  // shapes: rows like the buffer with any size on the axis.
+  // grad: flows to rows when they are tracked and recording is on; tracked and untracked rows may alternate.
+  // errors: GraphError when something was appended to this version already; ShapeError when the shape differs
+  // or the capacity is exceeded; DtypeError, DeviceError, ValueError for rows that do not fit otherwise.
+  [[nodiscard]] SeqBuffer append(const Tensor& rows) const;
+
+  // Rows [begin, end) as a view of the storage, tracked when tracked rows may lie in it and recording is on.
+  // errors: ShapeError unless 0 <= begin <= end <= count().
+  Tensor window(std::int64_t begin, std::int64_t end) const;
+  // All rows of this version.
+  Tensor all() const { return window(0, count_); }
+
+  // The same rows without a graph: gradients of later windows stop at what is appended from here on.
+  SeqBuffer detach() const;
+
+  bool defined() const { return storage_ != nullptr; }
+  std::int64_t count() const { return count_; }  // in rows
+  std::int64_t capacity() const;                 // in rows
+  int axis() const;
+  Dtype dtype() const;
+  Device device() const;
+  // Whether a row of this version carries a gradient.
+  bool tracked() const { return chain_ != nullptr; }
+
+ private:
+  struct Storage;
+  struct Chain;
+  class AppendNode;
+
+  const Storage& storage(const char* what) const;
+
+  std::shared_ptr<Storage> storage_;
+  std::shared_ptr<Chain> chain_;  // the tracked appends since the last detach; null when there are none
+  Tensor version_;                // the whole storage, carrying the node of the last tracked append
+  std::int64_t count_ = 0;
+};
+
+// The last `width` rows of an endless sequence. The storage holds twice the width, so the window is always
+// one run of rows; when the end is reached the last rows move to the front, which costs less than one row
+// copy per appended row.
+class RingBuffer {
+ public:
+  // shapes: shape[axis] is the width in rows. errors: ValueError when the width is 0; ShapeError.
+  RingBuffer(const Shape& shape, int axis, Dtype dtype = Dtype::f32, Device device = kCpu);
+  RingBuffer(const RingBuffer&) = delete;  // two handles would write over each other
+  RingBuffer& operator=(const RingBuffer&) = delete;
+  RingBuffer(RingBuffer&&) = default;
+  RingBuffer& operator=(RingBuffer&&) = default;
+
+  // Adds rows; of more than `width` rows the last ones are kept. Moving rows to the front bumps the buffer's
+  // version with the writer "RingBuffer.append", because it overwrites rows that older windows may see.
+  // errors: GraphError when recording is on and rows are tracked (detach them); ShapeError, DtypeError,
+  // DeviceError, ValueError as for SeqBuffer.
+  void append(const Tensor& rows);
+  // The last min(count(), width()) rows, oldest first. aliasing: a view that later appends may overwrite;
+  // copy what must stay.
+  Tensor window() const;
+  // Forgets all rows, for a new stream.
+  void clear();
+
+  std::int64_t count() const { return count_; }  // of all rows ever appended
+  std::int64_t width() const { return width_; }
+  int axis() const { return axis_; }
+
+ private:
+  Tensor data_;
+  int axis_;
+  std::int64_t width_;
+  std::int64_t count_ = 0;
+  std::int64_t end_ = 0;  // behind the last row in the storage
+};
+
+}  // namespace eddy

@@ -1,0 +1,37 @@
+# The packages Eddy stands on, each with the name a Debian or Ubuntu user installs it by.
+include(GNUInstallDirs)
+
+function(eddy_missing what package)
+  message(FATAL_ERROR "${what} was not found. Install it: sudo apt-get install ${package} (or run cmake/install_dependencies.sh)")
+endfunction()
+
+find_package(Threads REQUIRED)
+
+find_package(fmt CONFIG QUIET)
+if(NOT fmt_FOUND)
+  eddy_missing("fmt" libfmt-dev)
+endif()
+
+find_package(nlohmann_json CONFIG QUIET)
+if(NOT nlohmann_json_FOUND)
+  eddy_missing("nlohmann_json" nlohmann-json3-dev)
+endif()
+
+# OpenBLAS, the pthread or OpenMP flavour: the serial one gives wrong results when several threads call it.
+set(BLA_VENDOR OpenBLAS)
+find_package(BLAS QUIET)
+find_path(EDDY_CBLAS_INCLUDE cblas.h PATH_SUFFIXES openblas openblas-pthread
+  PATHS /usr/include/${CMAKE_LIBRARY_ARCHITECTURE} /usr/include)
+if(NOT BLAS_FOUND OR NOT EDDY_CBLAS_INCLUDE)
+  eddy_missing("OpenBLAS" libopenblas-dev)
+endif()
+
+find_package(CLI11 CONFIG QUIET)
+if(NOT CLI11_FOUND)
+  eddy_missing("CLI11" libcli11-dev)
+endif()
+
+find_path(EDDY_TOMLPLUSPLUS_INCLUDE toml++/toml.h)
+if(NOT EDDY_TOMLPLUSPLUS_INCLUDE)
+  eddy_missing("toml++" libtomlplusplus-dev)
+endif()

@@ -1,0 +1,16 @@
+# cmake --install and find_package(eddy CONFIG).
+include(CMakePackageConfigHelpers)
+
+install(TARGETS eddy EXPORT eddyTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(TARGET eddy_program)
+  install(TARGETS eddy_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+foreach(folder tensor autograd ops models train)
+  install(DIRECTORY ${folder}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/eddy/${folder} FILES_MATCHING PATTERN "*.h")
+endforeach()
+install(EXPORT eddyTargets NAMESPACE eddy:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/eddy)
+configure_package_config_file(cmake/eddyConfig.cmake.in ${CMAKE_BINARY_DIR}/eddyConfig.cmake
+  INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/eddy)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/eddyConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/eddyConfig.cmake ${CMAKE_BINARY_DIR}/eddyConfigVersion.cmake
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/eddy)

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Installs what Eddy needs to build, test and fetch its sample text: Debian 12 or later, Ubuntu 24.04 or later.
+# Only missing packages are installed; when nothing is missing, neither root nor a network is needed. On another system
+# it says what is needed and ends well: the build then says what it does not find.
+set -euo pipefail
+
+packages=(
+  g++ cmake ninja-build pkg-config  # the build
+  libopenblas-dev                   # matrix products
+  libfmt-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libsentencepiece-dev
+  doctest-dev                       # tests
+  curl                              # fetches tiny Shakespeare once
+)
+
+is_installed() {
+  [[ "$(dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/dev/null)" == installed ]]
+}
+
+# Whether this is a system whose packages are new enough. Testing and unstable have no version number: they are.
+is_supported() {
+  [[ -r /etc/os-release ]] && command -v apt-get >/dev/null && command -v dpkg-query >/dev/null || return 1
+  local id version least
+  # shellcheck source=/dev/null
+  id="$(. /etc/os-release && echo "${ID:-}")"
+  # shellcheck source=/dev/null
+  version="$(. /etc/os-release && echo "${VERSION_ID:-}")"
+  case "$id" in
+    debian) least=12 ;;
+    ubuntu) least=24.04 ;;
+    *) return 1 ;;
+  esac
+  [[ -z "$version" ]] || dpkg --compare-versions "$version" ge "$least"
+}
+
+if ! is_supported; then
+  echo "dependencies: this is neither Debian 12+ nor Ubuntu 24.04+, so nothing is installed. Eddy needs what these"
+  echo "Debian packages hold: ${packages[*]}"
+  exit 0
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+  is_installed "$package" || missing+=("$package")
+done
+if ((${#missing[@]} == 0)); then
+  echo "dependencies: all ${#packages[@]} packages are installed"
+  exit 0
+fi
+
+echo "dependencies: missing: ${missing[*]}"
+as_root=(env DEBIAN_FRONTEND=noninteractive)
+if ((EUID != 0)); then
+  if ! command -v sudo >/dev/null; then
+    echo "dependencies: not root and no sudo, so nothing is installed. Ask for: apt-get install ${missing[*]}"
+    exit 0
+  fi
+  as_root=(sudo "${as_root[@]}")
+fi
+"${as_root[@]}" apt-get update || echo "dependencies: the package lists could not be renewed; trying with the old ones"
+if ! "${as_root[@]}" apt-get install --yes --no-install-recommends "${missing[@]}"; then
+  echo "dependencies: apt-get could not install: ${missing[*]}" >&2
+  exit 1
+fi

@@ -1,0 +1,130 @@
+// Rules between the keys of a ModelConfig, and the list of model names.
+#include "models/config.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tensor/format.h"
+
+namespace eddy {
+namespace {
+
+constexpr ModelName kModels[] = {
+    {"recurrent_transformer", "unit_forget"},
+    {"recurrent_transformer", "block_forget"},
+    {"recurrent_transformer", "block_accumulate"},
+    {"recurrent_transformer", "regular"},
+    {"block_recurrent", "slide"},
+    {"block_recurrent", "xl"},
+    {"block_recurrent", "vanilla"},
+    {"block_recurrent", "block_recurrent"},
+    {"block_recurrent", "memorizing"},
+    {"blockwise_recurrent", "memory_llama"},
+    {"blockwise_recurrent", "llama"},
+    {"blockwise_recurrent", "llama_window"},
+    {"staircase", "staircase"},
+    {"staircase", "cached_staircase"},
+    {"staircase", "ladder"},
+    {"staircase", "transformer_xl"},
+    {"staircase", "feedback"},
+    {"staircase", "universal"},
+    {"staircase", "lstm"},
+};
+
+void at_least(const char* key, std::int64_t value, std::int64_t least) {
+  if (value < least) fail<ConfigError>("config: model.{} is {} (at least {})", key, value, least);
+}
+
+void one_of(const char* key, const std::string& value, std::initializer_list<const char*> allowed) {
+  if (std::find(allowed.begin(), allowed.end(), value) == allowed.end())
+    fail<ConfigError>("config: model.{} is \"{}\" (one of {})", key, value, fmt::join(allowed, ", "));
+}
+
+void check_name(const ModelConfig& c) {
+  for (const ModelName& name : kModels)
+    if (c.model == name.model && c.family == name.family) return;
+  std::vector<std::string> of_family;
+  for (const ModelName& name : kModels)
+    if (c.family == name.family) of_family.emplace_back(name.model);
+  if (of_family.empty())
+    fail<ConfigError>("config: model.family is \"{}\" (one of {})", c.family, fmt::join(family_list(), ", "));
+  fail<ConfigError>("config: model.model is \"{}\", which family {} does not have (one of {})", c.model,
+                    c.family, fmt::join(of_family, ", "));
+}
+
+void check_heads(const ModelConfig& c) {
+  if (c.head_dim == 0 && c.dim % c.heads != 0)
+    fail<ConfigError>("config: model.heads must divide model.dim: dim {}, heads {} (or set head_dim)", c.dim,
+                      c.heads);
+  if (c.kv_heads != 0 && c.heads % c.kv_heads != 0)
+    fail<ConfigError>("config: model.kv_heads must divide model.heads: heads {}, kv_heads {}", c.heads,
+                      c.kv_heads);
+}
+
+void check_recurrent_transformer(const ModelConfig& c) {
+  at_least("block", c.block, 1);
+  if (c.model == "unit_forget" && c.block != 1)
+    fail<ConfigError>(
+        "config: model.block must be 1 for unit_forget: block {} (block_forget takes larger blocks)",
+        c.block);
+  if (c.tied && c.n_out != 0 && c.n_out != c.vocab)
+    fail<ConfigError>(
+        "config: a tied head has one row per token: vocab {}, n_out {} (set model.tied = false)", c.vocab,
+        c.n_out);
+  one_of("activation", c.activation, {"gelu", "relu"});
+  one_of("readout", c.readout, {"all", "last", "tail"});
+  one_of("accumulate", c.accumulate, {"output", "hidden"});
+}
+
+}  // namespace
+
+std::span<const ModelName> model_names() {
+  return kModels;
+}
+
+std::vector<std::string> family_list() {
+  std::vector<std::string> families;
+  for (const ModelName& name : kModels)
+    if (families.empty() || families.back() != name.family) families.emplace_back(name.family);
+  return families;
+}
+
+std::vector<std::string> model_list() {
+  std::vector<std::string> models;
+  for (const ModelName& name : kModels) models.emplace_back(name.model);
+  return models;
+}
+
+void validate(const ModelConfig& c) {
+  check_name(c);
+  if (c.vocab == 0)
+    fail<ConfigError>("config: model.vocab is 0 (set it, or put in the number of the tokenizer's tokens)");
+  at_least("vocab", c.vocab, 1);
+  at_least("n_out", c.n_out, 0);
+  at_least("context", c.context, 1);
+  at_least("dim", c.dim, 1);
+  at_least("layers", c.layers, 1);
+  at_least("heads", c.heads, 1);
+  at_least("kv_heads", c.kv_heads, 0);
+  at_least("head_dim", c.head_dim, 0);
+  at_least("mlp_dim", c.mlp_dim, 0);
+  if (!(c.dropout >= 0 && c.dropout < 1))
+    fail<ConfigError>("config: model.dropout is {} (in [0, 1))", c.dropout);
+  if (!(c.norm_eps > 0 && std::isfinite(c.norm_eps)))
+    fail<ConfigError>("config: model.norm_eps is {} (above 0, finite)", c.norm_eps);
+  if (!(c.init_std >= 0 && std::isfinite(c.init_std)))
+    fail<ConfigError>("config: model.init_std is {} (at least 0, finite)", c.init_std);
+  check_heads(c);
+  if (c.family == "recurrent_transformer") check_recurrent_transformer(c);
+}
+
+ModelConfig resolved(ModelConfig config) {
+  validate(config);
+  if (config.n_out == 0) config.n_out = config.vocab;
+  if (config.kv_heads == 0) config.kv_heads = config.heads;
+  if (config.head_dim == 0) config.head_dim = config.dim / config.heads;
+  if (config.mlp_dim == 0) config.mlp_dim = 4 * config.dim;
+  return config;
+}
+
+}  // namespace eddy

@@ -1,0 +1,36 @@
+// Where dropout masks come from: (seed, module path, call index, step). Nothing is stored; a recomputed forward draws the
+// same masks.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "ops/dropout.h"
+#include "tensor/philox.h"
+
+namespace eddy {
+
+// Dropout of one training step; the default is evaluation.
+struct DropoutContext {
+  bool training = false;
+  std::uint64_t seed = 0;
+  std::uint64_t step = 0;
+};
+
+// The dropout of one place in a model at one step.
+struct DropoutSite {
+  DropoutContext context;
+  double rate = 0;
+
+  bool active() const { return context.training && rate > 0; }
+  // The key of call `index` of the place `path`.
+  RandomKey key(const std::string& path, std::uint64_t index = 0) const {
+    return random_key(context.seed, path.c_str(), index, context.step);
+  }
+  // x with dropout in training, x itself in evaluation.
+  Tensor operator()(const Tensor& x, const std::string& path, std::uint64_t index = 0) const {
+    return active() ? dropout(x, rate, key(path, index)) : x;
+  }
+};
+
+}  // namespace eddy

@@ -1,0 +1,38 @@
+// The small modules that models are built of. Each declares its parameters under a scope and is called with tensors.
+#pragma once
+
+#include <string>
+
+#include "models/params.h"
+
+namespace eddy {
+
+// x W^T + b. Parameters: weight [out, in], bias [out] when asked for.
+class Linear {
+ public:
+  Linear(const ParamScope& scope, std::int64_t in, std::int64_t out, double deviation, bool with_bias);
+  Tensor operator()(const Tensor& x) const;
+
+  Tensor weight, bias;
+};
+
+// Layer norm over the last axis: weight [width] of ones, bias [width] of zeros when asked for.
+class LayerNorm {
+ public:
+  LayerNorm(const ParamScope& scope, std::int64_t width, double epsilon, bool with_bias);
+  Tensor operator()(const Tensor& x) const;
+
+  Tensor weight, bias;
+  double eps;
+};
+
+// Rows of a table by id.
+class Embedding {
+ public:
+  Embedding(const ParamScope& scope, std::int64_t entries, std::int64_t width, double deviation);
+  Tensor operator()(const Tensor& ids) const;
+
+  Tensor weight;
+};
+
+}  // namespace eddy

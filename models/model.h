@@ -1,0 +1,85 @@
+// What every model family offers to training, evaluation and generation.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "autograd/state.h"
+#include "models/config.h"
+#include "models/dropout_site.h"
+#include "models/params.h"
+
+namespace eddy {
+
+// One call over a batch of sequences.
+struct ForwardInput {
+  Tensor tokens;           // [batch, time] i64 or i32
+  State state;             // what the call before returned; empty: the family's cold start
+  Tensor start;            // [batch, segments] i64 or undefined: 1 where a row begins a document
+  std::int64_t tail = 0;   // with readout tail: how many last positions give logits
+  DropoutContext dropout;  // off by default: evaluation
+  bool literal = false;    // the equations word for word instead of the order chosen for speed, where a family has both
+};
+
+struct ForwardOutput {
+  Tensor logits;  // [batch, rows, n_out]; rows = time, 1 or tail, by the model's readout
+  State state;    // to be carried on; empty for models that begin afresh with every call
+};
+
+class Model {
+ public:
+  explicit Model(ModelConfig config) : config_(std::move(config)) {}
+  virtual ~Model() = default;
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  // The logits of whole sequences, differentiable in every parameter.
+  // errors: ShapeError for tokens of other rank or longer than the position table; ValueError for ids outside the
+  // vocabulary.
+  virtual ForwardOutput forward(const ForwardInput& input) const = 0;
+
+  // Generation: logits [batch, time, n_out] of the next positions, and the state moved past them. An empty state begins a
+  // sequence. Constant memory for recurrent models. errors: ValueError when the model cannot go on (context full).
+  virtual Tensor stream(const Tensor& tokens, State& state) const = 0;
+  // How many more positions `stream` takes after this state; -1 for no limit.
+  virtual std::int64_t stream_room(const State& state) const = 0;
+
+  // Multiply-adds of one training token's forward pass without the dead ones, for the floor in benchmarks.
+  virtual double forward_macs_per_token(std::int64_t time) const = 0;
+
+  const ModelConfig& config() const { return config_; }
+  const ParamStore& params() const { return params_; }
+  ParamStore& params() { return params_; }
+
+ private:
+  friend std::unique_ptr<Model> make_model(const ModelConfig&, Dtype, Device);
+  ModelConfig config_;
+  ParamStore params_;
+};
+
+// A model as configured, its parameters allocated and not initialised. errors: ConfigError for an unknown model (the
+// nearest is named) or sizes that contradict each other.
+std::unique_ptr<Model> make_model(const ModelConfig& config, Dtype dtype = Dtype::f32, Device device = kCpu);
+
+// The parameters such a model would have, without allocating them.
+ParamStore count_parameters(const ModelConfig& config);
+
+// One row of the registry.
+struct ModelEntry {
+  std::string family, model;
+  std::string summary;
+  std::function<std::unique_ptr<Model>(const ModelConfig&, ParamScope)> make;
+};
+const std::vector<ModelEntry>& model_registry();
+
+// Configurations of the papers, by name, with the number of parameters they must have.
+struct NamedConfig {
+  std::string name;
+  ModelConfig config;
+  std::int64_t parameters;
+};
+std::vector<NamedConfig> paper_configs();
+
+}  // namespace eddy

@@ -1,0 +1,105 @@
+// The parameter store and its arenas.
+#include "models/params.h"
+
+#include <cmath>
+
+#include "autograd/tape.h"
+#include "tensor/format.h"
+#include "tensor/philox.h"
+
+namespace eddy {
+namespace {
+
+constexpr std::int64_t kAlignElements = 16;  // 64 bytes of f32: rows of kernels start on a cache line
+
+// Normals from pairs of Philox words by Box and Muller's transform, computed in f64 on every platform.
+void fill_normal(std::vector<double>& values, const RandomKey& key, double deviation) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const Philox4 words = key.words(i / 2);
+    const double radius = std::sqrt(-2.0 * std::log((words.word[0] + 0.5) * 0x1p-32));
+    const double angle = 6.283185307179586476925 * (words.word[1] + 0.5) * 0x1p-32;
+    values[i] = deviation * radius * (i % 2 == 0 ? std::cos(angle) : std::sin(angle));
+  }
+}
+
+}  // namespace
+
+Tensor ParamScope::param(const std::string& name, const Shape& shape, Init init) const {
+  return store_.declare(prefix_ + name, shape, init);
+}
+
+ParamStore::ParamStore(const ParamStore& counted, Dtype dtype, Device device)
+    : parameters_(counted.parameters_), arena_elements_(counted.arena_elements_) {
+  values_ = Tensor::zeros({arena_elements_}, dtype, device);
+  gradients_ = Tensor::zeros({arena_elements_}, dtype, device);
+  for (Parameter& parameter : parameters_) {
+    const auto view = [&](const Tensor& arena) {
+      return raw::reshape(raw::narrow(arena, 0, parameter.offset, parameter.shape.elements()), parameter.shape);
+    };
+    parameter.value = view(values_);
+    require_grad(parameter.value);
+    set_grad_storage(parameter.value, view(gradients_));
+  }
+}
+
+Tensor ParamStore::declare(const std::string& name, const Shape& shape, Init init) {
+  if (values_.defined()) {
+    if (next_ >= parameters_.size() || parameters_[next_].name != name || parameters_[next_].shape != shape)
+      fail<ValueError>("model: parameter {} {} was not declared so in the counting pass (constructors must declare the "
+                       "same parameters each time)",
+                       name, to_string(shape));
+    return parameters_[next_++].value;
+  }
+  if (find(name) != nullptr) fail<ValueError>("model: parameter {} is declared twice", name);
+  parameters_.push_back({name, shape, init, arena_elements_, {}});
+  arena_elements_ += (shape.elements() + kAlignElements - 1) / kAlignElements * kAlignElements;
+  return {};
+}
+
+const Parameter* ParamStore::find(const std::string& name) const {
+  for (const Parameter& parameter : parameters_)
+    if (parameter.name == name) return &parameter;
+  return nullptr;
+}
+
+const Parameter& ParamStore::get(const std::string& name) const {
+  const Parameter* found = find(name);
+  if (found == nullptr) fail<ValueError>("model: no parameter {} (it has {} parameters)", name, parameters_.size());
+  return *found;
+}
+
+std::int64_t ParamStore::count() const {
+  std::int64_t total = 0;
+  for (const Parameter& parameter : parameters_) total += parameter.shape.elements();
+  return total;
+}
+
+void ParamStore::initialize(std::uint64_t seed) {
+  for (const Parameter& parameter : parameters_) {
+    std::vector<double> values(static_cast<std::size_t>(parameter.shape.elements()));
+    switch (parameter.init.kind) {
+      case Init::Kind::zeros: break;
+      case Init::Kind::ones: std::fill(values.begin(), values.end(), 1.0); break;
+      case Init::Kind::normal:
+        fill_normal(values, random_key(seed, ("init." + parameter.name).c_str(), 0), parameter.init.deviation);
+        break;
+    }
+    raw::copy_into(detach(parameter.value),
+                   raw::to_device(raw::cast(Tensor::from(values, parameter.shape), parameter.value.dtype()),
+                                  parameter.value.device()));
+  }
+}
+
+void ParamStore::zero_gradients() {
+  for (const Parameter& parameter : parameters_) zero_grad(parameter.value);
+}
+
+void ParamStore::settle_gradients() {
+  for (const Parameter& parameter : parameters_)
+    if (!grad(parameter.value).defined()) {
+      const Tensor region = raw::narrow(gradients_, 0, parameter.offset, parameter.shape.elements());
+      raw::fill(region, 0);
+    }
+}
+
+}  // namespace eddy

@@ -1,0 +1,145 @@
+// What the recurrent transformers share, and the regular transformer.
+#include "models/recurrent_transformer.h"
+
+#include <algorithm>
+
+#include "autograd/scope.h"
+#include "autograd/tape.h"
+#include "ops/attention.h"
+#include "ops/matmul.h"
+#include "ops/pointwise.h"
+#include "ops/views.h"
+#include "tensor/format.h"
+
+namespace eddy {
+namespace {
+
+std::int64_t position_of(const State& state) {
+  return state.size() == 0 ? 0 : state.get("position").item_int();
+}
+
+}  // namespace
+
+RecurrentTransformer::RecurrentTransformer(const ModelConfig& config, const ParamScope& scope)
+    : Model(config),
+      embed_(scope.scope("embed"), config.vocab, config.dim, config.init_std),
+      positions_(config.positions ? scope.scope("pos_embed").param("weight", {config.context, config.dim},
+                                                                   Init::normal(config.init_std))
+                                  : Tensor()),
+      final_norm_([&] {
+        layers_.reserve(static_cast<std::size_t>(config.layers));
+        for (std::int64_t i = 0; i < config.layers; ++i)
+          layers_.emplace_back(scope.scope("layers").scope(i), "layers." + std::to_string(i), config);
+        return LayerNorm(scope.scope("final_norm"), config.dim, config.norm_eps, config.bias);
+      }()),
+      head_weight_(config.tied ? embed_.weight
+                               : scope.scope("head").param("weight", {config.n_out, config.dim},
+                                                           Init::normal(config.init_std))) {}
+
+void RecurrentTransformer::check_tokens(const Tensor& tokens, std::int64_t first_position) const {
+  if (!tokens.defined() || tokens.rank() != 2)
+    fail<ShapeError>("{}: tokens have shape {} ([batch, time])", config().model,
+                     tokens.defined() ? to_string(tokens.shape()) : "none");
+  if (tokens.dim(0) == 0 || tokens.dim(1) == 0)
+    fail<ShapeError>("{}: no tokens: {} (at least one row of one token)", config().model, to_string(tokens.shape()));
+  if (config().positions && first_position + tokens.dim(1) > config().context)
+    fail<ValueError>("{}: {} positions and a position table of {} (raise model.context or shorten the sequence)",
+                     config().model, first_position + tokens.dim(1), config().context);
+}
+
+Tensor RecurrentTransformer::embed(const Tensor& tokens, std::int64_t first, bool is_time_major) const {
+  const ScopeGuard scope("embed");
+  Tensor x = embed_(tokens);
+  if (!positions_.defined()) return x;
+  const std::int64_t time = tokens.dim(is_time_major ? 0 : 1);
+  Tensor rows = narrow(positions_, 0, first, time);
+  if (is_time_major) rows = reshape(rows, {time, 1, config().dim});
+  return x + rows;
+}
+
+Tensor RecurrentTransformer::head(const Tensor& y) const {
+  const ScopeGuard scope("head");
+  return linear(final_norm_(y), head_weight_);
+}
+
+ForwardOutput RecurrentTransformer::forward(const ForwardInput& input) const {
+  check_tokens(input.tokens, 0);
+  const bool swapped = time_major(input.literal);
+  const DropoutSite drop{input.dropout, config().dropout};
+  const Tensor tokens = swapped ? raw::copy(raw::transpose(input.tokens, 0, 1)) : input.tokens;
+  Tensor y = run_layers(drop(embed(tokens, 0, swapped), "embed.drop"), drop, input.literal);
+
+  const std::int64_t time = input.tokens.dim(1);
+  std::int64_t rows = time;
+  if (config().readout == "last") rows = 1;
+  if (config().readout == "tail") {
+    rows = input.tail;
+    if (rows < 1 || rows > time)
+      fail<ValueError>("{}: readout tail of {} positions in a sequence of {} (from 1 to the sequence's length)",
+                       config().model, rows, time);
+  }
+  if (rows != time) y = narrow(y, swapped ? 0 : 1, time - rows, rows);
+  const Tensor logits = head(y);
+  return {swapped ? transpose(logits, 0, 1) : logits, {}};
+}
+
+double RecurrentTransformer::forward_macs_per_token(std::int64_t) const {
+  const auto dim = static_cast<double>(config().dim), mlp = static_cast<double>(config().mlp_dim);
+  // q, k, v of x; k, v of h; twice the output projection and the MLP; the gate (specification section 4.1).
+  const double layer = 3 * dim * dim + 2 * dim * dim + 2 * (dim * dim + 2 * dim * mlp) + 4 * dim;
+  return static_cast<double>(config().layers) * layer + dim * static_cast<double>(config().n_out);
+}
+
+double RegularTransformer::forward_macs_per_token(std::int64_t time) const {
+  const auto dim = static_cast<double>(config().dim), mlp = static_cast<double>(config().mlp_dim);
+  // Allowed pairs only: a query sees (time + 1) / 2 keys on average, for scores and for values.
+  const double layer = 4 * dim * dim + 2 * dim * mlp + dim * static_cast<double>(time + 1);
+  return static_cast<double>(config().layers) * layer + dim * static_cast<double>(config().n_out);
+}
+
+Tensor RegularTransformer::run_layers(const Tensor& x, const DropoutSite& drop, bool) const {
+  Tensor y = x;
+  for (const TransformerLayer& layer : layers_) y = layer(y, drop);
+  return y;
+}
+
+std::int64_t RegularTransformer::stream_room(const State& state) const {
+  return config().context - position_of(state);
+}
+
+Tensor RegularTransformer::stream(const Tensor& tokens, State& state) const {
+  const NoGrad no_grad;
+  const std::int64_t first = position_of(state);
+  check_tokens(tokens, first);
+  const std::int64_t batch = tokens.dim(0), time = tokens.dim(1), dim = config().dim, heads = config().heads;
+  if (first + time > config().context)
+    fail<ValueError>("{}: {} positions and a context of {} (the cache is full)", config().model, first + time,
+                     config().context);
+  Tensor y = embed(tokens, first, false);
+  const DropoutSite off;
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const TransformerLayer& layer = layers_[i];
+    const std::string name = "layers." + std::to_string(i);
+    if (first == 0) {
+      state.set(name + ".k", Tensor::zeros({batch, config().context, dim}, y.dtype()));
+      state.set(name + ".v", Tensor::zeros({batch, config().context, dim}, y.dtype()));
+    }
+    const Tensor qkv = layer.wqkv(layer.attn_norm(y));
+    const auto heads_of = [&](const Tensor& rows) {
+      return raw::reshape(rows, {batch, rows.dim(1), heads, dim / heads});
+    };
+    const auto extended = [&](const char* which, int part) {
+      const Tensor& cache = state.get(name + which);
+      raw::copy_into(raw::narrow(cache, 1, first, time), raw::narrow(qkv, 2, part * dim, dim));
+      return heads_of(raw::narrow(cache, 1, 0, first + time));
+    };
+    AttentionOptions options;
+    options.causal = true;
+    const Tensor attended = attention(heads_of(raw::narrow(qkv, 2, 0, dim)), extended(".k", 1), extended(".v", 2), options);
+    y = layer.mlp(y + layer.wo(raw::reshape(attended, {batch, time, dim})), off, 0);
+  }
+  state.set("position", Tensor::from(std::vector<std::int64_t>{first + time}, {1}));
+  return head(y);
+}
+
+}  // namespace eddy

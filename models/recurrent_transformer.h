@@ -1,0 +1,74 @@
+// Recurrent transformers (Kausik 2025): the regular transformer and unit recurrence with forget.
+//
+//   regular:      y = T_L(… T_1(x))
+//   unit_forget:  h_1 = T(x_1);  (y_{t-1}, h_t) = T(h_{t-1} || x_t);  y_n = T(h_n)      per layer, layer after layer
+//   logits = LN_f(y) Whead^T,  x = dropout(embed[token] + pos_embed[position])
+//
+// The first half of a window cannot see the second, so y_t = T(h_t) for every t: outputs leave the loop. With one query
+// and two keys the softmax is a gate per head; see ops/unit_recurrence.h for the chain that remains.
+#pragma once
+
+#include <vector>
+
+#include "models/transformer_layer.h"
+
+namespace eddy {
+
+// What the variants share: embeddings, readout and head.
+class RecurrentTransformer : public Model {
+ public:
+  RecurrentTransformer(const ModelConfig& config, const ParamScope& scope);
+
+  ForwardOutput forward(const ForwardInput& input) const override;
+  double forward_macs_per_token(std::int64_t time) const override;
+
+ protected:
+  // All layers over embedded tokens [batch, time, dim], or time-major where the variant says so.
+  virtual Tensor run_layers(const Tensor& x, const DropoutSite& drop, bool literal) const = 0;
+  // Whether run_layers takes and gives [time, batch, dim].
+  virtual bool time_major(bool literal) const = 0;
+
+  void check_tokens(const Tensor& tokens, std::int64_t first_position) const;
+  // Embedded tokens of the positions from `first`; tokens [batch, time], or [time, batch] when time-major.
+  Tensor embed(const Tensor& tokens, std::int64_t first, bool is_time_major) const;
+  Tensor head(const Tensor& y) const;
+
+  std::vector<TransformerLayer> layers_;
+
+ private:
+  Embedding embed_;
+  Tensor positions_;  // [context, dim]; undefined without positions
+  LayerNorm final_norm_;
+  Tensor head_weight_;  // the token table when tied
+};
+
+class RegularTransformer final : public RecurrentTransformer {
+ public:
+  using RecurrentTransformer::RecurrentTransformer;
+  // State: position, and keys and values of the tokens so far in layers.i.k, layers.i.v [batch, context, dim].
+  Tensor stream(const Tensor& tokens, State& state) const override;
+  std::int64_t stream_room(const State& state) const override;
+  double forward_macs_per_token(std::int64_t time) const override;
+
+ private:
+  Tensor run_layers(const Tensor& x, const DropoutSite& drop, bool literal) const override;
+  bool time_major(bool) const override { return false; }
+};
+
+class UnitForget final : public RecurrentTransformer {
+ public:
+  using RecurrentTransformer::RecurrentTransformer;
+  // State: position, and key and value of the last h in layers.i.k, layers.i.v [batch, dim].
+  Tensor stream(const Tensor& tokens, State& state) const override;
+  std::int64_t stream_room(const State& state) const override;
+
+ private:
+  Tensor run_layers(const Tensor& x, const DropoutSite& drop, bool literal) const override;
+  bool time_major(bool literal) const override { return !literal; }
+  // One layer in the order chosen for speed, time-major. `keys` and `values` carry the last h's in and out; may be null.
+  Tensor run_hoisted(const TransformerLayer& layer, const Tensor& x, const DropoutSite& drop, Tensor* key,
+                     Tensor* value) const;
+  Tensor run_literal(const TransformerLayer& layer, const Tensor& x, const DropoutSite& drop) const;
+};
+
+}  // namespace eddy

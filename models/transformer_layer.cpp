@@ -1,0 +1,53 @@
+// The base layer.
+#include "models/transformer_layer.h"
+
+#include <cmath>
+
+#include "autograd/scope.h"
+#include "ops/attention.h"
+#include "ops/pointwise.h"
+
+namespace eddy {
+namespace {
+
+double residual_deviation(const ModelConfig& config) {
+  return config.init_std / std::sqrt(2.0 * static_cast<double>(config.layers));
+}
+
+}  // namespace
+
+TransformerLayer::TransformerLayer(const ParamScope& scope, std::string layer_path, const ModelConfig& config)
+    : path(std::move(layer_path)),
+      attn_norm(scope.scope("attn_norm"), config.dim, config.norm_eps, config.bias),
+      wqkv(scope.scope("attn").scope("wqkv"), config.dim, 3 * config.dim, config.init_std, config.bias),
+      wo(scope.scope("attn").scope("wo"), config.dim, config.dim, residual_deviation(config), config.bias),
+      mlp_norm(scope.scope("mlp_norm"), config.dim, config.norm_eps, config.bias),
+      up(scope.scope("mlp").scope("up"), config.dim, config.mlp_dim, config.init_std, config.bias),
+      down(scope.scope("mlp").scope("down"), config.mlp_dim, config.dim, residual_deviation(config), config.bias),
+      heads(config.heads),
+      gelu_activation(config.activation == "gelu") {}
+
+Tensor TransformerLayer::activate(const Tensor& u) const { return gelu_activation ? gelu(u) : relu(u); }
+
+Tensor TransformerLayer::mlp(const Tensor& r, const DropoutSite& drop, std::uint64_t call) const {
+  const ScopeGuard scope("mlp");
+  return r + drop(down(activate(up(mlp_norm(r)))), path + ".mlp.drop", call);
+}
+
+Tensor TransformerLayer::operator()(const Tensor& z, const DropoutSite& drop, std::uint64_t call) const {
+  const ScopeGuard scope(path);
+  Tensor r;
+  {
+    const ScopeGuard inside("attn");
+    AttentionOptions options;
+    options.causal = true;
+    if (drop.active()) {
+      options.dropout = drop.rate;
+      options.dropout_key = drop.key(path + ".attn.probabilities", call);
+    }
+    r = z + drop(wo(attention_packed(wqkv(attn_norm(z)), heads, options)), path + ".attn.drop", call);
+  }
+  return mlp(r, drop, call);
+}
+
+}  // namespace eddy

@@ -1,0 +1,19 @@
+// Numbers in another type, with a gradient.
+#pragma once
+
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace eddy {
+
+// Returns x in another dtype; x itself when it has that dtype.
+// dtypes: any. bf16 rounds to nearest even, floating to integer truncates towards 0.
+// errors: ValueError when x is undefined.
+// grad: between floating types, dy in the dtype of x; no gradient passes through integers.
+Tensor cast(const Tensor& x, Dtype dtype);
+
+struct OpSpec;
+std::vector<OpSpec> cast_specs();
+
+}  // namespace eddy

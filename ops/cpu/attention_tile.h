@@ -1,0 +1,197 @@
+// What the attention kernels are made of: a register tile of a matrix product, the packing of a transposed
+// operand and a row of the dropout mask. Operands lie in scratch with rows padded to whole vectors, so the
+// product has no tails. Included by *.isa.cpp files only: everything lives in the namespace of the
+// instruction set.
+#pragma once
+
+#include <string.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "ops/cpu/philox_words.h"
+#include "tensor/host_device.h"
+#include "tensor/philox.h"
+
+namespace eddy::EDDY_ISA::attention_tile {
+
+// C's register tile: AVX-512 has 32 registers (6 x 4 of C, 4 of B, 1 broadcast), the others 16 (6 x 2, 2, 1).
+#if defined(__AVX512F__)
+inline constexpr int kVectorBytes = 64, kVectors = 4;
+#elif defined(__AVX2__)
+inline constexpr int kVectorBytes = 32, kVectors = 2;
+#else
+inline constexpr int kVectorBytes = 16, kVectors = 2;
+#endif
+inline constexpr std::int64_t kRows = 6;
+
+template <class T>
+struct Vector {
+  static constexpr int lanes = kVectorBytes / static_cast<int>(sizeof(T));
+  typedef T type __attribute__((vector_size(kVectorBytes)));
+  typedef T loose __attribute__((vector_size(kVectorBytes), aligned(sizeof(T)), may_alias));
+};
+template <class T>
+inline constexpr std::int64_t kLanes = Vector<T>::lanes;
+// Columns of a panel of a transposed operand.
+template <class T>
+inline constexpr std::int64_t kPanel = kLanes<T>* kVectors;
+
+// C = A B, or C += A B: kRows rows by Vectors vectors. A is [rows, inner], or with kInnerMajor [inner, rows]
+// (a transposed product without a transposed copy). Each element is one accumulation over `inner` in rising
+// order.
+template <class T, int Vectors, bool kInnerMajor>
+__attribute__((noinline)) void tile(std::int64_t inner, const T* a, std::int64_t a_stride, const T* b,
+                                    std::int64_t b_stride, T* c, std::int64_t c_stride, bool accumulate) {
+  using Vec = typename Vector<T>::type;
+  using Loose = typename Vector<T>::loose;
+  // Without the pragmas the loops are unrolled too late for `sum` to stay in registers from start to end.
+  Vec sum[kRows][Vectors];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 8
+    for (int v = 0; v < Vectors; ++v) sum[r][v] = Vec{};
+  if (accumulate) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 8
+      for (int v = 0; v < Vectors; ++v)
+        sum[r][v] = *reinterpret_cast<const Loose*>(c + r * c_stride + v * kLanes<T>);
+  }
+  for (std::int64_t i = 0; i < inner; ++i) {
+    Vec right[Vectors];
+#pragma GCC unroll 8
+    for (int v = 0; v < Vectors; ++v) right[v] = *reinterpret_cast<const Loose*>(b + v * kLanes<T>);
+    b += b_stride;
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const T left = kInnerMajor ? a[r] : a[r * a_stride];
+#pragma GCC unroll 8
+      for (int v = 0; v < Vectors; ++v) sum[r][v] += left * right[v];
+    }
+    a += kInnerMajor ? a_stride : 1;
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 8
+    for (int v = 0; v < Vectors; ++v) *reinterpret_cast<Loose*>(c + r * c_stride + v * kLanes<T>) = sum[r][v];
+}
+
+// The same for `columns` columns, rounded up to whole vectors.
+template <bool kInnerMajor, class T>
+EDDY_INLINE void product(std::int64_t inner, std::int64_t columns, const T* a, std::int64_t a_stride,
+                         const T* b, std::int64_t b_stride, T* c, std::int64_t c_stride, bool accumulate) {
+  for (std::int64_t at = 0; at < columns; at += kPanel<T>) {
+    const std::int64_t vectors = (columns - at + kLanes<T> - 1) / kLanes<T>;
+    if (vectors == 1) {
+      tile<T, 1, kInnerMajor>(inner, a, a_stride, b + at, b_stride, c + at, c_stride, accumulate);
+    } else if (kVectors == 2 || vectors == 2) {
+      tile<T, 2, kInnerMajor>(inner, a, a_stride, b + at, b_stride, c + at, c_stride, accumulate);
+    } else if (vectors == 3) {
+      tile<T, (kVectors < 3 ? 2 : 3), kInnerMajor>(inner, a, a_stride, b + at, b_stride, c + at, c_stride,
+                                                   accumulate);
+    } else {
+      tile<T, kVectors, kInnerMajor>(inner, a, a_stride, b + at, b_stride, c + at, c_stride, accumulate);
+    }
+  }
+}
+
+// One step of the transposition below: exchanges the off-diagonal blocks of size kStep.
+template <class T, int kStep, std::size_t... kLane>
+EDDY_INLINE void exchange(typename Vector<T>::type* rows, std::index_sequence<kLane...>) {
+  constexpr int lanes = Vector<T>::lanes;
+  for (int r = 0; r < lanes; ++r) {
+    if (r & kStep) continue;
+    const typename Vector<T>::type low = rows[r], high = rows[r + kStep];
+    rows[r] = __builtin_shufflevector(
+        low, high, ((kLane & kStep) ? lanes + static_cast<int>(kLane) - kStep : static_cast<int>(kLane))...);
+    rows[r + kStep] = __builtin_shufflevector(
+        low, high, ((kLane & kStep) ? lanes + static_cast<int>(kLane) : static_cast<int>(kLane) + kStep)...);
+  }
+}
+
+// Packs `count` rows of x transposed, as panels: column t of panel p is row p kPanel + t. A panel is
+// [size][kPanel]; rows past `count` are zeros up to the next whole vector.
+template <class T>
+__attribute__((noinline)) void pack_transposed(const T* x, std::int64_t stride, std::int64_t count,
+                                               std::int64_t size, T* packed) {
+  using Vec = typename Vector<T>::type;
+  using Loose = typename Vector<T>::loose;
+  constexpr std::int64_t lanes = kLanes<T>;
+  constexpr auto indices = std::make_index_sequence<static_cast<std::size_t>(lanes)>{};
+  for (std::int64_t t = 0; t < count; t += lanes) {
+    T* out = packed + t / kPanel<T> * kPanel<T> * size + t % kPanel<T>;
+    const T* from = x + t * stride;
+    const std::int64_t here = count - t < lanes ? count - t : lanes;
+    std::int64_t i = 0;
+    for (; here == lanes && i + lanes <= size; i += lanes) {
+      Vec rows[lanes];
+      for (std::int64_t r = 0; r < lanes; ++r)
+        rows[r] = *reinterpret_cast<const Loose*>(from + r * stride + i);
+      exchange<T, 1>(rows, indices);
+      if constexpr (lanes > 2) exchange<T, 2>(rows, indices);
+      if constexpr (lanes > 4) exchange<T, 4>(rows, indices);
+      if constexpr (lanes > 8) exchange<T, 8>(rows, indices);
+      for (std::int64_t r = 0; r < lanes; ++r) *reinterpret_cast<Loose*>(out + (i + r) * kPanel<T>) = rows[r];
+    }
+    for (; i < size; ++i)
+      for (std::int64_t r = 0; r < lanes; ++r)
+        out[i * kPanel<T> + r] = r < here ? from[r * stride + i] : T(0);
+  }
+}
+
+// Copies `count` rows of `size` elements into rows of `row` elements, the rest zeros.
+template <class T>
+EDDY_INLINE void pack_rows(const T* x, std::int64_t stride, std::int64_t count, std::int64_t size, T* packed,
+                           std::int64_t row) {
+  for (std::int64_t t = 0; t < count; ++t) {
+    for (std::int64_t i = 0; i < size; ++i) packed[t * row + i] = x[t * stride + i];
+    for (std::int64_t i = size; i < row; ++i) packed[t * row + i] = T(0);
+  }
+}
+
+// The factors, 0 or keep_scale, of the elements first .. first+count-1 of a stream. Returns a pointer into
+// `buffer`, which holds count + kPhiloxWords + 3 elements: words are drawn in whole groups, from the block of
+// four that holds `first`.
+template <class T>
+__attribute__((noinline)) const T* keep_row(const RandomKey& key, std::uint64_t first, std::int64_t count,
+                                            std::uint32_t drop_below, T keep_scale, T* buffer) {
+  const std::int64_t offset = static_cast<std::int64_t>(first & 3);
+  for (std::int64_t at = 0; at < offset + count; at += kPhiloxWords) {
+    std::uint32_t words[kPhiloxWords];
+    philox_words(key, (first >> 2) + static_cast<std::uint64_t>(at / 4), words);
+    for (std::int64_t i = 0; i < kPhiloxWords; ++i)
+      buffer[at + i] = (words[i] >> 8) < drop_below ? T(0) : keep_scale;
+  }
+  return buffer + offset;
+}
+
+// Combines all lanes of a vector, halves first.
+template <class T, class Combine>
+EDDY_INLINE T fold(typename Vector<T>::type x, Combine combine) {
+  T lanes[kLanes<T>];
+  if constexpr (kLanes<T> == 16)
+    x = combine(x, __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
+  if constexpr (kLanes<T> == 16)
+    x = combine(x, __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3));
+  if constexpr (kLanes<T> == 8) x = combine(x, __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3));
+  memcpy(lanes, &x, sizeof lanes);
+  for (int half = kLanes<T> < 4 ? 1 : 2; half > 0; half /= 2)
+    for (int lane = 0; lane < half; ++lane) lanes[lane] = combine(lanes[lane], lanes[lane + half]);
+  return lanes[0];
+}
+
+// The sum of a[i] b[i].
+template <class T>
+EDDY_INLINE T dot(const T* a, const T* b, std::int64_t size) {
+  using Loose = typename Vector<T>::loose;
+  typename Vector<T>::type sum{};
+  std::int64_t i = 0;
+  for (; i + kLanes<T> <= size; i += kLanes<T>)
+    sum += *reinterpret_cast<const Loose*>(a + i) * *reinterpret_cast<const Loose*>(b + i);
+  T result = fold<T>(sum, [](auto x, auto y) { return x + y; });
+  for (; i < size; ++i) result += a[i] * b[i];
+  return result;
+}
+
+}  // namespace eddy::EDDY_ISA::attention_tile

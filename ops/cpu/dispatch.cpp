@@ -1,0 +1,88 @@
+// Which instruction set is there, and the installing of its kernels into the slots.
+#include "ops/cpu/dispatch.h"
+
+#include <atomic>
+#include <mutex>
+
+#include "ops/cpu/isa.h"
+#include "ops/slot.h"
+#include "tensor/format.h"
+
+namespace eddy {
+namespace isa_baseline {
+void install_all();
+}
+#if defined(EDDY_X86_LEVELS)
+namespace isa_avx2 {
+void install_all();
+}
+namespace isa_avx512 {
+void install_all();
+}
+#endif
+
+namespace {
+
+std::atomic<int> chosen{-1};
+std::once_flag installed;
+
+void install_level(IsaLevel level) {
+  switch (level) {
+#if defined(EDDY_X86_LEVELS)
+    case IsaLevel::avx512: isa_avx512::install_all(); break;
+    case IsaLevel::avx2: isa_avx2::install_all(); break;
+#endif
+    default: isa_baseline::install_all(); break;
+  }
+  chosen.store(static_cast<int>(level));
+}
+
+}  // namespace
+
+IsaLevel best_isa_level() {
+#if defined(EDDY_X86_LEVELS)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+    return IsaLevel::avx512;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"))
+    return IsaLevel::avx2;
+#endif
+  return IsaLevel::baseline;
+}
+
+IsaLevel isa_level() {
+  install_backends();
+  return static_cast<IsaLevel>(chosen.load());
+}
+
+void set_isa_level(IsaLevel level) {
+  if (static_cast<int>(level) > static_cast<int>(best_isa_level()))
+    fail<ValueError>("cpu level: {} does not run here (the best is {})", isa_name(level), isa_name(best_isa_level()));
+  install_backends();
+  install_level(level);
+}
+
+const char* isa_name(IsaLevel level) {
+  switch (level) {
+    case IsaLevel::baseline: return "baseline";
+    case IsaLevel::avx2: return "avx2";
+    case IsaLevel::avx512: return "avx512";
+  }
+  return "?";
+}
+
+void install_backends() {
+  std::call_once(installed, [] {
+    install_cpu_products();
+    install_level(best_isa_level());
+  });
+}
+
+namespace detail {
+void empty_slot(const char* kernel, Device device) {
+  fail<DeviceError>("{}: this build has no kernel for {} (it has: cpu; configure with -DEDDY_CUDA=ON)", kernel,
+                    to_string(device));
+}
+}  // namespace detail
+}  // namespace eddy

@@ -1,0 +1,111 @@
+// Products on the CPU: OpenBLAS on one thread per piece, the pieces shared out by our own pool. A large product is cut
+// into row (or column) blocks whose sizes depend on the shape alone, so results do not depend on the number of threads.
+#include <cblas.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+
+#include "ops/cpu/dispatch.h"
+#include "ops/cpu/isa.h"
+#include "ops/gemm.h"
+#include "tensor/thread_pool.h"
+
+namespace eddy {
+
+constinit Slot<GemmArgs> gemm_slot{"gemm"};
+
+namespace {
+
+// Pieces below this many multiply-adds cost more to hand out than to compute.
+constexpr std::int64_t kSmallPiece = 1 << 18;
+// Rows of a block: OpenBLAS packs B again for every block, which costs some 1/rows of the product.
+constexpr std::int64_t kBlockRows = 256;
+
+void multiply(const GemmArgs& g, std::int64_t m, std::int64_t n, const void* a, const void* b, void* c) {
+  const auto int_of = [](std::int64_t x) { return static_cast<blasint>(x); };
+  const CBLAS_TRANSPOSE ta = g.transpose_a ? CblasTrans : CblasNoTrans, tb = g.transpose_b ? CblasTrans : CblasNoTrans;
+  if (g.dtype == Dtype::f32) {
+    cblas_sgemm(CblasRowMajor, ta, tb, int_of(m), int_of(n), int_of(g.k), static_cast<float>(g.alpha),
+                static_cast<const float*>(a), int_of(g.lda), static_cast<const float*>(b), int_of(g.ldb),
+                static_cast<float>(g.beta), static_cast<float*>(c), int_of(g.ldc));
+  } else {
+    cblas_dgemm(CblasRowMajor, ta, tb, int_of(m), int_of(n), int_of(g.k), g.alpha, static_cast<const double*>(a),
+                int_of(g.lda), static_cast<const double*>(b), int_of(g.ldb), g.beta, static_cast<double*>(c),
+                int_of(g.ldc));
+  }
+}
+
+// One matrix of the batch, cut along its longer side.
+void multiply_in_blocks(const GemmArgs& g) {
+  const auto bytes = static_cast<std::int64_t>(dtype_bytes(g.dtype));
+  const auto at = [bytes](const void* base, std::int64_t elements) {
+    return static_cast<const char*>(base) + elements * bytes;
+  };
+  const bool by_rows = g.m >= g.n;
+  const std::int64_t length = by_rows ? g.m : g.n;
+  // At least two pieces, each of at most kBlockRows and equally long to a multiple of 16.
+  const std::int64_t pieces = std::max<std::int64_t>(2, (length + kBlockRows - 1) / kBlockRows);
+  const std::int64_t piece = ((length + pieces - 1) / pieces + 15) / 16 * 16;
+  parallel_for(length, piece, [&](std::int64_t begin, std::int64_t end) {
+    if (by_rows) {
+      multiply(g, end - begin, g.n, at(g.a, begin * (g.transpose_a ? 1 : g.lda)), g.b,
+               const_cast<char*>(at(g.c, begin * g.ldc)));
+    } else {
+      multiply(g, g.m, end - begin, g.a, at(g.b, begin * (g.transpose_b ? g.ldb : 1)),
+               const_cast<char*>(at(g.c, begin)));
+    }
+  });
+}
+
+void gemm(const GemmArgs& g) {
+  const std::int64_t matrices = g.batch * g.outer, work = g.m * g.n * g.k;
+  if (matrices == 0 || g.m == 0 || g.n == 0) return;
+  const auto bytes = static_cast<std::int64_t>(dtype_bytes(g.dtype));
+  if (matrices == 1) {
+    if (work < 4 * kSmallPiece) return multiply(g, g.m, g.n, g.a, g.b, g.c);
+    return multiply_in_blocks(g);
+  }
+  const std::int64_t grain = std::max<std::int64_t>(1, kSmallPiece / std::max<std::int64_t>(1, work));
+  parallel_for(matrices, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t outer = i / g.batch, inner = i % g.batch;
+      multiply(g, g.m, g.n, static_cast<const char*>(g.a) + (outer * g.outer_a + inner * g.stride_a) * bytes,
+               static_cast<const char*>(g.b) + (outer * g.outer_b + inner * g.stride_b) * bytes,
+               static_cast<char*>(g.c) + (outer * g.outer_c + inner * g.stride_c) * bytes);
+    }
+  });
+}
+
+// OpenBLAS picks its kernels by a list of processor models; for one younger than its release it falls back to SSE3
+// ("Prescott"), a sixth of the rate: 25 against 143 GFLOP/s on an Emerald Rapids with OpenBLAS 0.3.21. Its choice can be
+// made again by these functions, which builds for several processors export. OPENBLAS_CORETYPE set by the user stays.
+extern "C" {
+void gotoblas_dynamic_init(void) __attribute__((weak));
+void gotoblas_dynamic_quit(void) __attribute__((weak));
+}
+
+void choose_openblas_kernels() {
+#if defined(EDDY_X86_LEVELS)
+  if (std::getenv("OPENBLAS_CORETYPE") != nullptr || gotoblas_dynamic_init == nullptr ||
+      gotoblas_dynamic_quit == nullptr || std::string_view(openblas_get_corename()) != "Prescott")
+    return;
+  const IsaLevel level = best_isa_level();
+  if (level == IsaLevel::baseline) return;
+  const bool bf16_unit = level == IsaLevel::avx512 && __builtin_cpu_supports("avx512bf16") > 0;
+  setenv("OPENBLAS_CORETYPE", level == IsaLevel::avx2 ? "Haswell" : bf16_unit ? "Cooperlake" : "SkylakeX", 1);
+  gotoblas_dynamic_quit();
+  gotoblas_dynamic_init();
+  unsetenv("OPENBLAS_CORETYPE");  // it was a message to this process's OpenBLAS, not to child processes
+#endif
+}
+
+}  // namespace
+
+void install_cpu_products() {
+  choose_openblas_kernels();
+  openblas_set_num_threads(1);
+  gemm_slot.function[0] = gemm;
+}
+
+}  // namespace eddy

@@ -1,0 +1,20 @@
+// The packed product in use; packed_gemm.isa.cpp holds the kernels.
+#include "ops/cpu/packed_gemm.h"
+
+#include "ops/slot.h"
+
+namespace eddy {
+namespace {
+constinit PackedGemmKernels in_use{};
+}
+
+const PackedGemmKernels& packed_gemm_kernels() {
+  install_backends();
+  return in_use;
+}
+
+void set_packed_gemm_kernels(const PackedGemmKernels& kernels) {
+  in_use = kernels;
+}
+
+}  // namespace eddy

@@ -1,0 +1,56 @@
+// Cross-entropy of a softmax with class numbers, fused: loss = log(sum exp(x - max x)) - (x[target] - max x)
+// per row, in nats. The probabilities are never stored: the gradient computes them again from the logits and
+// two numbers per row.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ops/slot.h"
+#include "tensor/tensor.h"
+
+namespace eddy {
+
+// The mean loss over the rows whose target is not `ignore`, a scalar [].
+// shapes: logits [..., classes], targets [...] (i32 or i64). dtypes: f32, f64; the mean is summed in f64, in
+// row order. Without any scored target the loss is 0 and the gradient zero, so a batch of padding changes
+// nothing. errors: ValueError when a target is neither `ignore` nor in [0, classes), naming row, value and
+// classes (CPU; on another device such a row's loss is NaN, since looking would wait for the device);
+// ShapeError; DtypeError; DeviceError. grad: dlogits = dy (softmax - [class = target]) / scored rows; rows
+// that are ignored get 0.
+Tensor cross_entropy(const Tensor& logits, const Tensor& targets, std::int64_t ignore = -1);
+
+// Each row's loss, untracked; 0 where the target is `ignore`. For evaluation. shapes and errors: as
+// cross_entropy; the result has the targets' shape.
+Tensor cross_entropy_rows(const Tensor& logits, const Tensor& targets, std::int64_t ignore = -1);
+
+// All row-major. logits [rows, classes].
+struct CrossEntropyArgs {
+  Dtype dtype;
+  std::int64_t rows, classes, ignore;
+  const void* logits;
+  const std::int64_t* targets;
+  void* row_loss;  // [rows]; 0 for ignored rows
+  void *row_max,
+      *row_inverse;  // [rows] or both null: max x and 1 / sum exp(x - max x); unset for ignored rows
+  void *loss, *inverse_scored;  // [1] or both null: the mean, and 1 / scored rows (0 without any)
+};
+extern Slot<CrossEntropyArgs> cross_entropy_forward_slot;
+
+// dlogits = beta * dlogits + dy * inverse_scored * (softmax - [class = target]); not read when beta is 0.
+struct CrossEntropyBackwardArgs {
+  Dtype dtype;
+  std::int64_t rows, classes, ignore;
+  const void* dy;  // [1]
+  const void* logits;
+  const std::int64_t* targets;
+  const void *row_max, *row_inverse, *inverse_scored;
+  void* dlogits;
+  float beta;
+};
+extern Slot<CrossEntropyBackwardArgs> cross_entropy_backward_slot;
+
+struct OpSpec;
+std::vector<OpSpec> cross_entropy_specs();
+
+}  // namespace eddy

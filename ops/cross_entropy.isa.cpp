@@ -1,0 +1,95 @@
+// CPU kernels of cross-entropy. Forward reads the logits once from memory (a row is small enough to come from
+// the cache for the second pass) and writes three numbers per row; the gradient reads them once and writes
+// dlogits once.
+#include "ops/cross_entropy.h"
+
+#include "ops/cpu/row_exp.h"
+#include "tensor/thread_pool.h"
+
+namespace eddy::EDDY_ISA {
+void install_cross_entropy();
+
+namespace {
+
+constexpr std::int64_t kChunk = 1 << 14;  // elements that pay for handing a chunk to a thread
+
+EDDY_INLINE std::int64_t rows_per_chunk(std::int64_t classes) {
+  return classes >= kChunk ? 1 : kChunk / (classes > 0 ? classes : 1);
+}
+
+template <class T>
+void forward_kernel(const CrossEntropyArgs& args) {
+  const T* const logits = static_cast<const T*>(args.logits);
+  T* const row_loss = static_cast<T*>(args.row_loss);
+  const std::int64_t classes = args.classes;
+  parallel_for(args.rows, rows_per_chunk(classes), [=, &args](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const std::int64_t target = args.targets[row];
+      if (target == args.ignore) {
+        row_loss[row] = T(0);
+        continue;
+      }
+      const T* const x = logits + row * classes;
+      const T top = lane_max(x, classes);
+      const T sum = sum_of_exp(x, classes, top);
+      row_loss[row] = vec::log(sum) - (x[target] - top);
+      if (args.row_max != nullptr) {
+        static_cast<T*>(args.row_max)[row] = top;
+        static_cast<T*>(args.row_inverse)[row] = T(1) / sum;
+      }
+    }
+  });
+  if (args.loss == nullptr) return;
+  double total = 0;
+  std::int64_t scored = 0;
+  for (std::int64_t row = 0; row < args.rows; ++row) {
+    if (args.targets[row] == args.ignore) continue;
+    total += static_cast<double>(row_loss[row]);
+    ++scored;
+  }
+  const double inverse = scored > 0 ? 1.0 / static_cast<double>(scored) : 0.0;
+  *static_cast<T*>(args.loss) = static_cast<T>(total * inverse);
+  *static_cast<T*>(args.inverse_scored) = static_cast<T>(inverse);
+}
+
+template <class T>
+void backward_kernel(const CrossEntropyBackwardArgs& args) {
+  const T* const logits = static_cast<const T*>(args.logits);
+  const T *const tops = static_cast<const T*>(args.row_max), *const inverses =
+                                                                 static_cast<const T*>(args.row_inverse);
+  T* const dlogits = static_cast<T*>(args.dlogits);
+  const T beta = static_cast<T>(args.beta);
+  const T scale = *static_cast<const T*>(args.dy) * *static_cast<const T*>(args.inverse_scored);
+  const std::int64_t classes = args.classes;
+  parallel_for(args.rows, rows_per_chunk(classes), [=, &args](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const std::int64_t target = args.targets[row];
+      const T* const x = logits + row * classes;
+      T* const dx = dlogits + row * classes;
+      if (target == args.ignore) {
+        for (std::int64_t i = 0; i < classes; ++i) dx[i] = beta == T(0) ? T(0) : beta * dx[i];
+        continue;
+      }
+      const T top = tops[row], factor = scale * inverses[row];
+      if (beta == T(0)) {
+        for (std::int64_t i = 0; i < classes; ++i) dx[i] = factor * vec::exp(x[i] - top);
+      } else {
+        for (std::int64_t i = 0; i < classes; ++i) dx[i] = beta * dx[i] + factor * vec::exp(x[i] - top);
+      }
+      dx[target] -= scale;
+    }
+  });
+}
+
+}  // namespace
+
+void install_cross_entropy() {
+  cross_entropy_forward_slot.function[0] = [](const CrossEntropyArgs& args) {
+    args.dtype == Dtype::f32 ? forward_kernel<float>(args) : forward_kernel<double>(args);
+  };
+  cross_entropy_backward_slot.function[0] = [](const CrossEntropyBackwardArgs& args) {
+    args.dtype == Dtype::f32 ? backward_kernel<float>(args) : backward_kernel<double>(args);
+  };
+}
+
+}  // namespace eddy::EDDY_ISA

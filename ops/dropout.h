@@ -1,0 +1,43 @@
+// Dropout: elements set to zero at random, the others scaled up so that the mean stays.
+// Source: Srivastava, Hinton, Krizhevsky, Sutskever, Salakhutdinov, "Dropout" (JMLR 2014), in its inverted
+// form.
+//
+// Which elements go is a pure function of a RandomKey and of the element's number, so the mask is never
+// stored: the backward pass, a recomputation and another device draw it again. Elements are numbered in
+// row-major order from `first_element`: element i of x goes by the word key.word(first_element + i). A caller
+// that cuts a tensor into parts gives each part its place and gets the mask of the whole.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ops/slot.h"
+#include "tensor/philox.h"
+#include "tensor/tensor.h"
+
+namespace eddy {
+
+// Returns x[i] / (1 - p) where uniform01(key.word(first_element + i)) >= p and 0 elsewhere; x itself when p
+// is 0. dtypes: f32 and f64. errors: ValueError unless 0 <= p < 1; DtypeError. grad: dx = dy with the same
+// mask and scale.
+Tensor dropout(const Tensor& x, double p, const RandomKey& key, std::uint64_t first_element = 0);
+
+// y[i] = beta y[i] + (kept(i) ? scale x[i] : 0), beta 0 or 1, over n contiguous elements numbered as above. y
+// may be x; with beta 0 it is not read. The scale is the caller's: 1 / (1 - p) for dropout.
+struct DropoutArgs {
+  Dtype dtype;
+  std::int64_t n;
+  const void* x;
+  void* y;
+  double p;
+  RandomKey key;
+  std::uint64_t first_element;
+  double scale;
+  float beta;
+};
+extern Slot<DropoutArgs> dropout_slot;
+
+struct OpSpec;
+std::vector<OpSpec> dropout_specs();
+
+}  // namespace eddy

@@ -1,0 +1,133 @@
+// CPU kernels of embedding and gather. The forward moves bits, whatever the type. The backward cuts the
+// result into ranges of columns that no two threads share, and walks the positions in order: no atomics, no
+// sorting.
+#include "ops/gather.h"
+
+#include <string.h>
+
+#include "tensor/thread_pool.h"
+
+namespace eddy::EDDY_ISA {
+
+void install_gather();
+
+namespace {
+
+constexpr std::int64_t kGrain = 1 << 14;  // elements per chunk
+constexpr std::int64_t kColumns = 64;  // the narrowest range of columns: 256 bytes of f32, whole cache lines
+
+EDDY_INLINE std::int64_t larger(std::int64_t a, std::int64_t b) {
+  return a > b ? a : b;
+}
+
+template <class Id>
+void embedding_forward(const EmbeddingArgs& args) {
+  const Id* const ids = static_cast<const Id*>(args.ids);
+  const char* const table = static_cast<const char*>(args.from);
+  char* const y = static_cast<char*>(args.to);
+  const std::int64_t bytes = args.dim * static_cast<std::int64_t>(dtype_bytes(args.dtype));
+  parallel_for(args.positions, larger(1, kGrain / args.dim), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      memcpy(y + i * bytes, table + ids[i] * bytes, static_cast<size_t>(bytes));
+  });
+}
+
+template <class Id, class T>
+void embedding_backward(const EmbeddingArgs& args) {
+  const Id* const ids = static_cast<const Id*>(args.ids);
+  const T* const dy = static_cast<const T*>(args.from);
+  T* const dtable = static_cast<T*>(args.to);
+  const std::int64_t positions = args.positions, dim = args.dim;
+  const std::int64_t columns = (larger(kColumns, kGrain / positions) + kColumns - 1) / kColumns * kColumns;
+  parallel_for(dim, columns, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = 0; i < positions; ++i) {
+      const T* const from = dy + i * dim;
+      T* const to = dtable + ids[i] * dim;
+      for (std::int64_t c = begin; c < end; ++c) to[c] += from[c];
+    }
+  });
+}
+
+template <class Id>
+void embedding_backward_by_dtype(const EmbeddingArgs& args) {
+  args.dtype == Dtype::f32 ? embedding_backward<Id, float>(args) : embedding_backward<Id, double>(args);
+}
+
+void embedding_forward_entry(const EmbeddingArgs& args) {
+  args.id_dtype == Dtype::i32 ? embedding_forward<std::int32_t>(args) : embedding_forward<std::int64_t>(args);
+}
+void embedding_backward_entry(const EmbeddingArgs& args) {
+  args.id_dtype == Dtype::i32 ? embedding_backward_by_dtype<std::int32_t>(args)
+                              : embedding_backward_by_dtype<std::int64_t>(args);
+}
+
+// Runs body(outer index, first inner index, end) over the columns of x, a column being all entries of the
+// axis at one place of the others.
+template <class Body>
+EDDY_INLINE void for_columns(const GatherArgs& args, Body&& body) {
+  const std::int64_t inner = args.inner;
+  const std::int64_t grain = larger(1, kGrain / larger(1, args.picks));
+  parallel_for(args.outer * inner, grain, [&](std::int64_t begin, std::int64_t end) {
+    while (begin < end) {
+      const std::int64_t o = begin / inner, first = begin - o * inner;
+      const std::int64_t last = end - o * inner < inner ? end - o * inner : inner;
+      body(o, first, last);
+      begin = o * inner + last;
+    }
+  });
+}
+
+template <class T>
+void gather_forward(const GatherArgs& args) {
+  const T* const x = static_cast<const T*>(args.from);
+  T* const y = static_cast<T*>(args.to);
+  const std::int64_t size = args.size, picks = args.picks, inner = args.inner;
+  const std::int64_t* const index = args.index;
+  for_columns(args, [=](std::int64_t o, std::int64_t first, std::int64_t last) {
+    for (std::int64_t j = 0; j < picks; ++j) {
+      const std::int64_t row = (o * picks + j) * inner;
+      for (std::int64_t i = first; i < last; ++i) y[row + i] = x[(o * size + index[row + i]) * inner + i];
+    }
+  });
+}
+
+template <class T>
+void gather_backward(const GatherArgs& args) {
+  const T* const dy = static_cast<const T*>(args.from);
+  T* const dx = static_cast<T*>(args.to);
+  const std::int64_t size = args.size, picks = args.picks, inner = args.inner;
+  const std::int64_t* const index = args.index;
+  for_columns(args, [=](std::int64_t o, std::int64_t first, std::int64_t last) {
+    for (std::int64_t j = 0; j < picks; ++j) {
+      const std::int64_t row = (o * picks + j) * inner;
+      for (std::int64_t i = first; i < last; ++i) dx[(o * size + index[row + i]) * inner + i] += dy[row + i];
+    }
+  });
+}
+
+void gather_forward_entry(const GatherArgs& args) {
+  switch (dtype_bytes(args.dtype)) {
+    case 1:
+      return gather_forward<std::uint8_t>(args);
+    case 2:
+      return gather_forward<std::uint16_t>(args);
+    case 4:
+      return gather_forward<std::uint32_t>(args);
+    default:
+      return gather_forward<std::uint64_t>(args);
+  }
+}
+void gather_backward_entry(const GatherArgs& args) {
+  args.dtype == Dtype::f32 ? gather_backward<float>(args) : gather_backward<double>(args);
+}
+
+}  // namespace
+
+void install_gather() {
+  embedding_forward_slot.function[0] = embedding_forward_entry;
+  embedding_backward_slot.function[0] = embedding_backward_entry;
+  gather_forward_slot.function[0] = gather_forward_entry;
+  gather_backward_slot.function[0] = gather_backward_entry;
+}
+
+}  // namespace eddy::EDDY_ISA

@@ -1,0 +1,29 @@
+// The raw matrix product every op stands on: C = alpha op(A) op(B) + beta C, row-major, for a batch of matrices.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/slot.h"
+#include "tensor/tensor.h"
+
+namespace eddy {
+
+// op(A) is [m, k], op(B) [k, n], C [m, n]; `lda`, `ldb`, `ldc` are the row strides of the matrices as stored, in elements.
+// `batch` matrices lie `stride_*` elements apart; two batch levels serve [batch, heads] without copies.
+struct GemmArgs {
+  Dtype dtype;
+  bool transpose_a = false, transpose_b = false;
+  std::int64_t m, n, k;
+  const void* a;
+  std::int64_t lda;
+  const void* b;
+  std::int64_t ldb;
+  void* c;
+  std::int64_t ldc;
+  double alpha = 1, beta = 0;
+  std::int64_t batch = 1, stride_a = 0, stride_b = 0, stride_c = 0;
+  std::int64_t outer = 1, outer_a = 0, outer_b = 0, outer_c = 0;
+};
+extern Slot<GemmArgs> gemm_slot;
+
+}  // namespace eddy

@@ -1,0 +1,149 @@
+// Checks and gradient of layer normalisation.
+#include "ops/layer_norm.h"
+
+#include <cmath>
+
+#include "autograd/tape.h"
+#include "ops/checks.h"
+#include "ops/op_spec.h"
+#include "ops/reduce.h"
+#include "ops/rows.h"
+#include "tensor/format.h"
+
+namespace eddy {
+
+constinit Slot<LayerNormArgs> layer_norm_forward_slot{"layer_norm_forward"};
+constinit Slot<LayerNormBackwardArgs> layer_norm_backward_slot{"layer_norm_backward"};
+
+namespace {
+
+void check_vector(const Tensor& x, const Tensor& vector, const char* name) {
+  if (!vector.defined()) return;
+  checks::same_kind("layer_norm", x, vector);
+  if (vector.shape() != Shape{x.dim(-1)})
+    fail<ShapeError>("layer_norm: a {} {} for x {} (it has the size of the last axis: [{}])", name,
+                     to_string(vector.shape()), to_string(x.shape()), x.dim(-1));
+}
+
+const void* data_or_null(const Tensor& x) {
+  return x.defined() ? x.raw_data() : nullptr;
+}
+
+}  // namespace
+
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+  checks::floating("layer_norm", x);
+  if (x.rank() == 0) fail<ShapeError>("layer_norm: a scalar has no last axis (give it at least one axis)");
+  check_vector(x, weight, "weight");
+  check_vector(x, bias, "bias");
+  if (!(eps >= 0) || !std::isfinite(eps)) fail<ValueError>("layer_norm: eps is {} (finite and >= 0)", eps);
+
+  const Rows rows = rows_of(x);
+  const Tensor gain = weight.defined() ? raw::contiguous(weight) : Tensor();
+  const Tensor shift = bias.defined() ? raw::contiguous(bias) : Tensor();
+  const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  const Tensor mean = Tensor::empty({rows.rows}, x.dtype(), x.device());
+  const Tensor rstd = Tensor::empty({rows.rows}, x.dtype(), x.device());
+  if (y.elements() > 0)
+    layer_norm_forward_slot(
+        x.device(), {x.dtype(), rows.rows, rows.width, rows.data(), rows.stride, data_or_null(gain),
+                     data_or_null(shift), y.raw_data(), rows.width, mean.raw_data(), rstd.raw_data(), eps});
+  // n = (x - mean) rstd has dn_i/dx_j = rstd ([i = j] - 1/width - n_i n_j / width): the mean moves by
+  // 1/width, and since the variance's derivative is 2 (x_j - mean) / width, drstd/dx_j = -rstd^2 n_j / width.
+  // With g = dy weight, dx_j = sum_i g_i dn_i/dx_j = rstd (g_j - mean(g) - n_j mean(g n)). dweight = sum dy n
+  // and dbias = sum dy over rows.
+  return record(
+      "layer_norm", {x, weight, bias}, y, {rows.storage, gain, mean, rstd},
+      [count = rows.rows, width = rows.width, x_stride = rows.stride](VjpContext& v) {
+        const Rows dy = rows_of(v.dy());
+        const Tensor &saved_x = v.saved(0), &saved_gain = v.saved(1);
+        const Dtype dtype = saved_x.dtype();
+        const Device device = saved_x.device();
+        const Shape partial_shape{norm_blocks(count), width};
+        const Tensor dweight = v.sink.needs(1) ? Tensor::empty(partial_shape, dtype, device) : Tensor();
+        const Tensor dbias = v.sink.needs(2) ? Tensor::empty(partial_shape, dtype, device) : Tensor();
+        const auto run = [&](void* dx, float beta) {
+          if (count == 0) return;
+          layer_norm_backward_slot(
+              device, {dtype, count, width, dy.data(), dy.stride, saved_x.raw_data(), x_stride,
+                       data_or_null(saved_gain), v.saved(2).raw_data(), v.saved(3).raw_data(), dx, width,
+                       beta, dweight.defined() ? dweight.raw_data() : nullptr,
+                       dbias.defined() ? dbias.raw_data() : nullptr, 0});
+        };
+        if (v.sink.needs(0))
+          v.sink.into(0, [&](const Tensor& dx, float beta) { run(dx.raw_data(), beta); });
+        else
+          run(nullptr, 0);
+        if (dweight.defined())
+          v.sink.into(1, [&](const Tensor& dst, float beta) { sum_into(dst, dweight, beta); });
+        if (dbias.defined())
+          v.sink.into(2, [&](const Tensor& dst, float beta) { sum_into(dst, dbias, beta); });
+      });
+}
+
+namespace {
+
+constexpr double kEps = 1e-5;
+
+Tensor reference_layer_norm(const Tensors& inputs) {
+  const std::int64_t width = inputs[0].dim(-1), rows = width == 0 ? 0 : inputs[0].elements() / width;
+  std::vector<double> x = inputs[0].to_vector<double>();
+  const std::vector<double> weight =
+      inputs.size() > 1 ? inputs[1].to_vector<double>() : std::vector<double>();
+  const std::vector<double> bias = inputs.size() > 2 ? inputs[2].to_vector<double>() : std::vector<double>();
+  for (std::int64_t r = 0; r < rows; ++r) {
+    double* const row = x.data() + r * width;
+    double mean = 0, variance = 0;
+    for (std::int64_t i = 0; i < width; ++i) mean += row[i] / static_cast<double>(width);
+    for (std::int64_t i = 0; i < width; ++i)
+      variance += std::pow(row[i] - mean, 2) / static_cast<double>(width);
+    for (std::int64_t i = 0; i < width; ++i) {
+      const std::size_t at = static_cast<std::size_t>(i);
+      row[i] = (row[i] - mean) / std::sqrt(variance + kEps) * (weight.empty() ? 1 : weight[at]) +
+               (bias.empty() ? 0 : bias[at]);
+    }
+  }
+  return Tensor::from(x, inputs[0].shape());
+}
+
+Tensors sample(const Shape& shape, double scale = 1) {
+  return {sample_normal(shape, "x", scale), sample_normal({shape.dim(-1)}, "weight"),
+          sample_normal({shape.dim(-1)}, "bias")};
+}
+
+}  // namespace
+
+std::vector<OpSpec> layer_norm_specs() {
+  OpSpec spec;
+  spec.name = "layer_norm";
+  spec.formula = "(x - mean) / sqrt(variance + eps) weight + bias, last axis";
+  spec.run = [](const Tensors& x) {
+    return Tensors{layer_norm(x[0], x.size() > 1 ? x[1] : Tensor(), x.size() > 2 ? x[2] : Tensor(), kEps)};
+  };
+  spec.reference = [](const Tensors& x) { return Tensors{reference_layer_norm(x)}; };
+  const Tensors dense = sample({5, 7});
+  spec.samples = {
+      {"size_0", sample({3, 0})},
+      {"no_rows", sample({0, 5})},
+      {"size_1", sample({2, 1})},
+      {"odd_tail", sample({3, 37})},
+      {"many_rows", sample({131, 3}), false},
+      {"rank_3", sample({2, 3, 9})},
+      {"no_bias", {dense[0], dense[1]}},
+      {"no_weight", {dense[0]}},
+      {"strided", {strided_copy(dense[0]), strided_copy(dense[1]), strided_copy(dense[2])}},
+      {"time_step", {raw::select(sample_normal({3, 4, 9}, "x"), 1, 2), sample({9})[1], sample({9})[2]}},
+      {"large", sample({3, 65}, 1e4), false}};
+  spec.roundings = 64;  // two sums over the row, and n is a difference
+  spec.bench = [] {
+    Tensors inputs = sample({4096, 384});
+    for (Tensor& x : inputs) x = raw::cast(x, Dtype::f32);
+    return inputs;
+  };
+  spec.cost = [](const Tensors& x) {
+    return OpCost{8.0 * static_cast<double>(x[0].elements()), 2.0 * static_cast<double>(x[0].bytes())};
+  };
+  return {spec};
+}
+
+}  // namespace eddy

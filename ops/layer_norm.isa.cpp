@@ -1,0 +1,174 @@
+// CPU kernels of layer normalisation. A row stays in the first-level cache for its passes (sum, squared
+// distances, write; in the gradient two sums, then the write together with the partial sums of dweight and
+// dbias), so memory sees x once and y once, in the gradient dy, x and dx once. Two passes for the variance:
+// sum(x^2) - n mean^2 cancels.
+#include "ops/layer_norm.h"
+
+#include "ops/cpu/lanes.h"
+#include "ops/cpu/vec_math.h"
+#include "tensor/thread_pool.h"
+
+namespace eddy::EDDY_ISA {
+void install_layer_norm();
+
+namespace {
+
+constexpr std::int64_t kChunk = 1 << 14;  // elements that pay for handing a chunk to a thread
+
+EDDY_INLINE std::int64_t items_per_chunk(std::int64_t elements_per_item) {
+  return elements_per_item >= kChunk ? 1 : kChunk / elements_per_item;
+}
+
+// y = n weight + bias for one row.
+template <class T>
+EDDY_INLINE void scale_row(const T* x, T mean, T rstd, const T* weight, const T* bias, T* y,
+                           std::int64_t width) {
+  if (weight != nullptr && bias != nullptr) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < width; ++i) y[i] = (x[i] - mean) * rstd * weight[i] + bias[i];
+  } else if (weight != nullptr) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < width; ++i) y[i] = (x[i] - mean) * rstd * weight[i];
+  } else if (bias != nullptr) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < width; ++i) y[i] = (x[i] - mean) * rstd + bias[i];
+  } else {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < width; ++i) y[i] = (x[i] - mean) * rstd;
+  }
+}
+
+template <class T>
+void forward_kernel(const LayerNormArgs& args) {
+  const T *const weight = static_cast<const T*>(args.weight), *const bias = static_cast<const T*>(args.bias);
+  T *const means = static_cast<T*>(args.mean), *const rstds = static_cast<T*>(args.rstd);
+  const std::int64_t width = args.width;
+  const T count = static_cast<T>(width), eps = static_cast<T>(args.eps);
+  parallel_for(args.rows, items_per_chunk(width), [=, &args](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const T* const x = static_cast<const T*>(args.x) + row * args.x_stride;
+      const T mean =
+          lane_sum<T>(width, [x](auto reader, std::int64_t i) { return reader.load(x + i); }) / count;
+      const T squares = lane_sum<T>(width, [x, mean](auto reader, std::int64_t i) {
+        const auto distance = reader.load(x + i) - mean;
+        return distance * distance;
+      });
+      const T rstd = T(1) / vec::sqrt(squares / count + eps);
+      scale_row(x, mean, rstd, weight, bias, static_cast<T*>(args.y) + row * args.y_stride, width);
+      if (means != nullptr) {
+        means[row] = mean;
+        rstds[row] = rstd;
+      }
+    }
+  });
+}
+
+// What the loops over one row share.
+template <class T>
+struct BackwardRow {
+  const T *dy, *x, *weight;
+  T mean, rstd;
+};
+
+template <class T, bool HasWeight>
+EDDY_INLINE void dx_row(const BackwardRow<T>& row, T* dx, T beta, std::int64_t width) {
+  const T *const dy = row.dy, *const x = row.x, *const weight = row.weight;
+  const T mean = row.mean, rstd = row.rstd;
+  const auto g = [=](auto reader, std::int64_t i) {
+    if constexpr (HasWeight)
+      return reader.load(dy + i) * reader.load(weight + i);
+    else
+      return reader.load(dy + i);
+  };
+  const TwoSums<T> sums = lane_two_sums<T>(width, g, [=](auto reader, std::int64_t i) {
+    return g(reader, i) * ((reader.load(x + i) - mean) * rstd);
+  });
+  const T mean_g = sums.first / static_cast<T>(width), mean_gn = sums.second / static_cast<T>(width);
+  // A row of one element is its own mean: dx is exactly 0, where rounding would leave g - g times a large
+  // rstd.
+  const T factor = width == 1 ? T(0) : rstd;
+  const auto gradient = [=](std::int64_t i) __attribute__((always_inline)) {
+    const T scaled = HasWeight ? dy[i] * weight[i] : dy[i];
+    return factor * (scaled - mean_g - (x[i] - mean) * rstd * mean_gn);
+  };
+  if (beta == T(0)) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < width; ++i) dx[i] = gradient(i);
+  } else {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < width; ++i) dx[i] = beta * dx[i] + gradient(i);
+  }
+}
+
+// partial = beta * partial, where 0 forgets what was there.
+template <class T>
+EDDY_INLINE void start_partial(T* partial, T beta, std::int64_t width) {
+  if (partial == nullptr || beta == T(1)) return;
+  for (std::int64_t i = 0; i < width; ++i) partial[i] = beta == T(0) ? T(0) : beta * partial[i];
+}
+
+template <class T>
+EDDY_INLINE void add_partials(const BackwardRow<T>& row, T* dweight, T* dbias, std::int64_t width) {
+  const T *const dy = row.dy, *const x = row.x;
+  const T mean = row.mean, rstd = row.rstd;
+  if (dweight != nullptr && dbias != nullptr) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < width; ++i) {
+      dweight[i] += dy[i] * ((x[i] - mean) * rstd);
+      dbias[i] += dy[i];
+    }
+  } else if (dweight != nullptr) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < width; ++i) dweight[i] += dy[i] * ((x[i] - mean) * rstd);
+  } else if (dbias != nullptr) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < width; ++i) dbias[i] += dy[i];
+  }
+}
+
+template <class T>
+void backward_kernel(const LayerNormBackwardArgs& args) {
+  const std::int64_t width = args.width;
+  const T dx_beta = static_cast<T>(args.dx_beta), partial_beta = static_cast<T>(args.partial_beta);
+  const T* const weight = static_cast<const T*>(args.weight);
+  parallel_for(
+      norm_blocks(args.rows), items_per_chunk(kNormBlockRows * width),
+      [=, &args](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t block = begin; block < end; ++block) {
+          T* const dweight = args.dweight_partials == nullptr
+                                 ? nullptr
+                                 : static_cast<T*>(args.dweight_partials) + block * width;
+          T* const dbias =
+              args.dbias_partials == nullptr ? nullptr : static_cast<T*>(args.dbias_partials) + block * width;
+          start_partial(dweight, partial_beta, width);
+          start_partial(dbias, partial_beta, width);
+          const std::int64_t first = block * kNormBlockRows;
+          const std::int64_t last = first + kNormBlockRows < args.rows ? first + kNormBlockRows : args.rows;
+          for (std::int64_t r = first; r < last; ++r) {
+            const BackwardRow<T> row{static_cast<const T*>(args.dy) + r * args.dy_stride,
+                                     static_cast<const T*>(args.x) + r * args.x_stride, weight,
+                                     static_cast<const T*>(args.mean)[r],
+                                     static_cast<const T*>(args.rstd)[r]};
+            // Before dx: it may overwrite dy.
+            add_partials(row, dweight, dbias, width);
+            if (args.dx == nullptr) continue;
+            T* const dx = static_cast<T*>(args.dx) + r * args.dx_stride;
+            weight != nullptr ? dx_row<T, true>(row, dx, dx_beta, width)
+                              : dx_row<T, false>(row, dx, dx_beta, width);
+          }
+        }
+      });
+}
+
+}  // namespace
+
+void install_layer_norm() {
+  layer_norm_forward_slot.function[0] = [](const LayerNormArgs& args) {
+    args.dtype == Dtype::f32 ? forward_kernel<float>(args) : forward_kernel<double>(args);
+  };
+  layer_norm_backward_slot.function[0] = [](const LayerNormBackwardArgs& args) {
+    args.dtype == Dtype::f32 ? backward_kernel<float>(args) : backward_kernel<double>(args);
+  };
+}
+
+}  // namespace eddy::EDDY_ISA

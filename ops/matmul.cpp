@@ -1,0 +1,253 @@
+// matmul and linear: every case is one call of the gemm slot.
+#include "ops/matmul.h"
+
+#include <algorithm>
+
+#include "autograd/tape.h"
+#include "ops/checks.h"
+#include "ops/op_spec.h"
+#include "ops/reduce.h"
+#include "tensor/format.h"
+
+namespace eddy {
+namespace {
+
+// How a matrix (the last two axes of a tensor) lies in memory for gemm.
+struct Layout {
+  bool transposed = false;
+  std::int64_t row_stride = 0;
+  bool usable = false;
+};
+
+Layout layout_of(const Tensor& x) {
+  const std::int64_t rows = x.dim(-2), columns = x.dim(-1);
+  const std::int64_t row_stride = x.strides()[x.rank() - 2], column_stride = x.strides()[x.rank() - 1];
+  if ((column_stride == 1 || columns == 1) && (row_stride >= columns || rows == 1))
+    return {false, rows == 1 ? std::max<std::int64_t>(columns, 1) : row_stride, true};
+  if ((row_stride == 1 || rows == 1) && (column_stride >= rows || columns == 1))
+    return {true, columns == 1 ? std::max<std::int64_t>(rows, 1) : column_stride, true};
+  return {};
+}
+
+// The leading axes as up to two batch levels; false when their strides do not allow it.
+bool batch_levels(const Tensor& x, std::int64_t* inner, std::int64_t* outer) {
+  const int leading = x.rank() - 2;
+  *inner = *outer = 0;
+  if (leading >= 1) *inner = x.strides()[leading - 1];
+  if (leading == 2) *outer = x.strides()[0];
+  return leading <= 2;
+}
+
+// x, or a copy that gemm can read.
+Tensor readable(const Tensor& x) {
+  std::int64_t inner, outer;
+  return layout_of(x).usable && batch_levels(x, &inner, &outer) ? x : raw::copy(x);
+}
+
+// c = a b + beta c on readable operands; c is contiguous or readable and not transposed.
+void multiply_into(const Tensor& c, const Tensor& a_any, const Tensor& b_any, double beta) {
+  Tensor a = readable(a_any), b = readable(b_any);
+  const int leading = c.rank() - 2;
+  Tensor target = c;
+  if (leading > 2) {  // fold all leading axes into one
+    const auto folded = [](const Tensor& x) {
+      return raw::reshape(raw::contiguous(x), {x.elements() / std::max<std::int64_t>(1, x.dim(-1) * x.dim(-2)), x.dim(-2), x.dim(-1)});
+    };
+    a = folded(a);
+    if (b.rank() > 2) b = folded(b);
+    target = folded(c);  // contiguous: c is fresh or a gradient buffer
+  }
+  const Layout la = layout_of(a), lb = layout_of(b);
+  GemmArgs g{};
+  g.dtype = c.dtype();
+  g.m = c.dim(-2);
+  g.n = c.dim(-1);
+  g.k = a.dim(-1);
+  g.transpose_a = la.transposed;
+  g.lda = la.row_stride;
+  g.transpose_b = lb.transposed;
+  g.ldb = lb.row_stride;
+  g.ldc = std::max<std::int64_t>(g.n, target.rank() >= 2 && target.dim(-2) > 1 ? target.strides()[target.rank() - 2] : g.n);
+  g.a = a.raw_data();
+  g.b = b.raw_data();
+  g.c = target.raw_data();
+  g.beta = beta;
+  batch_levels(a, &g.stride_a, &g.outer_a);
+  if (b.rank() > 2) batch_levels(b, &g.stride_b, &g.outer_b);
+  batch_levels(target, &g.stride_c, &g.outer_c);
+  const int levels = target.rank() - 2;
+  if (levels >= 1) g.batch = target.dim(levels - 1);
+  if (levels == 2) g.outer = target.dim(0);
+  if (c.elements() == 0) return;
+  if (g.k == 0) {
+    if (beta == 0) raw::fill(c, 0);
+    return;
+  }
+  gemm_slot(c.device(), g);
+}
+
+Tensor flat_rows(const Tensor& x) {
+  const std::int64_t width = x.dim(-1);
+  std::int64_t rows = 1;
+  for (int i = 0; i + 1 < x.rank(); ++i) rows *= x.shape()[i];
+  return raw::reshape(raw::contiguous(x), {rows, width});
+}
+
+}  // namespace
+
+Tensor matmul(const Tensor& a, const Tensor& b) {
+  checks::floating("matmul", a);
+  checks::same_kind("matmul", a, b);
+  if (a.rank() < 2 || b.rank() < 2)
+    fail<ShapeError>("matmul: {} and {} (both need at least two axes)", to_string(a.shape()), to_string(b.shape()));
+  if (a.dim(-1) != b.dim(-2))
+    fail<ShapeError>("matmul: inner sizes differ: {} and {} ([..., m, k] by [..., k, n])", to_string(a.shape()),
+                     to_string(b.shape()));
+  const bool shared_b = b.rank() == 2 && a.rank() > 2;
+  if (!shared_b) {
+    bool equal = a.rank() == b.rank();
+    for (int i = 0; equal && i + 2 < a.rank(); ++i) equal = a.shape()[i] == b.shape()[i];
+    if (!equal)
+      fail<ShapeError>("matmul: leading axes differ: {} and {} (equal, or a plain matrix on the right)",
+                       to_string(a.shape()), to_string(b.shape()));
+  }
+  if (shared_b) {  // fold the batch into the rows: one large product beats many small ones
+    const Shape shape = a.shape().with(-1, b.dim(-1));
+    const Tensor rows = flat_rows(a);
+    const Tensor y = Tensor::empty(shape, a.dtype(), a.device());
+    multiply_into(raw::reshape(y, {rows.dim(0), b.dim(1)}), rows, b, 0);
+    return record("matmul", {a, b}, y, {rows, b}, [shape_a = a.shape()](VjpContext& v) {
+      const Tensor dy = flat_rows(v.dy());
+      if (v.sink.needs(0))
+        v.sink.into(0, [&](const Tensor& dst, float beta) {
+          multiply_into(raw::reshape(dst, {dy.dim(0), shape_a.dim(-1)}), dy, raw::transpose(v.saved(1), 0, 1), beta);
+        });
+      if (v.sink.needs(1))
+        v.sink.into(1, [&](const Tensor& dst, float beta) {
+          multiply_into(dst, raw::transpose(v.saved(0), 0, 1), dy, beta);
+        });
+    });
+  }
+  const Tensor y = Tensor::empty(a.shape().with(-1, b.dim(-1)), a.dtype(), a.device());
+  multiply_into(y, a, b, 0);
+  return record("matmul", {a, b}, y, {a, b}, [](VjpContext& v) {
+    const Tensor dy = readable(v.dy());
+    if (v.sink.needs(0))
+      v.sink.into(0, [&](const Tensor& dst, float beta) {
+        multiply_into(dst, dy, raw::transpose(v.saved(1), -1, -2), beta);
+      });
+    if (v.sink.needs(1))
+      v.sink.into(1, [&](const Tensor& dst, float beta) {
+        multiply_into(dst, raw::transpose(v.saved(0), -1, -2), dy, beta);
+      });
+  });
+}
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  checks::floating("linear", x);
+  checks::same_kind("linear", x, weight);
+  if (x.rank() < 1 || weight.rank() != 2 || x.dim(-1) != weight.dim(1))
+    fail<ShapeError>("linear: x {} and weight {} (x [..., in], weight [out, in])", to_string(x.shape()),
+                     to_string(weight.shape()));
+  if (bias.defined()) {
+    checks::same_kind("linear", x, bias);
+    if (bias.shape() != Shape{weight.dim(0)})
+      fail<ShapeError>("linear: bias {} for weight {} (bias [out])", to_string(bias.shape()),
+                       to_string(weight.shape()));
+  }
+  const Tensor rows = flat_rows(x);
+  const Tensor y = Tensor::empty(x.shape().with(-1, weight.dim(0)), x.dtype(), x.device());
+  const Tensor y_rows = raw::reshape(y, {rows.dim(0), weight.dim(0)});
+  if (bias.defined()) raw::copy_into(y_rows, raw::expand(bias, y_rows.shape()));
+  multiply_into(y_rows, rows, raw::transpose(weight, 0, 1), bias.defined() ? 1 : 0);
+  return record("linear", {x, weight, bias}, y, {rows, weight}, [](VjpContext& v) {
+    const Tensor dy = flat_rows(v.dy());
+    if (v.sink.needs(0))
+      v.sink.into(0, [&](const Tensor& dst, float beta) {
+        multiply_into(raw::reshape(dst, {dy.dim(0), dst.dim(-1)}), dy, v.saved(1), beta);
+      });
+    if (v.sink.needs(1))
+      v.sink.into(1, [&](const Tensor& dst, float beta) {
+        multiply_into(dst, raw::transpose(dy, 0, 1), v.saved(0), beta);
+      });
+    if (v.sink.needs(2))
+      v.sink.into(2, [&](const Tensor& dst, float beta) { sum_into(dst, dy, beta); });
+  });
+}
+
+namespace {
+
+// Plain loops over the last two axes; b may be shared by all leading entries.
+Tensors naive_matmul(const Tensor& a, const Tensor& b) {
+  const std::int64_t m = a.dim(-2), k = a.dim(-1), n = b.dim(-1);
+  const std::vector<double> va = a.to_vector<double>(), vb = b.to_vector<double>();
+  const std::int64_t batch = m * k == 0 ? 0 : a.elements() / (m * k);
+  const Shape shape = a.shape().with(-1, n);
+  std::vector<double> c(static_cast<std::size_t>(shape.elements()), 0.0);
+  for (std::int64_t s = 0; s < batch; ++s)
+    for (std::int64_t i = 0; i < m; ++i)
+      for (std::int64_t j = 0; j < n; ++j)
+        for (std::int64_t t = 0; t < k; ++t)
+          c[static_cast<std::size_t>((s * m + i) * n + j)] +=
+              va[static_cast<std::size_t>((s * m + i) * k + t)] *
+              vb[static_cast<std::size_t>(((b.rank() == 2 ? 0 : s * k) + t) * n + j)];
+  return {Tensor::from(c, shape)};
+}
+
+}  // namespace
+
+std::vector<OpSpec> matmul_specs() {
+  OpSpec product;
+  product.name = "matmul";
+  product.formula = "A B";
+  product.run = [](const Tensors& x) { return Tensors{matmul(x[0], x[1])}; };
+  product.reference = [](const Tensors& x) { return naive_matmul(x[0], x[1]); };
+  const auto a = [](const Shape& shape) { return sample_normal(shape, "a"); };
+  const auto b = [](const Shape& shape) { return sample_normal(shape, "b"); };
+  product.samples = {{"size_0_rows", {a({0, 3}), b({3, 4})}},
+                     {"size_0_inner", {a({2, 0}), b({0, 4})}},
+                     {"size_1", {a({1, 1}), b({1, 1})}},
+                     {"odd_tail", {a({5, 7}), b({7, 3})}},
+                     {"batched", {a({2, 3, 4, 5}), b({2, 3, 5, 6})}},
+                     {"shared_right", {a({2, 3, 5}), b({5, 4})}},
+                     {"transposed", {strided_copy(a({4, 5})), strided_copy(b({5, 6}))}},
+                     {"heads", {raw::transpose(a({2, 3, 4, 5}), 1, 2), raw::transpose(b({2, 5, 4, 6}), 1, 2)}},
+                     {"large", {sample_normal({4, 9}, "la", 1e3), sample_normal({9, 4}, "lb", 1e3)}}};
+  product.roundings = 16;
+  product.bench = [] {
+    return Tensors{raw::cast(sample_normal({1024, 1024}, "a"), Dtype::f32),
+                   raw::cast(sample_normal({1024, 1024}, "b"), Dtype::f32)};
+  };
+  product.cost = [](const Tensors& x) {
+    const double m = static_cast<double>(x[0].elements()), n = static_cast<double>(x[1].dim(-1));
+    return OpCost{2 * m * n, static_cast<double>(x[0].bytes() + x[1].bytes())};
+  };
+
+  OpSpec affine;
+  affine.name = "linear";
+  affine.formula = "x W^T + b";
+  affine.run = [](const Tensors& x) { return Tensors{linear(x[0], x[1], x.size() > 2 ? x[2] : Tensor())}; };
+  affine.reference = [](const Tensors& x) {
+    const Tensor y = naive_matmul(x[0], raw::copy(raw::transpose(x[1], 0, 1)))[0];
+    if (x.size() > 2) raw::add_into(y, raw::expand(x[2], y.shape()));
+    return Tensors{y};
+  };
+  affine.samples = {{"size_0", {a({0, 3}), b({4, 3}), a({4})}},
+                    {"size_1", {a({1, 1}), b({1, 1}), a({1})}},
+                    {"odd_tail", {a({5, 7}), b({3, 7}), a({3})}},
+                    {"no_bias", {a({2, 3, 5}), b({4, 5})}},
+                    {"strided", {strided_copy(a({6, 5})), strided_copy(b({4, 5})), a({4})}},
+                    {"large", {sample_normal({4, 9}, "la", 1e3), sample_normal({5, 9}, "lb", 1e3)}}};
+  affine.roundings = 16;
+  affine.bench = [] {
+    return Tensors{raw::cast(sample_normal({4096, 384}, "a"), Dtype::f32),
+                   raw::cast(sample_normal({1536, 384}, "b"), Dtype::f32)};
+  };
+  affine.cost = [](const Tensors& x) {
+    const double rows = static_cast<double>(x[0].elements()), n = static_cast<double>(x[1].dim(0));
+    return OpCost{2 * rows * n, static_cast<double>(x[0].bytes() + x[1].bytes())};
+  };
+  return {product, affine};
+}
+
+}  // namespace eddy

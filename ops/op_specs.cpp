@@ -1,0 +1,35 @@
+// The list of all ops. A new op adds its line here.
+#include <iterator>
+
+#include "ops/attention.h"
+#include "ops/cast.h"
+#include "ops/cross_entropy.h"
+#include "ops/dropout.h"
+#include "ops/gather.h"
+#include "ops/layer_norm.h"
+#include "ops/matmul.h"
+#include "ops/op_spec.h"
+#include "ops/optimizer.h"
+#include "ops/pointwise.h"
+#include "ops/reduce.h"
+#include "ops/rms_norm.h"
+#include "ops/softmax.h"
+#include "ops/unit_recurrence.h"
+#include "ops/views.h"
+#include "ops/where.h"
+
+namespace eddy {
+
+std::vector<OpSpec> op_specs() {
+  std::vector<OpSpec> all;
+  for (std::vector<OpSpec> (*specs)() :
+       {pointwise_specs, where_specs, cast_specs, reduce_specs, views_specs, gather_specs, matmul_specs, softmax_specs,
+        layer_norm_specs, rms_norm_specs, cross_entropy_specs, dropout_specs, attention_specs, unit_recurrence_specs,
+        optimizer_specs}) {
+    std::vector<OpSpec> some = specs();
+    std::move(some.begin(), some.end(), std::back_inserter(all));
+  }
+  return all;
+}
+
+}  // namespace eddy

@@ -1,0 +1,114 @@
+// Optimizer steps over flat arenas: parameters, gradients and moments are buffers with equal offsets, and one
+// kernel goes over all of them once (read p, g, m, v; write p, m, v). None of this is differentiable.
+//
+// Adam, step t = 1, 2, ...: with g the gradient times the clipping factor,
+//   m = beta1 m + (1 - beta1) g          m^ = m / (1 - beta1^t)
+//   v = beta2 v + (1 - beta2) g^2        v^ = v / (1 - beta2^t)
+//   p = p (1 - lr decay) - lr m^ / (sqrt(v^) + eps)
+// The decay is decoupled from the gradient (AdamW): it shrinks p first, is scaled by lr and never enters m or
+// v. Clipping by the global norm: factor = min(1, clip / (norm + 1e-6)), norm the square root of the sum of
+// all squares. Sources: Kingma, Ba, "Adam" (ICLR 2015), algorithm 1; Loshchilov, Hutter, "Decoupled weight
+// decay regularization" (ICLR 2019), algorithm 2 with schedule and lr in one number; Pascanu, Mikolov,
+// Bengio, "On the difficulty of training recurrent neural networks" (ICML 2013), for the clipping.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ops/slot.h"
+#include "tensor/host_device.h"
+#include "tensor/tensor.h"
+
+namespace eddy {
+
+// The elements begin .. end - 1 of the arena share a weight decay.
+struct DecaySegment {
+  std::int64_t begin = 0, end = 0;
+  double decay = 0;
+};
+
+struct AdamOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+};
+
+// What changes from step to step. A kernel reads it from the memory of its device, so that a captured step
+// can be replayed with new values.
+struct AdamScalars {
+  double lr = 0;
+  std::int64_t step = 1;  // t above, counted from 1
+  double clip = 0;        // the largest global norm let through; 0 for no clipping
+};
+
+// Returns the factor that gradients are multiplied by so that their norm is at most `clip`; 1 when clip is 0.
+EDDY_HD_INLINE double clip_factor(double norm, double clip) {
+  const double factor = clip / (norm + 1e-6);
+  return clip > 0 && !(factor > 1) ? factor : 1.0;
+}
+
+// Returns the square root of the sum of squares of all elements, as an f64 tensor of one element on the
+// device of x. Sums in f64, in blocks of a fixed size and a fixed order: the same bits with any number of
+// threads. dtypes: f32 and f64. aliasing: none. errors: DtypeError; ValueError unless x is contiguous (an
+// arena is).
+Tensor l2_norm(const Tensor& x);
+
+// Multiplies all elements of x in place. dtypes: f32 and f64. errors: DtypeError; ValueError unless x is
+// contiguous or when the factor is not finite; GraphError when x is the result of a tracked operation.
+void scale_in_place(const Tensor& x, double factor);
+
+// One AdamW step in place on params, m and v.
+// `segments` are disjoint, in rising order; elements in none of them do not decay. `norm` is the result of
+// l2_norm over the gradients and is needed when scalars.clip > 0; may be undefined otherwise. A norm that is
+// not finite leaves params, m and v as they are: one bad batch must not ruin the moments. shapes: all of one
+// shape. dtypes: all f32 or all f64. aliasing: no two of the four overlap. errors: ShapeError, DtypeError,
+// DeviceError; ValueError for options or scalars out of range, segments that overlap or leave the arena,
+// arenas that are not contiguous, or a missing norm; GraphError when params is the result of a tracked
+// operation.
+void adamw_step(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
+                const std::vector<DecaySegment>& segments, const AdamOptions& options,
+                const AdamScalars& scalars, const Tensor& norm = {});
+
+// One Adam step: adamw_step without decay.
+void adam_step(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
+               const AdamOptions& options, const AdamScalars& scalars, const Tensor& norm = {});
+
+// One Adam step over n elements. All pointers are memory of the device.
+struct AdamArgs {
+  Dtype dtype;
+  std::int64_t n;
+  void* p;
+  const void* g;
+  void *m, *v;
+  const DecaySegment* segments;
+  std::int64_t segment_count;
+  AdamOptions options;
+  const AdamScalars* scalars;
+  const double* norm;  // null for no clipping
+};
+extern Slot<AdamArgs> adam_slot;
+
+// norm[0] = the 2-norm of x; `partial` has room for one number for each block of kNormBlock elements. n > 0.
+struct NormArgs {
+  Dtype dtype;
+  std::int64_t n;
+  const void* x;
+  double* partial;
+  double* norm;
+};
+inline constexpr std::int64_t kNormBlock = 1 << 14;
+extern Slot<NormArgs> l2_norm_slot;
+
+// x[i] = factor x[i].
+struct ScaleArgs {
+  Dtype dtype;
+  std::int64_t n;
+  void* x;
+  double factor;
+};
+extern Slot<ScaleArgs> scale_slot;
+
+struct OpSpec;
+std::vector<OpSpec> optimizer_specs();
+
+}  // namespace eddy

@@ -1,0 +1,156 @@
+// CPU kernels over flat arenas. All are bound by memory: Adam moves 28 bytes for an element of f32, the norm
+// 4, the scaling 8.
+#include "ops/optimizer.h"
+
+#include <math.h>
+
+#include "tensor/thread_pool.h"
+
+namespace eddy::EDDY_ISA {
+
+void install_optimizer();
+
+namespace {
+
+constexpr std::int64_t kGrain = 1 << 14;  // elements per chunk
+constexpr int kLanes = 16;
+
+EDDY_INLINE float square_root(float x) {
+  return sqrtf(x);
+}
+EDDY_INLINE double square_root(double x) {
+  return sqrt(x);
+}
+
+// The numbers of one step that all elements share.
+template <class T>
+struct AdamStep {
+  T beta1, one_minus_beta1, beta2, one_minus_beta2;
+  T factor;         // clipping
+  T inverse_root2;  // 1 / sqrt(1 - beta2^t)
+  T rate;           // lr / (1 - beta1^t)
+  T eps;
+};
+
+// A run of elements with one factor `keep` = 1 - lr decay.
+template <class T>
+EDDY_INLINE void adam_run(const AdamStep<T>& step, T keep, std::int64_t n, T* __restrict p,
+                          const T* __restrict g, T* __restrict m, T* __restrict v) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T gradient = step.factor * g[i];
+    const T first = step.beta1 * m[i] + step.one_minus_beta1 * gradient;
+    const T second = step.beta2 * v[i] + step.one_minus_beta2 * gradient * gradient;
+    m[i] = first;
+    v[i] = second;
+    p[i] = keep * p[i] - step.rate * first / (square_root(second) * step.inverse_root2 + step.eps);
+  }
+}
+
+// The first segment that ends after `element`.
+EDDY_INLINE std::int64_t segment_after(const AdamArgs& args, std::int64_t element) {
+  std::int64_t low = 0, high = args.segment_count;
+  while (low < high) {
+    const std::int64_t middle = low + (high - low) / 2;
+    if (args.segments[middle].end > element)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return low;
+}
+
+template <class T>
+void adam(const AdamArgs& args) {
+  const AdamScalars scalars = *args.scalars;
+  double factor = 1;
+  if (args.norm != nullptr) {
+    if (!(*args.norm - *args.norm == 0)) return;  // NaN or infinite
+    factor = clip_factor(*args.norm, scalars.clip);
+  }
+  const double t = static_cast<double>(scalars.step), beta1 = args.options.beta1, beta2 = args.options.beta2;
+  const AdamStep<T> step = {static_cast<T>(beta1),
+                            static_cast<T>(1 - beta1),
+                            static_cast<T>(beta2),
+                            static_cast<T>(1 - beta2),
+                            static_cast<T>(factor),
+                            static_cast<T>(1 / sqrt(1 - pow(beta2, t))),
+                            static_cast<T>(scalars.lr / (1 - pow(beta1, t))),
+                            static_cast<T>(args.options.eps)};
+  T* const p = static_cast<T*>(args.p);
+  const T* const g = static_cast<const T*>(args.g);
+  T* const m = static_cast<T*>(args.m);
+  T* const v = static_cast<T*>(args.v);
+  parallel_for(args.n, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    std::int64_t segment = segment_after(args, begin);
+    for (std::int64_t i = begin; i < end;) {
+      const DecaySegment* const found = segment < args.segment_count ? args.segments + segment : nullptr;
+      const bool inside = found != nullptr && found->begin <= i;
+      const std::int64_t border = found == nullptr ? end : inside ? found->end : found->begin;
+      const std::int64_t stop = border < end ? border : end;
+      const T keep = static_cast<T>(inside ? 1 - scalars.lr * found->decay : 1.0);
+      adam_run(step, keep, stop - i, p + i, g + i, m + i, v + i);
+      i = stop;
+      if (inside) ++segment;
+    }
+  });
+}
+
+template <class T>
+double sum_of_squares(const T* x, std::int64_t n) {
+  double lanes[kLanes] = {};
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const double value = static_cast<double>(x[i + lane]);
+      lanes[lane] += value * value;
+    }
+  for (int lane = 0; i < n; ++i, ++lane) lanes[lane] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  double sum = 0;
+  for (int lane = 0; lane < kLanes; ++lane) sum += lanes[lane];
+  return sum;
+}
+
+template <class T>
+void l2_norm(const NormArgs& args) {
+  const T* const x = static_cast<const T*>(args.x);
+  const std::int64_t n = args.n, blocks = (n + kNormBlock - 1) / kNormBlock;
+  double* const partial = args.partial;
+  parallel_for(blocks, 1, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t block = begin; block < end; ++block) {
+      const std::int64_t start = block * kNormBlock;
+      partial[block] = sum_of_squares(x + start, n - start < kNormBlock ? n - start : kNormBlock);
+    }
+  });
+  double sum = 0;
+  for (std::int64_t block = 0; block < blocks; ++block) sum += partial[block];
+  *args.norm = sqrt(sum);
+}
+
+template <class T>
+void scale(const ScaleArgs& args) {
+  T* const x = static_cast<T*>(args.x);
+  const T factor = static_cast<T>(args.factor);
+  parallel_for(args.n, kGrain, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) x[i] *= factor;
+  });
+}
+
+void adam_entry(const AdamArgs& args) {
+  args.dtype == Dtype::f32 ? adam<float>(args) : adam<double>(args);
+}
+void l2_norm_entry(const NormArgs& args) {
+  args.dtype == Dtype::f32 ? l2_norm<float>(args) : l2_norm<double>(args);
+}
+void scale_entry(const ScaleArgs& args) {
+  args.dtype == Dtype::f32 ? scale<float>(args) : scale<double>(args);
+}
+
+}  // namespace
+
+void install_optimizer() {
+  adam_slot.function[0] = adam_entry;
+  l2_norm_slot.function[0] = l2_norm_entry;
+  scale_slot.function[0] = scale_entry;
+}
+
+}  // namespace eddy::EDDY_ISA

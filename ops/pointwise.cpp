@@ -1,0 +1,226 @@
+// Checks, broadcasting and nodes of the pointwise ops.
+#include "ops/pointwise.h"
+
+#include <cmath>
+
+#include "autograd/tape.h"
+#include "ops/checks.h"
+#include "ops/op_spec.h"
+#include "ops/pointwise_functors.h"
+#include "ops/reduce.h"
+#include "tensor/format.h"
+
+namespace eddy {
+
+constinit Slot<UnaryArgs> unary_forward_slot{"unary_forward"};
+constinit Slot<UnaryArgs> unary_backward_slot{"unary_backward"};
+constinit Slot<BinaryArgs> binary_slot{"binary"};
+
+namespace {
+
+using namespace pointwise;
+
+template <class Op>
+Tensor unary(const Tensor& input) {
+  checks::floating(Op::kName, input);
+  constexpr int number = IndexOf<Op, UnaryOps>::value;
+  const Tensor x = raw::contiguous(input);
+  const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  if (x.elements() > 0)
+    unary_forward_slot(x.device(), {number, x.dtype(), x.elements(), x.raw_data(), nullptr, y.raw_data()});
+  const Tensor saved = Op::kSaves == Saves::input ? x : Op::kSaves == Saves::output ? y : Tensor();
+  return record(Op::kName, {input}, y, {saved}, [](VjpContext& v) {
+    const Tensor dy = raw::contiguous(v.dy());
+    const Tensor dx = Tensor::empty(dy.shape(), dy.dtype(), dy.device());
+    const Tensor& kept = v.saved(0);
+    if (dx.elements() > 0)
+      unary_backward_slot(dy.device(), {number, dy.dtype(), dy.elements(),
+                                        kept.defined() ? kept.raw_data() : dy.raw_data(), dy.raw_data(),
+                                        dx.raw_data()});
+    v.sink.give(0, dx);
+  });
+}
+
+// Strides of `x` over a broadcast shape, 0 where it repeats.
+void broadcast_strides(const Tensor& x, const Shape& shape, std::int64_t* strides) {
+  const int extra = shape.rank() - x.rank();
+  for (int i = 0; i < shape.rank(); ++i)
+    strides[i] = i < extra || x.shape()[i - extra] == 1 ? 0 : x.strides()[i - extra];
+}
+
+// Runs one part of a binary op, with neighbouring axes merged where both operands allow it.
+Tensor run_binary(int number, BinaryPart part, const Shape& shape, const Tensor& a, const Tensor& b, const Tensor& dy) {
+  const Tensor y = Tensor::empty(shape, a.dtype(), a.device());
+  if (shape.elements() == 0) return y;
+  std::int64_t stride_a[kMaxRank], stride_b[kMaxRank];
+  broadcast_strides(a, shape, stride_a);
+  broadcast_strides(b, shape, stride_b);
+  BinaryArgs args{number, part, a.dtype(), 0, {}, {}, {}, a.raw_data(), b.raw_data(), dy.defined() ? dy.raw_data() : nullptr,
+                  y.raw_data()};
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (shape[i] == 1) continue;
+    const int last = args.rank - 1;
+    if (last >= 0 && args.stride_a[last] == stride_a[i] * shape[i] && args.stride_b[last] == stride_b[i] * shape[i]) {
+      args.shape[last] *= shape[i];
+      args.stride_a[last] = stride_a[i];
+      args.stride_b[last] = stride_b[i];
+    } else {
+      args.shape[args.rank] = shape[i];
+      args.stride_a[args.rank] = stride_a[i];
+      args.stride_b[args.rank++] = stride_b[i];
+    }
+  }
+  if (args.rank == 0) {
+    args.rank = 1;
+    args.shape[0] = 1;
+  }
+  binary_slot(y.device(), args);
+  return y;
+}
+
+template <class Op>
+Tensor binary(const Tensor& a, const Tensor& b) {
+  checks::floating(Op::kName, a);
+  checks::same_kind(Op::kName, a, b);
+  constexpr int number = IndexOf<Op, BinaryOps>::value;
+  const Shape shape = broadcast_shape(Op::kName, a.shape(), b.shape());
+  const Tensor y = run_binary(number, BinaryPart::forward, shape, a, b, {});
+  // Sums need no operand in their gradient; products and the rest keep both.
+  constexpr bool kLinear = std::is_same_v<Op, Add> || std::is_same_v<Op, Sub>;
+  return record(Op::kName, {a, b}, y, {kLinear ? Tensor() : a, kLinear ? Tensor() : b},
+                [shape_a = a.shape(), shape_b = b.shape()](VjpContext& v) {
+                  const Tensor dy = raw::contiguous(v.dy());
+                  if (v.sink.needs(0)) {
+                    const Tensor da = kLinear ? dy
+                                              : run_binary(number, BinaryPart::gradient_a, dy.shape(), v.saved(0),
+                                                           v.saved(1), dy);
+                    v.sink.give(0, da.shape() == shape_a ? da : sum_to(da, shape_a));
+                  }
+                  if (v.sink.needs(1)) {
+                    const Tensor db = std::is_same_v<Op, Add> ? dy
+                                      : kLinear ? run_binary(number, BinaryPart::gradient_b, dy.shape(), dy, dy, dy)
+                                                : run_binary(number, BinaryPart::gradient_b, dy.shape(), v.saved(0),
+                                                             v.saved(1), dy);
+                    v.sink.give(1, db.shape() == shape_b ? db : sum_to(db, shape_b));
+                  }
+                });
+}
+
+Tensor number_like(const Tensor& a, double value) { return Tensor::full({}, value, a.dtype(), a.device()); }
+
+}  // namespace
+
+Tensor neg(const Tensor& x) { return unary<Neg>(x); }
+Tensor exp(const Tensor& x) { return unary<Exp>(x); }
+Tensor log(const Tensor& x) { return unary<Log>(x); }
+Tensor tanh(const Tensor& x) { return unary<Tanh>(x); }
+Tensor sigmoid(const Tensor& x) { return unary<Sigmoid>(x); }
+Tensor relu(const Tensor& x) { return unary<Relu>(x); }
+Tensor silu(const Tensor& x) { return unary<Silu>(x); }
+Tensor gelu(const Tensor& x) { return unary<Gelu>(x); }
+Tensor gelu_tanh(const Tensor& x) { return unary<GeluTanh>(x); }
+Tensor sqrt(const Tensor& x) { return unary<Sqrt>(x); }
+Tensor rsqrt(const Tensor& x) { return unary<Rsqrt>(x); }
+
+Tensor add(const Tensor& a, const Tensor& b) { return binary<Add>(a, b); }
+Tensor sub(const Tensor& a, const Tensor& b) { return binary<Sub>(a, b); }
+Tensor mul(const Tensor& a, const Tensor& b) { return binary<Mul>(a, b); }
+Tensor div(const Tensor& a, const Tensor& b) { return binary<Div>(a, b); }
+Tensor pow(const Tensor& a, const Tensor& b) { return binary<Pow>(a, b); }
+Tensor add(const Tensor& a, double b) { return add(a, number_like(a, b)); }
+Tensor mul(const Tensor& a, double b) { return mul(a, number_like(a, b)); }
+Tensor pow(const Tensor& a, double b) { return pow(a, number_like(a, b)); }
+
+namespace {
+
+OpCost pointwise_cost(const Tensors& inputs, double flops_per_element) {
+  double bytes = 0, elements = 0;
+  for (const Tensor& x : inputs) {
+    bytes += static_cast<double>(x.bytes());
+    elements = std::max(elements, static_cast<double>(x.elements()));
+  }
+  return {elements * flops_per_element, bytes + 4 * elements};
+}
+
+template <class Op>
+OpSpec unary_spec(double (*oracle)(double), double low, double high, double flops) {
+  OpSpec spec;
+  spec.name = Op::kName;
+  spec.formula = Op::kFormula;
+  spec.run = [](const Tensors& x) { return Tensors{unary<Op>(x[0])}; };
+  spec.reference = [oracle](const Tensors& x) {
+    std::vector<double> values = x[0].to_vector<double>();
+    for (double& value : values) value = oracle(value);
+    return Tensors{Tensor::from(values, x[0].shape())};
+  };
+  const auto values = [=](const Shape& shape) { return sample_uniform(shape, Op::kName, low, high); };
+  spec.samples = {{"size_0", {values({0, 3})}},
+                  {"size_1", {values({1})}},
+                  {"odd_tail", {values({3, 37})}},
+                  {"strided", {strided_copy(values({5, 7}))}},
+                  {"large", {raw::copy(sample_uniform({33}, Op::kName, low >= 0 ? low : 40 * low, 40 * high))}, false}};
+  spec.roundings = 16;
+  spec.bench = [=] { return Tensors{raw::cast(values({4096, 1024}), Dtype::f32)}; };
+  spec.cost = [flops](const Tensors& x) { return pointwise_cost(x, flops); };
+  return spec;
+}
+
+template <class Op>
+OpSpec binary_spec(double (*oracle)(double, double), double low, double high) {
+  OpSpec spec;
+  spec.name = Op::kName;
+  spec.formula = Op::kFormula;
+  spec.run = [](const Tensors& x) { return Tensors{binary<Op>(x[0], x[1])}; };
+  spec.reference = [oracle](const Tensors& x) {
+    const Shape shape = broadcast_shape(Op::kName, x[0].shape(), x[1].shape());
+    std::vector<double> a = raw::expand(x[0], shape).to_vector<double>();
+    const std::vector<double> b = raw::expand(x[1], shape).to_vector<double>();
+    for (std::size_t i = 0; i < a.size(); ++i) a[i] = oracle(a[i], b[i]);
+    return Tensors{Tensor::from(a, shape)};
+  };
+  const auto a = [=](const Shape& shape) { return sample_uniform(shape, "a", low, high); };
+  const auto b = [=](const Shape& shape) { return sample_uniform(shape, "b", low, high); };
+  spec.samples = {{"size_0", {a({0, 3}), b({3})}},
+                  {"size_1", {a({1}), b({})}},
+                  {"odd_tail", {a({3, 37}), b({3, 37})}},
+                  {"broadcast_row", {a({4, 5}), b({5})}},
+                  {"broadcast_column", {a({2, 3, 4}), b({3, 1})}},
+                  {"broadcast_both", {a({3, 1, 4}), b({1, 5, 1})}},
+                  {"strided", {strided_copy(a({5, 7})), b({5, 7})}},
+                  {"strided_both", {strided_copy(a({5, 7})), strided_copy(b({7}))}}};
+  spec.roundings = 16;
+  spec.bench = [=] {
+    return Tensors{raw::cast(a({2048, 1024}), Dtype::f32), raw::cast(b({2048, 1024}), Dtype::f32)};
+  };
+  spec.cost = [](const Tensors& x) { return pointwise_cost(x, 1); };
+  return spec;
+}
+
+}  // namespace
+
+std::vector<OpSpec> pointwise_specs() {
+  return {
+      binary_spec<Add>([](double a, double b) { return a + b; }, -3, 3),
+      binary_spec<Sub>([](double a, double b) { return a - b; }, -3, 3),
+      binary_spec<Mul>([](double a, double b) { return a * b; }, -3, 3),
+      binary_spec<Div>([](double a, double b) { return a / b; }, 0.5, 3),
+      binary_spec<Pow>([](double a, double b) { return std::pow(a, b); }, 0.5, 3),
+      unary_spec<Neg>([](double x) { return -x; }, -3, 3, 1),
+      unary_spec<Exp>([](double x) { return std::exp(x); }, -2, 2, 10),
+      unary_spec<Log>([](double x) { return std::log(x); }, 0.1, 5, 10),
+      unary_spec<Tanh>([](double x) { return std::tanh(x); }, -3, 3, 15),
+      unary_spec<Sigmoid>([](double x) { return 1 / (1 + std::exp(-x)); }, -3, 3, 12),
+      unary_spec<Relu>([](double x) { return x > 0 ? x : 0; }, -3, 3, 1),
+      unary_spec<Silu>([](double x) { return x / (1 + std::exp(-x)); }, -3, 3, 13),
+      unary_spec<Gelu>([](double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }, -3, 3, 20),
+      unary_spec<GeluTanh>(
+          [](double x) {
+            return 0.5 * x * (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+          },
+          -3, 3, 20),
+      unary_spec<Sqrt>([](double x) { return std::sqrt(x); }, 0.1, 5, 1),
+      unary_spec<Rsqrt>([](double x) { return 1 / std::sqrt(x); }, 0.1, 5, 2),
+  };
+}
+
+}  // namespace eddy

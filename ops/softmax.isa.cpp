@@ -1,0 +1,164 @@
+// CPU kernels of softmax: one row at a time, which stays in the first-level cache for its three passes
+// (maximum, exp and sum, scale), so memory sees one read and one write. The gradient reads dy and y twice
+// from the cache.
+#include "ops/softmax.h"
+
+#include <math.h>
+
+#include "ops/cpu/row_exp.h"
+#include "tensor/thread_pool.h"
+
+namespace eddy::EDDY_ISA {
+void install_softmax();
+
+namespace {
+
+constexpr std::int64_t kChunk = 1 << 14;  // elements that pay for handing a chunk to a thread
+
+EDDY_INLINE std::int64_t rows_per_chunk(std::int64_t width) {
+  return width >= kChunk ? 1 : kChunk / width;
+}
+
+// How many of a row's entries the causal rule lets its query see.
+EDDY_INLINE std::int64_t visible_entries(bool causal, std::int64_t row, std::int64_t queries,
+                                         std::int64_t width) {
+  if (!causal) return width;
+  const std::int64_t visible = row % queries + 1 + width - queries;
+  return visible < 0 ? 0 : visible;
+}
+
+EDDY_INLINE std::int64_t mask_offset(const SoftmaxArgs& args, std::int64_t row) {
+  std::int64_t offset = 0;
+  for (int i = args.mask_rank - 1; i >= 0; --i) {
+    offset += row % args.mask_shape[i] * args.mask_strides[i];
+    row /= args.mask_shape[i];
+  }
+  return offset;
+}
+
+// exp(x - max) / sum over n >= 1 entries; hidden ones are 0. x may be y.
+template <class T>
+EDDY_INLINE void softmax_row(const T* x, T* y, std::int64_t n) {
+  const T top = lane_max(x, n);
+  if (top == T(-INFINITY)) {
+    for (std::int64_t i = 0; i < n; ++i) y[i] = T(0);
+    return;
+  }
+  for (std::int64_t i = 0; i < n; ++i) y[i] = vec::exp(x[i] - top);
+  const T sum = lane_sum<T>(n, [y](auto reader, std::int64_t i) { return reader.load(y + i); });
+  const T scale = T(1) / sum;
+  for (std::int64_t i = 0; i < n; ++i) y[i] *= scale;
+}
+
+template <class T>
+void softmax_kernel(const SoftmaxArgs& args) {
+  const T* const all_x = static_cast<const T*>(args.x);
+  T* const all_y = static_cast<T*>(args.y);
+  parallel_for(args.rows, rows_per_chunk(args.width), [=, &args](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const T* const x = all_x + row * args.width;
+      T* const y = all_y + row * args.width;
+      const std::int64_t visible = visible_entries(args.causal, row, args.queries, args.width);
+      if (visible > 0) {
+        if (args.mask == nullptr) {
+          softmax_row(x, y, visible);
+        } else {
+          const std::uint8_t* const mask = args.mask + mask_offset(args, row);
+          for (std::int64_t i = 0; i < visible; ++i) y[i] = mask[i] != 0 ? x[i] : T(-INFINITY);
+          softmax_row(y, y, visible);
+          // A visible +inf or NaN makes the row NaN; hidden entries stay 0 even then.
+          for (std::int64_t i = 0; i < visible; ++i) y[i] = mask[i] != 0 ? y[i] : T(0);
+        }
+      }
+      for (std::int64_t i = visible; i < args.width; ++i) y[i] = T(0);
+    }
+  });
+}
+
+template <class T>
+void softmax_backward_kernel(const SoftmaxBackwardArgs& args) {
+  const T* const all_dy = static_cast<const T*>(args.dy);
+  const T* const all_y = static_cast<const T*>(args.y);
+  T* const all_dx = static_cast<T*>(args.dx);
+  const T beta = static_cast<T>(args.beta);
+  parallel_for(args.rows, rows_per_chunk(args.width), [=, &args](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const T* const dy = all_dy + row * args.width;
+      const T* const y = all_y + row * args.width;
+      T* const dx = all_dx + row * args.width;
+      const std::int64_t visible = visible_entries(args.causal, row, args.queries, args.width);
+      // The choice by y keeps an infinite dy of a hidden entry out of the sum.
+      const T inner = lane_sum<T>(visible, [dy, y](auto reader, std::int64_t i) {
+        const auto weight = reader.load(y + i);
+        const auto product = weight * reader.load(dy + i);
+        return weight == T(0) ? weight : product;
+      });
+      if (beta == T(0)) {
+        for (std::int64_t i = 0; i < visible; ++i) dx[i] = y[i] == T(0) ? T(0) : y[i] * (dy[i] - inner);
+        for (std::int64_t i = visible; i < args.width; ++i) dx[i] = T(0);
+      } else {
+        for (std::int64_t i = 0; i < visible; ++i)
+          dx[i] = beta * dx[i] + (y[i] == T(0) ? T(0) : y[i] * (dy[i] - inner));
+        for (std::int64_t i = visible; i < args.width; ++i) dx[i] *= beta;
+      }
+    }
+  });
+}
+
+template <class T>
+void log_softmax_kernel(const LogSoftmaxArgs& args) {
+  const std::int64_t width = args.width;
+  const T* const all_x = static_cast<const T*>(args.x);
+  T* const all_y = static_cast<T*>(args.y);
+  parallel_for(args.rows, rows_per_chunk(width), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const T* const x = all_x + row * width;
+      T* const y = all_y + row * width;
+      const T top = lane_max(x, width);
+      const T log_sum = vec::log(sum_of_exp(x, width, top));
+      for (std::int64_t i = 0; i < width; ++i) y[i] = (x[i] - top) - log_sum;
+    }
+  });
+}
+
+template <class T>
+void log_softmax_backward_kernel(const LogSoftmaxBackwardArgs& args) {
+  const std::int64_t width = args.width;
+  const T* const all_dy = static_cast<const T*>(args.dy);
+  const T* const all_y = static_cast<const T*>(args.y);
+  T* const all_dx = static_cast<T*>(args.dx);
+  const T beta = static_cast<T>(args.beta);
+  parallel_for(args.rows, rows_per_chunk(width), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const T* const dy = all_dy + row * width;
+      const T* const y = all_y + row * width;
+      T* const dx = all_dx + row * width;
+      const T total = lane_sum<T>(width, [dy](auto reader, std::int64_t i) { return reader.load(dy + i); });
+      if (beta == T(0)) {
+        for (std::int64_t i = 0; i < width; ++i) dx[i] = dy[i] - vec::exp(y[i]) * total;
+      } else {
+        for (std::int64_t i = 0; i < width; ++i) dx[i] = beta * dx[i] + (dy[i] - vec::exp(y[i]) * total);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+void install_softmax() {
+  softmax_forward_slot.function[0] = [](const SoftmaxArgs& args) {
+    args.dtype == Dtype::f32 ? softmax_kernel<float>(args) : softmax_kernel<double>(args);
+  };
+  softmax_backward_slot.function[0] = [](const SoftmaxBackwardArgs& args) {
+    args.dtype == Dtype::f32 ? softmax_backward_kernel<float>(args) : softmax_backward_kernel<double>(args);
+  };
+  log_softmax_forward_slot.function[0] = [](const LogSoftmaxArgs& args) {
+    args.dtype == Dtype::f32 ? log_softmax_kernel<float>(args) : log_softmax_kernel<double>(args);
+  };
+  log_softmax_backward_slot.function[0] = [](const LogSoftmaxBackwardArgs& args) {
+    args.dtype == Dtype::f32 ? log_softmax_backward_kernel<float>(args)
+                             : log_softmax_backward_kernel<double>(args);
+  };
+}
+
+}  // namespace eddy::EDDY_ISA

@@ -1,0 +1,383 @@
+// The chain of the unit recurrence on the CPU, forward and backward.
+//
+// Two ways to use several threads, chosen by the batch alone so that bits do not depend on their number:
+//   many rows: blocks of 64 rows run all steps on their own; weights stream from L3 once per 64 rows, no waiting.
+//   few rows:  all threads walk through time together; products are split by panels of columns, row work by rows, with a
+//              barrier between (7 a step). Splitting 16 rows instead would make every thread stream all weights.
+#include "ops/unit_recurrence.h"
+
+#include "ops/cpu/packed_gemm.h"
+#include "ops/cpu/vec_math.h"
+#include "ops/dropout.h"
+#include "ops/layer_norm.h"
+#include "ops/pointwise_functors.h"
+#include "tensor/thread_pool.h"
+
+namespace eddy::EDDY_ISA {
+namespace {
+
+constexpr std::int64_t kManyRows = 128;
+constexpr std::int64_t kBlockRows = 64;
+
+template <class T>
+EDDY_INLINE const PackedGemm<T>& kernels() {
+  if constexpr (sizeof(T) == 4)
+    return packed_gemm_kernels().f32;
+  else
+    return packed_gemm_kernels().f64;
+}
+
+// A weight packed for C = A B; `columns` of C, `inner` of A.
+template <class T>
+struct Packed {
+  std::int64_t inner, columns;
+  const T* panels;
+};
+
+// Packs weights one after the other into the scratch the caller gave.
+template <class T>
+struct Packer {
+  T* next;
+
+  Packed<T> operator()(const void* w, std::int64_t inner, std::int64_t columns, PackLayout layout) {
+    const PackedGemm<T>& gemm = kernels<T>();
+    T* const to = next;
+    const std::int64_t stride = layout == PackLayout::inner_by_columns ? columns : inner;
+    parallel_for(gemm.panels(columns), 4, [=, &gemm](std::int64_t begin, std::int64_t end) {
+      gemm.pack(static_cast<const T*>(w), stride, layout, inner, columns, begin, end, to);
+    });
+    next += (gemm.packed_elements(inner, columns) + 15) / 16 * 16;  // the next one starts on a cache line too
+    return {inner, columns, to};
+  }
+};
+
+// One thread's part of the rows [begin, end) at all steps.
+struct Share {
+  std::int64_t begin, end;  // rows of the batch that this team works on
+  int rank, size;
+  TeamBarrier& barrier;
+
+  EDDY_INLINE std::int64_t rows() const { return end - begin; }
+  // This thread's rows.
+  EDDY_INLINE std::int64_t row_begin() const { return begin + rows() * rank / size; }
+  EDDY_INLINE std::int64_t row_end() const { return begin + rows() * (rank + 1) / size; }
+  EDDY_INLINE void wait() { barrier.arrive_and_wait(); }
+};
+
+// This thread's columns of C = A B (+ C) for the team's rows of one step.
+template <class T>
+struct ColumnRange {
+  std::int64_t begin, end;
+};
+template <class T>
+EDDY_INLINE ColumnRange<T> multiply(const Share& share, const Packed<T>& w, const T* a, T* c, bool accumulate = false) {
+  const PackedGemm<T>& gemm = kernels<T>();
+  const std::int64_t panels = gemm.panels(w.columns);
+  const std::int64_t first = panels * share.rank / share.size, last = panels * (share.rank + 1) / share.size;
+  if (first < last)
+    gemm.multiply(share.rows(), w.inner, w.columns, first, last, a + share.begin * w.inner, w.inner, w.panels,
+                  c + share.begin * w.columns, w.columns, accumulate);
+  const std::int64_t limit = last * gemm.panel_columns;
+  return {first * gemm.panel_columns, limit < w.columns ? limit : w.columns};
+}
+
+template <class T>
+EDDY_INLINE T dot(const T* a, const T* b, std::int64_t n) {
+  T lanes[16] = {};
+  std::int64_t i = 0;
+  for (; i + 16 <= n; i += 16)
+    for (int lane = 0; lane < 16; ++lane) lanes[lane] += a[i + lane] * b[i + lane];
+  T sum = 0;
+  for (; i < n; ++i) sum += a[i] * b[i];
+  for (int lane = 0; lane < 16; ++lane) sum += lanes[lane];
+  return sum;
+}
+
+// y = drop(x), y may be x; the element numbers are those of [time, batch, dim].
+template <class T>
+void drop_rows(const UnitRecurrenceArgs& args, const RandomKey& key, std::int64_t first_element, std::int64_t n,
+               const T* x, T* y) {
+  if (args.dropout == 0) {
+    if (x != y)
+      for (std::int64_t i = 0; i < n; ++i) y[i] = x[i];
+    return;
+  }
+  dropout_slot.function[0]({args.dtype, n, x, y, args.dropout, key, static_cast<std::uint64_t>(first_element),
+                            1 / (1 - args.dropout), 0});
+}
+
+template <class T>
+void add_bias(T* x, const void* bias, std::int64_t n) {
+  if (bias == nullptr) return;
+  const T* b = static_cast<const T*>(bias);
+  for (std::int64_t i = 0; i < n; ++i) x[i] += b[i];
+}
+
+// The kept share of a probability: 1/(1-p) or 0.
+EDDY_INLINE double keep(const UnitRecurrenceArgs& args, std::uint64_t element) {
+  if (args.dropout == 0) return 1;
+  return static_cast<double>(uniform01(args.gate_key.word(element))) >= args.dropout ? 1 / (1 - args.dropout) : 0;
+}
+
+template <class T>
+struct Chain {
+  const UnitRecurrenceArgs& args;
+  const std::int64_t dim, mlp, heads, batch;
+
+  explicit Chain(const UnitRecurrenceArgs& a) : args(a), dim(a.dim), mlp(a.mlp), heads(a.heads), batch(a.batch) {}
+
+  // Row `row` of step `t` of an array [time, batch, width].
+  EDDY_INLINE T* at(void* base, std::int64_t t, std::int64_t row, std::int64_t width) const {
+    return static_cast<T*>(base) + (t * batch + row) * width;
+  }
+  EDDY_INLINE const T* at(const void* base, std::int64_t t, std::int64_t row, std::int64_t width) const {
+    return static_cast<const T*>(base) + (t * batch + row) * width;
+  }
+  // Key or value of the state before step t; null at the first step of a sequence.
+  EDDY_INLINE const T* before(const void* array, const void* carried, std::int64_t t, std::int64_t row) const {
+    if (t > 0) return at(array, t - 1, row, dim);
+    return carried == nullptr ? nullptr : static_cast<const T*>(carried) + row * dim;
+  }
+
+  void norm_rows(const void* x, const void* weight, const void* bias, void* y, void* mean, void* rstd, std::int64_t t,
+                 const Share& share) const {
+    const std::int64_t first = share.row_begin(), rows = share.row_end() - first;
+    if (rows > 0)
+      layer_norm_forward_slot.function[0]({args.dtype, rows, dim, at(x, t, first, dim), dim, weight, bias,
+                                           at(y, t, first, dim), dim, at(mean, t, first, 1), at(rstd, t, first, 1),
+                                           args.eps});
+  }
+
+  // dx += LN'(dy): the gain's own gradient is summed after the loop.
+  void norm_gradient(const void* dy, const void* x, const void* weight, const void* mean, const void* rstd, void* dx,
+                     std::int64_t t, const Share& share) const {
+    const std::int64_t first = share.row_begin(), rows = share.row_end() - first;
+    if (rows > 0)
+      layer_norm_backward_slot.function[0]({args.dtype, rows, dim, at(dy, t, first, dim), dim, at(x, t, first, dim), dim,
+                                            weight, at(mean, t, first, 1), at(rstd, t, first, 1), at(dx, t, first, dim),
+                                            dim, 1, nullptr, nullptr, 0});
+  }
+
+  // o = px vx + ph vh with (ph, px) = softmax over the two scores, dropped apart.
+  void gate_forward(std::int64_t t, std::int64_t row) const {
+    const std::int64_t d = dim / heads;
+    const T* q = at(args.qkv, t, row, 3 * dim);
+    const T *kx = q + dim, *vx = kx + dim;
+    const T* kh = before(args.key, args.key0, t, row);
+    const T* vh = before(args.value, args.value0, t, row);
+    T* o = at(args.o, t, row, dim);
+    T* gate = at(args.gate, t, row, heads);
+    const T scale = static_cast<T>(1 / ::sqrt(static_cast<double>(d)));
+    for (std::int64_t j = 0; j < heads; ++j) {
+      const std::int64_t c = j * d;
+      const T g = kh == nullptr ? T(0) : vec::sigmoid((dot(q + c, kh + c, d) - dot(q + c, kx + c, d)) * scale);
+      gate[j] = g;
+      const std::uint64_t element = static_cast<std::uint64_t>(((t * batch + row) * heads + j) * 2);
+      const T ph = static_cast<T>(g * static_cast<T>(keep(args, element)));
+      const T px = static_cast<T>((T(1) - g) * static_cast<T>(keep(args, element + 1)));
+      if (kh == nullptr) {
+        for (std::int64_t i = c; i < c + d; ++i) o[i] = px * vx[i];
+      } else {
+        for (std::int64_t i = c; i < c + d; ++i) o[i] = px * vx[i] + ph * vh[i];
+      }
+    }
+  }
+
+  // From do: dq, dkx, dvx of this step, and the shares of kh and vh added to the step before.
+  void gate_backward(std::int64_t t, std::int64_t row, const T* dout) const {
+    const std::int64_t d = dim / heads;
+    const T* q = at(args.qkv, t, row, 3 * dim);
+    const T *kx = q + dim, *vx = kx + dim;
+    const T* kh = before(args.key, args.key0, t, row);
+    const T* vh = before(args.value, args.value0, t, row);
+    const T* gate = at(static_cast<const void*>(args.gate), t, row, heads);
+    T* dq = at(args.dqkv, t, row, 3 * dim);
+    T *dkx = dq + dim, *dvx = dkx + dim;
+    T* dkh = t > 0 ? at(args.dkey, t - 1, row, dim) : nullptr;
+    T* dvh = t > 0 ? at(args.dvalue, t - 1, row, dim) : nullptr;
+    const T scale = static_cast<T>(1 / ::sqrt(static_cast<double>(d)));
+    for (std::int64_t j = 0; j < heads; ++j) {
+      const std::int64_t c = j * d;
+      const T g = gate[j];
+      const std::uint64_t element = static_cast<std::uint64_t>(((t * batch + row) * heads + j) * 2);
+      const T keep_h = static_cast<T>(keep(args, element)), keep_x = static_cast<T>(keep(args, element + 1));
+      const T px = (T(1) - g) * keep_x, ph = g * keep_h;
+      for (std::int64_t i = c; i < c + d; ++i) dvx[i] = px * dout[i];
+      if (kh == nullptr) {
+        for (std::int64_t i = c; i < c + d; ++i) dq[i] = dkx[i] = 0;
+        continue;
+      }
+      const T dg = keep_h * dot(dout + c, vh + c, d) - keep_x * dot(dout + c, vx + c, d);
+      const T ds = g * (T(1) - g) * dg * scale;
+      for (std::int64_t i = c; i < c + d; ++i) {
+        dq[i] = ds * (kh[i] - kx[i]);
+        dkx[i] = -ds * q[i];
+      }
+      if (dkh == nullptr) continue;
+      for (std::int64_t i = c; i < c + d; ++i) {
+        dkh[i] += ds * q[i];
+        dvh[i] += ph * dout[i];
+      }
+    }
+  }
+
+  void forward(Share share, const Packed<T>& wk, const Packed<T>& wv, const Packed<T>& wo, const Packed<T>& up,
+               const Packed<T>& down) const {
+    T* const act = static_cast<T*>(args.scratch);  // [batch, mlp], one step
+    const T* up_bias = static_cast<const T*>(args.up_bias);
+    for (std::int64_t t = 0; t < args.time; ++t) {
+      for (std::int64_t row = share.row_begin(); row < share.row_end(); ++row) gate_forward(t, row);
+      share.wait();
+      multiply(share, wo, at(static_cast<const void*>(args.o), t, 0, dim), at(args.r, t, 0, dim));
+      share.wait();
+      for (std::int64_t row = share.row_begin(); row < share.row_end(); ++row)
+        add_residual(at(args.r, t, row, dim), args.wo_bias, at(args.x, t, row, dim), args.attn_key, t, row);
+      norm_rows(args.r, args.norm2, args.norm2_bias, args.a2, args.mean2, args.rstd2, t, share);
+      share.wait();
+      const auto columns = multiply(share, up, at(static_cast<const void*>(args.a2), t, 0, dim), at(args.u, t, 0, mlp));
+      for (std::int64_t row = share.begin; row < share.end; ++row) {
+        T* u = at(args.u, t, row, mlp);
+        T* a = act + row * mlp;
+        if (up_bias != nullptr)
+          for (std::int64_t i = columns.begin; i < columns.end; ++i) u[i] += up_bias[i];
+        if (args.gelu) {
+          for (std::int64_t i = columns.begin; i < columns.end; ++i) a[i] = pointwise::Gelu::forward(u[i]);
+        } else {
+          for (std::int64_t i = columns.begin; i < columns.end; ++i) a[i] = pointwise::Relu::forward(u[i]);
+        }
+      }
+      share.wait();
+      multiply(share, down, static_cast<const T*>(act), at(args.h, t, 0, dim));
+      share.wait();
+      for (std::int64_t row = share.row_begin(); row < share.row_end(); ++row)
+        add_residual(at(args.h, t, row, dim), args.down_bias, at(static_cast<const void*>(args.r), t, row, dim),
+                     args.mlp_key, t, row);
+      norm_rows(args.h, args.norm1, args.norm1_bias, args.a1, args.mean1, args.rstd1, t, share);
+      share.wait();
+      const auto own = multiply(share, wk, at(static_cast<const void*>(args.a1), t, 0, dim), at(args.key, t, 0, dim));
+      multiply(share, wv, at(static_cast<const void*>(args.a1), t, 0, dim), at(args.value, t, 0, dim));
+      if (args.wkv_bias != nullptr) {
+        const T* bias = static_cast<const T*>(args.wkv_bias);
+        for (std::int64_t row = share.begin; row < share.end; ++row) {
+          add_bias(at(args.key, t, row, dim) + own.begin, bias + own.begin, own.end - own.begin);
+          add_bias(at(args.value, t, row, dim) + own.begin, bias + dim + own.begin, own.end - own.begin);
+        }
+      }
+      share.wait();
+    }
+  }
+
+  // y = residual + drop(y + bias) on one row.
+  EDDY_INLINE void add_residual(T* y, const void* bias, const T* residual, const RandomKey& key, std::int64_t t,
+                                std::int64_t row) const {
+    add_bias(y, bias, dim);
+    drop_rows<T>(args, key, (t * batch + row) * dim, dim, y, y);
+    for (std::int64_t i = 0; i < dim; ++i) y[i] += residual[i];
+  }
+
+  void backward(Share share, const Packed<T>& wk, const Packed<T>& wv, const Packed<T>& wo, const Packed<T>& up,
+                const Packed<T>& down) const {
+    T* const dout = static_cast<T*>(args.scratch);  // [batch, dim], one step
+    for (std::int64_t t = args.time - 1; t >= 0; --t) {
+      multiply(share, wk, at(static_cast<const void*>(args.dkey), t, 0, dim), at(args.da1, t, 0, dim));
+      multiply(share, wv, at(static_cast<const void*>(args.dvalue), t, 0, dim), at(args.da1, t, 0, dim), true);
+      share.wait();
+      norm_gradient(args.da1, args.h, args.norm1, args.mean1, args.rstd1, args.dh, t, share);
+      for (std::int64_t row = share.row_begin(); row < share.row_end(); ++row)
+        drop_rows<T>(args, args.mlp_key, (t * batch + row) * dim, dim, at(static_cast<const void*>(args.dh), t, row, dim),
+                     at(args.dmlp_out, t, row, dim));
+      share.wait();
+      const auto columns =
+          multiply(share, down, at(static_cast<const void*>(args.dmlp_out), t, 0, dim), at(args.du, t, 0, mlp));
+      for (std::int64_t row = share.begin; row < share.end; ++row) {
+        const T* u = at(static_cast<const void*>(args.u), t, row, mlp);
+        T* a = at(args.act, t, row, mlp);
+        T* du = at(args.du, t, row, mlp);
+        if (args.gelu) {
+          for (std::int64_t i = columns.begin; i < columns.end; ++i) {
+            a[i] = pointwise::Gelu::forward(u[i]);
+            du[i] = pointwise::Gelu::vjp(du[i], u[i]);
+          }
+        } else {
+          for (std::int64_t i = columns.begin; i < columns.end; ++i) {
+            a[i] = pointwise::Relu::forward(u[i]);
+            du[i] = pointwise::Relu::vjp(du[i], u[i]);
+          }
+        }
+      }
+      share.wait();
+      multiply(share, up, at(static_cast<const void*>(args.du), t, 0, mlp), at(args.da2, t, 0, dim));
+      share.wait();
+      for (std::int64_t row = share.row_begin(); row < share.row_end(); ++row) {
+        const T* dh = at(static_cast<const void*>(args.dh), t, row, dim);
+        T* dx = at(args.dx, t, row, dim);
+        for (std::int64_t i = 0; i < dim; ++i) dx[i] = dh[i];
+      }
+      norm_gradient(args.da2, args.r, args.norm2, args.mean2, args.rstd2, args.dx, t, share);
+      for (std::int64_t row = share.row_begin(); row < share.row_end(); ++row)
+        drop_rows<T>(args, args.attn_key, (t * batch + row) * dim, dim, at(static_cast<const void*>(args.dx), t, row, dim),
+                     at(args.do_out, t, row, dim));
+      share.wait();
+      multiply(share, wo, at(static_cast<const void*>(args.do_out), t, 0, dim), dout);
+      share.wait();
+      for (std::int64_t row = share.row_begin(); row < share.row_end(); ++row)
+        gate_backward(t, row, dout + row * dim);
+      share.wait();
+    }
+  }
+};
+
+// Hands row blocks or a team to `work(share)`.
+template <class Work>
+EDDY_INLINE void share_out(std::int64_t batch, Work&& work) {
+  if (batch >= kManyRows) {
+    parallel_for(batch, kBlockRows, [&](std::int64_t begin, std::int64_t end) {
+      TeamBarrier alone(1);
+      work(Share{begin, end, 0, 1, alone});
+    });
+  } else {
+    parallel_team(256, [&](int rank, int size, TeamBarrier& barrier) { work(Share{0, batch, rank, size, barrier}); });
+  }
+}
+
+template <class T>
+void run_forward(const UnitRecurrenceArgs& args) {
+  Packer<T> pack{static_cast<T*>(args.packed)};
+  const T* wkv = static_cast<const T*>(args.wkv);
+  constexpr PackLayout kByRows = PackLayout::columns_by_inner;
+  const auto wk = pack(wkv, args.dim, args.dim, kByRows);
+  const auto wv = pack(wkv + args.dim * args.dim, args.dim, args.dim, kByRows);
+  const auto wo = pack(args.wo, args.dim, args.dim, kByRows);
+  const auto up = pack(args.up, args.dim, args.mlp, kByRows);
+  const auto down = pack(args.down, args.mlp, args.dim, kByRows);
+  const Chain<T> chain(args);
+  share_out(args.batch, [&](Share share) { chain.forward(share, wk, wv, wo, up, down); });
+}
+
+template <class T>
+void run_backward(const UnitRecurrenceArgs& args) {
+  Packer<T> pack{static_cast<T*>(args.packed)};
+  const T* wkv = static_cast<const T*>(args.wkv);
+  constexpr PackLayout kAsStored = PackLayout::inner_by_columns;
+  const auto wk = pack(wkv, args.dim, args.dim, kAsStored);
+  const auto wv = pack(wkv + args.dim * args.dim, args.dim, args.dim, kAsStored);
+  const auto wo = pack(args.wo, args.dim, args.dim, kAsStored);
+  const auto up = pack(args.up, args.mlp, args.dim, kAsStored);
+  const auto down = pack(args.down, args.dim, args.mlp, kAsStored);
+  const Chain<T> chain(args);
+  share_out(args.batch, [&](Share share) { chain.backward(share, wk, wv, wo, up, down); });
+}
+
+}  // namespace
+
+void install_unit_recurrence();
+void install_unit_recurrence() {
+  unit_recurrence_forward_slot.function[0] = [](const UnitRecurrenceArgs& args) {
+    args.dtype == Dtype::f32 ? run_forward<float>(args) : run_forward<double>(args);
+  };
+  unit_recurrence_backward_slot.function[0] = [](const UnitRecurrenceArgs& args) {
+    args.dtype == Dtype::f32 ? run_backward<float>(args) : run_backward<double>(args);
+  };
+}
+
+}  // namespace eddy::EDDY_ISA

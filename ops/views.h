@@ -1,0 +1,51 @@
+// Differentiable views and the copies that go with them: the same numbers seen with other sizes or strides,
+// parts of an axis, and tensors laid end to end. Any dtype; gradients flow through floating ones.
+//
+// A view shares its bytes with x. The gradient of a part of x is added to that part of x's gradient, so that
+// a loop over T time steps costs what one pass over x costs, not T passes.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace eddy {
+
+// Returns x with other sizes, row-major order kept; a view where the strides allow one, else a copy.
+// errors: ShapeError when the numbers of elements differ.
+Tensor reshape(const Tensor& x, const Shape& shape);
+// The same with sizes one of which may be -1: what is left of the elements.
+// errors: ShapeError with two such sizes, a size below -1, or sizes that do not divide the elements.
+Tensor reshape(const Tensor& x, std::initializer_list<std::int64_t> sizes);
+
+// Returns a view with two axes swapped. errors: ShapeError when there is no such axis.
+Tensor transpose(const Tensor& x, int axis_a, int axis_b);
+
+// Returns a view of `length` entries of an axis from `start`. errors: ShapeError outside the axis.
+Tensor narrow(const Tensor& x, int axis, std::int64_t start, std::int64_t length);
+
+// Returns a view of one entry of an axis; the axis goes. errors: ShapeError outside the axis.
+Tensor select(const Tensor& x, int axis, std::int64_t index);
+
+// Returns a view in which sizes of 1, and missing leading axes, repeat with stride 0.
+// errors: ShapeError when another size differs. grad: summed over what repeats.
+Tensor expand(const Tensor& x, const Shape& shape);
+
+// Returns views of consecutive parts of an axis. errors: ShapeError unless the sizes are 0 or more and add up
+// to the axis.
+std::vector<Tensor> split(const Tensor& x, int axis, const std::vector<std::int64_t>& sizes);
+
+// Returns x itself when it is row-major, else a row-major copy.
+Tensor contiguous(const Tensor& x);
+
+// Returns the tensors laid end to end along an axis, as a new tensor.
+// errors: ValueError without tensors; ShapeError when other sizes differ; DtypeError and DeviceError when
+// they mix.
+Tensor concat(const std::vector<Tensor>& tensors, int axis);
+
+struct OpSpec;
+std::vector<OpSpec> views_specs();
+
+}  // namespace eddy

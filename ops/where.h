@@ -1,0 +1,35 @@
+// A choice between two tensors, element by element.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ops/slot.h"
+#include "tensor/tensor.h"
+
+namespace eddy {
+
+// Returns a where the mask is not 0 and b where it is 0. What is not chosen may be NaN or infinite: it leaves
+// no trace. shapes: all three broadcast, aligned at the end. dtypes: mask u8; a and b of one dtype, any.
+// errors: DtypeError, DeviceError; ShapeError when the shapes do not broadcast.
+// grad: da is dy where the mask is not 0 and 0 elsewhere, db the other way round, each summed over what it
+// repeats. The mask gets none.
+Tensor where(const Tensor& mask, const Tensor& a, const Tensor& b);
+
+// y over a broadcast shape, contiguous; the operands' strides are 0 where they repeat. Neighbouring axes come
+// merged where all three operands allow it; rank >= 1 and no size is 0.
+struct WhereArgs {
+  Dtype dtype;
+  int rank;
+  std::int64_t shape[6];
+  std::int64_t stride_mask[6], stride_a[6], stride_b[6];
+  const std::uint8_t* mask;
+  const void *a, *b;
+  void* y;
+};
+extern Slot<WhereArgs> where_slot;
+
+struct OpSpec;
+std::vector<OpSpec> where_specs();
+
+}  // namespace eddy

@@ -1,0 +1,184 @@
+// The caching CPU allocator. Size classes step by an eighth of a power of two (at most 12.5 % waste); a freed block goes
+// to its class's list and is handed out again, last in first out. Blocks of 2 MiB and more are mapped on their own and
+// advised to use huge pages; smaller ones are cut from 4 MiB slabs. When the system refuses, cached large blocks go back
+// to it and the request is tried once more.
+#include "tensor/allocator.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tensor/format.h"
+
+namespace eddy {
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kLarge = std::size_t{2} << 20;  // one huge page
+constexpr std::size_t kSlab = std::size_t{4} << 20;
+
+MemoryReport memory_report = nullptr;
+
+// Sizes 64, 128, …, 512, then eight steps to each doubling.
+int class_of(std::size_t bytes) {
+  const std::size_t units = (bytes + kAlignment - 1) / kAlignment;
+  if (units <= 8) return static_cast<int>(units) - 1;
+  const int exponent = static_cast<int>(std::bit_width(units - 1)) - 4;  // 8 <= (units - 1) >> exponent < 16
+  return 8 * exponent + static_cast<int>((units - 1) >> exponent);
+}
+
+std::size_t class_bytes(int size_class) {
+  if (size_class < 8) return static_cast<std::size_t>(size_class + 1) * kAlignment;
+  const int exponent = size_class / 8 - 1;
+  return (static_cast<std::size_t>(size_class % 8 + 9) << exponent) * kAlignment;
+}
+
+class CpuAllocator final : public Allocator {
+ public:
+  void* allocate(std::size_t bytes) override {
+    if (bytes == 0) return nullptr;
+    if (bytes > (std::size_t{1} << 46)) out_of_memory(bytes);
+    const int size_class = class_of(bytes);
+    const std::size_t rounded = class_bytes(size_class);
+    std::lock_guard lock(mutex_);
+    if (limit_ > 0 && stats_.live_bytes + static_cast<std::int64_t>(rounded) > limit_) out_of_memory(bytes);
+    auto& list = free_[static_cast<std::size_t>(size_class)];
+    void* block = nullptr;
+    if (!list.empty()) {
+      block = list.back();
+      list.pop_back();
+    } else {
+      block = rounded >= kLarge ? map(rounded) : carve(rounded);
+      if (block == nullptr) {
+        trim_locked();
+        block = rounded >= kLarge ? map(rounded) : carve(rounded);
+        if (block == nullptr) out_of_memory(bytes);
+      }
+    }
+    stats_.live_bytes += static_cast<std::int64_t>(rounded);
+    stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.live_bytes);
+    ++stats_.allocations;
+    return block;
+  }
+
+  void deallocate(void* pointer, std::size_t bytes) noexcept override {
+    if (pointer == nullptr) return;
+    const int size_class = class_of(bytes);
+    std::lock_guard lock(mutex_);
+    stats_.live_bytes -= static_cast<std::int64_t>(class_bytes(size_class));
+    free_[static_cast<std::size_t>(size_class)].push_back(pointer);
+  }
+
+  void trim() override {
+    std::lock_guard lock(mutex_);
+    trim_locked();
+  }
+  AllocatorStats stats() const override {
+    std::lock_guard lock(mutex_);
+    return stats_;
+  }
+  void reset_peak() override {
+    std::lock_guard lock(mutex_);
+    stats_.peak_bytes = stats_.live_bytes;
+  }
+  void set_limit(std::int64_t bytes) override {
+    std::lock_guard lock(mutex_);
+    limit_ = bytes;
+  }
+
+ private:
+  // Mapped memory aligned to 2 MiB, so that whole huge pages back it.
+  void* map(std::size_t bytes) {
+    const std::size_t length = mapped_length(bytes);
+    void* raw = mmap(nullptr, length + kLarge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (raw == MAP_FAILED) return nullptr;
+    const auto address = reinterpret_cast<std::uintptr_t>(raw);
+    const std::uintptr_t start = (address + kLarge - 1) & ~(kLarge - 1);
+    if (start > address) munmap(raw, start - address);
+    const std::uintptr_t end = address + length + kLarge;
+    if (end > start + length) munmap(reinterpret_cast<void*>(start + length), end - start - length);
+    madvise(reinterpret_cast<void*>(start), length, MADV_HUGEPAGE);
+    stats_.reserved_bytes += static_cast<std::int64_t>(length);
+    return reinterpret_cast<void*>(start);
+  }
+  static std::size_t mapped_length(std::size_t bytes) { return (bytes + 4095) & ~std::size_t{4095}; }
+
+  void* carve(std::size_t bytes) {
+    if (slab_left_ < bytes) {
+      void* slab = map(kSlab);
+      if (slab == nullptr) return nullptr;
+      slab_ = static_cast<char*>(slab);
+      slab_left_ = kSlab;
+    }
+    void* block = slab_;
+    slab_ += bytes;
+    slab_left_ -= bytes;
+    return block;
+  }
+
+  void trim_locked() {
+    for (int size_class = 0; size_class < kClasses; ++size_class) {
+      const std::size_t bytes = class_bytes(size_class);
+      if (bytes < kLarge) continue;
+      for (void* block : free_[static_cast<std::size_t>(size_class)]) {
+        munmap(block, mapped_length(bytes));
+        stats_.reserved_bytes -= static_cast<std::int64_t>(mapped_length(bytes));
+      }
+      free_[static_cast<std::size_t>(size_class)].clear();
+    }
+  }
+
+  [[noreturn]] void out_of_memory(std::size_t bytes) const {
+    std::size_t largest_free = 0;
+    for (int size_class = kClasses - 1; size_class >= 0 && largest_free == 0; --size_class)
+      if (!free_[static_cast<std::size_t>(size_class)].empty()) largest_free = class_bytes(size_class);
+    char report[1024] = "";
+    if (memory_report != nullptr) memory_report(report, sizeof report);
+    fail<OutOfMemoryError>(
+        "memory: {} bytes could not be had on cpu: live {}, peak {}, reserved {}, largest free block {}, limit {}{} "
+        "(lower train.batch or model.context, raise train.accumulate, or use checkpointing)",
+        bytes, stats_.live_bytes, stats_.peak_bytes, stats_.reserved_bytes, largest_free,
+        limit_ > 0 ? std::to_string(limit_) : "none", report);
+  }
+
+  static constexpr int kClasses = 8 * 44;
+  mutable std::mutex mutex_;
+  std::array<std::vector<void*>, kClasses> free_;
+  char* slab_ = nullptr;
+  std::size_t slab_left_ = 0;
+  AllocatorStats stats_;
+  std::int64_t limit_ = 0;
+};
+
+std::array<Allocator*, kDeviceTypeCount> allocators{};
+
+}  // namespace
+
+Allocator& allocator(Device device) {
+  if (device.type == DeviceType::cpu) {
+    static CpuAllocator* const cpu = new CpuAllocator;  // lives to the end: tensors may be freed by static destructors
+    return *cpu;
+  }
+  Allocator* found = allocators[static_cast<std::size_t>(device.type)];
+  if (found == nullptr)
+    fail<DeviceError>("device: {} is not in this build (it has: cpu; configure with -DEDDY_CUDA=ON)", to_string(device));
+  return *found;
+}
+
+void set_allocator(DeviceType type, Allocator* new_allocator) {
+  allocators[static_cast<std::size_t>(type)] = new_allocator;
+}
+
+void set_memory_report(MemoryReport report) { memory_report = report; }
+
+std::string to_string(const Device& device) {
+  return device.type == DeviceType::cpu ? "cpu" : "cuda:" + std::to_string(device.index);
+}
+
+}  // namespace eddy

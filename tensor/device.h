@@ -1,0 +1,24 @@
+// Where a tensor's bytes live.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace eddy {
+
+enum class DeviceType : std::uint8_t { cpu, cuda };
+inline constexpr int kDeviceTypeCount = 2;
+
+struct Device {
+  DeviceType type = DeviceType::cpu;
+  int index = 0;
+
+  friend bool operator==(const Device& a, const Device& b) { return a.type == b.type && a.index == b.index; }
+};
+
+inline constexpr Device kCpu{};
+
+// "cpu", "cuda:0".
+std::string to_string(const Device& device);
+
+}  // namespace eddy

@@ -1,0 +1,72 @@
+// The one tree of errors that Eddy throws. Text: `op: what is wrong: the values (the rule)`, with the fix if known.
+// This header stays free of fmt so that `.cu` files can include what includes it; see tensor/format.h for `fail`.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace eddy {
+
+// Root of the tree: catch this to report any failure of the library.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Sizes that do not fit each other.
+class ShapeError : public Error {
+ public:
+  using Error::Error;
+};
+// A dtype the operation does not take.
+class DtypeError : public Error {
+ public:
+  using Error::Error;
+};
+// A device the operation, or this build, does not serve; mixed devices.
+class DeviceError : public Error {
+ public:
+  using Error::Error;
+};
+// An argument out of its range, or an index out of bounds.
+class ValueError : public Error {
+ public:
+  using Error::Error;
+};
+// Misuse of the tape: a second backward over a freed graph, an in-place write to a tracked tensor.
+class GraphError : public Error {
+ public:
+  using Error::Error;
+};
+// A tensor saved for the backward pass was overwritten since.
+class VersionError : public GraphError {
+ public:
+  using GraphError::GraphError;
+};
+// A NaN or infinity where numbers must be finite (anomaly mode, training).
+class NonFiniteError : public Error {
+ public:
+  using Error::Error;
+};
+// Memory could not be had; the text says what was asked, what is live and what would lower it.
+class OutOfMemoryError : public Error {
+ public:
+  using Error::Error;
+};
+// The operating system refused: a missing file, a full disk, a directory that exists.
+class IoError : public Error {
+ public:
+  using Error::Error;
+};
+// A file's content is not what its format says.
+class FormatError : public Error {
+ public:
+  using Error::Error;
+};
+// A configuration with unknown keys, values out of range or sizes that contradict each other.
+class ConfigError : public Error {
+ public:
+  using Error::Error;
+};
+
+}  // namespace eddy

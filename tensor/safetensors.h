@@ -1,0 +1,78 @@
+// Safetensors files: a little-endian u64 with the length of a JSON header, the header, then the raw
+// little-endian bytes of all tensors with offsets counted from the end of the header. Files come from
+// anywhere, so every header is checked in full before a tensor is handed out. Source: the format's
+// description at https://github.com/huggingface/safetensors (Format).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tensor/dtype.h"
+#include "tensor/tensor.h"
+
+namespace eddy {
+
+using SafetensorsMetadata = std::map<std::string, std::string>;
+
+// One tensor of an open file. `data` points into the file and may be misaligned for its dtype: copy with
+// memcpy.
+struct SafetensorsEntry {
+  std::string name;
+  Dtype dtype = Dtype::f32;
+  std::vector<std::int64_t> shape;
+  const std::byte* data = nullptr;
+  std::int64_t bytes = 0;
+};
+
+// A read-only file in memory. Entries and their data live as long as the object or a copy of it. The file
+// must not be shortened meanwhile; write_safetensors replaces files whole and never does so.
+class SafetensorsFile {
+ public:
+  // The file with its header checked. errors: IoError when it cannot be read; FormatError for a malformed
+  // header; DtypeError for an element type that the format knows and Eddy does not.
+  static SafetensorsFile open(const std::string& path);
+
+  // All tensors, sorted by name.
+  const std::vector<SafetensorsEntry>& entries() const { return entries_; }
+  // The tensor of that name, or nullptr.
+  const SafetensorsEntry* find(std::string_view name) const;
+  // The texts under "__metadata__".
+  const SafetensorsMetadata& metadata() const { return metadata_; }
+
+ private:
+  SafetensorsFile() = default;
+
+  std::shared_ptr<const std::byte> mapping_;
+  std::vector<SafetensorsEntry> entries_;
+  SafetensorsMetadata metadata_;
+};
+
+// One tensor to write: row-major elements in the machine's byte order.
+struct SafetensorsItem {
+  std::string name;
+  Dtype dtype = Dtype::f32;
+  std::vector<std::int64_t> shape;
+  const void* data = nullptr;
+};
+
+// Writes a file, whole or not at all. Names stand sorted in the header, data lie with the widest elements
+// first so that each tensor is aligned, and equal input gives equal bytes. errors: ValueError for names that
+// are equal, reserved or not UTF-8, for bad shapes and missing data; IoError when writing fails, with the old
+// file untouched.
+void write_safetensors(const std::string& path, std::span<const SafetensorsItem> items,
+                       const SafetensorsMetadata& metadata = {});
+
+// All tensors of a file, copied to the CPU. errors: as SafetensorsFile::open; OutOfMemoryError.
+std::map<std::string, Tensor> load_safetensors(const std::string& path);
+
+// Writes tensors of any strides and device. errors: as write_safetensors; ValueError for an undefined tensor.
+void save_safetensors(const std::string& path, const std::map<std::string, Tensor>& tensors,
+                      const SafetensorsMetadata& metadata = {});
+
+}  // namespace eddy

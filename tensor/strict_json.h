@@ -1,0 +1,35 @@
+// JSON read from files that others wrote: stricter than the parser underneath (nlohmann_json), which keeps
+// the last of two equal keys, stops silently at a NUL byte and sets no bound on nesting or on the number of
+// values. Internal: included by .cpp files only, so that users of tensor/ need no JSON header.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace eddy {
+
+struct JsonLimits {
+  int depth = 32;                   // of arrays and objects inside each other
+  std::int64_t values = 4'000'000;  // bounds the memory that a small hostile file can ask for
+};
+
+struct JsonResult {
+  nlohmann::json value;
+  std::string problem;        // empty when the text is good JSON
+  std::int64_t position = 0;  // of the problem, in bytes from the start; -1 where it is not known
+
+  bool ok() const { return problem.empty(); }
+};
+
+// The value that a whole text stands for, or the problem with it. Refused: anything but one JSON value with
+// white space around it, invalid UTF-8, NUL bytes, byte order marks, equal keys in one object, numbers out of
+// a double's range.
+JsonResult parse_strict_json(std::string_view text, const JsonLimits& limits = {});
+
+// The text in quotes for an error message: control characters escaped, invalid UTF-8 replaced, long texts
+// cut.
+std::string quote_text(std::string_view text);
+
+}  // namespace eddy

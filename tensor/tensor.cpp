@@ -1,0 +1,368 @@
+// Tensors and their untracked views and copies. Device copies go through the transfer functions a backend installs.
+#include "tensor/tensor.h"
+
+#include <cstring>
+
+#include "tensor/allocator.h"
+#include "tensor/format.h"
+#include "tensor/strided.h"
+#include "tensor/thread_pool.h"
+#include "tensor/transfer.h"
+
+namespace eddy {
+
+Buffer::Buffer(std::int64_t bytes, Device device)
+    : data_(allocator(device).allocate(static_cast<std::size_t>(bytes))), bytes_(bytes), device_(device) {}
+
+Buffer::~Buffer() { allocator(device_).deallocate(data_, static_cast<std::size_t>(bytes_)); }
+
+namespace {
+
+void row_major(const Shape& shape, std::int64_t* strides) {
+  std::int64_t step = 1;
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    strides[i] = step;
+    step *= shape[i];
+  }
+}
+
+void require_defined(const char* op, const Tensor& x) {
+  if (!x.defined()) fail<ValueError>("{}: the tensor is undefined", op);
+}
+
+}  // namespace
+
+Tensor Tensor::over(Ref<Buffer> buffer, std::int64_t offset, const Shape& shape, const std::int64_t* strides,
+                    Dtype dtype) {
+  Tensor tensor;
+  tensor.impl_ = make_ref<Impl>();
+  tensor.impl_->buffer = std::move(buffer);
+  tensor.impl_->offset = offset;
+  tensor.impl_->shape = shape;
+  tensor.impl_->dtype = dtype;
+  for (int i = 0; i < shape.rank(); ++i) tensor.impl_->strides[i] = strides[i];
+  return tensor;
+}
+
+Tensor Tensor::empty(const Shape& shape, Dtype dtype, Device device) {
+  std::int64_t bytes = static_cast<std::int64_t>(dtype_bytes(dtype));
+  for (const std::int64_t size : shape)
+    if (__builtin_mul_overflow(bytes, size, &bytes))
+      fail<OutOfMemoryError>("tensor: {} of {} is more than 2^63 bytes", to_string(shape), dtype_name(dtype));
+  std::int64_t strides[kMaxRank];
+  row_major(shape, strides);
+  return over(make_ref<Buffer>(bytes, device), 0, shape, strides, dtype);
+}
+
+Tensor Tensor::zeros(const Shape& shape, Dtype dtype, Device device) {
+  Tensor tensor = empty(shape, dtype, device);
+  raw::fill(tensor, 0);
+  return tensor;
+}
+
+Tensor Tensor::full(const Shape& shape, double value, Dtype dtype, Device device) {
+  Tensor tensor = empty(shape, dtype, device);
+  raw::fill(tensor, value);
+  return tensor;
+}
+
+template <class T>
+Tensor Tensor::from(const std::vector<T>& values, const Shape& shape) {
+  if (static_cast<std::int64_t>(values.size()) != shape.elements())
+    fail<ShapeError>("tensor: {} values do not fill {} ({} elements)", values.size(), to_string(shape),
+                     shape.elements());
+  Tensor tensor = empty(shape, dtype_of<T>);
+  if (!values.empty()) std::memcpy(tensor.raw_data(), values.data(), values.size() * sizeof(T));
+  return tensor;
+}
+
+template <class T>
+std::vector<T> Tensor::to_vector() const {
+  require_defined("to_vector", *this);
+  check_dtype(dtype_of<T>);
+  const Tensor packed = raw::contiguous(raw::to_device(*this, kCpu));
+  std::vector<T> values(static_cast<std::size_t>(elements()));
+  if (!values.empty()) std::memcpy(values.data(), packed.raw_data(), values.size() * sizeof(T));
+  return values;
+}
+
+#define EDDY_INSTANTIATE(T)                                                      \
+  template Tensor Tensor::from<T>(const std::vector<T>& values, const Shape&); \
+  template std::vector<T> Tensor::to_vector<T>() const;
+EDDY_INSTANTIATE(float)
+EDDY_INSTANTIATE(bf16)
+EDDY_INSTANTIATE(double)
+EDDY_INSTANTIATE(std::int32_t)
+EDDY_INSTANTIATE(std::int64_t)
+EDDY_INSTANTIATE(std::uint8_t)
+#undef EDDY_INSTANTIATE
+
+bool Tensor::contiguous() const {
+  std::int64_t expected = 1;
+  for (int i = rank() - 1; i >= 0; --i) {
+    if (impl_->shape[i] != 1 && impl_->strides[i] != expected) return elements() == 0;
+    expected *= impl_->shape[i];
+  }
+  return true;
+}
+
+void Tensor::dtype_mismatch(Dtype wanted) const {
+  fail<DtypeError>("tensor: it holds {} and is read as {} (cast it first)", dtype_name(dtype()), dtype_name(wanted));
+}
+
+double Tensor::item() const {
+  require_defined("item", *this);
+  if (elements() != 1) fail<ShapeError>("item: the tensor has {} elements: {} (one)", elements(), to_string(shape()));
+  return raw::cast(raw::to_device(*this, kCpu), Dtype::f64).to_vector<double>()[0];
+}
+
+std::int64_t Tensor::item_int() const {
+  require_defined("item", *this);
+  if (elements() != 1) fail<ShapeError>("item: the tensor has {} elements: {} (one)", elements(), to_string(shape()));
+  return raw::cast(raw::to_device(*this, kCpu), Dtype::i64).to_vector<std::int64_t>()[0];
+}
+
+namespace raw {
+
+Tensor reshape(const Tensor& x, const Shape& wanted) {
+  if (wanted.elements() != x.elements())
+    fail<ShapeError>("reshape: {} has {} elements and {} has {}", to_string(x.shape()), x.elements(),
+                     to_string(wanted), wanted.elements());
+  std::int64_t strides[kMaxRank];
+  row_major(wanted, strides);
+  if (!x.contiguous()) {
+    // Old axes that continue one progression of addresses form a run; each run must split evenly into new axes.
+    struct Run {
+      std::int64_t size, stride;
+    };
+    Run runs[kMaxRank];
+    int last = -1;
+    for (int i = 0; i < x.rank(); ++i) {
+      if (x.shape()[i] == 1) continue;
+      if (last >= 0 && runs[last].stride == x.strides()[i] * x.shape()[i]) {
+        runs[last] = {runs[last].size * x.shape()[i], x.strides()[i]};
+      } else {
+        runs[++last] = {x.shape()[i], x.strides()[i]};
+      }
+    }
+    for (int i = wanted.rank() - 1; i >= 0; --i) {
+      if (wanted[i] == 1) continue;
+      if (runs[last].size == 1) --last;
+      if (runs[last].size % wanted[i] != 0)
+        fail<ShapeError>("reshape: {} with strides cannot be seen as {} without a copy (make it contiguous first)",
+                         to_string(x.shape()), to_string(wanted));
+      strides[i] = runs[last].stride;
+      runs[last] = {runs[last].size / wanted[i], runs[last].stride * wanted[i]};
+    }
+  }
+  return Tensor::over(x.buffer(), x.offset(), wanted, strides, x.dtype());
+}
+
+Tensor transpose(const Tensor& x, int axis_a, int axis_b) {
+  const int a = x.shape().normal_axis(axis_a), b = x.shape().normal_axis(axis_b);
+  Shape shape = x.shape();
+  std::int64_t strides[kMaxRank];
+  for (int i = 0; i < x.rank(); ++i) strides[i] = x.strides()[i];
+  std::swap(shape[a], shape[b]);
+  std::swap(strides[a], strides[b]);
+  return Tensor::over(x.buffer(), x.offset(), shape, strides, x.dtype());
+}
+
+Tensor narrow(const Tensor& x, int axis, std::int64_t start, std::int64_t length) {
+  const int a = x.shape().normal_axis(axis);
+  if (start < 0 || length < 0 || start > x.shape()[a] - length)
+    fail<ShapeError>("narrow: entries {} to {} of axis {} of {} (the axis has {})", start, start + length, a,
+                     to_string(x.shape()), x.shape()[a]);
+  return Tensor::over(x.buffer(), x.offset() + start * x.strides()[a], x.shape().with(a, length), x.strides(),
+                      x.dtype());
+}
+
+Tensor select(const Tensor& x, int axis, std::int64_t index) {
+  const int a = x.shape().normal_axis(axis);
+  if (index < 0 || index >= x.shape()[a])
+    fail<ShapeError>("select: entry {} of axis {} of {} (the axis has {})", index, a, to_string(x.shape()),
+                     x.shape()[a]);
+  std::int64_t strides[kMaxRank];
+  for (int i = 0, to = 0; i < x.rank(); ++i)
+    if (i != a) strides[to++] = x.strides()[i];
+  return Tensor::over(x.buffer(), x.offset() + index * x.strides()[a], x.shape().without(a), strides, x.dtype());
+}
+
+Tensor expand(const Tensor& x, const Shape& shape) {
+  const int extra = shape.rank() - x.rank();
+  bool fits = extra >= 0;
+  std::int64_t strides[kMaxRank] = {};
+  for (int i = 0; fits && i < x.rank(); ++i) {
+    const std::int64_t from = x.shape()[i], to = shape[i + extra];
+    fits = from == to || from == 1;
+    strides[i + extra] = from == to ? x.strides()[i] : 0;
+  }
+  if (!fits)
+    fail<ShapeError>("expand: {} to {} (only sizes of 1 repeat, aligned at the end)", to_string(x.shape()),
+                     to_string(shape));
+  return Tensor::over(x.buffer(), x.offset(), shape, strides, x.dtype());
+}
+
+Tensor alias(const Tensor& x) { return Tensor::over(x.buffer(), x.offset(), x.shape(), x.strides(), x.dtype()); }
+
+Tensor copy(const Tensor& x) {
+  Tensor result = Tensor::empty(x.shape(), x.dtype(), x.device());
+  copy_into(result, x);
+  return result;
+}
+
+Tensor contiguous(const Tensor& x) { return x.contiguous() ? x : copy(x); }
+
+namespace {
+
+// Element types by size: a copy moves bits.
+template <class Visit>
+void by_width(Dtype dtype, Visit&& visit) {
+  switch (dtype_bytes(dtype)) {
+    case 1: return visit(std::uint8_t{});
+    case 2: return visit(std::uint16_t{});
+    case 4: return visit(std::uint32_t{});
+    default: return visit(std::uint64_t{});
+  }
+}
+
+template <class Visit>
+void by_dtype(Dtype dtype, Visit&& visit) {
+  switch (dtype) {
+    case Dtype::f32: return visit(float{});
+    case Dtype::bf16: return visit(bf16{});
+    case Dtype::f64: return visit(double{});
+    case Dtype::i32: return visit(std::int32_t{});
+    case Dtype::i64: return visit(std::int64_t{});
+    case Dtype::u8: return visit(std::uint8_t{});
+  }
+}
+
+// Conversion by way of a type that both ends represent; bf16 rounds from f32.
+template <class To, class From>
+To convert(From value) {
+  if constexpr (std::is_same_v<To, bf16>) {
+    return bf16(static_cast<float>(value));
+  } else if constexpr (std::is_same_v<From, bf16>) {
+    return static_cast<To>(static_cast<float>(value));
+  } else {
+    return static_cast<To>(value);
+  }
+}
+
+}  // namespace
+
+void copy_into(const Tensor& to, const Tensor& from) {
+  if (to.shape() != from.shape() || to.dtype() != from.dtype())
+    fail<ShapeError>("copy_into: {} of {} into {} of {} (shapes and dtypes must be equal)", to_string(from.shape()),
+                     dtype_name(from.dtype()), to_string(to.shape()), dtype_name(to.dtype()));
+  if (to.device() != from.device())
+    fail<DeviceError>("copy_into: from {} to {} (use to_device)", to_string(from.device()), to_string(to.device()));
+  if (to.elements() == 0) return;
+  if (to.device().type != DeviceType::cpu) return transfer(to.device()).copy_strided(to, from);
+  if (to.contiguous() && from.contiguous()) {
+    std::memcpy(to.raw_data(), from.raw_data(), static_cast<std::size_t>(to.bytes()));
+    return;
+  }
+  by_width(to.dtype(), [&](auto width) {
+    using T = decltype(width);
+    T* const target = static_cast<T*>(to.raw_data());
+    const T* const source = static_cast<const T*>(from.raw_data());
+    for_each_row(to.shape(), to.strides(), from.strides(),
+                 [&](std::int64_t n, std::int64_t at, std::int64_t step, std::int64_t from_at, std::int64_t from_step) {
+                   if (step == 1 && from_step == 1) {
+                     std::memcpy(target + at, source + from_at, static_cast<std::size_t>(n) * sizeof(T));
+                   } else {
+                     for (std::int64_t i = 0; i < n; ++i) target[at + i * step] = source[from_at + i * from_step];
+                   }
+                 });
+  });
+}
+
+namespace {
+
+template <class T>
+void add_rows(const Tensor& to, const Tensor& from) {
+  T* const target = static_cast<T*>(to.raw_data());
+  const T* const source = static_cast<const T*>(from.raw_data());
+  if (to.contiguous() && from.contiguous()) {
+    parallel_for(to.elements(), 1 << 15, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) target[i] += source[i];
+    });
+    return;
+  }
+  for_each_row(to.shape(), to.strides(), from.strides(),
+               [&](std::int64_t n, std::int64_t at, std::int64_t step, std::int64_t from_at, std::int64_t from_step) {
+                 if (step == 1 && from_step == 1) {
+                   for (std::int64_t i = 0; i < n; ++i) target[at + i] += source[from_at + i];
+                 } else {
+                   for (std::int64_t i = 0; i < n; ++i) target[at + i * step] += source[from_at + i * from_step];
+                 }
+               });
+}
+
+}  // namespace
+
+void add_into(const Tensor& to, const Tensor& from) {
+  if (to.shape() != from.shape() || to.dtype() != from.dtype())
+    fail<ShapeError>("add_into: {} of {} into {} of {} (shapes and dtypes must be equal)", to_string(from.shape()),
+                     dtype_name(from.dtype()), to_string(to.shape()), dtype_name(to.dtype()));
+  if (to.elements() == 0) return;
+  if (to.device().type != DeviceType::cpu) return transfer(to.device()).add_into(to, from);
+  switch (to.dtype()) {
+    case Dtype::f32: return add_rows<float>(to, from);
+    case Dtype::f64: return add_rows<double>(to, from);
+    default: fail<DtypeError>("add_into: {} (f32 or f64)", dtype_name(to.dtype()));
+  }
+}
+
+void fill(const Tensor& x, double value) {
+  if (x.elements() == 0) return;
+  if (x.device().type != DeviceType::cpu) return transfer(x.device()).fill(x, value);
+  if (value == 0 && x.contiguous()) {
+    std::memset(x.raw_data(), 0, static_cast<std::size_t>(x.bytes()));
+    return;
+  }
+  by_dtype(x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    T* const target = static_cast<T*>(x.raw_data());
+    const T filled = convert<T>(value);
+    for_each_row(x.shape(), x.strides(), x.strides(),
+                 [&](std::int64_t n, std::int64_t at, std::int64_t step, std::int64_t, std::int64_t) {
+                   for (std::int64_t i = 0; i < n; ++i) target[at + i * step] = filled;
+                 });
+  });
+}
+
+Tensor cast(const Tensor& x, Dtype dtype) {
+  if (x.dtype() == dtype) return copy(x);
+  Tensor result = Tensor::empty(x.shape(), dtype, x.device());
+  if (x.elements() == 0) return result;
+  if (x.device().type != DeviceType::cpu) {
+    transfer(x.device()).cast(result, x);
+    return result;
+  }
+  by_dtype(dtype, [&](auto to_type) {
+    using To = decltype(to_type);
+    by_dtype(x.dtype(), [&](auto from_type) {
+      using From = decltype(from_type);
+      To* const target = static_cast<To*>(result.raw_data());
+      const From* const source = static_cast<const From*>(x.raw_data());
+      for_each_row(x.shape(), result.strides(), x.strides(),
+                   [&](std::int64_t n, std::int64_t at, std::int64_t step, std::int64_t from_at,
+                       std::int64_t from_step) {
+                     for (std::int64_t i = 0; i < n; ++i)
+                       target[at + i * step] = convert<To>(source[from_at + i * from_step]);
+                   });
+    });
+  });
+  return result;
+}
+
+Tensor to_device(const Tensor& x, Device device) {
+  if (x.device() == device) return x;
+  return transfer(x.device().type == DeviceType::cpu ? device : x.device()).to_device(x, device);
+}
+
+}  // namespace raw
+}  // namespace eddy

@@ -1,0 +1,219 @@
+// A small pool: one job at a time, chunks claimed by an atomic counter. The workers' places in a team are fixed; which
+// worker takes which chunk is not, and must not matter.
+#include "tensor/thread_pool.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <condition_variable>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "tensor/format.h"
+
+namespace eddy {
+namespace {
+
+thread_local bool inside = false;
+
+inline void pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+// About 20 us of pauses on current processors; see thread_pool.h for why no longer.
+constexpr int kSpins = 600;
+
+int default_threads() {
+  if (const char* text = std::getenv("EDDY_NUM_THREADS")) {
+    const int wanted = std::atoi(text);
+    if (wanted >= 1 && wanted <= 256) return wanted;
+  }
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) > 0) return CPU_COUNT(&allowed);
+  const unsigned hardware = std::thread::hardware_concurrency();
+  return hardware > 0 ? static_cast<int>(hardware) : 1;
+}
+
+class Pool {
+ public:
+  explicit Pool(int threads) : threads_(threads) {
+    for (int rank = 1; rank < threads; ++rank) workers_.emplace_back([this, rank] { work(rank); });
+  }
+  ~Pool() {
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+      generation_.fetch_add(1, std::memory_order_release);
+    }
+    wake_.notify_all();
+    for (std::thread& worker : workers_) worker.join();
+  }
+  int threads() const { return threads_; }
+
+  // Runs job(rank) on every thread; returns when all have finished. The first exception is rethrown.
+  template <class Job>
+  void run(Job&& job) {
+    job_ = [](void* context, int rank) { (*static_cast<Job*>(context))(rank); };
+    context_ = const_cast<void*>(static_cast<const void*>(&job));
+    error_ = nullptr;
+    running_.store(threads_ - 1, std::memory_order_relaxed);
+    {
+      std::lock_guard lock(mutex_);
+      generation_.fetch_add(1, std::memory_order_release);
+    }
+    wake_.notify_all();
+    call(0);
+    for (int spin = 0; running_.load(std::memory_order_acquire) != 0; ++spin) {
+      if (spin < kSpins) {
+        pause_briefly();
+      } else {
+        std::unique_lock lock(mutex_);
+        done_.wait(lock, [this] { return running_.load(std::memory_order_acquire) == 0; });
+      }
+    }
+    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+  }
+
+ private:
+  void call(int rank) {
+    inside = true;
+    try {
+      job_(context_, rank);
+    } catch (...) {
+      std::lock_guard lock(mutex_);
+      if (!error_) error_ = std::current_exception();
+    }
+    inside = false;
+  }
+
+  void work(int rank) {
+    std::uint64_t seen = 0;
+    for (;;) {
+      for (int spin = 0; spin < kSpins && generation_.load(std::memory_order_acquire) == seen; ++spin) pause_briefly();
+      if (generation_.load(std::memory_order_acquire) == seen) {
+        std::unique_lock lock(mutex_);
+        wake_.wait(lock, [&] { return generation_.load(std::memory_order_acquire) != seen; });
+      }
+      seen = generation_.load(std::memory_order_acquire);
+      if (stopping_) return;
+      call(rank);
+      if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+        std::lock_guard lock(mutex_);
+        done_.notify_one();
+      }
+    }
+  }
+
+  int threads_;
+  std::vector<std::thread> workers_;
+  std::mutex mutex_;
+  std::condition_variable wake_, done_;
+  std::atomic<std::uint64_t> generation_{0};
+  std::atomic<int> running_{0};
+  bool stopping_ = false;
+  void (*job_)(void*, int) = nullptr;
+  void* context_ = nullptr;
+  std::exception_ptr error_;
+};
+
+std::mutex pool_mutex;  // one parallel region at a time; a second caller runs its work alone
+std::unique_ptr<Pool> pool;
+std::atomic<int> wanted_threads{0};
+
+Pool& current_pool() {
+  const int threads = thread_count();
+  if (!pool || pool->threads() != threads) {
+    pool.reset();
+    pool = std::make_unique<Pool>(threads);
+  }
+  return *pool;
+}
+
+// A forked child has none of its parent's threads: it starts a pool of its own when it first needs one.
+[[maybe_unused]] const int fork_handler = pthread_atfork([] { pool_mutex.lock(); }, [] { pool_mutex.unlock(); },
+                                                         [] {
+                                                           static_cast<void>(pool.release());
+                                                           pool_mutex.unlock();
+                                                         });
+
+}  // namespace
+
+int thread_count() {
+  const int threads = wanted_threads.load(std::memory_order_relaxed);
+  if (threads > 0) return threads;
+  const int chosen = default_threads();
+  wanted_threads.store(chosen, std::memory_order_relaxed);
+  return chosen;
+}
+
+void set_thread_count(int threads) {
+  if (threads < 1 || threads > 256) fail<ValueError>("threads: {} (from 1 to 256)", threads);
+  if (inside) fail<ValueError>("threads: the number was changed inside a parallel region");
+  wanted_threads.store(threads, std::memory_order_relaxed);
+}
+
+bool in_parallel_region() { return inside; }
+
+void TeamBarrier::arrive_and_wait() {
+  if (threads_ == 1) return;
+  const int phase = phase_.load(std::memory_order_acquire);
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) == threads_ - 1) {
+    arrived_.store(0, std::memory_order_relaxed);
+    phase_.store(phase + 1, std::memory_order_release);
+    phase_.notify_all();
+    return;
+  }
+  // Team members wait for each other thousands of times a second: spin longer than idle workers do.
+  for (int spin = 0; spin < 20 * kSpins; ++spin) {
+    if (phase_.load(std::memory_order_acquire) != phase) return;
+    pause_briefly();
+  }
+  while (phase_.load(std::memory_order_acquire) == phase) phase_.wait(phase, std::memory_order_acquire);
+}
+
+namespace detail {
+
+void parallel_chunks(std::int64_t n, std::int64_t grain, ChunkFunction function, void* context) {
+  if (grain < 1) grain = 1;
+  const std::int64_t chunks = (n + grain - 1) / grain;
+  const auto alone = [&] {
+    for (std::int64_t begin = 0; begin < n; begin += grain)
+      function(context, begin, begin + grain < n ? begin + grain : n);
+  };
+  if (inside || chunks == 1 || thread_count() == 1) return alone();
+  std::unique_lock lock(pool_mutex, std::try_to_lock);
+  if (!lock) return alone();
+  std::atomic<std::int64_t> next{0};
+  current_pool().run([&](int) {
+    for (;;) {
+      const std::int64_t chunk = next.fetch_add(1, std::memory_order_relaxed);
+      if (chunk >= chunks) return;
+      const std::int64_t begin = chunk * grain;
+      function(context, begin, begin + grain < n ? begin + grain : n);
+    }
+  });
+}
+
+void parallel_team(int max_threads, TeamFunction function, void* context) {
+  std::unique_lock<std::mutex> lock(pool_mutex, std::defer_lock);
+  const int size = max_threads < thread_count() ? max_threads : thread_count();
+  if (inside || size <= 1 || !lock.try_lock()) {
+    TeamBarrier barrier(1);
+    function(context, 0, 1, barrier);
+    return;
+  }
+  TeamBarrier barrier(size);
+  current_pool().run([&](int rank) {
+    if (rank < size) function(context, rank, size, barrier);
+  });
+}
+
+}  // namespace detail
+}  // namespace eddy

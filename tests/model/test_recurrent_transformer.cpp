@@ -1,0 +1,359 @@
+// Identities of the recurrent transformers, from section 9 of their specification: forms of the same equations that must
+// agree, what a position may and may not depend on, and what a call refuses.
+#include "models/recurrent_transformer.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "compare.h"
+#include "tensor/allocator.h"
+#include "tensor/error.h"
+
+namespace {
+
+using namespace eddy;
+using namespace eddy::test;
+
+// Two orders of the same f64 sums, through up to 2 x 17 dependent layers: some 10^4 roundings of 1e-16, relative to the
+// largest element.
+constexpr double kOrder = 1e-11;
+
+const char* const kModels[] = {"unit_forget", "regular"};
+
+Tensor whole(const Model& model, const Tensor& tokens) {
+  const NoGrad no_grad;
+  ForwardInput input;
+  input.tokens = tokens;
+  return raw::contiguous(model.forward(input).logits);
+}
+
+// The logits of `tokens` in calls of the given lengths.
+Tensor streamed(const Model& model, const Tensor& tokens, const std::vector<std::int64_t>& lengths) {
+  const Tensor logits = Tensor::zeros({tokens.dim(0), tokens.dim(1), model.config().n_out}, Dtype::f64);
+  State state;
+  std::int64_t at = 0;
+  for (const std::int64_t length : lengths) {
+    const Tensor part = model.stream(raw::copy(raw::narrow(tokens, 1, at, length)), state);
+    raw::copy_into(raw::narrow(logits, 1, at, length), raw::cast(part, Dtype::f64));
+    at += length;
+  }
+  REQUIRE(at == tokens.dim(1));
+  return logits;
+}
+
+void check_hoisted_is_literal(const ModelConfig& config, std::int64_t time) {
+  const std::int64_t rows = config.readout == "last" ? 1 : config.readout == "tail" ? (time + 1) / 2 : time;
+  const auto model = random_model(config);
+  ForwardInput input;
+  input.tokens = random_ids(3, time, config.vocab, 1);
+  input.tail = rows;
+  const Tensor targets = random_ids(3, rows, model->config().n_out, 2);
+  const Outcome hoisted = run(*model, input, targets);
+  CHECK(to_string(hoisted.logits.shape()) == to_string(Shape{3, rows, model->config().n_out}));
+  input.literal = true;
+  check_outcomes(hoisted, run(*model, input, targets), kOrder);
+}
+
+}  // namespace
+
+TEST_CASE("recurrent_transformer: hoisted equals literal at every length and depth") {
+  for (const std::int64_t layers : {1, 2})
+    for (const std::int64_t time : {1, 2, 3, 17}) {
+      CAPTURE(layers);
+      CAPTURE(time);
+      ModelConfig config = small_config("unit_forget");
+      config.layers = layers;
+      check_hoisted_is_literal(config, time);
+    }
+}
+
+TEST_CASE("recurrent_transformer: hoisted equals literal under every combination of switches") {
+  for (int bits = 0; bits < 16; ++bits)
+    for (const char* readout : {"all", "last", "tail"}) {
+      ModelConfig config = small_config("unit_forget");
+      config.bias = (bits & 1) != 0;
+      config.positions = (bits & 2) != 0;
+      config.activation = (bits & 4) != 0 ? "relu" : "gelu";
+      config.tied = (bits & 8) == 0;
+      config.n_out = config.tied ? 0 : 7;
+      config.readout = readout;
+      CAPTURE(bits);
+      CAPTURE(config.readout);
+      check_hoisted_is_literal(config, 9);
+    }
+}
+
+TEST_CASE("recurrent_transformer: hoisted equals literal for a wide batch and one head and odd widths") {
+  ModelConfig config = small_config("unit_forget");
+  config.dim = 7;
+  config.heads = 1;
+  config.mlp_dim = 13;
+  const auto model = random_model(config);
+  ForwardInput input;
+  input.tokens = random_ids(130, 3, config.vocab, 1);  // from 128 rows on, rows are worked on in blocks
+  const Tensor targets = random_ids(130, 3, config.vocab, 2);
+  const Outcome hoisted = run(*model, input, targets);
+  input.literal = true;
+  check_outcomes(hoisted, run(*model, input, targets), kOrder);
+}
+
+TEST_CASE("recurrent_transformer: the two models are different functions") {
+  const Tensor tokens = random_ids(2, 9, 11, 1);
+  const auto unit = random_model(small_config("unit_forget")), regular = random_model(small_config("regular"));
+  CHECK(distance(whole(*unit, tokens), whole(*regular, tokens)).error > 0.1);
+}
+
+TEST_CASE("recurrent_transformer: streaming in pieces of any size equals the whole sequence") {
+  const Tensor tokens = random_ids(3, 17, 11, 4);
+  for (const char* name : kModels)
+    for (const std::int64_t layers : {1, 2})
+      for (const bool positions : {false, true}) {
+        CAPTURE(name);
+        CAPTURE(layers);
+        CAPTURE(positions);
+        ModelConfig config = small_config(name);
+        config.layers = layers;
+        config.positions = positions;
+        const auto model = random_model(config);
+        const Tensor expected = whole(*model, tokens);
+        check_close("one by one", streamed(*model, tokens, std::vector<std::int64_t>(17, 1)), expected, kOrder);
+        check_close("uneven", streamed(*model, tokens, {5, 1, 7, 4}), expected, kOrder);
+        check_close("at once", streamed(*model, tokens, {17}), expected, kOrder);
+      }
+}
+
+TEST_CASE("recurrent_transformer: streaming equals the whole sequence in f32 to rounding") {
+  const Tensor tokens = random_ids(2, 17, 11, 4);
+  for (const char* name : kModels) {
+    CAPTURE(name);
+    const auto model = random_model(small_config(name), Dtype::f32);
+    check_close("one by one", streamed(*model, tokens, std::vector<std::int64_t>(17, 1)), whole(*model, tokens), 1e-4);
+  }
+}
+
+TEST_CASE("recurrent_transformer: the state of the unit recurrence stays the same size") {
+  const auto model = random_model(small_config("unit_forget"));
+  State state;
+  static_cast<void>(model->stream(random_ids(2, 1, 11, 5), state));
+  const std::int64_t bytes = state.bytes();
+  CHECK(bytes == 8 * (2 * 2 * 12) + 8);  // k and v of one position and two rows; the position
+  for (int i = 0; i < 50; ++i) static_cast<void>(model->stream(random_ids(2, 3, 11, 6), state));
+  CHECK(state.bytes() == bytes);
+  CHECK(model->stream_room(state) == -1);
+}
+
+TEST_CASE("recurrent_transformer: a changed token leaves the outputs before it as they are to the bit") {
+  for (const char* name : kModels)
+    for (const std::int64_t changed : {0, 1, 8, 16}) {
+      CAPTURE(name);
+      CAPTURE(changed);
+      ModelConfig config = small_config(name);
+      config.layers = 2;
+      config.positions = true;
+      const auto model = random_model(config);
+      const Tensor tokens = random_ids(2, 17, 11, 4), other = raw::copy(tokens);
+      for (std::int64_t row = 0; row < 2; ++row) {
+        std::int64_t& id = other.data<std::int64_t>()[row * 17 + changed];
+        id = (id + 1) % 11;
+      }
+      const Tensor a = whole(*model, tokens), b = whole(*model, other);
+      CHECK(same_bits(raw::narrow(a, 1, 0, changed), raw::narrow(b, 1, 0, changed)));
+      CHECK(distance(raw::narrow(a, 1, changed, 1), raw::narrow(b, 1, changed, 1)).error > 1e-3);
+    }
+}
+
+TEST_CASE("recurrent_transformer: a prefix gives the outputs it has in the whole sequence") {
+  const Tensor tokens = random_ids(2, 17, 11, 4);
+  for (const char* name : kModels) {
+    CAPTURE(name);
+    ModelConfig config = small_config(name);
+    config.layers = 2;
+    const auto model = random_model(config);
+    const Tensor expected = whole(*model, tokens);
+    for (const std::int64_t length : {1, 2, 9, 16}) {
+      CAPTURE(length);
+      const Tensor prefix = whole(*model, raw::copy(raw::narrow(tokens, 1, 0, length)));
+      check_close("prefix", prefix, raw::narrow(expected, 1, 0, length), 1e-12);
+    }
+  }
+}
+
+TEST_CASE("recurrent_transformer: rows of a batch know nothing of each other") {
+  for (const char* name : kModels) {
+    CAPTURE(name);
+    ModelConfig config = small_config(name);
+    config.layers = 2;
+    const auto model = random_model(config);
+    const Tensor tokens = random_ids(7, 10, 11, 4);
+    const Tensor expected = whole(*model, tokens);
+    const std::vector<std::int64_t> order{3, 0, 6, 2, 5, 1, 4};
+    const Tensor permuted = Tensor::empty(tokens.shape(), Dtype::i64);
+    for (std::int64_t row = 0; row < 7; ++row)
+      raw::copy_into(raw::select(permuted, 0, row), raw::select(tokens, 0, order[static_cast<std::size_t>(row)]));
+    const Tensor logits = whole(*model, permuted);
+    for (std::int64_t row = 0; row < 7; ++row) {
+      CAPTURE(row);
+      const std::int64_t from = order[static_cast<std::size_t>(row)];
+      check_close("permuted", raw::narrow(logits, 0, row, 1), raw::narrow(expected, 0, from, 1), 1e-12);
+      check_close("alone", whole(*model, raw::copy(raw::narrow(tokens, 0, row, 1))), raw::narrow(expected, 0, row, 1), 1e-12);
+    }
+  }
+}
+
+TEST_CASE("recurrent_transformer: tokens may be i32 or i64 and lie with any strides") {
+  for (const char* name : kModels) {
+    CAPTURE(name);
+    const auto model = random_model(small_config(name));
+    const Tensor tokens = random_ids(3, 5, 11, 4);
+    const Tensor expected = whole(*model, tokens);
+    CHECK(same_bits(whole(*model, raw::cast(tokens, Dtype::i32)), expected));
+    const Tensor turned = raw::transpose(raw::copy(raw::transpose(tokens, 0, 1)), 0, 1);
+    REQUIRE(!turned.contiguous());
+    CHECK(same_bits(whole(*model, turned), expected));
+  }
+}
+
+TEST_CASE("recurrent_transformer: equal calls give equal bits") {
+  for (const char* name : kModels) {
+    CAPTURE(name);
+    ModelConfig config = small_config(name);
+    config.layers = 2;
+    const auto model = random_model(config, Dtype::f32);
+    ForwardInput input;
+    input.tokens = random_ids(4, 12, 11, 1);
+    const Tensor targets = random_ids(4, 12, 11, 2);
+    const Outcome first = run(*model, input, targets), second = run(*model, input, targets);
+    CHECK(same_bits(first.logits, second.logits));
+    CHECK(first.loss == second.loss);
+    for (const auto& [parameter, gradient] : first.gradients)
+      CHECK_MESSAGE(same_bits(gradient, second.gradients.at(parameter)), parameter);
+  }
+}
+
+TEST_CASE("recurrent_transformer: readout last and tail are the last rows of all") {
+  const Tensor tokens = random_ids(2, 9, 11, 4);
+  for (const char* name : kModels) {
+    CAPTURE(name);
+    ModelConfig config = small_config(name);
+    const Tensor all = whole(*random_model(config), tokens);
+    ForwardInput input;
+    input.tokens = tokens;
+    config.readout = "last";
+    check_close("last", random_model(config)->forward(input).logits, raw::narrow(all, 1, 8, 1), 1e-12);
+    config.readout = "tail";
+    input.tail = 4;
+    check_close("tail", random_model(config)->forward(input).logits, raw::narrow(all, 1, 5, 4), 1e-12);
+  }
+}
+
+TEST_CASE("recurrent_transformer: a readout tail outside the sequence is refused") {
+  ModelConfig config = small_config("unit_forget");
+  config.readout = "tail";
+  const auto model = random_model(config);
+  ForwardInput input;
+  input.tokens = random_ids(2, 5, 11, 4);
+  for (const std::int64_t tail : {0, -1, 6}) {
+    input.tail = tail;
+    CHECK(contains(error_of<ValueError>([&] { model->forward(input); }), "readout tail"));
+  }
+}
+
+TEST_CASE("recurrent_transformer: tokens of the wrong rank or none at all are refused") {
+  for (const char* name : kModels) {
+    CAPTURE(name);
+    const auto model = random_model(small_config(name));
+    for (const Tensor& tokens : {Tensor(), Tensor::zeros({4}, Dtype::i64), Tensor::zeros({2, 3, 4}, Dtype::i64),
+                                 Tensor::zeros({0, 4}, Dtype::i64), Tensor::zeros({2, 0}, Dtype::i64)}) {
+      ForwardInput input;
+      input.tokens = tokens;
+      CHECK(contains(error_of<ShapeError>([&] { model->forward(input); }), name));
+      State state;
+      CHECK(contains(error_of<ShapeError>([&] { model->stream(tokens, state); }), name));
+      CHECK(state.empty());
+    }
+  }
+}
+
+TEST_CASE("recurrent_transformer: ids outside the vocabulary and tokens that are no integers are refused") {
+  for (const char* name : kModels) {
+    CAPTURE(name);
+    const auto model = random_model(small_config(name));
+    for (const std::int64_t wrong : {std::int64_t{-1}, std::int64_t{11}, std::int64_t{1} << 40}) {
+      CAPTURE(wrong);
+      ForwardInput input;
+      input.tokens = random_ids(2, 5, 11, 4);
+      input.tokens.data<std::int64_t>()[7] = wrong;
+      CHECK(contains(error_of<ValueError>([&] { model->forward(input); }), std::to_string(wrong)));
+      State state;
+      CHECK(contains(error_of<ValueError>([&] { model->stream(input.tokens, state); }), std::to_string(wrong)));
+    }
+    ForwardInput input;
+    input.tokens = Tensor::zeros({2, 5}, Dtype::f64);
+    CHECK(!error_of<DtypeError>([&] { model->forward(input); }).empty());
+  }
+}
+
+TEST_CASE("recurrent_transformer: a sequence longer than the position table is refused") {
+  for (const char* name : kModels) {
+    CAPTURE(name);
+    ModelConfig config = small_config(name);
+    config.positions = true;
+    const auto model = random_model(config);
+    ForwardInput input;
+    input.tokens = random_ids(1, 40, 11, 4);
+    CHECK_NOTHROW(model->forward(input));
+    input.tokens = random_ids(1, 41, 11, 4);
+    const std::string text = error_of<ValueError>([&] { model->forward(input); });
+    CHECK(contains(text, "41 positions"));
+    CHECK(contains(text, "context"));
+  }
+}
+
+TEST_CASE("recurrent_transformer: the regular transformer stops streaming when its context is full") {
+  for (const bool positions : {false, true}) {
+    CAPTURE(positions);
+    ModelConfig config = small_config("regular");
+    config.positions = positions;
+    const auto model = random_model(config);
+    State state;
+    CHECK(model->stream_room(state) == 40);
+    static_cast<void>(model->stream(random_ids(2, 38, 11, 4), state));
+    CHECK(model->stream_room(state) == 2);
+    CHECK(contains(error_of<ValueError>([&] { model->stream(random_ids(2, 3, 11, 4), state); }), "context"));
+    CHECK(model->stream_room(state) == 2);  // the refused call has not moved the state
+    static_cast<void>(model->stream(random_ids(2, 2, 11, 4), state));
+    CHECK(model->stream_room(state) == 0);
+    CHECK(contains(error_of<ValueError>([&] { model->stream(random_ids(2, 1, 11, 4), state); }), "context"));
+  }
+}
+
+TEST_CASE("recurrent_transformer: the unit recurrence streams past its context unless it has positions") {
+  ModelConfig config = small_config("unit_forget");
+  const auto endless = random_model(config);
+  State state;
+  for (int i = 0; i < 9; ++i) static_cast<void>(endless->stream(random_ids(1, 10, 11, 4), state));
+  CHECK(endless->stream_room(state) == -1);
+
+  config.positions = true;
+  const auto bounded = random_model(config);
+  State counted;
+  CHECK(bounded->stream_room(counted) == 40);
+  static_cast<void>(bounded->stream(random_ids(1, 39, 11, 4), counted));
+  CHECK(bounded->stream_room(counted) == 1);
+  CHECK(contains(error_of<ValueError>([&] { bounded->stream(random_ids(1, 2, 11, 4), counted); }), "41 positions"));
+  CHECK(bounded->stream_room(counted) == 1);
+}
+
+TEST_CASE("recurrent_transformer: a stream keeps its batch size") {
+  for (const char* name : kModels) {
+    CAPTURE(name);
+    const auto model = random_model(small_config(name));
+    State state;
+    static_cast<void>(model->stream(random_ids(2, 3, 11, 4), state));
+    const std::string text = error_of<ShapeError>([&] { model->stream(random_ids(3, 1, 11, 4), state); });
+    CHECK(contains(text, "3 rows of tokens and a state of 2 rows"));
+  }
+}

@@ -1,0 +1,197 @@
+// Comparing what an op gives: with an oracle up to rounding, and with itself to the bit.
+#pragma once
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "autograd/tape.h"
+#include "ops/op_spec.h"
+#include "tensor/format.h"
+
+namespace eddy::spec_check {
+
+// What one call of an op gives, and the gradients of its floating inputs for given cotangents.
+struct Outcome {
+  Tensors results;
+  Tensors gradients;  // one for each input; undefined where there is none
+};
+
+inline double epsilon(Dtype dtype) {
+  return dtype == Dtype::f32 ? std::numeric_limits<float>::epsilon() : std::numeric_limits<double>::epsilon();
+}
+
+// The sample's inputs with the floating ones in another dtype. What was strided stays strided.
+inline Tensors inputs_as(const Tensors& inputs, Dtype dtype) {
+  Tensors result;
+  for (const Tensor& x : inputs) {
+    if (!x.defined() || !is_floating(x.dtype())) {
+      result.push_back(x);
+    } else {
+      const Tensor typed = raw::cast(x, dtype);
+      result.push_back(x.contiguous() ? typed : strided_copy(typed));
+    }
+  }
+  return result;
+}
+
+// Every tensor of the list, rewritten by a function of a tensor.
+template <class Change>
+Tensors changed(const Tensors& tensors, Change&& change) {
+  Tensors result;
+  for (const Tensor& x : tensors) result.push_back(x.defined() ? change(x) : x);
+  return result;
+}
+
+// One cotangent for each result: normals, so that no gradient hides behind a sum that is constant.
+inline Tensors cotangents(const Tensors& results) {
+  Tensors dys;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const std::string stream = fmt::format("cotangent {}", i);
+    dys.push_back(raw::cast(sample_normal(results[i].shape(), stream.c_str()), results[i].dtype()));
+  }
+  return dys;
+}
+
+struct EvaluateOptions {
+  Tensors dys;          // cotangents; made from the results when empty
+  bool twice = false;   // call the op two times on the same leaves and run both backwards at once
+  bool pinned = false;  // gather each gradient in storage that holds NaN before
+};
+
+// Runs an op on fresh leaves over the inputs' storage, and its backward where the op has one.
+inline Outcome evaluate(const OpSpec& spec, const Tensors& inputs, const EvaluateOptions& options = {}) {
+  Tensors leaves;
+  for (const Tensor& x : inputs) {
+    leaves.push_back(x.defined() ? raw::alias(x) : x);
+    if (!x.defined() || !is_floating(x.dtype())) continue;
+    require_grad(leaves.back());
+    if (options.pinned)
+      set_grad_storage(leaves.back(),
+                       Tensor::full(x.shape(), std::numeric_limits<double>::quiet_NaN(), x.dtype()));
+  }
+  Outcome outcome;
+  Tensors ys, dys;
+  for (int call = 0; call < (options.twice ? 2 : 1); ++call) {
+    outcome.results = spec.run(leaves);
+    const Tensors chosen = options.dys.empty() ? cotangents(outcome.results) : options.dys;
+    for (std::size_t i = 0; i < chosen.size(); ++i)
+      if (requires_grad(outcome.results[i])) {
+        ys.push_back(outcome.results[i]);
+        dys.push_back(chosen[i]);
+      }
+  }
+  if (!ys.empty()) backward(ys, dys);
+  for (const Tensor& leaf : leaves)
+    outcome.gradients.push_back(leaf.defined() && requires_grad(leaf) && !ys.empty() ? grad(leaf) : Tensor());
+  // A result may be a leaf itself (dropout with p = 0): hand out plain tensors.
+  for (Tensor& y : outcome.results) y = detach(y);
+  return outcome;
+}
+
+// Nothing, or what differs: |got - want| <= roundings * eps * scale, the scale being the largest finite
+// |want|, so that an element that is small by cancellation is held to the roundings of the terms it came
+// from. With 0 roundings, equal. NaN and infinities must stand at the same places.
+inline std::string difference(const std::string& what, const Tensor& got, const Tensor& want,
+                              double roundings, double eps) {
+  if (got.defined() != want.defined())
+    return fmt::format("{}: {} but should be", what, got.defined() ? "is there" : "is missing");
+  if (!got.defined()) return "";
+  if (got.shape() != want.shape())
+    return fmt::format("{}: shape {} and should have {}", what, to_string(got.shape()),
+                       to_string(want.shape()));
+  const std::vector<double> a = raw::cast(got, Dtype::f64).to_vector<double>();
+  const std::vector<double> b = raw::cast(want, Dtype::f64).to_vector<double>();
+  double scale = 0;
+  for (const double value : b)
+    if (std::isfinite(value)) scale = std::max(scale, std::abs(value));
+  const double tolerance = roundings * eps * scale;
+  double worst = -1;
+  std::size_t place = 0;
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    if (std::isnan(a[i]) && std::isnan(b[i])) continue;
+    const double error = a[i] == b[i] ? 0 : std::abs(a[i] - b[i]);
+    if (error <= worst) continue;  // not taken for NaN: it becomes the worst
+    worst = error;
+    place = i;
+    if (std::isnan(error)) break;
+  }
+  if (b.empty() || worst < 0 || worst <= tolerance) return "";
+  return fmt::format(
+      "{}: element {} of {}: {:.17g} and should be {:.17g}: error {:.3g}, tolerance {:.3g} = {} roundings x "
+      "{:.3g} x {:.3g}",
+      what, place, to_string(want.shape()), a[place], b[place], worst, tolerance, roundings, eps, scale);
+}
+
+// Nothing, or the first element whose bits differ.
+inline std::string bit_difference(const std::string& what, const Tensor& got, const Tensor& want) {
+  if (got.defined() != want.defined()) return fmt::format("{}: one is missing", what);
+  if (!got.defined()) return "";
+  if (got.shape() != want.shape() || got.dtype() != want.dtype())
+    return fmt::format("{}: {} of {} and {} of {}", what, to_string(got.shape()), dtype_name(got.dtype()),
+                       to_string(want.shape()), dtype_name(want.dtype()));
+  const Tensor a = raw::contiguous(got), b = raw::contiguous(want);
+  const std::size_t width = dtype_bytes(a.dtype());
+  for (std::int64_t i = 0; i < a.elements(); ++i) {
+    const std::size_t at = static_cast<std::size_t>(i) * width;
+    if (std::memcmp(static_cast<const char*>(a.raw_data()) + at, static_cast<const char*>(b.raw_data()) + at,
+                    width) != 0)
+      return fmt::format("{}: bits of element {} of {} differ: {:.17g} and {:.17g}", what, i,
+                         to_string(a.shape()),
+                         raw::cast(a, Dtype::f64).to_vector<double>()[static_cast<std::size_t>(i)],
+                         raw::cast(b, Dtype::f64).to_vector<double>()[static_cast<std::size_t>(i)]);
+  }
+  return "";
+}
+
+// The first difference between two outcomes, to the bit.
+inline std::string bit_difference(const std::string& what, const Outcome& got, const Outcome& want) {
+  for (std::size_t i = 0; i < want.results.size(); ++i) {
+    const std::string text =
+        bit_difference(fmt::format("{} result {}", what, i), got.results[i], want.results[i]);
+    if (!text.empty()) return text;
+  }
+  for (std::size_t i = 0; i < want.gradients.size(); ++i) {
+    const std::string text =
+        bit_difference(fmt::format("{} gradient {}", what, i), got.gradients[i], want.gradients[i]);
+    if (!text.empty()) return text;
+  }
+  return "";
+}
+
+// The first difference between gradients, up to rounding.
+inline std::string gradient_difference(const std::string& what, const Tensors& got, const Tensors& want,
+                                       double roundings, double eps) {
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    const std::string text =
+        difference(fmt::format("{} gradient {}", what, i), got[i], want[i], roundings, eps);
+    if (!text.empty()) return text;
+  }
+  return "";
+}
+
+// A gradient is computed from the forward's results, then by a few operations of its own, and may sum over
+// what was broadcast or repeated: it is allowed this many roundings.
+inline double gradient_roundings(const OpSpec& spec) {
+  return 4 * spec.roundings + 16;
+}
+
+// Leaves freed blocks of all small size classes filled with one byte, so that the next allocations find it:
+// 0xff makes NaN of every floating type.
+inline void poison(unsigned char byte, const Tensors& inputs) {
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t bytes = 64; bytes <= 512; bytes += 64) sizes.push_back(bytes);
+  for (std::int64_t base = 512; base <= 8192; base *= 2)
+    for (std::int64_t eighth = 1; eighth <= 8; ++eighth) sizes.push_back(base + base * eighth / 8);
+  for (const Tensor& x : inputs)
+    if (x.defined() && x.bytes() > 8192) sizes.push_back(x.bytes());
+  Tensors blocks;
+  for (const std::int64_t bytes : sizes)
+    for (int copy = 0; copy < 6; ++copy) {
+      blocks.push_back(Tensor::empty({bytes}, Dtype::u8));
+      std::memset(blocks.back().raw_data(), byte, static_cast<std::size_t>(bytes));
+    }
+}
+
+}  // namespace eddy::spec_check

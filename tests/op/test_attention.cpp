@@ -1,0 +1,305 @@
+// Blocked attention against plain loops, on every instruction set of this processor, and the contract of its
+// forms.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "autograd/tape.h"
+#include "ops/attention.h"
+#include "ops/cpu/isa.h"
+#include "ops/op_spec.h"
+#include "tensor/allocator.h"
+#include "tensor/format.h"
+#include "tensor/thread_pool.h"
+
+using namespace eddy;
+
+namespace {
+
+Tensor normal(const Shape& shape, const char* stream, Dtype dtype = Dtype::f32) {
+  return raw::cast(sample_normal(shape, stream), dtype);
+}
+
+std::vector<double> values(const Tensor& x) {
+  return raw::cast(raw::contiguous(x), Dtype::f64).to_vector<double>();
+}
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() && a.dtype() == b.dtype() &&
+         std::memcmp(a.raw_data(), b.raw_data(), static_cast<std::size_t>(a.bytes())) == 0;
+}
+
+void check_close(const Tensor& got, const Tensor& wanted, double tolerance, const std::string& what) {
+  REQUIRE(got.shape() == wanted.shape());
+  const std::vector<double> a = values(got), b = values(wanted);
+  double worst = 0;
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (const double error = std::abs(a[i] - b[i]); !(error <= worst)) {
+      worst = error;
+      at = i;
+    }
+  INFO(what << ": element " << at << ": " << (a.empty() ? 0 : a[at]) << " and " << (b.empty() ? 0 : b[at]));
+  CHECK_FALSE(!(worst <= tolerance));
+}
+
+using Attention = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const AttentionOptions&);
+
+// The result and the gradients of q, k, v for a fixed random cotangent.
+std::vector<Tensor> run(Attention function, const std::vector<Tensor>& inputs,
+                        const AttentionOptions& options) {
+  std::vector<Tensor> x;
+  for (const Tensor& input : inputs) x.push_back(require_grad(raw::alias(input)));
+  const Tensor y = function(x[0], x[1], x[2], options);
+  backward(y, normal(y.shape(), "cotangent", y.dtype()));
+  return {y, grad(x[0]), grad(x[1]), grad(x[2])};
+}
+
+struct Case {
+  std::int64_t batch, queries, keys, heads, kv_heads, head_size;
+};
+const Case kCases[] = {{1, 1, 1, 1, 1, 1},     {2, 65, 65, 3, 3, 16},  {1, 300, 300, 2, 1, 24},
+                       {1, 50, 270, 4, 2, 64}, {2, 7, 5, 2, 2, 10},    {1, 1, 600, 2, 2, 32},
+                       {1, 2, 70, 2, 1, 20},   {1, 100, 30, 6, 2, 80}, {1, 49, 257, 1, 1, 3}};
+
+std::vector<Tensor> inputs_of(const Case& c, Dtype dtype) {
+  return {normal({c.batch, c.queries, c.heads, c.head_size}, "q", dtype),
+          normal({c.batch, c.keys, c.kv_heads, c.head_size}, "k", dtype),
+          normal({c.batch, c.keys, c.kv_heads, c.head_size}, "v", dtype)};
+}
+
+AttentionOptions with_dropout(AttentionOptions options) {
+  options.dropout = 0.25;
+  options.dropout_key = random_key(5, "test_attention", 3);
+  return options;
+}
+
+// Sums over up to 300 keys or queries of products of size 3 or less: some 64 roundings of values below 16.
+double tolerance_of(Dtype dtype) {
+  return 64 * 16 * (dtype == Dtype::f32 ? 0x1p-24 : 0x1p-53);
+}
+
+void compare_with_composed(Dtype dtype, const AttentionOptions& options) {
+  for (const Case& c : kCases) {
+    const std::vector<Tensor> inputs = inputs_of(c, dtype);
+    const std::vector<Tensor> blocked = run(attention, inputs, options);
+    const std::vector<Tensor> composed = run(attention_composed, inputs, options);
+    const char* const names[] = {"y", "dq", "dk", "dv"};
+    for (std::size_t i = 0; i < 4; ++i)
+      check_close(
+          blocked[i], composed[i], tolerance_of(dtype),
+          fmt::format("{} at queries {}, keys {}, head_size {}", names[i], c.queries, c.keys, c.head_size));
+  }
+}
+
+// The text of the error that a call throws.
+template <class E, class Call>
+std::string error_of(Call&& call) {
+  try {
+    call();
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("blocked attention equals plain loops in result and gradients on every instruction set") {
+  const IsaLevel before = isa_level();
+  for (int level = 0; level <= static_cast<int>(best_isa_level()); ++level) {
+    set_isa_level(static_cast<IsaLevel>(level));
+    CAPTURE(isa_name(static_cast<IsaLevel>(level)));
+    for (const Dtype dtype : {Dtype::f32, Dtype::f64})
+      for (const bool causal : {false, true}) {
+        AttentionOptions options;
+        options.causal = causal;
+        compare_with_composed(dtype, options);
+        compare_with_composed(dtype, with_dropout(options));
+      }
+  }
+  set_isa_level(before);
+}
+
+TEST_CASE("attention takes a negative or large scale") {
+  AttentionOptions options;
+  const std::vector<Tensor> inputs = inputs_of({1, 20, 20, 2, 2, 16}, Dtype::f64);
+  for (const double scale : {-0.5, 4.0}) {
+    options.scale = scale;
+    check_close(attention(inputs[0], inputs[1], inputs[2], options),
+                attention_composed(inputs[0], inputs[1], inputs[2], options), tolerance_of(Dtype::f64), "y");
+  }
+}
+
+TEST_CASE("attention over scores of thousands stays finite and right") {
+  std::vector<Tensor> inputs = inputs_of({1, 300, 300, 1, 1, 16}, Dtype::f64);
+  inputs[0] = raw::cast(sample_normal({1, 300, 1, 16}, "q", 1000), Dtype::f64);
+  const std::vector<Tensor> blocked = run(attention, inputs, {}),
+                            composed = run(attention_composed, inputs, {});
+  // Scores of some 5000 are known to 5000 roundings, and the gradient of k is 1000 times that of unit
+  // queries.
+  for (std::size_t i = 0; i < 4; ++i)
+    check_close(blocked[i], composed[i], 5000 * 1000 * 64 * 0x1p-53, "large");
+}
+
+TEST_CASE("attention of a packed projection is the attention of its slices to the bit") {
+  const std::int64_t heads = 3, head_size = 20, dim = heads * head_size;
+  for (const std::int64_t time : {1, 4, 70}) {
+    AttentionOptions options = with_dropout({});
+    options.causal = true;
+    const Tensor qkv = require_grad(normal({2, time, 3 * dim}, "qkv"));
+    std::vector<Tensor> slices;
+    for (int i = 0; i < 3; ++i)
+      slices.push_back(raw::reshape(raw::narrow(qkv, 2, i * dim, dim), {2, time, heads, head_size}));
+    const std::vector<Tensor> separate = run(attention, slices, options);
+    const Tensor y = attention_packed(qkv, heads, options);
+    backward(y, raw::reshape(normal({2, time, heads, head_size}, "cotangent"), y.shape()));
+    CHECK(same_bits(raw::reshape(y, {2, time, heads, head_size}), separate[0]));
+    for (int i = 0; i < 3; ++i)
+      CHECK(same_bits(
+          raw::copy(raw::reshape(raw::narrow(grad(qkv), 2, i * dim, dim), {2, time, heads, head_size})),
+          separate[static_cast<std::size_t>(i) + 1]));
+  }
+}
+
+TEST_CASE("attention gives the same bits with one thread and with three") {
+  const int before = thread_count();
+  AttentionOptions options = with_dropout({});
+  options.causal = true;
+  const std::vector<Tensor> inputs = inputs_of({2, 290, 290, 4, 2, 32}, Dtype::f32);
+  set_thread_count(1);
+  const std::vector<Tensor> one = run(attention, inputs, options);
+  set_thread_count(3);
+  const std::vector<Tensor> three = run(attention, inputs, options);
+  set_thread_count(before);
+  for (std::size_t i = 0; i < 4; ++i) CHECK(same_bits(one[i], three[i]));
+}
+
+TEST_CASE("attention needs memory that grows with the length and not with its square") {
+  const auto peak_of = [](std::int64_t time) {
+    const Tensor qkv = require_grad(normal({1, time, 3 * 32}, "memory"));
+    Allocator& memory = allocator(kCpu);
+    memory.reset_peak();
+    const std::int64_t before = memory.stats().live_bytes;
+    const Tensor y = attention_packed(qkv, 2, {});
+    backward(y, y);
+    return memory.stats().peak_bytes - before;
+  };
+  const std::int64_t score_bytes = 2 * 1024 * 1024 * 4;
+  const std::int64_t shorter = peak_of(512), longer = peak_of(1024);
+  CHECK(longer - shorter < score_bytes / 8);
+  CHECK(longer <= 2 * shorter);
+}
+
+TEST_CASE("a causal query does not see later keys") {
+  AttentionOptions options;
+  options.causal = true;
+  std::vector<Tensor> inputs = inputs_of({1, 60, 64, 2, 2, 16}, Dtype::f32);
+  const Tensor before = attention(inputs[0], inputs[1], inputs[2], options);
+  for (int i = 1; i < 3; ++i) raw::fill(raw::narrow(inputs[static_cast<std::size_t>(i)], 1, 40, 24), 7);
+  const Tensor after = attention(inputs[0], inputs[1], inputs[2], options);
+  // Query j sees the keys up to j + 4: the first that sees key 40 is query 36.
+  CHECK(same_bits(raw::copy(raw::narrow(before, 1, 0, 36)), raw::copy(raw::narrow(after, 1, 0, 36))));
+  CHECK_FALSE(same_bits(raw::copy(raw::narrow(before, 1, 36, 1)), raw::copy(raw::narrow(after, 1, 36, 1))));
+}
+
+TEST_CASE("a query that sees no key gives zeros and takes no gradient") {
+  AttentionOptions options;
+  options.causal = true;
+  const std::vector<Tensor> results = run(attention, inputs_of({1, 60, 10, 1, 1, 8}, Dtype::f64), options);
+  for (const double y : values(raw::narrow(results[0], 1, 0, 50))) CHECK(y == 0);
+  for (const double dq : values(raw::narrow(results[1], 1, 0, 50))) CHECK(dq == 0);
+  const std::vector<Tensor> no_keys = run(attention, inputs_of({1, 3, 0, 1, 1, 8}, Dtype::f64), {});
+  for (const double y : values(no_keys[0])) CHECK(y == 0);
+  CHECK(no_keys[2].shape() == Shape{1, 0, 1, 8});
+}
+
+TEST_CASE("one query at a time gives what all queries at once give") {
+  AttentionOptions options;
+  options.causal = true;
+  const std::vector<Tensor> x = inputs_of({2, 40, 40, 4, 2, 32}, Dtype::f32);
+  const Tensor whole = attention(x[0], x[1], x[2], options);
+  for (const std::int64_t t : {0, 17, 39})
+    check_close(attention(raw::narrow(x[0], 1, t, 1), raw::narrow(x[1], 1, 0, t + 1),
+                          raw::narrow(x[2], 1, 0, t + 1), options),
+                raw::narrow(whole, 1, t, 1), tolerance_of(Dtype::f32), "decoded");
+}
+
+TEST_CASE("attention of a tensor with itself sums the three gradients") {
+  const Tensor x = normal({1, 9, 2, 4}, "self", Dtype::f64);
+  const std::vector<Tensor> apart = run(attention, {raw::copy(x), raw::copy(x), raw::copy(x)}, {});
+  const Tensor self = require_grad(raw::copy(x));
+  const Tensor y = attention(self, self, self);
+  backward(y, normal(y.shape(), "cotangent", Dtype::f64));
+  const Tensor sum = raw::copy(apart[1]);
+  raw::add_into(sum, apart[2]);
+  raw::add_into(sum, apart[3]);
+  check_close(grad(self), sum, tolerance_of(Dtype::f64), "gradient");
+}
+
+TEST_CASE("attention computes a gradient for the inputs that want one only") {
+  const std::vector<Tensor> inputs = inputs_of({1, 20, 20, 2, 1, 16}, Dtype::f32);
+  const std::vector<Tensor> all = run(attention, inputs, {});
+  for (std::size_t i = 0; i < 3; ++i) {
+    std::vector<Tensor> x;
+    for (const Tensor& input : inputs) x.push_back(raw::alias(input));
+    require_grad(x[i]);
+    const Tensor y = attention(x[0], x[1], x[2]);
+    backward(y, normal(y.shape(), "cotangent"));
+    CHECK(same_bits(grad(x[i]), all[i + 1]));
+  }
+}
+
+TEST_CASE("a NaN in a query reaches its own row of the result") {
+  const std::vector<Tensor> x = inputs_of({1, 12, 12, 1, 1, 16}, Dtype::f32);
+  x[0].data<float>()[5 * 16] = NAN;
+  const Tensor y = attention(x[0], x[1], x[2]);
+  for (std::int64_t row = 0; row < 12; ++row) CHECK(std::isnan(y.data<float>()[row * 16]) == (row == 5));
+}
+
+TEST_CASE("attention names what does not fit") {
+  const auto f = [](const Shape& shape) { return Tensor::zeros(shape); };
+  const Tensor q = f({2, 3, 6, 8}), k = f({2, 5, 6, 8});
+  const auto call = [](const Tensor& a, const Tensor& b, const Tensor& c,
+                       const AttentionOptions& options = {}) { return [=] { attention(a, b, c, options); }; };
+  const Tensor four = f({2, 5, 4, 8}), short_head = f({2, 5, 6, 4}), one_batch = f({1, 5, 6, 8});
+  CHECK(error_of<ShapeError>(call(q, four, four)) ==
+        "attention: kv_heads must divide heads: heads 6, kv_heads 4");
+  CHECK(error_of<ShapeError>(call(q, k, four)) ==
+        "attention: k and v differ: [2, 5, 6, 8] and [2, 5, 4, 8] (equal shapes)");
+  CHECK(error_of<ShapeError>(call(q, short_head, short_head)) ==
+        "attention: head sizes differ: q 8, k 4 (one head_size)");
+  CHECK(error_of<ShapeError>(call(q, one_batch, one_batch)) ==
+        "attention: batch sizes differ: q 2, k 1 (one batch)");
+  CHECK(error_of<ShapeError>(call(f({2, 3, 8}), k, k)) ==
+        "attention: q has shape [2, 3, 8] ([batch, queries, heads, head_size])");
+  CHECK(error_of<ShapeError>(call(q, f({2, 3, 8}), k)) ==
+        "attention: k has shape [2, 3, 8] ([batch, keys, kv_heads, head_size])");
+  CHECK(error_of<ValueError>(call({}, k, k)) == "attention: q is undefined");
+  CHECK(error_of<DtypeError>(call(q, raw::cast(k, Dtype::f64), k)).find("f32 and f64") != std::string::npos);
+  CHECK(error_of<DtypeError>(call(Tensor::zeros({1, 1, 1, 1}, Dtype::bf16), k, k)).find("q is bf16") !=
+        std::string::npos);
+  AttentionOptions options;
+  options.dropout = 1;
+  CHECK(error_of<ValueError>(call(q, k, k, options)) == "attention: dropout 1 (at least 0 and below 1)");
+  options.dropout = NAN;
+  CHECK(error_of<ValueError>(call(q, k, k, options)).find("dropout nan") != std::string::npos);
+  options = {};
+  options.scale = INFINITY;
+  CHECK(error_of<ValueError>(call(q, k, k, options)).find("scale inf") != std::string::npos);
+}
+
+TEST_CASE("packed attention names what does not fit") {
+  const auto call = [](const Shape& shape, std::int64_t heads) {
+    return [=] { attention_packed(Tensor::zeros(shape), heads); };
+  };
+  CHECK(error_of<ShapeError>(call({2, 3}, 1)) ==
+        "attention_packed: qkv has shape [2, 3] ([batch, time, 3 dim])");
+  CHECK(error_of<ValueError>(call({1, 2, 9}, 0)) == "attention_packed: heads 0 (at least 1)");
+  CHECK(error_of<ShapeError>(call({1, 2, 24}, 5)) ==
+        "attention_packed: 3 heads must divide the width: width 24, heads 5 (columns q, k, v of dim each)");
+  CHECK(attention_packed(Tensor::zeros({0, 4, 24}), 4).shape() == Shape{0, 4, 8});
+}

@@ -1,0 +1,196 @@
+// The contract of every op, from the one list of OpSpecs: gradients, values on each instruction set, and bits
+// that depend on nothing but the inputs.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "autograd/gradcheck.h"
+#include "ops/cpu/isa.h"
+#include "spec_check.h"
+#include "tensor/thread_pool.h"
+
+using namespace eddy;
+using namespace eddy::spec_check;
+
+namespace {
+
+// Restores the number of threads and the instruction set that a test changes.
+struct Restore {
+  int threads = thread_count();
+  IsaLevel level = isa_level();
+  ~Restore() {
+    set_thread_count(threads);
+    set_isa_level(level);
+  }
+};
+
+// Calls check(spec, sample, "op/label") for every sample, in one subcase for each op.
+template <class Check>
+void for_each_sample(Check&& check) {
+  static const std::vector<OpSpec> specs = op_specs();
+  REQUIRE(!specs.empty());
+  for (const OpSpec& spec : specs) {
+    SUBCASE(spec.name.c_str()) {
+      CHECK(!spec.samples.empty());
+      for (const OpSample& sample : spec.samples) check(spec, sample, spec.name + "/" + sample.label);
+    }
+  }
+}
+
+std::vector<IsaLevel> levels_here() {
+  std::vector<IsaLevel> levels;
+  for (const IsaLevel level : {IsaLevel::baseline, IsaLevel::avx2, IsaLevel::avx512})
+    if (level <= best_isa_level()) levels.push_back(level);
+  return levels;
+}
+
+void expect_none(const std::string& difference) {
+  CHECK_MESSAGE(difference.empty(), difference);
+}
+
+}  // namespace
+
+TEST_CASE("the gradients of every op agree with finite differences") {
+  for_each_sample([](const OpSpec& spec, const OpSample& sample, const std::string& name) {
+    if (!sample.gradcheck) return;
+    const GradcheckResult result = gradcheck(spec.run, sample.inputs);
+    CHECK_MESSAGE(result.ok, name, ": ", result.describe());
+  });
+}
+
+TEST_CASE("the results of every op agree with its reference on every instruction set") {
+  const Restore restore;
+  for_each_sample([](const OpSpec& spec, const OpSample& sample, const std::string& name) {
+    if (!spec.reference) return;
+    const Tensors want = spec.reference(sample.inputs);
+    for (const IsaLevel level : levels_here()) {
+      set_isa_level(level);
+      for (const Dtype dtype : {Dtype::f64, Dtype::f32}) {
+        const Tensors got = spec.run(inputs_as(sample.inputs, dtype));
+        REQUIRE_MESSAGE(got.size() == want.size(), name);
+        // In f64 the reference rounds as much as the op does.
+        const double roundings = dtype == Dtype::f64 ? 2 * spec.roundings : spec.roundings;
+        for (std::size_t i = 0; i < want.size(); ++i)
+          expect_none(
+              difference(fmt::format("{} {} {} result {}", name, isa_name(level), dtype_name(dtype), i),
+                         got[i], want[i], roundings, epsilon(dtype)));
+      }
+    }
+  });
+}
+
+TEST_CASE("the f32 gradients of every op agree with its f64 gradients on every instruction set") {
+  const Restore restore;
+  for_each_sample([](const OpSpec& spec, const OpSample& sample, const std::string& name) {
+    if (!sample.gradcheck) return;
+    const Tensors f32 = inputs_as(sample.inputs, Dtype::f32);
+    const Outcome want = evaluate(spec, inputs_as(sample.inputs, Dtype::f64));
+    for (const IsaLevel level : levels_here()) {
+      set_isa_level(level);
+      expect_none(gradient_difference(fmt::format("{} {}", name, isa_name(level)),
+                                      evaluate(spec, f32).gradients, want.gradients, gradient_roundings(spec),
+                                      epsilon(Dtype::f32)));
+    }
+  });
+}
+
+TEST_CASE("every op gives the same bits whatever its memory held before") {
+  for_each_sample([](const OpSpec& spec, const OpSample& sample, const std::string& name) {
+    for (const Dtype dtype : {Dtype::f64, Dtype::f32}) {
+      const Tensors inputs = inputs_as(sample.inputs, dtype);
+      EvaluateOptions options;
+      options.dys = cotangents(evaluate(spec, inputs).results);
+      poison(0x00, inputs);
+      const Outcome clean = evaluate(spec, inputs, options);
+      poison(0xff, inputs);
+      const Outcome poisoned = evaluate(spec, inputs, options);
+      expect_none(bit_difference(fmt::format("{} {}", name, dtype_name(dtype)), poisoned, clean));
+    }
+  });
+}
+
+TEST_CASE("every op gives the same bits with one thread and with several") {
+  const Restore restore;
+  for_each_sample([](const OpSpec& spec, const OpSample& sample, const std::string& name) {
+    const Tensors inputs = inputs_as(sample.inputs, Dtype::f32);
+    set_thread_count(1);
+    const Outcome alone = evaluate(spec, inputs);
+    for (const int threads : {2, 3}) {
+      set_thread_count(threads);
+      expect_none(bit_difference(fmt::format("{} {} threads", name, threads), evaluate(spec, inputs), alone));
+    }
+  });
+}
+
+TEST_CASE("every op leaves its inputs as they were") {
+  for_each_sample([](const OpSpec& spec, const OpSample& sample, const std::string& name) {
+    const Tensors inputs = inputs_as(sample.inputs, Dtype::f32);
+    const Tensors before = changed(inputs, raw::copy);
+    evaluate(spec, inputs);
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      expect_none(bit_difference(fmt::format("{} input {}", name, i), inputs[i], before[i]));
+  });
+}
+
+TEST_CASE("every op takes strided inputs and cotangents") {
+  for_each_sample([](const OpSpec& spec, const OpSample& sample, const std::string& name) {
+    const Tensors packed = changed(sample.inputs, raw::copy);
+    const Tensors strided = changed(packed, strided_copy);
+    const Outcome want = evaluate(spec, packed);
+    EvaluateOptions options;
+    options.dys = changed(cotangents(want.results), strided_copy);
+    const Outcome got = evaluate(spec, strided, options);
+    const double eps = epsilon(Dtype::f64);
+    for (std::size_t i = 0; i < want.results.size(); ++i)
+      expect_none(difference(fmt::format("{} result {}", name, i), got.results[i], want.results[i],
+                             2 * spec.roundings, eps));
+    expect_none(gradient_difference(name, got.gradients, want.gradients, 2 * gradient_roundings(spec), eps));
+  });
+}
+
+TEST_CASE("every op takes a cotangent that repeats one number") {
+  for_each_sample([](const OpSpec& spec, const OpSample& sample, const std::string& name) {
+    const Tensors results = evaluate(spec, sample.inputs).results;
+    const Tensors ones =
+        changed(results, [](const Tensor& y) { return Tensor::full(y.shape(), 1, y.dtype()); });
+    const Tensors repeated = changed(
+        results, [](const Tensor& y) { return raw::expand(Tensor::full({}, 1, y.dtype()), y.shape()); });
+    const Outcome want = evaluate(spec, sample.inputs, {ones, false, false});
+    const Outcome got = evaluate(spec, sample.inputs, {repeated, false, false});
+    expect_none(gradient_difference(name, got.gradients, want.gradients, 2 * gradient_roundings(spec),
+                                    epsilon(Dtype::f64)));
+  });
+}
+
+TEST_CASE("the gradients of two uses of an op add up") {
+  for_each_sample([](const OpSpec& spec, const OpSample& sample, const std::string& name) {
+    const Outcome once = evaluate(spec, sample.inputs);
+    const Outcome twice = evaluate(spec, sample.inputs, {{}, true, false});
+    const Tensors doubled = changed(once.gradients, [](const Tensor& gradient) {
+      const Tensor sum = raw::copy(gradient);
+      raw::add_into(sum, gradient);
+      return sum;
+    });
+    expect_none(gradient_difference(name, twice.gradients, doubled, 2 * gradient_roundings(spec),
+                                    epsilon(Dtype::f64)));
+  });
+}
+
+TEST_CASE("the gradients of every op overwrite stale storage") {
+  for_each_sample([](const OpSpec& spec, const OpSample& sample, const std::string& name) {
+    const Outcome free = evaluate(spec, sample.inputs);
+    const Outcome pinned = evaluate(spec, sample.inputs, {{}, false, true});
+    expect_none(bit_difference(name, pinned, free));
+  });
+}
+
+TEST_CASE("the names and labels of ops are unique") {
+  std::vector<std::string> names;
+  for (const OpSpec& spec : op_specs()) {
+    CHECK_MESSAGE(!spec.formula.empty(), spec.name);
+    for (const OpSample& sample : spec.samples) names.push_back(spec.name + "/" + sample.label);
+  }
+  std::sort(names.begin(), names.end());
+  const auto twin = std::adjacent_find(names.begin(), names.end());
+  CHECK_MESSAGE(twin == names.end(), (twin == names.end() ? "" : *twin));
+}

@@ -1,0 +1,129 @@
+#!/usr/bin/env bash
+# Runs the tests: an optimised build with every suite but the slow ones, the unit tests under the address, undefined
+# behaviour and leak sanitizers, the thread pool under the thread sanitizer, and a CUDA build where there is nvcc.
+#
+#   tests/run.sh               all of this
+#   tests/run.sh --fast        the optimised build and its tests alone
+#   tests/run.sh --sanitize    the sanitizers alone
+#   tests/run.sh --gpu         the tests of a CUDA build that need a GPU, alone
+#   tests/run.sh --gpu --sanitize    the same under compute-sanitizer
+set -euo pipefail
+
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+cd "$root" # presets are looked up in the working directory
+started=$SECONDS
+heading() { printf '\n== %s (%d s)\n' "$1" $((SECONDS - started)); }
+
+fast=false gpu=false sanitize=false
+for option in "$@"; do
+  case "$option" in
+    --fast) fast=true ;;
+    --gpu) gpu=true ;;
+    --sanitize) sanitize=true ;;
+    -h | --help)
+      sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"
+      exit 0
+      ;;
+    *)
+      echo "run.sh: unknown option: $option (--fast, --sanitize, --gpu)" >&2
+      exit 2
+      ;;
+  esac
+done
+if $fast && { $gpu || $sanitize; }; then
+  echo "run.sh: --fast excludes --gpu and --sanitize" >&2
+  exit 2
+fi
+
+# The path of nvcc, or failure.
+find_nvcc() {
+  command -v nvcc && return
+  [[ -x /usr/local/cuda/bin/nvcc ]] && echo /usr/local/cuda/bin/nvcc
+}
+
+build() { # preset [target ...]
+  local preset="$1" && shift
+  cmake --preset "$preset"
+  if (($# > 0)); then
+    cmake --build --preset "$preset" --target "$@"
+  else
+    cmake --build --preset "$preset"
+  fi
+}
+
+test_release() {
+  heading "Release build"
+  build release
+  heading "Release tests"
+  ctest --preset release
+}
+
+test_sanitizers() {
+  heading "Address, undefined behaviour and leak sanitizers: build of the unit tests"
+  build sanitize test_unit
+  heading "Address, undefined behaviour and leak sanitizers: unit tests"
+  ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
+    build/sanitize/bin/test_unit
+
+  heading "Thread sanitizer: build of the unit tests"
+  build tsan test_unit
+  heading "Thread sanitizer: thread pool tests"
+  # The thread sanitizer of GCC 12 stops at the address layout of newer kernels; without randomisation it does not.
+  local fixed_layout=()
+  if setarch "$(uname -m)" --addr-no-randomize true 2>/dev/null; then
+    fixed_layout=(setarch "$(uname -m)" --addr-no-randomize)
+  fi
+  TSAN_OPTIONS=halt_on_error=1 "${fixed_layout[@]}" build/tsan/bin/test_unit '--source-file=*thread_pool*'
+}
+
+build_cuda() {
+  local nvcc
+  if ! nvcc="$(find_nvcc)"; then
+    heading "CUDA: skipped: no nvcc on the PATH or in /usr/local/cuda/bin"
+  elif ! compgen -G 'cuda/*.cu' >/dev/null; then
+    heading "CUDA: skipped: this tree has no CUDA sources"
+  else
+    heading "CUDA: build for one architecture with $nvcc"
+    build cuda-ci eddy_cuda
+  fi
+}
+
+test_gpu() {
+  if ! find_nvcc >/dev/null; then
+    echo "run.sh: --gpu needs nvcc on the PATH or in /usr/local/cuda/bin" >&2
+    exit 1
+  fi
+  local capability
+  if ! capability="$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1)"; then
+    echo "run.sh: --gpu needs a GPU that nvidia-smi can see" >&2
+    exit 1
+  fi
+  local architecture="${capability//[!0-9]/}"
+  heading "CUDA: build for compute capability $capability"
+  cmake --preset cuda-ci "-DEDDY_CUDA_ARCHITECTURES=$architecture"
+  cmake --build --preset cuda-ci
+  if $sanitize; then
+    heading "CUDA: GPU tests under compute-sanitizer"
+    local tool
+    tool="$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)"
+    "$tool" --error-exitcode 1 --leak-check full build/cuda-ci/bin/test_gpu
+  else
+    heading "CUDA: GPU tests"
+    ctest --preset cuda-ci
+  fi
+}
+
+heading "Dependencies"
+cmake/install_dependencies.sh
+if $gpu; then
+  test_gpu
+elif $sanitize; then
+  test_sanitizers
+else
+  test_release
+  if ! $fast; then
+    test_sanitizers
+    build_cuda
+  fi
+fi
+heading "All passed"

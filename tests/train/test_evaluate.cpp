@@ -1,0 +1,169 @@
+// The loss of a model on tokens, against a plain loop over the windows.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autograd/tape.h"
+#include "tensor/error.h"
+#include "text_test.h"
+#include "tiny_model.h"
+#include "train/evaluate.h"
+
+namespace {
+
+using namespace eddy;
+using namespace eddy::test;
+
+constexpr std::int64_t kVocab = 11;
+
+// The mean over windows and positions of log(sum exp(logits)) - logits[target], one window after the other.
+double plain_loss(const Model& model, const std::vector<std::int32_t>& tokens, std::size_t sequence) {
+  double sum = 0, count = 0;
+  for (std::size_t first = 0; first + sequence < tokens.size(); first += sequence) {
+    const std::vector<std::int32_t> window(tokens.begin() + static_cast<std::ptrdiff_t>(first),
+                                           tokens.begin() + static_cast<std::ptrdiff_t>(first + sequence));
+    const auto logits = whole_logits(model, window);
+    for (std::size_t t = 0; t < sequence; ++t) {
+      double total = 0;
+      for (const double logit : logits[t]) total += std::exp(logit);
+      sum += std::log(total) - logits[t][static_cast<std::size_t>(tokens[first + t + 1])];
+      count += 1;
+    }
+  }
+  return sum / count;
+}
+
+}  // namespace
+
+TEST_CASE("evaluate: the mean over all windows equals a plain loop with any batch") {
+  const OneThread one_thread;
+  for (const char* name : {"unit_forget", "regular"}) {
+    CAPTURE(name);
+    const auto model = tiny_model(tiny_config(name, kVocab));
+    const std::vector<std::int32_t> tokens =
+        random_tokens(7 * 10 + 6, kVocab);  // 10 windows of 7, 5 tokens left over
+    const double expected = plain_loss(*model, tokens, 7);
+    for (const std::int64_t batch : {1, 3, 10, 1000}) {
+      CAPTURE(batch);
+      const EvalResult result = evaluate(*model, tokens, 7, batch);
+      CHECK(result.tokens == 70);
+      // f64 throughout: rounding of sums of some hundred terms.
+      CHECK(!(std::abs(result.loss - expected) > 1e-12));
+    }
+  }
+}
+
+TEST_CASE("evaluate: the text has one window more when its last target is there") {
+  const OneThread one_thread;
+  const auto model = tiny_model(tiny_config("unit_forget", kVocab));
+  CHECK(evaluate(*model, random_tokens(14, kVocab), 7, 4).tokens == 7);
+  CHECK(evaluate(*model, random_tokens(15, kVocab), 7, 4).tokens == 14);
+}
+
+TEST_CASE("evaluate: f32 gives the same bits twice and is near f64") {
+  const OneThread one_thread;
+  const ModelConfig config = tiny_config("unit_forget", kVocab);
+  const auto single = tiny_model(config, Dtype::f32);
+  const std::vector<std::int32_t> tokens = random_tokens(120, kVocab);
+  const double loss = evaluate(*single, tokens, 9, 4).loss;
+  CHECK(evaluate(*single, tokens, 9, 4).loss == loss);
+  // Logits of size 1 to 10 after some ten f32 roundings each.
+  CHECK(!(std::abs(loss - plain_loss(*single, tokens, 9)) > 1e-5));
+}
+
+TEST_CASE("evaluate: no graph is left behind and recording is as before") {
+  const OneThread one_thread;
+  const auto model = tiny_model(tiny_config("unit_forget", kVocab));
+  const std::int64_t recorded = graph_stats().recorded;
+  evaluate(*model, random_tokens(50, kVocab), 5, 4);
+  evaluate_random(*model, random_tokens(50, kVocab), 1, 2, 2, 5);
+  CHECK(graph_stats().recorded == recorded);
+  CHECK(grad_enabled());
+}
+
+TEST_CASE("evaluate: progress counts up to all tokens and can end the measurement") {
+  const OneThread one_thread;
+  const auto model = tiny_model(tiny_config("unit_forget", kVocab));
+  const std::vector<std::int32_t> tokens = random_tokens(51, kVocab);
+  std::vector<std::pair<std::int64_t, std::int64_t>> seen;
+  evaluate(*model, tokens, 5, 4, [&](std::int64_t done, std::int64_t total) {
+    seen.emplace_back(done, total);
+    return true;
+  });
+  CHECK(seen == std::vector<std::pair<std::int64_t, std::int64_t>>{{20, 50}, {40, 50}, {50, 50}});
+
+  const auto first_only = [](std::int64_t, std::int64_t) { return false; };
+  const EvalResult part = evaluate(*model, tokens, 5, 4, first_only);
+  CHECK(part.tokens == 20);
+  CHECK(part.loss == evaluate(*model, std::span(tokens).first(21), 5, 4).loss);
+  const EvalResult drawn = evaluate_random(*model, tokens, 1, 9, 2, 5, first_only);
+  CHECK(drawn.tokens == 10);
+  CHECK(drawn.loss == evaluate_random(*model, tokens, 1, 1, 2, 5).loss);
+}
+
+TEST_CASE("evaluate: bits and perplexity follow from the loss") {
+  EvalResult result;
+  result.loss = std::log(8.0);
+  CHECK(result.bits_per_token() == doctest::Approx(3));
+  CHECK(result.perplexity() == doctest::Approx(8));
+}
+
+TEST_CASE("evaluate: random batches repeat with the seed and come near the mean over all windows") {
+  const OneThread one_thread;
+  const auto model = tiny_model(tiny_config("unit_forget", kVocab));
+  const std::vector<std::int32_t> tokens = random_tokens(600, kVocab);
+  const EvalResult result = evaluate_random(*model, tokens, 3, 40, 4, 8);
+  CHECK(result.tokens == 40 * 4 * 8);
+  CHECK(result.standard_error > 0);
+  CHECK(evaluate_random(*model, tokens, 3, 40, 4, 8).loss == result.loss);
+  CHECK(evaluate_random(*model, tokens, 4, 40, 4, 8).loss != result.loss);
+  // Both are means of the same losses; 5 standard errors of the draws and as much for the windows' own
+  // choice.
+  const double expected = evaluate(*model, tokens, 8, 16).loss;
+  CHECK(!(std::abs(result.loss - expected) > 10 * result.standard_error));
+}
+
+TEST_CASE("evaluate: the standard error is that of the batch means") {
+  const OneThread one_thread;
+  const auto model = tiny_model(tiny_config("unit_forget", kVocab));
+  const std::vector<std::int32_t> tokens = random_tokens(200, kVocab);
+  // Means of the first n batches give the single ones: loss_n = n mean_n - (n - 1) mean_(n - 1).
+  std::vector<double> losses;
+  double before = 0;
+  for (int n = 1; n <= 5; ++n) {
+    const double sum = n * evaluate_random(*model, tokens, 9, n, 2, 6).loss;
+    losses.push_back(sum - before);
+    before = sum;
+  }
+  double squares = 0;
+  for (const double loss : losses) squares += (loss - before / 5) * (loss - before / 5);
+  const EvalResult result = evaluate_random(*model, tokens, 9, 5, 2, 6);
+  CHECK(!(std::abs(result.standard_error - std::sqrt(squares / 4 / 5)) > 1e-12));
+  CHECK(std::isnan(evaluate_random(*model, tokens, 9, 1, 2, 6).standard_error));
+}
+
+TEST_CASE("evaluate: what cannot be measured is refused") {
+  const OneThread one_thread;
+  const auto model = tiny_model(tiny_config("unit_forget", kVocab));
+  const std::vector<std::int32_t> tokens = random_tokens(30, kVocab);
+  CHECK_THROWS_AS(evaluate(*model, tokens, 0, 1), ValueError);
+  CHECK_THROWS_AS(evaluate(*model, tokens, 5, 0), ValueError);
+  CHECK(contains(error_of<ValueError>([&] { evaluate(*model, tokens, 30, 1); }),
+                 "30 tokens make no window of 30"));
+  CHECK_THROWS_AS(evaluate(*model, {}, 5, 1), ValueError);
+  CHECK_THROWS_AS(evaluate_random(*model, tokens, 1, 0, 2, 5), ValueError);
+  std::vector<std::int32_t> outside = tokens;
+  outside[3] = kVocab;
+  CHECK_THROWS_AS(evaluate(*model, outside, 5, 2), ValueError);
+  std::vector<std::int32_t> negative = tokens;
+  negative[25] = -1;  // the last target, which is never an input: it must not pass as a target to leave out
+  CHECK_THROWS_AS(evaluate(*model, std::span(negative).first(26), 5, 2), ValueError);
+  ModelConfig last = tiny_config("regular", kVocab);
+  last.readout = "last";
+  CHECK(contains(error_of<ConfigError>([&] { evaluate(*tiny_model(last), tokens, 5, 2); }), "model.readout"));
+}

@@ -1,0 +1,413 @@
+// The page of a run: well-formed and escaped whatever the run held, charts with round ticks and a bounded
+// size.
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tensor/error.h"
+#include "train/chart.h"
+#include "train/chart_axis.h"
+#include "train/html_page.h"
+#include "train/human_text.h"
+#include "train/report.h"
+#include "train/text_file.h"
+
+namespace {
+
+using namespace eddy;
+
+// "" when every tag is closed in order, attribute values are quoted and every '&' starts a known entity; else
+// what is wrong. Style and script are raw text in HTML and are passed over.
+std::string markup_fault(const std::string& html) {
+  std::vector<std::string> open;
+  std::size_t i = html.find("<html");
+  if (i == std::string::npos) return "no html element";
+  while (i < html.size()) {
+    if (html[i] == '&') {
+      const std::size_t end = html.find(';', i);
+      const std::string entity = end == std::string::npos ? "" : html.substr(i, end - i + 1);
+      const std::vector<std::string> known = {"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"};
+      if (std::find(known.begin(), known.end(), entity) == known.end())
+        return "bare & at " + html.substr(i, 20);
+    }
+    if (html[i] == '>') return "bare > at " + html.substr(i, 20);
+    if (html[i] != '<') {
+      ++i;
+      continue;
+    }
+    std::size_t end = i + 1;
+    for (char quote = 0; end < html.size() && (quote != 0 || html[end] != '>'); ++end) {
+      if (html[end] == '<') return "< inside a tag at " + html.substr(i, 40);
+      if (html[end] == '"') quote = quote == 0 ? '"' : '\0';
+    }
+    if (end >= html.size()) return "unfinished tag at " + html.substr(i, 40);
+    const std::string tag = html.substr(i + 1, end - i - 1);
+    i = end + 1;
+    const std::string name = tag.substr(0, tag.find_first_of(" /", 1));
+    if (tag[0] == '/') {
+      if (open.empty() || "/" + open.back() != tag) return "unexpected <" + tag + ">";
+      open.pop_back();
+    } else if (tag.back() != '/') {
+      open.push_back(name);
+      if (name == "style" || name == "script") i = html.find("</" + name, i);
+    }
+  }
+  return open.empty() ? "" : "unclosed <" + open.back() + ">";
+}
+
+std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t i = text.find(part); i != std::string::npos; i = text.find(part, i + part.size())) ++count;
+  return count;
+}
+
+bool is_round(double value) {
+  if (value == 0) return true;
+  const double size = std::abs(value);
+  const double mantissa = size / std::pow(10.0, std::floor(std::log10(size) + 1e-9) - 2);
+  return std::abs(mantissa - std::round(mantissa)) < 1e-6;  // at most three digits
+}
+
+ReportData run_of(int steps) {
+  ReportData data;
+  data.title = "Run";
+  for (int i = 1; i <= steps; ++i) {
+    StepRecord step;
+    step.step = i;
+    step.loss = 1 + 4.0 / i;
+    step.learning_rate = 3e-4;
+    step.grad_norm = 1;
+    step.tokens_per_second = 1000;
+    step.graph_nodes = 10;
+    data.metrics.steps.push_back(step);
+  }
+  return data;
+}
+
+}  // namespace
+
+TEST_CASE("html_escape: markup and quotes are escaped and invalid bytes and controls are replaced") {
+  CHECK(html_escape("<a href=\"x\">&'") == "&lt;a href=&quot;x&quot;&gt;&amp;&#39;");
+  CHECK(html_escape("a\xff\x1b[31m") == "a\xef\xbf\xbd\xef\xbf\xbd[31m");
+  CHECK(html_escape("tab\tline\nend\r\n") == "tab\tline\nend\n");
+  CHECK(html_escape(std::string("\0", 1)) == "\xef\xbf\xbd");
+  CHECK(html_escape("\xc2\x9b"
+                    "31m") ==
+        "\xef\xbf\xbd"
+        "31m");
+  CHECK(html_escape("\xc3\xa9\xe2\x82\xac") == "\xc3\xa9\xe2\x82\xac");
+}
+
+TEST_CASE("report: the markup checker of these tests finds faults") {
+  CHECK(markup_fault("<html><p>a &amp; b</p><br/></html>") == "");
+  for (const char* bad : {"<p></p>", "<html><p></html>", "<html></p></html>", "<html>a & b</html>",
+                          "<html>a > b</html>", "<html><p a=\"<\"></p></html>", "<html><p", "<html><p>"}) {
+    CAPTURE(bad);
+    CHECK(markup_fault(bad) != "");
+  }
+}
+
+TEST_CASE("report: the page is well formed for none one and few records") {
+  for (const int steps : {0, 1, 2, 49, 50, 51}) {
+    CAPTURE(steps);
+    CHECK(markup_fault(render_report(run_of(steps))) == "");
+  }
+}
+
+TEST_CASE("report: hostile text in every field ends up escaped") {
+  const std::string evil = "</pre></script><script>alert('&')</script>\"\xff\x1b]0;x\x07";
+  ReportData data = run_of(3);
+  data.title = data.model_name = data.config_json = data.command_line = evil;
+  data.environment = {evil, "name: " + evil};
+  data.metrics.samples = {{0, evil}, {1, evil}, {2, evil}};
+  data.metrics.events = {{1, evil}};
+  data.metrics.evals = {{1, evil, 1.0, 1}, {2, "valid", 1.0, 1}};
+  const std::string html = render_report(data);
+  CHECK(markup_fault(html) == "");
+  CHECK(html.find("alert('") == std::string::npos);
+  CHECK(html.find('\x1b') == std::string::npos);
+  CHECK(html.find('\xff') == std::string::npos);
+  CHECK(count_of(html, "<script>") == 1);
+}
+
+TEST_CASE("report: the page asks for nothing from elsewhere") {
+  const std::string html = render_report(run_of(100));
+  for (const char* word : {"http:", "https:", "src=", "url(", "@import", "<link"}) {
+    CAPTURE(word);
+    CHECK(html.find(word) == std::string::npos);
+  }
+}
+
+TEST_CASE("report: values that are not finite leave gaps and are counted") {
+  ReportData data = run_of(20);
+  data.metrics.steps[4].loss = std::nan("");
+  data.metrics.steps[9].loss = INFINITY;
+  data.metrics.evals = {{5, "valid", std::nan(""), 10}};
+  const std::string html = render_report(data);
+  CHECK(markup_fault(html) == "");
+  CHECK(html.find("3 values are not finite") != std::string::npos);
+  CHECK(html.find("Best validation loss") == std::string::npos);
+}
+
+TEST_CASE("report: a run without one finite value is well formed") {
+  ReportData data = run_of(60);
+  for (StepRecord& step : data.metrics.steps) {
+    step.loss = step.learning_rate = step.grad_norm = step.tokens_per_second = std::nan("");
+  }
+  CHECK(markup_fault(render_report(data)) == "");
+}
+
+TEST_CASE("report: the best validation loss is the lowest finite one of the valid split") {
+  ReportData data = run_of(2);
+  data.metrics.evals = {
+      {1, "valid", 2.5, 1}, {2, "valid", 1.25, 1}, {3, "valid", 1.75, 1}, {4, "test", 0.5, 1}};
+  const std::string html = render_report(data);
+  CHECK(html.find("<div class=\"value\">1.25</div><div class=\"remark\">at step 2</div>") !=
+        std::string::npos);
+  data.best_eval = EvalRecord{9, "valid", 1.125, 1};
+  CHECK(render_report(data).find("<div class=\"value\">1.125</div><div class=\"remark\">at step 9</div>") !=
+        std::string::npos);
+}
+
+TEST_CASE("report: settings become a table of dotted names and text that is no JSON is shown as it is") {
+  ReportData data = run_of(1);
+  data.config_json = R"({"model":{"layers":6,"betas":[0.9,0.98],"name":"a<b"},"none":{}})";
+  const std::string html = render_report(data);
+  CHECK(html.find("<tr><td>model.layers</td><td>6</td></tr>") != std::string::npos);
+  CHECK(html.find("<tr><td>model.betas</td><td>[0.9,0.98]</td></tr>") != std::string::npos);
+  CHECK(html.find("<tr><td>model.name</td><td>a&lt;b</td></tr>") != std::string::npos);
+  data.config_json = "{\"a\":" + std::string(100000, '[') + std::string(100000, ']') + "}";
+  CHECK(markup_fault(render_report(data)) == "");
+}
+
+TEST_CASE("report: a run of 100000 steps gives a page of bounded size") {
+  const std::string html = render_report(run_of(100000));
+  CHECK(markup_fault(html) == "");
+  CHECK(html.size() < 600000);
+}
+
+TEST_CASE("report: the file is written whole and replaces an older one") {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("eddy-report-" + std::to_string(::getpid()));
+  std::filesystem::create_directories(folder);
+  replace_text_file(folder / "report.html", "old");
+  const std::filesystem::path path = write_report(folder, run_of(5));
+  CHECK(read_text_file(path) == render_report(run_of(5)));
+  CHECK(std::distance(std::filesystem::directory_iterator(folder), {}) == 1);
+  std::filesystem::remove_all(folder);
+  CHECK_THROWS_AS(write_report(folder, run_of(5)), IoError);
+}
+
+TEST_CASE("make_axis: linear ticks are round evenly spaced and cover the data") {
+  for (const double offset : {0.0, -3.7, 1234.5, 1e9}) {
+    for (const double range : {1.0, 0.37, 42.0, 9.99, 1e6, 3e-5}) {
+      for (const int most : {3, 6, 12}) {
+        CAPTURE(offset);
+        CAPTURE(range);
+        CAPTURE(most);
+        const Axis axis = make_axis(offset, offset + range, {false, true, false, most});
+        REQUIRE(axis.ticks.size() >= 2);
+        CHECK(axis.ticks.size() <= static_cast<std::size_t>(most));
+        CHECK(axis.low <= offset);
+        CHECK(axis.high >= offset + range);
+        CHECK(axis.ticks.front().value == axis.low);
+        CHECK(axis.ticks.back().value == axis.high);
+        for (std::size_t i = 1; i < axis.ticks.size(); ++i) {
+          CHECK(axis.ticks[i].label != axis.ticks[i - 1].label);
+        }
+        // A billion plus a fraction has no room left for a round step.
+        const double step = axis.ticks[1].value - axis.ticks[0].value;
+        if (std::abs(offset) <= 1e4 * range) CHECK(is_round(step));
+      }
+    }
+  }
+}
+
+TEST_CASE("make_axis: an empty range or a huge or tiny one still gives an axis around the data") {
+  const double values[][2] = {{0, 0},          {5, 5},           {-2, -2},       {1e300, 1e300},
+                              {-1e300, 1e300}, {1e-300, 2e-300}, {1, 1 + 1e-15}, {-1e-200, 1e-200}};
+  for (const auto& [low, high] : values) {
+    CAPTURE(low);
+    CAPTURE(high);
+    for (const bool round : {false, true}) {
+      const Axis axis = make_axis(low, high, {false, round, false, 6});
+      CHECK(axis.low <= low);
+      CHECK(axis.high >= high);
+      CHECK(axis.low < axis.high);
+      CHECK(std::isfinite(axis.place(low)));
+    }
+  }
+}
+
+TEST_CASE("make_axis: logarithmic ticks are 1 2 or 5 times powers of ten and cover the data") {
+  for (const double low : {1e-12, 0.03, 1.0, 700.0, 1e-280}) {
+    for (const double factor : {8.0, 50.0, 1e3, 1e9, 1e200}) {
+      CAPTURE(low);
+      CAPTURE(factor);
+      const Axis axis = make_axis(low, low * factor, {true, true, false, 7});
+      REQUIRE(axis.ticks.size() >= 2);
+      CHECK(axis.ticks.size() <= 7);
+      CHECK(axis.low <= low);
+      CHECK(axis.high >= low * factor * (1 - 1e-9));
+      for (const Tick& tick : axis.ticks) {
+        const double mantissa = tick.value / std::pow(10.0, std::floor(std::log10(tick.value) + 1e-9));
+        const bool round =
+            std::abs(mantissa - 1) < 1e-6 || std::abs(mantissa - 2) < 1e-6 || std::abs(mantissa - 5) < 1e-6;
+        CHECK(round);
+      }
+      CHECK(axis.place(axis.low) == 0);
+      CHECK(axis.place(axis.high) == 1);
+    }
+  }
+  CHECK(make_axis(3, 3, {true, true, false, 5}).low < 3);
+  CHECK(make_axis(2, 5, {true, false, false, 6}).ticks.size() >= 3);
+}
+
+TEST_CASE("make_axis: ranges that are no ranges are errors") {
+  CHECK_THROWS_AS(make_axis(1, 0, {}), ValueError);
+  CHECK_THROWS_AS(make_axis(std::nan(""), 1, {}), ValueError);
+  CHECK_THROWS_AS(make_axis(0, INFINITY, {}), ValueError);
+  CHECK_THROWS_WITH_AS(make_axis(0, 1, {true, false, false, 5}), doctest::Contains("log scale"), ValueError);
+}
+
+TEST_CASE("tick_label: labels carry the digits of the step and units of thousands") {
+  CHECK(tick_label(0.25, 0.05, 0.5) == "0.25");
+  CHECK(tick_label(3, 1, 5) == "3");
+  CHECK(tick_label(20000, 10000, 50000) == "20k");
+  CHECK(tick_label(15000, 500, 16500) == "15.0k");
+  CHECK(tick_label(1500000, 500000, 2e6) == "1.5M");
+  CHECK(tick_label(3e-4, 1e-4, 3e-4) == "3e-4");
+  CHECK(tick_label(1.5e-4, 5e-5, 3e-4) == "1.5e-4");
+  CHECK(tick_label(0, 1e-4, 3e-4) == "0");
+  CHECK(tick_label(-2, 1, 3) == "-2");
+}
+
+TEST_CASE("decimate: never more points than allowed and the extremes and the ends stay") {
+  for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{9}, std::size_t{1500},
+                              std::size_t{1501}, std::size_t{100000}}) {
+    std::vector<double> x;
+    std::vector<double> y;
+    for (std::size_t i = 0; i < n; ++i) {
+      x.push_back(static_cast<double>(i));
+      y.push_back(std::sin(static_cast<double>(i * i % 9973)));
+    }
+    if (n > 800) {
+      y[777] = 50;
+      y[778] = -60;
+      y[500] = std::nan("");
+    }
+    for (const int most : {8, 100, 1500}) {
+      CAPTURE(n);
+      CAPTURE(most);
+      const std::vector<ChartPoint> points = decimate(x, y, most);
+      CHECK(points.size() <= std::min(n, static_cast<std::size_t>(most)));
+      if (n == 0) continue;
+      CHECK(points.front().x == x.front());
+      CHECK(points.back().x == x.back());
+      for (std::size_t i = 1; i < points.size(); ++i) CHECK(points[i - 1].x < points[i].x);
+      if (n <= 800) continue;
+      const auto has = [&](auto&& wanted) { return std::any_of(points.begin(), points.end(), wanted); };
+      CHECK(has([](const ChartPoint& p) { return p.y == 50; }));
+      CHECK(has([](const ChartPoint& p) { return p.y == -60; }));
+      CHECK(has([](const ChartPoint& p) { return std::isnan(p.y); }));
+    }
+  }
+  CHECK_THROWS_AS(decimate({1, 2}, {1}, 100), ValueError);
+}
+
+TEST_CASE("running_median: one exploded value does not move it and a straight line stays straight") {
+  Series s;
+  for (int i = 0; i < 1000; ++i) {
+    s.x.push_back(i);
+    s.y.push_back(2.0 * i);
+  }
+  s.y[500] = 1e30;
+  s.y[300] = std::nan("");
+  const Series smooth = running_median(s);
+  REQUIRE(smooth.x.size() == 400);
+  for (std::size_t i = 0; i < smooth.x.size(); ++i) CHECK(!(std::abs(smooth.y[i] - 2 * smooth.x[i]) > 20));
+  s.x.resize(49);
+  s.y.resize(49);
+  CHECK(running_median(s).x.empty());
+}
+
+TEST_CASE("chart_svg: a lone point is drawn as a dot and an empty chart says so") {
+  Chart chart;
+  chart.series.push_back({"a", {500}, {2.5}, SeriesStyle::line, -1});
+  CHECK(chart_svg(chart, 360, 260, 100).find("class=\"dots c0\"") != std::string::npos);
+  chart.series.clear();
+  CHECK(chart_svg(chart, 360, 260, 100).find("nothing to draw yet") != std::string::npos);
+  chart.series.push_back({"b", {1, 2}, {1}, SeriesStyle::line, -1});
+  CHECK_THROWS_WITH_AS(chart_svg(chart, 360, 260, 100), doctest::Contains("\"b\""), ValueError);
+}
+
+TEST_CASE("chart_figure: values without a place on a log scale are counted") {
+  Chart chart;
+  chart.log_x = chart.log_y = true;
+  chart.series.push_back({"a", {0, 1, 10, 100}, {1, -1, 0, 5}, SeriesStyle::points, 3});
+  const std::string html = chart_figure(chart, true);
+  CHECK(html.find("3 values are not positive") != std::string::npos);
+  CHECK(html.find("dots c3") != std::string::npos);
+}
+
+TEST_CASE("chart_figure: rare outliers of a faint series do not stretch the axis") {
+  Chart chart;
+  Series s;
+  s.style = SeriesStyle::faint;
+  for (int i = 0; i < 1000; ++i) {
+    s.x.push_back(i);
+    s.y.push_back(i == 400 ? 1e6 : 1 + (i % 7) * 0.1);
+  }
+  chart.series.push_back(s);
+  const std::string html = chart_figure(chart, false);
+  CHECK(html.find("1 single value beyond the scale") != std::string::npos);
+  CHECK(html.find("1M") == std::string::npos);
+}
+
+TEST_CASE("HtmlPage: every kind of section is well formed and escaped") {
+  HtmlPage page("T & <t>", "sub");
+  page.heading("<h>");
+  page.paragraph("a & b");
+  page.tiles({{"<n>", "1", ""}, {"n", "2", "<r>"}});
+  page.table({"a", "<b>"}, {{"1"}, {"<2>", "3", "4"}});
+  page.table({}, {});
+  page.preformatted("\n<x>");
+  page.texts({{"<l>", "<t>"}});
+  page.texts({});
+  page.folded_texts("<s>", {{"l", "t"}, {"m", "u"}});
+  page.charts({Chart{}, Chart{}});
+  page.chart(Chart{});
+  CHECK(markup_fault(page.html()) == "");
+}
+
+TEST_CASE("human text: counts bytes times and numbers in units a person reads") {
+  CHECK(human_count(0) == "0");
+  CHECK(human_count(950) == "950");
+  CHECK(human_count(12345) == "12.3k");
+  CHECK(human_count(999999) == "1.0M");
+  CHECK(human_count(1.5e30) == "1.50e+30");
+  CHECK(human_count(std::nan("")) == "-");
+  CHECK(human_bytes(512) == "512 B");
+  CHECK(human_bytes(1288490189) == "1.2 GiB");
+  CHECK(human_bytes(1048575) == "1.0 MiB");
+  CHECK(human_duration(0.42) == "0.4s");
+  CHECK(human_duration(9.97) == "10s");
+  CHECK(human_duration(200) == "3m 20s");
+  CHECK(human_duration(59.7) == "1m 00s");
+  CHECK(human_duration(7500) == "2h 05m");
+  CHECK(human_duration(3 * 86400 + 4 * 3600) == "3d 04h");
+  CHECK(human_duration(-1) == "-");
+  CHECK(human_number(3e-4) == "3e-4");
+  CHECK(human_number(3.14159) == "3.142");
+  CHECK(human_number(0.05) == "0.05");
+  CHECK(human_number(123456) == "123456");
+  CHECK(human_number(1.5e10) == "1.5e10");
+  CHECK(human_number(-INFINITY) == "-inf");
+  CHECK(grouped(12345678) == "12 345 678");
+  CHECK(grouped(-123) == "-123");
+}

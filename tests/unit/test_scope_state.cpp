@@ -1,0 +1,101 @@
+// Module paths and recurrent state.
+#include <doctest/doctest.h>
+
+#include "autograd/scope.h"
+#include "autograd/state.h"
+#include "tensor/allocator.h"
+#include "tests/unit/tiny_ops.h"
+
+using namespace eddy;
+using namespace eddy::tiny;
+
+namespace {
+
+std::vector<std::string> names(const State& state) {
+  std::vector<std::string> result;
+  for (const auto& [name, tensor] : state) result.push_back(name);
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("scopes nest by guards and are interned") {
+  CHECK(current_scope()->path.empty());
+  const Scope* inner = nullptr;
+  {
+    const ScopeGuard layer("layers.0");
+    const ScopeGuard part("attn");
+    inner = current_scope();
+    CHECK(inner->path == "layers.0.attn");
+    const ScopeGuard back(*current_scope()->child("deep"));
+    CHECK(current_scope()->path == "layers.0.attn.deep");
+  }
+  CHECK(current_scope()->path.empty());
+  const ScopeGuard again("layers.0"), part("attn");
+  CHECK(current_scope() == inner);
+  CHECK(describe(*variable_of(scale(leaf({1}), 1))->node) == "scale in layers.0.attn");
+}
+
+TEST_CASE("a state keeps the order of its names and replaces in place") {
+  State state;
+  CHECK(state.empty());
+  state.set("h", vec({1}));
+  state.set("c", vec({2, 3}));
+  state.set("a", vec({4}));
+  state.set("h", vec({5, 6}));
+  CHECK(names(state) == std::vector<std::string>{"h", "c", "a"});
+  CHECK(state.get("h").to_vector<double>() == std::vector<double>{5, 6});
+  CHECK(state.find("nothing") == nullptr);
+  CHECK(state.find("a")->item() == 4);
+  CHECK(state.bytes() == 5 * 8);
+  CHECK(state.erase("c"));
+  CHECK_FALSE(state.erase("c"));
+  CHECK(names(state) == std::vector<std::string>{"h", "a"});
+  CHECK(state.size() == 2);
+}
+
+TEST_CASE("a missing name is a ValueError that lists what there is") {
+  State state;
+  CHECK(contains(error_of<ValueError>([&] { state.get("h"); }), "there is no 'h' (it has: nothing)"));
+  state.set("c", vec({1}));
+  state.set("memory", vec({1}));
+  CHECK(contains(error_of<ValueError>([&] { state.get("h"); }), "(it has: c, memory)"));
+  CHECK_THROWS_AS(state.set("", vec({1})), ValueError);
+  CHECK_THROWS_AS(state.set("h", Tensor()), ValueError);
+}
+
+TEST_CASE("a state goes through a map and back") {
+  State state;
+  state.set("z", vec({1}));
+  state.set("b", vec({2}));
+  const State back = State::from_map(state.to_map());
+  CHECK(names(back) == std::vector<std::string>{"b", "z"});
+  CHECK(back.get("z").same(state.get("z")));
+}
+
+TEST_CASE("detaching a state stops gradients and lets numbers go on") {
+  const Tensor w = leaf({2, 3});
+  State state;
+  state.set("h", scale(w, 2));
+  const State plain = state.detach();
+  CHECK(requires_grad(state.get("h")));
+  CHECK_FALSE(requires_grad(plain.get("h")));
+  CHECK(plain.get("h").to_vector<double>() == std::vector<double>{4, 6});
+  CHECK(plain.get("h").buffer() == state.get("h").buffer());
+}
+
+TEST_CASE("detaching copies small views so that they do not keep large buffers alive") {
+  const std::int64_t before = allocator(kCpu).stats().live_bytes;
+  State state;
+  {
+    const Tensor large = Tensor::full({1000, 10}, 7, Dtype::f64);
+    state.set("last", raw::narrow(large, 0, 999, 1));
+    state.set("half", raw::narrow(large, 0, 500, 500));
+    CHECK(state.detach().get("half").buffer() == large.buffer());
+    CHECK(state.detach().get("last").buffer()->bytes() == 80);
+    state.erase("half");
+    state = state.detach();
+  }
+  CHECK(allocator(kCpu).stats().live_bytes - before <= 128);
+  CHECK(state.get("last").to_vector<double>() == std::vector<double>(10, 7.0));
+}

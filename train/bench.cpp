@@ -1,0 +1,61 @@
+// Timing by repetition, and tables.
+#include "train/bench.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tensor/format.h"
+
+namespace eddy {
+
+double seconds_between(BenchClock::time_point from, BenchClock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+Timing timing_of(std::vector<double> seconds) {
+  if (seconds.empty()) fail<ValueError>("bench: nothing was measured (at least one run)");
+  std::sort(seconds.begin(), seconds.end());
+  // A clock of coarse steps can show 0; rates divide by it.
+  for (double& value : seconds) value = std::max(value, 1e-9);
+  return {seconds.front(), seconds[seconds.size() / 2], static_cast<std::int64_t>(seconds.size())};
+}
+
+Timing measure(const std::function<void()>& run, double seconds, std::int64_t min_runs) {
+  run();
+  std::vector<double> times;
+  const BenchClock::time_point start = BenchClock::now();
+  do {
+    const BenchClock::time_point before = BenchClock::now();
+    run();
+    times.push_back(seconds_between(before));
+  } while (static_cast<std::int64_t>(times.size()) < min_runs || seconds_between(start) < seconds);
+  return timing_of(std::move(times));
+}
+
+std::string text_table(const std::vector<std::vector<std::string>>& rows) {
+  if (rows.empty()) return "";
+  std::vector<std::size_t> widths(rows.front().size(), 0);
+  for (const std::vector<std::string>& row : rows) {
+    if (row.size() != widths.size())
+      fail<ValueError>("table: a row of {} cells below a head of {} (equal numbers)", row.size(), widths.size());
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const std::vector<std::string>& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i)
+      text += i == 0 ? fmt::format("{:<{}}", row[i], widths[i]) : fmt::format("  {:>{}}", row[i], widths[i]);
+    text += '\n';
+  }
+  return text;
+}
+
+std::string table_number(double value) {
+  if (!std::isfinite(value)) return "-";
+  const double size = std::abs(value);
+  if (size == 0 || size >= 99.95) return fmt::format("{:.0f}", value);
+  if (size >= 9.995) return fmt::format("{:.1f}", value);
+  if (size >= 0.9995) return fmt::format("{:.2f}", value);
+  return fmt::format("{:.4f}", value);
+}
+
+}  // namespace eddy

@@ -1,0 +1,204 @@
+// Products and memory, measured. The copy is the C library's memcpy for each chunk, the triad a loop compiled for the
+// instruction set in use, since 16-byte vectors do not saturate a second-level cache.
+#include "train/bench_ceilings.h"
+
+#include <cblas.h>
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "ops/cpu/isa.h"
+#include "ops/gemm.h"
+#include "tensor/format.h"
+#include "tensor/host_device.h"
+#include "tensor/tensor.h"
+#include "tensor/thread_pool.h"
+#include "train/bench.h"
+#include "train/human_text.h"
+
+namespace eddy {
+namespace {
+
+EDDY_INLINE void triad_loop(float* __restrict a, const float* __restrict b, const float* __restrict c, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) a[i] = b[i] + 0.5f * c[i];
+}
+
+using Triad = void (*)(float*, const float*, const float*, std::int64_t);
+
+void triad_baseline(float* a, const float* b, const float* c, std::int64_t n) { triad_loop(a, b, c, n); }
+#if defined(__x86_64__) && defined(__GNUC__)
+__attribute__((target("avx2,fma"))) void triad_avx2(float* a, const float* b, const float* c, std::int64_t n) {
+  triad_loop(a, b, c, n);
+}
+__attribute__((target("avx512f,prefer-vector-width=512"))) void triad_avx512(float* a, const float* b, const float* c,
+                                                                             std::int64_t n) {
+  triad_loop(a, b, c, n);
+}
+#endif
+
+Triad triad_for(IsaLevel level) {
+#if defined(__x86_64__) && defined(__GNUC__)
+  if (level == IsaLevel::avx512) return triad_avx512;
+  if (level == IsaLevel::avx2) return triad_avx2;
+#endif
+  static_cast<void>(level);
+  return triad_baseline;
+}
+
+// Elements of a chunk: small enough that a chunk of all arrays stays in a second-level cache, large enough to be handed
+// out for free.
+constexpr std::int64_t kChunk = 1 << 16;
+
+// GB/s of passes over `bytes` in all. Small arrays get many passes for each reading of the clock.
+template <class Pass>
+Rate bandwidth(std::int64_t bytes, double seconds, Pass&& pass) {
+  const std::int64_t passes = std::max<std::int64_t>(1, (std::int64_t{64} << 20) / std::max<std::int64_t>(1, bytes));
+  const Timing time = measure(
+      [&] {
+        for (std::int64_t i = 0; i < passes; ++i) pass();
+      },
+      seconds, 5);
+  const double total = static_cast<double>(bytes * passes) * 1e-9;
+  return {total / time.best, total / time.median};
+}
+
+Bandwidth measure_bandwidth(std::int64_t bytes, double seconds) {
+  Bandwidth result;
+  result.bytes = bytes;
+  const auto elements_of = [bytes](int arrays) {
+    return std::max<std::int64_t>(1, bytes / arrays / static_cast<std::int64_t>(sizeof(float)));
+  };
+  // Chunks that a small size still spreads over the threads.
+  const auto grain_of = [](std::int64_t elements) {
+    return std::clamp<std::int64_t>((elements + thread_count() - 1) / thread_count(), 1, kChunk);
+  };
+  {
+    const std::int64_t n = elements_of(2), grain = grain_of(n);
+    const Tensor to = Tensor::zeros({n}), from = Tensor::full({n}, 1.0);
+    float* const a = to.data<float>();
+    const float* const b = from.data<float>();
+    result.copy = bandwidth(2 * to.bytes(), seconds / 2, [&] {
+      parallel_for(n, grain, [&](std::int64_t begin, std::int64_t end) {
+        std::memcpy(a + begin, b + begin, static_cast<std::size_t>(end - begin) * sizeof(float));
+      });
+    });
+  }
+  const std::int64_t n = elements_of(3), grain = grain_of(n);
+  const Tensor to = Tensor::zeros({n}), left = Tensor::full({n}, 1.0), right = Tensor::full({n}, 2.0);
+  float* const a = to.data<float>();
+  const float* const b = left.data<float>();
+  const float* const c = right.data<float>();
+  const Triad triad = triad_for(isa_level());
+  result.triad = bandwidth(3 * to.bytes(), seconds / 2, [&] {
+    parallel_for(n, grain,
+                 [&](std::int64_t begin, std::int64_t end) { triad(a + begin, b + begin, c + begin, end - begin); });
+  });
+  return result;
+}
+
+nlohmann::json rate_json(const Rate& rate) { return {{"best", rate.best}, {"median", rate.median}}; }
+
+}  // namespace
+
+struct ProductProbe::Operands {
+  std::int64_t size;
+  Tensor a, b, c;
+};
+
+ProductProbe::ProductProbe(std::int64_t size) {
+  if (size < 1) fail<ValueError>("bench: a product of {} rows (at least 1)", size);
+  operands_ = std::make_unique<Operands>(Operands{size, Tensor::full({size, size}, 0.5),
+                                                  Tensor::full({size, size}, 0.25), Tensor::zeros({size, size})});
+}
+
+ProductProbe::~ProductProbe() = default;
+
+double ProductProbe::run() const {
+  const Operands& x = *operands_;
+  GemmArgs args{};
+  args.dtype = Dtype::f32;
+  args.m = args.n = args.k = args.lda = args.ldb = args.ldc = x.size;
+  args.a = x.a.raw_data();
+  args.b = x.b.raw_data();
+  args.c = x.c.raw_data();
+  const BenchClock::time_point start = BenchClock::now();
+  gemm_slot(kCpu, args);
+  const auto rows = static_cast<double>(x.size);
+  return 2 * rows * rows * rows / std::max(seconds_between(start), 1e-9) * 1e-9;
+}
+
+double ProductProbe::run_blas() const {
+  const Operands& x = *operands_;
+  install_backends();  // sets OpenBLAS to one thread
+  const auto n = static_cast<blasint>(x.size);
+  const BenchClock::time_point start = BenchClock::now();
+  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n, n, 1.0f, x.a.data<float>(), n, x.b.data<float>(), n, 0.0f,
+              x.c.data<float>(), n);
+  const auto rows = static_cast<double>(x.size);
+  return 2 * rows * rows * rows / std::max(seconds_between(start), 1e-9) * 1e-9;
+}
+
+double Ceilings::bandwidth_for(double bytes) const {
+  for (const Bandwidth& level : memory)
+    if (bytes <= static_cast<double>(level.bytes)) return level.best();
+  return memory.empty() ? 0 : memory.back().best();
+}
+
+double Ceilings::least_seconds(double flops, double bytes) const {
+  const double bandwidth = bandwidth_for(bytes);
+  return std::max(product.best > 0 ? flops / product.best * 1e-9 : 0, bandwidth > 0 ? bytes / bandwidth * 1e-9 : 0);
+}
+
+Ceilings measure_ceilings(double seconds, const CeilingSizes& sizes) {
+  Ceilings result;
+  result.threads = thread_count();
+  std::vector<std::int64_t> levels = sizes.bytes;
+  for (const std::int64_t bytes : sizes.bytes_per_thread) levels.push_back(bytes * result.threads);
+  std::sort(levels.begin(), levels.end());
+  for (const std::int64_t bytes : levels)
+    if (bytes < 1) fail<ValueError>("bench: arrays of {} bytes (at least 1)", bytes);
+
+  const ProductProbe probe(sizes.product);
+  std::vector<double> shared, single;
+  static_cast<void>(probe.run());  // touches the pages and the library's own buffers
+  const BenchClock::time_point start = BenchClock::now();
+  do {  // in turns, so that a neighbour's burst of load meets both
+    shared.push_back(1 / probe.run());
+    single.push_back(1 / probe.run_blas());
+  } while (shared.size() < 3 || seconds_between(start) < seconds / 2);
+  const Timing product = timing_of(shared), blas = timing_of(single);
+  result.product = {1 / product.best, 1 / product.median};
+  result.product_one_blas = {1 / blas.best, 1 / blas.median};
+
+  for (const std::int64_t bytes : levels)
+    result.memory.push_back(measure_bandwidth(bytes, seconds / 2 / static_cast<double>(levels.size())));
+  return result;
+}
+
+std::string to_text(const Ceilings& ceilings) {
+  std::vector<std::vector<std::string>> rows{{"ceiling", "best", "median", ""}};
+  const auto row = [&rows](const std::string& name, const Rate& rate, const char* unit) {
+    rows.push_back({name, table_number(rate.best), table_number(rate.median), unit});
+  };
+  row(fmt::format("f32 product, {} thread{}", ceilings.threads, ceilings.threads == 1 ? "" : "s"), ceilings.product,
+      "GFLOP/s");
+  row("f32 product, OpenBLAS alone, 1 thread", ceilings.product_one_blas, "GFLOP/s");
+  for (const Bandwidth& level : ceilings.memory) {
+    row(fmt::format("copy, {} in all", human_bytes(level.bytes)), level.copy, "GB/s");
+    row(fmt::format("triad, {} in all", human_bytes(level.bytes)), level.triad, "GB/s");
+  }
+  return text_table(rows);
+}
+
+nlohmann::json to_json(const Ceilings& ceilings) {
+  nlohmann::json memory = nlohmann::json::array();
+  for (const Bandwidth& level : ceilings.memory)
+    memory.push_back({{"bytes", level.bytes}, {"copy_gbs", rate_json(level.copy)}, {"triad_gbs", rate_json(level.triad)}});
+  return {{"threads", ceilings.threads},
+          {"product_gflops", rate_json(ceilings.product)},
+          {"product_one_thread_blas_gflops", rate_json(ceilings.product_one_blas)},
+          {"memory", memory}};
+}
+
+}  // namespace eddy

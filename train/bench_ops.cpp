@@ -1,0 +1,194 @@
+// Ops, host cost and optimizer, measured.
+#include "train/bench_ops.h"
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "autograd/tape.h"
+#include "ops/op_spec.h"
+#include "ops/optimizer.h"
+#include "ops/pointwise.h"
+#include "tensor/format.h"
+#include "train/bench.h"
+
+namespace eddy {
+namespace {
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+// The inputs as leaves, over the same memory: an op that takes slices of one tensor gets slices.
+Tensors tracked(const Tensors& inputs) {
+  Tensors leaves;
+  for (const Tensor& x : inputs) {
+    const bool differentiable = x.defined() && is_floating(x.dtype());
+    leaves.push_back(differentiable ? require_grad(raw::alias(x)) : x);
+  }
+  return leaves;
+}
+
+// The results that depend on a leaf, and a random cotangent for each; both empty for an op without gradient.
+struct Cotangents {
+  std::vector<std::size_t> outputs;
+  Tensors values;
+};
+
+Cotangents cotangents_of(const OpSpec& spec, const Tensors& leaves) {
+  Cotangents result;
+  const Tensors ys = spec.run(leaves);
+  for (std::size_t i = 0; i < ys.size(); ++i) {
+    if (!ys[i].defined() || !requires_grad(ys[i])) continue;
+    result.outputs.push_back(i);
+    result.values.push_back(raw::cast(sample_normal(ys[i].shape(), "bench.cotangent"), ys[i].dtype()));
+  }
+  return result;
+}
+
+OpBenchRow bench_op(const OpSpec& spec, double seconds, const Ceilings& ceilings) {
+  OpBenchRow row;
+  row.op = spec.name;
+  const Tensors inputs = spec.bench();
+  Timing forward;
+  {
+    const NoGrad no_grad;
+    forward = measure([&] { static_cast<void>(spec.run(inputs)); }, seconds);
+  }
+  row.forward_ms = forward.best * 1e3;
+  row.forward_median_ms = forward.median * 1e3;
+
+  const Tensors leaves = tracked(inputs);
+  const Cotangents cotangents = cotangents_of(spec, leaves);
+  row.backward_ms = kNone;
+  if (!cotangents.outputs.empty()) {
+    const Timing both = measure(
+        [&] {
+          Tensors ys = spec.run(leaves), wanted;
+          for (const std::size_t i : cotangents.outputs) wanted.push_back(ys[i]);
+          backward(wanted, cotangents.values);
+          for (const Tensor& leaf : leaves)
+            if (leaf.defined() && requires_grad(leaf)) zero_grad(leaf);
+        },
+        seconds);
+    // Noise can make the difference of two best times negative where the backward hands on its cotangent.
+    row.backward_ms = std::max(0.0, both.best - forward.best) * 1e3;
+  }
+
+  row.gflops = row.gbs = row.roofline_percent = kNone;
+  row.bound = "-";
+  if (!spec.cost) return row;
+  const OpCost cost = spec.cost(inputs);
+  const double least = ceilings.least_seconds(cost.flops, cost.bytes);
+  row.gflops = cost.flops / forward.best * 1e-9;
+  row.gbs = cost.bytes / forward.best * 1e-9;
+  row.roofline_percent = 100 * least / forward.best;
+  row.bound = least > ceilings.least_seconds(0, cost.bytes) ? "compute" : "memory";
+  return row;
+}
+
+Timing per_op(const Timing& chain, std::int64_t ops) {
+  const auto n = static_cast<double>(ops);
+  return {chain.best / n, chain.median / n, chain.runs};
+}
+
+}  // namespace
+
+std::vector<OpBenchRow> bench_op_rows(const OpsBenchOptions& options, const Ceilings& ceilings) {
+  std::vector<OpSpec> chosen;
+  for (OpSpec& spec : op_specs())
+    if (spec.bench && spec.run && spec.name.find(options.filter) != std::string::npos) chosen.push_back(std::move(spec));
+  if (chosen.empty()) fail<ValueError>("bench ops: no op has '{}' in its name (see eddy bench ops)", options.filter);
+  std::vector<OpBenchRow> rows;
+  for (const OpSpec& spec : chosen) rows.push_back(bench_op(spec, options.seconds, ceilings));
+  return rows;
+}
+
+HostCost bench_host_cost(const OpsBenchOptions& options) {
+  const std::int64_t ops = options.host_ops;
+  if (ops < 1) fail<ValueError>("bench: a chain of {} ops (at least 1)", ops);
+  const Tensor one = Tensor::full({1}, 1.0), start = Tensor::full({1}, 0.5);
+  const auto chain = [&](const Tensor& first) {
+    Tensor x = first;
+    for (std::int64_t i = 0; i < ops; ++i) x = add(x, one);
+    return x;
+  };
+  HostCost cost;
+  {
+    const NoGrad no_grad;
+    cost.forward_us = per_op(measure([&] { static_cast<void>(chain(start)); }, options.seconds), ops).best * 1e6;
+  }
+  const Tensor leaf = require_grad(raw::alias(start));
+  cost.recorded_us = per_op(measure([&] { static_cast<void>(chain(leaf)); }, options.seconds), ops).best * 1e6;
+  std::vector<double> backward_seconds;
+  const BenchClock::time_point begin = BenchClock::now();
+  do {
+    const Tensor y = chain(leaf);
+    const BenchClock::time_point before = BenchClock::now();
+    backward(y);
+    backward_seconds.push_back(seconds_between(before));
+  } while (backward_seconds.size() < 3 || seconds_between(begin) < options.seconds);
+  cost.backward_us = per_op(timing_of(std::move(backward_seconds)), ops).best * 1e6;
+  return cost;
+}
+
+OptimizerCost bench_optimizer(const OpsBenchOptions& options) {
+  const std::int64_t n = options.optimizer_parameters;
+  if (n < 1) fail<ValueError>("bench: an optimizer over {} parameters (at least 1)", n);
+  const Tensor p = Tensor::full({n}, 0.1), g = Tensor::full({n}, 1e-3), m = Tensor::zeros({n}), v = Tensor::zeros({n});
+  const std::vector<DecaySegment> segments{{0, n, 0.1}};
+  const Tensor norm = l2_norm(g);
+  std::int64_t step = 0;
+  const double adamw = measure([&] { adamw_step(p, g, m, v, segments, {}, {1e-4, ++step, 1.0}, norm); }, options.seconds).best;
+  const double norm_time = measure([&] { static_cast<void>(l2_norm(g)); }, options.seconds).best;
+  const auto count = static_cast<double>(n);
+  return {adamw / count * 1e9, 28 * count / adamw * 1e-9, norm_time / count * 1e9, 4 * count / norm_time * 1e-9};
+}
+
+OpsBench bench_ops(const OpsBenchOptions& options) {
+  OpsBench bench;
+  bench.ceilings = measure_ceilings();
+  bench.host = bench_host_cost(options);
+  bench.optimizer = bench_optimizer(options);
+  bench.rows = bench_op_rows(options, bench.ceilings);
+  return bench;
+}
+
+std::string to_text(const OpsBench& bench) {
+  std::string text = to_text(bench.ceilings);
+  text += fmt::format("\nhost cost of one op: {:.3f} us, recorded {:.3f} us, its backward {:.3f} us\n",
+                      bench.host.forward_us, bench.host.recorded_us, bench.host.backward_us);
+  text += fmt::format("AdamW: {:.3f} ns per parameter, {:.1f} GB/s; norm of the gradient: {:.3f} ns, {:.1f} GB/s\n\n",
+                      bench.optimizer.adamw_ns, bench.optimizer.adamw_gbs, bench.optimizer.norm_ns,
+                      bench.optimizer.norm_gbs);
+  std::vector<std::vector<std::string>> rows{
+      {"op", "forward ms", "median ms", "backward ms", "GFLOP/s", "GB/s", "% of roofline", "bound"}};
+  for (const OpBenchRow& row : bench.rows)
+    rows.push_back({row.op, table_number(row.forward_ms), table_number(row.forward_median_ms),
+                    table_number(row.backward_ms), table_number(row.gflops), table_number(row.gbs),
+                    table_number(row.roofline_percent), row.bound});
+  return text + text_table(rows);
+}
+
+nlohmann::json to_json(const OpsBench& bench) {
+  // JSON writes NaN as null.
+  nlohmann::json rows = nlohmann::json::array();
+  for (const OpBenchRow& row : bench.rows)
+    rows.push_back({{"op", row.op},
+                    {"forward_ms", row.forward_ms},
+                    {"forward_median_ms", row.forward_median_ms},
+                    {"backward_ms", row.backward_ms},
+                    {"gflops", row.gflops},
+                    {"gbs", row.gbs},
+                    {"roofline_percent", row.roofline_percent},
+                    {"bound", row.bound}});
+  return {{"ceilings", to_json(bench.ceilings)},
+          {"host_us_per_op",
+           {{"forward", bench.host.forward_us}, {"recorded", bench.host.recorded_us}, {"backward", bench.host.backward_us}}},
+          {"optimizer",
+           {{"adamw_ns_per_parameter", bench.optimizer.adamw_ns},
+            {"adamw_gbs", bench.optimizer.adamw_gbs},
+            {"norm_ns_per_parameter", bench.optimizer.norm_ns},
+            {"norm_gbs", bench.optimizer.norm_gbs}}},
+          {"ops", rows}};
+}
+
+}  // namespace eddy

@@ -1,0 +1,103 @@
+// Series made fit for drawing: fewer points that draw the same, and a smoothed companion.
+#include <algorithm>
+#include <cmath>
+
+#include "tensor/format.h"
+#include "train/chart.h"
+
+namespace eddy {
+namespace {
+
+bool drawable(double x, double y) {
+  return std::isfinite(x) && std::isfinite(y);
+}
+
+}  // namespace
+
+std::vector<ChartPoint> decimate(const std::vector<double>& x, const std::vector<double>& y, int most) {
+  if (x.size() != y.size()) {
+    fail<ValueError>("decimate: x and y must have equal length: {} and {}", x.size(), y.size());
+  }
+  if (most < 8) fail<ValueError>("decimate: most must be at least 8: {}", most);
+  const double gap = std::nan("");
+  std::vector<ChartPoint> points;
+  const std::size_t n = x.size();
+  if (n <= static_cast<std::size_t>(most)) {
+    for (std::size_t i = 0; i < n; ++i) points.push_back({x[i], drawable(x[i], y[i]) ? y[i] : gap});
+    return points;
+  }
+  // Each stretch gives at most its lowest, its highest and a gap; two more places are for the first and the
+  // last point.
+  const std::size_t stretches = (static_cast<std::size_t>(most) - 2) / 3;
+  points.push_back({x.front(), drawable(x.front(), y.front()) ? y.front() : gap});
+  for (std::size_t s = 0; s < stretches; ++s) {
+    const std::size_t begin = 1 + (n - 2) * s / stretches;
+    const std::size_t end = 1 + (n - 2) * (s + 1) / stretches;
+    std::size_t lowest = end;
+    std::size_t highest = end;
+    std::size_t hole = end;
+    for (std::size_t i = begin; i < end; ++i) {
+      if (!drawable(x[i], y[i])) {
+        hole = i;
+        continue;
+      }
+      if (lowest == end || y[i] < y[lowest]) lowest = i;
+      if (highest == end || y[i] > y[highest]) highest = i;
+    }
+    std::vector<std::size_t> kept = {lowest, highest, hole};
+    std::sort(kept.begin(), kept.end());
+    kept.erase(std::unique(kept.begin(), kept.end()), kept.end());
+    for (const std::size_t i : kept) {
+      if (i < end) points.push_back({x[i], i == hole ? gap : y[i]});
+    }
+  }
+  points.push_back({x.back(), drawable(x.back(), y.back()) ? y.back() : gap});
+  return points;
+}
+
+Series running_median(const Series& series) {
+  if (series.x.size() != series.y.size()) {
+    fail<ValueError>("running_median: x and y must have equal length: {} and {}", series.x.size(),
+                     series.y.size());
+  }
+  constexpr std::size_t kFewest = 50;
+  constexpr std::size_t kMostPoints = 400;
+  constexpr std::size_t kMostUneven = 8;  // values that one side of a window may have more than the other
+  Series smooth = series;
+  smooth.x.clear();
+  smooth.y.clear();
+  for (std::size_t i = 0; i < series.x.size(); ++i) {
+    if (!drawable(series.x[i], series.y[i])) continue;
+    smooth.x.push_back(series.x[i]);
+    smooth.y.push_back(series.y[i]);
+  }
+  const std::size_t n = smooth.x.size();
+  if (n < kFewest) {
+    smooth.x.clear();
+    smooth.y.clear();
+    return smooth;
+  }
+
+  const std::size_t half_window = std::max<std::size_t>(2, n / 100);
+  const std::size_t count = std::min(n, kMostPoints);
+  std::vector<double> x(count);
+  std::vector<double> y(count);
+  std::vector<double> window;
+  for (std::size_t k = 0; k < count; ++k) {
+    const std::size_t i = k * (n - 1) / (count - 1);
+    // Nearly equal on both sides, so that a steep beginning is not pulled down by what follows it.
+    const std::size_t before = std::min({half_window, i, n - 1 - i + kMostUneven});
+    const std::size_t after = std::min({half_window, n - 1 - i, i + kMostUneven});
+    const auto here = smooth.y.begin() + static_cast<std::ptrdiff_t>(i);
+    window.assign(here - static_cast<std::ptrdiff_t>(before), here + static_cast<std::ptrdiff_t>(after + 1));
+    const auto middle = window.begin() + static_cast<std::ptrdiff_t>(window.size() / 2);
+    std::nth_element(window.begin(), middle, window.end());
+    x[k] = smooth.x[i];
+    y[k] = *middle;
+  }
+  smooth.x = std::move(x);
+  smooth.y = std::move(y);
+  return smooth;
+}
+
+}  // namespace eddy

@@ -1,0 +1,159 @@
+// The described keys: reading with all checks, writing.
+#include "train/config.h"
+
+#include <algorithm>
+
+#include "tensor/format.h"
+#include "tensor/strict_json.h"
+#include "train/config_value.h"
+
+namespace eddy {
+
+using nlohmann::json;
+
+std::string ConfigSource::place(const std::string& full_key) const {
+  const auto exact = places.find(full_key);
+  if (exact != places.end()) return exact->second;
+  const auto section = places.find(full_key.substr(0, full_key.find('.')));
+  return section != places.end() ? section->second : name;
+}
+
+std::string ConfigField::rule() const {
+  return rule_of(*this);
+}
+json ConfigField::value() const {
+  return std::visit([](const auto* held) { return json(*held); }, target);
+}
+
+void ConfigKeys::section(std::string name) {
+  sections_.push_back(std::move(name));
+}
+
+void ConfigKeys::add(std::string key, bool& target, std::string help) {
+  fields_.push_back({sections_.back(), std::move(key), std::move(help), &target, {}, {}, {}});
+}
+void ConfigKeys::add(std::string key, std::int64_t& target, std::string help, IntRange range) {
+  fields_.push_back({sections_.back(), std::move(key), std::move(help), &target, range, {}, {}});
+}
+void ConfigKeys::add(std::string key, double& target, std::string help, RealRange range) {
+  fields_.push_back({sections_.back(), std::move(key), std::move(help), &target, {}, range, {}});
+}
+void ConfigKeys::add(std::string key, std::string& target, std::string help,
+                     std::vector<std::string> allowed) {
+  fields_.push_back({sections_.back(), std::move(key), std::move(help), &target, {}, {}, std::move(allowed)});
+}
+void ConfigKeys::add(std::string key, std::vector<std::int64_t>& target, std::string help, IntRange range) {
+  fields_.push_back({sections_.back(), std::move(key), std::move(help), &target, range, {}, {}});
+}
+void ConfigKeys::accept(std::initializer_list<const char*> keys) {
+  for (const char* key : keys) accepted_.push_back(sections_.back() + "." + key);
+}
+
+const ConfigField* ConfigKeys::find(const std::string& full_key) const {
+  const auto found = std::find_if(fields_.begin(), fields_.end(),
+                                  [&](const ConfigField& field) { return field.full_key() == full_key; });
+  return found != fields_.end() ? &*found : nullptr;
+}
+
+bool ConfigKeys::accepted(const std::string& full_key) const {
+  return std::find(accepted_.begin(), accepted_.end(), full_key) != accepted_.end();
+}
+
+void ConfigKeys::refuse_key(const std::string& place, const std::string& section,
+                            const std::string& key) const {
+  // The right key in the wrong section is the likeliest mistake; a misspelt key of this section comes next.
+  std::vector<std::string> here;
+  for (const ConfigField& field : fields_) {
+    if (field.key == key)
+      fail<ConfigError>("{}: unknown key {} in [{}] (it belongs to [{}])", place, quote_text(key), section,
+                        field.section);
+    if (field.section == section) here.push_back(field.key);
+  }
+  for (const std::string& full_key : accepted_)
+    if (full_key.starts_with(section + ".")) here.push_back(full_key.substr(section.size() + 1));
+  fail<ConfigError>("{}: unknown key {} in [{}] (nearest: {})", place, quote_text(key), section,
+                    nearest_match(key, here));
+}
+
+void ConfigKeys::read(const ConfigSource& source) {
+  if (!source.value.is_object())
+    fail<ConfigError>("{}: the config is not a table but {}", source.name, source.value.type_name());
+  std::vector<std::pair<const ConfigField*, const json*>> checked;
+  for (const auto& [section, table] : source.value.items()) {
+    if (std::find(sections_.begin(), sections_.end(), section) == sections_.end()) {
+      if (!table.is_object())
+        for (const ConfigField& field : fields_)
+          if (field.key == section)
+            fail<ConfigError>("{}: unknown key {} outside all tables (it belongs to [{}])",
+                              source.place(section), quote_text(section), field.section);
+      fail<ConfigError>("{}: unknown section {} (nearest: {}; there are {})", source.place(section),
+                        quote_text(section), nearest_match(section, sections_), fmt::join(sections_, ", "));
+    }
+    if (!table.is_object())
+      fail<ConfigError>("{}: {} is {} (a table of keys)", source.place(section), section, table.type_name());
+    for (const auto& [key, value] : table.items()) {
+      const std::string full_key = section + "." + key;
+      if (const ConfigField* field = find(full_key)) {
+        check_value(*field, value, source.place(full_key));
+        checked.emplace_back(field, &value);
+      } else if (!accepted(full_key)) {
+        refuse_key(source.place(full_key), section, key);
+      }
+    }
+  }
+  for (const auto& [field, value] : checked) assign_value(*field, *value);
+}
+
+void ConfigKeys::read_texts(const std::map<std::string, std::string>& texts) {
+  std::vector<std::pair<const ConfigField*, json>> checked;
+  for (const auto& [full_key, text] : texts) {
+    const std::string place = "--" + full_key;
+    const ConfigField* field = find(full_key);
+    if (field == nullptr) {
+      std::vector<std::string> all;
+      for (const ConfigField& other : fields_) all.push_back(other.full_key());
+      fail<ConfigError>("{}: unknown key (nearest: --{})", place, nearest_match(full_key, all));
+    }
+    json value = value_from_text(*field, text, place);
+    check_value(*field, value, place);
+    checked.emplace_back(field, std::move(value));
+  }
+  for (const auto& [field, value] : checked) assign_value(*field, value);
+}
+
+json ConfigKeys::to_json() const {
+  json all = json::object();
+  for (const std::string& section : sections_) all[section] = json::object();
+  for (const ConfigField& field : fields_) all[field.section][field.key] = field.value();
+  return all;
+}
+
+std::string nearest_match(std::string_view text, const std::vector<std::string>& candidates) {
+  // A key of a hostile file can be a megabyte long; what follows the longest candidate cannot change the
+  // choice much.
+  text = text.substr(0, 64);
+  std::string best;
+  std::size_t best_distance = std::numeric_limits<std::size_t>::max();
+  for (const std::string& candidate : candidates) {
+    // Levenshtein distance by rows: row[j] is the distance of the text so far to the candidate's first j
+    // characters.
+    std::vector<std::size_t> row(candidate.size() + 1);
+    for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
+    for (std::size_t i = 1; i <= text.size(); ++i) {
+      std::size_t diagonal = row[0];
+      row[0] = i;
+      for (std::size_t j = 1; j < row.size(); ++j) {
+        const std::size_t replaced = diagonal + (text[i - 1] == candidate[j - 1] ? 0 : 1);
+        diagonal = row[j];
+        row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+      }
+    }
+    if (row.back() < best_distance) {
+      best_distance = row.back();
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+}  // namespace eddy

@@ -1,0 +1,115 @@
+// Described structs: one description of a struct's keys gives its defaults, checks, help, command line flags
+// and its reading and writing as JSON. A struct is described by one function:
+//
+//   void describe(ConfigKeys& keys, TrainConfig& c) {
+//     keys.section("train");
+//     keys.add("steps", c.steps, "optimizer steps", {1, 1'000'000'000});
+//   }
+//
+// The struct's own initial values are the defaults. Files have one table per section; flags are
+// `--train.steps 100`.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace eddy {
+
+struct IntRange {
+  std::int64_t low = std::numeric_limits<std::int64_t>::min();
+  std::int64_t high = std::numeric_limits<std::int64_t>::max();
+};
+
+struct RealRange {
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+  bool low_open = false, high_open = false;  // whether the bound itself is left out; infinity always is
+};
+inline constexpr RealRange kPositive{.low = 0, .low_open = true};
+inline constexpr RealRange kNonNegative{.low = 0};
+inline constexpr RealRange kBelowOne{.low = 0, .high = 1, .high_open = true};
+
+// A config as it was read: `places` maps "section.key" (or "section") to where it stands, "run.toml:3:1", for
+// errors.
+struct ConfigSource {
+  std::string name;
+  nlohmann::json value;
+  std::map<std::string, std::string> places;
+
+  // The most exact place known for a key.
+  std::string place(const std::string& full_key) const;
+};
+
+// One described key.
+struct ConfigField {
+  using Target = std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::int64_t>*>;
+
+  std::string section, key, help;
+  Target target;
+  IntRange ints;                     // for integers, and for each element of a list
+  RealRange reals;                   // for real numbers
+  std::vector<std::string> allowed;  // for texts; empty: any
+
+  std::string full_key() const { return section + "." + key; }
+  // "true or false", "a whole number, at least 1", ...: completes an error text and the help.
+  std::string rule() const;
+  // The value the struct holds now.
+  nlohmann::json value() const;
+};
+
+// The described keys of one or more structs, pointing into them: they must outlive this object.
+class ConfigKeys {
+ public:
+  // What add() and accept() add from here on belongs to this section.
+  void section(std::string name);
+  void add(std::string key, bool& target, std::string help);
+  void add(std::string key, std::int64_t& target, std::string help, IntRange range = {});
+  void add(std::string key, double& target, std::string help, RealRange range = {});
+  void add(std::string key, std::string& target, std::string help, std::vector<std::string> allowed = {});
+  void add(std::string key, std::vector<std::int64_t>& target, std::string help, IntRange range = {});
+  // Keys of the section that are read past: they concern someone else.
+  void accept(std::initializer_list<const char*> keys);
+
+  const std::vector<ConfigField>& fields() const { return fields_; }
+  const std::vector<std::string>& sections() const { return sections_; }
+
+  // Puts the values of a config into the structs; keys that are missing keep their values. All is checked
+  // before anything is changed. errors: ConfigError with the place, the key, the value and the rule; for an
+  // unknown key the nearest one there is.
+  void read(const ConfigSource& source);
+  // Puts in values given as texts, full key to text, as flags bring them. errors: as read.
+  void read_texts(const std::map<std::string, std::string>& texts);
+  // All values, one object per section.
+  nlohmann::json to_json() const;
+
+ private:
+  const ConfigField* find(const std::string& full_key) const;
+  bool accepted(const std::string& full_key) const;
+  [[noreturn]] void refuse_key(const std::string& place, const std::string& section,
+                               const std::string& key) const;
+
+  std::vector<std::string> sections_;
+  std::vector<ConfigField> fields_;
+  std::vector<std::string> accepted_;  // full keys
+};
+
+// The keys of a described struct.
+template <class C>
+ConfigKeys keys_of(C& config) {
+  ConfigKeys keys;
+  describe(keys, config);
+  return keys;
+}
+
+// The candidate with the smallest edit distance to `text` (the first of equals), or "" without candidates.
+std::string nearest_match(std::string_view text, const std::vector<std::string>& candidates);
+
+}  // namespace eddy

@@ -1,0 +1,20 @@
+// Config files: TOML or JSON, told apart by the file's ending, turned into one JSON value with the place of
+// every key.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "train/config.h"
+
+namespace eddy {
+
+// A config file's content. errors: IoError when it cannot be read; ConfigError with file:line:column when it
+// is not TOML (.toml) or JSON (.json), is larger than a megabyte, or nests deeper than 16 tables.
+ConfigSource read_config_file(const std::string& path);
+
+// The same from a text; `name` stands for the file in errors.
+ConfigSource config_from_toml(std::string_view text, const std::string& name);
+ConfigSource config_from_json(std::string_view text, const std::string& name);
+
+}  // namespace eddy

@@ -1,0 +1,58 @@
+// One CLI11 option per described key.
+#include "train/config_flags.h"
+
+#include <CLI/CLI.hpp>
+#include <variant>
+
+#include "tensor/format.h"
+#include "tensor/strict_json.h"
+
+namespace eddy {
+namespace {
+
+struct TypeName {
+  std::string operator()(const bool*) const { return "true|false"; }
+  std::string operator()(const std::int64_t*) const { return "INT"; }
+  std::string operator()(const double*) const { return "REAL"; }
+  std::string operator()(const std::string*) const { return "TEXT"; }
+  std::string operator()(const std::vector<std::int64_t>*) const { return "INT,INT,..."; }
+};
+
+std::string default_text(const ConfigField& field) {
+  const nlohmann::json value = field.value();
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+[[noreturn]] void refuse_argument(const CLI::App& app, const std::string& argument) {
+  if (!argument.starts_with("-"))
+    fail<ConfigError>("command line: nothing takes the argument {}", quote_text(argument));
+  std::vector<std::string> flags;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
+  const std::string flag = argument.substr(0, argument.find('='));
+  fail<ConfigError>("command line: unknown flag {} (nearest: {})", quote_text(flag),
+                    nearest_match(flag, flags));
+}
+
+}  // namespace
+
+void ConfigFlags::add_to(CLI::App& app, const ConfigKeys& keys) {
+  app_ = &app;
+  app.allow_extras();  // so that apply() can name the nearest flag, which CLI11 cannot
+  for (const ConfigField& field : keys.fields()) {
+    const std::string name = field.full_key();
+    CLI::Option* option = app.add_option_function<std::string>(
+        "--" + name, [this, name](const std::string& text) { given_[name] = text; },
+        fmt::format("{} ({})", field.help, field.rule()));
+    option->type_name(std::visit(TypeName{}, field.target))->default_str(default_text(field));
+    option->group("[" + field.section + "]");
+  }
+}
+
+void ConfigFlags::apply(ConfigKeys& keys) const {
+  if (app_ != nullptr)
+    for (const std::string& argument : app_->remaining()) refuse_argument(*app_, argument);
+  keys.read_texts(given_);
+}
+
+}  // namespace eddy

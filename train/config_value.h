@@ -1,0 +1,26 @@
+// One value of a described key: its rule in words, the check against it, the way from a text and into the
+// struct. Internal to the config files of train/.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "train/config.h"
+
+namespace eddy {
+
+// The rule of a key, in words.
+std::string rule_of(const ConfigField& field);
+
+// errors: ConfigError "place: key: value (rule)" for a wrong type, a value out of range or one that is not
+// allowed.
+void check_value(const ConfigField& field, const nlohmann::json& value, const std::string& place);
+
+// The JSON value that a flag's text stands for: a list is "1,2,3". errors: ConfigError when the type is
+// wrong.
+nlohmann::json value_from_text(const ConfigField& field, const std::string& text, const std::string& place);
+
+// Puts a checked value into the struct.
+void assign_value(const ConfigField& field, const nlohmann::json& value);
+
+}  // namespace eddy

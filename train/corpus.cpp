@@ -1,0 +1,146 @@
+// Reading text files and folders, splitting, random batches and validation windows.
+#include "train/corpus.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "tensor/format.h"
+#include "tensor/philox.h"
+#include "train/uniform_draw.h"
+
+namespace eddy {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool looks_like_text(std::string_view bytes) {
+  return bytes.substr(0, 4096).find('\0') == std::string_view::npos;
+}
+
+// The regular, visible files directly in a folder, by name; the order a file system lists them in is not the
+// same twice.
+std::vector<fs::path> files_of(const std::string& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  fs::directory_iterator entries(folder, error);
+  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
+    std::error_code unknown;  // a dangling link is no regular file, and no reason to stop
+    if (entries->is_regular_file(unknown) && entries->path().filename().native().front() != '.')
+      files.push_back(entries->path());
+  }
+  if (error)
+    fail<IoError>("data: cannot list the folder '{}': {} (check its rights)", folder, error.message());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+Text read_folder(const std::string& folder) {
+  std::vector<fs::path> files = files_of(folder);
+  const auto first_other = std::stable_partition(files.begin(), files.end(),
+                                                 [](const fs::path& p) { return p.extension() == ".txt"; });
+  const bool only_txt = first_other != files.begin();
+  if (only_txt) files.erase(first_other, files.end());
+
+  std::string text;
+  for (const fs::path& path : files) {
+    const MappedFile file(path.string());
+    if (!only_txt && !looks_like_text(file.bytes())) continue;
+    text += file.bytes();
+    if (!text.empty() && text.back() != '\n') text.push_back('\n');
+  }
+  if (text.empty())
+    fail<IoError>(
+        "data: no text in the folder '{}' (put *.txt files directly into it, or name one file; subfolders "
+        "are not "
+        "searched)",
+        folder);
+  return Text(std::move(text));
+}
+
+void check_sequence(const char* op, std::int64_t sequence) {
+  if (sequence < 1) fail<ValueError>("{}: sequence must be at least 1: {}", op, sequence);
+}
+
+void copy_window(std::span<const std::int32_t> tokens, std::int64_t start, std::int64_t sequence,
+                 std::int64_t row, std::int32_t* inputs, std::int32_t* targets) {
+  const std::int32_t* from = tokens.data() + start;
+  std::copy_n(from, sequence, inputs + row * sequence);
+  std::copy_n(from + 1, sequence, targets + row * sequence);
+}
+
+}  // namespace
+
+std::string_view Text::view() const {
+  if (const auto* file = std::get_if<MappedFile>(&source_)) return file->bytes();
+  return *std::get_if<std::string>(&source_);
+}
+
+Text read_text(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::not_found)
+    fail<IoError>(
+        "data: no such file or folder: '{}' (check --data.path; it is taken from the working directory)",
+        path);
+  if (error)
+    fail<IoError>("data: cannot look at '{}': {} (check the path and its rights)", path, error.message());
+  if (fs::is_directory(status)) return read_folder(path);
+  MappedFile file(path);
+  if (file.bytes().empty()) fail<IoError>("data: the file '{}' is empty (name a file with text)", path);
+  return Text(std::move(file));
+}
+
+Corpus split_corpus(std::vector<std::int32_t> tokens, double train_fraction, std::int64_t sequence) {
+  check_sequence("corpus", sequence);
+  if (!(train_fraction > 0.0 && train_fraction < 1.0))
+    fail<ValueError>("corpus: the training fraction must lie between 0 and 1: {}", train_fraction);
+  const auto length = static_cast<std::int64_t>(tokens.size());
+  const auto train = static_cast<std::int64_t>(std::floor(train_fraction * static_cast<double>(length)));
+  const std::int64_t valid = length - train;
+  if (train <= sequence || valid <= sequence)
+    fail<ValueError>(
+        "corpus: too few tokens: {} for training and {} for validation, sequence {} (each split needs at "
+        "least "
+        "sequence + 1; take a longer text or a shorter sequence)",
+        train, valid, sequence);
+  return {std::move(tokens), train};
+}
+
+void sample_batch(std::span<const std::int32_t> tokens, std::uint64_t seed, std::uint64_t step,
+                  std::uint64_t micro, std::int64_t batch, std::int64_t sequence, std::int32_t* inputs,
+                  std::int32_t* targets) {
+  check_sequence("sample_batch", sequence);
+  if (batch < 1) fail<ValueError>("sample_batch: batch must be at least 1: {}", batch);
+  const auto length = static_cast<std::int64_t>(tokens.size());
+  if (length <= sequence)
+    fail<ValueError>("sample_batch: too few tokens: {}, sequence {} (at least sequence + 1 are needed)",
+                     length, sequence);
+
+  const RandomKey key = random_key(seed, "data.train", step);
+  const auto starts = static_cast<std::uint64_t>(length - sequence);
+  for (std::int64_t row = 0; row < batch; ++row) {
+    const std::uint64_t draw = micro * static_cast<std::uint64_t>(batch) + static_cast<std::uint64_t>(row);
+    const auto start = static_cast<std::int64_t>(uniform_below(key, draw, starts));
+    copy_window(tokens, start, sequence, row, inputs, targets);
+  }
+}
+
+std::int64_t window_count(std::int64_t tokens, std::int64_t sequence) {
+  check_sequence("window_count", sequence);
+  return tokens < 1 ? 0 : (tokens - 1) / sequence;
+}
+
+void read_windows(std::span<const std::int32_t> tokens, std::int64_t sequence, std::int64_t first,
+                  std::int64_t windows, std::int32_t* inputs, std::int32_t* targets) {
+  const std::int64_t count = window_count(static_cast<std::int64_t>(tokens.size()), sequence);
+  if (first < 0 || windows < 0 || first > count || windows > count - first)
+    fail<ValueError>("read_windows: outside the text: windows {} from {} on, of {} (sequence {})", windows,
+                     first, count, sequence);
+  for (std::int64_t row = 0; row < windows; ++row)
+    copy_window(tokens, (first + row) * sequence, sequence, row, inputs, targets);
+}
+
+}  // namespace eddy

@@ -1,0 +1,71 @@
+// A text as tokens for language modelling: reading it, cutting it into a training and a validation split,
+// drawing random training batches and walking over validation windows. A window is `sequence` inputs; its
+// targets are the tokens one place further, so `sequence + 1` tokens are touched.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "train/mapped_file.h"
+
+namespace eddy {
+
+// Owns a text: a mapped file, or a string put together from several files or generated.
+class Text {
+ public:
+  explicit Text(std::string bytes) : source_(std::move(bytes)) {}
+  explicit Text(MappedFile file) : source_(std::move(file)) {}
+  // Valid while this object lives and is not moved.
+  std::string_view view() const;
+
+ private:
+  std::variant<std::string, MappedFile> source_;
+};
+
+// The text of a file, or of a folder: its regular *.txt files in the order of their names, or, if there are
+// none, its other text files (no NUL in the first 4096 bytes; names that start with '.' are left out). Files
+// of a folder are joined; one that lacks a last newline gets it.
+// errors: IoError when the path is missing, cannot be read, or holds no text.
+Text read_text(const std::string& path);
+
+// Token ids, the first `train_tokens` of them for training and the rest for validation.
+struct Corpus {
+  std::vector<std::int32_t> tokens;
+  std::int64_t train_tokens = 0;
+
+  std::span<const std::int32_t> train() const {
+    return std::span(tokens).first(static_cast<std::size_t>(train_tokens));
+  }
+  std::span<const std::int32_t> valid() const {
+    return std::span(tokens).subspan(static_cast<std::size_t>(train_tokens));
+  }
+};
+
+// The tokens cut at the whole part of fraction * length.
+// errors: ValueError unless 0 < train_fraction < 1, or when a split has fewer than sequence + 1 tokens.
+Corpus split_corpus(std::vector<std::int32_t> tokens, double train_fraction, std::int64_t sequence);
+
+// Fills inputs and targets, both [batch, sequence], with windows that start at independent uniform places of
+// `tokens`. The draw for row r is a pure function of (seed, step, micro * batch + r): a resumed run sees the
+// same order, and a step of 2 micro-batches of 8 rows sees the same windows as one of 16.
+// errors: ValueError when a size is not positive or tokens has fewer than sequence + 1 entries.
+void sample_batch(std::span<const std::int32_t> tokens, std::uint64_t seed, std::uint64_t step,
+                  std::uint64_t micro, std::int64_t batch, std::int64_t sequence, std::int32_t* inputs,
+                  std::int32_t* targets);
+
+// The number of windows that do not overlap: floor((tokens - 1) / sequence), 0 for an empty split.
+// errors: ValueError when sequence < 1.
+std::int64_t window_count(std::int64_t tokens, std::int64_t sequence);
+
+// Fills inputs and targets, both [windows, sequence], with the windows first .. first + windows - 1; window w
+// starts at token w * sequence.
+// errors: ValueError when they are not all among the window_count windows of `tokens`.
+void read_windows(std::span<const std::int32_t> tokens, std::int64_t sequence, std::int64_t first,
+                  std::int64_t windows, std::int32_t* inputs, std::int32_t* targets);
+
+}  // namespace eddy

@@ -1,0 +1,202 @@
+// Finding the text to train on: the user's, tiny Shakespeare (given, cached or downloaded), or generated
+// stories.
+#include "train/dataset.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "tensor/format.h"
+#include "train/sha256.h"
+#include "train/story_generator.h"
+
+extern char** environ;
+
+namespace eddy {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kOrigin =
+    "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt";
+constexpr const char* kSha256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed";
+constexpr const char* kRelativePath = "tinyshakespeare/input.txt";
+constexpr std::uint64_t kStorySeed = 1;
+constexpr std::int64_t kStoryBytes = std::int64_t{1} << 20;
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// curl's exit statuses that a user meets; the manual page lists the rest.
+std::string curl_reason(int status) {
+  switch (status) {
+    case 5:
+    case 6:
+      return "the server's name could not be resolved (offline?)";
+    case 7:
+      return "no connection to the server (offline?)";
+    case 22:
+      return "the server does not have the file";
+    case 23:
+      return "the file could not be written";
+    case 28:
+      return "it took too long";
+    case 37:
+      return "the file could not be read";
+    case 60:
+      return "the server's certificate could not be verified";
+    case 127:
+      return "curl is not installed";
+    default:
+      return fmt::format("curl ended with status {}", status);
+  }
+}
+
+// A text that was read and checked, or why there is none.
+struct Attempt {
+  std::optional<Text> text;
+  std::string reason;
+};
+
+// The file when it is there and has the right checksum. A file with another one is removed, and `says` is
+// told.
+Attempt checked_file(const std::string& path, const std::string& sha256, std::ostream& says) {
+  std::error_code error;
+  if (!fs::exists(path, error)) return {std::nullopt, "not there"};
+  MappedFile file(path);
+  const std::string found = sha256_hex(file.bytes());
+  if (found == sha256) return {Text(std::move(file)), ""};
+  says << "data: wrong checksum, file removed: " << path << " has SHA-256 " << found << ", expected "
+       << sha256 << '\n';
+  fs::remove(path, error);
+  return {std::nullopt, "the checksum was wrong"};
+}
+
+Attempt download(const std::string& path, const TextPlaces& places, std::ostream& says) {
+  std::error_code error;
+  fs::create_directories(fs::path(path).parent_path(), error);
+  if (error) return {std::nullopt, fmt::format("cannot create the folder for {}: {}", path, error.message())};
+  // A name of this process's own: two runs that download at once do not write into one file.
+  const std::string partial = fmt::format("{}.{}.part", path, getpid());
+  const std::string reason = places.fetch(places.origin, partial);
+  if (!reason.empty()) {
+    fs::remove(partial, error);
+    return {std::nullopt, reason};
+  }
+  Attempt attempt = checked_file(partial, places.sha256, says);
+  if (!attempt.text) return attempt;
+  fs::rename(partial, path, error);  // the mapping stays valid: it belongs to the file, not to its name
+  if (error) {
+    const std::string what = fmt::format("cannot rename {}: {}", partial, error.message());
+    fs::remove(partial, error);
+    return {std::nullopt, what};
+  }
+  return attempt;
+}
+
+}  // namespace
+
+std::string fetch_with_curl(const std::string& url, const std::string& path) {
+  std::vector<std::string> words = {"curl", "--silent",   "--fail", "--location", "--connect-timeout",
+                                    "3",    "--max-time", "20",     "--output",   path,
+                                    "--",   url};
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+
+  posix_spawn_file_actions_t actions;
+  if (posix_spawn_file_actions_init(&actions) != 0) return "no memory to start curl";
+  int error = 0;
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (error == 0) error = posix_spawn_file_actions_addopen(&actions, stream, "/dev/null", O_RDWR, 0);
+  pid_t child = 0;
+  if (error == 0) error = posix_spawnp(&child, "curl", &actions, nullptr, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error == ENOENT) return curl_reason(127);
+  if (error != 0) return fmt::format("curl could not be started: {}", std::strerror(error));
+
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0)
+    if (errno != EINTR) return fmt::format("curl was lost: {}", std::strerror(errno));
+  if (!WIFEXITED(status)) return "curl was stopped by a signal";
+  return WEXITSTATUS(status) == 0 ? "" : curl_reason(WEXITSTATUS(status));
+}
+
+TextPlaces standard_places() {
+  TextPlaces places;
+  places.data_dir = environment("EDDY_DATA_DIR");
+  const std::string cache = environment("XDG_CACHE_HOME");
+  const std::string home = environment("HOME");
+  // The base directory specification has relative values of XDG_CACHE_HOME ignored.
+  if (!cache.empty() && cache.front() == '/')
+    places.cache_dir = cache;
+  else if (!home.empty())
+    places.cache_dir = home + "/.cache";
+  places.origin = kOrigin;
+  places.sha256 = kSha256;
+  places.fetch = fetch_with_curl;
+  return places;
+}
+
+TextSource resolve_text(const std::string& data_path, std::ostream& says, const TextPlaces& places) {
+  if (!data_path.empty()) {
+    TextSource source{read_text(data_path), data_path};
+    says << "data: " << data_path << ", " << source.text.view().size() << " bytes (--data.path)\n";
+    return source;
+  }
+
+  if (!places.data_dir.empty()) {
+    const std::string path = (fs::path(places.data_dir) / kRelativePath).string();
+    std::error_code error;
+    if (!fs::exists(path, error))
+      fail<IoError>(
+          "data: EDDY_DATA_DIR lacks a file: '{}' (put tiny Shakespeare there, unset EDDY_DATA_DIR, or give "
+          "--data.path)",
+          path);
+    TextSource source{read_text(path), "tinyshakespeare"};
+    const bool known = sha256_hex(source.text.view()) == places.sha256;
+    says << "data: tiny Shakespeare from " << path << ", " << source.text.view().size()
+         << " bytes (EDDY_DATA_DIR" << (known ? "" : "; its SHA-256 is not that of the published file")
+         << ")\n";
+    return source;
+  }
+
+  std::string reason = "there is no cache folder, as neither XDG_CACHE_HOME nor HOME is set";
+  if (!places.cache_dir.empty()) {
+    const std::string path = (fs::path(places.cache_dir) / "eddy" / kRelativePath).string();
+    try {
+      Attempt attempt = checked_file(path, places.sha256, says);
+      const bool cached = attempt.text.has_value();
+      if (!cached) attempt = download(path, places, says);
+      if (attempt.text) {
+        says << "data: tiny Shakespeare from " << path << ", " << attempt.text->view().size() << " bytes ("
+             << (cached ? "cached" : "downloaded now")
+             << ", SHA-256 checked; neither --data.path nor EDDY_DATA_DIR "
+             << "is given)\n";
+        return {std::move(*attempt.text), "tinyshakespeare"};
+      }
+      reason = attempt.reason;
+    } catch (const IoError& error) {
+      reason = error.what();
+    }
+  }
+  TextSource source{Text(generate_stories(kStorySeed, kStoryBytes)), "stories"};
+  says << "data: stories written by Eddy, " << kStoryBytes << " bytes, seed " << kStorySeed
+       << " (tiny Shakespeare could not be had: " << reason << "; to take your own text give --data.path)\n";
+  return source;
+}
+
+}  // namespace eddy

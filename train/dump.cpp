@@ -1,0 +1,138 @@
+// Reading a case, one forward (and backward), writing what came out.
+#include "train/dump.h"
+
+#include <filesystem>
+#include <map>
+#include <string_view>
+
+#include "autograd/tape.h"
+#include "models/model.h"
+#include "ops/cross_entropy.h"
+#include "tensor/format.h"
+#include "tensor/safetensors.h"
+#include "train/run_config.h"
+#include "train/weights.h"
+
+namespace eddy {
+namespace {
+
+using TensorMap = std::map<std::string, Tensor>;
+
+// The entries called `<prefix><name>`, by name.
+TensorMap with_prefix(const TensorMap& tensors, std::string_view prefix) {
+  TensorMap found;
+  for (const auto& [name, tensor] : tensors)
+    if (name.starts_with(prefix)) found.emplace(name.substr(prefix.size()), tensor);
+  return found;
+}
+
+// What a case file may hold besides parameters.
+bool belongs_to_a_case(const std::string& name) {
+  for (const char* word : {"tokens", "targets", "start", "logits", "loss"})
+    if (name == word) return true;
+  for (const char* prefix : {"state.", "next_state.", "grad."})
+    if (name.starts_with(prefix)) return true;
+  return false;
+}
+
+TensorMap parameters_of(const TensorMap& file) {
+  TensorMap named = with_prefix(file, "param.");
+  if (!named.empty()) return named;
+  for (const auto& [name, tensor] : file)
+    if (!belongs_to_a_case(name)) named.emplace(name, tensor);
+  return named;
+}
+
+const Tensor* find_integers(const TensorMap& file, const std::string& name, const std::string& path) {
+  const auto found = file.find(name);
+  if (found == file.end()) return nullptr;
+  if (found->second.dtype() != Dtype::i64 && found->second.dtype() != Dtype::i32)
+    fail<FormatError>("dump: {} in {} is {} (I64 or I32)", name, path, dtype_name(found->second.dtype()));
+  return &found->second;
+}
+
+State state_of(const TensorMap& file, Dtype dtype) {
+  TensorMap carried = with_prefix(file, "state.");
+  if (carried.empty()) carried = with_prefix(file, "next_state.");
+  State state;
+  for (const auto& [name, tensor] : carried)
+    state.set(name, is_floating(tensor.dtype()) ? raw::cast(tensor, dtype) : tensor);
+  return state;
+}
+
+}  // namespace
+
+void dump(const DumpOptions& given) {
+  DumpOptions options = given;
+  if (!options.case_dir.empty()) {
+    const std::filesystem::path folder(options.case_dir);
+    if (options.config.empty()) options.config = (folder / "config.json").string();
+    for (std::string* part : {&options.weights, &options.tokens})
+      if (part->empty()) *part = (folder / "case.safetensors").string();
+    if (options.state.empty()) options.state = options.tokens;
+  }
+  if (options.config.empty() || options.weights.empty() || options.tokens.empty())
+    fail<ValueError>("dump: give --case DIR, or --config, --weights and --tokens");
+  if (options.out.empty()) fail<ValueError>("dump: --out is missing (the file to write)");
+  const Dtype dtype = options.precision == "f32" ? Dtype::f32 : Dtype::f64;
+
+  const TensorMap weights_file = load_safetensors(options.weights);
+  const TensorMap tokens_file = options.tokens == options.weights ? weights_file : load_safetensors(options.tokens);
+  const TensorMap weights = parameters_of(weights_file);
+
+  ModelConfig config = load_run_config(options.config).model;
+  if (config.vocab == 0) {  // a run's config leaves it to the tokenizer: the table tells
+    const auto table = weights.find("embed.weight");
+    if (table != weights.end() && table->second.rank() == 2) config.vocab = table->second.dim(0);
+  }
+  const std::unique_ptr<Model> model = make_model(config, dtype);
+  load_parameters(model->params(), weights, options.weights);
+
+  const Tensor* tokens = find_integers(tokens_file, "tokens", options.tokens);
+  if (tokens == nullptr) fail<FormatError>("dump: {} holds no tokens [batch, time]", options.tokens);
+  const Tensor* targets = find_integers(tokens_file, "targets", options.tokens);
+  const Tensor* start = find_integers(tokens_file, "start", options.tokens);
+  if (options.grads && targets == nullptr)
+    fail<ValueError>("dump: --grads needs targets, and {} holds none", options.tokens);
+
+  ForwardInput input;
+  input.tokens = *tokens;
+  if (start != nullptr) input.start = *start;
+  if (!options.state.empty())
+    input.state = state_of(options.state == options.tokens ? tokens_file : load_safetensors(options.state), dtype);
+  if (targets != nullptr) {
+    if (targets->rank() != 2 || targets->dim(0) != tokens->dim(0))
+      fail<ShapeError>("dump: targets {} for tokens {} ([batch, rows])", to_string(targets->shape()),
+                       to_string(tokens->shape()));
+    input.tail = targets->dim(1);
+  } else if (model->config().readout == "tail") {
+    fail<ValueError>("dump: readout tail takes its rows from targets, and {} holds none", options.tokens);
+  }
+
+  TensorMap out;
+  Tensor loss;
+  {
+    std::unique_ptr<NoGrad> frozen;
+    if (!options.grads) frozen = std::make_unique<NoGrad>();
+    const ForwardOutput result = model->forward(input);
+    out.emplace("logits", detach(result.logits));
+    for (const auto& [name, tensor] : result.state) out.emplace("next_state." + name, detach(tensor));
+    if (targets != nullptr) {
+      if (targets->dim(1) != result.logits.dim(1))
+        fail<ShapeError>("dump: targets {} for logits {} (one target per row)", to_string(targets->shape()),
+                         to_string(result.logits.shape()));
+      loss = cross_entropy(result.logits, *targets);
+      out.emplace("loss", raw::reshape(detach(loss), {1}));
+    }
+  }
+  if (options.grads) {
+    if (requires_grad(loss)) backward(loss);
+    for (const Parameter& parameter : model->params().parameters()) {
+      const Tensor gradient = grad(parameter.value);
+      out.emplace("grad." + parameter.name, gradient.defined() ? gradient : Tensor::zeros(parameter.shape, dtype));
+    }
+  }
+  save_safetensors(options.out, out);
+}
+
+}  // namespace eddy

@@ -1,0 +1,157 @@
+// Asked from the compiler's macros, /proc/cpuinfo, OpenBLAS and the backends.
+#include "train/environment.h"
+
+#include <cblas.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <chrono>
+#include <fstream>
+#include <utility>
+
+#include "ops/cpu/isa.h"
+#include "ops/gemm.h"
+#include "ops/slot.h"
+#include "tensor/allocator.h"
+#include "tensor/format.h"
+#include "tensor/thread_pool.h"
+#include "train/human_text.h"
+
+namespace eddy {
+namespace {
+
+std::string compiler() {
+#if defined(__clang__)
+  return "clang " __clang_version__;
+#elif defined(__GNUC__)
+  return "g++ " __VERSION__;
+#else
+  return "unknown";
+#endif
+}
+
+std::string build_kind() {
+  std::string kind;
+#if defined(__OPTIMIZE__)
+  kind = "optimised";
+#else
+  kind = "not optimised";
+#endif
+#if defined(NDEBUG)
+  kind += ", assertions off";
+#else
+  kind += ", assertions on";
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+  kind += ", address sanitizer";
+#endif
+#if defined(__SANITIZE_THREAD__)
+  kind += ", thread sanitizer";
+#endif
+  return kind;
+}
+
+std::string without_edge_blanks(const std::string& text) {
+  const auto first = text.find_first_not_of(" \t");
+  if (first == std::string::npos) return "";
+  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+std::string processor() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const auto colon = line.find(':');
+    if (line.starts_with("model name") && colon != std::string::npos)
+      return without_edge_blanks(line.substr(colon + 1));
+  }
+  return "unknown";
+}
+
+// What makes products faster when OpenBLAS takes the processor for one of before AVX2, as its releases do
+// with processors that are newer than they; empty when it does not.
+std::string blas_hint(std::string core) {
+  if (best_isa_level() == IsaLevel::baseline) return "";
+  for (char& c : core) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (const char* known : {"haswell", "zen", "skylakex", "cooperlake", "sapphirerapids"})
+    if (core == known) return "";
+  return fmt::format(" (too old for this processor: set OPENBLAS_CORETYPE={} for faster products)",
+                     best_isa_level() == IsaLevel::avx512 ? "SkylakeX" : "Haswell");
+}
+
+std::string blas() {
+  const auto text = [](const char* from) { return without_edge_blanks(from == nullptr ? "" : from); };
+  const char* const flavours[] = {"serial, which is not safe here", "pthread", "openmp"};
+  const int flavour = openblas_get_parallel();
+  const std::string core = text(openblas_get_corename());
+  return fmt::format("{}; core {}{}; {}", text(openblas_get_config()), core, blas_hint(core),
+                     flavour >= 0 && flavour <= 2 ? flavours[flavour] : "unknown flavour");
+}
+
+bool has_cuda() {
+  try {
+    allocator({DeviceType::cuda, 0});
+    return true;
+  } catch (const DeviceError&) {
+    return false;
+  }
+}
+
+std::string system_memory() {
+  const auto pages = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES));
+  const auto page_bytes = static_cast<std::int64_t>(sysconf(_SC_PAGESIZE));
+  return pages > 0 && page_bytes > 0 ? human_bytes(pages * page_bytes) : "unknown";
+}
+
+}  // namespace
+
+std::vector<std::string> environment_lines() {
+  install_backends();
+  const AllocatorStats memory = allocator(kCpu).stats();
+  const std::pair<const char*, std::string> lines[] = {
+      {"eddy", EDDY_VERSION},
+      {"compiler", compiler()},
+      {"build", build_kind()},
+      {"processor", processor()},
+      {"kernels", fmt::format("{} (best here: {})", isa_name(isa_level()), isa_name(best_isa_level()))},
+      {"threads", std::to_string(thread_count())},
+      {"blas", blas()},
+      {"cuda", has_cuda() ? "in this build" : "not in this build"},
+      {"memory", system_memory()},
+      {"allocator",
+       fmt::format("live {}, peak {}, reserved {}, {} allocations", human_bytes(memory.live_bytes),
+                   human_bytes(memory.peak_bytes), human_bytes(memory.reserved_bytes), memory.allocations)},
+  };
+  std::vector<std::string> texts;
+  for (const auto& [name, value] : lines) texts.push_back(fmt::format("{}: {}", name, value));
+  return texts;
+}
+
+double measure_product_gflops(int size) {
+  if (size < 1) fail<ValueError>("measure: a product of {} rows (at least 1)", size);
+  using Clock = std::chrono::steady_clock;
+  const auto seconds_since = [](Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
+  const Tensor a = Tensor::full({size, size}, 0.5), b = Tensor::full({size, size}, 0.25),
+               c = Tensor::zeros({size, size});
+  GemmArgs args{};
+  args.dtype = Dtype::f32;
+  args.m = args.n = args.k = args.lda = args.ldb = args.ldc = size;
+  args.a = a.raw_data();
+  args.b = b.raw_data();
+  args.c = c.raw_data();
+  args.alpha = 1;
+  args.batch = args.outer = 1;
+  const double operations = 2.0 * size * size * size;
+  double best = 0;
+  const auto start = Clock::now();
+  do {
+    const auto run = Clock::now();
+    gemm_slot(kCpu, args);
+    best = std::max(best, operations / std::max(seconds_since(run), 1e-9) * 1e-9);
+  } while (seconds_since(start) < 0.5);
+  return best;
+}
+
+}  // namespace eddy

@@ -1,0 +1,18 @@
+// What the program runs on: itself, the compiler, the processor, the libraries. Kept with every run, since
+// numbers without it cannot be compared.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace eddy {
+
+// "name: value" lines: version, compiler, build, processor, kernels, threads, BLAS, CUDA, memory. Installs
+// the backends.
+std::vector<std::string> environment_lines();
+
+// GFLOP/s of a square f32 product of `size` rows with all threads: the best of some runs in about half a
+// second. errors: ValueError when size is not positive; OutOfMemoryError.
+double measure_product_gflops(int size = 1024);
+
+}  // namespace eddy

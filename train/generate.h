@@ -1,0 +1,41 @@
+// Text from a model, token by token, through Model::stream: the state is held here and handed over
+// explicitly, so that a recurrent model generates any length in constant memory.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/model.h"
+#include "train/sampler.h"
+#include "train/tokenizer.h"
+
+namespace eddy {
+
+struct GenerateResult {
+  std::vector<std::int32_t> tokens;  // drawn, without the prompt
+  std::string stopped;               // why there are fewer than asked for; empty when there are not
+  std::int64_t state_bytes = 0;      // of the state at the end
+  double prompt_seconds = 0;         // until the first token's logits were there
+  double seconds = 0;                // from there to the end
+};
+
+// What is fed when there is no prompt, as a model needs one token to begin: the newline when the vocabulary
+// has it, as that starts a line of text, else token 0.
+std::vector<std::int32_t> start_tokens(const Tokenizer& tokenizer);
+
+// Up to `tokens` tokens that continue the prompt (an empty one: start_tokens). The prompt is fed in chunks of
+// at most 256 tokens. `on_text` gets the bytes of each token as it is drawn; with byte vocabularies a token
+// may be a part of a character, so the bytes must be written in order and unchanged. Token i of the prompt
+// and text together is drawn with position i, so that a run with more tokens repeats a shorter one. Ids above
+// the tokenizer's are never drawn. The text ends early, with a reason, when Model::stream_room says that the
+// model takes no more. errors: ValueError when tokens is negative, for bad options and for a prompt longer
+// than the model takes; NonFiniteError when the model's logits are.
+GenerateResult generate(const Model& model, const Tokenizer& tokenizer, std::span<const std::int32_t> prompt,
+                        std::int64_t tokens, const SampleOptions& options,
+                        const std::function<void(std::string_view)>& on_text = {});
+
+}  // namespace eddy

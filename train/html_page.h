@@ -1,0 +1,58 @@
+// A page of HTML built section by section: one self-contained file with its style sheet inside, readable on a
+// phone, in light and dark, without a network. Every text given is escaped; the result is well-formed XML as
+// well.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "train/chart.h"
+
+namespace eddy {
+
+// A number that matters, with its name above and a remark below.
+struct Tile {
+  std::string name;
+  std::string value;
+  std::string remark;
+};
+
+struct LabelledText {
+  std::string label;
+  std::string text;
+};
+
+class HtmlPage {
+ public:
+  // A page whose heading is `title`, with a line below it when `subtitle` is not empty.
+  explicit HtmlPage(std::string_view title, std::string_view subtitle = "");
+
+  // Each adds a section below the last.
+  void heading(std::string_view text);
+  void paragraph(std::string_view text);
+  void tiles(const std::vector<Tile>& tiles);
+  // A table; an empty `header` gives none. Rows may differ in length.
+  void table(const std::vector<std::string>& header, const std::vector<std::vector<std::string>>& rows);
+  // One chart over the whole width.
+  void chart(const Chart& chart);
+  // Charts two by two, or one below the other on a narrow screen.
+  void charts(const std::vector<Chart>& charts);
+  // Text in a fixed-width font that keeps its line breaks; long lines wrap.
+  void preformatted(std::string_view text);
+  // Labelled texts side by side, or one below the other on a narrow screen.
+  void texts(const std::vector<LabelledText>& texts);
+  // Labelled texts that open at a click on `summary`.
+  void folded_texts(std::string_view summary, const std::vector<LabelledText>& texts);
+
+  // The whole page.
+  std::string html() const;
+
+ private:
+  std::string title_;
+  std::string body_;
+  bool has_chart_ = false;
+};
+
+}  // namespace eddy

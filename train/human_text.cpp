@@ -1,0 +1,146 @@
+// Numbers with units, and strings made safe to show. Control characters: ECMA-48 (C0 and C1 sets).
+#include "train/human_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "train/utf8.h"
+
+namespace eddy {
+namespace {
+
+// "1.2", "12.3", "123": at most three digits. The limit is where rounding would make a fourth: 99.96 is
+// "100".
+std::string three_digits(double value) {
+  return std::abs(value) < 99.95 ? fmt::format("{:.1f}", value) : fmt::format("{:.0f}", value);
+}
+
+std::string without_trailing_zeros(std::string text) {
+  if (text.find('.') == std::string::npos) return text;
+  while (text.back() == '0') text.pop_back();
+  if (text.back() == '.') text.pop_back();
+  return text;
+}
+
+constexpr char32_t kReplacement = 0xfffd;
+
+}  // namespace
+
+std::string human_count(double value) {
+  if (!std::isfinite(value)) return "-";
+  const double size = std::abs(value);
+  if (size < 999.5) {
+    const bool whole = value == std::floor(value);
+    return whole ? fmt::format("{:.0f}", value + 0.0) : three_digits(value);
+  }
+  constexpr const char* kSuffixes[] = {"k", "M", "G", "T"};
+  double scaled = value;
+  const char* suffix = "";
+  for (const char* next : kSuffixes) {
+    if (std::abs(scaled) < 999.5) break;
+    scaled /= 1000;
+    suffix = next;
+  }
+  if (std::abs(scaled) >= 99999.5) return fmt::format("{:.2e}", value);
+  return three_digits(scaled) + suffix;
+}
+
+std::string human_bytes(std::int64_t bytes) {
+  constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB"};
+  double scaled = static_cast<double>(bytes);
+  if (std::abs(scaled) < 1024) return fmt::format("{} B", bytes);
+  const char* unit = "";
+  for (const char* next : kUnits) {
+    if (std::abs(scaled) < 1023.5) break;
+    scaled /= 1024;
+    unit = next;
+  }
+  return fmt::format("{} {}", three_digits(scaled), unit);
+}
+
+std::string human_duration(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e12) return "-";
+  if (seconds < 9.95 && seconds != std::floor(seconds)) return fmt::format("{:.1f}s", seconds);
+  const auto total = static_cast<std::int64_t>(std::llround(seconds));
+  const std::int64_t minutes = total / 60;
+  const std::int64_t hours = minutes / 60;
+  if (total < 60) return fmt::format("{}s", total);
+  if (hours == 0) return fmt::format("{}m {:02}s", minutes, total % 60);
+  if (hours < 24) return fmt::format("{}h {:02}m", hours, minutes % 60);
+  return fmt::format("{}d {:02}h", hours / 24, hours % 24);
+}
+
+std::string human_number(double value, int digits) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  if (value == 0) return "0";
+  const double size = std::abs(value);
+  if (size >= 1e-3 && size < 1e7) {
+    const int decimals = std::max(0, digits - 1 - static_cast<int>(std::floor(std::log10(size))));
+    return without_trailing_zeros(fmt::format("{:.{}f}", value, decimals));
+  }
+  const std::string text = fmt::format("{:.{}e}", value, std::max(0, digits - 1));
+  const std::size_t e = text.find('e');
+  return fmt::format("{}e{}", without_trailing_zeros(text.substr(0, e)), std::stoi(text.substr(e + 1)));
+}
+
+std::string grouped(std::int64_t value) {
+  const std::string digits = std::to_string(value);
+  std::string text;
+  const std::size_t first = value < 0 ? 1 : 0;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > first && (digits.size() - i) % 3 == 0) text += ' ';
+    text += digits[i];
+  }
+  return text;
+}
+
+std::string printable(std::string_view text) {
+  std::string safe;
+  safe.reserve(text.size());
+  for (std::size_t i = 0; i < text.size();) {
+    const Utf8Char c = utf8_at(text, i);
+    const std::size_t bytes = c.bytes == 0 ? 1 : static_cast<std::size_t>(c.bytes);
+    const bool control = (c.code_point < 0x20 && c.code_point != '\n' && c.code_point != '\t') ||
+                         (c.code_point >= 0x7f && c.code_point < 0xa0);
+    const bool line_end = c.code_point == '\r' && i + 1 < text.size() && text[i + 1] == '\n';
+    if (c.bytes == 0 || (control && !line_end)) {
+      append_utf8(safe, kReplacement);
+    } else if (!line_end) {
+      safe.append(text.substr(i, bytes));
+    }
+    i += bytes;
+  }
+  return safe;
+}
+
+std::string html_escape(std::string_view text) {
+  std::string escaped;
+  escaped.reserve(text.size());
+  for (const char c : printable(text)) {
+    switch (c) {
+      case '&':
+        escaped += "&amp;";
+        break;
+      case '<':
+        escaped += "&lt;";
+        break;
+      case '>':
+        escaped += "&gt;";
+        break;
+      case '"':
+        escaped += "&quot;";
+        break;
+      case '\'':
+        escaped += "&#39;";
+        break;
+      default:
+        escaped += c;
+    }
+  }
+  return escaped;
+}
+
+}  // namespace eddy

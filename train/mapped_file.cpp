@@ -1,0 +1,70 @@
+// mmap of a regular file (POSIX).
+#include "train/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "tensor/format.h"
+
+namespace eddy {
+namespace {
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+}  // namespace
+
+MappedFile::MappedFile(const std::string& path) {
+  // O_NONBLOCK: opening a pipe must not wait for its writer.
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() < 0) {
+    const int error = errno;
+    fail<IoError>("file: cannot open '{}': {} ({})", path, std::strerror(error),
+                  error == EACCES ? "give yourself the right to read it" : "check the path");
+  }
+  struct stat status {};
+  if (fstat(file.get(), &status) != 0)
+    fail<IoError>("file: cannot ask for the size of '{}': {}", path, std::strerror(errno));
+  if (!S_ISREG(status.st_mode))
+    fail<IoError>("file: '{}' is not a regular file (a text file is needed here)", path);
+  if (status.st_size == 0) return;  // mmap refuses a length of 0
+
+  const auto size = static_cast<std::size_t>(status.st_size);
+  void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  if (data == MAP_FAILED)
+    fail<IoError>("file: cannot map '{}' ({} bytes): {}", path, size, std::strerror(errno));
+  data_ = static_cast<const char*>(data);
+  size_ = size;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) munmap(const_cast<char*>(data_), size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+}  // namespace eddy

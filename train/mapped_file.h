@@ -1,0 +1,30 @@
+// A file's bytes, mapped read-only into memory and unmapped at the end of the object's life: a large text
+// costs address space, and only the pages that are read cost memory.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace eddy {
+
+class MappedFile {
+ public:
+  // errors: IoError when the path is missing, is no regular file or cannot be read. An empty file is an empty
+  // view.
+  explicit MappedFile(const std::string& path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  // Valid while this object lives. The file must not be shortened meanwhile.
+  std::string_view bytes() const { return {data_, size_}; }
+
+ private:
+  const char* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace eddy

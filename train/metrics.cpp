@@ -1,0 +1,209 @@
+// metrics.jsonl: lines are written in one call and parsed one by one. JSON by nlohmann_json.
+#include "train/metrics.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "tensor/format.h"
+#include "train/text_file.h"
+
+namespace eddy {
+namespace {
+
+using Json = nlohmann::ordered_json;  // keeps the fields of a line in the order in which a person reads them
+
+// Invalid UTF-8 (a sample cut inside a character) becomes U+FFFD; numbers that are not finite become null.
+std::string dump(const Json& record) {
+  return record.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+struct Line {
+  std::string_view text;
+  std::int64_t number = 0;
+};
+
+// The whole lines of a text, empty ones left out; what follows the last newline was cut and is no line.
+std::vector<Line> whole_lines(std::string_view text) {
+  std::vector<Line> lines;
+  std::int64_t number = 0;
+  for (std::size_t begin = 0;;) {
+    const std::size_t end = text.find('\n', begin);
+    if (end == std::string_view::npos) return lines;
+    ++number;
+    const std::string_view line = text.substr(begin, end - begin);
+    if (line.find_first_not_of(" \t\r") != std::string_view::npos) lines.push_back({line, number});
+    begin = end + 1;
+  }
+}
+
+// One parsed line with typed access to its fields; every complaint names the file and the line.
+class Record {
+ public:
+  Record(const std::filesystem::path& path, const Line& line) : path_(path), line_(line) {
+    // Records are flat. Depth is bounded so that a hostile line cannot build a deep value.
+    const auto flat = [](int depth, Json::parse_event_t, Json&) { return depth < 8; };
+    json_ = Json::parse(line.text, flat, false);
+    if (!json_.is_object()) bad("no JSON object");
+    if (!json_.contains("step")) bad("no field \"step\"");
+  }
+
+  std::string kind() const {
+    if (!json_.contains("kind")) bad("no field \"kind\"");
+    return string("kind");
+  }
+  std::int64_t integer(const char* key) const {
+    const Json* value = find(key);
+    if (value == nullptr) return 0;
+    const bool too_large = value->is_number_unsigned() && value->get<std::uint64_t>() > INT64_MAX;
+    if (!value->is_number_integer() || too_large) bad_field(key, "a 64-bit integer");
+    return value->get<std::int64_t>();
+  }
+  double number(const char* key) const {
+    const Json* value = find(key);
+    if (value == nullptr) return kNotMeasured;
+    if (!value->is_number()) bad_field(key, "a number or null");
+    return value->get<double>();
+  }
+  std::string string(const char* key) const {
+    const Json* value = find(key);
+    if (value == nullptr) return "";
+    if (!value->is_string()) bad_field(key, "a string");
+    return value->get<std::string>();
+  }
+
+ private:
+  // The field, or nullptr when it is missing or null.
+  const Json* find(const char* key) const {
+    const auto it = json_.find(key);
+    return it == json_.end() || it->is_null() ? nullptr : &*it;
+  }
+  [[noreturn]] void bad(const char* what) const {
+    fail<FormatError>("read_metrics: {} line {}: {} (every line is an object with \"kind\" and \"step\")",
+                      path_.string(), line_.number, what);
+  }
+  [[noreturn]] void bad_field(const char* key, const char* rule) const {
+    fail<FormatError>("read_metrics: {} line {}: field \"{}\" has the wrong type (it is {})", path_.string(),
+                      line_.number, key, rule);
+  }
+
+  const std::filesystem::path& path_;
+  Line line_;
+  Json json_;
+};
+
+}  // namespace
+
+MetricsWriter::MetricsWriter(const std::filesystem::path& path) : path_(path) {
+  file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (file_ < 0) fail<IoError>("MetricsWriter: cannot open: {}: {}", path.string(), std::strerror(errno));
+  try {
+    const std::string text = read_text_file(path);
+    const std::size_t whole = text.rfind('\n') + 1;  // npos + 1 == 0: no whole line
+    if (whole < text.size() && ::ftruncate(file_, static_cast<off_t>(whole)) != 0) {
+      fail<IoError>("MetricsWriter: cannot remove the cut last line: {}: {}", path.string(),
+                    std::strerror(errno));
+    }
+  } catch (...) {
+    ::close(file_);
+    throw;
+  }
+}
+
+MetricsWriter::~MetricsWriter() {
+  ::close(file_);
+}
+
+void MetricsWriter::write(const StepRecord& r) {
+  append_line(dump({{"kind", "step"},
+                    {"step", r.step},
+                    {"loss", r.loss},
+                    {"learning_rate", r.learning_rate},
+                    {"grad_norm", r.grad_norm},
+                    {"tokens_per_second", r.tokens_per_second},
+                    {"memory_bytes", r.memory_bytes},
+                    {"ms", r.ms},
+                    {"graph_nodes", r.graph_nodes},
+                    {"saved_bytes", r.saved_bytes},
+                    {"graph_depth", r.graph_depth}}));
+}
+
+void MetricsWriter::write(const EvalRecord& r) {
+  append_line(
+      dump({{"kind", "eval"}, {"step", r.step}, {"split", r.split}, {"loss", r.loss}, {"tokens", r.tokens}}));
+}
+
+void MetricsWriter::write(const SampleRecord& r) {
+  append_line(dump({{"kind", "sample"}, {"step", r.step}, {"text", r.text}}));
+}
+
+void MetricsWriter::write(const EventRecord& r) {
+  append_line(dump({{"kind", "event"}, {"step", r.step}, {"text", r.text}}));
+}
+
+void MetricsWriter::append_line(std::string line) {
+  line += '\n';
+  struct stat before {};
+  if (::fstat(file_, &before) != 0) {
+    fail<IoError>("MetricsWriter: cannot stat: {}: {}", path_.string(), std::strerror(errno));
+  }
+  std::string_view rest = line;
+  while (!rest.empty()) {
+    const ssize_t written = ::write(file_, rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      const int error = errno;
+      // A half-written line would join the next one into a line that cannot be read.
+      (void)!::ftruncate(file_, before.st_size);
+      fail<IoError>("MetricsWriter: cannot write: {}: {}", path_.string(), std::strerror(error));
+    }
+    rest.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+Metrics read_metrics(const std::filesystem::path& path) {
+  const std::string text = read_text_file(path);
+  Metrics metrics;
+  for (const Line& line : whole_lines(text)) {
+    const Record r(path, line);
+    const std::string kind = r.kind();
+    const std::int64_t step = r.integer("step");
+    if (kind == "step") {
+      metrics.steps.push_back({step, r.number("loss"), r.number("learning_rate"), r.number("grad_norm"),
+                               r.number("tokens_per_second"), r.integer("memory_bytes"), r.number("ms"),
+                               r.integer("graph_nodes"), r.integer("saved_bytes"), r.integer("graph_depth")});
+    } else if (kind == "eval") {
+      metrics.evals.push_back({step, r.string("split"), r.number("loss"), r.integer("tokens")});
+    } else if (kind == "sample") {
+      metrics.samples.push_back({step, r.string("text")});
+    } else if (kind == "event") {
+      metrics.events.push_back({step, r.string("text")});
+    }
+  }
+  return metrics;
+}
+
+std::int64_t drop_metrics_after(const std::filesystem::path& path, std::int64_t step) {
+  std::error_code ignored;  // of a path that cannot be looked at: reading it below says why
+  if (std::filesystem::status(path, ignored).type() == std::filesystem::file_type::not_found) return 0;
+  const std::string text = read_text_file(path);
+  std::string kept;
+  std::int64_t dropped = !text.empty() && text.back() != '\n' ? 1 : 0;  // the cut last line
+  for (const Line& line : whole_lines(text)) {
+    if (Record(path, line).integer("step") > step) {
+      ++dropped;
+      continue;
+    }
+    kept.append(line.text);
+    kept += '\n';
+  }
+  if (dropped > 0) replace_text_file(path, kept);
+  return dropped;
+}
+
+}  // namespace eddy

@@ -1,0 +1,93 @@
+// The numbers of a run as they happen: `metrics.jsonl`, one JSON object per line, only ever appended to. A
+// crash can cut the last line at most; the reader skips such a line and the writer removes it. A number that
+// is not finite is written as null and read as NaN, since JSON (RFC 8259) has no other word for it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace eddy {
+
+inline constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
+
+// {"kind":"step",...}: one optimizer step, or the last of several when steps are logged thinly.
+struct StepRecord {
+  std::int64_t step = 0;
+  double loss = kNotMeasured;
+  double learning_rate = kNotMeasured;
+  double grad_norm = kNotMeasured;
+  double tokens_per_second = kNotMeasured;
+  std::int64_t memory_bytes = 0;
+  double ms = kNotMeasured;
+  std::int64_t graph_nodes = 0;
+  std::int64_t saved_bytes = 0;
+  std::int64_t graph_depth = 0;
+};
+
+// {"kind":"eval",...}: a mean loss over `tokens` tokens of a split ("valid", "test").
+struct EvalRecord {
+  std::int64_t step = 0;
+  std::string split = "valid";
+  double loss = kNotMeasured;
+  std::int64_t tokens = 0;
+};
+
+// {"kind":"sample",...}: text the model wrote.
+struct SampleRecord {
+  std::int64_t step = 0;
+  std::string text;
+};
+
+// {"kind":"event",...}: what a person should know later: a resume, a skipped batch, the end and why.
+struct EventRecord {
+  std::int64_t step = 0;
+  std::string text;
+};
+
+// All records of a run, each kind in the order of the file.
+struct Metrics {
+  std::vector<StepRecord> steps;
+  std::vector<EvalRecord> evals;
+  std::vector<SampleRecord> samples;
+  std::vector<EventRecord> events;
+};
+
+// Appends records to a file. Each write is one line handed to the system at once, so that a killed process
+// loses nothing.
+class MetricsWriter {
+ public:
+  // Opens the file for appending and creates it when it is missing; a last line cut by a crash is removed
+  // first. errors: IoError.
+  explicit MetricsWriter(const std::filesystem::path& path);
+  ~MetricsWriter();
+  MetricsWriter(const MetricsWriter&) = delete;
+  MetricsWriter& operator=(const MetricsWriter&) = delete;
+
+  // errors: IoError when the disk is full or the system refuses; the file then ends with the last whole line.
+  void write(const StepRecord& record);
+  void write(const EvalRecord& record);
+  void write(const SampleRecord& record);
+  void write(const EventRecord& record);
+
+ private:
+  void append_line(std::string line);
+
+  std::filesystem::path path_;
+  int file_ = -1;
+};
+
+// The records of a file. Kinds and fields this version does not know are passed over; fields a known kind
+// lacks keep their defaults; a last line without a newline was cut and is left out. errors: IoError when the
+// file cannot be read; FormatError that names the line when a whole line is no such record.
+Metrics read_metrics(const std::filesystem::path& path);
+
+// The number of lines removed: those of steps after `step`, and a cut last line. For a resume from a
+// checkpoint older than the end of the file: the steps between will be run again. The other lines keep their
+// bytes; the file is replaced atomically, and left alone when nothing is to be removed or when it does not
+// exist (0 lines). errors: as read_metrics, before anything is written; IoError.
+std::int64_t drop_metrics_after(const std::filesystem::path& path, std::int64_t step);
+
+}  // namespace eddy

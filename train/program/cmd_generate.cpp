@@ -1,0 +1,99 @@
+// `eddy generate`: text from a trained model, shown as it comes.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tensor/format.h"
+#include "train/checkpoint.h"
+#include "train/generate.h"
+#include "train/human_text.h"
+#include "train/program/commands.h"
+#include "train/program/output.h"
+
+namespace eddy {
+namespace {
+
+struct GenerateOptions {
+  std::string run, prompt, checkpoint = "latest";
+  std::int64_t tokens = 200;
+  SampleOptions sample;
+};
+
+// A prompt that never ends (`yes |`) must not fill the memory.
+constexpr std::size_t kLongestPrompt = std::size_t{1} << 24;
+
+std::string read_standard_input() {
+  std::string text;
+  char part[4096];
+  for (std::size_t bytes; (bytes = std::fread(part, 1, sizeof part, stdin)) > 0;) {
+    text.append(part, bytes);
+    if (text.size() > kLongestPrompt)
+      fail<ValueError>("generate: the prompt is longer than {} (shorten it)",
+                       human_bytes(static_cast<std::int64_t>(kLongestPrompt)));
+  }
+  if (std::ferror(stdin) != 0)
+    fail<IoError>("generate: cannot read standard input: {}", std::strerror(errno));
+  return text;
+}
+
+int run_generate(const GenerateOptions& options) {
+  validate(options.sample);
+  const LoadedRun run = load_run(options.run, Dtype::f32, options.checkpoint);
+  const std::string prompt = options.prompt == "-" ? read_standard_input() : options.prompt;
+  const std::vector<std::int32_t> ids = run.tokenizer->encode(prompt);
+
+  // A file or a pipe gets the bytes as they are; a terminal gets nothing that could steer it.
+  const bool terminal = is_terminal(1);
+  TerminalText safe;
+  const auto show = [&](std::string_view bytes) {
+    print(terminal ? safe.take(bytes) : std::string(bytes));
+    flush_output();
+  };
+  const GenerateResult result =
+      generate(*run.model, *run.tokenizer, ids, options.tokens, options.sample, show);
+  if (terminal) print(safe.finish() + "\n");
+  flush_output();
+
+  if (!result.stopped.empty()) fmt::print(stderr, "stopped: {}\n", result.stopped);
+  fmt::print(stderr, "generated: {} tokens, {:.0f} tokens/s; prompt: {} tokens in {}; state: {}\n",
+             result.tokens.size(), static_cast<double>(result.tokens.size()) / std::max(result.seconds, 1e-9),
+             ids.size(), human_duration(result.prompt_seconds), human_bytes(result.state_bytes));
+  return 0;
+}
+
+}  // namespace
+
+void add_generate_command(CLI::App& app, std::function<int()>& action) {
+  CLI::App* command = app.add_subcommand("generate", "Text from a trained model");
+  const auto options = std::make_shared<GenerateOptions>();
+  command->add_option("RUN", options->run, "Folder of a run, or of one checkpoint")->required();
+  command->add_option("--prompt", options->prompt,
+                      "Text to continue, '-': standard input (default: begin a line)");
+  command->add_option("--tokens", options->tokens, "How many to write")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1'000'000'000'000}).description(""))
+      ->capture_default_str();
+  command
+      ->add_option("--temperature", options->sample.temperature,
+                   "Below 1: safer, above: wilder, 0: most probable")
+      ->capture_default_str();
+  command->add_option("--top-k", options->sample.top_k, "Draw from the k most probable tokens, 0: all")
+      ->capture_default_str();
+  command
+      ->add_option("--top-p", options->sample.top_p, "Draw from the fewest tokens of this probability in all")
+      ->capture_default_str();
+  command->add_option("--seed", options->sample.seed, "Of the draws: the same seed writes the same text")
+      ->capture_default_str();
+  command->add_option("--checkpoint", options->checkpoint, "Which one of a run's folder")
+      ->check(CLI::IsMember({"latest", "best"}))
+      ->capture_default_str();
+  command->callback([options, &action] { action = [options] { return run_generate(*options); }; });
+}
+
+}  // namespace eddy

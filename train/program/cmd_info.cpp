@@ -1,0 +1,28 @@
+// `eddy info`: what this program is and runs on.
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "train/environment.h"
+#include "train/program/commands.h"
+#include "train/program/output.h"
+
+namespace eddy {
+
+void add_info_command(CLI::App& app, std::function<int()>& action) {
+  CLI::App* command =
+      app.add_subcommand("info", "Version, compiler, processor, kernels, libraries and memory");
+  const auto measure = std::make_shared<bool>(false);
+  command->add_flag("--measure", *measure, "Also the speed of f32 products, which takes half a second");
+  command->callback([measure, &action] {
+    action = [measure] {
+      for (const std::string& line : environment_lines()) print_line("{}", line);
+      if (*measure) {
+        flush_output();
+        print_line("product: {:.1f} GFLOP/s (f32, 1024 x 1024 x 1024)", measure_product_gflops());
+      }
+      return 0;
+    };
+  });
+}
+
+}  // namespace eddy

@@ -1,0 +1,76 @@
+// `eddy models`: the models of this build, and the papers' configurations with their numbers of parameters.
+// Nothing is allocated: a model of any size can be counted.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "models/model.h"
+#include "train/program/commands.h"
+#include "train/program/output.h"
+#include "train/run_config.h"
+#include "train/tokenizer.h"
+
+namespace eddy {
+namespace {
+
+struct ModelsOptions {
+  std::string config;
+  std::int64_t vocab = 0;
+};
+
+int list_models() {
+  print_line("Models of this build:");
+  for (const ModelEntry& entry : model_registry())
+    print_line("  {:<44} {}", entry.family + "/" + entry.model, entry.summary);
+  print_line("\nConfigurations of the papers:");
+  print_line("  {:<26} {:<18} {:>14} {:>14}", "name", "model", "parameters", "expected");
+  bool differs = false;
+  for (const NamedConfig& named : paper_configs()) {
+    const std::int64_t counted = count_parameters(named.config).count();
+    const bool same = counted == named.parameters;
+    differs = differs || !same;
+    print_line("  {:<26} {:<18} {:>14} {:>14}{}", named.name, named.config.model, counted, named.parameters,
+               same ? "" : "  DIFFERS");
+  }
+  return differs ? 1 : 0;
+}
+
+// The tokens of a vocabulary that does not depend on a text; 0 for the others.
+std::int64_t fixed_vocab(const std::string& tokenizer) {
+  return tokenizer == "byte" || tokenizer == "byte260" ? make_tokenizer(tokenizer, "")->vocab_size() : 0;
+}
+
+int list_parameters(const ModelsOptions& options) {
+  RunConfig config = load_run_config(options.config);
+  if (options.vocab > 0) config.model.vocab = options.vocab;
+  if (config.model.vocab == 0) config.model.vocab = fixed_vocab(config.data.tokenizer);
+  const ParamStore counted = count_parameters(config.model);
+  std::size_t width = 0;
+  for (const Parameter& parameter : counted.parameters()) width = std::max(width, parameter.name.size());
+  for (const Parameter& parameter : counted.parameters())
+    print_line("{:<{}}  {:<16} {:>14}", parameter.name, width, to_string(parameter.shape),
+               parameter.shape.elements());
+  print_line("{}/{}: {} parameters in {} tensors", config.model.family, config.model.model, counted.count(),
+             counted.parameters().size());
+  return 0;
+}
+
+}  // namespace
+
+void add_models_command(CLI::App& app, std::function<int()>& action) {
+  CLI::App* command = app.add_subcommand("models", "Models, and numbers of parameters");
+  const auto options = std::make_shared<ModelsOptions>();
+  command->add_option("--config", options->config,
+                      "Lists the parameters of this config (TOML or JSON) instead");
+  command
+      ->add_option("--vocab", options->vocab,
+                   "Tokens of the vocabulary, where the config leaves them to a text")
+      ->check(CLI::Range(1, 1'000'000'000).description(""));
+  command->callback([options, &action] {
+    action = [options] { return options->config.empty() ? list_models() : list_parameters(*options); };
+  });
+}
+
+}  // namespace eddy

@@ -1,0 +1,63 @@
+// `eddy train`: a new run from a configuration, or the continuation of one.
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "tensor/format.h"
+#include "train/checkpoint.h"
+#include "train/config_flags.h"
+#include "train/program/commands.h"
+#include "train/trainer.h"
+
+namespace eddy {
+namespace {
+
+struct TrainFlags {
+  std::string config_path, data;
+  TrainRequest request;
+  RunConfig defaults;
+  ConfigFlags keys;
+};
+
+int run_train(TrainFlags& flags, const std::string& command_line) {
+  TrainRequest& request = flags.request;
+  request.command_line = command_line;
+  const bool resuming = !request.resume.empty();
+  if (resuming && (!request.run_dir.empty() || !request.init_from.empty()))
+    fail<ValueError>("train: --resume goes on with a run: it takes neither --run nor --init-from");
+  if (!resuming && request.run_dir.empty())
+    fail<ValueError>("train: the run has no folder (--run DIR for a new one, --resume DIR to go on)");
+  // A resumed run keeps its own configuration; a file or flags given again change it.
+  if (!flags.config_path.empty())
+    request.config = load_run_config(flags.config_path);
+  else if (resuming)
+    request.config = load_run(request.resume).config;
+  ConfigKeys keys = keys_of(request.config);
+  flags.keys.apply(keys);
+  if (!flags.data.empty()) request.config.data.path = flags.data;
+  validate(request.config);
+  switch (train(request)) {
+    case TrainEnd::finished:
+    case TrainEnd::time_over: return 0;
+    case TrainEnd::interrupted: return 130;
+    case TrainEnd::too_many_bad_steps: return 3;
+  }
+  return 1;
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app, std::function<int()>& action) {
+  CLI::App* command = app.add_subcommand("train", "Train a model; every key of the configuration is also a flag");
+  const auto flags = std::make_shared<TrainFlags>();
+  command->add_option("config,--config", flags->config_path, "Configuration (TOML or JSON); without one, the defaults");
+  command->add_option("--run,--out", flags->request.run_dir, "Folder of the new run; must not exist");
+  command->add_option("--resume", flags->request.resume, "Folder of a run to go on with, from its latest checkpoint");
+  command->add_option("--init-from", flags->request.init_from, "Run or checkpoint whose parameters the new run starts from");
+  command->add_option("--data", flags->data, "Short for --data.path: a text file or a folder of texts");
+  flags->keys.add_to(*command, keys_of(flags->defaults));
+  command->callback([flags, &action, &app] {
+    action = [flags, line = command_line_of(app)] { return run_train(*flags, line); };
+  });
+}
+
+}  // namespace eddy

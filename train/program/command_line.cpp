@@ -1,0 +1,42 @@
+// The parsed command line written out again, for reports.
+#include <CLI/CLI.hpp>
+#include <string>
+#include <string_view>
+
+#include "train/program/commands.h"
+
+namespace eddy {
+namespace {
+
+std::string quoted(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+// The options given to one app, with their values.
+std::string given_options(const CLI::App& app) {
+  std::string text;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->count() == 0) continue;
+    const bool is_flag = option->get_expected_max() == 0;
+    if (!option->get_lnames().empty()) text += " --" + option->get_lnames().front();
+    if (!is_flag)
+      for (const std::string& value : option->results()) text += " " + quoted(value);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string command_line_of(const CLI::App& app) {
+  std::string text = app.get_name() + given_options(app);
+  for (const CLI::App* command : app.get_subcommands())
+    text += " " + command->get_name() + given_options(*command);
+  return text;
+}
+
+}  // namespace eddy

@@ -1,0 +1,162 @@
+// The program `eddy`. Exit status: 0 done, 1 an error (one line on standard error), 2 a command line it does
+// not take.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <iostream>
+#include <new>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "ops/cpu/isa.h"
+#include "tensor/format.h"
+#include "tensor/thread_pool.h"
+#include "train/config.h"
+#include "train/program/commands.h"
+#include "train/program/output.h"
+
+namespace eddy {
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+
+// Signals that would end the program where an error code tells more, and missing standard streams.
+void prepare_process() {
+  std::signal(SIGPIPE, SIG_IGN);  // a write to a closed pipe fails with EPIPE
+  std::signal(SIGXFSZ, SIG_IGN);  // a write past the limit on file sizes fails with EFBIG
+  // Started with a standard stream closed, the next file opened would take its number and get what is
+  // printed.
+  for (int stream = open("/dev/null", O_RDWR); stream >= 0 && stream <= STDERR_FILENO;)
+    stream = open("/dev/null", O_RDWR);
+}
+
+// Lowers the level of the CPU kernels when EDDY_CPU_LEVEL asks for it. errors: ConfigError; ValueError.
+void choose_cpu_level() {
+  const char* const wanted = std::getenv("EDDY_CPU_LEVEL");
+  if (wanted == nullptr || *wanted == '\0') return;
+  std::vector<std::string> names;
+  for (const IsaLevel level : {IsaLevel::baseline, IsaLevel::avx2, IsaLevel::avx512}) {
+    if (std::string_view(wanted) == isa_name(level)) return set_isa_level(level);
+    names.emplace_back(isa_name(level));
+  }
+  fail<ConfigError>("EDDY_CPU_LEVEL: unknown level '{}' (one of {})", wanted, fmt::join(names, ", "));
+}
+
+int report(std::string_view text, int status) {
+  const std::string line = fmt::format("error: {}\n", text);
+  std::fflush(stdout);
+  std::fwrite(line.data(), 1, line.size(), stderr);
+  return status;
+}
+
+// The flag a user may have meant: one with the same last word (--steps for --train.steps), else the nearest.
+std::string nearest_flag(const std::string& flag, const std::vector<std::string>& flags) {
+  for (const std::string& known : flags)
+    if (flag.starts_with("--") && known.ends_with("." + flag.substr(2))) return known;
+  return nearest_match(flag, flags);
+}
+
+// The complaint about the first argument that nothing took.
+std::string refuse_argument(const CLI::App& app, const CLI::App* command, const std::string& argument) {
+  if (argument.starts_with("-") && argument != "-") {
+    const std::string flag = argument.substr(0, argument.find('='));
+    std::vector<std::string> flags;
+    for (const CLI::App* from : {command, &app}) {
+      if (from == nullptr) continue;
+      for (const CLI::Option* option : from->get_options())
+        for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
+    }
+    return fmt::format("{}unknown flag '{}' (nearest: {})",
+                       command != nullptr ? command->get_name() + ": " : "", flag, nearest_flag(flag, flags));
+  }
+  if (command != nullptr)
+    return fmt::format("{}: nothing takes the argument '{}' (see eddy {} --help)", command->get_name(),
+                       argument, command->get_name());
+  std::vector<std::string> commands;
+  for (const CLI::App* known : app.get_subcommands({})) commands.push_back(known->get_name());
+  return fmt::format("unknown command '{}' (nearest: {}; see eddy --help)", argument,
+                     nearest_match(argument, commands));
+}
+
+int run_command_line(int argc, char** argv) {
+  std::function<int()> action;
+  int threads = 0;
+  CLI::App app{"Trains, evaluates and runs recurrent transformers.", "eddy"};
+  app.set_version_flag("--version", "eddy " EDDY_VERSION, "Print the version and leave");
+  app.add_option("--threads", threads,
+                 "CPU threads; also after a command (default: all, or EDDY_NUM_THREADS)")
+      ->check(CLI::Range(1, 256).description(""));
+  app.footer(
+      "EDDY_CPU_LEVEL=baseline|avx2|avx512 chooses lower CPU kernels.\neddy COMMAND --help tells a command's "
+      "options.");
+  app.get_formatter()->column_width(34);
+  // Commands take --threads after their name, and leave what they do not know to refuse_argument, which names
+  // the nearest.
+  app.require_subcommand(0, 1)->allow_extras()->fallthrough();
+  for (const auto add : {add_train_command, add_eval_command, add_generate_command, add_models_command,
+                         add_info_command, add_bench_command, add_dump_command})
+    add(app, action);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) {  // --help, --version
+      app.exit(error);
+      flush_output();
+      return 0;
+    }
+    const std::string named = app.get_subcommands().empty() ? "" : app.get_subcommands().front()->get_name();
+    return report(fmt::format("{}{} (see eddy {}{}--help)", named.empty() ? "" : named + ": ", error.what(),
+                              named, named.empty() ? "" : " "),
+                  kUsage);
+  }
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  const CLI::App* const command = chosen.empty() ? nullptr : chosen.front();
+  std::vector<std::string> extras = command != nullptr ? command->remaining() : std::vector<std::string>{};
+  for (const std::string& argument : app.remaining()) extras.push_back(argument);
+  if (!extras.empty()) return report(refuse_argument(app, command, extras.front()), kUsage);
+  if (!action) {
+    std::cerr << app.help();
+    return kUsage;
+  }
+  choose_cpu_level();
+  if (threads > 0) set_thread_count(threads);
+  const int status = action();
+  flush_output();
+  return status;
+}
+
+int guarded_main(int argc, char** argv) {
+  try {
+    return run_command_line(argc, argv);
+  } catch (const OutputClosed&) {
+    return 0;
+  } catch (const Error& error) {
+    return report(error.what(), kFailed);
+  } catch (const std::bad_alloc&) {
+    return report("out of memory (smaller batches, sequences or models need less)", kFailed);
+  } catch (const std::system_error& error) {
+    if (error.code() == std::errc::broken_pipe) return 0;
+    return report(error.what(), kFailed);
+  } catch (const std::exception& error) {
+    return report(error.what(), kFailed);
+  }
+}
+
+}  // namespace
+}  // namespace eddy
+
+int main(int argc, char** argv) {
+  eddy::prepare_process();
+  return eddy::guarded_main(argc, argv);
+}

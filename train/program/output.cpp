@@ -1,0 +1,70 @@
+// stdio with its errors looked at.
+#include "train/program/output.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+
+#include "tensor/format.h"
+#include "train/human_text.h"
+
+namespace eddy {
+namespace {
+
+[[noreturn]] void output_failed(int error) {
+  // Asked of the pipe itself: errno may be that of a later call.
+  pollfd output{STDOUT_FILENO, POLLOUT, 0};
+  const bool reader_gone = poll(&output, 1, 0) > 0 && (output.revents & POLLERR) != 0;
+  if (error == EPIPE || reader_gone) throw OutputClosed{};
+  fail<IoError>("output: cannot write to standard output: {}",
+                error != 0 ? std::strerror(error) : "unknown reason");
+}
+
+// The bytes at the end of a text that begin a UTF-8 character and do not complete it.
+std::size_t cut_bytes(std::string_view text) {
+  for (std::size_t back = 1; back <= std::min<std::size_t>(3, text.size()); ++back) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
+    if ((byte & 0xc0u) == 0x80u) continue;  // a continuation byte: its first byte lies before it
+    const std::size_t length = byte >= 0xf0u ? 4 : byte >= 0xe0u ? 3 : byte >= 0xc0u ? 2 : 1;
+    return length > back ? back : 0;
+  }
+  return 0;
+}
+
+}  // namespace
+
+void print(std::string_view text) {
+  errno = 0;
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) output_failed(errno);
+}
+
+void flush_output() {
+  errno = 0;
+  std::cout.flush();
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout) output_failed(errno);
+}
+
+bool is_terminal(int stream) {
+  return isatty(stream) != 0;
+}
+
+std::string TerminalText::take(std::string_view bytes) {
+  waiting_ += bytes;
+  const std::size_t whole = waiting_.size() - cut_bytes(waiting_);
+  std::string text = printable(std::string_view(waiting_).substr(0, whole));
+  waiting_.erase(0, whole);
+  return text;
+}
+
+std::string TerminalText::finish() {
+  std::string text = printable(waiting_);
+  waiting_.clear();
+  return text;
+}
+
+}  // namespace eddy

@@ -1,0 +1,37 @@
+// The report of a run as one self-contained page, `report.html`: the numbers that matter, charts, samples,
+// settings.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/html_page.h"
+#include "train/metrics.h"
+
+namespace eddy {
+
+struct ReportData {
+  std::string title;
+  std::string model_name;
+  std::int64_t parameters = 0;  // 0: not shown
+  std::string config_json;      // shown as a table; as it is when it is not JSON
+  std::string command_line;
+  std::vector<std::string> environment;  // "name: value" each: machine, threads, BLAS
+  Metrics metrics;
+  std::vector<LabelledText> samples;    // empty: the first and the last sample of the metrics
+  std::optional<EvalRecord> best_eval;  // nullopt: the lowest "valid" loss of the metrics
+  std::int64_t tokens_seen = 0;         // 0: not shown
+  double seconds = kNotMeasured;        // of training; NaN: not shown
+};
+
+// The report as HTML. Works with any number of records, none included, and with values that are not finite.
+std::string render_report(const ReportData& data);
+
+// Writes `report.html` into the folder of a run and returns its path; an older report is replaced atomically.
+// errors: IoError.
+std::filesystem::path write_report(const std::filesystem::path& run_dir, const ReportData& data);
+
+}  // namespace eddy

@@ -1,0 +1,194 @@
+// The description of a run's keys, and the two shapes a file may have.
+#include "train/run_config.h"
+
+#include <utility>
+
+#include "tensor/format.h"
+#include "train/config_file.h"
+
+namespace eddy {
+namespace {
+
+using nlohmann::json;
+
+constexpr IntRange kCount{0, 1'000'000'000'000};
+constexpr IntRange kSize{1, 1'000'000'000};
+constexpr IntRange kSizeOrZero{0, 1'000'000'000};
+
+// Whether the model's keys stand at the top: there "model" is the model's name, in a run's config it is a
+// table.
+bool is_flat(const json& value) {
+  if (!value.is_object()) return false;
+  const auto model = value.find("model");
+  return value.contains("family") || (model != value.end() && !model->is_object());
+}
+
+// A flat config as one whose keys stand in a [model] table.
+ConfigSource with_model_table(ConfigSource source) {
+  if (!is_flat(source.value)) return source;
+  ConfigSource moved{source.name, json::object(), {}};
+  moved.value["model"] = std::move(source.value);
+  for (auto& [key, place] : source.places) moved.places.emplace("model." + key, std::move(place));
+  return moved;
+}
+
+RunConfig run_config_from(ConfigSource source) {
+  RunConfig config;
+  keys_of(config).read(with_model_table(std::move(source)));
+  return config;
+}
+
+}  // namespace
+
+void describe(ConfigKeys& keys, ModelConfig& c) {
+  keys.section("model");
+  keys.add("family", c.family, "model family", family_list());
+  keys.add("model", c.model, "model of the family", model_list());
+  keys.add("vocab", c.vocab, "tokens in the table, 0: the tokenizer's", kSizeOrZero);
+  keys.add("n_out", c.n_out, "rows of the head, 0: vocab", kSizeOrZero);
+  keys.add("context", c.context, "longest sequence with learned positions", kSize);
+  keys.add("dim", c.dim, "width of the residual stream", {1, 1 << 20});
+  keys.add("layers", c.layers, "layers", {1, 1 << 16});
+  keys.add("heads", c.heads, "attention heads", {1, 1 << 16});
+  keys.add("kv_heads", c.kv_heads, "heads of keys and values, 0: heads", {0, 1 << 16});
+  keys.add("head_dim", c.head_dim, "width of a head, 0: dim / heads", {0, 1 << 20});
+  keys.add("mlp_dim", c.mlp_dim, "width inside the MLP, 0: 4 dim", {0, 1 << 24});
+  keys.add("dropout", c.dropout, "probability of dropping a value", kBelowOne);
+  keys.add("norm_eps", c.norm_eps, "added to the variance in norms", kPositive);
+  keys.add("block", c.block, "positions per block of the recurrence", kSize);
+  keys.add("positions", c.positions, "learned positions");
+  keys.add("tied", c.tied, "the head is the token table");
+  keys.add("bias", c.bias, "biases in norms and linear layers");
+  keys.add("activation", c.activation, "activation of the MLP", {"gelu", "relu"});
+  keys.add("readout", c.readout, "positions that give logits", {"all", "last", "tail"});
+  keys.add("accumulate", c.accumulate, "what block_accumulate spreads forward", {"output", "hidden"});
+  keys.add("init_std", c.init_std, "standard deviation of initial weights", kNonNegative);
+  // Keys of the other families: one config format serves all of them.
+  keys.accept({"recurrent_layers",
+               "states",
+               "gate",
+               "cell",
+               "feedback",
+               "window",
+               "segment",
+               "cache",
+               "clear_state",
+               "rel_buckets",
+               "rel_max_distance",
+               "qk_norm",
+               "qk_eps",
+               "scale_abs",
+               "logit_divisor",
+               "tanh_rule",
+               "z_bias",
+               "attn_dropout",
+               "mask_token_zero",
+               "memory_layers",
+               "memory_size",
+               "memory_topk",
+               "memory_search",
+               "memory_bias"});
+  keys.accept({"chunk", "memory_qkv", "memory_init", "memory_query", "memory_ffn", "memory_ffn_prenorm",
+               "memory_norm", "memory_proj", "detach", "rope_theta"});
+  keys.accept({"steps", "cache_after", "span", "prenorm", "carry", "cold_start", "repeats", "shared_kv",
+               "feedback_memory", "feedback_self", "feedback_carry", "embed_dim", "emb_dropout",
+               "out_dropout"});
+}
+
+void describe(ConfigKeys& keys, DataConfig& c) {
+  keys.section("data");
+  keys.add("name", c.name, "data set");
+  keys.add("path", c.path, "file or folder of the data");
+  keys.add("tokenizer", c.tokenizer, "how text becomes tokens", {"char", "byte", "byte260"});
+  keys.add("split", c.split, "part of the tokens to train on", {.low = 0, .high = 1, .low_open = true});
+}
+
+void describe(ConfigKeys& keys, TrainConfig& c) {
+  keys.section("train");
+  keys.add("steps", c.steps, "optimizer steps", kCount);
+  keys.add("batch", c.batch, "rows per batch", kSize);
+  keys.add("accumulate", c.accumulate, "batches per step", kSize);
+  keys.add("sequence", c.sequence, "tokens per row, 0: model.context", kSizeOrZero);
+  keys.add("optimizer", c.optimizer, "optimizer", {"adamw", "adam"});
+  keys.add("learning_rate", c.learning_rate, "learning rate after the warm-up", kNonNegative);
+  keys.add("beta1", c.beta1, "decay of the gradient's mean", kBelowOne);
+  keys.add("beta2", c.beta2, "decay of the gradient's square", kBelowOne);
+  keys.add("eps", c.eps, "added to the root of the square", kPositive);
+  keys.add("weight_decay", c.weight_decay, "decay of matrices per unit of learning rate", kNonNegative);
+  keys.add("clip", c.clip, "largest norm of the gradient, 0: off", kNonNegative);
+  keys.add("warmup", c.warmup, "steps of rising learning rate", kCount);
+  keys.add("schedule", c.schedule, "learning rate after the warm-up", {"constant", "cosine", "linear"});
+  keys.add("min_learning_rate", c.min_learning_rate, "learning rate at the last step", kNonNegative);
+  keys.add("seed", c.seed, "of weights, batches and dropout", {.low = 0});
+  keys.add("eval_every", c.eval_every, "steps between evaluations, 0: never", kCount);
+  keys.add("eval_batches", c.eval_batches, "random batches per evaluation, 0: the whole validation split",
+           kCount);
+  keys.add("checkpoint_every", c.checkpoint_every, "steps between checkpoints, 0: only at the end", kCount);
+  keys.add("keep", c.keep, "checkpoints kept besides the best", kSize);
+  keys.add("sample_every", c.sample_every, "steps between samples, 0: never", kCount);
+  keys.add("sample_tokens", c.sample_tokens, "tokens per sample", kSize);
+  keys.add("log_every", c.log_every, "steps between lines of the log", kSize);
+  keys.add("max_bad_steps", c.max_bad_steps, "non-finite steps in a row before giving up", kSizeOrZero);
+  keys.add("threads", c.threads, "CPU threads, 0: all", {0, 256});
+  keys.add("minutes", c.minutes, "stop after so many minutes, 0: no limit", kNonNegative);
+  keys.add("device", c.device, "where to compute", {"cpu", "cuda"});
+  keys.add("precision", c.precision, "type of the parameters", {"f32", "f64"});
+}
+
+void describe(ConfigKeys& keys, RunConfig& config) {
+  describe(keys, config.model);
+  describe(keys, config.data);
+  describe(keys, config.train);
+}
+
+ModelConfig model_config_from_json(const json& value, const std::string& name) {
+  ConfigSource source{name, value, {}};
+  if (!is_flat(value) && value.is_object()) {
+    source.value = json::object();
+    const auto model = value.find("model");
+    if (model == value.end()) fail<ConfigError>("{}: the config has no model table and no model key", name);
+    source.value["model"] = *model;
+  }
+  ModelConfig config;
+  keys_of(config).read(with_model_table(std::move(source)));
+  return config;
+}
+
+RunConfig run_config_from_json(const json& value, const std::string& name) {
+  return run_config_from({name, value, {}});
+}
+
+RunConfig load_run_config(const std::string& path) {
+  return run_config_from(read_config_file(path));
+}
+
+json to_json(const ModelConfig& config) {
+  ModelConfig copy =
+      config;  // described keys point into what they describe, so they need one that may change
+  return keys_of(copy).to_json().at("model");
+}
+
+json to_json(const RunConfig& config) {
+  RunConfig copy = config;
+  return keys_of(copy).to_json();
+}
+
+void validate(const RunConfig& config) {
+  ModelConfig model = config.model;
+  if (model.vocab == 0) model.vocab = model.tied && model.n_out > 0 ? model.n_out : 1;
+  validate(model);
+  const TrainConfig& train = config.train;
+  if (train.sequence > model.context && model.positions)
+    fail<ConfigError>(
+        "config: train.sequence must not exceed model.context with learned positions: sequence {}, context "
+        "{}",
+        train.sequence, model.context);
+  if (train.warmup > train.steps)
+    fail<ConfigError>("config: train.warmup must not exceed train.steps: warmup {}, steps {}", train.warmup,
+                      train.steps);
+  if (train.min_learning_rate > train.learning_rate)
+    fail<ConfigError>("config: train.min_learning_rate must not exceed train.learning_rate: {} and {}",
+                      train.min_learning_rate, train.learning_rate);
+}
+
+}  // namespace eddy

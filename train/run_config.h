@@ -1,0 +1,87 @@
+// All that a training run is told: the model, the data and the training, as one described struct.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "models/config.h"
+#include "train/config.h"
+
+namespace eddy {
+
+struct DataConfig {
+  std::string name = "text";       // the data set
+  std::string path;                // file or folder; empty: the data set's own default
+  std::string tokenizer = "char";  // char | byte | byte260
+  double split = 0.9;              // part of the tokens that is trained on; the rest validates
+
+  friend bool operator==(const DataConfig&, const DataConfig&) = default;
+};
+
+struct TrainConfig {
+  std::int64_t steps = 5000;
+  std::int64_t batch = 64;
+  std::int64_t accumulate = 1;  // batches whose gradients are summed up for one step
+  std::int64_t sequence = 0;    // tokens per row; 0: model.context
+  std::string optimizer = "adamw";
+  double learning_rate = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0.1;
+  double clip = 1.0;  // 0: off
+  std::int64_t warmup = 0;
+  std::string schedule = "constant";
+  double min_learning_rate = 0.0;
+  std::int64_t seed = 1337;
+  std::int64_t eval_every = 250;  // 0: never
+  std::int64_t eval_batches = 0;  // 0: every window of the validation split once; else so many random batches
+  std::int64_t checkpoint_every = 1000;  // 0: only at the end
+  std::int64_t keep = 2;
+  std::int64_t sample_every = 0;  // 0: never
+  std::int64_t sample_tokens = 200;
+  std::int64_t log_every = 10;
+  std::int64_t max_bad_steps = 10;
+  std::int64_t threads = 0;  // 0: all
+  double minutes = 0.0;      // 0: no limit
+  std::string device = "cpu";
+  std::string precision = "f32";
+
+  friend bool operator==(const TrainConfig&, const TrainConfig&) = default;
+};
+
+struct RunConfig {
+  ModelConfig model;
+  DataConfig data;
+  TrainConfig train;
+
+  friend bool operator==(const RunConfig&, const RunConfig&) = default;
+};
+
+void describe(ConfigKeys& keys, ModelConfig& config);
+void describe(ConfigKeys& keys, DataConfig& config);
+void describe(ConfigKeys& keys, TrainConfig& config);
+void describe(ConfigKeys& keys, RunConfig& config);
+
+// A model's config from JSON, either a run's (with a "model" table; other tables are left alone) or flat,
+// with the model's keys at the top. Keys of other model families are read past. `name` stands for the JSON in
+// errors. errors: ConfigError.
+ModelConfig model_config_from_json(const nlohmann::json& value, const std::string& name = "config");
+
+// A run's config from JSON, as to_json wrote it; missing keys take defaults. errors: ConfigError.
+RunConfig run_config_from_json(const nlohmann::json& value, const std::string& name = "config");
+
+// A run's config from a .toml or .json file; a flat file gives a model and defaults for the rest.
+// errors: IoError, ConfigError.
+RunConfig load_run_config(const std::string& path);
+
+// All keys with their values, one object per section.
+nlohmann::json to_json(const ModelConfig& config);  // flat
+nlohmann::json to_json(const RunConfig& config);
+
+// Checks what no single key can tell, of the model and between the sections. A vocab of 0 is good here.
+// errors: ConfigError naming the keys and their values.
+void validate(const RunConfig& config);
+
+}  // namespace eddy

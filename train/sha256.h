@@ -1,0 +1,31 @@
+// SHA-256, to check that a downloaded file is the one that was meant. Source: FIPS 180-4,
+// sections 4.1.2, 5.1.1, 6.2.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace eddy {
+
+// Hashes bytes given in pieces of any size; the pieces' borders do not matter.
+class Sha256 {
+ public:
+  Sha256();
+  void update(std::string_view bytes);
+  // The digest as 64 lower-case hexadecimal digits. Call once, last.
+  std::string hex_digest();
+
+ private:
+  void compress(const unsigned char* block);
+
+  std::array<std::uint32_t, 8> state_;
+  std::array<unsigned char, 64> block_{};
+  std::uint64_t bytes_ = 0;
+};
+
+// The SHA-256 digest of `bytes` as 64 lower-case hexadecimal digits.
+std::string sha256_hex(std::string_view bytes);
+
+}  // namespace eddy

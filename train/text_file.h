@@ -1,0 +1,20 @@
+// Whole text files: read at once, or replaced so that a reader, or a crash at any moment, sees the old text
+// or the new one and never a part. Method: write a neighbour, fsync, rename over the target, fsync the
+// folder.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace eddy {
+
+// The bytes of a file.
+// errors: IoError when it cannot be opened or read.
+std::string read_text_file(const std::filesystem::path& path);
+
+// Replaces (or creates) the file with `text`. On an error the old file stands as it was and no neighbour is
+// left. errors: IoError when the folder is missing, the disk is full, or the system refuses.
+void replace_text_file(const std::filesystem::path& path, std::string_view text);
+
+}  // namespace eddy

@@ -1,0 +1,194 @@
+// The char and byte vocabularies, and their JSON: {"name":"byte"} or {"characters":"...","name":"char"}.
+#include "train/tokenizer.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "tensor/format.h"
+#include "train/utf8.h"
+
+namespace eddy {
+namespace {
+
+void check_id(const std::string& name, std::int32_t id, std::int64_t vocab_size) {
+  if (id < 0 || id >= vocab_size)
+    fail<ValueError>("tokenizer {}: no such id: {} (ids run from 0 to {})", name, id, vocab_size - 1);
+}
+
+Utf8Char checked_utf8_at(std::string_view text, std::size_t offset) {
+  const Utf8Char character = utf8_at(text, offset);
+  if (character.bytes == 0)
+    fail<FormatError>(
+        "tokenizer char: the text is not UTF-8: byte 0x{:02x} at offset {} (convert the text, or take the "
+        "tokenizer byte)",
+        static_cast<unsigned char>(text[offset]), offset);
+  return character;
+}
+
+// 'x' for what prints, the number alone for control characters.
+std::string shown(char32_t code_point) {
+  const auto number = static_cast<std::uint32_t>(code_point);
+  if (number < 0x20 || (number >= 0x7f && number < 0xa0)) return fmt::format("U+{:04X}", number);
+  std::string text;
+  append_utf8(text, code_point);
+  return fmt::format("'{}' (U+{:04X})", text, number);
+}
+
+class CharTokenizer final : public Tokenizer {
+ public:
+  // `code_points` is sorted and without repeats.
+  explicit CharTokenizer(std::vector<char32_t> code_points) : code_points_(std::move(code_points)) {
+    ascii_.fill(-1);
+    for (std::size_t rank = 0; rank < code_points_.size() && code_points_[rank] < 128; ++rank)
+      ascii_[code_points_[rank]] = static_cast<std::int32_t>(rank);
+  }
+
+  std::string name() const override { return "char"; }
+  std::int64_t vocab_size() const override { return static_cast<std::int64_t>(code_points_.size()); }
+
+  std::vector<std::int32_t> encode(std::string_view text) const override {
+    std::vector<std::int32_t> ids;
+    ids.reserve(text.size());
+    for (std::size_t offset = 0; offset < text.size();) {
+      const Utf8Char character = checked_utf8_at(text, offset);
+      const std::int32_t id = rank_of(character.code_point);
+      if (id < 0)
+        fail<ValueError>(
+            "tokenizer char: unknown character {} at byte offset {} (the vocabulary is the {} characters of "
+            "the "
+            "training text)",
+            shown(character.code_point), offset, vocab_size());
+      ids.push_back(id);
+      offset += static_cast<std::size_t>(character.bytes);
+    }
+    return ids;
+  }
+
+  std::string decode(std::span<const std::int32_t> ids) const override {
+    std::string text;
+    text.reserve(ids.size());
+    for (const std::int32_t id : ids) {
+      check_id("char", id, vocab_size());
+      append_utf8(text, code_points_[static_cast<std::size_t>(id)]);
+    }
+    return text;
+  }
+
+  std::string to_json() const override {
+    std::string characters;
+    for (const char32_t code_point : code_points_) append_utf8(characters, code_point);
+    return nlohmann::json{{"name", "char"}, {"characters", characters}}.dump();
+  }
+
+ private:
+  std::int32_t rank_of(char32_t code_point) const {
+    if (code_point < 128) return ascii_[code_point];
+    const auto at = std::lower_bound(code_points_.begin(), code_points_.end(), code_point);
+    return at != code_points_.end() && *at == code_point
+               ? static_cast<std::int32_t>(at - code_points_.begin())
+               : -1;
+  }
+
+  std::vector<char32_t> code_points_;
+  std::array<std::int32_t, 128> ascii_;  // id of an ASCII character, -1 when it is unknown
+};
+
+// id = byte + reserved.
+class ByteTokenizer final : public Tokenizer {
+ public:
+  ByteTokenizer(std::string name, std::int32_t vocab_size, std::int32_t reserved)
+      : name_(std::move(name)), vocab_size_(vocab_size), reserved_(reserved) {}
+
+  std::string name() const override { return name_; }
+  std::int64_t vocab_size() const override { return vocab_size_; }
+
+  std::vector<std::int32_t> encode(std::string_view text) const override {
+    std::vector<std::int32_t> ids(text.size());
+    for (std::size_t i = 0; i < text.size(); ++i) ids[i] = static_cast<unsigned char>(text[i]) + reserved_;
+    return ids;
+  }
+
+  std::string decode(std::span<const std::int32_t> ids) const override {
+    std::string text;
+    text.reserve(ids.size());
+    for (const std::int32_t id : ids) {
+      check_id(name_, id, vocab_size_);
+      const std::int32_t byte = id - reserved_;
+      if (byte >= 0 && byte < 256) text.push_back(static_cast<char>(static_cast<unsigned char>(byte)));
+    }
+    return text;
+  }
+
+  std::string to_json() const override { return nlohmann::json{{"name", name_}}.dump(); }
+
+ private:
+  std::string name_;
+  std::int32_t vocab_size_;
+  std::int32_t reserved_;
+};
+
+std::unique_ptr<Tokenizer> byte_tokenizer(std::string_view name) {
+  if (name == "byte") return std::make_unique<ByteTokenizer>("byte", 256, 0);
+  // 260 = 256 bytes and 3 reserved ids, rounded up to a multiple of four; id 259 is spare and decodes to
+  // nothing.
+  if (name == "byte260") return std::make_unique<ByteTokenizer>("byte260", 260, 3);
+  return nullptr;
+}
+
+std::unique_ptr<Tokenizer> char_tokenizer(std::string_view text) {
+  if (text.empty())
+    fail<ValueError>("tokenizer char: the training text is empty (its characters are the vocabulary)");
+  // One flag per code point: 136 KiB, and no sort of the text.
+  constexpr std::size_t kCodePoints = 0x110000;
+  std::vector<bool> present(kCodePoints);
+  for (std::size_t offset = 0; offset < text.size();) {
+    const Utf8Char character = checked_utf8_at(text, offset);
+    present[character.code_point] = true;
+    offset += static_cast<std::size_t>(character.bytes);
+  }
+  std::vector<char32_t> code_points;
+  for (std::size_t i = 0; i < kCodePoints; ++i)
+    if (present[i]) code_points.push_back(static_cast<char32_t>(i));
+  return std::make_unique<CharTokenizer>(std::move(code_points));
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name, std::string_view text) {
+  if (name == "char") return char_tokenizer(text);
+  if (auto tokenizer = byte_tokenizer(name)) return tokenizer;
+  fail<ValueError>("tokenizer: unknown name: '{}' (one of char, byte, byte260)", name);
+}
+
+std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json) {
+  const auto value = nlohmann::json::parse(json, nullptr, false);
+  if (!value.is_object()) fail<FormatError>("tokenizer: the description is not a JSON object");
+  const auto name = value.find("name");
+  if (name == value.end() || !name->is_string())
+    fail<FormatError>("tokenizer: the description has no string \"name\"");
+  const auto& text_name = name->get_ref<const std::string&>();
+  if (auto tokenizer = byte_tokenizer(text_name)) return tokenizer;
+  if (text_name != "char")
+    fail<FormatError>("tokenizer: the description names '{}' (one of char, byte, byte260)", text_name);
+
+  const auto characters = value.find("characters");
+  if (characters == value.end() || !characters->is_string() ||
+      characters->get_ref<const std::string&>().empty())
+    fail<FormatError>("tokenizer char: the description has no string \"characters\", or an empty one");
+  const auto& text = characters->get_ref<const std::string&>();
+  std::vector<char32_t> code_points;
+  for (std::size_t offset = 0; offset < text.size();) {
+    const Utf8Char character = checked_utf8_at(text, offset);
+    if (!code_points.empty() && character.code_point <= code_points.back())
+      fail<FormatError>("tokenizer char: \"characters\" must rise without repeats: {} at byte offset {}",
+                        shown(character.code_point), offset);
+    code_points.push_back(character.code_point);
+    offset += static_cast<std::size_t>(character.bytes);
+  }
+  return std::make_unique<CharTokenizer>(std::move(code_points));
+}
+
+}  // namespace eddy

@@ -1,0 +1,46 @@
+// Text to token ids and back. Three vocabularies need no training: `char` (the code points of one text),
+// `byte` (256) and `byte260` (bytes moved up by three, so that ids 0..2 stay free for special tokens).
+// Decoding is a concatenation: decode(a then b) = decode(a) + decode(b), so ids can be decoded one by one as
+// they come. With byte vocabularies one id may be a part of a UTF-8 character; whoever writes the bytes in
+// order gets it whole.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace eddy {
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  // "char", "byte", "byte260": what the configuration calls it.
+  virtual std::string name() const = 0;
+  virtual std::int64_t vocab_size() const = 0;
+  // The ids of a text.
+  // errors: char: FormatError at invalid UTF-8, ValueError at a character outside the vocabulary, both with
+  // the byte offset. The byte vocabularies take every text.
+  virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
+  // The bytes of the ids.
+  // errors: ValueError for an id outside 0..vocab_size-1.
+  virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
+  // The bytes of one id, for output that appears while it is generated.
+  std::string decode_one(std::int32_t id) const { return decode({&id, 1}); }
+  // Everything needed to build the tokenizer again, as one line of JSON with sorted keys.
+  virtual std::string to_json() const = 0;
+};
+
+// A tokenizer by name; `char` takes its vocabulary from `text`: the sorted distinct code points, id = rank.
+// errors: ValueError for an unknown name or, for char, an empty text; FormatError when a char text is not
+// UTF-8.
+std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name, std::string_view text);
+
+// The tokenizer that `to_json` described.
+// errors: FormatError when the JSON does not describe one.
+std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json);
+
+}  // namespace eddy

@@ -1,0 +1,26 @@
+// Unbiased draws below a bound. Draw `element` of a key is a pure function of (key, element, bound):
+// candidates that would favour small results are rejected and replaced by words far away in the same stream,
+// not by the next element's. Source: rejection of the first 2^64 mod bound values, the usual remedy for the
+// bias of `word % bound`.
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/philox.h"
+
+namespace eddy {
+
+// A uniform integer in [0, bound). bound must be > 0 and element < 2^48.
+inline std::uint64_t uniform_below(const RandomKey& key, std::uint64_t element, std::uint64_t bound) {
+  const std::uint64_t rejected = (0 - bound) % bound;  // 2^64 mod bound
+  for (std::uint64_t attempt = 0;; ++attempt) {
+    const Philox4 words = key.words(element | (attempt << 48));
+    for (int half = 0; half < 4; half += 2) {
+      const std::uint64_t candidate =
+          (static_cast<std::uint64_t>(words.word[half + 1]) << 32) | words.word[half];
+      if (candidate >= rejected) return candidate % bound;
+    }
+  }
+}
+
+}  // namespace eddy

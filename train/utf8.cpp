@@ -1,0 +1,46 @@
+// Strict UTF-8. Source: RFC 3629, section 4 (the table of well-formed byte sequences).
+#include "train/utf8.h"
+
+namespace eddy {
+
+Utf8Char utf8_at(std::string_view text, std::size_t offset) {
+  const auto byte = [&](int i) {
+    return static_cast<unsigned char>(text[offset + static_cast<std::size_t>(i)]);
+  };
+  const unsigned lead = byte(0);
+  if (lead < 0x80) return {static_cast<char32_t>(lead), 1};
+  const int bytes = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  if (lead < 0xc2 || lead > 0xf4 || text.size() - offset < static_cast<std::size_t>(bytes)) return {};
+  char32_t code_point = lead & (0x7fu >> bytes);
+  for (int i = 1; i < bytes; ++i) {
+    if ((byte(i) & 0xc0u) != 0x80u) return {};
+    code_point = (code_point << 6) | (byte(i) & 0x3fu);
+  }
+  const char32_t least = bytes == 4 ? 0x10000 : bytes == 3 ? 0x800 : 0x80;
+  const bool surrogate = code_point >= 0xd800 && code_point <= 0xdfff;
+  if (code_point < least || code_point > 0x10ffff || surrogate) return {};
+  return {code_point, bytes};
+}
+
+void append_utf8(std::string& text, char32_t code_point) {
+  const auto add = [&](char32_t bits) {
+    text.push_back(static_cast<char>(static_cast<unsigned char>(bits)));
+  };
+  if (code_point < 0x80) {
+    add(code_point);
+  } else if (code_point < 0x800) {
+    add(0xc0 | (code_point >> 6));
+    add(0x80 | (code_point & 0x3f));
+  } else if (code_point < 0x10000) {
+    add(0xe0 | (code_point >> 12));
+    add(0x80 | ((code_point >> 6) & 0x3f));
+    add(0x80 | (code_point & 0x3f));
+  } else {
+    add(0xf0 | (code_point >> 18));
+    add(0x80 | ((code_point >> 12) & 0x3f));
+    add(0x80 | ((code_point >> 6) & 0x3f));
+    add(0x80 | (code_point & 0x3f));
+  }
+}
+
+}  // namespace eddy

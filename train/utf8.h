@@ -1,0 +1,22 @@
+// UTF-8 one character at a time, strict: overlong forms, surrogates and values past U+10FFFF are invalid.
+// Source: RFC 3629, section 4.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace eddy {
+
+struct Utf8Char {
+  char32_t code_point = 0;
+  int bytes = 0;  // 1..4; 0 when the bytes at the offset are no valid character
+};
+
+// The character that starts at `offset` (< text.size()).
+Utf8Char utf8_at(std::string_view text, std::size_t offset);
+
+// Adds the UTF-8 form of a valid code point to `text`.
+void append_utf8(std::string& text, char32_t code_point);
+
+}  // namespace eddy
