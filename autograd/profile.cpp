@@ -7,6 +7,8 @@ namespace eddy::detail {
 
 constinit thread_local TapeObserver* tape_observer = nullptr;
 
-void observe_forward(const char* op) { tape_observer->forward_done(op, current_scope()); }
+void observe_forward(const char* op) {
+  tape_observer->forward_done(op, current_scope());
+}
 
 }  // namespace eddy::detail

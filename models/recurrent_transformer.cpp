@@ -115,6 +115,9 @@ Tensor RegularTransformer::stream(const Tensor& tokens, State& state) const {
   if (first + time > config().context)
     fail<ValueError>("{}: {} positions and a context of {} (the cache is full)", config().model, first + time,
                      config().context);
+  if (first > 0 && state.get("layers.0.k").dim(0) != batch)
+    fail<ShapeError>("{}: {} rows of tokens and a state of {} rows (one batch size for a whole stream)", config().model,
+                     batch, state.get("layers.0.k").dim(0));
   Tensor y = embed(tokens, first, false);
   const DropoutSite off;
   for (std::size_t i = 0; i < layers_.size(); ++i) {

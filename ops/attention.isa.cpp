@@ -3,6 +3,10 @@
 // are taken in tiles of kAttentionKeyTile, the outer loop: a key tile is packed once and stays in L2 while
 // all query tiles meet it. Work items write disjoint rows, so the bits depend on no thread count. Causal
 // masks are applied to six rows at a time: what none of the six sees is not computed.
+// Rows of one head lie a whole projection apart, usually on different pages, where the processor foresees
+// nothing: while one tile is worked on, the rows that it will write and that the next one reads are
+// prefetched (16 sequences, 6 heads, 256 steps, head_size 64, causal, forward and backward on one Emerald
+// Rapids core: 84 GFLOP/s without, 104 with).
 #include "ops/attention.h"
 
 #include <math.h>
@@ -25,6 +29,7 @@ EDDY_INLINE std::int64_t larger(std::int64_t a, std::int64_t b) {
 
 // Up to kAttentionQueryTile rows of a work item, against one key tile.
 struct Rows {
+  std::int64_t first = 0;    // place in the work item's list
   std::int64_t count = 0;    // rows in use
   std::int64_t blocks = 0;   // of kRows rows; the last one may be padded
   std::int64_t limit = 0;    // keys that some row sees, from key 0
@@ -35,6 +40,11 @@ struct Rows {
   std::int64_t block_sees[kAttentionQueryTile / kRows];  // the most of a block's rows
 };
 
+// Where a row of a [batch, time, head, head_size] tensor is.
+struct Place {
+  std::int64_t batch, time, head;
+};
+
 // A work item's place, and the scratch of the thread that runs it.
 template <class T>
 struct Item {
@@ -42,14 +52,17 @@ struct Item {
   AttentionScratch layout;
   T* scratch;
   std::int64_t batch, kv_head, group;
+  std::int64_t next_batch, next_kv_head;  // of the work item that this thread is likely to run next
 
-  Item(const AttentionArgs& a, int rank, std::int64_t index)
+  Item(const AttentionArgs& a, int rank, std::int64_t index, std::int64_t next)
       : args(a),
         layout(attention_scratch(a.head_size)),
         scratch(static_cast<T*>(a.scratch) + rank * layout.elements),
         batch(index / a.kv_heads),
         kv_head(index % a.kv_heads),
-        group(a.heads / a.kv_heads) {}
+        group(a.heads / a.kv_heads),
+        next_batch(next / a.kv_heads),
+        next_kv_head(next % a.kv_heads) {}
 
   std::int64_t rows() const { return group * args.queries; }
   // Rows of [batch, time, head, head_size] tensors.
@@ -70,6 +83,7 @@ struct Item {
 
   Rows rows_of(std::int64_t first, std::int64_t end, std::int64_t key_begin, std::int64_t key_count) const {
     Rows rows;
+    rows.first = first;
     rows.count = smaller(end - first, kAttentionQueryTile);
     rows.blocks = (rows.count + kRows - 1) / kRows;
     for (std::int64_t b = 0; b < rows.blocks; ++b) rows.block_sees[b] = 0;
@@ -90,6 +104,37 @@ struct Item {
       rows.visible = larger(rows.visible, rows.sees[r]);
     }
     return rows;
+  }
+
+  // The places of row `row` of the list and of key `key`; those past the end are of the next work item.
+  Place query_place(std::int64_t row) const {
+    const bool beyond = row >= rows();
+    if (beyond) row -= rows();
+    if (row >= rows()) return {args.batch, 0, 0};
+    return {beyond ? next_batch : batch, row % args.queries,
+            (beyond ? next_kv_head : kv_head) * group + row / args.queries};
+  }
+  Place key_place(std::int64_t key) const {
+    const bool beyond = key >= args.keys;
+    if (beyond) key -= args.keys;
+    if (key >= args.keys) return {args.batch, 0, 0};
+    return {beyond ? next_batch : batch, key, beyond ? next_kv_head : kv_head};
+  }
+  // Always inline, both: GCC takes a function that only prefetches for one without effect and drops its
+  // calls.
+  __attribute__((always_inline)) void prefetch(const void* base, const AttentionStrides& s,
+                                               const Place& place) const {
+    if (base != nullptr && place.batch < args.batch)
+      prefetch_row(
+          static_cast<const T*>(base) + place.batch * s.batch + place.time * s.time + place.head * s.head,
+          args.head_size);
+  }
+  // The keys that follow the key tile at `key_begin`, one for each row of the list that meets the tile.
+  __attribute__((always_inline)) void prefetch_next_keys(std::int64_t key_begin, std::int64_t row) const {
+    if (row >= kAttentionKeyTile) return;
+    const Place next = key_place(smaller(args.keys, key_begin + kAttentionKeyTile) + row);
+    prefetch(args.k, args.k_strides, next);
+    prefetch(args.v, args.v_strides, next);
   }
 
   // Copies the rows of a query-side tensor into `packed`; padding rows are zeros.
@@ -161,6 +206,7 @@ void forward_tile(const Item<T>& item, const Rows& rows, std::int64_t key_begin,
   T* const scores = item.scratch + at.scores;
   T* const output = item.scratch + at.output;
   const bool first = key_begin == 0, last = rows.limit <= key_begin + key_count;
+  const AttentionStrides strides = item.output_strides();
 
   item.pack_query_side(args.q, args.q_strides, rows, q);
   if (direct) {
@@ -176,6 +222,11 @@ void forward_tile(const Item<T>& item, const Rows& rows, std::int64_t key_begin,
 
   T correction[kAttentionQueryTile];
   for (std::int64_t r = 0; r < rows.count; ++r) {
+    item.prefetch(args.output, strides, item.query_place(rows.first + r));
+    if (!direct) {
+      item.prefetch(args.q, args.q_strides, item.query_place(rows.first + r + kAttentionQueryTile));
+      item.prefetch_next_keys(key_begin, rows.first + r);
+    }
     T* const row = scores + r * at.score_row;
     T* const maximum = item.log_sum(rows, r);
     if (first) {
@@ -201,7 +252,6 @@ void forward_tile(const Item<T>& item, const Rows& rows, std::int64_t key_begin,
     zero_unseen(row, rows.sees[r], rows.visible);
   }
 
-  const AttentionStrides strides = item.output_strides();
   if (!first)
     for (std::int64_t r = 0; r < rows.count; ++r) {
       const T* so_far = item.at(args.output, strides, rows.query[r], rows.head[r]);
@@ -278,7 +328,17 @@ void backward_tile(const Item<T>& item, const AttentionBackwardArgs& gradient, c
   for (std::int64_t r = 0; r < rows.count; ++r) {
     T* const p = scores + r * at.score_row;
     T* const ds = dscores + r * at.score_row;
-    const std::int64_t sees = rows.sees[r];
+    const std::int64_t sees = rows.sees[r], row = rows.first + r;
+    const Place next = item.query_place(row + kAttentionQueryTile);
+    item.prefetch(args.q, args.q_strides, next);
+    item.prefetch(args.output, strides, next);
+    item.prefetch(gradient.doutput, strides, next);
+    item.prefetch(gradient.dq, gradient.dq_strides, item.query_place(row));
+    item.prefetch_next_keys(key_begin, row);
+    if (row < kAttentionKeyTile && key_begin + row < args.keys) {
+      item.prefetch(gradient.dk, gradient.dk_strides, item.key_place(key_begin + row));
+      item.prefetch(gradient.dv, gradient.dv_strides, item.key_place(key_begin + row));
+    }
     if (sees > 0) {
       const T log_sum = *item.log_sum(rows, r), delta = deltas[r];
       if (args.drop_below > 0) {
@@ -375,15 +435,17 @@ void forward(const AttentionArgs& args) {
   const std::int64_t chunks = (rows + kAttentionForwardRows - 1) / kAttentionForwardRows;
   for_each_item(args.threads, args.batch * args.kv_heads * chunks, [&](int rank, std::int64_t index) {
     const std::int64_t first = index % chunks * kAttentionForwardRows;
-    forward_item(Item<T>(args, rank, index / chunks), first, smaller(rows, first + kAttentionForwardRows));
+    forward_item(Item<T>(args, rank, index / chunks, (index + args.threads) / chunks), first,
+                 smaller(rows, first + kAttentionForwardRows));
   });
 }
 
 template <class T>
 void backward(const AttentionBackwardArgs& gradient) {
   const AttentionArgs& args = gradient.forward;
-  for_each_item(args.threads, args.batch * args.kv_heads,
-                [&](int rank, std::int64_t index) { backward_item(Item<T>(args, rank, index), gradient); });
+  for_each_item(args.threads, args.batch * args.kv_heads, [&](int rank, std::int64_t index) {
+    backward_item(Item<T>(args, rank, index, index + args.threads), gradient);
+  });
 }
 
 }  // namespace

@@ -47,6 +47,15 @@ void weight_product(const Tensor& dst, std::int64_t row, const Tensor& dy, const
   gemm_slot(dst.device(), g);
 }
 
+Tensor row_major(const Tensor& x) { return x.defined() ? raw::contiguous(x) : x; }
+
+// The weights as kernels read them. Gradients go to the ones that were given.
+UnitRecurrenceWeights packed_rows(const UnitRecurrenceWeights& w) {
+  return {row_major(w.norm1), row_major(w.norm1_bias), row_major(w.wqkv), row_major(w.wqkv_bias),
+          row_major(w.wo),    row_major(w.wo_bias),    row_major(w.norm2), row_major(w.norm2_bias),
+          row_major(w.up),    row_major(w.up_bias),    row_major(w.down), row_major(w.down_bias)};
+}
+
 // Room for the five weights packed for the CPU's products.
 Tensor packed_weights(std::int64_t dim, std::int64_t mlp, Dtype dtype) {
   const auto elements = [&](const auto& gemm) {
@@ -61,8 +70,11 @@ Tensor rows_of(const Tensor& x) { return raw::reshape(x, {x.elements() / x.dim(-
 
 }  // namespace
 
-UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const UnitRecurrenceWeights& w,
-                                     const UnitRecurrenceOptions& options, const Tensor& key, const Tensor& value) {
+UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const UnitRecurrenceWeights& given,
+                                     const UnitRecurrenceOptions& options, const Tensor& key_any,
+                                     const Tensor& value_any) {
+  const UnitRecurrenceWeights w = packed_rows(given);
+  const Tensor key = row_major(key_any), value = row_major(value_any);
   checks::floating("unit_recurrence", x);
   if (x.rank() != 3 || x.elements() == 0)
     fail<ShapeError>("unit_recurrence: x has shape {} ([time, batch, dim], none of them 0)", to_string(x.shape()));
@@ -148,8 +160,8 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
 
   // Inputs and saved tensors by place, for the gradient below.
   enum Input { kX, kQkv, kNorm1, kNorm1Bias, kWqkv, kWqkvBias, kWo, kWoBias, kNorm2, kNorm2Bias, kUp, kUpBias, kDown, kDownBias };
-  const std::vector<Tensor> inputs{x,          qkv,     w.norm1,     w.norm1_bias, w.wqkv,    w.wqkv_bias, w.wo,
-                                   w.wo_bias,  w.norm2, w.norm2_bias, w.up,         w.up_bias, w.down,      w.down_bias};
+  const std::vector<Tensor> inputs{x,           qkv,           given.norm1, given.norm1_bias, given.wqkv, given.wqkv_bias, given.wo,
+                                   given.wo_bias, given.norm2, given.norm2_bias, given.up,   given.up_bias, given.down, given.down_bias};
   const std::vector<Tensor> saved{x_rows, qkv_rows, w.norm1, w.wqkv, w.wo, w.norm2, w.up, w.down, key, value,
                                   h, k, v, o, r, a1, a2, u, gate, mean1, rstd1, mean2, rstd2};
   record_many(

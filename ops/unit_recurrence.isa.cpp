@@ -18,6 +18,10 @@ namespace {
 
 constexpr std::int64_t kManyRows = 128;
 constexpr std::int64_t kBlockRows = 64;
+// Multiply-adds of one step below which waiting for each other costs threads more than the work.
+constexpr std::int64_t kSmallStep = 1 << 20;
+// Rows times steps below which packing the weights costs more than it saves: they are read as they lie.
+constexpr std::int64_t kFewProducts = 16;
 
 template <class T>
 EDDY_INLINE const PackedGemm<T>& kernels() {
@@ -27,11 +31,12 @@ EDDY_INLINE const PackedGemm<T>& kernels() {
     return packed_gemm_kernels().f64;
 }
 
-// A weight packed for C = A B; `columns` of C, `inner` of A.
+// A weight for C = A B; `columns` of C, `inner` of A. Packed in panels, or as stored in rows [columns, inner].
 template <class T>
 struct Packed {
   std::int64_t inner, columns;
   const T* panels;
+  const T* rows = nullptr;
 };
 
 // Packs weights one after the other into the scratch the caller gave.
@@ -64,23 +69,6 @@ struct Share {
   EDDY_INLINE void wait() { barrier.arrive_and_wait(); }
 };
 
-// This thread's columns of C = A B (+ C) for the team's rows of one step.
-template <class T>
-struct ColumnRange {
-  std::int64_t begin, end;
-};
-template <class T>
-EDDY_INLINE ColumnRange<T> multiply(const Share& share, const Packed<T>& w, const T* a, T* c, bool accumulate = false) {
-  const PackedGemm<T>& gemm = kernels<T>();
-  const std::int64_t panels = gemm.panels(w.columns);
-  const std::int64_t first = panels * share.rank / share.size, last = panels * (share.rank + 1) / share.size;
-  if (first < last)
-    gemm.multiply(share.rows(), w.inner, w.columns, first, last, a + share.begin * w.inner, w.inner, w.panels,
-                  c + share.begin * w.columns, w.columns, accumulate);
-  const std::int64_t limit = last * gemm.panel_columns;
-  return {first * gemm.panel_columns, limit < w.columns ? limit : w.columns};
-}
-
 template <class T>
 EDDY_INLINE T dot(const T* a, const T* b, std::int64_t n) {
   T lanes[16] = {};
@@ -91,6 +79,32 @@ EDDY_INLINE T dot(const T* a, const T* b, std::int64_t n) {
   for (; i < n; ++i) sum += a[i] * b[i];
   for (int lane = 0; lane < 16; ++lane) sum += lanes[lane];
   return sum;
+}
+
+// This thread's columns of C = A B (+ C) for the team's rows of one step.
+template <class T>
+struct ColumnRange {
+  std::int64_t begin, end;
+};
+template <class T>
+EDDY_INLINE ColumnRange<T> multiply(const Share& share, const Packed<T>& w, const T* a, T* c, bool accumulate = false) {
+  if (w.rows != nullptr) {
+    const std::int64_t from = w.columns * share.rank / share.size, to = w.columns * (share.rank + 1) / share.size;
+    for (std::int64_t row = share.begin; row < share.end; ++row)
+      for (std::int64_t column = from; column < to; ++column) {
+        const T sum = dot(a + row * w.inner, w.rows + column * w.inner, w.inner);
+        c[row * w.columns + column] = accumulate ? c[row * w.columns + column] + sum : sum;
+      }
+    return {from, to};
+  }
+  const PackedGemm<T>& gemm = kernels<T>();
+  const std::int64_t panels = gemm.panels(w.columns);
+  const std::int64_t first = panels * share.rank / share.size, last = panels * (share.rank + 1) / share.size;
+  if (first < last)
+    gemm.multiply(share.rows(), w.inner, w.columns, first, last, a + share.begin * w.inner, w.inner, w.panels,
+                  c + share.begin * w.columns, w.columns, accumulate);
+  const std::int64_t limit = last * gemm.panel_columns;
+  return {first * gemm.panel_columns, limit < w.columns ? limit : w.columns};
 }
 
 // y = drop(x), y may be x; the element numbers are those of [time, batch, dim].
@@ -329,14 +343,16 @@ struct Chain {
 
 // Hands row blocks or a team to `work(share)`.
 template <class Work>
-EDDY_INLINE void share_out(std::int64_t batch, Work&& work) {
+EDDY_INLINE void share_out(const UnitRecurrenceArgs& args, Work&& work) {
+  const std::int64_t batch = args.batch;
   if (batch >= kManyRows) {
     parallel_for(batch, kBlockRows, [&](std::int64_t begin, std::int64_t end) {
       TeamBarrier alone(1);
       work(Share{begin, end, 0, 1, alone});
     });
   } else {
-    parallel_team(256, [&](int rank, int size, TeamBarrier& barrier) { work(Share{0, batch, rank, size, barrier}); });
+    const bool small = batch * args.dim * (3 * args.dim + 2 * args.mlp) < kSmallStep;
+    parallel_team(small ? 1 : 256, [&](int rank, int size, TeamBarrier& barrier) { work(Share{0, batch, rank, size, barrier}); });
   }
 }
 
@@ -344,14 +360,16 @@ template <class T>
 void run_forward(const UnitRecurrenceArgs& args) {
   Packer<T> pack{static_cast<T*>(args.packed)};
   const T* wkv = static_cast<const T*>(args.wkv);
-  constexpr PackLayout kByRows = PackLayout::columns_by_inner;
-  const auto wk = pack(wkv, args.dim, args.dim, kByRows);
-  const auto wv = pack(wkv + args.dim * args.dim, args.dim, args.dim, kByRows);
-  const auto wo = pack(args.wo, args.dim, args.dim, kByRows);
-  const auto up = pack(args.up, args.dim, args.mlp, kByRows);
-  const auto down = pack(args.down, args.mlp, args.dim, kByRows);
+  const bool as_stored = args.time * args.batch < kFewProducts;
+  const auto weight = [&](const void* w, std::int64_t inner, std::int64_t columns) {
+    return as_stored ? Packed<T>{inner, columns, nullptr, static_cast<const T*>(w)}
+                     : pack(w, inner, columns, PackLayout::columns_by_inner);
+  };
+  const auto wk = weight(wkv, args.dim, args.dim), wv = weight(wkv + args.dim * args.dim, args.dim, args.dim);
+  const auto wo = weight(args.wo, args.dim, args.dim);
+  const auto up = weight(args.up, args.dim, args.mlp), down = weight(args.down, args.mlp, args.dim);
   const Chain<T> chain(args);
-  share_out(args.batch, [&](Share share) { chain.forward(share, wk, wv, wo, up, down); });
+  share_out(args, [&](Share share) { chain.forward(share, wk, wv, wo, up, down); });
 }
 
 template <class T>
@@ -365,7 +383,7 @@ void run_backward(const UnitRecurrenceArgs& args) {
   const auto up = pack(args.up, args.mlp, args.dim, kAsStored);
   const auto down = pack(args.down, args.dim, args.mlp, kAsStored);
   const Chain<T> chain(args);
-  share_out(args.batch, [&](Share share) { chain.backward(share, wk, wv, wo, up, down); });
+  share_out(args, [&](Share share) { chain.backward(share, wk, wv, wo, up, down); });
 }
 
 }  // namespace

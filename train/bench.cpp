@@ -8,7 +8,7 @@
 
 namespace eddy {
 
-double seconds_between(BenchClock::time_point from, BenchClock::time_point to) {
+double elapsed_seconds(BenchClock::time_point from, BenchClock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
@@ -27,8 +27,8 @@ Timing measure(const std::function<void()>& run, double seconds, std::int64_t mi
   do {
     const BenchClock::time_point before = BenchClock::now();
     run();
-    times.push_back(seconds_between(before));
-  } while (static_cast<std::int64_t>(times.size()) < min_runs || seconds_between(start) < seconds);
+    times.push_back(elapsed_seconds(before));
+  } while (static_cast<std::int64_t>(times.size()) < min_runs || elapsed_seconds(start) < seconds);
   return timing_of(std::move(times));
 }
 
@@ -37,7 +37,8 @@ std::string text_table(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths(rows.front().size(), 0);
   for (const std::vector<std::string>& row : rows) {
     if (row.size() != widths.size())
-      fail<ValueError>("table: a row of {} cells below a head of {} (equal numbers)", row.size(), widths.size());
+      fail<ValueError>("table: a row of {} cells below a head of {} (equal numbers)", row.size(),
+                       widths.size());
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   }
   std::string text;

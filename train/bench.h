@@ -1,6 +1,6 @@
-// Tools of the benchmarks: timing by repetition, and tables for reading. On a machine shared with others the best run
-// is what the code can do and the median what one gets; both are kept, and every figure is set against ceilings
-// measured in the same minute (bench_ceilings.h).
+// Tools of the benchmarks: timing by repetition, and tables for reading. On a machine shared with others the
+// best run is what the code can do and the median what one gets; both are kept, and every figure is set
+// against ceilings measured in the same minute (bench_ceilings.h).
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@ namespace eddy {
 using BenchClock = std::chrono::steady_clock;
 
 // Seconds from `from` to `to`, or until now.
-double seconds_between(BenchClock::time_point from, BenchClock::time_point to = BenchClock::now());
+double elapsed_seconds(BenchClock::time_point from, BenchClock::time_point to = BenchClock::now());
 
 // What repeated runs of the same work took. units: seconds.
 struct Timing {
@@ -33,7 +33,8 @@ Timing measure(const std::function<void()>& run, double seconds, std::int64_t mi
 // errors: ValueError when rows differ in length.
 std::string text_table(const std::vector<std::vector<std::string>>& rows);
 
-// A number with three or more digits' worth of decimals ("0.0123", "1.23", "12.3", "123"); "-" when it is not finite.
+// A number with three or more digits' worth of decimals ("0.0123", "1.23", "12.3", "123"); "-" when it is not
+// finite.
 std::string table_number(double value);
 
 }  // namespace eddy

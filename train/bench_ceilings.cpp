@@ -1,5 +1,5 @@
-// Products and memory, measured. The copy is the C library's memcpy for each chunk, the triad a loop compiled for the
-// instruction set in use, since 16-byte vectors do not saturate a second-level cache.
+// Products and memory, measured. The copy is the C library's memcpy for each chunk, the triad a loop compiled
+// for the instruction set in use, since 16-byte vectors do not saturate a second-level cache.
 #include "train/bench_ceilings.h"
 
 #include <cblas.h>
@@ -20,19 +20,23 @@
 namespace eddy {
 namespace {
 
-EDDY_INLINE void triad_loop(float* __restrict a, const float* __restrict b, const float* __restrict c, std::int64_t n) {
+EDDY_INLINE void triad_loop(float* __restrict a, const float* __restrict b, const float* __restrict c,
+                            std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) a[i] = b[i] + 0.5f * c[i];
 }
 
 using Triad = void (*)(float*, const float*, const float*, std::int64_t);
 
-void triad_baseline(float* a, const float* b, const float* c, std::int64_t n) { triad_loop(a, b, c, n); }
-#if defined(__x86_64__) && defined(__GNUC__)
-__attribute__((target("avx2,fma"))) void triad_avx2(float* a, const float* b, const float* c, std::int64_t n) {
+void triad_baseline(float* a, const float* b, const float* c, std::int64_t n) {
   triad_loop(a, b, c, n);
 }
-__attribute__((target("avx512f,prefer-vector-width=512"))) void triad_avx512(float* a, const float* b, const float* c,
-                                                                             std::int64_t n) {
+#if defined(__x86_64__) && defined(__GNUC__)
+__attribute__((target("avx2,fma"))) void triad_avx2(float* a, const float* b, const float* c,
+                                                    std::int64_t n) {
+  triad_loop(a, b, c, n);
+}
+__attribute__((target("avx512f,prefer-vector-width=512"))) void triad_avx512(float* a, const float* b,
+                                                                             const float* c, std::int64_t n) {
   triad_loop(a, b, c, n);
 }
 #endif
@@ -46,14 +50,15 @@ Triad triad_for(IsaLevel level) {
   return triad_baseline;
 }
 
-// Elements of a chunk: small enough that a chunk of all arrays stays in a second-level cache, large enough to be handed
-// out for free.
+// Elements of a chunk: small enough that a chunk of all arrays stays in a second-level cache, large enough to
+// be handed out for free.
 constexpr std::int64_t kChunk = 1 << 16;
 
 // GB/s of passes over `bytes` in all. Small arrays get many passes for each reading of the clock.
 template <class Pass>
 Rate bandwidth(std::int64_t bytes, double seconds, Pass&& pass) {
-  const std::int64_t passes = std::max<std::int64_t>(1, (std::int64_t{64} << 20) / std::max<std::int64_t>(1, bytes));
+  const std::int64_t passes =
+      std::clamp<std::int64_t>((std::int64_t{64} << 20) / std::max<std::int64_t>(1, bytes), 1, 64);
   const Timing time = measure(
       [&] {
         for (std::int64_t i = 0; i < passes; ++i) pass();
@@ -91,13 +96,16 @@ Bandwidth measure_bandwidth(std::int64_t bytes, double seconds) {
   const float* const c = right.data<float>();
   const Triad triad = triad_for(isa_level());
   result.triad = bandwidth(3 * to.bytes(), seconds / 2, [&] {
-    parallel_for(n, grain,
-                 [&](std::int64_t begin, std::int64_t end) { triad(a + begin, b + begin, c + begin, end - begin); });
+    parallel_for(n, grain, [&](std::int64_t begin, std::int64_t end) {
+      triad(a + begin, b + begin, c + begin, end - begin);
+    });
   });
   return result;
 }
 
-nlohmann::json rate_json(const Rate& rate) { return {{"best", rate.best}, {"median", rate.median}}; }
+nlohmann::json rate_json(const Rate& rate) {
+  return {{"best", rate.best}, {"median", rate.median}};
+}
 
 }  // namespace
 
@@ -108,8 +116,8 @@ struct ProductProbe::Operands {
 
 ProductProbe::ProductProbe(std::int64_t size) {
   if (size < 1) fail<ValueError>("bench: a product of {} rows (at least 1)", size);
-  operands_ = std::make_unique<Operands>(Operands{size, Tensor::full({size, size}, 0.5),
-                                                  Tensor::full({size, size}, 0.25), Tensor::zeros({size, size})});
+  operands_ = std::make_unique<Operands>(Operands{
+      size, Tensor::full({size, size}, 0.5), Tensor::full({size, size}, 0.25), Tensor::zeros({size, size})});
 }
 
 ProductProbe::~ProductProbe() = default;
@@ -125,7 +133,7 @@ double ProductProbe::run() const {
   const BenchClock::time_point start = BenchClock::now();
   gemm_slot(kCpu, args);
   const auto rows = static_cast<double>(x.size);
-  return 2 * rows * rows * rows / std::max(seconds_between(start), 1e-9) * 1e-9;
+  return 2 * rows * rows * rows / std::max(elapsed_seconds(start), 1e-9) * 1e-9;
 }
 
 double ProductProbe::run_blas() const {
@@ -133,10 +141,10 @@ double ProductProbe::run_blas() const {
   install_backends();  // sets OpenBLAS to one thread
   const auto n = static_cast<blasint>(x.size);
   const BenchClock::time_point start = BenchClock::now();
-  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n, n, 1.0f, x.a.data<float>(), n, x.b.data<float>(), n, 0.0f,
-              x.c.data<float>(), n);
+  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n, n, 1.0f, x.a.data<float>(), n,
+              x.b.data<float>(), n, 0.0f, x.c.data<float>(), n);
   const auto rows = static_cast<double>(x.size);
-  return 2 * rows * rows * rows / std::max(seconds_between(start), 1e-9) * 1e-9;
+  return 2 * rows * rows * rows / std::max(elapsed_seconds(start), 1e-9) * 1e-9;
 }
 
 double Ceilings::bandwidth_for(double bytes) const {
@@ -147,7 +155,8 @@ double Ceilings::bandwidth_for(double bytes) const {
 
 double Ceilings::least_seconds(double flops, double bytes) const {
   const double bandwidth = bandwidth_for(bytes);
-  return std::max(product.best > 0 ? flops / product.best * 1e-9 : 0, bandwidth > 0 ? bytes / bandwidth * 1e-9 : 0);
+  return std::max(product.best > 0 ? flops / product.best * 1e-9 : 0,
+                  bandwidth > 0 ? bytes / bandwidth * 1e-9 : 0);
 }
 
 Ceilings measure_ceilings(double seconds, const CeilingSizes& sizes) {
@@ -166,7 +175,7 @@ Ceilings measure_ceilings(double seconds, const CeilingSizes& sizes) {
   do {  // in turns, so that a neighbour's burst of load meets both
     shared.push_back(1 / probe.run());
     single.push_back(1 / probe.run_blas());
-  } while (shared.size() < 3 || seconds_between(start) < seconds / 2);
+  } while (shared.size() < 3 || elapsed_seconds(start) < seconds / 2);
   const Timing product = timing_of(shared), blas = timing_of(single);
   result.product = {1 / product.best, 1 / product.median};
   result.product_one_blas = {1 / blas.best, 1 / blas.median};
@@ -181,8 +190,8 @@ std::string to_text(const Ceilings& ceilings) {
   const auto row = [&rows](const std::string& name, const Rate& rate, const char* unit) {
     rows.push_back({name, table_number(rate.best), table_number(rate.median), unit});
   };
-  row(fmt::format("f32 product, {} thread{}", ceilings.threads, ceilings.threads == 1 ? "" : "s"), ceilings.product,
-      "GFLOP/s");
+  row(fmt::format("f32 product, {} thread{}", ceilings.threads, ceilings.threads == 1 ? "" : "s"),
+      ceilings.product, "GFLOP/s");
   row("f32 product, OpenBLAS alone, 1 thread", ceilings.product_one_blas, "GFLOP/s");
   for (const Bandwidth& level : ceilings.memory) {
     row(fmt::format("copy, {} in all", human_bytes(level.bytes)), level.copy, "GB/s");
@@ -194,7 +203,8 @@ std::string to_text(const Ceilings& ceilings) {
 nlohmann::json to_json(const Ceilings& ceilings) {
   nlohmann::json memory = nlohmann::json::array();
   for (const Bandwidth& level : ceilings.memory)
-    memory.push_back({{"bytes", level.bytes}, {"copy_gbs", rate_json(level.copy)}, {"triad_gbs", rate_json(level.triad)}});
+    memory.push_back(
+        {{"bytes", level.bytes}, {"copy_gbs", rate_json(level.copy)}, {"triad_gbs", rate_json(level.triad)}});
   return {{"threads", ceilings.threads},
           {"product_gflops", rate_json(ceilings.product)},
           {"product_one_thread_blas_gflops", rate_json(ceilings.product_one_blas)},

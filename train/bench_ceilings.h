@@ -1,6 +1,7 @@
 // What this machine gives at best, measured now: products and memory. An op's time can be no less than
 // max(operations / product rate, bytes / bandwidth), its roofline.
-// Source: S. Williams, A. Waterman, D. Patterson, "Roofline", CACM 2009; copy and triad as in J. McCalpin's STREAM.
+// Source: S. Williams, A. Waterman, D. Patterson, "Roofline", CACM 2009; copy and triad as in J. McCalpin's
+// STREAM.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@ struct Rate {
   double median = 0;
 };
 
-// Bandwidth of arrays that take `bytes` in all. Counted is what the program reads and writes; a cache line that is
-// fetched only to be overwritten is not.
+// Bandwidth of arrays that take `bytes` in all. Counted is what the program reads and writes; a cache line
+// that is fetched only to be overwritten is not.
 struct Bandwidth {
   std::int64_t bytes = 0;
   Rate copy;   // a = b
@@ -28,12 +29,12 @@ struct Bandwidth {
 
 struct Ceilings {
   int threads = 1;
-  Rate product;           // GFLOP/s of f32 through gemm_slot, with the threads in use
-  Rate product_one_blas;  // the same, cblas_sgemm on this thread
+  Rate product;                   // GFLOP/s of f32 through gemm_slot, with the threads in use
+  Rate product_one_blas;          // the same, cblas_sgemm on this thread
   std::vector<Bandwidth> memory;  // GB/s, f32, by rising size
 
-  // GB/s for work on so many bytes: of the smallest arrays measured that are at least as large, so that what fits a cache
-  // is compared with that cache.
+  // GB/s for work on so many bytes: of the smallest arrays measured that are at least as large, so that what
+  // fits a cache is compared with that cache.
   double bandwidth_for(double bytes) const;
   // The least seconds for so many operations and bytes.
   double least_seconds(double flops, double bytes) const;
@@ -55,9 +56,10 @@ class ProductProbe {
 };
 
 struct CeilingSizes {
-  std::int64_t product = 2048;                                 // rows of the square product
-  std::vector<std::int64_t> bytes_per_thread = {1 << 20};      // inside a core's own second-level cache
-  std::vector<std::int64_t> bytes = {32 << 20, 512 << 20};     // shared cache, as the ops' benchmarks; main memory
+  std::int64_t product = 2048;                             // rows of the square product
+  std::vector<std::int64_t> bytes_per_thread = {1 << 20};  // inside a core's own second-level cache
+  std::vector<std::int64_t> bytes = {32 << 20,
+                                     512 << 20};  // shared cache, as the ops' benchmarks; main memory
 };
 
 // Measures for about `seconds` in all. errors: OutOfMemoryError; ValueError for sizes below 1.

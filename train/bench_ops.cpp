@@ -74,10 +74,10 @@ OpBenchRow bench_op(const OpSpec& spec, double seconds, const Ceilings& ceilings
   }
 
   row.gflops = row.gbs = row.roofline_percent = kNone;
-  row.bound = "-";
   if (!spec.cost) return row;
   const OpCost cost = spec.cost(inputs);
   const double least = ceilings.least_seconds(cost.flops, cost.bytes);
+  if (!(least > 0)) return row;  // a view
   row.gflops = cost.flops / forward.best * 1e-9;
   row.gbs = cost.bytes / forward.best * 1e-9;
   row.roofline_percent = 100 * least / forward.best;
@@ -95,8 +95,10 @@ Timing per_op(const Timing& chain, std::int64_t ops) {
 std::vector<OpBenchRow> bench_op_rows(const OpsBenchOptions& options, const Ceilings& ceilings) {
   std::vector<OpSpec> chosen;
   for (OpSpec& spec : op_specs())
-    if (spec.bench && spec.run && spec.name.find(options.filter) != std::string::npos) chosen.push_back(std::move(spec));
-  if (chosen.empty()) fail<ValueError>("bench ops: no op has '{}' in its name (see eddy bench ops)", options.filter);
+    if (spec.bench && spec.run && spec.name.find(options.filter) != std::string::npos)
+      chosen.push_back(std::move(spec));
+  if (chosen.empty())
+    fail<ValueError>("bench ops: no op has '{}' in its name (see eddy bench ops)", options.filter);
   std::vector<OpBenchRow> rows;
   for (const OpSpec& spec : chosen) rows.push_back(bench_op(spec, options.seconds, ceilings));
   return rows;
@@ -114,18 +116,20 @@ HostCost bench_host_cost(const OpsBenchOptions& options) {
   HostCost cost;
   {
     const NoGrad no_grad;
-    cost.forward_us = per_op(measure([&] { static_cast<void>(chain(start)); }, options.seconds), ops).best * 1e6;
+    cost.forward_us =
+        per_op(measure([&] { static_cast<void>(chain(start)); }, options.seconds), ops).best * 1e6;
   }
   const Tensor leaf = require_grad(raw::alias(start));
-  cost.recorded_us = per_op(measure([&] { static_cast<void>(chain(leaf)); }, options.seconds), ops).best * 1e6;
+  cost.recorded_us =
+      per_op(measure([&] { static_cast<void>(chain(leaf)); }, options.seconds), ops).best * 1e6;
   std::vector<double> backward_seconds;
   const BenchClock::time_point begin = BenchClock::now();
   do {
     const Tensor y = chain(leaf);
     const BenchClock::time_point before = BenchClock::now();
     backward(y);
-    backward_seconds.push_back(seconds_between(before));
-  } while (backward_seconds.size() < 3 || seconds_between(begin) < options.seconds);
+    backward_seconds.push_back(elapsed_seconds(before));
+  } while (backward_seconds.size() < 3 || elapsed_seconds(begin) < options.seconds);
   cost.backward_us = per_op(timing_of(std::move(backward_seconds)), ops).best * 1e6;
   return cost;
 }
@@ -133,14 +137,21 @@ HostCost bench_host_cost(const OpsBenchOptions& options) {
 OptimizerCost bench_optimizer(const OpsBenchOptions& options) {
   const std::int64_t n = options.optimizer_parameters;
   if (n < 1) fail<ValueError>("bench: an optimizer over {} parameters (at least 1)", n);
-  const Tensor p = Tensor::full({n}, 0.1), g = Tensor::full({n}, 1e-3), m = Tensor::zeros({n}), v = Tensor::zeros({n});
+  const Tensor p = Tensor::full({n}, 0.1), g = Tensor::full({n}, 1e-3), m = Tensor::zeros({n}),
+               v = Tensor::zeros({n});
   const std::vector<DecaySegment> segments{{0, n, 0.1}};
   const Tensor norm = l2_norm(g);
   std::int64_t step = 0;
-  const double adamw = measure([&] { adamw_step(p, g, m, v, segments, {}, {1e-4, ++step, 1.0}, norm); }, options.seconds).best;
+  const double adamw = measure(
+                           [&] {
+                             adamw_step(p, g, m, v, segments, {}, {1e-4, ++step, 1.0}, norm);
+                           },
+                           options.seconds)
+                           .best;
   const double norm_time = measure([&] { static_cast<void>(l2_norm(g)); }, options.seconds).best;
   const auto count = static_cast<double>(n);
-  return {adamw / count * 1e9, 28 * count / adamw * 1e-9, norm_time / count * 1e9, 4 * count / norm_time * 1e-9};
+  return {adamw / count * 1e9, 28 * count / adamw * 1e-9, norm_time / count * 1e9,
+          4 * count / norm_time * 1e-9};
 }
 
 OpsBench bench_ops(const OpsBenchOptions& options) {
@@ -156,9 +167,9 @@ std::string to_text(const OpsBench& bench) {
   std::string text = to_text(bench.ceilings);
   text += fmt::format("\nhost cost of one op: {:.3f} us, recorded {:.3f} us, its backward {:.3f} us\n",
                       bench.host.forward_us, bench.host.recorded_us, bench.host.backward_us);
-  text += fmt::format("AdamW: {:.3f} ns per parameter, {:.1f} GB/s; norm of the gradient: {:.3f} ns, {:.1f} GB/s\n\n",
-                      bench.optimizer.adamw_ns, bench.optimizer.adamw_gbs, bench.optimizer.norm_ns,
-                      bench.optimizer.norm_gbs);
+  text += fmt::format(
+      "AdamW: {:.3f} ns per parameter, {:.1f} GB/s; norm of the gradient: {:.3f} ns, {:.1f} GB/s\n\n",
+      bench.optimizer.adamw_ns, bench.optimizer.adamw_gbs, bench.optimizer.norm_ns, bench.optimizer.norm_gbs);
   std::vector<std::vector<std::string>> rows{
       {"op", "forward ms", "median ms", "backward ms", "GFLOP/s", "GB/s", "% of roofline", "bound"}};
   for (const OpBenchRow& row : bench.rows)
@@ -182,7 +193,9 @@ nlohmann::json to_json(const OpsBench& bench) {
                     {"bound", row.bound}});
   return {{"ceilings", to_json(bench.ceilings)},
           {"host_us_per_op",
-           {{"forward", bench.host.forward_us}, {"recorded", bench.host.recorded_us}, {"backward", bench.host.backward_us}}},
+           {{"forward", bench.host.forward_us},
+            {"recorded", bench.host.recorded_us},
+            {"backward", bench.host.backward_us}}},
           {"optimizer",
            {{"adamw_ns_per_parameter", bench.optimizer.adamw_ns},
             {"adamw_gbs", bench.optimizer.adamw_gbs},

@@ -11,21 +11,21 @@
 namespace eddy {
 
 struct OpsBenchOptions {
-  std::string filter;    // only ops whose name contains this
-  double seconds = 0.2;  // for each measurement, two of each op
-  std::int64_t host_ops = 4096;              // length of the chain of one-element additions
+  std::string filter;            // only ops whose name contains this
+  double seconds = 0.2;          // for each measurement, two of each op
+  std::int64_t host_ops = 4096;  // length of the chain of one-element additions
   std::int64_t optimizer_parameters = 10'000'000;
 };
 
 // units: milliseconds and 1e9 per second; NaN where an op has no gradient, or no cost is stated.
 struct OpBenchRow {
   std::string op;
-  double forward_ms = 0;         // best, without recording
+  double forward_ms = 0;  // best, without recording
   double forward_median_ms = 0;
-  double backward_ms = 0;        // best of forward and backward, less the best forward
-  double gflops = 0, gbs = 0;    // of the forward, by the op's stated cost
-  double roofline_percent = 0;   // the least time by the ceilings, as a part of forward_ms
-  std::string bound;             // "compute" or "memory"
+  double backward_ms = 0;       // best of forward and backward, less the best forward
+  double gflops = 0, gbs = 0;   // of the forward, by the op's stated cost
+  double roofline_percent = 0;  // the least time by the ceilings, as a part of forward_ms
+  const char* bound = "-";      // "compute" or "memory"
 };
 
 // What one call of an op costs apart from its arithmetic. units: microseconds per op, best of several chains.
@@ -48,8 +48,8 @@ struct OpsBench {
   std::vector<OpBenchRow> rows;
 };
 
-// The forward and backward of each op with a benchmark sample. errors: ValueError when the filter leaves no op, or a size
-// is below 1.
+// The forward and backward of each op with a benchmark sample. errors: ValueError when the filter leaves no
+// op, or a size is below 1.
 std::vector<OpBenchRow> bench_op_rows(const OpsBenchOptions& options, const Ceilings& ceilings);
 HostCost bench_host_cost(const OpsBenchOptions& options);
 OptimizerCost bench_optimizer(const OpsBenchOptions& options);

@@ -58,6 +58,29 @@ void prune(const fs::path& folder, std::int64_t keep) {
     if (found[i].filename() != best && found[i].filename() != latest) fs::remove_all(found[i]);
 }
 
+// Renames the new checkpoint to its name. A step may be saved again (as the best, or after a resume): then the two change
+// places at once, since `latest` may name the old one, and a kill between its removal and the rename would leave it
+// pointing to nothing.
+void put_in_place(const fs::path& temporary, const fs::path& target) {
+  if (!fs::exists(target)) {
+    fs::rename(temporary, target);
+    return;
+  }
+  if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) != 0) {
+    const int error = errno;
+    if (error != EINVAL && error != ENOSYS)
+      fail<IoError>("checkpoint: cannot replace {}: {}", target.string(), std::strerror(error));
+    // A file system that cannot exchange (network mounts): the moment without a checkpoint is as short as can be.
+    const fs::path old = target.parent_path() / (".tmp-old-" + target.filename().string());
+    fs::remove_all(old);
+    fs::rename(target, old);
+    fs::rename(temporary, target);
+    fs::remove_all(old);
+    return;
+  }
+  fs::remove_all(temporary);  // holds the old checkpoint now
+}
+
 json number_or_null(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
 
 }  // namespace
@@ -85,8 +108,7 @@ fs::path save_checkpoint(const fs::path& run_dir, const RunConfig& config, const
                      {"best_step", state.best_step}};
     replace_text_file(temporary / "state.json", about.dump(1) + "\n");
     flush_folder(temporary);
-    fs::remove_all(target);  // the same step saved again after a resume
-    fs::rename(temporary, target);
+    put_in_place(temporary, target);
     flush_folder(folder);
     if (is_best) replace_text_file(folder / "best", name + "\n");
     replace_text_file(folder / "latest", name + "\n");

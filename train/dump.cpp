@@ -74,6 +74,8 @@ void dump(const DumpOptions& given) {
   if (options.config.empty() || options.weights.empty() || options.tokens.empty())
     fail<ValueError>("dump: give --case DIR, or --config, --weights and --tokens");
   if (options.out.empty()) fail<ValueError>("dump: --out is missing (the file to write)");
+  if (options.precision != "f64" && options.precision != "f32")
+    fail<ValueError>("dump: the precision is {} (f64 or f32)", options.precision);
   const Dtype dtype = options.precision == "f32" ? Dtype::f32 : Dtype::f64;
 
   const TensorMap weights_file = load_safetensors(options.weights);

@@ -126,7 +126,7 @@ void describe(ConfigKeys& keys, TrainConfig& c) {
   keys.add("checkpoint_every", c.checkpoint_every, "steps between checkpoints, 0: only at the end", kCount);
   keys.add("keep", c.keep, "checkpoints kept besides the best", kSize);
   keys.add("sample_every", c.sample_every, "steps between samples, 0: never", kCount);
-  keys.add("sample_tokens", c.sample_tokens, "tokens per sample", kSize);
+  keys.add("sample_tokens", c.sample_tokens, "tokens per sample, 0: no samples", kSizeOrZero);
   keys.add("log_every", c.log_every, "steps between lines of the log", kSize);
   keys.add("max_bad_steps", c.max_bad_steps, "non-finite steps in a row before giving up", kSizeOrZero);
   keys.add("threads", c.threads, "CPU threads, 0: all", {0, 256});

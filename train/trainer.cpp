@@ -195,7 +195,7 @@ class Run {
       state_.seconds = seconds_before_ + seconds_between(started_, Clock::now());
       bad_in_a_row = result.finite ? 0 : bad_in_a_row + 1;
       report_step(result, rate, static_cast<double>(tokens) / ms * 1000, ms);
-      if (bad_in_a_row >= t.max_bad_steps) {
+      if (!result.finite && bad_in_a_row >= t.max_bad_steps) {
         event(fmt::format("stopped: {} steps in a row were not finite", bad_in_a_row));
         end = TrainEnd::too_many_bad_steps;
         break;
@@ -295,12 +295,13 @@ class Run {
 
   void evaluate_now() {
     const TrainConfig& t = config_.train;
-    const auto stop = [] { return stop_signal == 0; };
+    // An interrupt does not wait for the end of a pass over a long text.
+    const EvalProgress go_on = [](std::int64_t, std::int64_t) { return stop_signal == 0; };
     const EvalResult result =
         t.eval_batches == 0
-            ? evaluate(*model_, corpus_.valid(), sequence_, t.batch, [&](std::int64_t, std::int64_t) { return stop(); })
+            ? evaluate(*model_, corpus_.valid(), sequence_, t.batch, go_on)
             : evaluate_random(*model_, corpus_.valid(), static_cast<std::uint64_t>(t.seed), t.eval_batches, t.batch,
-                              sequence_);
+                              sequence_, go_on);
     if (stop_signal != 0) return;
     EvalRecord record;
     record.step = state_.step;

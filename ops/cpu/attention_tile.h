@@ -150,6 +150,13 @@ EDDY_INLINE void pack_rows(const T* x, std::int64_t stride, std::int64_t count, 
   }
 }
 
+// Asks for a row of `size` elements, to be read or written soon.
+template <class T>
+EDDY_INLINE void prefetch_row(const T* row, std::int64_t size) {
+  for (std::int64_t i = 0; i < size; i += static_cast<std::int64_t>(64 / sizeof(T)))
+    __builtin_prefetch(row + i, 0, 3);
+}
+
 // The factors, 0 or keep_scale, of the elements first .. first+count-1 of a stream. Returns a pointer into
 // `buffer`, which holds count + kPhiloxWords + 3 elements: words are drawn in whole groups, from the block of
 // four that holds `first`.

@@ -21,7 +21,7 @@ using namespace eddy::test;
 // largest element.
 constexpr double kOrder = 1e-11;
 
-const char* const kModels[] = {"unit_forget", "regular"};
+const std::string kModels[] = {"unit_forget", "regular"};
 
 Tensor whole(const Model& model, const Tensor& tokens) {
   const NoGrad no_grad;
@@ -108,7 +108,7 @@ TEST_CASE("recurrent_transformer: the two models are different functions") {
 
 TEST_CASE("recurrent_transformer: streaming in pieces of any size equals the whole sequence") {
   const Tensor tokens = random_ids(3, 17, 11, 4);
-  for (const char* name : kModels)
+  for (const std::string& name : kModels)
     for (const std::int64_t layers : {1, 2})
       for (const bool positions : {false, true}) {
         CAPTURE(name);
@@ -127,7 +127,7 @@ TEST_CASE("recurrent_transformer: streaming in pieces of any size equals the who
 
 TEST_CASE("recurrent_transformer: streaming equals the whole sequence in f32 to rounding") {
   const Tensor tokens = random_ids(2, 17, 11, 4);
-  for (const char* name : kModels) {
+  for (const std::string& name : kModels) {
     CAPTURE(name);
     const auto model = random_model(small_config(name), Dtype::f32);
     check_close("one by one", streamed(*model, tokens, std::vector<std::int64_t>(17, 1)), whole(*model, tokens), 1e-4);
@@ -146,7 +146,7 @@ TEST_CASE("recurrent_transformer: the state of the unit recurrence stays the sam
 }
 
 TEST_CASE("recurrent_transformer: a changed token leaves the outputs before it as they are to the bit") {
-  for (const char* name : kModels)
+  for (const std::string& name : kModels)
     for (const std::int64_t changed : {0, 1, 8, 16}) {
       CAPTURE(name);
       CAPTURE(changed);
@@ -167,7 +167,7 @@ TEST_CASE("recurrent_transformer: a changed token leaves the outputs before it a
 
 TEST_CASE("recurrent_transformer: a prefix gives the outputs it has in the whole sequence") {
   const Tensor tokens = random_ids(2, 17, 11, 4);
-  for (const char* name : kModels) {
+  for (const std::string& name : kModels) {
     CAPTURE(name);
     ModelConfig config = small_config(name);
     config.layers = 2;
@@ -182,7 +182,7 @@ TEST_CASE("recurrent_transformer: a prefix gives the outputs it has in the whole
 }
 
 TEST_CASE("recurrent_transformer: rows of a batch know nothing of each other") {
-  for (const char* name : kModels) {
+  for (const std::string& name : kModels) {
     CAPTURE(name);
     ModelConfig config = small_config(name);
     config.layers = 2;
@@ -204,7 +204,7 @@ TEST_CASE("recurrent_transformer: rows of a batch know nothing of each other") {
 }
 
 TEST_CASE("recurrent_transformer: tokens may be i32 or i64 and lie with any strides") {
-  for (const char* name : kModels) {
+  for (const std::string& name : kModels) {
     CAPTURE(name);
     const auto model = random_model(small_config(name));
     const Tensor tokens = random_ids(3, 5, 11, 4);
@@ -217,7 +217,7 @@ TEST_CASE("recurrent_transformer: tokens may be i32 or i64 and lie with any stri
 }
 
 TEST_CASE("recurrent_transformer: equal calls give equal bits") {
-  for (const char* name : kModels) {
+  for (const std::string& name : kModels) {
     CAPTURE(name);
     ModelConfig config = small_config(name);
     config.layers = 2;
@@ -235,7 +235,7 @@ TEST_CASE("recurrent_transformer: equal calls give equal bits") {
 
 TEST_CASE("recurrent_transformer: readout last and tail are the last rows of all") {
   const Tensor tokens = random_ids(2, 9, 11, 4);
-  for (const char* name : kModels) {
+  for (const std::string& name : kModels) {
     CAPTURE(name);
     ModelConfig config = small_config(name);
     const Tensor all = whole(*random_model(config), tokens);
@@ -262,7 +262,7 @@ TEST_CASE("recurrent_transformer: a readout tail outside the sequence is refused
 }
 
 TEST_CASE("recurrent_transformer: tokens of the wrong rank or none at all are refused") {
-  for (const char* name : kModels) {
+  for (const std::string& name : kModels) {
     CAPTURE(name);
     const auto model = random_model(small_config(name));
     for (const Tensor& tokens : {Tensor(), Tensor::zeros({4}, Dtype::i64), Tensor::zeros({2, 3, 4}, Dtype::i64),
@@ -278,7 +278,7 @@ TEST_CASE("recurrent_transformer: tokens of the wrong rank or none at all are re
 }
 
 TEST_CASE("recurrent_transformer: ids outside the vocabulary and tokens that are no integers are refused") {
-  for (const char* name : kModels) {
+  for (const std::string& name : kModels) {
     CAPTURE(name);
     const auto model = random_model(small_config(name));
     for (const std::int64_t wrong : {std::int64_t{-1}, std::int64_t{11}, std::int64_t{1} << 40}) {
@@ -297,7 +297,7 @@ TEST_CASE("recurrent_transformer: ids outside the vocabulary and tokens that are
 }
 
 TEST_CASE("recurrent_transformer: a sequence longer than the position table is refused") {
-  for (const char* name : kModels) {
+  for (const std::string& name : kModels) {
     CAPTURE(name);
     ModelConfig config = small_config(name);
     config.positions = true;
@@ -348,7 +348,7 @@ TEST_CASE("recurrent_transformer: the unit recurrence streams past its context u
 }
 
 TEST_CASE("recurrent_transformer: a stream keeps its batch size") {
-  for (const char* name : kModels) {
+  for (const std::string& name : kModels) {
     CAPTURE(name);
     const auto model = random_model(small_config(name));
     State state;

@@ -1,6 +1,7 @@
 // Comparing what an op gives: with an oracle up to rounding, and with itself to the bit.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>

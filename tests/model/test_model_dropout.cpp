@@ -1,0 +1,244 @@
+// Dropout inside models: where the masks come from, that the mean stays, and the fused recurrence against plain loops that
+// draw every mask by the numbers its header documents.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "compare.h"
+#include "ops/unit_recurrence.h"
+
+namespace {
+
+using namespace eddy;
+using namespace eddy::test;
+
+const std::string kModels[] = {"unit_forget", "regular"};
+
+Tensor logits_of(const Model& model, const DropoutContext& dropout) {
+  const NoGrad no_grad;
+  ForwardInput input;
+  input.tokens = random_ids(2, 9, 11, 1);
+  input.dropout = dropout;
+  return raw::copy(model.forward(input).logits);
+}
+
+using Row = std::vector<double>;
+
+Row random_row(std::int64_t n, const std::string& name) {
+  Row values(static_cast<std::size_t>(n));
+  const RandomKey key = random_key(21, name.c_str(), 0);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = 1.4 * (static_cast<double>(uniform01(key.word(i))) - 0.5);
+  return values;
+}
+
+// y = W x + bias for W [rows of y, x].
+Row product(const Row& w, const Row& x, const Row& bias) {
+  Row y = bias;
+  for (std::size_t i = 0; i < y.size(); ++i)
+    for (std::size_t j = 0; j < x.size(); ++j) y[i] += w[i * x.size() + j] * x[j];
+  return y;
+}
+
+Row layer_norm_row(const Row& x, const Row& gain, const Row& bias, double eps) {
+  const auto n = static_cast<double>(x.size());
+  double mean = 0, variance = 0;
+  for (const double v : x) mean += v / n;
+  for (const double v : x) variance += (v - mean) * (v - mean) / n;
+  Row y(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) y[i] = (x[i] - mean) / std::sqrt(variance + eps) * gain[i] + bias[i];
+  return y;
+}
+
+double kept(const RandomKey& key, std::size_t element, double rate) {
+  return static_cast<double>(uniform01(key.word(element))) >= rate ? 1 / (1 - rate) : 0.0;
+}
+
+}  // namespace
+
+TEST_CASE("model dropout: a rate of zero changes no bit in training") {
+  for (const std::string& name : kModels) {
+    CAPTURE(name);
+    const auto model = random_model(small_config(name));
+    CHECK(same_bits(logits_of(*model, {true, 1, 2}), logits_of(*model, {})));
+  }
+}
+
+TEST_CASE("model dropout: evaluation takes no notice of the rate") {
+  for (const std::string& name : kModels) {
+    CAPTURE(name);
+    ModelConfig config = small_config(name);
+    const Tensor expected = logits_of(*random_model(config), {});
+    config.dropout = 0.5;
+    const auto model = random_model(config);
+    CHECK(same_bits(logits_of(*model, {}), expected));
+    CHECK(same_bits(logits_of(*model, {false, 1, 2}), expected));
+    CHECK(distance(logits_of(*model, {true, 1, 2}), expected).error > 1e-2);
+  }
+}
+
+TEST_CASE("model dropout: masks depend on the seed and the step and on nothing else") {
+  for (const std::string& name : kModels) {
+    CAPTURE(name);
+    ModelConfig config = small_config(name);
+    config.dropout = 0.2;
+    config.layers = 2;
+    const auto model = random_model(config);
+    const Tensor first = logits_of(*model, {true, 1, 2});
+    CHECK(same_bits(logits_of(*model, {true, 1, 2}), first));
+    CHECK(distance(logits_of(*model, {true, 1, 3}), first).error > 1e-2);
+    CHECK(distance(logits_of(*model, {true, 2, 2}), first).error > 1e-2);
+  }
+}
+
+TEST_CASE("model dropout: the literal loop draws masks of its own") {
+  ModelConfig config = small_config("unit_forget");
+  config.dropout = 0.2;
+  const auto model = random_model(config);
+  ForwardInput input;
+  input.tokens = random_ids(2, 9, 11, 1);
+  input.dropout = {true, 1, 2};
+  const NoGrad no_grad;
+  const Tensor hoisted = raw::copy(model->forward(input).logits);
+  input.literal = true;
+  CHECK(distance(model->forward(input).logits, hoisted).error > 1e-2);
+}
+
+TEST_CASE("model dropout: a site keeps the mean and names its masks by path and call and step") {
+  const DropoutSite site{{true, 7, 3}, 0.2};
+  const Tensor ones = Tensor::full({100'000}, 1.0, Dtype::f64);
+  const auto mean = [](const Tensor& x) {
+    double sum = 0;
+    for (const double value : numbers(x)) sum += value;
+    return sum / static_cast<double>(x.elements());
+  };
+  const Tensor first = site(ones, "layers.0.mlp.drop");
+  // Kept values are 1.25, so the mean has the deviation sqrt(0.2 / 0.8 / n) = 1.6e-3; five of them.
+  CHECK(!(std::abs(mean(first) - 1) > 8e-3));
+  CHECK(same_bits(site(ones, "layers.0.mlp.drop"), first));
+  CHECK(!same_bits(site(ones, "layers.1.mlp.drop"), first));
+  CHECK(!same_bits(site(ones, "layers.0.mlp.drop", 1), first));
+  CHECK(!same_bits(DropoutSite{{true, 7, 4}, 0.2}(ones, "layers.0.mlp.drop"), first));
+  CHECK(DropoutSite{{false, 7, 3}, 0.2}(ones, "layers.0.mlp.drop").same(ones));
+}
+
+TEST_CASE("model dropout: the fused recurrence equals plain loops with the documented masks") {
+  constexpr std::int64_t kTime = 4, kBatch = 3, kDim = 6, kMlp = 10, kHeads = 2;
+  for (const double rate : {0.0, 0.3}) {
+    CAPTURE(rate);
+    const Row norm1 = random_row(kDim, "norm1"), norm1_bias = random_row(kDim, "norm1_bias"),
+              wqkv = random_row(3 * kDim * kDim, "wqkv"), wqkv_bias = random_row(3 * kDim, "wqkv_bias"),
+              wo = random_row(kDim * kDim, "wo"), wo_bias = random_row(kDim, "wo_bias"), norm2 = random_row(kDim, "norm2"),
+              norm2_bias = random_row(kDim, "norm2_bias"), up = random_row(kMlp * kDim, "up"),
+              up_bias = random_row(kMlp, "up_bias"), down = random_row(kDim * kMlp, "down"),
+              down_bias = random_row(kDim, "down_bias"), x = random_row(kTime * kBatch * kDim, "x"),
+              key0 = random_row(kBatch * kDim, "key0"), value0 = random_row(kBatch * kDim, "value0");
+    UnitRecurrenceOptions options;
+    options.heads = kHeads;
+    options.dropout = rate;
+    options.gate_key = random_key(1, "gate", 5);
+    options.attn_key = random_key(1, "attn", 5);
+    options.mlp_key = random_key(1, "mlp", 5);
+    const auto part = [](const Row& all, std::size_t from, std::size_t n) {
+      return Row(all.begin() + static_cast<std::ptrdiff_t>(from), all.begin() + static_cast<std::ptrdiff_t>(from + n));
+    };
+
+    for (const bool carried : {false, true}) {
+      CAPTURE(carried);
+      Row qkv_all, h_all, key_all, value_all;
+      std::vector<Row> key(kBatch), value(kBatch);  // of the state before the step; empty: none
+      for (std::size_t b = 0; carried && b < kBatch; ++b) {
+        key[b] = part(key0, b * kDim, kDim);
+        value[b] = part(value0, b * kDim, kDim);
+      }
+      for (std::size_t t = 0; t < kTime; ++t)
+        for (std::size_t b = 0; b < kBatch; ++b) {
+          const std::size_t row = t * kBatch + b, width = kDim / kHeads;
+          const Row input = part(x, row * kDim, kDim);
+          const Row qkv = product(wqkv, layer_norm_row(input, norm1, norm1_bias, options.eps), wqkv_bias);
+          qkv_all.insert(qkv_all.end(), qkv.begin(), qkv.end());
+          Row mixed(kDim);
+          for (std::size_t j = 0; j < kHeads; ++j) {
+            double with_h = 0, with_x = 0;
+            for (std::size_t i = j * width; i < (j + 1) * width; ++i) {
+              if (!key[b].empty()) with_h += qkv[i] * key[b][i];
+              with_x += qkv[i] * qkv[kDim + i];
+            }
+            const double root = std::sqrt(static_cast<double>(width));
+            const double eh = key[b].empty() ? 0.0 : std::exp(with_h / root), ex = std::exp(with_x / root);
+            const std::size_t element = 2 * (row * kHeads + j);
+            const double ph = eh / (eh + ex) * kept(options.gate_key, element, rate);
+            const double px = ex / (eh + ex) * kept(options.gate_key, element + 1, rate);
+            for (std::size_t i = j * width; i < (j + 1) * width; ++i)
+              mixed[i] = px * qkv[2 * kDim + i] + (key[b].empty() ? 0.0 : ph * value[b][i]);
+          }
+          Row r = product(wo, mixed, wo_bias);
+          for (std::size_t i = 0; i < kDim; ++i) r[i] = input[i] + r[i] * kept(options.attn_key, row * kDim + i, rate);
+          Row u = product(up, layer_norm_row(r, norm2, norm2_bias, options.eps), up_bias);
+          for (double& v : u) v = 0.5 * v * (1 + std::erf(v / std::sqrt(2.0)));
+          Row h = product(down, u, down_bias);
+          for (std::size_t i = 0; i < kDim; ++i) h[i] = r[i] + h[i] * kept(options.mlp_key, row * kDim + i, rate);
+          const Row next = product(wqkv, layer_norm_row(h, norm1, norm1_bias, options.eps), wqkv_bias);
+          key[b] = part(next, kDim, kDim);
+          value[b] = part(next, 2 * kDim, kDim);
+          h_all.insert(h_all.end(), h.begin(), h.end());
+          key_all.insert(key_all.end(), key[b].begin(), key[b].end());
+          value_all.insert(value_all.end(), value[b].begin(), value[b].end());
+        }
+
+      const auto vec = [](const Row& values) { return Tensor::from(values, {static_cast<std::int64_t>(values.size())}); };
+      const UnitRecurrenceWeights weights{vec(norm1),
+                                          vec(norm1_bias),
+                                          Tensor::from(wqkv, {3 * kDim, kDim}),
+                                          vec(wqkv_bias),
+                                          Tensor::from(wo, {kDim, kDim}),
+                                          vec(wo_bias),
+                                          vec(norm2),
+                                          vec(norm2_bias),
+                                          Tensor::from(up, {kMlp, kDim}),
+                                          vec(up_bias),
+                                          Tensor::from(down, {kDim, kMlp}),
+                                          vec(down_bias)};
+      const Shape shape{kTime, kBatch, kDim};
+      const UnitRecurrenceResult result =
+          unit_recurrence(Tensor::from(x, shape), Tensor::from(qkv_all, shape.with(2, 3 * kDim)), weights, options,
+                          carried ? Tensor::from(key0, {kBatch, kDim}) : Tensor(),
+                          carried ? Tensor::from(value0, {kBatch, kDim}) : Tensor());
+      check_close("h", result.h, Tensor::from(h_all, shape), 1e-12);
+      check_close("key", result.key, Tensor::from(key_all, shape), 1e-12);
+      check_close("value", result.value, Tensor::from(value_all, shape), 1e-12);
+    }
+  }
+}
+
+TEST_CASE("model dropout: the first state of the recurrence keeps its mean") {
+  // Without an MLP, h_1 = x_1 + drop(Wo drop(vx)) is linear in the masks, so its mean over rows is what no dropout gives.
+  constexpr std::int64_t kRows = 4000, kDim = 8;
+  const Tensor x = Tensor::zeros({1, kRows, kDim}, Dtype::f64), qkv = Tensor::full({1, kRows, 3 * kDim}, 1.0, Dtype::f64);
+  UnitRecurrenceWeights weights;
+  weights.norm1 = weights.norm2 = Tensor::full({kDim}, 1.0, Dtype::f64);
+  weights.wqkv = Tensor::zeros({3 * kDim, kDim}, Dtype::f64);
+  weights.wo = Tensor::from(random_row(kDim * kDim, "wo"), {kDim, kDim});
+  weights.up = Tensor::zeros({kDim, kDim}, Dtype::f64);
+  weights.down = Tensor::zeros({kDim, kDim}, Dtype::f64);
+  UnitRecurrenceOptions options;
+  options.heads = 2;
+  const std::vector<double> expected = numbers(unit_recurrence(x, qkv, weights, options).h);
+  options.dropout = 0.2;
+  options.gate_key = random_key(1, "gate", 0);
+  options.attn_key = random_key(1, "attn", 0);
+  options.mlp_key = random_key(1, "mlp", 0);
+  const std::vector<double> h = numbers(unit_recurrence(x, qkv, weights, options).h);
+  for (std::size_t i = 0; i < kDim; ++i) {
+    CAPTURE(i);
+    double mean = 0, square = 0;
+    for (std::size_t row = 0; row < kRows; ++row) {
+      mean += h[row * kDim + i] / kRows;
+      square += h[row * kDim + i] * h[row * kDim + i] / kRows;
+    }
+    const double standard_error = std::sqrt((square - mean * mean) / kRows);
+    CHECK(standard_error > 0);
+    CHECK(!(std::abs(mean - expected[i]) > 5 * standard_error));
+  }
+}

@@ -1,0 +1,219 @@
+// Gradients of whole models against central differences, with dropout too (its masks are a function of the step, so the loss
+// is a plain function of the parameters), and how far back through time they reach.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "compare.h"
+
+namespace {
+
+using namespace eddy;
+using namespace eddy::test;
+
+const std::string kModels[] = {"unit_forget", "regular"};
+
+double loss_of(const Model& model, const ForwardInput& input, const Tensor& targets) {
+  const NoGrad no_grad;
+  return cross_entropy(model.forward(input).logits, targets).item();
+}
+
+// For every parameter tensor: the derivative of the loss along one random direction, by the five-point formula, against the
+// inner product of the direction with the gradient. With a step of 1e-3 the truncation is some 1e-12 and the rounding of the
+// losses divided by the step some 1e-12 too.
+void check_directions(Model& model, const ForwardInput& input, const Tensor& targets) {
+  const Outcome outcome = run(model, input, targets);
+  for (const Parameter& parameter : model.params().parameters()) {
+    CAPTURE(parameter.name);
+    REQUIRE(outcome.gradients.at(parameter.name).defined());
+    const std::vector<double> start = numbers(parameter.value), gradient = numbers(outcome.gradients.at(parameter.name));
+    std::vector<double> direction(start.size());
+    const RandomKey key = random_key(9, ("direction." + parameter.name).c_str(), 0);
+    double norm = 0, expected = 0;
+    for (std::size_t i = 0; i < start.size(); ++i) {
+      direction[i] = static_cast<double>(uniform01(key.word(i))) - 0.5;
+      norm += direction[i] * direction[i];
+    }
+    for (std::size_t i = 0; i < start.size(); ++i) {
+      direction[i] /= std::sqrt(norm);
+      expected += direction[i] * gradient[i];
+    }
+    const auto loss_at = [&](double step) {
+      std::vector<double> moved = start;
+      for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += step * direction[i];
+      raw::copy_into(detach(parameter.value), Tensor::from(moved, parameter.shape));
+      return loss_of(model, input, targets);
+    };
+    constexpr double kStep = 1e-3;
+    const double measured =
+        (8 * (loss_at(kStep) - loss_at(-kStep)) - (loss_at(2 * kStep) - loss_at(-2 * kStep))) / (12 * kStep);
+    raw::copy_into(detach(parameter.value), Tensor::from(start, parameter.shape));
+    CAPTURE(expected);
+    CAPTURE(measured);
+    CHECK(!(std::abs(measured - expected) > 1e-8 * std::abs(expected) + 1e-10));
+  }
+}
+
+double largest(const Tensor& x) {
+  double result = 0;
+  for (const double value : numbers(x)) result = std::max(result, std::abs(value));
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("model gradients: every parameter agrees with central differences") {
+  for (const std::string& name : kModels)
+    for (int bits = 0; bits < 4; ++bits) {
+      CAPTURE(name);
+      CAPTURE(bits);
+      ModelConfig config = small_config(name);
+      config.layers = 2;
+      config.positions = true;
+      config.bias = (bits & 1) != 0;
+      config.tied = (bits & 2) == 0;
+      config.n_out = config.tied ? 0 : 7;
+      const auto model = random_model(config);
+      ForwardInput input;
+      input.tokens = random_ids(3, 7, 11, 1);
+      check_directions(*model, input, random_ids(3, 7, model->config().n_out, 2));
+    }
+}
+
+TEST_CASE("model gradients: every parameter agrees with central differences under dropout") {
+  for (const std::string& name : kModels) {
+    CAPTURE(name);
+    ModelConfig config = small_config(name);
+    config.layers = 2;
+    config.positions = config.bias = true;
+    config.dropout = 0.3;
+    const auto model = random_model(config);
+    ForwardInput input;
+    input.tokens = random_ids(3, 7, 11, 1);
+    input.dropout = {true, 5, 17};
+    check_directions(*model, input, random_ids(3, 7, 11, 2));
+  }
+}
+
+TEST_CASE("model gradients: targets that are not scored have no part in any gradient") {
+  for (const std::string& name : kModels) {
+    CAPTURE(name);
+    const auto model = random_model(small_config(name));
+    ForwardInput input;
+    input.tokens = random_ids(2, 6, 11, 1);
+    const Tensor targets = random_ids(2, 6, 11, 2);
+    for (const std::int64_t at : {1, 5, 6, 9}) targets.data<std::int64_t>()[at] = -1;
+    check_directions(*model, input, targets);
+  }
+}
+
+TEST_CASE("model gradients: every parameter gets one at the published initialisation") {
+  for (const std::string& name : kModels)
+    for (const double deviation : {0.02, 0.2}) {
+      CAPTURE(name);
+      CAPTURE(deviation);
+      ModelConfig config = small_config(name);
+      config.layers = 2;
+      config.positions = config.bias = true;
+      config.tied = false;
+      config.init_std = deviation;
+      const auto model = make_model(config, Dtype::f64);
+      model->params().initialize(1);
+      ForwardInput input;
+      input.tokens = random_ids(3, 8, 11, 1);
+      const Outcome outcome = run(*model, input, random_ids(3, 8, 11, 2));
+      for (const auto& [parameter, gradient] : outcome.gradients) {
+        CAPTURE(parameter);
+        REQUIRE(gradient.defined());
+        CHECK(all_finite(gradient));
+        if (!parameter.ends_with("wqkv.weight")) {
+          CHECK(largest(gradient) > 0);
+          continue;
+        }
+        for (const std::int64_t part : {0, 1, 2}) CHECK(largest(raw::narrow(gradient, 0, part * 12, 12)) > 0);  // q, k, v
+      }
+    }
+}
+
+TEST_CASE("model gradients: a tied table gets the sum of its two uses") {
+  for (const std::string& name : kModels) {
+    CAPTURE(name);
+    ModelConfig config = small_config(name);
+    const auto tied = random_model(config);
+    config.tied = false;
+    const auto untied = random_model(config);
+    for (const Parameter& parameter : untied->params().parameters())
+      raw::copy_into(detach(parameter.value),
+                     detach(tied->params().get(parameter.name == "head.weight" ? "embed.weight" : parameter.name).value));
+    ForwardInput input;
+    input.tokens = random_ids(2, 6, 11, 1);
+    const Tensor targets = random_ids(2, 6, 11, 2);
+    const Outcome one = run(*tied, input, targets), two = run(*untied, input, targets);
+    check_close("logits", one.logits, two.logits, 1e-14);
+    const Tensor sum = raw::copy(two.gradients.at("embed.weight"));
+    raw::add_into(sum, two.gradients.at("head.weight"));
+    check_close("grad.embed.weight", one.gradients.at("embed.weight"), sum, 1e-12);
+  }
+}
+
+TEST_CASE("model gradients: they add up over calls until they are forgotten") {
+  for (const std::string& name : kModels) {
+    CAPTURE(name);
+    const auto model = random_model(small_config(name));
+    ForwardInput a, b;
+    a.tokens = random_ids(2, 6, 11, 1);
+    b.tokens = random_ids(2, 6, 11, 2);
+    const Tensor targets = random_ids(2, 6, 11, 3);
+    const Outcome first = run(*model, a, targets), second = run(*model, b, targets);
+    static_cast<void>(run(*model, a, targets));
+    backward(cross_entropy(model->forward(b).logits, targets));
+    for (const Parameter& parameter : model->params().parameters()) {
+      const Tensor sum = raw::copy(first.gradients.at(parameter.name));
+      raw::add_into(sum, second.gradients.at(parameter.name));
+      check_close(parameter.name, grad(parameter.value), sum, 1e-12);
+    }
+  }
+}
+
+TEST_CASE("model gradients: the last of 256 losses reaches the first input through the state") {
+  ModelConfig config = small_config("unit_forget");
+  config.context = 256;
+  config.positions = true;
+  config.readout = "last";
+  const auto model = random_model(config);
+  ForwardInput input;
+  input.tokens = random_ids(1, 256, 11, 1);
+  const Tensor targets = random_ids(1, 1, 11, 2);
+  const Tensor hoisted = run(*model, input, targets).gradients.at("pos_embed.weight");
+  input.literal = true;
+  const Tensor literal = run(*model, input, targets).gradients.at("pos_embed.weight");
+  for (const std::int64_t place : {0, 1, 128, 255}) {
+    CAPTURE(place);
+    const Tensor row = raw::narrow(hoisted, 0, place, 1);
+    CHECK(largest(row) > 0);
+    // Each row on its own scale: a detach after some steps would leave the large rows right.
+    check_close("row", row, raw::narrow(literal, 0, place, 1), 1e-6, 0);
+  }
+  CHECK(largest(raw::narrow(hoisted, 0, 0, 1)) < largest(raw::narrow(hoisted, 0, 255, 1)));
+}
+
+TEST_CASE("model gradients: nothing is recorded inside NoGrad and nothing stays after backward") {
+  for (const std::string& name : kModels) {
+    CAPTURE(name);
+    const auto model = random_model(small_config(name));
+    ForwardInput input;
+    input.tokens = random_ids(2, 6, 11, 1);
+    const GraphStats before = graph_stats();
+    {
+      const NoGrad no_grad;
+      CHECK(!requires_grad(model->forward(input).logits));
+    }
+    CHECK(graph_stats().recorded == before.recorded);
+    static_cast<void>(run(*model, input, random_ids(2, 6, 11, 2)));
+    CHECK(graph_stats().recorded > before.recorded);
+    CHECK(graph_stats().nodes == before.nodes);
+    CHECK(graph_stats().saved_bytes == before.saved_bytes);
+  }
+}

@@ -1,0 +1,230 @@
+// The benchmarks measure something: numbers are finite, tables and JSON hold them, parts add up. How fast
+// anything is depends on the machine and is not tested.
+#include "train/bench.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "autograd/node.h"
+#include "autograd/scope.h"
+#include "autograd/tape.h"
+#include "ops/pointwise.h"
+#include "tensor/error.h"
+#include "train/bench_ceilings.h"
+#include "train/bench_ops.h"
+#include "train/bench_profile.h"
+#include "train/bench_step.h"
+
+using namespace eddy;
+
+namespace {
+
+Ceilings quick_ceilings() {
+  CeilingSizes sizes;
+  sizes.product = 64;
+  sizes.bytes_per_thread = {1 << 12};
+  sizes.bytes = {1 << 16};
+  return measure_ceilings(0, sizes);
+}
+
+bool positive(double value) {
+  return std::isfinite(value) && value > 0;
+}
+
+StepBenchOptions tiny_step() {
+  StepBenchOptions options;
+  options.model.model = "regular";
+  options.model.vocab = 11;
+  options.model.context = 8;
+  options.model.dim = 16;
+  options.model.heads = 2;
+  options.model.positions = true;
+  options.batch = 2;
+  options.steps = 3;
+  options.product_size = 32;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("a timing holds the best and the middle of the runs") {
+  const Timing timing = timing_of({4, 1, 3, 2, 9});
+  CHECK(timing.best == 1);
+  CHECK(timing.median == 3);
+  CHECK(timing.runs == 5);
+  CHECK_THROWS_WITH_AS(timing_of({}), doctest::Contains("nothing was measured"), ValueError);
+}
+
+TEST_CASE("measure runs once before it counts and then as often as asked") {
+  int runs = 0;
+  const Timing timing = measure([&runs] { ++runs; }, 0, 4);
+  CHECK(runs == 5);
+  CHECK(timing.runs == 4);
+  CHECK(positive(timing.best));
+}
+
+TEST_CASE("a table aligns its columns") {
+  CHECK(text_table({{"op", "ms"}, {"matmul", "1.25"}, {"add", "10"}}) ==
+        "op        ms\nmatmul  1.25\nadd       10\n");
+  CHECK(text_table({}).empty());
+  CHECK_THROWS_AS(text_table({{"a", "b"}, {"c"}}), ValueError);
+}
+
+TEST_CASE("table numbers keep three digits and show what was not measured") {
+  CHECK(table_number(0.01234) == "0.0123");
+  CHECK(table_number(1.234) == "1.23");
+  CHECK(table_number(12.34) == "12.3");
+  CHECK(table_number(1234.4) == "1234");
+  CHECK(table_number(0) == "0");
+  CHECK(table_number(std::nan("")) == "-");
+}
+
+TEST_CASE("ceilings are positive and the roofline is the slower of the two limits") {
+  const Ceilings measured = quick_ceilings();
+  CHECK(positive(measured.product.best));
+  CHECK(measured.product.best >= measured.product.median);
+  CHECK(positive(measured.product_one_blas.best));
+  REQUIRE(measured.memory.size() == 2);
+  for (const Bandwidth& level : measured.memory) {
+    CHECK(positive(level.copy.best));
+    CHECK(positive(level.triad.best));
+  }
+
+  Ceilings known;
+  known.product.best = 100;
+  known.memory = {{1000, {50, 50}, {40, 40}}, {1000000, {10, 10}, {8, 8}}};
+  CHECK(known.bandwidth_for(1000) == 50);
+  CHECK(known.bandwidth_for(1001) == 10);
+  CHECK(known.bandwidth_for(1e9) == 10);
+  CHECK(known.least_seconds(1e9, 0) == doctest::Approx(0.01));
+  CHECK(known.least_seconds(1e9, 1e9) == doctest::Approx(0.1));
+  CHECK_THROWS_AS(ProductProbe(0), ValueError);
+}
+
+TEST_CASE("the benchmark of one op gives finite numbers for forward and backward") {
+  OpsBenchOptions options;
+  options.filter = "contiguous";
+  options.seconds = 0;
+  const std::vector<OpBenchRow> rows = bench_op_rows(options, quick_ceilings());
+  REQUIRE(!rows.empty());
+  for (const OpBenchRow& row : rows) {
+    CAPTURE(row.op);
+    CHECK(row.op.find("contiguous") != std::string::npos);
+    CHECK(positive(row.forward_ms));
+    CHECK(row.forward_median_ms >= row.forward_ms);
+    CHECK(row.backward_ms >= 0);
+    CHECK(positive(row.gbs));
+    CHECK(positive(row.roofline_percent));
+  }
+  options.filter = "no such op";
+  CHECK_THROWS_WITH_AS(bench_op_rows(options, quick_ceilings()), doctest::Contains("no such op"), ValueError);
+}
+
+TEST_CASE("an op without a gradient shows a dash and JSON says null") {
+  OpBenchRow row;
+  row.op = "norm";
+  row.forward_ms = row.forward_median_ms = row.gbs = 1.5;
+  row.backward_ms = row.gflops = row.roofline_percent = std::nan("");
+  OpsBench bench;
+  bench.ceilings.memory = {{1000, {50, 50}, {40, 40}}};
+  bench.rows = {row};
+  const nlohmann::json parsed = nlohmann::json::parse(to_json(bench).dump());
+  CHECK(parsed["ops"][0]["op"] == "norm");
+  CHECK(parsed["ops"][0]["gbs"] == 1.5);
+  CHECK(parsed["ops"][0]["backward_ms"].is_null());
+  CHECK(parsed["ceilings"]["memory"][0]["copy_gbs"]["best"] == 50);
+  CHECK(to_text(bench).find("  -  ") != std::string::npos);
+}
+
+TEST_CASE("host cost and optimizer are measured per op and per parameter") {
+  OpsBenchOptions options;
+  options.seconds = 0;
+  options.host_ops = 8;
+  options.optimizer_parameters = 1000;
+  const HostCost host = bench_host_cost(options);
+  CHECK(positive(host.forward_us));
+  CHECK(positive(host.recorded_us));
+  CHECK(positive(host.backward_us));
+  const OptimizerCost optimizer = bench_optimizer(options);
+  CHECK(positive(optimizer.adamw_ns));
+  CHECK(positive(optimizer.norm_gbs));
+  options.host_ops = 0;
+  CHECK_THROWS_AS(bench_host_cost(options), ValueError);
+}
+
+TEST_CASE("the benchmark of a step counts tokens and operations and leaves no graph") {
+  const GraphStats before = graph_stats();
+  const StepBench bench = bench_step(tiny_step());
+  CHECK(graph_stats().nodes == before.nodes);
+  CHECK(bench.step.runs == 3);
+  CHECK(bench.sequence == 8);
+  CHECK(positive(bench.step.best));
+  CHECK(positive(bench.product.best));
+  CHECK(positive(bench.floor_median()));
+  CHECK(std::isfinite(bench.loss));
+  CHECK(bench.graph_nodes > 0);
+  CHECK(bench.saved_bytes > 0);
+  CHECK(bench.peak_bytes > bench.saved_bytes);
+  // q, k, v and the output 4 D^2, the MLP 8 D^2, (time + 1) D pairs, the head V D; twice three times each.
+  CHECK(bench.flops_per_token == doctest::Approx(6.0 * (12 * 16 * 16 + 9 * 16 + 11 * 16)));
+  CHECK(bench.by_op.empty());
+  const nlohmann::json parsed = nlohmann::json::parse(to_json(bench).dump());
+  CHECK(parsed["steps"] == 3);
+  CHECK(positive(parsed["floor_percent"]["best"].get<double>()));
+  CHECK(to_text(bench).find("tokens per second") != std::string::npos);
+}
+
+TEST_CASE("a profiled step names ops and modules and its parts add up to the step") {
+  StepBenchOptions options = tiny_step();
+  options.profile = true;
+  const StepBench bench = bench_step(options);
+  const auto find = [](const std::vector<ProfileRow>& rows, const std::string& name) -> const ProfileRow* {
+    for (const ProfileRow& row : rows)
+      if (row.name == name) return &row;
+    return nullptr;
+  };
+  const ProfileRow* linear = find(bench.by_op, "linear");
+  REQUIRE(linear != nullptr);
+  CHECK(linear->calls > 0);
+  CHECK(positive(linear->forward));
+  CHECK(positive(linear->backward));
+  CHECK(find(bench.by_module, "head") != nullptr);
+  CHECK(find(bench.by_op, "(clip and optimizer)") != nullptr);
+  double by_op = 0, by_module = 0;
+  for (const ProfileRow& row : bench.by_op) by_op += row.total();
+  for (const ProfileRow& row : bench.by_module) by_module += row.total();
+  CHECK(by_op == doctest::Approx(by_module));
+  CHECK(by_op >= 0.5 * 3 * bench.step.best);
+  CHECK(to_json(bench)["by_op"].size() == bench.by_op.size());
+}
+
+TEST_CASE("a step benchmark refuses sizes that make no step") {
+  StepBenchOptions options = tiny_step();
+  options.batch = 0;
+  CHECK_THROWS_WITH_AS(bench_step(options), doctest::Contains("batch 0"), ValueError);
+}
+
+TEST_CASE("an observer of the tape sees each op forward and backward and nothing after its guard") {
+  struct Seen : TapeObserver {
+    std::vector<std::string> events;
+    void forward_done(const char* op, const Scope* scope) override {
+      events.push_back(std::string("forward ") + op + " in " + scope->path);
+    }
+    void backward_done(const Node& node) override { events.push_back(std::string("backward ") + node.op); }
+  } seen;
+  const Tensor x = Tensor::full({2}, 0.5);
+  require_grad(x);
+  {
+    const ObserveTape watching(seen);
+    const ScopeGuard scope("watched");
+    const Tensor y = mul(exp(x), x);
+    backward(y, Tensor::full({2}, 1.0));
+  }
+  static_cast<void>(exp(x));
+  CHECK(seen.events == std::vector<std::string>{"forward exp in watched", "forward mul in watched",
+                                                "backward mul", "backward exp"});
+}

@@ -1,0 +1,235 @@
+// `eddy dump`: the shapes its inputs may have, and what it refuses. That its numbers are right is the golden tests' matter.
+#include "train/dump.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <string>
+
+#include "tensor/error.h"
+#include "tensor/safetensors.h"
+#include "text_test.h"
+
+namespace {
+
+using namespace eddy;
+using namespace eddy::test;
+using TensorMap = std::map<std::string, Tensor>;
+
+constexpr const char* kCase = EDDY_SOURCE_DIR "/tests/golden/recurrent_transformer/unit_forget";
+
+// The case of the tree, to be changed and dumped in a folder that goes with the test.
+struct Bench {
+  TempFolder folder;
+  TensorMap tensors = load_safetensors(std::string(kCase) + "/case.safetensors");
+  DumpOptions options;
+
+  Bench() {
+    options.config = std::string(kCase) + "/config.json";
+    options.out = folder.path("out.safetensors");
+    options.grads = true;
+  }
+  std::string save(const std::string& name, const TensorMap& map) const {
+    save_safetensors(folder.path(name), map);
+    return folder.path(name);
+  }
+  // The dump of `tensors` as they are now, in one file.
+  TensorMap result() {
+    options.weights = options.tokens = save("case.safetensors", tensors);
+    return dumped();
+  }
+  TensorMap dumped() const {
+    dump(options);
+    return load_safetensors(options.out);
+  }
+  template <class E>
+  std::string error() {
+    std::filesystem::remove(options.out);
+    const std::string text = error_of<E>([&] { result(); });
+    CHECK(!std::filesystem::exists(options.out));
+    return text;
+  }
+};
+
+TensorMap part_of(const TensorMap& tensors, bool (*keep)(const std::string&)) {
+  TensorMap part;
+  for (const auto& [name, tensor] : tensors)
+    if (keep(name)) part.emplace(name, tensor);
+  return part;
+}
+
+bool is_parameter(const std::string& name) { return name.starts_with("param."); }
+
+void check_same(const TensorMap& a, const TensorMap& b) {
+  REQUIRE(a.size() == b.size());
+  for (const auto& [name, tensor] : a) {
+    CAPTURE(name);
+    REQUIRE(b.contains(name));
+    CHECK(tensor.shape() == b.at(name).shape());
+    CHECK(tensor.to_vector<double>() == b.at(name).to_vector<double>());
+  }
+}
+
+}  // namespace
+
+TEST_CASE("dump: one folder and separate files and plain names and i32 tokens give the same bytes") {
+  Bench bench;
+  const TensorMap expected = bench.result();
+  CHECK(expected.contains("logits"));
+  CHECK(expected.contains("loss"));
+  CHECK(expected.contains("grad.layers.0.attn.wqkv.weight"));
+
+  DumpOptions folder;
+  folder.case_dir = kCase;
+  folder.out = bench.folder.path("folder.safetensors");
+  folder.grads = true;
+  dump(folder);
+  check_same(load_safetensors(folder.out), expected);
+
+  bench.options.weights = bench.save("weights.safetensors", part_of(bench.tensors, is_parameter));
+  bench.options.tokens = bench.save("tokens.safetensors", {{"tokens", raw::cast(bench.tensors.at("tokens"), Dtype::i32)},
+                                                           {"targets", raw::cast(bench.tensors.at("targets"), Dtype::i32)}});
+  check_same(bench.dumped(), expected);
+
+  TensorMap plain;
+  for (const auto& [name, tensor] : part_of(bench.tensors, is_parameter)) plain.emplace(name.substr(6), tensor);
+  bench.options.weights = bench.save("plain.safetensors", plain);
+  check_same(bench.dumped(), expected);
+  // Plain names in a file that holds the rest of a case too.
+  for (const char* name : {"tokens", "targets", "logits", "loss"}) plain.emplace(name, bench.tensors.at(name));
+  bench.options.weights = bench.options.tokens = bench.save("plain_case.safetensors", plain);
+  check_same(bench.dumped(), expected);
+}
+
+TEST_CASE("dump: without targets there are logits alone") {
+  Bench bench;
+  bench.tensors.erase("targets");
+  bench.options.grads = false;
+  const TensorMap result = bench.result();
+  CHECK(result.size() == 1);
+  CHECK(result.contains("logits"));
+}
+
+TEST_CASE("dump: without grads there is a loss and no gradient") {
+  Bench bench;
+  bench.options.grads = false;
+  const TensorMap result = bench.result();
+  CHECK(result.size() == 2);
+  CHECK(result.contains("loss"));
+}
+
+TEST_CASE("dump: gradients without targets are refused") {
+  Bench bench;
+  bench.tensors.erase("targets");
+  CHECK(contains(bench.error<ValueError>(), "--grads needs targets"));
+}
+
+TEST_CASE("dump: targets that are all unscored give a loss of zero and zero gradients") {
+  Bench bench;
+  bench.tensors["targets"] = Tensor::full(bench.tensors.at("targets").shape(), -1, Dtype::i64);
+  for (const auto& [name, tensor] : bench.result()) {
+    if (name == "logits") continue;
+    CAPTURE(name);
+    for (const double value : tensor.to_vector<double>()) CHECK(value == 0);
+  }
+}
+
+TEST_CASE("dump: all missing and unexpected and mis-shaped names are named at once") {
+  Bench bench;
+  bench.tensors.erase("param.final_norm.weight");
+  bench.tensors.erase("param.layers.0.attn.wo.weight");
+  bench.tensors["param.layers.0.attn.wq.weight"] = Tensor::zeros({16, 16}, Dtype::f64);
+  bench.tensors["param.layers.0.mlp.up.weight"] = Tensor::zeros({16, 64}, Dtype::f64);
+  bench.tensors["param.layers.0.mlp.down.weight"] = Tensor::zeros({16, 64}, Dtype::i64);
+  const std::string text = bench.error<FormatError>();
+  for (const char* part :
+       {"final_norm.weight [16] is missing", "layers.0.attn.wo.weight [16, 16] is missing",
+        "layers.0.attn.wq.weight [16, 16] is not in the model", "layers.0.mlp.up.weight is [16, 64] in the file and [64, 16]",
+        "layers.0.mlp.down.weight holds i64", "case.safetensors"})
+    CHECK_MESSAGE(contains(text, part), part);
+}
+
+TEST_CASE("dump: tokens that are missing or no integers or of a wrong shape are refused") {
+  Bench bench;
+  const Tensor tokens = bench.tensors.at("tokens");
+  bench.tensors.erase("tokens");
+  CHECK(contains(bench.error<FormatError>(), "holds no tokens"));
+  bench.tensors["tokens"] = raw::cast(tokens, Dtype::f32);
+  CHECK(contains(bench.error<FormatError>(), "tokens"));
+  bench.tensors["tokens"] = raw::reshape(tokens, {tokens.elements()});
+  CHECK(!bench.error<ShapeError>().empty());
+  bench.tensors["tokens"] = Tensor::full(tokens.shape(), 17, Dtype::i64);
+  CHECK(contains(bench.error<ValueError>(), "17"));
+}
+
+TEST_CASE("dump: targets that do not fit the logits are refused") {
+  Bench bench;
+  const Tensor targets = bench.tensors.at("targets");
+  bench.tensors["targets"] = raw::copy(raw::narrow(targets, 1, 0, 5));
+  CHECK(contains(bench.error<ShapeError>(), "one target per row"));
+  bench.tensors["targets"] = raw::copy(raw::narrow(targets, 0, 0, 1));
+  CHECK(contains(bench.error<ShapeError>(), "targets"));
+  bench.tensors["targets"] = Tensor::full({}, 1, Dtype::i64);
+  CHECK(contains(bench.error<ShapeError>(), "targets"));
+  bench.tensors["targets"] = Tensor::full(targets.shape(), 17, Dtype::i64);
+  CHECK(contains(bench.error<ValueError>(), "17"));
+  bench.tensors["targets"] = raw::cast(targets, Dtype::f64);
+  CHECK(contains(bench.error<FormatError>(), "targets"));
+}
+
+TEST_CASE("dump: readout tail takes its rows from the targets and is refused without") {
+  Bench bench;
+  bench.options.config = bench.folder.write(
+      "tail.json", R"({"family": "recurrent_transformer", "model": "unit_forget", "vocab": 17, "dim": 16, "heads": 2,
+                       "context": 32, "readout": "tail"})");
+  bench.tensors["targets"] = raw::copy(raw::narrow(bench.tensors.at("targets"), 1, 18, 6));
+  CHECK(bench.result().at("logits").shape() == Shape{2, 6, 17});
+  bench.tensors.erase("targets");
+  bench.options.grads = false;
+  CHECK(contains(bench.error<ValueError>(), "readout tail"));
+}
+
+TEST_CASE("dump: a run's config leaves the vocabulary to the table of the weights") {
+  Bench bench;
+  const TensorMap expected = bench.result();
+  bench.options.config =
+      bench.folder.write("run.toml", "[model]\nmodel = \"unit_forget\"\ndim = 16\nheads = 2\n[train]\nsteps = 3\n");
+  check_same(bench.result(), expected);
+  bench.tensors.erase("param.embed.weight");
+  CHECK(contains(bench.error<ConfigError>(), "vocab"));
+}
+
+TEST_CASE("dump: a config that contradicts the weights is refused with both sizes") {
+  Bench bench;
+  bench.options.config = bench.folder.write(
+      "wide.json", R"({"family": "recurrent_transformer", "model": "unit_forget", "vocab": 17, "dim": 32, "heads": 2})");
+  CHECK(contains(bench.error<FormatError>(), "embed.weight is [17, 16] in the file and [17, 32] in the model"));
+}
+
+TEST_CASE("dump: parts that are missing on the command line are asked for") {
+  DumpOptions options;
+  CHECK(contains(error_of<ValueError>([&] { dump(options); }), "--case"));
+  options.case_dir = kCase;
+  CHECK(contains(error_of<ValueError>([&] { dump(options); }), "--out"));
+  options.out = "/nowhere/out.safetensors";
+  CHECK(contains(error_of<IoError>([&] { dump(options); }), "/nowhere/out.safetensors"));
+  options.case_dir = "/nowhere";
+  CHECK(contains(error_of<IoError>([&] { dump(options); }), "/nowhere"));
+}
+
+TEST_CASE("dump: f32 writes f32 and an unknown precision is refused") {
+  Bench bench;
+  bench.options.precision = "f32";
+  for (const auto& [name, tensor] : bench.result()) CHECK_MESSAGE(tensor.dtype() == Dtype::f32, name);
+  bench.options.precision = "bf16";
+  CHECK(contains(bench.error<ValueError>(), "bf16"));
+}
+
+TEST_CASE("dump: weights that hold a NaN give a file that holds it") {
+  Bench bench;
+  bench.tensors.at("param.final_norm.weight").data<double>()[0] = std::numeric_limits<double>::quiet_NaN();
+  const TensorMap result = bench.result();
+  CHECK(result.at("loss").item() != result.at("loss").item());
+}

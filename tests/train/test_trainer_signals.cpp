@@ -1,0 +1,198 @@
+// Runs that are stopped from outside: killed at any moment, interrupted, out of disk. Each runs in a process of its own.
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+
+#include <atomic>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tensor/philox.h"
+#include "tiny_run.h"
+#include "train/adam.h"
+#include "train/checkpoint.h"
+#include "train/metrics.h"
+
+namespace {
+
+using namespace eddy;
+using namespace eddy::test;
+namespace fs = std::filesystem;
+
+TrainRequest resumed(const TrainRequest& request, std::int64_t steps) {
+  TrainRequest result = request;
+  result.resume = request.run_dir;
+  result.run_dir.clear();
+  result.config.train.steps = steps;
+  return result;
+}
+
+std::string bytes_of(const std::string& checkpoint, const char* file) { return read_text_file(fs::path(checkpoint) / file); }
+
+int code_of(TrainEnd end) { return static_cast<int>(end); }
+
+bool has_checkpoint(const std::string& run) { return fs::exists(run + "/checkpoints/latest"); }
+
+}  // namespace
+
+TEST_CASE("train: a run killed again and again goes on from a whole checkpoint and ends with the same bits") {
+  const OneThread one;
+  const TempFolder folder;
+  TrainRequest request = tiny_run(folder, "run");
+  TrainConfig& t = request.config.train;
+  t.steps = 1'000'000;
+  t.checkpoint_every = 1;
+  t.eval_every = 1;  // the same step is saved again whenever it is the best so far
+  t.eval_batches = 1;
+
+  const RandomKey key = random_key(1, "test.kill", 0);
+  std::int64_t step = 0;
+  for (std::uint64_t round = 0; round < 8; ++round) {
+    CAPTURE(round);
+    const std::string before = round == 0 ? "" : latest_of(request.run_dir);
+    Child child([&] { return code_of(train(round == 0 ? request : resumed(request, t.steps))); });
+    // Until it has come further than the one before; then at any moment.
+    REQUIRE(wait_until([&] { return has_checkpoint(request.run_dir) && latest_of(request.run_dir) != before; }));
+    std::this_thread::sleep_for(std::chrono::microseconds(key.word(round) % 60'000));
+    child.signal(SIGKILL);
+    CHECK(child.wait() == -SIGKILL);
+
+    const LoadedRun run = load_run(request.run_dir);
+    AdamOptimizer optimizer(run.model->params(), run.config.train);
+    CHECK_NOTHROW(load_optimizer(run.checkpoint, *run.model, optimizer));
+    CHECK(optimizer.steps() == run.step);
+    CHECK(run.step > step);
+    step = run.step;
+    CHECK_NOTHROW(static_cast<void>(read_metrics(request.run_dir + "/metrics.jsonl")));
+  }
+
+  CHECK(train_quietly(resumed(request, step + 2)) == TrainEnd::finished);
+  TrainRequest unbroken = tiny_run(folder, "unbroken");
+  unbroken.config.train.steps = step + 2;
+  CHECK(train_quietly(unbroken) == TrainEnd::finished);
+  for (const char* name : {"model.safetensors", "optimizer.safetensors"})
+    CHECK_MESSAGE(bytes_of(latest_of(request.run_dir), name) == bytes_of(latest_of(unbroken.run_dir), name), name);
+  for (const std::string& name : checkpoints_of(request.run_dir)) CHECK(!name.starts_with(".tmp-"));
+
+  const Metrics metrics = read_metrics(request.run_dir + "/metrics.jsonl");
+  REQUIRE(static_cast<std::int64_t>(metrics.steps.size()) == step + 2);
+  for (std::size_t i = 0; i < metrics.steps.size(); ++i) CHECK(metrics.steps[i].step == static_cast<std::int64_t>(i) + 1);
+}
+
+TEST_CASE("save_checkpoint: a step saved again is there at every moment") {
+  const OneThread one;
+  const TempFolder folder;
+  const TrainRequest request = tiny_run(folder, "run");
+  CHECK(train_quietly(request) == TrainEnd::finished);
+  const LoadedRun run = load_run(request.run_dir);
+  AdamOptimizer optimizer(run.model->params(), run.config.train);
+  std::atomic<bool> done{false};
+  std::int64_t looks = 0, missing = 0;
+  std::thread watcher([&] {
+    while (!done.load()) {
+      ++looks;
+      if (!fs::exists(run.checkpoint / "state.json")) ++missing;
+    }
+  });
+  for (int i = 0; i < 40; ++i)
+    save_checkpoint(request.run_dir, run.config, *run.tokenizer, *run.model, optimizer, {}, run.state, i % 2 == 0, 2);
+  done = true;
+  watcher.join();
+  CHECK(looks > 100);
+  CHECK(missing == 0);
+  CHECK(checkpoints_of(request.run_dir) == std::vector<std::string>{"best", "latest", "step-6"});
+}
+
+TEST_CASE("train: an interrupt saves and ends the run and it goes on to the bit") {
+  const OneThread one;
+  for (const int number : {SIGINT, SIGTERM}) {
+    CAPTURE(number);
+    const TempFolder folder;
+    TrainRequest request = tiny_run(folder, "run");
+    request.config.train.steps = 1'000'000;
+    Child child([&] { return code_of(train(request)); });
+    REQUIRE(wait_until([&] {
+      return fs::exists(request.run_dir + "/metrics.jsonl") && read_metrics(request.run_dir + "/metrics.jsonl").steps.size() > 3;
+    }));
+    child.signal(number);
+    CHECK(child.wait() == code_of(TrainEnd::interrupted));
+
+    const LoadedRun run = load_run(request.run_dir);
+    CHECK(run.step > 3);
+    const Metrics metrics = read_metrics(request.run_dir + "/metrics.jsonl");
+    CHECK(metrics.steps.back().step == run.step);
+    REQUIRE(!metrics.events.empty());
+    CHECK(contains(metrics.events.back().text, "interrupted at step " + std::to_string(run.step)));
+    CHECK(contains(metrics.events.back().text, "--resume"));
+    CHECK(fs::exists(request.run_dir + "/report.html"));
+
+    CHECK(train_quietly(resumed(request, run.step + 2)) == TrainEnd::finished);
+    TrainRequest unbroken = tiny_run(folder, "unbroken");
+    unbroken.config.train.steps = run.step + 2;
+    CHECK(train_quietly(unbroken) == TrainEnd::finished);
+    CHECK(bytes_of(latest_of(request.run_dir), "model.safetensors") ==
+          bytes_of(latest_of(unbroken.run_dir), "model.safetensors"));
+  }
+}
+
+TEST_CASE("train: an interrupt during a long evaluation does not wait for its end") {
+  const OneThread one;
+  const TempFolder folder;
+  TrainRequest request = tiny_run(folder, "run");
+  request.config.train.eval_every = 2;
+  request.config.train.eval_batches = 100'000'000;
+  Child child([&] { return code_of(train(request)); });
+  REQUIRE(wait_until([&] { return fs::exists(request.run_dir + "/metrics.jsonl"); }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  child.signal(SIGINT);
+  CHECK(child.wait() == code_of(TrainEnd::interrupted));
+  CHECK(load_run(request.run_dir).step == 0);
+}
+
+TEST_CASE("train: a disk that is full leaves the last checkpoint whole") {
+  const OneThread one;
+  const TempFolder folder;
+  TrainRequest request = tiny_run(folder, "run");
+  CHECK(train_quietly(request) == TrainEnd::finished);
+  const std::string checkpoint = latest_of(request.run_dir);
+  const std::vector<std::string> names{"model.safetensors", "optimizer.safetensors", "state.json"};
+  std::vector<std::string> before;
+  for (const std::string& name : names) before.push_back(bytes_of(checkpoint, name.c_str()));
+  REQUIRE(before[0].size() < before[1].size());
+
+  // The first limit lets the parameters through and stops the moments; the second stops the parameters.
+  for (const std::size_t limit : {before[1].size() - 1, before[0].size() - 1}) {
+    CAPTURE(limit);
+    REQUIRE(fs::file_size(request.run_dir + "/metrics.jsonl") + 4096 < limit);
+    Child child([&] {
+      std::signal(SIGXFSZ, SIG_IGN);  // writes fail with an error instead of a signal, as on a full disk
+      const rlimit size{limit, limit};
+      if (setrlimit(RLIMIT_FSIZE, &size) != 0) return 98;
+      try {
+        train(resumed(request, 8));
+      } catch (const IoError& error) {
+        return contains(error.what(), limit + 1 == before[0].size() ? "model.safetensors" : "optimizer.safetensors") ? 42 : 97;
+      }
+      return 96;
+    });
+    CHECK(child.wait() == 42);
+    CHECK(latest_of(request.run_dir) == checkpoint);
+    CHECK(checkpoints_of(request.run_dir) == std::vector<std::string>{"latest", "step-6"});
+    for (std::size_t i = 0; i < names.size(); ++i) CHECK_MESSAGE(bytes_of(checkpoint, names[i].c_str()) == before[i], names[i]);
+  }
+  CHECK(train_quietly(resumed(request, 8)) == TrainEnd::finished);
+  CHECK(load_run(request.run_dir).step == 8);
+}
+
+TEST_CASE("train: a forked process trains with the bits of its parent") {
+  const int threads_before = thread_count();
+  set_thread_count(2);
+  const TempFolder folder;
+  const TrainRequest first = tiny_run(folder, "first"), second = tiny_run(folder, "second");
+  CHECK(train_quietly(first) == TrainEnd::finished);  // the pool and OpenBLAS have threads now; the child has none of them
+  Child child([&] { return code_of(train(second)); });
+  CHECK(child.wait() == code_of(TrainEnd::finished));
+  CHECK(bytes_of(latest_of(first.run_dir), "model.safetensors") == bytes_of(latest_of(second.run_dir), "model.safetensors"));
+  set_thread_count(threads_before);
+}

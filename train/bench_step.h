@@ -1,0 +1,56 @@
+// A whole training step (forward, loss, backward, clipping, AdamW) on random tokens, set against the time
+// that its multiply-adds would take at the rate of one large product. Products are measured between the
+// steps, on the same threads: on a machine shared with others only numbers of the same moment can be
+// compared.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "models/config.h"
+#include "train/bench_ceilings.h"
+#include "train/bench_profile.h"
+
+namespace eddy {
+
+struct StepBenchOptions {
+  ModelConfig model;
+  std::int64_t batch = 16;
+  std::int64_t sequence = 0;  // 0: model.context
+  std::int64_t steps = 0;     // timed ones; 0: as many as fit `seconds`, at least 3
+  double seconds = 20;
+  bool profile = false;
+  std::int64_t product_size = 1536;  // rows of the product between steps
+};
+
+struct StepBench {
+  std::string model;
+  std::int64_t parameters = 0, batch = 0, sequence = 0;
+  int threads = 1;
+  double dropout = 0;
+  Timing step;                   // units: seconds
+  double loss = 0;               // of the last step
+  double flops_per_token = 0;    // 2 operations per multiply-add; backward counts twice the forward
+  Rate product;                  // GFLOP/s between the steps
+  std::int64_t peak_bytes = 0;   // of live memory during the steps
+  std::int64_t graph_nodes = 0;  // after the forward
+  std::int64_t saved_bytes = 0;
+  std::vector<ProfileRow> by_op, by_module;  // with options.profile
+
+  double tokens() const { return static_cast<double>(batch * sequence); }
+  // Seconds that the step's products take at the median and at the best rate measured beside it.
+  double floor_median() const { return flops_per_token * tokens() / product.median * 1e-9; }
+  double floor_best() const { return flops_per_token * tokens() / product.best * 1e-9; }
+};
+
+// Two steps to warm up, then the timed ones. errors: ConfigError for the model's sizes; ValueError for a
+// batch, sequence or number of steps out of range; NonFiniteError when a loss is not finite;
+// OutOfMemoryError.
+StepBench bench_step(const StepBenchOptions& options);
+
+std::string to_text(const StepBench& bench);
+nlohmann::json to_json(const StepBench& bench);
+
+}  // namespace eddy

@@ -1,0 +1,129 @@
+// `eddy bench ops` and `eddy bench step`: speed against what this machine gives, measured in the same run.
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "models/model.h"
+#include "tensor/format.h"
+#include "train/bench_ops.h"
+#include "train/bench_step.h"
+#include "train/config_flags.h"
+#include "train/environment.h"
+#include "train/program/commands.h"
+#include "train/program/output.h"
+#include "train/run_config.h"
+#include "train/text_file.h"
+
+namespace eddy {
+namespace {
+
+constexpr const char* kOpsGroup = "bench ops";
+constexpr const char* kStepGroup = "bench step";
+// Tokens of a configuration that leaves them to its text: the characters of Shakespeare's plays.
+constexpr std::int64_t kDefaultVocab = 65;
+
+struct BenchFlags {
+  std::string what, json_path;
+  double seconds = 0;
+  OpsBenchOptions ops;
+  std::string config_path, preset;
+  double dropout = -1;
+  StepBenchOptions step;
+  ModelConfig defaults;
+  ConfigFlags keys;
+};
+
+// The short names, and every configuration of the papers by its own.
+ModelConfig preset_config(const std::string& name) {
+  const std::string full = name == "unit"       ? "shakespeare_unit"
+                           : name == "regular6" ? "shakespeare_regular_6"
+                                                : name;
+  std::string known = "unit, regular6";
+  for (const NamedConfig& named : paper_configs()) {
+    if (named.name == full) return named.config;
+    known += ", " + named.name;
+  }
+  fail<ConfigError>("bench step: there is no preset '{}' (one of {})", name, known);
+}
+
+// An option of the other benchmark would be read past in silence.
+void refuse_options_of_the_other(const CLI::App& command, bool is_step) {
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string& group = option->get_group();
+    const bool of_step = group == kStepGroup || group.starts_with("[");
+    if (option->count() > 0 && (is_step ? group == kOpsGroup : of_step))
+      fail<ConfigError>("bench {}: {} belongs to bench {}", is_step ? "step" : "ops",
+                        option->get_name(false, true), is_step ? "ops" : "step");
+  }
+}
+
+template <class Bench>
+void show(const BenchFlags& flags, const Bench& bench) {
+  print(to_text(bench));
+  if (flags.json_path.empty()) return;
+  nlohmann::json value{{"bench", flags.what}, {"environment", environment_lines()}};
+  value.update(to_json(bench));
+  replace_text_file(flags.json_path, value.dump(1) + "\n");
+}
+
+int run_bench(BenchFlags& flags, const CLI::App& command) {
+  const bool is_step = flags.what == "step";
+  refuse_options_of_the_other(command, is_step);
+  if (!is_step) {
+    if (flags.seconds > 0) flags.ops.seconds = flags.seconds;
+    show(flags, bench_ops(flags.ops));
+    return 0;
+  }
+  ModelConfig& model = flags.step.model;
+  model = !flags.config_path.empty() ? load_run_config(flags.config_path).model
+                                     : preset_config(flags.preset.empty() ? "unit" : flags.preset);
+  ConfigKeys keys = keys_of(model);
+  flags.keys.apply(keys);
+  if (flags.dropout >= 0) model.dropout = flags.dropout;
+  if (model.vocab == 0) model.vocab = kDefaultVocab;
+  validate(model);
+  if (flags.seconds > 0) flags.step.seconds = flags.seconds;
+  show(flags, bench_step(flags.step));
+  return 0;
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& app, std::function<int()>& action) {
+  CLI::App* command =
+      app.add_subcommand("bench", "Measure ops, or whole training steps, against this machine's limits");
+  const auto flags = std::make_shared<BenchFlags>();
+  command->add_option("what", flags->what, "ops: every op; step: forward, backward and optimizer of a model")
+      ->required()
+      ->check(CLI::IsMember({"ops", "step"}));
+  command->add_option("--json", flags->json_path, "Also write the numbers to this file");
+  command
+      ->add_option("--seconds", flags->seconds,
+                   "Time for each measurement of an op (0.2), or for all steps (20)")
+      ->check(CLI::Range(1e-3, 1e6));
+  command->add_option("--filter", flags->ops.filter, "Only ops with this in their name")->group(kOpsGroup);
+
+  const auto step_option = [&](const char* name, auto& target, const char* help) {
+    return command->add_option(name, target, help)->group(kStepGroup);
+  };
+  CLI::Option* config =
+      step_option("--config", flags->config_path, "Model of this configuration (TOML or JSON)");
+  step_option("--preset", flags->preset, "unit (default), regular6, or a name that `eddy models` lists")
+      ->excludes(config);
+  step_option("--batch", flags->step.batch, "Sequences of a step")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  step_option("--sequence", flags->step.sequence, "Tokens of a sequence (default: model.context)")
+      ->check(CLI::Range(1, 100'000'000));
+  step_option("--steps", flags->step.steps, "Timed steps, instead of a time")
+      ->check(CLI::Range(1, 100'000'000));
+  step_option("--dropout", flags->dropout, "Short for --model.dropout")->check(CLI::Range(0.0, 0.999));
+  command->add_flag("--profile", flags->step.profile, "Also the time of each op and module")
+      ->group(kStepGroup);
+  flags->keys.add_to(*command, keys_of(flags->defaults));
+  command->callback(
+      [flags, command, &action] { action = [flags, command] { return run_bench(*flags, *command); }; });
+}
+
+}  // namespace eddy
