@@ -281,22 +281,33 @@ void copy_into(const Tensor& to, const Tensor& from) {
 
 namespace {
 
+// bf16 is added in f32 and rounded once: f32 has more than twice the bits of bf16 and two, so the sum is that of exact
+// numbers, rounded to nearest even (Figueroa, "When is double rounding innocuous?", 1995).
+template <class T>
+T sum_of(T a, T b) {
+  if constexpr (std::is_same_v<T, bf16>)
+    return bf16(static_cast<float>(a) + static_cast<float>(b));
+  else
+    return a + b;
+}
+
 template <class T>
 void add_rows(const Tensor& to, const Tensor& from) {
   T* const target = static_cast<T*>(to.raw_data());
   const T* const source = static_cast<const T*>(from.raw_data());
   if (to.contiguous() && from.contiguous()) {
     parallel_for(to.elements(), 1 << 15, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) target[i] += source[i];
+      for (std::int64_t i = begin; i < end; ++i) target[i] = sum_of(target[i], source[i]);
     });
     return;
   }
   for_each_row(to.shape(), to.strides(), from.strides(),
                [&](std::int64_t n, std::int64_t at, std::int64_t step, std::int64_t from_at, std::int64_t from_step) {
                  if (step == 1 && from_step == 1) {
-                   for (std::int64_t i = 0; i < n; ++i) target[at + i] += source[from_at + i];
+                   for (std::int64_t i = 0; i < n; ++i) target[at + i] = sum_of(target[at + i], source[from_at + i]);
                  } else {
-                   for (std::int64_t i = 0; i < n; ++i) target[at + i * step] += source[from_at + i * from_step];
+                   for (std::int64_t i = 0; i < n; ++i)
+                     target[at + i * step] = sum_of(target[at + i * step], source[from_at + i * from_step]);
                  }
                });
 }
@@ -312,7 +323,8 @@ void add_into(const Tensor& to, const Tensor& from) {
   switch (to.dtype()) {
     case Dtype::f32: return add_rows<float>(to, from);
     case Dtype::f64: return add_rows<double>(to, from);
-    default: fail<DtypeError>("add_into: {} (f32 or f64)", dtype_name(to.dtype()));
+    case Dtype::bf16: return add_rows<bf16>(to, from);
+    default: fail<DtypeError>("add_into: {} (floating types only)", dtype_name(to.dtype()));
   }
 }
 

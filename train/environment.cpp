@@ -10,6 +10,7 @@
 #include <fstream>
 #include <utility>
 
+#include "ops/backends.h"
 #include "ops/cpu/isa.h"
 #include "ops/gemm.h"
 #include "ops/slot.h"
@@ -88,15 +89,6 @@ std::string blas() {
                      flavour >= 0 && flavour <= 2 ? flavours[flavour] : "unknown flavour");
 }
 
-bool has_cuda() {
-  try {
-    allocator({DeviceType::cuda, 0});
-    return true;
-  } catch (const DeviceError&) {
-    return false;
-  }
-}
-
 std::string system_memory() {
   const auto pages = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES));
   const auto page_bytes = static_cast<std::int64_t>(sysconf(_SC_PAGESIZE));
@@ -116,7 +108,7 @@ std::vector<std::string> environment_lines() {
       {"kernels", fmt::format("{} (best here: {})", isa_name(isa_level()), isa_name(best_isa_level()))},
       {"threads", std::to_string(thread_count())},
       {"blas", blas()},
-      {"cuda", has_cuda() ? "in this build" : "not in this build"},
+      {"cuda", cuda_status()},
       {"memory", system_memory()},
       {"allocator",
        fmt::format("live {}, peak {}, reserved {}, {} allocations", human_bytes(memory.live_bytes),

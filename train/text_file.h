@@ -1,6 +1,5 @@
 // Whole text files: read at once, or replaced so that a reader, or a crash at any moment, sees the old text
-// or the new one and never a part. Method: write a neighbour, fsync, rename over the target, fsync the
-// folder.
+// or the new one and never a part (see tensor/atomic_file.h).
 #pragma once
 
 #include <filesystem>

@@ -1,8 +1,9 @@
-// What the tests of models share: the distance of two tensors on the scale that parity is measured on, models with weights
-// large enough to show a mistake, and one forward and backward with everything that came out.
+// What the tests of models share: the distance of two tensors on the scale that parity is measured on, models
+// with weights large enough to show a mistake, and one forward and backward with everything that came out.
 //
-// Weights of deviation 0.02 hide mistakes: a wrong mask changes the loss by 1e-4, a tanh GELU the logits by 3e-5. All models
-// here are initialised with 0.2, and their norm gains and biases are moved away from 1 and 0.
+// Weights of deviation 0.02 hide mistakes: a wrong mask changes the loss by 1e-4, a tanh GELU the logits by
+// 3e-5. All models here are initialised with 0.2, and their norm gains and biases are moved away from 1 and
+// 0.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -55,9 +56,9 @@ inline void check_close(const std::string& name, const Tensor& mine, const Tenso
   const Distance found = distance(mine, expected);
   if (found.within(relative, floor)) return;
   const double got = numbers(mine)[found.worst], wanted = numbers(expected)[found.worst];
-  FAIL_CHECK(name << " " << to_string(expected.shape()) << " differs at element " << found.worst << ": " << got << " for "
-                  << wanted << ", error " << found.error << ", largest magnitude " << found.scale << ", tolerance "
-                  << relative << " relative + " << floor);
+  FAIL_CHECK(name << " " << to_string(expected.shape()) << " differs at element " << found.worst << ": "
+                  << got << " for " << wanted << ", error " << found.error << ", largest magnitude "
+                  << found.scale << ", tolerance " << relative << " relative + " << floor);
 }
 
 inline bool same_bits(const Tensor& a, const Tensor& b) {
@@ -85,20 +86,23 @@ inline ModelConfig small_config(const std::string& model) {
 }
 
 // A model with random parameters, gains and biases included.
-inline std::unique_ptr<Model> random_model(const ModelConfig& config, Dtype dtype = Dtype::f64, std::uint64_t seed = 3) {
+inline std::unique_ptr<Model> random_model(const ModelConfig& config, Dtype dtype = Dtype::f64,
+                                           std::uint64_t seed = 3) {
   std::unique_ptr<Model> model = make_model(config, dtype);
   model->params().initialize(seed);
   for (const Parameter& parameter : model->params().parameters()) {
     if (parameter.shape.rank() != 1) continue;
     const RandomKey key = random_key(seed, ("test." + parameter.name).c_str(), 0);
     std::vector<double> values = numbers(parameter.value);
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] += 0.4 * (static_cast<double>(uniform01(key.word(i))) - 0.5);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] += 0.4 * (static_cast<double>(uniform01(key.word(i))) - 0.5);
     raw::copy_into(detach(parameter.value), raw::cast(Tensor::from(values, parameter.shape), dtype));
   }
   return model;
 }
 
-// What one call gives: logits, loss, and the gradient of every parameter (an undefined tensor where none arrived).
+// What one call gives: logits, loss, and the gradient of every parameter (an undefined tensor where none
+// arrived).
 struct Outcome {
   Tensor logits;
   double loss = 0;
@@ -118,7 +122,8 @@ inline Outcome run(Model& model, const ForwardInput& input, const Tensor& target
   return outcome;
 }
 
-inline void check_outcomes(const Outcome& mine, const Outcome& expected, double relative, double floor = 1e-14) {
+inline void check_outcomes(const Outcome& mine, const Outcome& expected, double relative,
+                           double floor = 1e-14) {
   check_close("logits", mine.logits, expected.logits, relative, floor);
   CHECK(!(std::abs(mine.loss - expected.loss) > relative * std::abs(expected.loss) + floor));
   REQUIRE(mine.gradients.size() == expected.gradients.size());
@@ -140,6 +145,8 @@ std::string error_of(Action&& action) {
   return "";
 }
 
-inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 }  // namespace eddy::test

@@ -1,6 +1,6 @@
-// Parity with the golden cases in tests/golden (see its README): what `eddy dump` writes for a case is compared, tensor by
-// tensor, with what an independent f64 implementation of the specification got. The second forms of a model (literal windows,
-// streaming) are held against the same numbers.
+// Parity with the golden cases in tests/golden (see its README): what `eddy dump` writes for a case is
+// compared, tensor by tensor, with what an independent f64 implementation of the specification got. The
+// second forms of a model (literal windows, streaming) are held against the same numbers.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -25,7 +25,8 @@ using namespace eddy::test;
 namespace fs = std::filesystem;
 using TensorMap = std::map<std::string, Tensor>;
 
-// A tensor agrees when max|mine - golden| <= relative max|golden| + floor: the rule the cases were published with.
+// A tensor agrees when max|mine - golden| <= relative max|golden| + floor: the rule the cases were published
+// with.
 struct Tolerance {
   double value, gradient, floor;
 };
@@ -64,14 +65,16 @@ std::set<std::string> names_of(const TensorMap& tensors, bool (*keep)(const std:
 }
 
 void check_dump(const fs::path& folder, const std::string& precision, const Tolerance& tolerance) {
-  const fs::path out = fs::temp_directory_path() / ("eddy-golden-" + std::to_string(getpid()) + ".safetensors");
+  const fs::path out =
+      fs::temp_directory_path() / ("eddy-golden-" + std::to_string(getpid()) + ".safetensors");
   DumpOptions options;
   options.case_dir = folder.string();
   options.out = out.string();
   options.precision = precision;
   options.grads = true;
   dump(options);
-  const TensorMap golden = load_safetensors((folder / "case.safetensors").string()), mine = load_safetensors(out.string());
+  const TensorMap golden = load_safetensors((folder / "case.safetensors").string()),
+                  mine = load_safetensors(out.string());
   fs::remove(out);
 
   const auto all = [](const std::string&) { return true; };
@@ -81,7 +84,8 @@ void check_dump(const fs::path& folder, const std::string& precision, const Tole
     const Tensor& got = mine.at(name);
     if (is_floating(expected.dtype())) {
       CHECK(got.dtype() == (precision == "f64" ? Dtype::f64 : Dtype::f32));
-      check_close(name, got, expected, name.starts_with("grad.") ? tolerance.gradient : tolerance.value, tolerance.floor);
+      check_close(name, got, expected, name.starts_with("grad.") ? tolerance.gradient : tolerance.value,
+                  tolerance.floor);
     } else {
       CHECK_MESSAGE(numbers(got) == numbers(expected), name);
     }
@@ -127,13 +131,17 @@ TEST_CASE("golden: the literal equations agree with every case at f64") {
     input.tokens = golden.at("tokens");
     input.tail = golden.at("targets").dim(1);
     input.literal = true;
-    if (names_of(golden, [](const std::string& name) { return name.starts_with("state."); }).size() > 0) continue;
+    if (names_of(golden, [](const std::string& name) { return name.starts_with("state."); }).size() > 0)
+      continue;
     const Outcome outcome = run(*model, input, golden.at("targets"));
     check_close("logits", outcome.logits, golden.at("logits"), kF64.value, kF64.floor);
-    check_close("loss", Tensor::full({1}, outcome.loss, Dtype::f64), golden.at("loss"), kF64.value, kF64.floor);
+    check_close("loss", Tensor::full({1}, outcome.loss, Dtype::f64), golden.at("loss"), kF64.value,
+                kF64.floor);
     for (const auto& [name, gradient] : outcome.gradients)
-      check_close("grad." + name, gradient.defined() ? gradient : Tensor::zeros(golden.at("param." + name).shape(), Dtype::f64),
-                  golden.at("grad." + name), kF64.gradient, kF64.floor);
+      check_close(
+          "grad." + name,
+          gradient.defined() ? gradient : Tensor::zeros(golden.at("param." + name).shape(), Dtype::f64),
+          golden.at("grad." + name), kF64.gradient, kF64.floor);
   }
 }
 

@@ -1,5 +1,5 @@
-// Dropout inside models: where the masks come from, that the mean stays, and the fused recurrence against plain loops that
-// draw every mask by the numbers its header documents.
+// Dropout inside models: where the masks come from, that the mean stays, and the fused recurrence against
+// plain loops that draw every mask by the numbers its header documents.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -29,7 +29,8 @@ using Row = std::vector<double>;
 Row random_row(std::int64_t n, const std::string& name) {
   Row values(static_cast<std::size_t>(n));
   const RandomKey key = random_key(21, name.c_str(), 0);
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = 1.4 * (static_cast<double>(uniform01(key.word(i))) - 0.5);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = 1.4 * (static_cast<double>(uniform01(key.word(i))) - 0.5);
   return values;
 }
 
@@ -47,7 +48,8 @@ Row layer_norm_row(const Row& x, const Row& gain, const Row& bias, double eps) {
   for (const double v : x) mean += v / n;
   for (const double v : x) variance += (v - mean) * (v - mean) / n;
   Row y(x.size());
-  for (std::size_t i = 0; i < x.size(); ++i) y[i] = (x[i] - mean) / std::sqrt(variance + eps) * gain[i] + bias[i];
+  for (std::size_t i = 0; i < x.size(); ++i)
+    y[i] = (x[i] - mean) / std::sqrt(variance + eps) * gain[i] + bias[i];
   return y;
 }
 
@@ -129,11 +131,12 @@ TEST_CASE("model dropout: the fused recurrence equals plain loops with the docum
     CAPTURE(rate);
     const Row norm1 = random_row(kDim, "norm1"), norm1_bias = random_row(kDim, "norm1_bias"),
               wqkv = random_row(3 * kDim * kDim, "wqkv"), wqkv_bias = random_row(3 * kDim, "wqkv_bias"),
-              wo = random_row(kDim * kDim, "wo"), wo_bias = random_row(kDim, "wo_bias"), norm2 = random_row(kDim, "norm2"),
-              norm2_bias = random_row(kDim, "norm2_bias"), up = random_row(kMlp * kDim, "up"),
-              up_bias = random_row(kMlp, "up_bias"), down = random_row(kDim * kMlp, "down"),
-              down_bias = random_row(kDim, "down_bias"), x = random_row(kTime * kBatch * kDim, "x"),
-              key0 = random_row(kBatch * kDim, "key0"), value0 = random_row(kBatch * kDim, "value0");
+              wo = random_row(kDim * kDim, "wo"), wo_bias = random_row(kDim, "wo_bias"),
+              norm2 = random_row(kDim, "norm2"), norm2_bias = random_row(kDim, "norm2_bias"),
+              up = random_row(kMlp * kDim, "up"), up_bias = random_row(kMlp, "up_bias"),
+              down = random_row(kDim * kMlp, "down"), down_bias = random_row(kDim, "down_bias"),
+              x = random_row(kTime * kBatch * kDim, "x"), key0 = random_row(kBatch * kDim, "key0"),
+              value0 = random_row(kBatch * kDim, "value0");
     UnitRecurrenceOptions options;
     options.heads = kHeads;
     options.dropout = rate;
@@ -141,7 +144,8 @@ TEST_CASE("model dropout: the fused recurrence equals plain loops with the docum
     options.attn_key = random_key(1, "attn", 5);
     options.mlp_key = random_key(1, "mlp", 5);
     const auto part = [](const Row& all, std::size_t from, std::size_t n) {
-      return Row(all.begin() + static_cast<std::ptrdiff_t>(from), all.begin() + static_cast<std::ptrdiff_t>(from + n));
+      return Row(all.begin() + static_cast<std::ptrdiff_t>(from),
+                 all.begin() + static_cast<std::ptrdiff_t>(from + n));
     };
 
     for (const bool carried : {false, true}) {
@@ -174,11 +178,13 @@ TEST_CASE("model dropout: the fused recurrence equals plain loops with the docum
               mixed[i] = px * qkv[2 * kDim + i] + (key[b].empty() ? 0.0 : ph * value[b][i]);
           }
           Row r = product(wo, mixed, wo_bias);
-          for (std::size_t i = 0; i < kDim; ++i) r[i] = input[i] + r[i] * kept(options.attn_key, row * kDim + i, rate);
+          for (std::size_t i = 0; i < kDim; ++i)
+            r[i] = input[i] + r[i] * kept(options.attn_key, row * kDim + i, rate);
           Row u = product(up, layer_norm_row(r, norm2, norm2_bias, options.eps), up_bias);
           for (double& v : u) v = 0.5 * v * (1 + std::erf(v / std::sqrt(2.0)));
           Row h = product(down, u, down_bias);
-          for (std::size_t i = 0; i < kDim; ++i) h[i] = r[i] + h[i] * kept(options.mlp_key, row * kDim + i, rate);
+          for (std::size_t i = 0; i < kDim; ++i)
+            h[i] = r[i] + h[i] * kept(options.mlp_key, row * kDim + i, rate);
           const Row next = product(wqkv, layer_norm_row(h, norm1, norm1_bias, options.eps), wqkv_bias);
           key[b] = part(next, kDim, kDim);
           value[b] = part(next, 2 * kDim, kDim);
@@ -187,7 +193,9 @@ TEST_CASE("model dropout: the fused recurrence equals plain loops with the docum
           value_all.insert(value_all.end(), value[b].begin(), value[b].end());
         }
 
-      const auto vec = [](const Row& values) { return Tensor::from(values, {static_cast<std::int64_t>(values.size())}); };
+      const auto vec = [](const Row& values) {
+        return Tensor::from(values, {static_cast<std::int64_t>(values.size())});
+      };
       const UnitRecurrenceWeights weights{vec(norm1),
                                           vec(norm1_bias),
                                           Tensor::from(wqkv, {3 * kDim, kDim}),
@@ -202,8 +210,8 @@ TEST_CASE("model dropout: the fused recurrence equals plain loops with the docum
                                           vec(down_bias)};
       const Shape shape{kTime, kBatch, kDim};
       const UnitRecurrenceResult result =
-          unit_recurrence(Tensor::from(x, shape), Tensor::from(qkv_all, shape.with(2, 3 * kDim)), weights, options,
-                          carried ? Tensor::from(key0, {kBatch, kDim}) : Tensor(),
+          unit_recurrence(Tensor::from(x, shape), Tensor::from(qkv_all, shape.with(2, 3 * kDim)), weights,
+                          options, carried ? Tensor::from(key0, {kBatch, kDim}) : Tensor(),
                           carried ? Tensor::from(value0, {kBatch, kDim}) : Tensor());
       check_close("h", result.h, Tensor::from(h_all, shape), 1e-12);
       check_close("key", result.key, Tensor::from(key_all, shape), 1e-12);
@@ -213,9 +221,11 @@ TEST_CASE("model dropout: the fused recurrence equals plain loops with the docum
 }
 
 TEST_CASE("model dropout: the first state of the recurrence keeps its mean") {
-  // Without an MLP, h_1 = x_1 + drop(Wo drop(vx)) is linear in the masks, so its mean over rows is what no dropout gives.
+  // Without an MLP, h_1 = x_1 + drop(Wo drop(vx)) is linear in the masks, so its mean over rows is what no
+  // dropout gives.
   constexpr std::int64_t kRows = 4000, kDim = 8;
-  const Tensor x = Tensor::zeros({1, kRows, kDim}, Dtype::f64), qkv = Tensor::full({1, kRows, 3 * kDim}, 1.0, Dtype::f64);
+  const Tensor x = Tensor::zeros({1, kRows, kDim}, Dtype::f64),
+               qkv = Tensor::full({1, kRows, 3 * kDim}, 1.0, Dtype::f64);
   UnitRecurrenceWeights weights;
   weights.norm1 = weights.norm2 = Tensor::full({kDim}, 1.0, Dtype::f64);
   weights.wqkv = Tensor::zeros({3 * kDim, kDim}, Dtype::f64);

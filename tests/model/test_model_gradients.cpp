@@ -1,5 +1,5 @@
-// Gradients of whole models against central differences, with dropout too (its masks are a function of the step, so the loss
-// is a plain function of the parameters), and how far back through time they reach.
+// Gradients of whole models against central differences, with dropout too (its masks are a function of the
+// step, so the loss is a plain function of the parameters), and how far back through time they reach.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -20,15 +20,16 @@ double loss_of(const Model& model, const ForwardInput& input, const Tensor& targ
   return cross_entropy(model.forward(input).logits, targets).item();
 }
 
-// For every parameter tensor: the derivative of the loss along one random direction, by the five-point formula, against the
-// inner product of the direction with the gradient. With a step of 1e-3 the truncation is some 1e-12 and the rounding of the
-// losses divided by the step some 1e-12 too.
+// For every parameter tensor: the derivative of the loss along one random direction, by the five-point
+// formula, against the inner product of the direction with the gradient. With a step of 1e-3 the truncation
+// is some 1e-12 and the rounding of the losses divided by the step some 1e-12 too.
 void check_directions(Model& model, const ForwardInput& input, const Tensor& targets) {
   const Outcome outcome = run(model, input, targets);
   for (const Parameter& parameter : model.params().parameters()) {
     CAPTURE(parameter.name);
     REQUIRE(outcome.gradients.at(parameter.name).defined());
-    const std::vector<double> start = numbers(parameter.value), gradient = numbers(outcome.gradients.at(parameter.name));
+    const std::vector<double> start = numbers(parameter.value),
+                              gradient = numbers(outcome.gradients.at(parameter.name));
     std::vector<double> direction(start.size());
     const RandomKey key = random_key(9, ("direction." + parameter.name).c_str(), 0);
     double norm = 0, expected = 0;
@@ -132,7 +133,8 @@ TEST_CASE("model gradients: every parameter gets one at the published initialisa
           CHECK(largest(gradient) > 0);
           continue;
         }
-        for (const std::int64_t part : {0, 1, 2}) CHECK(largest(raw::narrow(gradient, 0, part * 12, 12)) > 0);  // q, k, v
+        for (const std::int64_t part : {0, 1, 2})
+          CHECK(largest(raw::narrow(gradient, 0, part * 12, 12)) > 0);  // q, k, v
       }
     }
 }
@@ -145,8 +147,10 @@ TEST_CASE("model gradients: a tied table gets the sum of its two uses") {
     config.tied = false;
     const auto untied = random_model(config);
     for (const Parameter& parameter : untied->params().parameters())
-      raw::copy_into(detach(parameter.value),
-                     detach(tied->params().get(parameter.name == "head.weight" ? "embed.weight" : parameter.name).value));
+      raw::copy_into(
+          detach(parameter.value),
+          detach(
+              tied->params().get(parameter.name == "head.weight" ? "embed.weight" : parameter.name).value));
     ForwardInput input;
     input.tokens = random_ids(2, 6, 11, 1);
     const Tensor targets = random_ids(2, 6, 11, 2);

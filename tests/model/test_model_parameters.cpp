@@ -1,5 +1,5 @@
-// What models own: names, shapes and numbers of their parameters, how these are initialised and stored, and which
-// configurations there are.
+// What models own: names, shapes and numbers of their parameters, how these are initialised and stored, and
+// which configurations there are.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -52,10 +52,14 @@ TEST_CASE("model parameters: counting allocates nothing") {
 }
 
 TEST_CASE("model parameters: a tied model without biases has these names and shapes") {
-  const std::vector<std::string> expected{
-      "embed.weight [11, 12]",           "layers.0.attn_norm.weight [12]", "layers.0.attn.wqkv.weight [36, 12]",
-      "layers.0.attn.wo.weight [12, 12]", "layers.0.mlp_norm.weight [12]",  "layers.0.mlp.up.weight [48, 12]",
-      "layers.0.mlp.down.weight [12, 48]", "final_norm.weight [12]"};
+  const std::vector<std::string> expected{"embed.weight [11, 12]",
+                                          "layers.0.attn_norm.weight [12]",
+                                          "layers.0.attn.wqkv.weight [36, 12]",
+                                          "layers.0.attn.wo.weight [12, 12]",
+                                          "layers.0.mlp_norm.weight [12]",
+                                          "layers.0.mlp.up.weight [48, 12]",
+                                          "layers.0.mlp.down.weight [12, 48]",
+                                          "final_norm.weight [12]"};
   CHECK(listed(small_config("unit_forget")) == expected);
   CHECK(listed(small_config("regular")) == expected);
 }
@@ -69,11 +73,13 @@ TEST_CASE("model parameters: an untied model with positions and biases has these
   config.mlp_dim = 20;
   std::vector<std::string> expected{"embed.weight [11, 12]", "pos_embed.weight [40, 12]"};
   for (const char* layer : {"layers.0.", "layers.1."})
-    for (const char* rest : {"attn_norm.weight [12]", "attn_norm.bias [12]", "attn.wqkv.weight [36, 12]", "attn.wqkv.bias [36]",
-                             "attn.wo.weight [12, 12]", "attn.wo.bias [12]", "mlp_norm.weight [12]", "mlp_norm.bias [12]",
-                             "mlp.up.weight [20, 12]", "mlp.up.bias [20]", "mlp.down.weight [12, 20]", "mlp.down.bias [12]"})
+    for (const char* rest :
+         {"attn_norm.weight [12]", "attn_norm.bias [12]", "attn.wqkv.weight [36, 12]", "attn.wqkv.bias [36]",
+          "attn.wo.weight [12, 12]", "attn.wo.bias [12]", "mlp_norm.weight [12]", "mlp_norm.bias [12]",
+          "mlp.up.weight [20, 12]", "mlp.up.bias [20]", "mlp.down.weight [12, 20]", "mlp.down.bias [12]"})
       expected.push_back(std::string(layer) + rest);
-  for (const char* rest : {"final_norm.weight [12]", "final_norm.bias [12]", "head.weight [7, 12]"}) expected.emplace_back(rest);
+  for (const char* rest : {"final_norm.weight [12]", "final_norm.bias [12]", "head.weight [7, 12]"})
+    expected.emplace_back(rest);
   CHECK(listed(config) == expected);
 }
 
@@ -95,7 +101,8 @@ TEST_CASE("model parameters: initial values have the deviations of the specifica
       for (const double value : values) CHECK(value == (is_bias ? 0.0 : 1.0));
       continue;
     }
-    const bool residual = parameter.name.ends_with("attn.wo.weight") || parameter.name.ends_with("mlp.down.weight");
+    const bool residual =
+        parameter.name.ends_with("attn.wo.weight") || parameter.name.ends_with("mlp.down.weight");
     const double deviation = residual ? 0.02 / std::sqrt(8.0) : 0.02;
     const auto n = static_cast<double>(values.size());
     double mean = 0, square = 0, largest = 0;
@@ -122,7 +129,9 @@ TEST_CASE("model parameters: an initial value depends on the seed and the name a
   config.init_std = small_config("unit_forget").init_std;
   const auto larger = make_model(config);
   larger->params().initialize(1);
-  const auto value = [](const std::unique_ptr<Model>& model, const char* name) { return model->params().get(name).value; };
+  const auto value = [](const std::unique_ptr<Model>& model, const char* name) {
+    return model->params().get(name).value;
+  };
   CHECK(same_bits(one->params().values(), again->params().values()));
   CHECK(!same_bits(value(one, "embed.weight"), value(other, "embed.weight")));
   CHECK(same_bits(value(one, "embed.weight"), value(larger, "embed.weight")));
@@ -165,8 +174,9 @@ TEST_CASE("model parameters: values and gradients lie in arenas at equal offsets
 TEST_CASE("model parameters: an unknown name is an error") {
   const auto model = make_model(small_config("regular"));
   CHECK(model->params().find("layers.0.attn.wq.weight") == nullptr);
-  CHECK(contains(error_of<ValueError>([&] { static_cast<void>(model->params().get("layers.0.attn.wq.weight")); }),
-                 "layers.0.attn.wq.weight"));
+  CHECK(contains(
+      error_of<ValueError>([&] { static_cast<void>(model->params().get("layers.0.attn.wq.weight")); }),
+      "layers.0.attn.wq.weight"));
 }
 
 TEST_CASE("make_model: names and sizes that do not fit are refused") {
@@ -213,7 +223,8 @@ TEST_CASE("model_registry: every registered model can be made and is in the list
     CHECK(make_model(config)->params().count() > 0);
     CHECK(!entry.summary.empty());
     bool named = false;
-    for (const ModelName& name : model_names()) named = named || (entry.family == name.family && entry.model == name.model);
+    for (const ModelName& name : model_names())
+      named = named || (entry.family == name.family && entry.model == name.model);
     CHECK(named);
   }
 }

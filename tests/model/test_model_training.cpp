@@ -1,5 +1,5 @@
-// Models and the optimizer together: a few steps against a plain f64 optimizer written here, and what can and cannot be
-// learned.
+// Models and the optimizer together: a few steps against a plain f64 optimizer written here, and what can and
+// cannot be learned.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -18,7 +18,8 @@ using namespace eddy::test;
 
 const std::string kModels[] = {"unit_forget", "regular"};
 
-// AdamW by the book, one number at a time: Loshchilov and Hutter, algorithm 2, after clipping by the global norm.
+// AdamW by the book, one number at a time: Loshchilov and Hutter, algorithm 2, after clipping by the global
+// norm.
 struct PlainAdamW {
   double beta1, beta2, eps, decay, clip;
   int steps = 0;
@@ -59,8 +60,8 @@ struct PlainAdamW {
   }
 };
 
-// Steps on fresh random tokens; `targets_of` says what is to be predicted. Returns the mean loss on further tokens in
-// evaluation, and its standard error.
+// Steps on fresh random tokens; `targets_of` says what is to be predicted. Returns the mean loss on further
+// tokens in evaluation, and its standard error.
 template <class Targets>
 std::pair<double, double> learn(const std::string& name, int steps, Targets&& targets_of) {
   ModelConfig config = small_config(name);
@@ -84,7 +85,8 @@ std::pair<double, double> learn(const std::string& name, int steps, Targets&& ta
   const Tensor fresh = random_ids(64, 17, 4, 7);
   const NoGrad no_grad;
   input.tokens = raw::narrow(fresh, 1, 0, 16);
-  const std::vector<double> losses = numbers(cross_entropy_rows(model->forward(input).logits, targets_of(fresh)));
+  const std::vector<double> losses =
+      numbers(cross_entropy_rows(model->forward(input).logits, targets_of(fresh)));
   const auto n = static_cast<double>(losses.size());
   double mean = 0, square = 0;
   for (const double loss : losses) {
@@ -96,7 +98,8 @@ std::pair<double, double> learn(const std::string& name, int steps, Targets&& ta
 
 }  // namespace
 
-TEST_CASE("model training: three steps equal a plain f64 optimizer in decay and clipping and bias correction") {
+TEST_CASE(
+    "model training: three steps equal a plain f64 optimizer in decay and clipping and bias correction") {
   for (const std::string& name : kModels)
     for (const bool clipped : {false, true})
       for (const std::string optimizer_name : {"adamw", "adam"}) {
@@ -124,16 +127,17 @@ TEST_CASE("model training: three steps equal a plain f64 optimizer in decay and 
           CHECK(!(std::abs(norm - expected) > 1e-12 * expected));
           if (clipped) CHECK(norm > 0.2);  // else the case tests nothing
           for (const Parameter& parameter : model->params().parameters())
-            check_close(parameter.name, parameter.value, Tensor::from(plain.p.at(parameter.name), parameter.shape), 1e-12);
+            check_close(parameter.name, parameter.value,
+                        Tensor::from(plain.p.at(parameter.name), parameter.shape), 1e-12);
         }
         CHECK(losses.back() < losses.front());
         CHECK(optimizer.steps() == 3);
         const std::map<std::string, Tensor> saved = optimizer.save(model->params());
         for (const Parameter& parameter : model->params().parameters()) {
-          check_close("m", saved.at("m." + parameter.name), Tensor::from(plain.m.at(parameter.name), parameter.shape), 1e-12,
-                      1e-16);
-          check_close("v", saved.at("v." + parameter.name), Tensor::from(plain.v.at(parameter.name), parameter.shape), 1e-12,
-                      1e-18);
+          check_close("m", saved.at("m." + parameter.name),
+                      Tensor::from(plain.m.at(parameter.name), parameter.shape), 1e-12, 1e-16);
+          check_close("v", saved.at("v." + parameter.name),
+                      Tensor::from(plain.v.at(parameter.name), parameter.shape), 1e-12, 1e-18);
         }
       }
 }
@@ -147,7 +151,8 @@ TEST_CASE("model training: a parameter no gradient reached moves by its moments 
   AdamOptimizer optimizer(model->params(), train);
   PlainAdamW plain(train, model->params());
   ForwardInput input;
-  for (const std::int64_t time : {8, 3}) {  // the second call leaves rows 3 to 7 of the table without a gradient
+  for (const std::int64_t time :
+       {8, 3}) {  // the second call leaves rows 3 to 7 of the table without a gradient
     input.tokens = random_ids(2, time, 11, 1);
     const Outcome outcome = run(*model, input, random_ids(2, time, 11, 2));
     plain.step(model->params(), outcome.gradients, 1e-2);
@@ -174,7 +179,8 @@ TEST_CASE("model training: a gradient that is not finite changes nothing and is 
   CHECK(std::isnan(optimizer.step(model->params(), 1e-2)));
   CHECK(same_bits(model->params().values(), before));
   CHECK(optimizer.steps() == 1);
-  for (const auto& [name, tensor] : optimizer.save(model->params())) CHECK_MESSAGE(numbers(tensor) == kept.at(name), name);
+  for (const auto& [name, tensor] : optimizer.save(model->params()))
+    CHECK_MESSAGE(numbers(tensor) == kept.at(name), name);
 }
 
 TEST_CASE("model training: uniformly random tokens cannot be predicted better than by chance") {

@@ -1,5 +1,5 @@
-// Identities of the recurrent transformers, from section 9 of their specification: forms of the same equations that must
-// agree, what a position may and may not depend on, and what a call refuses.
+// Identities of the recurrent transformers, from section 9 of their specification: forms of the same
+// equations that must agree, what a position may and may not depend on, and what a call refuses.
 #include "models/recurrent_transformer.h"
 
 #include <doctest/doctest.h>
@@ -17,8 +17,8 @@ namespace {
 using namespace eddy;
 using namespace eddy::test;
 
-// Two orders of the same f64 sums, through up to 2 x 17 dependent layers: some 10^4 roundings of 1e-16, relative to the
-// largest element.
+// Two orders of the same f64 sums, through up to 2 x 17 dependent layers: some 10^4 roundings of 1e-16,
+// relative to the largest element.
 constexpr double kOrder = 1e-11;
 
 const std::string kModels[] = {"unit_forget", "regular"};
@@ -102,7 +102,8 @@ TEST_CASE("recurrent_transformer: hoisted equals literal for a wide batch and on
 
 TEST_CASE("recurrent_transformer: the two models are different functions") {
   const Tensor tokens = random_ids(2, 9, 11, 1);
-  const auto unit = random_model(small_config("unit_forget")), regular = random_model(small_config("regular"));
+  const auto unit = random_model(small_config("unit_forget")),
+             regular = random_model(small_config("regular"));
   CHECK(distance(whole(*unit, tokens), whole(*regular, tokens)).error > 0.1);
 }
 
@@ -119,7 +120,8 @@ TEST_CASE("recurrent_transformer: streaming in pieces of any size equals the who
         config.positions = positions;
         const auto model = random_model(config);
         const Tensor expected = whole(*model, tokens);
-        check_close("one by one", streamed(*model, tokens, std::vector<std::int64_t>(17, 1)), expected, kOrder);
+        check_close("one by one", streamed(*model, tokens, std::vector<std::int64_t>(17, 1)), expected,
+                    kOrder);
         check_close("uneven", streamed(*model, tokens, {5, 1, 7, 4}), expected, kOrder);
         check_close("at once", streamed(*model, tokens, {17}), expected, kOrder);
       }
@@ -130,7 +132,8 @@ TEST_CASE("recurrent_transformer: streaming equals the whole sequence in f32 to 
   for (const std::string& name : kModels) {
     CAPTURE(name);
     const auto model = random_model(small_config(name), Dtype::f32);
-    check_close("one by one", streamed(*model, tokens, std::vector<std::int64_t>(17, 1)), whole(*model, tokens), 1e-4);
+    check_close("one by one", streamed(*model, tokens, std::vector<std::int64_t>(17, 1)),
+                whole(*model, tokens), 1e-4);
   }
 }
 
@@ -192,13 +195,15 @@ TEST_CASE("recurrent_transformer: rows of a batch know nothing of each other") {
     const std::vector<std::int64_t> order{3, 0, 6, 2, 5, 1, 4};
     const Tensor permuted = Tensor::empty(tokens.shape(), Dtype::i64);
     for (std::int64_t row = 0; row < 7; ++row)
-      raw::copy_into(raw::select(permuted, 0, row), raw::select(tokens, 0, order[static_cast<std::size_t>(row)]));
+      raw::copy_into(raw::select(permuted, 0, row),
+                     raw::select(tokens, 0, order[static_cast<std::size_t>(row)]));
     const Tensor logits = whole(*model, permuted);
     for (std::int64_t row = 0; row < 7; ++row) {
       CAPTURE(row);
       const std::int64_t from = order[static_cast<std::size_t>(row)];
       check_close("permuted", raw::narrow(logits, 0, row, 1), raw::narrow(expected, 0, from, 1), 1e-12);
-      check_close("alone", whole(*model, raw::copy(raw::narrow(tokens, 0, row, 1))), raw::narrow(expected, 0, row, 1), 1e-12);
+      check_close("alone", whole(*model, raw::copy(raw::narrow(tokens, 0, row, 1))),
+                  raw::narrow(expected, 0, row, 1), 1e-12);
     }
   }
 }
@@ -265,8 +270,9 @@ TEST_CASE("recurrent_transformer: tokens of the wrong rank or none at all are re
   for (const std::string& name : kModels) {
     CAPTURE(name);
     const auto model = random_model(small_config(name));
-    for (const Tensor& tokens : {Tensor(), Tensor::zeros({4}, Dtype::i64), Tensor::zeros({2, 3, 4}, Dtype::i64),
-                                 Tensor::zeros({0, 4}, Dtype::i64), Tensor::zeros({2, 0}, Dtype::i64)}) {
+    for (const Tensor& tokens :
+         {Tensor(), Tensor::zeros({4}, Dtype::i64), Tensor::zeros({2, 3, 4}, Dtype::i64),
+          Tensor::zeros({0, 4}, Dtype::i64), Tensor::zeros({2, 0}, Dtype::i64)}) {
       ForwardInput input;
       input.tokens = tokens;
       CHECK(contains(error_of<ShapeError>([&] { model->forward(input); }), name));
@@ -288,7 +294,8 @@ TEST_CASE("recurrent_transformer: ids outside the vocabulary and tokens that are
       input.tokens.data<std::int64_t>()[7] = wrong;
       CHECK(contains(error_of<ValueError>([&] { model->forward(input); }), std::to_string(wrong)));
       State state;
-      CHECK(contains(error_of<ValueError>([&] { model->stream(input.tokens, state); }), std::to_string(wrong)));
+      CHECK(
+          contains(error_of<ValueError>([&] { model->stream(input.tokens, state); }), std::to_string(wrong)));
     }
     ForwardInput input;
     input.tokens = Tensor::zeros({2, 5}, Dtype::f64);
@@ -343,7 +350,8 @@ TEST_CASE("recurrent_transformer: the unit recurrence streams past its context u
   CHECK(bounded->stream_room(counted) == 40);
   static_cast<void>(bounded->stream(random_ids(1, 39, 11, 4), counted));
   CHECK(bounded->stream_room(counted) == 1);
-  CHECK(contains(error_of<ValueError>([&] { bounded->stream(random_ids(1, 2, 11, 4), counted); }), "41 positions"));
+  CHECK(contains(error_of<ValueError>([&] { bounded->stream(random_ids(1, 2, 11, 4), counted); }),
+                 "41 positions"));
   CHECK(bounded->stream_room(counted) == 1);
 }
 

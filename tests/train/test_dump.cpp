@@ -1,4 +1,5 @@
-// `eddy dump`: the shapes its inputs may have, and what it refuses. That its numbers are right is the golden tests' matter.
+// `eddy dump`: the shapes its inputs may have, and what it refuses. That its numbers are right is the golden
+// tests' matter.
 #include "train/dump.h"
 
 #include <doctest/doctest.h>
@@ -60,7 +61,9 @@ TensorMap part_of(const TensorMap& tensors, bool (*keep)(const std::string&)) {
   return part;
 }
 
-bool is_parameter(const std::string& name) { return name.starts_with("param."); }
+bool is_parameter(const std::string& name) {
+  return name.starts_with("param.");
+}
 
 void check_same(const TensorMap& a, const TensorMap& b) {
   REQUIRE(a.size() == b.size());
@@ -89,16 +92,19 @@ TEST_CASE("dump: one folder and separate files and plain names and i32 tokens gi
   check_same(load_safetensors(folder.out), expected);
 
   bench.options.weights = bench.save("weights.safetensors", part_of(bench.tensors, is_parameter));
-  bench.options.tokens = bench.save("tokens.safetensors", {{"tokens", raw::cast(bench.tensors.at("tokens"), Dtype::i32)},
-                                                           {"targets", raw::cast(bench.tensors.at("targets"), Dtype::i32)}});
+  bench.options.tokens =
+      bench.save("tokens.safetensors", {{"tokens", raw::cast(bench.tensors.at("tokens"), Dtype::i32)},
+                                        {"targets", raw::cast(bench.tensors.at("targets"), Dtype::i32)}});
   check_same(bench.dumped(), expected);
 
   TensorMap plain;
-  for (const auto& [name, tensor] : part_of(bench.tensors, is_parameter)) plain.emplace(name.substr(6), tensor);
+  for (const auto& [name, tensor] : part_of(bench.tensors, is_parameter))
+    plain.emplace(name.substr(6), tensor);
   bench.options.weights = bench.save("plain.safetensors", plain);
   check_same(bench.dumped(), expected);
   // Plain names in a file that holds the rest of a case too.
-  for (const char* name : {"tokens", "targets", "logits", "loss"}) plain.emplace(name, bench.tensors.at(name));
+  for (const char* name : {"tokens", "targets", "logits", "loss"})
+    plain.emplace(name, bench.tensors.at(name));
   bench.options.weights = bench.options.tokens = bench.save("plain_case.safetensors", plain);
   check_same(bench.dumped(), expected);
 }
@@ -144,10 +150,10 @@ TEST_CASE("dump: all missing and unexpected and mis-shaped names are named at on
   bench.tensors["param.layers.0.mlp.up.weight"] = Tensor::zeros({16, 64}, Dtype::f64);
   bench.tensors["param.layers.0.mlp.down.weight"] = Tensor::zeros({16, 64}, Dtype::i64);
   const std::string text = bench.error<FormatError>();
-  for (const char* part :
-       {"final_norm.weight [16] is missing", "layers.0.attn.wo.weight [16, 16] is missing",
-        "layers.0.attn.wq.weight [16, 16] is not in the model", "layers.0.mlp.up.weight is [16, 64] in the file and [64, 16]",
-        "layers.0.mlp.down.weight holds i64", "case.safetensors"})
+  for (const char* part : {"final_norm.weight [16] is missing", "layers.0.attn.wo.weight [16, 16] is missing",
+                           "layers.0.attn.wq.weight [16, 16] is not in the model",
+                           "layers.0.mlp.up.weight is [16, 64] in the file and [64, 16]",
+                           "layers.0.mlp.down.weight holds i64", "case.safetensors"})
     CHECK_MESSAGE(contains(text, part), part);
 }
 
@@ -182,7 +188,8 @@ TEST_CASE("dump: targets that do not fit the logits are refused") {
 TEST_CASE("dump: readout tail takes its rows from the targets and is refused without") {
   Bench bench;
   bench.options.config = bench.folder.write(
-      "tail.json", R"({"family": "recurrent_transformer", "model": "unit_forget", "vocab": 17, "dim": 16, "heads": 2,
+      "tail.json",
+      R"({"family": "recurrent_transformer", "model": "unit_forget", "vocab": 17, "dim": 16, "heads": 2,
                        "context": 32, "readout": "tail"})");
   bench.tensors["targets"] = raw::copy(raw::narrow(bench.tensors.at("targets"), 1, 18, 6));
   CHECK(bench.result().at("logits").shape() == Shape{2, 6, 17});
@@ -194,8 +201,8 @@ TEST_CASE("dump: readout tail takes its rows from the targets and is refused wit
 TEST_CASE("dump: a run's config leaves the vocabulary to the table of the weights") {
   Bench bench;
   const TensorMap expected = bench.result();
-  bench.options.config =
-      bench.folder.write("run.toml", "[model]\nmodel = \"unit_forget\"\ndim = 16\nheads = 2\n[train]\nsteps = 3\n");
+  bench.options.config = bench.folder.write(
+      "run.toml", "[model]\nmodel = \"unit_forget\"\ndim = 16\nheads = 2\n[train]\nsteps = 3\n");
   check_same(bench.result(), expected);
   bench.tensors.erase("param.embed.weight");
   CHECK(contains(bench.error<ConfigError>(), "vocab"));
@@ -204,8 +211,10 @@ TEST_CASE("dump: a run's config leaves the vocabulary to the table of the weight
 TEST_CASE("dump: a config that contradicts the weights is refused with both sizes") {
   Bench bench;
   bench.options.config = bench.folder.write(
-      "wide.json", R"({"family": "recurrent_transformer", "model": "unit_forget", "vocab": 17, "dim": 32, "heads": 2})");
-  CHECK(contains(bench.error<FormatError>(), "embed.weight is [17, 16] in the file and [17, 32] in the model"));
+      "wide.json",
+      R"({"family": "recurrent_transformer", "model": "unit_forget", "vocab": 17, "dim": 32, "heads": 2})");
+  CHECK(
+      contains(bench.error<FormatError>(), "embed.weight is [17, 16] in the file and [17, 32] in the model"));
 }
 
 TEST_CASE("dump: parts that are missing on the command line are asked for") {

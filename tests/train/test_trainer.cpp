@@ -23,9 +23,13 @@ using namespace eddy;
 using namespace eddy::test;
 namespace fs = std::filesystem;
 
-Metrics metrics_of(const std::string& run) { return read_metrics(run + "/metrics.jsonl"); }
+Metrics metrics_of(const std::string& run) {
+  return read_metrics(run + "/metrics.jsonl");
+}
 
-std::string bytes_of(const std::string& checkpoint, const char* file) { return read_text_file(fs::path(checkpoint) / file); }
+std::string bytes_of(const std::string& checkpoint, const char* file) {
+  return read_text_file(fs::path(checkpoint) / file);
+}
 
 // Whether two checkpoints hold the same parameters and moments, byte for byte.
 bool same_bytes(const std::string& a, const std::string& b) {
@@ -73,7 +77,7 @@ TEST_CASE("train: a text that repeats itself is learned by heart") {
     CHECK(train_quietly(request) == TrainEnd::finished);
     const Metrics metrics = metrics_of(request.run_dir);
     REQUIRE(metrics.steps.size() == 100);
-    CHECK(metrics.steps.front().loss > 2);       // ln 10 is 2.3
+    CHECK(metrics.steps.front().loss > 2);      // ln 10 is 2.3
     CHECK(!(metrics.steps.back().loss > 0.3));  // only the first characters of a window are open
   }
 }
@@ -88,7 +92,8 @@ TEST_CASE("train: a run leaves its config and tokenizer and metrics and report a
   CHECK(train_quietly(request) == TrainEnd::finished);
 
   RunConfig written = load_run_config(request.run_dir + "/config.json");
-  CHECK(written.model.vocab == tokenizer_from_json(read_text_file(request.run_dir + "/tokenizer.json"))->vocab_size());
+  CHECK(written.model.vocab ==
+        tokenizer_from_json(read_text_file(request.run_dir + "/tokenizer.json"))->vocab_size());
   written.model.vocab = 0;
   CHECK(written == request.config);
 
@@ -116,7 +121,8 @@ TEST_CASE("train: a run leaves its config and tokenizer and metrics and report a
   CHECK(metrics.samples.size() == 3);  // at the start, at step 3 and at the end
 
   const std::string report = read_text_file(request.run_dir + "/report.html");
-  for (const char* part : {"<html", "unit_forget", "eddy train tiny.toml", "</html>"}) CHECK_MESSAGE(contains(report, part), part);
+  for (const char* part : {"<html", "unit_forget", "eddy train tiny.toml", "</html>"})
+    CHECK_MESSAGE(contains(report, part), part);
 
   const LoadedRun loaded = load_run(request.run_dir);
   CHECK(loaded.step == 6);
@@ -189,8 +195,10 @@ TEST_CASE("train: two batches of eight rows give the step of one batch of sixtee
   }
   REQUIRE(values[0].size() == values[1].size());
   double error = 0;
-  for (std::size_t i = 0; i < values[0].size(); ++i) error = std::max(error, std::abs(values[0][i] - values[1][i]));
-  // Gradients differ by 1e-17; where they are that small, Adam divides by no less than eps = 1e-8 and moves by 1e-3 of it.
+  for (std::size_t i = 0; i < values[0].size(); ++i)
+    error = std::max(error, std::abs(values[0][i] - values[1][i]));
+  // Gradients differ by 1e-17; where they are that small, Adam divides by no less than eps = 1e-8 and moves
+  // by 1e-3 of it.
   CHECK(!(error > 1e-11));
 }
 
@@ -281,10 +289,12 @@ TEST_CASE("train: init-from starts from the parameters of a run with fresh steps
   // Other text with fewer characters: the tokenizer is the teacher's.
   request.config.data.path = folder.write("short.txt", std::string(generate_stories(3, 300)));
   CHECK(train_quietly(request) == TrainEnd::finished);
-  CHECK(bytes_of(latest_of(request.run_dir), "model.safetensors") == bytes_of(latest_of(teacher.run_dir), "model.safetensors"));
+  CHECK(bytes_of(latest_of(request.run_dir), "model.safetensors") ==
+        bytes_of(latest_of(teacher.run_dir), "model.safetensors"));
   CHECK(load_run(request.run_dir).step == 2);
   CHECK(load_safetensors(latest_of(request.run_dir) + "/optimizer.safetensors").at("steps").item_int() == 2);
-  CHECK(read_text_file(request.run_dir + "/tokenizer.json") == read_text_file(teacher.run_dir + "/tokenizer.json"));
+  CHECK(read_text_file(request.run_dir + "/tokenizer.json") ==
+        read_text_file(teacher.run_dir + "/tokenizer.json"));
 }
 
 TEST_CASE("train: bad steps are skipped and named and end the run when there are too many") {
@@ -315,11 +325,14 @@ TEST_CASE("train: bad steps are skipped and named and end the run when there are
       if (name == "layers.0.mlp.up.weight") was[3] = is[3] = 0;
       CHECK(was == is);
     }
-    CHECK(load_safetensors(latest_of(request.run_dir) + "/optimizer.safetensors").at("steps").item_int() == 0);
+    CHECK(load_safetensors(latest_of(request.run_dir) + "/optimizer.safetensors").at("steps").item_int() ==
+          0);
     const std::string events = events_of(request.run_dir);
-    CHECK(contains(events, "step 0 skipped: the loss is not finite; parameter layers.0.mlp.up.weight holds a NaN"));
+    CHECK(contains(events,
+                   "step 0 skipped: the loss is not finite; parameter layers.0.mlp.up.weight holds a NaN"));
     CHECK(contains(events, "stopped: " + std::to_string(tried)));
-    CHECK(metrics_of(request.run_dir).steps.size() == static_cast<std::size_t>(tried));  // bad steps are always logged
+    CHECK(metrics_of(request.run_dir).steps.size() ==
+          static_cast<std::size_t>(tried));  // bad steps are always logged
     CHECK(fs::exists(request.run_dir + "/report.html"));
   }
 }
@@ -398,7 +411,8 @@ TEST_CASE("train: what does not fit is refused before a folder is made") {
   bad = good;
   bad.init_from = teacher.run_dir;
   bad.config.data.path = folder.write("other.txt", std::string(500, '~'));
-  CHECK(!error_of<ValueError>([&] { train_quietly(bad); }).empty());  // '~' is not in the teacher's vocabulary
+  CHECK(
+      !error_of<ValueError>([&] { train_quietly(bad); }).empty());  // '~' is not in the teacher's vocabulary
   CHECK(!fs::exists(good.run_dir));
   bad = good;
   bad.run_dir.clear();
@@ -442,7 +456,8 @@ TEST_CASE("train: a pointer to nothing is an error") {
   for (const char* wrong : {"step-7\n", "../../elsewhere\n", "step-\n", "step-99999999999999999999\n"}) {
     CAPTURE(wrong);
     replace_text_file(request.run_dir + "/checkpoints/latest", wrong);
-    CHECK(contains(error_of<FormatError>([&] { static_cast<void>(load_run(request.run_dir)); }), "no checkpoint"));
+    CHECK(contains(error_of<FormatError>([&] { static_cast<void>(load_run(request.run_dir)); }),
+                   "no checkpoint"));
   }
 }
 
@@ -457,11 +472,14 @@ TEST_CASE("save_checkpoint: saving the same state twice gives the same bytes") {
   State recurrent;
   recurrent.set("layers.0.k", Tensor::full({2, 3}, 1.5));
   const auto save = [&](const std::string& to) {
-    return save_checkpoint(to, run.config, *run.tokenizer, *run.model, optimizer, recurrent, run.state, false, 2).string();
+    return save_checkpoint(to, run.config, *run.tokenizer, *run.model, optimizer, recurrent, run.state, false,
+                           2)
+        .string();
   };
   const std::string a = save(folder.path("a")), b = save(folder.path("b"));
   CHECK(save(folder.path("a")) == a);  // over the first one
-  for (const char* name : {"model.safetensors", "optimizer.safetensors", "recurrent.safetensors", "state.json"})
+  for (const char* name :
+       {"model.safetensors", "optimizer.safetensors", "recurrent.safetensors", "state.json"})
     CHECK_MESSAGE(bytes_of(a, name) == bytes_of(b, name), name);
   CHECK(same_bytes(a, run.checkpoint.string()));
   CHECK(checkpoints_of(folder.path("a")) == std::vector<std::string>{"latest", "step-6"});

@@ -1,4 +1,5 @@
-// Runs that are stopped from outside: killed at any moment, interrupted, out of disk. Each runs in a process of its own.
+// Runs that are stopped from outside: killed at any moment, interrupted, out of disk. Each runs in a process
+// of its own.
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 
@@ -28,11 +29,17 @@ TrainRequest resumed(const TrainRequest& request, std::int64_t steps) {
   return result;
 }
 
-std::string bytes_of(const std::string& checkpoint, const char* file) { return read_text_file(fs::path(checkpoint) / file); }
+std::string bytes_of(const std::string& checkpoint, const char* file) {
+  return read_text_file(fs::path(checkpoint) / file);
+}
 
-int code_of(TrainEnd end) { return static_cast<int>(end); }
+int code_of(TrainEnd end) {
+  return static_cast<int>(end);
+}
 
-bool has_checkpoint(const std::string& run) { return fs::exists(run + "/checkpoints/latest"); }
+bool has_checkpoint(const std::string& run) {
+  return fs::exists(run + "/checkpoints/latest");
+}
 
 }  // namespace
 
@@ -53,7 +60,8 @@ TEST_CASE("train: a run killed again and again goes on from a whole checkpoint a
     const std::string before = round == 0 ? "" : latest_of(request.run_dir);
     Child child([&] { return code_of(train(round == 0 ? request : resumed(request, t.steps))); });
     // Until it has come further than the one before; then at any moment.
-    REQUIRE(wait_until([&] { return has_checkpoint(request.run_dir) && latest_of(request.run_dir) != before; }));
+    REQUIRE(
+        wait_until([&] { return has_checkpoint(request.run_dir) && latest_of(request.run_dir) != before; }));
     std::this_thread::sleep_for(std::chrono::microseconds(key.word(round) % 60'000));
     child.signal(SIGKILL);
     CHECK(child.wait() == -SIGKILL);
@@ -72,12 +80,14 @@ TEST_CASE("train: a run killed again and again goes on from a whole checkpoint a
   unbroken.config.train.steps = step + 2;
   CHECK(train_quietly(unbroken) == TrainEnd::finished);
   for (const char* name : {"model.safetensors", "optimizer.safetensors"})
-    CHECK_MESSAGE(bytes_of(latest_of(request.run_dir), name) == bytes_of(latest_of(unbroken.run_dir), name), name);
+    CHECK_MESSAGE(bytes_of(latest_of(request.run_dir), name) == bytes_of(latest_of(unbroken.run_dir), name),
+                  name);
   for (const std::string& name : checkpoints_of(request.run_dir)) CHECK(!name.starts_with(".tmp-"));
 
   const Metrics metrics = read_metrics(request.run_dir + "/metrics.jsonl");
   REQUIRE(static_cast<std::int64_t>(metrics.steps.size()) == step + 2);
-  for (std::size_t i = 0; i < metrics.steps.size(); ++i) CHECK(metrics.steps[i].step == static_cast<std::int64_t>(i) + 1);
+  for (std::size_t i = 0; i < metrics.steps.size(); ++i)
+    CHECK(metrics.steps[i].step == static_cast<std::int64_t>(i) + 1);
 }
 
 TEST_CASE("save_checkpoint: a step saved again is there at every moment") {
@@ -96,7 +106,8 @@ TEST_CASE("save_checkpoint: a step saved again is there at every moment") {
     }
   });
   for (int i = 0; i < 40; ++i)
-    save_checkpoint(request.run_dir, run.config, *run.tokenizer, *run.model, optimizer, {}, run.state, i % 2 == 0, 2);
+    save_checkpoint(request.run_dir, run.config, *run.tokenizer, *run.model, optimizer, {}, run.state,
+                    i % 2 == 0, 2);
   done = true;
   watcher.join();
   CHECK(looks > 100);
@@ -113,7 +124,8 @@ TEST_CASE("train: an interrupt saves and ends the run and it goes on to the bit"
     request.config.train.steps = 1'000'000;
     Child child([&] { return code_of(train(request)); });
     REQUIRE(wait_until([&] {
-      return fs::exists(request.run_dir + "/metrics.jsonl") && read_metrics(request.run_dir + "/metrics.jsonl").steps.size() > 3;
+      return fs::exists(request.run_dir + "/metrics.jsonl") &&
+             read_metrics(request.run_dir + "/metrics.jsonl").steps.size() > 3;
     }));
     child.signal(number);
     CHECK(child.wait() == code_of(TrainEnd::interrupted));
@@ -172,14 +184,18 @@ TEST_CASE("train: a disk that is full leaves the last checkpoint whole") {
       try {
         train(resumed(request, 8));
       } catch (const IoError& error) {
-        return contains(error.what(), limit + 1 == before[0].size() ? "model.safetensors" : "optimizer.safetensors") ? 42 : 97;
+        return contains(error.what(),
+                        limit + 1 == before[0].size() ? "model.safetensors" : "optimizer.safetensors")
+                   ? 42
+                   : 97;
       }
       return 96;
     });
     CHECK(child.wait() == 42);
     CHECK(latest_of(request.run_dir) == checkpoint);
     CHECK(checkpoints_of(request.run_dir) == std::vector<std::string>{"latest", "step-6"});
-    for (std::size_t i = 0; i < names.size(); ++i) CHECK_MESSAGE(bytes_of(checkpoint, names[i].c_str()) == before[i], names[i]);
+    for (std::size_t i = 0; i < names.size(); ++i)
+      CHECK_MESSAGE(bytes_of(checkpoint, names[i].c_str()) == before[i], names[i]);
   }
   CHECK(train_quietly(resumed(request, 8)) == TrainEnd::finished);
   CHECK(load_run(request.run_dir).step == 8);
@@ -190,9 +206,11 @@ TEST_CASE("train: a forked process trains with the bits of its parent") {
   set_thread_count(2);
   const TempFolder folder;
   const TrainRequest first = tiny_run(folder, "first"), second = tiny_run(folder, "second");
-  CHECK(train_quietly(first) == TrainEnd::finished);  // the pool and OpenBLAS have threads now; the child has none of them
+  CHECK(train_quietly(first) ==
+        TrainEnd::finished);  // the pool and OpenBLAS have threads now; the child has none of them
   Child child([&] { return code_of(train(second)); });
   CHECK(child.wait() == code_of(TrainEnd::finished));
-  CHECK(bytes_of(latest_of(first.run_dir), "model.safetensors") == bytes_of(latest_of(second.run_dir), "model.safetensors"));
+  CHECK(bytes_of(latest_of(first.run_dir), "model.safetensors") ==
+        bytes_of(latest_of(second.run_dir), "model.safetensors"));
   set_thread_count(threads_before);
 }

@@ -1,5 +1,5 @@
-// What the tests of whole training runs share: a run small enough to train in milliseconds, silence on stdout, and child
-// processes that may be killed.
+// What the tests of whole training runs share: a run small enough to train in milliseconds, silence on
+// stdout, and child processes that may be killed.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -119,7 +119,8 @@ bool wait_until(Done&& done) {
   return false;
 }
 
-// A forked process that runs `body` and exits with the number it returns, 99 on an exception. It goes when its parent goes.
+// A forked process that runs `body` and exits with the number it returns, 99 on an exception. It goes when
+// its parent goes.
 class Child {
  public:
   template <class Body>
@@ -147,7 +148,8 @@ class Child {
   Child& operator=(const Child&) = delete;
 
   void signal(int number) const { ::kill(pid_, number); }
-  // The exit code, or minus the number of the signal that ended it; -999 when it has not ended after twenty seconds.
+  // The exit code, or minus the number of the signal that ended it; -999 when it has not ended after twenty
+  // seconds.
   int wait() {
     int status = 0;
     if (!wait_until([&] { return ::waitpid(pid_, &status, WNOHANG) == pid_; })) return -999;

@@ -1,0 +1,33 @@
+# The CUDA backend: found or an error that says what to install. Only this file and cuda/ know of CUDA.
+if(NOT CMAKE_CUDA_COMPILER)
+  find_program(EDDY_NVCC nvcc PATHS /usr/local/cuda/bin)
+  if(NOT EDDY_NVCC)
+    message(FATAL_ERROR "EDDY_CUDA=ON and no nvcc on the PATH or in /usr/local/cuda/bin. "
+      "Install the CUDA toolkit 12.4 or later, or configure with -DEDDY_CUDA=OFF")
+  endif()
+  set(CMAKE_CUDA_COMPILER ${EDDY_NVCC})
+endif()
+
+# Named architectures only: `native` on a machine without a GPU builds something that runs nowhere.
+set(EDDY_CUDA_ARCHITECTURES "80;86;89;90;100;120" CACHE STRING "CUDA architectures to build for")
+if(EDDY_CUDA_ARCHITECTURES MATCHES "native|all")
+  message(FATAL_ERROR "EDDY_CUDA_ARCHITECTURES=${EDDY_CUDA_ARCHITECTURES}: name the architectures, e.g. 90")
+endif()
+set(CMAKE_CUDA_ARCHITECTURES ${EDDY_CUDA_ARCHITECTURES})
+enable_language(CUDA)
+find_package(CUDAToolkit REQUIRED)
+
+file(GLOB EDDY_CUDA_SOURCES CONFIGURE_DEPENDS cuda/*.cu cuda/*.cpp)
+# CMake 3.25 does not know how nvcc is told of C++20: it refuses, or falls back to C++17.
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+endif()
+add_library(eddy_cuda OBJECT ${EDDY_CUDA_SOURCES})
+set_target_properties(eddy_cuda PROPERTIES CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON)
+target_link_libraries(eddy_cuda PRIVATE eddy_options CUDA::cudart_static)
+string(REPLACE ";" " " EDDY_CUDA_ARCHITECTURES_TEXT "${EDDY_CUDA_ARCHITECTURES}")
+target_compile_definitions(eddy_cuda PRIVATE EDDY_CUDA_ARCHITECTURES="${EDDY_CUDA_ARCHITECTURES_TEXT}")
+target_sources(eddy PRIVATE $<TARGET_OBJECTS:eddy_cuda>)
+target_link_libraries(eddy PRIVATE CUDA::cudart_static)
+target_compile_definitions(eddy PRIVATE EDDY_HAS_CUDA)

@@ -1,0 +1,125 @@
+// Example 3: an op of one's own, outside the library: kernel, public function, gradient, samples, checks.
+//
+//   d[n] = sum over i of (a[n, i] - b[n, i])^2        the squared distance of rows
+//   da[n, i] = 2 dd[n] (a[n, i] - b[n, i]),  db = -da
+//
+// An op of the library has the same parts, in files of their own: ops/README.md tells which. Read beside it:
+// ops/slot.h, ops/op_spec.h, autograd/node.h (GradSink), ops/rms_norm.cpp.
+#include <cmath>
+#include <cstdio>
+#include <vector>
+
+#include "autograd/gradcheck.h"
+#include "autograd/tape.h"
+#include "ops/checks.h"
+#include "ops/op_spec.h"
+#include "ops/slot.h"
+#include "tensor/thread_pool.h"
+
+using namespace eddy;
+
+namespace {
+
+// 1. What a kernel sees: plain pointers and sizes. It never allocates, checks or throws.
+struct Args {
+  bool is_f32;  // else f64
+  std::int64_t rows, width;
+  const void *a, *b;  // [rows, width]
+  const void* dd;     // [rows]; gradient only
+  void* out;          // forward: d [rows]; gradient: out [rows, width] = beta * out + da
+  float beta;
+};
+constinit Slot<Args> forward_slot{"squared_distance_forward"};
+constinit Slot<Args> backward_slot{"squared_distance_backward"};
+
+// 2. The CPU kernels. Rows go to threads in chunks whose borders follow from the sizes alone.
+template <class T>
+void forward(const Args& g) {
+  const T *a = static_cast<const T*>(g.a), *b = static_cast<const T*>(g.b);
+  parallel_for(g.rows, 1 + 16384 / (g.width + 1), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t n = begin; n < end; ++n) {
+      T sum = 0;
+      for (std::int64_t i = n * g.width; i < (n + 1) * g.width; ++i) sum += (a[i] - b[i]) * (a[i] - b[i]);
+      static_cast<T*>(g.out)[n] = sum;
+    }
+  });
+}
+template <class T>
+void backward(const Args& g) {
+  const T *a = static_cast<const T*>(g.a), *b = static_cast<const T*>(g.b), *dd = static_cast<const T*>(g.dd);
+  T* out = static_cast<T*>(g.out);
+  parallel_for(g.rows, 1 + 16384 / (g.width + 1), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin * g.width; i < end * g.width; ++i) {
+      const T da = 2 * dd[i / g.width] * (a[i] - b[i]);
+      out[i] = g.beta == 0 ? da : out[i] + da;  // with beta 0 the buffer is uninitialised: never read it
+    }
+  });
+}
+
+// 3. A backend fills its entry of each slot. Calling an empty entry is a DeviceError that names the kernel.
+void install_squared_distance() {
+  const int cpu = static_cast<int>(DeviceType::cpu);
+  forward_slot.function[cpu] = [](const Args& g) { g.is_f32 ? forward<float>(g) : forward<double>(g); };
+  backward_slot.function[cpu] = [](const Args& g) { g.is_f32 ? backward<float>(g) : backward<double>(g); };
+}
+
+// 4. The squared distance of rows. shapes: a, b [rows, width] -> [rows]. dtypes: f32, f64.
+// errors: ShapeError, DtypeError, DeviceError. grad: as in the header of this file.
+Tensor squared_distance(const Tensor& a_any, const Tensor& b_any) {
+  checks::floating("squared_distance", a_any, "a");
+  checks::same_kind("squared_distance", a_any, b_any);
+  if (a_any.rank() != 2 || a_any.shape() != b_any.shape())
+    fail<ShapeError>("squared_distance: a is {} and b {} (both [rows, width])", to_string(a_any.shape()),
+                     to_string(b_any.shape()));
+  const Tensor a = raw::contiguous(a_any), b = raw::contiguous(b_any);
+  const std::int64_t rows = a.dim(0), width = a.dim(1);
+  const Tensor d = Tensor::empty({rows}, a.dtype(), a.device());
+  Args args{a.dtype() == Dtype::f32, rows, width, a.raw_data(), b.raw_data(), nullptr, d.raw_data(), 0};
+  forward_slot(d.device(), args);
+  // Inputs and saved tensors by place: 0 is a, 1 is b. As db = -da, it is da with a and b swapped.
+  return record("squared_distance", {a_any, b_any}, d, {a, b}, [args](VjpContext& v) mutable {
+    const Tensor dd = raw::contiguous(v.dy());
+    args.dd = dd.raw_data();
+    for (int k = 0; k < 2; ++k) {
+      if (!v.sink.needs(k)) continue;
+      args.a = v.saved(k).raw_data();
+      args.b = v.saved(1 - k).raw_data();
+      v.sink.into(k, [&](const Tensor& dst, float beta) {
+        args.out = dst.raw_data();
+        args.beta = beta;
+        backward_slot(dst.device(), args);
+      });
+    }
+  });
+}
+
+}  // namespace
+
+int main() {
+  install_squared_distance();
+  // 5. The record that drives an op's tests: labelled samples, and a reference that shares no code with it.
+  const auto pair = [](const Shape& s) { return Tensors{sample_normal(s, "a"), sample_normal(s, "b")}; };
+  OpSpec spec;
+  spec.run = [](const Tensors& x) { return Tensors{squared_distance(x[0], x[1])}; };
+  spec.reference = [](const Tensors& x) {
+    const std::vector<double> a = x[0].to_vector<double>(), b = x[1].to_vector<double>();
+    std::vector<double> d(static_cast<std::size_t>(x[0].dim(0)));
+    for (std::size_t i = 0; i < a.size(); ++i) d[i / (a.size() / d.size())] += std::pow(a[i] - b[i], 2);
+    return Tensors{Tensor::from(d, {x[0].dim(0)})};
+  };
+  spec.samples = {{"size_0", pair({0, 3})}, {"size_1", pair({1, 1})}, {"odd_tail", pair({3, 37})}};
+  spec.samples.push_back({"strided", {strided_copy(pair({5, 7})[0]), pair({5, 7})[1]}});
+  bool ok = true;
+  for (const OpSample& sample : spec.samples) {
+    const auto got = spec.run(sample.inputs)[0].to_vector<double>();
+    const auto want = spec.reference(sample.inputs)[0].to_vector<double>();
+    bool same = got.size() == want.size();
+    for (std::size_t n = 0; n < want.size(); ++n)
+      same = same && std::abs(got[n] - want[n]) <= 1e-13 * want[n];
+    const GradcheckResult result = gradcheck(spec.run, sample.inputs);
+    std::printf("%-6s %-9s value %s; gradient: %s\n", same && result.ok ? "ok" : "WRONG",
+                sample.label.c_str(), same ? "as the reference" : "differs", result.describe().c_str());
+    ok = ok && same && result.ok;
+  }
+  return ok ? 0 : 1;
+}
