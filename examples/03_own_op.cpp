@@ -17,7 +17,6 @@
 #include "tensor/thread_pool.h"
 
 using namespace eddy;
-
 namespace {
 
 // 1. What a kernel sees: plain pointers and sizes. It never allocates, checks or throws.
@@ -56,15 +55,14 @@ void backward(const Args& g) {
   });
 }
 
-// 3. A backend fills its entry of each slot. Calling an empty entry is a DeviceError that names the kernel.
+// 3. A backend fills its entry of each slot; 0 is the CPU's. An empty one is a DeviceError naming the kernel.
 void install_squared_distance() {
-  const int cpu = static_cast<int>(DeviceType::cpu);
-  forward_slot.function[cpu] = [](const Args& g) { g.is_f32 ? forward<float>(g) : forward<double>(g); };
-  backward_slot.function[cpu] = [](const Args& g) { g.is_f32 ? backward<float>(g) : backward<double>(g); };
+  forward_slot.function[0] = [](const Args& g) { g.is_f32 ? forward<float>(g) : forward<double>(g); };
+  backward_slot.function[0] = [](const Args& g) { g.is_f32 ? backward<float>(g) : backward<double>(g); };
 }
 
-// 4. The squared distance of rows. shapes: a, b [rows, width] -> [rows]. dtypes: f32, f64.
-// errors: ShapeError, DtypeError, DeviceError. grad: as in the header of this file.
+// 4. The op. shapes: a, b [rows, width] -> [rows]. dtypes: f32, f64. errors: ShapeError, DtypeError,
+// DeviceError.
 Tensor squared_distance(const Tensor& a_any, const Tensor& b_any) {
   checks::floating("squared_distance", a_any, "a");
   checks::same_kind("squared_distance", a_any, b_any);
@@ -72,9 +70,8 @@ Tensor squared_distance(const Tensor& a_any, const Tensor& b_any) {
     fail<ShapeError>("squared_distance: a is {} and b {} (both [rows, width])", to_string(a_any.shape()),
                      to_string(b_any.shape()));
   const Tensor a = raw::contiguous(a_any), b = raw::contiguous(b_any);
-  const std::int64_t rows = a.dim(0), width = a.dim(1);
-  const Tensor d = Tensor::empty({rows}, a.dtype(), a.device());
-  Args args{a.dtype() == Dtype::f32, rows, width, a.raw_data(), b.raw_data(), nullptr, d.raw_data(), 0};
+  const Tensor d = Tensor::empty({a.dim(0)}, a.dtype(), a.device());
+  Args args{a.dtype() == Dtype::f32, a.dim(0), a.dim(1), a.raw_data(), b.raw_data(), {}, d.raw_data(), 0};
   forward_slot(d.device(), args);
   // Inputs and saved tensors by place: 0 is a, 1 is b. As db = -da, it is da with a and b swapped.
   return record("squared_distance", {a_any, b_any}, d, {a, b}, [args](VjpContext& v) mutable {
@@ -111,15 +108,14 @@ int main() {
   spec.samples.push_back({"strided", {strided_copy(pair({5, 7})[0]), pair({5, 7})[1]}});
   bool ok = true;
   for (const OpSample& sample : spec.samples) {
-    const auto got = spec.run(sample.inputs)[0].to_vector<double>();
+    const auto d = spec.run(sample.inputs)[0].to_vector<double>();
     const auto want = spec.reference(sample.inputs)[0].to_vector<double>();
-    bool same = got.size() == want.size();
-    for (std::size_t n = 0; n < want.size(); ++n)
-      same = same && std::abs(got[n] - want[n]) <= 1e-13 * want[n];
+    bool same = d.size() == want.size();
+    for (std::size_t n = 0; same && n < d.size(); ++n) same = std::abs(d[n] - want[n]) <= 1e-13 * want[n];
     const GradcheckResult result = gradcheck(spec.run, sample.inputs);
-    std::printf("%-6s %-9s value %s; gradient: %s\n", same && result.ok ? "ok" : "WRONG",
-                sample.label.c_str(), same ? "as the reference" : "differs", result.describe().c_str());
-    ok = ok && same && result.ok;
+    const bool right = same && result.ok;
+    std::printf("%-6s %s: %s\n", right ? "ok" : "WRONG", sample.label.c_str(), result.describe().c_str());
+    ok = ok && right;
   }
   return ok ? 0 : 1;
 }

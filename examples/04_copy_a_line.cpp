@@ -56,9 +56,8 @@ std::pair<Tensor, Tensor> random_lines(std::uint64_t step) {
   std::vector<std::int64_t> tokens, targets;
   for (std::int64_t row = 0; row < kBatch; ++row) {
     std::vector<std::int64_t> line;
-    for (std::int64_t i = 0; i < kLength; ++i)
-      line.push_back(key.word(static_cast<std::uint64_t>(row * kLength + i)) %
-                     static_cast<std::uint32_t>(kBar));
+    for (auto i = static_cast<std::uint64_t>(row * kLength); line.size() < kLength; ++i)
+      line.push_back(key.word(i) % static_cast<std::uint32_t>(kBar));
     tokens.insert(tokens.end(), line.begin(), line.end());
     tokens.push_back(kBar);
     tokens.insert(tokens.end(), line.begin(), line.end() - 1);

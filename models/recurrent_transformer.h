@@ -45,7 +45,8 @@ class RecurrentTransformer : public Model {
 class RegularTransformer final : public RecurrentTransformer {
  public:
   using RecurrentTransformer::RecurrentTransformer;
-  // State: position, and keys and values of the tokens so far in layers.i.k, layers.i.v [batch, context, dim].
+  // State: position, and keys and values of the tokens so far in layers.i.k, layers.i.v [batch, context, dim], written in
+  // place: to go on twice from one state, copy its tensors first.
   Tensor stream(const Tensor& tokens, State& state) const override;
   std::int64_t stream_room(const State& state) const override;
   double forward_macs_per_token(std::int64_t time) const override;

@@ -51,7 +51,8 @@ EDDY_INLINE void parallel_for(std::int64_t n, std::int64_t grain, Body&& body) {
 }
 
 // Runs body(rank, size, barrier) once on each of up to `max_threads` threads at the same time, for loops over time whose
-// steps are too short to enter a parallel region each. The body must write disjoint results for each rank.
+// steps are too short to enter a parallel region each. The body must write disjoint results for each rank, and must not
+// throw: the others would wait for it at the barrier.
 template <class Body>
 EDDY_INLINE void parallel_team(int max_threads, Body&& body) {
   detail::parallel_team(

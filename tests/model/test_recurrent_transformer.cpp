@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "compare.h"
-#include "tensor/allocator.h"
 #include "tensor/error.h"
+#include "tensor/thread_pool.h"
 
 namespace {
 
@@ -98,6 +98,42 @@ TEST_CASE("recurrent_transformer: hoisted equals literal for a wide batch and on
   const Outcome hoisted = run(*model, input, targets);
   input.literal = true;
   check_outcomes(hoisted, run(*model, input, targets), kOrder);
+}
+
+TEST_CASE(
+    "recurrent_transformer: a step shared by several threads equals the literal loop and has the same bits") {
+  // Large enough that threads walk through time together; 130 rows are worked on in blocks instead.
+  const int before = thread_count();
+  for (const std::int64_t rows : {16, 130}) {
+    CAPTURE(rows);
+    ModelConfig config = small_config("unit_forget");
+    config.dim = 96;
+    config.bias = true;
+    config.dropout = 0.2;
+    config.init_std = 0.05;
+    const auto model = random_model(config);
+    ForwardInput input;
+    input.tokens = random_ids(rows, 3, config.vocab, 1);
+    const Tensor targets = random_ids(rows, 3, config.vocab, 2);
+    std::vector<Outcome> evaluated, trained;
+    for (const int threads : {1, 2, 3}) {
+      set_thread_count(threads);
+      input.dropout = {};
+      evaluated.push_back(run(*model, input, targets));
+      input.dropout = {true, 1, 2};
+      trained.push_back(run(*model, input, targets));
+    }
+    set_thread_count(before);
+    for (const std::vector<Outcome>* outcomes : {&evaluated, &trained})
+      for (const Outcome& outcome : *outcomes) {
+        CHECK(same_bits(outcome.logits, outcomes->front().logits));
+        for (const auto& [name, gradient] : outcome.gradients)
+          CHECK_MESSAGE(same_bits(gradient, outcomes->front().gradients.at(name)), name);
+      }
+    input.dropout = {};
+    input.literal = true;
+    check_outcomes(evaluated.back(), run(*model, input, targets), kOrder);
+  }
 }
 
 TEST_CASE("recurrent_transformer: the two models are different functions") {
