@@ -13,12 +13,12 @@ void check_sizes(const TbpttLoop& loop, std::int64_t tokens) {
   if (loop.segment < 1) fail<ValueError>("tbptt: a segment of {} tokens (at least 1)", loop.segment);
   if (loop.backprop_through < 1 || loop.backprop_through % loop.segment != 0)
     fail<ValueError>(
-        "tbptt: backprop_through must be a multiple of segment: backprop_through {}, segment {} (gradients are cut "
-        "between segments)",
+        "tbptt: backprop_through must be a multiple of segment: backprop_through {}, segment {} (cuts "
+        "lie between segments)",
         loop.backprop_through, loop.segment);
   if (tokens < 0 || tokens % loop.segment != 0)
-    fail<ValueError>("tbptt: segment must divide the tokens: tokens {}, segment {} (shorten the sequence)", tokens,
-                     loop.segment);
+    fail<ValueError>("tbptt: segment must divide the tokens: tokens {}, segment {} (shorten the sequence)",
+                     tokens, loop.segment);
 }
 
 }  // namespace

@@ -113,9 +113,8 @@ int main() {
     bool same = d.size() == want.size();
     for (std::size_t n = 0; same && n < d.size(); ++n) same = std::abs(d[n] - want[n]) <= 1e-13 * want[n];
     const GradcheckResult result = gradcheck(spec.run, sample.inputs);
-    const bool right = same && result.ok;
-    std::printf("%-6s %s: %s\n", right ? "ok" : "WRONG", sample.label.c_str(), result.describe().c_str());
-    ok = ok && right;
+    ok = ok && same && result.ok;
+    std::printf("%-6s %s: %s\n", ok ? "ok" : "WRONG", sample.label.c_str(), result.describe().c_str());
   }
   return ok ? 0 : 1;
 }

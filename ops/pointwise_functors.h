@@ -58,9 +58,9 @@ struct Silu {
 struct Gelu {
   EDDY_UNARY(Gelu, "gelu", "x Phi(x), Phi the normal distribution (exact, by erf)", input)
   template <class T> EDDY_HD_INLINE static T forward(T x) { return x * vec::normal_cdf(x); }
-  // d/dx x Phi(x) = Phi(x) + x phi(x), phi(x) = e^(-x^2/2) / sqrt(2 pi)
+  // d/dx x Phi(x) = Phi(x) + x phi(x), phi the normal density; the two share one exp.
   template <class T> EDDY_HD_INLINE static T vjp(T dy, T x) {
-    return dy * (vec::normal_cdf(x) + x * T(0.39894228040143267794) * vec::exp(T(-0.5) * x * x));
+    return dy * (vec::normal_cdf(x) + x * vec::normal_pdf(x));
   }
 };
 struct GeluTanh {

@@ -37,8 +37,8 @@ Allocator& allocator(Device device);
 // Called by a backend when it is installed.
 void set_allocator(DeviceType type, Allocator* allocator);
 
-// The largest consumers of memory, one line each, for the out-of-memory text; set by autograd, which knows what the
-// tape keeps alive. Returns a heap string in `text` through a std::string-free interface to keep this header light.
+// Writes what the tape keeps alive, and for which modules, into `text`: a part of the out-of-memory error. Set by
+// autograd. It gets a buffer because nothing may be allocated from the allocator that has just failed.
 using MemoryReport = void (*)(char* text, std::size_t capacity);
 void set_memory_report(MemoryReport report);
 

@@ -111,6 +111,9 @@ class Run {
     TextSource source = resolve_text(config_.data.path, std::cout);
     data_name_ = source.name;
     tokenizer_ = loaded ? std::move(loaded->tokenizer) : make_tokenizer(config_.data.tokenizer, source.text.view());
+    if (tokenizer_->name() != config_.data.tokenizer)
+      fail<ConfigError>("train: data.tokenizer is {} and that of {} is {} (its parameters fit its own tokens alone)",
+                        config_.data.tokenizer, loaded->checkpoint.string(), tokenizer_->name());
     if (config_.model.vocab != 0 && config_.model.vocab != tokenizer_->vocab_size())
       fail<ConfigError>("train: model.vocab is {} and the {} tokenizer of this text has {} tokens (leave model.vocab out, or "
                         "use the text the model was made for)",
@@ -201,7 +204,10 @@ class Run {
         break;
       }
       if (t.sample_every > 0 && state_.step % t.sample_every == 0 && state_.step < t.steps) write_sample();
-      if (t.checkpoint_every > 0 && state_.step % t.checkpoint_every == 0 && state_.step < t.steps) save(false);
+      if (t.checkpoint_every > 0 && state_.step % t.checkpoint_every == 0 && state_.step < t.steps) {
+        save(false);
+        write_report_now();
+      }
     }
     finish(end);
     return end;

@@ -22,15 +22,17 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-float float_of(std::uint32_t bits) { return std::bit_cast<float>(bits); }
+float float_of(std::uint32_t bits) {
+  return std::bit_cast<float>(bits);
+}
 bf16 bf16_of(std::uint32_t bits) {
   bf16 value;
   value.bits = static_cast<std::uint16_t>(bits);
   return value;
 }
 
-// The bf16 number nearest to d, ties to even, from the definition of the format: 8 significant bits, exponents from -126
-// (below it the spacing stays) to 127. Works on numbers, not on bits.
+// The bf16 number nearest to d, ties to even, from the definition of the format: 8 significant bits,
+// exponents from -126 (below it the spacing stays) to 127. Works on numbers, not on bits.
 double nearest_bf16(double d) {
   if (d == 0 || !std::isfinite(d)) return d;
   int exponent = 0;
@@ -46,7 +48,9 @@ Tensor bf16_tensor(const std::vector<float>& values) {
   return Tensor::from(rounded, {static_cast<std::int64_t>(values.size())});
 }
 
-std::vector<float> floats(const Tensor& x) { return raw::cast(x, Dtype::f32).to_vector<float>(); }
+std::vector<float> floats(const Tensor& x) {
+  return raw::cast(x, Dtype::f32).to_vector<float>();
+}
 
 // factor * x in bf16, whose backward gives a gradient of its own storage.
 Tensor scaled(const Tensor& x, float factor) {
@@ -55,12 +59,14 @@ Tensor scaled(const Tensor& x, float factor) {
     for (float& value : values) value *= by;
     return raw::reshape(bf16_tensor(values), from.shape());
   };
-  return record("scaled", {x}, map(x, factor), {}, [=](VjpContext& c) { c.sink.give(0, map(c.dy(), factor)); });
+  return record("scaled", {x}, map(x, factor), {},
+                [=](VjpContext& c) { c.sink.give(0, map(c.dy(), factor)); });
 }
 
 }  // namespace
 
-TEST_CASE("bf16: every finite number comes back and what lies between rounds to the nearest or the even one") {
+TEST_CASE(
+    "bf16: every finite number comes back and what lies between rounds to the nearest or the even one") {
   std::int64_t wrong = 0, ties = 0;
   for (std::uint32_t sign : {0u, 0x8000u}) {
     for (std::uint32_t bits = 0; bits < 0x7f80; ++bits) {
@@ -89,7 +95,8 @@ TEST_CASE("bf16: what is too large becomes infinite and zeros keep their sign") 
 }
 
 TEST_CASE("bf16: a NaN stays a NaN of its sign even when only its lower half tells it from infinity") {
-  for (const std::uint32_t bits : {0x7f800001u, 0x7fc00000u, 0x7fffffffu, 0x7f80ffffu, 0xff800001u, 0xffffffffu}) {
+  for (const std::uint32_t bits :
+       {0x7f800001u, 0x7fc00000u, 0x7fffffffu, 0x7f80ffffu, 0xff800001u, 0xffffffffu}) {
     CAPTURE(bits);
     const float back = static_cast<float>(bf16(float_of(bits)));
     CHECK(std::isnan(back));
@@ -98,7 +105,8 @@ TEST_CASE("bf16: a NaN stays a NaN of its sign even when only its lower half tel
 }
 
 TEST_CASE("bf16: a cast from f32 and f64 rounds and a cast back is exact") {
-  const std::vector<float> values{1.0f, 1.00390625f, 1.01171875f, -3.14159274f, 1e-40f, 3.4e38f, 0.0f, -65504.0f};
+  const std::vector<float> values{1.0f,   1.00390625f, 1.01171875f, -3.14159274f,
+                                  1e-40f, 3.4e38f,     0.0f,        -65504.0f};
   const Tensor wide = Tensor::from(values, {8});
   const Tensor narrow = raw::cast(wide, Dtype::bf16);
   REQUIRE(narrow.dtype() == Dtype::bf16);
@@ -108,12 +116,13 @@ TEST_CASE("bf16: a cast from f32 and f64 rounds and a cast back is exact") {
     CAPTURE(i);
     CHECK(static_cast<double>(back[i]) == nearest_bf16(static_cast<double>(values[i])));
   }
-  CHECK(back[1] == 1.0f);          // a tie: down to the even one
-  CHECK(back[2] == 1.015625f);     // a tie: up to the even one
+  CHECK(back[1] == 1.0f);       // a tie: down to the even one
+  CHECK(back[2] == 1.015625f);  // a tie: up to the even one
   CHECK(floats(raw::cast(raw::cast(wide, Dtype::f64), Dtype::bf16)) == back);
   CHECK(raw::cast(narrow, Dtype::f64).to_vector<double>()[3] == -3.140625);
   CHECK(raw::cast(narrow, Dtype::i32).to_vector<std::int32_t>()[3] == -3);
-  CHECK(raw::cast(Tensor::from(std::vector<std::int64_t>{257, -7}, {2}), Dtype::bf16).to_vector<bf16>()[0] == 256.0f);
+  CHECK(raw::cast(Tensor::from(std::vector<std::int64_t>{257, -7}, {2}), Dtype::bf16).to_vector<bf16>()[0] ==
+        256.0f);
   CHECK(static_cast<float>(Tensor::full({3}, 0.1, Dtype::bf16).to_vector<bf16>()[2]) == 0.10009765625f);
   CHECK(std::isnan(floats(raw::cast(Tensor::from(std::vector<float>{std::nanf("")}, {1}), Dtype::bf16))[0]));
   CHECK_FALSE(all_finite(bf16_tensor({1, std::nanf("")})));
@@ -126,7 +135,8 @@ TEST_CASE("add_into: bf16 sums are those of exact numbers rounded once") {
   std::vector<bf16> a, b;
   while (a.size() < 40001) {  // an odd tail
     const std::uint32_t bits = static_cast<std::uint32_t>(random()), other = bits >> 16;
-    // An exponent up to 15 above the other's, where the bits that are rounded off decide; now and then any two numbers.
+    // An exponent up to 15 above the other's, where the bits that are rounded off decide; now and then any
+    // two numbers.
     const std::uint32_t exponent = (bits + ((bits >> 25 & 0xf) << 7)) & 0x7f80;
     const bf16 x = bf16_of(bits), y = bf16_of(a.size() % 8 == 0 ? other : (other & 0x807f) | exponent);
     if (!std::isfinite(static_cast<float>(x)) || !std::isfinite(static_cast<float>(y))) continue;
@@ -139,7 +149,8 @@ TEST_CASE("add_into: bf16 sums are those of exact numbers rounded once") {
   const std::vector<bf16> got = total.to_vector<bf16>();
   std::int64_t wrong = 0, inexact = 0, ties = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    const double exact = static_cast<double>(a[i]) + static_cast<double>(b[i]), expected = nearest_bf16(exact);
+    const double exact = static_cast<double>(a[i]) + static_cast<double>(b[i]),
+                 expected = nearest_bf16(exact);
     wrong += static_cast<double>(got[i]) != expected;
     inexact += expected != exact;
     int exponent = 0;
@@ -174,7 +185,8 @@ TEST_CASE("add_into: bf16 sums carry NaN and infinities and overflow") {
 
 TEST_CASE("add_into: integers and mixed types are refused") {
   const Tensor whole = Tensor::zeros({2}, Dtype::i32);
-  CHECK(contains(error_of<DtypeError>([&] { raw::add_into(whole, whole); }), "add_into: i32 (floating types only)"));
+  CHECK(contains(error_of<DtypeError>([&] { raw::add_into(whole, whole); }),
+                 "add_into: i32 (floating types only)"));
   CHECK(contains(error_of<ShapeError>([&] { raw::add_into(bf16_tensor({1}), Tensor::zeros({1})); }), "f32"));
 }
 

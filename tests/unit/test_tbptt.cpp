@@ -1,4 +1,5 @@
-// Truncated backpropagation: flat memory over many segments, exact gradients inside a window, none over a cut.
+// Truncated backpropagation: flat memory over many segments, exact gradients inside a window, none over a
+// cut.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -41,8 +42,8 @@ struct Recurrence {
   }
 };
 
-// d loss / d w of the recurrence without a tape: forward-mode sensitivities s = dh/dw, which are set to zero at every
-// cut. An oracle that shares no code with the loop.
+// d loss / d w of the recurrence without a tape: forward-mode sensitivities s = dh/dw, which are set to zero
+// at every cut. An oracle that shares no code with the loop.
 std::vector<double> sensitivities(std::int64_t tokens, std::int64_t cut_every) {
   const Recurrence model;
   const std::vector<double> w = model.w.to_vector<double>();
@@ -123,8 +124,8 @@ TEST_CASE("tbptt: two runs that hand over the state equal one") {
   Recurrence whole, halves;
   const TbpttResult one = TbpttLoop{1, 4}.run(16, whole.start(), whole);
   const TbpttResult first = TbpttLoop{1, 4}.run(8, halves.start(), halves);
-  const TbpttResult second =
-      TbpttLoop{1, 4}.run(8, first.state, [&](std::int64_t i, const State& state) { return halves(i + 8, state); });
+  const TbpttResult second = TbpttLoop{1, 4}.run(
+      8, first.state, [&](std::int64_t i, const State& state) { return halves(i + 8, state); });
   CHECK(second.state.get("h").to_vector<double>() == one.state.get("h").to_vector<double>());
   CHECK(grad(halves.w).to_vector<double>() == grad(whole.w).to_vector<double>());
 }
@@ -163,7 +164,8 @@ TEST_CASE("tbptt: nodes and saved bytes and depth are flat over a thousand segme
 TEST_CASE("tbptt: the weight scales the gradient and leaves the losses") {
   Recurrence plain, mean;
   const TbpttResult sum_of = TbpttLoop{1, 4}.run(8, plain.start(), plain);
-  const TbpttResult mean_of = TbpttLoop{.segment = 1, .backprop_through = 4, .loss_weight = 0.25}.run(8, mean.start(), mean);
+  const TbpttResult mean_of =
+      TbpttLoop{.segment = 1, .backprop_through = 4, .loss_weight = 0.25}.run(8, mean.start(), mean);
   CHECK(sum_of.losses == mean_of.losses);
   std::vector<double> quarter = grad(plain.w).to_vector<double>();
   for (double& value : quarter) value *= 0.25;

@@ -1,0 +1,383 @@
+// The program from its command line: what it does, what it refuses and how, and what it leaves on the disk.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "program_test.h"
+#include "tensor/safetensors.h"
+#include "tiny_run.h"
+#include "train/checkpoint.h"
+#include "train/metrics.h"
+
+namespace {
+
+using namespace eddy;
+using namespace eddy::test;
+namespace fs = std::filesystem;
+
+using Words = std::vector<std::string>;
+
+Words operator+(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+const Words kCommands{"train", "eval", "generate", "models", "info", "bench", "dump"};
+
+Words words_of(const std::string& line) {
+  std::istringstream stream(line);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
+
+// A few steps of a 16-wide model in a context of 16 tokens.
+Words tiny_train(const std::string& text, int steps = 4) {
+  return words_of(
+             "train --model.dim 16 --model.heads 2 --model.context 16 --train.batch 4 --train.threads 1 "
+             "--train.eval_every 0 --train.eval_batches 2 --train.log_every 1 --train.sample_tokens 0 "
+             "--train.checkpoint_every 0") +
+         Words{"--data", text, "--train.steps", std::to_string(steps)};
+}
+
+// One trained run of each model, made once; tests that change a run take a copy.
+struct Trained {
+  TempFolder folder;
+  std::string text = folder.write("text.txt", generate_stories(3, 4000));
+  std::string unit = folder.path("unit"), regular = folder.path("regular");
+  Ended unit_end, regular_end;
+
+  Trained() {
+    unit_end = run_program({tiny_train(text) + Words{"--run", unit}, folder.path()});
+    regular_end =
+        run_program({tiny_train(text) + Words{"--run", regular, "--model.model", "regular"}, folder.path()});
+    REQUIRE_MESSAGE(unit_end.status == 0, unit_end.err);
+    REQUIRE_MESSAGE(regular_end.status == 0, regular_end.err);
+  }
+  std::string copy_to(const TempFolder& other) const {
+    fs::copy(unit, other.path("unit"), fs::copy_options::recursive);
+    return other.path("unit");
+  }
+};
+const Trained& trained() {
+  static const Trained once;
+  return once;
+}
+
+Ended run(const TempFolder& folder, const Words& arguments) {
+  return run_program({arguments, folder.path()});
+}
+
+// An error a person can use: the status, and as the last line on standard error what is wrong.
+void check_refused(const Ended& ended, int status, const std::string& what) {
+  CAPTURE(ended.out);
+  CAPTURE(ended.err);
+  CHECK(ended.status == status);
+  const std::size_t line = ended.err.rfind("error: ");
+  REQUIRE(line != std::string::npos);
+  CHECK((line == 0 || ended.err[line - 1] == '\n'));
+  CHECK(ended.err.find('\n', line) == ended.err.size() - 1);
+  CHECK_MESSAGE(contains(ended.err.substr(line), what), what);
+}
+
+std::string bytes_of(const fs::path& file) {
+  return read_text_file(file);
+}
+
+}  // namespace
+
+TEST_CASE("program: version and help go to standard output and are no errors") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  const Ended version = run(folder, {"--version"});
+  CHECK(version.status == 0);
+  CHECK(version.out.starts_with("eddy "));
+  CHECK(version.err.empty());
+
+  const Ended help = run(folder, {"--help"});
+  CHECK(help.status == 0);
+  CHECK(help.err.empty());
+  const std::vector<Words> options{
+      {"--run", "--resume", "--init-from", "--model.dim", "--train.steps", "--data.path"},
+      {"--data", "--split", "--batches"},
+      {"--prompt", "--tokens", "--temperature", "--top-k", "--seed"},
+      {"--config", "--vocab"},
+      {"--measure"},
+      {"--preset", "--json", "--steps"},
+      {"--case", "--weights", "--out", "--grads"}};
+  for (std::size_t i = 0; i < kCommands.size(); ++i) {
+    CAPTURE(kCommands[i]);
+    CHECK(contains(help.out, "\n  " + kCommands[i] + " "));
+    const Ended one = run(folder, {kCommands[i], "--help"});
+    CHECK(one.status == 0);
+    CHECK(one.err.empty());
+    for (const std::string& option : options[i]) CHECK_MESSAGE(contains(one.out, option), option);
+  }
+}
+
+TEST_CASE("program: a command line it does not take is status 2 and names the nearest") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  check_refused(run(folder, {"trian"}), 2, "unknown command 'trian' (nearest: train");
+  check_refused(run(folder, {"train", "--run", "x", "--train.step", "3"}), 2, "(nearest: --train.steps)");
+  check_refused(run(folder, {"train", "--run", "x", "--steps=3"}), 2, "(nearest: --train.steps)");
+  check_refused(run(folder, {"generate", "x", "--promt", "a"}), 2, "'--promt' (nearest: --prompt)");
+  check_refused(run(folder, words_of("train --run x --train.steps 3 --train.steps 4")), 2, "train.steps");
+  check_refused(run(folder, {"eval"}), 2, "RUN is required");
+  check_refused(run(folder, {"eval", "x", "--split", "some"}), 2, "--split");
+  check_refused(run(folder, {"info", "--threads", "0"}), 2, "--threads");
+  const Ended nothing = run(folder, {});
+  CHECK(nothing.status == 2);
+  CHECK(contains(nothing.err, "train"));
+  CHECK(content_of(folder.path()).empty());
+}
+
+TEST_CASE("program: a configuration that is wrong is refused with its place before a folder is made") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  folder.write("text.txt", generate_stories(3, 4000));
+  const auto refused = [&](const std::string& config, const Words& flags, const std::string& what) {
+    folder.write("run.toml", config);
+    check_refused(run(folder, Words{"train", "run.toml", "--run", "out", "--data", "text.txt"} + flags), 1,
+                  what);
+  };
+  refused("[model]\nlayesr = 2\n", {}, "run.toml:2:1: unknown key \"layesr\" in [model] (nearest: layers)");
+  refused("[modle]\nlayers = 2\n", {}, "unknown section \"modle\" (nearest: model");
+  refused("[train]\nlayers = 2\n", {}, "it belongs to [model]");
+  refused("[model]\ndim = 16\nheads = 3\n", {}, "heads must divide model.dim: dim 16, heads 3");
+  refused("[model]\ndim = \n", {}, "run.toml:2");
+  refused("", {"--train.steps", "-3"}, "train.steps is -3");
+  refused("", {"--model.model", "unit_forgot"}, "unit_forget");
+  refused("", {"--train.device", "abacus"}, "train.device");
+  refused("[model]\ncontext = 100000\n", {}, "too few tokens");
+  check_refused(run(folder, {"train", "none.toml", "--run", "out"}), 1, "none.toml");
+  check_refused(run(folder, {"train", "--data", "text.txt"}), 1, "--run DIR");
+  CHECK(!fs::exists(folder.path("out")));
+}
+
+TEST_CASE("program: a text that is missing or empty or no text is refused before a folder is made") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  folder.write("empty.txt", "");
+  folder.write("binary.txt", std::string("ab\xff\xfe", 4));
+  fs::create_directory(folder.path("texts"));
+  const auto refused = [&](const std::string& data, const std::string& what) {
+    check_refused(run(folder, {"train", "--run", "out", "--data", data}), 1, what);
+  };
+  refused("none.txt", "no such file or folder: 'none.txt'");
+  refused("empty.txt", "the file 'empty.txt' is empty");
+  refused("binary.txt", "not UTF-8: byte 0xff at offset 2");
+  refused("texts", "no text in the folder 'texts'");
+  CHECK(!fs::exists(folder.path("out")));
+}
+
+TEST_CASE("program: a run's folder that exists is refused and stays as it is") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  const std::string text = folder.write("text.txt", generate_stories(3, 4000));
+  folder.write("out/notes.txt", "mine");
+  folder.write("file", "mine too");
+  const auto before = content_of(folder.path());
+  check_refused(run(folder, tiny_train(text) + Words{"--run", "out"}), 1,
+                "out exists (go on with it by --resume out");
+  check_refused(run(folder, tiny_train(text) + Words{"--run", "file"}), 1, "file exists");
+  check_refused(run(folder, tiny_train(text) + Words{"--run", "file/inside"}), 1, "file/inside");
+  check_refused(run(folder, {"train", "--resume", "out"}), 1, "holds no checkpoint");
+  check_refused(run(folder, {"train", "--resume", "nowhere"}), 1, "nowhere is not a folder");
+  CHECK(content_of(folder.path()) == before);
+}
+
+TEST_CASE("program: a run trains and is evaluated and writes text and goes on to the bit") {
+  if (!has_program()) return;
+  const Trained& t = trained();
+  CHECK(t.unit_end.err.empty());
+  CHECK(contains(t.unit_end.out, "report.html"));
+  for (const char* name :
+       {"config.json", "tokenizer.json", "metrics.jsonl", "report.html", "checkpoints/latest"})
+    CHECK_MESSAGE(fs::exists(fs::path(t.unit) / name), name);
+  const std::string report = bytes_of(fs::path(t.unit) / "report.html");
+  CHECK(contains(report, "--train.steps 4"));
+
+  const TempFolder folder;
+  const std::string run_dir = t.copy_to(folder);
+  const Ended eval = run(folder, {"eval", run_dir});
+  CHECK(eval.status == 0);
+  CHECK(eval.out.starts_with("step: 4\n"));
+  CHECK(contains(eval.out, "nats per token"));
+  CHECK(run(folder, {"eval", run_dir, "--split", "all", "--batches", "3", "--batch", "2"}).status == 0);
+  const auto loss_line = [](const std::string& out) { return out.substr(out.find("loss:"), 20); };
+  CHECK(loss_line(run(folder, {"eval", run_dir}).out) == loss_line(eval.out));
+
+  const Ended written =
+      run(folder, {"generate", run_dir, "--prompt", "Once", "--tokens", "40", "--seed", "5"});
+  CHECK(written.status == 0);
+  CHECK(written.out.size() >= 40);
+  CHECK(contains(written.err, "generated: 40 tokens"));
+  CHECK(contains(written.err, "prompt: 4 tokens"));
+  CHECK(run_program({{"generate", run_dir, "--prompt", "-", "--tokens", "40", "--seed", "5"},
+                     folder.path(),
+                     folder.write("prompt.txt", "Once")})
+            .out == written.out);
+  CHECK(run(folder, {"generate", run_dir, "--prompt", "Once", "--tokens", "40", "--seed", "6"}).out !=
+        written.out);
+
+  const Ended resumed = run(folder, {"train", "--resume", run_dir, "--train.steps", "6"});
+  CHECK_MESSAGE(resumed.status == 0, resumed.err);
+  CHECK(contains(resumed.out, "resumed at step 4"));
+  const std::string unbroken = folder.path("unbroken");
+  CHECK(run(folder, tiny_train(t.text, 6) + Words{"--run", unbroken}).status == 0);
+  for (const char* name : {"model.safetensors", "optimizer.safetensors"})
+    CHECK_MESSAGE(
+        bytes_of(fs::path(latest_of(run_dir)) / name) == bytes_of(fs::path(latest_of(unbroken)) / name),
+        name);
+}
+
+TEST_CASE("program: a prompt or a text outside the vocabulary of a run is refused with the character") {
+  if (!has_program()) return;
+  const Trained& t = trained();
+  const TempFolder folder;
+  const std::string other = folder.write("other.txt", std::string(2000, '~'));
+  check_refused(run(folder, {"generate", t.unit, "--prompt", "a~b"}), 1,
+                "unknown character '~' (U+007E) at byte offset 1");
+  check_refused(run(folder, {"eval", t.unit, "--data", other, "--split", "all"}), 1, "'~'");
+  const Ended init = run(folder, tiny_train(other) + Words{"--run", "out", "--init-from", t.unit});
+  check_refused(init, 1, "unknown character '~' (U+007E) at byte offset 0");
+  const Words bytes{"--data.tokenizer", "byte"};
+  check_refused(run(folder, tiny_train(t.text) + bytes + Words{"--run", "out", "--init-from", t.unit}), 1,
+                "data.tokenizer is byte and that of " + latest_of(t.unit) + " is char");
+  check_refused(run(folder, Words{"train", "--resume", t.unit} + bytes), 1, "data.tokenizer is byte");
+  check_refused(run(folder, {"generate", "nowhere"}), 1, "nowhere is not a folder");
+  CHECK(!fs::exists(folder.path("out")));
+}
+
+TEST_CASE("program: text appears while it is generated and a reader that leaves ends the program") {
+  if (!has_program()) return;
+  const Trained& t = trained();
+  Program endless({{"generate", t.unit, "--tokens", "1000000000000"}, t.folder.path()});
+  REQUIRE(endless.read_output(200));
+  endless.close_output();
+  const Ended ended = endless.finish();
+  CHECK_MESSAGE(ended.status == 0, ended.err);
+  CHECK(ended.err.empty());
+}
+
+TEST_CASE("program: the regular model writes until its context is full and says so") {
+  if (!has_program()) return;
+  const Trained& t = trained();
+  const Ended full = run(t.folder, {"generate", t.regular, "--tokens", "100"});
+  CHECK(full.status == 0);
+  CHECK(full.out.size() == 16);
+  CHECK(contains(full.err, "stopped: the context of 16 tokens is full after 16 of 100 tokens"));
+  const Ended room = run(t.folder, {"generate", t.regular, "--tokens", "10"});
+  CHECK(room.out == full.out.substr(0, 10));
+  CHECK(!contains(room.err, "stopped"));
+  check_refused(run(t.folder, {"generate", t.regular, "--prompt", std::string(17, 'a')}), 1,
+                "a prompt of 17 tokens, and the model takes 16");
+}
+
+TEST_CASE("program: an interrupt saves the run and is status 130") {
+  if (!has_program()) return;
+  const Trained& t = trained();
+  const TempFolder folder;
+  const std::string run_dir = t.copy_to(folder);
+  Program training({{"train", "--resume", run_dir, "--train.steps", "1000000000"}, folder.path()});
+  REQUIRE(wait_until([&] { return read_metrics(run_dir + "/metrics.jsonl").steps.size() > 6; }));
+  training.signal(SIGINT);
+  const Ended ended = training.finish();
+  CHECK_MESSAGE(ended.status == 130, ended.err);
+  CHECK(contains(ended.out, "go on with --resume " + run_dir));
+  CHECK(fs::exists(run_dir + "/report.html"));
+  const std::int64_t step = load_run(run_dir).step;
+  CHECK(step > 6);
+  const Ended more = run(folder, {"train", "--resume", run_dir, "--train.steps", std::to_string(step + 1)});
+  CHECK_MESSAGE(more.status == 0, more.err);
+  CHECK(load_run(run_dir).step == step + 1);
+}
+
+TEST_CASE("program: a checkpoint that cannot be written whole is an error and the one before it stays") {
+  if (!has_program()) return;
+  const Trained& t = trained();
+  const TempFolder folder;
+  const std::string run_dir = t.copy_to(folder), checkpoint = latest_of(run_dir);
+  const auto before = content_of(run_dir + "/checkpoints");
+  const std::size_t model_bytes = fs::file_size(checkpoint + "/model.safetensors");
+  REQUIRE(model_bytes + 1000 < fs::file_size(checkpoint + "/optimizer.safetensors"));
+  REQUIRE(fs::file_size(run_dir + "/metrics.jsonl") + 4096 < model_bytes);
+  for (const std::size_t limit : {model_bytes + 1000, model_bytes - 1}) {
+    CAPTURE(limit);
+    const Ended ended = run_program(
+        {{"train", "--resume", run_dir, "--train.steps", "6"}, folder.path(), "/dev/null", limit});
+    const char* const file = limit > model_bytes ? "optimizer.safetensors" : "model.safetensors";
+    CHECK(ended.status == 1);
+    CHECK_MESSAGE(contains(ended.err, file), ended.err);
+    CHECK_MESSAGE(contains(ended.err, "File too large"), ended.err);
+    CHECK(content_of(run_dir + "/checkpoints") == before);
+  }
+  CHECK(run(folder, {"eval", run_dir}).status == 0);
+  CHECK(run(folder, {"train", "--resume", run_dir, "--train.steps", "6"}).status == 0);
+  CHECK(load_run(run_dir).step == 6);
+}
+
+TEST_CASE("program: a full standard output is an error") {
+  if (!has_program() || !fs::exists("/dev/full")) return;
+  const TempFolder folder;
+  const Ended ended = run_program({{"models"}, folder.path(), "/dev/null", 0, {}, "/dev/full"});
+  check_refused(ended, 1, "cannot write to standard output: No space left on device");
+}
+
+TEST_CASE("program: dump writes what it computed and refuses a file that is cut") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  fs::copy(EDDY_SOURCE_DIR "/tests/golden/recurrent_transformer/unit_forget", folder.path("case"));
+  const std::string file = folder.path("case/case.safetensors"), whole = bytes_of(file);
+  const Ended good = run(folder, {"dump", "--case", "case", "--out", "good.safetensors", "--grads"});
+  CHECK_MESSAGE(good.status == 0, good.err);
+  CHECK(load_safetensors(folder.path("good.safetensors")).contains("logits"));
+  for (const std::size_t length :
+       {std::size_t{0}, std::size_t{7}, std::size_t{100}, whole.size() / 2, whole.size() - 1}) {
+    CAPTURE(length);
+    folder.write("case/case.safetensors", whole.substr(0, length));
+    check_refused(run(folder, {"dump", "--case", "case", "--out", "bad.safetensors"}), 1,
+                  "case/case.safetensors");
+  }
+  check_refused(run(folder, {"dump", "--case", "nowhere", "--out", "bad.safetensors"}), 1,
+                "nowhere/case.safetensors");
+  CHECK(!fs::exists(folder.path("bad.safetensors")));
+}
+
+TEST_CASE("program: a damaged checkpoint is an error for every command that reads one") {
+  if (!has_program()) return;
+  const Trained& t = trained();
+  const TempFolder folder;
+  const std::string run_dir = t.copy_to(folder), model = latest_of(run_dir) + "/model.safetensors";
+  const std::string whole = bytes_of(model);
+  folder.write("unit/checkpoints/step-4/model.safetensors", whole.substr(0, whole.size() - 5));
+  const auto before = content_of(run_dir);
+  check_refused(run(folder, {"eval", run_dir}), 1, "model.safetensors");
+  check_refused(run(folder, {"generate", run_dir}), 1, "model.safetensors");
+  check_refused(run(folder, {"train", "--resume", run_dir, "--train.steps", "6"}), 1, "model.safetensors");
+  CHECK(content_of(run_dir) == before);
+}
+
+TEST_CASE("program: info and models tell what this build is") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  const Ended info = run(folder, {"info"});
+  CHECK(info.status == 0);
+  for (const char* word : {"compiler: ", "processor: ", "kernels: ", "threads: 1\n", "blas: "})
+    CHECK_MESSAGE(contains(info.out, word), word);
+  const Ended base = run_program({{"info"}, folder.path(), "/dev/null", 0, {"EDDY_CPU_LEVEL=baseline"}});
+  CHECK(contains(base.out, "kernels: baseline"));
+  check_refused(run_program({{"info"}, folder.path(), "/dev/null", 0, {"EDDY_CPU_LEVEL=mmx"}}), 1,
+                "EDDY_CPU_LEVEL: unknown level 'mmx'");
+  const Ended models = run(folder, {"models"});
+  CHECK(models.status == 0);
+  CHECK(contains(models.out, "recurrent_transformer/unit_forget"));
+  CHECK(!contains(models.out, "DIFFERS"));
+}
