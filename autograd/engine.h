@@ -25,7 +25,8 @@ class BackwardQueue {
     node->queued = false;
     return node;
   }
-  // Nodes are left only after an error. What they received is dropped, so that it does not enter a later backward pass.
+  // Nodes are left only after an error. What they received is dropped, so that it does not enter a later
+  // backward pass.
   ~BackwardQueue() {
     for (const Ref<Node>& node : heap_) {
       node->queued = false;

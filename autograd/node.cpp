@@ -19,7 +19,8 @@ void report_scopes(char* text, std::size_t capacity) {
   std::string lines = fmt::format("; saved for backward: {} bytes", saved_bytes_now.load());
   for (const Scope* scope : largest_scopes(3))
     if (scope->saved_bytes > 0)
-      lines += fmt::format(", {} bytes in '{}'", scope->saved_bytes, scope->path.empty() ? "(no module)" : scope->path);
+      lines += fmt::format(", {} bytes in '{}'", scope->saved_bytes,
+                           scope->path.empty() ? "(no module)" : scope->path);
   lines.copy(text, capacity - 1);
   text[std::min(lines.size(), capacity - 1)] = '\0';
 }
@@ -54,7 +55,8 @@ SavedTensor::~SavedTensor() {
 const Tensor& SavedTensor::get(const Node& node) const {
   if (tensor_.defined() && tensor_.buffer()->version() != version_)
     fail<VersionError>(
-        "{}: a tensor {} saved for the backward pass was overwritten by {}: version {} was saved, it is now {} (call "
+        "{}: a tensor {} saved for the backward pass was overwritten by {}: version {} was saved, it is now "
+        "{} (call "
         "backward before the write, or detach state that is carried over it)",
         describe(node), to_string(tensor_.shape()), tensor_.buffer()->last_writer(), version_,
         tensor_.buffer()->version());
@@ -85,7 +87,8 @@ void Node::add_edge(const Tensor& input) {
   }
   edges_.push_back({variable->node, variable->output});
   depth = std::max(depth, variable->node->depth + 1);
-  if (counted_ && depth > deepest.load(std::memory_order_relaxed)) deepest.store(depth, std::memory_order_relaxed);
+  if (counted_ && depth > deepest.load(std::memory_order_relaxed))
+    deepest.store(depth, std::memory_order_relaxed);
 }
 
 void Node::free_graph() {
@@ -121,7 +124,9 @@ std::string describe(const Node& node) {
   return node.scope->path.empty() ? std::string(node.op) : fmt::format("{} in {}", node.op, node.scope->path);
 }
 
-bool GradSink::needs(int k) const { return node_.edges_[static_cast<std::size_t>(k)].node != nullptr; }
+bool GradSink::needs(int k) const {
+  return node_.edges_[static_cast<std::size_t>(k)].node != nullptr;
+}
 
 Tensor GradSink::open(int k, float* beta) {
   const Edge& edge = node_.edges_[static_cast<std::size_t>(k)];
@@ -159,28 +164,37 @@ void GradSink::give(int k, const Tensor& contribution) {
   }
   float beta = 0;
   const Tensor dst = open(k, &beta);
-  const Tensor typed = contribution.dtype() == slot.dtype ? contribution : raw::cast(contribution, slot.dtype);
+  const Tensor typed =
+      contribution.dtype() == slot.dtype ? contribution : raw::cast(contribution, slot.dtype);
   if (beta == 0)
     raw::copy_into(dst, typed);
   else
     raw::add_into(dst, typed);
 }
 
-void GradSink::reach(int k) { queue_.push(node_.edges_[static_cast<std::size_t>(k)].node); }
+void GradSink::reach(int k) {
+  queue_.push(node_.edges_[static_cast<std::size_t>(k)].node);
+}
 
-const Tensor& VjpContext::dy(int output) const { return node_.slot(output).grad; }
+const Tensor& VjpContext::dy(int output) const {
+  return node_.slot(output).grad;
+}
 
 Tensor VjpContext::dy_or_zeros(int output) const {
   const GradSlot& slot = node_.slot(output);
   return slot.grad.defined() ? slot.grad : Tensor::zeros(slot.shape, slot.dtype, slot.device);
 }
 
-const Tensor& VjpContext::saved(int i) const { return node_.saved(i); }
+const Tensor& VjpContext::saved(int i) const {
+  return node_.saved(i);
+}
 
 GraphStats graph_stats() {
   return {live_nodes.load(), saved_bytes_now.load(), deepest.load(), recorded_nodes.load()};
 }
 
-void reset_graph_depth() { deepest.store(0); }
+void reset_graph_depth() {
+  deepest.store(0);
+}
 
 }  // namespace eddy

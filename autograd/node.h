@@ -1,7 +1,7 @@
-// The tape. Every tracked operation leaves a node: where its inputs' gradients go (edges), what its backward needs
-// (saved tensors) and the backward itself (`vjp`, a vector-Jacobian product). A node's sequence number is its creation
-// order; the engine runs nodes strictly from the highest number down, so when a node runs, every consumer of its outputs
-// has run and its output gradients are complete.
+// The tape. Every tracked operation leaves a node: where its inputs' gradients go (edges), what its backward
+// needs (saved tensors) and the backward itself (`vjp`, a vector-Jacobian product). A node's sequence number
+// is its creation order; the engine runs nodes strictly from the highest number down, so when a node runs,
+// every consumer of its outputs has run and its output gradients are complete.
 #pragma once
 
 #include <cstdint>
@@ -33,14 +33,16 @@ struct Edge {
   int output = 0;
 };
 
-// A tensor kept for the backward pass, with the version its buffer had then. Holds the bytes, never the graph.
+// A tensor kept for the backward pass, with the version its buffer had then. Holds the bytes, never the
+// graph.
 class SavedTensor {
  public:
   SavedTensor(const Tensor& tensor, const Scope* scope);
   SavedTensor(SavedTensor&& other) noexcept;
   SavedTensor& operator=(SavedTensor&&) = delete;
   ~SavedTensor();
-  // The tensor. errors: VersionError when its buffer was written since; names op, module path and both versions.
+  // The tensor. errors: VersionError when its buffer was written since; names op, module path and both
+  // versions.
   const Tensor& get(const Node& node) const;
   const Tensor& peek() const { return tensor_; }
 
@@ -57,16 +59,16 @@ class GradSink {
 
   // Whether anything upstream wants the gradient of input k.
   bool needs(int k) const;
-  // Calls write(dst, beta) with the input's gradient buffer: dst = beta * dst + contribution, beta 0 or 1. With beta 0
-  // the buffer is uninitialised. The way for products, which add for free.
+  // Calls write(dst, beta) with the input's gradient buffer: dst = beta * dst + contribution, beta 0 or 1.
+  // With beta 0 the buffer is uninitialised. The way for products, which add for free.
   template <class Write>
   void into(int k, Write&& write) {
     float beta = 0;
     const Tensor dst = open(k, &beta);
     write(dst, beta);
   }
-  // Calls add(dst) with a view of `length` entries of `axis` from `start` of the gradient buffer, which must be added to.
-  // Costs the slice, not the whole: the buffer is zeroed once.
+  // Calls add(dst) with a view of `length` entries of `axis` from `start` of the gradient buffer, which must
+  // be added to. Costs the slice, not the whole: the buffer is zeroed once.
   template <class Add>
   void slice(int k, int axis, std::int64_t start, std::int64_t length, Add&& add) {
     add(raw::narrow(open_zeroed(k), axis, start, length));
@@ -75,7 +77,8 @@ class GradSink {
   Tensor open_zeroed(int k);
   // Adds a tensor; when it is the first contribution it is kept without a copy.
   void give(int k, const Tensor& contribution);
-  // Marks input k's producer as reached without a contribution through this sink (its gradient lies in shared storage).
+  // Marks input k's producer as reached without a contribution through this sink (its gradient lies in shared
+  // storage).
   void reach(int k);
 
  private:
@@ -159,6 +162,8 @@ class Variable final : public AutogradData {
   int output;
 };
 
-inline Variable* variable_of(const Tensor& tensor) { return static_cast<Variable*>(tensor.autograd()); }
+inline Variable* variable_of(const Tensor& tensor) {
+  return static_cast<Variable*>(tensor.autograd());
+}
 
 }  // namespace eddy

@@ -32,11 +32,19 @@ const Scope* Scope::child(std::string_view name) const {
   return found->second.get();
 }
 
-const Scope* current_scope() { return current != nullptr ? current : &root(); }
+const Scope* current_scope() {
+  return current != nullptr ? current : &root();
+}
 
-ScopeGuard::ScopeGuard(std::string_view name) : previous_(current) { current = current_scope()->child(name); }
-ScopeGuard::ScopeGuard(const Scope& scope) : previous_(current) { current = &scope; }
-ScopeGuard::~ScopeGuard() { current = previous_; }
+ScopeGuard::ScopeGuard(std::string_view name) : previous_(current) {
+  current = current_scope()->child(name);
+}
+ScopeGuard::ScopeGuard(const Scope& scope) : previous_(current) {
+  current = &scope;
+}
+ScopeGuard::~ScopeGuard() {
+  current = previous_;
+}
 
 std::vector<const Scope*> largest_scopes(std::size_t count) {
   std::lock_guard lock(scopes_mutex);

@@ -1,5 +1,5 @@
-// Module paths for error texts, statistics and the graph picture: "layers.0.attn". A scope is interned and lives forever,
-// so a node keeps one pointer.
+// Module paths for error texts, statistics and the graph picture: "layers.0.attn". A scope is interned and
+// lives forever, so a node keeps one pointer.
 #pragma once
 
 #include <cstdint>

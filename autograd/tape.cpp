@@ -17,8 +17,8 @@ Node& leaf_of(const char* what, const Tensor& x) {
   if (!x.defined()) fail<GraphError>("{}: the tensor is undefined", what);
   Variable* variable = variable_of(x);
   if (variable == nullptr || !variable->node->is_leaf())
-    fail<GraphError>("{}: {} is not a leaf (gradients are kept for tensors marked by require_grad only)", what,
-                     to_string(x.shape()));
+    fail<GraphError>("{}: {} is not a leaf (gradients are kept for tensors marked by require_grad only)",
+                     what, to_string(x.shape()));
   return *variable->node;
 }
 
@@ -28,7 +28,8 @@ void check_gradients(const Node& node) {
     if (edge.node == nullptr) continue;
     const GradSlot& slot = edge.node->slot(edge.output);
     if (slot.has_grad() && !all_finite(slot.grad))
-      fail<NonFiniteError>("backward: {} gave a gradient with a NaN or infinity for its input {}", describe(node), k);
+      fail<NonFiniteError>("backward: {} gave a gradient with a NaN or infinity for its input {}",
+                           describe(node), k);
   }
 }
 
@@ -41,9 +42,10 @@ class BackwardRoot final : public Node {
 
 void run_node(Node& node, BackwardQueue& queue) {
   if (node.freed)
-    fail<GraphError>("backward: the graph behind {} was freed by an earlier backward (run the forward again, or detach "
-                     "what is carried over)",
-                     describe(node));
+    fail<GraphError>(
+        "backward: the graph behind {} was freed by an earlier backward (run the forward again, or detach "
+        "what is carried over)",
+        describe(node));
   VjpContext context(node, queue);
   node.vjp(context);
   if (checking) check_gradients(node);
@@ -55,10 +57,12 @@ void run_node(Node& node, BackwardQueue& queue) {
 
 const Tensor& require_grad(const Tensor& x) {
   if (!x.defined()) fail<GraphError>("require_grad: the tensor is undefined");
-  if (!is_floating(x.dtype())) fail<DtypeError>("require_grad: {} has no gradient (floating types only)", dtype_name(x.dtype()));
+  if (!is_floating(x.dtype()))
+    fail<DtypeError>("require_grad: {} has no gradient (floating types only)", dtype_name(x.dtype()));
   if (const Variable* variable = variable_of(x)) {
     if (!variable->node->is_leaf())
-      fail<GraphError>("require_grad: the tensor is the result of {} (detach it first)", describe(*variable->node));
+      fail<GraphError>("require_grad: the tensor is the result of {} (detach it first)",
+                       describe(*variable->node));
     return x;
   }
   auto node = make_ref<LeafNode>();
@@ -80,14 +84,17 @@ void zero_grad(const Tensor& x) {
 void set_grad_storage(const Tensor& x, const Tensor& storage) {
   GradSlot& slot = leaf_of("set_grad_storage", x).slot(0);
   if (storage.shape() != x.shape())
-    fail<ShapeError>("set_grad_storage: storage {} for a leaf {}", to_string(storage.shape()), to_string(x.shape()));
+    fail<ShapeError>("set_grad_storage: storage {} for a leaf {}", to_string(storage.shape()),
+                     to_string(x.shape()));
   slot.grad = storage;
   slot.dtype = storage.dtype();
   slot.pinned = true;
   slot.written = false;
 }
 
-void backward(const Tensor& y, const Tensor& dy) { backward(std::vector<Tensor>{y}, std::vector<Tensor>{dy}); }
+void backward(const Tensor& y, const Tensor& dy) {
+  backward(std::vector<Tensor>{y}, std::vector<Tensor>{dy});
+}
 
 void backward(const std::vector<Tensor>& ys, const std::vector<Tensor>& dys) {
   if (ys.size() != dys.size())
@@ -96,19 +103,22 @@ void backward(const std::vector<Tensor>& ys, const std::vector<Tensor>& dys) {
     const Tensor& y = ys[i];
     const Variable* variable = y.defined() ? variable_of(y) : nullptr;
     if (variable == nullptr)
-      fail<GraphError>("backward: the tensor depends on nothing that requires a gradient (mark a leaf by require_grad, "
-                       "and do not call backward under NoGrad's results)");
+      fail<GraphError>(
+          "backward: the tensor depends on nothing that requires a gradient (mark a leaf by require_grad, "
+          "and do not call backward under NoGrad's results)");
     if (variable->node->freed)
-      fail<GraphError>("backward: the graph behind {} was freed by an earlier backward (run the forward again; gradients "
-                       "of gradients are not kept)",
-                       describe(*variable->node));
+      fail<GraphError>(
+          "backward: the graph behind {} was freed by an earlier backward (run the forward again; gradients "
+          "of gradients are not kept)",
+          describe(*variable->node));
     if (dys[i].defined() ? dys[i].shape() != y.shape() : y.elements() != 1)
-      fail<ShapeError>("backward: the output has shape {} and the cotangent {} (equal shapes; only one element may go "
-                       "without)",
-                       to_string(y.shape()), dys[i].defined() ? to_string(dys[i].shape()) : "is missing");
+      fail<ShapeError>(
+          "backward: the output has shape {} and the cotangent {} (equal shapes; only one element may go "
+          "without)",
+          to_string(y.shape()), dys[i].defined() ? to_string(dys[i].shape()) : "is missing");
     if (dys[i].defined() && dys[i].device() != y.device())
-      fail<DeviceError>("backward: the output is on {} and the cotangent on {} (use to_device)", to_string(y.device()),
-                        to_string(dys[i].device()));
+      fail<DeviceError>("backward: the output is on {} and the cotangent on {} (use to_device)",
+                        to_string(y.device()), to_string(dys[i].device()));
   }
   BackwardQueue queue;
   const NoGrad no_recording;
@@ -116,7 +126,8 @@ void backward(const std::vector<Tensor>& ys, const std::vector<Tensor>& dys) {
     const Tensor& y = ys[i];
     BackwardRoot root;
     root.add_edge(y);
-    GradSink(root, queue).give(0, dys[i].defined() ? dys[i] : Tensor::full(y.shape(), 1.0, y.dtype(), y.device()));
+    GradSink(root, queue)
+        .give(0, dys[i].defined() ? dys[i] : Tensor::full(y.shape(), 1.0, y.dtype(), y.device()));
   }
   while (!queue.empty()) {
     const Ref<Node> node = queue.pop();
@@ -129,17 +140,35 @@ void backward(const std::vector<Tensor>& ys, const std::vector<Tensor>& dys) {
   }
 }
 
-Tensor detach(const Tensor& x) { return raw::alias(x); }
+Tensor detach(const Tensor& x) {
+  return raw::alias(x);
+}
 
-NoGrad::NoGrad() : previous_(recording) { recording = false; }
-NoGrad::~NoGrad() { recording = previous_; }
-EnableGrad::EnableGrad() : previous_(recording) { recording = true; }
-EnableGrad::~EnableGrad() { recording = previous_; }
-bool grad_enabled() { return recording; }
+NoGrad::NoGrad() : previous_(recording) {
+  recording = false;
+}
+NoGrad::~NoGrad() {
+  recording = previous_;
+}
+EnableGrad::EnableGrad() : previous_(recording) {
+  recording = true;
+}
+EnableGrad::~EnableGrad() {
+  recording = previous_;
+}
+bool grad_enabled() {
+  return recording;
+}
 
-AnomalyMode::AnomalyMode() : previous_(checking) { checking = true; }
-AnomalyMode::~AnomalyMode() { checking = previous_; }
-bool anomaly_mode() { return checking; }
+AnomalyMode::AnomalyMode() : previous_(checking) {
+  checking = true;
+}
+AnomalyMode::~AnomalyMode() {
+  checking = previous_;
+}
+bool anomaly_mode() {
+  return checking;
+}
 
 namespace {
 
@@ -169,8 +198,9 @@ bool all_finite(const Tensor& x) {
 void wrote_in_place(const Tensor& x, const char* writer) {
   const Variable* variable = variable_of(x);
   if (variable != nullptr && !variable->node->is_leaf())
-    fail<GraphError>("{}: an in-place write to the result of {} (only tensors outside the tape may be written)", writer,
-                     describe(*variable->node));
+    fail<GraphError>(
+        "{}: an in-place write to the result of {} (only tensors outside the tape may be written)", writer,
+        describe(*variable->node));
   x.buffer()->bump_version(writer);
 }
 
@@ -185,8 +215,8 @@ bool any_tracked(std::initializer_list<Tensor> inputs) {
 void check_finite_result(const char* op, const Tensor& y) {
   if (!all_finite(y)) {
     const std::string& path = current_scope()->path;
-    fail<NonFiniteError>("{}{}{}: the result {} holds a NaN or infinity", op, path.empty() ? "" : " in ", path,
-                         to_string(y.shape()));
+    fail<NonFiniteError>("{}{}{}: the result {} holds a NaN or infinity", op, path.empty() ? "" : " in ",
+                         path, to_string(y.shape()));
   }
 }
 

@@ -10,20 +10,24 @@
 
 namespace eddy {
 
-// Makes x a leaf: backward will sum its gradient into grad(x). Returns x. errors: DtypeError unless floating; GraphError
-// when x is the result of a tracked operation.
+// Makes x a leaf: backward will sum its gradient into grad(x). Returns x. errors: DtypeError unless floating;
+// GraphError when x is the result of a tracked operation.
 const Tensor& require_grad(const Tensor& x);
 // Whether gradients flow through x.
-inline bool requires_grad(const Tensor& x) { return x.autograd() != nullptr; }
+inline bool requires_grad(const Tensor& x) {
+  return x.autograd() != nullptr;
+}
 // The gradient summed so far into a leaf; undefined when none arrived. errors: GraphError when x is no leaf.
 Tensor grad(const Tensor& x);
 // Forgets a leaf's gradient; storage set by set_grad_storage stays and is overwritten next time.
 void zero_grad(const Tensor& x);
-// Lets a leaf's gradient be summed in the given tensor (same shape, f32 or the leaf's dtype), e.g. a parameter arena.
+// Lets a leaf's gradient be summed in the given tensor (same shape, f32 or the leaf's dtype), e.g. a
+// parameter arena.
 void set_grad_storage(const Tensor& x, const Tensor& storage);
 
-// Runs the tape backwards from y with cotangent dy (ones for a tensor of one element). Sums into the leaves and frees the
-// graph behind. errors: GraphError when y is untracked or its graph was freed; ShapeError when dy does not fit.
+// Runs the tape backwards from y with cotangent dy (ones for a tensor of one element). Sums into the leaves
+// and frees the graph behind. errors: GraphError when y is untracked or its graph was freed; ShapeError when
+// dy does not fit.
 void backward(const Tensor& y, const Tensor& dy = {});
 // The same from several outputs at once; cotangents may be undefined for tensors of one element.
 void backward(const std::vector<Tensor>& ys, const std::vector<Tensor>& dys);
@@ -55,8 +59,8 @@ class EnableGrad {
 };
 bool grad_enabled();
 
-// While alive on this thread, every forward result and every gradient is checked: a NaN or infinity is a NonFiniteError
-// that names the op and the module path. Slow.
+// While alive on this thread, every forward result and every gradient is checked: a NaN or infinity is a
+// NonFiniteError that names the op and the module path. Slow.
 class AnomalyMode {
  public:
   AnomalyMode();
@@ -81,7 +85,8 @@ struct GraphStats {
 GraphStats graph_stats();
 void reset_graph_depth();
 
-// Declares an in-place write to x by `writer`, after it. errors: GraphError when x is the result of a tracked operation.
+// Declares an in-place write to x by `writer`, after it. errors: GraphError when x is the result of a tracked
+// operation.
 void wrote_in_place(const Tensor& x, const char* writer);
 
 namespace detail {
@@ -102,9 +107,9 @@ class LambdaNode final : public Node {
 
 }  // namespace detail
 
-// Leaves a node for `y = op(inputs)` when one of the inputs is tracked and recording is on. `saved` may hold inputs and y
-// itself. The vjp sees saved tensors by their place in the list, and gives gradients by the inputs' places.
-// Returns y.
+// Leaves a node for `y = op(inputs)` when one of the inputs is tracked and recording is on. `saved` may hold
+// inputs and y itself. The vjp sees saved tensors by their place in the list, and gives gradients by the
+// inputs' places. Returns y.
 template <class Vjp>
 Tensor record(const char* op, std::initializer_list<Tensor> inputs, const Tensor& y,
               std::initializer_list<Tensor> saved, Vjp vjp) {

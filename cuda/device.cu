@@ -1,4 +1,5 @@
-// Asking the CUDA runtime about devices. No kernel here but the one that shows that this build's code runs on a device.
+// Asking the CUDA runtime about devices. No kernel here but the one that shows that this build's code runs on
+// a device.
 #include "cuda/device.h"
 
 #include <cuda_runtime.h>
@@ -6,7 +7,8 @@
 namespace eddy::cuda {
 namespace {
 
-// Grid: one thread. Exists so that a device without matching code answers with an error at start-up, not in a run.
+// Grid: one thread. Exists so that a device without matching code answers with an error at start-up, not in a
+// run.
 __global__ void probe_kernel() {}
 
 }  // namespace
@@ -28,14 +30,16 @@ std::vector<DeviceInfo> devices(std::string* why_none) {
   return found;
 }
 
-const char* built_architectures() { return EDDY_CUDA_ARCHITECTURES; }
+const char* built_architectures() {
+  return EDDY_CUDA_ARCHITECTURES;
+}
 
 std::string mismatch(const DeviceInfo& device) {
   cudaFuncAttributes attributes{};
   if (cudaFuncGetAttributes(&attributes, probe_kernel) == cudaSuccess) return "";
   const std::string wanted = std::to_string(device.major * 10 + device.minor);
-  return "this build has code for " + std::string(built_architectures()) + " and " + device.name + " needs " + wanted +
-         " (configure with -DEDDY_CUDA_ARCHITECTURES=" + wanted + ")";
+  return "this build has code for " + std::string(built_architectures()) + " and " + device.name + " needs " +
+         wanted + " (configure with -DEDDY_CUDA_ARCHITECTURES=" + wanted + ")";
 }
 
 std::string status() {

@@ -9,7 +9,7 @@ namespace eddy::cuda {
 
 struct DeviceInfo {
   std::string name;
-  int major = 0, minor = 0;        // compute capability
+  int major = 0, minor = 0;  // compute capability
   std::int64_t memory_bytes = 0;
   int multiprocessors = 0;
 };

@@ -69,11 +69,13 @@ void check_recurrent_transformer(const ModelConfig& c) {
         c.block);
   if (c.head_dim != 0 && c.head_dim * c.heads != c.dim)
     fail<ConfigError>(
-        "config: model.head_dim must be dim / heads in this family: dim {}, heads {}, head_dim {} (leave it out)",
+        "config: model.head_dim must be dim / heads in this family: dim {}, heads {}, head_dim {} (leave it "
+        "out)",
         c.dim, c.heads, c.head_dim);
   if (c.kv_heads != 0 && c.kv_heads != c.heads)
-    fail<ConfigError>("config: model.kv_heads must be heads in this family: heads {}, kv_heads {} (leave it out)", c.heads,
-                      c.kv_heads);
+    fail<ConfigError>(
+        "config: model.kv_heads must be heads in this family: heads {}, kv_heads {} (leave it out)", c.heads,
+        c.kv_heads);
   if (c.tied && c.n_out != 0 && c.n_out != c.vocab)
     fail<ConfigError>(
         "config: a tied head has one row per token: vocab {}, n_out {} (set model.tied = false)", c.vocab,

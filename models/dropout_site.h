@@ -1,5 +1,5 @@
-// Where dropout masks come from: (seed, module path, call index, step). Nothing is stored; a recomputed forward draws the
-// same masks.
+// Where dropout masks come from: (seed, module path, call index, step). Nothing is stored; a recomputed
+// forward draws the same masks.
 #pragma once
 
 #include <cstdint>

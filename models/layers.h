@@ -1,4 +1,5 @@
-// The small modules that models are built of. Each declares its parameters under a scope and is called with tensors.
+// The small modules that models are built of. Each declares its parameters under a scope and is called with
+// tensors.
 #pragma once
 
 #include <string>

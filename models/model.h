@@ -20,7 +20,8 @@ struct ForwardInput {
   Tensor start;            // [batch, segments] i64 or undefined: 1 where a row begins a document
   std::int64_t tail = 0;   // with readout tail: how many last positions give logits
   DropoutContext dropout;  // off by default: evaluation
-  bool literal = false;    // the equations word for word instead of the order chosen for speed, where a family has both
+  bool literal =
+      false;  // the equations word for word instead of the order chosen for speed, where a family has both
 };
 
 struct ForwardOutput {
@@ -36,12 +37,13 @@ class Model {
   Model& operator=(const Model&) = delete;
 
   // The logits of whole sequences, differentiable in every parameter.
-  // errors: ShapeError for tokens of other rank or longer than the position table; ValueError for ids outside the
-  // vocabulary.
+  // errors: ShapeError for tokens of other rank or longer than the position table; ValueError for ids outside
+  // the vocabulary.
   virtual ForwardOutput forward(const ForwardInput& input) const = 0;
 
-  // Generation: logits [batch, time, n_out] of the next positions, and the state moved past them. An empty state begins a
-  // sequence. Constant memory for recurrent models. errors: ValueError when the model cannot go on (context full).
+  // Generation: logits [batch, time, n_out] of the next positions, and the state moved past them. An empty
+  // state begins a sequence. Constant memory for recurrent models. errors: ValueError when the model cannot
+  // go on (context full).
   virtual Tensor stream(const Tensor& tokens, State& state) const = 0;
   // How many more positions `stream` takes after this state; -1 for no limit.
   virtual std::int64_t stream_room(const State& state) const = 0;
@@ -59,8 +61,8 @@ class Model {
   ParamStore params_;
 };
 
-// A model as configured, its parameters allocated and not initialised. errors: ConfigError for an unknown model (the
-// nearest is named) or sizes that contradict each other.
+// A model as configured, its parameters allocated and not initialised. errors: ConfigError for an unknown
+// model (the nearest is named) or sizes that contradict each other.
 std::unique_ptr<Model> make_model(const ModelConfig& config, Dtype dtype = Dtype::f32, Device device = kCpu);
 
 // The parameters such a model would have, without allocating them.

@@ -34,7 +34,8 @@ ParamStore::ParamStore(const ParamStore& counted, Dtype dtype, Device device)
   gradients_ = Tensor::zeros({arena_elements_}, dtype, device);
   for (Parameter& parameter : parameters_) {
     const auto view = [&](const Tensor& arena) {
-      return raw::reshape(raw::narrow(arena, 0, parameter.offset, parameter.shape.elements()), parameter.shape);
+      return raw::reshape(raw::narrow(arena, 0, parameter.offset, parameter.shape.elements()),
+                          parameter.shape);
     };
     parameter.value = view(values_);
     require_grad(parameter.value);
@@ -45,9 +46,10 @@ ParamStore::ParamStore(const ParamStore& counted, Dtype dtype, Device device)
 Tensor ParamStore::declare(const std::string& name, const Shape& shape, Init init) {
   if (values_.defined()) {
     if (next_ >= parameters_.size() || parameters_[next_].name != name || parameters_[next_].shape != shape)
-      fail<ValueError>("model: parameter {} {} was not declared so in the counting pass (constructors must declare the "
-                       "same parameters each time)",
-                       name, to_string(shape));
+      fail<ValueError>(
+          "model: parameter {} {} was not declared so in the counting pass (constructors must declare the "
+          "same parameters each time)",
+          name, to_string(shape));
     return parameters_[next_++].value;
   }
   if (find(name) != nullptr) fail<ValueError>("model: parameter {} is declared twice", name);
@@ -64,7 +66,8 @@ const Parameter* ParamStore::find(const std::string& name) const {
 
 const Parameter& ParamStore::get(const std::string& name) const {
   const Parameter* found = find(name);
-  if (found == nullptr) fail<ValueError>("model: no parameter {} (it has {} parameters)", name, parameters_.size());
+  if (found == nullptr)
+    fail<ValueError>("model: no parameter {} (it has {} parameters)", name, parameters_.size());
   return *found;
 }
 
@@ -78,10 +81,14 @@ void ParamStore::initialize(std::uint64_t seed) {
   for (const Parameter& parameter : parameters_) {
     std::vector<double> values(static_cast<std::size_t>(parameter.shape.elements()));
     switch (parameter.init.kind) {
-      case Init::Kind::zeros: break;
-      case Init::Kind::ones: std::fill(values.begin(), values.end(), 1.0); break;
+      case Init::Kind::zeros:
+        break;
+      case Init::Kind::ones:
+        std::fill(values.begin(), values.end(), 1.0);
+        break;
       case Init::Kind::normal:
-        fill_normal(values, random_key(seed, ("init." + parameter.name).c_str(), 0), parameter.init.deviation);
+        fill_normal(values, random_key(seed, ("init." + parameter.name).c_str(), 0),
+                    parameter.init.deviation);
         break;
     }
     raw::copy_into(detach(parameter.value),

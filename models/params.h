@@ -1,7 +1,8 @@
-// Parameters: declared by name in a model's constructor, held in one flat arena, initialised from (seed, name).
+// Parameters: declared by name in a model's constructor, held in one flat arena, initialised from (seed,
+// name).
 //
-// A model is constructed twice: once against a store that only counts (this is how `eddy models` counts without
-// allocating), once against a store that hands out views of the arena made from that count.
+// A model is constructed twice: once against a store that only counts (this is how `eddy models` counts
+// without allocating), once against a store that hands out views of the arena made from that count.
 #pragma once
 
 #include <cstdint>
@@ -64,7 +65,8 @@ class ParamStore {
 
   // Fills the values: parameter `name` depends on (seed, name) alone.
   void initialize(std::uint64_t seed);
-  // The flat arenas: equal offsets, zeros between parameters. The gradient arena is where leaves sum their gradients.
+  // The flat arenas: equal offsets, zeros between parameters. The gradient arena is where leaves sum their
+  // gradients.
   const Tensor& values() const { return values_; }
   const Tensor& gradients() const { return gradients_; }
   // Forgets all gradients; nothing is written.

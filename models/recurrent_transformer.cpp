@@ -23,9 +23,10 @@ std::int64_t position_of(const State& state) {
 RecurrentTransformer::RecurrentTransformer(const ModelConfig& config, const ParamScope& scope)
     : Model(config),
       embed_(scope.scope("embed"), config.vocab, config.dim, config.init_std),
-      positions_(config.positions ? scope.scope("pos_embed").param("weight", {config.context, config.dim},
-                                                                   Init::normal(config.init_std))
-                                  : Tensor()),
+      positions_(config.positions
+                     ? scope.scope("pos_embed")
+                           .param("weight", {config.context, config.dim}, Init::normal(config.init_std))
+                     : Tensor()),
       final_norm_([&] {
         layers_.reserve(static_cast<std::size_t>(config.layers));
         for (std::int64_t i = 0; i < config.layers; ++i)
@@ -41,10 +42,12 @@ void RecurrentTransformer::check_tokens(const Tensor& tokens, std::int64_t first
     fail<ShapeError>("{}: tokens have shape {} ([batch, time])", config().model,
                      tokens.defined() ? to_string(tokens.shape()) : "none");
   if (tokens.dim(0) == 0 || tokens.dim(1) == 0)
-    fail<ShapeError>("{}: no tokens: {} (at least one row of one token)", config().model, to_string(tokens.shape()));
+    fail<ShapeError>("{}: no tokens: {} (at least one row of one token)", config().model,
+                     to_string(tokens.shape()));
   if (config().positions && first_position + tokens.dim(1) > config().context)
-    fail<ValueError>("{}: {} positions and a position table of {} (raise model.context or shorten the sequence)",
-                     config().model, first_position + tokens.dim(1), config().context);
+    fail<ValueError>(
+        "{}: {} positions and a position table of {} (raise model.context or shorten the sequence)",
+        config().model, first_position + tokens.dim(1), config().context);
 }
 
 Tensor RecurrentTransformer::embed(const Tensor& tokens, std::int64_t first, bool is_time_major) const {
@@ -75,8 +78,9 @@ ForwardOutput RecurrentTransformer::forward(const ForwardInput& input) const {
   if (config().readout == "tail") {
     rows = input.tail;
     if (rows < 1 || rows > time)
-      fail<ValueError>("{}: readout tail of {} positions in a sequence of {} (from 1 to the sequence's length)",
-                       config().model, rows, time);
+      fail<ValueError>(
+          "{}: readout tail of {} positions in a sequence of {} (from 1 to the sequence's length)",
+          config().model, rows, time);
   }
   if (rows != time) y = narrow(y, swapped ? 0 : 1, time - rows, rows);
   const Tensor logits = head(y);
@@ -116,8 +120,8 @@ Tensor RegularTransformer::stream(const Tensor& tokens, State& state) const {
     fail<ValueError>("{}: {} positions and a context of {} (the cache is full)", config().model, first + time,
                      config().context);
   if (first > 0 && state.get("layers.0.k").dim(0) != batch)
-    fail<ShapeError>("{}: {} rows of tokens and a state of {} rows (one batch size for a whole stream)", config().model,
-                     batch, state.get("layers.0.k").dim(0));
+    fail<ShapeError>("{}: {} rows of tokens and a state of {} rows (one batch size for a whole stream)",
+                     config().model, batch, state.get("layers.0.k").dim(0));
   Tensor y = embed(tokens, first, false);
   const DropoutSite off;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
@@ -138,7 +142,8 @@ Tensor RegularTransformer::stream(const Tensor& tokens, State& state) const {
     };
     AttentionOptions options;
     options.causal = true;
-    const Tensor attended = attention(heads_of(raw::narrow(qkv, 2, 0, dim)), extended(".k", 1), extended(".v", 2), options);
+    const Tensor attended =
+        attention(heads_of(raw::narrow(qkv, 2, 0, dim)), extended(".k", 1), extended(".v", 2), options);
     y = layer.mlp(y + layer.wo(raw::reshape(attended, {batch, time, dim})), off, 0);
   }
   state.set("position", Tensor::from(std::vector<std::int64_t>{first + time}, {1}));

@@ -1,11 +1,12 @@
 // Recurrent transformers (Kausik 2025): the regular transformer and unit recurrence with forget.
 //
 //   regular:      y = T_L(… T_1(x))
-//   unit_forget:  h_1 = T(x_1);  (y_{t-1}, h_t) = T(h_{t-1} || x_t);  y_n = T(h_n)      per layer, layer after layer
-//   logits = LN_f(y) Whead^T,  x = dropout(embed[token] + pos_embed[position])
+//   unit_forget:  h_1 = T(x_1);  (y_{t-1}, h_t) = T(h_{t-1} || x_t);  y_n = T(h_n)      per layer, layer
+//   after layer logits = LN_f(y) Whead^T,  x = dropout(embed[token] + pos_embed[position])
 //
-// The first half of a window cannot see the second, so y_t = T(h_t) for every t: outputs leave the loop. With one query
-// and two keys the softmax is a gate per head; see ops/unit_recurrence.h for the chain that remains.
+// The first half of a window cannot see the second, so y_t = T(h_t) for every t: outputs leave the loop. With
+// one query and two keys the softmax is a gate per head; see ops/unit_recurrence.h for the chain that
+// remains.
 #pragma once
 
 #include <vector>
@@ -45,8 +46,8 @@ class RecurrentTransformer : public Model {
 class RegularTransformer final : public RecurrentTransformer {
  public:
   using RecurrentTransformer::RecurrentTransformer;
-  // State: position, and keys and values of the tokens so far in layers.i.k, layers.i.v [batch, context, dim], written in
-  // place: to go on twice from one state, copy its tensors first.
+  // State: position, and keys and values of the tokens so far in layers.i.k, layers.i.v [batch, context,
+  // dim], written in place: to go on twice from one state, copy its tensors first.
   Tensor stream(const Tensor& tokens, State& state) const override;
   std::int64_t stream_room(const State& state) const override;
   double forward_macs_per_token(std::int64_t time) const override;
@@ -66,7 +67,8 @@ class UnitForget final : public RecurrentTransformer {
  private:
   Tensor run_layers(const Tensor& x, const DropoutSite& drop, bool literal) const override;
   bool time_major(bool literal) const override { return !literal; }
-  // One layer in the order chosen for speed, time-major. `keys` and `values` carry the last h's in and out; may be null.
+  // One layer in the order chosen for speed, time-major. `keys` and `values` carry the last h's in and out;
+  // may be null.
   Tensor run_hoisted(const TransformerLayer& layer, const Tensor& x, const DropoutSite& drop, Tensor* key,
                      Tensor* value) const;
   Tensor run_literal(const TransformerLayer& layer, const Tensor& x, const DropoutSite& drop) const;

@@ -9,7 +9,9 @@ namespace eddy {
 const std::vector<ModelEntry>& model_registry() {
   static const std::vector<ModelEntry> entries{
       {"recurrent_transformer", "unit_forget", "unit recurrence with forget: state of one position",
-       [](const ModelConfig& c, ParamScope s) -> std::unique_ptr<Model> { return std::make_unique<UnitForget>(c, s); }},
+       [](const ModelConfig& c, ParamScope s) -> std::unique_ptr<Model> {
+         return std::make_unique<UnitForget>(c, s);
+       }},
       {"recurrent_transformer", "regular", "the regular causal transformer",
        [](const ModelConfig& c, ParamScope s) -> std::unique_ptr<Model> {
          return std::make_unique<RegularTransformer>(c, s);

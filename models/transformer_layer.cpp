@@ -23,11 +23,14 @@ TransformerLayer::TransformerLayer(const ParamScope& scope, std::string layer_pa
       wo(scope.scope("attn").scope("wo"), config.dim, config.dim, residual_deviation(config), config.bias),
       mlp_norm(scope.scope("mlp_norm"), config.dim, config.norm_eps, config.bias),
       up(scope.scope("mlp").scope("up"), config.dim, config.mlp_dim, config.init_std, config.bias),
-      down(scope.scope("mlp").scope("down"), config.mlp_dim, config.dim, residual_deviation(config), config.bias),
+      down(scope.scope("mlp").scope("down"), config.mlp_dim, config.dim, residual_deviation(config),
+           config.bias),
       heads(config.heads),
       gelu_activation(config.activation == "gelu") {}
 
-Tensor TransformerLayer::activate(const Tensor& u) const { return gelu_activation ? gelu(u) : relu(u); }
+Tensor TransformerLayer::activate(const Tensor& u) const {
+  return gelu_activation ? gelu(u) : relu(u);
+}
 
 Tensor TransformerLayer::mlp(const Tensor& r, const DropoutSite& drop, std::uint64_t call) const {
   const ScopeGuard scope("mlp");

@@ -16,7 +16,8 @@ Tensor UnitForget::run_layers(const Tensor& x, const DropoutSite& drop, bool lit
   return y;
 }
 
-Tensor UnitForget::run_literal(const TransformerLayer& layer, const Tensor& x, const DropoutSite& drop) const {
+Tensor UnitForget::run_literal(const TransformerLayer& layer, const Tensor& x,
+                               const DropoutSite& drop) const {
   const std::int64_t time = x.dim(1);
   Tensor h = layer(narrow(x, 1, 0, 1), drop, 0);
   std::vector<Tensor> outputs;
@@ -29,14 +30,15 @@ Tensor UnitForget::run_literal(const TransformerLayer& layer, const Tensor& x, c
   return concat(outputs, 1);
 }
 
-Tensor UnitForget::run_hoisted(const TransformerLayer& layer, const Tensor& x, const DropoutSite& drop, Tensor* key,
-                               Tensor* value) const {
+Tensor UnitForget::run_hoisted(const TransformerLayer& layer, const Tensor& x, const DropoutSite& drop,
+                               Tensor* key, Tensor* value) const {
   const ScopeGuard scope(layer.path);
   const Tensor qkv = layer.wqkv(layer.attn_norm(x));
 
-  UnitRecurrenceWeights weights{layer.attn_norm.weight, layer.attn_norm.bias, layer.wqkv.weight, layer.wqkv.bias,
-                                layer.wo.weight,        layer.wo.bias,        layer.mlp_norm.weight, layer.mlp_norm.bias,
-                                layer.up.weight,        layer.up.bias,        layer.down.weight, layer.down.bias};
+  UnitRecurrenceWeights weights{layer.attn_norm.weight, layer.attn_norm.bias, layer.wqkv.weight,
+                                layer.wqkv.bias,        layer.wo.weight,      layer.wo.bias,
+                                layer.mlp_norm.weight,  layer.mlp_norm.bias,  layer.up.weight,
+                                layer.up.bias,          layer.down.weight,    layer.down.bias};
   UnitRecurrenceOptions options;
   options.heads = layer.heads;
   options.gelu = layer.gelu_activation;
@@ -47,19 +49,21 @@ Tensor UnitForget::run_hoisted(const TransformerLayer& layer, const Tensor& x, c
     options.attn_key = drop.key(layer.path + ".recurrence.attn");
     options.mlp_key = drop.key(layer.path + ".recurrence.mlp");
   }
-  const UnitRecurrenceResult chain = unit_recurrence(x, qkv, weights, options, key != nullptr ? *key : Tensor(),
-                                                     value != nullptr ? *value : Tensor());
+  const UnitRecurrenceResult chain = unit_recurrence(
+      x, qkv, weights, options, key != nullptr ? *key : Tensor(), value != nullptr ? *value : Tensor());
   if (key != nullptr) {
     const std::int64_t last = x.dim(0) - 1;
     *key = raw::copy(raw::select(chain.key, 0, last));
     *value = raw::copy(raw::select(chain.value, 0, last));
   }
 
-  // y_t = T(h_t): one key, so the attention is the value itself; dropout of its single probability drops whole heads.
+  // y_t = T(h_t): one key, so the attention is the value itself; dropout of its single probability drops
+  // whole heads.
   Tensor attended = chain.value;
   if (drop.active()) {
     const Shape by_head{x.dim(0), x.dim(1), layer.heads, x.dim(2) / layer.heads};
-    const Tensor kept = drop(Tensor::full(by_head.with(3, 1), 1.0, x.dtype(), x.device()), layer.path + ".attn.probabilities");
+    const Tensor kept = drop(Tensor::full(by_head.with(3, 1), 1.0, x.dtype(), x.device()),
+                             layer.path + ".attn.probabilities");
     attended = reshape(reshape(attended, by_head) * kept, x.shape());
   }
   const Tensor r = chain.h + drop(layer.wo(attended), layer.path + ".attn.drop");

@@ -7,9 +7,13 @@ namespace eddy {
 namespace cuda {
 std::string status();
 }
-std::string cuda_status() { return cuda::status(); }
+std::string cuda_status() {
+  return cuda::status();
+}
 #else
-std::string cuda_status() { return "not in this build"; }
+std::string cuda_status() {
+  return "not in this build";
+}
 #endif
 
 }  // namespace eddy

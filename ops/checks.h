@@ -21,11 +21,11 @@ inline void floating(const char* op, const Tensor& x, const char* name = "input"
 inline void same_kind(const char* op, const Tensor& a, const Tensor& b) {
   defined(op, b);
   if (a.dtype() != b.dtype())
-    fail<DtypeError>("{}: {} and {} (one dtype for all; nothing is promoted silently)", op, dtype_name(a.dtype()),
-                     dtype_name(b.dtype()));
+    fail<DtypeError>("{}: {} and {} (one dtype for all; nothing is promoted silently)", op,
+                     dtype_name(a.dtype()), dtype_name(b.dtype()));
   if (!(a.device() == b.device()))
-    fail<DeviceError>("{}: {} and {} (one device for all; nothing is copied silently)", op, to_string(a.device()),
-                      to_string(b.device()));
+    fail<DeviceError>("{}: {} and {} (one device for all; nothing is copied silently)", op,
+                      to_string(a.device()), to_string(b.device()));
 }
 
 }  // namespace eddy::checks

@@ -1,4 +1,5 @@
-// The raw matrix product every op stands on: C = alpha op(A) op(B) + beta C, row-major, for a batch of matrices.
+// The raw matrix product every op stands on: C = alpha op(A) op(B) + beta C, row-major, for a batch of
+// matrices.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +9,9 @@
 
 namespace eddy {
 
-// op(A) is [m, k], op(B) [k, n], C [m, n]; `lda`, `ldb`, `ldc` are the row strides of the matrices as stored, in elements.
-// `batch` matrices lie `stride_*` elements apart; two batch levels serve [batch, heads] without copies.
+// op(A) is [m, k], op(B) [k, n], C [m, n]; `lda`, `ldb`, `ldc` are the row strides of the matrices as stored,
+// in elements. `batch` matrices lie `stride_*` elements apart; two batch levels serve [batch, heads] without
+// copies.
 struct GemmArgs {
   Dtype dtype;
   bool transpose_a = false, transpose_b = false;

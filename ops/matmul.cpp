@@ -51,7 +51,9 @@ void multiply_into(const Tensor& c, const Tensor& a_any, const Tensor& b_any, do
   Tensor target = c;
   if (leading > 2) {  // fold all leading axes into one
     const auto folded = [](const Tensor& x) {
-      return raw::reshape(raw::contiguous(x), {x.elements() / std::max<std::int64_t>(1, x.dim(-1) * x.dim(-2)), x.dim(-2), x.dim(-1)});
+      return raw::reshape(
+          raw::contiguous(x),
+          {x.elements() / std::max<std::int64_t>(1, x.dim(-1) * x.dim(-2)), x.dim(-2), x.dim(-1)});
     };
     a = folded(a);
     if (b.rank() > 2) b = folded(b);
@@ -67,7 +69,8 @@ void multiply_into(const Tensor& c, const Tensor& a_any, const Tensor& b_any, do
   g.lda = la.row_stride;
   g.transpose_b = lb.transposed;
   g.ldb = lb.row_stride;
-  g.ldc = std::max<std::int64_t>(g.n, target.rank() >= 2 && target.dim(-2) > 1 ? target.strides()[target.rank() - 2] : g.n);
+  g.ldc = std::max<std::int64_t>(
+      g.n, target.rank() >= 2 && target.dim(-2) > 1 ? target.strides()[target.rank() - 2] : g.n);
   g.a = a.raw_data();
   g.b = b.raw_data();
   g.c = target.raw_data();
@@ -99,10 +102,11 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   checks::floating("matmul", a);
   checks::same_kind("matmul", a, b);
   if (a.rank() < 2 || b.rank() < 2)
-    fail<ShapeError>("matmul: {} and {} (both need at least two axes)", to_string(a.shape()), to_string(b.shape()));
-  if (a.dim(-1) != b.dim(-2))
-    fail<ShapeError>("matmul: inner sizes differ: {} and {} ([..., m, k] by [..., k, n])", to_string(a.shape()),
+    fail<ShapeError>("matmul: {} and {} (both need at least two axes)", to_string(a.shape()),
                      to_string(b.shape()));
+  if (a.dim(-1) != b.dim(-2))
+    fail<ShapeError>("matmul: inner sizes differ: {} and {} ([..., m, k] by [..., k, n])",
+                     to_string(a.shape()), to_string(b.shape()));
   const bool shared_b = b.rank() == 2 && a.rank() > 2;
   if (!shared_b) {
     bool equal = a.rank() == b.rank();
@@ -120,7 +124,8 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
       const Tensor dy = flat_rows(v.dy());
       if (v.sink.needs(0))
         v.sink.into(0, [&](const Tensor& dst, float beta) {
-          multiply_into(raw::reshape(dst, {dy.dim(0), shape_a.dim(-1)}), dy, raw::transpose(v.saved(1), 0, 1), beta);
+          multiply_into(raw::reshape(dst, {dy.dim(0), shape_a.dim(-1)}), dy, raw::transpose(v.saved(1), 0, 1),
+                        beta);
         });
       if (v.sink.needs(1))
         v.sink.into(1, [&](const Tensor& dst, float beta) {
@@ -170,8 +175,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
       v.sink.into(1, [&](const Tensor& dst, float beta) {
         multiply_into(dst, raw::transpose(dy, 0, 1), v.saved(0), beta);
       });
-    if (v.sink.needs(2))
-      v.sink.into(2, [&](const Tensor& dst, float beta) { sum_into(dst, dy, beta); });
+    if (v.sink.needs(2)) v.sink.into(2, [&](const Tensor& dst, float beta) { sum_into(dst, dy, beta); });
   });
 }
 
@@ -204,15 +208,16 @@ std::vector<OpSpec> matmul_specs() {
   product.reference = [](const Tensors& x) { return naive_matmul(x[0], x[1]); };
   const auto a = [](const Shape& shape) { return sample_normal(shape, "a"); };
   const auto b = [](const Shape& shape) { return sample_normal(shape, "b"); };
-  product.samples = {{"size_0_rows", {a({0, 3}), b({3, 4})}},
-                     {"size_0_inner", {a({2, 0}), b({0, 4})}},
-                     {"size_1", {a({1, 1}), b({1, 1})}},
-                     {"odd_tail", {a({5, 7}), b({7, 3})}},
-                     {"batched", {a({2, 3, 4, 5}), b({2, 3, 5, 6})}},
-                     {"shared_right", {a({2, 3, 5}), b({5, 4})}},
-                     {"transposed", {strided_copy(a({4, 5})), strided_copy(b({5, 6}))}},
-                     {"heads", {raw::transpose(a({2, 3, 4, 5}), 1, 2), raw::transpose(b({2, 5, 4, 6}), 1, 2)}},
-                     {"large", {sample_normal({4, 9}, "la", 1e3), sample_normal({9, 4}, "lb", 1e3)}}};
+  product.samples = {
+      {"size_0_rows", {a({0, 3}), b({3, 4})}},
+      {"size_0_inner", {a({2, 0}), b({0, 4})}},
+      {"size_1", {a({1, 1}), b({1, 1})}},
+      {"odd_tail", {a({5, 7}), b({7, 3})}},
+      {"batched", {a({2, 3, 4, 5}), b({2, 3, 5, 6})}},
+      {"shared_right", {a({2, 3, 5}), b({5, 4})}},
+      {"transposed", {strided_copy(a({4, 5})), strided_copy(b({5, 6}))}},
+      {"heads", {raw::transpose(a({2, 3, 4, 5}), 1, 2), raw::transpose(b({2, 5, 4, 6}), 1, 2)}},
+      {"large", {sample_normal({4, 9}, "la", 1e3), sample_normal({9, 4}, "lb", 1e3)}}};
   product.roundings = 16;
   product.bench = [] {
     return Tensors{raw::cast(sample_normal({1024, 1024}, "a"), Dtype::f32),

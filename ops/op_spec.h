@@ -1,5 +1,5 @@
-// One record per op. It drives the gradient check, the comparison with an independent reference, the contract tests, the
-// benchmark with its share of the roofline, and the table of ops in the docs.
+// One record per op. It drives the gradient check, the comparison with an independent reference, the contract
+// tests, the benchmark with its share of the roofline, and the table of ops in the docs.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace eddy {
 using Tensors = std::vector<Tensor>;
 using OpFunction = std::function<Tensors(const Tensors&)>;
 
-// Inputs of one call. Floating inputs are f64; tests cast them to the dtype under test (the values should be exact in
-// f32). Label: what is special, e.g. "odd_tail", "size_0", "strided", "broadcast", "large".
+// Inputs of one call. Floating inputs are f64; tests cast them to the dtype under test (the values should be
+// exact in f32). Label: what is special, e.g. "odd_tail", "size_0", "strided", "broadcast", "large".
 struct OpSample {
   std::string label;
   Tensors inputs;
@@ -28,13 +28,14 @@ struct OpCost {
 };
 
 struct OpSpec {
-  std::string name;     // as in tests: op/<name>/<label>
-  std::string formula;  // for the docs table
-  OpFunction run;       // the op under test; takes f32 or f64 inputs
+  std::string name;      // as in tests: op/<name>/<label>
+  std::string formula;   // for the docs table
+  OpFunction run;        // the op under test; takes f32 or f64 inputs
   OpFunction reference;  // the same in plain loops over f64, independent of the op's kernels; may be empty
   std::vector<OpSample> samples;
-  double roundings = 4;  // how many roundings a result collects, for tolerances: roundings * eps * scale of the result
-  std::function<Tensors()> bench;           // makes the inputs of the benchmark
+  double roundings =
+      4;  // how many roundings a result collects, for tolerances: roundings * eps * scale of the result
+  std::function<Tensors()> bench;              // makes the inputs of the benchmark
   std::function<OpCost(const Tensors&)> cost;  // of one forward call on such inputs
 };
 
@@ -47,7 +48,8 @@ Tensor sample_normal(const Shape& shape, const char* stream, double scale = 1.0)
 Tensor sample_uniform(const Shape& shape, const char* stream, double low, double high);
 // Integers in [0, limit) as i64.
 Tensor sample_indices(const Shape& shape, const char* stream, std::int64_t limit);
-// The same values seen through other strides: the last two axes are swapped in memory (a rank of 1 gets a step of 2).
+// The same values seen through other strides: the last two axes are swapped in memory (a rank of 1 gets a
+// step of 2).
 Tensor strided_copy(const Tensor& x);
 
 }  // namespace eddy

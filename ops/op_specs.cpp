@@ -23,9 +23,9 @@ namespace eddy {
 std::vector<OpSpec> op_specs() {
   std::vector<OpSpec> all;
   for (std::vector<OpSpec> (*specs)() :
-       {pointwise_specs, where_specs, cast_specs, reduce_specs, views_specs, gather_specs, matmul_specs, softmax_specs,
-        layer_norm_specs, rms_norm_specs, cross_entropy_specs, dropout_specs, attention_specs, unit_recurrence_specs,
-        optimizer_specs}) {
+       {pointwise_specs, where_specs, cast_specs, reduce_specs, views_specs, gather_specs, matmul_specs,
+        softmax_specs, layer_norm_specs, rms_norm_specs, cross_entropy_specs, dropout_specs, attention_specs,
+        unit_recurrence_specs, optimizer_specs}) {
     std::vector<OpSpec> some = specs();
     std::move(some.begin(), some.end(), std::back_inserter(all));
   }

@@ -34,9 +34,9 @@ Tensor unary(const Tensor& input) {
     const Tensor dx = Tensor::empty(dy.shape(), dy.dtype(), dy.device());
     const Tensor& kept = v.saved(0);
     if (dx.elements() > 0)
-      unary_backward_slot(dy.device(), {number, dy.dtype(), dy.elements(),
-                                        kept.defined() ? kept.raw_data() : dy.raw_data(), dy.raw_data(),
-                                        dx.raw_data()});
+      unary_backward_slot(
+          dy.device(), {number, dy.dtype(), dy.elements(), kept.defined() ? kept.raw_data() : dy.raw_data(),
+                        dy.raw_data(), dx.raw_data()});
     v.sink.give(0, dx);
   });
 }
@@ -49,18 +49,24 @@ void broadcast_strides(const Tensor& x, const Shape& shape, std::int64_t* stride
 }
 
 // Runs one part of a binary op, with neighbouring axes merged where both operands allow it.
-Tensor run_binary(int number, BinaryPart part, const Shape& shape, const Tensor& a, const Tensor& b, const Tensor& dy) {
+Tensor run_binary(int number, BinaryPart part, const Shape& shape, const Tensor& a, const Tensor& b,
+                  const Tensor& dy) {
   const Tensor y = Tensor::empty(shape, a.dtype(), a.device());
   if (shape.elements() == 0) return y;
   std::int64_t stride_a[kMaxRank], stride_b[kMaxRank];
   broadcast_strides(a, shape, stride_a);
   broadcast_strides(b, shape, stride_b);
-  BinaryArgs args{number, part, a.dtype(), 0, {}, {}, {}, a.raw_data(), b.raw_data(), dy.defined() ? dy.raw_data() : nullptr,
+  BinaryArgs args{number,       part,
+                  a.dtype(),    0,
+                  {},           {},
+                  {},           a.raw_data(),
+                  b.raw_data(), dy.defined() ? dy.raw_data() : nullptr,
                   y.raw_data()};
   for (int i = 0; i < shape.rank(); ++i) {
     if (shape[i] == 1) continue;
     const int last = args.rank - 1;
-    if (last >= 0 && args.stride_a[last] == stride_a[i] * shape[i] && args.stride_b[last] == stride_b[i] * shape[i]) {
+    if (last >= 0 && args.stride_a[last] == stride_a[i] * shape[i] &&
+        args.stride_b[last] == stride_b[i] * shape[i]) {
       args.shape[last] *= shape[i];
       args.stride_a[last] = stride_a[i];
       args.stride_b[last] = stride_b[i];
@@ -87,49 +93,90 @@ Tensor binary(const Tensor& a, const Tensor& b) {
   const Tensor y = run_binary(number, BinaryPart::forward, shape, a, b, {});
   // Sums need no operand in their gradient; products and the rest keep both.
   constexpr bool kLinear = std::is_same_v<Op, Add> || std::is_same_v<Op, Sub>;
-  return record(Op::kName, {a, b}, y, {kLinear ? Tensor() : a, kLinear ? Tensor() : b},
-                [shape_a = a.shape(), shape_b = b.shape()](VjpContext& v) {
-                  const Tensor dy = raw::contiguous(v.dy());
-                  if (v.sink.needs(0)) {
-                    const Tensor da = kLinear ? dy
-                                              : run_binary(number, BinaryPart::gradient_a, dy.shape(), v.saved(0),
-                                                           v.saved(1), dy);
-                    v.sink.give(0, da.shape() == shape_a ? da : sum_to(da, shape_a));
-                  }
-                  if (v.sink.needs(1)) {
-                    const Tensor db = std::is_same_v<Op, Add> ? dy
-                                      : kLinear ? run_binary(number, BinaryPart::gradient_b, dy.shape(), dy, dy, dy)
-                                                : run_binary(number, BinaryPart::gradient_b, dy.shape(), v.saved(0),
-                                                             v.saved(1), dy);
-                    v.sink.give(1, db.shape() == shape_b ? db : sum_to(db, shape_b));
-                  }
-                });
+  return record(
+      Op::kName, {a, b}, y, {kLinear ? Tensor() : a, kLinear ? Tensor() : b},
+      [shape_a = a.shape(), shape_b = b.shape()](VjpContext& v) {
+        const Tensor dy = raw::contiguous(v.dy());
+        if (v.sink.needs(0)) {
+          const Tensor da =
+              kLinear ? dy
+                      : run_binary(number, BinaryPart::gradient_a, dy.shape(), v.saved(0), v.saved(1), dy);
+          v.sink.give(0, da.shape() == shape_a ? da : sum_to(da, shape_a));
+        }
+        if (v.sink.needs(1)) {
+          const Tensor db =
+              std::is_same_v<Op, Add> ? dy
+              : kLinear               ? run_binary(number, BinaryPart::gradient_b, dy.shape(), dy, dy, dy)
+                        : run_binary(number, BinaryPart::gradient_b, dy.shape(), v.saved(0), v.saved(1), dy);
+          v.sink.give(1, db.shape() == shape_b ? db : sum_to(db, shape_b));
+        }
+      });
 }
 
-Tensor number_like(const Tensor& a, double value) { return Tensor::full({}, value, a.dtype(), a.device()); }
+Tensor number_like(const Tensor& a, double value) {
+  return Tensor::full({}, value, a.dtype(), a.device());
+}
 
 }  // namespace
 
-Tensor neg(const Tensor& x) { return unary<Neg>(x); }
-Tensor exp(const Tensor& x) { return unary<Exp>(x); }
-Tensor log(const Tensor& x) { return unary<Log>(x); }
-Tensor tanh(const Tensor& x) { return unary<Tanh>(x); }
-Tensor sigmoid(const Tensor& x) { return unary<Sigmoid>(x); }
-Tensor relu(const Tensor& x) { return unary<Relu>(x); }
-Tensor silu(const Tensor& x) { return unary<Silu>(x); }
-Tensor gelu(const Tensor& x) { return unary<Gelu>(x); }
-Tensor gelu_tanh(const Tensor& x) { return unary<GeluTanh>(x); }
-Tensor sqrt(const Tensor& x) { return unary<Sqrt>(x); }
-Tensor rsqrt(const Tensor& x) { return unary<Rsqrt>(x); }
+Tensor neg(const Tensor& x) {
+  return unary<Neg>(x);
+}
+Tensor exp(const Tensor& x) {
+  return unary<Exp>(x);
+}
+Tensor log(const Tensor& x) {
+  return unary<Log>(x);
+}
+Tensor tanh(const Tensor& x) {
+  return unary<Tanh>(x);
+}
+Tensor sigmoid(const Tensor& x) {
+  return unary<Sigmoid>(x);
+}
+Tensor relu(const Tensor& x) {
+  return unary<Relu>(x);
+}
+Tensor silu(const Tensor& x) {
+  return unary<Silu>(x);
+}
+Tensor gelu(const Tensor& x) {
+  return unary<Gelu>(x);
+}
+Tensor gelu_tanh(const Tensor& x) {
+  return unary<GeluTanh>(x);
+}
+Tensor sqrt(const Tensor& x) {
+  return unary<Sqrt>(x);
+}
+Tensor rsqrt(const Tensor& x) {
+  return unary<Rsqrt>(x);
+}
 
-Tensor add(const Tensor& a, const Tensor& b) { return binary<Add>(a, b); }
-Tensor sub(const Tensor& a, const Tensor& b) { return binary<Sub>(a, b); }
-Tensor mul(const Tensor& a, const Tensor& b) { return binary<Mul>(a, b); }
-Tensor div(const Tensor& a, const Tensor& b) { return binary<Div>(a, b); }
-Tensor pow(const Tensor& a, const Tensor& b) { return binary<Pow>(a, b); }
-Tensor add(const Tensor& a, double b) { return add(a, number_like(a, b)); }
-Tensor mul(const Tensor& a, double b) { return mul(a, number_like(a, b)); }
-Tensor pow(const Tensor& a, double b) { return pow(a, number_like(a, b)); }
+Tensor add(const Tensor& a, const Tensor& b) {
+  return binary<Add>(a, b);
+}
+Tensor sub(const Tensor& a, const Tensor& b) {
+  return binary<Sub>(a, b);
+}
+Tensor mul(const Tensor& a, const Tensor& b) {
+  return binary<Mul>(a, b);
+}
+Tensor div(const Tensor& a, const Tensor& b) {
+  return binary<Div>(a, b);
+}
+Tensor pow(const Tensor& a, const Tensor& b) {
+  return binary<Pow>(a, b);
+}
+Tensor add(const Tensor& a, double b) {
+  return add(a, number_like(a, b));
+}
+Tensor mul(const Tensor& a, double b) {
+  return mul(a, number_like(a, b));
+}
+Tensor pow(const Tensor& a, double b) {
+  return pow(a, number_like(a, b));
+}
 
 namespace {
 
@@ -154,11 +201,12 @@ OpSpec unary_spec(double (*oracle)(double), double low, double high, double flop
     return Tensors{Tensor::from(values, x[0].shape())};
   };
   const auto values = [=](const Shape& shape) { return sample_uniform(shape, Op::kName, low, high); };
-  spec.samples = {{"size_0", {values({0, 3})}},
-                  {"size_1", {values({1})}},
-                  {"odd_tail", {values({3, 37})}},
-                  {"strided", {strided_copy(values({5, 7}))}},
-                  {"large", {raw::copy(sample_uniform({33}, Op::kName, low >= 0 ? low : 40 * low, 40 * high))}, false}};
+  spec.samples = {
+      {"size_0", {values({0, 3})}},
+      {"size_1", {values({1})}},
+      {"odd_tail", {values({3, 37})}},
+      {"strided", {strided_copy(values({5, 7}))}},
+      {"large", {raw::copy(sample_uniform({33}, Op::kName, low >= 0 ? low : 40 * low, 40 * high))}, false}};
   spec.roundings = 16;
   spec.bench = [=] { return Tensors{raw::cast(values({4096, 1024}), Dtype::f32)}; };
   spec.cost = [flops](const Tensors& x) { return pointwise_cost(x, flops); };
@@ -215,7 +263,8 @@ std::vector<OpSpec> pointwise_specs() {
       unary_spec<Gelu>([](double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }, -3, 3, 20),
       unary_spec<GeluTanh>(
           [](double x) {
-            return 0.5 * x * (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+            return 0.5 * x *
+                   (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
           },
           -3, 3, 20),
       unary_spec<Sqrt>([](double x) { return std::sqrt(x); }, 0.1, 5, 1),

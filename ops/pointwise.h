@@ -1,7 +1,8 @@
 // Elementwise functions with gradients; the list and the formulas are in pointwise_functors.h.
 //
-// shapes: unary ops keep the shape; binary ops broadcast, aligned at the end. dtypes: f32 and f64, equal for both operands.
-// errors: ShapeError when shapes do not broadcast; DtypeError; DeviceError when operands are on two devices.
+// shapes: unary ops keep the shape; binary ops broadcast, aligned at the end. dtypes: f32 and f64, equal for
+// both operands. errors: ShapeError when shapes do not broadcast; DtypeError; DeviceError when operands are
+// on two devices.
 #pragma once
 
 #include <cstdint>
@@ -35,14 +36,30 @@ Tensor add(const Tensor& a, double b);
 Tensor mul(const Tensor& a, double b);
 Tensor pow(const Tensor& a, double b);
 
-inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
-inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
-inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
-inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
-inline Tensor operator-(const Tensor& a) { return neg(a); }
-inline Tensor operator*(const Tensor& a, double b) { return mul(a, b); }
-inline Tensor operator*(double a, const Tensor& b) { return mul(b, a); }
-inline Tensor operator+(const Tensor& a, double b) { return add(a, b); }
+inline Tensor operator+(const Tensor& a, const Tensor& b) {
+  return add(a, b);
+}
+inline Tensor operator-(const Tensor& a, const Tensor& b) {
+  return sub(a, b);
+}
+inline Tensor operator*(const Tensor& a, const Tensor& b) {
+  return mul(a, b);
+}
+inline Tensor operator/(const Tensor& a, const Tensor& b) {
+  return div(a, b);
+}
+inline Tensor operator-(const Tensor& a) {
+  return neg(a);
+}
+inline Tensor operator*(const Tensor& a, double b) {
+  return mul(a, b);
+}
+inline Tensor operator*(double a, const Tensor& b) {
+  return mul(b, a);
+}
+inline Tensor operator+(const Tensor& a, double b) {
+  return add(a, b);
+}
 
 // y[i] = f(x[i]) or, in the gradient, dx[i] = f'(dy[i], saved[i]); contiguous, `elements` of them.
 struct UnaryArgs {
@@ -57,8 +74,8 @@ extern Slot<UnaryArgs> unary_forward_slot, unary_backward_slot;
 
 enum class BinaryPart : std::uint8_t { forward, gradient_a, gradient_b };
 
-// One result over a broadcast shape: y = f(a, b), or da or db before the sum over repeated entries. y and dy are
-// contiguous; a and b have a stride of 0 where they repeat.
+// One result over a broadcast shape: y = f(a, b), or da or db before the sum over repeated entries. y and dy
+// are contiguous; a and b have a stride of 0 where they repeat.
 struct BinaryArgs {
   int op;  // place in pointwise::BinaryOps
   BinaryPart part;

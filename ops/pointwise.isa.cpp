@@ -1,4 +1,5 @@
-// CPU loops of the pointwise ops, one instantiation per op, direction and type. Memory-bound but for exp and its kin.
+// CPU loops of the pointwise ops, one instantiation per op, direction and type. Memory-bound but for exp and
+// its kin.
 #include "ops/pointwise.h"
 
 #include "ops/pointwise_functors.h"
@@ -39,7 +40,8 @@ EDDY_INLINE T apply(T dy, T a, T b) {
 
 // One run of the last axis. The cases that matter get loops that vectorise.
 template <class Op, BinaryPart Part, class T>
-void binary_row(std::int64_t n, const T* a, std::int64_t step_a, const T* b, std::int64_t step_b, const T* dy, T* y) {
+void binary_row(std::int64_t n, const T* a, std::int64_t step_a, const T* b, std::int64_t step_b, const T* dy,
+                T* y) {
   constexpr bool kGradient = Part != BinaryPart::forward;
   if (step_a == 1 && step_b == 1) {
     for (std::int64_t i = 0; i < n; ++i) y[i] = apply<Op, Part, T>(kGradient ? dy[i] : T(0), a[i], b[i]);
@@ -80,8 +82,8 @@ void binary_part(const BinaryArgs& args) {
       at_b += index[i] * args.stride_b[i];
     }
     for (std::int64_t row = begin; row < end; ++row) {
-      binary_row<Op, Part, T>(width, a + at_a, step_a, b + at_b, step_b, dy == nullptr ? nullptr : dy + row * width,
-                              y + row * width);
+      binary_row<Op, Part, T>(width, a + at_a, step_a, b + at_b, step_b,
+                              dy == nullptr ? nullptr : dy + row * width, y + row * width);
       for (int i = last - 1; i >= 0; --i) {
         at_a += args.stride_a[i];
         at_b += args.stride_b[i];
@@ -98,8 +100,9 @@ void binary_part(const BinaryArgs& args) {
 template <class... Ops>
 void run_forward(const UnaryArgs& args, OpList<Ops...>) {
   int place = 0;
-  ((place++ == args.op ? (args.dtype == Dtype::f32 ? unary_forward<Ops, float>(args) : unary_forward<Ops, double>(args))
-                       : void()),
+  ((place++ == args.op
+        ? (args.dtype == Dtype::f32 ? unary_forward<Ops, float>(args) : unary_forward<Ops, double>(args))
+        : void()),
    ...);
 }
 
@@ -115,16 +118,20 @@ void run_backward(const UnaryArgs& args, OpList<Ops...>) {
 template <class Op, class T>
 void run_part(const BinaryArgs& args) {
   switch (args.part) {
-    case BinaryPart::forward: return binary_part<Op, BinaryPart::forward, T>(args);
-    case BinaryPart::gradient_a: return binary_part<Op, BinaryPart::gradient_a, T>(args);
-    case BinaryPart::gradient_b: return binary_part<Op, BinaryPart::gradient_b, T>(args);
+    case BinaryPart::forward:
+      return binary_part<Op, BinaryPart::forward, T>(args);
+    case BinaryPart::gradient_a:
+      return binary_part<Op, BinaryPart::gradient_a, T>(args);
+    case BinaryPart::gradient_b:
+      return binary_part<Op, BinaryPart::gradient_b, T>(args);
   }
 }
 
 template <class... Ops>
 void run_binary(const BinaryArgs& args, OpList<Ops...>) {
   int place = 0;
-  ((place++ == args.op ? (args.dtype == Dtype::f32 ? run_part<Ops, float>(args) : run_part<Ops, double>(args)) : void()),
+  ((place++ == args.op ? (args.dtype == Dtype::f32 ? run_part<Ops, float>(args) : run_part<Ops, double>(args))
+                       : void()),
    ...);
 }
 

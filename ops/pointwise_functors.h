@@ -1,5 +1,5 @@
-// The pointwise ops: one struct each, with the function and its derivative side by side. The CPU loops, the CUDA kernels,
-// the nodes, the tests and the docs are made from this list.
+// The pointwise ops: one struct each, with the function and its derivative side by side. The CPU loops, the
+// CUDA kernels, the nodes, the tests and the docs are made from this list.
 //
 // Unary:  forward(x), vjp(dy, x or y); `kSaves` says which of the two the derivative wants.
 // Binary: forward(a, b), vjp_a(dy, a, b), vjp_b(dy, a, b).
@@ -12,64 +12,113 @@ namespace eddy::pointwise {
 
 enum class Saves { input, output, nothing };
 
-#define EDDY_UNARY(Name, op_name, formula_text, saves)                    \
-  static constexpr const char* kName = op_name;                           \
-  static constexpr const char* kFormula = formula_text;                   \
+#define EDDY_UNARY(Name, op_name, formula_text, saves)  \
+  static constexpr const char* kName = op_name;         \
+  static constexpr const char* kFormula = formula_text; \
   static constexpr Saves kSaves = Saves::saves;
 
 struct Neg {
   EDDY_UNARY(Neg, "neg", "-x", nothing)
-  template <class T> EDDY_HD_INLINE static T forward(T x) { return -x; }
-  template <class T> EDDY_HD_INLINE static T vjp(T dy, T) { return -dy; }
+  template <class T>
+  EDDY_HD_INLINE static T forward(T x) {
+    return -x;
+  }
+  template <class T>
+  EDDY_HD_INLINE static T vjp(T dy, T) {
+    return -dy;
+  }
 };
 struct Exp {
   EDDY_UNARY(Exp, "exp", "e^x", output)
-  template <class T> EDDY_HD_INLINE static T forward(T x) { return vec::exp(x); }
-  template <class T> EDDY_HD_INLINE static T vjp(T dy, T y) { return dy * y; }
+  template <class T>
+  EDDY_HD_INLINE static T forward(T x) {
+    return vec::exp(x);
+  }
+  template <class T>
+  EDDY_HD_INLINE static T vjp(T dy, T y) {
+    return dy * y;
+  }
 };
 struct Log {
   EDDY_UNARY(Log, "log", "ln x", input)
-  template <class T> EDDY_HD_INLINE static T forward(T x) { return vec::log(x); }
-  template <class T> EDDY_HD_INLINE static T vjp(T dy, T x) { return dy / x; }
+  template <class T>
+  EDDY_HD_INLINE static T forward(T x) {
+    return vec::log(x);
+  }
+  template <class T>
+  EDDY_HD_INLINE static T vjp(T dy, T x) {
+    return dy / x;
+  }
 };
 struct Tanh {
   EDDY_UNARY(Tanh, "tanh", "tanh x", output)
-  template <class T> EDDY_HD_INLINE static T forward(T x) { return vec::tanh(x); }
-  template <class T> EDDY_HD_INLINE static T vjp(T dy, T y) { return dy * (T(1) - y * y); }
+  template <class T>
+  EDDY_HD_INLINE static T forward(T x) {
+    return vec::tanh(x);
+  }
+  template <class T>
+  EDDY_HD_INLINE static T vjp(T dy, T y) {
+    return dy * (T(1) - y * y);
+  }
 };
 struct Sigmoid {
   EDDY_UNARY(Sigmoid, "sigmoid", "1 / (1 + e^-x)", output)
-  template <class T> EDDY_HD_INLINE static T forward(T x) { return vec::sigmoid(x); }
-  template <class T> EDDY_HD_INLINE static T vjp(T dy, T y) { return dy * y * (T(1) - y); }
+  template <class T>
+  EDDY_HD_INLINE static T forward(T x) {
+    return vec::sigmoid(x);
+  }
+  template <class T>
+  EDDY_HD_INLINE static T vjp(T dy, T y) {
+    return dy * y * (T(1) - y);
+  }
 };
 struct Relu {
   EDDY_UNARY(Relu, "relu", "max(x, 0); derivative 0 at 0", input)
-  template <class T> EDDY_HD_INLINE static T forward(T x) { return x > T(0) ? x : (x == x ? T(0) : x); }
-  template <class T> EDDY_HD_INLINE static T vjp(T dy, T x) { return x > T(0) ? dy : T(0); }
+  template <class T>
+  EDDY_HD_INLINE static T forward(T x) {
+    return x > T(0) ? x : (x == x ? T(0) : x);
+  }
+  template <class T>
+  EDDY_HD_INLINE static T vjp(T dy, T x) {
+    return x > T(0) ? dy : T(0);
+  }
 };
 struct Silu {
   EDDY_UNARY(Silu, "silu", "x sigmoid(x)", input)
-  template <class T> EDDY_HD_INLINE static T forward(T x) { return x * vec::sigmoid(x); }
-  template <class T> EDDY_HD_INLINE static T vjp(T dy, T x) {
+  template <class T>
+  EDDY_HD_INLINE static T forward(T x) {
+    return x * vec::sigmoid(x);
+  }
+  template <class T>
+  EDDY_HD_INLINE static T vjp(T dy, T x) {
     const T s = vec::sigmoid(x);
     return dy * (s + x * s * (T(1) - s));
   }
 };
 struct Gelu {
   EDDY_UNARY(Gelu, "gelu", "x Phi(x), Phi the normal distribution (exact, by erf)", input)
-  template <class T> EDDY_HD_INLINE static T forward(T x) { return x * vec::normal_cdf(x); }
+  template <class T>
+  EDDY_HD_INLINE static T forward(T x) {
+    return x * vec::normal_cdf(x);
+  }
   // d/dx x Phi(x) = Phi(x) + x phi(x), phi the normal density; the two share one exp.
-  template <class T> EDDY_HD_INLINE static T vjp(T dy, T x) {
+  template <class T>
+  EDDY_HD_INLINE static T vjp(T dy, T x) {
     return dy * (vec::normal_cdf(x) + x * vec::normal_pdf(x));
   }
 };
 struct GeluTanh {
   EDDY_UNARY(GeluTanh, "gelu_tanh", "x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))", input)
-  template <class T> EDDY_HD_INLINE static T inner(T x) {
+  template <class T>
+  EDDY_HD_INLINE static T inner(T x) {
     return T(0.79788456080286535588) * (x + T(0.044715) * x * x * x);
   }
-  template <class T> EDDY_HD_INLINE static T forward(T x) { return T(0.5) * x * (T(1) + vec::tanh(inner(x))); }
-  template <class T> EDDY_HD_INLINE static T vjp(T dy, T x) {
+  template <class T>
+  EDDY_HD_INLINE static T forward(T x) {
+    return T(0.5) * x * (T(1) + vec::tanh(inner(x)));
+  }
+  template <class T>
+  EDDY_HD_INLINE static T vjp(T dy, T x) {
     const T t = vec::tanh(inner(x));
     const T slope = T(0.79788456080286535588) * (T(1) + T(3 * 0.044715) * x * x);
     return dy * T(0.5) * (T(1) + t + x * (T(1) - t * t) * slope);
@@ -77,52 +126,105 @@ struct GeluTanh {
 };
 struct Sqrt {
   EDDY_UNARY(Sqrt, "sqrt", "x^(1/2)", output)
-  template <class T> EDDY_HD_INLINE static T forward(T x) { return vec::sqrt(x); }
-  template <class T> EDDY_HD_INLINE static T vjp(T dy, T y) { return dy / (T(2) * y); }
+  template <class T>
+  EDDY_HD_INLINE static T forward(T x) {
+    return vec::sqrt(x);
+  }
+  template <class T>
+  EDDY_HD_INLINE static T vjp(T dy, T y) {
+    return dy / (T(2) * y);
+  }
 };
 struct Rsqrt {
   EDDY_UNARY(Rsqrt, "rsqrt", "x^(-1/2)", output)
-  template <class T> EDDY_HD_INLINE static T forward(T x) { return T(1) / vec::sqrt(x); }
-  template <class T> EDDY_HD_INLINE static T vjp(T dy, T y) { return T(-0.5) * dy * y * y * y; }
+  template <class T>
+  EDDY_HD_INLINE static T forward(T x) {
+    return T(1) / vec::sqrt(x);
+  }
+  template <class T>
+  EDDY_HD_INLINE static T vjp(T dy, T y) {
+    return T(-0.5) * dy * y * y * y;
+  }
 };
 #undef EDDY_UNARY
 
 struct Add {
   static constexpr const char* kName = "add";
   static constexpr const char* kFormula = "a + b";
-  template <class T> EDDY_HD_INLINE static T forward(T a, T b) { return a + b; }
-  template <class T> EDDY_HD_INLINE static T vjp_a(T dy, T, T) { return dy; }
-  template <class T> EDDY_HD_INLINE static T vjp_b(T dy, T, T) { return dy; }
+  template <class T>
+  EDDY_HD_INLINE static T forward(T a, T b) {
+    return a + b;
+  }
+  template <class T>
+  EDDY_HD_INLINE static T vjp_a(T dy, T, T) {
+    return dy;
+  }
+  template <class T>
+  EDDY_HD_INLINE static T vjp_b(T dy, T, T) {
+    return dy;
+  }
 };
 struct Sub {
   static constexpr const char* kName = "sub";
   static constexpr const char* kFormula = "a - b";
-  template <class T> EDDY_HD_INLINE static T forward(T a, T b) { return a - b; }
-  template <class T> EDDY_HD_INLINE static T vjp_a(T dy, T, T) { return dy; }
-  template <class T> EDDY_HD_INLINE static T vjp_b(T dy, T, T) { return -dy; }
+  template <class T>
+  EDDY_HD_INLINE static T forward(T a, T b) {
+    return a - b;
+  }
+  template <class T>
+  EDDY_HD_INLINE static T vjp_a(T dy, T, T) {
+    return dy;
+  }
+  template <class T>
+  EDDY_HD_INLINE static T vjp_b(T dy, T, T) {
+    return -dy;
+  }
 };
 struct Mul {
   static constexpr const char* kName = "mul";
   static constexpr const char* kFormula = "a b";
-  template <class T> EDDY_HD_INLINE static T forward(T a, T b) { return a * b; }
-  template <class T> EDDY_HD_INLINE static T vjp_a(T dy, T, T b) { return dy * b; }
-  template <class T> EDDY_HD_INLINE static T vjp_b(T dy, T a, T) { return dy * a; }
+  template <class T>
+  EDDY_HD_INLINE static T forward(T a, T b) {
+    return a * b;
+  }
+  template <class T>
+  EDDY_HD_INLINE static T vjp_a(T dy, T, T b) {
+    return dy * b;
+  }
+  template <class T>
+  EDDY_HD_INLINE static T vjp_b(T dy, T a, T) {
+    return dy * a;
+  }
 };
 struct Div {
   static constexpr const char* kName = "div";
   static constexpr const char* kFormula = "a / b";
-  template <class T> EDDY_HD_INLINE static T forward(T a, T b) { return a / b; }
-  template <class T> EDDY_HD_INLINE static T vjp_a(T dy, T, T b) { return dy / b; }
-  template <class T> EDDY_HD_INLINE static T vjp_b(T dy, T a, T b) { return -dy * a / (b * b); }
+  template <class T>
+  EDDY_HD_INLINE static T forward(T a, T b) {
+    return a / b;
+  }
+  template <class T>
+  EDDY_HD_INLINE static T vjp_a(T dy, T, T b) {
+    return dy / b;
+  }
+  template <class T>
+  EDDY_HD_INLINE static T vjp_b(T dy, T a, T b) {
+    return -dy * a / (b * b);
+  }
 };
 struct Pow {
   static constexpr const char* kName = "pow";
   static constexpr const char* kFormula = "a^b; the derivative by b is 0 where a <= 0";
-  template <class T> EDDY_HD_INLINE static T forward(T a, T b) { return vec::pow(a, b); }
-  template <class T> EDDY_HD_INLINE static T vjp_a(T dy, T a, T b) {
+  template <class T>
+  EDDY_HD_INLINE static T forward(T a, T b) {
+    return vec::pow(a, b);
+  }
+  template <class T>
+  EDDY_HD_INLINE static T vjp_a(T dy, T a, T b) {
     return b == T(0) ? T(0) : dy * b * vec::pow(a, b - T(1));
   }
-  template <class T> EDDY_HD_INLINE static T vjp_b(T dy, T a, T b) {
+  template <class T>
+  EDDY_HD_INLINE static T vjp_b(T dy, T a, T b) {
     return a > T(0) ? dy * vec::pow(a, b) * vec::log(a) : T(0);
   }
 };

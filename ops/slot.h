@@ -1,6 +1,6 @@
-// Dispatch: one slot per kernel, one function per device in it, filled by the backend's install function. A CPU build has
-// empty CUDA entries: no stubs and no #ifdef. Kernels take one trivially copyable argument struct whose tensors are raw
-// pointers; they never allocate, check or throw.
+// Dispatch: one slot per kernel, one function per device in it, filled by the backend's install function. A
+// CPU build has empty CUDA entries: no stubs and no #ifdef. Kernels take one trivially copyable argument
+// struct whose tensors are raw pointers; they never allocate, check or throw.
 #pragma once
 
 #include <type_traits>

@@ -1,4 +1,5 @@
-// Checks, buffers and the node of the unit recurrence; its weight gradients are products over all steps at once.
+// Checks, buffers and the node of the unit recurrence; its weight gradients are products over all steps at
+// once.
 #include "ops/unit_recurrence.h"
 
 #include <algorithm>
@@ -18,7 +19,9 @@ constinit Slot<UnitRecurrenceArgs> unit_recurrence_backward_slot{"unit_recurrenc
 
 namespace {
 
-const void* data_of(const Tensor& x) { return x.defined() ? x.raw_data() : nullptr; }
+const void* data_of(const Tensor& x) {
+  return x.defined() ? x.raw_data() : nullptr;
+}
 
 void expect(const char* name, const Tensor& x, const Shape& shape, Dtype dtype) {
   if (!x.defined()) return;
@@ -28,7 +31,8 @@ void expect(const char* name, const Tensor& x, const Shape& shape, Dtype dtype) 
     fail<DtypeError>("unit_recurrence: {} is {} ({})", name, dtype_name(x.dtype()), dtype_name(dtype));
 }
 
-// dst [out, in] = beta dst + dy^T x over rows [rows, out] and [rows, in]; `row` is the first output row written.
+// dst [out, in] = beta dst + dy^T x over rows [rows, out] and [rows, in]; `row` is the first output row
+// written.
 void weight_product(const Tensor& dst, std::int64_t row, const Tensor& dy, const Tensor& x, double beta) {
   const std::int64_t out = dy.dim(-1), in = x.dim(-1), rows = dy.elements() / out;
   GemmArgs g{};
@@ -47,26 +51,31 @@ void weight_product(const Tensor& dst, std::int64_t row, const Tensor& dy, const
   gemm_slot(dst.device(), g);
 }
 
-Tensor row_major(const Tensor& x) { return x.defined() ? raw::contiguous(x) : x; }
+Tensor row_major(const Tensor& x) {
+  return x.defined() ? raw::contiguous(x) : x;
+}
 
 // The weights as kernels read them. Gradients go to the ones that were given.
 UnitRecurrenceWeights packed_rows(const UnitRecurrenceWeights& w) {
-  return {row_major(w.norm1), row_major(w.norm1_bias), row_major(w.wqkv), row_major(w.wqkv_bias),
+  return {row_major(w.norm1), row_major(w.norm1_bias), row_major(w.wqkv),  row_major(w.wqkv_bias),
           row_major(w.wo),    row_major(w.wo_bias),    row_major(w.norm2), row_major(w.norm2_bias),
-          row_major(w.up),    row_major(w.up_bias),    row_major(w.down), row_major(w.down_bias)};
+          row_major(w.up),    row_major(w.up_bias),    row_major(w.down),  row_major(w.down_bias)};
 }
 
 // Room for the five weights packed for the CPU's products.
 Tensor packed_weights(std::int64_t dim, std::int64_t mlp, Dtype dtype) {
   const auto elements = [&](const auto& gemm) {
     constexpr std::int64_t kAlign = 5 * 15;  // each begins on a cache line
-    return 3 * gemm.packed_elements(dim, dim) + gemm.packed_elements(dim, mlp) + gemm.packed_elements(mlp, dim) + kAlign;
+    return 3 * gemm.packed_elements(dim, dim) + gemm.packed_elements(dim, mlp) +
+           gemm.packed_elements(mlp, dim) + kAlign;
   };
   const PackedGemmKernels& kernels = packed_gemm_kernels();
   return Tensor::empty({dtype == Dtype::f32 ? elements(kernels.f32) : elements(kernels.f64)}, dtype);
 }
 
-Tensor rows_of(const Tensor& x) { return raw::reshape(x, {x.elements() / x.dim(-1), x.dim(-1)}); }
+Tensor rows_of(const Tensor& x) {
+  return raw::reshape(x, {x.elements() / x.dim(-1), x.dim(-1)});
+}
 
 }  // namespace
 
@@ -77,7 +86,8 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
   const Tensor key = row_major(key_any), value = row_major(value_any);
   checks::floating("unit_recurrence", x);
   if (x.rank() != 3 || x.elements() == 0)
-    fail<ShapeError>("unit_recurrence: x has shape {} ([time, batch, dim], none of them 0)", to_string(x.shape()));
+    fail<ShapeError>("unit_recurrence: x has shape {} ([time, batch, dim], none of them 0)",
+                     to_string(x.shape()));
   checks::defined("unit_recurrence", w.wqkv, "wqkv");
   checks::defined("unit_recurrence", w.up, "up");
   const std::int64_t time = x.dim(0), batch = x.dim(1), dim = x.dim(2), mlp = w.up.dim(0);
@@ -93,17 +103,20 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
   expect("up bias", w.up_bias, {mlp}, dtype);
   expect("down", w.down, {dim, mlp}, dtype);
   expect("down bias", w.down_bias, {dim}, dtype);
-  for (const Tensor& gain : {w.norm1, w.norm1_bias, w.norm2, w.norm2_bias}) expect("norm", gain, {dim}, dtype);
+  for (const Tensor& gain : {w.norm1, w.norm1_bias, w.norm2, w.norm2_bias})
+    expect("norm", gain, {dim}, dtype);
   expect("key", key, {batch, dim}, dtype);
   expect("value", value, {batch, dim}, dtype);
 
   const Tensor x_rows = raw::contiguous(x), qkv_rows = raw::contiguous(qkv);
   const Tensor wkv = raw::narrow(w.wqkv, 0, dim, 2 * dim);
   const Tensor wkv_bias = w.wqkv_bias.defined() ? raw::narrow(w.wqkv_bias, 0, dim, 2 * dim) : Tensor();
-  const auto buffer = [&](std::int64_t width) { return Tensor::empty({time, batch, width}, dtype, x.device()); };
+  const auto buffer = [&](std::int64_t width) {
+    return Tensor::empty({time, batch, width}, dtype, x.device());
+  };
   const auto statistic = [&] { return Tensor::empty({time, batch}, dtype, x.device()); };
-  const Tensor h = buffer(dim), k = buffer(dim), v = buffer(dim), o = buffer(dim), r = buffer(dim), a1 = buffer(dim),
-               a2 = buffer(dim), u = buffer(mlp), gate = buffer(options.heads);
+  const Tensor h = buffer(dim), k = buffer(dim), v = buffer(dim), o = buffer(dim), r = buffer(dim),
+               a1 = buffer(dim), a2 = buffer(dim), u = buffer(mlp), gate = buffer(options.heads);
   const Tensor mean1 = statistic(), rstd1 = statistic(), mean2 = statistic(), rstd2 = statistic();
 
   UnitRecurrenceArgs args{};
@@ -119,7 +132,8 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
   args.gate_key = options.gate_key;
   args.attn_key = options.attn_key;
   args.mlp_key = options.mlp_key;
-  const auto bind = [](UnitRecurrenceArgs& a, const Tensor& ww, const Tensor& wb, const UnitRecurrenceWeights& p) {
+  const auto bind = [](UnitRecurrenceArgs& a, const Tensor& ww, const Tensor& wb,
+                       const UnitRecurrenceWeights& p) {
     a.norm1 = data_of(p.norm1);
     a.norm1_bias = data_of(p.norm1_bias);
     a.wkv = data_of(ww);
@@ -159,84 +173,105 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
   unit_recurrence_forward_slot(x.device(), args);
 
   // Inputs and saved tensors by place, for the gradient below.
-  enum Input { kX, kQkv, kNorm1, kNorm1Bias, kWqkv, kWqkvBias, kWo, kWoBias, kNorm2, kNorm2Bias, kUp, kUpBias, kDown, kDownBias };
-  const std::vector<Tensor> inputs{x,           qkv,           given.norm1, given.norm1_bias, given.wqkv, given.wqkv_bias, given.wo,
-                                   given.wo_bias, given.norm2, given.norm2_bias, given.up,   given.up_bias, given.down, given.down_bias};
-  const std::vector<Tensor> saved{x_rows, qkv_rows, w.norm1, w.wqkv, w.wo, w.norm2, w.up, w.down, key, value,
-                                  h, k, v, o, r, a1, a2, u, gate, mean1, rstd1, mean2, rstd2};
-  record_many(
-      "unit_recurrence", inputs, {h, k, v}, saved,
-      [args, dim](VjpContext& context) {
-        for (int i = 0; i < 23; ++i) static_cast<void>(context.saved(i));  // versions
-        const Tensor &sh = context.saved(10), &so = context.saved(13), &sr = context.saved(14), &sa1 = context.saved(15),
-                     &sa2 = context.saved(16), &su = context.saved(17);
-        const Tensor dh = raw::copy(context.dy_or_zeros(0));
-        const Tensor dk = raw::copy(context.dy_or_zeros(1)), dv = raw::copy(context.dy_or_zeros(2));
-        const auto like = [](const Tensor& t) { return Tensor::empty(t.shape(), t.dtype(), t.device()); };
-        const Tensor dx = like(sh), dqkv = Tensor::empty(sh.shape().with(2, 3 * dim), sh.dtype(), sh.device());
-        const Tensor act = like(su), du = like(su), dattn = like(sh), dmlp = like(sh), da1 = like(sh), da2 = like(sh);
-        UnitRecurrenceArgs a = args;
-        a.dh = dh.raw_data();
-        a.dkey = dk.raw_data();
-        a.dvalue = dv.raw_data();
-        a.dx = dx.raw_data();
-        a.dqkv = dqkv.raw_data();
-        a.act = act.raw_data();
-        a.du = du.raw_data();
-        a.do_out = dattn.raw_data();
-        a.dmlp_out = dmlp.raw_data();
-        a.da1 = da1.raw_data();
-        a.da2 = da2.raw_data();
-        const bool cpu = sh.device().type == DeviceType::cpu;
-        const Tensor packed_again = cpu ? packed_weights(a.dim, a.mlp, a.dtype) : Tensor();
-        const Tensor step = cpu ? Tensor::empty({a.batch, std::max(a.dim, a.mlp)}, a.dtype) : Tensor();
-        a.packed = cpu ? packed_again.raw_data() : nullptr;
-        a.scratch = cpu ? step.raw_data() : nullptr;
-        unit_recurrence_backward_slot(sh.device(), a);
+  enum Input {
+    kX,
+    kQkv,
+    kNorm1,
+    kNorm1Bias,
+    kWqkv,
+    kWqkvBias,
+    kWo,
+    kWoBias,
+    kNorm2,
+    kNorm2Bias,
+    kUp,
+    kUpBias,
+    kDown,
+    kDownBias
+  };
+  const std::vector<Tensor> inputs{x,           qkv,
+                                   given.norm1, given.norm1_bias,
+                                   given.wqkv,  given.wqkv_bias,
+                                   given.wo,    given.wo_bias,
+                                   given.norm2, given.norm2_bias,
+                                   given.up,    given.up_bias,
+                                   given.down,  given.down_bias};
+  const std::vector<Tensor> saved{x_rows, qkv_rows, w.norm1, w.wqkv, w.wo,  w.norm2, w.up, w.down,
+                                  key,    value,    h,       k,      v,     o,       r,    a1,
+                                  a2,     u,        gate,    mean1,  rstd1, mean2,   rstd2};
+  record_many("unit_recurrence", inputs, {h, k, v}, saved, [args, dim](VjpContext& context) {
+    for (int i = 0; i < 23; ++i) static_cast<void>(context.saved(i));  // versions
+    const Tensor &sh = context.saved(10), &so = context.saved(13), &sr = context.saved(14),
+                 &sa1 = context.saved(15), &sa2 = context.saved(16), &su = context.saved(17);
+    const Tensor dh = raw::copy(context.dy_or_zeros(0));
+    const Tensor dk = raw::copy(context.dy_or_zeros(1)), dv = raw::copy(context.dy_or_zeros(2));
+    const auto like = [](const Tensor& t) { return Tensor::empty(t.shape(), t.dtype(), t.device()); };
+    const Tensor dx = like(sh), dqkv = Tensor::empty(sh.shape().with(2, 3 * dim), sh.dtype(), sh.device());
+    const Tensor act = like(su), du = like(su), dattn = like(sh), dmlp = like(sh), da1 = like(sh),
+                 da2 = like(sh);
+    UnitRecurrenceArgs a = args;
+    a.dh = dh.raw_data();
+    a.dkey = dk.raw_data();
+    a.dvalue = dv.raw_data();
+    a.dx = dx.raw_data();
+    a.dqkv = dqkv.raw_data();
+    a.act = act.raw_data();
+    a.du = du.raw_data();
+    a.do_out = dattn.raw_data();
+    a.dmlp_out = dmlp.raw_data();
+    a.da1 = da1.raw_data();
+    a.da2 = da2.raw_data();
+    const bool cpu = sh.device().type == DeviceType::cpu;
+    const Tensor packed_again = cpu ? packed_weights(a.dim, a.mlp, a.dtype) : Tensor();
+    const Tensor step = cpu ? Tensor::empty({a.batch, std::max(a.dim, a.mlp)}, a.dtype) : Tensor();
+    a.packed = cpu ? packed_again.raw_data() : nullptr;
+    a.scratch = cpu ? step.raw_data() : nullptr;
+    unit_recurrence_backward_slot(sh.device(), a);
 
-        GradSink& sink = context.sink;
-        if (sink.needs(kX)) sink.give(kX, dx);
-        if (sink.needs(kQkv)) sink.give(kQkv, dqkv);
-        // A weight's gradient is one product over all rows and steps.
-        const auto product = [&](int k_input, const Tensor& dy, const Tensor& in) {
-          if (sink.needs(k_input))
-            sink.into(k_input, [&](const Tensor& dst, float beta) { weight_product(dst, 0, dy, in, beta); });
-        };
-        const auto bias = [&](int k_input, const Tensor& dy) {
-          if (sink.needs(k_input))
-            sink.into(k_input, [&](const Tensor& dst, float beta) { sum_into(dst, rows_of(dy), beta); });
-        };
-        product(kWo, dattn, so);
-        product(kUp, du, sa2);
-        product(kDown, dmlp, act);
-        bias(kWoBias, dattn);
-        bias(kUpBias, du);
-        bias(kDownBias, dmlp);
-        if (sink.needs(kWqkv))
-          sink.into(kWqkv, [&](const Tensor& dst, float beta) {
-            if (beta == 0) raw::fill(raw::narrow(dst, 0, 0, dim), 0);  // the q of h is never used
-            weight_product(dst, dim, dk, sa1, beta);
-            weight_product(dst, 2 * dim, dv, sa1, beta);
-          });
-        if (sink.needs(kWqkvBias))
-          sink.slice(kWqkvBias, 0, dim, 2 * dim, [&](const Tensor& dst) {
-            sum_into(raw::narrow(dst, 0, 0, dim), rows_of(dk), 1);
-            sum_into(raw::narrow(dst, 0, dim, dim), rows_of(dv), 1);
-          });
-        // The gains' gradients, as one pass over all rows: partial sums by blocks of rows, then their sum.
-        const auto norm = [&](int k_gain, int k_bias, const Tensor& da, const Tensor& in, int mean, int rstd) {
-          bias(k_bias, da);
-          if (!sink.needs(k_gain)) return;
-          const std::int64_t rows = a.time * a.batch;
-          const Tensor partials = Tensor::empty({norm_blocks(rows), dim}, da.dtype(), da.device());
-          layer_norm_backward_slot(da.device(), {a.dtype, rows, dim, da.raw_data(), dim, in.raw_data(), dim, nullptr,
-                                                 context.saved(mean).raw_data(), context.saved(rstd).raw_data(),
-                                                 nullptr, dim, 0, partials.raw_data(), nullptr, 0});
-          sink.into(k_gain, [&](const Tensor& dst, float beta) { sum_into(dst, partials, beta); });
-        };
-        norm(kNorm1, kNorm1Bias, da1, sh, 19, 20);
-        norm(kNorm2, kNorm2Bias, da2, sr, 21, 22);
+    GradSink& sink = context.sink;
+    if (sink.needs(kX)) sink.give(kX, dx);
+    if (sink.needs(kQkv)) sink.give(kQkv, dqkv);
+    // A weight's gradient is one product over all rows and steps.
+    const auto product = [&](int k_input, const Tensor& dy, const Tensor& in) {
+      if (sink.needs(k_input))
+        sink.into(k_input, [&](const Tensor& dst, float beta) { weight_product(dst, 0, dy, in, beta); });
+    };
+    const auto bias = [&](int k_input, const Tensor& dy) {
+      if (sink.needs(k_input))
+        sink.into(k_input, [&](const Tensor& dst, float beta) { sum_into(dst, rows_of(dy), beta); });
+    };
+    product(kWo, dattn, so);
+    product(kUp, du, sa2);
+    product(kDown, dmlp, act);
+    bias(kWoBias, dattn);
+    bias(kUpBias, du);
+    bias(kDownBias, dmlp);
+    if (sink.needs(kWqkv))
+      sink.into(kWqkv, [&](const Tensor& dst, float beta) {
+        if (beta == 0) raw::fill(raw::narrow(dst, 0, 0, dim), 0);  // the q of h is never used
+        weight_product(dst, dim, dk, sa1, beta);
+        weight_product(dst, 2 * dim, dv, sa1, beta);
       });
+    if (sink.needs(kWqkvBias))
+      sink.slice(kWqkvBias, 0, dim, 2 * dim, [&](const Tensor& dst) {
+        sum_into(raw::narrow(dst, 0, 0, dim), rows_of(dk), 1);
+        sum_into(raw::narrow(dst, 0, dim, dim), rows_of(dv), 1);
+      });
+    // The gains' gradients, as one pass over all rows: partial sums by blocks of rows, then their sum.
+    const auto norm = [&](int k_gain, int k_bias, const Tensor& da, const Tensor& in, int mean, int rstd) {
+      bias(k_bias, da);
+      if (!sink.needs(k_gain)) return;
+      const std::int64_t rows = a.time * a.batch;
+      const Tensor partials = Tensor::empty({norm_blocks(rows), dim}, da.dtype(), da.device());
+      layer_norm_backward_slot(
+          da.device(), {a.dtype, rows, dim, da.raw_data(), dim, in.raw_data(), dim, nullptr,
+                        context.saved(mean).raw_data(), context.saved(rstd).raw_data(), nullptr, dim, 0,
+                        partials.raw_data(), nullptr, 0});
+      sink.into(k_gain, [&](const Tensor& dst, float beta) { sum_into(dst, partials, beta); });
+    };
+    norm(kNorm1, kNorm1Bias, da1, sh, 19, 20);
+    norm(kNorm2, kNorm2Bias, da2, sr, 21, 22);
+  });
   return {h, k, v};
 }
 

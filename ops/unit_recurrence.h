@@ -1,23 +1,22 @@
-// The chain of unit recurrence with forget, all of one layer that cannot leave the loop over time. Time-major.
+// The chain of unit recurrence with forget, all of one layer that cannot leave the loop over time.
+// Time-major.
 //
 // Given x_t and q_t, kx_t, vx_t of LN1(x_t) (one product before the loop), for t = 1..n, per row and head:
 //
-//   g   = sigmoid(q (kh - kx) / sqrt(d))          softmax over two scores; t = 1 without a carried state: g = 0
-//   o   = vx + g (vh - vx)
-//   r_t = x_t + o Wo^T
-//   h_t = r_t + act(LN2(r_t) Wup^T) Wdown^T
-//   kh, vh = LN1(h_t) Wk^T, LN1(h_t) Wv^T          read by step t + 1, and by y_t = T(h_t) after the loop
+//   g   = sigmoid(q (kh - kx) / sqrt(d))          softmax over two scores; t = 1 without a carried state: g =
+//   0 o   = vx + g (vh - vx) r_t = x_t + o Wo^T h_t = r_t + act(LN2(r_t) Wup^T) Wdown^T kh, vh = LN1(h_t)
+//   Wk^T, LN1(h_t) Wv^T          read by step t + 1, and by y_t = T(h_t) after the loop
 //
-// Products use weights packed once per call: at 16 rows a plain sgemm packs its operands again at every step and reaches
-// a third of the processor's rate. Backward runs the same chain with transposed weights and leaves every weight gradient
-// to one product over all rows and steps.
+// Products use weights packed once per call: at 16 rows a plain sgemm packs its operands again at every step
+// and reaches a third of the processor's rate. Backward runs the same chain with transposed weights and
+// leaves every weight gradient to one product over all rows and steps.
 //
-// Multiply-adds per row and step: D^2 (2 + 1 + 2 M/D), M the MLP width: 11 D^2 at M = 4 D, forward; the same for the
-// chain of the backward, and the same for the weight gradients. Kept for the backward per row and step:
-// x, q, kx, vx, kh, vh, o, r, a2, h, a1 (D each), u (M), g (heads), four norm statistics.
+// Multiply-adds per row and step: D^2 (2 + 1 + 2 M/D), M the MLP width: 11 D^2 at M = 4 D, forward; the same
+// for the chain of the backward, and the same for the weight gradients. Kept for the backward per row and
+// step: x, q, kx, vx, kh, vh, o, r, a2, h, a1 (D each), u (M), g (heads), four norm statistics.
 //
-// Source: Kausik, "Recurrent Transformers" (2025); the hoisted form and its derivative follow from the first half of a
-// window not seeing the second.
+// Source: Kausik, "Recurrent Transformers" (2025); the hoisted form and its derivative follow from the first
+// half of a window not seeing the second.
 #pragma once
 
 #include <vector>
@@ -47,9 +46,9 @@ struct UnitRecurrenceResult {
   Tensor h, key, value;  // [time, batch, D] each; key and value are those of LN1(h)
 };
 
-// The chain over all steps. shapes: x [time, batch, D], qkv [time, batch, 3 D]; key and value of the state before the
-// first step [batch, D], or undefined. dtypes: f32, f64. grad: x, qkv and all weights; the carried state is a constant.
-// errors: ShapeError when sizes do not fit each other.
+// The chain over all steps. shapes: x [time, batch, D], qkv [time, batch, 3 D]; key and value of the state
+// before the first step [batch, D], or undefined. dtypes: f32, f64. grad: x, qkv and all weights; the carried
+// state is a constant. errors: ShapeError when sizes do not fit each other.
 UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const UnitRecurrenceWeights& weights,
                                      const UnitRecurrenceOptions& options, const Tensor& key = {},
                                      const Tensor& value = {});
@@ -62,18 +61,20 @@ struct UnitRecurrenceArgs {
   double eps, dropout;
   RandomKey gate_key, attn_key, mlp_key;
 
-  const void *norm1, *norm1_bias, *wkv, *wkv_bias, *wo, *wo_bias, *norm2, *norm2_bias, *up, *up_bias, *down, *down_bias;
+  const void *norm1, *norm1_bias, *wkv, *wkv_bias, *wo, *wo_bias, *norm2, *norm2_bias, *up, *up_bias, *down,
+      *down_bias;
   const void *x, *qkv, *key0, *value0;  // key0, value0 may be null
 
   // Made by the forward, read by the backward. Statistics are [time, batch].
   void *h, *key, *value, *o, *r, *a1, *a2, *u, *gate, *mean1, *rstd1, *mean2, *rstd2;
 
-  // Backward only. dh and dvalue come in (dvalue may be null) and dh leaves as the whole gradient of h; dkey likewise.
+  // Backward only. dh and dvalue come in (dvalue may be null) and dh leaves as the whole gradient of h; dkey
+  // likewise.
   void *dh, *dkey, *dvalue;
   void *dx, *dqkv;
-  void *act, *du, *do_out, *dmlp_out;  // act(u), its gradient before the activation, and the gradients of the two
-                                       // results after dropout: right sides of the weight products
-  void *da1, *da2;                     // gradients of the normalised rows
+  void *act, *du, *do_out, *dmlp_out;  // act(u), its gradient before the activation, and the gradients of the
+                                       // two results after dropout: right sides of the weight products
+  void *da1, *da2;  // gradients of the normalised rows
 
   // Working memory of the CPU kernels; null elsewhere.
   void* packed;   // unit_recurrence_packed_elements of dtype: the weights packed for products with few rows

@@ -1,9 +1,11 @@
 // The chain of the unit recurrence on the CPU, forward and backward.
 //
 // Two ways to use several threads, chosen by the batch alone so that bits do not depend on their number:
-//   many rows: blocks of 64 rows run all steps on their own; weights stream from L3 once per 64 rows, no waiting.
-//   few rows:  all threads walk through time together; products are split by panels of columns, row work by rows, with a
-//              barrier between (7 a step). Splitting 16 rows instead would make every thread stream all weights.
+//   many rows: blocks of 64 rows run all steps on their own; weights stream from L3 once per 64 rows, no
+//   waiting. few rows:  all threads walk through time together; products are split by panels of columns, row
+//   work by rows, with a
+//              barrier between (7 a step). Splitting 16 rows instead would make every thread stream all
+//              weights.
 #include "ops/unit_recurrence.h"
 
 #include "ops/cpu/packed_gemm.h"
@@ -31,7 +33,8 @@ EDDY_INLINE const PackedGemm<T>& kernels() {
     return packed_gemm_kernels().f64;
 }
 
-// A weight for C = A B; `columns` of C, `inner` of A. Packed in panels, or as stored in rows [columns, inner].
+// A weight for C = A B; `columns` of C, `inner` of A. Packed in panels, or as stored in rows [columns,
+// inner].
 template <class T>
 struct Packed {
   std::int64_t inner, columns;
@@ -87,9 +90,11 @@ struct ColumnRange {
   std::int64_t begin, end;
 };
 template <class T>
-EDDY_INLINE ColumnRange<T> multiply(const Share& share, const Packed<T>& w, const T* a, T* c, bool accumulate = false) {
+EDDY_INLINE ColumnRange<T> multiply(const Share& share, const Packed<T>& w, const T* a, T* c,
+                                    bool accumulate = false) {
   if (w.rows != nullptr) {
-    const std::int64_t from = w.columns * share.rank / share.size, to = w.columns * (share.rank + 1) / share.size;
+    const std::int64_t from = w.columns * share.rank / share.size,
+                       to = w.columns * (share.rank + 1) / share.size;
     for (std::int64_t row = share.begin; row < share.end; ++row)
       for (std::int64_t column = from; column < to; ++column) {
         const T sum = dot(a + row * w.inner, w.rows + column * w.inner, w.inner);
@@ -109,8 +114,8 @@ EDDY_INLINE ColumnRange<T> multiply(const Share& share, const Packed<T>& w, cons
 
 // y = drop(x), y may be x; the element numbers are those of [time, batch, dim].
 template <class T>
-void drop_rows(const UnitRecurrenceArgs& args, const RandomKey& key, std::int64_t first_element, std::int64_t n,
-               const T* x, T* y) {
+void drop_rows(const UnitRecurrenceArgs& args, const RandomKey& key, std::int64_t first_element,
+               std::int64_t n, const T* x, T* y) {
   if (args.dropout == 0) {
     if (x != y)
       for (std::int64_t i = 0; i < n; ++i) y[i] = x[i];
@@ -130,7 +135,8 @@ void add_bias(T* x, const void* bias, std::int64_t n) {
 // The kept share of a probability: 1/(1-p) or 0.
 EDDY_INLINE double keep(const UnitRecurrenceArgs& args, std::uint64_t element) {
   if (args.dropout == 0) return 1;
-  return static_cast<double>(uniform01(args.gate_key.word(element))) >= args.dropout ? 1 / (1 - args.dropout) : 0;
+  return static_cast<double>(uniform01(args.gate_key.word(element))) >= args.dropout ? 1 / (1 - args.dropout)
+                                                                                     : 0;
 }
 
 template <class T>
@@ -138,7 +144,8 @@ struct Chain {
   const UnitRecurrenceArgs& args;
   const std::int64_t dim, mlp, heads, batch;
 
-  explicit Chain(const UnitRecurrenceArgs& a) : args(a), dim(a.dim), mlp(a.mlp), heads(a.heads), batch(a.batch) {}
+  explicit Chain(const UnitRecurrenceArgs& a)
+      : args(a), dim(a.dim), mlp(a.mlp), heads(a.heads), batch(a.batch) {}
 
   // Row `row` of step `t` of an array [time, batch, width].
   EDDY_INLINE T* at(void* base, std::int64_t t, std::int64_t row, std::int64_t width) const {
@@ -148,28 +155,29 @@ struct Chain {
     return static_cast<const T*>(base) + (t * batch + row) * width;
   }
   // Key or value of the state before step t; null at the first step of a sequence.
-  EDDY_INLINE const T* before(const void* array, const void* carried, std::int64_t t, std::int64_t row) const {
+  EDDY_INLINE const T* before(const void* array, const void* carried, std::int64_t t,
+                              std::int64_t row) const {
     if (t > 0) return at(array, t - 1, row, dim);
     return carried == nullptr ? nullptr : static_cast<const T*>(carried) + row * dim;
   }
 
-  void norm_rows(const void* x, const void* weight, const void* bias, void* y, void* mean, void* rstd, std::int64_t t,
-                 const Share& share) const {
+  void norm_rows(const void* x, const void* weight, const void* bias, void* y, void* mean, void* rstd,
+                 std::int64_t t, const Share& share) const {
     const std::int64_t first = share.row_begin(), rows = share.row_end() - first;
     if (rows > 0)
       layer_norm_forward_slot.function[0]({args.dtype, rows, dim, at(x, t, first, dim), dim, weight, bias,
-                                           at(y, t, first, dim), dim, at(mean, t, first, 1), at(rstd, t, first, 1),
-                                           args.eps});
+                                           at(y, t, first, dim), dim, at(mean, t, first, 1),
+                                           at(rstd, t, first, 1), args.eps});
   }
 
   // dx += LN'(dy): the gain's own gradient is summed after the loop.
-  void norm_gradient(const void* dy, const void* x, const void* weight, const void* mean, const void* rstd, void* dx,
-                     std::int64_t t, const Share& share) const {
+  void norm_gradient(const void* dy, const void* x, const void* weight, const void* mean, const void* rstd,
+                     void* dx, std::int64_t t, const Share& share) const {
     const std::int64_t first = share.row_begin(), rows = share.row_end() - first;
     if (rows > 0)
-      layer_norm_backward_slot.function[0]({args.dtype, rows, dim, at(dy, t, first, dim), dim, at(x, t, first, dim), dim,
-                                            weight, at(mean, t, first, 1), at(rstd, t, first, 1), at(dx, t, first, dim),
-                                            dim, 1, nullptr, nullptr, 0});
+      layer_norm_backward_slot.function[0](
+          {args.dtype, rows, dim, at(dy, t, first, dim), dim, at(x, t, first, dim), dim, weight,
+           at(mean, t, first, 1), at(rstd, t, first, 1), at(dx, t, first, dim), dim, 1, nullptr, nullptr, 0});
   }
 
   // o = px vx + ph vh with (ph, px) = softmax over the two scores, dropped apart.
@@ -184,7 +192,8 @@ struct Chain {
     const T scale = static_cast<T>(1 / ::sqrt(static_cast<double>(d)));
     for (std::int64_t j = 0; j < heads; ++j) {
       const std::int64_t c = j * d;
-      const T g = kh == nullptr ? T(0) : vec::sigmoid((dot(q + c, kh + c, d) - dot(q + c, kx + c, d)) * scale);
+      const T g =
+          kh == nullptr ? T(0) : vec::sigmoid((dot(q + c, kh + c, d) - dot(q + c, kx + c, d)) * scale);
       gate[j] = g;
       const std::uint64_t element = static_cast<std::uint64_t>(((t * batch + row) * heads + j) * 2);
       const T ph = static_cast<T>(g * static_cast<T>(keep(args, element)));
@@ -235,8 +244,8 @@ struct Chain {
     }
   }
 
-  void forward(Share share, const Packed<T>& wk, const Packed<T>& wv, const Packed<T>& wo, const Packed<T>& up,
-               const Packed<T>& down) const {
+  void forward(Share share, const Packed<T>& wk, const Packed<T>& wv, const Packed<T>& wo,
+               const Packed<T>& up, const Packed<T>& down) const {
     T* const act = static_cast<T*>(args.scratch);  // [batch, mlp], one step
     const T* up_bias = static_cast<const T*>(args.up_bias);
     for (std::int64_t t = 0; t < args.time; ++t) {
@@ -248,7 +257,8 @@ struct Chain {
         add_residual(at(args.r, t, row, dim), args.wo_bias, at(args.x, t, row, dim), args.attn_key, t, row);
       norm_rows(args.r, args.norm2, args.norm2_bias, args.a2, args.mean2, args.rstd2, t, share);
       share.wait();
-      const auto columns = multiply(share, up, at(static_cast<const void*>(args.a2), t, 0, dim), at(args.u, t, 0, mlp));
+      const auto columns =
+          multiply(share, up, at(static_cast<const void*>(args.a2), t, 0, dim), at(args.u, t, 0, mlp));
       for (std::int64_t row = share.begin; row < share.end; ++row) {
         T* u = at(args.u, t, row, mlp);
         T* a = act + row * mlp;
@@ -264,11 +274,12 @@ struct Chain {
       multiply(share, down, static_cast<const T*>(act), at(args.h, t, 0, dim));
       share.wait();
       for (std::int64_t row = share.row_begin(); row < share.row_end(); ++row)
-        add_residual(at(args.h, t, row, dim), args.down_bias, at(static_cast<const void*>(args.r), t, row, dim),
-                     args.mlp_key, t, row);
+        add_residual(at(args.h, t, row, dim), args.down_bias,
+                     at(static_cast<const void*>(args.r), t, row, dim), args.mlp_key, t, row);
       norm_rows(args.h, args.norm1, args.norm1_bias, args.a1, args.mean1, args.rstd1, t, share);
       share.wait();
-      const auto own = multiply(share, wk, at(static_cast<const void*>(args.a1), t, 0, dim), at(args.key, t, 0, dim));
+      const auto own =
+          multiply(share, wk, at(static_cast<const void*>(args.a1), t, 0, dim), at(args.key, t, 0, dim));
       multiply(share, wv, at(static_cast<const void*>(args.a1), t, 0, dim), at(args.value, t, 0, dim));
       if (args.wkv_bias != nullptr) {
         const T* bias = static_cast<const T*>(args.wkv_bias);
@@ -282,27 +293,28 @@ struct Chain {
   }
 
   // y = residual + drop(y + bias) on one row.
-  EDDY_INLINE void add_residual(T* y, const void* bias, const T* residual, const RandomKey& key, std::int64_t t,
-                                std::int64_t row) const {
+  EDDY_INLINE void add_residual(T* y, const void* bias, const T* residual, const RandomKey& key,
+                                std::int64_t t, std::int64_t row) const {
     add_bias(y, bias, dim);
     drop_rows<T>(args, key, (t * batch + row) * dim, dim, y, y);
     for (std::int64_t i = 0; i < dim; ++i) y[i] += residual[i];
   }
 
-  void backward(Share share, const Packed<T>& wk, const Packed<T>& wv, const Packed<T>& wo, const Packed<T>& up,
-                const Packed<T>& down) const {
+  void backward(Share share, const Packed<T>& wk, const Packed<T>& wv, const Packed<T>& wo,
+                const Packed<T>& up, const Packed<T>& down) const {
     T* const dout = static_cast<T*>(args.scratch);  // [batch, dim], one step
     for (std::int64_t t = args.time - 1; t >= 0; --t) {
       multiply(share, wk, at(static_cast<const void*>(args.dkey), t, 0, dim), at(args.da1, t, 0, dim));
-      multiply(share, wv, at(static_cast<const void*>(args.dvalue), t, 0, dim), at(args.da1, t, 0, dim), true);
+      multiply(share, wv, at(static_cast<const void*>(args.dvalue), t, 0, dim), at(args.da1, t, 0, dim),
+               true);
       share.wait();
       norm_gradient(args.da1, args.h, args.norm1, args.mean1, args.rstd1, args.dh, t, share);
       for (std::int64_t row = share.row_begin(); row < share.row_end(); ++row)
-        drop_rows<T>(args, args.mlp_key, (t * batch + row) * dim, dim, at(static_cast<const void*>(args.dh), t, row, dim),
-                     at(args.dmlp_out, t, row, dim));
+        drop_rows<T>(args, args.mlp_key, (t * batch + row) * dim, dim,
+                     at(static_cast<const void*>(args.dh), t, row, dim), at(args.dmlp_out, t, row, dim));
       share.wait();
-      const auto columns =
-          multiply(share, down, at(static_cast<const void*>(args.dmlp_out), t, 0, dim), at(args.du, t, 0, mlp));
+      const auto columns = multiply(share, down, at(static_cast<const void*>(args.dmlp_out), t, 0, dim),
+                                    at(args.du, t, 0, mlp));
       for (std::int64_t row = share.begin; row < share.end; ++row) {
         const T* u = at(static_cast<const void*>(args.u), t, row, mlp);
         T* a = at(args.act, t, row, mlp);
@@ -329,8 +341,8 @@ struct Chain {
       }
       norm_gradient(args.da2, args.r, args.norm2, args.mean2, args.rstd2, args.dx, t, share);
       for (std::int64_t row = share.row_begin(); row < share.row_end(); ++row)
-        drop_rows<T>(args, args.attn_key, (t * batch + row) * dim, dim, at(static_cast<const void*>(args.dx), t, row, dim),
-                     at(args.do_out, t, row, dim));
+        drop_rows<T>(args, args.attn_key, (t * batch + row) * dim, dim,
+                     at(static_cast<const void*>(args.dx), t, row, dim), at(args.do_out, t, row, dim));
       share.wait();
       multiply(share, wo, at(static_cast<const void*>(args.do_out), t, 0, dim), dout);
       share.wait();
@@ -352,7 +364,9 @@ EDDY_INLINE void share_out(const UnitRecurrenceArgs& args, Work&& work) {
     });
   } else {
     const bool small = batch * args.dim * (3 * args.dim + 2 * args.mlp) < kSmallStep;
-    parallel_team(small ? 1 : 256, [&](int rank, int size, TeamBarrier& barrier) { work(Share{0, batch, rank, size, barrier}); });
+    parallel_team(small ? 1 : 256, [&](int rank, int size, TeamBarrier& barrier) {
+      work(Share{0, batch, rank, size, barrier});
+    });
   }
 }
 

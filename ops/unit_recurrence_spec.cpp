@@ -30,8 +30,8 @@ Row normalised(const Row& x, const Row& gain, const Row& bias, double eps) {
   return y;
 }
 
-// Order of a sample's inputs: x, qkv, norm1, wqkv, wo, norm2, up, down, then with biases those of norm1, wqkv, wo, norm2,
-// up and down, then with a carried state key and value.
+// Order of a sample's inputs: x, qkv, norm1, wqkv, wo, norm2, up, down, then with biases those of norm1,
+// wqkv, wo, norm2, up and down, then with a carried state key and value.
 struct Inputs {
   UnitRecurrenceWeights weights;
   Tensor key, value;
@@ -57,20 +57,27 @@ Inputs inputs_of(const Tensors& t) {
   return in;
 }
 
-Row values_of(const Tensor& t) { return t.defined() ? t.to_vector<double>() : Row(); }
+Row values_of(const Tensor& t) {
+  return t.defined() ? t.to_vector<double>() : Row();
+}
 
 Tensors reference(const Tensors& t, std::int64_t heads, bool gelu, double rate, const RandomKey& gate_key,
                   const RandomKey& attn_key, const RandomKey& mlp_key) {
   const Inputs in = inputs_of(t);
   const UnitRecurrenceWeights& w = in.weights;
-  const std::int64_t time = t[0].dim(0), batch = t[0].dim(1), dim = t[0].dim(2), mlp = w.up.dim(0), d = dim / heads;
-  const Row x = values_of(t[0]), qkv = values_of(t[1]), wqkv = values_of(w.wqkv), bqkv = values_of(w.wqkv_bias);
+  const std::int64_t time = t[0].dim(0), batch = t[0].dim(1), dim = t[0].dim(2), mlp = w.up.dim(0),
+                     d = dim / heads;
+  const Row x = values_of(t[0]), qkv = values_of(t[1]), wqkv = values_of(w.wqkv),
+            bqkv = values_of(w.wqkv_bias);
   const Row wo = values_of(w.wo), up = values_of(w.up), down = values_of(w.down);
-  const Row g1 = values_of(w.norm1), b1 = values_of(w.norm1_bias), g2 = values_of(w.norm2), b2 = values_of(w.norm2_bias);
+  const Row g1 = values_of(w.norm1), b1 = values_of(w.norm1_bias), g2 = values_of(w.norm2),
+            b2 = values_of(w.norm2_bias);
   const Row key0 = values_of(in.key), value0 = values_of(in.value);
   const auto keep = [rate](const RandomKey& key, std::int64_t element) {
     if (rate == 0) return 1.0;
-    return static_cast<double>(uniform01(key.word(static_cast<std::uint64_t>(element)))) >= rate ? 1 / (1 - rate) : 0.0;
+    return static_cast<double>(uniform01(key.word(static_cast<std::uint64_t>(element)))) >= rate
+               ? 1 / (1 - rate)
+               : 0.0;
   };
   const auto size = static_cast<std::size_t>(time * batch * dim);
   Row all_h(size), all_k(size), all_v(size);
@@ -86,17 +93,20 @@ Tensors reference(const Tensors& t, std::int64_t heads, bool gelu, double rate, 
       Row o(static_cast<std::size_t>(dim));
       for (std::int64_t j = 0; j < heads; ++j) {
         double score_h = -INFINITY, score_x = 0;
-        for (std::int64_t i = j * d; i < (j + 1) * d; ++i) score_x += q[i] * kx[i] / std::sqrt(static_cast<double>(d));
+        for (std::int64_t i = j * d; i < (j + 1) * d; ++i)
+          score_x += q[i] * kx[i] / std::sqrt(static_cast<double>(d));
         if (!kh.empty()) {
           score_h = 0;
           for (std::int64_t i = j * d; i < (j + 1) * d; ++i)
             score_h += q[i] * kh[static_cast<std::size_t>(i)] / std::sqrt(static_cast<double>(d));
         }
-        const double top = std::max(score_h, score_x), eh = std::exp(score_h - top), ex = std::exp(score_x - top);
+        const double top = std::max(score_h, score_x), eh = std::exp(score_h - top),
+                     ex = std::exp(score_x - top);
         const double ph = eh / (eh + ex) * keep(gate_key, (row * heads + j) * 2);
         const double px = ex / (eh + ex) * keep(gate_key, (row * heads + j) * 2 + 1);
         for (std::int64_t i = j * d; i < (j + 1) * d; ++i)
-          o[static_cast<std::size_t>(i)] = px * vx[i] + (vh.empty() ? 0 : ph * vh[static_cast<std::size_t>(i)]);
+          o[static_cast<std::size_t>(i)] =
+              px * vx[i] + (vh.empty() ? 0 : ph * vh[static_cast<std::size_t>(i)]);
       }
       Row r = product(wo, values_of(w.wo_bias), 0, dim, o);
       for (std::int64_t i = 0; i < dim; ++i)
@@ -107,7 +117,8 @@ Tensors reference(const Tensors& t, std::int64_t heads, bool gelu, double rate, 
         value = gelu ? 0.5 * value * std::erfc(-value / std::sqrt(2.0)) : std::max(value, 0.0);
       Row h = product(down, values_of(w.down_bias), 0, dim, u);
       for (std::int64_t i = 0; i < dim; ++i)
-        h[static_cast<std::size_t>(i)] = r[static_cast<std::size_t>(i)] + h[static_cast<std::size_t>(i)] * keep(mlp_key, row * dim + i);
+        h[static_cast<std::size_t>(i)] =
+            r[static_cast<std::size_t>(i)] + h[static_cast<std::size_t>(i)] * keep(mlp_key, row * dim + i);
       const Row a = normalised(h, g1, b1, 1e-5);
       kh = product(wqkv, bqkv, dim, dim, a);
       vh = product(wqkv, bqkv, 2 * dim, dim, a);
@@ -116,15 +127,23 @@ Tensors reference(const Tensors& t, std::int64_t heads, bool gelu, double rate, 
       std::copy(vh.begin(), vh.end(), all_v.begin() + row * dim);
     }
   }
-  return {Tensor::from(all_h, t[0].shape()), Tensor::from(all_k, t[0].shape()), Tensor::from(all_v, t[0].shape())};
+  return {Tensor::from(all_h, t[0].shape()), Tensor::from(all_k, t[0].shape()),
+          Tensor::from(all_v, t[0].shape())};
 }
 
-Tensors sample(std::int64_t time, std::int64_t batch, std::int64_t dim, std::int64_t mlp, bool biases, bool carried) {
-  const auto normal = [](const Shape& shape, const char* name, double scale) { return sample_normal(shape, name, scale); };
-  Tensors t{normal({time, batch, dim}, "x", 1),      normal({time, batch, 3 * dim}, "qkv", 1),
-            sample_uniform({dim}, "norm1", 0.8, 1.2), normal({3 * dim, dim}, "wqkv", 0.4),
-            normal({dim, dim}, "wo", 0.4),           sample_uniform({dim}, "norm2", 0.8, 1.2),
-            normal({mlp, dim}, "up", 0.4),           normal({dim, mlp}, "down", 0.4)};
+Tensors sample(std::int64_t time, std::int64_t batch, std::int64_t dim, std::int64_t mlp, bool biases,
+               bool carried) {
+  const auto normal = [](const Shape& shape, const char* name, double scale) {
+    return sample_normal(shape, name, scale);
+  };
+  Tensors t{normal({time, batch, dim}, "x", 1),
+            normal({time, batch, 3 * dim}, "qkv", 1),
+            sample_uniform({dim}, "norm1", 0.8, 1.2),
+            normal({3 * dim, dim}, "wqkv", 0.4),
+            normal({dim, dim}, "wo", 0.4),
+            sample_uniform({dim}, "norm2", 0.8, 1.2),
+            normal({mlp, dim}, "up", 0.4),
+            normal({dim, mlp}, "down", 0.4)};
   if (biases)
     for (const auto& [name, size] : std::initializer_list<std::pair<const char*, std::int64_t>>{
              {"b1", dim}, {"b2", 3 * dim}, {"b3", dim}, {"b4", dim}, {"b5", mlp}, {"b6", dim}})
@@ -137,7 +156,8 @@ Tensors sample(std::int64_t time, std::int64_t batch, std::int64_t dim, std::int
 }
 
 OpSpec spec_of(const char* name, std::int64_t heads, bool gelu, double rate) {
-  const RandomKey gate_key = random_key(7, "gate", 3), attn_key = random_key(7, "attn", 3), mlp_key = random_key(7, "mlp", 3);
+  const RandomKey gate_key = random_key(7, "gate", 3), attn_key = random_key(7, "attn", 3),
+                  mlp_key = random_key(7, "mlp", 3);
   OpSpec spec;
   spec.name = name;
   spec.formula = "h_t = T(h_{t-1}, x_t), key and value of LN1(h_t)";
@@ -154,7 +174,9 @@ OpSpec spec_of(const char* name, std::int64_t heads, bool gelu, double rate) {
     const UnitRecurrenceResult result = unit_recurrence(t[0], t[1], in.weights, options, in.key, in.value);
     return Tensors{result.h, result.key, result.value};
   };
-  spec.reference = [=](const Tensors& t) { return reference(t, heads, gelu, rate, gate_key, attn_key, mlp_key); };
+  spec.reference = [=](const Tensors& t) {
+    return reference(t, heads, gelu, rate, gate_key, attn_key, mlp_key);
+  };
   spec.roundings = 512;  // four steps of products, norms and activations
   return spec;
 }
@@ -175,15 +197,16 @@ std::vector<OpSpec> unit_recurrence_specs() {
   OpSpec relu = spec_of("unit_recurrence_relu", 3, false, 0);
   relu.samples = {{"odd_tail", sample(3, 2, 6, 8, true, false)}};
   OpSpec dropped = spec_of("unit_recurrence_dropout", 2, true, 0.3);
-  dropped.samples = {{"odd_tail", sample(3, 3, 4, 5, false, false)}, {"biases", sample(3, 2, 4, 5, true, false)}};
+  dropped.samples = {{"odd_tail", sample(3, 3, 4, 5, false, false)},
+                     {"biases", sample(3, 2, 4, 5, true, false)}};
   plain.bench = [] {
     Tensors t = sample(32, 16, 384, 1536, false, false);
     for (Tensor& x : t) x = raw::cast(x, Dtype::f32);
     return t;
   };
   plain.cost = [](const Tensors& t) {
-    const double rows = static_cast<double>(t[0].dim(0) * t[0].dim(1)), dim = static_cast<double>(t[0].dim(2)),
-                 mlp = static_cast<double>(t[6].dim(0));
+    const double rows = static_cast<double>(t[0].dim(0) * t[0].dim(1)),
+                 dim = static_cast<double>(t[0].dim(2)), mlp = static_cast<double>(t[6].dim(0));
     return OpCost{2 * rows * (3 * dim * dim + 2 * dim * mlp),
                   4 * (rows * (12 * dim + mlp) + 3 * dim * dim + 2 * dim * mlp)};
   };

@@ -1,7 +1,7 @@
-// The caching CPU allocator. Size classes step by an eighth of a power of two (at most 12.5 % waste); a freed block goes
-// to its class's list and is handed out again, last in first out. Blocks of 2 MiB and more are mapped on their own and
-// advised to use huge pages; smaller ones are cut from 4 MiB slabs. When the system refuses, cached large blocks go back
-// to it and the request is tried once more.
+// The caching CPU allocator. Size classes step by an eighth of a power of two (at most 12.5 % waste); a freed
+// block goes to its class's list and is handed out again, last in first out. Blocks of 2 MiB and more are
+// mapped on their own and advised to use huge pages; smaller ones are cut from 4 MiB slabs. When the system
+// refuses, cached large blocks go back to it and the request is tried once more.
 #include "tensor/allocator.h"
 
 #include <sys/mman.h>
@@ -141,7 +141,8 @@ class CpuAllocator final : public Allocator {
     char report[1024] = "";
     if (memory_report != nullptr) memory_report(report, sizeof report);
     fail<OutOfMemoryError>(
-        "memory: {} bytes could not be had on cpu: live {}, peak {}, reserved {}, largest free block {}, limit {}{} "
+        "memory: {} bytes could not be had on cpu: live {}, peak {}, reserved {}, largest free block {}, "
+        "limit {}{} "
         "(lower train.batch or model.context, raise train.accumulate, or use checkpointing)",
         bytes, stats_.live_bytes, stats_.peak_bytes, stats_.reserved_bytes, largest_free,
         limit_ > 0 ? std::to_string(limit_) : "none", report);
@@ -162,12 +163,14 @@ std::array<Allocator*, kDeviceTypeCount> allocators{};
 
 Allocator& allocator(Device device) {
   if (device.type == DeviceType::cpu) {
-    static CpuAllocator* const cpu = new CpuAllocator;  // lives to the end: tensors may be freed by static destructors
+    static CpuAllocator* const cpu =
+        new CpuAllocator;  // lives to the end: tensors may be freed by static destructors
     return *cpu;
   }
   Allocator* found = allocators[static_cast<std::size_t>(device.type)];
   if (found == nullptr)
-    fail<DeviceError>("device: {} is not in this build (it has: cpu; configure with -DEDDY_CUDA=ON)", to_string(device));
+    fail<DeviceError>("device: {} is not in this build (it has: cpu; configure with -DEDDY_CUDA=ON)",
+                      to_string(device));
   return *found;
 }
 
@@ -175,7 +178,9 @@ void set_allocator(DeviceType type, Allocator* new_allocator) {
   allocators[static_cast<std::size_t>(type)] = new_allocator;
 }
 
-void set_memory_report(MemoryReport report) { memory_report = report; }
+void set_memory_report(MemoryReport report) {
+  memory_report = report;
+}
 
 std::string to_string(const Device& device) {
   return device.type == DeviceType::cpu ? "cpu" : "cuda:" + std::to_string(device.index);

@@ -1,6 +1,6 @@
-// Memory for buffers. The CPU allocator caches freed blocks by size class on huge pages: fresh pages cost 1.75 us each
-// to touch first (2 GB/s against 14 GB/s to rewrite, measured on a two-core Xeon), so a training step must reuse the
-// blocks of the step before.
+// Memory for buffers. The CPU allocator caches freed blocks by size class on huge pages: fresh pages
+// cost 1.75 us each to touch first (2 GB/s against 14 GB/s to rewrite, measured on a two-core Xeon), so a
+// training step must reuse the blocks of the step before.
 #pragma once
 
 #include <cstddef>
@@ -37,8 +37,8 @@ Allocator& allocator(Device device);
 // Called by a backend when it is installed.
 void set_allocator(DeviceType type, Allocator* allocator);
 
-// Writes what the tape keeps alive, and for which modules, into `text`: a part of the out-of-memory error. Set by
-// autograd. It gets a buffer because nothing may be allocated from the allocator that has just failed.
+// Writes what the tape keeps alive, and for which modules, into `text`: a part of the out-of-memory error.
+// Set by autograd. It gets a buffer because nothing may be allocated from the allocator that has just failed.
 using MemoryReport = void (*)(char* text, std::size_t capacity);
 void set_memory_report(MemoryReport report);
 

@@ -1,4 +1,5 @@
-// Element types. bf16 is storage: the upper half of an f32, rounded to nearest even; arithmetic happens in f32.
+// Element types. bf16 is storage: the upper half of an f32, rounded to nearest even; arithmetic happens in
+// f32.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +29,8 @@ struct bf16 {
   EDDY_HD_INLINE static std::uint16_t from_float(float value) {
     std::uint32_t wide;
     std::memcpy(&wide, &value, sizeof wide);
-    if ((wide & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>((wide >> 16) | 0x40u);  // NaN stays NaN
+    if ((wide & 0x7fffffffu) > 0x7f800000u)
+      return static_cast<std::uint16_t>((wide >> 16) | 0x40u);  // NaN stays NaN
     return static_cast<std::uint16_t>((wide + 0x7fffu + ((wide >> 16) & 1u)) >> 16);
   }
 };
@@ -38,11 +40,15 @@ static_assert(sizeof(bf16) == 2);
 constexpr std::size_t dtype_bytes(Dtype dtype) {
   switch (dtype) {
     case Dtype::f32:
-    case Dtype::i32: return 4;
+    case Dtype::i32:
+      return 4;
     case Dtype::f64:
-    case Dtype::i64: return 8;
-    case Dtype::bf16: return 2;
-    case Dtype::u8: return 1;
+    case Dtype::i64:
+      return 8;
+    case Dtype::bf16:
+      return 2;
+    case Dtype::u8:
+      return 1;
   }
   return 0;
 }
@@ -50,12 +56,18 @@ constexpr std::size_t dtype_bytes(Dtype dtype) {
 // "f32", "bf16", … as the command line and error texts write it.
 constexpr const char* dtype_name(Dtype dtype) {
   switch (dtype) {
-    case Dtype::f32: return "f32";
-    case Dtype::bf16: return "bf16";
-    case Dtype::f64: return "f64";
-    case Dtype::i32: return "i32";
-    case Dtype::i64: return "i64";
-    case Dtype::u8: return "u8";
+    case Dtype::f32:
+      return "f32";
+    case Dtype::bf16:
+      return "bf16";
+    case Dtype::f64:
+      return "f64";
+    case Dtype::i32:
+      return "i32";
+    case Dtype::i64:
+      return "i64";
+    case Dtype::u8:
+      return "u8";
   }
   return "?";
 }
@@ -66,12 +78,30 @@ constexpr bool is_floating(Dtype dtype) {
 
 template <class T>
 struct DtypeOf;
-template <> struct DtypeOf<float> { static constexpr Dtype value = Dtype::f32; };
-template <> struct DtypeOf<bf16> { static constexpr Dtype value = Dtype::bf16; };
-template <> struct DtypeOf<double> { static constexpr Dtype value = Dtype::f64; };
-template <> struct DtypeOf<std::int32_t> { static constexpr Dtype value = Dtype::i32; };
-template <> struct DtypeOf<std::int64_t> { static constexpr Dtype value = Dtype::i64; };
-template <> struct DtypeOf<std::uint8_t> { static constexpr Dtype value = Dtype::u8; };
+template <>
+struct DtypeOf<float> {
+  static constexpr Dtype value = Dtype::f32;
+};
+template <>
+struct DtypeOf<bf16> {
+  static constexpr Dtype value = Dtype::bf16;
+};
+template <>
+struct DtypeOf<double> {
+  static constexpr Dtype value = Dtype::f64;
+};
+template <>
+struct DtypeOf<std::int32_t> {
+  static constexpr Dtype value = Dtype::i32;
+};
+template <>
+struct DtypeOf<std::int64_t> {
+  static constexpr Dtype value = Dtype::i64;
+};
+template <>
+struct DtypeOf<std::uint8_t> {
+  static constexpr Dtype value = Dtype::u8;
+};
 template <class T>
 inline constexpr Dtype dtype_of = DtypeOf<T>::value;
 

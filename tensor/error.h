@@ -1,5 +1,6 @@
-// The one tree of errors that Eddy throws. Text: `op: what is wrong: the values (the rule)`, with the fix if known.
-// This header stays free of fmt so that `.cu` files can include what includes it; see tensor/format.h for `fail`.
+// The one tree of errors that Eddy throws. Text: `op: what is wrong: the values (the rule)`, with the fix if
+// known. This header stays free of fmt so that `.cu` files can include what includes it; see tensor/format.h
+// for `fail`.
 #pragma once
 
 #include <stdexcept>

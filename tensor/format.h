@@ -1,4 +1,5 @@
-// `fail<SomeError>("op: what: {} (rule)", value)`: throw a typed error with a formatted text. Host code only (fmt).
+// `fail<SomeError>("op: what: {} (rule)", value)`: throw a typed error with a formatted text. Host code only
+// (fmt).
 #pragma once
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
-// Philox4x32-10: a counter-based generator. Word i of a stream is a pure function of (seed, stream, step, i), so the
-// CPU and the GPU draw the same numbers, recomputation reproduces them, and masks never need to be stored.
-// Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
+// Philox4x32-10: a counter-based generator. Word i of a stream is a pure function of (seed, stream, step, i),
+// so the CPU and the GPU draw the same numbers, recomputation reproduces them, and masks never need to be
+// stored. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ EDDY_HD_INLINE Philox4 philox4x32(Philox4 counter, std::uint32_t key0, std::uint
   return {{c0, c1, c2, c3}};
 }
 
-// Names one sequence of random words. `seed` and `stream` make the key; `step` and the element make the counter.
-// Streams are named: `random_key(seed, "layers.0.mlp.dropout", step)`.
+// Names one sequence of random words. `seed` and `stream` make the key; `step` and the element make the
+// counter. Streams are named: `random_key(seed, "layers.0.mlp.dropout", step)`.
 struct RandomKey {
   std::uint32_t key0 = 0, key1 = 0;
   std::uint64_t step = 0;
@@ -42,7 +42,9 @@ struct RandomKey {
                       key0, key1);
   }
   // The word of one element.
-  EDDY_HD_INLINE std::uint32_t word(std::uint64_t element) const { return words(element >> 2).word[element & 3]; }
+  EDDY_HD_INLINE std::uint32_t word(std::uint64_t element) const {
+    return words(element >> 2).word[element & 3];
+  }
 };
 
 // A key whose 64 bits mix the seed with the stream's name (FNV-1a, then splitmix64's finaliser).
@@ -51,6 +53,8 @@ RandomKey random_key(std::uint64_t seed, const char* stream, std::uint64_t step)
 RandomKey random_key(std::uint64_t seed, const char* stream, std::uint64_t index, std::uint64_t step);
 
 // Uniform in [0, 1) with 24 bits: exact in f32 and the same on every device.
-EDDY_HD_INLINE float uniform01(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
+EDDY_HD_INLINE float uniform01(std::uint32_t word) {
+  return static_cast<float>(word >> 8) * 0x1p-24f;
+}
 
 }  // namespace eddy

@@ -19,7 +19,8 @@ class RefCounted {
  private:
   template <class T>
   friend class Ref;
-  // Called when the last reference went. Classes that can form long chains override it to free without recursion.
+  // Called when the last reference went. Classes that can form long chains override it to free without
+  // recursion.
   virtual void release() noexcept { delete this; }
 
   std::atomic<std::int64_t> references_{0};
@@ -34,7 +35,9 @@ class Ref {
   Ref(const Ref& other) : object_(other.object_) { retain(); }
   Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
   template <class U>
-  Ref(const Ref<U>& other) : object_(other.get()) { retain(); }
+  Ref(const Ref<U>& other) : object_(other.get()) {
+    retain();
+  }
   Ref& operator=(Ref other) noexcept {
     std::swap(object_, other.object_);
     return *this;
@@ -52,7 +55,9 @@ class Ref {
   friend bool operator==(const Ref& a, std::nullptr_t) { return a.object_ == nullptr; }
 
  private:
-  static std::atomic<std::int64_t>& counter(T* object) { return static_cast<RefCounted*>(object)->references_; }
+  static std::atomic<std::int64_t>& counter(T* object) {
+    return static_cast<RefCounted*>(object)->references_;
+  }
   void retain() {
     if (object_ != nullptr) counter(object_).fetch_add(1, std::memory_order_relaxed);
   }

@@ -10,7 +10,8 @@ namespace eddy {
 Shape::Shape(const std::int64_t* sizes, int rank) : rank_(rank) {
   if (rank > kMaxRank) fail<ShapeError>("shape: too many axes: {} (at most {})", rank, kMaxRank);
   for (int i = 0; i < rank; ++i) {
-    if (sizes[i] < 0) fail<ShapeError>("shape: negative size: {} on axis {} (sizes are 0 or more)", sizes[i], i);
+    if (sizes[i] < 0)
+      fail<ShapeError>("shape: negative size: {} on axis {} (sizes are 0 or more)", sizes[i], i);
     sizes_[i] = sizes[i];
   }
 }
@@ -46,7 +47,9 @@ Shape Shape::inserted(int axis, std::int64_t size) const {
   return result;
 }
 
-std::string to_string(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape.begin(), shape.end(), ", ")); }
+std::string to_string(const Shape& shape) {
+  return fmt::format("[{}]", fmt::join(shape.begin(), shape.end(), ", "));
+}
 
 Shape broadcast_shape(const char* op, const Shape& a, const Shape& b) {
   const int rank = std::max(a.rank(), b.rank());
@@ -55,8 +58,9 @@ Shape broadcast_shape(const char* op, const Shape& a, const Shape& b) {
     const int in_a = i - (rank - a.rank()), in_b = i - (rank - b.rank());
     const std::int64_t size_a = in_a < 0 ? 1 : a[in_a], size_b = in_b < 0 ? 1 : b[in_b];
     if (size_a != size_b && size_a != 1 && size_b != 1)
-      fail<ShapeError>("{}: shapes do not broadcast: {} and {} (aligned at the end, sizes must be equal or 1)", op,
-                       to_string(a), to_string(b));
+      fail<ShapeError>(
+          "{}: shapes do not broadcast: {} and {} (aligned at the end, sizes must be equal or 1)", op,
+          to_string(a), to_string(b));
     sizes[static_cast<std::size_t>(i)] = size_a == 1 ? size_b : size_a;
   }
   return Shape(sizes);

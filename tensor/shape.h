@@ -16,7 +16,8 @@ class Shape {
  public:
   Shape() = default;
   Shape(std::initializer_list<std::int64_t> sizes) : Shape(sizes.begin(), static_cast<int>(sizes.size())) {}
-  explicit Shape(const std::vector<std::int64_t>& sizes) : Shape(sizes.data(), static_cast<int>(sizes.size())) {}
+  explicit Shape(const std::vector<std::int64_t>& sizes)
+      : Shape(sizes.data(), static_cast<int>(sizes.size())) {}
   Shape(const std::int64_t* sizes, int rank);
 
   int rank() const { return rank_; }

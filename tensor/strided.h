@@ -1,5 +1,5 @@
-// Walking two strided tensors of one shape, row by row: `row(n, at, step, other_at, other_step)` for each run of the
-// last axis, offsets in elements.
+// Walking two strided tensors of one shape, row by row: `row(n, at, step, other_at, other_step)` for each run
+// of the last axis, offsets in elements.
 #pragma once
 
 #include "tensor/shape.h"
@@ -7,10 +7,12 @@
 namespace eddy {
 
 template <class Row>
-void for_each_row(const Shape& shape, const std::int64_t* strides, const std::int64_t* other_strides, Row&& row) {
+void for_each_row(const Shape& shape, const std::int64_t* strides, const std::int64_t* other_strides,
+                  Row&& row) {
   const int rank = shape.rank();
   if (shape.elements() == 0) return;
-  if (rank == 0) return row(std::int64_t{1}, std::int64_t{0}, std::int64_t{1}, std::int64_t{0}, std::int64_t{1});
+  if (rank == 0)
+    return row(std::int64_t{1}, std::int64_t{0}, std::int64_t{1}, std::int64_t{0}, std::int64_t{1});
   std::int64_t index[kMaxRank] = {};
   std::int64_t at = 0, other_at = 0;
   for (;;) {

@@ -1,4 +1,5 @@
-// Tensors and their untracked views and copies. Device copies go through the transfer functions a backend installs.
+// Tensors and their untracked views and copies. Device copies go through the transfer functions a backend
+// installs.
 #include "tensor/tensor.h"
 
 #include <cstring>
@@ -14,7 +15,9 @@ namespace eddy {
 Buffer::Buffer(std::int64_t bytes, Device device)
     : data_(allocator(device).allocate(static_cast<std::size_t>(bytes))), bytes_(bytes), device_(device) {}
 
-Buffer::~Buffer() { allocator(device_).deallocate(data_, static_cast<std::size_t>(bytes_)); }
+Buffer::~Buffer() {
+  allocator(device_).deallocate(data_, static_cast<std::size_t>(bytes_));
+}
 
 namespace {
 
@@ -86,7 +89,7 @@ std::vector<T> Tensor::to_vector() const {
   return values;
 }
 
-#define EDDY_INSTANTIATE(T)                                                      \
+#define EDDY_INSTANTIATE(T)                                                    \
   template Tensor Tensor::from<T>(const std::vector<T>& values, const Shape&); \
   template std::vector<T> Tensor::to_vector<T>() const;
 EDDY_INSTANTIATE(float)
@@ -107,18 +110,21 @@ bool Tensor::contiguous() const {
 }
 
 void Tensor::dtype_mismatch(Dtype wanted) const {
-  fail<DtypeError>("tensor: it holds {} and is read as {} (cast it first)", dtype_name(dtype()), dtype_name(wanted));
+  fail<DtypeError>("tensor: it holds {} and is read as {} (cast it first)", dtype_name(dtype()),
+                   dtype_name(wanted));
 }
 
 double Tensor::item() const {
   require_defined("item", *this);
-  if (elements() != 1) fail<ShapeError>("item: the tensor has {} elements: {} (one)", elements(), to_string(shape()));
+  if (elements() != 1)
+    fail<ShapeError>("item: the tensor has {} elements: {} (one)", elements(), to_string(shape()));
   return raw::cast(raw::to_device(*this, kCpu), Dtype::f64).to_vector<double>()[0];
 }
 
 std::int64_t Tensor::item_int() const {
   require_defined("item", *this);
-  if (elements() != 1) fail<ShapeError>("item: the tensor has {} elements: {} (one)", elements(), to_string(shape()));
+  if (elements() != 1)
+    fail<ShapeError>("item: the tensor has {} elements: {} (one)", elements(), to_string(shape()));
   return raw::cast(raw::to_device(*this, kCpu), Dtype::i64).to_vector<std::int64_t>()[0];
 }
 
@@ -131,7 +137,8 @@ Tensor reshape(const Tensor& x, const Shape& wanted) {
   std::int64_t strides[kMaxRank];
   row_major(wanted, strides);
   if (!x.contiguous()) {
-    // Old axes that continue one progression of addresses form a run; each run must split evenly into new axes.
+    // Old axes that continue one progression of addresses form a run; each run must split evenly into new
+    // axes.
     struct Run {
       std::int64_t size, stride;
     };
@@ -149,8 +156,9 @@ Tensor reshape(const Tensor& x, const Shape& wanted) {
       if (wanted[i] == 1) continue;
       if (runs[last].size == 1) --last;
       if (runs[last].size % wanted[i] != 0)
-        fail<ShapeError>("reshape: {} with strides cannot be seen as {} without a copy (make it contiguous first)",
-                         to_string(x.shape()), to_string(wanted));
+        fail<ShapeError>(
+            "reshape: {} with strides cannot be seen as {} without a copy (make it contiguous first)",
+            to_string(x.shape()), to_string(wanted));
       strides[i] = runs[last].stride;
       runs[last] = {runs[last].size / wanted[i], runs[last].stride * wanted[i]};
     }
@@ -185,7 +193,8 @@ Tensor select(const Tensor& x, int axis, std::int64_t index) {
   std::int64_t strides[kMaxRank];
   for (int i = 0, to = 0; i < x.rank(); ++i)
     if (i != a) strides[to++] = x.strides()[i];
-  return Tensor::over(x.buffer(), x.offset() + index * x.strides()[a], x.shape().without(a), strides, x.dtype());
+  return Tensor::over(x.buffer(), x.offset() + index * x.strides()[a], x.shape().without(a), strides,
+                      x.dtype());
 }
 
 Tensor expand(const Tensor& x, const Shape& shape) {
@@ -203,7 +212,9 @@ Tensor expand(const Tensor& x, const Shape& shape) {
   return Tensor::over(x.buffer(), x.offset(), shape, strides, x.dtype());
 }
 
-Tensor alias(const Tensor& x) { return Tensor::over(x.buffer(), x.offset(), x.shape(), x.strides(), x.dtype()); }
+Tensor alias(const Tensor& x) {
+  return Tensor::over(x.buffer(), x.offset(), x.shape(), x.strides(), x.dtype());
+}
 
 Tensor copy(const Tensor& x) {
   Tensor result = Tensor::empty(x.shape(), x.dtype(), x.device());
@@ -211,7 +222,9 @@ Tensor copy(const Tensor& x) {
   return result;
 }
 
-Tensor contiguous(const Tensor& x) { return x.contiguous() ? x : copy(x); }
+Tensor contiguous(const Tensor& x) {
+  return x.contiguous() ? x : copy(x);
+}
 
 namespace {
 
@@ -219,22 +232,32 @@ namespace {
 template <class Visit>
 void by_width(Dtype dtype, Visit&& visit) {
   switch (dtype_bytes(dtype)) {
-    case 1: return visit(std::uint8_t{});
-    case 2: return visit(std::uint16_t{});
-    case 4: return visit(std::uint32_t{});
-    default: return visit(std::uint64_t{});
+    case 1:
+      return visit(std::uint8_t{});
+    case 2:
+      return visit(std::uint16_t{});
+    case 4:
+      return visit(std::uint32_t{});
+    default:
+      return visit(std::uint64_t{});
   }
 }
 
 template <class Visit>
 void by_dtype(Dtype dtype, Visit&& visit) {
   switch (dtype) {
-    case Dtype::f32: return visit(float{});
-    case Dtype::bf16: return visit(bf16{});
-    case Dtype::f64: return visit(double{});
-    case Dtype::i32: return visit(std::int32_t{});
-    case Dtype::i64: return visit(std::int64_t{});
-    case Dtype::u8: return visit(std::uint8_t{});
+    case Dtype::f32:
+      return visit(float{});
+    case Dtype::bf16:
+      return visit(bf16{});
+    case Dtype::f64:
+      return visit(double{});
+    case Dtype::i32:
+      return visit(std::int32_t{});
+    case Dtype::i64:
+      return visit(std::int64_t{});
+    case Dtype::u8:
+      return visit(std::uint8_t{});
   }
 }
 
@@ -254,10 +277,12 @@ To convert(From value) {
 
 void copy_into(const Tensor& to, const Tensor& from) {
   if (to.shape() != from.shape() || to.dtype() != from.dtype())
-    fail<ShapeError>("copy_into: {} of {} into {} of {} (shapes and dtypes must be equal)", to_string(from.shape()),
-                     dtype_name(from.dtype()), to_string(to.shape()), dtype_name(to.dtype()));
+    fail<ShapeError>("copy_into: {} of {} into {} of {} (shapes and dtypes must be equal)",
+                     to_string(from.shape()), dtype_name(from.dtype()), to_string(to.shape()),
+                     dtype_name(to.dtype()));
   if (to.device() != from.device())
-    fail<DeviceError>("copy_into: from {} to {} (use to_device)", to_string(from.device()), to_string(to.device()));
+    fail<DeviceError>("copy_into: from {} to {} (use to_device)", to_string(from.device()),
+                      to_string(to.device()));
   if (to.elements() == 0) return;
   if (to.device().type != DeviceType::cpu) return transfer(to.device()).copy_strided(to, from);
   if (to.contiguous() && from.contiguous()) {
@@ -269,11 +294,13 @@ void copy_into(const Tensor& to, const Tensor& from) {
     T* const target = static_cast<T*>(to.raw_data());
     const T* const source = static_cast<const T*>(from.raw_data());
     for_each_row(to.shape(), to.strides(), from.strides(),
-                 [&](std::int64_t n, std::int64_t at, std::int64_t step, std::int64_t from_at, std::int64_t from_step) {
+                 [&](std::int64_t n, std::int64_t at, std::int64_t step, std::int64_t from_at,
+                     std::int64_t from_step) {
                    if (step == 1 && from_step == 1) {
                      std::memcpy(target + at, source + from_at, static_cast<std::size_t>(n) * sizeof(T));
                    } else {
-                     for (std::int64_t i = 0; i < n; ++i) target[at + i * step] = source[from_at + i * from_step];
+                     for (std::int64_t i = 0; i < n; ++i)
+                       target[at + i * step] = source[from_at + i * from_step];
                    }
                  });
   });
@@ -281,8 +308,8 @@ void copy_into(const Tensor& to, const Tensor& from) {
 
 namespace {
 
-// bf16 is added in f32 and rounded once: f32 has more than twice the bits of bf16 and two, so the sum is that of exact
-// numbers, rounded to nearest even (Figueroa, "When is double rounding innocuous?", 1995).
+// bf16 is added in f32 and rounded once: f32 has more than twice the bits of bf16 and two, so the sum is that
+// of exact numbers, rounded to nearest even (Figueroa, "When is double rounding innocuous?", 1995).
 template <class T>
 T sum_of(T a, T b) {
   if constexpr (std::is_same_v<T, bf16>)
@@ -301,30 +328,36 @@ void add_rows(const Tensor& to, const Tensor& from) {
     });
     return;
   }
-  for_each_row(to.shape(), to.strides(), from.strides(),
-               [&](std::int64_t n, std::int64_t at, std::int64_t step, std::int64_t from_at, std::int64_t from_step) {
-                 if (step == 1 && from_step == 1) {
-                   for (std::int64_t i = 0; i < n; ++i) target[at + i] = sum_of(target[at + i], source[from_at + i]);
-                 } else {
-                   for (std::int64_t i = 0; i < n; ++i)
-                     target[at + i * step] = sum_of(target[at + i * step], source[from_at + i * from_step]);
-                 }
-               });
+  for_each_row(
+      to.shape(), to.strides(), from.strides(),
+      [&](std::int64_t n, std::int64_t at, std::int64_t step, std::int64_t from_at, std::int64_t from_step) {
+        if (step == 1 && from_step == 1) {
+          for (std::int64_t i = 0; i < n; ++i) target[at + i] = sum_of(target[at + i], source[from_at + i]);
+        } else {
+          for (std::int64_t i = 0; i < n; ++i)
+            target[at + i * step] = sum_of(target[at + i * step], source[from_at + i * from_step]);
+        }
+      });
 }
 
 }  // namespace
 
 void add_into(const Tensor& to, const Tensor& from) {
   if (to.shape() != from.shape() || to.dtype() != from.dtype())
-    fail<ShapeError>("add_into: {} of {} into {} of {} (shapes and dtypes must be equal)", to_string(from.shape()),
-                     dtype_name(from.dtype()), to_string(to.shape()), dtype_name(to.dtype()));
+    fail<ShapeError>("add_into: {} of {} into {} of {} (shapes and dtypes must be equal)",
+                     to_string(from.shape()), dtype_name(from.dtype()), to_string(to.shape()),
+                     dtype_name(to.dtype()));
   if (to.elements() == 0) return;
   if (to.device().type != DeviceType::cpu) return transfer(to.device()).add_into(to, from);
   switch (to.dtype()) {
-    case Dtype::f32: return add_rows<float>(to, from);
-    case Dtype::f64: return add_rows<double>(to, from);
-    case Dtype::bf16: return add_rows<bf16>(to, from);
-    default: fail<DtypeError>("add_into: {} (floating types only)", dtype_name(to.dtype()));
+    case Dtype::f32:
+      return add_rows<float>(to, from);
+    case Dtype::f64:
+      return add_rows<double>(to, from);
+    case Dtype::bf16:
+      return add_rows<bf16>(to, from);
+    default:
+      fail<DtypeError>("add_into: {} (floating types only)", dtype_name(to.dtype()));
   }
 }
 

@@ -1,5 +1,5 @@
-// The tensor handle: one pointer to {buffer, offset, shape, strides, dtype, autograd data}. Copies alias. Functions here
-// know nothing of gradients; differentiable operations are the free functions of ops/.
+// The tensor handle: one pointer to {buffer, offset, shape, strides, dtype, autograd data}. Copies alias.
+// Functions here know nothing of gradients; differentiable operations are the free functions of ops/.
 #pragma once
 
 #include <atomic>
@@ -16,8 +16,8 @@
 
 namespace eddy {
 
-// Bytes on a device, shared by all tensors that view them. `version` counts in-place writes; a tensor saved for the
-// backward pass remembers the version it saw.
+// Bytes on a device, shared by all tensors that view them. `version` counts in-place writes; a tensor saved
+// for the backward pass remembers the version it saw.
 class Buffer : public RefCounted {
  public:
   Buffer(std::int64_t bytes, Device device);
@@ -30,7 +30,8 @@ class Buffer : public RefCounted {
   Device device() const { return device_; }
   std::uint32_t version() const { return version_; }
   const char* last_writer() const { return last_writer_; }
-  // Bookkeeping of autograd: how many saved tensors view this buffer, and where the first one counted its bytes.
+  // Bookkeeping of autograd: how many saved tensors view this buffer, and where the first one counted its
+  // bytes.
   std::int32_t saves = 0;
   std::int64_t* first_save_bytes = nullptr;
 
@@ -84,7 +85,8 @@ class Tensor {
 
   // The address of the first element. errors: DtypeError when T is not the tensor's type.
   void* raw_data() const {
-    return static_cast<char*>(impl_->buffer->data()) + impl_->offset * static_cast<std::int64_t>(dtype_bytes(dtype()));
+    return static_cast<char*>(impl_->buffer->data()) +
+           impl_->offset * static_cast<std::int64_t>(dtype_bytes(dtype()));
   }
   template <class T>
   T* data() const {
@@ -143,11 +145,12 @@ class Tensor {
   Ref<Impl> impl_;
 };
 
-// Views without gradients. Each returns a tensor over the same buffer and drops autograd data; the differentiable forms
-// in ops/views.h call these.
+// Views without gradients. Each returns a tensor over the same buffer and drops autograd data; the
+// differentiable forms in ops/views.h call these.
 namespace raw {
 
-// x seen with other sizes. errors: ShapeError when the counts differ or the strides do not allow it without a copy.
+// x seen with other sizes. errors: ShapeError when the counts differ or the strides do not allow it without a
+// copy.
 Tensor reshape(const Tensor& x, const Shape& shape);
 // Two axes swapped.
 Tensor transpose(const Tensor& x, int axis_a, int axis_b);
@@ -163,7 +166,8 @@ Tensor alias(const Tensor& x);
 Tensor copy(const Tensor& x);
 // x itself when it is row-major, else a copy.
 Tensor contiguous(const Tensor& x);
-// Overwrites the elements of `to` (any strides) with `from` (same shape, same dtype). Does not bump the version.
+// Overwrites the elements of `to` (any strides) with `from` (same shape, same dtype). Does not bump the
+// version.
 void copy_into(const Tensor& to, const Tensor& from);
 // to += from, elementwise, for floating types and any strides. Does not bump the version.
 void add_into(const Tensor& to, const Tensor& from);

@@ -1,5 +1,5 @@
-// A small pool: one job at a time, chunks claimed by an atomic counter. The workers' places in a team are fixed; which
-// worker takes which chunk is not, and must not matter.
+// A small pool: one job at a time, chunks claimed by an atomic counter. The workers' places in a team are
+// fixed; which worker takes which chunk is not, and must not matter.
 #include "tensor/thread_pool.h"
 
 #include <pthread.h>
@@ -36,7 +36,8 @@ int default_threads() {
   }
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
-  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) > 0) return CPU_COUNT(&allowed);
+  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) > 0)
+    return CPU_COUNT(&allowed);
   const unsigned hardware = std::thread::hardware_concurrency();
   return hardware > 0 ? static_cast<int>(hardware) : 1;
 }
@@ -96,7 +97,8 @@ class Pool {
   void work(int rank) {
     std::uint64_t seen = 0;
     for (;;) {
-      for (int spin = 0; spin < kSpins && generation_.load(std::memory_order_acquire) == seen; ++spin) pause_briefly();
+      for (int spin = 0; spin < kSpins && generation_.load(std::memory_order_acquire) == seen; ++spin)
+        pause_briefly();
       if (generation_.load(std::memory_order_acquire) == seen) {
         std::unique_lock lock(mutex_);
         wake_.wait(lock, [&] { return generation_.load(std::memory_order_acquire) != seen; });
@@ -137,11 +139,12 @@ Pool& current_pool() {
 }
 
 // A forked child has none of its parent's threads: it starts a pool of its own when it first needs one.
-[[maybe_unused]] const int fork_handler = pthread_atfork([] { pool_mutex.lock(); }, [] { pool_mutex.unlock(); },
-                                                         [] {
-                                                           static_cast<void>(pool.release());
-                                                           pool_mutex.unlock();
-                                                         });
+[[maybe_unused]] const int fork_handler =
+    pthread_atfork([] { pool_mutex.lock(); }, [] { pool_mutex.unlock(); },
+                   [] {
+                     static_cast<void>(pool.release());
+                     pool_mutex.unlock();
+                   });
 
 }  // namespace
 
@@ -159,7 +162,9 @@ void set_thread_count(int threads) {
   wanted_threads.store(threads, std::memory_order_relaxed);
 }
 
-bool in_parallel_region() { return inside; }
+bool in_parallel_region() {
+  return inside;
+}
 
 void TeamBarrier::arrive_and_wait() {
   if (threads_ == 1) return;

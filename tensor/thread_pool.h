@@ -1,6 +1,6 @@
-// The project's own threads. Work is cut into chunks whose borders depend on the problem alone, never on the number of
-// threads, so results are the same bits with one thread or many. Workers spin for some 20 us after the last chunk, then
-// sleep: longer spinning falls 8-22 times behind when another process holds a core.
+// The project's own threads. Work is cut into chunks whose borders depend on the problem alone, never on the
+// number of threads, so results are the same bits with one thread or many. Workers spin for some 20 us after
+// the last chunk, then sleep: longer spinning falls 8-22 times behind when another process holds a core.
 #pragma once
 
 #include <atomic>
@@ -10,15 +10,16 @@
 
 namespace eddy {
 
-// Threads that take part in a parallel region, the caller included. Default: EDDY_NUM_THREADS or the processors allowed
-// to this process.
+// Threads that take part in a parallel region, the caller included. Default: EDDY_NUM_THREADS or the
+// processors allowed to this process.
 int thread_count();
 // errors: ValueError unless 1 <= threads <= 256. Not from inside a parallel region.
 void set_thread_count(int threads);
 // True on a thread that is running a chunk; a nested parallel_for then runs on the caller alone.
 bool in_parallel_region();
 
-// Threads of one team meet here: arrive_and_wait returns once all `threads` have arrived. Spins briefly, then sleeps.
+// Threads of one team meet here: arrive_and_wait returns once all `threads` have arrived. Spins briefly, then
+// sleeps.
 class TeamBarrier {
  public:
   explicit TeamBarrier(int threads) : threads_(threads) {}
@@ -50,14 +51,16 @@ EDDY_INLINE void parallel_for(std::int64_t n, std::int64_t grain, Body&& body) {
       const_cast<void*>(static_cast<const void*>(&body)));
 }
 
-// Runs body(rank, size, barrier) once on each of up to `max_threads` threads at the same time, for loops over time whose
-// steps are too short to enter a parallel region each. The body must write disjoint results for each rank, and must not
-// throw: the others would wait for it at the barrier.
+// Runs body(rank, size, barrier) once on each of up to `max_threads` threads at the same time, for loops over
+// time whose steps are too short to enter a parallel region each. The body must write disjoint results for
+// each rank, and must not throw: the others would wait for it at the barrier.
 template <class Body>
 EDDY_INLINE void parallel_team(int max_threads, Body&& body) {
   detail::parallel_team(
       max_threads,
-      [](void* c, int rank, int size, TeamBarrier& barrier) { (*static_cast<Body*>(c))(rank, size, barrier); },
+      [](void* c, int rank, int size, TeamBarrier& barrier) {
+        (*static_cast<Body*>(c))(rank, size, barrier);
+      },
       const_cast<void*>(static_cast<const void*>(&body)));
 }
 

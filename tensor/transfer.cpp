@@ -13,7 +13,8 @@ std::array<Transfer*, kDeviceTypeCount> transfers{};
 Transfer& transfer(Device device) {
   Transfer* found = transfers[static_cast<std::size_t>(device.type)];
   if (found == nullptr)
-    fail<DeviceError>("device: {} is not in this build (it has: cpu; configure with -DEDDY_CUDA=ON)", to_string(device));
+    fail<DeviceError>("device: {} is not in this build (it has: cpu; configure with -DEDDY_CUDA=ON)",
+                      to_string(device));
   return *found;
 }
 

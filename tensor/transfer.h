@@ -1,4 +1,5 @@
-// What tensor/ needs of a device other than the CPU: copies, fills and casts. A backend installs one of these.
+// What tensor/ needs of a device other than the CPU: copies, fills and casts. A backend installs one of
+// these.
 #pragma once
 
 #include "tensor/tensor.h"

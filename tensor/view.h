@@ -1,5 +1,5 @@
-// What a kernel sees of a tensor: a pointer, sizes and strides (in elements). Trivially copyable, no ownership, no
-// autograd. Kernels take views or plain argument structs and nothing else.
+// What a kernel sees of a tensor: a pointer, sizes and strides (in elements). Trivially copyable, no
+// ownership, no autograd. Kernels take views or plain argument structs and nothing else.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,8 @@ AdamOptimizer::AdamOptimizer(const ParamStore& params, const TrainConfig& config
   if (config.optimizer == "adamw" && config.weight_decay > 0)
     for (const Parameter& parameter : params.parameters())
       if (parameter.shape.rank() >= 2)
-        segments_.push_back({parameter.offset, parameter.offset + parameter.shape.elements(), config.weight_decay});
+        segments_.push_back(
+            {parameter.offset, parameter.offset + parameter.shape.elements(), config.weight_decay});
 }
 
 double AdamOptimizer::step(ParamStore& params, double learning_rate) {
@@ -25,7 +26,8 @@ double AdamOptimizer::step(ParamStore& params, double learning_rate) {
   const double norm_value = norm.item();
   if (!std::isfinite(norm_value)) return norm_value;
   ++steps_;
-  adamw_step(params.values(), params.gradients(), m_, v_, segments_, options_, {learning_rate, steps_, clip_}, norm);
+  adamw_step(params.values(), params.gradients(), m_, v_, segments_, options_, {learning_rate, steps_, clip_},
+             norm);
   wrote_in_place(params.values(), "optimizer.step");
   return norm_value;
 }
@@ -34,7 +36,8 @@ std::map<std::string, Tensor> AdamOptimizer::save(const ParamStore& params) cons
   std::map<std::string, Tensor> tensors{{"steps", Tensor::from(std::vector<std::int64_t>{steps_}, {1})}};
   for (const Parameter& parameter : params.parameters()) {
     const auto part = [&](const Tensor& arena) {
-      return raw::reshape(raw::narrow(arena, 0, parameter.offset, parameter.shape.elements()), parameter.shape);
+      return raw::reshape(raw::narrow(arena, 0, parameter.offset, parameter.shape.elements()),
+                          parameter.shape);
     };
     tensors.emplace("m." + parameter.name, part(m_));
     tensors.emplace("v." + parameter.name, part(v_));
@@ -47,7 +50,8 @@ void AdamOptimizer::load(const ParamStore& params, const std::map<std::string, T
   const auto find = [&](const std::string& name, const Shape& shape, Dtype dtype) -> const Tensor& {
     const auto found = tensors.find(name);
     if (found == tensors.end() || found->second.shape() != shape || found->second.dtype() != dtype)
-      fail<FormatError>("optimizer: {} in {} is missing, or is not {} of {}", name, file, to_string(shape), dtype_name(dtype));
+      fail<FormatError>("optimizer: {} in {} is missing, or is not {} of {}", name, file, to_string(shape),
+                        dtype_name(dtype));
     return found->second;
   };
   for (const Parameter& parameter : params.parameters())
@@ -57,7 +61,8 @@ void AdamOptimizer::load(const ParamStore& params, const std::map<std::string, T
     for (const Tensor* arena : {&m_, &v_})
       raw::copy_into(
           raw::reshape(raw::narrow(*arena, 0, parameter.offset, parameter.shape.elements()), parameter.shape),
-          raw::to_device(find((arena == &m_ ? "m." : "v.") + parameter.name, parameter.shape, m_.dtype()), arena->device()));
+          raw::to_device(find((arena == &m_ ? "m." : "v.") + parameter.name, parameter.shape, m_.dtype()),
+                         arena->device()));
 }
 
 double learning_rate_at(const TrainConfig& config, std::int64_t step) {
@@ -66,7 +71,8 @@ double learning_rate_at(const TrainConfig& config, std::int64_t step) {
   if (config.schedule == "constant") return config.learning_rate;
   const double span = std::max(1.0, static_cast<double>(config.steps - config.warmup));
   const double done = std::min(1.0, static_cast<double>(step - config.warmup) / span);
-  const double share = config.schedule == "cosine" ? 0.5 * (1 + std::cos(3.14159265358979323846 * done)) : 1 - done;
+  const double share =
+      config.schedule == "cosine" ? 0.5 * (1 + std::cos(3.14159265358979323846 * done)) : 1 - done;
   return config.min_learning_rate + (config.learning_rate - config.min_learning_rate) * share;
 }
 

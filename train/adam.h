@@ -1,4 +1,5 @@
-// AdamW and Adam over a model's parameter arena: moments are arenas with equal offsets, one kernel call per step.
+// AdamW and Adam over a model's parameter arena: moments are arenas with equal offsets, one kernel call per
+// step.
 #pragma once
 
 #include <map>
@@ -13,12 +14,12 @@ namespace eddy {
 
 class AdamOptimizer {
  public:
-  // Decay as the config says, on every parameter with two axes or more (embedding tables included), none on the others;
-  // `adam` has no decay at all.
+  // Decay as the config says, on every parameter with two axes or more (embedding tables included), none on
+  // the others; `adam` has no decay at all.
   AdamOptimizer(const ParamStore& params, const TrainConfig& config);
 
-  // One step with the gradients in the arena. Returns their norm before clipping. A norm that is not finite changes
-  // nothing and does not count as a step.
+  // One step with the gradients in the arena. Returns their norm before clipping. A norm that is not finite
+  // changes nothing and does not count as a step.
   double step(ParamStore& params, double learning_rate);
 
   std::int64_t steps() const { return steps_; }
@@ -34,8 +35,8 @@ class AdamOptimizer {
   std::int64_t steps_ = 0;
 };
 
-// The learning rate of optimizer step `step`, counted from 0: linear warm-up over `warmup` steps, then constant, or down
-// to min_learning_rate at the last step along a cosine or a line.
+// The learning rate of optimizer step `step`, counted from 0: linear warm-up over `warmup` steps, then
+// constant, or down to min_learning_rate at the last step along a cosine or a line.
 double learning_rate_at(const TrainConfig& config, std::int64_t step);
 
 }  // namespace eddy

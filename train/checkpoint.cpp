@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -52,15 +52,16 @@ void prune(const fs::path& folder, std::int64_t keep) {
     if (entry.path().filename().string().starts_with(".tmp-")) fs::remove_all(entry.path());
     if (step_of(entry.path()) >= 0) found.push_back(entry.path());
   }
-  std::sort(found.begin(), found.end(), [](const fs::path& a, const fs::path& b) { return step_of(a) > step_of(b); });
+  std::sort(found.begin(), found.end(),
+            [](const fs::path& a, const fs::path& b) { return step_of(a) > step_of(b); });
   const std::string best = pointed_at(folder / "best"), latest = pointed_at(folder / "latest");
   for (std::size_t i = static_cast<std::size_t>(std::max<std::int64_t>(keep, 1)); i < found.size(); ++i)
     if (found[i].filename() != best && found[i].filename() != latest) fs::remove_all(found[i]);
 }
 
-// Renames the new checkpoint to its name. A step may be saved again (as the best, or after a resume): then the two change
-// places at once, since `latest` may name the old one, and a kill between its removal and the rename would leave it
-// pointing to nothing.
+// Renames the new checkpoint to its name. A step may be saved again (as the best, or after a resume): then
+// the two change places at once, since `latest` may name the old one, and a kill between its removal and the
+// rename would leave it pointing to nothing.
 void put_in_place(const fs::path& temporary, const fs::path& target) {
   if (!fs::exists(target)) {
     fs::rename(temporary, target);
@@ -70,7 +71,8 @@ void put_in_place(const fs::path& temporary, const fs::path& target) {
     const int error = errno;
     if (error != EINVAL && error != ENOSYS)
       fail<IoError>("checkpoint: cannot replace {}: {}", target.string(), std::strerror(error));
-    // A file system that cannot exchange (network mounts): the moment without a checkpoint is as short as can be.
+    // A file system that cannot exchange (network mounts): the moment without a checkpoint is as short as can
+    // be.
     const fs::path old = target.parent_path() / (".tmp-old-" + target.filename().string());
     fs::remove_all(old);
     fs::rename(target, old);
@@ -81,7 +83,9 @@ void put_in_place(const fs::path& temporary, const fs::path& target) {
   fs::remove_all(temporary);  // holds the old checkpoint now
 }
 
-json number_or_null(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
+json number_or_null(double value) {
+  return std::isfinite(value) ? json(value) : json(nullptr);
+}
 
 }  // namespace
 
@@ -97,7 +101,8 @@ fs::path save_checkpoint(const fs::path& run_dir, const RunConfig& config, const
     fs::create_directory(temporary);
     save_safetensors((temporary / "model.safetensors").string(), parameter_map(model.params()));
     save_safetensors((temporary / "optimizer.safetensors").string(), optimizer.save(model.params()));
-    if (!recurrent.empty()) save_safetensors((temporary / "recurrent.safetensors").string(), recurrent.to_map());
+    if (!recurrent.empty())
+      save_safetensors((temporary / "recurrent.safetensors").string(), recurrent.to_map());
     const json about{{"format", 1},
                      {"config", to_json(config)},
                      {"tokenizer", json::parse(tokenizer.to_json())},
@@ -105,7 +110,8 @@ fs::path save_checkpoint(const fs::path& run_dir, const RunConfig& config, const
                      {"tokens", state.tokens},
                      {"seconds", state.seconds},
                      {"best_loss", number_or_null(state.best_loss)},
-                     {"best_step", state.best_step}};
+                     {"best_step", state.best_step},
+                     {"text_sha256", state.text_sha256}};
     replace_text_file(temporary / "state.json", about.dump(1) + "\n");
     flush_folder(temporary);
     put_in_place(temporary, target);
@@ -116,8 +122,8 @@ fs::path save_checkpoint(const fs::path& run_dir, const RunConfig& config, const
   } catch (const fs::filesystem_error& error) {
     std::error_code ignored;
     fs::remove_all(temporary, ignored);
-    fail<IoError>("checkpoint: {} could not be written: {} (the checkpoints before it are whole)", target.string(),
-                  error.code().message());
+    fail<IoError>("checkpoint: {} could not be written: {} (the checkpoints before it are whole)",
+                  target.string(), error.code().message());
   } catch (const IoError&) {
     std::error_code ignored;
     fs::remove_all(temporary, ignored);
@@ -131,11 +137,13 @@ namespace {
 fs::path checkpoint_behind(const std::string& path, const std::string& which) {
   const fs::path given(path);
   std::error_code error;
-  if (!fs::is_directory(given, error)) fail<IoError>("run: {} is not a folder (a run, or a checkpoint in it)", path);
+  if (!fs::is_directory(given, error))
+    fail<IoError>("run: {} is not a folder (a run, or a checkpoint in it)", path);
   if (fs::exists(given / "state.json", error)) return given;
   const fs::path folder = given / "checkpoints";
   const std::string name = pointed_at(folder / which);
-  if (name.empty()) fail<IoError>("run: {} holds no checkpoint ({} is missing)", path, (folder / which).string());
+  if (name.empty())
+    fail<IoError>("run: {} holds no checkpoint ({} is missing)", path, (folder / which).string());
   const fs::path found = folder / name;
   if (step_of(found) < 0 || !fs::exists(found / "state.json", error))
     fail<FormatError>("run: {} names {:?}, which is no checkpoint", (folder / which).string(), name);
@@ -152,12 +160,14 @@ LoadedRun load_run(const std::string& path, Dtype dtype, const std::string& whic
   try {
     about = json::parse(read_text_file(state_file));
     if (about.at("format") != 1)
-      fail<FormatError>("run: {} has format {} (this version reads 1)", state_file, about.at("format").dump());
+      fail<FormatError>("run: {} has format {} (this version reads 1)", state_file,
+                        about.at("format").dump());
     run.state.step = about.at("step").get<std::int64_t>();
     run.state.tokens = about.at("tokens").get<std::int64_t>();
     run.state.seconds = about.at("seconds").get<double>();
     if (!about.at("best_loss").is_null()) run.state.best_loss = about.at("best_loss").get<double>();
     run.state.best_step = about.at("best_step").get<std::int64_t>();
+    run.state.text_sha256 = about.value("text_sha256", std::string());
     run.config = run_config_from_json(about.at("config"), state_file);
     run.tokenizer = tokenizer_from_json(about.at("tokenizer").dump());
   } catch (const json::exception& error) {

@@ -1,6 +1,6 @@
-// Checkpoints: whole or absent, never half. A checkpoint is written under a temporary name, every file and the folder are
-// flushed to the disk, then it is renamed to checkpoints/step-N, and only then does the one-line file `latest` point to
-// it. A kill at any moment leaves the one before.
+// Checkpoints: whole or absent, never half. A checkpoint is written under a temporary name, every file and
+// the folder are flushed to the disk, then it is renamed to checkpoints/step-N, and only then does the
+// one-line file `latest` point to it. A kill at any moment leaves the one before.
 //
 //   RUN/config.json              the configuration of the run
 //   RUN/tokenizer.json
@@ -33,14 +33,16 @@ struct TrainingState {
   double seconds = 0;
   double best_loss = std::numeric_limits<double>::infinity();
   std::int64_t best_step = -1;
+  std::string text_sha256;  // of the text trained on; empty when not known
 };
 
-// Writes checkpoints/step-N of a run, points `latest` (and with `is_best`, `best`) to it and removes older ones: the last
-// `keep` and the best stay. Returns its folder. errors: IoError; the checkpoints before are untouched then.
+// Writes checkpoints/step-N of a run, points `latest` (and with `is_best`, `best`) to it and removes older
+// ones: the last `keep` and the best stay. Returns its folder. errors: IoError; the checkpoints before are
+// untouched then.
 std::filesystem::path save_checkpoint(const std::filesystem::path& run_dir, const RunConfig& config,
-                                      const Tokenizer& tokenizer, const Model& model, const AdamOptimizer& optimizer,
-                                      const State& recurrent, const TrainingState& state, bool is_best,
-                                      std::int64_t keep);
+                                      const Tokenizer& tokenizer, const Model& model,
+                                      const AdamOptimizer& optimizer, const State& recurrent,
+                                      const TrainingState& state, bool is_best, std::int64_t keep);
 
 // A trained model with what it was trained by.
 struct LoadedRun {
@@ -52,8 +54,9 @@ struct LoadedRun {
   std::filesystem::path checkpoint;  // the folder it came from
 };
 
-// The run behind a path: a checkpoint's folder, or a run's folder, whose latest checkpoint is taken (`which` may name
-// another file than "latest", such as "best"). errors: IoError when there is none; FormatError for damaged files.
+// The run behind a path: a checkpoint's folder, or a run's folder, whose latest checkpoint is taken (`which`
+// may name another file than "latest", such as "best"). errors: IoError when there is none; FormatError for
+// damaged files.
 LoadedRun load_run(const std::string& path, Dtype dtype = Dtype::f32, const std::string& which = "latest");
 
 // The optimizer and recurrent state of a checkpoint. errors: IoError, FormatError.

@@ -79,7 +79,8 @@ void dump(const DumpOptions& given) {
   const Dtype dtype = options.precision == "f32" ? Dtype::f32 : Dtype::f64;
 
   const TensorMap weights_file = load_safetensors(options.weights);
-  const TensorMap tokens_file = options.tokens == options.weights ? weights_file : load_safetensors(options.tokens);
+  const TensorMap tokens_file =
+      options.tokens == options.weights ? weights_file : load_safetensors(options.tokens);
   const TensorMap weights = parameters_of(weights_file);
 
   ModelConfig config = load_run_config(options.config).model;
@@ -101,7 +102,8 @@ void dump(const DumpOptions& given) {
   input.tokens = *tokens;
   if (start != nullptr) input.start = *start;
   if (!options.state.empty())
-    input.state = state_of(options.state == options.tokens ? tokens_file : load_safetensors(options.state), dtype);
+    input.state =
+        state_of(options.state == options.tokens ? tokens_file : load_safetensors(options.state), dtype);
   if (targets != nullptr) {
     if (targets->rank() != 2 || targets->dim(0) != tokens->dim(0))
       fail<ShapeError>("dump: targets {} for tokens {} ([batch, rows])", to_string(targets->shape()),
@@ -131,7 +133,8 @@ void dump(const DumpOptions& given) {
     if (requires_grad(loss)) backward(loss);
     for (const Parameter& parameter : model->params().parameters()) {
       const Tensor gradient = grad(parameter.value);
-      out.emplace("grad." + parameter.name, gradient.defined() ? gradient : Tensor::zeros(parameter.shape, dtype));
+      out.emplace("grad." + parameter.name,
+                  gradient.defined() ? gradient : Tensor::zeros(parameter.shape, dtype));
     }
   }
   save_safetensors(options.out, out);

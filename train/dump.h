@@ -5,7 +5,8 @@
 
 namespace eddy {
 
-// Paths of the parts; one file may serve for several. `case_dir` stands for config.json and case.safetensors in it.
+// Paths of the parts; one file may serve for several. `case_dir` stands for config.json and case.safetensors
+// in it.
 struct DumpOptions {
   std::string case_dir;
   std::string config;   // a golden config.json or a run's config (TOML or JSON)
@@ -17,10 +18,9 @@ struct DumpOptions {
   bool grads = false;             // also grad.<name> of every parameter; needs targets
 };
 
-// Runs the case in evaluation mode and writes logits, with targets loss [1], with grads grad.<name> (zeros where a
-// parameter has no influence) and next_state.<name> to `out`.
-// errors: IoError, FormatError, ConfigError; ValueError and ShapeError naming every missing, unexpected or mis-shaped
-// parameter at once.
+// Runs the case in evaluation mode and writes logits, with targets loss [1], with grads grad.<name> (zeros
+// where a parameter has no influence) and next_state.<name> to `out`. errors: IoError, FormatError,
+// ConfigError; ValueError and ShapeError naming every missing, unexpected or mis-shaped parameter at once.
 void dump(const DumpOptions& options);
 
 }  // namespace eddy

@@ -29,6 +29,7 @@
 #include "train/metrics.h"
 #include "train/progress.h"
 #include "train/report.h"
+#include "train/sha256.h"
 #include "train/text_file.h"
 #include "train/weights.h"
 
@@ -62,7 +63,8 @@ class StopOnSignal {
   }
 
  private:
-  struct sigaction old_int_ {}, old_term_ {};
+  struct sigaction old_int_ {
+  }, old_term_{};
 };
 
 double seconds_between(Clock::time_point from, Clock::time_point to) {
@@ -98,11 +100,12 @@ class Run {
       fail<DeviceError>("train: train.device is {} (this build has: cpu)", config_.train.device);
     const bool resuming = !request_.resume.empty();
     run_dir_ = resuming ? request_.resume : request_.run_dir;
-    if (run_dir_.empty()) fail<ValueError>("train: the run has no folder (--run DIR for a new one, --resume DIR)");
+    if (run_dir_.empty())
+      fail<ValueError>("train: the run has no folder (--run DIR for a new one, --resume DIR)");
     std::error_code error;
     if (!resuming && fs::exists(run_dir_, error))
-      fail<IoError>("train: {} exists (go on with it by --resume {}, or choose another folder)", run_dir_.string(),
-                    run_dir_.string());
+      fail<IoError>("train: {} exists (go on with it by --resume {}, or choose another folder)",
+                    run_dir_.string(), run_dir_.string());
 
     std::optional<LoadedRun> loaded;
     if (resuming) loaded = load_run(request_.resume, dtype);
@@ -110,19 +113,31 @@ class Run {
 
     TextSource source = resolve_text(config_.data.path, std::cout);
     data_name_ = source.name;
-    tokenizer_ = loaded ? std::move(loaded->tokenizer) : make_tokenizer(config_.data.tokenizer, source.text.view());
+    const std::string text_sha256 = sha256_hex(source.text.view());
+    if (resuming && !loaded->state.text_sha256.empty() && loaded->state.text_sha256 != text_sha256)
+      fail<ConfigError>(
+          "train: {} is not the text that {} was trained on: SHA-256 {} and {} (name it by --data, or start "
+          "a "
+          "new run with --init-from)",
+          source.name, run_dir_.string(), text_sha256, loaded->state.text_sha256);
+    tokenizer_ =
+        loaded ? std::move(loaded->tokenizer) : make_tokenizer(config_.data.tokenizer, source.text.view());
     if (tokenizer_->name() != config_.data.tokenizer)
-      fail<ConfigError>("train: data.tokenizer is {} and that of {} is {} (its parameters fit its own tokens alone)",
-                        config_.data.tokenizer, loaded->checkpoint.string(), tokenizer_->name());
+      fail<ConfigError>(
+          "train: data.tokenizer is {} and that of {} is {} (its parameters fit its own tokens alone)",
+          config_.data.tokenizer, loaded->checkpoint.string(), tokenizer_->name());
     if (config_.model.vocab != 0 && config_.model.vocab != tokenizer_->vocab_size())
-      fail<ConfigError>("train: model.vocab is {} and the {} tokenizer of this text has {} tokens (leave model.vocab out, or "
-                        "use the text the model was made for)",
-                        config_.model.vocab, tokenizer_->name(), tokenizer_->vocab_size());
+      fail<ConfigError>(
+          "train: model.vocab is {} and the {} tokenizer of this text has {} tokens (leave model.vocab out, "
+          "or "
+          "use the text the model was made for)",
+          config_.model.vocab, tokenizer_->name(), tokenizer_->vocab_size());
     config_.model.vocab = tokenizer_->vocab_size();
     sequence_ = config_.train.sequence > 0 ? config_.train.sequence : config_.model.context;
     corpus_ = split_corpus(tokenizer_->encode(source.text.view()), config_.data.split, sequence_);
     if (config_.model.readout != "all")
-      fail<ConfigError>("train: model.readout is {} (text is scored at all positions)", config_.model.readout);
+      fail<ConfigError>("train: model.readout is {} (text is scored at all positions)",
+                        config_.model.readout);
 
     if (loaded) {
       const ModelConfig theirs = resolved(loaded->config.model), mine = resolved(config_.model);
@@ -131,9 +146,11 @@ class Run {
       comparable.init_std = theirs.init_std;
       comparable.context = theirs.positions ? mine.context : theirs.context;
       if (!(comparable == theirs))
-        fail<ConfigError>("train: the model of {} has other sizes than the configuration (resume and init-from take the same "
-                          "[model] table)",
-                          loaded->checkpoint.string());
+        fail<ConfigError>(
+            "train: the model of {} has other sizes than the configuration (resume and init-from take the "
+            "same "
+            "[model] table)",
+            loaded->checkpoint.string());
     }
     model_ = make_model(config_.model, dtype);
     if (loaded) {
@@ -146,6 +163,7 @@ class Run {
       load_optimizer(loaded->checkpoint, *model_, *optimizer_);
       state_ = loaded->state;
     }
+    state_.text_sha256 = text_sha256;
   }
 
   void open() {
@@ -168,8 +186,9 @@ class Run {
     const Corpus& corpus = corpus_;
     progress_->message(fmt::format(
         "{} on {}: {} parameters, {} training and {} validation tokens, vocabulary {} ({}), {} threads, {}",
-        config_.model.model, data_name_, model_->params().count(), corpus.train().size(), corpus.valid().size(),
-        tokenizer_->vocab_size(), tokenizer_->name(), thread_count(), run_dir_.string()));
+        config_.model.model, data_name_, model_->params().count(), corpus.train().size(),
+        corpus.valid().size(), tokenizer_->vocab_size(), tokenizer_->name(), thread_count(),
+        run_dir_.string()));
     if (state_.step > 0) event(fmt::format("resumed at step {}", state_.step));
   }
 
@@ -235,7 +254,8 @@ class Run {
         explain_bad_forward(input);
         return result;
       }
-      backward(loss, Tensor::full(loss.shape(), 1.0 / static_cast<double>(t.accumulate), loss.dtype(), loss.device()));
+      backward(loss, Tensor::full(loss.shape(), 1.0 / static_cast<double>(t.accumulate), loss.dtype(),
+                                  loss.device()));
     }
     result.grad_norm = optimizer_->step(model_->params(), rate);
     if (!std::isfinite(result.grad_norm)) {
@@ -304,10 +324,9 @@ class Run {
     // An interrupt does not wait for the end of a pass over a long text.
     const EvalProgress go_on = [](std::int64_t, std::int64_t) { return stop_signal == 0; };
     const EvalResult result =
-        t.eval_batches == 0
-            ? evaluate(*model_, corpus_.valid(), sequence_, t.batch, go_on)
-            : evaluate_random(*model_, corpus_.valid(), static_cast<std::uint64_t>(t.seed), t.eval_batches, t.batch,
-                              sequence_, go_on);
+        t.eval_batches == 0 ? evaluate(*model_, corpus_.valid(), sequence_, t.batch, go_on)
+                            : evaluate_random(*model_, corpus_.valid(), static_cast<std::uint64_t>(t.seed),
+                                              t.eval_batches, t.batch, sequence_, go_on);
     if (stop_signal != 0) return;
     EvalRecord record;
     record.step = state_.step;
@@ -315,7 +334,8 @@ class Run {
     record.tokens = result.tokens;
     metrics_->write(record);
     const bool best = result.loss < state_.best_loss;
-    progress_->message(fmt::format("step {}: validation loss {:.4f}{}", state_.step, result.loss, best ? " (best)" : ""));
+    progress_->message(
+        fmt::format("step {}: validation loss {:.4f}{}", state_.step, result.loss, best ? " (best)" : ""));
     if (best) {
       state_.best_loss = result.loss;
       state_.best_step = state_.step;
@@ -331,14 +351,16 @@ class Run {
     options.seed = static_cast<std::uint64_t>(t.seed);
     options.temperature = 0.8;
     std::string text;
-    generate(*model_, *tokenizer_, {}, t.sample_tokens, options, [&](std::string_view piece) { text += piece; });
+    generate(*model_, *tokenizer_, {}, t.sample_tokens, options,
+             [&](std::string_view piece) { text += piece; });
     metrics_->write(SampleRecord{state_.step, text});
     progress_->message(fmt::format("--- sample at step {}\n{}\n---", state_.step, text));
   }
 
   void save(bool best) {
     state_.seconds = seconds_before_ + seconds_between(started_, Clock::now());
-    save_checkpoint(run_dir_, config_, *tokenizer_, *model_, *optimizer_, {}, state_, best, config_.train.keep);
+    save_checkpoint(run_dir_, config_, *tokenizer_, *model_, *optimizer_, {}, state_, best,
+                    config_.train.keep);
     saved_step_ = state_.step;
   }
 
@@ -369,12 +391,17 @@ class Run {
       write_sample();
     }
     switch (end) {
-      case TrainEnd::finished: break;
-      case TrainEnd::time_over: event(fmt::format("stopped after {} minutes at step {}", config_.train.minutes, state_.step)); break;
-      case TrainEnd::interrupted:
-        event(fmt::format("interrupted at step {}: saved; go on with --resume {}", state_.step, run_dir_.string()));
+      case TrainEnd::finished:
         break;
-      case TrainEnd::too_many_bad_steps: break;
+      case TrainEnd::time_over:
+        event(fmt::format("stopped after {} minutes at step {}", config_.train.minutes, state_.step));
+        break;
+      case TrainEnd::interrupted:
+        event(fmt::format("interrupted at step {}: saved; go on with --resume {}", state_.step,
+                          run_dir_.string()));
+        break;
+      case TrainEnd::too_many_bad_steps:
+        break;
     }
     progress_->finish(Clock::now());
     write_report_now();
@@ -400,6 +427,8 @@ class Run {
 
 }  // namespace
 
-TrainEnd train(const TrainRequest& request) { return Run(request).train(); }
+TrainEnd train(const TrainRequest& request) {
+  return Run(request).train();
+}
 
 }  // namespace eddy

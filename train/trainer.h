@@ -1,4 +1,5 @@
-// The training loop: data, forward, backward, optimizer, evaluation, checkpoints, and what a person sees of it.
+// The training loop: data, forward, backward, optimizer, evaluation, checkpoints, and what a person sees of
+// it.
 #pragma once
 
 #include <string>
@@ -17,11 +18,12 @@ struct TrainRequest {
 
 enum class TrainEnd { finished, time_over, interrupted, too_many_bad_steps };
 
-// Trains until the configured steps are done, the minutes are over, SIGINT or SIGTERM arrives, or too many steps in a row
-// were not finite; each way ends with a checkpoint and a report. Step s of a run depends on (config, seed, s) and on the
-// checkpoint before it alone: a resumed run equals an unbroken one to the bit.
-// errors: IoError when the run's folder exists (nothing is overwritten), or text or checkpoint cannot be read; ConfigError
-// and ValueError when sizes, vocabulary and text do not fit each other. All are found before the folder is made.
+// Trains until the configured steps are done, the minutes are over, SIGINT or SIGTERM arrives, or too many
+// steps in a row were not finite; each way ends with a checkpoint and a report. Step s of a run depends on
+// (config, seed, s) and on the checkpoint before it alone: a resumed run equals an unbroken one to the bit.
+// errors: IoError when the run's folder exists (nothing is overwritten), or text or checkpoint cannot be
+// read; ConfigError and ValueError when sizes, vocabulary and text do not fit each other. All are found
+// before the folder is made.
 TrainEnd train(const TrainRequest& request);
 
 }  // namespace eddy

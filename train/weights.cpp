@@ -8,7 +8,8 @@
 
 namespace eddy {
 
-void load_parameters(ParamStore& params, const std::map<std::string, Tensor>& tensors, const std::string& file) {
+void load_parameters(ParamStore& params, const std::map<std::string, Tensor>& tensors,
+                     const std::string& file) {
   std::vector<std::string> problems;
   for (const Parameter& parameter : params.parameters()) {
     const auto found = tensors.find(parameter.name);
@@ -18,22 +19,26 @@ void load_parameters(ParamStore& params, const std::map<std::string, Tensor>& te
       problems.push_back(fmt::format("{} is {} in the file and {} in the model", parameter.name,
                                      to_string(found->second.shape()), to_string(parameter.shape)));
     else if (!is_floating(found->second.dtype()))
-      problems.push_back(fmt::format("{} holds {} (a floating type)", parameter.name, dtype_name(found->second.dtype())));
+      problems.push_back(
+          fmt::format("{} holds {} (a floating type)", parameter.name, dtype_name(found->second.dtype())));
   }
   for (const auto& [name, tensor] : tensors)
-    if (params.find(name) == nullptr) problems.push_back(fmt::format("{} {} is not in the model", name, to_string(tensor.shape())));
+    if (params.find(name) == nullptr)
+      problems.push_back(fmt::format("{} {} is not in the model", name, to_string(tensor.shape())));
   if (!problems.empty())
     fail<FormatError>("weights: {} does not fit the model: {}", file, fmt::join(problems, "; "));
   for (const Parameter& parameter : params.parameters()) {
-    raw::copy_into(detach(parameter.value), raw::to_device(raw::cast(tensors.at(parameter.name), parameter.value.dtype()),
-                                                           parameter.value.device()));
+    raw::copy_into(detach(parameter.value),
+                   raw::to_device(raw::cast(tensors.at(parameter.name), parameter.value.dtype()),
+                                  parameter.value.device()));
     wrote_in_place(parameter.value, "load_parameters");
   }
 }
 
 std::map<std::string, Tensor> parameter_map(const ParamStore& params) {
   std::map<std::string, Tensor> tensors;
-  for (const Parameter& parameter : params.parameters()) tensors.emplace(parameter.name, detach(parameter.value));
+  for (const Parameter& parameter : params.parameters())
+    tensors.emplace(parameter.name, detach(parameter.value));
   return tensors;
 }
 

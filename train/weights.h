@@ -9,8 +9,10 @@
 namespace eddy {
 
 // Copies every parameter's value from `tensors`, by exact name and shape, cast to the store's dtype.
-// errors: FormatError that lists all missing, unexpected and mis-shaped names at once; nothing is written then.
-void load_parameters(ParamStore& params, const std::map<std::string, Tensor>& tensors, const std::string& file);
+// errors: FormatError that lists all missing, unexpected and mis-shaped names at once; nothing is written
+// then.
+void load_parameters(ParamStore& params, const std::map<std::string, Tensor>& tensors,
+                     const std::string& file);
 
 // All values by name.
 std::map<std::string, Tensor> parameter_map(const ParamStore& params);

@@ -29,10 +29,16 @@ std::once_flag installed;
 void install_level(IsaLevel level) {
   switch (level) {
 #if defined(EDDY_X86_LEVELS)
-    case IsaLevel::avx512: isa_avx512::install_all(); break;
-    case IsaLevel::avx2: isa_avx2::install_all(); break;
+    case IsaLevel::avx512:
+      isa_avx512::install_all();
+      break;
+    case IsaLevel::avx2:
+      isa_avx2::install_all();
+      break;
 #endif
-    default: isa_baseline::install_all(); break;
+    default:
+      isa_baseline::install_all();
+      break;
   }
   chosen.store(static_cast<int>(level));
 }
@@ -42,8 +48,9 @@ void install_level(IsaLevel level) {
 IsaLevel best_isa_level() {
 #if defined(EDDY_X86_LEVELS)
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl"))
     return IsaLevel::avx512;
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"))
     return IsaLevel::avx2;
@@ -58,16 +65,20 @@ IsaLevel isa_level() {
 
 void set_isa_level(IsaLevel level) {
   if (static_cast<int>(level) > static_cast<int>(best_isa_level()))
-    fail<ValueError>("cpu level: {} does not run here (the best is {})", isa_name(level), isa_name(best_isa_level()));
+    fail<ValueError>("cpu level: {} does not run here (the best is {})", isa_name(level),
+                     isa_name(best_isa_level()));
   install_backends();
   install_level(level);
 }
 
 const char* isa_name(IsaLevel level) {
   switch (level) {
-    case IsaLevel::baseline: return "baseline";
-    case IsaLevel::avx2: return "avx2";
-    case IsaLevel::avx512: return "avx512";
+    case IsaLevel::baseline:
+      return "baseline";
+    case IsaLevel::avx2:
+      return "avx2";
+    case IsaLevel::avx512:
+      return "avx512";
   }
   return "?";
 }
@@ -81,8 +92,8 @@ void install_backends() {
 
 namespace detail {
 void empty_slot(const char* kernel, Device device) {
-  fail<DeviceError>("{}: this build has no kernel for {} (it has: cpu; configure with -DEDDY_CUDA=ON)", kernel,
-                    to_string(device));
+  fail<DeviceError>("{}: this build has no kernel for {} (it has: cpu; configure with -DEDDY_CUDA=ON)",
+                    kernel, to_string(device));
 }
 }  // namespace detail
 }  // namespace eddy

@@ -3,7 +3,8 @@
 
 namespace eddy {
 
-// Fills the product slots with OpenBLAS and sets it to one thread: the project's own threads share out the work.
+// Fills the product slots with OpenBLAS and sets it to one thread: the project's own threads share out the
+// work.
 void install_cpu_products();
 
 }  // namespace eddy

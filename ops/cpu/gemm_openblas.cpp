@@ -1,5 +1,6 @@
-// Products on the CPU: OpenBLAS on one thread per piece, the pieces shared out by our own pool. A large product is cut
-// into row (or column) blocks whose sizes depend on the shape alone, so results do not depend on the number of threads.
+// Products on the CPU: OpenBLAS on one thread per piece, the pieces shared out by our own pool. A large
+// product is cut into row (or column) blocks whose sizes depend on the shape alone, so results do not depend
+// on the number of threads.
 #include <cblas.h>
 
 #include <algorithm>
@@ -24,15 +25,16 @@ constexpr std::int64_t kBlockRows = 256;
 
 void multiply(const GemmArgs& g, std::int64_t m, std::int64_t n, const void* a, const void* b, void* c) {
   const auto int_of = [](std::int64_t x) { return static_cast<blasint>(x); };
-  const CBLAS_TRANSPOSE ta = g.transpose_a ? CblasTrans : CblasNoTrans, tb = g.transpose_b ? CblasTrans : CblasNoTrans;
+  const CBLAS_TRANSPOSE ta = g.transpose_a ? CblasTrans : CblasNoTrans,
+                        tb = g.transpose_b ? CblasTrans : CblasNoTrans;
   if (g.dtype == Dtype::f32) {
     cblas_sgemm(CblasRowMajor, ta, tb, int_of(m), int_of(n), int_of(g.k), static_cast<float>(g.alpha),
                 static_cast<const float*>(a), int_of(g.lda), static_cast<const float*>(b), int_of(g.ldb),
                 static_cast<float>(g.beta), static_cast<float*>(c), int_of(g.ldc));
   } else {
-    cblas_dgemm(CblasRowMajor, ta, tb, int_of(m), int_of(n), int_of(g.k), g.alpha, static_cast<const double*>(a),
-                int_of(g.lda), static_cast<const double*>(b), int_of(g.ldb), g.beta, static_cast<double*>(c),
-                int_of(g.ldc));
+    cblas_dgemm(CblasRowMajor, ta, tb, int_of(m), int_of(n), int_of(g.k), g.alpha,
+                static_cast<const double*>(a), int_of(g.lda), static_cast<const double*>(b), int_of(g.ldb),
+                g.beta, static_cast<double*>(c), int_of(g.ldc));
   }
 }
 
@@ -77,9 +79,11 @@ void gemm(const GemmArgs& g) {
   });
 }
 
-// OpenBLAS picks its kernels by a list of processor models; for one younger than its release it falls back to SSE3
-// ("Prescott"), a sixth of the rate: 25 against 143 GFLOP/s on an Emerald Rapids with OpenBLAS 0.3.21. Its choice can be
-// made again by these functions, which builds for several processors export. OPENBLAS_CORETYPE set by the user stays.
+// OpenBLAS picks its kernels by a list of processor models; for one younger than its release it falls back to
+// SSE3
+// ("Prescott"), a sixth of the rate: 25 against 143 GFLOP/s on an Emerald Rapids with OpenBLAS 0.3.21. Its
+// choice can be made again by these functions, which builds for several processors export. OPENBLAS_CORETYPE
+// set by the user stays.
 extern "C" {
 void gotoblas_dynamic_init(void) __attribute__((weak));
 void gotoblas_dynamic_quit(void) __attribute__((weak));

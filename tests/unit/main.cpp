@@ -29,7 +29,9 @@ REGISTER_LISTENER("count", 1, CaseCounter);
 
 }  // namespace
 
-REGISTER_EXCEPTION_TRANSLATOR(eddy::Error& error) { return error.what(); }
+REGISTER_EXCEPTION_TRANSLATOR(eddy::Error& error) {
+  return error.what();
+}
 
 int main(int argc, char** argv) {
   doctest::Context context(argc, argv);

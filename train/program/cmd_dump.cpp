@@ -9,7 +9,8 @@
 namespace eddy {
 
 void add_dump_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command = app.add_subcommand("dump", "Write logits, loss, gradients and states of one case to a file");
+  CLI::App* command =
+      app.add_subcommand("dump", "Write logits, loss, gradients and states of one case to a file");
   const auto options = std::make_shared<DumpOptions>();
   command->add_option("--case", options->case_dir, "Folder with config.json and case.safetensors");
   command->add_option("--config", options->config, "config.json of a case, or a run's config (TOML or JSON)");

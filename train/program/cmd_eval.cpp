@@ -18,6 +18,7 @@
 #include "train/evaluate.h"
 #include "train/program/commands.h"
 #include "train/program/output.h"
+#include "train/sha256.h"
 
 namespace eddy {
 namespace {
@@ -71,6 +72,10 @@ int run_eval(const EvalOptions& options) {
   if (sequence == 0) sequence = config.model.context;
 
   const TextSource source = resolve_text(options.data.empty() ? config.data.path : options.data, std::cerr);
+  if (options.data.empty() && !run.state.text_sha256.empty() &&
+      sha256_hex(source.text.view()) != run.state.text_sha256)
+    fail<ValueError>("eval: {} is not the text that {} was trained on (name the text by --data)", source.name,
+                     options.run);
   Corpus corpus;
   corpus.tokens = run.tokenizer->encode(source.text.view());
   std::span<const std::int32_t> tokens = corpus.tokens;

@@ -37,9 +37,12 @@ int run_train(TrainFlags& flags, const std::string& command_line) {
   validate(request.config);
   switch (train(request)) {
     case TrainEnd::finished:
-    case TrainEnd::time_over: return 0;
-    case TrainEnd::interrupted: return 130;
-    case TrainEnd::too_many_bad_steps: return 3;
+    case TrainEnd::time_over:
+      return 0;
+    case TrainEnd::interrupted:
+      return 130;
+    case TrainEnd::too_many_bad_steps:
+      return 3;
   }
   return 1;
 }
@@ -47,12 +50,16 @@ int run_train(TrainFlags& flags, const std::string& command_line) {
 }  // namespace
 
 void add_train_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command = app.add_subcommand("train", "Train a model; every key of the configuration is also a flag");
+  CLI::App* command =
+      app.add_subcommand("train", "Train a model; every key of the configuration is also a flag");
   const auto flags = std::make_shared<TrainFlags>();
-  command->add_option("config,--config", flags->config_path, "Configuration (TOML or JSON); without one, the defaults");
+  command->add_option("config,--config", flags->config_path,
+                      "Configuration (TOML or JSON); without one, the defaults");
   command->add_option("--run,--out", flags->request.run_dir, "Folder of the new run; must not exist");
-  command->add_option("--resume", flags->request.resume, "Folder of a run to go on with, from its latest checkpoint");
-  command->add_option("--init-from", flags->request.init_from, "Run or checkpoint whose parameters the new run starts from");
+  command->add_option("--resume", flags->request.resume,
+                      "Folder of a run to go on with, from its latest checkpoint");
+  command->add_option("--init-from", flags->request.init_from,
+                      "Run or checkpoint whose parameters the new run starts from");
   command->add_option("--data", flags->data, "Short for --data.path: a text file or a folder of texts");
   flags->keys.add_to(*command, keys_of(flags->defaults));
   command->callback([flags, &action, &app] {
