@@ -68,15 +68,15 @@ test_sanitizers() {
   ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
     build/sanitize/bin/test_unit
 
-  heading "Thread sanitizer: build of the unit tests"
-  build tsan test_unit
+  heading "Thread sanitizer: build of the thread pool tests"
+  build tsan test_thread_pool
   heading "Thread sanitizer: thread pool tests"
   # The thread sanitizer of GCC 12 stops at the address layout of newer kernels; without randomisation it does not.
   local fixed_layout=()
   if setarch "$(uname -m)" --addr-no-randomize true 2>/dev/null; then
     fixed_layout=(setarch "$(uname -m)" --addr-no-randomize)
   fi
-  TSAN_OPTIONS=halt_on_error=1 "${fixed_layout[@]}" build/tsan/bin/test_unit '--source-file=*thread_pool*'
+  TSAN_OPTIONS=halt_on_error=1 "${fixed_layout[@]}" build/tsan/bin/test_thread_pool
 }
 
 build_cuda() {

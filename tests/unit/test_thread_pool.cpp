@@ -229,6 +229,10 @@ TEST_CASE("parallel_team: what was written before the barrier is seen after it")
 }
 
 TEST_CASE("thread pool: a forked process has a pool of its own") {
+#if defined(__SANITIZE_THREAD__)
+  MESSAGE("SKIPPED: the thread sanitizer allows no new threads in a child of a process with threads");
+  return;
+#endif
   const Threads set(3);
   CHECK(sum_by_chunks(100) == 4950);  // the parent's threads exist
   const pid_t pid = ::fork();
