@@ -179,7 +179,7 @@ Tensor transpose(const Tensor& x, int axis_a, int axis_b) {
 Tensor narrow(const Tensor& x, int axis, std::int64_t start, std::int64_t length) {
   const int a = x.shape().normal_axis(axis);
   if (start < 0 || length < 0 || start > x.shape()[a] - length)
-    fail<ShapeError>("narrow: entries {} to {} of axis {} of {} (the axis has {})", start, start + length, a,
+    fail<ShapeError>("narrow: {} entries from {} of axis {} of {} (the axis has {})", length, start, a,
                      to_string(x.shape()), x.shape()[a]);
   return Tensor::over(x.buffer(), x.offset() + start * x.strides()[a], x.shape().with(a, length), x.strides(),
                       x.dtype());
