@@ -74,7 +74,7 @@ struct UnitRecurrenceArgs {
   void *dx, *dqkv;
   void *act, *du, *do_out, *dmlp_out;  // act(u), its gradient before the activation, and the gradients of the
                                        // two results after dropout: right sides of the weight products
-  void *da1, *da2;  // gradients of the normalised rows
+  void *da1, *da2;                     // gradients of the normalised rows
 
   // Working memory of the CPU kernels; null elsewhere.
   void* packed;   // unit_recurrence_packed_elements of dtype: the weights packed for products with few rows
