@@ -1,6 +1,8 @@
 // Views and their gradients: the gradient of a view of x is the same view of x's gradient.
 #include "ops/views.h"
 
+#include <fmt/format.h>
+
 #include "autograd/tape.h"
 #include "ops/checks.h"
 #include "ops/op_spec.h"

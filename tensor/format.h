@@ -1,18 +1,23 @@
 // `fail<SomeError>("op: what: {} (rule)", value)`: throw a typed error with a formatted text. Host code only
-// (fmt).
+// (fmt). What formats and throws is compiled once, in format.cpp: the calls stay small, and this header stays
+// with fmt's core. Files that format ranges include <fmt/format.h> themselves.
 #pragma once
 
-#include <fmt/format.h>
-
-#include <utility>
+#include <fmt/core.h>
 
 #include "tensor/error.h"
 
 namespace eddy {
 
+namespace detail {
+// E is one of the errors in tensor/error.h.
+template <class E>
+[[noreturn]] void throw_formatted(fmt::string_view text, fmt::format_args args);
+}  // namespace detail
+
 template <class E, class... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> text, Args&&... args) {
-  throw E(fmt::format(text, std::forward<Args>(args)...));
+  detail::throw_formatted<E>(text, fmt::make_format_args(args...));
 }
 
 }  // namespace eddy

@@ -1,4 +1,5 @@
 // Writing safetensors files: checks first, then one pass through an AtomicFile.
+#include <fmt/format.h>
 #include <algorithm>
 #include <cstring>
 #include <utility>

@@ -1,6 +1,7 @@
 // Shapes: checks, text and the broadcasting rule.
 #include "tensor/shape.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 
 #include "tensor/format.h"

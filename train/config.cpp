@@ -1,6 +1,7 @@
 // The described keys: reading with all checks, writing.
 #include "train/config.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 
 #include "tensor/format.h"

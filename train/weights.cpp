@@ -1,6 +1,7 @@
 // Loading checks everything before the first number changes.
 #include "train/weights.h"
 
+#include <fmt/format.h>
 #include <vector>
 
 #include "autograd/tape.h"

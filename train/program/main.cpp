@@ -1,6 +1,7 @@
 // The program `eddy`. Exit status: 0 done, 1 an error (one line on standard error), 2 a command line it does
 // not take.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
