@@ -1,9 +1,11 @@
 // Rules between the keys of a ModelConfig, and the list of model names.
 #include "models/config.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
 
+#include "models/families.h"
 #include "tensor/format.h"
 
 namespace eddy {
@@ -119,12 +121,15 @@ void validate(const ModelConfig& c) {
   at_least("mlp_dim", c.mlp_dim, 0);
   if (!(c.dropout >= 0 && c.dropout < 1))
     fail<ConfigError>("config: model.dropout is {} (in [0, 1))", c.dropout);
-  if (!(c.norm_eps > 0 && std::isfinite(c.norm_eps)))
-    fail<ConfigError>("config: model.norm_eps is {} (above 0, finite)", c.norm_eps);
+  if (!(c.norm_eps >= 0 && std::isfinite(c.norm_eps)))
+    fail<ConfigError>("config: model.norm_eps is {} (above 0, finite; 0 for the family's own)", c.norm_eps);
   if (!(c.init_std >= 0 && std::isfinite(c.init_std)))
     fail<ConfigError>("config: model.init_std is {} (at least 0, finite)", c.init_std);
   check_heads(c);
   if (c.family == "recurrent_transformer") check_recurrent_transformer(c);
+  if (c.family == "block_recurrent") check_block_recurrent(c);
+  if (c.family == "blockwise_recurrent") check_blockwise_recurrent(c);
+  if (c.family == "staircase") check_staircase(c);
 }
 
 ModelConfig resolved(ModelConfig config) {
@@ -132,7 +137,15 @@ ModelConfig resolved(ModelConfig config) {
   if (config.n_out == 0) config.n_out = config.vocab;
   if (config.kv_heads == 0) config.kv_heads = config.heads;
   if (config.head_dim == 0) config.head_dim = config.dim / config.heads;
-  if (config.mlp_dim == 0) config.mlp_dim = 4 * config.dim;
+  if (config.norm_eps == 0) config.norm_eps = config.family == "block_recurrent" ? 1e-6 : 1e-5;
+  if (config.mlp_dim == 0)
+    config.mlp_dim =
+        config.family == "blockwise_recurrent" ? (2 * 4 * config.dim / 3 + 31) / 32 * 32 : 4 * config.dim;
+  if (config.segment == 0) config.segment = config.context;
+  if (config.window == 0) config.window = config.segment;
+  if (config.cache_after == 0) config.cache_after = config.model == "cached_staircase" ? 1 : config.steps;
+  if (config.span == 0) config.span = config.steps * config.chunk;
+  if (config.embed_dim == 0) config.embed_dim = config.dim;
   return config;
 }
 

@@ -20,10 +20,10 @@ struct ModelConfig {
   std::int64_t heads = 6;
   std::int64_t kv_heads = 0;  // 0: heads
   std::int64_t head_dim = 0;  // 0: dim / heads
-  std::int64_t mlp_dim = 0;   // 0: 4 * dim
-  std::int64_t block = 1;     // positions per block of the recurrence
+  std::int64_t mlp_dim = 0;  // 0: 4 * dim; in blockwise_recurrent 2/3 of that, rounded up to a multiple of 32
+  std::int64_t block = 1;    // positions per block of the recurrence
   double dropout = 0.0;
-  double norm_eps = 1e-5;
+  double norm_eps = 0;  // 0: 1e-6 in block_recurrent, 1e-5 in the others
   double init_std = 0.02;
   bool positions = false;             // learned positions, added to the embeddings
   bool tied = true;                   // the head is the token table
@@ -31,6 +31,63 @@ struct ModelConfig {
   std::string activation = "gelu";    // gelu | relu
   std::string readout = "all";        // all | last | tail
   std::string accumulate = "output";  // output | hidden: what block_accumulate spreads forward
+
+  // Several families.
+  std::int64_t segment = 0;  // tokens of one call; the state between segments is a constant. 0: context
+  std::int64_t window =
+      0;  // block_recurrent: tokens a token sees, and the block; llama_window: keys it sees. 0: segment
+  std::int64_t chunk = 32;  // blockwise_recurrent: rows of the memory; staircase: tokens that enter at a step
+
+  // block_recurrent.
+  std::vector<std::int64_t> recurrent_layers;
+  std::int64_t states = 512;
+  std::string gate = "fixed";  // fixed | lstm
+  std::string cell = "skip";   // dual | single | skip
+  bool feedback = false;
+  bool cache = true;         // keys and values of the last window go on into the next segment
+  bool clear_state = false;  // the state begins anew at every segment
+  std::int64_t rel_buckets = 32;
+  std::int64_t rel_max_distance = 128;
+  bool qk_norm = true;
+  double qk_eps = 1e-6;
+  bool scale_abs = true;
+  std::string logit_divisor = "sqrt_d";  // sqrt_d | sqrt_vocab | none
+  std::string tanh_rule = "code";        // code | paper
+  bool z_bias = false;
+  double attn_dropout = 0.0;    // of attention probabilities
+  bool mask_token_zero = true;  // token 0 is padding: carries no loss in training
+  std::vector<std::int64_t> memory_layers;
+  std::int64_t memory_size = 0;
+  std::int64_t memory_topk = 128;
+  std::string memory_search = "bucket";  // bucket | exact
+  bool memory_bias = true;
+
+  // blockwise_recurrent.
+  std::string memory_qkv = "separate";  // separate | shared
+  std::string memory_init = "learned";  // learned | zero
+  bool memory_query = false;
+  bool memory_ffn = true;
+  bool memory_ffn_prenorm = true;
+  bool memory_norm = true;
+  bool memory_proj = false;
+  std::string detach = "segment";  // segment | chunk
+  double rope_theta = 10000.0;
+
+  // staircase.
+  std::int64_t steps = 2;        // N: passes of a token, and chunks in the window
+  std::int64_t cache_after = 0;  // M: passes before a chunk is frozen; 0: steps, in cached_staircase 1
+  std::int64_t span = 0;         // columns of the position table; 0: steps * chunk
+  bool prenorm = true;
+  std::string carry = "exact";       // exact | official
+  std::string cold_start = "zeros";  // zeros | empty
+  std::int64_t repeats = 1;
+  bool shared_kv = false;
+  std::string feedback_memory = "mix";  // mix | last
+  bool feedback_self = false;
+  std::string feedback_carry = "raw";  // raw | official
+  std::int64_t embed_dim = 0;          // of the LSTM's embedding; 0: dim
+  double emb_dropout = 0.0;
+  double out_dropout = 0.0;
 
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };

@@ -20,6 +20,7 @@ struct ForwardInput {
   Tensor start;            // [batch, segments] i64 or undefined: 1 where a row begins a document
   std::int64_t tail = 0;   // with readout tail: how many last positions give logits
   DropoutContext dropout;  // off by default: evaluation
+  std::int64_t block = 0;  // positions per block of this call where the model has blocks; 0: config().block
   bool literal =
       false;  // the equations word for word instead of the order chosen for speed, where a family has both
 };

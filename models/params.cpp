@@ -22,6 +22,27 @@ void fill_normal(std::vector<double>& values, const RandomKey& key, double devia
   }
 }
 
+// The same, but what lies beyond two standard deviations is drawn again, which leaves this part of the
+// deviation.
+constexpr double kTruncatedDeviation = 0.8796256610342398;
+void fill_truncated_normal(std::vector<double>& values, const RandomKey& key, double deviation) {
+  const double widened = deviation / kTruncatedDeviation;
+  std::uint64_t draw = 0;
+  for (double& value : values) {
+    do {
+      const Philox4 words = key.words(draw++);
+      const double radius = std::sqrt(-2.0 * std::log((words.word[0] + 0.5) * 0x1p-32));
+      value = radius * std::cos(6.283185307179586476925 * (words.word[1] + 0.5) * 0x1p-32);
+    } while (std::abs(value) > 2);
+    value *= widened;
+  }
+}
+
+void fill_uniform(std::vector<double>& values, const RandomKey& key, double limit) {
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = limit * ((key.words(i / 4).word[i % 4] + 0.5) * 0x1p-31 - 1);
+}
+
 }  // namespace
 
 Tensor ParamScope::param(const std::string& name, const Shape& shape, Init init) const {
@@ -80,6 +101,7 @@ std::int64_t ParamStore::count() const {
 void ParamStore::initialize(std::uint64_t seed) {
   for (const Parameter& parameter : parameters_) {
     std::vector<double> values(static_cast<std::size_t>(parameter.shape.elements()));
+    const RandomKey key = random_key(seed, ("init." + parameter.name).c_str(), 0);
     switch (parameter.init.kind) {
       case Init::Kind::zeros:
         break;
@@ -87,8 +109,13 @@ void ParamStore::initialize(std::uint64_t seed) {
         std::fill(values.begin(), values.end(), 1.0);
         break;
       case Init::Kind::normal:
-        fill_normal(values, random_key(seed, ("init." + parameter.name).c_str(), 0),
-                    parameter.init.deviation);
+        fill_normal(values, key, parameter.init.deviation);
+        break;
+      case Init::Kind::truncated_normal:
+        fill_truncated_normal(values, key, parameter.init.deviation);
+        break;
+      case Init::Kind::uniform:
+        fill_uniform(values, key, parameter.init.deviation);
         break;
     }
     raw::copy_into(detach(parameter.value),

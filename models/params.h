@@ -14,12 +14,16 @@
 namespace eddy {
 
 struct Init {
-  enum class Kind { zeros, ones, normal } kind = Kind::zeros;
-  double deviation = 0;
+  enum class Kind { zeros, ones, normal, truncated_normal, uniform } kind = Kind::zeros;
+  double deviation = 0;  // of a uniform one: its limit
 
   static Init zeros() { return {Kind::zeros, 0}; }
   static Init ones() { return {Kind::ones, 0}; }
   static Init normal(double deviation) { return {Kind::normal, deviation}; }
+  // Cut off at two standard deviations, then widened so that its standard deviation is the one given.
+  static Init truncated_normal(double deviation) { return {Kind::truncated_normal, deviation}; }
+  // Between -limit and limit.
+  static Init uniform(double limit) { return {Kind::uniform, limit}; }
 };
 
 struct Parameter {

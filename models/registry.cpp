@@ -1,22 +1,20 @@
-// The registry: every model by family and name, and the papers' configurations.
+// The registry: every model by family and name, and the papers' configurations, put together from the
+// families.
 #include "autograd/tape.h"
+#include "models/families.h"
 #include "models/model.h"
-#include "models/recurrent_transformer.h"
 #include "tensor/format.h"
 
 namespace eddy {
 
 const std::vector<ModelEntry>& model_registry() {
-  static const std::vector<ModelEntry> entries{
-      {"recurrent_transformer", "unit_forget", "unit recurrence with forget: state of one position",
-       [](const ModelConfig& c, ParamScope s) -> std::unique_ptr<Model> {
-         return std::make_unique<UnitForget>(c, s);
-       }},
-      {"recurrent_transformer", "regular", "the regular causal transformer",
-       [](const ModelConfig& c, ParamScope s) -> std::unique_ptr<Model> {
-         return std::make_unique<RegularTransformer>(c, s);
-       }},
-  };
+  static const std::vector<ModelEntry> entries = [] {
+    std::vector<ModelEntry> all;
+    for (std::vector<ModelEntry> (*models)() :
+         {recurrent_transformer_models, block_recurrent_models, blockwise_recurrent_models, staircase_models})
+      for (ModelEntry& entry : models()) all.push_back(std::move(entry));
+    return all;
+  }();
   return entries;
 }
 
@@ -52,31 +50,11 @@ std::unique_ptr<Model> make_model(const ModelConfig& config, Dtype dtype, Device
 }
 
 std::vector<NamedConfig> paper_configs() {
-  ModelConfig unit;  // Shakespeare: d 384, 6 heads, 256 positions, 65 characters
-  unit.vocab = 65;
-  unit.dropout = 0.2;
-  ModelConfig unit_positions = unit;
-  unit_positions.positions = true;
-  ModelConfig regular_1 = unit_positions;
-  regular_1.model = "regular";
-  ModelConfig regular_6 = regular_1;
-  regular_6.layers = 6;
-  ModelConfig cifar = regular_1;
-  cifar.vocab = 256;
-  cifar.n_out = 10;
-  cifar.context = 1024;
-  cifar.dim = 32;
-  cifar.heads = 4;
-  cifar.layers = 4;
-  cifar.tied = false;
-  cifar.activation = "relu";
-  cifar.readout = "last";
-  cifar.dropout = 0.05;
-  return {{"shakespeare_unit", unit, 1'795'584},
-          {"shakespeare_unit_pos", unit_positions, 1'893'888},
-          {"shakespeare_regular_1", regular_1, 1'893'888},
-          {"shakespeare_regular_6", regular_6, 10'745'088},
-          {"cifar_regular", cifar, 90'720}};
+  std::vector<NamedConfig> all;
+  for (std::vector<NamedConfig> (*configs)() : {recurrent_transformer_configs, block_recurrent_configs,
+                                                blockwise_recurrent_configs, staircase_configs})
+    for (NamedConfig& config : configs()) all.push_back(std::move(config));
+  return all;
 }
 
 }  // namespace eddy

@@ -54,7 +54,7 @@ void describe(ConfigKeys& keys, ModelConfig& c) {
   keys.add("head_dim", c.head_dim, "width of a head, 0: dim / heads", {0, 1 << 20});
   keys.add("mlp_dim", c.mlp_dim, "width inside the MLP, 0: 4 dim", {0, 1 << 24});
   keys.add("dropout", c.dropout, "probability of dropping a value", kBelowOne);
-  keys.add("norm_eps", c.norm_eps, "added to the variance in norms", kPositive);
+  keys.add("norm_eps", c.norm_eps, "added to the variance in norms, 0: the family's own", kNonNegative);
   keys.add("block", c.block, "positions per block of the recurrence", kSize);
   keys.add("positions", c.positions, "learned positions");
   keys.add("tied", c.tied, "the head is the token table");
@@ -63,36 +63,59 @@ void describe(ConfigKeys& keys, ModelConfig& c) {
   keys.add("readout", c.readout, "positions that give logits", {"all", "last", "tail"});
   keys.add("accumulate", c.accumulate, "what block_accumulate spreads forward", {"output", "hidden"});
   keys.add("init_std", c.init_std, "standard deviation of initial weights", kNonNegative);
-  // Keys of the other families: one config format serves all of them.
-  keys.accept({"recurrent_layers",
-               "states",
-               "gate",
-               "cell",
-               "feedback",
-               "window",
-               "segment",
-               "cache",
-               "clear_state",
-               "rel_buckets",
-               "rel_max_distance",
-               "qk_norm",
-               "qk_eps",
-               "scale_abs",
-               "logit_divisor",
-               "tanh_rule",
-               "z_bias",
-               "attn_dropout",
-               "mask_token_zero",
-               "memory_layers",
-               "memory_size",
-               "memory_topk",
-               "memory_search",
-               "memory_bias"});
-  keys.accept({"chunk", "memory_qkv", "memory_init", "memory_query", "memory_ffn", "memory_ffn_prenorm",
-               "memory_norm", "memory_proj", "detach", "rope_theta"});
-  keys.accept({"steps", "cache_after", "span", "prenorm", "carry", "cold_start", "repeats", "shared_kv",
-               "feedback_memory", "feedback_self", "feedback_carry", "embed_dim", "emb_dropout",
-               "out_dropout"});
+  keys.add("segment", c.segment, "tokens of one call, 0: context", kSizeOrZero);
+  keys.add("window", c.window, "tokens a token sees (block_recurrent, llama_window), 0: segment",
+           kSizeOrZero);
+  keys.add("chunk", c.chunk, "rows of the memory, or tokens that enter the staircase at a step", kSize);
+  // block_recurrent
+  keys.add("recurrent_layers", c.recurrent_layers, "layers with a recurrent cell", {0, 1 << 16});
+  keys.add("states", c.states, "state vectors of a recurrent layer", kSize);
+  keys.add("gate", c.gate, "gate of the cell", {"fixed", "lstm"});
+  keys.add("cell", c.cell, "configuration of the cell", {"dual", "single", "skip"});
+  keys.add("feedback", c.feedback, "all layers read the state");
+  keys.add("cache", c.cache, "keys and values of the last window go on into the next segment");
+  keys.add("clear_state", c.clear_state, "the state begins anew at every segment");
+  keys.add("rel_buckets", c.rel_buckets, "buckets of the relative bias", {2, 1 << 16});
+  keys.add("rel_max_distance", c.rel_max_distance, "distance from which all share the last bucket", kSize);
+  keys.add("qk_norm", c.qk_norm, "queries and keys are unit vectors");
+  keys.add("qk_eps", c.qk_eps, "added to the squared length of queries and keys", kNonNegative);
+  keys.add("scale_abs", c.scale_abs, "attention is scaled by the absolute value of its scale");
+  keys.add("logit_divisor", c.logit_divisor, "what logits are divided by", {"sqrt_d", "sqrt_vocab", "none"});
+  keys.add("tanh_rule", c.tanh_rule, "where the gates' input goes through tanh", {"code", "paper"});
+  keys.add("z_bias", c.z_bias, "bias on the gates' input");
+  keys.add("attn_dropout", c.attn_dropout, "probability of dropping an attention probability", kBelowOne);
+  keys.add("mask_token_zero", c.mask_token_zero, "token 0 is padding and carries no loss");
+  keys.add("memory_layers", c.memory_layers, "layers with an external memory", {0, 1 << 16});
+  keys.add("memory_size", c.memory_size, "entries of the external memory", kSizeOrZero);
+  keys.add("memory_topk", c.memory_topk, "entries read per query", kSize);
+  keys.add("memory_search", c.memory_search, "how entries are found", {"bucket", "exact"});
+  keys.add("memory_bias", c.memory_bias, "memory layers keep the relative bias in local attention");
+  // blockwise_recurrent
+  keys.add("memory_qkv", c.memory_qkv, "projections of the memory", {"separate", "shared"});
+  keys.add("memory_init", c.memory_init, "initial memory", {"learned", "zero"});
+  keys.add("memory_query", c.memory_query, "keep the query matrix of the memory, which has no effect");
+  keys.add("memory_ffn", c.memory_ffn, "the memory goes through an MLP between chunks");
+  keys.add("memory_ffn_prenorm", c.memory_ffn_prenorm, "norm before that MLP");
+  keys.add("memory_norm", c.memory_norm, "norm after that MLP");
+  keys.add("memory_proj", c.memory_proj, "square matrix before that MLP");
+  keys.add("detach", c.detach, "where gradients through the memory stop", {"segment", "chunk"});
+  keys.add("rope_theta", c.rope_theta, "base of the rotary frequencies", kPositive);
+  // staircase
+  keys.add("steps", c.steps, "passes of a token, and chunks in the window", kSize);
+  keys.add("cache_after", c.cache_after, "passes before a chunk is frozen, 0: steps (cached_staircase: 1)",
+           kSizeOrZero);
+  keys.add("span", c.span, "columns of the position table, 0: steps * chunk", kSizeOrZero);
+  keys.add("prenorm", c.prenorm, "norm before attention and MLP instead of after");
+  keys.add("carry", c.carry, "what is carried between segments", {"exact", "official"});
+  keys.add("cold_start", c.cold_start, "what stands before the first token", {"zeros", "empty"});
+  keys.add("repeats", c.repeats, "applications of the stack (ladder, universal)", kSize);
+  keys.add("shared_kv", c.shared_kv, "feedback: all layers use layer 0's keys and values");
+  keys.add("feedback_memory", c.feedback_memory, "what feedback remembers", {"mix", "last"});
+  keys.add("feedback_self", c.feedback_self, "a token of feedback sees itself");
+  keys.add("feedback_carry", c.feedback_carry, "what feedback carries between segments", {"raw", "official"});
+  keys.add("embed_dim", c.embed_dim, "width of the LSTM's embedding, 0: dim", kSizeOrZero);
+  keys.add("emb_dropout", c.emb_dropout, "dropout of embeddings (staircase)", kBelowOne);
+  keys.add("out_dropout", c.out_dropout, "dropout before the head (staircase)", kBelowOne);
 }
 
 void describe(ConfigKeys& keys, DataConfig& c) {
@@ -109,7 +132,7 @@ void describe(ConfigKeys& keys, TrainConfig& c) {
   keys.add("batch", c.batch, "rows per batch", kSize);
   keys.add("accumulate", c.accumulate, "batches per step", kSize);
   keys.add("sequence", c.sequence, "tokens per row, 0: model.context", kSizeOrZero);
-  keys.add("optimizer", c.optimizer, "optimizer", {"adamw", "adam"});
+  keys.add("optimizer", c.optimizer, "optimizer", {"adamw", "adam", "adafactor"});
   keys.add("learning_rate", c.learning_rate, "learning rate after the warm-up", kNonNegative);
   keys.add("beta1", c.beta1, "decay of the gradient's mean", kBelowOne);
   keys.add("beta2", c.beta2, "decay of the gradient's square", kBelowOne);
@@ -117,7 +140,9 @@ void describe(ConfigKeys& keys, TrainConfig& c) {
   keys.add("weight_decay", c.weight_decay, "decay of matrices per unit of learning rate", kNonNegative);
   keys.add("clip", c.clip, "largest norm of the gradient, 0: off", kNonNegative);
   keys.add("warmup", c.warmup, "steps of rising learning rate", kCount);
-  keys.add("schedule", c.schedule, "learning rate after the warm-up", {"constant", "cosine", "linear"});
+  keys.add("warmup_from", c.warmup_from, "what the first step of the warm-up counts as (0: its rate is 0)", {0, 1});
+  keys.add("schedule", c.schedule, "learning rate after the warm-up",
+           {"constant", "cosine", "linear", "rsqrt", "block_cosine"});
   keys.add("min_learning_rate", c.min_learning_rate, "learning rate at the last step", kNonNegative);
   keys.add("seed", c.seed, "of weights, batches and dropout", {.low = 0});
   keys.add("eval_every", c.eval_every, "steps between evaluations, 0: never", kCount);

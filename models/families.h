@@ -1,0 +1,26 @@
+// What each family adds to the library: its rows of the registry, its papers' configurations, and the rules
+// between its config keys. A new family adds its lines here, in registry.cpp and in config.cpp.
+#pragma once
+
+#include <vector>
+
+#include "models/model.h"
+
+namespace eddy {
+
+std::vector<ModelEntry> recurrent_transformer_models();
+std::vector<ModelEntry> block_recurrent_models();
+std::vector<ModelEntry> blockwise_recurrent_models();
+std::vector<ModelEntry> staircase_models();
+
+std::vector<NamedConfig> recurrent_transformer_configs();
+std::vector<NamedConfig> block_recurrent_configs();
+std::vector<NamedConfig> blockwise_recurrent_configs();
+std::vector<NamedConfig> staircase_configs();
+
+// errors: ConfigError naming the keys and their values.
+void check_block_recurrent(const ModelConfig& config);
+void check_blockwise_recurrent(const ModelConfig& config);
+void check_staircase(const ModelConfig& config);
+
+}  // namespace eddy
