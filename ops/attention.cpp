@@ -1,5 +1,6 @@
-// Checks, work memory and gradients of blocked attention; the kernels are in attention.isa.cpp, where the
-// derivation of the backward stands.
+// Checks, work memory and gradients of blocked attention; the kernels are in
+// attention.isa.cpp and attention_backward.isa.cpp, where the derivation of the
+// backward stands.
 #include "ops/attention.h"
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 
 #include "autograd/tape.h"
 #include "ops/checks.h"
+#include "ops/cpu/attention_scratch.h"
 #include "tensor/format.h"
 #include "tensor/thread_pool.h"
 
@@ -14,6 +16,21 @@ namespace eddy {
 
 constinit Slot<AttentionArgs> attention_forward_slot{"attention_forward"};
 constinit Slot<AttentionBackwardArgs> attention_backward_slot{"attention_backward"};
+
+namespace {
+
+// An optional tensor beside q.
+void check_extra(const char* op, const Tensor& q, const Tensor& x, const char* name, const Shape& shape,
+                 const char* rule) {
+  if (!x.defined()) return;
+  checks::floating(op, x, name);
+  checks::same_kind(op, q, x);
+  if (x.shape() != shape)
+    fail<ShapeError>("{}: {} has shape {} ({}: heads {}, head_size {})", op, name, to_string(x.shape()), rule,
+                     q.dim(2), q.dim(3));
+}
+
+}  // namespace
 
 namespace detail {
 
@@ -42,6 +59,40 @@ void check_attention(const char* op, const Tensor& q, const Tensor& k, const Ten
     fail<ValueError>("{}: dropout {} (at least 0 and below 1)", op, options.dropout);
   if (!std::isfinite(options.scale))
     fail<ValueError>("{}: scale {} (finite; 0 stands for 1 / sqrt(head_size))", op, options.scale);
+  const AttentionBand band = attention_band(options);
+  if (band.least > band.most)
+    fail<ValueError>("{}: no distance lies in the band {} .. {}{} (least <= most)", op, band.least, band.most,
+                     options.causal ? ", causal" : "");
+  check_extra(op, q, options.head_scale, "head_scale", {heads}, "[heads]");
+  const std::int64_t queries = q.dim(1), keys = k.dim(1);
+  const auto check_distances = [&](const Tensor& table, const char* name, std::int64_t count) {
+    if (band.least < 0)
+      fail<ValueError>("{}: {} needs a causal band: band.least {} (at least 0, or causal)", op, name,
+                       band.least);
+    const std::int64_t farthest = std::min(band.most, keys - 1);
+    if (queries > 0 && farthest >= band.least && count <= farthest)
+      fail<ValueError>(
+          "{}: {} {} has no entry for distance {} (queries {}, "
+          "keys {}: distances up to {} are "
+          "visible)",
+          op, name, to_string(table.shape()), count, queries, keys, farthest);
+  };
+  if (options.bias.defined()) {
+    const Tensor& bias = options.bias;
+    check_extra(op, q, bias, "bias", {heads, bias.rank() == 2 ? bias.dim(1) : 0}, "[heads, distances]");
+    check_distances(bias, "bias", bias.dim(1));
+  }
+  if (options.positions.defined()) {
+    const Tensor& positions = options.positions;
+    check_extra(op, q, positions, "positions", {positions.rank() == 2 ? positions.dim(0) : 0, q.dim(3)},
+                "[distances, head_size]");
+    check_distances(positions, "positions", positions.dim(0));
+  }
+}
+
+AttentionBand attention_band(const AttentionOptions& options) {
+  return {options.causal ? std::max<std::int64_t>(options.band.least, 0) : options.band.least,
+          options.band.most};
 }
 
 double attention_scale(const AttentionOptions& options, std::int64_t head_size) {
@@ -58,126 +109,192 @@ namespace {
 
 // x, or a copy whose last axis has stride 1.
 Tensor readable(const Tensor& x) {
-  return x.dim(-1) <= 1 || x.strides()[x.rank() - 1] == 1 ? x : raw::copy(x);
+  return !x.defined() || x.dim(-1) <= 1 || x.strides()[x.rank() - 1] == 1 ? x : raw::copy(x);
+}
+
+Tensor contiguous_or_none(const Tensor& x) {
+  return x.defined() ? raw::contiguous(x) : x;
 }
 
 AttentionStrides strides_of(const Tensor& x) {
   return {x.strides()[0], x.strides()[1], x.strides()[2]};
 }
 
-bool nothing_to_mix(const Tensor& q, const Tensor& k) {
-  return q.elements() == 0 || k.elements() == 0;
-}
-
-AttentionArgs arguments(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
-  AttentionArgs args{};
-  args.dtype = q.dtype();
-  args.causal = options.causal;
-  args.batch = q.dim(0);
-  args.queries = q.dim(1);
-  args.heads = q.dim(2);
-  args.head_size = q.dim(3);
-  args.keys = k.dim(1);
-  args.kv_heads = k.dim(2);
-  args.scale = detail::attention_scale(options, args.head_size);
-  args.drop_below = detail::attention_drop_below(options);
-  args.keep_scale = 1 / (1 - options.dropout);
-  args.dropout_key = options.dropout_key;
-  args.q = q.raw_data();
-  args.k = k.raw_data();
-  args.v = v.raw_data();
-  args.q_strides = strides_of(q);
-  args.k_strides = strides_of(k);
-  args.v_strides = strides_of(v);
-  return args;
-}
-
-// Working memory for the kernel, alive while the returned tensor is. Its size depends on head_size and
-// threads alone.
-Tensor lend_scratch(AttentionArgs& args, const Device& device) {
-  if (device.type != DeviceType::cpu) return {};
-  const double flops = 4.0 * static_cast<double>(args.batch * args.heads * args.queries) *
-                       static_cast<double>(args.keys * args.head_size);
-  // Below some 2^20 operations, 10 us, waking another thread costs more than it saves.
-  args.threads = flops < 0x1p20 ? 1 : thread_count();
-  const Tensor scratch =
-      Tensor::empty({args.threads * attention_scratch(args.head_size).elements}, args.dtype, device);
-  args.scratch = scratch.raw_data();
-  return scratch;
-}
+// The tensors of a call as the kernels read them, or their gradients as the
+// kernel writes them; the optional ones, and gradients that nobody wants, are
+// undefined.
+struct Parts {
+  Tensor q, k, v, head_scale, bias, positions;
+};
+constexpr int kParts = 6;
 
 struct Mixed {
   Tensor output, log_sum;
 };
 
-Mixed forward(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
+// The options without their tensors, which the node saves instead.
+AttentionOptions without_tensors(AttentionOptions options) {
+  options.head_scale = options.bias = options.positions = Tensor();
+  return options;
+}
+
+// What the kernels get. Nothing may be computed when no pair is visible: least
+// > most, or a size of 0.
+AttentionArgs arguments(const Parts& x, const Mixed& mixed, const AttentionOptions& options) {
+  AttentionArgs args{};
+  args.dtype = x.q.dtype();
+  args.batch = x.q.dim(0);
+  args.queries = x.q.dim(1);
+  args.heads = x.q.dim(2);
+  args.head_size = x.q.dim(3);
+  args.keys = x.k.dim(1);
+  args.kv_heads = x.k.dim(2);
+  const AttentionBand band = detail::attention_band(options);
+  args.least = std::max(band.least, 1 - args.queries);
+  args.most = std::min(band.most, args.keys - 1);
+  args.scale = detail::attention_scale(options, args.head_size);
+  args.drop_below = detail::attention_drop_below(options);
+  args.keep_scale = 1 / (1 - options.dropout);
+  args.dropout_key = options.dropout_key;
+  args.q = x.q.raw_data();
+  args.k = x.k.raw_data();
+  args.v = x.v.raw_data();
+  args.q_strides = strides_of(x.q);
+  args.k_strides = strides_of(x.k);
+  args.v_strides = strides_of(x.v);
+  if (x.head_scale.defined()) args.head_scale = x.head_scale.raw_data();
+  const auto table = [&args](const Tensor& from, const void*& data, std::int64_t& stride) {
+    if (!from.defined()) return;
+    data = from.raw_data();
+    stride = from.strides()[0];
+    args.distances = args.most + 1;
+  };
+  table(x.bias, args.bias, args.bias_stride);
+  table(x.positions, args.positions, args.positions_stride);
+  args.output = mixed.output.raw_data();
+  args.log_sum = mixed.log_sum.raw_data();
+  return args;
+}
+
+bool nothing_to_mix(const Parts& x, const AttentionArgs& args) {
+  return x.q.elements() == 0 || x.k.elements() == 0 || args.least > args.most;
+}
+
+// Working memory for the kernel, alive while the returned tensor is; it grows
+// with the tables and the threads, not with the length. `gradient` is null for
+// a forward call.
+Tensor lend_scratch(AttentionArgs& args, const AttentionBackwardArgs* gradient, const Device& device) {
+  if (device.type != DeviceType::cpu) return {};
+  const double flops = 4.0 * static_cast<double>(args.batch * args.heads * args.queries) *
+                       static_cast<double>(std::min(args.keys, args.most - args.least + 1) * args.head_size);
+  // Below some 2^20 operations, 10 us, waking another thread costs more than it
+  // saves.
+  args.threads = flops < 0x1p20 ? 1 : thread_count();
+  const Tensor scratch = Tensor::empty(
+      {attention_shared(args, gradient).elements + args.threads * attention_scratch(args.head_size).elements},
+      args.dtype, device);
+  args.scratch = scratch.raw_data();
+  return scratch;
+}
+
+Mixed forward(const Parts& x, const AttentionOptions& options) {
+  const Tensor& q = x.q;
   const Mixed mixed{Tensor::empty(q.shape(), q.dtype(), q.device()),
                     Tensor::empty({q.dim(0), q.dim(2), q.dim(1)}, q.dtype(), q.device())};
-  if (nothing_to_mix(q, k)) {
+  AttentionArgs args = arguments(x, mixed, options);
+  if (nothing_to_mix(x, args)) {
     raw::fill(mixed.output, 0);
     return mixed;
   }
-  AttentionArgs args = arguments(q, k, v, options);
-  args.output = mixed.output.raw_data();
-  args.log_sum = mixed.log_sum.raw_data();
-  const Tensor scratch = lend_scratch(args, q.device());
+  const Tensor scratch = lend_scratch(args, nullptr, q.device());
   attention_forward_slot(q.device(), args);
   return mixed;
 }
 
-// Overwrites dq, dk and dv, of any strides with a last one of 1; an undefined one is not computed.
-void backward_into(const Tensor& q, const Tensor& k, const Tensor& v, const Mixed& mixed,
-                   const Tensor& doutput, const AttentionOptions& options, const Tensor& dq, const Tensor& dk,
-                   const Tensor& dv) {
-  if (nothing_to_mix(q, k)) {
-    for (const Tensor* gradient : {&dq, &dk, &dv})
-      if (gradient->defined()) raw::fill(*gradient, 0);
-    return;
-  }
+// Overwrites the gradients that are defined; they have any strides with a last
+// one of 1.
+void backward_into(const Parts& x, const Mixed& mixed, const Tensor& doutput, const AttentionOptions& options,
+                   const Parts& gradients) {
   AttentionBackwardArgs args{};
-  args.forward = arguments(q, k, v, options);
-  args.forward.output = mixed.output.raw_data();
-  args.forward.log_sum = mixed.log_sum.raw_data();
+  args.dtype = x.q.dtype();
+  args.forward = arguments(x, mixed, options);
+  const bool nothing = nothing_to_mix(x, args.forward);
+  for (const Tensor* gradient : {&gradients.q, &gradients.k, &gradients.v, &gradients.head_scale})
+    if (nothing && gradient->defined()) raw::fill(*gradient, 0);
+  // Distances that are never visible keep these zeros.
+  for (const Tensor* gradient : {&gradients.bias, &gradients.positions})
+    if (gradient->defined()) raw::fill(*gradient, 0);
+  if (nothing) return;
   args.doutput = doutput.raw_data();
-  const auto target = [](const Tensor& gradient, void*& data, AttentionStrides& strides) {
+  const auto rows = [](const Tensor& gradient, void*& data, AttentionStrides& strides) {
     if (!gradient.defined()) return;
     data = gradient.raw_data();
     strides = strides_of(gradient);
   };
-  target(dq, args.dq, args.dq_strides);
-  target(dk, args.dk, args.dk_strides);
-  target(dv, args.dv, args.dv_strides);
-  const Tensor scratch = lend_scratch(args.forward, q.device());
-  attention_backward_slot(q.device(), args);
+  rows(gradients.q, args.dq, args.dq_strides);
+  rows(gradients.k, args.dk, args.dk_strides);
+  rows(gradients.v, args.dv, args.dv_strides);
+  if (gradients.head_scale.defined()) args.dhead_scale = gradients.head_scale.raw_data();
+  const auto table = [](const Tensor& gradient, void*& data, std::int64_t& stride) {
+    if (!gradient.defined()) return;
+    data = gradient.raw_data();
+    stride = gradient.strides()[0];
+  };
+  table(gradients.bias, args.dbias, args.dbias_stride);
+  table(gradients.positions, args.dpositions, args.dpositions_stride);
+  const Tensor scratch = lend_scratch(args.forward, &args, x.q.device());
+  attention_backward_slot(x.q.device(), args);
 }
 
-// Part 0, 1 or 2 (q, k, v) of a [batch, time, 3 dim] tensor as [batch, time, heads, head_size], on the same
-// bytes.
+// Part 0, 1 or 2 (q, k, v) of a [batch, time, 3 dim] tensor as [batch, time,
+// heads, head_size], on the same bytes.
 Tensor packed_part(const Tensor& qkv, int part, std::int64_t heads) {
   const std::int64_t dim = qkv.dim(2) / 3;
   return raw::reshape(raw::narrow(qkv, 2, part * dim, dim), {qkv.dim(0), qkv.dim(1), heads, dim / heads});
+}
+
+Parts packed_parts(const Tensor& qkv, std::int64_t heads, const Tensor& head_scale, const Tensor& bias,
+                   const Tensor& positions) {
+  return {packed_part(qkv, 0, heads),
+          packed_part(qkv, 1, heads),
+          packed_part(qkv, 2, heads),
+          head_scale,
+          bias,
+          positions};
+}
+
+// Room for the gradient of input `k`, or nothing when nobody wants it.
+Tensor gradient_of(const VjpContext& context, int k, const Tensor& x) {
+  return context.sink.needs(k) ? Tensor::empty(x.shape(), x.dtype(), x.device()) : Tensor();
 }
 
 }  // namespace
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
   detail::check_attention("attention", q, k, v, options);
-  const Tensor q_read = readable(q), k_read = readable(k), v_read = readable(v);
-  const Mixed mixed = forward(q_read, k_read, v_read, options);
-  return record("attention", {q, k, v}, mixed.output, {q_read, k_read, v_read, mixed.output, mixed.log_sum},
-                [options](VjpContext& context) {
-                  Tensor gradient[3];
-                  for (int i = 0; i < 3; ++i)
-                    if (context.sink.needs(i)) {
-                      const Tensor& x = context.saved(i);
-                      gradient[i] = Tensor::empty(x.shape(), x.dtype(), x.device());
-                    }
-                  backward_into(context.saved(0), context.saved(1), context.saved(2),
-                                {context.saved(3), context.saved(4)}, raw::contiguous(context.dy()), options,
-                                gradient[0], gradient[1], gradient[2]);
-                  for (int i = 0; i < 3; ++i)
-                    if (gradient[i].defined()) context.sink.give(i, gradient[i]);
-                });
+  const Parts x{readable(q),
+                readable(k),
+                readable(v),
+                contiguous_or_none(options.head_scale),
+                readable(options.bias),
+                readable(options.positions)};
+  const Mixed mixed = forward(x, options);
+  return record(
+      "attention", {q, k, v, options.head_scale, options.bias, options.positions}, mixed.output,
+      {x.q, x.k, x.v, x.head_scale, x.bias, x.positions, mixed.output, mixed.log_sum},
+      [plain = without_tensors(options)](VjpContext& context) {
+        const auto saved = [&context](int i) { return context.saved(i); };
+        const auto gradient = [&context](int i) { return gradient_of(context, i, context.saved(i)); };
+        const Parts gradients{gradient(0), gradient(1), gradient(2), gradient(3), gradient(4), gradient(5)};
+        backward_into({saved(0), saved(1), saved(2), saved(3), saved(4), saved(5)},
+                      {saved(kParts), saved(kParts + 1)}, raw::contiguous(context.dy()), plain, gradients);
+        int i = 0;
+        for (const Tensor* part : {&gradients.q, &gradients.k, &gradients.v, &gradients.head_scale,
+                                   &gradients.bias, &gradients.positions}) {
+          if (part->defined()) context.sink.give(i, *part);
+          ++i;
+        }
+      });
 }
 
 Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOptions& options) {
@@ -187,25 +304,34 @@ Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOp
   if (heads < 1) fail<ValueError>("attention_packed: heads {} (at least 1)", heads);
   if (qkv.dim(2) % (3 * heads) != 0)
     fail<ShapeError>(
-        "attention_packed: 3 heads must divide the width: width {}, heads {} (columns q, k, v of dim each)",
+        "attention_packed: 3 heads must divide the width: width "
+        "{}, heads {} (columns q, k, v of dim each)",
         qkv.dim(2), heads);
   const Tensor rows = readable(qkv);
-  const Tensor q = packed_part(rows, 0, heads), k = packed_part(rows, 1, heads),
-               v = packed_part(rows, 2, heads);
-  detail::check_attention("attention_packed", q, k, v, options);
-  const Mixed mixed = forward(q, k, v, options);
+  const Parts x = packed_parts(rows, heads, contiguous_or_none(options.head_scale), readable(options.bias),
+                               readable(options.positions));
+  detail::check_attention("attention_packed", x.q, x.k, x.v, options);
+  const Mixed mixed = forward(x, options);
   const Tensor y = raw::reshape(mixed.output, {qkv.dim(0), qkv.dim(1), qkv.dim(2) / 3});
-  return record("attention_packed", {qkv}, y, {rows, mixed.output, mixed.log_sum},
-                [options, heads](VjpContext& context) {
-                  if (!context.sink.needs(0)) return;
-                  const Tensor& x = context.saved(0);
-                  const Tensor gradient = Tensor::empty(x.shape(), x.dtype(), x.device());
-                  backward_into(packed_part(x, 0, heads), packed_part(x, 1, heads), packed_part(x, 2, heads),
-                                {context.saved(1), context.saved(2)}, raw::contiguous(context.dy()), options,
-                                packed_part(gradient, 0, heads), packed_part(gradient, 1, heads),
-                                packed_part(gradient, 2, heads));
-                  context.sink.give(0, gradient);
-                });
+  return record(
+      "attention_packed", {qkv, options.head_scale, options.bias, options.positions}, y,
+      {rows, x.head_scale, x.bias, x.positions, mixed.output, mixed.log_sum},
+      [plain = without_tensors(options), heads](VjpContext& context) {
+        const auto gradient = [&context](int i) { return gradient_of(context, i, context.saved(i)); };
+        const Tensor dqkv = gradient(0);
+        Parts gradients{{}, {}, {}, gradient(1), gradient(2), gradient(3)};
+        if (dqkv.defined())
+          gradients = packed_parts(dqkv, heads, gradients.head_scale, gradients.bias, gradients.positions);
+        backward_into(
+            packed_parts(context.saved(0), heads, context.saved(1), context.saved(2), context.saved(3)),
+            {context.saved(4), context.saved(5)}, raw::contiguous(context.dy()), plain, gradients);
+        int i = 0;
+        for (const Tensor* part : std::initializer_list<const Tensor*>{
+                 &dqkv, &gradients.head_scale, &gradients.bias, &gradients.positions}) {
+          if (part->defined()) context.sink.give(i, *part);
+          ++i;
+        }
+      });
 }
 
 }  // namespace eddy

@@ -9,26 +9,42 @@
 
 #include "ops/slot.h"
 #include "tensor/dtype.h"
-#include "tensor/host_device.h"
 #include "tensor/philox.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
 
+// Which keys a query sees, by distance = (position of the query) - (position of the key). The last query and
+// the last key stand at the same position: query j of Q and key t of K have distance j + (K - Q) - t.
+struct AttentionBand {
+  static constexpr std::int64_t kFar = std::int64_t{1} << 40;
+  std::int64_t least = -kFar;  // 0: causal; 1: causal without the token itself
+  std::int64_t most = kFar;    // W: no further back than W positions
+};
+
+// score(j, t) = scale * head_scale[h] * (q_j . k_t + q_j . positions[distance] + bias[h, distance])
 struct AttentionOptions {
-  bool causal = false;    // query j sees the keys t <= j + (keys - queries)
+  bool causal = false;  // the same as band.least = 0
+  AttentionBand band;
   double scale = 0;       // of the scores; 0 stands for 1 / sqrt(head_size)
   double dropout = 0;     // the share of probabilities set to 0; the others are divided by 1 - dropout
   RandomKey dropout_key;  // names the draws; probability ((b heads + h) queries + j) keys + t takes the word
                           // of that number
+  // Optional, differentiable. The tables need band.least >= 0 (or causal) and one row or column for every
+  // distance that a visible pair has.
+  Tensor head_scale;  // [heads]
+  Tensor bias;        // [heads, distances]: of a distance, T5's relative bias with its buckets spread out
+  Tensor positions;   // [distances, head_size]: relative key positions, shared by all heads (P. Shaw et al.,
+                      // 2018)
 };
 
 // The mixed values, [batch, queries, heads, head_size], contiguous. A query that sees no key gets zeros.
 // shapes: q [batch, queries, heads, head_size]; k, v [batch, keys, kv_heads, head_size]; kv_heads divides
 // heads, and head h uses key head h / (heads / kv_heads). Strides: any, without a copy while the last axis
 // has stride 1. dtypes: f32, f64. errors: ShapeError when sizes do not fit; ValueError for dropout outside
-// [0, 1) or a scale that is not finite; DtypeError; DeviceError. grad: for q, k and v; P is recomputed from
-// the saved log-sum-exp of each row.
+// [0, 1), a scale that is not finite, or a table without a row for a visible distance; DtypeError;
+// DeviceError. grad: for q, k, v, head_scale, bias and positions; P is recomputed from the saved log-sum-exp
+// of each row.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {});
 
 // The same for q, k and v side by side in the rows of one projection; the result is [batch, time, dim].
@@ -38,7 +54,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
 Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOptions& options = {});
 
 // The same function as `attention` from plain loops that store all probabilities: the one to compare with and
-// to read. grad: for q, k and v. Runs on the CPU only.
+// to read. grad: for all that attention has one for. Runs on the CPU only.
 Tensor attention_composed(const Tensor& q, const Tensor& k, const Tensor& v,
                           const AttentionOptions& options = {});
 
@@ -46,6 +62,8 @@ namespace detail {
 // Checks what all forms share. errors: see attention.
 void check_attention(const char* op, const Tensor& q, const Tensor& k, const Tensor& v,
                      const AttentionOptions& options);
+// The visible distances: the band, cut by causal.
+AttentionBand attention_band(const AttentionOptions& options);
 // The factor of the scores.
 double attention_scale(const AttentionOptions& options, std::int64_t head_size);
 // A probability is dropped when the upper 24 bits of its word lie below this; 0 drops nothing.
@@ -57,77 +75,43 @@ struct AttentionStrides {
   std::int64_t batch, time, head;
 };
 
-// Sizes are at least 1. Of `dtype`: q, k, v, output [batch, queries, heads, head_size] and log_sum [batch,
-// heads, queries], the logarithm of each row's sum of exponentials, -infinity for a query that sees no key.
+// Sizes are at least 1, and some pair is visible. Of `dtype`: q, k, v, output [batch, queries, heads,
+// head_size], log_sum [batch, heads, queries], the logarithm of each row's sum of exponentials, -infinity for
+// a query that sees no key, and the tables.
 struct AttentionArgs {
   Dtype dtype;
-  bool causal;
   std::int64_t batch, queries, keys, heads, kv_heads, head_size;
+  std::int64_t least, most;  // the visible distances, 1 - queries <= least <= most <= keys - 1
   double scale;
   std::uint32_t drop_below;
   double keep_scale;  // 1 / (1 - dropout)
   RandomKey dropout_key;
   const void *q, *k, *v;
   AttentionStrides q_strides, k_strides, v_strides;
+  // Tables; null when absent. With bias or positions least is at least 0.
+  const void* head_scale;                      // [heads]
+  const void *bias, *positions;                // [heads, distances], [distances, head_size]
+  std::int64_t bias_stride, positions_stride;  // between rows
+  std::int64_t distances;                      // the first entries of the tables that can be met: most + 1
   void *output, *log_sum;
-  // The CPU's working memory: `threads` times attention_scratch(head_size).elements. Null on other devices.
+  // The CPU's working memory, laid out by ops/cpu/attention_scratch.h: what the threads share, then one part
+  // for each of `threads`. Null on other devices.
   void* scratch;
   int threads;
 };
-// Writes dq, dk, dv, each with its own strides; a null one is not wanted. doutput is contiguous.
+// Writes dq, dk, dv, each with its own strides, dhead_scale, and the first `distances` entries of dbias and
+// dpositions, whose rows have strides of their own; a null one is not wanted. doutput is contiguous.
 struct AttentionBackwardArgs {
+  Dtype dtype;
   AttentionArgs forward;
   const void* doutput;
   void *dq, *dk, *dv;
   AttentionStrides dq_strides, dk_strides, dv_strides;
+  void *dhead_scale, *dbias, *dpositions;
+  std::int64_t dbias_stride, dpositions_stride;
 };
 extern Slot<AttentionArgs> attention_forward_slot;
 extern Slot<AttentionBackwardArgs> attention_backward_slot;
-
-// Tiles of the CPU kernels; sizes measured at head_size 64 on a Xeon with 48 KiB L1 and 2 MiB L2.
-inline constexpr std::int64_t kAttentionQueryTile = 48;
-inline constexpr std::int64_t kAttentionKeyTile = 256;
-// Query rows of one forward work item.
-inline constexpr std::int64_t kAttentionForwardRows = 512;
-
-// Where one thread's working memory has what, in elements from its start; every part is 64-byte aligned.
-struct AttentionScratch {
-  std::int64_t row;        // head_size rounded up to whole vectors
-  std::int64_t score_row;  // a row of a score tile: an odd number of cache lines, so that columns spread over
-                           // cache sets
-  std::int64_t keys_t, values_t, keys, values, dkeys, dvalues;  // of one key tile; _t is transposed
-  std::int64_t q, doutput, output;                              // of one query tile
-  std::int64_t scores, dscores, keep;
-  std::int64_t sums;  // of the rows of a forward work item
-  std::int64_t elements;
-};
-EDDY_INLINE AttentionScratch attention_scratch(std::int64_t head_size) {
-  AttentionScratch s{};
-  s.row = (head_size + 15) / 16 * 16;
-  s.score_row = kAttentionKeyTile + 16;
-  const std::int64_t key_part = (kAttentionKeyTile + 16) * s.row, query_part = kAttentionQueryTile * s.row;
-  const std::int64_t score_part = kAttentionQueryTile * s.score_row;
-  std::int64_t next = 0;
-  const auto take = [&next](std::int64_t elements) {
-    const std::int64_t at = next;
-    next += elements;
-    return at;
-  };
-  s.keys_t = take(key_part);
-  s.values_t = s.values = take(key_part);  // forward needs the values as they are, backward transposed
-  s.keys = take(key_part);
-  s.dkeys = take(key_part);
-  s.dvalues = take(key_part);
-  s.q = take(query_part);
-  s.doutput = take(query_part);
-  s.output = take(query_part);
-  s.scores = take(score_part);
-  s.dscores = take(score_part);
-  s.keep = take(kAttentionKeyTile + 128);
-  s.sums = take(kAttentionForwardRows);
-  s.elements = next;
-  return s;
-}
 
 struct OpSpec;
 std::vector<OpSpec> attention_specs();

@@ -1,11 +1,38 @@
-// Which backends this build has. backends.cpp is the one file with an #ifdef for CUDA.
+// Which backends this build has, and how a program gets at the GPU. backends.cpp is the one file with an
+// #ifdef for CUDA.
 #pragma once
 
 #include <string>
+#include <vector>
+
+#include "tensor/device.h"
 
 namespace eddy {
 
 // "not in this build", or what the CUDA backend says of this machine's devices.
 std::string cuda_status();
+
+// The GPU with this number as the device of tensors; it is opened, and checked to run this build's code. One
+// GPU per process. errors: DeviceError when this build has no CUDA, or there is no such GPU, or it needs
+// another build, or another GPU is in use; the text says what to install or rebuild.
+Device cuda_device(int index = 0);
+
+// "name: value" lines with the rates of products and copies on the GPU. Without a GPU one line with the
+// reason, and none in a build without CUDA. Takes some tenths of a second. errors: OutOfMemoryError.
+std::vector<std::string> measure_gpu();
+
+// Waits until the device has done all it was asked for. The CPU never lags behind.
+void synchronize(Device device);
+
+// Whether f32 products on a GPU may round their inputs to TF32, which has 10 bits of mantissa: several times
+// as fast, with relative errors of some 5e-4. Off unless set. Without effect on the CPU.
+void set_tf32(bool on);
+
+// Fills the slots, the allocator and the transfer of the GPU where this build has CUDA. Touches no GPU.
+// Called by install_backends.
+void install_cuda_backend();
+
+// "cpu" or "cpu, cuda", for errors.
+const char* backend_names();
 
 }  // namespace eddy

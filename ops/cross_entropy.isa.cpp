@@ -3,6 +3,7 @@
 // dlogits once.
 #include "ops/cross_entropy.h"
 
+#include "ops/cpu/isa.h"
 #include "ops/cpu/row_exp.h"
 #include "tensor/thread_pool.h"
 
@@ -84,12 +85,8 @@ void backward_kernel(const CrossEntropyBackwardArgs& args) {
 }  // namespace
 
 void install_cross_entropy() {
-  cross_entropy_forward_slot.function[0] = [](const CrossEntropyArgs& args) {
-    args.dtype == Dtype::f32 ? forward_kernel<float>(args) : forward_kernel<double>(args);
-  };
-  cross_entropy_backward_slot.function[0] = [](const CrossEntropyBackwardArgs& args) {
-    args.dtype == Dtype::f32 ? backward_kernel<float>(args) : backward_kernel<double>(args);
-  };
+  install_cpu(cross_entropy_forward_slot, forward_kernel<float>, EDDY_F64(forward_kernel<double>));
+  install_cpu(cross_entropy_backward_slot, backward_kernel<float>, EDDY_F64(backward_kernel<double>));
 }
 
 }  // namespace eddy::EDDY_ISA

@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "ops/cpu/isa.h"
 #include "ops/cpu/philox_words.h"
 #include "tensor/thread_pool.h"
 
@@ -61,14 +62,10 @@ void dropout_by_beta(const DropoutArgs& args) {
   args.beta == 0 ? dropout<T, false>(args) : dropout<T, true>(args);
 }
 
-void dropout_entry(const DropoutArgs& args) {
-  args.dtype == Dtype::f32 ? dropout_by_beta<float>(args) : dropout_by_beta<double>(args);
-}
-
 }  // namespace
 
 void install_dropout() {
-  dropout_slot.function[0] = dropout_entry;
+  install_cpu(dropout_slot, dropout_by_beta<float>, EDDY_F64(dropout_by_beta<double>));
 }
 
 }  // namespace eddy::EDDY_ISA

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "ops/cpu/isa.h"
 #include "tensor/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
@@ -48,17 +49,13 @@ void embedding_backward(const EmbeddingArgs& args) {
   });
 }
 
-template <class Id>
-void embedding_backward_by_dtype(const EmbeddingArgs& args) {
-  args.dtype == Dtype::f32 ? embedding_backward<Id, float>(args) : embedding_backward<Id, double>(args);
-}
-
 void embedding_forward_entry(const EmbeddingArgs& args) {
   args.id_dtype == Dtype::i32 ? embedding_forward<std::int32_t>(args) : embedding_forward<std::int64_t>(args);
 }
-void embedding_backward_entry(const EmbeddingArgs& args) {
-  args.id_dtype == Dtype::i32 ? embedding_backward_by_dtype<std::int32_t>(args)
-                              : embedding_backward_by_dtype<std::int64_t>(args);
+template <class T>
+void embedding_backward_by_ids(const EmbeddingArgs& args) {
+  args.id_dtype == Dtype::i32 ? embedding_backward<std::int32_t, T>(args)
+                              : embedding_backward<std::int64_t, T>(args);
 }
 
 // Runs body(outer index, first inner index, end) over the columns of x, a column being all entries of the
@@ -117,17 +114,15 @@ void gather_forward_entry(const GatherArgs& args) {
       return gather_forward<std::uint64_t>(args);
   }
 }
-void gather_backward_entry(const GatherArgs& args) {
-  args.dtype == Dtype::f32 ? gather_backward<float>(args) : gather_backward<double>(args);
-}
 
 }  // namespace
 
 void install_gather() {
   embedding_forward_slot.function[0] = embedding_forward_entry;
-  embedding_backward_slot.function[0] = embedding_backward_entry;
+  install_cpu(embedding_backward_slot, embedding_backward_by_ids<float>,
+              EDDY_F64(embedding_backward_by_ids<double>));
   gather_forward_slot.function[0] = gather_forward_entry;
-  gather_backward_slot.function[0] = gather_backward_entry;
+  install_cpu(gather_backward_slot, gather_backward<float>, EDDY_F64(gather_backward<double>));
 }
 
 }  // namespace eddy::EDDY_ISA

@@ -25,6 +25,8 @@ struct GemmArgs {
   double alpha = 1, beta = 0;
   std::int64_t batch = 1, stride_a = 0, stride_b = 0, stride_c = 0;
   std::int64_t outer = 1, outer_a = 0, outer_b = 0, outer_c = 0;
+  // [n] of the dtype, adjacent, or null: added to every row of C; beta must be 0 then.
+  const void* bias = nullptr;
 };
 extern Slot<GemmArgs> gemm_slot;
 

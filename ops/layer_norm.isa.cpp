@@ -4,6 +4,7 @@
 // sum(x^2) - n mean^2 cancels.
 #include "ops/layer_norm.h"
 
+#include "ops/cpu/isa.h"
 #include "ops/cpu/lanes.h"
 #include "ops/cpu/vec_math.h"
 #include "tensor/thread_pool.h"
@@ -163,12 +164,8 @@ void backward_kernel(const LayerNormBackwardArgs& args) {
 }  // namespace
 
 void install_layer_norm() {
-  layer_norm_forward_slot.function[0] = [](const LayerNormArgs& args) {
-    args.dtype == Dtype::f32 ? forward_kernel<float>(args) : forward_kernel<double>(args);
-  };
-  layer_norm_backward_slot.function[0] = [](const LayerNormBackwardArgs& args) {
-    args.dtype == Dtype::f32 ? backward_kernel<float>(args) : backward_kernel<double>(args);
-  };
+  install_cpu(layer_norm_forward_slot, forward_kernel<float>, EDDY_F64(forward_kernel<double>));
+  install_cpu(layer_norm_backward_slot, backward_kernel<float>, EDDY_F64(backward_kernel<double>));
 }
 
 }  // namespace eddy::EDDY_ISA

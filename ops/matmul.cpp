@@ -44,8 +44,10 @@ Tensor readable(const Tensor& x) {
   return layout_of(x).usable && batch_levels(x, &inner, &outer) ? x : raw::copy(x);
 }
 
-// c = a b + beta c on readable operands; c is contiguous or readable and not transposed.
-void multiply_into(const Tensor& c, const Tensor& a_any, const Tensor& b_any, double beta) {
+// c = a b + beta c on readable operands; c is contiguous or readable and not transposed. A bias [n] is added to
+// every row; beta is 0 then.
+void multiply_into(const Tensor& c, const Tensor& a_any, const Tensor& b_any, double beta,
+                   const Tensor& bias = {}) {
   Tensor a = readable(a_any), b = readable(b_any);
   const int leading = c.rank() - 2;
   Tensor target = c;
@@ -83,9 +85,14 @@ void multiply_into(const Tensor& c, const Tensor& a_any, const Tensor& b_any, do
   if (levels == 2) g.outer = target.dim(0);
   if (c.elements() == 0) return;
   if (g.k == 0) {
-    if (beta == 0) raw::fill(c, 0);
+    if (bias.defined())
+      raw::copy_into(c, raw::expand(bias, c.shape()));
+    else if (beta == 0)
+      raw::fill(c, 0);
     return;
   }
+  const Tensor packed_bias = bias.defined() ? raw::contiguous(bias) : Tensor();
+  if (bias.defined()) g.bias = packed_bias.raw_data();
   gemm_slot(c.device(), g);
 }
 
@@ -163,8 +170,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const Tensor rows = flat_rows(x);
   const Tensor y = Tensor::empty(x.shape().with(-1, weight.dim(0)), x.dtype(), x.device());
   const Tensor y_rows = raw::reshape(y, {rows.dim(0), weight.dim(0)});
-  if (bias.defined()) raw::copy_into(y_rows, raw::expand(bias, y_rows.shape()));
-  multiply_into(y_rows, rows, raw::transpose(weight, 0, 1), bias.defined() ? 1 : 0);
+  multiply_into(y_rows, rows, raw::transpose(weight, 0, 1), 0, bias);
   return record("linear", {x, weight, bias}, y, {rows, weight}, [](VjpContext& v) {
     const Tensor dy = flat_rows(v.dy());
     if (v.sink.needs(0))

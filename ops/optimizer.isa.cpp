@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "ops/cpu/isa.h"
 #include "tensor/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
@@ -135,22 +136,12 @@ void scale(const ScaleArgs& args) {
   });
 }
 
-void adam_entry(const AdamArgs& args) {
-  args.dtype == Dtype::f32 ? adam<float>(args) : adam<double>(args);
-}
-void l2_norm_entry(const NormArgs& args) {
-  args.dtype == Dtype::f32 ? l2_norm<float>(args) : l2_norm<double>(args);
-}
-void scale_entry(const ScaleArgs& args) {
-  args.dtype == Dtype::f32 ? scale<float>(args) : scale<double>(args);
-}
-
 }  // namespace
 
 void install_optimizer() {
-  adam_slot.function[0] = adam_entry;
-  l2_norm_slot.function[0] = l2_norm_entry;
-  scale_slot.function[0] = scale_entry;
+  install_cpu(adam_slot, adam<float>, EDDY_F64(adam<double>));
+  install_cpu(l2_norm_slot, l2_norm<float>, EDDY_F64(l2_norm<double>));
+  install_cpu(scale_slot, scale<float>, EDDY_F64(scale<double>));
 }
 
 }  // namespace eddy::EDDY_ISA

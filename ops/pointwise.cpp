@@ -152,6 +152,9 @@ Tensor sqrt(const Tensor& x) {
 Tensor rsqrt(const Tensor& x) {
   return unary<Rsqrt>(x);
 }
+Tensor abs(const Tensor& x) {
+  return unary<Abs>(x);
+}
 
 Tensor add(const Tensor& a, const Tensor& b) {
   return binary<Add>(a, b);
@@ -167,6 +170,9 @@ Tensor div(const Tensor& a, const Tensor& b) {
 }
 Tensor pow(const Tensor& a, const Tensor& b) {
   return binary<Pow>(a, b);
+}
+Tensor swiglu(const Tensor& gate, const Tensor& up) {
+  return binary<Swiglu>(gate, up);
 }
 Tensor add(const Tensor& a, double b) {
   return add(a, number_like(a, b));
@@ -253,6 +259,7 @@ std::vector<OpSpec> pointwise_specs() {
       binary_spec<Mul>([](double a, double b) { return a * b; }, -3, 3),
       binary_spec<Div>([](double a, double b) { return a / b; }, 0.5, 3),
       binary_spec<Pow>([](double a, double b) { return std::pow(a, b); }, 0.5, 3),
+      binary_spec<Swiglu>([](double gate, double up) { return gate / (1 + std::exp(-gate)) * up; }, -3, 3),
       unary_spec<Neg>([](double x) { return -x; }, -3, 3, 1),
       unary_spec<Exp>([](double x) { return std::exp(x); }, -2, 2, 10),
       unary_spec<Log>([](double x) { return std::log(x); }, 0.1, 5, 10),
@@ -269,6 +276,7 @@ std::vector<OpSpec> pointwise_specs() {
           -3, 3, 20),
       unary_spec<Sqrt>([](double x) { return std::sqrt(x); }, 0.1, 5, 1),
       unary_spec<Rsqrt>([](double x) { return 1 / std::sqrt(x); }, 0.1, 5, 2),
+      unary_spec<Abs>([](double x) { return x < 0 ? -x : x; }, -3, 3, 1),
   };
 }
 

@@ -24,12 +24,15 @@ Tensor gelu(const Tensor& x);
 Tensor gelu_tanh(const Tensor& x);
 Tensor sqrt(const Tensor& x);
 Tensor rsqrt(const Tensor& x);
+Tensor abs(const Tensor& x);
 
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor sub(const Tensor& a, const Tensor& b);
 Tensor mul(const Tensor& a, const Tensor& b);
 Tensor div(const Tensor& a, const Tensor& b);
 Tensor pow(const Tensor& a, const Tensor& b);
+// silu(gate) up, the middle of a gated MLP in one pass.
+Tensor swiglu(const Tensor& gate, const Tensor& up);
 
 // The same with a number for the second operand; the number gets no gradient.
 Tensor add(const Tensor& a, double b);

@@ -1,7 +1,7 @@
-// CPU loops of the pointwise ops, one instantiation per op, direction and type. Memory-bound but for exp and
-// its kin.
+// CPU loops of the pointwise ops, one for each op, direction and type. Memory-bound but for exp and its kin.
 #include "ops/pointwise.h"
 
+#include "ops/cpu/isa.h"
 #include "ops/pointwise_functors.h"
 #include "tensor/thread_pool.h"
 
@@ -12,11 +12,14 @@ using namespace pointwise;
 
 constexpr std::int64_t kGrain = 1 << 14;  // elements per chunk: 64 KiB of f32, so that a chunk stays in L2
 
+// No result overlaps an operand but in place, which is why no loop looks for overlaps (ivdep): that would
+// compile each twice.
 template <class Op, class T>
 void unary_forward(const UnaryArgs& args) {
   const T* x = static_cast<const T*>(args.x);
   T* y = static_cast<T*>(args.y);
   parallel_for(args.elements, kGrain, [=](std::int64_t begin, std::int64_t end) {
+#pragma GCC ivdep
     for (std::int64_t i = begin; i < end; ++i) y[i] = Op::forward(x[i]);
   });
 }
@@ -27,35 +30,52 @@ void unary_backward(const UnaryArgs& args) {
   const T* dy = static_cast<const T*>(args.dy);
   T* dx = static_cast<T*>(args.y);
   parallel_for(args.elements, kGrain, [=](std::int64_t begin, std::int64_t end) {
+#pragma GCC ivdep
     for (std::int64_t i = begin; i < end; ++i) dx[i] = Op::vjp(dy[i], saved[i]);
   });
 }
 
 template <class Op, BinaryPart Part, class T>
-EDDY_INLINE T apply(T dy, T a, T b) {
+EDDY_INLINE T apply(const T* dy, std::int64_t i, T a, T b) {
   if constexpr (Part == BinaryPart::forward) return Op::forward(a, b);
-  if constexpr (Part == BinaryPart::gradient_a) return Op::vjp_a(dy, a, b);
-  return Op::vjp_b(dy, a, b);
+  if constexpr (Part == BinaryPart::gradient_a) return Op::vjp_a(dy[i], a, b);
+  if constexpr (Part == BinaryPart::gradient_b) return Op::vjp_b(dy[i], a, b);
 }
 
-// One run of the last axis. The cases that matter get loops that vectorise.
+// Addresses of one run of the last axis; dy is null in the forward pass.
+template <class T>
+struct Run {
+  const T* a;
+  std::int64_t step_a;
+  const T* b;
+  std::int64_t step_b;
+  const T* dy;
+  T* y;
+};
+
+// One run of n elements. The steps that matter get loops that vectorise, in f32.
 template <class Op, BinaryPart Part, class T>
-void binary_row(std::int64_t n, const T* a, std::int64_t step_a, const T* b, std::int64_t step_b, const T* dy,
-                T* y) {
-  constexpr bool kGradient = Part != BinaryPart::forward;
-  if (step_a == 1 && step_b == 1) {
-    for (std::int64_t i = 0; i < n; ++i) y[i] = apply<Op, Part, T>(kGradient ? dy[i] : T(0), a[i], b[i]);
-  } else if (step_a == 1 && step_b == 0) {
+void binary_run(const Run<T>& run, std::int64_t n) {
+  const T *const a = run.a, *const b = run.b, *const dy = run.dy;
+  T* const y = run.y;
+  const std::int64_t step_a = run.step_a, step_b = run.step_b;
+  constexpr bool kFast = sizeof(T) == 4;
+  if (kFast && step_a == 1 && step_b == 1) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < n; ++i) y[i] = apply<Op, Part>(dy, i, a[i], b[i]);
+  } else if (kFast && step_a == 1 && step_b == 0) {
     const T fixed = *b;
-    for (std::int64_t i = 0; i < n; ++i) y[i] = apply<Op, Part, T>(kGradient ? dy[i] : T(0), a[i], fixed);
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < n; ++i) y[i] = apply<Op, Part>(dy, i, a[i], fixed);
   } else {
-    for (std::int64_t i = 0; i < n; ++i)
-      y[i] = apply<Op, Part, T>(kGradient ? dy[i] : T(0), a[i * step_a], b[i * step_b]);
+    for (std::int64_t i = 0; i < n; ++i) y[i] = apply<Op, Part>(dy, i, a[i * step_a], b[i * step_b]);
   }
 }
 
-template <class Op, BinaryPart Part, class T>
-void binary_part(const BinaryArgs& args) {
+// Walks over the runs of the last axis; the loops over elements are reached by pointer, so that this is
+// compiled once for all ops.
+template <class T>
+void for_runs(const BinaryArgs& args, void (*body)(const Run<T>&, std::int64_t)) {
   const T* const a = static_cast<const T*>(args.a);
   const T* const b = static_cast<const T*>(args.b);
   const T* const dy = static_cast<const T*>(args.dy);
@@ -64,8 +84,9 @@ void binary_part(const BinaryArgs& args) {
   const std::int64_t width = args.shape[last], step_a = args.stride_a[last], step_b = args.stride_b[last];
   if (args.rank == 1) {
     parallel_for(width, kGrain, [=](std::int64_t begin, std::int64_t end) {
-      binary_row<Op, Part, T>(end - begin, a + begin * step_a, step_a, b + begin * step_b, step_b,
-                              dy == nullptr ? nullptr : dy + begin, y + begin);
+      body({a + begin * step_a, step_a, b + begin * step_b, step_b, dy == nullptr ? nullptr : dy + begin,
+            y + begin},
+           end - begin);
     });
     return;
   }
@@ -82,8 +103,8 @@ void binary_part(const BinaryArgs& args) {
       at_b += index[i] * args.stride_b[i];
     }
     for (std::int64_t row = begin; row < end; ++row) {
-      binary_row<Op, Part, T>(width, a + at_a, step_a, b + at_b, step_b,
-                              dy == nullptr ? nullptr : dy + row * width, y + row * width);
+      body({a + at_a, step_a, b + at_b, step_b, dy == nullptr ? nullptr : dy + row * width, y + row * width},
+           width);
       for (int i = last - 1; i >= 0; --i) {
         at_a += args.stride_a[i];
         at_b += args.stride_b[i];
@@ -96,52 +117,47 @@ void binary_part(const BinaryArgs& args) {
   });
 }
 
-// Finds the op by its place in the list, then the type.
-template <class... Ops>
+// Kernels by the op's place in the list.
+template <class T, class... Ops>
 void run_forward(const UnaryArgs& args, OpList<Ops...>) {
-  int place = 0;
-  ((place++ == args.op
-        ? (args.dtype == Dtype::f32 ? unary_forward<Ops, float>(args) : unary_forward<Ops, double>(args))
-        : void()),
-   ...);
+  static constexpr void (*kKernels[])(const UnaryArgs&) = {unary_forward<Ops, T>...};
+  kKernels[args.op](args);
 }
 
-template <class... Ops>
+template <class T, class... Ops>
 void run_backward(const UnaryArgs& args, OpList<Ops...>) {
-  int place = 0;
-  ((place++ == args.op
-        ? (args.dtype == Dtype::f32 ? unary_backward<Ops, float>(args) : unary_backward<Ops, double>(args))
-        : void()),
-   ...);
+  static constexpr void (*kKernels[])(const UnaryArgs&) = {unary_backward<Ops, T>...};
+  kKernels[args.op](args);
 }
 
-template <class Op, class T>
-void run_part(const BinaryArgs& args) {
-  switch (args.part) {
-    case BinaryPart::forward:
-      return binary_part<Op, BinaryPart::forward, T>(args);
-    case BinaryPart::gradient_a:
-      return binary_part<Op, BinaryPart::gradient_a, T>(args);
-    case BinaryPart::gradient_b:
-      return binary_part<Op, BinaryPart::gradient_b, T>(args);
-  }
-}
-
-template <class... Ops>
+template <class T, class... Ops>
 void run_binary(const BinaryArgs& args, OpList<Ops...>) {
-  int place = 0;
-  ((place++ == args.op ? (args.dtype == Dtype::f32 ? run_part<Ops, float>(args) : run_part<Ops, double>(args))
-                       : void()),
-   ...);
+  static constexpr void (*kKernels[][3])(const Run<T>&, std::int64_t) = {
+      {binary_run<Ops, BinaryPart::forward, T>, binary_run<Ops, BinaryPart::gradient_a, T>,
+       binary_run<Ops, BinaryPart::gradient_b, T>}...};
+  for_runs<T>(args, kKernels[args.op][static_cast<int>(args.part)]);
+}
+
+template <class T>
+void unary_forward_kernel(const UnaryArgs& args) {
+  run_forward<T>(args, UnaryOps{});
+}
+template <class T>
+void unary_backward_kernel(const UnaryArgs& args) {
+  run_backward<T>(args, UnaryOps{});
+}
+template <class T>
+void binary_kernel(const BinaryArgs& args) {
+  run_binary<T>(args, BinaryOps{});
 }
 
 }  // namespace
 
 void install_pointwise();
 void install_pointwise() {
-  unary_forward_slot.function[0] = [](const UnaryArgs& args) { run_forward(args, UnaryOps{}); };
-  unary_backward_slot.function[0] = [](const UnaryArgs& args) { run_backward(args, UnaryOps{}); };
-  binary_slot.function[0] = [](const BinaryArgs& args) { run_binary(args, BinaryOps{}); };
+  install_cpu(unary_forward_slot, unary_forward_kernel<float>, EDDY_F64(unary_forward_kernel<double>));
+  install_cpu(unary_backward_slot, unary_backward_kernel<float>, EDDY_F64(unary_backward_kernel<double>));
+  install_cpu(binary_slot, binary_kernel<float>, EDDY_F64(binary_kernel<double>));
 }
 
 }  // namespace eddy::EDDY_ISA

@@ -146,6 +146,18 @@ struct Rsqrt {
     return T(-0.5) * dy * y * y * y;
   }
 };
+struct Abs {
+  EDDY_UNARY(Abs, "abs", "|x|; derivative 0 at 0", input)
+  template <class T>
+  EDDY_HD_INLINE static T forward(T x) {
+    return x < T(0) ? -x : x + T(0);  // -0 + 0 is 0
+  }
+  // NaN at NaN.
+  template <class T>
+  EDDY_HD_INLINE static T vjp(T dy, T x) {
+    return x > T(0) ? dy : (x < T(0) ? -dy : x * T(0));
+  }
+};
 #undef EDDY_UNARY
 
 struct Add {
@@ -228,12 +240,28 @@ struct Pow {
     return a > T(0) ? dy * vec::pow(a, b) * vec::log(a) : T(0);
   }
 };
+struct Swiglu {
+  static constexpr const char* kName = "swiglu";
+  static constexpr const char* kFormula = "silu(gate) up";
+  template <class T>
+  EDDY_HD_INLINE static T forward(T gate, T up) {
+    return Silu::forward(gate) * up;
+  }
+  template <class T>
+  EDDY_HD_INLINE static T vjp_a(T dy, T gate, T up) {
+    return Silu::vjp(dy * up, gate);
+  }
+  template <class T>
+  EDDY_HD_INLINE static T vjp_b(T dy, T gate, T) {
+    return dy * Silu::forward(gate);
+  }
+};
 
 // The lists that everything is made from. The position in the list is the kernel's number.
 template <class... Ops>
 struct OpList {};
-using UnaryOps = OpList<Neg, Exp, Log, Tanh, Sigmoid, Relu, Silu, Gelu, GeluTanh, Sqrt, Rsqrt>;
-using BinaryOps = OpList<Add, Sub, Mul, Div, Pow>;
+using UnaryOps = OpList<Neg, Exp, Log, Tanh, Sigmoid, Relu, Silu, Gelu, GeluTanh, Sqrt, Rsqrt, Abs>;
+using BinaryOps = OpList<Add, Sub, Mul, Div, Pow, Swiglu>;
 
 template <class Op, class List>
 struct IndexOf;

@@ -3,6 +3,7 @@
 // added to each other. Each input element is read once.
 #include "ops/reduce.h"
 
+#include "ops/cpu/isa.h"
 #include "ops/cpu/lanes.h"
 #include "tensor/thread_pool.h"
 
@@ -175,15 +176,9 @@ void max_backward_kernel(const MaxBackwardArgs& args) {
 }  // namespace
 
 void install_reduce() {
-  sum_slot.function[0] = [](const SumArgs& args) {
-    args.dtype == Dtype::f32 ? sum_kernel<float>(args) : sum_kernel<double>(args);
-  };
-  max_forward_slot.function[0] = [](const MaxArgs& args) {
-    args.dtype == Dtype::f32 ? max_kernel<float>(args) : max_kernel<double>(args);
-  };
-  max_backward_slot.function[0] = [](const MaxBackwardArgs& args) {
-    args.dtype == Dtype::f32 ? max_backward_kernel<float>(args) : max_backward_kernel<double>(args);
-  };
+  install_cpu(sum_slot, sum_kernel<float>, EDDY_F64(sum_kernel<double>));
+  install_cpu(max_forward_slot, max_kernel<float>, EDDY_F64(max_kernel<double>));
+  install_cpu(max_backward_slot, max_backward_kernel<float>, EDDY_F64(max_backward_kernel<double>));
 }
 
 }  // namespace eddy::EDDY_ISA

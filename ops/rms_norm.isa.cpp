@@ -2,6 +2,7 @@
 // layer_norm.isa.cpp.
 #include "ops/rms_norm.h"
 
+#include "ops/cpu/isa.h"
 #include "ops/cpu/lanes.h"
 #include "ops/cpu/vec_math.h"
 #include "tensor/thread_pool.h"
@@ -105,12 +106,8 @@ void backward_kernel(const RmsNormBackwardArgs& args) {
 }  // namespace
 
 void install_rms_norm() {
-  rms_norm_forward_slot.function[0] = [](const RmsNormArgs& args) {
-    args.dtype == Dtype::f32 ? forward_kernel<float>(args) : forward_kernel<double>(args);
-  };
-  rms_norm_backward_slot.function[0] = [](const RmsNormBackwardArgs& args) {
-    args.dtype == Dtype::f32 ? backward_kernel<float>(args) : backward_kernel<double>(args);
-  };
+  install_cpu(rms_norm_forward_slot, forward_kernel<float>, EDDY_F64(forward_kernel<double>));
+  install_cpu(rms_norm_backward_slot, backward_kernel<float>, EDDY_F64(backward_kernel<double>));
 }
 
 }  // namespace eddy::EDDY_ISA

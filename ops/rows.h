@@ -6,7 +6,7 @@
 namespace eddy {
 
 // `rows` rows of `width` adjacent elements, `stride` elements apart. A slice such as x[:, t] of [batch, time,
-// width] is taken as it lies; what has no such form is copied.
+// width], or a part of its last axis, is taken as it lies; what has no such form is copied.
 struct Rows {
   Tensor storage;
   std::int64_t rows = 0, width = 0, stride = 0;
@@ -17,7 +17,18 @@ struct Rows {
 // The rows of x, rank >= 1.
 inline Rows rows_of(const Tensor& x) {
   const std::int64_t width = x.dim(-1), rows = width == 0 ? 0 : x.elements() / width;
-  if (x.rank() == 2 && x.strides()[1] == 1) return {x, rows, width, x.strides()[0]};
+  // The leading axes must walk through the rows in one progression; an axis of size 1 has no say.
+  bool even = width <= 1 || x.strides()[x.rank() - 1] == 1;
+  std::int64_t stride = width, count = 1;
+  for (int axis = x.rank() - 2; axis >= 0; --axis) {
+    if (x.shape()[axis] == 1) continue;
+    if (count == 1)
+      stride = x.strides()[axis];
+    else
+      even = even && x.strides()[axis] == stride * count;
+    count *= x.shape()[axis];
+  }
+  if (even) return {x, rows, width, stride};
   return {raw::contiguous(x), rows, width, width};
 }
 

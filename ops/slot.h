@@ -6,6 +6,8 @@
 #include <type_traits>
 
 #include "tensor/device.h"
+#include "tensor/dtype.h"
+#include "tensor/host_device.h"
 
 namespace eddy {
 
@@ -23,14 +25,20 @@ struct Slot {
 
   const char* name;
   Function function[kDeviceTypeCount] = {};
+  // The CPU's kernel for f64 when it is apart from function[cpu], which then takes f32 alone; else null.
+  Function cpu_f64 = nullptr;
 
-  // Runs the kernel on a device. errors: DeviceError when this build has none for it.
-  void operator()(Device device, const Args& args) const {
+  // Runs the kernel on a device. Kernels call other kernels this way too, so no copy of it may be left behind
+  // by one instruction set. errors: DeviceError when this build has none for it.
+  EDDY_INLINE void operator()(Device device, const Args& args) const {
     const Function& found = function[static_cast<int>(device.type)];
     if (found == nullptr) {
       install_backends();
       if (found == nullptr) detail::empty_slot(name, device);
     }
+    if constexpr (requires { args.dtype; })
+      if (args.dtype == Dtype::f64 && device.type == DeviceType::cpu && cpu_f64 != nullptr)
+        return cpu_f64(args);
     found(args);
   }
 };

@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "ops/cpu/isa.h"
 #include "ops/cpu/row_exp.h"
 #include "tensor/thread_pool.h"
 
@@ -146,19 +147,12 @@ void log_softmax_backward_kernel(const LogSoftmaxBackwardArgs& args) {
 }  // namespace
 
 void install_softmax() {
-  softmax_forward_slot.function[0] = [](const SoftmaxArgs& args) {
-    args.dtype == Dtype::f32 ? softmax_kernel<float>(args) : softmax_kernel<double>(args);
-  };
-  softmax_backward_slot.function[0] = [](const SoftmaxBackwardArgs& args) {
-    args.dtype == Dtype::f32 ? softmax_backward_kernel<float>(args) : softmax_backward_kernel<double>(args);
-  };
-  log_softmax_forward_slot.function[0] = [](const LogSoftmaxArgs& args) {
-    args.dtype == Dtype::f32 ? log_softmax_kernel<float>(args) : log_softmax_kernel<double>(args);
-  };
-  log_softmax_backward_slot.function[0] = [](const LogSoftmaxBackwardArgs& args) {
-    args.dtype == Dtype::f32 ? log_softmax_backward_kernel<float>(args)
-                             : log_softmax_backward_kernel<double>(args);
-  };
+  install_cpu(softmax_forward_slot, softmax_kernel<float>, EDDY_F64(softmax_kernel<double>));
+  install_cpu(softmax_backward_slot, softmax_backward_kernel<float>,
+              EDDY_F64(softmax_backward_kernel<double>));
+  install_cpu(log_softmax_forward_slot, log_softmax_kernel<float>, EDDY_F64(log_softmax_kernel<double>));
+  install_cpu(log_softmax_backward_slot, log_softmax_backward_kernel<float>,
+              EDDY_F64(log_softmax_backward_kernel<double>));
 }
 
 }  // namespace eddy::EDDY_ISA

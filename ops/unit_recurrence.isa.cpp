@@ -8,6 +8,7 @@
 //              weights.
 #include "ops/unit_recurrence.h"
 
+#include "ops/cpu/isa.h"
 #include "ops/cpu/packed_gemm.h"
 #include "ops/cpu/vec_math.h"
 #include "ops/dropout.h"
@@ -121,8 +122,8 @@ void drop_rows(const UnitRecurrenceArgs& args, const RandomKey& key, std::int64_
       for (std::int64_t i = 0; i < n; ++i) y[i] = x[i];
     return;
   }
-  dropout_slot.function[0]({args.dtype, n, x, y, args.dropout, key, static_cast<std::uint64_t>(first_element),
-                            1 / (1 - args.dropout), 0});
+  dropout_slot(Device{}, {args.dtype, n, x, y, args.dropout, key, static_cast<std::uint64_t>(first_element),
+                          1 / (1 - args.dropout), 0});
 }
 
 template <class T>
@@ -165,9 +166,9 @@ struct Chain {
                  std::int64_t t, const Share& share) const {
     const std::int64_t first = share.row_begin(), rows = share.row_end() - first;
     if (rows > 0)
-      layer_norm_forward_slot.function[0]({args.dtype, rows, dim, at(x, t, first, dim), dim, weight, bias,
-                                           at(y, t, first, dim), dim, at(mean, t, first, 1),
-                                           at(rstd, t, first, 1), args.eps});
+      layer_norm_forward_slot(
+          Device{}, {args.dtype, rows, dim, at(x, t, first, dim), dim, weight, bias, at(y, t, first, dim),
+                     dim, at(mean, t, first, 1), at(rstd, t, first, 1), args.eps});
   }
 
   // dx += LN'(dy): the gain's own gradient is summed after the loop.
@@ -175,7 +176,8 @@ struct Chain {
                      void* dx, std::int64_t t, const Share& share) const {
     const std::int64_t first = share.row_begin(), rows = share.row_end() - first;
     if (rows > 0)
-      layer_norm_backward_slot.function[0](
+      layer_norm_backward_slot(
+          Device{},
           {args.dtype, rows, dim, at(dy, t, first, dim), dim, at(x, t, first, dim), dim, weight,
            at(mean, t, first, 1), at(rstd, t, first, 1), at(dx, t, first, dim), dim, 1, nullptr, nullptr, 0});
   }
@@ -404,12 +406,8 @@ void run_backward(const UnitRecurrenceArgs& args) {
 
 void install_unit_recurrence();
 void install_unit_recurrence() {
-  unit_recurrence_forward_slot.function[0] = [](const UnitRecurrenceArgs& args) {
-    args.dtype == Dtype::f32 ? run_forward<float>(args) : run_forward<double>(args);
-  };
-  unit_recurrence_backward_slot.function[0] = [](const UnitRecurrenceArgs& args) {
-    args.dtype == Dtype::f32 ? run_backward<float>(args) : run_backward<double>(args);
-  };
+  install_cpu(unit_recurrence_forward_slot, run_forward<float>, EDDY_F64(run_forward<double>));
+  install_cpu(unit_recurrence_backward_slot, run_backward<float>, EDDY_F64(run_backward<double>));
 }
 
 }  // namespace eddy::EDDY_ISA

@@ -1,4 +1,5 @@
-// CPU kernel of where. It moves bits, so one instantiation per element size serves all types.
+// CPU kernel of where. It moves bits, so one instantiation per element size serves all types; four bytes, the
+// size that is trained in, has loops of its own for the steps that matter.
 #include "ops/where.h"
 
 #include "tensor/thread_pool.h"
@@ -11,28 +12,33 @@ namespace {
 
 constexpr std::int64_t kGrain = 1 << 14;  // elements per chunk
 
-// One run of the last axis. The steps that matter are constants of a loop that vectorises.
+// One run of the last axis. y overlaps no operand. With constant steps a loop vectorises.
 template <class T>
 void row(std::int64_t n, const std::uint8_t* mask, std::int64_t step_mask, const T* a, std::int64_t step_a,
          const T* b, std::int64_t step_b, T* y) {
-  if (step_mask == 1 && step_a == 1 && step_b == 1) {
+  constexpr bool kFast = sizeof(T) == 4;
+  if (kFast && step_mask == 1 && step_a == 1 && step_b == 1) {
+#pragma GCC ivdep
     for (std::int64_t i = 0; i < n; ++i) {
       const T yes = a[i], no = b[i];
       y[i] = mask[i] != 0 ? yes : no;
     }
-  } else if (step_mask == 1 && step_a == 1 && step_b == 0) {
+  } else if (kFast && step_mask == 1 && step_a == 1 && step_b == 0) {
     const T no = *b;
+#pragma GCC ivdep
     for (std::int64_t i = 0; i < n; ++i) {
       const T yes = a[i];
       y[i] = mask[i] != 0 ? yes : no;
     }
-  } else if (step_mask == 1 && step_a == 0 && step_b == 1) {
+  } else if (kFast && step_mask == 1 && step_a == 0 && step_b == 1) {
     const T yes = *a;
+#pragma GCC ivdep
     for (std::int64_t i = 0; i < n; ++i) {
       const T no = b[i];
       y[i] = mask[i] != 0 ? yes : no;
     }
   } else {
+#pragma GCC ivdep
     for (std::int64_t i = 0; i < n; ++i) y[i] = mask[i * step_mask] != 0 ? a[i * step_a] : b[i * step_b];
   }
 }

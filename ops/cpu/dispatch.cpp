@@ -4,6 +4,7 @@
 #include <atomic>
 #include <mutex>
 
+#include "ops/backends.h"
 #include "ops/cpu/isa.h"
 #include "ops/slot.h"
 #include "tensor/format.h"
@@ -27,6 +28,7 @@ std::atomic<int> chosen{-1};
 std::once_flag installed;
 
 void install_level(IsaLevel level) {
+  isa_baseline::install_all();  // brings the f64 kernels of all levels
   switch (level) {
 #if defined(EDDY_X86_LEVELS)
     case IsaLevel::avx512:
@@ -37,7 +39,6 @@ void install_level(IsaLevel level) {
       break;
 #endif
     default:
-      isa_baseline::install_all();
       break;
   }
   chosen.store(static_cast<int>(level));
@@ -87,13 +88,14 @@ void install_backends() {
   std::call_once(installed, [] {
     install_cpu_products();
     install_level(best_isa_level());
+    install_cuda_backend();
   });
 }
 
 namespace detail {
 void empty_slot(const char* kernel, Device device) {
-  fail<DeviceError>("{}: this build has no kernel for {} (it has: cpu; configure with -DEDDY_CUDA=ON)",
-                    kernel, to_string(device));
+  fail<DeviceError>("{}: this build has no kernel for {} (it has: {}; docs/gpu-status.md lists what a GPU runs)",
+                    kernel, to_string(device), backend_names());
 }
 }  // namespace detail
 }  // namespace eddy

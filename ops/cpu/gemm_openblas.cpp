@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <string_view>
 
 #include "ops/cpu/dispatch.h"
@@ -22,6 +23,8 @@ namespace {
 constexpr std::int64_t kSmallPiece = 1 << 18;
 // Rows of a block: OpenBLAS packs B again for every block, which costs some 1/rows of the product.
 constexpr std::int64_t kBlockRows = 256;
+// Elements of C that one thread writes the bias into at a time.
+constexpr std::int64_t kBiasElements = 1 << 15;
 
 void multiply(const GemmArgs& g, std::int64_t m, std::int64_t n, const void* a, const void* b, void* c) {
   const auto int_of = [](std::int64_t x) { return static_cast<blasint>(x); };
@@ -60,9 +63,28 @@ void multiply_in_blocks(const GemmArgs& g) {
   });
 }
 
-void gemm(const GemmArgs& g) {
+// The bias in every row of C, for the product to be added to.
+void write_bias(const GemmArgs& g) {
+  const auto bytes = static_cast<std::int64_t>(dtype_bytes(g.dtype));
+  const std::int64_t rows = g.batch * g.outer * g.m;
+  parallel_for(rows, std::max<std::int64_t>(1, kBiasElements / g.n), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const std::int64_t matrix = row / g.m;
+      const std::int64_t at =
+          matrix / g.batch * g.outer_c + matrix % g.batch * g.stride_c + row % g.m * g.ldc;
+      std::memcpy(static_cast<char*>(g.c) + at * bytes, g.bias, static_cast<std::size_t>(g.n * bytes));
+    }
+  });
+}
+
+void gemm(const GemmArgs& args) {
+  GemmArgs g = args;
   const std::int64_t matrices = g.batch * g.outer, work = g.m * g.n * g.k;
   if (matrices == 0 || g.m == 0 || g.n == 0) return;
+  if (g.bias != nullptr) {
+    write_bias(g);
+    g.beta = 1;
+  }
   const auto bytes = static_cast<std::int64_t>(dtype_bytes(g.dtype));
   if (matrices == 1) {
     if (work < 4 * kSmallPiece) return multiply(g, g.m, g.n, g.a, g.b, g.c);

@@ -1,7 +1,17 @@
 // Which instruction set the CPU kernels use. Files named *.isa.cpp are compiled once for each level, in the
 // namespace EDDY_ISA (isa_baseline, isa_avx2, isa_avx512), with `-O3 -fno-trapping-math -fno-math-errno`; the
 // best level this processor runs is chosen when the kernels are installed.
+//
+// f64 serves checks, not speed: its kernels are compiled for the baseline alone and every level uses those,
+// which saves two of three compilations of half of all kernels. A file's install function says
+//
+//   install_cpu(softmax_forward_slot, forward<float>, EDDY_F64(forward<double>));
+//
+// and names forward<double> only inside EDDY_F64: elsewhere it would be compiled for every level.
 #pragma once
+
+#include "ops/slot.h"
+#include "tensor/host_device.h"
 
 namespace eddy {
 
@@ -16,5 +26,30 @@ IsaLevel isa_level();
 void set_isa_level(IsaLevel level);
 // "baseline", "avx2", "avx512".
 const char* isa_name(IsaLevel level);
+
+// EDDY_F64(kernel) is the kernel where EDDY_ISA is isa_baseline, and null at the other levels; EDDY_F64_HERE
+// tells them apart in an #if: only EDDY_F64_AT_isa_baseline is defined, and an undefined name counts as 0.
+#if defined(EDDY_ISA)
+#define EDDY_F64_AT_isa_baseline 1
+#define EDDY_F64_JOIN(level) EDDY_F64_AT_##level
+#define EDDY_F64_AT(level) EDDY_F64_JOIN(level)
+#define EDDY_F64_HERE EDDY_F64_AT(EDDY_ISA)
+#if EDDY_F64_HERE
+#define EDDY_F64(...) __VA_ARGS__
+#else
+#define EDDY_F64(...) nullptr
+#endif
+#endif
+
+// Fills a slot's CPU kernels, one for each dtype. A null f64 kernel keeps the one that is there: the baseline
+// is always installed first.
+template <class Args>
+EDDY_INLINE void install_cpu(Slot<Args>& slot, typename Slot<Args>::Function f32,
+                             typename Slot<Args>::Function f64) {
+  static_assert(
+      requires(Args args) { args.dtype; }, "a slot chooses by its arguments' dtype");
+  slot.function[0] = f32;
+  if (f64 != nullptr) slot.cpu_f64 = f64;
+}
 
 }  // namespace eddy

@@ -5,6 +5,14 @@
 // fetch the next panel, each its share.
 #include "ops/cpu/packed_gemm.h"
 
+#include "ops/cpu/isa.h"
+
+#if !EDDY_F64_HERE
+namespace eddy::isa_baseline {
+PackedGemmKernels packed_gemm_table();
+}
+#endif
+
 namespace eddy::EDDY_ISA {
 PackedGemmKernels packed_gemm_table();
 void install_packed_gemm();
@@ -107,12 +115,15 @@ Tile<T> last_tile(std::int64_t rows, std::int64_t vectors) {
   return tile_of_rows<T, Vectors, 0>(rows);
 }
 
-template <class T>
+// The tile for a whole panel. One inner step of a panel is kPanelLines cache lines (none with narrow vectors:
+// then nothing is asked for), so no tile has more to fetch.
+constexpr std::int64_t kPanelLines = kTileVectors * kVectorBytes / kLineBytes;
+template <class T, int Lines = static_cast<int>(kPanelLines)>
 Tile<T> full_tile(std::int64_t rows, std::int64_t lines) {
-  if (lines == 0) return tile_of_rows<T, kTileVectors, 0>(rows);
-  if (lines == 1) return tile_of_rows<T, kTileVectors, 1>(rows);
-  if (lines == 2) return tile_of_rows<T, kTileVectors, 2>(rows);
-  return tile_of_rows<T, kTileVectors, 3>(rows);
+  if constexpr (Lines > 0) {
+    if (lines < Lines) return full_tile<T, Lines - 1>(rows, lines);
+  }
+  return tile_of_rows<T, kTileVectors, Lines>(rows);
 }
 
 // The cache lines that row tile `index` of `count` asks for at every inner step: what is to be fetched,
@@ -133,7 +144,6 @@ void multiply(std::int64_t rows, std::int64_t inner, std::int64_t columns, std::
               std::int64_t c_stride, bool accumulate) {
   constexpr std::int64_t width = panel_width<T>;
   constexpr std::int64_t inner_block = kInnerBlockBytes / static_cast<std::int64_t>(sizeof(T));
-  constexpr std::int64_t panel_lines = kTileVectors * kVectorBytes / kLineBytes;
   if (inner <= 0 && accumulate) return;
   for (std::int64_t row_begin = 0; row_begin < rows; row_begin += kRowBlock) {
     const std::int64_t row_count = rows - row_begin < kRowBlock ? rows - row_begin : kRowBlock;
@@ -153,7 +163,7 @@ void multiply(std::int64_t rows, std::int64_t inner, std::int64_t columns, std::
           // Tiles of nearly equal height: a single row left over would cost as much as four.
           const std::int64_t first_row = row_count * t / tiles;
           const std::int64_t tile_rows = row_count * (t + 1) / tiles - first_row;
-          const Share share = more ? prefetch_share(t, tiles, panel_lines) : Share{0, 0};
+          const Share share = more ? prefetch_share(t, tiles, kPanelLines) : Share{0, 0};
           const Tile<T> run = vectors < kTileVectors ? last_tile<T>(tile_rows, vectors)
                                                      : full_tile<T>(tile_rows, share.lines);
           run(depth, a + (row_begin + first_row) * a_stride + k, a_stride, b,
@@ -201,8 +211,13 @@ void pack(const T* w, std::int64_t w_stride, PackLayout layout, std::int64_t inn
 }  // namespace
 
 PackedGemmKernels packed_gemm_table() {
-  return {{panel_width<float>, pack<float>, multiply<float>},
-          {panel_width<double>, pack<double>, multiply<double>}};
+  PackedGemmKernels table{{panel_width<float>, pack<float>, multiply<float>}, {}};
+#if EDDY_F64_HERE
+  table.f64 = {panel_width<double>, pack<double>, multiply<double>};
+#else
+  table.f64 = isa_baseline::packed_gemm_table().f64;
+#endif
+  return table;
 }
 
 void install_packed_gemm() {

@@ -1,0 +1,314 @@
+// CPU kernel of blocked attention, backward; ops/cpu/attention_item.h says how
+// the work is cut. Work items write disjoint rows of the gradients of q, k and
+// v. The gradients of the tables are summed in parts, one for each head of a
+// work item (positions, shared by all heads: for each run of consecutive work
+// items), and the parts in their order, so the bits depend on no thread count.
+#include "ops/attention.h"
+
+#include <math.h>
+
+#include "ops/cpu/attention_item.h"
+#include "ops/cpu/isa.h"
+#include "ops/cpu/vec_math.h"
+
+namespace eddy::EDDY_ISA {
+namespace {
+
+// Where a work item adds the gradients of the tables; null when not wanted.
+template <class T>
+struct TableSums {
+  T* head_scale;  // [group]
+  T* bias;        // [group, bias_row]
+  T* positions;   // [distances, row]
+};
+
+// ds = P (M dp - delta) and p = P M, with P = exp(scale score - log_sum); p
+// holds the scores before, ds holds dp. M is keep, or 1 when that is null. Also
+// writes up to whole vectors what has no meaning.
+template <class T>
+EDDY_INLINE void probability_gradients(T* __restrict p, T* __restrict ds, const T* __restrict keep,
+                                       std::int64_t sees, T scale, T log_sum, T delta, T factor) {
+  if (keep == nullptr) {
+    for (std::int64_t t = 0; t < sees; t += kLanes<T>)
+      for (std::int64_t i = t; i < t + kLanes<T>; ++i) {
+        const T e = vec::exp(p[i] * scale - log_sum);
+        ds[i] = e * (ds[i] - delta) * factor;
+        p[i] = e;
+      }
+  } else {
+    for (std::int64_t t = 0; t < sees; t += kLanes<T>)
+      for (std::int64_t i = t; i < t + kLanes<T>; ++i) {
+        const T e = vec::exp(p[i] * scale - log_sum);
+        ds[i] = e * (keep[i] * ds[i] - delta) * factor;
+        p[i] = e * keep[i];
+      }
+  }
+}
+
+// Writes the rows of dscores with the shift that makes their columns distances,
+// zeros elsewhere, as far as any product reads.
+template <class T>
+EDDY_INLINE void skew_rows(const Item<T>& item, const Rows& rows, const Skew& skew, const T* dscores,
+                           T* skewed) {
+  const AttentionScratch& at = item.layout;
+  for (std::int64_t r = 0; r < rows.count; ++r) {
+    T* const to = skewed + r * at.skew_row;
+    const T* const from = dscores + r * at.score_row;
+    const std::int64_t shift = skew.base - r - skew.origin, width = skew.end - skew.origin + kRows;
+    const std::int64_t begin = larger(0, smaller(width, shift + rows.see_begin[r]));
+    const std::int64_t end = begin + (rows.see_end[r] - rows.see_begin[r]);
+    zero_unseen(to, 0, begin, end, width);
+    for (std::int64_t t = rows.see_begin[r]; t < rows.see_end[r]; ++t) to[shift + t] = from[t];
+  }
+}
+
+// The backward of one query tile against one key tile. With P the
+// probabilities, M the dropout factors, o = (P M) v, r the raw score q . k + q
+// . position + bias and s = scale head_scale its factor:
+//   dv = (P M)^T do,  d(P M) = do v^T,  dP = M d(P M),
+//   dscore = P (dP - rowsum(P dP)) and rowsum(P dP) = rowsum((P M) (do v^T)) =
+//   do . o, so no second pass over the keys is due; dr = s dscore; dq = dr (k +
+//   position), dk = dr^T q, dbias = dr and dposition = dr^T q by distance;
+//   dhead_scale = scale sum(dscore r).
+template <class T>
+void backward_tile(const Item<T>& item, const AttentionBackwardArgs& gradient, const Rows& rows,
+                   const TableSums<T>& sums) {
+  const AttentionArgs& args = item.args;
+  const AttentionScratch& at = item.layout;
+  const std::int64_t key_begin = rows.key_begin;
+  T* const q = item.scratch + at.q;
+  T* const doutput = item.scratch + at.doutput;
+  T* const scores = item.scratch + at.scores;
+  T* const dscores = item.scratch + at.dscores;
+  T* const skewed = item.scratch + at.skewed;
+  const AttentionStrides strides = item.output_strides();
+
+  item.pack_query_side(args.q, args.q_strides, rows, q);
+  item.pack_query_side(gradient.doutput, strides, rows, doutput);
+  // In a loop of its own, so that the reads of one row do not wait for the
+  // arithmetic of the row before.
+  T deltas[kAttentionQueryTile];
+  for (std::int64_t r = 0; r < rows.count; ++r)
+    deltas[r] =
+        dot(doutput + r * at.row, item.at(args.output, strides, rows.query[r], rows.head[r]), args.head_size);
+  item.block_products(rows.blocks, rows.block_begin, rows.block_end, q, item.scratch + at.keys_t, scores,
+                      at.score_row, 0);
+  item.block_products(rows.blocks, rows.block_begin, rows.block_end, doutput, item.scratch + at.values_t,
+                      dscores, at.score_row, 0);
+  const bool tables = args.bias != nullptr || args.positions != nullptr;
+  const Skew skew = tables ? item.skew_of(rows) : Skew{};
+  if (tables) item.add_tables(rows, skew, q, scores);
+
+  T dhead_scale = T(0);
+  const std::int64_t group_head = rows.head[0] - item.kv_head * item.group;
+  for (std::int64_t r = 0; r < rows.count; ++r) {
+    const std::int64_t sees = rows.see_end[r] - rows.see_begin[r], row = rows.tile.first + r;
+    T* const p = scores + r * at.score_row + rows.see_begin[r];
+    T* const ds = dscores + r * at.score_row + rows.see_begin[r];
+    const Place next = item.query_place(row + kAttentionQueryTile);
+    item.prefetch(args.q, args.q_strides, next);
+    item.prefetch(args.output, strides, next);
+    item.prefetch(gradient.doutput, strides, next);
+    item.prefetch(gradient.dq, gradient.dq_strides, item.query_place(row));
+    item.prefetch_next_keys(key_begin, row);
+    if (row < kAttentionKeyTile && key_begin + row < args.keys) {
+      item.prefetch(gradient.dk, gradient.dk_strides, item.key_place(key_begin + row));
+      item.prefetch(gradient.dv, gradient.dv_strides, item.key_place(key_begin + row));
+    }
+    if (sees > 0) {
+      const T log_sum = *item.log_sum(rows.head[r], rows.query[r]);
+      const T factor = item.call.factor(rows.head[r]);
+      const T* const keep = args.drop_below == 0
+                                ? nullptr
+                                : keep_row(args.dropout_key, item.element(rows, r), sees, args.drop_below,
+                                           static_cast<T>(args.keep_scale), item.scratch + at.keep);
+      if (sums.head_scale == nullptr) {
+        probability_gradients(p, ds, keep, sees, factor, log_sum, deltas[r], factor);
+      } else {
+        T* const raw_scores = item.scratch + at.raw_scores;
+        for (std::int64_t t = 0; t < sees; ++t) raw_scores[t] = p[t];
+        probability_gradients(p, ds, keep, sees, factor, log_sum, deltas[r], T(1));
+        dhead_scale += dot(raw_scores, ds, sees);
+        for (std::int64_t t = 0; t < sees; ++t) ds[t] *= factor;
+      }
+      if (sums.bias != nullptr)
+        add_to(sums.bias + group_head * item.call.shared.bias_row + skew.base - r + rows.see_begin[r], ds,
+               sees);
+    }
+    for (T* unseen : {scores, dscores})
+      zero_unseen(unseen + r * at.score_row, rows.visible_begin, rows.see_begin[r], rows.see_end[r],
+                  rows.visible_end + kRows);
+  }
+  if (sums.head_scale != nullptr) sums.head_scale[group_head] += dhead_scale;
+
+  // Keys kRows at a time, with the rows from the first that sees one of them to
+  // the last.
+  for (std::int64_t key = rows.visible_begin, from = 0, to = 0; key < rows.visible_end; key += kRows) {
+    while (rows.see_end[from] <= key) ++from;
+    while (to < rows.count && rows.see_begin[to] < key + kRows) ++to;
+    const std::int64_t inner = to - from;
+    product<true>(inner, args.head_size, scores + from * at.score_row + key, at.score_row,
+                  doutput + from * at.row, at.row, item.scratch + at.dvalues + key * at.row, at.row, true);
+    product<true>(inner, args.head_size, dscores + from * at.score_row + key, at.score_row, q + from * at.row,
+                  at.row, item.scratch + at.dkeys + key * at.row, at.row, true);
+  }
+  if (args.positions != nullptr) skew_rows(item, rows, skew, dscores, skewed);
+  // The same for columns of the table, from the last down: then the rows that
+  // meet them come in their order.
+  if (sums.positions != nullptr)
+    for (std::int64_t column = (skew.end - skew.origin - 1) / kRows * kRows, from = 0, to = 0; column >= 0;
+         column -= kRows) {
+      const std::int64_t key = column + skew.origin - skew.base;  // of row 0
+      while (to < rows.count && rows.see_end[to] > key + to) ++to;
+      while (from < to && rows.see_begin[from] >= key + from + kRows) ++from;
+      if (from < to)
+        product<true>(to - from, args.head_size, skewed + from * at.skew_row + column, at.skew_row,
+                      q + from * at.row, at.row, sums.positions + (skew.origin + column) * at.row, at.row,
+                      true);
+    }
+
+  if (gradient.dq == nullptr) return;
+  T* const dq = item.scratch + at.output;
+  for (std::int64_t b = 0; b < rows.blocks; ++b) {
+    product<false>(rows.block_end[b] - rows.block_begin[b], args.head_size,
+                   dscores + b * kRows * at.score_row + rows.block_begin[b], at.score_row,
+                   item.scratch + at.keys + rows.block_begin[b] * at.row, at.row, dq + b * kRows * at.row,
+                   at.row, false);
+    if (args.positions != nullptr)
+      product<false>(skew.block_end[b] - skew.block_begin[b], args.head_size,
+                     skewed + b * kRows * at.skew_row + (skew.block_begin[b] - skew.origin), at.skew_row,
+                     item.call.positions + skew.block_begin[b] * at.row, at.row, dq + b * kRows * at.row,
+                     at.row, true);
+  }
+  const bool first = rows.tile.begin >= key_begin;
+  for (std::int64_t r = 0; r < rows.count; ++r) {
+    T* to = const_cast<T*>(item.at(gradient.dq, gradient.dq_strides, rows.query[r], rows.head[r]));
+    const T* from_row = dq + r * at.row;
+    if (first)
+      for (std::int64_t i = 0; i < args.head_size; ++i) to[i] = from_row[i];
+    else
+      for (std::int64_t i = 0; i < args.head_size; ++i) to[i] += from_row[i];
+  }
+}
+
+// Zeros the gradient of queries that see no key.
+template <class T>
+void backward_nothing(const Item<T>& item, const AttentionBackwardArgs& gradient, const Tile& tile) {
+  if (gradient.dq == nullptr) return;
+  for (std::int64_t row = tile.first; row < tile.first + tile.count; ++row) {
+    T* const dq =
+        const_cast<T*>(item.at(gradient.dq, gradient.dq_strides, row % item.args.queries, item.head_of(row)));
+    for (std::int64_t i = 0; i < item.args.head_size; ++i) dq[i] = T(0);
+  }
+}
+
+template <class T>
+void backward_item(const Item<T>& item, const AttentionBackwardArgs& gradient, const TableSums<T>& sums) {
+  const AttentionArgs& args = item.args;
+  const AttentionScratch& at = item.layout;
+  for (std::int64_t key_begin = 0; key_begin < args.keys; key_begin += kAttentionKeyTile) {
+    const std::int64_t key_count = smaller(args.keys - key_begin, kAttentionKeyTile);
+    const T* keys = item.at(args.k, args.k_strides, key_begin, item.kv_head);
+    const T* values = item.at(args.v, args.v_strides, key_begin, item.kv_head);
+    for (std::int64_t i = 0; i < (key_count + kRows) * at.row; ++i) item.scratch[at.dkeys + i] = T(0);
+    for (std::int64_t i = 0; i < (key_count + kRows) * at.row; ++i) item.scratch[at.dvalues + i] = T(0);
+    bool packed = false;
+    for (Tile tile = item.tile_at(0, item.rows()); tile.count > 0;
+         tile = item.tile_at(tile.first + tile.count, item.rows())) {
+      if (tile.sees_nothing() && key_begin == 0) backward_nothing(item, gradient, tile);
+      if (!tile.meets(key_begin, key_count)) continue;
+      if (!packed) {
+        pack_transposed(keys, args.k_strides.time, key_count, args.head_size, item.scratch + at.keys_t);
+        pack_transposed(values, args.v_strides.time, key_count, args.head_size, item.scratch + at.values_t);
+        pack_rows(keys, args.k_strides.time, key_count, args.head_size, item.scratch + at.keys, at.row);
+        packed = true;
+      }
+      backward_tile(item, gradient, item.rows_of(tile, key_begin, key_count), sums);
+    }
+    const auto write = [&](void* base, const AttentionStrides& strides, const T* from) {
+      if (base == nullptr) return;
+      T* to = const_cast<T*>(item.at(base, strides, key_begin, item.kv_head));
+      for (std::int64_t t = 0; t < key_count; ++t)
+        for (std::int64_t i = 0; i < args.head_size; ++i) to[t * strides.time + i] = from[t * at.row + i];
+    };
+    write(gradient.dk, gradient.dk_strides, item.scratch + at.dkeys);
+    write(gradient.dv, gradient.dv_strides, item.scratch + at.dvalues);
+  }
+}
+
+// Adds up the parts of the tables' gradients.
+template <class T>
+void write_tables(const Call<T>& call, const AttentionBackwardArgs& gradient) {
+  const AttentionArgs& args = call.args;
+  const AttentionShared& at = call.shared;
+  const T* const parts = static_cast<const T*>(args.scratch);
+  if (gradient.dhead_scale != nullptr)
+    for (std::int64_t h = 0; h < args.heads; ++h) {
+      T sum = T(0);
+      for (std::int64_t b = 0; b < args.batch; ++b) sum += parts[at.dhead_scale + b * args.heads + h];
+      static_cast<T*>(gradient.dhead_scale)[h] = sum * static_cast<T>(args.scale);
+    }
+  if (gradient.dbias != nullptr)
+    for (std::int64_t h = 0; h < args.heads; ++h) {
+      T* const to = static_cast<T*>(gradient.dbias) + h * gradient.dbias_stride;
+      for (std::int64_t c = 0; c < args.distances; ++c) {
+        T sum = T(0);
+        for (std::int64_t b = 0; b < args.batch; ++b)
+          sum += parts[at.dbias + (b * args.heads + h) * at.bias_row + c];
+        to[args.distances - 1 - c] = sum;
+      }
+    }
+  if (gradient.dpositions == nullptr) return;
+  parallel_for(args.distances, larger(1, 65536 / call.layout.row / at.position_sums),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t c = begin; c < end; ++c) {
+                   T* const to = static_cast<T*>(gradient.dpositions) +
+                                 (args.distances - 1 - c) * gradient.dpositions_stride;
+                   const T* const from = parts + at.dpositions + c * call.layout.row;
+                   for (std::int64_t i = 0; i < args.head_size; ++i) to[i] = from[i];
+                   for (std::int64_t part = 1; part < at.position_sums; ++part)
+                     add_to(to, from + part * at.dpositions_part, args.head_size);
+                 }
+               });
+}
+
+template <class T>
+void backward(const AttentionBackwardArgs& gradient) {
+  const AttentionArgs& args = gradient.forward;
+  const Call<T> call(args, &gradient);
+  const AttentionShared& at = call.shared;
+  T* const parts = static_cast<T*>(args.scratch);
+  const std::int64_t items = args.batch * args.kv_heads;
+  const std::int64_t runs = gradient.dpositions != nullptr ? at.position_sums : items;
+  for_each_item(args.threads, runs, [&](int rank, std::int64_t run) {
+    TableSums<T> sums{};
+    if (gradient.dpositions != nullptr) {
+      sums.positions = parts + at.dpositions + run * at.dpositions_part;
+      for (std::int64_t i = 0; i < at.dpositions_part; ++i) sums.positions[i] = T(0);
+    }
+    const std::int64_t end = (run + 1) * items / runs;
+    for (std::int64_t index = run * items / runs; index < end; ++index) {
+      const std::int64_t head = index * call.group;  // batch * heads + the first head of the work item
+      if (gradient.dhead_scale != nullptr) {
+        sums.head_scale = parts + at.dhead_scale + head;
+        for (std::int64_t i = 0; i < call.group; ++i) sums.head_scale[i] = T(0);
+      }
+      if (gradient.dbias != nullptr) {
+        sums.bias = parts + at.dbias + head * at.bias_row;
+        for (std::int64_t i = 0; i < call.group * at.bias_row; ++i) sums.bias[i] = T(0);
+      }
+      backward_item(Item<T>(call, rank, index, index + 1 < end ? index + 1 : index + args.threads), gradient,
+                    sums);
+    }
+  });
+  write_tables(call, gradient);
+}
+
+}  // namespace
+
+void install_attention_backward();
+void install_attention_backward() {
+  install_cpu(attention_backward_slot, backward<float>, EDDY_F64(backward<double>));
+}
+
+}  // namespace eddy::EDDY_ISA

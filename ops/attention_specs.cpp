@@ -1,0 +1,211 @@
+// Samples and costs of attention's forms for the generic tests and the benchmark. Every form is compared with
+// attention_composed. Samples of several tiles have too many elements for finite differences: there the
+// gradients of attention_composed are the oracle (tests/op/test_attention*.cpp).
+#include <algorithm>
+#include <string>
+
+#include "ops/attention.h"
+#include "ops/op_spec.h"
+
+namespace eddy {
+namespace {
+
+// Which tables the inputs of a form hold after q, k and v.
+struct Tables {
+  bool head_scale = false, bias = false, positions = false;
+};
+
+using Attention = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const AttentionOptions&);
+
+OpFunction call_of(Attention function, const AttentionOptions& options, const Tables& tables) {
+  return [=](const Tensors& x) {
+    AttentionOptions with = options;
+    std::size_t next = 3;
+    if (tables.head_scale) with.head_scale = x[next++];
+    if (tables.bias) with.bias = x[next++];
+    if (tables.positions) with.positions = x[next++];
+    return Tensors{function(x[0], x[1], x[2], with)};
+  };
+}
+
+Tensors sample(const std::string& stream, const Shape& q, const Shape& k, double scale = 1) {
+  return {sample_normal(q, (stream + ".q").c_str(), scale), sample_normal(k, (stream + ".k").c_str(), scale),
+          sample_normal(k, (stream + ".v").c_str(), scale)};
+}
+
+// q, k and v as slices of one [batch, time, 3 dim] tensor.
+Tensors packed_slices(const Tensor& qkv, std::int64_t heads) {
+  const std::int64_t dim = qkv.dim(2) / 3;
+  Tensors parts;
+  for (int i = 0; i < 3; ++i)
+    parts.push_back(
+        raw::reshape(raw::narrow(qkv, 2, i * dim, dim), {qkv.dim(0), qkv.dim(1), heads, dim / heads}));
+  return parts;
+}
+
+// Distances that tables need for given keys.
+std::int64_t distances_of(const AttentionOptions& options, std::int64_t keys) {
+  return std::min(options.band.most, keys - 1) + 1;
+}
+
+// q, k and v with tables that have entries for two distances more than are visible.
+Tensors with_tables(Tensors x, const AttentionOptions& options, const Tables& tables) {
+  const std::int64_t heads = x[0].dim(2), head_size = x[0].dim(3);
+  const std::int64_t distances = distances_of(options, x[1].dim(1)) + 2;
+  if (tables.head_scale) x.push_back(sample_normal({heads}, "head_scale"));
+  if (tables.bias) x.push_back(sample_normal({heads, distances}, "bias"));
+  if (tables.positions) x.push_back(sample_normal({distances, head_size}, "positions"));
+  return x;
+}
+
+OpCost cost_of(const Tensors& x, const AttentionOptions& options, const Tables& tables) {
+  const std::int64_t queries = x[0].dim(1), keys = x[1].dim(1);
+  const AttentionBand band = detail::attention_band(options);
+  double pairs = 0;
+  for (std::int64_t j = 0; j < queries; ++j) {
+    const std::int64_t first = std::max<std::int64_t>(0, j + keys - queries - band.most);
+    const std::int64_t end = std::min(keys, j + keys - queries - band.least + 1);
+    pairs += static_cast<double>(std::max<std::int64_t>(0, end - first));
+  }
+  const double products = tables.positions ? 6 : 4;
+  return {products * pairs * static_cast<double>(x[0].dim(0) * x[0].dim(2) * x[0].dim(3)),
+          static_cast<double>(2 * x[0].bytes() + x[1].bytes() + x[2].bytes())};
+}
+
+OpSpec spec_of(const char* name, const char* formula, const AttentionOptions& options,
+               const Tables& tables = {}) {
+  OpSpec spec;
+  spec.name = name;
+  spec.formula = formula;
+  spec.run = call_of(attention, options, tables);
+  spec.reference = call_of(attention_composed, options, tables);
+  spec.cost = [=](const Tensors& x) { return cost_of(x, options, tables); };
+  // A score of size 30 * 30 * 2 keeps its rounding through exp, so the error is that of the score and not of
+  // its exp.
+  spec.roundings = 64;
+  return spec;
+}
+
+OpSpec plain_spec(const char* name, const char* formula, const AttentionOptions& options) {
+  OpSpec spec = spec_of(name, formula, options);
+  spec.samples = {
+      {"size_0_batch", sample("b0", {0, 3, 2, 4}, {0, 3, 2, 4})},
+      {"size_0_queries", sample("q0", {1, 0, 2, 4}, {1, 3, 2, 4})},
+      {"size_0_keys", sample("k0", {1, 3, 2, 4}, {1, 0, 2, 4})},
+      {"size_1", sample("one", {1, 1, 1, 1}, {1, 1, 1, 1})},
+      {"one_query", sample("decode", {1, 1, 4, 16}, {1, 13, 2, 16})},
+      {"odd_tail", sample("odd", {2, 7, 3, 5}, {2, 7, 3, 5})},
+      {"fewer_queries", sample("fewer", {1, 5, 2, 3}, {1, 19, 2, 3})},
+      {"more_queries", sample("more", {1, 9, 2, 3}, {1, 4, 2, 3})},
+      {"two_query_tiles", sample("tiles", {1, 65, 1, 3}, {1, 65, 1, 3}), false},
+      {"two_key_tiles", sample("long", {1, 9, 2, 2}, {1, 300, 1, 2}), false},
+      {"grouped_heads", sample("grouped", {2, 6, 6, 4}, {2, 6, 2, 4})},
+      {"packed_slices", packed_slices(sample_normal({2, 8, 3 * 12}, "slices"), 3)},
+      {"strided",
+       {strided_copy(sample_normal({1, 6, 2, 4}, "sq")), strided_copy(sample_normal({1, 6, 2, 4}, "sk")),
+        strided_copy(sample_normal({1, 6, 2, 4}, "sv"))}},
+      {"large", sample("large", {1, 6, 2, 4}, {1, 6, 2, 4}, 30), false}};
+  spec.bench = [] {
+    const Tensor qkv = raw::cast(sample_normal({16, 256, 3 * 384}, "bench"), Dtype::f32);
+    return packed_slices(qkv, 6);
+  };
+  return spec;
+}
+
+// A form with a band or tables. Benchmark inputs: batch, queries, keys, heads; head_size 64.
+OpSpec relative_spec(const char* name, const char* formula, const AttentionOptions& options,
+                     const Tables& tables, const Shape& bench = {}) {
+  OpSpec spec = spec_of(name, formula, options, tables);
+  const auto add = [&](const char* label, Tensors x, bool gradcheck = true) {
+    spec.samples.push_back({label, with_tables(std::move(x), options, tables), gradcheck});
+  };
+  add("size_0_queries", sample("q0", {1, 0, 2, 4}, {1, 3, 2, 4}));
+  add("size_0_keys", sample("k0", {1, 3, 2, 4}, {1, 0, 2, 4}));
+  add("size_1", sample("one", {1, 1, 1, 1}, {1, 1, 1, 1}));
+  add("one_query", sample("decode", {1, 1, 2, 8}, {1, 11, 2, 8}));
+  add("odd_tail", sample("odd", {2, 7, 3, 5}, {2, 7, 3, 5}));
+  add("cache_and_segment", sample("cached", {2, 12, 2, 3}, {2, 19, 2, 3}));
+  add("more_queries", sample("more", {1, 9, 2, 3}, {1, 4, 2, 3}));
+  add("two_query_tiles", sample("tiles", {1, 55, 2, 2}, {1, 62, 2, 2}), false);
+  add("two_key_tiles", sample("long", {1, 10, 1, 2}, {1, 262, 1, 2}), false);
+  add("grouped_heads", sample("grouped", {2, 8, 6, 4}, {2, 9, 2, 4}));
+  Tensors strided = with_tables(sample("strided", {1, 6, 2, 4}, {1, 8, 2, 4}), options, tables);
+  for (Tensor& x : strided) x = strided_copy(x);
+  spec.samples.push_back({"strided", strided});
+  add("large", sample("large", {1, 8, 2, 4}, {1, 9, 2, 4}, 30), false);
+  if (bench.rank() == 4)
+    spec.bench = [=] {
+      Tensors x =
+          with_tables(sample("bench", {bench[0], bench[1], bench[3], 64}, {bench[0], bench[2], bench[3], 64}),
+                      options, tables);
+      for (Tensor& part : x) part = raw::cast(part, Dtype::f32);
+      return x;
+    };
+  return spec;
+}
+
+OpSpec packed_spec() {
+  OpSpec spec;
+  spec.name = "attention_packed";
+  spec.formula = "attention of the three parts of [q k v], causal, 3 heads";
+  AttentionOptions options;
+  options.causal = true;
+  spec.run = [options](const Tensors& x) { return Tensors{attention_packed(x[0], 3, options)}; };
+  spec.reference = [options](const Tensors& x) {
+    const Tensors parts = packed_slices(raw::contiguous(x[0]), 3);
+    const Tensor y = attention_composed(parts[0], parts[1], parts[2], options);
+    return Tensors{raw::reshape(y, {y.dim(0), y.dim(1), y.dim(2) * y.dim(3)})};
+  };
+  spec.samples = {{"size_0", {sample_normal({2, 0, 18}, "p0")}},
+                  {"size_1", {sample_normal({1, 1, 9}, "p1")}},
+                  {"odd_tail", {sample_normal({2, 11, 45}, "p2")}},
+                  {"strided", {strided_copy(sample_normal({2, 5, 18}, "p3"))}}};
+  spec.roundings = 32;
+  spec.bench = [] { return Tensors{raw::cast(sample_normal({16, 256, 3 * 384}, "bench"), Dtype::f32)}; };
+  spec.cost = [](const Tensors& x) {
+    const double time = static_cast<double>(x[0].dim(1)), dim = static_cast<double>(x[0].dim(2)) / 3;
+    return OpCost{4 * static_cast<double>(x[0].dim(0)) * dim * time * (time + 1) / 2,
+                  static_cast<double>(x[0].bytes()) * 4 / 3};
+  };
+  return spec;
+}
+
+}  // namespace
+
+std::vector<OpSpec> attention_specs() {
+  AttentionOptions causal, dropped;
+  causal.causal = dropped.causal = true;
+  dropped.dropout = 0.3;
+  dropped.scale = 0.4;
+  dropped.dropout_key = random_key(11, "attention_specs", 2);
+
+  AttentionOptions window, unscaled, before, all;
+  window.band = {1, 7};
+  window.scale = unscaled.scale = 1;
+  before.band = {1, 9};
+  all.band = {0, 11};
+  all.dropout = 0.2;
+  all.dropout_key = random_key(12, "attention_specs", 3);
+  AttentionOptions long_window = window;
+  long_window.band.most = 128;
+
+  std::vector<OpSpec> specs = {
+      plain_spec("attention", "softmax(q k^T / sqrt(d)) v", {}),
+      plain_spec("attention_causal", "the same, query j sees keys <= j + keys - queries", causal),
+      plain_spec("attention_dropout", "the same with dropout on the probabilities", dropped),
+      packed_spec(),
+      relative_spec("attention_band", "distances 1 .. 7 alone", window, {}),
+      relative_spec("attention_head_scale", "softmax(s_h q k^T) v", unscaled, {true, false, false},
+                    {4, 256, 256, 6}),
+      relative_spec("attention_bias", "distances 1 .. 7, softmax(s_h (q k^T + bias)) v", window,
+                    {true, true, false}),
+      relative_spec("attention_window", "the same, distances 1 .. 128", long_window, {true, true, false},
+                    {4, 512, 640, 6}),
+      relative_spec("attention_positions", "causal, softmax(q (k + position)^T / sqrt(d)) v", causal,
+                    {false, false, true}, {32, 128, 128, 4}),
+      relative_spec("attention_positions_before", "the same, distances 1 .. 9", before, {false, false, true}),
+      relative_spec("attention_all", "distances 0 .. 11, all tables and dropout", all, {true, true, true})};
+  return specs;
+}
+
+}  // namespace eddy

@@ -1,0 +1,368 @@
+// What the forward and the backward of attention share: the tables of a call,
+// the place of a work item, its query tiles and what each row of one sees, and
+// products limited to the visible pairs. Included by *.isa.cpp files only.
+//
+// A work item is one key head of one batch entry; the query rows of all heads
+// that share it form one list of `group * queries` rows, cut into tiles of
+// kAttentionQueryTile. Keys are taken in tiles of kAttentionKeyTile, the outer
+// loop: a key tile is packed once and stays in L2 while all query tiles meet
+// it. Distances fall by 1 from key to key and rise by 1 from query to query, so
+// what a row sees is an interval of keys that moves by one key per row: tiles
+// outside the band are never met, and inside a tile kRows rows at a time take
+// their own interval of columns, rounded to whole vectors.
+//
+// Tables are packed in reversed order, column c for distance `distances` - 1 -
+// c: then the columns of a row rise with its keys, and row r of a tile has them
+// shifted by r. q . positions is one product with the run of columns that the
+// tile touches, added to the scores row by row with that shift; its gradients
+// take the gradient of the scores, shifted back ("skewed"), through the same
+// products.
+#pragma once
+
+#include "ops/cpu/attention_scratch.h"
+#include "ops/cpu/attention_tile.h"
+#include "tensor/thread_pool.h"
+
+namespace eddy::EDDY_ISA {
+namespace {
+
+using namespace attention_tile;
+
+EDDY_INLINE std::int64_t smaller(std::int64_t a, std::int64_t b) {
+  return a < b ? a : b;
+}
+EDDY_INLINE std::int64_t larger(std::int64_t a, std::int64_t b) {
+  return a > b ? a : b;
+}
+
+// y += x; y and x do not overlap.
+template <class T>
+EDDY_INLINE void add_to(T* __restrict y, const T* __restrict x, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) y[i] += x[i];
+}
+
+// Zeros what a row of a score tile holds in [begin, end) outside the keys it
+// sees, [see_begin, see_end).
+template <class T>
+EDDY_INLINE void zero_unseen(T* row, std::int64_t begin, std::int64_t see_begin, std::int64_t see_end,
+                             std::int64_t end) {
+  for (std::int64_t t = begin; t < see_begin; ++t) row[t] = T(0);
+  for (std::int64_t t = see_end; t < end; ++t) row[t] = T(0);
+}
+
+// What all work items of a call share.
+template <class T>
+struct Call {
+  const AttentionArgs& args;
+  AttentionScratch layout;
+  AttentionShared shared;
+  std::int64_t group;   // heads of a key head
+  std::int64_t offset;  // distance of query 0 and key 0
+  // A query tile then lies within one head: its rows see intervals that move
+  // one way, and share a table row.
+  bool separate_heads;
+  // Packed tables; null when absent. positions_t serves products with queries,
+  // positions the gradient of q.
+  const T *positions_t, *positions, *bias;
+
+  Call(const AttentionArgs& a, const AttentionBackwardArgs* gradient)
+      : args(a),
+        layout(attention_scratch(a.head_size)),
+        shared(attention_shared(a, gradient)),
+        group(a.heads / a.kv_heads),
+        offset(a.keys - a.queries),
+        separate_heads(a.most < a.keys - 1 || a.head_scale != nullptr || a.bias != nullptr ||
+                       a.positions != nullptr),
+        positions_t(nullptr),
+        positions(nullptr),
+        bias(nullptr) {
+    T* const base = static_cast<T*>(a.scratch);
+    if (a.positions != nullptr) {
+      const T* last = static_cast<const T*>(a.positions) + (a.distances - 1) * a.positions_stride;
+      // A forward over fewer rows than a register tile takes dot products with
+      // the table itself.
+      if (gradient != nullptr || group * a.queries >= kRows) {
+        pack_transposed(last, -a.positions_stride, a.distances, a.head_size, base + shared.positions_t);
+        positions_t = base + shared.positions_t;
+      }
+      if (gradient != nullptr) {
+        pack_rows(last, -a.positions_stride, a.distances, a.head_size, base + shared.positions, layout.row);
+        positions = base + shared.positions;
+      }
+    }
+    if (a.bias != nullptr) {
+      for (std::int64_t h = 0; h < a.heads; ++h) {
+        const T* const from = static_cast<const T*>(a.bias) + h * a.bias_stride;
+        T* const to = base + shared.bias + h * shared.bias_row;
+        for (std::int64_t c = 0; c < a.distances; ++c) to[c] = from[a.distances - 1 - c];
+      }
+      bias = base + shared.bias;
+    }
+  }
+
+  T* scratch(int rank) const {
+    return static_cast<T*>(args.scratch) + shared.elements + rank * layout.elements;
+  }
+  // The factor of the scores of a head.
+  T factor(std::int64_t head) const {
+    return static_cast<T>(args.head_scale == nullptr
+                              ? args.scale
+                              : args.scale *
+                                    static_cast<double>(static_cast<const T*>(args.head_scale)[head]));
+  }
+  // The keys that a query sees; begin >= end when there are none.
+  std::int64_t see_begin(std::int64_t query) const { return larger(0, query + offset - args.most); }
+  std::int64_t see_end(std::int64_t query) const {
+    return larger(0, smaller(args.keys, query + offset - args.least + 1));
+  }
+};
+
+// Rows first .. first + count - 1 of a work item's list.
+struct Tile {
+  std::int64_t first, count;
+  std::int64_t begin, end;  // keys that some row sees
+  bool sees_nothing() const { return begin >= end; }
+  bool meets(std::int64_t key_begin, std::int64_t key_count) const {
+    return begin < end && begin < key_begin + key_count && end > key_begin;
+  }
+};
+
+// Such a tile against one key tile. Keys count from the start of the key tile.
+struct Rows {
+  Tile tile;
+  std::int64_t key_begin;
+  std::int64_t count;                       // rows in use
+  std::int64_t blocks;                      // of kRows rows; the last one may be padded
+  std::int64_t visible_begin, visible_end;  // keys that some row sees
+  std::int64_t head[kAttentionQueryTile];
+  std::int64_t query[kAttentionQueryTile];
+  std::int64_t see_begin[kAttentionQueryTile], see_end[kAttentionQueryTile];
+  std::int64_t block_begin[kAttentionQueryTile / kRows], block_end[kAttentionQueryTile / kRows];
+};
+
+// Where the columns of packed tables that a tile meets lie; of one head.
+struct Skew {
+  std::int64_t base;  // key t and row r meet column base - r + t
+  std::int64_t origin,
+      end;  // of the columns; origin is a multiple of whole vectors
+  std::int64_t block_begin[kAttentionQueryTile / kRows], block_end[kAttentionQueryTile / kRows];
+};
+
+// Where a row of a [batch, time, head, head_size] tensor is.
+struct Place {
+  std::int64_t batch, time, head;
+};
+
+// A work item's place, and the scratch of the thread that runs it.
+template <class T>
+struct Item {
+  const Call<T>& call;
+  const AttentionArgs& args;
+  const AttentionScratch& layout;
+  T* scratch;
+  std::int64_t batch, kv_head, group;
+  std::int64_t next_batch,
+      next_kv_head;  // of the work item that this thread is likely to run next
+
+  Item(const Call<T>& c, int rank, std::int64_t index, std::int64_t next)
+      : call(c),
+        args(c.args),
+        layout(c.layout),
+        scratch(c.scratch(rank)),
+        batch(index / args.kv_heads),
+        kv_head(index % args.kv_heads),
+        group(c.group),
+        next_batch(next / args.kv_heads),
+        next_kv_head(next % args.kv_heads) {}
+
+  std::int64_t rows() const { return group * args.queries; }
+  // Rows of [batch, time, head, head_size] tensors.
+  const T* at(const void* base, const AttentionStrides& s, std::int64_t time, std::int64_t head) const {
+    return static_cast<const T*>(base) + batch * s.batch + time * s.time + head * s.head;
+  }
+  AttentionStrides output_strides() const {
+    return {args.queries * args.heads * args.head_size, args.heads * args.head_size, args.head_size};
+  }
+  T* log_sum(std::int64_t head, std::int64_t query) const {
+    return static_cast<T*>(args.log_sum) + (batch * args.heads + head) * args.queries + query;
+  }
+  // The number of a probability in the stream of dropout draws.
+  std::uint64_t element(const Rows& rows, std::int64_t r) const {
+    return static_cast<std::uint64_t>(((batch * args.heads + rows.head[r]) * args.queries + rows.query[r]) *
+                                          args.keys +
+                                      rows.key_begin + rows.see_begin[r]);
+  }
+  std::int64_t head_of(std::int64_t row) const { return kv_head * group + row / args.queries; }
+
+  // The tile that starts at row `first`, before row `end`.
+  Tile tile_at(std::int64_t first, std::int64_t end) const {
+    const std::int64_t query = first % args.queries;
+    end = smaller(end, first + kAttentionQueryTile);
+    if (call.separate_heads) end = smaller(end, first - query + args.queries);
+    const std::int64_t last = query + (end - first) - 1;
+    const bool crosses = last >= args.queries;
+    return {first, end - first, call.see_begin(crosses ? 0 : query),
+            call.see_end(crosses ? args.queries - 1 : last)};
+  }
+
+  Rows rows_of(const Tile& tile, std::int64_t key_begin, std::int64_t key_count) const {
+    Rows rows;
+    rows.tile = tile;
+    rows.key_begin = key_begin;
+    rows.count = tile.count;
+    rows.blocks = (rows.count + kRows - 1) / kRows;
+    rows.visible_begin = key_count;
+    rows.visible_end = 0;
+    const auto inside = [key_begin, key_count](std::int64_t key) {
+      return larger(0, smaller(key_count, key - key_begin));
+    };
+    std::int64_t head = head_of(tile.first), query = tile.first % args.queries;
+    for (std::int64_t b = 0, r = 0; b < rows.blocks; ++b) {
+      std::int64_t begin = key_count, end = 0;
+      for (; r < smaller(rows.count, (b + 1) * kRows); ++r) {
+        rows.head[r] = head;
+        rows.query[r] = query;
+        rows.see_begin[r] = inside(call.see_begin(query));
+        rows.see_end[r] = inside(call.see_end(query));
+        if (rows.see_begin[r] < rows.see_end[r]) {
+          begin = smaller(begin, rows.see_begin[r]);
+          end = larger(end, rows.see_end[r]);
+        }
+        if (++query == args.queries) {
+          query = 0;
+          ++head;
+        }
+      }
+      rows.block_begin[b] = smaller(begin, end);
+      rows.block_end[b] = end;
+      rows.visible_begin = smaller(rows.visible_begin, begin);
+      rows.visible_end = larger(rows.visible_end, end);
+    }
+    return rows;
+  }
+
+  Skew skew_of(const Rows& rows) const {
+    Skew skew;
+    skew.base = args.distances - 1 - (rows.query[0] + call.offset) + rows.key_begin;
+    skew.origin = args.distances;
+    skew.end = 0;
+    for (std::int64_t b = 0, r = 0; b < rows.blocks; ++b) {
+      std::int64_t begin = args.distances, end = 0;
+      for (; r < smaller(rows.count, (b + 1) * kRows); ++r)
+        if (rows.see_begin[r] < rows.see_end[r]) {
+          begin = smaller(begin, skew.base - r + rows.see_begin[r]);
+          end = larger(end, skew.base - r + rows.see_end[r]);
+        }
+      skew.block_begin[b] = smaller(begin, end);
+      skew.block_end[b] = end;
+      skew.origin = smaller(skew.origin, begin);
+      skew.end = larger(skew.end, end);
+    }
+    skew.origin = skew.origin / kLanes<T> * kLanes<T>;
+    return skew;
+  }
+
+  // The places of row `row` of the list and of key `key`; those past the end
+  // are of the next work item.
+  Place query_place(std::int64_t row) const {
+    const bool beyond = row >= rows();
+    if (beyond) row -= rows();
+    if (row >= rows()) return {args.batch, 0, 0};
+    return {beyond ? next_batch : batch, row % args.queries,
+            (beyond ? next_kv_head : kv_head) * group + row / args.queries};
+  }
+  Place key_place(std::int64_t key) const {
+    const bool beyond = key >= args.keys;
+    if (beyond) key -= args.keys;
+    if (key >= args.keys) return {args.batch, 0, 0};
+    return {beyond ? next_batch : batch, key, beyond ? next_kv_head : kv_head};
+  }
+  // Always inline, both: GCC takes a function that only prefetches for one
+  // without effect and drops its calls.
+  __attribute__((always_inline)) void prefetch(const void* base, const AttentionStrides& s,
+                                               const Place& place) const {
+    if (base != nullptr && place.batch < args.batch)
+      prefetch_row(
+          static_cast<const T*>(base) + place.batch * s.batch + place.time * s.time + place.head * s.head,
+          args.head_size);
+  }
+  // The keys that follow the key tile at `key_begin`, one for each row of the
+  // list that meets the tile.
+  __attribute__((always_inline)) void prefetch_next_keys(std::int64_t key_begin, std::int64_t row) const {
+    if (row >= kAttentionKeyTile) return;
+    const Place next = key_place(smaller(args.keys, key_begin + kAttentionKeyTile) + row);
+    prefetch(args.k, args.k_strides, next);
+    prefetch(args.v, args.v_strides, next);
+  }
+
+  // Copies the rows of a query-side tensor into `packed`; padding rows are
+  // zeros.
+  void pack_query_side(const void* base, const AttentionStrides& strides, const Rows& rows, T* packed) const {
+    for (std::int64_t r = 0; r < rows.count; ++r)
+      pack_rows(at(base, strides, rows.query[r], rows.head[r]), 0, 1, args.head_size, packed + r * layout.row,
+                layout.row);
+    for (std::int64_t i = rows.count * layout.row; i < rows.blocks * kRows * layout.row; ++i)
+      packed[i] = T(0);
+  }
+
+  // result = left right^T in columns [begin[b], end[b]) of each block of rows,
+  // from whole vectors to whole vectors; right_t is packed by pack_transposed.
+  // The result's first column is column `origin`.
+  void block_products(std::int64_t blocks, const std::int64_t* begin, const std::int64_t* end, const T* left,
+                      const T* right_t, T* result, std::int64_t stride, std::int64_t origin) const {
+    std::int64_t least = begin[0], most = end[0];
+    for (std::int64_t b = 1; b < blocks; ++b)
+      if (begin[b] < end[b]) {
+        least = least < most ? smaller(least, begin[b]) : begin[b];
+        most = larger(most, end[b]);
+      }
+    for (std::int64_t panel = least / kPanel<T> * kPanel<T>; panel < most; panel += kPanel<T>)
+      for (std::int64_t b = 0; b < blocks; ++b) {
+        const std::int64_t from = larger(panel, begin[b] / kLanes<T> * kLanes<T>);
+        const std::int64_t to = smaller(panel + kPanel<T>, end[b]);
+        if (from < to)
+          product<false>(args.head_size, to - from, left + b * kRows * layout.row, layout.row,
+                         right_t + panel * args.head_size + (from - panel), kPanel<T>,
+                         result + b * kRows * stride + (from - origin), stride, false);
+      }
+  }
+
+  // Adds q . positions and bias to a tile of scores, at the keys that each row
+  // sees.
+  void add_tables(const Rows& rows, const Skew& skew, const T* q, T* scores) const {
+    if (args.positions != nullptr) {
+      T* const relative = scratch + layout.skewed;
+      block_products(rows.blocks, skew.block_begin, skew.block_end, q, call.positions_t, relative,
+                     layout.skew_row, skew.origin);
+      for (std::int64_t r = 0; r < rows.count; ++r)
+        add_to(scores + r * layout.score_row + rows.see_begin[r],
+               relative + r * layout.skew_row + (skew.base - r + rows.see_begin[r] - skew.origin),
+               rows.see_end[r] - rows.see_begin[r]);
+    }
+    add_bias(rows, skew, scores);
+  }
+  void add_bias(const Rows& rows, const Skew& skew, T* scores) const {
+    if (call.bias == nullptr) return;
+    const T* const bias = call.bias + rows.head[0] * call.shared.bias_row;
+    for (std::int64_t r = 0; r < rows.count; ++r)
+      add_to(scores + r * layout.score_row + rows.see_begin[r], bias + skew.base - r + rows.see_begin[r],
+             rows.see_end[r] - rows.see_begin[r]);
+  }
+};
+
+// Runs body(rank, index) for every index below count, on up to `threads`
+// threads, each with a rank of its own.
+template <class Body>
+EDDY_INLINE void for_each_item(int threads, std::int64_t count, Body&& body) {
+  std::int64_t next = 0;
+  parallel_team(threads, [&](int rank, int, TeamBarrier&) {
+    for (;;) {
+      const std::int64_t index = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED);
+      if (index >= count) return;
+      body(rank, index);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace eddy::EDDY_ISA

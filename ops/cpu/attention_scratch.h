@@ -1,0 +1,113 @@
+// Tiles and working memory of the CPU's attention kernels: where one thread has
+// what, and what all threads share. Offsets and sizes are in elements; every
+// part is 64-byte aligned.
+#pragma once
+
+#include "ops/attention.h"
+
+namespace eddy {
+
+// Sizes measured at head_size 64 on a Xeon with 48 KiB L1 and 2 MiB L2.
+inline constexpr std::int64_t kAttentionQueryTile = 48;
+inline constexpr std::int64_t kAttentionKeyTile = 256;
+// Query rows of one forward work item.
+inline constexpr std::int64_t kAttentionForwardRows = 512;
+// The gradient of positions is summed in at most so many parts, each over
+// consecutive work items: more would spread over more threads, but every part
+// is a whole table.
+inline constexpr std::int64_t kAttentionPositionSums = 64;
+
+// One thread's own part.
+struct AttentionScratch {
+  std::int64_t row;        // head_size rounded up to whole vectors
+  std::int64_t score_row;  // a row of a score tile: an odd number of cache
+                           // lines, so that columns spread over cache sets
+  std::int64_t skew_row;   // the same for a tile whose columns are distances
+  std::int64_t keys_t, values_t, keys, values, dkeys,
+      dvalues;                      // of one key tile; _t is transposed
+  std::int64_t q, doutput, output;  // of one query tile
+  std::int64_t scores, dscores, skewed, keep;
+  std::int64_t raw_scores;  // of one row
+  std::int64_t sums;        // of the rows of a forward work item
+  std::int64_t elements;
+};
+
+// What all threads share: the tables in the order in which keys rise (column c
+// is distance `distances` - 1 - c), and the parts of their gradients.
+struct AttentionShared {
+  std::int64_t positions_t;                  // packed by pack_transposed
+  std::int64_t positions;                    // [distances, row]
+  std::int64_t bias, bias_row;               // [heads, bias_row]
+  std::int64_t dpositions, dpositions_part;  // [position_sums, dpositions_part]
+  std::int64_t position_sums;
+  std::int64_t dbias;        // [batch, heads, bias_row]
+  std::int64_t dhead_scale;  // [batch, heads]
+  std::int64_t elements;
+};
+
+namespace detail {
+struct AttentionParts {
+  std::int64_t next = 0;
+  EDDY_INLINE std::int64_t take(std::int64_t elements) {
+    const std::int64_t at = next;
+    next += (elements + 15) / 16 * 16;
+    return at;
+  }
+};
+}  // namespace detail
+
+EDDY_INLINE AttentionScratch attention_scratch(std::int64_t head_size) {
+  AttentionScratch s{};
+  s.row = (head_size + 15) / 16 * 16;
+  s.score_row = kAttentionKeyTile + 16;
+  // A tile meets the distances of its keys and queries, from a whole vector on
+  // to a whole register tile.
+  s.skew_row = kAttentionKeyTile + kAttentionQueryTile + 64;
+  const std::int64_t key_part = (kAttentionKeyTile + 16) * s.row, query_part = kAttentionQueryTile * s.row;
+  const std::int64_t score_part = kAttentionQueryTile * s.score_row;
+  detail::AttentionParts parts;
+  s.keys_t = parts.take(key_part);
+  s.values_t = s.values = parts.take(key_part);  // forward needs the values as they are, backward transposed
+  s.keys = parts.take(key_part);
+  s.dkeys = parts.take(key_part);
+  s.dvalues = parts.take(key_part);
+  s.q = parts.take(query_part);
+  s.doutput = parts.take(query_part);
+  s.output = parts.take(query_part);
+  s.scores = parts.take(score_part);
+  s.dscores = parts.take(score_part);
+  s.skewed = parts.take(kAttentionQueryTile * s.skew_row);
+  s.keep = parts.take(kAttentionKeyTile + 128);
+  s.raw_scores = parts.take(s.score_row);
+  s.sums = parts.take(kAttentionForwardRows);
+  s.elements = parts.next;
+  return s;
+}
+
+// `gradient` is null for a forward call.
+EDDY_INLINE AttentionShared attention_shared(const AttentionArgs& args,
+                                             const AttentionBackwardArgs* gradient) {
+  AttentionShared s{};
+  const std::int64_t row = attention_scratch(args.head_size).row;
+  s.bias_row = (args.distances + 31) / 16 * 16;  // a row may be read one vector past its end
+  detail::AttentionParts parts;
+  if (args.positions != nullptr) {
+    s.positions_t = parts.take((args.distances + 64) * row);
+    if (gradient != nullptr) s.positions = parts.take(args.distances * row);
+  }
+  if (args.bias != nullptr) s.bias = parts.take(args.heads * s.bias_row);
+  if (gradient != nullptr && gradient->dpositions != nullptr) {
+    const std::int64_t items = args.batch * args.kv_heads;
+    s.position_sums = items < kAttentionPositionSums ? items : kAttentionPositionSums;
+    s.dpositions_part = (args.distances + 16) * row;
+    s.dpositions = parts.take(s.position_sums * s.dpositions_part);
+  }
+  if (gradient != nullptr && gradient->dbias != nullptr)
+    s.dbias = parts.take(args.batch * args.heads * s.bias_row);
+  if (gradient != nullptr && gradient->dhead_scale != nullptr)
+    s.dhead_scale = parts.take(args.batch * args.heads);
+  s.elements = parts.next;
+  return s;
+}
+
+}  // namespace eddy

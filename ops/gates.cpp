@@ -1,0 +1,237 @@
+// Checks and gradients of the gates.
+#include "ops/gates.h"
+
+#include <cmath>
+
+#include "autograd/tape.h"
+#include "ops/checks.h"
+#include "ops/op_spec.h"
+#include "ops/reduce.h"
+#include "ops/rows.h"
+#include "tensor/format.h"
+
+namespace eddy {
+
+constinit Slot<GateArgs> gate_forward_slot{"gate_forward"};
+constinit Slot<GateBackwardArgs> gate_backward_slot{"gate_backward"};
+
+namespace {
+
+void check_state(const char* op, const Tensor& c) {
+  checks::floating(op, c, "c");
+  if (c.rank() == 0) fail<ShapeError>("{}: c is a scalar (it needs an axis of entries)", op);
+}
+
+void check_like_state(const char* op, const Tensor& c, const Tensor& x, const char* name) {
+  checks::defined(op, x, name);
+  checks::same_kind(op, c, x);
+  if (x.shape() != c.shape())
+    fail<ShapeError>("{}: c {} and {} {} (one shape for both)", op, to_string(c.shape()), name,
+                     to_string(x.shape()));
+}
+
+void check_bias(const char* op, const Tensor& c, const Tensor& bias, const char* name) {
+  checks::defined(op, bias, name);
+  checks::same_kind(op, c, bias);
+  if (bias.shape() != Shape{c.dim(-1)})
+    fail<ShapeError>("{}: {} {} for c {} (it has the size of the last axis: [{}])", op, name,
+                     to_string(bias.shape()), to_string(c.shape()), c.dim(-1));
+}
+
+GateRows gate_rows(const Rows& rows) {
+  return {rows.data(), rows.stride};
+}
+
+// Somewhere for the gradient of input k, or undefined when it is not wanted.
+Tensor wanted(VjpContext& v, int k, const Shape& shape, const Tensor& like) {
+  return v.sink.needs(k) ? Tensor::empty(shape, like.dtype(), like.device()) : Tensor();
+}
+
+void* data_or_null(const Tensor& x) {
+  return x.defined() ? x.raw_data() : nullptr;
+}
+
+// Runs the backward kernel and hands out what was asked for. `args` are those of the forward pass; their
+// pointers are taken anew from the saved tensors, which check that nobody wrote to them. Inputs and saved
+// tensors in the order c, z, i, f, bias_i, bias_f; the fixed gate has c, z and bias, the kernel's bias_f.
+void give_gradients(VjpContext& v, GateArgs args, const Shape& shape) {
+  const bool lstm = args.kind == GateKind::lstm;
+  const int bias_i_place = 4, bias_f_place = lstm ? 5 : 2;
+  const Tensor& like = v.saved(0);
+  args.c.data = like.raw_data();
+  args.z.data = v.saved(1).raw_data();
+  if (lstm) {
+    args.i.data = v.saved(2).raw_data();
+    args.f.data = v.saved(3).raw_data();
+    args.bias_i = v.saved(bias_i_place).raw_data();
+  }
+  args.bias_f = v.saved(bias_f_place).raw_data();
+  const Shape partial_shape{gate_blocks(args.rows), args.width};
+  const Tensor dc = wanted(v, 0, shape, like), dz = wanted(v, 1, shape, like);
+  const Tensor di = lstm ? wanted(v, 2, shape, like) : Tensor(),
+               df = lstm ? wanted(v, 3, shape, like) : Tensor();
+  const Tensor bias_i = lstm ? wanted(v, bias_i_place, partial_shape, like) : Tensor();
+  const Tensor bias_f = wanted(v, bias_f_place, partial_shape, like);
+  const Rows dy = rows_of(v.dy());
+  if (shape.elements() > 0)
+    gate_backward_slot(like.device(),
+                       {args.dtype, args, gate_rows(dy), data_or_null(dc), data_or_null(dz), data_or_null(di),
+                        data_or_null(df), data_or_null(bias_i), data_or_null(bias_f)});
+  if (dc.defined()) v.sink.give(0, dc);
+  if (dz.defined()) v.sink.give(1, dz);
+  if (di.defined()) v.sink.give(2, di);
+  if (df.defined()) v.sink.give(3, df);
+  if (bias_i.defined())
+    v.sink.into(bias_i_place, [&](const Tensor& dst, float beta) { sum_into(dst, bias_i, beta); });
+  if (bias_f.defined())
+    v.sink.into(bias_f_place, [&](const Tensor& dst, float beta) { sum_into(dst, bias_f, beta); });
+}
+
+}  // namespace
+
+Tensor fixed_gate(const Tensor& c, const Tensor& z, const Tensor& bias, bool tanh_z) {
+  check_state("fixed_gate", c);
+  check_like_state("fixed_gate", c, z, "z");
+  check_bias("fixed_gate", c, bias, "bias");
+
+  const Rows c_rows = rows_of(c), z_rows = rows_of(z);
+  const Tensor gate = raw::contiguous(bias);
+  const Tensor y = Tensor::empty(c.shape(), c.dtype(), c.device());
+  const GateArgs args{c.dtype(),         GateKind::fixed,   tanh_z, c_rows.rows, c_rows.width,
+                      gate_rows(c_rows), gate_rows(z_rows), {},     {},          nullptr,
+                      gate.raw_data(),   y.raw_data()};
+  if (y.elements() > 0) gate_forward_slot(c.device(), args);
+  // y = z' + (c - z') g: dg = dy (c - z') summed over rows, and dg/dbias = g (1 - g), the same for all rows.
+  return record("fixed_gate", {c, z, bias}, y, {c_rows.storage, z_rows.storage, gate},
+                [args, shape = c.shape()](VjpContext& v) { give_gradients(v, args, shape); });
+}
+
+Tensor lstm_gate(const Tensor& c, const Tensor& z, const Tensor& i, const Tensor& f, const Tensor& bias_i,
+                 const Tensor& bias_f, bool tanh_z) {
+  check_state("lstm_gate", c);
+  check_like_state("lstm_gate", c, z, "z");
+  check_like_state("lstm_gate", c, i, "i");
+  check_like_state("lstm_gate", c, f, "f");
+  check_bias("lstm_gate", c, bias_i, "bias_i");
+  check_bias("lstm_gate", c, bias_f, "bias_f");
+
+  const Rows c_rows = rows_of(c), z_rows = rows_of(z), i_rows = rows_of(i), f_rows = rows_of(f);
+  const Tensor input_bias = raw::contiguous(bias_i), forget_bias = raw::contiguous(bias_f);
+  const Tensor y = Tensor::empty(c.shape(), c.dtype(), c.device());
+  const GateArgs args{c.dtype(),
+                      GateKind::lstm,
+                      tanh_z,
+                      c_rows.rows,
+                      c_rows.width,
+                      gate_rows(c_rows),
+                      gate_rows(z_rows),
+                      gate_rows(i_rows),
+                      gate_rows(f_rows),
+                      input_bias.raw_data(),
+                      forget_bias.raw_data(),
+                      y.raw_data()};
+  if (y.elements() > 0) gate_forward_slot(c.device(), args);
+  // With s = sigmoid, s' = s (1 - s): df = dy c s'(f + bias_f + 1), di = dy z' s'(i + bias_i - 1); a bias
+  // adds to every row, so its gradient is the sum of these.
+  return record("lstm_gate", {c, z, i, f, bias_i, bias_f}, y,
+                {c_rows.storage, z_rows.storage, i_rows.storage, f_rows.storage, input_bias, forget_bias},
+                [args, shape = c.shape()](VjpContext& v) { give_gradients(v, args, shape); });
+}
+
+namespace {
+
+double sigmoid_of(double x) {
+  return 1 / (1 + std::exp(-x));
+}
+
+// Inputs: c, z, bias, or c, z, i, f, bias_i, bias_f.
+Tensor reference_gate(const Tensors& inputs, bool tanh_z) {
+  std::vector<std::vector<double>> x;
+  for (const Tensor& input : inputs) x.push_back(input.to_vector<double>());
+  const std::size_t width = static_cast<std::size_t>(inputs[0].dim(-1));
+  std::vector<double> y(x[0].size());
+  for (std::size_t k = 0; k < y.size(); ++k) {
+    const double z = tanh_z ? std::tanh(x[1][k]) : x[1][k];
+    if (inputs.size() == 3) {
+      const double gate = sigmoid_of(x[2][k % width]);
+      y[k] = x[0][k] * gate + z * (1 - gate);
+    } else {
+      y[k] =
+          x[0][k] * sigmoid_of(x[3][k] + x[5][k % width] + 1) + z * sigmoid_of(x[2][k] + x[4][k % width] - 1);
+    }
+  }
+  return Tensor::from(y, inputs[0].shape());
+}
+
+Tensors gate_sample(const Shape& shape, bool lstm, double scale = 1) {
+  const Shape bias{shape.dim(-1)};
+  if (!lstm)
+    return {sample_normal(shape, "c", scale), sample_normal(shape, "z", scale), sample_normal(bias, "bias")};
+  return {sample_normal(shape, "c", scale),  sample_normal(shape, "z", scale),
+          sample_normal(shape, "i", scale),  sample_normal(shape, "f", scale),
+          sample_normal(bias, "bias_i", .5), sample_normal(bias, "bias_f", .5)};
+}
+
+// Every operand a part of the last axis of something larger, as one product makes all of them.
+Tensors sliced(const Tensors& inputs) {
+  Tensors result = inputs;
+  for (Tensor& x : result) {
+    Shape wide = x.shape();
+    wide[wide.rank() - 1] *= 3;
+    const Tensor all = Tensor::zeros(wide, x.dtype());
+    const Tensor part = raw::narrow(all, wide.rank() - 1, x.dim(-1), x.dim(-1));
+    raw::copy_into(part, x);
+    x = part;
+  }
+  return result;
+}
+
+OpSpec gate_spec(const char* name, const char* formula, bool lstm, bool tanh_z) {
+  OpSpec spec;
+  spec.name = name;
+  spec.formula = formula;
+  spec.run = [lstm, tanh_z](const Tensors& x) {
+    return Tensors{lstm ? lstm_gate(x[0], x[1], x[2], x[3], x[4], x[5], tanh_z)
+                        : fixed_gate(x[0], x[1], x[2], tanh_z)};
+  };
+  spec.reference = [tanh_z](const Tensors& x) { return Tensors{reference_gate(x, tanh_z)}; };
+  const auto sample = [lstm](const Shape& shape, double scale = 1) {
+    return gate_sample(shape, lstm, scale);
+  };
+  Tensors strided = sample({5, 7});
+  for (Tensor& x : strided) x = strided_copy(x);
+  spec.samples = {{"size_0", sample({3, 0})},
+                  {"no_rows", sample({0, 5})},
+                  {"size_1", sample({1})},
+                  {"odd_tail", sample({3, 37})},
+                  {"rank_3", sample({2, 3, 5})},
+                  {"row_blocks", sample({2 * kGateBlockRows + 3, 3}), false},
+                  {"wide", sample({2, 300}), false},
+                  {"strided", strided},
+                  {"part_of_last_axis", sliced(sample({2, 3, 5}))},
+                  {"large", sample({3, 33}, 1e3), false}};
+  spec.roundings = 64;  // the bias gradients add up to 131 terms
+  spec.bench = [sample] {
+    Tensors inputs = sample({4096, 1024});
+    for (Tensor& x : inputs) x = raw::cast(x, Dtype::f32);
+    return inputs;
+  };
+  spec.cost = [lstm](const Tensors& x) {
+    return OpCost{(lstm ? 40.0 : 5.0) * static_cast<double>(x[0].elements()),
+                  (lstm ? 5.0 : 3.0) * static_cast<double>(x[0].bytes())};
+  };
+  return spec;
+}
+
+}  // namespace
+
+std::vector<OpSpec> gates_specs() {
+  return {
+      gate_spec("fixed_gate", "c g + z (1 - g), g = sigmoid(bias)", false, false),
+      gate_spec("fixed_gate_tanh", "fixed_gate with tanh z", false, true),
+      gate_spec("lstm_gate", "c sigmoid(f + bias_f + 1) + z sigmoid(i + bias_i - 1)", true, false),
+      gate_spec("lstm_gate_tanh", "lstm_gate with tanh z", true, true),
+  };
+}
+
+}  // namespace eddy

@@ -1,0 +1,113 @@
+// Checks and gradient of the LSTM cell.
+#include "ops/lstm_cell.h"
+
+#include <cmath>
+
+#include "autograd/tape.h"
+#include "ops/checks.h"
+#include "ops/op_spec.h"
+#include "ops/rows.h"
+#include "tensor/format.h"
+
+namespace eddy {
+
+constinit Slot<LstmCellArgs> lstm_cell_forward_slot{"lstm_cell_forward"};
+constinit Slot<LstmCellBackwardArgs> lstm_cell_backward_slot{"lstm_cell_backward"};
+
+LstmCell lstm_cell(const Tensor& gates, const Tensor& c) {
+  checks::floating("lstm_cell", gates, "gates");
+  checks::defined("lstm_cell", c, "c");
+  checks::same_kind("lstm_cell", gates, c);
+  if (c.rank() != 2)
+    fail<ShapeError>("lstm_cell: c {} has {} axes (2: [batch, hidden])", to_string(c.shape()), c.rank());
+  if (gates.shape() != Shape{c.dim(0), 4 * c.dim(1)})
+    fail<ShapeError>("lstm_cell: gates {} for c {} ([batch, 4 hidden]: [{}, {}])", to_string(gates.shape()),
+                     to_string(c.shape()), c.dim(0), 4 * c.dim(1));
+
+  const Rows gate_rows = rows_of(gates), c_rows = rows_of(c);
+  const LstmCell next{Tensor::empty(c.shape(), c.dtype(), c.device()),
+                      Tensor::empty(c.shape(), c.dtype(), c.device())};
+  if (c.elements() > 0)
+    lstm_cell_forward_slot(c.device(), {c.dtype(), c.dim(0), c.dim(1), gate_rows.data(), gate_rows.stride,
+                                        c_rows.data(), c_rows.stride, next.h.raw_data(), next.c.raw_data()});
+  // The gradients of the header by the chain rule; the gates' values are cheaper to compute again than to
+  // keep.
+  record_many(
+      "lstm_cell", {gates, c}, {next.h, next.c}, {gate_rows.storage, c_rows.storage, next.c},
+      [gates_stride = gate_rows.stride, c_stride = c_rows.stride](VjpContext& v) {
+        const Tensor& c_next = v.saved(2);
+        const std::int64_t batch = c_next.dim(0), hidden = c_next.dim(1);
+        const auto wanted = [&](int k, std::int64_t width) {
+          return v.sink.needs(k) ? Tensor::empty({batch, width}, c_next.dtype(), c_next.device()) : Tensor();
+        };
+        const Tensor dgates = wanted(0, 4 * hidden), dc = wanted(1, hidden);
+        const Rows dh = v.dy(0).defined() ? rows_of(v.dy(0)) : Rows();
+        const Rows dc_next = v.dy(1).defined() ? rows_of(v.dy(1)) : Rows();
+        const auto data = [](const Tensor& x) { return x.defined() ? x.raw_data() : nullptr; };
+        if (c_next.elements() > 0)
+          lstm_cell_backward_slot(c_next.device(),
+                                  {c_next.dtype(), batch, hidden, v.saved(0).raw_data(), gates_stride,
+                                   v.saved(1).raw_data(), c_stride, c_next.raw_data(), data(dh.storage),
+                                   dh.stride, data(dc_next.storage), dc_next.stride, data(dgates), data(dc)});
+        if (dgates.defined()) v.sink.give(0, dgates);
+        if (dc.defined()) v.sink.give(1, dc);
+      });
+  return next;
+}
+
+namespace {
+
+Tensors reference_cell(const Tensors& inputs) {
+  const std::vector<double> gates = inputs[0].to_vector<double>();
+  std::vector<double> c = inputs[1].to_vector<double>(), h(c.size());
+  const std::size_t hidden = static_cast<std::size_t>(inputs[1].dim(1));
+  const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
+  for (std::size_t k = 0; k < c.size(); ++k) {
+    const double* const row = gates.data() + k / hidden * 4 * hidden + k % hidden;
+    c[k] = sigmoid(row[hidden]) * c[k] + sigmoid(row[0]) * std::tanh(row[2 * hidden]);
+    h[k] = sigmoid(row[3 * hidden]) * std::tanh(c[k]);
+  }
+  return {Tensor::from(h, inputs[1].shape()), Tensor::from(c, inputs[1].shape())};
+}
+
+}  // namespace
+
+std::vector<OpSpec> lstm_cell_specs() {
+  OpSpec spec;
+  spec.name = "lstm_cell";
+  spec.formula = "c' = sigmoid(f) c + sigmoid(i) tanh(g), h = sigmoid(o) tanh(c')";
+  spec.run = [](const Tensors& x) {
+    const LstmCell next = lstm_cell(x[0], x[1]);
+    return Tensors{next.h, next.c};
+  };
+  spec.reference = reference_cell;
+  const auto sample = [](std::int64_t batch, std::int64_t hidden, double scale = 1) {
+    return Tensors{sample_normal({batch, 4 * hidden}, "gates", scale),
+                   sample_normal({batch, hidden}, "c", scale)};
+  };
+  Tensors strided = sample(5, 7);
+  for (Tensor& x : strided) x = strided_copy(x);
+  spec.samples = {{"size_0", sample(0, 5)},
+                  {"no_entries", sample(3, 0)},
+                  {"size_1", sample(1, 1)},
+                  {"odd_tail", sample(3, 37)},
+                  {"many_rows", sample(600, 17), false},
+                  {"wide", sample(2, 300), false},
+                  {"strided", strided},
+                  {"time_step",
+                   {raw::select(sample_normal({3, 4, 20}, "gates"), 1, 2),
+                    raw::select(sample_normal({3, 2, 5}, "c"), 1, 1)}},
+                  {"large", sample(3, 33, 1e3), false}};
+  spec.roundings = 32;
+  spec.bench = [sample] {
+    Tensors inputs = sample(512, 512);
+    for (Tensor& x : inputs) x = raw::cast(x, Dtype::f32);
+    return inputs;
+  };
+  spec.cost = [](const Tensors& x) {
+    return OpCost{60.0 * static_cast<double>(x[1].elements()), 7.0 * static_cast<double>(x[1].bytes())};
+  };
+  return {spec};
+}
+
+}  // namespace eddy

@@ -1,0 +1,59 @@
+// One step of an LSTM after its matrix products: c' = sigmoid(f) c + sigmoid(i) tanh(g), h = sigmoid(o)
+// tanh(c'). source: Hochreiter, Schmidhuber, "Long short-term memory" (1997), with the forget gate of Gers,
+// Schmidhuber, Cummins (2000).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ops/slot.h"
+#include "tensor/tensor.h"
+
+namespace eddy {
+
+struct LstmCell {
+  Tensor h, c;
+};
+
+// The next hidden and cell state from the gates before their nonlinearities, side by side in the order i, f,
+// g, o.
+// shapes: gates [batch, 4 hidden], c [batch, hidden] -> h and c, both [batch, hidden]. Size 0 gives empty
+// results. dtypes: f32, f64, one for both. Rows may be slices, such as one time step. errors: ShapeError,
+// DtypeError, DeviceError. grad: with the gates' values i, f, g, o and t = tanh(c'): dc' += dh o (1 - t^2);
+// then do = dh t o (1 - o), di = dc' g i (1 - i), df = dc' c f (1 - f), dg = dc' i (1 - g^2), dc = dc' f.
+LstmCell lstm_cell(const Tensor& gates, const Tensor& c);
+
+// One step. h and c_next are row-major. batch >= 1, hidden >= 1.
+struct LstmCellArgs {
+  Dtype dtype;
+  std::int64_t batch, hidden;
+  const void* gates;
+  std::int64_t gates_stride;  // elements from row to row
+  const void* c;
+  std::int64_t c_stride;
+  void *h, *c_next;
+};
+extern Slot<LstmCellArgs> lstm_cell_forward_slot;
+
+// Its gradient: dgates [batch, 4 hidden] and dc [batch, hidden], row-major, null where not wanted. dh and
+// dc_next may be null for zero.
+struct LstmCellBackwardArgs {
+  Dtype dtype;
+  std::int64_t batch, hidden;
+  const void* gates;
+  std::int64_t gates_stride;
+  const void* c;
+  std::int64_t c_stride;
+  const void* c_next;  // row-major
+  const void* dh;
+  std::int64_t dh_stride;
+  const void* dc_next;
+  std::int64_t dc_next_stride;
+  void *dgates, *dc;
+};
+extern Slot<LstmCellBackwardArgs> lstm_cell_backward_slot;
+
+struct OpSpec;
+std::vector<OpSpec> lstm_cell_specs();
+
+}  // namespace eddy

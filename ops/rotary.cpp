@@ -1,0 +1,171 @@
+// Checks, the table of angles and the gradient of the rotary embedding.
+#include "ops/rotary.h"
+
+#include <cmath>
+#include <mutex>
+#include <vector>
+
+#include "autograd/tape.h"
+#include "ops/checks.h"
+#include "ops/op_spec.h"
+#include "tensor/format.h"
+
+namespace eddy {
+
+constinit Slot<RotaryArgs> rotary_slot{"rotary"};
+
+namespace {
+
+constexpr std::int64_t kLastPosition = std::int64_t{1} << 52;  // up to here an f64 holds every position
+
+// The table [positions, 2, 2 pairs] of RotaryArgs.
+Tensor make_turns(std::int64_t first_position, std::int64_t positions, std::int64_t pairs, double theta,
+                  Dtype dtype, Device device) {
+  const Tensor table = Tensor::empty({positions, 2, 2 * pairs}, Dtype::f64);
+  double* const turns = table.data<double>();
+  std::vector<double> frequencies;
+  for (std::int64_t i = 0; i < pairs; ++i)
+    frequencies.push_back(std::pow(theta, -static_cast<double>(i) / static_cast<double>(pairs)));
+  for (std::int64_t t = 0; t < positions; ++t) {
+    double* const cosines = turns + t * 4 * pairs;
+    double* const sines = cosines + 2 * pairs;
+    for (std::int64_t i = 0; i < pairs; ++i) {
+      const double angle = static_cast<double>(first_position + t) * frequencies[static_cast<std::size_t>(i)];
+      cosines[2 * i] = cosines[2 * i + 1] = std::cos(angle);
+      sines[2 * i + 1] = std::sin(angle);
+      sines[2 * i] = -sines[2 * i + 1];
+    }
+  }
+  return raw::to_device(dtype == Dtype::f64 ? table : raw::cast(table, dtype), device);
+}
+
+// A model turns queries and keys of every layer by the same angles: sines and cosines would take a tenth of
+// the time of a call, so tables from position 0 on are kept.
+struct KeptTurns {
+  std::int64_t pairs;
+  double theta;
+  Tensor table;
+};
+constexpr std::int64_t kKeptElements = 1 << 21;  // the largest table that is kept: 8 MiB of f32
+constexpr std::size_t kKeptTables = 8;           // the oldest goes
+
+// The rows first_position .. first_position + time - 1 of the table.
+Tensor turns_of(std::int64_t first_position, std::int64_t time, std::int64_t pairs, double theta, Dtype dtype,
+                Device device) {
+  // Never destroyed: its tensors must not outlive the allocator at the end of the program.
+  static std::mutex& mutex = *new std::mutex;
+  static std::vector<KeptTurns>& kept = *new std::vector<KeptTurns>;
+  const std::int64_t end = first_position + time;
+  std::int64_t capacity = 64;
+  while (capacity < end && capacity * 4 * pairs <= kKeptElements) capacity *= 2;
+  if (capacity < end || capacity * 4 * pairs > kKeptElements)
+    return make_turns(first_position, time, pairs, theta, dtype, device);
+
+  const std::lock_guard lock(mutex);
+  for (auto entry = kept.begin(); entry != kept.end(); ++entry) {
+    if (entry->pairs != pairs || entry->theta != theta || entry->table.dtype() != dtype ||
+        !(entry->table.device() == device))
+      continue;
+    if (entry->table.dim(0) >= end) return raw::narrow(entry->table, 0, first_position, time);
+    kept.erase(entry);
+    break;
+  }
+  if (kept.size() == kKeptTables) kept.erase(kept.begin());
+  kept.push_back({pairs, theta, make_turns(0, capacity, pairs, theta, dtype, device)});
+  return raw::narrow(kept.back().table, 0, first_position, time);
+}
+
+// y = beta y + x turned; x [batch, time, heads, head_size] with adjacent entries, y row-major.
+void run_rotary(const Tensor& x, const Tensor& turns, bool back, const Tensor& y, float beta) {
+  if (x.elements() == 0) return;
+  const std::int64_t* const strides = x.strides();
+  rotary_slot(x.device(), {x.dtype(), x.dim(0), x.dim(1), x.dim(2), x.dim(3) / 2, x.raw_data(), strides[0],
+                           strides[1], strides[2], turns.raw_data(), back, y.raw_data(), beta});
+}
+
+Tensor with_adjacent_entries(const Tensor& x) {
+  return x.strides()[3] == 1 ? x : raw::contiguous(x);
+}
+
+}  // namespace
+
+Tensor rotary(const Tensor& x, std::int64_t first_position, double theta) {
+  checks::floating("rotary", x);
+  if (x.rank() != 4)
+    fail<ShapeError>("rotary: input {} has {} axes (4: [batch, time, heads, head_size])",
+                     to_string(x.shape()), x.rank());
+  if (x.dim(3) % 2 != 0)
+    fail<ShapeError>("rotary: head_size {} of input {} is odd (entries turn in pairs)", x.dim(3),
+                     to_string(x.shape()));
+  if (first_position < 0 || first_position > kLastPosition - x.dim(1))
+    fail<ValueError>("rotary: positions from {} for {} rows (0 or more, below 2^52)", first_position,
+                     x.dim(1));
+  if (!(theta > 0) || !std::isfinite(theta))
+    fail<ValueError>("rotary: theta is {} (finite and above 0)", theta);
+
+  const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  const Tensor turns = x.elements() == 0
+                           ? Tensor()
+                           : turns_of(first_position, x.dim(1), x.dim(3) / 2, theta, x.dtype(), x.device());
+  run_rotary(with_adjacent_entries(x), turns, false, y, 0);
+  // A turn is orthogonal: its transpose, which takes dy to dx, is the turn back.
+  return record("rotary", {x}, y, {turns}, [](VjpContext& v) {
+    const Tensor dy = with_adjacent_entries(v.dy());
+    v.sink.into(0, [&](const Tensor& dx, float beta) { run_rotary(dy, v.saved(0), true, dx, beta); });
+  });
+}
+
+namespace {
+
+constexpr double kTheta = 10000;
+constexpr std::int64_t kFirst = 3;
+
+Tensor reference_rotary(const Tensor& input) {
+  std::vector<double> x = input.to_vector<double>();
+  const std::int64_t time = input.dim(1), heads = input.dim(2), size = input.dim(3);
+  for (std::int64_t pair = 0; pair < input.elements() / 2; ++pair) {
+    const std::int64_t i = pair % (size / 2), position = kFirst + pair / (size / 2) / heads % time;
+    const double angle = static_cast<double>(position) /
+                         std::pow(kTheta, 2 * static_cast<double>(i) / static_cast<double>(size));
+    double& u = x[static_cast<std::size_t>(2 * pair)];
+    double& w = x[static_cast<std::size_t>(2 * pair + 1)];
+    const double turned = u * std::cos(angle) - w * std::sin(angle);
+    w = u * std::sin(angle) + w * std::cos(angle);
+    u = turned;
+  }
+  return Tensor::from(x, input.shape());
+}
+
+}  // namespace
+
+std::vector<OpSpec> rotary_specs() {
+  OpSpec spec;
+  spec.name = "rotary";
+  spec.formula = "(u cos a - w sin a, u sin a + w cos a), a = position theta^(-2i / head_size)";
+  spec.run = [](const Tensors& x) { return Tensors{rotary(x[0], kFirst, kTheta)}; };
+  spec.reference = [](const Tensors& x) { return Tensors{reference_rotary(x[0])}; };
+  const auto x = [](const Shape& shape, double scale = 1) { return sample_normal(shape, "x", scale); };
+  spec.samples = {{"size_0", {x({2, 0, 3, 4})}},
+                  {"no_entries", {x({2, 3, 1, 0})}},
+                  {"size_1", {x({1, 1, 1, 2})}},
+                  {"odd_tail", {x({2, 5, 3, 6})}},
+                  {"one_vector_and_tail", {x({1, 3, 2, 50})}},
+                  {"many_rows", {x({12, 20, 2, 48})}, false},
+                  {"strided", {strided_copy(x({2, 3, 4, 6}))}},
+                  {"heads_first", {raw::transpose(x({2, 3, 5, 6}), 1, 2)}},
+                  {"part_of_a_product", {raw::narrow(x({2, 4, 9, 6}), 2, 3, 3)}},
+                  {"large",
+                   {
+                       x({1, 4, 2, 10}, 1e4),
+                   },
+                   false}};
+  spec.roundings = 64;  // an angle of up to 23 radians with 3 roundings
+  spec.bench = [x] { return Tensors{raw::cast(x({32, 256, 6, 48}), Dtype::f32)}; };
+  spec.cost = [](const Tensors& inputs) {
+    return OpCost{3.0 * static_cast<double>(inputs[0].elements()),
+                  2.0 * static_cast<double>(inputs[0].bytes())};
+  };
+  return {spec};
+}
+
+}  // namespace eddy

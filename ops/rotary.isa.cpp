@@ -1,0 +1,88 @@
+// CPU kernel of the rotary embedding. Heads of one position share a row of the table, which stays in the
+// first-level cache; the neighbour that an entry is mixed with comes from a shuffle inside its vector.
+#include "ops/rotary.h"
+
+#include "ops/cpu/isa.h"
+#include "ops/cpu/lanes.h"
+#include "tensor/thread_pool.h"
+
+namespace eddy::EDDY_ISA {
+void install_rotary();
+
+namespace {
+
+constexpr std::int64_t kChunk = 1 << 14;  // elements that pay for handing a chunk to a thread
+
+template <class T>
+struct SwapMask;
+template <>
+struct SwapMask<float> {
+  typedef std::int32_t type __attribute__((vector_size(kLaneVectorBytes)));
+};
+template <>
+struct SwapMask<double> {
+  typedef std::int64_t type __attribute__((vector_size(kLaneVectorBytes)));
+};
+
+// Entries 0 and 1, 2 and 3, ... change places.
+template <class T>
+EDDY_INLINE typename LaneVector<T>::type swap_pairs(typename LaneVector<T>::type x) {
+  typename SwapMask<T>::type mask;
+  for (int i = 0; i < LaneVector<T>::width; ++i) mask[i] = i ^ 1;
+  return __builtin_shuffle(x, mask);
+}
+
+// One head of `width` entries.
+template <class T, bool Add>
+EDDY_INLINE void turn_head(const T* x, const T* cosines, const T* sines, T sign, T* y, T beta,
+                           std::int64_t width) {
+  using Vector = LaneVector<T>;
+  using Loose = typename Vector::loose;
+  std::int64_t i = 0;
+  for (; i + Vector::width <= width; i += Vector::width) {
+    const typename Vector::type value = OneVector<T>::load(x + i);
+    typename Vector::type result = value * OneVector<T>::load(cosines + i) +
+                                   swap_pairs<T>(value) * (OneVector<T>::load(sines + i) * sign);
+    if constexpr (Add) result += beta * OneVector<T>::load(y + i);
+    *reinterpret_cast<Loose*>(y + i) = result;
+  }
+  for (; i < width; i += 2) {
+    const T u = x[i], w = x[i + 1];
+    const T first = u * cosines[i] + w * (sines[i] * sign);
+    const T second = w * cosines[i + 1] + u * (sines[i + 1] * sign);
+    y[i] = Add ? beta * y[i] + first : first;
+    y[i + 1] = Add ? beta * y[i + 1] + second : second;
+  }
+}
+
+template <class T>
+void rotary_kernel(const RotaryArgs& args) {
+  const std::int64_t width = 2 * args.pairs, row_elements = args.heads * width;
+  const T sign = args.back ? T(-1) : T(1), beta = static_cast<T>(args.beta);
+  parallel_for(args.batch * args.time, row_elements >= kChunk ? 1 : kChunk / row_elements,
+               [=, &args](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t row = begin; row < end; ++row) {
+                   const std::int64_t batch = row / args.time, time = row % args.time;
+                   const T* const x = static_cast<const T*>(args.x) + batch * args.x_batch_stride +
+                                      time * args.x_time_stride;
+                   const T* const cosines = static_cast<const T*>(args.turns) + time * 2 * width;
+                   const T* const sines = cosines + width;
+                   T* const y = static_cast<T*>(args.y) + row * row_elements;
+                   for (std::int64_t head = 0; head < args.heads; ++head) {
+                     const T* const from = x + head * args.x_head_stride;
+                     if (beta == T(0))
+                       turn_head<T, false>(from, cosines, sines, sign, y + head * width, beta, width);
+                     else
+                       turn_head<T, true>(from, cosines, sines, sign, y + head * width, beta, width);
+                   }
+                 }
+               });
+}
+
+}  // namespace
+
+void install_rotary() {
+  install_cpu(rotary_slot, rotary_kernel<float>, EDDY_F64(rotary_kernel<double>));
+}
+
+}  // namespace eddy::EDDY_ISA

@@ -1,0 +1,50 @@
+// Unit vectors: each row of the last axis divided by its length, x (sum x^2 + eps)^(-1/2). The queries and
+// keys of cosine attention. source: Hutchins et al., "Block-recurrent transformers" (2022), section 3.4, and
+// the authors' code for the place of eps.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ops/slot.h"
+#include "tensor/tensor.h"
+
+namespace eddy {
+
+// x with each row of the last axis brought to a length of 1; a row of zeros stays zero for eps > 0.
+// shapes: x [..., width] -> the same; rows may lie anywhere as long as they are evenly spaced, else x is
+// copied once. Size 0 gives an empty result. dtypes: f32, f64. errors: ShapeError for a scalar; ValueError
+// unless eps is finite and >= 0; DtypeError. grad: with r = (sum x^2 + eps)^(-1/2) and n = x r:
+// dx = r (dy - n sum(dy n)).
+Tensor unit_norm(const Tensor& x, double eps = 1e-6);
+
+// Row r of x starts at x + r * x_stride elements; y is row-major. width >= 1.
+struct UnitNormArgs {
+  Dtype dtype;
+  std::int64_t rows, width;
+  const void* x;
+  std::int64_t x_stride;
+  void* y;
+  void* scale;  // [rows] of the dtype: r above, kept for the gradient
+  double eps;
+};
+extern Slot<UnitNormArgs> unit_norm_forward_slot;
+
+// dx = beta * dx + its gradient; dx is row-major and is not read when beta is 0.
+struct UnitNormBackwardArgs {
+  Dtype dtype;
+  std::int64_t rows, width;
+  const void* dy;
+  std::int64_t dy_stride;
+  const void* x;
+  std::int64_t x_stride;
+  const void* scale;
+  void* dx;
+  float beta;
+};
+extern Slot<UnitNormBackwardArgs> unit_norm_backward_slot;
+
+struct OpSpec;
+std::vector<OpSpec> unit_norm_specs();
+
+}  // namespace eddy

@@ -1,0 +1,72 @@
+// CPU kernels of unit vectors; a row is one head's query or key, so it stays in the first-level cache for
+// both of its passes.
+#include "ops/unit_norm.h"
+
+#include "ops/cpu/isa.h"
+#include "ops/cpu/lanes.h"
+#include "ops/cpu/vec_math.h"
+#include "tensor/thread_pool.h"
+
+namespace eddy::EDDY_ISA {
+void install_unit_norm();
+
+namespace {
+
+constexpr std::int64_t kChunk = 1 << 14;  // elements that pay for handing a chunk to a thread
+
+EDDY_INLINE std::int64_t rows_per_chunk(std::int64_t width) {
+  return width >= kChunk ? 1 : kChunk / width;
+}
+
+template <class T>
+void forward_kernel(const UnitNormArgs& args) {
+  const std::int64_t width = args.width;
+  const T eps = static_cast<T>(args.eps);
+  parallel_for(args.rows, rows_per_chunk(width), [=, &args](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const T* const x = static_cast<const T*>(args.x) + row * args.x_stride;
+      T* const y = static_cast<T*>(args.y) + row * width;
+      const T squares = lane_sum<T>(width, [x](auto reader, std::int64_t i) {
+        const auto value = reader.load(x + i);
+        return value * value;
+      });
+      const T scale = T(1) / vec::sqrt(squares + eps);
+#pragma GCC ivdep
+      for (std::int64_t i = 0; i < width; ++i) y[i] = x[i] * scale;
+      static_cast<T*>(args.scale)[row] = scale;
+    }
+  });
+}
+
+template <class T>
+void backward_kernel(const UnitNormBackwardArgs& args) {
+  const std::int64_t width = args.width;
+  const T beta = static_cast<T>(args.beta);
+  parallel_for(args.rows, rows_per_chunk(width), [=, &args](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const T* const dy = static_cast<const T*>(args.dy) + row * args.dy_stride;
+      const T* const x = static_cast<const T*>(args.x) + row * args.x_stride;
+      T* const dx = static_cast<T*>(args.dx) + row * width;
+      const T scale = static_cast<const T*>(args.scale)[row];
+      const T product = lane_sum<T>(
+          width, [=](auto reader, std::int64_t i) { return reader.load(dy + i) * reader.load(x + i); });
+      const T along = product * scale * scale;
+      if (beta == T(0)) {
+#pragma GCC ivdep
+        for (std::int64_t i = 0; i < width; ++i) dx[i] = scale * (dy[i] - x[i] * along);
+      } else {
+#pragma GCC ivdep
+        for (std::int64_t i = 0; i < width; ++i) dx[i] = beta * dx[i] + scale * (dy[i] - x[i] * along);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+void install_unit_norm() {
+  install_cpu(unit_norm_forward_slot, forward_kernel<float>, EDDY_F64(forward_kernel<double>));
+  install_cpu(unit_norm_backward_slot, backward_kernel<float>, EDDY_F64(backward_kernel<double>));
+}
+
+}  // namespace eddy::EDDY_ISA

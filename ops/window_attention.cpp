@@ -1,0 +1,258 @@
+// Checks, the choice of kernel, and the node of window attention.
+#include "ops/window_attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "autograd/tape.h"
+#include "ops/attention.h"
+#include "ops/checks.h"
+#include "ops/op_spec.h"
+#include "ops/views.h"
+#include "tensor/format.h"
+#include "tensor/thread_pool.h"
+
+namespace eddy {
+
+constinit Slot<WindowAttentionArgs> window_attention_forward_slot{"window_attention_forward"};
+constinit Slot<WindowAttentionArgs> window_attention_backward_slot{"window_attention_backward"};
+
+namespace {
+
+// Below a quarter of the lanes in use, and where the probabilities of 16 sequences leave the second-level
+// cache (2 x 2^14 x 16 numbers, 2 MiB), blocked attention is faster.
+constexpr std::int64_t kLeastBatch = kWindowLanes / 4;
+constexpr std::int64_t kMostPairs = 1 << 14;
+
+void check(const Tensor& q, const Tensor& past, const Tensor& own, const WindowAttentionOptions& options) {
+  checks::floating("window_attention", q, "q");
+  checks::same_kind("window_attention", q, own);
+  if (past.defined()) checks::same_kind("window_attention", q, past);
+  if (q.rank() != 3)
+    fail<ShapeError>("window_attention: q has shape {} ([batch, queries, dim])", to_string(q.shape()));
+  const auto check_rows = [&](const char* name, const Tensor& rows) {
+    if (rows.rank() != 3 || rows.dim(0) != q.dim(0) || rows.dim(2) != 2 * q.dim(2))
+      fail<ShapeError>("window_attention: {} has shape {} and q {} ([batch, rows, 2 dim])", name,
+                       to_string(rows.shape()), to_string(q.shape()));
+  };
+  check_rows("own", own);
+  if (past.defined()) check_rows("past", past);
+  if (q.dim(1) > own.dim(1))
+    fail<ShapeError>("window_attention: {} queries and {} own rows (each query is one of the own rows)",
+                     q.dim(1), own.dim(1));
+  if (options.heads < 1 || q.dim(2) % options.heads != 0)
+    fail<ShapeError>("window_attention: heads must divide dim: heads {}, dim {}", options.heads, q.dim(2));
+  if (!(options.dropout >= 0 && options.dropout < 1))
+    fail<ValueError>("window_attention: dropout {} (at least 0 and below 1)", options.dropout);
+}
+
+// The same by concatenation and blocked attention.
+Tensor by_attention(const Tensor& q, const Tensor& past, const Tensor& own,
+                    const WindowAttentionOptions& options) {
+  const std::int64_t dim = q.dim(2), head_size = dim / options.heads;
+  const Tensor rows = past.defined() ? concat({past, own}, 1) : own;
+  const std::vector<Tensor> parts = split(rows, 2, {dim, dim});
+  const auto heads = [&](const Tensor& x) {
+    return reshape(x, {x.dim(0), x.dim(1), options.heads, head_size});
+  };
+  AttentionOptions attention_options;
+  attention_options.causal = true;
+  attention_options.dropout = options.dropout;
+  attention_options.dropout_key = options.dropout_key;
+  return reshape(attention(heads(q), heads(parts[0]), heads(parts[1]), attention_options), q.shape());
+}
+
+// x, or a copy whose last axis has stride 1.
+Tensor readable(const Tensor& x) {
+  return !x.defined() || x.dim(2) <= 1 || x.strides()[2] == 1 ? x : raw::copy(x);
+}
+
+WindowRows rows_in(const Tensor& x) {
+  if (!x.defined()) return {};
+  return {x.raw_data(), x.strides()[0], x.strides()[1]};
+}
+
+WindowAttentionArgs arguments(const Tensor& q, const Tensor& past, const Tensor& own,
+                              const WindowAttentionOptions& options) {
+  WindowAttentionArgs args{};
+  args.dtype = q.dtype();
+  args.batch = q.dim(0);
+  args.queries = q.dim(1);
+  args.past = past.defined() ? past.dim(1) : 0;
+  args.own = own.dim(1);
+  args.heads = options.heads;
+  args.head_size = q.dim(2) / options.heads;
+  args.scale = 1 / std::sqrt(static_cast<double>(args.head_size));
+  args.drop_below = static_cast<std::uint32_t>(std::ceil(options.dropout * 0x1p24));
+  args.keep_scale = 1 / (1 - options.dropout);
+  args.dropout_key = options.dropout_key;
+  args.q = rows_in(q);
+  args.past_rows = rows_in(past);
+  args.own_rows = rows_in(own);
+  return args;
+}
+
+// Working memory for the kernel, alive while the returned tensor is.
+Tensor lend_scratch(WindowAttentionArgs& args) {
+  const double work = static_cast<double>(args.batch * args.heads * args.queries) *
+                      static_cast<double>((args.past + args.own) * args.head_size);
+  args.threads = work < 0x1p18 ? 1 : thread_count();  // waking another thread costs some 10 us
+  const Tensor scratch = Tensor::empty({args.threads * window_attention_scratch(args)}, args.dtype);
+  args.scratch = scratch.raw_data();
+  return scratch;
+}
+
+}  // namespace
+
+Tensor window_attention(const Tensor& q_any, const Tensor& past_any, const Tensor& own_any,
+                        const WindowAttentionOptions& options) {
+  check(q_any, past_any, own_any, options);
+  const std::int64_t keys = own_any.dim(1) + (past_any.defined() ? past_any.dim(1) : 0);
+  if (!(q_any.device() == kCpu) || q_any.dim(0) < kLeastBatch || q_any.elements() == 0 ||
+      q_any.dim(1) * keys > kMostPairs)
+    return by_attention(q_any, past_any, own_any, options);
+
+  const Tensor q = readable(q_any), past = readable(past_any), own = readable(own_any);
+  const Tensor output = Tensor::empty(q.shape(), q.dtype());
+  const std::int64_t groups = (q.dim(0) + kWindowLanes - 1) / kWindowLanes;
+  const Tensor log_sum = Tensor::empty({groups, options.heads, q.dim(1), kWindowLanes}, q.dtype());
+  {
+    WindowAttentionArgs args = arguments(q, past, own, options);
+    args.output = output.raw_data();
+    args.log_sum = log_sum.raw_data();
+    const Tensor scratch = lend_scratch(args);
+    window_attention_forward_slot(kCpu, args);
+  }
+  return record("window_attention", {q_any, past_any, own_any}, output, {q, past, own, log_sum},
+                [options](VjpContext& context) {
+                  const Tensor& saved_past = context.saved(1);
+                  WindowAttentionArgs args =
+                      arguments(context.saved(0), saved_past, context.saved(2), options);
+                  args.log_sum = context.saved(3).raw_data();
+                  const Tensor dy = raw::contiguous(context.dy());
+                  args.doutput = dy.raw_data();
+                  Tensor gradient[3];
+                  for (int i = 0; i < 3; ++i) {
+                    const Tensor& x = context.saved(i);
+                    if (x.defined() && context.sink.needs(i))
+                      gradient[i] = Tensor::empty(x.shape(), x.dtype());
+                  }
+                  const auto data = [](const Tensor& x) { return x.defined() ? x.raw_data() : nullptr; };
+                  args.dq = data(gradient[0]);
+                  args.dpast = data(gradient[1]);
+                  args.down = data(gradient[2]);
+                  const Tensor scratch = lend_scratch(args);
+                  window_attention_backward_slot(kCpu, args);
+                  for (int i = 0; i < 3; ++i)
+                    if (gradient[i].defined()) context.sink.give(i, gradient[i]);
+                });
+}
+
+// ---- samples
+// ---------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// Two heads; inputs q, own and, if there is one, past.
+constexpr std::int64_t kHeads = 2;
+
+Tensors reference(const Tensors& inputs, double rate, const RandomKey& key) {
+  const Tensor &q = inputs[0], &own = inputs[1];
+  const std::int64_t batch = q.dim(0), queries = q.dim(1), dim = q.dim(2), d = dim / kHeads;
+  const std::int64_t before = inputs.size() > 2 ? inputs[2].dim(1) : 0, keys = before + own.dim(1);
+  const auto values = [](const Tensor& x) { return x.to_vector<double>(); };
+  const std::vector<double> vq = values(q), vo = values(own),
+                            vp = before > 0 ? values(inputs[2]) : std::vector<double>();
+  const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
+  const auto row = [&](std::int64_t b, std::int64_t t) {
+    return t < before ? vp.data() + (b * before + t) * 2 * dim
+                      : vo.data() + (b * (keys - before) + t - before) * 2 * dim;
+  };
+  std::vector<double> y(vq.size(), 0.0);
+  for (std::int64_t b = 0; b < batch; ++b)
+    for (std::int64_t h = 0; h < kHeads; ++h)
+      for (std::int64_t j = 0; j < queries; ++j) {
+        const std::int64_t sees = keys - queries + j + 1, place = (b * queries + j) * dim + h * d;
+        std::vector<double> weight(at(sees));
+        double total = 0;
+        for (std::int64_t t = 0; t < sees; ++t) {
+          double score = 0;
+          for (std::int64_t c = 0; c < d; ++c) score += vq[at(place + c)] * row(b, t)[h * d + c];
+          weight[at(t)] = std::exp(score / std::sqrt(static_cast<double>(d)));
+          total += weight[at(t)];
+        }
+        for (std::int64_t t = 0; t < sees; ++t) {
+          const std::int64_t number =
+              ((((h * queries + j) * ((keys + 3) / 4) + t / 4) * ((batch + kWindowLanes - 1) / kWindowLanes) +
+                b / kWindowLanes) *
+                   4 +
+               t % 4) *
+                  kWindowLanes +
+              b % kWindowLanes;
+          const bool kept = rate == 0 || static_cast<double>(
+                                             uniform01(key.word(static_cast<std::uint64_t>(number)))) >= rate;
+          const double share = kept ? weight[at(t)] / total / (1 - rate) : 0;
+          for (std::int64_t c = 0; c < d; ++c) y[at(place + c)] += share * row(b, t)[dim + h * d + c];
+        }
+      }
+  return {Tensor::from(y, q.shape())};
+}
+
+OpSpec window_spec(const char* name, double rate) {
+  const RandomKey key = random_key(5, "window sample", 2);
+  OpSpec spec;
+  spec.name = name;
+  spec.formula = "softmax(q k^T / sqrt(d)) v over the rows before a block and its own";
+  spec.run = [rate, key](const Tensors& x) {
+    WindowAttentionOptions options;
+    options.heads = kHeads;
+    options.dropout = rate;
+    options.dropout_key = key;
+    return Tensors{window_attention(x[0], x.size() > 2 ? x[2] : Tensor(), x[1], options)};
+  };
+  spec.reference = [rate, key](const Tensors& x) { return reference(x, rate, key); };
+  const auto inputs = [](std::int64_t batch, std::int64_t queries, std::int64_t own, std::int64_t past,
+                         std::int64_t dim, double scale = 1) {
+    Tensors x{sample_normal({batch, queries, dim}, "q", scale),
+              sample_normal({batch, own, 2 * dim}, "own", scale)};
+    if (past > 0) x.push_back(sample_normal({batch, past, 2 * dim}, "past", scale));
+    return x;
+  };
+  spec.samples = {{"size_1", inputs(4, 1, 1, 0, 2)},
+                  {"odd_tail", inputs(5, 3, 3, 2, 6)},
+                  {"no_past", inputs(4, 5, 5, 0, 4)},
+                  {"fewer_queries", inputs(4, 2, 5, 3, 4)},
+                  {"two_groups", inputs(17, 2, 2, 3, 4)},
+                  {"wide_heads", inputs(4, 2, 2, 1, 38)},
+                  {"strided",
+                   {strided_copy(inputs(4, 3, 3, 2, 4)[0]), strided_copy(inputs(4, 3, 3, 2, 4)[1]),
+                    raw::transpose(sample_normal({2, 4, 8}, "past"), 0, 1)}},
+                  {"large", inputs(4, 3, 3, 2, 4, 30)}};
+  if (rate == 0) {  // masks are numbered otherwise there
+    spec.samples.push_back({"size_0", inputs(4, 0, 3, 0, 4)});
+    spec.samples.push_back({"small_batch", inputs(2, 3, 3, 2, 4)});
+  }
+  spec.roundings = 64;
+  spec.bench = [] {
+    return Tensors{raw::cast(sample_normal({256, 32, 32}, "q"), Dtype::f32),
+                   raw::cast(sample_normal({256, 32, 64}, "own"), Dtype::f32),
+                   raw::cast(sample_normal({256, 32, 64}, "past"), Dtype::f32)};
+  };
+  spec.cost = [](const Tensors& x) {
+    const auto queries = static_cast<double>(x[0].dim(1)), own = static_cast<double>(x[1].dim(1)),
+               past = x.size() > 2 ? static_cast<double>(x[2].dim(1)) : 0;
+    const double pairs = queries * (past + own - queries + (queries + 1) / 2);
+    double bytes = static_cast<double>(x[0].bytes());
+    for (const Tensor& t : x) bytes += static_cast<double>(t.bytes());
+    return OpCost{4 * static_cast<double>(x[0].dim(0) * x[0].dim(2)) * pairs, bytes};
+  };
+  return spec;
+}
+
+}  // namespace
+
+std::vector<OpSpec> window_attention_specs() {
+  return {window_spec("window_attention", 0), window_spec("window_attention_dropout", 0.3)};
+}
+
+}  // namespace eddy

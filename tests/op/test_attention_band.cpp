@@ -1,0 +1,356 @@
+// Attention within a band and with tables: against a dense masked softmax, against plain loops, and the
+// contract of the options.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "autograd/tape.h"
+#include "ops/attention.h"
+#include "ops/cpu/isa.h"
+#include "ops/op_spec.h"
+#include "tensor/format.h"
+#include "tensor/thread_pool.h"
+
+using namespace eddy;
+
+namespace {
+
+std::vector<double> values(const Tensor& x) {
+  return raw::cast(raw::contiguous(x), Dtype::f64).to_vector<double>();
+}
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() && a.dtype() == b.dtype() &&
+         std::memcmp(a.raw_data(), b.raw_data(), static_cast<std::size_t>(a.bytes())) == 0;
+}
+
+// The largest difference; NaN when an element is.
+double difference(const Tensor& got, const Tensor& wanted) {
+  REQUIRE(got.shape() == wanted.shape());
+  const std::vector<double> a = values(got), b = values(wanted);
+  double worst = 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (const double error = std::abs(a[i] - b[i]); !(error <= worst)) worst = error;
+  return worst;
+}
+
+// Sums over up to some 300 pairs of products of size 4 or less, up to 64 of them in a score: some 64
+// roundings of values below 64.
+double tolerance_of(Dtype dtype) {
+  return 64 * 64 * (dtype == Dtype::f32 ? 0x1p-24 : 0x1p-53);
+}
+
+struct Case {
+  std::int64_t batch, queries, keys, heads, kv_heads, head_size;
+  AttentionBand band;
+  bool head_scale = false, bias = false, positions = false;
+  double dropout = 0;
+};
+
+constexpr std::int64_t kFar = AttentionBand::kFar;
+
+// Two distances more than are visible in each table. The scale of head 0 is negative, that of head 1 zero.
+std::vector<Tensor> inputs_of(const Case& c, Dtype dtype) {
+  const std::int64_t distances = std::max<std::int64_t>(0, std::min(c.band.most, c.keys - 1) + 1) + 2;
+  std::vector<Tensor> x = {sample_normal({c.batch, c.queries, c.heads, c.head_size}, "q"),
+                           sample_normal({c.batch, c.keys, c.kv_heads, c.head_size}, "k"),
+                           sample_normal({c.batch, c.keys, c.kv_heads, c.head_size}, "v"),
+                           sample_normal({c.heads}, "head_scale"),
+                           sample_normal({c.heads, distances}, "bias"),
+                           sample_normal({distances, c.head_size}, "positions", 0.5)};
+  x[3].data<double>()[0] = -0.75;
+  if (c.heads > 1) x[3].data<double>()[1] = 0;
+  for (Tensor& part : x) part = raw::cast(part, dtype);
+  return x;
+}
+
+AttentionOptions options_of(const Case& c, const std::vector<Tensor>& x) {
+  AttentionOptions options;
+  options.band = c.band;
+  options.dropout = c.dropout;
+  options.dropout_key = random_key(5, "test_attention_band", 3);
+  if (c.head_scale) options.head_scale = x[3];
+  if (c.bias) options.bias = x[4];
+  if (c.positions) options.positions = x[5];
+  return options;
+}
+
+using Attention = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const AttentionOptions&);
+
+// The result and the gradients of all six inputs, undefined where an input takes no part.
+std::vector<Tensor> run(Attention function, const Case& c, const std::vector<Tensor>& inputs) {
+  std::vector<Tensor> x;
+  for (const Tensor& input : inputs) x.push_back(require_grad(raw::alias(input)));
+  const Tensor y = function(x[0], x[1], x[2], options_of(c, x));
+  backward(y, raw::cast(sample_normal(y.shape(), "cotangent"), y.dtype()));
+  std::vector<Tensor> results = {detach(y)};
+  for (const Tensor& leaf : x) results.push_back(grad(leaf));
+  return results;
+}
+
+const Case kCases[] = {
+    {2, 20, 27, 2, 2, 16, {1, 7}, true, true, false},          // a segment after its cache
+    {1, 130, 230, 2, 2, 24, {1, 100}, true, true, false},      // three query tiles
+    {1, 40, 400, 2, 1, 20, {0, 360}, false, false, true},      // two key tiles, grouped heads
+    {2, 60, 60, 3, 3, 8, {0, kFar}, false, false, true},       // causal
+    {1, 100, 340, 2, 2, 5, {1, 260}, false, false, true},      // band over key tiles
+    {1, 50, 300, 4, 2, 16, {3, 270}, true, true, true, 0.3},   // everything
+    {1, 3, 40, 1, 1, 16, {0, kFar}, true, true, true, 0.3},    // fewer rows than a register tile
+    {1, 1, 19, 3, 3, 12, {1, 7}, true, true, true},            // one query
+    {2, 70, 20, 2, 1, 12, {1, 5}, true, true, true},           // the first queries see nothing
+    {1, 57, 57, 1, 1, 64, {4, 4}, false, true, true},          // one key each
+    {2, 30, 90, 4, 2, 10, {-kFar, kFar}, true, false, false},  // cross attention
+    {1, 64, 50, 2, 2, 10, {-9, 5}, true, false, false},        // both sides
+    {1, 300, 320, 1, 1, 16, {-60, -20}, false, false, false},  // later keys alone
+};
+
+// Plain attention with a mask, all scores stored: no tables, no dropout.
+Tensor dense(const Tensor& q, const Tensor& k, const Tensor& v, const std::vector<bool>& mask) {
+  const std::int64_t queries = q.dim(1), keys = k.dim(1), heads = q.dim(2), size = q.dim(3);
+  const std::vector<double> a = values(q), b = values(k), c = values(v);
+  std::vector<double> y(a.size(), 0.0);
+  const auto at = [&](std::int64_t batch, std::int64_t time, std::int64_t length, std::int64_t h) {
+    return static_cast<std::size_t>(((batch * length + time) * heads + h) * size);
+  };
+  for (std::int64_t n = 0; n < q.dim(0); ++n)
+    for (std::int64_t h = 0; h < heads; ++h)
+      for (std::int64_t j = 0; j < queries; ++j) {
+        double sum = 0;
+        std::vector<double> mixed(static_cast<std::size_t>(size), 0.0);
+        for (std::int64_t t = 0; t < keys; ++t) {
+          if (!mask[static_cast<std::size_t>(j * keys + t)]) continue;
+          double score = 0;
+          for (std::size_t i = 0; i < mixed.size(); ++i)
+            score += a[at(n, j, queries, h) + i] * b[at(n, t, keys, h) + i];
+          const double e = std::exp(score / std::sqrt(static_cast<double>(size)));
+          sum += e;
+          for (std::size_t i = 0; i < mixed.size(); ++i) mixed[i] += e * c[at(n, t, keys, h) + i];
+        }
+        for (std::size_t i = 0; i < mixed.size() && sum > 0; ++i)
+          y[at(n, j, queries, h) + i] = mixed[i] / sum;
+      }
+  return Tensor::from(y, q.shape());
+}
+
+template <class E, class Call>
+std::string error_of(Call&& call) {
+  try {
+    call();
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("attention within a band equals a dense masked softmax") {
+  for (const AttentionBand band : {AttentionBand{1, 6}, {0, 6}, {0, kFar}, {3, 3}, {-4, 2}, {2, kFar}})
+    for (const std::int64_t keys : {9, 30, 47}) {
+      const std::int64_t queries = 23;
+      const Tensor q = sample_normal({2, queries, 3, 8}, "q"), k = sample_normal({2, keys, 3, 8}, "k"),
+                   v = sample_normal({2, keys, 3, 8}, "v");
+      std::vector<bool> mask;
+      for (std::int64_t j = 0; j < queries; ++j)
+        for (std::int64_t t = 0; t < keys; ++t) {
+          const std::int64_t distance = (j - (queries - 1)) - (t - (keys - 1));
+          mask.push_back(distance >= band.least && distance <= band.most);
+        }
+      AttentionOptions options;
+      options.band = band;
+      CAPTURE(keys);
+      CAPTURE(band.least);
+      CHECK(difference(attention(q, k, v, options), dense(q, k, v, mask)) <= tolerance_of(Dtype::f64));
+      CHECK(difference(attention_composed(q, k, v, options), dense(q, k, v, mask)) <=
+            tolerance_of(Dtype::f64));
+    }
+}
+
+TEST_CASE("bands and tables equal plain loops in result and gradients on every instruction set") {
+  const IsaLevel before = isa_level();
+  const char* const names[] = {"y", "dq", "dk", "dv", "dhead_scale", "dbias", "dpositions"};
+  for (const Dtype dtype : {Dtype::f32, Dtype::f64})
+    for (const Case& c : kCases) {
+      const std::vector<Tensor> inputs = inputs_of(c, dtype);
+      const std::vector<Tensor> composed = run(attention_composed, c, inputs);
+      for (int level = 0; level <= static_cast<int>(best_isa_level()); ++level) {
+        set_isa_level(static_cast<IsaLevel>(level));
+        const std::vector<Tensor> blocked = run(attention, c, inputs);
+        for (std::size_t i = 0; i < blocked.size(); ++i) {
+          INFO(fmt::format("{} at queries {}, keys {}, band {} .. {}, {}, {}", names[i], c.queries, c.keys,
+                           c.band.least, c.band.most, dtype_name(dtype), isa_name(isa_level())));
+          REQUIRE(blocked[i].defined() == composed[i].defined());
+          if (!blocked[i].defined()) continue;
+          double largest = 1;  // a table's gradient sums over all pairs of a distance
+          for (const double value : values(composed[i])) largest = std::max(largest, std::abs(value));
+          CHECK(difference(blocked[i], composed[i]) <= largest * tolerance_of(dtype));
+        }
+      }
+    }
+  set_isa_level(before);
+}
+
+TEST_CASE("a segment in two calls with a cache of keys gives what one call gives") {
+  const std::int64_t window = 40, segment = 150, heads = 2, size = 16;
+  const Case c{2, segment, window + segment, heads, heads, size, {1, window}, true, true, true};
+  const std::vector<Tensor> x = inputs_of(c, Dtype::f64);
+  const Tensor whole = attention(x[0], x[1], x[2], options_of(c, x));
+  for (const std::int64_t cut : {1, 40, 97}) {
+    const auto part = [&](std::int64_t from, std::int64_t length) {
+      return attention(raw::narrow(x[0], 1, from, length), raw::narrow(x[1], 1, from, window + length),
+                       raw::narrow(x[2], 1, from, window + length), options_of(c, x));
+    };
+    CHECK(difference(part(0, cut), raw::narrow(whole, 1, 0, cut)) <= tolerance_of(Dtype::f64));
+    CHECK(difference(part(cut, segment - cut), raw::narrow(whole, 1, cut, segment - cut)) <=
+          tolerance_of(Dtype::f64));
+  }
+}
+
+TEST_CASE("keys before the band change nothing to the bit") {
+  Case c{1, 100, 400, 2, 2, 16, {1, 90}, true, true, false};
+  const std::vector<Tensor> x = inputs_of(c, Dtype::f32);
+  const std::vector<Tensor> before = run(attention, c, x);
+  // The first query is token 300 and sees back to token 210.
+  for (std::size_t i : {1, 2}) raw::fill(raw::narrow(x[i], 1, 0, 210), 3);
+  const std::vector<Tensor> after = run(attention, c, x);
+  for (std::size_t i = 0; i < 6; ++i) CHECK(same_bits(before[i], after[i]));
+}
+
+TEST_CASE("distances that no pair has get a gradient of exactly zero") {
+  for (const Attention function : {Attention(attention), Attention(attention_composed)}) {
+    const Case c{1, 60, 80, 2, 2, 8, {2, 17}, false, true, true};
+    const std::vector<Tensor> results = run(function, c, inputs_of(c, Dtype::f32));
+    REQUIRE(results[5].shape() == Shape{2, 20});
+    const std::vector<double> dbias = values(results[5]), dpositions = values(results[6]);
+    for (std::size_t d = 0; d < 20; ++d) {
+      const bool seen = d >= 2 && d <= 17;
+      for (std::size_t h = 0; h < 2; ++h) CHECK((dbias[h * 20 + d] != 0) == seen);
+      for (std::size_t i = 0; i < 8; ++i) CHECK((dpositions[d * 8 + i] != 0) == seen);
+    }
+  }
+}
+
+TEST_CASE("queries outside the band of all keys get zeros and take no gradient") {
+  // Without a cache token 0 has nothing strictly before it.
+  const Case c{2, 50, 50, 2, 2, 8, {1, 20}, true, true, true};
+  const std::vector<Tensor> results = run(attention, c, inputs_of(c, Dtype::f64));
+  for (const double y : values(raw::narrow(results[0], 1, 0, 1))) CHECK(y == 0);
+  for (const double dq : values(raw::narrow(results[1], 1, 0, 1))) CHECK(dq == 0);
+  // Here no pair is visible at all.
+  const Case nothing{1, 4, 3, 2, 2, 8, {3, 9}, true, true, true};
+  for (const Tensor& result : run(attention, nothing, inputs_of(nothing, Dtype::f32)))
+    for (const double value : values(result)) CHECK(value == 0);
+}
+
+TEST_CASE("bands and tables give the same bits with one thread as with two or three") {
+  const int before = thread_count();
+  for (const Case& c : {Case{5, 290, 390, 4, 2, 32, {1, 100}, true, true, true, 0.2},
+                        Case{40, 32, 32, 4, 4, 16, {0, kFar}, false, false, true}}) {
+    const std::vector<Tensor> inputs = inputs_of(c, Dtype::f32);
+    set_thread_count(1);
+    const std::vector<Tensor> one = run(attention, c, inputs);
+    for (const int threads : {2, 3}) {
+      set_thread_count(threads);
+      const std::vector<Tensor> more = run(attention, c, inputs);
+      for (std::size_t i = 0; i < one.size(); ++i)
+        if (one[i].defined()) CHECK(same_bits(one[i], more[i]));
+    }
+  }
+  set_thread_count(before);
+}
+
+TEST_CASE("a gradient is the same to the bit whichever others are wanted") {
+  const Case c{2, 60, 90, 4, 2, 16, {1, 30}, true, true, true, 0.2};
+  const std::vector<Tensor> inputs = inputs_of(c, Dtype::f32), all = run(attention, c, inputs);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    std::vector<Tensor> x;
+    for (const Tensor& input : inputs) x.push_back(raw::alias(input));
+    require_grad(x[i]);
+    const Tensor y = attention(x[0], x[1], x[2], options_of(c, x));
+    backward(y, raw::cast(sample_normal(y.shape(), "cotangent"), y.dtype()));
+    // The scale's gradient takes a loop of its own, whose factor is applied apart.
+    if (i < 3 || i == 5)
+      CHECK(difference(grad(x[i]), all[i + 1]) <= 64 * tolerance_of(Dtype::f32));
+    else
+      CHECK(same_bits(grad(x[i]), all[i + 1]));
+  }
+}
+
+TEST_CASE("packed attention takes bands and tables") {
+  const std::int64_t heads = 2, size = 12, time = 60;
+  const Case c{2, time, time, heads, heads, size, {1, 25}, true, true, true, 0.2};
+  std::vector<Tensor> x = inputs_of(c, Dtype::f32);
+  const Tensor qkv = require_grad(raw::cast(sample_normal({2, time, 3 * heads * size}, "qkv"), Dtype::f32));
+  std::vector<Tensor> tables;
+  for (std::size_t i = 0; i < 3; ++i) {
+    x[i] = raw::reshape(raw::narrow(qkv, 2, static_cast<std::int64_t>(i) * heads * size, heads * size),
+                        {2, time, heads, size});
+    tables.push_back(require_grad(raw::alias(x[i + 3])));
+  }
+  const std::vector<Tensor> apart = run(attention, c, x);
+  const Tensor y = attention_packed(qkv, heads, options_of(c, {{}, {}, {}, tables[0], tables[1], tables[2]}));
+  backward(
+      y, raw::reshape(raw::cast(sample_normal({2, time, heads, size}, "cotangent"), Dtype::f32), y.shape()));
+  CHECK(same_bits(raw::reshape(y, {2, time, heads, size}), apart[0]));
+  for (std::int64_t i = 0; i < 3; ++i) {
+    CHECK(same_bits(
+        raw::copy(raw::reshape(raw::narrow(grad(qkv), 2, i * heads * size, heads * size), apart[1].shape())),
+        apart[static_cast<std::size_t>(i) + 1]));
+    CHECK(same_bits(grad(tables[static_cast<std::size_t>(i)]), apart[static_cast<std::size_t>(i) + 4]));
+  }
+}
+
+TEST_CASE("attention names what does not fit in its tables and band") {
+  const Tensor q = Tensor::zeros({2, 3, 6, 8}), k = Tensor::zeros({2, 5, 6, 8});
+  const auto call = [&](auto&& set) {
+    AttentionOptions options;
+    options.causal = true;
+    set(options);
+    return [=] { attention(q, k, k, options); };
+  };
+  CHECK(error_of<ShapeError>(call([](AttentionOptions& o) { o.head_scale = Tensor::zeros({5}); })) ==
+        "attention: head_scale has shape [5] ([heads]: heads 6, head_size 8)");
+  CHECK(error_of<ShapeError>(call([](AttentionOptions& o) {
+          o.bias = Tensor::zeros({5, 9});
+        })) == "attention: bias has shape [5, 9] ([heads, distances]: heads 6, head_size 8)");
+  CHECK(error_of<ShapeError>(call([](AttentionOptions& o) {
+          o.bias = Tensor::zeros({6});
+        })).find("bias has shape [6]") != std::string::npos);
+  CHECK(error_of<ShapeError>(call([](AttentionOptions& o) {
+          o.positions = Tensor::zeros({9, 6});
+        })) == "attention: positions has shape [9, 6] ([distances, head_size]: heads 6, head_size 8)");
+  CHECK(error_of<ValueError>(call([](AttentionOptions& o) {
+          o.bias = Tensor::zeros({6, 4});
+        })) ==
+        "attention: bias [6, 4] has no entry for distance 4 (queries 3, keys 5: distances up to 4 are "
+        "visible)");
+  CHECK(error_of<ValueError>(call([](AttentionOptions& o) {
+          o.positions = Tensor::zeros({2, 8});
+          o.band.most = 2;
+        })).find("positions [2, 8] has no entry for distance 2") != std::string::npos);
+  CHECK(error_of<ValueError>(call([](AttentionOptions& o) {
+          o.causal = false;
+          o.band.least = -1;
+          o.bias = Tensor::zeros({6, 9});
+        })) == "attention: bias needs a causal band: band.least -1 (at least 0, or causal)");
+  CHECK(error_of<ValueError>(call([](AttentionOptions& o) {
+          o.band = {5, 3};
+        })) == "attention: no distance lies in the band 5 .. 3, causal (least <= most)");
+  CHECK(error_of<ValueError>(call([](AttentionOptions& o) { o.band.most = -1; })) ==
+        "attention: no distance lies in the band 0 .. -1, causal (least <= most)");
+  CHECK(error_of<DtypeError>(call([](AttentionOptions& o) {
+          o.bias = Tensor::zeros({6, 9}, Dtype::f64);
+        })).find("f32 and f64") != std::string::npos);
+  CHECK(error_of<DtypeError>(call([](AttentionOptions& o) {
+          o.bias = Tensor::zeros({6, 9}, Dtype::i64);
+        })).find("bias is i64") != std::string::npos);
+  // A table as long as the band is enough, however long the keys are.
+  CHECK(error_of<Error>(call([](AttentionOptions& o) {
+          o.positions = Tensor::zeros({3, 8});
+          o.band.most = 2;
+        })) == "no error");
+}

@@ -1,0 +1,35 @@
+// Errors and exact properties of unit vectors.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "autograd/tape.h"
+#include "ops/op_spec.h"
+#include "ops/unit_norm.h"
+#include "tensor/error.h"
+
+using namespace eddy;
+
+TEST_CASE("unit_norm refuses scalars, integers and a bad eps") {
+  CHECK_THROWS_WITH_AS(unit_norm(Tensor::zeros({})),
+                       "unit_norm: a scalar has no last axis (give it at least one axis)", ShapeError);
+  CHECK_THROWS_AS(unit_norm(Tensor::zeros({2, 3}, Dtype::i64)), DtypeError);
+  CHECK_THROWS_AS(unit_norm(Tensor::zeros({2, 3}), -1e-6), ValueError);
+  CHECK_THROWS_AS(unit_norm(Tensor::zeros({2, 3}), std::nan("")), ValueError);
+}
+
+TEST_CASE("rows of unit_norm have length one and a zero row stays zero with a finite gradient") {
+  const Tensor x = raw::cast(sample_normal({5, 48}, "x"), Dtype::f64);
+  raw::fill(raw::select(x, 0, 2), 0);
+  require_grad(x);
+  const Tensor y = unit_norm(x, 1e-6);
+  const std::vector<double> values = y.to_vector<double>();
+  for (std::size_t row = 0; row < 5; ++row) {
+    double squares = 0;
+    for (std::size_t i = 0; i < 48; ++i) squares += values[row * 48 + i] * values[row * 48 + i];
+    CHECK(std::abs(squares - (row == 2 ? 0.0 : 1.0)) <= 1e-6);
+  }
+  backward(y, Tensor::full({5, 48}, 1.0, Dtype::f64));
+  const std::vector<double> dx = grad(x).to_vector<double>();
+  for (std::size_t i = 0; i < 48; ++i) CHECK(std::abs(dx[2 * 48 + i] - 1000) <= 1e-9);  // eps^(-1/2)
+}

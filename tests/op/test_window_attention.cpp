@@ -1,0 +1,171 @@
+// Window attention against attention over the two parts laid end to end, on both sides of the batch and the
+// window at which the kernels change; its dropout; and the contract.
+#include "ops/window_attention.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "autograd/tape.h"
+#include "ops/attention.h"
+#include "ops/op_spec.h"
+#include "ops/views.h"
+#include "tensor/error.h"
+
+using namespace eddy;
+
+namespace {
+
+struct Inputs {
+  Tensor q, past, own;
+};
+
+Inputs inputs(std::int64_t batch, std::int64_t queries, std::int64_t own, std::int64_t past,
+              std::int64_t dim) {
+  return {sample_normal({batch, queries, dim}, "q"),
+          past > 0 ? sample_normal({batch, past, 2 * dim}, "past") : Tensor(),
+          sample_normal({batch, own, 2 * dim}, "own")};
+}
+
+Tensor by_attention(const Inputs& in, std::int64_t heads) {
+  const std::int64_t dim = in.q.dim(2);
+  const Tensor rows = in.past.defined() ? concat({in.past, in.own}, 1) : in.own;
+  const std::vector<Tensor> parts = split(rows, 2, {dim, dim});
+  const auto by_head = [&](const Tensor& x) { return reshape(x, {x.dim(0), x.dim(1), heads, dim / heads}); };
+  AttentionOptions options;
+  options.causal = true;
+  return reshape(attention(by_head(in.q), by_head(parts[0]), by_head(parts[1]), options), in.q.shape());
+}
+
+double worst(const Tensor& a, const Tensor& b) {
+  REQUIRE(a.shape() == b.shape());
+  const std::vector<double> x = a.to_vector<double>(), y = b.to_vector<double>();
+  double error = 0;
+  for (std::size_t i = 0; i < x.size(); ++i)
+    if (!(std::abs(x[i] - y[i]) <= error)) error = std::abs(x[i] - y[i]);
+  return error;
+}
+
+template <class E, class Action>
+std::string error_of(Action&& action) {
+  try {
+    action();
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("window attention equals attention over both parts for every batch and width of head") {
+  struct Case {
+    std::int64_t batch, queries, own, past, dim, heads;
+  };
+  for (const Case& c :
+       std::vector<Case>{{1, 3, 3, 4, 8, 2},
+                         {3, 3, 5, 0, 8, 4},
+                         {4, 5, 5, 7, 12, 3},
+                         {15, 1, 1, 0, 8, 1},
+                         {16, 6, 6, 6, 32, 4},
+                         {17, 7, 9, 5, 32, 2},
+                         {33, 2, 2, 3, 40, 5},
+                         {5, 1, 8, 8, 96, 6},
+                         {4, 100, 100, 100, 4, 1}}) {  // more pairs than the lanes' kernel takes
+    CAPTURE(c.batch);
+    CAPTURE(c.dim);
+    const Inputs in = inputs(c.batch, c.queries, c.own, c.past, c.dim);
+    const auto run = [&](bool window) {
+      std::vector<Tensor> leaves;
+      const auto leaf = [&](const Tensor& x) {
+        if (!x.defined()) return x;
+        leaves.push_back(require_grad(raw::alias(x)));
+        return leaves.back();
+      };
+      const Inputs tracked{leaf(in.q), leaf(in.past), leaf(in.own)};
+      WindowAttentionOptions options;
+      options.heads = c.heads;
+      const Tensor y = window ? window_attention(tracked.q, tracked.past, tracked.own, options)
+                              : by_attention(tracked, c.heads);
+      backward(y, sample_normal(y.shape(), "cotangent"));
+      std::vector<Tensor> results{detach(y)};
+      for (const Tensor& x : leaves) results.push_back(grad(x));
+      return results;
+    };
+    const std::vector<Tensor> got = run(true), wanted = run(false);
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      CAPTURE(i);
+      CHECK(worst(got[i], wanted[i]) <= 1e-12);  // some hundred terms of order 1, of 1e-16 each
+    }
+  }
+}
+
+TEST_CASE("window attention computes a gradient for the parts that want one only") {
+  const Inputs in = inputs(5, 3, 3, 2, 8);
+  WindowAttentionOptions options;
+  options.heads = 2;
+  const auto gradients = [&](bool q, bool past, bool own) {
+    const Inputs x{raw::alias(in.q), raw::alias(in.past), raw::alias(in.own)};
+    if (q) require_grad(x.q);
+    if (past) require_grad(x.past);
+    if (own) require_grad(x.own);
+    backward(window_attention(x.q, x.past, x.own, options), sample_normal(in.q.shape(), "cotangent"));
+    return std::vector<Tensor>{q ? grad(x.q) : Tensor(), past ? grad(x.past) : Tensor(),
+                               own ? grad(x.own) : Tensor()};
+  };
+  const std::vector<Tensor> all = gradients(true, true, true);
+  for (int one = 0; one < 3; ++one) {
+    const std::vector<Tensor> alone = gradients(one == 0, one == 1, one == 2);
+    const auto at = static_cast<std::size_t>(one);
+    CHECK(worst(alone[at], all[at]) == 0);
+  }
+}
+
+TEST_CASE("window attention drops the share of probabilities it is asked to and keeps their mean") {
+  // Values of one: the result is the sum of what is kept of each row of probabilities.
+  const std::int64_t batch = 64, rows = 16, dim = 8;
+  const Tensor q = Tensor::zeros({batch, rows, dim}, Dtype::f32),
+               own = Tensor::full({batch, rows, 2 * dim}, 1.0, Dtype::f32);
+  WindowAttentionOptions options;
+  options.heads = 4;
+  options.dropout = 0.25;
+  options.dropout_key = random_key(3, "window", 1);
+  const std::vector<float> y = window_attention(q, {}, own, options).to_vector<float>();
+  double sum = 0, dropped = 0;
+  for (const float v : y) sum += static_cast<double>(v) / static_cast<double>(y.size());
+  for (std::int64_t b = 0; b < batch; ++b)  // the first row has one probability: 0 or 1 / (1 - rate)
+    for (std::int64_t h = 0; h < 4; ++h) {
+      const float v = y[static_cast<std::size_t>(b * rows * dim + h * 2)];
+      CHECK((v == 0 || std::abs(v - 1 / 0.75F) < 1e-6F));
+      dropped += v == 0 ? 1.0 / 256 : 0;
+    }
+  CHECK(std::abs(sum - 1) < 0.03);         // deviation 0.577 / sqrt(4096 heads' rows), less for long rows
+  CHECK(std::abs(dropped - 0.25) < 0.11);  // four deviations of 256 draws
+  options.dropout_key = random_key(3, "window", 2);
+  CHECK(window_attention(q, {}, own, options).to_vector<float>() != y);
+}
+
+TEST_CASE("window attention names what does not fit") {
+  const Inputs in = inputs(4, 3, 3, 2, 8);
+  WindowAttentionOptions options;
+  options.heads = 2;
+  const auto text = [&](const Tensor& q, const Tensor& past, const Tensor& own) {
+    return error_of<ShapeError>([&] { window_attention(q, past, own, options); });
+  };
+  CHECK(text(sample_normal({4, 3}, "q"), in.past, in.own).find("[batch, queries, dim]") != std::string::npos);
+  CHECK(text(in.q, sample_normal({5, 2, 16}, "p"), in.own).find("past") != std::string::npos);
+  CHECK(text(in.q, in.past, sample_normal({4, 3, 8}, "o")).find("own") != std::string::npos);
+  CHECK(text(in.q, in.past, sample_normal({4, 2, 16}, "o")).find("3 queries and 2 own rows") !=
+        std::string::npos);
+  options.heads = 3;
+  CHECK(text(in.q, in.past, in.own).find("heads 3, dim 8") != std::string::npos);
+  options.heads = 2;
+  options.dropout = 1;
+  CHECK(!error_of<ValueError>([&] { window_attention(in.q, in.past, in.own, options); }).empty());
+  options.dropout = 0;
+  CHECK(!error_of<DtypeError>([&] {
+           window_attention(in.q, raw::cast(in.past, Dtype::f32), in.own, options);
+         }).empty());
+}
