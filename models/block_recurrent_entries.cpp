@@ -1,16 +1,246 @@
-// The family's rows of the registry, the configurations of its paper, and the rules between its config keys.
+// The family's rows of the registry, the configurations of its paper (Hutchins et al. 2022, table 1 and the
+// scaling study of table 4), and the rules between its config keys.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+
+#include "models/block_recurrent.h"
 #include "models/families.h"
+#include "tensor/format.h"
 
 namespace eddy {
+namespace {
+
+constexpr std::int64_t kT5Vocab = 32128;
+
+void at_least(const char* key, std::int64_t value, std::int64_t least) {
+  if (value < least) fail<ConfigError>("config: model.{} is {} (at least {})", key, value, least);
+}
+
+void one_of(const char* key, const std::string& value, std::initializer_list<const char*> allowed) {
+  if (std::find(allowed.begin(), allowed.end(), value) == allowed.end())
+    fail<ConfigError>("config: model.{} is \"{}\" (one of {})", key, value, fmt::join(allowed, ", "));
+}
+
+// A list of layers: each once, all there are.
+void check_layers(const char* key, const std::vector<std::int64_t>& list, std::int64_t layers) {
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (list[i] < 0 || list[i] >= layers)
+      fail<ConfigError>("config: model.{} names layer {}, and the model has {} (0 to {})", key, list[i],
+                        layers, layers - 1);
+    if (std::find(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(i), list[i]) !=
+        list.begin() + static_cast<std::ptrdiff_t>(i))
+      fail<ConfigError>("config: model.{} names layer {} twice (each layer once)", key, list[i]);
+  }
+}
+
+void check_sizes(const ModelConfig& c) {
+  const std::int64_t segment = c.segment == 0 ? c.context : c.segment;
+  const std::int64_t window = c.window == 0 ? segment : c.window;
+  at_least("segment", c.segment, 0);
+  at_least("window", c.window, 0);
+  if (segment % window != 0)
+    fail<ConfigError>("config: model.window must divide model.segment: window {}, segment {}", window,
+                      segment);
+  if ((c.model == "xl" || c.model == "vanilla") && window != segment)
+    fail<ConfigError>(
+        "config: model {} has one window per segment: window {}, segment {} (leave window out, or take "
+        "slide)",
+        c.model, window, segment);
+  if (c.kv_heads != 0 && c.kv_heads != c.heads)
+    fail<ConfigError>(
+        "config: model.kv_heads must be heads in this family: heads {}, kv_heads {} (leave it out)", c.heads,
+        c.kv_heads);
+  at_least("rel_buckets", c.rel_buckets, 2);
+  if (c.rel_max_distance <= c.rel_buckets / 2)
+    fail<ConfigError>(
+        "config: model.rel_max_distance must be more than half of rel_buckets: rel_max_distance {}, "
+        "rel_buckets {}",
+        c.rel_max_distance, c.rel_buckets);
+  if (!(c.qk_eps >= 0)) fail<ConfigError>("config: model.qk_eps is {} (at least 0)", c.qk_eps);
+  if (!(c.attn_dropout >= 0 && c.attn_dropout < 1))
+    fail<ConfigError>("config: model.attn_dropout is {} (in [0, 1))", c.attn_dropout);
+}
+
+void check_recurrence(const ModelConfig& c) {
+  check_layers("recurrent_layers", c.recurrent_layers, c.layers);
+  if (c.model != "block_recurrent") {
+    if (!c.recurrent_layers.empty() || c.feedback)
+      fail<ConfigError>(
+          "config: model {} has no recurrence: recurrent_layers has {} entries, feedback is {} (model "
+          "block_recurrent has)",
+          c.model, c.recurrent_layers.size(), c.feedback);
+    return;
+  }
+  if (c.recurrent_layers.empty())
+    fail<ConfigError>(
+        "config: model.recurrent_layers is empty (which of the {} layers recur; without any, take "
+        "model slide)",
+        c.layers);
+  at_least("states", c.states, 1);
+  one_of("gate", c.gate, {"fixed", "lstm"});
+  one_of("cell", c.cell, {"dual", "single", "skip"});
+  one_of("tanh_rule", c.tanh_rule, {"code", "paper"});
+}
+
+void check_memory(const ModelConfig& c) {
+  check_layers("memory_layers", c.memory_layers, c.layers);
+  if (c.model != "memorizing") {
+    if (!c.memory_layers.empty())
+      fail<ConfigError>(
+          "config: model {} has no memory: memory_layers has {} entries (model memorizing has one)", c.model,
+          c.memory_layers.size());
+    return;
+  }
+  if (c.memory_layers.empty())
+    fail<ConfigError>(
+        "config: model.memory_layers is empty (which of the {} layers have a memory; without any, "
+        "take model xl)",
+        c.layers);
+  const std::int64_t segment = c.segment == 0 ? c.context : c.segment;
+  if (c.memory_size < 1 || c.memory_size % segment != 0)
+    fail<ConfigError>(
+        "config: model.memory_size must be a multiple of model.segment: memory_size {}, segment {}",
+        c.memory_size, segment);
+  if (c.memory_topk < 1 || c.memory_topk > c.memory_size)
+    fail<ConfigError>("config: model.memory_topk is {} (from 1 to memory_size, {})", c.memory_topk,
+                      c.memory_size);
+  one_of("memory_search", c.memory_search, {"bucket", "exact"});
+}
+
+// Keys that other families have and this one does not.
+void check_foreign(const ModelConfig& c) {
+  if (!c.tied || (c.n_out != 0 && c.n_out != c.vocab))
+    fail<ConfigError>(
+        "config: the head of this family is the token table: tied {}, vocab {}, n_out {} (leave tied "
+        "and n_out out)",
+        c.tied, c.vocab, c.n_out);
+  if (c.positions || c.bias)
+    fail<ConfigError>("config: this family has neither learned positions nor biases: positions {}, bias {}",
+                      c.positions, c.bias);
+  if (c.readout != "all")
+    fail<ConfigError>("config: model.readout is \"{}\" (all in this family)", c.readout);
+}
+
+// The 150M size of table 1 as Slide:12L; its logits are divided as in the code of that time.
+ModelConfig paper_150m() {
+  ModelConfig c;
+  c.family = "block_recurrent";
+  c.model = "slide";
+  c.vocab = kT5Vocab;
+  c.context = c.segment = 4096;
+  c.window = 512;
+  c.dim = 1024;
+  c.layers = 12;
+  c.heads = 8;
+  c.head_dim = 128;
+  c.mlp_dim = 4096;
+  c.dropout = c.attn_dropout = 0.05;
+  c.logit_divisor = "sqrt_vocab";
+  return c;
+}
+
+ModelConfig xl(ModelConfig c, std::int64_t window) {
+  c.model = "xl";
+  c.context = c.segment = c.window = window;
+  return c;
+}
+
+ModelConfig recurrent(ModelConfig c, const char* gate, const char* cell) {
+  c.model = "block_recurrent";
+  c.recurrent_layers = {9};
+  if (c.layers == 24) c.recurrent_layers = {9, 19};
+  c.gate = gate;
+  c.cell = cell;
+  return c;
+}
+
+ModelConfig with_feedback(ModelConfig c) {
+  c.feedback = true;
+  return c;
+}
+
+struct ScalingRow {
+  const char* label;
+  std::int64_t layers, dim, heads, head_dim, mlp_dim;  // of Rec; XL has a twelfth more layers
+  std::int64_t recurrent, xl;                          // parameters without the token table
+};
+constexpr ScalingRow kScaling[] = {
+    {"40m", 12, 512, 8, 64, 2048, 40'387'192, 40'911'720},
+    {"80m", 12, 512, 8, 128, 4096, 80'233'080, 81'806'184},
+    {"160m", 12, 1024, 8, 128, 4096, 160'462'968, 163'608'936},
+    {"320m", 12, 1024, 16, 128, 8192, 319'849'712, 327'190'224},
+    {"650m", 24, 1024, 16, 128, 8192, 639'698'400, 654'379'424},
+    {"1.3b", 24, 2048, 16, 128, 8192, 1'279'384'032, 1'308'745'120},
+};
+
+std::unique_ptr<Model> make(const ModelConfig& config, ParamScope scope) {
+  return std::make_unique<BlockRecurrent>(config, scope);
+}
+
+}  // namespace
 
 std::vector<ModelEntry> block_recurrent_models() {
-  return {};
+  return {
+      {"block_recurrent", "slide", "sliding-window transformer: gradients between the blocks of a segment",
+       make},
+      {"block_recurrent", "xl", "one window per segment, keys of the last one cached", make},
+      {"block_recurrent", "vanilla", "one window per segment, no cache", make},
+      {"block_recurrent", "block_recurrent",
+       "recurrent cells over blocks of tokens, optionally with feedback", make},
+      {"block_recurrent", "memorizing", "external memory of past keys and values", make},
+  };
 }
 
 std::vector<NamedConfig> block_recurrent_configs() {
-  return {};
+  const ModelConfig base = paper_150m();
+  ModelConfig slide_13 = base;
+  slide_13.layers = 13;
+  ModelConfig memorizing = xl(base, 512);
+  memorizing.model = "memorizing";
+  memorizing.memory_layers = {8};
+  memorizing.memory_size = 65536;
+  std::vector<NamedConfig> configs{
+      {"br_150m_xl_512", xl(base, 512), 183'922'784},
+      {"br_150m_xl_1024", xl(base, 1024), 183'922'784},
+      {"br_150m_xl_2048", xl(base, 2048), 183'922'784},
+      {"br_150m_slide_12l", base, 183'922'784},
+      {"br_150m_slide_13l", slide_13, 196'508'008},
+      {"br_150m_rec_lstm_dual", recurrent(base, "lstm", "dual"), 214'337'656},
+      {"br_150m_rec_lstm_single", recurrent(base, "lstm", "single"), 212'237'432},
+      {"br_150m_rec_lstm_skip", recurrent(base, "lstm", "skip"), 197'557'368},
+      {"br_150m_rec_fixed_dual", recurrent(base, "fixed", "dual"), 201'752'696},
+      {"br_150m_rec_fixed_single", recurrent(base, "fixed", "single"), 203'847'800},
+      {"br_150m_rec_fixed_skip", recurrent(base, "fixed", "skip"), 193'362'040},
+      {"br_150m_feedback_lstm_single", with_feedback(recurrent(base, "lstm", "single")), 235'306'192},
+      {"br_150m_feedback_fixed_skip", with_feedback(recurrent(base, "fixed", "skip")), 216'430'800},
+      {"br_150m_memorizing", memorizing, 183'922'792},
+  };
+  for (const ScalingRow& row : kScaling) {
+    ModelConfig c = base;
+    c.layers = row.layers;
+    c.dim = row.dim;
+    c.heads = row.heads;
+    c.head_dim = row.head_dim;
+    c.mlp_dim = row.mlp_dim;
+    c.logit_divisor = "sqrt_d";
+    const std::int64_t table = kT5Vocab * row.dim;
+    const std::string name = std::string("br_scaling_") + row.label;
+    configs.push_back({name + "_rec_fixed_skip", recurrent(c, "fixed", "skip"), row.recurrent + table});
+    c.layers += row.layers / 12;
+    configs.push_back({name + "_xl", xl(c, 512), row.xl + table});
+  }
+  return configs;
 }
 
-void check_block_recurrent(const ModelConfig&) {}
+void check_block_recurrent(const ModelConfig& c) {
+  check_sizes(c);
+  check_recurrence(c);
+  check_memory(c);
+  one_of("logit_divisor", c.logit_divisor, {"sqrt_d", "sqrt_vocab", "none"});
+  check_foreign(c);
+}
 
 }  // namespace eddy

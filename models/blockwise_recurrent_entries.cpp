@@ -1,16 +1,85 @@
-// The family's rows of the registry, the configurations of its paper, and the rules between its config keys.
+// The family's rows of the registry, the configurations of its paper (Liang), and the rules between its
+// config keys.
+#include <cmath>
+
+#include "models/blockwise_recurrent.h"
 #include "models/families.h"
+#include "tensor/format.h"
 
 namespace eddy {
 
 std::vector<ModelEntry> blockwise_recurrent_models() {
-  return {};
+  const auto causal = [](const ModelConfig& c, ParamScope s) -> std::unique_ptr<Model> {
+    return std::make_unique<CausalLlama>(c, s);
+  };
+  return {{"blockwise_recurrent", "memory_llama", "Llama whose layers attend over a chunk and a memory of it",
+           [](const ModelConfig& c, ParamScope s) -> std::unique_ptr<Model> {
+             return std::make_unique<MemoryLlama>(c, s);
+           }},
+          {"blockwise_recurrent", "llama", "Llama: rotary positions, RMS norms, gated MLP", causal},
+          {"blockwise_recurrent", "llama_window", "the same weights, each token seeing a window of keys",
+           causal}};
 }
 
 std::vector<NamedConfig> blockwise_recurrent_configs() {
-  return {};
+  ModelConfig llama;  // TinyStories: 4096 pieces, 6 layers of 288, sequences of 256
+  llama.family = "blockwise_recurrent";
+  llama.model = "llama";
+  llama.vocab = 4096;
+  llama.dim = 288;
+  llama.layers = 6;
+  ModelConfig window = llama;
+  window.model = "llama_window";
+  ModelConfig paper = llama;
+  paper.model = "memory_llama";
+  ModelConfig query = paper;
+  query.memory_query = true;
+  ModelConfig shared = paper;
+  shared.memory_qkv = "shared";
+  ModelConfig shared_zero = shared;
+  shared_zero.memory_init = "zero";
+  return {{"blockwise_llama", llama, 7'155'360},
+          {"blockwise_llama_window", window, 7'155'360},
+          {"blockwise_memory_shared_zero", shared_zero, 11'140'128},
+          {"blockwise_memory_shared_learned", shared, 11'195'424},
+          {"blockwise_memory_separate", paper, 12'190'752},
+          {"blockwise_memory_separate_query", query, 12'688'416}};
 }
 
-void check_blockwise_recurrent(const ModelConfig&) {}
+void check_blockwise_recurrent(const ModelConfig& c) {
+  const auto one_of = [](const char* key, const std::string& value, const char* a, const char* b) {
+    if (value != a && value != b)
+      fail<ConfigError>("config: model.{} is \"{}\" (one of {}, {})", key, value, a, b);
+  };
+  if (c.head_dim != 0 && c.head_dim * c.heads != c.dim)
+    fail<ConfigError>(
+        "config: model.head_dim must be dim / heads in this family: dim {}, heads {}, head_dim {} (leave it "
+        "out)",
+        c.dim, c.heads, c.head_dim);
+  if (c.dim / c.heads % 2 != 0)
+    fail<ConfigError>(
+        "config: the width of a head must be even, rotary positions turn pairs: dim {}, heads {}, width {}",
+        c.dim, c.heads, c.dim / c.heads);
+  if (!(c.rope_theta > 0 && std::isfinite(c.rope_theta)))
+    fail<ConfigError>("config: model.rope_theta is {} (above 0, finite)", c.rope_theta);
+  if (c.tied && c.n_out != 0 && c.n_out != c.vocab)
+    fail<ConfigError>(
+        "config: a tied head has one row per token: vocab {}, n_out {} (set model.tied = false)", c.vocab,
+        c.n_out);
+  if (c.bias) fail<ConfigError>("config: model.bias is true, and this family has no biases (leave it out)");
+  if (c.positions)
+    fail<ConfigError>(
+        "config: model.positions is true, and this family turns queries and keys by their positions instead "
+        "of learning them (leave it out)");
+  if (c.readout != "all")
+    fail<ConfigError>("config: model.readout is \"{}\", and this family gives logits at all positions",
+                      c.readout);
+  if (c.segment < 0) fail<ConfigError>("config: model.segment is {} (at least 0)", c.segment);
+  if (c.window < 0) fail<ConfigError>("config: model.window is {} (at least 0)", c.window);
+  if (c.chunk < 1) fail<ConfigError>("config: model.chunk is {} (at least 1)", c.chunk);
+  one_of("memory_qkv", c.memory_qkv, "separate", "shared");
+  one_of("memory_init", c.memory_init, "learned", "zero");
+  one_of("detach", c.detach, "segment", "chunk");
+}
 
 }  // namespace eddy

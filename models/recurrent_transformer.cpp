@@ -65,23 +65,23 @@ Tensor RecurrentTransformer::head(const Tensor& y) const {
   return linear(final_norm_(y), head_weight_);
 }
 
+std::int64_t RecurrentTransformer::rows_read(const ForwardInput& input) const {
+  const std::int64_t time = input.tokens.dim(1);
+  if (config().readout == "last") return 1;
+  if (config().readout != "tail") return time;
+  if (input.tail < 1 || input.tail > time)
+    fail<ValueError>("{}: readout tail of {} positions in a sequence of {} (from 1 to the sequence's length)",
+                     config().model, input.tail, time);
+  return input.tail;
+}
+
 ForwardOutput RecurrentTransformer::forward(const ForwardInput& input) const {
   check_tokens(input.tokens, 0);
+  const std::int64_t time = input.tokens.dim(1), rows = rows_read(input);
   const bool swapped = time_major(input.literal);
   const DropoutSite drop{input.dropout, config().dropout};
   const Tensor tokens = swapped ? raw::copy(raw::transpose(input.tokens, 0, 1)) : input.tokens;
-  Tensor y = run_layers(drop(embed(tokens, 0, swapped), "embed.drop"), drop, input.literal);
-
-  const std::int64_t time = input.tokens.dim(1);
-  std::int64_t rows = time;
-  if (config().readout == "last") rows = 1;
-  if (config().readout == "tail") {
-    rows = input.tail;
-    if (rows < 1 || rows > time)
-      fail<ValueError>(
-          "{}: readout tail of {} positions in a sequence of {} (from 1 to the sequence's length)",
-          config().model, rows, time);
-  }
+  Tensor y = run_layers(drop(embed(tokens, 0, swapped), "embed.drop"), drop, input);
   if (rows != time) y = narrow(y, swapped ? 0 : 1, time - rows, rows);
   const Tensor logits = head(y);
   return {swapped ? transpose(logits, 0, 1) : logits, {}};
@@ -101,7 +101,7 @@ double RegularTransformer::forward_macs_per_token(std::int64_t time) const {
   return static_cast<double>(config().layers) * layer + dim * static_cast<double>(config().n_out);
 }
 
-Tensor RegularTransformer::run_layers(const Tensor& x, const DropoutSite& drop, bool) const {
+Tensor RegularTransformer::run_layers(const Tensor& x, const DropoutSite& drop, const ForwardInput&) const {
   Tensor y = x;
   for (const TransformerLayer& layer : layers_) y = layer(y, drop);
   return y;

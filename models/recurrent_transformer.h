@@ -1,4 +1,5 @@
-// Recurrent transformers (Kausik 2025): the regular transformer and unit recurrence with forget.
+// Recurrent transformers (Kausik 2025): what all share, the regular transformer, and unit recurrence with
+// forget. Blocks of several positions are in block_recurrence.h.
 //
 //   regular:      y = T_L(… T_1(x))
 //   unit_forget:  h_1 = T(x_1);  (y_{t-1}, h_t) = T(h_{t-1} || x_t);  y_n = T(h_n)      per layer, layer
@@ -25,20 +26,22 @@ class RecurrentTransformer : public Model {
 
  protected:
   // All layers over embedded tokens [batch, time, dim], or time-major where the variant says so.
-  virtual Tensor run_layers(const Tensor& x, const DropoutSite& drop, bool literal) const = 0;
+  virtual Tensor run_layers(const Tensor& x, const DropoutSite& drop, const ForwardInput& input) const = 0;
   // Whether run_layers takes and gives [time, batch, dim].
   virtual bool time_major(bool literal) const = 0;
 
   void check_tokens(const Tensor& tokens, std::int64_t first_position) const;
+  // How many last positions give logits. errors: ValueError for a tail outside the sequence.
+  std::int64_t rows_read(const ForwardInput& input) const;
   // Embedded tokens of the positions from `first`; tokens [batch, time], or [time, batch] when time-major.
   Tensor embed(const Tensor& tokens, std::int64_t first, bool is_time_major) const;
   Tensor head(const Tensor& y) const;
 
   std::vector<TransformerLayer> layers_;
-
- private:
   Embedding embed_;
   Tensor positions_;  // [context, dim]; undefined without positions
+
+ private:
   LayerNorm final_norm_;
   Tensor head_weight_;  // the token table when tied
 };
@@ -53,7 +56,7 @@ class RegularTransformer final : public RecurrentTransformer {
   double forward_macs_per_token(std::int64_t time) const override;
 
  private:
-  Tensor run_layers(const Tensor& x, const DropoutSite& drop, bool literal) const override;
+  Tensor run_layers(const Tensor& x, const DropoutSite& drop, const ForwardInput& input) const override;
   bool time_major(bool) const override { return false; }
 };
 
@@ -65,7 +68,7 @@ class UnitForget final : public RecurrentTransformer {
   std::int64_t stream_room(const State& state) const override;
 
  private:
-  Tensor run_layers(const Tensor& x, const DropoutSite& drop, bool literal) const override;
+  Tensor run_layers(const Tensor& x, const DropoutSite& drop, const ForwardInput& input) const override;
   bool time_major(bool literal) const override { return !literal; }
   // One layer in the order chosen for speed, time-major. `keys` and `values` carry the last h's in and out;
   // may be null.

@@ -1,6 +1,6 @@
 // The family's rows of the registry, and the configurations of its paper (Kausik 2025).
+#include "models/block_recurrence.h"
 #include "models/families.h"
-#include "models/recurrent_transformer.h"
 
 namespace eddy {
 
@@ -9,6 +9,15 @@ std::vector<ModelEntry> recurrent_transformer_models() {
       {"recurrent_transformer", "unit_forget", "unit recurrence with forget: state of one position",
        [](const ModelConfig& c, ParamScope s) -> std::unique_ptr<Model> {
          return std::make_unique<UnitForget>(c, s);
+       }},
+      {"recurrent_transformer", "block_forget", "block recurrence with forget: state of one block",
+       [](const ModelConfig& c, ParamScope s) -> std::unique_ptr<Model> {
+         return std::make_unique<BlockForget>(c, s);
+       }},
+      {"recurrent_transformer", "block_accumulate",
+       "block recurrence with accumulate: outputs are spread forward",
+       [](const ModelConfig& c, ParamScope s) -> std::unique_ptr<Model> {
+         return std::make_unique<BlockAccumulate>(c, s);
        }},
       {"recurrent_transformer", "regular", "the regular causal transformer",
        [](const ModelConfig& c, ParamScope s) -> std::unique_ptr<Model> {
@@ -38,11 +47,28 @@ std::vector<NamedConfig> recurrent_transformer_configs() {
   cifar.activation = "relu";
   cifar.readout = "last";
   cifar.dropout = 0.05;
+  ModelConfig cifar_block = cifar;  // trained on blocks of 16 to 48, evaluated on 32
+  cifar_block.model = "block_forget";
+  cifar_block.layers = 1;
+  cifar_block.block = 32;
+  ModelConfig copy;  // 16 symbols, 4096 of noise, 16 markers
+  copy.model = "block_accumulate";
+  copy.vocab = 16;
+  copy.context = 4128;
+  copy.dim = 96;
+  copy.heads = 6;
+  copy.block = 32;
+  copy.positions = true;
+  copy.activation = "relu";
+  copy.readout = "tail";
+  copy.dropout = 0.05;
   return {{"shakespeare_unit", unit, 1'795'584},
           {"shakespeare_unit_pos", unit_positions, 1'893'888},
           {"shakespeare_regular_1", regular_1, 1'893'888},
           {"shakespeare_regular_6", regular_6, 10'745'088},
-          {"cifar_regular", cifar, 90'720}};
+          {"cifar_block", cifar_block, 53'664},
+          {"cifar_regular", cifar, 90'720},
+          {"copy", copy, 508'704}};
 }
 
 }  // namespace eddy

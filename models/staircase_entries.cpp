@@ -1,16 +1,167 @@
 // The family's rows of the registry, the configurations of its paper, and the rules between its config keys.
+#include <fmt/format.h>
+#include <algorithm>
+#include <initializer_list>
+
 #include "models/families.h"
+#include "models/staircase.h"
+#include "models/staircase_feedback.h"
+#include "models/staircase_lstm.h"
+#include "models/staircase_xl.h"
+#include "tensor/format.h"
 
 namespace eddy {
+namespace {
+
+template <class M>
+ModelEntry entry(const char* model, const char* summary) {
+  return {"staircase", model, summary,
+          [](const ModelConfig& c, ParamScope s) -> std::unique_ptr<Model> {
+            return std::make_unique<M>(c, s);
+          }};
+}
+
+void at_least(const char* key, std::int64_t value, std::int64_t least) {
+  if (value < least) fail<ConfigError>("config: model.{} is {} (at least {})", key, value, least);
+}
+
+void one_of(const char* key, const std::string& value, std::initializer_list<const char*> allowed) {
+  if (std::find(allowed.begin(), allowed.end(), value) == allowed.end())
+    fail<ConfigError>("config: model.{} is \"{}\" (one of {})", key, value, fmt::join(allowed, ", "));
+}
+
+void below_one(const char* key, double value) {
+  if (!(value >= 0 && value < 1)) fail<ConfigError>("config: model.{} is {} (in [0, 1))", key, value);
+}
+
+// Rules of the two models with chunks.
+void check_chunks(const ModelConfig& c) {
+  const bool cached = c.model == "cached_staircase";
+  if (!cached && c.cache_after != 0 && c.cache_after != c.steps)
+    fail<ConfigError>(
+        "config: model.cache_after must be model.steps for staircase: cache_after {}, steps {} "
+        "(cached_staircase freezes chunks earlier)",
+        c.cache_after, c.steps);
+  if (cached && c.cache_after > c.steps)
+    fail<ConfigError>("config: model.cache_after must not exceed model.steps: cache_after {}, steps {}",
+                      c.cache_after, c.steps);
+  if (c.span != 0 && c.span / c.steps < c.chunk)
+    fail<ConfigError>(
+        "config: model.span must be at least steps * chunk, a column for every distance in the window: span "
+        "{}, steps {}, chunk {} (0 for just as many)",
+        c.span, c.steps, c.chunk);
+  const std::int64_t segment = c.segment != 0 ? c.segment : c.context;
+  if (segment % c.chunk != 0)
+    fail<ConfigError>("config: model.chunk must divide the segment: chunk {}, {} {}", c.chunk,
+                      c.segment != 0 ? "segment" : "context (model.segment is 0)", segment);
+  const std::int64_t passes = !cached ? c.steps : c.cache_after != 0 ? c.cache_after : 1;
+  if (c.carry == "official" && segment / c.chunk < passes - 1)
+    fail<ConfigError>(
+        "config: model.carry \"official\" needs at least {} chunks in a segment, one less than a token's "
+        "passes: segment {}, chunk {} (carry \"exact\" takes any number)",
+        passes - 1, segment, c.chunk);
+}
+
+// Published sizes of the Algorithm task: 3 variables, 26 tokens.
+ModelConfig algorithm(const char* model) {
+  ModelConfig c;
+  c.family = "staircase";
+  c.model = model;
+  c.vocab = 26;
+  c.dim = 256;
+  c.mlp_dim = 1024;
+  c.heads = 4;
+  c.layers = 4;
+  c.chunk = 64;
+  c.steps = 2;
+  c.span = 100;
+  c.segment = c.context = 64;
+  c.dropout = 0.2;
+  return c;
+}
+
+ModelConfig algorithm_staircase(const char* model) {
+  ModelConfig c = algorithm(model);
+  c.span = 128;
+  c.segment = c.context = 128;
+  return c;
+}
+
+}  // namespace
 
 std::vector<ModelEntry> staircase_models() {
-  return {};
+  return {
+      entry<Staircase>("staircase", "a window of chunks, each advanced by one pass per step"),
+      entry<Staircase>("cached_staircase", "the same with chunks frozen after some passes"),
+      entry<StaircaseXl>("ladder", "the stack applied several times to a whole segment"),
+      entry<StaircaseXl>("transformer_xl", "a segment at a time, with the inputs of each layer remembered"),
+      entry<StaircaseFeedback>("feedback", "token by token, all layers attending to one mixed memory"),
+      entry<StaircaseXl>("universal", "one layer applied several times"),
+      entry<StaircaseLstm>("lstm", "a stack of LSTM layers"),
+  };
 }
 
 std::vector<NamedConfig> staircase_configs() {
-  return {};
+  ModelConfig walk = algorithm_staircase("staircase");
+  walk.vocab = 69;
+  ModelConfig feedback_shared = algorithm("feedback");
+  feedback_shared.shared_kv = true;
+  ModelConfig xl_8 = algorithm("transformer_xl");
+  xl_8.layers = 8;
+  ModelConfig lstm = algorithm("lstm");
+  lstm.layers = 1;
+  lstm.dim = 768;
+  lstm.embed_dim = 256;
+  ModelConfig text = algorithm_staircase("staircase");
+  text.vocab = 256;
+  text.dim = 512;
+  text.mlp_dim = 2048;
+  text.heads = 8;
+  text.layers = 8;
+  text.steps = 4;
+  text.span = 256;
+  text.segment = text.context = 512;
+  return {{"algorithm_staircase", algorithm_staircase("staircase"), 3'176'986},
+          {"algorithm_cached", algorithm_staircase("cached_staircase"), 3'176'986},
+          {"algorithm_xl", algorithm("transformer_xl"), 3'175'194},
+          {"algorithm_xl_8", xl_8, 6'330'138},
+          {"algorithm_feedback", algorithm("feedback"), 3'175'199},
+          {"algorithm_feedback_shared", feedback_shared, 2'780'447},
+          {"algorithm_lstm", lstm, 3'178'522},
+          {"random_walk_staircase", walk, 3'199'045},
+          {"enwik8_staircase", text, 25'482'496}};
 }
 
-void check_staircase(const ModelConfig&) {}
+void check_staircase(const ModelConfig& c) {
+  at_least("chunk", c.chunk, 1);
+  at_least("steps", c.steps, 1);
+  at_least("cache_after", c.cache_after, 0);
+  at_least("span", c.span, 0);
+  at_least("segment", c.segment, 0);
+  at_least("repeats", c.repeats, 1);
+  at_least("embed_dim", c.embed_dim, 0);
+  one_of("carry", c.carry, {"exact", "official"});
+  one_of("cold_start", c.cold_start, {"zeros", "empty"});
+  one_of("feedback_memory", c.feedback_memory, {"mix", "last"});
+  one_of("feedback_carry", c.feedback_carry, {"raw", "official"});
+  below_one("emb_dropout", c.emb_dropout);
+  below_one("out_dropout", c.out_dropout);
+  if (c.kv_heads != 0 && c.kv_heads != c.heads)
+    fail<ConfigError>("config: model.kv_heads must be heads in this family: heads {}, kv_heads {} (leave it "
+                      "out)",
+                      c.heads, c.kv_heads);
+  if (c.readout != "all")
+    fail<ConfigError>("config: model.readout is \"{}\" (this family gives logits for all positions)",
+                      c.readout);
+  if (c.model == "staircase" || c.model == "cached_staircase") check_chunks(c);
+  if (c.model == "universal" && c.layers != 1)
+    fail<ConfigError>("config: model.layers must be 1 for universal, which applies it repeats times: layers "
+                      "{}, repeats {} (ladder repeats several)",
+                      c.layers, c.repeats);
+  if (c.model == "transformer_xl" && c.repeats != 1)
+    fail<ConfigError>("config: model.repeats must be 1 for transformer_xl: repeats {} (ladder applies the "
+                      "stack several times)",
+                      c.repeats);
+}
 
 }  // namespace eddy

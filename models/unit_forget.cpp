@@ -9,10 +9,10 @@
 
 namespace eddy {
 
-Tensor UnitForget::run_layers(const Tensor& x, const DropoutSite& drop, bool literal) const {
+Tensor UnitForget::run_layers(const Tensor& x, const DropoutSite& drop, const ForwardInput& input) const {
   Tensor y = x;
   for (const TransformerLayer& layer : layers_)
-    y = literal ? run_literal(layer, y, drop) : run_hoisted(layer, y, drop, nullptr, nullptr);
+    y = input.literal ? run_literal(layer, y, drop) : run_hoisted(layer, y, drop, nullptr, nullptr);
   return y;
 }
 

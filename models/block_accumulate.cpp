@@ -1,0 +1,132 @@
+// Block recurrence with accumulate. A window (p/2 + h_{i-1} || p/2 + x_i) is computed as its two halves: keys
+// and values of the older one serve both, and where its output is neither read nor spread forward nothing
+// else of it is computed.
+#include <algorithm>
+
+#include "autograd/scope.h"
+#include "models/block_recurrence.h"
+#include "ops/pointwise.h"
+#include "ops/views.h"
+
+namespace eddy {
+
+std::vector<Tensor> BlockAccumulate::run_chain(const WindowLayer& layer, const BlockRows& rows,
+                                               const BlockPlan& plan) const {
+  const std::vector<Tensor> x = rows.blocks();
+  const std::size_t count = x.size();
+  std::vector<Tensor> outputs(count);
+  std::uint64_t call = 0;
+  Tensor p = x[0], h;
+  {
+    const auto [query, own] = layer.query_key_value(x[0]);
+    h = layer.finish(x[0], query, {}, own, call++);
+  }
+  for (std::size_t i = 1; i < count; ++i) {
+    const std::int64_t length = x[i].dim(1), block = plan.block;
+    const auto before = static_cast<std::int64_t>(i) - 1;
+    const Tensor half = p * 0.5;
+    const Tensor older = half + h, newer = (length == block ? half : narrow(half, 1, 0, length)) + x[i];
+    const Tensor past = layer.key_value(older);
+    const bool spread = spreads_output() && i + 1 < count;
+    p = h;
+    if (spread || plan.is_read(before)) {
+      const std::int64_t skipped = spread ? 0 : plan.skipped(before);
+      const Tensor y = layer.output(older, past, skipped, call);
+      if (spread) p = y;
+      if (plan.is_read(before)) {
+        const std::int64_t unread = plan.skipped(before) - skipped;
+        outputs[i - 1] = unread == 0 ? y : narrow(y, 1, unread, block - unread);
+      }
+    }
+    const auto [query, own] = layer.query_key_value(newer);
+    h = layer.finish(newer, query, past, own, call + 1);
+    call += 2;
+  }
+  const auto last = static_cast<std::int64_t>(count) - 1;
+  outputs[count - 1] = layer.output(h, layer.key_value(h), plan.skipped(last), call);
+  return outputs;
+}
+
+BlockRows BlockAccumulate::run_layer(const WindowLayer& layer, const BlockRows& x,
+                                     const BlockPlan& plan) const {
+  std::vector<Tensor> outputs = run_chain(layer, x, plan);
+  BlockRows y;
+  if (x.rest.defined()) {
+    y.rest = outputs.back();
+    outputs.pop_back();
+  }
+  if (x.full.defined()) y.full = reshape(concat(outputs, 0), x.full.shape());
+  return y;
+}
+
+Tensor BlockAccumulate::run_last_layer(const WindowLayer& layer, const BlockRows& x,
+                                       const BlockPlan& plan) const {
+  std::vector<Tensor> read;
+  for (const Tensor& y : run_chain(layer, x, plan))
+    if (y.defined()) read.push_back(y);
+  return read.size() == 1 ? read[0] : concat(read, 1);
+}
+
+Tensor BlockAccumulate::run_literal(const TransformerLayer& layer, const Tensor& x, const DropoutSite& drop,
+                                    std::int64_t block) const {
+  const std::int64_t time = x.dim(1);
+  Tensor p = narrow(x, 1, 0, std::min(block, time));
+  Tensor h = layer(p, drop, 0);
+  std::vector<Tensor> outputs;
+  std::uint64_t call = 1;
+  for (std::int64_t at = block; at < time; at += block) {
+    const std::int64_t length = std::min(block, time - at);
+    const Tensor half = p * 0.5;
+    const Tensor window =
+        layer(concat({half + h, narrow(half, 1, 0, length) + narrow(x, 1, at, length)}, 1), drop, call++);
+    outputs.push_back(narrow(window, 1, 0, block));
+    p = spreads_output() ? outputs.back() : h;
+    h = narrow(window, 1, block, length);
+  }
+  outputs.push_back(layer(h, drop, call));
+  return concat(outputs, 1);
+}
+
+// The next window's older half is p/2 + h with this block's h; its output y is what this block gives now that
+// another follows. Layers above the first have seen this block's closing outputs so far: they run it again on
+// `x`, from the state before it.
+Tensor BlockAccumulate::end_block(const WindowLayer& layer, const std::string& name, const Tensor& x,
+                                  State& state) const {
+  if (x.defined()) {
+    for (const char* part : {".x", ".h", ".rows_x", ".rows_h"}) state.erase(name + part);
+    static_cast<void>(stream_rows(layer, name, x, state));
+  }
+  const Tensor h = state.get(name + ".rows_h");
+  const Tensor* carried = state.find(name + ".spread");
+  const Tensor half = (carried != nullptr ? *carried : state.get(name + ".rows_x")) * 0.5;
+  const Tensor older = half + h;
+  const Tensor past = layer.key_value(older);
+  const Tensor y = layer.output(older, past, 0, 0);
+  for (const char* part : {".x", ".h", ".rows_x", ".rows_h"}) state.erase(name + part);
+  state.set(name + ".half", half);
+  state.set(name + ".past", past);
+  state.set(name + ".spread", spreads_output() ? y : h);
+  return y;
+}
+
+double BlockAccumulate::layer_macs(const BlockPlan& plan) const {
+  const auto dim = static_cast<double>(config().dim), mlp = static_cast<double>(config().mlp_dim);
+  // Query, output projection and MLP of a row; keys and values of a row; a row with j rows before it and
+  // itself.
+  const double row = 2 * dim * dim + 2 * dim * mlp, key_value = 2 * dim * dim;
+  const auto causal = [&](double rows, double from) { return dim * (rows * (rows + 1) - from * (from + 1)); };
+  const auto length = [&](std::int64_t i) { return static_cast<double>(plan.length(i)); };
+  const std::int64_t last = plan.count() - 1;
+  double macs = length(0) * (row + key_value) + causal(length(0), 0);
+  for (std::int64_t i = 1; i <= last; ++i) {
+    const auto block = static_cast<double>(plan.block);
+    const bool spread = spreads_output() && i < last;
+    const double skipped = spread ? 0 : static_cast<double>(plan.skipped(i - 1));
+    macs += block * key_value + (block - skipped) * row + causal(block, skipped);
+    macs += length(i) * (row + key_value + 2 * dim * block) + causal(length(i), 0);
+  }
+  const auto skipped = static_cast<double>(plan.skipped(last));
+  return macs + length(last) * key_value + (length(last) - skipped) * row + causal(length(last), skipped);
+}
+
+}  // namespace eddy

@@ -1,0 +1,215 @@
+// What block recurrences share: the layout in blocks, one layer taken apart, readout, and streaming.
+#include "models/block_recurrence.h"
+
+#include <algorithm>
+
+#include "autograd/scope.h"
+#include "autograd/tape.h"
+#include "ops/matmul.h"
+#include "ops/pointwise.h"
+#include "ops/views.h"
+#include "ops/window_attention.h"
+#include "tensor/format.h"
+
+namespace eddy {
+namespace {
+
+// `rows` behind what the state holds under `name`, if anything: along the axis of positions.
+Tensor appended(const State& state, const std::string& name, const Tensor& rows) {
+  const Tensor* before = state.find(name);
+  return before == nullptr ? rows : concat({*before, rows}, 1);
+}
+
+std::string layer_name(std::size_t i) {
+  return "layers." + std::to_string(i);
+}
+
+}  // namespace
+
+std::vector<Tensor> BlockRows::blocks() const {
+  std::vector<Tensor> parts;
+  if (full.defined()) {
+    const Shape& s = full.shape();
+    for (const Tensor& part : split(full, 0, std::vector<std::int64_t>(static_cast<std::size_t>(s[0]), 1)))
+      parts.push_back(reshape(part, {s[1], s[2], s[3]}));
+  }
+  if (rest.defined()) parts.push_back(rest);
+  return parts;
+}
+
+std::int64_t BlockPlan::skipped(std::int64_t i) const {
+  return std::clamp<std::int64_t>(first_read - i * block, 0, length(i));
+}
+
+WindowLayer::WindowLayer(const TransformerLayer& whole, const DropoutSite& drop) : layer(whole), drop_(drop) {
+  const Linear& all = layer.wqkv;
+  const std::int64_t dim = all.weight.dim(1);
+  query_weight_ = narrow(all.weight, 0, 0, dim);
+  key_value_weight_ = narrow(all.weight, 0, dim, 2 * dim);
+  if (!all.bias.defined()) return;
+  query_bias_ = narrow(all.bias, 0, 0, dim);
+  key_value_bias_ = narrow(all.bias, 0, dim, 2 * dim);
+}
+
+std::pair<Tensor, Tensor> WindowLayer::query_key_value(const Tensor& rows) const {
+  const Tensor normed = layer.attn_norm(rows);
+  return {linear(normed, query_weight_, query_bias_), linear(normed, key_value_weight_, key_value_bias_)};
+}
+
+Tensor WindowLayer::query(const Tensor& rows) const {
+  return linear(layer.attn_norm(rows), query_weight_, query_bias_);
+}
+
+Tensor WindowLayer::key_value(const Tensor& rows) const {
+  return linear(layer.attn_norm(rows), key_value_weight_, key_value_bias_);
+}
+
+Tensor WindowLayer::finish(const Tensor& rows, const Tensor& queries, const Tensor& past, const Tensor& own,
+                           std::uint64_t call) const {
+  Tensor r;
+  {
+    const ScopeGuard scope("attn");
+    WindowAttentionOptions options;
+    options.heads = layer.heads;
+    if (drop_.active()) {
+      options.dropout = drop_.rate;
+      options.dropout_key = drop_.key(layer.path + ".attn.probabilities", call);
+    }
+    const Tensor attended = window_attention(queries, past, own, options);
+    r = rows + drop_(layer.wo(attended), layer.path + ".attn.drop", call);
+  }
+  return layer.mlp(r, drop_, call);
+}
+
+Tensor WindowLayer::output(const Tensor& h, const Tensor& keys_values, std::int64_t skipped,
+                           std::uint64_t call) const {
+  const Tensor rows = skipped == 0 ? h : narrow(h, 1, skipped, h.dim(1) - skipped);
+  return finish(rows, query(rows), {}, keys_values, call);
+}
+
+std::int64_t BlockRecurrence::block_of(const ForwardInput& input) const {
+  if (input.block < 0)
+    fail<ValueError>("{}: a block of {} positions (at least 1, or 0 for model.block)", config().model,
+                     input.block);
+  return input.block > 0 ? input.block : config().block;
+}
+
+BlockRows BlockRecurrence::embed_blocks(const Tensor& tokens, const BlockPlan& plan,
+                                        const DropoutSite& drop) const {
+  const ScopeGuard scope("embed");
+  const std::int64_t blocks = plan.full(), covered = blocks * plan.block, left = plan.time - covered;
+  BlockRows ids;
+  if (blocks > 0)
+    ids.full = raw::copy(raw::transpose(
+        raw::reshape(raw::copy(raw::narrow(tokens, 1, 0, covered)), {plan.batch, blocks, plan.block}), 0, 1));
+  if (left > 0) ids.rest = raw::copy(raw::narrow(tokens, 1, covered, left));
+  return ids.map([&](const Tensor& part, std::uint64_t which) {
+    Tensor x = embed_(part);
+    if (positions_.defined()) {
+      const Tensor rows =
+          which == 0 ? narrow(positions_, 0, 0, covered) : narrow(positions_, 0, covered, left);
+      x = x + (which == 0 ? reshape(rows, {blocks, 1, plan.block, config().dim}) : rows);
+    }
+    return drop(x, "embed.drop", which);
+  });
+}
+
+ForwardOutput BlockRecurrence::forward(const ForwardInput& input) const {
+  const std::int64_t block = block_of(input);
+  if (input.literal) return RecurrentTransformer::forward(input);
+  check_tokens(input.tokens, 0);
+  const DropoutSite drop{input.dropout, config().dropout};
+  const std::int64_t time = input.tokens.dim(1);
+  BlockPlan plan{input.tokens.dim(0), time, block, 0};
+  BlockRows x = embed_blocks(input.tokens, plan, drop);
+  const std::size_t last = layers_.size() - 1;
+  for (std::size_t i = 0; i < last; ++i) {
+    const ScopeGuard scope(layers_[i].path);
+    x = run_layer(WindowLayer(layers_[i], drop), x, plan);
+  }
+  plan.first_read = time - rows_read(input);
+  Tensor y;
+  {
+    const ScopeGuard scope(layers_[last].path);
+    y = run_last_layer(WindowLayer(layers_[last], drop), x, plan);
+  }
+  return {head(y), {}};
+}
+
+Tensor BlockRecurrence::run_layers(const Tensor& x, const DropoutSite& drop,
+                                   const ForwardInput& input) const {
+  Tensor y = x;
+  for (const TransformerLayer& layer : layers_) y = run_literal(layer, y, drop, block_of(input));
+  return y;
+}
+
+double BlockRecurrence::forward_macs_per_token(std::int64_t time) const {
+  const std::int64_t block = config().block, rows = config().readout == "all" ? time : 1;
+  const double last = layer_macs({1, time, block, time - rows});
+  const double below = config().layers > 1 ? layer_macs({1, time, block, 0}) : 0;
+  const double head = static_cast<double>(rows * config().dim * config().n_out);
+  return (static_cast<double>(config().layers - 1) * below + last + head) / static_cast<double>(time);
+}
+
+std::int64_t BlockRecurrence::stream_room(const State& state) const {
+  if (!config().positions) return -1;
+  return config().context - (state.empty() ? 0 : state.get("position").item_int());
+}
+
+Tensor BlockRecurrence::stream_rows(const WindowLayer& layer, const std::string& name, const Tensor& x,
+                                    State& state) const {
+  const Tensor* so_far = state.find(name + ".x");
+  const std::int64_t done = so_far == nullptr ? 0 : so_far->dim(1);
+  const Tensor* half = state.find(name + ".half");
+  const Tensor rows = half == nullptr ? x : x + narrow(*half, 1, done, x.dim(1));
+  const auto [query, own] = layer.query_key_value(rows);
+  const Tensor own_all = appended(state, name + ".x", own);
+  const Tensor* past = state.find(name + ".past");
+  const Tensor h = layer.finish(rows, query, past == nullptr ? Tensor() : *past, own_all, 0);
+  const auto [h_query, h_own] = layer.query_key_value(h);
+  const Tensor h_all = appended(state, name + ".h", h_own);
+  if (keeps_rows()) {
+    if (past == nullptr) state.set(name + ".rows_x", appended(state, name + ".rows_x", x));
+    state.set(name + ".rows_h", appended(state, name + ".rows_h", h));
+  }
+  state.set(name + ".x", own_all);
+  state.set(name + ".h", h_all);
+  return layer.finish(h, h_query, {}, h_all, 0);
+}
+
+Tensor BlockRecurrence::stream(const Tensor& tokens, State& state) const {
+  const NoGrad no_grad;
+  const std::int64_t first = state.empty() ? 0 : state.get("position").item_int(), block = config().block;
+  check_tokens(tokens, first);
+  const Tensor* carried = state.find("layers.0.x");
+  if (carried == nullptr) carried = state.find("layers.0.past");
+  if (carried != nullptr && carried->dim(0) != tokens.dim(0))
+    fail<ShapeError>("{}: {} rows of tokens and a state of {} rows (one batch size for a whole stream)",
+                     config().model, tokens.dim(0), carried->dim(0));
+  const Tensor x = embed(tokens, first, false);
+  const DropoutSite off;
+  std::vector<WindowLayer> layers;
+  layers.reserve(layers_.size());
+  for (const TransformerLayer& layer : layers_) layers.emplace_back(layer, off);
+
+  State next = state;
+  std::vector<Tensor> outputs;
+  const std::int64_t time = tokens.dim(1);
+  for (std::int64_t at = 0; at < time;) {
+    const std::int64_t length = std::min(time - at, block - (first + at) % block);
+    Tensor rows = raw::copy(raw::narrow(x, 1, at, length));
+    for (std::size_t i = 0; i < layers.size(); ++i) rows = stream_rows(layers[i], layer_name(i), rows, next);
+    outputs.push_back(rows);
+    at += length;
+    if ((first + at) % block != 0) continue;
+    Tensor settled;
+    for (std::size_t i = 0; i < layers.size(); ++i)
+      settled = end_block(layers[i], layer_name(i), settled, next);
+  }
+  next.set("position", Tensor::from(std::vector<std::int64_t>{first + time}, {1}));
+  const Tensor logits = head(outputs.size() == 1 ? outputs[0] : concat(outputs, 1));
+  state = std::move(next);
+  return logits;
+}
+
+}  // namespace eddy

@@ -1,0 +1,242 @@
+// Parameters, segments and the two orders of computation of the Block-Recurrent family.
+#include "models/block_recurrent.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "autograd/scope.h"
+#include "autograd/tape.h"
+#include "ops/gather.h"
+#include "ops/matmul.h"
+#include "ops/pointwise.h"
+#include "ops/rms_norm.h"
+#include "ops/views.h"
+#include "tensor/format.h"
+
+namespace eddy {
+namespace {
+
+// The authors draw activation masks for this many positions and repeat them.
+constexpr std::int64_t kMaskPositions = 128;
+
+Tensor last_rows(const Tensor& x, std::int64_t rows) {
+  return raw::copy(raw::narrow(x, 1, x.dim(1) - rows, rows));
+}
+
+}  // namespace
+
+BlockRecurrent::BlockRecurrent(const ModelConfig& config, const ParamScope& scope)
+    : Model(config),
+      embed_(scope.scope("embed").param("weight", {config.vocab, config.dim}, Init::normal(1))) {
+  layers_.reserve(static_cast<std::size_t>(config.layers));
+  for (std::int64_t i = 0; i < config.layers; ++i) layers_.emplace_back(scope.scope("layers"), i, config);
+  final_norm_ = scope.scope("final_norm").param("weight", {config.dim}, Init::ones());
+  for (const std::int64_t layer : config.recurrent_layers) highest_ = std::max(highest_, layer);
+}
+
+std::int64_t BlockRecurrent::source_of(std::int64_t layer) const {
+  if (layers_[static_cast<std::size_t>(layer)].cell) return layer;
+  return config().feedback ? highest_ : -1;
+}
+
+void BlockRecurrent::check_tokens(const Tensor& tokens) const {
+  if (!tokens.defined() || tokens.rank() != 2)
+    fail<ShapeError>("{}: tokens have shape {} ([batch, time])", config().model,
+                     tokens.defined() ? to_string(tokens.shape()) : "none");
+  if (tokens.dim(0) == 0 || tokens.dim(1) == 0)
+    fail<ShapeError>("{}: no tokens: {} (at least one row of one token)", config().model,
+                     to_string(tokens.shape()));
+}
+
+BlockCall BlockRecurrent::call_of(const ForwardInput& input) const {
+  BlockCall call;
+  call.bias_index = bucket_index(config(), embed_.device());
+  call.dense = input.literal;
+  call.drop = {input.dropout, config().dropout};
+  call.attn_drop = {input.dropout, config().attn_dropout};
+  return call;
+}
+
+Tensor BlockRecurrent::head(const Tensor& y) const {
+  const ScopeGuard scope("head");
+  const std::string& divisor = config().logit_divisor;
+  if (divisor == "none") return linear(y, embed_);
+  const auto size = static_cast<double>(divisor == "sqrt_vocab" ? config().vocab : config().dim);
+  return linear(y * (1 / std::sqrt(size)), embed_);
+}
+
+ForwardOutput BlockRecurrent::forward(const ForwardInput& input) const {
+  check_tokens(input.tokens);
+  const std::int64_t batch = input.tokens.dim(0), time = input.tokens.dim(1);
+  const std::int64_t window = config().window, segment = config().segment;
+  if (time % window != 0)
+    fail<ShapeError>(
+        "{}: {} tokens and a window of {} (the tokens must be whole blocks; stream takes any number)",
+        config().model, time, window);
+  const std::int64_t segments = (time + segment - 1) / segment;
+  if (input.start.defined() && input.start.shape() != Shape{batch, segments})
+    fail<ShapeError>("{}: start flags {} for {} tokens in segments of {} ([batch, segments] = {})",
+                     config().model, to_string(input.start.shape()), time, segment,
+                     to_string(Shape{batch, segments}));
+
+  std::vector<Carry> carry = input.state.empty() ? cold_carry(batch) : load_carry(input.state, batch);
+  BlockCall call = call_of(input);
+  Tensor x;
+  {
+    const ScopeGuard scope("embed");
+    x = embedding(embed_, input.tokens);
+  }
+  std::vector<Tensor> outputs;
+  for (std::int64_t s = 0; s < segments; ++s) {
+    begin_segment(carry, s == 0 && input.state.empty()
+                             ? std::vector<bool>(static_cast<std::size_t>(batch), true)
+                             : flags_of(input.start, s, batch));
+    const std::int64_t first = s * segment, length = std::min(segment, time - first);
+    const Tensor part = length == time ? x : narrow(x, 1, first, length);
+    call.draw = static_cast<std::uint64_t>(config().feedback ? first / window : s);
+    call.first = 0;
+    call.tile = std::min(kMaskPositions, config().feedback ? window : length);
+    const Tensor y =
+        input.literal || config().feedback ? run_blocks(part, carry, call) : run_layers(part, carry, call);
+    outputs.push_back(y);
+  }
+  return {head(segments == 1 ? outputs[0] : concat(outputs, 1)), save_carry(carry)};
+}
+
+StateRead BlockRecurrent::run_chain(const RecurrentCell& cell, Tensor& c, const Tensor& keys,
+                                    const Tensor& values, std::int64_t time, bool dense) const {
+  const std::int64_t window = config().window, blocks = time / window, before = keys.dim(1) - time;
+  std::vector<Tensor> read_keys, read_values;
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    const Tensor placed = cell.place(c);
+    const StateRead own = cell.read(placed);
+    read_keys.push_back(own.keys);
+    read_values.push_back(own.values);
+    const std::int64_t from = std::max<std::int64_t>(0, before + (block - 1) * window);
+    const std::int64_t rows = before + (block + 1) * window - from;
+    // The state after the last block is a constant of the next segment.
+    std::unique_ptr<NoGrad> constant;
+    if (block + 1 == blocks) constant = std::make_unique<NoGrad>();
+    c = cell.update(c, placed, own, narrow(keys, 1, from, rows), narrow(values, 1, from, rows), dense);
+  }
+  c = detach(c);
+  if (blocks == 1) return {read_keys[0], read_values[0]};
+  const auto stacked = [&](const std::vector<Tensor>& parts) {
+    const Shape one = parts[0].shape();
+    return reshape(concat(parts, 1), {one[0] * blocks, one[1], one[2], one[3]});
+  };
+  return {stacked(read_keys), stacked(read_values)};
+}
+
+Tensor BlockRecurrent::run_layers(const Tensor& x, std::vector<Carry>& carry, const BlockCall& call) const {
+  const std::int64_t time = x.dim(1), window = config().window;
+  Tensor y = x;
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const BlockRecurrentLayer& layer = layers_[i];
+    const ScopeGuard scope(layer.path);
+    Carry& own = carry[i];
+    const TokenHeads heads = layer.project(y, call);
+    const Tensor keys = own.k.defined() ? concat({own.k, heads.k}, 1) : heads.k;
+    const Tensor values = own.v.defined() ? concat({own.v, heads.v}, 1) : heads.v;
+    StateRead read;
+    if (layer.cell) read = run_chain(*layer.cell, own.state, keys, values, time, call.dense);
+    y = layer.finish(y, heads, keys, values, read, own.memory ? &*own.memory : nullptr, call);
+    if (own.memory) own.memory = own.memory->with(raw::alias(heads.k), raw::alias(heads.v));
+    if (!own.k.defined()) continue;
+    own.k = last_rows(heads.k, window);
+    own.v = last_rows(heads.v, window);
+  }
+  return call.dropped(rms_norm(y, final_norm_, config().norm_eps), "final");
+}
+
+Tensor BlockRecurrent::run_blocks(const Tensor& x, std::vector<Carry>& carry, BlockCall call) const {
+  const std::int64_t window = config().window, blocks = x.dim(1) / window;
+  const std::size_t layers = layers_.size();
+  std::vector<Tensor> outputs, previous_k(layers), previous_v(layers);
+  std::vector<std::vector<Tensor>> block_k(layers), block_v(layers);
+  for (std::size_t i = 0; i < layers; ++i) {
+    previous_k[i] = carry[i].k;
+    previous_v[i] = carry[i].v;
+  }
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    std::vector<Tensor> placed(layers), keys(layers), values(layers);
+    std::vector<StateRead> reads(layers);
+    for (std::size_t i = 0; i < layers; ++i) {
+      if (!layers_[i].cell) continue;
+      const ScopeGuard scope(layers_[i].path);
+      placed[i] = layers_[i].cell->place(carry[i].state);
+      reads[i] = layers_[i].cell->read(placed[i]);
+    }
+    Tensor y = narrow(x, 1, block * window, window);
+    for (std::size_t i = 0; i < layers; ++i) {
+      const ScopeGuard scope(layers_[i].path);
+      const TokenHeads heads = layers_[i].project(y, call);
+      keys[i] = previous_k[i].defined() ? concat({previous_k[i], heads.k}, 1) : heads.k;
+      values[i] = previous_v[i].defined() ? concat({previous_v[i], heads.v}, 1) : heads.v;
+      const std::int64_t source = source_of(static_cast<std::int64_t>(i));
+      y = layers_[i].finish(y, heads, keys[i], values[i],
+                            source < 0 ? StateRead{} : reads[static_cast<std::size_t>(source)],
+                            carry[i].memory ? &*carry[i].memory : nullptr, call);
+      previous_k[i] = heads.k;
+      previous_v[i] = heads.v;
+      if (!carry[i].memory) continue;
+      block_k[i].push_back(raw::alias(heads.k));
+      block_v[i].push_back(raw::alias(heads.v));
+    }
+    outputs.push_back(call.dropped(rms_norm(y, final_norm_, config().norm_eps), "final"));
+    std::unique_ptr<NoGrad> constant;
+    if (block + 1 == blocks) constant = std::make_unique<NoGrad>();
+    for (std::size_t i = 0; i < layers; ++i) {
+      if (!layers_[i].cell) continue;
+      const ScopeGuard scope(layers_[i].path);
+      carry[i].state =
+          layers_[i].cell->update(carry[i].state, placed[i], reads[i], keys[i], values[i], call.dense);
+    }
+    if (config().feedback)
+      ++call.draw;
+    else
+      call.first += window;
+  }
+  for (std::size_t i = 0; i < layers; ++i) {
+    if (carry[i].state.defined()) carry[i].state = detach(carry[i].state);
+    if (carry[i].memory)
+      carry[i].memory = carry[i].memory->with(concat(block_k[i], 1), concat(block_v[i], 1));
+    if (!carry[i].k.defined()) continue;
+    carry[i].k = last_rows(previous_k[i], window);
+    carry[i].v = last_rows(previous_v[i], window);
+  }
+  return blocks == 1 ? outputs[0] : concat(outputs, 1);
+}
+
+double BlockRecurrent::forward_macs_per_token(std::int64_t time) const {
+  const ModelConfig& c = config();
+  const auto dim = static_cast<double>(c.dim), width = static_cast<double>(c.heads * c.head_dim),
+             mlp = static_cast<double>(c.mlp_dim), states = static_cast<double>(c.states),
+             window = static_cast<double>(c.window);
+  const double tokens = static_cast<double>(std::max(c.window, std::min(time, c.segment)));
+  // Without a cache the first block sees only itself: token t has t keys.
+  double keys = window, block_keys = 2 * window;
+  if (!cached()) {
+    keys -= (window + 1) / 2 * (window / tokens);
+    block_keys -= window * (window / tokens);
+  }
+  const double gates = c.gate == "lstm" ? 3 : 1;
+  double cell = 0;
+  if (c.cell == "skip") cell = gates * 2 * width * dim;
+  if (c.cell == "dual") cell = gates * 2 * width * dim + dim * mlp + gates * mlp * dim;
+  if (c.cell == "single") cell = 2 * width * mlp + gates * mlp * dim;
+
+  double total = dim * static_cast<double>(c.vocab);
+  for (const BlockRecurrentLayer& layer : layers_) {
+    total += 4 * dim * width + 2 * dim * mlp + 2 * keys * width;
+    if (layer.reads_state) total += 2 * dim * width + 2 * states * width;
+    if (layer.memory)
+      total += width * static_cast<double>(c.memory_size) + 2 * width * static_cast<double>(c.memory_topk);
+    if (layer.cell)
+      total += (states * (4 * dim * width + cell) + 2 * width * states * (states + block_keys)) / window;
+  }
+  return total;
+}
+
+}  // namespace eddy

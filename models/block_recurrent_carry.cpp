@@ -1,0 +1,153 @@
+// What the Block-Recurrent family carries between segments: reading and writing it as a State, and the
+// beginning of documents.
+#include <algorithm>
+
+#include "autograd/tape.h"
+#include "models/block_recurrent.h"
+#include "ops/where.h"
+#include "tensor/format.h"
+
+namespace eddy {
+namespace {
+
+std::string layer_name(std::size_t layer) {
+  return "layers." + std::to_string(layer);
+}
+
+Tensor zero_rows(const Tensor& x, const std::vector<bool>& flagged) {
+  const Tensor result = raw::copy(x);
+  for (std::size_t b = 0; b < flagged.size(); ++b)
+    if (flagged[b]) raw::fill(raw::select(result, 0, static_cast<std::int64_t>(b)), 0);
+  return result;
+}
+
+}  // namespace
+
+const Tensor& BlockRecurrent::load(const State& state, const std::string& name, const Shape& shape) const {
+  const Tensor& found = state.get(name);
+  if (found.shape() != shape)
+    fail<ShapeError>("{}: the state's {} has shape {} ({} for this model and batch)", config().model, name,
+                     to_string(found.shape()), to_string(shape));
+  if (found.dtype() != embed_.dtype())
+    fail<DtypeError>("{}: the state's {} is {} and the model {} (cast the state first)", config().model, name,
+                     dtype_name(found.dtype()), dtype_name(embed_.dtype()));
+  return found;
+}
+
+MemoryEntries BlockRecurrent::load_memory(const State& state, const std::string& name,
+                                          std::int64_t batch) const {
+  const Shape shape{batch, config().memory_size, config().heads, config().head_dim};
+  const Tensor& count = state.get(name + ".mem_count");
+  if (count.shape() != Shape{batch} || count.dtype() != Dtype::i64)
+    fail<ShapeError>("{}: the state's {}.mem_count is {} {} ([batch] = [{}], i64)", config().model, name,
+                     dtype_name(count.dtype()), to_string(count.shape()), batch);
+  MemoryEntries entries{raw::contiguous(detach(load(state, name + ".mem_k", shape))),
+                        raw::contiguous(detach(load(state, name + ".mem_v", shape))),
+                        count.to_vector<std::int64_t>()};
+  for (const std::int64_t written : entries.count)
+    if (written < 0)
+      fail<ValueError>("{}: the state's {}.mem_count holds {} (entries written, at least 0)", config().model,
+                       name, written);
+  return entries;
+}
+
+void BlockRecurrent::save_memory(State& state, const std::string& name, const MemoryEntries& entries) {
+  state.set(name + ".mem_k", entries.keys);
+  state.set(name + ".mem_v", entries.values);
+  state.set(name + ".mem_count",
+            Tensor::from(entries.count, {static_cast<std::int64_t>(entries.count.size())}));
+}
+
+std::vector<BlockRecurrent::Carry> BlockRecurrent::cold_carry(std::int64_t batch) const {
+  std::vector<Carry> carry(layers_.size());
+  const Dtype dtype = embed_.dtype();
+  const Device device = embed_.device();
+  const Shape rows{batch, config().window, config().heads, config().head_dim};
+  for (std::size_t i = 0; i < carry.size(); ++i) {
+    if (cached()) {
+      carry[i].k = Tensor::zeros(rows, dtype, device);
+      carry[i].v = Tensor::zeros(rows, dtype, device);
+    }
+    if (layers_[i].cell) carry[i].state = layers_[i].cell->initial(batch);
+    if (layers_[i].memory) carry[i].memory = MemoryEntries::empty(batch, config(), dtype, device);
+  }
+  return carry;
+}
+
+std::vector<BlockRecurrent::Carry> BlockRecurrent::load_carry(const State& state, std::int64_t batch) const {
+  const std::int64_t window = config().window;
+  const Tensor* position = state.find("position");
+  if (position != nullptr) {
+    const bool has_memory = !config().memory_layers.empty();
+    const std::int64_t unit = has_memory ? config().segment : window;
+    if (position->item_int() % unit != 0)
+      fail<ValueError>(
+          "{}: the state is that of a stream after {} tokens, inside a {} of {} (forward goes on from its "
+          "end)",
+          config().model, position->item_int(), has_memory ? "segment" : "block", unit);
+  }
+  // A stream's rows are the last block's, followed by room for the next one.
+  const Shape rows{batch, position != nullptr ? 2 * window : window, config().heads, config().head_dim};
+  std::vector<Carry> carry(layers_.size());
+  for (std::size_t i = 0; i < carry.size(); ++i) {
+    const std::string name = layer_name(i);
+    if (cached()) {
+      carry[i].k = raw::copy(raw::narrow(load(state, name + ".k", rows), 1, 0, window));
+      carry[i].v = raw::copy(raw::narrow(load(state, name + ".v", rows), 1, 0, window));
+    }
+    if (layers_[i].cell)
+      carry[i].state = detach(load(state, name + ".state", {batch, config().states, config().dim}));
+    if (layers_[i].memory) carry[i].memory = load_memory(state, name, batch);
+  }
+  return carry;
+}
+
+State BlockRecurrent::save_carry(const std::vector<Carry>& carry) const {
+  State state;
+  for (std::size_t i = 0; i < carry.size(); ++i) {
+    const std::string name = layer_name(i);
+    if (carry[i].k.defined()) {
+      state.set(name + ".k", carry[i].k);
+      state.set(name + ".v", carry[i].v);
+    }
+    if (carry[i].state.defined()) state.set(name + ".state", carry[i].state);
+    if (carry[i].memory) save_memory(state, name, *carry[i].memory);
+  }
+  return state;
+}
+
+std::vector<bool> BlockRecurrent::flags_of(const Tensor& start, std::int64_t segment,
+                                           std::int64_t batch) const {
+  std::vector<bool> flagged(static_cast<std::size_t>(batch), false);
+  if (!start.defined()) return flagged;
+  const Tensor column = raw::contiguous(raw::select(start, 1, segment));
+  const std::vector<std::int64_t> values =
+      (column.dtype() == Dtype::i64 ? column : raw::cast(column, Dtype::i64)).to_vector<std::int64_t>();
+  for (std::size_t b = 0; b < flagged.size(); ++b) flagged[b] = values[b] != 0;
+  return flagged;
+}
+
+void BlockRecurrent::begin_segment(std::vector<Carry>& carry, const std::vector<bool>& flagged) const {
+  const auto batch = static_cast<std::int64_t>(flagged.size());
+  const bool any = std::find(flagged.begin(), flagged.end(), true) != flagged.end();
+  const bool all = std::find(flagged.begin(), flagged.end(), false) == flagged.end();
+  for (std::size_t i = 0; i < carry.size(); ++i) {
+    Carry& own = carry[i];
+    if (own.state.defined() && (all || config().clear_state)) {
+      own.state = layers_[i].cell->initial(batch);
+    } else if (own.state.defined() && any) {
+      const std::vector<std::uint8_t> bytes(flagged.begin(), flagged.end());
+      Tensor mask = Tensor::from(bytes, {batch, 1, 1});
+      if (!(own.state.device() == kCpu)) mask = raw::to_device(mask, own.state.device());
+      own.state = where(mask, layers_[i].cell->initial(batch), own.state);
+    }
+    if (!any) continue;
+    if (own.k.defined()) {
+      own.k = zero_rows(own.k, flagged);
+      own.v = zero_rows(own.v, flagged);
+    }
+    if (own.memory) own.memory = own.memory->emptied(flagged);
+  }
+}
+
+}  // namespace eddy

@@ -1,0 +1,98 @@
+// The gates and the cell.
+#include "models/block_recurrent_cell.h"
+
+#include <cmath>
+
+#include "autograd/scope.h"
+#include "ops/gates.h"
+#include "ops/matmul.h"
+#include "ops/pointwise.h"
+#include "ops/rms_norm.h"
+#include "ops/views.h"
+
+namespace eddy {
+
+Tensor scaled_matrix(const ParamScope& scope, const std::string& name, std::int64_t out, std::int64_t in,
+                     double gain) {
+  return scope.scope(name).param("weight", {out, in},
+                                 Init::truncated_normal(std::sqrt(gain / static_cast<double>(in))));
+}
+
+// Weights that open and close the gate start small, and no bias starts at 0: Adafactor's steps grow with a
+// parameter's size, and a model that once ignores the state never comes back (appendix B of the paper).
+StateGate::StateGate(const ParamScope& scope, std::int64_t in, const ModelConfig& config)
+    : wz_(scaled_matrix(scope, "wz", config.dim, in)) {
+  const auto bias = [&](const char* name) { return scope.param(name, {config.dim}, Init::normal(0.1)); };
+  const bool lstm = config.gate == "lstm";
+  if (lstm) {
+    wi_ = scaled_matrix(scope, "wi", config.dim, in, 0.1);
+    wf_ = scaled_matrix(scope, "wf", config.dim, in, 0.1);
+    bi_ = bias("bi");
+    bf_ = bias("bf");
+  } else {
+    bg_ = bias("bg");
+  }
+  if (config.z_bias) bz_ = bias("bz");
+  tanh_ = config.tanh_rule == "paper" ? lstm : config.cell == "single";
+}
+
+Tensor StateGate::operator()(const Tensor& c, const Tensor& input) const {
+  const Tensor z = linear(input, wz_, bz_);
+  if (bg_.defined()) return fixed_gate(c, z, bg_, tanh_);
+  return lstm_gate(c, z, linear(input, wi_), linear(input, wf_), bi_, bf_, tanh_);
+}
+
+RecurrentCell::RecurrentCell(const ParamScope& scope, const ModelConfig& config)
+    : rules_(config), eps_(config.norm_eps) {
+  const std::int64_t dim = config.dim, width = rules_.heads * rules_.head_dim, mlp = config.mlp_dim;
+  init_state_ = scope.param("init_state", {config.states, dim}, Init::normal(0.1));
+  state_ids_ = scope.param("state_ids", {config.states, dim}, Init::normal(1));
+  norm_ = scope.scope("norm").param("weight", {dim}, Init::ones());
+  wk_ = scaled_matrix(scope, "wk", width, dim);
+  wv_ = scaled_matrix(scope, "wv", width, dim);
+  wq_self_ = scaled_matrix(scope, "wq_self", width, dim);
+  wq_cross_ = scaled_matrix(scope, "wq_cross", width, dim);
+  scale_self_ = scope.param("scale_self", {config.heads}, Init::ones());
+  scale_cross_ = scope.param("scale_cross", {config.heads}, Init::ones());
+  const bool single = config.cell == "single";
+  if (!single) gate_attn_.emplace(scope.scope("gate_attn"), 2 * width, config);
+  if (config.cell == "skip") return;
+  if (!single) mlp_norm_ = scope.scope("mlp_norm").param("weight", {dim}, Init::ones());
+  mlp_up_ = scaled_matrix(scope.scope("mlp"), "up", mlp, single ? 2 * width : dim);
+  gate_mlp_.emplace(scope.scope("gate_mlp"), mlp, config);
+}
+
+Tensor RecurrentCell::initial(std::int64_t batch) const {
+  return contiguous(expand(init_state_, {batch, init_state_.dim(0), init_state_.dim(1)}));
+}
+
+Tensor RecurrentCell::place(const Tensor& c) const {
+  const ScopeGuard scope("recurrent");
+  return rms_norm(c, norm_, eps_) + state_ids_;
+}
+
+StateRead RecurrentCell::read(const Tensor& placed) const {
+  const ScopeGuard scope("recurrent");
+  return {rules_.split_unit(linear(placed, wk_)), rules_.split(linear(placed, wv_))};
+}
+
+Tensor RecurrentCell::update(const Tensor& c, const Tensor& placed, const StateRead& own, const Tensor& keys,
+                             const Tensor& values, bool dense) const {
+  const ScopeGuard scope("recurrent");
+  const auto attend = [&](const Tensor& wq, const Tensor& learned, const Tensor& k, const Tensor& v) {
+    AttentionOptions options;
+    options.scale = 1;
+    options.head_scale = rules_.scale(learned);
+    const Tensor q = rules_.split_unit(linear(placed, wq));
+    return rules_.join(dense ? dense_attention(q, k, v, options) : attention(q, k, v, options));
+  };
+  const Tensor h = concat(
+      {attend(wq_self_, scale_self_, own.keys, own.values), attend(wq_cross_, scale_cross_, keys, values)},
+      2);
+  if (!gate_mlp_) return (*gate_attn_)(c, h);
+  if (!gate_attn_) return (*gate_mlp_)(c, relu(linear(h, mlp_up_)));
+  const Tensor m = (*gate_attn_)(c, h);
+  return (*gate_mlp_)(m, relu(linear(rms_norm(m, mlp_norm_, eps_), mlp_up_)));
+}
+
+}  // namespace eddy

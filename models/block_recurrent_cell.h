@@ -1,0 +1,67 @@
+// The horizontal direction of the Block-Recurrent Transformer: after each block of tokens a recurrent cell
+// updates `states` vectors c, which read themselves and the keys and values of the tokens.
+// source: D. Hutchins et al., "Block-Recurrent Transformers", 2022, sections 3.1 and 3.2, figures 2 and 3.
+#pragma once
+
+#include <optional>
+
+#include "models/block_recurrent_attention.h"
+#include "models/params.h"
+
+namespace eddy {
+
+// Row-major weights [out, in], truncated normal with variance `gain` / in.
+Tensor scaled_matrix(const ParamScope& scope, const std::string& name, std::int64_t out, std::int64_t in,
+                     double gain = 1);
+
+// One gate of the cell. Parameters: wz.weight, and bg (fixed) or wi.weight, wf.weight, bi, bf (lstm); bz when
+// the config adds it.
+class StateGate {
+ public:
+  StateGate(const ParamScope& scope, std::int64_t in, const ModelConfig& config);
+  // The next state. shapes: c [batch, states, dim], input [batch, states, in].
+  Tensor operator()(const Tensor& c, const Tensor& input) const;
+
+ private:
+  Tensor wz_, wi_, wf_, bz_, bg_, bi_, bf_;
+  bool tanh_;
+};
+
+// What a state offers to those who read it, [batch, states, heads, head_dim] each; keys are unit vectors.
+struct StateRead {
+  Tensor keys, values;
+};
+
+// The cell, for a state c:
+//
+//   r = RMSNorm(c) + IDs                      keys, values and queries of the states come from r
+//   h = [attend(Q_self, K_s, V_s), attend(Q_cross, K_tokens, V_tokens)]         no bias, no mask
+//   dual    m = gate(c, h);  c' = gate(m, relu(RMSNorm(m) W_in))
+//   single  c' = gate(c, relu(h W_in))
+//   skip    c' = gate(c, h)
+//
+// A gate mixes c with z = (its input) W_z; the formulas are in ops/gates.h. The gates see the raw c.
+class RecurrentCell {
+ public:
+  RecurrentCell(const ParamScope& scope, const ModelConfig& config);
+
+  // The learned initial state for every sequence, [batch, states, dim].
+  Tensor initial(std::int64_t batch) const;
+  // RMSNorm(c) + IDs, shared by `read` and `update`.
+  Tensor place(const Tensor& c) const;
+  StateRead read(const Tensor& placed) const;
+  // c after a block. shapes: c and placed [batch, states, dim]; keys, values [batch, rows, heads, head_dim]
+  // of the previous and this block.
+  Tensor update(const Tensor& c, const Tensor& placed, const StateRead& own, const Tensor& keys,
+                const Tensor& values, bool dense) const;
+
+ private:
+  HeadRules rules_;
+  double eps_;
+  Tensor init_state_, state_ids_, norm_, wk_, wv_, wq_self_, wq_cross_, scale_self_, scale_cross_;
+  std::optional<StateGate> gate_attn_;
+  Tensor mlp_norm_, mlp_up_;
+  std::optional<StateGate> gate_mlp_;
+};
+
+}  // namespace eddy

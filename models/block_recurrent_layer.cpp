@@ -1,0 +1,109 @@
+// The vertical direction of a layer.
+#include "models/block_recurrent_layer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "autograd/scope.h"
+#include "ops/gather.h"
+#include "ops/matmul.h"
+#include "ops/pointwise.h"
+#include "ops/rms_norm.h"
+#include "ops/views.h"
+
+namespace eddy {
+namespace {
+
+bool contains(const std::vector<std::int64_t>& list, std::int64_t value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+}  // namespace
+
+Tensor BlockCall::dropped(const Tensor& x, const std::string& path) const {
+  if (!drop.active()) return x;
+  const Tensor ones = Tensor::full({tile, x.dim(2)}, 1, x.dtype(), x.device());
+  const Tensor mask = dropout(ones, drop.rate, drop.key(path, draw));
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(x.dim(1)));
+  for (std::size_t t = 0; t < rows.size(); ++t) rows[t] = (first + static_cast<std::int64_t>(t)) % tile;
+  const Tensor ids = Tensor::from(rows, {x.dim(1)});
+  return x * embedding(mask, x.device() == kCpu ? ids : raw::to_device(ids, x.device()));
+}
+
+BlockRecurrentLayer::BlockRecurrentLayer(const ParamScope& layers, std::int64_t index,
+                                         const ModelConfig& config)
+    : path("layers." + std::to_string(index)),
+      reads_state(config.feedback || contains(config.recurrent_layers, index)),
+      rules_(config),
+      eps_(config.norm_eps),
+      window_(config.window),
+      biased_(config.memory_bias || !contains(config.memory_layers, index)) {
+  const ParamScope scope = layers.scope(index), attn = scope.scope("attn"), mlp = scope.scope("mlp");
+  const std::int64_t dim = config.dim, width = config.heads * config.head_dim;
+  attn_norm_ = scope.scope("attn_norm").param("weight", {dim}, Init::ones());
+  wq_ = scaled_matrix(attn, "wq", width, dim);
+  wk_ = scaled_matrix(attn, "wk", width, dim);
+  wv_ = scaled_matrix(attn, "wv", width, dim);
+  wo_ = scaled_matrix(attn, "wo", dim, reads_state ? 2 * width : width);
+  scale_ = attn.param("scale", {config.heads}, Init::ones());
+  rel_bias_ = attn.param("rel_bias", {config.heads, config.rel_buckets},
+                         Init::normal(1 / std::sqrt(static_cast<double>(config.rel_buckets))));
+  if (reads_state) {
+    cross_wq_ = scaled_matrix(scope.scope("cross"), "wq", width, dim);
+    cross_scale_ = scope.scope("cross").param("scale", {config.heads}, Init::ones());
+  }
+  if (contains(config.memory_layers, index)) memory.emplace(scope.scope("memory"), config);
+  mlp_norm_ = scope.scope("mlp_norm").param("weight", {dim}, Init::ones());
+  up_ = scaled_matrix(mlp, "up", config.mlp_dim, dim);
+  down_ = scaled_matrix(mlp, "down", dim, config.mlp_dim);
+  if (contains(config.recurrent_layers, index)) cell.emplace(scope.scope("recurrent"), config);
+}
+
+TokenHeads BlockRecurrentLayer::project(const Tensor& x, const BlockCall& call) const {
+  const ScopeGuard scope("attn");
+  const Tensor u = call.dropped(rms_norm(x, attn_norm_, eps_), path + ".pre_attn");
+  TokenHeads heads{
+      rules_.split_unit(linear(u, wq_)), rules_.split_unit(linear(u, wk_)), rules_.split(linear(u, wv_)), {}};
+  if (reads_state) heads.state_q = rules_.split_unit(linear(u, cross_wq_));
+  return heads;
+}
+
+Tensor BlockRecurrentLayer::finish(const Tensor& x, const TokenHeads& heads, const Tensor& keys,
+                                   const Tensor& values, const StateRead& read, const MemoryEntries* entries,
+                                   const BlockCall& call) const {
+  const auto attend = [&](const Tensor& q, const Tensor& k, const Tensor& v,
+                          const AttentionOptions& options) {
+    return call.dense ? dense_attention(q, k, v, options) : attention(q, k, v, options);
+  };
+  Tensor y;
+  {
+    const ScopeGuard scope("attn");
+    AttentionOptions options;
+    options.scale = 1;
+    options.band = {1, window_};
+    options.head_scale = rules_.scale(scale_);
+    if (biased_) options.bias = spread_bias(rel_bias_, call.bias_index);
+    if (call.attn_drop.active()) {
+      options.dropout = call.attn_drop.rate;
+      options.dropout_key = call.attn_drop.key(path + ".attn_probs", call.draw);
+    }
+    Tensor mixed = attend(heads.q, keys, values, options);
+    if (memory) mixed = memory->mix(mixed, heads.q, *entries, options.head_scale, call.dense);
+    mixed = rules_.join(mixed);
+    if (reads_state) {
+      // Each part of the tokens reads a state of its own: parts become sequences.
+      AttentionOptions cross;
+      cross.scale = 1;
+      cross.head_scale = rules_.scale(cross_scale_);
+      const std::int64_t sequences = read.keys.dim(0), rows = x.dim(0) * x.dim(1) / sequences;
+      const Tensor q = reshape(heads.state_q, {sequences, rows, rules_.heads, rules_.head_dim});
+      mixed = concat({mixed, reshape(attend(q, read.keys, read.values, cross), mixed.shape())}, 2);
+    }
+    y = x + linear(mixed, wo_);
+  }
+  const ScopeGuard scope("mlp");
+  return y + call.dropped(linear(relu(linear(rms_norm(y, mlp_norm_, eps_), up_)), down_), path + ".post_mlp");
+}
+
+}  // namespace eddy

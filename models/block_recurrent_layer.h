@@ -1,0 +1,75 @@
+// One layer of the Block-Recurrent family in its vertical direction, pre-norm:
+//
+//   u = drop(RMSNorm(x));  q, k, v = u Wq^T, u Wk^T, u Wv^T
+//   a1 = attend(q, K, V)                      the `window` tokens before each token, never the token itself
+//   a2 = attend(u Wcross^T, K_s, V_s)         only in layers that read a state; no bias, no mask
+//   x = x + [a1, a2] Wo^T;  x = x + drop(relu(RMSNorm(x) Wup^T) Wdown^T)
+//
+// The caller decides which keys K stand before the tokens, and which states are read: a whole segment at
+// once, one block, or the few tokens of a stream. source: D. Hutchins et al., "Block-Recurrent Transformers",
+// 2022, section 3.1, with the mask, the norms and the place of the bias as in the authors' code.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "models/block_recurrent_cell.h"
+#include "models/block_recurrent_memory.h"
+#include "models/dropout_site.h"
+
+namespace eddy {
+
+// What the layers of one call share.
+//
+// Dropout: the masks of activations are one tile of up to 128 positions, the same for all sequences and
+// repeated along the segment, as the authors draw them. Those of attention probabilities differ from the
+// authors', who share one mask [heads, window, 2 window] between sequences and blocks: here every probability
+// has a draw of its own, numbered as ops/attention.h says, so the dense form and the fast one draw
+// differently.
+struct BlockCall {
+  Tensor bias_index;       // of spread_bias
+  bool dense = false;      // attention from products and a softmax
+  DropoutSite drop;        // of activations
+  DropoutSite attn_drop;   // of attention probabilities
+  std::uint64_t draw = 0;  // which masks: the segment's number, with feedback the block's
+  std::int64_t first = 0;  // the place of the first row in segment or block
+  std::int64_t tile = 1;   // positions after which masks repeat
+
+  // x [batch, time, dim] with dropout in training, x itself in evaluation.
+  Tensor dropped(const Tensor& x, const std::string& path) const;
+};
+
+// Projections of tokens, [batch, time, heads, head_dim] each; all but v are unit vectors. state_q is
+// undefined in layers that read no state.
+struct TokenHeads {
+  Tensor q, k, v, state_q;
+};
+
+class BlockRecurrentLayer {
+ public:
+  BlockRecurrentLayer(const ParamScope& layers, std::int64_t index, const ModelConfig& config);
+
+  // shapes: x [batch, time, dim].
+  TokenHeads project(const Tensor& x, const BlockCall& call) const;
+  // The layer's output for x, whose projections are `heads`.
+  // shapes: keys, values [batch, rows, heads, head_dim], the last `time` of them those of x. read: undefined
+  // keys when there is no state; else [batch n, states, heads, head_dim], the states that each of n equal
+  // parts of the tokens read. entries: null when there is no memory.
+  Tensor finish(const Tensor& x, const TokenHeads& heads, const Tensor& keys, const Tensor& values,
+                const StateRead& read, const MemoryEntries* entries, const BlockCall& call) const;
+
+  const std::string path;
+  const bool reads_state;
+  std::optional<RecurrentCell> cell;
+  std::optional<ExternalMemory> memory;
+
+ private:
+  HeadRules rules_;
+  double eps_;
+  std::int64_t window_;
+  bool biased_;
+  Tensor attn_norm_, wq_, wk_, wv_, wo_, scale_, rel_bias_, cross_wq_, cross_scale_;
+  Tensor mlp_norm_, up_, down_;
+};
+
+}  // namespace eddy

@@ -1,0 +1,173 @@
+// Streaming of the Block-Recurrent family: a token sees the ring of the last keys and the states from before
+// its block; after the last token of a block the cells move on. A portion of tokens is cut at the ends of
+// blocks, and each piece runs through the stack at once.
+#include <algorithm>
+
+#include "autograd/scope.h"
+#include "autograd/tape.h"
+#include "models/block_recurrent.h"
+#include "ops/gather.h"
+#include "ops/rms_norm.h"
+#include "ops/views.h"
+#include "tensor/format.h"
+
+namespace eddy {
+
+// Rows [0, window) of k and v are the previous block, what follows is the block in hand.
+struct BlockRecurrent::Stream {
+  struct Layer {
+    Tensor k, v;  // [batch, 2 window, heads, head_dim]
+    Tensor state;
+    StateRead read;  // of `state`, made once per block
+    std::optional<MemoryEntries> memory;
+    Tensor segment_k,
+        segment_v;  // [batch, segment, heads, head_dim]: what the memory gets at the segment's end
+  };
+  std::int64_t position = 0;  // tokens so far
+  std::vector<Layer> layers;
+};
+
+BlockRecurrent::Stream BlockRecurrent::open_stream(const State& state, std::int64_t batch) const {
+  const std::int64_t window = config().window;
+  const Shape rows{batch, 2 * window, config().heads, config().head_dim};
+  const Shape whole{batch, config().segment, config().heads, config().head_dim};
+  const Tensor* position = state.find("position");
+  Stream stream;
+  stream.layers.resize(layers_.size());
+  if (position != nullptr) {
+    stream.position = position->item_int();
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      const std::string& name = layers_[i].path;
+      Stream::Layer& own = stream.layers[i];
+      own.k = load(state, name + ".k", rows);
+      own.v = load(state, name + ".v", rows);
+      if (layers_[i].cell) {
+        own.state = load(state, name + ".state", {batch, config().states, config().dim});
+        const Shape heads{batch, config().states, config().heads, config().head_dim};
+        own.read = {load(state, name + ".state_k", heads), load(state, name + ".state_v", heads)};
+      }
+      if (!layers_[i].memory) continue;
+      own.memory = load_memory(state, name, batch);
+      own.segment_k = load(state, name + ".segment_k", whole);
+      own.segment_v = load(state, name + ".segment_v", whole);
+    }
+    return stream;
+  }
+  std::vector<Carry> carry = state.empty() ? cold_carry(batch) : load_carry(state, batch);
+  if (!state.empty()) begin_segment(carry, std::vector<bool>(static_cast<std::size_t>(batch), false));
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    Stream::Layer& own = stream.layers[i];
+    own.k = Tensor::zeros(rows, embed_.dtype(), embed_.device());
+    own.v = Tensor::zeros(rows, embed_.dtype(), embed_.device());
+    if (carry[i].k.defined()) {
+      raw::copy_into(raw::narrow(own.k, 1, 0, window), carry[i].k);
+      raw::copy_into(raw::narrow(own.v, 1, 0, window), carry[i].v);
+    }
+    own.state = carry[i].state;
+    own.memory = carry[i].memory;
+    if (!own.memory) continue;
+    own.segment_k = Tensor::zeros(whole, embed_.dtype(), embed_.device());
+    own.segment_v = Tensor::zeros(whole, embed_.dtype(), embed_.device());
+  }
+  read_states(stream);
+  return stream;
+}
+
+void BlockRecurrent::read_states(Stream& stream) const {
+  for (std::size_t i = 0; i < layers_.size(); ++i)
+    if (layers_[i].cell) {
+      const ScopeGuard scope(layers_[i].path);
+      stream.layers[i].read = layers_[i].cell->read(layers_[i].cell->place(stream.layers[i].state));
+    }
+}
+
+// x [batch, time, dim] of tokens that lie in one block.
+Tensor BlockRecurrent::run_piece(Stream& stream, const Tensor& x, const BlockCall& call) const {
+  const std::int64_t window = config().window, time = x.dim(1), inside = stream.position % window;
+  const bool has_previous = cached() || stream.position % config().segment >= window;
+  const std::int64_t from = has_previous ? 0 : window;
+  Tensor y = x;
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const ScopeGuard scope(layers_[i].path);
+    Stream::Layer& own = stream.layers[i];
+    const TokenHeads heads = layers_[i].project(y, call);
+    raw::copy_into(raw::narrow(own.k, 1, window + inside, time), heads.k);
+    raw::copy_into(raw::narrow(own.v, 1, window + inside, time), heads.v);
+    if (own.memory) {
+      const std::int64_t place = stream.position % config().segment;
+      raw::copy_into(raw::narrow(own.segment_k, 1, place, time), heads.k);
+      raw::copy_into(raw::narrow(own.segment_v, 1, place, time), heads.v);
+    }
+    const std::int64_t source = source_of(static_cast<std::int64_t>(i)), rows = window + inside + time - from;
+    y = layers_[i].finish(y, heads, raw::narrow(own.k, 1, from, rows), raw::narrow(own.v, 1, from, rows),
+                          source < 0 ? StateRead{} : stream.layers[static_cast<std::size_t>(source)].read,
+                          own.memory ? &*own.memory : nullptr, call);
+  }
+  return rms_norm(y, final_norm_, config().norm_eps);
+}
+
+// The position stands at the end of a block, whose keys are still the rows behind the previous one's.
+void BlockRecurrent::end_block(Stream& stream) const {
+  const std::int64_t window = config().window, batch = stream.layers[0].k.dim(0);
+  const bool segment_ends = stream.position % config().segment == 0;
+  const bool has_previous = cached() || (stream.position - window) % config().segment >= window;
+  const std::int64_t from = has_previous ? 0 : window;
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const ScopeGuard scope(layers_[i].path);
+    Stream::Layer& own = stream.layers[i];
+    if (layers_[i].cell) {
+      const RecurrentCell& cell = *layers_[i].cell;
+      own.state = segment_ends && config().clear_state
+                      ? cell.initial(batch)
+                      : cell.update(own.state, cell.place(own.state), own.read,
+                                    raw::narrow(own.k, 1, from, 2 * window - from),
+                                    raw::narrow(own.v, 1, from, 2 * window - from), false);
+    }
+    for (const Tensor& ring : {own.k, own.v})
+      raw::copy_into(raw::narrow(ring, 1, 0, window), raw::narrow(ring, 1, window, window));
+    if (own.memory && segment_ends) own.memory = own.memory->with(own.segment_k, own.segment_v);
+  }
+  read_states(stream);
+}
+
+void BlockRecurrent::close_stream(const Stream& stream, State& state) const {
+  State moved;
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const std::string& name = layers_[i].path;
+    const Stream::Layer& own = stream.layers[i];
+    moved.set(name + ".k", own.k);
+    moved.set(name + ".v", own.v);
+    if (layers_[i].cell) {
+      moved.set(name + ".state", own.state);
+      moved.set(name + ".state_k", own.read.keys);
+      moved.set(name + ".state_v", own.read.values);
+    }
+    if (!own.memory) continue;
+    save_memory(moved, name, *own.memory);
+    moved.set(name + ".segment_k", own.segment_k);
+    moved.set(name + ".segment_v", own.segment_v);
+  }
+  moved.set("position", Tensor::from(std::vector<std::int64_t>{stream.position}, {1}));
+  state = std::move(moved);
+}
+
+Tensor BlockRecurrent::stream(const Tensor& tokens, State& state) const {
+  const NoGrad no_grad;
+  check_tokens(tokens);
+  const std::int64_t window = config().window, time = tokens.dim(1);
+  const Tensor x = embedding(embed_, tokens);
+  Stream work = open_stream(state, tokens.dim(0));
+  const BlockCall call = call_of({});
+  std::vector<Tensor> outputs;
+  for (std::int64_t at = 0; at < time;) {
+    const std::int64_t piece = std::min(time - at, window - work.position % window);
+    outputs.push_back(run_piece(work, narrow(x, 1, at, piece), call));
+    at += piece;
+    work.position += piece;
+    if (work.position % window == 0) end_block(work);
+  }
+  close_stream(work, state);
+  return head(outputs.size() == 1 ? outputs[0] : concat(outputs, 1));
+}
+
+}  // namespace eddy

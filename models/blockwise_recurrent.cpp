@@ -1,0 +1,109 @@
+// What the block-wise recurrent models share, and the causal Llama.
+#include "models/blockwise_recurrent.h"
+
+#include <algorithm>
+
+#include "autograd/scope.h"
+#include "ops/attention.h"
+#include "ops/matmul.h"
+#include "ops/rotary.h"
+#include "tensor/format.h"
+
+namespace eddy {
+
+LlamaModel::LlamaModel(const ModelConfig& config, const ParamScope& scope)
+    : Model(config),
+      embed_(scope.scope("embed"), config.vocab, config.dim, config.init_std),
+      final_norm_([&] {
+        layers_.reserve(static_cast<std::size_t>(config.layers));
+        for (std::int64_t i = 0; i < config.layers; ++i)
+          layers_.emplace_back(scope.scope("layers").scope(i), "layers." + std::to_string(i), config);
+        return LlamaNorm(scope.scope("final_norm"), config.dim, config.norm_eps);
+      }()),
+      head_weight_(config.tied ? embed_.weight
+                               : scope.scope("head").param("weight", {config.n_out, config.dim},
+                                                           Init::normal(config.init_std))) {}
+
+void LlamaModel::check_tokens(const Tensor& tokens) const {
+  if (!tokens.defined() || tokens.rank() != 2)
+    fail<ShapeError>("{}: tokens have shape {} ([batch, time])", config().model,
+                     tokens.defined() ? to_string(tokens.shape()) : "none");
+  if (tokens.dim(0) == 0 || tokens.dim(1) == 0)
+    fail<ShapeError>("{}: no tokens: {} (at least one row of one token)", config().model,
+                     to_string(tokens.shape()));
+}
+
+const Tensor& LlamaModel::state_part(const State& state, const char* name, const Shape& shape) const {
+  const Tensor& part = state.get(name);
+  if (part.rank() == shape.rank() && part.dim(1) != shape[1] && part.shape().with(1, 0) == shape.with(1, 0))
+    fail<ShapeError>("{}: {} rows of tokens and a state of {} rows (one batch size for a whole stream)",
+                     config().model, shape[1], part.dim(1));
+  if (part.shape() != shape)
+    fail<ShapeError>("{}: the state's {} has shape {} (here {})", config().model, name,
+                     to_string(part.shape()), to_string(shape));
+  const Tensor& weights = embed_.weight;
+  if (part.dtype() != weights.dtype())
+    fail<DtypeError>("{}: the state's {} is {} and the model {} (one dtype)", config().model, name,
+                     dtype_name(part.dtype()), dtype_name(weights.dtype()));
+  return part;
+}
+
+std::int64_t LlamaModel::state_count(const State& state, const char* name, std::int64_t most) const {
+  const std::int64_t count = state.get(name).item_int();
+  if (count < 0 || count > most)
+    fail<ValueError>("{}: the state's {} is {} (from 0 to {})", config().model, name, count, most);
+  return count;
+}
+
+Tensor LlamaModel::embed(const Tensor& tokens) const {
+  const ScopeGuard scope("embed");
+  return embed_(tokens);
+}
+
+Tensor LlamaModel::head(const Tensor& y) const {
+  const ScopeGuard scope("head");
+  return linear(final_norm_(y), head_weight_);
+}
+
+double LlamaModel::trunk_macs() const {
+  const auto dim = static_cast<double>(config().dim), mlp = static_cast<double>(config().mlp_dim),
+             kv_dim = static_cast<double>(config().kv_heads * config().head_dim);
+  const double layer = 2 * dim * dim + 2 * dim * kv_dim + 3 * dim * mlp;
+  return static_cast<double>(config().layers) * layer + dim * static_cast<double>(config().n_out);
+}
+
+ForwardOutput CausalLlama::forward(const ForwardInput& input) const {
+  check_tokens(input.tokens);
+  if (!input.state.empty())
+    fail<ValueError>("{}: a state for a model that carries none from call to call (leave it empty)",
+                     config().model);
+  const DropoutSite drop{input.dropout, config().dropout};
+  Tensor x = drop(embed(input.tokens), "embed.drop");
+  for (const LlamaLayer& layer : layers_) {
+    const ScopeGuard scope(layer.path);
+    AttentionOptions options;
+    options.causal = true;
+    if (windowed()) options.band = {0, config().window - 1};
+    if (drop.active()) {
+      options.dropout = drop.rate;
+      options.dropout_key = drop.key(layer.path + ".attn.probabilities");
+    }
+    const Tensor rows = layer.attn_norm(x);
+    const Tensor attended =
+        attention(rotary(layer.query(rows), 0, config().rope_theta),
+                  rotary(layer.key(rows), 0, config().rope_theta), layer.value(rows), options);
+    x = layer.finish(x, attended, drop, 0);
+  }
+  return {head(x), {}};
+}
+
+double CausalLlama::forward_macs_per_token(std::int64_t time) const {
+  // Keys in sight, summed over the queries: 1, 2, ... up to the window.
+  const std::int64_t most = windowed() ? std::min(config().window, time) : time;
+  const double keys = 0.5 * static_cast<double>(most) * static_cast<double>(most + 1) +
+                      static_cast<double>(most) * static_cast<double>(time - most);
+  const double attended = 2 * static_cast<double>(config().dim) * keys / static_cast<double>(time);
+  return trunk_macs() + static_cast<double>(config().layers) * attended;
+}
+
+}  // namespace eddy

@@ -1,0 +1,104 @@
+// The parts of a Llama layer and of its memory.
+#include "models/blockwise_recurrent_layer.h"
+
+#include <cmath>
+
+#include "autograd/scope.h"
+#include "ops/pointwise.h"
+#include "ops/rms_norm.h"
+#include "ops/views.h"
+
+namespace eddy {
+namespace {
+
+double residual_deviation(const ModelConfig& config) {
+  return config.init_std / std::sqrt(2.0 * static_cast<double>(config.layers));
+}
+
+Tensor split_heads(const Tensor& rows, std::int64_t heads, std::int64_t head_dim) {
+  return reshape(rows, Shape{rows.dim(0), rows.dim(1), heads, head_dim});
+}
+
+}  // namespace
+
+LlamaNorm::LlamaNorm(const ParamScope& scope, std::int64_t width, double epsilon)
+    : weight(scope.param("weight", {width}, Init::ones())), eps(epsilon) {}
+Tensor LlamaNorm::operator()(const Tensor& x) const {
+  return rms_norm(x, weight, eps);
+}
+
+LlamaMlp::LlamaMlp(const ParamScope& scope, const ModelConfig& config)
+    : gate(scope.scope("gate"), config.dim, config.mlp_dim, config.init_std, false),
+      up(scope.scope("up"), config.dim, config.mlp_dim, residual_deviation(config), false),
+      down(scope.scope("down"), config.mlp_dim, config.dim, config.init_std, false) {}
+Tensor LlamaMlp::operator()(const Tensor& x) const {
+  return down(swiglu(gate(x), up(x)));
+}
+
+LlamaMemory::LlamaMemory(const ParamScope& scope, std::string memory_path, const ModelConfig& config)
+    : path(std::move(memory_path)) {
+  const std::int64_t dim = config.dim, kv_dim = config.kv_heads * config.head_dim;
+  if (config.memory_init == "learned") init = scope.param("init", {config.chunk, dim}, Init::zeros());
+  if (config.memory_proj) proj.emplace(scope.scope("wm"), dim, dim, residual_deviation(config), false);
+  if (config.memory_ffn && config.memory_ffn_prenorm)
+    mlp_norm.emplace(scope.scope("mlp_norm"), dim, config.norm_eps);
+  if (config.memory_ffn) mlp.emplace(scope.scope("mlp"), config);
+  if (config.memory_norm) norm.emplace(scope.scope("norm"), dim, config.norm_eps);
+  if (config.memory_qkv == "shared") return;
+  wk.emplace(scope.scope("wk"), dim, kv_dim, config.init_std, false);
+  wv.emplace(scope.scope("wv"), dim, kv_dim, config.init_std, false);
+  if (config.memory_query)
+    dead_query = scope.scope("wq").param("weight", {dim, dim}, Init::normal(config.init_std));
+}
+
+Tensor LlamaMemory::evolve(const Tensor& memory, const DropoutSite& drop, std::uint64_t call) const {
+  const ScopeGuard scope("memory");
+  Tensor u = proj ? (*proj)(memory) : memory;
+  if (mlp) u = u + drop((*mlp)(mlp_norm ? (*mlp_norm)(u) : u), path + ".mlp.drop", call);
+  return norm ? (*norm)(u) : u;
+}
+
+LlamaLayer::LlamaLayer(const ParamScope& scope, std::string layer_path, const ModelConfig& config)
+    : path(std::move(layer_path)),
+      heads(config.heads),
+      kv_heads(config.kv_heads),
+      head_dim(config.head_dim),
+      attn_norm(scope.scope("attn_norm"), config.dim, config.norm_eps),
+      wq(scope.scope("attn").scope("wq"), config.dim, config.dim, config.init_std, false),
+      wk(scope.scope("attn").scope("wk"), config.dim, kv_heads * head_dim, config.init_std, false),
+      wv(scope.scope("attn").scope("wv"), config.dim, kv_heads * head_dim, config.init_std, false),
+      wo(scope.scope("attn").scope("wo"), config.dim, config.dim, residual_deviation(config), false),
+      memory(config.model == "memory_llama"
+                 ? std::optional<LlamaMemory>(std::in_place, scope.scope("memory"), path + ".memory", config)
+                 : std::nullopt),
+      mlp_norm(scope.scope("mlp_norm"), config.dim, config.norm_eps),
+      mlp(scope.scope("mlp"), config) {}
+
+Tensor LlamaLayer::query(const Tensor& rows) const {
+  return split_heads(wq(rows), heads, head_dim);
+}
+Tensor LlamaLayer::key(const Tensor& rows) const {
+  return split_heads(wk(rows), kv_heads, head_dim);
+}
+Tensor LlamaLayer::value(const Tensor& rows) const {
+  return split_heads(wv(rows), kv_heads, head_dim);
+}
+Tensor LlamaLayer::memory_key(const Tensor& evolved) const {
+  return split_heads((memory->wk ? *memory->wk : wk)(evolved), kv_heads, head_dim);
+}
+Tensor LlamaLayer::memory_value(const Tensor& evolved) const {
+  return split_heads((memory->wv ? *memory->wv : wv)(evolved), kv_heads, head_dim);
+}
+
+Tensor LlamaLayer::finish(const Tensor& x, const Tensor& attended, const DropoutSite& drop,
+                          std::uint64_t call) const {
+  Tensor h;
+  {
+    const ScopeGuard scope("attn");
+    h = x + drop(wo(reshape(attended, x.shape())), path + ".attn.drop", call);
+  }
+  const ScopeGuard scope("mlp");
+  return h + drop(mlp(mlp_norm(h)), path + ".mlp.drop", call);
+}
+
+}  // namespace eddy

@@ -1,0 +1,87 @@
+// The layer of the Llama models and of memory attention: RMS norms, rotary positions, grouped heads, a gated
+// MLP, and the evolution of a memory between two chunks.
+//
+//   h = x + Wo A(Norm(x)),  y = h + MLP(Norm(h)),  MLP(z) = Wdown (silu(Wgate z) * (Wup z))
+//   memory:  U = M' + MLP_m(Norm_a(M')),  E = Norm_b(U),  M' = M or Wm M
+//
+// Source: Touvron et al., "LLaMA" (2023) for the trunk; Liang, "Block-wise Recurrent Transformer", equation
+// 2, and its published code for the inner norm.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "models/dropout_site.h"
+#include "models/layers.h"
+#include "models/model.h"
+
+namespace eddy {
+
+// RMS norm over the last axis: weight [width] of ones.
+class LlamaNorm {
+ public:
+  LlamaNorm(const ParamScope& scope, std::int64_t width, double epsilon);
+  Tensor operator()(const Tensor& x) const;
+
+  Tensor weight;
+  double eps;
+};
+
+// The gated MLP. `up` has the small initial deviation of projections into the residual stream, `down` the
+// usual one: so the published weights were trained.
+class LlamaMlp {
+ public:
+  LlamaMlp(const ParamScope& scope, const ModelConfig& config);
+  Tensor operator()(const Tensor& x) const;
+
+  Linear gate, up, down;
+};
+
+// A layer's memory: its initial value and what it goes through before a chunk reads it.
+class LlamaMemory {
+ public:
+  LlamaMemory(const ParamScope& scope, std::string path, const ModelConfig& config);
+
+  // E for memories [batch, chunk, dim]; dropout masks are those of call `call`.
+  Tensor evolve(const Tensor& memory, const DropoutSite& drop, std::uint64_t call) const;
+
+  const std::string path;
+  Tensor init;  // [chunk, dim]; undefined when the initial memory is zero
+  std::optional<Linear> proj;
+  std::optional<LlamaNorm> mlp_norm;
+  std::optional<LlamaMlp> mlp;
+  std::optional<LlamaNorm> norm;
+  std::optional<Linear> wk, wv;  // absent when the memory shares the layer's own
+  // The memory's query. Queries of memory rows would give rows that are thrown away, so it is never used: it
+  // is here for files that have one.
+  Tensor dead_query;
+};
+
+class LlamaLayer {
+ public:
+  // With a memory when the config's model has one.
+  LlamaLayer(const ParamScope& scope, std::string path, const ModelConfig& config);
+
+  // Projections of normed rows [batch, time, dim], split into heads: [batch, time, heads, head_dim], keys and
+  // values with kv_heads heads. Not rotated.
+  Tensor query(const Tensor& rows) const;
+  Tensor key(const Tensor& rows) const;
+  Tensor value(const Tensor& rows) const;
+  // The same of an evolved memory.
+  Tensor memory_key(const Tensor& evolved) const;
+  Tensor memory_value(const Tensor& evolved) const;
+
+  // The layer's output for the residual stream x [batch, time, dim] and what its attention gave, [batch,
+  // time, heads, head_dim].
+  Tensor finish(const Tensor& x, const Tensor& attended, const DropoutSite& drop, std::uint64_t call) const;
+
+  const std::string path;
+  std::int64_t heads, kv_heads, head_dim;
+  LlamaNorm attn_norm;
+  Linear wq, wk, wv, wo;
+  std::optional<LlamaMemory> memory;
+  LlamaNorm mlp_norm;
+  LlamaMlp mlp;
+};
+
+}  // namespace eddy

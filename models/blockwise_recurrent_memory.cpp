@@ -1,0 +1,198 @@
+// Memory attention over whole segments: layer by layer, and word for word.
+#include <algorithm>
+
+#include "autograd/scope.h"
+#include "autograd/tape.h"
+#include "models/blockwise_recurrent.h"
+#include "ops/attention.h"
+#include "ops/rotary.h"
+#include "ops/views.h"
+#include "ops/where.h"
+#include "tensor/format.h"
+
+namespace eddy {
+namespace {
+
+// The causal attention of chunk `chunk` of a layer.
+AttentionOptions chunk_attention(const LlamaLayer& layer, const DropoutSite& drop, std::uint64_t chunk) {
+  AttentionOptions options;
+  options.causal = true;
+  if (drop.active()) {
+    options.dropout = drop.rate;
+    options.dropout_key = drop.key(layer.path + ".attn.probabilities", chunk);
+  }
+  return options;
+}
+
+// Which rows begin anew, u8 [batch, 1, 1]. errors: ShapeError unless start is [batch, 1]; DtypeError;
+// ValueError for other flags than 0 and 1, where the host can read them.
+Tensor start_mask(const std::string& model, const Tensor& start, std::int64_t batch) {
+  if (start.dtype() != Dtype::i64 && start.dtype() != Dtype::i32)
+    fail<DtypeError>("{}: start is {} (i64 or i32)", model, dtype_name(start.dtype()));
+  if (start.shape() != Shape{batch, 1})
+    fail<ShapeError>("{}: start has shape {} (here [{}, 1]: a call is one segment)", model,
+                     to_string(start.shape()), batch);
+  if (start.device() == kCpu)
+    for (std::int64_t row = 0; row < batch; ++row) {
+      const std::int64_t flag = raw::select(raw::select(start, 0, row), 0, 0).item_int();
+      if (flag != 0 && flag != 1) fail<ValueError>("{}: start of row {} is {} (0 or 1)", model, row, flag);
+    }
+  return raw::cast(raw::reshape(raw::contiguous(start), {batch, 1, 1}), Dtype::u8);
+}
+
+// One memory for every row of the batch.
+Tensor for_each_row(const Tensor& memory, std::int64_t batch) {
+  return memory.dim(0) == batch ? memory : expand(memory, memory.shape().with(0, batch));
+}
+
+}  // namespace
+
+Tensor MemoryLlama::initial_memory(const LlamaLayer& layer) const {
+  const Shape shape{1, config().chunk, config().dim};
+  if (layer.memory->init.defined()) return reshape(layer.memory->init, shape);
+  return Tensor::zeros(shape, layer.wq.weight.dtype(), layer.wq.weight.device());
+}
+
+std::vector<Tensor> MemoryLlama::first_memories(const ForwardInput& input) const {
+  const std::int64_t batch = input.tokens.dim(0), chunk = config().chunk;
+  const Tensor mask = input.start.defined() ? start_mask(config().model, input.start, batch) : Tensor();
+  Tensor carried;
+  if (!input.state.empty()) {
+    // A batch of another size is another set of streams: they begin anew.
+    const Tensor& given = input.state.get("memory");
+    Shape shape{config().layers, batch, chunk, config().dim};
+    if (given.rank() == 4) shape[1] = given.dim(1);
+    carried = detach(state_part(input.state, "memory", shape));
+    if (input.state.find("filled") != nullptr) {
+      const std::int64_t filled = state_count(input.state, "filled", chunk - 1);
+      if (filled > 0)
+        fail<ValueError>(
+            "{}: the state stands {} tokens into a chunk of {} (go on with `stream` to the chunk's end)",
+            config().model, filled, chunk);
+    }
+    if (shape[1] != batch) carried = Tensor();
+  }
+  if (carried.defined() && input.dropout.training && input.tokens.dim(1) % chunk != 0)
+    fail<ValueError>(
+        "{}: training carries the memory over segments of {} tokens in chunks of {}: the last {} would be "
+        "lost (segments of whole chunks)",
+        config().model, input.tokens.dim(1), chunk, input.tokens.dim(1) % chunk);
+
+  std::vector<Tensor> memories;
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    if (!carried.defined()) {
+      memories.push_back(initial_memory(layers_[i]));
+      continue;
+    }
+    const Tensor mine = raw::select(carried, 0, static_cast<std::int64_t>(i));
+    memories.push_back(mask.defined() ? where(mask, initial_memory(layers_[i]), mine) : mine);
+  }
+  return memories;
+}
+
+MemoryLlama::MemoryRows MemoryLlama::memory_rows(const LlamaLayer& layer, const Tensor& memory,
+                                                 const DropoutSite& drop, std::uint64_t call) const {
+  const Tensor evolved = layer.memory->evolve(memory, drop, call);
+  return {rotary(layer.memory_key(evolved), 0, config().rope_theta), layer.memory_value(evolved)};
+}
+
+Tensor MemoryLlama::rotate_chunks(const Tensor& x) const {
+  const std::int64_t chunk = config().chunk, time = x.dim(1), whole = time / chunk * chunk;
+  if (whole == 0) return rotary(x, chunk, config().rope_theta);
+  if (whole != time) {
+    const std::vector<Tensor> parts = split(x, 1, {whole, time - whole});
+    return concat({rotate_chunks(parts[0]), rotate_chunks(parts[1])}, 1);
+  }
+  const Shape folded{x.dim(0) * (time / chunk), chunk, x.dim(2), x.dim(3)};
+  return reshape(rotary(reshape(x, folded), chunk, config().rope_theta), x.shape());
+}
+
+Tensor MemoryLlama::run_hoisted(const LlamaLayer& layer, const Tensor& x, const DropoutSite& drop,
+                                Tensor& memory) const {
+  const ScopeGuard scope(layer.path);
+  const std::int64_t batch = x.dim(0), time = x.dim(1), chunk = config().chunk;
+  std::vector<std::int64_t> lengths(static_cast<std::size_t>(time / chunk), chunk);
+  if (time % chunk != 0) lengths.push_back(time % chunk);
+
+  // In one node each, so that the gradient of all chunks is written once.
+  const Tensor rows = layer.attn_norm(x);
+  const std::vector<Tensor> queries = split(rotate_chunks(layer.query(rows)), 1, lengths),
+                            keys = split(rotate_chunks(layer.key(rows)), 1, lengths),
+                            values = split(layer.value(rows), 1, lengths);
+  // One memory for all rows evolves once; only dropout tells the rows apart.
+  if (drop.active()) memory = contiguous(for_each_row(memory, batch));
+  std::vector<Tensor> outputs;
+  for (std::size_t t = 0; t < lengths.size(); ++t) {
+    const MemoryRows read = memory_rows(layer, memory, drop, t);
+    const Tensor key = concat({for_each_row(read.key, batch), keys[t]}, 1),
+                 value = concat({for_each_row(read.value, batch), values[t]}, 1);
+    outputs.push_back(attention(queries[t], key, value, chunk_attention(layer, drop, t)));
+    if (lengths[t] != chunk) break;
+    memory = reshape(outputs.back(), Shape{batch, chunk, config().dim});
+    if (config().detach == "chunk") memory = detach(memory);
+  }
+  return layer.finish(x, concat(outputs, 1), drop, 0);
+}
+
+Tensor MemoryLlama::run_literal(const LlamaLayer& layer, const Tensor& x, const DropoutSite& drop,
+                                std::uint64_t chunk, Tensor& memory) const {
+  const ScopeGuard scope(layer.path);
+  const Tensor evolved = layer.memory->evolve(memory, drop, chunk), rows = layer.attn_norm(x);
+  const Tensor query = rotary(layer.query(rows), config().chunk, config().rope_theta),
+               key = rotary(concat({layer.memory_key(evolved), layer.key(rows)}, 1), 0, config().rope_theta),
+               value = concat({layer.memory_value(evolved), layer.value(rows)}, 1);
+  const Tensor output = attention(query, key, value, chunk_attention(layer, drop, chunk));
+  if (x.dim(1) == config().chunk) {
+    memory = reshape(output, x.shape());
+    if (config().detach == "chunk") memory = detach(memory);
+  }
+  return layer.finish(x, output, drop, chunk);
+}
+
+ForwardOutput MemoryLlama::forward(const ForwardInput& input) const {
+  check_tokens(input.tokens);
+  const std::int64_t batch = input.tokens.dim(0), time = input.tokens.dim(1), chunk = config().chunk;
+  const DropoutSite drop{input.dropout, config().dropout};
+  std::vector<Tensor> memories = first_memories(input);
+  Tensor x = drop(embed(input.tokens), "embed.drop");
+  if (input.literal) {
+    for (Tensor& memory : memories) memory = contiguous(for_each_row(memory, batch));
+    std::vector<Tensor> outputs;
+    for (std::int64_t at = 0; at < time; at += chunk) {
+      Tensor y = narrow(x, 1, at, std::min(chunk, time - at));
+      for (std::size_t i = 0; i < layers_.size(); ++i)
+        y = run_literal(layers_[i], y, drop, static_cast<std::uint64_t>(at / chunk), memories[i]);
+      outputs.push_back(y);
+    }
+    x = concat(outputs, 1);
+  } else {
+    for (std::size_t i = 0; i < layers_.size(); ++i) x = run_hoisted(layers_[i], x, drop, memories[i]);
+  }
+
+  const Tensor next = Tensor::empty({config().layers, batch, chunk, config().dim}, x.dtype(), x.device());
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const Tensor to = raw::select(next, 0, static_cast<std::int64_t>(i));
+    raw::copy_into(to, raw::expand(memories[i], to.shape()));
+  }
+  State state;
+  state.set("memory", next);
+  return {head(x), state};
+}
+
+double MemoryLlama::forward_macs_per_token(std::int64_t time) const {
+  const auto dim = static_cast<double>(config().dim), mlp = static_cast<double>(config().mlp_dim),
+             kv_dim = static_cast<double>(config().kv_heads * config().head_dim);
+  const std::int64_t chunk = config().chunk, whole = time / chunk, rest = time % chunk;
+  // A memory of `chunk` rows for every chunk, begun ones included.
+  const double memory_rows = static_cast<double>((whole + (rest > 0 ? 1 : 0)) * chunk);
+  double memory_row = 2 * dim * kv_dim;
+  if (config().memory_ffn) memory_row += 3 * dim * mlp;
+  if (config().memory_proj) memory_row += dim * dim;
+  // Token s of a chunk sees the memory and s + 1 tokens.
+  const double pairs = static_cast<double>(time * chunk) +
+                       0.5 * static_cast<double>(whole * chunk * (chunk + 1) + rest * (rest + 1));
+  return trunk_macs() + static_cast<double>(config().layers) * (memory_row * memory_rows + 2 * dim * pairs) /
+                            static_cast<double>(time);
+}
+
+}  // namespace eddy

@@ -1,0 +1,234 @@
+// Staircase and Cached Staircase: segments, in the order chosen for speed and word for word.
+#include "models/staircase.h"
+
+#include <algorithm>
+
+#include "autograd/seq_buffer.h"
+#include "autograd/tape.h"
+#include "ops/views.h"
+#include "tensor/format.h"
+
+namespace eddy {
+
+Staircase::Staircase(const ModelConfig& config, const ParamScope& scope)
+    : StaircaseFamily(config, scope),
+      steps_(config.steps),
+      passes_(config.model == "staircase" ? config.steps : config.cache_after),
+      chunk_(config.chunk),
+      core_(scope, config, false) {}
+
+double Staircase::forward_macs_per_token(std::int64_t time) const {
+  const ModelConfig& c = config();
+  const auto dim = static_cast<double>(c.dim), inner = static_cast<double>(c.heads * c.head_dim);
+  const auto layers = static_cast<double>(c.layers), chunk = static_cast<double>(chunk_);
+  double pass_layers = 0;  // of one token: pass n sees N - n chunks before its own
+  for (std::int64_t n = 1; n <= passes_; ++n) {
+    const double keys = static_cast<double>(steps_ - n) * chunk + (chunk + 1) / 2;
+    pass_layers += 4 * dim * inner + 2 * dim * static_cast<double>(c.mlp_dim) + 3 * inner * keys;
+  }
+  const double frozen = has_frozen() ? 2 * dim * inner : 0;
+  const double carried_tokens = chunk * static_cast<double>(passes_ * (passes_ - 1)) / 2;
+  const double segment = static_cast<double>(std::min(time, c.segment));
+  const double projected = 2 * dim * inner * carried_tokens / segment;
+  return layers * (pass_layers + frozen + projected) + dim * static_cast<double>(c.n_out);
+}
+
+void Staircase::check_time(std::int64_t time) const {
+  if (time % chunk_ != 0)
+    fail<ShapeError>("{}: {} tokens in chunks of {} (a multiple of the chunk; stream takes any number)",
+                     config().model, time, chunk_);
+  const std::int64_t last = (time - 1) % config().segment + 1;
+  if (official() && last / chunk_ < passes_ - 1)
+    fail<ShapeError>(
+        "{}: a segment of {} chunks (at least {} with carry \"official\", whose state needs that many: {} "
+        "tokens in segments of {} and chunks of {})",
+        config().model, last / chunk_, passes_ - 1, time, config().segment, chunk_);
+}
+
+State Staircase::cold_state(std::int64_t batch) const {
+  State state;
+  if (!cold_zeros()) return state;
+  for (std::int64_t s = 0; s < passes_ - 1; ++s)
+    for (std::int64_t l = 0; l < config().layers; ++l)
+      state.set(numbered("act", s, l), zeros({batch, (passes_ - 1 - s) * chunk_, config().dim}));
+  if (has_frozen()) state.set("done", zeros({batch, (steps_ - 1) * chunk_, config().dim}));
+  return state;
+}
+
+std::int64_t Staircase::past_chunks(const State& state) const {
+  if (const Tensor* done = state.find("done")) return done->dim(1) / chunk_;
+  const Tensor* act = state.find("act.0.0");
+  return act != nullptr ? act->dim(1) / chunk_ : 0;
+}
+
+State Staircase::import_state(const State& given, std::int64_t batch) const {
+  const State state = is_stream(given) ? export_stream(given) : given;
+  if (state.empty()) return cold_state(batch);  // a stream without a past yet
+  const Tensor* done = has_frozen() ? &state.get("done") : nullptr;
+  const Tensor* act = passes_ > 1 ? &state.get("act.0.0") : nullptr;
+  const auto chunks_of = [&](const char* name, const Tensor& tensor, std::int64_t most) {
+    const std::int64_t rows = tensor.rank() == 3 ? tensor.dim(1) : -1;
+    if (rows < 0 || rows % chunk_ != 0 || rows > most * chunk_ || (cold_zeros() && rows != most * chunk_))
+      fail<ShapeError>("{}: state {} has shape {} ([{}, {}, {}]{})", config().model, name,
+                       to_string(tensor.shape()), batch, most * chunk_, config().dim,
+                       cold_zeros() ? "" : ", or fewer whole chunks");
+    return rows / chunk_;
+  };
+  const std::int64_t past = done != nullptr  ? chunks_of("done", *done, steps_ - 1)
+                            : act != nullptr ? chunks_of("act.0.0", *act, passes_ - 1)
+                                             : 0;
+  std::size_t tensors = 0;
+  for (std::int64_t s = 0; s < passes_ - 1; ++s)
+    for (std::int64_t l = 0; l < config().layers; ++l, ++tensors) {
+      const std::string name = numbered("act", s, l);
+      check_state_tensor(name, state.get(name),
+                         {batch, std::min(past, passes_ - 1 - s) * chunk_, config().dim});
+    }
+  if (done != nullptr) {
+    check_state_tensor("done", *done, {batch, past * chunk_, config().dim});
+    ++tensors;
+  }
+  check_state_size(state, tensors);
+  return state;
+}
+
+Tensor Staircase::positions() const {
+  return position_rows(core_.key_pe, steps_ * chunk_, config().span - 1);
+}
+
+StaircaseFamily::Segment Staircase::run_segment(const Tensor& x, const State& state, Run& run) const {
+  return run.literal ? run_literal(x, state, run) : run_rows(x, state, run);
+}
+
+namespace {
+
+// The states of the last chunks: `before` followed by the outputs.
+Tensor done_after(const State& state, const Tensor& outputs, std::int64_t rows) {
+  const Tensor* before = state.find("done");
+  return last_rows(before != nullptr ? *before : Tensor(), outputs, rows);
+}
+
+Tensor or_none(const Tensor* tensor) {
+  return tensor != nullptr ? *tensor : Tensor();
+}
+
+// a followed by b on the axis of tokens; either may be undefined.
+Tensor joined(const Tensor& a, const Tensor& b) {
+  if (!a.defined()) return b;
+  return b.defined() ? concat({a, b}, 1) : a;
+}
+
+}  // namespace
+
+StaircaseFamily::Segment Staircase::run_rows(const Tensor& x, const State& state, Run& run) const {
+  const std::int64_t batch = x.dim(0), chunks = x.dim(1) / chunk_, past = past_chunks(state);
+  const auto layers = static_cast<std::int64_t>(core_.layers.size());
+  LayerCall call;
+  call.attention.causal = true;
+  call.attention.positions = positions();
+  call.drop = run.drop;
+
+  // Keys and values of frozen chunks, per layer; chunk j (negative: of earlier segments) begins at row
+  // (j + past) C.
+  std::vector<SeqBuffer> frozen_keys, frozen_values;
+  const auto freeze = [&](const Tensor& final_states) {
+    const Tensor x_frozen = contiguous(final_states);
+    for (std::size_t l = 0; l < core_.layers.size(); ++l) {
+      const StaircaseLayer& layer = core_.layers[l];
+      const KeysValues rows = layer.keys_values(layer.normed(x_frozen));
+      frozen_keys[l] = frozen_keys[l].append(rows.k);
+      frozen_values[l] = frozen_values[l].append(rows.v);
+    }
+  };
+  if (has_frozen()) {
+    const Shape room{batch, (past + chunks) * chunk_, config().heads, config().head_dim};
+    frozen_keys.assign(core_.layers.size(), {});
+    frozen_values.assign(core_.layers.size(), {});
+    for (std::size_t l = 0; l < core_.layers.size(); ++l) {
+      frozen_keys[l] = SeqBuffer(room, 1, dtype(), device());
+      frozen_values[l] = SeqBuffer(room, 1, dtype(), device());
+    }
+    if (past > 0) freeze(state.get("done"));
+  }
+
+  State next;
+  std::vector<Tensor> outputs;
+  Tensor h;  // of the active chunks of this segment, oldest first
+  for (std::int64_t s = 0; s < chunks + passes_ - 1; ++s) {
+    if (s < chunks) {
+      const Tensor entering = narrow(x, 1, s * chunk_, chunk_);
+      h = h.defined() ? joined(h, entering) : contiguous(entering);
+    }
+    const std::int64_t frozen_begin = std::max<std::int64_t>(0, past + s - steps_ + 1) * chunk_,
+                       frozen_end = std::max<std::int64_t>(0, past + s - passes_ + 1) * chunk_;
+    call.index = run.calls++;
+    for (std::int64_t l = 0; l < layers; ++l) {
+      const StaircaseLayer& layer = core_.layers[static_cast<std::size_t>(l)];
+      const Tensor old = or_none(s < passes_ - 1 ? state.find(numbered("act", s, l)) : nullptr);
+      const Tensor seen = s >= chunks && !official() ? carried(joined(old, detach(h))) : Tensor();
+      const Tensor normed = layer.normed(h);
+      KeysValues context = layer.keys_values(old.defined() ? joined(layer.normed(old), normed) : normed);
+      if (has_frozen() && frozen_end > frozen_begin) {
+        const std::size_t at = static_cast<std::size_t>(l);
+        context = {joined(frozen_keys[at].window(frozen_begin, frozen_end), context.k),
+                   joined(frozen_values[at].window(frozen_begin, frozen_end), context.v)};
+      }
+      h = layer(h, normed, context, call);
+      if (s >= chunks) next.set(numbered("act", s - chunks, l), official() ? carried(h) : seen);
+    }
+    if (s < passes_ - 1) continue;
+    const std::int64_t rest = h.dim(1) - chunk_;
+    Tensor finished = h;
+    if (rest > 0) {
+      const std::vector<Tensor> parts = split(h, 1, {chunk_, rest});
+      finished = parts[0];
+      h = s + 1 < chunks ? parts[1] : contiguous(parts[1]);
+    } else {
+      h = Tensor();
+    }
+    outputs.push_back(finished);
+    // The last chunk's keys and values serve the next segment, which makes them from `done`.
+    if (has_frozen() && static_cast<std::int64_t>(outputs.size()) < chunks) freeze(finished);
+  }
+  const Tensor hidden = outputs.size() == 1 ? contiguous(outputs[0]) : concat(outputs, 1);
+  if (has_frozen()) next.set("done", done_after(state, hidden, (steps_ - 1) * chunk_));
+  return {hidden, next};
+}
+
+StaircaseFamily::Segment Staircase::run_literal(const Tensor& x, const State& state, Run& run) const {
+  const std::int64_t chunks = x.dim(1) / chunk_, past = past_chunks(state);
+  const auto layers = static_cast<std::int64_t>(core_.layers.size());
+  LayerCall call;
+  call.attention.causal = true;
+  call.attention.positions = positions();
+  call.drop = run.drop;
+  call.literal = true;
+
+  std::vector<Tensor> now;  // the chunks' states
+  for (std::int64_t j = 0; j < chunks; ++j) now.push_back(narrow(x, 1, j * chunk_, chunk_));
+  State next;
+  for (std::int64_t s = 0; s < chunks + passes_ - 1; ++s) {
+    Tensor frozen;  // of chunks s-N+1 .. s-M; negative ones come from `done`
+    for (std::int64_t j = std::max(s - steps_ + 1, -past); j <= s - passes_; ++j)
+      frozen = joined(frozen, j < 0 ? raw::narrow(state.get("done"), 1, (past + j) * chunk_, chunk_)
+                                    : now[static_cast<std::size_t>(j)]);
+    const std::int64_t first = std::max<std::int64_t>(0, s - passes_ + 1), last = std::min(s, chunks - 1);
+    Tensor h;
+    for (std::int64_t j = first; j <= last; ++j) h = joined(h, now[static_cast<std::size_t>(j)]);
+    call.index = run.calls++;
+    for (std::int64_t l = 0; l < layers; ++l) {
+      const Tensor old = or_none(s < passes_ - 1 ? state.find(numbered("act", s, l)) : nullptr);
+      if (s >= chunks && !official())
+        next.set(numbered("act", s - chunks, l), carried(joined(old, detach(h))));
+      h = core_.layers[static_cast<std::size_t>(l)].plain(h, joined(frozen, joined(old, h)), call);
+      if (s >= chunks && official()) next.set(numbered("act", s - chunks, l), carried(h));
+    }
+    for (std::int64_t j = first; j <= last; ++j)
+      now[static_cast<std::size_t>(j)] = narrow(h, 1, (j - first) * chunk_, chunk_);
+  }
+  const Tensor hidden = now.size() == 1 ? contiguous(now[0]) : concat(now, 1);
+  if (has_frozen()) next.set("done", done_after(state, hidden, (steps_ - 1) * chunk_));
+  return {hidden, next};
+}
+
+}  // namespace eddy

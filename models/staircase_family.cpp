@@ -1,0 +1,184 @@
+// What the models of the staircase family share.
+#include "models/staircase_family.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "autograd/scope.h"
+#include "autograd/tape.h"
+#include "ops/gather.h"
+#include "ops/matmul.h"
+#include "ops/views.h"
+#include "tensor/format.h"
+
+namespace eddy {
+
+Tensor carried(const Tensor& x) {
+  return raw::contiguous(detach(x));
+}
+
+Tensor last_rows(const Tensor& before, const Tensor& x, std::int64_t count) {
+  const std::int64_t time = x.dim(1), earlier = before.defined() ? before.dim(1) : 0;
+  if (time >= count || earlier == 0) {
+    const std::int64_t kept = std::min(time, count);
+    return raw::copy(raw::narrow(x, 1, time - kept, kept));
+  }
+  const std::int64_t kept = std::min(earlier, count - time);
+  return detach(concat({raw::narrow(before, 1, earlier - kept, kept), detach(x)}, 1));
+}
+
+std::string numbered(const char* name, std::int64_t a, std::int64_t b) {
+  return fmt::format("{}.{}.{}", name, a, b);
+}
+
+StaircaseCore::StaircaseCore(const ParamScope& scope, const ModelConfig& config, bool shared_kv)
+    : key_pe(scope.scope("pos").param("key_pe", {config.head_dim, config.span}, Init::normal(1))) {
+  layers.reserve(static_cast<std::size_t>(config.layers));
+  for (std::int64_t i = 0; i < config.layers; ++i)
+    layers.emplace_back(scope.scope("layers").scope(i), "layers." + std::to_string(i), config,
+                        shared_kv && i > 0 ? layers.data() : nullptr);
+}
+
+namespace {
+
+bool is_lstm(const ModelConfig& config) {
+  return config.model == "lstm";
+}
+
+}  // namespace
+
+StaircaseFamily::StaircaseFamily(const ModelConfig& config, const ParamScope& scope)
+    : Model(config),
+      embed_weight_(scope.scope("embed").param(
+          "weight", {config.vocab, is_lstm(config) ? config.embed_dim : config.dim},
+          is_lstm(config) ? Init::uniform(1 / std::sqrt(static_cast<double>(config.dim)))
+                          : Init::normal(1))) {
+  if (!is_lstm(config) && config.prenorm)
+    final_norm_.emplace(scope.scope("final_norm"), config.dim, config.norm_eps, true);
+  const Init init = Init::uniform(1 / std::sqrt(static_cast<double>(config.dim)));
+  head_weight_ = scope.scope("head").param("weight", {config.n_out, config.dim}, init);
+  head_bias_ = scope.scope("head").param("bias", {config.n_out}, init);
+}
+
+void StaircaseFamily::check_tokens(const Tensor& tokens) const {
+  if (!tokens.defined() || tokens.rank() != 2)
+    fail<ShapeError>("{}: tokens have shape {} ([batch, time])", config().model,
+                     tokens.defined() ? to_string(tokens.shape()) : "none");
+  if (tokens.dim(0) == 0 || tokens.dim(1) == 0)
+    fail<ShapeError>("{}: no tokens: {} (at least one row of one token)", config().model,
+                     to_string(tokens.shape()));
+}
+
+void StaircaseFamily::check_state_tensor(const std::string& name, const Tensor& tensor,
+                                         const Shape& shape) const {
+  bool fits = tensor.rank() == shape.rank();
+  for (int i = 0; fits && i < shape.rank(); ++i)
+    fits = tensor.dim(i) == shape[i] || (i == 1 && shape[i] == -1);
+  if (!fits) {
+    const std::string wanted =
+        shape.rank() == 3 && shape[1] == -1
+            ? fmt::format("[{}, rows, {}]", shape[0], shape[2])
+            : to_string(shape);
+    fail<ShapeError>("{}: state {} has shape {} ({}: the batch of the tokens and the model's sizes)",
+                     config().model, name, to_string(tensor.shape()), wanted);
+  }
+  if (tensor.dtype() != dtype())
+    fail<DtypeError>("{}: state {} is {} and the parameters are {} (one dtype; cast it first)",
+                     config().model, name, dtype_name(tensor.dtype()), dtype_name(dtype()));
+  if (!(tensor.device() == device()))
+    fail<DeviceError>("{}: state {} is on {} and the parameters are on {} (move it first)", config().model,
+                      name, to_string(tensor.device()), to_string(device()));
+}
+
+void StaircaseFamily::check_state_size(const State& state, std::size_t expected) const {
+  if (state.size() == expected) return;
+  std::string names;
+  for (const auto& [name, tensor] : state) names += (names.empty() ? "" : ", ") + name;
+  fail<ValueError>("{}: a state of {} tensors where the model has {} (it holds: {})", config().model,
+                   state.size(), expected, names.empty() ? "nothing" : names);
+}
+
+Tensor StaircaseFamily::embed(const Tensor& tokens) const {
+  const ScopeGuard scope("embed");
+  return embedding(embed_weight_, time_major() ? raw::copy(raw::transpose(tokens, 0, 1)) : tokens);
+}
+
+Tensor StaircaseFamily::head(const Tensor& hidden, const DropoutContext& context) const {
+  const ScopeGuard scope("head");
+  const DropoutSite drop{context, has_outer_dropout() ? config().out_dropout : 0};
+  const Tensor y = final_norm_ ? (*final_norm_)(hidden) : hidden;
+  const Tensor logits = linear(drop(y, "head.drop"), head_weight_, head_bias_);
+  return time_major() ? transpose(logits, 0, 1) : logits;
+}
+
+State StaircaseFamily::restarted(const State& state, const Tensor& start, std::int64_t segment) const {
+  const std::int64_t batch = start.dim(0);
+  std::vector<std::int64_t> flagged;
+  for (std::int64_t row = 0; row < batch; ++row)
+    if (raw::select(raw::select(start, 0, row), 0, segment).item_int() != 0) flagged.push_back(row);
+  if (flagged.empty() || state.empty()) return state;
+  State cold = cold_state(batch);
+  if (static_cast<std::int64_t>(flagged.size()) == batch) return cold;
+  if (cold.empty())
+    fail<ValueError>(
+        "{}: {} of {} rows begin a document in segment {} (all or none with cold_start \"empty\", where rows "
+        "without a past have another state than the others)",
+        config().model, flagged.size(), batch, segment);
+  State mixed;
+  for (const auto& [name, tensor] : state) {
+    const Tensor copy = raw::copy(tensor);
+    for (const std::int64_t row : flagged)
+      raw::copy_into(raw::narrow(copy, 0, row, 1), raw::narrow(cold.get(name), 0, row, 1));
+    mixed.set(name, copy);
+  }
+  return mixed;
+}
+
+ForwardOutput StaircaseFamily::forward(const ForwardInput& input) const {
+  check_tokens(input.tokens);
+  const std::int64_t batch = input.tokens.dim(0), time = input.tokens.dim(1), length = config().segment;
+  const std::int64_t segments = (time + length - 1) / length;
+  check_time(time);
+  if (input.start.defined() && input.start.shape() != Shape{batch, segments})
+    fail<ShapeError>("{}: start {} for tokens {} (one flag per row and segment of {} tokens: [{}, {}])",
+                     config().model, to_string(input.start.shape()), to_string(input.tokens.shape()), length,
+                     batch, segments);
+  State state = input.state.empty() ? cold_state(batch) : import_state(input.state, batch);
+
+  const DropoutSite outer{input.dropout, has_outer_dropout() ? config().emb_dropout : 0};
+  const Tensor x = outer(embed(input.tokens), "embed.drop");
+  Run run{{input.dropout, config().dropout}, input.literal, 0};
+  const int axis = time_major() ? 0 : 1;
+  std::vector<Tensor> hidden;
+  for (std::int64_t i = 0; i < segments; ++i) {
+    const std::int64_t begin = i * length;
+    if (input.start.defined()) state = restarted(state, input.start, i);
+    Segment done = run_segment(
+        segments == 1 ? x : contiguous(narrow(x, axis, begin, std::min(length, time - begin))), state, run);
+    state = done.state.detach();
+    hidden.push_back(done.hidden);
+  }
+  return {head(segments == 1 ? hidden[0] : concat(hidden, axis), input.dropout), state};
+}
+
+Tensor StaircaseFamily::stream(const Tensor& tokens, State& state) const {
+  const NoGrad no_grad;
+  check_tokens(tokens);
+  const std::int64_t batch = tokens.dim(0);
+  const Tensor x = embed(tokens);
+  if (is_stream(state)) {
+    const Tensor& rows = state.get(kStreamRows);
+    if (rows.rank() != 4 || rows.dim(1) != batch)
+      fail<ShapeError>("{}: {} rows of tokens and a stream of {} (one batch size for a whole stream)",
+                       config().model, batch, to_string(rows.shape()));
+  } else {
+    state = begin_stream(state.empty() ? cold_state(batch) : import_state(state, batch), batch);
+  }
+  return head(run_stream(x, state), {});
+}
+
+bool is_stream(const State& state) {
+  return state.find(kStreamPosition) != nullptr;
+}
+
+}  // namespace eddy

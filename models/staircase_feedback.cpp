@@ -1,0 +1,231 @@
+// The Feedback Transformer: segments, token by token, and streams.
+#include "models/staircase_feedback.h"
+
+#include <algorithm>
+
+#include "autograd/seq_buffer.h"
+#include "autograd/tape.h"
+#include "models/stream_rows.h"
+#include "ops/matmul.h"
+#include "ops/softmax.h"
+#include "ops/views.h"
+
+namespace eddy {
+
+StaircaseFeedback::StaircaseFeedback(const ModelConfig& config, const ParamScope& scope)
+    : StaircaseFamily(config, scope),
+      core_(scope, config, config.shared_kv),
+      layer_logits_(
+          scope.scope("feedback").param("layer_logits", {config.layers + 1}, Init::zeros())) {}
+
+double StaircaseFeedback::forward_macs_per_token(std::int64_t) const {
+  const ModelConfig& c = config();
+  const auto dim = static_cast<double>(c.dim), inner = static_cast<double>(c.heads * c.head_dim);
+  const auto layers = static_cast<double>(c.layers);
+  const double own = 2 * dim * inner + 2 * dim * static_cast<double>(c.mlp_dim) +
+                     3 * inner * static_cast<double>(c.span);
+  const double mixed = c.feedback_memory == "mix" ? (layers + 1) * dim : 0;
+  // With feedback_self each layer also projects the token itself.
+  const double projections = static_cast<double>(owners() + (c.feedback_self ? c.layers : 0)) * 2 * dim * inner;
+  return layers * own + projections + mixed + dim * static_cast<double>(c.n_out);
+}
+
+// The last key of a token is itself, at distance 0 of column S-1, or the one before, at distance 1 of column
+// S - 1: to the attention, which puts the last key at the query's place, both are the same table.
+LayerCall StaircaseFeedback::call_with_positions() const {
+  LayerCall call;
+  call.attention.causal = true;
+  call.attention.positions = position_rows(core_.key_pe, config().span, config().span - 1);
+  return call;
+}
+
+Tensor StaircaseFeedback::mix_weights() const {
+  if (config().feedback_memory == "last") return {};
+  return reshape(softmax(layer_logits_), {1, config().layers + 1});
+}
+
+State StaircaseFeedback::cold_state(std::int64_t batch) const {
+  State state;
+  if (cold_zeros()) state.set("mem", zeros({batch, config().span, config().dim}));
+  return state;
+}
+
+State StaircaseFeedback::import_state(const State& given, std::int64_t batch) const {
+  State state = given;
+  if (is_stream(given)) {
+    const std::vector<std::int64_t> position = stream_position(given);
+    const std::int64_t begin = position.at(0), end = position.at(1), since = position.at(2);
+    const Tensor& data = given.get(kStreamRows);
+    const Tensor rows = raw::copy(raw::narrow(raw::narrow(raw::select(data, 0, 0), 1, begin, end - begin), 2,
+                                              data.dim(3) - config().dim, config().dim));
+    const std::int64_t fresh = std::min(since, end - begin);
+    if (carries_normed() && fresh > 0) {
+      const NoGrad no_grad;
+      const Tensor part = raw::narrow(rows, 1, end - begin - fresh, fresh);
+      raw::copy_into(part, core_.layers[0].normed(raw::copy(part)));
+    }
+    state = {};
+    state.set("mem", rows);
+  }
+  const Tensor& memory = state.get("mem");
+  const bool shorter = !cold_zeros() && memory.rank() == 3 && memory.dim(1) < config().span;
+  check_state_tensor("mem", memory, {batch, shorter ? memory.dim(1) : config().span, config().dim});
+  check_state_size(state, 1);
+  return state;
+}
+
+template <class Memory>
+StaircaseFeedback::Token StaircaseFeedback::run_token(const Tensor& x, const Tensor& weights,
+                                                      const LayerCall& call, Memory&& memory) const {
+  const std::int64_t batch = x.dim(0), dim = x.dim(2);
+  std::vector<Tensor> states{reshape(x, {1, batch * dim})};
+  Tensor h = x;
+  for (std::size_t l = 0; l < core_.layers.size(); ++l) {
+    const StaircaseLayer& layer = core_.layers[l];
+    const Tensor normed = layer.normed(h);
+    KeysValues seen = memory(l);
+    if (config().feedback_self) {
+      const KeysValues own = layer.keys_values(normed);
+      seen = {concat({seen.k, own.k}, 1), concat({seen.v, own.v}, 1)};
+    }
+    h = layer(h, normed, seen, call);
+    if (weights.defined()) states.push_back(reshape(h, {1, batch * dim}));
+  }
+  if (!weights.defined()) return {h, h};
+  return {h, reshape(matmul(weights, concat(states, 0)), {batch, 1, dim})};
+}
+
+Tensor StaircaseFeedback::memory_after(const Tensor* before, const Tensor& memory) const {
+  const NoGrad no_grad;
+  const std::int64_t kept = std::min(memory.dim(1), config().span);
+  Tensor last = raw::copy(raw::narrow(memory, 1, memory.dim(1) - kept, kept));
+  if (carries_normed()) last = core_.layers[0].normed(last);
+  return last_rows(before != nullptr ? *before : Tensor(), last, config().span);
+}
+
+StaircaseFamily::Segment StaircaseFeedback::run_segment(const Tensor& x, const State& state, Run& run) const {
+  const std::int64_t time = x.dim(0), batch = x.dim(1), dim = x.dim(2);
+  const Tensor* carried_memory = state.find("mem");
+  const std::int64_t past = carried_memory != nullptr ? carried_memory->dim(1) : 0;
+  LayerCall call = call_with_positions();
+  call.drop = run.drop;
+  call.literal = run.literal;
+  const Tensor weights = mix_weights();
+
+  // Keys and values of all memory vectors, per owner: row past + t is m_t.
+  std::vector<SeqBuffer> keys, values;
+  Tensor literal_memory = carried_memory != nullptr ? *carried_memory : zeros({batch, 0, dim});
+  const auto remember = [&](const Tensor& rows) {
+    for (std::size_t l = 0; l < keys.size(); ++l) {
+      const StaircaseLayer& layer = core_.layers[l];
+      const KeysValues made = layer.keys_values(layer.normed(rows));
+      keys[l] = keys[l].append(made.k);
+      values[l] = values[l].append(made.v);
+    }
+  };
+  if (!run.literal) {
+    const Shape room{batch, past + time, config().heads, config().head_dim};
+    for (std::int64_t l = 0; l < owners(); ++l) {
+      keys.emplace_back(room, 1, dtype(), device());
+      values.emplace_back(room, 1, dtype(), device());
+    }
+    if (past > 0) remember(*carried_memory);
+  }
+
+  std::vector<Tensor> outputs, memories;
+  for (std::int64_t t = 0; t < time; ++t) {
+    const std::int64_t end = past + t, begin = std::max<std::int64_t>(0, end - reach());
+    call.index = run.calls++;
+    const Token token = run_token(
+        reshape(select(x, 0, t), {batch, 1, dim}), weights, call, [&](std::size_t l) -> KeysValues {
+          if (run.literal) {
+            const StaircaseLayer& layer = core_.layers[l];
+            return layer.keys_values(layer.normed(contiguous(narrow(literal_memory, 1, begin, end - begin))));
+          }
+          const std::size_t owner = config().shared_kv ? 0 : l;
+          return {keys[owner].window(begin, end), values[owner].window(begin, end)};
+        });
+    outputs.push_back(reshape(token.output, {1, batch, dim}));
+    memories.push_back(detach(token.memory));
+    if (run.literal)
+      literal_memory = concat({literal_memory, token.memory}, 1);
+    else if (t + 1 < time)
+      remember(token.memory);
+  }
+  State next;
+  next.set("mem", memory_after(carried_memory, concat(memories, 1)));
+  return {concat(outputs, 0), next};
+}
+
+// A stream's rows [begin, end) are the last memory vectors, `span` at most; `since` of them (or more, gone by
+// now) came after the last end of a segment.
+State StaircaseFeedback::begin_stream(const State& imported, std::int64_t batch) const {
+  const ModelConfig& c = config();
+  const Tensor* memory = imported.find("mem");
+  const std::int64_t count = memory != nullptr ? memory->dim(1) : 0;
+  const StreamRows rows(owners(), batch, 2 * c.span, c.heads, c.head_dim, c.dim, dtype(), device());
+  for (std::int64_t l = 0; count > 0 && l < owners(); ++l) {
+    const StaircaseLayer& layer = core_.layers[static_cast<std::size_t>(l)];
+    rows.put(l, 0, layer.keys_values(layer.normed(*memory)));
+    rows.put_x(l, 0, *memory);
+  }
+  State stream;
+  stream.set(kStreamRows, rows.data());
+  set_stream_position(stream, {0, count, 0});
+  return stream;
+}
+
+void StaircaseFeedback::norm_stream(State& state, std::int64_t begin, std::int64_t end) const {
+  const StreamRows rows(state, kStreamRows, config().heads, config().head_dim);
+  const Tensor memory = core_.layers[0].normed(raw::copy(rows.x(0, begin, end)));
+  for (std::int64_t l = 0; l < owners(); ++l) {
+    const StaircaseLayer& layer = core_.layers[static_cast<std::size_t>(l)];
+    rows.put(l, begin, layer.keys_values(layer.normed(memory)));
+    rows.put_x(l, begin, memory);
+  }
+}
+
+Tensor StaircaseFeedback::run_stream(const Tensor& x, State& state) const {
+  const ModelConfig& c = config();
+  const std::int64_t batch = x.dim(1);
+  const LayerCall call = call_with_positions();
+  const Tensor weights = mix_weights();
+  std::vector<std::int64_t> position = stream_position(state);
+  std::int64_t &begin = position.at(0), &end = position.at(1), &since = position.at(2);
+  std::vector<Tensor> outputs;
+  for (std::int64_t t = 0; t < x.dim(0); ++t) {
+    if (end == state.get(kStreamRows).dim(2)) {  // the kept rows go to the front of a new tensor
+      const StreamRows full(state, kStreamRows, c.heads, c.head_dim);
+      const StreamRows rows(owners(), batch, 2 * c.span, c.heads, c.head_dim, c.dim, dtype(), device());
+      rows.put_rows(0, full, begin, end - begin);
+      state.set(kStreamRows, rows.data());
+      end -= begin;
+      begin = 0;
+    }
+    {
+      const StreamRows rows(state, kStreamRows, c.heads, c.head_dim);
+      const std::int64_t first = std::max(begin, end - reach());
+      const Token token =
+          run_token(raw::reshape(raw::select(x, 0, t), {batch, 1, c.dim}), weights, call, [&](std::size_t l) {
+            return rows.keys_values(c.shared_kv ? 0 : static_cast<std::int64_t>(l), first, end);
+          });
+      outputs.push_back(raw::reshape(token.output, {1, batch, c.dim}));
+      for (std::int64_t l = 0; l < owners(); ++l) {
+        const StaircaseLayer& layer = core_.layers[static_cast<std::size_t>(l)];
+        rows.put(l, end, layer.keys_values(layer.normed(token.memory)));
+        rows.put_x(l, end, token.memory);
+      }
+    }
+    ++end;
+    ++since;
+    begin = std::max(begin, end - c.span);
+    if (since == c.segment) {
+      if (carries_normed()) norm_stream(state, std::max(begin, end - since), end);
+      since = 0;
+    }
+    set_stream_position(state, position);
+  }
+  return outputs.size() == 1 ? outputs[0] : concat(outputs, 0);
+}
+
+}  // namespace eddy

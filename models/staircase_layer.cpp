@@ -1,0 +1,133 @@
+// The layer of the staircase family.
+#include "models/staircase_layer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "autograd/scope.h"
+#include "ops/dropout.h"
+#include "ops/gather.h"
+#include "ops/matmul.h"
+#include "ops/pointwise.h"
+#include "ops/softmax.h"
+#include "ops/views.h"
+
+namespace eddy {
+namespace {
+
+Tensor uniform_param(const ParamScope& scope, const char* name, const Shape& shape, std::int64_t fan_in,
+                     double gain = 1) {
+  return scope.param(name, shape, Init::uniform(gain / std::sqrt(static_cast<double>(fan_in))));
+}
+
+// What the two matrices that write into the residual stream are scaled by at the start.
+double residual_gain(const ModelConfig& config) {
+  return config.prenorm ? 1 / std::sqrt(2.0 * static_cast<double>(config.layers)) : 1;
+}
+
+LayerNorm first_norm(const ParamScope& scope, const ModelConfig& config, const StaircaseLayer* shared,
+                     const LayerNorm* shared_norm) {
+  // With post-norm the norm belongs to the residual stream, not to the keys: every layer keeps its own.
+  if (shared != nullptr && config.prenorm) return *shared_norm;
+  return {scope.scope("attn_norm"), config.dim, config.norm_eps, true};
+}
+
+}  // namespace
+
+StaircaseLayer::StaircaseLayer(const ParamScope& scope, std::string layer_path, const ModelConfig& config,
+                               const StaircaseLayer* shared)
+    : path(std::move(layer_path)),
+      heads(config.heads),
+      head_dim(config.head_dim),
+      prenorm_(config.prenorm),
+      attn_norm_(first_norm(scope, config, shared, shared != nullptr ? &shared->attn_norm_ : nullptr)),
+      mlp_norm_(scope.scope("mlp_norm"), config.dim, config.norm_eps, true) {
+  const std::int64_t dim = config.dim, inner = heads * head_dim, mlp = config.mlp_dim;
+  const double gain = residual_gain(config);
+  const ParamScope attn = scope.scope("attn");
+  wq_ = uniform_param(attn.scope("wq"), "weight", {inner, dim}, dim);
+  wk_ = shared != nullptr ? shared->wk_ : uniform_param(attn.scope("wk"), "weight", {inner, dim}, dim);
+  wv_ = shared != nullptr ? shared->wv_ : uniform_param(attn.scope("wv"), "weight", {inner, dim}, dim);
+  wo_ = uniform_param(attn.scope("wo"), "weight", {dim, inner}, inner, gain);
+  const ParamScope up = scope.scope("mlp").scope("up"), down = scope.scope("mlp").scope("down");
+  up_ = uniform_param(up, "weight", {mlp, dim}, dim);
+  up_bias_ = uniform_param(up, "bias", {mlp}, dim);
+  down_ = uniform_param(down, "weight", {dim, mlp}, mlp, gain);
+  down_bias_ = uniform_param(down, "bias", {dim}, mlp, gain);
+}
+
+Tensor StaircaseLayer::normed(const Tensor& x) const {
+  return prenorm_ ? attn_norm_(x) : x;
+}
+
+KeysValues StaircaseLayer::keys_values(const Tensor& normed_context) const {
+  const Shape by_head{normed_context.dim(0), normed_context.dim(1), heads, head_dim};
+  return {reshape(linear(normed_context, wk_), by_head), reshape(linear(normed_context, wv_), by_head)};
+}
+
+Tensor StaircaseLayer::operator()(const Tensor& x, const Tensor& normed_x, const KeysValues& context,
+                                  const LayerCall& call) const {
+  const ScopeGuard scope(path);
+  const std::int64_t batch = x.dim(0), time = x.dim(1);
+  Tensor h;
+  {
+    const ScopeGuard inside("attn");
+    const Tensor q = reshape(linear(normed_x, wq_), {batch, time, heads, head_dim});
+    AttentionOptions options = call.attention;
+    if (call.drop.active()) {
+      options.dropout = call.drop.rate;
+      options.dropout_key = call.drop.key(path + ".attn.probabilities", call.index);
+    }
+    const Tensor mixed =
+        call.literal ? stored_attention(q, context, options) : attention(q, context.k, context.v, options);
+    h = x + linear(reshape(mixed, {batch, time, heads * head_dim}), wo_);
+    if (!prenorm_) h = attn_norm_(h);
+  }
+  const ScopeGuard inside("mlp");
+  const Tensor u = relu(linear(prenorm_ ? mlp_norm_(h) : h, up_, up_bias_));
+  const Tensor y = h + linear(call.drop(u, path + ".mlp.drop", call.index), down_, down_bias_);
+  return prenorm_ ? y : mlp_norm_(y);
+}
+
+Tensor StaircaseLayer::plain(const Tensor& x, const Tensor& context, const LayerCall& call) const {
+  return (*this)(x, normed(x), keys_values(normed(context)), call);
+}
+
+Tensor position_rows(const Tensor& key_pe, std::int64_t distances, std::int64_t last) {
+  const std::int64_t span = key_pe.dim(1);
+  std::vector<std::int64_t> columns(static_cast<std::size_t>(distances));
+  for (std::int64_t d = 0; d < distances; ++d)
+    columns[static_cast<std::size_t>(d)] = std::clamp<std::int64_t>(last - d, 0, span - 1);
+  const Tensor ids = raw::to_device(Tensor::from(columns, {distances}), key_pe.device());
+  return embedding(transpose(key_pe, 0, 1), ids);
+}
+
+Tensor stored_attention(const Tensor& q, const KeysValues& context, const AttentionOptions& options) {
+  const std::int64_t batch = q.dim(0), queries = q.dim(1), heads = q.dim(2), keys = context.k.dim(1);
+  if (keys == 0) return Tensor::zeros(q.shape(), q.dtype(), q.device());
+  const std::int64_t least = options.causal ? std::max<std::int64_t>(options.band.least, 0) : options.band.least;
+  const std::int64_t rows = options.positions.dim(0);
+  std::vector<std::uint8_t> visible;
+  std::vector<std::int64_t> distances;
+  for (std::int64_t copy = 0; copy < batch * heads; ++copy)
+    for (std::int64_t i = 0; i < queries; ++i)
+      for (std::int64_t j = 0; j < keys; ++j) {
+        const std::int64_t d = i + (keys - queries) - j;
+        if (copy == 0) visible.push_back(d >= least && d <= options.band.most ? 1 : 0);
+        distances.push_back(std::clamp<std::int64_t>(d, 0, rows - 1));
+      }
+  const Tensor index = raw::to_device(Tensor::from(distances, {batch, heads, queries, keys}), q.device());
+  const Tensor mask = raw::to_device(Tensor::from(visible, {queries, keys}), q.device());
+
+  const Tensor by_head = contiguous(transpose(q, 1, 2));  // [batch, heads, queries, head_dim]
+  const Tensor k = contiguous(transpose(context.k, 1, 2)), v = contiguous(transpose(context.v, 1, 2));
+  const Tensor content = matmul(by_head, transpose(k, 2, 3));
+  const Tensor position = gather(matmul(by_head, transpose(options.positions, 0, 1)), 3, index);
+  const double scale = 1 / std::sqrt(static_cast<double>(q.dim(3)));
+  Tensor probabilities = softmax((content + position) * scale, SoftmaxMode::plain, mask);
+  if (options.dropout > 0) probabilities = dropout(probabilities, options.dropout, options.dropout_key);
+  return contiguous(transpose(matmul(probabilities, v), 1, 2));
+}
+
+}  // namespace eddy

@@ -1,0 +1,96 @@
+// The LSTM baseline.
+#include "models/staircase_lstm.h"
+
+#include <cmath>
+
+#include "autograd/scope.h"
+#include "ops/lstm_cell.h"
+#include "ops/matmul.h"
+#include "ops/pointwise.h"
+#include "ops/views.h"
+
+namespace eddy {
+namespace {
+
+std::string of_layer(const char* name, std::size_t layer) {
+  return std::string(name) + "." + std::to_string(layer);
+}
+
+// The cell from one-line functions.
+LstmCell plain_cell(const Tensor& gates, const Tensor& c) {
+  const std::int64_t hidden = c.dim(1);
+  const std::vector<Tensor> parts = split(gates, 1, {hidden, hidden, hidden, hidden});
+  const Tensor next = sigmoid(parts[1]) * c + sigmoid(parts[0]) * tanh(parts[2]);
+  return {sigmoid(parts[3]) * tanh(next), next};
+}
+
+}  // namespace
+
+StaircaseLstm::StaircaseLstm(const ModelConfig& config, const ParamScope& scope)
+    : StaircaseFamily(config, scope) {
+  const Init init = Init::uniform(1 / std::sqrt(static_cast<double>(config.dim)));
+  for (std::int64_t l = 0; l < config.layers; ++l) {
+    const ParamScope layer = scope.scope("lstm").scope(l);
+    const std::int64_t in = l == 0 ? config.embed_dim : config.dim, gates = 4 * config.dim;
+    layers_.push_back({layer.param("w_ih", {gates, in}, init), layer.param("w_hh", {gates, config.dim}, init),
+                       layer.param("b_ih", {gates}, init), layer.param("b_hh", {gates}, init)});
+  }
+}
+
+double StaircaseLstm::forward_macs_per_token(std::int64_t) const {
+  const auto dim = static_cast<double>(config().dim);
+  double macs = dim * static_cast<double>(config().n_out);
+  for (std::int64_t l = 0; l < config().layers; ++l)
+    macs += 4 * dim * (dim + (l == 0 ? static_cast<double>(config().embed_dim) : dim));
+  return macs;
+}
+
+State StaircaseLstm::cold_state(std::int64_t batch) const {
+  State state;
+  for (std::size_t l = 0; l < layers_.size(); ++l)
+    for (const char* name : {"h", "c"}) state.set(of_layer(name, l), zeros({batch, config().dim}));
+  return state;
+}
+
+State StaircaseLstm::import_state(const State& state, std::int64_t batch) const {
+  for (std::size_t l = 0; l < layers_.size(); ++l)
+    for (const char* name : {"h", "c"})
+      check_state_tensor(of_layer(name, l), state.get(of_layer(name, l)), {batch, config().dim});
+  check_state_size(state, 2 * layers_.size());
+  return state;
+}
+
+StaircaseFamily::Segment StaircaseLstm::run_segment(const Tensor& x, const State& state, Run& run) const {
+  const std::int64_t time = x.dim(0), batch = x.dim(1), dim = config().dim;
+  State next;
+  Tensor sequence = x;
+  for (std::size_t l = 0; l < layers_.size(); ++l) {
+    const std::string path = of_layer("lstm", l);
+    const ScopeGuard scope(path);
+    const Layer& layer = layers_[l];
+    if (l > 0) sequence = run.drop(sequence, path + ".drop", run.calls++);
+    const Tensor from_below = linear(sequence, layer.w_ih, layer.b_ih + layer.b_hh);
+    Tensor h = state.get(of_layer("h", l)), c = state.get(of_layer("c", l));
+    std::vector<Tensor> steps;
+    for (std::int64_t t = 0; t < time; ++t) {
+      const Tensor gates = select(from_below, 0, t) + linear(h, layer.w_hh);
+      const LstmCell cell = run.literal ? plain_cell(gates, c) : lstm_cell(gates, c);
+      h = cell.h;
+      c = cell.c;
+      steps.push_back(reshape(h, {1, batch, dim}));
+    }
+    next.set(of_layer("h", l), carried(h));
+    next.set(of_layer("c", l), carried(c));
+    sequence = concat(steps, 0);
+  }
+  return {sequence, next};
+}
+
+Tensor StaircaseLstm::run_stream(const Tensor& x, State& state) const {
+  Run run;
+  Segment segment = run_segment(x, state, run);
+  state = std::move(segment.state);
+  return segment.hidden;
+}
+
+}  // namespace eddy

@@ -1,0 +1,37 @@
+// The LSTM baseline of the staircase family. Source: Hochreiter, Schmidhuber (1997); gate order i, f, g, o.
+//
+//   [i f g o] = x W_ih^T + b_ih + h W_hh^T + b_hh;   c' = sig(f) c + sig(i) tanh(g);   h' = sig(o) tanh(c')
+//
+// The products with x of all time steps are one; those with h wait for the step before. Dropout falls between
+// layers. State: h.l, c.l [batch, dim], zeros at the start.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "models/staircase_family.h"
+
+namespace eddy {
+
+class StaircaseLstm final : public StaircaseFamily {
+ public:
+  StaircaseLstm(const ModelConfig& config, const ParamScope& scope);
+
+  double forward_macs_per_token(std::int64_t time) const override;
+
+ private:
+  struct Layer {
+    Tensor w_ih, w_hh, b_ih, b_hh;
+  };
+
+  Segment run_segment(const Tensor& x, const State& state, Run& run) const override;
+  State begin_stream(const State& imported, std::int64_t) const override { return imported; }
+  Tensor run_stream(const Tensor& x, State& state) const override;
+  bool time_major() const override { return true; }
+  State cold_state(std::int64_t batch) const override;
+  State import_state(const State& state, std::int64_t batch) const override;
+
+  std::vector<Layer> layers_;
+};
+
+}  // namespace eddy

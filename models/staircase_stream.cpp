@@ -1,0 +1,187 @@
+// Staircase, as a stream: the current chunk's M rows. Row n holds, for every layer, keys and values of what
+// pass n sees: frozen chunks, chunks that were active then, and this chunk's own tokens so far.
+//
+//   row 1   | frozen N-M | active M-1      | own ->       a new token goes through rows 1 .. M, and what it
+//   row 2   | frozen N-M | active M-2 | own ->            becomes in row n enters row n+1; row M gives the
+//   ...                                                   output
+//   row M   | frozen N-M | own ->                         chunk full: row n+1 becomes row n, and row M begins
+//                                                         with the last N-M finished chunks, now frozen
+//
+// A row's third column is what a segment's state is made of (act.{n-1}.l): the layer's inputs, or with carry
+// "official" its outputs.
+#include <algorithm>
+
+#include "models/staircase.h"
+#include "models/stream_rows.h"
+#include "ops/views.h"
+#include "tensor/format.h"
+
+namespace eddy {
+namespace {
+
+constexpr const char* kOutputs = "stream.outputs";  // of the current chunk, [1, batch, chunk, dim]
+constexpr const char* kDone = "stream.done";        // of the chunks before it, [batch, rows, dim]
+
+// Row 1 carries the name that all streams have.
+std::string row_name(std::int64_t pass) {
+  return pass == 1 ? kStreamRows : fmt::format("{}.{}", kStreamRows, pass);
+}
+
+}  // namespace
+
+std::int64_t Staircase::active_before(std::int64_t pass, std::int64_t past) const {
+  return std::min(past, passes_ - pass);
+}
+std::int64_t Staircase::frozen_before(std::int64_t pass, std::int64_t past) const {
+  return std::min(past, steps_ - pass) - active_before(pass, past);
+}
+
+State Staircase::begin_stream(const State& imported, std::int64_t batch) const {
+  const ModelConfig& c = config();
+  const std::int64_t past = past_chunks(imported);
+  const Tensor* done = has_frozen() && past > 0 ? &imported.get("done") : nullptr;
+  State stream;
+  for (std::int64_t n = 1; n <= passes_; ++n) {
+    const std::int64_t active = active_before(n, past), frozen = frozen_before(n, past);
+    const StreamRows rows(c.layers, batch, (frozen + active + 1) * chunk_, c.heads, c.head_dim, c.dim,
+                          dtype(), device());
+    for (std::int64_t l = 0; l < c.layers; ++l) {
+      if (active == 0) continue;
+      const StaircaseLayer& layer = core_.layers[static_cast<std::size_t>(l)];
+      const Tensor& act = imported.get(numbered("act", n - 1, l));
+      rows.put(l, frozen * chunk_, layer.keys_values(layer.normed(act)));
+      rows.put_x(l, frozen * chunk_, act);
+    }
+    stream.set(row_name(n), rows.data());
+  }
+  for (std::int64_t l = 0; done != nullptr && l < c.layers; ++l) {
+    const StaircaseLayer& layer = core_.layers[static_cast<std::size_t>(l)];
+    const KeysValues all = layer.keys_values(layer.normed(*done));
+    for (std::int64_t n = 1; n <= passes_; ++n) {
+      const std::int64_t frozen = frozen_before(n, past) * chunk_;
+      if (frozen == 0) continue;
+      const std::int64_t begin = (past - active_before(n, past)) * chunk_ - frozen;
+      StreamRows(stream, row_name(n), c.heads, c.head_dim)
+          .put(l, 0, {raw::narrow(all.k, 1, begin, frozen), raw::narrow(all.v, 1, begin, frozen)});
+    }
+  }
+  if (has_frozen()) {
+    stream.set(kOutputs, zeros({1, batch, chunk_, c.dim}));
+    if (const Tensor* before = imported.find("done")) stream.set(kDone, *before);
+  }
+  set_stream_position(stream, {0, past, 0});
+  return stream;
+}
+
+State Staircase::export_stream(const State& stream) const {
+  const std::vector<std::int64_t> position = stream_position(stream);
+  const std::int64_t filled = position.at(0), past = position.at(1), since = position.at(2);
+  if (filled != 0)
+    fail<ValueError>(
+        "{}: the stream stands behind {} of {} tokens of a chunk (a segment begins with a chunk; stream the "
+        "rest of it first)",
+        config().model, filled, chunk_);
+  if (official() && since != 0 && since < (passes_ - 1) * chunk_)
+    fail<ValueError>(
+        "{}: the stream stands behind {} tokens of a segment (at least {} with carry \"official\")",
+        config().model, since, (passes_ - 1) * chunk_);
+  State state;
+  if (past == 0) return state;
+  for (std::int64_t n = 1; n < passes_; ++n) {
+    const Tensor& data = stream.get(row_name(n));
+    const std::int64_t begin = frozen_before(n, past) * chunk_, rows = active_before(n, past) * chunk_;
+    for (std::int64_t l = 0; l < config().layers; ++l)
+      state.set(numbered("act", n - 1, l),
+                raw::copy(raw::narrow(raw::narrow(raw::select(data, 0, l), 1, begin, rows), 2,
+                                      data.dim(3) - config().dim, config().dim)));
+  }
+  if (const Tensor* done = stream.find(kDone)) state.set("done", *done);
+  return state;
+}
+
+void Staircase::finish_chunk(State& stream, Position& position) const {
+  const ModelConfig& c = config();
+  const std::int64_t batch = stream.get(kStreamRows).dim(1), past = position.past;
+  const std::int64_t next_past = std::min(past + 1, steps_ - 1);
+  Tensor finished;
+  if (has_frozen()) {
+    finished = raw::copy(raw::select(stream.get(kOutputs), 0, 0));
+    const Tensor* before = stream.find(kDone);
+    stream.set(kDone, last_rows(before != nullptr ? *before : Tensor(), finished, (steps_ - 1) * chunk_));
+  }
+  const auto new_rows = [&](std::int64_t chunks) {
+    return StreamRows(c.layers, batch, (chunks + 1) * chunk_, c.heads, c.head_dim, c.dim, dtype(), device());
+  };
+  // Row M as it was lends the new one its frozen chunks before it becomes row M-1.
+  const std::int64_t frozen = frozen_before(passes_, next_past);
+  const StreamRows top = new_rows(frozen);
+  if (frozen > 0) {
+    const std::int64_t kept = (frozen - 1) * chunk_, had = frozen_before(passes_, past) * chunk_;
+    top.put_rows(0, StreamRows(stream, row_name(passes_), c.heads, c.head_dim), had - kept, kept);
+    for (std::int64_t l = 0; l < c.layers; ++l) {
+      const StaircaseLayer& layer = core_.layers[static_cast<std::size_t>(l)];
+      top.put(l, kept, layer.keys_values(layer.normed(finished)));
+    }
+  }
+  for (std::int64_t n = 1; n < passes_; ++n) {
+    const std::int64_t chunks = std::min(past, steps_ - n - 1) + 1;  // all that row n+1 holds
+    const StreamRows rows = new_rows(chunks);
+    rows.put_rows(0, StreamRows(stream, row_name(n + 1), c.heads, c.head_dim), 0, chunks * chunk_);
+    stream.set(row_name(n), rows.data());
+  }
+  stream.set(row_name(passes_), top.data());
+  position.past = next_past;
+  position.filled = 0;
+  if (!official() || position.since < c.segment) {
+    set_stream_position(stream, {0, position.past, position.since});
+    return;
+  }
+  set_stream_position(stream, {0, position.past, 0});
+  stream = begin_stream(export_stream(stream), batch);
+  position.since = 0;
+}
+
+Tensor Staircase::stream_piece(const Tensor& x, State& stream, const Position& position) const {
+  const ModelConfig& c = config();
+  LayerCall call;
+  call.attention.causal = true;
+  call.attention.positions = positions();
+  Tensor h = x;
+  for (std::int64_t n = 1; n <= passes_; ++n) {
+    const StreamRows rows(stream, row_name(n), c.heads, c.head_dim);
+    const std::int64_t at = std::min(position.past, steps_ - n) * chunk_ + position.filled;
+    for (std::int64_t l = 0; l < c.layers; ++l) {
+      const StaircaseLayer& layer = core_.layers[static_cast<std::size_t>(l)];
+      const Tensor normed = layer.normed(h), input = h;
+      rows.put(l, at, layer.keys_values(normed));
+      h = layer(h, normed, rows.keys_values(l, 0, at + x.dim(1)), call);
+      rows.put_x(l, at, official() ? h : input);
+    }
+  }
+  return h;
+}
+
+Tensor Staircase::run_stream(const Tensor& x, State& state) const {
+  const std::vector<std::int64_t> numbers = stream_position(state);
+  Position position{numbers.at(0), numbers.at(1), numbers.at(2)};
+  std::vector<Tensor> outputs;
+  for (std::int64_t begin = 0; begin < x.dim(1);) {
+    const std::int64_t count = std::min(x.dim(1) - begin, chunk_ - position.filled);
+    const Tensor y = stream_piece(raw::copy(raw::narrow(x, 1, begin, count)), state, position);
+    if (has_frozen()) {
+      if (!state.get(kOutputs).exclusive()) state.set(kOutputs, raw::copy(state.get(kOutputs)));
+      raw::copy_into(raw::narrow(raw::select(state.get(kOutputs), 0, 0), 1, position.filled, count), y);
+    }
+    outputs.push_back(y);
+    begin += count;
+    position.filled += count;
+    position.since += count;
+    if (position.filled == chunk_)
+      finish_chunk(state, position);
+    else
+      set_stream_position(state, {position.filled, position.past, position.since});
+  }
+  return outputs.size() == 1 ? outputs[0] : concat(outputs, 1);
+}
+
+}  // namespace eddy

@@ -1,0 +1,149 @@
+// Transformer-XL, ladder and universal: whole segments, and streams.
+#include "models/staircase_xl.h"
+
+#include <algorithm>
+
+#include "models/stream_rows.h"
+#include "ops/views.h"
+
+namespace eddy {
+
+StaircaseXl::StaircaseXl(const ModelConfig& config, const ParamScope& scope)
+    : StaircaseFamily(config, scope),
+      repeats_(config.model == "transformer_xl" ? 1 : config.repeats),
+      core_(scope, config, false) {}
+
+double StaircaseXl::forward_macs_per_token(std::int64_t time) const {
+  const ModelConfig& c = config();
+  const auto dim = static_cast<double>(c.dim), inner = static_cast<double>(c.heads * c.head_dim);
+  const auto span = static_cast<double>(c.span);
+  const double memory = 2 * dim * inner * span / static_cast<double>(std::min(time, c.segment));
+  const double layer = 4 * dim * inner + 2 * dim * static_cast<double>(c.mlp_dim) + 3 * inner * span + memory;
+  return static_cast<double>(repeats_ * c.layers) * layer + dim * static_cast<double>(c.n_out);
+}
+
+template <class Body>
+void StaircaseXl::each_layer(Body&& body) const {
+  std::int64_t number = 0;
+  for (std::int64_t r = 0; r < repeats_; ++r)
+    for (std::size_t l = 0; l < core_.layers.size(); ++l)
+      body(numbered("mem", r, static_cast<std::int64_t>(l)), number++, core_.layers[l]);
+}
+
+LayerCall StaircaseXl::call_with_positions() const {
+  LayerCall call;
+  call.attention.band = {1, config().span};
+  call.attention.positions = position_rows(core_.key_pe, config().span + 1, config().span);
+  return call;
+}
+
+State StaircaseXl::cold_state(std::int64_t batch) const {
+  State state;
+  if (!cold_zeros()) return state;
+  each_layer([&](const std::string& name, std::int64_t, const StaircaseLayer&) {
+    state.set(name, zeros({batch, config().span, config().dim}));
+  });
+  return state;
+}
+
+State StaircaseXl::import_state(const State& given, std::int64_t batch) const {
+  State state = given;
+  if (is_stream(given)) {
+    const std::vector<std::int64_t> position = stream_position(given);
+    const std::int64_t begin = position.at(0), end = position.at(1);
+    const Tensor& data = given.get(kStreamRows);
+    state = {};
+    each_layer([&](const std::string& name, std::int64_t number, const StaircaseLayer&) {
+      state.set(name, raw::copy(raw::narrow(raw::narrow(raw::select(data, 0, number), 1, begin, end - begin),
+                                            2, data.dim(3) - config().dim, config().dim)));
+    });
+  }
+  std::size_t tensors = 0;
+  std::int64_t rows = config().span;
+  if (!cold_zeros()) {
+    const Tensor& first = state.get("mem.0.0");
+    if (first.rank() == 3) rows = std::min(rows, first.dim(1));
+  }
+  each_layer([&](const std::string& name, std::int64_t, const StaircaseLayer&) {
+    check_state_tensor(name, state.get(name), {batch, rows, config().dim});
+    ++tensors;
+  });
+  check_state_size(state, tensors);
+  return state;
+}
+
+StaircaseFamily::Segment StaircaseXl::run_segment(const Tensor& x, const State& state, Run& run) const {
+  LayerCall call = call_with_positions();
+  call.drop = run.drop;
+  call.literal = run.literal;
+  State next;
+  Tensor h = x;
+  each_layer([&](const std::string& name, std::int64_t, const StaircaseLayer& layer) {
+    const Tensor* memory = state.find(name);
+    next.set(name, last_rows(memory != nullptr ? *memory : Tensor(), h, config().span));
+    call.index = run.calls++;
+    if (run.literal) {
+      h = layer.plain(h, memory != nullptr ? concat({*memory, h}, 1) : h, call);
+      return;
+    }
+    const Tensor normed = layer.normed(h);
+    h = layer(h, normed,
+              layer.keys_values(memory != nullptr ? concat({layer.normed(*memory), normed}, 1) : normed), call);
+  });
+  return {h, next};
+}
+
+// A stream's rows [begin, end) are the last ones of every memory, `span` at most.
+State StaircaseXl::begin_stream(const State& imported, std::int64_t batch) const {
+  const ModelConfig& c = config();
+  const Tensor* first = imported.find("mem.0.0");
+  const std::int64_t count = first != nullptr ? first->dim(1) : 0;
+  const StreamRows rows(repeats_ * c.layers, batch, 2 * c.span, c.heads, c.head_dim, c.dim, dtype(),
+                        device());
+  each_layer([&](const std::string& name, std::int64_t number, const StaircaseLayer& layer) {
+    if (count == 0) return;
+    const Tensor& memory = imported.get(name);
+    rows.put(number, 0, layer.keys_values(layer.normed(memory)));
+    rows.put_x(number, 0, memory);
+  });
+  State stream;
+  stream.set(kStreamRows, rows.data());
+  set_stream_position(stream, {0, count});
+  return stream;
+}
+
+Tensor StaircaseXl::run_stream(const Tensor& x, State& state) const {
+  const ModelConfig& c = config();
+  const LayerCall call = call_with_positions();
+  std::vector<std::int64_t> position = stream_position(state);
+  std::int64_t &begin = position.at(0), &end = position.at(1);
+  std::vector<Tensor> outputs;
+  for (std::int64_t at = 0; at < x.dim(1);) {
+    const std::int64_t count = std::min(x.dim(1) - at, c.span);
+    if (end + count > state.get(kStreamRows).dim(2)) {  // the kept rows go to the front of a new tensor
+      const StreamRows full(state, kStreamRows, c.heads, c.head_dim);
+      const StreamRows rows(repeats_ * c.layers, x.dim(0), 2 * c.span, c.heads, c.head_dim, c.dim, dtype(),
+                            device());
+      rows.put_rows(0, full, begin, end - begin);
+      state.set(kStreamRows, rows.data());
+      end -= begin;
+      begin = 0;
+    }
+    const StreamRows rows(state, kStreamRows, c.heads, c.head_dim);
+    Tensor h = raw::copy(raw::narrow(x, 1, at, count));
+    each_layer([&](const std::string&, std::int64_t number, const StaircaseLayer& layer) {
+      const Tensor normed = layer.normed(h);
+      rows.put(number, end, layer.keys_values(normed));
+      rows.put_x(number, end, h);
+      h = layer(h, normed, rows.keys_values(number, begin, end + count), call);
+    });
+    outputs.push_back(h);
+    at += count;
+    end += count;
+    begin = std::max(begin, end - c.span);
+    set_stream_position(state, position);
+  }
+  return outputs.size() == 1 ? outputs[0] : concat(outputs, 1);
+}
+
+}  // namespace eddy

@@ -1,0 +1,40 @@
+// Transformer-XL as the staircase paper's baseline, and its two relatives. Source: the authors' code; ladder
+// and universal as the paper describes them.
+//
+//   transformer_xl   h = layer_L(... layer_1(x)): every layer sees the S positions before a token, not itself
+//   ladder           the stack applied R times
+//   universal        one layer applied R times
+//
+// State: mem.r.l [batch, S, dim], the last S inputs of layer l in pass r, constant; zeros at the start, which
+// receive attention, or with an empty cold start as many rows as there are.
+#pragma once
+
+#include <cstdint>
+
+#include "models/staircase_family.h"
+
+namespace eddy {
+
+class StaircaseXl final : public StaircaseFamily {
+ public:
+  StaircaseXl(const ModelConfig& config, const ParamScope& scope);
+
+  double forward_macs_per_token(std::int64_t time) const override;
+
+ private:
+  Segment run_segment(const Tensor& x, const State& state, Run& run) const override;
+  State begin_stream(const State& imported, std::int64_t batch) const override;
+  Tensor run_stream(const Tensor& x, State& state) const override;
+  State cold_state(std::int64_t batch) const override;
+  State import_state(const State& state, std::int64_t batch) const override;
+
+  // Applies body(name of the memory, its number, layer) to each layer of each pass, in order.
+  template <class Body>
+  void each_layer(Body&& body) const;
+  LayerCall call_with_positions() const;
+
+  const std::int64_t repeats_;
+  StaircaseCore core_;
+};
+
+}  // namespace eddy

@@ -1,0 +1,70 @@
+// Rows of keys, values and inputs of a stream.
+#include "models/stream_rows.h"
+
+#include "models/staircase_family.h"
+
+namespace eddy {
+namespace {
+
+Tensor writable(State& state, const std::string& name) {
+  if (!state.get(name).exclusive()) state.set(name, raw::copy(state.get(name)));
+  return state.get(name);
+}
+
+}  // namespace
+
+StreamRows::StreamRows(std::int64_t layers, std::int64_t batch, std::int64_t capacity, std::int64_t heads,
+                       std::int64_t head_dim, std::int64_t dim, Dtype dtype, Device device)
+    : data_(Tensor::zeros({layers, batch, capacity, 2 * heads * head_dim + dim}, dtype, device)),
+      heads_(heads),
+      head_dim_(head_dim) {}
+
+StreamRows::StreamRows(State& state, const std::string& name, std::int64_t heads, std::int64_t head_dim)
+    : data_(writable(state, name)), heads_(heads), head_dim_(head_dim) {}
+
+Tensor StreamRows::columns(std::int64_t layer, std::int64_t begin, std::int64_t end, std::int64_t first,
+                           std::int64_t width) const {
+  return raw::narrow(raw::narrow(raw::select(data_, 0, layer), 1, begin, end - begin), 2, first, width);
+}
+
+void StreamRows::put(std::int64_t layer, std::int64_t at, const KeysValues& rows) const {
+  const std::int64_t inner = heads_ * head_dim_, count = rows.k.dim(1);
+  const Shape flat{rows.k.dim(0), count, inner};
+  raw::copy_into(columns(layer, at, at + count, 0, inner), raw::reshape(raw::contiguous(rows.k), flat));
+  raw::copy_into(columns(layer, at, at + count, inner, inner), raw::reshape(raw::contiguous(rows.v), flat));
+}
+
+void StreamRows::put_x(std::int64_t layer, std::int64_t at, const Tensor& x) const {
+  raw::copy_into(columns(layer, at, at + x.dim(1), 2 * heads_ * head_dim_, x.dim(2)), x);
+}
+
+void StreamRows::put_rows(std::int64_t at, const StreamRows& from, std::int64_t begin,
+                          std::int64_t count) const {
+  raw::copy_into(raw::narrow(data_, 2, at, count), raw::narrow(from.data_, 2, begin, count));
+}
+
+KeysValues StreamRows::keys_values(std::int64_t layer, std::int64_t begin, std::int64_t end) const {
+  const std::int64_t inner = heads_ * head_dim_;
+  const Shape by_head{data_.dim(1), end - begin, heads_, head_dim_};
+  if (begin == end) {
+    const Tensor none = Tensor::zeros(by_head, data_.dtype(), data_.device());
+    return {none, none};
+  }
+  return {raw::reshape(columns(layer, begin, end, 0, inner), by_head),
+          raw::reshape(columns(layer, begin, end, inner, inner), by_head)};
+}
+
+Tensor StreamRows::x(std::int64_t layer, std::int64_t begin, std::int64_t end) const {
+  const std::int64_t first = 2 * heads_ * head_dim_;
+  return columns(layer, begin, end, first, data_.dim(3) - first);
+}
+
+std::vector<std::int64_t> stream_position(const State& state) {
+  return state.get(kStreamPosition).to_vector<std::int64_t>();
+}
+
+void set_stream_position(State& state, const std::vector<std::int64_t>& position) {
+  state.set(kStreamPosition, Tensor::from(position, {static_cast<std::int64_t>(position.size())}));
+}
+
+}  // namespace eddy

@@ -1,0 +1,50 @@
+// What a stream of the staircase family keeps of the tokens behind it: for every layer, keys, values and one
+// more vector (the layer's input, or what else a state is made of) side by side in one row per token.
+//
+//   data [layers, batch, capacity, 2 heads head_dim + dim]      row = keys | values | x
+//
+// Rows are written in place behind the others while there is room.
+#pragma once
+
+#include <cstdint>
+
+#include "autograd/state.h"
+#include "models/staircase_layer.h"
+
+namespace eddy {
+
+class StreamRows {
+ public:
+  // Room for `capacity` tokens; nothing is set. heads, head_dim: of keys and values.
+  StreamRows(std::int64_t layers, std::int64_t batch, std::int64_t capacity, std::int64_t heads,
+             std::int64_t head_dim, std::int64_t dim, Dtype dtype, Device device);
+  // The rows kept in a state under `name`, to be written in place: copied first when another handle sees them,
+  // so that copies of a state go on independently.
+  StreamRows(State& state, const std::string& name, std::int64_t heads, std::int64_t head_dim);
+
+  // Writes keys and values [batch, rows, heads, head_dim], or x [batch, rows, dim], from row `at` on.
+  void put(std::int64_t layer, std::int64_t at, const KeysValues& rows) const;
+  void put_x(std::int64_t layer, std::int64_t at, const Tensor& x) const;
+  // Writes `count` rows of another, all layers and columns.
+  void put_rows(std::int64_t at, const StreamRows& from, std::int64_t begin, std::int64_t count) const;
+
+  // Views of rows [begin, end).
+  KeysValues keys_values(std::int64_t layer, std::int64_t begin, std::int64_t end) const;
+  Tensor x(std::int64_t layer, std::int64_t begin, std::int64_t end) const;
+
+  const Tensor& data() const { return data_; }
+  std::int64_t capacity() const { return data_.dim(2); }
+
+ private:
+  Tensor columns(std::int64_t layer, std::int64_t begin, std::int64_t end, std::int64_t first,
+                 std::int64_t width) const;
+
+  Tensor data_;
+  std::int64_t heads_, head_dim_;
+};
+
+// The numbers of a stream's position.
+std::vector<std::int64_t> stream_position(const State& state);
+void set_stream_position(State& state, const std::vector<std::int64_t>& position);
+
+}  // namespace eddy

@@ -1,0 +1,98 @@
+// What the tests of the block-wise recurrent models share: small models in which nothing is special (the
+// memory's start is not zero, heads are grouped, sizes are odd), and calls from tokens and a memory.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compare.h"
+#include "ops/pointwise.h"
+
+namespace eddy::test {
+
+inline ModelConfig blockwise_config(const std::string& model) {
+  ModelConfig config;
+  config.family = "blockwise_recurrent";
+  config.model = model;
+  config.vocab = 11;
+  config.context = 40;
+  config.dim = 12;
+  config.layers = 2;
+  config.heads = 3;
+  config.kv_heads = 1;
+  config.mlp_dim = 20;
+  config.chunk = 4;
+  config.window = 5;
+  config.init_std = 0.3;
+  return config;
+}
+
+// A model with random parameters: norm gains around 1, initial memories around 0.
+inline std::unique_ptr<Model> blockwise_model(const ModelConfig& config, Dtype dtype = Dtype::f64,
+                                              std::uint64_t seed = 3) {
+  std::unique_ptr<Model> model = random_model(config, dtype, seed);
+  for (const Parameter& parameter : model->params().parameters()) {
+    if (!parameter.name.ends_with("memory.init")) continue;
+    const RandomKey key = random_key(seed, ("test." + parameter.name).c_str(), 0);
+    std::vector<double> values(static_cast<std::size_t>(parameter.shape.elements()));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<double>(uniform01(key.word(i))) - 0.5;
+    raw::copy_into(detach(parameter.value), raw::cast(Tensor::from(values, parameter.shape), dtype));
+  }
+  return model;
+}
+
+inline Tensor time_range(const Tensor& tokens, std::int64_t start, std::int64_t length) {
+  return raw::copy(raw::narrow(tokens, 1, start, length));
+}
+
+inline State memory_state(const Tensor& memory) {
+  State state;
+  state.set("memory", memory);
+  return state;
+}
+
+// Random memories for all layers of a model.
+inline Tensor random_memory(const ModelConfig& config, std::int64_t batch, std::uint64_t seed) {
+  const Shape shape{config.layers, batch, config.chunk, config.dim};
+  const RandomKey key = random_key(seed, "test.memory", 0);
+  std::vector<double> values(static_cast<std::size_t>(shape.elements()));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = 2 * static_cast<double>(uniform01(key.word(i))) - 1;
+  return Tensor::from(values, shape);
+}
+
+// Logits and memory, untracked.
+struct Call {
+  Tensor logits, memory;
+};
+inline Call call(const Model& model, const Tensor& tokens, const State& state = {}, const Tensor& start = {},
+                 bool literal = false) {
+  const NoGrad no_grad;
+  ForwardInput input;
+  input.tokens = tokens;
+  input.state = state;
+  input.start = start;
+  input.literal = literal;
+  const ForwardOutput output = model.forward(input);
+  const Tensor* memory = output.state.find("memory");
+  return {raw::contiguous(output.logits), memory == nullptr ? Tensor() : raw::copy(*memory)};
+}
+
+// The values of a parameter, to be changed.
+inline Tensor values_of(const Model& model, const std::string& name) {
+  return detach(model.params().get(name).value);
+}
+inline void scale_parameter(const Model& model, const std::string& name, double factor) {
+  const Tensor values = values_of(model, name);
+  const NoGrad no_grad;
+  raw::copy_into(values, mul(values, factor));
+}
+
+inline double largest_magnitude(const Tensor& x) {
+  double result = 0;
+  for (const double value : numbers(x)) result = std::max(result, std::abs(value));
+  return result;
+}
+
+}  // namespace eddy::test

@@ -1,0 +1,505 @@
+// Identities of block recurrence from section 9 of its specification: the order chosen for speed against the
+// equations word for word and against plain loops written here, at lengths with and without a remainder; what
+// a position may depend on; readouts; and what a call refuses. Streams, dropout, gradients against
+// differences and training are in test_block_training.cpp.
+#include "models/block_recurrence.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "compare.h"
+#include "tensor/error.h"
+#include "tensor/thread_pool.h"
+
+namespace {
+
+using namespace eddy;
+using namespace eddy::test;
+
+// Two orders of the same f64 sums through a chain of layers: 1e-12 relative to the largest element. Some
+// 10^3 roundings of 1e-16 that the layers damp; 2e-13 was the largest seen.
+constexpr double kOrder = 1e-12;
+
+const std::string kBlockModels[] = {"block_forget", "block_accumulate"};
+
+ModelConfig block_config(const std::string& model, std::int64_t block) {
+  ModelConfig config = small_config(model);
+  config.block = block;
+  return config;
+}
+
+Tensor whole(const Model& model, const Tensor& tokens, std::int64_t block = 0) {
+  const NoGrad no_grad;
+  ForwardInput input;
+  input.tokens = tokens;
+  input.block = block;
+  return raw::contiguous(model.forward(input).logits);
+}
+
+void check_forms(const ModelConfig& config, std::int64_t batch, std::int64_t time, std::int64_t rows,
+                 std::int64_t block = 0) {
+  const auto model = random_model(config);
+  ForwardInput input;
+  input.tokens = random_ids(batch, time, config.vocab, 1);
+  input.tail = rows;
+  input.block = block;
+  const Tensor targets = random_ids(batch, rows, model->config().n_out, 2);
+  const Outcome fast = run(*model, input, targets);
+  CHECK(to_string(fast.logits.shape()) == to_string(Shape{batch, rows, model->config().n_out}));
+  input.literal = true;
+  check_outcomes(fast, run(*model, input, targets), kOrder, 1e-13);
+}
+
+// ---- The model in plain loops over one sequence, from the equations: no tensors, windows as lists of rows.
+
+using Row = std::vector<double>;
+using Rows = std::vector<Row>;
+
+struct Plain {
+  const Model& model;
+
+  Row parameter(const std::string& name) const {
+    const Parameter* found = model.params().find(name);
+    return found == nullptr ? Row() : numbers(found->value);
+  }
+  static double part(const Row& values, std::size_t i, double otherwise) {
+    return values.empty() ? otherwise : values[i];
+  }
+  Row norm(const Row& x, const std::string& name) const {
+    const Row gain = parameter(name + ".weight"), shift = parameter(name + ".bias");
+    const auto n = static_cast<double>(x.size());
+    double mean = 0, variance = 0;
+    for (const double v : x) mean += v / n;
+    for (const double v : x) variance += (v - mean) * (v - mean) / n;
+    Row y(x.size());
+    for (std::size_t i = 0; i < x.size(); ++i)
+      y[i] = (x[i] - mean) / std::sqrt(variance + 1e-5) * gain[i] + part(shift, i, 0);
+    return y;
+  }
+  Row linear(const Row& x, const std::string& name) const {
+    const Row weight = parameter(name + ".weight"), bias = parameter(name + ".bias");
+    Row y(weight.size() / x.size());
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      y[i] = part(bias, i, 0);
+      for (std::size_t j = 0; j < x.size(); ++j) y[i] += weight[i * x.size() + j] * x[j];
+    }
+    return y;
+  }
+  // T over a window.
+  Rows layer(const Rows& window, std::int64_t number) const {
+    const std::string name = "layers." + std::to_string(number) + ".";
+    const auto dim = static_cast<std::size_t>(model.config().dim),
+               heads = static_cast<std::size_t>(model.config().heads), width = dim / heads;
+    Rows qkv, result;
+    for (const Row& z : window) qkv.push_back(linear(norm(z, name + "attn_norm"), name + "attn.wqkv"));
+    for (std::size_t j = 0; j < window.size(); ++j) {
+      Row mixed(dim, 0.0);
+      for (std::size_t head = 0; head < heads; ++head) {
+        Row weight(j + 1);
+        double total = 0;
+        for (std::size_t t = 0; t <= j; ++t) {
+          double score = 0;
+          for (std::size_t c = head * width; c < (head + 1) * width; ++c)
+            score += qkv[j][c] * qkv[t][dim + c];
+          weight[t] = std::exp(score / std::sqrt(static_cast<double>(width)));
+          total += weight[t];
+        }
+        for (std::size_t t = 0; t <= j; ++t)
+          for (std::size_t c = head * width; c < (head + 1) * width; ++c)
+            mixed[c] += weight[t] / total * qkv[t][2 * dim + c];
+      }
+      Row r = linear(mixed, name + "attn.wo");
+      for (std::size_t c = 0; c < dim; ++c) r[c] += window[j][c];
+      Row u = linear(norm(r, name + "mlp_norm"), name + "mlp.up");
+      for (double& v : u)
+        v = model.config().activation == "gelu" ? 0.5 * v * (1 + std::erf(v / std::sqrt(2.0)))
+                                                : (v > 0 ? v : 0);
+      const Row down = linear(u, name + "mlp.down");
+      for (std::size_t c = 0; c < dim; ++c) r[c] += down[c];
+      result.push_back(r);
+    }
+    return result;
+  }
+  Rows recurrence(const Rows& x, std::int64_t number) const {
+    const auto block = static_cast<std::size_t>(model.config().block);
+    const bool accumulate = model.config().model == "block_accumulate";
+    const auto rows = [&](std::size_t i) {
+      return Rows(x.begin() + static_cast<std::ptrdiff_t>(i * block),
+                  x.begin() + static_cast<std::ptrdiff_t>(std::min(x.size(), (i + 1) * block)));
+    };
+    Rows p = rows(0), h = layer(p, number), outputs;
+    const auto emit = [&](const Rows& y) { outputs.insert(outputs.end(), y.begin(), y.end()); };
+    for (std::size_t i = 1; i * block < x.size(); ++i) {
+      const Rows own = rows(i);
+      Rows window = h;
+      window.insert(window.end(), own.begin(), own.end());
+      for (std::size_t j = 0; accumulate && j < window.size(); ++j)
+        for (std::size_t c = 0; c < window[j].size(); ++c) window[j][c] += 0.5 * p[j % block][c];
+      const Rows result = layer(window, number);
+      const Rows y(result.begin(), result.begin() + static_cast<std::ptrdiff_t>(block));
+      emit(y);
+      p = model.config().accumulate == "output" ? y : h;
+      h = Rows(result.begin() + static_cast<std::ptrdiff_t>(block), result.end());
+    }
+    emit(layer(h, number));
+    return outputs;
+  }
+  // Logits of every position.
+  Row logits(const Tensor& tokens) const {
+    const Row table = parameter("embed.weight"), positions = parameter("pos_embed.weight");
+    const auto dim = static_cast<std::size_t>(model.config().dim);
+    Row all;
+    for (std::int64_t b = 0; b < tokens.dim(0); ++b) {
+      Rows x;
+      for (std::int64_t t = 0; t < tokens.dim(1); ++t) {
+        const auto id = static_cast<std::size_t>(tokens.data<std::int64_t>()[b * tokens.dim(1) + t]);
+        Row row(dim);
+        for (std::size_t c = 0; c < dim; ++c)
+          row[c] = table[id * dim + c] + part(positions, static_cast<std::size_t>(t) * dim + c, 0);
+        x.push_back(row);
+      }
+      for (std::int64_t i = 0; i < model.config().layers; ++i) x = recurrence(x, i);
+      for (const Row& y : x) {
+        const Row z = linear(norm(y, "final_norm"), model.config().tied ? "embed" : "head");
+        all.insert(all.end(), z.begin(), z.end());
+      }
+    }
+    return all;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("block recurrence: the paper's configurations have exactly the paper's sizes") {
+  int found = 0;
+  for (const NamedConfig& named : paper_configs()) {
+    if (named.name == "cifar_block") {
+      ++found;
+      CHECK(named.config.model == "block_forget");
+      CHECK(count_parameters(named.config).count() == 53'664);
+    }
+    if (named.name == "copy") {
+      ++found;
+      CHECK(named.config.model == "block_accumulate");
+      CHECK(count_parameters(named.config).count() == 508'704);
+    }
+  }
+  CHECK(found == 2);
+}
+
+TEST_CASE("block recurrence: every length agrees with plain loops over the equations") {
+  for (const std::string& name : kBlockModels)
+    for (const std::int64_t block : {1, 3, 5})
+      for (const std::int64_t time : {std::int64_t{1}, std::int64_t{2}, block, block + 1, 2 * block,
+                                      2 * block + 1, 3 * block, 3 * block + 2}) {
+        CAPTURE(name);
+        CAPTURE(block);
+        CAPTURE(time);
+        ModelConfig config = block_config(name, block);
+        config.positions = block != 3;
+        config.bias = block == 5;
+        config.activation = block == 5 ? "relu" : "gelu";
+        config.layers = block == 3 ? 2 : 1;
+        config.accumulate = block == 1 ? "hidden" : "output";
+        const auto model = random_model(config);
+        const Tensor tokens = random_ids(2, time, config.vocab, 1);
+        const Tensor logits = whole(*model, tokens);
+        check_close("logits", logits, Tensor::from(Plain{*model}.logits(tokens), logits.shape()), 1e-11);
+      }
+}
+
+TEST_CASE("block recurrence: both forms agree in logits and gradients at every length and block") {
+  for (const std::string& name : kBlockModels)
+    for (const std::int64_t block : {1, 5, 16})
+      for (const std::int64_t time :
+           {std::int64_t{1}, std::int64_t{2}, block, 2 * block, 2 * block + 1, std::int64_t{37}}) {
+        CAPTURE(name);
+        CAPTURE(block);
+        CAPTURE(time);
+        check_forms(block_config(name, block), 3, time, time);
+      }
+}
+
+TEST_CASE("block recurrence: both forms agree under every combination of switches") {
+  for (const std::string& name : kBlockModels)
+    for (int bits = 0; bits < 32; ++bits)
+      for (const char* readout : {"all", "last", "tail"}) {
+        ModelConfig config = block_config(name, 4);
+        config.bias = (bits & 1) != 0;
+        config.positions = (bits & 2) != 0;
+        config.activation = (bits & 4) != 0 ? "relu" : "gelu";
+        config.tied = (bits & 8) == 0;
+        config.n_out = config.tied ? 0 : 7;
+        config.accumulate = (bits & 16) != 0 ? "hidden" : "output";
+        config.readout = readout;
+        if ((bits & 16) != 0 && name == "block_forget") continue;
+        CAPTURE(name);
+        CAPTURE(bits);
+        CAPTURE(config.readout);
+        check_forms(config, 2, 14, config.readout == "all" ? 14 : config.readout == "last" ? 1 : 7);
+      }
+}
+
+TEST_CASE("block recurrence: both forms agree for every tail and several layers") {
+  for (const std::string& name : kBlockModels)
+    for (const char* spread : {"output", "hidden"})
+      for (const std::int64_t layers : {1, 2, 3})
+        for (std::int64_t tail = 1; tail <= 13; tail += layers == 1 ? 1 : 3) {
+          CAPTURE(name);
+          CAPTURE(layers);
+          CAPTURE(tail);
+          ModelConfig config = block_config(name, 4);
+          config.readout = "tail";
+          config.layers = layers;
+          config.accumulate = spread;
+          check_forms(config, 2, 13, tail);
+        }
+}
+
+TEST_CASE("block recurrence: a call may set its own block") {
+  for (const std::string& name : kBlockModels) {
+    CAPTURE(name);
+    const Tensor tokens = random_ids(2, 17, 11, 4);
+    const auto model = random_model(block_config(name, 4));
+    for (const std::int64_t block : {1, 5, 16, 17, 100}) {
+      CAPTURE(block);
+      CHECK(same_bits(whole(*model, tokens, block), whole(*random_model(block_config(name, block)), tokens)));
+      check_forms(block_config(name, 4), 2, 17, 17, block);
+    }
+    ForwardInput input;
+    input.tokens = tokens;
+    input.block = -1;
+    CHECK(contains(error_of<ValueError>([&] { model->forward(input); }), "block of -1"));
+  }
+}
+
+TEST_CASE("block recurrence: blocks of one position are the unit recurrence") {
+  for (const std::int64_t layers : {1, 2})
+    for (const std::int64_t time : {1, 2, 9}) {
+      CAPTURE(layers);
+      CAPTURE(time);
+      ModelConfig config = block_config("block_forget", 1);
+      config.layers = layers;
+      config.positions = config.bias = true;
+      const auto blocks = random_model(config);
+      config.model = "unit_forget";
+      const auto unit = random_model(config);
+      ForwardInput input;
+      input.tokens = random_ids(3, time, 11, 1);
+      const Tensor targets = random_ids(3, time, 11, 2);
+      check_outcomes(run(*blocks, input, targets), run(*unit, input, targets), 1e-11, 1e-13);
+    }
+}
+
+TEST_CASE("block recurrence: a sequence of one block goes twice through the layer") {
+  // Where a published loop fails or leaves the layer out: y = T(T(x)).
+  for (const std::string& name : kBlockModels)
+    for (const std::int64_t time : {1, 3, 5}) {
+      CAPTURE(name);
+      CAPTURE(time);
+      const Tensor tokens = random_ids(2, time, 11, 1);
+      const Tensor once = whole(*random_model(block_config(name, 5)), tokens);
+      const Tensor other =
+          whole(*random_model(block_config(name == "block_forget" ? "block_accumulate" : "block_forget", 40)),
+                tokens);
+      check_close("logits", once, other, 1e-13);
+    }
+}
+
+TEST_CASE("block recurrence: what accumulates changes the function from the third block on") {
+  const Tensor tokens = random_ids(2, 15, 11, 1);
+  ModelConfig config = block_config("block_accumulate", 5);
+  const auto output = random_model(config), forget = random_model(block_config("block_forget", 5));
+  config.accumulate = "hidden";
+  const auto hidden = random_model(config);
+  const Tensor two = raw::copy(raw::narrow(tokens, 1, 0, 10));
+  check_close("two blocks", whole(*output, two), whole(*hidden, two), 1e-13);
+  CHECK(distance(whole(*output, two), whole(*forget, two)).error > 1e-2);
+  CHECK(distance(whole(*output, tokens), whole(*hidden, tokens)).error > 1e-2);
+}
+
+TEST_CASE("block recurrence: every block size of the image task handles its remainder") {
+  // 1024 positions; 31 of the 33 sizes leave a remainder, of one position at 31 and 33.
+  for (std::int64_t block = 16; block <= 48; ++block) {
+    CAPTURE(block);
+    ModelConfig config = block_config("block_forget", 32);
+    config.context = 1024;
+    config.dim = 4;
+    config.heads = 2;
+    config.positions = true;
+    config.activation = "relu";
+    const auto model = random_model(config);
+    const Tensor tokens = random_ids(1, 1024, 11, 1);
+    const Tensor all = whole(*model, tokens, block);
+    CHECK(to_string(all.shape()) == to_string(Shape{1, 1024, 11}));
+    if (block != 31 && block != 32 && block != 37) continue;
+    ForwardInput input;
+    input.tokens = tokens;
+    input.block = block;
+    input.literal = true;
+    const NoGrad no_grad;
+    check_close("literal", all, model->forward(input).logits, kOrder);
+    config.readout = "last";
+    check_close("last", whole(*random_model(config), tokens, block), raw::narrow(all, 1, 1023, 1), kOrder);
+  }
+}
+
+TEST_CASE("block recurrence: outputs that nobody reads are not computed") {
+  // What the graph keeps, and with it the work: with readout last the outputs of 24 blocks are left out.
+  for (const std::string& name : kBlockModels) {
+    CAPTURE(name);
+    std::int64_t kept[2];
+    for (const bool last : {false, true}) {
+      ModelConfig config = block_config(name, 2);
+      config.context = 64;
+      config.accumulate = "hidden";
+      if (last) config.readout = "last";
+      const auto model = random_model(config);
+      ForwardInput input;
+      input.tokens = random_ids(2, 50, 11, 1);
+      const ForwardOutput output = model->forward(input);
+      kept[last ? 1 : 0] = graph_stats().saved_bytes;
+    }
+    CHECK(kept[1] < 0.75 * static_cast<double>(kept[0]));
+    const double all = random_model(block_config(name, 4))->forward_macs_per_token(40);
+    ModelConfig config = block_config(name, 4);
+    config.readout = "last";
+    CHECK(random_model(config)->forward_macs_per_token(40) < all);
+  }
+}
+
+TEST_CASE("block recurrence: multiply-adds are those of the specification") {
+  // 5.87e7 and 3.56e7 operations per CIFAR sample for all outputs and for the last one, 1.93e9 for copy.
+  for (const NamedConfig& named : paper_configs()) {
+    if (named.name == "cifar_block") {
+      const double macs = make_model(named.config)->forward_macs_per_token(1024) * 1024;
+      CHECK(std::abs(2 * macs / 3.56e7 - 1) < 5e-3);
+    }
+    if (named.name == "copy") {
+      const double macs = make_model(named.config)->forward_macs_per_token(4128) * 4128;
+      CHECK(std::abs(2 * macs / 1.93e9 - 1) < 1e-2);
+    }
+  }
+}
+
+TEST_CASE("block recurrence: a changed token leaves the outputs before it as they are to the bit") {
+  for (const std::string& name : kBlockModels)
+    for (const std::int64_t changed : {0, 1, 4, 8, 15, 16}) {
+      CAPTURE(name);
+      CAPTURE(changed);
+      ModelConfig config = block_config(name, 5);
+      config.layers = 2;
+      config.positions = true;
+      const auto model = random_model(config);
+      const Tensor tokens = random_ids(2, 17, 11, 4), other = raw::copy(tokens);
+      for (std::int64_t row = 0; row < 2; ++row) {
+        std::int64_t& id = other.data<std::int64_t>()[row * 17 + changed];
+        id = (id + 1) % 11;
+      }
+      const Tensor a = whole(*model, tokens), b = whole(*model, other);
+      CHECK(same_bits(raw::narrow(a, 1, 0, changed), raw::narrow(b, 1, 0, changed)));
+      CHECK(distance(raw::narrow(a, 1, changed, 1), raw::narrow(b, 1, changed, 1)).error > 1e-3);
+    }
+}
+
+TEST_CASE("block recurrence: a prefix keeps its outputs with forget and not with accumulate") {
+  const Tensor tokens = random_ids(2, 17, 11, 4);
+  for (const std::string& name : kBlockModels) {
+    CAPTURE(name);
+    ModelConfig config = block_config(name, 5);
+    config.layers = 2;
+    const auto model = random_model(config);
+    const Tensor expected = whole(*model, tokens);
+    for (const std::int64_t length : {1, 2, 5, 9, 10, 16}) {
+      CAPTURE(length);
+      const Tensor prefix = whole(*model, raw::copy(raw::narrow(tokens, 1, 0, length)));
+      const Tensor same = raw::narrow(expected, 1, 0, length);
+      if (name == "block_forget") {
+        check_close("prefix", prefix, same, kOrder);
+      } else if (length <= 10) {  // 16 ends in the sequence's own last block
+        CHECK(distance(prefix, same).error > 1e-2);
+      }
+    }
+  }
+}
+
+TEST_CASE("block recurrence: rows of a batch know nothing of each other") {
+  for (const std::string& name : kBlockModels) {
+    CAPTURE(name);
+    ModelConfig config = block_config(name, 4);
+    config.layers = 2;
+    const auto model = random_model(config);
+    const Tensor tokens = random_ids(7, 10, 11, 4);
+    const Tensor expected = whole(*model, tokens);
+    const std::vector<std::int64_t> order{3, 0, 6, 2, 5, 1, 4};
+    const Tensor permuted = Tensor::empty(tokens.shape(), Dtype::i64);
+    for (std::int64_t row = 0; row < 7; ++row)
+      raw::copy_into(raw::select(permuted, 0, row),
+                     raw::select(tokens, 0, order[static_cast<std::size_t>(row)]));
+    const Tensor logits = whole(*model, permuted);
+    for (std::int64_t row = 0; row < 7; ++row) {
+      CAPTURE(row);
+      const std::int64_t from = order[static_cast<std::size_t>(row)];
+      check_close("permuted", raw::narrow(logits, 0, row, 1), raw::narrow(expected, 0, from, 1), kOrder);
+      check_close("alone", whole(*model, raw::copy(raw::narrow(tokens, 0, row, 1))),
+                  raw::narrow(expected, 0, row, 1), kOrder);
+    }
+  }
+}
+
+TEST_CASE("block recurrence: f32 follows f64 to rounding and repeats its bits with any number of threads") {
+  const int before = thread_count();
+  for (const std::string& name : kBlockModels) {
+    CAPTURE(name);
+    ModelConfig config = block_config(name, 4);
+    config.bias = config.positions = true;
+    config.init_std = 0.1;
+    ForwardInput input;
+    input.tokens = random_ids(33, 14, 11, 1);
+    const Tensor targets = random_ids(33, 14, 11, 2);
+    const auto exact = random_model(config), rounded = random_model(config, Dtype::f32);
+    const Outcome expected = run(*exact, input, targets), first = run(*rounded, input, targets);
+    check_outcomes(first, expected, 1e-4, 1e-6);
+    for (const int threads : {1, 2, 3}) {
+      set_thread_count(threads);
+      const Outcome again = run(*rounded, input, targets);
+      CHECK(same_bits(again.logits, first.logits));
+      for (const auto& [parameter, gradient] : first.gradients)
+        CHECK_MESSAGE(same_bits(gradient, again.gradients.at(parameter)), parameter);
+    }
+    set_thread_count(before);
+  }
+}
+
+TEST_CASE("block recurrence: tokens and tails that make no sense are refused") {
+  for (const std::string& name : kBlockModels)
+    for (const bool literal : {false, true}) {
+      CAPTURE(name);
+      CAPTURE(literal);
+      ModelConfig config = block_config(name, 4);
+      config.positions = true;
+      config.readout = "tail";
+      const auto model = random_model(config);
+      ForwardInput input;
+      input.literal = literal;
+      input.tail = 1;
+      for (const Tensor& tokens :
+           {Tensor(), Tensor::zeros({4}, Dtype::i64), Tensor::zeros({2, 0}, Dtype::i64)}) {
+        input.tokens = tokens;
+        CHECK(contains(error_of<ShapeError>([&] { model->forward(input); }), name));
+      }
+      input.tokens = random_ids(1, 41, 11, 4);
+      CHECK(contains(error_of<ValueError>([&] { model->forward(input); }), "context"));
+      input.tokens = random_ids(2, 5, 11, 4);
+      input.tokens.data<std::int64_t>()[7] = 11;
+      CHECK(contains(error_of<ValueError>([&] { model->forward(input); }), "11"));
+      input.tokens = random_ids(2, 5, 11, 4);
+      for (const std::int64_t tail : {0, -1, 6}) {
+        input.tail = tail;
+        CHECK(contains(error_of<ValueError>([&] { model->forward(input); }), "readout tail"));
+      }
+    }
+}

@@ -1,0 +1,169 @@
+// Gradients of the block-wise recurrent models against central differences, the two uses of shared and tied
+// matrices, and that truncation leaves no graph behind.
+#include <doctest/doctest.h>
+
+#include "blockwise.h"
+
+namespace {
+
+using namespace eddy;
+using namespace eddy::test;
+
+double loss_of(const Model& model, const ForwardInput& input, const Tensor& targets) {
+  const NoGrad no_grad;
+  return cross_entropy(model.forward(input).logits, targets).item();
+}
+
+// For every parameter tensor: the derivative of the loss along one random direction, by the five-point
+// formula, against the inner product of the direction with the gradient; an absent gradient is zero. With a
+// step of 1e-3 truncation and the rounding of the losses divided by the step are some 1e-12 each.
+void check_directions(Model& model, const ForwardInput& input, const Tensor& targets) {
+  const Outcome outcome = run(model, input, targets);
+  for (const Parameter& parameter : model.params().parameters()) {
+    CAPTURE(parameter.name);
+    const Tensor& arrived = outcome.gradients.at(parameter.name);
+    const std::vector<double> start = numbers(parameter.value);
+    const std::vector<double> gradient =
+        arrived.defined() ? numbers(arrived) : std::vector<double>(start.size());
+    std::vector<double> direction(start.size());
+    const RandomKey key = random_key(9, ("direction." + parameter.name).c_str(), 0);
+    double norm = 0, expected = 0;
+    for (std::size_t i = 0; i < start.size(); ++i) {
+      direction[i] = static_cast<double>(uniform01(key.word(i))) - 0.5;
+      norm += direction[i] * direction[i];
+    }
+    for (std::size_t i = 0; i < start.size(); ++i) {
+      direction[i] /= std::sqrt(norm);
+      expected += direction[i] * gradient[i];
+    }
+    const auto loss_at = [&](double step) {
+      std::vector<double> moved = start;
+      for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += step * direction[i];
+      raw::copy_into(detach(parameter.value), Tensor::from(moved, parameter.shape));
+      return loss_of(model, input, targets);
+    };
+    constexpr double kStep = 1e-3;
+    const double measured =
+        (8 * (loss_at(kStep) - loss_at(-kStep)) - (loss_at(2 * kStep) - loss_at(-2 * kStep))) / (12 * kStep);
+    raw::copy_into(detach(parameter.value), Tensor::from(start, parameter.shape));
+    CAPTURE(expected);
+    CAPTURE(measured);
+    CHECK(std::abs(measured - expected) <= 1e-7 * std::abs(expected) + 1e-9);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("memory_llama gradients: every parameter agrees with central differences") {
+  for (int bits = 0; bits < 8; ++bits) {
+    CAPTURE(bits);
+    ModelConfig config = blockwise_config("memory_llama");
+    config.memory_qkv = (bits & 1) != 0 ? "shared" : "separate";
+    config.memory_ffn_prenorm = (bits & 2) == 0;
+    config.memory_norm = bits != 6;
+    config.memory_ffn = bits != 4;
+    config.memory_proj = (bits & 4) != 0;
+    config.memory_query = bits == 0;
+    config.tied = bits % 3 != 0;
+    const auto model = blockwise_model(config);
+    ForwardInput input;
+    input.tokens = random_ids(2, 11, 11, 1);  // two chunks and three tokens
+    if (bits % 4 == 3) {
+      input.state = memory_state(random_memory(model->config(), 2, 4));
+      input.start = Tensor::from(std::vector<std::int64_t>{1, 0}, {2, 1});
+    }
+    check_directions(*model, input, random_ids(2, 11, 11, 2));
+  }
+}
+
+TEST_CASE("memory_llama gradients: every parameter agrees with central differences under dropout") {
+  for (const bool literal : {false, true}) {
+    CAPTURE(literal);
+    ModelConfig config = blockwise_config("memory_llama");
+    config.dropout = 0.3;
+    const auto model = blockwise_model(config);
+    ForwardInput input;
+    input.tokens = random_ids(2, 12, 11, 1);
+    input.dropout = {true, 5, 17};
+    input.literal = literal;
+    check_directions(*model, input, random_ids(2, 12, 11, 2));
+    const Tensor once = model->forward(input).logits;
+    CHECK(same_bits(once, model->forward(input).logits));
+    ++input.dropout.step;
+    CHECK(distance(once, model->forward(input).logits).error > 1e-3);
+    input.dropout.training = false;
+    CHECK(same_bits(model->forward(input).logits, model->forward(input).logits));
+  }
+}
+
+TEST_CASE("llama gradients: every parameter agrees with central differences") {
+  for (const char* name : {"llama", "llama_window"})
+    for (const double dropout : {0.0, 0.3}) {
+      CAPTURE(name);
+      ModelConfig config = blockwise_config(name);
+      config.tied = dropout > 0;
+      config.dropout = dropout;
+      const auto model = blockwise_model(config);
+      ForwardInput input;
+      input.tokens = random_ids(2, 9, 11, 1);
+      input.dropout = {true, 5, 17};
+      check_directions(*model, input, random_ids(2, 9, 11, 2));
+    }
+}
+
+TEST_CASE("blockwise_recurrent gradients: a tied table gets the sum of its two uses") {
+  for (const char* name : {"memory_llama", "llama", "llama_window"}) {
+    CAPTURE(name);
+    ModelConfig config = blockwise_config(name);
+    const auto tied = blockwise_model(config);
+    config.tied = false;
+    const auto untied = blockwise_model(config);
+    for (const Parameter& parameter : untied->params().parameters())
+      raw::copy_into(
+          detach(parameter.value),
+          values_of(*tied, parameter.name == "head.weight" ? std::string("embed.weight") : parameter.name));
+    ForwardInput input;
+    input.tokens = random_ids(2, 8, 11, 1);
+    const Tensor targets = random_ids(2, 8, 11, 2);
+    const Outcome one = run(*tied, input, targets), two = run(*untied, input, targets);
+    check_close("logits", one.logits, two.logits, 1e-14);
+    const Tensor sum = raw::copy(two.gradients.at("embed.weight"));
+    raw::add_into(sum, two.gradients.at("head.weight"));
+    check_close("grad.embed.weight", one.gradients.at("embed.weight"), sum, 1e-12);
+  }
+}
+
+TEST_CASE("memory_llama gradients: a learned start of zero gets one at the published initialisation") {
+  ModelConfig config = blockwise_config("memory_llama");
+  config.init_std = 0.02;
+  const auto model = make_model(config, Dtype::f64);
+  model->params().initialize(1);
+  ForwardInput input;
+  input.tokens = random_ids(2, 8, 11, 1);
+  const Outcome outcome = run(*model, input, random_ids(2, 8, 11, 2));
+  for (const auto& [name, gradient] : outcome.gradients) {
+    CAPTURE(name);
+    REQUIRE(gradient.defined());
+    CHECK(all_finite(gradient));
+    CHECK(largest_magnitude(gradient) > 0);
+  }
+}
+
+TEST_CASE("memory_llama gradients: carried segments leave no graph behind") {
+  const auto model = blockwise_model(blockwise_config("memory_llama"));
+  State state;
+  std::int64_t nodes = 0;
+  for (int segment = 0; segment < 6; ++segment) {
+    ForwardInput input;
+    input.tokens = random_ids(2, 8, 11, static_cast<std::uint64_t>(segment));
+    input.state = state;
+    const GraphStats before = graph_stats();
+    const ForwardOutput output = model->forward(input);
+    CHECK(!requires_grad(output.state.get("memory")));
+    if (segment == 1) nodes = graph_stats().nodes - before.nodes;
+    if (segment > 1) CHECK(graph_stats().nodes - before.nodes == nodes);
+    state = output.state;  // as it is: nothing of the last segment's graph hangs onto it
+    backward(cross_entropy(output.logits, random_ids(2, 8, 11, 2)));
+    CHECK(graph_stats().saved_bytes == before.saved_bytes);
+  }
+}
