@@ -1,4 +1,4 @@
-// The optimizer's state and the schedules.
+// Adam's state.
 #include "train/adam.h"
 
 #include <cmath>
@@ -63,17 +63,6 @@ void AdamOptimizer::load(const ParamStore& params, const std::map<std::string, T
           raw::reshape(raw::narrow(*arena, 0, parameter.offset, parameter.shape.elements()), parameter.shape),
           raw::to_device(find((arena == &m_ ? "m." : "v.") + parameter.name, parameter.shape, m_.dtype()),
                          arena->device()));
-}
-
-double learning_rate_at(const TrainConfig& config, std::int64_t step) {
-  if (step < config.warmup)
-    return config.learning_rate * static_cast<double>(step + 1) / static_cast<double>(config.warmup);
-  if (config.schedule == "constant") return config.learning_rate;
-  const double span = std::max(1.0, static_cast<double>(config.steps - config.warmup));
-  const double done = std::min(1.0, static_cast<double>(step - config.warmup) / span);
-  const double share =
-      config.schedule == "cosine" ? 0.5 * (1 + std::cos(3.14159265358979323846 * done)) : 1 - done;
-  return config.min_learning_rate + (config.learning_rate - config.min_learning_rate) * share;
 }
 
 }  // namespace eddy

@@ -8,24 +8,22 @@
 
 #include "models/params.h"
 #include "ops/optimizer.h"
-#include "train/run_config.h"
+#include "train/optimizer.h"
 
 namespace eddy {
 
-class AdamOptimizer {
+class AdamOptimizer final : public Optimizer {
  public:
   // Decay as the config says, on every parameter with two axes or more (embedding tables included), none on
   // the others; `adam` has no decay at all.
   AdamOptimizer(const ParamStore& params, const TrainConfig& config);
 
-  // One step with the gradients in the arena. Returns their norm before clipping. A norm that is not finite
-  // changes nothing and does not count as a step.
-  double step(ParamStore& params, double learning_rate);
-
-  std::int64_t steps() const { return steps_; }
-  // Moments and the step count, for a checkpoint. errors of load: FormatError when names or shapes differ.
-  std::map<std::string, Tensor> save(const ParamStore& params) const;
-  void load(const ParamStore& params, const std::map<std::string, Tensor>& tensors, const std::string& file);
+  double step(ParamStore& params, double learning_rate) override;
+  std::int64_t steps() const override { return steps_; }
+  // "m.<parameter>", "v.<parameter>" and "steps".
+  std::map<std::string, Tensor> save(const ParamStore& params) const override;
+  void load(const ParamStore& params, const std::map<std::string, Tensor>& tensors,
+            const std::string& file) override;
 
  private:
   AdamOptions options_;
@@ -34,9 +32,5 @@ class AdamOptimizer {
   Tensor m_, v_;
   std::int64_t steps_ = 0;
 };
-
-// The learning rate of optimizer step `step`, counted from 0: linear warm-up over `warmup` steps, then
-// constant, or down to min_learning_rate at the last step along a cosine or a line.
-double learning_rate_at(const TrainConfig& config, std::int64_t step);
 
 }  // namespace eddy

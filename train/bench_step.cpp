@@ -39,6 +39,7 @@ class StepRunner {
       : config_(resolved(options.model)),
         batch_(options.batch),
         sequence_(sequence),
+        tail_(std::min(options.tail, sequence)),
         model_(make_model(config_)) {
     model_->params().initialize(kSeed);
     TrainConfig train;
@@ -59,7 +60,7 @@ class StepRunner {
     };
     ForwardInput input;
     input.tokens = random_tokens({batch_, sequence_}, config_.vocab, "bench.tokens", step);
-    input.tail = std::max<std::int64_t>(1, sequence_ / 2);
+    input.tail = tail_;
     input.dropout = {true, kSeed, static_cast<std::uint64_t>(step)};
     model_->params().zero_gradients();
     mark("(random tokens)");
@@ -86,7 +87,7 @@ class StepRunner {
 
  private:
   ModelConfig config_;
-  std::int64_t batch_, sequence_;
+  std::int64_t batch_, sequence_, tail_;
   std::unique_ptr<Model> model_;
   std::optional<AdamOptimizer> optimizer_;
   double learning_rate_ = 0;
@@ -96,10 +97,11 @@ class StepRunner {
 
 StepBench bench_step(const StepBenchOptions& options) {
   const std::int64_t sequence = options.sequence > 0 ? options.sequence : options.model.context;
-  if (options.batch < 1 || options.sequence < 0 || options.steps < 0)
+  if (options.batch < 1 || options.tail < 1 || options.sequence < 0 || options.steps < 0)
     fail<ValueError>(
-        "bench step: batch {}, sequence {}, steps {} (batch at least 1, the others not negative)",
-        options.batch, options.sequence, options.steps);
+        "bench step: batch {}, tail {}, sequence {}, steps {} (batch and tail at least 1, the others not "
+        "negative)",
+        options.batch, options.tail, options.sequence, options.steps);
   StepRunner runner(options, sequence);
   const ProductProbe probe(options.product_size);
 

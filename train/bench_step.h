@@ -19,6 +19,7 @@ struct StepBenchOptions {
   ModelConfig model;
   std::int64_t batch = 16;
   std::int64_t sequence = 0;  // 0: model.context
+  std::int64_t tail = 16;     // positions read by a model with readout tail, at most the sequence
   std::int64_t steps = 0;     // timed ones; 0: as many as fit `seconds`, at least 3
   double seconds = 20;
   bool profile = false;

@@ -89,8 +89,8 @@ json number_or_null(double value) {
 
 }  // namespace
 
-fs::path save_checkpoint(const fs::path& run_dir, const RunConfig& config, const Tokenizer& tokenizer,
-                         const Model& model, const AdamOptimizer& optimizer, const State& recurrent,
+fs::path save_checkpoint(const fs::path& run_dir, const RunConfig& config, const Tokenizer* tokenizer,
+                         const Model& model, const Optimizer& optimizer, const State& recurrent,
                          const TrainingState& state, bool is_best, std::int64_t keep) {
   const fs::path folder = run_dir / "checkpoints";
   const std::string name = "step-" + std::to_string(state.step);
@@ -105,13 +105,14 @@ fs::path save_checkpoint(const fs::path& run_dir, const RunConfig& config, const
       save_safetensors((temporary / "recurrent.safetensors").string(), recurrent.to_map());
     const json about{{"format", 1},
                      {"config", to_json(config)},
-                     {"tokenizer", json::parse(tokenizer.to_json())},
+                     {"tokenizer", tokenizer != nullptr ? json::parse(tokenizer->to_json()) : json()},
                      {"step", state.step},
                      {"tokens", state.tokens},
                      {"seconds", state.seconds},
                      {"best_loss", number_or_null(state.best_loss)},
                      {"best_step", state.best_step},
-                     {"text_sha256", state.text_sha256}};
+                     {"text_sha256", state.text_sha256},
+                     {"task", json::parse(state.task)}};
     replace_text_file(temporary / "state.json", about.dump(1) + "\n");
     flush_folder(temporary);
     put_in_place(temporary, target);
@@ -169,7 +170,8 @@ LoadedRun load_run(const std::string& path, Dtype dtype, const std::string& whic
     run.state.best_step = about.at("best_step").get<std::int64_t>();
     run.state.text_sha256 = about.value("text_sha256", std::string());
     run.config = run_config_from_json(about.at("config"), state_file);
-    run.tokenizer = tokenizer_from_json(about.at("tokenizer").dump());
+    run.state.task = about.value("task", json()).dump();
+    if (!about.at("tokenizer").is_null()) run.tokenizer = tokenizer_from_json(about.at("tokenizer").dump());
   } catch (const json::exception& error) {
     fail<FormatError>("run: {} is damaged: {}", state_file, error.what());
   }
@@ -180,7 +182,7 @@ LoadedRun load_run(const std::string& path, Dtype dtype, const std::string& whic
   return run;
 }
 
-void load_optimizer(const fs::path& checkpoint, const Model& model, AdamOptimizer& optimizer) {
+void load_optimizer(const fs::path& checkpoint, const Model& model, Optimizer& optimizer) {
   const std::string file = (checkpoint / "optimizer.safetensors").string();
   optimizer.load(model.params(), load_safetensors(file), file);
 }

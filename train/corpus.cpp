@@ -20,16 +20,29 @@ bool looks_like_text(std::string_view bytes) {
   return bytes.substr(0, 4096).find('\0') == std::string_view::npos;
 }
 
-// The regular, visible files directly in a folder, by name; the order a file system lists them in is not the
-// same twice.
-std::vector<fs::path> files_of(const std::string& folder) {
+// Whether an entry of a folder is a regular, visible file.
+bool is_visible_file(const fs::directory_entry& entry) {
+  std::error_code unknown;  // a dangling link is no regular file, and no reason to stop
+  return entry.is_regular_file(unknown) && entry.path().filename().native().front() != '.';
+}
+
+// The regular, visible files of a folder, by name; the order a file system lists them in is not the same
+// twice.
+std::vector<fs::path> files_of(const std::string& folder, bool recursive) {
   std::vector<fs::path> files;
   std::error_code error;
-  fs::directory_iterator entries(folder, error);
-  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
-    std::error_code unknown;  // a dangling link is no regular file, and no reason to stop
-    if (entries->is_regular_file(unknown) && entries->path().filename().native().front() != '.')
-      files.push_back(entries->path());
+  if (recursive) {
+    fs::recursive_directory_iterator entries(folder, error);
+    for (; !error && entries != fs::recursive_directory_iterator(); entries.increment(error)) {
+      std::error_code unknown;
+      if (entries->is_directory(unknown) && entries->path().filename().native().front() == '.')
+        entries.disable_recursion_pending();
+      if (is_visible_file(*entries)) files.push_back(entries->path());
+    }
+  } else {
+    fs::directory_iterator entries(folder, error);
+    for (; !error && entries != fs::directory_iterator(); entries.increment(error))
+      if (is_visible_file(*entries)) files.push_back(entries->path());
   }
   if (error)
     fail<IoError>("data: cannot list the folder '{}': {} (check its rights)", folder, error.message());
@@ -37,27 +50,53 @@ std::vector<fs::path> files_of(const std::string& folder) {
   return files;
 }
 
-Text read_folder(const std::string& folder) {
-  std::vector<fs::path> files = files_of(folder);
+// The *.txt files of a folder that are not empty; without any *.txt, the other files that look like text.
+std::vector<TextFile> texts_of(const std::string& folder, bool recursive) {
+  std::vector<fs::path> files = files_of(folder, recursive);
   const auto first_other = std::stable_partition(files.begin(), files.end(),
                                                  [](const fs::path& p) { return p.extension() == ".txt"; });
   const bool only_txt = first_other != files.begin();
   if (only_txt) files.erase(first_other, files.end());
-
-  std::string text;
+  std::vector<TextFile> texts;
   for (const fs::path& path : files) {
     const MappedFile file(path.string());
-    if (!only_txt && !looks_like_text(file.bytes())) continue;
-    text += file.bytes();
+    if (!file.bytes().empty() && (only_txt || looks_like_text(file.bytes())))
+      texts.push_back({path.lexically_relative(folder).generic_string(), path.string()});
+  }
+  return texts;
+}
+
+Text read_folder(const std::string& folder) {
+  std::string text;
+  for (const TextFile& part : texts_of(folder, false)) {
+    text += MappedFile(part.path).bytes();
     if (!text.empty() && text.back() != '\n') text.push_back('\n');
   }
   if (text.empty())
     fail<IoError>(
         "data: no text in the folder '{}' (put *.txt files directly into it, or name one file; subfolders "
-        "are not "
-        "searched)",
+        "are not searched)",
         folder);
   return Text(std::move(text));
+}
+
+// What lies behind a path. errors: IoError when nothing does.
+fs::file_status status_of(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::not_found)
+    fail<IoError>(
+        "data: no such file or folder: '{}' (check --data.path; it is taken from the working directory)",
+        path);
+  if (error)
+    fail<IoError>("data: cannot look at '{}': {} (check the path and its rights)", path, error.message());
+  return status;
+}
+
+MappedFile read_file(const std::string& path) {
+  MappedFile file(path);
+  if (file.bytes().empty()) fail<IoError>("data: the file '{}' is empty (name a file with text)", path);
+  return file;
 }
 
 void check_sequence(const char* op, std::int64_t sequence) {
@@ -79,33 +118,38 @@ std::string_view Text::view() const {
 }
 
 Text read_text(const std::string& path) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (status.type() == fs::file_type::not_found)
-    fail<IoError>(
-        "data: no such file or folder: '{}' (check --data.path; it is taken from the working directory)",
-        path);
-  if (error)
-    fail<IoError>("data: cannot look at '{}': {} (check the path and its rights)", path, error.message());
-  if (fs::is_directory(status)) return read_folder(path);
-  MappedFile file(path);
-  if (file.bytes().empty()) fail<IoError>("data: the file '{}' is empty (name a file with text)", path);
-  return Text(std::move(file));
+  if (fs::is_directory(status_of(path))) return read_folder(path);
+  return Text(read_file(path));
 }
 
-Corpus split_corpus(std::vector<std::int32_t> tokens, double train_fraction, std::int64_t sequence) {
+std::vector<TextFile> list_text_files(const std::string& path) {
+  if (!fs::is_directory(status_of(path))) {
+    static_cast<void>(read_file(path));
+    return {{fs::path(path).filename().generic_string(), path}};
+  }
+  std::vector<TextFile> texts = texts_of(path, true);
+  if (texts.empty())
+    fail<IoError>("data: no text in the folder '{}' and its subfolders (put *.txt files into it)", path);
+  return texts;
+}
+
+std::int64_t training_part(std::int64_t length, double train_fraction, std::int64_t sequence) {
   check_sequence("corpus", sequence);
   if (!(train_fraction > 0.0 && train_fraction < 1.0))
     fail<ValueError>("corpus: the training fraction must lie between 0 and 1: {}", train_fraction);
-  const auto length = static_cast<std::int64_t>(tokens.size());
   const auto train = static_cast<std::int64_t>(std::floor(train_fraction * static_cast<double>(length)));
   const std::int64_t valid = length - train;
   if (train <= sequence || valid <= sequence)
     fail<ValueError>(
         "corpus: too few tokens: {} for training and {} for validation, sequence {} (each split needs at "
-        "least "
-        "sequence + 1; take a longer text or a shorter sequence)",
+        "least sequence + 1; take a longer text or a shorter sequence)",
         train, valid, sequence);
+  return train;
+}
+
+Corpus split_corpus(std::vector<std::int32_t> tokens, double train_fraction, std::int64_t sequence) {
+  const std::int64_t train =
+      training_part(static_cast<std::int64_t>(tokens.size()), train_fraction, sequence);
   return {std::move(tokens), train};
 }
 

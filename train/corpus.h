@@ -33,6 +33,17 @@ class Text {
 // errors: IoError when the path is missing, cannot be read, or holds no text.
 Text read_text(const std::string& path);
 
+// A file of a text data set that keeps its files apart.
+struct TextFile {
+  std::string name;  // the path below the folder, with '/'
+  std::string path;  // where it is
+};
+
+// The texts of a folder and its subfolders, or the one of a file: *.txt files or, if there are none, other text
+// files, as read_text takes them; in the order of their names. Folders whose name starts with '.', links to
+// folders and empty files are left out. errors: as read_text.
+std::vector<TextFile> list_text_files(const std::string& path);
+
 // Token ids, the first `train_tokens` of them for training and the rest for validation.
 struct Corpus {
   std::vector<std::int32_t> tokens;
@@ -45,6 +56,10 @@ struct Corpus {
     return std::span(tokens).subspan(static_cast<std::size_t>(train_tokens));
   }
 };
+
+// How many of `length` tokens are for training: the whole part of fraction * length. errors: ValueError unless
+// 0 < train_fraction < 1, or when a split has fewer than sequence + 1 tokens.
+std::int64_t training_part(std::int64_t length, double train_fraction, std::int64_t sequence);
 
 // The tokens cut at the whole part of fraction * length.
 // errors: ValueError unless 0 < train_fraction < 1, or when a split has fewer than sequence + 1 tokens.

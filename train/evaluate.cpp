@@ -1,4 +1,4 @@
-// Batches of windows through the model, losses summed in f64.
+// Batches through the model, losses summed in f64.
 #include "train/evaluate.h"
 
 #include <algorithm>
@@ -31,30 +31,31 @@ void check_request(const Model& model, std::int64_t tokens, std::int64_t batch, 
                       model.config().readout);
 }
 
-struct TokenBatch {
-  Tensor inputs, targets;  // [rows, sequence] i32, on the CPU
+// [rows * columns] numbers as f64 on the CPU.
+Tensor plain_f64(Tensor x) {
+  if (!(x.device() == kCpu)) x = raw::to_device(x, kCpu);
+  return raw::contiguous(x.dtype() == Dtype::f64 ? x : raw::cast(x, Dtype::f64));
+}
 
-  TokenBatch(std::int64_t rows, std::int64_t sequence)
-      : inputs(Tensor::empty({rows, sequence}, Dtype::i32)),
-        targets(Tensor::empty({rows, sequence}, Dtype::i32)) {}
-};
+// How many scored targets have the highest logit of their row; of equal ones the first counts, a NaN never.
+std::int64_t count_right(const Tensor& logits, const Tensor& targets) {
+  const Tensor values = plain_f64(logits);
+  const std::int64_t classes = values.dim(-1), rows = targets.elements();
+  const double* row = values.data<double>();
+  const std::int32_t* target = targets.data<std::int32_t>();
+  std::int64_t right = 0;
+  for (std::int64_t i = 0; i < rows; ++i, row += classes)
+    if (target[i] != kNotScored && std::max_element(row, row + classes) - row == target[i] &&
+        !std::isnan(row[target[i]]))
+      ++right;
+  return right;
+}
 
-// The sum of the losses of all tokens of a batch.
-double loss_sum(const Model& model, const TokenBatch& batch) {
-  // No id is negative, so no target is ever passed over.
-  constexpr std::int64_t kIgnoreNone = std::numeric_limits<std::int64_t>::min();
-  const Device device = model.params().values().device();
-  const auto placed = [device](const Tensor& x) { return device == kCpu ? x : raw::to_device(x, device); };
-  ForwardInput input;
-  input.tokens = placed(batch.inputs);
-  const Tensor logits = model.forward(input).logits;
-  Tensor rows = cross_entropy_rows(logits, placed(batch.targets), kIgnoreNone);
-  if (!(device == kCpu)) rows = raw::to_device(rows, kCpu);
-  rows = raw::contiguous(rows.dtype() == Dtype::f64 ? rows : raw::cast(rows, Dtype::f64));
-  const double* losses = rows.data<double>();
-  double sum = 0;
-  for (std::int64_t i = 0; i < rows.elements(); ++i) sum += losses[i];
-  return sum;
+// A text's ids are all scored: one that looks like a target to leave out is an error.
+Batch window_batch(std::int64_t rows, std::vector<std::int32_t> inputs, std::vector<std::int32_t> targets) {
+  for (const std::int32_t id : targets)
+    if (id < 0) fail<ValueError>("evaluate: {} is no token (ids are at least 0)", id);
+  return make_batch(rows, std::move(inputs), std::move(targets));
 }
 
 }  // namespace
@@ -67,59 +68,104 @@ double EvalResult::perplexity() const {
   return std::exp(loss);
 }
 
-EvalResult evaluate(const Model& model, std::span<const std::int32_t> tokens, std::int64_t sequence,
-                    std::int64_t batch, const EvalProgress& progress) {
-  const auto length = static_cast<std::int64_t>(tokens.size());
-  check_request(model, length, batch, sequence);
+void EvalResult::add_position(std::int64_t position, double nats) {
+  const auto at = static_cast<std::size_t>(position);
+  if (at >= position_loss.size()) {
+    position_loss.resize(at + 1, 0);
+    position_count.resize(at + 1, 0);
+  }
+  position_loss[at] += nats;
+  ++position_count[at];
+}
+
+EvalResult evaluate_batches(const Model& model, const std::function<bool(Batch& batch)>& next,
+                            const EvalPlan& plan, const EvalProgress& progress) {
   const auto start = Clock::now();
   const NoGrad no_grad;
-  const std::int64_t windows = window_count(length, sequence), total = windows * sequence;
-  double sum = 0;
+  const Device device = model.params().values().device();
+  CarriedState carried;
   EvalResult result;
-  for (std::int64_t first = 0; first < windows;) {
-    const std::int64_t rows = std::min(batch, windows - first);
-    const TokenBatch part(rows, sequence);
-    read_windows(tokens, sequence, first, rows, part.inputs.data<std::int32_t>(),
-                 part.targets.data<std::int32_t>());
-    sum += loss_sum(model, part);
-    first += rows;
-    result.tokens += rows * sequence;
-    if (progress && !progress(result.tokens, total)) break;
+  double sum = 0;
+  std::int64_t right = 0;
+  for (Batch batch; next(batch); batch = {}) {
+    ForwardInput input = forward_input(batch, device);
+    if (plan.carry_state) carried.enter(input, batch, model.config());
+    const ForwardOutput output = model.forward(input);
+    if (plan.carry_state) carried.leave(output.state, batch);
+    const Tensor targets = device == kCpu ? batch.targets : raw::to_device(batch.targets, device);
+    const Tensor rows = plain_f64(cross_entropy_rows(output.logits, targets, kNotScored));
+    const std::span<const double> losses(rows.data<double>(), static_cast<std::size_t>(rows.elements()));
+    double batch_sum = 0;
+    for (const double loss : losses) batch_sum += loss;
+    sum += batch_sum;
+    result.tokens += batch.scored;
+    if (plan.count_right) right += count_right(output.logits, batch.targets);
+    if (plan.see) plan.see(batch, losses);
+    if (progress && !progress(result.tokens, std::max(plan.total, result.tokens))) break;
   }
-  result.loss = sum / static_cast<double>(result.tokens);
+  if (result.tokens > 0) {
+    result.loss = sum / static_cast<double>(result.tokens);
+    if (plan.count_right)
+      result.extras.emplace_back("accuracy", static_cast<double>(right) / static_cast<double>(result.tokens));
+  }
   result.seconds = seconds_since(start);
   return result;
 }
 
+EvalResult evaluate(const Model& model, std::span<const std::int32_t> tokens, std::int64_t sequence,
+                    std::int64_t batch, const EvalProgress& progress, const EvalPlan& plan) {
+  check_request(model, static_cast<std::int64_t>(tokens.size()), batch, sequence);
+  const std::int64_t windows = window_count(static_cast<std::int64_t>(tokens.size()), sequence);
+  EvalPlan whole = plan;
+  whole.total = windows * sequence;
+  std::int64_t first = 0;
+  const auto next = [&](Batch& part) {
+    if (first >= windows) return false;
+    const std::int64_t rows = std::min(batch, windows - first);
+    std::vector<std::int32_t> inputs(static_cast<std::size_t>(rows * sequence)), targets(inputs.size());
+    read_windows(tokens, sequence, first, rows, inputs.data(), targets.data());
+    part = window_batch(rows, std::move(inputs), std::move(targets));
+    first += rows;
+    return true;
+  };
+  return evaluate_batches(model, next, whole, progress);
+}
+
 EvalResult evaluate_random(const Model& model, std::span<const std::int32_t> tokens, std::uint64_t seed,
                            std::int64_t batches, std::int64_t batch, std::int64_t sequence,
-                           const EvalProgress& progress) {
+                           const EvalProgress& progress, const EvalPlan& plan) {
   if (batches < 1) fail<ValueError>("evaluate: {} batches (at least 1)", batches);
   check_request(model, static_cast<std::int64_t>(tokens.size()), batch, sequence);
-  const auto start = Clock::now();
-  const NoGrad no_grad;
   // sample_batch draws from the stream of the training batches; another seed makes these draws others.
   const RandomKey key = random_key(seed, "evaluate", 0);
   const std::uint64_t draw_seed = (static_cast<std::uint64_t>(key.key1) << 32) | key.key0;
+  std::int64_t drawn = 0;
+  const auto next = [&](Batch& part) {
+    if (drawn >= batches) return false;
+    std::vector<std::int32_t> inputs(static_cast<std::size_t>(batch * sequence)), targets(inputs.size());
+    sample_batch(tokens, draw_seed, static_cast<std::uint64_t>(drawn++), 0, batch, sequence, inputs.data(),
+                 targets.data());
+    part = window_batch(batch, std::move(inputs), std::move(targets));
+    return true;
+  };
 
   // Mean and squared deviations in one pass (Welford, Technometrics 4(3), 1962).
   double mean = 0, squares = 0;
-  const TokenBatch part(batch, sequence);
-  EvalResult result;
   std::int64_t done = 0;
-  while (done < batches) {
-    sample_batch(tokens, draw_seed, static_cast<std::uint64_t>(done), 0, batch, sequence,
-                 part.inputs.data<std::int32_t>(), part.targets.data<std::int32_t>());
-    const double loss = loss_sum(model, part) / static_cast<double>(batch * sequence);
+  EvalPlan watched = plan;
+  watched.total = batches * batch * sequence;
+  watched.see = [&](const Batch& part, std::span<const double> losses) {
+    double sum = 0;
+    for (const double loss : losses) sum += loss;
+    const double loss = sum / static_cast<double>(batch * sequence);
     const double deviation = loss - mean;
     mean += deviation / static_cast<double>(++done);
     squares += deviation * (loss - mean);
-    result.tokens += batch * sequence;
-    if (progress && !progress(result.tokens, batches * batch * sequence)) break;
-  }
+    if (plan.see) plan.see(part, losses);
+  };
+  EvalResult result = evaluate_batches(model, next, watched, progress);
   result.loss = mean;
   if (done > 1) result.standard_error = std::sqrt(squares / static_cast<double>((done - 1) * done));
-  result.seconds = seconds_since(start);
   return result;
 }
 

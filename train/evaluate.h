@@ -1,44 +1,80 @@
-// The loss of a model on tokens it is not trained on. Two forms: every window of a split once, which is exact
-// and repeats to the bit; and the mean over random batches, as Kausik, "Recurrent Transformers" (2025),
-// reports it, with its standard error. Every window starts without a state, dropout is off and nothing is
-// recorded for a backward pass.
+// The loss of a model on tokens it is not trained on. `evaluate_batches` runs whatever batches a task gives,
+// with or without a state carried between them. On a plain run of tokens there are two forms besides: every
+// window of a split once, which is exact and repeats to the bit; and the mean over random batches, as Kausik,
+// "Recurrent Transformers" (2025), reports it, with its standard error; their windows start without a state.
+// Dropout is off and nothing is recorded for a backward pass.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <limits>
 #include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "models/model.h"
+#include "train/batch.h"
 
 namespace eddy {
 
+struct EvalOptions {
+  std::string split = "valid";  // a task's own word for a part of its data: valid, train, test, all
+  std::int64_t batches = 0;     // 0: all of the split once; else so many batches
+  std::int64_t batch = 64;      // rows at a time
+  std::uint64_t seed = 1337;    // of random batches
+  bool clear_state = false;     // every segment starts cold, though the task carries a state
+  bool by_position = false;     // losses by position are kept
+};
+
 struct EvalResult {
-  double loss = std::numeric_limits<double>::quiet_NaN();  // mean over tokens, nats
+  double loss = std::numeric_limits<double>::quiet_NaN();  // mean over scored targets, nats
   double standard_error =
       std::numeric_limits<double>::quiet_NaN();  // of the batches' means; NaN unless random, >= 2
-  std::int64_t tokens = 0;                       // predicted
+  std::int64_t tokens = 0;                       // scored targets
   double seconds = 0;
+  // Other numbers by name, such as accuracy or bits_per_byte; in the order they are to be shown.
+  std::vector<std::pair<std::string, double>> extras;
+  // With EvalOptions::by_position: the sum of losses, and how many, of the targets that lie so many places
+  // behind the beginning of what is read: a document, a stream, a window.
+  std::vector<double> position_loss;
+  std::vector<std::int64_t> position_count;
 
   double bits_per_token() const;
   double perplexity() const;
+  // Counts the loss of a target at a position.
+  void add_position(std::int64_t position, double nats);
 };
 
 // Told after each batch: tokens predicted so far, and in all. Returns whether to go on; when not, the result
 // is that of the batches so far.
 using EvalProgress = std::function<bool(std::int64_t done, std::int64_t total)>;
 
+// How evaluate_batches goes about it.
+struct EvalPlan {
+  bool carry_state = false;
+  bool count_right = false;  // adds "accuracy": the part of the scored targets with the highest logit
+  std::int64_t total = 0;    // scored targets in all, for `progress`; 0 when not known
+  // Sees each batch with its losses, [batch * rows] nats, 0 where not scored; may be empty.
+  std::function<void(const Batch& batch, std::span<const double> losses)> see;
+};
+
+// The mean loss over all scored targets of the batches that `next` puts out until it returns false. Without
+// any scored target the loss is NaN. errors: those of the model and of `next`.
+EvalResult evaluate_batches(const Model& model, const std::function<bool(Batch& batch)>& next,
+                            const EvalPlan& plan, const EvalProgress& progress = {});
+
 // The mean loss over the windows of `sequence` tokens that do not overlap, each once and in order, `batch` of
 // them at a time and the rest in a smaller last batch. The tokens after the last whole window are left out.
 // errors: ValueError when a size is not positive, the tokens make no window, or an id lies outside the
 // vocabulary; ConfigError when the model does not give logits for every position.
 EvalResult evaluate(const Model& model, std::span<const std::int32_t> tokens, std::int64_t sequence,
-                    std::int64_t batch, const EvalProgress& progress = {});
+                    std::int64_t batch, const EvalProgress& progress = {}, const EvalPlan& plan = {});
 
 // The mean loss over `batches` batches of windows that start at uniform places, which depend on the seed
 // alone. The draws are others than those of training with the same seed. errors: as evaluate.
 EvalResult evaluate_random(const Model& model, std::span<const std::int32_t> tokens, std::uint64_t seed,
                            std::int64_t batches, std::int64_t batch, std::int64_t sequence,
-                           const EvalProgress& progress = {});
+                           const EvalProgress& progress = {}, const EvalPlan& plan = {});
 
 }  // namespace eddy

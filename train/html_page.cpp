@@ -6,6 +6,7 @@
 
 #include <iterator>
 
+#include "tensor/format.h"
 #include "train/human_text.h"
 
 namespace eddy {
@@ -67,6 +68,11 @@ th:first-child, td:first-child { width: 28%; min-width: 6em; }
 .text .label { color: var(--soft); font-size: .85rem; }
 pre { margin: 4px 0 0; white-space: pre-wrap; overflow-wrap: anywhere;
   font: .86rem/1.5 ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; }
+.pictures { display: flex; flex-wrap: wrap; gap: 12px; margin: 12px 0; }
+.picture { margin: 0; width: 96px; font-size: .78rem; line-height: 1.25; color: var(--soft); }
+.picture img { display: block; width: 96px; height: 96px; image-rendering: pixelated; border-radius: 4px;
+  margin-bottom: 4px; }
+.picture.bad figcaption { color: var(--c1); } .picture figcaption { font-weight: 400; }
 details { margin: 12px 0; } summary { cursor: pointer; color: var(--soft); margin-bottom: 8px; }
 @media (max-width: 760px) {
   main { padding: 16px 12px 40px; }
@@ -127,6 +133,45 @@ std::string text_block(const LabelledText& item) {
                      html_escape(item.label), html_escape(item.text));
 }
 
+std::string base64(const std::string& bytes) {
+  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (std::size_t at = 0; at < bytes.size(); at += 3) {
+    std::uint32_t three = 0;
+    for (std::size_t i = 0; i < 3; ++i)
+      three = (three << 8) | (at + i < bytes.size() ? static_cast<unsigned char>(bytes[at + i]) : 0u);
+    for (std::size_t i = 0; i < 4; ++i)
+      text += at + i <= bytes.size() ? kDigits[(three >> (18 - 6 * i)) & 63] : '=';
+  }
+  return text;
+}
+
+// The picture as a Windows bitmap of 24 bits per pixel: the simplest format that every browser reads. Rows go
+// from the lowest to the highest, each filled up to a multiple of 4 bytes.
+std::string bitmap(const Picture& picture) {
+  const auto width = static_cast<std::uint32_t>(picture.width),
+             height = static_cast<std::uint32_t>(picture.height);
+  const std::uint32_t row_bytes = (3 * width + 3) / 4 * 4, header = 54;
+  std::string bytes = "BM";
+  const auto put = [&bytes](std::uint32_t value, int count) {
+    for (int i = 0; i < count; ++i) bytes += static_cast<char>((value >> (8 * i)) & 255);
+  };
+  put(header + row_bytes * height, 4);
+  put(0, 4);
+  put(header, 4);
+  put(40, 4);
+  put(width, 4);
+  put(height, 4);
+  put(1, 2);
+  put(24, 2);
+  for (int i = 0; i < 6; ++i) put(0, 4);
+  for (std::uint32_t y = height; y-- > 0;) {
+    for (std::uint32_t x = 0; x < width; ++x) bytes.append(3, static_cast<char>(picture.grey[y * width + x]));
+    bytes.append(row_bytes - 3 * width, '\0');
+  }
+  return bytes;
+}
+
 }  // namespace
 
 HtmlPage::HtmlPage(std::string_view title, std::string_view subtitle) : title_(html_escape(title)) {
@@ -181,6 +226,25 @@ void HtmlPage::charts(const std::vector<Chart>& charts) {
   body_ += "</div>\n";
 }
 
+void HtmlPage::pictures(const std::vector<Picture>& pictures) {
+  if (pictures.empty()) return;
+  std::string section = "<div class=\"pictures\">\n";
+  for (const Picture& picture : pictures) {
+    if (picture.width < 1 || picture.height < 1 ||
+        picture.grey.size() !=
+            static_cast<std::size_t>(picture.width) * static_cast<std::size_t>(picture.height))
+      fail<ValueError>("page: a picture of {} by {} has {} bytes (width * height)", picture.width,
+                       picture.height, picture.grey.size());
+    section += fmt::format(
+        "<figure class=\"picture{}\"><img alt=\"{}\" "
+        "src=\"data:image/bmp;base64,{}\"/><figcaption>{}</figcaption>"
+        "</figure>\n",
+        picture.good ? "" : " bad", html_escape(picture.caption), base64(bitmap(picture)),
+        html_escape(picture.caption));
+  }
+  body_ += section + "</div>\n";
+}
+
 void HtmlPage::preformatted(std::string_view text) {
   body_ += fmt::format("<div class=\"text\"><pre>\n{}</pre></div>\n", html_escape(text));
 }
@@ -206,7 +270,7 @@ std::string HtmlPage::html() const {
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
-      "script-src 'unsafe-inline'\"/>\n";
+      "script-src 'unsafe-inline'; img-src data:\"/>\n";
   fmt::format_to(out, "<title>{}</title>\n<style>{}</style>\n</head>\n", title_, kStyle);
   fmt::format_to(out, "<body>\n<main>\n{}</main>\n", body_);
   if (has_chart_) fmt::format_to(out, "<script>{}</script>\n", kScript);

@@ -3,6 +3,7 @@
 // well.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,6 +25,14 @@ struct LabelledText {
   std::string text;
 };
 
+// A small grey picture, drawn enlarged with a caption; `good` false marks it.
+struct Picture {
+  int width = 0, height = 0;
+  std::vector<std::uint8_t> grey;  // width * height, row by row
+  std::string caption;
+  bool good = true;
+};
+
 class HtmlPage {
  public:
   // A page whose heading is `title`, with a line below it when `subtitle` is not empty.
@@ -39,6 +48,9 @@ class HtmlPage {
   void chart(const Chart& chart);
   // Charts two by two, or one below the other on a narrow screen.
   void charts(const std::vector<Chart>& charts);
+  // Pictures side by side, as many in a row as fit. errors: ValueError when a picture's sizes and bytes
+  // differ.
+  void pictures(const std::vector<Picture>& pictures);
   // Text in a fixed-width font that keeps its line breaks; long lines wrap.
   void preformatted(std::string_view text);
   // Labelled texts side by side, or one below the other on a narrow screen.

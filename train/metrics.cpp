@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -70,6 +71,15 @@ class Record {
     if (!value->is_number()) bad_field(key, "a number or null");
     return value->get<double>();
   }
+  // Every number, or null for one that is not finite, but for those of these names.
+  std::vector<std::pair<std::string, double>> numbers_besides(
+      std::initializer_list<std::string_view> names) const {
+    std::vector<std::pair<std::string, double>> found;
+    for (const auto& [key, value] : json_.items())
+      if (std::find(names.begin(), names.end(), key) == names.end() && (value.is_number() || value.is_null()))
+        found.emplace_back(key, value.is_null() ? kNotMeasured : value.get<double>());
+    return found;
+  }
   std::string string(const char* key) const {
     const Json* value = find(key);
     if (value == nullptr) return "";
@@ -134,8 +144,10 @@ void MetricsWriter::write(const StepRecord& r) {
 }
 
 void MetricsWriter::write(const EvalRecord& r) {
-  append_line(
-      dump({{"kind", "eval"}, {"step", r.step}, {"split", r.split}, {"loss", r.loss}, {"tokens", r.tokens}}));
+  Json record{
+      {"kind", "eval"}, {"step", r.step}, {"split", r.split}, {"loss", r.loss}, {"tokens", r.tokens}};
+  for (const auto& [name, value] : r.extras) record.emplace(name, value);
+  append_line(dump(record));
 }
 
 void MetricsWriter::write(const SampleRecord& r) {
@@ -178,7 +190,8 @@ Metrics read_metrics(const std::filesystem::path& path) {
                                r.number("tokens_per_second"), r.integer("memory_bytes"), r.number("ms"),
                                r.integer("graph_nodes"), r.integer("saved_bytes"), r.integer("graph_depth")});
     } else if (kind == "eval") {
-      metrics.evals.push_back({step, r.string("split"), r.number("loss"), r.integer("tokens")});
+      metrics.evals.push_back({step, r.string("split"), r.number("loss"), r.integer("tokens"),
+                               r.numbers_besides({"kind", "step", "split", "loss", "tokens"})});
     } else if (kind == "sample") {
       metrics.samples.push_back({step, r.string("text")});
     } else if (kind == "event") {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace eddy {
@@ -27,12 +28,14 @@ struct StepRecord {
   std::int64_t graph_depth = 0;
 };
 
-// {"kind":"eval",...}: a mean loss over `tokens` tokens of a split ("valid", "test").
+// {"kind":"eval",...}: a mean loss over `tokens` tokens of a split ("valid", "test"), and a field for each
+// extra.
 struct EvalRecord {
   std::int64_t step = 0;
   std::string split = "valid";
   double loss = kNotMeasured;
   std::int64_t tokens = 0;
+  std::vector<std::pair<std::string, double>> extras{};  // accuracy, bits_per_byte, ...
 };
 
 // {"kind":"sample",...}: text the model wrote.

@@ -112,6 +112,40 @@ Chart loss_chart(const Metrics& metrics) {
   return chart;
 }
 
+// "bits_per_byte" as "Bits per byte".
+std::string readable(std::string name) {
+  std::replace(name.begin(), name.end(), '_', ' ');
+  if (!name.empty() && name[0] >= 'a' && name[0] <= 'z') name[0] = static_cast<char>(name[0] - 'a' + 'A');
+  return name;
+}
+
+// What evaluations measured besides the loss: a chart for each name, a line for each split.
+std::vector<Chart> measure_charts(const Metrics& metrics) {
+  std::vector<Chart> charts;
+  for (const EvalRecord& eval : metrics.evals) {
+    for (const auto& [name, value] : eval.extras) {
+      const std::string title = readable(name);
+      auto chart =
+          std::find_if(charts.begin(), charts.end(), [&](const Chart& c) { return c.title == title; });
+      if (chart == charts.end()) chart = charts.insert(charts.end(), step_chart(title, title, {}));
+      const std::string split = split_name(eval.split);
+      auto line = std::find_if(chart->series.begin(), chart->series.end(),
+                               [&](const Series& s) { return s.name == split; });
+      if (line == chart->series.end()) {
+        Series s;
+        s.name = split;
+        s.style = SeriesStyle::line_points;
+        s.colour = 1 + static_cast<int>(chart->series.size());
+        line = chart->series.insert(chart->series.end(), std::move(s));
+      }
+      line->x.push_back(static_cast<double>(eval.step));
+      line->y.push_back(value);
+    }
+  }
+  for (Chart& chart : charts) chart.log_y = wants_log(chart.series);
+  return charts;
+}
+
 std::vector<Chart> training_charts(const Metrics& metrics) {
   std::vector<Chart> charts;
   const Series rate = step_series(metrics, "learning rate", &StepRecord::learning_rate);
@@ -301,12 +335,14 @@ std::string render_report(const ReportData& data) {
   } else {
     page.chart(loss_chart(data.metrics));
   }
+  page.charts(measure_charts(data.metrics));
   page.charts(training_charts(data.metrics));
   if (const std::vector<Chart> charts = graph_charts(data.metrics); !charts.empty()) {
     page.heading("Graph of a segment");
     page.charts(charts);
   }
   add_samples(page, data);
+  if (data.more) data.more(page);
   add_events(page, data.metrics.events);
   add_config(page, data.config_json);
   add_circumstances(page, data);

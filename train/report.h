@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,6 +26,7 @@ struct ReportData {
   std::optional<EvalRecord> best_eval;  // nullopt: the lowest "valid" loss of the metrics
   std::int64_t tokens_seen = 0;         // 0: not shown
   double seconds = kNotMeasured;        // of training; NaN: not shown
+  std::function<void(HtmlPage&)> more;  // adds sections of the task's own behind the samples; may be empty
 };
 
 // The report as HTML. Works with any number of records, none included, and with values that are not finite.

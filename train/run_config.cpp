@@ -123,7 +123,23 @@ void describe(ConfigKeys& keys, DataConfig& c) {
   keys.add("name", c.name, "data set");
   keys.add("path", c.path, "file or folder of the data");
   keys.add("tokenizer", c.tokenizer, "how text becomes tokens", {"char", "byte", "byte260"});
-  keys.add("split", c.split, "part of the tokens to train on", {.low = 0, .high = 1, .low_open = true});
+  keys.add("split", c.split, "part of the tokens (or documents) to train on",
+           {.low = 0, .high = 1, .low_open = true});
+  keys.add("order", c.order, "random windows, continuous reading, or one document after the other",
+           {"windows", "stream", "documents"});
+  keys.add("offset", c.offset, "where a stream's first segment begins, at the start or anywhere",
+           {"zero", "random"});
+  keys.add("block_min", c.block_min, "images: smallest block size that a step draws, 0: model.block",
+           kSizeOrZero);
+  keys.add("block_max", c.block_max, "images: largest block size that a step draws, 0: model.block",
+           kSizeOrZero);
+  keys.add("symbols", c.symbols, "copy: symbols to remember", {1, 1 << 16});
+  keys.add("noise", c.noise, "copy: noise symbols at the start", {2, 1 << 24});
+  keys.add("noise_max", c.noise_max, "copy: noise symbols at the end", {2, 1 << 24});
+  keys.add("curriculum_every", c.curriculum_every, "copy: steps between lengthenings, 0: never", kCount);
+  keys.add("curriculum_batches", c.curriculum_batches, "copy: validation batches of the curriculum", kSize);
+  keys.add("rate_rule", c.rate_rule, "copy: how the learning rate follows the noise", {"code", "paper"});
+  keys.add("stop_loss", c.stop_loss, "images, copy: loss that ends the run, 0: none", kNonNegative);
 }
 
 void describe(ConfigKeys& keys, TrainConfig& c) {
@@ -131,7 +147,10 @@ void describe(ConfigKeys& keys, TrainConfig& c) {
   keys.add("steps", c.steps, "optimizer steps", kCount);
   keys.add("batch", c.batch, "rows per batch", kSize);
   keys.add("accumulate", c.accumulate, "batches per step", kSize);
-  keys.add("sequence", c.sequence, "tokens per row, 0: model.context", kSizeOrZero);
+  keys.add("sequence", c.sequence, "tokens per row, 0: model.segment or model.context", kSizeOrZero);
+  keys.add("carry_state", c.carry_state,
+           "whether the model's state goes from batch to batch, auto: by data.order",
+           {"auto", "always", "never"});
   keys.add("optimizer", c.optimizer, "optimizer", {"adamw", "adam", "adafactor"});
   keys.add("learning_rate", c.learning_rate, "learning rate after the warm-up", kNonNegative);
   keys.add("beta1", c.beta1, "decay of the gradient's mean", kBelowOne);
@@ -140,7 +159,8 @@ void describe(ConfigKeys& keys, TrainConfig& c) {
   keys.add("weight_decay", c.weight_decay, "decay of matrices per unit of learning rate", kNonNegative);
   keys.add("clip", c.clip, "largest norm of the gradient, 0: off", kNonNegative);
   keys.add("warmup", c.warmup, "steps of rising learning rate", kCount);
-  keys.add("warmup_from", c.warmup_from, "what the first step of the warm-up counts as (0: its rate is 0)", {0, 1});
+  keys.add("warmup_from", c.warmup_from, "what the first step of the warm-up counts as (0: its rate is 0)",
+           {0, 1});
   keys.add("schedule", c.schedule, "learning rate after the warm-up",
            {"constant", "cosine", "linear", "rsqrt", "block_cosine"});
   keys.add("min_learning_rate", c.min_learning_rate, "learning rate at the last step", kNonNegative);
@@ -208,6 +228,9 @@ void validate(const RunConfig& config) {
         "config: train.sequence must not exceed model.context with learned positions: sequence {}, context "
         "{}",
         train.sequence, model.context);
+  if (config.data.name == "text" && config.data.offset != "zero" && config.data.order != "stream")
+    fail<ConfigError>("config: data.offset is {} with data.order {} (only a stream has an offset)",
+                      config.data.offset, config.data.order);
   if (train.warmup > train.steps)
     fail<ConfigError>("config: train.warmup must not exceed train.steps: warmup {}, steps {}", train.warmup,
                       train.steps);

@@ -15,6 +15,19 @@ struct DataConfig {
   std::string path;                // file or folder; empty: the data set's own default
   std::string tokenizer = "char";  // char | byte | byte260
   double split = 0.9;              // part of the tokens that is trained on; the rest validates
+  std::string order = "windows";   // windows | stream | documents: how a text is read
+  std::string offset = "zero";     // zero | random: where a stream's segments begin
+  // Images.
+  std::int64_t block_min = 0;  // each step draws its block size from block_min … block_max; 0, 0: model.block
+  std::int64_t block_max = 0;
+  // Copy tasks.
+  std::int64_t symbols = 16;            // to be remembered
+  std::int64_t noise = 32;              // noise symbols at the start of the curriculum
+  std::int64_t noise_max = 4096;        // and at its end
+  std::int64_t curriculum_every = 100;  // steps between validations that may lengthen the noise; 0: never
+  std::int64_t curriculum_batches = 100;
+  std::string rate_rule = "code";  // code | paper: how the learning rate follows the noise length
+  double stop_loss = 0.0;          // a loss that ends the run (images: mean of 100 steps); 0: none
 
   friend bool operator==(const DataConfig&, const DataConfig&) = default;
 };
@@ -22,8 +35,9 @@ struct DataConfig {
 struct TrainConfig {
   std::int64_t steps = 5000;
   std::int64_t batch = 64;
-  std::int64_t accumulate = 1;  // batches whose gradients are summed up for one step
-  std::int64_t sequence = 0;    // tokens per row; 0: model.context
+  std::int64_t accumulate = 1;       // batches whose gradients are summed up for one step
+  std::int64_t sequence = 0;         // tokens per row; 0: model.segment, or where that is 0 too model.context
+  std::string carry_state = "auto";  // auto: as the task's order of data needs it | always | never
   std::string optimizer = "adamw";
   double learning_rate = 1e-3;
   double beta1 = 0.9;
@@ -32,6 +46,7 @@ struct TrainConfig {
   double weight_decay = 0.1;
   double clip = 1.0;  // 0: off
   std::int64_t warmup = 0;
+  std::int64_t warmup_from = 1;  // what the first step counts as in the warm-up: 0 gives it a rate of 0
   std::string schedule = "constant";
   double min_learning_rate = 0.0;
   std::int64_t seed = 1337;

@@ -1,36 +1,26 @@
-// One run, from its text to its report.
+// One run, from its task to its report.
 #include "train/trainer.h"
 
-#include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <cmath>
-#include <csignal>
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "autograd/checkpoint.h"
-#include "autograd/tape.h"
-#include "models/model.h"
-#include "ops/cross_entropy.h"
-#include "ops/pointwise.h"
 #include "tensor/allocator.h"
 #include "tensor/format.h"
 #include "tensor/thread_pool.h"
-#include "train/adam.h"
 #include "train/checkpoint.h"
-#include "train/corpus.h"
-#include "train/dataset.h"
 #include "train/environment.h"
-#include "train/evaluate.h"
-#include "train/generate.h"
+#include "train/human_text.h"
 #include "train/metrics.h"
+#include "train/optimizer.h"
 #include "train/progress.h"
 #include "train/report.h"
-#include "train/sha256.h"
+#include "train/stop_signal.h"
+#include "train/task.h"
 #include "train/text_file.h"
+#include "train/train_step.h"
 #include "train/weights.h"
 
 namespace eddy {
@@ -39,45 +29,19 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-volatile std::sig_atomic_t stop_signal = 0;
-
-// While alive, SIGINT and SIGTERM ask the loop to stop; a second one ends the program at once.
-class StopOnSignal {
- public:
-  StopOnSignal() {
-    stop_signal = 0;
-    struct sigaction action {};
-    action.sa_handler = [](int number) {
-      if (stop_signal != 0) {
-        std::signal(number, SIG_DFL);
-        std::raise(number);
-      }
-      stop_signal = number;
-    };
-    sigaction(SIGINT, &action, &old_int_);
-    sigaction(SIGTERM, &action, &old_term_);
-  }
-  ~StopOnSignal() {
-    sigaction(SIGINT, &old_int_, nullptr);
-    sigaction(SIGTERM, &old_term_, nullptr);
-  }
-
- private:
-  struct sigaction old_int_ {
-  }, old_term_{};
-};
-
 double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
-// What one optimizer step measured.
-struct StepResult {
-  double loss = 0;
-  double grad_norm = 0;
-  bool finite = true;
-  GraphStats graph;
-};
+// The tensors of a saved state, as the model computes. A run may go on in another precision.
+State placed(const State& saved, Dtype dtype, Device device) {
+  State state;
+  for (const auto& [name, tensor] : saved) {
+    const Tensor cast = is_floating(tensor.dtype()) ? raw::cast(tensor, dtype) : tensor;
+    state.set(name, device == kCpu ? cast : raw::to_device(cast, device));
+  }
+  return state;
+}
 
 class Run {
  public:
@@ -88,8 +52,7 @@ class Run {
     prepare();
     open();
     const StopOnSignal signals;
-    const TrainEnd end = loop();
-    return end;
+    return loop();
   }
 
  private:
@@ -110,60 +73,50 @@ class Run {
     std::optional<LoadedRun> loaded;
     if (resuming) loaded = load_run(request_.resume, dtype);
     if (!resuming && !request_.init_from.empty()) loaded = load_run(request_.init_from, dtype);
-
-    TextSource source = resolve_text(config_.data.path, std::cout);
-    data_name_ = source.name;
-    const std::string text_sha256 = sha256_hex(source.text.view());
-    if (resuming && !loaded->state.text_sha256.empty() && loaded->state.text_sha256 != text_sha256)
-      fail<ConfigError>(
-          "train: {} is not the text that {} was trained on: SHA-256 {} and {} (name it by --data, or start "
-          "a "
-          "new run with --init-from)",
-          source.name, run_dir_.string(), text_sha256, loaded->state.text_sha256);
-    tokenizer_ =
-        loaded ? std::move(loaded->tokenizer) : make_tokenizer(config_.data.tokenizer, source.text.view());
-    if (tokenizer_->name() != config_.data.tokenizer)
-      fail<ConfigError>(
-          "train: data.tokenizer is {} and that of {} is {} (its parameters fit its own tokens alone)",
-          config_.data.tokenizer, loaded->checkpoint.string(), tokenizer_->name());
-    if (config_.model.vocab != 0 && config_.model.vocab != tokenizer_->vocab_size())
-      fail<ConfigError>(
-          "train: model.vocab is {} and the {} tokenizer of this text has {} tokens (leave model.vocab out, "
-          "or "
-          "use the text the model was made for)",
-          config_.model.vocab, tokenizer_->name(), tokenizer_->vocab_size());
-    config_.model.vocab = tokenizer_->vocab_size();
-    sequence_ = config_.train.sequence > 0 ? config_.train.sequence : config_.model.context;
-    corpus_ = split_corpus(tokenizer_->encode(source.text.view()), config_.data.split, sequence_);
-    if (config_.model.readout != "all")
-      fail<ConfigError>("train: model.readout is {} (text is scored at all positions)",
-                        config_.model.readout);
-
-    if (loaded) {
-      const ModelConfig theirs = resolved(loaded->config.model), mine = resolved(config_.model);
-      ModelConfig comparable = mine;
-      comparable.dropout = theirs.dropout;
-      comparable.init_std = theirs.init_std;
-      comparable.context = theirs.positions ? mine.context : theirs.context;
-      if (!(comparable == theirs))
-        fail<ConfigError>(
-            "train: the model of {} has other sizes than the configuration (resume and init-from take the "
-            "same "
-            "[model] table)",
-            loaded->checkpoint.string());
-    }
+    make_the_task(loaded, resuming);
+    if (loaded) check_same_model(*loaded);
     model_ = make_model(config_.model, dtype);
     if (loaded) {
       load_parameters(model_->params(), parameter_map(loaded->model->params()), loaded->checkpoint.string());
     } else {
       model_->params().initialize(static_cast<std::uint64_t>(config_.train.seed));
     }
-    optimizer_.emplace(model_->params(), config_.train);
+    optimizer_ = make_optimizer(model_->params(), config_.train);
     if (resuming) {
       load_optimizer(loaded->checkpoint, *model_, *optimizer_);
       state_ = loaded->state;
+      task_->load(nlohmann::json::parse(state_.task), (loaded->checkpoint / "state.json").string());
+      if (task_->carries_state())
+        carried_ = {placed(load_recurrent(loaded->checkpoint), dtype, model_->params().values().device()),
+                    loaded->config.train.batch};
     }
-    state_.text_sha256 = text_sha256;
+    state_.text_sha256 = task_->data_sha256();
+  }
+
+  void make_the_task(std::optional<LoadedRun>& loaded, bool resuming) {
+    TaskArguments arguments;
+    arguments.config = config_;
+    arguments.says = &std::cout;
+    if (loaded) {
+      arguments.tokenizer = std::move(loaded->tokenizer);
+      arguments.run = loaded->checkpoint.string();
+      if (resuming) arguments.same_data_as = loaded->state.text_sha256;
+    }
+    task_ = make_task(std::move(arguments));
+    task_->fit(config_.model);
+  }
+
+  void check_same_model(const LoadedRun& loaded) const {
+    const ModelConfig theirs = resolved(loaded.config.model), mine = resolved(config_.model);
+    ModelConfig comparable = mine;
+    comparable.dropout = theirs.dropout;
+    comparable.init_std = theirs.init_std;
+    comparable.context = theirs.positions ? mine.context : theirs.context;
+    if (!(comparable == theirs))
+      fail<ConfigError>(
+          "train: the model of {} has other sizes than the configuration (resume and init-from take the same "
+          "[model] table)",
+          loaded.checkpoint.string());
   }
 
   void open() {
@@ -172,7 +125,8 @@ class Run {
       fs::create_directories(run_dir_, error);
       if (error) fail<IoError>("train: {} cannot be made: {}", run_dir_.string(), error.message());
       replace_text_file(run_dir_ / "config.json", to_json(config_).dump(1) + "\n");
-      replace_text_file(run_dir_ / "tokenizer.json", tokenizer_->to_json() + "\n");
+      if (task_->tokenizer() != nullptr)
+        replace_text_file(run_dir_ / "tokenizer.json", task_->tokenizer()->to_json() + "\n");
     } else {
       drop_metrics_after(run_dir_ / "metrics.jsonl", state_.step);
     }
@@ -183,12 +137,9 @@ class Run {
     options.total_steps = config_.train.steps;
     options.minutes_limit = config_.train.minutes;
     progress_.emplace(stdout, options, started_);
-    const Corpus& corpus = corpus_;
-    progress_->message(fmt::format(
-        "{} on {}: {} parameters, {} training and {} validation tokens, vocabulary {} ({}), {} threads, {}",
-        config_.model.model, data_name_, model_->params().count(), corpus.train().size(),
-        corpus.valid().size(), tokenizer_->vocab_size(), tokenizer_->name(), thread_count(),
-        run_dir_.string()));
+    progress_->message(fmt::format("{} on {}: {} parameters, {}, {} threads, {}", config_.model.model,
+                                   task_->name(), model_->params().count(), task_->summary(),
+                                   thread_count(), run_dir_.string()));
     if (state_.step > 0) event(fmt::format("resumed at step {}", state_.step));
   }
 
@@ -199,7 +150,7 @@ class Run {
     if (state_.step == 0) write_sample();
     while (state_.step < t.steps) {
       if (t.eval_every > 0 && state_.step % t.eval_every == 0) evaluate_now();
-      if (stop_signal != 0) {
+      if (stop_requested()) {
         end = TrainEnd::interrupted;
         break;
       }
@@ -208,10 +159,12 @@ class Run {
         break;
       }
       const Clock::time_point before = Clock::now();
-      const double rate = learning_rate_at(t, state_.step);
-      const StepResult result = step(rate);
+      const double rate = task_->learning_rate(state_.step, learning_rate_at(t, state_.step));
+      const std::vector<Batch> batches = next_batches();
+      std::int64_t tokens = 0;
+      for (const Batch& batch : batches) tokens += batch.tokens.elements();
+      const StepResult result = step(batches, rate);
       const double ms = 1000 * seconds_between(before, Clock::now());
-      const std::int64_t tokens = t.batch * t.accumulate * sequence_;
       ++state_.step;
       state_.tokens += tokens;
       state_.seconds = seconds_before_ + seconds_between(started_, Clock::now());
@@ -222,6 +175,7 @@ class Run {
         end = TrainEnd::too_many_bad_steps;
         break;
       }
+      if (after_step(result)) break;
       if (t.sample_every > 0 && state_.step % t.sample_every == 0 && state_.step < t.steps) write_sample();
       if (t.checkpoint_every > 0 && state_.step % t.checkpoint_every == 0 && state_.step < t.steps) {
         save(false);
@@ -232,72 +186,35 @@ class Run {
     return end;
   }
 
-  // One optimizer step over `accumulate` batches; skipped when loss or gradient is not finite.
-  StepResult step(double rate) {
-    const TrainConfig& t = config_.train;
-    StepResult result;
-    model_->params().zero_gradients();
-    for (std::int64_t micro = 0; micro < t.accumulate; ++micro) {
-      const auto [tokens, targets] = batch(micro);
-      ForwardInput input;
-      input.tokens = tokens;
-      // Micro-batches draw masks of their own.
-      input.dropout = {true, static_cast<std::uint64_t>(t.seed),
-                       static_cast<std::uint64_t>(state_.step * t.accumulate + micro)};
-      const ForwardOutput output = model_->forward(input);
-      const Tensor loss = cross_entropy(output.logits, targets);
-      const double value = loss.item();
-      result.loss += value / static_cast<double>(t.accumulate);
-      result.graph = graph_stats();
-      if (!std::isfinite(value)) {
-        result.finite = false;
-        explain_bad_forward(input);
-        return result;
-      }
-      backward(loss, Tensor::full(loss.shape(), 1.0 / static_cast<double>(t.accumulate), loss.dtype(),
-                                  loss.device()));
-    }
-    result.grad_norm = optimizer_->step(model_->params(), rate);
-    if (!std::isfinite(result.grad_norm)) {
-      result.finite = false;
-      std::string where = "the sum of squares is too large";
-      for (const Parameter& parameter : model_->params().parameters())
-        if (const Tensor gradient = grad(parameter.value); gradient.defined() && !all_finite(gradient)) {
-          where = fmt::format("the first is grad.{}", parameter.name);
-          break;
-        }
-      event(fmt::format("step {} skipped: the gradient is not finite; {}", state_.step, where));
+  std::vector<Batch> next_batches() {
+    std::vector<Batch> batches;
+    for (std::int64_t micro = 0; micro < config_.train.accumulate; ++micro)
+      batches.push_back(task_->next(state_.step, micro));
+    return batches;
+  }
+
+  StepResult step(const std::vector<Batch>& batches, double rate) {
+    StepOptions options;
+    options.learning_rate = rate;
+    options.seed = static_cast<std::uint64_t>(config_.train.seed);
+    options.step = state_.step;
+    options.carry_state = task_->carries_state();
+    StepResult result = train_step(*model_, *optimizer_, batches, carried_, options);
+    if (!result.finite) event(fmt::format("step {} skipped: {}", state_.step, result.problem));
+    if (options.carry_state && result.finite && carried_.state.empty() && !said_no_state_) {
+      said_no_state_ = true;
+      event(fmt::format("{} has no state to carry: every batch begins afresh", config_.model.model));
     }
     return result;
   }
 
-  // Runs the batch again with every result checked, to name the op and the module.
-  void explain_bad_forward(const ForwardInput& input) {
-    std::string where = "no single op gives it: the loss itself overflows";
-    for (const Parameter& parameter : model_->params().parameters())
-      if (!all_finite(parameter.value)) {
-        where = fmt::format("parameter {} holds a NaN or infinity", parameter.name);
-        event(fmt::format("step {} skipped: the loss is not finite; {}", state_.step, where));
-        return;
-      }
-    try {
-      const AnomalyMode checking;
-      const NoGrad no_grad;
-      static_cast<void>(model_->forward(input));
-    } catch (const NonFiniteError& error) {
-      where = error.what();
-    }
-    event(fmt::format("step {} skipped: the loss is not finite; {}", state_.step, where));
-  }
-
-  std::pair<Tensor, Tensor> batch(std::int64_t micro) {
-    const TrainConfig& t = config_.train;
-    std::pair<Tensor, Tensor> result{Tensor::empty({t.batch, sequence_}, Dtype::i32),
-                                     Tensor::empty({t.batch, sequence_}, Dtype::i32)};
-    sample_batch(corpus_.train(), static_cast<std::uint64_t>(t.seed), static_cast<std::uint64_t>(state_.step),
-                 static_cast<std::uint64_t>(micro), t.batch, sequence_, result.first.data<std::int32_t>(),
-                 result.second.data<std::int32_t>());
-    return result;
+  // Whether the task wants the run to end.
+  bool after_step(const StepResult& result) {
+    AfterStep after =
+        task_->after_step(*model_, state_.step, result.finite ? result.loss : kNotMeasured);
+    if (after.evaluation) record_evaluation(*after.evaluation);
+    if (!after.message.empty()) event(after.message);
+    return after.stop;
   }
 
   void report_step(const StepResult& result, double rate, double tokens_per_second, double ms) {
@@ -319,23 +236,33 @@ class Run {
     progress_->update({state_.step, result.loss, rate, tokens_per_second, memory}, Clock::now());
   }
 
-  void evaluate_now() {
-    const TrainConfig& t = config_.train;
-    // An interrupt does not wait for the end of a pass over a long text.
-    const EvalProgress go_on = [](std::int64_t, std::int64_t) { return stop_signal == 0; };
-    const EvalResult result =
-        t.eval_batches == 0 ? evaluate(*model_, corpus_.valid(), sequence_, t.batch, go_on)
-                            : evaluate_random(*model_, corpus_.valid(), static_cast<std::uint64_t>(t.seed),
-                                              t.eval_batches, t.batch, sequence_, go_on);
-    if (stop_signal != 0) return;
+  // The loss, with what else was measured.
+  std::string record_evaluation(const EvalResult& result) {
     EvalRecord record;
     record.step = state_.step;
     record.loss = result.loss;
     record.tokens = result.tokens;
+    record.extras = result.extras;
     metrics_->write(record);
+    std::string text = fmt::format("{:.4f}", result.loss);
+    for (const auto& [name, value] : result.extras) text += fmt::format(", {} {}", name, human_number(value));
+    return text;
+  }
+
+  void evaluate_now() {
+    const TrainConfig& t = config_.train;
+    EvalOptions options;
+    options.batches = t.eval_batches;
+    options.batch = t.batch;
+    options.seed = static_cast<std::uint64_t>(t.seed);
+    // An interrupt does not wait for the end of a pass over a long text.
+    const EvalResult result =
+        task_->evaluate(*model_, options, [](std::int64_t, std::int64_t) { return !stop_requested(); });
+    if (stop_requested()) return;
+    const std::string text = record_evaluation(result);
     const bool best = result.loss < state_.best_loss;
     progress_->message(
-        fmt::format("step {}: validation loss {:.4f}{}", state_.step, result.loss, best ? " (best)" : ""));
+        fmt::format("step {}: validation loss {}{}", state_.step, text, best ? " (best)" : ""));
     if (best) {
       state_.best_loss = result.loss;
       state_.best_step = state_.step;
@@ -347,19 +274,16 @@ class Run {
   void write_sample() {
     const TrainConfig& t = config_.train;
     if (t.sample_tokens <= 0) return;
-    SampleOptions options;
-    options.seed = static_cast<std::uint64_t>(t.seed);
-    options.temperature = 0.8;
-    std::string text;
-    generate(*model_, *tokenizer_, {}, t.sample_tokens, options,
-             [&](std::string_view piece) { text += piece; });
+    const std::string text = task_->sample(*model_, t.sample_tokens, static_cast<std::uint64_t>(t.seed));
+    if (text.empty()) return;
     metrics_->write(SampleRecord{state_.step, text});
     progress_->message(fmt::format("--- sample at step {}\n{}\n---", state_.step, text));
   }
 
   void save(bool best) {
     state_.seconds = seconds_before_ + seconds_between(started_, Clock::now());
-    save_checkpoint(run_dir_, config_, *tokenizer_, *model_, *optimizer_, {}, state_, best,
+    state_.task = task_->save().dump();
+    save_checkpoint(run_dir_, config_, task_->tokenizer(), *model_, *optimizer_, carried_.state, state_, best,
                     config_.train.keep);
     saved_step_ = state_.step;
   }
@@ -371,7 +295,7 @@ class Run {
 
   void write_report_now() {
     ReportData data;
-    data.title = fmt::format("{} on {}", config_.model.model, data_name_);
+    data.title = fmt::format("{} on {}", config_.model.model, task_->name());
     data.model_name = config_.model.model;
     data.parameters = model_->params().count();
     data.config_json = to_json(config_).dump();
@@ -380,6 +304,7 @@ class Run {
     data.metrics = read_metrics(run_dir_ / "metrics.jsonl");
     data.tokens_seen = state_.tokens;
     data.seconds = seconds_before_ + seconds_between(started_, Clock::now());
+    data.more = [this](HtmlPage& page) { task_->report(page, *model_); };
     write_report(run_dir_, data);
   }
 
@@ -411,14 +336,13 @@ class Run {
   const TrainRequest& request_;
   RunConfig config_;
   fs::path run_dir_;
-  std::string data_name_;
-  std::unique_ptr<Tokenizer> tokenizer_;
-  Corpus corpus_;
-  std::int64_t sequence_ = 0;
+  std::unique_ptr<Task> task_;
   std::unique_ptr<Model> model_;
-  std::optional<AdamOptimizer> optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;
+  CarriedState carried_;  // of training; evaluations have one of their own
   TrainingState state_;
   std::int64_t saved_step_ = -1;
+  bool said_no_state_ = false;
   std::optional<MetricsWriter> metrics_;
   std::optional<Progress> progress_;
   Clock::time_point started_;

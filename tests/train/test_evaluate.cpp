@@ -1,6 +1,7 @@
 // The loss of a model on tokens, against a plain loop over the windows.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <span>
@@ -13,6 +14,7 @@
 #include "text_test.h"
 #include "tiny_model.h"
 #include "train/evaluate.h"
+#include "train/loss_by_position.h"
 
 namespace {
 
@@ -111,6 +113,45 @@ TEST_CASE("evaluate: bits and perplexity follow from the loss") {
   result.loss = std::log(8.0);
   CHECK(result.bits_per_token() == doctest::Approx(3));
   CHECK(result.perplexity() == doctest::Approx(8));
+}
+
+TEST_CASE("loss by position: curves are means over the targets at and up to a position") {
+  EvalResult result;
+  const double bit = std::log(2.0);
+  result.add_position(0, 4 * bit);
+  result.add_position(0, 2 * bit);
+  result.add_position(2, 1 * bit);  // nothing at position 1
+  result.add_position(3, 1 * bit);
+  const PositionCurve all = cumulative_bits(result), here = local_bits(result);
+  CHECK(all.positions == std::vector<double>{1, 3, 4});
+  CHECK(all.bits[0] == doctest::Approx(3));
+  CHECK(all.bits[1] == doctest::Approx(7.0 / 3));
+  CHECK(all.bits[2] == doctest::Approx(2));
+  CHECK(here.positions == std::vector<double>{1, 3, 4});
+  CHECK(here.bits[1] == doctest::Approx(1));
+  for (int i = 4; i < 1000; ++i) result.add_position(i, bit);
+  CHECK(local_bits(result).positions.size() < 60);
+  CHECK(contains(render_loss_by_position("a < b", "", result), "a &lt; b"));
+  CHECK(contains(render_loss_by_position("none", "", {}), "No loss was recorded"));
+}
+
+TEST_CASE("evaluate: accuracy counts the targets with the highest logit") {
+  const OneThread one_thread;
+  const auto model = tiny_model(tiny_config("unit_forget", kVocab));
+  const std::vector<std::int32_t> tokens = random_tokens(29, kVocab);
+  const std::vector<std::int32_t> window(tokens.begin(), tokens.end() - 1);
+  const auto logits = whole_logits(*model, window);
+  double right = 0;
+  for (std::size_t t = 0; t < window.size(); ++t) {
+    const auto best = std::max_element(logits[t].begin(), logits[t].end()) - logits[t].begin();
+    if (best == tokens[t + 1]) ++right;
+  }
+  EvalPlan plan;
+  plan.count_right = true;
+  const EvalResult result = evaluate(*model, tokens, 28, 1, {}, plan);
+  REQUIRE(result.extras.size() == 1);
+  CHECK(result.extras[0].first == "accuracy");
+  CHECK(result.extras[0].second == doctest::Approx(right / 28));
 }
 
 TEST_CASE("evaluate: random batches repeat with the seed and come near the mean over all windows") {

@@ -48,6 +48,23 @@ StepRecord step_at(std::int64_t step, double loss) {
 
 }  // namespace
 
+TEST_CASE("metrics: what an evaluation measured besides the loss comes back by name") {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder / "metrics.jsonl";
+  {
+    MetricsWriter writer(path);
+    writer.write(EvalRecord{3, "valid", 1.5, 10, {{"accuracy", 0.25}, {"word_perplexity", kNotMeasured}}});
+    writer.write(EvalRecord{4, "valid", 1.25, 10});
+  }
+  const Metrics metrics = read_metrics(path);
+  REQUIRE(metrics.evals.size() == 2);
+  REQUIRE(metrics.evals[0].extras.size() == 2);
+  CHECK(metrics.evals[0].extras[0] == std::pair<std::string, double>{"accuracy", 0.25});
+  CHECK(metrics.evals[0].extras[1].first == "word_perplexity");
+  CHECK(std::isnan(metrics.evals[0].extras[1].second));
+  CHECK(metrics.evals[1].extras.empty());
+}
+
 TEST_CASE("metrics: every field of every kind comes back as written") {
   const TemporaryFolder folder;
   {

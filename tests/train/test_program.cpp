@@ -238,6 +238,22 @@ TEST_CASE("program: a run trains and is evaluated and writes text and goes on to
         name);
 }
 
+TEST_CASE("program: a run on documents is measured by position and with the state cleared") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  for (int i = 0; i < 5; ++i)
+    folder.write("docs/" + std::to_string(i) + ".txt", generate_stories(static_cast<std::uint64_t>(i), 300));
+  const Ended ended = run(folder, tiny_train("docs") + Words{"--run", "out", "--data.order", "documents",
+                                                            "--data.tokenizer", "byte260"});
+  CHECK_MESSAGE(ended.status == 0, ended.err);
+  const Ended eval = run(folder, {"eval", "out", "--by-position", "page.html", "--clear-state"});
+  CHECK_MESSAGE(eval.status == 0, eval.err);
+  for (const char* part : {"bits per byte: ", "word perplexity: ", "by position: page.html"})
+    CHECK_MESSAGE(contains(eval.out, part), part);
+  CHECK(contains(read_text_file(folder.path("page.html")), "loss by position"));
+  check_refused(run(folder, {"eval", "out", "--split", "test"}), 1, "no split");
+}
+
 TEST_CASE("program: a prompt or a text outside the vocabulary of a run is refused with the character") {
   if (!has_program()) return;
   const Trained& t = trained();

@@ -1,11 +1,14 @@
-// `eddy bench ops` and `eddy bench step`: speed against what this machine gives, measured in the same run.
+// `eddy bench ops`, `bench step` and `bench generate`: speed against what this machine gives, measured in the
+// same run, and the cost of the next token against the length of the past.
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "models/model.h"
 #include "tensor/format.h"
+#include "train/bench_generate.h"
 #include "train/bench_ops.h"
 #include "train/bench_step.h"
 #include "train/config_flags.h"
@@ -20,6 +23,7 @@ namespace {
 
 constexpr const char* kOpsGroup = "bench ops";
 constexpr const char* kStepGroup = "bench step";
+constexpr const char* kGenerateGroup = "bench generate";
 // Tokens of a configuration that leaves them to its text: the characters of Shakespeare's plays.
 constexpr std::int64_t kDefaultVocab = 65;
 
@@ -29,9 +33,12 @@ struct BenchFlags {
   OpsBenchOptions ops;
   std::string config_path, preset;
   double dropout = -1;
+  std::int64_t batch = 0;  // 0: default_batch
   StepBenchOptions step;
   ModelConfig defaults;
   ConfigFlags keys;
+  GenerateBenchOptions generate;
+  std::string html_path;
 };
 
 // The short names, and every configuration of the papers by its own.
@@ -47,14 +54,18 @@ ModelConfig preset_config(const std::string& name) {
   fail<ConfigError>("bench step: there is no preset '{}' (one of {})", name, known);
 }
 
-// An option of the other benchmark would be read past in silence.
-void refuse_options_of_the_other(const CLI::App& command, bool is_step) {
+// The batch of the paper where one thread takes a second or two for it, else 16.
+std::int64_t default_batch(const std::string& preset) {
+  return preset == "cifar_block" ? 256 : 16;
+}
+
+// An option of another benchmark would be read past in silence.
+void refuse_options_of_another(const CLI::App& command, const std::string& what) {
   for (const CLI::Option* option : command.get_options()) {
-    const std::string& group = option->get_group();
-    const bool of_step = group == kStepGroup || group.starts_with("[");
-    if (option->count() > 0 && (is_step ? group == kOpsGroup : of_step))
-      fail<ConfigError>("bench {}: {} belongs to bench {}", is_step ? "step" : "ops",
-                        option->get_name(false, true), is_step ? "ops" : "step");
+    std::string group = option->get_group();
+    if (group.starts_with("[")) group = kStepGroup;  // the keys of a model
+    if (option->count() > 0 && group.starts_with("bench ") && group != "bench " + what)
+      fail<ConfigError>("bench {}: {} belongs to {}", what, option->get_name(false, true), group);
   }
 }
 
@@ -68,11 +79,17 @@ void show(const BenchFlags& flags, const Bench& bench) {
 }
 
 int run_bench(BenchFlags& flags, const CLI::App& command) {
-  const bool is_step = flags.what == "step";
-  refuse_options_of_the_other(command, is_step);
-  if (!is_step) {
+  refuse_options_of_another(command, flags.what);
+  if (flags.what == "ops") {
     if (flags.seconds > 0) flags.ops.seconds = flags.seconds;
     show(flags, bench_ops(flags.ops));
+    return 0;
+  }
+  if (flags.what == "generate") {
+    if (flags.seconds > 0) flags.generate.seconds = flags.seconds;
+    const GenerateBench bench = bench_generate(flags.generate);
+    show(flags, bench);
+    if (!flags.html_path.empty()) replace_text_file(flags.html_path, to_html(bench, environment_lines()));
     return 0;
   }
   ModelConfig& model = flags.step.model;
@@ -83,6 +100,7 @@ int run_bench(BenchFlags& flags, const CLI::App& command) {
   if (flags.dropout >= 0) model.dropout = flags.dropout;
   if (model.vocab == 0) model.vocab = kDefaultVocab;
   validate(model);
+  flags.step.batch = flags.batch > 0 ? flags.batch : default_batch(flags.preset);
   if (flags.seconds > 0) flags.step.seconds = flags.seconds;
   show(flags, bench_step(flags.step));
   return 0;
@@ -92,15 +110,19 @@ int run_bench(BenchFlags& flags, const CLI::App& command) {
 
 void add_bench_command(CLI::App& app, std::function<int()>& action) {
   CLI::App* command =
-      app.add_subcommand("bench", "Measure ops, or whole training steps, against this machine's limits");
+      app.add_subcommand("bench", "Measure ops, training steps or generation against this machine's limits");
   const auto flags = std::make_shared<BenchFlags>();
-  command->add_option("what", flags->what, "ops: every op; step: forward, backward and optimizer of a model")
+  command
+      ->add_option(
+          "what", flags->what,
+          "ops: every op; step: forward, backward and optimizer of a model; generate: the next token "
+          "after ever longer texts")
       ->required()
-      ->check(CLI::IsMember({"ops", "step"}));
+      ->check(CLI::IsMember({"ops", "step", "generate"}));
   command->add_option("--json", flags->json_path, "Also write the numbers to this file");
   command
       ->add_option("--seconds", flags->seconds,
-                   "Time for each measurement of an op (0.2), or for all steps (20)")
+                   "Time for each measurement of an op (0.2), for all steps (20), for all lengths (30)")
       ->check(CLI::Range(1e-3, 1e6));
   command->add_option("--filter", flags->ops.filter, "Only ops with this in their name")->group(kOpsGroup);
 
@@ -111,9 +133,8 @@ void add_bench_command(CLI::App& app, std::function<int()>& action) {
       step_option("--config", flags->config_path, "Model of this configuration (TOML or JSON)");
   step_option("--preset", flags->preset, "unit (default), regular6, or a name that `eddy models` lists")
       ->excludes(config);
-  step_option("--batch", flags->step.batch, "Sequences of a step")
-      ->check(CLI::Range(1, 1'000'000))
-      ->capture_default_str();
+  step_option("--batch", flags->batch, "Sequences of a step (default: 16, for cifar_block 256)")
+      ->check(CLI::Range(1, 1'000'000));
   step_option("--sequence", flags->step.sequence, "Tokens of a sequence (default: model.context)")
       ->check(CLI::Range(1, 100'000'000));
   step_option("--steps", flags->step.steps, "Timed steps, instead of a time")
@@ -122,6 +143,20 @@ void add_bench_command(CLI::App& app, std::function<int()>& action) {
   command->add_flag("--profile", flags->step.profile, "Also the time of each op and module")
       ->group(kStepGroup);
   flags->keys.add_to(*command, keys_of(flags->defaults));
+
+  const auto generate_option = [&](const char* name, auto& target, const char* help) {
+    return command->add_option(name, target, help)->group(kGenerateGroup);
+  };
+  generate_option("--configs", flags->generate.configs, "Configurations of recurrent_transformer to compare")
+      ->delimiter(',')
+      ->capture_default_str();
+  generate_option("--min-length", flags->generate.min_length, "Tokens before the first one timed")
+      ->check(CLI::Range(1, 1 << 24))
+      ->capture_default_str();
+  generate_option("--max-length", flags->generate.max_length, "The same at the last point")
+      ->check(CLI::Range(1, 1 << 24))
+      ->capture_default_str();
+  generate_option("--html", flags->html_path, "Also write a page with plots to this file");
   command->callback(
       [flags, command, &action] { action = [flags, command] { return run_bench(*flags, *command); }; });
 }

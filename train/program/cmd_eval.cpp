@@ -1,4 +1,4 @@
-// `eddy eval`: the loss of a trained model on a text.
+// `eddy eval`: a trained model measured on its task, or on other data of the same kind.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -6,27 +6,26 @@
 #include <cstdio>
 #include <iostream>
 #include <memory>
-#include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "tensor/format.h"
 #include "train/checkpoint.h"
-#include "train/corpus.h"
-#include "train/dataset.h"
-#include "train/evaluate.h"
+#include "train/loss_by_position.h"
 #include "train/program/commands.h"
 #include "train/program/output.h"
-#include "train/sha256.h"
+#include "train/task.h"
+#include "train/text_file.h"
 
 namespace eddy {
 namespace {
 
-struct EvalOptions {
-  std::string run, data, split = "valid", checkpoint = "latest";
-  std::int64_t batches = 0, batch = 0, sequence = 0;
-  std::uint64_t seed = 1337;
+struct EvalFlags {
+  std::string run, data, checkpoint = "latest", by_position;
+  std::int64_t sequence = 0;
+  EvalOptions options;
+
+  EvalFlags() { options.batch = 0; }
 };
 
 // A line on the terminal that is written over, at most ten times a second; nothing when standard error is no
@@ -53,70 +52,91 @@ class PercentLine {
   std::chrono::steady_clock::time_point last_;
 };
 
-EvalResult measure(const LoadedRun& run, std::span<const std::int32_t> tokens, const EvalOptions& options,
-                   std::int64_t batch, std::int64_t sequence) {
+EvalResult measure(const Task& task, const Model& model, const EvalOptions& options) {
   PercentLine line;
-  const EvalProgress progress = [&line](std::int64_t done, std::int64_t total) {
+  return task.evaluate(model, options, [&line](std::int64_t done, std::int64_t total) {
     line.update(done, total);
     return true;
-  };
-  if (options.batches == 0) return evaluate(*run.model, tokens, sequence, batch, progress);
-  return evaluate_random(*run.model, tokens, options.seed, options.batches, batch, sequence, progress);
+  });
 }
 
-int run_eval(const EvalOptions& options) {
-  const LoadedRun run = load_run(options.run, Dtype::f32, options.checkpoint);
-  const RunConfig& config = run.config;
-  const std::int64_t batch = options.batch > 0 ? options.batch : config.train.batch;
-  std::int64_t sequence = options.sequence > 0 ? options.sequence : config.train.sequence;
-  if (sequence == 0) sequence = config.model.context;
+// "bits_per_byte" as "bits per byte".
+std::string spaced(std::string name) {
+  std::replace(name.begin(), name.end(), '_', ' ');
+  return name;
+}
 
-  const TextSource source = resolve_text(options.data.empty() ? config.data.path : options.data, std::cerr);
-  if (options.data.empty() && !run.state.text_sha256.empty() &&
-      sha256_hex(source.text.view()) != run.state.text_sha256)
-    fail<ValueError>("eval: {} is not the text that {} was trained on (name the text by --data)", source.name,
-                     options.run);
-  Corpus corpus;
-  corpus.tokens = run.tokenizer->encode(source.text.view());
-  std::span<const std::int32_t> tokens = corpus.tokens;
-  if (options.split != "all") {
-    corpus = split_corpus(std::move(corpus.tokens), config.data.split, sequence);
-    tokens = options.split == "train" ? corpus.train() : corpus.valid();
-  }
+int run_eval(const EvalFlags& flags) {
+  LoadedRun run = load_run(flags.run, Dtype::f32, flags.checkpoint);
+  TaskArguments arguments;
+  arguments.config = run.config;
+  arguments.tokenizer = std::move(run.tokenizer);
+  arguments.run = flags.run;
+  arguments.training = false;
+  arguments.says = &std::cerr;
+  if (flags.data.empty())
+    arguments.same_data_as = run.state.text_sha256;
+  else
+    arguments.config.data.path = flags.data;
+  if (flags.sequence > 0) arguments.config.train.sequence = flags.sequence;
+  const std::unique_ptr<Task> task = make_task(std::move(arguments));
 
-  const EvalResult result = measure(run, tokens, options, batch, sequence);
+  EvalOptions options = flags.options;
+  if (options.batch == 0) options.batch = run.config.train.batch;
+  options.by_position = !flags.by_position.empty();
+  const EvalResult result = measure(*task, *run.model, options);
+  const bool text = task->tokenizer() != nullptr;
   print_line("step: {}", run.step);
-  print_line("data: {} ({})", source.name, options.split);
-  print_line("loss: {:.6f} nats per token", result.loss);
+  print_line("data: {} ({})", task->name(), options.split);
+  print_line("loss: {:.6f} nats per {}", result.loss, text ? "token" : "target");
   if (result.standard_error >= 0) print_line("standard error: {:.6f}", result.standard_error);
-  print_line("bits per token: {:.6f}", result.bits_per_token());
-  print_line("perplexity: {:.6g}", result.perplexity());
-  print_line("tokens: {}", result.tokens);
-  print_line("tokens/s: {:.0f}", static_cast<double>(result.tokens) / std::max(result.seconds, 1e-9));
+  if (text) {
+    print_line("bits per token: {:.6f}", result.bits_per_token());
+    print_line("perplexity: {:.6g}", result.perplexity());
+  }
+  for (const auto& [name, value] : result.extras) print_line("{}: {:.6g}", spaced(name), value);
+  print_line("{}: {}", text ? "tokens" : "targets", result.tokens);
+  print_line("{}/s: {:.0f}", text ? "tokens" : "targets",
+             static_cast<double>(result.tokens) / std::max(result.seconds, 1e-9));
+  if (options.by_position) {
+    if (result.position_loss.empty())
+      fail<ValueError>("eval: the task {} keeps no losses by position (leave out --by-position)",
+                       run.config.data.name);
+    replace_text_file(flags.by_position,
+                      render_loss_by_position(
+                          fmt::format("{} on {}, loss by position", run.config.model.model, task->name()),
+                          fmt::format("step {}, {} of {} tokens", run.step, options.split, result.tokens),
+                          result));
+    print_line("by position: {}", flags.by_position);
+  }
   return 0;
 }
 
 }  // namespace
 
 void add_eval_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command = app.add_subcommand("eval", "Loss of a trained model on a text");
-  const auto options = std::make_shared<EvalOptions>();
+  CLI::App* command = app.add_subcommand("eval", "Loss of a trained model on its task");
+  const auto options = std::make_shared<EvalFlags>();
   const CLI::Validator size = CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000}).description("");
   command->add_option("RUN", options->run, "Folder of a run, or of one checkpoint")->required();
-  command->add_option("--data", options->data, "File or folder of text (default: the run's)");
-  command->add_option("--split", options->split, "Part of the text, cut as the run cuts it")
-      ->check(CLI::IsMember({"valid", "train", "all"}))
+  command->add_option("--data", options->data, "File or folder of data (default: the run's)");
+  command->add_option("--split", options->options.split, "Part of the data, cut as the run cuts it")
+      ->check(CLI::IsMember({"valid", "train", "test", "all"}))
       ->capture_default_str();
-  command->add_option("--batches", options->batches, "So many random batches; 0: every window once")
+  command->add_option("--batches", options->options.batches, "So many batches (of windows: random ones); 0: all of the split once")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1'000'000'000}).description(""))
       ->capture_default_str();
-  command->add_option("--batch", options->batch, "Windows at a time (default: the run's)")->check(size);
-  command->add_option("--sequence", options->sequence, "Tokens of a window (default: the run's)")
+  command->add_option("--batch", options->options.batch, "Rows at a time (default: the run's)")->check(size);
+  command->add_option("--sequence", options->sequence, "Tokens of a row (default: the run's)")
       ->check(size);
-  command->add_option("--seed", options->seed, "Of the random batches")->capture_default_str();
+  command->add_option("--seed", options->options.seed, "Of the random batches")->capture_default_str();
   command->add_option("--checkpoint", options->checkpoint, "Which one of a run's folder")
       ->check(CLI::IsMember({"latest", "best"}))
       ->capture_default_str();
+  command->add_flag("--clear-state", options->options.clear_state,
+                    "Start every segment without a state, where the task carries one");
+  command->add_option("--by-position", options->by_position,
+                      "HTML file to write: the loss against the position in the text");
   command->callback([options, &action] { action = [options] { return run_eval(*options); }; });
 }
 

@@ -46,6 +46,9 @@ std::string read_standard_input() {
 int run_generate(const GenerateOptions& options) {
   validate(options.sample);
   const LoadedRun run = load_run(options.run, Dtype::f32, options.checkpoint);
+  if (!run.tokenizer)
+    fail<ValueError>("generate: {} was trained on the task {}, which has no text (generate writes text)",
+                     options.run, run.config.data.name);
   const std::string prompt = options.prompt == "-" ? read_standard_input() : options.prompt;
   const std::vector<std::int32_t> ids = run.tokenizer->encode(prompt);
 

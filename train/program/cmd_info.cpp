@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "ops/backends.h"
 #include "train/environment.h"
 #include "train/program/commands.h"
 #include "train/program/output.h"
@@ -12,13 +13,15 @@ void add_info_command(CLI::App& app, std::function<int()>& action) {
   CLI::App* command =
       app.add_subcommand("info", "Version, compiler, processor, kernels, libraries and memory");
   const auto measure = std::make_shared<bool>(false);
-  command->add_flag("--measure", *measure, "Also the speed of f32 products, which takes half a second");
+  command->add_flag("--measure", *measure,
+                    "Also the speed of products here and, with CUDA, on the GPU: a second");
   command->callback([measure, &action] {
     action = [measure] {
       for (const std::string& line : environment_lines()) print_line("{}", line);
       if (*measure) {
         flush_output();
         print_line("product: {:.1f} GFLOP/s (f32, 1024 x 1024 x 1024)", measure_product_gflops());
+        for (const std::string& line : measure_gpu()) print_line("{}", line);
       }
       return 0;
     };

@@ -1,0 +1,89 @@
+// The benchmark of generation: which lengths are measured, that states are constant or grow as they should,
+// and that tables, JSON and page hold the numbers.
+#include "train/bench_generate.h"
+
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tensor/error.h"
+
+using namespace eddy;
+
+namespace {
+
+GenerateBenchOptions quick() {
+  GenerateBenchOptions options;
+  options.configs = {"cifar_block", "copy", "cifar_regular"};
+  options.min_length = 8;
+  options.max_length = 50;
+  options.seconds = 0;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("bench generate doubles the length and ends with the longest") {
+  const GenerateBench bench = bench_generate(quick());
+  REQUIRE(bench.series.size() == 3);
+  for (const GenerateSeries& series : bench.series) {
+    CAPTURE(series.config);
+    std::vector<std::int64_t> lengths;
+    for (const GeneratePoint& point : series.points) {
+      lengths.push_back(point.length);
+      CHECK(point.token.median > 0);
+      CHECK(point.token.best <= point.token.median);
+      CHECK(point.token.runs >= 3);
+    }
+    CHECK(lengths == std::vector<std::int64_t>{8, 16, 32, 50});
+  }
+}
+
+TEST_CASE(
+    "bench generate counts a constant state for recurrent models and a growing cache for the regular one") {
+  const GenerateBench bench = bench_generate(quick());
+  constexpr std::int64_t kPosition = 8, kNumber = 4;
+  for (std::size_t i = 0; i < 4; ++i) {
+    const auto& regular = bench.series[2].points[i];
+    // Keys and values of 4 layers of width 32, of the past and the token itself.
+    CHECK(regular.state_bytes == kPosition + kNumber * 2 * 4 * 32 * (regular.length + 1));
+    for (std::size_t model : {0, 1})
+      CHECK(bench.series[model].points[i].state_bytes == bench.series[model].points[0].state_bytes);
+  }
+  CHECK(bench.series[0].points[0].state_bytes <= kPosition + kNumber * 6 * 32 * 32);
+  CHECK(bench.series[0].parameters == 53'664 - 1024 * 32);
+}
+
+TEST_CASE("bench generate shows its numbers as text and JSON and a page") {
+  GenerateBenchOptions options = quick();
+  options.configs = {"cifar_block"};
+  const GenerateBench bench = bench_generate(options);
+  const std::string text = to_text(bench);
+  for (const char* part : {"cifar_block: block_forget, 1 layer", "milliseconds per token", "state"})
+    CHECK(text.find(part) != std::string::npos);
+  const nlohmann::json json = to_json(bench);
+  CHECK(json["series"][0]["points"].size() == 4);
+  CHECK(json["series"][0]["points"][3]["length"] == 50);
+  const std::string page = to_html(bench, {"a line about the machine <&>"});
+  for (const char* part : {"<svg", "cifar_block", "tokens before", "&lt;&amp;&gt;"})
+    CHECK(page.find(part) != std::string::npos);
+}
+
+TEST_CASE("bench generate refuses unknown configurations and lengths that make no sense") {
+  GenerateBenchOptions options = quick();
+  options.configs = {"no_such"};
+  CHECK_THROWS_WITH_AS(bench_generate(options), doctest::Contains("no_such"), ConfigError);
+  options.configs.clear();
+  CHECK_THROWS_AS(bench_generate(options), ConfigError);
+  options = quick();
+  options.max_length = 7;
+  CHECK_THROWS_WITH_AS(bench_generate(options), doctest::Contains("from 8 to 7"), ValueError);
+  options = quick();
+  options.min_length = 0;
+  CHECK_THROWS_AS(bench_generate(options), ValueError);
+  options = quick();
+  options.seconds = -1;
+  CHECK_THROWS_AS(bench_generate(options), ValueError);
+}

@@ -1,0 +1,163 @@
+// Images: exact grey values, both forms of files, and every way in which a file can be wrong.
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <string>
+
+#include "tensor/error.h"
+#include "train/cifar.h"
+#include "train/task.h"
+
+namespace {
+
+using namespace eddy;
+namespace fs = std::filesystem;
+
+// A folder of its own, removed at the end.
+struct Folder {
+  fs::path path = fs::temp_directory_path() / ("eddy-cifar-" + std::to_string(getpid()));
+  Folder() { fs::create_directories(path); }
+  ~Folder() { fs::remove_all(path); }
+  std::string write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(path / name, std::ios::binary) << bytes;
+    return (path / name).string();
+  }
+};
+
+std::string grey_records(int count, int first_label = 0) {
+  std::string bytes;
+  for (int i = 0; i < count; ++i) {
+    bytes += static_cast<char>((first_label + i) % 10);
+    for (int p = 0; p < 1024; ++p) bytes += static_cast<char>((i * 7 + p) & 255);
+  }
+  return bytes;
+}
+
+std::string message_of(const std::string& path) {
+  GreyImages images;
+  try {
+    read_cifar_file(path, images);
+  } catch (const Error& error) {
+    CHECK(images.count() == 0);
+    return error.what();
+  }
+  return "";
+}
+
+RunConfig tiny_config(const fs::path& folder) {
+  RunConfig config;
+  config.data.name = "cifar10";
+  config.data.path = folder.string();
+  config.data.block_min = 16;
+  config.data.block_max = 48;
+  config.train.batch = 4;
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("grey values are those of the integer formula") {
+  CHECK(grey_of(255, 0, 0) == 76);
+  CHECK(grey_of(0, 255, 0) == 150);
+  CHECK(grey_of(0, 0, 255) == 29);
+  CHECK(grey_of(1, 2, 3) == 2);
+  CHECK(grey_of(10, 200, 30) == 124);
+  CHECK(grey_of(254, 177, 164) == 199);
+  CHECK(grey_of(255, 255, 255) == 255);
+}
+
+TEST_CASE("coloured records become grey ones") {
+  const Folder folder;
+  std::string bytes;
+  for (int i = 0; i < 3; ++i) {
+    bytes += static_cast<char>(i);
+    bytes += std::string(1024, static_cast<char>(10 + i)) + std::string(1024, static_cast<char>(200)) +
+             std::string(1024, static_cast<char>(30));
+  }
+  GreyImages images;
+  read_cifar_file(folder.write("colour.bin", bytes), images);
+  REQUIRE(images.count() == 3);
+  CHECK(images.labels[2] == 2);
+  for (const std::uint8_t value : images.image(0)) CHECK(value == 124);
+}
+
+TEST_CASE("grey records are taken as they are") {
+  const Folder folder;
+  GreyImages images;
+  read_cifar_file(folder.write("grey.bin", grey_records(5)), images);
+  REQUIRE(images.count() == 5);
+  CHECK(images.labels[4] == 4);
+  CHECK(images.image(4)[3] == (4 * 7 + 3));
+}
+
+TEST_CASE("a file with wrong sizes or labels is refused with its place") {
+  const Folder folder;
+  CHECK(message_of(folder.write("cut.bin", grey_records(3).substr(0, 3000))).find("3000 bytes") !=
+        std::string::npos);
+  CHECK(message_of(folder.write("empty.bin", "")).find("0 bytes") != std::string::npos);
+  std::string bad = grey_records(3);
+  bad[1025] = 17;
+  CHECK(message_of(folder.write("label.bin", bad)).find("record 1 has label 17") != std::string::npos);
+  CHECK(message_of((folder.path / "none.bin").string()).find("none.bin") != std::string::npos);
+}
+
+TEST_CASE("a missing batch is named") {
+  const Folder folder;
+  folder.write("test_batch.bin", grey_records(4));
+  CHECK(read_cifar(folder.path.string(), false).test.count() == 4);
+  CHECK_THROWS_WITH_AS(read_cifar(folder.path.string(), true),
+                       doctest::Contains("data_batch_1.bin is missing"), IoError);
+  CHECK_THROWS_WITH_AS(read_cifar((folder.path / "nowhere").string(), true),
+                       doctest::Contains("no test_batch.bin"), IoError);
+}
+
+TEST_CASE("image batches are distinct and drawn by step and blocks cover their range") {
+  const Folder folder;
+  for (int i = 1; i <= 5; ++i) folder.write("data_batch_" + std::to_string(i) + ".bin", grey_records(4, i));
+  folder.write("test_batch.bin", grey_records(6));
+  TaskArguments arguments;
+  arguments.config = tiny_config(folder.path);
+  const std::unique_ptr<Task> task = make_task(std::move(arguments));
+  std::set<std::int64_t> blocks;
+  std::map<std::int32_t, int> labels;
+  for (std::int64_t step = 0; step < 600; ++step) {
+    const Batch batch = task->next(step, 0);
+    blocks.insert(batch.block);
+    for (int row = 0; row < 4; ++row) ++labels[batch.targets.data<std::int32_t>()[row]];
+  }
+  CHECK(blocks.size() == 33);
+  CHECK(*blocks.begin() == 16);
+  CHECK(*blocks.rbegin() == 48);
+  CHECK(labels.size() == 8);
+  const Batch one = task->next(7, 0), again = task->next(7, 0), other = task->next(8, 0);
+  const auto tokens = [](const Batch& b) {
+    return std::vector<std::int32_t>(b.tokens.data<std::int32_t>(), b.tokens.data<std::int32_t>() + 4096);
+  };
+  CHECK(tokens(one) == tokens(again));
+  CHECK(tokens(one) != tokens(other));
+}
+
+TEST_CASE("a model that does not fit images is refused") {
+  const Folder folder;
+  folder.write("test_batch.bin", grey_records(6));
+  TaskArguments arguments;
+  arguments.config = tiny_config(folder.path);
+  arguments.training = false;
+  const std::unique_ptr<Task> task = make_task(std::move(arguments));
+  ModelConfig model;
+  CHECK_THROWS_AS(task->fit(model), ConfigError);
+  model = {};
+  model.readout = "last";
+  model.positions = true;
+  model.context = 1000;
+  CHECK_THROWS_WITH_AS(task->fit(model), doctest::Contains("1024 tokens"), ConfigError);
+  model.context = 1024;
+  task->fit(model);
+  CHECK(model.vocab == 256);
+  CHECK(model.n_out == 10);
+}

@@ -1,0 +1,229 @@
+// Optimizers behind one interface: steps against plain loops, checkpoints, and the schedules' numbers.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "autograd/tape.h"
+#include "models/params.h"
+#include "ops/op_spec.h"
+#include "ops/pointwise.h"
+#include "ops/reduce.h"
+#include "tensor/error.h"
+#include "train/adam.h"
+#include "train/optimizer.h"
+
+using namespace eddy;
+
+namespace {
+
+using Doubles = std::vector<double>;
+
+// A large matrix, a small one and a vector.
+ParamStore make_store() {
+  const auto declare = [](ParamStore& store) {
+    const ParamScope root = store.root();
+    root.param("large.weight", {140, 129}, Init::normal(0.1));
+    root.param("small.weight", {8, 5}, Init::normal(0.1));
+    root.param("norm.weight", {7}, Init::ones());
+  };
+  ParamStore counted;
+  declare(counted);
+  ParamStore store(counted, Dtype::f64, kCpu);
+  declare(store);
+  store.initialize(1);
+  return store;
+}
+
+// Gradients by backward, as in training: of the sum of parameters times fixed numbers.
+void set_gradients(ParamStore& store, int step, double first = 1) {
+  store.zero_gradients();
+  for (const Parameter& parameter : store.parameters()) {
+    const Tensor g = sample_normal(parameter.shape, (parameter.name + std::to_string(step)).c_str());
+    raw::fill(raw::narrow(raw::reshape(g, {g.elements()}), 0, 0, 1), first);
+    backward(sum(mul(parameter.value, g)));
+  }
+}
+
+TrainConfig config_of(const std::string& optimizer) {
+  TrainConfig config;
+  config.optimizer = optimizer;
+  config.clip = 0;
+  return config;
+}
+
+std::map<std::string, Tensor> copies(const std::map<std::string, Tensor>& tensors) {
+  std::map<std::string, Tensor> result;
+  for (const auto& [name, tensor] : tensors) result.emplace(name, raw::copy(tensor));
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("make_optimizer makes each by its name and refuses others") {
+  ParamStore store = make_store();
+  for (const char* name : {"adamw", "adam", "adafactor"})
+    CHECK(make_optimizer(store, config_of(name))->steps() == 0);
+  CHECK_THROWS_AS(make_optimizer(store, config_of("sgd")), ConfigError);
+}
+
+TEST_CASE("an optimizer that was saved and loaded goes on to the same bits") {
+  for (const char* name : {"adamw", "adam", "adafactor"}) {
+    CAPTURE(name);
+    ParamStore store = make_store();
+    const auto optimizer = make_optimizer(store, config_of(name));
+    for (int step = 0; step < 3; ++step) {
+      set_gradients(store, step);
+      optimizer->step(store, 0.01);
+    }
+    const std::map<std::string, Tensor> saved = copies(optimizer->save(store));
+    ParamStore other = make_store();
+    raw::copy_into(other.values(), store.values());
+    const auto resumed = make_optimizer(other, config_of(name));
+    resumed->load(other, saved, "memory");
+    CHECK(resumed->steps() == 3);
+    set_gradients(store, 3);
+    set_gradients(other, 3);
+    optimizer->step(store, 0.01);
+    resumed->step(other, 0.01);
+    CHECK(store.values().to_vector<double>() == other.values().to_vector<double>());
+  }
+}
+
+TEST_CASE(
+    "a checkpoint of Adam keeps its names and one of Adafactor holds rows and columns of large matrices") {
+  ParamStore store = make_store();
+  const std::map<std::string, Tensor> adam = make_optimizer(store, config_of("adamw"))->save(store);
+  CHECK(adam.size() == 7);
+  for (const char* name : {"steps", "m.large.weight", "v.large.weight", "m.norm.weight", "v.norm.weight"})
+    CHECK(adam.count(name) == 1);
+  const std::map<std::string, Tensor> factored = make_optimizer(store, config_of("adafactor"))->save(store);
+  CHECK(factored.size() == 8);
+  CHECK(factored.at("r.large.weight").shape() == Shape{140});
+  CHECK(factored.at("c.large.weight").shape() == Shape{129});
+  CHECK(factored.at("v.small.weight").shape() == Shape{8, 5});
+  CHECK(factored.at("m.large.weight").shape() == Shape{140, 129});
+}
+
+TEST_CASE("loading the state of another optimizer names what is missing and changes nothing") {
+  ParamStore store = make_store();
+  const auto adam = make_optimizer(store, config_of("adam"));
+  const auto adafactor = make_optimizer(store, config_of("adafactor"));
+  set_gradients(store, 0);
+  adafactor->step(store, 0.1);
+  const std::map<std::string, Tensor> before = copies(adafactor->save(store));
+  try {
+    adafactor->load(store, adam->save(store), "old.safetensors");
+    FAIL("no error");
+  } catch (const FormatError& error) {
+    const std::string text = error.what();
+    CHECK(text.find("r.large.weight in old.safetensors is missing") != std::string::npos);
+  }
+  for (const auto& [name, tensor] : adafactor->save(store)) {
+    if (name == "steps") continue;
+    CHECK(tensor.to_vector<double>() == before.at(name).to_vector<double>());
+  }
+  CHECK(adafactor->steps() == 1);
+}
+
+TEST_CASE("a gradient that is not finite is no step for any optimizer") {
+  for (const char* name : {"adamw", "adafactor"}) {
+    ParamStore store = make_store();
+    const auto optimizer = make_optimizer(store, config_of(name));
+    set_gradients(store, 0, std::numeric_limits<double>::quiet_NaN());
+    const Doubles before = store.values().to_vector<double>();
+    CHECK(!std::isfinite(optimizer->step(store, 0.1)));
+    CHECK(optimizer->steps() == 0);
+    CHECK(store.values().to_vector<double>() == before);
+  }
+}
+
+TEST_CASE("AdafactorOptimizer counts its steps from 0 and treats each parameter by itself") {
+  ParamStore store = make_store();
+  const auto optimizer = make_optimizer(store, config_of("adafactor"));
+  const Parameter& small = store.get("small.weight");
+  const std::int64_t n = small.shape.elements();
+  const auto part = [&](const Tensor& arena) {
+    return raw::copy(raw::narrow(arena, 0, small.offset, n)).to_vector<double>();
+  };
+  Doubles w = part(store.values()), v(w.size()), m(w.size());
+  for (int t = 0; t < 4; ++t) {
+    set_gradients(store, t);
+    const Doubles g = part(store.gradients());
+    optimizer->step(store, 0.05);
+    const double beta2 = 1 - std::pow(t + 1.0, -0.8);
+    double size = 0, length = 0;
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      v[i] = beta2 * v[i] + (1 - beta2) * (g[i] * g[i] + 1e-30);
+      size += w[i] * w[i] / static_cast<double>(n);
+      length += g[i] * g[i] / v[i] / static_cast<double>(n);
+    }
+    const double rate = 0.05 * std::max(std::sqrt(size), 1e-3) / std::max(1.0, std::sqrt(length));
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      m[i] = 0.9 * m[i] + 0.1 * rate * g[i] / std::sqrt(v[i]);
+      w[i] -= m[i];
+    }
+    const Doubles got = part(store.values());
+    for (std::size_t i = 0; i < w.size(); ++i) CHECK(std::abs(got[i] - w[i]) <= 1e-14);
+  }
+}
+
+TEST_CASE("the cosine schedule counted from 0 has the published fixtures") {
+  TrainConfig config;
+  config.learning_rate = 5e-4;
+  config.warmup = 1000;
+  config.warmup_from = 0;
+  config.steps = 100'000;
+  config.schedule = "cosine";
+  CHECK(learning_rate_at(config, 0) == 0);
+  CHECK(std::abs(learning_rate_at(config, 500) - 2.5e-4) <= 1e-18);
+  CHECK(std::abs(learning_rate_at(config, 1000) - 5e-4) <= 1e-18);
+  CHECK(std::abs(learning_rate_at(config, 50'500) - 2.5e-4) <= 1e-18);
+  CHECK(std::abs(learning_rate_at(config, 100'000)) <= 1e-18);
+}
+
+TEST_CASE("a warm-up counted from 1 gives update k the share k of W") {
+  TrainConfig config;
+  config.learning_rate = 1e-4;
+  config.warmup = 1000;
+  CHECK(config.warmup_from == 1);
+  CHECK(std::abs(learning_rate_at(config, 0) - 1e-7) <= 1e-20);
+  CHECK(std::abs(learning_rate_at(config, 499) - 5e-5) <= 1e-18);
+  CHECK(learning_rate_at(config, 999) == 1e-4);
+  CHECK(learning_rate_at(config, 123'456) == 1e-4);
+}
+
+TEST_CASE("rsqrt rises to its peak and falls with the root of the step") {
+  TrainConfig config;
+  config.schedule = "rsqrt";
+  config.learning_rate = 1;
+  config.warmup = 1000;
+  config.steps = 500'000;
+  CHECK(learning_rate_at(config, 0) == 0);
+  CHECK(std::abs(learning_rate_at(config, 500) - 0.5 / std::sqrt(1000.0)) <= 1e-16);
+  CHECK(std::abs(learning_rate_at(config, 1000) - 0.0316227766) <= 1e-10);
+  CHECK(std::abs(learning_rate_at(config, 500'000) - 0.00141421356) <= 1e-10);
+  config.warmup = 0;
+  CHECK(learning_rate_at(config, 0) == 1);
+  CHECK(std::abs(learning_rate_at(config, 4) - 0.5) <= 1e-16);
+}
+
+TEST_CASE("block_cosine falls to its minimum at the last step and halves with every run's length after") {
+  TrainConfig config;
+  config.schedule = "block_cosine";
+  config.learning_rate = 0.01;
+  config.min_learning_rate = 0.001;
+  config.warmup = 1000;
+  config.steps = 500'000;
+  const double at_warmup = 0.001 + 0.009 * (1 + std::cos(3.14159265358979323846 / 500)) / 2;
+  CHECK(learning_rate_at(config, 0) == 0);
+  CHECK(std::abs(learning_rate_at(config, 250) - at_warmup / 4) <= 1e-17);
+  CHECK(std::abs(learning_rate_at(config, 1000) - at_warmup) <= 1e-17);
+  CHECK(std::abs(learning_rate_at(config, 250'000) - 0.0055) <= 1e-17);
+  CHECK(std::abs(learning_rate_at(config, 500'000) - 0.001) <= 1e-17);
+  CHECK(std::abs(learning_rate_at(config, 1'000'000) - 0.0005) <= 1e-17);
+}

@@ -1,0 +1,42 @@
+// Adafactor over a model's parameter arena; ops/adafactor.h has the formulas.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "models/params.h"
+#include "ops/adafactor.h"
+#include "train/optimizer.h"
+
+namespace eddy {
+
+class AdafactorOptimizer final : public Optimizer {
+ public:
+  // The constants are those of ops/adafactor.h; of the config's keys only `clip` has a say. There is no
+  // weight decay.
+  AdafactorOptimizer(const ParamStore& params, const TrainConfig& config);
+
+  double step(ParamStore& params, double learning_rate) override;
+  std::int64_t steps() const override { return steps_; }
+  // "m.<parameter>" and "steps"; of a factored parameter "r.<parameter>" [rows] and "c.<parameter>"
+  // [columns], of others "v.<parameter>".
+  std::map<std::string, Tensor> save(const ParamStore& params) const override;
+  void load(const ParamStore& params, const std::map<std::string, Tensor>& tensors,
+            const std::string& file) override;
+
+ private:
+  // A part of the state, as a view of it: its name in a checkpoint and where it lies.
+  struct Part {
+    std::string name;
+    Tensor view;
+  };
+  std::vector<Part> parts(const ParamStore& params) const;
+
+  double clip_;
+  AdafactorPlan plan_;
+  Tensor momentum_, second_;
+  std::int64_t steps_ = 0;
+};
+
+}  // namespace eddy

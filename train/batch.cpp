@@ -1,0 +1,71 @@
+// Batches from plain vectors, and the hand-over of the state.
+#include "train/batch.h"
+
+#include <algorithm>
+
+#include "tensor/format.h"
+
+namespace eddy {
+namespace {
+
+std::int64_t columns_of(const char* what, std::size_t ids, std::int64_t batch) {
+  const auto count = static_cast<std::int64_t>(ids);
+  if (batch < 1 || count % batch != 0)
+    fail<ShapeError>("make_batch: {} {} in {} rows (as many in each, at least one row)", count, what, batch);
+  return count / batch;
+}
+
+Tensor placed(const Tensor& x, Device device) {
+  return !x.defined() || device == kCpu ? x : raw::to_device(x, device);
+}
+
+// Segments in one call of so many tokens. In blockwise_recurrent a call is one.
+std::int64_t segments_of(const ModelConfig& config, std::int64_t time) {
+  const std::int64_t segment = config.segment > 0 ? config.segment : config.context;
+  return config.family == "blockwise_recurrent" ? 1 : (time + segment - 1) / segment;
+}
+
+}  // namespace
+
+Batch make_batch(std::int64_t batch, std::vector<std::int32_t> tokens, std::vector<std::int32_t> targets,
+                 const std::vector<std::int64_t>& starts) {
+  const std::int64_t time = columns_of("tokens", tokens.size(), batch);
+  const std::int64_t rows = columns_of("targets", targets.size(), batch);
+  if (!starts.empty() && static_cast<std::int64_t>(starts.size()) != batch)
+    fail<ShapeError>("make_batch: {} start flags for {} rows (one for each, or none)", starts.size(), batch);
+  Batch result;
+  result.scored = std::count_if(targets.begin(), targets.end(), [](std::int32_t t) { return t != kNotScored; });
+  if (std::any_of(starts.begin(), starts.end(), [](std::int64_t flag) { return flag != 0; }))
+    result.start = Tensor::from(starts, {batch, 1});
+  result.tokens = Tensor::from(tokens, {batch, time});
+  result.targets = Tensor::from(targets, {batch, rows});
+  return result;
+}
+
+ForwardInput forward_input(const Batch& batch, Device device) {
+  ForwardInput input;
+  input.tokens = placed(batch.tokens, device);
+  input.block = batch.block;
+  input.tail = batch.tail;
+  return input;
+}
+
+void CarriedState::enter(ForwardInput& input, const Batch& batch, const ModelConfig& config) const {
+  if (state.empty() || rows != batch.tokens.dim(0)) return;
+  if (batch.start.defined()) {
+    const std::int64_t* flags = batch.start.data<std::int64_t>();
+    if (std::all_of(flags, flags + rows, [](std::int64_t flag) { return flag != 0; })) return;
+    const std::int64_t segments = segments_of(config, batch.tokens.dim(1));
+    std::vector<std::int64_t> first(static_cast<std::size_t>(rows * segments), 0);
+    for (std::int64_t row = 0; row < rows; ++row) first[static_cast<std::size_t>(row * segments)] = flags[row];
+    input.start = placed(Tensor::from(first, {rows, segments}), input.tokens.device());
+  }
+  input.state = state;
+}
+
+void CarriedState::leave(const State& after, const Batch& batch) {
+  state = after.detach();
+  rows = batch.tokens.dim(0);
+}
+
+}  // namespace eddy

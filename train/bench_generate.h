@@ -1,0 +1,55 @@
+// The cost of the next token against the length of what came before: time, tokens per second and bytes of
+// state, for recurrent models (constant) beside the regular transformer with its cache of keys and values
+// (growing). One sequence, f32, random weights.
+//
+// A long past need not be computed to be measured: the cache is filled with random keys and values, the
+// position is set to the length, and some tokens are timed there, each from the same state.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "models/config.h"
+#include "train/bench.h"
+
+namespace eddy {
+
+struct GenerateBenchOptions {
+  std::vector<std::string> configs = {"shakespeare_unit", "shakespeare_regular_1",
+                                      "shakespeare_regular_6"};  // names of the papers' configurations
+  std::int64_t min_length = 256;
+  std::int64_t max_length = 65'536;
+  double seconds = 30;  // for all measurements together; each takes three tokens at least
+};
+
+struct GeneratePoint {
+  std::int64_t length = 0;       // tokens before the one that is timed
+  Timing token;                  // units: seconds; with blocks, the mean over one
+  std::int64_t state_bytes = 0;  // the most at any place in a block
+};
+
+struct GenerateSeries {
+  std::string config, model;
+  std::int64_t layers = 0, parameters = 0;  // parameters without the position table, which grows with length
+  std::vector<GeneratePoint> points;        // by rising length
+};
+
+struct GenerateBench {
+  int threads = 1;
+  std::vector<GenerateSeries> series;
+};
+
+// Lengths double from min_length to max_length, which is always among them. A position table is made as long
+// as it needs to be. errors: ConfigError for a name that is no configuration, or one whose model does not
+// take one token at a time; ValueError for lengths or seconds out of range; OutOfMemoryError when the longest
+// cache does not fit.
+GenerateBench bench_generate(const GenerateBenchOptions& options);
+
+std::string to_text(const GenerateBench& bench);
+nlohmann::json to_json(const GenerateBench& bench);
+// A self-contained page with the plots and the table. `notes` are lines about the machine.
+std::string to_html(const GenerateBench& bench, const std::vector<std::string>& notes);
+
+}  // namespace eddy

@@ -1,0 +1,212 @@
+// CIFAR-10 as a sequence of 1024 grey values, one token each; the class is read at the last position. Source:
+// Kausik, "Recurrent Transformers" (2025), after the image task of the Long range arena.
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <utility>
+
+#include "autograd/tape.h"
+#include "tensor/format.h"
+#include "train/cifar.h"
+#include "train/html_page.h"
+#include "train/sha256.h"
+#include "train/task_registry.h"
+#include "train/uniform_draw.h"
+
+namespace eddy {
+namespace {
+
+constexpr std::size_t kMeanOfLosses = 100;
+
+class CifarTask final : public Task {
+ public:
+  explicit CifarTask(const TaskArguments& arguments)
+      : config_(arguments.config.data),
+        train_(arguments.config.train),
+        images_(read_cifar(config_.path, arguments.training)) {
+    if (config_.block_max < config_.block_min)
+      fail<ConfigError>(
+          "config: data.block_min is {} and data.block_max {} (a range, or 0 and 0 for model.block)",
+          config_.block_min, config_.block_max);
+    if (arguments.training && train_.batch > images_.train.count())
+      fail<ConfigError>(
+          "config: train.batch is {} and there are {} training images (a batch holds distinct images)",
+          train_.batch, images_.train.count());
+    Sha256 hash;
+    for (const std::vector<std::uint8_t>* bytes : {&images_.test.labels, &images_.test.pixels})
+      hash.update({reinterpret_cast<const char*>(bytes->data()), bytes->size()});
+    sha256_ = hash.hex_digest();
+    if (!arguments.same_data_as.empty() && arguments.same_data_as != sha256_)
+      fail<ConfigError>("cifar: the test images in {} are not those of {}: SHA-256 {} and {}", images_.folder,
+                        arguments.run, sha256_, arguments.same_data_as);
+  }
+
+  std::string name() const override { return "grey CIFAR-10"; }
+  std::string summary() const override {
+    return fmt::format("{} training and {} test images of 1024 grey values from {}", images_.train.count(),
+                       images_.test.count(), images_.folder);
+  }
+  std::string data_sha256() const override { return sha256_; }
+
+  void fit(ModelConfig& model) const override {
+    if (model.vocab == 0) model.vocab = 256;
+    if (model.n_out == 0) model.n_out = kCifarClasses;
+    if (model.vocab != 256 || model.n_out != kCifarClasses)
+      fail<ConfigError>(
+          "config: model.vocab is {} and model.n_out {}; images have 256 grey values and 10 classes",
+          model.vocab, model.n_out);
+    if (model.readout != "last")
+      fail<ConfigError>(
+          "config: model.readout is \"{}\"; the class is read at the last position (set \"last\")",
+          model.readout);
+    if (model.positions && model.context < kCifarPixels)
+      fail<ConfigError>(
+          "config: model.context is {} and an image has 1024 tokens (the position table must reach so far)",
+          model.context);
+  }
+
+  // Distinct images in a batch, drawn anew for each: there are no epochs.
+  Batch next(std::int64_t step, std::int64_t micro) override {
+    const auto seed = static_cast<std::uint64_t>(train_.seed), at = static_cast<std::uint64_t>(step);
+    const RandomKey key = random_key(seed, "cifar.train", static_cast<std::uint64_t>(micro), at);
+    Batch batch = batch_of(images_.train, draw(key, images_.train.count(), train_.batch));
+    if (config_.block_max > 0) {
+      const auto choices = static_cast<std::uint64_t>(config_.block_max - config_.block_min + 1);
+      batch.block = config_.block_min +
+                    static_cast<std::int64_t>(uniform_below(random_key(seed, "cifar.block", at), 0, choices));
+    }
+    return batch;
+  }
+
+  AfterStep after_step(const Model&, std::int64_t, double loss) override {
+    AfterStep after;
+    if (config_.stop_loss <= 0) return after;
+    if (!std::isfinite(loss)) return after;  // a skipped step
+    losses_.push_back(loss);
+    if (losses_.size() > kMeanOfLosses) losses_.pop_front();
+    const double mean =
+        std::accumulate(losses_.begin(), losses_.end(), 0.0) / static_cast<double>(losses_.size());
+    after.stop = losses_.size() == kMeanOfLosses && mean < config_.stop_loss;
+    if (after.stop) after.message = fmt::format("the mean loss of 100 steps is {:.4f}: learned", mean);
+    return after;
+  }
+
+  nlohmann::json save() const override { return {{"last_losses", losses_}}; }
+  void load(const nlohmann::json& saved, const std::string& file) override {
+    try {
+      losses_ = saved.at("last_losses").get<std::deque<double>>();
+    } catch (const nlohmann::json::exception& error) {
+      fail<FormatError>("cifar: {} does not hold the last losses: {}", file, error.what());
+    }
+  }
+
+  // With `batches` 0 every image of the split once; else random batches, as the paper estimates it.
+  EvalResult evaluate(const Model& model, const EvalOptions& options,
+                      const EvalProgress& progress) const override {
+    const GreyImages& images = part(options.split);
+    EvalPlan plan;
+    plan.count_right = true;
+    const std::int64_t rows = std::min(options.batch, images.count());
+    plan.total = options.batches > 0 ? options.batches * rows : images.count();
+    std::int64_t done = 0;
+    return evaluate_batches(
+        model,
+        [&](Batch& batch) {
+          std::vector<std::int64_t> chosen;
+          if (options.batches > 0) {
+            if (done == options.batches) return false;
+            chosen = draw(random_key(options.seed, "cifar.eval", static_cast<std::uint64_t>(done)),
+                          images.count(), rows);
+          } else {
+            for (std::int64_t i = done * rows; i < std::min((done + 1) * rows, images.count()); ++i)
+              chosen.push_back(i);
+            if (chosen.empty()) return false;
+          }
+          ++done;
+          batch = batch_of(images, chosen);
+          batch.block = block_of_evaluation();
+          return true;
+        },
+        plan, progress);
+  }
+
+  void report(HtmlPage& page, const Model& model) const override {
+    const std::int64_t shown = std::min<std::int64_t>(24, images_.test.count());
+    std::vector<std::int64_t> chosen(static_cast<std::size_t>(shown));
+    std::iota(chosen.begin(), chosen.end(), 0);
+    Batch batch = batch_of(images_.test, chosen);
+    batch.block = block_of_evaluation();
+    const NoGrad no_grad;
+    const Tensor logits = raw::cast(
+        raw::to_device(
+            raw::contiguous(model.forward(forward_input(batch, model.params().values().device())).logits),
+            kCpu),
+        Dtype::f64);
+    std::vector<Picture> pictures;
+    for (std::int64_t i = 0; i < shown; ++i) {
+      const double* row = logits.data<double>() + i * kCifarClasses;
+      const auto predicted = std::max_element(row, row + kCifarClasses) - row;
+      const int truth = images_.test.labels[static_cast<std::size_t>(i)];
+      Picture picture{32, 32, {}, "", predicted == truth};
+      const auto pixels = images_.test.image(i);
+      picture.grey.assign(pixels.begin(), pixels.end());
+      picture.caption = predicted == truth
+                            ? std::string(kCifarNames[truth])
+                            : fmt::format("{}, taken for {}", kCifarNames[truth], kCifarNames[predicted]);
+      pictures.push_back(std::move(picture));
+    }
+    page.heading("The first test images");
+    page.pictures(pictures);
+  }
+
+ private:
+  const GreyImages& part(const std::string& split) const {
+    if (split == "valid" || split == "test") return images_.test;
+    if (split == "train" && images_.train.count() > 0) return images_.train;
+    fail<ValueError>("cifar: there is no split \"{}\" here (test, which valid stands for too, or train)",
+                     split);
+  }
+
+  // int(0.5 (min + max)): 32 for 16 to 48.
+  std::int64_t block_of_evaluation() const { return (config_.block_min + config_.block_max) / 2; }
+
+  // `count` distinct numbers below `bound`, in the order drawn: the first ones of a shuffle.
+  static std::vector<std::int64_t> draw(const RandomKey& key, std::int64_t bound, std::int64_t count) {
+    std::vector<std::int64_t> order(static_cast<std::size_t>(bound));
+    std::iota(order.begin(), order.end(), 0);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto left = static_cast<std::uint64_t>(bound - i);
+      const auto at = i + static_cast<std::int64_t>(uniform_below(key, static_cast<std::uint64_t>(i), left));
+      std::swap(order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>(at)]);
+    }
+    order.resize(static_cast<std::size_t>(count));
+    return order;
+  }
+
+  static Batch batch_of(const GreyImages& images, const std::vector<std::int64_t>& chosen) {
+    std::vector<std::int32_t> tokens, targets;
+    tokens.reserve(chosen.size() * kCifarPixels);
+    for (const std::int64_t i : chosen) {
+      const auto pixels = images.image(i);
+      tokens.insert(tokens.end(), pixels.begin(), pixels.end());
+      targets.push_back(images.labels[static_cast<std::size_t>(i)]);
+    }
+    return make_batch(static_cast<std::int64_t>(chosen.size()), std::move(tokens), std::move(targets));
+  }
+
+  DataConfig config_;
+  TrainConfig train_;
+  CifarData images_;
+  std::string sha256_;
+  std::deque<double> losses_;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> make_cifar_task(TaskArguments&& arguments) {
+  return std::make_unique<CifarTask>(arguments);
+}
+
+}  // namespace eddy

@@ -1,0 +1,210 @@
+// The copy tasks: fresh examples at every step, noise that grows when the model has learned its length.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "tensor/format.h"
+#include "train/copy_data.h"
+#include "train/html_page.h"
+#include "train/task_registry.h"
+
+namespace eddy {
+namespace {
+
+// One validation of the curriculum.
+struct Validation {
+  std::int64_t step = 0, noise = 0;
+  double loss = 0, accuracy = 0, rate = 0;
+};
+
+double accuracy_of(const EvalResult& result) {
+  for (const auto& [name, value] : result.extras)
+    if (name == "accuracy") return value;
+  return 0;
+}
+
+class CopyTask final : public Task {
+ public:
+  CopyTask(const RunConfig& config, bool selective)
+      : data_(config.data), train_(config.train), selective_(selective), largest_block_(config.model.block) {
+    if (data_.noise < 2 || data_.noise > data_.noise_max)
+      fail<ConfigError>(
+          "config: data.noise is {} and data.noise_max {} (at least 2, a block is half the noise; and no "
+          "more "
+          "than the longest)",
+          data_.noise, data_.noise_max);
+    curriculum_.noise = data_.noise;
+    curriculum_.longest = data_.noise_max;
+    curriculum_.symbols = data_.symbols;
+    curriculum_.first_rate = curriculum_.base = curriculum_.rate = train_.learning_rate;
+    curriculum_.paper_rule = data_.rate_rule == "paper";
+  }
+
+  std::string name() const override { return selective_ ? "selective copy" : "copy"; }
+  std::string summary() const override {
+    return fmt::format("{} symbols, noise {} to {}, fresh examples at every step", data_.symbols, data_.noise,
+                       data_.noise_max);
+  }
+
+  void fit(ModelConfig& model) const override {
+    if (model.vocab == 0) model.vocab = kCopyAlphabet;
+    if (model.n_out == 0) model.n_out = kCopyAlphabet;
+    if (model.vocab != kCopyAlphabet || model.n_out != kCopyAlphabet)
+      fail<ConfigError>(
+          "config: model.vocab is {} and model.n_out {}; the copy tasks have 16 tokens (leave them out)",
+          model.vocab, model.n_out);
+    if (model.readout != "tail")
+      fail<ConfigError>(
+          "config: model.readout is \"{}\"; the copy tasks score the last {} positions (set \"tail\")",
+          model.readout, data_.symbols);
+    const std::int64_t longest = 2 * data_.symbols + data_.noise_max;
+    if (model.positions && model.context < longest)
+      fail<ConfigError>(
+          "config: model.context is {} and the longest example has {} tokens: 2 * data.symbols + "
+          "data.noise_max "
+          "(the position table must reach so far)",
+          model.context, longest);
+  }
+
+  Batch next(std::int64_t step, std::int64_t micro) override {
+    const RandomKey key =
+        random_key(static_cast<std::uint64_t>(train_.seed), "copy.train", static_cast<std::uint64_t>(step));
+    return batch(key, micro * train_.batch, train_.batch, curriculum_.noise);
+  }
+
+  double learning_rate(std::int64_t, double scheduled) const override {
+    return data_.curriculum_every > 0 ? curriculum_.rate : scheduled;
+  }
+
+  AfterStep after_step(const Model& model, std::int64_t steps_done, double) override {
+    AfterStep after;
+    if (data_.curriculum_every == 0 || steps_done % data_.curriculum_every != 0) return after;
+    const std::int64_t noise = curriculum_.noise;
+    const EvalResult result = measure(model, noise, data_.curriculum_batches, train_.batch,
+                                      random_key(static_cast<std::uint64_t>(train_.seed), "copy.curriculum",
+                                                 static_cast<std::uint64_t>(steps_done)));
+    const bool grew = curriculum_.update(result.loss);
+    history_.push_back({steps_done, noise, result.loss, accuracy_of(result), curriculum_.rate});
+    after.message =
+        fmt::format("step {}: noise {}, validation loss {:.4f}, accuracy {:.2f} %, learning rate {:.3g}{}",
+                    steps_done, noise, result.loss, 100 * accuracy_of(result), curriculum_.rate,
+                    grew ? fmt::format("; the noise grows to {}", curriculum_.noise) : "");
+    after.evaluation = result;
+    after.stop = data_.stop_loss > 0 && noise == data_.noise_max && result.loss < data_.stop_loss;
+    return after;
+  }
+
+  nlohmann::json save() const override {
+    nlohmann::json saved{
+        {"noise", curriculum_.noise}, {"base", curriculum_.base}, {"rate", curriculum_.rate}};
+    saved["history"] = nlohmann::json::array();
+    for (const Validation& v : history_)
+      saved["history"].push_back({v.step, v.noise, v.loss, v.accuracy, v.rate});
+    return saved;
+  }
+
+  void load(const nlohmann::json& saved, const std::string& file) override {
+    try {
+      CopyCurriculum restored = curriculum_;
+      restored.noise = saved.at("noise").get<std::int64_t>();
+      restored.base = saved.at("base").get<double>();
+      restored.rate = saved.at("rate").get<double>();
+      if (restored.noise < 2 || restored.noise > data_.noise_max)
+        fail<ConfigError>(
+            "copy: {} stands at noise {}, data.noise_max is {} (resume with the same data keys)", file,
+            restored.noise, data_.noise_max);
+      std::vector<Validation> history;
+      for (const nlohmann::json& row : saved.at("history"))
+        history.push_back({row.at(0).get<std::int64_t>(), row.at(1).get<std::int64_t>(),
+                           row.at(2).get<double>(), row.at(3).get<double>(), row.at(4).get<double>()});
+      curriculum_ = restored;
+      history_ = std::move(history);
+    } catch (const nlohmann::json::exception& error) {
+      fail<FormatError>("copy: {} does not hold a curriculum: {}", file, error.what());
+    }
+  }
+
+  EvalResult evaluate(const Model& model, const EvalOptions& options,
+                      const EvalProgress& progress) const override {
+    if (options.split != "valid")
+      fail<ValueError>("copy: there is no split \"{}\" (valid: fresh examples)", options.split);
+    const std::int64_t batches =
+        options.batches > 0 ? options.batches : std::max<std::int64_t>(data_.curriculum_batches, 1);
+    return measure(model, curriculum_.noise, batches, options.batch,
+                   random_key(options.seed, "copy.valid", 0), progress);
+  }
+
+  void report(HtmlPage& page, const Model& model) const override {
+    // The model as it is now, at every length up to the one it trains on.
+    Series now{"this model, 16 examples each", {}, {}, SeriesStyle::line_points};
+    for (std::int64_t noise = data_.noise;; noise = std::min(2 * noise, curriculum_.noise)) {
+      const EvalResult result =
+          measure(model, noise, 1, 16, random_key(static_cast<std::uint64_t>(train_.seed), "copy.report", 0));
+      now.x.push_back(static_cast<double>(noise));
+      now.y.push_back(100 * accuracy_of(result));
+      if (noise == curriculum_.noise) break;
+    }
+    Chart by_noise{"Accuracy by noise length", "noise symbols", "% of symbols right", true, false, {now}};
+    Series measured{"when last validated at this length", {}, {}, SeriesStyle::points};
+    for (std::size_t i = 0; i < history_.size(); ++i) {
+      const bool last = i + 1 == history_.size() || history_[i + 1].noise != history_[i].noise;
+      if (!last) continue;
+      measured.x.push_back(static_cast<double>(history_[i].noise));
+      measured.y.push_back(100 * history_[i].accuracy);
+    }
+    if (!measured.x.empty()) by_noise.series.push_back(measured);
+    Series noise_now{"noise", {}, {}}, accuracy{"accuracy, %", {}, {}};
+    for (const Validation& v : history_) {
+      noise_now.x.push_back(static_cast<double>(v.step));
+      noise_now.y.push_back(static_cast<double>(v.noise));
+      accuracy.x.push_back(static_cast<double>(v.step));
+      accuracy.y.push_back(100 * v.accuracy);
+    }
+    page.heading("Copying");
+    page.chart(by_noise);
+    if (history_.size() > 1)
+      page.charts({{"Noise length", "step", "noise symbols", false, true, {noise_now}},
+                   {"Validation accuracy", "step", "% of symbols right", false, false, {accuracy}}});
+  }
+
+ private:
+  Batch batch(const RandomKey& key, std::int64_t first_row, std::int64_t rows, std::int64_t noise) const {
+    CopyExamples examples = copy_examples(key, first_row, rows, data_.symbols, noise, selective_);
+    Batch made = make_batch(rows, std::move(examples.tokens), std::move(examples.targets));
+    made.tail = data_.symbols;
+    made.block = copy_block(noise, largest_block_);
+    return made;
+  }
+
+  EvalResult measure(const Model& model, std::int64_t noise, std::int64_t batches, std::int64_t rows,
+                     const RandomKey& key, const EvalProgress& progress = {}) const {
+    EvalPlan plan;
+    plan.count_right = true;
+    plan.total = batches * rows * data_.symbols;
+    std::int64_t done = 0;
+    const auto next = [&](Batch& made) {
+      if (done == batches) return false;
+      made = batch(key, done * rows, rows, noise);
+      ++done;
+      return true;
+    };
+    EvalResult result = evaluate_batches(model, next, plan, progress);
+    result.extras.emplace_back("noise", static_cast<double>(noise));
+    return result;
+  }
+
+  DataConfig data_;
+  TrainConfig train_;
+  bool selective_;
+  std::int64_t largest_block_;
+  CopyCurriculum curriculum_;
+  std::vector<Validation> history_;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> make_copy_task(TaskArguments&& arguments) {
+  return std::make_unique<CopyTask>(arguments.config, arguments.config.data.name == "selective_copy");
+}
+
+}  // namespace eddy

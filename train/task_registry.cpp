@@ -1,0 +1,66 @@
+// The list of tasks.
+#include "train/task_registry.h"
+
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "tensor/format.h"
+#include "train/config.h"
+
+namespace eddy {
+namespace {
+
+constexpr TaskEntry kTasks[] = {
+    {"text", "the next token of a text", make_text_task},
+    {"cifar10", "the class of an image read as 1024 grey values", make_cifar_task},
+    {"copy", "symbols repeated after a long noise", make_copy_task},
+    {"selective_copy", "the same, with the symbols scattered in the noise", make_copy_task},
+};
+
+}  // namespace
+
+std::span<const TaskEntry> task_registry() {
+  return kTasks;
+}
+
+std::unique_ptr<Task> make_task(TaskArguments arguments) {
+  const std::string& name = arguments.config.data.name;
+  std::vector<std::string> names;
+  for (const TaskEntry& entry : kTasks) {
+    if (name == entry.name) return entry.make(std::move(arguments));
+    names.emplace_back(entry.name);
+  }
+  fail<ConfigError>("config: data.name is \"{}\" (there is no such task; the nearest is \"{}\")", name,
+                    nearest_match(name, names));
+}
+
+nlohmann::json Task::save() const {
+  return nullptr;
+}
+
+void Task::load(const nlohmann::json& saved, const std::string& file) {
+  if (!saved.is_null())
+    fail<ConfigError>("task {}: {} holds the positions of another task (resume with the same data keys)",
+                      name(), file);
+}
+
+double Task::learning_rate(std::int64_t, double scheduled) const {
+  return scheduled;
+}
+
+AfterStep Task::after_step(const Model&, std::int64_t, double) {
+  return {};
+}
+
+std::string Task::sample(const Model&, std::int64_t, std::uint64_t) const {
+  return {};
+}
+
+void Task::report(HtmlPage&, const Model&) const {}
+
+std::int64_t segment_length(const RunConfig& config) {
+  if (config.train.sequence > 0) return config.train.sequence;
+  return config.model.segment > 0 ? config.model.segment : config.model.context;
+}
+
+}  // namespace eddy

@@ -1,0 +1,14 @@
+// What makes each task: a new task adds its declaration here and its row in task_registry.cpp.
+#pragma once
+
+#include <memory>
+
+#include "train/task.h"
+
+namespace eddy {
+
+std::unique_ptr<Task> make_text_task(TaskArguments&& arguments);
+std::unique_ptr<Task> make_cifar_task(TaskArguments&& arguments);
+std::unique_ptr<Task> make_copy_task(TaskArguments&& arguments);
+
+}  // namespace eddy

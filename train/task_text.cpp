@@ -1,0 +1,329 @@
+// Language modelling: the next token of a text, read in one of three orders (data.order).
+//   windows    random windows without a state, as Kausik, "Recurrent Transformers" (2025), trains
+//   stream     continuous reading: row i of every batch goes on where it stopped
+//   documents  the files of a folder, each slot follows one and then takes the next of a shuffled stream
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "tensor/format.h"
+#include "train/corpus.h"
+#include "train/generate.h"
+#include "train/sequence_reader.h"
+#include "train/task_registry.h"
+#include "train/text_data.h"
+#include "train/text_measures.h"
+
+namespace eddy {
+namespace {
+
+using nlohmann::json;
+
+class TextTask : public Task {
+ public:
+  TextTask(TextData data, const RunConfig& config)
+      : data_(std::move(data)),
+        config_(config),
+        segment_(segment_length(config)),
+        seed_(static_cast<std::uint64_t>(config.train.seed)) {}
+
+  std::string name() const override { return data_.name; }
+  const Tokenizer* tokenizer() const override { return data_.tokenizer.get(); }
+  std::string data_sha256() const override { return data_.sha256; }
+
+  bool carries_state() const override {
+    const std::string& carry = config_.train.carry_state;
+    return carry == "auto" ? config_.data.order != "windows" : carry == "always";
+  }
+
+  void fit(ModelConfig& model) const override {
+    const std::int64_t vocab = data_.tokenizer->vocab_size();
+    if (model.vocab != 0 && model.vocab != vocab)
+      fail<ConfigError>(
+          "train: model.vocab is {} and the {} tokenizer of this text has {} tokens (leave model.vocab out, "
+          "or use the text the model was made for)",
+          model.vocab, data_.tokenizer->name(), vocab);
+    if (model.n_out != 0 && model.n_out < vocab)
+      fail<ConfigError>("train: model.n_out is {} and there are {} tokens to predict (leave it out)",
+                        model.n_out, vocab);
+    if (model.readout != "all")
+      fail<ConfigError>("train: model.readout is {} (text is scored at all positions)", model.readout);
+    model.vocab = vocab;
+  }
+
+  std::string sample(const Model& model, std::int64_t tokens, std::uint64_t seed) const override {
+    SampleOptions options;
+    options.seed = seed;
+    options.temperature = 0.8;
+    std::string text;
+    generate(model, *data_.tokenizer, {}, tokens, options, [&](std::string_view piece) { text += piece; });
+    return text;
+  }
+
+ protected:
+  std::string vocabulary() const {
+    return fmt::format("vocabulary {} ({})", data_.tokenizer->vocab_size(), data_.tokenizer->name());
+  }
+  [[noreturn]] void refuse_split(const std::string& split) const {
+    fail<ValueError>("eval: a text has no split \"{}\" (valid, train, all)", split);
+  }
+  // Adds exp(all nats / words); the loss stands for the tokens that are read and not predicted, too.
+  static void add_word_perplexity(EvalResult& result, std::int64_t tokens, std::int64_t words) {
+    if (words > 0)
+      result.extras.emplace_back("word_perplexity", std::exp(result.loss * static_cast<double>(tokens) /
+                                                             static_cast<double>(words)));
+  }
+
+  const TextData data_;
+  const RunConfig config_;
+  const std::int64_t segment_;
+  const std::uint64_t seed_;
+};
+
+// Batches of random windows, a pure function of (seed, step, micro).
+class WindowsTask final : public TextTask {
+ public:
+  WindowsTask(TextData data, const RunConfig& config, bool training) : TextTask(std::move(data), config) {
+    if (training) train_tokens_ = training_part(length(), config.data.split, segment_);
+  }
+
+  std::string summary() const override {
+    return fmt::format("{} training and {} validation tokens, {}", train_tokens_, length() - train_tokens_,
+                       vocabulary());
+  }
+
+  Batch next(std::int64_t step, std::int64_t micro) override {
+    const std::int64_t rows = config_.train.batch;
+    std::vector<std::int32_t> inputs(static_cast<std::size_t>(rows * segment_)), targets(inputs.size());
+    sample_batch(std::span(data_.tokens).first(static_cast<std::size_t>(train_tokens_)), seed_,
+                 static_cast<std::uint64_t>(step), static_cast<std::uint64_t>(micro), rows, segment_,
+                 inputs.data(), targets.data());
+    return make_batch(rows, std::move(inputs), std::move(targets));
+  }
+
+  EvalResult evaluate(const Model& model, const EvalOptions& options,
+                      const EvalProgress& progress) const override {
+    const std::span<const std::int32_t> tokens = part(options.split);
+    TextMeasure measure(*data_.tokenizer);
+    EvalResult positions;
+    EvalPlan plan;
+    plan.see = [&](const Batch& batch, std::span<const double> losses) {
+      measure.add(batch);
+      if (!options.by_position) return;
+      for (std::size_t i = 0; i < losses.size(); ++i)
+        positions.add_position(static_cast<std::int64_t>(i) % segment_, losses[i]);
+    };
+    EvalResult result = options.batches == 0
+                            ? eddy::evaluate(model, tokens, segment_, options.batch, progress, plan)
+                            : evaluate_random(model, tokens, options.seed, options.batches, options.batch,
+                                              segment_, progress, plan);
+    result.extras = measure.extras(result.loss * static_cast<double>(result.tokens));
+    const std::int64_t read = window_count(static_cast<std::int64_t>(tokens.size()), segment_) * segment_;
+    if (options.batches == 0 && result.tokens == read)
+      add_word_perplexity(
+          result, read + 1,
+          count_words(data_.tokenizer->decode(tokens.first(static_cast<std::size_t>(read + 1)))));
+    result.position_loss = std::move(positions.position_loss);
+    result.position_count = std::move(positions.position_count);
+    return result;
+  }
+
+ private:
+  std::int64_t length() const { return static_cast<std::int64_t>(data_.tokens.size()); }
+
+  std::span<const std::int32_t> part(const std::string& split) const {
+    const std::span<const std::int32_t> all = data_.tokens;
+    if (split == "all") return all;
+    const auto cut = static_cast<std::size_t>(training_part(length(), config_.data.split, segment_));
+    if (split == "train") return all.first(cut);
+    if (split == "valid") return all.subspan(cut);
+    refuse_split(split);
+  }
+
+  std::int64_t train_tokens_ = 0;
+};
+
+// Texts read from their beginning to their end, segment by segment.
+class ReadingTask final : public TextTask {
+ public:
+  ReadingTask(TextData data, const RunConfig& config, bool training)
+      : TextTask(std::move(data), config), documents_(config.data.order == "documents") {
+    check_padding();
+    if (!training) return;
+    static_cast<void>(SequenceReader(sequences("valid", config.train.batch), reading(true, 1)));
+    ReadingOptions options = reading(false, config.train.batch);
+    options.shuffle = apart();
+    options.random_offset = config.data.offset == "random" && !documents_;
+    reader_.emplace(sequences("train", config.train.batch), options);
+  }
+
+  std::string summary() const override {
+    if (!apart()) {
+      const std::int64_t train = cut(data_.parts());
+      return fmt::format("{} training and {} validation tokens read in {} rows, {}", train,
+                         static_cast<std::int64_t>(data_.tokens.size()) - train, config_.train.batch,
+                         vocabulary());
+    }
+    const std::int64_t train = cut(data_.parts());
+    return fmt::format("{} training and {} validation {} of {} tokens in all, {}", train,
+                       data_.parts() - train, documents_ ? "documents" : "streams", data_.tokens.size(),
+                       vocabulary());
+  }
+
+  Batch next(std::int64_t, std::int64_t) override {
+    Batch batch;
+    reader_->next(batch);
+    return batch;
+  }
+
+  json save() const override {
+    return reader_ ? json{{"order", config_.data.order}, {"reading", reader_->save()}} : json();
+  }
+
+  void load(const json& saved, const std::string& file) override {
+    if (!saved.is_object() || saved.value("order", json()) != config_.data.order)
+      fail<ConfigError>(
+          "train: data.order is {} and {} was read in another order (resume with the same, or start a new run "
+          "with --init-from)",
+          config_.data.order, file);
+    reader_->load(saved.value("reading", json()), file);
+  }
+
+  EvalResult evaluate(const Model& model, const EvalOptions& options,
+                      const EvalProgress& progress) const override {
+    if (options.batch < 1) fail<ValueError>("evaluate: {} rows (at least 1)", options.batch);
+    const std::vector<Sequence> read = sequences(options.split, options.batch);
+    SequenceReader reader(read, reading(true, std::min<std::int64_t>(
+                                                  options.batch, static_cast<std::int64_t>(read.size()))));
+    TextMeasure measure(*data_.tokenizer);
+    EvalResult positions;
+    EvalPlan plan;
+    plan.carry_state = carries_state() && !options.clear_state;
+    plan.total = reader.targets();
+    plan.see = [&](const Batch& batch, std::span<const double> losses) {
+      measure.add(batch);
+      if (!options.by_position) return;
+      const std::int32_t* target = batch.targets.data<std::int32_t>();
+      for (std::size_t i = 0; i < losses.size(); ++i) {
+        const auto row = i / static_cast<std::size_t>(segment_), column = i % static_cast<std::size_t>(segment_);
+        if (target[i] != kNotScored)
+          positions.add_position(reader.places()[row].position + static_cast<std::int64_t>(column), losses[i]);
+      }
+    };
+    std::int64_t batches = 0;
+    bool whole = false;
+    const auto next = [&](Batch& batch) {
+      if (options.batches > 0 && batches == options.batches) return false;
+      ++batches;
+      whole = !reader.next(batch);
+      return !whole;
+    };
+    EvalResult result = evaluate_batches(model, next, plan, progress);
+    result.extras = measure.extras(result.loss * static_cast<double>(result.tokens));
+    if (whole) {
+      const auto [tokens, words] = size_of(read);
+      add_word_perplexity(result, tokens, words);
+    }
+    result.position_loss = std::move(positions.position_loss);
+    result.position_count = std::move(positions.position_count);
+    return result;
+  }
+
+ private:
+  // Whether the text came in files that are read each for itself.
+  bool apart() const { return !data_.files.empty(); }
+
+  ReadingOptions reading(bool once, std::int64_t rows) const {
+    ReadingOptions options;
+    options.rows = rows;
+    options.segment = segment_;
+    options.seed = seed_;
+    options.pad = documents_;
+    options.skip_zero = documents_ && config_.model.mask_token_zero;
+    options.once = once;
+    return options;
+  }
+
+  // Files, or of one text tokens, that are for training.
+  std::int64_t cut(std::int64_t files) const {
+    const double fraction = config_.data.split;
+    if (!apart())
+      return training_part(static_cast<std::int64_t>(data_.tokens.size()), fraction, segment_);
+    if (!(fraction > 0 && fraction < 1))
+      fail<ValueError>("data: data.split is {} (between 0 and 1)", fraction);
+    if (files < 2)
+      fail<ValueError>("data: {} has {} text (at least 2 are needed: the last ones validate)", data_.name,
+                       files);
+    const auto whole = static_cast<std::int64_t>(std::floor(fraction * static_cast<double>(files)));
+    return std::clamp<std::int64_t>(whole, 1, files - 1);
+  }
+
+  // What is read of a split. One text is cut into as many spans as there are rows, fewer when it is short.
+  std::vector<Sequence> sequences(const std::string& split, std::int64_t rows) const {
+    if (split != "all" && split != "train" && split != "valid") refuse_split(split);
+    if (!apart()) {
+      std::span<const std::int32_t> tokens = data_.tokens;
+      if (split != "all") {
+        const auto train = static_cast<std::size_t>(cut(1));
+        tokens = split == "train" ? tokens.first(train) : tokens.subspan(train);
+      }
+      if (split != "train") {  // training keeps its rows; to measure, fewer will do
+        const auto fitting = static_cast<std::int64_t>(tokens.size()) / (segment_ + 1);
+        rows = std::clamp<std::int64_t>(fitting, 1, rows);
+      }
+      return equal_spans({tokens, {}}, rows);
+    }
+    const std::int64_t train = split == "all" ? 0 : cut(data_.parts());
+    const std::int64_t begin = split == "valid" ? train : 0, end = split == "train" ? train : data_.parts();
+    std::vector<Sequence> found;
+    for (std::int64_t i = begin; i < end; ++i) {
+      found.push_back({data_.part(i), {}});
+      const auto length = static_cast<std::int64_t>(found.back().tokens.size());
+      if (!documents_ && length <= segment_)
+        fail<ValueError>(
+            "data: the stream {} has {} tokens, and a segment of {} needs {} (take longer texts, or a shorter "
+            "train.sequence)",
+            data_.files[static_cast<std::size_t>(i)], length, segment_, segment_ + 1);
+    }
+    return found;
+  }
+
+  // The tokens of what was read, and their words.
+  std::pair<std::int64_t, std::int64_t> size_of(const std::vector<Sequence>& read) const {
+    std::int64_t tokens = 0, words = 0;
+    for (const Sequence& sequence : read) {
+      std::size_t length = sequence.tokens.size();
+      const auto segment = static_cast<std::size_t>(segment_);
+      if (!documents_) length = (length - 1) / segment * segment + 1;
+      tokens += static_cast<std::int64_t>(length);
+      words += count_words(data_.tokenizer->decode(sequence.tokens.first(length)));
+    }
+    return {tokens, words};
+  }
+
+  // Padding must not be a token that texts are written in.
+  void check_padding() const {
+    if (documents_ && config_.model.mask_token_zero && !data_.tokenizer->decode_one(0).empty())
+      fail<ConfigError>(
+          "config: with model.mask_token_zero token 0 is padding, and in the {} tokenizer it stands for text "
+          "(set data.tokenizer = \"byte260\", or model.mask_token_zero = false)",
+          data_.tokenizer->name());
+  }
+
+  const bool documents_;
+  std::optional<SequenceReader> reader_;  // of training
+};
+
+}  // namespace
+
+std::unique_ptr<Task> make_text_task(TaskArguments&& arguments) {
+  TextData data = read_text_data(arguments);
+  const bool training = arguments.training;
+  if (arguments.config.data.order == "windows")
+    return std::make_unique<WindowsTask>(std::move(data), arguments.config, training);
+  return std::make_unique<ReadingTask>(std::move(data), arguments.config, training);
+}
+
+}  // namespace eddy

@@ -1,0 +1,127 @@
+// Reading, checking and tokenizing. Files of a folder are mapped one at a time: there may be more of them than
+// a process may map.
+#include "train/text_data.h"
+
+#include <filesystem>
+#include <ostream>
+#include <streambuf>
+
+#include "tensor/format.h"
+#include "train/corpus.h"
+#include "train/dataset.h"
+#include "train/sha256.h"
+
+namespace eddy {
+namespace {
+
+void check_same_data(const TextData& data, const TaskArguments& arguments) {
+  if (!arguments.same_data_as.empty() && arguments.same_data_as != data.sha256)
+    fail<ConfigError>(
+        "{}: {} is not the text that {} was trained on: SHA-256 {} and {} (name it by --data, or start a new "
+        "run with --init-from)",
+        arguments.training ? "train" : "eval", data.name, arguments.run, data.sha256, arguments.same_data_as);
+}
+
+// `text` is asked for only by a vocabulary that is made from it.
+template <class MakeText>
+std::unique_ptr<Tokenizer> tokenizer_for(TaskArguments& arguments, const MakeText& text) {
+  const std::string& name = arguments.config.data.tokenizer;
+  std::unique_ptr<Tokenizer> tokenizer =
+      arguments.tokenizer ? std::move(arguments.tokenizer) : make_tokenizer(name, text());
+  if (tokenizer->name() != name)
+    fail<ConfigError>(
+        "train: data.tokenizer is {} and that of {} is {} (its parameters fit its own tokens alone)", name,
+        arguments.run, tokenizer->name());
+  return tokenizer;
+}
+
+TextData read_one_text(TaskArguments& arguments, std::ostream& says) {
+  const TextSource source = resolve_text(arguments.config.data.path, says);
+  const std::string_view text = source.text.view();
+  TextData data;
+  data.name = source.name;
+  data.sha256 = sha256_hex(text);
+  check_same_data(data, arguments);
+  data.tokenizer = tokenizer_for(arguments, [&] { return text; });
+  data.tokens = data.tokenizer->encode(text);
+  data.ends = {static_cast<std::int64_t>(data.tokens.size())};
+  return data;
+}
+
+// What `action` makes of a file's bytes; its errors name the file.
+template <class Action>
+auto of_file(const TextFile& file, const Action& action) {
+  const MappedFile mapped(file.path);
+  try {
+    return action(mapped.bytes());
+  } catch (const FormatError& error) {
+    fail<FormatError>("data: {}: {}", file.path, error.what());
+  } catch (const ValueError& error) {
+    fail<ValueError>("data: {}: {}", file.path, error.what());
+  }
+}
+
+TextData read_files(TaskArguments& arguments, std::ostream& says) {
+  TextData data;
+  data.name = arguments.config.data.path;
+  const std::vector<TextFile> files = list_text_files(data.name);
+  Sha256 digest;
+  std::int64_t bytes = 0;
+  for (const TextFile& file : files) {
+    const MappedFile mapped(file.path);
+    bytes += static_cast<std::int64_t>(mapped.bytes().size());
+    digest.update(fmt::format("{} {}\n", mapped.bytes().size(), file.name));
+    digest.update(mapped.bytes());
+  }
+  data.sha256 = digest.hex_digest();
+  says << "data: " << data.name << ", " << files.size() << " files, " << bytes << " bytes (--data.path)\n";
+  check_same_data(data, arguments);
+  data.tokenizer = tokenizer_for(arguments, [&] {
+    std::string all;
+    if (arguments.config.data.tokenizer != "char") return all;  // bytes are known beforehand
+    all.reserve(static_cast<std::size_t>(bytes));
+    for (const TextFile& file : files)
+      all += of_file(file, [](std::string_view text) {
+        static_cast<void>(make_tokenizer("char", text));  // an error names the file
+        return std::string(text);
+      });
+    return all;
+  });
+  for (const TextFile& file : files) {
+    const std::vector<std::int32_t> ids =
+        of_file(file, [&](std::string_view text) { return data.tokenizer->encode(text); });
+    data.tokens.insert(data.tokens.end(), ids.begin(), ids.end());
+    data.ends.push_back(static_cast<std::int64_t>(data.tokens.size()));
+    data.files.push_back(file.name);
+  }
+  return data;
+}
+
+// Takes what nobody reads.
+class Nowhere final : public std::streambuf {
+  int overflow(int character) override { return traits_type::not_eof(character); }
+};
+
+}  // namespace
+
+std::span<const std::int32_t> TextData::part(std::int64_t index) const {
+  const auto at = static_cast<std::size_t>(index);
+  const std::int64_t begin = at == 0 ? 0 : ends[at - 1];
+  return std::span(tokens).subspan(static_cast<std::size_t>(begin),
+                                   static_cast<std::size_t>(ends[at] - begin));
+}
+
+TextData read_text_data(TaskArguments& arguments) {
+  Nowhere nowhere;
+  std::ostream silence(&nowhere);
+  std::ostream& says = arguments.says != nullptr ? *arguments.says : silence;
+  const DataConfig& config = arguments.config.data;
+  std::error_code error;
+  if (config.order == "documents" && config.path.empty())
+    fail<ConfigError>("config: data.order is documents and data.path is empty (name a folder of texts)");
+  const bool apart = config.order == "documents" ||
+                     (config.order == "stream" && std::filesystem::is_directory(config.path, error));
+  return apart ? read_files(arguments, says) : read_one_text(arguments, says);
+}
+
+}  // namespace eddy

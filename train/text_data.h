@@ -1,0 +1,35 @@
+// The tokens of a text task: of one text, or of the files of a folder kept apart, with the tokenizer that made
+// them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "train/task.h"
+#include "train/tokenizer.h"
+
+namespace eddy {
+
+struct TextData {
+  std::string name;    // "tinyshakespeare", "stories", or the path the user gave
+  std::string sha256;  // of the text; of a folder, of its files' names and contents
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::vector<std::int32_t> tokens;  // of all files, one after the other
+  std::vector<std::int64_t> ends;    // where each file ends in them; one entry for one text
+  std::vector<std::string> files;    // their names; empty for one text
+
+  std::int64_t parts() const { return static_cast<std::int64_t>(ends.size()); }
+  std::span<const std::int32_t> part(std::int64_t index) const;
+};
+
+// Reads the text that config.data names and turns it into tokens, by the tokenizer in the arguments (it is
+// moved out of them) or else by a new one. With order windows a folder is one text; with stream and documents
+// its files, those in subfolders too, stay apart. errors: IoError, FormatError and ValueError for a text that
+// cannot be read or has no tokens; ConfigError when it is other data than it must be (same_data_as), or the
+// tokenizer is not the one that the config names.
+TextData read_text_data(TaskArguments& arguments);
+
+}  // namespace eddy

@@ -1,0 +1,67 @@
+// Words, bytes and characters.
+#include "train/text_measures.h"
+
+#include <cmath>
+
+#include "train/utf8.h"
+
+namespace eddy {
+namespace {
+
+// The property White_Space of the Unicode character database (PropList.txt), and the four separators
+// U+001C..U+001F, at which Python's str.split, that published word counts come from, cuts as well.
+bool is_space(char32_t c) {
+  if (c <= 0x20) return (c >= 0x09 && c <= 0x0d) || c >= 0x1c;
+  return c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 ||
+         c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+}
+
+bool begins_character(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xc0u) != 0x80u;  // the other bytes of a character are 10xxxxxx
+}
+
+}  // namespace
+
+std::int64_t count_words(std::string_view text) {
+  std::int64_t words = 0;
+  bool inside = false;
+  for (std::size_t at = 0; at < text.size();) {
+    const Utf8Char character = utf8_at(text, at);
+    const bool space = character.bytes > 0 && is_space(character.code_point);
+    if (!space && !inside) ++words;
+    inside = !space;
+    at += character.bytes > 0 ? static_cast<std::size_t>(character.bytes) : 1;
+  }
+  return words;
+}
+
+TextMeasure::TextMeasure(const Tokenizer& tokenizer) {
+  for (std::int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    const std::string text = tokenizer.decode_one(id);
+    bytes_.push_back(static_cast<std::uint32_t>(text.size()));
+    characters_.push_back(0);
+    for (const char byte : text)
+      if (begins_character(byte)) ++characters_.back();
+  }
+}
+
+void TextMeasure::add(const Batch& batch) {
+  const std::int32_t* target = batch.targets.data<std::int32_t>();
+  for (std::int64_t i = 0; i < batch.targets.elements(); ++i) {
+    const auto id = static_cast<std::size_t>(target[i]);
+    if (target[i] < 0 || id >= bytes_.size()) continue;
+    all_bytes_ += bytes_[id];
+    all_characters_ += characters_[id];
+  }
+}
+
+std::vector<std::pair<std::string, double>> TextMeasure::extras(double nats) const {
+  std::vector<std::pair<std::string, double>> result;
+  const double bits = nats / std::log(2.0);
+  if (all_bytes_ > 0) result.emplace_back("bits_per_byte", bits / static_cast<double>(all_bytes_));
+  if (all_characters_ > 0 && all_characters_ != all_bytes_)
+    result.emplace_back("bits_per_character", bits / static_cast<double>(all_characters_));
+  return result;
+}
+
+}  // namespace eddy
