@@ -15,8 +15,7 @@ namespace {
 
 template <class M>
 ModelEntry entry(const char* model, const char* summary) {
-  return {"staircase", model, summary,
-          [](const ModelConfig& c, ParamScope s) -> std::unique_ptr<Model> {
+  return {"staircase", model, summary, [](const ModelConfig& c, ParamScope s) -> std::unique_ptr<Model> {
             return std::make_unique<M>(c, s);
           }};
 }
@@ -147,21 +146,24 @@ void check_staircase(const ModelConfig& c) {
   below_one("emb_dropout", c.emb_dropout);
   below_one("out_dropout", c.out_dropout);
   if (c.kv_heads != 0 && c.kv_heads != c.heads)
-    fail<ConfigError>("config: model.kv_heads must be heads in this family: heads {}, kv_heads {} (leave it "
-                      "out)",
-                      c.heads, c.kv_heads);
+    fail<ConfigError>(
+        "config: model.kv_heads must be heads in this family: heads {}, kv_heads {} (leave it "
+        "out)",
+        c.heads, c.kv_heads);
   if (c.readout != "all")
     fail<ConfigError>("config: model.readout is \"{}\" (this family gives logits for all positions)",
                       c.readout);
   if (c.model == "staircase" || c.model == "cached_staircase") check_chunks(c);
   if (c.model == "universal" && c.layers != 1)
-    fail<ConfigError>("config: model.layers must be 1 for universal, which applies it repeats times: layers "
-                      "{}, repeats {} (ladder repeats several)",
-                      c.layers, c.repeats);
+    fail<ConfigError>(
+        "config: model.layers must be 1 for universal, which applies it repeats times: layers "
+        "{}, repeats {} (ladder repeats several)",
+        c.layers, c.repeats);
   if (c.model == "transformer_xl" && c.repeats != 1)
-    fail<ConfigError>("config: model.repeats must be 1 for transformer_xl: repeats {} (ladder applies the "
-                      "stack several times)",
-                      c.repeats);
+    fail<ConfigError>(
+        "config: model.repeats must be 1 for transformer_xl: repeats {} (ladder applies the "
+        "stack several times)",
+        c.repeats);
 }
 
 }  // namespace eddy

@@ -75,10 +75,9 @@ void StaircaseFamily::check_state_tensor(const std::string& name, const Tensor& 
   for (int i = 0; fits && i < shape.rank(); ++i)
     fits = tensor.dim(i) == shape[i] || (i == 1 && shape[i] == -1);
   if (!fits) {
-    const std::string wanted =
-        shape.rank() == 3 && shape[1] == -1
-            ? fmt::format("[{}, rows, {}]", shape[0], shape[2])
-            : to_string(shape);
+    const std::string wanted = shape.rank() == 3 && shape[1] == -1
+                                   ? fmt::format("[{}, rows, {}]", shape[0], shape[2])
+                                   : to_string(shape);
     fail<ShapeError>("{}: state {} has shape {} ({}: the batch of the tokens and the model's sizes)",
                      config().model, name, to_string(tensor.shape()), wanted);
   }

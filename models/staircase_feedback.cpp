@@ -15,18 +15,18 @@ namespace eddy {
 StaircaseFeedback::StaircaseFeedback(const ModelConfig& config, const ParamScope& scope)
     : StaircaseFamily(config, scope),
       core_(scope, config, config.shared_kv),
-      layer_logits_(
-          scope.scope("feedback").param("layer_logits", {config.layers + 1}, Init::zeros())) {}
+      layer_logits_(scope.scope("feedback").param("layer_logits", {config.layers + 1}, Init::zeros())) {}
 
 double StaircaseFeedback::forward_macs_per_token(std::int64_t) const {
   const ModelConfig& c = config();
   const auto dim = static_cast<double>(c.dim), inner = static_cast<double>(c.heads * c.head_dim);
   const auto layers = static_cast<double>(c.layers);
-  const double own = 2 * dim * inner + 2 * dim * static_cast<double>(c.mlp_dim) +
-                     3 * inner * static_cast<double>(c.span);
+  const double own =
+      2 * dim * inner + 2 * dim * static_cast<double>(c.mlp_dim) + 3 * inner * static_cast<double>(c.span);
   const double mixed = c.feedback_memory == "mix" ? (layers + 1) * dim : 0;
   // With feedback_self each layer also projects the token itself.
-  const double projections = static_cast<double>(owners() + (c.feedback_self ? c.layers : 0)) * 2 * dim * inner;
+  const double projections =
+      static_cast<double>(owners() + (c.feedback_self ? c.layers : 0)) * 2 * dim * inner;
   return layers * own + projections + mixed + dim * static_cast<double>(c.n_out);
 }
 
@@ -136,8 +136,8 @@ StaircaseFamily::Segment StaircaseFeedback::run_segment(const Tensor& x, const S
   for (std::int64_t t = 0; t < time; ++t) {
     const std::int64_t end = past + t, begin = std::max<std::int64_t>(0, end - reach());
     call.index = run.calls++;
-    const Token token = run_token(
-        reshape(select(x, 0, t), {batch, 1, dim}), weights, call, [&](std::size_t l) -> KeysValues {
+    const Token token =
+        run_token(reshape(select(x, 0, t), {batch, 1, dim}), weights, call, [&](std::size_t l) -> KeysValues {
           if (run.literal) {
             const StaircaseLayer& layer = core_.layers[l];
             return layer.keys_values(layer.normed(contiguous(narrow(literal_memory, 1, begin, end - begin))));

@@ -106,7 +106,8 @@ Tensor position_rows(const Tensor& key_pe, std::int64_t distances, std::int64_t 
 Tensor stored_attention(const Tensor& q, const KeysValues& context, const AttentionOptions& options) {
   const std::int64_t batch = q.dim(0), queries = q.dim(1), heads = q.dim(2), keys = context.k.dim(1);
   if (keys == 0) return Tensor::zeros(q.shape(), q.dtype(), q.device());
-  const std::int64_t least = options.causal ? std::max<std::int64_t>(options.band.least, 0) : options.band.least;
+  const std::int64_t least =
+      options.causal ? std::max<std::int64_t>(options.band.least, 0) : options.band.least;
   const std::int64_t rows = options.positions.dim(0);
   std::vector<std::uint8_t> visible;
   std::vector<std::int64_t> distances;

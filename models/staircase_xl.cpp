@@ -88,7 +88,8 @@ StaircaseFamily::Segment StaircaseXl::run_segment(const Tensor& x, const State& 
     }
     const Tensor normed = layer.normed(h);
     h = layer(h, normed,
-              layer.keys_values(memory != nullptr ? concat({layer.normed(*memory), normed}, 1) : normed), call);
+              layer.keys_values(memory != nullptr ? concat({layer.normed(*memory), normed}, 1) : normed),
+              call);
   });
   return {h, next};
 }

@@ -18,8 +18,8 @@ class StreamRows {
   // Room for `capacity` tokens; nothing is set. heads, head_dim: of keys and values.
   StreamRows(std::int64_t layers, std::int64_t batch, std::int64_t capacity, std::int64_t heads,
              std::int64_t head_dim, std::int64_t dim, Dtype dtype, Device device);
-  // The rows kept in a state under `name`, to be written in place: copied first when another handle sees them,
-  // so that copies of a state go on independently.
+  // The rows kept in a state under `name`, to be written in place: copied first when another handle sees
+  // them, so that copies of a state go on independently.
   StreamRows(State& state, const std::string& name, std::int64_t heads, std::int64_t head_dim);
 
   // Writes keys and values [batch, rows, heads, head_dim], or x [batch, rows, dim], from row `at` on.

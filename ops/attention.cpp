@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "autograd/tape.h"
+#include "ops/attention_partials.h"
 #include "ops/checks.h"
 #include "ops/cpu/attention_scratch.h"
 #include "tensor/format.h"
@@ -184,7 +185,12 @@ bool nothing_to_mix(const Parts& x, const AttentionArgs& args) {
 // with the tables and the threads, not with the length. `gradient` is null for
 // a forward call.
 Tensor lend_scratch(AttentionArgs& args, const AttentionBackwardArgs* gradient, const Device& device) {
-  if (device.type != DeviceType::cpu) return {};
+  if (device.type != DeviceType::cpu) {
+    if (gradient == nullptr) return {};
+    const Tensor partials = Tensor::empty({attention_partials(*gradient).elements}, Dtype::f32, device);
+    args.scratch = partials.raw_data();
+    return partials;
+  }
   const double flops = 4.0 * static_cast<double>(args.batch * args.heads * args.queries) *
                        static_cast<double>(std::min(args.keys, args.most - args.least + 1) * args.head_size);
   // Below some 2^20 operations, 10 us, waking another thread costs more than it
@@ -200,7 +206,8 @@ Tensor lend_scratch(AttentionArgs& args, const AttentionBackwardArgs* gradient, 
 Mixed forward(const Parts& x, const AttentionOptions& options) {
   const Tensor& q = x.q;
   const Mixed mixed{Tensor::empty(q.shape(), q.dtype(), q.device()),
-                    Tensor::empty({q.dim(0), q.dim(2), q.dim(1)}, q.dtype(), q.device())};
+                    Tensor::empty({q.dim(0), q.dim(2), q.dim(1)},
+                                  q.dtype() == Dtype::bf16 ? Dtype::f32 : q.dtype(), q.device())};
   AttentionArgs args = arguments(x, mixed, options);
   if (nothing_to_mix(x, args)) {
     raw::fill(mixed.output, 0);

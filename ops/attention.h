@@ -77,7 +77,7 @@ struct AttentionStrides {
 
 // Sizes are at least 1, and some pair is visible. Of `dtype`: q, k, v, output [batch, queries, heads,
 // head_size], log_sum [batch, heads, queries], the logarithm of each row's sum of exponentials, -infinity for
-// a query that sees no key, and the tables.
+// a query that sees no key (f32 where dtype is bf16), and the tables.
 struct AttentionArgs {
   Dtype dtype;
   std::int64_t batch, queries, keys, heads, kv_heads, head_size;
@@ -95,7 +95,7 @@ struct AttentionArgs {
   std::int64_t distances;                      // the first entries of the tables that can be met: most + 1
   void *output, *log_sum;
   // The CPU's working memory, laid out by ops/cpu/attention_scratch.h: what the threads share, then one part
-  // for each of `threads`. Null on other devices.
+  // for each of `threads`. On other devices that of the backward, laid out by ops/attention_partials.h.
   void* scratch;
   int threads;
 };

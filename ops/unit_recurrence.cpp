@@ -23,12 +23,16 @@ const void* data_of(const Tensor& x) {
   return x.defined() ? x.raw_data() : nullptr;
 }
 
-void expect(const char* name, const Tensor& x, const Shape& shape, Dtype dtype) {
+// Refuses x when it is defined and not of this shape, or not of the kind of `like`.
+void expect(const char* name, const Tensor& x, const Shape& shape, const Tensor& like) {
   if (!x.defined()) return;
   if (x.shape() != shape)
     fail<ShapeError>("unit_recurrence: {} has shape {} ({})", name, to_string(x.shape()), to_string(shape));
-  if (x.dtype() != dtype)
-    fail<DtypeError>("unit_recurrence: {} is {} ({})", name, dtype_name(x.dtype()), dtype_name(dtype));
+  if (x.dtype() != like.dtype())
+    fail<DtypeError>("unit_recurrence: {} is {} ({})", name, dtype_name(x.dtype()), dtype_name(like.dtype()));
+  if (!(x.device() == like.device()))
+    fail<DeviceError>("unit_recurrence: {} is on {} and x on {} (one device for all)", name,
+                      to_string(x.device()), to_string(like.device()));
 }
 
 // dst [out, in] = beta dst + dy^T x over rows [rows, out] and [rows, in]; `row` is the first output row
@@ -94,19 +98,19 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
   if (options.heads < 1 || dim % options.heads != 0)
     fail<ShapeError>("unit_recurrence: heads must divide dim: heads {}, dim {}", options.heads, dim);
   const Dtype dtype = x.dtype();
-  expect("qkv", qkv, {time, batch, 3 * dim}, dtype);
-  expect("wqkv", w.wqkv, {3 * dim, dim}, dtype);
-  expect("wqkv bias", w.wqkv_bias, {3 * dim}, dtype);
-  expect("wo", w.wo, {dim, dim}, dtype);
-  expect("wo bias", w.wo_bias, {dim}, dtype);
-  expect("up", w.up, {mlp, dim}, dtype);
-  expect("up bias", w.up_bias, {mlp}, dtype);
-  expect("down", w.down, {dim, mlp}, dtype);
-  expect("down bias", w.down_bias, {dim}, dtype);
+  expect("qkv", qkv, {time, batch, 3 * dim}, x);
+  expect("wqkv", w.wqkv, {3 * dim, dim}, x);
+  expect("wqkv bias", w.wqkv_bias, {3 * dim}, x);
+  expect("wo", w.wo, {dim, dim}, x);
+  expect("wo bias", w.wo_bias, {dim}, x);
+  expect("up", w.up, {mlp, dim}, x);
+  expect("up bias", w.up_bias, {mlp}, x);
+  expect("down", w.down, {dim, mlp}, x);
+  expect("down bias", w.down_bias, {dim}, x);
   for (const Tensor& gain : {w.norm1, w.norm1_bias, w.norm2, w.norm2_bias})
-    expect("norm", gain, {dim}, dtype);
-  expect("key", key, {batch, dim}, dtype);
-  expect("value", value, {batch, dim}, dtype);
+    expect("norm", gain, {dim}, x);
+  expect("key", key, {batch, dim}, x);
+  expect("value", value, {batch, dim}, x);
 
   const Tensor x_rows = raw::contiguous(x), qkv_rows = raw::contiguous(qkv);
   const Tensor wkv = raw::narrow(w.wqkv, 0, dim, 2 * dim);
@@ -167,9 +171,9 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
   args.rstd2 = rstd2.raw_data();
   const bool on_cpu = x.device().type == DeviceType::cpu;
   const Tensor packed = on_cpu ? packed_weights(dim, mlp, dtype) : Tensor();
-  const Tensor scratch = on_cpu ? Tensor::empty({batch, std::max(dim, mlp)}, dtype) : Tensor();
+  const Tensor scratch = Tensor::empty({batch, std::max(dim, mlp)}, dtype, x.device());
   args.packed = on_cpu ? packed.raw_data() : nullptr;
-  args.scratch = on_cpu ? scratch.raw_data() : nullptr;
+  args.scratch = scratch.raw_data();
   unit_recurrence_forward_slot(x.device(), args);
 
   // Inputs and saved tensors by place, for the gradient below.
@@ -223,9 +227,9 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
     a.da2 = da2.raw_data();
     const bool cpu = sh.device().type == DeviceType::cpu;
     const Tensor packed_again = cpu ? packed_weights(a.dim, a.mlp, a.dtype) : Tensor();
-    const Tensor step = cpu ? Tensor::empty({a.batch, std::max(a.dim, a.mlp)}, a.dtype) : Tensor();
+    const Tensor step = Tensor::empty({a.batch, std::max(a.dim, a.mlp)}, a.dtype, sh.device());
     a.packed = cpu ? packed_again.raw_data() : nullptr;
-    a.scratch = cpu ? step.raw_data() : nullptr;
+    a.scratch = step.raw_data();
     unit_recurrence_backward_slot(sh.device(), a);
 
     GradSink& sink = context.sink;

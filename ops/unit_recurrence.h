@@ -76,8 +76,8 @@ struct UnitRecurrenceArgs {
                                        // two results after dropout: right sides of the weight products
   void *da1, *da2;                     // gradients of the normalised rows
 
-  // Working memory of the CPU kernels; null elsewhere.
-  void* packed;   // unit_recurrence_packed_elements of dtype: the weights packed for products with few rows
+  // Working memory.
+  void* packed;   // on the CPU the weights packed for products with few rows; null elsewhere
   void* scratch;  // [batch, max(dim, mlp)]
 };
 extern Slot<UnitRecurrenceArgs> unit_recurrence_forward_slot, unit_recurrence_backward_slot;

@@ -20,7 +20,8 @@
 
 namespace eddy {
 
-// Sequences side by side in the CPU's kernel, for f32 and f64.
+// Sequences side by side in the CPU's kernel: as many as f32 lanes in the widest register; narrower ones take
+// a group in parts.
 inline constexpr std::int64_t kWindowLanes = 16;
 
 struct WindowAttentionOptions {
@@ -56,7 +57,7 @@ struct WindowAttentionArgs {
   RandomKey dropout_key;
   WindowRows q, past_rows, own_rows;
   void* output;   // [batch, queries, dim]
-  void* log_sum;  // [ceil(batch / 16), heads, queries, 16]
+  void* log_sum;  // ceil(batch / 16) heads queries 16 elements, in an order of the kernel's own
   // Backward only: contiguous, like q, past and own; a null one is not wanted.
   const void* doutput;
   void *dq, *dpast, *down;

@@ -99,8 +99,8 @@ class StaircaseOracle {
         double score = 0;
         for (std::int64_t i = 0; i < c.head_dim; ++i) {
           const auto e = static_cast<std::size_t>(a * c.head_dim + i);
-          score += q[e] * (keys[j][e] +
-                           at("pos.key_pe")[static_cast<std::size_t>(i * c.span + seen[j].column)]);
+          score +=
+              q[e] * (keys[j][e] + at("pos.key_pe")[static_cast<std::size_t>(i * c.span + seen[j].column)]);
         }
         weights.push_back(std::exp(score / std::sqrt(static_cast<double>(c.head_dim))));
         sum += weights.back();
@@ -188,7 +188,8 @@ class StaircaseOracle {
         }
         if (c.feedback_self) seen.push_back({&h, c.span - 1});
         h = layer(l, h, seen);
-        for (std::size_t i = 0; i < h.size(); ++i) mixed[i] += weights[static_cast<std::size_t>(l + 1)] * h[i];
+        for (std::size_t i = 0; i < h.size(); ++i)
+          mixed[i] += weights[static_cast<std::size_t>(l + 1)] * h[i];
       }
       outputs.push_back(h);
       memory.push_back(c.feedback_memory == "last" ? h : mixed);

@@ -220,6 +220,13 @@ TEST_CASE("model_registry: every registered model can be made and is in the list
     CAPTURE(entry.model);
     ModelConfig config = small_config(entry.model);
     config.family = entry.family;
+    config.chunk = 8;
+    if (entry.model == "block_recurrent") config.recurrent_layers = {0};
+    if (entry.model == "memorizing") {
+      config.memory_layers = {0};
+      config.memory_size = config.context;
+      config.memory_topk = 4;
+    }
     CHECK(make_model(config)->params().count() > 0);
     CHECK(!entry.summary.empty());
     bool named = false;

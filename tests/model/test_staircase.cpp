@@ -28,8 +28,7 @@ void set_values(Model& model, const std::string& name, const std::vector<double>
 // Copies the parameters that both have.
 void copy_parameters(Model& to, const Model& from) {
   for (const Parameter& parameter : from.params().parameters())
-    if (to.params().find(parameter.name) != nullptr)
-      set_values(to, parameter.name, numbers(parameter.value));
+    if (to.params().find(parameter.name) != nullptr) set_values(to, parameter.name, numbers(parameter.value));
 }
 
 std::int64_t tokens_for(const ModelConfig& c) {
@@ -42,7 +41,8 @@ std::vector<double> influence(const Model& model, const Tensor& tokens, std::int
   other.data<std::int64_t>()[changed] = (other.data<std::int64_t>()[changed] + 1) % model.config().vocab;
   const Tensor a = forward_of(model, tokens).logits, b = forward_of(model, other).logits;
   std::vector<double> change;
-  for (std::int64_t t = 0; t < a.dim(1); ++t) change.push_back(distance(columns(a, t, 1), columns(b, t, 1)).error);
+  for (std::int64_t t = 0; t < a.dim(1); ++t)
+    change.push_back(distance(columns(a, t, 1), columns(b, t, 1)).error);
   return change;
 }
 
@@ -68,8 +68,8 @@ TEST_CASE("staircase: logits are those of the definition on plain vectors") {
       Vec expected;
       for (const Vec& one : StaircaseOracle(*model).logits({ids.begin(), ids.end()}))
         expected.insert(expected.end(), one.begin(), one.end());
-      check_close("logits", raw::select(logits, 0, row), Tensor::from(expected, {tokens.dim(1), config.n_out}),
-                  kClose);
+      check_close("logits", raw::select(logits, 0, row),
+                  Tensor::from(expected, {tokens.dim(1), config.n_out}), kClose);
     }
   }
 }
@@ -121,7 +121,8 @@ TEST_CASE("staircase: one step is independent chunks without a state") {
   const ForwardOutput whole = forward_of(*model, tokens);
   CHECK(whole.state.empty());
   for (std::int64_t t = 0; t < 12; t += 3)
-    check_close("chunk", columns(whole.logits, t, 3), forward_of(*model, columns(tokens, t, 3)).logits, kClose);
+    check_close("chunk", columns(whole.logits, t, 3), forward_of(*model, columns(tokens, t, 3)).logits,
+                kClose);
 }
 
 TEST_CASE("staircase: cached with as many passes as steps is the staircase bit for bit") {
@@ -146,7 +147,8 @@ TEST_CASE("staircase: cached with as many passes as steps is the staircase bit f
   }
 }
 
-TEST_CASE("staircase: cached with chunks of one token and one pass is feedback with the last layer and self") {
+TEST_CASE(
+    "staircase: cached with chunks of one token and one pass is feedback with the last layer and self") {
   for (const std::int64_t steps : {1, 2, 5}) {
     ModelConfig config = staircase_config("cached_staircase");
     config.cold_start = steps == 2 ? "empty" : "zeros";
@@ -164,7 +166,8 @@ TEST_CASE("staircase: cached with chunks of one token and one pass is feedback w
     const Tensor targets = random_ids(2, 9, config.n_out, 4);
     const Outcome a = run(*cached, input, targets), b = run(*feedback, input, targets);
     check_close("logits", a.logits, b.logits, kClose);
-    for (const auto& [name, gradient] : a.gradients) check_close(name, gradient, b.gradients.at(name), kClose, 1e-13);
+    for (const auto& [name, gradient] : a.gradients)
+      check_close(name, gradient, b.gradients.at(name), kClose, 1e-13);
   }
 }
 
@@ -193,7 +196,8 @@ TEST_CASE("staircase: exact states make the cut invisible and official ones do n
     const ForwardOutput expected = forward_of(*whole, tokens);
     for (const std::int64_t chunks : {1, 2, 3, 5}) {
       config.segment = chunks * config.chunk;
-      if (has_chunks(config) && config.carry == "official") config.segment = std::max<std::int64_t>(chunks, 4) * config.chunk;
+      if (has_chunks(config) && config.carry == "official")
+        config.segment = std::max<std::int64_t>(chunks, 4) * config.chunk;
       const auto cut = make_model(config, Dtype::f64);
       copy_parameters(*cut, *whole);
       const ForwardOutput got = forward_of(*cut, tokens);
@@ -203,7 +207,8 @@ TEST_CASE("staircase: exact states make the cut invisible and official ones do n
       }
       check_close("logits", got.logits, expected.logits, kClose);
       REQUIRE(got.state.size() == expected.state.size());
-      for (const auto& [part, tensor] : expected.state) check_close(part, got.state.get(part), tensor, kClose);
+      for (const auto& [part, tensor] : expected.state)
+        check_close(part, got.state.get(part), tensor, kClose);
     }
   }
 }
@@ -267,7 +272,8 @@ TEST_CASE("staircase: without keys attention follows the position table's column
     for (const Vec& one : StaircaseOracle(*model).logits({ids.begin(), ids.end()}))
       expected.insert(expected.end(), one.begin(), one.end());
     const Outcome outcome = run(*model, input, random_ids(1, 6, config.n_out, 14));
-    check_close("logits", raw::select(outcome.logits, 0, 0), Tensor::from(expected, {6, config.n_out}), kClose);
+    check_close("logits", raw::select(outcome.logits, 0, 0), Tensor::from(expected, {6, config.n_out}),
+                kClose);
 
     const std::vector<double> gradient = numbers(outcome.gradients.at("pos.key_pe"));
     // Staircase: distances 0 .. 5 use columns 8 .. 3. XL: distances 1 .. 4 use columns 3 .. 0.
@@ -332,8 +338,7 @@ TEST_CASE("staircase: rows that begin a document forget their past") {
     const Tensor flagged = model->forward(input).logits;
     input.start = {};
     const Tensor unflagged = model->forward(input).logits;
-    const Tensor fresh =
-        forward_of(*model, columns(input.tokens, 2 * config.segment, config.segment)).logits;
+    const Tensor fresh = forward_of(*model, columns(input.tokens, 2 * config.segment, config.segment)).logits;
     check_close("restarted row", raw::select(columns(flagged, 2 * config.segment, config.segment), 0, 1),
                 raw::select(fresh, 0, 1), kClose);
     if (!all) check_close("other row", raw::select(flagged, 0, 0), raw::select(unflagged, 0, 0), kClose);

@@ -26,10 +26,10 @@ std::string tokens_error(const Model& model, std::int64_t time) {
 
 TEST_CASE("staircase config: the published counts") {
   const std::map<std::string, std::int64_t> published{
-      {"algorithm_staircase", 3'176'986},  {"algorithm_cached", 3'176'986},
-      {"algorithm_xl", 3'175'194},         {"algorithm_xl_8", 6'330'138},
-      {"algorithm_feedback", 3'175'199},   {"algorithm_feedback_shared", 2'780'447},
-      {"algorithm_lstm", 3'178'522},       {"random_walk_staircase", 3'199'045},
+      {"algorithm_staircase", 3'176'986}, {"algorithm_cached", 3'176'986},
+      {"algorithm_xl", 3'175'194},        {"algorithm_xl_8", 6'330'138},
+      {"algorithm_feedback", 3'175'199},  {"algorithm_feedback_shared", 2'780'447},
+      {"algorithm_lstm", 3'178'522},      {"random_walk_staircase", 3'199'045},
       {"enwik8_staircase", 25'482'496}};
   std::size_t found = 0;
   for (const NamedConfig& named : paper_configs()) {
@@ -81,10 +81,11 @@ TEST_CASE("staircase config: names and shapes of a pre-norm and a post-norm mode
   CHECK(listed(config) == expected);
 
   ModelConfig lstm = staircase_config("lstm");
-  CHECK(listed(lstm) == std::vector<std::string>{"embed.weight [13, 7]", "head.bias [11]", "head.weight [11, 10]",
-                                                 "lstm.0.b_hh [40]", "lstm.0.b_ih [40]", "lstm.0.w_hh [40, 10]",
-                                                 "lstm.0.w_ih [40, 7]", "lstm.1.b_hh [40]", "lstm.1.b_ih [40]",
-                                                 "lstm.1.w_hh [40, 10]", "lstm.1.w_ih [40, 10]"});
+  CHECK(listed(lstm) ==
+        std::vector<std::string>{"embed.weight [13, 7]", "head.bias [11]", "head.weight [11, 10]",
+                                 "lstm.0.b_hh [40]", "lstm.0.b_ih [40]", "lstm.0.w_hh [40, 10]",
+                                 "lstm.0.w_ih [40, 7]", "lstm.1.b_hh [40]", "lstm.1.b_ih [40]",
+                                 "lstm.1.w_hh [40, 10]", "lstm.1.w_ih [40, 10]"});
 }
 
 TEST_CASE("staircase config: shared keys and values leave out what later layers do not own") {
@@ -112,11 +113,13 @@ TEST_CASE("staircase config: initial values have the published ranges") {
       return distance(value, value).scale;
     };
     const double gain = prenorm ? 0.5 : 1;  // 1 / sqrt(2 L) with two layers
-    const std::map<std::string, double> limits{
-        {"layers.1.attn.wq.weight", 1 / std::sqrt(48)},        {"layers.1.attn.wo.weight", gain / std::sqrt(15)},
-        {"layers.0.mlp.up.weight", 1 / std::sqrt(48)},         {"layers.0.mlp.up.bias", 1 / std::sqrt(48)},
-        {"layers.0.mlp.down.weight", gain / std::sqrt(80)},    {"layers.0.mlp.down.bias", gain / std::sqrt(80)},
-        {"head.weight", 1 / std::sqrt(48)}};
+    const std::map<std::string, double> limits{{"layers.1.attn.wq.weight", 1 / std::sqrt(48)},
+                                               {"layers.1.attn.wo.weight", gain / std::sqrt(15)},
+                                               {"layers.0.mlp.up.weight", 1 / std::sqrt(48)},
+                                               {"layers.0.mlp.up.bias", 1 / std::sqrt(48)},
+                                               {"layers.0.mlp.down.weight", gain / std::sqrt(80)},
+                                               {"layers.0.mlp.down.bias", gain / std::sqrt(80)},
+                                               {"head.weight", 1 / std::sqrt(48)}};
     for (const auto& [name, limit] : limits) {
       CAPTURE(name);
       CHECK(largest(name) <= limit);
@@ -155,9 +158,9 @@ TEST_CASE("staircase config: sizes that do not fit are refused with their names 
   config = staircase_config("feedback");
   config.kv_heads = 1;
   CHECK(contains(config_error(config), "model.kv_heads"));
-  for (std::string ModelConfig::*key : {&ModelConfig::carry, &ModelConfig::cold_start,
-                                        &ModelConfig::feedback_memory, &ModelConfig::feedback_carry,
-                                        &ModelConfig::readout}) {
+  for (std::string ModelConfig::*key :
+       {&ModelConfig::carry, &ModelConfig::cold_start, &ModelConfig::feedback_memory,
+        &ModelConfig::feedback_carry, &ModelConfig::readout}) {
     config = staircase_config("staircase");
     config.*key = "other";
     CHECK(contains(config_error(config), "\"other\""));
@@ -173,8 +176,9 @@ TEST_CASE("staircase config: tokens that cannot be cut are refused with the size
   const auto other = random_model(official);
   CHECK(contains(tokens_error(*other, 15), "a segment of 1 chunks (at least 2"));
   CHECK(tokens_error(*other, 18).empty());
-  CHECK(contains(error_of<ShapeError>([&] { forward_of(*model, Tensor::from(std::vector<std::int64_t>{1}, {1})); }),
-                 "[batch, time]"));
+  CHECK(contains(
+      error_of<ShapeError>([&] { forward_of(*model, Tensor::from(std::vector<std::int64_t>{1}, {1})); }),
+      "[batch, time]"));
   CHECK(contains(error_of<ShapeError>([&] {
                    ForwardInput input;
                    input.tokens = random_ids(2, 24, 13, 1);
@@ -191,9 +195,8 @@ TEST_CASE("staircase config: states of other sizes or of another model are refus
     const Tensor tokens = random_ids(2, config.segment, config.vocab, 2);
     const State good = forward_of(*model, random_ids(2, 2 * config.segment, config.vocab, 3)).state;
     if (good.empty()) continue;
-    CHECK(contains(error_of<ShapeError>([&] {
-                     forward_of(*model, random_ids(3, config.segment, config.vocab, 2), good);
-                   }),
+    CHECK(contains(error_of<ShapeError>(
+                       [&] { forward_of(*model, random_ids(3, config.segment, config.vocab, 2), good); }),
                    "state"));
     const std::string first = good.begin()->first;
     State wrong = good;

@@ -29,9 +29,8 @@ void check_differences(Model& model, const ForwardInput& input, const Tensor& ta
     CAPTURE(parameter.name);
     const Tensor& gradient = outcome.gradients.at(parameter.name);
     const std::int64_t count = parameter.value.elements();
-    const std::vector<double> found = gradient.defined()
-                                          ? numbers(gradient)
-                                          : std::vector<double>(static_cast<std::size_t>(count), 0.0);
+    const std::vector<double> found =
+        gradient.defined() ? numbers(gradient) : std::vector<double>(static_cast<std::size_t>(count), 0.0);
     double largest = 0;
     for (const double g : found) largest = std::max(largest, std::abs(g));
     double* const values = detach(parameter.value).data<double>();
@@ -108,7 +107,8 @@ TEST_CASE("staircase gradients: every parameter that matters gets one") {
 }
 
 TEST_CASE("staircase gradients: they stop where a segment begins") {
-  // The first segment is not scored, so its tokens' embeddings get nothing though the second segment saw them.
+  // The first segment is not scored, so its tokens' embeddings get nothing though the second segment saw
+  // them.
   for (const auto& [name, config] : staircase_variants()) {
     CAPTURE(name);
     const auto model = random_model(config);

@@ -17,7 +17,8 @@ using namespace eddy::test;
 constexpr double kClose = 1e-11;  // as for segments: rounding of f64 sums
 
 // Streams tokens in pieces of the given lengths, over and over, and returns the logits of all.
-Tensor streamed(const Model& model, const Tensor& tokens, State& state, const std::vector<std::int64_t>& lengths) {
+Tensor streamed(const Model& model, const Tensor& tokens, State& state,
+                const std::vector<std::int64_t>& lengths) {
   std::vector<Tensor> parts;
   std::vector<double> all;
   const std::int64_t batch = tokens.dim(0), time = tokens.dim(1);
@@ -91,7 +92,8 @@ TEST_CASE("staircase stream: copies of a state go on independently") {
     streamed(*model, columns(tokens, 0, 8), state, {1});
     State copy = state;
     streamed(*model, other, copy, {2});
-    check_close("first", streamed(*model, columns(tokens, 8, 9), state, {1}), columns(expected, 8, 9), kClose);
+    check_close("first", streamed(*model, columns(tokens, 8, 9), state, {1}), columns(expected, 8, 9),
+                kClose);
   }
 }
 
@@ -124,5 +126,6 @@ TEST_CASE("staircase stream: other batch sizes and the middle of a chunk are ref
   const auto other = random_model(official);
   State early;
   other->stream(random_ids(2, 3, 13, 27), early);
-  CHECK(contains(error_of<ValueError>([&] { forward_of(*other, random_ids(2, 6, 13, 29), early); }), "official"));
+  CHECK(contains(error_of<ValueError>([&] { forward_of(*other, random_ids(2, 6, 13, 29), early); }),
+                 "official"));
 }
