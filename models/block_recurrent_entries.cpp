@@ -65,15 +65,8 @@ void check_sizes(const ModelConfig& c) {
 }
 
 void check_recurrence(const ModelConfig& c) {
+  if (c.model != "block_recurrent") return;
   check_layers("recurrent_layers", c.recurrent_layers, c.layers);
-  if (c.model != "block_recurrent") {
-    if (!c.recurrent_layers.empty() || c.feedback)
-      fail<ConfigError>(
-          "config: model {} has no recurrence: recurrent_layers has {} entries, feedback is {} (model "
-          "block_recurrent has)",
-          c.model, c.recurrent_layers.size(), c.feedback);
-    return;
-  }
   if (c.recurrent_layers.empty())
     fail<ConfigError>(
         "config: model.recurrent_layers is empty (which of the {} layers recur; without any, take "
@@ -86,14 +79,8 @@ void check_recurrence(const ModelConfig& c) {
 }
 
 void check_memory(const ModelConfig& c) {
+  if (c.model != "memorizing") return;
   check_layers("memory_layers", c.memory_layers, c.layers);
-  if (c.model != "memorizing") {
-    if (!c.memory_layers.empty())
-      fail<ConfigError>(
-          "config: model {} has no memory: memory_layers has {} entries (model memorizing has one)", c.model,
-          c.memory_layers.size());
-    return;
-  }
   if (c.memory_layers.empty())
     fail<ConfigError>(
         "config: model.memory_layers is empty (which of the {} layers have a memory; without any, "
@@ -108,20 +95,6 @@ void check_memory(const ModelConfig& c) {
     fail<ConfigError>("config: model.memory_topk is {} (from 1 to memory_size, {})", c.memory_topk,
                       c.memory_size);
   one_of("memory_search", c.memory_search, {"bucket", "exact"});
-}
-
-// Keys that other families have and this one does not.
-void check_foreign(const ModelConfig& c) {
-  if (!c.tied || (c.n_out != 0 && c.n_out != c.vocab))
-    fail<ConfigError>(
-        "config: the head of this family is the token table: tied {}, vocab {}, n_out {} (leave tied "
-        "and n_out out)",
-        c.tied, c.vocab, c.n_out);
-  if (c.positions || c.bias)
-    fail<ConfigError>("config: this family has neither learned positions nor biases: positions {}, bias {}",
-                      c.positions, c.bias);
-  if (c.readout != "all")
-    fail<ConfigError>("config: model.readout is \"{}\" (all in this family)", c.readout);
 }
 
 // The 150M size of table 1 as Slide:12L; its logits are divided as in the code of that time.
@@ -240,7 +213,6 @@ void check_block_recurrent(const ModelConfig& c) {
   check_recurrence(c);
   check_memory(c);
   one_of("logit_divisor", c.logit_divisor, {"sqrt_d", "sqrt_vocab", "none"});
-  check_foreign(c);
 }
 
 }  // namespace eddy

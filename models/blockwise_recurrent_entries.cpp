@@ -66,14 +66,6 @@ void check_blockwise_recurrent(const ModelConfig& c) {
     fail<ConfigError>(
         "config: a tied head has one row per token: vocab {}, n_out {} (set model.tied = false)", c.vocab,
         c.n_out);
-  if (c.bias) fail<ConfigError>("config: model.bias is true, and this family has no biases (leave it out)");
-  if (c.positions)
-    fail<ConfigError>(
-        "config: model.positions is true, and this family turns queries and keys by their positions instead "
-        "of learning them (leave it out)");
-  if (c.readout != "all")
-    fail<ConfigError>("config: model.readout is \"{}\", and this family gives logits at all positions",
-                      c.readout);
   if (c.segment < 0) fail<ConfigError>("config: model.segment is {} (at least 0)", c.segment);
   if (c.window < 0) fail<ConfigError>("config: model.window is {} (at least 0)", c.window);
   if (c.chunk < 1) fail<ConfigError>("config: model.chunk is {} (at least 1)", c.chunk);

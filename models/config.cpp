@@ -125,7 +125,7 @@ void validate(const ModelConfig& c) {
     fail<ConfigError>("config: model.norm_eps is {} (above 0, finite; 0 for the family's own)", c.norm_eps);
   if (!(c.init_std >= 0 && std::isfinite(c.init_std)))
     fail<ConfigError>("config: model.init_std is {} (at least 0, finite)", c.init_std);
-  check_heads(c);
+  if (c.model != "lstm") check_heads(c);
   if (c.family == "recurrent_transformer") check_recurrent_transformer(c);
   if (c.family == "block_recurrent") check_block_recurrent(c);
   if (c.family == "blockwise_recurrent") check_blockwise_recurrent(c);
@@ -136,14 +136,23 @@ ModelConfig resolved(ModelConfig config) {
   validate(config);
   if (config.n_out == 0) config.n_out = config.vocab;
   if (config.kv_heads == 0) config.kv_heads = config.heads;
-  if (config.head_dim == 0) config.head_dim = config.dim / config.heads;
+  if (config.head_dim == 0) config.head_dim = std::max<std::int64_t>(config.dim / config.heads, 1);
   if (config.norm_eps == 0) config.norm_eps = config.family == "block_recurrent" ? 1e-6 : 1e-5;
   if (config.mlp_dim == 0)
     config.mlp_dim =
         config.family == "blockwise_recurrent" ? (2 * 4 * config.dim / 3 + 31) / 32 * 32 : 4 * config.dim;
   if (config.segment == 0) config.segment = config.context;
   if (config.window == 0) config.window = config.segment;
-  if (config.cache_after == 0) config.cache_after = config.model == "cached_staircase" ? 1 : config.steps;
+  // Keys of one model that its neighbours have no use for.
+  if (config.model != "cached_staircase") config.cache_after = config.steps;
+  if (config.cache_after == 0) config.cache_after = 1;
+  if (config.model != "ladder" && config.model != "universal") config.repeats = 1;
+  if (config.model != "block_recurrent") config.recurrent_layers.clear();
+  if (config.model != "block_recurrent") config.feedback = false;
+  if (config.model != "memorizing") config.memory_layers.clear();
+  if (config.family != "recurrent_transformer") config.readout = "all";
+  if (config.family == "block_recurrent") config.tied = true;
+  if (config.family == "block_recurrent") config.n_out = config.vocab;
   if (config.span == 0) config.span = config.steps * config.chunk;
   if (config.embed_dim == 0) config.embed_dim = config.dim;
   return config;

@@ -36,11 +36,6 @@ void below_one(const char* key, double value) {
 // Rules of the two models with chunks.
 void check_chunks(const ModelConfig& c) {
   const bool cached = c.model == "cached_staircase";
-  if (!cached && c.cache_after != 0 && c.cache_after != c.steps)
-    fail<ConfigError>(
-        "config: model.cache_after must be model.steps for staircase: cache_after {}, steps {} "
-        "(cached_staircase freezes chunks earlier)",
-        c.cache_after, c.steps);
   if (cached && c.cache_after > c.steps)
     fail<ConfigError>("config: model.cache_after must not exceed model.steps: cache_after {}, steps {}",
                       c.cache_after, c.steps);
@@ -145,25 +140,17 @@ void check_staircase(const ModelConfig& c) {
   one_of("feedback_carry", c.feedback_carry, {"raw", "official"});
   below_one("emb_dropout", c.emb_dropout);
   below_one("out_dropout", c.out_dropout);
-  if (c.kv_heads != 0 && c.kv_heads != c.heads)
+  if (c.model != "lstm" && c.kv_heads != 0 && c.kv_heads != c.heads)
     fail<ConfigError>(
         "config: model.kv_heads must be heads in this family: heads {}, kv_heads {} (leave it "
         "out)",
         c.heads, c.kv_heads);
-  if (c.readout != "all")
-    fail<ConfigError>("config: model.readout is \"{}\" (this family gives logits for all positions)",
-                      c.readout);
   if (c.model == "staircase" || c.model == "cached_staircase") check_chunks(c);
   if (c.model == "universal" && c.layers != 1)
     fail<ConfigError>(
         "config: model.layers must be 1 for universal, which applies it repeats times: layers "
         "{}, repeats {} (ladder repeats several)",
         c.layers, c.repeats);
-  if (c.model == "transformer_xl" && c.repeats != 1)
-    fail<ConfigError>(
-        "config: model.repeats must be 1 for transformer_xl: repeats {} (ladder applies the "
-        "stack several times)",
-        c.repeats);
 }
 
 }  // namespace eddy

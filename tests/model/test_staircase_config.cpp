@@ -148,19 +148,19 @@ TEST_CASE("staircase config: sizes that do not fit are refused with their names 
   CHECK(contains(config_error(config), "cache_after 4, steps 3"));
   config = staircase_config("staircase");
   config.cache_after = 1;
-  CHECK(contains(config_error(config), "cached_staircase"));
+  CHECK(config_error(config).empty());  // a key of cached_staircase, which means nothing here
+  CHECK(resolved(config).cache_after == config.steps);
   config = staircase_config("universal");
   config.layers = 2;
   CHECK(contains(config_error(config), "model.layers"));
   config = staircase_config("transformer_xl");
   config.repeats = 2;
-  CHECK(contains(config_error(config), "model.repeats"));
+  CHECK(resolved(config).repeats == 1);
   config = staircase_config("feedback");
   config.kv_heads = 1;
   CHECK(contains(config_error(config), "model.kv_heads"));
-  for (std::string ModelConfig::*key :
-       {&ModelConfig::carry, &ModelConfig::cold_start, &ModelConfig::feedback_memory,
-        &ModelConfig::feedback_carry, &ModelConfig::readout}) {
+  for (std::string ModelConfig::*key : {&ModelConfig::carry, &ModelConfig::cold_start,
+                                        &ModelConfig::feedback_memory, &ModelConfig::feedback_carry}) {
     config = staircase_config("staircase");
     config.*key = "other";
     CHECK(contains(config_error(config), "\"other\""));
