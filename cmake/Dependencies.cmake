@@ -35,3 +35,8 @@ find_path(EDDY_TOMLPLUSPLUS_INCLUDE toml++/toml.h)
 if(NOT EDDY_TOMLPLUSPLUS_INCLUDE)
   eddy_missing("toml++" libtomlplusplus-dev)
 endif()
+
+find_package(SentencePiece QUIET)
+if(NOT SentencePiece_FOUND)
+  eddy_missing("SentencePiece" libsentencepiece-dev)
+endif()

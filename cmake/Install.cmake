@@ -13,4 +13,5 @@ configure_package_config_file(cmake/eddyConfig.cmake.in ${CMAKE_BINARY_DIR}/eddy
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/eddy)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/eddyConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/eddyConfig.cmake ${CMAKE_BINARY_DIR}/eddyConfigVersion.cmake
+  ${CMAKE_CURRENT_SOURCE_DIR}/cmake/FindSentencePiece.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/eddy)

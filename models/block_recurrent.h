@@ -48,6 +48,14 @@ class BlockRecurrent final : public Model {
   Tensor stream(const Tensor& tokens, State& state) const override;
   std::int64_t stream_room(const State&) const override { return -1; }
 
+  // The states begin anew and the memory is empty; keys and values of the last tokens stay.
+  State without_recurrence(const State& state) const override;
+  // "state_gate", the mean part of a state that a gate keeps when nothing speaks for or against: sigmoid(bg),
+  // in lstm gates sigmoid(bf + 1); and "state_spread", the standard deviation between a sequence's state
+  // vectors, mean over sequences and channels: 0 when they have become one. With several recurrent layers the
+  // names end in "_i". source: appendix B of the paper names what may go wrong.
+  std::vector<std::pair<std::string, double>> diagnostics(const State& state) const override;
+
   // Counts the pairs that attention may see, the products of cells over their blocks, and a search through
   // the whole memory.
   double forward_macs_per_token(std::int64_t time) const override;

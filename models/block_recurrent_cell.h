@@ -21,6 +21,8 @@ class StateGate {
   StateGate(const ParamScope& scope, std::int64_t in, const ModelConfig& config);
   // The next state. shapes: c [batch, states, dim], input [batch, states, in].
   Tensor operator()(const Tensor& c, const Tensor& input) const;
+  // The mean over channels of what the gate keeps of c when its input is 0.
+  double kept_at_rest() const;
 
  private:
   Tensor wz_, wi_, wf_, bz_, bg_, bi_, bf_;
@@ -54,6 +56,8 @@ class RecurrentCell {
   // of the previous and this block.
   Tensor update(const Tensor& c, const Tensor& placed, const StateRead& own, const Tensor& keys,
                 const Tensor& values, bool dense) const;
+  // The mean of kept_at_rest over the cell's gates.
+  double kept_at_rest() const;
 
  private:
   HeadRules rules_;

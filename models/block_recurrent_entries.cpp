@@ -7,22 +7,16 @@
 #include <string>
 
 #include "models/block_recurrent.h"
+#include "models/config_rules.h"
 #include "models/families.h"
 #include "tensor/format.h"
 
 namespace eddy {
 namespace {
 
+using rules::at_least, rules::one_of;
+
 constexpr std::int64_t kT5Vocab = 32128;
-
-void at_least(const char* key, std::int64_t value, std::int64_t least) {
-  if (value < least) fail<ConfigError>("config: model.{} is {} (at least {})", key, value, least);
-}
-
-void one_of(const char* key, const std::string& value, std::initializer_list<const char*> allowed) {
-  if (std::find(allowed.begin(), allowed.end(), value) == allowed.end())
-    fail<ConfigError>("config: model.{} is \"{}\" (one of {})", key, value, fmt::join(allowed, ", "));
-}
 
 // A list of layers: each once, all there are.
 void check_layers(const char* key, const std::vector<std::int64_t>& list, std::int64_t layers) {
@@ -60,8 +54,7 @@ void check_sizes(const ModelConfig& c) {
         "rel_buckets {}",
         c.rel_max_distance, c.rel_buckets);
   if (!(c.qk_eps >= 0)) fail<ConfigError>("config: model.qk_eps is {} (at least 0)", c.qk_eps);
-  if (!(c.attn_dropout >= 0 && c.attn_dropout < 1))
-    fail<ConfigError>("config: model.attn_dropout is {} (in [0, 1))", c.attn_dropout);
+  rules::below_one("attn_dropout", c.attn_dropout);
 }
 
 void check_recurrence(const ModelConfig& c) {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "models/blockwise_recurrent.h"
+#include "models/config_rules.h"
 #include "models/families.h"
 #include "tensor/format.h"
 
@@ -47,10 +48,6 @@ std::vector<NamedConfig> blockwise_recurrent_configs() {
 }
 
 void check_blockwise_recurrent(const ModelConfig& c) {
-  const auto one_of = [](const char* key, const std::string& value, const char* a, const char* b) {
-    if (value != a && value != b)
-      fail<ConfigError>("config: model.{} is \"{}\" (one of {}, {})", key, value, a, b);
-  };
   if (c.head_dim != 0 && c.head_dim * c.heads != c.dim)
     fail<ConfigError>(
         "config: model.head_dim must be dim / heads in this family: dim {}, heads {}, head_dim {} (leave it "
@@ -66,12 +63,12 @@ void check_blockwise_recurrent(const ModelConfig& c) {
     fail<ConfigError>(
         "config: a tied head has one row per token: vocab {}, n_out {} (set model.tied = false)", c.vocab,
         c.n_out);
-  if (c.segment < 0) fail<ConfigError>("config: model.segment is {} (at least 0)", c.segment);
-  if (c.window < 0) fail<ConfigError>("config: model.window is {} (at least 0)", c.window);
-  if (c.chunk < 1) fail<ConfigError>("config: model.chunk is {} (at least 1)", c.chunk);
-  one_of("memory_qkv", c.memory_qkv, "separate", "shared");
-  one_of("memory_init", c.memory_init, "learned", "zero");
-  one_of("detach", c.detach, "segment", "chunk");
+  rules::at_least("segment", c.segment, 0);
+  rules::at_least("window", c.window, 0);
+  rules::at_least("chunk", c.chunk, 1);
+  rules::one_of("memory_qkv", c.memory_qkv, {"separate", "shared"});
+  rules::one_of("memory_init", c.memory_init, {"learned", "zero"});
+  rules::one_of("detach", c.detach, {"segment", "chunk"});
 }
 
 }  // namespace eddy

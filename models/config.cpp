@@ -5,11 +5,31 @@
 #include <algorithm>
 #include <cmath>
 
+#include "models/config_rules.h"
 #include "models/families.h"
 #include "tensor/format.h"
 
 namespace eddy {
+namespace rules {
+
+void at_least(const char* key, std::int64_t value, std::int64_t least) {
+  if (value < least) fail<ConfigError>("config: model.{} is {} (at least {})", key, value, least);
+}
+
+void one_of(const char* key, const std::string& value, std::initializer_list<const char*> allowed) {
+  if (std::find(allowed.begin(), allowed.end(), value) == allowed.end())
+    fail<ConfigError>("config: model.{} is \"{}\" (one of {})", key, value, fmt::join(allowed, ", "));
+}
+
+void below_one(const char* key, double value) {
+  if (!(value >= 0 && value < 1)) fail<ConfigError>("config: model.{} is {} (in [0, 1))", key, value);
+}
+
+}  // namespace rules
+
 namespace {
+
+using rules::at_least, rules::below_one, rules::one_of;
 
 constexpr ModelName kModels[] = {
     {"recurrent_transformer", "unit_forget"},
@@ -32,15 +52,6 @@ constexpr ModelName kModels[] = {
     {"staircase", "universal"},
     {"staircase", "lstm"},
 };
-
-void at_least(const char* key, std::int64_t value, std::int64_t least) {
-  if (value < least) fail<ConfigError>("config: model.{} is {} (at least {})", key, value, least);
-}
-
-void one_of(const char* key, const std::string& value, std::initializer_list<const char*> allowed) {
-  if (std::find(allowed.begin(), allowed.end(), value) == allowed.end())
-    fail<ConfigError>("config: model.{} is \"{}\" (one of {})", key, value, fmt::join(allowed, ", "));
-}
 
 void check_name(const ModelConfig& c) {
   for (const ModelName& name : kModels)
@@ -119,8 +130,7 @@ void validate(const ModelConfig& c) {
   at_least("kv_heads", c.kv_heads, 0);
   at_least("head_dim", c.head_dim, 0);
   at_least("mlp_dim", c.mlp_dim, 0);
-  if (!(c.dropout >= 0 && c.dropout < 1))
-    fail<ConfigError>("config: model.dropout is {} (in [0, 1))", c.dropout);
+  below_one("dropout", c.dropout);
   if (!(c.norm_eps >= 0 && std::isfinite(c.norm_eps)))
     fail<ConfigError>("config: model.norm_eps is {} (above 0, finite; 0 for the family's own)", c.norm_eps);
   if (!(c.init_std >= 0 && std::isfinite(c.init_std)))

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "autograd/state.h"
@@ -48,6 +49,14 @@ class Model {
   virtual Tensor stream(const Tensor& tokens, State& state) const = 0;
   // How many more positions `stream` takes after this state; -1 for no limit.
   virtual std::int64_t stream_room(const State& state) const = 0;
+
+  // The state after a call of `forward` with what recurrence wrote set back to its beginning; keys and values of
+  // cached tokens stay. Empty, a cold start, where a model carries nothing besides. errors: those of forward for
+  // a state that is not its own.
+  virtual State without_recurrence(const State&) const { return {}; }
+  // Numbers by name that tell how recurrence is doing, read from the parameters and such a state; none in
+  // models that have no such numbers.
+  virtual std::vector<std::pair<std::string, double>> diagnostics(const State&) const { return {}; }
 
   // Multiply-adds of one training token's forward pass without the dead ones, for the floor in benchmarks.
   virtual double forward_macs_per_token(std::int64_t time) const = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "models/config_rules.h"
 #include "models/families.h"
 #include "models/staircase.h"
 #include "models/staircase_feedback.h"
@@ -13,24 +14,13 @@
 namespace eddy {
 namespace {
 
+using rules::at_least, rules::one_of, rules::below_one;
+
 template <class M>
 ModelEntry entry(const char* model, const char* summary) {
   return {"staircase", model, summary, [](const ModelConfig& c, ParamScope s) -> std::unique_ptr<Model> {
             return std::make_unique<M>(c, s);
           }};
-}
-
-void at_least(const char* key, std::int64_t value, std::int64_t least) {
-  if (value < least) fail<ConfigError>("config: model.{} is {} (at least {})", key, value, least);
-}
-
-void one_of(const char* key, const std::string& value, std::initializer_list<const char*> allowed) {
-  if (std::find(allowed.begin(), allowed.end(), value) == allowed.end())
-    fail<ConfigError>("config: model.{} is \"{}\" (one of {})", key, value, fmt::join(allowed, ", "));
-}
-
-void below_one(const char* key, double value) {
-  if (!(value >= 0 && value < 1)) fail<ConfigError>("config: model.{} is {} (in [0, 1))", key, value);
 }
 
 // Rules of the two models with chunks.

@@ -1,6 +1,5 @@
-// Checks, work memory and gradients of blocked attention; the kernels are in
-// attention.isa.cpp and attention_backward.isa.cpp, where the derivation of the
-// backward stands.
+// Checks, work memory and gradients of blocked attention; the kernels are in attention.isa.cpp and
+// attention_backward.isa.cpp, where the derivation of the backward stands.
 #include "ops/attention.h"
 
 #include <algorithm>
@@ -121,9 +120,8 @@ AttentionStrides strides_of(const Tensor& x) {
   return {x.strides()[0], x.strides()[1], x.strides()[2]};
 }
 
-// The tensors of a call as the kernels read them, or their gradients as the
-// kernel writes them; the optional ones, and gradients that nobody wants, are
-// undefined.
+// The tensors of a call as the kernels read them, or their gradients as the kernel writes them; the optional
+// ones, and gradients that nobody wants, are undefined.
 struct Parts {
   Tensor q, k, v, head_scale, bias, positions;
 };
@@ -139,8 +137,7 @@ AttentionOptions without_tensors(AttentionOptions options) {
   return options;
 }
 
-// What the kernels get. Nothing may be computed when no pair is visible: least
-// > most, or a size of 0.
+// What the kernels get. Nothing may be computed when no pair is visible: least > most, or a size of 0.
 AttentionArgs arguments(const Parts& x, const Mixed& mixed, const AttentionOptions& options) {
   AttentionArgs args{};
   args.dtype = x.q.dtype();
@@ -181,9 +178,8 @@ bool nothing_to_mix(const Parts& x, const AttentionArgs& args) {
   return x.q.elements() == 0 || x.k.elements() == 0 || args.least > args.most;
 }
 
-// Working memory for the kernel, alive while the returned tensor is; it grows
-// with the tables and the threads, not with the length. `gradient` is null for
-// a forward call.
+// Working memory for the kernel, alive while the returned tensor is; it grows with the tables and the
+// threads, not with the length, and on a GPU with the rows. `gradient` is null for a forward call.
 Tensor lend_scratch(AttentionArgs& args, const AttentionBackwardArgs* gradient, const Device& device) {
   if (device.type != DeviceType::cpu) {
     if (gradient == nullptr) return {};
@@ -193,8 +189,7 @@ Tensor lend_scratch(AttentionArgs& args, const AttentionBackwardArgs* gradient, 
   }
   const double flops = 4.0 * static_cast<double>(args.batch * args.heads * args.queries) *
                        static_cast<double>(std::min(args.keys, args.most - args.least + 1) * args.head_size);
-  // Below some 2^20 operations, 10 us, waking another thread costs more than it
-  // saves.
+  // Below some 2^20 operations, 10 us, waking another thread costs more than it saves.
   args.threads = flops < 0x1p20 ? 1 : thread_count();
   const Tensor scratch = Tensor::empty(
       {attention_shared(args, gradient).elements + args.threads * attention_scratch(args.head_size).elements},
@@ -218,8 +213,7 @@ Mixed forward(const Parts& x, const AttentionOptions& options) {
   return mixed;
 }
 
-// Overwrites the gradients that are defined; they have any strides with a last
-// one of 1.
+// Overwrites the gradients that are defined; they have any strides with a last one of 1.
 void backward_into(const Parts& x, const Mixed& mixed, const Tensor& doutput, const AttentionOptions& options,
                    const Parts& gradients) {
   AttentionBackwardArgs args{};
@@ -253,8 +247,8 @@ void backward_into(const Parts& x, const Mixed& mixed, const Tensor& doutput, co
   attention_backward_slot(x.q.device(), args);
 }
 
-// Part 0, 1 or 2 (q, k, v) of a [batch, time, 3 dim] tensor as [batch, time,
-// heads, head_size], on the same bytes.
+// Part 0, 1 or 2 (q, k, v) of a [batch, time, 3 dim] tensor as [batch, time, heads, head_size], on the same
+// bytes.
 Tensor packed_part(const Tensor& qkv, int part, std::int64_t heads) {
   const std::int64_t dim = qkv.dim(2) / 3;
   return raw::reshape(raw::narrow(qkv, 2, part * dim, dim), {qkv.dim(0), qkv.dim(1), heads, dim / heads});

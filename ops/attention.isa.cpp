@@ -1,10 +1,8 @@
-// CPU kernel of blocked attention, forward; ops/cpu/attention_item.h says how
-// the work is cut. Work items write disjoint rows, so the bits depend on no
-// thread count. Rows of one head lie a whole projection apart, usually on
-// different pages, where the processor foresees nothing: while one tile is
-// worked on, the rows that it will write and that the next one reads are
-// prefetched (16 sequences, 6 heads, 256 steps, head_size 64, causal, forward
-// and backward on one Emerald Rapids core: 84 GFLOP/s without, 104 with).
+// CPU kernel of blocked attention, forward; ops/cpu/attention_item.h says how the work is cut. Work items
+// write disjoint rows, so the bits depend on no thread count. Rows of one head lie a whole projection apart,
+// usually on different pages, where the processor foresees nothing: while one tile is worked on, the rows
+// that it will write and that the next one reads are prefetched (16 sequences, 6 heads, 256 steps, head_size
+// 64, causal, forward and backward on one Emerald Rapids core: 84 GFLOP/s without, 104 with).
 #include "ops/attention.h"
 
 #include <math.h>
@@ -16,8 +14,8 @@
 namespace eddy::EDDY_ISA {
 namespace {
 
-// The largest scaled score of a row that sees at least one key. Fills the row
-// up to whole vectors with a score of its own.
+// The largest scaled score of a row that sees at least one key. Fills the row up to whole vectors with a
+// score of its own.
 template <class T>
 EDDY_INLINE T scaled_maximum(T* row, std::int64_t sees, T scale) {
   using Loose = typename Vector<T>::loose;
@@ -30,8 +28,8 @@ EDDY_INLINE T scaled_maximum(T* row, std::int64_t sees, T scale) {
   return fold<T>(best, [](auto x, auto y) { return x > y ? x : y; });
 }
 
-// Turns a row of scores into exponentials relative to `maximum`, with zeros up
-// to whole vectors. Returns their sum.
+// Turns a row of scores into exponentials relative to `maximum`, with zeros up to whole vectors. Returns
+// their sum.
 template <class T>
 EDDY_INLINE T exponentials(T* row, std::int64_t sees, T scale, T maximum) {
   using Loose = typename Vector<T>::loose;
@@ -44,31 +42,8 @@ EDDY_INLINE T exponentials(T* row, std::int64_t sees, T scale, T maximum) {
   return fold<T>(sum, [](auto x, auto y) { return x + y; });
 }
 
-// The scores of few rows, with keys and positions where they are.
-template <class T>
-void direct_scores(const Item<T>& item, const Rows& rows, const T* q, T* scores) {
-  const AttentionArgs& args = item.args;
-  const AttentionScratch& at = item.layout;
-  const T* keys = item.at(args.k, args.k_strides, rows.key_begin, item.kv_head);
-  for (std::int64_t t = rows.visible_begin; t < rows.visible_end; ++t)
-    for (std::int64_t r = 0; r < rows.count; ++r)
-      scores[r * at.score_row + t] = dot(q + r * at.row, keys + t * args.k_strides.time, args.head_size);
-  for (std::int64_t r = rows.count; r < rows.blocks * kRows; ++r)
-    zero_unseen(scores + r * at.score_row, rows.visible_begin, rows.visible_begin, rows.visible_begin,
-                rows.visible_end);
-  if (args.positions == nullptr) return;
-  for (std::int64_t r = 0; r < rows.count; ++r) {
-    const std::int64_t distance = rows.query[r] + item.call.offset - rows.key_begin;  // of the tile's key 0
-    for (std::int64_t t = rows.see_begin[r]; t < rows.see_end[r]; ++t)
-      scores[r * at.score_row + t] +=
-          dot(q + r * at.row, static_cast<const T*>(args.positions) + (distance - t) * args.positions_stride,
-              args.head_size);
-  }
-}
-
-// One query tile against one key tile. Between key tiles a row's sum so far
-// lies in the output, unnormalised, its maximum in log_sum and its sum of
-// exponentials in `sums`.
+// One query tile against one key tile. Between key tiles a row's sum so far lies in the output, unnormalised,
+// its maximum in log_sum and its sum of exponentials in `sums`.
 template <class T>
 void forward_tile(const Item<T>& item, const Rows& rows, std::int64_t key_count, const T* values,
                   std::int64_t value_stride, bool direct, T* sums) {
@@ -81,16 +56,8 @@ void forward_tile(const Item<T>& item, const Rows& rows, std::int64_t key_count,
   const AttentionStrides strides = item.output_strides();
 
   item.pack_query_side(args.q, args.q_strides, rows, q);
-  const bool tables = args.bias != nullptr || args.positions != nullptr;
-  const Skew skew = tables ? item.skew_of(rows) : Skew{};
-  if (direct) {
-    direct_scores(item, rows, q, scores);
-    if (tables) item.add_bias(rows, skew, scores);
-  } else {
-    item.block_products(rows.blocks, rows.block_begin, rows.block_end, q, item.scratch + at.keys_t, scores,
-                        at.score_row, 0);
-    if (tables) item.add_tables(rows, skew, q, scores);
-  }
+  const Skew skew = item.call.has_tables() ? item.skew_of(rows) : Skew{};
+  item.raw_scores(rows, skew, q, direct, scores);
 
   T correction[kAttentionQueryTile];
   for (std::int64_t r = 0; r < rows.count; ++r) {
@@ -162,8 +129,8 @@ void forward_item(const Item<T>& item, std::int64_t first_row, std::int64_t end_
   const AttentionArgs& args = item.args;
   const AttentionScratch& at = item.layout;
   T* const sums = item.scratch + at.sums;
-  // With fewer rows than a register tile, packing would cost more than the
-  // products: read the keys where they are.
+  // With fewer rows than a register tile, packing would cost more than the products: read the keys where they
+  // are.
   const bool direct = end_row - first_row < kRows;
   const bool values_in_place = direct && args.head_size % kLanes<T> == 0;
   for (std::int64_t key_begin = 0; key_begin < args.keys; key_begin += kAttentionKeyTile) {

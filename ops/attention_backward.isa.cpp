@@ -1,8 +1,7 @@
-// CPU kernel of blocked attention, backward; ops/cpu/attention_item.h says how
-// the work is cut. Work items write disjoint rows of the gradients of q, k and
-// v. The gradients of the tables are summed in parts, one for each head of a
-// work item (positions, shared by all heads: for each run of consecutive work
-// items), and the parts in their order, so the bits depend on no thread count.
+// CPU kernel of blocked attention, backward; ops/cpu/attention_item.h says how the work is cut. Work items
+// write disjoint rows of the gradients of q, k and v. The gradients of the tables are summed in parts, one
+// for each head of a work item (positions, shared by all heads: for each run of consecutive work items), and
+// the parts in their order, so the bits depend on no thread count.
 #include "ops/attention.h"
 
 #include <math.h>
@@ -22,9 +21,16 @@ struct TableSums {
   T* positions;   // [distances, row]
 };
 
-// ds = P (M dp - delta) and p = P M, with P = exp(scale score - log_sum); p
-// holds the scores before, ds holds dp. M is keep, or 1 when that is null. Also
-// writes up to whole vectors what has no meaning.
+// The rows of a key tile, padded to whole vectors or where they are.
+template <class T>
+struct KeyRows {
+  bool direct;  // neither keys nor values are packed for block_products
+  const T* data;
+  std::int64_t stride;
+};
+
+// ds = P (M dp - delta) and p = P M, with P = exp(scale score - log_sum); p holds the scores before, ds holds
+// dp. M is keep, or 1 when that is null. Also writes up to whole vectors what has no meaning.
 template <class T>
 EDDY_INLINE void probability_gradients(T* __restrict p, T* __restrict ds, const T* __restrict keep,
                                        std::int64_t sees, T scale, T log_sum, T delta, T factor) {
@@ -45,8 +51,8 @@ EDDY_INLINE void probability_gradients(T* __restrict p, T* __restrict ds, const 
   }
 }
 
-// Writes the rows of dscores with the shift that makes their columns distances,
-// zeros elsewhere, as far as any product reads.
+// Writes the rows of dscores with the shift that makes their columns distances, zeros elsewhere, as far as
+// any product reads.
 template <class T>
 EDDY_INLINE void skew_rows(const Item<T>& item, const Rows& rows, const Skew& skew, const T* dscores,
                            T* skewed) {
@@ -62,17 +68,16 @@ EDDY_INLINE void skew_rows(const Item<T>& item, const Rows& rows, const Skew& sk
   }
 }
 
-// The backward of one query tile against one key tile. With P the
-// probabilities, M the dropout factors, o = (P M) v, r the raw score q . k + q
-// . position + bias and s = scale head_scale its factor:
+// The backward of one query tile against one key tile. With P the probabilities, M the dropout factors, o =
+// (P M) v, r the raw score q . k + q . position + bias and s = scale head_scale its factor:
 //   dv = (P M)^T do,  d(P M) = do v^T,  dP = M d(P M),
-//   dscore = P (dP - rowsum(P dP)) and rowsum(P dP) = rowsum((P M) (do v^T)) =
-//   do . o, so no second pass over the keys is due; dr = s dscore; dq = dr (k +
-//   position), dk = dr^T q, dbias = dr and dposition = dr^T q by distance;
+//   dscore = P (dP - rowsum(P dP)) and rowsum(P dP) = rowsum((P M) (do v^T)) = do . o, so no second pass over
+//   the keys is due; dr = s dscore;
+//   dq = dr (k + position), dk = dr^T q, dbias = dr and dposition = dr^T q by distance,
 //   dhead_scale = scale sum(dscore r).
 template <class T>
 void backward_tile(const Item<T>& item, const AttentionBackwardArgs& gradient, const Rows& rows,
-                   const TableSums<T>& sums) {
+                   const KeyRows<T>& keys, const TableSums<T>& sums) {
   const AttentionArgs& args = item.args;
   const AttentionScratch& at = item.layout;
   const std::int64_t key_begin = rows.key_begin;
@@ -85,19 +90,18 @@ void backward_tile(const Item<T>& item, const AttentionBackwardArgs& gradient, c
 
   item.pack_query_side(args.q, args.q_strides, rows, q);
   item.pack_query_side(gradient.doutput, strides, rows, doutput);
-  // In a loop of its own, so that the reads of one row do not wait for the
-  // arithmetic of the row before.
+  // In a loop of its own, so that the reads of one row do not wait for the arithmetic of the row before.
   T deltas[kAttentionQueryTile];
   for (std::int64_t r = 0; r < rows.count; ++r)
     deltas[r] =
         dot(doutput + r * at.row, item.at(args.output, strides, rows.query[r], rows.head[r]), args.head_size);
-  item.block_products(rows.blocks, rows.block_begin, rows.block_end, q, item.scratch + at.keys_t, scores,
-                      at.score_row, 0);
-  item.block_products(rows.blocks, rows.block_begin, rows.block_end, doutput, item.scratch + at.values_t,
-                      dscores, at.score_row, 0);
-  const bool tables = args.bias != nullptr || args.positions != nullptr;
-  const Skew skew = tables ? item.skew_of(rows) : Skew{};
-  if (tables) item.add_tables(rows, skew, q, scores);
+  const Skew skew = item.call.has_tables() ? item.skew_of(rows) : Skew{};
+  item.raw_scores(rows, skew, q, keys.direct, scores);
+  if (keys.direct)
+    item.direct_products(rows, doutput, args.v, args.v_strides, dscores);
+  else
+    item.block_products(rows.blocks, rows.block_begin, rows.block_end, doutput, item.scratch + at.values_t,
+                        dscores, at.score_row, 0);
 
   T dhead_scale = T(0);
   const std::int64_t group_head = rows.head[0] - item.kv_head * item.group;
@@ -141,8 +145,7 @@ void backward_tile(const Item<T>& item, const AttentionBackwardArgs& gradient, c
   }
   if (sums.head_scale != nullptr) sums.head_scale[group_head] += dhead_scale;
 
-  // Keys kRows at a time, with the rows from the first that sees one of them to
-  // the last.
+  // Keys kRows at a time, with the rows from the first that sees one of them to the last.
   for (std::int64_t key = rows.visible_begin, from = 0, to = 0; key < rows.visible_end; key += kRows) {
     while (rows.see_end[from] <= key) ++from;
     while (to < rows.count && rows.see_begin[to] < key + kRows) ++to;
@@ -153,8 +156,7 @@ void backward_tile(const Item<T>& item, const AttentionBackwardArgs& gradient, c
                   at.row, item.scratch + at.dkeys + key * at.row, at.row, true);
   }
   if (args.positions != nullptr) skew_rows(item, rows, skew, dscores, skewed);
-  // The same for columns of the table, from the last down: then the rows that
-  // meet them come in their order.
+  // The same for columns of the table, from the last down: then the rows that meet them come in their order.
   if (sums.positions != nullptr)
     for (std::int64_t column = (skew.end - skew.origin - 1) / kRows * kRows, from = 0, to = 0; column >= 0;
          column -= kRows) {
@@ -172,7 +174,7 @@ void backward_tile(const Item<T>& item, const AttentionBackwardArgs& gradient, c
   for (std::int64_t b = 0; b < rows.blocks; ++b) {
     product<false>(rows.block_end[b] - rows.block_begin[b], args.head_size,
                    dscores + b * kRows * at.score_row + rows.block_begin[b], at.score_row,
-                   item.scratch + at.keys + rows.block_begin[b] * at.row, at.row, dq + b * kRows * at.row,
+                   keys.data + rows.block_begin[b] * keys.stride, keys.stride, dq + b * kRows * at.row,
                    at.row, false);
     if (args.positions != nullptr)
       product<false>(skew.block_end[b] - skew.block_begin[b], args.head_size,
@@ -206,24 +208,31 @@ template <class T>
 void backward_item(const Item<T>& item, const AttentionBackwardArgs& gradient, const TableSums<T>& sums) {
   const AttentionArgs& args = item.args;
   const AttentionScratch& at = item.layout;
+  const bool direct = item.rows() < kRows;
+  const bool keys_in_place = direct && args.head_size % kLanes<T> == 0;
   for (std::int64_t key_begin = 0; key_begin < args.keys; key_begin += kAttentionKeyTile) {
     const std::int64_t key_count = smaller(args.keys - key_begin, kAttentionKeyTile);
     const T* keys = item.at(args.k, args.k_strides, key_begin, item.kv_head);
     const T* values = item.at(args.v, args.v_strides, key_begin, item.kv_head);
-    for (std::int64_t i = 0; i < (key_count + kRows) * at.row; ++i) item.scratch[at.dkeys + i] = T(0);
-    for (std::int64_t i = 0; i < (key_count + kRows) * at.row; ++i) item.scratch[at.dvalues + i] = T(0);
+    for (T* sum : {item.scratch + at.dkeys, item.scratch + at.dvalues})
+      for (std::int64_t i = 0; i < (key_count + kRows) * at.row; ++i) sum[i] = T(0);
     bool packed = false;
     for (Tile tile = item.tile_at(0, item.rows()); tile.count > 0;
          tile = item.tile_at(tile.first + tile.count, item.rows())) {
       if (tile.sees_nothing() && key_begin == 0) backward_nothing(item, gradient, tile);
       if (!tile.meets(key_begin, key_count)) continue;
       if (!packed) {
-        pack_transposed(keys, args.k_strides.time, key_count, args.head_size, item.scratch + at.keys_t);
-        pack_transposed(values, args.v_strides.time, key_count, args.head_size, item.scratch + at.values_t);
-        pack_rows(keys, args.k_strides.time, key_count, args.head_size, item.scratch + at.keys, at.row);
+        if (!direct) {
+          pack_transposed(keys, args.k_strides.time, key_count, args.head_size, item.scratch + at.keys_t);
+          pack_transposed(values, args.v_strides.time, key_count, args.head_size, item.scratch + at.values_t);
+        }
+        if (!keys_in_place)
+          pack_rows(keys, args.k_strides.time, key_count, args.head_size, item.scratch + at.keys, at.row);
         packed = true;
       }
-      backward_tile(item, gradient, item.rows_of(tile, key_begin, key_count), sums);
+      const KeyRows<T> key_rows = keys_in_place ? KeyRows<T>{direct, keys, args.k_strides.time}
+                                                : KeyRows<T>{direct, item.scratch + at.keys, at.row};
+      backward_tile(item, gradient, item.rows_of(tile, key_begin, key_count), key_rows, sums);
     }
     const auto write = [&](void* base, const AttentionStrides& strides, const T* from) {
       if (base == nullptr) return;

@@ -1,13 +1,13 @@
-// Working memory of the GPU's attention backward: numbers that one kernel leaves for the next, among them sums that
-// are added in a fixed order. All f32 whatever the dtype; places are in elements.
+// Working memory of the GPU's attention backward: numbers that one kernel leaves for the next, among them
+// sums that are added in a fixed order. All f32 whatever the dtype; places are in elements.
 #pragma once
 
 #include "ops/attention.h"
 
 namespace eddy {
 
-// The gradients of the tables are summed in some so many parts, each a whole table: enough blocks for a GPU, and
-// memory that does not grow with the batch.
+// The gradients of the tables are summed in some so many parts, each a whole table: enough blocks for a GPU,
+// and memory that does not grow with the batch.
 inline constexpr std::int64_t kAttentionTableParts = 64;
 
 struct AttentionPartials {

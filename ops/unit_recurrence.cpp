@@ -107,8 +107,7 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
   expect("up bias", w.up_bias, {mlp}, x);
   expect("down", w.down, {dim, mlp}, x);
   expect("down bias", w.down_bias, {dim}, x);
-  for (const Tensor& gain : {w.norm1, w.norm1_bias, w.norm2, w.norm2_bias})
-    expect("norm", gain, {dim}, x);
+  for (const Tensor& gain : {w.norm1, w.norm1_bias, w.norm2, w.norm2_bias}) expect("norm", gain, {dim}, x);
   expect("key", key, {batch, dim}, x);
   expect("value", value, {batch, dim}, x);
 

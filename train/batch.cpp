@@ -34,7 +34,8 @@ Batch make_batch(std::int64_t batch, std::vector<std::int32_t> tokens, std::vect
   if (!starts.empty() && static_cast<std::int64_t>(starts.size()) != batch)
     fail<ShapeError>("make_batch: {} start flags for {} rows (one for each, or none)", starts.size(), batch);
   Batch result;
-  result.scored = std::count_if(targets.begin(), targets.end(), [](std::int32_t t) { return t != kNotScored; });
+  result.scored =
+      std::count_if(targets.begin(), targets.end(), [](std::int32_t t) { return t != kNotScored; });
   if (std::any_of(starts.begin(), starts.end(), [](std::int64_t flag) { return flag != 0; }))
     result.start = Tensor::from(starts, {batch, 1});
   result.tokens = Tensor::from(tokens, {batch, time});
@@ -57,7 +58,8 @@ void CarriedState::enter(ForwardInput& input, const Batch& batch, const ModelCon
     if (std::all_of(flags, flags + rows, [](std::int64_t flag) { return flag != 0; })) return;
     const std::int64_t segments = segments_of(config, batch.tokens.dim(1));
     std::vector<std::int64_t> first(static_cast<std::size_t>(rows * segments), 0);
-    for (std::int64_t row = 0; row < rows; ++row) first[static_cast<std::size_t>(row * segments)] = flags[row];
+    for (std::int64_t row = 0; row < rows; ++row)
+      first[static_cast<std::size_t>(row * segments)] = flags[row];
     input.start = placed(Tensor::from(first, {rows, segments}), input.tokens.device());
   }
   input.state = state;

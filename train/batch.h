@@ -22,7 +22,8 @@ struct Batch {
 };
 
 // The batch of given ids, row by row; counts what is scored. `tokens` has batch * time ids, `targets` batch *
-// rows; `starts` has a 0 or 1 for each row, or is empty for none. errors: ShapeError when the sizes do not fit.
+// rows; `starts` has a 0 or 1 for each row, or is empty for none. errors: ShapeError when the sizes do not
+// fit.
 Batch make_batch(std::int64_t batch, std::vector<std::int32_t> tokens, std::vector<std::int32_t> targets,
                  const std::vector<std::int64_t>& starts = {});
 
@@ -35,8 +36,8 @@ struct CarriedState {
   std::int64_t rows = 0;
 
   // Hands the state to the next batch's input, with the flags of the rows to reset: one for each segment of
-  // the call, as the model counts them, set in the first. Nothing is handed over when every row begins anew or
-  // the number of rows is another: the model starts cold.
+  // the call, as the model counts them, set in the first. Nothing is handed over when every row begins anew
+  // or the number of rows is another: the model starts cold.
   void enter(ForwardInput& input, const Batch& batch, const ModelConfig& config) const;
   // Takes what the batch left, cut off from its graph.
   void leave(const State& after, const Batch& batch);

@@ -3,7 +3,7 @@
 // one-line file `latest` point to it. A kill at any moment leaves the one before.
 //
 //   RUN/config.json              the configuration of the run
-//   RUN/tokenizer.json           of tasks on text
+//   RUN/tokenizer.json           of tasks on text; tokenizer.model, when it is one of SentencePiece
 //   RUN/metrics.jsonl, report.html
 //   RUN/checkpoints/step-N/model.safetensors       parameters
 //                          optimizer.safetensors   moments and step count
@@ -34,7 +34,7 @@ struct TrainingState {
   double seconds = 0;
   double best_loss = std::numeric_limits<double>::infinity();
   std::int64_t best_step = -1;
-  std::string text_sha256;  // of the text trained on; empty when not known
+  std::string text_sha256;    // of the text trained on; empty when not known
   std::string task = "null";  // what Task::save gave, as JSON
 };
 

@@ -56,7 +56,7 @@ struct ConfigField {
   Target target;
   IntRange ints;                     // for integers, and for each element of a list
   RealRange reals;                   // for real numbers
-  std::vector<std::string> allowed;  // for texts; empty: any
+  std::vector<std::string> allowed;  // for texts, "*.x" for all that end in ".x"; empty: any
 
   std::string full_key() const { return section + "." + key; }
   // "true or false", "a whole number, at least 1", ...: completes an error text and the help.

@@ -119,7 +119,10 @@ void check_value(const ConfigField& field, const json& value, const std::string&
                        [&](const json& e) { return in_range(as_int(e), field.ints); });
   } else if (holds<std::string>(field) && !field.allowed.empty()) {
     const auto& text = value.get_ref<const std::string&>();
-    if (std::find(field.allowed.begin(), field.allowed.end(), text) == field.allowed.end())
+    const auto fits = [&](const std::string& allowed) {  // "*.model" allows all that end so
+      return text == allowed || (allowed.starts_with("*") && text.ends_with(allowed.substr(1)));
+    };
+    if (std::none_of(field.allowed.begin(), field.allowed.end(), fits))
       refuse(field, shown(value), fmt::format("nearest: {}", nearest_match(text, field.allowed)).c_str(),
              place);
   }

@@ -147,12 +147,6 @@ std::int64_t training_part(std::int64_t length, double train_fraction, std::int6
   return train;
 }
 
-Corpus split_corpus(std::vector<std::int32_t> tokens, double train_fraction, std::int64_t sequence) {
-  const std::int64_t train =
-      training_part(static_cast<std::int64_t>(tokens.size()), train_fraction, sequence);
-  return {std::move(tokens), train};
-}
-
 void sample_batch(std::span<const std::int32_t> tokens, std::uint64_t seed, std::uint64_t step,
                   std::uint64_t micro, std::int64_t batch, std::int64_t sequence, std::int32_t* inputs,
                   std::int32_t* targets) {

@@ -39,31 +39,14 @@ struct TextFile {
   std::string path;  // where it is
 };
 
-// The texts of a folder and its subfolders, or the one of a file: *.txt files or, if there are none, other text
-// files, as read_text takes them; in the order of their names. Folders whose name starts with '.', links to
-// folders and empty files are left out. errors: as read_text.
+// The texts of a folder and its subfolders, or the one of a file: *.txt files or, if there are none, other
+// text files, as read_text takes them; in the order of their names. Folders whose name starts with '.', links
+// to folders and empty files are left out. errors: as read_text.
 std::vector<TextFile> list_text_files(const std::string& path);
 
-// Token ids, the first `train_tokens` of them for training and the rest for validation.
-struct Corpus {
-  std::vector<std::int32_t> tokens;
-  std::int64_t train_tokens = 0;
-
-  std::span<const std::int32_t> train() const {
-    return std::span(tokens).first(static_cast<std::size_t>(train_tokens));
-  }
-  std::span<const std::int32_t> valid() const {
-    return std::span(tokens).subspan(static_cast<std::size_t>(train_tokens));
-  }
-};
-
-// How many of `length` tokens are for training: the whole part of fraction * length. errors: ValueError unless
-// 0 < train_fraction < 1, or when a split has fewer than sequence + 1 tokens.
+// How many of `length` tokens are for training: the whole part of fraction * length. errors: ValueError
+// unless 0 < train_fraction < 1, or when a split has fewer than sequence + 1 tokens.
 std::int64_t training_part(std::int64_t length, double train_fraction, std::int64_t sequence);
-
-// The tokens cut at the whole part of fraction * length.
-// errors: ValueError unless 0 < train_fraction < 1, or when a split has fewer than sequence + 1 tokens.
-Corpus split_corpus(std::vector<std::int32_t> tokens, double train_fraction, std::int64_t sequence);
 
 // Fills inputs and targets, both [batch, sequence], with windows that start at independent uniform places of
 // `tokens`. The draw for row r is a pure function of (seed, step, micro * batch + r): a resumed run sees the

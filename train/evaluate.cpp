@@ -10,6 +10,7 @@
 #include "tensor/format.h"
 #include "tensor/philox.h"
 #include "train/corpus.h"
+#include "train/uniform_draw.h"
 
 namespace eddy {
 namespace {
@@ -89,7 +90,11 @@ EvalResult evaluate_batches(const Model& model, const std::function<bool(Batch& 
   std::int64_t right = 0;
   for (Batch batch; next(batch); batch = {}) {
     ForwardInput input = forward_input(batch, device);
-    if (plan.carry_state) carried.enter(input, batch, model.config());
+    if (plan.carry_state) {
+      if (plan.clear_state && !carried.state.empty()) carried.state = model.without_recurrence(carried.state);
+      carried.enter(input, batch, model.config());
+      result.carried = result.carried || !input.state.empty();
+    }
     const ForwardOutput output = model.forward(input);
     if (plan.carry_state) carried.leave(output.state, batch);
     const Tensor targets = device == kCpu ? batch.targets : raw::to_device(batch.targets, device);
@@ -108,6 +113,7 @@ EvalResult evaluate_batches(const Model& model, const std::function<bool(Batch& 
     if (plan.count_right)
       result.extras.emplace_back("accuracy", static_cast<double>(right) / static_cast<double>(result.tokens));
   }
+  if (!carried.state.empty()) result.diagnostics = model.diagnostics(carried.state);
   result.seconds = seconds_since(start);
   return result;
 }
@@ -167,6 +173,52 @@ EvalResult evaluate_random(const Model& model, std::span<const std::int32_t> tok
   result.loss = mean;
   if (done > 1) result.standard_error = std::sqrt(squares / static_cast<double>((done - 1) * done));
   return result;
+}
+
+EvalResult evaluate_last(const Model& model, const std::vector<std::span<const std::int32_t>>& texts,
+                         std::int64_t sequence, const EvalOptions& options, const EvalProgress& progress,
+                         const EvalPlan& plan) {
+  const std::int64_t last = options.score_last;
+  const std::int64_t first_end = std::max(options.from, sequence + 1);
+  if (options.batch < 1 || last < 1 || last > sequence)
+    fail<ValueError>("evaluate: batch {}, the last {} targets of {} (at least 1, and no more than there are)",
+                     options.batch, last, sequence);
+  // The last token of a window is target only, so it takes sequence + 1.
+  std::vector<const std::int32_t*> windows;
+  for (const std::span<const std::int32_t> text : texts)
+    for (std::int64_t end = first_end; end <= static_cast<std::int64_t>(text.size()); end += last)
+      windows.push_back(text.data() + end - sequence - 1);
+  if (windows.empty())
+    fail<ValueError>(
+        "evaluate: no text has {} tokens, where the first window ends (take a longer text, or a "
+        "smaller --from or --sequence)",
+        first_end);
+  check_request(model, sequence + 1, options.batch, sequence);
+  const auto count = static_cast<std::int64_t>(windows.size());
+  const std::int64_t wanted = options.batches > 0 ? options.batches * options.batch : count;
+  const RandomKey key = random_key(options.seed, "evaluate.last", 0);
+  std::int64_t done = 0;
+  const auto next = [&](Batch& part) {
+    const std::int64_t rows = std::min(options.batch, wanted - done);
+    if (rows < 1) return false;
+    std::vector<std::int32_t> inputs, targets;
+    for (std::int64_t row = 0; row < rows; ++row, ++done) {
+      const std::int64_t chosen =
+          options.batches > 0 ? static_cast<std::int64_t>(uniform_below(key, static_cast<std::uint64_t>(done),
+                                                                        static_cast<std::uint64_t>(count)))
+                              : done;
+      const std::int32_t* window = windows[static_cast<std::size_t>(chosen)];
+      inputs.insert(inputs.end(), window, window + sequence);
+      targets.insert(targets.end(), static_cast<std::size_t>(sequence - last), kNotScored);
+      targets.insert(targets.end(), window + sequence + 1 - last, window + sequence + 1);
+    }
+    part = make_batch(rows, std::move(inputs), std::move(targets));
+    return true;
+  };
+  EvalPlan counted = plan;
+  counted.total = wanted * last;
+  counted.count_right = true;
+  return evaluate_batches(model, next, counted, progress);
 }
 
 }  // namespace eddy

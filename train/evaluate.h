@@ -23,8 +23,13 @@ struct EvalOptions {
   std::int64_t batches = 0;     // 0: all of the split once; else so many batches
   std::int64_t batch = 64;      // rows at a time
   std::uint64_t seed = 1337;    // of random batches
-  bool clear_state = false;     // every segment starts cold, though the task carries a state
+  bool clear_state = false;     // what recurrence carries begins anew at every segment (see EvalPlan)
   bool by_position = false;     // losses by position are kept
+  // Of texts: above 0, the windows overlap, each starts cold, and only its last `score_last` targets count,
+  // so that windows of any length are judged on the same tokens. The first window ends before token `from`;
+  // 0: as early as one can.
+  std::int64_t score_last = 0;
+  std::int64_t from = 0;
 };
 
 struct EvalResult {
@@ -39,6 +44,8 @@ struct EvalResult {
   // behind the beginning of what is read: a document, a stream, a window.
   std::vector<double> position_loss;
   std::vector<std::int64_t> position_count;
+  bool carried = false;  // whether a state went from any batch to the next
+  std::vector<std::pair<std::string, double>> diagnostics;  // of the model and the last state carried
 
   double bits_per_token() const;
   double perplexity() const;
@@ -53,6 +60,7 @@ using EvalProgress = std::function<bool(std::int64_t done, std::int64_t total)>;
 // How evaluate_batches goes about it.
 struct EvalPlan {
   bool carry_state = false;
+  bool clear_state = false;  // before each batch: Model::without_recurrence of the state carried
   bool count_right = false;  // adds "accuracy": the part of the scored targets with the highest logit
   std::int64_t total = 0;    // scored targets in all, for `progress`; 0 when not known
   // Sees each batch with its losses, [batch * rows] nats, 0 where not scored; may be empty.
@@ -76,5 +84,14 @@ EvalResult evaluate(const Model& model, std::span<const std::int32_t> tokens, st
 EvalResult evaluate_random(const Model& model, std::span<const std::int32_t> tokens, std::uint64_t seed,
                            std::int64_t batches, std::int64_t batch, std::int64_t sequence,
                            const EvalProgress& progress = {}, const EvalPlan& plan = {});
+
+// The mean loss over the last options.score_last targets of windows of `sequence` tokens, whose ends lie
+// score_last tokens apart: every target from the first window's on counts once. With options.batches windows
+// are drawn at random, as options.seed gives; else all come in order. Adds the accuracy. source: Zhen,
+// "Block-wise recurrent transformer" (2024), its evaluation by length. errors: as evaluate; ValueError when
+// score_last exceeds the sequence or no text has room for a window.
+EvalResult evaluate_last(const Model& model, const std::vector<std::span<const std::int32_t>>& texts,
+                         std::int64_t sequence, const EvalOptions& options, const EvalProgress& progress = {},
+                         const EvalPlan& plan = {});
 
 }  // namespace eddy

@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "tensor/format.h"
+#include "train/base64.h"
 #include "train/human_text.h"
 
 namespace eddy {
@@ -133,19 +134,6 @@ std::string text_block(const LabelledText& item) {
                      html_escape(item.label), html_escape(item.text));
 }
 
-std::string base64(const std::string& bytes) {
-  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (std::size_t at = 0; at < bytes.size(); at += 3) {
-    std::uint32_t three = 0;
-    for (std::size_t i = 0; i < 3; ++i)
-      three = (three << 8) | (at + i < bytes.size() ? static_cast<unsigned char>(bytes[at + i]) : 0u);
-    for (std::size_t i = 0; i < 4; ++i)
-      text += at + i <= bytes.size() ? kDigits[(three >> (18 - 6 * i)) & 63] : '=';
-  }
-  return text;
-}
-
 // The picture as a Windows bitmap of 24 bits per pixel: the simplest format that every browser reads. Rows go
 // from the lowest to the highest, each filled up to a multiple of 4 bytes.
 std::string bitmap(const Picture& picture) {
@@ -239,7 +227,7 @@ void HtmlPage::pictures(const std::vector<Picture>& pictures) {
         "<figure class=\"picture{}\"><img alt=\"{}\" "
         "src=\"data:image/bmp;base64,{}\"/><figcaption>{}</figcaption>"
         "</figure>\n",
-        picture.good ? "" : " bad", html_escape(picture.caption), base64(bitmap(picture)),
+        picture.good ? "" : " bad", html_escape(picture.caption), to_base64(bitmap(picture)),
         html_escape(picture.caption));
   }
   body_ += section + "</div>\n";

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "train/html_page.h"
 #include "train/human_text.h"
@@ -14,18 +15,21 @@ namespace {
 
 const double kBitsPerNat = 1 / std::log(2.0);
 
-Chart curve_chart(const char* title, const PositionCurve& curve) {
-  Chart chart;
-  chart.title = title;
-  chart.x_title = "position";
-  chart.y_title = "bits per token";
-  chart.log_x = true;
-  Series series;
-  series.name = title;
-  series.x = curve.positions;
-  series.y = curve.bits;
-  chart.series.push_back(std::move(series));
+Chart curve_chart(const char* title, const std::vector<NamedResult>& results,
+                  PositionCurve (*curve_of)(const EvalResult&)) {
+  Chart chart{title, "position", "bits per token", true, false, {}};
+  for (const NamedResult& named : results) {
+    PositionCurve curve = curve_of(named.result);
+    chart.series.push_back({named.name, std::move(curve.positions), std::move(curve.bits)});
+  }
   return chart;
+}
+
+// The curve's bits at a position, or at the last one before it.
+std::string bits_at(const PositionCurve& curve, double position) {
+  const auto behind = std::upper_bound(curve.positions.begin(), curve.positions.end(), position);
+  if (behind == curve.positions.begin()) return {};
+  return fmt::format("{:.4f}", curve.bits[static_cast<std::size_t>(behind - curve.positions.begin()) - 1]);
 }
 
 }  // namespace
@@ -63,27 +67,32 @@ PositionCurve local_bits(const EvalResult& result) {
 }
 
 std::string render_loss_by_position(const std::string& title, const std::string& subtitle,
-                                    const EvalResult& result) {
+                                    const std::vector<NamedResult>& results) {
   HtmlPage page(title, subtitle);
-  const PositionCurve cumulative = cumulative_bits(result);
-  if (cumulative.positions.empty()) {
+  std::vector<PositionCurve> cumulative;
+  double end = 0;
+  for (const NamedResult& named : results) {
+    cumulative.push_back(cumulative_bits(named.result));
+    if (!cumulative.back().positions.empty()) end = std::max(end, cumulative.back().positions.back());
+  }
+  if (end == 0) {
     page.paragraph("No loss was recorded by position.");
     return page.html();
   }
   page.paragraph(
       "Position n is the n-th token behind the beginning of what is read: a document, a stream, or a window. A "
       "curve that goes on falling shows that the model uses what lies far back.");
-  page.chart(curve_chart("At a position", local_bits(result)));
-  page.chart(curve_chart("All up to a position", cumulative));
+  page.chart(curve_chart("At a position", results, local_bits));
+  page.chart(curve_chart("All up to a position", results, cumulative_bits));
+  std::vector<std::string> header{"up to position"};
+  for (const NamedResult& named : results) header.push_back(named.name + ", bits per token");
   std::vector<std::vector<std::string>> rows;
-  double last = 0;
-  for (std::size_t i = 0; i < cumulative.positions.size(); ++i) {
-    const bool final_point = i + 1 == cumulative.positions.size();
-    if (cumulative.positions[i] < 2 * last && !final_point) continue;
-    last = cumulative.positions[i];
-    rows.push_back({grouped(static_cast<std::int64_t>(last)), fmt::format("{:.4f}", cumulative.bits[i])});
+  for (double position = 1;; position = std::min(2 * position, end)) {
+    rows.push_back({grouped(static_cast<std::int64_t>(position))});
+    for (const PositionCurve& curve : cumulative) rows.back().push_back(bits_at(curve, position));
+    if (position == end) break;
   }
-  page.table({"up to position", "bits per token"}, rows);
+  page.table(header, rows);
   return page.html();
 }
 

@@ -1,5 +1,5 @@
-// The loss against the position in what is read, as a small page: does a model profit from what lies far back?
-// Source: Hutchins et al., "Block-recurrent transformers" (2022), appendix H, cumulative cross-entropy.
+// The loss against the position in what is read, as a small page: does a model profit from what lies far
+// back? Source: Hutchins et al., "Block-recurrent transformers" (2022), appendix H, cumulative cross-entropy.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,18 @@ struct PositionCurve {
 
 // The mean over all targets up to each position, every document counted as far as it goes.
 PositionCurve cumulative_bits(const EvalResult& result);
-// The mean over the targets of a stretch of positions; stretches grow by an eighth of where they begin, so that
-// a logarithmic axis shows them alike. Stretches without a target are left out.
+// The mean over the targets of a stretch of positions; stretches grow by an eighth of where they begin, so
+// that a logarithmic axis shows them alike. Stretches without a target are left out.
 PositionCurve local_bits(const EvalResult& result);
 
-// The page with both curves. Works with a result without positions, and says so.
+// What a line of the page's charts shows.
+struct NamedResult {
+  std::string name;  // "the state carried"
+  EvalResult result;
+};
+
+// The page with both curves of each result. Works with results without positions, and says so.
 std::string render_loss_by_position(const std::string& title, const std::string& subtitle,
-                                    const EvalResult& result);
+                                    const std::vector<NamedResult>& results);
 
 }  // namespace eddy

@@ -144,8 +144,7 @@ void MetricsWriter::write(const StepRecord& r) {
 }
 
 void MetricsWriter::write(const EvalRecord& r) {
-  Json record{
-      {"kind", "eval"}, {"step", r.step}, {"split", r.split}, {"loss", r.loss}, {"tokens", r.tokens}};
+  Json record{{"kind", "eval"}, {"step", r.step}, {"split", r.split}, {"loss", r.loss}, {"tokens", r.tokens}};
   for (const auto& [name, value] : r.extras) record.emplace(name, value);
   append_line(dump(record));
 }

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "train/human_text.h"
+#include "train/state_watch.h"
 #include "train/text_file.h"
 
 namespace eddy {
@@ -215,6 +216,14 @@ std::vector<Tile> summary(const ReportData& data) {
     tiles.push_back(
         {"Parameters", human_count(static_cast<double>(data.parameters)), grouped(data.parameters)});
   }
+  // The last one: a state may come into use late, or be given up.
+  double gain = kNotMeasured;
+  for (const EvalRecord& eval : metrics.evals)
+    for (const auto& [name, value] : eval.extras)
+      if (name == "state_gain") gain = value;
+  if (std::isfinite(gain))
+    tiles.push_back({"State gain", human_number(gain),
+                     gain < kLeastStateGain ? "nats: the state is ignored" : "nats lost without the state"});
   std::int64_t memory = 0;
   for (const StepRecord& record : metrics.steps) memory = std::max(memory, record.memory_bytes);
   if (memory > 0) tiles.push_back({"Memory", human_bytes(memory), "highest"});

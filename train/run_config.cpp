@@ -14,6 +14,7 @@ using nlohmann::json;
 constexpr IntRange kCount{0, 1'000'000'000'000};
 constexpr IntRange kSize{1, 1'000'000'000};
 constexpr IntRange kSizeOrZero{0, 1'000'000'000};
+constexpr IntRange kExamples{1, 10'000'000};
 
 // Whether the model's keys stand at the top: there "model" is the model's name, in a run's config it is a
 // table.
@@ -122,24 +123,41 @@ void describe(ConfigKeys& keys, DataConfig& c) {
   keys.section("data");
   keys.add("name", c.name, "data set");
   keys.add("path", c.path, "file or folder of the data");
-  keys.add("tokenizer", c.tokenizer, "how text becomes tokens", {"char", "byte", "byte260"});
+  keys.add("tokenizer", c.tokenizer, "how text becomes tokens", {"char", "byte", "byte260", "*.model"});
   keys.add("split", c.split, "part of the tokens (or documents) to train on",
            {.low = 0, .high = 1, .low_open = true});
   keys.add("order", c.order, "random windows, continuous reading, or one document after the other",
            {"windows", "stream", "documents"});
-  keys.add("offset", c.offset, "where a stream's first segment begins, at the start or anywhere",
-           {"zero", "random"});
+  keys.add(
+      "offset", c.offset,
+      "where a stream's first segment begins, at the start or anywhere; auto: zero in texts, else random",
+      {"auto", "zero", "random"});
   keys.add("block_min", c.block_min, "images: smallest block size that a step draws, 0: model.block",
            kSizeOrZero);
   keys.add("block_max", c.block_max, "images: largest block size that a step draws, 0: model.block",
            kSizeOrZero);
   keys.add("symbols", c.symbols, "copy: symbols to remember", {1, 1 << 16});
-  keys.add("noise", c.noise, "copy: noise symbols at the start", {2, 1 << 24});
+  keys.add("noise", c.noise, "copy: noise symbols at the start; recall: tokens before the first question",
+           {2, 1 << 24});
   keys.add("noise_max", c.noise_max, "copy: noise symbols at the end", {2, 1 << 24});
   keys.add("curriculum_every", c.curriculum_every, "copy: steps between lengthenings, 0: never", kCount);
   keys.add("curriculum_batches", c.curriculum_batches, "copy: validation batches of the curriculum", kSize);
   keys.add("rate_rule", c.rate_rule, "copy: how the learning rate follows the noise", {"code", "paper"});
+  keys.add("secrets", c.secrets, "recall: secrets, one of which is told", {1, 1 << 16});
+  keys.add("every", c.every, "recall: tokens from one question to the next", kSize);
+  keys.add("segments", c.segments, "recall: segments of a document", {1, 1 << 16});
   keys.add("stop_loss", c.stop_loss, "images, copy: loss that ends the run, 0: none", kNonNegative);
+  keys.add("examples_seed", c.examples_seed, "algorithm, random_walk: seed of the examples", {.low = 0});
+  keys.add("examples", c.examples, "algorithm, random_walk: training examples", kExamples);
+  keys.add("valid_examples", c.valid_examples, "algorithm, random_walk: validation examples", kExamples);
+  keys.add("test_examples", c.test_examples, "algorithm, random_walk: test examples", kExamples);
+  keys.add("statements", c.statements, "algorithm: statements of a program", {1, 1 << 20});
+  keys.add("variables", c.variables, "algorithm: variables (published: 3 and 5)", {1, 5});
+  keys.add("walk_length", c.walk_length, "random_walk: actions", {1, 1 << 20});
+  keys.add("walk_grid", c.walk_grid, "random_walk: cells in a row and in a column", {1, 1024});
+  keys.add("walk_torus", c.walk_torus, "random_walk: walking off an edge leads to the opposite one");
+  keys.add("walk_random_start", c.walk_random_start,
+           "random_walk: each walk announces a start of its own instead of beginning in cell (0, 0)");
 }
 
 void describe(ConfigKeys& keys, TrainConfig& c) {
@@ -168,6 +186,8 @@ void describe(ConfigKeys& keys, TrainConfig& c) {
   keys.add("eval_every", c.eval_every, "steps between evaluations, 0: never", kCount);
   keys.add("eval_batches", c.eval_batches, "random batches per evaluation, 0: the whole validation split",
            kCount);
+  keys.add("state_gain_batches", c.state_gain_batches,
+           "where a state is carried: batches to measure what clearing it costs, 0: none", kCount);
   keys.add("checkpoint_every", c.checkpoint_every, "steps between checkpoints, 0: only at the end", kCount);
   keys.add("keep", c.keep, "checkpoints kept besides the best", kSize);
   keys.add("sample_every", c.sample_every, "steps between samples, 0: never", kCount);
@@ -228,7 +248,7 @@ void validate(const RunConfig& config) {
         "config: train.sequence must not exceed model.context with learned positions: sequence {}, context "
         "{}",
         train.sequence, model.context);
-  if (config.data.name == "text" && config.data.offset != "zero" && config.data.order != "stream")
+  if (config.data.name == "text" && config.data.offset == "random" && config.data.order != "stream")
     fail<ConfigError>("config: data.offset is {} with data.order {} (only a stream has an offset)",
                       config.data.offset, config.data.order);
   if (train.warmup > train.steps)

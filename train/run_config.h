@@ -13,21 +13,36 @@ namespace eddy {
 struct DataConfig {
   std::string name = "text";       // the data set
   std::string path;                // file or folder; empty: the data set's own default
-  std::string tokenizer = "char";  // char | byte | byte260
+  std::string tokenizer = "char";  // char | byte | byte260 | the path of a SentencePiece .model file
   double split = 0.9;              // part of the tokens that is trained on; the rest validates
   std::string order = "windows";   // windows | stream | documents: how a text is read
-  std::string offset = "zero";     // zero | random: where a stream's segments begin
+  std::string offset = "auto";     // zero | random: where a stream's segments begin; auto: by the task
   // Images.
   std::int64_t block_min = 0;  // each step draws its block size from block_min … block_max; 0, 0: model.block
   std::int64_t block_max = 0;
   // Copy tasks.
   std::int64_t symbols = 16;            // to be remembered
-  std::int64_t noise = 32;              // noise symbols at the start of the curriculum
+  std::int64_t noise = 32;              // noise symbols at the start of the curriculum; recall: before a question
   std::int64_t noise_max = 4096;        // and at its end
   std::int64_t curriculum_every = 100;  // steps between validations that may lengthen the noise; 0: never
   std::int64_t curriculum_batches = 100;
   std::string rate_rule = "code";  // code | paper: how the learning rate follows the noise length
   double stop_loss = 0.0;          // a loss that ends the run (images: mean of 100 steps); 0: none
+  // Recall.
+  std::int64_t secrets = 4;   // one of which is told
+  std::int64_t every = 7;     // tokens from one question to the next
+  std::int64_t segments = 2;  // of a document
+  // State tracking: algorithm, random_walk.
+  std::int64_t examples_seed = 0;
+  std::int64_t examples = 10000;       // of the training split
+  std::int64_t valid_examples = 1000;  // and of the others
+  std::int64_t test_examples = 1000;
+  std::int64_t statements = 100;  // of a program
+  std::int64_t variables = 3;
+  std::int64_t walk_length = 400;  // actions
+  std::int64_t walk_grid = 8;      // cells in a row and in a column
+  bool walk_torus = false;
+  bool walk_random_start = false;
 
   friend bool operator==(const DataConfig&, const DataConfig&) = default;
 };
@@ -52,6 +67,7 @@ struct TrainConfig {
   std::int64_t seed = 1337;
   std::int64_t eval_every = 250;  // 0: never
   std::int64_t eval_batches = 0;  // 0: every window of the validation split once; else so many random batches
+  std::int64_t state_gain_batches = 8;  // of which an evaluation measures what clearing the state costs; 0: none
   std::int64_t checkpoint_every = 1000;  // 0: only at the end
   std::int64_t keep = 2;
   std::int64_t sample_every = 0;  // 0: never

@@ -45,8 +45,9 @@ SequenceReader::SequenceReader(std::vector<Sequence> sequences, const ReadingOpt
     any = any || enough;
   }
   if (!any)
-    fail<ValueError>("data: none of {} sequences has a token to predict (at least 2 tokens in one are needed)",
-                     sequences_.size());
+    fail<ValueError>(
+        "data: none of {} sequences has a token to predict (at least 2 tokens in one are needed)",
+        sequences_.size());
   rows_.resize(static_cast<std::size_t>(options.rows));
 }
 
@@ -158,8 +159,9 @@ void SequenceReader::load(const json& saved, const std::string& file) {
   const std::int64_t next = integer_at(saved, "next", file);
   const auto count = static_cast<std::int64_t>(sequences_.size());
   if (const std::int64_t theirs = integer_at(saved, "sequences", file); theirs != count)
-    fail<ConfigError>("data: {} was read from {} sequences, and there are {} (resume with the same data keys)",
-                      file, theirs, count);
+    fail<ConfigError>(
+        "data: {} was read from {} sequences, and there are {} (resume with the same data keys)", file,
+        theirs, count);
   if (next < 0 || !saved.contains("rows") || !saved["rows"].is_array())
     fail<FormatError>("data: {} is damaged: reading positions without rows", file);
   const json& rows = saved["rows"];

@@ -42,8 +42,9 @@ struct ReadingOptions {
 
 class SequenceReader {
  public:
-  // errors: ValueError when a size is not positive, there is no sequence, labels differ in number from tokens,
-  // or a sequence is too short: for one segment, or, with `pad`, all are too short to predict anything.
+  // errors: ValueError when a size is not positive, there is no sequence, labels differ in number from
+  // tokens, or a sequence is too short: for one segment, or, with `pad`, all are too short to predict
+  // anything.
   SequenceReader(std::vector<Sequence> sequences, const ReadingOptions& options);
 
   // Fills the next batch and goes on by one segment. Returns false, and leaves the batch alone, when `once`

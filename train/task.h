@@ -88,15 +88,15 @@ class Task {
 struct TaskArguments {
   RunConfig config;
   std::unique_ptr<Tokenizer> tokenizer;  // of the run that is resumed, evaluated or started from; or none
-  std::string same_data_as;     // data_sha256 of the run that is gone on with; empty: any data will do
-  std::string run;              // that run's name, for errors
-  bool training = true;         // false: evaluate alone is called; what training needs is not checked
+  std::string same_data_as;      // data_sha256 of the run that is gone on with; empty: any data will do
+  std::string run;               // that run's name, for errors
+  bool training = true;          // false: evaluate alone is called; what training needs is not checked
   std::ostream* says = nullptr;  // is told where the data come from; may be null
 };
 
 // The task that config.data.name names. errors: ConfigError for an unknown name (the nearest is given) and
-// for keys that do not fit each other; IoError, FormatError and ValueError for data that cannot be read or are
-// too small.
+// for keys that do not fit each other; IoError, FormatError and ValueError for data that cannot be read or
+// are too small.
 std::unique_ptr<Task> make_task(TaskArguments arguments);
 
 // One row of the list of tasks.

@@ -10,5 +10,7 @@ namespace eddy {
 std::unique_ptr<Task> make_text_task(TaskArguments&& arguments);
 std::unique_ptr<Task> make_cifar_task(TaskArguments&& arguments);
 std::unique_ptr<Task> make_copy_task(TaskArguments&& arguments);
+std::unique_ptr<Task> make_recall_task(TaskArguments&& arguments);
+std::unique_ptr<Task> make_state_tracking_task(TaskArguments&& arguments);
 
 }  // namespace eddy

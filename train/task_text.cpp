@@ -11,6 +11,7 @@
 #include "tensor/format.h"
 #include "train/corpus.h"
 #include "train/generate.h"
+#include "train/sentencepiece_tokenizer.h"
 #include "train/sequence_reader.h"
 #include "train/task_registry.h"
 #include "train/text_data.h"
@@ -40,7 +41,9 @@ class TextTask : public Task {
 
   void fit(ModelConfig& model) const override {
     const std::int64_t vocab = data_.tokenizer->vocab_size();
-    if (model.vocab != 0 && model.vocab != vocab)
+    // Tables for SentencePiece are often rounded up: T5's has 32128 rows for 32100 tokens.
+    const bool rounded_up = data_.tokenizer->name() == kSentencePiece && model.vocab > vocab;
+    if (model.vocab != 0 && model.vocab != vocab && !rounded_up)
       fail<ConfigError>(
           "train: model.vocab is {} and the {} tokenizer of this text has {} tokens (leave model.vocab out, "
           "or use the text the model was made for)",
@@ -50,7 +53,7 @@ class TextTask : public Task {
                         model.n_out, vocab);
     if (model.readout != "all")
       fail<ConfigError>("train: model.readout is {} (text is scored at all positions)", model.readout);
-    model.vocab = vocab;
+    if (!rounded_up) model.vocab = vocab;
   }
 
   std::string sample(const Model& model, std::int64_t tokens, std::uint64_t seed) const override {
@@ -66,8 +69,29 @@ class TextTask : public Task {
   std::string vocabulary() const {
     return fmt::format("vocabulary {} ({})", data_.tokenizer->vocab_size(), data_.tokenizer->name());
   }
+  // What EvalOptions::score_last asks for.
+  EvalResult evaluate_last_of(const Model& model, const std::vector<std::span<const std::int32_t>>& texts,
+                              const EvalOptions& options, const EvalProgress& progress) const {
+    TextMeasure measure(*data_.tokenizer);
+    EvalResult positions;
+    EvalPlan plan;
+    plan.see = [&](const Batch& batch, std::span<const double> losses) {
+      measure.add(batch);
+      const std::int32_t* target = batch.targets.data<std::int32_t>();
+      for (std::size_t i = 0; options.by_position && i < losses.size(); ++i)
+        if (target[i] != kNotScored)
+          positions.add_position(static_cast<std::int64_t>(i) % segment_, losses[i]);
+    };
+    EvalResult result = evaluate_last(model, texts, segment_, options, progress, plan);
+    for (auto& extra : measure.extras(result.loss * static_cast<double>(result.tokens)))
+      result.extras.push_back(std::move(extra));
+    result.position_loss = std::move(positions.position_loss);
+    result.position_count = std::move(positions.position_count);
+    return result;
+  }
   [[noreturn]] void refuse_split(const std::string& split) const {
-    fail<ValueError>("eval: a text has no split \"{}\" (valid, train, all)", split);
+    fail<ValueError>("eval: a text has no split \"{}\" (valid, train, all; and test of a folder that has one)",
+                     split);
   }
   // Adds exp(all nats / words); the loss stands for the tokens that are read and not predicted, too.
   static void add_word_perplexity(EvalResult& result, std::int64_t tokens, std::int64_t words) {
@@ -86,7 +110,7 @@ class TextTask : public Task {
 class WindowsTask final : public TextTask {
  public:
   WindowsTask(TextData data, const RunConfig& config, bool training) : TextTask(std::move(data), config) {
-    if (training) train_tokens_ = training_part(length(), config.data.split, segment_);
+    if (training) train_tokens_ = cut();
   }
 
   std::string summary() const override {
@@ -106,6 +130,7 @@ class WindowsTask final : public TextTask {
   EvalResult evaluate(const Model& model, const EvalOptions& options,
                       const EvalProgress& progress) const override {
     const std::span<const std::int32_t> tokens = part(options.split);
+    if (options.score_last > 0) return evaluate_last_of(model, {tokens}, options, progress);
     TextMeasure measure(*data_.tokenizer);
     EvalResult positions;
     EvalPlan plan;
@@ -136,10 +161,25 @@ class WindowsTask final : public TextTask {
   std::span<const std::int32_t> part(const std::string& split) const {
     const std::span<const std::int32_t> all = data_.tokens;
     if (split == "all") return all;
-    const auto cut = static_cast<std::size_t>(training_part(length(), config_.data.split, segment_));
-    if (split == "train") return all.first(cut);
-    if (split == "valid") return all.subspan(cut);
+    const auto train = static_cast<std::size_t>(cut()), valid = static_cast<std::size_t>(valid_end());
+    if (split == "train") return all.first(train);
+    if (split == "valid") return all.subspan(train, valid - train);
+    if (split == "test" && valid < all.size()) return all.subspan(valid);
     refuse_split(split);
+  }
+
+  // Where the training tokens end.
+  std::int64_t cut() const {
+    if (!data_.has_splits()) return training_part(length(), config_.data.split, segment_);
+    const std::int64_t train = data_.ends[static_cast<std::size_t>(data_.train_parts - 1)];
+    if (train <= segment_ || valid_end() - train <= segment_)
+      fail<ValueError>("data: {} has {} training and {} validation tokens (each needs {}: a segment and one)",
+                       data_.name, train, valid_end() - train, segment_ + 1);
+    return train;
+  }
+  std::int64_t valid_end() const {
+    return data_.has_splits() ? data_.ends[static_cast<std::size_t>(data_.train_parts + data_.valid_parts - 1)]
+                              : length();
   }
 
   std::int64_t train_tokens_ = 0;
@@ -185,7 +225,8 @@ class ReadingTask final : public TextTask {
   void load(const json& saved, const std::string& file) override {
     if (!saved.is_object() || saved.value("order", json()) != config_.data.order)
       fail<ConfigError>(
-          "train: data.order is {} and {} was read in another order (resume with the same, or start a new run "
+          "train: data.order is {} and {} was read in another order (resume with the same, or start a new "
+          "run "
           "with --init-from)",
           config_.data.order, file);
     reader_->load(saved.value("reading", json()), file);
@@ -194,22 +235,30 @@ class ReadingTask final : public TextTask {
   EvalResult evaluate(const Model& model, const EvalOptions& options,
                       const EvalProgress& progress) const override {
     if (options.batch < 1) fail<ValueError>("evaluate: {} rows (at least 1)", options.batch);
+    if (options.score_last > 0) {
+      std::vector<std::span<const std::int32_t>> texts;
+      for (const Sequence& sequence : sequences(options.split, 1)) texts.push_back(sequence.tokens);
+      return evaluate_last_of(model, texts, options, progress);
+    }
     const std::vector<Sequence> read = sequences(options.split, options.batch);
-    SequenceReader reader(read, reading(true, std::min<std::int64_t>(
-                                                  options.batch, static_cast<std::int64_t>(read.size()))));
+    SequenceReader reader(
+        read, reading(true, std::min<std::int64_t>(options.batch, static_cast<std::int64_t>(read.size()))));
     TextMeasure measure(*data_.tokenizer);
     EvalResult positions;
     EvalPlan plan;
-    plan.carry_state = carries_state() && !options.clear_state;
+    plan.carry_state = carries_state();
+    plan.clear_state = options.clear_state;
     plan.total = reader.targets();
     plan.see = [&](const Batch& batch, std::span<const double> losses) {
       measure.add(batch);
       if (!options.by_position) return;
       const std::int32_t* target = batch.targets.data<std::int32_t>();
       for (std::size_t i = 0; i < losses.size(); ++i) {
-        const auto row = i / static_cast<std::size_t>(segment_), column = i % static_cast<std::size_t>(segment_);
+        const auto row = i / static_cast<std::size_t>(segment_),
+                   column = i % static_cast<std::size_t>(segment_);
         if (target[i] != kNotScored)
-          positions.add_position(reader.places()[row].position + static_cast<std::int64_t>(column), losses[i]);
+          positions.add_position(reader.places()[row].position + static_cast<std::int64_t>(column),
+                                 losses[i]);
       }
     };
     std::int64_t batches = 0;
@@ -246,11 +295,11 @@ class ReadingTask final : public TextTask {
     return options;
   }
 
-  // Files, or of one text tokens, that are for training.
+  // Files, or of one text tokens, that are for training: the rest, without a test, validates.
   std::int64_t cut(std::int64_t files) const {
     const double fraction = config_.data.split;
-    if (!apart())
-      return training_part(static_cast<std::int64_t>(data_.tokens.size()), fraction, segment_);
+    if (data_.has_splits()) return data_.train_parts;
+    if (!apart()) return training_part(static_cast<std::int64_t>(data_.tokens.size()), fraction, segment_);
     if (!(fraction > 0 && fraction < 1))
       fail<ValueError>("data: data.split is {} (between 0 and 1)", fraction);
     if (files < 2)
@@ -262,7 +311,9 @@ class ReadingTask final : public TextTask {
 
   // What is read of a split. One text is cut into as many spans as there are rows, fewer when it is short.
   std::vector<Sequence> sequences(const std::string& split, std::int64_t rows) const {
-    if (split != "all" && split != "train" && split != "valid") refuse_split(split);
+    const std::int64_t valid_end = data_.has_splits() ? data_.train_parts + data_.valid_parts : data_.parts();
+    const bool test = split == "test" && valid_end < data_.parts();
+    if (split != "all" && split != "train" && split != "valid" && !test) refuse_split(split);
     if (!apart()) {
       std::span<const std::int32_t> tokens = data_.tokens;
       if (split != "all") {
@@ -276,14 +327,16 @@ class ReadingTask final : public TextTask {
       return equal_spans({tokens, {}}, rows);
     }
     const std::int64_t train = split == "all" ? 0 : cut(data_.parts());
-    const std::int64_t begin = split == "valid" ? train : 0, end = split == "train" ? train : data_.parts();
+    const std::int64_t begin = test ? valid_end : split == "valid" ? train : 0;
+    const std::int64_t end = split == "train" ? train : split == "valid" ? valid_end : data_.parts();
     std::vector<Sequence> found;
     for (std::int64_t i = begin; i < end; ++i) {
       found.push_back({data_.part(i), {}});
       const auto length = static_cast<std::int64_t>(found.back().tokens.size());
       if (!documents_ && length <= segment_)
         fail<ValueError>(
-            "data: the stream {} has {} tokens, and a segment of {} needs {} (take longer texts, or a shorter "
+            "data: the stream {} has {} tokens, and a segment of {} needs {} (take longer texts, or a "
+            "shorter "
             "train.sequence)",
             data_.files[static_cast<std::size_t>(i)], length, segment_, segment_ + 1);
     }

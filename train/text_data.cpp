@@ -1,5 +1,5 @@
-// Reading, checking and tokenizing. Files of a folder are mapped one at a time: there may be more of them than
-// a process may map.
+// Reading, checking and tokenizing. Files of a folder are mapped one at a time: there may be more of them
+// than a process may map.
 #include "train/text_data.h"
 
 #include <filesystem>
@@ -9,7 +9,10 @@
 #include "tensor/format.h"
 #include "train/corpus.h"
 #include "train/dataset.h"
+#include "train/sentencepiece_tokenizer.h"
 #include "train/sha256.h"
+#include "train/split_folder.h"
+#include "train/text_file.h"
 
 namespace eddy {
 namespace {
@@ -26,12 +29,22 @@ void check_same_data(const TextData& data, const TaskArguments& arguments) {
 template <class MakeText>
 std::unique_ptr<Tokenizer> tokenizer_for(TaskArguments& arguments, const MakeText& text) {
   const std::string& name = arguments.config.data.tokenizer;
-  std::unique_ptr<Tokenizer> tokenizer =
-      arguments.tokenizer ? std::move(arguments.tokenizer) : make_tokenizer(name, text());
-  if (tokenizer->name() != name)
+  if (!arguments.tokenizer) return make_tokenizer(name, text());
+  std::unique_ptr<Tokenizer> tokenizer = std::move(arguments.tokenizer);
+  const bool from_file = names_sentencepiece(name);
+  if (tokenizer->name() != (from_file ? kSentencePiece : name))
     fail<ConfigError>(
         "train: data.tokenizer is {} and that of {} is {} (its parameters fit its own tokens alone)", name,
         arguments.run, tokenizer->name());
+  // A run keeps its vocabulary, so the file may be gone. When it is there and training is to go on with it, it
+  // must be the same.
+  std::error_code unreadable;
+  if (from_file && arguments.training && std::filesystem::is_regular_file(name, unreadable) &&
+      read_text_file(name) != tokenizer->model_file())
+    fail<ConfigError>(
+        "train: data.tokenizer is {}, which is another vocabulary than that of {} (its parameters fit its own "
+        "tokens alone: set data.tokenizer to the tokenizer.model in its run's folder)",
+        name, arguments.run);
   return tokenizer;
 }
 
@@ -64,7 +77,19 @@ auto of_file(const TextFile& file, const Action& action) {
 TextData read_files(TaskArguments& arguments, std::ostream& says) {
   TextData data;
   data.name = arguments.config.data.path;
-  const std::vector<TextFile> files = list_text_files(data.name);
+  std::vector<TextFile> files;
+  const auto add = [&](const std::string& folder, const std::string& prefix) {
+    const std::vector<TextFile> found = list_text_files(folder);
+    for (const TextFile& file : found) files.push_back({prefix + file.name, file.path});
+    return static_cast<std::int64_t>(found.size());
+  };
+  const std::optional<SplitFolder> splits = find_splits(data.name);
+  if (splits) {
+    data.train_parts = add(splits->train, "train/");
+    data.valid_parts = add(splits->valid, "valid/");
+  } else {
+    add(data.name, "");
+  }
   Sha256 digest;
   std::int64_t bytes = 0;
   for (const TextFile& file : files) {
@@ -87,6 +112,7 @@ TextData read_files(TaskArguments& arguments, std::ostream& says) {
       });
     return all;
   });
+  if (splits && !splits->test.empty() && !arguments.training) add(splits->test, "test/");
   for (const TextFile& file : files) {
     const std::vector<std::int32_t> ids =
         of_file(file, [&](std::string_view text) { return data.tokenizer->encode(text); });
@@ -119,7 +145,7 @@ TextData read_text_data(TaskArguments& arguments) {
   std::error_code error;
   if (config.order == "documents" && config.path.empty())
     fail<ConfigError>("config: data.order is documents and data.path is empty (name a folder of texts)");
-  const bool apart = config.order == "documents" ||
+  const bool apart = config.order == "documents" || find_splits(config.path).has_value() ||
                      (config.order == "stream" && std::filesystem::is_directory(config.path, error));
   return apart ? read_files(arguments, says) : read_one_text(arguments, says);
 }

@@ -1,13 +1,17 @@
-// The char and byte vocabularies, and their JSON: {"name":"byte"} or {"characters":"...","name":"char"}.
+// The char and byte vocabularies, and the JSON of all: {"name":"byte"}, {"characters":"...","name":"char"} or
+// {"model":"(base64)","name":"sentencepiece"}.
 #include "train/tokenizer.h"
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "tensor/format.h"
+#include "train/base64.h"
+#include "train/sentencepiece_tokenizer.h"
 #include "train/utf8.h"
 
 namespace eddy {
@@ -160,7 +164,8 @@ std::unique_ptr<Tokenizer> char_tokenizer(std::string_view text) {
 std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name, std::string_view text) {
   if (name == "char") return char_tokenizer(text);
   if (auto tokenizer = byte_tokenizer(name)) return tokenizer;
-  fail<ValueError>("tokenizer: unknown name: '{}' (one of char, byte, byte260)", name);
+  if (names_sentencepiece(name)) return read_sentencepiece(std::string(name));
+  fail<ValueError>("tokenizer: unknown name: '{}' (one of char, byte, byte260, or a .model file)", name);
 }
 
 std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json) {
@@ -171,8 +176,16 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json) {
     fail<FormatError>("tokenizer: the description has no string \"name\"");
   const auto& text_name = name->get_ref<const std::string&>();
   if (auto tokenizer = byte_tokenizer(text_name)) return tokenizer;
+  if (text_name == kSentencePiece) {
+    const auto model = value.find("model");
+    std::optional<std::string> bytes;
+    if (model != value.end() && model->is_string()) bytes = from_base64(model->get_ref<const std::string&>());
+    if (!bytes) fail<FormatError>("tokenizer: the description has no \"model\" in base64");
+    return sentencepiece_tokenizer(std::move(*bytes), "the description");
+  }
   if (text_name != "char")
-    fail<FormatError>("tokenizer: the description names '{}' (one of char, byte, byte260)", text_name);
+    fail<FormatError>("tokenizer: the description names '{}' (one of char, byte, byte260, sentencepiece)",
+                      text_name);
 
   const auto characters = value.find("characters");
   if (characters == value.end() || !characters->is_string() ||

@@ -2,7 +2,7 @@
 // `byte` (256) and `byte260` (bytes moved up by three, so that ids 0..2 stay free for special tokens).
 // Decoding is a concatenation: decode(a then b) = decode(a) + decode(b), so ids can be decoded one by one as
 // they come. With byte vocabularies one id may be a part of a UTF-8 character; whoever writes the bytes in
-// order gets it whole.
+// order gets it whole. Vocabularies of subwords are trained before: see sentencepiece_tokenizer.h.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // "char", "byte", "byte260": what the configuration calls it.
+  // "char", "byte", "byte260": what the configuration calls it; "sentencepiece" for what it names by a file.
   virtual std::string name() const = 0;
   virtual std::int64_t vocab_size() const = 0;
   // The ids of a text.
@@ -32,11 +32,13 @@ class Tokenizer {
   std::string decode_one(std::int32_t id) const { return decode({&id, 1}); }
   // Everything needed to build the tokenizer again, as one line of JSON with sorted keys.
   virtual std::string to_json() const = 0;
+  // The bytes of a file for other programs that know this vocabulary; "" when there is no such form.
+  virtual std::string model_file() const { return {}; }
 };
 
-// A tokenizer by name; `char` takes its vocabulary from `text`: the sorted distinct code points, id = rank.
-// errors: ValueError for an unknown name or, for char, an empty text; FormatError when a char text is not
-// UTF-8.
+// A tokenizer by name, or by the path of a SentencePiece .model file; `char` takes its vocabulary from `text`:
+// the sorted distinct code points, id = rank. errors: ValueError for an unknown name or, for char, an empty
+// text; FormatError when a char text is not UTF-8, or a file is no model; IoError.
 std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name, std::string_view text);
 
 // The tokenizer that `to_json` described.

@@ -14,7 +14,8 @@ namespace {
 // Runs a batch again with every result checked, to name the op and the module.
 std::string explain_bad_loss(const Model& model, const ForwardInput& input) {
   for (const Parameter& parameter : model.params().parameters())
-    if (!all_finite(parameter.value)) return fmt::format("parameter {} holds a NaN or infinity", parameter.name);
+    if (!all_finite(parameter.value))
+      return fmt::format("parameter {} holds a NaN or infinity", parameter.name);
   for (const auto& [name, tensor] : input.state)
     if (is_floating(tensor.dtype()) && !all_finite(tensor))
       return fmt::format("the carried state {} holds a NaN or infinity", name);
@@ -53,8 +54,7 @@ StepResult train_step(Model& model, Optimizer& optimizer, const std::vector<Batc
   for (std::size_t micro = 0; micro < batches.size(); ++micro) {
     const Batch& batch = batches[micro];
     ForwardInput input = forward_input(batch, device);
-    input.dropout = {true, options.seed,
-                     static_cast<std::uint64_t>(options.step) * batches.size() + micro};
+    input.dropout = {true, options.seed, static_cast<std::uint64_t>(options.step) * batches.size() + micro};
     if (options.carry_state) carried.enter(input, batch, model.config());
     const ForwardOutput output = model.forward(input);
     if (batch.scored > 0) {

@@ -22,16 +22,16 @@ struct StepResult {
 
 struct StepOptions {
   double learning_rate = 0;
-  std::uint64_t seed = 0;      // of dropout
-  std::int64_t step = 0;       // optimizer steps done before: batches draw dropout masks of their own
+  std::uint64_t seed = 0;  // of dropout
+  std::int64_t step = 0;   // optimizer steps done before: batches draw dropout masks of their own
   bool carry_state = false;
 };
 
-// The result of one step over `batches`, which see the same weights; their gradients add up to that of the mean
-// over all scored targets. With carry_state the state goes from each batch to the next and is left in
-// `carried`; it begins anew after a loss that was not finite, since it may hold what made it so. A step without
-// any scored target carries the state on and changes no parameter; its loss is NaN. A loss or gradient that is
-// not finite skips the step. errors: those of the model.
+// The result of one step over `batches`, which see the same weights; their gradients add up to that of the
+// mean over all scored targets. With carry_state the state goes from each batch to the next and is left in
+// `carried`; it begins anew after a loss that was not finite, since it may hold what made it so. A step
+// without any scored target carries the state on and changes no parameter; its loss is NaN. A loss or
+// gradient that is not finite skips the step. errors: those of the model.
 StepResult train_step(Model& model, Optimizer& optimizer, const std::vector<Batch>& batches,
                       CarriedState& carried, const StepOptions& options);
 

@@ -1,6 +1,7 @@
 // One run, from its task to its report.
 #include "train/trainer.h"
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <iostream>
@@ -17,6 +18,7 @@
 #include "train/optimizer.h"
 #include "train/progress.h"
 #include "train/report.h"
+#include "train/state_watch.h"
 #include "train/stop_signal.h"
 #include "train/task.h"
 #include "train/text_file.h"
@@ -45,7 +47,10 @@ State placed(const State& saved, Dtype dtype, Device device) {
 
 class Run {
  public:
-  explicit Run(const TrainRequest& request) : request_(request), config_(request.config) {}
+  explicit Run(const TrainRequest& request)
+      : request_(request),
+        config_(request.config),
+        state_watch_(config_.train.state_gain_batches, config_.model.clear_state) {}
 
   TrainEnd train() {
     if (config_.train.threads > 0) set_thread_count(static_cast<int>(config_.train.threads));
@@ -125,8 +130,11 @@ class Run {
       fs::create_directories(run_dir_, error);
       if (error) fail<IoError>("train: {} cannot be made: {}", run_dir_.string(), error.message());
       replace_text_file(run_dir_ / "config.json", to_json(config_).dump(1) + "\n");
-      if (task_->tokenizer() != nullptr)
-        replace_text_file(run_dir_ / "tokenizer.json", task_->tokenizer()->to_json() + "\n");
+      if (const Tokenizer* tokenizer = task_->tokenizer()) {
+        replace_text_file(run_dir_ / "tokenizer.json", tokenizer->to_json() + "\n");
+        const std::string model = tokenizer->model_file();
+        if (!model.empty()) replace_text_file(run_dir_ / "tokenizer.model", model);
+      }
     } else {
       drop_metrics_after(run_dir_ / "metrics.jsonl", state_.step);
     }
@@ -138,8 +146,8 @@ class Run {
     options.minutes_limit = config_.train.minutes;
     progress_.emplace(stdout, options, started_);
     progress_->message(fmt::format("{} on {}: {} parameters, {}, {} threads, {}", config_.model.model,
-                                   task_->name(), model_->params().count(), task_->summary(),
-                                   thread_count(), run_dir_.string()));
+                                   task_->name(), model_->params().count(), task_->summary(), thread_count(),
+                                   run_dir_.string()));
     if (state_.step > 0) event(fmt::format("resumed at step {}", state_.step));
   }
 
@@ -210,8 +218,7 @@ class Run {
 
   // Whether the task wants the run to end.
   bool after_step(const StepResult& result) {
-    AfterStep after =
-        task_->after_step(*model_, state_.step, result.finite ? result.loss : kNotMeasured);
+    AfterStep after = task_->after_step(*model_, state_.step, result.finite ? result.loss : kNotMeasured);
     if (after.evaluation) record_evaluation(*after.evaluation);
     if (!after.message.empty()) event(after.message);
     return after.stop;
@@ -256,13 +263,17 @@ class Run {
     options.batch = t.batch;
     options.seed = static_cast<std::uint64_t>(t.seed);
     // An interrupt does not wait for the end of a pass over a long text.
-    const EvalResult result =
-        task_->evaluate(*model_, options, [](std::int64_t, std::int64_t) { return !stop_requested(); });
+    const EvalProgress unless_stopped = [](std::int64_t, std::int64_t) { return !stop_requested(); };
+    EvalResult result = task_->evaluate(*model_, options, unless_stopped);
+    if (!stop_requested()) state_watch_.measure(*task_, *model_, options, result, unless_stopped);
     if (stop_requested()) return;
     const std::string text = record_evaluation(result);
     const bool best = result.loss < state_.best_loss;
     progress_->message(
         fmt::format("step {}: validation loss {}{}", state_.step, text, best ? " (best)" : ""));
+    double done = static_cast<double>(state_.step) / static_cast<double>(std::max<std::int64_t>(t.steps, 1));
+    if (t.minutes > 0) done = std::max(done, seconds_between(started_, Clock::now()) / (60 * t.minutes));
+    if (const std::string warning = state_watch_.warning(result, done); !warning.empty()) event(warning);
     if (best) {
       state_.best_loss = result.loss;
       state_.best_step = state_.step;
@@ -335,6 +346,7 @@ class Run {
 
   const TrainRequest& request_;
   RunConfig config_;
+  StateWatch state_watch_;
   fs::path run_dir_;
   std::unique_ptr<Task> task_;
   std::unique_ptr<Model> model_;

@@ -1,22 +1,18 @@
-// What the forward and the backward of attention share: the tables of a call,
-// the place of a work item, its query tiles and what each row of one sees, and
-// products limited to the visible pairs. Included by *.isa.cpp files only.
+// What the forward and the backward of attention share: the tables of a call, the place of a work item, its
+// query tiles and what each row of one sees, and products limited to the visible pairs. Included by *.isa.cpp
+// files only.
 //
-// A work item is one key head of one batch entry; the query rows of all heads
-// that share it form one list of `group * queries` rows, cut into tiles of
-// kAttentionQueryTile. Keys are taken in tiles of kAttentionKeyTile, the outer
-// loop: a key tile is packed once and stays in L2 while all query tiles meet
-// it. Distances fall by 1 from key to key and rise by 1 from query to query, so
-// what a row sees is an interval of keys that moves by one key per row: tiles
-// outside the band are never met, and inside a tile kRows rows at a time take
-// their own interval of columns, rounded to whole vectors.
+// A work item is one key head of one batch entry; the query rows of all heads that share it form one list of
+// `group * queries` rows, cut into tiles of kAttentionQueryTile. Keys are taken in tiles of
+// kAttentionKeyTile, the outer loop: a key tile is packed once and stays in L2 while all query tiles meet it.
+// Distances fall by 1 from key to key and rise by 1 from query to query, so what a row sees is an interval of
+// keys that moves by one key per row: tiles outside the band are never met, and inside a tile kRows rows at a
+// time take their own interval of columns, rounded to whole vectors.
 //
-// Tables are packed in reversed order, column c for distance `distances` - 1 -
-// c: then the columns of a row rise with its keys, and row r of a tile has them
-// shifted by r. q . positions is one product with the run of columns that the
-// tile touches, added to the scores row by row with that shift; its gradients
-// take the gradient of the scores, shifted back ("skewed"), through the same
-// products.
+// Tables are packed in reversed order, column c for distance `distances` - 1 - c: then the columns of a row
+// rise with its keys, and row r of a tile has them shifted by r. q . positions is one product with the run of
+// columns that the tile touches, added to the scores row by row with that shift; its gradients take the
+// gradient of the scores, shifted back ("skewed"), through the same products.
 #pragma once
 
 #include "ops/cpu/attention_scratch.h"
@@ -41,8 +37,7 @@ EDDY_INLINE void add_to(T* __restrict y, const T* __restrict x, std::int64_t n) 
   for (std::int64_t i = 0; i < n; ++i) y[i] += x[i];
 }
 
-// Zeros what a row of a score tile holds in [begin, end) outside the keys it
-// sees, [see_begin, see_end).
+// Zeros what a row of a score tile holds in [begin, end) outside the keys it sees, [see_begin, see_end).
 template <class T>
 EDDY_INLINE void zero_unseen(T* row, std::int64_t begin, std::int64_t see_begin, std::int64_t see_end,
                              std::int64_t end) {
@@ -58,11 +53,9 @@ struct Call {
   AttentionShared shared;
   std::int64_t group;   // heads of a key head
   std::int64_t offset;  // distance of query 0 and key 0
-  // A query tile then lies within one head: its rows see intervals that move
-  // one way, and share a table row.
+  // A query tile then lies within one head: its rows see intervals that move one way, and share a table row.
   bool separate_heads;
-  // Packed tables; null when absent. positions_t serves products with queries,
-  // positions the gradient of q.
+  // Packed tables; null when absent. positions_t serves products with queries, positions the gradient of q.
   const T *positions_t, *positions, *bias;
 
   Call(const AttentionArgs& a, const AttentionBackwardArgs* gradient)
@@ -79,9 +72,7 @@ struct Call {
     T* const base = static_cast<T*>(a.scratch);
     if (a.positions != nullptr) {
       const T* last = static_cast<const T*>(a.positions) + (a.distances - 1) * a.positions_stride;
-      // A forward over fewer rows than a register tile takes dot products with
-      // the table itself.
-      if (gradient != nullptr || group * a.queries >= kRows) {
+      if (group * a.queries >= kRows) {  // fewer rows take dot products with the table itself
         pack_transposed(last, -a.positions_stride, a.distances, a.head_size, base + shared.positions_t);
         positions_t = base + shared.positions_t;
       }
@@ -100,6 +91,7 @@ struct Call {
     }
   }
 
+  bool has_tables() const { return args.bias != nullptr || args.positions != nullptr; }
   T* scratch(int rank) const {
     return static_cast<T*>(args.scratch) + shared.elements + rank * layout.elements;
   }
@@ -262,8 +254,7 @@ struct Item {
     return skew;
   }
 
-  // The places of row `row` of the list and of key `key`; those past the end
-  // are of the next work item.
+  // The places of row `row` of the list and of key `key`; those past the end are of the next work item.
   Place query_place(std::int64_t row) const {
     const bool beyond = row >= rows();
     if (beyond) row -= rows();
@@ -277,8 +268,8 @@ struct Item {
     if (key >= args.keys) return {args.batch, 0, 0};
     return {beyond ? next_batch : batch, key, beyond ? next_kv_head : kv_head};
   }
-  // Always inline, both: GCC takes a function that only prefetches for one
-  // without effect and drops its calls.
+  // Always inline, both: GCC takes a function that only prefetches for one without effect and drops its
+  // calls.
   __attribute__((always_inline)) void prefetch(const void* base, const AttentionStrides& s,
                                                const Place& place) const {
     if (base != nullptr && place.batch < args.batch)
@@ -286,8 +277,7 @@ struct Item {
           static_cast<const T*>(base) + place.batch * s.batch + place.time * s.time + place.head * s.head,
           args.head_size);
   }
-  // The keys that follow the key tile at `key_begin`, one for each row of the
-  // list that meets the tile.
+  // The keys that follow the key tile at `key_begin`, one for each row of the list that meets the tile.
   __attribute__((always_inline)) void prefetch_next_keys(std::int64_t key_begin, std::int64_t row) const {
     if (row >= kAttentionKeyTile) return;
     const Place next = key_place(smaller(args.keys, key_begin + kAttentionKeyTile) + row);
@@ -295,8 +285,7 @@ struct Item {
     prefetch(args.v, args.v_strides, next);
   }
 
-  // Copies the rows of a query-side tensor into `packed`; padding rows are
-  // zeros.
+  // Copies the rows of a query-side tensor into `packed`; padding rows are zeros.
   void pack_query_side(const void* base, const AttentionStrides& strides, const Rows& rows, T* packed) const {
     for (std::int64_t r = 0; r < rows.count; ++r)
       pack_rows(at(base, strides, rows.query[r], rows.head[r]), 0, 1, args.head_size, packed + r * layout.row,
@@ -305,9 +294,8 @@ struct Item {
       packed[i] = T(0);
   }
 
-  // result = left right^T in columns [begin[b], end[b]) of each block of rows,
-  // from whole vectors to whole vectors; right_t is packed by pack_transposed.
-  // The result's first column is column `origin`.
+  // result = left right^T in columns [begin[b], end[b]) of each block of rows, from whole vectors to whole
+  // vectors; right_t is packed by pack_transposed. The result's first column is column `origin`.
   void block_products(std::int64_t blocks, const std::int64_t* begin, const std::int64_t* end, const T* left,
                       const T* right_t, T* result, std::int64_t stride, std::int64_t origin) const {
     std::int64_t least = begin[0], most = end[0];
@@ -327,10 +315,35 @@ struct Item {
       }
   }
 
-  // Adds q . positions and bias to a tile of scores, at the keys that each row
-  // sees.
-  void add_tables(const Rows& rows, const Skew& skew, const T* q, T* scores) const {
-    if (args.positions != nullptr) {
+  // The same at the keys that some row sees, for few rows, with the right side's rows where they are: with
+  // fewer rows than a register tile, packing would cost more than the products.
+  void direct_products(const Rows& rows, const T* left, const void* right, const AttentionStrides& strides,
+                       T* result) const {
+    const T* const keys = at(right, strides, rows.key_begin, kv_head);
+    for (std::int64_t t = rows.visible_begin; t < rows.visible_end; ++t)
+      for (std::int64_t r = 0; r < rows.count; ++r)
+        result[r * layout.score_row + t] =
+            dot(left + r * layout.row, keys + t * strides.time, args.head_size);
+    for (std::int64_t r = rows.count; r < rows.blocks * kRows; ++r)
+      zero_unseen(result + r * layout.score_row, rows.visible_begin, rows.visible_begin, rows.visible_begin,
+                  rows.visible_end);
+  }
+
+  // A tile of raw scores: q . k + q . position + bias. `direct` as above.
+  void raw_scores(const Rows& rows, const Skew& skew, const T* q, bool direct, T* scores) const {
+    if (direct)
+      direct_products(rows, q, args.k, args.k_strides, scores);
+    else
+      block_products(rows.blocks, rows.block_begin, rows.block_end, q, scratch + layout.keys_t, scores,
+                     layout.score_row, 0);
+    if (args.positions != nullptr && direct) {
+      const T* const positions = static_cast<const T*>(args.positions);
+      for (std::int64_t r = 0; r < rows.count; ++r)
+        for (std::int64_t t = rows.see_begin[r]; t < rows.see_end[r]; ++t)
+          scores[r * layout.score_row + t] += dot(
+              q + r * layout.row,
+              positions + (args.distances - 1 - (skew.base - r + t)) * args.positions_stride, args.head_size);
+    } else if (args.positions != nullptr) {
       T* const relative = scratch + layout.skewed;
       block_products(rows.blocks, skew.block_begin, skew.block_end, q, call.positions_t, relative,
                      layout.skew_row, skew.origin);
@@ -339,19 +352,17 @@ struct Item {
                relative + r * layout.skew_row + (skew.base - r + rows.see_begin[r] - skew.origin),
                rows.see_end[r] - rows.see_begin[r]);
     }
-    add_bias(rows, skew, scores);
-  }
-  void add_bias(const Rows& rows, const Skew& skew, T* scores) const {
-    if (call.bias == nullptr) return;
-    const T* const bias = call.bias + rows.head[0] * call.shared.bias_row;
-    for (std::int64_t r = 0; r < rows.count; ++r)
-      add_to(scores + r * layout.score_row + rows.see_begin[r], bias + skew.base - r + rows.see_begin[r],
-             rows.see_end[r] - rows.see_begin[r]);
+    if (args.bias != nullptr) {
+      const T* const bias = call.bias + rows.head[0] * call.shared.bias_row;
+      for (std::int64_t r = 0; r < rows.count; ++r)
+        add_to(scores + r * layout.score_row + rows.see_begin[r], bias + skew.base - r + rows.see_begin[r],
+               rows.see_end[r] - rows.see_begin[r]);
+    }
   }
 };
 
-// Runs body(rank, index) for every index below count, on up to `threads`
-// threads, each with a rank of its own.
+// Runs body(rank, index) for every index below count, on up to `threads` threads, each with a rank of its
+// own.
 template <class Body>
 EDDY_INLINE void for_each_item(int threads, std::int64_t count, Body&& body) {
   std::int64_t next = 0;

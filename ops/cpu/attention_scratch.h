@@ -1,6 +1,5 @@
-// Tiles and working memory of the CPU's attention kernels: where one thread has
-// what, and what all threads share. Offsets and sizes are in elements; every
-// part is 64-byte aligned.
+// Tiles and working memory of the CPU's attention kernels: where one thread has what, and what all threads
+// share. Offsets and sizes are in elements; every part is 64-byte aligned.
 #pragma once
 
 #include "ops/attention.h"
@@ -12,28 +11,26 @@ inline constexpr std::int64_t kAttentionQueryTile = 48;
 inline constexpr std::int64_t kAttentionKeyTile = 256;
 // Query rows of one forward work item.
 inline constexpr std::int64_t kAttentionForwardRows = 512;
-// The gradient of positions is summed in at most so many parts, each over
-// consecutive work items: more would spread over more threads, but every part
-// is a whole table.
-inline constexpr std::int64_t kAttentionPositionSums = 64;
+// The gradient of positions is summed in parts, each over consecutive work items: between so many, one for
+// each 16 query rows. More would spread over more threads, but every part is a whole table to zero and add.
+inline constexpr std::int64_t kAttentionLeastSums = 16, kAttentionMostSums = 64;
 
 // One thread's own part.
 struct AttentionScratch {
-  std::int64_t row;        // head_size rounded up to whole vectors
-  std::int64_t score_row;  // a row of a score tile: an odd number of cache
-                           // lines, so that columns spread over cache sets
-  std::int64_t skew_row;   // the same for a tile whose columns are distances
-  std::int64_t keys_t, values_t, keys, values, dkeys,
-      dvalues;                      // of one key tile; _t is transposed
-  std::int64_t q, doutput, output;  // of one query tile
+  std::int64_t row;  // head_size rounded up to whole vectors
+  // Rows of a score tile, an odd number of cache lines so that columns spread over cache sets, and of a tile
+  // whose columns are distances.
+  std::int64_t score_row, skew_row;
+  std::int64_t keys_t, values_t, keys, values, dkeys, dvalues;  // of one key tile; _t is transposed
+  std::int64_t q, doutput, output;                              // of one query tile
   std::int64_t scores, dscores, skewed, keep;
   std::int64_t raw_scores;  // of one row
   std::int64_t sums;        // of the rows of a forward work item
   std::int64_t elements;
 };
 
-// What all threads share: the tables in the order in which keys rise (column c
-// is distance `distances` - 1 - c), and the parts of their gradients.
+// What all threads share: the tables in the order in which keys rise (column c is distance `distances` - 1 -
+// c), and the parts of their gradients.
 struct AttentionShared {
   std::int64_t positions_t;                  // packed by pack_transposed
   std::int64_t positions;                    // [distances, row]
@@ -60,8 +57,7 @@ EDDY_INLINE AttentionScratch attention_scratch(std::int64_t head_size) {
   AttentionScratch s{};
   s.row = (head_size + 15) / 16 * 16;
   s.score_row = kAttentionKeyTile + 16;
-  // A tile meets the distances of its keys and queries, from a whole vector on
-  // to a whole register tile.
+  // A tile meets the distances of its keys and queries, from a whole vector on to a whole register tile.
   s.skew_row = kAttentionKeyTile + kAttentionQueryTile + 64;
   const std::int64_t key_part = (kAttentionKeyTile + 16) * s.row, query_part = kAttentionQueryTile * s.row;
   const std::int64_t score_part = kAttentionQueryTile * s.score_row;
@@ -98,7 +94,10 @@ EDDY_INLINE AttentionShared attention_shared(const AttentionArgs& args,
   if (args.bias != nullptr) s.bias = parts.take(args.heads * s.bias_row);
   if (gradient != nullptr && gradient->dpositions != nullptr) {
     const std::int64_t items = args.batch * args.kv_heads;
-    s.position_sums = items < kAttentionPositionSums ? items : kAttentionPositionSums;
+    s.position_sums = args.batch * args.heads * args.queries / 16;
+    if (s.position_sums < kAttentionLeastSums) s.position_sums = kAttentionLeastSums;
+    if (s.position_sums > kAttentionMostSums) s.position_sums = kAttentionMostSums;
+    if (s.position_sums > items) s.position_sums = items;
     s.dpositions_part = (args.distances + 16) * row;
     s.dpositions = parts.take(s.position_sums * s.dpositions_part);
   }

@@ -131,8 +131,44 @@ TEST_CASE("loss by position: curves are means over the targets at and up to a po
   CHECK(here.bits[1] == doctest::Approx(1));
   for (int i = 4; i < 1000; ++i) result.add_position(i, bit);
   CHECK(local_bits(result).positions.size() < 60);
-  CHECK(contains(render_loss_by_position("a < b", "", result), "a &lt; b"));
-  CHECK(contains(render_loss_by_position("none", "", {}), "No loss was recorded"));
+  CHECK(contains(render_loss_by_position("a < b", "", {{"loss", result}}), "a &lt; b"));
+  CHECK(contains(render_loss_by_position("none", "", {{"loss", {}}}), "No loss was recorded"));
+}
+
+TEST_CASE("evaluate_last: windows of every length are judged on the same targets") {
+  const OneThread one_thread;
+  const auto model = tiny_model(tiny_config("unit_forget", kVocab));
+  const std::vector<std::int32_t> tokens = random_tokens(50, kVocab);
+  EvalOptions options;
+  options.score_last = 4;
+  options.from = 21;
+  options.batch = 3;
+  for (const std::int64_t window : {4, 7, 20}) {
+    CAPTURE(window);
+    double nats = 0, count = 0;
+    for (std::int64_t end = 21; end <= 50; end += 4) {
+      const auto begin = tokens.begin() + (end - window - 1);
+      const auto logits = whole_logits(*model, {begin, begin + window});
+      for (std::int64_t t = window - 4; t < window; ++t) {
+        const auto& row = logits[static_cast<std::size_t>(t)];
+        double sum = 0;
+        for (const double logit : row) sum += std::exp(logit);
+        nats += std::log(sum) - row[static_cast<std::size_t>(begin[t + 1])];
+        count += 1;
+      }
+    }
+    const EvalResult result = evaluate_last(*model, {tokens}, window, options);
+    CHECK(result.tokens == 4 * 8);
+    CHECK(!(std::abs(result.loss - nats / count) > 1e-12));
+    CHECK(result.extras.front().first == "accuracy");
+  }
+  options.batches = 2;
+  CHECK(evaluate_last(*model, {tokens}, 7, options).tokens == 2 * 3 * 4);
+  CHECK(evaluate_last(*model, {tokens}, 7, options).loss == evaluate_last(*model, {tokens}, 7, options).loss);
+  options.from = 51;
+  CHECK(contains(error_of<ValueError>([&] { evaluate_last(*model, {tokens}, 7, options); }), "51 tokens"));
+  CHECK(contains(error_of<ValueError>([&] { evaluate_last(*model, {tokens}, 3, options); }),
+                 "last 4 targets of 3"));
 }
 
 TEST_CASE("evaluate: accuracy counts the targets with the highest logit") {

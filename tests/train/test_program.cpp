@@ -30,7 +30,7 @@ Words operator+(Words words, const Words& more) {
   return words;
 }
 
-const Words kCommands{"train", "eval", "generate", "models", "info", "bench", "dump"};
+const Words kCommands{"train", "eval", "compare", "generate", "tokenizer", "models", "info", "bench", "dump"};
 
 Words words_of(const std::string& line) {
   std::istringstream stream(line);
@@ -106,7 +106,9 @@ TEST_CASE("program: version and help go to standard output and are no errors") {
   const std::vector<Words> options{
       {"--run", "--resume", "--init-from", "--model.dim", "--train.steps", "--data.path"},
       {"--data", "--split", "--batches"},
+      {"--data", "--top", "--clear-state", "--html"},
       {"--prompt", "--tokens", "--temperature", "--top-k", "--seed"},
+      {"train", "show"},
       {"--config", "--vocab"},
       {"--measure"},
       {"--preset", "--json", "--steps"},
@@ -126,7 +128,7 @@ TEST_CASE("program: a command line it does not take is status 2 and names the ne
   const TempFolder folder;
   check_refused(run(folder, {"trian"}), 2, "unknown command 'trian' (nearest: train");
   check_refused(run(folder, {"train", "--run", "x", "--train.step", "3"}), 2, "(nearest: --train.steps)");
-  check_refused(run(folder, {"train", "--run", "x", "--steps=3"}), 2, "(nearest: --train.steps)");
+  check_refused(run(folder, {"train", "--run", "x", "--minutes=3"}), 2, "(nearest: --train.minutes)");
   check_refused(run(folder, {"generate", "x", "--promt", "a"}), 2, "'--promt' (nearest: --prompt)");
   check_refused(run(folder, words_of("train --run x --train.steps 3 --train.steps 4")), 2, "train.steps");
   check_refused(run(folder, {"eval"}), 2, "RUN is required");

@@ -63,7 +63,8 @@ struct Documents {
     for (const std::int64_t length : lengths)
       texts.push_back(run_of(static_cast<std::int32_t>(100 * (texts.size() + 1)), length));
   }
-  SequenceReader reader(std::int64_t rows, std::int64_t segment, std::uint64_t seed = 1, bool once = false) const {
+  SequenceReader reader(std::int64_t rows, std::int64_t segment, std::uint64_t seed = 1,
+                        bool once = false) const {
     ReadingOptions options = options_of(rows, segment);
     options.pad = true;
     options.shuffle = !once;
@@ -233,8 +234,8 @@ TEST_CASE("documents: read once they all come and then the end") {
         CHECK(starts(batch, row));
       }
   }
-  CHECK(predicted == std::multiset<std::int32_t>{101, 102, 103, 105, 106, 107, 201, 202, 301, 302, 303, 305, 501,
-                                                 502, 503, 601, 602, 603, 605, 606, 607});
+  CHECK(predicted == std::multiset<std::int32_t>{101, 102, 103, 105, 106, 107, 201, 202, 301, 302, 303,
+                                                 305, 501, 502, 503, 601, 602, 603, 605, 606, 607});
   CHECK(scored == 21);
   CHECK(reader.targets() == 21);
   CHECK(idle > 0);
@@ -278,7 +279,8 @@ TEST_CASE("sequences: positions that do not fit are refused and change nothing")
     bad.erase(key);
     CHECK(contains(text_of(bad), "state.json is damaged"));
   }
-  for (const nlohmann::json& value : {nlohmann::json(-2), nlohmann::json(3), nlohmann::json("x"), nlohmann::json(1.5)}) {
+  for (const nlohmann::json& value :
+       {nlohmann::json(-2), nlohmann::json(3), nlohmann::json("x"), nlohmann::json(1.5)}) {
     bad = good;
     bad["rows"][1]["sequence"] = value;
     CHECK(contains(text_of(bad), "damaged"));
@@ -293,14 +295,25 @@ TEST_CASE("sequences: positions that do not fit are refused and change nothing")
 
 TEST_CASE("sequences: what cannot be read is refused") {
   const Ids text = run_of(0, 16);
-  CHECK(contains(error_of<ValueError>([&] { SequenceReader({{text, {}}}, options_of(1, 16)); }),
+  CHECK(contains(error_of<ValueError>([&] {
+                   SequenceReader({{text, {}}}, options_of(1, 16));
+                 }),
                  "has 16 tokens, and a segment needs 17"));
   CHECK_NOTHROW(SequenceReader({{text, {}}}, options_of(1, 15)));
   CHECK(contains(error_of<ValueError>([&] { SequenceReader({}, options_of(1, 4)); }), "none of 0 sequences"));
-  CHECK(contains(error_of<ValueError>([&] { SequenceReader({{text, {}}}, options_of(0, 4)); }), "at least 1"));
-  CHECK(contains(error_of<ValueError>([&] { SequenceReader({{text, {}}}, options_of(1, 0)); }), "at least 1"));
+  CHECK(contains(error_of<ValueError>([&] {
+                   SequenceReader({{text, {}}}, options_of(0, 4));
+                 }),
+                 "at least 1"));
+  CHECK(contains(error_of<ValueError>([&] {
+                   SequenceReader({{text, {}}}, options_of(1, 0));
+                 }),
+                 "at least 1"));
   const Ids few = run_of(0, 3);
   CHECK(contains(error_of<ValueError>([&] { SequenceReader({{text, few}}, options_of(1, 4)); }), "3 labels"));
-  CHECK(contains(error_of<ValueError>([&] { static_cast<void>(Documents({1, 0}).reader(1, 4)); }), "none of 2"));
+  CHECK(contains(error_of<ValueError>([&] {
+                   static_cast<void>(Documents({1, 0}).reader(1, 4));
+                 }),
+                 "none of 2"));
   CHECK_THROWS_AS(static_cast<void>(equal_spans({text, {}}, 0)), ValueError);
 }

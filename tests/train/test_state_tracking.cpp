@@ -44,9 +44,7 @@ void solve_walk(const RandomWalk& task, const LabelledTokens& example) {
       {"north", "west"}, {"west", "south"}, {"south", "east"}, {"east", "north"}};
   REQUIRE(task.name(example.tokens.at(0)) == "START");
   CHECK(example.labels.at(0) == kUnscored);
-  const auto name_here = [&] {
-    return "(" + std::to_string(side - 1 - y) + "," + std::to_string(x) + ")";
-  };
+  const auto name_here = [&] { return "(" + std::to_string(side - 1 - y) + "," + std::to_string(x) + ")"; };
   std::size_t first = 1;
   if (task.random_start) {
     const std::int32_t cell = example.tokens.at(1) - 5;
@@ -162,7 +160,8 @@ TEST_CASE("state tracking: an independent walker finds every label") {
       }
 }
 
-TEST_CASE("state tracking: an independent interpreter finds every label and the programs have their statistics") {
+TEST_CASE(
+    "state tracking: an independent interpreter finds every label and the programs have their statistics") {
   for (const std::int64_t variables : {1, 2, 3, 5}) {
     AlgorithmPrograms task;
     task.variables = variables;
@@ -186,8 +185,8 @@ TEST_CASE("state tracking: examples differ by seed and split and index and a str
   const LabelledTokens first = task.example(0, StateSplit::train, 0);
   CHECK(first.tokens != task.example(1, StateSplit::train, 0).tokens);
   CHECK(first.tokens != task.example(0, StateSplit::valid, 0).tokens);
-  const LabelledTokens second = task.example(0, StateSplit::train, 1), both =
-                                                                          state_stream(task, 0, StateSplit::train, 2);
+  const LabelledTokens second = task.example(0, StateSplit::train, 1),
+                       both = state_stream(task, 0, StateSplit::train, 2);
   CHECK(first.tokens != second.tokens);
   std::vector<std::int32_t> joined = first.tokens;
   joined.insert(joined.end(), second.tokens.begin(), second.tokens.end());
@@ -200,10 +199,11 @@ TEST_CASE("state tracking: examples differ by seed and split and index and a str
 TEST_CASE("state tracking: vocabularies and names are the published ones") {
   const AlgorithmPrograms three;
   CHECK(three.vocab() == 26);
-  const std::vector<std::string> names{"_",  "END", ";", "=", "++", "--", "if", "print", "<",
-                                       ">",  ":",   "1", "2", "3",  "4",  "5",  "6",     "7",
-                                       "8",  "9",   "10", "x", "y", "z",  "<eos>", "<unk>"};
-  for (std::size_t id = 0; id < names.size(); ++id) CHECK(three.name(static_cast<std::int32_t>(id)) == names[id]);
+  const std::vector<std::string> names{"_", "END", ";",  "=", "++", "--", "if",    "print", "<",
+                                       ">", ":",   "1",  "2", "3",  "4",  "5",     "6",     "7",
+                                       "8", "9",   "10", "x", "y",  "z",  "<eos>", "<unk>"};
+  for (std::size_t id = 0; id < names.size(); ++id)
+    CHECK(three.name(static_cast<std::int32_t>(id)) == names[id]);
   AlgorithmPrograms five;
   five.variables = 5;
   CHECK(five.vocab() == 28);

@@ -79,8 +79,8 @@ TEST_CASE("count_words: white space of every kind parts words and no bytes break
                     "b\xE3\x80\x80"
                     "c\xE2\x80\x83") == 3);
   CHECK(count_words("\xFF\xFE \x80") == 2);
-  CHECK(count_words("caf\xC3") == 1);             // cut inside a character
-  CHECK(count_words("a\xE2\x80") == 1);           // the beginning of a space is no space
+  CHECK(count_words("caf\xC3") == 1);    // cut inside a character
+  CHECK(count_words("a\xE2\x80") == 1);  // the beginning of a space is no space
   CHECK(count_words(std::string("a\0b c", 5)) == 2);
 }
 
@@ -122,7 +122,8 @@ TEST_CASE("text task: data that do not fit are refused") {
   config.train.batch = 12;  // spans of 15
   CHECK(contains(refusal(config), "has 15 tokens, and a segment needs 17"));
   config.data.path = folder.write("shards/long.txt", std::string(200, 'a'));
-  config.data.path = fs::path(folder.write("shards/sub/small.txt", std::string(16, 'b'))).parent_path().parent_path();
+  config.data.path =
+      fs::path(folder.write("shards/sub/small.txt", std::string(16, 'b'))).parent_path().parent_path();
   CHECK(contains(refusal(config), "the stream sub/small.txt has 16 tokens"));
 
   config = stateful_run(folder, "run", "documents").config;
@@ -254,7 +255,8 @@ TEST_CASE("text task: a stream is measured with a state of its own that can be c
   CHECK(cleared.loss != carried.loss);
   options.clear_state = false;
   options.split = "test";
-  CHECK(contains(error_of<ValueError>([&] { static_cast<void>(task->evaluate(*model, options)); }), "no split"));
+  CHECK(contains(error_of<ValueError>([&] { static_cast<void>(task->evaluate(*model, options)); }),
+                 "no split"));
   options.split = "all";
   options.batches = 2;
   CHECK(task->evaluate(*model, options).tokens == 2 * 2 * 16);
@@ -290,12 +292,14 @@ TEST_CASE("train: a resumed run with a state equals an unbroken one to the bit")
 TEST_CASE("train: evaluation in between changes nothing of a run with a state") {
   const OneThread one;
   const TempFolder folder;
-  TrainRequest with = stateful_run(folder, "with", "stream"), without = stateful_run(folder, "without", "stream");
+  TrainRequest with = stateful_run(folder, "with", "stream"),
+               without = stateful_run(folder, "without", "stream");
   with.config.train.eval_every = 2;
   CHECK(train_quietly(with) == TrainEnd::finished);
   CHECK(train_quietly(without) == TrainEnd::finished);
   for (const char* file : {"model.safetensors", "optimizer.safetensors", "recurrent.safetensors"})
-    CHECK_MESSAGE(bytes_of(latest_of(with.run_dir), file) == bytes_of(latest_of(without.run_dir), file), file);
+    CHECK_MESSAGE(bytes_of(latest_of(with.run_dir), file) == bytes_of(latest_of(without.run_dir), file),
+                  file);
   const Metrics metrics = read_metrics(with.run_dir + "/metrics.jsonl");
   REQUIRE(metrics.evals.size() == 4);
   REQUIRE(!metrics.evals.front().extras.empty());

@@ -111,7 +111,8 @@ TEST_CASE("train_step: batches with different numbers of targets add up to the m
   CHECK(error <= 1e-12 * size);  // sums of a few thousand f64 terms in another order
 }
 
-TEST_CASE("train_step: the state goes from batch to batch and step to step and rows begin anew by their flag") {
+TEST_CASE(
+    "train_step: the state goes from batch to batch and step to step and rows begin anew by their flag") {
   const OneThread one;
   Counter model;
   Watcher watcher;
@@ -140,7 +141,8 @@ TEST_CASE("train_step: a batch without targets carries the state on and a step w
   CHECK(std::isnan(nothing.loss));
   CHECK(watcher.count == 0);
   CHECK(calls_of(carried) == std::vector<double>{2, 2});
-  const StepResult some = train_step(model, watcher, {silent, make_batch(2, kTokens, kTokens)}, carried, carrying());
+  const StepResult some =
+      train_step(model, watcher, {silent, make_batch(2, kTokens, kTokens)}, carried, carrying());
   CHECK(std::isfinite(some.loss));
   CHECK(watcher.count == 1);
   CHECK(calls_of(carried) == std::vector<double>{4, 4});

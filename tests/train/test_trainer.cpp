@@ -471,8 +471,8 @@ TEST_CASE("save_checkpoint: saving the same state twice gives the same bytes") {
   State recurrent;
   recurrent.set("layers.0.k", Tensor::full({2, 3}, 1.5));
   const auto save = [&](const std::string& to) {
-    return save_checkpoint(to, run.config, run.tokenizer.get(), *run.model, optimizer, recurrent, run.state, false,
-                           2)
+    return save_checkpoint(to, run.config, run.tokenizer.get(), *run.model, optimizer, recurrent, run.state,
+                           false, 2)
         .string();
   };
   const std::string a = save(folder.path("a")), b = save(folder.path("b"));

@@ -1,19 +1,19 @@
 // `eddy eval`: a trained model measured on its task, or on other data of the same kind.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <iostream>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "tensor/format.h"
 #include "train/checkpoint.h"
 #include "train/loss_by_position.h"
 #include "train/program/commands.h"
 #include "train/program/output.h"
+#include "train/program/percent_line.h"
 #include "train/task.h"
 #include "train/text_file.h"
 
@@ -28,32 +28,8 @@ struct EvalFlags {
   EvalFlags() { options.batch = 0; }
 };
 
-// A line on the terminal that is written over, at most ten times a second; nothing when standard error is no
-// terminal.
-class PercentLine {
- public:
-  PercentLine() : shown_(is_terminal(2)) {}
-  ~PercentLine() {
-    if (shown_) std::fputs("\r\x1b[K", stderr);
-  }
-  PercentLine(const PercentLine&) = delete;
-  PercentLine& operator=(const PercentLine&) = delete;
-
-  void update(std::int64_t done, std::int64_t total) {
-    const auto now = std::chrono::steady_clock::now();
-    if (!shown_ || now - last_ < std::chrono::milliseconds(100)) return;
-    last_ = now;
-    std::fprintf(stderr, "\reval: %.0f %%", 100.0 * static_cast<double>(done) / static_cast<double>(total));
-    std::fflush(stderr);
-  }
-
- private:
-  bool shown_;
-  std::chrono::steady_clock::time_point last_;
-};
-
 EvalResult measure(const Task& task, const Model& model, const EvalOptions& options) {
-  PercentLine line;
+  PercentLine line("eval");
   return task.evaluate(model, options, [&line](std::int64_t done, std::int64_t total) {
     line.update(done, total);
     return true;
@@ -84,6 +60,9 @@ int run_eval(const EvalFlags& flags) {
   EvalOptions options = flags.options;
   if (options.batch == 0) options.batch = run.config.train.batch;
   options.by_position = !flags.by_position.empty();
+  if (options.score_last > 0 && task->tokenizer() == nullptr)
+    fail<ValueError>("eval: the task {} is not read in windows (leave out --score-last)",
+                     run.config.data.name);
   const EvalResult result = measure(*task, *run.model, options);
   const bool text = task->tokenizer() != nullptr;
   print_line("step: {}", run.step);
@@ -95,6 +74,7 @@ int run_eval(const EvalFlags& flags) {
     print_line("perplexity: {:.6g}", result.perplexity());
   }
   for (const auto& [name, value] : result.extras) print_line("{}: {:.6g}", spaced(name), value);
+  for (const auto& [name, value] : result.diagnostics) print_line("{}: {:.6g}", spaced(name), value);
   print_line("{}: {}", text ? "tokens" : "targets", result.tokens);
   print_line("{}/s: {:.0f}", text ? "tokens" : "targets",
              static_cast<double>(result.tokens) / std::max(result.seconds, 1e-9));
@@ -102,11 +82,18 @@ int run_eval(const EvalFlags& flags) {
     if (result.position_loss.empty())
       fail<ValueError>("eval: the task {} keeps no losses by position (leave out --by-position)",
                        run.config.data.name);
-    replace_text_file(flags.by_position,
-                      render_loss_by_position(
-                          fmt::format("{} on {}, loss by position", run.config.model.model, task->name()),
-                          fmt::format("step {}, {} of {} tokens", run.step, options.split, result.tokens),
-                          result));
+    std::vector<NamedResult> shown{{options.clear_state ? "state cleared" : "loss", result}};
+    // What the state is worth at each position.
+    if (result.carried && !options.clear_state) {
+      options.clear_state = true;
+      shown = {{"state carried", result}, {"state cleared", measure(*task, *run.model, options)}};
+      print_line("loss with the state cleared: {:.6f}", shown[1].result.loss);
+    }
+    replace_text_file(
+        flags.by_position,
+        render_loss_by_position(
+            fmt::format("{} on {}, loss by position", run.config.model.model, task->name()),
+            fmt::format("step {}, {} of {} tokens", run.step, flags.options.split, result.tokens), shown));
     print_line("by position: {}", flags.by_position);
   }
   return 0;
@@ -123,20 +110,28 @@ void add_eval_command(CLI::App& app, std::function<int()>& action) {
   command->add_option("--split", options->options.split, "Part of the data, cut as the run cuts it")
       ->check(CLI::IsMember({"valid", "train", "test", "all"}))
       ->capture_default_str();
-  command->add_option("--batches", options->options.batches, "So many batches (of windows: random ones); 0: all of the split once")
+  command
+      ->add_option("--batches", options->options.batches,
+                   "So many batches (of windows: random ones); 0: all of the split once")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1'000'000'000}).description(""))
       ->capture_default_str();
   command->add_option("--batch", options->options.batch, "Rows at a time (default: the run's)")->check(size);
-  command->add_option("--sequence", options->sequence, "Tokens of a row (default: the run's)")
-      ->check(size);
+  command->add_option("--sequence", options->sequence, "Tokens of a row (default: the run's)")->check(size);
   command->add_option("--seed", options->options.seed, "Of the random batches")->capture_default_str();
   command->add_option("--checkpoint", options->checkpoint, "Which one of a run's folder")
       ->check(CLI::IsMember({"latest", "best"}))
       ->capture_default_str();
   command->add_flag("--clear-state", options->options.clear_state,
-                    "Start every segment without a state, where the task carries one");
+                    "Clear what recurrence carries at every segment; cached keys stay where a model has both");
+  command
+      ->add_option("--score-last", options->options.score_last,
+                   "Overlapping windows that start cold; only the last so many tokens of each count")
+      ->check(size);
+  command
+      ->add_option("--from", options->options.from, "With --score-last: the token the first window ends at")
+      ->check(size);
   command->add_option("--by-position", options->by_position,
-                      "HTML file to write: the loss against the position in the text");
+                      "HTML file to write: the loss against the position in the text, with and without the state");
   command->callback([options, &action] { action = [options] { return run_eval(*options); }; });
 }
 

@@ -39,7 +39,7 @@ int list_models() {
 
 // The tokens of a vocabulary that does not depend on a text; 0 for the others.
 std::int64_t fixed_vocab(const std::string& tokenizer) {
-  return tokenizer == "byte" || tokenizer == "byte260" ? make_tokenizer(tokenizer, "")->vocab_size() : 0;
+  return tokenizer == "char" ? 0 : make_tokenizer(tokenizer, "")->vocab_size();
 }
 
 int list_parameters(const ModelsOptions& options) {

@@ -13,7 +13,10 @@ class App;
 namespace eddy {
 
 void add_train_command(CLI::App& app, std::function<int()>& action);
+void add_reproduce_command(CLI::App& app, std::function<int()>& action);
 void add_eval_command(CLI::App& app, std::function<int()>& action);
+void add_compare_command(CLI::App& app, std::function<int()>& action);
+void add_tokenizer_command(CLI::App& app, std::function<int()>& action);
 void add_generate_command(CLI::App& app, std::function<int()>& action);
 void add_info_command(CLI::App& app, std::function<int()>& action);
 void add_models_command(CLI::App& app, std::function<int()>& action);

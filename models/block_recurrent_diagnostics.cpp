@@ -1,0 +1,82 @@
+// Is the state used? The known failure of the family is that a model learns to do without it and never comes
+// back. source: D. Hutchins et al., "Block-Recurrent Transformers", 2022, appendix B.
+#include <cmath>
+
+#include "autograd/tape.h"
+#include "models/block_recurrent.h"
+
+namespace eddy {
+namespace {
+
+std::vector<double> plain_values(const Tensor& x) {
+  const Tensor here = x.device() == kCpu ? x : raw::to_device(x, kCpu);
+  return raw::contiguous(here.dtype() == Dtype::f64 ? here : raw::cast(here, Dtype::f64)).to_vector<double>();
+}
+
+double mean_sigmoid(const Tensor& bias, double shift) {
+  double sum = 0;
+  const std::vector<double> values = plain_values(bias);
+  for (const double b : values) sum += 1 / (1 + std::exp(-(b + shift)));
+  return sum / static_cast<double>(values.size());
+}
+
+// The standard deviation over the states of c [batch, states, dim], mean over batch and dim.
+double spread_of(const Tensor& c) {
+  const std::vector<double> values = plain_values(c);
+  const auto batch = static_cast<std::size_t>(c.dim(0)), states = static_cast<std::size_t>(c.dim(1)),
+             dim = static_cast<std::size_t>(c.dim(2));
+  double sum = 0;
+  for (std::size_t b = 0; b < batch; ++b)
+    for (std::size_t d = 0; d < dim; ++d) {
+      const double* column = values.data() + b * states * dim + d;
+      double mean = 0, squares = 0;
+      for (std::size_t s = 0; s < states; ++s) mean += column[s * dim] / static_cast<double>(states);
+      for (std::size_t s = 0; s < states; ++s) squares += (column[s * dim] - mean) * (column[s * dim] - mean);
+      sum += std::sqrt(squares / static_cast<double>(states));
+    }
+  return sum / static_cast<double>(batch * dim);
+}
+
+}  // namespace
+
+double StateGate::kept_at_rest() const {
+  return bg_.defined() ? mean_sigmoid(bg_, 0) : mean_sigmoid(bf_, 1);
+}
+
+double RecurrentCell::kept_at_rest() const {
+  if (!gate_mlp_) return gate_attn_->kept_at_rest();
+  if (!gate_attn_) return gate_mlp_->kept_at_rest();
+  return (gate_attn_->kept_at_rest() + gate_mlp_->kept_at_rest()) / 2;
+}
+
+State BlockRecurrent::without_recurrence(const State& state) const {
+  const std::vector<std::int64_t>& recurrent = config().recurrent_layers;
+  const std::vector<std::int64_t>& memories = config().memory_layers;
+  if (state.empty() || (recurrent.empty() && memories.empty())) return {};
+  const NoGrad no_grad;
+  const std::string first = recurrent.empty()
+                                ? layers_[static_cast<std::size_t>(memories[0])].path + ".mem_count"
+                                : layers_[static_cast<std::size_t>(recurrent[0])].path + ".state";
+  const std::int64_t batch = state.get(first).dim(0);
+  std::vector<Carry> carry = load_carry(state, batch);
+  for (std::size_t i = 0; i < carry.size(); ++i) {
+    if (layers_[i].cell) carry[i].state = layers_[i].cell->initial(batch);
+    if (layers_[i].memory)
+      carry[i].memory = MemoryEntries::empty(batch, config(), embed_.dtype(), embed_.device());
+  }
+  return save_carry(carry);
+}
+
+std::vector<std::pair<std::string, double>> BlockRecurrent::diagnostics(const State& state) const {
+  std::vector<std::pair<std::string, double>> numbers;
+  for (const std::int64_t layer : config().recurrent_layers) {
+    const BlockRecurrentLayer& own = layers_[static_cast<std::size_t>(layer)];
+    const std::string end = config().recurrent_layers.size() > 1 ? "_" + std::to_string(layer) : "";
+    numbers.emplace_back("state_gate" + end, own.cell->kept_at_rest());
+    if (const Tensor* c = state.find(own.path + ".state"); c != nullptr && c->rank() == 3)
+      numbers.emplace_back("state_spread" + end, spread_of(*c));
+  }
+  return numbers;
+}
+
+}  // namespace eddy

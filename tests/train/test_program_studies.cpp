@@ -1,0 +1,156 @@
+// The commands for studies: vocabularies, and two runs token by token.
+#include <doctest/doctest.h>
+
+#include <sstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "program_test.h"
+#include "text_test.h"
+#include "train/story_generator.h"
+#include "train/text_file.h"
+
+namespace {
+
+using namespace eddy;
+using namespace eddy::test;
+namespace fs = std::filesystem;
+
+using Words = std::vector<std::string>;
+
+Words words(const std::string& line, const Words& more = {}) {
+  std::istringstream stream(line);
+  Words result{std::istream_iterator<std::string>(stream), {}};
+  result.insert(result.end(), more.begin(), more.end());
+  return result;
+}
+
+std::string train_line(const std::string& run, const std::string& more) {
+  return "train --run " + run +
+         " --data books --data.order documents --data.tokenizer v.model --model.dim 8 --model.heads 2 "
+         "--model.family block_recurrent --model.segment 16 --model.window 8 --model.layers 1 --model.states 2 "
+         "--train.steps 3 --train.batch 2 --train.eval_every 0 --train.sample_tokens 0 --train.threads 1 " +
+         more;
+}
+
+// A vocabulary and two runs with it, made once.
+struct Studies {
+  TempFolder folder;
+  std::string vocabulary;  // what making it said
+
+  Studies() {
+    folder.write("books/train/a.txt", generate_stories(1, 20000));
+    folder.write("books/train/b.txt", generate_stories(2, 3000));
+    folder.write("books/valid/c.txt", generate_stories(3, 1000));
+    const Ended made = start("tokenizer train --data books --vocab 600 --out v.model");
+    REQUIRE_MESSAGE(made.status == 0, made.err);
+    vocabulary = made.out;
+    for (const std::string& line :
+         {train_line("rec", "--model.model block_recurrent --model.recurrent_layers 0"),
+          train_line("slide", "--model.model slide")}) {
+      const Ended end = start(line);
+      REQUIRE_MESSAGE(end.status == 0, end.err);
+    }
+  }
+  Ended start(const std::string& line, const Words& more = {}) const {
+    return run_program({words(line, more), folder.path()});
+  }
+};
+const Studies& studies() {
+  static const Studies once;
+  return once;
+}
+
+void check_refused(const Ended& ended, const std::string& what) {
+  CAPTURE(ended.err);
+  CHECK(ended.status != 0);
+  CHECK(contains(ended.err, what));
+}
+
+}  // namespace
+
+TEST_CASE("eddy tokenizer train: it makes a vocabulary of the training texts and overwrites none") {
+  if (!has_program()) return;
+  const Studies& s = studies();
+  CHECK(contains(s.vocabulary, "text: 2 files, 23000 bytes"));
+  CHECK(contains(s.vocabulary, "600 tokens (bpe)"));
+  check_refused(s.start("tokenizer train --data books --vocab 600 --out v.model"), "v.model exists");
+  check_refused(s.start("tokenizer train --data books --out v.spm"), "ends with .model");
+  check_refused(s.start("tokenizer train --data books --out no/v.model"), "no folder");
+  check_refused(s.start("tokenizer train --data nothing --out w.model"), "no such file or folder");
+  check_refused(s.start("tokenizer train --data books --vocab 90000 --out w.model"), "only one of");
+  check_refused(s.start("tokenizer train --data books --vocab 100 --out w.model"), "--vocab");
+  check_refused(s.start("tokenizer train --data books --out w.model --sort x"), "--sort");
+  check_refused(s.start("tokenizer"), "subcommand");
+  CHECK(!fs::exists(s.folder.path("w.model")));
+}
+
+TEST_CASE("eddy tokenizer show: it shows files and runs and how they cut a text") {
+  if (!has_program()) return;
+  const Studies& s = studies();
+  for (const char* subject : {"v.model", "rec", "rec/tokenizer.json", "rec/tokenizer.model"}) {
+    const Ended shown = s.start("tokenizer show", {subject, "--text", "the lamp\n1\xff"});
+    CAPTURE(shown.err);
+    CHECK(shown.status == 0);
+    CHECK(contains(shown.out, "sentencepiece: 600 tokens"));
+    CHECK(contains(shown.out, "without text: 0 1 2"));
+    CHECK(contains(shown.out, "'\\xff'"));
+    CHECK(contains(shown.out, "'\\x0a'"));
+    CHECK(contains(shown.out, "the same text"));
+  }
+  const Ended counted = s.start("tokenizer show v.model --data books/valid");
+  CHECK(contains(counted.out, "1000 bytes"));
+  CHECK(contains(counted.out, "tokens per word: "));
+  s.folder.write("bad.model", "text");
+  check_refused(s.start("tokenizer show bad.model"), "bad.model is no model");
+  check_refused(s.start("tokenizer show nowhere"), "nowhere");
+}
+
+TEST_CASE("eddy compare: two runs give a list and a page") {
+  if (!has_program()) return;
+  const Studies& s = studies();
+  const Ended compared = s.start("compare rec slide --data books/valid/c.txt --top 3 --html page.html");
+  CAPTURE(compared.err);
+  REQUIRE(compared.status == 0);
+  CHECK(contains(compared.out, "tokens that A predicts better:"));
+  CHECK(contains(compared.out, "page: page.html"));
+  CHECK(contains(read_text_file(s.folder.path("page.html")), "Loss up to a position"));
+  const Ended folder = s.start("compare rec slide --data books --top 2 --html folder.html");
+  CHECK(contains(folder.out, "file 3: valid/c.txt"));
+  const Ended cleared = s.start("compare rec --clear-state --data books/valid/c.txt --html cleared.html");
+  CAPTURE(cleared.err);
+  CHECK(cleared.status == 0);
+  CHECK(contains(cleared.out, "the state cleared at each"));
+}
+
+TEST_CASE("eddy compare: what cannot be compared is refused") {
+  if (!has_program()) return;
+  const Studies& s = studies();
+  check_refused(s.start("compare rec --data books"), "add --clear-state");
+  check_refused(s.start("compare rec nowhere --data books"), "nowhere");
+  check_refused(s.start("compare rec slide --data nothing"), "no such file or folder");
+  check_refused(s.start("compare rec slide"), "--data");
+  const Ended bytes = s.start(
+      "train --run bytes --data books/valid/c.txt --data.tokenizer byte --model.dim 8 --model.heads 2 "
+      "--model.context 16 --train.steps 1 --train.batch 1 --train.eval_every 0 --train.sample_tokens 0");
+  REQUIRE_MESSAGE(bytes.status == 0, bytes.err);
+  check_refused(s.start("compare rec bytes --data books"), "different tokenizers");
+  check_refused(s.start("compare bytes --clear-state --data books"), "carries no state");
+}
+
+TEST_CASE("eddy eval: a page of losses by position has both curves where a state is carried") {
+  if (!has_program()) return;
+  const Studies& s = studies();
+  const Ended measured = s.start("eval rec --by-position position.html");
+  CAPTURE(measured.err);
+  REQUIRE(measured.status == 0);
+  CHECK(contains(measured.out, "loss with the state cleared: "));
+  CHECK(contains(measured.out, "state gate: "));
+  const std::string page = read_text_file(s.folder.path("position.html"));
+  CHECK(contains(page, "state carried"));
+  CHECK(contains(page, "state cleared"));
+  const Ended cleared = s.start("eval rec --clear-state --by-position cleared.html");
+  CHECK(cleared.status == 0);
+  CHECK(!contains(read_text_file(s.folder.path("cleared.html")), "state carried"));
+}

@@ -1,0 +1,107 @@
+// Does recurrence learn to carry? Two hundred steps on a task that attention alone cannot do.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+
+#include "text_test.h"
+#include "train/optimizer.h"
+#include "train/schedule.h"
+#include "train/task.h"
+#include "train/train_step.h"
+
+namespace {
+
+using namespace eddy;
+using namespace eddy::test;
+
+// A window of 8 in segments of 32: the first question stands 17 tokens behind the secret, the longest way that
+// two layers of attention reach.
+RunConfig recall_run(const std::string& path) {
+  RunConfig config = load_run_config(path);
+  config.train.device = "cpu";
+  return config;
+}
+
+struct Learned {
+  EvalResult with, cleared, cold;
+};
+
+// Trains as the trainer does, and measures on fresh documents.
+Learned learn(RunConfig config) {
+  TaskArguments arguments;
+  arguments.config = config;
+  const std::unique_ptr<Task> task = make_task(std::move(arguments));
+  task->fit(config.model);
+  const std::unique_ptr<Model> model = make_model(config.model);
+  model->params().initialize(static_cast<std::uint64_t>(config.train.seed));
+  const std::unique_ptr<Optimizer> optimizer = make_optimizer(model->params(), config.train);
+  CarriedState carried;
+  for (std::int64_t step = 0; step < config.train.steps; ++step) {
+    StepOptions options;
+    options.learning_rate = learning_rate_at(config.train, step);
+    options.step = step;
+    options.carry_state = true;
+    const StepResult result = train_step(*model, *optimizer, {task->next(step, 0)}, carried, options);
+    REQUIRE(result.finite);
+  }
+  EvalOptions options;
+  Learned learned;
+  learned.with = task->evaluate(*model, options);
+  options.clear_state = true;
+  learned.cleared = task->evaluate(*model, options);
+  return learned;
+}
+
+double after_border(const EvalResult& result) {
+  for (const auto& [name, value] : result.extras)
+    if (name == "after_border") return value;
+  return std::nan("");
+}
+
+const std::string kConfigs = EDDY_SOURCE_DIR "/examples/configs/";
+const double kChance = std::log(4.0);
+
+}  // namespace
+
+TEST_CASE("recall: a sliding window stays at chance") {
+  RunConfig config = recall_run(kConfigs + "recall.toml");
+  config.model.model = "slide";
+  config.model.recurrent_layers.clear();
+  const Learned learned = learn(config);
+  MESSAGE("slide: " << learned.with.loss << " nats, chance " << kChance);
+  CHECK(learned.with.loss > kChance - 0.02);
+}
+
+TEST_CASE("recall: every gate and cell carries the secret and clearing the state loses it") {
+  for (const char* gate : {"fixed", "lstm"})
+    for (const char* cell : {"skip", "dual", "single"}) {
+      CAPTURE(gate);
+      CAPTURE(cell);
+      RunConfig config = recall_run(kConfigs + "recall.toml");
+      config.model.gate = gate;
+      config.model.cell = cell;
+      const Learned learned = learn(config);
+      MESSAGE(gate << ":" << cell << ": " << learned.with.loss << " nats; after a border "
+                   << after_border(learned.with) << ", with the state cleared " << after_border(learned.cleared));
+      CHECK(learned.with.loss <= 0.01);
+      CHECK(after_border(learned.with) <= 0.01);
+      CHECK(after_border(learned.cleared) >= kChance - 0.1);
+    }
+}
+
+TEST_CASE("recall: feedback carries the secret and clearing the state loses it") {
+  for (const auto& [gate, cell] : {std::pair{"fixed", "skip"}, std::pair{"lstm", "single"}}) {
+    CAPTURE(gate);
+    RunConfig config = recall_run(kConfigs + "recall-feedback.toml");
+    config.model.gate = gate;
+    config.model.cell = cell;
+    const Learned learned = learn(config);
+    MESSAGE("feedback " << gate << ":" << cell << ": " << learned.with.loss << " nats; after a border "
+                        << after_border(learned.with) << ", with the state cleared "
+                        << after_border(learned.cleared));
+    CHECK(learned.with.loss <= 0.01);
+    CHECK(after_border(learned.with) <= 0.01);
+    CHECK(after_border(learned.cleared) >= 0.1);
+  }
+}

@@ -1,0 +1,141 @@
+// `eddy compare`: two runs, or one with its state kept and cleared, on the same texts, token by token.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tensor/format.h"
+#include "train/checkpoint.h"
+#include "train/comparison.h"
+#include "train/corpus.h"
+#include "train/mapped_file.h"
+#include "train/program/commands.h"
+#include "train/program/output.h"
+#include "train/program/percent_line.h"
+#include "train/task.h"
+#include "train/text_file.h"
+#include "train/token_losses.h"
+
+namespace eddy {
+namespace {
+
+struct CompareFlags {
+  std::string run_a, run_b, data, html = "compare.html", checkpoint = "latest";
+  std::int64_t top = 20, rows = 4;
+  bool clear_state = false;
+};
+
+// How a run reads a text: as it was trained.
+TokenReading reading_of(const LoadedRun& run, std::int64_t rows) {
+  TokenReading reading;
+  reading.segment = segment_length(run.config);
+  reading.rows = rows;
+  const std::string& carry = run.config.train.carry_state;
+  reading.carry_state = carry == "auto" ? run.config.data.order != "windows" : carry == "always";
+  return reading;
+}
+
+LoadedRun text_run(const std::string& path, const std::string& checkpoint) {
+  LoadedRun run = load_run(path, Dtype::f32, checkpoint);
+  if (!run.tokenizer)
+    fail<ValueError>("compare: {} was trained on the task {}, which has no text", path, run.config.data.name);
+  return run;
+}
+
+std::string about(const LoadedRun& run, const TokenReading& reading) {
+  return fmt::format("{}, step {}, segments of {}, {}", run.config.model.model, run.step, reading.segment,
+                     reading.clear_state   ? "the state cleared at each"
+                     : reading.carry_state ? "the state carried"
+                                           : "each read afresh");
+}
+
+void print_list(const char* heading, const std::vector<TokenDifference>& list, bool with_text) {
+  print_line("\n{}", heading);
+  if (list.empty()) return print_line("there is none");
+  print_line("{}{:>9}  {:>8}  {:>8}  {:>12}  {:>12}  text", with_text ? "file " : "", "token", "A, nats", "B, nats",
+             "token back", "word back");
+  for (const TokenDifference& difference : list) print_line("{}", comparison_line(difference, with_text));
+}
+
+int run_compare(const CompareFlags& flags) {
+  const bool same_run = flags.run_b.empty();
+  if (same_run && !flags.clear_state)
+    fail<ValueError>("compare: one run is compared with what? (name a second one, or add --clear-state)");
+  const LoadedRun a = text_run(flags.run_a, flags.checkpoint);
+  LoadedRun other;
+  if (!same_run) other = text_run(flags.run_b, flags.checkpoint);
+  const LoadedRun& b = same_run ? a : other;
+  if (a.tokenizer->to_json() != b.tokenizer->to_json())
+    fail<ValueError>(
+        "compare: the runs have different tokenizers: {} with {} tokens and {} with {} (tokens can be compared "
+        "one by one only where both runs cut a text alike)",
+        a.tokenizer->name(), a.tokenizer->vocab_size(), b.tokenizer->name(), b.tokenizer->vocab_size());
+  const TokenReading reading_a = reading_of(a, flags.rows);
+  TokenReading reading_b = reading_of(b, flags.rows);
+  reading_b.clear_state = flags.clear_state;
+  if (flags.clear_state && !reading_b.carry_state)
+    fail<ValueError>("compare: {} carries no state that could be cleared (data.order {}, train.carry_state {})",
+                     same_run ? flags.run_a : flags.run_b, b.config.data.order, b.config.train.carry_state);
+
+  std::vector<ComparedText> texts;
+  for (const TextFile& file : list_text_files(flags.data)) {
+    const MappedFile mapped(file.path);
+    texts.push_back({file.name, a.tokenizer->encode(mapped.bytes()), {}, {}});
+  }
+  std::vector<std::span<const std::int32_t>> tokens;
+  for (const ComparedText& text : texts) tokens.emplace_back(text.tokens);
+  const auto losses = [&](const char* name, const LoadedRun& run, const TokenReading& reading) {
+    PercentLine line(name);
+    return token_losses(*run.model, tokens, reading, [&](std::int64_t done, std::int64_t total) {
+      line.update(done, total);
+      return true;
+    });
+  };
+  const auto losses_a = losses("compare: A", a, reading_a), losses_b = losses("compare: B", b, reading_b);
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    texts[i].nats_a = losses_a[i];
+    texts[i].nats_b = losses_b[i];
+  }
+  const Comparison comparison = compare_runs(*a.tokenizer, texts, flags.top);
+  ComparedRuns runs{flags.run_a, same_run ? flags.run_a + " with its state cleared" : flags.run_b,
+                    about(a, reading_a), about(b, reading_b)};
+  replace_text_file(flags.html, render_comparison(runs, texts, comparison));
+
+  const bool several = texts.size() > 1;
+  for (std::size_t i = 0; several && i < texts.size(); ++i) print_line("file {}: {}", i + 1, texts[i].name);
+  print_line("A: {} ({}): {:.6f} nats per token", runs.name_a, runs.about_a, comparison.loss_a);
+  print_line("B: {} ({}): {:.6f} nats per token", runs.name_b, runs.about_b, comparison.loss_b);
+  print_line("tokens: {}", comparison.tokens);
+  print_list("tokens that A predicts better:", comparison.a_better, several);
+  print_list("tokens that B predicts better:", comparison.b_better, several);
+  print_line("\npage: {}", flags.html);
+  return 0;
+}
+
+}  // namespace
+
+void add_compare_command(CLI::App& app, std::function<int()>& action) {
+  CLI::App* command = app.add_subcommand("compare", "Tokens on which two runs differ most, and how far back they were");
+  const auto flags = std::make_shared<CompareFlags>();
+  command->add_option("RUN_A", flags->run_a, "Folder of a run, or of one checkpoint")->required();
+  command->add_option("RUN_B", flags->run_b, "Another; without one, RUN_A with --clear-state");
+  command->add_option("--data", flags->data, "A text file, or a folder of them")->required();
+  command->add_option("--top", flags->top, "Tokens to list in each direction")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{100'000}).description(""))
+      ->capture_default_str();
+  command->add_flag("--clear-state", flags->clear_state,
+                    "Clear what recurrence carries in B at every segment; cached keys stay where a model has both");
+  command->add_option("--html", flags->html, "Page to write")->capture_default_str();
+  command->add_option("--rows", flags->rows, "Texts read at a time")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}).description(""))
+      ->capture_default_str();
+  command->add_option("--checkpoint", flags->checkpoint, "Which one of a run's folder")
+      ->check(CLI::IsMember({"latest", "best"}))
+      ->capture_default_str();
+  command->callback([flags, &action] { action = [flags] { return run_compare(*flags); }; });
+}
+
+}  // namespace eddy

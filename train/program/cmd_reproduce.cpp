@@ -1,0 +1,79 @@
+// `eddy reproduce`: a table of one of the papers, trained and measured again.
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tensor/format.h"
+#include "train/program/commands.h"
+#include "train/program/output.h"
+#include "train/reproduce.h"
+
+namespace eddy {
+namespace {
+
+struct ReproduceFlags {
+  ReproduceOptions options;
+  std::vector<std::string> set;
+};
+
+// "train.steps=100" as key and value.
+void take_overrides(ReproduceFlags& flags) {
+  for (const std::string& text : flags.set) {
+    const std::size_t at = text.find('=');
+    if (at == std::string::npos || at == 0)
+      fail<ConfigError>("reproduce: --set {} (KEY=VALUE, as --set train.steps=100)", text);
+    flags.options.set[text.substr(0, at)] = text.substr(at + 1);
+  }
+}
+
+int run_reproduce(ReproduceFlags& flags) {
+  if (flags.options.table.empty()) {
+    for (const TableEntry& entry : reproduce_tables())
+      print_line("{:<32}{}{}", entry.name, entry.summary,
+                 entry.tasks.empty() ? "" : fmt::format(" (--task {})", fmt::join(entry.tasks, " | ")));
+    return 0;
+  }
+  take_overrides(flags);
+  const auto says = [](std::string_view text) {
+    print(text);
+    flush_output();  // training writes to the same place by other ways
+  };
+  switch (reproduce(flags.options, says)) {
+    case ReproduceEnd::done:
+      return 0;
+    case ReproduceEnd::interrupted:
+      return 130;
+    case ReproduceEnd::failed:
+      return 3;
+  }
+  return 1;
+}
+
+}  // namespace
+
+void add_reproduce_command(CLI::App& app, std::function<int()>& action) {
+  CLI::App* command = app.add_subcommand(
+      "reproduce", "A table of a paper: trains its rows, measures them, shows both numbers side by side");
+  const auto flags = std::make_shared<ReproduceFlags>();
+  ReproduceOptions& options = flags->options;
+  command->add_option("TABLE", options.table, "FAMILY/TABLE; without one, all there are are listed");
+  command->add_option("--rows", options.rows, "Names of rows, with commas; default: all")->delimiter(',');
+  command
+      ->add_option("--scale", options.scale,
+                   "small: sizes for a few CPU cores; paper: the paper's; tiny: seconds, to try the command")
+      ->capture_default_str();
+  command->add_option("--task", options.task, "Variant of the table, where it has some");
+  command->add_option("--data", options.data, "File or folder of the table's data (default: see the table)");
+  command->add_option("--runs", options.runs, "Folder of the runs")->capture_default_str();
+  command->add_option("--set", flags->set, "KEY=VALUE of the configuration, for every row; may be repeated")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--windows", options.windows,
+                   "Tables by length: windows measured at each length, fewer at the longest")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000}).description(""));
+  command->add_flag("--dry-run", options.dry_run, "Show the rows and their configurations, and leave");
+  command->callback([flags, &action] { action = [flags] { return run_reproduce(*flags); }; });
+}
+
+}  // namespace eddy

@@ -1,0 +1,164 @@
+// `eddy tokenizer train` and `tokenizer show`: vocabularies made from texts, and what is in them.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tensor/format.h"
+#include "train/checkpoint.h"
+#include "train/corpus.h"
+#include "train/human_text.h"
+#include "train/mapped_file.h"
+#include "train/program/commands.h"
+#include "train/program/output.h"
+#include "train/sentencepiece_tokenizer.h"
+#include "train/text_file.h"
+#include "train/text_measures.h"
+#include "train/utf8.h"
+#include "train/vocabulary_training.h"
+
+namespace eddy {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct TokenizerFlags {
+  std::string data, out, subject, text, show_data;
+  VocabularyOptions options;
+  std::int64_t megabytes = 256;
+};
+
+int run_train_tokenizer(TokenizerFlags& flags) {
+  std::error_code error;
+  if (!names_sentencepiece(flags.out))
+    fail<ValueError>("tokenizer train: --out is '{}' (a name that ends with .model, by which configurations know it)",
+                     flags.out);
+  if (fs::exists(flags.out, error))
+    fail<IoError>("tokenizer train: {} exists (choose another name)", flags.out);
+  if (const fs::path folder = fs::path(flags.out).parent_path(); !folder.empty() && !fs::is_directory(folder, error))
+    fail<IoError>("tokenizer train: there is no folder {} for {}", folder.string(), flags.out);
+  flags.options.most_bytes = flags.megabytes << 20;
+  const std::vector<TextFile> files = vocabulary_files(flags.data);
+  const TrainedVocabulary made = train_vocabulary(files, flags.options);
+  replace_text_file(flags.out, made.model);
+  print_line("text: {} files, {} bytes, {} of them trained on", files.size(), made.bytes, made.used_bytes);
+  print_line("characters: {}, {} of them written as bytes", made.characters, made.as_bytes);
+  print_line("vocabulary: {} tokens ({}), {}", flags.options.size, flags.options.type, flags.out);
+  return 0;
+}
+
+// The tokenizer of a .model file, a tokenizer.json, a checkpoint or a run.
+std::unique_ptr<Tokenizer> tokenizer_behind(const std::string& subject) {
+  std::error_code error;
+  if (names_sentencepiece(subject) && !fs::is_directory(subject, error)) return read_sentencepiece(subject);
+  if (fs::is_regular_file(subject, error)) return tokenizer_from_json(read_text_file(subject));
+  const fs::path kept = fs::path(subject) / "tokenizer.json";
+  if (fs::is_regular_file(kept, error)) return tokenizer_from_json(read_text_file(kept));
+  LoadedRun run = load_run(subject);
+  if (!run.tokenizer)
+    fail<ValueError>("tokenizer show: {} was trained on the task {}, which has no text", subject,
+                     run.config.data.name);
+  return std::move(run.tokenizer);
+}
+
+// A token's text for people: in quotes, control characters and bytes that are no character as \xNN.
+std::string shown(std::string_view bytes) {
+  std::string text = "'";
+  for (std::size_t at = 0; at < bytes.size();) {
+    const Utf8Char character = utf8_at(bytes, at);
+    const auto length = static_cast<std::size_t>(std::max(character.bytes, 1));
+    const bool plain = character.bytes > 0 && printable(bytes.substr(at, length)) == bytes.substr(at, length) &&
+                       character.code_point >= 0x20;
+    for (std::size_t i = 0; i < length; ++i)
+      text += plain ? std::string(1, bytes[at + i])
+                    : fmt::format("\\x{:02x}", static_cast<unsigned char>(bytes[at + i]));
+    at += length;
+  }
+  return text + "'";
+}
+
+// Tokens of one text, numbers and all.
+void show_text(const Tokenizer& tokenizer, const std::string& text) {
+  const std::vector<std::int32_t> ids = tokenizer.encode(text);
+  for (const std::int32_t id : ids) print_line("  {:>7}  {}", id, shown(tokenizer.decode_one(id)));
+  print_line("{} bytes, {} tokens; decoded it is {}", text.size(), ids.size(),
+             tokenizer.decode(ids) == text ? "the same text" : shown(tokenizer.decode(ids)));
+}
+
+// How texts come out: what a table of vocabularies compares.
+void show_data(const Tokenizer& tokenizer, const std::string& path) {
+  std::int64_t bytes = 0, tokens = 0, words = 0;
+  std::vector<std::int64_t> seen(static_cast<std::size_t>(tokenizer.vocab_size()));
+  for (const TextFile& file : list_text_files(path)) {
+    const MappedFile mapped(file.path);
+    bytes += static_cast<std::int64_t>(mapped.bytes().size());
+    words += count_words(mapped.bytes());
+    for (const std::int32_t id : tokenizer.encode(mapped.bytes())) {
+      ++tokens;
+      ++seen[static_cast<std::size_t>(id)];
+    }
+  }
+  print_line("{}: {} bytes, {} words, {} tokens", path, bytes, words, tokens);
+  print_line("bytes per token: {:.4f}", static_cast<double>(bytes) / static_cast<double>(std::max<std::int64_t>(tokens, 1)));
+  print_line("tokens per word: {:.4f}", static_cast<double>(tokens) / static_cast<double>(std::max<std::int64_t>(words, 1)));
+  print_line("tokens that occur: {} of {}", std::count_if(seen.begin(), seen.end(), [](std::int64_t n) { return n > 0; }),
+             tokenizer.vocab_size());
+}
+
+int run_show_tokenizer(const TokenizerFlags& flags) {
+  const std::unique_ptr<Tokenizer> tokenizer = tokenizer_behind(flags.subject);
+  print_line("{}: {} tokens", tokenizer->name(), tokenizer->vocab_size());
+  std::vector<std::int32_t> by_length;
+  std::string silent;
+  std::int64_t silent_count = 0;
+  for (std::int32_t id = 0; id < tokenizer->vocab_size(); ++id) {
+    if (!tokenizer->decode_one(id).empty())
+      by_length.push_back(id);
+    else if (++silent_count <= 8)
+      silent += fmt::format(" {}", id);
+  }
+  if (silent_count > 0) print_line("without text:{}{}", silent, silent_count > 8 ? " ..." : "");
+  const std::size_t most = std::min<std::size_t>(by_length.size(), 20);
+  std::stable_sort(by_length.begin(), by_length.end(), [&](std::int32_t a, std::int32_t b) {
+    return tokenizer->decode_one(a).size() > tokenizer->decode_one(b).size();
+  });
+  std::string longest;
+  for (std::size_t i = 0; i < most; ++i) longest += " " + shown(tokenizer->decode_one(by_length[i]));
+  print_line("longest:{}", longest);
+  if (!flags.text.empty()) show_text(*tokenizer, flags.text);
+  if (!flags.show_data.empty()) show_data(*tokenizer, flags.show_data);
+  return 0;
+}
+
+}  // namespace
+
+void add_tokenizer_command(CLI::App& app, std::function<int()>& action) {
+  CLI::App* command = app.add_subcommand("tokenizer", "Vocabularies of subwords (SentencePiece): train one, show one");
+  command->require_subcommand(1);
+  const auto flags = std::make_shared<TokenizerFlags>();
+  CLI::App* train = command->add_subcommand("train", "Make a vocabulary from texts");
+  train->add_option("--data", flags->data, "Text file or folder; of one with train and valid, train")->required();
+  train->add_option("--vocab", flags->options.size, "Tokens")
+      ->check(CLI::Range(std::int64_t{512}, std::int64_t{1} << 20).description(""))
+      ->capture_default_str();
+  train->add_option("--type", flags->options.type, "bpe: merged pairs; unigram: most probable pieces")
+      ->check(CLI::IsMember({"bpe", "unigram"}))
+      ->capture_default_str();
+  train->add_option("--megabytes", flags->megabytes, "Of longer texts, take so much of their lines, evenly")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20).description(""))
+      ->capture_default_str();
+  train->add_option("--out", flags->out, "File to write: NAME.model")->required();
+  train->callback([flags, &action] { action = [flags] { return run_train_tokenizer(*flags); }; });
+  CLI::App* show = command->add_subcommand("show", "What a vocabulary holds, and how it cuts texts");
+  show->add_option("FILE|RUN", flags->subject, "A .model file, or a run's folder")->required();
+  show->add_option("--text", flags->text, "Cut this text");
+  show->add_option("--data", flags->show_data, "Count the tokens of this file or folder");
+  show->callback([flags, &action] { action = [flags] { return run_show_tokenizer(*flags); }; });
+}
+
+}  // namespace eddy

@@ -1,0 +1,39 @@
+// How far a measurement is: a line on the terminal that is written over, at most ten times a second; nothing
+// when standard error is no terminal.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <utility>
+
+#include "train/program/output.h"
+
+namespace eddy {
+
+class PercentLine {
+ public:
+  explicit PercentLine(std::string name) : name_(std::move(name)), shown_(is_terminal(2)) {}
+  ~PercentLine() {
+    if (shown_) std::fputs("\r\x1b[K", stderr);
+  }
+  PercentLine(const PercentLine&) = delete;
+  PercentLine& operator=(const PercentLine&) = delete;
+
+  void update(std::int64_t done, std::int64_t total) {
+    const auto now = std::chrono::steady_clock::now();
+    if (!shown_ || now - last_ < std::chrono::milliseconds(100)) return;
+    last_ = now;
+    std::fprintf(stderr, "\r%s: %.0f %%", name_.c_str(),
+                 100.0 * static_cast<double>(done) / static_cast<double>(total));
+    std::fflush(stderr);
+  }
+
+ private:
+  std::string name_;
+  bool shown_;
+  std::chrono::steady_clock::time_point last_;
+};
+
+}  // namespace eddy

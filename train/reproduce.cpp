@@ -1,0 +1,368 @@
+// The list of tables, and the procedure that all of them go through.
+#include "train/reproduce.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+
+#include "tensor/format.h"
+#include "train/config.h"
+#include "train/corpus.h"
+#include "train/dataset.h"
+#include "train/reproduce_page.h"
+#include "train/reproduce_run.h"
+#include "train/reproduce_tables.h"
+#include "train/story_generator.h"
+#include "train/story_text.h"
+#include "train/task.h"
+#include "train/text_file.h"
+
+namespace eddy {
+namespace {
+
+namespace fs = std::filesystem;
+using Says = std::function<void(std::string_view)>;
+
+constexpr std::uint64_t kStorySeed = 1;
+constexpr std::int64_t kDocuments = 8;
+
+Scale scale_of(const std::string& name) {
+  for (const Scale scale : {Scale::tiny, Scale::small, Scale::paper})
+    if (name == scale_name(scale)) return scale;
+  fail<ConfigError>("reproduce: there is no scale \"{}\" (small, paper, or tiny for a try)", name);
+}
+
+const TableEntry& entry_of(const std::string& name) {
+  std::vector<std::string> names;
+  for (const TableEntry& entry : reproduce_tables()) {
+    if (name == entry.name) return entry;
+    names.emplace_back(entry.name);
+  }
+  fail<ConfigError>("reproduce: there is no table \"{}\" (nearest: {}; all: {})", name,
+                    nearest_match(name, names), fmt::join(names, ", "));
+}
+
+std::string task_of(const TableEntry& entry, const std::string& wanted) {
+  if (entry.tasks.empty()) {
+    if (!wanted.empty())
+      fail<ConfigError>("reproduce: {} has no tasks to choose from (leave out --task {})", entry.name,
+                        wanted);
+    return {};
+  }
+  if (wanted.empty()) return entry.tasks.front();
+  if (std::find(entry.tasks.begin(), entry.tasks.end(), wanted) == entry.tasks.end())
+    fail<ConfigError>("reproduce: {} has no task \"{}\" (one of {})", entry.name, wanted,
+                      fmt::join(entry.tasks, ", "));
+  return wanted;
+}
+
+const ReproduceRow* find_row(const ReproduceTable& table, const std::string& name) {
+  for (const ReproduceRow& row : table.rows)
+    if (row.name == name) return &row;
+  return nullptr;
+}
+
+void check_rows(const ReproduceTable& table, const std::vector<std::string>& wanted) {
+  std::vector<std::string> names;
+  for (const ReproduceRow& row : table.rows) names.push_back(row.name);
+  for (const std::string& name : wanted)
+    if (find_row(table, name) == nullptr)
+      fail<ConfigError>("reproduce: {} has no row \"{}\" (nearest: {}; all: {})", table.name, name,
+                        nearest_match(name, names), fmt::join(names, ", "));
+}
+
+bool is_wanted(const ReproduceOptions& options, const ReproduceRow& row) {
+  return options.rows.empty() ||
+         std::find(options.rows.begin(), options.rows.end(), row.name) != options.rows.end();
+}
+
+// Text of the table's own.
+
+fs::path stories_file(const fs::path& folder) {
+  return folder / "text" / "stories.txt";
+}
+fs::path documents_folder(const fs::path& folder) {
+  return folder / "text" / "books";
+}
+
+void put_in_paths(ReproduceTable& table, const fs::path& folder) {
+  if (table.text.kind == ReproduceText::Kind::none) return;
+  const bool documents = table.text.kind == ReproduceText::Kind::documents;
+  const fs::path path = documents ? documents_folder(folder) : stories_file(folder);
+  for (ReproduceRow& row : table.rows) row.config.data.path = path.string();
+}
+
+// Runs that were trained on a text must not find another one in its place.
+void write_once(const fs::path& file, const std::string& text) {
+  std::error_code error;
+  if (fs::exists(file, error)) {
+    if (read_text_file(file) == text) return;
+    fail<ConfigError>("reproduce: {} was made from other stories than there are now (choose another --runs)",
+                      file.string());
+  }
+  fs::create_directories(file.parent_path(), error);
+  if (error) fail<IoError>("reproduce: {} cannot be made: {}", file.parent_path().string(), error.message());
+  replace_text_file(file, text);
+}
+
+void prepare_text(const ReproduceTable& table, const fs::path& folder, const Says& says) {
+  const ReproduceText& plan = table.text;
+  if (plan.kind == ReproduceText::Kind::none) return;
+  const std::int64_t bytes = plan.generated_bytes;
+  if (plan.kind == ReproduceText::Kind::documents) {
+    const std::string all = generate_stories(kStorySeed, bytes);
+    const auto part = static_cast<std::size_t>(bytes / kDocuments);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(kDocuments); ++i)
+      write_once(documents_folder(folder) / fmt::format("book-{}.txt", i), all.substr(i * part, part));
+    says(fmt::format("data: {} documents of stories written by Eddy, {} bytes\n", kDocuments, bytes));
+    return;
+  }
+  const bool given = !plan.source.empty();
+  std::vector<std::string> stories =
+      split_stories(given ? std::string(read_text(plan.source).view()) : generate_stories(kStorySeed, bytes));
+  const std::size_t told = stories.size();
+  const bool repeat = plan.kind == ReproduceText::Kind::repeat;
+  if (repeat) stories = cut_stories(stories, plan.most_bytes);
+  const std::string text = repeat ? repeat_text(stories) : plain_text(stories);
+  write_once(stories_file(folder), text);
+  const std::string from = given ? plan.source : std::string("Eddy's own generator");
+  const std::string pieces = repeat ? fmt::format(" in {} pieces, each told twice", stories.size()) : "";
+  says(fmt::format("data: {} stories from {}{}: {} bytes\n", told, from, pieces, text.size()));
+}
+
+// Commands.
+
+std::string quoted(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+std::string command_of(const ReproduceOptions& options, const ReproduceRow& row) {
+  const ReproduceOptions defaults;
+  std::string text =
+      fmt::format("eddy reproduce {} --rows {} --scale {}", options.table, row.name, options.scale);
+  const auto add = [&](const char* flag, const std::string& value) {
+    text += fmt::format(" {} {}", flag, quoted(value));
+  };
+  if (!options.task.empty()) add("--task", options.task);
+  if (!options.data.empty()) add("--data", options.data);
+  if (options.runs != defaults.runs) add("--runs", options.runs);
+  if (options.windows > 0) add("--windows", std::to_string(options.windows));
+  for (const auto& [key, value] : options.set) add("--set", key + "=" + value);
+  return text;
+}
+
+// A dry run.
+
+std::string plan_text(const ReproduceOptions& options, const ReproduceTable& table, const fs::path& folder) {
+  std::string text = fmt::format("{}\nin {}\n", table.title, folder.string());
+  for (const std::string& note : table.notes) text += "- " + note + '\n';
+  for (const ReproduceRow& row : table.rows) {
+    if (!is_wanted(options, row)) continue;
+    const RowState state = row_state(table, row, options.runs);
+    const bool measured = state.result && state.result->measured == measurement_of(table, row);
+    const char* stands = measured          ? "done"
+                         : state.trained   ? "trained, to be measured"
+                         : state.resumable ? "begun, to be resumed"
+                                           : "to be trained";
+    if (!row.weights_of.empty() && !measured) stands = "to be measured";
+    const TrainConfig& t = row.config.train;
+    const std::int64_t tokens = t.batch * t.accumulate * segment_length(row.config);
+    text += fmt::format("\n[{}] {}: {}\n", row.name, row.title, stands);
+    if (row.weights_of.empty())
+      text += fmt::format("  {} steps, {} tokens each at most\n", t.steps, tokens);
+    else
+      text += fmt::format("  the weights of {}\n", row.weights_of);
+    for (const std::string& key : changed_keys(row.config)) text += "  " + key + '\n';
+    text += "  " + command_of(options, row) + '\n';
+  }
+  return text;
+}
+
+// The rows one after the other.
+class Reproduction {
+ public:
+  Reproduction(const ReproduceOptions& options, const Says& says)
+      : options_(options),
+        says_(says),
+        table_(plan_table(options)),
+        folder_(fs::path(options.runs) / table_.folder) {}
+
+  ReproduceEnd run() {
+    if (options_.dry_run) {
+      says_(plan_text(options_, table_, folder_));
+      return ReproduceEnd::done;
+    }
+    // Whatever speaks against a row is said before hours are spent on another.
+    for (const ReproduceRow& row : table_.rows)
+      if (is_wanted(options_, row)) {
+        static_cast<void>(row_state(table_, row, options_.runs));
+        static_cast<void>(row_state(table_, trained_row(row), options_.runs));
+      }
+    prepare_text(table_, folder_, says_);
+    ReproduceEnd end = ReproduceEnd::done;
+    for (const ReproduceRow& row : table_.rows) {
+      if (!is_wanted(options_, row)) continue;
+      const ReproduceEnd of_row = do_row(row);
+      if (of_row != ReproduceEnd::done) end = of_row;
+      if (of_row == ReproduceEnd::interrupted) break;
+      write_page();
+    }
+    const std::vector<ShownRow> rows = shown_rows();
+    write_page();
+    says_(table_text(table_, rows));
+    says_(fmt::format("\npage: {}\n", page_file().string()));
+    if (end == ReproduceEnd::interrupted) says_("interrupted: the same command goes on\n");
+    return end;
+  }
+
+ private:
+  const ReproduceRow& trained_row(const ReproduceRow& row) const {
+    return row.weights_of.empty() ? row : *find_row(table_, row.weights_of);
+  }
+
+  ReproduceEnd do_row(const ReproduceRow& row) {
+    const ReproduceRow& source = trained_row(row);
+    RowState trained = row_state(table_, source, options_.runs);
+    ReproduceEnd end = ReproduceEnd::done;
+    if (!trained.trained) {
+      says_(fmt::format("\n== {}: {} ==\n", source.name, source.title));
+      end = train_row(source, trained, command_of(options_, source));
+      if (end == ReproduceEnd::interrupted) return end;
+      trained = row_state(table_, source, options_.runs);
+    }
+    const RowState state = row_state(table_, row, options_.runs);
+    const bool current = state.result && state.result->measured == measurement_of(table_, row) &&
+                         trained.result && state.result->step == trained.result->step;
+    if (current) {
+      says_(fmt::format("{}: done already\n", row.name));
+      return end;
+    }
+    says_(fmt::format("{}: measuring\n", row.name));
+    static_cast<void>(measure_row(table_, row, state.folder, trained.folder));
+    return end;
+  }
+
+  // All rows of the table, those of earlier calls too; a row of another configuration counts as not run.
+  std::vector<ShownRow> shown_rows() const {
+    std::vector<ShownRow> rows;
+    for (const ReproduceRow& row : table_.rows) {
+      ShownRow shown{&row, std::nullopt, command_of(options_, row), (folder_ / row.name).string()};
+      try {
+        const RowState state = row_state(table_, row, options_.runs);
+        if (state.result && !state.result->measured.empty()) shown.result = state.result;
+      } catch (const Error&) {
+        if (is_wanted(options_, row)) throw;
+      }
+      rows.push_back(std::move(shown));
+    }
+    return rows;
+  }
+
+  fs::path page_file() const { return folder_ / "index.html"; }
+  void write_page() const {
+    std::error_code error;
+    if (fs::exists(folder_, error)) replace_text_file(page_file(), table_page(table_, shown_rows()));
+  }
+
+  const ReproduceOptions& options_;
+  const Says& says_;
+  const ReproduceTable table_;
+  const fs::path folder_;
+};
+
+}  // namespace
+
+const char* scale_name(Scale scale) {
+  constexpr const char* kNames[] = {"tiny", "small", "paper"};
+  return kNames[static_cast<std::size_t>(scale)];
+}
+
+std::span<const TableEntry> reproduce_tables() {
+  static const TableEntry tables[] = {
+      {"recurrent-transformers/table-3", "tiny Shakespeare", {}, recurrent_transformers_table_3},
+      {"recurrent-transformers/table-4", "CIFAR-10", {}, recurrent_transformers_table_4},
+      {"recurrent-transformers/table-6", "copy and selective copy", {}, recurrent_transformers_table_6},
+      {"block-recurrent/table-1", "books as bytes, and step times", {}, block_recurrent_table_1},
+      {"blockwise-recurrent/table-1", "loss by length", {"repeat", "plain"}, blockwise_recurrent_tables},
+      {"blockwise-recurrent/table-2",
+       "the same rows: ways of training",
+       {"repeat", "plain"},
+       blockwise_recurrent_tables},
+      {"staircase/table-1", "state tracking", {"algorithm", "random-walk"}, staircase_table_1},
+  };
+  return tables;
+}
+
+ReproduceTable plan_table(const ReproduceOptions& options) {
+  const TableEntry& entry = entry_of(options.table);
+  TableRequest request;
+  request.scale = scale_of(options.scale);
+  request.task = task_of(entry, options.task);
+  request.data = options.data;
+  request.data_dir = standard_places().data_dir;
+  ReproduceTable table = entry.make(request);
+  table.name = entry.name;
+  if (table.folder.empty()) table.folder = entry.name;
+  if (!request.task.empty()) table.folder += "-" + request.task;
+  table.folder += "-" + options.scale;
+  if (options.windows > 0) table.windows = options.windows;
+  check_rows(table, options.rows);
+  put_in_paths(table, fs::path(options.runs) / table.folder);
+  for (ReproduceRow& row : table.rows) {
+    ConfigKeys keys = keys_of(row.config);
+    keys.read_texts(options.set);
+    validate(row.config);
+  }
+  return table;
+}
+
+ReproduceEnd reproduce(const ReproduceOptions& options, const std::function<void(std::string_view)>& says) {
+  return Reproduction(options, says).run();
+}
+
+// What the tables share.
+
+ModelConfig paper_model(const std::string& name) {
+  for (const NamedConfig& named : paper_configs()) {
+    if (named.name != name) continue;
+    ModelConfig config = named.config;
+    config.vocab = config.n_out = 0;
+    return config;
+  }
+  fail<ValueError>("reproduce: there is no configuration {} among those of the papers", name);
+}
+
+EvalOptions measured_on(const std::string& split, std::int64_t batches) {
+  EvalOptions options;
+  options.split = split;
+  options.batches = batches;
+  options.batch = 0;
+  return options;
+}
+
+void refuse_data(const char* table) {
+  fail<ConfigError>("reproduce: the data of {} are made, not read (leave out --data)", table);
+}
+
+void books_missing() {
+  fail<IoError>(
+      "reproduce: block-recurrent/table-1 needs books, one text file each (--data FOLDER, or EDDY_DATA_DIR "
+      "with "
+      "a folder books)");
+}
+
+void add_scale_note(ReproduceTable& table, Scale scale) {
+  if (scale == Scale::small)
+    table.notes.emplace_back("scale small: sizes and steps are ours, not the paper's, for a few CPU cores");
+  if (scale == Scale::tiny)
+    table.notes.emplace_back("scale tiny: to see that everything runs; the numbers mean nothing");
+}
+
+}  // namespace eddy

@@ -1,0 +1,156 @@
+// Tables 1 and 2 of Zhen, "Block-wise recurrent transformer" (2024): the loss on the last 256 tokens of
+// windows of growing length, for four ways to train a memory and for Llama with and without a sliding window.
+// Both tables are cuts of the same six rows; the picture of them is the paper's Figure 1.
+#include <filesystem>
+
+#include "tensor/format.h"
+#include "train/reproduce_tables.h"
+
+namespace eddy {
+namespace {
+
+constexpr std::int64_t kPublishedLengths = 5;  // 256 to 4096; longer windows are ours
+
+Published out_of_memory() {
+  Published published;
+  published.remark = "out of memory";
+  return published;
+}
+
+// The model's sizes, text and training that all rows share.
+RunConfig common(Scale scale, const ModelConfig& paper) {
+  RunConfig config;
+  config.model = paper;
+  config.data.tokenizer = "byte";
+  TrainConfig& t = config.train;
+  t.batch = 32;
+  t.accumulate = 16;
+  t.steps = 100'000;
+  t.learning_rate = 5e-4;
+  t.schedule = "cosine";
+  t.warmup = 1000;
+  t.warmup_from = 0;
+  t.eval_every = 2000;
+  t.eval_batches = 100;
+  t.checkpoint_every = 500;
+  if (scale == Scale::paper) return config;
+  ModelConfig& m = config.model;
+  m.dim = 128;
+  m.layers = 4;
+  m.heads = 4;
+  t.batch = 16;
+  t.accumulate = 1;
+  t.steps = 3000;
+  t.learning_rate = 1e-3;
+  t.warmup = 100;
+  t.eval_every = t.checkpoint_every = 300;
+  t.eval_batches = 20;
+  if (scale == Scale::small) return config;
+  m.dim = 32;
+  m.layers = 2;
+  m.heads = 2;
+  m.context = 32;
+  m.chunk = 8;
+  t.batch = 4;
+  t.steps = 12;
+  t.warmup = 4;
+  t.eval_every = 6;
+  t.eval_batches = 2;
+  t.checkpoint_every = 0;
+  t.log_every = 1;
+  t.sample_tokens = 0;
+  return config;
+}
+
+std::vector<Published> published(std::initializer_list<double> values) {
+  std::vector<Published> cells;
+  for (const double value : values) cells.push_back({value});
+  return cells;
+}
+
+}  // namespace
+
+ReproduceTable blockwise_recurrent_tables(const TableRequest& request) {
+  ReproduceTable table;
+  table.folder = "blockwise-recurrent/tables-1-2";
+  table.title = "Block-wise recurrent transformer (Zhen 2024), Tables 1 and 2: loss by length";
+  table.rows.reserve(6);  // references to rows stay good
+  const Scale scale = request.scale;
+  const RunConfig llama = common(scale, paper_model("blockwise_llama")),
+                  learned = common(scale, paper_model("blockwise_memory_shared_learned")),
+                  zero = common(scale, paper_model("blockwise_memory_shared_zero"));
+  const auto add = [&](const char* name, const char* title, const RunConfig& config,
+                       std::vector<Published> cells) -> ReproduceRow& {
+    ReproduceRow row;
+    row.name = name;
+    row.title = title;
+    row.config = config;
+    row.published = std::move(cells);
+    table.rows.push_back(std::move(row));
+    return table.rows.back();
+  };
+  add("mem", "Mem: shuffled, cleared", learned, published({1.0540, 0.8138, 0.8153, 0.8153, 0.8153}));
+  ReproduceRow& data = add("only_data", "only data: continuous, cleared", zero,
+                           published({1.1189, 0.8845, 0.8853, 0.8853, 0.8853}));
+  data.config.data.order = "stream";
+  data.config.train.carry_state = "never";
+  ReproduceRow& model = add("only_model", "only model: shuffled, carried", zero,
+                            published({1.1238, 0.9338, 0.9394, 0.9394, 0.9394}));
+  model.config.train.carry_state = "always";
+  ReproduceRow& full = add("full", "full stateful: continuous, carried", zero,
+                           published({1.1631, 0.7235, 0.7010, 0.7009, 0.7009}));
+  full.config.data.order = "stream";
+  ReproduceRow& causal = add("llama", "Llama", llama, published({1.04, 1.28, 3.60, 5.25}));
+  causal.published.push_back(out_of_memory());
+  ReproduceRow& window =
+      add("llama_window", "Llama, sliding window", llama, published({1.04, 0.81, 0.83, 0.83}));
+  window.published.push_back(out_of_memory());
+  window.weights_of = "llama";
+  window.config.model.model = "llama_window";
+  window.config.model.window = window.config.model.context;
+
+  table.last = llama.model.context;
+  for (std::int64_t i = 0, length = table.last; i < (scale == Scale::tiny ? 3 : kPublishedLengths);
+       ++i, length *= 2)
+    table.lengths.push_back(length);
+  if (scale != Scale::tiny)
+    for (const std::int64_t length : {16384, 65536}) table.lengths.push_back(length);
+  for (ReproduceRow& row : table.rows)
+    if (row.config.model.model == "llama" && scale != Scale::tiny)
+      row.longest = 16384;  // its work is quadratic
+  for (const std::int64_t length : table.lengths)
+    table.columns.push_back(
+        {fmt::format("last {} of {}", table.last, length), fmt::format("last_{}", length)});
+  const std::int64_t windows[] = {4, 128, 32'000};
+  table.windows = windows[static_cast<int>(scale)];
+
+  const bool repeat = request.task != "plain";
+  table.text.kind = repeat ? ReproduceText::Kind::repeat : ReproduceText::Kind::plain;
+  table.text.source = request.data;
+  const std::string stories = request.data_dir + "/tinystories";
+  std::error_code error;
+  if (table.text.source.empty() && !request.data_dir.empty() && std::filesystem::exists(stories, error))
+    table.text.source = stories;
+  table.text.generated_bytes = scale == Scale::tiny ? 20'000 : std::int64_t{4} << 20;
+  table.text.most_bytes = scale == Scale::tiny ? 24 : 220;
+  if (repeat)
+    table.notes.push_back(fmt::format(
+        "every story is told twice, with \"Repeat above.\" in between; tokens are bytes, and stories are cut "
+        "into "
+        "pieces of at most {} of them, about the number of tokens that the paper's whole stories have",
+        table.text.most_bytes));
+  else
+    table.notes.push_back(
+        "plain stories, as bytes: here a few hundredths are all that is to be gained; the published numbers "
+        "are "
+        "almost certainly those of the repeat text (--task repeat)");
+  table.notes.push_back(
+      "losses are nats per byte, the paper's nats per token of 4096 pieces: compare rows and trends, not "
+      "digits");
+  table.notes.push_back(
+      "the sliding window is put over Llama's weights when they are measured, as in the paper");
+  add_scale_note(table, scale);
+  return table;
+}
+
+}  // namespace eddy

@@ -1,0 +1,242 @@
+// Cells, Markdown, charts.
+#include "train/reproduce_page.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+
+#include "train/html_page.h"
+#include "train/human_text.h"
+#include "train/metrics.h"
+
+namespace eddy {
+namespace {
+
+namespace fs = std::filesystem;
+using Cells = std::vector<std::string>;
+
+std::string number(double value) {
+  return human_number(value, 4);
+}
+
+std::string published_cell(const Published& published) {
+  if (!std::isfinite(published.value)) return published.remark;
+  if (published.remark.empty()) return number(published.value);
+  return fmt::format("{} ({})", number(published.value), published.remark);
+}
+
+// The number of a column for a row, NaN where it was not measured.
+double own_value(const ReproduceTable& table, const std::vector<ShownRow>& rows, const ShownRow& shown,
+                 const ReproduceColumn& column) {
+  const auto measured = [&](const ShownRow& of) {
+    if (!of.result) return kNotMeasured;
+    const auto found = of.result->values.find(column.key);
+    return found != of.result->values.end() ? found->second : kNotMeasured;
+  };
+  if (!column.relative) return column.factor * measured(shown);
+  for (const ShownRow& other : rows)
+    if (other.row->name == table.reference) return measured(shown) / measured(other);
+  return kNotMeasured;
+}
+
+std::string own_cell(const ReproduceTable& table, const std::vector<ShownRow>& rows, const ShownRow& shown,
+                     const ReproduceColumn& column) {
+  if (!shown.result) return "not run";
+  const double value = own_value(table, rows, shown, column);
+  return std::isfinite(value) ? number(value) : "-";
+}
+
+Cells header_of(const ReproduceTable& table) {
+  Cells header{"row"};
+  for (const ReproduceColumn& column : table.columns) {
+    header.push_back(column.title + ", paper");
+    header.push_back(column.title + ", ours");
+  }
+  header.insert(header.end(), {"seed", "steps", "tokens", "time", "device", "command"});
+  return header;
+}
+
+Cells cells_of(const ReproduceTable& table, const std::vector<ShownRow>& rows, const ShownRow& shown) {
+  Cells cells{shown.row->title};
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    cells.push_back(i < shown.row->published.size() ? published_cell(shown.row->published[i]) : "");
+    cells.push_back(own_cell(table, rows, shown, table.columns[i]));
+  }
+  cells.push_back(std::to_string(shown.row->config.train.seed));
+  if (shown.result) {
+    const RowResult& r = *shown.result;
+    cells.insert(cells.end(), {std::to_string(r.step), human_count(static_cast<double>(r.tokens)),
+                               human_duration(r.seconds), r.device});
+  } else {
+    cells.insert(cells.end(), {"", "", "", ""});
+  }
+  cells.push_back("`" + shown.command + "`");
+  return cells;
+}
+
+// Characters as a terminal counts them: bytes that begin one.
+std::size_t width_of(const std::string& text) {
+  return static_cast<std::size_t>(std::count_if(
+      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0u) != 0x80u; }));
+}
+
+std::string markdown(const std::vector<Cells>& lines) {
+  std::vector<std::size_t> widths(lines.front().size(), 3);
+  for (const Cells& line : lines)
+    for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], width_of(line[i]));
+  std::string text;
+  const auto add = [&](const Cells& line) {
+    text += '|';
+    for (std::size_t i = 0; i < line.size(); ++i)
+      text += " " + line[i] + std::string(widths[i] - width_of(line[i]), ' ') + " |";
+    text += '\n';
+  };
+  add(lines.front());
+  Cells rule;
+  for (const std::size_t width : widths) rule.emplace_back(width, '-');
+  add(rule);
+  for (std::size_t i = 1; i < lines.size(); ++i) add(lines[i]);
+  return text;
+}
+
+std::vector<std::string> remarks_of(const std::vector<ShownRow>& rows) {
+  std::vector<std::string> lines;
+  for (const ShownRow& shown : rows) {
+    if (!shown.result) continue;
+    std::string line = fmt::format("{}: {} parameters", shown.row->name, grouped(shown.result->parameters));
+    for (const std::string& remark : shown.result->remarks) line += "; " + remark;
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+// With more rows than colours, the later ones are drawn with points.
+SeriesStyle style_of(std::size_t index) {
+  return index < static_cast<std::size_t>(kChartColours) ? SeriesStyle::line : SeriesStyle::line_points;
+}
+
+Chart against_steps(std::string title, std::string y_title) {
+  Chart chart;
+  chart.title = std::move(title);
+  chart.x_title = "step";
+  chart.y_title = std::move(y_title);
+  return chart;
+}
+
+void add_series(Chart& chart, Series series, std::size_t index, const ShownRow& shown) {
+  if (series.x.empty()) return;
+  series.name = shown.row->title;
+  series.style = style_of(index);
+  series.colour = static_cast<int>(index);
+  chart.series.push_back(std::move(series));
+}
+
+void add_curves(HtmlPage& page, const ReproduceTable& table, const std::vector<ShownRow>& rows) {
+  Chart valid = against_steps("Validation loss of all rows", "loss, nats");
+  Chart training = against_steps("Training loss, running median", "loss, nats");
+  Chart extra = against_steps(table.chart_key, table.chart_key);
+  std::replace(extra.title.begin(), extra.title.end(), '_', ' ');
+  std::replace(extra.y_title.begin(), extra.y_title.end(), '_', ' ');
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const fs::path file = fs::path(rows[i].folder) / "metrics.jsonl";
+    std::error_code error;
+    if (!fs::exists(file, error)) continue;
+    const Metrics metrics = read_metrics(file);
+    Series losses, numbers, steps;
+    for (const EvalRecord& record : metrics.evals) {
+      losses.x.push_back(static_cast<double>(record.step));
+      losses.y.push_back(record.loss);
+      for (const auto& [name, value] : record.extras) {
+        if (name != table.chart_key) continue;
+        numbers.x.push_back(static_cast<double>(record.step));
+        numbers.y.push_back(table.chart_factor * value);
+      }
+    }
+    for (const StepRecord& record : metrics.steps) {
+      steps.x.push_back(static_cast<double>(record.step));
+      steps.y.push_back(record.loss);
+    }
+    Series smooth = running_median(steps);
+    add_series(valid, std::move(losses), i, rows[i]);
+    add_series(extra, std::move(numbers), i, rows[i]);
+    add_series(training, smooth.x.empty() ? std::move(steps) : std::move(smooth), i, rows[i]);
+  }
+  page.heading("Curves");
+  if (!extra.series.empty()) page.chart(extra);
+  page.chart(valid);
+  page.chart(training);
+}
+
+// The loss against the length of the window: ours and, from the same columns, the published.
+void add_lengths(HtmlPage& page, const ReproduceTable& table, const std::vector<ShownRow>& rows) {
+  Chart ours{
+      "Loss on the last targets by length, ours", "tokens of the window", "loss, nats", true, false, {}};
+  Chart paper{"The same, as published", "tokens of the window", "loss, nats", true, false, {}};
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    Series own, published;
+    for (std::size_t c = 0; c < table.columns.size(); ++c) {
+      const ReproduceColumn& column = table.columns[c];
+      if (!column.key.starts_with("last_")) continue;
+      const double length = std::strtod(column.key.c_str() + 5, nullptr);
+      if (const double value = own_value(table, rows, rows[i], column); std::isfinite(value)) {
+        own.x.push_back(length);
+        own.y.push_back(value);
+      }
+      if (c < rows[i].row->published.size() && std::isfinite(rows[i].row->published[c].value)) {
+        published.x.push_back(length);
+        published.y.push_back(rows[i].row->published[c].value);
+      }
+    }
+    add_series(ours, std::move(own), i, rows[i]);
+    add_series(paper, std::move(published), i, rows[i]);
+  }
+  for (Chart* chart : {&ours, &paper})
+    for (Series& series : chart->series) series.style = SeriesStyle::line_points;
+  page.heading("Loss by length");
+  page.chart(ours);
+  page.chart(paper);
+}
+
+}  // namespace
+
+std::string table_text(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
+  std::vector<Cells> lines{header_of(table)};
+  for (const ShownRow& shown : rows) lines.push_back(cells_of(table, rows, shown));
+  std::string text = fmt::format("\n{}\n\n{}", table.title, markdown(lines));
+  std::vector<std::string> below = table.notes;
+  for (std::string& remark : remarks_of(rows)) below.push_back(std::move(remark));
+  if (!below.empty()) text += '\n';
+  for (const std::string& line : below) text += "- " + line + '\n';
+  return text;
+}
+
+std::string table_page(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
+  HtmlPage page(table.title, table.name);
+  std::vector<Cells> lines;
+  for (const ShownRow& shown : rows) {
+    lines.push_back(cells_of(table, rows, shown));
+    lines.back().back() = shown.command;  // marks of code are for Markdown
+  }
+  page.table(header_of(table), lines);
+  for (const std::string& note : table.notes) page.paragraph(note);
+  if (!table.lengths.empty()) add_lengths(page, table, rows);
+  add_curves(page, table, rows);
+  if (const std::vector<std::string> remarks = remarks_of(rows); !remarks.empty()) {
+    page.heading("How the rows were measured");
+    std::vector<Cells> lines_of_remarks;
+    for (const std::string& remark : remarks) lines_of_remarks.push_back({remark});
+    page.table({}, lines_of_remarks);
+  }
+  page.heading("Where the rows' own reports are");
+  std::vector<Cells> places;
+  for (const ShownRow& shown : rows)
+    if (shown.result && shown.row->weights_of.empty())
+      places.push_back({shown.row->title, (fs::path(shown.folder) / "report.html").string()});
+  page.table({"row", "report"}, places);
+  return page.html();
+}
+
+}  // namespace eddy

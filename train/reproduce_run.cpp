@@ -1,0 +1,337 @@
+// Training with trainer.h, measuring with the row's task, and result.json.
+#include "train/reproduce_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "tensor/format.h"
+#include "train/checkpoint.h"
+#include "train/config_file.h"
+#include "train/environment.h"
+#include "train/metrics.h"
+#include "train/task.h"
+#include "train/text_data.h"
+#include "train/text_file.h"
+#include "train/trainer.h"
+#include "train/weights.h"
+
+namespace eddy {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kResultFile = "result.json";
+
+// Windows longer than this are measured in smaller numbers: the work is the product of both.
+constexpr std::int64_t kManyWindowsUpTo = 4096;
+// Tokens of a batch of windows: their keys and values are what fills the memory.
+constexpr std::int64_t kWindowTokens = 32768;
+
+// Keys that a run may go on with in another value and still be the same run.
+bool may_change(const std::string& key, const RunConfig& wanted) {
+  if (key == "train.steps")  // a decay that is spread over the steps would be another one
+    return wanted.train.schedule == "constant" || wanted.train.schedule == "rsqrt";
+  for (const char* free :
+       {"data.path", "train.minutes", "train.eval_every", "train.eval_batches", "train.checkpoint_every",
+        "train.keep", "train.sample_every", "train.sample_tokens", "train.log_every", "train.max_bad_steps",
+        "train.threads", "train.device"})
+    if (key == free) return true;
+  return false;
+}
+
+std::string text_of(const json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// Calls see(key, a, b) for every key in which the two differ.
+template <class See>
+void compare(const RunConfig& a, const RunConfig& b, const See& see) {
+  const json left = to_json(a), right = to_json(b);
+  for (const auto& [section, keys] : left.items())
+    for (const auto& [key, value] : keys.items())
+      if (const json& other = right.at(section).at(key); other != value)
+        see(section + "." + key, value, other);
+}
+
+// The differences between a run and what is wanted, but for those that a continuation may have.
+std::vector<std::string> contradictions(const RunConfig& run, const RunConfig& wanted) {
+  std::vector<std::string> found;
+  compare(run, wanted, [&](const std::string& key, const json& had, const json& want) {
+    const bool filled_in = (key == "model.vocab" || key == "model.n_out") && want == 0;  // by the task
+    if (!filled_in && !may_change(key, wanted))
+      found.push_back(fmt::format("{}: {}, wanted {}", key, text_of(had), text_of(want)));
+  });
+  return found;
+}
+
+json number_or_null(double value) {
+  return std::isfinite(value) ? json(value) : json(nullptr);
+}
+
+void write_result(const fs::path& folder, const RowResult& r) {
+  json values = json::object();
+  for (const auto& [key, value] : r.values) values[key] = number_or_null(value);
+  const json about{{"format", 1},
+                   {"config", to_json(r.config)},
+                   {"ended", r.ended},
+                   {"step", r.step},
+                   {"measured_step", r.measured_step},
+                   {"tokens", r.tokens},
+                   {"parameters", r.parameters},
+                   {"seconds", number_or_null(r.seconds)},
+                   {"device", r.device},
+                   {"measured", r.measured},
+                   {"values", std::move(values)},
+                   {"remarks", r.remarks}};
+  replace_text_file(folder / kResultFile, about.dump(1) + "\n");
+}
+
+double number_of(const json& value) {
+  return value.is_null() ? kNotMeasured : value.get<double>();
+}
+
+RowResult read_result(const fs::path& file) {
+  try {
+    const json about = json::parse(read_text_file(file));
+    RowResult r;
+    r.config = run_config_from_json(about.at("config"), file.string());
+    r.ended = about.at("ended").get<std::string>();
+    r.step = about.at("step").get<std::int64_t>();
+    r.measured_step = about.at("measured_step").get<std::int64_t>();
+    r.tokens = about.at("tokens").get<std::int64_t>();
+    r.parameters = about.at("parameters").get<std::int64_t>();
+    r.seconds = number_of(about.at("seconds"));
+    r.device = about.at("device").get<std::string>();
+    r.measured = about.at("measured").get<std::string>();
+    for (const auto& [key, value] : about.at("values").items()) r.values[key] = number_of(value);
+    r.remarks = about.at("remarks").get<std::vector<std::string>>();
+    return r;
+  } catch (const json::exception& error) {
+    fail<FormatError>("reproduce: {} is damaged: {} (remove it, and the row is measured again)",
+                      file.string(), error.what());
+  }
+}
+
+// "cpu, 2 threads, <processor>".
+std::string device_text(const std::string& device) {
+  std::string processor, threads;
+  for (const std::string& line : environment_lines()) {
+    if (line.starts_with("processor: ")) processor = line.substr(11);
+    if (line.starts_with("threads: ")) threads = line.substr(9);
+  }
+  return fmt::format("{}, {} threads, {}", device, threads, processor);
+}
+
+// The median time of a step; the first ones, which touch memory for the first time, are left out when there
+// are enough.
+double step_ms(const fs::path& folder) {
+  std::vector<double> times;
+  const Metrics metrics = read_metrics(folder / "metrics.jsonl");
+  const std::size_t skipped = metrics.steps.size() > 20 ? 5 : 0;
+  for (std::size_t i = skipped; i < metrics.steps.size(); ++i)
+    if (std::isfinite(metrics.steps[i].ms)) times.push_back(metrics.steps[i].ms);
+  if (times.empty()) return kNotMeasured;
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
+// The run that is measured: its best checkpoint where evaluations told which that is, else its last.
+LoadedRun run_to_measure(const ReproduceRow& row, const fs::path& weights) {
+  std::error_code error;
+  const char* which = fs::exists(weights / "checkpoints" / "best", error) ? "best" : "latest";
+  LoadedRun run = load_run(weights.string(), Dtype::f32, which);
+  if (row.weights_of.empty()) return run;
+  RunConfig config = row.config;
+  config.model.vocab = run.config.model.vocab;
+  config.model.n_out = run.config.model.n_out;
+  std::unique_ptr<Model> model = make_model(config.model);
+  load_parameters(model->params(), parameter_map(run.model->params()), run.checkpoint.string());
+  run.model = std::move(model);
+  run.config = std::move(config);
+  return run;
+}
+
+TaskArguments arguments_for(const ReproduceRow& row, const LoadedRun& run) {
+  TaskArguments arguments;
+  arguments.config = run.config;
+  arguments.config.data.path = row.config.data.path;  // the folder may have been moved
+  if (run.tokenizer) arguments.tokenizer = tokenizer_from_json(run.tokenizer->to_json());
+  arguments.same_data_as = run.state.text_sha256;
+  arguments.run = run.checkpoint.string();
+  arguments.training = false;
+  return arguments;
+}
+
+void measure_evaluation(const ReproduceTable& table, const ReproduceRow& row, const LoadedRun& run,
+                        RowResult& result) {
+  const bool copying = row.config.data.name == "copy" || row.config.data.name == "selective_copy";
+  const std::unique_ptr<Task> task = make_task(arguments_for(row, run));
+  // The length of the noise that the model has come to is a part of the curriculum.
+  if (copying) task->load(json::parse(run.state.task), (run.checkpoint / "state.json").string());
+  EvalOptions options = table.evaluation;
+  if (options.batch == 0) options.batch = row.config.train.batch;
+  const EvalResult measured = task->evaluate(*run.model, options);
+  result.values["loss"] = measured.loss;
+  for (const auto& [name, value] : measured.extras) result.values[name] = value;
+  result.remarks.push_back(
+      fmt::format("measured on {} targets of {}, at step {}", measured.tokens, options.split, run.step));
+}
+
+std::int64_t validation_tokens(const ReproduceRow& row, const LoadedRun& run) {
+  TaskArguments arguments = arguments_for(row, run);
+  const TextData data = read_text_data(arguments);
+  const auto length = static_cast<std::int64_t>(data.tokens.size());
+  return length - static_cast<std::int64_t>(std::floor(row.config.data.split * static_cast<double>(length)));
+}
+
+// The loss on the last targets of windows of every length; the same targets for all of them, as far as their
+// number is the same. source: Zhen (2024), table 1.
+void measure_lengths(const ReproduceTable& table, const ReproduceRow& row, const LoadedRun& run,
+                     RowResult& result) {
+  const std::int64_t tokens = validation_tokens(row, run), last = table.last;
+  std::int64_t base = 0;
+  for (const std::int64_t length : table.lengths)
+    if (length + last <= tokens) base = std::max(base, length);
+  std::string counts;
+  for (const std::int64_t length : table.lengths) {
+    const std::string key = fmt::format("last_{}", length);
+    result.values[key] = kNotMeasured;
+    if (length > base || length < last || (row.longest > 0 && length > row.longest)) continue;
+    const std::int64_t there = (tokens - base) / last;
+    std::int64_t wanted = std::max<std::int64_t>(table.windows, 1);
+    if (length > kManyWindowsUpTo) wanted = std::max<std::int64_t>(1, wanted * kManyWindowsUpTo / length);
+    EvalOptions options;
+    options.batch = std::clamp<std::int64_t>(kWindowTokens / length, 1, std::min<std::int64_t>(32, wanted));
+    options.batches = wanted >= there ? 0 : wanted / options.batch;
+    options.seed = 42;
+    options.score_last = last;
+    options.from = base + last;
+    TaskArguments arguments = arguments_for(row, run);
+    arguments.config.train.sequence = length;
+    const EvalResult measured = make_task(std::move(arguments))->evaluate(*run.model, options);
+    result.values[key] = measured.loss;
+    counts += fmt::format("{}{} at {}", counts.empty() ? "" : ", ", measured.tokens / last, length);
+  }
+  if (base == 0) {
+    result.remarks.push_back(fmt::format("the validation text has {} tokens, too few for windows of {}",
+                                         tokens, table.lengths.front()));
+    return;
+  }
+  result.remarks.push_back(fmt::format(
+      "windows by length: {}; of {} that end at tokens {} + {} k (k = 1, 2, ...) of {} validation tokens",
+      counts, (tokens - base) / last, base, last, tokens));
+}
+
+}  // namespace
+
+std::vector<std::string> changed_keys(const RunConfig& config) {
+  std::vector<std::string> found;
+  compare(RunConfig(), config, [&](const std::string& key, const json&, const json& value) {
+    found.push_back(fmt::format("{} = {}", key, value.dump()));
+  });
+  return found;
+}
+
+std::string measurement_of(const ReproduceTable& table, const ReproduceRow& row) {
+  const EvalOptions& e = table.evaluation;
+  const std::int64_t batch = e.batch == 0 ? row.config.train.batch : e.batch;
+  if (table.lengths.empty()) return fmt::format("{}, {} batches of {} rows", e.split, e.batches, batch);
+  std::string text = fmt::format("last {} of at most {} windows:", table.last, table.windows);
+  for (const std::int64_t length : table.lengths)
+    if (row.longest == 0 || length <= row.longest) text += fmt::format(" {}", length);
+  return text;
+}
+
+RowState row_state(const ReproduceTable& table, const ReproduceRow& row, const std::string& runs) {
+  RowState state;
+  state.folder = fs::path(runs) / table.folder / row.name;
+  std::error_code error;
+  if (!fs::exists(state.folder, error)) return state;
+  const bool own = row.weights_of.empty();
+  const fs::path config_file = state.folder / "config.json", result_file = state.folder / kResultFile;
+  const bool has_result = fs::exists(result_file, error);
+  if (own && !fs::exists(config_file, error))
+    fail<IoError>("reproduce: {} is there and is no run (choose another --runs)", state.folder.string());
+  if (own) {
+    const RunConfig run =
+        run_config_from_json(json::parse(read_text_file(config_file), nullptr, false), config_file.string());
+    if (const std::vector<std::string> keys = contradictions(run, row.config); !keys.empty())
+      fail<ConfigError>("reproduce: {} was trained with another configuration: {} (choose another --runs)",
+                        state.folder.string(), fmt::join(keys, "; "));
+    state.resumable = fs::exists(state.folder / "checkpoints" / "latest", error);
+    state.begun = !state.resumable;
+  }
+  if (!has_result) return state;
+  RowResult result = read_result(result_file);
+  if (own) {
+    const TrainConfig &had = result.config.train, &want = row.config.train;
+    state.trained = state.resumable && had.steps == want.steps && had.minutes == want.minutes;
+    if (state.trained) state.result = std::move(result);
+  } else if (contradictions(result.config, row.config).empty()) {
+    state.result = std::move(result);
+  }
+  return state;
+}
+
+ReproduceEnd train_row(const ReproduceRow& row, const RowState& state, const std::string& command) {
+  TrainRequest request;
+  request.config = row.config;
+  request.command_line = command;
+  if (state.resumable) {
+    request.resume = state.folder.string();
+  } else {
+    // Nothing was learned yet: the run begins again.
+    if (state.begun) fs::remove_all(state.folder);
+    request.run_dir = state.folder.string();
+  }
+  const TrainEnd end = train(request);
+  if (end == TrainEnd::interrupted) return ReproduceEnd::interrupted;
+  const LoadedRun run = load_run(state.folder.string());
+  RowResult result;
+  result.config = row.config;
+  result.ended = end == TrainEnd::finished    ? "finished"
+                 : end == TrainEnd::time_over ? "time over"
+                                              : "gave up on losses that were not finite";
+  result.step = run.step;
+  result.tokens = run.state.tokens;
+  result.seconds = run.state.seconds;
+  result.parameters = run.model->params().count();
+  result.device = device_text(row.config.train.device);
+  write_result(state.folder, result);
+  return end == TrainEnd::too_many_bad_steps ? ReproduceEnd::failed : ReproduceEnd::done;
+}
+
+RowResult measure_row(const ReproduceTable& table, const ReproduceRow& row, const fs::path& folder,
+                      const fs::path& weights) {
+  RowResult result = read_result(weights / kResultFile);
+  result.config = row.config;
+  result.values.clear();
+  result.remarks.clear();
+  const LoadedRun run = run_to_measure(row, weights);
+  result.measured_step = run.step;
+  result.parameters = run.model->params().count();
+  if (table.lengths.empty())
+    measure_evaluation(table, row, run, result);
+  else
+    measure_lengths(table, row, run, result);
+  if (row.weights_of.empty()) result.values["step_ms"] = step_ms(weights);
+  if (!row.weights_of.empty())
+    result.remarks.push_back(fmt::format("the weights of {}, not trained itself", row.weights_of));
+  if (result.ended != "finished")
+    result.remarks.push_back(fmt::format("{} at step {}", result.ended, result.step));
+  result.measured = measurement_of(table, row);
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) fail<IoError>("reproduce: {} cannot be made: {}", folder.string(), error.message());
+  write_result(folder, result);
+  return result;
+}
+
+}  // namespace eddy

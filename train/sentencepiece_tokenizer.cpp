@@ -1,0 +1,175 @@
+// Text is cut where SentencePiece would change it: bytes that are no UTF-8 would become U+FFFD, and U+2581
+// stands for a space inside pieces. Both are written in byte pieces here.
+#include "train/sentencepiece_tokenizer.h"
+
+#include <sentencepiece_processor.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "tensor/format.h"
+#include "train/base64.h"
+#include "train/text_file.h"
+#include "train/utf8.h"
+
+namespace eddy {
+namespace {
+
+constexpr std::string_view kSpaceMark = "\xe2\x96\x81";      // U+2581, a space in pieces
+constexpr const char* kUnknown = " \xe2\x81\x87 ";           // what SentencePiece writes for an unknown token
+constexpr std::size_t kLongestLine = std::size_t{1} << 16;  // bytes handed over at once
+
+// The bytes that one token stands for.
+std::string text_of(const sentencepiece::SentencePieceProcessor& processor, int id, bool has_bytes) {
+  if (processor.IsControl(id)) return {};
+  // With byte pieces nothing is unknown: the token never occurs, and is free for padding.
+  if (processor.IsUnknown(id)) return has_bytes ? "" : kUnknown;
+  const std::string& piece = processor.IdToPiece(id);
+  if (processor.IsByte(id)) {
+    unsigned value = 0;  // "<0x1F>"
+    for (std::size_t i = 3; i + 1 < piece.size(); ++i) {
+      const char c = piece[i];
+      value = value * 16 + static_cast<unsigned>(c <= '9' ? c - '0' : c - 'A' + 10);
+    }
+    return std::string(1, static_cast<char>(static_cast<unsigned char>(value & 255)));
+  }
+  std::string text;
+  for (std::size_t at = 0; at < piece.size();) {
+    const bool space = piece.compare(at, kSpaceMark.size(), kSpaceMark) == 0;
+    text += space ? ' ' : piece[at];
+    at += space ? kSpaceMark.size() : 1;
+  }
+  return text;
+}
+
+class SentencePieceTokenizer final : public Tokenizer {
+ public:
+  SentencePieceTokenizer(std::string model, const std::string& file) : model_(std::move(model)) {
+    const auto status = processor_.LoadFromSerializedProto(model_);
+    if (model_.empty() || !status.ok() || processor_.GetPieceSize() < 1)
+      fail<FormatError>(
+          "tokenizer: {} is no model of SentencePiece: {} (a .model file, as eddy tokenizer train writes it)",
+          file, model_.empty() ? "it is empty" : status.ok() ? "it has no pieces" : status.ToString());
+    byte_ids_.fill(-1);
+    const int pieces = processor_.GetPieceSize();
+    for (int id = 0; id < pieces; ++id)
+      if (processor_.IsByte(id))
+        byte_ids_[static_cast<unsigned char>(text_of(processor_, id, true).front())] = id;
+    const bool has_bytes = std::find(byte_ids_.begin(), byte_ids_.end(), -1) == byte_ids_.end();
+    for (int id = 0; id < pieces; ++id) texts_.push_back(text_of(processor_, id, has_bytes));
+    unknown_ = processor_.unk_id();
+    // What normalizers and dummy prefixes change: spaces around a text and runs of them, control characters,
+    // and full-width letters.
+    const std::string probe = "  a\n\n \tb  \xef\xbc\xa1 ";
+    std::vector<std::int32_t> ids;
+    append(probe, ids);
+    exact_ = has_bytes && decode(ids) == probe;
+  }
+
+  std::string name() const override { return kSentencePiece; }
+  std::int64_t vocab_size() const override { return static_cast<std::int64_t>(texts_.size()); }
+  std::string model_file() const override { return model_; }
+
+  std::vector<std::int32_t> encode(std::string_view text) const override {
+    std::vector<std::int32_t> ids;
+    std::size_t begin = 0;
+    for (std::size_t at = 0; at < text.size();) {
+      const int bytes = utf8_at(text, at).bytes;
+      const auto length = static_cast<std::size_t>(std::max(bytes, 1));
+      const bool apart = bytes == 0 || (exact_ && text.substr(at, length) == kSpaceMark);
+      if (apart) {
+        append_stretch(text.substr(begin, at - begin), ids);
+        for (std::size_t i = 0; i < length; ++i) ids.push_back(id_of_byte(text[at + i]));
+        begin = at + length;
+      }
+      at += length;
+    }
+    append_stretch(text.substr(begin), ids);
+    return ids;
+  }
+
+  std::string decode(std::span<const std::int32_t> ids) const override {
+    std::string text;
+    for (const std::int32_t id : ids) {
+      if (id < 0 || id >= vocab_size())
+        fail<ValueError>("tokenizer {}: no such id: {} (ids run from 0 to {})", name(), id, vocab_size() - 1);
+      text += texts_[static_cast<std::size_t>(id)];
+    }
+    return text;
+  }
+
+  std::string to_json() const override {
+    return nlohmann::json{{"model", to_base64(model_)}, {"name", kSentencePiece}}.dump();
+  }
+
+ private:
+  std::int32_t id_of_byte(char byte) const {
+    const std::int32_t id = byte_ids_[static_cast<unsigned char>(byte)];
+    return id >= 0 ? id : unknown_;
+  }
+
+  // Tokens of valid UTF-8.
+  void append_stretch(std::string_view text, std::vector<std::int32_t>& ids) const {
+    if (!exact_) return append(text, ids);
+    for (std::size_t begin = 0; begin < text.size();) {
+      const std::size_t end = end_of_line(text, begin, kLongestLine);
+      append(text.substr(begin, end - begin), ids);
+      begin = end;
+    }
+  }
+
+  void append(std::string_view text, std::vector<std::int32_t>& ids) const {
+    if (text.empty()) return;
+    // The library counts in int.
+    if (text.size() > static_cast<std::size_t>(std::numeric_limits<int>::max()) / 4)
+      fail<ValueError>(
+          "tokenizer {}: {} bytes in one piece, and this vocabulary cannot be used line by line (cut the text "
+          "into several files, or train a vocabulary with eddy tokenizer train)",
+          name(), text.size());
+    std::vector<int> part;
+    const auto status = processor_.Encode(text, &part);
+    if (!status.ok()) fail<ValueError>("tokenizer {}: {}", name(), status.ToString());
+    ids.insert(ids.end(), part.begin(), part.end());
+  }
+
+  std::string model_;
+  sentencepiece::SentencePieceProcessor processor_;
+  std::vector<std::string> texts_;  // of each token
+  std::array<std::int32_t, 256> byte_ids_;
+  std::int32_t unknown_ = 0;
+  bool exact_ = false;
+};
+
+}  // namespace
+
+bool names_sentencepiece(std::string_view tokenizer) {
+  return tokenizer.ends_with(".model");
+}
+
+std::unique_ptr<Tokenizer> sentencepiece_tokenizer(std::string model, const std::string& file) {
+  return std::make_unique<SentencePieceTokenizer>(std::move(model), file);
+}
+
+std::unique_ptr<Tokenizer> read_sentencepiece(const std::string& path) {
+  return sentencepiece_tokenizer(read_text_file(path), path);
+}
+
+std::size_t end_of_line(std::string_view text, std::size_t begin, std::size_t most) {
+  const std::size_t limit = std::min(text.size(), begin + most);
+  std::size_t end = text.substr(0, limit).find('\n', begin);
+  if (end != std::string_view::npos) {
+    while (end < limit && text[end] == '\n') ++end;
+    return end;
+  }
+  if (limit == text.size()) return limit;
+  const std::size_t space = text.substr(0, limit).rfind(' ');
+  if (space != std::string_view::npos && space > begin) return space;
+  end = limit;
+  while (end > begin && (static_cast<unsigned char>(text[end]) & 0xc0u) == 0x80u) --end;
+  return end > begin ? end : limit;
+}
+
+}  // namespace eddy

@@ -1,0 +1,43 @@
+// The same batches twice, with the state and without.
+#include "train/state_watch.h"
+
+#include <cmath>
+
+#include "tensor/format.h"
+
+namespace eddy {
+
+void StateWatch::measure(const Task& task, const Model& model, const EvalOptions& options, EvalResult& result,
+                         const EvalProgress& progress) const {
+  if (batches_ == 0 || !result.carried) return;
+  bool ended = false;
+  const auto watched = [&](std::int64_t done, std::int64_t total) {
+    ended = ended || (progress && !progress(done, total));
+    return !ended;
+  };
+  EvalOptions part = options;
+  part.batches = batches_;
+  const double with = part.batches == options.batches ? result.loss : task.evaluate(model, part, watched).loss;
+  part.clear_state = true;
+  const double without = task.evaluate(model, part, watched).loss;
+  if (ended) return;
+  result.extras.emplace_back("state_gain", without - with);
+  result.extras.insert(result.extras.end(), result.diagnostics.begin(), result.diagnostics.end());
+}
+
+std::string StateWatch::warning(const EvalResult& result, double done) {
+  for (const auto& [name, gain] : result.extras) {
+    if (name != "state_gain" || !std::isfinite(gain)) continue;
+    if (gain >= kLeastStateGain) warned_ = false;
+    if (gain >= kLeastStateGain || done < kStateGainFrom || warned_) return {};
+    warned_ = true;
+    return fmt::format(
+        "warning: the carried state is ignored: without it the loss is {:.2g} nats higher (below {}; such a "
+        "model seldom comes back: look at the gates' biases, the learning rate, and whether the text needs "
+        "what lies further back than attention reaches)",
+        gain, kLeastStateGain);
+  }
+  return {};
+}
+
+}  // namespace eddy

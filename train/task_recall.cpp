@@ -1,0 +1,121 @@
+// The recall task (see recall_data.h): fresh documents, all rows in step. Batch i of a run is segment
+// i mod segments of document i / segments, so the data depend on (seed, step, micro) alone, and the state
+// carried is that of the same documents' beginning.
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "tensor/format.h"
+#include "train/recall_data.h"
+#include "train/task_registry.h"
+
+namespace eddy {
+namespace {
+
+constexpr std::int64_t kValidDocuments = 8;  // per row of a whole evaluation
+
+class RecallTask final : public Task {
+ public:
+  explicit RecallTask(const RunConfig& config) : config_(config) {
+    shape_.secrets = config.data.secrets;
+    shape_.noise = config.data.noise;
+    shape_.every = config.data.every;
+    shape_.segment = segment_length(config);
+    shape_.segments = config.data.segments;
+    if (shape_.noise + 1 >= shape_.segment)
+      fail<ConfigError>(
+          "config: data.noise is {} and a segment has {} tokens (the first question must lie in the first "
+          "segment: noise + 1 < segment)",
+          shape_.noise, shape_.segment);
+  }
+
+  std::string name() const override { return "recall"; }
+  std::string summary() const override {
+    return fmt::format("{} secrets, asked for behind {} tokens and every {}, in documents of {} segments of {}",
+                       shape_.secrets, shape_.noise, shape_.every, shape_.segments, shape_.segment);
+  }
+  bool carries_state() const override { return config_.train.carry_state != "never"; }
+
+  void fit(ModelConfig& model) const override {
+    if (model.vocab == 0) model.vocab = shape_.vocab();
+    if (model.n_out == 0) model.n_out = shape_.vocab();
+    if (model.vocab != shape_.vocab() || model.n_out != shape_.vocab())
+      fail<ConfigError>("config: model.vocab is {} and model.n_out {}; recall has {} tokens (leave them out)",
+                        model.vocab, model.n_out, shape_.vocab());
+    if (model.readout != "all")
+      fail<ConfigError>("config: model.readout is \"{}\" (questions stand anywhere: set \"all\")", model.readout);
+  }
+
+  Batch next(std::int64_t step, std::int64_t micro) override {
+    return segment_of(static_cast<std::uint64_t>(config_.train.seed), "recall.train",
+                      step * config_.train.accumulate + micro, config_.train.batch);
+  }
+
+  // Adds "accuracy", and "after_border": the mean loss of the first question of each segment but the first,
+  // which only the carried state can answer.
+  EvalResult evaluate(const Model& model, const EvalOptions& options,
+                      const EvalProgress& progress) const override {
+    if (options.split != "valid")
+      fail<ValueError>("recall: there is no split \"{}\" (valid: fresh documents)", options.split);
+    const std::int64_t batches = options.batches > 0 ? options.batches : kValidDocuments * shape_.segments;
+    EvalResult seen;
+    double border_nats = 0, border_count = 0;
+    std::int64_t done = 0;
+    EvalPlan plan;
+    plan.carry_state = carries_state();
+    plan.clear_state = options.clear_state;
+    plan.count_right = true;
+    plan.see = [&](const Batch& batch, std::span<const double> losses) {
+      const std::int64_t part = (done - 1) % shape_.segments;
+      const std::int32_t* target = batch.targets.data<std::int32_t>();
+      for (std::size_t i = 0; i < losses.size(); ++i) {
+        if (target[i] == kNotScored) continue;
+        const std::int64_t column = static_cast<std::int64_t>(i) % shape_.segment;
+        if (options.by_position) seen.add_position(part * shape_.segment + column, losses[i]);
+        if (part == 0 || !first_question(part, column)) continue;
+        border_nats += losses[i];
+        border_count += 1;
+      }
+    };
+    const auto next = [&](Batch& batch) {
+      if (done == batches) return false;
+      batch = segment_of(options.seed, "recall.valid", done++, options.batch);
+      return true;
+    };
+    EvalResult result = evaluate_batches(model, next, plan, progress);
+    if (border_count > 0) result.extras.emplace_back("after_border", border_nats / border_count);
+    result.position_loss = std::move(seen.position_loss);
+    result.position_count = std::move(seen.position_count);
+    return result;
+  }
+
+ private:
+  bool first_question(std::int64_t part, std::int64_t column) const {
+    const std::int64_t place = part * shape_.segment + column;
+    return place - shape_.every < part * shape_.segment;
+  }
+
+  Batch segment_of(std::uint64_t seed, const char* stream, std::int64_t index, std::int64_t rows) const {
+    const std::int64_t document = index / shape_.segments, part = index % shape_.segments;
+    const RecallDocuments whole =
+        recall_documents(random_key(seed, stream, static_cast<std::uint64_t>(document)), 0, rows, shape_);
+    std::vector<std::int32_t> tokens, labels;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int64_t begin = row * shape_.length() + part * shape_.segment;
+      tokens.insert(tokens.end(), whole.tokens.begin() + begin, whole.tokens.begin() + begin + shape_.segment);
+      labels.insert(labels.end(), whole.labels.begin() + begin, whole.labels.begin() + begin + shape_.segment);
+    }
+    return make_batch(rows, std::move(tokens), std::move(labels),
+                      std::vector<std::int64_t>(static_cast<std::size_t>(rows), part == 0 ? 1 : 0));
+  }
+
+  RunConfig config_;
+  RecallShape shape_;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> make_recall_task(TaskArguments&& arguments) {
+  return std::make_unique<RecallTask>(arguments.config);
+}
+
+}  // namespace eddy

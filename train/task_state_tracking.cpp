@@ -1,0 +1,312 @@
+// State tracking: Random Walk and Algorithm. The examples of a split stand one after the other in one stream,
+// which is cut into as many rows as a batch has; a row is read on and on, its state carried, and nothing
+// tells the model where an example ends but the tokens. Labels belong to their own token: nothing is shifted.
+// Source: Ju et al., "Staircase Attention for Recurrent Processing of Sequences" (2021), tasks and training.
+//
+//   split    [ example 0 ][ example 1 ][ example 2 ] ...
+//   row 0    [segment|segment|seg      row 1  ment|segment|segment|      row 2 ...
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "autograd/tape.h"
+#include "tensor/format.h"
+#include "train/html_page.h"
+#include "train/sequence_reader.h"
+#include "train/sha256.h"
+#include "train/state_tracking.h"
+#include "train/task_registry.h"
+
+namespace eddy {
+namespace {
+
+using nlohmann::json;
+
+static_assert(kUnscored == kNotScored);
+
+using Generator = std::variant<AlgorithmPrograms, RandomWalk>;
+
+Generator generator_of(const DataConfig& data) {
+  if (data.name == "algorithm") {
+    AlgorithmPrograms programs;
+    programs.statements = data.statements;
+    programs.variables = data.variables;
+    return programs;
+  }
+  RandomWalk walk;
+  walk.length = data.walk_length;
+  walk.grid = data.walk_grid;
+  walk.torus = data.walk_torus;
+  walk.random_start = data.walk_random_start;
+  return walk;
+}
+
+// What a report shows of the model.
+constexpr std::int64_t kExamplesJudged = 16;
+constexpr std::size_t kExamplesShown = 3;
+constexpr std::size_t kLinesShown = 120;
+constexpr std::int64_t kBins = 20;
+
+class StateTrackingTask final : public Task {
+ public:
+  explicit StateTrackingTask(const TaskArguments& arguments)
+      : config_(arguments.config),
+        generator_(generator_of(config_.data)),
+        segment_(segment_length(config_)),
+        sha256_(sha256_hex(recipe())) {
+    if (!arguments.same_data_as.empty() && arguments.same_data_as != sha256_)
+      fail<ConfigError>("{}: the examples are not those of {} (go on with the same data keys)",
+                        config_.data.name, arguments.run);
+    if (!arguments.training) return;
+    const LabelledTokens& all = stream(StateSplit::train);
+    ReadingOptions options = reading(config_.train.batch);
+    options.random_offset = config_.data.offset != "zero";
+    reader_.emplace(equal_spans({all.tokens, all.labels}, config_.train.batch), options);
+  }
+
+  std::string name() const override {
+    return config_.data.name == "algorithm" ? fmt::format("algorithm, {} variables", config_.data.variables)
+                                            : std::string("random walk");
+  }
+  std::string summary() const override {
+    return fmt::format("{} training examples, {} tokens, read in {} rows, vocabulary {}",
+                       config_.data.examples, stream(StateSplit::train).tokens.size(), config_.train.batch,
+                       vocab());
+  }
+  std::string data_sha256() const override { return sha256_; }
+  bool carries_state() const override { return config_.train.carry_state != "never"; }
+
+  void fit(ModelConfig& model) const override {
+    if (model.vocab == 0) model.vocab = vocab();
+    if (model.n_out == 0) model.n_out = vocab();
+    if (model.vocab != vocab() || model.n_out != vocab())
+      fail<ConfigError>("config: model.vocab is {} and model.n_out {}; {} has {} tokens (leave them out)",
+                        model.vocab, model.n_out, name(), vocab());
+    if (model.readout != "all")
+      fail<ConfigError>("config: model.readout is \"{}\" (labels may stand at any token: set \"all\")",
+                        model.readout);
+  }
+
+  Batch next(std::int64_t, std::int64_t) override {
+    Batch batch;
+    reader_->next(batch);
+    return batch;
+  }
+
+  json save() const override { return reader_ ? json{{"reading", reader_->save()}} : json(); }
+  void load(const json& saved, const std::string& file) override {
+    if (!saved.is_object())
+      fail<FormatError>("{}: {} does not hold where the stream was read", config_.data.name, file);
+    reader_->load(saved.value("reading", json()), file);
+  }
+
+  // Every label of the split counts once. The rows are those of `options.batch`: all but the first begin
+  // inside an example, whose state no model can know there. Fewer rows cut fewer examples.
+  EvalResult evaluate(const Model& model, const EvalOptions& options,
+                      const EvalProgress& progress) const override {
+    if (options.batch < 1) fail<ValueError>("evaluate: {} rows (at least 1)", options.batch);
+    const LabelledTokens& all = stream(split_of(options.split));
+    const auto fitting = static_cast<std::int64_t>(all.tokens.size()) / segment_;
+    const std::int64_t rows = std::clamp<std::int64_t>(fitting, 1, options.batch);
+    SequenceReader reader(equal_spans({all.tokens, all.labels}, rows), whole_reading(rows));
+    EvalResult positions;
+    EvalPlan plan;
+    plan.carry_state = carries_state();
+    plan.clear_state = options.clear_state;
+    plan.count_right = true;
+    plan.total = std::count_if(all.labels.begin(), all.labels.end(),
+                               [](std::int32_t label) { return label != kNotScored; });
+    plan.see = [&](const Batch& batch, std::span<const double> losses) {
+      if (!options.by_position) return;
+      const std::int32_t* target = batch.targets.data<std::int32_t>();
+      for (std::size_t i = 0; i < losses.size(); ++i)
+        if (target[i] != kNotScored)
+          positions.add_position(reader.places()[i / static_cast<std::size_t>(segment_)].position +
+                                     static_cast<std::int64_t>(i) % segment_,
+                                 losses[i]);
+    };
+    std::int64_t batches = 0;
+    const auto next = [&](Batch& batch) {
+      if (options.batches > 0 && batches == options.batches) return false;
+      ++batches;
+      return reader.next(batch);
+    };
+    EvalResult result = evaluate_batches(model, next, plan, progress);
+    for (auto& [name, value] : result.extras)
+      if (name == "accuracy") {
+        name = "error_percent";
+        value = 100 * (1 - value);
+      }
+    result.position_loss = std::move(positions.position_loss);
+    result.position_count = std::move(positions.position_count);
+    return result;
+  }
+
+  void report(HtmlPage& page, const Model& model) const override {
+    std::vector<LabelledTokens> examples;
+    for (std::int64_t i = 0; i < std::min(kExamplesJudged, config_.data.valid_examples); ++i)
+      examples.push_back(example(StateSplit::valid, i));
+    const std::vector<std::vector<std::int32_t>> predicted = predictions(model, examples);
+    page.heading("Validation examples, each from its beginning");
+    page.chart(error_by_position(examples, predicted));
+    std::vector<LabelledText> shown;
+    for (std::size_t i = 0; i < std::min(kExamplesShown, examples.size()); ++i)
+      shown.push_back(
+          {fmt::format("validation example {}", i + 1), with_predictions(examples[i], predicted[i])});
+    page.texts(shown);
+  }
+
+ private:
+  std::int64_t vocab() const {
+    return std::visit([](const auto& made) { return made.vocab(); }, generator_);
+  }
+  std::string token_name(std::int32_t id) const {
+    return std::visit([id](const auto& made) { return made.name(id); }, generator_);
+  }
+  std::uint64_t seed() const { return static_cast<std::uint64_t>(config_.data.examples_seed); }
+  LabelledTokens example(StateSplit split, std::int64_t index) const {
+    return std::visit([&](const auto& made) { return made.example(seed(), split, index); }, generator_);
+  }
+
+  // All that the examples of all splits depend on.
+  std::string recipe() const {
+    const DataConfig& d = config_.data;
+    if (d.name == "algorithm")
+      return fmt::format("algorithm {} {} {} {}", d.examples_seed, d.examples, d.statements, d.variables);
+    return fmt::format("walk {} {} {} {} {} {}", d.examples_seed, d.examples, d.walk_length, d.walk_grid,
+                       d.walk_torus, d.walk_random_start);
+  }
+
+  StateSplit split_of(const std::string& split) const {
+    if (split == "train") return StateSplit::train;
+    if (split == "valid") return StateSplit::valid;
+    if (split == "test") return StateSplit::test;
+    fail<ValueError>("{}: there is no split \"{}\" (train, valid, test)", config_.data.name, split);
+  }
+
+  // Made when it is first asked for: to measure takes one split, and training millions of tokens.
+  const LabelledTokens& stream(StateSplit split) const {
+    std::optional<LabelledTokens>& made = streams_[static_cast<std::size_t>(split)];
+    if (!made) {
+      const DataConfig& d = config_.data;
+      const std::int64_t counts[] = {d.examples, d.valid_examples, d.test_examples};
+      const std::int64_t count = counts[static_cast<std::size_t>(split)];
+      made =
+          std::visit([&](const auto& from) { return state_stream(from, seed(), split, count); }, generator_);
+    }
+    return *made;
+  }
+
+  ReadingOptions reading(std::int64_t rows) const {
+    ReadingOptions options;
+    options.rows = rows;
+    options.segment = segment_;
+    options.seed = static_cast<std::uint64_t>(config_.train.seed);
+    return options;
+  }
+  // Once, to the last token.
+  ReadingOptions whole_reading(std::int64_t rows) const {
+    ReadingOptions options = reading(rows);
+    options.pad = true;
+    options.once = true;
+    return options;
+  }
+
+  // The most likely token at every position of every example; each begins without a state.
+  std::vector<std::vector<std::int32_t>> predictions(const Model& model,
+                                                     const std::vector<LabelledTokens>& examples) const {
+    const NoGrad no_grad;
+    std::vector<Sequence> sequences;
+    std::vector<std::vector<std::int32_t>> predicted;
+    for (const LabelledTokens& one : examples) {
+      sequences.push_back({one.tokens, one.labels});
+      predicted.emplace_back(one.tokens.size(), kNotScored);
+    }
+    const Device device = model.params().values().device();
+    SequenceReader reader(std::move(sequences), whole_reading(static_cast<std::int64_t>(examples.size())));
+    CarriedState carried;
+    for (Batch batch; reader.next(batch); batch = {}) {
+      ForwardInput input = forward_input(batch, device);
+      if (carries_state()) carried.enter(input, batch, model.config());
+      const ForwardOutput output = model.forward(input);
+      if (carries_state()) carried.leave(output.state, batch);
+      const Tensor logits = raw::cast(raw::to_device(raw::contiguous(output.logits), kCpu), Dtype::f64);
+      const std::int64_t classes = logits.dim(-1);
+      for (std::size_t row = 0; row < reader.places().size(); ++row) {
+        const auto [sequence, position] = reader.places()[row];
+        if (sequence < 0) continue;
+        std::vector<std::int32_t>& into = predicted[static_cast<std::size_t>(sequence)];
+        const auto length = static_cast<std::int64_t>(into.size());
+        for (std::int64_t t = 0; t < std::min(segment_, length - position); ++t) {
+          const double* values =
+              logits.data<double>() + (static_cast<std::int64_t>(row) * segment_ + t) * classes;
+          into[static_cast<std::size_t>(position + t)] =
+              static_cast<std::int32_t>(std::max_element(values, values + classes) - values);
+        }
+      }
+    }
+    return predicted;
+  }
+
+  static Chart error_by_position(const std::vector<LabelledTokens>& examples,
+                                 const std::vector<std::vector<std::int32_t>>& predicted) {
+    std::size_t longest = 1;
+    for (const LabelledTokens& one : examples) longest = std::max(longest, one.tokens.size());
+    const std::size_t width = (longest + kBins - 1) / kBins;
+    std::array<double, kBins> wrong{}, scored{};
+    for (std::size_t i = 0; i < examples.size(); ++i)
+      for (std::size_t t = 0; t < examples[i].labels.size(); ++t) {
+        if (examples[i].labels[t] == kNotScored) continue;
+        scored[t / width] += 1;
+        wrong[t / width] += predicted[i][t] == examples[i].labels[t] ? 0 : 1;
+      }
+    Series series{fmt::format("{} examples", examples.size()), {}, {}, SeriesStyle::line_points};
+    for (std::size_t bin = 0; bin < scored.size(); ++bin) {
+      if (scored[bin] == 0) continue;
+      series.x.push_back((static_cast<double>(bin) + 0.5) * static_cast<double>(width));
+      series.y.push_back(100 * wrong[bin] / scored[bin]);
+    }
+    return {"Error by position in the example", "token", "% of labels wrong", false, false, {series}};
+  }
+
+  // An example as text, a line for each statement or labelled action, with what the model says.
+  std::string with_predictions(const LabelledTokens& one, const std::vector<std::int32_t>& said) const {
+    constexpr std::int32_t kSemicolon = 2;
+    const bool programs = config_.data.name == "algorithm";
+    std::string text, line;
+    std::size_t lines = 0;
+    for (std::size_t t = 0; t < one.tokens.size(); ++t) {
+      line += (line.empty() ? "" : " ") + token_name(one.tokens[t]);
+      const bool labelled = one.labels[t] != kNotScored;
+      if (labelled) {
+        line += fmt::format("   {}", token_name(one.labels[t]));
+        if (said[t] != one.labels[t]) line += fmt::format("   said {}", token_name(said[t]));
+      }
+      const bool ends = labelled || (programs && one.tokens[t] == kSemicolon) || t + 1 == one.tokens.size();
+      if (!ends) continue;
+      if (lines++ < kLinesShown) text += line + '\n';
+      line.clear();
+    }
+    if (lines > kLinesShown) text += fmt::format("[{} more lines]\n", lines - kLinesShown);
+    return text;
+  }
+
+  const RunConfig config_;
+  const Generator generator_;
+  const std::int64_t segment_;
+  const std::string sha256_;
+  mutable std::array<std::optional<LabelledTokens>, 3> streams_;
+  std::optional<SequenceReader> reader_;  // of training
+};
+
+}  // namespace
+
+std::unique_ptr<Task> make_state_tracking_task(TaskArguments&& arguments) {
+  return std::make_unique<StateTrackingTask>(arguments);
+}
+
+}  // namespace eddy

@@ -1,0 +1,197 @@
+// Two passes over the files: one counts characters, one hands lines to the library.
+#include "train/vocabulary_training.h"
+
+#include <sentencepiece_trainer.h>
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "tensor/format.h"
+#include "train/mapped_file.h"
+#include "train/sentencepiece_tokenizer.h"
+#include "train/split_folder.h"
+#include "train/utf8.h"
+
+namespace eddy {
+namespace {
+
+constexpr std::size_t kCodePoints = 0x110000;
+constexpr std::size_t kLongestLine = 4096;  // bytes; the library takes up to twice as many
+constexpr std::int64_t kReserved = 259;     // <unk>, <s>, </s>, and the bytes
+// The threads are a part of the result: the unigram model sums in their order.
+constexpr const char* kThreads = "4";
+
+// Characters the library keeps for itself, and the space, which it writes in a form of its own.
+bool is_reserved(char32_t c) {
+  return c == 0 || c == U'\t' || c == U'\u2581' || c == U'\u2585';
+}
+
+struct Counts {
+  std::vector<std::int64_t> of = std::vector<std::int64_t>(kCodePoints);  // each code point
+  std::int64_t bytes = 0;
+};
+
+Counts count_characters(const std::vector<TextFile>& files) {
+  Counts counts;
+  for (const TextFile& file : files) {
+    const MappedFile mapped(file.path);
+    const std::string_view text = mapped.bytes();
+    counts.bytes += static_cast<std::int64_t>(text.size());
+    for (std::size_t at = 0; at < text.size();) {
+      const Utf8Char character = utf8_at(text, at);
+      if (character.bytes > 0) ++counts.of[character.code_point];
+      at += static_cast<std::size_t>(std::max(character.bytes, 1));
+    }
+  }
+  return counts;
+}
+
+// Which characters get a piece; tells how many do not.
+std::vector<bool> kept_characters(const Counts& counts, std::int64_t room, TrainedVocabulary& result) {
+  std::vector<char32_t> found;
+  for (std::size_t c = 0; c < kCodePoints; ++c)
+    if (counts.of[c] > 0) found.push_back(static_cast<char32_t>(c));
+  result.characters = static_cast<std::int64_t>(found.size());
+  std::erase_if(found, [](char32_t c) { return is_reserved(c) || c == U' '; });
+  if (static_cast<std::int64_t>(found.size()) > room) {
+    // The most frequent first; of equally frequent ones the lower.
+    std::stable_sort(found.begin(), found.end(), [&](char32_t a, char32_t b) { return counts.of[a] > counts.of[b]; });
+    found.resize(static_cast<std::size_t>(room));
+  }
+  std::vector<bool> kept(kCodePoints);
+  for (const char32_t c : found) kept[c] = true;
+  kept[U' '] = true;
+  result.as_bytes = result.characters - static_cast<std::int64_t>(found.size()) - (counts.of[U' '] > 0 ? 1 : 0);
+  return kept;
+}
+
+// Lines of the files, cut at characters without a piece. A file is mapped only while it is read.
+class Lines final : public sentencepiece::SentenceIterator {
+ public:
+  Lines(const std::vector<TextFile>& files, const std::vector<bool>& kept, double share)
+      : files_(files), kept_(kept), share_(share) {
+    Next();
+  }
+
+  bool done() const override { return done_; }
+  const std::string& value() const override { return line_; }
+  sentencepiece::util::Status status() const override { return {}; }
+  std::int64_t bytes() const { return bytes_; }
+
+  void Next() override {
+    while (take()) {
+      // Lines are taken when their share of what was passed over has come together.
+      due_ += share_ * static_cast<double>(line_.size());
+      if (share_ < 1 && due_ < static_cast<double>(line_.size())) continue;
+      due_ -= static_cast<double>(line_.size());
+      bytes_ += static_cast<std::int64_t>(line_.size());
+      return;
+    }
+    done_ = true;
+  }
+
+ private:
+  // Puts the next stretch of kept characters into line_. Returns false at the end of the files.
+  bool take() {
+    for (;;) {
+      if (!mapped_ || at_ >= mapped_->bytes().size()) {
+        if (file_ == files_.size()) return false;
+        mapped_.emplace(files_[file_++].path);
+        at_ = line_end_ = 0;
+        continue;
+      }
+      const std::string_view text = mapped_->bytes();
+      if (at_ >= line_end_) line_end_ = end_of_line(text, at_, kLongestLine);
+      const std::size_t begin = at_;
+      while (at_ < line_end_) {
+        const Utf8Char character = utf8_at(text, at_);
+        if (character.bytes == 0 || !kept_[character.code_point]) break;
+        at_ += static_cast<std::size_t>(character.bytes);
+      }
+      const std::size_t end = at_;
+      if (at_ < line_end_) at_ += static_cast<std::size_t>(std::max(utf8_at(text, at_).bytes, 1));
+      if (end == begin) continue;
+      line_.assign(text.substr(begin, end - begin));
+      return true;
+    }
+  }
+
+  const std::vector<TextFile>& files_;
+  const std::vector<bool>& kept_;
+  double share_, due_ = 0;
+  std::size_t file_ = 0, at_ = 0, line_end_ = 0;
+  std::optional<MappedFile> mapped_;
+  std::string line_;
+  std::int64_t bytes_ = 0;
+  bool done_ = false;
+};
+
+// What the library says against a size it cannot reach, in our words: it names the largest it can.
+[[noreturn]] void refuse(const std::string& complaint, const VocabularyOptions& options) {
+  const std::string mark = "to a value <= ";
+  const std::size_t at = complaint.find(mark);
+  if (complaint.find("Vocabulary size too high") != std::string::npos && at != std::string::npos) {
+    std::string most = complaint.substr(at + mark.size());
+    while (!most.empty() && (most.back() < '0' || most.back() > '9')) most.pop_back();
+    fail<ValueError>(
+        "tokenizer train: the text gives no {} vocabulary of {} tokens, only one of {} (set --vocab to it or "
+        "less, or take more text)",
+        options.type, options.size, most);
+  }
+  fail<ValueError>("tokenizer train: the library gives no vocabulary: {}", complaint);
+}
+
+}  // namespace
+
+std::vector<TextFile> vocabulary_files(const std::string& path) {
+  const std::optional<SplitFolder> splits = find_splits(path);
+  return list_text_files(splits ? splits->train : path);
+}
+
+TrainedVocabulary train_vocabulary(const std::vector<TextFile>& files, const VocabularyOptions& options) {
+  if (options.size < 512 || options.size > (std::int64_t{1} << 20))
+    fail<ValueError>("tokenizer train: a vocabulary of {} tokens (512 to {})", options.size,
+                     std::int64_t{1} << 20);
+  if (options.type != "bpe" && options.type != "unigram")
+    fail<ValueError>("tokenizer train: the type is \"{}\" (bpe or unigram)", options.type);
+  if (options.most_bytes < 1)
+    fail<ValueError>("tokenizer train: {} bytes of text (at least 1)", options.most_bytes);
+  TrainedVocabulary result;
+  const Counts counts = count_characters(files);
+  result.bytes = counts.bytes;
+  const std::vector<bool> kept = kept_characters(counts, (options.size - kReserved) / 2, result);
+  const double share = static_cast<double>(options.most_bytes) /
+                       static_cast<double>(std::max(counts.bytes, options.most_bytes));
+  Lines lines(files, kept, share);
+  if (lines.done())
+    fail<ValueError>("tokenizer train: {} bytes of text hold no line to learn from (take more text)",
+                     counts.bytes);
+  const std::unordered_map<std::string, std::string> settings{
+      {"model_type", options.type},
+      {"vocab_size", std::to_string(options.size)},
+      {"byte_fallback", "true"},
+      {"split_digits", "true"},
+      {"allow_whitespace_only_pieces", "true"},
+      {"normalization_rule_name", "identity"},
+      {"remove_extra_whitespaces", "false"},
+      {"add_dummy_prefix", "false"},
+      {"character_coverage", "1.0"},
+      {"max_sentence_length", std::to_string(2 * kLongestLine)},
+      {"unk_id", "0"},
+      {"bos_id", "1"},
+      {"eos_id", "2"},
+      {"pad_id", "-1"},
+      {"num_threads", kThreads},
+      {"minloglevel", "2"},
+  };
+  const auto status = sentencepiece::SentencePieceTrainer::Train(settings, &lines, &result.model);
+  if (!status.ok()) refuse(status.ToString(), options);
+  result.used_bytes = lines.bytes();
+  return result;
+}
+
+}  // namespace eddy
