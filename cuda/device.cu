@@ -11,22 +11,32 @@ namespace {
 // run.
 __global__ void probe_kernel() {}
 
+// 13000 is 13.0.
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
 }  // namespace
 
 std::vector<DeviceInfo> devices(std::string* why_none) {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess || count == 0) {
+    cudaGetLastError();  // it was an answer, not a failure of a later call
     *why_none = error != cudaSuccess ? cudaGetErrorString(error) : "no device";
     return {};
   }
   std::vector<DeviceInfo> found;
   for (int i = 0; i < count; ++i) {
     cudaDeviceProp properties{};
-    if (cudaGetDeviceProperties(&properties, i) != cudaSuccess) continue;
-    found.push_back({properties.name, properties.major, properties.minor,
+    if (cudaGetDeviceProperties(&properties, i) != cudaSuccess) {
+      cudaGetLastError();
+      continue;
+    }
+    found.push_back({i, properties.name, properties.major, properties.minor,
                      static_cast<std::int64_t>(properties.totalGlobalMem), properties.multiProcessorCount});
   }
+  if (found.empty()) *why_none = "no device tells its properties";
   return found;
 }
 
@@ -36,21 +46,31 @@ const char* built_architectures() {
 
 std::string mismatch(const DeviceInfo& device) {
   cudaFuncAttributes attributes{};
-  if (cudaFuncGetAttributes(&attributes, probe_kernel) == cudaSuccess) return "";
+  cudaError_t error = cudaSetDevice(device.index);
+  if (error == cudaSuccess) error = cudaFuncGetAttributes(&attributes, probe_kernel);
+  if (error == cudaSuccess) return "";
+  cudaGetLastError();
   const std::string wanted = std::to_string(device.major * 10 + device.minor);
+  if (error != cudaErrorNoKernelImageForDevice && error != cudaErrorInvalidDeviceFunction &&
+      error != cudaErrorUnsupportedPtxVersion)
+    return device.name + " cannot be used: " + cudaGetErrorString(error);
   return "this build has code for " + std::string(built_architectures()) + " and " + device.name + " needs " +
          wanted + " (configure with -DEDDY_CUDA_ARCHITECTURES=" + wanted + ")";
 }
 
 std::string status() {
   std::string text = "built for " + std::string(built_architectures()), why_none;
+  int runtime = 0, driver = 0;
+  if (cudaRuntimeGetVersion(&runtime) == cudaSuccess) text += " with CUDA " + version_text(runtime);
   const std::vector<DeviceInfo> found = devices(&why_none);
   if (found.empty()) return text + "; no GPU here (" + why_none + ")";
+  if (cudaDriverGetVersion(&driver) == cudaSuccess) text += ", driver for " + version_text(driver);
   for (const DeviceInfo& device : found) {
-    text += "; " + device.name + ", " + std::to_string(device.memory_bytes >> 30) + " GiB";
+    text += "; " + device.name + ", " + std::to_string(device.memory_bytes >> 30) + " GiB, " +
+            std::to_string(device.multiprocessors) + " multiprocessors";
     if (const std::string problem = mismatch(device); !problem.empty()) text += ": " + problem;
   }
-  return text + "; no training kernels yet";
+  return text;
 }
 
 }  // namespace eddy::cuda

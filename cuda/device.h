@@ -8,6 +8,7 @@
 namespace eddy::cuda {
 
 struct DeviceInfo {
+  int index = 0;  // CUDA's number
   std::string name;
   int major = 0, minor = 0;  // compute capability
   std::int64_t memory_bytes = 0;
@@ -23,7 +24,8 @@ const char* built_architectures();
 // One line for `eddy info`: the devices, or why there is none, or what to rebuild.
 std::string status();
 
-// "" when this build runs on the device, else what to rebuild.
+// "" when this build runs on the device, else what to rebuild. Makes the device the current one of the
+// thread.
 std::string mismatch(const DeviceInfo& device);
 
 }  // namespace eddy::cuda

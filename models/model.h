@@ -50,9 +50,9 @@ class Model {
   // How many more positions `stream` takes after this state; -1 for no limit.
   virtual std::int64_t stream_room(const State& state) const = 0;
 
-  // The state after a call of `forward` with what recurrence wrote set back to its beginning; keys and values of
-  // cached tokens stay. Empty, a cold start, where a model carries nothing besides. errors: those of forward for
-  // a state that is not its own.
+  // The state after a call of `forward` with what recurrence wrote set back to its beginning; keys and values
+  // of cached tokens stay. Empty, a cold start, where a model carries nothing besides. errors: those of
+  // forward for a state that is not its own.
   virtual State without_recurrence(const State&) const { return {}; }
   // Numbers by name that tell how recurrence is doing, read from the parameters and such a state; none in
   // models that have no such numbers.

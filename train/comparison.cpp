@@ -21,6 +21,10 @@ bool in_word(char32_t c) {
   return !(c <= 0xbf || (c >= 0x2000 && c <= 0x206f) || (c >= 0x3000 && c <= 0x303f));
 }
 
+bool is_continuation(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xc0u) == 0x80u;
+}
+
 struct Word {
   std::size_t begin = 0, end = 0;  // bytes
   std::int64_t previous = -1;      // the same word's last beginning, in bytes
@@ -73,9 +77,12 @@ struct Layout {
     const auto token = static_cast<std::size_t>(d.token);
     const std::size_t from = begin[token], to = begin[token + 1];
     d.piece = text.substr(from, to - from);
-    const std::size_t left = from > kBefore ? from - kBefore : 0;
+    // Excerpts are not cut inside a character.
+    std::size_t left = from > kBefore ? from - kBefore : 0, right = std::min(text.size(), to + kAfter);
+    while (left < from && is_continuation(text[left])) ++left;
+    while (right > to && right < text.size() && is_continuation(text[right])) --right;
     d.before = text.substr(left, from - left);
-    d.after = text.substr(to, kAfter);
+    d.after = text.substr(to, right - to);
     for (std::size_t i = token; i-- > 0 && d.token_back < 0;)
       if (tokens[i] == tokens[token]) d.token_back = static_cast<std::int64_t>(token - i);
     // The first word that has a byte in common with the token.
@@ -116,7 +123,8 @@ std::vector<TokenDifference> largest(const std::vector<ComparedText>& texts, std
 
 }  // namespace
 
-Comparison compare_runs(const Tokenizer& tokenizer, const std::vector<ComparedText>& texts, std::int64_t top) {
+Comparison compare_runs(const Tokenizer& tokenizer, const std::vector<ComparedText>& texts,
+                        std::int64_t top) {
   Comparison result;
   for (const ComparedText& text : texts) {
     if (text.nats_a.size() != text.tokens.size() || text.nats_b.size() != text.tokens.size())

@@ -1,6 +1,6 @@
 // Two runs on the same texts, token by token: where does one predict better, and how far back did the token
-// last occur? With a recurrent model and one without, the list shows what only recurrence knows; with one model
-// whose state is kept and cleared, what the state knows. Source: Hutchins et al., "Block-recurrent
+// last occur? With a recurrent model and one without, the list shows what only recurrence knows; with one
+// model whose state is kept and cleared, what the state knows. Source: Hutchins et al., "Block-recurrent
 // transformers" (2022), appendices G, G.1 and H.
 #pragma once
 
@@ -31,13 +31,13 @@ struct TokenDifference {
 };
 
 struct Comparison {
-  std::int64_t tokens = 0;                         // that both runs predict
-  double loss_a = 0, loss_b = 0;                   // mean nats
+  std::int64_t tokens = 0;                          // that both runs predict
+  double loss_a = 0, loss_b = 0;                    // mean nats
   std::vector<TokenDifference> a_better, b_better;  // the largest differences first
 };
 
-// The `top` tokens on which a loses less than b, and those on which it loses more, by the difference; of equal
-// ones the earlier. errors: ValueError when a text's losses and tokens differ in number, or no token is
+// The `top` tokens on which a loses less than b, and those on which it loses more, by the difference; of
+// equal ones the earlier. errors: ValueError when a text's losses and tokens differ in number, or no token is
 // predicted by both.
 Comparison compare_runs(const Tokenizer& tokenizer, const std::vector<ComparedText>& texts, std::int64_t top);
 

@@ -43,7 +43,7 @@ Chart difference_chart(const ComparedText& text) {
 }
 
 Series cumulative(const std::string& name, const std::vector<ComparedText>& texts,
-                  std::vector<double> ComparedText::* nats) {
+                  std::vector<double> ComparedText::*nats) {
   EvalResult positions;
   for (const ComparedText& text : texts)
     for (std::size_t i = 1; i < text.tokens.size(); ++i)
@@ -65,8 +65,9 @@ void add_list(HtmlPage& page, const std::string& heading, const std::vector<Comp
                     fmt::format("{:.3f}", d.nats_b), distance(d.token_back),
                     d.word.empty() ? "" : fmt::format("{}: {}", printable(d.word), distance(d.word_back))});
   }
-  page.table({"text", "token", "A, nats", "B, nats", "token last seen, tokens back", "word last seen, tokens back"},
-             rows);
+  page.table(
+      {"text", "token", "A, nats", "B, nats", "token last seen, tokens back", "word last seen, tokens back"},
+      rows);
 }
 
 }  // namespace
@@ -86,14 +87,16 @@ std::string render_comparison(const ComparedRuns& runs, const std::vector<Compar
               {"B", bits(comparison.loss_b), "bits per token"},
               {"B - A", bits(comparison.loss_b - comparison.loss_a), "bits per token"},
               {"Tokens", grouped(comparison.tokens), texts.size() == 1 ? texts[0].name : ""}});
-  page.paragraph(fmt::format("A is {}. B is {}. Losses in the lists are in nats. Where a token or its word was last "
-                             "seen further back than attention reaches, what predicts it was carried there.",
-                             runs.name_a, runs.name_b));
+  page.paragraph(
+      fmt::format("A is {}. B is {}. Losses in the lists are in nats. Where a token or its word was last "
+                  "seen further back than attention reaches, what predicts it was carried there.",
+                  runs.name_a, runs.name_b));
   Chart up_to{"Loss up to a position", "position", "bits per token", true, false, {}};
   up_to.series = {cumulative("A: " + runs.name_a, texts, &ComparedText::nats_a),
                   cumulative("B: " + runs.name_b, texts, &ComparedText::nats_b)};
   page.chart(up_to);
-  for (std::size_t t = 0; t < std::min(texts.size(), kMostCharts); ++t) page.chart(difference_chart(texts[t]));
+  for (std::size_t t = 0; t < std::min(texts.size(), kMostCharts); ++t)
+    page.chart(difference_chart(texts[t]));
   if (texts.size() > kMostCharts)
     page.paragraph(fmt::format("The first {} of {} texts are drawn.", kMostCharts, texts.size()));
   add_list(page, fmt::format("Tokens that A ({}) predicts better", runs.name_a), texts, comparison.a_better);

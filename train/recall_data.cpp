@@ -20,7 +20,8 @@ RecallDocuments recall_documents(const RandomKey& key, std::int64_t first_row, s
   if (rows < 1 || shape.secrets < 1 || shape.noise < 1 || shape.every < 1 || shape.segments < 1 ||
       shape.noise + 1 >= shape.segment)
     fail<ValueError>(
-        "recall: {} rows of {} segments of {} tokens, {} secrets, asked for behind {} tokens of noise and every "
+        "recall: {} rows of {} segments of {} tokens, {} secrets, asked for behind {} tokens of noise and "
+        "every "
         "{} (at least 1 each, and the first question lies in the first segment: noise + 1 < segment)",
         rows, shape.segments, shape.segment, shape.secrets, shape.noise, shape.every);
   const auto length = static_cast<std::size_t>(shape.length());

@@ -120,11 +120,14 @@ void prepare_text(const ReproduceTable& table, const fs::path& folder, const Say
     return;
   }
   const bool given = !plan.source.empty();
-  std::vector<std::string> stories =
-      split_stories(given ? std::string(read_text(plan.source).view()) : generate_stories(kStorySeed, bytes));
+  std::string told_text =
+      given ? std::string(read_text(plan.source).view()) : generate_stories(kStorySeed, bytes);
+  if (given && plan.source_bytes > 0 && plan.source_bytes < static_cast<std::int64_t>(told_text.size()))
+    told_text.resize(static_cast<std::size_t>(plan.source_bytes));
+  std::vector<std::string> stories = split_stories(told_text);
   const std::size_t told = stories.size();
   const bool repeat = plan.kind == ReproduceText::Kind::repeat;
-  if (repeat) stories = cut_stories(stories, plan.most_bytes);
+  if (repeat && plan.most_bytes > 0) stories = cut_stories(stories, plan.most_bytes);
   const std::string text = repeat ? repeat_text(stories) : plain_text(stories);
   write_once(stories_file(folder), text);
   const std::string from = given ? plan.source : std::string("Eddy's own generator");
@@ -307,6 +310,8 @@ ReproduceTable plan_table(const ReproduceOptions& options) {
   request.task = task_of(entry, options.task);
   request.data = options.data;
   request.data_dir = standard_places().data_dir;
+  if (const auto found = options.set.find("data.tokenizer"); found != options.set.end())
+    request.tokenizer = found->second;
   ReproduceTable table = entry.make(request);
   table.name = entry.name;
   if (table.folder.empty()) table.folder = entry.name;

@@ -41,6 +41,7 @@ struct ReproduceColumn {
   std::string key;
   double factor = 1;      // what the measured number is multiplied by
   bool relative = false;  // divided by that of the table's reference row
+  int decimals = 4;
 };
 
 struct ReproduceRow {
@@ -58,8 +59,9 @@ struct ReproduceText {
   enum class Kind : std::uint8_t { none, plain, repeat, documents };
   Kind kind = Kind::none;
   std::string source{};              // file or folder of stories; empty: the embedded story generator
+  std::int64_t source_bytes = 0;     // so many of its first bytes are taken; 0: all
   std::int64_t generated_bytes = 0;  // how many the generator writes
-  std::int64_t most_bytes = 0;       // repeat: stories are cut into pieces of at most so many
+  std::int64_t most_bytes = 0;       // repeat: stories are cut into pieces of at most so many; 0: not cut
 };
 
 struct ReproduceTable {
@@ -82,9 +84,10 @@ struct ReproduceTable {
 // What a table is made from.
 struct TableRequest {
   Scale scale = Scale::small;
-  std::string task;      // one of the table's tasks; empty: its first
-  std::string data;      // --data; empty: the table's own
-  std::string data_dir;  // EDDY_DATA_DIR
+  std::string task;       // one of the table's tasks; empty: its first
+  std::string data;       // --data; empty: the table's own
+  std::string data_dir;   // EDDY_DATA_DIR
+  std::string tokenizer;  // --set data.tokenizer; empty: the table's own
 };
 
 // One row of the list of tables.

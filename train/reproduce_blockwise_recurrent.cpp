@@ -131,22 +131,27 @@ ReproduceTable blockwise_recurrent_tables(const TableRequest& request) {
   std::error_code error;
   if (table.text.source.empty() && !request.data_dir.empty() && std::filesystem::exists(stories, error))
     table.text.source = stories;
+  if (scale == Scale::tiny) table.text.source_bytes = 100'000;
   table.text.generated_bytes = scale == Scale::tiny ? 20'000 : std::int64_t{4} << 20;
-  table.text.most_bytes = scale == Scale::tiny ? 24 : 220;
-  if (repeat)
+  // The paper's stories have some 200 tokens of its vocabulary. Bytes are shorter, so stories are cut to as
+  // many of them: what is repeated then lies as far back.
+  const bool subwords = request.tokenizer.ends_with(".model");
+  if (!subwords) table.text.most_bytes = scale == Scale::tiny ? 24 : 220;
+  if (!repeat)
+    table.notes.emplace_back(
+        "plain stories: here a few hundredths are all that is to be gained; the published numbers are almost "
+        "certainly those of the repeat text (--task repeat)");
+  else if (subwords)
+    table.notes.emplace_back("every story is told twice, with \"Repeat above.\" in between");
+  else
     table.notes.push_back(fmt::format(
         "every story is told twice, with \"Repeat above.\" in between; tokens are bytes, and stories are cut "
-        "into "
-        "pieces of at most {} of them, about the number of tokens that the paper's whole stories have",
+        "into pieces of at most {}, so that the copy lies as many tokens back as in the paper",
         table.text.most_bytes));
-  else
-    table.notes.push_back(
-        "plain stories, as bytes: here a few hundredths are all that is to be gained; the published numbers "
-        "are "
-        "almost certainly those of the repeat text (--task repeat)");
-  table.notes.push_back(
-      "losses are nats per byte, the paper's nats per token of 4096 pieces: compare rows and trends, not "
-      "digits");
+  if (!subwords)
+    table.notes.emplace_back(
+        "losses are nats per byte, the paper's nats per token of 4096 pieces: compare rows and trends, not "
+        "digits; with a vocabulary of pieces: --set data.tokenizer=FILE.model");
   table.notes.push_back(
       "the sliding window is put over Llama's weights when they are measured, as in the paper");
   add_scale_note(table, scale);

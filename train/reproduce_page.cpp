@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 using Cells = std::vector<std::string>;
 
 std::string number(double value) {
-  return human_number(value, 4);
+  return human_number(value, 5);
 }
 
 std::string published_cell(const Published& published) {
@@ -46,7 +46,7 @@ std::string own_cell(const ReproduceTable& table, const std::vector<ShownRow>& r
                      const ReproduceColumn& column) {
   if (!shown.result) return "not run";
   const double value = own_value(table, rows, shown, column);
-  return std::isfinite(value) ? number(value) : "-";
+  return std::isfinite(value) ? fmt::format("{:.{}f}", value, column.decimals) : "-";
 }
 
 Cells header_of(const ReproduceTable& table) {

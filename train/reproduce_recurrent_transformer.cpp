@@ -158,7 +158,7 @@ ReproduceTable recurrent_transformers_table_3(const TableRequest& request) {
 ReproduceTable recurrent_transformers_table_4(const TableRequest& request) {
   ReproduceTable table;
   table.title = "Recurrent Transformers (Kausik 2025), Table 4: CIFAR-10 as 1024 grey values";
-  table.columns = {{"test accuracy, %", "accuracy", 100}, {"test loss", "loss"}};
+  table.columns = {{"test accuracy, %", "accuracy", 100, false, 2}, {"test loss", "loss"}};
   table.rows = {cifar(request, "regular_4", "regular, 4 layers", "cifar_regular", 40, 42.9, 1.615),
                 cifar(request, "block", "block forget, 16 to 48", "cifar_block", 256, 43.09, 1.631)};
   table.evaluation = measured_on("test", request.scale == Scale::tiny ? 2 : 0);
@@ -176,7 +176,9 @@ ReproduceTable recurrent_transformers_table_6(const TableRequest& request) {
   if (!request.data.empty()) refuse_data("recurrent-transformers/table-6");
   ReproduceTable table;
   table.title = "Recurrent Transformers (Kausik 2025), Table 6: copying";
-  table.columns = {{"validation loss", "loss"}, {"symbols right, %", "accuracy", 100}, {"noise", "noise"}};
+  table.columns = {{"validation loss", "loss"},
+                   {"symbols right, %", "accuracy", 100, false, 2},
+                   {"noise", "noise", 1, false, 0}};
   table.rows = {copying(request, "copy", "copy", 1000, 0.006, 100),
                 copying(request, "selective_copy", "selective copy", 40000, 0.022, 99.6)};
   const std::int64_t batches[] = {2, 20, 100};

@@ -69,7 +69,7 @@ ReproduceTable staircase_table_1(const TableRequest& request) {
   const bool walk = request.task == "random-walk";
   table.title = std::string("Staircase Attention (Ju et al. 2021), Table 1: ") +
                 (walk ? "Random Walk" : "Algorithm, 3 variables");
-  table.columns = {{"error, %", "error_percent"}};
+  table.columns = {{"error, %", "error_percent", 1, false, 2}};
   for (const PaperRow& paper : paper_rows()) {
     ReproduceRow row;
     row.name = paper.name;

@@ -18,8 +18,8 @@
 namespace eddy {
 namespace {
 
-constexpr std::string_view kSpaceMark = "\xe2\x96\x81";      // U+2581, a space in pieces
-constexpr const char* kUnknown = " \xe2\x81\x87 ";           // what SentencePiece writes for an unknown token
+constexpr std::string_view kSpaceMark = "\xe2\x96\x81";     // U+2581, a space in pieces
+constexpr const char* kUnknown = " \xe2\x81\x87 ";          // what SentencePiece writes for an unknown token
 constexpr std::size_t kLongestLine = std::size_t{1} << 16;  // bytes handed over at once
 
 // The bytes that one token stands for.
@@ -52,7 +52,10 @@ class SentencePieceTokenizer final : public Tokenizer {
     if (model_.empty() || !status.ok() || processor_.GetPieceSize() < 1)
       fail<FormatError>(
           "tokenizer: {} is no model of SentencePiece: {} (a .model file, as eddy tokenizer train writes it)",
-          file, model_.empty() ? "it is empty" : status.ok() ? "it has no pieces" : status.ToString());
+          file,
+          model_.empty() ? "it is empty"
+          : status.ok()  ? "it has no pieces"
+                         : status.ToString());
     byte_ids_.fill(-1);
     const int pieces = processor_.GetPieceSize();
     for (int id = 0; id < pieces; ++id)
@@ -126,7 +129,8 @@ class SentencePieceTokenizer final : public Tokenizer {
     // The library counts in int.
     if (text.size() > static_cast<std::size_t>(std::numeric_limits<int>::max()) / 4)
       fail<ValueError>(
-          "tokenizer {}: {} bytes in one piece, and this vocabulary cannot be used line by line (cut the text "
+          "tokenizer {}: {} bytes in one piece, and this vocabulary cannot be used line by line (cut the "
+          "text "
           "into several files, or train a vocabulary with eddy tokenizer train)",
           name(), text.size());
     std::vector<int> part;

@@ -17,7 +17,8 @@ void StateWatch::measure(const Task& task, const Model& model, const EvalOptions
   };
   EvalOptions part = options;
   part.batches = batches_;
-  const double with = part.batches == options.batches ? result.loss : task.evaluate(model, part, watched).loss;
+  const double with =
+      part.batches == options.batches ? result.loss : task.evaluate(model, part, watched).loss;
   part.clear_state = true;
   const double without = task.evaluate(model, part, watched).loss;
   if (ended) return;

@@ -16,17 +16,17 @@ inline constexpr double kStateGainFrom = 0.1;    // of a run: before, no state c
 
 class StateWatch {
  public:
-  // `batches`: measured on so many per evaluation; 0: never. `cleared`: the model clears its state by itself at
-  // every segment, so that nothing can be gained.
+  // `batches`: measured on so many per evaluation; 0: never. `cleared`: the model clears its state by itself
+  // at every segment, so that nothing can be gained.
   StateWatch(std::int64_t batches, bool cleared) : batches_(cleared ? 0 : batches) {}
 
-  // Adds to an evaluation in which a state was carried: "state_gain", and the model's diagnostics. `options` are
-  // those of the evaluation. An evaluation that is ended by `progress` gets nothing.
+  // Adds to an evaluation in which a state was carried: "state_gain", and the model's diagnostics. `options`
+  // are those of the evaluation. An evaluation that is ended by `progress` gets nothing.
   void measure(const Task& task, const Model& model, const EvalOptions& options, EvalResult& result,
                const EvalProgress& progress = {}) const;
 
-  // A warning when `result` says that the state is ignored, once until it is used again; else "". `done` is the
-  // part of the run that is over.
+  // A warning when `result` says that the state is ignored, once until it is used again; else "". `done` is
+  // the part of the run that is over.
   std::string warning(const EvalResult& result, double done);
 
  private:

@@ -30,8 +30,9 @@ class RecallTask final : public Task {
 
   std::string name() const override { return "recall"; }
   std::string summary() const override {
-    return fmt::format("{} secrets, asked for behind {} tokens and every {}, in documents of {} segments of {}",
-                       shape_.secrets, shape_.noise, shape_.every, shape_.segments, shape_.segment);
+    return fmt::format(
+        "{} secrets, asked for behind {} tokens and every {}, in documents of {} segments of {}",
+        shape_.secrets, shape_.noise, shape_.every, shape_.segments, shape_.segment);
   }
   bool carries_state() const override { return config_.train.carry_state != "never"; }
 
@@ -42,7 +43,8 @@ class RecallTask final : public Task {
       fail<ConfigError>("config: model.vocab is {} and model.n_out {}; recall has {} tokens (leave them out)",
                         model.vocab, model.n_out, shape_.vocab());
     if (model.readout != "all")
-      fail<ConfigError>("config: model.readout is \"{}\" (questions stand anywhere: set \"all\")", model.readout);
+      fail<ConfigError>("config: model.readout is \"{}\" (questions stand anywhere: set \"all\")",
+                        model.readout);
   }
 
   Batch next(std::int64_t step, std::int64_t micro) override {
@@ -101,8 +103,10 @@ class RecallTask final : public Task {
     std::vector<std::int32_t> tokens, labels;
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t begin = row * shape_.length() + part * shape_.segment;
-      tokens.insert(tokens.end(), whole.tokens.begin() + begin, whole.tokens.begin() + begin + shape_.segment);
-      labels.insert(labels.end(), whole.labels.begin() + begin, whole.labels.begin() + begin + shape_.segment);
+      tokens.insert(tokens.end(), whole.tokens.begin() + begin,
+                    whole.tokens.begin() + begin + shape_.segment);
+      labels.insert(labels.end(), whole.labels.begin() + begin,
+                    whole.labels.begin() + begin + shape_.segment);
     }
     return make_batch(rows, std::move(tokens), std::move(labels),
                       std::vector<std::int64_t>(static_cast<std::size_t>(rows), part == 0 ? 1 : 0));

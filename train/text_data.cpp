@@ -36,13 +36,14 @@ std::unique_ptr<Tokenizer> tokenizer_for(TaskArguments& arguments, const MakeTex
     fail<ConfigError>(
         "train: data.tokenizer is {} and that of {} is {} (its parameters fit its own tokens alone)", name,
         arguments.run, tokenizer->name());
-  // A run keeps its vocabulary, so the file may be gone. When it is there and training is to go on with it, it
-  // must be the same.
+  // A run keeps its vocabulary, so the file may be gone. When it is there and training is to go on with it,
+  // it must be the same.
   std::error_code unreadable;
   if (from_file && arguments.training && std::filesystem::is_regular_file(name, unreadable) &&
       read_text_file(name) != tokenizer->model_file())
     fail<ConfigError>(
-        "train: data.tokenizer is {}, which is another vocabulary than that of {} (its parameters fit its own "
+        "train: data.tokenizer is {}, which is another vocabulary than that of {} (its parameters fit its "
+        "own "
         "tokens alone: set data.tokenizer to the tokenizer.model in its run's folder)",
         name, arguments.run);
   return tokenizer;

@@ -46,8 +46,8 @@ std::vector<std::vector<double>> token_losses(const Model& model,
       losses[text_of[static_cast<std::size_t>(place.sequence)]][token] = nats[i];
     }
   };
-  static_cast<void>(
-      evaluate_batches(model, [&](Batch& batch) { return reader.next(batch); }, plan, progress));
+  static_cast<void>(evaluate_batches(
+      model, [&](Batch& batch) { return reader.next(batch); }, plan, progress));
   return losses;
 }
 

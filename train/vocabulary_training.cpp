@@ -59,13 +59,15 @@ std::vector<bool> kept_characters(const Counts& counts, std::int64_t room, Train
   std::erase_if(found, [](char32_t c) { return is_reserved(c) || c == U' '; });
   if (static_cast<std::int64_t>(found.size()) > room) {
     // The most frequent first; of equally frequent ones the lower.
-    std::stable_sort(found.begin(), found.end(), [&](char32_t a, char32_t b) { return counts.of[a] > counts.of[b]; });
+    std::stable_sort(found.begin(), found.end(),
+                     [&](char32_t a, char32_t b) { return counts.of[a] > counts.of[b]; });
     found.resize(static_cast<std::size_t>(room));
   }
   std::vector<bool> kept(kCodePoints);
   for (const char32_t c : found) kept[c] = true;
   kept[U' '] = true;
-  result.as_bytes = result.characters - static_cast<std::int64_t>(found.size()) - (counts.of[U' '] > 0 ? 1 : 0);
+  result.as_bytes =
+      result.characters - static_cast<std::int64_t>(found.size()) - (counts.of[U' '] > 0 ? 1 : 0);
   return kept;
 }
 

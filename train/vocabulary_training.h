@@ -20,17 +20,17 @@
 namespace eddy {
 
 struct VocabularyOptions {
-  std::int64_t size = 32000;                           // tokens in all
-  std::string type = "bpe";                            // bpe | unigram
+  std::int64_t size = 32000;                          // tokens in all
+  std::string type = "bpe";                           // bpe | unigram
   std::int64_t most_bytes = std::int64_t{256} << 20;  // of texts; of more, lines are taken evenly
 };
 
 struct TrainedVocabulary {
-  std::string model;              // what is to be written to the .model file
-  std::int64_t bytes = 0;         // of the texts
-  std::int64_t used_bytes = 0;    // of the lines that were trained on
-  std::int64_t characters = 0;    // different ones in the texts
-  std::int64_t as_bytes = 0;      // of these, that have no piece
+  std::string model;            // what is to be written to the .model file
+  std::int64_t bytes = 0;       // of the texts
+  std::int64_t used_bytes = 0;  // of the lines that were trained on
+  std::int64_t characters = 0;  // different ones in the texts
+  std::int64_t as_bytes = 0;    // of these, that have no piece
 };
 
 // A vocabulary for the texts; the same one for the same texts and options.

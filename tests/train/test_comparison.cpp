@@ -45,8 +45,8 @@ TEST_CASE("token losses: each token's loss is the one of a plain pass and the fi
   CHECK(std::isnan(losses[0][0]));
   for (std::size_t begin = 0; begin < tokens.size(); begin += 5) {
     const std::size_t end = std::min<std::size_t>(begin + 5, tokens.size());
-    const auto logits = whole_logits(
-        *model, {tokens.begin() + static_cast<std::ptrdiff_t>(begin), tokens.begin() + static_cast<std::ptrdiff_t>(end)});
+    const auto logits = whole_logits(*model, {tokens.begin() + static_cast<std::ptrdiff_t>(begin),
+                                              tokens.begin() + static_cast<std::ptrdiff_t>(end)});
     for (std::size_t i = begin; i < end && i + 1 < tokens.size(); ++i) {
       double sum = 0;
       for (const double logit : logits[i - begin]) sum += std::exp(logit);
@@ -104,8 +104,8 @@ TEST_CASE("comparison: it says how far back a token and its word were") {
   for (const std::size_t token : {last + 3, name, sign, z}) text.nats_b[token] = 5;
   const Comparison result = compare_runs(*tokenizer, {text}, 10);
   REQUIRE(result.a_better.size() == 4);
-  const TokenDifference &is_z = result.a_better[0], &is_sign = result.a_better[1], &is_last = result.a_better[2],
-                        &is_name = result.a_better[3];
+  const TokenDifference &is_z = result.a_better[0], &is_sign = result.a_better[1],
+                        &is_last = result.a_better[2], &is_name = result.a_better[3];
   CHECK(is_last.word == "Gomin");
   CHECK(is_last.word_back == static_cast<std::int64_t>(last - quoted));  // Gominda is another word
   CHECK(is_last.token_back == static_cast<std::int64_t>(last + 3 - book.rfind('i', last + 2)));
@@ -134,8 +134,10 @@ TEST_CASE("comparison: several texts are ranked together and shown with their na
   const Comparison result = compare_runs(*tokenizer, {first, second}, 5);
   REQUIRE(result.a_better.size() == 2);
   CHECK(result.a_better[0].text == 1);
-  const std::string page = render_comparison({"runs/a", "runs/b", "x, step 1", "y, step 2"}, {first, second}, result);
-  for (const char* part : {"second.txt, 4", "first.txt, 5", "&lt;b&gt;", "Loss up to a position", "runs/b", "y, step 2"})
+  const std::string page =
+      render_comparison({"runs/a", "runs/b", "x, step 1", "y, step 2"}, {first, second}, result);
+  for (const char* part :
+       {"second.txt, 4", "first.txt, 5", "&lt;|b|&gt;", "Loss up to a position", "runs/b", "y, step 2"})
     CHECK_MESSAGE(contains(page, part), part);
   CHECK(!contains(page, "\x1b"));
 }
@@ -144,8 +146,10 @@ TEST_CASE("comparison: losses that do not fit the tokens are refused") {
   const auto tokenizer = make_tokenizer("byte", "");
   ComparedText text = text_of(*tokenizer, "abc");
   text.nats_a.pop_back();
-  CHECK(contains(error_of<ValueError>([&] { compare_runs(*tokenizer, {text}, 3); }), "3 tokens and 2 and 3 losses"));
+  CHECK(contains(error_of<ValueError>([&] { compare_runs(*tokenizer, {text}, 3); }),
+                 "3 tokens and 2 and 3 losses"));
   text.nats_a.assign(3, kNone);
-  CHECK(contains(error_of<ValueError>([&] { compare_runs(*tokenizer, {text}, 3); }), "no token has a finite loss"));
+  CHECK(contains(error_of<ValueError>([&] { compare_runs(*tokenizer, {text}, 3); }),
+                 "no token has a finite loss"));
   CHECK_THROWS_AS(compare_runs(*tokenizer, {}, 3), ValueError);
 }

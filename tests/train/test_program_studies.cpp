@@ -1,8 +1,8 @@
 // The commands for studies: vocabularies, and two runs token by token.
 #include <doctest/doctest.h>
 
-#include <sstream>
 #include <iterator>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -29,7 +29,8 @@ Words words(const std::string& line, const Words& more = {}) {
 std::string train_line(const std::string& run, const std::string& more) {
   return "train --run " + run +
          " --data books --data.order documents --data.tokenizer v.model --model.dim 8 --model.heads 2 "
-         "--model.family block_recurrent --model.segment 16 --model.window 8 --model.layers 1 --model.states 2 "
+         "--model.family block_recurrent --model.segment 16 --model.window 8 --model.layers 1 --model.states "
+         "2 "
          "--train.steps 3 --train.batch 2 --train.eval_every 0 --train.sample_tokens 0 --train.threads 1 " +
          more;
 }

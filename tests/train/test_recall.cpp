@@ -97,8 +97,10 @@ TEST_CASE("recall: the segments of a document come one after the other and begin
     CHECK((first_row[i] == kRecallQuestion) ==
           (std::find(questions.begin(), questions.end(), static_cast<std::int64_t>(i)) != questions.end()));
   CHECK(task->next(3, 0).start.defined());
-  CHECK(task->next(1, 0).tokens.to_vector<std::int32_t>() == task->next(1, 0).tokens.to_vector<std::int32_t>());
-  CHECK(task->next(0, 0).tokens.to_vector<std::int32_t>() != task->next(3, 0).tokens.to_vector<std::int32_t>());
+  CHECK(task->next(1, 0).tokens.to_vector<std::int32_t>() ==
+        task->next(1, 0).tokens.to_vector<std::int32_t>());
+  CHECK(task->next(0, 0).tokens.to_vector<std::int32_t>() !=
+        task->next(3, 0).tokens.to_vector<std::int32_t>());
 }
 
 TEST_CASE("recall: what does not fit is refused") {

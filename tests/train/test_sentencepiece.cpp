@@ -38,7 +38,8 @@ const std::string& stories_model() {
 }
 
 const Tokenizer& stories() {
-  static const std::unique_ptr<Tokenizer> tokenizer = sentencepiece_tokenizer(stories_model(), "stories.model");
+  static const std::unique_ptr<Tokenizer> tokenizer =
+      sentencepiece_tokenizer(stories_model(), "stories.model");
   return *tokenizer;
 }
 
@@ -64,17 +65,20 @@ TEST_CASE("base64 gives the published examples and takes back only what it wrote
     CHECK(from_base64(text) == bytes);
   }
   CHECK(from_base64(to_base64(all_bytes())) == all_bytes());
-  for (const char* bad : {"Z", "Zg", "Zg=", "Zg===", "=Zg=", "Z===", "Zh==", "Zm9=", "Zm 9", "Zg==Zg==", "===="})
+  for (const char* bad :
+       {"Z", "Zg", "Zg=", "Zg===", "=Zg=", "Z===", "Zh==", "Zm9=", "Zm 9", "Zg==Zg==", "===="})
     CHECK_MESSAGE(!from_base64(bad).has_value(), bad);
 }
 
 TEST_CASE("sentencepiece: every text comes back byte by byte") {
   const std::string story = generate_stories(5, 500);
   for (const std::string& text :
-       {std::string(), story, all_bytes(), all_bytes() + story + all_bytes(), std::string("  two  spaces \n\n\n x\t\r\n "),
+       {std::string(), story, all_bytes(), all_bytes() + story + all_bytes(),
+        std::string("  two  spaces \n\n\n x\t\r\n "),
         std::string("\xe2\x96\x81 is what spaces are written as \xe2\x96\x81\xe2\x96\x81"),
-        std::string("\xe2\x96\x85 \xe2\x96 \xff\xfe cut \xe2"), std::string("e\u0301 \uff21 \ufb01 \u00a0 \U0001f600"),
-        std::string(70000, 'x'), std::string(70000, ' '), std::string(70000, '\n'), std::string(1, '\0')}) {
+        std::string("\xe2\x96\x85 \xe2\x96 \xff\xfe cut \xe2"),
+        std::string("e\u0301 \uff21 \ufb01 \u00a0 \U0001f600"), std::string(70000, 'x'),
+        std::string(70000, ' '), std::string(70000, '\n'), std::string(1, '\0')}) {
     const std::vector<std::int32_t> ids = stories().encode(text);
     CHECK(stories().decode(ids) == text);
     std::string one_by_one;
@@ -140,9 +144,10 @@ TEST_CASE("sentencepiece: what is no model is refused with its name") {
     const std::string path = folder.write("bad.model", bytes);
     CHECK(contains(error_of<FormatError>([&] { make_tokenizer(path, ""); }), "bad.model is no model"));
   }
-  for (const char* json : {R"({"name":"sentencepiece"})", R"({"name":"sentencepiece","model":3})",
-                           R"({"name":"sentencepiece","model":"?"})", R"({"name":"sentencepiece","model":""})",
-                           R"({"name":"sentencepiece","model":"AAAA"})"})
+  for (const char* json :
+       {R"({"name":"sentencepiece"})", R"({"name":"sentencepiece","model":3})",
+        R"({"name":"sentencepiece","model":"?"})", R"({"name":"sentencepiece","model":""})",
+        R"({"name":"sentencepiece","model":"AAAA"})"})
     CHECK_THROWS_AS(tokenizer_from_json(json), FormatError);
 }
 
@@ -166,7 +171,8 @@ TEST_CASE("vocabulary training: a text that is too short for a size says what it
     REQUIRE_MESSAGE(contains(error, mark), error);
     const std::int64_t most = std::stoll(error.substr(error.find(mark) + mark.size()));
     CHECK(most > 259);
-    if (most >= 512) CHECK(sentencepiece_tokenizer(vocabulary_of(text, most, type), "x")->vocab_size() == most);
+    if (most >= 512)
+      CHECK(sentencepiece_tokenizer(vocabulary_of(text, most, type), "x")->vocab_size() == most);
   }
   CHECK(contains(error_of<ValueError>([&] { vocabulary_of("\xff\xfe", 512); }), "no line to learn from"));
   CHECK(contains(error_of<ValueError>([&] { vocabulary_of("\t\t", 512); }), "no line to learn from"));

@@ -1,4 +1,5 @@
-// Does recurrence learn to carry? Two hundred steps on a task that attention alone cannot do.
+// Does recurrence learn to carry? Two hundred steps on a task that attention alone cannot do: with a window
+// of 8, the first question stands 17 tokens behind the secret, and two layers of attention reach 16.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -15,16 +16,8 @@ namespace {
 using namespace eddy;
 using namespace eddy::test;
 
-// A window of 8 in segments of 32: the first question stands 17 tokens behind the secret, the longest way that
-// two layers of attention reach.
-RunConfig recall_run(const std::string& path) {
-  RunConfig config = load_run_config(path);
-  config.train.device = "cpu";
-  return config;
-}
-
 struct Learned {
-  EvalResult with, cleared, cold;
+  EvalResult with, cleared;
 };
 
 // Trains as the trainer does, and measures on fresh documents.
@@ -65,7 +58,7 @@ const double kChance = std::log(4.0);
 }  // namespace
 
 TEST_CASE("recall: a sliding window stays at chance") {
-  RunConfig config = recall_run(kConfigs + "recall.toml");
+  RunConfig config = load_run_config(kConfigs + "recall.toml");
   config.model.model = "slide";
   config.model.recurrent_layers.clear();
   const Learned learned = learn(config);
@@ -74,16 +67,17 @@ TEST_CASE("recall: a sliding window stays at chance") {
 }
 
 TEST_CASE("recall: every gate and cell carries the secret and clearing the state loses it") {
-  for (const char* gate : {"fixed", "lstm"})
-    for (const char* cell : {"skip", "dual", "single"}) {
+  for (const std::string gate : {"fixed", "lstm"})
+    for (const std::string cell : {"skip", "dual", "single"}) {
       CAPTURE(gate);
       CAPTURE(cell);
-      RunConfig config = recall_run(kConfigs + "recall.toml");
+      RunConfig config = load_run_config(kConfigs + "recall.toml");
       config.model.gate = gate;
       config.model.cell = cell;
       const Learned learned = learn(config);
       MESSAGE(gate << ":" << cell << ": " << learned.with.loss << " nats; after a border "
-                   << after_border(learned.with) << ", with the state cleared " << after_border(learned.cleared));
+                   << after_border(learned.with) << ", with the state cleared "
+                   << after_border(learned.cleared));
       CHECK(learned.with.loss <= 0.01);
       CHECK(after_border(learned.with) <= 0.01);
       CHECK(after_border(learned.cleared) >= kChance - 0.1);
@@ -91,9 +85,10 @@ TEST_CASE("recall: every gate and cell carries the secret and clearing the state
 }
 
 TEST_CASE("recall: feedback carries the secret and clearing the state loses it") {
-  for (const auto& [gate, cell] : {std::pair{"fixed", "skip"}, std::pair{"lstm", "single"}}) {
+  for (const bool lstm : {false, true}) {
+    const std::string gate = lstm ? "lstm" : "fixed", cell = lstm ? "single" : "skip";
     CAPTURE(gate);
-    RunConfig config = recall_run(kConfigs + "recall-feedback.toml");
+    RunConfig config = load_run_config(kConfigs + "recall-feedback.toml");
     config.model.gate = gate;
     config.model.cell = cell;
     const Learned learned = learn(config);
@@ -102,6 +97,6 @@ TEST_CASE("recall: feedback carries the secret and clearing the state loses it")
                         << after_border(learned.cleared));
     CHECK(learned.with.loss <= 0.01);
     CHECK(after_border(learned.with) <= 0.01);
-    CHECK(after_border(learned.cleared) >= 0.1);
+    CHECK(after_border(learned.cleared) >= kChance - 0.1);
   }
 }

@@ -91,7 +91,8 @@ TEST_CASE("state watch: the gain is the loss without the state minus the loss wi
     CHECK(std::isnan(extra(plain, "state_gain")));
   }
   EvalResult stopped = task->evaluate(*model, options);
-  StateWatch(3, false).measure(*task, *model, options, stopped, [](std::int64_t, std::int64_t) { return false; });
+  StateWatch(3, false).measure(*task, *model, options, stopped,
+                               [](std::int64_t, std::int64_t) { return false; });
   CHECK(std::isnan(extra(stopped, "state_gain")));
   config.train.carry_state = "never";
   TaskArguments again;
@@ -114,7 +115,8 @@ TEST_CASE("train: a run says what its state is worth and its report shows it") {
   REQUIRE(!metrics.evals.empty());
   const auto& extras = metrics.evals.back().extras;
   for (const char* name : {"state_gain", "state_gate", "state_spread"})
-    CHECK_MESSAGE(std::any_of(extras.begin(), extras.end(), [&](const auto& e) { return e.first == name; }), name);
+    CHECK_MESSAGE(std::any_of(extras.begin(), extras.end(), [&](const auto& e) { return e.first == name; }),
+                  name);
   const std::string report = read_text_file(request.run_dir + "/report.html");
   CHECK(contains(report, "State gain"));
   CHECK(contains(report, "State spread"));

@@ -103,7 +103,8 @@ TEST_CASE("text splits: validation is another name for valid and one split alone
   std::filesystem::rename(folder.path("data/valid"), folder.path("data/validation"));
   CHECK(contains(task_of(config)->summary(), "2 training and 1 validation"));
   std::filesystem::rename(folder.path("data/validation"), folder.path("data/other"));
-  CHECK(contains(task_of(config)->summary(), "3 training and 1 validation"));  // four files, cut by data.split
+  CHECK(
+      contains(task_of(config)->summary(), "3 training and 1 validation"));  // four files, cut by data.split
 }
 
 TEST_CASE("text splits: a split without enough text is refused") {

@@ -55,8 +55,8 @@ std::string about(const LoadedRun& run, const TokenReading& reading) {
 void print_list(const char* heading, const std::vector<TokenDifference>& list, bool with_text) {
   print_line("\n{}", heading);
   if (list.empty()) return print_line("there is none");
-  print_line("{}{:>9}  {:>8}  {:>8}  {:>12}  {:>12}  text", with_text ? "file " : "", "token", "A, nats", "B, nats",
-             "token back", "word back");
+  print_line("{}{:>9}  {:>8}  {:>8}  {:>12}  {:>12}  text", with_text ? "file " : "", "token", "A, nats",
+             "B, nats", "token back", "word back");
   for (const TokenDifference& difference : list) print_line("{}", comparison_line(difference, with_text));
 }
 
@@ -70,15 +70,17 @@ int run_compare(const CompareFlags& flags) {
   const LoadedRun& b = same_run ? a : other;
   if (a.tokenizer->to_json() != b.tokenizer->to_json())
     fail<ValueError>(
-        "compare: the runs have different tokenizers: {} with {} tokens and {} with {} (tokens can be compared "
+        "compare: the runs have different tokenizers: {} with {} tokens and {} with {} (tokens can be "
+        "compared "
         "one by one only where both runs cut a text alike)",
         a.tokenizer->name(), a.tokenizer->vocab_size(), b.tokenizer->name(), b.tokenizer->vocab_size());
   const TokenReading reading_a = reading_of(a, flags.rows);
   TokenReading reading_b = reading_of(b, flags.rows);
   reading_b.clear_state = flags.clear_state;
   if (flags.clear_state && !reading_b.carry_state)
-    fail<ValueError>("compare: {} carries no state that could be cleared (data.order {}, train.carry_state {})",
-                     same_run ? flags.run_a : flags.run_b, b.config.data.order, b.config.train.carry_state);
+    fail<ValueError>(
+        "compare: {} carries no state that could be cleared (data.order {}, train.carry_state {})",
+        same_run ? flags.run_a : flags.run_b, b.config.data.order, b.config.train.carry_state);
 
   std::vector<ComparedText> texts;
   for (const TextFile& file : list_text_files(flags.data)) {
@@ -118,7 +120,8 @@ int run_compare(const CompareFlags& flags) {
 }  // namespace
 
 void add_compare_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command = app.add_subcommand("compare", "Tokens on which two runs differ most, and how far back they were");
+  CLI::App* command =
+      app.add_subcommand("compare", "Tokens on which two runs differ most, and how far back they were");
   const auto flags = std::make_shared<CompareFlags>();
   command->add_option("RUN_A", flags->run_a, "Folder of a run, or of one checkpoint")->required();
   command->add_option("RUN_B", flags->run_b, "Another; without one, RUN_A with --clear-state");
@@ -126,8 +129,9 @@ void add_compare_command(CLI::App& app, std::function<int()>& action) {
   command->add_option("--top", flags->top, "Tokens to list in each direction")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{100'000}).description(""))
       ->capture_default_str();
-  command->add_flag("--clear-state", flags->clear_state,
-                    "Clear what recurrence carries in B at every segment; cached keys stay where a model has both");
+  command->add_flag(
+      "--clear-state", flags->clear_state,
+      "Clear what recurrence carries in B at every segment; cached keys stay where a model has both");
   command->add_option("--html", flags->html, "Page to write")->capture_default_str();
   command->add_option("--rows", flags->rows, "Texts read at a time")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}).description(""))

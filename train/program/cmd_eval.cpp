@@ -121,8 +121,9 @@ void add_eval_command(CLI::App& app, std::function<int()>& action) {
   command->add_option("--checkpoint", options->checkpoint, "Which one of a run's folder")
       ->check(CLI::IsMember({"latest", "best"}))
       ->capture_default_str();
-  command->add_flag("--clear-state", options->options.clear_state,
-                    "Clear what recurrence carries at every segment; cached keys stay where a model has both");
+  command->add_flag(
+      "--clear-state", options->options.clear_state,
+      "Clear what recurrence carries at every segment; cached keys stay where a model has both");
   command
       ->add_option("--score-last", options->options.score_last,
                    "Overlapping windows that start cold; only the last so many tokens of each count")
@@ -130,8 +131,9 @@ void add_eval_command(CLI::App& app, std::function<int()>& action) {
   command
       ->add_option("--from", options->options.from, "With --score-last: the token the first window ends at")
       ->check(size);
-  command->add_option("--by-position", options->by_position,
-                      "HTML file to write: the loss against the position in the text, with and without the state");
+  command->add_option(
+      "--by-position", options->by_position,
+      "HTML file to write: the loss against the position in the text, with and without the state");
   command->callback([options, &action] { action = [options] { return run_eval(*options); }; });
 }
 

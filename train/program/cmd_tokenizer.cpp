@@ -36,11 +36,13 @@ struct TokenizerFlags {
 int run_train_tokenizer(TokenizerFlags& flags) {
   std::error_code error;
   if (!names_sentencepiece(flags.out))
-    fail<ValueError>("tokenizer train: --out is '{}' (a name that ends with .model, by which configurations know it)",
-                     flags.out);
+    fail<ValueError>(
+        "tokenizer train: --out is '{}' (a name that ends with .model, by which configurations know it)",
+        flags.out);
   if (fs::exists(flags.out, error))
     fail<IoError>("tokenizer train: {} exists (choose another name)", flags.out);
-  if (const fs::path folder = fs::path(flags.out).parent_path(); !folder.empty() && !fs::is_directory(folder, error))
+  if (const fs::path folder = fs::path(flags.out).parent_path();
+      !folder.empty() && !fs::is_directory(folder, error))
     fail<IoError>("tokenizer train: there is no folder {} for {}", folder.string(), flags.out);
   flags.options.most_bytes = flags.megabytes << 20;
   const std::vector<TextFile> files = vocabulary_files(flags.data);
@@ -72,7 +74,8 @@ std::string shown(std::string_view bytes) {
   for (std::size_t at = 0; at < bytes.size();) {
     const Utf8Char character = utf8_at(bytes, at);
     const auto length = static_cast<std::size_t>(std::max(character.bytes, 1));
-    const bool plain = character.bytes > 0 && printable(bytes.substr(at, length)) == bytes.substr(at, length) &&
+    const bool plain = character.bytes > 0 &&
+                       printable(bytes.substr(at, length)) == bytes.substr(at, length) &&
                        character.code_point >= 0x20;
     for (std::size_t i = 0; i < length; ++i)
       text += plain ? std::string(1, bytes[at + i])
@@ -104,9 +107,12 @@ void show_data(const Tokenizer& tokenizer, const std::string& path) {
     }
   }
   print_line("{}: {} bytes, {} words, {} tokens", path, bytes, words, tokens);
-  print_line("bytes per token: {:.4f}", static_cast<double>(bytes) / static_cast<double>(std::max<std::int64_t>(tokens, 1)));
-  print_line("tokens per word: {:.4f}", static_cast<double>(tokens) / static_cast<double>(std::max<std::int64_t>(words, 1)));
-  print_line("tokens that occur: {} of {}", std::count_if(seen.begin(), seen.end(), [](std::int64_t n) { return n > 0; }),
+  print_line("bytes per token: {:.4f}",
+             static_cast<double>(bytes) / static_cast<double>(std::max<std::int64_t>(tokens, 1)));
+  print_line("tokens per word: {:.4f}",
+             static_cast<double>(tokens) / static_cast<double>(std::max<std::int64_t>(words, 1)));
+  print_line("tokens that occur: {} of {}",
+             std::count_if(seen.begin(), seen.end(), [](std::int64_t n) { return n > 0; }),
              tokenizer.vocab_size());
 }
 
@@ -138,11 +144,13 @@ int run_show_tokenizer(const TokenizerFlags& flags) {
 }  // namespace
 
 void add_tokenizer_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command = app.add_subcommand("tokenizer", "Vocabularies of subwords (SentencePiece): train one, show one");
+  CLI::App* command =
+      app.add_subcommand("tokenizer", "Vocabularies of subwords (SentencePiece): train one, show one");
   command->require_subcommand(1);
   const auto flags = std::make_shared<TokenizerFlags>();
   CLI::App* train = command->add_subcommand("train", "Make a vocabulary from texts");
-  train->add_option("--data", flags->data, "Text file or folder; of one with train and valid, train")->required();
+  train->add_option("--data", flags->data, "Text file or folder; of one with train and valid, train")
+      ->required();
   train->add_option("--vocab", flags->options.size, "Tokens")
       ->check(CLI::Range(std::int64_t{512}, std::int64_t{1} << 20).description(""))
       ->capture_default_str();

@@ -1,0 +1,286 @@
+// What the attention kernels share: tiles in shared memory and the products of tiles.
+//
+// A block of 256 threads works on a tile of 16 R rows and 16 C columns of scores; rows are queries, columns
+// keys (for the gradients of the tables: distances). Thread (y, x) = (t / 16, t % 16) has the rows y + 16 i
+// and the columns x + 16 j. Tiles of vectors lie in shared memory as f32, whatever the tensors hold, in rows
+// of H + 4 numbers: H is head_size rounded up to a kernel's size, filled with zeros, and the 4 keep rows
+// 16-byte aligned and put the 8 rows that are read together, 16 bytes each, into different banks.
+//
+// A pair's distance, and for the tables its key, is a constant + row - column: operands that belong to it are
+// "diagonal". The window of 16 R + 16 C - 1 of them that a tile meets passes through shared memory in pieces.
+#pragma once
+
+#include <string>
+#include <type_traits>
+
+#include "cuda/shared_launch.cuh"
+#include "ops/attention.h"
+#include "tensor/error.h"
+#include "tensor/host_device.h"
+
+namespace eddy::cuda {
+namespace {
+
+constexpr int kSide = 16;  // threads along a side of a tile
+static_assert(kSide * kSide == kThreads);
+
+__device__ inline int thread_row() {
+  return static_cast<int>(threadIdx.x) / kSide;
+}
+__device__ inline int thread_column() {
+  return static_cast<int>(threadIdx.x) % kSide;
+}
+
+__device__ inline float minus_infinity() {
+  return __int_as_float(static_cast<int>(0xff800000u));
+}
+
+// Numbers from one row of a tile to the next.
+EDDY_HOST_DEVICE constexpr int row_of(int width) {
+  return width + 4;
+}
+EDDY_HOST_DEVICE constexpr int tile_numbers(int rows, int width) {
+  return rows * row_of(width);
+}
+
+// One head of one sequence, and what its pairs have in common.
+template <class T>
+struct Head {
+  const AttentionArgs& args;
+  std::int64_t batch, head;
+  std::int64_t offset;  // distance of query 0 and key 0
+  float factor;         // of the scores
+
+  __device__ Head(const AttentionArgs& a, std::int64_t b, std::int64_t h)
+      : args(a), batch(b), head(h), offset(a.keys - a.queries) {
+    const double own = a.head_scale == nullptr
+                           ? 1.0
+                           : static_cast<double>(static_cast<float>(static_cast<const T*>(a.head_scale)[h]));
+    factor = static_cast<float>(a.scale * own);
+  }
+
+  __device__ std::int64_t kv_head() const { return head / (args.heads / args.kv_heads); }
+  __device__ const T* queries() const {
+    return static_cast<const T*>(args.q) + batch * args.q_strides.batch + head * args.q_strides.head;
+  }
+  __device__ const T* keys() const {
+    return static_cast<const T*>(args.k) + batch * args.k_strides.batch + kv_head() * args.k_strides.head;
+  }
+  __device__ const T* values() const {
+    return static_cast<const T*>(args.v) + batch * args.v_strides.batch + kv_head() * args.v_strides.head;
+  }
+  // The same place in output and its gradient, [batch, queries, heads, head_size].
+  __device__ std::int64_t output_at(std::int64_t query) const {
+    return ((batch * args.queries + query) * args.heads + head) * args.head_size;
+  }
+  __device__ std::int64_t output_stride() const { return args.heads * args.head_size; }
+  // In [batch, heads, queries].
+  __device__ std::int64_t row_at(std::int64_t query) const {
+    return (batch * args.heads + head) * args.queries + query;
+  }
+  __device__ bool sees(std::int64_t query, std::int64_t key) const {
+    const std::int64_t distance = query + offset - key;
+    return query < args.queries && key >= 0 && key < args.keys && distance >= args.least &&
+           distance <= args.most;
+  }
+  // bias[h, distance] of a visible pair, 0 without a table.
+  __device__ float bias(std::int64_t distance) const {
+    if (args.bias == nullptr) return 0.0f;
+    return static_cast<float>(static_cast<const T*>(args.bias)[head * args.bias_stride + distance]);
+  }
+  // The dropout factor of a pair, 0 or 1 / (1 - dropout).
+  __device__ float keep(std::int64_t query, std::int64_t key) const {
+    const std::uint32_t word =
+        args.dropout_key.word(static_cast<std::uint64_t>(row_at(query) * args.keys + key));
+    return (word >> 8) >= args.drop_below ? static_cast<float>(args.keep_scale) : 0.0f;
+  }
+};
+
+// Rows first .. first + Count - 1 of a matrix with adjacent entries, into a tile. Rows outside [0, end) and
+// entries from `width` on become zeros.
+template <int H, int Count, class T>
+__device__ void load_rows(const T* from, std::int64_t stride, std::int64_t first, std::int64_t end,
+                          std::int64_t width, float* to) {
+  for (int i = static_cast<int>(threadIdx.x); i < Count * H; i += kThreads) {
+    const int row = i / H, column = i % H;
+    const std::int64_t at = first + row;
+    const bool there = at >= 0 && at < end && column < width;
+    to[row * row_of(H) + column] = there ? static_cast<float>(from[at * stride + column]) : 0.0f;
+  }
+}
+
+__device__ inline Four load_four(const float* from) {
+  return *reinterpret_cast<const Four*>(from);
+}
+__device__ inline float dot(const Four& a, const Four& b, float sum) {
+#pragma unroll
+  for (int e = 0; e < 4; ++e) sum += a.at[e] * b.at[e];
+  return sum;
+}
+
+// sums[i][j] += row i of `left` . row j of `right`.
+template <int H, int R, int C>
+__device__ void add_products(const float* left, const float* right, float (&sums)[R][C]) {
+#pragma unroll 2
+  for (int e = 0; e < H; e += 4) {
+    Four a[R], b[C];
+#pragma unroll
+    for (int i = 0; i < R; ++i) a[i] = load_four(left + (thread_row() + kSide * i) * row_of(H) + e);
+#pragma unroll
+    for (int j = 0; j < C; ++j) b[j] = load_four(right + (thread_column() + kSide * j) * row_of(H) + e);
+#pragma unroll
+    for (int i = 0; i < R; ++i)
+#pragma unroll
+      for (int j = 0; j < C; ++j) sums[i][j] = dot(a[i], b[j], sums[i][j]);
+  }
+}
+
+// sums[i][j] += row i of `left` . row `base` + i - j of a piece of Count diagonal rows, for those that lie in
+// it.
+template <int H, int Count, int R, int C>
+__device__ void add_diagonal_products(const float* left, const float* piece, int base, float (&sums)[R][C]) {
+#pragma unroll
+  for (int i = 0; i < R; ++i)
+#pragma unroll
+    for (int j = 0; j < C; ++j) {
+      const int row = thread_row() + kSide * i, place = base + row - (thread_column() + kSide * j);
+      if (place < 0 || place >= Count) continue;
+      float sum = 0;
+#pragma unroll 2
+      for (int e = 0; e < H; e += 4)
+        sum = dot(load_four(left + row * row_of(H) + e), load_four(piece + place * row_of(H) + e), sum);
+      sums[i][j] += sum;
+    }
+}
+
+// A thread's part of the rows of a result: H / 16 entries of each, W neighbours at a time.
+template <int H>
+struct Part {
+  static constexpr int kEntries = H / kSide;
+  static constexpr int kNeighbours = kEntries < 4 ? kEntries : 4;
+  struct alignas(4 * kNeighbours) Neighbours {
+    float at[kNeighbours];
+  };
+  __device__ static int column(int entry) {
+    return entry / kNeighbours * kSide * kNeighbours + thread_column() * kNeighbours + entry % kNeighbours;
+  }
+};
+
+// sums[entries of row i] += weight * the same entries of a row in shared memory.
+template <int H, int R>
+__device__ void add_row(const float (&weights)[R], const float* row, float (&sums)[R][Part<H>::kEntries]) {
+  using P = Part<H>;
+#pragma unroll
+  for (int entry = 0; entry < P::kEntries; entry += P::kNeighbours) {
+    const auto values = *reinterpret_cast<const typename P::Neighbours*>(row + P::column(entry));
+#pragma unroll
+    for (int i = 0; i < R; ++i)
+#pragma unroll
+      for (int e = 0; e < P::kNeighbours; ++e) sums[i][entry + e] += weights[i] * values.at[e];
+  }
+}
+
+// sums row i += sum over k < Count of weights[row i][k] values[k].
+template <int H, int Count, int R>
+__device__ void add_mixed(const float* weights, const float* values, float (&sums)[R][Part<H>::kEntries]) {
+#pragma unroll 1
+  for (int k = 0; k < Count; k += 4) {
+    Four four[R];
+#pragma unroll
+    for (int i = 0; i < R; ++i) four[i] = load_four(weights + (thread_row() + kSide * i) * row_of(Count) + k);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      float of_k[R];
+#pragma unroll
+      for (int i = 0; i < R; ++i) of_k[i] = four[i].at[e];
+      add_row<H>(of_k, values + (k + e) * row_of(H), sums);
+    }
+  }
+}
+
+// sums row i += sum over columns j of weights[row i][j] times diagonal row `base` + i - j, for the Count of a
+// piece.
+template <int H, int Columns, int Count, int R>
+__device__ void add_diagonal_mixed(const float* weights, const float* piece, int base,
+                                   float (&sums)[R][Part<H>::kEntries]) {
+#pragma unroll 1
+  for (int place = 0; place < Count; ++place) {
+    float of_place[R];
+#pragma unroll
+    for (int i = 0; i < R; ++i) {
+      const int row = thread_row() + kSide * i, column = base + row - place;
+      of_place[i] = column >= 0 && column < Columns ? weights[row * row_of(Columns) + column] : 0.0f;
+    }
+    add_row<H>(of_place, piece + place * row_of(H), sums);
+  }
+}
+
+// Writes a thread's entries of its rows: row i of the tile is row first + i of the matrix, of which rows
+// before `end` and entries before `width` exist.
+template <int H, int R, class T>
+__device__ void store_rows(const float (&sums)[R][Part<H>::kEntries], std::int64_t first, std::int64_t end,
+                           std::int64_t width, T* to, std::int64_t stride) {
+#pragma unroll
+  for (int i = 0; i < R; ++i) {
+    const std::int64_t row = first + thread_row() + kSide * i;
+    if (row >= end) continue;
+#pragma unroll
+    for (int entry = 0; entry < Part<H>::kEntries; ++entry) {
+      const int column = Part<H>::column(entry);
+      if (column < width) to[row * stride + column] = static_cast<T>(sums[i][entry]);
+    }
+  }
+}
+
+// Writes the dropout factor of each of a thread's pairs into the pair's place in shared memory, to be read by
+// the same thread. A loop of its own: in the unrolled ones the words of Philox would be most of the code.
+// `key_of` gives the key of a query and a column.
+template <int R, int C, class T, class KeyOf>
+__device__ void write_keep(const Head<T>& head, std::int64_t first_query, float* to, int row_step,
+                           int column_step, KeyOf&& key_of) {
+  if (head.args.drop_below == 0) return;
+#pragma unroll 1
+  for (int pair = 0; pair < R * C; ++pair) {
+    const int row = thread_row() + kSide * (pair / C), column = thread_column() + kSide * (pair % C);
+    const std::int64_t query = first_query + row;
+    to[row * row_step + column * column_step] = head.keep(query, key_of(query, column));
+  }
+}
+
+// Combines the numbers of the 16 threads that share a row of the tile; all threads of the block must call it.
+template <class Combine>
+__device__ float reduce_row(float value, Combine combine) {
+#pragma unroll
+  for (int distance = kSide / 2; distance > 0; distance /= 2)
+    value = combine(value, __shfl_xor_sync(0xffffffffu, value, distance));
+  return value;
+}
+
+EDDY_HOST_DEVICE constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+// Calls run(type, size) with a null pointer to the storage type and a constant of the kernels' size for the
+// head.
+template <class Run>
+void for_type_and_size(const char* kernel, Dtype dtype, std::int64_t head_size, Run&& run) {
+  const auto for_size = [&](auto* type) {
+    if (head_size <= 32)
+      run(type, std::integral_constant<int, 32>{});
+    else if (head_size <= 64)
+      run(type, std::integral_constant<int, 64>{});
+    else if (head_size <= 128)
+      run(type, std::integral_constant<int, 128>{});
+    else if (head_size <= 256)
+      run(type, std::integral_constant<int, 256>{});
+    else
+      throw ShapeError("attention: head_size " + std::to_string(head_size) +
+                       " on cuda (at most 256; use more heads, or compute on the cpu)");
+  };
+  if (dtype == Dtype::f32) return for_size(static_cast<float*>(nullptr));
+  if (dtype == Dtype::bf16) return for_size(static_cast<bf16*>(nullptr));
+  refuse_dtype(kernel, dtype);
+}
+
+}  // namespace
+}  // namespace eddy::cuda

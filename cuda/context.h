@@ -1,0 +1,66 @@
+// The one GPU that this process computes on: its stream, its staging memory, its clock. All kernels, products
+// and copies of the library run on one stream, in the order in which they were asked for. No CUDA header is
+// needed to include this.
+//
+// The GPU is opened by the first use, not by the installation of the backend: a build with CUDA starts and
+// computes on the CPU where there is no GPU.
+#pragma once
+
+#include <cstddef>
+
+#include "tensor/device.h"
+#include "tensor/dtype.h"
+
+namespace eddy::cuda {
+
+// Chooses the GPU, counted from 0 as CUDA counts the visible ones. Without a call it is GPU 0. errors:
+// DeviceError when another one is open already.
+void use_device(int index);
+// Opens the GPU, where that has not happened. errors: DeviceError when there is none or none with this
+// number, or when this build holds no code for it; the text says what to install or rebuild.
+void open();
+bool is_open();
+// The number of the GPU that is or will be used.
+int device_index();
+
+// Waits until everything asked for so far is done. errors: DeviceError for a kernel that failed meanwhile.
+void synchronize();
+
+// Copies to the GPU. The source may be overwritten when this returns; up to 4 MiB goes through pinned memory,
+// so that the caller does not wait for work that is still queued.
+void upload(void* to, const void* from, std::size_t bytes);
+// Copies from the GPU, and waits for it.
+void download(void* to, const void* from, std::size_t bytes);
+
+// With checks on, every launch is waited for, so that an error names the kernel that caused it. For tests.
+void set_launch_checks(bool on);
+
+// Frees all that the backend holds on the GPU and leaves it; the next use opens it again. For programs that
+// look for leaks. The caller holds no tensor there any more.
+void close();
+
+// The time that the work between start and stop took on the GPU.
+class Timer {
+ public:
+  Timer();
+  ~Timer();
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+  void start();
+  // Milliseconds since start, after waiting for the work.
+  double stop();
+
+ private:
+  void *begin_ = nullptr, *end_ = nullptr;
+};
+
+// Throws the DeviceError of a tensor on another GPU than this process's. These two stand apart, because .cu
+// files cannot format.
+[[noreturn]] void refuse_other_gpu(const Device& device);
+// Throws the DtypeError of a kernel that computes in f32 alone.
+[[noreturn]] void refuse_dtype(const char* kernel, Dtype dtype);
+inline void require_f32(const char* kernel, Dtype dtype) {
+  if (dtype != Dtype::f32) refuse_dtype(kernel, dtype);
+}
+
+}  // namespace eddy::cuda

@@ -1,0 +1,343 @@
+// Plans of products and their execution. No kernel is written here: cuBLASLt has them.
+//
+// Row-major by a column-major library. Memory that holds the row-major matrix X [r, c] with row stride ld
+// holds, read by columns, the matrix X^T [c, r] with column stride ld:
+//
+//     ours   C [m, n]  =  op(A) [m, k]    op(B) [k, n]            by rows
+//     theirs C^T [n, m] = op(B)^T [n, k]  op(A)^T [k, m]          by columns, the same bytes
+//
+// So their first operand is our B, their second our A, and they compute n rows and m columns. Read by columns
+// our B as stored is already op(B)^T, unless it was marked transposed: then they transpose it. The same for
+// A. Their bias is added along a column, which is one of our rows: [n].
+//
+// A plan is what cuBLASLt needs to know of a product (descriptor, layouts, algorithm). It is made once for
+// each shape. The algorithm is the first that the library's heuristic proposes: it is not timed, because the
+// choice would change from run to run and the last bits with it. Partial sums of a split product are added in
+// f32 from the workspace, in a fixed order.
+#include "cuda/gemm.h"
+
+#include <cublasLt.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <type_traits>
+#include <unordered_map>
+#include <utility>
+
+#include "cuda/stream.cuh"
+#include "tensor/format.h"
+
+namespace eddy::cuda {
+namespace {
+
+constexpr std::size_t kWorkspace = std::size_t{32} << 20;  // what cuBLAS takes for itself on Hopper
+constexpr std::size_t kMostPlans = 4096;  // then all are forgotten: generation makes new shapes
+
+void check_lt(cublasStatus_t status, const char* call) {
+  if (status != CUBLAS_STATUS_SUCCESS)
+    fail<DeviceError>("cuda: {}: {}: {} (`eddy info` shows the version of cuBLASLt)", call,
+                      cublasLtGetStatusName(status), cublasLtGetStatusString(status));
+}
+
+cudaDataType_t data_type(Dtype dtype) {
+  return dtype == Dtype::f32 ? CUDA_R_32F : CUDA_R_16BF;
+}
+
+// What makes two products the same to cuBLASLt. Only 64-bit members: there is no padding, so equal keys have
+// equal bytes.
+struct Key {
+  std::int64_t m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c;
+  std::int64_t flags;                                  // types, transpositions, bias, TF32
+  std::int64_t align_a, align_b, align_c, align_bias;  // of the addresses, in bytes
+
+  friend bool operator==(const Key& a, const Key& b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+};
+static_assert(std::has_unique_object_representations_v<Key>);
+
+struct KeyHash {
+  std::size_t operator()(const Key& key) const {
+    std::uint64_t words[sizeof(Key) / 8], hash = 0x9e3779b97f4a7c15u;
+    std::memcpy(words, &key, sizeof key);
+    for (const std::uint64_t word : words) hash = (std::rotl(hash, 23) ^ word) * 0xff51afd7ed558ccdu;
+    return hash ^ (hash >> 32);
+  }
+};
+
+struct DestroyDesc {
+  void operator()(cublasLtMatmulDesc_t desc) const { cublasLtMatmulDescDestroy(desc); }
+};
+struct DestroyLayout {
+  void operator()(cublasLtMatrixLayout_t layout) const { cublasLtMatrixLayoutDestroy(layout); }
+};
+struct DestroyPreference {
+  void operator()(cublasLtMatmulPreference_t preference) const {
+    cublasLtMatmulPreferenceDestroy(preference);
+  }
+};
+using Desc = std::unique_ptr<cublasLtMatmulDescOpaque_t, DestroyDesc>;
+using Layout = std::unique_ptr<cublasLtMatrixLayoutOpaque_t, DestroyLayout>;
+using Preference = std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, DestroyPreference>;
+
+struct Plan {
+  Desc desc;
+  Layout a, b, c;  // ours
+  cublasLtMatmulAlgo_t algorithm;
+};
+
+struct State {
+  std::mutex mutex;
+  std::atomic<bool> tf32{false};
+  cublasLtHandle_t handle = nullptr;
+  void* workspace = nullptr;
+  std::unordered_map<Key, Plan, KeyHash> plans;
+};
+
+State& state() {
+  static State* const only = new State;
+  return *only;
+}
+
+// The largest power of two, up to 256, that divides an address and the distance to the next matrix.
+std::int64_t alignment(const void* address, std::int64_t stride_bytes) {
+  const std::uint64_t bits =
+      reinterpret_cast<std::uintptr_t>(address) | static_cast<std::uint64_t>(stride_bytes) | 256;
+  return std::int64_t{1} << std::countr_zero(bits);
+}
+
+Key key_of(const Product& product) {
+  const GemmArgs& g = product.args;
+  const auto in = static_cast<std::int64_t>(dtype_bytes(g.dtype));
+  const auto out = static_cast<std::int64_t>(dtype_bytes(product.c_dtype));
+  const bool batched = g.batch > 1;
+  Key key{};
+  key.m = g.m;
+  key.n = g.n;
+  key.k = g.k;
+  key.lda = g.lda;
+  key.ldb = g.ldb;
+  key.ldc = g.ldc;
+  key.batch = g.batch;
+  key.stride_a = batched ? g.stride_a : 0;
+  key.stride_b = batched ? g.stride_b : 0;
+  key.stride_c = batched ? g.stride_c : 0;
+  key.flags = (g.dtype == Dtype::bf16 ? 1 : 0) | (product.c_dtype == Dtype::bf16 ? 2 : 0) |
+              (g.transpose_a ? 4 : 0) | (g.transpose_b ? 8 : 0) | (g.bias != nullptr ? 16 : 0) |
+              (g.dtype == Dtype::f32 && tf32() ? 32 : 0);
+  key.align_a = alignment(g.a, key.stride_a * in);
+  key.align_b = alignment(g.b, key.stride_b * in);
+  key.align_c = alignment(g.c, key.stride_c * out);
+  key.align_bias = g.bias == nullptr ? 0 : alignment(g.bias, 0);
+  return key;
+}
+
+template <class T>
+void set(const Desc& desc, cublasLtMatmulDescAttributes_t attribute, const T& value) {
+  check_lt(cublasLtMatmulDescSetAttribute(desc.get(), attribute, &value, sizeof value),
+           "cublasLtMatmulDescSetAttribute");
+}
+template <class T>
+void set(const Preference& preference, cublasLtMatmulPreferenceAttributes_t attribute, const T& value) {
+  check_lt(cublasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof value),
+           "cublasLtMatmulPreferenceSetAttribute");
+}
+
+// A matrix as stored, `rows` rows of `columns`: to a reader by columns it has `columns` rows.
+Layout layout(Dtype dtype, std::int64_t rows, std::int64_t columns, std::int64_t row_stride,
+              std::int64_t batch, std::int64_t stride) {
+  cublasLtMatrixLayout_t made = nullptr;
+  check_lt(cublasLtMatrixLayoutCreate(&made, data_type(dtype), static_cast<std::uint64_t>(columns),
+                                      static_cast<std::uint64_t>(rows), row_stride),
+           "cublasLtMatrixLayoutCreate");
+  Layout result(made);
+  const auto count = static_cast<std::int32_t>(batch);
+  check_lt(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count),
+           "cublasLtMatrixLayoutSetAttribute");
+  check_lt(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
+                                            sizeof stride),
+           "cublasLtMatrixLayoutSetAttribute");
+  return result;
+}
+
+Plan make_plan(State& s, const Product& product, const Key& key) {
+  const GemmArgs& g = product.args;
+  Plan plan;
+  cublasLtMatmulDesc_t desc = nullptr;
+  const bool rounds_to_tf32 = (key.flags & 32) != 0;
+  check_lt(cublasLtMatmulDescCreate(&desc, rounds_to_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+                                    CUDA_R_32F),
+           "cublasLtMatmulDescCreate");
+  plan.desc.reset(desc);
+  // Their first operand is our B.
+  set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSA, std::int32_t{g.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N});
+  set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSB, std::int32_t{g.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N});
+  if (g.bias != nullptr) {
+    set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, std::uint32_t{CUBLASLT_EPILOGUE_BIAS});
+    set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, std::int32_t{data_type(product.c_dtype)});
+    set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);  // the heuristic looks at its alignment
+  }
+  plan.a = g.transpose_a ? layout(g.dtype, g.k, g.m, g.lda, g.batch, key.stride_a)
+                         : layout(g.dtype, g.m, g.k, g.lda, g.batch, key.stride_a);
+  plan.b = g.transpose_b ? layout(g.dtype, g.n, g.k, g.ldb, g.batch, key.stride_b)
+                         : layout(g.dtype, g.k, g.n, g.ldb, g.batch, key.stride_b);
+  plan.c = layout(product.c_dtype, g.m, g.n, g.ldc, g.batch, key.stride_c);
+
+  cublasLtMatmulPreference_t made = nullptr;
+  check_lt(cublasLtMatmulPreferenceCreate(&made), "cublasLtMatmulPreferenceCreate");
+  const Preference preference(made);
+  set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kWorkspace});
+  set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+      std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<std::uint32_t>(key.align_b));
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<std::uint32_t>(key.align_a));
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<std::uint32_t>(key.align_c));
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<std::uint32_t>(key.align_c));
+
+  constexpr int kAsked = 8;
+  cublasLtMatmulHeuristicResult_t proposals[kAsked];
+  int found = 0;
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoGetHeuristic(s.handle, plan.desc.get(), plan.b.get(), plan.a.get(), plan.c.get(),
+                                     plan.c.get(), preference.get(), kAsked, proposals, &found);
+  for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < found; ++i) {
+    if (proposals[i].state != CUBLAS_STATUS_SUCCESS || proposals[i].workspaceSize > kWorkspace) continue;
+    plan.algorithm = proposals[i].algo;
+    return plan;
+  }
+  fail<DeviceError>(
+      "gemm: cuBLASLt has no algorithm for [{}, {}] by [{}, {}] of {} into {}, {} times, row strides {}, {}, "
+      "{}, "
+      "addresses aligned to {}, {}, {} bytes: {}",
+      g.m, g.k, g.k, g.n, dtype_name(g.dtype), dtype_name(product.c_dtype), g.batch, g.lda, g.ldb, g.ldc,
+      key.align_a, key.align_b, key.align_c, cublasLtGetStatusName(status));
+}
+
+// One strided batch.
+void run(const Product& product) {
+  const GemmArgs& g = product.args;
+  State& s = state();
+  const cudaStream_t queue = stream();
+  const std::lock_guard lock(s.mutex);
+  if (s.handle == nullptr) {
+    check_lt(cublasLtCreate(&s.handle), "cublasLtCreate");
+    check(cudaMalloc(&s.workspace, kWorkspace), "cudaMalloc");
+  }
+  const Key key = key_of(product);
+  auto found = s.plans.find(key);
+  if (found == s.plans.end()) {
+    if (s.plans.size() >= kMostPlans) s.plans.clear();
+    found = s.plans.emplace(key, make_plan(s, product, key)).first;
+  }
+  const Plan& plan = found->second;
+  if (g.bias != nullptr) set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);
+  const float alpha = static_cast<float>(g.alpha), beta = static_cast<float>(g.beta);
+  check_lt(cublasLtMatmul(s.handle, plan.desc.get(), &alpha, g.b, plan.b.get(), g.a, plan.a.get(), &beta, g.c,
+                          plan.c.get(), g.c, plan.c.get(), &plan.algorithm, s.workspace, kWorkspace, queue),
+           "cublasLtMatmul");
+  check_launch("gemm");
+}
+
+// Makes the longer of the two batch levels the strided batch of one call: the other costs a call for each
+// matrix.
+GemmArgs arranged(GemmArgs g) {
+  const bool one_level = g.outer_a == g.batch * g.stride_a && g.outer_b == g.batch * g.stride_b &&
+                         g.outer_c == g.batch * g.stride_c;
+  if (g.outer > 1 && (one_level || g.batch == 1)) {
+    if (g.batch == 1) {
+      g.stride_a = g.outer_a;
+      g.stride_b = g.outer_b;
+      g.stride_c = g.outer_c;
+    }
+    g.batch *= g.outer;
+    g.outer = 1;
+  } else if (g.outer > g.batch) {
+    std::swap(g.outer, g.batch);
+    std::swap(g.outer_a, g.stride_a);
+    std::swap(g.outer_b, g.stride_b);
+    std::swap(g.outer_c, g.stride_c);
+  }
+  return g;
+}
+
+// An empty sum: C stays as it is for beta 1, and is 0 or the bias for beta 0.
+void clear(const Product& product) {
+  const GemmArgs& g = product.args;
+  if (g.beta == 1) return;
+  const std::size_t width = dtype_bytes(product.c_dtype);
+  for (std::int64_t matrix = 0; matrix < g.batch * g.outer; ++matrix) {
+    char* const c = static_cast<char*>(g.c) + (matrix / g.batch * g.outer_c + matrix % g.batch * g.stride_c) *
+                                                  static_cast<std::int64_t>(width);
+    check(cudaMemset2DAsync(c, static_cast<std::size_t>(g.ldc) * width, 0,
+                            static_cast<std::size_t>(g.n) * width, static_cast<std::size_t>(g.m), stream()),
+          "cudaMemset2DAsync");
+    for (std::int64_t row = 0; g.bias != nullptr && row < g.m; ++row)
+      check(cudaMemcpyAsync(c + row * g.ldc * static_cast<std::int64_t>(width), g.bias,
+                            static_cast<std::size_t>(g.n) * width, cudaMemcpyDeviceToDevice, stream()),
+            "cudaMemcpyAsync");
+  }
+}
+
+void check_types(const Product& product) {
+  const Dtype in = product.args.dtype, out = product.c_dtype;
+  const bool known = (in == Dtype::f32 && out == Dtype::f32) ||
+                     (in == Dtype::bf16 && (out == Dtype::f32 || out == Dtype::bf16));
+  if (!known)
+    fail<DtypeError>("gemm: {} into {} on cuda (f32 into f32, or bf16 into f32 or bf16)", dtype_name(in),
+                     dtype_name(out));
+}
+
+}  // namespace
+
+void multiply(const Product& product) {
+  check_types(product);
+  if (product.args.m == 0 || product.args.n == 0 || product.args.batch * product.args.outer == 0) return;
+  if (product.args.k == 0) return clear(product);
+  Product one = product;
+  one.args = arranged(product.args);
+  const GemmArgs all = one.args;
+  const auto in = static_cast<std::int64_t>(dtype_bytes(all.dtype));
+  const auto out = static_cast<std::int64_t>(dtype_bytes(product.c_dtype));
+  one.args.outer = 1;
+  for (std::int64_t i = 0; i < all.outer; ++i) {
+    one.args.a = static_cast<const char*>(all.a) + i * all.outer_a * in;
+    one.args.b = static_cast<const char*>(all.b) + i * all.outer_b * in;
+    one.args.c = static_cast<char*>(all.c) + i * all.outer_c * out;
+    run(one);
+  }
+}
+
+void set_tf32(bool on) {
+  state().tf32.store(on);
+}
+bool tf32() {
+  return state().tf32.load(std::memory_order_relaxed);
+}
+
+void forget_product_plans() {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  s.plans.clear();
+  if (s.handle != nullptr) {
+    cublasLtDestroy(s.handle);
+    cudaFree(s.workspace);
+  }
+  s.handle = nullptr;
+  s.workspace = nullptr;
+}
+
+std::string product_library_version() {
+  const std::size_t version = cublasLtGetVersion();  // 130002 is 13.0.2
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+void install_gemm() {
+  gemm_slot.function[static_cast<int>(DeviceType::cuda)] = [](const GemmArgs& args) {
+    multiply({args, args.dtype});
+  };
+}
+
+}  // namespace eddy::cuda

@@ -1,0 +1,51 @@
+// Launching kernels: one trivially copyable argument, the library's stream, and a check that names the
+// kernel.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/stream.cuh"
+
+namespace eddy::cuda {
+
+inline constexpr int kThreads = 256;  // of a block, where a kernel does not say otherwise
+
+// Blocks for `items` at `per_block` each, at most enough to fill the GPU `waves` times over: kernels launched
+// so walk over their items with a stride of the grid.
+inline unsigned grid_for(std::int64_t items, std::int64_t per_block, int waves = 16) {
+  const std::int64_t wanted = (items + per_block - 1) / per_block;
+  const std::int64_t most = std::int64_t{multiprocessors()} * waves;
+  return static_cast<unsigned>(wanted < 1 ? 1 : wanted < most ? wanted : most);
+}
+
+// Runs a kernel. The grid may be 0: nothing happens then.
+template <class Args>
+void launch(const char* name, void (*kernel)(Args), std::int64_t blocks, int threads,
+            const std::type_identity_t<Args>& args) {
+  static_assert(std::is_trivially_copyable_v<Args>);
+  if (blocks <= 0) return;
+  kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), 0, stream()>>>(args);
+  check_launch(name);
+}
+
+// The first of the items that this thread takes, and the distance to its next one.
+__device__ inline std::int64_t first_item() {
+  return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+__device__ inline std::int64_t item_step() {
+  return static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+}
+
+// Four neighbouring elements, read and written as one.
+struct alignas(16) Four {
+  float at[4];
+};
+
+inline bool aligned(const void* pointer, std::uintptr_t bytes = 16) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0;
+}
+
+}  // namespace eddy::cuda

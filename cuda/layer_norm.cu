@@ -1,0 +1,136 @@
+// Layer normalisation of rows and its gradient.
+//
+// Forward and dx, mapping: a warp per row of up to 1024 entries, a block per longer row. Partial sums of
+// dweight and dbias, mapping: a block of 32 columns x 8 rows for every 32 columns and every kNormBlockRows
+// rows; thread row t adds rows t, t + 8, ..., then the 8 sums are added in order. Shared memory: 8 numbers
+// per block for rows, 2 KiB for the partial sums. Bytes moved: forward, x and y once (the passes over a row
+// after the first find it in the cache), the least; backward, dy and x twice, once for dx and once across
+// rows for the partial sums, where one pass could do both: 5 row reads and writes against 3.
+#include "cuda/install.h"
+#include "cuda/team.cuh"
+#include "ops/layer_norm.h"
+
+namespace eddy::cuda {
+namespace {
+
+template <int Threads>
+__global__ void forward_kernel(LayerNormArgs args) {
+  using Rows = Team<Threads>;
+  const float* const weight = static_cast<const float*>(args.weight);
+  const float* const bias = static_cast<const float*>(args.bias);
+  const float count = static_cast<float>(args.width), eps = static_cast<float>(args.eps);
+  for (std::int64_t row = Rows::first_row(); row < args.rows; row += Rows::row_step()) {
+    const float* const x = static_cast<const float*>(args.x) + row * args.x_stride;
+    float* const y = static_cast<float*>(args.y) + row * args.y_stride;
+    float sum = 0;
+    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) sum += x[i];
+    const float mean = Rows::reduce(sum, Plus{}) / count;
+    float squares = 0;  // of distances: sum(x^2) - n mean^2 would cancel
+    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads)
+      squares += (x[i] - mean) * (x[i] - mean);
+    const float rstd = 1.0f / sqrtf(Rows::reduce(squares, Plus{}) / count + eps);
+    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) {
+      const float n = (x[i] - mean) * rstd;
+      y[i] = (weight != nullptr ? n * weight[i] : n) + (bias != nullptr ? bias[i] : 0.0f);
+    }
+    if (args.mean != nullptr && Rows::lane() == 0) {
+      static_cast<float*>(args.mean)[row] = mean;
+      static_cast<float*>(args.rstd)[row] = rstd;
+    }
+  }
+}
+
+// dx = rstd (g - mean(g) - n mean(g n)) with g = dy weight and n = (x - mean) rstd. dx may be dy: each thread
+// reads its own entries of dy again before it overwrites them.
+template <int Threads>
+__global__ void dx_kernel(LayerNormBackwardArgs args) {
+  using Rows = Team<Threads>;
+  const float* const weight = static_cast<const float*>(args.weight);
+  const float count = static_cast<float>(args.width);
+  for (std::int64_t row = Rows::first_row(); row < args.rows; row += Rows::row_step()) {
+    const float* const dy = static_cast<const float*>(args.dy) + row * args.dy_stride;
+    const float* const x = static_cast<const float*>(args.x) + row * args.x_stride;
+    float* const dx = static_cast<float*>(args.dx) + row * args.dx_stride;
+    const float mean = static_cast<const float*>(args.mean)[row],
+                rstd = static_cast<const float*>(args.rstd)[row];
+    float sum_g = 0, sum_gn = 0;
+    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) {
+      const float g = weight != nullptr ? dy[i] * weight[i] : dy[i];
+      sum_g += g;
+      sum_gn += g * ((x[i] - mean) * rstd);
+    }
+    const float mean_g = Rows::reduce(sum_g, Plus{}) / count, mean_gn = Rows::reduce(sum_gn, Plus{}) / count;
+    // A row of one element is its own mean: dx is exactly 0, where rounding would leave g - g times a large
+    // rstd.
+    const float factor = args.width == 1 ? 0.0f : rstd;
+    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) {
+      const float g = weight != nullptr ? dy[i] * weight[i] : dy[i];
+      const float share = factor * (g - mean_g - (x[i] - mean) * rstd * mean_gn);
+      dx[i] = args.dx_beta == 0.0f ? share : args.dx_beta * dx[i] + share;
+    }
+  }
+}
+
+constexpr int kColumns = 32, kLanes = kThreads / kColumns;
+
+// partials[block, column] = partial_beta * itself + the sums over the block's rows of dy n and dy.
+__global__ void partials_kernel(LayerNormBackwardArgs args) {
+  __shared__ float dweight_sums[kLanes][kColumns], dbias_sums[kLanes][kColumns];
+  const int column_in_tile = static_cast<int>(threadIdx.x) % kColumns,
+            lane = static_cast<int>(threadIdx.x) / kColumns;
+  const std::int64_t tiles = (args.width + kColumns - 1) / kColumns;
+  const std::int64_t blocks = (args.rows + kNormBlockRows - 1) / kNormBlockRows;
+  for (std::int64_t item = blockIdx.x; item < tiles * blocks; item += gridDim.x) {
+    const std::int64_t column = item % tiles * kColumns + column_in_tile, block = item / tiles;
+    const std::int64_t last = min((block + 1) * kNormBlockRows, args.rows);
+    float dweight = 0, dbias = 0;
+    if (column < args.width) {
+      for (std::int64_t row = block * kNormBlockRows + lane; row < last; row += kLanes) {
+        const float dy = static_cast<const float*>(args.dy)[row * args.dy_stride + column];
+        const float x = static_cast<const float*>(args.x)[row * args.x_stride + column];
+        dweight += dy * ((x - static_cast<const float*>(args.mean)[row]) *
+                         static_cast<const float*>(args.rstd)[row]);
+        dbias += dy;
+      }
+    }
+    dweight_sums[lane][column_in_tile] = dweight;
+    dbias_sums[lane][column_in_tile] = dbias;
+    __syncthreads();
+    if (lane < 2 && column < args.width) {  // the first row of threads writes dweight, the second dbias
+      float* const partials = static_cast<float*>(lane == 0 ? args.dweight_partials : args.dbias_partials);
+      const auto& sums = lane == 0 ? dweight_sums : dbias_sums;
+      if (partials != nullptr) {
+        float sum = 0;
+        for (int i = 0; i < kLanes; ++i) sum += sums[i][column_in_tile];
+        float& to = partials[block * args.width + column];
+        to = args.partial_beta == 0.0f ? sum : args.partial_beta * to + sum;
+      }
+    }
+    __syncthreads();  // the next item writes there again
+  }
+}
+
+void backward(const LayerNormBackwardArgs& args) {
+  require_f32("layer_norm", args.dtype);
+  // The partial sums first: dx may overwrite dy.
+  if (args.dweight_partials != nullptr || args.dbias_partials != nullptr) {
+    const std::int64_t tiles = (args.width + kColumns - 1) / kColumns;
+    launch("layer_norm_partials", partials_kernel, grid_for(tiles * norm_blocks(args.rows), 1, 64), kThreads,
+           args);
+  }
+  if (args.dx != nullptr)
+    launch_rows("layer_norm_backward", dx_kernel<32>, dx_kernel<kThreads>, args.rows, args.width, args);
+}
+
+}  // namespace
+
+void install_layer_norm() {
+  constexpr int kCuda = static_cast<int>(DeviceType::cuda);
+  layer_norm_forward_slot.function[kCuda] = [](const LayerNormArgs& args) {
+    require_f32("layer_norm", args.dtype);
+    launch_rows("layer_norm", forward_kernel<32>, forward_kernel<kThreads>, args.rows, args.width, args);
+  };
+  layer_norm_backward_slot.function[kCuda] = backward;
+}
+
+}  // namespace eddy::cuda

@@ -1,0 +1,72 @@
+// Rates from the best of some runs, timed by events on the GPU. The numbers are normal ones: products of
+// zeros run faster, because they draw less power.
+#include "cuda/measure.h"
+
+#include <algorithm>
+
+#include "cuda/context.h"
+#include "cuda/gemm.h"
+#include "ops/op_spec.h"
+#include "tensor/format.h"
+
+namespace eddy::cuda {
+namespace {
+
+constexpr std::int64_t kSize = 4096;
+constexpr int kRuns = 10;
+
+// The least milliseconds of some runs, after two to warm up.
+template <class Work>
+double best_ms(Work&& work) {
+  Timer timer;
+  double best = 0;
+  for (int run = -2; run < kRuns; ++run) {
+    timer.start();
+    work();
+    const double ms = timer.stop();
+    if (run == 0 || (run > 0 && ms < best)) best = ms;
+  }
+  return best;
+}
+
+double product_tflops(Dtype dtype, const Tensor& values) {
+  const Tensor a = raw::cast(values, dtype), c = Tensor::empty({kSize, kSize}, dtype, values.device());
+  GemmArgs g{};
+  g.dtype = dtype;
+  g.m = g.n = g.k = g.lda = g.ldb = g.ldc = kSize;
+  g.transpose_b = true;  // as in a linear layer
+  g.a = g.b = a.raw_data();
+  g.c = c.raw_data();
+  const double operations =
+      2.0 * static_cast<double>(kSize) * static_cast<double>(kSize) * static_cast<double>(kSize);
+  return operations / best_ms([&] { multiply({g, dtype}); }) / 1e9;
+}
+
+}  // namespace
+
+std::vector<std::string> measure() {
+  open();
+  const Device device{DeviceType::cuda, device_index()};
+  const Tensor values =
+      raw::to_device(raw::cast(sample_normal({kSize, kSize}, "measure"), Dtype::f32), device);
+  std::vector<std::string> lines;
+  const auto product = [&](const char* name, Dtype dtype) {
+    lines.push_back(fmt::format("gpu product: {:.1f} TFLOP/s ({}, {} x {} x {})",
+                                product_tflops(dtype, values), name, kSize, kSize, kSize));
+  };
+  const bool before = tf32();
+  set_tf32(false);
+  product("f32", Dtype::f32);
+  set_tf32(true);
+  product("f32 from inputs rounded to TF32", Dtype::f32);
+  set_tf32(before);
+  product("bf16", Dtype::bf16);
+  const Tensor from = Tensor::zeros({std::int64_t{1} << 26}, Dtype::f32, device),
+               to = Tensor::zeros(from.shape(), Dtype::f32, device);
+  const double ms = best_ms([&] { raw::copy_into(to, from); });
+  lines.push_back(fmt::format("gpu copy: {:.0f} GB/s (256 MiB, reads and writes counted)",
+                              2.0 * static_cast<double>(from.bytes()) / ms / 1e6));
+  return lines;
+}
+
+}  // namespace eddy::cuda

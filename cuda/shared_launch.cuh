@@ -1,0 +1,32 @@
+// Launching kernels that take shared memory by the launch: more than the 48 KiB that a kernel may declare, up
+// to what every architecture from 8.0 on gives to one block.
+#pragma once
+
+#include "cuda/launch.cuh"
+
+namespace eddy::cuda {
+
+inline constexpr int kMostSharedBytes =
+    99 * 1024;  // of a block on 8.6, 8.9 and 12.0; 8.0, 9.0 and 10.0 have more
+
+// The block's shared memory, 16-byte aligned; its size is the launch's.
+__device__ inline float* shared_memory() {
+  extern __shared__ Four shared_fours[];
+  return shared_fours[0].at;
+}
+
+// As launch, with `shared_bytes` of shared memory for each block.
+template <class Args>
+void launch_shared(const char* name, void (*kernel)(Args), std::int64_t blocks, int threads, int shared_bytes,
+                   const std::type_identity_t<Args>& args) {
+  static_assert(std::is_trivially_copyable_v<Args>);
+  if (blocks <= 0) return;
+  const cudaStream_t queue = stream();
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
+        "cudaFuncSetAttribute");
+  kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads),
+           static_cast<std::size_t>(shared_bytes), queue>>>(args);
+  check_launch(name);
+}
+
+}  // namespace eddy::cuda

@@ -1,0 +1,144 @@
+// Softmax and log-softmax of rows, with their gradients.
+//
+// Mapping: a warp per row of up to 1024 entries, a block per longer row; each thread takes every 32nd or
+// 256th entry. Shared memory: 8 numbers, for blocks. Bytes moved: three passes over a row (maximum, sum,
+// write), of which the last two find it in the cache, so memory sees one read and one write, the least; the
+// gradients read dy and y the same way. Hidden entries are not read for arithmetic, so that a NaN there does
+// no harm.
+#include "cuda/install.h"
+#include "cuda/team.cuh"
+#include "ops/softmax.h"
+
+namespace eddy::cuda {
+namespace {
+
+__device__ float minus_infinity() {
+  return __int_as_float(static_cast<int>(0xff800000u));
+}
+
+// How many of a row's entries the causal rule lets its query see.
+__device__ std::int64_t visible_entries(bool causal, std::int64_t row, std::int64_t queries,
+                                        std::int64_t width) {
+  if (!causal) return width;
+  const std::int64_t visible = row % queries + 1 + width - queries;
+  return visible < 0 ? 0 : visible;
+}
+
+__device__ std::int64_t mask_offset(const SoftmaxArgs& args, std::int64_t row) {
+  std::int64_t offset = 0;
+  for (int i = args.mask_rank - 1; i >= 0; --i) {
+    offset += row % args.mask_shape[i] * args.mask_strides[i];
+    row /= args.mask_shape[i];
+  }
+  return offset;
+}
+
+template <int Threads, bool Masked>
+__global__ void softmax_kernel(SoftmaxArgs args) {
+  using Rows = Team<Threads>;
+  for (std::int64_t row = Rows::first_row(); row < args.rows; row += Rows::row_step()) {
+    const float* const x = static_cast<const float*>(args.x) + row * args.width;
+    float* const y = static_cast<float*>(args.y) + row * args.width;
+    const std::int64_t visible = visible_entries(args.causal, row, args.queries, args.width);
+    const std::uint8_t* const mask = Masked ? args.mask + mask_offset(args, row) : nullptr;
+    const auto shown = [=](std::int64_t i) { return i < visible && (!Masked || mask[i] != 0); };
+
+    float top = minus_infinity();
+    for (std::int64_t i = Rows::lane(); i < visible; i += Threads)
+      if (shown(i)) top = NanMax{}(top, x[i]);
+    top = Rows::reduce(top, NanMax{});
+    const bool empty = top == minus_infinity();  // nothing visible, or -inf only: all zeros
+    float sum = 0;
+    for (std::int64_t i = Rows::lane(); i < visible; i += Threads)
+      if (shown(i) && !empty) sum += expf(x[i] - top);
+    sum = Rows::reduce(sum, Plus{});
+    const float scale = 1.0f / sum;
+    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads)
+      y[i] = shown(i) && !empty ? expf(x[i] - top) * scale : 0.0f;
+  }
+}
+
+template <int Threads>
+__global__ void softmax_backward_kernel(SoftmaxBackwardArgs args) {
+  using Rows = Team<Threads>;
+  for (std::int64_t row = Rows::first_row(); row < args.rows; row += Rows::row_step()) {
+    const float* const dy = static_cast<const float*>(args.dy) + row * args.width;
+    const float* const y = static_cast<const float*>(args.y) + row * args.width;
+    float* const dx = static_cast<float*>(args.dx) + row * args.width;
+    const std::int64_t visible = visible_entries(args.causal, row, args.queries, args.width);
+    // The choice by y keeps an infinite dy of a hidden entry out of the sum.
+    float inner = 0;
+    for (std::int64_t i = Rows::lane(); i < visible; i += Threads)
+      if (y[i] != 0.0f) inner += y[i] * dy[i];
+    inner = Rows::reduce(inner, Plus{});
+    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) {
+      const float share = i < visible && y[i] != 0.0f ? y[i] * (dy[i] - inner) : 0.0f;
+      dx[i] = args.beta == 0.0f ? share : args.beta * dx[i] + share;
+    }
+  }
+}
+
+template <int Threads>
+__global__ void log_softmax_kernel(LogSoftmaxArgs args) {
+  using Rows = Team<Threads>;
+  for (std::int64_t row = Rows::first_row(); row < args.rows; row += Rows::row_step()) {
+    const float* const x = static_cast<const float*>(args.x) + row * args.width;
+    float* const y = static_cast<float*>(args.y) + row * args.width;
+    float top = minus_infinity();
+    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) top = NanMax{}(top, x[i]);
+    top = Rows::reduce(top, NanMax{});
+    float sum = 0;
+    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) sum += expf(x[i] - top);
+    const float log_sum = logf(Rows::reduce(sum, Plus{}));
+    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) y[i] = (x[i] - top) - log_sum;
+  }
+}
+
+template <int Threads>
+__global__ void log_softmax_backward_kernel(LogSoftmaxBackwardArgs args) {
+  using Rows = Team<Threads>;
+  for (std::int64_t row = Rows::first_row(); row < args.rows; row += Rows::row_step()) {
+    const float* const dy = static_cast<const float*>(args.dy) + row * args.width;
+    const float* const y = static_cast<const float*>(args.y) + row * args.width;
+    float* const dx = static_cast<float*>(args.dx) + row * args.width;
+    float total = 0;
+    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) total += dy[i];
+    total = Rows::reduce(total, Plus{});
+    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) {
+      const float share = dy[i] - expf(y[i]) * total;
+      dx[i] = args.beta == 0.0f ? share : args.beta * dx[i] + share;
+    }
+  }
+}
+
+}  // namespace
+
+void install_softmax() {
+  constexpr int kCuda = static_cast<int>(DeviceType::cuda);
+  softmax_forward_slot.function[kCuda] = [](const SoftmaxArgs& args) {
+    require_f32("softmax", args.dtype);
+    if (args.mask != nullptr)
+      launch_rows("softmax", softmax_kernel<32, true>, softmax_kernel<kThreads, true>, args.rows, args.width,
+                  args);
+    else
+      launch_rows("softmax", softmax_kernel<32, false>, softmax_kernel<kThreads, false>, args.rows,
+                  args.width, args);
+  };
+  softmax_backward_slot.function[kCuda] = [](const SoftmaxBackwardArgs& args) {
+    require_f32("softmax", args.dtype);
+    launch_rows("softmax_backward", softmax_backward_kernel<32>, softmax_backward_kernel<kThreads>, args.rows,
+                args.width, args);
+  };
+  log_softmax_forward_slot.function[kCuda] = [](const LogSoftmaxArgs& args) {
+    require_f32("log_softmax", args.dtype);
+    launch_rows("log_softmax", log_softmax_kernel<32>, log_softmax_kernel<kThreads>, args.rows, args.width,
+                args);
+  };
+  log_softmax_backward_slot.function[kCuda] = [](const LogSoftmaxBackwardArgs& args) {
+    require_f32("log_softmax", args.dtype);
+    launch_rows("log_softmax_backward", log_softmax_backward_kernel<32>,
+                log_softmax_backward_kernel<kThreads>, args.rows, args.width, args);
+  };
+}
+
+}  // namespace eddy::cuda

@@ -1,0 +1,223 @@
+// Copies between the host and the GPU, and strided copies, sums, fills and casts on it.
+//
+// Mapping: one thread per element, in row-major order of the target; where both sides are contiguous, copies
+// go through the copy engine. Shared memory: none. Bytes moved: one read and one write per element, which is
+// the least, while neighbours in the target are neighbours in the source; a source whose neighbours lie apart
+// is fetched in sectors of 32 bytes, up to 8 times the least for f32.
+//
+// Refused: a sum of anything but f32 and bf16, and a cast to or from f64. f64 exists on the GPU as the result
+// of l2_norm; copies and fills move it like any other eight bytes.
+#include "cuda/transfer.h"
+
+#include <cstring>
+
+#include "cuda/launch.cuh"
+#include "cuda/walk.h"
+#include "tensor/dtype.h"
+
+namespace eddy::cuda {
+namespace {
+
+template <class T>
+struct CopyArgs {
+  Walk<2> walk;  // of the target and the source
+  T* to;
+  const T* from;
+};
+
+template <class T>
+__global__ void copy_kernel(CopyArgs<T> args) {
+  for (std::int64_t i = first_item(); i < args.walk.elements; i += item_step()) {
+    std::int64_t at[2] = {};
+    args.walk.add_offsets(static_cast<std::uint32_t>(i), at);
+    args.to[at[0]] = args.from[at[1]];
+  }
+}
+
+// bf16 is added in f32 and rounded once, as on the CPU.
+template <class T>
+__global__ void add_kernel(CopyArgs<T> args) {
+  for (std::int64_t i = first_item(); i < args.walk.elements; i += item_step()) {
+    std::int64_t at[2] = {};
+    args.walk.add_offsets(static_cast<std::uint32_t>(i), at);
+    args.to[at[0]] = T(static_cast<float>(args.to[at[0]]) + static_cast<float>(args.from[at[1]]));
+  }
+}
+
+template <class T>
+struct FillArgs {
+  Walk<1> walk;
+  T* to;
+  T value;
+};
+
+template <class T>
+__global__ void fill_kernel(FillArgs<T> args) {
+  for (std::int64_t i = first_item(); i < args.walk.elements; i += item_step()) {
+    std::int64_t at[1] = {};
+    args.walk.add_offsets(static_cast<std::uint32_t>(i), at);
+    args.to[at[0]] = args.value;
+  }
+}
+
+// By way of a type that both ends represent; bf16 rounds from f32.
+template <class To, class From>
+__host__ __device__ To convert(From value) {
+  if constexpr (std::is_same_v<To, bf16>) {
+    return bf16(static_cast<float>(value));
+  } else if constexpr (std::is_same_v<From, bf16>) {
+    return static_cast<To>(static_cast<float>(value));
+  } else {
+    return static_cast<To>(value);
+  }
+}
+
+template <class To, class From>
+struct CastArgs {
+  Walk<2> walk;
+  To* to;
+  const From* from;
+};
+
+template <class To, class From>
+__global__ void cast_kernel(CastArgs<To, From> args) {
+  for (std::int64_t i = first_item(); i < args.walk.elements; i += item_step()) {
+    std::int64_t at[2] = {};
+    args.walk.add_offsets(static_cast<std::uint32_t>(i), at);
+    args.to[at[0]] = convert<To>(args.from[at[1]]);
+  }
+}
+
+WalkShape<2> walk_of(const Tensor& to, const Tensor& from) {
+  WalkShape<2> shape;
+  for (int i = 0; i < to.rank(); ++i) shape.add_axis(to.dim(i), {to.strides()[i], from.strides()[i]});
+  return shape;
+}
+
+// Runs a kernel that takes CopyArgs<T>.
+template <class T>
+void over_both(const char* name, void (*kernel)(CopyArgs<T>), const Tensor& to, const Tensor& from) {
+  walk_of(to, from).for_parts([&](const Walk<2>& walk, const std::int64_t* at) {
+    launch(name, kernel, grid_for(walk.elements, kThreads), kThreads,
+           {walk, static_cast<T*>(to.raw_data()) + at[0], static_cast<const T*>(from.raw_data()) + at[1]});
+  });
+}
+
+// Element types by size, for what moves bits.
+template <class Visit>
+void by_width(Dtype dtype, Visit&& visit) {
+  switch (dtype_bytes(dtype)) {
+    case 1:
+      return visit(std::uint8_t{});
+    case 2:
+      return visit(std::uint16_t{});
+    case 4:
+      return visit(std::uint32_t{});
+    default:
+      return visit(std::uint64_t{});
+  }
+}
+
+// The types that kernels compute with. errors: DtypeError for f64.
+template <class Visit>
+void by_dtype(const char* op, Dtype dtype, Visit&& visit) {
+  switch (dtype) {
+    case Dtype::f32:
+      return visit(float{});
+    case Dtype::bf16:
+      return visit(bf16{});
+    case Dtype::i32:
+      return visit(std::int32_t{});
+    case Dtype::i64:
+      return visit(std::int64_t{});
+    case Dtype::u8:
+      return visit(std::uint8_t{});
+    case Dtype::f64:
+      refuse_dtype(op, dtype);
+  }
+}
+
+// The bits of a number in a dtype, in the low bytes.
+std::uint64_t bits_of(Dtype dtype, double value) {
+  std::uint64_t bits = 0;
+  const auto keep = [&bits](auto typed) { std::memcpy(&bits, &typed, sizeof typed); };
+  if (dtype == Dtype::f64)
+    keep(value);
+  else
+    by_dtype("fill", dtype, [&](auto type) { keep(convert<decltype(type)>(value)); });
+  return bits;
+}
+
+class CudaTransfer final : public Transfer {
+ public:
+  Tensor to_device(const Tensor& x, Device device) override {
+    const bool up = device.type == DeviceType::cuda;
+    const Device gpu = up ? device : x.device();
+    if (gpu.index != device_index() || (up && x.device().type == DeviceType::cuda)) refuse_other_gpu(gpu);
+    const Tensor packed = raw::contiguous(x);
+    const Tensor result = Tensor::empty(x.shape(), x.dtype(), device);
+    (up ? upload : download)(result.raw_data(), packed.raw_data(), static_cast<std::size_t>(x.bytes()));
+    return result;
+  }
+
+  void copy_strided(const Tensor& to, const Tensor& from) override {
+    if (to.contiguous() && from.contiguous())
+      return check(cudaMemcpyAsync(to.raw_data(), from.raw_data(), static_cast<std::size_t>(to.bytes()),
+                                   cudaMemcpyDeviceToDevice, stream()),
+                   "cudaMemcpyAsync");
+    by_width(to.dtype(), [&](auto width) {
+      using T = decltype(width);
+      over_both<T>("copy", copy_kernel<T>, to, from);
+    });
+  }
+
+  void add_into(const Tensor& to, const Tensor& from) override {
+    if (to.dtype() == Dtype::f32)
+      over_both<float>("add_into", add_kernel<float>, to, from);
+    else if (to.dtype() == Dtype::bf16)
+      over_both<bf16>("add_into", add_kernel<bf16>, to, from);
+    else
+      refuse_dtype("add_into", to.dtype());
+  }
+
+  void fill(const Tensor& x, double value) override {
+    const std::uint64_t bits = bits_of(x.dtype(), value);
+    if (bits == 0 && x.contiguous())
+      return check(cudaMemsetAsync(x.raw_data(), 0, static_cast<std::size_t>(x.bytes()), stream()),
+                   "cudaMemsetAsync");
+    WalkShape<1> shape;
+    for (int i = 0; i < x.rank(); ++i) shape.add_axis(x.dim(i), {x.strides()[i]});
+    by_width(x.dtype(), [&](auto width) {
+      using T = decltype(width);
+      shape.for_parts([&](const Walk<1>& walk, const std::int64_t* at) {
+        launch("fill", fill_kernel<T>, grid_for(walk.elements, kThreads), kThreads,
+               {walk, static_cast<T*>(x.raw_data()) + at[0], static_cast<T>(bits)});
+      });
+    });
+  }
+
+  void cast(const Tensor& to, const Tensor& from) override {
+    by_dtype("cast", to.dtype(), [&](auto to_type) {
+      using To = decltype(to_type);
+      by_dtype("cast", from.dtype(), [&](auto from_type) {
+        using From = decltype(from_type);
+        if constexpr (!std::is_same_v<To, From>) {
+          walk_of(to, from).for_parts([&](const Walk<2>& walk, const std::int64_t* at) {
+            launch("cast", cast_kernel<To, From>, grid_for(walk.elements, kThreads), kThreads,
+                   {walk, static_cast<To*>(to.raw_data()) + at[0],
+                    static_cast<const From*>(from.raw_data()) + at[1]});
+          });
+        }
+      });
+    });
+  }
+};
+
+}  // namespace
+
+Transfer& device_transfer() {
+  static CudaTransfer only;
+  return only;
+}
+
+}  // namespace eddy::cuda

@@ -1,0 +1,362 @@
+// The chain of the unit recurrence, forward and backward: a step of the loop over time is five matrix
+// products and four kernels that do all between them. The host runs ahead: nothing waits, so the loop can be
+// captured.
+//
+// Mapping: gates, a warp for each head of each row; rows with a norm, a warp for each of up to 256 entries,
+// else a block, each thread with every 32nd or 256th entry; activations, a thread for each entry. Shared
+// memory: 8 numbers, for blocks. Bytes moved: the weights once a step, which is the least only when they do
+// not stay in the second-level cache; every row that a kernel reads or writes is passed through memory once,
+// where one kernel for all steps would keep it on the multiprocessor.
+#include "cuda/gemm.h"
+#include "cuda/install.h"
+#include "cuda/team.cuh"
+#include "ops/pointwise_functors.h"
+#include "ops/unit_recurrence.h"
+
+namespace eddy::cuda {
+namespace {
+
+// Step t of the chain.
+struct Step {
+  UnitRecurrenceArgs args;
+  std::int64_t t;
+
+  // Row `row` of this step of an array [time, batch, width].
+  __device__ const float* at(const void* base, std::int64_t row, std::int64_t width) const {
+    return static_cast<const float*>(base) + (t * args.batch + row) * width;
+  }
+  __device__ float* at(void* base, std::int64_t row, std::int64_t width) const {
+    return static_cast<float*>(base) + (t * args.batch + row) * width;
+  }
+  // Key or value of the state before this step; null at the first step of a sequence.
+  __device__ const float* before(const void* array, const void* carried, std::int64_t row) const {
+    if (t > 0) return static_cast<const float*>(array) + ((t - 1) * args.batch + row) * args.dim;
+    return carried == nullptr ? nullptr : static_cast<const float*>(carried) + row * args.dim;
+  }
+  // The dropout factor of an element, 1 / (1 - rate) or 0.
+  __device__ float keep(const RandomKey& key, std::int64_t element) const {
+    if (args.dropout == 0) return 1.0f;
+    const std::uint32_t word = key.word(static_cast<std::uint64_t>(element));
+    return static_cast<double>(uniform01(word)) >= args.dropout ? static_cast<float>(1 / (1 - args.dropout))
+                                                                : 0.0f;
+  }
+};
+
+// What a warp needs for one head of one row: its entries are j, j + 32, ... of the head's d.
+struct HeadOfRow {
+  std::int64_t row, head, d;
+  const float *q, *kx, *vx;  // of this step
+  const float *kh, *vh;      // of the state before; null without one
+  float scale, keep_h, keep_x;
+
+  __device__ HeadOfRow(const Step& step, std::int64_t item) {
+    const UnitRecurrenceArgs& args = step.args;
+    row = item / args.heads;
+    head = item % args.heads;
+    d = args.dim / args.heads;
+    q = step.at(args.qkv, row, 3 * args.dim) + head * d;
+    kx = q + args.dim;
+    vx = kx + args.dim;
+    kh = step.before(args.key, args.key0, row);
+    vh = step.before(args.value, args.value0, row);
+    if (kh != nullptr) {
+      kh += head * d;
+      vh += head * d;
+    }
+    scale = static_cast<float>(1 / sqrt(static_cast<double>(d)));
+    const std::int64_t element = ((step.t * args.batch + row) * args.heads + head) * 2;
+    keep_h = step.keep(args.gate_key, element);
+    keep_x = step.keep(args.gate_key, element + 1);
+  }
+};
+
+// o = px vx + ph vh with (ph, px) = softmax over the two scores, dropped apart.
+__global__ void gate_kernel(Step step) {
+  using Warp = Team<32>;
+  const UnitRecurrenceArgs& args = step.args;
+  for (std::int64_t item = Warp::first_row(); item < args.batch * args.heads; item += Warp::row_step()) {
+    const HeadOfRow own(step, item);
+    float g = 0;
+    if (own.kh != nullptr) {
+      float to_state = 0, to_token = 0;
+      for (std::int64_t i = Warp::lane(); i < own.d; i += 32) {
+        to_state += own.q[i] * own.kh[i];
+        to_token += own.q[i] * own.kx[i];
+      }
+      g = vec::sigmoid((Warp::reduce(to_state, Plus{}) - Warp::reduce(to_token, Plus{})) * own.scale);
+    }
+    if (Warp::lane() == 0) step.at(args.gate, own.row, args.heads)[own.head] = g;
+    const float ph = g * own.keep_h, px = (1.0f - g) * own.keep_x;
+    float* const o = step.at(args.o, own.row, args.dim) + own.head * own.d;
+    for (std::int64_t i = Warp::lane(); i < own.d; i += 32)
+      o[i] = px * own.vx[i] + (own.kh != nullptr ? ph * own.vh[i] : 0.0f);
+  }
+}
+
+// From do, in scratch: dq, dkx, dvx of this step, and the shares of kh and vh added to the step before.
+__global__ void gate_backward_kernel(Step step) {
+  using Warp = Team<32>;
+  const UnitRecurrenceArgs& args = step.args;
+  for (std::int64_t item = Warp::first_row(); item < args.batch * args.heads; item += Warp::row_step()) {
+    const HeadOfRow own(step, item);
+    const float* const dout = static_cast<const float*>(args.scratch) + own.row * args.dim + own.head * own.d;
+    const float g = step.at(args.gate, own.row, args.heads)[own.head];
+    const float ph = g * own.keep_h, px = (1.0f - g) * own.keep_x;
+    float* const dq = step.at(args.dqkv, own.row, 3 * args.dim) + own.head * own.d;
+    float *const dkx = dq + args.dim, *const dvx = dkx + args.dim;
+    float ds = 0;
+    if (own.kh != nullptr) {
+      float of_state = 0, of_token = 0;
+      for (std::int64_t i = Warp::lane(); i < own.d; i += 32) {
+        of_state += dout[i] * own.vh[i];
+        of_token += dout[i] * own.vx[i];
+      }
+      const float dg =
+          own.keep_h * Warp::reduce(of_state, Plus{}) - own.keep_x * Warp::reduce(of_token, Plus{});
+      ds = g * (1.0f - g) * dg * own.scale;
+    }
+    const std::int64_t before =
+        (own.row - args.batch) * args.dim + own.head * own.d;  // from this step's start
+    float* const dkh = step.t > 0 ? step.at(args.dkey, 0, args.dim) + before : nullptr;
+    float* const dvh = step.t > 0 ? step.at(args.dvalue, 0, args.dim) + before : nullptr;
+    for (std::int64_t i = Warp::lane(); i < own.d; i += 32) {
+      dvx[i] = px * dout[i];
+      dq[i] = own.kh != nullptr ? ds * (own.kh[i] - own.kx[i]) : 0.0f;
+      dkx[i] = own.kh != nullptr ? -ds * own.q[i] : 0.0f;
+      if (dkh == nullptr) continue;
+      dkh[i] += ds * own.q[i];
+      dvh[i] += ph * dout[i];
+    }
+  }
+}
+
+// The end of a half of the layer: y, which holds a product, becomes residual + drop(y), and `normalised` its
+// norm. Rows are of this step.
+struct ResidualLaunch {
+  Step step;
+  RandomKey key;
+  const void* residual;
+  void* y;
+  const void *weight, *bias;  // of the norm; each may be null
+  void *normalised, *mean, *rstd;
+};
+
+template <int Threads>
+__global__ void residual_norm_kernel(ResidualLaunch launched) {
+  using Rows = Team<Threads>;
+  const Step& step = launched.step;
+  const std::int64_t dim = step.args.dim;
+  const float *const weight = static_cast<const float*>(launched.weight), *const bias =
+                                                                              static_cast<const float*>(
+                                                                                  launched.bias);
+  const float count = static_cast<float>(dim);
+  for (std::int64_t row = Rows::first_row(); row < step.args.batch; row += Rows::row_step()) {
+    const float* const residual = step.at(launched.residual, row, dim);
+    float *const y = step.at(launched.y, row, dim), *const to = step.at(launched.normalised, row, dim);
+    const std::int64_t first_element = (step.t * step.args.batch + row) * dim;
+    float sum = 0;
+    for (std::int64_t i = Rows::lane(); i < dim; i += Threads) {
+      y[i] = residual[i] + step.keep(launched.key, first_element + i) * y[i];
+      sum += y[i];
+    }
+    const float mean = Rows::reduce(sum, Plus{}) / count;
+    float squares = 0;  // of distances: sum(y^2) - n mean^2 would cancel
+    for (std::int64_t i = Rows::lane(); i < dim; i += Threads) squares += (y[i] - mean) * (y[i] - mean);
+    const float rstd =
+        1.0f / sqrtf(Rows::reduce(squares, Plus{}) / count + static_cast<float>(step.args.eps));
+    for (std::int64_t i = Rows::lane(); i < dim; i += Threads) {
+      const float n = (y[i] - mean) * rstd;
+      to[i] = (weight != nullptr ? n * weight[i] : n) + (bias != nullptr ? bias[i] : 0.0f);
+    }
+    if (Rows::lane() == 0) {
+      *step.at(launched.mean, row, 1) = mean;
+      *step.at(launched.rstd, row, 1) = rstd;
+    }
+  }
+}
+
+// Its gradient: to = from + the norm's gradient of dy, and dropped = drop(to). `from` may be `to`. The gain's
+// own gradient is summed after the loop.
+struct NormGradientLaunch {
+  Step step;
+  RandomKey key;
+  const void *dy, *x, *weight, *mean, *rstd;
+  const void* from;
+  void *to, *dropped;
+};
+
+template <int Threads>
+__global__ void norm_gradient_kernel(NormGradientLaunch launched) {
+  using Rows = Team<Threads>;
+  const Step& step = launched.step;
+  const std::int64_t dim = step.args.dim;
+  const float* const weight = static_cast<const float*>(launched.weight);
+  const float count = static_cast<float>(dim);
+  for (std::int64_t row = Rows::first_row(); row < step.args.batch; row += Rows::row_step()) {
+    const float *const dy = step.at(launched.dy, row, dim), *const x = step.at(launched.x, row, dim);
+    const float mean = *step.at(launched.mean, row, 1), rstd = *step.at(launched.rstd, row, 1);
+    float sum_g = 0, sum_gn = 0;
+    for (std::int64_t i = Rows::lane(); i < dim; i += Threads) {
+      const float g = weight != nullptr ? dy[i] * weight[i] : dy[i];
+      sum_g += g;
+      sum_gn += g * ((x[i] - mean) * rstd);
+    }
+    const float mean_g = Rows::reduce(sum_g, Plus{}) / count, mean_gn = Rows::reduce(sum_gn, Plus{}) / count;
+    const float factor = dim == 1 ? 0.0f : rstd;  // as in layer_norm.cu: a row of one entry has no gradient
+    const float* const from = step.at(launched.from, row, dim);
+    float *const to = step.at(launched.to, row, dim), *const dropped = step.at(launched.dropped, row, dim);
+    const std::int64_t first_element = (step.t * step.args.batch + row) * dim;
+    for (std::int64_t i = Rows::lane(); i < dim; i += Threads) {
+      const float g = weight != nullptr ? dy[i] * weight[i] : dy[i];
+      const float sum = from[i] + factor * (g - mean_g - (x[i] - mean) * rstd * mean_gn);
+      to[i] = sum;
+      dropped[i] = step.keep(launched.key, first_element + i) * sum;
+    }
+  }
+}
+
+// scratch = act(u).
+template <class Activation>
+__global__ void activation_kernel(Step step) {
+  const float* const u = step.at(static_cast<const void*>(step.args.u), 0, step.args.mlp);
+  for (std::int64_t i = first_item(); i < step.args.batch * step.args.mlp; i += item_step())
+    static_cast<float*>(step.args.scratch)[i] = Activation::forward(u[i]);
+}
+
+// act = act(u), and du from the gradient of act(u) to that of u.
+template <class Activation>
+__global__ void activation_backward_kernel(Step step) {
+  const float* const u = step.at(static_cast<const void*>(step.args.u), 0, step.args.mlp);
+  float *const act = step.at(step.args.act, 0, step.args.mlp), *const du =
+                                                                   step.at(step.args.du, 0, step.args.mlp);
+  for (std::int64_t i = first_item(); i < step.args.batch * step.args.mlp; i += item_step()) {
+    act[i] = Activation::forward(u[i]);
+    du[i] = Activation::vjp(du[i], u[i]);
+  }
+}
+
+// ---- host
+
+// One step's launches.
+struct Chain {
+  Step step;
+
+  explicit Chain(const UnitRecurrenceArgs& args) : step{args, 0} {}
+
+  const UnitRecurrenceArgs& args() const { return step.args; }
+  // This step of an array [time, batch, width].
+  void* now(const void* base, std::int64_t width) const {
+    return const_cast<float*>(static_cast<const float*>(base)) + step.t * args().batch * width;
+  }
+  const void* entries(const void* base, std::int64_t first) const {
+    return base == nullptr ? nullptr : static_cast<const float*>(base) + first;
+  }
+
+  // y [batch, out] = x [batch, in] w^T + bias for a weight [out, in].
+  void product(const void* x, const void* w, const void* bias, void* y, std::int64_t in,
+               std::int64_t out) const {
+    GemmArgs g{};
+    g.dtype = Dtype::f32;
+    g.transpose_b = true;
+    g.m = args().batch;
+    g.n = out;
+    g.k = in;
+    g.a = x;
+    g.lda = in;
+    g.b = w;
+    g.ldb = in;
+    g.c = y;
+    g.ldc = out;
+    g.bias = bias;
+    multiply({g, Dtype::f32});
+  }
+  // dx [batch, in] = beta dx + dy [batch, out] w.
+  void product_back(const void* dy, const void* w, void* dx, std::int64_t in, std::int64_t out,
+                    double beta = 0) const {
+    GemmArgs g{};
+    g.dtype = Dtype::f32;
+    g.m = args().batch;
+    g.n = in;
+    g.k = out;
+    g.a = dy;
+    g.lda = out;
+    g.b = w;
+    g.ldb = in;
+    g.c = dx;
+    g.ldc = in;
+    g.beta = beta;
+    multiply({g, Dtype::f32});
+  }
+
+  // A step waits for every row, so a block is worth it for shorter rows than elsewhere.
+  template <class Args>
+  void rows(const char* name, void (*of_warp)(Args), void (*of_block)(Args), const Args& launched) const {
+    if (args().dim <= 256)
+      launch(name, of_warp, grid_for(args().batch, Team<32>::kRowsPerBlock, 64), kThreads, launched);
+    else
+      launch(name, of_block, grid_for(args().batch, 1, 64), kThreads, launched);
+  }
+  void heads(const char* name, void (*kernel)(Step)) const {
+    launch(name, kernel, grid_for(args().batch * args().heads, Team<32>::kRowsPerBlock, 64), kThreads, step);
+  }
+  void units(const char* name, void (*gelu)(Step), void (*relu)(Step)) const {
+    launch(name, args().gelu ? gelu : relu, grid_for(args().batch * args().mlp, kThreads), kThreads, step);
+  }
+  void residual_norm(const char* name, const ResidualLaunch& launched) const {
+    rows(name, residual_norm_kernel<32>, residual_norm_kernel<kThreads>, launched);
+  }
+  void norm_gradient(const char* name, const NormGradientLaunch& launched) const {
+    rows(name, norm_gradient_kernel<32>, norm_gradient_kernel<kThreads>, launched);
+  }
+
+  void forward() const {
+    const UnitRecurrenceArgs& a = args();
+    const std::int64_t dim = a.dim, mlp = a.mlp;
+    heads("unit_recurrence_gate", gate_kernel);
+    product(now(a.o, dim), a.wo, a.wo_bias, now(a.r, dim), dim, dim);
+    residual_norm("unit_recurrence_norm2",
+                  {step, a.attn_key, a.x, a.r, a.norm2, a.norm2_bias, a.a2, a.mean2, a.rstd2});
+    product(now(a.a2, dim), a.up, a.up_bias, now(a.u, mlp), dim, mlp);
+    units("unit_recurrence_activation", activation_kernel<pointwise::Gelu>,
+          activation_kernel<pointwise::Relu>);
+    product(a.scratch, a.down, a.down_bias, now(a.h, dim), mlp, dim);
+    residual_norm("unit_recurrence_norm1",
+                  {step, a.mlp_key, a.r, a.h, a.norm1, a.norm1_bias, a.a1, a.mean1, a.rstd1});
+    product(now(a.a1, dim), a.wkv, a.wkv_bias, now(a.key, dim), dim, dim);
+    product(now(a.a1, dim), entries(a.wkv, dim * dim), entries(a.wkv_bias, dim), now(a.value, dim), dim, dim);
+  }
+
+  void backward() const {
+    const UnitRecurrenceArgs& a = args();
+    const std::int64_t dim = a.dim, mlp = a.mlp;
+    product_back(now(a.dkey, dim), a.wkv, now(a.da1, dim), dim, dim);
+    product_back(now(a.dvalue, dim), entries(a.wkv, dim * dim), now(a.da1, dim), dim, dim, 1);
+    norm_gradient("unit_recurrence_norm1_backward",
+                  {step, a.mlp_key, a.da1, a.h, a.norm1, a.mean1, a.rstd1, a.dh, a.dh, a.dmlp_out});
+    product_back(now(a.dmlp_out, dim), a.down, now(a.du, mlp), mlp, dim);
+    units("unit_recurrence_activation_backward", activation_backward_kernel<pointwise::Gelu>,
+          activation_backward_kernel<pointwise::Relu>);
+    product_back(now(a.du, mlp), a.up, now(a.da2, dim), dim, mlp);
+    norm_gradient("unit_recurrence_norm2_backward",
+                  {step, a.attn_key, a.da2, a.r, a.norm2, a.mean2, a.rstd2, a.dh, a.dx, a.do_out});
+    product_back(now(a.do_out, dim), a.wo, a.scratch, dim, dim);
+    heads("unit_recurrence_gate_backward", gate_backward_kernel);
+  }
+};
+
+}  // namespace
+
+void install_unit_recurrence() {
+  constexpr int kCuda = static_cast<int>(DeviceType::cuda);
+  unit_recurrence_forward_slot.function[kCuda] = [](const UnitRecurrenceArgs& args) {
+    require_f32("unit_recurrence", args.dtype);
+    for (Chain chain(args); chain.step.t < args.time; ++chain.step.t) chain.forward();
+  };
+  unit_recurrence_backward_slot.function[kCuda] = [](const UnitRecurrenceArgs& args) {
+    require_f32("unit_recurrence", args.dtype);
+    Chain chain(args);
+    for (chain.step.t = args.time - 1; chain.step.t >= 0; --chain.step.t) chain.backward();
+  };
+}
+
+}  // namespace eddy::cuda

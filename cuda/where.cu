@@ -1,0 +1,62 @@
+// A choice between two tensors by a mask, over their broadcast shape. It moves bits, so one instantiation per
+// element size serves all types.
+//
+// Mapping: one thread per element of the result. Shared memory: none. Bytes moved: the mask, the result and
+// of each operand what was chosen, in whole sectors: at most one read of each operand.
+#include "cuda/install.h"
+#include "cuda/launch.cuh"
+#include "cuda/walk.h"
+#include "ops/where.h"
+
+namespace eddy::cuda {
+namespace {
+
+template <class T>
+struct WhereLaunch {
+  Walk<3> walk;  // of the mask, a and b
+  const std::uint8_t* mask;
+  const T *a, *b;
+  T* y;
+};
+
+template <class T>
+__global__ void where_kernel(WhereLaunch<T> args) {
+  for (std::int64_t i = first_item(); i < args.walk.elements; i += item_step()) {
+    std::int64_t at[3] = {};
+    args.walk.add_offsets(static_cast<std::uint32_t>(i), at);
+    args.y[i] = args.mask[at[0]] != 0 ? args.a[at[1]] : args.b[at[2]];
+  }
+}
+
+template <class T>
+void where(const WhereArgs& args) {
+  WalkShape<3> shape;
+  for (int i = 0; i < args.rank; ++i)
+    shape.add_axis(args.shape[i], {args.stride_mask[i], args.stride_a[i], args.stride_b[i]});
+  T* y = static_cast<T*>(args.y);
+  shape.for_parts([&](const Walk<3>& walk, const std::int64_t* at) {
+    launch("where", where_kernel<T>, grid_for(walk.elements, kThreads), kThreads,
+           {walk, args.mask + at[0], static_cast<const T*>(args.a) + at[1],
+            static_cast<const T*>(args.b) + at[2], y});
+    y += walk.elements;
+  });
+}
+
+}  // namespace
+
+void install_where() {
+  where_slot.function[static_cast<int>(DeviceType::cuda)] = [](const WhereArgs& args) {
+    switch (dtype_bytes(args.dtype)) {
+      case 1:
+        return where<std::uint8_t>(args);
+      case 2:
+        return where<std::uint16_t>(args);
+      case 4:
+        return where<std::uint32_t>(args);
+      default:
+        return where<std::uint64_t>(args);
+    }
+  };
+}
+
+}  // namespace eddy::cuda

@@ -1,0 +1,65 @@
+// Moving tensors between the devices, and what every comparison on the GPU uses.
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "ops/backends.h"
+#include "ops/op_spec.h"
+#include "tensor/tensor.h"
+
+namespace eddy::gpu_test {
+
+inline Device gpu() {
+  return cuda_device();
+}
+
+inline Tensor to_gpu(const Tensor& x) {
+  return raw::to_device(x, gpu());
+}
+inline Tensor to_cpu(const Tensor& x) {
+  return x.defined() ? raw::to_device(x, kCpu) : x;
+}
+inline Tensors to_cpu(const Tensors& tensors) {
+  Tensors result;
+  for (const Tensor& x : tensors) result.push_back(to_cpu(x));
+  return result;
+}
+
+// The same values on the GPU with the strides that strided_copy gives on the CPU: the last two axes swapped
+// in memory, or a step of two for one axis.
+inline Tensor strided_on_gpu(const Tensor& x) {
+  if (x.rank() == 0) return to_gpu(x);
+  if (x.rank() == 1) {
+    const Tensor wide = Tensor::zeros({x.dim(0), 2}, x.dtype(), gpu());
+    const Tensor view = raw::select(wide, 1, 0);
+    raw::copy_into(view, to_gpu(x));
+    return view;
+  }
+  return raw::transpose(to_gpu(raw::copy(raw::transpose(x, -1, -2))), -1, -2);
+}
+
+// A sample's inputs on the GPU, the floating ones as f32. What was strided stays strided.
+inline Tensors inputs_on_gpu(const Tensors& inputs) {
+  Tensors result;
+  for (const Tensor& x : inputs) {
+    if (!x.defined()) {
+      result.push_back(x);
+      continue;
+    }
+    const Tensor typed = is_floating(x.dtype()) ? raw::cast(x, Dtype::f32) : raw::copy(x);
+    result.push_back(x.contiguous() ? to_gpu(typed) : strided_on_gpu(typed));
+  }
+  return result;
+}
+
+// Fills blocks of many sizes with bytes that are NaN in every floating type, and frees them, so that the next
+// allocations find that and not zeros.
+inline void poison_gpu() {
+  Tensors blocks;
+  for (std::int64_t bytes = 512; bytes <= (1 << 20); bytes *= 2)
+    for (int copy = 0; copy < 6; ++copy) blocks.push_back(Tensor::full({bytes}, 255, Dtype::u8, gpu()));
+}
+
+}  // namespace eddy::gpu_test

@@ -1,0 +1,75 @@
+// The runner of the GPU's tests. Without a usable GPU it runs what needs none, prints SKIPPED and the reason,
+// and succeeds: ctest then marks the others as skipped.
+//
+//   --plain    every allocation is a cudaMalloc of its own, for compute-sanitizer
+//   --checks   every launch is waited for, so that an error names its kernel
+#define DOCTEST_CONFIG_IMPLEMENT
+#include <doctest/doctest.h>
+
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+#include "cuda/allocator.h"
+#include "cuda/context.h"
+#include "ops/backends.h"
+#include "tensor/error.h"
+
+namespace {
+
+// Counts the cases that ran: a filter that matches nothing must not look like success.
+struct CaseCounter : doctest::IReporter {
+  explicit CaseCounter(const doctest::ContextOptions&) {}
+  static inline int cases = 0;
+  void report_query(const doctest::QueryData&) override {}
+  void test_run_start() override {}
+  void test_run_end(const doctest::TestRunStats&) override {}
+  void test_case_start(const doctest::TestCaseData&) override { ++cases; }
+  void test_case_reenter(const doctest::TestCaseData&) override {}
+  void test_case_end(const doctest::CurrentTestCaseStats&) override {}
+  void test_case_exception(const doctest::TestCaseException&) override {}
+  void subcase_start(const doctest::SubcaseSignature&) override {}
+  void subcase_end() override {}
+  void log_assert(const doctest::AssertData&) override {}
+  void log_message(const doctest::MessageData&) override {}
+  void test_case_skipped(const doctest::TestCaseData&) override {}
+};
+REGISTER_LISTENER("count", 1, CaseCounter);
+
+// "" when a GPU is open, else why not.
+std::string open_gpu() {
+  try {
+    eddy::cuda_device();
+    return "";
+  } catch (const eddy::DeviceError& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+REGISTER_EXCEPTION_TRANSLATOR(eddy::Error& error) {
+  return error.what();
+}
+
+int main(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (std::string_view(argv[i]) == "--plain") eddy::cuda::set_plain_allocator(true);
+    if (std::string_view(argv[i]) == "--checks") eddy::cuda::set_launch_checks(true);
+  }
+  doctest::Context context(argc, argv);
+  const std::string why_none = open_gpu();
+  if (!why_none.empty()) context.addFilter("test-suite-exclude", "device");
+  const int result = context.run();
+  if (context.shouldExit()) return result;
+  if (!why_none.empty()) {
+    std::printf("SKIPPED: the tests that need a GPU: %s\n", why_none.c_str());
+    return result;
+  }
+  if (CaseCounter::cases == 0) {
+    std::fputs("no test case matches the filter\n", stderr);
+    return 1;
+  }
+  eddy::cuda::close();
+  return result;
+}

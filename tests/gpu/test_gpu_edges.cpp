@@ -1,0 +1,178 @@
+// What the samples of the ops do not reach on a GPU: rows longer than a warp takes, many equal ids, ids and
+// targets out of range, tensors that are not aligned, and tensors large enough for several passes.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+
+#include "autograd/tape.h"
+#include "gpu_test.h"
+#include "ops/cross_entropy.h"
+#include "ops/gather.h"
+#include "ops/layer_norm.h"
+#include "ops/pointwise.h"
+#include "ops/reduce.h"
+#include "ops/rms_norm.h"
+#include "ops/softmax.h"
+#include "ops/where.h"
+#include "tensor/philox.h"
+#include "tests/op/spec_check.h"
+
+using namespace eddy;
+using namespace eddy::gpu_test;
+using namespace eddy::spec_check;
+
+namespace {
+
+Tensor f32(const Tensor& x) {
+  return raw::cast(x, Dtype::f32);
+}
+
+// Runs op(inputs) with gradients on both devices, f64 on the CPU, and compares with `roundings`.
+template <class Op>
+void compare(const std::string& name, const Tensors& inputs, double roundings, Op&& op) {
+  OpSpec spec;
+  spec.name = name;
+  spec.run = [&](const Tensors& x) { return Tensors{op(x)}; };
+  const Outcome want = evaluate(spec, inputs);
+  EvaluateOptions options;
+  for (const Tensor& dy : cotangents(want.results)) options.dys.push_back(to_gpu(f32(dy)));
+  const Outcome got = evaluate(spec, inputs_on_gpu(inputs), options);
+  const double eps = epsilon(Dtype::f32);
+  std::string text = difference(name, to_cpu(got.results[0]), want.results[0], roundings, eps);
+  CHECK_MESSAGE(text.empty(), text);
+  text = gradient_difference(name, to_cpu(got.gradients), want.gradients, 4 * roundings + 16, eps);
+  CHECK_MESSAGE(text.empty(), text);
+}
+
+Tensor normal(const Shape& shape, const char* stream = "edge") {
+  return sample_normal(shape, stream);
+}
+
+}  // namespace
+
+TEST_SUITE("device") {
+  TEST_CASE("rows around the border between a warp and a block agree with the CPU") {
+    for (const std::int64_t width : {31, 32, 33, 255, 1023, 1024, 1025, 4099}) {
+      const std::string size = " of " + std::to_string(width);
+      const Tensor x = normal({5, width});
+      compare("softmax" + size, {x}, 64, [](const Tensors& t) { return softmax(t[0]); });
+      compare("log_softmax" + size, {x}, 64, [](const Tensors& t) { return log_softmax(t[0]); });
+      compare("layer_norm" + size, {x, normal({width}, "w"), normal({width}, "b")}, 128,
+              [](const Tensors& t) { return layer_norm(t[0], t[1], t[2]); });
+      compare("rms_norm" + size, {x, normal({width}, "w")}, 128,
+              [](const Tensors& t) { return rms_norm(t[0], t[1]); });
+      compare("max" + size, {x}, 0, [](const Tensors& t) { return max(t[0], 1); });
+      compare("sum" + size, {x}, 64, [](const Tensors& t) { return sum(t[0], 1); });
+      compare("cross_entropy" + size, {x, sample_indices({5}, "targets", width)}, 64,
+              [](const Tensors& t) { return cross_entropy(t[0], t[1]); });
+    }
+  }
+
+  TEST_CASE("sums of every shape of axis agree with the CPU") {
+    for (const Shape& shape :
+         {Shape{3, 40000}, Shape{2, 5000, 3}, Shape{2, 700, 33}, Shape{1, 130, 1000}, Shape{70000}}) {
+      const Tensor x = normal(shape);
+      // Up to 40000 terms of either sign: the error of 128 serial sums and a tree, against a sum of some 200.
+      compare("sum to " + to_string(shape), {x}, 256,
+              [&](const Tensors& t) { return shape.rank() == 1 ? sum(t[0]) : sum(t[0], 1); });
+    }
+  }
+
+  TEST_CASE("a causal softmax with a mask hides what the CPU hides") {
+    const Tensor mask = raw::cast(sample_indices({1, 60, 70}, "mask", 2), Dtype::u8);
+    compare("causal", {normal({3, 60, 70}), mask}, 64,
+            [](const Tensors& t) { return softmax(t[0], SoftmaxMode::causal, t[1]); });
+  }
+
+  TEST_CASE("hidden infinities and NaN leave no trace in a softmax") {
+    std::vector<float> values = {1, NAN, 2, INFINITY, 3, -INFINITY};
+    std::vector<std::uint8_t> allowed = {1, 0, 1, 0, 1, 1};
+    const Tensor y = to_cpu(softmax(to_gpu(Tensor::from(values, {1, 6})), SoftmaxMode::plain,
+                                    to_gpu(Tensor::from(allowed, {1, 6}))));
+    const std::vector<float> got = y.to_vector<float>();
+    const double sum = std::exp(-2.0) + std::exp(-1.0) + 1;
+    for (const int hidden : {1, 3, 5}) CHECK(got[static_cast<std::size_t>(hidden)] == 0.0f);
+    CHECK(std::abs(static_cast<double>(got[4]) - 1 / sum) <= 1e-6);
+    const Tensor none = softmax(to_gpu(Tensor::full({2, 40}, -INFINITY)));
+    CHECK(to_cpu(none).to_vector<float>() == std::vector<float>(80, 0.0f));
+  }
+
+  TEST_CASE("the gradient of an embedding sums runs of every length around its chunks") {
+    // 64 positions are a chunk: runs inside one, over a border, over several, and all positions alike.
+    const std::int64_t dim = 37;
+    std::vector<std::vector<std::int64_t>> cases = {{}, {}, {}, {}};
+    for (int i = 0; i < 64; ++i) cases[0].push_back(i % 5);
+    for (int i = 0; i < 500; ++i) cases[1].push_back(i < 300 ? 3 : i % 7);
+    for (int i = 0; i < 1000; ++i) cases[2].push_back(6);
+    for (int i = 0; i < 4097; ++i)
+      cases[3].push_back(
+          static_cast<std::int64_t>(random_key(1, "ids", 0).word(static_cast<std::uint64_t>(i)) % 7));
+    for (const std::vector<std::int64_t>& ids : cases) {
+      const auto count = static_cast<std::int64_t>(ids.size());
+      for (const Dtype dtype : {Dtype::i32, Dtype::i64})
+        compare("embedding of " + std::to_string(count),
+                {normal({7, dim}), raw::cast(Tensor::from(ids, {count}), dtype)},
+                // A sum of up to 1000 terms in chunks of 64: the error of 64 serial sums and as many chunks.
+                16, [](const Tensors& t) { return embedding(t[0], t[1]); });
+    }
+  }
+
+  TEST_CASE("ids outside the table give NaN forward and nothing backward") {
+    const Tensor table = to_gpu(f32(normal({5, 3})));
+    require_grad(table);
+    const Tensor ids = to_gpu(Tensor::from(std::vector<std::int64_t>{1, 5, -1, 1, 1 << 20}, {5}));
+    const Tensor y = embedding(table, ids);
+    const std::vector<float> rows = to_cpu(y).to_vector<float>();
+    for (const int row : {1, 2, 4}) CHECK(std::isnan(rows[static_cast<std::size_t>(3 * row)]));
+    for (const int row : {0, 3}) CHECK(std::isfinite(rows[static_cast<std::size_t>(3 * row)]));
+    backward(y, Tensor::full(y.shape(), 1, Dtype::f32, gpu()));
+    const std::vector<float> want = {0, 0, 0, 2, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+    CHECK(to_cpu(grad(table)).to_vector<float>() == want);
+    const Tensor x = to_gpu(f32(normal({2, 4})));
+    require_grad(x);
+    const Tensor picked = gather(x, 1, to_gpu(Tensor::from(std::vector<std::int64_t>{0, 4, -7, 3}, {2, 2})));
+    const std::vector<float> entries = to_cpu(picked).to_vector<float>();
+    CHECK(std::isnan(entries[1]));
+    CHECK(std::isnan(entries[2]));
+    backward(picked, Tensor::full({2, 2}, 1, Dtype::f32, gpu()));
+    CHECK(to_cpu(grad(x)).to_vector<float>() == std::vector<float>{1, 0, 0, 0, 0, 0, 0, 1});
+  }
+
+  TEST_CASE("a target that is no class makes the loss and its row of the gradient NaN") {
+    const Tensor logits = to_gpu(f32(normal({3, 5})));
+    require_grad(logits);
+    const Tensor loss = cross_entropy(logits, to_gpu(Tensor::from(std::vector<std::int64_t>{2, 5, -1}, {3})));
+    CHECK(std::isnan(loss.item()));
+    backward(loss);
+    const std::vector<float> rows = to_cpu(grad(logits)).to_vector<float>();
+    CHECK(std::isnan(rows[5]));
+    CHECK(rows[10] == 0.0f);
+  }
+
+  TEST_CASE("operands that are not aligned to 16 bytes give what aligned ones give") {
+    const Tensor wide = f32(normal({4099}));
+    for (const std::int64_t start : {0, 1, 2, 3}) {
+      const auto part = [&](const Tensor& t) { return raw::narrow(t, 0, start, 4093); };
+      const Tensor host = part(wide), device = part(to_gpu(wide));
+      for (const std::string& text :
+           {difference("gelu", to_cpu(gelu(device)), gelu(raw::cast(host, Dtype::f64)), 16,
+                       epsilon(Dtype::f32)),
+            difference("mul", to_cpu(mul(device, device)),
+                       mul(raw::cast(host, Dtype::f64), raw::cast(host, Dtype::f64)), 4,
+                       epsilon(Dtype::f32))})
+        CHECK_MESSAGE(text.empty(), text);
+    }
+  }
+
+  TEST_CASE("binary ops broadcast every axis of a tensor of six") {
+    const Tensor a = normal({2, 3, 1, 4, 1, 8}, "a"), b = normal({3, 5, 1, 2, 8}, "b");
+    compare("mul", {a, b}, 32, [](const Tensors& t) { return mul(t[0], t[1]); });
+    compare("div",
+            {a, raw::transpose(raw::copy(raw::transpose(sample_uniform({3, 5, 1, 2, 8}, "c", 1, 2), 0, 4)), 0,
+                               4)},
+            32, [](const Tensors& t) { return div(t[0], t[1]); });
+    const Tensor mask = raw::cast(sample_indices({2, 1, 5, 1, 2, 1}, "mask", 2), Dtype::u8);
+    compare("where", {mask, a, b}, 0, [](const Tensors& t) { return where(t[0], t[1], t[2]); });
+  }
+}

@@ -1,0 +1,123 @@
+// Every OpSpec sample: f32 on the GPU against the reference in f64 on the CPU, results and gradients, and the
+// same bits twice. Prints one table.
+//
+// Tolerances are those of the CPU's f32 kernels (tests/op): a result may be off by the roundings that its
+// spec names times eps times the largest result, a gradient by four times as many and 16. The GPU adds in
+// another order, which the roundings allow for, and its elementary functions err by 2 to 4 units, which they
+// include.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+#include "gpu_test.h"
+#include "tensor/error.h"
+#include "tests/op/spec_check.h"
+
+using namespace eddy;
+using namespace eddy::gpu_test;
+using namespace eddy::spec_check;
+
+namespace {
+
+// Ops that a GPU does not run, by the beginnings of their names, and why. A new op gets its kernels or a line
+// here.
+struct Left {
+  std::string_view prefix;
+  const char* why;
+};
+constexpr Left kLeft[] = {{"cast", "its samples need f64"}, {"window_attention", "no kernel yet"}};
+
+const char* why_left(std::string_view op) {
+  for (const Left& left : kLeft)
+    if (op.starts_with(left.prefix)) return left.why;
+  return nullptr;
+}
+
+// The largest error in units of eps times the largest wanted value; 0 for equal tensors.
+double error_in_roundings(const Tensor& got, const Tensor& want) {
+  if (!got.defined() || !want.defined()) return 0;
+  const std::vector<double> a = raw::cast(got, Dtype::f64).to_vector<double>();
+  const std::vector<double> b = raw::cast(want, Dtype::f64).to_vector<double>();
+  double scale = 0, worst = 0;
+  for (const double value : b)
+    if (std::isfinite(value)) scale = std::max(scale, std::abs(value));
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
+    if (a[i] != b[i] && std::isfinite(a[i]) && std::isfinite(b[i]))
+      worst = std::max(worst, std::abs(a[i] - b[i]));
+  return scale > 0 ? worst / (scale * epsilon(Dtype::f32)) : 0;
+}
+
+struct Row {
+  int samples = 0;
+  double result_error = 0, gradient_error = 0;
+};
+
+Row check_op(const OpSpec& spec) {
+  Row row;
+  for (const OpSample& sample : spec.samples) {
+    const std::string name = spec.name + "/" + sample.label;
+    const Outcome reference = evaluate(spec, sample.inputs);
+    const Tensors want = spec.reference ? spec.reference(sample.inputs) : reference.results;
+    const Tensors inputs = inputs_on_gpu(sample.inputs);
+    EvaluateOptions options;
+    for (const Tensor& dy : cotangents(reference.results))
+      options.dys.push_back(to_gpu(raw::cast(dy, Dtype::f32)));
+    const auto on_gpu = [&] {
+      Outcome outcome = evaluate(spec, inputs, options);
+      return Outcome{to_cpu(outcome.results), to_cpu(outcome.gradients)};
+    };
+    const Outcome got = on_gpu();
+    REQUIRE_MESSAGE(got.results.size() == want.size(), name);
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      const std::string text = difference(fmt::format("{} result {}", name, i), got.results[i], want[i],
+                                          spec.roundings, epsilon(Dtype::f32));
+      CHECK_MESSAGE(text.empty(), text);
+      row.result_error = std::max(row.result_error, error_in_roundings(got.results[i], want[i]));
+    }
+    if (sample.gradcheck) {
+      const std::string text = gradient_difference(name, got.gradients, reference.gradients,
+                                                   gradient_roundings(spec), epsilon(Dtype::f32));
+      CHECK_MESSAGE(text.empty(), text);
+      for (std::size_t i = 0; i < got.gradients.size(); ++i)
+        row.gradient_error =
+            std::max(row.gradient_error, error_in_roundings(got.gradients[i], reference.gradients[i]));
+    }
+    poison_gpu();
+    const std::string again = bit_difference(name + " again", on_gpu(), got);
+    CHECK_MESSAGE(again.empty(), again);
+    ++row.samples;
+  }
+  return row;
+}
+
+}  // namespace
+
+TEST_SUITE("device") {
+  TEST_CASE("every op that the GPU runs agrees there with its reference and repeats its bits") {
+    std::printf("\n%-20s %8s %22s %22s\n", "op", "samples", "result: error/allowed",
+                "gradient: error/allowed");
+    int ran = 0;
+    for (const OpSpec& spec : op_specs()) {
+      if (const char* why = why_left(spec.name)) {
+        std::printf("%-20s %8s %s\n", spec.name.c_str(), "-", why);
+        continue;
+      }
+      const Row row = check_op(spec);
+      std::printf("%-20s %8d %12.2f /%8.0f %13.2f /%8.0f\n", spec.name.c_str(), row.samples, row.result_error,
+                  spec.roundings, row.gradient_error, gradient_roundings(spec));
+      ++ran;
+    }
+    std::fflush(stdout);
+    CHECK(ran >= 40);
+  }
+
+  TEST_CASE("an f64 tensor is refused by the ops of the GPU") {
+    const Tensor x = to_gpu(sample_normal({4, 8}, "x"));
+    for (const OpSpec& spec : op_specs())
+      if (spec.name == "softmax" || spec.name == "gelu" || spec.name == "sum" || spec.name == "l2_norm")
+        CHECK_THROWS_AS(spec.run({x}), DtypeError);
+  }
+}

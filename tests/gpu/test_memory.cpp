@@ -1,0 +1,161 @@
+// The allocator and the copies of the GPU: round trips, strides, sums, fills and casts against the CPU.
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <string>
+
+#include "cuda/allocator.h"
+#include "gpu_test.h"
+#include "tensor/allocator.h"
+#include "tensor/error.h"
+#include "tests/op/spec_check.h"
+
+using namespace eddy;
+using namespace eddy::gpu_test;
+using spec_check::bit_difference;
+
+namespace {
+
+constexpr Dtype kAll[] = {Dtype::f32, Dtype::bf16, Dtype::f64, Dtype::i32, Dtype::i64, Dtype::u8};
+constexpr Dtype kComputed[] = {Dtype::f32, Dtype::bf16, Dtype::i32, Dtype::i64, Dtype::u8};
+
+// Values from 0 to 100 that every dtype can hold; floating ones get fractions of 1/4.
+Tensor values_of(const Shape& shape, Dtype dtype) {
+  const Tensor whole = sample_indices(shape, "memory", 401);
+  const Tensor quarter = raw::cast(whole, Dtype::f64);
+  std::vector<double> values = quarter.to_vector<double>();
+  for (double& value : values) value /= 4;
+  return raw::cast(Tensor::from(values, shape), dtype);
+}
+
+void expect_equal(const std::string& what, const Tensor& got, const Tensor& want) {
+  const std::string difference = bit_difference(what, to_cpu(got), want);
+  CHECK_MESSAGE(difference.empty(), difference);
+}
+
+}  // namespace
+
+TEST_SUITE("device") {
+  TEST_CASE("tensors of every dtype and layout come back from the GPU as they went") {
+    for (const Dtype dtype : kAll)
+      for (const Shape& shape : {Shape{0, 3}, Shape{}, Shape{1}, Shape{7}, Shape{3, 5, 7}, Shape{1 << 21}}) {
+        const Tensor x = values_of(shape, dtype);
+        expect_equal(dtype_name(dtype), to_gpu(x), x);
+        expect_equal("strided", to_gpu(strided_copy(x)), x);
+      }
+  }
+
+  TEST_CASE("strided copies on the GPU move what those on the CPU move") {
+    for (const Dtype dtype : kAll) {
+      const Tensor x = values_of({2, 3, 4, 5, 6}, dtype), device_x = to_gpu(x);
+      for (const auto& [a, b] : {std::pair{0, 4}, std::pair{1, 2}, std::pair{3, 4}}) {
+        const Tensor want = raw::copy(raw::transpose(x, a, b));
+        expect_equal("from strides", raw::copy(raw::transpose(device_x, a, b)), want);
+        const Tensor target = Tensor::zeros(x.shape(), dtype, gpu());
+        raw::copy_into(raw::transpose(target, a, b), to_gpu(want));
+        expect_equal("into strides", target, x);
+      }
+      expect_equal("a part", raw::copy(raw::narrow(device_x, 2, 1, 2)), raw::copy(raw::narrow(x, 2, 1, 2)));
+      expect_equal("repeated", raw::copy(raw::expand(raw::select(device_x, 4, 3), {7, 2, 3, 4, 5})),
+                   raw::copy(raw::expand(raw::select(x, 4, 3), {7, 2, 3, 4, 5})));
+    }
+  }
+
+  TEST_CASE("a view of six axes is copied") {
+    const Tensor x = values_of({2, 3, 2, 3, 2, 3}, Dtype::f32);
+    const auto twisted = [](const Tensor& t) { return raw::transpose(raw::transpose(t, 0, 5), 1, 3); };
+    expect_equal("six axes", raw::copy(twisted(to_gpu(x))), raw::copy(twisted(x)));
+  }
+
+  TEST_CASE("sums into strided and contiguous targets have the bits of the CPU") {
+    for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+      const Tensor a = values_of({9, 17, 5}, dtype), b = raw::cast(sample_normal({9, 17, 5}, "sum"), dtype);
+      const Tensor want = raw::copy(a), got = to_gpu(a);
+      raw::add_into(want, b);
+      raw::add_into(got, to_gpu(b));
+      expect_equal("contiguous", got, want);
+      raw::add_into(raw::transpose(want, 0, 2), raw::transpose(b, 0, 2));
+      raw::add_into(raw::transpose(got, 0, 2), raw::transpose(to_gpu(b), 0, 2));
+      expect_equal("strided", got, want);
+    }
+  }
+
+  TEST_CASE("fills write every dtype and leave the bytes around a view alone") {
+    for (const Dtype dtype : kAll) {
+      const Tensor want = values_of({5, 6}, dtype), got = to_gpu(want);
+      for (const double value : {0.0, 3.0}) {
+        raw::fill(raw::narrow(want, 1, 2, 3), value);
+        raw::fill(raw::narrow(got, 1, 2, 3), value);
+        expect_equal(dtype_name(dtype), got, want);
+      }
+      raw::fill(got, 7);
+      expect_equal("whole", got, Tensor::full({5, 6}, 7, dtype));
+    }
+  }
+
+  TEST_CASE("casts round as on the CPU") {
+    for (const Dtype from : kComputed)
+      for (const Dtype to : kComputed) {
+        const Tensor x = values_of({3, 37}, from);
+        expect_equal(std::string(dtype_name(from)) + " to " + dtype_name(to), raw::cast(to_gpu(x), to),
+                     raw::cast(x, to));
+        expect_equal("strided", raw::cast(raw::transpose(to_gpu(x), 0, 1), to),
+                     raw::cast(raw::copy(raw::transpose(x, 0, 1)), to));
+      }
+    const std::vector<float> edges = {0.0f,    -0.0f,  1.00390625f, 1.01171875f,
+                                      3.4e38f, 1e-40f, -2.5f,       std::numeric_limits<float>::infinity()};
+    const Tensor x = Tensor::from(edges, {8});
+    expect_equal("edges to bf16", raw::cast(to_gpu(x), Dtype::bf16), raw::cast(x, Dtype::bf16));
+  }
+
+  TEST_CASE("what the GPU does not compute with is refused by name") {
+    const Tensor x = to_gpu(values_of({3}, Dtype::f64)), n = to_gpu(values_of({3}, Dtype::i32));
+    CHECK_THROWS_AS(raw::cast(x, Dtype::f32), DtypeError);
+    CHECK_THROWS_AS(raw::cast(n, Dtype::f64), DtypeError);
+    CHECK_THROWS_AS(raw::add_into(x, x), DtypeError);
+    CHECK_THROWS_AS(raw::add_into(n, n), DtypeError);
+    CHECK_THROWS_AS(raw::to_device(n, {DeviceType::cuda, 1}), DeviceError);
+  }
+
+  TEST_CASE("uploads in a row arrive whole and in order although the host overwrites its buffers") {
+    Tensors arrived;
+    const Tensor source = Tensor::empty({3000}, Dtype::i32);  // 12 kB, so that the staging memory turns over
+    for (int round = 0; round < 1500; ++round) {
+      raw::fill(source, round);
+      arrived.push_back(to_gpu(source));
+    }
+    for (int round = 0; round < 1500; round += 37) {
+      const std::vector<std::int32_t> values =
+          to_cpu(arrived[static_cast<std::size_t>(round)]).to_vector<std::int32_t>();
+      CHECK(values.front() == round);
+      CHECK(values.back() == round);
+    }
+  }
+
+  TEST_CASE("memory is counted and a request beyond the GPU names sizes and what would lower it") {
+    Allocator& memory = allocator(gpu());
+    const std::int64_t before = memory.stats().live_bytes;
+    memory.reset_peak();
+    {
+      const Tensor x = Tensor::empty({1 << 20}, Dtype::f32, gpu());
+      CHECK(memory.stats().live_bytes >= before + (4 << 20));
+    }
+    CHECK(memory.stats().live_bytes == before);
+    CHECK(memory.stats().peak_bytes >= before + (4 << 20));
+    std::string text;
+    try {
+      Tensor::empty({std::int64_t{1} << 43}, Dtype::f32, gpu());
+    } catch (const OutOfMemoryError& error) {
+      text = error.what();
+    }
+    for (const char* part :
+         {"35184372088832 bytes", "cuda:0", "live", "peak", "largest free block", "train.batch"})
+      CHECK_MESSAGE(text.find(part) != std::string::npos, text);
+    CHECK(memory.stats().live_bytes == before);
+    memory.set_limit(memory.stats().live_bytes + (1 << 20));
+    CHECK_THROWS_AS(Tensor::empty({1 << 20}, Dtype::f32, gpu()), OutOfMemoryError);
+    memory.set_limit(0);
+    memory.trim();
+    CHECK_NOTHROW(Tensor::empty({1 << 20}, Dtype::f32, gpu()));
+  }
+}

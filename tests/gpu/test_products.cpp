@@ -1,0 +1,206 @@
+// Products on the GPU at the shapes of models: against f64 on the CPU within derived bounds, in f32, TF32 and
+// bf16, with their speeds in one table.
+//
+// Bounds: a product of k terms summed in f32 in any order is off by at most k u (|A| |B|), u = 2^-24 (Higham,
+// Accuracy and stability of numerical algorithms, 2002, section 3.1); inputs rounded to TF32 add 2 * 2^-11 of
+// it, a result rounded to bf16 2^-8 of itself.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <string>
+
+#include "autograd/tape.h"
+#include "cuda/context.h"
+#include "cuda/gemm.h"
+#include "gpu_test.h"
+#include "ops/matmul.h"
+#include "tests/op/spec_check.h"
+
+using namespace eddy;
+using namespace eddy::gpu_test;
+
+namespace {
+
+struct Sizes {
+  const char* what;
+  std::int64_t m, n, k;
+  bool transpose_a, transpose_b;
+};
+
+// Tokens x width of the small and the middle model, their gradients, the readout, and edges.
+constexpr Sizes kShapes[] = {
+    {"mlp up", 4096, 1536, 384, false, true},
+    {"mlp down", 4096, 384, 1536, false, true},
+    {"dx", 4096, 384, 1536, false, false},
+    {"dW", 1536, 384, 4096, true, false},
+    {"readout", 2048, 8192, 512, false, true},
+    {"square", 2048, 2048, 2048, false, false},
+    {"one row", 1, 1536, 384, false, true},
+    {"odd", 333, 77, 129, false, true},
+    {"odd, both transposed", 77, 65, 33, true, true},
+    {"one column", 513, 1, 200, false, false},
+};
+
+Tensor absolute(const Tensor& x) {
+  std::vector<double> values = x.to_vector<double>();
+  for (double& value : values) value = std::abs(value);
+  return Tensor::from(values, x.shape());
+}
+
+// As stored: transposed operands lie the other way round.
+Tensor stored(const char* stream, std::int64_t rows, std::int64_t columns, bool transposed) {
+  return transposed ? sample_normal({columns, rows}, stream) : sample_normal({rows, columns}, stream);
+}
+Tensor seen(const Tensor& x, bool transposed) {
+  return transposed ? raw::transpose(x, 0, 1) : x;
+}
+
+GemmArgs arguments(const Sizes& s, const Tensor& a, const Tensor& b, const Tensor& c) {
+  GemmArgs g{};
+  g.dtype = a.dtype();
+  g.m = s.m;
+  g.n = s.n;
+  g.k = s.k;
+  g.transpose_a = s.transpose_a;
+  g.transpose_b = s.transpose_b;
+  g.lda = a.dim(1);
+  g.ldb = b.dim(1);
+  g.ldc = s.n;
+  g.a = a.raw_data();
+  g.b = b.raw_data();
+  g.c = c.raw_data();
+  return g;
+}
+
+// The largest error in shares of its bound; NaN counts as infinite.
+double worst_share(const Tensor& got, const Tensor& want, const Tensor& magnitudes, double of_magnitude,
+                   double of_value) {
+  const std::vector<double> c = raw::cast(got, Dtype::f64).to_vector<double>();
+  const std::vector<double> exact = want.to_vector<double>(), bound = magnitudes.to_vector<double>();
+  double worst = 0;
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    const double share =
+        std::abs(c[i] - exact[i]) / (of_magnitude * bound[i] + of_value * std::abs(exact[i]) + 1e-30);
+    if (!(share <= worst)) worst = std::isnan(share) ? INFINITY : share;
+  }
+  return worst;
+}
+
+enum class Form { f32, tf32, bf16_to_f32, bf16_to_bf16 };
+constexpr const char* kFormNames[] = {"f32", "tf32", "bf16 > f32", "bf16 > bf16"};
+
+double tflops(const Sizes& s, const cuda::Product& product) {
+  for (int warm = 0; warm < 3; ++warm) cuda::multiply(product);
+  constexpr int kRepeats = 20;
+  cuda::Timer timer;
+  timer.start();
+  for (int i = 0; i < kRepeats; ++i) cuda::multiply(product);
+  return 2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k) * kRepeats /
+         (timer.stop() * 1e9);
+}
+
+}  // namespace
+
+TEST_SUITE("device") {
+  TEST_CASE("products at the shapes of models keep their bounds and repeat their bits in every precision") {
+    std::printf("\n%-22s %5s %5s %5s  %-12s %14s %9s\n", "product", "m", "n", "k", "precision", "error/bound",
+                "TFLOP/s");
+    for (const Sizes& s : kShapes) {
+      const Tensor a64 = stored("a", s.m, s.k, s.transpose_a), b64 = stored("b", s.k, s.n, s.transpose_b);
+      for (const Form form : {Form::f32, Form::tf32, Form::bf16_to_f32, Form::bf16_to_bf16}) {
+        const bool bf = form == Form::bf16_to_f32 || form == Form::bf16_to_bf16;
+        const Dtype in = bf ? Dtype::bf16 : Dtype::f32,
+                    out = form == Form::bf16_to_bf16 ? Dtype::bf16 : Dtype::f32;
+        const Tensor a = raw::cast(a64, in), b = raw::cast(b64, in);
+        // The inputs as the GPU gets them: rounding them is not the product's error.
+        const Tensor exact_a = seen(raw::cast(a, Dtype::f64), s.transpose_a),
+                     exact_b = seen(raw::cast(b, Dtype::f64), s.transpose_b);
+        const Tensor want = matmul(exact_a, exact_b),
+                     magnitudes = matmul(absolute(exact_a), absolute(exact_b));
+        const Tensor device_a = to_gpu(a), device_b = to_gpu(b),
+                     c = Tensor::full({s.m, s.n}, NAN, out, gpu());
+        set_tf32(form == Form::tf32);
+        const cuda::Product product{arguments(s, device_a, device_b, c), out};
+        cuda::multiply(product);
+        const Tensor got = to_cpu(c);
+        const double sums = static_cast<double>(s.k) * 0x1p-24;
+        const double share = worst_share(got, want, magnitudes, sums + (form == Form::tf32 ? 0x1p-10 : 0),
+                                         out == Dtype::bf16 ? 0x1p-8 : 0);
+        CHECK_MESSAGE(share <= 1, std::string(s.what), " ", std::string(kFormNames[static_cast<int>(form)]));
+        cuda::multiply(product);
+        const std::string again = spec_check::bit_difference(s.what, to_cpu(c), got);
+        CHECK_MESSAGE(again.empty(), again);
+        std::printf("%-22s %5d %5d %5d  %-12s %14.4f %9.2f\n", s.what, static_cast<int>(s.m),
+                    static_cast<int>(s.n), static_cast<int>(s.k), kFormNames[static_cast<int>(form)], share,
+                    tflops(s, product));
+        set_tf32(false);
+      }
+    }
+    std::fflush(stdout);
+  }
+
+  TEST_CASE("an f32 product is exact to f32 unless TF32 is asked for") {
+    const Sizes s{"short sums", 1024, 1024, 8, false, true};
+    const Tensor a = stored("a", s.m, s.k, false), b = stored("b", s.k, s.n, true);
+    const Tensor want = matmul(a, seen(b, true)), magnitudes = matmul(absolute(a), absolute(seen(b, true)));
+    const Tensor device_a = to_gpu(raw::cast(a, Dtype::f32)), device_b = to_gpu(raw::cast(b, Dtype::f32));
+    const Tensor c = Tensor::empty({s.m, s.n}, Dtype::f32, gpu());
+    cuda::multiply({arguments(s, device_a, device_b, c), Dtype::f32});
+    CHECK(worst_share(to_cpu(c), want, magnitudes, 8 * 0x1p-24, 0) <= 1);  // TF32 would be some 100 times off
+  }
+
+  TEST_CASE("a product adds into its target with beta 1 and bf16 products gather in f32") {
+    const Sizes s{"gather", 130, 70, 50, true, false};
+    const Tensor a = raw::cast(stored("a", s.m, s.k, true), Dtype::bf16),
+                 b = raw::cast(stored("b", s.k, s.n, false), Dtype::bf16);
+    const Tensor exact_a = seen(raw::cast(a, Dtype::f64), true), exact_b = raw::cast(b, Dtype::f64);
+    const Tensor want = matmul(exact_a, exact_b), magnitudes = matmul(absolute(exact_a), absolute(exact_b));
+    const Tensor device_a = to_gpu(a), device_b = to_gpu(b), c = Tensor::zeros({s.m, s.n}, Dtype::f32, gpu());
+    cuda::Product product{arguments(s, device_a, device_b, c), Dtype::f32};
+    product.args.beta = 1;
+    for (int i = 0; i < 3; ++i) cuda::multiply(product);
+    const Tensor thrice = raw::copy(want), bound = raw::copy(magnitudes);
+    for (int i = 0; i < 2; ++i) {
+      raw::add_into(thrice, want);
+      raw::add_into(bound, magnitudes);
+    }
+    CHECK(worst_share(to_cpu(c), thrice, bound, (50 + 3) * 0x1p-24, 0) <= 1);
+  }
+
+  TEST_CASE("linear adds its bias in the product and batches of heads need no copies") {
+    const Tensor x = sample_normal({3, 17, 40}, "x"), w = sample_normal({24, 40}, "w"),
+                 bias = sample_normal({24}, "b");
+    const auto on_gpu = [](const Tensor& t) { return to_gpu(raw::cast(t, Dtype::f32)); };
+    std::string text = spec_check::difference("linear", to_cpu(linear(on_gpu(x), on_gpu(w), on_gpu(bias))),
+                                              linear(x, w, bias), 32, spec_check::epsilon(Dtype::f32));
+    CHECK_MESSAGE(text.empty(), text);
+    // [batch, time, heads, head_size] seen as [batch, heads, time, head_size]: two levels of batch by
+    // strides.
+    const Tensor q = sample_normal({3, 20, 5, 16}, "q"), k = sample_normal({3, 31, 5, 16}, "k");
+    const auto scores = [](const Tensor& a, const Tensor& b) {
+      return matmul(raw::transpose(a, 1, 2), raw::transpose(raw::transpose(b, 1, 2), 2, 3));
+    };
+    text = spec_check::difference("scores", to_cpu(scores(on_gpu(q), on_gpu(k))), scores(q, k), 32,
+                                  spec_check::epsilon(Dtype::f32));
+    CHECK_MESSAGE(text.empty(), text);
+    // More batches than heads: the levels change places.
+    const Tensor wide = sample_normal({9, 6, 2, 8}, "wide");
+    text = spec_check::difference("wide", to_cpu(scores(on_gpu(wide), on_gpu(wide))), scores(wide, wide), 32,
+                                  spec_check::epsilon(Dtype::f32));
+    CHECK_MESSAGE(text.empty(), text);
+  }
+
+  TEST_CASE("an empty sum is zero or the bias and operands that are not aligned are multiplied") {
+    const Tensor none =
+        linear(to_gpu(Tensor::zeros({2, 0})), to_gpu(Tensor::zeros({3, 0})), to_gpu(Tensor::full({3}, 5)));
+    CHECK(to_cpu(none).to_vector<float>() == std::vector<float>(6, 5.0f));
+    const Tensor a = raw::cast(sample_normal({33 * 20 + 1}, "a"), Dtype::f32);
+    const auto odd = [](const Tensor& t) { return raw::reshape(raw::narrow(t, 0, 1, 33 * 20), {33, 20}); };
+    const Tensor exact = raw::cast(odd(a), Dtype::f64);
+    const std::string text = spec_check::difference(
+        "odd", to_cpu(matmul(odd(to_gpu(a)), raw::transpose(odd(to_gpu(a)), 0, 1))),
+        matmul(exact, raw::transpose(exact, 0, 1)), 32, spec_check::epsilon(Dtype::f32));
+    CHECK_MESSAGE(text.empty(), text);
+  }
+}

@@ -1,0 +1,87 @@
+// What the installation of the GPU's backend fills. Needs no GPU: installing sets pointers.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "cuda/allocator.h"
+#include "ops/adafactor.h"
+#include "ops/attention.h"
+#include "ops/backends.h"
+#include "ops/cross_entropy.h"
+#include "ops/dropout.h"
+#include "ops/gates.h"
+#include "ops/gather.h"
+#include "ops/gemm.h"
+#include "ops/layer_norm.h"
+#include "ops/lstm_cell.h"
+#include "ops/optimizer.h"
+#include "ops/pointwise.h"
+#include "ops/reduce.h"
+#include "ops/rms_norm.h"
+#include "ops/rotary.h"
+#include "ops/softmax.h"
+#include "ops/unit_norm.h"
+#include "ops/unit_recurrence.h"
+#include "ops/where.h"
+#include "ops/window_attention.h"
+#include "tensor/error.h"
+#include "tensor/transfer.h"
+
+using namespace eddy;
+
+namespace {
+
+struct Entry {
+  const char* name;
+  bool filled;
+};
+
+template <class... Slots>
+std::vector<Entry> entries_of(const Slots&... slots) {
+  return {{slots.name, slots.function[static_cast<int>(DeviceType::cuda)] != nullptr}...};
+}
+
+}  // namespace
+
+TEST_CASE("every slot of the ops that run on a GPU is filled in a build with CUDA") {
+  install_backends();
+  const std::vector<Entry> entries = entries_of(
+      gemm_slot, unary_forward_slot, unary_backward_slot, binary_slot, where_slot, sum_slot, max_forward_slot,
+      max_backward_slot, softmax_forward_slot, softmax_backward_slot, log_softmax_forward_slot,
+      log_softmax_backward_slot, layer_norm_forward_slot, layer_norm_backward_slot, rms_norm_forward_slot,
+      rms_norm_backward_slot, unit_norm_forward_slot, unit_norm_backward_slot, cross_entropy_forward_slot,
+      cross_entropy_backward_slot, embedding_forward_slot, embedding_backward_slot, gather_forward_slot,
+      gather_backward_slot, dropout_slot, attention_forward_slot, attention_backward_slot, rotary_slot,
+      gate_forward_slot, gate_backward_slot, lstm_cell_forward_slot, lstm_cell_backward_slot,
+      unit_recurrence_forward_slot, unit_recurrence_backward_slot, adam_slot, l2_norm_slot, scale_slot,
+      adafactor_slot);
+  for (const Entry& entry : entries) CHECK_MESSAGE(entry.filled, std::string(entry.name));
+}
+
+TEST_CASE("an op without kernels for a GPU says so instead of touching its memory") {
+  install_backends();
+  for (const Entry& entry : entries_of(window_attention_forward_slot, window_attention_backward_slot))
+    CHECK_MESSAGE(!entry.filled, std::string(entry.name), " is filled: move it to the list above");
+  std::string text;
+  try {
+    window_attention_forward_slot({DeviceType::cuda, 0}, WindowAttentionArgs{});
+  } catch (const DeviceError& error) {
+    text = error.what();
+  }
+  CHECK(text.find("window_attention_forward: this build has no kernel for cuda:0 (it has: cpu, cuda") == 0);
+}
+
+TEST_CASE("the allocator and the transfer of the GPU are installed without touching a GPU") {
+  install_backends();
+  CHECK(&allocator({DeviceType::cuda, 0}) == &cuda::device_allocator());
+  CHECK_NOTHROW(transfer({DeviceType::cuda, 0}));
+  CHECK(cuda::device_allocator().stats().live_bytes == 0);
+}
+
+TEST_CASE("the status of the GPU is one line that names what this build was made for") {
+  const std::string text = cuda_status();
+  CHECK(text.find("built for ") == 0);
+  CHECK(text.find("cuBLASLt ") != std::string::npos);
+  CHECK(text.find('\n') == std::string::npos);
+}
