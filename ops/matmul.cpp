@@ -44,8 +44,8 @@ Tensor readable(const Tensor& x) {
   return layout_of(x).usable && batch_levels(x, &inner, &outer) ? x : raw::copy(x);
 }
 
-// c = a b + beta c on readable operands; c is contiguous or readable and not transposed. A bias [n] is added to
-// every row; beta is 0 then.
+// c = a b + beta c on readable operands; c is contiguous or readable and not transposed. A bias [n] is added
+// to every row; beta is 0 then.
 void multiply_into(const Tensor& c, const Tensor& a_any, const Tensor& b_any, double beta,
                    const Tensor& bias = {}) {
   Tensor a = readable(a_any), b = readable(b_any);

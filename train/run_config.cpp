@@ -197,7 +197,9 @@ void describe(ConfigKeys& keys, TrainConfig& c) {
   keys.add("threads", c.threads, "CPU threads, 0: all", {0, 256});
   keys.add("minutes", c.minutes, "stop after so many minutes, 0: no limit", kNonNegative);
   keys.add("device", c.device, "where to compute", {"cpu", "cuda"});
-  keys.add("precision", c.precision, "type of the parameters", {"f32", "f64"});
+  keys.add("precision", c.precision,
+           "f32; f64 on the CPU; tf32 on a GPU: f32 whose products round their inputs",
+           {"f32", "tf32", "f64"});
 }
 
 void describe(ConfigKeys& keys, RunConfig& config) {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "ops/backends.h"
 #include "tensor/allocator.h"
 #include "tensor/format.h"
 #include "tensor/thread_pool.h"
@@ -64,8 +65,14 @@ class Run {
   // Everything that can be refused is refused here, before a folder is made.
   void prepare() {
     const Dtype dtype = config_.train.precision == "f64" ? Dtype::f64 : Dtype::f32;
-    if (config_.train.device != "cpu")
-      fail<DeviceError>("train: train.device is {} (this build has: cpu)", config_.train.device);
+    const Device device = config_.train.device == "cuda" ? cuda_device() : kCpu;
+    if (device != kCpu && dtype == Dtype::f64)
+      fail<ConfigError>("train: train.precision is f64 and train.device {} (f64 is for the CPU; f32 or tf32)",
+                        config_.train.device);
+    if (device == kCpu && config_.train.precision == "tf32")
+      fail<ConfigError>(
+          "train: train.precision is tf32 and train.device cpu (tf32 is for a GPU; f32 or f64)");
+    set_tf32(config_.train.precision == "tf32");
     const bool resuming = !request_.resume.empty();
     run_dir_ = resuming ? request_.resume : request_.run_dir;
     if (run_dir_.empty())
@@ -80,7 +87,7 @@ class Run {
     if (!resuming && !request_.init_from.empty()) loaded = load_run(request_.init_from, dtype);
     make_the_task(loaded, resuming);
     if (loaded) check_same_model(*loaded);
-    model_ = make_model(config_.model, dtype);
+    model_ = make_model(config_.model, dtype, device);
     if (loaded) {
       load_parameters(model_->params(), parameter_map(loaded->model->params()), loaded->checkpoint.string());
     } else {
@@ -225,7 +232,7 @@ class Run {
   }
 
   void report_step(const StepResult& result, double rate, double tokens_per_second, double ms) {
-    const std::int64_t memory = allocator(kCpu).stats().peak_bytes;
+    const std::int64_t memory = allocator(model_->params().values().device()).stats().peak_bytes;
     if (state_.step == 1 || state_.step % config_.train.log_every == 0 || !result.finite) {
       StepRecord record;
       record.step = state_.step;

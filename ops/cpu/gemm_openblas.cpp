@@ -67,14 +67,15 @@ void multiply_in_blocks(const GemmArgs& g) {
 void write_bias(const GemmArgs& g) {
   const auto bytes = static_cast<std::int64_t>(dtype_bytes(g.dtype));
   const std::int64_t rows = g.batch * g.outer * g.m;
-  parallel_for(rows, std::max<std::int64_t>(1, kBiasElements / g.n), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      const std::int64_t matrix = row / g.m;
-      const std::int64_t at =
-          matrix / g.batch * g.outer_c + matrix % g.batch * g.stride_c + row % g.m * g.ldc;
-      std::memcpy(static_cast<char*>(g.c) + at * bytes, g.bias, static_cast<std::size_t>(g.n * bytes));
-    }
-  });
+  parallel_for(
+      rows, std::max<std::int64_t>(1, kBiasElements / g.n), [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t row = begin; row < end; ++row) {
+          const std::int64_t matrix = row / g.m;
+          const std::int64_t at =
+              matrix / g.batch * g.outer_c + matrix % g.batch * g.stride_c + row % g.m * g.ldc;
+          std::memcpy(static_cast<char*>(g.c) + at * bytes, g.bias, static_cast<std::size_t>(g.n * bytes));
+        }
+      });
 }
 
 void gemm(const GemmArgs& args) {
