@@ -71,6 +71,10 @@ ReproduceRow cifar(const TableRequest& request, const char* name, const char* ti
   row.config.data.name = "cifar10";
   row.config.data.path = request.data;
   row.config.data.stop_loss = 0.1;
+  if (row.config.model.model == "block_forget") {
+    row.config.data.block_min = 16;
+    row.config.data.block_max = 48;
+  }
   TrainConfig& t = row.config.train;
   t = plain_adam();
   t.batch = batch;

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "ops/backends.h"
 #include "tensor/format.h"
 #include "train/checkpoint.h"
 #include "train/config_file.h"
@@ -142,16 +143,18 @@ double step_ms(const fs::path& folder) {
   return *middle;
 }
 
-// The run that is measured: its best checkpoint where evaluations told which that is, else its last.
+// The run that is measured: its best checkpoint where evaluations told which that is, else its last; on the
+// device that the row is trained on.
 LoadedRun run_to_measure(const ReproduceRow& row, const fs::path& weights) {
   std::error_code error;
   const char* which = fs::exists(weights / "checkpoints" / "best", error) ? "best" : "latest";
   LoadedRun run = load_run(weights.string(), Dtype::f32, which);
-  if (row.weights_of.empty()) return run;
+  const Device device = row.config.train.device == "cuda" ? cuda_device() : kCpu;
+  if (row.weights_of.empty() && device == kCpu) return run;
   RunConfig config = row.config;
   config.model.vocab = run.config.model.vocab;
   config.model.n_out = run.config.model.n_out;
-  std::unique_ptr<Model> model = make_model(config.model);
+  std::unique_ptr<Model> model = make_model(config.model, Dtype::f32, device);
   load_parameters(model->params(), parameter_map(run.model->params()), run.checkpoint.string());
   run.model = std::move(model);
   run.config = std::move(config);

@@ -133,7 +133,9 @@ TEST_CASE("train: a state that makes no difference is warned of in events and re
   const TempFolder folder;
   TrainRequest request = recurrent_run(folder, "run");
   // A text of one letter: soon there is nothing that a state could know.
-  request.config.data.path = folder.write("same.txt", std::string(4000, 'a') + "\n");
+  std::string letters(4000, 'a');
+  letters += '\n';
+  request.config.data.path = folder.write("same.txt", letters);
   request.config.data.tokenizer = "byte";
   request.config.model.states = 1;
   request.config.train.steps = 60;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "tensor/error.h"
 #include "text_test.h"
 #include "train/story_generator.h"
 #include "train/story_text.h"

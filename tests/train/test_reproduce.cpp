@@ -1,0 +1,261 @@
+// The papers' tables: their descriptions, and a run through of training, measuring and showing.
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tiny_run.h"
+#include "train/metrics.h"
+#include "train/reproduce.h"
+#include "train/reproduce_run.h"
+#include "train/task.h"
+
+namespace {
+
+using namespace eddy;
+using namespace eddy::test;
+namespace fs = std::filesystem;
+
+// Two rows of the smallest table, in a folder of their own.
+ReproduceOptions tiny_walk(const TempFolder& folder) {
+  ReproduceOptions options;
+  options.table = "staircase/table-1";
+  options.task = "random-walk";
+  options.scale = "tiny";
+  options.rows = {"lstm", "staircase"};
+  options.runs = folder.path("runs");
+  options.set = {{"train.threads", "1"}};
+  return options;
+}
+
+struct Told {
+  ReproduceEnd end = ReproduceEnd::failed;
+  std::string text;
+};
+
+Told reproduce_quietly(const ReproduceOptions& options) {
+  const Quiet quiet;
+  Told told;
+  told.end = reproduce(options, [&](std::string_view text) { told.text += text; });
+  return told;
+}
+
+std::string row_folder(const ReproduceOptions& options, const std::string& row) {
+  return (fs::path(options.runs) / plan_table(options).folder / row).string();
+}
+
+RowResult result_of(const ReproduceOptions& options, const std::string& name) {
+  const ReproduceTable table = plan_table(options);
+  for (const ReproduceRow& row : table.rows)
+    if (row.name == name) return row_state(table, row, options.runs).result.value();
+  FAIL("no such row");
+  return {};
+}
+
+std::vector<std::string> tasks_of(const TableEntry& entry) {
+  return entry.tasks.empty() ? std::vector<std::string>{""} : entry.tasks;
+}
+
+TEST_CASE("every table stands at every scale") {
+  const TempFolder folder;
+  for (const TableEntry& entry : reproduce_tables())
+    for (const std::string& task : tasks_of(entry))
+      for (const char* scale : {"tiny", "small", "paper"}) {
+        CAPTURE(std::string(entry.name) + " " + scale);
+        ReproduceOptions options;
+        options.table = entry.name;
+        options.task = task;
+        options.scale = scale;
+        if (options.table.starts_with("block-")) options.data = folder.path("books");
+        const ReproduceTable table = plan_table(options);  // checks every configuration
+        std::set<std::string> names;
+        for (const ReproduceRow& row : table.rows) {
+          names.insert(row.name);
+          CHECK(row.published.size() <= table.columns.size());
+          CHECK(segment_length(row.config) > 0);
+        }
+        CHECK(names.size() == table.rows.size());
+        CHECK(names.size() >= 2);
+        if (!table.reference.empty()) CHECK(names.count(table.reference) == 1);
+        for (const ReproduceRow& row : table.rows)
+          if (!row.weights_of.empty()) CHECK(names.count(row.weights_of) == 1);
+      }
+}
+
+TEST_CASE("rows at paper scale are the configurations of the examples") {
+  const auto compare = [](const char* table, const char* row, const std::string& file) {
+    ReproduceOptions options;
+    options.table = table;
+    options.scale = "paper";
+    for (const ReproduceRow& known : plan_table(options).rows) {
+      if (known.name != row) continue;
+      CAPTURE(known.name);
+      const RunConfig example = load_run_config(EDDY_SOURCE_DIR "/examples/configs/" + file);
+      CHECK(changed_keys(known.config) == changed_keys(example));
+      return;
+    }
+    FAIL("no such row");
+  };
+  const char* shakespeare = "recurrent-transformers/table-3";
+  compare(shakespeare, "regular_1", "shakespeare-regular-1.toml");
+  compare(shakespeare, "regular_6", "shakespeare-regular-6.toml");
+  compare(shakespeare, "unit_positions", "shakespeare-unit-positions.toml");
+  compare(shakespeare, "unit", "shakespeare-unit.toml");
+  compare("recurrent-transformers/table-4", "regular_4", "cifar-regular.toml");
+  compare("recurrent-transformers/table-4", "block", "cifar-block.toml");
+  compare("recurrent-transformers/table-6", "copy", "copy.toml");
+  compare("recurrent-transformers/table-6", "selective_copy", "selective-copy.toml");
+  compare("staircase/table-1", "staircase", "algorithm-staircase.toml");
+}
+
+TEST_CASE("all example configurations validate") {
+  int files = 0;
+  for (const auto& entry : fs::directory_iterator(EDDY_SOURCE_DIR "/examples/configs")) {
+    CAPTURE(entry.path().string());
+    CHECK_NOTHROW(validate(load_run_config(entry.path().string())));
+    ++files;
+  }
+  CHECK(files >= 12);
+}
+
+TEST_CASE("rows are trained and measured once and shown beside the paper's numbers") {
+  const OneThread one_thread;
+  const TempFolder folder;
+  const ReproduceOptions options = tiny_walk(folder);
+  const Told first = reproduce_quietly(options);
+  CHECK(first.end == ReproduceEnd::done);
+  CHECK(contains(first.text, "| error, %, paper | error, %, ours |"));
+  CHECK(contains(first.text, "eddy reproduce staircase/table-1 --rows lstm --scale tiny --task random-walk"));
+  CHECK(contains(first.text, "84.1"));
+  CHECK(contains(first.text, "not run"));  // the rows left out
+  const RowResult result = result_of(options, "lstm");
+  CHECK(result.step == 12);
+  CHECK(result.values.at("error_percent") > 0);
+  CHECK(result.values.at("error_percent") <= 100);
+  const std::string page = read_text_file(fs::path(row_folder(options, "")).string() + "index.html");
+  CHECK(contains(page, "Validation loss of all rows"));
+  CHECK(contains(page, "error percent"));
+
+  const auto before = fs::last_write_time(row_folder(options, "lstm") + "/result.json");
+  const Told second = reproduce_quietly(options);
+  CHECK(contains(second.text, "lstm: done already"));
+  CHECK(contains(second.text, "staircase: done already"));
+  CHECK(fs::last_write_time(row_folder(options, "lstm") + "/result.json") == before);
+}
+
+TEST_CASE("a row that is to have more steps goes on where it stands") {
+  const OneThread one_thread;
+  const TempFolder folder;
+  ReproduceOptions options = tiny_walk(folder);
+  options.rows = {"lstm"};
+  options.set["train.steps"] = "5";
+  CHECK(reproduce_quietly(options).end == ReproduceEnd::done);
+  CHECK(result_of(options, "lstm").step == 5);
+  options.set["train.steps"] = "9";
+  CHECK(reproduce_quietly(options).end == ReproduceEnd::done);
+  CHECK(result_of(options, "lstm").step == 9);
+  bool resumed = false;
+  for (const EventRecord& event : read_metrics(row_folder(options, "lstm") + "/metrics.jsonl").events)
+    resumed = resumed || contains(event.text, "resumed at step 5");
+  CHECK(resumed);
+}
+
+TEST_CASE("a run that was killed before its first checkpoint begins again") {
+  const OneThread one_thread;
+  const TempFolder folder;
+  ReproduceOptions options = tiny_walk(folder);
+  options.rows = {"lstm"};
+  CHECK(reproduce_quietly(options).end == ReproduceEnd::done);
+  const std::string row = row_folder(options, "lstm");
+  fs::remove_all(row + "/checkpoints");
+  fs::remove(row + "/result.json");
+  CHECK(reproduce_quietly(options).end == ReproduceEnd::done);
+  CHECK(result_of(options, "lstm").step == 12);
+}
+
+TEST_CASE("a folder with another configuration or with something else is refused") {
+  const OneThread one_thread;
+  const TempFolder folder;
+  ReproduceOptions options = tiny_walk(folder);
+  options.rows = {"lstm"};
+  CHECK(reproduce_quietly(options).end == ReproduceEnd::done);
+  options.set["model.dim"] = "20";
+  const std::string told = error_of<ConfigError>([&] { reproduce_quietly(options); });
+  CHECK(contains(told, "model.dim: 32, wanted 20"));
+  CHECK(contains(told, "--runs"));
+  options.set.erase("model.dim");
+  options.rows = {"staircase"};
+  fs::create_directories(row_folder(options, "staircase"));
+  CHECK(contains(error_of<IoError>([&] { reproduce_quietly(options); }), "no run"));
+  options.rows = {"lstm"};  // which is done: the other does not stand in its way
+  CHECK(reproduce_quietly(options).end == ReproduceEnd::done);
+}
+
+TEST_CASE("losses by length are measured on the same targets and with borrowed weights") {
+  const OneThread one_thread;
+  const TempFolder folder;
+  ReproduceOptions options;
+  options.table = "blockwise-recurrent/table-1";
+  options.scale = "tiny";
+  options.rows = {"mem", "llama_window"};
+  options.runs = folder.path("runs");
+  options.data = folder.write("stories.txt", generate_stories(4, 12'000));
+  options.set = {{"train.threads", "1"}, {"train.steps", "3"}, {"train.warmup", "1"}};
+  const Told told = reproduce_quietly(options);
+  CHECK(told.end == ReproduceEnd::done);
+  CHECK(contains(told.text, "windows by length: 4 at 32, 4 at 64, 4 at 128"));
+  CHECK(contains(told.text, "the weights of llama"));
+  options.rows = {"llama"};
+  CHECK(reproduce_quietly(options).end == ReproduceEnd::done);
+  const RowResult llama = result_of(options, "llama"), window = result_of(options, "llama_window"),
+                  mem = result_of(options, "mem");
+  // Up to the window there is no difference between the two, behind it there is.
+  CHECK(std::abs(llama.values.at("last_32") - window.values.at("last_32")) <= 1e-5);
+  CHECK(llama.values.at("last_128") != window.values.at("last_128"));
+  CHECK(mem.values.at("last_64") > 0);
+  CHECK(mem.parameters > llama.parameters);
+  const std::string text = read_text_file(llama.config.data.path);
+  const std::string request = "\x02Repeat above.\x01";
+  const std::size_t at = text.find(request);
+  REQUIRE(at != std::string::npos);
+  CHECK(text.substr(0, at) == text.substr(at + request.size() - 1, at));
+  // Other stories must not take their place.
+  options.data = folder.write("others.txt", generate_stories(5, 12'000));
+  CHECK(contains(error_of<ConfigError>([&] { reproduce_quietly(options); }), "other stories"));
+}
+
+TEST_CASE("a dry run shows the rows and touches nothing") {
+  const TempFolder folder;
+  ReproduceOptions options = tiny_walk(folder);
+  options.dry_run = true;
+  options.set["train.steps"] = "77";
+  const Told told = reproduce_quietly(options);
+  CHECK(told.end == ReproduceEnd::done);
+  CHECK(contains(told.text, "[lstm]"));
+  CHECK(contains(told.text, "train.steps = 77"));
+  CHECK_FALSE(contains(told.text, "[feedback]"));
+  CHECK_FALSE(fs::exists(options.runs));
+}
+
+TEST_CASE("names that there are none of are refused with the nearest") {
+  const TempFolder folder;
+  const auto refused = [&](auto&& change) {
+    ReproduceOptions options = tiny_walk(folder);
+    change(options);
+    return error_of<ConfigError>([&] { plan_table(options); });
+  };
+  CHECK(contains(refused([](ReproduceOptions& o) { o.table = "staircase/table-2"; }), "staircase/table-1"));
+  CHECK(contains(refused([](ReproduceOptions& o) { o.rows = {"lstn"}; }), "nearest: lstm"));
+  CHECK(contains(refused([](ReproduceOptions& o) { o.task = "walk"; }), "random-walk"));
+  CHECK(contains(refused([](ReproduceOptions& o) { o.scale = "huge"; }), "small"));
+  CHECK(contains(refused([](ReproduceOptions& o) { o.set["train.step"] = "1"; }), "train.steps"));
+  CHECK(contains(refused([](ReproduceOptions& o) { o.data = "x"; }), "--data"));
+  CHECK(contains(refused([](ReproduceOptions& o) { o.table = "recurrent-transformers/table-3"; }), "--task"));
+  CHECK_FALSE(fs::exists(folder.path("runs")));
+}
+
+}  // namespace
