@@ -41,7 +41,7 @@ bool may_change(const std::string& key, const RunConfig& wanted) {
   for (const char* free :
        {"data.path", "train.minutes", "train.eval_every", "train.eval_batches", "train.checkpoint_every",
         "train.keep", "train.sample_every", "train.sample_tokens", "train.log_every", "train.max_bad_steps",
-        "train.threads", "train.device"})
+        "train.threads", "train.device", "train.state_gain_batches"})
     if (key == free) return true;
   return false;
 }
@@ -148,13 +148,14 @@ double step_ms(const fs::path& folder) {
 LoadedRun run_to_measure(const ReproduceRow& row, const fs::path& weights) {
   std::error_code error;
   const char* which = fs::exists(weights / "checkpoints" / "best", error) ? "best" : "latest";
-  LoadedRun run = load_run(weights.string(), Dtype::f32, which);
+  const Dtype dtype = row.config.train.precision == "f64" ? Dtype::f64 : Dtype::f32;
+  LoadedRun run = load_run(weights.string(), dtype, which);
   const Device device = row.config.train.device == "cuda" ? cuda_device() : kCpu;
   if (row.weights_of.empty() && device == kCpu) return run;
   RunConfig config = row.config;
   config.model.vocab = run.config.model.vocab;
   config.model.n_out = run.config.model.n_out;
-  std::unique_ptr<Model> model = make_model(config.model, Dtype::f32, device);
+  std::unique_ptr<Model> model = make_model(config.model, dtype, device);
   load_parameters(model->params(), parameter_map(run.model->params()), run.checkpoint.string());
   run.model = std::move(model);
   run.config = std::move(config);

@@ -30,7 +30,8 @@ Words operator+(Words words, const Words& more) {
   return words;
 }
 
-const Words kCommands{"train", "eval", "compare", "generate", "tokenizer", "models", "info", "bench", "dump"};
+const Words kCommands{"train",     "reproduce", "eval", "compare", "generate",
+                      "tokenizer", "models",    "info", "bench",   "dump"};
 
 Words words_of(const std::string& line) {
   std::istringstream stream(line);
@@ -105,6 +106,7 @@ TEST_CASE("program: version and help go to standard output and are no errors") {
   CHECK(help.err.empty());
   const std::vector<Words> options{
       {"--run", "--resume", "--init-from", "--model.dim", "--train.steps", "--data.path"},
+      {"--rows", "--scale", "--task", "--set", "--runs", "--dry-run"},
       {"--data", "--split", "--batches"},
       {"--data", "--top", "--clear-state", "--html"},
       {"--prompt", "--tokens", "--temperature", "--top-k", "--seed"},
@@ -246,7 +248,7 @@ TEST_CASE("program: a run on documents is measured by position and with the stat
   for (int i = 0; i < 5; ++i)
     folder.write("docs/" + std::to_string(i) + ".txt", generate_stories(static_cast<std::uint64_t>(i), 300));
   const Ended ended = run(folder, tiny_train("docs") + Words{"--run", "out", "--data.order", "documents",
-                                                            "--data.tokenizer", "byte260"});
+                                                             "--data.tokenizer", "byte260"});
   CHECK_MESSAGE(ended.status == 0, ended.err);
   const Ended eval = run(folder, {"eval", "out", "--by-position", "page.html", "--clear-state"});
   CHECK_MESSAGE(eval.status == 0, eval.err);
