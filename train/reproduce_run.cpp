@@ -175,10 +175,8 @@ TaskArguments arguments_for(const ReproduceRow& row, const LoadedRun& run) {
 
 void measure_evaluation(const ReproduceTable& table, const ReproduceRow& row, const LoadedRun& run,
                         RowResult& result) {
-  const bool copying = row.config.data.name == "copy" || row.config.data.name == "selective_copy";
   const std::unique_ptr<Task> task = make_task(arguments_for(row, run));
-  // The length of the noise that the model has come to is a part of the curriculum.
-  if (copying) task->load(json::parse(run.state.task), (run.checkpoint / "state.json").string());
+  task->load(json::parse(run.state.task), (run.checkpoint / "state.json").string());
   EvalOptions options = table.evaluation;
   if (options.batch == 0) options.batch = row.config.train.batch;
   const EvalResult measured = task->evaluate(*run.model, options);

@@ -57,8 +57,9 @@ class Task {
   virtual bool carries_state() const { return false; }
 
   // What must survive a resume: stream positions, a curriculum. An object, null for nothing. load gets what
-  // save gave; `file` stands for it in errors. errors of load: FormatError for damaged values, ConfigError
-  // when the configuration was changed so that they fit no more.
+  // save gave; `file` stands for it in errors. It is called before an evaluation too, where a task takes only
+  // what the measure depends on, such as the length that a curriculum has reached. errors of load:
+  // FormatError for damaged values, ConfigError when the configuration was changed so that they fit no more.
   virtual nlohmann::json save() const;
   virtual void load(const nlohmann::json& saved, const std::string& file);
 

@@ -90,8 +90,8 @@ class TextTask : public Task {
     return result;
   }
   [[noreturn]] void refuse_split(const std::string& split) const {
-    fail<ValueError>("eval: a text has no split \"{}\" (valid, train, all; and test of a folder that has one)",
-                     split);
+    fail<ValueError>(
+        "eval: a text has no split \"{}\" (valid, train, all; and test of a folder that has one)", split);
   }
   // Adds exp(all nats / words); the loss stands for the tokens that are read and not predicted, too.
   static void add_word_perplexity(EvalResult& result, std::int64_t tokens, std::int64_t words) {
@@ -178,8 +178,9 @@ class WindowsTask final : public TextTask {
     return train;
   }
   std::int64_t valid_end() const {
-    return data_.has_splits() ? data_.ends[static_cast<std::size_t>(data_.train_parts + data_.valid_parts - 1)]
-                              : length();
+    return data_.has_splits()
+               ? data_.ends[static_cast<std::size_t>(data_.train_parts + data_.valid_parts - 1)]
+               : length();
   }
 
   std::int64_t train_tokens_ = 0;
@@ -223,6 +224,7 @@ class ReadingTask final : public TextTask {
   }
 
   void load(const json& saved, const std::string& file) override {
+    if (!reader_) return;  // to evaluate, where training stands does not matter
     if (!saved.is_object() || saved.value("order", json()) != config_.data.order)
       fail<ConfigError>(
           "train: data.order is {} and {} was read in another order (resume with the same, or start a new "

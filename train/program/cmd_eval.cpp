@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,6 +57,8 @@ int run_eval(const EvalFlags& flags) {
     arguments.config.data.path = flags.data;
   if (flags.sequence > 0) arguments.config.train.sequence = flags.sequence;
   const std::unique_ptr<Task> task = make_task(std::move(arguments));
+  if (!run.state.task.empty())
+    task->load(nlohmann::json::parse(run.state.task), (run.checkpoint / "state.json").string());
 
   EvalOptions options = flags.options;
   if (options.batch == 0) options.batch = run.config.train.batch;
