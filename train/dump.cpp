@@ -53,7 +53,8 @@ const Tensor* find_integers(const TensorMap& file, const std::string& name, cons
 
 State state_of(const TensorMap& file, Dtype dtype) {
   TensorMap carried = with_prefix(file, "state.");
-  // An earlier dump hands on its next state. In a case, a file that holds tokens, the next state is the answer.
+  // An earlier dump hands on its next state. In a case, a file that holds tokens, the next state is the
+  // answer.
   if (carried.empty() && file.find("tokens") == file.end()) carried = with_prefix(file, "next_state.");
   State state;
   for (const auto& [name, tensor] : carried)

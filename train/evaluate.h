@@ -44,7 +44,7 @@ struct EvalResult {
   // behind the beginning of what is read: a document, a stream, a window.
   std::vector<double> position_loss;
   std::vector<std::int64_t> position_count;
-  bool carried = false;  // whether a state went from any batch to the next
+  bool carried = false;                                     // whether a state went from any batch to the next
   std::vector<std::pair<std::string, double>> diagnostics;  // of the model and the last state carried
 
   double bits_per_token() const;

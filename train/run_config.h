@@ -21,9 +21,9 @@ struct DataConfig {
   std::int64_t block_min = 0;  // each step draws its block size from block_min … block_max; 0, 0: model.block
   std::int64_t block_max = 0;
   // Copy tasks.
-  std::int64_t symbols = 16;            // to be remembered
-  std::int64_t noise = 32;              // noise symbols at the start of the curriculum; recall: before a question
-  std::int64_t noise_max = 4096;        // and at its end
+  std::int64_t symbols = 16;      // to be remembered
+  std::int64_t noise = 32;        // noise symbols at the start of the curriculum; recall: before a question
+  std::int64_t noise_max = 4096;  // and at its end
   std::int64_t curriculum_every = 100;  // steps between validations that may lengthen the noise; 0: never
   std::int64_t curriculum_batches = 100;
   std::string rate_rule = "code";  // code | paper: how the learning rate follows the noise length
@@ -67,7 +67,8 @@ struct TrainConfig {
   std::int64_t seed = 1337;
   std::int64_t eval_every = 250;  // 0: never
   std::int64_t eval_batches = 0;  // 0: every window of the validation split once; else so many random batches
-  std::int64_t state_gain_batches = 8;  // of which an evaluation measures what clearing the state costs; 0: none
+  std::int64_t state_gain_batches =
+      8;  // of which an evaluation measures what clearing the state costs; 0: none
   std::int64_t checkpoint_every = 1000;  // 0: only at the end
   std::int64_t keep = 2;
   std::int64_t sample_every = 0;  // 0: never
