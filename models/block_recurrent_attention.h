@@ -50,9 +50,4 @@ struct HeadRules {
   bool absolute;
 };
 
-// The same as attention(q, k, v, options) for kv_heads = heads, from products and a masked softmax over all
-// pairs: the equations word for word. Dropout numbers its draws as attention does. shapes, errors: as
-// attention. grad: for q, k, v, head_scale and bias.
-Tensor dense_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options);
-
 }  // namespace eddy

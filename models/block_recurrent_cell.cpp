@@ -84,7 +84,7 @@ Tensor RecurrentCell::update(const Tensor& c, const Tensor& placed, const StateR
     options.scale = 1;
     options.head_scale = rules_.scale(learned);
     const Tensor q = rules_.split_unit(linear(placed, wq));
-    return rules_.join(dense ? dense_attention(q, k, v, options) : attention(q, k, v, options));
+    return rules_.join(dense ? attention_composed(q, k, v, options) : attention(q, k, v, options));
   };
   const Tensor h = concat(
       {attend(wq_self_, scale_self_, own.keys, own.values), attend(wq_cross_, scale_cross_, keys, values)},

@@ -28,7 +28,7 @@ Tensor BlockCall::dropped(const Tensor& x, const std::string& path) const {
   std::vector<std::int64_t> rows(static_cast<std::size_t>(x.dim(1)));
   for (std::size_t t = 0; t < rows.size(); ++t) rows[t] = (first + static_cast<std::int64_t>(t)) % tile;
   const Tensor ids = Tensor::from(rows, {x.dim(1)});
-  return x * embedding(mask, x.device() == kCpu ? ids : raw::to_device(ids, x.device()));
+  return x * embedding(mask, raw::to_device(ids, x.device()));
 }
 
 BlockRecurrentLayer::BlockRecurrentLayer(const ParamScope& layers, std::int64_t index,
@@ -74,7 +74,7 @@ Tensor BlockRecurrentLayer::finish(const Tensor& x, const TokenHeads& heads, con
                                    const BlockCall& call) const {
   const auto attend = [&](const Tensor& q, const Tensor& k, const Tensor& v,
                           const AttentionOptions& options) {
-    return call.dense ? dense_attention(q, k, v, options) : attention(q, k, v, options);
+    return call.dense ? attention_composed(q, k, v, options) : attention(q, k, v, options);
   };
   Tensor y;
   {

@@ -194,7 +194,7 @@ Tensor ExternalMemory::mix(const Tensor& local, const Tensor& q, const MemoryEnt
   options.head_scale = head_scale;
   const Tensor queries = reshape(q, {tokens, 1, heads, head_dim});
   const Tensor found = reshape(
-      dense ? dense_attention(queries, keys, values, options) : attention(queries, keys, values, options),
+      dense ? attention_composed(queries, keys, values, options) : attention(queries, keys, values, options),
       local.shape());
   const Tensor gate = reshape(sigmoid(gate_bias_), {heads, 1});
   return local + (found - local) * gate;

@@ -6,11 +6,9 @@
 #include <vector>
 
 #include "autograd/scope.h"
-#include "ops/dropout.h"
 #include "ops/gather.h"
 #include "ops/matmul.h"
 #include "ops/pointwise.h"
-#include "ops/softmax.h"
 #include "ops/views.h"
 
 namespace eddy {
@@ -79,8 +77,8 @@ Tensor StaircaseLayer::operator()(const Tensor& x, const Tensor& normed_x, const
       options.dropout = call.drop.rate;
       options.dropout_key = call.drop.key(path + ".attn.probabilities", call.index);
     }
-    const Tensor mixed =
-        call.literal ? stored_attention(q, context, options) : attention(q, context.k, context.v, options);
+    const Tensor mixed = call.literal ? attention_composed(q, context.k, context.v, options)
+                                      : attention(q, context.k, context.v, options);
     h = x + linear(reshape(mixed, {batch, time, heads * head_dim}), wo_);
     if (!prenorm_) h = attn_norm_(h);
   }
@@ -101,34 +99,6 @@ Tensor position_rows(const Tensor& key_pe, std::int64_t distances, std::int64_t 
     columns[static_cast<std::size_t>(d)] = std::clamp<std::int64_t>(last - d, 0, span - 1);
   const Tensor ids = raw::to_device(Tensor::from(columns, {distances}), key_pe.device());
   return embedding(transpose(key_pe, 0, 1), ids);
-}
-
-Tensor stored_attention(const Tensor& q, const KeysValues& context, const AttentionOptions& options) {
-  const std::int64_t batch = q.dim(0), queries = q.dim(1), heads = q.dim(2), keys = context.k.dim(1);
-  if (keys == 0) return Tensor::zeros(q.shape(), q.dtype(), q.device());
-  const std::int64_t least =
-      options.causal ? std::max<std::int64_t>(options.band.least, 0) : options.band.least;
-  const std::int64_t rows = options.positions.dim(0);
-  std::vector<std::uint8_t> visible;
-  std::vector<std::int64_t> distances;
-  for (std::int64_t copy = 0; copy < batch * heads; ++copy)
-    for (std::int64_t i = 0; i < queries; ++i)
-      for (std::int64_t j = 0; j < keys; ++j) {
-        const std::int64_t d = i + (keys - queries) - j;
-        if (copy == 0) visible.push_back(d >= least && d <= options.band.most ? 1 : 0);
-        distances.push_back(std::clamp<std::int64_t>(d, 0, rows - 1));
-      }
-  const Tensor index = raw::to_device(Tensor::from(distances, {batch, heads, queries, keys}), q.device());
-  const Tensor mask = raw::to_device(Tensor::from(visible, {queries, keys}), q.device());
-
-  const Tensor by_head = contiguous(transpose(q, 1, 2));  // [batch, heads, queries, head_dim]
-  const Tensor k = contiguous(transpose(context.k, 1, 2)), v = contiguous(transpose(context.v, 1, 2));
-  const Tensor content = matmul(by_head, transpose(k, 2, 3));
-  const Tensor position = gather(matmul(by_head, transpose(options.positions, 0, 1)), 3, index);
-  const double scale = 1 / std::sqrt(static_cast<double>(q.dim(3)));
-  Tensor probabilities = softmax((content + position) * scale, SoftmaxMode::plain, mask);
-  if (options.dropout > 0) probabilities = dropout(probabilities, options.dropout, options.dropout_key);
-  return contiguous(transpose(matmul(probabilities, v), 1, 2));
 }
 
 }  // namespace eddy

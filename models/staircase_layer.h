@@ -66,8 +66,4 @@ class StaircaseLayer {
 // zeros in columns that no visible distance uses.
 Tensor position_rows(const Tensor& key_pe, std::int64_t distances, std::int64_t last);
 
-// attention() from matrix products, stored scores and a mask: the one to read. Everything is as in
-// ops/attention.h, but only positions, the band and dropout of the options are looked at.
-Tensor stored_attention(const Tensor& q, const KeysValues& context, const AttentionOptions& options);
-
 }  // namespace eddy

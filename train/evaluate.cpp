@@ -34,7 +34,7 @@ void check_request(const Model& model, std::int64_t tokens, std::int64_t batch, 
 
 // [rows * columns] numbers as f64 on the CPU.
 Tensor plain_f64(Tensor x) {
-  if (!(x.device() == kCpu)) x = raw::to_device(x, kCpu);
+  x = raw::to_device(x, kCpu);
   return raw::contiguous(x.dtype() == Dtype::f64 ? x : raw::cast(x, Dtype::f64));
 }
 
@@ -97,7 +97,7 @@ EvalResult evaluate_batches(const Model& model, const std::function<bool(Batch& 
     }
     const ForwardOutput output = model.forward(input);
     if (plan.carry_state) carried.leave(output.state, batch);
-    const Tensor targets = device == kCpu ? batch.targets : raw::to_device(batch.targets, device);
+    const Tensor targets = raw::to_device(batch.targets, device);
     const Tensor rows = plain_f64(cross_entropy_rows(output.logits, targets, kNotScored));
     const std::span<const double> losses(rows.data<double>(), static_cast<std::size_t>(rows.elements()));
     double batch_sum = 0;

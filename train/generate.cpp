@@ -22,10 +22,10 @@ Tensor feed(const Model& model, std::span<const std::int32_t> ids, State& state)
   const Device device = model.params().values().device();
   Tensor tokens = Tensor::from(std::vector<std::int32_t>(ids.begin(), ids.end()),
                                {1, static_cast<std::int64_t>(ids.size())});
-  if (!(device == kCpu)) tokens = raw::to_device(tokens, device);
+  tokens = raw::to_device(tokens, device);
   const Tensor logits = model.stream(tokens, state);
   Tensor last = raw::contiguous(raw::select(raw::select(logits, 0, 0), 0, logits.dim(1) - 1));
-  if (!(device == kCpu)) last = raw::to_device(last, kCpu);
+  last = raw::to_device(last, kCpu);
   return last.dtype() == Dtype::f32 ? last : raw::cast(last, Dtype::f32);
 }
 

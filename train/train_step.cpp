@@ -58,7 +58,7 @@ StepResult train_step(Model& model, Optimizer& optimizer, const std::vector<Batc
     if (options.carry_state) carried.enter(input, batch, model.config());
     const ForwardOutput output = model.forward(input);
     if (batch.scored > 0) {
-      const Tensor targets = device == kCpu ? batch.targets : raw::to_device(batch.targets, device);
+      const Tensor targets = raw::to_device(batch.targets, device);
       const Tensor loss = cross_entropy(output.logits, targets, kNotScored);
       const double value = loss.item();
       // The batch's mean counts by its part of the targets: one over this, exact when batches are alike.

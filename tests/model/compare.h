@@ -122,6 +122,50 @@ inline Outcome run(Model& model, const ForwardInput& input, const Tensor& target
   return outcome;
 }
 
+inline double loss_of(const Model& model, const ForwardInput& input, const Tensor& targets) {
+  const NoGrad no_grad;
+  return cross_entropy(model.forward(input).logits, targets).item();
+}
+
+// For every parameter tensor: the derivative of the loss along one random direction, by the five-point
+// formula, against the inner product of the direction with the gradient; an absent gradient is zero. With a
+// step of 1e-3 truncation and the rounding of the losses divided by the step are some 1e-12 each.
+inline void check_directions(Model& model, const ForwardInput& input, const Tensor& targets,
+                             double relative = 1e-7) {
+  const Outcome outcome = run(model, input, targets);
+  for (const Parameter& parameter : model.params().parameters()) {
+    CAPTURE(parameter.name);
+    const Tensor& arrived = outcome.gradients.at(parameter.name);
+    const std::vector<double> start = numbers(parameter.value);
+    const std::vector<double> gradient =
+        arrived.defined() ? numbers(arrived) : std::vector<double>(start.size());
+    std::vector<double> direction(start.size());
+    const RandomKey key = random_key(9, ("direction." + parameter.name).c_str(), 0);
+    double norm = 0, expected = 0;
+    for (std::size_t i = 0; i < start.size(); ++i) {
+      direction[i] = static_cast<double>(uniform01(key.word(i))) - 0.5;
+      norm += direction[i] * direction[i];
+    }
+    for (std::size_t i = 0; i < start.size(); ++i) {
+      direction[i] /= std::sqrt(norm);
+      expected += direction[i] * gradient[i];
+    }
+    const auto loss_at = [&](double step) {
+      std::vector<double> moved = start;
+      for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += step * direction[i];
+      raw::copy_into(detach(parameter.value), Tensor::from(moved, parameter.shape));
+      return loss_of(model, input, targets);
+    };
+    constexpr double kStep = 1e-3;
+    const double measured =
+        (8 * (loss_at(kStep) - loss_at(-kStep)) - (loss_at(2 * kStep) - loss_at(-2 * kStep))) / (12 * kStep);
+    raw::copy_into(detach(parameter.value), Tensor::from(start, parameter.shape));
+    CAPTURE(expected);
+    CAPTURE(measured);
+    CHECK(std::abs(measured - expected) <= relative * std::abs(expected) + 0.01 * relative);
+  }
+}
+
 inline void check_outcomes(const Outcome& mine, const Outcome& expected, double relative,
                            double floor = 1e-14) {
   check_close("logits", mine.logits, expected.logits, relative, floor);

@@ -15,11 +15,6 @@ namespace {
 using namespace eddy;
 using namespace eddy::test;
 
-double loss_of(const Model& model, const ForwardInput& input, const Tensor& targets) {
-  const NoGrad no_grad;
-  return cross_entropy(model.forward(input).logits, targets).item();
-}
-
 // Compares a few entries of every parameter's gradient with (loss(w + e) - loss(w - e)) / 2e. Some thousand
 // ReLUs have a kink each, and a bias moves them all: where one lies inside the step the difference is off by
 // its share, so the step shrinks until none does. With e = 1e-7 the rounding of the loss leaves some 1e-9.
