@@ -166,38 +166,7 @@ TEST_CASE("block gradients: every parameter agrees with central differences with
       input.tokens = random_ids(3, 8, 11, 1);
       input.dropout = {true, 5, 17};
       const Tensor targets = random_ids(3, 8, model->config().n_out, 2);
-      const Outcome outcome = run(*model, input, targets);
-      for (const Parameter& parameter : model->params().parameters()) {
-        CAPTURE(parameter.name);
-        const std::vector<double> start = numbers(parameter.value),
-                                  gradient = numbers(outcome.gradients.at(parameter.name));
-        std::vector<double> direction(start.size());
-        const RandomKey key = random_key(9, ("direction." + parameter.name).c_str(), 0);
-        double norm = 0, expected = 0;
-        for (std::size_t i = 0; i < start.size(); ++i) {
-          direction[i] = static_cast<double>(uniform01(key.word(i))) - 0.5;
-          norm += direction[i] * direction[i];
-        }
-        for (std::size_t i = 0; i < start.size(); ++i) {
-          direction[i] /= std::sqrt(norm);
-          expected += direction[i] * gradient[i];
-        }
-        const auto loss_at = [&](double step) {
-          std::vector<double> moved = start;
-          for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += step * direction[i];
-          raw::copy_into(detach(parameter.value), Tensor::from(moved, parameter.shape));
-          const NoGrad no_grad;
-          return cross_entropy(model->forward(input).logits, targets).item();
-        };
-        constexpr double kStep = 1e-3;  // truncation and rounding are both near 1e-12
-        const double measured =
-            (8 * (loss_at(kStep) - loss_at(-kStep)) - (loss_at(2 * kStep) - loss_at(-2 * kStep))) /
-            (12 * kStep);
-        raw::copy_into(detach(parameter.value), Tensor::from(start, parameter.shape));
-        CAPTURE(expected);
-        CAPTURE(measured);
-        CHECK(std::abs(measured - expected) <= 1e-8 * std::abs(expected) + 1e-10);
-      }
+      check_directions(*model, input, targets, 1e-8);
     }
 }
 
