@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "tensor/format.h"
+#include "tensor/json_text.h"
 #include "tensor/safetensors_layout.h"
 #include "tensor/strict_json.h"
 

@@ -2,8 +2,8 @@
 #include <cstring>
 
 #include "tensor/format.h"
+#include "tensor/json_text.h"
 #include "tensor/safetensors.h"
-#include "tensor/strict_json.h"
 
 namespace eddy {
 

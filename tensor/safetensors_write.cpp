@@ -1,20 +1,19 @@
 // Writing safetensors files: checks first, then one pass through an AtomicFile.
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "tensor/atomic_file.h"
 #include "tensor/format.h"
+#include "tensor/json_text.h"
 #include "tensor/safetensors.h"
 #include "tensor/safetensors_layout.h"
 #include "tensor/shape.h"
-#include "tensor/strict_json.h"
 
 namespace eddy {
 namespace {
-
-using nlohmann::ordered_json;
 
 struct Placed {
   const SafetensorsItem* item;
@@ -63,25 +62,26 @@ std::vector<std::size_t> data_order(const std::vector<Placed>& placed) {
   return order;
 }
 
+std::string quoted(const std::string& text, const char* what) {
+  if (std::optional<std::string> json = json_string(text)) return *std::move(json);
+  fail<ValueError>("write_safetensors: {} is not UTF-8: {}", what, quote_text(text));
+}
+
 std::string header_text(const std::vector<Placed>& placed, const SafetensorsMetadata& metadata) {
-  ordered_json header = ordered_json::object();
-  if (!metadata.empty()) header[std::string(kSafetensorsMetadataKey)] = metadata;
-  // ordered_json looks a key up by walking the whole list; the names are known to differ, so pairs are
-  // appended.
-  auto& members = header.get_ref<ordered_json::object_t&>();
-  for (const Placed& tensor : placed) {
-    ordered_json fields;
-    fields["dtype"] = safetensors_dtype_name(tensor.item->dtype);
-    fields["shape"] = tensor.item->shape;
-    fields["data_offsets"] = {tensor.begin, tensor.begin + tensor.bytes};
-    members.push_back({tensor.item->name, std::move(fields)});
+  std::vector<std::string> members;
+  members.reserve(placed.size() + 1);
+  if (!metadata.empty()) {
+    std::vector<std::string> pairs;
+    for (const auto& [key, value] : metadata)
+      pairs.push_back(quoted(key, "a metadata key") + ":" + quoted(value, "a metadata text"));
+    members.push_back(fmt::format("\"{}\":{{{}}}", kSafetensorsMetadataKey, fmt::join(pairs, ",")));
   }
-  std::string text;
-  try {
-    text = header.dump();
-  } catch (const ordered_json::type_error& error) {
-    fail<ValueError>("write_safetensors: a name or a metadata text is not UTF-8: {}", error.what());
-  }
+  for (const Placed& tensor : placed)
+    members.push_back(
+        fmt::format("{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
+                    quoted(tensor.item->name, "a name"), safetensors_dtype_name(tensor.item->dtype),
+                    fmt::join(tensor.item->shape, ","), tensor.begin, tensor.begin + tensor.bytes));
+  std::string text = fmt::format("{{{}}}", fmt::join(members, ","));
   text.resize((text.size() + 7) / 8 * 8, ' ');
   if (text.size() > static_cast<std::size_t>(kSafetensorsMaxHeaderBytes))
     fail<ValueError>("write_safetensors: the header takes {} bytes (at most {})", text.size(),

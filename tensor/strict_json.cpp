@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "tensor/json_text.h"
+
 namespace eddy {
 namespace {
 
@@ -113,6 +115,14 @@ JsonResult parse_strict_json(std::string_view text, const JsonLimits& limits) {
   Builder builder(limits);
   json::sax_parse(text.begin(), text.end(), &builder);
   return builder.take();
+}
+
+std::optional<std::string> json_string(std::string_view text) {
+  try {
+    return json(text).dump();
+  } catch (const json::type_error&) {
+    return std::nullopt;
+  }
 }
 
 std::string quote_text(std::string_view text) {

@@ -28,8 +28,4 @@ struct JsonResult {
 // a double's range.
 JsonResult parse_strict_json(std::string_view text, const JsonLimits& limits = {});
 
-// The text in quotes for an error message: control characters escaped, invalid UTF-8 replaced, long texts
-// cut.
-std::string quote_text(std::string_view text);
-
 }  // namespace eddy
