@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "cuda/start.cuh"
 #include "cuda/stream.cuh"
 
 namespace eddy::cuda {
@@ -27,7 +28,7 @@ void launch(const char* name, void (*kernel)(Args), std::int64_t blocks, int thr
             const std::type_identity_t<Args>& args) {
   static_assert(std::is_trivially_copyable_v<Args>);
   if (blocks <= 0) return;
-  kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), 0, stream()>>>(args);
+  start(name, kernel, blocks, threads, 0, args);
   check_launch(name);
 }
 

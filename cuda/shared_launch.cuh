@@ -9,23 +9,13 @@ namespace eddy::cuda {
 inline constexpr int kMostSharedBytes =
     99 * 1024;  // of a block on 8.6, 8.9 and 12.0; 8.0, 9.0 and 10.0 have more
 
-// The block's shared memory, 16-byte aligned; its size is the launch's.
-__device__ inline float* shared_memory() {
-  extern __shared__ Four shared_fours[];
-  return shared_fours[0].at;
-}
-
-// As launch, with `shared_bytes` of shared memory for each block.
+// As launch, with `shared_bytes` of shared memory for each block; kernels find it by shared_memory().
 template <class Args>
 void launch_shared(const char* name, void (*kernel)(Args), std::int64_t blocks, int threads, int shared_bytes,
                    const std::type_identity_t<Args>& args) {
   static_assert(std::is_trivially_copyable_v<Args>);
   if (blocks <= 0) return;
-  const cudaStream_t queue = stream();
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
-        "cudaFuncSetAttribute");
-  kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads),
-           static_cast<std::size_t>(shared_bytes), queue>>>(args);
+  start(name, kernel, blocks, threads, shared_bytes, args);
   check_launch(name);
 }
 

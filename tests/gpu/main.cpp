@@ -1,7 +1,8 @@
 // The runner of the GPU's tests. Without a usable GPU it runs what needs none, prints SKIPPED and the reason,
 // and succeeds: ctest then marks the others as skipped.
 //
-//   --plain    every allocation is a cudaMalloc of its own, for compute-sanitizer
+//   --plain    every allocation is a cudaMalloc of its own, for compute-sanitizer; on the emulated GPU that is
+//              so unless --pooled
 //   --checks   every launch is waited for, so that an error names its kernel
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
@@ -12,6 +13,7 @@
 
 #include "cuda/allocator.h"
 #include "cuda/context.h"
+#include "gpu_test.h"
 #include "ops/backends.h"
 #include "tensor/error.h"
 
@@ -53,10 +55,13 @@ REGISTER_EXCEPTION_TRANSLATOR(eddy::Error& error) {
 }
 
 int main(int argc, char** argv) {
+  bool plain = eddy::gpu_test::kEmulated;
   for (int i = 1; i < argc; ++i) {
-    if (std::string_view(argv[i]) == "--plain") eddy::cuda::set_plain_allocator(true);
+    if (std::string_view(argv[i]) == "--plain") plain = true;
+    if (std::string_view(argv[i]) == "--pooled") plain = false;
     if (std::string_view(argv[i]) == "--checks") eddy::cuda::set_launch_checks(true);
   }
+  eddy::cuda::set_plain_allocator(plain);
   doctest::Context context(argc, argv);
   const std::string why_none = open_gpu();
   if (!why_none.empty()) context.addFilter("test-suite-exclude", "device");

@@ -1,0 +1,55 @@
+// What the emulated GPU says of itself.
+#include <cstdio>
+
+#include "tests/gpu/emulation/include/cuda_runtime_api.h"
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  // One multiprocessor: grids are small, and their threads walk.
+  *properties = {"Emulated GPU", 9, 0, std::size_t{16} << 30, 1, std::size_t{99} << 10};
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int index) {
+  return index == 0 ? cudaSuccess : cudaErrorNoDevice;
+}
+cudaError_t cudaDeviceReset() {
+  emulation::describe_blocks();  // there should be none
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(std::size_t* unused, std::size_t* total) {
+  *unused = *total = std::size_t{16} << 30;
+  return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = 13000;
+  return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = 13000;
+  return cudaSuccess;
+}
+cudaError_t cudaGetLastError() {
+  return cudaSuccess;
+}
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "cudaSuccess";
+    case cudaErrorMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case cudaErrorStreamCaptureUnsupported:
+      return "cudaErrorStreamCaptureUnsupported";
+    case cudaErrorStreamCaptureInvalidated:
+      return "cudaErrorStreamCaptureInvalidated";
+    case cudaErrorIllegalState:
+      return "cudaErrorIllegalState";
+    default:
+      return "an error of the emulated GPU";
+  }
+}
+const char* cudaGetErrorString(cudaError_t error) {
+  return cudaGetErrorName(error);
+}

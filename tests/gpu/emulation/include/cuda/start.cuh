@@ -1,0 +1,24 @@
+// Stands in for cuda/start.cuh: kernels go to the emulated GPU.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/stream.cuh"
+#include "tests/gpu/emulation/include/cuda_runtime.h"
+
+namespace eddy::cuda {
+
+inline float* shared_memory() {
+  return static_cast<float*>(emulation::shared_memory());
+}
+
+template <class Args>
+void start(const char* name, void (*kernel)(Args), std::int64_t blocks, int threads, int shared_bytes,
+           const Args& args) {
+  if (shared_bytes > 99 * 1024) emulation::stop("%s: %d bytes of shared memory", name, shared_bytes);
+  emulation::submit(stream(), [=] {
+    emulation::run({name, blocks, threads, shared_bytes}, [&] { kernel(args); });
+  });
+}
+
+}  // namespace eddy::cuda

@@ -1,0 +1,124 @@
+// Stands in for cuda/warp_matrix.cuh: what a warp's matrix instructions and copies in the background do, by
+// exchanges between its threads. The layouts are those of the PTX ISA; test_warp_matrix.cpp checks them
+// against another description. A copy's place holds NaN from its start until finish_copies, so that a kernel
+// shows that reads it too early, or starts a copy onto what is still read.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "tensor/dtype.h"
+
+namespace eddy::cuda {
+
+namespace emulated {
+
+// What a lane brings: which instruction it is at, and its operands.
+struct Operands {
+  std::uint32_t instruction;
+  std::uint32_t a[4], b[2];
+  const bf16* row;
+};
+static_assert(sizeof(Operands) <= emulation::kLaneBytes);
+
+class Warp {
+ public:
+  explicit Warp(const Operands& mine) : all_(emulation::exchange(&mine, sizeof mine)) {
+    for (int lane = 0; lane < 32; ++lane)
+      if (of(lane).instruction != mine.instruction) emulation::stop("lanes at different matrix instructions");
+  }
+  Operands of(int lane) const {
+    Operands operands;
+    std::memcpy(&operands, all_ + static_cast<std::size_t>(lane) * emulation::kLaneBytes, sizeof operands);
+    return operands;
+  }
+
+ private:
+  const unsigned char* all_;
+};
+
+inline float half_of(std::uint32_t both, int upper) {
+  bf16 x;
+  x.bits = static_cast<std::uint16_t>(upper != 0 ? both >> 16 : both);
+  return x;
+}
+inline std::uint32_t join(bf16 low, bf16 high) {
+  return static_cast<std::uint32_t>(high.bits) << 16 | low.bits;
+}
+
+inline void load(std::uint32_t (&to)[4], const bf16* row, bool transposed) {
+  if (reinterpret_cast<std::uintptr_t>(row) % 16 != 0) emulation::stop("a row of a matrix is not aligned");
+  const Warp warp({transposed ? 2u : 1u, {}, {}, row});
+  const int lane = static_cast<int>(threadIdx.x % 32), group = lane / 4, place = lane % 4 * 2;
+  for (int matrix = 0; matrix < 4; ++matrix) {
+    const auto at = [&](int r, int column) { return warp.of(8 * matrix + r).row[column]; };
+    to[matrix] = transposed ? join(at(place, group), at(place + 1, group))
+                            : join(at(group, place), at(group, place + 1));
+  }
+}
+
+struct Copy {
+  bf16* to;
+  const bf16* from;
+  unsigned block;
+};
+// Started by a thread and not finished.
+inline std::vector<Copy>& copies() {
+  static std::vector<Copy> of_thread[1024];
+  return of_thread[threadIdx.x];
+}
+
+}  // namespace emulated
+
+inline void multiply_matrices(float (&sums)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+                              std::uint32_t b1) {
+  const emulated::Warp warp({3, {a[0], a[1], a[2], a[3]}, {b0, b1}, nullptr});
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  for (int i = 0; i < 4; ++i) {
+    const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+    for (int k = 0; k < 16; ++k) {
+      const int place = k % 8 / 2, upper_columns = k / 8;
+      const emulated::Operands left = warp.of(row % 8 * 4 + place), right = warp.of(column * 4 + place);
+      sums[i] += emulated::half_of(left.a[row / 8 + 2 * upper_columns], k % 2) *
+                 emulated::half_of(right.b[upper_columns], k % 2);
+    }
+  }
+}
+
+inline void load_matrices(std::uint32_t (&to)[4], const bf16* row) {
+  emulated::load(to, row, false);
+}
+inline void load_matrices_transposed(std::uint32_t (&to)[4], const bf16* row) {
+  emulated::load(to, row, true);
+}
+
+inline void start_copy(bf16* to, const bf16* from, bool there) {
+  if (reinterpret_cast<std::uintptr_t>(to) % 16 != 0 || reinterpret_cast<std::uintptr_t>(from) % 16 != 0)
+    emulation::stop("a copy in the background is not aligned");
+  std::memset(static_cast<void*>(to), 0xff, 16);
+  emulated::copies().push_back({to, there ? from : nullptr, blockIdx.x});
+}
+inline void finish_copies() {
+  for (const emulated::Copy& copy : emulated::copies()) {
+    if (copy.block != blockIdx.x) emulation::stop("a copy was not finished by block %u", copy.block);
+    if (copy.from != nullptr)
+      std::memcpy(static_cast<void*>(copy.to), copy.from, 16);
+    else
+      std::memset(static_cast<void*>(copy.to), 0, 16);
+  }
+  emulated::copies().clear();
+}
+
+inline std::uint32_t pack(float low, float high) {
+  return emulated::join(bf16(low), bf16(high));
+}
+
+inline float fast_exp2(float x) {
+  const float y = exp2f(x);
+  return y < 0x1p-126f ? 0.0f : y;
+}
+
+}  // namespace eddy::cuda

@@ -1,0 +1,121 @@
+// The emulated GPU's memory: each block is a mapping of its own that ends at a page without rights.
+#include <sys/mman.h>
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+
+#include "tests/gpu/emulation/emulation.h"
+
+namespace emulation {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kMostBytes = std::size_t{16} << 30;  // of one block: more is out of memory
+constexpr std::size_t kMostPoisoned = std::size_t{64} << 20;
+
+std::size_t round_up(std::size_t bytes, std::size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+struct Block {
+  char* map;
+  std::size_t length, bytes;  // of the mapping without the last page; of the request
+};
+
+// Live to the end: tensors may be freed by static destructors.
+std::map<char*, Block>& blocks() {
+  static auto* const all = new std::map<char*, Block>;
+  return *all;
+}
+std::map<char*, std::size_t>& pinned() {
+  static auto* const all = new std::map<char*, std::size_t>;
+  return *all;
+}
+int open_count = 0;
+
+void allow(const Block& block, int rights) {
+  if (mprotect(block.map, block.length, rights) != 0) stop("mprotect failed");
+}
+void allow_all(int rights) {
+  for (const auto& [start, block] : blocks()) allow(block, rights);
+}
+
+}  // namespace
+
+void stop(const char* format, ...) {
+  std::fputs("emulated GPU: ", stderr);
+  va_list values;
+  va_start(values, format);
+  std::vfprintf(stderr, format, values);
+  va_end(values);
+  std::fputc('\n', stderr);
+  describe_running();
+  std::abort();
+}
+
+void* take_memory(std::size_t bytes) {
+  if (bytes > kMostBytes) return nullptr;
+  const std::size_t used = round_up(bytes, 16), length = round_up(used, kPage);
+  void* const mapping = mmap(nullptr, length + kPage, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapping == MAP_FAILED) return nullptr;
+  char* const map = static_cast<char*>(mapping);
+  if (mprotect(map + length, kPage, PROT_NONE) != 0) stop("mprotect failed");
+  if (length <= kMostPoisoned) std::memset(map, 0xff, length);
+  const Block block{map, length, bytes};
+  if (open_count == 0) allow(block, PROT_NONE);
+  char* const start = map + length - used;
+  blocks()[start] = block;
+  return start;
+}
+
+void give_memory_back(void* memory) {
+  const auto found = blocks().find(static_cast<char*>(memory));
+  if (found == blocks().end()) stop("%p is freed and was not allocated, or was freed before", memory);
+  munmap(found->second.map, found->second.length + kPage);
+  blocks().erase(found);
+}
+
+void* take_pinned(std::size_t bytes) {
+  void* const memory = std::malloc(bytes);
+  pinned()[static_cast<char*>(memory)] = bytes;
+  return memory;
+}
+void give_pinned_back(void* memory) {
+  if (pinned().erase(static_cast<char*>(memory)) == 0) stop("%p is freed and is not pinned memory", memory);
+  std::free(memory);
+}
+bool is_pinned(const void* address) {
+  const char* const at = static_cast<const char*>(address);
+  const auto next = pinned().upper_bound(const_cast<char*>(at));
+  if (next == pinned().begin()) return false;
+  const auto& [start, bytes] = *std::prev(next);
+  return at < start + bytes;
+}
+
+OpenMemory::OpenMemory() {
+  if (open_count++ == 0) allow_all(PROT_READ | PROT_WRITE);
+}
+OpenMemory::~OpenMemory() {
+  if (--open_count == 0) allow_all(PROT_NONE);
+}
+
+void describe_address(const void* address) {
+  const char* const at = static_cast<const char*>(address);
+  for (const auto& [start, block] : blocks()) {
+    if (at < block.map || at >= block.map + block.length + kPage) continue;
+    std::fprintf(stderr, "  %p is at byte %td of a block of %zu bytes%s\n", address, at - start, block.bytes,
+                 open_count == 0 ? ", and the host may not touch the GPU's memory" : "");
+    return;
+  }
+  std::fprintf(stderr, "  %p is in no block of the GPU's memory\n", address);
+}
+
+void describe_blocks() {
+  for (const auto& [start, block] : blocks()) std::fprintf(stderr, "  a block of %zu bytes\n", block.bytes);
+}
+
+}  // namespace emulation

@@ -1,0 +1,156 @@
+// cuBLASLt's products by OpenBLAS: the layouts, the epilogue and the rounding of the inputs as it describes
+// them.
+#include <cblas.h>
+
+#include <bit>
+#include <cstring>
+#include <vector>
+
+#include "tensor/dtype.h"
+#include "tests/gpu/emulation/include/cublasLt.h"
+
+namespace {
+
+using Layout = cublasLtMatrixLayoutOpaque_t;
+using Desc = cublasLtMatmulDescOpaque_t;
+
+float number_at(const void* data, std::int32_t type, std::int64_t at) {
+  return type == CUDA_R_32F ? static_cast<const float*>(data)[at]
+                            : static_cast<float>(static_cast<const eddy::bf16*>(data)[at]);
+}
+
+// 10 bits of mantissa, ties away from zero.
+float tf32(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  if ((bits & 0x7f800000u) == 0x7f800000u) return x;
+  return std::bit_cast<float>((bits + 0x1000u) & 0xffffe000u);
+}
+
+// One matrix of a batch, by columns without gaps.
+std::vector<float> read(const void* data, const Layout& layout, std::int64_t batch, bool rounded) {
+  std::vector<float> values(layout.rows * layout.columns);
+  for (std::uint64_t column = 0; column < layout.columns; ++column)
+    for (std::uint64_t row = 0; row < layout.rows; ++row) {
+      const float x = number_at(data, layout.type,
+                                batch * layout.stride + static_cast<std::int64_t>(row) +
+                                    static_cast<std::int64_t>(column) * layout.column_stride);
+      values[row + column * layout.rows] = rounded ? tf32(x) : x;
+    }
+  return values;
+}
+
+struct Call {
+  Desc desc;
+  Layout a, b, d;
+  const void *at_a, *at_b;
+  void* at_d;
+  float alpha, beta;
+};
+
+void multiply(const Call& call) {
+  const Desc& desc = call.desc;
+  const bool rounded = desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+  const int m = static_cast<int>(call.d.rows), n = static_cast<int>(call.d.columns);
+  const int k = static_cast<int>(desc.transpose_a ? call.a.rows : call.a.columns);
+  for (std::int64_t batch = 0; batch < call.d.batch; ++batch) {
+    const std::vector<float> a = read(call.at_a, call.a, batch, rounded),
+                             b = read(call.at_b, call.b, batch, rounded);
+    std::vector<float> d(call.d.rows * call.d.columns);
+    if (call.beta != 0) d = read(call.at_d, call.d, batch, false);
+    cblas_sgemm(CblasColMajor, desc.transpose_a ? CblasTrans : CblasNoTrans,
+                desc.transpose_b ? CblasTrans : CblasNoTrans, m, n, k, call.alpha, a.data(),
+                static_cast<int>(call.a.rows), b.data(), static_cast<int>(call.b.rows), call.beta, d.data(),
+                m);
+    for (std::int64_t column = 0; column < n; ++column)
+      for (std::int64_t row = 0; row < m; ++row) {
+        float x = d[static_cast<std::size_t>(row + column * m)];
+        if (desc.epilogue == CUBLASLT_EPILOGUE_BIAS) x += number_at(desc.bias, desc.bias_type, row);
+        const std::int64_t at = batch * call.d.stride + row + column * call.d.column_stride;
+        if (call.d.type == CUDA_R_32F)
+          static_cast<float*>(call.at_d)[at] = x;
+        else
+          static_cast<eddy::bf16*>(call.at_d)[at] = eddy::bf16(x);
+      }
+  }
+}
+
+cublasStatus_t store(void* to, std::size_t size, const void* value, std::size_t bytes) {
+  if (bytes != size) return CUBLAS_STATUS_INVALID_VALUE;
+  std::memcpy(to, value, bytes);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+}  // namespace
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
+                                              cublasLtMatmulDescAttributes_t attribute, const void* value,
+                                              std::size_t bytes) {
+  switch (attribute) {
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+      return store(&desc->transpose_a, sizeof desc->transpose_a, value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+      return store(&desc->transpose_b, sizeof desc->transpose_b, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+      return store(&desc->epilogue, sizeof desc->epilogue, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
+      return store(&desc->bias_type, sizeof desc->bias_type, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+      return store(&desc->bias, sizeof desc->bias, value, bytes);
+  }
+  return CUBLAS_STATUS_INVALID_VALUE;
+}
+
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t attribute, const void* value,
+                                                std::size_t bytes) {
+  return attribute == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT
+             ? store(&layout->batch, sizeof layout->batch, value, bytes)
+             : store(&layout->stride, sizeof layout->stride, value, bytes);
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute,
+                                                    const void* value, std::size_t bytes) {
+  std::uint64_t bytes_of_workspace = 0;
+  std::uint32_t other = 0;
+  return attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
+             ? store(&bytes_of_workspace, sizeof bytes_of_workspace, value, bytes)
+             : store(&other, sizeof other, value, bytes);
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t,
+                                              cublasLtMatmulPreference_t, int asked,
+                                              cublasLtMatmulHeuristicResult_t* results, int* found) {
+  *found = 0;
+  const std::uint64_t m = desc->transpose_a ? a->columns : a->rows,
+                      k = desc->transpose_a ? a->rows : a->columns;
+  const std::uint64_t also_k = desc->transpose_b ? b->columns : b->rows,
+                      n = desc->transpose_b ? b->rows : b->columns;
+  const bool fit = asked > 0 && k == also_k && m == c->rows && n == c->columns && a->batch == c->batch &&
+                   b->batch == c->batch && a->type == b->type;
+  if (!fit) return CUBLAS_STATUS_INVALID_VALUE;
+  results[0] = {{0}, 0, CUBLAS_STATUS_SUCCESS};
+  *found = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void* alpha, const void* a,
+                              cublasLtMatrixLayout_t layout_a, const void* b, cublasLtMatrixLayout_t layout_b,
+                              const void* beta, const void* c, cublasLtMatrixLayout_t, void* d,
+                              cublasLtMatrixLayout_t layout_d, const cublasLtMatmulAlgo_t*, void*,
+                              std::size_t, cudaStream_t stream) {
+  if (c != d) return CUBLAS_STATUS_NOT_SUPPORTED;
+  const Call call{*desc,
+                  *layout_a,
+                  *layout_b,
+                  *layout_d,
+                  a,
+                  b,
+                  d,
+                  *static_cast<const float*>(alpha),
+                  *static_cast<const float*>(beta)};
+  emulation::submit(stream, [call] { multiply(call); });
+  return CUBLAS_STATUS_SUCCESS;
+}

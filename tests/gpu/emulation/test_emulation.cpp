@@ -1,0 +1,183 @@
+// What the emulated GPU must see: each case breaks a rule in a process of its own, and looks for the report.
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "cuda/context.h"
+#include "cuda/shared_launch.cuh"
+#include "tests/gpu/gpu_test.h"
+
+using namespace eddy;
+using namespace eddy::gpu_test;
+
+namespace {
+
+// What `work` prints before it ends its process, or "ended well".
+template <class Work>
+std::string report_of(Work&& work) {
+  int ends[2] = {};
+  REQUIRE(pipe(ends) == 0);
+  cuda::synchronize();
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], STDERR_FILENO);
+    for (const int fault : {SIGABRT, SIGSEGV, SIGBUS})
+      signal(fault, SIG_DFL);  // doctest's report is the parent's
+    work();
+    _exit(0);
+  }
+  close(ends[1]);
+  std::string text;
+  char part[256];
+  for (ssize_t n = 0; (n = read(ends[0], part, sizeof part)) > 0;)
+    text.append(part, static_cast<std::size_t>(n));
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? "ended well" : text;
+}
+
+struct Floats {
+  const float* from;
+  float* to;
+  std::int64_t count;
+};
+
+void past_the_end_kernel(Floats args) {
+  args.to[threadIdx.x] = args.from[threadIdx.x + 1];
+}
+
+void some_at_the_barrier_kernel(Floats) {
+  if (threadIdx.x < 40) __syncthreads();
+}
+
+void some_at_the_shuffle_kernel(Floats args) {
+  if (threadIdx.x != 5) args.to[threadIdx.x] = __shfl_xor_sync(0xffffffffu, 1.0f, 1);
+}
+
+void shared_past_the_end_kernel(Floats args) {
+  cuda::shared_memory()[threadIdx.x] = args.from[threadIdx.x];
+}
+
+// Turns a row of 256 numbers around by shared memory; without the barrier a thread reads before its partner
+// has written.
+template <bool Waits>
+void turn_around_kernel(Floats args) {
+  float* const row = cuda::shared_memory();
+  row[threadIdx.x] = args.from[threadIdx.x];
+  if (Waits) __syncthreads();
+  args.to[threadIdx.x] = row[255 - threadIdx.x];
+}
+
+}  // namespace
+
+TEST_SUITE("device") {
+  TEST_CASE("a thread that reads behind the end of a tensor is reported with its kernel and its place") {
+    const Tensor from = to_gpu(Tensor::full({64}, 1)), to = Tensor::empty({64}, Dtype::f32, gpu());
+    const std::string text = report_of([&] {
+      cuda::launch("past_the_end", past_the_end_kernel, 1, 64, {from.data<float>(), to.data<float>(), 64});
+      cuda::synchronize();
+    });
+    CHECK_MESSAGE(text.find("in kernel past_the_end, block 0 of 1, thread 63 of 64") != std::string::npos,
+                  text);
+    CHECK_MESSAGE(text.find("byte 256 of a block of 256 bytes") != std::string::npos, text);
+  }
+
+  TEST_CASE("threads that wait for one that does not come are reported") {
+    const Tensor x = Tensor::zeros({64}, Dtype::f32, gpu());
+    const auto text_of = [&](const char* name, void (*kernel)(Floats)) {
+      return report_of([&] {
+        cuda::launch(name, kernel, 1, 64, {x.data<float>(), x.data<float>(), 64});
+        cuda::synchronize();
+      });
+    };
+    std::string text = text_of("some_at_the_barrier", some_at_the_barrier_kernel);
+    CHECK_MESSAGE(text.find("of 64, 24 have ended, 40 wait at a barrier, 0 in a warp") != std::string::npos,
+                  text);
+    text = text_of("some_at_the_shuffle", some_at_the_shuffle_kernel);
+    CHECK_MESSAGE(text.find("of 64, 33 have ended, 0 wait at a barrier, 31 in a warp") != std::string::npos,
+                  text);
+  }
+
+  TEST_CASE("a write behind the shared memory of a launch is reported") {
+    const Tensor x = Tensor::zeros({64}, Dtype::f32, gpu());
+    const std::string text = report_of([&] {
+      cuda::launch_shared("shared_past_the_end", shared_past_the_end_kernel, 1, 64, 63 * 4,
+                          {x.data<float>(), nullptr, 64});
+      cuda::synchronize();
+    });
+    CHECK_MESSAGE(text == "ended well", "63 numbers are rounded up to 64: ", text);
+    const std::string beyond = report_of([&] {
+      cuda::launch_shared("shared_past_the_end", shared_past_the_end_kernel, 1, 64, 60 * 4,
+                          {x.data<float>(), nullptr, 64});
+      cuda::synchronize();
+    });
+    CHECK_MESSAGE(beyond.find("in kernel shared_past_the_end") != std::string::npos, beyond);
+  }
+
+  TEST_CASE("the host cannot read the memory of the emulated GPU") {
+    const Tensor x = Tensor::zeros({64}, Dtype::f32, gpu());
+    const std::string text = report_of([&] {
+      const volatile float* const numbers = x.data<float>();
+      _exit(numbers[3] == 0 ? 0 : 1);
+    });
+    CHECK(text != "ended well");
+  }
+
+  TEST_CASE("memory holds NaN before it is written") {
+    const std::vector<float> values = to_cpu(Tensor::empty({100}, Dtype::f32, gpu())).to_vector<float>();
+    for (const float value : values) CHECK(std::isnan(value));
+  }
+
+  TEST_CASE("a missing barrier between a write and a read of shared memory gives wrong numbers") {
+    std::vector<float> numbers(256);
+    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i);
+    const std::vector<float> turned(numbers.rbegin(), numbers.rend());
+    const Tensor from = to_gpu(Tensor::from(numbers, {256})), to = Tensor::empty({256}, Dtype::f32, gpu());
+    const auto run = [&](void (*kernel)(Floats)) {
+      cuda::launch_shared("turn_around", kernel, 3, 256, 1024, {from.data<float>(), to.data<float>(), 256});
+      return to_cpu(to).to_vector<float>();
+    };
+    CHECK(run(turn_around_kernel<true>) == turned);
+    CHECK(run(turn_around_kernel<false>) != turned);
+  }
+
+  TEST_CASE("work that was asked for runs late and reads pinned memory as it is then") {
+    void* pinned = nullptr;
+    REQUIRE(cudaHostAlloc(&pinned, 4, cudaHostAllocDefault) == cudaSuccess);
+    const Tensor x = Tensor::zeros({1}, Dtype::f32, gpu());
+    *static_cast<float*>(pinned) = 1;
+    cudaMemcpyAsync(x.raw_data(), pinned, 4, cudaMemcpyHostToDevice, cuda::stream());
+    *static_cast<float*>(pinned) = 2;
+    CHECK(to_cpu(x).item() == 2);
+    float pageable = 3;
+    cudaMemcpyAsync(x.raw_data(), &pageable, 4, cudaMemcpyHostToDevice, cuda::stream());
+    pageable = 4;
+    CHECK(to_cpu(x).item() == 3);
+    cudaFreeHost(pinned);
+  }
+
+  TEST_CASE("a captured graph runs at every launch and not before, and a wait spoils the capture") {
+    const Tensor x = Tensor::zeros({4}, Dtype::f32, gpu()), one = to_gpu(Tensor::full({4}, 1));
+    cuda::synchronize();
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t exec = nullptr;
+    REQUIRE(cudaStreamBeginCapture(cuda::stream(), cudaStreamCaptureModeGlobal) == cudaSuccess);
+    raw::add_into(x, one);
+    REQUIRE(cudaStreamEndCapture(cuda::stream(), &graph) == cudaSuccess);
+    REQUIRE(cudaGraphInstantiate(&exec, graph) == cudaSuccess);
+    CHECK(to_cpu(x).to_vector<float>() == std::vector<float>(4, 0.0f));
+    for (int i = 0; i < 3; ++i) cudaGraphLaunch(exec, cuda::stream());
+    CHECK(to_cpu(x).to_vector<float>() == std::vector<float>(4, 3.0f));
+    cudaGraphExecDestroy(exec);
+    cudaGraphDestroy(graph);
+    REQUIRE(cudaStreamBeginCapture(cuda::stream(), cudaStreamCaptureModeGlobal) == cudaSuccess);
+    CHECK(cudaStreamSynchronize(cuda::stream()) == cudaErrorStreamCaptureUnsupported);
+    CHECK(cudaStreamEndCapture(cuda::stream(), &graph) == cudaErrorStreamCaptureInvalidated);
+  }
+}

@@ -1,0 +1,291 @@
+// The emulated GPU's threads: one runs at a time, on a stack of its own, until it waits for others.
+//
+// Switching is _setjmp and _longjmp between the stacks, some 20 ns; swapcontext would make two system calls
+// each time. A thread that has ended waits for the next block and is used again.
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <csetjmp>
+#include <csignal>
+
+#include <cstdio>
+#include <cstring>
+#include <numeric>
+
+#include "tests/gpu/emulation/include/cuda_runtime.h"
+
+EmulatedIndex threadIdx, blockIdx;
+EmulatedSize blockDim, gridDim;
+
+namespace emulation {
+namespace {
+
+constexpr int kWarp = 32;
+constexpr int kMostThreads = 1024;
+constexpr std::size_t kStackBytes = 256 << 10, kPage = 4096;
+constexpr std::size_t kMostShared = 227 << 10;
+
+enum class State : unsigned char { ready, at_barrier, at_exchange, ended };
+
+struct Thread {
+  std::jmp_buf context;
+  bool started = false;
+  State state = State::ended;
+  int turn = 0;  // which of the two values the next exchange writes
+};
+
+struct Machine {
+  Thread threads[kMostThreads];
+  // [turn][thread]: a lane may write its next value while others still read the last one.
+  alignas(64) unsigned char values[2][kMostThreads][kLaneBytes];
+  char* stacks = nullptr;
+  char* shared_end = nullptr;  // where the page without rights begins
+  char* shared = nullptr;
+  std::jmp_buf scheduler;
+  const Launch* launch = nullptr;
+  const std::function<void()>* body = nullptr;
+  int current = -1;
+  std::uint64_t random = 0x9e3779b97f4a7c15u;
+};
+Machine machine;
+
+char* map_bytes(std::size_t bytes) {
+  void* const memory =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) stop("no memory for stacks");
+  return static_cast<char*>(memory);
+}
+
+std::uint32_t random_below(std::uint32_t end) {
+  std::uint64_t& x = machine.random;  // xorshift64
+  x ^= x << 13;
+  x ^= x >> 7;
+  x ^= x << 17;
+  return static_cast<std::uint32_t>((x >> 32) * end >> 32);
+}
+
+// 0 .. count - 1 in an order that a random start and a random step give.
+class RandomOrder {
+ public:
+  explicit RandomOrder(std::uint32_t count) : count_(count), at_(random_below(count)) {
+    do step_ = 1 + random_below(count);
+    while (std::gcd(step_, count) != 1);
+  }
+  std::uint32_t next() {
+    at_ = static_cast<std::uint32_t>((std::uint64_t{at_} + step_) % count_);
+    return at_;
+  }
+
+ private:
+  std::uint32_t count_, at_, step_ = 1;
+};
+
+// Back to the scheduler, until it resumes this thread.
+__attribute__((noinline)) void leave(State state) {
+  Thread& thread = machine.threads[machine.current];
+  thread.state = state;
+  if (_setjmp(thread.context) == 0) _longjmp(machine.scheduler, 1);
+}
+
+void thread_main() {
+  for (;;) {
+    (*machine.body)();
+    leave(State::ended);
+  }
+}
+
+__attribute__((noinline)) void start_thread(int index) {
+  ucontext_t context;
+  if (getcontext(&context) != 0) stop("getcontext failed");
+  char* const stack = machine.stacks + static_cast<std::size_t>(index) * kStackBytes;
+  mprotect(stack, kPage, PROT_NONE);
+  context.uc_stack.ss_sp = stack + kPage;
+  context.uc_stack.ss_size = kStackBytes - kPage;
+  context.uc_link = nullptr;
+  makecontext(&context, thread_main, 0);
+  setcontext(&context);
+}
+
+__attribute__((noinline)) void resume(int index) {
+  machine.current = index;
+  threadIdx.x = static_cast<unsigned>(index);
+  if (_setjmp(machine.scheduler) != 0) return;
+  Thread& thread = machine.threads[machine.current];
+  if (thread.started) _longjmp(thread.context, 1);
+  thread.started = true;
+  start_thread(machine.current);
+}
+
+// Lets the warps go on all of whose threads have come to an exchange.
+bool release_warps(int threads) {
+  bool any = false;
+  for (int warp = 0; warp + kWarp <= threads; warp += kWarp) {
+    int waiting = 0;
+    for (int i = warp; i < warp + kWarp; ++i) waiting += machine.threads[i].state == State::at_exchange;
+    if (waiting < kWarp) continue;
+    for (int i = warp; i < warp + kWarp; ++i) machine.threads[i].state = State::ready;
+    any = true;
+  }
+  return any;
+}
+
+// Which warps go on in a round: each runs for some rounds, then rests for some, so that one may be far ahead
+// of another. In step, warps that exchange would wait for each other as at a barrier, and none would be
+// missed.
+class Paces {
+ public:
+  explicit Paces(int threads) : warps_((threads + kWarp - 1) / kWarp) {
+    for (int warp = 0; warp < warps_; ++warp) draw(warp);
+  }
+  void next_round() {
+    for (int warp = 0; warp < warps_; ++warp)
+      if (rounds_[warp]-- == 0) draw(warp);
+  }
+  bool rests(int thread) const { return rests_[thread / kWarp]; }
+  void wake_all() { std::memset(rests_, 0, sizeof rests_); }
+
+ private:
+  void draw(int warp) {
+    constexpr std::uint32_t kMostRounds = 200;  // more than the exchanges of a product of tiles
+    rounds_[warp] = static_cast<int>(random_below(kMostRounds));
+    rests_[warp] = random_below(2) == 0;
+  }
+
+  int warps_;
+  int rounds_[kMostThreads / kWarp];
+  bool rests_[kMostThreads / kWarp];
+};
+
+void run_block(int threads) {
+  for (int i = 0; i < threads; ++i) {
+    machine.threads[i].state = State::ready;
+    machine.threads[i].turn = 0;
+  }
+  Paces paces(threads);
+  for (;;) {
+    paces.next_round();
+    RandomOrder order(static_cast<std::uint32_t>(threads));
+    for (int i = 0; i < threads; ++i) {
+      const int index = static_cast<int>(order.next());
+      if (machine.threads[index].state == State::ready && !paces.rests(index)) resume(index);
+    }
+    machine.current = -1;
+    int ended = 0, at_barrier = 0, resting = 0;
+    for (int i = 0; i < threads; ++i) {
+      ended += machine.threads[i].state == State::ended;
+      at_barrier += machine.threads[i].state == State::at_barrier;
+      resting += machine.threads[i].state == State::ready;
+    }
+    if (ended == threads) return;
+    if (release_warps(threads)) continue;
+    if (resting > 0) {
+      paces.wake_all();
+      continue;
+    }
+    if (at_barrier < threads)
+      stop(
+          "threads wait for others that do not come: of %d, %d have ended, %d wait at a barrier, %d in a "
+          "warp",
+          threads, ended, at_barrier, threads - ended - at_barrier);
+    for (int i = 0; i < threads; ++i) machine.threads[i].state = State::ready;
+  }
+}
+
+void make_shared(int bytes) {
+  if (static_cast<std::size_t>(bytes) > kMostShared) stop("%d bytes of shared memory are too many", bytes);
+  if (machine.shared_end == nullptr) {
+    const std::size_t length = (kMostShared + kPage - 1) / kPage * kPage;
+    machine.shared_end = map_bytes(length + kPage) + length;
+    mprotect(machine.shared_end, kPage, PROT_NONE);
+  }
+  const std::size_t used = (static_cast<std::size_t>(bytes) + 15) / 16 * 16;
+  machine.shared = machine.shared_end - used;
+  std::memset(machine.shared, 0xff, used);
+}
+
+// Names the kernel and the thread before the program ends.
+void report_fault(int, siginfo_t* info, void*) {
+  std::signal(SIGSEGV, SIG_DFL);
+  std::signal(SIGBUS, SIG_DFL);
+  std::fputs("emulated GPU: a thread touches memory that it may not touch\n", stderr);
+  describe_running();
+  describe_address(info->si_addr);
+  std::abort();
+}
+
+// Reports faults while a kernel runs, and leaves them to others after.
+class WatchFaults {
+ public:
+  WatchFaults() {
+    static char* const handler_stack = map_bytes(std::size_t{64} << 10);
+    stack_t own{};
+    own.ss_sp = handler_stack;
+    own.ss_size = std::size_t{64} << 10;
+    sigaltstack(&own, &stack_before_);
+    struct sigaction action {};
+    action.sa_sigaction = report_fault;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigaction(SIGSEGV, &action, &segv_before_);
+    sigaction(SIGBUS, &action, &bus_before_);
+  }
+  ~WatchFaults() {
+    sigaction(SIGSEGV, &segv_before_, nullptr);
+    sigaction(SIGBUS, &bus_before_, nullptr);
+    sigaltstack(&stack_before_, nullptr);
+  }
+  WatchFaults(const WatchFaults&) = delete;
+  WatchFaults& operator=(const WatchFaults&) = delete;
+
+ private:
+  struct sigaction segv_before_ {
+  }, bus_before_{};
+  stack_t stack_before_{};
+};
+
+}  // namespace
+
+void run(const Launch& launch, const std::function<void()>& body) {
+  if (launch.threads < 1 || launch.threads > kMostThreads || launch.blocks > 0x7fffffff)
+    stop("%s: %lld blocks of %d threads", launch.kernel, static_cast<long long>(launch.blocks),
+         launch.threads);
+  if (machine.stacks == nullptr) machine.stacks = map_bytes(kMostThreads * kStackBytes);
+  machine.launch = &launch;
+  machine.body = &body;
+  blockDim.x = static_cast<unsigned>(launch.threads);
+  gridDim.x = static_cast<unsigned>(launch.blocks);
+  const WatchFaults watch;
+  RandomOrder order(gridDim.x);
+  for (std::int64_t i = 0; i < launch.blocks; ++i) {
+    blockIdx.x = order.next();
+    make_shared(launch.shared_bytes);
+    run_block(launch.threads);
+  }
+  machine.launch = nullptr;
+}
+
+void* shared_memory() {
+  return machine.shared;
+}
+
+void barrier() {
+  leave(State::at_barrier);
+}
+
+const unsigned char* exchange(const void* mine, std::size_t bytes) {
+  if (bytes > kLaneBytes) stop("an exchange of %zu bytes (%zu at most)", bytes, kLaneBytes);
+  const int me = machine.current;
+  int& turn = machine.threads[me].turn;
+  const int now = turn;
+  turn ^= 1;
+  if (bytes > 0) std::memcpy(machine.values[now][me], mine, bytes);
+  leave(State::at_exchange);
+  return machine.values[now][me / kWarp * kWarp];
+}
+
+void describe_running() {
+  if (machine.launch == nullptr) return;
+  std::fprintf(stderr, "  in kernel %s, block %u of %u", machine.launch->kernel, blockIdx.x, gridDim.x);
+  if (machine.current >= 0) std::fprintf(stderr, ", thread %d of %u", machine.current, blockDim.x);
+  std::fputc('\n', stderr);
+}
+
+}  // namespace emulation
