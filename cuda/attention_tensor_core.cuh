@@ -1,0 +1,352 @@
+// What the attention kernels on tensor cores share: tiles of bf16 in shared memory and the products of tiles.
+//
+// A block of 128 threads has 4 warps; a warp works on 16 rows of scores and N columns. With g = lane / 4 and
+// t = lane % 4 a thread has the pairs numbers[n][e] = (row g + 8 (e / 2), column 8 n + 2 t + e % 2), as
+// cuda/warp_matrix.cuh has C; the same two rows and pairs of columns of a result [16 x H]. Two neighbouring
+// tiles of scores are, rounded to bf16, an operand A of the next product: they never pass through shared
+// memory. H is head_size rounded up to a kernel's size, filled with zeros.
+//
+// Tiles of vectors lie in rows of H + 8 numbers. H / 8 is even, so a row is an odd number of 16-byte places
+// and the 8 rows that ldmatrix reads together lie in different banks.
+//
+// Diagonal operands (see cuda/attention.cuh) are multiplied by all of a warp's rows and columns' window of
+// 16 + N: the products are skewed into their places through shared memory. That is 1 + 16 / N times the work
+// of a plain product, where the same on plain kernels is one.
+#pragma once
+
+#include <algorithm>
+
+#include "cuda/attention.cuh"
+#include "cuda/warp_matrix.cuh"
+
+namespace eddy::cuda {
+namespace {
+
+constexpr int kTensorThreads = 128;
+constexpr int kTileRows = 64;  // 16 to a warp
+constexpr float kLog2OfE = 1.44269504f, kLogOf2 = 0.693147181f;
+
+__device__ inline int lane() {
+  return static_cast<int>(threadIdx.x) % 32;
+}
+__device__ inline int warp() {
+  return static_cast<int>(threadIdx.x) / 32;
+}
+
+// A thread's first row of its warp's 16, and its first column of 8.
+__device__ inline int own_row() {
+  return lane() / 4;
+}
+__device__ inline int own_column() {
+  return lane() % 4 * 2;
+}
+// Of pair number 4 n + e.
+__device__ inline int pair_row(int pair) {
+  return own_row() + (pair & 2) * 4;
+}
+__device__ inline int pair_column(int pair) {
+  return pair / 4 * 8 + own_column() + (pair & 1);
+}
+
+// Numbers from one row of a tile to the next, of bf16 and of the f32 through which products are skewed.
+EDDY_HOST_DEVICE constexpr int tensor_row(int width) {
+  return width + 8;
+}
+EDDY_HOST_DEVICE constexpr int skew_row(int columns) {
+  return columns + 4;
+}
+EDDY_HOST_DEVICE constexpr int tensor_tile_bytes(int rows, int width) {
+  return 2 * rows * tensor_row(width);
+}
+EDDY_HOST_DEVICE constexpr int skew_bytes(int columns) {
+  return 4 * kTileRows * skew_row(columns);
+}
+
+// Rows of bf16 in global memory with adjacent entries, and how they may be read.
+struct Rows {
+  const bf16* data;
+  std::int64_t stride;
+  bool aligned;  // every row starts at a multiple of 16 bytes
+};
+
+// Starts filling a tile with rows first .. first + Count - 1. Rows outside [0, end) and entries from `width`
+// on, a multiple of 16, become zeros. finish_copies and a barrier make it readable.
+template <int H, int Count>
+__device__ void start_rows(const Rows& from, std::int64_t first, std::int64_t end, int width, bf16* to) {
+  constexpr int kPieces = H / 8;  // of 16 bytes
+  static_assert(Count * kPieces % kTensorThreads == 0);
+#pragma unroll 2
+  for (int i = static_cast<int>(threadIdx.x); i < Count * kPieces; i += kTensorThreads) {
+    const int row = i / kPieces, column = i % kPieces * 8;
+    const std::int64_t at = first + row;
+    const bool there = at >= 0 && at < end && column < width;
+    const bf16* const source = there ? from.data + at * from.stride + column : from.data;
+    bf16* const place = to + row * tensor_row(H) + column;
+    if (from.aligned) {
+      start_copy(place, source, there);
+    } else {
+      struct alignas(16) Piece {
+        bf16 at[8];
+      } piece{};
+      if (there)
+#pragma unroll
+        for (int e = 0; e < 8; ++e) piece.at[e] = source[e];
+      *reinterpret_cast<Piece*>(place) = piece;
+    }
+  }
+}
+
+// The same of a table in f32, rounded to bf16. Needs no finish_copies.
+template <int H, int Count>
+__device__ void round_rows(const float* from, std::int64_t stride, std::int64_t first, std::int64_t end,
+                           int width, bf16* to) {
+  constexpr int kPairs = H / 2;
+#pragma unroll 2
+  for (int i = static_cast<int>(threadIdx.x); i < Count * kPairs; i += kTensorThreads) {
+    const int row = i / kPairs, column = i % kPairs * 2;
+    const std::int64_t at = first + row;
+    const bool there = at >= 0 && at < end && column < width;
+    const float* const source = from + at * stride + column;
+    *reinterpret_cast<std::uint32_t*>(to + row * tensor_row(H) + column) =
+        there ? pack(source[0], source[1]) : 0u;
+  }
+}
+
+// ---- operands from tiles
+
+// A from the 16 x 16 numbers at `at`, row after row, or from their transpose.
+template <int H>
+__device__ void load_left(std::uint32_t (&to)[4], const bf16* at) {
+  load_matrices(to, at + lane() % 16 * tensor_row(H) + lane() / 16 * 8);
+}
+template <int H>
+__device__ void load_left_transposed(std::uint32_t (&to)[4], const bf16* at) {
+  load_matrices_transposed(to, at + (lane() % 8 + lane() / 16 * 8) * tensor_row(H) + lane() / 8 % 2 * 8);
+}
+// Two B, of 8 columns each, from 16 x 16 numbers: those of a row of the tile are a column of B, or with
+// `across` a row. Registers 0 and 1 are the first.
+template <int H>
+__device__ void load_right(std::uint32_t (&to)[4], const bf16* at) {
+  load_matrices(to, at + (lane() % 8 + lane() / 16 * 8) * tensor_row(H) + lane() / 8 % 2 * 8);
+}
+template <int H>
+__device__ void load_right_across(std::uint32_t (&to)[4], const bf16* at) {
+  load_matrices_transposed(to, at + lane() % 16 * tensor_row(H) + lane() / 16 * 8);
+}
+
+// A from two neighbouring tiles of numbers.
+__device__ inline void round_left(std::uint32_t (&to)[4], const float (&first)[4], const float (&second)[4]) {
+  to[0] = pack(first[0], first[1]);
+  to[1] = pack(first[2], first[3]);
+  to[2] = pack(second[0], second[1]);
+  to[3] = pack(second[2], second[3]);
+}
+
+// The operand A of the warp's 16 rows of a tile: kept in registers, or read again for every product.
+template <int H>
+struct HeldRows {
+  std::uint32_t parts[H / 16][4];
+  __device__ explicit HeldRows(const bf16* rows) {
+#pragma unroll
+    for (int k = 0; k < H / 16; ++k) load_left<H>(parts[k], rows + 16 * k);
+  }
+  __device__ void load(int k, std::uint32_t (&to)[4]) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) to[i] = parts[k][i];
+  }
+};
+template <int H>
+struct ReadRows {
+  const bf16* rows;
+  __device__ void load(int k, std::uint32_t (&to)[4]) const { load_left<H>(to, rows + 16 * k); }
+};
+
+// ---- products
+
+// sums += the warp's rows . rows 0 .. N - 1 of a tile.
+template <int H, int N, class Left>
+__device__ void add_row_products(const Left& left, const bf16* right, float (&sums)[N / 8][4]) {
+#pragma unroll
+  for (int k = 0; k < H / 16; ++k) {
+    std::uint32_t a[4];
+    left.load(k, a);
+#pragma unroll
+    for (int n = 0; n < N / 16; ++n) {
+      std::uint32_t b[4];
+      load_right<H>(b, right + 16 * n * tensor_row(H) + 16 * k);
+      multiply_matrices(sums[2 * n], a, b[0], b[1]);
+      multiply_matrices(sums[2 * n + 1], a, b[2], b[3]);
+    }
+  }
+}
+
+// sums += weights [16 x N], rounded to bf16, times rows 0 .. N - 1 of a tile.
+template <int H, int N>
+__device__ void add_row_mixes(const float (&weights)[N / 8][4], const bf16* right, float (&sums)[H / 8][4]) {
+#pragma unroll
+  for (int k = 0; k < N / 16; ++k) {
+    std::uint32_t a[4];
+    round_left(a, weights[2 * k], weights[2 * k + 1]);
+#pragma unroll
+    for (int h = 0; h < H / 16; ++h) {
+      std::uint32_t b[4];
+      load_right_across<H>(b, right + 16 * k * tensor_row(H) + 16 * h);
+      multiply_matrices(sums[2 * h], a, b[0], b[1]);
+      multiply_matrices(sums[2 * h + 1], a, b[2], b[3]);
+    }
+  }
+}
+
+// Calls put(row, column, product) for the pairs of the warp's 16 rows and N columns, of which the pair (r, c)
+// belongs to row r + N - 1 - c of `window`, 16 + N rows. Each pair comes to one thread, which need not be its
+// owner.
+template <int H, int N, class Left, class Put>
+__device__ void diagonal_products(const Left& left, const bf16* window, Put&& put) {
+#pragma unroll 1
+  for (int from = 0; from < 16 + N; from += 16) {
+    float sums[2][4] = {};
+    add_row_products<H, 16>(left, window + from * tensor_row(H), sums);
+#pragma unroll
+    for (int pair = 0; pair < 8; ++pair) {
+      const int row = pair_row(pair), column = row + N - 1 - (from + pair_column(pair));
+      if (column >= 0 && column < N) put(row, column, sums[pair / 4][pair % 4]);
+    }
+  }
+}
+
+// sums += for each of the warp's rows r the sum over columns c of weights[r][c] times row r + N - 1 - c of
+// `window`. The weights lie in the warp's part of the skewing memory.
+template <int H, int N>
+__device__ void add_diagonal_mixes(const float* weights, const bf16* window, float (&sums)[H / 8][4]) {
+#pragma unroll 1
+  for (int from = 0; from < 16 + N; from += 16) {
+    float skewed[2][4];
+#pragma unroll
+    for (int pair = 0; pair < 8; ++pair) {
+      const int row = pair_row(pair), column = row + N - 1 - (from + pair_column(pair));
+      skewed[pair / 4][pair % 4] = column >= 0 && column < N ? weights[row * skew_row(N) + column] : 0.0f;
+    }
+    add_row_mixes<H, 16>(skewed, window + from * tensor_row(H), sums);
+  }
+}
+
+// The warp's 16 rows of the skewing memory, to be written by put and then read by the owners of the pairs,
+// with __syncwarp between.
+template <int N>
+__device__ float* skew_part(float* memory) {
+  return memory + warp() * 16 * skew_row(N);
+}
+template <int N>
+__device__ void add_skewed(const float* part, float (&sums)[N / 8][4]) {
+#pragma unroll
+  for (int n = 0; n < N / 8; ++n)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) sums[n][e] += part[pair_row(e) * skew_row(N) + pair_column(4 * n + e)];
+}
+
+// ---- pairs
+
+// One bit for each of a thread's N / 2 pairs, in their order. A loop of its own: unrolled ones would be most
+// of the code.
+template <int N, class Test>
+__device__ std::uint32_t pair_bits(Test&& test) {
+  static_assert(N <= 64);
+  std::uint32_t bits = 0;
+#pragma unroll 1
+  for (int pair = 0; pair < N / 2; ++pair)
+    if (test(pair_row(pair), pair_column(pair))) bits |= 1u << pair;
+  return bits;
+}
+
+// Which pairs of a tile exist, seen from a warp's row 0: those with row < rows, column < columns and
+// least <= row - column <= most.
+struct Limits {
+  int rows, columns, least, most;
+
+  // Of numbers that may be far outside a tile.
+  __device__ Limits(std::int64_t row_count, std::int64_t column_count, std::int64_t lowest,
+                    std::int64_t highest)
+      : rows(near(row_count)), columns(near(column_count)), least(near(lowest)), most(near(highest)) {}
+  template <int N>
+  __device__ std::uint32_t bits() const {
+    if (rows >= 16 && columns >= N && least <= 1 - N && most >= 15) return 0xffffffffu;
+    return pair_bits<N>([this](int row, int column) {
+      return row < rows && column < columns && row - column >= least && row - column <= most;
+    });
+  }
+
+ private:
+  __device__ static int near(std::int64_t x) {
+    constexpr std::int64_t kFar = 1 << 20;
+    return static_cast<int>(x < -kFar ? -kFar : x > kFar ? kFar : x);
+  }
+};
+
+__device__ inline bool has(std::uint32_t bits, int pair) {
+  return (bits >> pair & 1u) != 0;
+}
+
+// scores += bias of the distance base + sign (row - column); a pair that is not visible may get any entry.
+template <int N>
+__device__ void add_bias(const Head<bf16>& head, std::int64_t base, int sign, float (&scores)[N / 8][4]) {
+  const AttentionArgs& args = head.args;
+  const float* const bias = static_cast<const float*>(args.bias) + head.head * args.bias_stride;
+#pragma unroll
+  for (int n = 0; n < N / 8; ++n)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const std::int64_t distance = base + sign * (pair_row(e) - pair_column(4 * n + e));
+      scores[n][e] += bias[max(std::int64_t{0}, min(distance, args.distances - 1))];
+    }
+}
+
+// A value combined over the four threads that share a row.
+template <class Combine>
+__device__ float reduce_quad(float value, Combine combine) {
+  value = combine(value, __shfl_xor_sync(0xffffffffu, value, 1));
+  return combine(value, __shfl_xor_sync(0xffffffffu, value, 2));
+}
+
+// Writes a thread's numbers of its two rows, rounded to bf16: row r of the warp is row first + r of the
+// matrix, of which rows before `end` and entries before `width` exist.
+template <int H>
+__device__ void store_tensor_rows(const float (&sums)[H / 8][4], std::int64_t first, std::int64_t end,
+                                  int width, bf16* to, std::int64_t stride) {
+  const bool paired = stride % 2 == 0 && reinterpret_cast<std::uintptr_t>(to) % 4 == 0;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const std::int64_t row = first + own_row() + 8 * half;
+    if (row >= end) continue;
+    bf16* const place = to + row * stride + own_column();
+#pragma unroll
+    for (int h = 0; h < H / 8; ++h) {
+      if (8 * h >= width) continue;
+      if (paired) {
+        *reinterpret_cast<std::uint32_t*>(place + 8 * h) = pack(sums[h][2 * half], sums[h][2 * half + 1]);
+      } else {
+        place[8 * h] = static_cast<bf16>(sums[h][2 * half]);
+        place[8 * h + 1] = static_cast<bf16>(sums[h][2 * half + 1]);
+      }
+    }
+  }
+}
+
+// ---- launches
+
+inline bool rows_aligned(const void* data, const AttentionStrides& strides) {
+  return aligned(data) && strides.batch % 8 == 0 && strides.time % 8 == 0 && strides.head % 8 == 0;
+}
+
+// Calls run with a constant of the kernels' size for the head.
+template <class Run>
+void for_tensor_size(std::int64_t head_size, Run&& run) {
+  if (head_size <= 32)
+    run(std::integral_constant<int, 32>{});
+  else if (head_size <= 64)
+    run(std::integral_constant<int, 64>{});
+  else
+    run(std::integral_constant<int, 128>{});
+}
+
+}  // namespace
+}  // namespace eddy::cuda

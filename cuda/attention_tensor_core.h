@@ -1,0 +1,25 @@
+// Attention in bf16 on tensor cores: which calls it takes, and its kernels as the plain ones' files call
+// them. No CUDA header is needed to include this.
+#pragma once
+
+#include "ops/attention.h"
+#include "ops/attention_partials.h"
+
+namespace eddy::cuda {
+
+// Whether tensor cores may take the calls that they can. Off at the start.
+void set_tensor_core_attention(bool on);
+
+// Whether tensor cores take this call: they may, its tensors are bf16, and head_size is a multiple of 16 from
+// 32 to 128.
+bool on_tensor_cores(const AttentionArgs& args);
+
+// The whole forward.
+void tensor_core_forward(const AttentionArgs& args);
+
+// Of the backward, each what the plain kernel of that name does, with the deltas in the scratch.
+void tensor_core_queries(const AttentionBackwardArgs& args, const AttentionPartials& partials);
+void tensor_core_keys(const AttentionBackwardArgs& args, const AttentionPartials& partials);
+void tensor_core_tables(const AttentionBackwardArgs& args, const AttentionPartials& partials);
+
+}  // namespace eddy::cuda

@@ -1,0 +1,311 @@
+// Blocked attention in bf16 on tensor cores, backward: dq, dk and dv. The formulas, the sums of deltas before
+// and of parts after stand in cuda/attention_backward.cu, what a thread has in
+// cuda/attention_tensor_core.cuh.
+//
+// q, k, v, the result and their gradients are bf16, all sums f32; probabilities, dropped or not, and the
+// gradients of the scores are rounded to bf16 as operands, and so are the tables of positions.
+//
+// Two kernels, each with the sums of its own rows in registers, and the scores computed in both: no atomics
+// and the same bits every time. One kernel for all three would save two products of seven, but must leave dq
+// in one part for each tile of keys: 8 H bytes written and read for 64 keys of a query against the 256 H
+// operations saved, 32 to a byte where a GPU of 9.0 has some 200.
+//   tensor_queries_kernel  a block for each 64 queries of a head, 16 to a warp: dq, and each row's share
+//                          of dhead_scale
+//   tensor_keys_kernel     a block for each 64 keys of a key head, 16 to a warp, over the heads that share
+//                          it: dk and dv. Scores are transposed, keys in rows, so that both products over
+//                          queries take them from registers.
+// Tiles of the other side hold N = 64, at H = 128 32. One half of a tile arrives while the last product of
+// the tile before is computed.
+//
+// Shared memory: four tiles (two of 64 rows, two of N), log_sum and delta of N rows (the keys' kernel), with
+// positions a window of 64 + N of them and the skewed products:
+//     H     N     bytes    with positions
+//     32    64    20,992   48,640
+//     64    64    37,376   73,216
+//     128   32    52,480   87,808
+//
+// Work: 6 H operations for dq and 8 H for dk and dv to a visible pair, with positions 2 H (2 + 32 / N) and
+// 4 H more. For 16 rows and 16 numbers of another 16 a warp reads 512 bytes for 8,192 operations, the rows
+// again for each product: 13 to a byte (N = 64) or 11 (32). A multiprocessor reads 128 bytes a clock, so some
+// 1,600 operations a clock at most, where one of 8.0 has 2,048 and one of 9.0 4,096.
+// Bytes moved: q, k, v, do and their gradients once; k and v once more for each 64 queries, q and do for each
+// 64 keys, mostly from the second-level cache.
+//
+// To be measured: whole tiles fetched a tile ahead (two more tiles of memory); 32 rows to a warp; rows kept
+// in registers at H = 64; dropout's words, one draw of four for each pair.
+#include "cuda/attention_tensor_core.cuh"
+#include "cuda/attention_tensor_core.h"
+#include "cuda/attention_tensor_core_backward.cuh"
+#include "cuda/team.cuh"
+
+namespace eddy::cuda {
+namespace {
+
+template <int H>
+struct TensorBackwardTile {
+  static constexpr int kOthers = H <= 64 ? 64 : 32;  // N
+  static constexpr int kRows = tensor_tile_bytes(kTileRows, H);
+  static constexpr int kOther = tensor_tile_bytes(kOthers, H);
+  static constexpr int kStatistics = 2 * 4 * kOthers;
+  static constexpr int kWindow = tensor_tile_bytes(kTileRows + kOthers, H);
+  static constexpr int kShared = 2 * kRows + 2 * kOther + kStatistics;
+  static constexpr int kForPositions = kWindow + skew_bytes(kOthers);
+  static_assert(kShared + kForPositions <= kMostSharedBytes);
+};
+
+// ---- dq, and what dhead_scale needs
+
+template <int H>
+__global__ void __launch_bounds__(kTensorThreads) tensor_queries_kernel(TensorBackward launched) {
+  using Tile = TensorBackwardTile<H>;
+  constexpr int N = Tile::kOthers;
+  const AttentionArgs& args = launched.args.forward;
+  bf16* const q = reinterpret_cast<bf16*>(shared_memory());
+  bf16* const doutput = q + Tile::kRows / 2;
+  bf16* const keys = doutput + Tile::kRows / 2;
+  bf16* const values = keys + Tile::kOther / 2;
+  bf16* const window = values + Tile::kOther / 2;  // with positions only, as the next
+  float* const part = skew_part<N>(reinterpret_cast<float*>(window + Tile::kWindow / 2));
+
+  const std::int64_t tiles = divide_up(args.queries, kTileRows), item = blockIdx.x / tiles;
+  const std::int64_t first = (tiles - 1 - blockIdx.x % tiles) * kTileRows;
+  const std::int64_t last = min(first + kTileRows, args.queries) - 1;
+  const Head<bf16> head(args, item / args.heads, item % args.heads);
+  const int width = static_cast<int>(args.head_size);
+  const std::int64_t first_key = max(std::int64_t{0}, first + head.offset - args.most);
+  const std::int64_t end_key = min(args.keys, last + head.offset - args.least + 1);
+
+  const auto start_keys = [&](std::int64_t key) {
+    start_rows<H, N>(launched.keys(head), key, args.keys, width, keys);
+    if (args.positions != nullptr)
+      round_rows<H, kTileRows + N>(static_cast<const float*>(args.positions), args.positions_stride,
+                                   first + head.offset - key - (N - 1), args.distances, width, window);
+  };
+  const auto start_values = [&](std::int64_t key) {
+    start_rows<H, N>(launched.values(head), key, args.keys, width, values);
+  };
+  start_rows<H, kTileRows>(launched.queries(head), first, args.queries, width, q);
+  start_rows<H, kTileRows>(launched.doutputs(head), first, args.queries, width, doutput);
+  start_keys(first_key);
+  start_values(first_key);
+
+  const std::int64_t own_query = first + warp() * 16;  // the warp's first
+  const ReadRows<H> own_q{q + warp() * 16 * tensor_row(H)},
+      own_doutput{doutput + warp() * 16 * tensor_row(H)};
+  const bf16* const own_window = window + warp() * 16 * tensor_row(H);
+  float log_sums[2], deltas[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half)
+    launched.statistics(head, own_query + own_row() + 8 * half, log_sums[half], deltas[half]);
+  const float factor = head.factor * kLog2OfE;
+  float dq[H / 8][4] = {}, shares[2] = {};
+
+  for (std::int64_t key = first_key; key < end_key; key += N) {
+    finish_copies();
+    __syncthreads();  // keys, positions and values are there
+    float scores[N / 8][4] = {}, dweights[N / 8][4] = {};
+    add_row_products<H, N>(own_q, keys, scores);
+    if (args.positions != nullptr) {
+      diagonal_products<H, N>(own_q, own_window,
+                              [part](int row, int column, float x) { part[row * skew_row(N) + column] = x; });
+      __syncwarp();
+      add_skewed<N>(part, scores);
+      __syncwarp();
+    }
+    add_row_products<H, N>(own_doutput, values, dweights);
+    __syncthreads();  // the values are read
+    if (key + N < end_key) start_values(key + N);
+
+    const std::int64_t base = own_query + head.offset - key;  // distance of the warp's first pair
+    if (args.bias != nullptr) add_bias<N>(head, base, 1, scores);
+    const std::uint32_t seen =
+        Limits(args.queries - own_query, args.keys - key, args.least - base, args.most - base)
+            .template bits<N>();
+    const std::uint32_t kept = args.drop_below == 0 ? 0xffffffffu : pair_bits<N>([&](int row, int column) {
+      return head.keep(own_query + row, key + column) != 0.0f;
+    });
+    const float keep_scale = static_cast<float>(args.keep_scale);
+#pragma unroll
+    for (int n = 0; n < N / 8; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int half = e / 2;
+        const float score = scores[n][e];
+        float ds = 0;
+        if (has(seen, 4 * n + e)) {
+          const float p = fast_exp2(score * factor - log_sums[half]);
+          ds = p * ((has(kept, 4 * n + e) ? keep_scale * dweights[n][e] : 0.0f) - deltas[half]);
+          shares[half] += ds * score;
+        }
+        scores[n][e] = head.factor * ds;
+      }
+    add_row_mixes<H, N>(scores, keys, dq);
+    if (args.positions != nullptr) {
+#pragma unroll
+      for (int pair = 0; pair < N / 2; ++pair)
+        part[pair_row(pair) * skew_row(N) + pair_column(pair)] = scores[pair / 4][pair % 4];
+      __syncwarp();
+      add_diagonal_mixes<H, N>(part, own_window, dq);
+    }
+    __syncthreads();  // keys, positions and the skewing memory are read
+    if (key + N < end_key) start_keys(key + N);
+  }
+  finish_copies();  // the first, when no key is seen
+
+  if (launched.args.dhead_scale != nullptr) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const std::int64_t query = own_query + own_row() + 8 * half;
+      const float share = static_cast<float>(args.scale) * reduce_quad(shares[half], Plus{});
+      if (own_column() == 0 && query < args.queries)
+        launched.scratch(launched.partials.head_scales)[head.row_at(query)] = share;
+    }
+  }
+  if (launched.args.dq == nullptr) return;
+  const AttentionStrides& to = launched.args.dq_strides;
+  store_tensor_rows<H>(dq, own_query, args.queries, width,
+                       static_cast<bf16*>(launched.args.dq) + head.batch * to.batch + head.head * to.head,
+                       to.time);
+}
+
+// ---- dk and dv
+
+template <int H>
+__global__ void __launch_bounds__(kTensorThreads) tensor_keys_kernel(TensorBackward launched) {
+  using Tile = TensorBackwardTile<H>;
+  constexpr int N = Tile::kOthers;
+  const AttentionArgs& args = launched.args.forward;
+  bf16* const keys = reinterpret_cast<bf16*>(shared_memory());
+  bf16* const values = keys + Tile::kRows / 2;
+  bf16* const q = values + Tile::kRows / 2;
+  bf16* const doutput = q + Tile::kOther / 2;
+  float* const log_sums = reinterpret_cast<float*>(doutput + Tile::kOther / 2);
+  float* const deltas = log_sums + N;
+  bf16* const window = reinterpret_cast<bf16*>(deltas + N);  // with positions only, as the next
+  float* const part = skew_part<N>(reinterpret_cast<float*>(window + Tile::kWindow / 2));
+
+  const std::int64_t tiles = divide_up(args.keys, kTileRows), item = blockIdx.x / tiles;
+  const std::int64_t key = blockIdx.x % tiles * kTileRows, last_key = min(key + kTileRows, args.keys) - 1;
+  const std::int64_t batch = item / args.kv_heads, kv_head = item % args.kv_heads,
+                     group = args.heads / args.kv_heads;
+  const int width = static_cast<int>(args.head_size);
+  const std::int64_t own_key = key + warp() * 16;  // the warp's first
+  const ReadRows<H> own_keys{keys + warp() * 16 * tensor_row(H)},
+      own_values{values + warp() * 16 * tensor_row(H)};
+  {
+    const Head<bf16> head(args, batch, kv_head * group);
+    start_rows<H, kTileRows>(launched.keys(head), key, args.keys, width, keys);
+    start_rows<H, kTileRows>(launched.values(head), key, args.keys, width, values);
+  }
+  float dk[H / 8][4] = {}, dv[H / 8][4] = {};
+
+  for (std::int64_t member = 0; member < group; ++member) {
+    const Head<bf16> head(args, batch, kv_head * group + member);
+    const float factor = head.factor * kLog2OfE;
+    const std::int64_t begin = max(std::int64_t{0}, key - head.offset + args.least);
+    const std::int64_t end = min(args.queries, last_key - head.offset + args.most + 1);
+    const auto start_queries = [&](std::int64_t query) {
+      start_rows<H, N>(launched.queries(head), query, args.queries, width, q);
+      if (args.positions != nullptr)
+        round_rows<H, kTileRows + N>(static_cast<const float*>(args.positions), args.positions_stride,
+                                     query + head.offset - key - (kTileRows - 1), args.distances, width,
+                                     window);
+    };
+    const auto start_doutputs = [&](std::int64_t query) {
+      start_rows<H, N>(launched.doutputs(head), query, args.queries, width, doutput);
+    };
+    if (begin < end) {
+      start_queries(begin);
+      start_doutputs(begin);
+    }
+    for (std::int64_t query = begin; query < end; query += N) {
+      for (int i = static_cast<int>(threadIdx.x); i < N; i += kTensorThreads)
+        launched.statistics(head, query + i, log_sums[i], deltas[i]);
+      finish_copies();
+      __syncthreads();  // queries, positions, gradients and statistics are there
+      float scores[N / 8][4] = {}, dweights[N / 8][4] = {};
+      add_row_products<H, N>(own_keys, q, scores);
+      if (args.positions != nullptr) {
+#pragma unroll 1
+        for (int of = 0; of < N; of += 16)  // 16 queries as rows, the warp's keys as columns
+          diagonal_products<H, 16>(
+              ReadRows<H>{q + of * tensor_row(H)},
+              window + (of - warp() * 16 + kTileRows - 16) * tensor_row(H),
+              [part, of](int row, int column, float x) { part[column * skew_row(N) + of + row] = x; });
+        __syncwarp();
+        add_skewed<N>(part, scores);
+        __syncwarp();
+      }
+      add_row_products<H, N>(own_values, doutput, dweights);
+
+      const std::int64_t base = query + head.offset - own_key;  // distance of the warp's first pair
+      if (args.bias != nullptr) add_bias<N>(head, base, -1, scores);
+      const std::uint32_t seen =
+          Limits(args.keys - own_key, args.queries - query, base - args.most, base - args.least)
+              .template bits<N>();
+      const std::uint32_t kept = args.drop_below == 0 ? 0xffffffffu : pair_bits<N>([&](int row, int column) {
+        return head.keep(query + column, own_key + row) != 0.0f;
+      });
+      const float keep_scale = static_cast<float>(args.keep_scale);
+#pragma unroll
+      for (int n = 0; n < N / 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const int column = pair_column(4 * n + e);
+          float weight = 0, dscore = 0;
+          if (has(seen, 4 * n + e)) {
+            const float p = fast_exp2(scores[n][e] * factor - log_sums[column]);
+            const float keep = has(kept, 4 * n + e) ? keep_scale : 0.0f;
+            weight = p * keep;
+            dscore = head.factor * p * (keep * dweights[n][e] - deltas[column]);
+          }
+          scores[n][e] = weight;
+          dweights[n][e] = dscore;
+        }
+      add_row_mixes<H, N>(scores, doutput, dv);
+      __syncthreads();  // gradients and statistics are read
+      if (query + N < end) start_doutputs(query + N);
+      add_row_mixes<H, N>(dweights, q, dk);
+      __syncthreads();  // queries and positions are read
+      if (query + N < end) start_queries(query + N);
+    }
+  }
+
+  finish_copies();  // keys and values, when no query sees them
+  const auto store = [&](const float(&sums)[H / 8][4], void* to, const AttentionStrides& strides) {
+    if (to == nullptr) return;
+    store_tensor_rows<H>(sums, own_key, args.keys, width,
+                         static_cast<bf16*>(to) + batch * strides.batch + kv_head * strides.head,
+                         strides.time);
+  };
+  store(dk, launched.args.dk, launched.args.dk_strides);
+  store(dv, launched.args.dv, launched.args.dv_strides);
+}
+
+}  // namespace
+
+void tensor_core_queries(const AttentionBackwardArgs& args, const AttentionPartials& partials) {
+  const AttentionArgs& forward = args.forward;
+  for_tensor_size(forward.head_size, [&](auto size) {
+    constexpr int H = decltype(size)::value;
+    using Tile = TensorBackwardTile<H>;
+    launch_shared("attention_dq on tensor cores", tensor_queries_kernel<H>,
+                  forward.batch * forward.heads * divide_up(forward.queries, kTileRows), kTensorThreads,
+                  Tile::kShared + (forward.positions != nullptr ? Tile::kForPositions : 0),
+                  tensor_backward(args, partials));
+  });
+}
+
+void tensor_core_keys(const AttentionBackwardArgs& args, const AttentionPartials& partials) {
+  const AttentionArgs& forward = args.forward;
+  for_tensor_size(forward.head_size, [&](auto size) {
+    constexpr int H = decltype(size)::value;
+    using Tile = TensorBackwardTile<H>;
+    launch_shared("attention_dk_dv on tensor cores", tensor_keys_kernel<H>,
+                  forward.batch * forward.kv_heads * divide_up(forward.keys, kTileRows), kTensorThreads,
+                  Tile::kShared + (forward.positions != nullptr ? Tile::kForPositions : 0),
+                  tensor_backward(args, partials));
+  });
+}
+
+}  // namespace eddy::cuda

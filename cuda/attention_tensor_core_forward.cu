@@ -1,0 +1,184 @@
+// Blocked attention in bf16 on tensor cores, forward. source: the online softmax of M. Milakov, N.
+// Gimelshein, 2018, in the blocks of T. Dao et al., FlashAttention, 2022, with the work of a warp split by
+// queries as in T. Dao, FlashAttention-2, 2023.
+//
+// q, k, v and the result are bf16; scores, maxima, sums and the mixed values f32; the probabilities are
+// rounded to bf16 for their product with v, but not for their sum; so are the tables of positions.
+//
+// Mapping: a block of 4 warps for each 64 queries of each head of each sequence; it walks over tiles of N
+// keys that its queries see. A warp has 16 queries, whole: maxima and sums need no other warp. The longest
+// rows of a causal band start first. Which thread has what stands in cuda/attention_tensor_core.cuh. The
+// values of a tile arrive while its scores are computed, the keys of the next while its values are mixed.
+//
+// Shared memory: q, later the skewed products in its place; keys; values; with positions a window of them:
+//     H     keys   bytes    with positions
+//     32    64     27,648   37,888
+//     64    64     35,840   54,272
+//     128   64     52,224   87,040
+//
+// Work: 4 H operations to a visible pair, and H (2 + 32 / N) more with positions. At 64 queries to a block
+// and tile of 64 keys a warp does 4 * 16 * 64 H operations for 4 * 64 H bytes from shared memory: 16 to a
+// byte. A multiprocessor reads 128 bytes a clock there, so no more than 2,048 operations a clock: all of a
+// GPU of 8.0, half of what one of 9.0 has for its own wgmma. The exponentials: 16 a clock, so the 64 of a row
+// take as long as 8,192 operations of each of its 4 H 64: at H = 64 half of the products' time.
+// Bytes moved: q and the result once, k and v once for each 64 queries, mostly from the second-level cache,
+// where the least is once in all: 64 operations to a byte of the cache.
+//
+// To be measured: 32 queries to a warp (half the reads of shared memory for twice the registers); results
+// written through shared memory, 16 bytes to a thread in place of 4; one exact kernel for heads of 96;
+// dropout's words, one draw of four for each pair.
+#include "cuda/attention_tensor_core.cuh"
+#include "cuda/attention_tensor_core.h"
+#include "cuda/team.cuh"
+
+namespace eddy::cuda {
+namespace {
+
+struct Larger {  // NaN loses: it shows up in the sum
+  __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
+};
+
+struct ForwardLaunch {
+  AttentionArgs args;
+  bool q_aligned, k_aligned, v_aligned;
+};
+
+template <int H>
+struct TensorForwardTile {
+  static constexpr int kColumns = 64;
+  static constexpr int kQ = std::max(tensor_tile_bytes(kTileRows, H), skew_bytes(kColumns));
+  static constexpr int kKeys = tensor_tile_bytes(kColumns, H);
+  static constexpr int kWindow = tensor_tile_bytes(kTileRows + kColumns, H);
+  static constexpr int kShared = kQ + 2 * kKeys;
+  static_assert(kShared + kWindow <= kMostSharedBytes);
+};
+
+template <int H>
+__global__ void __launch_bounds__(kTensorThreads) tensor_forward_kernel(ForwardLaunch launched) {
+  using Tile = TensorForwardTile<H>;
+  constexpr int N = Tile::kColumns;
+  const AttentionArgs& args = launched.args;
+  float* const skewed = shared_memory();
+  bf16* const q = reinterpret_cast<bf16*>(skewed);
+  bf16* const keys = q + Tile::kQ / 2;
+  bf16* const values = keys + Tile::kKeys / 2;
+  bf16* const window = values + Tile::kKeys / 2;  // with positions only
+
+  const std::int64_t tiles = divide_up(args.queries, kTileRows), item = blockIdx.x / tiles;
+  const std::int64_t first = (tiles - 1 - blockIdx.x % tiles) * kTileRows;
+  const std::int64_t last = min(first + kTileRows, args.queries) - 1;
+  const Head<bf16> head(args, item / args.heads, item % args.heads);
+  const int width = static_cast<int>(args.head_size);
+  const float factor = head.factor * kLog2OfE;  // scores in units of log 2
+  const Rows key_rows{head.keys(), args.k_strides.time, launched.k_aligned};
+  const Rows value_rows{head.values(), args.v_strides.time, launched.v_aligned};
+  const std::int64_t first_key = max(std::int64_t{0}, first + head.offset - args.most);
+  const std::int64_t end_key = min(args.keys, last + head.offset - args.least + 1);
+
+  const auto start_keys = [&](std::int64_t key) {
+    start_rows<H, N>(key_rows, key, args.keys, width, keys);
+    if (args.positions != nullptr)
+      round_rows<H, kTileRows + N>(static_cast<const float*>(args.positions), args.positions_stride,
+                                   first + head.offset - key - (N - 1), args.distances, width, window);
+  };
+  start_rows<H, kTileRows>({head.queries(), args.q_strides.time, launched.q_aligned}, first, args.queries,
+                           width, q);
+  start_keys(first_key);
+  finish_copies();
+  __syncthreads();
+  const HeldRows<H> left(q + warp() * 16 * tensor_row(H));
+
+  float mixed[H / 8][4] = {}, maximum[2] = {minus_infinity(), minus_infinity()}, sum[2] = {};
+  const std::int64_t own_query = first + warp() * 16;  // the warp's first
+  for (std::int64_t key = first_key; key < end_key; key += N) {
+    finish_copies();
+    __syncthreads();  // the keys are there; the values of the tile before are read
+    start_rows<H, N>(value_rows, key, args.keys, width, values);
+    float scores[N / 8][4] = {};
+    add_row_products<H, N>(left, keys, scores);
+    if (args.positions != nullptr) {
+      float* const part = skew_part<N>(skewed);
+      diagonal_products<H, N>(left, window + warp() * 16 * tensor_row(H),
+                              [part](int row, int column, float x) { part[row * skew_row(N) + column] = x; });
+      __syncwarp();
+      add_skewed<N>(part, scores);
+      __syncwarp();
+    }
+    const std::int64_t base = own_query + head.offset - key;  // distance of the warp's first pair
+    if (args.bias != nullptr) add_bias<N>(head, base, 1, scores);
+    const std::uint32_t seen =
+        Limits(16, args.keys - key, args.least - base, args.most - base).template bits<N>();
+    const std::uint32_t kept = args.drop_below == 0 ? 0xffffffffu : pair_bits<N>([&](int row, int column) {
+      return head.keep(own_query + row, key + column) != 0.0f;
+    });
+    const float keep_scale = static_cast<float>(args.keep_scale);
+
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float top = maximum[half];
+#pragma unroll
+      for (int n = 0; n < N / 8; ++n)
+#pragma unroll
+        for (int e = 2 * half; e < 2 * half + 2; ++e) {
+          scores[n][e] = has(seen, 4 * n + e) ? scores[n][e] * factor : minus_infinity();
+          top = fmaxf(top, scores[n][e]);
+        }
+      top = reduce_quad(top, Larger{});
+      const float shift = top == minus_infinity() ? 0.0f : top;
+      const float correction = fast_exp2(maximum[half] - shift);
+      maximum[half] = top;
+      float added = 0;
+#pragma unroll
+      for (int n = 0; n < N / 8; ++n)
+#pragma unroll
+        for (int e = 2 * half; e < 2 * half + 2; ++e) {
+          const float p = fast_exp2(scores[n][e] - shift);
+          added += p;
+          scores[n][e] = has(kept, 4 * n + e) ? p * keep_scale : 0.0f;
+        }
+      sum[half] = sum[half] * correction + added;
+#pragma unroll
+      for (int h = 0; h < H / 8; ++h) {
+        mixed[h][2 * half] *= correction;
+        mixed[h][2 * half + 1] *= correction;
+      }
+    }
+    finish_copies();
+    __syncthreads();  // the values are there; the keys and positions are read
+    if (key + N < end_key) start_keys(key + N);
+    add_row_mixes<H, N>(scores, values, mixed);
+  }
+
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const float total = reduce_quad(sum[half], Plus{});
+    const float inverse = total == 0.0f ? 0.0f : 1.0f / total;  // 0: the query sees no key
+#pragma unroll
+    for (int h = 0; h < H / 8; ++h) {
+      mixed[h][2 * half] *= inverse;
+      mixed[h][2 * half + 1] *= inverse;
+    }
+    const std::int64_t query = own_query + own_row() + 8 * half;
+    if (own_column() == 0 && query < args.queries)
+      static_cast<float*>(args.log_sum)[head.row_at(query)] =
+          total == 0.0f ? minus_infinity() : (maximum[half] + log2f(total)) * kLogOf2;
+  }
+  store_tensor_rows<H>(mixed, own_query, args.queries, width,
+                       static_cast<bf16*>(args.output) + head.output_at(0), head.output_stride());
+}
+
+}  // namespace
+
+void tensor_core_forward(const AttentionArgs& args) {
+  const ForwardLaunch launched{args, rows_aligned(args.q, args.q_strides),
+                               rows_aligned(args.k, args.k_strides), rows_aligned(args.v, args.v_strides)};
+  for_tensor_size(args.head_size, [&](auto size) {
+    constexpr int H = decltype(size)::value;
+    using Tile = TensorForwardTile<H>;
+    launch_shared("attention on tensor cores", tensor_forward_kernel<H>,
+                  args.batch * args.heads * divide_up(args.queries, kTileRows), kTensorThreads,
+                  Tile::kShared + (args.positions != nullptr ? Tile::kWindow : 0), launched);
+  });
+}
+
+}  // namespace eddy::cuda

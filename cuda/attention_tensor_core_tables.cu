@@ -1,0 +1,201 @@
+// Blocked attention in bf16 on tensor cores, backward: the gradients of the tables by distance, bias and
+// positions. The formulas and the sums of parts after stand in cuda/attention_backward.cu, what a thread has
+// in cuda/attention_tensor_core.cuh.
+//
+// Mapping: a block of 4 warps for each 32 distances of a head and run of sequences, so that every entry of a
+// part is summed by one block in a fixed order. It walks over tiles of 64 queries; a warp has 16 of them and
+// all the distances. The pair of query j and distance d has key j + offset - d, so positions are the plain
+// operand here, keys and values the diagonal ones. The gradients of the scores, rounded to bf16, pass through
+// shared memory: of the table a warp has 16 distances and half of the head.
+//
+// Shared memory: two tiles of 64 rows, positions, a window of 96 keys, then values, the skewed products and
+// the gradients of the scores:
+//     H     bytes
+//     32    34,816
+//     64    51,200
+//     128   83,968
+//
+// Work: 2 H (1 + 2 * 1.5 + 1) operations to a visible pair, without positions 6 H: skewing wastes a third.
+// Bytes moved: q, do, k and v once for each 32 distances, mostly from the second-level cache, where the least
+// is once in all.
+//
+// To be measured: 64 distances at H up to 64; keys and values in memory of their own, fetched ahead.
+#include "cuda/attention_tensor_core.h"
+#include "cuda/attention_tensor_core_backward.cuh"
+#include "cuda/team.cuh"
+
+namespace eddy::cuda {
+namespace {
+
+constexpr int kDistances = 32;  // of a block
+
+template <int H>
+struct TensorTablesTile {
+  static constexpr int kRows = tensor_tile_bytes(kTileRows, H);
+  static constexpr int kPositions = tensor_tile_bytes(kDistances, H);
+  static constexpr int kWindow = tensor_tile_bytes(kTileRows + kDistances, H);
+  static constexpr int kScores = tensor_tile_bytes(kTileRows, kDistances);
+  static constexpr int kShared = 2 * kRows + kPositions + kWindow + kScores + skew_bytes(kDistances);
+  static_assert(kShared <= kMostSharedBytes);
+};
+
+template <int H>
+__global__ void __launch_bounds__(kTensorThreads) tensor_tables_kernel(TensorBackward launched) {
+  using Tile = TensorTablesTile<H>;
+  constexpr int N = kDistances;
+  const AttentionArgs& args = launched.args.forward;
+  const AttentionPartials& partials = launched.partials;
+  bf16* const q = reinterpret_cast<bf16*>(shared_memory());
+  bf16* const doutput = q + Tile::kRows / 2;
+  bf16* const positions = doutput + Tile::kRows / 2;
+  bf16* const window = positions + Tile::kPositions / 2;
+  bf16* const dscores = window + Tile::kWindow / 2;  // a row for each query
+  float* const skewed = reinterpret_cast<float*>(dscores + Tile::kScores / 2);
+  float* const part = skew_part<N>(skewed);
+
+  const std::int64_t tiles = divide_up(args.distances, N), item = blockIdx.x / tiles;
+  const std::int64_t distance = blockIdx.x % tiles * N, last_distance = distance + N - 1;
+  const std::int64_t h = item / partials.batch_parts, run = item % partials.batch_parts;
+  const std::int64_t end_batch = min((run + 1) * partials.part_sequences, args.batch);
+  const int width = static_cast<int>(args.head_size);
+  if (args.positions != nullptr)
+    round_rows<H, N>(static_cast<const float*>(args.positions), args.positions_stride, distance,
+                     args.distances, width, positions);
+
+  const ReadRows<H> own_q{q + warp() * 16 * tensor_row(H)},
+      own_doutput{doutput + warp() * 16 * tensor_row(H)};
+  const bf16* const own_window = window + warp() * 16 * tensor_row(H);
+  const auto put = [part](int row, int column, float x) { part[row * skew_row(N) + column] = x; };
+  float dpositions[H / 16][4] = {}, dbias[N / 8][2] = {};
+
+  const bool met = distance <= args.most && last_distance >= args.least;
+  for (std::int64_t batch = run * partials.part_sequences; met && batch < end_batch; ++batch) {
+    const Head<bf16> head(args, batch, h);
+    const float factor = head.factor * kLog2OfE;
+    const std::int64_t begin = max(std::int64_t{0}, distance - head.offset);
+    for (std::int64_t first = begin; first < args.queries; first += kTileRows) {
+      __syncthreads();                                                  // the tile before is read
+      const std::int64_t lowest = first + head.offset - last_distance;  // the first key that a pair has
+      start_rows<H, kTileRows>(launched.queries(head), first, args.queries, width, q);
+      start_rows<H, kTileRows>(launched.doutputs(head), first, args.queries, width, doutput);
+      start_rows<H, kTileRows + N>(launched.keys(head), lowest, args.keys, width, window);
+      finish_copies();
+      __syncthreads();
+      float scores[N / 8][4] = {}, dweights[N / 8][4] = {};
+      if (args.positions != nullptr) add_row_products<H, N>(own_q, positions, scores);
+      diagonal_products<H, N>(own_q, own_window, put);
+      __syncwarp();
+      add_skewed<N>(part, scores);
+      __syncthreads();  // the keys are read
+      start_rows<H, kTileRows + N>(launched.values(head), lowest, args.keys, width, window);
+      finish_copies();
+      __syncthreads();
+      diagonal_products<H, N>(own_doutput, own_window, put);
+      __syncwarp();
+      add_skewed<N>(part, dweights);
+
+      const std::int64_t own_query = first + warp() * 16, own_key = own_query + head.offset - distance;
+      if (args.bias != nullptr) {
+        const float* const bias = static_cast<const float*>(args.bias) + h * args.bias_stride;
+#pragma unroll
+        for (int n = 0; n < N / 8; ++n)
+#pragma unroll
+          for (int e = 0; e < 4; ++e)
+            scores[n][e] += bias[min(distance + pair_column(4 * n + e), args.distances - 1)];
+      }
+      // Pairs are of query own_query + row and key own_key + row - column.
+      const Limits keys(args.queries - own_query, args.most - distance + 1, -own_key,
+                        args.keys - 1 - own_key);
+      const int first_column = static_cast<int>(max(std::int64_t{0}, args.least - distance));
+      std::uint32_t seen = keys.bits<N>();
+      if (first_column > 0)
+        seen &= pair_bits<N>([first_column](int, int column) { return column >= first_column; });
+      const std::uint32_t kept = args.drop_below == 0 ? 0xffffffffu : pair_bits<N>([&](int row, int column) {
+        return head.keep(own_query + row, own_key + row - column) != 0.0f;
+      });
+      const float keep_scale = static_cast<float>(args.keep_scale);
+      float log_sums[2], deltas[2];
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        launched.statistics(head, own_query + own_row() + 8 * half, log_sums[half], deltas[half]);
+#pragma unroll
+      for (int n = 0; n < N / 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const int half = e / 2;
+          float dscore = 0;
+          if (has(seen, 4 * n + e)) {
+            const float p = fast_exp2(scores[n][e] * factor - log_sums[half]);
+            dscore = head.factor * p *
+                     ((has(kept, 4 * n + e) ? keep_scale * dweights[n][e] : 0.0f) - deltas[half]);
+          }
+          dbias[n][e % 2] += dscore;
+          scores[n][e] = dscore;
+        }
+      if (launched.args.dpositions == nullptr) continue;
+#pragma unroll
+      for (int n = 0; n < N / 8; ++n)
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+          *reinterpret_cast<std::uint32_t*>(dscores + (warp() * 16 + own_row() + 8 * half) * tensor_row(N) +
+                                            8 * n + own_column()) =
+              pack(scores[n][2 * half], scores[n][2 * half + 1]);
+      __syncthreads();
+#pragma unroll
+      for (int k = 0; k < kTileRows / 16; ++k) {
+        std::uint32_t a[4];
+        load_left_transposed<N>(a, dscores + 16 * k * tensor_row(N) + warp() % 2 * 16);
+#pragma unroll
+        for (int of = 0; of < H / 32; ++of) {
+          std::uint32_t b[4];
+          load_right_across<H>(b, q + 16 * k * tensor_row(H) + warp() / 2 * (H / 2) + 16 * of);
+          multiply_matrices(dpositions[2 * of], a, b[0], b[1]);
+          multiply_matrices(dpositions[2 * of + 1], a, b[2], b[3]);
+        }
+      }
+    }
+  }
+
+  const std::int64_t place = (h * partials.batch_parts + run) * args.distances;
+  if (launched.args.dpositions != nullptr) {
+    float* const to = launched.scratch(partials.positions) + place * args.head_size;
+#pragma unroll
+    for (int pair = 0; pair < H / 4; ++pair) {
+      const std::int64_t row = distance + warp() % 2 * 16 + pair_row(pair);
+      const int column = warp() / 2 * (H / 2) + pair_column(pair);
+      if (row < args.distances && column < width)
+        to[row * args.head_size + column] = dpositions[pair / 4][pair % 4];
+    }
+  }
+  if (launched.args.dbias == nullptr) return;
+  __syncthreads();  // the skewing memory is read
+#pragma unroll
+  for (int n = 0; n < N / 8; ++n)
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      float sum = dbias[n][e];
+#pragma unroll
+      for (int across = 4; across < 32; across *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, across);
+      if (own_row() == 0) skewed[warp() * N + 8 * n + own_column() + e] = sum;
+    }
+  __syncthreads();
+  const int column = static_cast<int>(threadIdx.x);
+  if (column >= N || distance + column >= args.distances) return;
+  float sum = 0;
+  for (int of = 0; of < kTensorThreads / 32; ++of) sum += skewed[of * N + column];
+  launched.scratch(partials.bias)[place + distance + column] = sum;
+}
+
+}  // namespace
+
+void tensor_core_tables(const AttentionBackwardArgs& args, const AttentionPartials& partials) {
+  const AttentionArgs& forward = args.forward;
+  for_tensor_size(forward.head_size, [&](auto size) {
+    constexpr int H = decltype(size)::value;
+    launch_shared("attention_tables on tensor cores", tensor_tables_kernel<H>,
+                  forward.heads * partials.batch_parts * divide_up(forward.distances, kDistances),
+                  kTensorThreads, TensorTablesTile<H>::kShared, tensor_backward(args, partials));
+  });
+}
+
+}  // namespace eddy::cuda

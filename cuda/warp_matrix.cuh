@@ -1,0 +1,77 @@
+// The instructions that tensor-core kernels are made of, each in a function: products of small matrices by a
+// warp, their operands from shared memory, and copies into shared memory that go on in the background. On
+// GPUs from 8.0 on. source: PTX ISA, "Warp-level matrix instructions" (mma.m16n8k16, ldmatrix) and
+// "cp.async".
+//
+// All 32 threads of a warp must call the first three together. With g = lane / 4 and t = lane % 4 a thread
+// has, two neighbours to a register, the first in the lower half:
+//   A [16 x 16]  registers 0 .. 3: row g, g + 8, g, g + 8; columns 2 t, 2 t + 1, and 8 more for 2 and 3
+//   B [16 x 8]   registers 0, 1: rows 2 t, 2 t + 1, and 8 more for 1; column g
+//   C [16 x 8]   numbers 0 .. 3: row g, g, g + 8, g + 8; columns 2 t, 2 t + 1, 2 t, 2 t + 1
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "tensor/dtype.h"
+
+namespace eddy::cuda {
+
+// sums += a b.
+__device__ inline void multiply_matrices(float (&sums)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+                                         std::uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+__device__ inline unsigned shared_address(const void* pointer) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
+}
+
+// Four 8 x 8 matrices of bf16 from shared memory, one to a register: lane l names row l % 8 of matrix l / 8,
+// 16 bytes at a multiple of 16. A thread gets row g, columns 2 t and 2 t + 1 of each.
+__device__ inline void load_matrices(std::uint32_t (&to)[4], const bf16* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+// The same, transposed: rows 2 t and 2 t + 1, column g of each.
+__device__ inline void load_matrices_transposed(std::uint32_t (&to)[4], const bf16* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+
+// Starts a copy of 16 bytes from global to shared memory, both at multiples of 16; of zeros when not `there`,
+// and `from` is not read then.
+__device__ inline void start_copy(bf16* to, const bf16* from, bool there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+               "r"(there ? 16 : 0)
+               : "memory");
+}
+// Waits until this thread's copies have arrived; other threads may rely on them after a barrier.
+__device__ inline void finish_copies() {
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+// Two numbers rounded to bf16, `low` in the lower half.
+__device__ inline std::uint32_t pack(float low, float high) {
+  std::uint32_t both;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  return both;
+}
+
+// 2^x within two units of the last place; 0 for -infinity, and for results below 2^-126.
+__device__ inline float fast_exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+}  // namespace eddy::cuda
