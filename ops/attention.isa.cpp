@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-#include "ops/cpu/attention_item.h"
+#include "ops/cpu/attention_row.h"
 #include "ops/cpu/isa.h"
 #include "ops/cpu/vec_math.h"
 
@@ -124,8 +124,45 @@ void forward_nothing(const Item<T>& item, const Tile& tile) {
   }
 }
 
+// A work item of a single row.
+template <class T>
+void forward_row(const Item<T>& item) {
+  const AttentionArgs& args = item.args;
+  const std::int64_t size = args.head_size, begin = item.call.see_begin(0), end = item.call.see_end(0);
+  T* const y = const_cast<T*>(item.at(args.output, item.output_strides(), 0, item.kv_head));
+  const T* const q = item.at(args.q, args.q_strides, 0, item.kv_head);
+  T* const p = item.scratch + item.layout.scores;
+  for (std::int64_t i = 0; i < size; ++i) y[i] = T(0);
+  const T scale = item.call.factor(item.kv_head);
+  T maximum = -static_cast<T>(INFINITY), sum = T(0);
+  for (std::int64_t key = begin; key < end; key += kAttentionKeyTile) {
+    const std::int64_t count = smaller(end - key, kAttentionKeyTile);
+    row_dots(q, keys_from(item, key), size, count, p);
+    const T here = scaled_maximum(p, count, scale);
+    if (key == begin) {
+      maximum = here;
+    } else if (here > maximum) {
+      const T correction = vec::exp(maximum - here);
+      for (std::int64_t i = 0; i < size; ++i) y[i] *= correction;
+      sum *= correction;
+      maximum = here;
+    }
+    sum += exponentials(p, count, scale, maximum);
+    if (args.drop_below > 0) {
+      const T* keep = keep_row(args.dropout_key, item.element(key), count, args.drop_below,
+                               static_cast<T>(args.keep_scale), item.scratch + item.layout.keep);
+      for (std::int64_t t = 0; t < count; ++t) p[t] *= keep[t];
+    }
+    row_mix(p, values_from(item, key), size, count, y);
+  }
+  const T factor = sum == T(0) ? T(0) : T(1) / sum;
+  for (std::int64_t i = 0; i < size; ++i) y[i] *= factor;
+  *item.log_sum(item.kv_head, 0) = sum == T(0) ? maximum : maximum + vec::log(sum);
+}
+
 template <class T>
 void forward_item(const Item<T>& item, std::int64_t first_row, std::int64_t end_row) {
+  if (has_single_rows(item.call)) return forward_row(item);
   const AttentionArgs& args = item.args;
   const AttentionScratch& at = item.layout;
   T* const sums = item.scratch + at.sums;

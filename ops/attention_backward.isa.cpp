@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-#include "ops/cpu/attention_item.h"
+#include "ops/cpu/attention_row.h"
 #include "ops/cpu/isa.h"
 #include "ops/cpu/vec_math.h"
 
@@ -204,8 +204,61 @@ void backward_nothing(const Item<T>& item, const AttentionBackwardArgs& gradient
   }
 }
 
+// A work item of a single row: its keys' gradients have one contribution each and are written at once.
+template <class T>
+void backward_row(const Item<T>& item, const AttentionBackwardArgs& gradient, T* dpositions) {
+  const AttentionArgs& args = item.args;
+  const AttentionScratch& at = item.layout;
+  const std::int64_t size = args.head_size, head = item.kv_head;
+  const std::int64_t begin = smaller(item.call.see_begin(0), args.keys),
+                     end = larger(begin, item.call.see_end(0));
+  const AttentionStrides strides = item.output_strides();
+  const T* const q = item.at(args.q, args.q_strides, 0, head);
+  const T* const doutput = item.at(gradient.doutput, strides, 0, head);
+  T *const p = item.scratch + at.scores, *const ds = item.scratch + at.dscores,
+           *const dq = item.scratch + at.output;
+  const T delta = dot(doutput, item.at(args.output, strides, 0, head), size);
+  const T log_sum = *item.log_sum(head, 0), scale = item.call.factor(head);
+  for (std::int64_t i = 0; i < size; ++i) dq[i] = T(0);
+
+  // row t of a gradient = weights[t] times `row`; without weights, zeros.
+  const auto write = [&](void* base, const AttentionStrides& to_strides, std::int64_t first,
+                         std::int64_t count, const T* weights, const T* row) {
+    if (base == nullptr) return;
+    T* to = const_cast<T*>(item.at(base, to_strides, first, head));
+    for (std::int64_t t = 0; t < count; ++t, to += to_strides.time)
+      for (std::int64_t i = 0; i < size; ++i) to[i] = weights == nullptr ? T(0) : weights[t] * row[i];
+  };
+  for (const auto& [first, last] : {std::pair{std::int64_t{0}, begin}, std::pair{end, args.keys}}) {
+    write(gradient.dk, gradient.dk_strides, first, last - first, nullptr, nullptr);
+    write(gradient.dv, gradient.dv_strides, first, last - first, nullptr, nullptr);
+  }
+  for (std::int64_t key = begin; key < end; key += kAttentionKeyTile) {
+    const std::int64_t count = smaller(end - key, kAttentionKeyTile);
+    const RowRun<T> keys = keys_from(item, key);
+    row_dots(q, keys, size, count, p);
+    row_dots(doutput, values_from(item, key), size, count, ds);
+    const T* const keep = args.drop_below == 0
+                              ? nullptr
+                              : keep_row(args.dropout_key, item.element(key), count, args.drop_below,
+                                         static_cast<T>(args.keep_scale), item.scratch + at.keep);
+    probability_gradients(p, ds, keep, count, scale, log_sum, delta, scale);
+    write(gradient.dk, gradient.dk_strides, key, count, ds, q);
+    write(gradient.dv, gradient.dv_strides, key, count, p, doutput);
+    if (gradient.dq != nullptr) row_mix(ds, keys, size, count, dq);
+    if (dpositions == nullptr) continue;
+    T* to = dpositions + (args.distances - 1 - (item.call.offset - key)) * at.row;
+    for (std::int64_t t = 0; t < count; ++t, to += at.row)
+      for (std::int64_t i = 0; i < size; ++i) to[i] += ds[t] * q[i];
+  }
+  if (gradient.dq == nullptr) return;
+  T* const to = const_cast<T*>(item.at(gradient.dq, gradient.dq_strides, 0, head));
+  for (std::int64_t i = 0; i < size; ++i) to[i] = dq[i];
+}
+
 template <class T>
 void backward_item(const Item<T>& item, const AttentionBackwardArgs& gradient, const TableSums<T>& sums) {
+  if (has_single_rows(item.call)) return backward_row(item, gradient, sums.positions);
   const AttentionArgs& args = item.args;
   const AttentionScratch& at = item.layout;
   const bool direct = item.rows() < kRows;

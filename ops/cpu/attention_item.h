@@ -184,6 +184,10 @@ struct Item {
                                           args.keys +
                                       rows.key_begin + rows.see_begin[r]);
   }
+  // The same for a key of a work item of a single row.
+  std::uint64_t element(std::int64_t key) const {
+    return static_cast<std::uint64_t>((batch * args.heads + kv_head) * args.keys + key);
+  }
   std::int64_t head_of(std::int64_t row) const { return kv_head * group + row / args.queries; }
 
   // The tile that starts at row `first`, before row `end`.

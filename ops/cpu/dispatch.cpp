@@ -87,6 +87,7 @@ const char* isa_name(IsaLevel level) {
 void install_backends() {
   std::call_once(installed, [] {
     install_cpu_products();
+    install_cpu_memory_search();
     install_level(best_isa_level());
     install_cuda_backend();
   });

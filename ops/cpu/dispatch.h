@@ -7,4 +7,7 @@ namespace eddy {
 // work.
 void install_cpu_products();
 
+// Fills the slots of the search in a memory.
+void install_cpu_memory_search();
+
 }  // namespace eddy

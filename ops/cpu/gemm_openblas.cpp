@@ -1,6 +1,6 @@
-// Products on the CPU: OpenBLAS on one thread per piece, the pieces shared out by our own pool. A large
-// product is cut into row (or column) blocks whose sizes depend on the shape alone, so results do not depend
-// on the number of threads.
+// Products on the CPU: small ones by a kernel of our own (gemm_small.h), the others by OpenBLAS on one thread
+// per piece, the pieces shared out by our own pool. A large product is cut into row (or column) blocks whose
+// sizes depend on the shape alone, so results do not depend on the number of threads.
 #include <cblas.h>
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "ops/cpu/dispatch.h"
+#include "ops/cpu/gemm_small.h"
 #include "ops/cpu/isa.h"
 #include "ops/gemm.h"
 #include "tensor/thread_pool.h"
@@ -88,6 +89,7 @@ void gemm(const GemmArgs& args) {
   }
   const auto bytes = static_cast<std::int64_t>(dtype_bytes(g.dtype));
   if (matrices == 1) {
+    if (try_small_gemm(g)) return;
     if (work < 4 * kSmallPiece) return multiply(g, g.m, g.n, g.a, g.b, g.c);
     return multiply_in_blocks(g);
   }

@@ -19,6 +19,7 @@ void install_lstm_cell();
 void install_optimizer();
 void install_adafactor();
 void install_attention();
+void install_gemm_small();
 void install_packed_gemm();
 void install_unit_recurrence();
 void install_window_attention();
@@ -41,6 +42,7 @@ void install_all() {
   install_optimizer();
   install_adafactor();
   install_attention();
+  install_gemm_small();
   install_packed_gemm();
   install_unit_recurrence();
   install_window_attention();

@@ -55,7 +55,7 @@ EDDY_INLINE void philox_lanes(const RandomKey& key, std::uint64_t block, std::ui
   PhiloxLanes c0 = PhiloxLanes{0, 1} + block;
 #endif
   PhiloxLanes c1 = c0 >> 32;
-  PhiloxLanes c2 = PhiloxLanes{} + key.step;
+  PhiloxLanes c2 = PhiloxLanes{} + key.current_step();
   PhiloxLanes c3 = c2 >> 32;
   const PhiloxLanes factor0 = PhiloxLanes{} + std::uint64_t{0xD2511F53u};
   const PhiloxLanes factor2 = PhiloxLanes{} + std::uint64_t{0xCD9E8D57u};

@@ -93,19 +93,22 @@ std::vector<Tensor> run(Attention function, const Case& c, const std::vector<Ten
 }
 
 const Case kCases[] = {
-    {2, 20, 27, 2, 2, 16, {1, 7}, true, true, false},          // a segment after its cache
-    {1, 130, 230, 2, 2, 24, {1, 100}, true, true, false},      // three query tiles
-    {1, 40, 400, 2, 1, 20, {0, 360}, false, false, true},      // two key tiles, grouped heads
-    {2, 60, 60, 3, 3, 8, {0, kFar}, false, false, true},       // causal
-    {1, 100, 340, 2, 2, 5, {1, 260}, false, false, true},      // band over key tiles
-    {1, 50, 300, 4, 2, 16, {3, 270}, true, true, true, 0.3},   // everything
-    {1, 3, 40, 1, 1, 16, {0, kFar}, true, true, true, 0.3},    // fewer rows than a register tile
-    {1, 1, 19, 3, 3, 12, {1, 7}, true, true, true},            // one query
-    {2, 70, 20, 2, 1, 12, {1, 5}, true, true, true},           // the first queries see nothing
-    {1, 57, 57, 1, 1, 64, {4, 4}, false, true, true},          // one key each
-    {2, 30, 90, 4, 2, 10, {-kFar, kFar}, true, false, false},  // cross attention
-    {1, 64, 50, 2, 2, 10, {-9, 5}, true, false, false},        // both sides
-    {1, 300, 320, 1, 1, 16, {-60, -20}, false, false, false},  // later keys alone
+    {2, 20, 27, 2, 2, 16, {1, 7}, true, true, false},           // a segment after its cache
+    {1, 130, 230, 2, 2, 24, {1, 100}, true, true, false},       // three query tiles
+    {1, 40, 400, 2, 1, 20, {0, 360}, false, false, true},       // two key tiles, grouped heads
+    {2, 60, 60, 3, 3, 8, {0, kFar}, false, false, true},        // causal
+    {1, 100, 340, 2, 2, 5, {1, 260}, false, false, true},       // band over key tiles
+    {1, 50, 300, 4, 2, 16, {3, 270}, true, true, true, 0.3},    // everything
+    {1, 3, 40, 1, 1, 16, {0, kFar}, true, true, true, 0.3},     // fewer rows than a register tile
+    {1, 1, 19, 3, 3, 12, {1, 7}, true, true, true},             // one query
+    {2, 1, 700, 2, 2, 32, {0, kFar}, false, false, true, 0.3},  // one query, three key tiles
+    {2, 1, 29, 3, 3, 64, {2, 17}, false, false, true},          // one query, keys unseen on both sides
+    {2, 1, 9, 2, 2, 16, {0, kFar}, false, false, false, 0.3},   // one query and no table
+    {2, 70, 20, 2, 1, 12, {1, 5}, true, true, true},            // the first queries see nothing
+    {1, 57, 57, 1, 1, 64, {4, 4}, false, true, true},           // one key each
+    {2, 30, 90, 4, 2, 10, {-kFar, kFar}, true, false, false},   // cross attention
+    {1, 64, 50, 2, 2, 10, {-9, 5}, true, false, false},         // both sides
+    {1, 300, 320, 1, 1, 16, {-60, -20}, false, false, false},   // later keys alone
 };
 
 // Plain attention with a mask, all scores stored: no tables, no dropout.

@@ -1,0 +1,119 @@
+// The kernel of gemm_small.h for one instruction set: a tile of rows by vectors of C stays in registers while
+// the inner index runs over a block. A block of B and the rows of A that meet it stay in the second-level
+// cache.
+#include "ops/cpu/gemm_small.h"
+
+#include <algorithm>
+
+#include "ops/cpu/isa.h"
+
+namespace eddy::EDDY_ISA {
+void install_gemm_small();
+
+#if defined(__AVX2__)
+namespace {
+
+// Registers: AVX-512 has 32 (8 x 3 sums, 3 of B, 1 of A), AVX2 16 (6 x 2, 2, 1).
+#if defined(__AVX512F__)
+constexpr int kVectorBytes = 64;
+constexpr int kTileRows = 8;
+constexpr int kTileVectors = 3;
+#else
+constexpr int kVectorBytes = 32;
+constexpr int kTileRows = 6;
+constexpr int kTileVectors = 2;
+#endif
+constexpr std::int64_t kLanes = kVectorBytes / 4;
+
+typedef float Vector __attribute__((vector_size(kVectorBytes)));
+typedef float Loose __attribute__((vector_size(kVectorBytes), aligned(4), may_alias));
+
+// What a tile asks for while it computes: at every inner step a line of A, `a_step` elements on, and one of
+// B, `b_ahead` elements ahead of its own.
+struct Ahead {
+  const float* a;
+  std::int64_t a_step, b_ahead;
+};
+
+template <int Rows, int Vectors>
+void tile(const SmallGemmArgs& g, Ahead ahead) {
+  Vector sum[Rows][Vectors] = {};
+  for (int r = 0; r < Rows; ++r)  // of the tile below: its stores would wait
+    for (int v = 0; v < Vectors; ++v) __builtin_prefetch(g.c + (r + kTileRows) * g.c_stride + v * kLanes, 1);
+  const float* row[Rows];
+  for (int r = 0; r < Rows; ++r) row[r] = g.a + r * g.a_row;
+  const float* b = g.b;
+  const std::int64_t step = g.a_inner, b_stride = g.b_stride, end = g.inner * step;
+  for (std::int64_t k = 0; k < end; k += step) {
+    Vector right[Vectors];
+    for (int v = 0; v < Vectors; ++v) right[v] = *reinterpret_cast<const Loose*>(b + v * kLanes);
+    __builtin_prefetch(ahead.a, 0, 2);
+    __builtin_prefetch(b + ahead.b_ahead, 0, 2);
+    ahead.a += ahead.a_step;
+    b += b_stride;
+    for (int r = 0; r < Rows; ++r)
+      for (int v = 0; v < Vectors; ++v) sum[r][v] += row[r][k] * right[v];
+  }
+  for (int r = 0; r < Rows; ++r)
+    for (int v = 0; v < Vectors; ++v) {
+      Loose* c = reinterpret_cast<Loose*>(g.c + r * g.c_stride + v * kLanes);
+      *c = g.accumulate ? *c + sum[r][v] : sum[r][v];
+    }
+}
+
+using Tile = void (*)(const SmallGemmArgs&, Ahead);
+
+template <int Vectors, int Rows = kTileRows>
+Tile tile_of_rows(std::int64_t rows) {
+  if constexpr (Rows > 1) {
+    if (rows < Rows) return tile_of_rows<Vectors, Rows - 1>(rows);
+  }
+  return tile<Rows, Vectors>;
+}
+
+template <int Vectors = kTileVectors>
+Tile tile_of(std::int64_t rows, std::int64_t vectors) {
+  if constexpr (Vectors > 1) {
+    if (vectors < Vectors) return tile_of<Vectors - 1>(rows, vectors);
+  }
+  return tile_of_rows<Vectors>(rows);
+}
+
+void multiply(const SmallGemmArgs& g) {
+  // Tiles of nearly equal size: a narrow one left over would cost as much as a wide one.
+  const std::int64_t vectors = g.columns / kLanes;
+  const std::int64_t across = (vectors + kTileVectors - 1) / kTileVectors;
+  const std::int64_t down = (g.rows + kTileRows - 1) / kTileRows;
+  const std::int64_t block = g.inner_block;
+  for (std::int64_t k = 0; k < g.inner; k += block) {
+    SmallGemmArgs t = g;
+    t.inner = std::min(block, g.inner - k);
+    t.accumulate = g.accumulate || k > 0;
+    for (std::int64_t x = 0; x < across; ++x) {
+      const std::int64_t first = vectors * x / across, count = vectors * (x + 1) / across - first;
+      t.b = g.b + k * g.b_stride + first * kLanes;
+      for (std::int64_t y = 0; y < down; ++y) {
+        const std::int64_t row = g.rows * y / down, rows = g.rows * (y + 1) / down - row;
+        t.a = g.a + row * g.a_row + k * g.a_inner;
+        t.c = g.c + row * g.c_stride + first * kLanes;
+        // A transposed A is wanted again in the next block, another one in the tile below.
+        const Ahead ahead = g.a_inner == 1 ? Ahead{t.a + kTileRows * g.a_row, kTileRows, 0}
+                                           : Ahead{t.a + block * g.a_inner, g.a_inner, block * g.b_stride};
+        tile_of(rows, count)(t, ahead);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void install_gemm_small() {
+  set_small_gemm_kernel({kLanes, multiply});
+}
+#else
+void install_gemm_small() {
+  set_small_gemm_kernel({0, nullptr});
+}
+#endif
+
+}  // namespace eddy::EDDY_ISA
