@@ -53,9 +53,8 @@ struct Head {
 
   __device__ Head(const AttentionArgs& a, std::int64_t b, std::int64_t h)
       : args(a), batch(b), head(h), offset(a.keys - a.queries) {
-    const double own = a.head_scale == nullptr
-                           ? 1.0
-                           : static_cast<double>(static_cast<float>(static_cast<const T*>(a.head_scale)[h]));
+    const double own =
+        a.head_scale == nullptr ? 1.0 : static_cast<double>(static_cast<const float*>(a.head_scale)[h]);
     factor = static_cast<float>(a.scale * own);
   }
 
@@ -86,7 +85,7 @@ struct Head {
   // bias[h, distance] of a visible pair, 0 without a table.
   __device__ float bias(std::int64_t distance) const {
     if (args.bias == nullptr) return 0.0f;
-    return static_cast<float>(static_cast<const T*>(args.bias)[head * args.bias_stride + distance]);
+    return static_cast<const float*>(args.bias)[head * args.bias_stride + distance];
   }
   // The dropout factor of a pair, 0 or 1 / (1 - dropout).
   __device__ float keep(std::int64_t query, std::int64_t key) const {

@@ -22,6 +22,7 @@
 // mostly from the second-level cache. Scores are computed twice, with tables three times, where the least is
 // once: sharing them would need a second pass over stored parts of dq.
 #include "cuda/attention.cuh"
+#include "cuda/attention_tensor_core.h"
 #include "cuda/install.h"
 #include "cuda/team.cuh"
 #include "ops/attention_partials.h"
@@ -80,12 +81,12 @@ __device__ Pair pair_of(const Head<T>& head, const Row& row, float score, float 
 
 // Runs body(done) over the window of `Window` diagonal rows of the table of positions from `lowest` on, with
 // the rows lowest + done .. lowest + done + Count - 1 in `piece`.
-template <int H, int Count, int Window, class T, class Body>
+template <int H, int Count, int Window, class Body>
 __device__ void for_positions(const AttentionArgs& args, std::int64_t lowest, float* piece, Body&& body) {
 #pragma unroll 1
   for (int done = 0; done < Window; done += Count) {
     __syncthreads();
-    load_rows<H, Count>(static_cast<const T*>(args.positions), args.positions_stride, lowest + done,
+    load_rows<H, Count>(static_cast<const float*>(args.positions), args.positions_stride, lowest + done,
                         args.distances, args.head_size, piece);
     __syncthreads();
     body(done);
@@ -142,7 +143,7 @@ __global__ void __launch_bounds__(kThreads) queries_kernel(BackwardLaunch launch
     add_products<H>(doutput, values, dweights);
     const std::int64_t base = first + head.offset - key;  // distance of the tile's first pair
     if (args.positions != nullptr)
-      for_positions<H, kColumns, Tile::kWindow, T>(args, base - (kColumns - 1), piece, [&](int done) {
+      for_positions<H, kColumns, Tile::kWindow>(args, base - (kColumns - 1), piece, [&](int done) {
         add_diagonal_products<H, kColumns>(q, piece, kColumns - 1 - done, scores);
       });
 #pragma unroll
@@ -164,7 +165,7 @@ __global__ void __launch_bounds__(kThreads) queries_kernel(BackwardLaunch launch
     __syncthreads();
     add_mixed<H, kColumns>(weights, keys, dq);
     if (args.positions != nullptr)
-      for_positions<H, kColumns, Tile::kWindow, T>(args, base - (kColumns - 1), piece, [&](int done) {
+      for_positions<H, kColumns, Tile::kWindow>(args, base - (kColumns - 1), piece, [&](int done) {
         add_diagonal_mixed<H, kColumns, kColumns>(weights, piece, kColumns - 1 - done, dq);
       });
   }
@@ -236,7 +237,7 @@ __global__ void __launch_bounds__(kThreads) keys_kernel(BackwardLaunch launched)
       add_products<H>(doutput, values, dweights);
       const std::int64_t base = first + head.offset - key;
       if (args.positions != nullptr)
-        for_positions<H, kRows, Tile::kWindow, T>(args, base - (kColumns - 1), piece, [&](int done) {
+        for_positions<H, kRows, Tile::kWindow>(args, base - (kColumns - 1), piece, [&](int done) {
           add_diagonal_products<H, kRows>(q, piece, kColumns - 1 - done, scores);
         });
 #pragma unroll
@@ -305,7 +306,7 @@ __global__ void __launch_bounds__(kThreads) tables_kernel(BackwardLaunch launche
   const std::int64_t h = item / partials.batch_parts, part = item % partials.batch_parts;
   const std::int64_t end_batch = min((part + 1) * partials.part_sequences, args.batch);
   if (args.positions != nullptr)
-    load_rows<H, kColumns>(static_cast<const T*>(args.positions), args.positions_stride, distance,
+    load_rows<H, kColumns>(static_cast<const float*>(args.positions), args.positions_stride, distance,
                            args.distances, args.head_size, positions);
   float dpositions[C][Part<H>::kEntries] = {}, dbias[C] = {};
 
@@ -378,7 +379,6 @@ __global__ void __launch_bounds__(kThreads) tables_kernel(BackwardLaunch launche
 
 // ---- sums of parts
 
-template <class T>
 __global__ void head_scale_kernel(BackwardLaunch launched) {
   const AttentionArgs& args = launched.args.forward;
   const std::int64_t head = blockIdx.x;
@@ -388,10 +388,9 @@ __global__ void head_scale_kernel(BackwardLaunch launched) {
         launched.partials
             .head_scales)[(row / args.queries * args.heads + head) * args.queries + row % args.queries];
   sum = Team<kThreads>::reduce(sum, Plus{});
-  if (threadIdx.x == 0) static_cast<T*>(launched.args.dhead_scale)[head] = static_cast<T>(sum);
+  if (threadIdx.x == 0) static_cast<float*>(launched.args.dhead_scale)[head] = sum;
 }
 
-template <class T>
 __global__ void bias_kernel(BackwardLaunch launched) {
   const AttentionArgs& args = launched.args.forward;
   const std::int64_t parts = launched.partials.batch_parts;
@@ -401,11 +400,10 @@ __global__ void bias_kernel(BackwardLaunch launched) {
         launched.scratch(launched.partials.bias) + head * parts * args.distances + distance;
     float sum = 0;
     for (std::int64_t part = 0; part < parts; ++part) sum += from[part * args.distances];
-    static_cast<T*>(launched.args.dbias)[head * launched.args.dbias_stride + distance] = static_cast<T>(sum);
+    static_cast<float*>(launched.args.dbias)[head * launched.args.dbias_stride + distance] = sum;
   }
 }
 
-template <class T>
 __global__ void positions_kernel(BackwardLaunch launched) {
   const AttentionArgs& args = launched.args.forward;
   const std::int64_t parts = args.heads * launched.partials.batch_parts,
@@ -414,9 +412,9 @@ __global__ void positions_kernel(BackwardLaunch launched) {
     const float* const from = launched.scratch(launched.partials.positions) + i;
     float sum = 0;
     for (std::int64_t part = 0; part < parts; ++part) sum += from[part * entries];
-    static_cast<T*>(
+    static_cast<float*>(
         launched.args.dpositions)[i / args.head_size * launched.args.dpositions_stride + i % args.head_size] =
-        static_cast<T>(sum);
+        sum;
   }
 }
 
@@ -424,34 +422,43 @@ template <class T, int H>
 void run(const AttentionBackwardArgs& gradient) {
   const AttentionArgs& args = gradient.forward;
   const BackwardLaunch launched{gradient, attention_partials(gradient)};
-  const bool positions = args.positions != nullptr;
+  const bool positions = args.positions != nullptr, tensor_core = on_tensor_cores(args);
   const std::int64_t rows = args.batch * args.queries * args.heads;
   launch("attention_delta", delta_kernel<T>, grid_for(rows, Team<32>::kRowsPerBlock, 64), kThreads, launched);
-  if (gradient.dq != nullptr || gradient.dhead_scale != nullptr) {
+  const bool wants_queries = gradient.dq != nullptr || gradient.dhead_scale != nullptr,
+             wants_keys = gradient.dk != nullptr || gradient.dv != nullptr,
+             wants_tables = gradient.dbias != nullptr || gradient.dpositions != nullptr;
+  if (wants_queries && tensor_core) {
+    tensor_core_queries(gradient, launched.partials);
+  } else if (wants_queries) {
     using Tile = QueriesTile<H>;
     launch_shared("attention_dq", queries_kernel<T, H>,
                   args.batch * args.heads * divide_up(args.queries, Tile::kRows), kThreads,
                   Tile::kShared + (positions ? 4 * Tile::kPiece : 0), launched);
   }
-  if (gradient.dk != nullptr || gradient.dv != nullptr) {
+  if (wants_keys && tensor_core) {
+    tensor_core_keys(gradient, launched.partials);
+  } else if (wants_keys) {
     using Tile = KeysTile<H>;
     launch_shared("attention_dk_dv", keys_kernel<T, H>,
                   args.batch * args.kv_heads * divide_up(args.keys, Tile::kColumns), kThreads,
                   Tile::kShared + (positions ? 4 * Tile::kPiece : 0), launched);
   }
-  if (gradient.dbias != nullptr || gradient.dpositions != nullptr) {
+  if (wants_tables && tensor_core) {
+    tensor_core_tables(gradient, launched.partials);
+  } else if (wants_tables) {
     using Tile = TablesTile<H>;
     launch_shared("attention_tables", tables_kernel<T, H>,
                   args.heads * launched.partials.batch_parts * divide_up(args.distances, Tile::kColumns),
                   kThreads, Tile::kShared, launched);
   }
   if (gradient.dhead_scale != nullptr)
-    launch("attention_dhead_scale", head_scale_kernel<T>, args.heads, kThreads, launched);
+    launch("attention_dhead_scale", head_scale_kernel, args.heads, kThreads, launched);
   if (gradient.dbias != nullptr)
-    launch("attention_dbias", bias_kernel<T>, grid_for(args.heads * args.distances, kThreads), kThreads,
+    launch("attention_dbias", bias_kernel, grid_for(args.heads * args.distances, kThreads), kThreads,
            launched);
   if (gradient.dpositions != nullptr)
-    launch("attention_dpositions", positions_kernel<T>, grid_for(args.distances * args.head_size, kThreads),
+    launch("attention_dpositions", positions_kernel, grid_for(args.distances * args.head_size, kThreads),
            kThreads, launched);
 }
 

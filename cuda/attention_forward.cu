@@ -16,6 +16,7 @@
 // Bytes moved: q once, the result and log_sum once, and k and v once for each tile of queries, mostly from
 // the second-level cache, where the least is once in all.
 #include "cuda/attention.cuh"
+#include "cuda/attention_tensor_core.h"
 #include "cuda/install.h"
 #include "cuda/team.cuh"
 
@@ -70,7 +71,7 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(AttentionArgs args
     if (args.positions != nullptr)
       for (int done = 0; done < kRows + kColumns - 1; done += kColumns) {
         __syncthreads();
-        load_rows<H, kColumns>(static_cast<const T*>(args.positions), args.positions_stride,
+        load_rows<H, kColumns>(static_cast<const float*>(args.positions), args.positions_stride,
                                base - (kColumns - 1) + done, args.distances, args.head_size, keys);
         __syncthreads();
         add_diagonal_products<H, kColumns>(q, keys, kColumns - 1 - done, scores);
@@ -127,6 +128,7 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(AttentionArgs args
 }
 
 void forward(const AttentionArgs& args) {
+  if (on_tensor_cores(args)) return tensor_core_forward(args);
   for_type_and_size("attention", args.dtype, args.head_size, [&](auto* type, auto size) {
     using T = std::remove_pointer_t<decltype(type)>;
     constexpr int H = decltype(size)::value;

@@ -8,6 +8,7 @@
 // A target that is no class and not ignored makes its row's loss and gradient NaN: to refuse it the host
 // would have to wait for the GPU.
 #include "cuda/install.h"
+#include "cuda/numbers.cuh"
 #include "cuda/team.cuh"
 #include "ops/cross_entropy.h"
 
@@ -18,7 +19,7 @@ __device__ float not_a_number() {
   return __int_as_float(0x7fffffff);
 }
 
-template <int Threads>
+template <int Threads, class T>
 __global__ void rows_kernel(CrossEntropyArgs args) {
   using Rows = Team<Threads>;
   for (std::int64_t row = Rows::first_row(); row < args.rows; row += Rows::row_step()) {
@@ -29,15 +30,17 @@ __global__ void rows_kernel(CrossEntropyArgs args) {
       if (first) *loss = target == args.ignore ? 0.0f : not_a_number();
       continue;
     }
-    const float* const x = static_cast<const float*>(args.logits) + row * args.classes;
-    float top = x[0];
-    for (std::int64_t i = Rows::lane(); i < args.classes; i += Threads) top = NanMax{}(top, x[i]);
+    const T* const x = static_cast<const T*>(args.logits) + row * args.classes;
+    float top = static_cast<float>(x[0]);
+    for (std::int64_t i = Rows::lane(); i < args.classes; i += Threads)
+      top = NanMax{}(top, static_cast<float>(x[i]));
     top = Rows::reduce(top, NanMax{});
     float sum = 0;
-    for (std::int64_t i = Rows::lane(); i < args.classes; i += Threads) sum += expf(x[i] - top);
+    for (std::int64_t i = Rows::lane(); i < args.classes; i += Threads)
+      sum += expf(static_cast<float>(x[i]) - top);
     sum = Rows::reduce(sum, Plus{});
     if (!first) continue;
-    *loss = logf(sum) - (x[target] - top);
+    *loss = logf(sum) - (static_cast<float>(x[target]) - top);
     if (args.row_max != nullptr) {
       static_cast<float*>(args.row_max)[row] = top;
       static_cast<float*>(args.row_inverse)[row] = 1.0f / sum;
@@ -75,28 +78,32 @@ __global__ void mean_kernel(CrossEntropyArgs args) {
   *static_cast<float*>(args.inverse_scored) = static_cast<float>(inverse);
 }
 
-template <int Threads>
+template <int Threads, class T>
 __global__ void backward_kernel(CrossEntropyBackwardArgs args) {
   using Rows = Team<Threads>;
   const float scale = *static_cast<const float*>(args.dy) * *static_cast<const float*>(args.inverse_scored);
   for (std::int64_t row = Rows::first_row(); row < args.rows; row += Rows::row_step()) {
     const std::int64_t target = args.targets[row];
     const bool ignored = target == args.ignore, known = target >= 0 && target < args.classes;
-    const float* const x = static_cast<const float*>(args.logits) + row * args.classes;
-    float* const dx = static_cast<float*>(args.dlogits) + row * args.classes;
+    const T* const x = static_cast<const T*>(args.logits) + row * args.classes;
+    T* const dx = static_cast<T*>(args.dlogits) + row * args.classes;
     const float top = known && !ignored ? static_cast<const float*>(args.row_max)[row] : 0.0f;
     const float factor = known && !ignored ? scale * static_cast<const float*>(args.row_inverse)[row] : 0.0f;
     for (std::int64_t i = Rows::lane(); i < args.classes; i += Threads) {
       float share = 0;
-      if (!ignored) share = known ? factor * expf(x[i] - top) - (i == target ? scale : 0.0f) : not_a_number();
-      dx[i] = args.beta == 0.0f ? share : args.beta * dx[i] + share;
+      if (!ignored)
+        share = known ? factor * expf(static_cast<float>(x[i]) - top) - (i == target ? scale : 0.0f)
+                      : not_a_number();
+      add_to(dx[i], args.beta, share);
     }
   }
 }
 
 void forward(const CrossEntropyArgs& args) {
-  require_f32("cross_entropy", args.dtype);
-  launch_rows("cross_entropy", rows_kernel<32>, rows_kernel<kThreads>, args.rows, args.classes, args);
+  for_activations("cross_entropy", args.dtype, [&](auto* type) {
+    using T = StoredIn<decltype(type)>;
+    launch_rows("cross_entropy", rows_kernel<32, T>, rows_kernel<kThreads, T>, args.rows, args.classes, args);
+  });
   if (args.loss != nullptr) launch("cross_entropy_mean", mean_kernel, 1, kMeanThreads, args);
 }
 
@@ -106,9 +113,11 @@ void install_cross_entropy() {
   constexpr int kCuda = static_cast<int>(DeviceType::cuda);
   cross_entropy_forward_slot.function[kCuda] = forward;
   cross_entropy_backward_slot.function[kCuda] = [](const CrossEntropyBackwardArgs& args) {
-    require_f32("cross_entropy", args.dtype);
-    launch_rows("cross_entropy_backward", backward_kernel<32>, backward_kernel<kThreads>, args.rows,
-                args.classes, args);
+    for_activations("cross_entropy", args.dtype, [&](auto* type) {
+      using T = StoredIn<decltype(type)>;
+      launch_rows("cross_entropy_backward", backward_kernel<32, T>, backward_kernel<kThreads, T>, args.rows,
+                  args.classes, args);
+    });
   };
 }
 

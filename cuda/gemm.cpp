@@ -336,7 +336,7 @@ std::string product_library_version() {
 
 void install_gemm() {
   gemm_slot.function[static_cast<int>(DeviceType::cuda)] = [](const GemmArgs& args) {
-    multiply({args, args.dtype});
+    multiply({args, args.c_f32 ? Dtype::f32 : args.dtype});
   };
 }
 

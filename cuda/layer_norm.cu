@@ -7,31 +7,32 @@
 // after the first find it in the cache), the least; backward, dy and x twice, once for dx and once across
 // rows for the partial sums, where one pass could do both: 5 row reads and writes against 3.
 #include "cuda/install.h"
+#include "cuda/numbers.cuh"
 #include "cuda/team.cuh"
 #include "ops/layer_norm.h"
 
 namespace eddy::cuda {
 namespace {
 
-template <int Threads>
+template <int Threads, class T>
 __global__ void forward_kernel(LayerNormArgs args) {
   using Rows = Team<Threads>;
   const float* const weight = static_cast<const float*>(args.weight);
   const float* const bias = static_cast<const float*>(args.bias);
   const float count = static_cast<float>(args.width), eps = static_cast<float>(args.eps);
   for (std::int64_t row = Rows::first_row(); row < args.rows; row += Rows::row_step()) {
-    const float* const x = static_cast<const float*>(args.x) + row * args.x_stride;
-    float* const y = static_cast<float*>(args.y) + row * args.y_stride;
+    const T* const x = static_cast<const T*>(args.x) + row * args.x_stride;
+    T* const y = static_cast<T*>(args.y) + row * args.y_stride;
     float sum = 0;
-    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) sum += x[i];
+    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) sum += static_cast<float>(x[i]);
     const float mean = Rows::reduce(sum, Plus{}) / count;
     float squares = 0;  // of distances: sum(x^2) - n mean^2 would cancel
     for (std::int64_t i = Rows::lane(); i < args.width; i += Threads)
-      squares += (x[i] - mean) * (x[i] - mean);
+      squares += (static_cast<float>(x[i]) - mean) * (static_cast<float>(x[i]) - mean);
     const float rstd = 1.0f / sqrtf(Rows::reduce(squares, Plus{}) / count + eps);
     for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) {
-      const float n = (x[i] - mean) * rstd;
-      y[i] = (weight != nullptr ? n * weight[i] : n) + (bias != nullptr ? bias[i] : 0.0f);
+      const float n = (static_cast<float>(x[i]) - mean) * rstd;
+      y[i] = static_cast<T>((weight != nullptr ? n * weight[i] : n) + (bias != nullptr ? bias[i] : 0.0f));
     }
     if (args.mean != nullptr && Rows::lane() == 0) {
       static_cast<float*>(args.mean)[row] = mean;
@@ -42,31 +43,31 @@ __global__ void forward_kernel(LayerNormArgs args) {
 
 // dx = rstd (g - mean(g) - n mean(g n)) with g = dy weight and n = (x - mean) rstd. dx may be dy: each thread
 // reads its own entries of dy again before it overwrites them.
-template <int Threads>
+template <int Threads, class T>
 __global__ void dx_kernel(LayerNormBackwardArgs args) {
   using Rows = Team<Threads>;
   const float* const weight = static_cast<const float*>(args.weight);
   const float count = static_cast<float>(args.width);
   for (std::int64_t row = Rows::first_row(); row < args.rows; row += Rows::row_step()) {
-    const float* const dy = static_cast<const float*>(args.dy) + row * args.dy_stride;
-    const float* const x = static_cast<const float*>(args.x) + row * args.x_stride;
-    float* const dx = static_cast<float*>(args.dx) + row * args.dx_stride;
+    const T* const dy = static_cast<const T*>(args.dy) + row * args.dy_stride;
+    const T* const x = static_cast<const T*>(args.x) + row * args.x_stride;
+    T* const dx = static_cast<T*>(args.dx) + row * args.dx_stride;
     const float mean = static_cast<const float*>(args.mean)[row],
                 rstd = static_cast<const float*>(args.rstd)[row];
     float sum_g = 0, sum_gn = 0;
     for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) {
-      const float g = weight != nullptr ? dy[i] * weight[i] : dy[i];
+      const float g = static_cast<float>(dy[i]) * (weight != nullptr ? weight[i] : 1.0f);
       sum_g += g;
-      sum_gn += g * ((x[i] - mean) * rstd);
+      sum_gn += g * ((static_cast<float>(x[i]) - mean) * rstd);
     }
     const float mean_g = Rows::reduce(sum_g, Plus{}) / count, mean_gn = Rows::reduce(sum_gn, Plus{}) / count;
     // A row of one element is its own mean: dx is exactly 0, where rounding would leave g - g times a large
     // rstd.
     const float factor = args.width == 1 ? 0.0f : rstd;
     for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) {
-      const float g = weight != nullptr ? dy[i] * weight[i] : dy[i];
-      const float share = factor * (g - mean_g - (x[i] - mean) * rstd * mean_gn);
-      dx[i] = args.dx_beta == 0.0f ? share : args.dx_beta * dx[i] + share;
+      const float g = static_cast<float>(dy[i]) * (weight != nullptr ? weight[i] : 1.0f);
+      const float n = (static_cast<float>(x[i]) - mean) * rstd;
+      add_to(dx[i], args.dx_beta, factor * (g - mean_g - n * mean_gn));
     }
   }
 }
@@ -74,6 +75,7 @@ __global__ void dx_kernel(LayerNormBackwardArgs args) {
 constexpr int kColumns = 32, kLanes = kThreads / kColumns;
 
 // partials[block, column] = partial_beta * itself + the sums over the block's rows of dy n and dy.
+template <class T>
 __global__ void partials_kernel(LayerNormBackwardArgs args) {
   __shared__ float dweight_sums[kLanes][kColumns], dbias_sums[kLanes][kColumns];
   const int column_in_tile = static_cast<int>(threadIdx.x) % kColumns,
@@ -86,8 +88,8 @@ __global__ void partials_kernel(LayerNormBackwardArgs args) {
     float dweight = 0, dbias = 0;
     if (column < args.width) {
       for (std::int64_t row = block * kNormBlockRows + lane; row < last; row += kLanes) {
-        const float dy = static_cast<const float*>(args.dy)[row * args.dy_stride + column];
-        const float x = static_cast<const float*>(args.x)[row * args.x_stride + column];
+        const float dy = static_cast<float>(static_cast<const T*>(args.dy)[row * args.dy_stride + column]);
+        const float x = static_cast<float>(static_cast<const T*>(args.x)[row * args.x_stride + column]);
         dweight += dy * ((x - static_cast<const float*>(args.mean)[row]) *
                          static_cast<const float*>(args.rstd)[row]);
         dbias += dy;
@@ -110,16 +112,16 @@ __global__ void partials_kernel(LayerNormBackwardArgs args) {
   }
 }
 
+template <class T>
 void backward(const LayerNormBackwardArgs& args) {
-  require_f32("layer_norm", args.dtype);
   // The partial sums first: dx may overwrite dy.
   if (args.dweight_partials != nullptr || args.dbias_partials != nullptr) {
     const std::int64_t tiles = (args.width + kColumns - 1) / kColumns;
-    launch("layer_norm_partials", partials_kernel, grid_for(tiles * norm_blocks(args.rows), 1, 64), kThreads,
-           args);
+    launch("layer_norm_partials", partials_kernel<T>, grid_for(tiles * norm_blocks(args.rows), 1, 64),
+           kThreads, args);
   }
   if (args.dx != nullptr)
-    launch_rows("layer_norm_backward", dx_kernel<32>, dx_kernel<kThreads>, args.rows, args.width, args);
+    launch_rows("layer_norm_backward", dx_kernel<32, T>, dx_kernel<kThreads, T>, args.rows, args.width, args);
 }
 
 }  // namespace
@@ -127,10 +129,15 @@ void backward(const LayerNormBackwardArgs& args) {
 void install_layer_norm() {
   constexpr int kCuda = static_cast<int>(DeviceType::cuda);
   layer_norm_forward_slot.function[kCuda] = [](const LayerNormArgs& args) {
-    require_f32("layer_norm", args.dtype);
-    launch_rows("layer_norm", forward_kernel<32>, forward_kernel<kThreads>, args.rows, args.width, args);
+    for_activations("layer_norm", args.dtype, [&](auto* type) {
+      using T = StoredIn<decltype(type)>;
+      launch_rows("layer_norm", forward_kernel<32, T>, forward_kernel<kThreads, T>, args.rows, args.width,
+                  args);
+    });
   };
-  layer_norm_backward_slot.function[kCuda] = backward;
+  layer_norm_backward_slot.function[kCuda] = [](const LayerNormBackwardArgs& args) {
+    for_activations("layer_norm", args.dtype, [&](auto* type) { backward<StoredIn<decltype(type)>>(args); });
+  };
 }
 
 }  // namespace eddy::cuda

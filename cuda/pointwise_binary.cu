@@ -2,11 +2,11 @@
 // each functor of ops/pointwise_functors.h, part and form.
 //
 // Mapping: a thread takes one element of the result, or, in the form by four, four neighbours of the last
-// axis as 16 bytes: that form serves operands whose last axis is adjacent or one repeated number, which is
-// every case that counts. Shared memory: none. Bytes moved: the result and dy once; an operand that repeats
-// comes from the cache after its first use, so each is read once from memory, the least.
+// axis as 16 bytes, 8 of bf16: that form serves operands whose last axis is adjacent or one repeated number,
+// which is every case that counts. Shared memory: none. Bytes moved: the result and dy once; an operand that
+// repeats comes from the cache after its first use, so each is read once from memory, the least.
 #include "cuda/install.h"
-#include "cuda/launch.cuh"
+#include "cuda/numbers.cuh"
 #include "cuda/walk.h"
 #include "ops/pointwise.h"
 #include "ops/pointwise_functors.h"
@@ -16,10 +16,11 @@ namespace {
 
 using namespace pointwise;
 
+template <class T>
 struct BinaryLaunch {
   Walk<2> walk;  // of a and b, over elements or over groups of four
-  const float *a, *b, *dy;
-  float* y;
+  const T *a, *b, *dy;
+  T* y;
   bool a_repeats, b_repeats;  // by four: the operand is one number along the last axis
 };
 
@@ -33,49 +34,49 @@ __device__ float apply(float dy, float a, float b) {
     return Op::vjp_b(dy, a, b);
 }
 
-template <class Op, BinaryPart Part>
-__global__ void single_kernel(BinaryLaunch args) {
+template <class Op, BinaryPart Part, class T>
+__global__ void single_kernel(BinaryLaunch<T> args) {
   constexpr bool kGradient = Part != BinaryPart::forward;
   for (std::int64_t i = first_item(); i < args.walk.elements; i += item_step()) {
     std::int64_t at[2] = {};
     args.walk.add_offsets(static_cast<std::uint32_t>(i), at);
-    args.y[i] = apply<Op, Part>(kGradient ? args.dy[i] : 0.0f, args.a[at[0]], args.b[at[1]]);
+    const float dy = kGradient ? static_cast<float>(args.dy[i]) : 0.0f;
+    args.y[i] = static_cast<T>(
+        apply<Op, Part>(dy, static_cast<float>(args.a[at[0]]), static_cast<float>(args.b[at[1]])));
   }
 }
 
-__device__ Four load(const float* from, bool repeats) {
-  if (repeats) return {{*from, *from, *from, *from}};
-  return *reinterpret_cast<const Four*>(from);
-}
-
-template <class Op, BinaryPart Part>
-__global__ void four_kernel(BinaryLaunch args) {
+template <class Op, BinaryPart Part, class T>
+__global__ void four_kernel(BinaryLaunch<T> args) {
   constexpr bool kGradient = Part != BinaryPart::forward;
   for (std::int64_t i = first_item(); i < args.walk.elements; i += item_step()) {
     std::int64_t at[2] = {};
     args.walk.add_offsets(static_cast<std::uint32_t>(i), at);
-    const Four a = load(args.a + at[0], args.a_repeats), b = load(args.b + at[1], args.b_repeats);
-    const Four dy = kGradient ? reinterpret_cast<const Four*>(args.dy)[i] : Four{};
+    const Four a = args.a_repeats ? repeat_four(args.a + at[0]) : read_four(args.a + at[0]);
+    const Four b = args.b_repeats ? repeat_four(args.b + at[1]) : read_four(args.b + at[1]);
+    const Four dy = kGradient ? read_four(args.dy + 4 * i) : Four{};
     Four y;
     for (int j = 0; j < 4; ++j) y.at[j] = apply<Op, Part>(dy.at[j], a.at[j], b.at[j]);
-    reinterpret_cast<Four*>(args.y)[i] = y;
+    write_four(args.y + 4 * i, y);
   }
 }
 
 // Whether an operand can be read four at a time: adjacent from aligned places on, or repeated.
-bool by_four(const void* data, const std::int64_t* strides, int rank) {
+bool by_four(const void* data, std::uintptr_t bytes, const std::int64_t* strides, int rank) {
   const std::int64_t step = strides[rank - 1];
   if (step == 0) return true;
-  bool fits = step == 1 && aligned(data);
+  bool fits = step == 1 && aligned(data, bytes);
   for (int i = 0; i + 1 < rank; ++i) fits = fits && strides[i] % 4 == 0;
   return fits;
 }
 
-template <class Op, BinaryPart Part>
+template <class Op, BinaryPart Part, class T>
 void run(const BinaryArgs& args) {
+  constexpr std::uintptr_t kBytes = sizeof(StoredFour<T>);
   const int last = args.rank - 1;
-  const bool fours = args.shape[last] % 4 == 0 && aligned(args.y) && aligned(args.dy) &&
-                     by_four(args.a, args.stride_a, args.rank) && by_four(args.b, args.stride_b, args.rank);
+  const bool fours = args.shape[last] % 4 == 0 && aligned(args.y, kBytes) && aligned(args.dy, kBytes) &&
+                     by_four(args.a, kBytes, args.stride_a, args.rank) &&
+                     by_four(args.b, kBytes, args.stride_b, args.rank);
   // The axes come merged from the op; by four, the last one counts groups.
   WalkShape<2> shape;
   for (int i = 0; i < args.rank; ++i) {
@@ -83,18 +84,18 @@ void run(const BinaryArgs& args) {
     const std::int64_t width = grouped ? 4 : 1;
     shape.add_axis(args.shape[i] / width, {args.stride_a[i] * width, args.stride_b[i] * width});
   }
-  BinaryLaunch launched;
+  BinaryLaunch<T> launched;
   launched.a_repeats = args.stride_a[last] == 0;
   launched.b_repeats = args.stride_b[last] == 0;
-  const float* dy = static_cast<const float*>(args.dy);
-  float* y = static_cast<float*>(args.y);
+  const T* dy = static_cast<const T*>(args.dy);
+  T* y = static_cast<T*>(args.y);
   shape.for_parts([&](const Walk<2>& walk, const std::int64_t* at) {
     launched.walk = walk;
-    launched.a = static_cast<const float*>(args.a) + at[0];
-    launched.b = static_cast<const float*>(args.b) + at[1];
+    launched.a = static_cast<const T*>(args.a) + at[0];
+    launched.b = static_cast<const T*>(args.b) + at[1];
     launched.dy = dy;
     launched.y = y;
-    launch(Op::kName, fours ? four_kernel<Op, Part> : single_kernel<Op, Part>,
+    launch(Op::kName, fours ? four_kernel<Op, Part, T> : single_kernel<Op, Part, T>,
            grid_for(walk.elements, kThreads), kThreads, launched);
     const std::int64_t done = std::int64_t{walk.elements} * (fours ? 4 : 1);
     if (dy != nullptr) dy += done;
@@ -102,31 +103,31 @@ void run(const BinaryArgs& args) {
   });
 }
 
-template <class Op>
+template <class Op, class T>
 void run_part(const BinaryArgs& args) {
   switch (args.part) {
     case BinaryPart::forward:
-      return run<Op, BinaryPart::forward>(args);
+      return run<Op, BinaryPart::forward, T>(args);
     case BinaryPart::gradient_a:
-      return run<Op, BinaryPart::gradient_a>(args);
+      return run<Op, BinaryPart::gradient_a, T>(args);
     case BinaryPart::gradient_b:
-      return run<Op, BinaryPart::gradient_b>(args);
+      return run<Op, BinaryPart::gradient_b, T>(args);
   }
 }
 
 // Finds the op by its place in the list.
-template <class... Ops>
+template <class T, class... Ops>
 void run_op(const BinaryArgs& args, OpList<Ops...>) {
   int place = 0;
-  ((place++ == args.op ? run_part<Ops>(args) : void()), ...);
+  ((place++ == args.op ? run_part<Ops, T>(args) : void()), ...);
 }
 
 }  // namespace
 
 void install_pointwise_binary() {
   binary_slot.function[static_cast<int>(DeviceType::cuda)] = [](const BinaryArgs& args) {
-    require_f32("pointwise", args.dtype);
-    run_op(args, BinaryOps{});
+    for_activations("pointwise", args.dtype,
+                    [&](auto* type) { run_op<StoredIn<decltype(type)>>(args, BinaryOps{}); });
   };
 }
 

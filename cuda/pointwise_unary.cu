@@ -1,10 +1,11 @@
 // Pointwise functions of one tensor and their gradients, one kernel for each functor of
 // ops/pointwise_functors.h and direction.
 //
-// Mapping: a thread takes four neighbouring elements at a time, as 16 bytes, where all addresses allow it,
-// else one; the grid walks over the tensor. Shared memory: none. Bytes moved: each operand once, the least.
+// Mapping: a thread takes four neighbouring elements at a time, as 16 bytes or 8 of bf16, where all addresses
+// allow it, else one; the grid walks over the tensor. Shared memory: none. Bytes moved: each operand once,
+// the least.
 #include "cuda/install.h"
-#include "cuda/launch.cuh"
+#include "cuda/numbers.cuh"
 #include "ops/pointwise.h"
 #include "ops/pointwise_functors.h"
 
@@ -13,68 +14,69 @@ namespace {
 
 using namespace pointwise;
 
+template <class T>
 struct UnaryLaunch {
   std::int64_t elements;
   std::int64_t fours;  // groups of four at the front; what is left goes one by one
-  const float *x, *dy;
-  float* y;
+  const T *x, *dy;
+  T* y;
 };
 
-template <class Op>
-__global__ void forward_kernel(UnaryLaunch args) {
+template <class Op, class T>
+__global__ void forward_kernel(UnaryLaunch<T> args) {
   for (std::int64_t i = first_item(); i < args.fours; i += item_step()) {
-    const Four x = reinterpret_cast<const Four*>(args.x)[i];
+    const Four x = read_four(args.x + 4 * i);
     Four y;
     for (int j = 0; j < 4; ++j) y.at[j] = Op::forward(x.at[j]);
-    reinterpret_cast<Four*>(args.y)[i] = y;
+    write_four(args.y + 4 * i, y);
   }
   for (std::int64_t i = 4 * args.fours + first_item(); i < args.elements; i += item_step())
-    args.y[i] = Op::forward(args.x[i]);
+    args.y[i] = static_cast<T>(Op::forward(static_cast<float>(args.x[i])));
 }
 
-template <class Op>
-__global__ void backward_kernel(UnaryLaunch args) {
+template <class Op, class T>
+__global__ void backward_kernel(UnaryLaunch<T> args) {
   for (std::int64_t i = first_item(); i < args.fours; i += item_step()) {
-    const Four saved = reinterpret_cast<const Four*>(args.x)[i],
-               dy = reinterpret_cast<const Four*>(args.dy)[i];
+    const Four saved = read_four(args.x + 4 * i), dy = read_four(args.dy + 4 * i);
     Four dx;
     for (int j = 0; j < 4; ++j) dx.at[j] = Op::vjp(dy.at[j], saved.at[j]);
-    reinterpret_cast<Four*>(args.y)[i] = dx;
+    write_four(args.y + 4 * i, dx);
   }
   for (std::int64_t i = 4 * args.fours + first_item(); i < args.elements; i += item_step())
-    args.y[i] = Op::vjp(args.dy[i], args.x[i]);
+    args.y[i] = static_cast<T>(Op::vjp(static_cast<float>(args.dy[i]), static_cast<float>(args.x[i])));
 }
 
-void run(const char* name, void (*kernel)(UnaryLaunch), const UnaryArgs& args) {
-  const bool by_four = aligned(args.x) && aligned(args.dy) && aligned(args.y);
-  const UnaryLaunch launched{args.elements, by_four ? args.elements / 4 : 0,
-                             static_cast<const float*>(args.x), static_cast<const float*>(args.dy),
-                             static_cast<float*>(args.y)};
+template <class T>
+void run(const char* name, void (*kernel)(UnaryLaunch<T>), const UnaryArgs& args) {
+  constexpr std::uintptr_t kBytes = sizeof(StoredFour<T>);
+  const bool by_four = aligned(args.x, kBytes) && aligned(args.dy, kBytes) && aligned(args.y, kBytes);
+  const UnaryLaunch<T> launched{args.elements, by_four ? args.elements / 4 : 0, static_cast<const T*>(args.x),
+                                static_cast<const T*>(args.dy), static_cast<T*>(args.y)};
   launch(name, kernel, grid_for(args.elements, kThreads * (by_four ? 4 : 1)), kThreads, launched);
 }
 
 // Finds the op by its place in the list.
-template <class... Ops>
+template <class T, class... Ops>
 void forward(const UnaryArgs& args, OpList<Ops...>) {
   int place = 0;
-  ((place++ == args.op ? run(Ops::kName, forward_kernel<Ops>, args) : void()), ...);
+  ((place++ == args.op ? run<T>(Ops::kName, forward_kernel<Ops, T>, args) : void()), ...);
 }
-template <class... Ops>
+template <class T, class... Ops>
 void backward(const UnaryArgs& args, OpList<Ops...>) {
   int place = 0;
-  ((place++ == args.op ? run(Ops::kName, backward_kernel<Ops>, args) : void()), ...);
+  ((place++ == args.op ? run<T>(Ops::kName, backward_kernel<Ops, T>, args) : void()), ...);
 }
 
 }  // namespace
 
 void install_pointwise_unary() {
   unary_forward_slot.function[static_cast<int>(DeviceType::cuda)] = [](const UnaryArgs& args) {
-    require_f32("pointwise", args.dtype);
-    forward(args, UnaryOps{});
+    for_activations("pointwise", args.dtype,
+                    [&](auto* type) { forward<StoredIn<decltype(type)>>(args, UnaryOps{}); });
   };
   unary_backward_slot.function[static_cast<int>(DeviceType::cuda)] = [](const UnaryArgs& args) {
-    require_f32("pointwise", args.dtype);
-    backward(args, UnaryOps{});
+    for_activations("pointwise", args.dtype,
+                    [&](auto* type) { backward<StoredIn<decltype(type)>>(args, UnaryOps{}); });
   };
 }
 

@@ -10,6 +10,7 @@
 // Maximum, mapping: rows as above; else a thread per column. Its gradient: a thread per element of dx. Bytes
 // moved: x once; dx once, dy and the index once per row through the cache.
 #include "cuda/install.h"
+#include "cuda/numbers.cuh"
 #include "cuda/team.cuh"
 #include "ops/reduce.h"
 
@@ -17,10 +18,11 @@ namespace eddy::cuda {
 namespace {
 
 // One pass of a sum: y[outer, blocks, inner] = beta y + scale (x summed over each block of the middle axis).
+template <class T>
 struct SumPass {
   std::int64_t outer, count, inner;
   std::int64_t block, blocks;  // entries in a block, and how many blocks
-  const float* x;
+  const T* x;
   float* y;
   float beta, scale;
 
@@ -30,15 +32,15 @@ struct SumPass {
 };
 
 // inner 1: item i is block i % blocks of row i / blocks.
-template <int Threads>
-__global__ void sum_rows_kernel(SumPass args) {
+template <int Threads, class T>
+__global__ void sum_rows_kernel(SumPass<T> args) {
   using Rows = Team<Threads>;
   for (std::int64_t item = Rows::first_row(); item < args.outer * args.blocks; item += Rows::row_step()) {
     const std::int64_t first = item % args.blocks * args.block;
     const std::int64_t length = min(args.block, args.count - first);
-    const float* const from = args.x + item / args.blocks * args.count + first;
+    const T* const from = args.x + item / args.blocks * args.count + first;
     float sum = 0;
-    for (std::int64_t i = Rows::lane(); i < length; i += Threads) sum += from[i];
+    for (std::int64_t i = Rows::lane(); i < length; i += Threads) sum += static_cast<float>(from[i]);
     sum = Rows::reduce(sum, Plus{});
     if (Rows::lane() == 0) args.store(item, sum);
   }
@@ -46,15 +48,17 @@ __global__ void sum_rows_kernel(SumPass args) {
 
 // Item i is tile i % tiles of block i / tiles % blocks of outer entry i / tiles / blocks; a tile is `columns`
 // neighbouring columns, a power of two.
+template <class T>
 struct ColumnSum {
-  SumPass pass;
+  SumPass<T> pass;
   int columns;
   std::int64_t tiles;
 };
 
-__global__ void sum_columns_kernel(ColumnSum args) {
+template <class T>
+__global__ void sum_columns_kernel(ColumnSum<T> args) {
   __shared__ float sums[kThreads];
-  const SumPass& pass = args.pass;
+  const SumPass<T>& pass = args.pass;
   const int column = static_cast<int>(threadIdx.x) % args.columns,
             lane = static_cast<int>(threadIdx.x) / args.columns;
   const int lanes = kThreads / args.columns;
@@ -63,10 +67,11 @@ __global__ void sum_columns_kernel(ColumnSum args) {
     const std::int64_t at = item % args.tiles * args.columns + column, line = item / args.tiles;
     const std::int64_t first = line % pass.blocks * pass.block;
     const std::int64_t rows = min(pass.block, pass.count - first);
-    const float* const from = pass.x + (line / pass.blocks * pass.count + first) * pass.inner + at;
+    const T* const from = pass.x + (line / pass.blocks * pass.count + first) * pass.inner + at;
     float sum = 0;
     if (at < pass.inner)
-      for (std::int64_t row = lane; row < rows; row += lanes) sum += from[row * pass.inner];
+      for (std::int64_t row = lane; row < rows; row += lanes)
+        sum += static_cast<float>(from[row * pass.inner]);
     sums[threadIdx.x] = sum;
     for (int half = lanes / 2; half > 0; half /= 2) {
       __syncthreads();
@@ -77,29 +82,31 @@ __global__ void sum_columns_kernel(ColumnSum args) {
   }
 }
 
-void run_pass(const SumPass& pass) {
+template <class T>
+void run_pass(const SumPass<T>& pass) {
   if (pass.inner == 1) {
-    launch_rows("sum", sum_rows_kernel<32>, sum_rows_kernel<kThreads>, pass.outer * pass.blocks, pass.block,
-                pass);
+    launch_rows("sum", sum_rows_kernel<32, T>, sum_rows_kernel<kThreads, T>, pass.outer * pass.blocks,
+                pass.block, pass);
     return;
   }
-  ColumnSum args{pass, 2, 0};
+  ColumnSum<T> args{pass, 2, 0};
   while (args.columns < 32 && args.columns < pass.inner) args.columns *= 2;
   args.tiles = (pass.inner + args.columns - 1) / args.columns;
-  launch("sum", sum_columns_kernel, grid_for(pass.outer * pass.blocks * args.tiles, 1, 64), kThreads, args);
+  launch("sum", sum_columns_kernel<T>, grid_for(pass.outer * pass.blocks * args.tiles, 1, 64), kThreads,
+         args);
 }
 
+template <class T>
 void sum(const SumArgs& args) {
-  require_f32("sum", args.dtype);
   const std::int64_t blocks = sum_blocks(args.count, args.inner), block = sum_block(args.inner);
-  const float* const x = static_cast<const float*>(args.x);
+  const T* const x = static_cast<const T*>(args.x);
   float* const y = static_cast<float*>(args.y);
   const float scale = static_cast<float>(args.scale);
   if (blocks <= 1)  // an axis of no entries is one block of none
-    return run_pass({args.outer, args.count, args.inner, args.count, 1, x, y, args.beta, scale});
+    return run_pass<T>({args.outer, args.count, args.inner, args.count, 1, x, y, args.beta, scale});
   float* const partials = static_cast<float*>(args.partials);
-  run_pass({args.outer, args.count, args.inner, block, blocks, x, partials, 0, 1});
-  run_pass({args.outer, blocks, args.inner, blocks, 1, partials, y, args.beta, scale});
+  run_pass<T>({args.outer, args.count, args.inner, block, blocks, x, partials, 0, 1});
+  run_pass<float>({args.outer, blocks, args.inner, blocks, 1, partials, y, args.beta, scale});
 }
 
 // A value and its place. The larger wins, then NaN, then the place that comes first, so that the order of
@@ -186,7 +193,9 @@ void max_backward(const MaxBackwardArgs& args) {
 }  // namespace
 
 void install_reduce() {
-  sum_slot.function[static_cast<int>(DeviceType::cuda)] = sum;
+  sum_slot.function[static_cast<int>(DeviceType::cuda)] = [](const SumArgs& args) {
+    for_activations("sum", args.dtype, [&](auto* type) { sum<StoredIn<decltype(type)>>(args); });
+  };
   max_forward_slot.function[static_cast<int>(DeviceType::cuda)] = max_forward;
   max_backward_slot.function[static_cast<int>(DeviceType::cuda)] = max_backward;
 }

@@ -3,51 +3,52 @@
 // Mapping, shared memory (1 KiB for the partial sums) and bytes moved: as in layer_norm.cu, without a mean
 // and a bias.
 #include "cuda/install.h"
+#include "cuda/numbers.cuh"
 #include "cuda/team.cuh"
 #include "ops/rms_norm.h"
 
 namespace eddy::cuda {
 namespace {
 
-template <int Threads>
+template <int Threads, class T>
 __global__ void forward_kernel(RmsNormArgs args) {
   using Rows = Team<Threads>;
   const float* const weight = static_cast<const float*>(args.weight);
   const float count = static_cast<float>(args.width), eps = static_cast<float>(args.eps);
   for (std::int64_t row = Rows::first_row(); row < args.rows; row += Rows::row_step()) {
-    const float* const x = static_cast<const float*>(args.x) + row * args.x_stride;
-    float* const y = static_cast<float*>(args.y) + row * args.y_stride;
+    const T* const x = static_cast<const T*>(args.x) + row * args.x_stride;
+    T* const y = static_cast<T*>(args.y) + row * args.y_stride;
     float squares = 0;
-    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) squares += x[i] * x[i];
+    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads)
+      squares += static_cast<float>(x[i]) * static_cast<float>(x[i]);
     const float rstd = 1.0f / sqrtf(Rows::reduce(squares, Plus{}) / count + eps);
     for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) {
-      const float n = x[i] * rstd;
-      y[i] = weight != nullptr ? n * weight[i] : n;
+      const float n = static_cast<float>(x[i]) * rstd;
+      y[i] = static_cast<T>(weight != nullptr ? n * weight[i] : n);
     }
     if (args.rstd != nullptr && Rows::lane() == 0) static_cast<float*>(args.rstd)[row] = rstd;
   }
 }
 
 // dx = rstd (g - n mean(g n)) with g = dy weight and n = x rstd. dx may be dy.
-template <int Threads>
+template <int Threads, class T>
 __global__ void dx_kernel(RmsNormBackwardArgs args) {
   using Rows = Team<Threads>;
   const float* const weight = static_cast<const float*>(args.weight);
   for (std::int64_t row = Rows::first_row(); row < args.rows; row += Rows::row_step()) {
-    const float* const dy = static_cast<const float*>(args.dy) + row * args.dy_stride;
-    const float* const x = static_cast<const float*>(args.x) + row * args.x_stride;
-    float* const dx = static_cast<float*>(args.dx) + row * args.dx_stride;
+    const T* const dy = static_cast<const T*>(args.dy) + row * args.dy_stride;
+    const T* const x = static_cast<const T*>(args.x) + row * args.x_stride;
+    T* const dx = static_cast<T*>(args.dx) + row * args.dx_stride;
     const float rstd = static_cast<const float*>(args.rstd)[row];
     float sum_gx = 0;
     for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) {
-      const float product = dy[i] * x[i];
+      const float product = static_cast<float>(dy[i]) * static_cast<float>(x[i]);
       sum_gx += weight != nullptr ? product * weight[i] : product;
     }
     const float mean_gn = Rows::reduce(sum_gx, Plus{}) * rstd / static_cast<float>(args.width);
     for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) {
-      const float g = weight != nullptr ? dy[i] * weight[i] : dy[i];
-      const float share = rstd * (g - x[i] * rstd * mean_gn);
-      dx[i] = args.dx_beta == 0.0f ? share : args.dx_beta * dx[i] + share;
+      const float g = static_cast<float>(dy[i]) * (weight != nullptr ? weight[i] : 1.0f);
+      add_to(dx[i], args.dx_beta, rstd * (g - static_cast<float>(x[i]) * rstd * mean_gn));
     }
   }
 }
@@ -55,6 +56,7 @@ __global__ void dx_kernel(RmsNormBackwardArgs args) {
 constexpr int kColumns = 32, kLanes = kThreads / kColumns;
 
 // partials[block, column] = partial_beta * itself + the sum over the block's rows of dy n.
+template <class T>
 __global__ void partials_kernel(RmsNormBackwardArgs args) {
   __shared__ float sums[kLanes][kColumns];
   const int column_in_tile = static_cast<int>(threadIdx.x) % kColumns,
@@ -67,8 +69,8 @@ __global__ void partials_kernel(RmsNormBackwardArgs args) {
     float dweight = 0;
     if (column < args.width)
       for (std::int64_t row = block * kNormBlockRows + lane; row < last; row += kLanes)
-        dweight += static_cast<const float*>(args.dy)[row * args.dy_stride + column] *
-                   (static_cast<const float*>(args.x)[row * args.x_stride + column] *
+        dweight += static_cast<float>(static_cast<const T*>(args.dy)[row * args.dy_stride + column]) *
+                   (static_cast<float>(static_cast<const T*>(args.x)[row * args.x_stride + column]) *
                     static_cast<const float*>(args.rstd)[row]);
     sums[lane][column_in_tile] = dweight;
     __syncthreads();
@@ -82,16 +84,16 @@ __global__ void partials_kernel(RmsNormBackwardArgs args) {
   }
 }
 
+template <class T>
 void backward(const RmsNormBackwardArgs& args) {
-  require_f32("rms_norm", args.dtype);
   // The partial sums first: dx may overwrite dy.
   if (args.dweight_partials != nullptr) {
     const std::int64_t tiles = (args.width + kColumns - 1) / kColumns;
-    launch("rms_norm_partials", partials_kernel, grid_for(tiles * norm_blocks(args.rows), 1, 64), kThreads,
+    launch("rms_norm_partials", partials_kernel<T>, grid_for(tiles * norm_blocks(args.rows), 1, 64), kThreads,
            args);
   }
   if (args.dx != nullptr)
-    launch_rows("rms_norm_backward", dx_kernel<32>, dx_kernel<kThreads>, args.rows, args.width, args);
+    launch_rows("rms_norm_backward", dx_kernel<32, T>, dx_kernel<kThreads, T>, args.rows, args.width, args);
 }
 
 }  // namespace
@@ -99,10 +101,15 @@ void backward(const RmsNormBackwardArgs& args) {
 void install_rms_norm() {
   constexpr int kCuda = static_cast<int>(DeviceType::cuda);
   rms_norm_forward_slot.function[kCuda] = [](const RmsNormArgs& args) {
-    require_f32("rms_norm", args.dtype);
-    launch_rows("rms_norm", forward_kernel<32>, forward_kernel<kThreads>, args.rows, args.width, args);
+    for_activations("rms_norm", args.dtype, [&](auto* type) {
+      using T = StoredIn<decltype(type)>;
+      launch_rows("rms_norm", forward_kernel<32, T>, forward_kernel<kThreads, T>, args.rows, args.width,
+                  args);
+    });
   };
-  rms_norm_backward_slot.function[kCuda] = backward;
+  rms_norm_backward_slot.function[kCuda] = [](const RmsNormBackwardArgs& args) {
+    for_activations("rms_norm", args.dtype, [&](auto* type) { backward<StoredIn<decltype(type)>>(args); });
+  };
 }
 
 }  // namespace eddy::cuda

@@ -4,54 +4,56 @@
 // Shared memory: none. Bytes moved: x and y once, the least; a row of the table serves all heads and
 // sequences from the cache.
 #include "cuda/install.h"
-#include "cuda/launch.cuh"
+#include "cuda/numbers.cuh"
 #include "cuda/walk.h"
 #include "ops/rotary.h"
 
 namespace eddy::cuda {
 namespace {
 
+template <class T>
 struct RotaryLaunch {
   Walk<2> walk;  // over pairs, of x and of the table
-  const float *x, *turns;
-  float* y;
+  const T* x;
+  const float* turns;
+  T* y;
   std::int64_t sines;  // from the cosines of a position to its sines
   float sign;          // of the angle
   float beta;
 };
 
-__global__ void rotary_kernel(RotaryLaunch args) {
+template <class T>
+__global__ void rotary_kernel(RotaryLaunch<T> args) {
   for (std::int64_t i = first_item(); i < args.walk.elements; i += item_step()) {
     std::int64_t at[2] = {};
     args.walk.add_offsets(static_cast<std::uint32_t>(i), at);
-    const float u = args.x[at[0]], w = args.x[at[0] + 1];
+    const float u = static_cast<float>(args.x[at[0]]), w = static_cast<float>(args.x[at[0] + 1]);
     const float *const cosines = args.turns + at[1], *const sines = cosines + args.sines;
     const float first = u * cosines[0] + w * (sines[0] * args.sign);
     const float second = w * cosines[1] + u * (sines[1] * args.sign);
-    float* const y = args.y + 2 * i;
-    y[0] = args.beta == 0.0f ? first : args.beta * y[0] + first;
-    y[1] = args.beta == 0.0f ? second : args.beta * y[1] + second;
+    add_to(args.y[2 * i], args.beta, first);
+    add_to(args.y[2 * i + 1], args.beta, second);
   }
 }
 
+template <class T>
 void rotary(const RotaryArgs& args) {
-  require_f32("rotary", args.dtype);
   const std::int64_t width = 2 * args.pairs;
   WalkShape<2> shape;
   shape.add_axis(args.batch, {args.x_batch_stride, 0});
   shape.add_axis(args.time, {args.x_time_stride, 2 * width});
   shape.add_axis(args.heads, {args.x_head_stride, 0});
   shape.add_axis(args.pairs, {2, 2});
-  RotaryLaunch launched;
+  RotaryLaunch<T> launched;
   launched.sines = width;
   launched.sign = args.back ? -1.0f : 1.0f;
   launched.beta = args.beta;
-  launched.y = static_cast<float*>(args.y);
+  launched.y = static_cast<T*>(args.y);
   shape.for_parts([&](const Walk<2>& walk, const std::int64_t* at) {
     launched.walk = walk;
-    launched.x = static_cast<const float*>(args.x) + at[0];
+    launched.x = static_cast<const T*>(args.x) + at[0];
     launched.turns = static_cast<const float*>(args.turns) + at[1];
-    launch("rotary", rotary_kernel, grid_for(walk.elements, kThreads), kThreads, launched);
+    launch("rotary", rotary_kernel<T>, grid_for(walk.elements, kThreads), kThreads, launched);
     launched.y += 2 * std::int64_t{walk.elements};
   });
 }
@@ -59,7 +61,9 @@ void rotary(const RotaryArgs& args) {
 }  // namespace
 
 void install_rotary() {
-  rotary_slot.function[static_cast<int>(DeviceType::cuda)] = rotary;
+  rotary_slot.function[static_cast<int>(DeviceType::cuda)] = [](const RotaryArgs& args) {
+    for_activations("rotary", args.dtype, [&](auto* type) { rotary<StoredIn<decltype(type)>>(args); });
+  };
 }
 
 }  // namespace eddy::cuda

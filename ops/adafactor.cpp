@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "autograd/tape.h"
 #include "ops/checks.h"
 #include "ops/op_spec.h"
 #include "ops/optimizer.h"
+#include "ops/records.h"
 #include "tensor/format.h"
 
 namespace eddy {
@@ -71,7 +71,7 @@ void check_arena(const Tensor& x, const char* name) {
     fail<ValueError>("{}: {} {} has strides (row-major arenas only)", kName, name, to_string(x.shape()));
 }
 
-void check_options(const AdafactorOptions& options, const AdafactorScalars& scalars, bool has_norm) {
+void check_options(const AdafactorOptions& options) {
   const auto positive = [](const char* name, double value) {
     if (!(value > 0 && std::isfinite(value)))
       fail<ValueError>("{}: {} {} (finite and above 0)", kName, name, value);
@@ -82,29 +82,11 @@ void check_options(const AdafactorOptions& options, const AdafactorScalars& scal
   positive("update_clip", options.update_clip);
   positive("square_eps", options.square_eps);
   positive("least_scale", options.least_scale);
-  if (!(scalars.lr >= 0 && std::isfinite(scalars.lr)))
-    fail<ValueError>("{}: lr {} (0 or more)", kName, scalars.lr);
-  if (scalars.step < 0) fail<ValueError>("{}: step {} (steps are counted from 0)", kName, scalars.step);
-  if (!(scalars.clip >= 0))
-    fail<ValueError>("{}: clip {} (0 or more; 0 is no clipping)", kName, scalars.clip);
-  if (scalars.clip > 0 && !has_norm)
-    fail<ValueError>("{}: clip {} without the norm of the gradients (give the result of l2_norm)", kName,
-                     scalars.clip);
 }
 
-// The bytes of records on a device.
-template <class Record>
-Tensor on_device(const Record* records, std::size_t count, Device device) {
-  const Tensor bytes = Tensor::empty({static_cast<std::int64_t>(count * sizeof(Record))}, Dtype::u8);
-  if (count > 0) std::memcpy(bytes.raw_data(), records, count * sizeof(Record));
-  return raw::to_device(bytes, device);
-}
-
-}  // namespace
-
-void adafactor_step(const Tensor& params, const Tensor& grads, const Tensor& momentum, const Tensor& second,
-                    const AdafactorPlan& plan, const AdafactorOptions& options,
-                    const AdafactorScalars& scalars, const Tensor& norm) {
+// Everything but the tables and the scalars.
+void check_step(const Tensor& params, const Tensor& grads, const Tensor& momentum, const Tensor& second,
+                const AdafactorPlan& plan, const AdafactorOptions& options, const Tensor& norm) {
   check_arena(params, "params");
   const struct {
     const Tensor& tensor;
@@ -123,7 +105,7 @@ void adafactor_step(const Tensor& params, const Tensor& grads, const Tensor& mom
   if (params.elements() < plan.arena_elements)
     fail<ShapeError>("{}: params {} for a plan over {} elements", kName, to_string(params.shape()),
                      plan.arena_elements);
-  check_options(options, scalars, norm.defined());
+  check_options(options);
   if (norm.defined()) {
     if (norm.dtype() != Dtype::f64 || norm.elements() != 1)
       fail<ValueError>("{}: the norm is {} of {} (one f64, the result of l2_norm)", kName,
@@ -132,23 +114,61 @@ void adafactor_step(const Tensor& params, const Tensor& grads, const Tensor& mom
       fail<DeviceError>("{}: the norm is on {} and params on {} (one device for all)", kName,
                         to_string(norm.device()), to_string(params.device()));
   }
+}
+
+void run_adafactor(const Tensor& params, const Tensor& grads, const Tensor& momentum, const Tensor& second,
+                   const AdafactorPlan& plan, const AdafactorTables& tables, const AdafactorOptions& options,
+                   const Tensor& scalars, const Tensor& norm) {
   wrote_in_place(params, kName);
   if (plan.blocks.empty()) return;
   const Device device = params.device();
-  const Tensor tensors = on_device(plan.tensors.data(), plan.tensors.size(), device);
-  const Tensor blocks = on_device(plan.blocks.data(), plan.blocks.size(), device);
-  const Tensor numbers = on_device(&scalars, 1, device);
   const std::int64_t tensor_count = static_cast<std::int64_t>(plan.tensors.size());
   const std::int64_t block_count = static_cast<std::int64_t>(plan.blocks.size());
   const Tensor column_sums = Tensor::empty({plan.scratch_elements}, Dtype::f64, device);
   const Tensor block_sums = Tensor::empty({block_count, 2}, Dtype::f64, device);
   const Tensor tensor_values = Tensor::empty({tensor_count, 2}, Dtype::f64, device);
   adafactor_slot(device, {params.dtype(), params.raw_data(), grads.raw_data(), momentum.raw_data(),
-                          second.raw_data(), static_cast<const AdafactorTensor*>(tensors.raw_data()),
-                          tensor_count, static_cast<const AdafactorBlock*>(blocks.raw_data()), block_count,
-                          options, static_cast<const AdafactorScalars*>(numbers.raw_data()),
+                          second.raw_data(), static_cast<const AdafactorTensor*>(tables.tensors.raw_data()),
+                          tensor_count, static_cast<const AdafactorBlock*>(tables.blocks.raw_data()),
+                          block_count, options, static_cast<const AdafactorScalars*>(scalars.raw_data()),
                           norm.defined() ? norm.data<double>() : nullptr, column_sums.data<double>(),
                           block_sums.data<double>(), tensor_values.data<double>()});
+}
+
+}  // namespace
+
+void adafactor_step(const Tensor& params, const Tensor& grads, const Tensor& momentum, const Tensor& second,
+                    const AdafactorPlan& plan, const AdafactorOptions& options,
+                    const AdafactorScalars& scalars, const Tensor& norm) {
+  check_step(params, grads, momentum, second, plan, options, norm);
+  check_scalars(kName, scalars, 0);
+  if (scalars.clip > 0 && !norm.defined())
+    fail<ValueError>("{}: clip {} without the norm of the gradients (give the result of l2_norm)", kName,
+                     scalars.clip);
+  run_adafactor(params, grads, momentum, second, plan, adafactor_tables(plan, params.device()), options,
+                records_on(params.device(), &scalars, 1), norm);
+}
+
+AdafactorTables adafactor_tables(const AdafactorPlan& plan, Device device) {
+  return {records_on(device, plan.tensors), records_on(device, plan.blocks)};
+}
+
+void adafactor_step_on_device(const Tensor& params, const Tensor& grads, const Tensor& momentum,
+                              const Tensor& second, const AdafactorPlan& plan, const AdafactorTables& tables,
+                              const AdafactorOptions& options, const Tensor& scalars, const Tensor& norm) {
+  check_step(params, grads, momentum, second, plan, options, norm);
+  if (record_count<AdafactorTensor>(tables.tensors) != static_cast<std::int64_t>(plan.tensors.size()) ||
+      record_count<AdafactorBlock>(tables.blocks) != static_cast<std::int64_t>(plan.blocks.size()))
+    fail<ShapeError>("{}: the tables are of another plan (the result of adafactor_tables)", kName);
+  if (scalars.dtype() != Dtype::u8 ||
+      scalars.elements() != static_cast<std::int64_t>(sizeof(AdafactorScalars)))
+    fail<ShapeError>("{}: scalars are {} of {} (the bytes of one AdafactorScalars)", kName,
+                     to_string(scalars.shape()), dtype_name(scalars.dtype()));
+  if (!(tables.tensors.device() == params.device()) || !(scalars.device() == params.device()))
+    fail<DeviceError>("{}: tables on {}, scalars on {} and params on {} (one device for all)", kName,
+                      to_string(tables.tensors.device()), to_string(scalars.device()),
+                      to_string(params.device()));
+  run_adafactor(params, grads, momentum, second, plan, tables, options, scalars, norm);
 }
 
 // ---- samples

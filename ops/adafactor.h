@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "ops/optimizer.h"
 #include "ops/slot.h"
 #include "tensor/tensor.h"
 
@@ -35,12 +36,8 @@ struct AdafactorOptions {
   double least_scale = 1e-3;  // for the RMS of w
 };
 
-// What changes from step to step; read from the memory of the device, as AdamScalars is.
-struct AdafactorScalars {
-  double lr = 0;
-  std::int64_t step = 0;  // t above, counted from 0
-  double clip = 0;        // the largest global norm let through; 0 for no clipping
-};
+// What changes from step to step, as in Adam; but `step`, t above, is counted from 0.
+using AdafactorScalars = AdamScalars;
 
 // One parameter in the arenas.
 struct AdafactorTensor {
@@ -90,6 +87,18 @@ inline bool adafactor_factored(const Shape& shape) {
 void adafactor_step(const Tensor& params, const Tensor& grads, const Tensor& momentum, const Tensor& second,
                     const AdafactorPlan& plan, const AdafactorOptions& options,
                     const AdafactorScalars& scalars, const Tensor& norm = {});
+
+// The plan's tables in the memory of a device, as bytes.
+struct AdafactorTables {
+  Tensor tensors, blocks;
+};
+AdafactorTables adafactor_tables(const AdafactorPlan& plan, Device device);
+// adafactor_step whose tables and numbers lie in the memory of the arenas' device: `tables` are those of the
+// plan, `scalars` the bytes of one AdafactorScalars, read when the kernels run and not checked. Nothing is
+// uploaded. errors: as adafactor_step; ShapeError for bytes that are no such record.
+void adafactor_step_on_device(const Tensor& params, const Tensor& grads, const Tensor& momentum,
+                              const Tensor& second, const AdafactorPlan& plan, const AdafactorTables& tables,
+                              const AdafactorOptions& options, const Tensor& scalars, const Tensor& norm);
 
 // One step. All pointers are memory of the device. The passes, with a sum over blocks between them:
 //   1. each block: sums of g2 over rows (into r) and, in part, over columns; v; sums of u^2 and w^2;

@@ -9,6 +9,7 @@
 #include "ops/attention_partials.h"
 #include "ops/checks.h"
 #include "ops/cpu/attention_scratch.h"
+#include "ops/widen.h"
 #include "tensor/format.h"
 #include "tensor/thread_pool.h"
 
@@ -24,7 +25,7 @@ void check_extra(const char* op, const Tensor& q, const Tensor& x, const char* n
                  const char* rule) {
   if (!x.defined()) return;
   checks::floating(op, x, name);
-  checks::same_kind(op, q, x);
+  checks::parameter(op, q, x);
   if (x.shape() != shape)
     fail<ShapeError>("{}: {} has shape {} ({}: heads {}, head_size {})", op, name, to_string(x.shape()), rule,
                      q.dim(2), q.dim(3));
@@ -33,6 +34,11 @@ void check_extra(const char* op, const Tensor& q, const Tensor& x, const char* n
 }  // namespace
 
 namespace detail {
+
+AttentionOptions with_wide_tables(AttentionOptions options) {
+  for (Tensor* table : {&options.head_scale, &options.bias, &options.positions}) *table = wide(*table);
+  return options;
+}
 
 void check_attention(const char* op, const Tensor& q, const Tensor& k, const Tensor& v,
                      const AttentionOptions& options) {
@@ -271,7 +277,10 @@ Tensor gradient_of(const VjpContext& context, int k, const Tensor& x) {
 
 }  // namespace
 
-Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& given) {
+  const AttentionOptions options = widens_anywhere(q) ? detail::with_wide_tables(given) : given;
+  if (widens(q))
+    return narrowed(attention(wide(q), wide_like("attention", q, k), wide_like("attention", q, v), options));
   detail::check_attention("attention", q, k, v, options);
   const Parts x{readable(q),
                 readable(k),
@@ -298,7 +307,9 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
       });
 }
 
-Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOptions& options) {
+Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOptions& given) {
+  const AttentionOptions options = widens_anywhere(qkv) ? detail::with_wide_tables(given) : given;
+  if (widens(qkv)) return narrowed(attention_packed(wide(qkv), heads, options));
   checks::floating("attention_packed", qkv, "qkv");
   if (qkv.rank() != 3)
     fail<ShapeError>("attention_packed: qkv has shape {} ([batch, time, 3 dim])", to_string(qkv.shape()));

@@ -41,10 +41,10 @@ struct AttentionOptions {
 // The mixed values, [batch, queries, heads, head_size], contiguous. A query that sees no key gets zeros.
 // shapes: q [batch, queries, heads, head_size]; k, v [batch, keys, kv_heads, head_size]; kv_heads divides
 // heads, and head h uses key head h / (heads / kv_heads). Strides: any, without a copy while the last axis
-// has stride 1. dtypes: f32, f64. errors: ShapeError when sizes do not fit; ValueError for dropout outside
-// [0, 1), a scale that is not finite, or a table without a row for a visible distance; DtypeError;
-// DeviceError. grad: for q, k, v, head_scale, bias and positions; P is recomputed from the saved log-sum-exp
-// of each row.
+// has stride 1. dtypes: f32, f64, and bf16, beside which the tables are f32. errors: ShapeError when sizes do
+// not fit; ValueError for dropout outside [0, 1), a scale that is not finite, or a table without a row for a
+// visible distance; DtypeError; DeviceError. grad: for q, k, v, head_scale, bias and positions; P is
+// recomputed from the saved log-sum-exp of each row.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {});
 
 // The same for q, k and v side by side in the rows of one projection; the result is [batch, time, dim].
@@ -59,6 +59,8 @@ Tensor attention_composed(const Tensor& q, const Tensor& k, const Tensor& v,
                           const AttentionOptions& options = {});
 
 namespace detail {
+// The options with tables of f32 where they are bf16, which no kernel reads.
+AttentionOptions with_wide_tables(AttentionOptions options);
 // Checks what all forms share. errors: see attention.
 void check_attention(const char* op, const Tensor& q, const Tensor& k, const Tensor& v,
                      const AttentionOptions& options);
@@ -76,8 +78,8 @@ struct AttentionStrides {
 };
 
 // Sizes are at least 1, and some pair is visible. Of `dtype`: q, k, v, output [batch, queries, heads,
-// head_size], log_sum [batch, heads, queries], the logarithm of each row's sum of exponentials, -infinity for
-// a query that sees no key (f32 where dtype is bf16), and the tables.
+// head_size]. Of `dtype` too, but f32 where it is bf16: log_sum [batch, heads, queries], the logarithm of
+// each row's sum of exponentials, -infinity for a query that sees no key; the tables and their gradients.
 struct AttentionArgs {
   Dtype dtype;
   std::int64_t batch, queries, keys, heads, kv_heads, head_size;

@@ -6,6 +6,7 @@
 
 #include "autograd/tape.h"
 #include "ops/attention.h"
+#include "ops/widen.h"
 #include "tensor/format.h"
 
 namespace eddy {
@@ -165,6 +166,10 @@ Gradients unmix(const Attended& n, const Doubles& probabilities, const Doubles& 
 
 Tensor attention_composed(const Tensor& q, const Tensor& k, const Tensor& v,
                           const AttentionOptions& options) {
+  if (widens_anywhere(q))
+    return narrowed(attention_composed(wide(q), wide_like("attention_composed", q, k),
+                                       wide_like("attention_composed", q, v),
+                                       detail::with_wide_tables(options)));
   detail::check_attention("attention_composed", q, k, v, options);
   if (!(q.device() == kCpu))
     fail<DeviceError>("attention_composed: {} (cpu only; use attention)", to_string(q.device()));

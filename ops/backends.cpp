@@ -1,18 +1,30 @@
 // The one place that knows whether CUDA was built in.
 #include "ops/backends.h"
 
+#include "ops/capture.h"
 #include "ops/slot.h"
 #include "tensor/format.h"
 
 #if defined(EDDY_HAS_CUDA)
+#include "cuda/attention_tensor_core.h"
 #include "cuda/context.h"
 #include "cuda/device.h"
 #include "cuda/gemm.h"
+#include "cuda/graph.h"
 #include "cuda/install.h"
 #include "cuda/measure.h"
 #endif
 
 namespace eddy {
+
+namespace {
+// errors: ValueError for a name that is not one of the two.
+bool is_tensor_core(std::string_view name) {
+  if (name != "plain" && name != "tensor_core")
+    fail<ValueError>("set_attention_kernel: unknown kernel '{}' (plain or tensor_core)", name);
+  return name == "tensor_core";
+}
+}  // namespace
 
 #if defined(EDDY_HAS_CUDA)
 
@@ -44,12 +56,33 @@ void set_tf32(bool on) {
   cuda::set_tf32(on);
 }
 
+void set_attention_kernel(std::string_view name) {
+  cuda::set_tensor_core_attention(is_tensor_core(name));
+}
+
 void install_cuda_backend() {
   cuda::install();
 }
 
 const char* backend_names() {
   return "cpu, cuda";
+}
+
+bool can_capture(Device device) {
+  return device.type == DeviceType::cuda;
+}
+
+std::unique_ptr<CapturedWork> capture(Device device, const std::function<void()>& work) {
+  if (!can_capture(device)) fail<DeviceError>("capture: the {} records no work", to_string(device));
+  return cuda::capture(work);
+}
+
+bool capturing() {
+  return cuda::capturing();
+}
+
+void keep_for_capture(const Tensor& tensor) {
+  cuda::keep_for_capture(tensor);
 }
 
 #else
@@ -73,11 +106,29 @@ void synchronize(Device) {}
 
 void set_tf32(bool) {}
 
+void set_attention_kernel(std::string_view name) {
+  is_tensor_core(name);
+}
+
 void install_cuda_backend() {}
 
 const char* backend_names() {
   return "cpu";
 }
+
+bool can_capture(Device) {
+  return false;
+}
+
+std::unique_ptr<CapturedWork> capture(Device device, const std::function<void()>&) {
+  fail<DeviceError>("capture: the {} records no work", to_string(device));
+}
+
+bool capturing() {
+  return false;
+}
+
+void keep_for_capture(const Tensor&) {}
 
 #endif
 

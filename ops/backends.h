@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tensor/device.h"
@@ -27,6 +28,11 @@ void synchronize(Device device);
 // Whether f32 products on a GPU may round their inputs to TF32, which has 10 bits of mantissa: several times
 // as fast, with relative errors of some 5e-4. Off unless set. Without effect on the CPU.
 void set_tf32(bool on);
+
+// Chooses the kernels of attention in bf16 on a GPU: "plain", as at the start, or "tensor_core" for heads of
+// 32 to 128 in steps of 16; other calls stay with the plain ones. Without effect on the CPU. errors:
+// ValueError for another name.
+void set_attention_kernel(std::string_view name);
 
 // Fills the slots, the allocator and the transfer of the GPU where this build has CUDA. Touches no GPU.
 // Called by install_backends.

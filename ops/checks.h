@@ -10,10 +10,11 @@ inline void defined(const char* op, const Tensor& x, const char* name = "input")
   if (!x.defined()) fail<ValueError>("{}: {} is undefined", op, name);
 }
 
-// f32 or f64, the types the kernels compute in.
+// f32 or f64, the types the kernels compute in; bf16 on devices whose kernels read it.
 inline void floating(const char* op, const Tensor& x, const char* name = "input") {
   defined(op, x, name);
-  if (x.dtype() != Dtype::f32 && x.dtype() != Dtype::f64)
+  const bool reads_bf16 = x.dtype() == Dtype::bf16 && x.device().type != DeviceType::cpu;
+  if (x.dtype() != Dtype::f32 && x.dtype() != Dtype::f64 && !reads_bf16)
     fail<DtypeError>("{}: {} is {} (f32 or f64; cast it first)", op, name, dtype_name(x.dtype()));
 }
 
@@ -26,6 +27,17 @@ inline void same_kind(const char* op, const Tensor& a, const Tensor& b) {
   if (!(a.device() == b.device()))
     fail<DeviceError>("{}: {} and {} (one device for all; nothing is copied silently)", op,
                       to_string(a.device()), to_string(b.device()));
+}
+
+// What stands beside activations x as a parameter: of their dtype, or f32 beside bf16; on their device.
+inline void parameter(const char* op, const Tensor& x, const Tensor& p) {
+  defined(op, p);
+  if (p.dtype() != x.dtype() && !(x.dtype() == Dtype::bf16 && p.dtype() == Dtype::f32))
+    fail<DtypeError>("{}: {} and {} (one dtype for all, or parameters of f32 beside bf16)", op,
+                     dtype_name(x.dtype()), dtype_name(p.dtype()));
+  if (!(x.device() == p.device()))
+    fail<DeviceError>("{}: {} and {} (one device for all; nothing is copied silently)", op,
+                      to_string(x.device()), to_string(p.device()));
 }
 
 }  // namespace eddy::checks

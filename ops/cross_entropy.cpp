@@ -7,6 +7,7 @@
 #include "autograd/tape.h"
 #include "ops/checks.h"
 #include "ops/op_spec.h"
+#include "ops/widen.h"
 #include "tensor/format.h"
 
 namespace eddy {
@@ -45,16 +46,17 @@ Tensor checked_targets(const char* op, const Tensor& logits, const Tensor& targe
 }  // namespace
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, std::int64_t ignore) {
+  if (widens(logits)) return cross_entropy(wide(logits), targets, ignore);
   const Tensor numbers = checked_targets("cross_entropy", logits, targets, ignore);
-  const Dtype dtype = logits.dtype();
+  const Dtype dtype = logits.dtype(), inside = computed_in(logits);
   const Device device = logits.device();
   const std::int64_t rows = numbers.elements(), classes = logits.dim(-1);
   const Tensor packed = raw::contiguous(logits);
-  const Tensor loss = Tensor::empty({}, dtype, device);
-  const Tensor inverse_scored = Tensor::empty({}, dtype, device);
-  const Tensor row_loss = Tensor::empty({rows}, dtype, device);
-  const Tensor row_max = Tensor::empty({rows}, dtype, device);
-  const Tensor row_inverse = Tensor::empty({rows}, dtype, device);
+  const Tensor loss = Tensor::empty({}, inside, device);
+  const Tensor inverse_scored = Tensor::empty({}, inside, device);
+  const Tensor row_loss = Tensor::empty({rows}, inside, device);
+  const Tensor row_max = Tensor::empty({rows}, inside, device);
+  const Tensor row_inverse = Tensor::empty({rows}, inside, device);
   cross_entropy_forward_slot(device, {dtype, rows, classes, ignore, packed.raw_data(),
                                       numbers.data<std::int64_t>(), row_loss.raw_data(), row_max.raw_data(),
                                       row_inverse.raw_data(), loss.raw_data(), inverse_scored.raw_data()});
@@ -75,9 +77,10 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, std::int64_t i
 }
 
 Tensor cross_entropy_rows(const Tensor& logits, const Tensor& targets, std::int64_t ignore) {
+  if (widens(logits)) return cross_entropy_rows(wide(logits), targets, ignore);
   const Tensor numbers = checked_targets("cross_entropy_rows", logits, targets, ignore);
   const Tensor packed = raw::contiguous(logits);
-  const Tensor losses = Tensor::empty(targets.shape(), logits.dtype(), logits.device());
+  const Tensor losses = Tensor::empty(targets.shape(), computed_in(logits), logits.device());
   if (losses.elements() > 0)
     cross_entropy_forward_slot(logits.device(), {logits.dtype(), numbers.elements(), logits.dim(-1), ignore,
                                                  packed.raw_data(), numbers.data<std::int64_t>(),

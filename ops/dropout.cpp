@@ -4,6 +4,7 @@
 #include "autograd/tape.h"
 #include "ops/checks.h"
 #include "ops/op_spec.h"
+#include "ops/widen.h"
 #include "tensor/format.h"
 
 namespace eddy {
@@ -11,9 +12,10 @@ namespace eddy {
 constinit Slot<DropoutArgs> dropout_slot{"dropout"};
 
 Tensor dropout(const Tensor& input, double p, const RandomKey& key, std::uint64_t first_element) {
-  checks::floating("dropout", input);
+  if (!widens(input)) checks::floating("dropout", input);
   if (!(p >= 0 && p < 1)) fail<ValueError>("dropout: p out of range: {} (0 <= p < 1)", p);
   if (p == 0) return input;
+  if (widens(input)) return narrowed(dropout(wide(input), p, key, first_element));
   const Tensor x = raw::contiguous(input);
   const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   const double scale = 1 / (1 - p);

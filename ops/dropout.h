@@ -18,8 +18,8 @@
 namespace eddy {
 
 // Returns x[i] / (1 - p) where uniform01(key.word(first_element + i)) >= p and 0 elsewhere; x itself when p
-// is 0. dtypes: f32 and f64. errors: ValueError unless 0 <= p < 1; DtypeError. grad: dx = dy with the same
-// mask and scale.
+// is 0. dtypes: f32, f64 and bf16. errors: ValueError unless 0 <= p < 1; DtypeError. grad: dx = dy with the
+// same mask and scale.
 Tensor dropout(const Tensor& x, double p, const RandomKey& key, std::uint64_t first_element = 0);
 
 // y[i] = beta y[i] + (kept(i) ? scale x[i] : 0), beta 0 or 1, over n contiguous elements numbered as above. y

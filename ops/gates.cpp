@@ -8,6 +8,7 @@
 #include "ops/op_spec.h"
 #include "ops/reduce.h"
 #include "ops/rows.h"
+#include "ops/widen.h"
 #include "tensor/format.h"
 
 namespace eddy {
@@ -90,6 +91,8 @@ void give_gradients(VjpContext& v, GateArgs args, const Shape& shape) {
 }  // namespace
 
 Tensor fixed_gate(const Tensor& c, const Tensor& z, const Tensor& bias, bool tanh_z) {
+  if (widens_anywhere(c))
+    return narrowed(fixed_gate(wide(c), wide_like("fixed_gate", c, z), wide(bias), tanh_z));
   check_state("fixed_gate", c);
   check_like_state("fixed_gate", c, z, "z");
   check_bias("fixed_gate", c, bias, "bias");
@@ -108,6 +111,9 @@ Tensor fixed_gate(const Tensor& c, const Tensor& z, const Tensor& bias, bool tan
 
 Tensor lstm_gate(const Tensor& c, const Tensor& z, const Tensor& i, const Tensor& f, const Tensor& bias_i,
                  const Tensor& bias_f, bool tanh_z) {
+  if (widens_anywhere(c))
+    return narrowed(lstm_gate(wide(c), wide_like("lstm_gate", c, z), wide_like("lstm_gate", c, i),
+                              wide_like("lstm_gate", c, f), wide(bias_i), wide(bias_f), tanh_z));
   check_state("lstm_gate", c);
   check_like_state("lstm_gate", c, z, "z");
   check_like_state("lstm_gate", c, i, "i");

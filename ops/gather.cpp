@@ -4,6 +4,7 @@
 #include "autograd/tape.h"
 #include "ops/checks.h"
 #include "ops/op_spec.h"
+#include "ops/widen.h"
 #include "tensor/format.h"
 
 namespace eddy {
@@ -43,6 +44,7 @@ void check_device(const char* op, const Tensor& x, const Tensor& index) {
 }  // namespace
 
 Tensor embedding(const Tensor& table, const Tensor& ids) {
+  if (widens_anywhere(table)) return narrowed(embedding(wide(table), ids));
   checks::floating("embedding", table, "table");
   checks::defined("embedding", ids, "ids");
   if (table.rank() != 2) fail<ShapeError>("embedding: table {} ([vocab, dim])", to_string(table.shape()));
@@ -73,6 +75,7 @@ Tensor embedding(const Tensor& table, const Tensor& ids) {
 }
 
 Tensor gather(const Tensor& x, int axis, const Tensor& index) {
+  if (widens_anywhere(x)) return narrowed(gather(wide(x), axis, index));
   checks::defined("gather", x);
   checks::defined("gather", index, "index");
   if (index.dtype() != Dtype::i64)

@@ -13,7 +13,7 @@ namespace eddy {
 // in elements. `batch` matrices lie `stride_*` elements apart; two batch levels serve [batch, heads] without
 // copies.
 struct GemmArgs {
-  Dtype dtype;
+  Dtype dtype;  // bf16 is summed in f32; not on the CPU
   bool transpose_a = false, transpose_b = false;
   std::int64_t m, n, k;
   const void* a;
@@ -25,8 +25,10 @@ struct GemmArgs {
   double alpha = 1, beta = 0;
   std::int64_t batch = 1, stride_a = 0, stride_b = 0, stride_c = 0;
   std::int64_t outer = 1, outer_a = 0, outer_b = 0, outer_c = 0;
-  // [n] of the dtype, adjacent, or null: added to every row of C; beta must be 0 then.
+  // [n] of C's dtype, adjacent, or null: added to every row of C; beta must be 0 then.
   const void* bias = nullptr;
+  // With dtype bf16: C is f32, so that sums over several products are not rounded in between.
+  bool c_f32 = false;
 };
 extern Slot<GemmArgs> gemm_slot;
 

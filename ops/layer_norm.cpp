@@ -8,6 +8,7 @@
 #include "ops/op_spec.h"
 #include "ops/reduce.h"
 #include "ops/rows.h"
+#include "ops/widen.h"
 #include "tensor/format.h"
 
 namespace eddy {
@@ -19,7 +20,7 @@ namespace {
 
 void check_vector(const Tensor& x, const Tensor& vector, const char* name) {
   if (!vector.defined()) return;
-  checks::same_kind("layer_norm", x, vector);
+  checks::parameter("layer_norm", x, vector);
   if (vector.shape() != Shape{x.dim(-1)})
     fail<ShapeError>("layer_norm: a {} {} for x {} (it has the size of the last axis: [{}])", name,
                      to_string(vector.shape()), to_string(x.shape()), x.dim(-1));
@@ -31,7 +32,9 @@ const void* data_or_null(const Tensor& x) {
 
 }  // namespace
 
-Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+Tensor layer_norm(const Tensor& x, const Tensor& given_weight, const Tensor& given_bias, double eps) {
+  const Tensor weight = wide_parameter(x, given_weight), bias = wide_parameter(x, given_bias);
+  if (widens(x)) return narrowed(layer_norm(wide(x), wide(weight), wide(bias), eps));
   checks::floating("layer_norm", x);
   if (x.rank() == 0) fail<ShapeError>("layer_norm: a scalar has no last axis (give it at least one axis)");
   check_vector(x, weight, "weight");
@@ -42,8 +45,9 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
   const Tensor gain = weight.defined() ? raw::contiguous(weight) : Tensor();
   const Tensor shift = bias.defined() ? raw::contiguous(bias) : Tensor();
   const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
-  const Tensor mean = Tensor::empty({rows.rows}, x.dtype(), x.device());
-  const Tensor rstd = Tensor::empty({rows.rows}, x.dtype(), x.device());
+  const Dtype inside = computed_in(x);
+  const Tensor mean = Tensor::empty({rows.rows}, inside, x.device());
+  const Tensor rstd = Tensor::empty({rows.rows}, inside, x.device());
   if (y.elements() > 0)
     layer_norm_forward_slot(
         x.device(), {x.dtype(), rows.rows, rows.width, rows.data(), rows.stride, data_or_null(gain),
@@ -57,11 +61,11 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
       [count = rows.rows, width = rows.width, x_stride = rows.stride](VjpContext& v) {
         const Rows dy = rows_of(v.dy());
         const Tensor &saved_x = v.saved(0), &saved_gain = v.saved(1);
-        const Dtype dtype = saved_x.dtype();
+        const Dtype dtype = saved_x.dtype(), sums = computed_in(saved_x);
         const Device device = saved_x.device();
         const Shape partial_shape{norm_blocks(count), width};
-        const Tensor dweight = v.sink.needs(1) ? Tensor::empty(partial_shape, dtype, device) : Tensor();
-        const Tensor dbias = v.sink.needs(2) ? Tensor::empty(partial_shape, dtype, device) : Tensor();
+        const Tensor dweight = v.sink.needs(1) ? Tensor::empty(partial_shape, sums, device) : Tensor();
+        const Tensor dbias = v.sink.needs(2) ? Tensor::empty(partial_shape, sums, device) : Tensor();
         const auto run = [&](void* dx, float beta) {
           if (count == 0) return;
           layer_norm_backward_slot(

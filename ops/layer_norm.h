@@ -12,10 +12,10 @@ namespace eddy {
 
 // x with each row brought to mean 0 and variance 1, then scaled and shifted.
 // shapes: x [..., width] -> the same; weight and bias [width], either may be undefined (1 and 0).
-// dtypes: f32, f64, one for all. A row of equal elements gives the bias for eps > 0. Size 0 gives
-// an empty result.
-// errors: ShapeError for a scalar or for a weight or bias of another width; ValueError unless eps is finite
-// and >= 0; DtypeError; DeviceError. grad: with g = dy weight and n = (x - mean) rstd: dx = rstd (g - mean(g)
+// dtypes: f32, f64, bf16, one for all; beside bf16 weight and bias may be f32. A row of equal elements gives
+// the bias for eps > 0. Size 0 gives an empty result. errors: ShapeError for a scalar or for a weight or bias
+// of another width; ValueError unless eps is finite and >= 0; DtypeError; DeviceError. grad: with g = dy
+// weight and n = (x - mean) rstd: dx = rstd (g - mean(g)
 // - n mean(g n)), dweight = sum of dy n over rows, dbias = sum of dy over rows.
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, double eps = 1e-5);
 
@@ -30,14 +30,14 @@ constexpr std::int64_t norm_blocks(std::int64_t rows) {
 // [batch, time, width] need no copy. width >= 1.
 // aliasing: y may be x with the same stride (no gradient is possible then).
 struct LayerNormArgs {
-  Dtype dtype;
+  Dtype dtype;  // of x and y, dy and dx; everything else is f32 where it is bf16
   std::int64_t rows, width;
   const void* x;
   std::int64_t x_stride;
   const void *weight, *bias;  // [width] or null
   void* y;
   std::int64_t y_stride;
-  void *mean, *rstd;  // [rows] of the dtype, kept for the gradient; both null where none is wanted
+  void *mean, *rstd;  // [rows], kept for the gradient; both null where none is wanted
   double eps;
 };
 extern Slot<LayerNormArgs> layer_norm_forward_slot;
@@ -59,7 +59,7 @@ struct LayerNormBackwardArgs {
   std::int64_t dx_stride;
   float dx_beta;
   void *dweight_partials,
-      *dbias_partials;  // [norm_blocks(rows), width] of the dtype; each null where not wanted
+      *dbias_partials;  // [norm_blocks(rows), width]; each null where not wanted
   float partial_beta;
 };
 extern Slot<LayerNormBackwardArgs> layer_norm_backward_slot;

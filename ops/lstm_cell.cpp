@@ -7,6 +7,7 @@
 #include "ops/checks.h"
 #include "ops/op_spec.h"
 #include "ops/rows.h"
+#include "ops/widen.h"
 #include "tensor/format.h"
 
 namespace eddy {
@@ -15,6 +16,10 @@ constinit Slot<LstmCellArgs> lstm_cell_forward_slot{"lstm_cell_forward"};
 constinit Slot<LstmCellBackwardArgs> lstm_cell_backward_slot{"lstm_cell_backward"};
 
 LstmCell lstm_cell(const Tensor& gates, const Tensor& c) {
+  if (widens_anywhere(gates)) {
+    const LstmCell next = lstm_cell(wide(gates), wide_like("lstm_cell", gates, c));
+    return {narrowed(next.h), narrowed(next.c)};
+  }
   checks::floating("lstm_cell", gates, "gates");
   checks::defined("lstm_cell", c, "c");
   checks::same_kind("lstm_cell", gates, c);

@@ -7,6 +7,7 @@
 #include "ops/checks.h"
 #include "ops/op_spec.h"
 #include "ops/reduce.h"
+#include "ops/widen.h"
 #include "tensor/format.h"
 
 namespace eddy {
@@ -44,10 +45,24 @@ Tensor readable(const Tensor& x) {
   return layout_of(x).usable && batch_levels(x, &inner, &outer) ? x : raw::copy(x);
 }
 
-// c = a b + beta c on readable operands; c is contiguous or readable and not transposed. A bias [n] is added
-// to every row; beta is 0 then.
 void multiply_into(const Tensor& c, const Tensor& a_any, const Tensor& b_any, double beta,
-                   const Tensor& bias = {}) {
+                   const Tensor& bias = {});
+
+// Products of bf16 where there is no product of bf16: the factors widened, and a result of bf16 rounded once.
+void multiply_widened(const Tensor& c, const Tensor& a, const Tensor& b, double beta, const Tensor& bias) {
+  const auto widened = [](const Tensor& x) { return raw::cast(x, Dtype::f32); };
+  const Tensor shift = bias.defined() ? widened(bias) : bias;
+  if (c.dtype() == Dtype::f32) return multiply_into(c, widened(a), widened(b), beta, shift);
+  const Tensor sum = beta == 0 ? Tensor::empty(c.shape(), Dtype::f32) : widened(c);
+  multiply_into(sum, widened(a), widened(b), beta, shift);
+  raw::cast_into(c, sum);
+}
+
+// c = a b + beta c on readable operands; c is contiguous or readable and not transposed. A bias [n] is added
+// to every row; beta is 0 then. a and b are of one dtype; c is of theirs, or f32 where that is bf16.
+void multiply_into(const Tensor& c, const Tensor& a_any, const Tensor& b_any, double beta,
+                   const Tensor& bias) {
+  if (widens(a_any)) return multiply_widened(c, a_any, b_any, beta, bias);
   Tensor a = readable(a_any), b = readable(b_any);
   const int leading = c.rank() - 2;
   Tensor target = c;
@@ -63,7 +78,8 @@ void multiply_into(const Tensor& c, const Tensor& a_any, const Tensor& b_any, do
   }
   const Layout la = layout_of(a), lb = layout_of(b);
   GemmArgs g{};
-  g.dtype = c.dtype();
+  g.dtype = a.dtype();
+  g.c_f32 = c.dtype() == Dtype::f32;
   g.m = c.dim(-2);
   g.n = c.dim(-1);
   g.k = a.dim(-1);
@@ -106,7 +122,7 @@ Tensor flat_rows(const Tensor& x) {
 }  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
-  checks::floating("matmul", a);
+  if (!widens(a)) checks::floating("matmul", a);
   checks::same_kind("matmul", a, b);
   if (a.rank() < 2 || b.rank() < 2)
     fail<ShapeError>("matmul: {} and {} (both need at least two axes)", to_string(a.shape()),
@@ -156,13 +172,13 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  checks::floating("linear", x);
-  checks::same_kind("linear", x, weight);
+  if (!widens(x)) checks::floating("linear", x);
+  checks::parameter("linear", x, weight);
   if (x.rank() < 1 || weight.rank() != 2 || x.dim(-1) != weight.dim(1))
     fail<ShapeError>("linear: x {} and weight {} (x [..., in], weight [out, in])", to_string(x.shape()),
                      to_string(weight.shape()));
   if (bias.defined()) {
-    checks::same_kind("linear", x, bias);
+    checks::parameter("linear", x, bias);
     if (bias.shape() != Shape{weight.dim(0)})
       fail<ShapeError>("linear: bias {} for weight {} (bias [out])", to_string(bias.shape()),
                        to_string(weight.shape()));
@@ -170,8 +186,13 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const Tensor rows = flat_rows(x);
   const Tensor y = Tensor::empty(x.shape().with(-1, weight.dim(0)), x.dtype(), x.device());
   const Tensor y_rows = raw::reshape(y, {rows.dim(0), weight.dim(0)});
-  multiply_into(y_rows, rows, raw::transpose(weight, 0, 1), 0, bias);
-  return record("linear", {x, weight, bias}, y, {rows, weight}, [](VjpContext& v) {
+  // Parameters of f32 are rounded for products of bf16; their gradients are those of the numbers they were
+  // rounded to, and are not rounded.
+  const bool rounds = x.dtype() == Dtype::bf16;
+  const Tensor factor = rounds ? raw::to_bf16(weight) : weight;
+  const Tensor shift = rounds && bias.defined() ? raw::to_bf16(bias) : bias;
+  multiply_into(y_rows, rows, raw::transpose(factor, 0, 1), 0, shift);
+  return record("linear", {x, weight, bias}, y, {rows, factor}, [](VjpContext& v) {
     const Tensor dy = flat_rows(v.dy());
     if (v.sink.needs(0))
       v.sink.into(0, [&](const Tensor& dst, float beta) {

@@ -10,12 +10,14 @@ namespace eddy {
 
 // A B over the last two axes. shapes: [..., m, k] and [..., k, n] with equal leading axes, or b [k, n] for
 // every a. Strides: the last two axes may be row-major or transposed; anything else is copied first. dtypes:
-// f32, f64. errors: ShapeError when inner sizes or leading axes differ. grad: dA = dC B^T, dB = A^T dC.
+// f32, f64, bf16 with sums in f32. errors: ShapeError when inner sizes or leading axes differ. grad: dA = dC
+// B^T, dB = A^T dC.
 Tensor matmul(const Tensor& a, const Tensor& b);
 
 // x W^T + b. shapes: x [..., in], weight [out, in], bias [out] or undefined; result [..., out]. dtypes: f32,
-// f64. grad: dx = dy W, dW = dy^T x (summed straight into the parameter's gradient), db = sum of dy over
-// rows.
+// f64, bf16; beside x of bf16, weight and bias may be f32: they are rounded for the product, and their
+// gradients are f32. grad: dx = dy W, dW = dy^T x (summed straight into the parameter's gradient), db = sum
+// of dy over rows.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
 struct OpSpec;

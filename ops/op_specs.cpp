@@ -11,6 +11,7 @@
 #include "ops/layer_norm.h"
 #include "ops/lstm_cell.h"
 #include "ops/matmul.h"
+#include "ops/memory_search.h"
 #include "ops/op_spec.h"
 #include "ops/optimizer.h"
 #include "ops/pointwise.h"
@@ -47,6 +48,7 @@ std::vector<OpSpec> op_specs() {
                                          lstm_cell_specs,
                                          unit_recurrence_specs,
                                          window_attention_specs,
+                                         memory_search_specs,
                                          optimizer_specs,
                                          adafactor_specs}) {
     std::vector<OpSpec> some = specs();

@@ -1,14 +1,14 @@
-// Checks of the optimizer kernels. The scalars and the segment table travel to the device of the arenas as
+// Checks of the optimizer kernels. The scalars and the segment table lie on the device of the arenas as
 // bytes.
 #include "ops/optimizer.h"
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "autograd/tape.h"
 #include "ops/checks.h"
 #include "ops/op_spec.h"
+#include "ops/records.h"
 #include "tensor/format.h"
 
 namespace eddy {
@@ -25,19 +25,12 @@ void check_arena(const char* op, const Tensor& x, const char* name) {
     fail<ValueError>("{}: {} {} has strides (row-major arenas only)", op, name, to_string(x.shape()));
 }
 
-void check_options(const char* op, const AdamOptions& options, const AdamScalars& scalars, bool has_norm) {
+void check_options(const char* op, const AdamOptions& options) {
   for (const double beta : {options.beta1, options.beta2})
     if (!(beta >= 0 && beta < 1))
       fail<ValueError>("{}: betas {} and {} (each 0 <= beta < 1)", op, options.beta1, options.beta2);
   if (!(options.eps > 0 && std::isfinite(options.eps)))
     fail<ValueError>("{}: eps {} (above 0)", op, options.eps);
-  if (!(scalars.lr >= 0 && std::isfinite(scalars.lr)))
-    fail<ValueError>("{}: lr {} (0 or more)", op, scalars.lr);
-  if (scalars.step < 1) fail<ValueError>("{}: step {} (steps are counted from 1)", op, scalars.step);
-  if (!(scalars.clip >= 0)) fail<ValueError>("{}: clip {} (0 or more; 0 is no clipping)", op, scalars.clip);
-  if (scalars.clip > 0 && !has_norm)
-    fail<ValueError>("{}: clip {} without the norm of the gradients (give the result of l2_norm)", op,
-                     scalars.clip);
 }
 
 void check_segments(const char* op, const std::vector<DecaySegment>& segments, std::int64_t n) {
@@ -54,17 +47,9 @@ void check_segments(const char* op, const std::vector<DecaySegment>& segments, s
   }
 }
 
-// The bytes of `count` records on a device.
-template <class Record>
-Tensor on_device(const Record* records, std::size_t count, Device device) {
-  const Tensor bytes = Tensor::empty({static_cast<std::int64_t>(count * sizeof(Record))}, Dtype::u8);
-  if (count > 0) std::memcpy(bytes.raw_data(), records, count * sizeof(Record));
-  return raw::to_device(bytes, device);
-}
-
-void run_adam(const char* op, const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
-              const std::vector<DecaySegment>& segments, const AdamOptions& options,
-              const AdamScalars& scalars, const Tensor& norm) {
+// Everything but the table and the scalars.
+void check_step(const char* op, const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
+                const AdamOptions& options, const Tensor& norm) {
   check_arena(op, params, "params");
   const struct {
     const Tensor& tensor;
@@ -77,8 +62,7 @@ void run_adam(const char* op, const Tensor& params, const Tensor& grads, const T
       fail<ShapeError>("{}: params {} and {} {} (one shape for all)", op, to_string(params.shape()), name,
                        to_string(tensor.shape()));
   }
-  check_options(op, options, scalars, norm.defined());
-  check_segments(op, segments, params.elements());
+  check_options(op, options);
   if (norm.defined()) {
     if (norm.dtype() != Dtype::f64 || norm.elements() != 1)
       fail<ValueError>("{}: the norm is {} of {} (one f64, the result of l2_norm)", op,
@@ -87,18 +71,47 @@ void run_adam(const char* op, const Tensor& params, const Tensor& grads, const T
       fail<DeviceError>("{}: the norm is on {} and params on {} (one device for all)", op,
                         to_string(norm.device()), to_string(params.device()));
   }
+}
+
+void run_adam(const char* op, const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
+              const Tensor& segments, const AdamOptions& options, const Tensor& scalars, const Tensor& norm) {
   wrote_in_place(params, op);
   if (params.elements() == 0) return;
-  const Tensor table = on_device(segments.data(), segments.size(), params.device());
-  const Tensor numbers = on_device(&scalars, 1, params.device());
-  adam_slot(params.device(), {params.dtype(), params.elements(), params.raw_data(), grads.raw_data(),
-                              m.raw_data(), v.raw_data(), static_cast<const DecaySegment*>(table.raw_data()),
-                              static_cast<std::int64_t>(segments.size()), options,
-                              static_cast<const AdamScalars*>(numbers.raw_data()),
-                              norm.defined() ? norm.data<double>() : nullptr});
+  adam_slot(
+      params.device(),
+      {params.dtype(), params.elements(), params.raw_data(), grads.raw_data(), m.raw_data(), v.raw_data(),
+       static_cast<const DecaySegment*>(segments.raw_data()), record_count<DecaySegment>(segments), options,
+       static_cast<const AdamScalars*>(scalars.raw_data()), norm.defined() ? norm.data<double>() : nullptr});
+}
+
+// From numbers on the host.
+void run_adam(const char* op, const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
+              const std::vector<DecaySegment>& segments, const AdamOptions& options,
+              const AdamScalars& scalars, const Tensor& norm) {
+  check_step(op, params, grads, m, v, options, norm);
+  check_scalars(op, scalars, 1);
+  if (scalars.clip > 0 && !norm.defined())
+    fail<ValueError>("{}: clip {} without the norm of the gradients (give the result of l2_norm)", op,
+                     scalars.clip);
+  check_segments(op, segments, params.elements());
+  run_adam(op, params, grads, m, v, records_on(params.device(), segments), options,
+           records_on(params.device(), &scalars, 1), norm);
 }
 
 }  // namespace
+
+void check_scalars(const char* op, const AdamScalars& scalars, std::int64_t first_step) {
+  if (!(scalars.lr >= 0 && std::isfinite(scalars.lr)))
+    fail<ValueError>("{}: lr {} (0 or more)", op, scalars.lr);
+  if (scalars.step < first_step)
+    fail<ValueError>("{}: step {} (steps are counted from {})", op, scalars.step, first_step);
+  if (!(scalars.clip >= 0)) fail<ValueError>("{}: clip {} (0 or more; 0 is no clipping)", op, scalars.clip);
+}
+
+Tensor decay_table(const std::vector<DecaySegment>& segments, std::int64_t elements, Device device) {
+  check_segments("decay_table", segments, elements);
+  return records_on(device, segments);
+}
 
 Tensor l2_norm(const Tensor& x) {
   check_arena("l2_norm", x, "input");
@@ -122,6 +135,24 @@ void adamw_step(const Tensor& params, const Tensor& grads, const Tensor& m, cons
                 const std::vector<DecaySegment>& segments, const AdamOptions& options,
                 const AdamScalars& scalars, const Tensor& norm) {
   run_adam("adamw_step", params, grads, m, v, segments, options, scalars, norm);
+}
+
+void adamw_step_on_device(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
+                          const Tensor& segments, const AdamOptions& options, const Tensor& scalars,
+                          const Tensor& norm) {
+  constexpr const char* kName = "adamw_step";
+  check_step(kName, params, grads, m, v, options, norm);
+  if (segments.dtype() != Dtype::u8 || !segments.contiguous() ||
+      segments.elements() % static_cast<std::int64_t>(sizeof(DecaySegment)) != 0)
+    fail<ShapeError>("{}: segments are {} of {} (the result of decay_table)", kName,
+                     to_string(segments.shape()), dtype_name(segments.dtype()));
+  if (scalars.dtype() != Dtype::u8 || scalars.elements() != static_cast<std::int64_t>(sizeof(AdamScalars)))
+    fail<ShapeError>("{}: scalars are {} of {} (the bytes of one AdamScalars)", kName,
+                     to_string(scalars.shape()), dtype_name(scalars.dtype()));
+  if (!(segments.device() == params.device()) || !(scalars.device() == params.device()))
+    fail<DeviceError>("{}: segments on {}, scalars on {} and params on {} (one device for all)", kName,
+                      to_string(segments.device()), to_string(scalars.device()), to_string(params.device()));
+  run_adam(kName, params, grads, m, v, segments, options, scalars, norm);
 }
 
 void adam_step(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,

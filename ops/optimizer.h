@@ -33,8 +33,8 @@ struct AdamOptions {
   double eps = 1e-8;
 };
 
-// What changes from step to step. A kernel reads it from the memory of its device, so that a captured step
-// can be replayed with new values.
+// What changes from step to step. Kernels read it from the memory of their device, so that a captured step
+// can be replayed with new numbers.
 struct AdamScalars {
   double lr = 0;
   std::int64_t step = 1;  // t above, counted from 1
@@ -68,6 +68,18 @@ void scale_in_place(const Tensor& x, double factor);
 void adamw_step(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
                 const std::vector<DecaySegment>& segments, const AdamOptions& options,
                 const AdamScalars& scalars, const Tensor& norm = {});
+
+// Returns the segments' table in the memory of a device, as bytes, for arenas of `elements`. errors:
+// ValueError for segments that overlap or leave the arena.
+Tensor decay_table(const std::vector<DecaySegment>& segments, std::int64_t elements, Device device);
+// adamw_step whose table and numbers lie in the memory of the arenas' device: `segments` is a decay_table,
+// `scalars` the bytes of one AdamScalars, read when the kernel runs and not checked. Nothing is uploaded.
+// errors: as adamw_step; ShapeError for bytes that are no such records.
+void adamw_step_on_device(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
+                          const Tensor& segments, const AdamOptions& options, const Tensor& scalars,
+                          const Tensor& norm);
+// Throws the ValueError of numbers out of range. Steps are counted from `first_step`.
+void check_scalars(const char* op, const AdamScalars& scalars, std::int64_t first_step);
 
 // One Adam step: adamw_step without decay.
 void adam_step(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,

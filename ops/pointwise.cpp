@@ -8,6 +8,7 @@
 #include "ops/op_spec.h"
 #include "ops/pointwise_functors.h"
 #include "ops/reduce.h"
+#include "ops/widen.h"
 #include "tensor/format.h"
 
 namespace eddy {
@@ -22,6 +23,7 @@ using namespace pointwise;
 
 template <class Op>
 Tensor unary(const Tensor& input) {
+  if (widens(input)) return narrowed(unary<Op>(wide(input)));
   checks::floating(Op::kName, input);
   constexpr int number = IndexOf<Op, UnaryOps>::value;
   const Tensor x = raw::contiguous(input);
@@ -86,28 +88,33 @@ Tensor run_binary(int number, BinaryPart part, const Shape& shape, const Tensor&
 
 template <class Op>
 Tensor binary(const Tensor& a, const Tensor& b) {
+  if (widens(a) && widens(b)) return narrowed(binary<Op>(wide(a), wide(b)));
   checks::floating(Op::kName, a);
   checks::same_kind(Op::kName, a, b);
   constexpr int number = IndexOf<Op, BinaryOps>::value;
   const Shape shape = broadcast_shape(Op::kName, a.shape(), b.shape());
   const Tensor y = run_binary(number, BinaryPart::forward, shape, a, b, {});
-  // Sums need no operand in their gradient; products and the rest keep both.
+  // Sums need no operand in their gradient, a product's gradient for one factor needs the other, and the rest
+  // keep both.
   constexpr bool kLinear = std::is_same_v<Op, Add> || std::is_same_v<Op, Sub>;
+  constexpr bool kProduct = std::is_same_v<Op, Mul>;
+  const Tensor kept_a = kLinear || (kProduct && !requires_grad(b)) ? Tensor() : a;
+  const Tensor kept_b = kLinear || (kProduct && !requires_grad(a)) ? Tensor() : b;
   return record(
-      Op::kName, {a, b}, y, {kLinear ? Tensor() : a, kLinear ? Tensor() : b},
-      [shape_a = a.shape(), shape_b = b.shape()](VjpContext& v) {
+      Op::kName, {a, b}, y, {kept_a, kept_b}, [shape_a = a.shape(), shape_b = b.shape()](VjpContext& v) {
         const Tensor dy = raw::contiguous(v.dy());
+        // An operand that is not kept is not read.
+        const auto kept = [&](int k) { return v.saved(k).defined() ? v.saved(k) : dy; };
         if (v.sink.needs(0)) {
           const Tensor da =
-              kLinear ? dy
-                      : run_binary(number, BinaryPart::gradient_a, dy.shape(), v.saved(0), v.saved(1), dy);
+              kLinear ? dy : run_binary(number, BinaryPart::gradient_a, dy.shape(), kept(0), kept(1), dy);
           v.sink.give(0, da.shape() == shape_a ? da : sum_to(da, shape_a));
         }
         if (v.sink.needs(1)) {
           const Tensor db =
               std::is_same_v<Op, Add> ? dy
               : kLinear               ? run_binary(number, BinaryPart::gradient_b, dy.shape(), dy, dy, dy)
-                        : run_binary(number, BinaryPart::gradient_b, dy.shape(), v.saved(0), v.saved(1), dy);
+                        : run_binary(number, BinaryPart::gradient_b, dy.shape(), kept(0), kept(1), dy);
           v.sink.give(1, db.shape() == shape_b ? db : sum_to(db, shape_b));
         }
       });
@@ -175,12 +182,15 @@ Tensor swiglu(const Tensor& gate, const Tensor& up) {
   return binary<Swiglu>(gate, up);
 }
 Tensor add(const Tensor& a, double b) {
+  if (widens_anywhere(a)) return narrowed(add(wide(a), b));
   return add(a, number_like(a, b));
 }
 Tensor mul(const Tensor& a, double b) {
+  if (widens_anywhere(a)) return narrowed(mul(wide(a), b));
   return mul(a, number_like(a, b));
 }
 Tensor pow(const Tensor& a, double b) {
+  if (widens_anywhere(a)) return narrowed(pow(wide(a), b));
   return pow(a, number_like(a, b));
 }
 

@@ -73,14 +73,14 @@ struct Sigmoid {
   }
 };
 struct Relu {
-  EDDY_UNARY(Relu, "relu", "max(x, 0); derivative 0 at 0", input)
+  EDDY_UNARY(Relu, "relu", "max(x, 0); derivative 0 at 0", output)
   template <class T>
   EDDY_HD_INLINE static T forward(T x) {
     return x > T(0) ? x : (x == x ? T(0) : x);
   }
   template <class T>
-  EDDY_HD_INLINE static T vjp(T dy, T x) {
-    return x > T(0) ? dy : T(0);
+  EDDY_HD_INLINE static T vjp(T dy, T y) {
+    return y > T(0) ? dy : T(0);
   }
 };
 struct Silu {

@@ -7,6 +7,7 @@
 #include "autograd/tape.h"
 #include "ops/checks.h"
 #include "ops/op_spec.h"
+#include "ops/widen.h"
 #include "tensor/format.h"
 
 namespace eddy {
@@ -42,12 +43,12 @@ Shape reduced_shape(const Shape& shape, int axis, bool keep) {
   return keep ? shape.with(axis, 1) : shape.without(axis);
 }
 
-// y = beta * y + scale * (x summed over the middle axis); both row-major.
+// y = beta * y + scale * (x summed over the middle axis); both row-major. y is f32 where x is bf16.
 void run_sum(const Around& sizes, const Tensor& x, const Tensor& y, float beta, double scale) {
   if (y.elements() == 0) return;
   const std::int64_t blocks = sum_blocks(sizes.count, sizes.inner);
   const Tensor partials =
-      blocks > 1 ? Tensor::empty({sizes.outer, blocks, sizes.inner}, x.dtype(), x.device()) : Tensor();
+      blocks > 1 ? Tensor::empty({sizes.outer, blocks, sizes.inner}, y.dtype(), x.device()) : Tensor();
   sum_slot(x.device(), {x.dtype(), sizes.outer, sizes.count, sizes.inner, x.raw_data(), y.raw_data(), beta,
                         scale, blocks > 1 ? partials.raw_data() : nullptr});
 }
@@ -82,15 +83,18 @@ Tensor reduce_axis(const char* op, const Tensor& x, int axis, bool keep, double 
 }  // namespace
 
 Tensor sum(const Tensor& x) {
+  if (widens_anywhere(x)) return narrowed(sum(wide(x)));
   checks::floating("sum", x);
   return reduce_all("sum", x, 1);
 }
 
 Tensor sum(const Tensor& x, int axis, bool keep) {
+  if (widens_anywhere(x)) return narrowed(sum(wide(x), axis, keep));
   return reduce_axis("sum", x, checked_axis("sum", x, axis), keep, 1);
 }
 
 Tensor mean(const Tensor& x) {
+  if (widens_anywhere(x)) return narrowed(mean(wide(x)));
   checks::floating("mean", x);
   if (x.elements() == 0)
     fail<ShapeError>("mean: an average of no elements: {} (at least one)", to_string(x.shape()));
@@ -98,6 +102,7 @@ Tensor mean(const Tensor& x) {
 }
 
 Tensor mean(const Tensor& x, int axis, bool keep) {
+  if (widens_anywhere(x)) return narrowed(mean(wide(x), axis, keep));
   const int a = checked_axis("mean", x, axis);
   const std::int64_t count = x.shape()[a];
   if (count == 0 && x.shape().without(a).elements() > 0)
@@ -107,6 +112,7 @@ Tensor mean(const Tensor& x, int axis, bool keep) {
 }
 
 Tensor max(const Tensor& x, int axis, bool keep) {
+  if (widens_anywhere(x)) return narrowed(max(wide(x), axis, keep));
   const int a = checked_axis("max", x, axis);
   const Around sizes = around(x.shape(), a);
   if (sizes.count == 0 && sizes.outer * sizes.inner > 0)
@@ -130,7 +136,7 @@ Tensor max(const Tensor& x, int axis, bool keep) {
 }
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {
-  checks::floating("sum_to", x);
+  if (!widens_anywhere(x)) checks::floating("sum_to", x);
   if (x.shape() == shape) return raw::alias(x);
   const Tensor y = Tensor::empty(shape, x.dtype(), x.device());
   sum_into(y, x, 0);
@@ -138,8 +144,15 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
 }
 
 void sum_into(const Tensor& dst, const Tensor& x, float beta) {
+  if (widens(x) && dst.dtype() != Dtype::bf16) return sum_into(dst, raw::cast(x, Dtype::f32), beta);
+  if (widens_anywhere(x) && dst.dtype() == Dtype::bf16) {  // summed in f32, rounded once
+    const Tensor total =
+        beta == 0 ? Tensor::empty(dst.shape(), Dtype::f32, dst.device()) : raw::cast(dst, Dtype::f32);
+    sum_into(total, x, beta);
+    return raw::cast_into(dst, total);
+  }
   checks::floating("sum_to", x);
-  checks::same_kind("sum_to", x, dst);
+  checks::parameter("sum_to", x, dst);
   const int extra = x.rank() - dst.rank();
   bool fits = extra >= 0;
   for (int i = 0; fits && i < dst.rank(); ++i)
@@ -183,7 +196,7 @@ void sum_into(const Tensor& dst, const Tensor& x, float beta) {
     for (int i = 0; i < place; ++i) sizes.outer *= groups[i].size;
     sizes.count = groups[place].size;
     for (int i = place + 1; i < count; ++i) sizes.inner *= groups[i].size;
-    const Tensor y = summed == 1 ? dst : Tensor::empty({sizes.outer, sizes.inner}, x.dtype(), x.device());
+    const Tensor y = summed == 1 ? dst : Tensor::empty({sizes.outer, sizes.inner}, dst.dtype(), x.device());
     run_sum(sizes, rest, y, summed == 1 ? beta : 0, 1);
     groups[place] = {1, false};
     rest = y;

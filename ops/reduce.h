@@ -35,18 +35,18 @@ Tensor max(const Tensor& x, int axis, bool keep = false);
 // when the shapes are equal. errors: ShapeError when `shape` does not broadcast to x's; DtypeError.
 Tensor sum_to(const Tensor& x, const Shape& shape);
 // The same into a given tensor, untracked: dst = beta * dst + sum; with beta 0 dst may be uninitialised.
-// aliasing: dst must not overlap x.
+// dtypes: one for both, or dst f32 beside x of bf16. aliasing: dst must not overlap x.
 void sum_into(const Tensor& dst, const Tensor& x, float beta);
 
 // y[o, i] = beta * y[o, i] + scale * (sum over k of x[o, k, i]); y is not read when beta is 0. All row-major.
 struct SumArgs {
-  Dtype dtype;
+  Dtype dtype;  // of x; y and the partials are f32 where it is bf16
   std::int64_t outer, count, inner;
   const void* x;  // [outer, count, inner]
   void* y;        // [outer, inner]
   float beta;
   double scale;
-  void* partials;  // [outer, sum_blocks(count, inner), inner] of the dtype, or null with one block
+  void* partials;  // [outer, sum_blocks(count, inner), inner], or null with one block
 };
 extern Slot<SumArgs> sum_slot;
 

@@ -8,6 +8,7 @@
 #include "ops/op_spec.h"
 #include "ops/reduce.h"
 #include "ops/rows.h"
+#include "ops/widen.h"
 #include "tensor/format.h"
 
 namespace eddy {
@@ -15,11 +16,13 @@ namespace eddy {
 constinit Slot<RmsNormArgs> rms_norm_forward_slot{"rms_norm_forward"};
 constinit Slot<RmsNormBackwardArgs> rms_norm_backward_slot{"rms_norm_backward"};
 
-Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
+Tensor rms_norm(const Tensor& x, const Tensor& given_weight, double eps) {
+  const Tensor weight = wide_parameter(x, given_weight);
+  if (widens(x)) return narrowed(rms_norm(wide(x), wide(weight), eps));
   checks::floating("rms_norm", x);
   if (x.rank() == 0) fail<ShapeError>("rms_norm: a scalar has no last axis (give it at least one axis)");
   if (weight.defined()) {
-    checks::same_kind("rms_norm", x, weight);
+    checks::parameter("rms_norm", x, weight);
     if (weight.shape() != Shape{x.dim(-1)})
       fail<ShapeError>("rms_norm: a weight {} for x {} (it has the size of the last axis: [{}])",
                        to_string(weight.shape()), to_string(x.shape()), x.dim(-1));
@@ -29,7 +32,7 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   const Rows rows = rows_of(x);
   const Tensor gain = weight.defined() ? raw::contiguous(weight) : Tensor();
   const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
-  const Tensor rstd = Tensor::empty({rows.rows}, x.dtype(), x.device());
+  const Tensor rstd = Tensor::empty({rows.rows}, computed_in(x), x.device());
   if (y.elements() > 0)
     rms_norm_forward_slot(x.device(), {x.dtype(), rows.rows, rows.width, rows.data(), rows.stride,
                                        gain.defined() ? gain.raw_data() : nullptr, y.raw_data(), rows.width,
@@ -41,9 +44,10 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
                 [count = rows.rows, width = rows.width, x_stride = rows.stride](VjpContext& v) {
                   const Rows dy = rows_of(v.dy());
                   const Tensor &saved_x = v.saved(0), &saved_gain = v.saved(1);
-                  const Tensor dweight = v.sink.needs(1) ? Tensor::empty({norm_blocks(count), width},
-                                                                         saved_x.dtype(), saved_x.device())
-                                                         : Tensor();
+                  const Tensor dweight =
+                      v.sink.needs(1)
+                          ? Tensor::empty({norm_blocks(count), width}, computed_in(saved_x), saved_x.device())
+                          : Tensor();
                   const auto run = [&](void* dx, float beta) {
                     if (count == 0) return;
                     rms_norm_backward_slot(

@@ -12,7 +12,8 @@
 namespace eddy {
 
 // x with each row brought to a mean square of 1, then scaled.
-// shapes: x [..., width] -> the same; weight [width] or undefined (1). dtypes: f32, f64, one for all. A row
+// shapes: x [..., width] -> the same; weight [width] or undefined (1). dtypes: f32, f64, bf16, one for all;
+// beside bf16 the weight may be f32. A row
 // of zeros stays zero for eps > 0. Size 0 gives an empty result. errors: ShapeError for a scalar or a weight
 // of another width; ValueError unless eps is finite and >= 0; DtypeError; DeviceError. grad: with g = dy
 // weight and n = x rstd: dx = rstd (g - n mean(g n)), dweight = sum of dy n over rows.
@@ -21,14 +22,14 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 1e-5);
 // Row r of x starts at x + r * x_stride elements, of y at y + r * y_stride. width >= 1.
 // aliasing: y may be x with the same stride (no gradient is possible then).
 struct RmsNormArgs {
-  Dtype dtype;
+  Dtype dtype;  // of x and y, dy and dx; everything else is f32 where it is bf16
   std::int64_t rows, width;
   const void* x;
   std::int64_t x_stride;
   const void* weight;  // [width] or null
   void* y;
   std::int64_t y_stride;
-  void* rstd;  // [rows] of the dtype, kept for the gradient, or null
+  void* rstd;  // [rows], kept for the gradient, or null
   double eps;
 };
 extern Slot<RmsNormArgs> rms_norm_forward_slot;
@@ -46,7 +47,7 @@ struct RmsNormBackwardArgs {
   void* dx;  // null where it is not wanted
   std::int64_t dx_stride;
   float dx_beta;
-  void* dweight_partials;  // [norm_blocks(rows), width] of the dtype, or null
+  void* dweight_partials;  // [norm_blocks(rows), width], or null
   float partial_beta;
 };
 extern Slot<RmsNormBackwardArgs> rms_norm_backward_slot;

@@ -6,8 +6,10 @@
 #include <vector>
 
 #include "autograd/tape.h"
+#include "ops/capture.h"
 #include "ops/checks.h"
 #include "ops/op_spec.h"
+#include "ops/widen.h"
 #include "tensor/format.h"
 
 namespace eddy {
@@ -66,10 +68,15 @@ Tensor turns_of(std::int64_t first_position, std::int64_t time, std::int64_t pai
     if (entry->pairs != pairs || entry->theta != theta || entry->table.dtype() != dtype ||
         !(entry->table.device() == device))
       continue;
-    if (entry->table.dim(0) >= end) return raw::narrow(entry->table, 0, first_position, time);
-    kept.erase(entry);
+    if (entry->table.dim(0) >= end) {
+      keep_for_capture(entry->table);  // it may be dropped from here while captured work still reads it
+      return raw::narrow(entry->table, 0, first_position, time);
+    }
+    if (!capturing()) kept.erase(entry);
     break;
   }
+  // What goes up while work is captured is there only after a replay: not for others to use.
+  if (capturing()) return make_turns(first_position, time, pairs, theta, dtype, device);
   if (kept.size() == kKeptTables) kept.erase(kept.begin());
   kept.push_back({pairs, theta, make_turns(0, capacity, pairs, theta, dtype, device)});
   return raw::narrow(kept.back().table, 0, first_position, time);
@@ -90,6 +97,7 @@ Tensor with_adjacent_entries(const Tensor& x) {
 }  // namespace
 
 Tensor rotary(const Tensor& x, std::int64_t first_position, double theta) {
+  if (widens(x)) return narrowed(rotary(wide(x), first_position, theta));
   checks::floating("rotary", x);
   if (x.rank() != 4)
     fail<ShapeError>("rotary: input {} has {} axes (4: [batch, time, heads, head_size])",
@@ -104,9 +112,9 @@ Tensor rotary(const Tensor& x, std::int64_t first_position, double theta) {
     fail<ValueError>("rotary: theta is {} (finite and above 0)", theta);
 
   const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
-  const Tensor turns = x.elements() == 0
-                           ? Tensor()
-                           : turns_of(first_position, x.dim(1), x.dim(3) / 2, theta, x.dtype(), x.device());
+  const Tensor turns =
+      x.elements() == 0 ? Tensor()
+                        : turns_of(first_position, x.dim(1), x.dim(3) / 2, theta, computed_in(x), x.device());
   run_rotary(with_adjacent_entries(x), turns, false, y, 0);
   // A turn is orthogonal: its transpose, which takes dy to dx, is the turn back.
   return record("rotary", {x}, y, {turns}, [](VjpContext& v) {

@@ -15,8 +15,8 @@ namespace eddy {
 // (u, w) becomes (u cos a - w sin a, u sin a + w cos a). Row t of the time axis has position
 // first_position + t. Angles, sines and cosines are computed in f64.
 // shapes: x [batch, time, heads, head_size] -> the same, row-major; any strides of the first three axes are
-// taken as they lie. Size 0 gives an empty result. dtypes: f32, f64. errors: ShapeError unless the rank is 4
-// and head_size even; ValueError for a negative position, positions beyond 2^52, or a theta that is not
+// taken as they lie. Size 0 gives an empty result. dtypes: f32, f64, bf16. errors: ShapeError unless the rank
+// is 4 and head_size even; ValueError for a negative position, positions beyond 2^52, or a theta that is not
 // finite and above 0; DtypeError. grad: dy turned back by the same angles.
 Tensor rotary(const Tensor& x, std::int64_t first_position, double theta = 10000.0);
 
@@ -26,8 +26,8 @@ struct RotaryArgs {
   std::int64_t batch, time, heads, pairs;
   const void* x;
   std::int64_t x_batch_stride, x_time_stride, x_head_stride;
-  // [time, 2, 2 pairs] of the dtype: each cosine twice, then each sine with a minus and with a plus, so that
-  // y[j] = x[j] cosine[j] + x[j ^ 1] sine[j].
+  // [time, 2, 2 pairs], f32 where the dtype is bf16: each cosine twice, then each sine with a minus and with
+  // a plus, so that y[j] = x[j] cosine[j] + x[j ^ 1] sine[j].
   const void* turns;
   bool back;  // turn by the negative angle
   void* y;

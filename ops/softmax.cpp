@@ -7,6 +7,7 @@
 #include "autograd/tape.h"
 #include "ops/checks.h"
 #include "ops/op_spec.h"
+#include "ops/widen.h"
 #include "tensor/format.h"
 
 namespace eddy {
@@ -49,6 +50,7 @@ Tensor mask_over(const Tensor& mask, const Shape& shape) {
 }  // namespace
 
 Tensor softmax(const Tensor& x, SoftmaxMode mode, const Tensor& mask) {
+  if (widens_anywhere(x)) return narrowed(softmax(wide(x), mode, mask));
   const std::int64_t width = checked_width("softmax", x);
   const bool causal = mode == SoftmaxMode::causal;
   if (causal && x.rank() < 2)
@@ -83,6 +85,7 @@ Tensor softmax(const Tensor& x, SoftmaxMode mode, const Tensor& mask) {
 }
 
 Tensor log_softmax(const Tensor& x) {
+  if (widens_anywhere(x)) return narrowed(log_softmax(wide(x)));
   const std::int64_t width = checked_width("log_softmax", x);
   const Tensor packed = raw::contiguous(x);
   const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());

@@ -7,6 +7,7 @@
 #include "ops/checks.h"
 #include "ops/op_spec.h"
 #include "ops/rows.h"
+#include "ops/widen.h"
 #include "tensor/format.h"
 
 namespace eddy {
@@ -15,28 +16,28 @@ constinit Slot<UnitNormArgs> unit_norm_forward_slot{"unit_norm_forward"};
 constinit Slot<UnitNormBackwardArgs> unit_norm_backward_slot{"unit_norm_backward"};
 
 Tensor unit_norm(const Tensor& x, double eps) {
+  if (widens(x)) return narrowed(unit_norm(wide(x), eps));
   checks::floating("unit_norm", x);
   if (x.rank() == 0) fail<ShapeError>("unit_norm: a scalar has no last axis (give it at least one axis)");
   if (!(eps >= 0) || !std::isfinite(eps)) fail<ValueError>("unit_norm: eps is {} (finite and >= 0)", eps);
 
   const Rows rows = rows_of(x);
   const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
-  const Tensor scale = Tensor::empty({rows.rows}, x.dtype(), x.device());
+  const Tensor scale = Tensor::empty({rows.rows}, computed_in(x), x.device());
   if (y.elements() > 0)
     unit_norm_forward_slot(x.device(), {x.dtype(), rows.rows, rows.width, rows.data(), rows.stride,
                                         y.raw_data(), scale.raw_data(), eps});
   // y = x r with r = (sum x^2 + eps)^(-1/2): dr/dx_j = -r^3 x_j, so dy_i/dx_j = r ([i = j] - y_i y_j) and
   // dx_j = r (dy_j - y_j sum(dy y)).
-  return record("unit_norm", {x}, y, {rows.storage, scale},
-                [count = rows.rows, width = rows.width, stride = rows.stride](VjpContext& v) {
-                  const Rows dy = rows_of(v.dy());
-                  v.sink.into(0, [&](const Tensor& dx, float beta) {
-                    if (dx.elements() > 0)
-                      unit_norm_backward_slot(
-                          dx.device(), {dx.dtype(), count, width, dy.data(), dy.stride, v.saved(0).raw_data(),
-                                        stride, v.saved(1).raw_data(), dx.raw_data(), beta});
-                  });
-                });
+  return record("unit_norm", {x}, y, {y, scale}, [count = rows.rows, width = rows.width](VjpContext& v) {
+    const Rows dy = rows_of(v.dy());
+    v.sink.into(0, [&](const Tensor& dx, float beta) {
+      if (dx.elements() > 0)
+        unit_norm_backward_slot(dx.device(),
+                                {dx.dtype(), count, width, dy.data(), dy.stride, v.saved(0).raw_data(),
+                                 v.saved(1).raw_data(), dx.raw_data(), beta});
+    });
+  });
 }
 
 namespace {

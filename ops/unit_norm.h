@@ -13,9 +13,9 @@ namespace eddy {
 
 // x with each row of the last axis brought to a length of 1; a row of zeros stays zero for eps > 0.
 // shapes: x [..., width] -> the same; rows may lie anywhere as long as they are evenly spaced, else x is
-// copied once. Size 0 gives an empty result. dtypes: f32, f64. errors: ShapeError for a scalar; ValueError
-// unless eps is finite and >= 0; DtypeError. grad: with r = (sum x^2 + eps)^(-1/2) and n = x r:
-// dx = r (dy - n sum(dy n)).
+// copied once. Size 0 gives an empty result. dtypes: f32, f64, bf16. errors: ShapeError for a scalar;
+// ValueError unless eps is finite and >= 0; DtypeError. grad: with r = (sum x^2 + eps)^(-1/2) and n = x r: dx
+// = r (dy - n sum(dy n)).
 Tensor unit_norm(const Tensor& x, double eps = 1e-6);
 
 // Row r of x starts at x + r * x_stride elements; y is row-major. width >= 1.
@@ -25,7 +25,7 @@ struct UnitNormArgs {
   const void* x;
   std::int64_t x_stride;
   void* y;
-  void* scale;  // [rows] of the dtype: r above, kept for the gradient
+  void* scale;  // [rows]: r above, kept for the gradient; f32 where the dtype is bf16
   double eps;
 };
 extern Slot<UnitNormArgs> unit_norm_forward_slot;
@@ -36,8 +36,7 @@ struct UnitNormBackwardArgs {
   std::int64_t rows, width;
   const void* dy;
   std::int64_t dy_stride;
-  const void* x;
-  std::int64_t x_stride;
+  const void* y;  // row-major
   const void* scale;
   void* dx;
   float beta;

@@ -45,18 +45,17 @@ void backward_kernel(const UnitNormBackwardArgs& args) {
   parallel_for(args.rows, rows_per_chunk(width), [=, &args](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       const T* const dy = static_cast<const T*>(args.dy) + row * args.dy_stride;
-      const T* const x = static_cast<const T*>(args.x) + row * args.x_stride;
+      const T* const y = static_cast<const T*>(args.y) + row * width;
       T* const dx = static_cast<T*>(args.dx) + row * width;
       const T scale = static_cast<const T*>(args.scale)[row];
-      const T product = lane_sum<T>(
-          width, [=](auto reader, std::int64_t i) { return reader.load(dy + i) * reader.load(x + i); });
-      const T along = product * scale * scale;
+      const T along = lane_sum<T>(
+          width, [=](auto reader, std::int64_t i) { return reader.load(dy + i) * reader.load(y + i); });
       if (beta == T(0)) {
 #pragma GCC ivdep
-        for (std::int64_t i = 0; i < width; ++i) dx[i] = scale * (dy[i] - x[i] * along);
+        for (std::int64_t i = 0; i < width; ++i) dx[i] = scale * (dy[i] - y[i] * along);
       } else {
 #pragma GCC ivdep
-        for (std::int64_t i = 0; i < width; ++i) dx[i] = beta * dx[i] + scale * (dy[i] - x[i] * along);
+        for (std::int64_t i = 0; i < width; ++i) dx[i] = beta * dx[i] + scale * (dy[i] - y[i] * along);
       }
     }
   });

@@ -10,6 +10,7 @@
 #include "ops/gemm.h"
 #include "ops/layer_norm.h"
 #include "ops/reduce.h"
+#include "ops/widen.h"
 #include "tensor/format.h"
 
 namespace eddy {
@@ -86,6 +87,15 @@ Tensor rows_of(const Tensor& x) {
 UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const UnitRecurrenceWeights& given,
                                      const UnitRecurrenceOptions& options, const Tensor& key_any,
                                      const Tensor& value_any) {
+  if (widens_anywhere(x)) {
+    const UnitRecurrenceWeights& w = given;
+    const UnitRecurrenceWeights widened{wide(w.norm1), wide(w.norm1_bias), wide(w.wqkv),  wide(w.wqkv_bias),
+                                        wide(w.wo),    wide(w.wo_bias),    wide(w.norm2), wide(w.norm2_bias),
+                                        wide(w.up),    wide(w.up_bias),    wide(w.down),  wide(w.down_bias)};
+    const UnitRecurrenceResult chain =
+        unit_recurrence(wide(x), wide(qkv), widened, options, wide(key_any), wide(value_any));
+    return {narrowed(chain.h), narrowed(chain.key), narrowed(chain.value)};
+  }
   const UnitRecurrenceWeights w = packed_rows(given);
   const Tensor key = row_major(key_any), value = row_major(value_any);
   checks::floating("unit_recurrence", x);

@@ -9,6 +9,7 @@
 #include "ops/checks.h"
 #include "ops/op_spec.h"
 #include "ops/views.h"
+#include "ops/widen.h"
 #include "tensor/format.h"
 #include "tensor/thread_pool.h"
 
@@ -106,6 +107,9 @@ Tensor lend_scratch(WindowAttentionArgs& args) {
 
 Tensor window_attention(const Tensor& q_any, const Tensor& past_any, const Tensor& own_any,
                         const WindowAttentionOptions& options) {
+  if (widens(q_any))
+    return narrowed(window_attention(wide(q_any), wide_like("window_attention", q_any, past_any),
+                                     wide_like("window_attention", q_any, own_any), options));
   check(q_any, past_any, own_any, options);
   const std::int64_t keys = own_any.dim(1) + (past_any.defined() ? past_any.dim(1) : 0);
   if (!(q_any.device() == kCpu) || q_any.dim(0) < kLeastBatch || q_any.elements() == 0 ||

@@ -23,7 +23,7 @@ constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kLarge = std::size_t{2} << 20;  // one huge page
 constexpr std::size_t kSlab = std::size_t{4} << 20;
 
-MemoryReport memory_report = nullptr;
+MemoryReport report_memory = nullptr;
 
 // Sizes 64, 128, …, 512, then eight steps to each doubling.
 int class_of(std::size_t bytes) {
@@ -138,14 +138,12 @@ class CpuAllocator final : public Allocator {
     std::size_t largest_free = 0;
     for (int size_class = kClasses - 1; size_class >= 0 && largest_free == 0; --size_class)
       if (!free_[static_cast<std::size_t>(size_class)].empty()) largest_free = class_bytes(size_class);
-    char report[1024] = "";
-    if (memory_report != nullptr) memory_report(report, sizeof report);
     fail<OutOfMemoryError>(
         "memory: {} bytes could not be had on cpu: live {}, peak {}, reserved {}, largest free block {}, "
         "limit {}{} "
         "(lower train.batch or model.context, raise train.accumulate, or use checkpointing)",
         bytes, stats_.live_bytes, stats_.peak_bytes, stats_.reserved_bytes, largest_free,
-        limit_ > 0 ? std::to_string(limit_) : "none", report);
+        limit_ > 0 ? std::to_string(limit_) : "none", memory_report());
   }
 
   static constexpr int kClasses = 8 * 44;
@@ -179,7 +177,13 @@ void set_allocator(DeviceType type, Allocator* new_allocator) {
 }
 
 void set_memory_report(MemoryReport report) {
-  memory_report = report;
+  report_memory = report;
+}
+
+std::string memory_report() {
+  char text[1024] = "";
+  if (report_memory != nullptr) report_memory(text, sizeof text);
+  return text;
 }
 
 std::string to_string(const Device& device) {

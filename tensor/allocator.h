@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "tensor/device.h"
 
@@ -41,5 +42,7 @@ void set_allocator(DeviceType type, Allocator* allocator);
 // Set by autograd. It gets a buffer because nothing may be allocated from the allocator that has just failed.
 using MemoryReport = void (*)(char* text, std::size_t capacity);
 void set_memory_report(MemoryReport report);
+// What that report says now; empty without one.
+std::string memory_report();
 
 }  // namespace eddy

@@ -24,6 +24,23 @@ struct bf16 {
     std::memcpy(&value, &wide, sizeof value);
     return value;
   }
+  // The nearest bf16 of an f64, rounded once. By way of the nearest f32 it would be rounded twice: what that
+  // f32 ties to is no tie. So of the two f32 around the value the odd one is taken, which is never a tie.
+  // source: S. Boldo, G. Melquiond, "Emulation of FMA and correctly rounded sums" (2008), theorem 3.
+  EDDY_HD_INLINE static bf16 nearest(double value) {
+    const float close = static_cast<float>(value);
+    std::uint32_t wide;
+    std::memcpy(&wide, &close, sizeof wide);
+    const double back = static_cast<double>(close);
+    if (back != value && value == value && (wide & 1u) == 0) {
+      // One step towards the value: away from zero when it is larger. Of a zero the sign is the value's.
+      const bool larger = value < 0 ? value < back : value > back;
+      wide = larger ? wide + 1 : wide - 1;
+    }
+    float odd;
+    std::memcpy(&odd, &wide, sizeof odd);
+    return bf16(odd);
+  }
 
  private:
   EDDY_HD_INLINE static std::uint16_t from_float(float value) {

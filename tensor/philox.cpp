@@ -19,7 +19,7 @@ std::uint64_t name_hash(const char* name) {
 }
 
 RandomKey from_bits(std::uint64_t bits, std::uint64_t step) {
-  return {static_cast<std::uint32_t>(bits), static_cast<std::uint32_t>(bits >> 32), step};
+  return {static_cast<std::uint32_t>(bits), static_cast<std::uint32_t>(bits >> 32), step, nullptr};
 }
 
 }  // namespace

@@ -34,11 +34,18 @@ EDDY_HD_INLINE Philox4 philox4x32(Philox4 counter, std::uint32_t key0, std::uint
 struct RandomKey {
   std::uint32_t key0 = 0, key1 = 0;
   std::uint64_t step = 0;
+  // A number in the memory of the device that draws, added to `step` when it draws; null for none. Work that
+  // is recorded once and replayed finds the step it is in there.
+  const std::uint64_t* step_base = nullptr;
 
+  EDDY_HD_INLINE std::uint64_t current_step() const {
+    return step_base == nullptr ? step : step + *step_base;
+  }
   // Four words for the elements 4*block .. 4*block+3.
   EDDY_HD_INLINE Philox4 words(std::uint64_t block) const {
+    const std::uint64_t now = current_step();
     return philox4x32({{static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
-                        static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(step >> 32)}},
+                        static_cast<std::uint32_t>(now), static_cast<std::uint32_t>(now >> 32)}},
                       key0, key1);
   }
   // The word of one element.

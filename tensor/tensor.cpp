@@ -261,10 +261,12 @@ void by_dtype(Dtype dtype, Visit&& visit) {
   }
 }
 
-// Conversion by way of a type that both ends represent; bf16 rounds from f32.
+// Conversion by way of a type that both ends represent; what becomes bf16 is rounded once.
 template <class To, class From>
 To convert(From value) {
-  if constexpr (std::is_same_v<To, bf16>) {
+  if constexpr (std::is_same_v<To, bf16> && !std::is_same_v<From, float> && sizeof(From) >= 4) {
+    return bf16::nearest(static_cast<double>(value));
+  } else if constexpr (std::is_same_v<To, bf16>) {
     return bf16(static_cast<float>(value));
   } else if constexpr (std::is_same_v<From, bf16>) {
     return static_cast<To>(static_cast<float>(value));
@@ -381,27 +383,61 @@ void fill(const Tensor& x, double value) {
 
 Tensor cast(const Tensor& x, Dtype dtype) {
   if (x.dtype() == dtype) return copy(x);
-  Tensor result = Tensor::empty(x.shape(), dtype, x.device());
-  if (x.elements() == 0) return result;
-  if (x.device().type != DeviceType::cpu) {
-    transfer(x.device()).cast(result, x);
-    return result;
-  }
-  by_dtype(dtype, [&](auto to_type) {
+  const Tensor result = Tensor::empty(x.shape(), dtype, x.device());
+  cast_into(result, x);
+  return result;
+}
+
+void cast_into(const Tensor& to, const Tensor& from) {
+  if (to.dtype() == from.dtype()) return copy_into(to, from);
+  if (to.shape() != from.shape())
+    fail<ShapeError>("cast_into: {} into {} (shapes must be equal)", to_string(from.shape()),
+                     to_string(to.shape()));
+  if (to.device() != from.device())
+    fail<DeviceError>("cast_into: from {} to {} (use to_device)", to_string(from.device()),
+                      to_string(to.device()));
+  if (to.elements() == 0) return;
+  if (to.device().type != DeviceType::cpu) return transfer(to.device()).cast(to, from);
+  by_dtype(to.dtype(), [&](auto to_type) {
     using To = decltype(to_type);
-    by_dtype(x.dtype(), [&](auto from_type) {
+    by_dtype(from.dtype(), [&](auto from_type) {
       using From = decltype(from_type);
-      To* const target = static_cast<To*>(result.raw_data());
-      const From* const source = static_cast<const From*>(x.raw_data());
-      for_each_row(x.shape(), result.strides(), x.strides(),
-                   [&](std::int64_t n, std::int64_t at, std::int64_t step, std::int64_t from_at,
-                       std::int64_t from_step) {
-                     for (std::int64_t i = 0; i < n; ++i)
-                       target[at + i * step] = convert<To>(source[from_at + i * from_step]);
-                   });
+      To* const target = static_cast<To*>(to.raw_data());
+      const From* const source = static_cast<const From*>(from.raw_data());
+      const auto row = [&](std::int64_t n, std::int64_t at, std::int64_t step, std::int64_t from_at,
+                           std::int64_t from_step) {
+        if (step == 1 && from_step == 1) {
+          for (std::int64_t i = 0; i < n; ++i) target[at + i] = convert<To>(source[from_at + i]);
+        } else {
+          for (std::int64_t i = 0; i < n; ++i)
+            target[at + i * step] = convert<To>(source[from_at + i * from_step]);
+        }
+      };
+      if (to.contiguous() && from.contiguous())
+        return parallel_for(to.elements(), 1 << 15, [&](std::int64_t begin, std::int64_t end) {
+          row(end - begin, begin, 1, begin, 1);
+        });
+      for_each_row(to.shape(), to.strides(), from.strides(), row);
     });
   });
-  return result;
+}
+
+Tensor to_bf16(const Tensor& x) {
+  if (x.dtype() == Dtype::bf16) return x;
+  Buffer& buffer = *x.buffer();
+  if (x.dtype() != Dtype::f32 || !buffer.keeps_bf16_copy()) return cast(x, Dtype::bf16);
+  const Shape all{buffer.bytes() / static_cast<std::int64_t>(sizeof(float))};
+  const std::int64_t adjacent[] = {1};
+  const bool first = buffer.bf16_copy == nullptr;
+  if (first) buffer.bf16_copy = Tensor::empty(all, Dtype::bf16, buffer.device()).buffer();
+  Buffer& rounded = *buffer.bf16_copy;
+  if (first || buffer.bf16_copy_version != buffer.version()) {
+    cast_into(Tensor::over(buffer.bf16_copy, 0, all, adjacent, Dtype::bf16),
+              Tensor::over(x.buffer(), 0, all, adjacent, Dtype::f32));
+    buffer.bf16_copy_version = buffer.version();
+    rounded.bump_version(buffer.last_writer());
+  }
+  return Tensor::over(buffer.bf16_copy, x.offset(), x.shape(), x.strides(), Dtype::bf16);
 }
 
 Tensor to_device(const Tensor& x, Device device) {

@@ -35,6 +35,11 @@ class Buffer : public RefCounted {
   std::int32_t saves = 0;
   std::int64_t* first_save_bytes = nullptr;
 
+  // Lets raw::to_bf16 keep a rounded copy of this buffer of f32: for parameters, which many products read
+  // between two writes.
+  void keep_bf16_copy() { keeps_bf16_copy_ = true; }
+  bool keeps_bf16_copy() const { return keeps_bf16_copy_; }
+
   // Marks an in-place write by `writer` (a string that lives forever).
   void bump_version(const char* writer) {
     ++version_;
@@ -46,7 +51,13 @@ class Buffer : public RefCounted {
   std::int64_t bytes_;
   Device device_;
   std::uint32_t version_ = 0;
+  bool keeps_bf16_copy_ = false;
   const char* last_writer_ = "";
+
+ public:
+  // That copy, as many bf16 as there are f32 here, and the version it was made of; null before the first use.
+  Ref<Buffer> bf16_copy;
+  std::uint32_t bf16_copy_version = 0;
 };
 
 // What autograd hangs onto a tensor; defined in autograd/.
@@ -174,6 +185,13 @@ void add_into(const Tensor& to, const Tensor& from);
 void fill(const Tensor& x, double value);
 // A copy in another dtype.
 Tensor cast(const Tensor& x, Dtype dtype);
+// Overwrites the elements of `to` with those of `from`, of any dtypes. Does not bump the version. errors:
+// ShapeError when the shapes differ; DeviceError.
+void cast_into(const Tensor& to, const Tensor& from);
+// The numbers of x in bf16: x itself where it is bf16. Where the buffer keeps a rounded copy, a view of that,
+// made anew when the buffer's version has moved on: cast once for all uses between two writes, whoever of its
+// tensors asks. Else a copy.
+Tensor to_bf16(const Tensor& x);
 // A copy on another device.
 Tensor to_device(const Tensor& x, Device device);
 

@@ -280,7 +280,9 @@ TEST_CASE("attention names what does not fit") {
         "attention: k has shape [2, 3, 8] ([batch, keys, kv_heads, head_size])");
   CHECK(error_of<ValueError>(call({}, k, k)) == "attention: q is undefined");
   CHECK(error_of<DtypeError>(call(q, raw::cast(k, Dtype::f64), k)).find("f32 and f64") != std::string::npos);
-  CHECK(error_of<DtypeError>(call(Tensor::zeros({1, 1, 1, 1}, Dtype::bf16), k, k)).find("q is bf16") !=
+  CHECK(error_of<DtypeError>(call(Tensor::zeros({1, 1, 1, 1}, Dtype::bf16), k, k)).find("bf16 and f32") !=
+        std::string::npos);
+  CHECK(error_of<DtypeError>(call(Tensor::zeros({1, 1, 1, 1}, Dtype::i64), k, k)).find("q is i64") !=
         std::string::npos);
   AttentionOptions options;
   options.dropout = 1;

@@ -130,6 +130,57 @@ TEST_CASE("bf16: a cast from f32 and f64 rounds and a cast back is exact") {
   CHECK(all_finite(bf16_tensor({3.3e38f, -1})));
 }
 
+TEST_CASE("bf16: an f64 rounds once where by way of f32 it would round twice") {
+  // Just above the middle of 1 and the next bf16; the nearest f32 is the middle itself, which ties to 1.
+  const double above = 1 + 0x1p-8 + 0x1p-40, below = 1 + 3 * 0x1p-8 - 0x1p-40;
+  std::vector<double> values{above, -above, below,     -below,   1e-300,     -1e-300,
+                             1e300, -1e300, 3.3961e38, 0x1p-133, 0x1.8p-133, 0x1.8000000001p-133};
+  std::mt19937_64 random(11);
+  for (int i = 0; i < 20000; ++i) {
+    const double middle =
+        std::ldexp(static_cast<double>(257 + 2 * (random() % 128)), static_cast<int>(random() % 260) - 140);
+    values.push_back(middle * (1 + std::ldexp(static_cast<double>(random() % 5) - 2,
+                                              -30 - static_cast<int>(random() % 20))));
+  }
+  const Tensor wide = Tensor::from(values, {static_cast<std::int64_t>(values.size())});
+  const std::vector<float> got = floats(raw::cast(wide, Dtype::bf16));
+  std::int64_t wrong = 0;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    wrong += static_cast<double>(got[i]) != nearest_bf16(values[i]);
+  CHECK(wrong == 0);
+  CHECK(got[0] == 1.0078125f);
+  CHECK(std::signbit(got[5]));
+  CHECK(static_cast<float>(Tensor::full({1}, above, Dtype::bf16).to_vector<bf16>()[0]) == 1.0078125f);
+  CHECK(
+      static_cast<float>(raw::cast(Tensor::from(std::vector<std::int32_t>{(257 << 16) + 1}, {1}), Dtype::bf16)
+                             .to_vector<bf16>()[0]) == 258.0f * 65536);
+}
+
+TEST_CASE("to_bf16: a buffer that keeps a rounded copy rounds once until it is written") {
+  const Tensor arena = Tensor::from(std::vector<float>{1.001f, -2.003f, 3.005f, 4.007f, 5.009f, 6.011f}, {6});
+  CHECK_FALSE(raw::to_bf16(arena).buffer() == raw::to_bf16(arena).buffer());
+  arena.buffer()->keep_bf16_copy();
+  const Tensor grid = raw::transpose(raw::reshape(raw::narrow(arena, 0, 2, 4), {2, 2}), 0, 1);
+  const Tensor rounded = raw::to_bf16(grid);
+  CHECK(rounded.buffer() == raw::to_bf16(arena).buffer());
+  CHECK(floats(rounded) == floats(raw::cast(grid, Dtype::bf16)));
+  CHECK(rounded.strides()[0] == 1);
+  const std::uint32_t version = rounded.buffer()->version();
+  raw::fill(arena, 7.1);
+  CHECK(floats(raw::to_bf16(grid))[0] == 3.0f);
+  wrote_in_place(arena, "a test");
+  CHECK(floats(raw::to_bf16(grid))[0] == 7.09375f);
+  CHECK(rounded.buffer()->version() == version + 1);
+  CHECK(raw::to_bf16(rounded).same(rounded));
+}
+
+TEST_CASE("cast_into: overwrites a view in another dtype and refuses another shape") {
+  const Tensor grid = Tensor::zeros({2, 3}, Dtype::bf16);
+  raw::cast_into(raw::narrow(grid, 1, 1, 1), Tensor::from(std::vector<double>{1.5, 2.5}, {2, 1}));
+  CHECK(floats(grid) == std::vector<float>{0, 1.5f, 0, 0, 2.5f, 0});
+  CHECK_THROWS_AS(raw::cast_into(grid, Tensor::zeros({3, 2})), ShapeError);
+}
+
 TEST_CASE("add_into: bf16 sums are those of exact numbers rounded once") {
   std::mt19937 random(7);
   std::vector<bf16> a, b;

@@ -161,6 +161,24 @@ TEST_CASE("the limit of a pool counts live bytes") {
   CHECK_NOTHROW(pool.allocate(600 * kKiB));
 }
 
+TEST_CASE("a pool knows its own blocks and keeps its segments while it is told to") {
+  FakeMemory memory(std::size_t{1} << 30);
+  Pool pool(memory), other(memory);
+  void* const block = pool.allocate(600 * kKiB);
+  CHECK(!other.deallocate(block));
+  CHECK(!pool.deallocate(nullptr));
+  pool.keep_segments(true);
+  CHECK(pool.deallocate(block));
+  CHECK(!pool.deallocate(block));
+  pool.trim();
+  CHECK(memory.segments.size() == 1);
+  CHECK(pool.allocate(600 * kKiB) == block);
+  CHECK(pool.deallocate(block));
+  pool.keep_segments(false);
+  pool.trim();
+  CHECK(memory.segments.empty());
+}
+
 TEST_CASE("live blocks never overlap and the counts come out even over random use") {
   FakeMemory memory(std::size_t{8} << 30);
   Pool pool(memory);

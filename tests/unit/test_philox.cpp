@@ -83,3 +83,16 @@ TEST_CASE("philox: uniform numbers fill the half-open unit interval evenly") {
   CHECK(!(std::abs(chi_square - 63) > 56));
   CHECK(!(std::abs(mean - 0.5) > 5 / std::sqrt(12.0 * kDraws)));
 }
+
+TEST_CASE("a key with a base in memory draws the words of the step that lies there") {
+  std::uint64_t base = 0;
+  RandomKey moving = random_key(3, "moving", 2);
+  moving.step_base = &base;
+  for (const std::uint64_t step : {0ull, 1ull, 0xfffffffffull}) {
+    base = step;
+    const RandomKey fixed = random_key(3, "moving", 2 + step);
+    CHECK(moving.current_step() == 2 + step);
+    for (const std::uint64_t element : {0ull, 3ull, 1000001ull})
+      CHECK(moving.word(element) == fixed.word(element));
+  }
+}

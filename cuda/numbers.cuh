@@ -1,0 +1,57 @@
+// Elements of activations, f32 or bf16: kernels compute in f32 and read and write either.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "cuda/launch.cuh"
+#include "tensor/dtype.h"
+
+namespace eddy::cuda {
+
+// Four neighbouring elements as they are stored, 16 or 8 bytes.
+template <class T>
+struct alignas(4 * sizeof(T)) StoredFour {
+  T at[4];
+};
+
+// Four neighbours from a place that is aligned to them, or one number four times.
+template <class T>
+__device__ Four read_four(const T* from) {
+  const StoredFour<T> stored = *reinterpret_cast<const StoredFour<T>*>(from);
+  Four four;
+#pragma unroll
+  for (int j = 0; j < 4; ++j) four.at[j] = static_cast<float>(stored.at[j]);
+  return four;
+}
+template <class T>
+__device__ Four repeat_four(const T* from) {
+  const float value = static_cast<float>(*from);
+  return {{value, value, value, value}};
+}
+template <class T>
+__device__ void write_four(T* to, const Four& four) {
+  StoredFour<T> stored;
+#pragma unroll
+  for (int j = 0; j < 4; ++j) stored.at[j] = static_cast<T>(four.at[j]);
+  *reinterpret_cast<StoredFour<T>*>(to) = stored;
+}
+
+// to = beta to + value, where `to` is not read when beta is 0.
+template <class T>
+__device__ void add_to(T& to, float beta, float value) {
+  to = static_cast<T>(beta == 0.0f ? value : beta * static_cast<float>(to) + value);
+}
+
+// Calls run(type) with a null pointer to the type that activations are stored in. errors: DtypeError for
+// other dtypes.
+template <class Run>
+void for_activations(const char* kernel, Dtype dtype, Run&& run) {
+  if (dtype == Dtype::f32) return run(static_cast<float*>(nullptr));
+  if (dtype == Dtype::bf16) return run(static_cast<bf16*>(nullptr));
+  refuse_dtype(kernel, dtype);
+}
+// That type, of such a pointer.
+template <class Pointer>
+using StoredIn = std::remove_pointer_t<std::remove_cvref_t<Pointer>>;
+
+}  // namespace eddy::cuda

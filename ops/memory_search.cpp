@@ -1,0 +1,333 @@
+// Checks of the search in a memory, its products of scores, and its CPU kernels.
+#include "ops/memory_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "autograd/tape.h"
+#include "ops/checks.h"
+#include "ops/cpu/dispatch.h"
+#include "ops/gemm.h"
+#include "ops/op_spec.h"
+#include "ops/widen.h"
+#include "tensor/format.h"
+#include "tensor/thread_pool.h"
+
+namespace eddy {
+
+constinit Slot<MemoryMarkArgs> memory_mark_slot{"memory_mark"};
+constinit Slot<MemoryTakeArgs> memory_take_slot{"memory_take"};
+
+namespace {
+
+// Scores that are computed before entries are chosen by them. On the CPU 4 MiB of f32, so that choosing reads
+// them from the cache; a GPU needs more work for one launch.
+constexpr std::int64_t kCpuScores = std::int64_t{1} << 20, kGpuScores = std::int64_t{1} << 24;
+
+void check_search(const Tensor& q, const Tensor& keys, const Tensor& values, std::int64_t topk) {
+  checks::floating("memory_search", q, "q");
+  checks::same_kind("memory_search", q, keys);
+  checks::same_kind("memory_search", q, values);
+  if (q.rank() != 4 || keys.rank() != 4 || keys.shape() != values.shape() || q.dim(0) != keys.dim(0) ||
+      q.dim(2) != keys.dim(2) || q.dim(3) != keys.dim(3))
+    fail<ShapeError>(
+        "memory_search: q {}, keys {}, values {} (q [batch, time, heads, head_dim], keys and values "
+        "[batch, size, heads, head_dim])",
+        to_string(q.shape()), to_string(keys.shape()), to_string(values.shape()));
+  if (topk < 1 || topk > keys.dim(1))
+    fail<ValueError>("memory_search: topk is {} (from 1 to the memory's size, {})", topk, keys.dim(1));
+  if (keys.dim(1) >> 31 != 0)
+    fail<ShapeError>("memory_search: a memory of {} entries (fewer than 2^31)", keys.dim(1));
+}
+
+char* at(const Tensor& x, std::int64_t element) {
+  return static_cast<char*>(x.raw_data()) + element * static_cast<std::int64_t>(dtype_bytes(x.dtype()));
+}
+
+// ---- CPU kernels
+// --------------------------------------------------------------------------------------------------
+template <class T>
+void mark(const MemoryMarkArgs& a) {
+  const std::int64_t row = a.heads * a.head_dim;
+  parallel_for(a.batch * a.heads, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t item = begin; item < end; ++item) {
+      const T* const keys =
+          static_cast<const T*>(a.keys) + item / a.heads * a.size * row + item % a.heads * a.head_dim;
+      std::uint8_t* const blank = a.blank + item * a.size;
+      std::int32_t last = 0;
+      for (std::int64_t m = 0; m < a.size; ++m) {
+        const T* const key = keys + m * row;
+        blank[m] = std::all_of(key, key + a.head_dim, [](T x) { return x == 0; });
+        if (blank[m] == 0) last = static_cast<std::int32_t>(m + 1);
+      }
+      a.ends[item] = last;
+    }
+  });
+}
+
+// One query: its scores, and where its pairs go.
+template <class T>
+struct Taking {
+  const MemoryTakeArgs& args;
+  std::int64_t query, end;
+
+  T score(std::int64_t m) const {
+    return args.blank[m] != 0 ? static_cast<T>(kMemoryBlankScore)
+                              : static_cast<const T*>(args.scores)[query * args.score_stride + m];
+  }
+  // Adds `weight` times an entry to a place.
+  void add(std::int64_t m, std::int64_t place, T weight) const {
+    const std::int64_t to = (query * args.topk + place) * args.stride, from = m * args.stride;
+    const auto* const keys = static_cast<const T*>(args.keys) + from;
+    const auto* const values = static_cast<const T*>(args.values) + from;
+    for (std::int64_t i = 0; i < args.head_dim; ++i) {
+      static_cast<T*>(args.taken_keys)[to + i] += weight * keys[i];
+      static_cast<T*>(args.taken_values)[to + i] += weight * values[i];
+    }
+  }
+  void clear() const {
+    for (std::int64_t place = 0; place < args.topk; ++place)
+      for (void* const taken : {args.taken_keys, args.taken_values})
+        std::fill_n(static_cast<T*>(taken) + (query * args.topk + place) * args.stride, args.head_dim, T(0));
+  }
+};
+
+template <class T>
+void take_by_bucket(const Taking<T>& taking) {
+  const std::int64_t topk = taking.args.topk;
+  for (std::int64_t bucket = 0; bucket < std::min(topk, taking.end); ++bucket) {
+    T best = taking.score(bucket);
+    for (std::int64_t m = bucket; m < taking.end; m += topk) best = std::max(best, taking.score(m));
+    const auto weight = [&](std::int64_t m) {
+      const double gap =
+          kMemorySharpness * (static_cast<double>(best) - static_cast<double>(taking.score(m)));
+      return gap > kMemoryForgotten ? 0.0 : std::exp(-gap);
+    };
+    double total = 0;
+    for (std::int64_t m = bucket; m < taking.end; m += topk) total += weight(m);
+    for (std::int64_t m = bucket; m < taking.end; m += topk)
+      if (const double w = weight(m); w > 0) taking.add(m, bucket, static_cast<T>(w / total));
+  }
+}
+
+template <class T>
+void take_best(const Taking<T>& taking) {
+  std::int32_t* const chosen = taking.args.chosen + taking.query * taking.args.topk;
+  std::vector<std::int32_t> order(static_cast<std::size_t>(taking.end));
+  std::iota(order.begin(), order.end(), 0);
+  const std::int64_t wanted = std::min(taking.args.topk, taking.end);
+  std::partial_sort_copy(order.begin(), order.end(), chosen, chosen + wanted,
+                         [&](std::int32_t i, std::int32_t j) {
+                           const T a = taking.score(i), b = taking.score(j);
+                           return a != b ? a > b : i < j;
+                         });
+  std::sort(chosen, chosen + wanted);
+  for (std::int64_t place = 0; place < wanted; ++place) taking.add(chosen[place], place, T(1));
+}
+
+template <class T>
+void take(const MemoryTakeArgs& a) {
+  parallel_for(a.queries, 1 + 4096 / (*a.end + 1), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t query = begin; query < end; ++query) {
+      const Taking<T> taking{a, query, *a.end};
+      taking.clear();
+      a.exact ? take_best(taking) : take_by_bucket(taking);
+    }
+  });
+}
+
+}  // namespace
+
+void install_cpu_memory_search() {
+  constexpr int kHost = static_cast<int>(DeviceType::cpu);
+  memory_mark_slot.function[kHost] = [](const MemoryMarkArgs& a) {
+    a.dtype == Dtype::f32 ? mark<float>(a) : mark<double>(a);
+  };
+  memory_take_slot.function[kHost] = [](const MemoryTakeArgs& a) {
+    a.dtype == Dtype::f32 ? take<float>(a) : take<double>(a);
+  };
+}
+
+TakenPairs memory_search(const Tensor& q, const Tensor& given_keys, const Tensor& given_values,
+                         std::int64_t topk, MemorySearch search) {
+  if (widens_anywhere(q)) {
+    const NoGrad no_grad;
+    const TakenPairs taken = memory_search(wide(q), wide_like("memory_search", q, given_keys),
+                                           wide_like("memory_search", q, given_values), topk, search);
+    return {narrowed(taken.keys), narrowed(taken.values)};
+  }
+  check_search(q, given_keys, given_values, topk);
+  const Tensor keys = raw::contiguous(given_keys), values = raw::contiguous(given_values);
+  const std::int64_t batch = q.dim(0), time = q.dim(1), heads = q.dim(2), head_dim = q.dim(3);
+  const std::int64_t size = keys.dim(1), row = heads * head_dim;
+  const Device device = q.device();
+  const bool on_cpu = device == kCpu;
+  const Shape shape{batch, time, topk, heads, head_dim};
+  const TakenPairs taken{Tensor::empty(shape, q.dtype(), device), Tensor::empty(shape, q.dtype(), device)};
+  if (taken.keys.elements() == 0) return taken;
+
+  const Tensor queries = raw::contiguous(q);
+  const Tensor blank = Tensor::empty({batch, heads, size}, Dtype::u8, device),
+               ends = Tensor::empty({batch, heads}, Dtype::i32, device);
+  memory_mark_slot(device, {q.dtype(), batch, size, heads, head_dim, keys.raw_data(),
+                            blank.data<std::uint8_t>(), ends.data<std::int32_t>()});
+  const std::int64_t chunk = std::clamp<std::int64_t>((on_cpu ? kCpuScores : kGpuScores) / size, 1, time);
+  const Tensor scores = Tensor::empty({chunk, size}, q.dtype(), device),
+               chosen = Tensor::empty({chunk, topk}, Dtype::i32, device),
+               best = Tensor::empty({on_cpu ? 0 : chunk, topk, 2}, Dtype::f32, device);
+  for (std::int64_t item = 0; item < batch * heads; ++item) {
+    const std::int64_t sequence = item / heads, in_row = item % heads * head_dim;
+    const std::int32_t* const end = ends.data<std::int32_t>() + item;
+    // The host does not wait for a GPU to learn how much of the memory is filled.
+    const std::int64_t filled = on_cpu ? *end : size;
+    const std::int64_t of_entries = sequence * size * row + in_row;
+    for (std::int64_t first = 0; first < time; first += chunk) {
+      const std::int64_t rows = std::min(chunk, time - first), query = sequence * time + first;
+      if (filled > 0) {
+        GemmArgs gemm{};
+        gemm.dtype = q.dtype();
+        gemm.transpose_b = true;
+        gemm.m = rows;
+        gemm.n = filled;
+        gemm.k = head_dim;
+        gemm.a = at(queries, query * row + in_row);
+        gemm.lda = row;
+        gemm.b = at(keys, of_entries);
+        gemm.ldb = row;
+        gemm.c = scores.raw_data();
+        gemm.ldc = size;
+        gemm_slot(device, gemm);
+      }
+      const std::int64_t to = query * topk * row + in_row;
+      memory_take_slot(
+          device, {q.dtype(), search == MemorySearch::exact, rows, topk, head_dim, row, scores.raw_data(),
+                   size, blank.data<std::uint8_t>() + item * size, end, at(keys, of_entries),
+                   at(values, of_entries), at(taken.keys, to), at(taken.values, to),
+                   chosen.data<std::int32_t>(), on_cpu ? nullptr : best.data<float>()});
+    }
+  }
+  return taken;
+}
+
+// ---- the record
+// -----------------------------------------------------------------------------------------------------
+namespace {
+
+// In plain loops, query by query.
+Tensors reference_search(const Tensors& x, std::int64_t topk, MemorySearch search) {
+  const std::int64_t batch = x[0].dim(0), time = x[0].dim(1), heads = x[0].dim(2), width = x[0].dim(3);
+  const std::int64_t size = x[1].dim(1);
+  const std::vector<double> q = x[0].to_vector<double>(), keys = x[1].to_vector<double>(),
+                            values = x[2].to_vector<double>();
+  const Shape shape{batch, time, topk, heads, width};
+  std::vector<double> taken_keys(static_cast<std::size_t>(shape.elements())), taken_values = taken_keys;
+  const auto entry = [&](std::int64_t b, std::int64_t m, std::int64_t h) {
+    return static_cast<std::size_t>(((b * size + m) * heads + h) * width);
+  };
+  for (std::int64_t b = 0; b < batch; ++b)
+    for (std::int64_t t = 0; t < time; ++t)
+      for (std::int64_t h = 0; h < heads; ++h) {
+        std::vector<double> scores;
+        std::size_t filled = 0;
+        for (std::int64_t m = 0; m < size; ++m) {
+          double score = 0;
+          bool blank = true;
+          for (std::int64_t i = 0; i < width; ++i) {
+            const double k = keys[entry(b, m, h) + static_cast<std::size_t>(i)];
+            score += q[static_cast<std::size_t>(((b * time + t) * heads + h) * width + i)] * k;
+            blank = blank && k == 0;
+          }
+          scores.push_back(blank ? -1e6 : score);
+          if (!blank) filled = scores.size();
+        }
+        scores.resize(filled);
+        const auto put = [&](std::int64_t m, std::int64_t place, double weight) {
+          for (std::int64_t i = 0; i < width; ++i) {
+            const auto to =
+                static_cast<std::size_t>((((b * time + t) * topk + place) * heads + h) * width + i);
+            const std::size_t from = entry(b, m, h) + static_cast<std::size_t>(i);
+            taken_keys[to] += weight * keys[from];
+            taken_values[to] += weight * values[from];
+          }
+        };
+        std::int64_t place = 0;
+        for (std::size_t m = 0; m < filled; ++m) {
+          double total = 0;
+          std::int64_t better = 0;
+          for (std::size_t other = 0; other < filled; ++other) {
+            if (search == MemorySearch::exact)
+              better += scores[other] > scores[m] || (scores[other] == scores[m] && other < m);
+            else if (other % static_cast<std::size_t>(topk) == m % static_cast<std::size_t>(topk))
+              total += std::exp(1e6 * std::clamp(scores[other] - scores[m], -1.0, 1e-4));
+          }
+          if (search == MemorySearch::exact && better < topk) put(static_cast<std::int64_t>(m), place++, 1);
+          if (search == MemorySearch::bucket && total < 1e26)
+            put(static_cast<std::int64_t>(m), static_cast<std::int64_t>(m) % topk, 1 / total);
+        }
+      }
+  return {Tensor::from(taken_keys, shape), Tensor::from(taken_values, shape)};
+}
+
+// Quarters: scores of them are exact in f32, so that every dtype and device takes the same entries. Some are
+// equal.
+Tensor quarters(const Shape& shape, const char* stream) {
+  std::vector<double> values = raw::cast(sample_indices(shape, stream, 9), Dtype::f64).to_vector<double>();
+  for (double& value : values) value = (value - 4) / 4;
+  return Tensor::from(values, shape);
+}
+
+// A memory of which `written` entries are not empty.
+Tensors memory_of(const Shape& q, std::int64_t size, std::int64_t written) {
+  const Shape shape{q[0], size, q[2], q[3]};
+  const Tensor keys = quarters(shape, "keys"), values = quarters(shape, "values");
+  for (const Tensor& x : {keys, values}) raw::fill(raw::narrow(x, 1, written, size - written), 0);
+  return {quarters(q, "q"), keys, values};
+}
+
+}  // namespace
+
+std::vector<OpSpec> memory_search_specs() {
+  std::vector<OpSpec> specs;
+  constexpr std::int64_t kTaken = 4;
+  for (const MemorySearch search : {MemorySearch::bucket, MemorySearch::exact}) {
+    OpSpec spec;
+    const bool exact = search == MemorySearch::exact;
+    spec.name = exact ? "memory_search_exact" : "memory_search";
+    spec.formula =
+        exact ? "the pairs of the topk best keys" : "the pair of the best key of each of topk buckets";
+    spec.run = [search](const Tensors& x) {
+      const TakenPairs taken = memory_search(x[0], x[1], x[2], kTaken, search);
+      return Tensors{taken.keys, taken.values};
+    };
+    spec.reference = [search](const Tensors& x) { return reference_search(x, kTaken, search); };
+    const auto strided = [](Tensors x) {
+      x[0] = strided_copy(x[0]);
+      return x;
+    };
+    spec.samples = {{"size_0", memory_of({2, 0, 3, 5}, 7, 7), false},
+                    {"size_1", memory_of({1, 1, 1, 1}, 4, 4), false},
+                    {"odd_tail", memory_of({2, 7, 3, 5}, 11, 11), false},
+                    {"half_filled", memory_of({1, 5, 2, 8}, 23, 9), false},
+                    {"fewer_than_taken", memory_of({1, 5, 2, 8}, 23, 3), false},
+                    {"empty", memory_of({1, 5, 2, 8}, 8, 0), false},
+                    {"long", memory_of({1, 3, 2, 33}, 700, 650), false},
+                    {"strided", strided(memory_of({2, 6, 3, 4}, 9, 8)), false}};
+    spec.roundings = 4;
+    spec.bench = [] {
+      Tensors inputs;
+      for (const Tensor& x : memory_of({1, 512, 8, 128}, 8192, 8192))
+        inputs.push_back(raw::cast(x, Dtype::f32));
+      return inputs;
+    };
+    spec.cost = [](const Tensors& x) {
+      const double queries = static_cast<double>(x[0].elements());
+      return OpCost{2 * queries * static_cast<double>(x[1].dim(1)),
+                    static_cast<double>(x[0].bytes() + 2 * x[1].bytes()) + 8 * queries * kTaken};
+    };
+    specs.push_back(spec);
+  }
+  return specs;
+}
+
+}  // namespace eddy

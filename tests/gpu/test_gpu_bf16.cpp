@@ -1,0 +1,162 @@
+// Every OpSpec sample in bf16 on the GPU, with parameters of f32 and of bf16, against f64 on the CPU from the
+// same rounded numbers; and a training step of a model against the CPU's step in bf16. Prints one table.
+//
+// Tolerances: a result is computed in f32 and rounded once. A gradient is rounded once as well, and may stand
+// on a saved result that was rounded before it: with y off by 2^-8 of itself, 1 - y^2 or y (dy - sum(dy y))
+// moves by up to 2 and 3 times that. Attention's gradients stand on the rounded output of each row, and those
+// of its tables add up what that costs over all rows, where the terms themselves partly cancel. Some ops go
+// by way of f32, whose casts round nothing else.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+#include "gpu_test.h"
+#include "models/model.h"
+#include "ops/cross_entropy.h"
+#include "ops/matmul.h"
+#include "tensor/error.h"
+#include "tests/op/bf16_check.h"
+
+using namespace eddy;
+using namespace eddy::gpu_test;
+using namespace eddy::spec_check;
+
+namespace {
+
+double gradient_roundings_to_bf16(const OpSpec& spec) {
+  return spec.name.starts_with("attention") ? 16 : 5;
+}
+
+Tensors on_gpu_as_they_are(const Tensors& inputs) {
+  Tensors result;
+  for (const Tensor& x : inputs)
+    result.push_back(!x.defined() || x.contiguous() ? (x.defined() ? to_gpu(x) : x) : strided_on_gpu(x));
+  return result;
+}
+
+struct Row {
+  int samples = 0;
+  double result_error = 0, gradient_error = 0;  // in units of 2^-8 of the largest number
+};
+
+double error_in_roundings(const Tensor& got, const Tensor& want) {
+  if (!got.defined() || !want.defined()) return 0;
+  const std::vector<double> a = raw::cast(got, Dtype::f64).to_vector<double>();
+  const std::vector<double> b = raw::cast(want, Dtype::f64).to_vector<double>();
+  double scale = 0, worst = 0;
+  for (const double value : b)
+    if (std::isfinite(value)) scale = std::max(scale, std::abs(value));
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
+    if (std::isfinite(a[i]) && std::isfinite(b[i])) worst = std::max(worst, std::abs(a[i] - b[i]));
+  return scale > 0 ? worst / (scale * kBf16Rounding) : 0;
+}
+
+void check_sample(const OpSpec& spec, const OpSample& sample, int activations, const std::string& name,
+                  Row& row) {
+  const Tensors inputs = on_gpu_as_they_are(inputs_in_bf16(sample.inputs, activations, Dtype::f32));
+  const Tensors exact_inputs = inputs_in_bf16(sample.inputs, 0, Dtype::f64);
+  EvaluateOptions options, exact_options;
+  const Tensors ys = spec.run(inputs);
+  for (const Tensor& y : ys) {
+    const std::string stream = fmt::format("cotangent {}", options.dys.size());
+    const Tensor dy = raw::cast(sample_normal(y.shape(), stream.c_str()), Dtype::bf16);
+    options.dys.push_back(to_gpu(raw::cast(dy, y.dtype())));
+    exact_options.dys.push_back(raw::cast(dy, Dtype::f64));
+  }
+  const auto on_gpu = [&] {
+    Outcome outcome = evaluate(spec, inputs, options);
+    return Outcome{to_cpu(outcome.results), to_cpu(outcome.gradients)};
+  };
+  const Outcome got = on_gpu(), want = evaluate(spec, exact_inputs, exact_options);
+  REQUIRE_MESSAGE(got.results.size() == want.results.size(), name);
+  for (std::size_t i = 0; i < want.results.size(); ++i) {
+    const double last = got.results[i].dtype() == Dtype::bf16 ? 1 : 0;
+    const std::string text = difference(fmt::format("{} result {}", name, i), got.results[i], want.results[i],
+                                        bf16_roundings(spec.roundings, last), kBf16Rounding);
+    CHECK_MESSAGE(text.empty(), text);
+    row.result_error = std::max(row.result_error, error_in_roundings(got.results[i], want.results[i]));
+  }
+  for (std::size_t i = 0; sample.gradcheck && i < want.gradients.size(); ++i) {
+    if (got.gradients[i].defined()) CHECK_MESSAGE(got.gradients[i].dtype() == inputs[i].dtype(), name);
+    const std::string text =
+        difference(fmt::format("{} gradient {}", name, i), got.gradients[i], want.gradients[i],
+                   bf16_roundings(gradient_roundings(spec), gradient_roundings_to_bf16(spec)), kBf16Rounding);
+    CHECK_MESSAGE(text.empty(), text);
+    row.gradient_error =
+        std::max(row.gradient_error, error_in_roundings(got.gradients[i], want.gradients[i]));
+  }
+  poison_gpu();
+  const std::string again = bit_difference(name + " again", on_gpu(), got);
+  CHECK_MESSAGE(again.empty(), again);
+  ++row.samples;
+}
+
+}  // namespace
+
+TEST_SUITE("device") {
+  TEST_CASE("every op agrees in bf16 with f64 and repeats its bits") {
+    std::printf("\n%-24s %8s %16s %16s\n", "op in bf16", "samples", "result: 2^-8", "gradient: 2^-8");
+    for (const OpSpec& spec : op_specs()) {
+      const int activations = activations_of(spec.name);
+      if (activations < 0 || spec.name.starts_with("cast") || spec.name == "window_attention_dropout")
+        continue;  // f64 is not cast there; masks are numbered otherwise
+      Row row;
+      for (const OpSample& sample : spec.samples) {
+        const std::string name = spec.name + "/" + sample.label;
+        check_sample(spec, sample, 100, name, row);
+        if (activations < static_cast<int>(sample.inputs.size()))
+          check_sample(spec, sample, activations, name + " with f32 parameters", row);
+      }
+      std::printf("%-24s %8d %16.2f %16.2f\n", spec.name.c_str(), row.samples, row.result_error,
+                  row.gradient_error);
+    }
+    std::fflush(stdout);
+  }
+
+  TEST_CASE("gradients of a parameter from products of bf16 gather in f32") {
+    const Tensor weight = to_gpu(Tensor::full({16, 16}, 1, Dtype::f32));
+    require_grad(weight);
+    const auto product = [&](double value) {
+      return linear(to_gpu(Tensor::full({16, 16}, value, Dtype::bf16)), weight);
+    };
+    const Tensor large = product(16), small = product(0.03125);
+    const Tensor one = to_gpu(Tensor::full({16, 16}, 1, Dtype::bf16));
+    backward({large, small}, {one, one});
+    CHECK(to_cpu(grad(weight)).to_vector<float>()[7] == 256.5f);
+  }
+
+  // The same numbers are rounded at the same places, but for what kernels keep in bf16.
+  TEST_CASE("a model in bf16 agrees with the CPU's") {
+    ModelConfig config;
+    config.model = "regular";
+    config.vocab = 11;
+    config.context = 16;
+    config.dim = 32;
+    config.heads = 2;
+    config.layers = 2;
+    config.init_std = 0.1;
+    config.positions = config.bias = true;
+    const Tensor tokens = sample_indices({3, 16}, "tokens", 11),
+                 targets = sample_indices({3, 16}, "targets", 11);
+    Tensor logits[2], gradients[2];
+    for (const int on_gpu : {0, 1}) {
+      const Device device = on_gpu == 1 ? gpu() : kCpu;
+      const auto model = make_model(config, Dtype::bf16, device);
+      model->params().initialize(3);
+      ForwardInput input;
+      input.tokens = raw::to_device(tokens, device);
+      const ForwardOutput output = model->forward(input);
+      logits[on_gpu] = raw::cast(to_cpu(detach(output.logits)), Dtype::f32);
+      backward(cross_entropy(output.logits, raw::to_device(targets, device)));
+      model->params().settle_gradients();
+      gradients[on_gpu] = to_cpu(model->params().gradients());
+    }
+    const std::string logits_differ = difference("logits", logits[1], logits[0], 8, kBf16Rounding);
+    CHECK_MESSAGE(logits_differ.empty(), logits_differ);
+    const std::string gradients_differ =
+        difference("gradients", gradients[1], gradients[0], 16, kBf16Rounding);
+    CHECK_MESSAGE(gradients_differ.empty(), gradients_differ);
+  }
+}

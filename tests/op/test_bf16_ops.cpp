@@ -1,0 +1,128 @@
+// Every op on bf16: its results and gradients are those of f64, up to the roundings of f32 inside and one
+// rounding to bf16 at the end; parameters beside bf16 may be f32 and then get gradients that are not rounded.
+#include <doctest/doctest.h>
+
+#include "bf16_check.h"
+#include "ops/attention.h"
+#include "ops/cross_entropy.h"
+#include "ops/layer_norm.h"
+#include "ops/matmul.h"
+#include "ops/pointwise.h"
+#include "tensor/error.h"
+
+using namespace eddy;
+using namespace eddy::spec_check;
+
+namespace {
+
+void expect_none(const std::string& difference) {
+  CHECK_MESSAGE(difference.empty(), difference);
+}
+
+// Whether every number is one of bf16.
+bool holds_bf16(const Tensor& x) {
+  const Tensor rounded = raw::cast(raw::cast(x, Dtype::bf16), x.dtype());
+  return bit_difference("", rounded, x).empty();
+}
+
+void check_sample(const OpSpec& spec, const OpSample& sample, int activations, const std::string& name) {
+  const Tensors inputs = inputs_in_bf16(sample.inputs, activations, Dtype::f32);
+  EvaluateOptions options;
+  const Tensors ys = spec.run(inputs);
+  Tensors wide_dys;
+  for (const Tensor& dy : cotangents(ys)) {
+    const Tensor rounded = raw::cast(dy, Dtype::bf16);
+    options.dys.push_back(raw::cast(rounded, dy.dtype()));
+    wide_dys.push_back(raw::cast(rounded, Dtype::f64));
+  }
+  const Outcome got = evaluate(spec, inputs, options);
+  EvaluateOptions wide_options;
+  wide_options.dys = wide_dys;
+  const Outcome want = evaluate(spec, inputs_in_bf16(sample.inputs, 0, Dtype::f64), wide_options);
+  REQUIRE_MESSAGE(got.results.size() == want.results.size(), name);
+  for (std::size_t i = 0; i < want.results.size(); ++i) {
+    const double last = got.results[i].dtype() == Dtype::bf16 ? 1 : 0;
+    expect_none(difference(fmt::format("{} result {}", name, i), got.results[i], want.results[i],
+                           bf16_roundings(spec.roundings, last), kBf16Rounding));
+  }
+  if (!sample.gradcheck) return;
+  for (std::size_t i = 0; i < want.gradients.size(); ++i) {
+    const Tensor& gradient = got.gradients[i];
+    if (gradient.defined()) CHECK_MESSAGE(gradient.dtype() == inputs[i].dtype(), name);
+    const double last = gradient.defined() && gradient.dtype() == Dtype::bf16 ? 1 : 0;
+    expect_none(difference(fmt::format("{} gradient {}", name, i), gradient, want.gradients[i],
+                           bf16_roundings(gradient_roundings(spec), last), kBf16Rounding));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every op takes bf16 and rounds once") {
+  for (const OpSpec& spec : op_specs()) {
+    const int activations = activations_of(spec.name);
+    if (activations < 0) continue;
+    SUBCASE(spec.name.c_str()) {
+      for (const OpSample& sample : spec.samples) {
+        check_sample(spec, sample, 100, spec.name + "/" + sample.label);
+        if (activations < static_cast<int>(sample.inputs.size()))
+          check_sample(spec, sample, activations, spec.name + "/" + sample.label + " with f32 parameters");
+      }
+    }
+  }
+}
+
+TEST_CASE("bf16: a product rounds parameters of f32 and their gradients are not rounded") {
+  const Tensor x = raw::cast(sample_normal({40, 33}, "x"), Dtype::bf16);
+  const Tensor weight = raw::cast(sample_normal({7, 33}, "weight"), Dtype::f32);
+  const Tensor bias = raw::cast(sample_normal({7}, "bias"), Dtype::f32);
+  require_grad(weight);
+  require_grad(bias);
+  const Tensor y = linear(x, weight, bias);
+  CHECK(y.dtype() == Dtype::bf16);
+  const Tensor same = linear(x, raw::cast(weight, Dtype::bf16), raw::cast(bias, Dtype::bf16));
+  expect_none(bit_difference("result", detach(y), same));
+  backward(y, raw::cast(sample_normal(y.shape(), "dy"), Dtype::bf16));
+  CHECK(grad(weight).dtype() == Dtype::f32);
+  CHECK_FALSE(holds_bf16(grad(weight)));
+  CHECK_FALSE(holds_bf16(grad(bias)));
+}
+
+TEST_CASE("bf16: gradients of a parameter from several products gather in f32") {
+  const Tensor weight = Tensor::full({1, 1}, 1, Dtype::f32);
+  require_grad(weight);
+  const Tensor large = linear(Tensor::full({1, 1}, 256, Dtype::bf16), weight),
+               small = linear(Tensor::full({1, 1}, 0.5, Dtype::bf16), weight);
+  const Tensor one = Tensor::full({1, 1}, 1, Dtype::bf16);
+  backward({large, small}, {one, one});
+  CHECK(grad(weight).item() == 256.5);
+}
+
+TEST_CASE("bf16: a loss of bf16 logits is f32") {
+  const Tensor logits = raw::cast(sample_normal({5, 11}, "logits"), Dtype::bf16);
+  require_grad(logits);
+  const Tensor targets = sample_indices({5}, "targets", 11);
+  const Tensor loss = cross_entropy(logits, targets);
+  CHECK(loss.dtype() == Dtype::f32);
+  CHECK(cross_entropy_rows(logits, targets).dtype() == Dtype::f32);
+  CHECK(loss.item() == cross_entropy(raw::cast(logits, Dtype::f32), targets).item());
+  backward(loss);
+  CHECK(grad(logits).dtype() == Dtype::bf16);
+}
+
+TEST_CASE("bf16: a number beside bf16 is not rounded") {
+  const Tensor x = Tensor::full({3}, 256, Dtype::bf16);
+  CHECK((x * (1 + 0x1p-7 + 0x1p-9)).to_vector<bf16>()[0] == 258.0f);
+  CHECK((x * (1 + 0x1p-7 + 0x1p-9 + 0x1p-12)).to_vector<bf16>()[0] == 258.0f);
+  CHECK((x * (1 + 0x1p-7 + 0x1p-8 + 0x1p-12)).to_vector<bf16>()[0] == 260.0f);
+}
+
+TEST_CASE("bf16: what is no parameter is not taken beside it in another dtype") {
+  const Tensor x = Tensor::zeros({2, 3}, Dtype::bf16), wide = Tensor::zeros({2, 3});
+  CHECK_THROWS_AS(x + wide, DtypeError);
+  CHECK_THROWS_AS(wide + x, DtypeError);
+  CHECK_THROWS_AS(matmul(x, Tensor::zeros({3, 2})), DtypeError);
+  CHECK_THROWS_AS(linear(wide, raw::cast(wide, Dtype::bf16)), DtypeError);
+  CHECK_THROWS_AS(layer_norm(wide, Tensor::zeros({3}, Dtype::bf16)), DtypeError);
+  const Tensor q = Tensor::zeros({1, 2, 1, 4}, Dtype::bf16);
+  CHECK_THROWS_AS(attention(q, Tensor::zeros({1, 2, 1, 4}), q), DtypeError);
+}

@@ -1,0 +1,56 @@
+// What ops keep for the backward pass beyond what their neighbours keep anyway: memory is the larger part of
+// what a training step costs.
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "autograd/tape.h"
+#include "ops/pointwise.h"
+#include "ops/reduce.h"
+#include "ops/unit_norm.h"
+
+namespace {
+
+using namespace eddy;
+
+Tensor leaf(const std::vector<double>& values, const Shape& shape) {
+  return require_grad(Tensor::from(values, shape));
+}
+
+std::int64_t kept_bytes() {
+  return graph_stats().saved_bytes;
+}
+
+}  // namespace
+
+TEST_CASE("relu keeps its result and not what it came from") {
+  const Tensor x = leaf({-1, 2, -3, 4, 5, -6}, {2, 3});
+  const std::int64_t before = kept_bytes();
+  const Tensor y = relu(neg(x));
+  const Tensor z = y * y;  // keeps y
+  CHECK(kept_bytes() - before == x.bytes());
+  backward(sum(z));
+  CHECK(grad(x).to_vector<double>() == std::vector<double>{-2, 0, -6, 0, 0, -12});
+}
+
+TEST_CASE("unit_norm keeps its result and not what it came from") {
+  const Tensor x = leaf({-1, 2, -3, 4, 5, -6}, {2, 3});
+  const std::int64_t before = kept_bytes();
+  const Tensor y = unit_norm(neg(x));
+  const Tensor z = y * y;
+  CHECK(kept_bytes() - before == x.bytes() + 2 * 8);  // and one scale per row
+}
+
+TEST_CASE("a product keeps a factor only when the other one has a gradient") {
+  const Tensor constant = Tensor::from(std::vector<double>{2, 3, 4}, {3});
+  const Tensor x = leaf({-1, 2, -3, 4, 5, -6}, {2, 3});
+  for (const bool left : {true, false}) {
+    zero_grad(x);
+    const std::int64_t before = kept_bytes();
+    const Tensor z = left ? constant * x : x * constant;
+    CHECK(kept_bytes() - before == constant.bytes());
+    backward(sum(z));
+    CHECK(grad(x).to_vector<double>() == std::vector<double>{2, 3, 4, 2, 3, 4});
+  }
+}
