@@ -1,9 +1,11 @@
-// The pool over cudaMalloc, and the plain form.
+// The pool over cudaMalloc, the plain form, and the pool of captured work.
 #include "cuda/allocator.h"
 
 #include <algorithm>
 #include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cuda/pool.h"
 #include "cuda/stream.cuh"
@@ -46,25 +48,41 @@ class CudaAllocator final : public Allocator {
  public:
   void* allocate(std::size_t bytes) override {
     const std::lock_guard lock(mutex_);
+    if (capturing_) return captured_.allocate(bytes);
     return plain_ ? allocate_plain(bytes) : pool_.allocate(bytes);
   }
 
   void deallocate(void* memory, std::size_t bytes) noexcept override {
     if (memory == nullptr) return;
     const std::lock_guard lock(mutex_);
-    if (!plain_) return pool_.deallocate(memory);
+    if (captured_.deallocate(memory)) return;
+    if (!plain_) {
+      pool_.deallocate(memory);
+      return;
+    }
     plain_stats_.live_bytes -= static_cast<std::int64_t>(bytes);
     plain_stats_.reserved_bytes -= static_cast<std::int64_t>(bytes);
-    memory_.give_back(memory, bytes);
+    if (capturing_)
+      later_.emplace_back(memory, bytes);  // to give it back would wait, which no capture allows
+    else
+      memory_.give_back(memory, bytes);
   }
 
   void trim() override {
     const std::lock_guard lock(mutex_);
     pool_.trim();
+    if (captures_ == 0) captured_.trim();
   }
+  // A replay uses the memory of captured work again: it counts as live in the peak, all of it.
   AllocatorStats stats() const override {
     const std::lock_guard lock(mutex_);
-    return plain_ ? plain_stats_ : pool_.stats();
+    AllocatorStats stats = plain_ ? plain_stats_ : pool_.stats();
+    const AllocatorStats captured = captured_.stats();
+    stats.live_bytes += captured.live_bytes;
+    stats.peak_bytes += captured.reserved_bytes;
+    stats.reserved_bytes += captured.reserved_bytes;
+    stats.allocations += captured.allocations;
+    return stats;
   }
   void reset_peak() override {
     const std::lock_guard lock(mutex_);
@@ -74,7 +92,21 @@ class CudaAllocator final : public Allocator {
   void set_limit(std::int64_t bytes) override {
     const std::lock_guard lock(mutex_);
     pool_.set_limit(bytes);
+    captured_.set_limit(bytes);
     limit_ = bytes;
+  }
+
+  void serve_captures(bool on) {
+    const std::lock_guard lock(mutex_);
+    capturing_ = on;
+    if (on) return;
+    for (const auto& [memory, bytes] : later_) memory_.give_back(memory, bytes);
+    later_.clear();
+  }
+  void use_captured(int change) {
+    const std::lock_guard lock(mutex_);
+    captures_ += change;
+    captured_.keep_segments(captures_ > 0);
   }
 
   void set_plain(bool plain) {
@@ -104,7 +136,11 @@ class CudaAllocator final : public Allocator {
   mutable std::mutex mutex_;
   DeviceMemory memory_;
   Pool pool_{memory_};
+  Pool captured_{memory_};
+  bool capturing_ = false;
+  int captures_ = 0;
   bool plain_ = false;
+  std::vector<std::pair<void*, std::size_t>> later_;  // freed while capturing, in the plain form
   AllocatorStats plain_stats_;
   std::int64_t limit_ = 0;
 };
@@ -123,6 +159,17 @@ Allocator& device_allocator() {
 
 void set_plain_allocator(bool plain) {
   only_allocator().set_plain(plain);
+}
+
+void serve_from_capture_pool(bool on) {
+  only_allocator().serve_captures(on);
+}
+
+CapturePoolUse::CapturePoolUse() {
+  only_allocator().use_captured(1);
+}
+CapturePoolUse::~CapturePoolUse() {
+  only_allocator().use_captured(-1);
 }
 
 }  // namespace eddy::cuda

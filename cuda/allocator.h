@@ -14,4 +14,18 @@ Allocator& device_allocator();
 // errors: ValueError while anything is live.
 void set_plain_allocator(bool plain);
 
+// While on, requests are served from the pool of captured work: a pool of its own, also where the allocator
+// is plain. What is freed there goes back there at any time.
+void serve_from_capture_pool(bool on);
+
+// Keeps that pool's memory in place: while one of these lives, nothing of it goes back to the GPU, since
+// captured work holds addresses of tensors that were freed long ago.
+class CapturePoolUse {
+ public:
+  CapturePoolUse();
+  ~CapturePoolUse();
+  CapturePoolUse(const CapturePoolUse&) = delete;
+  CapturePoolUse& operator=(const CapturePoolUse&) = delete;
+};
+
 }  // namespace eddy::cuda

@@ -11,6 +11,7 @@
 #include "cuda/allocator.h"
 #include "cuda/device.h"
 #include "cuda/gemm.h"
+#include "cuda/graph.h"
 #include "cuda/stream.cuh"
 #include "tensor/format.h"
 
@@ -191,16 +192,21 @@ void throw_cuda_error(const char* call, cudaError_t error) {
 
 void check_launch(const char* kernel) {
   check(cudaGetLastError(), kernel);
-  if (state().launch_checks.load(std::memory_order_relaxed)) check(cudaStreamSynchronize(stream()), kernel);
+  if (state().launch_checks.load(std::memory_order_relaxed) && !capturing())
+    check(cudaStreamSynchronize(stream()), kernel);
 }
 
 void synchronize() {
+  if (capturing()) refuse_wait("the host waits for the GPU");
   if (is_open()) check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
 }
 
 void upload(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
   const cudaStream_t queue = stream();
+  if (capturing())
+    return check(cudaMemcpyAsync(to, keep_bytes(from, bytes), bytes, cudaMemcpyHostToDevice, queue),
+                 "cudaMemcpyAsync");
   if (bytes > Staging::kHalf)  // from pageable memory: CUDA stages it itself, after what is queued
     return check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, queue), "cudaMemcpyAsync");
   State& s = state();
@@ -210,6 +216,7 @@ void upload(void* to, const void* from, std::size_t bytes) {
 
 void download(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
+  if (capturing()) refuse_wait("a value is read from the GPU");
   const cudaStream_t queue = stream();
   check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, queue), "cudaMemcpyAsync");
   check(cudaStreamSynchronize(queue), "cudaStreamSynchronize");

@@ -23,13 +23,15 @@ bool is_open();
 // The number of the GPU that is or will be used.
 int device_index();
 
-// Waits until everything asked for so far is done. errors: DeviceError for a kernel that failed meanwhile.
+// Waits until everything asked for so far is done. errors: DeviceError for a kernel that failed meanwhile,
+// and while work is being captured.
 void synchronize();
 
-// Copies to the GPU. The source may be overwritten when this returns; up to 4 MiB goes through pinned memory,
-// so that the caller does not wait for work that is still queued.
+// Copies to the GPU. While work is being captured, the bytes are kept, and go up at every replay. The source
+// may be overwritten when this returns; up to 4 MiB goes through pinned memory, so that the caller does not
+// wait for work that is still queued.
 void upload(void* to, const void* from, std::size_t bytes);
-// Copies from the GPU, and waits for it.
+// Copies from the GPU, and waits for it. errors: DeviceError while work is being captured.
 void download(void* to, const void* from, std::size_t bytes);
 
 // With checks on, every launch is waited for, so that an error names the kernel that caused it. For tests.

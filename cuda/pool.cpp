@@ -41,16 +41,18 @@ void* Pool::allocate(std::size_t bytes) {
   return block->first;
 }
 
-void Pool::deallocate(void* memory) noexcept {
+bool Pool::deallocate(void* memory) noexcept {
   const auto block = blocks_.find(static_cast<char*>(memory));
-  if (block == blocks_.end() || block->second.free) return;
+  if (block == blocks_.end() || block->second.free) return false;
   stats_.live_bytes -= static_cast<std::int64_t>(block->second.bytes);
   set_free(block, true);
   join(block, std::next(block));
   if (block != blocks_.begin()) join(std::prev(block), block);
+  return true;
 }
 
 void Pool::trim() {
+  if (keeps_segments_) return;
   for (auto segment = segments_.begin(); segment != segments_.end();) {
     const auto block = blocks_.find(segment->first);
     if (!block->second.free || block->second.bytes != segment->second) {
@@ -125,10 +127,10 @@ void out_of_memory(const RawMemory& raw, std::size_t bytes, const AllocatorStats
   const std::string device = raw.describe();
   fail<OutOfMemoryError>(
       "memory: {} bytes could not be had on {}: live {}, peak {}, reserved {}, largest free block {}, limit "
-      "{}{}{} "
+      "{}{}{}{} "
       "(lower train.batch or model.context, raise train.accumulate, or use checkpointing)",
       bytes, raw.name(), stats.live_bytes, stats.peak_bytes, stats.reserved_bytes, largest_free,
-      limit > 0 ? std::to_string(limit) : "none", device.empty() ? "" : ", ", device);
+      limit > 0 ? std::to_string(limit) : "none", device.empty() ? "" : ", ", device, memory_report());
 }
 
 }  // namespace eddy::cuda

@@ -52,10 +52,12 @@ class Pool {
 
   // At least `bytes`, aligned to 512; nullptr for 0. errors: OutOfMemoryError.
   void* allocate(std::size_t bytes);
-  // Takes back what allocate gave; nullptr does nothing.
-  void deallocate(void* memory) noexcept;
+  // Takes back what allocate gave; nullptr does nothing. Returns whether it was this pool's.
+  bool deallocate(void* memory) noexcept;
   // Gives back the segments in which nothing is live.
   void trim();
+  // While on, trim gives nothing back, and neither does a request that the device refuses.
+  void keep_segments(bool on) { keeps_segments_ = on; }
 
   AllocatorStats stats() const { return stats_; }
   void reset_peak() { stats_.peak_bytes = stats_.live_bytes; }
@@ -85,6 +87,7 @@ class Pool {
   std::array<std::set<std::pair<std::size_t, char*>>, 2> free_;  // [small], by size, then address
   AllocatorStats stats_;
   std::int64_t limit_ = 0;
+  bool keeps_segments_ = false;
 };
 
 // Throws the error of a request that cannot be met. `limit` is 0 where there is none.

@@ -1,8 +1,6 @@
 // Adafactor's state.
 #include "train/adafactor.h"
 
-#include <cmath>
-
 #include "autograd/tape.h"
 #include "ops/optimizer.h"
 #include "tensor/format.h"
@@ -16,20 +14,24 @@ AdafactorOptimizer::AdafactorOptimizer(const ParamStore& params, const TrainConf
     shapes.push_back({parameter.offset, parameter.shape});
   plan_ = adafactor_plan(shapes);
   const Tensor& values = params.values();
+  tables_ = adafactor_tables(plan_, values.device());
   momentum_ = Tensor::zeros(values.shape(), values.dtype(), values.device());
   second_ = Tensor::zeros({plan_.second_elements}, values.dtype(), values.device());
 }
 
-double AdafactorOptimizer::step(ParamStore& params, double learning_rate) {
+AdamScalars AdafactorOptimizer::scalars(double learning_rate) const {
+  const AdafactorScalars next{learning_rate, steps_, clip_};
+  check_scalars("adafactor_step", next, 0);
+  return next;
+}
+
+Tensor AdafactorOptimizer::apply(ParamStore& params, const Tensor& numbers) {
   params.settle_gradients();
   const Tensor norm = l2_norm(params.gradients());
-  const double norm_value = norm.item();
-  if (!std::isfinite(norm_value)) return norm_value;
-  adafactor_step(params.values(), params.gradients(), momentum_, second_, plan_, {},
-                 {learning_rate, steps_, clip_}, norm);
-  ++steps_;
-  wrote_in_place(params.values(), "optimizer.step");
-  return norm_value;
+  adafactor_step_on_device(params.values(), params.gradients(), momentum_, second_, plan_, tables_, {},
+                           numbers, norm);
+  params.wrote_values("optimizer.step");
+  return norm;
 }
 
 std::vector<AdafactorOptimizer::Part> AdafactorOptimizer::parts(const ParamStore& params) const {

@@ -17,7 +17,9 @@ class AdafactorOptimizer final : public Optimizer {
   // weight decay.
   AdafactorOptimizer(const ParamStore& params, const TrainConfig& config);
 
-  double step(ParamStore& params, double learning_rate) override;
+  AdamScalars scalars(double learning_rate) const override;
+  Tensor apply(ParamStore& params, const Tensor& numbers) override;
+  void count_step() override { ++steps_; }
   std::int64_t steps() const override { return steps_; }
   // "m.<parameter>" and "steps"; of a factored parameter "r.<parameter>" [rows] and "c.<parameter>"
   // [columns], of others "v.<parameter>".
@@ -35,6 +37,7 @@ class AdafactorOptimizer final : public Optimizer {
 
   double clip_;
   AdafactorPlan plan_;
+  AdafactorTables tables_;
   Tensor momentum_, second_;
   std::int64_t steps_ = 0;
 };

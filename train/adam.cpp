@@ -1,12 +1,45 @@
-// Adam's state.
+// Adam's state, and which parameters a step moves.
 #include "train/adam.h"
 
-#include <cmath>
+#include <algorithm>
+#include <utility>
 
 #include "autograd/tape.h"
+#include "ops/capture.h"
 #include "tensor/format.h"
 
 namespace eddy {
+namespace {
+
+// The stretches [begin, end) of the arena whose parameters a gradient reached, neighbours joined; the whole
+// arena, padding included, when all were.
+std::vector<std::pair<std::int64_t, std::int64_t>> reached_stretches(const ParamStore& params) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> stretches;
+  const std::vector<Parameter>& all = params.parameters();
+  bool open = false;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const bool reached = grad(all[i].value).defined();
+    const std::int64_t end = i + 1 < all.size() ? all[i + 1].offset : params.values().elements();
+    if (reached && open)
+      stretches.back().second = end;
+    else if (reached)
+      stretches.emplace_back(all[i].offset, end);
+    open = reached;
+  }
+  return stretches;
+}
+
+// The segments inside a stretch, counted from its beginning. A segment is a parameter's, so none is cut.
+std::vector<DecaySegment> segments_within(const std::vector<DecaySegment>& segments, std::int64_t begin,
+                                          std::int64_t end) {
+  std::vector<DecaySegment> found;
+  for (const DecaySegment& segment : segments)
+    if (segment.begin >= begin && segment.end <= end)
+      found.push_back({segment.begin - begin, segment.end - begin, segment.decay});
+  return found;
+}
+
+}  // namespace
 
 AdamOptimizer::AdamOptimizer(const ParamStore& params, const TrainConfig& config)
     : options_{config.beta1, config.beta2, config.eps}, clip_(config.clip) {
@@ -20,16 +53,44 @@ AdamOptimizer::AdamOptimizer(const ParamStore& params, const TrainConfig& config
             {parameter.offset, parameter.offset + parameter.shape.elements(), config.weight_decay});
 }
 
-double AdamOptimizer::step(ParamStore& params, double learning_rate) {
+AdamScalars AdamOptimizer::scalars(double learning_rate) const {
+  const AdamScalars next{learning_rate, steps_ + 1, clip_};
+  check_scalars("adamw_step", next, 1);
+  return next;
+}
+
+std::vector<AdamOptimizer::Stretch> AdamOptimizer::stretches_of(const ParamStore& params) {
+  const std::vector<std::pair<std::int64_t, std::int64_t>> reached = reached_stretches(params);
+  std::vector<Stretch> stretches = stretches_;
+  const auto same = [](const std::pair<std::int64_t, std::int64_t>& borders, const Stretch& stretch) {
+    return borders.first == stretch.begin && borders.second == stretch.end;
+  };
+  if (!std::equal(reached.begin(), reached.end(), stretches.begin(), stretches.end(), same)) {
+    stretches.clear();
+    for (const auto& [begin, end] : reached)
+      stretches.push_back(
+          {begin, end,
+           decay_table(segments_within(segments_, begin, end), end - begin, params.values().device())});
+    // A table that goes up while work is captured is there only after a replay.
+    if (!capturing()) stretches_ = stretches;
+  }
+  for (const Stretch& stretch : stretches) keep_for_capture(stretch.decays);
+  return stretches;
+}
+
+Tensor AdamOptimizer::apply(ParamStore& params, const Tensor& numbers) {
   params.settle_gradients();
   const Tensor norm = l2_norm(params.gradients());
-  const double norm_value = norm.item();
-  if (!std::isfinite(norm_value)) return norm_value;
-  ++steps_;
-  adamw_step(params.values(), params.gradients(), m_, v_, segments_, options_, {learning_rate, steps_, clip_},
-             norm);
-  wrote_in_place(params.values(), "optimizer.step");
-  return norm_value;
+  for (const Stretch& stretch : stretches_of(params)) {
+    const auto part = [&](const Tensor& arena) {
+      const std::int64_t count = stretch.end - stretch.begin;
+      return count == arena.elements() ? arena : raw::narrow(arena, 0, stretch.begin, count);
+    };
+    adamw_step_on_device(part(params.values()), part(params.gradients()), part(m_), part(v_), stretch.decays,
+                         options_, numbers, norm);
+  }
+  params.wrote_values("optimizer.step");
+  return norm;
 }
 
 std::map<std::string, Tensor> AdamOptimizer::save(const ParamStore& params) const {

@@ -1,5 +1,5 @@
-// AdamW and Adam over a model's parameter arena: moments are arenas with equal offsets, one kernel call per
-// step.
+// AdamW and Adam over a model's parameter arena: moments are arenas with equal offsets, and a step is one
+// kernel call, or one for each stretch between parameters that took no part in it.
 #pragma once
 
 #include <map>
@@ -18,7 +18,12 @@ class AdamOptimizer final : public Optimizer {
   // the others; `adam` has no decay at all.
   AdamOptimizer(const ParamStore& params, const TrainConfig& config);
 
-  double step(ParamStore& params, double learning_rate) override;
+  // A parameter that no gradient reached since the gradients were forgotten took no part in the loss: it is
+  // left out whole, its value without decay and its moments as they are, as PyTorch leaves out one whose
+  // gradient is None. A gradient of zeros is one. The count of steps is common to all parameters.
+  Tensor apply(ParamStore& params, const Tensor& numbers) override;
+  AdamScalars scalars(double learning_rate) const override;
+  void count_step() override { ++steps_; }
   std::int64_t steps() const override { return steps_; }
   // "m.<parameter>", "v.<parameter>" and "steps".
   std::map<std::string, Tensor> save(const ParamStore& params) const override;
@@ -26,9 +31,17 @@ class AdamOptimizer final : public Optimizer {
             const std::string& file) override;
 
  private:
+  // Parameters side by side that a step moves.
+  struct Stretch {
+    std::int64_t begin, end;  // in the arenas
+    Tensor decays;            // the table of its segments, on the device
+  };
+  std::vector<Stretch> stretches_of(const ParamStore& params);
+
   AdamOptions options_;
   double clip_;
   std::vector<DecaySegment> segments_;
+  std::vector<Stretch> stretches_;  // of the last step: as a rule they are those of every step
   Tensor m_, v_;
   std::int64_t steps_ = 0;
 };

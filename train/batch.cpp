@@ -60,7 +60,7 @@ void CarriedState::enter(ForwardInput& input, const Batch& batch, const ModelCon
     std::vector<std::int64_t> first(static_cast<std::size_t>(rows * segments), 0);
     for (std::int64_t row = 0; row < rows; ++row)
       first[static_cast<std::size_t>(row * segments)] = flags[row];
-    input.start = placed(Tensor::from(first, {rows, segments}), input.tokens.device());
+    input.start = Tensor::from(first, {rows, segments});
   }
   input.state = state;
 }

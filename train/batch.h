@@ -36,8 +36,8 @@ struct CarriedState {
   std::int64_t rows = 0;
 
   // Hands the state to the next batch's input, with the flags of the rows to reset: one for each segment of
-  // the call, as the model counts them, set in the first. Nothing is handed over when every row begins anew
-  // or the number of rows is another: the model starts cold.
+  // the call, as the model counts them, set in the first, on the CPU. Nothing is handed over when
+  // every row begins anew or the number of rows is another: the model starts cold.
   void enter(ForwardInput& input, const Batch& batch, const ModelConfig& config) const;
   // Takes what the batch left, cut off from its graph.
   void leave(const State& after, const Batch& batch);

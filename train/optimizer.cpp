@@ -1,11 +1,21 @@
-// Optimizers by name.
+// Optimizers by name, and a step that is waited for.
 #include "train/optimizer.h"
 
+#include <cmath>
+
+#include "ops/records.h"
 #include "tensor/format.h"
 #include "train/adafactor.h"
 #include "train/adam.h"
 
 namespace eddy {
+
+double Optimizer::step(ParamStore& params, double learning_rate) {
+  const AdamScalars numbers = scalars(learning_rate);
+  const double norm = apply(params, records_on(params.values().device(), &numbers, 1)).item();
+  if (std::isfinite(norm)) count_step();
+  return norm;
+}
 
 std::unique_ptr<Optimizer> make_optimizer(const ParamStore& params, const TrainConfig& config) {
   if (config.optimizer == "adamw" || config.optimizer == "adam")

@@ -1,31 +1,11 @@
 // One optimizer step: forward, loss and backward over its batches, then the optimizer.
 #pragma once
 
-#include <cstdint>
-#include <string>
 #include <vector>
 
-#include "autograd/tape.h"
-#include "models/model.h"
-#include "train/batch.h"
-#include "train/optimizer.h"
+#include "train/step_work.h"
 
 namespace eddy {
-
-struct StepResult {
-  double loss = 0;       // mean over the scored targets of all batches, nats
-  double grad_norm = 0;  // before clipping
-  bool finite = true;    // when not, no parameter changed
-  std::string problem;   // what was not finite and where it came from; empty when nothing was
-  GraphStats graph;      // of the last batch, when its backward pass began
-};
-
-struct StepOptions {
-  double learning_rate = 0;
-  std::uint64_t seed = 0;  // of dropout
-  std::int64_t step = 0;   // optimizer steps done before: batches draw dropout masks of their own
-  bool carry_state = false;
-};
 
 // The result of one step over `batches`, which see the same weights; their gradients add up to that of the
 // mean over all scored targets. With carry_state the state goes from each batch to the next and is left in

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "autograd/tape.h"
+#include "models/model.h"
 #include "models/params.h"
+#include "ops/cross_entropy.h"
 #include "ops/op_spec.h"
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
@@ -169,6 +171,89 @@ TEST_CASE("AdafactorOptimizer counts its steps from 0 and treats each parameter 
     }
     const Doubles got = part(store.values());
     for (std::size_t i = 0; i < w.size(); ++i) CHECK(std::abs(got[i] - w[i]) <= 1e-14);
+  }
+}
+
+TEST_CASE("Adam leaves a parameter that no gradient reached whole: no decay and no move of its moments") {
+  // Two stores, stepped together; in one of them small.weight takes part in the second and fourth step only.
+  const auto reaches = [](ParamStore& store, int step, bool small) {
+    store.zero_gradients();
+    for (const Parameter& parameter : store.parameters()) {
+      if (parameter.name == "small.weight" && !small) continue;
+      backward(sum(mul(parameter.value,
+                       sample_normal(parameter.shape, (parameter.name + std::to_string(step)).c_str()))));
+    }
+  };
+  const auto of = [](const ParamStore& store, const Tensor& arena, const char* name) {
+    const Parameter& p = store.get(name);
+    return raw::copy(raw::narrow(arena, 0, p.offset, p.shape.elements())).to_vector<double>();
+  };
+  for (const char* name : {"adamw", "adam"}) {
+    CAPTURE(name);
+    ParamStore store = make_store(), whole = make_store();
+    const auto optimizer = make_optimizer(store, config_of(name));
+    const auto reference = make_optimizer(whole, config_of(name));
+    for (int step = 0; step < 5; ++step) {
+      CAPTURE(step);
+      const bool small = step == 1 || step == 3;
+      const Doubles before = of(store, store.values(), "small.weight");
+      const std::map<std::string, Tensor> moments = copies(optimizer->save(store));
+      reaches(store, step, small);
+      reaches(whole, step, true);
+      optimizer->step(store, 0.01);
+      reference->step(whole, 0.01);
+      CHECK((of(store, store.values(), "small.weight") == before) == !small);
+      for (const char* moment : {"m.small.weight", "v.small.weight"})
+        CHECK((optimizer->save(store).at(moment).to_vector<double>() ==
+               moments.at(moment).to_vector<double>()) == !small);
+      for (const char* other : {"large.weight", "norm.weight"})
+        CHECK(of(store, store.values(), other) == of(whole, whole.values(), other));
+    }
+    store.zero_gradients();  // nothing was reached at all
+    const Doubles before = store.values().to_vector<double>();
+    optimizer->step(store, 0.01);
+    CHECK(store.values().to_vector<double>() == before);
+  }
+}
+
+TEST_CASE("AdamW leaves the query matrix of a memory as it began: it has no influence") {
+  ModelConfig config;
+  config.family = "blockwise_recurrent";
+  config.model = "memory_llama";
+  config.vocab = 7;
+  config.dim = 8;
+  config.heads = 2;
+  config.layers = 1;
+  config.chunk = 2;
+  config.memory_query = true;
+  const auto model = make_model(config, Dtype::f64);
+  model->params().initialize(1);
+  const auto value = [&](const char* name) { return model->params().get(name).value.to_vector<double>(); };
+  const Doubles query = value("layers.0.memory.wq.weight"), key = value("layers.0.memory.wk.weight");
+  const auto optimizer = make_optimizer(model->params(), config_of("adamw"));
+  ForwardInput input;
+  input.tokens = Tensor::from(std::vector<std::int32_t>{1, 2, 3, 4}, {1, 4});
+  backward(cross_entropy(model->forward(input).logits, input.tokens, -1));
+  optimizer->step(model->params(), 0.1);
+  CHECK(value("layers.0.memory.wq.weight") == query);
+  CHECK(value("layers.0.memory.wk.weight") != key);
+}
+
+TEST_CASE("Adam moves a parameter whose gradient is zeros: it decays") {
+  ParamStore store = make_store();
+  TrainConfig config = config_of("adamw");
+  config.weight_decay = 0.5;
+  const auto optimizer = make_optimizer(store, config);
+  const Doubles before = store.values().to_vector<double>();
+  store.zero_gradients();
+  for (const Parameter& parameter : store.parameters())
+    backward(sum(mul(parameter.value, Tensor::zeros(parameter.shape, Dtype::f64))));
+  optimizer->step(store, 0.1);
+  const Doubles after = store.values().to_vector<double>();
+  const Parameter& norm = store.get("norm.weight");
+  for (std::size_t i = 0; i < after.size(); ++i) {
+    const double kept = static_cast<std::int64_t>(i) < norm.offset ? 1 - 0.1 * 0.5 : 1.0;
+    CHECK(std::abs(after[i] - before[i] * kept) <= 1e-15);
   }
 }
 

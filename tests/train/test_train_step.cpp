@@ -7,11 +7,13 @@
 #include <limits>
 #include <vector>
 
+#include "ops/capture.h"
 #include "ops/gather.h"
 #include "ops/pointwise.h"
 #include "tensor/error.h"
 #include "text_test.h"
 #include "tiny_model.h"
+#include "train/captured_step.h"
 
 namespace {
 
@@ -21,12 +23,13 @@ using namespace eddy::test;
 // Keeps the gradients and moves nothing.
 class Watcher final : public Optimizer {
  public:
-  double step(ParamStore& params, double) override {
+  AdamScalars scalars(double rate) const override { return {rate, count + 1, 0}; }
+  Tensor apply(ParamStore& params, const Tensor&) override {
     params.settle_gradients();
     gradients = raw::cast(params.gradients(), Dtype::f64).to_vector<double>();
-    ++count;
-    return result;
+    return Tensor::full({}, result, Dtype::f64);
   }
+  void count_step() override { ++count; }
   std::int64_t steps() const override { return count; }
   std::map<std::string, Tensor> save(const ParamStore&) const override { return {}; }
   void load(const ParamStore&, const std::map<std::string, Tensor>&, const std::string&) override {}
@@ -167,6 +170,32 @@ TEST_CASE("train_step: a loss that is not finite is named and clears the state")
   CHECK(!steep.finite);
   CHECK(contains(steep.problem, "the gradient is not finite; the sum of squares is too large"));
   CHECK(calls_of(carried) == std::vector<double>{2, 2});
+}
+
+TEST_CASE("CapturedStep: on the CPU every step is a train_step and there is nothing to tell") {
+  const OneThread one;
+  ModelConfig config = tiny_config("unit_forget", 7);
+  TrainConfig train;
+  const auto model = tiny_model(config), captured_model = tiny_model(config);
+  const auto optimizer = make_optimizer(model->params(), train),
+             captured_optimizer = make_optimizer(captured_model->params(), train);
+  CapturedStep step(*captured_model, *captured_optimizer, true);
+  CarriedState carried;
+  StepOptions options;
+  for (options.step = 0; options.step < 4; ++options.step) {
+    options.learning_rate = 0.01 * static_cast<double>(options.step);
+    const std::vector<Batch> batches{make_batch(2, random_tokens(8, 7), random_tokens(8, 7))};
+    const StepResult want = train_step(*model, *optimizer, batches, carried, options);
+    const StepResult got = step.step(batches, carried, options);
+    CHECK(got.loss == want.loss);
+    CHECK(got.grad_norm == want.grad_norm);
+  }
+  CHECK(captured_model->params().values().to_vector<double>() ==
+        model->params().values().to_vector<double>());
+  CHECK(captured_optimizer->steps() == 4);
+  CHECK(step.graphs() == 0);
+  CHECK(step.take_message() == "");
+  CHECK_THROWS_AS(static_cast<void>(capture(kCpu, [] {})), DeviceError);
 }
 
 TEST_CASE("make_batch: sizes that do not fit are refused") {

@@ -1,0 +1,131 @@
+// Capturing the stream into a CUDA graph.
+//
+// While the stream captures, launches and asynchronous copies become nodes of a graph in their order, with
+// the bytes of their arguments. A replay is one call for all of them: a step of thousands of launches of some
+// 2 us each is then bound by the GPU and not by the host that launches.
+//
+// Addresses are among the bytes, so memory must stay where it was. The allocator serves tensors made
+// meanwhile from a pool that only captured work uses (allocator.h). All captured work shares it: replays run
+// one after the other on one stream, and what one leaves for later is held by a tensor.
+#include "cuda/graph.h"
+
+#include <atomic>
+#include <cstring>
+#include <vector>
+
+#include "cuda/allocator.h"
+#include "cuda/stream.cuh"
+#include "tensor/format.h"
+
+namespace eddy::cuda {
+namespace {
+
+class Graph final : public CapturedWork {
+ public:
+  Graph() = default;
+  ~Graph() override {
+    // A replay may still be queued, and reads what goes now.
+    try {
+      if (exec_ != nullptr) synchronize();
+    } catch (const Error&) {
+      // A kernel failed: the next call that can throw says so.
+    }
+    if (exec_ != nullptr) cudaGraphExecDestroy(exec_);
+    for (void* bytes : pinned_) cudaFreeHost(bytes);
+  }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  void replay() override {
+    if (capturing()) fail<DeviceError>("cuda: a replay inside a capture (one after the other)");
+    check(cudaGraphLaunch(exec_, stream()), "cudaGraphLaunch");
+  }
+
+  void finish(cudaGraph_t graph) { check(cudaGraphInstantiate(&exec_, graph, 0), "cudaGraphInstantiate"); }
+  void keep(const Tensor& tensor) { tensors_.push_back(tensor); }
+  const void* keep(const void* from, std::size_t bytes) {
+    void* memory = nullptr;
+    check(cudaHostAlloc(&memory, bytes, cudaHostAllocDefault), "cudaHostAlloc");
+    pinned_.push_back(memory);
+    return std::memcpy(memory, from, bytes);
+  }
+
+ private:
+  CapturePoolUse pool_;
+  std::vector<Tensor> tensors_;
+  std::vector<void*> pinned_;
+  cudaGraphExec_t exec_ = nullptr;
+};
+
+std::atomic<Graph*> current{nullptr};
+
+// The stream captures from the first line to the end of this.
+class Capturing {
+ public:
+  explicit Capturing(Graph& graph) {
+    // Relaxed: memory may be taken meanwhile. It is no part of the graph, which is what is wanted here.
+    check(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
+    current.store(&graph);
+    serve_from_capture_pool(true);
+  }
+  ~Capturing() {
+    if (!ended_) end();
+    if (graph_ != nullptr) cudaGraphDestroy(graph_);
+  }
+  Capturing(const Capturing&) = delete;
+  Capturing& operator=(const Capturing&) = delete;
+
+  // errors: DeviceError when CUDA gave the capture up.
+  cudaGraph_t finish() {
+    check(end(), "cudaStreamEndCapture");
+    return graph_;
+  }
+
+ private:
+  cudaError_t end() {
+    ended_ = true;
+    const cudaError_t answer = cudaStreamEndCapture(stream(), &graph_);
+    current.store(nullptr);
+    serve_from_capture_pool(false);
+    if (answer != cudaSuccess) cudaGetLastError();  // so that a later check does not report this one again
+    return answer;
+  }
+
+  bool ended_ = false;
+  cudaGraph_t graph_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<CapturedWork> capture(const std::function<void()>& work) {
+  if (capturing()) fail<DeviceError>("cuda: a capture inside a capture (one after the other)");
+  // Memory that is cached for the same work done without a graph goes back, or it would be needed twice.
+  synchronize();
+  device_allocator().trim();
+  auto graph = std::make_unique<Graph>();
+  Capturing recording(*graph);
+  work();
+  graph->finish(recording.finish());
+  return graph;
+}
+
+bool capturing() {
+  return current.load(std::memory_order_relaxed) != nullptr;
+}
+
+void keep_for_capture(const Tensor& tensor) {
+  if (Graph* const graph = current.load()) graph->keep(tensor);
+}
+
+const void* keep_bytes(const void* from, std::size_t bytes) {
+  return current.load()->keep(from, bytes);
+}
+
+void refuse_wait(const char* what) {
+  fail<DeviceError>(
+      "cuda: {} while work is being captured (a captured step decides nothing by values on the GPU; "
+      "train.capture = \"off\" runs without)",
+      what);
+}
+
+}  // namespace eddy::cuda

@@ -1,0 +1,326 @@
+// Captured work and captured training steps: the bits of the same without capturing.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gpu_test.h"
+#include "models/model.h"
+#include "ops/capture.h"
+#include "ops/pointwise.h"
+#include "tensor/allocator.h"
+#include "tensor/error.h"
+#include "train/captured_step.h"
+
+using namespace eddy;
+using namespace eddy::gpu_test;
+
+namespace {
+
+std::vector<float> floats(const Tensor& x) {
+  return raw::contiguous(to_cpu(x)).to_vector<float>();
+}
+
+ModelConfig small(const std::string& family, const std::string& name) {
+  ModelConfig config;
+  config.family = family;
+  config.model = name;
+  config.vocab = 11;
+  config.context = 12;
+  config.dim = 16;
+  config.heads = 2;
+  config.layers = 2;
+  config.init_std = 0.3;
+  return config;
+}
+
+std::vector<std::int32_t> tokens_of(std::int64_t count, std::uint64_t step) {
+  const RandomKey key = random_key(3, "capture tokens", step);
+  std::vector<std::int32_t> tokens;
+  for (std::int64_t i = 0; i < count; ++i)
+    tokens.push_back(static_cast<std::int32_t>(key.word(static_cast<std::uint64_t>(i)) % 11));
+  return tokens;
+}
+
+// The batches of a step: two rows of `time` tokens, some targets of which are not scored.
+using MakeBatches = std::function<std::vector<Batch>(int step)>;
+
+Batch batch_of(std::int64_t time, std::uint64_t number, const std::vector<std::int64_t>& starts = {}) {
+  std::vector<std::int32_t> targets = tokens_of(2 * time, number + 1000);
+  for (std::uint64_t i = 0; i < number % 3; ++i)
+    targets[i] = kNotScored;  // the counts change, the kind does not
+  return make_batch(2, tokens_of(2 * time, number), targets, starts);
+}
+
+// A model and what trains it.
+struct Training {
+  Training(const ModelConfig& config, const std::string& optimizer_name, bool capture,
+           Dtype dtype = Dtype::f32)
+      : model(make_model(config, dtype, gpu())) {
+    model->params().initialize(7);
+    TrainConfig train;
+    train.optimizer = optimizer_name;
+    train.clip = 0.5;
+    optimizer = make_optimizer(model->params(), train);
+    step.emplace(*model, *optimizer, capture);
+  }
+  std::unique_ptr<Model> model;
+  std::unique_ptr<Optimizer> optimizer;
+  std::optional<CapturedStep> step;
+  CarriedState carried;
+};
+
+StepOptions options_of(int step, bool carry_state) {
+  StepOptions options;
+  options.learning_rate = 0.01 / (1 + step);
+  options.seed = 5;
+  options.step = step;
+  options.carry_state = carry_state;
+  return options;
+}
+
+void check_states(const State& got, const State& want) {
+  REQUIRE(got.size() == want.size());
+  for (const auto& [name, tensor] : want) {
+    CAPTURE(name);
+    REQUIRE(got.find(name) != nullptr);
+    if (tensor.dtype() == Dtype::f32) CHECK(floats(got.get(name)) == floats(tensor));
+  }
+}
+
+// Trains twice, captured and not, and compares every step and the end. Returns how many graphs there were.
+std::size_t compare(const ModelConfig& config, const std::string& optimizer, bool carry_state, int steps,
+                    const MakeBatches& batches, Dtype dtype = Dtype::f32) {
+  Training eager(config, optimizer, false, dtype), captured(config, optimizer, true, dtype);
+  for (int i = 0; i < steps; ++i) {
+    CAPTURE(i);
+    const StepOptions options = options_of(i, carry_state);
+    const StepResult want = eager.step->step(batches(i), eager.carried, options);
+    const StepResult got = captured.step->step(batches(i), captured.carried, options);
+    CHECK(want.finite);
+    CHECK(got.finite);
+    CHECK(got.loss == want.loss);
+    CHECK(got.grad_norm == want.grad_norm);
+    CHECK(got.graph.nodes == want.graph.nodes);
+    check_states(captured.carried.state, eager.carried.state);
+    if (i == 3) poison_gpu();  // what a graph reads must not be handed out to others
+  }
+  CHECK(floats(captured.model->params().values()) == floats(eager.model->params().values()));
+  CHECK(floats(captured.model->params().gradients()) == floats(eager.model->params().gradients()));
+  CHECK(captured.optimizer->steps() == eager.optimizer->steps());
+  CHECK(eager.step->graphs() == 0);
+  CHECK(captured.step->take_message() == "");
+  return captured.step->graphs();
+}
+
+}  // namespace
+
+TEST_SUITE("device") {
+  TEST_CASE("captured work computes nothing until it is replayed and then from what lies at its inputs") {
+    const Tensor x = to_gpu(Tensor::full({1000}, 1.0)), table = Tensor::full({1000}, 10.0);
+    Tensor y;
+    const auto compute = [&] { y = (x * 2.0 + x) * x + to_gpu(table); };
+    compute();  // the first launch of a kernel loads it, which has no place in a graph
+    const Tensor before = y;
+    const auto work = capture(gpu(), compute);
+    raw::fill(table, 0);  // the table was kept as it was
+    CHECK(floats(before)[999] == 13);
+    CHECK(y.raw_data() != before.raw_data());
+    for (const float value : {1.0f, 3.0f, 5.0f}) {
+      raw::fill(x, static_cast<double>(value));
+      poison_gpu();
+      work->replay();
+      poison_gpu();
+      CHECK(floats(y) == std::vector<float>(1000, 3 * value * value + 10));
+    }
+  }
+
+  TEST_CASE("a value read while work is captured is refused and nothing is left of it") {
+    const Tensor x = to_gpu(Tensor::full({4}, 2.0));
+    CHECK(floats(x * x + x) == std::vector<float>(4, 6));
+    std::string text;
+    try {
+      static_cast<void>(capture(gpu(), [&] { static_cast<void>((x * x).to_vector<float>()); }));
+    } catch (const DeviceError& error) {
+      text = error.what();
+    }
+    CHECK(text.find("a value is read from the GPU while work is being captured") != std::string::npos);
+    CHECK(!capturing());
+    CHECK(floats(x * x) == std::vector<float>(4, 4));
+    Tensor y;
+    const auto work = capture(gpu(), [&] { y = x + x; });
+    work->replay();
+    CHECK(floats(y) == std::vector<float>(4, 4));
+  }
+
+  TEST_CASE("what goes wrong inside captured work comes out and the device goes on") {
+    CHECK_THROWS_AS(static_cast<void>(capture(gpu(), [] { throw ValueError("mine"); })), ValueError);
+    CHECK_THROWS_AS(static_cast<void>(capture(gpu(), [] { static_cast<void>(capture(gpu(), [] {})); })),
+                    DeviceError);
+    CHECK(floats(to_gpu(Tensor::full({2}, 3.0)) * 2.0) == std::vector<float>(2, 6));
+  }
+
+  TEST_CASE("captured work keeps its memory and gives it back when the last of it is gone") {
+    Allocator& memory = allocator(gpu());
+    memory.trim();
+    const std::int64_t before = memory.stats().reserved_bytes;
+    const Tensor x = Tensor::full({1 << 20}, 1.0, Dtype::f32, gpu());
+    Tensor y;
+    CHECK(floats((x + x) * x)[0] == 2);
+    auto first = capture(gpu(), [&] { y = (x + x) * x; });
+    Tensor z;
+    auto second = capture(gpu(), [&] { z = (x + x) + x; });
+    CHECK(y.raw_data() != z.raw_data());
+    first->replay();
+    second->replay();
+    memory.trim();
+    first->replay();
+    CHECK(floats(y)[12345] == 2);
+    CHECK(floats(z)[12345] == 3);
+    first.reset();
+    memory.trim();
+    second->replay();
+    CHECK(floats(z)[777] == 3);
+    second.reset();
+    y = z = Tensor();
+    memory.trim();
+    CHECK(memory.stats().reserved_bytes <= before + (std::int64_t{32} << 20));  // that of x
+  }
+
+  TEST_CASE("captured steps of the unit recurrence with dropout are those without capturing") {
+    ModelConfig config = small("recurrent_transformer", "unit_forget");
+    config.dropout = 0.2;
+    const std::size_t graphs = compare(config, "adamw", false, 6, [](int step) {
+      return std::vector<Batch>{batch_of(12, static_cast<std::uint64_t>(2 * step)),
+                                batch_of(12, static_cast<std::uint64_t>(2 * step + 1))};
+    });
+    CHECK(graphs == 1);
+  }
+
+  TEST_CASE("captured steps with Adafactor are those without capturing") {
+    ModelConfig config = small("recurrent_transformer", "regular");
+    config.dropout = 0.1;
+    config.dim = 128;  // so that some matrices are factored
+    const std::size_t graphs = compare(config, "adafactor", false, 5, [](int step) {
+      return std::vector<Batch>{batch_of(6, static_cast<std::uint64_t>(step))};
+    });
+    CHECK(graphs == 1);
+  }
+
+  // In odd steps one row begins anew, the one or the other by turns; in the sixth step both, a cold start.
+  constexpr int kSteps = 10;
+  std::vector<std::int64_t> beginning(int step) {
+    if (step == 6) return {1, 1};
+    if (step % 2 == 0) return {};
+    return step % 4 == 1 ? std::vector<std::int64_t>{0, 1} : std::vector<std::int64_t>{1, 0};
+  }
+
+  TEST_CASE("captured steps carry a state on and rows begin anew in them") {
+    for (const char* name : {"transformer_xl", "lstm"}) {
+      CAPTURE(name);
+      ModelConfig config = small("staircase", name);
+      config.segment = 6;
+      config.chunk = 3;
+      config.dropout = 0.2;
+      const std::size_t graphs = compare(config, "adam", true, kSteps, [](int step) {
+        return std::vector<Batch>{batch_of(6, static_cast<std::uint64_t>(step), beginning(step))};
+      });
+      CHECK(graphs == 2);
+    }
+  }
+
+  TEST_CASE("captured steps of the block-recurrent transformer carry its states on and rows begin anew") {
+    ModelConfig config = small("block_recurrent", "block_recurrent");
+    config.segment = 8;
+    config.window = 4;
+    config.states = 3;
+    config.recurrent_layers = {0};
+    config.dropout = config.attn_dropout = 0.2;
+    const std::size_t graphs = compare(config, "adamw", true, kSteps, [](int step) {
+      return std::vector<Batch>{batch_of(8, static_cast<std::uint64_t>(step), beginning(step))};
+    });
+    CHECK(graphs == 2);
+  }
+
+  TEST_CASE("captured steps of memory attention carry the memory on") {
+    ModelConfig config = small("blockwise_recurrent", "memory_llama");
+    config.segment = 8;
+    config.context = 8;
+    config.chunk = 4;
+    config.dropout = 0.2;
+    const std::size_t graphs = compare(config, "adamw", true, kSteps, [](int step) {
+      return std::vector<Batch>{batch_of(8, static_cast<std::uint64_t>(step), beginning(step))};
+    });
+    CHECK(graphs == 2);
+  }
+
+  TEST_CASE("captured steps in bf16 are those without capturing") {
+    ModelConfig config = small("recurrent_transformer", "regular");
+    config.dropout = 0.1;
+    const std::size_t graphs = compare(
+        config, "adamw", false, 6,
+        [](int step) { return std::vector<Batch>{batch_of(12, static_cast<std::uint64_t>(step))}; },
+        Dtype::bf16);
+    CHECK(graphs == 1);
+  }
+
+  TEST_CASE("a change of the block size or of the length takes a graph of its own") {
+    ModelConfig config = small("recurrent_transformer", "block_forget");
+    const std::size_t graphs = compare(config, "adamw", false, 9, [](int step) {
+      Batch batch = batch_of(step % 3 == 2 ? 8 : 12, static_cast<std::uint64_t>(step));
+      batch.block = step % 3 == 0 ? 4 : 2;
+      return std::vector<Batch>{batch};
+    });
+    CHECK(graphs == 3);
+  }
+
+  TEST_CASE("a captured step whose loss is not finite moves nothing and clears the state") {
+    ModelConfig config = small("staircase", "lstm");
+    config.segment = 6;
+    Training training(config, "adamw", true);
+    const auto step = [&](int i) {
+      return training.step->step({batch_of(6, static_cast<std::uint64_t>(i))}, training.carried,
+                                 options_of(i, true));
+    };
+    for (int i = 0; i < 5; ++i) CHECK(step(i).finite);
+    CHECK(training.step->graphs() == 1);
+    const std::vector<float> values = floats(training.model->params().values());
+    const std::map<std::string, Tensor> kept = training.optimizer->save(training.model->params());
+    std::map<std::string, std::vector<float>> moments;
+    for (const auto& [name, tensor] : kept)
+      if (tensor.dtype() == Dtype::f32) moments[name] = floats(tensor);
+    raw::fill(training.carried.state.begin()->second, std::numeric_limits<double>::quiet_NaN());
+    const StepResult bad = step(5);
+    CHECK(!bad.finite);
+    CHECK(bad.problem.find("the loss is not finite; the carried state") != std::string::npos);
+    CHECK(training.carried.state.empty());
+    CHECK(training.optimizer->steps() == 5);
+    CHECK(floats(training.model->params().values()) == values);
+    for (const auto& [name, tensor] : training.optimizer->save(training.model->params()))
+      if (tensor.dtype() == Dtype::f32) CHECK(floats(tensor) == moments.at(name));
+    for (int i = 6; i < 9; ++i) CHECK(step(i).finite);
+    CHECK(training.optimizer->steps() == 8);
+  }
+
+  TEST_CASE("more kinds of steps than graphs are told of once and run as they are") {
+    const ModelConfig config = small("recurrent_transformer", "regular");
+    Training training(config, "adam", true);
+    int step = 0;
+    for (int round = 0; round < 3; ++round)
+      for (std::int64_t time = 1; time <= static_cast<std::int64_t>(CapturedStep::kMostGraphs) + 2;
+           ++time, ++step)
+        CHECK(training.step
+                  ->step({batch_of(time, static_cast<std::uint64_t>(step))}, training.carried,
+                         options_of(step, false))
+                  .finite);
+    CHECK(training.step->graphs() == CapturedStep::kMostGraphs);
+    CHECK(training.step->take_message().find("kinds") != std::string::npos);
+    CHECK(training.step->take_message() == "");
+  }
+}
