@@ -32,6 +32,7 @@ void install() {
   install_lstm_cell();
   install_unit_recurrence();
   install_adafactor();
+  install_memory_search();
 }
 
 }  // namespace eddy::cuda

@@ -16,6 +16,7 @@ void install_gates();
 void install_gather();
 void install_layer_norm();
 void install_lstm_cell();
+void install_memory_search();
 void install_optimizer();
 void install_pointwise_binary();
 void install_pointwise_unary();

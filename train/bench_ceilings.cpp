@@ -8,8 +8,12 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "autograd/tape.h"
+#include "ops/backends.h"
 #include "ops/cpu/isa.h"
 #include "ops/gemm.h"
+#include "ops/op_spec.h"
+#include "ops/pointwise.h"
 #include "tensor/format.h"
 #include "tensor/host_device.h"
 #include "tensor/tensor.h"
@@ -68,7 +72,37 @@ Rate bandwidth(std::int64_t bytes, double seconds, Pass&& pass) {
   return {total / time.best, total / time.median};
 }
 
-Bandwidth measure_bandwidth(std::int64_t bytes, double seconds) {
+// Of a GPU: the triad is a sum of two tensors into a third.
+Bandwidth measure_gpu_bandwidth(std::int64_t bytes, double seconds, Device device) {
+  Bandwidth result;
+  result.bytes = bytes;
+  const auto array = [&](int of) {
+    const std::int64_t n = std::max<std::int64_t>(1, bytes / of / static_cast<std::int64_t>(sizeof(float)));
+    return Tensor::full({n}, 1.5, Dtype::f32, device);
+  };
+  const auto rate_of = [&](std::int64_t moved, const std::function<void()>& pass) {
+    constexpr int kPasses = 10;
+    const Timing time = measure(
+        [&] {
+          for (int i = 0; i < kPasses; ++i) pass();
+          synchronize(device);
+        },
+        seconds / 2, 5);
+    const double total = static_cast<double>(moved) * kPasses * 1e-9;
+    return Rate{total / time.best, total / time.median};
+  };
+  {
+    const Tensor to = array(2), from = array(2);
+    result.copy = rate_of(2 * to.bytes(), [&] { raw::copy_into(to, from); });
+  }
+  const Tensor left = array(3), right = array(3);
+  const NoGrad no_grad;
+  result.triad = rate_of(3 * left.bytes(), [&] { static_cast<void>(add(left, right)); });
+  return result;
+}
+
+Bandwidth measure_bandwidth(std::int64_t bytes, double seconds, Device device) {
+  if (!(device == kCpu)) return measure_gpu_bandwidth(bytes, seconds, device);
   Bandwidth result;
   result.bytes = bytes;
   const auto elements_of = [bytes](int arrays) {
@@ -109,15 +143,25 @@ nlohmann::json rate_json(const Rate& rate) {
 
 }  // namespace
 
+// Products of a GPU between two readings of the clock: one alone would measure its start.
+constexpr int kGpuProducts = 10;
+
 struct ProductProbe::Operands {
   std::int64_t size;
   Tensor a, b, c;
 };
 
-ProductProbe::ProductProbe(std::int64_t size) {
+ProductProbe::ProductProbe(std::int64_t size, Device device, Dtype dtype) {
   if (size < 1) fail<ValueError>("bench: a product of {} rows (at least 1)", size);
-  operands_ = std::make_unique<Operands>(Operands{
-      size, Tensor::full({size, size}, 0.5), Tensor::full({size, size}, 0.25), Tensor::zeros({size, size})});
+  // A GPU draws less power for numbers that are all alike, and is faster than it can be.
+  const auto numbers = [&](const char* stream) {
+    return raw::to_device(raw::cast(sample_normal({size, size}, stream), dtype), device);
+  };
+  const bool on_cpu = device == kCpu;
+  operands_ =
+      std::make_unique<Operands>(Operands{size, on_cpu ? Tensor::full({size, size}, 0.5) : numbers("probe.a"),
+                                          on_cpu ? Tensor::full({size, size}, 0.25) : numbers("probe.b"),
+                                          Tensor::zeros({size, size}, on_cpu ? Dtype::f32 : dtype, device)});
 }
 
 ProductProbe::~ProductProbe() = default;
@@ -125,15 +169,19 @@ ProductProbe::~ProductProbe() = default;
 double ProductProbe::run() const {
   const Operands& x = *operands_;
   GemmArgs args{};
-  args.dtype = Dtype::f32;
+  args.dtype = x.a.dtype();
   args.m = args.n = args.k = args.lda = args.ldb = args.ldc = x.size;
   args.a = x.a.raw_data();
   args.b = x.b.raw_data();
   args.c = x.c.raw_data();
+  const Device device = x.a.device();
+  const int products = device == kCpu ? 1 : kGpuProducts;
+  synchronize(device);
   const BenchClock::time_point start = BenchClock::now();
-  gemm_slot(kCpu, args);
+  for (int i = 0; i < products; ++i) gemm_slot(device, args);
+  synchronize(device);
   const auto rows = static_cast<double>(x.size);
-  return 2 * rows * rows * rows / std::max(elapsed_seconds(start), 1e-9) * 1e-9;
+  return products * 2 * rows * rows * rows / std::max(elapsed_seconds(start), 1e-9) * 1e-9;
 }
 
 double ProductProbe::run_blas() const {
@@ -159,29 +207,36 @@ double Ceilings::least_seconds(double flops, double bytes) const {
                   bandwidth > 0 ? bytes / bandwidth * 1e-9 : 0);
 }
 
-Ceilings measure_ceilings(double seconds, const CeilingSizes& sizes) {
+Ceilings measure_ceilings(double seconds, const CeilingSizes& sizes, Device device) {
   Ceilings result;
+  result.device = device;
   result.threads = thread_count();
+  const bool on_cpu = device == kCpu;
   std::vector<std::int64_t> levels = sizes.bytes;
-  for (const std::int64_t bytes : sizes.bytes_per_thread) levels.push_back(bytes * result.threads);
+  for (const std::int64_t bytes : sizes.bytes_per_thread)
+    if (on_cpu) levels.push_back(bytes * result.threads);
   std::sort(levels.begin(), levels.end());
   for (const std::int64_t bytes : levels)
     if (bytes < 1) fail<ValueError>("bench: arrays of {} bytes (at least 1)", bytes);
 
-  const ProductProbe probe(sizes.product);
+  const ProductProbe probe(sizes.product, device);
   std::vector<double> shared, single;
   static_cast<void>(probe.run());  // touches the pages and the library's own buffers
   const BenchClock::time_point start = BenchClock::now();
   do {  // in turns, so that a neighbour's burst of load meets both
     shared.push_back(1 / probe.run());
-    single.push_back(1 / probe.run_blas());
+    if (on_cpu) single.push_back(1 / probe.run_blas());
   } while (shared.size() < 3 || elapsed_seconds(start) < seconds / 2);
-  const Timing product = timing_of(shared), blas = timing_of(single);
+  const Timing product = timing_of(shared);
   result.product = {1 / product.best, 1 / product.median};
-  result.product_one_blas = {1 / blas.best, 1 / blas.median};
+  if (on_cpu) {
+    const Timing blas = timing_of(single);
+    result.product_one_blas = {1 / blas.best, 1 / blas.median};
+  }
 
   for (const std::int64_t bytes : levels)
-    result.memory.push_back(measure_bandwidth(bytes, seconds / 2 / static_cast<double>(levels.size())));
+    result.memory.push_back(
+        measure_bandwidth(bytes, seconds / 2 / static_cast<double>(levels.size()), device));
   return result;
 }
 
@@ -190,9 +245,13 @@ std::string to_text(const Ceilings& ceilings) {
   const auto row = [&rows](const std::string& name, const Rate& rate, const char* unit) {
     rows.push_back({name, table_number(rate.best), table_number(rate.median), unit});
   };
-  row(fmt::format("f32 product, {} thread{}", ceilings.threads, ceilings.threads == 1 ? "" : "s"),
-      ceilings.product, "GFLOP/s");
-  row("f32 product, OpenBLAS alone, 1 thread", ceilings.product_one_blas, "GFLOP/s");
+  if (ceilings.device == kCpu) {
+    row(fmt::format("f32 product, {} thread{}", ceilings.threads, ceilings.threads == 1 ? "" : "s"),
+        ceilings.product, "GFLOP/s");
+    row("f32 product, OpenBLAS alone, 1 thread", ceilings.product_one_blas, "GFLOP/s");
+  } else {
+    row(fmt::format("f32 product, {}", to_string(ceilings.device)), ceilings.product, "GFLOP/s");
+  }
   for (const Bandwidth& level : ceilings.memory) {
     row(fmt::format("copy, {} in all", human_bytes(level.bytes)), level.copy, "GB/s");
     row(fmt::format("triad, {} in all", human_bytes(level.bytes)), level.triad, "GB/s");
@@ -205,7 +264,8 @@ nlohmann::json to_json(const Ceilings& ceilings) {
   for (const Bandwidth& level : ceilings.memory)
     memory.push_back(
         {{"bytes", level.bytes}, {"copy_gbs", rate_json(level.copy)}, {"triad_gbs", rate_json(level.triad)}});
-  return {{"threads", ceilings.threads},
+  return {{"device", to_string(ceilings.device)},
+          {"threads", ceilings.threads},
           {"product_gflops", rate_json(ceilings.product)},
           {"product_one_thread_blas_gflops", rate_json(ceilings.product_one_blas)},
           {"memory", memory}};

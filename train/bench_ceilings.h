@@ -10,6 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "tensor/device.h"
+#include "tensor/dtype.h"
+
 namespace eddy {
 
 // units: 1e9 per second. `best` and `median` of several runs.
@@ -28,9 +31,10 @@ struct Bandwidth {
 };
 
 struct Ceilings {
+  Device device = kCpu;
   int threads = 1;
   Rate product;                   // GFLOP/s of f32 through gemm_slot, with the threads in use
-  Rate product_one_blas;          // the same, cblas_sgemm on this thread
+  Rate product_one_blas;          // the same, cblas_sgemm on this thread; 0 for a GPU
   std::vector<Bandwidth> memory;  // GB/s, f32, by rising size
 
   // GB/s for work on so many bytes: of the smallest arrays measured that are at least as large, so that what
@@ -40,14 +44,14 @@ struct Ceilings {
   double least_seconds(double flops, double bytes) const;
 };
 
-// A square f32 product, made once and run between other measurements.
+// A square product, made once and run between other measurements: of f32, or on a GPU of bf16 as well.
 class ProductProbe {
  public:
-  explicit ProductProbe(std::int64_t size);
+  explicit ProductProbe(std::int64_t size, Device device = kCpu, Dtype dtype = Dtype::f32);
   ~ProductProbe();
-  // GFLOP/s of one product through gemm_slot, with the threads in use.
+  // GFLOP/s of one product through gemm_slot, with the threads in use; on a GPU of some in a row.
   double run() const;
-  // The same by cblas_sgemm on the calling thread.
+  // The same by cblas_sgemm on the calling thread, for a probe on the CPU.
   double run_blas() const;
 
  private:
@@ -63,7 +67,7 @@ struct CeilingSizes {
 };
 
 // Measures for about `seconds` in all. errors: OutOfMemoryError; ValueError for sizes below 1.
-Ceilings measure_ceilings(double seconds = 3, const CeilingSizes& sizes = {});
+Ceilings measure_ceilings(double seconds = 3, const CeilingSizes& sizes = {}, Device device = kCpu);
 
 std::string to_text(const Ceilings& ceilings);
 nlohmann::json to_json(const Ceilings& ceilings);

@@ -8,11 +8,13 @@
 #include <utility>
 
 #include "models/model.h"
+#include "ops/backends.h"
 #include "tensor/format.h"
 #include "tensor/philox.h"
 #include "tensor/thread_pool.h"
 #include "train/html_page.h"
 #include "train/human_text.h"
+#include "train/placement.h"
 #include "train/run_config.h"
 
 namespace eddy {
@@ -45,18 +47,23 @@ void fill_random(const Tensor& cache, const char* stream) {
   constexpr std::int64_t kPattern = 1 << 16;
   const RandomKey key = random_key(kSeed, stream, 0);
   const std::int64_t first = std::min(cache.elements(), kPattern);
-  float* const values = cache.data<float>();
+  const bool on_cpu = cache.device() == kCpu;
+  const Tensor host = on_cpu ? cache : Tensor::empty(cache.shape());
+  float* const values = host.data<float>();
   for (std::int64_t i = 0; i < first; ++i)
     values[i] = 2 * uniform01(key.word(static_cast<std::uint64_t>(i))) - 1;
   for (std::int64_t i = first; i < cache.elements(); i += first)
     std::copy_n(values, std::min(first, cache.elements() - i), values + i);
+  if (!on_cpu) raw::copy_into(cache, raw::to_device(host, cache.device()));
 }
 
 // A model and what it carries: a cache filled to the end, or the state after some blocks.
 class LongStream {
  public:
-  LongStream(const ModelConfig& config, std::int64_t max_length)
-      : model_(make_model(config)), room_(config.context), token_(Tensor::zeros({1, 1}, Dtype::i32)) {
+  LongStream(const ModelConfig& config, std::int64_t max_length, Device device)
+      : model_(make_model(config, Dtype::f32, device)),
+        room_(config.context),
+        token_(Tensor::zeros({1, 1}, Dtype::i32, device)) {
     model_->params().initialize(kSeed);
     static_cast<void>(model_->stream(token_, state_));
     for (const auto& [name, tensor] : state_) {
@@ -78,8 +85,10 @@ class LongStream {
     std::int64_t bytes = 0;
     double seconds = 0;
     for (std::int64_t i = 0; i < tokens; ++i) {
+      synchronize(token_.device());
       const BenchClock::time_point start = BenchClock::now();
       static_cast<void>(model_->stream(token_, state));
+      synchronize(token_.device());
       seconds += elapsed_seconds(start);
       bytes = std::max(bytes, state.bytes());
     }
@@ -97,7 +106,8 @@ class LongStream {
       state.set(name, is_cache(tensor) ? raw::narrow(tensor, 1, 0, length + 1) : tensor);
     const std::int64_t place = state_.get("position").item_int() % block();
     const std::int64_t position = cached_ ? length : length - length % block() + place;
-    state.set("position", Tensor::from(std::vector<std::int64_t>{position}, {1}));
+    state.set("position", raw::to_device(Tensor::from(std::vector<std::int64_t>{position}, {1}),
+                                         state_.get("position").device()));
     return state;
   }
 
@@ -112,7 +122,7 @@ class LongStream {
 };
 
 GenerateSeries measure_config(const std::string& name, const std::vector<std::int64_t>& lengths,
-                              double seconds) {
+                              double seconds, Device device) {
   const NamedConfig named = find_config(name);
   ModelConfig config = named.config;
   if (config.family != "recurrent_transformer")
@@ -120,7 +130,7 @@ GenerateSeries measure_config(const std::string& name, const std::vector<std::in
                       name, config.family);
   if (config.vocab == 0) config.vocab = 65;
   config.context = lengths.back() + 2 * config.block;
-  LongStream stream(config, lengths.back());
+  LongStream stream(config, lengths.back(), device);
 
   GenerateSeries series;
   series.config = name;
@@ -192,6 +202,12 @@ std::string bytes(const GeneratePoint& point) {
   return human_bytes(point.state_bytes);
 }
 
+// "one sequence, f32, random weights, 2 threads".
+std::string conditions(const GenerateBench& bench) {
+  return fmt::format("one sequence, f32, random weights, {}{} thread{}",
+                     bench.device == "cuda" ? "cuda, " : "", bench.threads, bench.threads == 1 ? "" : "s");
+}
+
 // "shakespeare_regular_6: regular, 6 layers, 10 646 784 parameters …".
 std::string describe(const GenerateSeries& series) {
   return fmt::format("{}: {}, {} layer{}, {} parameters without positions", series.config, series.model,
@@ -209,17 +225,20 @@ GenerateBench bench_generate(const GenerateBenchOptions& options) {
   if (options.configs.empty()) fail<ConfigError>("bench generate: no configurations (at least one)");
   for (const std::string& name : options.configs) static_cast<void>(find_config(name));
 
+  const Device device =
+      choose_placement({"bench generate", "--device", "--precision"}, options.device, "f32").device;
   const std::vector<std::int64_t> lengths = lengths_of(options);
   GenerateBench bench;
+  bench.device = options.device;
   bench.threads = thread_count();
   const double each = options.seconds / static_cast<double>(lengths.size() * options.configs.size());
-  for (const std::string& name : options.configs) bench.series.push_back(measure_config(name, lengths, each));
+  for (const std::string& name : options.configs)
+    bench.series.push_back(measure_config(name, lengths, each, device));
   return bench;
 }
 
 std::string to_text(const GenerateBench& bench) {
-  std::string text = fmt::format("generation, one sequence, f32, random weights, {} thread{}\n",
-                                 bench.threads, bench.threads == 1 ? "" : "s");
+  std::string text = "generation, " + conditions(bench) + '\n';
   for (const GenerateSeries& series : bench.series) text += describe(series) + '\n';
   const auto table = [&](const char* title, const std::string& first, auto&& cell) {
     std::vector<std::vector<std::string>> rows = rows_of(bench, cell);
@@ -249,12 +268,11 @@ nlohmann::json to_json(const GenerateBench& bench) {
                     {"parameters", series.parameters},
                     {"points", points}});
   }
-  return {{"threads", bench.threads}, {"series", list}};
+  return {{"device", bench.device}, {"threads", bench.threads}, {"series", list}};
 }
 
 std::string to_html(const GenerateBench& bench, const std::vector<std::string>& notes) {
-  HtmlPage page("The cost of the next token", fmt::format("one sequence, f32, random weights, {} thread{}",
-                                                          bench.threads, bench.threads == 1 ? "" : "s"));
+  HtmlPage page("The cost of the next token", conditions(bench));
   std::vector<Tile> tiles;
   for (const GenerateSeries& series : bench.series) {
     const GeneratePoint &first = series.points.front(), &last = series.points.back();

@@ -21,7 +21,8 @@ struct GenerateBenchOptions {
                                       "shakespeare_regular_6"};  // names of the papers' configurations
   std::int64_t min_length = 256;
   std::int64_t max_length = 65'536;
-  double seconds = 30;  // for all measurements together; each takes three tokens at least
+  std::string device = "cpu";  // cpu or cuda
+  double seconds = 30;         // for all measurements together; each takes three tokens at least
 };
 
 struct GeneratePoint {
@@ -37,14 +38,15 @@ struct GenerateSeries {
 };
 
 struct GenerateBench {
+  std::string device;
   int threads = 1;
   std::vector<GenerateSeries> series;
 };
 
 // Lengths double from min_length to max_length, which is always among them. A position table is made as long
 // as it needs to be. errors: ConfigError for a name that is no configuration, or one whose model does not
-// take one token at a time; ValueError for lengths or seconds out of range; OutOfMemoryError when the longest
-// cache does not fit.
+// take one token at a time; DeviceError when there is no GPU to use; ValueError for lengths or seconds out of
+// range; OutOfMemoryError when the longest cache does not fit.
 GenerateBench bench_generate(const GenerateBenchOptions& options);
 
 std::string to_text(const GenerateBench& bench);

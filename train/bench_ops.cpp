@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "autograd/tape.h"
+#include "ops/backends.h"
 #include "ops/op_spec.h"
 #include "ops/optimizer.h"
 #include "ops/pointwise.h"
@@ -33,31 +34,39 @@ struct Cotangents {
   Tensors values;
 };
 
-Cotangents cotangents_of(const OpSpec& spec, const Tensors& leaves) {
+Cotangents cotangents_of(const OpSpec& spec, const Tensors& leaves, Device device) {
   Cotangents result;
   const Tensors ys = spec.run(leaves);
   for (std::size_t i = 0; i < ys.size(); ++i) {
     if (!ys[i].defined() || !requires_grad(ys[i])) continue;
     result.outputs.push_back(i);
-    result.values.push_back(raw::cast(sample_normal(ys[i].shape(), "bench.cotangent"), ys[i].dtype()));
+    result.values.push_back(
+        raw::to_device(raw::cast(sample_normal(ys[i].shape(), "bench.cotangent"), ys[i].dtype()), device));
   }
   return result;
 }
 
-OpBenchRow bench_op(const OpSpec& spec, double seconds, const Ceilings& ceilings) {
+OpBenchRow bench_op(const OpSpec& spec, double seconds, const Ceilings& ceilings, Device device) {
   OpBenchRow row;
   row.op = spec.name;
-  const Tensors inputs = spec.bench();
+  Tensors inputs = spec.bench();
+  for (Tensor& x : inputs)
+    if (x.defined() && !(device == kCpu)) x = raw::to_device(x, device);
   Timing forward;
   {
     const NoGrad no_grad;
-    forward = measure([&] { static_cast<void>(spec.run(inputs)); }, seconds);
+    forward = measure(
+        [&] {
+          static_cast<void>(spec.run(inputs));
+          synchronize(device);
+        },
+        seconds);
   }
   row.forward_ms = forward.best * 1e3;
   row.forward_median_ms = forward.median * 1e3;
 
   const Tensors leaves = tracked(inputs);
-  const Cotangents cotangents = cotangents_of(spec, leaves);
+  const Cotangents cotangents = cotangents_of(spec, leaves, device);
   row.backward_ms = kNone;
   if (!cotangents.outputs.empty()) {
     const Timing both = measure(
@@ -67,6 +76,7 @@ OpBenchRow bench_op(const OpSpec& spec, double seconds, const Ceilings& ceilings
           backward(wanted, cotangents.values);
           for (const Tensor& leaf : leaves)
             if (leaf.defined() && requires_grad(leaf)) zero_grad(leaf);
+          synchronize(device);
         },
         seconds);
     // Noise can make the difference of two best times negative where the backward hands on its cotangent.
@@ -85,6 +95,15 @@ OpBenchRow bench_op(const OpSpec& spec, double seconds, const Ceilings& ceilings
   return row;
 }
 
+OpBenchRow refused_row(const OpSpec& spec, const Error& error) {
+  OpBenchRow row;
+  row.op = spec.name;
+  row.forward_ms = row.forward_median_ms = row.backward_ms = row.gflops = row.gbs = row.roofline_percent =
+      kNone;
+  row.refused = error.what();
+  return row;
+}
+
 Timing per_op(const Timing& chain, std::int64_t ops) {
   const auto n = static_cast<double>(ops);
   return {chain.best / n, chain.median / n, chain.runs};
@@ -100,14 +119,24 @@ std::vector<OpBenchRow> bench_op_rows(const OpsBenchOptions& options, const Ceil
   if (chosen.empty())
     fail<ValueError>("bench ops: no op has '{}' in its name (see eddy bench ops)", options.filter);
   std::vector<OpBenchRow> rows;
-  for (const OpSpec& spec : chosen) rows.push_back(bench_op(spec, options.seconds, ceilings));
+  for (const OpSpec& spec : chosen) {
+    try {
+      rows.push_back(bench_op(spec, options.seconds, ceilings, options.device));
+    } catch (const DtypeError& error) {
+      rows.push_back(refused_row(spec, error));
+    } catch (const DeviceError& error) {
+      rows.push_back(refused_row(spec, error));
+    }
+  }
   return rows;
 }
 
 HostCost bench_host_cost(const OpsBenchOptions& options) {
   const std::int64_t ops = options.host_ops;
   if (ops < 1) fail<ValueError>("bench: a chain of {} ops (at least 1)", ops);
-  const Tensor one = Tensor::full({1}, 1.0), start = Tensor::full({1}, 0.5);
+  const Device device = options.device;
+  const Tensor one = Tensor::full({1}, 1.0, Dtype::f32, device),
+               start = Tensor::full({1}, 0.5, Dtype::f32, device);
   const auto chain = [&](const Tensor& first) {
     Tensor x = first;
     for (std::int64_t i = 0; i < ops; ++i) x = add(x, one);
@@ -116,18 +145,33 @@ HostCost bench_host_cost(const OpsBenchOptions& options) {
   HostCost cost;
   {
     const NoGrad no_grad;
-    cost.forward_us =
-        per_op(measure([&] { static_cast<void>(chain(start)); }, options.seconds), ops).best * 1e6;
+    cost.forward_us = per_op(measure(
+                                 [&] {
+                                   static_cast<void>(chain(start));
+                                   synchronize(device);
+                                 },
+                                 options.seconds),
+                             ops)
+                          .best *
+                      1e6;
   }
   const Tensor leaf = require_grad(raw::alias(start));
-  cost.recorded_us =
-      per_op(measure([&] { static_cast<void>(chain(leaf)); }, options.seconds), ops).best * 1e6;
+  cost.recorded_us = per_op(measure(
+                                [&] {
+                                  static_cast<void>(chain(leaf));
+                                  synchronize(device);
+                                },
+                                options.seconds),
+                            ops)
+                         .best *
+                     1e6;
   std::vector<double> backward_seconds;
   const BenchClock::time_point begin = BenchClock::now();
   do {
     const Tensor y = chain(leaf);
     const BenchClock::time_point before = BenchClock::now();
     backward(y);
+    synchronize(device);
     backward_seconds.push_back(elapsed_seconds(before));
   } while (backward_seconds.size() < 3 || elapsed_seconds(begin) < options.seconds);
   cost.backward_us = per_op(timing_of(std::move(backward_seconds)), ops).best * 1e6;
@@ -137,18 +181,27 @@ HostCost bench_host_cost(const OpsBenchOptions& options) {
 OptimizerCost bench_optimizer(const OpsBenchOptions& options) {
   const std::int64_t n = options.optimizer_parameters;
   if (n < 1) fail<ValueError>("bench: an optimizer over {} parameters (at least 1)", n);
-  const Tensor p = Tensor::full({n}, 0.1), g = Tensor::full({n}, 1e-3), m = Tensor::zeros({n}),
-               v = Tensor::zeros({n});
+  const Device device = options.device;
+  const Tensor p = Tensor::full({n}, 0.1, Dtype::f32, device),
+               g = Tensor::full({n}, 1e-3, Dtype::f32, device), m = Tensor::zeros({n}, Dtype::f32, device),
+               v = Tensor::zeros({n}, Dtype::f32, device);
   const std::vector<DecaySegment> segments{{0, n, 0.1}};
   const Tensor norm = l2_norm(g);
   std::int64_t step = 0;
   const double adamw = measure(
                            [&] {
                              adamw_step(p, g, m, v, segments, {}, {1e-4, ++step, 1.0}, norm);
+                             synchronize(device);
                            },
                            options.seconds)
                            .best;
-  const double norm_time = measure([&] { static_cast<void>(l2_norm(g)); }, options.seconds).best;
+  const double norm_time = measure(
+                               [&] {
+                                 static_cast<void>(l2_norm(g));
+                                 synchronize(device);
+                               },
+                               options.seconds)
+                               .best;
   const auto count = static_cast<double>(n);
   return {adamw / count * 1e9, 28 * count / adamw * 1e-9, norm_time / count * 1e9,
           4 * count / norm_time * 1e-9};
@@ -156,7 +209,7 @@ OptimizerCost bench_optimizer(const OpsBenchOptions& options) {
 
 OpsBench bench_ops(const OpsBenchOptions& options) {
   OpsBench bench;
-  bench.ceilings = measure_ceilings();
+  bench.ceilings = measure_ceilings(3, {}, options.device);
   bench.host = bench_host_cost(options);
   bench.optimizer = bench_optimizer(options);
   bench.rows = bench_op_rows(options, bench.ceilings);
@@ -176,7 +229,10 @@ std::string to_text(const OpsBench& bench) {
     rows.push_back({row.op, table_number(row.forward_ms), table_number(row.forward_median_ms),
                     table_number(row.backward_ms), table_number(row.gflops), table_number(row.gbs),
                     table_number(row.roofline_percent), row.bound});
-  return text + text_table(rows);
+  text += text_table(rows);
+  for (const OpBenchRow& row : bench.rows)
+    if (!row.refused.empty()) text += fmt::format("{}: {}\n", row.op, row.refused);
+  return text;
 }
 
 nlohmann::json to_json(const OpsBench& bench) {
@@ -190,7 +246,8 @@ nlohmann::json to_json(const OpsBench& bench) {
                     {"gflops", row.gflops},
                     {"gbs", row.gbs},
                     {"roofline_percent", row.roofline_percent},
-                    {"bound", row.bound}});
+                    {"bound", row.bound},
+                    {"refused", row.refused}});
   return {{"ceilings", to_json(bench.ceilings)},
           {"host_us_per_op",
            {{"forward", bench.host.forward_us},

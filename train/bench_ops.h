@@ -11,6 +11,7 @@
 namespace eddy {
 
 struct OpsBenchOptions {
+  Device device = kCpu;
   std::string filter;            // only ops whose name contains this
   double seconds = 0.2;          // for each measurement, two of each op
   std::int64_t host_ops = 4096;  // length of the chain of one-element additions
@@ -26,6 +27,7 @@ struct OpBenchRow {
   double gflops = 0, gbs = 0;   // of the forward, by the op's stated cost
   double roofline_percent = 0;  // the least time by the ceilings, as a part of forward_ms
   const char* bound = "-";      // "compute" or "memory"
+  std::string refused;          // why the device does not run the op; nothing is measured then
 };
 
 // What one call of an op costs apart from its arithmetic. units: microseconds per op, best of several chains.

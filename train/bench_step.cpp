@@ -8,6 +8,7 @@
 
 #include "autograd/tape.h"
 #include "models/model.h"
+#include "ops/backends.h"
 #include "ops/cross_entropy.h"
 #include "tensor/allocator.h"
 #include "tensor/format.h"
@@ -15,7 +16,7 @@
 #include "tensor/thread_pool.h"
 #include "train/adam.h"
 #include "train/human_text.h"
-#include "train/run_config.h"
+#include "train/placement.h"
 
 namespace eddy {
 namespace {
@@ -35,12 +36,13 @@ Tensor random_tokens(const Shape& shape, std::int64_t limit, const char* stream,
 
 class StepRunner {
  public:
-  StepRunner(const StepBenchOptions& options, std::int64_t sequence)
+  StepRunner(const StepBenchOptions& options, std::int64_t sequence, const Placement& placement)
       : config_(resolved(options.model)),
         batch_(options.batch),
         sequence_(sequence),
         tail_(std::min(options.tail, sequence)),
-        model_(make_model(config_)) {
+        device_(placement.device),
+        model_(make_model(config_, placement.dtype, placement.device)) {
     model_->params().initialize(kSeed);
     TrainConfig train;
     train.optimizer = "adamw";
@@ -59,14 +61,15 @@ class StepRunner {
       if (profiler != nullptr) profiler->mark(part);
     };
     ForwardInput input;
-    input.tokens = random_tokens({batch_, sequence_}, config_.vocab, "bench.tokens", step);
+    input.tokens =
+        raw::to_device(random_tokens({batch_, sequence_}, config_.vocab, "bench.tokens", step), device_);
     input.tail = tail_;
     input.dropout = {true, kSeed, static_cast<std::uint64_t>(step)};
     model_->params().zero_gradients();
     mark("(random tokens)");
     const ForwardOutput output = model_->forward(input);
-    const Tensor targets =
-        random_tokens({batch_, output.logits.dim(1)}, config_.n_out, "bench.targets", step);
+    const Tensor targets = raw::to_device(
+        random_tokens({batch_, output.logits.dim(1)}, config_.n_out, "bench.targets", step), device_);
     mark("(random tokens)");
     const Tensor loss = cross_entropy(output.logits, targets);
     const double value = loss.item();
@@ -77,6 +80,7 @@ class StepRunner {
     backward(loss);
     mark("(end of backward)");
     static_cast<void>(optimizer_->step(model_->params(), learning_rate_));
+    synchronize(device_);
     mark("(clip and optimizer)");
     if (!std::isfinite(value)) fail<NonFiniteError>("bench step: the loss of step {} is {}", step, value);
     return value;
@@ -88,6 +92,7 @@ class StepRunner {
  private:
   ModelConfig config_;
   std::int64_t batch_, sequence_, tail_;
+  Device device_;
   std::unique_ptr<Model> model_;
   std::optional<AdamOptimizer> optimizer_;
   double learning_rate_ = 0;
@@ -102,8 +107,16 @@ StepBench bench_step(const StepBenchOptions& options) {
         "bench step: batch {}, tail {}, sequence {}, steps {} (batch and tail at least 1, the others not "
         "negative)",
         options.batch, options.tail, options.sequence, options.steps);
-  StepRunner runner(options, sequence);
-  const ProductProbe probe(options.product_size);
+  const Placement placement =
+      choose_placement({"bench step", "--device", "--precision"}, options.device, options.precision);
+  if (options.profile && !(placement.device == kCpu))
+    fail<ConfigError>(
+        "bench step: --profile and --device cuda (a GPU runs its kernels later than they are asked for: time "
+        "them "
+        "with `nsys profile eddy bench step --device cuda`)");
+  StepRunner runner(options, sequence, placement);
+  const bool half = placement.dtype == Dtype::bf16 && !(placement.device == kCpu);
+  const ProductProbe probe(options.product_size, placement.device, half ? Dtype::bf16 : Dtype::f32);
 
   StepBench result;
   result.model = runner.config().model;
@@ -112,9 +125,11 @@ StepBench bench_step(const StepBenchOptions& options) {
   result.sequence = sequence;
   result.threads = thread_count();
   result.dropout = runner.config().dropout;
+  result.device = options.device;
+  result.precision = options.precision;
   result.flops_per_token = 2.0 * 3.0 * runner.model().forward_macs_per_token(sequence);
 
-  allocator(kCpu).reset_peak();
+  allocator(placement.device).reset_peak();
   for (std::int64_t step = 0; step < kWarmUp; ++step) static_cast<void>(runner.run(step, nullptr, &result));
   static_cast<void>(probe.run());
 
@@ -139,7 +154,7 @@ StepBench bench_step(const StepBenchOptions& options) {
   result.step = timing_of(std::move(steps));
   const Timing product = timing_of(std::move(product_seconds));
   result.product = {1 / product.best, 1 / product.median};
-  result.peak_bytes = allocator(kCpu).stats().peak_bytes;
+  result.peak_bytes = allocator(placement.device).stats().peak_bytes;
   if (options.profile) {
     result.by_op = profiler.by_op();
     result.by_module = profiler.by_module();
@@ -149,9 +164,9 @@ StepBench bench_step(const StepBenchOptions& options) {
 
 std::string to_text(const StepBench& b) {
   std::string text =
-      fmt::format("{}: {} parameters, batch {}, sequence {}, dropout {}, {} thread{}, {} steps\n", b.model,
-                  grouped(b.parameters), b.batch, b.sequence, b.dropout, b.threads, b.threads == 1 ? "" : "s",
-                  b.step.runs);
+      fmt::format("{}: {} parameters, batch {}, sequence {}, dropout {}, {}, {}{} thread{}, {} steps\n",
+                  b.model, grouped(b.parameters), b.batch, b.sequence, b.dropout, b.precision,
+                  b.device == "cuda" ? "cuda, " : "", b.threads, b.threads == 1 ? "" : "s", b.step.runs);
   text += text_table(
       {{"", "median", "best"},
        {"step, ms", table_number(b.step.median * 1e3), table_number(b.step.best * 1e3)},
@@ -180,6 +195,8 @@ nlohmann::json to_json(const StepBench& b) {
       {"sequence", b.sequence},
       {"threads", b.threads},
       {"dropout", b.dropout},
+      {"device", b.device},
+      {"precision", b.precision},
       {"steps", b.step.runs},
       {"step_ms", {{"median", b.step.median * 1e3}, {"best", b.step.best * 1e3}}},
       {"tokens_per_second", {{"median", b.tokens() / b.step.median}, {"best", b.tokens() / b.step.best}}},

@@ -24,6 +24,8 @@ struct StepBenchOptions {
   double seconds = 20;
   bool profile = false;
   std::int64_t product_size = 1536;  // rows of the product between steps
+  std::string device = "cpu";        // cpu or cuda
+  std::string precision = "f32";     // f32, bf16, on a GPU tf32, or on the CPU f64
 };
 
 struct StepBench {
@@ -31,11 +33,12 @@ struct StepBench {
   std::int64_t parameters = 0, batch = 0, sequence = 0;
   int threads = 1;
   double dropout = 0;
+  std::string device, precision;
   Timing step;                   // units: seconds
   double loss = 0;               // of the last step
   double flops_per_token = 0;    // 2 operations per multiply-add; backward counts twice the forward
   Rate product;                  // GFLOP/s between the steps
-  std::int64_t peak_bytes = 0;   // of live memory during the steps
+  std::int64_t peak_bytes = 0;   // of live memory on the device during the steps
   std::int64_t graph_nodes = 0;  // after the forward
   std::int64_t saved_bytes = 0;
   std::vector<ProfileRow> by_op, by_module;  // with options.profile
@@ -46,9 +49,10 @@ struct StepBench {
   double floor_best() const { return flops_per_token * tokens() / product.best * 1e-9; }
 };
 
-// Two steps to warm up, then the timed ones. errors: ConfigError for the model's sizes; ValueError for a
-// batch, sequence or number of steps out of range; NonFiniteError when a loss is not finite;
-// OutOfMemoryError.
+// Two steps to warm up, then the timed ones; on a GPU a step ends when the GPU has done it. errors:
+// ConfigError for the model's sizes, a precision that the device does not have, and a profile of a GPU;
+// DeviceError when there is no GPU to use; ValueError for a batch, sequence or number of steps out of range;
+// NonFiniteError when a loss is not finite; OutOfMemoryError.
 StepBench bench_step(const StepBenchOptions& options);
 
 std::string to_text(const StepBench& bench);

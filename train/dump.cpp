@@ -10,6 +10,7 @@
 #include "ops/cross_entropy.h"
 #include "tensor/format.h"
 #include "tensor/safetensors.h"
+#include "train/placement.h"
 #include "train/run_config.h"
 #include "train/weights.h"
 
@@ -51,14 +52,24 @@ const Tensor* find_integers(const TensorMap& file, const std::string& name, cons
   return &found->second;
 }
 
-State state_of(const TensorMap& file, Dtype dtype) {
+Tensor placed(const Tensor& x, Device device) {
+  return x.device() == device ? x : raw::to_device(x, device);
+}
+
+// The state in a file that was named for it, or in a case, which may hold one.
+State state_of(const TensorMap& file, const Placement& placement, bool named, const std::string& path) {
   TensorMap carried = with_prefix(file, "state.");
-  // An earlier dump hands on its next state. In a case, a file that holds tokens, the next state is the
-  // answer.
-  if (carried.empty() && file.find("tokens") == file.end()) carried = with_prefix(file, "next_state.");
+  const bool tokens = file.contains("tokens"), answers = file.contains("logits");
+  // An earlier dump hands on its next state. In a case, tokens beside what they must give, the next state is
+  // one of the answers.
+  if (carried.empty() && named && !(tokens && answers)) carried = with_prefix(file, "next_state.");
+  // Cases and dumps of models without a state hold none, rightly; an empty file is a cold start.
+  if (carried.empty() && !tokens && !answers && !file.empty())
+    fail<FormatError>("dump: {} holds neither state.<name> nor next_state.<name>", path);
   State state;
   for (const auto& [name, tensor] : carried)
-    state.set(name, is_floating(tensor.dtype()) ? raw::cast(tensor, dtype) : tensor);
+    state.set(name, placed(is_floating(tensor.dtype()) ? raw::cast(tensor, placement.dtype) : tensor,
+                           placement.device));
   return state;
 }
 
@@ -78,7 +89,12 @@ void dump(const DumpOptions& given) {
   if (options.out.empty()) fail<ValueError>("dump: --out is missing (the file to write)");
   if (options.precision != "f64" && options.precision != "f32")
     fail<ValueError>("dump: the precision is {} (f64 or f32)", options.precision);
-  const Dtype dtype = options.precision == "f32" ? Dtype::f32 : Dtype::f64;
+  if (options.device == "cuda" && options.precision == "f64")
+    fail<ConfigError>("dump: --precision is f64 and --device cuda (f64 is for the CPU: add --precision f32)");
+  const Placement placement =
+      choose_placement({"dump", "--device", "--precision"}, options.device, options.precision);
+  const Dtype dtype = placement.dtype;
+  const Device device = placement.device;
 
   const TensorMap weights_file = load_safetensors(options.weights);
   const TensorMap tokens_file =
@@ -90,7 +106,7 @@ void dump(const DumpOptions& given) {
     const auto table = weights.find("embed.weight");
     if (table != weights.end() && table->second.rank() == 2) config.vocab = table->second.dim(0);
   }
-  const std::unique_ptr<Model> model = make_model(config, dtype);
+  const std::unique_ptr<Model> model = make_model(config, dtype, device);
   load_parameters(model->params(), weights, options.weights);
 
   const Tensor* tokens = find_integers(tokens_file, "tokens", options.tokens);
@@ -101,11 +117,11 @@ void dump(const DumpOptions& given) {
     fail<ValueError>("dump: --grads needs targets, and {} holds none", options.tokens);
 
   ForwardInput input;
-  input.tokens = *tokens;
+  input.tokens = placed(*tokens, device);
   if (start != nullptr) input.start = *start;
   if (!options.state.empty())
-    input.state =
-        state_of(options.state == options.tokens ? tokens_file : load_safetensors(options.state), dtype);
+    input.state = state_of(options.state == options.tokens ? tokens_file : load_safetensors(options.state),
+                           placement, !given.state.empty(), options.state);
   if (targets != nullptr) {
     if (targets->rank() != 2 || targets->dim(0) != tokens->dim(0))
       fail<ShapeError>("dump: targets {} for tokens {} ([batch, rows])", to_string(targets->shape()),
@@ -127,7 +143,7 @@ void dump(const DumpOptions& given) {
       if (targets->dim(1) != result.logits.dim(1))
         fail<ShapeError>("dump: targets {} for logits {} (one target per row)", to_string(targets->shape()),
                          to_string(result.logits.shape()));
-      loss = cross_entropy(result.logits, *targets);
+      loss = cross_entropy(result.logits, placed(*targets, device));
       out.emplace("loss", raw::reshape(detach(loss), {1}));
     }
   }
@@ -139,6 +155,7 @@ void dump(const DumpOptions& given) {
                   gradient.defined() ? gradient : Tensor::zeros(parameter.shape, dtype));
     }
   }
+  for (auto& [name, tensor] : out) tensor = placed(tensor, kCpu);
   save_safetensors(options.out, out);
 }
 

@@ -14,13 +14,15 @@ struct DumpOptions {
   std::string tokens;   // tokens [batch, time], optionally targets [batch, rows] and start [batch, segments]
   std::string state;    // state.<name>, or next_state.<name> of an earlier dump; optional
   std::string out;
+  std::string device = "cpu";     // cpu | cuda
   std::string precision = "f64";  // f64 | f32
   bool grads = false;             // also grad.<name> of every parameter; needs targets
 };
 
 // Runs the case in evaluation mode and writes logits, with targets loss [1], with grads grad.<name> (zeros
 // where a parameter has no influence) and next_state.<name> to `out`. errors: IoError, FormatError,
-// ConfigError; ValueError and ShapeError naming every missing, unexpected or mis-shaped parameter at once.
+// ConfigError, DeviceError; ValueError and ShapeError naming every missing, unexpected or mis-shaped
+// parameter at once.
 void dump(const DumpOptions& options);
 
 }  // namespace eddy

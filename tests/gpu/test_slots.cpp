@@ -15,6 +15,7 @@
 #include "ops/gemm.h"
 #include "ops/layer_norm.h"
 #include "ops/lstm_cell.h"
+#include "ops/memory_search.h"
 #include "ops/optimizer.h"
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
@@ -55,7 +56,7 @@ TEST_CASE("every slot of the ops that run on a GPU is filled in a build with CUD
       gather_backward_slot, dropout_slot, attention_forward_slot, attention_backward_slot, rotary_slot,
       gate_forward_slot, gate_backward_slot, lstm_cell_forward_slot, lstm_cell_backward_slot,
       unit_recurrence_forward_slot, unit_recurrence_backward_slot, adam_slot, l2_norm_slot, scale_slot,
-      adafactor_slot);
+      adafactor_slot, memory_mark_slot, memory_take_slot);
   for (const Entry& entry : entries) CHECK_MESSAGE(entry.filled, std::string(entry.name));
 }
 

@@ -1,5 +1,6 @@
 // `eddy bench ops`, `bench step` and `bench generate`: speed against what this machine gives, measured in the
-// same run, and the cost of the next token against the length of the past.
+// same run, and the cost of the next token against the length of the past. `eddy bench staircase`: what more
+// recurrent steps cost and bring.
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -10,9 +11,11 @@
 #include "tensor/format.h"
 #include "train/bench_generate.h"
 #include "train/bench_ops.h"
+#include "train/bench_staircase.h"
 #include "train/bench_step.h"
 #include "train/config_flags.h"
 #include "train/environment.h"
+#include "train/placement.h"
 #include "train/program/commands.h"
 #include "train/program/output.h"
 #include "train/run_config.h"
@@ -24,20 +27,25 @@ namespace {
 constexpr const char* kOpsGroup = "bench ops";
 constexpr const char* kStepGroup = "bench step";
 constexpr const char* kGenerateGroup = "bench generate";
+constexpr const char* kStaircaseGroup = "bench staircase";
+constexpr const char* kStepStaircaseGroup = "bench step and bench staircase";
+constexpr const char* kDeviceGroup = "bench ops, bench step and bench generate";
+constexpr const char* kPageGroup = "bench generate and bench staircase";
 // Tokens of a configuration that leaves them to its text: the characters of Shakespeare's plays.
 constexpr std::int64_t kDefaultVocab = 65;
 
 struct BenchFlags {
-  std::string what, json_path;
+  std::string what, json_path, device = "cpu";
   double seconds = 0;
   OpsBenchOptions ops;
   std::string config_path, preset;
   double dropout = -1;
-  std::int64_t batch = 0;  // 0: default_batch
+  std::int64_t batch = 0, steps = 0;  // 0: the benchmark's own
   StepBenchOptions step;
   ModelConfig defaults;
   ConfigFlags keys;
   GenerateBenchOptions generate;
+  StaircaseBenchOptions staircase;
   std::string html_path;
 };
 
@@ -64,34 +72,62 @@ void refuse_options_of_another(const CLI::App& command, const std::string& what)
   for (const CLI::Option* option : command.get_options()) {
     std::string group = option->get_group();
     if (group.starts_with("[")) group = kStepGroup;  // the keys of a model
-    if (option->count() > 0 && group.starts_with("bench ") && group != "bench " + what)
+    if (option->count() > 0 && group.starts_with("bench ") &&
+        group.find("bench " + what) == std::string::npos)
       fail<ConfigError>("bench {}: {} belongs to {}", what, option->get_name(false, true), group);
   }
 }
 
 template <class Bench>
-void show(const BenchFlags& flags, const Bench& bench) {
-  print(to_text(bench));
+void write_json(const BenchFlags& flags, const Bench& bench) {
   if (flags.json_path.empty()) return;
   nlohmann::json value{{"bench", flags.what}, {"environment", environment_lines()}};
   value.update(to_json(bench));
   replace_text_file(flags.json_path, value.dump(1) + "\n");
 }
 
+template <class Bench>
+void show(const BenchFlags& flags, const Bench& bench) {
+  print(to_text(bench));
+  write_json(flags, bench);
+}
+
+int run_staircase(BenchFlags& flags) {
+  if (flags.steps > 0) flags.staircase.steps = flags.steps;
+  if (flags.batch > 0) flags.staircase.batch = flags.batch;
+  const auto says = [](std::string_view text) {
+    print(text);
+    flush_output();  // training writes to the same place by other ways
+  };
+  // After every point, so that a long benchmark can be read while it runs and loses nothing.
+  const auto keep = [&](const StaircaseBench& bench) {
+    write_json(flags, bench);
+    if (!flags.html_path.empty()) replace_text_file(flags.html_path, to_html(bench, environment_lines()));
+  };
+  const StaircaseBench bench = bench_staircase(flags.staircase, says, keep);
+  print(to_text(bench));
+  if (!bench.interrupted) return 0;
+  print("interrupted: the same command goes on\n");
+  return 130;
+}
+
 int run_bench(BenchFlags& flags, const CLI::App& command) {
   refuse_options_of_another(command, flags.what);
   if (flags.what == "ops") {
     if (flags.seconds > 0) flags.ops.seconds = flags.seconds;
+    flags.ops.device = choose_placement({"bench ops", "--device", "--precision"}, flags.device, "f32").device;
     show(flags, bench_ops(flags.ops));
     return 0;
   }
   if (flags.what == "generate") {
     if (flags.seconds > 0) flags.generate.seconds = flags.seconds;
+    flags.generate.device = flags.device;
     const GenerateBench bench = bench_generate(flags.generate);
     show(flags, bench);
     if (!flags.html_path.empty()) replace_text_file(flags.html_path, to_html(bench, environment_lines()));
     return 0;
   }
+  if (flags.what == "staircase") return run_staircase(flags);
   ModelConfig& model = flags.step.model;
   model = !flags.config_path.empty() ? load_run_config(flags.config_path).model
                                      : preset_config(flags.preset.empty() ? "unit" : flags.preset);
@@ -101,9 +137,34 @@ int run_bench(BenchFlags& flags, const CLI::App& command) {
   if (model.vocab == 0) model.vocab = kDefaultVocab;
   validate(model);
   flags.step.batch = flags.batch > 0 ? flags.batch : default_batch(flags.preset);
+  flags.step.steps = flags.steps;
+  flags.step.device = flags.device;
   if (flags.seconds > 0) flags.step.seconds = flags.seconds;
   show(flags, bench_step(flags.step));
   return 0;
+}
+
+void add_staircase_options(CLI::App& command, StaircaseBenchOptions& options) {
+  const auto add = [&](const char* name, auto& target, const char* help) {
+    return command.add_option(name, target, help)->group(kStaircaseGroup)->capture_default_str();
+  };
+  const auto size = CLI::Range(1, 1 << 20);
+  add("--n", options.n, "Recurrent steps to compare")->delimiter(',')->check(size);
+  add("--c", options.c, "Forward sizes to compare, in tokens; each divides the segment")
+      ->delimiter(',')
+      ->check(size);
+  add("--models", options.models,
+      "Of transformer_xl, staircase, cached_staircase (M = 1), ladder, universal, feedback")
+      ->delimiter(',');
+  add("--data", options.data, "File or folder of text (default: the text task's own)");
+  add("--tokenizer", options.tokenizer, "char or byte");
+  add("--segment", options.segment, "Tokens between two cuts of the gradient")->check(size);
+  add("--dim", options.dim, "Width; the MLP is four times as wide")->check(size);
+  add("--layers", options.layers, "Layers; universal has one")->check(size);
+  add("--heads", options.heads, "Heads of the attention")->check(size);
+  add("--learning-rate", options.learning_rate, "After a warm-up")->check(CLI::Range(1e-9, 10.0));
+  add("--seed", options.seed, "Of weights and data");
+  add("--runs", options.runs, "Folder of the runs");
 }
 
 }  // namespace
@@ -116,14 +177,17 @@ void add_bench_command(CLI::App& app, std::function<int()>& action) {
       ->add_option(
           "what", flags->what,
           "ops: every op; step: forward, backward and optimizer of a model; generate: the next token "
-          "after ever longer texts")
+          "after ever longer texts; staircase: quality, time and memory by recurrent steps and forward size")
       ->required()
-      ->check(CLI::IsMember({"ops", "step", "generate"}));
+      ->check(CLI::IsMember({"ops", "step", "generate", "staircase"}));
   command->add_option("--json", flags->json_path, "Also write the numbers to this file");
   command
       ->add_option("--seconds", flags->seconds,
                    "Time for each measurement of an op (0.2), for all steps (20), for all lengths (30)")
       ->check(CLI::Range(1e-3, 1e6));
+  command->add_option("--device", flags->device, "Where to compute (default: cpu)")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->group(kDeviceGroup);
   command->add_option("--filter", flags->ops.filter, "Only ops with this in their name")->group(kOpsGroup);
 
   const auto step_option = [&](const char* name, auto& target, const char* help) {
@@ -133,13 +197,18 @@ void add_bench_command(CLI::App& app, std::function<int()>& action) {
       step_option("--config", flags->config_path, "Model of this configuration (TOML or JSON)");
   step_option("--preset", flags->preset, "unit (default), regular6, or a name that `eddy models` lists")
       ->excludes(config);
-  step_option("--batch", flags->batch, "Sequences of a step (default: 16, for cifar_block 256)")
-      ->check(CLI::Range(1, 1'000'000));
+  command->add_option("--batch", flags->batch, "Sequences of a step (default: 16, for cifar_block 256)")
+      ->check(CLI::Range(1, 1'000'000))
+      ->group(kStepStaircaseGroup);
   step_option("--sequence", flags->step.sequence, "Tokens of a sequence (default: model.context)")
       ->check(CLI::Range(1, 100'000'000));
-  step_option("--steps", flags->step.steps, "Timed steps, instead of a time")
-      ->check(CLI::Range(1, 100'000'000));
+  command
+      ->add_option("--steps", flags->steps, "step: timed steps, instead of a time; staircase: training (200)")
+      ->check(CLI::Range(1, 100'000'000))
+      ->group(kStepStaircaseGroup);
   step_option("--dropout", flags->dropout, "Short for --model.dropout")->check(CLI::Range(0.0, 0.999));
+  step_option("--precision", flags->step.precision, "Arithmetic; bf16 on the CPU is a slow check")
+      ->check(CLI::IsMember({"f32", "bf16", "tf32", "f64"}));
   command->add_flag("--profile", flags->step.profile, "Also the time of each op and module")
       ->group(kStepGroup);
   flags->keys.add_to(*command, keys_of(flags->defaults));
@@ -156,7 +225,9 @@ void add_bench_command(CLI::App& app, std::function<int()>& action) {
   generate_option("--max-length", flags->generate.max_length, "The same at the last point")
       ->check(CLI::Range(1, 1 << 24))
       ->capture_default_str();
-  generate_option("--html", flags->html_path, "Also write a page with plots to this file");
+  command->add_option("--html", flags->html_path, "Also write a page with plots to this file")
+      ->group(kPageGroup);
+  add_staircase_options(*command, flags->staircase);
   command->callback(
       [flags, command, &action] { action = [flags, command] { return run_bench(*flags, *command); }; });
 }

@@ -21,6 +21,9 @@ void add_dump_command(CLI::App& app, std::function<int()>& action) {
   command->add_option("--precision", options->precision, "Arithmetic and output")
       ->check(CLI::IsMember({"f64", "f32"}))
       ->capture_default_str();
+  command->add_option("--device", options->device, "Where to compute; cuda takes --precision f32")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
   command->add_flag("--grads", options->grads, "Also the gradient of every parameter");
   command->callback([options, &action] {
     action = [options] {

@@ -12,6 +12,7 @@
 #include "tensor/format.h"
 #include "train/checkpoint.h"
 #include "train/loss_by_position.h"
+#include "train/placement.h"
 #include "train/program/commands.h"
 #include "train/program/output.h"
 #include "train/program/percent_line.h"
@@ -22,7 +23,7 @@ namespace eddy {
 namespace {
 
 struct EvalFlags {
-  std::string run, data, checkpoint = "latest", by_position;
+  std::string run, data, checkpoint = "latest", device = "cpu", precision = "f32", by_position;
   std::int64_t sequence = 0;
   EvalOptions options;
 
@@ -44,7 +45,9 @@ std::string spaced(std::string name) {
 }
 
 int run_eval(const EvalFlags& flags) {
-  LoadedRun run = load_run(flags.run, Dtype::f32, flags.checkpoint);
+  const auto [device, dtype] =
+      choose_placement({"eval", "--device", "--precision"}, flags.device, flags.precision);
+  LoadedRun run = load_run(flags.run, dtype, flags.checkpoint, device);
   TaskArguments arguments;
   arguments.config = run.config;
   arguments.tokenizer = std::move(run.tokenizer);
@@ -123,6 +126,12 @@ void add_eval_command(CLI::App& app, std::function<int()>& action) {
   command->add_option("--seed", options->options.seed, "Of the random batches")->capture_default_str();
   command->add_option("--checkpoint", options->checkpoint, "Which one of a run's folder")
       ->check(CLI::IsMember({"latest", "best"}))
+      ->capture_default_str();
+  command->add_option("--precision", options->precision, "Arithmetic; bf16 on the CPU is a slow check")
+      ->check(CLI::IsMember({"f32", "bf16", "tf32", "f64"}))
+      ->capture_default_str();
+  command->add_option("--device", options->device, "Where to compute")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
   command->add_flag(
       "--clear-state", options->options.clear_state,

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -14,17 +15,46 @@
 #include "train/checkpoint.h"
 #include "train/generate.h"
 #include "train/human_text.h"
+#include "train/placement.h"
 #include "train/program/commands.h"
 #include "train/program/output.h"
+#include "train/session.h"
 
 namespace eddy {
 namespace {
 
 struct GenerateOptions {
-  std::string run, prompt, checkpoint = "latest";
+  std::string run, prompt, checkpoint = "latest", device = "cpu", precision = "f32";
   std::int64_t tokens = 200;
   SampleOptions sample;
+  std::string session, save_session;
 };
+
+// The flags of the draws, so that those that were given go before those of a session.
+struct SampleFlags {
+  const CLI::Option* temperature = nullptr;
+  const CLI::Option* top_k = nullptr;
+  const CLI::Option* top_p = nullptr;
+  const CLI::Option* seed = nullptr;
+};
+
+SampleOptions with_flags(SampleOptions kept, const SampleOptions& given, const SampleFlags& flags) {
+  if (flags.temperature->count() > 0) kept.temperature = given.temperature;
+  if (flags.top_k->count() > 0) kept.top_k = given.top_k;
+  if (flags.top_p->count() > 0) kept.top_p = given.top_p;
+  if (flags.seed->count() > 0) kept.seed = given.seed;
+  return kept;
+}
+
+// What could not be saved is refused before anything is written or computed.
+void check_place(const std::string& file) {
+  const std::filesystem::path path(file);
+  std::error_code error;
+  if (path.has_parent_path() && !std::filesystem::is_directory(path.parent_path(), error))
+    fail<IoError>("generate: the session cannot be saved: {} is not a folder", path.parent_path().string());
+  if (std::filesystem::is_directory(path, error))
+    fail<IoError>("generate: the session cannot be saved: {} is a folder (name a file)", file);
+}
 
 // A prompt that never ends (`yes |`) must not fill the memory.
 constexpr std::size_t kLongestPrompt = std::size_t{1} << 24;
@@ -43,14 +73,22 @@ std::string read_standard_input() {
   return text;
 }
 
-int run_generate(const GenerateOptions& options) {
+int run_generate(const GenerateOptions& options, const SampleFlags& flags) {
   validate(options.sample);
-  const LoadedRun run = load_run(options.run, Dtype::f32, options.checkpoint);
+  if (!options.save_session.empty()) check_place(options.save_session);
+  const auto [device, dtype] =
+      choose_placement({"generate", "--device", "--precision"}, options.device, options.precision);
+  const LoadedRun run = load_run(options.run, dtype, options.checkpoint, device);
   if (!run.tokenizer)
     fail<ValueError>("generate: {} was trained on the task {}, which has no text (generate writes text)",
                      options.run, run.config.data.name);
   const std::string prompt = options.prompt == "-" ? read_standard_input() : options.prompt;
   const std::vector<std::int32_t> ids = run.tokenizer->encode(prompt);
+
+  Session session;
+  if (!options.session.empty()) session = load_session(options.session, *run.model);
+  session.sample =
+      options.session.empty() ? options.sample : with_flags(session.sample, options.sample, flags);
 
   // A file or a pipe gets the bytes as they are; a terminal gets nothing that could steer it.
   const bool terminal = is_terminal(1);
@@ -60,9 +98,10 @@ int run_generate(const GenerateOptions& options) {
     flush_output();
   };
   const GenerateResult result =
-      generate(*run.model, *run.tokenizer, ids, options.tokens, options.sample, show);
+      generate(*run.model, *run.tokenizer, session.text, ids, options.tokens, session.sample, show);
   if (terminal) print(safe.finish() + "\n");
   flush_output();
+  if (!options.save_session.empty()) save_session(options.save_session, *run.model, session);
 
   if (!result.stopped.empty()) fmt::print(stderr, "stopped: {}\n", result.stopped);
   fmt::print(stderr, "generated: {} tokens, {:.0f} tokens/s; prompt: {} tokens in {}; state: {}\n",
@@ -82,21 +121,37 @@ void add_generate_command(CLI::App& app, std::function<int()>& action) {
   command->add_option("--tokens", options->tokens, "How many to write")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1'000'000'000'000}).description(""))
       ->capture_default_str();
-  command
-      ->add_option("--temperature", options->sample.temperature,
-                   "Below 1: safer, above: wilder, 0: most probable")
-      ->capture_default_str();
-  command->add_option("--top-k", options->sample.top_k, "Draw from the k most probable tokens, 0: all")
-      ->capture_default_str();
-  command
-      ->add_option("--top-p", options->sample.top_p, "Draw from the fewest tokens of this probability in all")
-      ->capture_default_str();
-  command->add_option("--seed", options->sample.seed, "Of the draws: the same seed writes the same text")
-      ->capture_default_str();
+  SampleFlags flags;
+  flags.temperature = command
+                          ->add_option("--temperature", options->sample.temperature,
+                                       "Below 1: safer, above: wilder, 0: most probable")
+                          ->capture_default_str();
+  flags.top_k =
+      command->add_option("--top-k", options->sample.top_k, "Draw from the k most probable tokens, 0: all")
+          ->capture_default_str();
+  flags.top_p = command
+                    ->add_option("--top-p", options->sample.top_p,
+                                 "Draw from the fewest tokens of this probability in all")
+                    ->capture_default_str();
+  flags.seed =
+      command->add_option("--seed", options->sample.seed, "Of the draws: the same seed writes the same text")
+          ->capture_default_str();
+  command->add_option(
+      "--session", options->session,
+      "Go on with the text that --save-session put away, by its draws unless flags say others");
+  command->add_option("--save-session", options->save_session,
+                      "File to put the text's state away in when its tokens are written; may be --session's");
   command->add_option("--checkpoint", options->checkpoint, "Which one of a run's folder")
       ->check(CLI::IsMember({"latest", "best"}))
       ->capture_default_str();
-  command->callback([options, &action] { action = [options] { return run_generate(*options); }; });
+  command->add_option("--precision", options->precision, "Arithmetic; bf16 on the CPU is a slow check")
+      ->check(CLI::IsMember({"f32", "bf16", "tf32", "f64"}))
+      ->capture_default_str();
+  command->add_option("--device", options->device, "Where to compute")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
+  command->callback(
+      [options, flags, &action] { action = [options, flags] { return run_generate(*options, flags); }; });
 }
 
 }  // namespace eddy

@@ -18,6 +18,7 @@
 #include <system_error>
 #include <vector>
 
+#include "ops/backends.h"
 #include "ops/cpu/isa.h"
 #include "tensor/format.h"
 #include "tensor/thread_pool.h"
@@ -51,6 +52,17 @@ void choose_cpu_level() {
     names.emplace_back(isa_name(level));
   }
   fail<ConfigError>("EDDY_CPU_LEVEL: unknown level '{}' (one of {})", wanted, fmt::join(names, ", "));
+}
+
+// Chooses the kernels of a GPU's attention in bf16 when EDDY_ATTENTION asks for it. errors: ConfigError.
+void choose_attention_kernel() {
+  const char* const wanted = std::getenv("EDDY_ATTENTION");
+  if (wanted == nullptr || *wanted == '\0') return;
+  try {
+    set_attention_kernel(wanted);
+  } catch (const ValueError& error) {
+    fail<ConfigError>("EDDY_ATTENTION: {}", error.what());
+  }
 }
 
 int report(std::string_view text, int status) {
@@ -98,8 +110,9 @@ int run_command_line(int argc, char** argv) {
                  "CPU threads; also after a command (default: all, or EDDY_NUM_THREADS)")
       ->check(CLI::Range(1, 256).description(""));
   app.footer(
-      "EDDY_CPU_LEVEL=baseline|avx2|avx512 chooses lower CPU kernels.\neddy COMMAND --help tells a command's "
-      "options.");
+      "EDDY_CPU_LEVEL=baseline|avx2|avx512 chooses lower CPU kernels.\n"
+      "EDDY_ATTENTION=plain|tensor_core chooses a GPU's kernels of attention in bf16.\n"
+      "eddy COMMAND --help tells a command's options.");
   app.get_formatter()->column_width(34);
   // Commands take --threads after their name, and leave what they do not know to refuse_argument, which names
   // the nearest.
@@ -132,6 +145,7 @@ int run_command_line(int argc, char** argv) {
     return kUsage;
   }
   choose_cpu_level();
+  choose_attention_kernel();
   if (threads > 0) set_thread_count(threads);
   const int status = action();
   flush_output();

@@ -1,0 +1,104 @@
+// Devices and precisions that a user may name together, and what the others are told. Needs no GPU: what
+// contradicts itself is refused before one is opened.
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "ops/backends.h"
+#include "tensor/error.h"
+#include "train/bench_generate.h"
+#include "train/bench_step.h"
+#include "train/checkpoint.h"
+#include "train/dump.h"
+#include "train/placement.h"
+#include "train/trainer.h"
+
+using namespace eddy;
+
+namespace {
+
+const PlacementNames kNames{"eval", "--device", "--precision"};
+
+template <class Error, class Work>
+std::string text_of(Work&& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
+// Whether a CUDA build finds a GPU here; then a choice of cuda is no error.
+bool has_gpu() {
+  try {
+    cuda_device();
+    return true;
+  } catch (const DeviceError&) {
+    return false;
+  }
+}
+
+RunConfig run_on(const std::string& device, const std::string& precision) {
+  RunConfig config;
+  config.train.device = device;
+  config.train.precision = precision;
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("the CPU computes in f32 and bf16 and f64") {
+  CHECK(choose_placement(kNames, "cpu", "f32").dtype == Dtype::f32);
+  CHECK(choose_placement(kNames, "cpu", "bf16").dtype == Dtype::bf16);
+  CHECK(choose_placement(kNames, "cpu", "f64").dtype == Dtype::f64);
+  CHECK(choose_placement(kNames, "cpu", "f64").device == kCpu);
+}
+
+TEST_CASE("tf32 on the CPU is refused with the precisions that it has") {
+  CHECK(text_of<ConfigError>([] { choose_placement(kNames, "cpu", "tf32"); }) ==
+        "eval: --precision is tf32 and --device cpu (tf32 is for a GPU; choose f32, bf16 or f64)");
+  TrainRequest request;
+  request.config = run_on("cpu", "tf32");
+  request.run_dir = "unused";
+  CHECK(text_of<ConfigError>([&] { train(request); }) ==
+        "train: train.precision is tf32 and train.device cpu (tf32 is for a GPU; choose f32, bf16 or f64)");
+}
+
+TEST_CASE("f64 on a GPU is refused with the precisions that it has") {
+  CHECK(text_of<ConfigError>([] { choose_placement(kNames, "cuda", "f64"); }) ==
+        "eval: --precision is f64 and --device cuda (f64 is for the CPU; choose f32, tf32 or bf16)");
+  TrainRequest request;
+  request.config = run_on("cuda", "f64");
+  request.run_dir = "unused";
+  CHECK(text_of<ConfigError>([&] { train(request); }) ==
+        "train: train.precision is f64 and train.device cuda (f64 is for the CPU; choose f32, tf32 or bf16)");
+}
+
+TEST_CASE("a device or precision that does not exist is refused by its name") {
+  CHECK(text_of<ConfigError>([] { choose_placement(kNames, "tpu", "f32"); }) ==
+        "eval: --device is \"tpu\" (cpu or cuda)");
+  CHECK_THROWS_AS(choose_placement(kNames, "cpu", "f16"), ConfigError);
+}
+
+TEST_CASE("a GPU that cannot be used is refused with what to do") {
+  if (has_gpu()) return;
+  const std::string text = text_of<DeviceError>([] { choose_placement(kNames, "cuda", "f32"); });
+  CAPTURE(text);
+  CHECK(text.find("cuda: ") == 0);
+  CHECK((text.find("-DEDDY_CUDA=ON") != std::string::npos || text.find("driver") != std::string::npos));
+  StepBenchOptions step;
+  step.device = "cuda";
+  CHECK_THROWS_AS(bench_step(step), DeviceError);
+  GenerateBenchOptions generate;
+  generate.device = "cuda";
+  CHECK_THROWS_AS(bench_generate(generate), DeviceError);
+  DumpOptions dumped;
+  dumped.case_dir = EDDY_SOURCE_DIR "/tests/golden/none";
+  dumped.out = "unused";
+  dumped.device = "cuda";
+  dumped.precision = "f32";
+  CHECK_THROWS_AS(dump(dumped), DeviceError);
+  dumped.precision = "f64";
+  CHECK_THROWS_AS(dump(dumped), ConfigError);
+}

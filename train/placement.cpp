@@ -1,0 +1,28 @@
+// The rules of devices and precisions.
+#include "train/placement.h"
+
+#include "ops/backends.h"
+#include "tensor/format.h"
+#include "train/run_config.h"
+
+namespace eddy {
+
+Placement choose_placement(const PlacementNames& names, const std::string& device,
+                           const std::string& precision) {
+  Placement chosen;
+  chosen.dtype = precision_dtype(precision);
+  if (device != "cpu" && device != "cuda")
+    fail<ConfigError>("{}: {} is {:?} (cpu or cuda)", names.program, names.device, device);
+  if (device == "cuda" && chosen.dtype == Dtype::f64)
+    fail<ConfigError>("{}: {} is f64 and {} cuda (f64 is for the CPU; choose f32, tf32 or bf16)",
+                      names.program, names.precision, names.device);
+  if (device == "cpu" && precision == "tf32")
+    fail<ConfigError>("{}: {} is tf32 and {} cpu (tf32 is for a GPU; choose f32, bf16 or f64)", names.program,
+                      names.precision, names.device);
+  if (device == "cuda") chosen.device = cuda_device();
+  // Beside bf16 the products left in f32 are those of recurrences, and TF32 keeps more of them than bf16.
+  set_tf32(device == "cuda" && (precision == "tf32" || chosen.dtype == Dtype::bf16));
+  return chosen;
+}
+
+}  // namespace eddy
