@@ -110,14 +110,14 @@ BlockRows BlockRecurrence::embed_blocks(const Tensor& tokens, const BlockPlan& p
           which == 0 ? narrow(positions_, 0, 0, covered) : narrow(positions_, 0, covered, left);
       x = x + (which == 0 ? reshape(rows, {blocks, 1, plan.block, config().dim}) : rows);
     }
-    return drop(x, "embed.drop", which);
+    return drop(activation(x), "embed.drop", which);
   });
 }
 
 ForwardOutput BlockRecurrence::forward(const ForwardInput& input) const {
   const std::int64_t block = block_of(input);
   if (input.literal) return RecurrentTransformer::forward(input);
-  check_tokens(input.tokens, 0);
+  check_input(input);
   const DropoutSite drop{input.dropout, config().dropout};
   const std::int64_t time = input.tokens.dim(1);
   BlockPlan plan{input.tokens.dim(0), time, block, 0};

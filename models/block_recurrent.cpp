@@ -66,14 +66,18 @@ Tensor BlockRecurrent::head(const Tensor& y) const {
   return linear(y * (1 / std::sqrt(size)), embed_);
 }
 
+void BlockRecurrent::check_length(std::int64_t time, bool /*carried*/) const {
+  if (time % config().window != 0)
+    fail<ShapeError>(
+        "{}: {} tokens and a window of {} (the tokens must be whole blocks; stream takes any number)",
+        config().model, time, config().window);
+}
+
 ForwardOutput BlockRecurrent::forward(const ForwardInput& input) const {
   check_tokens(input.tokens);
   const std::int64_t batch = input.tokens.dim(0), time = input.tokens.dim(1);
   const std::int64_t window = config().window, segment = config().segment;
-  if (time % window != 0)
-    fail<ShapeError>(
-        "{}: {} tokens and a window of {} (the tokens must be whole blocks; stream takes any number)",
-        config().model, time, window);
+  check_length(time, !input.state.empty());
   const std::int64_t segments = (time + segment - 1) / segment;
   if (input.start.defined() && input.start.shape() != Shape{batch, segments})
     fail<ShapeError>("{}: start flags {} for {} tokens in segments of {} ([batch, segments] = {})",
@@ -85,13 +89,16 @@ ForwardOutput BlockRecurrent::forward(const ForwardInput& input) const {
   Tensor x;
   {
     const ScopeGuard scope("embed");
-    x = embedding(embed_, input.tokens);
+    x = activation(embedding(embed_, input.tokens));
   }
   std::vector<Tensor> outputs;
   for (std::int64_t s = 0; s < segments; ++s) {
-    begin_segment(carry, s == 0 && input.state.empty()
-                             ? std::vector<bool>(static_cast<std::size_t>(batch), true)
-                             : flags_of(input.start, s, batch));
+    const bool cold = s == 0 && input.state.empty();
+    if (!cold && input.start.defined() && !(input.start.device() == kCpu) && config().memory_layers.empty())
+      begin_segment(carry, raw::cast(raw::contiguous(raw::select(input.start, 1, s)), Dtype::u8));
+    else
+      begin_segment(carry, cold ? std::vector<bool>(static_cast<std::size_t>(batch), true)
+                                : flags_of(input.start, s, batch));
     const std::int64_t first = s * segment, length = std::min(segment, time - first);
     const Tensor part = length == time ? x : narrow(x, 1, first, length);
     call.draw = static_cast<std::uint64_t>(config().feedback ? first / window : s);
@@ -109,7 +116,7 @@ StateRead BlockRecurrent::run_chain(const RecurrentCell& cell, Tensor& c, const 
   const std::int64_t window = config().window, blocks = time / window, before = keys.dim(1) - time;
   std::vector<Tensor> read_keys, read_values;
   for (std::int64_t block = 0; block < blocks; ++block) {
-    const Tensor placed = cell.place(c);
+    const Tensor placed = activation(cell.place(c));
     const StateRead own = cell.read(placed);
     read_keys.push_back(own.keys);
     read_values.push_back(own.values);
@@ -165,7 +172,7 @@ Tensor BlockRecurrent::run_blocks(const Tensor& x, std::vector<Carry>& carry, Bl
     for (std::size_t i = 0; i < layers; ++i) {
       if (!layers_[i].cell) continue;
       const ScopeGuard scope(layers_[i].path);
-      placed[i] = layers_[i].cell->place(carry[i].state);
+      placed[i] = activation(layers_[i].cell->place(carry[i].state));
       reads[i] = layers_[i].cell->read(placed[i]);
     }
     Tensor y = narrow(x, 1, block * window, window);

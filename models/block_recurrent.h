@@ -39,6 +39,7 @@ class BlockRecurrent final : public Model {
   // stream must stand between two blocks, with a memory between two segments. errors: ShapeError for tokens,
   // flags or states of other sizes; DtypeError; ValueError.
   ForwardOutput forward(const ForwardInput& input) const override;
+  void check_length(std::int64_t time, bool carried) const override;
 
   // The same numbers token by token, in any portions, beginning with an empty state or with one of forward.
   // Memory does not grow. State: that of forward, where layers.i.k and layers.i.v have room for 2 window rows
@@ -78,11 +79,16 @@ class BlockRecurrent final : public Model {
   std::vector<Carry> cold_carry(std::int64_t batch) const;
   std::vector<Carry> load_carry(const State& state, std::int64_t batch) const;
   const Tensor& load(const State& state, const std::string& name, const Shape& shape) const;
+  // errors: ValueError for a name that no layer carries.
+  void check_names(const State& state) const;
   MemoryEntries load_memory(const State& state, const std::string& name, std::int64_t batch) const;
   State save_carry(const std::vector<Carry>& carry) const;
   static void save_memory(State& state, const std::string& name, const MemoryEntries& entries);
   // Clears what a document's first segment must not see.
   void begin_segment(std::vector<Carry>& carry, const std::vector<bool>& flagged) const;
+  // The same by flags that stay on the device, u8 [batch]: nothing waits for them. Without a memory, whose
+  // entries the host counts.
+  void begin_segment(std::vector<Carry>& carry, const Tensor& flags) const;
   std::vector<bool> flags_of(const Tensor& start, std::int64_t segment, std::int64_t batch) const;
 
   // One segment through all layers, layer by layer or block by block; moves `carry` past it.

@@ -42,8 +42,12 @@ Tensor HeadRules::split(const Tensor& x) const {
   return reshape(x, {x.dim(0), x.dim(1), heads, head_dim});
 }
 
-Tensor HeadRules::split_unit(const Tensor& x) const {
+Tensor HeadRules::split_keys(const Tensor& x) const {
   return unit ? unit_norm(split(x), eps) : split(x);
+}
+
+Tensor HeadRules::split_queries(const Tensor& x) const {
+  return unit ? unit_norm(split(x), eps) : split(x) * (1 / std::sqrt(static_cast<double>(head_dim)));
 }
 
 Tensor HeadRules::join(const Tensor& x) const {

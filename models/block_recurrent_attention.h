@@ -3,6 +3,7 @@
 //
 //   logit = (unit(q) . unit(k) + bias[head, bucket(distance)]) |s[head]|
 //
+// Without qk_norm the product is that of plain attention, q . k / sqrt(head_dim), as in the authors' code.
 // source: D. Hutchins et al., "Block-Recurrent Transformers", 2022, section 3.4 and the authors' code; the
 // buckets: C. Raffel et al., "Exploring the limits of transfer learning", 2020, with one direction only.
 #pragma once
@@ -37,8 +38,10 @@ struct HeadRules {
 
   // Values: [batch, rows, heads head_dim] as [batch, rows, heads, head_dim], a view where possible.
   Tensor split(const Tensor& x) const;
-  // Queries and keys: the same, each head's vector brought to length 1 when the config says so.
-  Tensor split_unit(const Tensor& x) const;
+  // The same of keys and of queries, each head's vector brought to length 1 when the config says so; else
+  // queries are divided by sqrt(head_dim).
+  Tensor split_keys(const Tensor& x) const;
+  Tensor split_queries(const Tensor& x) const;
   // Heads side by side again. shapes: [batch, rows, heads, head_dim] -> [batch, rows, heads head_dim].
   Tensor join(const Tensor& x) const;
   // What logits are multiplied by, [heads], of a learned scale [heads].

@@ -1,14 +1,20 @@
 // What the Block-Recurrent family carries between segments: reading and writing it as a State, and the
 // beginning of documents.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "autograd/tape.h"
 #include "models/block_recurrent.h"
 #include "ops/where.h"
+#include "ops/widen.h"
 #include "tensor/format.h"
 
 namespace eddy {
 namespace {
+
+// Far from where counting on would overflow.
+constexpr std::int64_t kMostWritten = std::int64_t{1} << 62;
 
 std::string layer_name(std::size_t layer) {
   return "layers." + std::to_string(layer);
@@ -28,26 +34,45 @@ const Tensor& BlockRecurrent::load(const State& state, const std::string& name, 
   if (found.shape() != shape)
     fail<ShapeError>("{}: the state's {} has shape {} ({} for this model and batch)", config().model, name,
                      to_string(found.shape()), to_string(shape));
-  if (found.dtype() != embed_.dtype())
+  // A stream keeps keys and values as the layers read them.
+  if (found.dtype() != embed_.dtype() && found.dtype() != params().activations())
     fail<DtypeError>("{}: the state's {} is {} and the model {} (cast the state first)", config().model, name,
                      dtype_name(found.dtype()), dtype_name(embed_.dtype()));
   return found;
+}
+
+void BlockRecurrent::check_names(const State& state) const {
+  std::vector<std::string> known;
+  for (const BlockRecurrentLayer& layer : layers_) {
+    std::vector<const char*> parts;
+    if (cached()) parts.insert(parts.end(), {".k", ".v"});
+    if (layer.cell) parts.push_back(".state");
+    if (layer.memory) parts.insert(parts.end(), {".mem_k", ".mem_v", ".mem_count"});
+    for (const char* part : parts) known.push_back(layer.path + part);
+  }
+  if (known.empty())
+    fail<ValueError>("{}: a state for a model that carries none from call to call (leave it empty)",
+                     config().model);
+  for (const auto& [name, tensor] : state)
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      fail<ValueError>("{}: the state holds {}, which this model does not carry (it carries {})",
+                       config().model, name, fmt::join(known, ", "));
 }
 
 MemoryEntries BlockRecurrent::load_memory(const State& state, const std::string& name,
                                           std::int64_t batch) const {
   const Shape shape{batch, config().memory_size, config().heads, config().head_dim};
   const Tensor& count = state.get(name + ".mem_count");
-  if (count.shape() != Shape{batch} || count.dtype() != Dtype::i64)
-    fail<ShapeError>("{}: the state's {}.mem_count is {} {} ([batch] = [{}], i64)", config().model, name,
-                     dtype_name(count.dtype()), to_string(count.shape()), batch);
+  if (count.shape() != Shape{batch} || (count.dtype() != Dtype::i64 && count.dtype() != Dtype::i32))
+    fail<ShapeError>("{}: the state's {}.mem_count is {} {} ([batch] = [{}], i64 or i32)", config().model,
+                     name, dtype_name(count.dtype()), to_string(count.shape()), batch);
   MemoryEntries entries{raw::contiguous(detach(load(state, name + ".mem_k", shape))),
                         raw::contiguous(detach(load(state, name + ".mem_v", shape))),
-                        count.to_vector<std::int64_t>()};
+                        raw::cast(count, Dtype::i64).to_vector<std::int64_t>()};
   for (const std::int64_t written : entries.count)
-    if (written < 0)
-      fail<ValueError>("{}: the state's {}.mem_count holds {} (entries written, at least 0)", config().model,
-                       name, written);
+    if (written < 0 || written > kMostWritten)
+      fail<ValueError>("{}: the state's {}.mem_count holds {} (entries written, from 0 to {})",
+                       config().model, name, written, kMostWritten);
   return entries;
 }
 
@@ -65,8 +90,8 @@ std::vector<BlockRecurrent::Carry> BlockRecurrent::cold_carry(std::int64_t batch
   const Shape rows{batch, config().window, config().heads, config().head_dim};
   for (std::size_t i = 0; i < carry.size(); ++i) {
     if (cached()) {
-      carry[i].k = Tensor::zeros(rows, dtype, device);
-      carry[i].v = Tensor::zeros(rows, dtype, device);
+      carry[i].k = Tensor::zeros(rows, params().activations(), device);
+      carry[i].v = Tensor::zeros(rows, params().activations(), device);
     }
     if (layers_[i].cell) carry[i].state = layers_[i].cell->initial(batch);
     if (layers_[i].memory) carry[i].memory = MemoryEntries::empty(batch, config(), dtype, device);
@@ -77,6 +102,7 @@ std::vector<BlockRecurrent::Carry> BlockRecurrent::cold_carry(std::int64_t batch
 std::vector<BlockRecurrent::Carry> BlockRecurrent::load_carry(const State& state, std::int64_t batch) const {
   const std::int64_t window = config().window;
   const Tensor* position = state.find("position");
+  if (position == nullptr) check_names(state);
   if (position != nullptr) {
     const bool has_memory = !config().memory_layers.empty();
     const std::int64_t unit = has_memory ? config().segment : window;
@@ -92,8 +118,11 @@ std::vector<BlockRecurrent::Carry> BlockRecurrent::load_carry(const State& state
   for (std::size_t i = 0; i < carry.size(); ++i) {
     const std::string name = layer_name(i);
     if (cached()) {
-      carry[i].k = raw::copy(raw::narrow(load(state, name + ".k", rows), 1, 0, window));
-      carry[i].v = raw::copy(raw::narrow(load(state, name + ".v", rows), 1, 0, window));
+      const auto last_block = [&](const char* which) {
+        return raw::cast(raw::narrow(load(state, name + which, rows), 1, 0, window), params().activations());
+      };
+      carry[i].k = last_block(".k");
+      carry[i].v = last_block(".v");
     }
     if (layers_[i].cell)
       carry[i].state = detach(load(state, name + ".state", {batch, config().states, config().dim}));
@@ -107,8 +136,8 @@ State BlockRecurrent::save_carry(const std::vector<Carry>& carry) const {
   for (std::size_t i = 0; i < carry.size(); ++i) {
     const std::string name = layer_name(i);
     if (carry[i].k.defined()) {
-      state.set(name + ".k", carry[i].k);
-      state.set(name + ".v", carry[i].v);
+      state.set(name + ".k", wide(carry[i].k));
+      state.set(name + ".v", wide(carry[i].v));
     }
     if (carry[i].state.defined()) state.set(name + ".state", carry[i].state);
     if (carry[i].memory) save_memory(state, name, *carry[i].memory);
@@ -147,6 +176,23 @@ void BlockRecurrent::begin_segment(std::vector<Carry>& carry, const std::vector<
       own.v = zero_rows(own.v, flagged);
     }
     if (own.memory) own.memory = own.memory->emptied(flagged);
+  }
+}
+
+void BlockRecurrent::begin_segment(std::vector<Carry>& carry, const Tensor& flags) const {
+  const std::int64_t batch = flags.dim(0);
+  for (std::size_t i = 0; i < carry.size(); ++i) {
+    Carry& own = carry[i];
+    if (own.state.defined()) {
+      const Tensor initial = layers_[i].cell->initial(batch);
+      own.state =
+          config().clear_state ? initial : where(raw::reshape(flags, {batch, 1, 1}), initial, own.state);
+    }
+    if (!own.k.defined()) continue;
+    const Tensor mask = raw::reshape(flags, {batch, 1, 1, 1});
+    const Tensor zero = Tensor::zeros({1, 1, 1, 1}, own.k.dtype(), own.k.device());
+    own.k = where(mask, zero, own.k);
+    own.v = where(mask, zero, own.v);
   }
 }
 

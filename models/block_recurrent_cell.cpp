@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "autograd/scope.h"
+#include "ops/cast.h"
 #include "ops/gates.h"
 #include "ops/matmul.h"
 #include "ops/pointwise.h"
@@ -37,9 +38,13 @@ StateGate::StateGate(const ParamScope& scope, std::int64_t in, const ModelConfig
 }
 
 Tensor StateGate::operator()(const Tensor& c, const Tensor& input) const {
-  const Tensor z = linear(input, wz_, bz_);
+  // The state is mixed in its own dtype, whatever the products are in.
+  const auto product = [&](const Tensor& weight, const Tensor& bias) {
+    return cast(linear(input, weight, bias), c.dtype());
+  };
+  const Tensor z = product(wz_, bz_);
   if (bg_.defined()) return fixed_gate(c, z, bg_, tanh_);
-  return lstm_gate(c, z, linear(input, wi_), linear(input, wf_), bi_, bf_, tanh_);
+  return lstm_gate(c, z, product(wi_, {}), product(wf_, {}), bi_, bf_, tanh_);
 }
 
 RecurrentCell::RecurrentCell(const ParamScope& scope, const ModelConfig& config)
@@ -73,7 +78,7 @@ Tensor RecurrentCell::place(const Tensor& c) const {
 
 StateRead RecurrentCell::read(const Tensor& placed) const {
   const ScopeGuard scope("recurrent");
-  return {rules_.split_unit(linear(placed, wk_)), rules_.split(linear(placed, wv_))};
+  return {rules_.split_keys(linear(placed, wk_)), rules_.split(linear(placed, wv_))};
 }
 
 Tensor RecurrentCell::update(const Tensor& c, const Tensor& placed, const StateRead& own, const Tensor& keys,
@@ -83,7 +88,7 @@ Tensor RecurrentCell::update(const Tensor& c, const Tensor& placed, const StateR
     AttentionOptions options;
     options.scale = 1;
     options.head_scale = rules_.scale(learned);
-    const Tensor q = rules_.split_unit(linear(placed, wq));
+    const Tensor q = rules_.split_queries(linear(placed, wq));
     return rules_.join(dense ? attention_composed(q, k, v, options) : attention(q, k, v, options));
   };
   const Tensor h = concat(
@@ -92,7 +97,7 @@ Tensor RecurrentCell::update(const Tensor& c, const Tensor& placed, const StateR
   if (!gate_mlp_) return (*gate_attn_)(c, h);
   if (!gate_attn_) return (*gate_mlp_)(c, relu(linear(h, mlp_up_)));
   const Tensor m = (*gate_attn_)(c, h);
-  return (*gate_mlp_)(m, relu(linear(rms_norm(m, mlp_norm_, eps_), mlp_up_)));
+  return (*gate_mlp_)(m, relu(linear(cast(rms_norm(m, mlp_norm_, eps_), h.dtype()), mlp_up_)));
 }
 
 }  // namespace eddy

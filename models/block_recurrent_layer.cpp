@@ -11,6 +11,7 @@
 #include "ops/pointwise.h"
 #include "ops/rms_norm.h"
 #include "ops/views.h"
+#include "ops/widen.h"
 
 namespace eddy {
 namespace {
@@ -23,12 +24,14 @@ bool contains(const std::vector<std::int64_t>& list, std::int64_t value) {
 
 Tensor BlockCall::dropped(const Tensor& x, const std::string& path) const {
   if (!drop.active()) return x;
-  const Tensor ones = Tensor::full({tile, x.dim(2)}, 1, x.dtype(), x.device());
+  // In f32 beside bf16, where 1 / (1 - rate) would be rounded.
+  const Tensor values = wide(x);
+  const Tensor ones = Tensor::full({tile, x.dim(2)}, 1, values.dtype(), x.device());
   const Tensor mask = dropout(ones, drop.rate, drop.key(path, draw));
   std::vector<std::int64_t> rows(static_cast<std::size_t>(x.dim(1)));
   for (std::size_t t = 0; t < rows.size(); ++t) rows[t] = (first + static_cast<std::int64_t>(t)) % tile;
   const Tensor ids = Tensor::from(rows, {x.dim(1)});
-  return x * embedding(mask, raw::to_device(ids, x.device()));
+  return cast(values * embedding(mask, raw::to_device(ids, x.device())), x.dtype());
 }
 
 BlockRecurrentLayer::BlockRecurrentLayer(const ParamScope& layers, std::int64_t index,
@@ -63,9 +66,11 @@ BlockRecurrentLayer::BlockRecurrentLayer(const ParamScope& layers, std::int64_t 
 TokenHeads BlockRecurrentLayer::project(const Tensor& x, const BlockCall& call) const {
   const ScopeGuard scope("attn");
   const Tensor u = call.dropped(rms_norm(x, attn_norm_, eps_), path + ".pre_attn");
-  TokenHeads heads{
-      rules_.split_unit(linear(u, wq_)), rules_.split_unit(linear(u, wk_)), rules_.split(linear(u, wv_)), {}};
-  if (reads_state) heads.state_q = rules_.split_unit(linear(u, cross_wq_));
+  TokenHeads heads{rules_.split_queries(linear(u, wq_)),
+                   rules_.split_keys(linear(u, wk_)),
+                   rules_.split(linear(u, wv_)),
+                   {}};
+  if (reads_state) heads.state_q = rules_.split_queries(linear(u, cross_wq_));
   return heads;
 }
 

@@ -1,9 +1,7 @@
 // The external memory of the Memorizing Transformer baseline: a ring of a layer's past keys and values, from
 // which every query of every head takes the best `topk` pairs and attends to them; a learned gate per head
-// mixes the result with local attention.
-// source: Y. Wu et al., "Memorizing Transformers", 2022; the search by buckets and the absence of an exact
-// kNN are those of D. Hutchins et al.'s code: entry m is in bucket m mod topk, and of each bucket the best is
-// taken with weights softmax(1e6 score), so that equal ones are averaged.
+// mixes the result with local attention. source: Y. Wu et al., "Memorizing Transformers", 2022; how entries
+// are taken stands in ops/memory_search.h.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +9,11 @@
 
 #include "models/block_recurrent_attention.h"
 #include "models/params.h"
+#include "ops/memory_search.h"
 
 namespace eddy {
 
-// One layer's memory. Empty entries are zeros; the next one goes to slot count mod size.
+// One layer's memory. Entries whose key is zero are empty; the next one goes to slot count mod size.
 struct MemoryEntries {
   Tensor keys, values;              // [batch, size, heads, head_dim]
   std::vector<std::int64_t> count;  // of each sequence: entries written since its document began
@@ -33,21 +32,14 @@ class ExternalMemory {
   ExternalMemory(const ParamScope& scope, const ModelConfig& config);
 
   // Local attention mixed with what the memory gives to the same queries.
-  // shapes: local and q [batch, time, heads, head_dim]; head_scale [heads]. errors: DeviceError when the
-  // memory is not on the CPU. grad: for local, q, head_scale and the gate; the entries, and which are taken,
-  // are constants.
+  // shapes: local and q [batch, time, heads, head_dim]; head_scale [heads]. grad: for local, q, head_scale
+  // and the gate; the entries, and which are taken, are constants.
   Tensor mix(const Tensor& local, const Tensor& q, const MemoryEntries& entries, const Tensor& head_scale,
              bool dense) const;
 
  private:
-  // The pairs taken, [batch, time, topk, heads, head_dim] each; zeros where there are fewer entries.
-  struct Taken {
-    Tensor keys, values;
-  };
-  Taken search(const Tensor& q, const MemoryEntries& entries) const;
-
   std::int64_t topk_;
-  bool exact_;
+  MemorySearch search_;
   Tensor gate_bias_;  // [heads]
 };
 

@@ -57,8 +57,8 @@ BlockRecurrent::Stream BlockRecurrent::open_stream(const State& state, std::int6
   if (!state.empty()) begin_segment(carry, std::vector<bool>(static_cast<std::size_t>(batch), false));
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     Stream::Layer& own = stream.layers[i];
-    own.k = Tensor::zeros(rows, embed_.dtype(), embed_.device());
-    own.v = Tensor::zeros(rows, embed_.dtype(), embed_.device());
+    own.k = Tensor::zeros(rows, params().activations(), embed_.device());
+    own.v = Tensor::zeros(rows, params().activations(), embed_.device());
     if (carry[i].k.defined()) {
       raw::copy_into(raw::narrow(own.k, 1, 0, window), carry[i].k);
       raw::copy_into(raw::narrow(own.v, 1, 0, window), carry[i].v);
@@ -66,8 +66,8 @@ BlockRecurrent::Stream BlockRecurrent::open_stream(const State& state, std::int6
     own.state = carry[i].state;
     own.memory = carry[i].memory;
     if (!own.memory) continue;
-    own.segment_k = Tensor::zeros(whole, embed_.dtype(), embed_.device());
-    own.segment_v = Tensor::zeros(whole, embed_.dtype(), embed_.device());
+    own.segment_k = Tensor::zeros(whole, params().activations(), embed_.device());
+    own.segment_v = Tensor::zeros(whole, params().activations(), embed_.device());
   }
   read_states(stream);
   return stream;
@@ -77,7 +77,8 @@ void BlockRecurrent::read_states(Stream& stream) const {
   for (std::size_t i = 0; i < layers_.size(); ++i)
     if (layers_[i].cell) {
       const ScopeGuard scope(layers_[i].path);
-      stream.layers[i].read = layers_[i].cell->read(layers_[i].cell->place(stream.layers[i].state));
+      stream.layers[i].read =
+          layers_[i].cell->read(activation(layers_[i].cell->place(stream.layers[i].state)));
     }
 }
 
@@ -119,7 +120,7 @@ void BlockRecurrent::end_block(Stream& stream) const {
       const RecurrentCell& cell = *layers_[i].cell;
       own.state = segment_ends && config().clear_state
                       ? cell.initial(batch)
-                      : cell.update(own.state, cell.place(own.state), own.read,
+                      : cell.update(own.state, activation(cell.place(own.state)), own.read,
                                     raw::narrow(own.k, 1, from, 2 * window - from),
                                     raw::narrow(own.v, 1, from, 2 * window - from), false);
     }
@@ -155,7 +156,7 @@ Tensor BlockRecurrent::stream(const Tensor& tokens, State& state) const {
   const NoGrad no_grad;
   check_tokens(tokens);
   const std::int64_t window = config().window, time = tokens.dim(1);
-  const Tensor x = embedding(embed_, tokens);
+  const Tensor x = activation(embedding(embed_, tokens));
   Stream work = open_stream(state, tokens.dim(0));
   const BlockCall call = call_of({});
   std::vector<Tensor> outputs;

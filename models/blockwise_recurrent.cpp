@@ -33,7 +33,8 @@ void LlamaModel::check_tokens(const Tensor& tokens) const {
                      to_string(tokens.shape()));
 }
 
-const Tensor& LlamaModel::state_part(const State& state, const char* name, const Shape& shape) const {
+const Tensor& LlamaModel::state_part(const State& state, const char* name, const Shape& shape,
+                                     Dtype dtype) const {
   const Tensor& part = state.get(name);
   if (part.rank() == shape.rank() && part.dim(1) != shape[1] && part.shape().with(1, 0) == shape.with(1, 0))
     fail<ShapeError>("{}: {} rows of tokens and a state of {} rows (one batch size for a whole stream)",
@@ -41,10 +42,9 @@ const Tensor& LlamaModel::state_part(const State& state, const char* name, const
   if (part.shape() != shape)
     fail<ShapeError>("{}: the state's {} has shape {} (here {})", config().model, name,
                      to_string(part.shape()), to_string(shape));
-  const Tensor& weights = embed_.weight;
-  if (part.dtype() != weights.dtype())
+  if (part.dtype() != dtype)
     fail<DtypeError>("{}: the state's {} is {} and the model {} (one dtype)", config().model, name,
-                     dtype_name(part.dtype()), dtype_name(weights.dtype()));
+                     dtype_name(part.dtype()), dtype_name(dtype));
   return part;
 }
 
@@ -57,7 +57,7 @@ std::int64_t LlamaModel::state_count(const State& state, const char* name, std::
 
 Tensor LlamaModel::embed(const Tensor& tokens) const {
   const ScopeGuard scope("embed");
-  return embed_(tokens);
+  return activation(embed_(tokens));
 }
 
 Tensor LlamaModel::head(const Tensor& y) const {

@@ -10,7 +10,7 @@
 // Chunk t of layer l needs (l-1, t) and (l, t-1). `forward` goes layer by layer: all that does not depend on
 // the memory is done for all chunks at once. `ForwardInput::literal` goes chunk by chunk, as streaming does;
 // with dropout it draws other masks. Going along anti-diagonals would put products of different weights side
-// by side, not make larger ones of them: on a CPU there is nothing in it.
+// by side, not make larger ones of them: on two threads a step has nothing in it (docs/performance.md).
 #pragma once
 
 #include <string>
@@ -31,7 +31,7 @@ class LlamaModel : public Model {
   // The tensor of that name, seen to have this dtype and shape: [layers, batch, ...]. errors: ShapeError when
   // the batch is another than that of the tokens, or the rest does not fit; DtypeError; ValueError when the
   // state has no such tensor.
-  const Tensor& state_part(const State& state, const char* name, const Shape& shape) const;
+  const Tensor& state_part(const State& state, const char* name, const Shape& shape, Dtype dtype) const;
   // A counter of the state, from 0 to `most`. errors: ValueError.
   std::int64_t state_count(const State& state, const char* name, std::int64_t most) const;
 
@@ -81,6 +81,7 @@ class MemoryLlama final : public LlamaModel {
   // inside a chunk, and for training that carries a memory over segments that are not whole chunks: tokens of
   // the last would be lost.
   ForwardOutput forward(const ForwardInput& input) const override;
+  void check_length(std::int64_t time, bool carried) const override;
   // State: filled [1], the tokens n of the unfinished chunk; keys, values [layers, batch, 2 chunk, kv_heads,
   // head_dim]: rotated ones of the memory in the first rows, of the unfinished chunk in n more; memory
   // [layers, batch, chunk, dim]: the outputs of the unfinished chunk in the first n rows. With n = 0 `memory`

@@ -49,20 +49,22 @@ Tensor for_each_row(const Tensor& memory, std::int64_t batch) {
 
 Tensor MemoryLlama::initial_memory(const LlamaLayer& layer) const {
   const Shape shape{1, config().chunk, config().dim};
-  if (layer.memory->init.defined()) return reshape(layer.memory->init, shape);
-  return Tensor::zeros(shape, layer.wq.weight.dtype(), layer.wq.weight.device());
+  if (layer.memory->init.defined()) return activation(reshape(layer.memory->init, shape));
+  return Tensor::zeros(shape, params().activations(), layer.wq.weight.device());
 }
 
 std::vector<Tensor> MemoryLlama::first_memories(const ForwardInput& input) const {
   const std::int64_t batch = input.tokens.dim(0), chunk = config().chunk;
-  const Tensor mask = input.start.defined() ? start_mask(config().model, input.start, batch) : Tensor();
+  const Tensor mask = input.start.defined() ? raw::to_device(start_mask(config().model, input.start, batch),
+                                                             input.tokens.device())
+                                            : Tensor();
   Tensor carried;
   if (!input.state.empty()) {
     // A batch of another size is another set of streams: they begin anew.
     const Tensor& given = input.state.get("memory");
     Shape shape{config().layers, batch, chunk, config().dim};
     if (given.rank() == 4) shape[1] = given.dim(1);
-    carried = detach(state_part(input.state, "memory", shape));
+    carried = detach(state_part(input.state, "memory", shape, params().values().dtype()));
     if (input.state.find("filled") != nullptr) {
       const std::int64_t filled = state_count(input.state, "filled", chunk - 1);
       if (filled > 0)
@@ -72,11 +74,7 @@ std::vector<Tensor> MemoryLlama::first_memories(const ForwardInput& input) const
     }
     if (shape[1] != batch) carried = Tensor();
   }
-  if (carried.defined() && input.dropout.training && input.tokens.dim(1) % chunk != 0)
-    fail<ValueError>(
-        "{}: training carries the memory over segments of {} tokens in chunks of {}: the last {} would be "
-        "lost (segments of whole chunks)",
-        config().model, input.tokens.dim(1), chunk, input.tokens.dim(1) % chunk);
+  if (input.dropout.training) check_length(input.tokens.dim(1), carried.defined());
 
   std::vector<Tensor> memories;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
@@ -84,7 +82,7 @@ std::vector<Tensor> MemoryLlama::first_memories(const ForwardInput& input) const
       memories.push_back(initial_memory(layers_[i]));
       continue;
     }
-    const Tensor mine = raw::select(carried, 0, static_cast<std::int64_t>(i));
+    const Tensor mine = activation(raw::select(carried, 0, static_cast<std::int64_t>(i)));
     memories.push_back(mask.defined() ? where(mask, initial_memory(layers_[i]), mine) : mine);
   }
   return memories;
@@ -149,6 +147,14 @@ Tensor MemoryLlama::run_literal(const LlamaLayer& layer, const Tensor& x, const 
   return layer.finish(x, output, drop, chunk);
 }
 
+void MemoryLlama::check_length(std::int64_t time, bool carried) const {
+  if (carried && time % config().chunk != 0)
+    fail<ValueError>(
+        "{}: training carries the memory over segments of {} tokens in chunks of {}: the last {} would be "
+        "lost (segments of whole chunks)",
+        config().model, time, config().chunk, time % config().chunk);
+}
+
 ForwardOutput MemoryLlama::forward(const ForwardInput& input) const {
   check_tokens(input.tokens);
   const std::int64_t batch = input.tokens.dim(0), time = input.tokens.dim(1), chunk = config().chunk;
@@ -169,10 +175,11 @@ ForwardOutput MemoryLlama::forward(const ForwardInput& input) const {
     for (std::size_t i = 0; i < layers_.size(); ++i) x = run_hoisted(layers_[i], x, drop, memories[i]);
   }
 
-  const Tensor next = Tensor::empty({config().layers, batch, chunk, config().dim}, x.dtype(), x.device());
+  const Tensor next =
+      Tensor::empty({config().layers, batch, chunk, config().dim}, params().values().dtype(), x.device());
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const Tensor to = raw::select(next, 0, static_cast<std::int64_t>(i));
-    raw::copy_into(to, raw::expand(memories[i], to.shape()));
+    raw::cast_into(to, raw::expand(memories[i], to.shape()));
   }
   State state;
   state.set("memory", next);

@@ -42,7 +42,8 @@ Tensor CausalLlama::stream(const Tensor& tokens, State& state) const {
   if (!state.empty()) {
     position = state_count(state, "position", std::int64_t{1} << 52);
     filled = state_count(state, "filled", std::min(position, rows));
-    for (const char* name : {"keys", "values"}) static_cast<void>(state_part(state, name, shape));
+    for (const char* name : {"keys", "values"})
+      static_cast<void>(state_part(state, name, shape, params().activations()));
   }
   if (!windowed() && position + time > config().context)
     fail<ValueError>("{}: {} positions and a context of {} (the cache is full)", config().model,
@@ -98,28 +99,29 @@ Tensor CausalLlama::stream(const Tensor& tokens, State& state) const {
 void MemoryLlama::open_stream(State& state, std::int64_t batch) const {
   const Shape memories{config().layers, batch, config().chunk, config().dim};
   const Shape rows{config().layers, batch, 2 * config().chunk, config().kv_heads, config().head_dim};
+  const Tensor& weight = layers_[0].wq.weight;
   if (state.find("filled") != nullptr) {
     static_cast<void>(state_count(state, "filled", config().chunk - 1));
-    static_cast<void>(state_part(state, "memory", memories));
-    for (const char* name : {"keys", "values"}) static_cast<void>(state_part(state, name, rows));
+    static_cast<void>(state_part(state, "memory", memories, weight.dtype()));
+    for (const char* name : {"keys", "values"})
+      static_cast<void>(state_part(state, name, rows, params().activations()));
     for (const char* name : {"memory", "keys", "values"}) own(state, name);
     return;
   }
-  const Tensor& weight = layers_[0].wq.weight;
   Tensor memory;
   if (state.empty()) {
     memory = Tensor::empty(memories, weight.dtype(), weight.device());
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       const Tensor to = raw::select(memory, 0, static_cast<std::int64_t>(i));
-      raw::copy_into(to, raw::expand(initial_memory(layers_[i]), to.shape()));
+      raw::cast_into(to, raw::expand(initial_memory(layers_[i]), to.shape()));
     }
   } else {
-    memory = raw::copy(state_part(state, "memory", memories));
+    memory = raw::copy(state_part(state, "memory", memories, weight.dtype()));
   }
   State opened;
   opened.set("memory", memory);
   for (const char* name : {"keys", "values"})
-    opened.set(name, Tensor::zeros(rows, weight.dtype(), weight.device()));
+    opened.set(name, Tensor::zeros(rows, params().activations(), weight.device()));
   opened.set("filled", counter(0));
   refresh_memory(opened);
   state = opened;
@@ -130,7 +132,7 @@ void MemoryLlama::refresh_memory(const State& state) const {
   const DropoutSite off;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const ScopeGuard scope(layers_[i].path);
-    const MemoryRows rows = memory_rows(layers_[i], of_layer(state, "memory", i), off, 0);
+    const MemoryRows rows = memory_rows(layers_[i], activation(of_layer(state, "memory", i)), off, 0);
     raw::copy_into(raw::narrow(of_layer(state, "keys", i), 1, 0, config().chunk), rows.key);
     raw::copy_into(raw::narrow(of_layer(state, "values", i), 1, 0, config().chunk), rows.value);
   }
@@ -154,7 +156,7 @@ Tensor MemoryLlama::stream_piece(const Tensor& x, const State& state, std::int64
     raw::copy_into(raw::narrow(values, 1, position, length), layer.value(normed));
     const Tensor attended =
         attention(rotary(layer.query(normed), position, config().rope_theta), keys, values, options);
-    raw::copy_into(raw::narrow(of_layer(state, "memory", i), 1, filled, length),
+    raw::cast_into(raw::narrow(of_layer(state, "memory", i), 1, filled, length),
                    raw::reshape(attended, x.shape()));
     y = layer.finish(y, attended, off, 0);
   }

@@ -76,10 +76,6 @@ void check_heads(const ModelConfig& c) {
 
 void check_recurrent_transformer(const ModelConfig& c) {
   at_least("block", c.block, 1);
-  if (c.model == "unit_forget" && c.block != 1)
-    fail<ConfigError>(
-        "config: model.block must be 1 for unit_forget: block {} (block_forget takes larger blocks)",
-        c.block);
   if (c.head_dim != 0 && c.head_dim * c.heads != c.dim)
     fail<ConfigError>(
         "config: model.head_dim must be dim / heads in this family: dim {}, heads {}, head_dim {} (leave it "
@@ -154,6 +150,7 @@ ModelConfig resolved(ModelConfig config) {
   if (config.segment == 0) config.segment = config.context;
   if (config.window == 0) config.window = config.segment;
   // Keys of one model that its neighbours have no use for.
+  if (config.model != "block_forget" && config.model != "block_accumulate") config.block = 1;
   if (config.model != "cached_staircase") config.cache_after = config.steps;
   if (config.cache_after == 0) config.cache_after = 1;
   if (config.model != "ladder" && config.model != "universal") config.repeats = 1;

@@ -21,7 +21,7 @@ struct ModelConfig {
   std::int64_t kv_heads = 0;  // 0: heads
   std::int64_t head_dim = 0;  // 0: dim / heads
   std::int64_t mlp_dim = 0;  // 0: 4 * dim; in blockwise_recurrent 2/3 of that, rounded up to a multiple of 32
-  std::int64_t block = 1;    // positions per block of the recurrence
+  std::int64_t block = 1;    // positions per block of the recurrence; models without blocks leave it unread
   double dropout = 0.0;
   double norm_eps = 0;  // 0: 1e-6 in block_recurrent, 1e-5 in the others
   double init_std = 0.02;

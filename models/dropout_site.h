@@ -15,6 +15,8 @@ struct DropoutContext {
   bool training = false;
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
+  // Added to `step` when a mask is drawn: a number in the memory of the model's device, see RandomKey.
+  const std::uint64_t* step_base = nullptr;
 };
 
 // The dropout of one place in a model at one step.
@@ -25,7 +27,9 @@ struct DropoutSite {
   bool active() const { return context.training && rate > 0; }
   // The key of call `index` of the place `path`.
   RandomKey key(const std::string& path, std::uint64_t index = 0) const {
-    return random_key(context.seed, path.c_str(), index, context.step);
+    RandomKey key = random_key(context.seed, path.c_str(), index, context.step);
+    key.step_base = context.step_base;
+    return key;
   }
   // x with dropout in training, x itself in evaluation.
   Tensor operator()(const Tensor& x, const std::string& path, std::uint64_t index = 0) const {

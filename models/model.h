@@ -11,6 +11,7 @@
 #include "models/config.h"
 #include "models/dropout_site.h"
 #include "models/params.h"
+#include "ops/cast.h"
 
 namespace eddy {
 
@@ -18,7 +19,7 @@ namespace eddy {
 struct ForwardInput {
   Tensor tokens;           // [batch, time] i64 or i32
   State state;             // what the call before returned; empty: the family's cold start
-  Tensor start;            // [batch, segments] i64 or undefined: 1 where a row begins a document
+  Tensor start;            // [batch, segments] i64 or undefined: 1 where a row begins anew; on any device
   std::int64_t tail = 0;   // with readout tail: how many last positions give logits
   DropoutContext dropout;  // off by default: evaluation
   std::int64_t block = 0;  // positions per block of this call where the model has blocks; 0: config().block
@@ -42,6 +43,9 @@ class Model {
   // errors: ShapeError for tokens of other rank or longer than the position table; ValueError for ids outside
   // the vocabulary.
   virtual ForwardOutput forward(const ForwardInput& input) const = 0;
+  // Refuses what forward would refuse of training calls on rows of `time` tokens, so that it is known before
+  // a run begins; `carried`: each call goes on from the state of the one before. errors: those of forward.
+  virtual void check_length(std::int64_t /*time*/, bool /*carried*/) const {}
 
   // Generation: logits [batch, time, n_out] of the next positions, and the state moved past them. An empty
   // state begins a sequence. Constant memory for recurrent models. errors: ValueError when the model cannot
@@ -61,6 +65,10 @@ class Model {
   // Multiply-adds of one training token's forward pass without the dead ones, for the floor in benchmarks.
   virtual double forward_macs_per_token(std::int64_t time) const = 0;
 
+  // x as activations are computed: in the parameters' dtype, or in bf16. What enters the layers goes through
+  // this; what is carried from call to call, and sums along a recurrence, stay in the parameters' dtype.
+  Tensor activation(const Tensor& x) const { return cast(x, params_.activations()); }
+
   const ModelConfig& config() const { return config_; }
   const ParamStore& params() const { return params_; }
   ParamStore& params() { return params_; }
@@ -71,8 +79,9 @@ class Model {
   ParamStore params_;
 };
 
-// A model as configured, its parameters allocated and not initialised. errors: ConfigError for an unknown
-// model (the nearest is named) or sizes that contradict each other.
+// A model as configured, its parameters allocated and not initialised. dtype: what it computes in; with bf16
+// parameters, their gradients and all states are f32, and activations and products bf16. errors: ConfigError
+// for an unknown model (the nearest is named) or sizes that contradict each other.
 std::unique_ptr<Model> make_model(const ModelConfig& config, Dtype dtype = Dtype::f32, Device device = kCpu);
 
 // The parameters such a model would have, without allocating them.

@@ -51,8 +51,10 @@ Tensor ParamScope::param(const std::string& name, const Shape& shape, Init init)
 
 ParamStore::ParamStore(const ParamStore& counted, Dtype dtype, Device device)
     : parameters_(counted.parameters_), arena_elements_(counted.arena_elements_) {
-  values_ = Tensor::zeros({arena_elements_}, dtype, device);
-  gradients_ = Tensor::zeros({arena_elements_}, dtype, device);
+  const Dtype kept = dtype == Dtype::bf16 ? Dtype::f32 : dtype;
+  values_ = Tensor::zeros({arena_elements_}, kept, device);
+  gradients_ = Tensor::zeros({arena_elements_}, kept, device);
+  if (dtype == Dtype::bf16) values_.buffer()->keep_bf16_copy();
   for (Parameter& parameter : parameters_) {
     const auto view = [&](const Tensor& arena) {
       return raw::reshape(raw::narrow(arena, 0, parameter.offset, parameter.shape.elements()),
@@ -122,6 +124,12 @@ void ParamStore::initialize(std::uint64_t seed) {
                    raw::to_device(raw::cast(Tensor::from(values, parameter.shape), parameter.value.dtype()),
                                   parameter.value.device()));
   }
+  if (values_.defined()) wrote_values("initialize");
+}
+
+void ParamStore::wrote_values(const char* writer) {
+  wrote_in_place(values_, writer);
+  if (activations() == Dtype::bf16) static_cast<void>(raw::to_bf16(values_));
 }
 
 void ParamStore::zero_gradients() {

@@ -55,6 +55,7 @@ class ParamStore {
   // A store that counts.
   ParamStore() = default;
   // A store with arenas for the parameters that `counted` saw. Values are uninitialised until initialize().
+  // bf16: the arenas are f32, and products read a rounded copy of the values.
   ParamStore(const ParamStore& counted, Dtype dtype, Device device);
   ParamStore(ParamStore&&) = default;
   ParamStore& operator=(ParamStore&&) = default;
@@ -69,10 +70,15 @@ class ParamStore {
 
   // Fills the values: parameter `name` depends on (seed, name) alone.
   void initialize(std::uint64_t seed);
+  // What activations are computed in: the values' dtype, or bf16 beside values of f32.
+  Dtype activations() const { return values_.buffer()->keeps_bf16_copy() ? Dtype::bf16 : values_.dtype(); }
   // The flat arenas: equal offsets, zeros between parameters. The gradient arena is where leaves sum their
   // gradients.
   const Tensor& values() const { return values_; }
   const Tensor& gradients() const { return gradients_; }
+  // Says that `writer` wrote to the values. Beside bf16 activations the rounded copy is made anew at once: a
+  // step ends with the copy of what it wrote, be it run or replayed.
+  void wrote_values(const char* writer);
   // Forgets all gradients; nothing is written.
   void zero_gradients();
   // Writes zeros for parameters no gradient reached, so that the whole gradient arena holds numbers.

@@ -50,14 +50,21 @@ void RecurrentTransformer::check_tokens(const Tensor& tokens, std::int64_t first
         config().model, first_position + tokens.dim(1), config().context);
 }
 
+void RecurrentTransformer::check_input(const ForwardInput& input) const {
+  if (!input.state.empty())
+    fail<ValueError>("{}: a state for a model that carries none from call to call (leave it empty)",
+                     config().model);
+  check_tokens(input.tokens, 0);
+}
+
 Tensor RecurrentTransformer::embed(const Tensor& tokens, std::int64_t first, bool is_time_major) const {
   const ScopeGuard scope("embed");
   Tensor x = embed_(tokens);
-  if (!positions_.defined()) return x;
+  if (!positions_.defined()) return activation(x);
   const std::int64_t time = tokens.dim(is_time_major ? 0 : 1);
   Tensor rows = narrow(positions_, 0, first, time);
   if (is_time_major) rows = reshape(rows, {time, 1, config().dim});
-  return x + rows;
+  return activation(x + rows);
 }
 
 Tensor RecurrentTransformer::head(const Tensor& y) const {
@@ -76,7 +83,7 @@ std::int64_t RecurrentTransformer::rows_read(const ForwardInput& input) const {
 }
 
 ForwardOutput RecurrentTransformer::forward(const ForwardInput& input) const {
-  check_tokens(input.tokens, 0);
+  check_input(input);
   const std::int64_t time = input.tokens.dim(1), rows = rows_read(input);
   const bool swapped = time_major(input.literal);
   const DropoutSite drop{input.dropout, config().dropout};

@@ -31,6 +31,8 @@ class RecurrentTransformer : public Model {
   virtual bool time_major(bool literal) const = 0;
 
   void check_tokens(const Tensor& tokens, std::int64_t first_position) const;
+  // The tokens of a whole sequence, and no state: nothing is carried from call to call.
+  void check_input(const ForwardInput& input) const;
   // How many last positions give logits. errors: ValueError for a tail outside the sequence.
   std::int64_t rows_read(const ForwardInput& input) const;
   // Embedded tokens of the positions from `first`; tokens [batch, time], or [time, batch] when time-major.

@@ -62,7 +62,9 @@ std::int64_t Staircase::past_chunks(const State& state) const {
 }
 
 State Staircase::import_state(const State& given, std::int64_t batch) const {
-  const State state = is_stream(given) ? export_stream(given) : given;
+  State state = is_stream(given) ? export_stream(given) : given;
+  // With M = N nothing is frozen: final states, which the cached model has else, are taken and left out.
+  if (config().model == "cached_staircase" && !has_frozen()) state.erase("done");
   if (state.empty()) return cold_state(batch);  // a stream without a past yet
   const Tensor* done = has_frozen() ? &state.get("done") : nullptr;
   const Tensor* act = passes_ > 1 ? &state.get("act.0.0") : nullptr;
@@ -108,10 +110,6 @@ Tensor done_after(const State& state, const Tensor& outputs, std::int64_t rows) 
   return last_rows(before != nullptr ? *before : Tensor(), outputs, rows);
 }
 
-Tensor or_none(const Tensor* tensor) {
-  return tensor != nullptr ? *tensor : Tensor();
-}
-
 // a followed by b on the axis of tokens; either may be undefined.
 Tensor joined(const Tensor& a, const Tensor& b) {
   if (!a.defined()) return b;
@@ -119,6 +117,11 @@ Tensor joined(const Tensor& a, const Tensor& b) {
 }
 
 }  // namespace
+
+Tensor Staircase::carried_rows(const State& state, std::int64_t step, std::int64_t layer) const {
+  const Tensor* rows = step < passes_ - 1 ? state.find(numbered("act", step, layer)) : nullptr;
+  return rows != nullptr ? activation(*rows) : Tensor();
+}
 
 StaircaseFamily::Segment Staircase::run_rows(const Tensor& x, const State& state, Run& run) const {
   const std::int64_t batch = x.dim(0), chunks = x.dim(1) / chunk_, past = past_chunks(state);
@@ -132,7 +135,7 @@ StaircaseFamily::Segment Staircase::run_rows(const Tensor& x, const State& state
   // (j + past) C.
   std::vector<SeqBuffer> frozen_keys, frozen_values;
   const auto freeze = [&](const Tensor& final_states) {
-    const Tensor x_frozen = contiguous(final_states);
+    const Tensor x_frozen = contiguous(activation(final_states));
     for (std::size_t l = 0; l < core_.layers.size(); ++l) {
       const StaircaseLayer& layer = core_.layers[l];
       const KeysValues rows = layer.keys_values(layer.normed(x_frozen));
@@ -145,8 +148,8 @@ StaircaseFamily::Segment Staircase::run_rows(const Tensor& x, const State& state
     frozen_keys.assign(core_.layers.size(), {});
     frozen_values.assign(core_.layers.size(), {});
     for (std::size_t l = 0; l < core_.layers.size(); ++l) {
-      frozen_keys[l] = SeqBuffer(room, 1, dtype(), device());
-      frozen_values[l] = SeqBuffer(room, 1, dtype(), device());
+      frozen_keys[l] = SeqBuffer(room, 1, params().activations(), device());
+      frozen_values[l] = SeqBuffer(room, 1, params().activations(), device());
     }
     if (past > 0) freeze(state.get("done"));
   }
@@ -164,7 +167,7 @@ StaircaseFamily::Segment Staircase::run_rows(const Tensor& x, const State& state
     call.index = run.calls++;
     for (std::int64_t l = 0; l < layers; ++l) {
       const StaircaseLayer& layer = core_.layers[static_cast<std::size_t>(l)];
-      const Tensor old = or_none(s < passes_ - 1 ? state.find(numbered("act", s, l)) : nullptr);
+      const Tensor old = carried_rows(state, s, l);
       const Tensor seen = s >= chunks && !official() ? carried(joined(old, detach(h))) : Tensor();
       const Tensor normed = layer.normed(h);
       KeysValues context = layer.keys_values(old.defined() ? joined(layer.normed(old), normed) : normed);
@@ -210,14 +213,15 @@ StaircaseFamily::Segment Staircase::run_literal(const Tensor& x, const State& st
   for (std::int64_t s = 0; s < chunks + passes_ - 1; ++s) {
     Tensor frozen;  // of chunks s-N+1 .. s-M; negative ones come from `done`
     for (std::int64_t j = std::max(s - steps_ + 1, -past); j <= s - passes_; ++j)
-      frozen = joined(frozen, j < 0 ? raw::narrow(state.get("done"), 1, (past + j) * chunk_, chunk_)
-                                    : now[static_cast<std::size_t>(j)]);
+      frozen =
+          joined(frozen, j < 0 ? activation(raw::narrow(state.get("done"), 1, (past + j) * chunk_, chunk_))
+                               : now[static_cast<std::size_t>(j)]);
     const std::int64_t first = std::max<std::int64_t>(0, s - passes_ + 1), last = std::min(s, chunks - 1);
     Tensor h;
     for (std::int64_t j = first; j <= last; ++j) h = joined(h, now[static_cast<std::size_t>(j)]);
     call.index = run.calls++;
     for (std::int64_t l = 0; l < layers; ++l) {
-      const Tensor old = or_none(s < passes_ - 1 ? state.find(numbered("act", s, l)) : nullptr);
+      const Tensor old = carried_rows(state, s, l);
       if (s >= chunks && !official())
         next.set(numbered("act", s - chunks, l), carried(joined(old, detach(h))));
       h = core_.layers[static_cast<std::size_t>(l)].plain(h, joined(frozen, joined(old, h)), call);

@@ -39,6 +39,8 @@ class Staircase final : public StaircaseFamily {
   };
 
   Segment run_segment(const Tensor& x, const State& state, Run& run) const override;
+  // What a layer saw at one of a segment's first steps, as activations; undefined where there is nothing.
+  Tensor carried_rows(const State& state, std::int64_t step, std::int64_t layer) const;
   Segment run_rows(const Tensor& x, const State& state, Run& run) const;
   Segment run_literal(const Tensor& x, const State& state, Run& run) const;
   State begin_stream(const State& imported, std::int64_t batch) const override;

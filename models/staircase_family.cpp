@@ -9,22 +9,25 @@
 #include "ops/gather.h"
 #include "ops/matmul.h"
 #include "ops/views.h"
+#include "ops/where.h"
+#include "ops/widen.h"
 #include "tensor/format.h"
 
 namespace eddy {
 
 Tensor carried(const Tensor& x) {
-  return raw::contiguous(detach(x));
+  return raw::contiguous(wide(detach(x)));
 }
 
-Tensor last_rows(const Tensor& before, const Tensor& x, std::int64_t count) {
+Tensor last_rows(const Tensor& before, const Tensor& rows, std::int64_t count) {
+  const Tensor x = wide(detach(rows));
   const std::int64_t time = x.dim(1), earlier = before.defined() ? before.dim(1) : 0;
   if (time >= count || earlier == 0) {
     const std::int64_t kept = std::min(time, count);
     return raw::copy(raw::narrow(x, 1, time - kept, kept));
   }
   const std::int64_t kept = std::min(earlier, count - time);
-  return detach(concat({raw::narrow(before, 1, earlier - kept, kept), detach(x)}, 1));
+  return concat({raw::narrow(before, 1, earlier - kept, kept), x}, 1);
 }
 
 std::string numbered(const char* name, std::int64_t a, std::int64_t b) {
@@ -99,7 +102,8 @@ void StaircaseFamily::check_state_size(const State& state, std::size_t expected)
 
 Tensor StaircaseFamily::embed(const Tensor& tokens) const {
   const ScopeGuard scope("embed");
-  return embedding(embed_weight_, time_major() ? raw::copy(raw::transpose(tokens, 0, 1)) : tokens);
+  return activation(
+      embedding(embed_weight_, time_major() ? raw::copy(raw::transpose(tokens, 0, 1)) : tokens));
 }
 
 Tensor StaircaseFamily::head(const Tensor& hidden, const DropoutContext& context) const {
@@ -112,6 +116,19 @@ Tensor StaircaseFamily::head(const Tensor& hidden, const DropoutContext& context
 
 State StaircaseFamily::restarted(const State& state, const Tensor& start, std::int64_t segment) const {
   const std::int64_t batch = start.dim(0);
+  if (!(start.device() == kCpu) && !state.empty()) {
+    // Flags on the device stay there: nothing waits for them.
+    if (const State cold = cold_state(batch); !cold.empty()) {
+      const Tensor flags = raw::cast(raw::contiguous(raw::select(start, 1, segment)), Dtype::u8);
+      State mixed;
+      for (const auto& [name, tensor] : state) {
+        Shape rows = tensor.shape();
+        for (int axis = 1; axis < rows.rank(); ++axis) rows[axis] = 1;
+        mixed.set(name, where(raw::reshape(flags, rows), cold.get(name), tensor));
+      }
+      return mixed;
+    }
+  }
   std::vector<std::int64_t> flagged;
   for (std::int64_t row = 0; row < batch; ++row)
     if (raw::select(raw::select(start, 0, row), 0, segment).item_int() != 0) flagged.push_back(row);

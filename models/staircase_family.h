@@ -24,6 +24,7 @@ class StaircaseFamily : public Model {
   // rows to the state before the first token. errors: ShapeError for tokens or states of other sizes;
   // ValueError for a state of another model, or flags that a model with an empty cold start cannot follow.
   ForwardOutput forward(const ForwardInput& input) const final;
+  void check_length(std::int64_t time, bool /*carried*/) const final { check_time(time); }
   // state: as for forward, or a stream's. It holds keys and values ready for use and is constant in size;
   // copies of it go on independently.
   Tensor stream(const Tensor& tokens, State& state) const final;
@@ -56,7 +57,7 @@ class StaircaseFamily : public Model {
   virtual void check_time(std::int64_t) const {}
   virtual bool has_outer_dropout() const { return false; }
 
-  // The parameters' dtype and device.
+  // The parameters' dtype, which is that of states, and their device.
   Dtype dtype() const { return head_weight_.dtype(); }
   Device device() const { return head_weight_.device(); }
   Tensor zeros(const Shape& shape) const { return Tensor::zeros(shape, dtype(), device()); }
@@ -85,10 +86,10 @@ inline constexpr const char* kStreamPosition = "stream.position";
 inline constexpr const char* kStreamRows = "stream.rows";
 bool is_stream(const State& state);
 
-// A tensor to be carried on: constant and row-major.
+// A tensor to be carried on: constant, row-major, and f32 where it is bf16.
 Tensor carried(const Tensor& x);
-// The last `count` entries of axis 1 of `before` followed by `x`, or all when there are fewer; a constant.
-// `before` may be undefined.
+// The last `count` entries of axis 1 of `before` followed by `x`, or all when there are fewer, to be carried
+// on. `before` may be undefined.
 Tensor last_rows(const Tensor& before, const Tensor& x, std::int64_t count);
 // "act.1.0": a name with two numbers.
 std::string numbered(const char* name, std::int64_t a, std::int64_t b);

@@ -9,6 +9,7 @@
 #include "ops/matmul.h"
 #include "ops/softmax.h"
 #include "ops/views.h"
+#include "ops/widen.h"
 
 namespace eddy {
 
@@ -56,13 +57,14 @@ State StaircaseFeedback::import_state(const State& given, std::int64_t batch) co
     const std::vector<std::int64_t> position = stream_position(given);
     const std::int64_t begin = position.at(0), end = position.at(1), since = position.at(2);
     const Tensor& data = given.get(kStreamRows);
-    const Tensor rows = raw::copy(raw::narrow(raw::narrow(raw::select(data, 0, 0), 1, begin, end - begin), 2,
-                                              data.dim(3) - config().dim, config().dim));
+    const Tensor rows = raw::cast(raw::narrow(raw::narrow(raw::select(data, 0, 0), 1, begin, end - begin), 2,
+                                              data.dim(3) - config().dim, config().dim),
+                                  dtype());
     const std::int64_t fresh = std::min(since, end - begin);
     if (carries_normed() && fresh > 0) {
       const NoGrad no_grad;
       const Tensor part = raw::narrow(rows, 1, end - begin - fresh, fresh);
-      raw::copy_into(part, core_.layers[0].normed(raw::copy(part)));
+      raw::cast_into(part, core_.layers[0].normed(raw::cast(part, params().activations())));
     }
     state = {};
     state.set("mem", rows);
@@ -92,7 +94,7 @@ StaircaseFeedback::Token StaircaseFeedback::run_token(const Tensor& x, const Ten
     if (weights.defined()) states.push_back(reshape(h, {1, batch * dim}));
   }
   if (!weights.defined()) return {h, h};
-  return {h, reshape(matmul(weights, concat(states, 0)), {batch, 1, dim})};
+  return {h, reshape(activation(matmul(weights, wide(concat(states, 0)))), {batch, 1, dim})};
 }
 
 Tensor StaircaseFeedback::memory_after(const Tensor* before, const Tensor& memory) const {
@@ -114,7 +116,7 @@ StaircaseFamily::Segment StaircaseFeedback::run_segment(const Tensor& x, const S
 
   // Keys and values of all memory vectors, per owner: row past + t is m_t.
   std::vector<SeqBuffer> keys, values;
-  Tensor literal_memory = carried_memory != nullptr ? *carried_memory : zeros({batch, 0, dim});
+  Tensor literal_memory = activation(carried_memory != nullptr ? *carried_memory : zeros({batch, 0, dim}));
   const auto remember = [&](const Tensor& rows) {
     for (std::size_t l = 0; l < keys.size(); ++l) {
       const StaircaseLayer& layer = core_.layers[l];
@@ -126,10 +128,10 @@ StaircaseFamily::Segment StaircaseFeedback::run_segment(const Tensor& x, const S
   if (!run.literal) {
     const Shape room{batch, past + time, config().heads, config().head_dim};
     for (std::int64_t l = 0; l < owners(); ++l) {
-      keys.emplace_back(room, 1, dtype(), device());
-      values.emplace_back(room, 1, dtype(), device());
+      keys.emplace_back(room, 1, params().activations(), device());
+      values.emplace_back(room, 1, params().activations(), device());
     }
-    if (past > 0) remember(*carried_memory);
+    if (past > 0) remember(activation(*carried_memory));
   }
 
   std::vector<Tensor> outputs, memories;
@@ -163,10 +165,11 @@ State StaircaseFeedback::begin_stream(const State& imported, std::int64_t batch)
   const ModelConfig& c = config();
   const Tensor* memory = imported.find("mem");
   const std::int64_t count = memory != nullptr ? memory->dim(1) : 0;
-  const StreamRows rows(owners(), batch, 2 * c.span, c.heads, c.head_dim, c.dim, dtype(), device());
+  const StreamRows rows(owners(), batch, 2 * c.span, c.heads, c.head_dim, c.dim, params().activations(),
+                        device());
   for (std::int64_t l = 0; count > 0 && l < owners(); ++l) {
     const StaircaseLayer& layer = core_.layers[static_cast<std::size_t>(l)];
-    rows.put(l, 0, layer.keys_values(layer.normed(*memory)));
+    rows.put(l, 0, layer.keys_values(layer.normed(activation(*memory))));
     rows.put_x(l, 0, *memory);
   }
   State stream;
@@ -196,7 +199,8 @@ Tensor StaircaseFeedback::run_stream(const Tensor& x, State& state) const {
   for (std::int64_t t = 0; t < x.dim(0); ++t) {
     if (end == state.get(kStreamRows).dim(2)) {  // the kept rows go to the front of a new tensor
       const StreamRows full(state, kStreamRows, c.heads, c.head_dim);
-      const StreamRows rows(owners(), batch, 2 * c.span, c.heads, c.head_dim, c.dim, dtype(), device());
+      const StreamRows rows(owners(), batch, 2 * c.span, c.heads, c.head_dim, c.dim, params().activations(),
+                            device());
       rows.put_rows(0, full, begin, end - begin);
       state.set(kStreamRows, rows.data());
       end -= begin;

@@ -8,6 +8,7 @@
 #include "ops/matmul.h"
 #include "ops/pointwise.h"
 #include "ops/views.h"
+#include "ops/widen.h"
 
 namespace eddy {
 namespace {
@@ -69,7 +70,8 @@ StaircaseFamily::Segment StaircaseLstm::run_segment(const Tensor& x, const State
     const ScopeGuard scope(path);
     const Layer& layer = layers_[l];
     if (l > 0) sequence = run.drop(sequence, path + ".drop", run.calls++);
-    const Tensor from_below = linear(sequence, layer.w_ih, layer.b_ih + layer.b_hh);
+    // The chain carries its state from step to step: beside bf16 activations it is computed in f32.
+    const Tensor from_below = wide(linear(sequence, layer.w_ih, layer.b_ih + layer.b_hh));
     Tensor h = state.get(of_layer("h", l)), c = state.get(of_layer("c", l));
     std::vector<Tensor> steps;
     for (std::int64_t t = 0; t < time; ++t) {
@@ -81,7 +83,7 @@ StaircaseFamily::Segment StaircaseLstm::run_segment(const Tensor& x, const State
     }
     next.set(of_layer("h", l), carried(h));
     next.set(of_layer("c", l), carried(c));
-    sequence = concat(steps, 0);
+    sequence = activation(concat(steps, 0));
   }
   return {sequence, next};
 }

@@ -44,19 +44,19 @@ State Staircase::begin_stream(const State& imported, std::int64_t batch) const {
   for (std::int64_t n = 1; n <= passes_; ++n) {
     const std::int64_t active = active_before(n, past), frozen = frozen_before(n, past);
     const StreamRows rows(c.layers, batch, (frozen + active + 1) * chunk_, c.heads, c.head_dim, c.dim,
-                          dtype(), device());
+                          params().activations(), device());
     for (std::int64_t l = 0; l < c.layers; ++l) {
       if (active == 0) continue;
       const StaircaseLayer& layer = core_.layers[static_cast<std::size_t>(l)];
       const Tensor& act = imported.get(numbered("act", n - 1, l));
-      rows.put(l, frozen * chunk_, layer.keys_values(layer.normed(act)));
+      rows.put(l, frozen * chunk_, layer.keys_values(layer.normed(activation(act))));
       rows.put_x(l, frozen * chunk_, act);
     }
     stream.set(row_name(n), rows.data());
   }
   for (std::int64_t l = 0; done != nullptr && l < c.layers; ++l) {
     const StaircaseLayer& layer = core_.layers[static_cast<std::size_t>(l)];
-    const KeysValues all = layer.keys_values(layer.normed(*done));
+    const KeysValues all = layer.keys_values(layer.normed(activation(*done)));
     for (std::int64_t n = 1; n <= passes_; ++n) {
       const std::int64_t frozen = frozen_before(n, past) * chunk_;
       if (frozen == 0) continue;
@@ -92,8 +92,9 @@ State Staircase::export_stream(const State& stream) const {
     const std::int64_t begin = frozen_before(n, past) * chunk_, rows = active_before(n, past) * chunk_;
     for (std::int64_t l = 0; l < config().layers; ++l)
       state.set(numbered("act", n - 1, l),
-                raw::copy(raw::narrow(raw::narrow(raw::select(data, 0, l), 1, begin, rows), 2,
-                                      data.dim(3) - config().dim, config().dim)));
+                raw::cast(raw::narrow(raw::narrow(raw::select(data, 0, l), 1, begin, rows), 2,
+                                      data.dim(3) - config().dim, config().dim),
+                          dtype()));
   }
   if (const Tensor* done = stream.find(kDone)) state.set("done", *done);
   return state;
@@ -110,7 +111,8 @@ void Staircase::finish_chunk(State& stream, Position& position) const {
     stream.set(kDone, last_rows(before != nullptr ? *before : Tensor(), finished, (steps_ - 1) * chunk_));
   }
   const auto new_rows = [&](std::int64_t chunks) {
-    return StreamRows(c.layers, batch, (chunks + 1) * chunk_, c.heads, c.head_dim, c.dim, dtype(), device());
+    return StreamRows(c.layers, batch, (chunks + 1) * chunk_, c.heads, c.head_dim, c.dim,
+                      params().activations(), device());
   };
   // Row M as it was lends the new one its frozen chunks before it becomes row M-1.
   const std::int64_t frozen = frozen_before(passes_, next_past);
@@ -120,7 +122,7 @@ void Staircase::finish_chunk(State& stream, Position& position) const {
     top.put_rows(0, StreamRows(stream, row_name(passes_), c.heads, c.head_dim), had - kept, kept);
     for (std::int64_t l = 0; l < c.layers; ++l) {
       const StaircaseLayer& layer = core_.layers[static_cast<std::size_t>(l)];
-      top.put(l, kept, layer.keys_values(layer.normed(finished)));
+      top.put(l, kept, layer.keys_values(layer.normed(activation(finished))));
     }
   }
   for (std::int64_t n = 1; n < passes_; ++n) {
@@ -170,7 +172,7 @@ Tensor Staircase::run_stream(const Tensor& x, State& state) const {
     const Tensor y = stream_piece(raw::copy(raw::narrow(x, 1, begin, count)), state, position);
     if (has_frozen()) {
       if (!state.get(kOutputs).exclusive()) state.set(kOutputs, raw::copy(state.get(kOutputs)));
-      raw::copy_into(raw::narrow(raw::select(state.get(kOutputs), 0, 0), 1, position.filled, count), y);
+      raw::cast_into(raw::narrow(raw::select(state.get(kOutputs), 0, 0), 1, position.filled, count), y);
     }
     outputs.push_back(y);
     begin += count;

@@ -54,8 +54,9 @@ State StaircaseXl::import_state(const State& given, std::int64_t batch) const {
     const Tensor& data = given.get(kStreamRows);
     state = {};
     each_layer([&](const std::string& name, std::int64_t number, const StaircaseLayer&) {
-      state.set(name, raw::copy(raw::narrow(raw::narrow(raw::select(data, 0, number), 1, begin, end - begin),
-                                            2, data.dim(3) - config().dim, config().dim)));
+      state.set(name, raw::cast(raw::narrow(raw::narrow(raw::select(data, 0, number), 1, begin, end - begin),
+                                            2, data.dim(3) - config().dim, config().dim),
+                                dtype()));
     });
   }
   std::size_t tensors = 0;
@@ -79,17 +80,17 @@ StaircaseFamily::Segment StaircaseXl::run_segment(const Tensor& x, const State& 
   State next;
   Tensor h = x;
   each_layer([&](const std::string& name, std::int64_t, const StaircaseLayer& layer) {
-    const Tensor* memory = state.find(name);
-    next.set(name, last_rows(memory != nullptr ? *memory : Tensor(), h, config().span));
+    const Tensor* carried_memory = state.find(name);
+    next.set(name, last_rows(carried_memory != nullptr ? *carried_memory : Tensor(), h, config().span));
+    const Tensor memory = carried_memory != nullptr ? activation(*carried_memory) : Tensor();
     call.index = run.calls++;
     if (run.literal) {
-      h = layer.plain(h, memory != nullptr ? concat({*memory, h}, 1) : h, call);
+      h = layer.plain(h, memory.defined() ? concat({memory, h}, 1) : h, call);
       return;
     }
     const Tensor normed = layer.normed(h);
     h = layer(h, normed,
-              layer.keys_values(memory != nullptr ? concat({layer.normed(*memory), normed}, 1) : normed),
-              call);
+              layer.keys_values(memory.defined() ? concat({layer.normed(memory), normed}, 1) : normed), call);
   });
   return {h, next};
 }
@@ -99,12 +100,12 @@ State StaircaseXl::begin_stream(const State& imported, std::int64_t batch) const
   const ModelConfig& c = config();
   const Tensor* first = imported.find("mem.0.0");
   const std::int64_t count = first != nullptr ? first->dim(1) : 0;
-  const StreamRows rows(repeats_ * c.layers, batch, 2 * c.span, c.heads, c.head_dim, c.dim, dtype(),
-                        device());
+  const StreamRows rows(repeats_ * c.layers, batch, 2 * c.span, c.heads, c.head_dim, c.dim,
+                        params().activations(), device());
   each_layer([&](const std::string& name, std::int64_t number, const StaircaseLayer& layer) {
     if (count == 0) return;
     const Tensor& memory = imported.get(name);
-    rows.put(number, 0, layer.keys_values(layer.normed(memory)));
+    rows.put(number, 0, layer.keys_values(layer.normed(activation(memory))));
     rows.put_x(number, 0, memory);
   });
   State stream;
@@ -123,8 +124,8 @@ Tensor StaircaseXl::run_stream(const Tensor& x, State& state) const {
     const std::int64_t count = std::min(x.dim(1) - at, c.span);
     if (end + count > state.get(kStreamRows).dim(2)) {  // the kept rows go to the front of a new tensor
       const StreamRows full(state, kStreamRows, c.heads, c.head_dim);
-      const StreamRows rows(repeats_ * c.layers, x.dim(0), 2 * c.span, c.heads, c.head_dim, c.dim, dtype(),
-                            device());
+      const StreamRows rows(repeats_ * c.layers, x.dim(0), 2 * c.span, c.heads, c.head_dim, c.dim,
+                            params().activations(), device());
       rows.put_rows(0, full, begin, end - begin);
       state.set(kStreamRows, rows.data());
       end -= begin;

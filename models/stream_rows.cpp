@@ -30,12 +30,12 @@ Tensor StreamRows::columns(std::int64_t layer, std::int64_t begin, std::int64_t 
 void StreamRows::put(std::int64_t layer, std::int64_t at, const KeysValues& rows) const {
   const std::int64_t inner = heads_ * head_dim_, count = rows.k.dim(1);
   const Shape flat{rows.k.dim(0), count, inner};
-  raw::copy_into(columns(layer, at, at + count, 0, inner), raw::reshape(raw::contiguous(rows.k), flat));
-  raw::copy_into(columns(layer, at, at + count, inner, inner), raw::reshape(raw::contiguous(rows.v), flat));
+  raw::cast_into(columns(layer, at, at + count, 0, inner), raw::reshape(raw::contiguous(rows.k), flat));
+  raw::cast_into(columns(layer, at, at + count, inner, inner), raw::reshape(raw::contiguous(rows.v), flat));
 }
 
 void StreamRows::put_x(std::int64_t layer, std::int64_t at, const Tensor& x) const {
-  raw::copy_into(columns(layer, at, at + x.dim(1), 2 * heads_ * head_dim_, x.dim(2)), x);
+  raw::cast_into(columns(layer, at, at + x.dim(1), 2 * heads_ * head_dim_, x.dim(2)), x);
 }
 
 void StreamRows::put_rows(std::int64_t at, const StreamRows& from, std::int64_t begin,

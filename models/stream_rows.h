@@ -22,7 +22,8 @@ class StreamRows {
   // them, so that copies of a state go on independently.
   StreamRows(State& state, const std::string& name, std::int64_t heads, std::int64_t head_dim);
 
-  // Writes keys and values [batch, rows, heads, head_dim], or x [batch, rows, dim], from row `at` on.
+  // Writes keys and values [batch, rows, heads, head_dim], or x [batch, rows, dim], from row `at` on, in the
+  // rows' dtype.
   void put(std::int64_t layer, std::int64_t at, const KeysValues& rows) const;
   void put_x(std::int64_t layer, std::int64_t at, const Tensor& x) const;
   // Writes `count` rows of another, all layers and columns.

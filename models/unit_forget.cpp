@@ -5,6 +5,7 @@
 #include "ops/pointwise.h"
 #include "ops/unit_recurrence.h"
 #include "ops/views.h"
+#include "ops/widen.h"
 #include "tensor/format.h"
 
 namespace eddy {
@@ -49,8 +50,10 @@ Tensor UnitForget::run_hoisted(const TransformerLayer& layer, const Tensor& x, c
     options.attn_key = drop.key(layer.path + ".recurrence.attn");
     options.mlp_key = drop.key(layer.path + ".recurrence.mlp");
   }
-  const UnitRecurrenceResult chain = unit_recurrence(
-      x, qkv, weights, options, key != nullptr ? *key : Tensor(), value != nullptr ? *value : Tensor());
+  // The chain carries its state from step to step: beside bf16 activations it is computed in f32.
+  const UnitRecurrenceResult chain =
+      unit_recurrence(wide(x), wide(qkv), weights, options, key != nullptr ? *key : Tensor(),
+                      value != nullptr ? *value : Tensor());
   if (key != nullptr) {
     const std::int64_t last = x.dim(0) - 1;
     *key = raw::copy(raw::select(chain.key, 0, last));
@@ -62,11 +65,11 @@ Tensor UnitForget::run_hoisted(const TransformerLayer& layer, const Tensor& x, c
   Tensor attended = chain.value;
   if (drop.active()) {
     const Shape by_head{x.dim(0), x.dim(1), layer.heads, x.dim(2) / layer.heads};
-    const Tensor kept = drop(Tensor::full(by_head.with(3, 1), 1.0, x.dtype(), x.device()),
+    const Tensor kept = drop(Tensor::full(by_head.with(3, 1), 1.0, attended.dtype(), x.device()),
                              layer.path + ".attn.probabilities");
     attended = reshape(reshape(attended, by_head) * kept, x.shape());
   }
-  const Tensor r = chain.h + drop(layer.wo(attended), layer.path + ".attn.drop");
+  const Tensor r = activation(chain.h) + drop(layer.wo(activation(attended)), layer.path + ".attn.drop");
   return layer.mlp(r, drop, 0);
 }
 

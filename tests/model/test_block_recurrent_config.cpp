@@ -222,6 +222,19 @@ TEST_CASE("block_recurrent: inputs of other sizes are refused by name") {
   CHECK_THROWS_AS(static_cast<void>(evaluate(*model, Tensor::full({1, 4}, 13, Dtype::i64))), ValueError);
 }
 
+TEST_CASE("block_recurrent: a state with tensors that the model does not carry is refused by name") {
+  const Tensor tokens = random_ids(2, 16, 13, 1);
+  const auto model = randomised(recurrent_config("fixed", "skip"));
+  const State state = evaluate(*model, tokens).state;
+  State more = copy_of(state);
+  more.set("layers.0.state", state.get("layers.1.state"));
+  CHECK(contains(error_of<ValueError>([&] { static_cast<void>(evaluate(*model, tokens, more)); }),
+                 "holds layers.0.state"));
+  const auto vanilla = randomised(block_recurrent_config("vanilla"));
+  CHECK(contains(error_of<ValueError>([&] { static_cast<void>(evaluate(*vanilla, tokens, state)); }),
+                 "carries none"));
+}
+
 TEST_CASE("block_recurrent: logits are divided by what the config names") {
   const Tensor tokens = random_ids(2, 16, 13, 1);
   const auto logits = [&](const std::string& divisor) {

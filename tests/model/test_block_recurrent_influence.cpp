@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "block_recurrent_case.h"
+#include "models/block_recurrent_attention.h"
+#include "ops/pointwise.h"
 
 namespace {
 
@@ -262,4 +264,14 @@ TEST_CASE("block_recurrent: cached keys are unit vectors with the qk norm and ar
     for (std::size_t i = 0; i < 6; ++i) length += keys[i] * keys[i];
     CHECK((std::abs(length - 1) < 1e-5) == unit);
   }
+}
+
+TEST_CASE("block_recurrent: without the qk norm queries are divided by the root of the head size") {
+  ModelConfig config = block_recurrent_config("slide");
+  config.qk_norm = false;
+  config.head_dim = 4;
+  const HeadRules rules(config);
+  const Tensor x = raw::reshape(raw::cast(random_ids(6, 8, 13, 1), Dtype::f64), {2, 3, 8});
+  CHECK(same_bits(rules.split_keys(x), raw::reshape(x, {2, 3, 2, 4})));
+  CHECK(distance(rules.split_queries(x) * 2, raw::reshape(x, {2, 3, 2, 4})).error <= 1e-15);
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -133,6 +134,23 @@ TEST_CASE("memorizing: equal entries of a bucket are averaged") {
   check_row(bench.found(q, 2), 0, single.attended(q, 0, {0, 1}, 0, 2));
 }
 
+TEST_CASE("memorizing: an entry is empty when its key is zero whatever the count says") {
+  const Row q = random_row(14, "q");
+  for (const char* search : {"bucket", "exact"}) {
+    Bench bench(11, 4, search, 11);
+    for (std::size_t i = 4; i < 8; ++i) bench.keys[i] = bench.values[i] = 0;
+    const Row found = bench.found(q, 1.7);
+    for (const std::int64_t written : {0, 5, 100}) {
+      CAPTURE(written);
+      bench.written = written;
+      CHECK(bench.found(q, 1.7) == found);
+    }
+    double most = 0;
+    for (const double value : found) most = std::max(most, std::abs(value));
+    CHECK(most > 0.01);
+  }
+}
+
 TEST_CASE("memorizing: the ring holds the last entries in their slots and counts each sequence for itself") {
   const ModelConfig config = block_recurrent_config("memorizing");  // 8 entries, segments of 4
   const auto model = randomised(config);
@@ -189,6 +207,17 @@ TEST_CASE("memorizing: without its bias the local attention of the memory layer 
   CHECK(grad(model->params().get("layers.0.attn.rel_bias").value).defined());
 }
 
+TEST_CASE("memorizing: the counts of a state may be i32") {
+  const auto model = randomised(block_recurrent_config("memorizing"));
+  const Tensor tokens = random_ids(2, 4, 13, 1);
+  const State state = evaluate(*model, tokens).state;
+  State narrow = copy_of(state);
+  narrow.set("layers.1.mem_count", raw::cast(state.get("layers.1.mem_count"), Dtype::i32));
+  const ForwardOutput mine = evaluate(*model, tokens, narrow), expected = evaluate(*model, tokens, state);
+  CHECK(same_bits(mine.logits, expected.logits));
+  CHECK(mine.state.get("layers.1.mem_count").to_vector<std::int64_t>() == std::vector<std::int64_t>{8, 8});
+}
+
 TEST_CASE("memorizing: a memory of other sizes or counts is refused by name") {
   const auto model = randomised(block_recurrent_config("memorizing"));
   const Tensor tokens = random_ids(2, 4, 13, 1);
@@ -203,4 +232,8 @@ TEST_CASE("memorizing: a memory of other sizes or counts is refused by name") {
                  "mem_count"));
   other.set("layers.1.mem_count", Tensor::from(std::vector<std::int64_t>{4, -4}, {2}));
   CHECK(contains(error_of<ValueError>([&] { static_cast<void>(evaluate(*model, tokens, other)); }), "-4"));
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  other.set("layers.1.mem_count", Tensor::from(std::vector<std::int64_t>{4, most}, {2}));
+  CHECK(contains(error_of<ValueError>([&] { static_cast<void>(evaluate(*model, tokens, other)); }),
+                 "9223372036854775807"));
 }

@@ -192,9 +192,6 @@ TEST_CASE("make_model: names and sizes that do not fit are refused") {
   config.vocab = 0;
   CHECK(contains(error_of<ConfigError>([&] { static_cast<void>(make_model(config)); }), "vocab"));
   config = small_config("unit_forget");
-  config.block = 4;
-  CHECK(contains(error_of<ConfigError>([&] { static_cast<void>(make_model(config)); }), "block"));
-  config = small_config("unit_forget");
   config.n_out = 5;
   CHECK(contains(error_of<ConfigError>([&] { static_cast<void>(make_model(config)); }), "tied"));
 }

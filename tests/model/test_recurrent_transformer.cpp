@@ -302,6 +302,33 @@ TEST_CASE("recurrent_transformer: a readout tail outside the sequence is refused
   }
 }
 
+TEST_CASE("recurrent_transformer: a state is refused because none is carried from call to call") {
+  for (const std::string name : {"unit_forget", "block_forget", "block_accumulate", "regular"}) {
+    CAPTURE(name);
+    const auto model = random_model(small_config(name));
+    ForwardInput input;
+    input.tokens = random_ids(2, 5, 11, 4);
+    input.state.set("h", Tensor::zeros({2, 12}, Dtype::f64));
+    for (const bool literal : {false, true}) {
+      input.literal = literal;
+      CHECK(contains(error_of<ValueError>([&] { model->forward(input); }), "carries none"));
+    }
+  }
+}
+
+TEST_CASE("recurrent_transformer: the models without blocks leave the key block unread") {
+  for (const std::string& name : kModels) {
+    CAPTURE(name);
+    ModelConfig config = small_config(name);
+    const Tensor tokens = random_ids(2, 7, 11, 4);
+    const Tensor expected = whole(*random_model(config), tokens);
+    config.block = 5;
+    const auto model = random_model(config);
+    CHECK(model->config().block == 1);
+    CHECK(numbers(whole(*model, tokens)) == numbers(expected));
+  }
+}
+
 TEST_CASE("recurrent_transformer: tokens of the wrong rank or none at all are refused") {
   for (const std::string& name : kModels) {
     CAPTURE(name);

@@ -147,6 +147,19 @@ TEST_CASE("staircase: cached with as many passes as steps is the staircase bit f
   }
 }
 
+TEST_CASE("staircase: cached with as many passes as steps takes final states and does without") {
+  ModelConfig config = staircase_config("cached_staircase");
+  config.cache_after = config.steps;
+  const auto model = random_model(config);
+  const State state = forward_of(*model, random_ids(3, 15, config.vocab, 2)).state;
+  State with_done = state;
+  with_done.set("done", Tensor::full({3, (config.steps - 1) * config.chunk, config.dim}, 0.5, Dtype::f64));
+  const Tensor tokens = random_ids(3, 15, config.vocab, 4);
+  const ForwardOutput given = forward_of(*model, tokens, with_done);
+  CHECK(same_bits(given.logits, forward_of(*model, tokens, state).logits));
+  CHECK(given.state.find("done") == nullptr);
+}
+
 TEST_CASE(
     "staircase: cached with chunks of one token and one pass is feedback with the last layer and self") {
   for (const std::int64_t steps : {1, 2, 5}) {
