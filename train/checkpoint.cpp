@@ -153,7 +153,7 @@ fs::path checkpoint_behind(const std::string& path, const std::string& which) {
 
 }  // namespace
 
-LoadedRun load_run(const std::string& path, Dtype dtype, const std::string& which) {
+LoadedRun load_run(const std::string& path, Dtype dtype, const std::string& which, Device device) {
   LoadedRun run;
   run.checkpoint = checkpoint_behind(path, which);
   const std::string state_file = (run.checkpoint / "state.json").string();
@@ -176,7 +176,7 @@ LoadedRun load_run(const std::string& path, Dtype dtype, const std::string& whic
     fail<FormatError>("run: {} is damaged: {}", state_file, error.what());
   }
   run.step = run.state.step;
-  run.model = make_model(run.config.model, dtype);
+  run.model = make_model(run.config.model, dtype, device);
   const std::string weights = (run.checkpoint / "model.safetensors").string();
   load_parameters(run.model->params(), load_safetensors(weights), weights);
   return run;

@@ -58,9 +58,10 @@ struct LoadedRun {
 };
 
 // The run behind a path: a checkpoint's folder, or a run's folder, whose latest checkpoint is taken (`which`
-// may name another file than "latest", such as "best"). errors: IoError when there is none; FormatError for
-// damaged files.
-LoadedRun load_run(const std::string& path, Dtype dtype = Dtype::f32, const std::string& which = "latest");
+// may name another file than "latest", such as "best"); its model lies on the device. errors: IoError when
+// there is none; FormatError for damaged files.
+LoadedRun load_run(const std::string& path, Dtype dtype = Dtype::f32, const std::string& which = "latest",
+                   Device device = kCpu);
 
 // The optimizer and recurrent state of a checkpoint. errors: IoError, FormatError.
 void load_optimizer(const std::filesystem::path& checkpoint, const Model& model, Optimizer& optimizer);

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "tensor/format.h"
-#include "tensor/strict_json.h"
+#include "tensor/json_text.h"
 #include "train/config_value.h"
 
 namespace eddy {

@@ -5,7 +5,7 @@
 #include <variant>
 
 #include "tensor/format.h"
-#include "tensor/strict_json.h"
+#include "tensor/json_text.h"
 
 namespace eddy {
 namespace {

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "tensor/format.h"
-#include "tensor/strict_json.h"
+#include "tensor/json_text.h"
 
 namespace eddy {
 namespace {

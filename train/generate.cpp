@@ -44,46 +44,67 @@ std::vector<std::int32_t> start_tokens(const Tokenizer& tokenizer) {
 GenerateResult generate(const Model& model, const Tokenizer& tokenizer, std::span<const std::int32_t> prompt,
                         std::int64_t tokens, const SampleOptions& options,
                         const std::function<void(std::string_view)>& on_text) {
+  GenerateState text;
+  return generate(model, tokenizer, text, prompt, tokens, options, on_text);
+}
+
+GenerateResult generate(const Model& model, const Tokenizer& tokenizer, GenerateState& text,
+                        std::span<const std::int32_t> prompt, std::int64_t tokens,
+                        const SampleOptions& options, const std::function<void(std::string_view)>& on_text) {
   validate(options);
   if (tokens < 0) fail<ValueError>("generate: {} tokens (at least 0)", tokens);
-  const std::vector<std::int32_t> start =
-      prompt.empty() ? start_tokens(tokenizer) : std::vector<std::int32_t>{};
-  if (prompt.empty()) prompt = start;
-  State state;
-  const auto length = static_cast<std::int64_t>(prompt.size());
-  const std::int64_t room = model.stream_room(state);
-  if (room >= 0 && length > room)
+  std::vector<std::int32_t> ahead = text.unread;
+  ahead.insert(ahead.end(), prompt.begin(), prompt.end());
+  if (text.position == 0 && prompt.empty()) ahead = start_tokens(tokenizer);
+  const auto length = static_cast<std::int64_t>(ahead.size());
+  const std::int64_t room = model.stream_room(text.model);
+  if (room >= 0 && length > room && text.position == 0)
     fail<ValueError>("generate: a prompt of {} tokens, and the model takes {} (shorten the prompt)", length,
                      room);
+  if (room >= 0 && length > room)
+    fail<ValueError>(
+        "generate: {} tokens to go on with behind {} read ones, and the model takes {} more (its context is "
+        "full)",
+        length, text.position - static_cast<std::int64_t>(text.unread.size()), room);
 
   const NoGrad no_grad;
   auto clock = std::chrono::steady_clock::now();
-  Tensor logits;
-  for (std::size_t at = 0; at < prompt.size(); at += kPromptChunk)
-    logits = feed(model, prompt.subspan(at, std::min(kPromptChunk, prompt.size() - at)), state);
+  text.position += length - static_cast<std::int64_t>(text.unread.size());
+  const std::int64_t context = room < 0 ? room : room + text.position - length;
+  // The unread token alone, as it would have been read had the text not ended with it: the same bits.
+  std::span<const std::int32_t> rest = ahead;
+  for (std::size_t part = text.unread.size(); !rest.empty(); part = 0) {
+    if (part == 0) part = std::min(kPromptChunk, rest.size());
+    text.logits = feed(model, rest.first(part), text.model);
+    rest = rest.subspan(part);
+  }
+  text.unread.clear();
 
   GenerateResult result;
   result.prompt_seconds = seconds_since(clock);
   clock = std::chrono::steady_clock::now();
-  const std::int64_t choices = std::min(logits.elements(), tokenizer.vocab_size());
+  const std::int64_t choices = std::min(text.logits.elements(), tokenizer.vocab_size());
   for (std::int64_t i = 0; i < tokens; ++i) {
     const std::int32_t token =
-        sample_token(logits.data<float>(), choices, options, static_cast<std::uint64_t>(length + i));
+        sample_token(text.logits.data<float>(), choices, options, static_cast<std::uint64_t>(text.position));
+    ++text.position;
+    text.unread = {token};
     result.tokens.push_back(token);
     if (on_text) {
-      const std::string text = tokenizer.decode_one(token);
-      if (!text.empty()) on_text(text);
+      const std::string piece = tokenizer.decode_one(token);
+      if (!piece.empty()) on_text(piece);
     }
     if (i + 1 == tokens) break;
-    if (model.stream_room(state) == 0) {
+    if (model.stream_room(text.model) == 0) {
       result.stopped =
-          fmt::format("the context of {} tokens is full after {} of {} tokens", room, i + 1, tokens);
+          fmt::format("the context of {} tokens is full after {} of {} tokens", context, i + 1, tokens);
       break;
     }
-    logits = feed(model, {&token, 1}, state);
+    text.logits = feed(model, {&token, 1}, text.model);
+    text.unread.clear();
   }
   result.seconds = seconds_since(clock);
-  result.state_bytes = state.bytes();
+  result.state_bytes = text.model.bytes();
   return result;
 }
 

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "autograd/state.h"
 #include "models/model.h"
 #include "train/sampler.h"
 #include "train/tokenizer.h"
@@ -27,6 +28,14 @@ struct GenerateResult {
 // has it, as that starts a line of text, else token 0.
 std::vector<std::int32_t> start_tokens(const Tokenizer& tokenizer);
 
+// Where a text stands: all that a later call needs to go on with it.
+struct GenerateState {
+  State model;    // after the tokens that were read
+  Tensor logits;  // f32 [n_out] on the CPU, after the last of them; undefined before the first
+  std::vector<std::int32_t> unread;  // the token drawn last, when the text ended with it
+  std::int64_t position = 0;         // tokens of prompts and text so far, the unread one too
+};
+
 // Up to `tokens` tokens that continue the prompt (an empty one: start_tokens). The prompt is fed in chunks of
 // at most 256 tokens. `on_text` gets the bytes of each token as it is drawn; with byte vocabularies a token
 // may be a part of a character, so the bytes must be written in order and unchanged. Token i of the prompt
@@ -36,6 +45,14 @@ std::vector<std::int32_t> start_tokens(const Tokenizer& tokenizer);
 // than the model takes; NonFiniteError when the model's logits are.
 GenerateResult generate(const Model& model, const Tokenizer& tokenizer, std::span<const std::int32_t> prompt,
                         std::int64_t tokens, const SampleOptions& options,
+                        const std::function<void(std::string_view)>& on_text = {});
+
+// The same, from where `text` stands; it moves on. A prompt is put behind the text so far. Parts give the
+// tokens of one call that draws as many. errors: as above, with `text` as it was where nothing was read yet,
+// else not to be gone on with.
+GenerateResult generate(const Model& model, const Tokenizer& tokenizer, GenerateState& text,
+                        std::span<const std::int32_t> prompt, std::int64_t tokens,
+                        const SampleOptions& options,
                         const std::function<void(std::string_view)>& on_text = {});
 
 }  // namespace eddy

@@ -126,6 +126,12 @@ void prepare_text(const ReproduceTable& table, const fs::path& folder, const Say
     told_text.resize(static_cast<std::size_t>(plan.source_bytes));
   std::vector<std::string> stories = split_stories(told_text);
   const std::size_t told = stories.size();
+  if (told < 2)
+    fail<ValueError>(
+        "reproduce: {} has {} stories (at least 2, with <|endoftext|> or blank lines between them: told as "
+        "one "
+        "story, a text repeats nothing within reach)",
+        plan.source, told);
   const bool repeat = plan.kind == ReproduceText::Kind::repeat;
   if (repeat && plan.most_bytes > 0) stories = cut_stories(stories, plan.most_bytes);
   const std::string text = repeat ? repeat_text(stories) : plain_text(stories);

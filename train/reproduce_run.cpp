@@ -148,7 +148,7 @@ double step_ms(const fs::path& folder) {
 LoadedRun run_to_measure(const ReproduceRow& row, const fs::path& weights) {
   std::error_code error;
   const char* which = fs::exists(weights / "checkpoints" / "best", error) ? "best" : "latest";
-  const Dtype dtype = row.config.train.precision == "f64" ? Dtype::f64 : Dtype::f32;
+  const Dtype dtype = precision_dtype(row.config.train.precision);
   LoadedRun run = load_run(weights.string(), dtype, which);
   const Device device = row.config.train.device == "cuda" ? cuda_device() : kCpu;
   if (row.weights_of.empty() && device == kCpu) return run;

@@ -78,7 +78,7 @@ void describe(ConfigKeys& keys, ModelConfig& c) {
   keys.add("clear_state", c.clear_state, "the state begins anew at every segment");
   keys.add("rel_buckets", c.rel_buckets, "buckets of the relative bias", {2, 1 << 16});
   keys.add("rel_max_distance", c.rel_max_distance, "distance from which all share the last bucket", kSize);
-  keys.add("qk_norm", c.qk_norm, "queries and keys are unit vectors");
+  keys.add("qk_norm", c.qk_norm, "queries and keys are unit vectors; else q is divided by sqrt(head_dim)");
   keys.add("qk_eps", c.qk_eps, "added to the squared length of queries and keys", kNonNegative);
   keys.add("scale_abs", c.scale_abs, "attention is scaled by the absolute value of its scale");
   keys.add("logit_divisor", c.logit_divisor, "what logits are divided by", {"sqrt_d", "sqrt_vocab", "none"});
@@ -197,9 +197,21 @@ void describe(ConfigKeys& keys, TrainConfig& c) {
   keys.add("threads", c.threads, "CPU threads, 0: all", {0, 256});
   keys.add("minutes", c.minutes, "stop after so many minutes, 0: no limit", kNonNegative);
   keys.add("device", c.device, "where to compute", {"cpu", "cuda"});
-  keys.add("precision", c.precision,
-           "f32; f64 on the CPU; tf32 on a GPU: f32 whose products round their inputs",
-           {"f32", "tf32", "f64"});
+  keys.add(
+      "precision", c.precision,
+      "f32; bf16: activations and products, beside parameters, gradients and states of f32 (on the CPU a "
+      "slow check of what a GPU computes); f64 on the CPU; tf32 on a GPU: f32 whose products round their "
+      "inputs",
+      {"f32", "bf16", "tf32", "f64"});
+  keys.add("capture", c.capture,
+           "auto: on a GPU, record a step and replay it; off: ask for every kernel anew", {"auto", "off"});
+}
+
+Dtype precision_dtype(const std::string& precision) {
+  if (precision == "f32" || precision == "tf32") return Dtype::f32;
+  if (precision == "f64") return Dtype::f64;
+  if (precision == "bf16") return Dtype::bf16;
+  fail<ConfigError>("config: train.precision is {:?} (f32, bf16, tf32 or f64)", precision);
 }
 
 void describe(ConfigKeys& keys, RunConfig& config) {

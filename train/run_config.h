@@ -6,6 +6,7 @@
 #include <string>
 
 #include "models/config.h"
+#include "tensor/dtype.h"
 #include "train/config.h"
 
 namespace eddy {
@@ -79,6 +80,7 @@ struct TrainConfig {
   double minutes = 0.0;      // 0: no limit
   std::string device = "cpu";
   std::string precision = "f32";
+  std::string capture = "auto";  // auto: record steps and replay them where the device can | off
 
   friend bool operator==(const TrainConfig&, const TrainConfig&) = default;
 };
@@ -90,6 +92,10 @@ struct RunConfig {
 
   friend bool operator==(const RunConfig&, const RunConfig&) = default;
 };
+
+// What a model computes in under a name of train.precision: f32 and tf32 give f32. errors: ConfigError for
+// another name.
+Dtype precision_dtype(const std::string& precision);
 
 void describe(ConfigKeys& keys, ModelConfig& config);
 void describe(ConfigKeys& keys, DataConfig& config);

@@ -56,6 +56,9 @@ class Task {
   // Whether the model's state goes from batch to batch, row by row. Rows that Batch::start flags begin anew.
   virtual bool carries_state() const { return false; }
 
+  // Tokens of each row of every training batch; 0 when they differ from batch to batch.
+  virtual std::int64_t row_length() const { return 0; }
+
   // What must survive a resume: stream positions, a curriculum. An object, null for nothing. load gets what
   // save gave; `file` stands for it in errors. It is called before an evaluation too, where a task takes only
   // what the measure depends on, such as the length that a curriculum has reached. errors of load:

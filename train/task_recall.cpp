@@ -35,6 +35,7 @@ class RecallTask final : public Task {
         shape_.secrets, shape_.noise, shape_.every, shape_.segments, shape_.segment);
   }
   bool carries_state() const override { return config_.train.carry_state != "never"; }
+  std::int64_t row_length() const override { return shape_.segment; }
 
   void fit(ModelConfig& model) const override {
     if (model.vocab == 0) model.vocab = shape_.vocab();

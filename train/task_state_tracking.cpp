@@ -79,6 +79,7 @@ class StateTrackingTask final : public Task {
   }
   std::string data_sha256() const override { return sha256_; }
   bool carries_state() const override { return config_.train.carry_state != "never"; }
+  std::int64_t row_length() const override { return segment_; }
 
   void fit(ModelConfig& model) const override {
     if (model.vocab == 0) model.vocab = vocab();

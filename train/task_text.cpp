@@ -34,6 +34,7 @@ class TextTask : public Task {
   const Tokenizer* tokenizer() const override { return data_.tokenizer.get(); }
   std::string data_sha256() const override { return data_.sha256; }
 
+  std::int64_t row_length() const override { return segment_; }
   bool carries_state() const override {
     const std::string& carry = config_.train.carry_state;
     return carry == "auto" ? config_.data.order != "windows" : carry == "always";

@@ -8,22 +8,22 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "ops/backends.h"
 #include "tensor/allocator.h"
 #include "tensor/format.h"
 #include "tensor/thread_pool.h"
+#include "train/captured_step.h"
 #include "train/checkpoint.h"
 #include "train/environment.h"
 #include "train/human_text.h"
 #include "train/metrics.h"
 #include "train/optimizer.h"
+#include "train/placement.h"
 #include "train/progress.h"
 #include "train/report.h"
 #include "train/state_watch.h"
 #include "train/stop_signal.h"
 #include "train/task.h"
 #include "train/text_file.h"
-#include "train/train_step.h"
 #include "train/weights.h"
 
 namespace eddy {
@@ -64,15 +64,8 @@ class Run {
  private:
   // Everything that can be refused is refused here, before a folder is made.
   void prepare() {
-    const Dtype dtype = config_.train.precision == "f64" ? Dtype::f64 : Dtype::f32;
-    const Device device = config_.train.device == "cuda" ? cuda_device() : kCpu;
-    if (device != kCpu && dtype == Dtype::f64)
-      fail<ConfigError>("train: train.precision is f64 and train.device {} (f64 is for the CPU; f32 or tf32)",
-                        config_.train.device);
-    if (device == kCpu && config_.train.precision == "tf32")
-      fail<ConfigError>(
-          "train: train.precision is tf32 and train.device cpu (tf32 is for a GPU; f32 or f64)");
-    set_tf32(config_.train.precision == "tf32");
+    const auto [device, dtype] = choose_placement({"train", "train.device", "train.precision"},
+                                                  config_.train.device, config_.train.precision);
     const bool resuming = !request_.resume.empty();
     run_dir_ = resuming ? request_.resume : request_.run_dir;
     if (run_dir_.empty())
@@ -93,15 +86,19 @@ class Run {
     } else {
       model_->params().initialize(static_cast<std::uint64_t>(config_.train.seed));
     }
+    if (task_->row_length() > 0) model_->check_length(task_->row_length(), task_->carries_state());
     optimizer_ = make_optimizer(model_->params(), config_.train);
     if (resuming) {
+      const State saved = task_->carries_state() ? load_recurrent(loaded->checkpoint) : State();
+      if (!saved.empty()) check_same_rows(loaded->config.train.batch);
       load_optimizer(loaded->checkpoint, *model_, *optimizer_);
       state_ = loaded->state;
       task_->load(nlohmann::json::parse(state_.task), (loaded->checkpoint / "state.json").string());
       if (task_->carries_state())
-        carried_ = {placed(load_recurrent(loaded->checkpoint), dtype, model_->params().values().device()),
+        carried_ = {placed(saved, model_->params().values().dtype(), model_->params().values().device()),
                     loaded->config.train.batch};
     }
+    captured_step_.emplace(*model_, *optimizer_, config_.train.capture == "auto");
     state_.text_sha256 = task_->data_sha256();
   }
 
@@ -131,6 +128,15 @@ class Run {
           loaded.checkpoint.string());
   }
 
+  // Each row of a batch has a state of its own, which goes on with that row's data.
+  void check_same_rows(std::int64_t batch) const {
+    if (config_.train.batch != batch)
+      fail<ConfigError>(
+          "train: train.batch is {} and the run carries the state of {} rows (resume with the same batch, or "
+          "start a new run with --init-from)",
+          config_.train.batch, batch);
+  }
+
   void open() {
     std::error_code error;
     if (request_.resume.empty()) {
@@ -155,6 +161,8 @@ class Run {
     progress_->message(fmt::format("{} on {}: {} parameters, {}, {} threads, {}", config_.model.model,
                                    task_->name(), model_->params().count(), task_->summary(), thread_count(),
                                    run_dir_.string()));
+    if (config_.train.precision == "bf16" && model_->params().values().device() == kCpu)
+      event("bf16 on the CPU rounds as a GPU does and is slower than f32: it is there for checks");
     if (state_.step > 0) event(fmt::format("resumed at step {}", state_.step));
   }
 
@@ -214,7 +222,8 @@ class Run {
     options.seed = static_cast<std::uint64_t>(config_.train.seed);
     options.step = state_.step;
     options.carry_state = task_->carries_state();
-    StepResult result = train_step(*model_, *optimizer_, batches, carried_, options);
+    StepResult result = captured_step_->step(batches, carried_, options);
+    if (const std::string message = captured_step_->take_message(); !message.empty()) event(message);
     if (!result.finite) event(fmt::format("step {} skipped: {}", state_.step, result.problem));
     if (options.carry_state && result.finite && carried_.state.empty() && !said_no_state_) {
       said_no_state_ = true;
@@ -358,6 +367,7 @@ class Run {
   std::unique_ptr<Task> task_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::optional<CapturedStep> captured_step_;
   CarriedState carried_;  // of training; evaluations have one of their own
   TrainingState state_;
   std::int64_t saved_step_ = -1;

@@ -417,7 +417,6 @@ TEST_CASE("validate refuses sizes and switches that contradict each other") {
   check_text(error([](C& c) { c.heads = 7, c.head_dim = 50; }),
              {"head_dim must be dim / heads", "head_dim 50"});
   check_text(error([](C& c) { c.kv_heads = 4; }), {"kv_heads must divide", "heads 6", "kv_heads 4"});
-  check_text(error([](C& c) { c.block = 4; }), {"block must be 1", "block 4"});
   check_text(error([](C& c) { c.n_out = 10; }), {"tied head", "vocab 65", "n_out 10"});
   CHECK(error([](C& c) { c.n_out = 10, c.tied = false; }) == "no ConfigError");
   check_text(error([](C& c) { c.vocab = 0; }), {"model.vocab is 0"});

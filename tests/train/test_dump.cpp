@@ -242,3 +242,31 @@ TEST_CASE("dump: weights that hold a NaN give a file that holds it") {
   const TensorMap result = bench.result();
   CHECK(result.at("loss").item() != result.at("loss").item());
 }
+
+TEST_CASE("dump: a next state beside tokens is the state when it is named for one and an answer in a case") {
+  const std::string folder = EDDY_SOURCE_DIR "/tests/golden/blockwise_recurrent/memory_paper";
+  Bench bench;
+  bench.tensors = load_safetensors(folder + "/case.safetensors");
+  bench.options.config = folder + "/config.json";
+  bench.options.grads = false;
+  const TensorMap answers = bench.tensors;
+  // The case begins cold, also when all of it is named for the state.
+  bench.options.state = bench.folder.path("case.safetensors");
+  const std::vector<double> cold = bench.result().at("logits").to_vector<double>();
+  CHECK(cold.size() == answers.at("logits").to_vector<double>().size());
+  // One file with weights, tokens and an earlier dump's next state.
+  for (const char* answer : {"logits", "loss"}) bench.tensors.erase(answer);
+  const std::vector<double> carried = bench.result().at("logits").to_vector<double>();
+  CHECK(carried != cold);
+  TensorMap named = bench.tensors;
+  named.emplace("state.memory", named.at("next_state.memory"));
+  named.erase("next_state.memory");
+  bench.tensors = named;
+  CHECK(bench.result().at("logits").to_vector<double>() == carried);
+}
+
+TEST_CASE("dump: a file that is named for the state and holds none is refused") {
+  Bench bench;
+  bench.options.state = bench.save("plain.safetensors", {{"memory", Tensor::zeros({2, 3})}});
+  CHECK(contains(bench.error<FormatError>(), "holds neither state.<name> nor next_state.<name>"));
+}

@@ -276,6 +276,31 @@ TEST_CASE("program: a prompt or a text outside the vocabulary of a run is refuse
   CHECK(!fs::exists(folder.path("out")));
 }
 
+TEST_CASE("program: a text is put away and gone on with by the run it came from alone") {
+  if (!has_program()) return;
+  const Trained& t = trained();
+  const TempFolder folder;
+  const Words begin{"generate", t.unit, "--prompt", "Once", "--seed", "5", "--temperature", "0.9"};
+  const Ended whole = run(folder, begin + Words{"--tokens", "60"});
+  CHECK(whole.status == 0);
+  const Ended first = run(folder, begin + Words{"--tokens", "25", "--save-session", "a.session"});
+  CHECK_MESSAGE(first.status == 0, first.err);
+  const Words go_on{"generate", t.unit, "--session", "a.session", "--tokens"};
+  const Ended second = run(folder, go_on + Words{"20", "--save-session", "a.session"});
+  CHECK_MESSAGE(second.status == 0, second.err);
+  const Ended third = run(folder, go_on + Words{"15"});
+  CHECK_MESSAGE(third.status == 0, third.err);
+  CHECK(first.out + second.out + third.out == whole.out);
+  CHECK(run(folder, go_on + Words{"15", "--seed", "6"}).out != third.out);
+
+  check_refused(run(folder, {"generate", t.regular, "--session", "a.session"}), 1,
+                "a.session is of a unit_forget, and this model is a regular");
+  check_refused(run(folder, {"generate", t.unit, "--session", t.text}), 1, "safetensors");
+  check_refused(run(folder, begin + Words{"--save-session", "nowhere/a.session"}), 1,
+                "nowhere is not a folder");
+  CHECK(run(folder, {"eval", t.unit, "--session", "a.session"}).status == 2);
+}
+
 TEST_CASE("program: text appears while it is generated and a reader that leaves ends the program") {
   if (!has_program()) return;
   const Trained& t = trained();
@@ -396,6 +421,8 @@ TEST_CASE("program: info and models tell what this build is") {
   CHECK(contains(base.out, "kernels: baseline"));
   check_refused(run_program({{"info"}, folder.path(), "/dev/null", 0, {"EDDY_CPU_LEVEL=mmx"}}), 1,
                 "EDDY_CPU_LEVEL: unknown level 'mmx'");
+  check_refused(run_program({{"info"}, folder.path(), "/dev/null", 0, {"EDDY_ATTENTION=fast"}}), 1,
+                "EDDY_ATTENTION: set_attention_kernel: unknown kernel 'fast'");
   const Ended models = run(folder, {"models"});
   CHECK(models.status == 0);
   CHECK(contains(models.out, "recurrent_transformer/unit_forget"));

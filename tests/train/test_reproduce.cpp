@@ -1,6 +1,7 @@
 // The papers' tables: their descriptions, and a run through of training, measuring and showing.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -226,6 +227,19 @@ TEST_CASE("losses by length are measured on the same targets and with borrowed w
   // Other stories must not take their place.
   options.data = folder.write("others.txt", generate_stories(5, 12'000));
   CHECK(contains(error_of<ConfigError>([&] { reproduce_quietly(options); }), "other stories"));
+}
+
+TEST_CASE("a text without separators between its stories is refused before anything is made") {
+  const TempFolder folder;
+  ReproduceOptions options;
+  options.table = "blockwise-recurrent/table-1";
+  options.scale = "tiny";
+  options.runs = folder.path("runs");
+  std::string text = generate_stories(4, 12'000);
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  options.data = folder.write("stories.txt", text);
+  CHECK(contains(error_of<ValueError>([&] { reproduce_quietly(options); }), "has 1 stories"));
+  CHECK_FALSE(fs::exists(folder.path("runs")));
 }
 
 TEST_CASE("a dry run shows the rows and touches nothing") {

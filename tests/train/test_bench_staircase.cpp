@@ -1,0 +1,144 @@
+// The benchmark of the staircase: which points there are, that each is trained once and kept, and that text,
+// JSON and page hold the numbers.
+#include "train/bench_staircase.h"
+
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tiny_run.h"
+
+namespace {
+
+using namespace eddy;
+using namespace eddy::test;
+
+std::vector<std::string> names_of(const StaircaseBench& bench) {
+  std::vector<std::string> names;
+  for (const StaircaseBenchPoint& point : bench.points) names.push_back(point.name);
+  return names;
+}
+
+StaircaseBenchOptions tiny(const TempFolder& folder) {
+  StaircaseBenchOptions options;
+  options.models = {"transformer_xl", "staircase"};
+  options.n = {2};
+  options.c = {4};
+  options.data = folder.write("text.txt", generate_stories(3, 3000));
+  options.steps = 3;
+  options.batch = 2;
+  options.segment = 8;
+  options.dim = 8;
+  options.layers = 1;
+  options.heads = 2;
+  options.runs = folder.path("runs");
+  return options;
+}
+
+struct Told {
+  StaircaseBench bench;
+  std::string text;
+  int kept = 0;
+};
+
+Told bench_quietly(const StaircaseBenchOptions& options) {
+  const OneThread one;
+  const Quiet quiet;
+  Told told;
+  told.bench = bench_staircase(
+      options, [&](std::string_view text) { told.text += text; },
+      [&](const StaircaseBench&) { ++told.kept; });
+  return told;
+}
+
+TEST_CASE("bench staircase takes every N with every C and leaves out what is cached nowhere") {
+  StaircaseBenchOptions options;
+  options.models = {"transformer_xl", "staircase", "cached_staircase", "universal"};
+  options.n = {1, 2};
+  options.c = {16, 32};
+  CHECK(names_of(plan_staircase_bench(options)) ==
+        std::vector<std::string>{"transformer_xl", "staircase-n1-c16", "staircase-n1-c32", "staircase-n2-c16",
+                                 "staircase-n2-c32", "cached_staircase-n2-c16", "cached_staircase-n2-c32",
+                                 "universal-n1", "universal-n2"});
+  for (const StaircaseBenchPoint& point : plan_staircase_bench(options).points) {
+    CHECK(!point.done);
+    if (point.c > 0) CHECK(point.config.model.span == point.n * point.c);
+    if (point.model == "cached_staircase") CHECK(point.config.model.cache_after == 1);
+    if (point.model == "universal") CHECK(point.config.model.layers == 1);
+  }
+}
+
+TEST_CASE("bench staircase trains each point once and shows its numbers") {
+  const TempFolder folder;
+  StaircaseBenchOptions options = tiny(folder);
+  const Told first = bench_quietly(options);
+  REQUIRE(first.bench.points.size() == 2);
+  CHECK(first.kept == 2);
+  CHECK(!first.bench.interrupted);
+  for (const StaircaseBenchPoint& point : first.bench.points) {
+    CAPTURE(point.name);
+    CHECK(point.done);
+    CHECK(point.steps == 3);
+    CHECK(point.bits > 0);
+    CHECK(point.bits < 8);
+    CHECK(point.best_ms > 0);
+    CHECK(point.best_ms <= point.batch_ms);
+    CHECK(point.saved_bytes > 0);
+    CHECK(point.peak_bytes >= point.saved_bytes);
+  }
+  // A larger grid goes on from what is there.
+  options.n = {1, 2};
+  const Told second = bench_quietly(options);
+  REQUIRE(names_of(second.bench) ==
+          std::vector<std::string>{"transformer_xl", "staircase-n1-c4", "staircase-n2-c4"});
+  CHECK(second.bench.points[2].bits == first.bench.points[1].bits);
+  CHECK(contains(second.text, "== 2 of 3, staircase-n1-c4 =="));
+  CHECK(!contains(second.text, "== 1 of 3"));
+  CHECK(!contains(second.text, "== 3 of 3"));
+
+  const std::string text = to_text(second.bench), page = to_html(second.bench, {"a machine <&>"});
+  for (const char* part : {"bits/char", "x 1.00", "Transformer-XL, 2x deep, 218M"})
+    CHECK(contains(text, part));
+  for (const char* part : {"<svg", "staircase, N 2", "Memory kept", "&lt;&amp;&gt;"})
+    CHECK(contains(page, part));
+  const nlohmann::json json = to_json(second.bench);
+  CHECK(json["points"].size() == 3);
+  CHECK(json["points"][2]["bits_per_character"] == second.bench.points[2].bits);
+  CHECK(json["points"][2]["config"]["model"]["steps"] == 2);
+  CHECK(json["paper"][0]["perplexity"] == 26.5);
+
+  options.dim = 16;
+  const std::string other = error_of<ConfigError>([&] { static_cast<void>(bench_quietly(options)); });
+  CHECK(contains(other, "another configuration"));
+}
+
+TEST_CASE("bench staircase shows points that were not run") {
+  const std::string text = to_text(plan_staircase_bench({}));
+  CHECK(contains(text, "not run"));
+  CHECK(contains(to_html(plan_staircase_bench({}), {}), "not run"));
+}
+
+TEST_CASE("bench staircase refuses lists and models that make no sense") {
+  const auto error = [](auto&& change) {
+    StaircaseBenchOptions options;
+    change(options);
+    return error_of<ConfigError>([&] { static_cast<void>(plan_staircase_bench(options)); });
+  };
+  CHECK(contains(error([](auto& o) { o.n = {2, 2}; }), "--n 2,2"));
+  CHECK(contains(error([](auto& o) { o.c = {0}; }), "--c 0"));
+  CHECK(contains(error([](auto& o) { o.c = {}; }), "--c"));
+  CHECK(contains(error([](auto& o) { o.c = {48}; }), "model.chunk must divide the segment"));
+  CHECK(contains(error([](auto& o) { o.models = {"staircas"}; }), "nearest: staircase"));
+  CHECK(contains(error([](auto& o) { o.models = {}; }), "no models"));
+  CHECK(contains(error([](auto& o) { o.models = {"staircase", "staircase"}; }), "each once"));
+  CHECK(contains(error([](auto& o) { o.tokenizer = "words"; }), "char or byte"));
+  CHECK(contains(error([](auto& o) {
+                   o.models = {"cached_staircase"};
+                   o.n = {1};
+                 }),
+                 "nothing to measure"));
+}
+
+}  // namespace

@@ -1,0 +1,175 @@
+// Sessions: a text put away anywhere goes on as if it had never stopped, in every family, and only with the
+// model it came from.
+#include "train/session.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tensor/error.h"
+#include "tensor/safetensors.h"
+#include "text_test.h"
+#include "tiny_model.h"
+
+namespace {
+
+using namespace eddy;
+using namespace eddy::test;
+using Tokens = std::vector<std::int32_t>;
+
+constexpr const char* kText = "abcdefghij\n";
+constexpr std::int64_t kVocab = 11;
+
+ModelConfig config_of(const ModelName& name) {
+  ModelConfig config = tiny_config(name.model, kVocab, 96);
+  config.family = name.family;
+  config.segment = 8;
+  config.window = name.model == std::string("xl") || name.model == std::string("vanilla") ? 8 : 4;
+  config.chunk = 4;
+  config.block = name.model == std::string("unit_forget") ? 1 : 4;
+  if (name.model == std::string("universal")) config.layers = 1;
+  if (name.model == std::string("block_recurrent")) config.recurrent_layers = {1};
+  if (name.model == std::string("memorizing")) {
+    config.memory_layers = {0};
+    config.memory_size = 32;
+    config.memory_topk = 4;
+  }
+  return config;
+}
+
+const SampleOptions kDraws{.temperature = 1.2, .top_k = 9, .top_p = 0.97, .seed = 77};
+
+std::unique_ptr<Tokenizer> tokens_of_text() {
+  return make_tokenizer("char", kText);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "session: a text put away at any token goes on in a new program to the same tokens in every family") {
+  const OneThread one_thread;
+  const TempFolder folder;
+  const auto tokenizer = tokens_of_text();
+  const std::string file = folder.path("text.session");
+  const Tokens prompt{1, 2, 3, 4, 5, 6};
+  for (const ModelName& name : model_names()) {
+    CAPTURE(name.model);
+    const ModelConfig config = config_of(name);
+    const Tokens whole = generate(*tiny_model(config), *tokenizer, prompt, 24, kDraws).tokens;
+    REQUIRE(whole.size() == 24);
+    for (const std::int64_t first : {0, 1, 2, 5, 8}) {
+      CAPTURE(first);
+      {
+        const auto model = tiny_model(config);
+        Session session{{}, kDraws};
+        const Tokens begun = generate(*model, *tokenizer, session.text, prompt, first, kDraws).tokens;
+        CHECK(std::equal(begun.begin(), begun.end(), whole.begin()));
+        save_session(file, *model, session);
+      }
+      const auto model = tiny_model(config);
+      Session session = load_session(file, *model);
+      CHECK(session.text.position == static_cast<std::int64_t>(prompt.size()) + first);
+      CHECK(session.sample.seed == kDraws.seed);
+      CHECK(session.sample.top_p == kDraws.top_p);
+      const Tokens rest = generate(*model, *tokenizer, session.text, {}, 24 - first, session.sample).tokens;
+      CHECK(rest == Tokens(whole.begin() + first, whole.end()));
+    }
+  }
+}
+
+TEST_CASE("session: a prompt is put behind the text so far") {
+  const OneThread one_thread;
+  const auto tokenizer = tokens_of_text();
+  const auto model = tiny_model(tiny_config("unit_forget", kVocab));
+  GenerateState text;
+  Tokens all{1, 2};
+  const Tokens begun = generate(*model, *tokenizer, text, all, 3, kDraws).tokens;
+  const Tokens more{7, 8, 9};
+  const Tokens after = generate(*model, *tokenizer, text, more, 4, kDraws).tokens;
+  all.insert(all.end(), begun.begin(), begun.end());
+  all.insert(all.end(), more.begin(), more.end());
+  CHECK(after == generate(*model, *tokenizer, all, 4, kDraws).tokens);
+}
+
+TEST_CASE("session: a full context is refused and leaves the text as it was") {
+  const OneThread one_thread;
+  const auto tokenizer = tokens_of_text();
+  const auto model = tiny_model(tiny_config("regular", kVocab, 8));
+  GenerateState text;
+  const GenerateResult first = generate(*model, *tokenizer, text, Tokens{1, 2, 3}, 60, kDraws);
+  CHECK(first.tokens.size() == 6);
+  CHECK(contains(error_of<ValueError>([&] { generate(*model, *tokenizer, text, {}, 1, kDraws); }),
+                 "1 tokens to go on with behind 8 read ones, and the model takes 0 more"));
+  CHECK(text.position == 9);
+  CHECK(text.unread.size() == 1);
+  GenerateState other;
+  generate(*model, *tokenizer, other, Tokens{1, 2, 3}, 2, kDraws);
+  CHECK(contains(generate(*model, *tokenizer, other, {}, 60, kDraws).stopped,
+                 "the context of 8 tokens is full after 4 of 60 tokens"));
+}
+
+TEST_CASE("session: one of another model or other weights or another precision is refused with the reason") {
+  const OneThread one_thread;
+  const TempFolder folder;
+  const auto tokenizer = tokens_of_text();
+  const std::string file = folder.path("text.session");
+  const ModelConfig config = tiny_config("unit_forget", kVocab);
+  const auto model = tiny_model(config);
+  Session session{{}, kDraws};
+  CHECK(contains(error_of<ValueError>([&] { save_session(file, *model, session); }), "nothing was read"));
+  generate(*model, *tokenizer, session.text, Tokens{1, 2}, 3, kDraws);
+  save_session(file, *model, session);
+  const auto refused = [&](const Model& other) {
+    return error_of<ConfigError>([&] { load_session(file, other); });
+  };
+  CHECK(refused(*model).empty());
+  CHECK(contains(refused(*tiny_model(tiny_config("regular", kVocab))),
+                 "is of a unit_forget, and this model is a regular"));
+  ModelConfig wider = config;
+  wider.dim = 32;
+  CHECK(contains(refused(*tiny_model(wider)), "other sizes or switches"));
+  CHECK(contains(refused(*tiny_model(config, Dtype::f32)), "computed in f64, and this is f32"));
+  const auto trained = tiny_model(config);
+  trained->params().initialize(6);
+  CHECK(contains(refused(*trained), "other weights of the same model"));
+}
+
+TEST_CASE("session: a file that is none or damaged is refused") {
+  const OneThread one_thread;
+  const TempFolder folder;
+  const auto tokenizer = tokens_of_text();
+  const std::string file = folder.path("text.session");
+  const auto model = tiny_model(tiny_config("unit_forget", kVocab));
+  Session session{{}, kDraws};
+  generate(*model, *tokenizer, session.text, Tokens{1, 2}, 3, kDraws);
+  save_session(file, *model, session);
+  const SafetensorsMetadata notes = SafetensorsFile::open(file).metadata();
+  const std::map<std::string, Tensor> tensors = load_safetensors(file);
+  const auto refused = [&](std::map<std::string, Tensor> changed, SafetensorsMetadata said) {
+    save_safetensors(file, changed, said);
+    return error_of<FormatError>([&] { load_session(file, *model); });
+  };
+  CHECK(refused(tensors, notes).empty());
+  CHECK(contains(refused(tensors, {}), "lacks its format"));
+  SafetensorsMetadata said = notes;
+  said["position"] = "5 or so";
+  CHECK(contains(refused(tensors, said), "its position is \"5 or so\""));
+  said["position"] = "-1";
+  CHECK(contains(refused(tensors, said), "is damaged"));
+  std::map<std::string, Tensor> changed = tensors;
+  changed.erase("unread");
+  CHECK(contains(refused(changed, notes), "no logits"));
+  changed["unread"] = Tensor::from(std::vector<std::int32_t>{kVocab}, {1});
+  CHECK(contains(refused(changed, notes), "unread token is 11"));
+  changed = tensors;
+  changed["logits"] = Tensor::zeros({kVocab});
+  CHECK(contains(refused(changed, notes), "both logits and an unread token"));
+  changed = {{"unread", tensors.at("unread")}};
+  CHECK(contains(refused(changed, notes), "0 state tensors"));
+  folder.write("text.session", "no session");
+  CHECK(!error_of<FormatError>([&] { load_session(file, *model); }).empty());
+  CHECK(!error_of<IoError>([&] { load_session(folder.path("nowhere"), *model); }).empty());
+}

@@ -1,0 +1,105 @@
+// What the lengths of rows and chunks, and the number of rows, make impossible is refused before a run's
+// folder is made or a resumed run goes on.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "tensor/error.h"
+#include "tiny_run.h"
+#include "train/checkpoint.h"
+
+namespace {
+
+using namespace eddy;
+using namespace eddy::test;
+
+TrainRequest run_of(const TempFolder& folder, const char* family, const char* model, std::int64_t sequence) {
+  TrainRequest request = tiny_run(folder, "run");
+  request.config.model.family = family;
+  request.config.model.model = model;
+  request.config.model.context = 64;
+  request.config.model.segment = 16;
+  request.config.model.window = 8;
+  request.config.model.chunk = 8;
+  request.config.train.sequence = sequence;
+  request.config.train.steps = 3;
+  return request;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "train: segments that a carried memory's chunks do not divide are refused before a folder is made") {
+  const OneThread one;
+  const TempFolder folder;
+  TrainRequest request = run_of(folder, "blockwise_recurrent", "memory_llama", 20);
+  const auto refusal = [&] { return error_of<ValueError>([&] { train_quietly(request); }); };
+  request.config.data.order = "stream";
+  CHECK(contains(refusal(), "segments of 20 tokens in chunks of 8: the last 4 would be lost"));
+  request.config.data.order = "windows";
+  request.config.train.carry_state = "always";
+  CHECK(contains(refusal(), "in chunks of 8"));
+  CHECK(!std::filesystem::exists(request.run_dir));
+  // Where nothing is carried the last chunk may be shorter.
+  request.config.train.carry_state = "never";
+  CHECK(train_quietly(request) == TrainEnd::finished);
+}
+
+TEST_CASE("train: rows that are no whole blocks or chunks of a model are refused before a folder is made") {
+  const OneThread one;
+  const TempFolder folder;
+  TrainRequest slide = run_of(folder, "block_recurrent", "slide", 20);
+  CHECK(contains(error_of<ShapeError>([&] { train_quietly(slide); }), "20 tokens and a window of 8"));
+  TrainRequest stairs = run_of(folder, "staircase", "staircase", 20);
+  CHECK(contains(error_of<ShapeError>([&] { train_quietly(stairs); }), "20 tokens in chunks of 8"));
+  CHECK(!std::filesystem::exists(slide.run_dir));
+}
+
+TEST_CASE("train: a stream too short for a segment is refused before a folder is made") {
+  const OneThread one;
+  const TempFolder folder;
+  TrainRequest request = run_of(folder, "blockwise_recurrent", "memory_llama", 16);
+  request.config.data.order = "stream";
+  request.config.data.path = folder.write("short.txt", generate_stories(3, 60));
+  CHECK(!error_of<ValueError>([&] { train_quietly(request); }).empty());
+  CHECK(!std::filesystem::exists(request.run_dir));
+}
+
+TEST_CASE("train: a run that carries a state is not resumed with another number of rows") {
+  const OneThread one;
+  const TempFolder folder;
+  for (const char* data : {"recall", "text"}) {
+    CAPTURE(data);
+    TrainRequest request = run_of(folder, "blockwise_recurrent", "memory_llama", 64);
+    request.config.model.segment = 64;
+    request.config.data.name = data;
+    request.config.data.order = data == std::string("text") ? "stream" : "windows";
+    request.run_dir = folder.path(data);
+    CHECK(train_quietly(request) == TrainEnd::finished);
+    TrainRequest again = request;
+    again.resume = request.run_dir;
+    again.run_dir.clear();
+    again.config.train.steps = 5;
+    again.config.train.batch = 2;
+    CHECK(contains(error_of<ConfigError>([&] { train_quietly(again); }),
+                   "train.batch is 2 and the run carries the state of 4 rows"));
+    CHECK(load_run(request.run_dir).step == 3);
+    again.config.train.batch = 4;
+    CHECK(train_quietly(again) == TrainEnd::finished);
+  }
+}
+
+TEST_CASE("train: a run whose model has no state to carry may be resumed with another number of rows") {
+  const OneThread one;
+  const TempFolder folder;
+  TrainRequest request = run_of(folder, "blockwise_recurrent", "llama", 64);
+  request.config.data.name = "recall";
+  CHECK(train_quietly(request) == TrainEnd::finished);
+  TrainRequest again = request;
+  again.resume = request.run_dir;
+  again.run_dir.clear();
+  again.config.train.steps = 5;
+  again.config.train.batch = 2;
+  CHECK(train_quietly(again) == TrainEnd::finished);
+}

@@ -1,0 +1,152 @@
+// Sessions to and from safetensors, and how one tells whose it is.
+#include "train/session.h"
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "tensor/format.h"
+#include "tensor/safetensors.h"
+#include "train/run_config.h"
+#include "train/sha256.h"
+
+namespace eddy {
+namespace {
+
+constexpr const char* kFormat = "eddy session 1";
+
+std::string config_digest(const Model& model) {
+  return sha256_hex(to_json(model.config()).dump());
+}
+
+// Of the values in the order of their declaration: equal for equal weights of one precision.
+std::string weights_digest(const Model& model) {
+  Sha256 digest;
+  for (const Parameter& parameter : model.params().parameters()) {
+    const Tensor values = raw::contiguous(raw::to_device(parameter.value, kCpu));
+    digest.update({static_cast<const char*>(values.raw_data()), static_cast<std::size_t>(values.bytes())});
+  }
+  return digest.hex_digest();
+}
+
+std::string precision_of(const Model& model) {
+  return dtype_name(model.params().activations());
+}
+
+// The texts that stand beside a session's tensors.
+class Notes {
+ public:
+  Notes(const SafetensorsMetadata& notes, const std::string& file) : notes_(notes), file_(file) {}
+
+  const std::string& text(const char* key) const {
+    const auto found = notes_.find(key);
+    if (found == notes_.end())
+      fail<FormatError>("session: {} lacks its {} (a file that --save-session wrote)", file_, key);
+    return found->second;
+  }
+  template <class Number>
+  Number number(const char* key) const {
+    const std::string& word = text(key);
+    Number value{};
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+    if (error != std::errc() || end != word.data() + word.size())
+      fail<FormatError>("session: {} is damaged: its {} is {:?}, no number", file_, key, word);
+    return value;
+  }
+
+ private:
+  const SafetensorsMetadata& notes_;
+  const std::string& file_;
+};
+
+void check_model(const Notes& notes, const Model& model, const std::string& file) {
+  if (const std::string& theirs = notes.text("model"); theirs != model.config().model)
+    fail<ConfigError>("session: {} is of a {}, and this model is a {} (go on with the run it came from)",
+                      file, theirs, model.config().model);
+  if (notes.text("config_sha256") != config_digest(model))
+    fail<ConfigError>("session: {} is of a {} of other sizes or switches (go on with the run it came from)",
+                      file, model.config().model);
+  if (const std::string& theirs = notes.text("precision"); theirs != precision_of(model))
+    fail<ConfigError>("session: {} was computed in {}, and this is {} (choose the same --precision)", file,
+                      theirs, precision_of(model));
+  if (notes.text("weights_sha256") != weights_digest(model))
+    fail<ConfigError>(
+        "session: {} is of other weights of the same model (another run, or another checkpoint of this one: "
+        "its state means nothing to these)",
+        file);
+}
+
+GenerateState text_of(const std::map<std::string, Tensor>& tensors, std::int64_t position, const Model& model,
+                      const std::string& file) {
+  constexpr std::string_view kState = "state.";
+  const Device device = model.params().values().device();
+  GenerateState text;
+  text.position = position;
+  for (const auto& [name, tensor] : tensors)
+    if (name.starts_with(kState)) text.model.set(name.substr(kState.size()), raw::to_device(tensor, device));
+  const auto logits = tensors.find("logits"), unread = tensors.find("unread");
+  if (position < 1 || text.model.empty() || (logits == tensors.end()) == (unread == tensors.end()))
+    fail<FormatError>(
+        "session: {} is damaged: {} tokens, {} state tensors, and {} (a text that was begun, "
+        "its state, and either logits or an unread token)",
+        file, position, text.model.size(),
+        logits == tensors.end() ? "no logits" : "both logits and an unread token");
+  if (logits != tensors.end()) {
+    if (logits->second.dtype() != Dtype::f32 || logits->second.shape() != Shape{model.config().n_out})
+      fail<FormatError>("session: {} is damaged: its logits are {} of {} (here [{}] of f32)", file,
+                        to_string(logits->second.shape()), dtype_name(logits->second.dtype()),
+                        model.config().n_out);
+    text.logits = logits->second;
+    return text;
+  }
+  if (unread->second.dtype() != Dtype::i32 || unread->second.shape() != Shape{1})
+    fail<FormatError>("session: {} is damaged: its unread token is {} of {} (here [1] of i32)", file,
+                      to_string(unread->second.shape()), dtype_name(unread->second.dtype()));
+  text.unread = unread->second.to_vector<std::int32_t>();
+  if (text.unread[0] < 0 || text.unread[0] >= model.config().vocab)
+    fail<FormatError>("session: {} is damaged: its unread token is {} (0 to {})", file, text.unread[0],
+                      model.config().vocab - 1);
+  return text;
+}
+
+}  // namespace
+
+void save_session(const std::string& path, const Model& model, const Session& session) {
+  const GenerateState& text = session.text;
+  if (text.position == 0) fail<ValueError>("session: nothing was read or written yet (there is no state)");
+  std::map<std::string, Tensor> tensors;
+  for (const auto& [name, tensor] : text.model) tensors.emplace("state." + name, tensor);
+  if (text.unread.empty())
+    tensors.emplace("logits", text.logits);
+  else
+    tensors.emplace("unread", Tensor::from(text.unread, {static_cast<std::int64_t>(text.unread.size())}));
+  save_safetensors(path, tensors,
+                   {{"format", kFormat},
+                    {"model", model.config().model},
+                    {"config_sha256", config_digest(model)},
+                    {"weights_sha256", weights_digest(model)},
+                    {"precision", precision_of(model)},
+                    {"position", fmt::format("{}", text.position)},
+                    {"seed", fmt::format("{}", session.sample.seed)},
+                    {"temperature", fmt::format("{}", session.sample.temperature)},
+                    {"top_k", fmt::format("{}", session.sample.top_k)},
+                    {"top_p", fmt::format("{}", session.sample.top_p)}});
+}
+
+Session load_session(const std::string& path, const Model& model) {
+  const SafetensorsMetadata metadata = SafetensorsFile::open(path).metadata();
+  const Notes notes(metadata, path);
+  if (notes.text("format") != kFormat)
+    fail<FormatError>("session: {} is in format {:?} (here {:?})", path, notes.text("format"), kFormat);
+  check_model(notes, model, path);
+  Session session;
+  session.sample.seed = notes.number<std::uint64_t>("seed");
+  session.sample.temperature = notes.number<double>("temperature");
+  session.sample.top_k = notes.number<std::int64_t>("top_k");
+  session.sample.top_p = notes.number<double>("top_p");
+  validate(session.sample);
+  session.text = text_of(load_safetensors(path), notes.number<std::int64_t>("position"), model, path);
+  return session;
+}
+
+}  // namespace eddy
