@@ -102,7 +102,7 @@ test_gpu() {
   if [[ -n "$capability" ]]; then architecture=("-DEDDY_CUDA_ARCHITECTURES=${capability//[!0-9]/}"); fi
   heading "CUDA: build for ${capability:-the preset: nvidia-smi sees no GPU}"
   cmake --preset cuda-ci "${architecture[@]}"
-  cmake --build --preset cuda-ci --target test_gpu
+  cmake --build --preset cuda-ci --target test_gpu example_kernels_attention
   if $sanitize && [[ -n "$capability" ]]; then
     local tool
     tool="$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)"
