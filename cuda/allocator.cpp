@@ -55,7 +55,7 @@ class CudaAllocator final : public Allocator {
   void deallocate(void* memory, std::size_t bytes) noexcept override {
     if (memory == nullptr) return;
     const std::lock_guard lock(mutex_);
-    if (captured_.deallocate(memory)) return;
+    if (captured_.deallocate(memory)) return give_captured_back();
     if (!plain_) {
       pool_.deallocate(memory);
       return;
@@ -70,6 +70,7 @@ class CudaAllocator final : public Allocator {
 
   void trim() override {
     const std::lock_guard lock(mutex_);
+    if (capturing_) return;  // what was recorded may name cached memory
     pool_.trim();
     if (captures_ == 0) captured_.trim();
   }
@@ -107,6 +108,7 @@ class CudaAllocator final : public Allocator {
     const std::lock_guard lock(mutex_);
     captures_ += change;
     captured_.keep_segments(captures_ > 0);
+    give_captured_back();
   }
 
   void set_plain(bool plain) {
@@ -121,6 +123,11 @@ class CudaAllocator final : public Allocator {
   }
 
  private:
+  // What is cached for captured work of which none is left, such as a recording that failed, would be missing
+  // to the other pool, which gives back only its own.
+  void give_captured_back() {
+    if (captures_ == 0 && captured_.stats().live_bytes == 0) captured_.trim();
+  }
   void* allocate_plain(std::size_t bytes) {
     if (bytes == 0) return nullptr;
     const bool over_limit = limit_ > 0 && plain_stats_.live_bytes + static_cast<std::int64_t>(bytes) > limit_;

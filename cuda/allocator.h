@@ -19,7 +19,8 @@ void set_plain_allocator(bool plain);
 void serve_from_capture_pool(bool on);
 
 // Keeps that pool's memory in place: while one of these lives, nothing of it goes back to the GPU, since
-// captured work holds addresses of tensors that were freed long ago.
+// captured work holds addresses of tensors that were freed long ago. All of it goes back when the last one
+// and the last tensor there are gone.
 class CapturePoolUse {
  public:
   CapturePoolUse();

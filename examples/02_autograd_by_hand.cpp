@@ -72,7 +72,7 @@ bool close(const char* name, const Tensor& tape, const Numbers& hand, double fac
   double worst = 0;
   for (std::size_t i = 0; i < hand.size(); ++i) {
     const double error = std::abs(found[i] - factor * hand[i]);
-    if (!(error <= worst)) worst = error;
+    if (!(error <= worst) && !std::isnan(worst)) worst = error;
   }
   const bool ok = worst <= 1e-13 && found.size() == hand.size();
   std::printf("%-6s %-4s first by tape %+.12f, largest difference to the loops %.1e\n", ok ? "ok" : "WRONG",

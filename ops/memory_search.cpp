@@ -46,7 +46,7 @@ char* at(const Tensor& x, std::int64_t element) {
 }
 
 // ---- CPU kernels
-// --------------------------------------------------------------------------------------------------
+
 template <class T>
 void mark(const MemoryMarkArgs& a) {
   const std::int64_t row = a.heads * a.head_dim;
@@ -211,7 +211,7 @@ TakenPairs memory_search(const Tensor& q, const Tensor& given_keys, const Tensor
 }
 
 // ---- the record
-// -----------------------------------------------------------------------------------------------------
+
 namespace {
 
 // In plain loops, query by query.

@@ -89,7 +89,7 @@ Tensor run_binary(int number, BinaryPart part, const Shape& shape, const Tensor&
 template <class Op>
 Tensor binary(const Tensor& a, const Tensor& b) {
   if (widens(a) && widens(b)) return narrowed(binary<Op>(wide(a), wide(b)));
-  checks::floating(Op::kName, a);
+  if (!widens(a)) checks::floating(Op::kName, a);  // else b is of another kind: the next line says so
   checks::same_kind(Op::kName, a, b);
   constexpr int number = IndexOf<Op, BinaryOps>::value;
   const Shape shape = broadcast_shape(Op::kName, a.shape(), b.shape());

@@ -32,9 +32,10 @@ struct Attention {
 };
 
 // ---- version 1: a row at a time
-// ------------------------------------------------------------------------------------- A block of 64 threads
-// for each query. Its scores lie in shared memory, one for each key, so the length is bounded by that memory:
-// 4 bytes to a key. A thread computes every 64th score, then one number of the result.
+//
+// A block of 64 threads for each query. Its scores lie in shared memory, one for each key, so the length is
+// bounded by that memory: 4 bytes to a key. A thread computes every 64th score, then one number of the
+// result.
 //
 // Every query reads all its keys and values: 4 H bytes for 4 H operations. One operation to a byte is far
 // below what any GPU needs to be busy: the second-level cache is the bound. And a thread that walks along a
@@ -69,10 +70,10 @@ __global__ void one_row_kernel(Attention x) {
 }
 
 // ---- version 2: tiles in shared memory, softmax while walking
-// ------------------------------------------------------- A block of 64 threads for 64 queries, a query to a
-// thread with its q and its result in registers. The block walks over tiles of 32 keys: k and v of a tile are
-// read from memory once for all 64 queries, 64 operations to a byte where version 1 has one, and the scores
-// are never stored, so the length has no bound.
+//
+// A block of 64 threads for 64 queries, a query to a thread with its q and its result in registers. The block
+// walks over tiles of 32 keys: k and v of a tile are read from memory once for all 64 queries, 64 operations
+// to a byte where version 1 has one, and the scores are never stored, so the length has no bound.
 //
 // Softmax without having seen the whole row: keep the largest score so far and the sum of exponentials
 // relative to it. When a larger one comes, what was summed so far shrinks by exp(old - new). (M. Milakov, N.
@@ -122,11 +123,11 @@ __global__ void __launch_bounds__(64) tiled_kernel(Attention x) {
 }
 
 // ---- version 3: tensor cores
-// ---------------------------------------------------------------------------------------- A block of 4 warps
-// for 64 queries, 16 to a warp, and tiles of 64 keys. One instruction of a warp multiplies a 16 x 16 by a 16
-// x 8 matrix of bf16 with sums in f32: 4,096 operations, spread over the registers of its 32 threads as
-// cuda/warp_matrix.cuh says. With g = lane / 4 and t = lane % 4 a thread has, of 8 columns of scores, rows g
-// and g + 8 and columns 2 t and 2 t + 1: a row's maximum needs its 4 threads, two shuffles.
+//
+// A block of 4 warps for 64 queries, 16 to a warp, and tiles of 64 keys. One instruction of a warp multiplies
+// a 16 x 16 by a 16 x 8 matrix of bf16 with sums in f32: 4,096 operations, spread over the registers of its
+// 32 threads as cuda/warp_matrix.cuh says. With g = lane / 4 and t = lane % 4 a thread has, of 8 columns of
+// scores, rows g and g + 8 and columns 2 t and 2 t + 1: a row's maximum needs its 4 threads, two shuffles.
 //
 // The trick of the second product (T. Dao et al., FlashAttention-2, 2023): scores come out of the first one
 // spread just as the left operand of the next must be. Rounded to bf16 two to a register, they are that
@@ -241,7 +242,6 @@ __global__ void __launch_bounds__(128) tensor_core_kernel(Attention x) {
 }
 
 // ---- checking and timing
-// --------------------------------------------------------------------------------------------
 
 struct Version {
   const char* name;
@@ -308,8 +308,8 @@ bool right(const Version& version, const Problem& p, const std::vector<double>& 
   raw::fill(p.y, NAN);
   run(version, p);
   const std::vector<double> got = raw::cast(raw::to_device(p.y, kCpu), Dtype::f64).to_vector<double>();
-  double worst = 0;
-  for (std::size_t i = 0; i < got.size(); ++i)
+  double worst = 0;  // NaN once there is one
+  for (std::size_t i = 0; i < got.size() && !std::isnan(worst); ++i)
     if (const double error = std::abs(got[i] - want[i]); !(error <= worst)) worst = error;
   const bool fine = worst <= 2 * 4 * 0x1p-8;
   std::printf("%-26s largest error %.4f at time %d: %s\n", version.name, worst, p.time,

@@ -1,8 +1,8 @@
 // The runner of the GPU's tests. Without a usable GPU it runs what needs none, prints SKIPPED and the reason,
 // and succeeds: ctest then marks the others as skipped.
 //
-//   --plain    every allocation is a cudaMalloc of its own, for compute-sanitizer; on the emulated GPU that is
-//              so unless --pooled
+//   --plain    every allocation is a cudaMalloc of its own, for compute-sanitizer; the emulated GPU's way
+//   --pooled   allocations are cut from larger segments, as in programs
 //   --checks   every launch is waited for, so that an error names its kernel
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>

@@ -74,10 +74,11 @@ TEST_CASE("an op without kernels for a GPU says so instead of touching its memor
 }
 
 TEST_CASE("the allocator and the transfer of the GPU are installed without touching a GPU") {
+  const std::int64_t before = cuda::device_allocator().stats().live_bytes;  // what other tests left in caches
   install_backends();
   CHECK(&allocator({DeviceType::cuda, 0}) == &cuda::device_allocator());
   CHECK_NOTHROW(transfer({DeviceType::cuda, 0}));
-  CHECK(cuda::device_allocator().stats().live_bytes == 0);
+  CHECK(cuda::device_allocator().stats().live_bytes == before);
 }
 
 TEST_CASE("the status of the GPU is one line that names what this build was made for") {

@@ -37,7 +37,7 @@ void check_close(const Tensor& got, const Tensor& wanted, double tolerance, cons
   const std::vector<double> a = values(got), b = values(wanted);
   double worst = 0;
   std::size_t at = 0;
-  for (std::size_t i = 0; i < a.size(); ++i)
+  for (std::size_t i = 0; i < a.size() && !std::isnan(worst); ++i)
     if (const double error = std::abs(a[i] - b[i]); !(error <= worst)) {
       worst = error;
       at = i;

@@ -95,7 +95,7 @@ struct Product {
         }
         const double bound = static_cast<double>(2 * k + 3) * std::numeric_limits<float>::epsilon() * size;
         const double ratio = std::abs(static_cast<double>(c[at]) - sum) / bound;
-        if (!(ratio <= worst)) worst = ratio;
+        if (!std::isnan(worst) && !(ratio <= worst)) worst = ratio;
       }
     return worst;
   }

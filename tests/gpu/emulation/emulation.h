@@ -17,9 +17,9 @@ namespace emulation {
 [[noreturn]] void stop(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 // ---- memory (memory.cpp)
-// -------------------------------------------------------------------------------------------- A block whose
-// bytes are all 255, so NaN as numbers, and whose end, rounded up to 16 bytes, is followed by a page that
-// cannot be touched. nullptr when there is not enough.
+
+// A block whose bytes are all 255, so NaN as numbers, and whose end, rounded up to 16 bytes, is followed by a
+// page that cannot be touched. nullptr when there is not enough.
 void* take_memory(std::size_t bytes);
 void give_memory_back(void* block);
 // Host memory that copies are read from when they run, not when they are asked for.
@@ -40,7 +40,7 @@ void describe_address(const void* address);
 void describe_blocks();
 
 // ---- threads (threads.cpp)
-// ------------------------------------------------------------------------------------------
+
 struct Launch {
   const char* kernel;
   std::int64_t blocks;
@@ -62,9 +62,9 @@ const unsigned char* exchange(const void* mine, std::size_t bytes);
 void describe_running();
 
 // ---- the stream (stream.cpp)
-// ---------------------------------------------------------------------------------------- Puts work at the
-// end of the stream's queue, or into the graph that is being captured. It runs when the host waits for the
-// stream, or when the queue has become long.
+
+// Puts work at the end of the stream's queue, or into the graph that is being captured. It runs when the host
+// waits for the stream, or when the queue has become long.
 void submit(EmulatedStream* stream, std::function<void()> work);
 // Runs all that is queued.
 void finish();

@@ -138,7 +138,7 @@ cudaError_t cudaMemset2DAsync(void* to, std::size_t pitch, int value, std::size_
 }
 
 // ---- events: all that counts is that waiting for one runs what is queued
-// ----------------------------------------------
+
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   *event = new EmulatedEvent;
   return cudaSuccess;
@@ -163,7 +163,7 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) {
 }
 
 // ---- graphs: the works that were captured, in their order
-// ---------------------------------------------------------------
+
 struct EmulatedGraphExec {
   std::vector<std::function<void()>> works;
 };
