@@ -69,7 +69,7 @@ Tensor BlockRecurrent::head(const Tensor& y) const {
 void BlockRecurrent::check_length(std::int64_t time, bool /*carried*/) const {
   if (time % config().window != 0)
     fail<ShapeError>(
-        "{}: {} tokens and a window of {} (the tokens must be whole blocks; stream takes any number)",
+        "{}: {} tokens and a window of {} (a multiple of model.window; generation takes any number)",
         config().model, time, config().window);
 }
 

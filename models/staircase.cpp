@@ -35,7 +35,7 @@ double Staircase::forward_macs_per_token(std::int64_t time) const {
 
 void Staircase::check_time(std::int64_t time) const {
   if (time % chunk_ != 0)
-    fail<ShapeError>("{}: {} tokens in chunks of {} (a multiple of the chunk; stream takes any number)",
+    fail<ShapeError>("{}: {} tokens in chunks of {} (a multiple of model.chunk; generation takes any number)",
                      config().model, time, chunk_);
   const std::int64_t last = (time - 1) % config().segment + 1;
   if (official() && last / chunk_ < passes_ - 1)

@@ -57,6 +57,7 @@ void check_options(const StaircaseBenchOptions& options) {
   if (options.tokenizer != "char" && options.tokenizer != "byte")
     fail<ConfigError>("bench staircase: --tokenizer {} (char or byte, of which losses compare)",
                       options.tokenizer);
+  if (options.seed < 0) fail<ConfigError>("bench staircase: --seed {} (at least 0)", options.seed);
 }
 
 StaircaseBenchPoint point_of(const StaircaseBenchOptions& options, const std::string& model, std::int64_t n,
@@ -122,6 +123,10 @@ ReproduceTable table_of(const StaircaseBench& bench) {
 }
 
 void take_result(const RowResult& result, const std::filesystem::path& folder, StaircaseBenchPoint& point) {
+  if (result.step > point.config.train.steps)
+    fail<ConfigError>(
+        "bench staircase: {} was trained for {} steps, more than --steps {} (choose another --runs)",
+        folder.string(), result.step, point.config.train.steps);
   point.steps = result.step;
   point.parameters = result.parameters;
   point.bits = result.values.at("loss") / kNatsPerBit;

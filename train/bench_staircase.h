@@ -60,8 +60,8 @@ StaircaseBench plan_staircase_bench(const StaircaseBenchOptions& options);
 
 // Trains and measures the points one after the other; `says` is told which, and `after` is called with what
 // there is after each. An interruption (SIGINT, SIGTERM) ends it; what is done is in the result.
-// errors: as plan_staircase_bench; ConfigError when a folder holds a run of another configuration; those of
-// training and of the data.
+// errors: as plan_staircase_bench; ConfigError when a folder holds a run of another configuration or of more
+// steps; those of training and of the data.
 StaircaseBench bench_staircase(const StaircaseBenchOptions& options,
                                const std::function<void(std::string_view)>& says,
                                const std::function<void(const StaircaseBench&)>& after);

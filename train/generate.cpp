@@ -64,7 +64,7 @@ GenerateResult generate(const Model& model, const Tokenizer& tokenizer, Generate
   if (room >= 0 && length > room)
     fail<ValueError>(
         "generate: {} tokens to go on with behind {} read ones, and the model takes {} more (its context is "
-        "full)",
+        "full: begin another text)",
         length, text.position - static_cast<std::int64_t>(text.unread.size()), room);
 
   const NoGrad no_grad;

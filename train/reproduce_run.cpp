@@ -9,12 +9,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "ops/backends.h"
 #include "tensor/format.h"
 #include "train/checkpoint.h"
 #include "train/config_file.h"
 #include "train/environment.h"
 #include "train/metrics.h"
+#include "train/placement.h"
 #include "train/task.h"
 #include "train/text_data.h"
 #include "train/text_file.h"
@@ -148,9 +148,9 @@ double step_ms(const fs::path& folder) {
 LoadedRun run_to_measure(const ReproduceRow& row, const fs::path& weights) {
   std::error_code error;
   const char* which = fs::exists(weights / "checkpoints" / "best", error) ? "best" : "latest";
-  const Dtype dtype = precision_dtype(row.config.train.precision);
+  const auto [device, dtype] = choose_placement({"reproduce", "train.device", "train.precision"},
+                                                row.config.train.device, row.config.train.precision);
   LoadedRun run = load_run(weights.string(), dtype, which);
-  const Device device = row.config.train.device == "cuda" ? cuda_device() : kCpu;
   if (row.weights_of.empty() && device == kCpu) return run;
   RunConfig config = row.config;
   config.model.vocab = run.config.model.vocab;

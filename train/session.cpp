@@ -14,6 +14,8 @@ namespace eddy {
 namespace {
 
 constexpr const char* kFormat = "eddy session 1";
+// Far from where counting on would overflow.
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 62;
 
 std::string config_digest(const Model& model) {
   return sha256_hex(to_json(model.config()).dump());
@@ -85,7 +87,8 @@ GenerateState text_of(const std::map<std::string, Tensor>& tensors, std::int64_t
   for (const auto& [name, tensor] : tensors)
     if (name.starts_with(kState)) text.model.set(name.substr(kState.size()), raw::to_device(tensor, device));
   const auto logits = tensors.find("logits"), unread = tensors.find("unread");
-  if (position < 1 || text.model.empty() || (logits == tensors.end()) == (unread == tensors.end()))
+  if (position < 1 || position > kMostTokens || text.model.empty() ||
+      (logits == tensors.end()) == (unread == tensors.end()))
     fail<FormatError>(
         "session: {} is damaged: {} tokens, {} state tensors, and {} (a text that was begun, "
         "its state, and either logits or an unread token)",

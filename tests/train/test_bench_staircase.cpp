@@ -109,6 +109,10 @@ TEST_CASE("bench staircase trains each point once and shows its numbers") {
   CHECK(json["points"][2]["config"]["model"]["steps"] == 2);
   CHECK(json["paper"][0]["perplexity"] == 26.5);
 
+  options.steps = 2;
+  CHECK(contains(error_of<ConfigError>([&] { static_cast<void>(bench_quietly(options)); }),
+                 "was trained for 3 steps, more than --steps 2"));
+
   options.dim = 16;
   const std::string other = error_of<ConfigError>([&] { static_cast<void>(bench_quietly(options)); });
   CHECK(contains(other, "another configuration"));
@@ -134,6 +138,7 @@ TEST_CASE("bench staircase refuses lists and models that make no sense") {
   CHECK(contains(error([](auto& o) { o.models = {}; }), "no models"));
   CHECK(contains(error([](auto& o) { o.models = {"staircase", "staircase"}; }), "each once"));
   CHECK(contains(error([](auto& o) { o.tokenizer = "words"; }), "char or byte"));
+  CHECK(contains(error([](auto& o) { o.seed = -1; }), "--seed -1"));
   CHECK(contains(error([](auto& o) {
                    o.models = {"cached_staircase"};
                    o.n = {1};

@@ -29,7 +29,7 @@ constexpr const char* kStepGroup = "bench step";
 constexpr const char* kGenerateGroup = "bench generate";
 constexpr const char* kStaircaseGroup = "bench staircase";
 constexpr const char* kStepStaircaseGroup = "bench step and bench staircase";
-constexpr const char* kDeviceGroup = "bench ops, bench step and bench generate";
+constexpr const char* kSpeedGroup = "bench ops, bench step and bench generate";
 constexpr const char* kPageGroup = "bench generate and bench staircase";
 // Tokens of a configuration that leaves them to its text: the characters of Shakespeare's plays.
 constexpr std::int64_t kDefaultVocab = 65;
@@ -107,6 +107,7 @@ int run_staircase(BenchFlags& flags) {
   const StaircaseBench bench = bench_staircase(flags.staircase, says, keep);
   print(to_text(bench));
   if (!bench.interrupted) return 0;
+  keep(bench);
   print("interrupted: the same command goes on\n");
   return 130;
 }
@@ -170,8 +171,9 @@ void add_staircase_options(CLI::App& command, StaircaseBenchOptions& options) {
 }  // namespace
 
 void add_bench_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command =
-      app.add_subcommand("bench", "Measure ops, training steps or generation against this machine's limits");
+  CLI::App* command = app.add_subcommand("bench",
+                                         "Measure ops, training steps or generation against this machine's "
+                                         "limits, or what recurrent steps bring");
   const auto flags = std::make_shared<BenchFlags>();
   command
       ->add_option(
@@ -184,10 +186,11 @@ void add_bench_command(CLI::App& app, std::function<int()>& action) {
   command
       ->add_option("--seconds", flags->seconds,
                    "Time for each measurement of an op (0.2), for all steps (20), for all lengths (30)")
-      ->check(CLI::Range(1e-3, 1e6));
+      ->check(CLI::Range(1e-3, 1e6))
+      ->group(kSpeedGroup);
   command->add_option("--device", flags->device, "Where to compute (default: cpu)")
       ->check(CLI::IsMember({"cpu", "cuda"}))
-      ->group(kDeviceGroup);
+      ->group(kSpeedGroup);
   command->add_option("--filter", flags->ops.filter, "Only ops with this in their name")->group(kOpsGroup);
 
   const auto step_option = [&](const char* name, auto& target, const char* help) {
