@@ -52,10 +52,6 @@ const Tensor* find_integers(const TensorMap& file, const std::string& name, cons
   return &found->second;
 }
 
-Tensor placed(const Tensor& x, Device device) {
-  return x.device() == device ? x : raw::to_device(x, device);
-}
-
 // The state in a file that was named for it, or in a case, which may hold one.
 State state_of(const TensorMap& file, const Placement& placement, bool named, const std::string& path) {
   TensorMap carried = with_prefix(file, "state.");
@@ -68,8 +64,8 @@ State state_of(const TensorMap& file, const Placement& placement, bool named, co
     fail<FormatError>("dump: {} holds neither state.<name> nor next_state.<name>", path);
   State state;
   for (const auto& [name, tensor] : carried)
-    state.set(name, placed(is_floating(tensor.dtype()) ? raw::cast(tensor, placement.dtype) : tensor,
-                           placement.device));
+    state.set(name, raw::to_device(is_floating(tensor.dtype()) ? raw::cast(tensor, placement.dtype) : tensor,
+                                   placement.device));
   return state;
 }
 
@@ -117,7 +113,7 @@ void dump(const DumpOptions& given) {
     fail<ValueError>("dump: --grads needs targets, and {} holds none", options.tokens);
 
   ForwardInput input;
-  input.tokens = placed(*tokens, device);
+  input.tokens = raw::to_device(*tokens, device);
   if (start != nullptr) input.start = *start;
   if (!options.state.empty())
     input.state = state_of(options.state == options.tokens ? tokens_file : load_safetensors(options.state),
@@ -143,7 +139,7 @@ void dump(const DumpOptions& given) {
       if (targets->dim(1) != result.logits.dim(1))
         fail<ShapeError>("dump: targets {} for logits {} (one target per row)", to_string(targets->shape()),
                          to_string(result.logits.shape()));
-      loss = cross_entropy(result.logits, placed(*targets, device));
+      loss = cross_entropy(result.logits, raw::to_device(*targets, device));
       out.emplace("loss", raw::reshape(detach(loss), {1}));
     }
   }
@@ -155,7 +151,7 @@ void dump(const DumpOptions& given) {
                   gradient.defined() ? gradient : Tensor::zeros(parameter.shape, dtype));
     }
   }
-  for (auto& [name, tensor] : out) tensor = placed(tensor, kCpu);
+  for (auto& [name, tensor] : out) tensor = raw::to_device(tensor, kCpu);
   save_safetensors(options.out, out);
 }
 

@@ -16,27 +16,9 @@
 #include "gpu_test.h"
 #include "ops/backends.h"
 #include "tensor/error.h"
+#include "tests/case_counter.h"
 
 namespace {
-
-// Counts the cases that ran: a filter that matches nothing must not look like success.
-struct CaseCounter : doctest::IReporter {
-  explicit CaseCounter(const doctest::ContextOptions&) {}
-  static inline int cases = 0;
-  void report_query(const doctest::QueryData&) override {}
-  void test_run_start() override {}
-  void test_run_end(const doctest::TestRunStats&) override {}
-  void test_case_start(const doctest::TestCaseData&) override { ++cases; }
-  void test_case_reenter(const doctest::TestCaseData&) override {}
-  void test_case_end(const doctest::CurrentTestCaseStats&) override {}
-  void test_case_exception(const doctest::TestCaseException&) override {}
-  void subcase_start(const doctest::SubcaseSignature&) override {}
-  void subcase_end() override {}
-  void log_assert(const doctest::AssertData&) override {}
-  void log_message(const doctest::MessageData&) override {}
-  void test_case_skipped(const doctest::TestCaseData&) override {}
-};
-REGISTER_LISTENER("count", 1, CaseCounter);
 
 // "" when a GPU is open, else why not.
 std::string open_gpu() {
