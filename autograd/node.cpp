@@ -91,6 +91,10 @@ void Node::add_edge(const Tensor& input) {
     deepest.store(depth, std::memory_order_relaxed);
 }
 
+void Node::save(const Tensor& tensor) {
+  saved_.emplace_back(tensor, scope);
+}
+
 void Node::free_graph() {
   freed = true;
   edges_.clear();

@@ -114,7 +114,7 @@ class Node : public RefCounted {
   virtual GradSlot& slot(int output) { return slots_[static_cast<std::size_t>(output)]; }
 
   void add_edge(const Tensor& input);
-  void save(const Tensor& tensor) { saved_.emplace_back(tensor, scope); }
+  void save(const Tensor& tensor);
   const Tensor& saved(int i) const { return saved_[static_cast<std::size_t>(i)].get(*this); }
   int outputs() const { return static_cast<int>(slots_.size()); }
   const std::vector<Edge>& edges() const { return edges_; }

@@ -1,6 +1,7 @@
 // Leaves, the backward loop and the modes of this thread.
 #include "autograd/tape.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "autograd/engine.h"
@@ -206,12 +207,6 @@ void wrote_in_place(const Tensor& x, const char* writer) {
 
 namespace detail {
 
-bool any_tracked(std::initializer_list<Tensor> inputs) {
-  for (const Tensor& input : inputs)
-    if (input.defined() && input.autograd() != nullptr) return true;
-  return false;
-}
-
 void check_finite_result(const char* op, const Tensor& y) {
   if (!all_finite(y)) {
     const std::string& path = current_scope()->path;
@@ -226,6 +221,20 @@ void attach(Ref<Node> node, const Tensor& y, int output) {
   slot.dtype = y.dtype();
   slot.device = y.device();
   y.set_autograd(Ref<AutogradData>(new Variable(std::move(node), output)));
+}
+
+bool records(const char* op, std::span<const Tensor> inputs, std::span<const Tensor> ys) {
+  if (tape_observer != nullptr) observe_forward(op);
+  if (anomaly_mode())
+    for (const Tensor& y : ys) check_finite_result(op, y);
+  return grad_enabled() && std::any_of(inputs.begin(), inputs.end(), requires_grad);
+}
+
+void connect(const Ref<Node>& node, std::span<const Tensor> inputs, std::span<const Tensor> ys,
+             std::span<const Tensor> saved) {
+  for (const Tensor& input : inputs) node->add_edge(input);
+  for (const Tensor& tensor : saved) node->save(tensor);
+  for (std::size_t i = 0; i < ys.size(); ++i) attach(node, ys[i], static_cast<int>(i));
 }
 
 }  // namespace detail

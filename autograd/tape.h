@@ -2,6 +2,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -91,9 +92,14 @@ void wrote_in_place(const Tensor& x, const char* writer);
 
 namespace detail {
 
-bool any_tracked(std::initializer_list<Tensor> inputs);
 void check_finite_result(const char* op, const Tensor& y);
 void attach(Ref<Node> node, const Tensor& y, int output);
+
+// What record does besides making the node, compiled once for all ops. Observers and anomaly mode see every
+// operation; `records` tells whether it leaves a node.
+bool records(const char* op, std::span<const Tensor> inputs, std::span<const Tensor> ys);
+void connect(const Ref<Node>& node, std::span<const Tensor> inputs, std::span<const Tensor> ys,
+             std::span<const Tensor> saved);
 
 template <class Vjp>
 class LambdaNode final : public Node {
@@ -113,13 +119,8 @@ class LambdaNode final : public Node {
 template <class Vjp>
 Tensor record(const char* op, std::initializer_list<Tensor> inputs, const Tensor& y,
               std::initializer_list<Tensor> saved, Vjp vjp) {
-  if (detail::tape_observer != nullptr) detail::observe_forward(op);
-  if (anomaly_mode()) detail::check_finite_result(op, y);
-  if (!grad_enabled() || !detail::any_tracked(inputs)) return y;
-  auto node = make_ref<detail::LambdaNode<Vjp>>(op, 1, std::move(vjp));
-  for (const Tensor& input : inputs) node->add_edge(input);
-  for (const Tensor& tensor : saved) node->save(tensor);
-  detail::attach(node, y, 0);
+  if (detail::records(op, inputs, {&y, 1}))
+    detail::connect(make_ref<detail::LambdaNode<Vjp>>(op, 1, std::move(vjp)), inputs, {&y, 1}, saved);
   return y;
 }
 
@@ -127,16 +128,9 @@ Tensor record(const char* op, std::initializer_list<Tensor> inputs, const Tensor
 template <class Vjp>
 void record_many(const char* op, const std::vector<Tensor>& inputs, const std::vector<Tensor>& ys,
                  const std::vector<Tensor>& saved, Vjp vjp) {
-  if (detail::tape_observer != nullptr) detail::observe_forward(op);
-  if (anomaly_mode())
-    for (const Tensor& y : ys) detail::check_finite_result(op, y);
-  bool tracked = false;
-  for (const Tensor& input : inputs) tracked = tracked || (input.defined() && requires_grad(input));
-  if (!grad_enabled() || !tracked) return;
-  auto node = make_ref<detail::LambdaNode<Vjp>>(op, static_cast<int>(ys.size()), std::move(vjp));
-  for (const Tensor& input : inputs) node->add_edge(input);
-  for (const Tensor& tensor : saved) node->save(tensor);
-  for (std::size_t i = 0; i < ys.size(); ++i) detail::attach(node, ys[i], static_cast<int>(i));
+  if (detail::records(op, inputs, ys))
+    detail::connect(make_ref<detail::LambdaNode<Vjp>>(op, static_cast<int>(ys.size()), std::move(vjp)),
+                    inputs, ys, saved);
 }
 
 }  // namespace eddy

@@ -1,7 +1,7 @@
 # cmake --install and find_package(eddy CONFIG).
 include(CMakePackageConfigHelpers)
 
-install(TARGETS eddy eddy_train EXPORT eddyTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS eddy eddy_specs eddy_train EXPORT eddyTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET eddy_program)
   install(TARGETS eddy_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()

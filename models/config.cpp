@@ -10,6 +10,14 @@
 #include "tensor/format.h"
 
 namespace eddy {
+
+ModelConfig::ModelConfig() = default;
+ModelConfig::ModelConfig(const ModelConfig& other) = default;
+ModelConfig::ModelConfig(ModelConfig&& other) noexcept = default;
+ModelConfig& ModelConfig::operator=(const ModelConfig& other) = default;
+ModelConfig& ModelConfig::operator=(ModelConfig&& other) noexcept = default;
+ModelConfig::~ModelConfig() = default;
+
 namespace rules {
 
 void at_least(const char* key, std::int64_t value, std::int64_t least) {

@@ -89,6 +89,13 @@ struct ModelConfig {
   double emb_dropout = 0.0;
   double out_dropout = 0.0;
 
+  // Copying so many strings is much code: it stands in config.cpp once and not in every file that copies one.
+  ModelConfig();
+  ModelConfig(const ModelConfig& other);
+  ModelConfig(ModelConfig&& other) noexcept;
+  ModelConfig& operator=(const ModelConfig& other);
+  ModelConfig& operator=(ModelConfig&& other) noexcept;
+  ~ModelConfig();
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
 

@@ -35,7 +35,7 @@ struct ForwardOutput {
 class Model {
  public:
   explicit Model(ModelConfig config) : config_(std::move(config)) {}
-  virtual ~Model() = default;
+  virtual ~Model();
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 

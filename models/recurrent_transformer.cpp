@@ -20,6 +20,8 @@ std::int64_t position_of(const State& state) {
 
 }  // namespace
 
+RecurrentTransformer::~RecurrentTransformer() = default;
+
 RecurrentTransformer::RecurrentTransformer(const ModelConfig& config, const ParamScope& scope)
     : Model(config),
       embed_(scope.scope("embed"), config.vocab, config.dim, config.init_std),

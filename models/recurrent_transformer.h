@@ -20,6 +20,7 @@ namespace eddy {
 class RecurrentTransformer : public Model {
  public:
   RecurrentTransformer(const ModelConfig& config, const ParamScope& scope);
+  ~RecurrentTransformer() override;
 
   ForwardOutput forward(const ForwardInput& input) const override;
   double forward_macs_per_token(std::int64_t time) const override;

@@ -7,6 +7,8 @@
 
 namespace eddy {
 
+Model::~Model() = default;
+
 const std::vector<ModelEntry>& model_registry() {
   static const std::vector<ModelEntry> entries = [] {
     std::vector<ModelEntry> all;

@@ -50,6 +50,8 @@ bool is_lstm(const ModelConfig& config) {
 
 }  // namespace
 
+StaircaseFamily::~StaircaseFamily() = default;
+
 StaircaseFamily::StaircaseFamily(const ModelConfig& config, const ParamScope& scope)
     : Model(config),
       embed_weight_(scope.scope("embed").param(

@@ -19,6 +19,7 @@ namespace eddy {
 class StaircaseFamily : public Model {
  public:
   StaircaseFamily(const ModelConfig& config, const ParamScope& scope);
+  ~StaircaseFamily() override;
 
   // state: what forward returned, or what stream returned at a place where a segment may end; `start` resets
   // rows to the state before the first token. errors: ShapeError for tokens or states of other sizes;

@@ -1,11 +1,8 @@
 // Checks and gradients of the gates.
 #include "ops/gates.h"
 
-#include <cmath>
-
 #include "autograd/tape.h"
 #include "ops/checks.h"
-#include "ops/op_spec.h"
 #include "ops/reduce.h"
 #include "ops/rows.h"
 #include "ops/widen.h"
@@ -142,102 +139,6 @@ Tensor lstm_gate(const Tensor& c, const Tensor& z, const Tensor& i, const Tensor
   return record("lstm_gate", {c, z, i, f, bias_i, bias_f}, y,
                 {c_rows.storage, z_rows.storage, i_rows.storage, f_rows.storage, input_bias, forget_bias},
                 [args, shape = c.shape()](VjpContext& v) { give_gradients(v, args, shape); });
-}
-
-namespace {
-
-double sigmoid_of(double x) {
-  return 1 / (1 + std::exp(-x));
-}
-
-// Inputs: c, z, bias, or c, z, i, f, bias_i, bias_f.
-Tensor reference_gate(const Tensors& inputs, bool tanh_z) {
-  std::vector<std::vector<double>> x;
-  for (const Tensor& input : inputs) x.push_back(input.to_vector<double>());
-  const std::size_t width = static_cast<std::size_t>(inputs[0].dim(-1));
-  std::vector<double> y(x[0].size());
-  for (std::size_t k = 0; k < y.size(); ++k) {
-    const double z = tanh_z ? std::tanh(x[1][k]) : x[1][k];
-    if (inputs.size() == 3) {
-      const double gate = sigmoid_of(x[2][k % width]);
-      y[k] = x[0][k] * gate + z * (1 - gate);
-    } else {
-      y[k] =
-          x[0][k] * sigmoid_of(x[3][k] + x[5][k % width] + 1) + z * sigmoid_of(x[2][k] + x[4][k % width] - 1);
-    }
-  }
-  return Tensor::from(y, inputs[0].shape());
-}
-
-Tensors gate_sample(const Shape& shape, bool lstm, double scale = 1) {
-  const Shape bias{shape.dim(-1)};
-  if (!lstm)
-    return {sample_normal(shape, "c", scale), sample_normal(shape, "z", scale), sample_normal(bias, "bias")};
-  return {sample_normal(shape, "c", scale),  sample_normal(shape, "z", scale),
-          sample_normal(shape, "i", scale),  sample_normal(shape, "f", scale),
-          sample_normal(bias, "bias_i", .5), sample_normal(bias, "bias_f", .5)};
-}
-
-// Every operand a part of the last axis of something larger, as one product makes all of them.
-Tensors sliced(const Tensors& inputs) {
-  Tensors result = inputs;
-  for (Tensor& x : result) {
-    Shape wide = x.shape();
-    wide[wide.rank() - 1] *= 3;
-    const Tensor all = Tensor::zeros(wide, x.dtype());
-    const Tensor part = raw::narrow(all, wide.rank() - 1, x.dim(-1), x.dim(-1));
-    raw::copy_into(part, x);
-    x = part;
-  }
-  return result;
-}
-
-OpSpec gate_spec(const char* name, const char* formula, bool lstm, bool tanh_z) {
-  OpSpec spec;
-  spec.name = name;
-  spec.formula = formula;
-  spec.run = [lstm, tanh_z](const Tensors& x) {
-    return Tensors{lstm ? lstm_gate(x[0], x[1], x[2], x[3], x[4], x[5], tanh_z)
-                        : fixed_gate(x[0], x[1], x[2], tanh_z)};
-  };
-  spec.reference = [tanh_z](const Tensors& x) { return Tensors{reference_gate(x, tanh_z)}; };
-  const auto sample = [lstm](const Shape& shape, double scale = 1) {
-    return gate_sample(shape, lstm, scale);
-  };
-  Tensors strided = sample({5, 7});
-  for (Tensor& x : strided) x = strided_copy(x);
-  spec.samples = {{"size_0", sample({3, 0})},
-                  {"no_rows", sample({0, 5})},
-                  {"size_1", sample({1})},
-                  {"odd_tail", sample({3, 37})},
-                  {"rank_3", sample({2, 3, 5})},
-                  {"row_blocks", sample({2 * kGateBlockRows + 3, 3}), false},
-                  {"wide", sample({2, 300}), false},
-                  {"strided", strided},
-                  {"part_of_last_axis", sliced(sample({2, 3, 5}))},
-                  {"large", sample({3, 33}, 1e3), false}};
-  spec.roundings = 64;  // the bias gradients add up to 131 terms
-  spec.bench = [sample] {
-    Tensors inputs = sample({4096, 1024});
-    for (Tensor& x : inputs) x = raw::cast(x, Dtype::f32);
-    return inputs;
-  };
-  spec.cost = [lstm](const Tensors& x) {
-    return OpCost{(lstm ? 40.0 : 5.0) * static_cast<double>(x[0].elements()),
-                  (lstm ? 5.0 : 3.0) * static_cast<double>(x[0].bytes())};
-  };
-  return spec;
-}
-
-}  // namespace
-
-std::vector<OpSpec> gates_specs() {
-  return {
-      gate_spec("fixed_gate", "c g + z (1 - g), g = sigmoid(bias)", false, false),
-      gate_spec("fixed_gate_tanh", "fixed_gate with tanh z", false, true),
-      gate_spec("lstm_gate", "c sigmoid(f + bias_f + 1) + z sigmoid(i + bias_i - 1)", true, false),
-      gate_spec("lstm_gate_tanh", "lstm_gate with tanh z", true, true),
-  };
 }
 
 }  // namespace eddy

@@ -1,11 +1,8 @@
 // Checks and gradient of the LSTM cell.
 #include "ops/lstm_cell.h"
 
-#include <cmath>
-
 #include "autograd/tape.h"
 #include "ops/checks.h"
-#include "ops/op_spec.h"
 #include "ops/rows.h"
 #include "ops/widen.h"
 #include "tensor/format.h"
@@ -58,61 +55,6 @@ LstmCell lstm_cell(const Tensor& gates, const Tensor& c) {
         if (dc.defined()) v.sink.give(1, dc);
       });
   return next;
-}
-
-namespace {
-
-Tensors reference_cell(const Tensors& inputs) {
-  const std::vector<double> gates = inputs[0].to_vector<double>();
-  std::vector<double> c = inputs[1].to_vector<double>(), h(c.size());
-  const std::size_t hidden = static_cast<std::size_t>(inputs[1].dim(1));
-  const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
-  for (std::size_t k = 0; k < c.size(); ++k) {
-    const double* const row = gates.data() + k / hidden * 4 * hidden + k % hidden;
-    c[k] = sigmoid(row[hidden]) * c[k] + sigmoid(row[0]) * std::tanh(row[2 * hidden]);
-    h[k] = sigmoid(row[3 * hidden]) * std::tanh(c[k]);
-  }
-  return {Tensor::from(h, inputs[1].shape()), Tensor::from(c, inputs[1].shape())};
-}
-
-}  // namespace
-
-std::vector<OpSpec> lstm_cell_specs() {
-  OpSpec spec;
-  spec.name = "lstm_cell";
-  spec.formula = "c' = sigmoid(f) c + sigmoid(i) tanh(g), h = sigmoid(o) tanh(c')";
-  spec.run = [](const Tensors& x) {
-    const LstmCell next = lstm_cell(x[0], x[1]);
-    return Tensors{next.h, next.c};
-  };
-  spec.reference = reference_cell;
-  const auto sample = [](std::int64_t batch, std::int64_t hidden, double scale = 1) {
-    return Tensors{sample_normal({batch, 4 * hidden}, "gates", scale),
-                   sample_normal({batch, hidden}, "c", scale)};
-  };
-  Tensors strided = sample(5, 7);
-  for (Tensor& x : strided) x = strided_copy(x);
-  spec.samples = {{"size_0", sample(0, 5)},
-                  {"no_entries", sample(3, 0)},
-                  {"size_1", sample(1, 1)},
-                  {"odd_tail", sample(3, 37)},
-                  {"many_rows", sample(600, 17), false},
-                  {"wide", sample(2, 300), false},
-                  {"strided", strided},
-                  {"time_step",
-                   {raw::select(sample_normal({3, 4, 20}, "gates"), 1, 2),
-                    raw::select(sample_normal({3, 2, 5}, "c"), 1, 1)}},
-                  {"large", sample(3, 33, 1e3), false}};
-  spec.roundings = 32;
-  spec.bench = [sample] {
-    Tensors inputs = sample(512, 512);
-    for (Tensor& x : inputs) x = raw::cast(x, Dtype::f32);
-    return inputs;
-  };
-  spec.cost = [](const Tensors& x) {
-    return OpCost{60.0 * static_cast<double>(x[1].elements()), 7.0 * static_cast<double>(x[1].bytes())};
-  };
-  return {spec};
 }
 
 }  // namespace eddy

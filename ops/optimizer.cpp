@@ -2,12 +2,10 @@
 // bytes.
 #include "ops/optimizer.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "autograd/tape.h"
 #include "ops/checks.h"
-#include "ops/op_spec.h"
 #include "ops/records.h"
 #include "tensor/format.h"
 
@@ -162,125 +160,5 @@ void adam_step(const Tensor& params, const Tensor& grads, const Tensor& m, const
 
 // ---- samples
 // ---------------------------------------------------------------------------------------------------------
-
-namespace {
-
-constexpr AdamOptions kOptions = {0.9, 0.98, 1e-6};
-constexpr AdamScalars kScalars = {0.01, 3, 1.5};
-
-// A gap at either end and one inside, and a border inside a chunk.
-std::vector<DecaySegment> sample_segments(std::int64_t n) {
-  return {{n / 7, n / 3, 0.1}, {n / 2, n - n / 5, 0.3}};
-}
-
-Tensors adam_reference(const Tensors& x) {
-  std::vector<double> p = x[0].to_vector<double>(), m = x[2].to_vector<double>(),
-                      v = x[3].to_vector<double>();
-  const std::vector<double> g = x[1].to_vector<double>();
-  double squares = 0;
-  for (const double gradient : g) squares += gradient * gradient;
-  const double factor = std::min(1.0, kScalars.clip / (std::sqrt(squares) + 1e-6));
-  const double t = static_cast<double>(kScalars.step);
-  for (std::size_t i = 0; i < p.size(); ++i) {
-    const double gradient = factor * g[i];
-    m[i] = kOptions.beta1 * m[i] + (1 - kOptions.beta1) * gradient;
-    v[i] = kOptions.beta2 * v[i] + (1 - kOptions.beta2) * gradient * gradient;
-    for (const DecaySegment& segment : sample_segments(x[0].elements()))
-      if (segment.begin <= static_cast<std::int64_t>(i) && static_cast<std::int64_t>(i) < segment.end)
-        p[i] -= kScalars.lr * segment.decay * p[i];
-    const double corrected_m = m[i] / (1 - std::pow(kOptions.beta1, t));
-    const double corrected_v = v[i] / (1 - std::pow(kOptions.beta2, t));
-    p[i] -= kScalars.lr * corrected_m / (std::sqrt(corrected_v) + kOptions.eps);
-  }
-  return {Tensor::from(p, x[0].shape()), Tensor::from(m, x[0].shape()), Tensor::from(v, x[0].shape())};
-}
-
-OpSpec adamw_spec() {
-  OpSpec spec;
-  spec.name = "adamw";
-  spec.formula = "p (1 - lr decay) - lr m^ / (sqrt(v^) + eps)";
-  spec.run = [](const Tensors& x) {
-    const Tensor p = raw::copy(x[0]), m = raw::copy(x[2]), v = raw::copy(x[3]), g = raw::contiguous(x[1]);
-    adamw_step(p, g, m, v, sample_segments(p.elements()), kOptions, kScalars, l2_norm(g));
-    return Tensors{p, m, v};
-  };
-  spec.reference = adam_reference;
-  const auto sample = [](std::int64_t n, double scale) {
-    return Tensors{sample_normal({n}, "p"), sample_normal({n}, "g", scale), sample_normal({n}, "m", scale),
-                   sample_uniform({n}, "v", 0, 2 * scale * scale)};
-  };
-  spec.samples = {{"size_0", sample(0, 1), false},      {"size_1", sample(1, 0.1), false},
-                  {"odd_tail", sample(67, 0.1), false}, {"many_chunks", sample(40001, 0.003), false},
-                  {"clipped", sample(67, 10), false},   {"large", sample(33, 1e6), false}};
-  spec.roundings = 16;
-  spec.bench = [sample] {
-    Tensors inputs;
-    for (const Tensor& x : sample(1 << 22, 1)) inputs.push_back(raw::cast(x, Dtype::f32));
-    return inputs;
-  };
-  spec.cost = [](const Tensors& x) {
-    return OpCost{16 * static_cast<double>(x[0].elements()), 7 * static_cast<double>(x[0].bytes())};
-  };
-  return spec;
-}
-
-OpSpec norm_spec() {
-  OpSpec spec;
-  spec.name = "l2_norm";
-  spec.formula = "sqrt(sum of x^2)";
-  spec.run = [](const Tensors& x) { return Tensors{l2_norm(raw::contiguous(x[0]))}; };
-  spec.reference = [](const Tensors& x) {
-    long double sum = 0;
-    for (const double value : x[0].to_vector<double>()) sum += static_cast<long double>(value) * value;
-    return Tensors{Tensor::full({}, static_cast<double>(std::sqrt(sum)), Dtype::f64)};
-  };
-  const auto values = [](const Shape& shape) { return sample_normal(shape, "x"); };
-  spec.samples = {{"size_0", {values({0})}, false},
-                  {"size_1", {values({1})}, false},
-                  {"odd_tail", {values({3, 37})}, false},
-                  {"strided", {strided_copy(values({5, 7}))}, false},
-                  {"many_blocks", {values({3 * kNormBlock + 5})}, false},
-                  {"large", {sample_normal({33}, "x", 1e6)}, false}};
-  spec.roundings =
-      64;  // each of 16 lanes adds up to 1024 squares of one sign; roundings of random sign grow by a root
-  spec.bench = [values] { return Tensors{raw::cast(values({1 << 22}), Dtype::f32)}; };
-  spec.cost = [](const Tensors& x) {
-    return OpCost{2 * static_cast<double>(x[0].elements()), static_cast<double>(x[0].bytes())};
-  };
-  return spec;
-}
-
-OpSpec scale_spec() {
-  OpSpec spec;
-  spec.name = "scale_in_place";
-  spec.formula = "factor x";
-  spec.run = [](const Tensors& x) {
-    const Tensor y = raw::copy(x[0]);
-    scale_in_place(y, 0.3);
-    return Tensors{y};
-  };
-  spec.reference = [](const Tensors& x) {
-    std::vector<double> values = x[0].to_vector<double>();
-    for (double& value : values) value *= 0.3;
-    return Tensors{Tensor::from(values, x[0].shape())};
-  };
-  const auto values = [](const Shape& shape) { return sample_normal(shape, "x"); };
-  spec.samples = {
-      {"size_0", {values({0})}, false},          {"size_1", {values({1})}, false},
-      {"odd_tail", {values({3, 37})}, false},    {"strided", {strided_copy(values({5, 7}))}, false},
-      {"many_chunks", {values({40001})}, false}, {"large", {sample_normal({33}, "x", 1e6)}, false}};
-  spec.roundings = 2;
-  spec.bench = [values] { return Tensors{raw::cast(values({1 << 22}), Dtype::f32)}; };
-  spec.cost = [](const Tensors& x) {
-    return OpCost{static_cast<double>(x[0].elements()), 2 * static_cast<double>(x[0].bytes())};
-  };
-  return spec;
-}
-
-}  // namespace
-
-std::vector<OpSpec> optimizer_specs() {
-  return {adamw_spec(), norm_spec(), scale_spec()};
-}
 
 }  // namespace eddy

@@ -1,11 +1,8 @@
 // Checks, broadcasting and nodes of the pointwise ops.
 #include "ops/pointwise.h"
 
-#include <cmath>
-
 #include "autograd/tape.h"
 #include "ops/checks.h"
-#include "ops/op_spec.h"
 #include "ops/pointwise_functors.h"
 #include "ops/reduce.h"
 #include "ops/widen.h"
@@ -192,102 +189,6 @@ Tensor mul(const Tensor& a, double b) {
 Tensor pow(const Tensor& a, double b) {
   if (widens_anywhere(a)) return narrowed(pow(wide(a), b));
   return pow(a, number_like(a, b));
-}
-
-namespace {
-
-OpCost pointwise_cost(const Tensors& inputs, double flops_per_element) {
-  double bytes = 0, elements = 0;
-  for (const Tensor& x : inputs) {
-    bytes += static_cast<double>(x.bytes());
-    elements = std::max(elements, static_cast<double>(x.elements()));
-  }
-  return {elements * flops_per_element, bytes + 4 * elements};
-}
-
-template <class Op>
-OpSpec unary_spec(double (*oracle)(double), double low, double high, double flops) {
-  OpSpec spec;
-  spec.name = Op::kName;
-  spec.formula = Op::kFormula;
-  spec.run = [](const Tensors& x) { return Tensors{unary<Op>(x[0])}; };
-  spec.reference = [oracle](const Tensors& x) {
-    std::vector<double> values = x[0].to_vector<double>();
-    for (double& value : values) value = oracle(value);
-    return Tensors{Tensor::from(values, x[0].shape())};
-  };
-  const auto values = [=](const Shape& shape) { return sample_uniform(shape, Op::kName, low, high); };
-  spec.samples = {
-      {"size_0", {values({0, 3})}},
-      {"size_1", {values({1})}},
-      {"odd_tail", {values({3, 37})}},
-      {"strided", {strided_copy(values({5, 7}))}},
-      {"large", {raw::copy(sample_uniform({33}, Op::kName, low >= 0 ? low : 40 * low, 40 * high))}, false}};
-  spec.roundings = 16;
-  spec.bench = [=] { return Tensors{raw::cast(values({4096, 1024}), Dtype::f32)}; };
-  spec.cost = [flops](const Tensors& x) { return pointwise_cost(x, flops); };
-  return spec;
-}
-
-template <class Op>
-OpSpec binary_spec(double (*oracle)(double, double), double low, double high) {
-  OpSpec spec;
-  spec.name = Op::kName;
-  spec.formula = Op::kFormula;
-  spec.run = [](const Tensors& x) { return Tensors{binary<Op>(x[0], x[1])}; };
-  spec.reference = [oracle](const Tensors& x) {
-    const Shape shape = broadcast_shape(Op::kName, x[0].shape(), x[1].shape());
-    std::vector<double> a = raw::expand(x[0], shape).to_vector<double>();
-    const std::vector<double> b = raw::expand(x[1], shape).to_vector<double>();
-    for (std::size_t i = 0; i < a.size(); ++i) a[i] = oracle(a[i], b[i]);
-    return Tensors{Tensor::from(a, shape)};
-  };
-  const auto a = [=](const Shape& shape) { return sample_uniform(shape, "a", low, high); };
-  const auto b = [=](const Shape& shape) { return sample_uniform(shape, "b", low, high); };
-  spec.samples = {{"size_0", {a({0, 3}), b({3})}},
-                  {"size_1", {a({1}), b({})}},
-                  {"odd_tail", {a({3, 37}), b({3, 37})}},
-                  {"broadcast_row", {a({4, 5}), b({5})}},
-                  {"broadcast_column", {a({2, 3, 4}), b({3, 1})}},
-                  {"broadcast_both", {a({3, 1, 4}), b({1, 5, 1})}},
-                  {"strided", {strided_copy(a({5, 7})), b({5, 7})}},
-                  {"strided_both", {strided_copy(a({5, 7})), strided_copy(b({7}))}}};
-  spec.roundings = 16;
-  spec.bench = [=] {
-    return Tensors{raw::cast(a({2048, 1024}), Dtype::f32), raw::cast(b({2048, 1024}), Dtype::f32)};
-  };
-  spec.cost = [](const Tensors& x) { return pointwise_cost(x, 1); };
-  return spec;
-}
-
-}  // namespace
-
-std::vector<OpSpec> pointwise_specs() {
-  return {
-      binary_spec<Add>([](double a, double b) { return a + b; }, -3, 3),
-      binary_spec<Sub>([](double a, double b) { return a - b; }, -3, 3),
-      binary_spec<Mul>([](double a, double b) { return a * b; }, -3, 3),
-      binary_spec<Div>([](double a, double b) { return a / b; }, 0.5, 3),
-      binary_spec<Pow>([](double a, double b) { return std::pow(a, b); }, 0.5, 3),
-      binary_spec<Swiglu>([](double gate, double up) { return gate / (1 + std::exp(-gate)) * up; }, -3, 3),
-      unary_spec<Neg>([](double x) { return -x; }, -3, 3, 1),
-      unary_spec<Exp>([](double x) { return std::exp(x); }, -2, 2, 10),
-      unary_spec<Log>([](double x) { return std::log(x); }, 0.1, 5, 10),
-      unary_spec<Tanh>([](double x) { return std::tanh(x); }, -3, 3, 15),
-      unary_spec<Sigmoid>([](double x) { return 1 / (1 + std::exp(-x)); }, -3, 3, 12),
-      unary_spec<Relu>([](double x) { return x > 0 ? x : 0; }, -3, 3, 1),
-      unary_spec<Silu>([](double x) { return x / (1 + std::exp(-x)); }, -3, 3, 13),
-      unary_spec<Gelu>([](double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }, -3, 3, 20),
-      unary_spec<GeluTanh>(
-          [](double x) {
-            return 0.5 * x *
-                   (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
-          },
-          -3, 3, 20),
-      unary_spec<Sqrt>([](double x) { return std::sqrt(x); }, 0.1, 5, 1),
-      unary_spec<Rsqrt>([](double x) { return 1 / std::sqrt(x); }, 0.1, 5, 2),
-      unary_spec<Abs>([](double x) { return x < 0 ? -x : x; }, -3, 3, 1),
-  };
 }
 
 }  // namespace eddy

@@ -2,11 +2,9 @@
 #include "ops/reduce.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "autograd/tape.h"
 #include "ops/checks.h"
-#include "ops/op_spec.h"
 #include "ops/widen.h"
 #include "tensor/format.h"
 
@@ -201,138 +199,6 @@ void sum_into(const Tensor& dst, const Tensor& x, float beta) {
     groups[place] = {1, false};
     rest = y;
   }
-}
-
-namespace {
-
-// The reference: y[o, i] = visit over k of x[o, k, i], in f64.
-template <class Combine>
-Tensor reference_axis(const Tensor& x, int axis, double start, Combine combine) {
-  const Around sizes = around(x.shape(), axis);
-  const std::vector<double> values = x.to_vector<double>();
-  std::vector<double> result(static_cast<std::size_t>(sizes.outer * sizes.inner), start);
-  for (std::int64_t o = 0; o < sizes.outer; ++o)
-    for (std::int64_t k = 0; k < sizes.count; ++k)
-      for (std::int64_t i = 0; i < sizes.inner; ++i) {
-        double& to = result[static_cast<std::size_t>(o * sizes.inner + i)];
-        to = combine(to, values[static_cast<std::size_t>((o * sizes.count + k) * sizes.inner + i)]);
-      }
-  return Tensor::from(result, x.shape().without(axis));
-}
-
-double plus(double a, double b) {
-  return a + b;
-}
-
-OpCost read_once(const Tensors& x) {
-  return {static_cast<double>(x[0].elements()), static_cast<double>(x[0].bytes())};
-}
-
-Tensors bench_input() {
-  return {raw::cast(sample_normal({4096, 1024}, "reduce"), Dtype::f32)};
-}
-
-std::vector<OpSample> samples_of_axis_1() {
-  const auto values = [](const Shape& shape) { return sample_normal(shape, "reduce"); };
-  return {{"size_0", {values({0, 3})}},
-          {"size_1", {values({1, 1})}},
-          {"odd_tail", {values({3, 37})}},
-          {"middle_axis", {values({2, 7, 5})}},
-          {"long_axis", {values({2, 301, 2})}},
-          {"strided", {strided_copy(values({5, 7}))}},
-          {"large", {sample_normal({3, 65}, "reduce", 1e6)}, false}};
-}
-
-OpSpec axis_spec(const char* name, const char* formula, OpFunction run, OpFunction reference) {
-  OpSpec spec;
-  spec.name = name;
-  spec.formula = formula;
-  spec.run = std::move(run);
-  spec.reference = std::move(reference);
-  spec.samples = samples_of_axis_1();
-  spec.roundings = 32;  // some 300 terms in 32 lanes and a fold of 5, with cancellation
-  spec.bench = bench_input;
-  spec.cost = read_once;
-  return spec;
-}
-
-OpSpec all_spec(const char* name, const char* formula, OpFunction run, bool average) {
-  OpSpec spec = axis_spec(name, formula, std::move(run), [average](const Tensors& x) {
-    double total = 0;
-    for (const double value : x[0].to_vector<double>()) total += value;
-    return Tensors{
-        Tensor::full({}, average ? total / static_cast<double>(x[0].elements()) : total, Dtype::f64)};
-  });
-  if (average) spec.samples.erase(spec.samples.begin());  // no average of nothing
-  return spec;
-}
-
-OpSpec sum_to_spec() {
-  OpSpec spec;
-  spec.name = "sum_to";
-  spec.formula = "x summed to the shape of y";
-  spec.run = [](const Tensors& x) { return Tensors{sum_to(x[0], x[1].shape())}; };
-  spec.reference = [](const Tensors& x) {
-    const Shape from = x[0].shape(), to = x[1].shape();
-    const std::vector<double> values = x[0].to_vector<double>();
-    std::vector<double> result(static_cast<std::size_t>(to.elements()), 0.0);
-    for (std::size_t n = 0; n < values.size(); ++n) {
-      std::int64_t rest = static_cast<std::int64_t>(n), at = 0, step = 1;
-      for (int i = from.rank() - 1, j = to.rank() - 1; i >= 0; --i, --j) {
-        if (j >= 0 && to[j] != 1) {
-          at += rest % from[i] * step;
-          step *= to[j];
-        }
-        rest /= from[i];
-      }
-      result[static_cast<std::size_t>(at)] += values[n];
-    }
-    return Tensors{Tensor::from(result, to)};
-  };
-  const auto pair = [](const Shape& from, const Shape& to) {
-    return Tensors{sample_normal(from, "sum_to"), Tensor::zeros(to, Dtype::f64)};
-  };
-  spec.samples = {
-      {"size_0", pair({0, 3}, {3}), false},
-      {"size_1", pair({1, 1}, {}), false},
-      {"rows", pair({301, 5}, {5}), false},
-      {"batch", pair({4, 3, 5}, {3, 5}), false},
-      {"columns", pair({7, 37}, {7, 1}), false},
-      {"alternating", pair({2, 3, 4, 5, 3}, {3, 1, 5, 1}), false},
-      {"equal", pair({3, 4}, {3, 4}), false},
-      {"wide", pair({3, 2051}, {2051}), false},
-      {"strided", {strided_copy(sample_normal({6, 7}, "sum_to")), Tensor::zeros({7}, Dtype::f64)}, false}};
-  spec.roundings = 32;
-  spec.bench = [] { return Tensors{bench_input()[0], Tensor::zeros({1024})}; };
-  spec.cost = read_once;
-  return spec;
-}
-
-}  // namespace
-
-std::vector<OpSpec> reduce_specs() {
-  return {
-      all_spec(
-          "sum", "sum of all x", [](const Tensors& x) { return Tensors{sum(x[0])}; }, false),
-      axis_spec(
-          "sum_axis", "sum over an axis", [](const Tensors& x) { return Tensors{sum(x[0], 1)}; },
-          [](const Tensors& x) { return Tensors{reference_axis(x[0], 1, 0, plus)}; }),
-      all_spec(
-          "mean", "average of all x", [](const Tensors& x) { return Tensors{mean(x[0])}; }, true),
-      axis_spec(
-          "mean_axis", "average over an axis", [](const Tensors& x) { return Tensors{mean(x[0], 1)}; },
-          [](const Tensors& x) {
-            const double count = static_cast<double>(x[0].dim(1));
-            return Tensors{reference_axis(x[0], 1, 0, [count](double a, double b) { return a + b / count; })};
-          }),
-      axis_spec(
-          "max", "largest over an axis", [](const Tensors& x) { return Tensors{max(x[0], 1)}; },
-          [](const Tensors& x) {
-            return Tensors{
-                reference_axis(x[0], 1, -INFINITY, [](double a, double b) { return b > a ? b : a; })};
-          }),
-      sum_to_spec(),
-  };
 }
 
 }  // namespace eddy

@@ -5,7 +5,6 @@
 
 #include "autograd/tape.h"
 #include "ops/checks.h"
-#include "ops/op_spec.h"
 #include "ops/rows.h"
 #include "ops/widen.h"
 #include "tensor/format.h"
@@ -38,52 +37,6 @@ Tensor unit_norm(const Tensor& x, double eps) {
                                  v.saved(1).raw_data(), dx.raw_data(), beta});
     });
   });
-}
-
-namespace {
-
-constexpr double kEps = 1e-6;
-
-Tensor reference_unit_norm(const Tensor& input) {
-  const std::int64_t width = input.dim(-1), rows = width == 0 ? 0 : input.elements() / width;
-  std::vector<double> x = input.to_vector<double>();
-  for (std::int64_t r = 0; r < rows; ++r) {
-    double* const row = x.data() + r * width;
-    double squares = kEps;
-    for (std::int64_t i = 0; i < width; ++i) squares += row[i] * row[i];
-    for (std::int64_t i = 0; i < width; ++i) row[i] /= std::sqrt(squares);
-  }
-  return Tensor::from(x, input.shape());
-}
-
-}  // namespace
-
-std::vector<OpSpec> unit_norm_specs() {
-  OpSpec spec;
-  spec.name = "unit_norm";
-  spec.formula = "x (sum(x^2) + eps)^(-1/2), last axis";
-  spec.run = [](const Tensors& x) { return Tensors{unit_norm(x[0], kEps)}; };
-  spec.reference = [](const Tensors& x) { return Tensors{reference_unit_norm(x[0])}; };
-  const auto x = [](const Shape& shape, double scale = 1) { return sample_normal(shape, "x", scale); };
-  // One element of the size of sqrt(eps): with a larger one dx is only what rounding leaves of dy - dy.
-  const double near_eps = 1e-3;
-  spec.samples = {{"size_0", {x({3, 0})}},
-                  {"no_rows", {x({0, 5})}},
-                  {"size_1", {x({2, 1}, near_eps)}},
-                  {"odd_tail", {x({3, 37})}},
-                  {"heads", {x({2, 3, 4, 8})}},
-                  {"many_rows", {x({131, 48})}, false},
-                  {"strided", {strided_copy(x({5, 7}))}},
-                  {"part_of_last_axis", {raw::narrow(x({2, 3, 15}), 2, 5, 5)}},
-                  {"zeros", {Tensor::zeros({2, 3}, Dtype::f64)}, false},
-                  {"large", {x({3, 65}, 1e4)}, false}};
-  spec.roundings = 32;
-  spec.bench = [x] { return Tensors{raw::cast(x({16384, 128}), Dtype::f32)}; };
-  spec.cost = [](const Tensors& inputs) {
-    return OpCost{4.0 * static_cast<double>(inputs[0].elements()),
-                  2.0 * static_cast<double>(inputs[0].bytes())};
-  };
-  return {spec};
 }
 
 }  // namespace eddy

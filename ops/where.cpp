@@ -3,7 +3,6 @@
 
 #include "autograd/tape.h"
 #include "ops/checks.h"
-#include "ops/op_spec.h"
 #include "ops/reduce.h"
 #include "tensor/format.h"
 
@@ -60,49 +59,5 @@ Tensor where(const Tensor& mask, const Tensor& a, const Tensor& b) {
 
 // ---- samples
 // ---------------------------------------------------------------------------------------------------------
-
-std::vector<OpSpec> where_specs() {
-  OpSpec spec;
-  spec.name = "where";
-  spec.formula = "a where the mask is not 0, else b";
-  spec.run = [](const Tensors& x) { return Tensors{where(x[0], x[1], x[2])}; };
-  spec.reference = [](const Tensors& x) {
-    const Shape shape =
-        broadcast_shape("where", x[0].shape(), broadcast_shape("where", x[1].shape(), x[2].shape()));
-    const std::vector<std::uint8_t> mask = raw::expand(x[0], shape).to_vector<std::uint8_t>();
-    std::vector<double> a = raw::expand(x[1], shape).to_vector<double>();
-    const std::vector<double> b = raw::expand(x[2], shape).to_vector<double>();
-    for (std::size_t i = 0; i < a.size(); ++i)
-      if (mask[i] == 0) a[i] = b[i];
-    return Tensors{Tensor::from(a, shape)};
-  };
-  const auto mask = [](const Shape& shape) { return raw::cast(sample_indices(shape, "mask", 3), Dtype::u8); };
-  const auto a = [](const Shape& shape) { return sample_normal(shape, "a"); };
-  const auto b = [](const Shape& shape) { return sample_normal(shape, "b"); };
-  spec.samples = {
-      {"size_0", {mask({0, 3}), a({0, 3}), b({3})}},
-      {"size_1", {mask({1}), a({1}), b({1})}},
-      {"scalars", {mask({}), a({}), b({})}},
-      {"odd_tail", {mask({3, 37}), a({3, 37}), b({3, 37})}},
-      {"mask_row", {mask({5}), a({4, 5}), b({4, 5})}},
-      {"row_a", {mask({4, 5}), a({5}), b({4, 5})}},
-      {"row_b", {mask({4, 5}), a({4, 5}), b({5})}},
-      {"number_b", {mask({4, 17}), a({4, 17}), b({})}},
-      {"number_a", {mask({4, 17}), a({1}), b({4, 17})}},
-      {"broadcast_all", {mask({3, 1, 1}), a({1, 4, 1}), b({5})}},
-      {"strided", {strided_copy(mask({4, 5})), strided_copy(a({4, 5})), b({4, 5})}},
-      {"long_rows", {mask({1, 20001}), a({2, 20001}), b({1})}, false},
-      {"large", {mask({3, 4}), sample_normal({3, 4}, "a", 1e6), b({3, 4})}},
-  };
-  spec.roundings = 0;
-  spec.bench = [=] {
-    const Shape shape = {2048, 1024};
-    return Tensors{mask(shape), raw::cast(a(shape), Dtype::f32), raw::cast(b(shape), Dtype::f32)};
-  };
-  spec.cost = [](const Tensors& x) {
-    return OpCost{0, static_cast<double>(x[0].bytes() + x[1].bytes() + x[2].bytes() + x[1].bytes())};
-  };
-  return {spec};
-}
 
 }  // namespace eddy

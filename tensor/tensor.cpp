@@ -1,13 +1,11 @@
-// Tensors and their untracked views and copies. Device copies go through the transfer functions a backend
-// installs.
+// Tensors and their untracked views. What loops over elements is in elements.cpp; device copies go through
+// the transfer functions a backend installs.
 #include "tensor/tensor.h"
 
 #include <cstring>
 
 #include "tensor/allocator.h"
 #include "tensor/format.h"
-#include "tensor/strided.h"
-#include "tensor/thread_pool.h"
 #include "tensor/transfer.h"
 
 namespace eddy {
@@ -226,200 +224,11 @@ Tensor contiguous(const Tensor& x) {
   return x.contiguous() ? x : copy(x);
 }
 
-namespace {
-
-// Element types by size: a copy moves bits.
-template <class Visit>
-void by_width(Dtype dtype, Visit&& visit) {
-  switch (dtype_bytes(dtype)) {
-    case 1:
-      return visit(std::uint8_t{});
-    case 2:
-      return visit(std::uint16_t{});
-    case 4:
-      return visit(std::uint32_t{});
-    default:
-      return visit(std::uint64_t{});
-  }
-}
-
-template <class Visit>
-void by_dtype(Dtype dtype, Visit&& visit) {
-  switch (dtype) {
-    case Dtype::f32:
-      return visit(float{});
-    case Dtype::bf16:
-      return visit(bf16{});
-    case Dtype::f64:
-      return visit(double{});
-    case Dtype::i32:
-      return visit(std::int32_t{});
-    case Dtype::i64:
-      return visit(std::int64_t{});
-    case Dtype::u8:
-      return visit(std::uint8_t{});
-  }
-}
-
-// Conversion by way of a type that both ends represent; what becomes bf16 is rounded once.
-template <class To, class From>
-To convert(From value) {
-  if constexpr (std::is_same_v<To, bf16> && !std::is_same_v<From, float> && sizeof(From) >= 4) {
-    return bf16::nearest(static_cast<double>(value));
-  } else if constexpr (std::is_same_v<To, bf16>) {
-    return bf16(static_cast<float>(value));
-  } else if constexpr (std::is_same_v<From, bf16>) {
-    return static_cast<To>(static_cast<float>(value));
-  } else {
-    return static_cast<To>(value);
-  }
-}
-
-}  // namespace
-
-void copy_into(const Tensor& to, const Tensor& from) {
-  if (to.shape() != from.shape() || to.dtype() != from.dtype())
-    fail<ShapeError>("copy_into: {} of {} into {} of {} (shapes and dtypes must be equal)",
-                     to_string(from.shape()), dtype_name(from.dtype()), to_string(to.shape()),
-                     dtype_name(to.dtype()));
-  if (to.device() != from.device())
-    fail<DeviceError>("copy_into: from {} to {} (use to_device)", to_string(from.device()),
-                      to_string(to.device()));
-  if (to.elements() == 0) return;
-  if (to.device().type != DeviceType::cpu) return transfer(to.device()).copy_strided(to, from);
-  if (to.contiguous() && from.contiguous()) {
-    std::memcpy(to.raw_data(), from.raw_data(), static_cast<std::size_t>(to.bytes()));
-    return;
-  }
-  by_width(to.dtype(), [&](auto width) {
-    using T = decltype(width);
-    T* const target = static_cast<T*>(to.raw_data());
-    const T* const source = static_cast<const T*>(from.raw_data());
-    for_each_row(to.shape(), to.strides(), from.strides(),
-                 [&](std::int64_t n, std::int64_t at, std::int64_t step, std::int64_t from_at,
-                     std::int64_t from_step) {
-                   if (step == 1 && from_step == 1) {
-                     std::memcpy(target + at, source + from_at, static_cast<std::size_t>(n) * sizeof(T));
-                   } else {
-                     for (std::int64_t i = 0; i < n; ++i)
-                       target[at + i * step] = source[from_at + i * from_step];
-                   }
-                 });
-  });
-}
-
-namespace {
-
-// bf16 is added in f32 and rounded once: f32 has more than twice the bits of bf16 and two, so the sum is that
-// of exact numbers, rounded to nearest even (Figueroa, "When is double rounding innocuous?", 1995).
-template <class T>
-T sum_of(T a, T b) {
-  if constexpr (std::is_same_v<T, bf16>)
-    return bf16(static_cast<float>(a) + static_cast<float>(b));
-  else
-    return a + b;
-}
-
-template <class T>
-void add_rows(const Tensor& to, const Tensor& from) {
-  T* const target = static_cast<T*>(to.raw_data());
-  const T* const source = static_cast<const T*>(from.raw_data());
-  if (to.contiguous() && from.contiguous()) {
-    parallel_for(to.elements(), 1 << 15, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) target[i] = sum_of(target[i], source[i]);
-    });
-    return;
-  }
-  for_each_row(
-      to.shape(), to.strides(), from.strides(),
-      [&](std::int64_t n, std::int64_t at, std::int64_t step, std::int64_t from_at, std::int64_t from_step) {
-        if (step == 1 && from_step == 1) {
-          for (std::int64_t i = 0; i < n; ++i) target[at + i] = sum_of(target[at + i], source[from_at + i]);
-        } else {
-          for (std::int64_t i = 0; i < n; ++i)
-            target[at + i * step] = sum_of(target[at + i * step], source[from_at + i * from_step]);
-        }
-      });
-}
-
-}  // namespace
-
-void add_into(const Tensor& to, const Tensor& from) {
-  if (to.shape() != from.shape() || to.dtype() != from.dtype())
-    fail<ShapeError>("add_into: {} of {} into {} of {} (shapes and dtypes must be equal)",
-                     to_string(from.shape()), dtype_name(from.dtype()), to_string(to.shape()),
-                     dtype_name(to.dtype()));
-  if (to.elements() == 0) return;
-  if (to.device().type != DeviceType::cpu) return transfer(to.device()).add_into(to, from);
-  switch (to.dtype()) {
-    case Dtype::f32:
-      return add_rows<float>(to, from);
-    case Dtype::f64:
-      return add_rows<double>(to, from);
-    case Dtype::bf16:
-      return add_rows<bf16>(to, from);
-    default:
-      fail<DtypeError>("add_into: {} (floating types only)", dtype_name(to.dtype()));
-  }
-}
-
-void fill(const Tensor& x, double value) {
-  if (x.elements() == 0) return;
-  if (x.device().type != DeviceType::cpu) return transfer(x.device()).fill(x, value);
-  if (value == 0 && x.contiguous()) {
-    std::memset(x.raw_data(), 0, static_cast<std::size_t>(x.bytes()));
-    return;
-  }
-  by_dtype(x.dtype(), [&](auto type) {
-    using T = decltype(type);
-    T* const target = static_cast<T*>(x.raw_data());
-    const T filled = convert<T>(value);
-    for_each_row(x.shape(), x.strides(), x.strides(),
-                 [&](std::int64_t n, std::int64_t at, std::int64_t step, std::int64_t, std::int64_t) {
-                   for (std::int64_t i = 0; i < n; ++i) target[at + i * step] = filled;
-                 });
-  });
-}
-
 Tensor cast(const Tensor& x, Dtype dtype) {
   if (x.dtype() == dtype) return copy(x);
   const Tensor result = Tensor::empty(x.shape(), dtype, x.device());
   cast_into(result, x);
   return result;
-}
-
-void cast_into(const Tensor& to, const Tensor& from) {
-  if (to.dtype() == from.dtype()) return copy_into(to, from);
-  if (to.shape() != from.shape())
-    fail<ShapeError>("cast_into: {} into {} (shapes must be equal)", to_string(from.shape()),
-                     to_string(to.shape()));
-  if (to.device() != from.device())
-    fail<DeviceError>("cast_into: from {} to {} (use to_device)", to_string(from.device()),
-                      to_string(to.device()));
-  if (to.elements() == 0) return;
-  if (to.device().type != DeviceType::cpu) return transfer(to.device()).cast(to, from);
-  by_dtype(to.dtype(), [&](auto to_type) {
-    using To = decltype(to_type);
-    by_dtype(from.dtype(), [&](auto from_type) {
-      using From = decltype(from_type);
-      To* const target = static_cast<To*>(to.raw_data());
-      const From* const source = static_cast<const From*>(from.raw_data());
-      const auto row = [&](std::int64_t n, std::int64_t at, std::int64_t step, std::int64_t from_at,
-                           std::int64_t from_step) {
-        if (step == 1 && from_step == 1) {
-          for (std::int64_t i = 0; i < n; ++i) target[at + i] = convert<To>(source[from_at + i]);
-        } else {
-          for (std::int64_t i = 0; i < n; ++i)
-            target[at + i * step] = convert<To>(source[from_at + i * from_step]);
-        }
-      };
-      if (to.contiguous() && from.contiguous())
-        return parallel_for(to.elements(), 1 << 15, [&](std::int64_t begin, std::int64_t end) {
-          row(end - begin, begin, 1, begin, 1);
-        });
-      for_each_row(to.shape(), to.strides(), from.strides(), row);
-    });
-  });
 }
 
 Tensor to_bf16(const Tensor& x) {

@@ -3,9 +3,11 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "tensor/format.h"
 #include "tensor/json_text.h"
+#include "train/config_file.h"
 #include "train/config_value.h"
 
 namespace eddy {

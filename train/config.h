@@ -14,7 +14,7 @@
 #include <initializer_list>
 #include <limits>
 #include <map>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,6 +22,8 @@
 #include <vector>
 
 namespace eddy {
+
+struct ConfigSource;  // a config as it was read: train/config_file.h
 
 struct IntRange {
   std::int64_t low = std::numeric_limits<std::int64_t>::min();
@@ -36,17 +38,6 @@ struct RealRange {
 inline constexpr RealRange kPositive{.low = 0, .low_open = true};
 inline constexpr RealRange kNonNegative{.low = 0};
 inline constexpr RealRange kBelowOne{.low = 0, .high = 1, .high_open = true};
-
-// A config as it was read: `places` maps "section.key" (or "section") to where it stands, "run.toml:3:1", for
-// errors.
-struct ConfigSource {
-  std::string name;
-  nlohmann::json value;
-  std::map<std::string, std::string> places;
-
-  // The most exact place known for a key.
-  std::string place(const std::string& full_key) const;
-};
 
 // One described key.
 struct ConfigField {

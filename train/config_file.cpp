@@ -4,6 +4,7 @@
 // the file.
 #include "train/config_file.h"
 
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 
 namespace {

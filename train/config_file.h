@@ -2,12 +2,25 @@
 // every key.
 #pragma once
 
+#include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
 #include "train/config.h"
 
 namespace eddy {
+
+// A config as it was read: `places` maps "section.key" (or "section") to where it stands, "run.toml:3:1", for
+// errors.
+struct ConfigSource {
+  std::string name;
+  nlohmann::json value;
+  std::map<std::string, std::string> places;
+
+  // The most exact place known for a key.
+  std::string place(const std::string& full_key) const;
+};
 
 // A config file's content. errors: IoError when it cannot be read; ConfigError with file:line:column when it
 // is not TOML (.toml) or JSON (.json), is larger than a megabyte, or nests deeper than 16 tables.

@@ -2,6 +2,7 @@
 #include "train/config_flags.h"
 
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 #include <variant>
 
 #include "tensor/format.h"

@@ -2,7 +2,7 @@
 // struct. Internal to the config files of train/.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "train/config.h"

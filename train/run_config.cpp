@@ -1,12 +1,21 @@
 // The description of a run's keys, and the two shapes a file may have.
 #include "train/run_config.h"
 
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "tensor/format.h"
 #include "train/config_file.h"
 
 namespace eddy {
+
+RunConfig::RunConfig() = default;
+RunConfig::RunConfig(const RunConfig& other) = default;
+RunConfig::RunConfig(RunConfig&& other) noexcept = default;
+RunConfig& RunConfig::operator=(const RunConfig& other) = default;
+RunConfig& RunConfig::operator=(RunConfig&& other) noexcept = default;
+RunConfig::~RunConfig() = default;
+
 namespace {
 
 using nlohmann::json;

@@ -1,0 +1,95 @@
+// Samples, references and costs of the ops in gather.h.
+#include "ops/gather.h"
+#include "ops/op_spec.h"
+
+namespace eddy {
+namespace {
+
+OpSpec embedding_spec() {
+  OpSpec spec;
+  spec.name = "embedding";
+  spec.formula = "y[i, :] = table[ids[i], :]";
+  spec.run = [](const Tensors& x) { return Tensors{embedding(x[0], x[1])}; };
+  spec.reference = [](const Tensors& x) {
+    const std::vector<double> table = x[0].to_vector<double>();
+    const std::int64_t dim = x[0].dim(1);
+    std::vector<double> result;
+    for (const std::int64_t id : raw::cast(x[1], Dtype::i64).to_vector<std::int64_t>())
+      for (std::int64_t c = 0; c < dim; ++c) result.push_back(table[static_cast<std::size_t>(id * dim + c)]);
+    return Tensors{Tensor::from(result, x[1].shape().inserted(x[1].rank(), dim))};
+  };
+  const auto table = [](std::int64_t vocab, std::int64_t dim) {
+    return sample_normal({vocab, dim}, "table");
+  };
+  const auto ids = [](const Shape& shape, std::int64_t vocab) { return sample_indices(shape, "ids", vocab); };
+  spec.samples = {{"size_0", {table(5, 3), ids({0}, 5)}},
+                  {"size_0_dim", {table(5, 0), ids({4}, 5)}},
+                  {"size_1", {table(1, 1), ids({1}, 1)}},
+                  {"scalar_id", {table(4, 3), ids({}, 4)}},
+                  {"odd_tail", {table(7, 37), ids({2, 5}, 7)}},
+                  {"repeated", {table(3, 5), ids({4, 9}, 2)}},
+                  {"i32", {table(6, 4), raw::cast(ids({3, 3}, 6), Dtype::i32)}},
+                  {"strided", {strided_copy(table(6, 5)), strided_copy(ids({3, 4}, 6))}},
+                  {"many_chunks", {table(11, 150), ids({300}, 11)}, false},
+                  {"large", {sample_normal({5, 3}, "table", 1e6), ids({6}, 5)}}};
+  spec.roundings = 0;
+  spec.bench = [table, ids] {
+    return Tensors{raw::cast(table(16384, 512), Dtype::f32), ids({8, 1024}, 16384)};
+  };
+  spec.cost = [](const Tensors& x) {
+    const auto moved =
+        static_cast<double>(x[1].elements() * x[0].dim(1)) * static_cast<double>(dtype_bytes(x[0].dtype()));
+    return OpCost{0, 2 * moved + static_cast<double>(x[1].bytes())};
+  };
+  return spec;
+}
+
+OpSpec gather_spec() {
+  OpSpec spec;
+  spec.name = "gather";
+  spec.formula = "y[i, j, k] = x[i, index[i, j, k], k]";
+  spec.run = [](const Tensors& x) { return Tensors{gather(x[0], 1, x[1])}; };
+  spec.reference = [](const Tensors& x) {
+    const std::vector<double> values = x[0].to_vector<double>();
+    const std::vector<std::int64_t> index = x[1].to_vector<std::int64_t>();
+    const std::int64_t inner = x[0].rank() == 3 ? x[0].dim(2) : 1;
+    std::vector<double> result;
+    for (std::int64_t i = 0; i < x[0].dim(0); ++i)
+      for (std::int64_t j = 0; j < x[1].dim(1); ++j)
+        for (std::int64_t k = 0; k < inner; ++k) {
+          const std::int64_t pick = index[static_cast<std::size_t>((i * x[1].dim(1) + j) * inner + k)];
+          result.push_back(values[static_cast<std::size_t>((i * x[0].dim(1) + pick) * inner + k)]);
+        }
+    return Tensors{Tensor::from(result, x[1].shape())};
+  };
+  const auto values = [](const Shape& shape) { return sample_normal(shape, "x"); };
+  const auto index = [](const Shape& shape, std::int64_t limit) {
+    return sample_indices(shape, "index", limit);
+  };
+  spec.samples = {{"size_0", {values({3, 4}), index({3, 0}, 4)}},
+                  {"size_0_outer", {values({0, 4, 2}), index({0, 3, 2}, 4)}},
+                  {"size_1", {values({1, 1}), index({1, 1}, 1)}},
+                  {"last_axis", {values({5, 7}), index({5, 1}, 7)}},
+                  {"odd_tail", {values({2, 5, 7}), index({2, 3, 7}, 5)}},
+                  {"repeated", {values({2, 3, 4}), index({2, 9, 4}, 3)}},
+                  {"strided", {strided_copy(values({2, 4, 5})), strided_copy(index({2, 3, 5}, 4))}},
+                  {"many_chunks", {values({2, 9, 150}), index({2, 300, 150}, 9)}, false},
+                  {"large", {sample_normal({3, 4}, "x", 1e6), index({3, 2}, 4)}}};
+  spec.roundings = 0;
+  spec.bench = [values, index] {
+    return Tensors{raw::cast(values({4096, 1024}), Dtype::f32), index({4096, 64}, 1024)};
+  };
+  spec.cost = [](const Tensors& x) {
+    const auto picks = static_cast<double>(x[1].elements());
+    return OpCost{0, picks * (8 + 2 * static_cast<double>(dtype_bytes(x[0].dtype())))};
+  };
+  return spec;
+}
+
+}  // namespace
+
+std::vector<OpSpec> gather_specs() {
+  return {embedding_spec(), gather_spec()};
+}
+
+}  // namespace eddy

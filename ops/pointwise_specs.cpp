@@ -1,0 +1,136 @@
+// Samples, references and costs of the pointwise ops.
+#include <algorithm>
+#include <cmath>
+
+#include "ops/op_spec.h"
+#include "ops/pointwise.h"
+#include "ops/pointwise_functors.h"
+
+namespace eddy {
+namespace {
+
+using namespace pointwise;
+
+// What the record of an op takes from its struct.
+struct Names {
+  const char *name, *formula;
+};
+template <class Op>
+constexpr Names kNames{Op::kName, Op::kFormula};
+
+OpCost pointwise_cost(const Tensors& inputs, double flops_per_element) {
+  double bytes = 0, elements = 0;
+  for (const Tensor& x : inputs) {
+    bytes += static_cast<double>(x.bytes());
+    elements = std::max(elements, static_cast<double>(x.elements()));
+  }
+  return {elements * flops_per_element, bytes + 4 * elements};
+}
+
+OpSpec unary_spec(const Names& names, Tensor (*op)(const Tensor&), double (*oracle)(double), double low,
+                  double high, double flops) {
+  OpSpec spec;
+  spec.name = names.name;
+  spec.formula = names.formula;
+  spec.run = [op](const Tensors& x) { return Tensors{op(x[0])}; };
+  spec.reference = [oracle](const Tensors& x) {
+    std::vector<double> values = x[0].to_vector<double>();
+    for (double& value : values) value = oracle(value);
+    return Tensors{Tensor::from(values, x[0].shape())};
+  };
+  const auto values = [name = names.name, low, high](const Shape& shape) {
+    return sample_uniform(shape, name, low, high);
+  };
+  spec.samples = {
+      {"size_0", {values({0, 3})}},
+      {"size_1", {values({1})}},
+      {"odd_tail", {values({3, 37})}},
+      {"strided", {strided_copy(values({5, 7}))}},
+      {"large", {raw::copy(sample_uniform({33}, names.name, low >= 0 ? low : 40 * low, 40 * high))}, false}};
+  spec.roundings = 16;
+  spec.bench = [=] { return Tensors{raw::cast(values({4096, 1024}), Dtype::f32)}; };
+  spec.cost = [flops](const Tensors& x) { return pointwise_cost(x, flops); };
+  return spec;
+}
+
+OpSpec binary_spec(const Names& names, Tensor (*op)(const Tensor&, const Tensor&),
+                   double (*oracle)(double, double), double low, double high) {
+  OpSpec spec;
+  spec.name = names.name;
+  spec.formula = names.formula;
+  spec.run = [op](const Tensors& x) { return Tensors{op(x[0], x[1])}; };
+  spec.reference = [name = names.name, oracle](const Tensors& x) {
+    const Shape shape = broadcast_shape(name, x[0].shape(), x[1].shape());
+    std::vector<double> a = raw::expand(x[0], shape).to_vector<double>();
+    const std::vector<double> b = raw::expand(x[1], shape).to_vector<double>();
+    for (std::size_t i = 0; i < a.size(); ++i) a[i] = oracle(a[i], b[i]);
+    return Tensors{Tensor::from(a, shape)};
+  };
+  const auto a = [=](const Shape& shape) { return sample_uniform(shape, "a", low, high); };
+  const auto b = [=](const Shape& shape) { return sample_uniform(shape, "b", low, high); };
+  spec.samples = {{"size_0", {a({0, 3}), b({3})}},
+                  {"size_1", {a({1}), b({})}},
+                  {"odd_tail", {a({3, 37}), b({3, 37})}},
+                  {"broadcast_row", {a({4, 5}), b({5})}},
+                  {"broadcast_column", {a({2, 3, 4}), b({3, 1})}},
+                  {"broadcast_both", {a({3, 1, 4}), b({1, 5, 1})}},
+                  {"strided", {strided_copy(a({5, 7})), b({5, 7})}},
+                  {"strided_both", {strided_copy(a({5, 7})), strided_copy(b({7}))}}};
+  spec.roundings = 16;
+  spec.bench = [=] {
+    return Tensors{raw::cast(a({2048, 1024}), Dtype::f32), raw::cast(b({2048, 1024}), Dtype::f32)};
+  };
+  spec.cost = [](const Tensors& x) { return pointwise_cost(x, 1); };
+  return spec;
+}
+
+}  // namespace
+
+std::vector<OpSpec> pointwise_specs() {
+  return {
+      binary_spec(
+          kNames<Add>, add, [](double a, double b) { return a + b; }, -3, 3),
+      binary_spec(
+          kNames<Sub>, sub, [](double a, double b) { return a - b; }, -3, 3),
+      binary_spec(
+          kNames<Mul>, mul, [](double a, double b) { return a * b; }, -3, 3),
+      binary_spec(
+          kNames<Div>, div, [](double a, double b) { return a / b; }, 0.5, 3),
+      binary_spec(
+          kNames<Pow>, pow, [](double a, double b) { return std::pow(a, b); }, 0.5, 3),
+      binary_spec(
+          kNames<Swiglu>, swiglu, [](double gate, double up) { return gate / (1 + std::exp(-gate)) * up; },
+          -3, 3),
+      unary_spec(
+          kNames<Neg>, neg, [](double x) { return -x; }, -3, 3, 1),
+      unary_spec(
+          kNames<Exp>, exp, [](double x) { return std::exp(x); }, -2, 2, 10),
+      unary_spec(
+          kNames<Log>, log, [](double x) { return std::log(x); }, 0.1, 5, 10),
+      unary_spec(
+          kNames<Tanh>, tanh, [](double x) { return std::tanh(x); }, -3, 3, 15),
+      unary_spec(
+          kNames<Sigmoid>, sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }, -3, 3, 12),
+      unary_spec(
+          kNames<Relu>, relu, [](double x) { return x > 0 ? x : 0; }, -3, 3, 1),
+      unary_spec(
+          kNames<Silu>, silu, [](double x) { return x / (1 + std::exp(-x)); }, -3, 3, 13),
+      unary_spec(
+          kNames<Gelu>, gelu, [](double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }, -3, 3, 20),
+      unary_spec(
+          kNames<GeluTanh>, gelu_tanh,
+          [](double x) {
+            return 0.5 * x *
+                   (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+          },
+          -3, 3, 20),
+      unary_spec(
+          kNames<Sqrt>, sqrt, [](double x) { return std::sqrt(x); }, 0.1, 5, 1),
+      unary_spec(
+          kNames<Rsqrt>, rsqrt, [](double x) { return 1 / std::sqrt(x); }, 0.1, 5, 2),
+      unary_spec(
+          kNames<Abs>, abs, [](double x) { return x < 0 ? -x : x; }, -3, 3, 1),
+  };
+}
+
+}  // namespace eddy

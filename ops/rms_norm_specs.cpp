@@ -1,0 +1,64 @@
+// Samples, references and costs of the ops in rms_norm.h.
+#include <cmath>
+
+#include "ops/op_spec.h"
+#include "ops/rms_norm.h"
+
+namespace eddy {
+namespace {
+
+constexpr double kEps = 1e-5;
+
+Tensor reference_rms_norm(const Tensors& inputs) {
+  const std::int64_t width = inputs[0].dim(-1), rows = width == 0 ? 0 : inputs[0].elements() / width;
+  std::vector<double> x = inputs[0].to_vector<double>();
+  const std::vector<double> weight =
+      inputs.size() > 1 ? inputs[1].to_vector<double>() : std::vector<double>();
+  for (std::int64_t r = 0; r < rows; ++r) {
+    double* const row = x.data() + r * width;
+    double mean_square = 0;
+    for (std::int64_t i = 0; i < width; ++i) mean_square += row[i] * row[i] / static_cast<double>(width);
+    for (std::int64_t i = 0; i < width; ++i)
+      row[i] *= (weight.empty() ? 1 : weight[static_cast<std::size_t>(i)]) / std::sqrt(mean_square + kEps);
+  }
+  return Tensor::from(x, inputs[0].shape());
+}
+
+Tensors sample(const Shape& shape, double scale = 1) {
+  return {sample_normal(shape, "x", scale), sample_normal({shape.dim(-1)}, "weight")};
+}
+
+}  // namespace
+
+std::vector<OpSpec> rms_norm_specs() {
+  OpSpec spec;
+  spec.name = "rms_norm";
+  spec.formula = "x / sqrt(mean(x^2) + eps) weight, last axis";
+  spec.run = [](const Tensors& x) { return Tensors{rms_norm(x[0], x.size() > 1 ? x[1] : Tensor(), kEps)}; };
+  spec.reference = [](const Tensors& x) { return Tensors{reference_rms_norm(x)}; };
+  const Tensors dense = sample({5, 7});
+  // One element of the size of sqrt(eps): with a larger one dx is only what rounding leaves of g - g.
+  const double near_eps = 3e-3;
+  spec.samples = {{"size_0", sample({3, 0})},
+                  {"no_rows", sample({0, 5})},
+                  {"size_1", sample({2, 1}, near_eps)},
+                  {"odd_tail", sample({3, 37})},
+                  {"many_rows", sample({131, 3}), false},
+                  {"rank_3", sample({2, 3, 9})},
+                  {"no_weight", {dense[0]}},
+                  {"strided", {strided_copy(dense[0]), strided_copy(dense[1])}},
+                  {"time_step", {raw::select(sample_normal({3, 4, 9}, "x"), 1, 2), sample({9})[1]}},
+                  {"large", sample({3, 65}, 1e4), false}};
+  spec.roundings = 32;
+  spec.bench = [] {
+    Tensors inputs = sample({4096, 384});
+    for (Tensor& x : inputs) x = raw::cast(x, Dtype::f32);
+    return inputs;
+  };
+  spec.cost = [](const Tensors& x) {
+    return OpCost{5.0 * static_cast<double>(x[0].elements()), 2.0 * static_cast<double>(x[0].bytes())};
+  };
+  return {spec};
+}
+
+}  // namespace eddy

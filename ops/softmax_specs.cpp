@@ -1,0 +1,126 @@
+// Samples, references and costs of the ops in softmax.h.
+#include <algorithm>
+#include <cmath>
+
+#include "ops/op_spec.h"
+#include "ops/softmax.h"
+
+namespace eddy {
+namespace {
+
+// The reference in plain loops: visible(row, column) tells which entries count.
+template <class Visible>
+Tensor reference_softmax(const Tensor& x, bool logarithm, Visible visible) {
+  const std::int64_t width = x.dim(-1), rows = width == 0 ? 0 : x.elements() / width;
+  std::vector<double> values = x.to_vector<double>();
+  for (std::int64_t r = 0; r < rows; ++r) {
+    double* const row = values.data() + r * width;
+    double top = -INFINITY, sum = 0;
+    for (std::int64_t k = 0; k < width; ++k)
+      if (visible(r, k)) top = std::max(top, row[k]);
+    for (std::int64_t k = 0; k < width; ++k)
+      if (visible(r, k)) sum += std::exp(row[k] - top);
+    for (std::int64_t k = 0; k < width; ++k) {
+      const double score = row[k] - top;
+      row[k] = !visible(r, k) ? 0 : logarithm ? score - std::log(sum) : std::exp(score) / sum;
+    }
+  }
+  return Tensor::from(values, x.shape());
+}
+
+bool all_visible(std::int64_t, std::int64_t) {
+  return true;
+}
+
+Tensor values(const Shape& shape) {
+  return sample_normal(shape, "softmax");
+}
+
+Tensor sample_mask(const Shape& shape) {
+  const std::vector<std::int64_t> draws = sample_indices(shape, "softmax_mask", 3).to_vector<std::int64_t>();
+  std::vector<std::uint8_t> allowed;
+  for (const std::int64_t draw : draws) allowed.push_back(draw > 0);
+  return Tensor::from(allowed, shape);
+}
+
+OpSpec softmax_spec(const char* name, const char* formula, OpFunction run, OpFunction reference) {
+  OpSpec spec;
+  spec.name = name;
+  spec.formula = formula;
+  spec.run = std::move(run);
+  spec.reference = std::move(reference);
+  spec.samples = {{"size_0", {values({3, 0})}},
+                  {"no_rows", {values({0, 5})}},
+                  {"size_1", {values({1, 1})}},
+                  {"odd_tail", {values({3, 37})}},
+                  {"long_row", {values({2, 1029})}, false},
+                  {"strided", {strided_copy(values({5, 7}))}},
+                  {"large", {sample_normal({3, 33}, "softmax", 1e4)}, false}};
+  spec.roundings = 32;
+  spec.bench = [] { return Tensors{raw::cast(values({16384, 256}), Dtype::f32)}; };
+  spec.cost = [](const Tensors& x) {
+    return OpCost{20.0 * static_cast<double>(x[0].elements()), 2.0 * static_cast<double>(x[0].bytes())};
+  };
+  return spec;
+}
+
+bool causal_visible(const Tensor& x, std::int64_t row, std::int64_t key) {
+  const std::int64_t queries = x.dim(-2), keys = x.dim(-1);
+  return key <= row % queries + (keys - queries);
+}
+
+OpSpec causal_spec() {
+  OpSpec spec = softmax_spec(
+      "softmax_causal", "softmax over the keys k <= j + (keys - queries)",
+      [](const Tensors& x) { return Tensors{softmax(x[0], SoftmaxMode::causal)}; },
+      [](const Tensors& x) {
+        return Tensors{reference_softmax(
+            x[0], false, [&](std::int64_t row, std::int64_t key) { return causal_visible(x[0], row, key); })};
+      });
+  spec.samples = {{"size_0", {values({2, 0, 3})}},       {"size_1", {values({1, 1})}},
+                  {"square", {values({2, 9, 9})}},       {"more_keys", {values({2, 3, 21})}},
+                  {"more_queries", {values({2, 5, 3})}}, {"strided", {strided_copy(values({2, 5, 5}))}}};
+  spec.bench = [] { return Tensors{raw::cast(values({64, 256, 256}), Dtype::f32)}; };
+  return spec;
+}
+
+OpSpec masked_spec() {
+  OpSpec spec = softmax_spec(
+      "softmax_masked", "softmax over the entries that the mask allows",
+      [](const Tensors& x) { return Tensors{softmax(x[0], SoftmaxMode::plain, x[1])}; },
+      [](const Tensors& x) {
+        const std::vector<std::uint8_t> mask = raw::expand(x[1], x[0].shape()).to_vector<std::uint8_t>();
+        const std::int64_t width = x[0].dim(-1);
+        return Tensors{reference_softmax(x[0], false, [&](std::int64_t row, std::int64_t key) {
+          return mask[static_cast<std::size_t>(row * width + key)] != 0;
+        })};
+      });
+  spec.samples = {{"size_0", {values({0, 3}), sample_mask({3})}},
+                  {"size_1", {values({1, 1}), sample_mask({1, 1})}},
+                  {"full_mask", {values({2, 3, 37}), sample_mask({2, 3, 37})}},
+                  {"broadcast_rows", {values({2, 3, 9}), sample_mask({9})}},
+                  {"broadcast_heads", {values({2, 3, 4, 9}), sample_mask({2, 1, 4, 9})}},
+                  {"whole_rows", {values({2, 5, 9}), sample_mask({5, 1})}},
+                  {"strided", {strided_copy(values({5, 7})), strided_copy(sample_mask({5, 7}))}}};
+  spec.bench = [] { return Tensors{raw::cast(values({64, 256, 256}), Dtype::f32), sample_mask({256, 256})}; };
+  return spec;
+}
+
+}  // namespace
+
+std::vector<OpSpec> softmax_specs() {
+  return {
+      softmax_spec(
+          "softmax", "exp(x) / sum exp(x), last axis",
+          [](const Tensors& x) { return Tensors{softmax(x[0])}; },
+          [](const Tensors& x) { return Tensors{reference_softmax(x[0], false, all_visible)}; }),
+      causal_spec(),
+      masked_spec(),
+      softmax_spec(
+          "log_softmax", "x - log(sum exp(x)), last axis",
+          [](const Tensors& x) { return Tensors{log_softmax(x[0])}; },
+          [](const Tensors& x) { return Tensors{reference_softmax(x[0], true, all_visible)}; }),
+  };
+}
+
+}  // namespace eddy
