@@ -2,6 +2,7 @@
 #include "ops/backends.h"
 
 #include "ops/capture.h"
+#include "ops/device_clock.h"
 #include "ops/slot.h"
 #include "tensor/format.h"
 
@@ -9,6 +10,7 @@
 #include "cuda/attention_tensor_core.h"
 #include "cuda/context.h"
 #include "cuda/device.h"
+#include "cuda/event_clock.h"
 #include "cuda/gemm.h"
 #include "cuda/graph.h"
 #include "cuda/install.h"
@@ -50,6 +52,10 @@ std::vector<std::string> measure_gpu() {
 
 void synchronize(Device device) {
   if (device.type == DeviceType::cuda) cuda::synchronize();
+}
+
+std::unique_ptr<DeviceClock> device_clock(Device device) {
+  return device.type == DeviceType::cuda ? cuda::make_event_clock() : nullptr;
 }
 
 void set_tf32(bool on) {
@@ -103,6 +109,10 @@ std::vector<std::string> measure_gpu() {
 }
 
 void synchronize(Device) {}
+
+std::unique_ptr<DeviceClock> device_clock(Device) {
+  return nullptr;
+}
 
 void set_tf32(bool) {}
 

@@ -1,22 +1,45 @@
-// Times per op and module, and their tables.
+// Events of a step, read when it is done, and their tables.
 #include "train/bench_profile.h"
 
 #include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "autograd/node.h"
+#include "ops/backends.h"
 #include "tensor/format.h"
+#include "train/bench.h"
 
 namespace eddy {
 namespace {
 
-void add_to(ProfileRow& row, std::int64_t calls, double forward, double backward) {
-  row.calls += calls;
-  row.forward += forward;
-  row.backward += backward;
+// The CPU's work is done when the call returns: the host's clock tells.
+class HostClock final : public DeviceClock {
+ public:
+  std::int64_t stamp() override {
+    stamps_.push_back(BenchClock::now());
+    return static_cast<std::int64_t>(stamps_.size()) - 1;
+  }
+  double seconds(std::int64_t from, std::int64_t to) override {
+    return elapsed_seconds(stamps_[static_cast<std::size_t>(from)], stamps_[static_cast<std::size_t>(to)]);
+  }
+  void clear() override { stamps_.clear(); }
+
+ private:
+  std::vector<BenchClock::time_point> stamps_;
+};
+
+void add_to(ProfileRow& row, const ProfileRow& part) {
+  row.calls += part.calls;
+  row.forward += part.forward;
+  row.backward += part.backward;
+  row.flops += part.flops;
+  row.bytes += part.bytes;
+  row.floor += part.floor;
+  row.kernels += part.kernels;
 }
 
-std::vector<ProfileRow> sorted_rows(const std::map<std::string, ProfileRow>& named) {
+std::vector<ProfileRow> longest_first(const std::map<std::string, ProfileRow>& named) {
   std::vector<ProfileRow> rows;
   for (const auto& [name, row] : named) {
     rows.push_back(row);
@@ -27,61 +50,136 @@ std::vector<ProfileRow> sorted_rows(const std::map<std::string, ProfileRow>& nam
   return rows;
 }
 
+double least_seconds(const ProfileRates& rates, const KernelCost& cost) {
+  if (!cost.half || rates.half_product <= 0) return rates.ceilings.least_seconds(cost.flops, cost.bytes);
+  return std::max(cost.flops / rates.half_product * 1e-9, rates.ceilings.least_seconds(0, cost.bytes));
+}
+
+ProfileRow sum_of(const std::vector<ProfileRow>& rows, const std::string& name) {
+  ProfileRow sum;
+  for (const ProfileRow& row : rows) add_to(sum, row);
+  sum.name = name;
+  return sum;
+}
+
 }  // namespace
 
-double StepProfiler::lap() {
-  const BenchClock::time_point now = BenchClock::now();
-  return elapsed_seconds(std::exchange(last_, now), now);
+StepProfiler::StepProfiler(Device device, ProfileRates rates)
+    : rates_(std::move(rates)), device_(device), clock_(device_clock(device)) {
+  if (clock_ == nullptr) clock_ = std::make_unique<HostClock>();
 }
+
+StepProfiler::~StepProfiler() = default;
 
 void StepProfiler::start() {
-  last_ = BenchClock::now();
+  events_.clear();
+  clock_->clear();
+  synchronize(device_);
+  begin_ = clock_->stamp();
 }
 
-void StepProfiler::mark(const std::string& part) {
-  Entry& entry = parts_[part];
-  entry.forward += lap();
-  ++entry.calls;
+void StepProfiler::mark(Kind kind, const char* op, const Scope* scope) {
+  events_.push_back({kind, clock_->stamp(), op, scope});
 }
 
+void StepProfiler::kernel_begins() {
+  mark(Kind::begin);
+}
+void StepProfiler::kernel_done(const char*, const KernelCost& cost) {
+  mark(Kind::kernel);
+  Event& event = events_.back();
+  event.flops = cost.flops;
+  event.bytes = cost.bytes;
+  event.floor = least_seconds(rates_, cost);
+}
 void StepProfiler::forward_done(const char* op, const Scope* scope) {
-  const double seconds = lap();
-  Entry& entry = entries_[{op, scope}];
-  entry.forward += seconds;
-  ++entry.calls;
+  mark(Kind::forward, op, scope);
+}
+void StepProfiler::backward_done(const Node& node) {
+  mark(Kind::backward, node.op, node.scope);
 }
 
-void StepProfiler::backward_done(const Node& node) {
-  const double seconds = lap();
-  entries_[{node.op, node.scope}].backward += seconds;
+void StepProfiler::finish(const char* rest) {
+  mark(Kind::rest, rest);
+  ++steps_;
+  ProfileRow part;  // what has happened since the tape's last event
+  double since = 0;
+  std::int64_t last = begin_;
+  for (const Event& event : events_) {
+    const double seconds = clock_->seconds(std::exchange(last, event.stamp), event.stamp);
+    since += seconds;
+    if (event.kind == Kind::begin) continue;
+    if (event.kind == Kind::kernel) {
+      part.kernels += seconds;
+      part.flops += event.flops;
+      part.bytes += event.bytes;
+      part.floor += event.floor;
+      continue;
+    }
+    (event.kind == Kind::backward ? part.backward : part.forward) = since;
+    part.calls = event.kind == Kind::backward ? 0 : 1;
+    add_to(rows_[{event.op, event.scope}], part);
+    part = {};
+    since = 0;
+  }
+}
+
+std::vector<ProfileRow> StepProfiler::named_rows(const std::function<std::string(const Key&)>& name) const {
+  std::map<std::string, ProfileRow> named;
+  for (const auto& [key, row] : rows_) add_to(named[name(key)], row);
+  return longest_first(named);
 }
 
 std::vector<ProfileRow> StepProfiler::by_op() const {
-  std::map<std::string, ProfileRow> named;
-  for (const auto& [key, entry] : entries_)
-    add_to(named[key.first], entry.calls, entry.forward, entry.backward);
-  for (const auto& [name, entry] : parts_) add_to(named[name], entry.calls, entry.forward, entry.backward);
-  return sorted_rows(named);
+  return named_rows([](const Key& key) { return std::string(key.first); });
 }
 
 std::vector<ProfileRow> StepProfiler::by_module() const {
+  return named_rows([](const Key& key) {
+    if (key.second == nullptr) return std::string(key.first);
+    return key.second->path.empty() ? std::string("(no module)") : key.second->path;
+  });
+}
+
+std::vector<ProfileRow> over_layers(const std::vector<ProfileRow>& rows) {
   std::map<std::string, ProfileRow> named;
-  for (const auto& [key, entry] : entries_)
-    add_to(named[key.second->path.empty() ? "(no module)" : key.second->path], entry.calls, entry.forward,
-           entry.backward);
-  for (const auto& [name, entry] : parts_) add_to(named[name], entry.calls, entry.forward, entry.backward);
-  return sorted_rows(named);
+  for (const ProfileRow& row : rows) {
+    std::string name;
+    for (std::size_t at = 0; at < row.name.size();) {
+      const std::size_t end = std::min(row.name.find('.', at), row.name.size());
+      const std::string word = row.name.substr(at, end - at);
+      const bool number = !word.empty() && word.find_first_not_of("0123456789") == std::string::npos;
+      name += (at > 0 ? "." : "") + (number ? "*" : word);
+      at = end + 1;
+    }
+    add_to(named[name], row);
+  }
+  return longest_first(named);
 }
 
 std::string profile_table(const std::string& head, const std::vector<ProfileRow>& rows, std::int64_t steps) {
-  double whole = 0;
-  for (const ProfileRow& row : rows) whole += row.total();
+  constexpr double kShown = 1e-3;  // of the whole
+  const ProfileRow sum = sum_of(rows, "sum");
   const auto count = static_cast<double>(std::max<std::int64_t>(steps, 1));
-  std::vector<std::vector<std::string>> cells{{head, "calls", "forward ms", "backward ms", "share %"}};
-  for (const ProfileRow& row : rows)
-    cells.push_back({row.name, table_number(static_cast<double>(row.calls) / count),
-                     table_number(row.forward * 1e3 / count), table_number(row.backward * 1e3 / count),
-                     fmt::format("{:.1f}", whole > 0 ? 100 * row.total() / whole : 0)});
+  const auto ms = [count](double seconds) { return fmt::format("{:.2f}", seconds * 1e3 / count); };
+  std::vector<std::vector<std::string>> cells{{head, "calls", "forward ms", "backward ms", "share %", "GFLOP",
+                                               "MiB", "floor ms", "+ in kernels", "+ outside"}};
+  const auto add = [&](const ProfileRow& row, const std::string& calls) {
+    cells.push_back({row.name, calls, ms(row.forward), ms(row.backward),
+                     fmt::format("{:.1f}", sum.total() > 0 ? 100 * row.total() / sum.total() : 0),
+                     fmt::format("{:.2f}", row.flops * 1e-9 / count),
+                     fmt::format("{:.1f}", row.bytes / (1 << 20) / count), ms(row.floor),
+                     ms(row.above_floor()), ms(row.outside())});
+  };
+  std::vector<ProfileRow> small;
+  for (const ProfileRow& row : rows) {
+    if (row.total() < kShown * sum.total())
+      small.push_back(row);
+    else
+      add(row, fmt::format("{:.0f}", static_cast<double>(row.calls) / count));
+  }
+  if (!small.empty()) add(sum_of(small, fmt::format("({} more)", small.size())), "");
+  add(sum, "");
   return text_table(cells);
 }
 
@@ -92,7 +190,12 @@ nlohmann::json profile_json(const std::vector<ProfileRow>& rows, std::int64_t st
     list.push_back({{"name", row.name},
                     {"calls_per_step", static_cast<double>(row.calls) / count},
                     {"forward_ms", row.forward * 1e3 / count},
-                    {"backward_ms", row.backward * 1e3 / count}});
+                    {"backward_ms", row.backward * 1e3 / count},
+                    {"flops", row.flops / count},
+                    {"bytes", row.bytes / count},
+                    {"floor_ms", row.floor * 1e3 / count},
+                    {"kernels_ms", row.kernels * 1e3 / count},
+                    {"outside_kernels_ms", row.outside() * 1e3 / count}});
   return list;
 }
 

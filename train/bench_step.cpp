@@ -2,101 +2,43 @@
 #include "train/bench_step.h"
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
-#include <optional>
 
-#include "autograd/tape.h"
 #include "models/model.h"
-#include "ops/backends.h"
-#include "ops/cross_entropy.h"
 #include "tensor/allocator.h"
 #include "tensor/format.h"
-#include "tensor/philox.h"
 #include "tensor/thread_pool.h"
-#include "train/adam.h"
 #include "train/human_text.h"
 #include "train/placement.h"
+#include "train/step_trial.h"
 
 namespace eddy {
 namespace {
 
-constexpr std::uint64_t kSeed = 1337;
-constexpr std::int64_t kWarmUp = 2;
+constexpr std::int64_t kLeastSteps = 3;
+constexpr double kCeilingSeconds = 1;
 
-Tensor random_tokens(const Shape& shape, std::int64_t limit, const char* stream, std::int64_t step) {
-  const RandomKey key = random_key(kSeed, stream, static_cast<std::uint64_t>(step));
-  const Tensor tokens = Tensor::empty(shape, Dtype::i32);
-  std::int32_t* const values = tokens.data<std::int32_t>();
-  for (std::int64_t i = 0; i < tokens.elements(); ++i)
-    values[i] = static_cast<std::int32_t>(key.word(static_cast<std::uint64_t>(i)) %
-                                          static_cast<std::uint64_t>(limit));
-  return tokens;
+// Runs one step after the other, for so many steps or so long.
+template <class Step>
+void repeat(std::int64_t steps, double seconds, Step&& step) {
+  const BenchClock::time_point start = BenchClock::now();
+  for (std::int64_t done = 0;
+       steps > 0 ? done < steps : done < kLeastSteps || elapsed_seconds(start) < seconds; ++done)
+    step();
 }
 
-class StepRunner {
- public:
-  StepRunner(const StepBenchOptions& options, std::int64_t sequence, const Placement& placement)
-      : config_(resolved(options.model)),
-        batch_(options.batch),
-        sequence_(sequence),
-        tail_(std::min(options.tail, sequence)),
-        device_(placement.device),
-        model_(make_model(config_, placement.dtype, placement.device)) {
-    model_->params().initialize(kSeed);
-    TrainConfig train;
-    train.optimizer = "adamw";
-    optimizer_.emplace(model_->params(), train);
-    learning_rate_ = train.learning_rate;
-  }
-
-  // One step; fills in what the graph held after the forward. `profiler` may be null.
-  double run(std::int64_t step, StepProfiler* profiler, StepBench* result) {
-    std::optional<ObserveTape> observing;
-    if (profiler != nullptr) {
-      observing.emplace(*profiler);
-      profiler->start();
-    }
-    const auto mark = [profiler](const char* part) {
-      if (profiler != nullptr) profiler->mark(part);
-    };
-    ForwardInput input;
-    input.tokens =
-        raw::to_device(random_tokens({batch_, sequence_}, config_.vocab, "bench.tokens", step), device_);
-    input.tail = tail_;
-    input.dropout = {true, kSeed, static_cast<std::uint64_t>(step)};
-    model_->params().zero_gradients();
-    mark("(random tokens)");
-    const ForwardOutput output = model_->forward(input);
-    const Tensor targets = raw::to_device(
-        random_tokens({batch_, output.logits.dim(1)}, config_.n_out, "bench.targets", step), device_);
-    mark("(random tokens)");
-    const Tensor loss = cross_entropy(output.logits, targets);
-    const double value = loss.item();
-    const GraphStats graph = graph_stats();
-    result->graph_nodes = graph.nodes;
-    result->saved_bytes = graph.saved_bytes;
-    mark("(loss value)");
-    backward(loss);
-    mark("(end of backward)");
-    static_cast<void>(optimizer_->step(model_->params(), learning_rate_));
-    synchronize(device_);
-    mark("(clip and optimizer)");
-    if (!std::isfinite(value)) fail<NonFiniteError>("bench step: the loss of step {} is {}", step, value);
-    return value;
-  }
-
-  const Model& model() const { return *model_; }
-  const ModelConfig& config() const { return config_; }
-
- private:
-  ModelConfig config_;
-  std::int64_t batch_, sequence_, tail_;
-  Device device_;
-  std::unique_ptr<Model> model_;
-  std::optional<AdamOptimizer> optimizer_;
-  double learning_rate_ = 0;
-};
+// Rates of products and memory for the floors of single ops, measured now.
+ProfileRates profile_rates(const Placement& placement, const StepBenchOptions& options,
+                           const ProductProbe& probe, bool half) {
+  CeilingSizes sizes;
+  sizes.product = options.product_size;
+  sizes.bytes = {std::max<std::int64_t>(1, options.memory_bytes / 16), options.memory_bytes};
+  ProfileRates rates;
+  rates.ceilings = measure_ceilings(kCeilingSeconds, sizes, placement.device);
+  if (half)
+    for (int i = 0; i < 3; ++i) rates.half_product = std::max(rates.half_product, probe.run());
+  return rates;
+}
 
 }  // namespace
 
@@ -109,56 +51,64 @@ StepBench bench_step(const StepBenchOptions& options) {
         options.batch, options.tail, options.sequence, options.steps);
   const Placement placement =
       choose_placement({"bench step", "--device", "--precision"}, options.device, options.precision);
-  if (options.profile && !(placement.device == kCpu))
-    fail<ConfigError>(
-        "bench step: --profile and --device cuda (a GPU runs its kernels later than they are asked for: time "
-        "them "
-        "with `nsys profile eddy bench step --device cuda`)");
-  StepRunner runner(options, sequence, placement);
+  StepTrialOptions trial_options;
+  trial_options.model = options.model;
+  trial_options.batch = options.batch;
+  trial_options.sequence = sequence;
+  trial_options.tail = options.tail;
+  trial_options.capture = options.capture;
+  StepTrial trial(trial_options, placement);
   const bool half = placement.dtype == Dtype::bf16 && !(placement.device == kCpu);
   const ProductProbe probe(options.product_size, placement.device, half ? Dtype::bf16 : Dtype::f32);
 
   StepBench result;
-  result.model = runner.config().model;
-  result.parameters = runner.model().params().count();
+  result.model = trial.model().config().model;
+  result.parameters = trial.model().params().count();
   result.batch = options.batch;
   result.sequence = sequence;
   result.threads = thread_count();
-  result.dropout = runner.config().dropout;
+  result.dropout = trial.model().config().dropout;
   result.device = options.device;
   result.precision = options.precision;
-  result.flops_per_token = 2.0 * 3.0 * runner.model().forward_macs_per_token(sequence);
+  result.flops_per_token = 2.0 * 3.0 * trial.model().forward_macs_per_token(sequence);
 
   allocator(placement.device).reset_peak();
-  for (std::int64_t step = 0; step < kWarmUp; ++step) static_cast<void>(runner.run(step, nullptr, &result));
+  trial.warm_up();
   static_cast<void>(probe.run());
-
-  StepProfiler profiler;
   std::vector<double> steps, product_seconds;
-  const BenchClock::time_point start = BenchClock::now();
-  const auto goes_on = [&] {
-    const auto done = static_cast<std::int64_t>(steps.size());
-    return options.steps > 0 ? done < options.steps : done < 3 || elapsed_seconds(start) < options.seconds;
-  };
-  while (goes_on()) {
+  const double seconds = options.profile ? options.seconds / 2 : options.seconds;
+  repeat(options.steps, seconds, [&] {
     const BenchClock::time_point before = BenchClock::now();
-    result.loss = runner.run(kWarmUp + static_cast<std::int64_t>(steps.size()),
-                             options.profile ? &profiler : nullptr, &result);
+    const StepResult step = trial.step();
     steps.push_back(elapsed_seconds(before));
+    result.loss = step.loss;
+    result.graph_nodes = step.graph.nodes;
+    result.saved_bytes = step.graph.saved_bytes;
     // A tenth of the time: one short product beside a long step would meet a neighbour's burst of load, or
     // miss it.
     const BenchClock::time_point probing = BenchClock::now();
     do product_seconds.push_back(1 / probe.run());
     while (elapsed_seconds(probing) < 0.1 * steps.back());
-  }
+  });
   result.step = timing_of(std::move(steps));
   const Timing product = timing_of(std::move(product_seconds));
   result.product = {1 / product.best, 1 / product.median};
   result.peak_bytes = allocator(placement.device).stats().peak_bytes;
-  if (options.profile) {
-    result.by_op = profiler.by_op();
-    result.by_module = profiler.by_module();
-  }
+  result.captured = trial.captured();
+  result.message = trial.message();
+  if (!options.profile) return result;
+
+  StepProfiler profiler(placement.device, profile_rates(placement, options, probe, half));
+  const ObserveKernels kernels(profiler, placement.device);
+  const ObserveTape tape(profiler);
+  repeat(options.steps, seconds, [&] {
+    profiler.start();
+    static_cast<void>(trial.step_uncaptured());
+    profiler.finish("(clip and optimizer)");
+  });
+  result.by_op = profiler.by_op();
+  result.by_module = profiler.by_module();
+  result.profiled_steps = profiler.steps();
   return result;
 }
 
@@ -166,7 +116,8 @@ std::string to_text(const StepBench& b) {
   std::string text =
       fmt::format("{}: {} parameters, batch {}, sequence {}, dropout {}, {}, {}{} thread{}, {} steps\n",
                   b.model, grouped(b.parameters), b.batch, b.sequence, b.dropout, b.precision,
-                  b.device == "cuda" ? "cuda, " : "", b.threads, b.threads == 1 ? "" : "s", b.step.runs);
+                  b.device == "cuda" ? b.captured ? "cuda (graph), " : "cuda, " : "", b.threads,
+                  b.threads == 1 ? "" : "s", b.step.runs);
   text += text_table(
       {{"", "median", "best"},
        {"step, ms", table_number(b.step.median * 1e3), table_number(b.step.best * 1e3)},
@@ -179,11 +130,16 @@ std::string to_text(const StepBench& b) {
   text += fmt::format("{} operations per token; peak memory {}; graph: {} nodes, {} saved\n",
                       human_count(b.flops_per_token), human_bytes(b.peak_bytes), b.graph_nodes,
                       human_bytes(b.saved_bytes));
-  if (!b.by_op.empty()) {
-    text += "\nper step, time between events given to the op that follows\n";
-    text +=
-        profile_table("op", b.by_op, b.step.runs) + '\n' + profile_table("module", b.by_module, b.step.runs);
-  }
+  if (!b.message.empty()) text += b.message + '\n';
+  if (b.by_op.empty()) return text;
+  text += fmt::format(
+      "\nprofile of {} further steps{}, milliseconds of one step: its time is the floor (the longer of the\n"
+      "operations at the rate of a large product and the bytes at that of memory, kernel by kernel), what\n"
+      "kernels take above it, and what happens outside of them ({})\n",
+      b.profiled_steps, b.captured ? ", each kernel asked for anew" : "",
+      b.device == "cuda" ? "the GPU waits for the host" : "copies, allocation, the tape");
+  text += profile_table("op", b.by_op, b.profiled_steps) + '\n' +
+          profile_table("module", over_layers(b.by_module), b.profiled_steps);
   return text;
 }
 
@@ -206,12 +162,13 @@ nlohmann::json to_json(const StepBench& b) {
       {"floor_ms", {{"median", b.floor_median() * 1e3}, {"best", b.floor_best() * 1e3}}},
       {"floor_percent",
        {{"median", 100 * b.floor_median() / b.step.median}, {"best", 100 * b.floor_best() / b.step.best}}},
+      {"captured", b.captured},
       {"peak_bytes", b.peak_bytes},
       {"graph_nodes", b.graph_nodes},
       {"saved_bytes", b.saved_bytes}};
   if (!b.by_op.empty()) {
-    value["by_op"] = profile_json(b.by_op, b.step.runs);
-    value["by_module"] = profile_json(b.by_module, b.step.runs);
+    value["by_op"] = profile_json(b.by_op, b.profiled_steps);
+    value["by_module"] = profile_json(b.by_module, b.profiled_steps);
   }
   return value;
 }

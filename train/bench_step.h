@@ -1,7 +1,8 @@
 // A whole training step (forward, loss, backward, clipping, AdamW) on random tokens, set against the time
 // that its multiply-adds would take at the rate of one large product. Products are measured between the
 // steps, on the same threads: on a machine shared with others only numbers of the same moment can be
-// compared.
+// compared. A GPU replays steps from a graph, as in training. With a profile, further steps say where the
+// time goes; these are never recorded, so that each op can be told from the next.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "models/config.h"
+#include "train/bench.h"
 #include "train/bench_ceilings.h"
 #include "train/bench_profile.h"
 
@@ -22,10 +24,12 @@ struct StepBenchOptions {
   std::int64_t tail = 16;     // positions read by a model with readout tail, at most the sequence
   std::int64_t steps = 0;     // timed ones; 0: as many as fit `seconds`, at least 3
   double seconds = 20;
-  bool profile = false;
-  std::int64_t product_size = 1536;  // rows of the product between steps
-  std::string device = "cpu";        // cpu or cuda
-  std::string precision = "f32";     // f32, bf16, on a GPU tf32, or on the CPU f64
+  bool profile = false;                   // as many steps, or as much time, again
+  bool capture = true;                    // record steps where the device can
+  std::int64_t product_size = 1536;       // rows of the product between steps
+  std::int64_t memory_bytes = 512 << 20;  // of the largest copies that a profile measures memory by
+  std::string device = "cpu";             // cpu or cuda
+  std::string precision = "f32";          // f32, bf16, on a GPU tf32, or on the CPU f64
 };
 
 struct StepBench {
@@ -41,7 +45,10 @@ struct StepBench {
   std::int64_t peak_bytes = 0;   // of live memory on the device during the steps
   std::int64_t graph_nodes = 0;  // after the forward
   std::int64_t saved_bytes = 0;
+  bool captured = false;                     // the steps were replayed from a graph
+  std::string message{};                     // why they were not, when they were to be
   std::vector<ProfileRow> by_op, by_module;  // with options.profile
+  std::int64_t profiled_steps = 0;
 
   double tokens() const { return static_cast<double>(batch * sequence); }
   // Seconds that the step's products take at the median and at the best rate measured beside it.
@@ -49,10 +56,10 @@ struct StepBench {
   double floor_best() const { return flops_per_token * tokens() / product.best * 1e-9; }
 };
 
-// Two steps to warm up, then the timed ones; on a GPU a step ends when the GPU has done it. errors:
-// ConfigError for the model's sizes, a precision that the device does not have, and a profile of a GPU;
-// DeviceError when there is no GPU to use; ValueError for a batch, sequence or number of steps out of range;
-// NonFiniteError when a loss is not finite; OutOfMemoryError.
+// A few steps to warm up, then the timed ones; on a GPU a step ends when the GPU has done it. errors:
+// ConfigError for the model's sizes and a precision that the device does not have; DeviceError when there is
+// no GPU to use; ValueError for a batch, sequence or number of steps out of range; ShapeError for a sequence
+// that the model does not take; NonFiniteError when a loss is not finite; OutOfMemoryError.
 StepBench bench_step(const StepBenchOptions& options);
 
 std::string to_text(const StepBench& bench);

@@ -18,6 +18,7 @@
 #include "train/bench_ops.h"
 #include "train/bench_profile.h"
 #include "train/bench_step.h"
+#include "train/kernel_meter.h"
 
 using namespace eddy;
 
@@ -46,6 +47,7 @@ StepBenchOptions tiny_step() {
   options.batch = 2;
   options.steps = 3;
   options.product_size = 32;
+  options.memory_bytes = 1 << 16;
   return options;
 }
 
@@ -198,8 +200,94 @@ TEST_CASE("a profiled step names ops and modules and its parts add up to the ste
   for (const ProfileRow& row : bench.by_op) by_op += row.total();
   for (const ProfileRow& row : bench.by_module) by_module += row.total();
   CHECK(by_op == doctest::Approx(by_module));
+  CHECK(bench.profiled_steps == 3);
   CHECK(by_op >= 0.5 * 3 * bench.step.best);
   CHECK(to_json(bench)["by_op"].size() == bench.by_op.size());
+
+  // What the ops multiply is what the step multiplies: the model's own count, by op and by module.
+  double by_op_flops = 0, by_module_flops = 0;
+  for (const ProfileRow& row : bench.by_op) {
+    by_op_flops += row.flops;
+    CHECK(row.kernels <= row.total() * (1 + 1e-9));
+    CHECK(row.floor >= 0);
+  }
+  for (const ProfileRow& row : bench.by_module) by_module_flops += row.flops;
+  CHECK(by_op_flops == doctest::Approx(3 * bench.flops_per_token * bench.tokens()));
+  CHECK(by_module_flops == doctest::Approx(by_op_flops));
+  CHECK(linear->bytes > 0);
+  CHECK(linear->kernels > 0);
+}
+
+TEST_CASE("the profiled steps of every recurrence multiply what the model counts") {
+  struct Case {
+    const char *family, *model;
+    double least, most;  // of the count: what the model leaves out or a kernel pads
+  };
+  for (const Case& of :
+       {Case{"recurrent_transformer", "unit_forget", 0.9, 1.1},
+        Case{"recurrent_transformer", "block_forget", 0.8, 1.2}, Case{"block_recurrent", "slide", 0.8, 1.2},
+        Case{"blockwise_recurrent", "memory_llama", 0.8, 1.2}, Case{"staircase", "staircase", 0.8, 1.2}}) {
+    CAPTURE(of.model);
+    StepBenchOptions options = tiny_step();
+    ModelConfig& m = options.model;
+    m.family = of.family;
+    m.model = of.model;
+    m.positions = false;
+    m.dim = 32;
+    m.heads = 2;
+    m.layers = 2;
+    m.block = m.chunk = m.window = 4;
+    m.segment = m.context = 16;
+    options.steps = 1;
+    options.profile = true;
+    const StepBench bench = bench_step(options);
+    double flops = 0;
+    for (const ProfileRow& row : bench.by_op) flops += row.flops;
+    const double counted = bench.flops_per_token * bench.tokens();
+    CAPTURE(flops / counted);
+    CHECK(flops >= of.least * counted);
+    CHECK(flops <= of.most * counted);
+  }
+}
+
+TEST_CASE("kernels are watched on one thread and one device and are themselves again afterwards") {
+  struct Seen : KernelObserver {
+    int begun = 0;
+    std::vector<std::string> names;
+    double bytes = 0;
+    void kernel_begins() override { ++begun; }
+    void kernel_done(const char* name, const KernelCost& cost) override {
+      names.emplace_back(name);
+      bytes += cost.bytes;
+    }
+  } seen;
+  const Tensor x = Tensor::full({4}, 0.5);
+  const Tensor wide = Tensor::full({4}, 0.5, Dtype::f64);
+  static_cast<void>(exp(x));
+  {
+    const ObserveKernels watching(seen, kCpu);
+    static_cast<void>(exp(x));
+    static_cast<void>(exp(wide));
+  }
+  static_cast<void>(exp(x));
+  CHECK(seen.begun == 2);
+  CHECK(seen.names.size() == 2);
+  CHECK(seen.bytes == 2 * 4 * 4 + 2 * 4 * 8);
+}
+
+TEST_CASE("modules of all layers are one row where layers are left out") {
+  std::vector<ProfileRow> rows(3);
+  rows[0].name = "layers.0.mlp";
+  rows[1].name = "layers.11.mlp";
+  rows[2].name = "head2";
+  rows[0].forward = rows[1].forward = 1;
+  rows[0].flops = rows[1].flops = 5;
+  const std::vector<ProfileRow> joined = over_layers(rows);
+  REQUIRE(joined.size() == 2);
+  CHECK(joined[0].name == "layers.*.mlp");
+  CHECK(joined[0].forward == 2);
+  CHECK(joined[0].flops == 10);
+  CHECK(joined[1].name == "head2");
 }
 
 TEST_CASE("a step benchmark refuses sizes that make no step") {

@@ -212,7 +212,13 @@ void add_bench_command(CLI::App& app, std::function<int()>& action) {
   step_option("--dropout", flags->dropout, "Short for --model.dropout")->check(CLI::Range(0.0, 0.999));
   step_option("--precision", flags->step.precision, "Arithmetic; bf16 on the CPU is a slow check")
       ->check(CLI::IsMember({"f32", "bf16", "tf32", "f64"}));
-  command->add_flag("--profile", flags->step.profile, "Also the time of each op and module")
+  command
+      ->add_flag("--profile", flags->step.profile,
+                 "Also time, work and floor of each op and module, over as many steps again")
+      ->group(kStepGroup);
+  command
+      ->add_flag("--no-capture{false}", flags->step.capture,
+                 "On a GPU: ask for each kernel anew instead of replaying steps from a graph")
       ->group(kStepGroup);
   flags->keys.add_to(*command, keys_of(flags->defaults));
 

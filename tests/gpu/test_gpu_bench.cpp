@@ -1,0 +1,78 @@
+// Measurements of a GPU: its clock, and the profile of a step. What they say on the emulated one means
+// nothing; that they say it, and that nothing is lost, does.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+
+#include "gpu_test.h"
+#include "ops/device_clock.h"
+#include "ops/pointwise.h"
+#include "train/bench_step.h"
+
+using namespace eddy;
+using namespace eddy::gpu_test;
+
+namespace {
+
+StepBenchOptions tiny_step() {
+  StepBenchOptions options;
+  options.model.model = "regular";
+  options.model.vocab = 11;
+  options.model.context = 8;
+  options.model.dim = 16;
+  options.model.heads = 2;
+  options.model.positions = true;
+  options.batch = 2;
+  options.steps = 2;
+  options.product_size = 16;
+  options.memory_bytes = 1 << 12;
+  options.device = "cuda";
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("the GPU's clock tells the time between marks and begins anew when cleared") {
+  const auto clock = device_clock(gpu());
+  REQUIRE(clock != nullptr);
+  const Tensor x = to_gpu(Tensor::full({1000}, 0.5));
+  CHECK(clock->stamp() == 0);
+  static_cast<void>(exp(x));
+  CHECK(clock->stamp() == 1);
+  const double seconds = clock->seconds(0, 1);
+  CHECK(seconds > 0);
+  CHECK(std::isfinite(seconds));
+  clock->clear();
+  CHECK(clock->stamp() == 0);
+  CHECK(device_clock(kCpu) == nullptr);
+}
+
+TEST_CASE("a step on a GPU is measured as it is replayed and profiled kernel by kernel") {
+  for (const char* precision : {"f32", "bf16"}) {
+    CAPTURE(precision);
+    StepBenchOptions options = tiny_step();
+    options.precision = precision;
+    options.profile = true;
+    const StepBench bench = bench_step(options);
+    CHECK(bench.captured);
+    CHECK(bench.message == "");
+    CHECK(std::isfinite(bench.loss));
+    double flops = 0, by_op = 0, by_module = 0;
+    for (const ProfileRow& row : bench.by_op) {
+      flops += row.flops;
+      by_op += row.total();
+      CHECK(row.kernels <= row.total() * (1 + 1e-9));
+    }
+    for (const ProfileRow& row : bench.by_module) by_module += row.total();
+    CHECK(by_op > 0);
+    CHECK(by_op == doctest::Approx(by_module));
+    CHECK(flops == doctest::Approx(2 * bench.flops_per_token * bench.tokens()));
+    CHECK(to_text(bench).find("cuda (graph)") != std::string::npos);
+
+    options.profile = options.capture = false;
+    const StepBench plain = bench_step(options);
+    CHECK(!plain.captured);
+    CHECK(plain.by_op.empty());
+  }
+}

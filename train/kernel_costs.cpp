@@ -1,0 +1,225 @@
+// The least of each kernel, by counting the tensors that go in and come out.
+#include "train/kernel_costs.h"
+
+#include <algorithm>
+
+namespace eddy {
+namespace {
+
+double number(std::int64_t count) {
+  return static_cast<double>(count);
+}
+
+// So many elements moved, and nothing multiplied.
+KernelCost moved(Dtype dtype, std::int64_t elements) {
+  return {0, number(elements) * static_cast<double>(dtype_bytes(dtype)), false};
+}
+
+KernelCost products(Dtype dtype, double multiply_adds, std::int64_t elements) {
+  KernelCost cost = moved(dtype, elements);
+  cost.flops = 2 * multiply_adds;
+  cost.half = dtype == Dtype::bf16;
+  return cost;
+}
+
+// Pairs of one head of one sequence that see each other: key j is seen by query i when
+// least <= i + keys - queries - j <= most.
+double visible_pairs(const AttentionArgs& a) {
+  std::int64_t pairs = 0;
+  for (std::int64_t i = 0; i < a.queries; ++i) {
+    const std::int64_t place = i + a.keys - a.queries;
+    const std::int64_t first = std::max<std::int64_t>(0, place - a.most),
+                       last = std::min(a.keys - 1, place - a.least);
+    pairs += std::max<std::int64_t>(0, last - first + 1);
+  }
+  return number(pairs);
+}
+
+// Scores and mixed values forward; four products backward, the scores computed again not counted.
+KernelCost attention_cost(const AttentionArgs& a, bool backward) {
+  const int factor = backward ? 2 : 1;
+  const double multiply_adds =
+      2 * factor * visible_pairs(a) * number(a.batch) * number(a.heads) * number(a.head_size);
+  const std::int64_t elements =
+      2 * factor * a.batch * a.head_size * (a.queries * a.heads + a.keys * a.kv_heads);
+  return products(a.dtype, multiply_adds, elements);
+}
+
+std::int64_t elements_of(int rank, const std::int64_t* shape) {
+  std::int64_t elements = 1;
+  for (int i = 0; i < rank; ++i) elements *= shape[i];
+  return elements;
+}
+
+// Those that differ: an axis of stride 0 repeats.
+std::int64_t elements_read(int rank, const std::int64_t* shape, const std::int64_t* strides) {
+  std::int64_t elements = 1;
+  for (int i = 0; i < rank; ++i) elements *= strides[i] == 0 ? 1 : shape[i];
+  return elements;
+}
+
+std::int64_t also_read(double beta) {
+  return beta == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+KernelCost cost_of(const GemmArgs& g) {
+  const auto matrices = [&](std::int64_t stride, std::int64_t outer_stride) {
+    return (stride == 0 ? 1 : g.batch) * (outer_stride == 0 ? 1 : g.outer);
+  };
+  const std::int64_t all = g.batch * g.outer;
+  KernelCost cost =
+      products(g.dtype, number(g.m) * number(g.n) * number(g.k) * number(all),
+               g.m * g.k * matrices(g.stride_a, g.outer_a) + g.k * g.n * matrices(g.stride_b, g.outer_b));
+  cost.bytes += moved(g.c_f32 ? Dtype::f32 : g.dtype, (1 + also_read(g.beta)) * g.m * g.n * all).bytes;
+  return cost;
+}
+
+KernelCost cost_of(const AttentionArgs& args) {
+  return attention_cost(args, false);
+}
+KernelCost cost_of(const AttentionBackwardArgs& args) {
+  return attention_cost(args.forward, true);
+}
+
+// Query j of the last `queries` own rows sees all of past and the own rows up to itself.
+KernelCost cost_of(const WindowAttentionArgs& a) {
+  const bool backward = a.doutput != nullptr;
+  const int factor = backward ? 2 : 1;
+  const double pairs =
+      number(a.queries) * number(a.past + a.own - a.queries) + number(a.queries) * number(a.queries + 1) / 2;
+  return products(a.dtype, 2 * factor * pairs * number(a.batch) * number(a.heads) * number(a.head_size),
+                  2 * factor * a.batch * a.heads * a.head_size * (a.queries + a.past + a.own));
+}
+
+// One step multiplies by keys' and values' weights (2 D^2), wo (D^2) and the MLP (2 D mlp), forward and, for
+// the gradient of its inputs, backward; the gradients of the weights are products outside the kernel. Per
+// token of width D: x, qkv, h, key, value, o, r, a1, a2 forward; backward the same but for o, which is not
+// needed, and dh, dkey, dvalue, dx, dqkv and four right sides written.
+KernelCost cost_of(const UnitRecurrenceArgs& a) {
+  const bool backward = a.dh != nullptr;
+  const std::int64_t tokens = a.time * a.batch, weights = 3 * a.dim * a.dim + 2 * a.dim * a.mlp;
+  const std::int64_t per_token = backward ? 21 * a.dim + 3 * a.mlp : 11 * a.dim + a.mlp;
+  return products(a.dtype, number(tokens) * number(weights), tokens * per_token + weights);
+}
+
+// Rows are added to in the backward pass of these two.
+KernelCost cost_of(const EmbeddingArgs& a) {
+  return moved(a.dtype, 2 * a.positions * a.dim);
+}
+KernelCost cost_of(const GatherArgs& a) {
+  return moved(a.dtype, 2 * a.outer * a.picks * a.inner);
+}
+
+KernelCost cost_of(const LayerNormArgs& a) {
+  return moved(a.dtype, 2 * a.rows * a.width);
+}
+KernelCost cost_of(const LayerNormBackwardArgs& a) {
+  return moved(a.dtype, (a.dx == nullptr ? 2 : 3 + also_read(a.dx_beta)) * a.rows * a.width);
+}
+KernelCost cost_of(const RmsNormArgs& a) {
+  return moved(a.dtype, 2 * a.rows * a.width);
+}
+KernelCost cost_of(const RmsNormBackwardArgs& a) {
+  return moved(a.dtype, (a.dx == nullptr ? 2 : 3 + also_read(a.dx_beta)) * a.rows * a.width);
+}
+KernelCost cost_of(const UnitNormArgs& a) {
+  return moved(a.dtype, 2 * a.rows * a.width);
+}
+KernelCost cost_of(const UnitNormBackwardArgs& a) {
+  return moved(a.dtype, (3 + also_read(a.beta)) * a.rows * a.width);
+}
+KernelCost cost_of(const DropoutArgs& a) {
+  return moved(a.dtype, (2 + also_read(a.beta)) * a.n);
+}
+
+KernelCost cost_of(const SumArgs& a) {
+  return moved(a.dtype, a.outer * a.inner * (a.count + 1 + also_read(a.beta)));
+}
+KernelCost cost_of(const MaxArgs& a) {
+  return moved(a.dtype, a.outer * a.inner * (a.count + 1));
+}
+KernelCost cost_of(const MaxBackwardArgs& a) {
+  return moved(a.dtype, a.outer * a.inner * ((1 + also_read(a.beta)) * a.count + 1));
+}
+
+KernelCost cost_of(const CrossEntropyArgs& a) {
+  return moved(a.dtype, a.rows * a.classes);
+}
+KernelCost cost_of(const CrossEntropyBackwardArgs& a) {
+  return moved(a.dtype, (2 + also_read(a.beta)) * a.rows * a.classes);
+}
+
+// Four gates and the cell in, the cell and h out; backward also both gradients in.
+KernelCost cost_of(const LstmCellArgs& a) {
+  return moved(a.dtype, 7 * a.batch * a.hidden);
+}
+KernelCost cost_of(const LstmCellBackwardArgs& a) {
+  return moved(a.dtype, 13 * a.batch * a.hidden);
+}
+
+KernelCost cost_of(const RotaryArgs& a) {
+  return moved(a.dtype, (2 + also_read(a.beta)) * a.batch * a.time * a.heads * 2 * a.pairs);
+}
+
+// c, z and the result; the LSTM's gate reads i and f besides.
+KernelCost cost_of(const GateArgs& a) {
+  return moved(a.dtype, (a.kind == GateKind::lstm ? 5 : 3) * a.rows * a.width);
+}
+KernelCost cost_of(const GateBackwardArgs& a) {
+  return moved(a.dtype, (a.forward.kind == GateKind::lstm ? 9 : 5) * a.forward.rows * a.forward.width);
+}
+
+KernelCost cost_of(const SoftmaxArgs& a) {
+  return moved(a.dtype, 2 * a.rows * a.width);
+}
+KernelCost cost_of(const SoftmaxBackwardArgs& a) {
+  return moved(a.dtype, (3 + also_read(a.beta)) * a.rows * a.width);
+}
+KernelCost cost_of(const LogSoftmaxArgs& a) {
+  return moved(a.dtype, 2 * a.rows * a.width);
+}
+KernelCost cost_of(const LogSoftmaxBackwardArgs& a) {
+  return moved(a.dtype, (3 + also_read(a.beta)) * a.rows * a.width);
+}
+
+KernelCost cost_of(const MemoryMarkArgs& a) {
+  return moved(a.dtype, a.batch * a.size * a.heads * a.head_dim);
+}
+// The scores once, and keys and values of the pairs taken.
+KernelCost cost_of(const MemoryTakeArgs& a) {
+  return moved(a.dtype, a.queries * (a.score_stride + 4 * a.topk * a.head_dim));
+}
+
+// Parameter and two moments in and out, the gradient in.
+KernelCost cost_of(const AdamArgs& a) {
+  return moved(a.dtype, 7 * a.n);
+}
+KernelCost cost_of(const NormArgs& a) {
+  return moved(a.dtype, a.n);
+}
+KernelCost cost_of(const ScaleArgs& a) {
+  return moved(a.dtype, 2 * a.n);
+}
+// How many parameters there are stands in tables in the device's memory.
+KernelCost cost_of(const AdafactorArgs&) {
+  return {};
+}
+
+KernelCost cost_of(const UnaryArgs& a) {
+  return moved(a.dtype, (a.dy == nullptr ? 2 : 3) * a.elements);
+}
+KernelCost cost_of(const BinaryArgs& a) {
+  const std::int64_t all = elements_of(a.rank, a.shape);
+  const auto read = [&](const void* x, const std::int64_t* strides) {
+    return x == nullptr ? 0 : elements_read(a.rank, a.shape, strides);
+  };
+  return moved(a.dtype, all + read(a.a, a.stride_a) + read(a.b, a.stride_b) + (a.dy == nullptr ? 0 : all));
+}
+KernelCost cost_of(const WhereArgs& a) {
+  return moved(a.dtype, elements_of(a.rank, a.shape) + elements_read(a.rank, a.shape, a.stride_a) +
+                            elements_read(a.rank, a.shape, a.stride_b));
+}
+
+}  // namespace eddy

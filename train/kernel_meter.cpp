@@ -1,0 +1,132 @@
+// Functions put in front of the kernels, one for each slot.
+#include "train/kernel_meter.h"
+
+#include <type_traits>
+
+namespace eddy {
+namespace {
+
+thread_local KernelObserver* watching = nullptr;
+
+// Tells of one kernel, and of none inside it.
+template <class Call, class Cost>
+void watched(const char* name, Call&& call, Cost&& cost) {
+  KernelObserver* const observer = watching;
+  if (observer == nullptr) return call();
+  struct Inside {
+    KernelObserver* observer;
+    explicit Inside(KernelObserver* found) : observer(found) { watching = nullptr; }
+    ~Inside() { watching = observer; }
+  };
+  observer->kernel_begins();
+  {
+    const Inside inside(observer);
+    call();
+  }
+  observer->kernel_done(name, cost());
+}
+
+template <class Args>
+Args arguments_of(const Slot<Args>&);
+
+// What a slot held before.
+template <auto& slot>
+struct Metered {
+  using Args = decltype(arguments_of(slot));
+  using Function = typename Slot<Args>::Function;
+  static inline Function found = nullptr, found_f64 = nullptr;
+
+  static void run(const Args& args) {
+    watched(
+        slot.name, [&] { found(args); }, [&] { return cost_of(args); });
+  }
+  static void run_f64(const Args& args) {
+    watched(
+        slot.name, [&] { found_f64(args); }, [&] { return cost_of(args); });
+  }
+
+  static void install(DeviceType type) {
+    Function& function = slot.function[static_cast<int>(type)];
+    found = function;
+    if (found != nullptr) function = run;
+    found_f64 = type == DeviceType::cpu ? slot.cpu_f64 : nullptr;
+    if (found_f64 != nullptr) slot.cpu_f64 = run_f64;
+  }
+  static void restore(DeviceType type) {
+    if (found != nullptr) slot.function[static_cast<int>(type)] = found;
+    if (found_f64 != nullptr) slot.cpu_f64 = found_f64;
+  }
+};
+
+template <auto&... slots>
+struct MeteredSlots {
+  static void install(DeviceType type) { (Metered<slots>::install(type), ...); }
+  static void restore(DeviceType type) { (Metered<slots>::restore(type), ...); }
+};
+
+// A kernel that is not among these counts as time outside kernels.
+using AllSlots =
+    MeteredSlots<gemm_slot, attention_forward_slot, attention_backward_slot, window_attention_forward_slot,
+                 window_attention_backward_slot, unit_recurrence_forward_slot, unit_recurrence_backward_slot,
+                 embedding_forward_slot, embedding_backward_slot, gather_forward_slot, gather_backward_slot,
+                 layer_norm_forward_slot, layer_norm_backward_slot, rms_norm_forward_slot,
+                 rms_norm_backward_slot, unit_norm_forward_slot, unit_norm_backward_slot, dropout_slot,
+                 sum_slot, max_forward_slot, max_backward_slot, cross_entropy_forward_slot,
+                 cross_entropy_backward_slot, lstm_cell_forward_slot, lstm_cell_backward_slot, rotary_slot,
+                 gate_forward_slot, gate_backward_slot, softmax_forward_slot, softmax_backward_slot,
+                 log_softmax_forward_slot, log_softmax_backward_slot, memory_mark_slot, memory_take_slot,
+                 adam_slot, l2_norm_slot, scale_slot, adafactor_slot, unary_forward_slot, unary_backward_slot,
+                 binary_slot, where_slot>;
+
+// A GPU's copies, told of like kernels.
+class MeteredTransfer final : public Transfer {
+ public:
+  explicit MeteredTransfer(Transfer& own) : own_(own) {}
+  Tensor to_device(const Tensor& x, Device device) override {
+    Tensor result;
+    watched(
+        "to_device", [&] { result = own_.to_device(x, device); }, [&] { return KernelCost{}; });
+    return result;
+  }
+  void copy_strided(const Tensor& to, const Tensor& from) override {
+    watched(
+        "copy", [&] { own_.copy_strided(to, from); }, [&] { return bytes(to.bytes() + from.bytes()); });
+  }
+  void add_into(const Tensor& to, const Tensor& from) override {
+    watched(
+        "add_into", [&] { own_.add_into(to, from); }, [&] { return bytes(2 * to.bytes() + from.bytes()); });
+  }
+  void fill(const Tensor& x, double value) override {
+    watched(
+        "fill", [&] { own_.fill(x, value); }, [&] { return bytes(x.bytes()); });
+  }
+  void cast(const Tensor& to, const Tensor& from) override {
+    watched(
+        "cast", [&] { own_.cast(to, from); }, [&] { return bytes(to.bytes() + from.bytes()); });
+  }
+
+ private:
+  static KernelCost bytes(std::int64_t count) { return {0, static_cast<double>(count), false}; }
+  Transfer& own_;
+};
+
+}  // namespace
+
+ObserveKernels::ObserveKernels(KernelObserver& observer, Device device) : device_(device) {
+  install_backends();
+  AllSlots::install(device.type);
+  if (!(device == kCpu)) {
+    own_transfer_ = &transfer(device);
+    transfer_ = std::make_unique<MeteredTransfer>(*own_transfer_);
+    set_transfer(device.type, transfer_.get());
+  }
+  watching = &observer;
+}
+
+ObserveKernels::~ObserveKernels() {
+  watching = nullptr;
+  AllSlots::restore(device_.type);
+  if (own_transfer_ != nullptr) set_transfer(device_.type, own_transfer_);
+}
+
+}  // namespace eddy

@@ -1,0 +1,85 @@
+// Steps on random tokens.
+#include "train/step_trial.h"
+
+#include <algorithm>
+
+#include "ops/capture.h"
+#include "tensor/format.h"
+#include "tensor/philox.h"
+
+namespace eddy {
+namespace {
+
+constexpr std::uint64_t kSeed = 1337;
+constexpr std::int64_t kBatches = 4;  // taken in turns
+// Steps of a state that still grows are of kinds of their own; then two to see the kind, one to record it.
+constexpr int kMostWarmUp = 12;
+
+std::int64_t rows_of(const ModelConfig& config, std::int64_t sequence, std::int64_t tail) {
+  if (config.readout == "last") return 1;
+  return config.readout == "tail" ? tail : sequence;
+}
+
+}  // namespace
+
+std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t limit, const char* stream,
+                                        std::int64_t step) {
+  const RandomKey key = random_key(kSeed, stream, static_cast<std::uint64_t>(step));
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = static_cast<std::int32_t>(key.word(i) % static_cast<std::uint64_t>(limit));
+  return tokens;
+}
+
+StepTrial::StepTrial(const StepTrialOptions& options, const Placement& placement)
+    : capture_(options.capture && can_capture(placement.device)),
+      carry_state_(options.carry_state),
+      model_(make_model(resolved(options.model), placement.dtype, placement.device)) {
+  const ModelConfig& config = model_->config();
+  model_->check_length(options.sequence, carry_state_);
+  model_->params().initialize(kSeed);
+  TrainConfig train;
+  train.optimizer = "adamw";
+  learning_rate_ = train.learning_rate;
+  optimizer_ = make_optimizer(model_->params(), train);
+  captured_ = std::make_unique<CapturedStep>(*model_, *optimizer_, options.capture);
+  plain_ = std::make_unique<CapturedStep>(*model_, *optimizer_, false);
+  const std::int64_t tail = std::min(options.tail, options.sequence),
+                     rows = rows_of(config, options.sequence, tail);
+  for (std::int64_t i = 0; i < kBatches; ++i) {
+    batches_.push_back(make_batch(
+        options.batch, random_tokens(options.batch * options.sequence, config.vocab, "bench.tokens", i),
+        random_tokens(options.batch * rows, config.n_out, "bench.targets", i)));
+    batches_.back().tail = tail;
+  }
+}
+
+StepResult StepTrial::step() {
+  return run(*captured_);
+}
+
+StepResult StepTrial::step_uncaptured() {
+  return run(*plain_);
+}
+
+StepResult StepTrial::run(CapturedStep& step) {
+  StepOptions options;
+  options.learning_rate = learning_rate_;
+  options.seed = kSeed;
+  options.step = steps_;
+  options.carry_state = carry_state_;
+  StepResult result = step.step({batches_[static_cast<std::size_t>(steps_ % kBatches)]}, carried_, options);
+  if (!result.finite) fail<NonFiniteError>("bench: step {}: {}", steps_, result.problem);
+  ++steps_;
+  return result;
+}
+
+void StepTrial::warm_up() {
+  for (int i = 0; i < (capture_ ? kMostWarmUp : 2); ++i) {
+    static_cast<void>(step());
+    if (captured()) break;
+  }
+  if (captured()) static_cast<void>(step());  // a graph's first replay also sends it to the GPU
+}
+
+}  // namespace eddy
