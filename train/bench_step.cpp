@@ -17,6 +17,8 @@ namespace {
 
 constexpr std::int64_t kLeastSteps = 3;
 constexpr double kCeilingSeconds = 1;
+// Rows of a square product that reaches a device's rate: on a GPU some milliseconds of bf16.
+constexpr std::int64_t kCpuProduct = 1536, kGpuProduct = 8192;
 
 // Runs one step after the other, for so many steps or so long.
 template <class Step>
@@ -29,9 +31,9 @@ void repeat(std::int64_t steps, double seconds, Step&& step) {
 
 // Rates of products and memory for the floors of single ops, measured now.
 ProfileRates profile_rates(const Placement& placement, const StepBenchOptions& options,
-                           const ProductProbe& probe, bool half) {
+                           std::int64_t product_size, const ProductProbe& probe, bool half) {
   CeilingSizes sizes;
-  sizes.product = options.product_size;
+  sizes.product = product_size;
   sizes.bytes = {std::max<std::int64_t>(1, options.memory_bytes / 16), options.memory_bytes};
   ProfileRates rates;
   rates.ceilings = measure_ceilings(kCeilingSeconds, sizes, placement.device);
@@ -57,9 +59,13 @@ StepBench bench_step(const StepBenchOptions& options) {
   trial_options.sequence = sequence;
   trial_options.tail = options.tail;
   trial_options.capture = options.capture;
+  trial_options.carry_state = options.carry_state;
   StepTrial trial(trial_options, placement);
   const bool half = placement.dtype == Dtype::bf16 && !(placement.device == kCpu);
-  const ProductProbe probe(options.product_size, placement.device, half ? Dtype::bf16 : Dtype::f32);
+  const std::int64_t product_size = options.product_size > 0   ? options.product_size
+                                    : placement.device == kCpu ? kCpuProduct
+                                                               : kGpuProduct;
+  const ProductProbe probe(product_size, placement.device, half ? Dtype::bf16 : Dtype::f32);
 
   StepBench result;
   result.model = trial.model().config().model;
@@ -98,7 +104,7 @@ StepBench bench_step(const StepBenchOptions& options) {
   result.message = trial.message();
   if (!options.profile) return result;
 
-  StepProfiler profiler(placement.device, profile_rates(placement, options, probe, half));
+  StepProfiler profiler(placement.device, profile_rates(placement, options, product_size, probe, half));
   const ObserveKernels kernels(profiler, placement.device);
   const ObserveTape tape(profiler);
   repeat(options.steps, seconds, [&] {

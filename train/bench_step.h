@@ -26,7 +26,8 @@ struct StepBenchOptions {
   double seconds = 20;
   bool profile = false;                   // as many steps, or as much time, again
   bool capture = true;                    // record steps where the device can
-  std::int64_t product_size = 1536;       // rows of the product between steps
+  bool carry_state = false;               // steps go on from the state of the one before; else begin cold
+  std::int64_t product_size = 0;          // rows of the product between steps; 0: 1536, on a GPU 8192
   std::int64_t memory_bytes = 512 << 20;  // of the largest copies that a profile measures memory by
   std::string device = "cpu";             // cpu or cuda
   std::string precision = "f32";          // f32, bf16, on a GPU tf32, or on the CPU f64

@@ -1,5 +1,6 @@
-// `eddy reproduce`: a table of one of the papers, trained and measured again.
+// `eddy reproduce`: a table of one of the papers, trained and measured again, or the table of step times.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -8,13 +9,17 @@
 #include "train/program/commands.h"
 #include "train/program/output.h"
 #include "train/reproduce.h"
+#include "train/reproduce_speed.h"
 
 namespace eddy {
 namespace {
 
+constexpr const char* kSpeed = "speed";
+
 struct ReproduceFlags {
   ReproduceOptions options;
   std::vector<std::string> set;
+  SpeedOptions speed;
 };
 
 // "train.steps=100" as key and value.
@@ -27,11 +32,39 @@ void take_overrides(ReproduceFlags& flags) {
   }
 }
 
-int run_reproduce(ReproduceFlags& flags) {
+// An option of the other kind of table would be read past in silence.
+void refuse_options_of_another(const CLI::App& command, bool speed) {
+  for (const char* name : {"--task", "--data", "--set", "--windows", "--dry-run"})
+    if (speed && command.count(name) > 0)
+      fail<ConfigError>("reproduce speed: {} belongs to the papers' tables", name);
+  for (const char* name : {"--device", "--seconds", "--profile"})
+    if (!speed && command.count(name) > 0)
+      fail<ConfigError>("reproduce: {} belongs to reproduce speed{}", name,
+                        name == std::string("--device") ? " (here it is --set train.device=cuda)" : "");
+}
+
+int run_speed(ReproduceFlags& flags, const CLI::App& command) {
+  flags.speed.rows = flags.options.rows;
+  flags.speed.runs = flags.options.runs;
+  if (command.count("--scale") > 0) flags.speed.scale = flags.options.scale;
+  const std::vector<SpeedResult> results = reproduce_speed(flags.speed, [](std::string_view text) {
+    print(text);
+    flush_output();
+  });
+  const bool failed =
+      std::any_of(results.begin(), results.end(), [](const SpeedResult& row) { return !row.bench; });
+  return failed ? 3 : 0;
+}
+
+int run_reproduce(ReproduceFlags& flags, const CLI::App& command) {
+  const bool speed = flags.options.table == kSpeed;
+  refuse_options_of_another(command, speed);
+  if (speed) return run_speed(flags, command);
   if (flags.options.table.empty()) {
     for (const TableEntry& entry : reproduce_tables())
       print_line("{:<32}{}{}", entry.name, entry.summary,
                  entry.tasks.empty() ? "" : fmt::format(" (--task {})", fmt::join(entry.tasks, " | ")));
+    print_line("{:<32}{}", kSpeed, "times of training steps on a GPU, beside figures given for PyTorch");
     return 0;
   }
   take_overrides(flags);
@@ -54,14 +87,19 @@ int run_reproduce(ReproduceFlags& flags) {
 
 void add_reproduce_command(CLI::App& app, std::function<int()>& action) {
   CLI::App* command = app.add_subcommand(
-      "reproduce", "A table of a paper: trains its rows, measures them, shows both numbers side by side");
+      "reproduce",
+      "A table of a paper: trains its rows, measures them, shows both numbers side by side; or the "
+      "table of training steps' times");
   const auto flags = std::make_shared<ReproduceFlags>();
   ReproduceOptions& options = flags->options;
-  command->add_option("TABLE", options.table, "FAMILY/TABLE; without one, all there are are listed");
+  command->add_option("TABLE", options.table,
+                      "FAMILY/TABLE, or speed; without one, all there are are listed");
   command->add_option("--rows", options.rows, "Names of rows, with commas; default: all")->delimiter(',');
   command
-      ->add_option("--scale", options.scale,
-                   "small: sizes for a few CPU cores; paper: the paper's; tiny: seconds, to try the command")
+      ->add_option(
+          "--scale", options.scale,
+          "small: sizes for a few CPU cores; paper: the paper's; tiny: seconds, to try the command. speed "
+          "has paper, its default, and small, which takes seconds")
       ->capture_default_str();
   command->add_option("--task", options.task, "Variant of the table, where it has some");
   command->add_option("--data", options.data, "File or folder of the table's data (default: see the table)");
@@ -73,7 +111,13 @@ void add_reproduce_command(CLI::App& app, std::function<int()>& action) {
                    "Tables by length: windows measured at each length, fewer at the longest")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000}).description(""));
   command->add_flag("--dry-run", options.dry_run, "Show the rows and their configurations, and leave");
-  command->callback([flags, &action] { action = [flags] { return run_reproduce(*flags); }; });
+  command->add_option("--device", flags->speed.device, "speed: where (default: cuda; cpu at scale small)")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
+  command->add_option("--seconds", flags->speed.seconds, "speed: of timed steps for each row (10)")
+      ->check(CLI::Range(1e-3, 1e6));
+  command->add_flag("--profile", flags->speed.profile, "speed: also where the time of each row goes");
+  command->callback(
+      [flags, command, &action] { action = [flags, command] { return run_reproduce(*flags, *command); }; });
 }
 
 }  // namespace eddy

@@ -1,0 +1,312 @@
+// The rows, their measurement, and the table.
+#include "train/reproduce_speed.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "models/model.h"
+#include "tensor/allocator.h"
+#include "tensor/format.h"
+#include "train/config.h"
+#include "train/environment.h"
+#include "train/html_page.h"
+#include "train/human_text.h"
+#include "train/placement.h"
+#include "train/reproduce_tables.h"
+#include "train/text_file.h"
+
+namespace eddy {
+namespace {
+
+namespace fs = std::filesystem;
+using Cells = std::vector<std::string>;
+
+constexpr double kSeconds = 10;
+
+const std::vector<std::string>& notes() {
+  static const std::vector<std::string> lines = {
+      "a step is forward, loss, backward, clipping and AdamW on random tokens, dropout off; on a GPU in bf16 "
+      "and "
+      "replayed from a graph, after some steps to warm up; the time is the median of repeated steps",
+      "PyTorch: figures given for PyTorch 2.11 on an H200, not measured here. First as published or eager, "
+      "then at "
+      "its best: compiled, captured, hoisted by hand",
+      "floor: the operations of the step's products, at the rate of one large product measured between the "
+      "steps",
+      "peak memory is that of live tensors: parameters, gradients, moments and the step"};
+  return lines;
+}
+
+SpeedFigure milliseconds(double ms, const std::string& remark = "") {
+  return {ms, fmt::format("{} ms{}", ms, remark)};
+}
+
+// A rate in millions of tokens per second for steps of so many tokens.
+SpeedFigure rate(double millions, std::int64_t tokens, const char* sign = "") {
+  return {static_cast<double>(tokens) / millions * 1e-3, fmt::format("{}{} M tokens/s", sign, millions)};
+}
+
+SpeedFigure at_most(double ms, const std::string& remark = "") {
+  return {ms, fmt::format("<= {} ms{}", ms, remark)};
+}
+
+ModelConfig with_vocab(const std::string& name, std::int64_t vocab) {
+  ModelConfig config = paper_model(name);
+  config.vocab = vocab;
+  return config;
+}
+
+// The shape of the smallest GPT-2, 124 439 808 parameters: learned positions, biases, a tied head.
+ModelConfig gpt2() {
+  ModelConfig config;
+  config.model = "regular";
+  config.vocab = 50257;
+  config.context = 1024;
+  config.dim = 768;
+  config.layers = config.heads = 12;
+  config.positions = config.bias = true;
+  return config;
+}
+
+std::vector<SpeedRow> paper_rows() {
+  constexpr std::int64_t kT5Vocab = 32128;
+  const std::int64_t unit_tokens = 256 * 256;
+  const ModelConfig unit = with_vocab("shakespeare_unit", 65);
+  return {
+      {"rec_fixed_skip", "Rec:fixed:skip, 150 M, 8 x 4096", with_vocab("br_150m_rec_fixed_skip", kT5Vocab), 8,
+       4096, milliseconds(263.6), milliseconds(150.0, ", 36 GiB"), at_most(100, ", 24 GiB")},
+      {"slide_13l", "Slide:13L, 150 M, 8 x 4096", with_vocab("br_150m_slide_13l", kT5Vocab), 8, 4096,
+       milliseconds(268.2), milliseconds(151.0), at_most(100)},
+      {"xl_2048",
+       "XL:2048, 150 M, 16 x 2048",
+       with_vocab("br_150m_xl_2048", kT5Vocab),
+       16,
+       2048,
+       milliseconds(551.6),
+       {},
+       at_most(200)},
+      {"unit_256", "unit recurrence, d 384, 256 x 256", unit, 256, 256, rate(0.21, unit_tokens),
+       rate(1.97, unit_tokens), rate(4, unit_tokens, ">= ")},
+      {"unit_1024",
+       "unit recurrence, d 384, 1024 x 256",
+       unit,
+       1024,
+       256,
+       {},
+       rate(4.96, 4 * unit_tokens),
+       rate(8, 4 * unit_tokens, ">= ")},
+      {"staircase_text", "staircase, text, 32 x 512", with_vocab("enwik8_staircase", 256), 32, 512,
+       milliseconds(131), milliseconds(58.2), at_most(45)},
+      {"staircase_algorithm", "staircase, Algorithm, 256 x 128", with_vocab("algorithm_staircase", 26), 256,
+       128, milliseconds(37.2), milliseconds(9.9), at_most(8)},
+      {"regular_6", "regular, 6 layers, d 384, 64 x 256", with_vocab("shakespeare_regular_6", 65), 64, 256,
+       milliseconds(9.0), milliseconds(5.2), at_most(5.2)},
+      {"gpt2_124m", "the shape of GPT-2 124 M, 32 x 1024", gpt2(), 32, 1024, milliseconds(94.4),
+       milliseconds(63.6), at_most(63.6)},
+      {"memory_llama", "memory_llama, TinyStories, 32 x 256", with_vocab("blockwise_memory_separate", 4096),
+       32, 256},
+      {"copy_4128", "copy task, block_accumulate, 64 x 4128", with_vocab("copy", 16), 64, 4128}};
+}
+
+// Small enough for a step of milliseconds on one core; every recurrence keeps some blocks.
+void shrink(SpeedRow& row) {
+  ModelConfig& m = row.model;
+  m.vocab = std::min<std::int64_t>(m.vocab, 64);
+  m.dim = 32;
+  m.heads = 2;
+  m.head_dim = 0;
+  m.mlp_dim = m.mlp_dim == 0 ? 0 : 64;
+  m.layers = std::min<std::int64_t>(m.layers, 2);
+  m.context = 64;
+  m.segment = m.segment == 0 ? 0 : 64;
+  m.window = m.window == 0 ? 0 : m.model == "xl" ? 64 : 16;
+  m.block = m.block == 1 ? 1 : 16;
+  m.chunk = 16;
+  m.span = 0;
+  m.states = 16;
+  if (!m.recurrent_layers.empty()) m.recurrent_layers = {1};
+  row.batch = 2;
+  row.sequence = 64;
+  row.eager = row.best = row.aim = {};
+}
+
+std::string figure_cell(const SpeedFigure& figure) {
+  return figure.text.empty() ? "" : figure.text;
+}
+
+Cells header() {
+  return {"row",     "ms",      "best",     "M tokens/s", "peak GiB", "floor ms",
+          "floor %", "PyTorch", "its best", "aim",        ""};
+}
+
+Cells cells_of(const SpeedResult& result) {
+  const SpeedRow& row = result.row;
+  Cells cells{row.title};
+  if (result.bench) {
+    const StepBench& b = *result.bench;
+    cells.insert(cells.end(), {table_number(b.step.median * 1e3), table_number(b.step.best * 1e3),
+                               table_number(b.tokens() / b.step.median * 1e-6),
+                               fmt::format("{:.2f}", static_cast<double>(b.peak_bytes) / (1 << 30)),
+                               table_number(b.floor_median() * 1e3),
+                               fmt::format("{:.0f}", 100 * b.floor_median() / b.step.median)});
+  } else {
+    cells.insert(cells.end(), 6, "-");
+  }
+  cells.insert(cells.end(), {figure_cell(row.eager), figure_cell(row.best), figure_cell(row.aim)});
+  std::string remark = result.failure.empty() ? "" : "failed";
+  if (result.bench && row.aim.ms > 0)
+    remark = result.bench->step.median * 1e3 <= row.aim.ms ? "reached" : "missed";
+  if (result.bench && result.bench->device == "cuda" && !result.bench->captured) remark += ", not captured";
+  cells.push_back(remark);
+  return cells;
+}
+
+std::string conditions(const SpeedOptions& options, const Placement& placement,
+                       const std::string& precision) {
+  return fmt::format("scale {}, {}, {}", options.scale, placement.device == kCpu ? "cpu" : "cuda", precision);
+}
+
+nlohmann::json figure_json(const SpeedFigure& figure) {
+  if (figure.text.empty()) return nullptr;
+  return {{"ms", figure.ms}, {"text", figure.text}};
+}
+
+nlohmann::json json_of(const std::vector<SpeedResult>& results, const std::string& where) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const SpeedResult& result : results)
+    rows.push_back({{"name", result.row.name},
+                    {"title", result.row.title},
+                    {"pytorch_given", figure_json(result.row.eager)},
+                    {"pytorch_best_given", figure_json(result.row.best)},
+                    {"aim", figure_json(result.row.aim)},
+                    {"measured", result.bench ? to_json(*result.bench) : nlohmann::json(nullptr)},
+                    {"failure", result.failure}});
+  return {{"table", "speed"},
+          {"conditions", where},
+          {"notes", notes()},
+          {"environment", environment_lines()},
+          {"rows", rows}};
+}
+
+std::string page_of(const std::vector<SpeedResult>& results, const std::string& where) {
+  HtmlPage page("Training steps", where);
+  std::vector<Cells> rows;
+  std::vector<LabelledText> details;
+  for (const SpeedResult& result : results) {
+    rows.push_back(cells_of(result));
+    details.push_back({result.row.title, result.bench ? to_text(*result.bench) : result.failure});
+  }
+  page.table(header(), rows);
+  for (const std::string& note : notes()) page.paragraph(note);
+  page.folded_texts("Each row in full", details);
+  std::string machine;
+  for (const std::string& line : environment_lines()) machine += line + '\n';
+  page.heading("Machine");
+  page.preformatted(machine);
+  return page.html();
+}
+
+void check_options(const SpeedOptions& options, const std::vector<SpeedRow>& rows) {
+  std::vector<std::string> names;
+  for (const SpeedRow& row : rows) names.push_back(row.name);
+  for (const std::string& name : options.rows)
+    if (std::find(names.begin(), names.end(), name) == names.end())
+      fail<ConfigError>("reproduce speed: there is no row \"{}\" (nearest: {}; all: {})", name,
+                        nearest_match(name, names), fmt::join(names, ", "));
+  if (options.device == "cpu" && options.scale == "paper" && options.rows.empty())
+    fail<ConfigError>(
+        "reproduce speed: all rows at the paper's sizes on a CPU (they are for a GPU: name some with --rows, "
+        "or "
+        "take --scale small)");
+}
+
+// errors: DeviceError without a GPU, with what can be done instead.
+Placement place(const std::string& device, const std::string& precision) {
+  try {
+    return choose_placement({"reproduce speed", "--device", "the precision"}, device, precision);
+  } catch (const DeviceError& error) {
+    fail<DeviceError>(
+        "reproduce speed: its sizes are for a GPU, and there is none to use: {} (--scale small tries every "
+        "row on "
+        "the CPU; --device cpu --rows NAME measures one there)",
+        error.what());
+  }
+}
+
+SpeedResult measure(const SpeedRow& row, const SpeedOptions& options, const std::string& device,
+                    const std::string& precision) {
+  SpeedResult result;
+  result.row = row;
+  StepBenchOptions step;
+  step.model = row.model;
+  ModelConfig& m = step.model;
+  m.dropout = m.attn_dropout = m.emb_dropout = m.out_dropout = 0;
+  step.batch = row.batch;
+  step.sequence = row.sequence;
+  step.seconds = options.seconds > 0 ? options.seconds : kSeconds;
+  if (options.seconds <= 0 && options.scale == "small") step.steps = 3;
+  step.profile = options.profile;
+  step.carry_state = true;
+  step.product_size = options.product_size;
+  if (options.memory_bytes > 0) step.memory_bytes = options.memory_bytes;
+  step.device = device;
+  step.precision = precision;
+  try {
+    result.bench = bench_step(step);
+  } catch (const Error& error) {
+    result.failure = error.what();
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<SpeedRow> speed_rows(bool small) {
+  std::vector<SpeedRow> rows = paper_rows();
+  for (SpeedRow& row : rows)
+    if (small) shrink(row);
+  return rows;
+}
+
+std::vector<SpeedResult> reproduce_speed(const SpeedOptions& options,
+                                         const std::function<void(std::string_view)>& says) {
+  if (options.scale != "paper" && options.scale != "small")
+    fail<ConfigError>("reproduce speed: there is no scale \"{}\" (paper or small)", options.scale);
+  const bool small = options.scale == "small";
+  const std::vector<SpeedRow> rows = speed_rows(small);
+  check_options(options, rows);
+  const std::string device = !options.device.empty() ? options.device : small ? "cpu" : "cuda";
+  const std::string precision = device == "cpu" ? "f32" : "bf16";
+  const Placement placement = place(device, precision);
+  const std::string where = conditions(options, placement, precision);
+
+  const fs::path folder = fs::path(options.runs) / ("speed-" + options.scale);
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) fail<IoError>("reproduce speed: {} cannot be made: {}", folder.string(), error.message());
+  std::vector<SpeedResult> results;
+  for (const SpeedRow& row : rows) {
+    if (!options.rows.empty() &&
+        std::find(options.rows.begin(), options.rows.end(), row.name) == options.rows.end())
+      continue;
+    says(fmt::format("== {}: {} ==\n", row.name, row.title));
+    results.push_back(measure(row, options, device, precision));
+    allocator(placement.device).trim();  // the next row's sizes are others
+    const SpeedResult& result = results.back();
+    says(result.bench ? to_text(*result.bench) + '\n' : fmt::format("failed: {}\n\n", result.failure));
+    // After every row, so that a run that is killed loses nothing.
+    replace_text_file(folder / "result.json", json_of(results, where).dump(1) + "\n");
+    replace_text_file(folder / "index.html", page_of(results, where));
+  }
+  std::vector<Cells> lines{header()};
+  for (const SpeedResult& result : results) lines.push_back(cells_of(result));
+  says(fmt::format("{}\n{}\n", where, text_table(lines)));
+  for (const std::string& note : notes()) says("- " + note + '\n');
+  says(fmt::format("\npage: {}\n", (folder / "index.html").string()));
+  return results;
+}
+
+}  // namespace eddy
