@@ -137,8 +137,8 @@ Tensor RegularTransformer::stream(const Tensor& tokens, State& state) const {
     const TransformerLayer& layer = layers_[i];
     const std::string name = "layers." + std::to_string(i);
     if (first == 0) {
-      state.set(name + ".k", Tensor::zeros({batch, config().context, dim}, y.dtype()));
-      state.set(name + ".v", Tensor::zeros({batch, config().context, dim}, y.dtype()));
+      state.set(name + ".k", Tensor::zeros({batch, config().context, dim}, y.dtype(), y.device()));
+      state.set(name + ".v", Tensor::zeros({batch, config().context, dim}, y.dtype(), y.device()));
     }
     const Tensor qkv = layer.wqkv(layer.attn_norm(y));
     const auto heads_of = [&](const Tensor& rows) {

@@ -8,20 +8,23 @@
 #include <utility>
 
 #include "models/model.h"
-#include "ops/backends.h"
+#include "ops/capture.h"
 #include "tensor/format.h"
 #include "tensor/philox.h"
 #include "tensor/thread_pool.h"
+#include "train/captured_stream.h"
 #include "train/html_page.h"
 #include "train/human_text.h"
 #include "train/placement.h"
 #include "train/run_config.h"
+#include "train/sampler.h"
 
 namespace eddy {
 namespace {
 
 constexpr std::uint64_t kSeed = 1337;
 constexpr std::int64_t kLeastTokens = 3;
+constexpr double kCeilingSeconds = 1;
 constexpr std::int64_t kMostLength = std::int64_t{1} << 24;
 
 NamedConfig find_config(const std::string& name) {
@@ -60,22 +63,28 @@ void fill_random(const Tensor& cache, const char* stream) {
 // A model and what it carries: a cache filled to the end, or the state after some blocks.
 class LongStream {
  public:
-  LongStream(const ModelConfig& config, std::int64_t max_length, Device device)
+  LongStream(const ModelConfig& config, const GenerateBenchOptions& options, std::int64_t max_length,
+             Device device)
       : model_(make_model(config, Dtype::f32, device)),
+        stream_(*model_, options.capture),
         room_(config.context),
-        token_(Tensor::zeros({1, 1}, Dtype::i32, device)) {
+        ids_(static_cast<std::size_t>(options.batch), 0) {
     model_->params().initialize(kSeed);
-    static_cast<void>(model_->stream(token_, state_));
+    static_cast<void>(stream_.step(ids_, state_));
     for (const auto& [name, tensor] : state_) {
       if (!is_cache(tensor)) continue;
       fill_random(tensor, name.c_str());
       cached_ = true;
     }
-    for (std::int64_t i = 1; !cached_ && i < 3 * block() && i < max_length; ++i)
-      static_cast<void>(model_->stream(token_, state_));
+    // Past the first blocks, and past the tokens that are recorded.
+    const std::int64_t blocks = 1 + (can_capture(device) ? CapturedStream::kWarmUp + 2 : 2);
+    for (std::int64_t i = 1; !cached_ && i < blocks * block() && i < max_length; ++i)
+      static_cast<void>(stream_.step(ids_, state_));
   }
 
   const Model& model() const { return *model_; }
+  bool captured() const { return stream_.graphs() > 0; }
+  std::string message() { return stream_.take_message(); }
 
   // Seconds of one token after `length` others, and the most bytes of state; a model with blocks is timed
   // over one whole block.
@@ -85,18 +94,25 @@ class LongStream {
     std::int64_t bytes = 0;
     double seconds = 0;
     for (std::int64_t i = 0; i < tokens; ++i) {
-      synchronize(token_.device());
       const BenchClock::time_point start = BenchClock::now();
-      static_cast<void>(model_->stream(token_, state));
-      synchronize(token_.device());
+      const Tensor logits = stream_.step(ids_, state);
+      for (std::size_t row = 0; row < ids_.size(); ++row) ids_[row] = most_probable(logits, row);
       seconds += elapsed_seconds(start);
       bytes = std::max(bytes, state.bytes());
     }
+    // A replayed state lies in its place: what was kept of it moves on with it.
+    if (!cached_) state_ = state;
     return {seconds / static_cast<double>(tokens), bytes};
   }
 
  private:
   std::int64_t block() const { return model_->config().block; }
+
+  static std::int32_t most_probable(const Tensor& logits, std::size_t row) {
+    const std::int64_t classes = logits.dim(1);
+    const float* const values = logits.data<float>() + static_cast<std::int64_t>(row) * classes;
+    return sample_token(values, classes, {.temperature = 0}, 0);
+  }
 
   // The state with some `length` tokens behind it and room for one more in its caches; the place inside a
   // block stays what it is.
@@ -115,14 +131,26 @@ class LongStream {
   bool is_cache(const Tensor& tensor) const { return tensor.rank() == 3 && tensor.dim(1) == room_; }
 
   std::unique_ptr<Model> model_;
+  CapturedStream stream_;
   std::int64_t room_;
-  Tensor token_;
+  std::vector<std::int32_t> ids_;
   State state_;
   bool cached_ = false;
 };
 
-GenerateSeries measure_config(const std::string& name, const std::vector<std::int64_t>& lengths,
-                              double seconds, Device device) {
+// Of all parameters but tables of which a token reads a row: positions, and the token table where the head
+// has its own.
+std::int64_t weights_read(const Model& model) {
+  const ModelConfig& config = model.config();
+  std::int64_t elements = model.params().count();
+  if (config.positions) elements -= config.context * config.dim;
+  if (!config.tied) elements -= config.vocab * config.dim;
+  return elements * static_cast<std::int64_t>(dtype_bytes(Dtype::f32));
+}
+
+GenerateSeries measure_config(const std::string& name, const GenerateBenchOptions& options,
+                              const std::vector<std::int64_t>& lengths, double seconds,
+                              const Ceilings& ceilings) {
   const NamedConfig named = find_config(name);
   ModelConfig config = named.config;
   if (config.family != "recurrent_transformer")
@@ -130,13 +158,14 @@ GenerateSeries measure_config(const std::string& name, const std::vector<std::in
                       name, config.family);
   if (config.vocab == 0) config.vocab = 65;
   config.context = lengths.back() + 2 * config.block;
-  LongStream stream(config, lengths.back(), device);
+  LongStream stream(config, options, lengths.back(), ceilings.device);
 
   GenerateSeries series;
   series.config = name;
   series.model = config.model;
   series.layers = config.layers;
   series.parameters = stream.model().params().count() - (config.positions ? config.context * config.dim : 0);
+  series.weight_bytes = weights_read(stream.model());
   for (const std::int64_t length : lengths) {
     GeneratePoint point;
     point.length = length;
@@ -149,8 +178,11 @@ GenerateSeries measure_config(const std::string& name, const std::vector<std::in
       point.state_bytes = std::max(point.state_bytes, bytes);
     }
     point.token = timing_of(std::move(times));
+    point.floor = ceilings.least_seconds(0, static_cast<double>(series.weight_bytes + point.state_bytes));
     series.points.push_back(point);
   }
+  series.captured = stream.captured();
+  series.message = stream.message();
   return series;
 }
 
@@ -192,11 +224,17 @@ Chart chart_of(const GenerateBench& bench, std::string title, std::string y_titl
   return chart;
 }
 
-std::string milliseconds(const GeneratePoint& point) {
-  return table_number(point.token.median * 1e3);
+std::string microseconds(const GeneratePoint& point) {
+  return table_number(point.token.median * 1e6);
 }
-std::string rate(const GeneratePoint& point) {
-  return table_number(1 / point.token.median);
+std::string floor_microseconds(const GeneratePoint& point) {
+  return table_number(point.floor * 1e6);
+}
+double tokens_per_second(const GenerateBench& bench, const GeneratePoint& point) {
+  return static_cast<double>(bench.batch) / point.token.median;
+}
+std::string rate(const GenerateBench& bench, const GeneratePoint& point) {
+  return table_number(tokens_per_second(bench, point));
 }
 std::string bytes(const GeneratePoint& point) {
   return human_bytes(point.state_bytes);
@@ -204,22 +242,33 @@ std::string bytes(const GeneratePoint& point) {
 
 // "one sequence, f32, random weights, 2 threads".
 std::string conditions(const GenerateBench& bench) {
-  return fmt::format("one sequence, f32, random weights, {}{} thread{}",
-                     bench.device == "cuda" ? "cuda, " : "", bench.threads, bench.threads == 1 ? "" : "s");
+  const std::string rows = bench.batch == 1 ? "one sequence" : fmt::format("{} sequences", bench.batch);
+  return fmt::format("{}, f32, random weights, {}{} thread{}", rows, bench.device == "cuda" ? "cuda, " : "",
+                     bench.threads, bench.threads == 1 ? "" : "s");
 }
 
 // "shakespeare_regular_6: regular, 6 layers, 10 646 784 parameters …".
 std::string describe(const GenerateSeries& series) {
-  return fmt::format("{}: {}, {} layer{}, {} parameters without positions", series.config, series.model,
-                     series.layers, series.layers == 1 ? "" : "s", grouped(series.parameters));
+  return fmt::format(
+      "{}: {}, {} layer{}, {} parameters without positions{}; the last token takes {:.2f} times the first",
+      series.config, series.model, series.layers, series.layers == 1 ? "" : "s", grouped(series.parameters),
+      series.captured          ? ", replayed from a graph"
+      : series.message.empty() ? ""
+                               : "; " + series.message,
+      series.growth());
 }
 
 }  // namespace
 
-GenerateBench bench_generate(const GenerateBenchOptions& options) {
+GenerateBench bench_generate(const GenerateBenchOptions& wanted) {
+  GenerateBenchOptions options = wanted;
+  const bool on_gpu = options.device == "cuda";
+  if (options.min_length == 0) options.min_length = on_gpu ? 1000 : 256;
+  if (options.max_length == 0) options.max_length = on_gpu ? 100'000 : 65'536;
   if (options.min_length < 1 || options.max_length < options.min_length || options.max_length > kMostLength)
     fail<ValueError>("bench generate: lengths from {} to {} (1 <= shortest <= longest <= {})",
                      options.min_length, options.max_length, kMostLength);
+  if (options.batch < 1) fail<ValueError>("bench generate: {} sequences (at least 1)", options.batch);
   if (!(options.seconds >= 0) || !std::isfinite(options.seconds))
     fail<ValueError>("bench generate: {} seconds (at least 0)", options.seconds);
   if (options.configs.empty()) fail<ConfigError>("bench generate: no configurations (at least one)");
@@ -231,9 +280,11 @@ GenerateBench bench_generate(const GenerateBenchOptions& options) {
   GenerateBench bench;
   bench.device = options.device;
   bench.threads = thread_count();
+  bench.batch = options.batch;
+  const Ceilings ceilings = measure_ceilings(kCeilingSeconds, options.ceilings, device);
   const double each = options.seconds / static_cast<double>(lengths.size() * options.configs.size());
   for (const std::string& name : options.configs)
-    bench.series.push_back(measure_config(name, lengths, each, device));
+    bench.series.push_back(measure_config(name, options, lengths, each, ceilings));
   return bench;
 }
 
@@ -245,8 +296,10 @@ std::string to_text(const GenerateBench& bench) {
     rows.insert(rows.begin(), head_of(bench, first));
     text += fmt::format("\n{}\n{}", title, text_table(rows));
   };
-  table("milliseconds per token (median)", "tokens before", milliseconds);
-  table("tokens per second", "tokens before", rate);
+  table("microseconds per token of each sequence (median)", "tokens before", microseconds);
+  table("floor, microseconds: weights and state read once at the rate of memory", "tokens before",
+        floor_microseconds);
+  table("tokens per second", "tokens before", [&](const GeneratePoint& point) { return rate(bench, point); });
   table("state", "tokens before", bytes);
   return text;
 }
@@ -259,16 +312,21 @@ nlohmann::json to_json(const GenerateBench& bench) {
       points.push_back(
           {{"length", point.length},
            {"token_ms", {{"median", point.token.median * 1e3}, {"best", point.token.best * 1e3}}},
-           {"tokens_per_second", 1 / point.token.median},
+           {"tokens_per_second", tokens_per_second(bench, point)},
+           {"floor_ms", point.floor * 1e3},
            {"tokens_timed", point.token.runs},
            {"state_bytes", point.state_bytes}});
     list.push_back({{"config", series.config},
                     {"model", series.model},
                     {"layers", series.layers},
                     {"parameters", series.parameters},
+                    {"weight_bytes", series.weight_bytes},
+                    {"captured", series.captured},
+                    {"message", series.message},
+                    {"growth", series.growth()},
                     {"points", points}});
   }
-  return {{"device", bench.device}, {"threads", bench.threads}, {"series", list}};
+  return {{"device", bench.device}, {"threads", bench.threads}, {"batch", bench.batch}, {"series", list}};
 }
 
 std::string to_html(const GenerateBench& bench, const std::vector<std::string>& notes) {
@@ -276,28 +334,30 @@ std::string to_html(const GenerateBench& bench, const std::vector<std::string>& 
   std::vector<Tile> tiles;
   for (const GenerateSeries& series : bench.series) {
     const GeneratePoint &first = series.points.front(), &last = series.points.back();
-    tiles.push_back({series.config, milliseconds(last) + " ms",
-                     fmt::format("a token after {}; {} ms after {}", grouped(last.length),
-                                 milliseconds(first), grouped(first.length))});
+    tiles.push_back({series.config, microseconds(last) + " us",
+                     fmt::format("a token after {}; {} us after {}; floor {} us", grouped(last.length),
+                                 microseconds(first), grouped(first.length), floor_microseconds(last))});
   }
   page.tiles(tiles);
   page.paragraph(
       "A recurrent model carries a state of one size, so its next token costs the same after any length. The "
       "regular transformer reads the keys and values of all tokens before. Long pasts were not computed: the "
       "cache was filled with random numbers and the tokens after it were timed.");
-  page.chart(chart_of(bench, "Time of a token", "ms",
-                      [](const GeneratePoint& point) { return point.token.median * 1e3; }));
-  page.charts({chart_of(bench, "Tokens per second", "tokens/s",
-                        [](const GeneratePoint& point) { return 1 / point.token.median; }),
+  page.chart(chart_of(bench, "Time of a token", "microseconds",
+                      [](const GeneratePoint& point) { return point.token.median * 1e6; }));
+  page.charts({chart_of(bench, "Floor: weights and state read once at the rate of memory", "microseconds",
+                        [](const GeneratePoint& point) { return point.floor * 1e6; }),
                chart_of(bench, "State", "bytes",
                         [](const GeneratePoint& point) { return static_cast<double>(point.state_bytes); })});
   for (const GenerateSeries& series : bench.series) {
     page.heading(describe(series));
     std::vector<std::vector<std::string>> rows;
     for (const GeneratePoint& point : series.points)
-      rows.push_back({grouped(point.length), milliseconds(point), table_number(point.token.best * 1e3),
-                      rate(point), bytes(point), grouped(point.token.runs)});
-    page.table({"tokens before", "ms, median", "ms, best", "tokens/s", "state", "tokens timed"}, rows);
+      rows.push_back({grouped(point.length), microseconds(point), table_number(point.token.best * 1e6),
+                      floor_microseconds(point), rate(bench, point), bytes(point),
+                      grouped(point.token.runs)});
+    page.table({"tokens before", "us, median", "us, best", "us, floor", "tokens/s", "state", "tokens timed"},
+               rows);
   }
   std::string lines;
   for (const std::string& note : notes) lines += note + '\n';

@@ -130,6 +130,7 @@ void shrink(SpeedRow& row) {
   if (!m.recurrent_layers.empty()) m.recurrent_layers = {1};
   row.batch = 2;
   row.sequence = 64;
+  row.title = fmt::format("{}, shrunk to 2 x 64", row.name);
   row.eager = row.best = row.aim = {};
 }
 

@@ -8,6 +8,7 @@
 #include "gpu_test.h"
 #include "ops/device_clock.h"
 #include "ops/pointwise.h"
+#include "train/bench_generate.h"
 #include "train/bench_step.h"
 
 using namespace eddy;
@@ -75,4 +76,23 @@ TEST_CASE("a step on a GPU is measured as it is replayed and profiled kernel by 
     CHECK(!plain.captured);
     CHECK(plain.by_op.empty());
   }
+}
+
+TEST_CASE("generation on a GPU is measured as it is replayed and says where it is not") {
+  GenerateBenchOptions options;
+  options.configs = {"shakespeare_unit", "cifar_regular"};
+  options.min_length = 3;
+  options.max_length = 4;
+  options.batch = 2;
+  options.device = "cuda";
+  options.seconds = 0;
+  options.ceilings.product = 16;
+  options.ceilings.bytes = {1 << 12};
+  const GenerateBench bench = bench_generate(options);
+  REQUIRE(bench.series.size() == 2);
+  CHECK(bench.series[0].captured);
+  CHECK(bench.series[0].message == "");
+  CHECK(!bench.series[1].captured);
+  CHECK(bench.series[1].message.find("uncaptured") != std::string::npos);
+  for (const GenerateSeries& series : bench.series) CHECK(series.points.back().token.median > 0);
 }

@@ -20,6 +20,9 @@ GenerateBenchOptions quick() {
   options.min_length = 8;
   options.max_length = 50;
   options.seconds = 0;
+  options.ceilings.product = 32;
+  options.ceilings.bytes_per_thread = {1 << 12};
+  options.ceilings.bytes = {1 << 16};
   return options;
 }
 
@@ -36,6 +39,7 @@ TEST_CASE("bench generate doubles the length and ends with the longest") {
       CHECK(point.token.median > 0);
       CHECK(point.token.best <= point.token.median);
       CHECK(point.token.runs >= 3);
+      CHECK(point.floor > 0);
     }
     CHECK(lengths == std::vector<std::int64_t>{8, 16, 32, 50});
   }
@@ -54,6 +58,31 @@ TEST_CASE(
   }
   CHECK(bench.series[0].points[0].state_bytes <= kPosition + kNumber * 6 * 32 * 32);
   CHECK(bench.series[0].parameters == 53'664 - 1024 * 32);
+  // What a token reads of the weights: of the token table with its 256 colours one row.
+  CHECK(bench.series[0].weight_bytes == kNumber * (53'664 - 1024 * 32 - 256 * 32));
+  CHECK(!bench.series[0].captured);
+  CHECK(bench.series[0].message == "");
+}
+
+TEST_CASE("bench generate takes several sequences side by side") {
+  GenerateBenchOptions options = quick();
+  options.configs = {"cifar_block", "cifar_regular"};
+  options.batch = 3;
+  const GenerateBench one = bench_generate([] {
+    GenerateBenchOptions single = quick();
+    single.configs = {"cifar_block", "cifar_regular"};
+    return single;
+  }());
+  const GenerateBench three = bench_generate(options);
+  constexpr std::int64_t kPosition = 8;
+  for (std::size_t series : {0, 1}) {
+    const GeneratePoint &single = one.series[series].points[1], &triple = three.series[series].points[1];
+    CHECK(triple.state_bytes - kPosition == 3 * (single.state_bytes - kPosition));
+  }
+  CHECK(to_text(three).find("3 sequences") != std::string::npos);
+  CHECK(to_json(three)["batch"] == 3);
+  options.batch = 0;
+  CHECK_THROWS_WITH_AS(bench_generate(options), doctest::Contains("0 sequences"), ValueError);
 }
 
 TEST_CASE("bench generate shows its numbers as text and JSON and a page") {
@@ -61,7 +90,7 @@ TEST_CASE("bench generate shows its numbers as text and JSON and a page") {
   options.configs = {"cifar_block"};
   const GenerateBench bench = bench_generate(options);
   const std::string text = to_text(bench);
-  for (const char* part : {"cifar_block: block_forget, 1 layer", "milliseconds per token", "state"})
+  for (const char* part : {"cifar_block: block_forget, 1 layer", "microseconds per token", "floor", "state"})
     CHECK(text.find(part) != std::string::npos);
   const nlohmann::json json = to_json(bench);
   CHECK(json["series"][0]["points"].size() == 4);

@@ -68,7 +68,7 @@ TEST_CASE("every row of the speed table runs shrunk on a CPU and is written as t
   CHECK(written["rows"][0]["name"] == "rec_fixed_skip");
   CHECK(written["rows"][0]["pytorch_given"].is_null());  // of other sizes
   CHECK(written["rows"][0]["measured"]["step_ms"]["median"].get<double>() > 0);
-  CHECK(read_text_file(folder / "index.html").find("copy task") != std::string::npos);
+  CHECK(read_text_file(folder / "index.html").find("copy_4128, shrunk") != std::string::npos);
   fs::remove_all(options.runs);
 }
 

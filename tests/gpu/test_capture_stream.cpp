@@ -1,0 +1,104 @@
+// Tokens one by one, captured: the bits of the same tokens uncaptured, in every model that can.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "gpu_test.h"
+#include "models/model.h"
+#include "tensor/philox.h"
+#include "train/captured_stream.h"
+
+using namespace eddy;
+using namespace eddy::gpu_test;
+
+namespace {
+
+ModelConfig small(const std::string& family, const std::string& name) {
+  ModelConfig config;
+  config.family = family;
+  config.model = name;
+  config.vocab = 11;
+  config.context = config.segment = 8;
+  config.window = config.chunk = config.block = 4;
+  config.dim = 16;
+  config.heads = 2;
+  config.layers = 2;
+  config.states = 4;
+  config.init_std = 0.3;
+  return config;
+}
+
+std::vector<std::int32_t> ids_of(std::int64_t rows, std::uint64_t step) {
+  const RandomKey key = random_key(3, "stream tokens", step);
+  std::vector<std::int32_t> ids;
+  for (std::int64_t i = 0; i < rows; ++i)
+    ids.push_back(static_cast<std::int32_t>(key.word(static_cast<std::uint64_t>(i)) % 11));
+  return ids;
+}
+
+// Streams twice, captured and not, and compares all logits and the states at the end. Returns the graphs.
+std::size_t compare(const ModelConfig& config, std::int64_t rows, int tokens, Dtype dtype = Dtype::f32) {
+  const auto model = make_model(config, dtype, gpu());
+  model->params().initialize(7);
+  CapturedStream eager(*model, false), captured(*model, true);
+  State want_state, got_state;
+  for (int i = 0; i < tokens; ++i) {
+    CAPTURE(i);
+    const std::vector<std::int32_t> ids = ids_of(rows, static_cast<std::uint64_t>(i));
+    const Tensor want = eager.step(ids, want_state), got = captured.step(ids, got_state);
+    CHECK(got.shape() == Shape{rows, 11});
+    CHECK(got.to_vector<float>() == want.to_vector<float>());
+    if (i == tokens / 2) poison_gpu();  // what a graph reads must not be handed out to others
+  }
+  REQUIRE(got_state.size() == want_state.size());
+  for (const auto& [name, tensor] : want_state) {
+    CAPTURE(name);
+    const Tensor got = raw::contiguous(to_cpu(got_state.get(name))), want = raw::contiguous(to_cpu(tensor));
+    if (want.dtype() == Dtype::i64) CHECK(got.to_vector<std::int64_t>() == want.to_vector<std::int64_t>());
+    if (want.dtype() == Dtype::f32) CHECK(got.to_vector<float>() == want.to_vector<float>());
+  }
+  CHECK(eager.graphs() == 0);
+  return captured.graphs();
+}
+
+}  // namespace
+
+TEST_CASE("tokens of the unit recurrence are replayed from one graph with the bits of the uncaptured") {
+  CHECK(compare(small("recurrent_transformer", "unit_forget"), 1, 8) == 1);
+  CHECK(compare(small("recurrent_transformer", "unit_forget"), 3, 8) == 1);
+  CHECK(compare(small("recurrent_transformer", "unit_forget"), 2, 6, Dtype::bf16) == 1);
+}
+
+TEST_CASE("tokens of models with blocks are replayed from a graph for each place in a block") {
+  CHECK(compare(small("recurrent_transformer", "block_forget"), 2, 20) == 4);
+  CHECK(compare(small("recurrent_transformer", "block_accumulate"), 2, 24) == 4);
+  CHECK(compare(small("blockwise_recurrent", "memory_llama"), 2, 18) == 4);
+  ModelConfig recurrent = small("block_recurrent", "block_recurrent");
+  recurrent.recurrent_layers = {1};
+  CHECK(compare(recurrent, 2, 18) == 4);
+  CHECK(compare(small("block_recurrent", "slide"), 1, 18) == 4);
+}
+
+TEST_CASE("tokens of the staircase family are replayed once their state has its size") {
+  CHECK(compare(small("staircase", "staircase"), 2, 20) >= 4);
+  CHECK(compare(small("staircase", "cached_staircase"), 1, 24) >= 4);
+  CHECK(compare(small("staircase", "lstm"), 2, 8) == 1);
+  CHECK(compare(small("staircase", "transformer_xl"), 1, 40) >= 1);
+}
+
+TEST_CASE("models whose positions differ say that their tokens run uncaptured") {
+  for (const char* name : {"regular", "unit_forget"}) {
+    CAPTURE(name);
+    ModelConfig config = small("recurrent_transformer", name);
+    config.positions = true;
+    const auto model = make_model(config, Dtype::f32, gpu());
+    model->params().initialize(7);
+    CapturedStream stream(*model, true);
+    State state;
+    for (std::uint64_t i = 0; i < 5; ++i) static_cast<void>(stream.step(ids_of(1, i), state));
+    CHECK(stream.graphs() == 0);
+    CHECK(stream.take_message().find(name) != std::string::npos);
+    CHECK(stream.take_message() == "");
+  }
+}

@@ -1,0 +1,179 @@
+// Kinds of tokens, and the graphs of those that come again.
+#include "train/captured_stream.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "autograd/tape.h"
+#include "models/stream_place.h"
+#include "ops/capture.h"
+#include "tensor/format.h"
+
+namespace eddy {
+namespace {
+
+bool on_host(const Tensor& x) {
+  return x.device() == kCpu;
+}
+
+// A tensor of the same shape and dtype, row-major, with memory of its own.
+Tensor place_like(const Tensor& x) {
+  return Tensor::empty(x.shape(), x.dtype(), x.device());
+}
+
+bool same_layout(const Tensor& a, const Tensor& b) {
+  return a.dtype() == b.dtype() && a.shape() == b.shape() && a.device() == b.device();
+}
+
+// Whether a state has the tensors of another, by name and layout.
+bool same_layout(const State& a, const State& b) {
+  if (a.size() != b.size()) return false;
+  return std::all_of(a.begin(), a.end(), [&b](const State::Entry& entry) {
+    const Tensor* const other = b.find(entry.first);
+    return other != nullptr && same_layout(entry.second, *other);
+  });
+}
+
+// Writes what a token left into the places that the next one reads: all of it is read before any is written,
+// since one may be a view of another.
+void put_back(const State& places, const State& after) {
+  std::vector<std::pair<Tensor, Tensor>> copies;
+  for (const auto& [name, place] : places) {
+    const Tensor& from = after.get(name);
+    if (on_host(place) || from.raw_data() == place.raw_data()) continue;
+    const bool shared = std::any_of(places.begin(), places.end(), [&](const State::Entry& entry) {
+      return entry.second.buffer().get() == from.buffer().get();
+    });
+    copies.emplace_back(place, shared ? raw::copy(from) : from);
+  }
+  for (const auto& [place, from] : copies) raw::copy_into(place, from);
+}
+
+}  // namespace
+
+// A recorded token: where its inputs lie, what it leaves, and the graph, which goes first.
+struct CapturedStream::Graph {
+  State before, after;  // on the host: the counts there were when it was recorded
+  Tensor tokens, logits;
+  std::unique_ptr<CapturedWork> graph;
+};
+
+struct CapturedStream::Kind {
+  std::string text;
+  int seen = 0;
+  bool refused = false;  // recording failed
+  std::unique_ptr<Graph> graph;
+};
+
+CapturedStream::CapturedStream(const Model& model, bool wanted)
+    : model_(model), device_(model.params().values().device()), wanted_(wanted && can_capture(device_)) {}
+
+CapturedStream::~CapturedStream() = default;
+
+Tensor CapturedStream::step(std::span<const std::int32_t> ids, State& state) {
+  const NoGrad no_grad;
+  const auto rows = static_cast<std::int64_t>(ids.size());
+  Kind* const kind = wanted_ ? kind_of(rows, state) : nullptr;
+  if (kind != nullptr && kind->graph == nullptr && !kind->refused && kind->seen >= kWarmUp) {
+    if (graphs_ == kMostGraphs) {
+      kind->refused = true;
+      say(fmt::format("tokens of more than {} kinds (places in a block): the others run uncaptured",
+                      kMostGraphs));
+    } else {
+      try {
+        kind->graph = record(rows, state);
+        ++graphs_;
+      } catch (const Error& error) {
+        kind->refused = true;
+        say(fmt::format("tokens run uncaptured: {}", error.what()));
+      }
+    }
+  }
+  if (kind != nullptr && kind->graph != nullptr) return replay(*kind->graph, ids, state);
+  if (kind != nullptr) ++kind->seen;
+  const Tensor tokens = Tensor::from(std::vector<std::int32_t>(ids.begin(), ids.end()), {rows, 1});
+  return raw::to_device(logits_of(raw::to_device(tokens, device_), state), kCpu);
+}
+
+// f32 [rows, n_out], contiguous, on the model's device.
+Tensor CapturedStream::logits_of(const Tensor& tokens, State& state) const {
+  const Tensor last = raw::contiguous(raw::select(model_.stream(tokens, state), 1, 0));
+  return last.dtype() == Dtype::f32 ? last : raw::cast(last, Dtype::f32);
+}
+
+CapturedStream::Kind* CapturedStream::kind_of(std::int64_t rows, const State& state) {
+  const auto place = stream_place(model_.config(), state);
+  if (!place) {
+    say(fmt::format("tokens of {} run uncaptured: no two positions ask for the same work",
+                    model_.config().model));
+    return nullptr;
+  }
+  std::string key = fmt::format("{} [{}]", rows, fmt::join(*place, " "));
+  for (const auto& [name, tensor] : state)
+    key += fmt::format(" {} {} {}", name, dtype_name(tensor.dtype()), to_string(tensor.shape()));
+  for (const std::unique_ptr<Kind>& kind : kinds_)
+    if (kind->text == key) return kind.get();
+  if (kinds_.size() == kMostKinds) {
+    say(fmt::format("more than {} kinds of tokens: new ones run uncaptured", kMostKinds));
+    return nullptr;
+  }
+  kinds_.push_back(std::make_unique<Kind>());
+  kinds_.back()->text = key;
+  return kinds_.back().get();
+}
+
+std::unique_ptr<CapturedStream::Graph> CapturedStream::record(std::int64_t rows, const State& state) {
+  auto graph = std::make_unique<Graph>();
+  for (const auto& [name, tensor] : state)
+    graph->before.set(name, on_host(tensor) ? raw::copy(tensor) : place_like(tensor));
+  graph->tokens = Tensor::empty({rows, 1}, Dtype::i32, device_);
+  graph->graph = capture(device_, [&] {
+    State work = graph->before;
+    graph->logits = logits_of(graph->tokens, work);
+    const bool stays = same_layout(graph->before, work);
+    if (stays) put_back(graph->before, work);
+    for (const auto& [name, tensor] : work)
+      graph->after.set(name, stays && !on_host(tensor) ? graph->before.get(name) : tensor);
+  });
+  return graph;
+}
+
+Tensor CapturedStream::replay(Graph& graph, std::span<const std::int32_t> ids, State& state) {
+  for (const auto& [name, place] : graph.before)
+    if (const Tensor& from = state.get(name); !on_host(place) && from.raw_data() != place.raw_data())
+      raw::copy_into(place, from);
+  const Tensor tokens = Tensor::from(std::vector<std::int32_t>(ids.begin(), ids.end()), graph.tokens.shape());
+  raw::copy_into(graph.tokens, raw::to_device(tokens, device_));
+  graph.graph->replay();
+  State next;
+  for (const auto& [name, tensor] : graph.after) {
+    const Tensor* const then = graph.before.find(name);
+    const bool count =
+        on_host(tensor) && tensor.dtype() == Dtype::i64 && then != nullptr && then->shape() == tensor.shape();
+    if (!count) {
+      next.set(name, tensor);
+      continue;
+    }
+    // Counts move on by as much as they did while this was recorded.
+    std::vector<std::int64_t> numbers = raw::contiguous(state.get(name)).to_vector<std::int64_t>();
+    const std::vector<std::int64_t> from = raw::contiguous(*then).to_vector<std::int64_t>(),
+                                    to = raw::contiguous(tensor).to_vector<std::int64_t>();
+    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] += to[i] - from[i];
+    next.set(name, Tensor::from(numbers, tensor.shape()));
+  }
+  state = std::move(next);
+  return raw::to_device(graph.logits, kCpu);
+}
+
+std::string CapturedStream::take_message() {
+  return std::exchange(message_, std::string());
+}
+
+void CapturedStream::say(const std::string& text) {
+  if (!said_) message_ = text;
+  said_ = true;
+}
+
+}  // namespace eddy

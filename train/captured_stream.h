@@ -1,0 +1,67 @@
+// Tokens one by one, recorded and replayed where the device can do that: a token's work is asked for by one
+// call, between the copy of the token to the device and that of the logits back.
+//
+//   kind of token seen       what runs
+//   the first two times      Model::stream
+//   the third time           recorded into a graph, which is then replayed
+//   from then on             the token is sent, the state goes to its place where it is not there, the graph
+//                            is replayed
+//
+// Two tokens are of one kind when the host does the same for both (models/stream_place.h): a model without
+// blocks has one kind, one with blocks as many as there are places in a block. Where the state keeps its
+// layout, it is left in its place, and nothing is copied between two tokens.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "models/model.h"
+
+namespace eddy {
+
+class CapturedStream {
+ public:
+  static constexpr std::size_t kMostGraphs = 64;
+  static constexpr std::size_t kMostKinds = 1024;  // that are counted
+  static constexpr int kWarmUp = 2;
+
+  // Of a model, which must outlive this. With `wanted` false, or on a device that cannot record, every token
+  // goes through Model::stream.
+  CapturedStream(const Model& model, bool wanted);
+  ~CapturedStream();
+  CapturedStream(const CapturedStream&) = delete;
+  CapturedStream& operator=(const CapturedStream&) = delete;
+
+  // Moves the state past one token of each row. Returns the logits of the next: f32 [rows, n_out] on the CPU;
+  // the same bits whether recorded or not. aliasing: the tensors in `state` may be overwritten by the next
+  // call, which takes them over; copy what must last. errors: those of Model::stream.
+  Tensor step(std::span<const std::int32_t> ids, State& state);
+
+  // What a person should know and has not been told, once: why tokens are not recorded. Else "".
+  std::string take_message();
+  // Graphs recorded so far.
+  std::size_t graphs() const { return graphs_; }
+
+ private:
+  struct Graph;
+  struct Kind;
+
+  Kind* kind_of(std::int64_t rows, const State& state);
+  std::unique_ptr<Graph> record(std::int64_t rows, const State& state);
+  Tensor replay(Graph& graph, std::span<const std::int32_t> ids, State& state);
+  Tensor logits_of(const Tensor& tokens, State& state) const;
+  void say(const std::string& text);
+
+  const Model& model_;
+  Device device_;
+  bool wanted_;
+  std::vector<std::unique_ptr<Kind>> kinds_;
+  std::size_t graphs_ = 0;
+  std::string message_;
+  bool said_ = false;
+};
+
+}  // namespace eddy
