@@ -1,5 +1,5 @@
-// Where kernels are started, and nowhere else: tests/gpu/emulation/ has a file in this one's place that runs
-// them on the host.
+// Where kernels are started, but for those whose blocks meet (block_group.cuh), and nowhere else:
+// tests/gpu/emulation/ has a file in this one's place that runs them on the host.
 #pragma once
 
 #include <cuda_runtime.h>

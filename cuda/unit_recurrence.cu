@@ -9,125 +9,25 @@
 // where one kernel for all steps would keep it on the multiprocessor.
 #include "cuda/gemm.h"
 #include "cuda/install.h"
-#include "cuda/team.cuh"
+#include "cuda/unit_recurrence.cuh"
+#include "cuda/unit_recurrence_fused.h"
 #include "ops/pointwise_functors.h"
-#include "ops/unit_recurrence.h"
 
 namespace eddy::cuda {
 namespace {
 
-// Step t of the chain.
-struct Step {
-  UnitRecurrenceArgs args;
-  std::int64_t t;
-
-  // Row `row` of this step of an array [time, batch, width].
-  __device__ const float* at(const void* base, std::int64_t row, std::int64_t width) const {
-    return static_cast<const float*>(base) + (t * args.batch + row) * width;
-  }
-  __device__ float* at(void* base, std::int64_t row, std::int64_t width) const {
-    return static_cast<float*>(base) + (t * args.batch + row) * width;
-  }
-  // Key or value of the state before this step; null at the first step of a sequence.
-  __device__ const float* before(const void* array, const void* carried, std::int64_t row) const {
-    if (t > 0) return static_cast<const float*>(array) + ((t - 1) * args.batch + row) * args.dim;
-    return carried == nullptr ? nullptr : static_cast<const float*>(carried) + row * args.dim;
-  }
-  // The dropout factor of an element, 1 / (1 - rate) or 0.
-  __device__ float keep(const RandomKey& key, std::int64_t element) const {
-    if (args.dropout == 0) return 1.0f;
-    const std::uint32_t word = key.word(static_cast<std::uint64_t>(element));
-    return static_cast<double>(uniform01(word)) >= args.dropout ? static_cast<float>(1 / (1 - args.dropout))
-                                                                : 0.0f;
-  }
-};
-
-// What a warp needs for one head of one row: its entries are j, j + 32, ... of the head's d.
-struct HeadOfRow {
-  std::int64_t row, head, d;
-  const float *q, *kx, *vx;  // of this step
-  const float *kh, *vh;      // of the state before; null without one
-  float scale, keep_h, keep_x;
-
-  __device__ HeadOfRow(const Step& step, std::int64_t item) {
-    const UnitRecurrenceArgs& args = step.args;
-    row = item / args.heads;
-    head = item % args.heads;
-    d = args.dim / args.heads;
-    q = step.at(args.qkv, row, 3 * args.dim) + head * d;
-    kx = q + args.dim;
-    vx = kx + args.dim;
-    kh = step.before(args.key, args.key0, row);
-    vh = step.before(args.value, args.value0, row);
-    if (kh != nullptr) {
-      kh += head * d;
-      vh += head * d;
-    }
-    scale = static_cast<float>(1 / sqrt(static_cast<double>(d)));
-    const std::int64_t element = ((step.t * args.batch + row) * args.heads + head) * 2;
-    keep_h = step.keep(args.gate_key, element);
-    keep_x = step.keep(args.gate_key, element + 1);
-  }
-};
-
-// o = px vx + ph vh with (ph, px) = softmax over the two scores, dropped apart.
 __global__ void gate_kernel(Step step) {
   using Warp = Team<32>;
-  const UnitRecurrenceArgs& args = step.args;
-  for (std::int64_t item = Warp::first_row(); item < args.batch * args.heads; item += Warp::row_step()) {
-    const HeadOfRow own(step, item);
-    float g = 0;
-    if (own.kh != nullptr) {
-      float to_state = 0, to_token = 0;
-      for (std::int64_t i = Warp::lane(); i < own.d; i += 32) {
-        to_state += own.q[i] * own.kh[i];
-        to_token += own.q[i] * own.kx[i];
-      }
-      g = vec::sigmoid((Warp::reduce(to_state, Plus{}) - Warp::reduce(to_token, Plus{})) * own.scale);
-    }
-    if (Warp::lane() == 0) step.at(args.gate, own.row, args.heads)[own.head] = g;
-    const float ph = g * own.keep_h, px = (1.0f - g) * own.keep_x;
-    float* const o = step.at(args.o, own.row, args.dim) + own.head * own.d;
-    for (std::int64_t i = Warp::lane(); i < own.d; i += 32)
-      o[i] = px * own.vx[i] + (own.kh != nullptr ? ph * own.vh[i] : 0.0f);
-  }
+  for (std::int64_t item = Warp::first_row(); item < step.args.batch * step.args.heads;
+       item += Warp::row_step())
+    gate_of_head(step, item);
 }
 
-// From do, in scratch: dq, dkx, dvx of this step, and the shares of kh and vh added to the step before.
 __global__ void gate_backward_kernel(Step step) {
   using Warp = Team<32>;
-  const UnitRecurrenceArgs& args = step.args;
-  for (std::int64_t item = Warp::first_row(); item < args.batch * args.heads; item += Warp::row_step()) {
-    const HeadOfRow own(step, item);
-    const float* const dout = static_cast<const float*>(args.scratch) + own.row * args.dim + own.head * own.d;
-    const float g = step.at(args.gate, own.row, args.heads)[own.head];
-    const float ph = g * own.keep_h, px = (1.0f - g) * own.keep_x;
-    float* const dq = step.at(args.dqkv, own.row, 3 * args.dim) + own.head * own.d;
-    float *const dkx = dq + args.dim, *const dvx = dkx + args.dim;
-    float ds = 0;
-    if (own.kh != nullptr) {
-      float of_state = 0, of_token = 0;
-      for (std::int64_t i = Warp::lane(); i < own.d; i += 32) {
-        of_state += dout[i] * own.vh[i];
-        of_token += dout[i] * own.vx[i];
-      }
-      const float dg =
-          own.keep_h * Warp::reduce(of_state, Plus{}) - own.keep_x * Warp::reduce(of_token, Plus{});
-      ds = g * (1.0f - g) * dg * own.scale;
-    }
-    const std::int64_t before =
-        (own.row - args.batch) * args.dim + own.head * own.d;  // from this step's start
-    float* const dkh = step.t > 0 ? step.at(args.dkey, 0, args.dim) + before : nullptr;
-    float* const dvh = step.t > 0 ? step.at(args.dvalue, 0, args.dim) + before : nullptr;
-    for (std::int64_t i = Warp::lane(); i < own.d; i += 32) {
-      dvx[i] = px * dout[i];
-      dq[i] = own.kh != nullptr ? ds * (own.kh[i] - own.kx[i]) : 0.0f;
-      dkx[i] = own.kh != nullptr ? -ds * own.q[i] : 0.0f;
-      if (dkh == nullptr) continue;
-      dkh[i] += ds * own.q[i];
-      dvh[i] += ph * dout[i];
-    }
-  }
+  for (std::int64_t item = Warp::first_row(); item < step.args.batch * step.args.heads;
+       item += Warp::row_step())
+    gate_backward_of_head(step, item);
 }
 
 // The end of a half of the layer: y, which holds a product, becomes residual + drop(y), and `normalised` its
@@ -350,10 +250,12 @@ void install_unit_recurrence() {
   constexpr int kCuda = static_cast<int>(DeviceType::cuda);
   unit_recurrence_forward_slot.function[kCuda] = [](const UnitRecurrenceArgs& args) {
     require_f32("unit_recurrence", args.dtype);
+    if (fused_unit_recurrence_forward(args)) return;
     for (Chain chain(args); chain.step.t < args.time; ++chain.step.t) chain.forward();
   };
   unit_recurrence_backward_slot.function[kCuda] = [](const UnitRecurrenceArgs& args) {
     require_f32("unit_recurrence", args.dtype);
+    if (fused_unit_recurrence_backward(args)) return;
     Chain chain(args);
     for (chain.step.t = args.time - 1; chain.step.t >= 0; --chain.step.t) chain.backward();
   };

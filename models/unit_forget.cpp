@@ -50,7 +50,9 @@ Tensor UnitForget::run_hoisted(const TransformerLayer& layer, const Tensor& x, c
     options.attn_key = drop.key(layer.path + ".recurrence.attn");
     options.mlp_key = drop.key(layer.path + ".recurrence.mlp");
   }
-  // The chain carries its state from step to step: beside bf16 activations it is computed in f32.
+  // The chain carries its state from step to step: beside bf16 activations it is f32, and its products may
+  // read bf16.
+  if (x.dtype() == Dtype::bf16) options.products = Dtype::bf16;
   const UnitRecurrenceResult chain =
       unit_recurrence(wide(x), wide(qkv), weights, options, key != nullptr ? *key : Tensor(),
                       value != nullptr ? *value : Tensor());

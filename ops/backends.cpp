@@ -15,16 +15,24 @@
 #include "cuda/graph.h"
 #include "cuda/install.h"
 #include "cuda/measure.h"
+#include "cuda/unit_recurrence_fused.h"
 #endif
 
 namespace eddy {
 
 namespace {
-// errors: ValueError for a name that is not one of the two.
+// Whether `name` is the other kernel and not "plain". errors: ValueError for a name that is not one of the
+// two.
+bool is_other(const char* choice, std::string_view name, std::string_view other) {
+  if (name != "plain" && name != other)
+    fail<ValueError>("{}: unknown kernel '{}' (plain or {})", choice, name, other);
+  return name == other;
+}
 bool is_tensor_core(std::string_view name) {
-  if (name != "plain" && name != "tensor_core")
-    fail<ValueError>("set_attention_kernel: unknown kernel '{}' (plain or tensor_core)", name);
-  return name == "tensor_core";
+  return is_other("set_attention_kernel", name, "tensor_core");
+}
+bool is_fused(std::string_view name) {
+  return is_other("set_recurrence_kernel", name, "fused");
 }
 }  // namespace
 
@@ -64,6 +72,10 @@ void set_tf32(bool on) {
 
 void set_attention_kernel(std::string_view name) {
   cuda::set_tensor_core_attention(is_tensor_core(name));
+}
+
+void set_recurrence_kernel(std::string_view name) {
+  cuda::set_fused_unit_recurrence(is_fused(name));
 }
 
 void install_cuda_backend() {
@@ -118,6 +130,10 @@ void set_tf32(bool) {}
 
 void set_attention_kernel(std::string_view name) {
   is_tensor_core(name);
+}
+
+void set_recurrence_kernel(std::string_view name) {
+  is_fused(name);
 }
 
 void install_cuda_backend() {}

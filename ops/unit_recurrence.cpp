@@ -92,8 +92,10 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
     const UnitRecurrenceWeights widened{wide(w.norm1), wide(w.norm1_bias), wide(w.wqkv),  wide(w.wqkv_bias),
                                         wide(w.wo),    wide(w.wo_bias),    wide(w.norm2), wide(w.norm2_bias),
                                         wide(w.up),    wide(w.up_bias),    wide(w.down),  wide(w.down_bias)};
+    UnitRecurrenceOptions in_bf16 = options;
+    in_bf16.products = Dtype::bf16;
     const UnitRecurrenceResult chain =
-        unit_recurrence(wide(x), wide(qkv), widened, options, wide(key_any), wide(value_any));
+        unit_recurrence(wide(x), wide(qkv), widened, in_bf16, wide(key_any), wide(value_any));
     return {narrowed(chain.h), narrowed(chain.key), narrowed(chain.value)};
   }
   const UnitRecurrenceWeights w = packed_rows(given);
@@ -134,6 +136,7 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
 
   UnitRecurrenceArgs args{};
   args.dtype = dtype;
+  args.products = options.products;
   args.time = time;
   args.batch = batch;
   args.dim = dim;

@@ -38,6 +38,9 @@ struct UnitRecurrenceOptions {
   bool gelu = true;  // exact GELU, else ReLU
   double eps = 1e-5;
   double dropout = 0;  // rate; 0 in evaluation
+  // bf16: products may round what they read to bf16, their sums being f32; a kernel may be more exact. Chosen
+  // by the op itself for an x in bf16.
+  Dtype products = Dtype::f32;
   RandomKey gate_key;  // of the two probabilities of each head: elements ((t B + b) H + j) 2 + {0: h, 1: x}
   RandomKey attn_key, mlp_key;  // of the attention's and the MLP's result: element (t B + b) D + i
 };
@@ -55,7 +58,7 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
 
 // Everything the kernels read and write. Arrays are [time, batch, …] and contiguous unless said otherwise.
 struct UnitRecurrenceArgs {
-  Dtype dtype;
+  Dtype dtype, products;  // products: bf16 when they may round what they read to it
   std::int64_t time, batch, dim, mlp, heads;
   bool gelu;
   double eps, dropout;
@@ -68,8 +71,8 @@ struct UnitRecurrenceArgs {
   // Made by the forward, read by the backward. Statistics are [time, batch].
   void *h, *key, *value, *o, *r, *a1, *a2, *u, *gate, *mean1, *rstd1, *mean2, *rstd2;
 
-  // Backward only. dh and dvalue come in (dvalue may be null) and dh leaves as the whole gradient of h; dkey
-  // likewise.
+  // Backward only. dh, dkey and dvalue come in; dkey and dvalue leave as the whole gradients of key and
+  // value, and what dh leaves as is not said.
   void *dh, *dkey, *dvalue;
   void *dx, *dqkv;
   void *act, *du, *do_out, *dmlp_out;  // act(u), its gradient before the activation, and the gradients of the

@@ -423,6 +423,8 @@ TEST_CASE("program: info and models tell what this build is") {
                 "EDDY_CPU_LEVEL: unknown level 'mmx'");
   check_refused(run_program({{"info"}, folder.path(), "/dev/null", 0, {"EDDY_ATTENTION=fast"}}), 1,
                 "EDDY_ATTENTION: set_attention_kernel: unknown kernel 'fast'");
+  check_refused(run_program({{"info"}, folder.path(), "/dev/null", 0, {"EDDY_RECURRENCE=fast"}}), 1,
+                "EDDY_RECURRENCE: set_recurrence_kernel: unknown kernel 'fast'");
   const Ended models = run(folder, {"models"});
   CHECK(models.status == 0);
   CHECK(contains(models.out, "recurrent_transformer/unit_forget"));

@@ -54,14 +54,14 @@ void choose_cpu_level() {
   fail<ConfigError>("EDDY_CPU_LEVEL: unknown level '{}' (one of {})", wanted, fmt::join(names, ", "));
 }
 
-// Chooses the kernels of a GPU's attention in bf16 when EDDY_ATTENTION asks for it. errors: ConfigError.
-void choose_attention_kernel() {
-  const char* const wanted = std::getenv("EDDY_ATTENTION");
+// Gives a GPU's choice of kernels what an environment variable asks for. errors: ConfigError.
+void choose_kernel(const char* variable, void (*choose)(std::string_view)) {
+  const char* const wanted = std::getenv(variable);
   if (wanted == nullptr || *wanted == '\0') return;
   try {
-    set_attention_kernel(wanted);
+    choose(wanted);
   } catch (const ValueError& error) {
-    fail<ConfigError>("EDDY_ATTENTION: {}", error.what());
+    fail<ConfigError>("{}: {}", variable, error.what());
   }
 }
 
@@ -112,6 +112,7 @@ int run_command_line(int argc, char** argv) {
   app.footer(
       "EDDY_CPU_LEVEL=baseline|avx2|avx512 chooses lower CPU kernels.\n"
       "EDDY_ATTENTION=plain|tensor_core chooses a GPU's kernels of attention in bf16.\n"
+      "EDDY_RECURRENCE=plain|fused chooses a GPU's kernels of the unit recurrence.\n"
       "eddy COMMAND --help tells a command's options.");
   app.get_formatter()->column_width(34);
   // Commands take --threads after their name, and leave what they do not know to refuse_argument, which names
@@ -145,7 +146,8 @@ int run_command_line(int argc, char** argv) {
     return kUsage;
   }
   choose_cpu_level();
-  choose_attention_kernel();
+  choose_kernel("EDDY_ATTENTION", set_attention_kernel);
+  choose_kernel("EDDY_RECURRENCE", set_recurrence_kernel);
   if (threads > 0) set_thread_count(threads);
   const int status = action();
   flush_output();

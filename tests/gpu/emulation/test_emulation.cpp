@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda/block_group.cuh"
 #include "cuda/context.h"
 #include "cuda/shared_launch.cuh"
 #include "tests/gpu/gpu_test.h"
@@ -72,6 +73,34 @@ void turn_around_kernel(Floats args) {
   row[threadIdx.x] = args.from[threadIdx.x];
   if (Waits) __syncthreads();
   args.to[threadIdx.x] = row[255 - threadIdx.x];
+}
+
+struct Groups {
+  unsigned* counters;
+  float* numbers;  // [8, 64], a row for each block
+  int blocks;      // of a group
+};
+
+// Each block of a group writes the row of the next one and reads its own, twice; one stays away from a
+// meeting.
+template <bool Waits>
+void pass_around_kernel(Groups args) {
+  cuda::BlockGroup group(args.counters, args.blocks);
+  const unsigned first = static_cast<unsigned>(group.index * args.blocks);
+  const unsigned next = first + static_cast<unsigned>((group.rank + 1) % args.blocks);
+  float* const own = cuda::shared_memory();
+  own[threadIdx.x] = static_cast<float>(100 * blockIdx.x + threadIdx.x);
+  for (int turn = 0; turn < 2; ++turn) {
+    args.numbers[next * 64 + threadIdx.x] = own[threadIdx.x];
+    if (Waits) group.meet();
+    own[threadIdx.x] = args.numbers[blockIdx.x * 64 + threadIdx.x];
+    if (Waits) group.meet();
+  }
+}
+
+void one_stays_away_kernel(Groups args) {
+  cuda::BlockGroup group(args.counters, args.blocks);
+  if (blockIdx.x != 3) group.meet();
 }
 
 }  // namespace
@@ -145,6 +174,31 @@ TEST_SUITE("device") {
     };
     CHECK(run(turn_around_kernel<true>) == turned);
     CHECK(run(turn_around_kernel<false>) != turned);
+  }
+
+  TEST_CASE("blocks of a group see what each other wrote once they have met and not before") {
+    const Tensor counters = Tensor::zeros({2 * cuda::BlockGroup::kCounterStride}, Dtype::i32, gpu());
+    const Tensor numbers = Tensor::empty({8, 64}, Dtype::f32, gpu());
+    const Groups args{static_cast<unsigned*>(counters.raw_data()), numbers.data<float>(), 4};
+    const auto run = [&](void (*kernel)(Groups)) {
+      raw::fill(numbers, -1);
+      cuda::start_together("pass_around", kernel, 8, 64, 256, args);
+      return to_cpu(numbers).to_vector<float>();
+    };
+    std::vector<float> want(512);  // after two turns: what the block before the one before had
+    for (std::size_t block = 0; block < 8; ++block)
+      for (std::size_t i = 0; i < 64; ++i)
+        want[block * 64 + i] = static_cast<float>(100 * (block / 4 * 4 + (block + 2) % 4) + i);
+    CHECK(run(pass_around_kernel<true>) == want);
+    CHECK(run(pass_around_kernel<false>) != want);
+    const std::string text = report_of([&] {
+      cuda::start_together("one_stays_away", one_stays_away_kernel, 8, 64, 0, args);
+      cuda::synchronize();
+    });
+    CHECK_MESSAGE(
+        text.find("of 512, 320 have ended, 0 wait at a barrier, 0 in a warp, 192 for other blocks") !=
+            std::string::npos,
+        text);
   }
 
   TEST_CASE("work that was asked for runs late and reads pinned memory as it is then") {

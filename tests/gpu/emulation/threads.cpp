@@ -7,11 +7,13 @@
 #include <csetjmp>
 #include <csignal>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <numeric>
 
 #include "tests/gpu/emulation/include/cuda_runtime.h"
+#include "tests/gpu/emulation/together.h"
 
 EmulatedIndex threadIdx, blockIdx;
 EmulatedSize blockDim, gridDim;
@@ -20,33 +22,42 @@ namespace emulation {
 namespace {
 
 constexpr int kWarp = 32;
-constexpr int kMostThreads = 1024;
+constexpr int kMostThreads = 1024;   // of a block
+constexpr int kMostResident = 4096;  // of blocks that run together
+constexpr int kMostBlocks = 16;      // that run together
 constexpr std::size_t kStackBytes = 256 << 10, kPage = 4096;
 constexpr std::size_t kMostShared = 227 << 10;
 
-enum class State : unsigned char { ready, at_barrier, at_exchange, ended };
+enum class State : unsigned char { ready, at_barrier, at_exchange, at_meeting, ended };
 
 struct Thread {
   std::jmp_buf context;
   bool started = false;
   State state = State::ended;
-  int turn = 0;  // which of the two values the next exchange writes
+  int turn = 0;                     // which of the two values the next exchange writes
+  int first_block = 0, blocks = 0;  // whom it meets
 };
 
 struct Machine {
-  Thread threads[kMostThreads];
+  Thread threads[kMostResident];  // of one block, or block after block of those that run together
   // [turn][thread]: a lane may write its next value while others still read the last one.
-  alignas(64) unsigned char values[2][kMostThreads][kLaneBytes];
+  alignas(64) unsigned char values[2][kMostResident][kLaneBytes];
   char* stacks = nullptr;
-  char* shared_end = nullptr;  // where the page without rights begins
-  char* shared = nullptr;
+  char* shared_end[kMostBlocks] = {};  // where the page without rights begins
+  char* shared[kMostBlocks] = {};
   std::jmp_buf scheduler;
   const Launch* launch = nullptr;
   const std::function<void()>* body = nullptr;
   int current = -1;
+  bool together = false;
   std::uint64_t random = 0x9e3779b97f4a7c15u;
 };
 Machine machine;
+
+// Where the current block's shared memory is: blocks that do not run together take turns in the first place.
+int place_of_block() {
+  return machine.together ? static_cast<int>(blockIdx.x) : 0;
+}
 
 char* map_bytes(std::size_t bytes) {
   void* const memory =
@@ -107,7 +118,8 @@ __attribute__((noinline)) void start_thread(int index) {
 
 __attribute__((noinline)) void resume(int index) {
   machine.current = index;
-  threadIdx.x = static_cast<unsigned>(index);
+  if (machine.together) blockIdx.x = static_cast<unsigned>(index / machine.launch->threads);
+  threadIdx.x = static_cast<unsigned>(index % machine.launch->threads);
   if (_setjmp(machine.scheduler) != 0) return;
   Thread& thread = machine.threads[machine.current];
   if (thread.started) _longjmp(thread.context, 1);
@@ -126,6 +138,33 @@ bool release_warps(int threads) {
     any = true;
   }
   return any;
+}
+
+// Lets the threads of a block go on when all wait at its barrier. False when none could.
+bool release_block(int first, int threads) {
+  for (int i = first; i < first + threads; ++i)
+    if (machine.threads[i].state != State::at_barrier) return false;
+  for (int i = first; i < first + threads; ++i) machine.threads[i].state = State::ready;
+  return true;
+}
+
+// Lets the blocks go on all of whose threads have come to a meeting of the same blocks.
+bool release_meetings(int blocks, int threads) {
+  for (int block = 0; block < blocks; ++block) {
+    const Thread& first = machine.threads[block * threads];
+    if (first.state != State::at_meeting || first.first_block != block) continue;
+    const int begin = block * threads, end = begin + first.blocks * threads;
+    bool all = end <= blocks * threads;
+    for (int i = begin; i < end && all; ++i) {
+      const Thread& thread = machine.threads[i];
+      all = thread.state == State::at_meeting && thread.first_block == first.first_block &&
+            thread.blocks == first.blocks;
+    }
+    if (!all) continue;
+    for (int i = begin; i < end; ++i) machine.threads[i].state = State::ready;
+    return true;
+  }
+  return false;
 }
 
 // Which warps go on in a round: each runs for some rounds, then rests for some, so that one may be far ahead
@@ -151,11 +190,13 @@ class Paces {
   }
 
   int warps_;
-  int rounds_[kMostThreads / kWarp];
-  bool rests_[kMostThreads / kWarp];
+  int rounds_[kMostResident / kWarp];
+  bool rests_[kMostResident / kWarp];
 };
 
-void run_block(int threads) {
+// Runs blocks that are all there at once; a single one where they do not know of each other.
+void run_blocks(int blocks, int threads_each) {
+  const int threads = blocks * threads_each;
   for (int i = 0; i < threads; ++i) {
     machine.threads[i].state = State::ready;
     machine.threads[i].turn = 0;
@@ -169,10 +210,11 @@ void run_block(int threads) {
       if (machine.threads[index].state == State::ready && !paces.rests(index)) resume(index);
     }
     machine.current = -1;
-    int ended = 0, at_barrier = 0, resting = 0;
+    int ended = 0, at_barrier = 0, at_meeting = 0, resting = 0;
     for (int i = 0; i < threads; ++i) {
       ended += machine.threads[i].state == State::ended;
       at_barrier += machine.threads[i].state == State::at_barrier;
+      at_meeting += machine.threads[i].state == State::at_meeting;
       resting += machine.threads[i].state == State::ready;
     }
     if (ended == threads) return;
@@ -181,25 +223,27 @@ void run_block(int threads) {
       paces.wake_all();
       continue;
     }
-    if (at_barrier < threads)
+    bool any = release_meetings(blocks, threads_each);
+    for (int block = 0; block < blocks; ++block) any |= release_block(block * threads_each, threads_each);
+    if (!any)
       stop(
           "threads wait for others that do not come: of %d, %d have ended, %d wait at a barrier, %d in a "
-          "warp",
-          threads, ended, at_barrier, threads - ended - at_barrier);
-    for (int i = 0; i < threads; ++i) machine.threads[i].state = State::ready;
+          "warp, %d for other blocks",
+          threads, ended, at_barrier, threads - ended - at_barrier - at_meeting, at_meeting);
   }
 }
 
 void make_shared(int bytes) {
   if (static_cast<std::size_t>(bytes) > kMostShared) stop("%d bytes of shared memory are too many", bytes);
-  if (machine.shared_end == nullptr) {
+  char*& end = machine.shared_end[place_of_block()];
+  if (end == nullptr) {
     const std::size_t length = (kMostShared + kPage - 1) / kPage * kPage;
-    machine.shared_end = map_bytes(length + kPage) + length;
-    mprotect(machine.shared_end, kPage, PROT_NONE);
+    end = map_bytes(length + kPage) + length;
+    mprotect(end, kPage, PROT_NONE);
   }
   const std::size_t used = (static_cast<std::size_t>(bytes) + 15) / 16 * 16;
-  machine.shared = machine.shared_end - used;
-  std::memset(machine.shared, 0xff, used);
+  machine.shared[place_of_block()] = end - used;
+  std::memset(end - used, 0xff, used);
 }
 
 // Names the kernel and the thread before the program ends.
@@ -243,27 +287,57 @@ class WatchFaults {
 
 }  // namespace
 
-void run(const Launch& launch, const std::function<void()>& body) {
+namespace {
+void prepare(const Launch& launch, const std::function<void()>& body, bool together) {
   if (launch.threads < 1 || launch.threads > kMostThreads || launch.blocks > 0x7fffffff)
     stop("%s: %lld blocks of %d threads", launch.kernel, static_cast<long long>(launch.blocks),
          launch.threads);
-  if (machine.stacks == nullptr) machine.stacks = map_bytes(kMostThreads * kStackBytes);
+  if (machine.stacks == nullptr) machine.stacks = map_bytes(kMostResident * kStackBytes);
   machine.launch = &launch;
   machine.body = &body;
+  machine.together = together;
   blockDim.x = static_cast<unsigned>(launch.threads);
   gridDim.x = static_cast<unsigned>(launch.blocks);
+}
+}  // namespace
+
+void run(const Launch& launch, const std::function<void()>& body) {
+  prepare(launch, body, false);
   const WatchFaults watch;
   RandomOrder order(gridDim.x);
   for (std::int64_t i = 0; i < launch.blocks; ++i) {
     blockIdx.x = order.next();
     make_shared(launch.shared_bytes);
-    run_block(launch.threads);
+    run_blocks(1, launch.threads);
   }
   machine.launch = nullptr;
 }
 
+void run_together(const Launch& launch, const std::function<void()>& body) {
+  if (launch.blocks > blocks_together(launch.threads) || launch.threads % kWarp != 0)
+    stop("%s: %lld blocks of %d threads together (%d at most, of whole warps)", launch.kernel,
+         static_cast<long long>(launch.blocks), launch.threads, blocks_together(launch.threads));
+  prepare(launch, body, true);
+  const WatchFaults watch;
+  for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) make_shared(launch.shared_bytes);
+  run_blocks(static_cast<int>(launch.blocks), launch.threads);
+  machine.launch = nullptr;
+}
+
+int blocks_together(int threads) {
+  return std::min(kMostBlocks, kMostResident / threads);
+}
+
+void meet(int first_block, int blocks) {
+  if (!machine.together) stop("blocks that do not run together cannot meet");
+  Thread& thread = machine.threads[machine.current];
+  thread.first_block = first_block;
+  thread.blocks = blocks;
+  leave(State::at_meeting);
+}
+
 void* shared_memory() {
-  return machine.shared;
+  return machine.shared[place_of_block()];
 }
 
 void barrier() {

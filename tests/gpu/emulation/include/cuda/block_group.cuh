@@ -1,0 +1,48 @@
+// Stands in for cuda/block_group.cuh: blocks meet by the emulation's scheduler, which knows whom each waits
+// for.
+#pragma once
+
+#include "cuda/start.cuh"
+#include "tests/gpu/emulation/together.h"
+
+namespace eddy::cuda {
+
+class BlockGroup {
+ public:
+  static constexpr int kCounterStride = 32;
+
+  BlockGroup(unsigned* counters, int blocks)
+      : index(static_cast<int>(blockIdx.x) / blocks),
+        rank(static_cast<int>(blockIdx.x) % blocks),
+        blocks_(blocks) {
+    if (counters[index * kCounterStride] != 0) emulation::stop("a group's counter is not 0 at the start");
+  }
+
+  void meet() { emulation::meet(index * blocks_, blocks_); }
+
+  const int index, rank;
+
+ private:
+  int blocks_;
+};
+
+template <class Args>
+int blocks_together(void (*)(Args), int threads, int) {
+  return emulation::blocks_together(threads);
+}
+
+inline int most_shared_bytes() {
+  return 227 << 10;  // as on 9.0
+}
+
+template <class Args>
+void start_together(const char* name, void (*kernel)(Args), int blocks, int threads, int shared_bytes,
+                    const Args& args) {
+  if (shared_bytes > most_shared_bytes())
+    emulation::stop("%s: %d bytes of shared memory", name, shared_bytes);
+  emulation::submit(stream(), [=] {
+    emulation::run_together({name, blocks, threads, shared_bytes}, [&] { kernel(args); });
+  });
+}
+
+}  // namespace eddy::cuda

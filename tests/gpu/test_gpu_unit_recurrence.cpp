@@ -1,0 +1,238 @@
+// The unit recurrence as one kernel against the CPU's in f64 on the same numbers, with f32 and with bf16
+// products: groups of rows with tails, biases, a carried state, dropout, the same bits twice, also captured.
+//
+// Tolerances, of the largest number expected. f32: 512 roundings for results and 4 times that and 16 for
+// gradients, as the record of the op allows for as many steps; weights have a deviation of 1 / sqrt(inputs),
+// as there, so that more inputs do not make more of an error. bf16: a product rounds both its operands,
+// 2^-8 together, and a step is four products in a row; errors pass from step to step without growing, so
+// results are allowed 4 x 2^-8 a step. A gradient comes through as many products again, and through what the
+// forward got wrong: 8 x 2^-8 a step. Not with ReLU, whose slope jumps: where u is within its error of 0, du
+// is there or not.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autograd/tape.h"
+#include "gpu_test.h"
+#include "ops/capture.h"
+#include "ops/unit_recurrence.h"
+#include "tensor/error.h"
+#include "tests/op/spec_check.h"
+
+using namespace eddy;
+using namespace eddy::gpu_test;
+using namespace eddy::spec_check;
+
+namespace {
+
+constexpr double kBf16Rounding = 0x1p-8;
+
+struct Case {
+  std::int64_t time, batch, dim, mlp, heads;
+  bool gelu, biases, carried;
+  double dropout;
+};
+const Case kCases[] = {
+    {1, 1, 32, 32, 1, true, false, false, 0},   {2, 17, 32, 64, 8, false, true, false, 0},
+    {3, 5, 64, 32, 2, true, true, true, 0.3},   {4, 37, 64, 128, 4, true, false, true, 0.2},
+    {3, 40, 96, 192, 6, true, true, true, 0.1}, {2, 17, 288, 32, 3, true, true, false, 0.2},
+};
+const Case kLargeCases[] = {
+    {8, 256, 384, 1536, 6, true, false, false, 0.2},
+    {4, 1000, 384, 1536, 6, true, false, true, 0},
+};
+
+// Takes the choice back at the end of a test.
+struct Fused {
+  Fused() { set_recurrence_kernel("fused"); }
+  ~Fused() { set_recurrence_kernel("plain"); }
+};
+
+// x, qkv, the twelve weights, the carried key and value; numbers that f32 can hold, in f64.
+Tensors inputs_of(const Case& c) {
+  const auto normal = [](const Shape& shape, const char* name, double deviation) {
+    return raw::cast(raw::cast(sample_normal(shape, name, deviation), Dtype::f32), Dtype::f64);
+  };
+  const auto gain = [](const Shape& shape, const char* name) {
+    return raw::cast(raw::cast(sample_uniform(shape, name, 0.8, 1.2), Dtype::f32), Dtype::f64);
+  };
+  const auto bias = [&](std::int64_t size, const char* name) {
+    return c.biases ? normal({size}, name, 0.3) : Tensor();
+  };
+  const auto carried = [&](const char* name) {
+    return c.carried ? normal({c.batch, c.dim}, name, 1) : Tensor();
+  };
+  const double narrow = 1 / std::sqrt(static_cast<double>(c.dim)),
+               wide = 1 / std::sqrt(static_cast<double>(c.mlp));
+  return {normal({c.time, c.batch, c.dim}, "x", 1),
+          normal({c.time, c.batch, 3 * c.dim}, "qkv", 1),
+          gain({c.dim}, "norm1"),
+          bias(c.dim, "norm1_bias"),
+          normal({3 * c.dim, c.dim}, "wqkv", narrow),
+          bias(3 * c.dim, "wqkv_bias"),
+          normal({c.dim, c.dim}, "wo", narrow),
+          bias(c.dim, "wo_bias"),
+          gain({c.dim}, "norm2"),
+          bias(c.dim, "norm2_bias"),
+          normal({c.mlp, c.dim}, "up", narrow),
+          bias(c.mlp, "up_bias"),
+          normal({c.dim, c.mlp}, "down", wide),
+          bias(c.dim, "down_bias"),
+          carried("key"),
+          carried("value")};
+}
+
+UnitRecurrenceOptions options_of(const Case& c, Dtype products) {
+  UnitRecurrenceOptions options;
+  options.heads = c.heads;
+  options.gelu = c.gelu;
+  options.dropout = c.dropout;
+  options.products = products;
+  options.gate_key = random_key(3, "gate", 5);
+  options.attn_key = random_key(3, "attn", 5);
+  options.mlp_key = random_key(3, "mlp", 5);
+  return options;
+}
+
+UnitRecurrenceResult chain(const Tensors& t, const UnitRecurrenceOptions& options) {
+  return unit_recurrence(t[0], t[1],
+                         {t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9], t[10], t[11], t[12], t[13]},
+                         options, t[14], t[15]);
+}
+
+constexpr std::size_t kResults = 3, kInputs = 14;  // with gradients
+
+// h, key and value, then the gradients.
+Tensors run(const Case& c, const Tensors& inputs, const Tensors& dys, Dtype products) {
+  Tensors leaves;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    leaves.push_back(inputs[i].defined() ? raw::alias(inputs[i]) : Tensor());
+    if (inputs[i].defined() && i < kInputs) require_grad(leaves[i]);
+  }
+  const UnitRecurrenceResult result = chain(leaves, options_of(c, products));
+  backward({result.h, result.key, result.value}, dys);
+  Tensors all{detach(result.h), detach(result.key), detach(result.value)};
+  for (std::size_t i = 0; i < kInputs; ++i) all.push_back(leaves[i].defined() ? grad(leaves[i]) : Tensor());
+  return all;
+}
+
+Tensors dys_of(const Case& c) {
+  Tensors dys;
+  for (const char* name : {"dh", "dkey", "dvalue"})
+    dys.push_back(
+        raw::cast(raw::cast(sample_normal({c.time, c.batch, c.dim}, name), Dtype::f32), Dtype::f64));
+  return dys;
+}
+
+std::string text_of(const Case& c, Dtype products) {
+  return fmt::format("{} products, {} steps of {} rows, dim {}, mlp {}, heads {}", dtype_name(products),
+                     c.time, c.batch, c.dim, c.mlp, c.heads);
+}
+
+void check(const Case& c, Dtype products) {
+  const Tensors inputs = inputs_of(c), dys = dys_of(c);
+  const Tensors want = run(c, inputs, dys, Dtype::f32);
+  const auto on_gpu = [&] { return to_cpu(run(c, inputs_on_gpu(inputs), inputs_on_gpu(dys), products)); };
+  const Fused choice;
+  const Tensors got = on_gpu();
+  const bool exact = products == Dtype::f32;
+  const double unit = exact ? epsilon(Dtype::f32) : kBf16Rounding,
+               of_results = exact ? 512 : 4 * static_cast<double>(c.time),
+               of_gradients = exact ? 4 * 512 + 16 : 8 * static_cast<double>(c.time);
+  const std::size_t compared = exact || c.gelu ? want.size() : kResults;
+  for (std::size_t i = 0; i < compared; ++i) {
+    const std::string text = difference(fmt::format("{}, part {}", text_of(c, products), i), got[i], want[i],
+                                        i < kResults ? of_results : of_gradients, unit);
+    CHECK_MESSAGE(text.empty(), text);
+  }
+  poison_gpu();
+  const Tensors again = on_gpu();
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    const std::string bits =
+        bit_difference(fmt::format("{}, part {}", text_of(c, products), i), again[i], got[i]);
+    CHECK_MESSAGE(bits.empty(), bits);
+  }
+}
+
+bool same_bits(const Tensors& a, const Tensors& b) {
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (!bit_difference("", a[i], b[i]).empty()) return false;
+  return true;
+}
+
+}  // namespace
+
+TEST_SUITE("device") {
+  TEST_CASE("the fused unit recurrence equals the CPU's in f64 and repeats its bits") {
+    for (const Case& c : kCases) check(c, Dtype::f32);
+    if (!kEmulated)
+      for (const Case& c : kLargeCases) check(c, Dtype::f32);
+  }
+
+  TEST_CASE("the fused unit recurrence with products in bf16 equals the CPU's in f64 within their rounding") {
+    for (const Case& c : kCases) check(c, Dtype::bf16);
+    if (!kEmulated)
+      for (const Case& c : kLargeCases) check(c, Dtype::bf16);
+  }
+
+  TEST_CASE("the two kernels of the unit recurrence add in different orders") {
+    const Case c = kCases[3];
+    const Tensors inputs = inputs_on_gpu(inputs_of(c)), dys = inputs_on_gpu(dys_of(c));
+    const Tensors plain = to_cpu(run(c, inputs, dys, Dtype::f32));
+    const Fused choice;
+    const Tensors fused = to_cpu(run(c, inputs, dys, Dtype::f32));
+    CHECK_FALSE(same_bits(fused, plain));
+    CHECK_FALSE(same_bits(to_cpu(run(c, inputs, dys, Dtype::bf16)), fused));
+  }
+
+  TEST_CASE("a row of the fused unit recurrence has the same bits whatever rows are beside it") {
+    const Case all{3, 37, 64, 96, 4, true, true, true, 0}, alone{3, 1, 64, 96, 4, true, true, true, 0};
+    const Tensors inputs = inputs_of(all);
+    Tensors of_row = inputs;
+    for (const std::size_t i : {0u, 1u}) of_row[i] = raw::copy(raw::narrow(inputs[i], 1, 21, 1));
+    for (const std::size_t i : {14u, 15u}) of_row[i] = raw::copy(raw::narrow(inputs[i], 0, 21, 1));
+    const Fused choice;
+    for (const Dtype products : {Dtype::f32, Dtype::bf16}) {
+      const UnitRecurrenceResult both = chain(inputs_on_gpu(inputs), options_of(all, products)),
+                                 one = chain(inputs_on_gpu(of_row), options_of(alone, products));
+      const std::string bits =
+          bit_difference("h", to_cpu(one.h), raw::copy(raw::narrow(to_cpu(both.h), 1, 21, 1)));
+      CHECK_MESSAGE(bits.empty(), bits);
+    }
+  }
+
+  TEST_CASE("widths that the fused unit recurrence does not take stay with the plain kernels") {
+    for (const auto& [dim, mlp] : {std::pair{16, 32}, {32, 48}, {544, 32}}) {
+      const Case c{2, 3, dim, mlp, 2, true, false, false, 0};
+      const Tensors inputs = inputs_on_gpu(inputs_of(c)), dys = inputs_on_gpu(dys_of(c));
+      const Tensors plain = to_cpu(run(c, inputs, dys, Dtype::bf16));
+      const Fused choice;
+      CHECK(same_bits(to_cpu(run(c, inputs, dys, Dtype::bf16)), plain));
+    }
+  }
+
+  TEST_CASE("a captured fused unit recurrence replays with the bits of the call") {
+    const Case c = kCases[2];
+    const Tensors inputs = inputs_on_gpu(inputs_of(c));
+    const NoGrad no_grad;
+    const Fused choice;
+    const UnitRecurrenceOptions options = options_of(c, Dtype::bf16);
+    const Tensor want = to_cpu(chain(inputs, options).h);
+    static_cast<void>(chain(inputs, options));  // what is captured has run twice before
+    const Tensor to = Tensor::empty(want.shape(), Dtype::f32, gpu());
+    const auto work = capture(gpu(), [&] { raw::copy_into(to, chain(inputs, options).h); });
+    for (int replay = 0; replay < 3; ++replay) {
+      raw::fill(to, 0);
+      work->replay();
+      const std::string bits = bit_difference("h", to_cpu(to), want);
+      CHECK_MESSAGE(bits.empty(), bits);
+    }
+  }
+}
+
+TEST_CASE("an unknown kernel of the unit recurrence is refused by name") {
+  CHECK_THROWS_AS(set_recurrence_kernel("fast"), ValueError);
+}
