@@ -21,20 +21,28 @@ if(NOT TARGET CUDA::cublasLt)
     "Install the toolkit's libcublas development package, or configure with -DEDDY_CUDA=OFF")
 endif()
 
+# What uses wgmma has code for sm_90a alone, whatever the list above says: no other architecture has it, and
+# code for sm_90 may not. It is chosen at run time.
 file(GLOB EDDY_CUDA_SOURCES CONFIGURE_DEPENDS cuda/*.cu cuda/*.cpp)
+file(GLOB EDDY_WGMMA_SOURCES CONFIGURE_DEPENDS cuda/*_wgmma_*.cu)
+list(REMOVE_ITEM EDDY_CUDA_SOURCES ${EDDY_WGMMA_SOURCES})
 # CMake 3.25 does not know how nvcc is told of C++20: it refuses, or falls back to C++17.
 if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
 endif()
 add_library(eddy_cuda OBJECT ${EDDY_CUDA_SOURCES})
-set_target_properties(eddy_cuda PROPERTIES CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON)
-# cuBLASLt is the shared one: the static one adds 700 MB to every program.
-target_link_libraries(eddy_cuda PRIVATE eddy_options fmt::fmt CUDA::cudart_static CUDA::cublasLt)
-# -lineinfo lets profilers and compute-sanitizer name lines; it changes no code.
-target_compile_options(eddy_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo -Xcompiler=-Wall,-Wextra>)
+add_library(eddy_cuda_90a OBJECT ${EDDY_WGMMA_SOURCES})
+set_target_properties(eddy_cuda_90a PROPERTIES CUDA_ARCHITECTURES 90a-real)
+foreach(part eddy_cuda eddy_cuda_90a)
+  set_target_properties(${part} PROPERTIES CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON)
+  # cuBLASLt is the shared one: the static one adds 700 MB to every program.
+  target_link_libraries(${part} PRIVATE eddy_options fmt::fmt CUDA::cudart_static CUDA::cublasLt)
+  # -lineinfo lets profilers and compute-sanitizer name lines; it changes no code.
+  target_compile_options(${part} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo -Xcompiler=-Wall,-Wextra>)
+endforeach()
 string(REPLACE ";" " " EDDY_CUDA_ARCHITECTURES_TEXT "${EDDY_CUDA_ARCHITECTURES}")
 target_compile_definitions(eddy_cuda PRIVATE EDDY_CUDA_ARCHITECTURES="${EDDY_CUDA_ARCHITECTURES_TEXT}")
-target_sources(eddy PRIVATE $<TARGET_OBJECTS:eddy_cuda>)
+target_sources(eddy PRIVATE $<TARGET_OBJECTS:eddy_cuda> $<TARGET_OBJECTS:eddy_cuda_90a>)
 target_link_libraries(eddy PRIVATE CUDA::cudart_static CUDA::cublasLt)
 target_compile_definitions(eddy PRIVATE EDDY_HAS_CUDA)

@@ -422,13 +422,16 @@ template <class T, int H>
 void run(const AttentionBackwardArgs& gradient) {
   const AttentionArgs& args = gradient.forward;
   const BackwardLaunch launched{gradient, attention_partials(gradient)};
-  const bool positions = args.positions != nullptr, tensor_core = on_tensor_cores(args);
+  const bool positions = args.positions != nullptr, tensor_core = on_tensor_cores(args),
+             wgmma = on_wgmma(args);
   const std::int64_t rows = args.batch * args.queries * args.heads;
   launch("attention_delta", delta_kernel<T>, grid_for(rows, Team<32>::kRowsPerBlock, 64), kThreads, launched);
   const bool wants_queries = gradient.dq != nullptr || gradient.dhead_scale != nullptr,
              wants_keys = gradient.dk != nullptr || gradient.dv != nullptr,
              wants_tables = gradient.dbias != nullptr || gradient.dpositions != nullptr;
-  if (wants_queries && tensor_core) {
+  if (wants_queries && wgmma) {
+    wgmma_queries(gradient, launched.partials);
+  } else if (wants_queries && tensor_core) {
     tensor_core_queries(gradient, launched.partials);
   } else if (wants_queries) {
     using Tile = QueriesTile<H>;
@@ -436,7 +439,9 @@ void run(const AttentionBackwardArgs& gradient) {
                   args.batch * args.heads * divide_up(args.queries, Tile::kRows), kThreads,
                   Tile::kShared + (positions ? 4 * Tile::kPiece : 0), launched);
   }
-  if (wants_keys && tensor_core) {
+  if (wants_keys && wgmma) {
+    wgmma_keys(gradient, launched.partials);
+  } else if (wants_keys && tensor_core) {
     tensor_core_keys(gradient, launched.partials);
   } else if (wants_keys) {
     using Tile = KeysTile<H>;

@@ -128,6 +128,7 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(AttentionArgs args
 }
 
 void forward(const AttentionArgs& args) {
+  if (on_wgmma(args)) return wgmma_forward(args);
   if (on_tensor_cores(args)) return tensor_core_forward(args);
   for_type_and_size("attention", args.dtype, args.head_size, [&](auto* type, auto size) {
     using T = std::remove_pointer_t<decltype(type)>;

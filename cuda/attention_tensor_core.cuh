@@ -17,6 +17,7 @@
 #include <algorithm>
 
 #include "cuda/attention.cuh"
+#include "cuda/team.cuh"
 #include "cuda/warp_matrix.cuh"
 
 namespace eddy::cuda {
@@ -69,21 +70,22 @@ struct Rows {
   bool aligned;  // every row starts at a multiple of 16 bytes
 };
 
-// Starts filling a tile with rows first .. first + Count - 1. Rows outside [0, end) and entries from `width`
-// on, a multiple of 16, become zeros. finish_copies and a barrier make it readable.
-template <int H, int Count>
-__device__ void start_rows(const Rows& from, std::int64_t first, std::int64_t end, int width, bf16* to) {
+// Starts filling a tile with rows first .. first + Count - 1; place(row, piece) is where 8 numbers of a row
+// go. Rows outside [0, end) and entries from `width` on, a multiple of 16, become zeros. finish_copies and a
+// barrier make it readable.
+template <int H, int Count, int Threads, class Place>
+__device__ void fill_rows(const Rows& from, std::int64_t first, std::int64_t end, int width, Place&& place) {
   constexpr int kPieces = H / 8;  // of 16 bytes
-  static_assert(Count * kPieces % kTensorThreads == 0);
+  static_assert(Count * kPieces % Threads == 0);
 #pragma unroll 2
-  for (int i = static_cast<int>(threadIdx.x); i < Count * kPieces; i += kTensorThreads) {
+  for (int i = static_cast<int>(threadIdx.x); i < Count * kPieces; i += Threads) {
     const int row = i / kPieces, column = i % kPieces * 8;
     const std::int64_t at = first + row;
     const bool there = at >= 0 && at < end && column < width;
     const bf16* const source = there ? from.data + at * from.stride + column : from.data;
-    bf16* const place = to + row * tensor_row(H) + column;
+    bf16* const to = place(row, i % kPieces);
     if (from.aligned) {
-      start_copy(place, source, there);
+      start_copy(to, source, there);
     } else {
       struct alignas(16) Piece {
         bf16 at[8];
@@ -91,18 +93,23 @@ __device__ void start_rows(const Rows& from, std::int64_t first, std::int64_t en
       if (there)
 #pragma unroll
         for (int e = 0; e < 8; ++e) piece.at[e] = source[e];
-      *reinterpret_cast<Piece*>(place) = piece;
+      *reinterpret_cast<Piece*>(to) = piece;
     }
   }
 }
+template <int H, int Count>
+__device__ void start_rows(const Rows& from, std::int64_t first, std::int64_t end, int width, bf16* to) {
+  fill_rows<H, Count, kTensorThreads>(
+      from, first, end, width, [to](int row, int piece) { return to + row * tensor_row(H) + 8 * piece; });
+}
 
 // The same of a table in f32, rounded to bf16. Needs no finish_copies.
-template <int H, int Count>
+template <int H, int Count, int Threads = kTensorThreads>
 __device__ void round_rows(const float* from, std::int64_t stride, std::int64_t first, std::int64_t end,
                            int width, bf16* to) {
   constexpr int kPairs = H / 2;
 #pragma unroll 2
-  for (int i = static_cast<int>(threadIdx.x); i < Count * kPairs; i += kTensorThreads) {
+  for (int i = static_cast<int>(threadIdx.x); i < Count * kPairs; i += Threads) {
     const int row = i / kPairs, column = i % kPairs * 2;
     const std::int64_t at = first + row;
     const bool there = at >= 0 && at < end && column < width;
@@ -142,23 +149,24 @@ __device__ inline void round_left(std::uint32_t (&to)[4], const float (&first)[4
   to[3] = pack(second[2], second[3]);
 }
 
-// The operand A of the warp's 16 rows of a tile: kept in registers, or read again for every product.
+// The operand A of the warp's 16 rows of a tile: read again for every product, or kept in registers.
+template <int H>
+struct ReadRows {
+  const bf16* rows;
+  __device__ void load(int k, std::uint32_t (&to)[4]) const { load_left<H>(to, rows + 16 * k); }
+};
 template <int H>
 struct HeldRows {
   std::uint32_t parts[H / 16][4];
-  __device__ explicit HeldRows(const bf16* rows) {
+  template <class From>
+  __device__ explicit HeldRows(const From& rows) {
 #pragma unroll
-    for (int k = 0; k < H / 16; ++k) load_left<H>(parts[k], rows + 16 * k);
+    for (int k = 0; k < H / 16; ++k) rows.load(k, parts[k]);
   }
   __device__ void load(int k, std::uint32_t (&to)[4]) const {
 #pragma unroll
     for (int i = 0; i < 4; ++i) to[i] = parts[k][i];
   }
-};
-template <int H>
-struct ReadRows {
-  const bf16* rows;
-  __device__ void load(int k, std::uint32_t (&to)[4]) const { load_left<H>(to, rows + 16 * k); }
 };
 
 // ---- products
@@ -286,18 +294,29 @@ __device__ inline bool has(std::uint32_t bits, int pair) {
   return (bits >> pair & 1u) != 0;
 }
 
+// Which of a warp's pairs dropout keeps; queries in rows from `query` on and keys in columns from `key` on,
+// or the other way round.
+template <int N, bool KeysInRows = false>
+__device__ std::uint32_t kept_bits(const Head<bf16>& head, std::int64_t query, std::int64_t key) {
+  if (head.args.drop_below == 0) return 0xffffffffu;
+  return pair_bits<N>([&head, query, key](int row, int column) {
+    return head.keep(query + (KeysInRows ? column : row), key + (KeysInRows ? row : column)) != 0.0f;
+  });
+}
+
 // scores += bias of the distance base + sign (row - column); a pair that is not visible may get any entry.
 template <int N>
 __device__ void add_bias(const Head<bf16>& head, std::int64_t base, int sign, float (&scores)[N / 8][4]) {
   const AttentionArgs& args = head.args;
   const float* const bias = static_cast<const float*>(args.bias) + head.head * args.bias_stride;
+  constexpr std::int64_t kFar = 1 << 30;  // more than a table has entries; 32 bits spare registers
+  const int last = static_cast<int>(min(args.distances - 1, kFar)),
+            from = static_cast<int>(max(-kFar, min(base, kFar)));
 #pragma unroll
   for (int n = 0; n < N / 8; ++n)
 #pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const std::int64_t distance = base + sign * (pair_row(e) - pair_column(4 * n + e));
-      scores[n][e] += bias[max(std::int64_t{0}, min(distance, args.distances - 1))];
-    }
+    for (int e = 0; e < 4; ++e)
+      scores[n][e] += bias[max(0, min(from + sign * (pair_row(e) - pair_column(4 * n + e)), last))];
 }
 
 // A value combined over the four threads that share a row.
@@ -305,6 +324,60 @@ template <class Combine>
 __device__ float reduce_quad(float value, Combine combine) {
   value = combine(value, __shfl_xor_sync(0xffffffffu, value, 1));
   return combine(value, __shfl_xor_sync(0xffffffffu, value, 2));
+}
+
+struct Larger {  // NaN loses: it shows up in the sum
+  __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
+};
+
+// Softmax while walking over tiles of keys: of a thread's two rows the largest score so far, in units of
+// log 2, and the thread's part of the sum of exponentials relative to it.
+struct RunningSoftmax {
+  float maximum[2] = {minus_infinity(), minus_infinity()}, sum[2] = {};
+
+  // Turns scores into weights, `factor` being theirs in units of log 2. correction: by how much what was
+  // mixed before shrinks.
+  template <int N>
+  __device__ void weigh(float (&scores)[N / 8][4], std::uint32_t seen, std::uint32_t kept, float factor,
+                        float keep_scale, float (&correction)[2]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float top = maximum[half];
+#pragma unroll
+      for (int n = 0; n < N / 8; ++n)
+#pragma unroll
+        for (int e = 2 * half; e < 2 * half + 2; ++e) {
+          scores[n][e] = has(seen, 4 * n + e) ? scores[n][e] * factor : minus_infinity();
+          top = fmaxf(top, scores[n][e]);
+        }
+      top = reduce_quad(top, Larger{});
+      const float shift = top == minus_infinity() ? 0.0f : top;
+      correction[half] = fast_exp2(maximum[half] - shift);
+      maximum[half] = top;
+      float added = 0;
+#pragma unroll
+      for (int n = 0; n < N / 8; ++n)
+#pragma unroll
+        for (int e = 2 * half; e < 2 * half + 2; ++e) {
+          const float p = fast_exp2(scores[n][e] - shift);
+          added += p;
+          scores[n][e] = has(kept, 4 * n + e) ? p * keep_scale : 0.0f;
+        }
+      sum[half] = sum[half] * correction[half] + added;
+    }
+  }
+  // Writes log_sum of the rows first + .., and what they mixed as their result.
+  template <int H>
+  __device__ void store(const Head<bf16>& head, std::int64_t first, float (&mixed)[H / 8][4]) const;
+};
+
+// numbers of row half h *= factors[h].
+template <int Tiles>
+__device__ void scale_rows(float (&numbers)[Tiles][4], const float (&factors)[2]) {
+#pragma unroll
+  for (int n = 0; n < Tiles; ++n)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) numbers[n][e] *= factors[e / 2];
 }
 
 // Writes a thread's numbers of its two rows, rounded to bf16: row r of the warp is row first + r of the
@@ -331,10 +404,38 @@ __device__ void store_tensor_rows(const float (&sums)[H / 8][4], std::int64_t fi
   }
 }
 
+template <int H>
+__device__ void RunningSoftmax::store(const Head<bf16>& head, std::int64_t first,
+                                      float (&mixed)[H / 8][4]) const {
+  const AttentionArgs& args = head.args;
+  float inverse[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const float total = reduce_quad(sum[half], Plus{});
+    inverse[half] = total == 0.0f ? 0.0f : 1.0f / total;  // 0: the query sees no key
+    const std::int64_t query = first + own_row() + 8 * half;
+    if (own_column() == 0 && query < args.queries)
+      static_cast<float*>(args.log_sum)[head.row_at(query)] =
+          total == 0.0f ? minus_infinity() : (maximum[half] + log2f(total)) * kLogOf2;
+  }
+  scale_rows(mixed, inverse);
+  store_tensor_rows<H>(mixed, first, args.queries, static_cast<int>(args.head_size),
+                       static_cast<bf16*>(args.output) + head.output_at(0), head.output_stride());
+}
+
 // ---- launches
 
 inline bool rows_aligned(const void* data, const AttentionStrides& strides) {
   return aligned(data) && strides.batch % 8 == 0 && strides.time % 8 == 0 && strides.head % 8 == 0;
+}
+
+struct TensorForward {
+  AttentionArgs args;
+  bool q_aligned, k_aligned, v_aligned;
+};
+inline TensorForward tensor_forward(const AttentionArgs& args) {
+  return {args, rows_aligned(args.q, args.q_strides), rows_aligned(args.k, args.k_strides),
+          rows_aligned(args.v, args.v_strides)};
 }
 
 // Calls run with a constant of the kernels' size for the head.

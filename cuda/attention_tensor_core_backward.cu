@@ -36,7 +36,6 @@
 #include "cuda/attention_tensor_core.cuh"
 #include "cuda/attention_tensor_core.h"
 #include "cuda/attention_tensor_core_backward.cuh"
-#include "cuda/team.cuh"
 
 namespace eddy::cuda {
 namespace {
@@ -97,7 +96,6 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_queries_kernel(TensorBa
 #pragma unroll
   for (int half = 0; half < 2; ++half)
     launched.statistics(head, own_query + own_row() + 8 * half, log_sums[half], deltas[half]);
-  const float factor = head.factor * kLog2OfE;
   float dq[H / 8][4] = {}, shares[2] = {};
 
   for (std::int64_t key = first_key; key < end_key; key += N) {
@@ -121,24 +119,8 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_queries_kernel(TensorBa
     const std::uint32_t seen =
         Limits(args.queries - own_query, args.keys - key, args.least - base, args.most - base)
             .template bits<N>();
-    const std::uint32_t kept = args.drop_below == 0 ? 0xffffffffu : pair_bits<N>([&](int row, int column) {
-      return head.keep(own_query + row, key + column) != 0.0f;
-    });
-    const float keep_scale = static_cast<float>(args.keep_scale);
-#pragma unroll
-    for (int n = 0; n < N / 8; ++n)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int half = e / 2;
-        const float score = scores[n][e];
-        float ds = 0;
-        if (has(seen, 4 * n + e)) {
-          const float p = fast_exp2(score * factor - log_sums[half]);
-          ds = p * ((has(kept, 4 * n + e) ? keep_scale * dweights[n][e] : 0.0f) - deltas[half]);
-          shares[half] += ds * score;
-        }
-        scores[n][e] = head.factor * ds;
-      }
+    const std::uint32_t kept = kept_bits<N>(head, own_query, key);
+    score_gradients<N>(head, seen, kept, log_sums, deltas, dweights, scores, shares);
     add_row_mixes<H, N>(scores, keys, dq);
     if (args.positions != nullptr) {
 #pragma unroll
@@ -152,20 +134,7 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_queries_kernel(TensorBa
   }
   finish_copies();  // the first, when no key is seen
 
-  if (launched.args.dhead_scale != nullptr) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const std::int64_t query = own_query + own_row() + 8 * half;
-      const float share = static_cast<float>(args.scale) * reduce_quad(shares[half], Plus{});
-      if (own_column() == 0 && query < args.queries)
-        launched.scratch(launched.partials.head_scales)[head.row_at(query)] = share;
-    }
-  }
-  if (launched.args.dq == nullptr) return;
-  const AttentionStrides& to = launched.args.dq_strides;
-  store_tensor_rows<H>(dq, own_query, args.queries, width,
-                       static_cast<bf16*>(launched.args.dq) + head.batch * to.batch + head.head * to.head,
-                       to.time);
+  store_query_gradients<H>(launched, head, own_query, dq, shares);
 }
 
 // ---- dk and dv
@@ -201,7 +170,6 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_keys_kernel(TensorBackw
 
   for (std::int64_t member = 0; member < group; ++member) {
     const Head<bf16> head(args, batch, kv_head * group + member);
-    const float factor = head.factor * kLog2OfE;
     const std::int64_t begin = max(std::int64_t{0}, key - head.offset + args.least);
     const std::int64_t end = min(args.queries, last_key - head.offset + args.most + 1);
     const auto start_queries = [&](std::int64_t query) {
@@ -243,25 +211,8 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_keys_kernel(TensorBackw
       const std::uint32_t seen =
           Limits(args.keys - own_key, args.queries - query, base - args.most, base - args.least)
               .template bits<N>();
-      const std::uint32_t kept = args.drop_below == 0 ? 0xffffffffu : pair_bits<N>([&](int row, int column) {
-        return head.keep(query + column, own_key + row) != 0.0f;
-      });
-      const float keep_scale = static_cast<float>(args.keep_scale);
-#pragma unroll
-      for (int n = 0; n < N / 8; ++n)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const int column = pair_column(4 * n + e);
-          float weight = 0, dscore = 0;
-          if (has(seen, 4 * n + e)) {
-            const float p = fast_exp2(scores[n][e] * factor - log_sums[column]);
-            const float keep = has(kept, 4 * n + e) ? keep_scale : 0.0f;
-            weight = p * keep;
-            dscore = head.factor * p * (keep * dweights[n][e] - deltas[column]);
-          }
-          scores[n][e] = weight;
-          dweights[n][e] = dscore;
-        }
+      const std::uint32_t kept = kept_bits<N, true>(head, query, own_key);
+      weights_and_gradients<N>(head, seen, kept, log_sums, deltas, scores, dweights);
       add_row_mixes<H, N>(scores, doutput, dv);
       __syncthreads();  // gradients and statistics are read
       if (query + N < end) start_doutputs(query + N);
@@ -272,14 +223,7 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_keys_kernel(TensorBackw
   }
 
   finish_copies();  // keys and values, when no query sees them
-  const auto store = [&](const float(&sums)[H / 8][4], void* to, const AttentionStrides& strides) {
-    if (to == nullptr) return;
-    store_tensor_rows<H>(sums, own_key, args.keys, width,
-                         static_cast<bf16*>(to) + batch * strides.batch + kv_head * strides.head,
-                         strides.time);
-  };
-  store(dk, launched.args.dk, launched.args.dk_strides);
-  store(dv, launched.args.dv, launched.args.dv_strides);
+  store_key_gradients<H>(launched, batch, kv_head, own_key, dk, dv);
 }
 
 }  // namespace

@@ -48,5 +48,91 @@ inline TensorBackward tensor_backward(const AttentionBackwardArgs& args, const A
           aligned(args.doutput)};
 }
 
+// Turns the scores of a thread's pairs, queries in rows, into the gradients of these scores.
+// shares: what the pairs add to dhead_scale / scale.
+template <int N>
+__device__ void score_gradients(const Head<bf16>& head, std::uint32_t seen, std::uint32_t kept,
+                                const float (&log_sums)[2], const float (&deltas)[2],
+                                const float (&dweights)[N / 8][4], float (&scores)[N / 8][4],
+                                float (&shares)[2]) {
+  const float factor = head.factor * kLog2OfE, keep_scale = static_cast<float>(head.args.keep_scale);
+#pragma unroll
+  for (int n = 0; n < N / 8; ++n)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const int half = e / 2;
+      const float score = scores[n][e];
+      float ds = 0;
+      if (has(seen, 4 * n + e)) {
+        const float p = fast_exp2(score * factor - log_sums[half]);
+        ds = p * ((has(kept, 4 * n + e) ? keep_scale * dweights[n][e] : 0.0f) - deltas[half]);
+        shares[half] += ds * score;
+      }
+      scores[n][e] = head.factor * ds;
+    }
+}
+
+// The same with keys in rows and the statistics of the N queries in shared memory: scores become weights,
+// with dropout, and dweights the gradients of the scores.
+template <int N>
+__device__ void weights_and_gradients(const Head<bf16>& head, std::uint32_t seen, std::uint32_t kept,
+                                      const float* log_sums, const float* deltas, float (&scores)[N / 8][4],
+                                      float (&dweights)[N / 8][4]) {
+  const float factor = head.factor * kLog2OfE, keep_scale = static_cast<float>(head.args.keep_scale);
+#pragma unroll
+  for (int n = 0; n < N / 8; ++n)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const int column = pair_column(4 * n + e);
+      float weight = 0, dscore = 0;
+      if (has(seen, 4 * n + e)) {
+        const float p = fast_exp2(scores[n][e] * factor - log_sums[column]);
+        const float keep = has(kept, 4 * n + e) ? keep_scale : 0.0f;
+        weight = p * keep;
+        dscore = head.factor * p * (keep * dweights[n][e] - deltas[column]);
+      }
+      scores[n][e] = weight;
+      dweights[n][e] = dscore;
+    }
+}
+
+// Writes dq of a warp's queries from `first` on, and their shares of dhead_scale, where they are wanted.
+template <int H>
+__device__ void store_query_gradients(const TensorBackward& launched, const Head<bf16>& head,
+                                      std::int64_t first, const float (&dq)[H / 8][4],
+                                      const float (&shares)[2]) {
+  const AttentionArgs& args = launched.args.forward;
+  if (launched.args.dhead_scale != nullptr) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const std::int64_t query = first + own_row() + 8 * half;
+      const float share = static_cast<float>(args.scale) * reduce_quad(shares[half], Plus{});
+      if (own_column() == 0 && query < args.queries)
+        launched.scratch(launched.partials.head_scales)[head.row_at(query)] = share;
+    }
+  }
+  if (launched.args.dq == nullptr) return;
+  const AttentionStrides& to = launched.args.dq_strides;
+  store_tensor_rows<H>(dq, first, args.queries, static_cast<int>(args.head_size),
+                       static_cast<bf16*>(launched.args.dq) + head.batch * to.batch + head.head * to.head,
+                       to.time);
+}
+
+// Writes dk and dv of a warp's keys from `first` on, where they are wanted.
+template <int H>
+__device__ void store_key_gradients(const TensorBackward& launched, std::int64_t batch, std::int64_t kv_head,
+                                    std::int64_t first, const float (&dk)[H / 8][4],
+                                    const float (&dv)[H / 8][4]) {
+  const AttentionArgs& args = launched.args.forward;
+  const auto store = [&](const float(&sums)[H / 8][4], void* to, const AttentionStrides& strides) {
+    if (to == nullptr) return;
+    store_tensor_rows<H>(sums, first, args.keys, static_cast<int>(args.head_size),
+                         static_cast<bf16*>(to) + batch * strides.batch + kv_head * strides.head,
+                         strides.time);
+  };
+  store(dk, launched.args.dk, launched.args.dk_strides);
+  store(dv, launched.args.dv, launched.args.dv_strides);
+}
+
 }  // namespace
 }  // namespace eddy::cuda

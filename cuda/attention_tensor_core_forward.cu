@@ -29,19 +29,9 @@
 // dropout's words, one draw of four for each pair.
 #include "cuda/attention_tensor_core.cuh"
 #include "cuda/attention_tensor_core.h"
-#include "cuda/team.cuh"
 
 namespace eddy::cuda {
 namespace {
-
-struct Larger {  // NaN loses: it shows up in the sum
-  __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
-};
-
-struct ForwardLaunch {
-  AttentionArgs args;
-  bool q_aligned, k_aligned, v_aligned;
-};
 
 template <int H>
 struct TensorForwardTile {
@@ -54,7 +44,7 @@ struct TensorForwardTile {
 };
 
 template <int H>
-__global__ void __launch_bounds__(kTensorThreads) tensor_forward_kernel(ForwardLaunch launched) {
+__global__ void __launch_bounds__(kTensorThreads) tensor_forward_kernel(TensorForward launched) {
   using Tile = TensorForwardTile<H>;
   constexpr int N = Tile::kColumns;
   const AttentionArgs& args = launched.args;
@@ -86,9 +76,10 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_forward_kernel(ForwardL
   start_keys(first_key);
   finish_copies();
   __syncthreads();
-  const HeldRows<H> left(q + warp() * 16 * tensor_row(H));
+  const HeldRows<H> left(ReadRows<H>{q + warp() * 16 * tensor_row(H)});
 
-  float mixed[H / 8][4] = {}, maximum[2] = {minus_infinity(), minus_infinity()}, sum[2] = {};
+  float mixed[H / 8][4] = {};
+  RunningSoftmax softmax;
   const std::int64_t own_query = first + warp() * 16;  // the warp's first
   for (std::int64_t key = first_key; key < end_key; key += N) {
     finish_copies();
@@ -108,76 +99,28 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_forward_kernel(ForwardL
     if (args.bias != nullptr) add_bias<N>(head, base, 1, scores);
     const std::uint32_t seen =
         Limits(16, args.keys - key, args.least - base, args.most - base).template bits<N>();
-    const std::uint32_t kept = args.drop_below == 0 ? 0xffffffffu : pair_bits<N>([&](int row, int column) {
-      return head.keep(own_query + row, key + column) != 0.0f;
-    });
-    const float keep_scale = static_cast<float>(args.keep_scale);
-
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float top = maximum[half];
-#pragma unroll
-      for (int n = 0; n < N / 8; ++n)
-#pragma unroll
-        for (int e = 2 * half; e < 2 * half + 2; ++e) {
-          scores[n][e] = has(seen, 4 * n + e) ? scores[n][e] * factor : minus_infinity();
-          top = fmaxf(top, scores[n][e]);
-        }
-      top = reduce_quad(top, Larger{});
-      const float shift = top == minus_infinity() ? 0.0f : top;
-      const float correction = fast_exp2(maximum[half] - shift);
-      maximum[half] = top;
-      float added = 0;
-#pragma unroll
-      for (int n = 0; n < N / 8; ++n)
-#pragma unroll
-        for (int e = 2 * half; e < 2 * half + 2; ++e) {
-          const float p = fast_exp2(scores[n][e] - shift);
-          added += p;
-          scores[n][e] = has(kept, 4 * n + e) ? p * keep_scale : 0.0f;
-        }
-      sum[half] = sum[half] * correction + added;
-#pragma unroll
-      for (int h = 0; h < H / 8; ++h) {
-        mixed[h][2 * half] *= correction;
-        mixed[h][2 * half + 1] *= correction;
-      }
-    }
+    const std::uint32_t kept = kept_bits<N>(head, own_query, key);
+    float correction[2];
+    softmax.weigh<N>(scores, seen, kept, factor, static_cast<float>(args.keep_scale), correction);
+    scale_rows(mixed, correction);
     finish_copies();
     __syncthreads();  // the values are there; the keys and positions are read
     if (key + N < end_key) start_keys(key + N);
     add_row_mixes<H, N>(scores, values, mixed);
   }
 
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const float total = reduce_quad(sum[half], Plus{});
-    const float inverse = total == 0.0f ? 0.0f : 1.0f / total;  // 0: the query sees no key
-#pragma unroll
-    for (int h = 0; h < H / 8; ++h) {
-      mixed[h][2 * half] *= inverse;
-      mixed[h][2 * half + 1] *= inverse;
-    }
-    const std::int64_t query = own_query + own_row() + 8 * half;
-    if (own_column() == 0 && query < args.queries)
-      static_cast<float*>(args.log_sum)[head.row_at(query)] =
-          total == 0.0f ? minus_infinity() : (maximum[half] + log2f(total)) * kLogOf2;
-  }
-  store_tensor_rows<H>(mixed, own_query, args.queries, width,
-                       static_cast<bf16*>(args.output) + head.output_at(0), head.output_stride());
+  softmax.store<H>(head, own_query, mixed);
 }
 
 }  // namespace
 
 void tensor_core_forward(const AttentionArgs& args) {
-  const ForwardLaunch launched{args, rows_aligned(args.q, args.q_strides),
-                               rows_aligned(args.k, args.k_strides), rows_aligned(args.v, args.v_strides)};
   for_tensor_size(args.head_size, [&](auto size) {
     constexpr int H = decltype(size)::value;
     using Tile = TensorForwardTile<H>;
     launch_shared("attention on tensor cores", tensor_forward_kernel<H>,
                   args.batch * args.heads * divide_up(args.queries, kTileRows), kTensorThreads,
-                  Tile::kShared + (args.positions != nullptr ? Tile::kWindow : 0), launched);
+                  Tile::kShared + (args.positions != nullptr ? Tile::kWindow : 0), tensor_forward(args));
   });
 }
 

@@ -21,18 +21,18 @@
 namespace eddy {
 
 namespace {
-// Whether `name` is the other kernel and not "plain". errors: ValueError for a name that is not one of the
-// two.
-bool is_other(const char* choice, std::string_view name, std::string_view other) {
-  if (name != "plain" && name != other)
-    fail<ValueError>("{}: unknown kernel '{}' (plain or {})", choice, name, other);
-  return name == other;
+// The place of a name among plain, tensor_core and wgmma. errors: ValueError for another.
+int attention_kernel(std::string_view name) {
+  constexpr std::string_view kNames[] = {"plain", "tensor_core", "wgmma"};
+  for (int i = 0; i < 3; ++i)
+    if (name == kNames[i]) return i;
+  fail<ValueError>("set_attention_kernel: unknown kernel '{}' (plain, tensor_core or wgmma)", name);
 }
-bool is_tensor_core(std::string_view name) {
-  return is_other("set_attention_kernel", name, "tensor_core");
-}
+// errors: ValueError for a name that is not one of the two.
 bool is_fused(std::string_view name) {
-  return is_other("set_recurrence_kernel", name, "fused");
+  if (name != "plain" && name != "fused")
+    fail<ValueError>("set_recurrence_kernel: unknown kernel '{}' (plain or fused)", name);
+  return name == "fused";
 }
 }  // namespace
 
@@ -71,7 +71,7 @@ void set_tf32(bool on) {
 }
 
 void set_attention_kernel(std::string_view name) {
-  cuda::set_tensor_core_attention(is_tensor_core(name));
+  cuda::set_attention_kernels(static_cast<cuda::AttentionKernels>(attention_kernel(name)));
 }
 
 void set_recurrence_kernel(std::string_view name) {
@@ -129,7 +129,7 @@ std::unique_ptr<DeviceClock> device_clock(Device) {
 void set_tf32(bool) {}
 
 void set_attention_kernel(std::string_view name) {
-  is_tensor_core(name);
+  attention_kernel(name);
 }
 
 void set_recurrence_kernel(std::string_view name) {

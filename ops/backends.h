@@ -30,8 +30,9 @@ void synchronize(Device device);
 void set_tf32(bool on);
 
 // Chooses the kernels of attention in bf16 on a GPU: "plain", as at the start, or "tensor_core" for heads of
-// 32 to 128 in steps of 16; other calls stay with the plain ones. Without effect on the CPU. errors:
-// ValueError for another name.
+// 32 to 128 in steps of 16, or "wgmma" for these on GPUs of compute capability 9.0; other calls stay with the
+// plain ones, and with "wgmma" other GPUs with "tensor_core". Without effect on the CPU. errors: ValueError
+// for another name.
 void set_attention_kernel(std::string_view name);
 
 // Chooses the kernels of the unit recurrence on a GPU: "plain", as at the start, or "fused", one kernel for

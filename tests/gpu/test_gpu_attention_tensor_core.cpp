@@ -1,5 +1,6 @@
 // Attention in bf16 on tensor cores against plain loops in f64 on the same numbers: tiles and their tails,
-// bands, every table and gradient, grouped heads, rows that are not aligned, the same bits twice.
+// bands, every table and gradient, grouped heads, rows that are not aligned, the same bits twice. With
+// mma.sync ("tensor_core") and with wgmma, which GPUs of other kinds than 9.0 compute by mma.sync.
 //
 // Tolerances are in units of 2^-8, the rounding of bf16, of the largest number expected. The result has two
 // roundings, of the probabilities and its own; a gradient has four: of the probabilities or the gradients of
@@ -60,6 +61,12 @@ const Case kCases[] = {
     {1, 40, 40, 2, 2, 32, 0, kFar, true, true, true, false, 32},
     {1, 130, 200, 2, 1, 128, 0, 128, true, true, true, true},
 };
+// Several tiles of keys to a block, of which its two halves see different ones.
+const Case kLongCases[] = {
+    {1, 140, 330, 1, 1, 64, 0, 100, false, true, false, false},
+    {1, 192, 192, 1, 1, 128, 0, kFar, false, false, false, false},
+    {1, 130, 260, 2, 1, 32, 1, 130, true, true, true, false},
+};
 const Case kLargeCases[] = {
     {2, 512, 1024, 8, 2, 64, 0, 512, true, true, true, true},
     {2, 1024, 1024, 4, 4, 128, 0, kFar, false, false, false, false},
@@ -67,7 +74,7 @@ const Case kLargeCases[] = {
 
 // Takes the choice back at the end of a test.
 struct OnTensorCores {
-  OnTensorCores() { set_attention_kernel("tensor_core"); }
+  explicit OnTensorCores(const char* kernel) { set_attention_kernel(kernel); }
   ~OnTensorCores() { set_attention_kernel("plain"); }
 };
 
@@ -208,8 +215,16 @@ void check(const Case& c) {
 TEST_SUITE("device") {
   TEST_CASE(
       "attention on tensor cores equals plain loops in result and every gradient and repeats its bits") {
-    const OnTensorCores choice;
+    const OnTensorCores choice("tensor_core");
     for (const Case& c : kCases) check(c);
+    if (!kEmulated)
+      for (const Case& c : kLargeCases) check(c);
+  }
+
+  TEST_CASE("attention with wgmma equals plain loops in result and every gradient and repeats its bits") {
+    const OnTensorCores choice("wgmma");
+    for (const Case& c : kCases) check(c);
+    for (const Case& c : kLongCases) check(c);
     if (!kEmulated)
       for (const Case& c : kLargeCases) check(c);
   }
@@ -219,12 +234,14 @@ TEST_SUITE("device") {
     const Tensors x = on_gpu(inputs_of(c), 0);
     const Tensor dy = to_gpu(raw::cast(sample_normal({1, 70, 2, 64}, "dy"), Dtype::bf16));
     const Tensors plain = to_cpu(run(attention, c, x, dy));
-    const OnTensorCores choice;
-    const Tensors tensor_core = to_cpu(run(attention, c, x, dy));
-    CHECK_FALSE(bit_difference("y", tensor_core[0], plain[0]).empty());
-    for (std::size_t i = 0; i < 4; ++i) {
-      const std::string text = difference("part", tensor_core[i], plain[i], i == 0 ? 4 : 16, kRounding);
-      CHECK_MESSAGE(text.empty(), text);
+    for (const char* const kernel : {"tensor_core", "wgmma"}) {
+      const OnTensorCores choice(kernel);
+      const Tensors tensor_core = to_cpu(run(attention, c, x, dy));
+      CHECK_FALSE(bit_difference("y", tensor_core[0], plain[0]).empty());
+      for (std::size_t i = 0; i < 4; ++i) {
+        const std::string text = difference(kernel, tensor_core[i], plain[i], i == 0 ? 4 : 16, kRounding);
+        CHECK_MESSAGE(text.empty(), text);
+      }
     }
   }
 
@@ -232,15 +249,16 @@ TEST_SUITE("device") {
     for (const auto& [dtype, head_size] : {std::pair{Dtype::f32, 64}, {Dtype::bf16, 40}, {Dtype::bf16, 16}}) {
       const Tensor x = to_gpu(raw::cast(sample_normal({1, 20, 1, head_size}, "x"), dtype));
       const Tensor plain = to_cpu(attention(x, x, x));
-      const OnTensorCores choice;
+      const OnTensorCores choice("wgmma");
       const std::string bits = bit_difference("y", to_cpu(attention(x, x, x)), plain);
       CHECK_MESSAGE(bits.empty(), bits);
     }
   }
 
   TEST_CASE("a NaN or an infinity in a query reaches its own row of the result on tensor cores") {
-    const OnTensorCores choice;
-    for (const float bad : {NAN, INFINITY}) {
+    for (const auto& [kernel, bad] :
+         {std::pair{"tensor_core", NAN}, {"tensor_core", INFINITY}, {"wgmma", NAN}, {"wgmma", INFINITY}}) {
+      const OnTensorCores choice(kernel);
       const Tensor q = raw::cast(sample_normal({1, 70, 1, 32}, "q"), Dtype::f32);
       const Tensor k = to_gpu(raw::cast(sample_normal({1, 70, 1, 32}, "k"), Dtype::bf16));
       q.data<float>()[5 * 32] = bad;

@@ -111,7 +111,7 @@ int run_command_line(int argc, char** argv) {
       ->check(CLI::Range(1, 256).description(""));
   app.footer(
       "EDDY_CPU_LEVEL=baseline|avx2|avx512 chooses lower CPU kernels.\n"
-      "EDDY_ATTENTION=plain|tensor_core chooses a GPU's kernels of attention in bf16.\n"
+      "EDDY_ATTENTION=plain|tensor_core|wgmma chooses a GPU's kernels of attention in bf16.\n"
       "EDDY_RECURRENCE=plain|fused chooses a GPU's kernels of the unit recurrence.\n"
       "eddy COMMAND --help tells a command's options.");
   app.get_formatter()->column_width(34);

@@ -52,6 +52,9 @@ void run(const Launch& launch, const std::function<void()>& body);
 // The block's shared memory that the launch asked for: NaN at first, with a page behind its end that cannot
 // be touched.
 void* shared_memory();
+std::int64_t shared_bytes();
+// Counts the blocks that have run: changes from each to the next, over launches too.
+unsigned block_count();
 // Waits for all threads of the block.
 void barrier();
 // Waits for all threads of the warp; gives a pointer to the value that each lane brought, 64 bytes apart.

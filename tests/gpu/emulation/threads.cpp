@@ -45,6 +45,7 @@ struct Machine {
   char* stacks = nullptr;
   char* shared_end[kMostBlocks] = {};  // where the page without rights begins
   char* shared[kMostBlocks] = {};
+  unsigned blocks = 0;  // that have run or do
   std::jmp_buf scheduler;
   const Launch* launch = nullptr;
   const std::function<void()>* body = nullptr;
@@ -308,6 +309,7 @@ void run(const Launch& launch, const std::function<void()>& body) {
   for (std::int64_t i = 0; i < launch.blocks; ++i) {
     blockIdx.x = order.next();
     make_shared(launch.shared_bytes);
+    ++machine.blocks;
     run_blocks(1, launch.threads);
   }
   machine.launch = nullptr;
@@ -319,7 +321,10 @@ void run_together(const Launch& launch, const std::function<void()>& body) {
          static_cast<long long>(launch.blocks), launch.threads, blocks_together(launch.threads));
   prepare(launch, body, true);
   const WatchFaults watch;
-  for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) make_shared(launch.shared_bytes);
+  for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) {
+    make_shared(launch.shared_bytes);
+    ++machine.blocks;
+  }
   run_blocks(static_cast<int>(launch.blocks), launch.threads);
   machine.launch = nullptr;
 }
@@ -338,6 +343,14 @@ void meet(int first_block, int blocks) {
 
 void* shared_memory() {
   return machine.shared[place_of_block()];
+}
+
+std::int64_t shared_bytes() {
+  const int place = place_of_block();
+  return machine.shared_end[place] - machine.shared[place];
+}
+unsigned block_count() {
+  return machine.blocks;
 }
 
 void barrier() {

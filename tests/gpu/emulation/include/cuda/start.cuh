@@ -15,7 +15,8 @@ inline float* shared_memory() {
 template <class Args>
 void start(const char* name, void (*kernel)(Args), std::int64_t blocks, int threads, int shared_bytes,
            const Args& args) {
-  if (shared_bytes > 99 * 1024) emulation::stop("%s: %d bytes of shared memory", name, shared_bytes);
+  // What a GPU of 9.0 gives to a block; kernels for all GPUs assert less.
+  if (shared_bytes > 227 * 1024) emulation::stop("%s: %d bytes of shared memory", name, shared_bytes);
   emulation::submit(stream(), [=] {
     emulation::run({name, blocks, threads, shared_bytes}, [&] { kernel(args); });
   });

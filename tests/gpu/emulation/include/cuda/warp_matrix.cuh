@@ -71,6 +71,30 @@ inline std::vector<Copy>& copies() {
   return of_thread[threadIdx.x];
 }
 
+// Addresses in shared memory count from here: at no more than a multiple of 16, as kernels must expect.
+constexpr std::int64_t kSharedStart = 1040;
+
+// Threads that have finished copies which products in the background need not see yet. A new block has none.
+struct Unpublished {
+  unsigned block = 0;
+  int count = 0;
+  bool threads[1024] = {};
+};
+inline Unpublished& unpublished() {
+  static Unpublished current;
+  if (current.block != emulation::block_count()) {
+    current = Unpublished{};
+    current.block = emulation::block_count();
+  }
+  return current;
+}
+inline void mark_published(bool is) {
+  Unpublished& all = unpublished();
+  bool& waits = all.threads[threadIdx.x];
+  all.count += static_cast<int>(!is) - static_cast<int>(waits);
+  waits = !is;
+}
+
 }  // namespace emulated
 
 inline void multiply_matrices(float (&sums)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
@@ -109,7 +133,13 @@ inline void finish_copies() {
     else
       std::memset(static_cast<void*>(copy.to), 0, 16);
   }
+  if (!emulated::copies().empty()) emulated::mark_published(false);
   emulated::copies().clear();
+}
+
+inline unsigned shared_address(const void* pointer) {
+  return static_cast<unsigned>(static_cast<const char*>(pointer) -
+                               static_cast<const char*>(emulation::shared_memory()) + emulated::kSharedStart);
 }
 
 inline std::uint32_t pack(float low, float high) {

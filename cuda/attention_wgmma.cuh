@@ -1,0 +1,209 @@
+// What the attention kernels with wgmma share: swizzled tiles of bf16 in shared memory, descriptors of the
+// operands that lie in them, and products of tiles by a warpgroup.
+//
+// A block of 256 threads has 2 warpgroups; each works on 64 rows of scores and N = 64 columns. A thread has
+// the rows and columns of a warp's 16 rows that cuda/attention_tensor_core.cuh gives it: wgmma spreads its
+// sums and its left operand over a warp as mma.sync does. So masks, tables, softmax and results are the
+// functions of that file, and products with relative positions stay with mma.sync.
+//
+// A tile of R rows of H numbers lies in panels of 64 columns (H = 32: of 32), one behind the other. A row of
+// a panel is 128 (64) bytes, and of its 16-byte pieces number c lies at place c XOR r % 8 (c XOR r / 2 % 4):
+// what PTX calls 128-byte (64-byte) swizzle. One layout serves both ways of reading a tile. What of the PTX
+// ISA, "Shared Memory Matrix Layout" and "Matrix Descriptor Format", this stands on:
+//   - An operand's address is start + offsets; then bits 4 .. 6 (4, 5) are XORed with bits 7 .. 9 (7, 8) of
+//     the address in shared memory: Swizzle<3,4,3> (Swizzle<2,4,3>). With base offset 0 the pattern starts at
+//     multiples of 1024 (512) bytes, so tiles do; the start itself may lie within: 16 columns on is 32 bytes
+//     on.
+//   - Rows of the tile along the operand's rows or columns (K-major): rows of 8 follow each other by 128 (64)
+//     bytes, groups of 8 rows by the stride offset; the leading offset is not used and 1.
+//   - Rows of the tile along the 16 that are summed over (MN-major, the transposed B): groups of 8 of these
+//   by
+//     the stride offset, panels by the leading offset.
+//   - Bits 0 .. 13 have the start, 16 .. 29 the leading, 32 .. 45 the stride offset, all in units of 16
+//   bytes,
+//     62 and 63 the swizzle: 1 for 128, 2 for 64 bytes.
+// That 128 bytes of 8 rows in one column of pieces lie in different banks is what the swizzle is for: copies,
+// ldmatrix and wgmma read and write without conflicts.
+#pragma once
+
+#include "cuda/attention_tensor_core.cuh"
+#include "cuda/warpgroup_matrix.cuh"
+
+namespace eddy::cuda {
+namespace {
+
+constexpr int kWgmmaThreads = 256;
+constexpr int kGroupRows = 64;   // of a warpgroup
+constexpr int kBlockRows = 128;  // of a block
+constexpr int kOtherRows = 64;   // N
+constexpr int kTileAlignment = 1024;
+constexpr int kMostHopperBytes = 227 * 1024;  // shared memory of a block on 9.0
+
+// This thread's warpgroup, in a form that tells the compiler that a warp agrees on it.
+__device__ inline int warpgroup() {
+  return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
+}
+
+// A walk over tiles of N rows of the other side, counted from 0, of which a warpgroup needs own_first ..
+// own_end - 1: those of a band, which has no gaps.
+template <int N>
+struct Walk {
+  std::int64_t begin;  // row of tile 0
+  int tiles, own_first, own_end;
+
+  // Over rows begin .. end - 1, and own_begin .. own_end - 1 within.
+  __device__ Walk(std::int64_t from, std::int64_t end, std::int64_t own_from, std::int64_t own_to)
+      : begin(from),
+        tiles(static_cast<int>(divide_up(max(std::int64_t{0}, end - from), N))),
+        own_first(static_cast<int>((own_from - from) / N)),
+        own_end(own_from < own_to ? static_cast<int>(divide_up(own_to - from, N)) : 0) {}
+  __device__ std::int64_t row(int tile) const { return begin + std::int64_t{tile} * N; }
+  __device__ bool needs(int tile) const { return tile >= own_first && tile < own_end; }
+};
+
+// Over the keys that a block's queries from `first` on see.
+template <int N>
+__device__ Walk<N> walk_keys(const Head<bf16>& head, std::int64_t first) {
+  const AttentionArgs& args = head.args;
+  const auto begin = [&](std::int64_t query) {
+    return max(std::int64_t{0}, query + head.offset - args.most);
+  };
+  const auto end = [&](std::int64_t query, int count) {
+    const std::int64_t last = min(query + count, args.queries) - 1;
+    return last < query ? std::int64_t{0} : min(args.keys, last + head.offset - args.least + 1);
+  };
+  const std::int64_t own = first + warpgroup() * kGroupRows;
+  return {begin(first), end(first, kBlockRows), begin(own), end(own, kGroupRows)};
+}
+
+// Over the queries that see a block's keys from `first` on.
+template <int N>
+__device__ Walk<N> walk_queries(const Head<bf16>& head, std::int64_t first) {
+  const AttentionArgs& args = head.args;
+  const auto begin = [&](std::int64_t key) { return max(std::int64_t{0}, key - head.offset + args.least); };
+  const auto end = [&](std::int64_t key, int count) {
+    const std::int64_t last = min(key + count, args.keys) - 1;
+    return last < key ? std::int64_t{0} : min(args.queries, last - head.offset + args.most + 1);
+  };
+  const std::int64_t own = first + warpgroup() * kGroupRows;
+  return {begin(first), end(first, kBlockRows), begin(own), end(own, kGroupRows)};
+}
+
+// ---- tiles
+
+template <int H>
+struct Panel {
+  static constexpr int kColumns = H < 64 ? H : 64;
+  static constexpr int kRowBytes = 2 * kColumns;
+  static constexpr int kPieces = kColumns / 8;  // of a row
+};
+
+EDDY_HOST_DEVICE constexpr int swizzled_tile_bytes(int rows, int width) {
+  return 2 * rows * width;
+}
+
+// Where 8 numbers of a row of a tile start.
+template <int H, int Count>
+__device__ bf16* piece_of(bf16* tile, int row, int piece) {
+  using P = Panel<H>;
+  const int swizzled = P::kRowBytes == 128 ? piece % P::kPieces ^ row % 8 : piece % P::kPieces ^ row / 2 % 4;
+  return tile + (piece / P::kPieces * Count + row) * P::kColumns + swizzled * 8;
+}
+
+// The first tile of a block, whose shared memory is asked for with kTileAlignment bytes more.
+__device__ inline bf16* first_tile() {
+  bf16* const start = reinterpret_cast<bf16*>(shared_memory());
+  const unsigned beyond = shared_address(start) % kTileAlignment;
+  return start + (beyond == 0 ? 0 : kTileAlignment - beyond) / 2;
+}
+
+// As start_rows, into a swizzled tile. finish_copies, publish_shared and a barrier make it readable.
+template <int H, int Count>
+__device__ void start_swizzled(const Rows& from, std::int64_t first, std::int64_t end, int width, bf16* to) {
+  fill_rows<H, Count, kWgmmaThreads>(from, first, end, width,
+                                     [to](int row, int piece) { return piece_of<H, Count>(to, row, piece); });
+}
+
+// The operand A of the warp's 16 rows, from row `first` of a tile on, for mma.sync and for wgmma.
+template <int H, int Count>
+struct SwizzledRows {
+  bf16* tile;
+  int first;
+  __device__ void load(int k, std::uint32_t (&to)[4]) const {
+    load_matrices(to, piece_of<H, Count>(tile, first + lane() % 16, 2 * k + lane() / 16));
+  }
+};
+
+// ---- descriptors
+
+template <int H>
+__device__ std::uint64_t descriptor(unsigned start, int leading_bytes, int stride_bytes) {
+  const auto encode = [](unsigned bytes) { return static_cast<std::uint64_t>((bytes & 0x3ffff) >> 4); };
+  return encode(start) | encode(static_cast<unsigned>(leading_bytes)) << 16 |
+         encode(static_cast<unsigned>(stride_bytes)) << 32 |
+         static_cast<std::uint64_t>(Panel<H>::kRowBytes == 128 ? 1 : 2) << 62;
+}
+
+// Columns 16 k .. 16 k + 15 of the rows from `first` on, a multiple of 8: a row of the tile is a row of A or
+// a column of B.
+template <int H, int Count>
+__device__ std::uint64_t rows_operand(const bf16* tile, int first, int k) {
+  using P = Panel<H>;
+  constexpr int kSteps = P::kColumns / 16;
+  const unsigned start = shared_address(tile) + (k / kSteps * Count + first) * P::kRowBytes + k % kSteps * 32;
+  return descriptor<H>(start, 16, 8 * P::kRowBytes);
+}
+
+// Rows 16 k .. 16 k + 15 with all H columns: a row of the tile is a row of B.
+template <int H, int Count>
+__device__ std::uint64_t across_operand(const bf16* tile, int k) {
+  using P = Panel<H>;
+  return descriptor<H>(shared_address(tile) + 16 * k * P::kRowBytes, Count * P::kRowBytes, 8 * P::kRowBytes);
+}
+
+// ---- products, started: commit_products and wait_products end them
+
+// sums = the warpgroup's rows, which each thread holds, . rows of a tile.
+template <int H>
+__device__ void start_row_products(const HeldRows<H>& left, const bf16* right,
+                                   float (&sums)[kOtherRows / 8][4]) {
+  order_registers();
+#pragma unroll
+  for (int k = 0; k < H / 16; ++k)
+    multiply_warpgroup<kOtherRows, false>(sums, left.parts[k], rows_operand<H, kOtherRows>(right, 0, k),
+                                          k > 0);
+}
+
+// sums = the warpgroup's rows of a tile . rows of another.
+template <int H, int N = kOtherRows>
+__device__ void start_row_products(const SwizzledRows<H, kBlockRows>& left, const bf16* right,
+                                   float (&sums)[N / 8][4]) {
+  const int first = left.first / kGroupRows * kGroupRows;
+  order_registers();
+#pragma unroll
+  for (int k = 0; k < H / 16; ++k)
+    multiply_warpgroup<N>(sums, rows_operand<H, kBlockRows>(left.tile, first, k),
+                          rows_operand<H, N>(right, 0, k), k > 0);
+}
+
+// Weights [64 x N], rounded to bf16: a left operand.
+template <int N>
+struct Rounded {
+  std::uint32_t parts[N / 16][4];
+  __device__ void set(const float (&weights)[N / 8][4]) {
+#pragma unroll
+    for (int k = 0; k < N / 16; ++k) round_left(parts[k], weights[2 * k], weights[2 * k + 1]);
+  }
+};
+
+// sums += weights . rows of a tile.
+template <int H, int N>
+__device__ void start_row_mixes(const Rounded<N>& weights, const bf16* right, float (&sums)[H / 8][4]) {
+  order_registers();
+#pragma unroll
+  for (int k = 0; k < N / 16; ++k)
+    multiply_warpgroup<H, true>(sums, weights.parts[k], across_operand<H, N>(right, k), true);
+}
+
+}  // namespace
+}  // namespace eddy::cuda

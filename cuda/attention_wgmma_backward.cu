@@ -1,0 +1,275 @@
+// Blocked attention in bf16 with wgmma, backward, for sm_90a: dq, dk and dv as
+// cuda/attention_tensor_core_backward.cu computes them, with the same roundings and the same two kernels that
+// share no sums. The formulas stand in cuda/attention_backward.cu; layouts and what they stand on in
+// cuda/attention_wgmma.cuh; the order of the instructions in cuda/warpgroup_matrix.cuh. The gradients of the
+// tables by distance, and the products with positions here, stay with mma.sync.
+//
+//   wgmma_queries_kernel  a block of 2 warpgroups for each 128 queries of a head, 64 to a warpgroup, over
+//                         tiles of 64 keys: dq, and each row's share of dhead_scale
+//   wgmma_keys_kernel     a block for each 128 keys of a key head, 64 to a warpgroup, over tiles of N queries
+//                         and the heads that share it: dk and dv. Scores are transposed, keys in rows, so
+//                         that weights and gradients of scores are left operands in registers.
+//
+// A tile of the other side lies in shared memory once and is read both ways: its rows as columns of B for the
+// scores, and as rows of B for the sums. Two buffers: the next tile arrives during a whole step, one barrier
+// each. A warpgroup waits for its own products; the other one's fill the time.
+//
+// Shared memory: two tiles of 128 rows, four of N, the statistics of 2 N rows (the keys' kernel), with
+// positions a window of 128 + N of them and the skewed products; 1,024 to align:
+//     H     N            bytes              with positions
+//     32    64           33,792, 34,816     83,968, 84,992
+//     64    64           66,560, 67,584     129,024, 130,048
+//     128   64           132,096, 133,120   219,136, 220,160
+//
+// Work: 6 H operations for dq and 8 H for dk and dv to a visible pair. A warpgroup's tile of 64 x 64 pairs at
+// H = 128 multiplies for 768 and 1,024 clocks of a multiprocessor, and reads 80 and 96 KiB of shared memory,
+// 640 and 768 clocks. Counting 10 H operations to a pair, 300 TFLOP/s are 420 of what is multiplied, and with
+// a band of 512 (8 of 9 pairs of a tile seen) 473: 48 % of what the tensor cores have. Bytes moved: q, k, v,
+// do and their gradients once; k and v once more for each 128 queries, q and do for each 128 keys, mostly
+// from the second-level cache.
+//
+// To be measured: scores of the next tile started before the sums of this one; 3 warpgroups.
+#include "cuda/attention_tensor_core.h"
+#include "cuda/attention_tensor_core_backward.cuh"
+#include "cuda/attention_wgmma.cuh"
+
+namespace eddy::cuda {
+namespace {
+
+template <int H>
+struct WgmmaBackwardTile {
+  static constexpr int kOthers = 64;          // N
+  static constexpr int kOther = kOthers * H;  // numbers of a tile
+  static constexpr int kWindow = tensor_tile_bytes(kBlockRows + kOthers, H);
+  static constexpr int kStatistics = 2 * 2 * 4 * kOthers;
+  static constexpr int kShared =
+      kTileAlignment + swizzled_tile_bytes(2 * kBlockRows + 4 * kOthers, H) + kStatistics;
+  static constexpr int kForPositions = kWindow + 2 * skew_bytes(kOthers);
+  static_assert(kShared + kForPositions <= kMostHopperBytes);
+};
+
+// ---- dq, and what dhead_scale needs
+
+template <int H>
+__global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_queries_kernel(TensorBackward launched) {
+  using Tile = WgmmaBackwardTile<H>;
+  constexpr int N = Tile::kOthers;
+  const AttentionArgs& args = launched.args.forward;
+  bf16* const q = first_tile();
+  bf16* const doutput = q + kBlockRows * H;
+  bf16* const keys = doutput + kBlockRows * H;  // two tiles
+  bf16* const values = keys + 2 * Tile::kOther;
+  bf16* const window = values + 2 * Tile::kOther;  // with positions only, as the next
+  float* const part = skew_part<N>(reinterpret_cast<float*>(window + Tile::kWindow / 2));
+
+  const std::int64_t tiles = divide_up(args.queries, kBlockRows), item = blockIdx.x / tiles;
+  const std::int64_t first = (tiles - 1 - blockIdx.x % tiles) * kBlockRows;
+  const Head<bf16> head(args, item / args.heads, item % args.heads);
+  const int width = static_cast<int>(args.head_size);
+  const Walk<N> walk = walk_keys<N>(head, first);
+
+  const auto start_keys_and_values = [&](int tile) {
+    const int place = tile % 2 * Tile::kOther;
+    start_swizzled<H, N>(launched.keys(head), walk.row(tile), args.keys, width, keys + place);
+    start_swizzled<H, N>(launched.values(head), walk.row(tile), args.keys, width, values + place);
+  };
+  const auto fill_window = [&](int tile) {
+    if (args.positions != nullptr)
+      round_rows<H, kBlockRows + N, kWgmmaThreads>(
+          static_cast<const float*>(args.positions), args.positions_stride,
+          first + head.offset - walk.row(tile) - (N - 1), args.distances, width, window);
+  };
+  start_swizzled<H, kBlockRows>(launched.queries(head), first, args.queries, width, q);
+  start_swizzled<H, kBlockRows>(launched.doutputs(head), first, args.queries, width, doutput);
+  start_keys_and_values(0);
+  fill_window(0);
+
+  const int own_rows = warpgroup() * kGroupRows + warp() % 4 * 16;
+  const std::int64_t own_query = first + own_rows;  // the warp's first
+  const SwizzledRows<H, kBlockRows> own_q{q, own_rows}, own_doutput{doutput, own_rows};
+  const bf16* const own_window = window + own_rows * tensor_row(H);
+  float log_sums[2], deltas[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half)
+    launched.statistics(head, own_query + own_row() + 8 * half, log_sums[half], deltas[half]);
+  float scores[N / 8][4], dweights[N / 8][4], dq[H / 8][4] = {}, shares[2] = {};
+  Rounded<N> dscores;
+
+  for (int tile = 0; tile < walk.tiles; ++tile) {
+    finish_copies();
+    publish_shared();
+    __syncthreads();  // keys, positions and values are there; the tile before is read
+    if (tile + 1 < walk.tiles) start_keys_and_values(tile + 1);
+    if (walk.needs(tile)) {
+      const std::int64_t key = walk.row(tile);
+      start_row_products<H>(own_q, keys + tile % 2 * Tile::kOther, scores);
+      start_row_products<H>(own_doutput, values + tile % 2 * Tile::kOther, dweights);
+      commit_products();
+      wait_products<0>(scores);
+      wait_products<0>(dweights);
+      if (args.positions != nullptr) {
+        diagonal_products<H, N>(own_q, own_window, [part](int row, int column, float x) {
+          part[row * skew_row(N) + column] = x;
+        });
+        __syncwarp();
+        add_skewed<N>(part, scores);
+        __syncwarp();
+      }
+      const std::int64_t base = own_query + head.offset - key;  // distance of the warp's first pair
+      if (args.bias != nullptr) add_bias<N>(head, base, 1, scores);
+      const std::uint32_t seen =
+          Limits(args.queries - own_query, args.keys - key, args.least - base, args.most - base)
+              .template bits<N>();
+      const std::uint32_t kept = kept_bits<N>(head, own_query, key);
+      score_gradients<N>(head, seen, kept, log_sums, deltas, dweights, scores, shares);
+      dscores.set(scores);
+      start_row_mixes<H, N>(dscores, keys + tile % 2 * Tile::kOther, dq);
+      commit_products();
+      wait_products<0>(dq);
+      if (args.positions != nullptr) {
+#pragma unroll
+        for (int pair = 0; pair < N / 2; ++pair)
+          part[pair_row(pair) * skew_row(N) + pair_column(pair)] = scores[pair / 4][pair % 4];
+        __syncwarp();
+        add_diagonal_mixes<H, N>(part, own_window, dq);
+      }
+    }
+    if (args.positions != nullptr && tile + 1 < walk.tiles) {
+      __syncthreads();  // the positions are read
+      fill_window(tile + 1);
+    }
+  }
+  finish_copies();  // the first, when no key is seen
+  store_query_gradients<H>(launched, head, own_query, dq, shares);
+}
+
+// ---- dk and dv
+
+template <int H>
+__global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_keys_kernel(TensorBackward launched) {
+  using Tile = WgmmaBackwardTile<H>;
+  constexpr int N = Tile::kOthers;
+  const AttentionArgs& args = launched.args.forward;
+  bf16* const keys = first_tile();
+  bf16* const values = keys + kBlockRows * H;
+  bf16* const queries = values + kBlockRows * H;  // two tiles
+  bf16* const doutputs = queries + 2 * Tile::kOther;
+  float* const statistics = reinterpret_cast<float*>(doutputs + 2 * Tile::kOther);  // [2][2][N]
+  bf16* const window = reinterpret_cast<bf16*>(statistics + 4 * N);  // with positions only, as the next
+  float* const part = skew_part<N>(reinterpret_cast<float*>(window + Tile::kWindow / 2));
+
+  const std::int64_t tiles = divide_up(args.keys, kBlockRows), item = blockIdx.x / tiles;
+  const std::int64_t key = blockIdx.x % tiles * kBlockRows;
+  const std::int64_t batch = item / args.kv_heads, kv_head = item % args.kv_heads;
+  const int width = static_cast<int>(args.head_size), group = static_cast<int>(args.heads / args.kv_heads);
+  const Head<bf16> first_head(args, batch, kv_head * group);
+  const Walk<N> walk = walk_queries<N>(first_head, key);  // of each member of the group
+  const int steps = group * walk.tiles;
+
+  const auto head_of = [&](int step) { return Head<bf16>(args, batch, kv_head * group + step / walk.tiles); };
+  const auto start_queries = [&](int step) {
+    const Head<bf16> head = head_of(step);
+    const std::int64_t query = walk.row(step % walk.tiles);
+    const int place = step % 2 * Tile::kOther;
+    start_swizzled<H, N>(launched.queries(head), query, args.queries, width, queries + place);
+    start_swizzled<H, N>(launched.doutputs(head), query, args.queries, width, doutputs + place);
+    float* const log_sums = statistics + step % 2 * 2 * N;
+    for (int i = static_cast<int>(threadIdx.x); i < N; i += kWgmmaThreads)
+      launched.statistics(head, query + i, log_sums[i], log_sums[N + i]);
+  };
+  const auto fill_window = [&](int step) {
+    if (args.positions != nullptr)
+      round_rows<H, kBlockRows + N, kWgmmaThreads>(
+          static_cast<const float*>(args.positions), args.positions_stride,
+          walk.row(step % walk.tiles) + first_head.offset - key - (kBlockRows - 1), args.distances, width,
+          window);
+  };
+  start_swizzled<H, kBlockRows>(launched.keys(first_head), key, args.keys, width, keys);
+  start_swizzled<H, kBlockRows>(launched.values(first_head), key, args.keys, width, values);
+  if (steps > 0) {
+    start_queries(0);
+    fill_window(0);
+  }
+
+  const int own_rows = warpgroup() * kGroupRows + warp() % 4 * 16;
+  const std::int64_t own_key = key + own_rows;  // the warp's first
+  const SwizzledRows<H, kBlockRows> own_keys{keys, own_rows}, own_values{values, own_rows};
+  float scores[N / 8][4], dweights[N / 8][4], dk[H / 8][4] = {}, dv[H / 8][4] = {};
+  Rounded<N> weights, dscores;
+
+  for (int step = 0; step < steps; ++step) {
+    finish_copies();
+    publish_shared();
+    __syncthreads();  // queries, positions, gradients and statistics are there; those before are read
+    if (step + 1 < steps) start_queries(step + 1);
+    if (walk.needs(step % walk.tiles)) {
+      const Head<bf16> head = head_of(step);
+      const std::int64_t query = walk.row(step % walk.tiles);
+      bf16 *const q = queries + step % 2 * Tile::kOther, *const doutput = doutputs + step % 2 * Tile::kOther;
+      const float* const log_sums = statistics + step % 2 * 2 * N;
+      start_row_products<H, N>(own_keys, q, scores);
+      start_row_products<H, N>(own_values, doutput, dweights);
+      commit_products();
+      wait_products<0>(scores);
+      wait_products<0>(dweights);
+      if (args.positions != nullptr) {
+#pragma unroll 1
+        for (int of = 0; of < N; of += 16)  // 16 queries as rows, the warp's keys as columns
+          diagonal_products<H, 16>(
+              SwizzledRows<H, N>{q, of}, window + (of - own_rows + kBlockRows - 16) * tensor_row(H),
+              [part, of](int row, int column, float x) { part[column * skew_row(N) + of + row] = x; });
+        __syncwarp();
+        add_skewed<N>(part, scores);
+        __syncwarp();
+      }
+      const std::int64_t base = query + head.offset - own_key;  // distance of the warp's first pair
+      if (args.bias != nullptr) add_bias<N>(head, base, -1, scores);
+      const std::uint32_t seen =
+          Limits(args.keys - own_key, args.queries - query, base - args.most, base - args.least)
+              .template bits<N>();
+      const std::uint32_t kept = kept_bits<N, true>(head, query, own_key);
+      weights_and_gradients<N>(head, seen, kept, log_sums, log_sums + N, scores, dweights);
+      weights.set(scores);
+      dscores.set(dweights);
+      start_row_mixes<H, N>(weights, doutput, dv);
+      start_row_mixes<H, N>(dscores, q, dk);
+      commit_products();
+      wait_products<0>(dv);
+      wait_products<0>(dk);
+    }
+    if (args.positions != nullptr && step + 1 < steps) {
+      __syncthreads();  // the positions are read
+      fill_window(step + 1);
+    }
+  }
+  finish_copies();  // keys and values, when no query sees them
+  store_key_gradients<H>(launched, batch, kv_head, own_key, dk, dv);
+}
+
+}  // namespace
+
+void wgmma_queries(const AttentionBackwardArgs& args, const AttentionPartials& partials) {
+  const AttentionArgs& forward = args.forward;
+  for_tensor_size(forward.head_size, [&](auto size) {
+    constexpr int H = decltype(size)::value;
+    using Tile = WgmmaBackwardTile<H>;
+    launch_shared("attention_dq with wgmma", wgmma_queries_kernel<H>,
+                  forward.batch * forward.heads * divide_up(forward.queries, kBlockRows), kWgmmaThreads,
+                  Tile::kShared + (forward.positions != nullptr ? Tile::kForPositions : 0),
+                  tensor_backward(args, partials));
+  });
+}
+
+void wgmma_keys(const AttentionBackwardArgs& args, const AttentionPartials& partials) {
+  const AttentionArgs& forward = args.forward;
+  for_tensor_size(forward.head_size, [&](auto size) {
+    constexpr int H = decltype(size)::value;
+    using Tile = WgmmaBackwardTile<H>;
+    launch_shared("attention_dk_dv with wgmma", wgmma_keys_kernel<H>,
+                  forward.batch * forward.kv_heads * divide_up(forward.keys, kBlockRows), kWgmmaThreads,
+                  Tile::kShared + (forward.positions != nullptr ? Tile::kForPositions : 0),
+                  tensor_backward(args, partials));
+  });
+}
+
+}  // namespace eddy::cuda

@@ -1,0 +1,161 @@
+// Blocked attention in bf16 with wgmma, forward, for sm_90a: what cuda/attention_tensor_core_forward.cu does,
+// with the same roundings. Layouts and what they stand on: cuda/attention_wgmma.cuh; the order of the
+// instructions: cuda/warpgroup_matrix.cuh.
+//
+// Mapping: a block of 2 warpgroups for each 128 queries of each head of each sequence, 64 to a warpgroup; it
+// walks over tiles of 64 keys that its queries see, and a warpgroup passes over tiles that only the other
+// sees. The queries stay in registers as left operand, scores come out in registers, and rounded they are the
+// left operand of the second product: shared memory is read for keys and values alone, once for 64 queries.
+//
+// Overlap: the products of a warpgroup run in the background. The values of a tile are mixed while the
+// exponentials of the next tile are computed, and one warpgroup multiplies while the other computes. Keys and
+// values have two tiles each: those of the next step arrive during a whole step. One barrier to a tile:
+//     exponentials of tile j                          mixing of tile j - 1 goes on
+//     wait for the mixing; barrier: keys j + 1 and values j are there, keys j and values j - 1 read
+//     start copies of keys j + 2 and values j + 1
+//     start scores of tile j + 1, then mixing of tile j; wait for the scores
+//
+// Shared memory: q; two tiles of keys and of values; with positions a window of them and the skewed products;
+// 1,024 to align:
+//     H     bytes     with positions
+//     32    25,600    75,776
+//     64    50,176    112,640
+//     128   99,328    186,368
+//
+// Work: 4 H operations to a visible pair. Of tiles of 64 keys behind 64 queries a band of 512 sees 512 of
+// 575 or 576 keys: 89 %. A multiprocessor multiplies 4,096 operations a clock, 1,024 clocks for a tile at H =
+// 128; its exponentials and the rest of softmax take a warp some 500 issue slots of each of the 4 schedulers,
+// beside the other warpgroup's products. Shared memory: 64 KiB read and 16 KiB written to 64 queries and a
+// tile, 640 of the 1,024 clocks. Bytes moved: q and the result once, k and v once for each 128 queries,
+// mostly from the second-level cache: 128 operations to a byte, so 400 TFLOP/s take 3.5 TB/s of it with the
+// band's edges.
+//
+// To be measured: 3 warpgroups; tiles of 128 keys; fetching by the copy engine, whose addresses cost no
+// registers.
+#include "cuda/attention_tensor_core.h"
+#include "cuda/attention_wgmma.cuh"
+
+namespace eddy::cuda {
+namespace {
+
+template <int H>
+struct WgmmaForwardTile {
+  static constexpr int kOther = kOtherRows * H;  // numbers of a tile
+  static constexpr int kWindow = tensor_tile_bytes(kBlockRows + kOtherRows, H);
+  static constexpr int kShared = kTileAlignment + swizzled_tile_bytes(kBlockRows + 4 * kOtherRows, H);
+  static constexpr int kForPositions = kWindow + 2 * skew_bytes(kOtherRows);
+  static_assert(kShared + kForPositions <= kMostHopperBytes);
+  // Held at H = 64 they would not leave 128 registers to a thread, for two blocks to a multiprocessor; and
+  // the exponentials take longer there than the products, whatever they read.
+  using Queries = std::conditional_t<H == 64, SwizzledRows<H, kBlockRows>, HeldRows<H>>;
+};
+
+template <int H>
+__global__ void __launch_bounds__(kWgmmaThreads, H <= 64 ? 2 : 1)
+    wgmma_forward_kernel(TensorForward launched) {
+  using Tile = WgmmaForwardTile<H>;
+  constexpr int N = kOtherRows;
+  const AttentionArgs& args = launched.args;
+  bf16* const q = first_tile();
+  bf16* const keys = q + kBlockRows * H;  // two tiles
+  bf16* const values = keys + 2 * Tile::kOther;
+  bf16* const window = values + 2 * Tile::kOther;  // with positions only, as the next
+  float* const part = skew_part<N>(reinterpret_cast<float*>(window + Tile::kWindow / 2));
+
+  const std::int64_t tiles = divide_up(args.queries, kBlockRows), item = blockIdx.x / tiles;
+  const std::int64_t first = (tiles - 1 - blockIdx.x % tiles) * kBlockRows;
+  const Head<bf16> head(args, item / args.heads, item % args.heads);
+  const int width = static_cast<int>(args.head_size);
+  const Rows key_rows{head.keys(), args.k_strides.time, launched.k_aligned};
+  const Rows value_rows{head.values(), args.v_strides.time, launched.v_aligned};
+  const Walk<N> walk = walk_keys<N>(head, first);
+
+  const auto start_keys = [&](int tile) {
+    start_swizzled<H, N>(key_rows, walk.row(tile), args.keys, width, keys + tile % 2 * Tile::kOther);
+  };
+  const auto start_values = [&](int tile) {
+    start_swizzled<H, N>(value_rows, walk.row(tile), args.keys, width, values + tile % 2 * Tile::kOther);
+  };
+  const auto fill_window = [&](int tile) {
+    if (args.positions == nullptr) return;
+    round_rows<H, kBlockRows + N, kWgmmaThreads>(
+        static_cast<const float*>(args.positions), args.positions_stride,
+        first + head.offset - walk.row(tile) - (N - 1), args.distances, width, window);
+    __syncthreads();
+  };
+  start_swizzled<H, kBlockRows>({head.queries(), args.q_strides.time, launched.q_aligned}, first,
+                                args.queries, width, q);
+  start_keys(0);
+  finish_copies();
+  publish_shared();
+  __syncthreads();
+  const typename Tile::Queries left(
+      SwizzledRows<H, kBlockRows>{q, warpgroup() * kGroupRows + warp() % 4 * 16});
+
+  float scores[N / 8][4], mixed[H / 8][4] = {};
+  Rounded<N> weights;
+  RunningSoftmax softmax;
+  const float factor = head.factor * kLog2OfE;         // scores in units of log 2
+  const std::int64_t own_query = first + warp() * 16;  // the warp's first
+  start_values(0);
+  if (walk.tiles > 1) start_keys(1);
+  fill_window(0);
+  if (walk.needs(0)) start_row_products<H>(left, keys, scores);
+  commit_products();
+  wait_products<0>(scores);
+
+  for (int tile = 0; tile < walk.tiles; ++tile) {
+    const std::int64_t key = walk.row(tile);
+    float correction[2];
+    if (walk.needs(tile)) {
+      if (args.positions != nullptr) {
+        diagonal_products<H, N>(
+            left, window + warp() * 16 * tensor_row(H),
+            [part](int row, int column, float x) { part[row * skew_row(N) + column] = x; });
+        __syncwarp();
+        add_skewed<N>(part, scores);
+        __syncwarp();
+      }
+      const std::int64_t base = own_query + head.offset - key;  // distance of the warp's first pair
+      if (args.bias != nullptr) add_bias<N>(head, base, 1, scores);
+      const std::uint32_t seen =
+          Limits(16, args.keys - key, args.least - base, args.most - base).template bits<N>();
+      const std::uint32_t kept = kept_bits<N>(head, own_query, key);
+      softmax.weigh<N>(scores, seen, kept, factor, static_cast<float>(args.keep_scale), correction);
+    }
+    wait_products<0>(mixed);
+    finish_copies();
+    publish_shared();
+    __syncthreads();  // the next keys and these values are there; these keys and the values before are read
+    if (tile + 1 < walk.tiles) start_values(tile + 1);
+    if (tile + 2 < walk.tiles) start_keys(tile + 2);
+    if (walk.needs(tile)) {
+      weights.set(scores);
+      scale_rows(mixed, correction);
+    }
+    if (walk.needs(tile + 1)) start_row_products<H>(left, keys + (tile + 1) % 2 * Tile::kOther, scores);
+    commit_products();
+    if (walk.needs(tile)) start_row_mixes<H, N>(weights, values + tile % 2 * Tile::kOther, mixed);
+    commit_products();
+    wait_products<1>(scores);
+    if (tile + 1 < walk.tiles) fill_window(tile + 1);
+  }
+  wait_products<0>(mixed);
+  finish_copies();  // the first values, when no key is seen
+  softmax.store<H>(head, own_query, mixed);
+}
+
+}  // namespace
+
+void wgmma_forward(const AttentionArgs& args) {
+  for_tensor_size(args.head_size, [&](auto size) {
+    constexpr int H = decltype(size)::value;
+    using Tile = WgmmaForwardTile<H>;
+    launch_shared("attention with wgmma", wgmma_forward_kernel<H>,
+                  args.batch * args.heads * divide_up(args.queries, kBlockRows), kWgmmaThreads,
+                  Tile::kShared + (args.positions != nullptr ? Tile::kForPositions : 0),
+                  tensor_forward(args));
+  });
+}
+
+}  // namespace eddy::cuda

@@ -1,0 +1,247 @@
+// Stands in for cuda/warpgroup_matrix.cuh: what a warpgroup's products in the background do. Written from the
+// PTX ISA's words on matrix descriptors, canonical layouts and fragments of wgmma.m64nNk16, and not from the
+// functions that make the descriptors; test_warpgroup_matrix.cpp checks it against another description.
+//
+// A product may happen at any time between its start and its wait, so half of them, drawn by chance, happen
+// at the start and half at the wait: operands that come too late or are overwritten too early give wrong
+// numbers. From its start on its sums are NaN until they have been waited for. The program stops where
+//   - registers are given to a product without order_registers since the last wait, or change under it,
+//   - a thread of the block has finished copies and not published them,
+//   - warps of a warpgroup start different products, or a block ends with some not waited for.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <vector>
+
+#include "tests/gpu/emulation/include/cuda/warp_matrix.cuh"
+
+namespace eddy::cuda {
+
+namespace emulated {
+
+// ---- operands in shared memory
+
+inline bf16 read_shared(std::uint64_t address) {
+  const std::int64_t at = static_cast<std::int64_t>(address) - kSharedStart;
+  if (at < 0 || at + 2 > emulation::shared_bytes())
+    emulation::stop("a product reads address %lld of shared memory", static_cast<long long>(address));
+  bf16 x;
+  std::memcpy(static_cast<void*>(&x), static_cast<const char*>(emulation::shared_memory()) + at, 2);
+  return x;
+}
+
+// One operand, whose numbers are (mn, k): along the sums, and along what is summed over.
+class SharedMatrix {
+ public:
+  SharedMatrix(std::uint64_t descriptor, bool k_major)
+      : start_(field(descriptor, 0, 14) << 4),
+        leading_(field(descriptor, 16, 14) << 4),
+        stride_(field(descriptor, 32, 14) << 4),
+        k_major_(k_major) {
+    if (field(descriptor, 49, 3) != 0) emulation::stop("a descriptor with a base offset");
+    switch (field(descriptor, 62, 2)) {
+      case 1:
+        span_ = 128;
+        break;
+      case 2:
+        span_ = 64;
+        break;
+      default:
+        emulation::stop("a descriptor whose swizzle is neither 128 nor 64 bytes");
+    }
+  }
+  // In elements of 16 bits 8 to 16 bytes: T = 8. Along the leading dimension the swizzle's span of bytes is
+  // contiguous; 8 of such rows make a pattern.
+  bf16 at(std::uint64_t mn, std::uint64_t k) const {
+    const std::uint64_t wide = span_ / 2;  // elements of a row of the pattern
+    std::uint64_t address = start_;
+    if (k_major_)  // ((8, m), (T, 2)) : ((wide, SBO), (1, T))
+      address += mn % 8 * span_ + mn / 8 * stride_ + 2 * k;
+    else  // ((T, wide / T, m), (8, 2)) : ((1, T, LBO), (wide, SBO))
+      address += 2 * (mn % wide) + mn / wide * leading_ + k % 8 * span_ + k / 8 * stride_;
+    const std::uint64_t rows = address >> 7 & (span_ / 16 - 1);  // bits 7, 8 and, of 128 bytes, 9
+    return read_shared(address ^ rows << 4);
+  }
+
+ private:
+  static std::uint64_t field(std::uint64_t bits, int from, int count) {
+    return bits >> from & ((std::uint64_t{1} << count) - 1);
+  }
+  std::uint64_t start_, leading_, stride_, span_ = 0;
+  bool k_major_;
+};
+
+// ---- products in the background
+
+struct Product {
+  std::uint64_t left, right;  // descriptors; left is not used with registers
+  int columns;
+  bool from_registers, across, add;
+
+  bool operator==(const Product&) const = default;
+};
+
+// A thread's part of a product: rows 16 w + g and 8 more, columns 8 n + 2 t and 1 more.
+struct Part {
+  Product product;
+  float* sums;                 // [columns / 8][4]
+  const std::uint32_t* place;  // the registers of A
+  std::uint32_t own[4];
+  std::uint32_t rows[2][4][2];  // of A in registers: [row half][t][column half], of the lanes with row g
+};
+
+inline float left_of(const Part& part, int half, std::uint64_t k) {
+  if (!part.product.from_registers) {
+    const int row =
+        static_cast<int>(threadIdx.x % 128) / 32 * 16 + static_cast<int>(threadIdx.x % 32) / 4 + 8 * half;
+    return SharedMatrix(part.product.left, true).at(static_cast<std::uint64_t>(row), k);
+  }
+  return half_of(part.rows[half][k % 8 / 2][k / 8], static_cast<int>(k % 2));
+}
+
+inline void compute(const Part& part, std::vector<float>& sums) {
+  const SharedMatrix right(part.product.right, !part.product.across);
+  float left[2][16];
+  for (int half = 0; half < 2; ++half)
+    for (std::uint64_t k = 0; k < 16; ++k) left[half][k] = left_of(part, half, k);
+  for (int n = 0; n < part.product.columns / 8; ++n)
+    for (int e = 0; e < 4; ++e) {
+      const auto column = static_cast<std::uint64_t>(8 * n + static_cast<int>(threadIdx.x % 4) * 2 + e % 2);
+      float& sum = sums[static_cast<std::size_t>(4 * n + e)];
+      if (!part.product.add) sum = 0;
+      for (std::uint64_t k = 0; k < 16; ++k) sum += left[e / 2][k] * static_cast<float>(right.at(column, k));
+    }
+}
+
+// Sums with products under way: their true numbers.
+struct Sums {
+  std::vector<float> numbers;
+  int under_way = 0;
+  bool early = false;
+};
+
+struct Thread {
+  unsigned block = 0;
+  bool ordered = false;
+  std::size_t started = 0;
+  std::vector<Part> open;
+  std::deque<std::vector<Part>> groups;
+  std::map<float*, Sums> sums;
+};
+
+// What a block's warpgroups have started, by the first warp to do so; a new block begins anew.
+struct Block {
+  unsigned number = 0;
+  std::vector<Product> started[8];
+  std::uint32_t random = 1;
+};
+
+inline Thread& background() {
+  static Thread threads[1024];
+  Thread& mine = threads[threadIdx.x];
+  if (mine.block != emulation::block_count()) {
+    if (!mine.sums.empty() || !mine.open.empty()) emulation::stop("a block ended before its products");
+    mine = Thread{};
+    mine.block = emulation::block_count();
+  }
+  return mine;
+}
+inline Block& block() {
+  static Block current;
+  if (current.number != emulation::block_count()) {
+    const std::uint32_t random = current.random;
+    current = Block{};
+    current.number = emulation::block_count();
+    current.random = random;
+  }
+  return current;
+}
+
+inline void start(const Product& product, float* sums, const std::uint32_t* left) {
+  Thread& mine = background();
+  // Operands has the room for what the lanes must agree on, and for A.
+  Operands operands{4u + (product.from_registers ? 1u : 0u), {}, {}, nullptr};
+  if (left != nullptr) std::memcpy(operands.a, left, sizeof operands.a);
+  const Warp warp(operands);
+  if (unpublished().count != 0) emulation::stop("a copy was finished and not published before a product");
+  std::vector<Product>& group = block().started[threadIdx.x / 128];
+  if (mine.started == group.size()) group.push_back(product);
+  if (!(group[mine.started++] == product)) emulation::stop("warps of a warpgroup start different products");
+
+  Part part{product, sums, left, {}, {}};
+  if (left != nullptr) {
+    std::memcpy(part.own, left, sizeof part.own);
+    const int g = static_cast<int>(threadIdx.x % 32) / 4;
+    for (int half = 0; half < 2; ++half)
+      for (int t = 0; t < 4; ++t)
+        for (int upper = 0; upper < 2; ++upper)
+          part.rows[half][t][upper] = warp.of(4 * g + t).a[half + 2 * upper];
+  }
+  const auto count = static_cast<std::size_t>(product.columns / 2);
+  const auto [found, is_new] = mine.sums.try_emplace(sums);
+  Sums& state = found->second;
+  if (!mine.ordered && (is_new || left != nullptr))
+    emulation::stop("a product without order_registers before");
+  if (is_new) {
+    state.numbers.assign(sums, sums + count);
+    Block& here = block();
+    here.random = here.random * 1664525u + 1013904223u;
+    state.early = here.random >> 31 != 0;
+    for (std::size_t i = 0; i < count; ++i) sums[i] = NAN;
+  }
+  if (state.numbers.size() != count) emulation::stop("products of different shapes share sums");
+  ++state.under_way;
+  if (state.early) compute(part, state.numbers);
+  mine.open.push_back(part);
+}
+
+inline void finish(Thread& mine, const Part& part) {
+  if (part.place != nullptr && std::memcmp(part.place, part.own, sizeof part.own) != 0)
+    emulation::stop("a left operand in registers changed before its product was waited for");
+  Sums& state = mine.sums.at(part.sums);
+  if (!state.early) compute(part, state.numbers);
+  if (--state.under_way > 0) return;
+  std::memcpy(part.sums, state.numbers.data(), state.numbers.size() * sizeof(float));
+  mine.sums.erase(part.sums);
+}
+
+}  // namespace emulated
+
+inline void publish_shared() {
+  emulated::mark_published(true);
+}
+inline void order_registers() {
+  emulated::background().ordered = true;
+}
+inline void commit_products() {
+  emulated::Thread& mine = emulated::background();
+  mine.groups.push_back(std::move(mine.open));
+  mine.open.clear();
+}
+
+template <int Pending, int Tiles>
+void wait_products(float (&sums)[Tiles][4]) {
+  emulated::Thread& mine = emulated::background();
+  while (mine.groups.size() > Pending) {
+    for (const emulated::Part& part : mine.groups.front()) emulated::finish(mine, part);
+    mine.groups.pop_front();
+  }
+  mine.ordered = false;
+  if (mine.sums.count(&sums[0][0]) != 0) emulation::stop("the wait does not reach the sums it is for");
+}
+
+template <int N>
+void multiply_warpgroup(float (&sums)[N / 8][4], std::uint64_t left, std::uint64_t right, bool add) {
+  emulated::start({left, right, N, false, false, add}, &sums[0][0], nullptr);
+}
+template <int N, bool Across>
+void multiply_warpgroup(float (&sums)[N / 8][4], const std::uint32_t (&left)[4], std::uint64_t right,
+                        bool add) {
+  emulated::start({0, right, N, true, Across, add}, &sums[0][0], left);
+}
+
+}  // namespace eddy::cuda
