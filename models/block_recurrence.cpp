@@ -156,6 +156,27 @@ std::int64_t BlockRecurrence::stream_room(const State& state) const {
   return config().context - (state.empty() ? 0 : state.get("position").item_int());
 }
 
+RecurrentTransformer::NamedShapes BlockRecurrence::stream_shapes(std::int64_t batch,
+                                                                 std::int64_t position) const {
+  const std::int64_t block = config().block, dim = config().dim, rows = position % block;
+  const bool first_block = position < block;
+  NamedShapes shapes;
+  for (const TransformerLayer& layer : layers_) {
+    const auto add = [&](const char* part, std::int64_t count, std::int64_t width) {
+      shapes.emplace_back(layer.path + part, Shape{batch, count, width});
+    };
+    if (!first_block) add(".past", block, 2 * dim);
+    if (!first_block && keeps_rows())
+      for (const char* part : {".half", ".spread"}) add(part, block, dim);
+    if (rows == 0) continue;
+    for (const char* part : {".x", ".h"}) add(part, rows, 2 * dim);
+    if (!keeps_rows()) continue;
+    add(".rows_h", rows, dim);
+    if (first_block) add(".rows_x", rows, dim);
+  }
+  return shapes;
+}
+
 Tensor BlockRecurrence::stream_rows(const WindowLayer& layer, const std::string& name, const Tensor& x,
                                     State& state) const {
   const Tensor* so_far = state.find(name + ".x");
@@ -179,13 +200,7 @@ Tensor BlockRecurrence::stream_rows(const WindowLayer& layer, const std::string&
 
 Tensor BlockRecurrence::stream(const Tensor& tokens, State& state) const {
   const NoGrad no_grad;
-  const std::int64_t first = state.empty() ? 0 : state.get("position").item_int(), block = config().block;
-  check_tokens(tokens, first);
-  const Tensor* carried = state.find("layers.0.x");
-  if (carried == nullptr) carried = state.find("layers.0.past");
-  if (carried != nullptr && carried->dim(0) != tokens.dim(0))
-    fail<ShapeError>("{}: {} rows of tokens and a state of {} rows (one batch size for a whole stream)",
-                     config().model, tokens.dim(0), carried->dim(0));
+  const std::int64_t first = check_stream(tokens, state), block = config().block;
   const Tensor x = embed(tokens, first, false);
   const DropoutSite off;
   std::vector<WindowLayer> layers;

@@ -100,6 +100,8 @@ class BlockRecurrence : public RecurrentTransformer {
   //   past        keys and values that stand before the block: what the block before left behind
   //   half        added to the block's rows (accumulate)
   //   x, h        keys and values of the block's own rows so far, as second half of a window and as state
+  //   rows_x, rows_h  where keeps_rows() says so: those rows themselves, rows_x in the first block only
+  //   spread      what the block after this one adds half of (accumulate)
   Tensor stream_rows(const WindowLayer& layer, const std::string& name, const Tensor& x, State& state) const;
   // Called when the block is complete: puts what the next one needs under `past` (and `half`) and drops the
   // rest. `x`: the block's rows as the layer below gives them once another block follows. Returns the same of
@@ -114,6 +116,7 @@ class BlockRecurrence : public RecurrentTransformer {
   std::int64_t block_of(const ForwardInput& input) const;
   Tensor run_layers(const Tensor& x, const DropoutSite& drop, const ForwardInput& input) const final;
   bool time_major(bool) const final { return false; }
+  NamedShapes stream_shapes(std::int64_t batch, std::int64_t position) const final;
 };
 
 class BlockForget final : public BlockRecurrence {

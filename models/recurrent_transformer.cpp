@@ -52,6 +52,29 @@ void RecurrentTransformer::check_tokens(const Tensor& tokens, std::int64_t first
         config().model, first_position + tokens.dim(1), config().context);
 }
 
+std::int64_t RecurrentTransformer::check_stream(const Tensor& tokens, const State& state) const {
+  const std::int64_t position = position_of(state);
+  check_tokens(tokens, position);
+  if (state.empty()) return 0;
+  if (position < 1)
+    fail<ValueError>("{}: the state's position is {} (at least 1; an empty state begins a stream)",
+                     config().model, position);
+  const NamedShapes expected = stream_shapes(tokens.dim(0), position);
+  for (const auto& [name, shape] : expected) {
+    const Tensor& tensor = state.get(name);
+    if (tensor.rank() == shape.rank() && tensor.dim(0) != shape[0])
+      fail<ShapeError>("{}: {} rows of tokens and a state of {} rows (one batch size for a whole stream)",
+                       config().model, shape[0], tensor.dim(0));
+    if (tensor.shape() != shape)
+      fail<ShapeError>("{}: the state's {} has shape {} after {} tokens (here {})", config().model, name,
+                       to_string(tensor.shape()), position, to_string(shape));
+  }
+  if (state.size() != expected.size() + 1)
+    fail<ValueError>("{}: a state of {} tensors, which has {} after {} tokens (a state that `stream` left)",
+                     config().model, state.size(), expected.size() + 1, position);
+  return position;
+}
+
 void RecurrentTransformer::check_input(const ForwardInput& input) const {
   if (!input.state.empty())
     fail<ValueError>("{}: a state for a model that carries none from call to call (leave it empty)",
@@ -116,21 +139,25 @@ Tensor RegularTransformer::run_layers(const Tensor& x, const DropoutSite& drop, 
   return y;
 }
 
+RecurrentTransformer::NamedShapes RegularTransformer::stream_shapes(std::int64_t batch, std::int64_t) const {
+  NamedShapes shapes;
+  for (const TransformerLayer& layer : layers_)
+    for (const char* part : {".k", ".v"})
+      shapes.emplace_back(layer.path + part, Shape{batch, config().context, config().dim});
+  return shapes;
+}
+
 std::int64_t RegularTransformer::stream_room(const State& state) const {
   return config().context - position_of(state);
 }
 
 Tensor RegularTransformer::stream(const Tensor& tokens, State& state) const {
   const NoGrad no_grad;
-  const std::int64_t first = position_of(state);
-  check_tokens(tokens, first);
+  const std::int64_t first = check_stream(tokens, state);
   const std::int64_t batch = tokens.dim(0), time = tokens.dim(1), dim = config().dim, heads = config().heads;
   if (first + time > config().context)
     fail<ValueError>("{}: {} positions and a context of {} (the cache is full)", config().model, first + time,
                      config().context);
-  if (first > 0 && state.get("layers.0.k").dim(0) != batch)
-    fail<ShapeError>("{}: {} rows of tokens and a state of {} rows (one batch size for a whole stream)",
-                     config().model, batch, state.get("layers.0.k").dim(0));
   Tensor y = embed(tokens, first, false);
   const DropoutSite off;
   for (std::size_t i = 0; i < layers_.size(); ++i) {

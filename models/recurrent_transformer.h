@@ -10,6 +10,8 @@
 // remains.
 #pragma once
 
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "models/transformer_layer.h"
@@ -32,6 +34,13 @@ class RecurrentTransformer : public Model {
   virtual bool time_major(bool literal) const = 0;
 
   void check_tokens(const Tensor& tokens, std::int64_t first_position) const;
+  // What a stream's state holds besides its position, after `position` tokens of `batch` rows: each tensor's
+  // name and shape.
+  using NamedShapes = std::vector<std::pair<std::string, Shape>>;
+  virtual NamedShapes stream_shapes(std::int64_t batch, std::int64_t position) const = 0;
+  // Where a stream stands, 0 in an empty state. Refuses tokens that do not go on with it, and a state that is
+  // not one of this model: a tensor that is missing is no cold start. errors: ShapeError, ValueError.
+  std::int64_t check_stream(const Tensor& tokens, const State& state) const;
   // The tokens of a whole sequence, and no state: nothing is carried from call to call.
   void check_input(const ForwardInput& input) const;
   // How many last positions give logits. errors: ValueError for a tail outside the sequence.
@@ -61,6 +70,7 @@ class RegularTransformer final : public RecurrentTransformer {
  private:
   Tensor run_layers(const Tensor& x, const DropoutSite& drop, const ForwardInput& input) const override;
   bool time_major(bool) const override { return false; }
+  NamedShapes stream_shapes(std::int64_t batch, std::int64_t position) const override;
 };
 
 class UnitForget final : public RecurrentTransformer {
@@ -73,6 +83,7 @@ class UnitForget final : public RecurrentTransformer {
  private:
   Tensor run_layers(const Tensor& x, const DropoutSite& drop, const ForwardInput& input) const override;
   bool time_major(bool literal) const override { return !literal; }
+  NamedShapes stream_shapes(std::int64_t batch, std::int64_t position) const override;
   // One layer in the order chosen for speed, time-major. `keys` and `values` carry the last h's in and out;
   // may be null.
   Tensor run_hoisted(const TransformerLayer& layer, const Tensor& x, const DropoutSite& drop, Tensor* key,

@@ -75,6 +75,13 @@ Tensor UnitForget::run_hoisted(const TransformerLayer& layer, const Tensor& x, c
   return layer.mlp(r, drop, 0);
 }
 
+RecurrentTransformer::NamedShapes UnitForget::stream_shapes(std::int64_t batch, std::int64_t) const {
+  NamedShapes shapes;
+  for (const TransformerLayer& layer : layers_)
+    for (const char* part : {".k", ".v"}) shapes.emplace_back(layer.path + part, Shape{batch, config().dim});
+  return shapes;
+}
+
 std::int64_t UnitForget::stream_room(const State& state) const {
   if (!config().positions) return -1;
   return config().context - (state.size() == 0 ? 0 : state.get("position").item_int());
@@ -82,17 +89,13 @@ std::int64_t UnitForget::stream_room(const State& state) const {
 
 Tensor UnitForget::stream(const Tensor& tokens, State& state) const {
   const NoGrad no_grad;
-  const std::int64_t first = state.size() == 0 ? 0 : state.get("position").item_int();
-  check_tokens(tokens, first);
+  const std::int64_t first = check_stream(tokens, state);
   Tensor y = embed(raw::copy(raw::transpose(tokens, 0, 1)), first, true);
   const DropoutSite off;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const std::string name = "layers." + std::to_string(i);
     Tensor key = first == 0 ? Tensor() : state.get(name + ".k");
     Tensor value = first == 0 ? Tensor() : state.get(name + ".v");
-    if (key.defined() && key.dim(0) != tokens.dim(0))
-      fail<ShapeError>("{}: {} rows of tokens and a state of {} rows (one batch size for a whole stream)",
-                       config().model, tokens.dim(0), key.dim(0));
     y = run_hoisted(layers_[i], y, off, &key, &value);
     state.set(name + ".k", key);
     state.set(name + ".v", value);

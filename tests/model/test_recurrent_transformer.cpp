@@ -346,6 +346,45 @@ TEST_CASE("recurrent_transformer: tokens of the wrong rank or none at all are re
   }
 }
 
+TEST_CASE("recurrent_transformer: a stream goes on from a state of its own and from no other") {
+  for (const std::string name : {"regular", "unit_forget", "block_forget", "block_accumulate"})
+    for (const std::int64_t length : {1, 3, 4, 9}) {  // inside, at the end of, and behind blocks of 3
+      CAPTURE(name);
+      CAPTURE(length);
+      ModelConfig config = small_config(name);
+      config.block = 3;
+      const auto model = random_model(config);
+      State kept;
+      static_cast<void>(model->stream(random_ids(2, length, 11, 4), kept));
+      const Tensor next = random_ids(2, 1, 11, 5);
+      const auto refused = [&](const State& state) {
+        State going_on = state;
+        return error_of<Error>([&] { static_cast<void>(model->stream(next, going_on)); });
+      };
+      for (const auto& [renamed, tensor] : kept) {
+        CAPTURE(renamed);
+        State other = kept, shorter = kept;
+        other.erase(renamed);
+        CHECK(contains(refused(other), renamed));
+        other.set(renamed + "_", tensor);
+        CHECK(contains(refused(other), renamed));
+        if (renamed == "position") continue;
+        shorter.set(renamed, raw::narrow(tensor, tensor.rank() - 1, 0, tensor.dim(tensor.rank() - 1) - 1));
+        CHECK(contains(refused(shorter), "the state's " + renamed));
+      }
+      State more = kept;
+      more.set("more", next);
+      CHECK(contains(refused(more), "tensors"));
+      more = kept;
+      more.set("position", Tensor::from(std::vector<std::int64_t>{-3}, {1}));
+      CHECK(contains(refused(more), "position"));
+      State of_one_row;
+      static_cast<void>(model->stream(random_ids(1, length, 11, 4), of_one_row));
+      CHECK(contains(refused(of_one_row), "a state of 1 rows"));
+      CHECK_NOTHROW(static_cast<void>(model->stream(next, kept)));
+    }
+}
+
 TEST_CASE("recurrent_transformer: ids outside the vocabulary and tokens that are no integers are refused") {
   for (const std::string& name : kModels) {
     CAPTURE(name);
