@@ -170,7 +170,4 @@ void adafactor_step_on_device(const Tensor& params, const Tensor& grads, const T
   run_adafactor(params, grads, momentum, second, plan, tables, options, scalars, norm);
 }
 
-// ---- samples
-// ---------------------------------------------------------------------------------------------------------
-
 }  // namespace eddy

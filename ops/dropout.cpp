@@ -33,7 +33,4 @@ Tensor dropout(const Tensor& input, double p, const RandomKey& key, std::uint64_
   });
 }
 
-// ---- samples
-// ---------------------------------------------------------------------------------------------------------
-
 }  // namespace eddy

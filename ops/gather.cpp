@@ -107,7 +107,4 @@ Tensor gather(const Tensor& x, int axis, const Tensor& index) {
   });
 }
 
-// ---- samples
-// ---------------------------------------------------------------------------------------------------------
-
 }  // namespace eddy

@@ -158,7 +158,4 @@ void adam_step(const Tensor& params, const Tensor& grads, const Tensor& m, const
   run_adam("adam_step", params, grads, m, v, {}, options, scalars, norm);
 }
 
-// ---- samples
-// ---------------------------------------------------------------------------------------------------------
-
 }  // namespace eddy

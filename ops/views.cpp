@@ -182,7 +182,4 @@ Tensor concat(const std::vector<Tensor>& tensors, int axis) {
   return y;
 }
 
-// ---- samples
-// ---------------------------------------------------------------------------------------------------------
-
 }  // namespace eddy

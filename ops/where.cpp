@@ -57,7 +57,4 @@ Tensor where(const Tensor& mask, const Tensor& a, const Tensor& b) {
                 });
 }
 
-// ---- samples
-// ---------------------------------------------------------------------------------------------------------
-
 }  // namespace eddy

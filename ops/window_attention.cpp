@@ -150,7 +150,4 @@ Tensor window_attention(const Tensor& q_any, const Tensor& past_any, const Tenso
                 });
 }
 
-// ---- samples
-// ---------------------------------------------------------------------------------------------------------
-
 }  // namespace eddy
