@@ -18,6 +18,16 @@ std::int64_t position_of(const State& state) {
   return state.size() == 0 ? 0 : state.get("position").item_int();
 }
 
+// Stands in a state's shape for rows that may be more than the tokens so far; no size of a state is 0.
+constexpr std::int64_t kAtLeastPosition = 0;
+
+std::string shape_text(const Shape& shape) {
+  std::string text;
+  for (int i = 0; i < shape.rank(); ++i)
+    text += (i == 0 ? "" : ", ") + (shape[i] == kAtLeastPosition ? "rows" : std::to_string(shape[i]));
+  return "[" + text + "]";
+}
+
 }  // namespace
 
 RecurrentTransformer::~RecurrentTransformer() = default;
@@ -65,9 +75,12 @@ std::int64_t RecurrentTransformer::check_stream(const Tensor& tokens, const Stat
     if (tensor.rank() == shape.rank() && tensor.dim(0) != shape[0])
       fail<ShapeError>("{}: {} rows of tokens and a state of {} rows (one batch size for a whole stream)",
                        config().model, shape[0], tensor.dim(0));
-    if (tensor.shape() != shape)
+    bool fits = tensor.rank() == shape.rank();
+    for (int i = 0; fits && i < shape.rank(); ++i)
+      fits = shape[i] == kAtLeastPosition ? tensor.dim(i) >= position : tensor.dim(i) == shape[i];
+    if (!fits)
       fail<ShapeError>("{}: the state's {} has shape {} after {} tokens (here {})", config().model, name,
-                       to_string(tensor.shape()), position, to_string(shape));
+                       to_string(tensor.shape()), position, shape_text(shape));
   }
   if (state.size() != expected.size() + 1)
     fail<ValueError>("{}: a state of {} tensors, which has {} after {} tokens (a state that `stream` left)",
@@ -143,7 +156,7 @@ RecurrentTransformer::NamedShapes RegularTransformer::stream_shapes(std::int64_t
   NamedShapes shapes;
   for (const TransformerLayer& layer : layers_)
     for (const char* part : {".k", ".v"})
-      shapes.emplace_back(layer.path + part, Shape{batch, config().context, config().dim});
+      shapes.emplace_back(layer.path + part, Shape{batch, kAtLeastPosition, config().dim});
   return shapes;
 }
 
@@ -173,6 +186,9 @@ Tensor RegularTransformer::stream(const Tensor& tokens, State& state) const {
     };
     const auto extended = [&](const char* which, int part) {
       const Tensor& cache = state.get(name + which);
+      if (cache.dim(1) < first + time)
+        fail<ValueError>("{}: {} positions and a cache of {} rows (the cache is full)", config().model,
+                         first + time, cache.dim(1));
       raw::copy_into(raw::narrow(cache, 1, first, time), raw::narrow(qkv, 2, part * dim, dim));
       return heads_of(raw::narrow(cache, 1, 0, first + time));
     };

@@ -62,7 +62,8 @@ class RegularTransformer final : public RecurrentTransformer {
  public:
   using RecurrentTransformer::RecurrentTransformer;
   // State: position, and keys and values of the tokens so far in layers.i.k, layers.i.v [batch, context,
-  // dim], written in place: to go on twice from one state, copy its tensors first.
+  // dim], written in place: to go on twice from one state, copy its tensors first. Caches of fewer rows will
+  // do as long as the tokens fit.
   Tensor stream(const Tensor& tokens, State& state) const override;
   std::int64_t stream_room(const State& state) const override;
   double forward_macs_per_token(std::int64_t time) const override;

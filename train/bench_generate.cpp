@@ -115,13 +115,14 @@ class LongStream {
   }
 
   // The state with some `length` tokens behind it and room for one more in its caches; the place inside a
-  // block stays what it is.
+  // block stays what it is, and a state that has a block behind it keeps one.
   State at(std::int64_t length) const {
     State state;
     for (const auto& [name, tensor] : state_)
       state.set(name, is_cache(tensor) ? raw::narrow(tensor, 1, 0, length + 1) : tensor);
-    const std::int64_t place = state_.get("position").item_int() % block();
-    const std::int64_t position = cached_ ? length : length - length % block() + place;
+    const std::int64_t own = state_.get("position").item_int();
+    const std::int64_t blocks = own < block() ? 0 : std::max<std::int64_t>(1, length / block());
+    const std::int64_t position = cached_ ? length : blocks * block() + own % block();
     state.set("position", raw::to_device(Tensor::from(std::vector<std::int64_t>{position}, {1}),
                                          state_.get("position").device()));
     return state;

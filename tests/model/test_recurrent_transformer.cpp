@@ -436,6 +436,17 @@ TEST_CASE("recurrent_transformer: the regular transformer stops streaming when i
     static_cast<void>(model->stream(random_ids(2, 2, 11, 4), state));
     CHECK(model->stream_room(state) == 0);
     CHECK(contains(error_of<ValueError>([&] { model->stream(random_ids(2, 1, 11, 4), state); }), "context"));
+    // A cache may have fewer rows than the context, but not fewer than the tokens need.
+    State shorter;
+    static_cast<void>(model->stream(random_ids(2, 8, 11, 4), shorter));
+    for (const char* name : {"layers.0.k", "layers.0.v"})
+      shorter.set(name, raw::copy(raw::narrow(shorter.get(name), 1, 0, 10)));
+    CHECK_NOTHROW(static_cast<void>(model->stream(random_ids(2, 2, 11, 4), shorter)));
+    CHECK(
+        contains(error_of<ValueError>([&] { model->stream(random_ids(2, 1, 11, 4), shorter); }), "10 rows"));
+    shorter.set("layers.0.v", raw::copy(raw::narrow(shorter.get("layers.0.v"), 1, 0, 9)));
+    CHECK(contains(error_of<ShapeError>([&] { model->stream(random_ids(2, 1, 11, 4), shorter); }),
+                   "here [2, rows"));
   }
 }
 
