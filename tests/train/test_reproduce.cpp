@@ -113,6 +113,32 @@ TEST_CASE("rows at paper scale are the configurations of the examples") {
   compare("staircase/table-1", "staircase", "algorithm-staircase.toml");
 }
 
+TEST_CASE("the small Random Walk has the sizes at which its recurrent models learn") {
+  ReproduceOptions options;
+  options.table = "staircase/table-1";
+  options.task = "random-walk";
+  for (const ReproduceRow& row : plan_table(options).rows) {
+    CAPTURE(row.name);
+    const ModelConfig& m = row.config.model;
+    const TrainConfig& t = row.config.train;
+    const bool chunked = row.name == "staircase" || row.name == "cached_staircase";
+    CHECK(row.config.data.walk_grid == 4);
+    CHECK(row.config.data.walk_length == 100);
+    CHECK(m.dropout == 0);
+    CHECK(m.dim == 128);
+    CHECK(m.segment == (chunked ? 64 : 32));
+    CHECK(t.batch * m.segment == 4096);
+    CHECK(t.steps == 4500);
+    CHECK(t.warmup == 100);
+    CHECK(t.learning_rate == (row.name == "lstm" ? 2e-3 : 1e-3));
+    if (row.name == "lstm") CHECK(m.embed_dim == 64);
+    if (row.name == "staircase") CHECK(m.chunk == 8);
+    if (chunked) CHECK(m.span == 16);
+    if (chunked) CHECK(m.steps * m.chunk == 16);
+    if (!chunked && row.name != "lstm") CHECK(m.span == 48);
+  }
+}
+
 TEST_CASE("all example configurations validate") {
   int files = 0;
   for (const auto& entry : fs::directory_iterator(EDDY_SOURCE_DIR "/examples/configs")) {
