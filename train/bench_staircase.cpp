@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
+#include <numbers>
 #include <set>
 
 #include "tensor/allocator.h"
@@ -20,8 +20,9 @@ namespace eddy {
 namespace {
 
 constexpr const char* kFolder = "bench-staircase";
-constexpr double kNatsPerBit = 0.69314718055994530942;
 constexpr std::int64_t kMost = 1 << 20;
+// A point that is killed loses no more steps than these.
+constexpr std::int64_t kSaveEvery = 50;
 
 const std::vector<std::string>& known_models() {
   static const std::vector<std::string> models = {"transformer_xl", "staircase", "cached_staircase",
@@ -99,7 +100,8 @@ StaircaseBenchPoint point_of(const StaircaseBenchOptions& options, const std::st
   t.clip = 0.1;
   t.warmup = std::min<std::int64_t>(100, options.steps / 4);
   t.seed = options.seed;
-  t.eval_every = t.checkpoint_every = t.sample_tokens = t.state_gain_batches = 0;
+  t.eval_every = t.sample_tokens = t.state_gain_batches = 0;
+  t.checkpoint_every = kSaveEvery;
   t.log_every = 1;
   validate(point.config);
   return point;
@@ -108,7 +110,7 @@ StaircaseBenchPoint point_of(const StaircaseBenchOptions& options, const std::st
 // The points as rows of a table, which says where they stand and how they are measured.
 ReproduceTable table_of(const StaircaseBench& bench) {
   ReproduceTable table;
-  table.name = "bench staircase";
+  table.name = table.program = "bench staircase";
   table.folder = kFolder;
   table.evaluation.split = "valid";
   table.evaluation.batches = 0;
@@ -129,7 +131,7 @@ void take_result(const RowResult& result, const std::filesystem::path& folder, S
         folder.string(), result.step, point.config.train.steps);
   point.steps = result.step;
   point.parameters = result.parameters;
-  point.bits = result.values.at("loss") / kNatsPerBit;
+  point.bits = result.values.at("loss") * std::numbers::log2e;
   point.batch_ms = point.best_ms = result.values.at("step_ms");
   for (const StepRecord& step : read_metrics(folder / "metrics.jsonl").steps) {
     point.peak_bytes = std::max(point.peak_bytes, step.memory_bytes);

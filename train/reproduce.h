@@ -65,8 +65,9 @@ struct ReproduceText {
 };
 
 struct ReproduceTable {
-  std::string name;    // "staircase/table-1"
-  std::string folder;  // below RUNS; tables that share rows share it
+  std::string name;                   // "staircase/table-1"
+  std::string program = "reproduce";  // who runs it, at the head of errors
+  std::string folder;                 // below RUNS; tables that share rows share it
   std::string title;
   std::vector<std::string> notes;  // what one must know to compare
   std::vector<ReproduceColumn> columns;

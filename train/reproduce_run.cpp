@@ -97,7 +97,7 @@ double number_of(const json& value) {
   return value.is_null() ? kNotMeasured : value.get<double>();
 }
 
-RowResult read_result(const fs::path& file) {
+RowResult read_result(const ReproduceTable& table, const fs::path& file) {
   try {
     const json about = json::parse(read_text_file(file));
     RowResult r;
@@ -114,7 +114,7 @@ RowResult read_result(const fs::path& file) {
     r.remarks = about.at("remarks").get<std::vector<std::string>>();
     return r;
   } catch (const json::exception& error) {
-    fail<FormatError>("reproduce: {} is damaged: {} (remove it, and the row is measured again)",
+    fail<FormatError>("{}: {} is damaged: {} (remove it, and the row is measured again)", table.program,
                       file.string(), error.what());
   }
 }
@@ -145,10 +145,10 @@ double step_ms(const fs::path& folder) {
 
 // The run that is measured: its best checkpoint where evaluations told which that is, else its last; on the
 // device that the row is trained on.
-LoadedRun run_to_measure(const ReproduceRow& row, const fs::path& weights) {
+LoadedRun run_to_measure(const ReproduceTable& table, const ReproduceRow& row, const fs::path& weights) {
   std::error_code error;
   const char* which = fs::exists(weights / "checkpoints" / "best", error) ? "best" : "latest";
-  const auto [device, dtype] = choose_placement({"reproduce", "train.device", "train.precision"},
+  const auto [device, dtype] = choose_placement({table.program.c_str(), "train.device", "train.precision"},
                                                 row.config.train.device, row.config.train.precision);
   LoadedRun run = load_run(weights.string(), dtype, which);
   if (row.weights_of.empty() && device == kCpu) return run;
@@ -190,7 +190,10 @@ std::int64_t validation_tokens(const ReproduceRow& row, const LoadedRun& run) {
   TaskArguments arguments = arguments_for(row, run);
   const TextData data = read_text_data(arguments);
   const auto length = static_cast<std::int64_t>(data.tokens.size());
-  return length - static_cast<std::int64_t>(std::floor(row.config.data.split * static_cast<double>(length)));
+  const auto part = [&](double fraction) {
+    return static_cast<std::int64_t>(std::floor(fraction * static_cast<double>(length)));
+  };
+  return length - part(row.config.data.split) - part(row.config.data.test);
 }
 
 // The loss on the last targets of windows of every length; the same targets for all of them, as far as their
@@ -260,18 +263,19 @@ RowState row_state(const ReproduceTable& table, const ReproduceRow& row, const s
   const fs::path config_file = state.folder / "config.json", result_file = state.folder / kResultFile;
   const bool has_result = fs::exists(result_file, error);
   if (own && !fs::exists(config_file, error))
-    fail<IoError>("reproduce: {} is there and is no run (choose another --runs)", state.folder.string());
+    fail<IoError>("{}: {} is there and is no run (choose another --runs)", table.program,
+                  state.folder.string());
   if (own) {
     const RunConfig run =
         run_config_from_json(json::parse(read_text_file(config_file), nullptr, false), config_file.string());
     if (const std::vector<std::string> keys = contradictions(run, row.config); !keys.empty())
-      fail<ConfigError>("reproduce: {} was trained with another configuration: {} (choose another --runs)",
-                        state.folder.string(), fmt::join(keys, "; "));
+      fail<ConfigError>("{}: {} was trained with another configuration: {} (choose another --runs)",
+                        table.program, state.folder.string(), fmt::join(keys, "; "));
     state.resumable = fs::exists(state.folder / "checkpoints" / "latest", error);
     state.begun = !state.resumable;
   }
   if (!has_result) return state;
-  RowResult result = read_result(result_file);
+  RowResult result = read_result(table, result_file);
   if (own) {
     const TrainConfig &had = result.config.train, &want = row.config.train;
     state.trained = state.resumable && had.steps == want.steps && had.minutes == want.minutes;
@@ -312,11 +316,11 @@ ReproduceEnd train_row(const ReproduceRow& row, const RowState& state, const std
 
 RowResult measure_row(const ReproduceTable& table, const ReproduceRow& row, const fs::path& folder,
                       const fs::path& weights) {
-  RowResult result = read_result(weights / kResultFile);
+  RowResult result = read_result(table, weights / kResultFile);
   result.config = row.config;
   result.values.clear();
   result.remarks.clear();
-  const LoadedRun run = run_to_measure(row, weights);
+  const LoadedRun run = run_to_measure(table, row, weights);
   result.measured_step = run.step;
   result.parameters = run.model->params().count();
   if (table.lengths.empty())
@@ -331,7 +335,7 @@ RowResult measure_row(const ReproduceTable& table, const ReproduceRow& row, cons
   result.measured = measurement_of(table, row);
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) fail<IoError>("reproduce: {} cannot be made: {}", folder.string(), error.message());
+  if (error) fail<IoError>("{}: {} cannot be made: {}", table.program, folder.string(), error.message());
   write_result(folder, result);
   return result;
 }

@@ -135,6 +135,7 @@ void describe(ConfigKeys& keys, DataConfig& c) {
   keys.add("tokenizer", c.tokenizer, "how text becomes tokens", {"char", "byte", "byte260", "*.model"});
   keys.add("split", c.split, "part of the tokens (or documents) to train on",
            {.low = 0, .high = 1, .low_open = true});
+  keys.add("test", c.test, "part of them, the last ones, that only `eval --split test` reads", kBelowOne);
   keys.add("order", c.order, "random windows, continuous reading, or one document after the other",
            {"windows", "stream", "documents"});
   keys.add(
@@ -274,6 +275,10 @@ void validate(const RunConfig& config) {
   if (config.data.name == "text" && config.data.offset == "random" && config.data.order != "stream")
     fail<ConfigError>("config: data.offset is {} with data.order {} (only a stream has an offset)",
                       config.data.offset, config.data.order);
+  if (config.data.test > 0 && !(config.data.split + config.data.test < 1))
+    fail<ConfigError>(
+        "config: data.split and data.test leave nothing to validate: {} and {} (below 1 in all)",
+        config.data.split, config.data.test);
   if (train.warmup > train.steps)
     fail<ConfigError>("config: train.warmup must not exceed train.steps: warmup {}, steps {}", train.warmup,
                       train.steps);

@@ -16,6 +16,7 @@ struct DataConfig {
   std::string path;                // file or folder; empty: the data set's own default
   std::string tokenizer = "char";  // char | byte | byte260 | the path of a SentencePiece .model file
   double split = 0.9;              // part of the tokens that is trained on; the rest validates
+  double test = 0.0;               // part, at the end of that rest, that is kept for a test
   std::string order = "windows";   // windows | stream | documents: how a text is read
   std::string offset = "auto";     // zero | random: where a stream's segments begin; auto: by the task
   // Images.

@@ -92,7 +92,24 @@ class TextTask : public Task {
   }
   [[noreturn]] void refuse_split(const std::string& split) const {
     fail<ValueError>(
-        "eval: a text has no split \"{}\" (valid, train, all; and test of a folder that has one)", split);
+        "eval: a text has no split \"{}\" (valid, train, all; test where data.test or the folder gives one)",
+        split);
+  }
+  // How many of `all` tokens, or files, are kept for the test: the whole part of data.test * all.
+  std::int64_t tested(std::int64_t all) const {
+    return static_cast<std::int64_t>(std::floor(config_.data.test * static_cast<double>(all)));
+  }
+  // Where the training tokens of one text end. errors: ValueError when a split is no segment and one.
+  std::int64_t cut_tokens() const {
+    const auto all = static_cast<std::int64_t>(data_.tokens.size()), test = tested(all);
+    const std::int64_t train = training_part(all, config_.data.split, segment_);
+    if (test == 0) return train;
+    if (all - test - train <= segment_ || test <= segment_)
+      fail<ValueError>(
+          "data: {} leaves {} tokens to validate and {} for the test (each needs {}, a segment and one: "
+          "data.split {}, data.test {})",
+          data_.name, all - test - train, test, segment_ + 1, config_.data.split, config_.data.test);
+    return train;
   }
   // Adds exp(all nats / words); the loss stands for the tokens that are read and not predicted, too.
   static void add_word_perplexity(EvalResult& result, std::int64_t tokens, std::int64_t words) {
@@ -115,7 +132,7 @@ class WindowsTask final : public TextTask {
   }
 
   std::string summary() const override {
-    return fmt::format("{} training and {} validation tokens, {}", train_tokens_, length() - train_tokens_,
+    return fmt::format("{} training and {} validation tokens, {}", train_tokens_, valid_end() - train_tokens_,
                        vocabulary());
   }
 
@@ -171,7 +188,7 @@ class WindowsTask final : public TextTask {
 
   // Where the training tokens end.
   std::int64_t cut() const {
-    if (!data_.has_splits()) return training_part(length(), config_.data.split, segment_);
+    if (!data_.has_splits()) return cut_tokens();
     const std::int64_t train = data_.ends[static_cast<std::size_t>(data_.train_parts - 1)];
     if (train <= segment_ || valid_end() - train <= segment_)
       fail<ValueError>("data: {} has {} training and {} validation tokens (each needs {}: a segment and one)",
@@ -181,7 +198,7 @@ class WindowsTask final : public TextTask {
   std::int64_t valid_end() const {
     return data_.has_splits()
                ? data_.ends[static_cast<std::size_t>(data_.train_parts + data_.valid_parts - 1)]
-               : length();
+               : length() - tested(length());
   }
 
   std::int64_t train_tokens_ = 0;
@@ -205,13 +222,11 @@ class ReadingTask final : public TextTask {
     if (!apart()) {
       const std::int64_t train = cut(data_.parts());
       return fmt::format("{} training and {} validation tokens read in {} rows, {}", train,
-                         static_cast<std::int64_t>(data_.tokens.size()) - train, config_.train.batch,
-                         vocabulary());
+                         valid_end() - train, config_.train.batch, vocabulary());
     }
     const std::int64_t train = cut(data_.parts());
-    return fmt::format("{} training and {} validation {} of {} tokens in all, {}", train,
-                       data_.parts() - train, documents_ ? "documents" : "streams", data_.tokens.size(),
-                       vocabulary());
+    return fmt::format("{} training and {} validation {} of {} tokens in all, {}", train, valid_end() - train,
+                       documents_ ? "documents" : "streams", data_.tokens.size(), vocabulary());
   }
 
   Batch next(std::int64_t, std::int64_t) override {
@@ -302,26 +317,37 @@ class ReadingTask final : public TextTask {
   std::int64_t cut(std::int64_t files) const {
     const double fraction = config_.data.split;
     if (data_.has_splits()) return data_.train_parts;
-    if (!apart()) return training_part(static_cast<std::int64_t>(data_.tokens.size()), fraction, segment_);
+    if (!apart()) return cut_tokens();
     if (!(fraction > 0 && fraction < 1))
       fail<ValueError>("data: data.split is {} (between 0 and 1)", fraction);
     if (files < 2)
       fail<ValueError>("data: {} has {} text (at least 2 are needed: the last ones validate)", data_.name,
                        files);
+    if (config_.data.test > 0 && (valid_end() == files || valid_end() < 2))
+      fail<ValueError>("data: {} has {} texts (too few for data.test {}: each split needs one)", data_.name,
+                       files, config_.data.test);
     const auto whole = static_cast<std::int64_t>(std::floor(fraction * static_cast<double>(files)));
-    return std::clamp<std::int64_t>(whole, 1, files - 1);
+    return std::clamp<std::int64_t>(whole, 1, valid_end() - 1);
+  }
+  // Files, or of one text tokens, before the test.
+  std::int64_t valid_end() const {
+    if (data_.has_splits()) return data_.train_parts + data_.valid_parts;
+    const std::int64_t all = apart() ? data_.parts() : static_cast<std::int64_t>(data_.tokens.size());
+    return all - tested(all);
   }
 
   // What is read of a split. One text is cut into as many spans as there are rows, fewer when it is short.
   std::vector<Sequence> sequences(const std::string& split, std::int64_t rows) const {
-    const std::int64_t valid_end = data_.has_splits() ? data_.train_parts + data_.valid_parts : data_.parts();
-    const bool test = split == "test" && valid_end < data_.parts();
+    const std::int64_t all = apart() ? data_.parts() : static_cast<std::int64_t>(data_.tokens.size());
+    const bool test = split == "test" && valid_end() < all;
     if (split != "all" && split != "train" && split != "valid" && !test) refuse_split(split);
     if (!apart()) {
       std::span<const std::int32_t> tokens = data_.tokens;
       if (split != "all") {
-        const auto train = static_cast<std::size_t>(cut(1));
-        tokens = split == "train" ? tokens.first(train) : tokens.subspan(train);
+        const auto train = static_cast<std::size_t>(cut(1)), end = static_cast<std::size_t>(valid_end());
+        tokens = split == "train"   ? tokens.first(train)
+                 : split == "valid" ? tokens.subspan(train, end - train)
+                                    : tokens.subspan(end);
       }
       if (split != "train") {  // training keeps its rows; to measure, fewer will do
         const auto fitting = static_cast<std::int64_t>(tokens.size()) / (segment_ + 1);
@@ -330,8 +356,8 @@ class ReadingTask final : public TextTask {
       return equal_spans({tokens, {}}, rows);
     }
     const std::int64_t train = split == "all" ? 0 : cut(data_.parts());
-    const std::int64_t begin = test ? valid_end : split == "valid" ? train : 0;
-    const std::int64_t end = split == "train" ? train : split == "valid" ? valid_end : data_.parts();
+    const std::int64_t begin = test ? valid_end() : split == "valid" ? train : 0;
+    const std::int64_t end = split == "train" ? train : split == "valid" ? valid_end() : all;
     std::vector<Sequence> found;
     for (std::int64_t i = begin; i < end; ++i) {
       found.push_back({data_.part(i), {}});

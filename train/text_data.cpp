@@ -85,6 +85,9 @@ TextData read_files(TaskArguments& arguments, std::ostream& says) {
     return static_cast<std::int64_t>(found.size());
   };
   const std::optional<SplitFolder> splits = find_splits(data.name);
+  if (splits && arguments.training && arguments.config.data.test > 0)
+    fail<ConfigError>("config: data.test is {} and {} brings its own splits (leave it out)",
+                      arguments.config.data.test, data.name);
   if (splits) {
     data.train_parts = add(splits->train, "train/");
     data.valid_parts = add(splits->valid, "valid/");

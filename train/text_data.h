@@ -21,7 +21,8 @@ struct TextData {
   std::vector<std::int64_t> ends;    // where each file ends in them; one entry for one text
   std::vector<std::string> files;    // their names; empty for one text
   // Of a folder with subfolders for its splits (see split_folder.h): the first files are for training, the
-  // next validate, the rest, read only to measure, are for the test. 0: the splits are cut by data.split.
+  // next validate, the rest, read only to measure, are for the test. 0: the splits are cut by data.split and
+  // data.test.
   std::int64_t train_parts = 0, valid_parts = 0;
 
   std::int64_t parts() const { return static_cast<std::int64_t>(ends.size()); }

@@ -4,11 +4,14 @@
 
 #include <doctest/doctest.h>
 
+#include <csignal>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "tiny_run.h"
+#include "train/metrics.h"
 
 namespace {
 
@@ -116,6 +119,26 @@ TEST_CASE("bench staircase trains each point once and shows its numbers") {
   options.dim = 16;
   const std::string other = error_of<ConfigError>([&] { static_cast<void>(bench_quietly(options)); });
   CHECK(contains(other, "another configuration"));
+  CHECK(other.starts_with("bench staircase: "));
+}
+
+TEST_CASE("bench staircase goes on with a point that was killed") {
+  const TempFolder folder;
+  StaircaseBenchOptions options = tiny(folder);
+  options.models = {"staircase"};
+  options.steps = 1500;
+  const std::string run = options.runs + "/bench-staircase/staircase-n2-c4";
+  Child child([&] { return bench_quietly(options).bench.interrupted ? 1 : 0; });
+  REQUIRE(wait_until([&] { return std::filesystem::exists(run + "/checkpoints/latest"); }));
+  child.signal(SIGKILL);
+  CHECK(child.wait() == -SIGKILL);
+  const Told told = bench_quietly(options);
+  REQUIRE(told.bench.points.size() == 1);
+  CHECK(told.bench.points[0].steps == 1500);
+  bool resumed = false;
+  for (const EventRecord& event : read_metrics(run + "/metrics.jsonl").events)
+    resumed = resumed || contains(event.text, "resumed at step");
+  CHECK(resumed);
 }
 
 TEST_CASE("bench staircase shows points that were not run") {

@@ -117,3 +117,65 @@ TEST_CASE("text splits: a split without enough text is refused") {
   config.data.path = folder.path("empty");
   CHECK(contains(error_of<IoError>([&] { task_of(config); }), "no text in the folder"));
 }
+
+TEST_CASE("text splits: data.test keeps the end of one text for the test") {
+  const OneThread one;
+  const TempFolder folder;
+  for (const std::string order : {"windows", "stream"}) {
+    CAPTURE(order);
+    RunConfig config = config_of(folder, order);
+    config.data.path =
+        folder.write("one.txt", std::string(320, 'a') + std::string(60, 'v') + std::string(20, 't'));
+    config.data.split = 0.8;
+    config.data.test = 0.05;
+    config.train.batch = 1;
+    const std::unique_ptr<Task> task = task_of(config);
+    CHECK(contains(task->summary(), "320 training and 60 validation tokens"));
+    for (std::int64_t step = 0; step < 40; ++step)
+      for (const std::int32_t id : task->next(step, 0).tokens.to_vector<std::int32_t>()) CHECK(id == 'a' + 3);
+    ModelConfig sizes = config.model;
+    task->fit(sizes);
+    const std::unique_ptr<Model> model = make_model(sizes, Dtype::f64);
+    model->params().initialize(1);
+    const auto tokens = [&](const char* split) {
+      EvalOptions options;
+      options.split = split;
+      options.batch = 1;
+      return task->evaluate(*model, options).tokens;
+    };
+    CHECK(tokens("train") == 312);
+    CHECK(tokens("valid") == 56);
+    CHECK(tokens("test") == 16);
+    CHECK(tokens("all") == 392);
+    config.data.test = 0.02;
+    CHECK(
+        contains(error_of<ValueError>([&] { task_of(config); }), "72 tokens to validate and 8 for the test"));
+    config.data.test = 0.19;
+    CHECK(
+        contains(error_of<ValueError>([&] { task_of(config); }), "4 tokens to validate and 76 for the test"));
+    config.data.test = 0.2;
+    CHECK(contains(error_of<ConfigError>([&] { validate(config); }), "leave nothing to validate"));
+    config.data.path = write_splits(folder);
+    CHECK(contains(error_of<ConfigError>([&] { task_of(config); }), "brings its own splits"));
+  }
+}
+
+TEST_CASE("text splits: data.test keeps the last files of a folder for the test") {
+  const TempFolder folder;
+  for (int i = 0; i < 10; ++i)
+    folder.write("files/" + std::to_string(i) + ".txt", std::string(40, static_cast<char>('a' + i)));
+  for (const std::string order : {"stream", "documents"}) {
+    CAPTURE(order);
+    RunConfig config = config_of(folder, order);
+    config.data.path = folder.path("files");
+    config.data.split = 0.7;
+    config.data.test = 0.2;
+    const std::unique_ptr<Task> task = task_of(config);
+    CHECK(contains(task->summary(), "7 training and 1 validation"));
+    for (std::int64_t step = 0; step < 40; ++step)
+      for (const std::int32_t id : task->next(step, 0).tokens.to_vector<std::int32_t>())
+        CHECK(id < 'a' + 7 + 3);
+    config.data.test = 0.05;
+    CHECK(contains(error_of<ValueError>([&] { task_of(config); }), "too few for data.test"));
+  }
+}
