@@ -50,7 +50,8 @@ GenerateResult generate(const Model& model, const Tokenizer& tokenizer, std::spa
 
 GenerateResult generate(const Model& model, const Tokenizer& tokenizer, GenerateState& text,
                         std::span<const std::int32_t> prompt, std::int64_t tokens,
-                        const SampleOptions& options, const std::function<void(std::string_view)>& on_text) {
+                        const SampleOptions& options, const std::function<void(std::string_view)>& on_text,
+                        const std::function<bool()>& stop) {
   validate(options);
   if (tokens < 0) fail<ValueError>("generate: {} tokens (at least 0)", tokens);
   std::vector<std::int32_t> ahead = text.unread;
@@ -95,6 +96,10 @@ GenerateResult generate(const Model& model, const Tokenizer& tokenizer, Generate
       if (!piece.empty()) on_text(piece);
     }
     if (i + 1 == tokens) break;
+    if (stop && stop()) {
+      result.stopped = fmt::format("interrupted after {} of {} tokens", i + 1, tokens);
+      break;
+    }
     if (model.stream_room(text.model) == 0) {
       result.stopped =
           fmt::format("the context of {} tokens is full after {} of {} tokens", context, i + 1, tokens);

@@ -48,11 +48,13 @@ GenerateResult generate(const Model& model, const Tokenizer& tokenizer, std::spa
                         const std::function<void(std::string_view)>& on_text = {});
 
 // The same, from where `text` stands; it moves on. A prompt is put behind the text so far. Parts give the
-// tokens of one call that draws as many. errors: as above, with `text` as it was where nothing was read yet,
-// else not to be gone on with.
+// tokens of one call that draws as many. `stop` is asked between two tokens: when it says so, the text ends
+// there, and can be gone on with like one that came to its end. errors: as above, with `text` as it was where
+// nothing was read yet, else not to be gone on with.
 GenerateResult generate(const Model& model, const Tokenizer& tokenizer, GenerateState& text,
                         std::span<const std::int32_t> prompt, std::int64_t tokens,
                         const SampleOptions& options,
-                        const std::function<void(std::string_view)>& on_text = {});
+                        const std::function<void(std::string_view)>& on_text = {},
+                        const std::function<bool()>& stop = {});
 
 }  // namespace eddy

@@ -25,4 +25,8 @@ Placement choose_placement(const PlacementNames& names, const std::string& devic
   return chosen;
 }
 
+std::string trained_in(const std::string& trained, const std::string& chosen) {
+  return trained == chosen ? "" : ", trained in " + trained;
+}
+
 }  // namespace eddy

@@ -28,4 +28,8 @@ struct PlacementNames {
 Placement choose_placement(const PlacementNames& names, const std::string& device,
                            const std::string& precision);
 
+// What to tell of a run that was trained in one precision and is computed in another: ", trained in bf16";
+// nothing when they are the same.
+std::string trained_in(const std::string& trained, const std::string& chosen);
+
 }  // namespace eddy

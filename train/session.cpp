@@ -112,6 +112,14 @@ GenerateState text_of(const std::map<std::string, Tensor>& tensors, std::int64_t
   return text;
 }
 
+SafetensorsMetadata metadata_of(const std::string& path) {
+  try {
+    return SafetensorsFile::open(path).metadata();
+  } catch (const FormatError& error) {
+    fail<FormatError>("session: {} is no session (a file that --save-session wrote): {}", path, error.what());
+  }
+}
+
 }  // namespace
 
 void save_session(const std::string& path, const Model& model, const Session& session) {
@@ -137,7 +145,7 @@ void save_session(const std::string& path, const Model& model, const Session& se
 }
 
 Session load_session(const std::string& path, const Model& model) {
-  const SafetensorsMetadata metadata = SafetensorsFile::open(path).metadata();
+  const SafetensorsMetadata metadata = metadata_of(path);
   const Notes notes(metadata, path);
   if (notes.text("format") != kFormat)
     fail<FormatError>("session: {} is in format {:?} (here {:?})", path, notes.text("format"), kFormat);

@@ -33,9 +33,9 @@ std::string StateWatch::warning(const EvalResult& result, double done) {
     if (gain >= kLeastStateGain || done < kStateGainFrom || warned_) return {};
     warned_ = true;
     return fmt::format(
-        "warning: the carried state is ignored: without it the loss is {:.2g} nats higher (below {}; such a "
-        "model seldom comes back: look at the gates' biases, the learning rate, and whether the text needs "
-        "what lies further back than attention reaches)",
+        "warning: the carried state is ignored: clearing it changes the loss by {:+.2g} nats (used, by {} at "
+        "least; such a model seldom comes back: look at the gates' biases, the learning rate, and "
+        "whether the text needs what lies further back than attention reaches)",
         gain, kLeastStateGain);
   }
   return {};

@@ -158,8 +158,10 @@ class Run {
     options.total_steps = config_.train.steps;
     options.minutes_limit = config_.train.minutes;
     progress_.emplace(stdout, options, started_);
-    progress_->message(fmt::format("{} on {}: {} parameters, {}, {} threads, {}", config_.model.model,
-                                   task_->name(), model_->params().count(), task_->summary(), thread_count(),
+    const TrainConfig& t = config_.train;
+    progress_->message(fmt::format("{} on {}: {} parameters, {}, {} on {}, {} threads, {}",
+                                   config_.model.model, task_->name(), model_->params().count(),
+                                   task_->summary(), t.precision, t.device, thread_count(),
                                    run_dir_.string()));
     if (config_.train.precision == "bf16" && model_->params().values().device() == kCpu)
       event("bf16 on the CPU rounds as a GPU does and is slower than f32: it is there for checks");

@@ -255,7 +255,10 @@ TEST_CASE("program: a run on documents is measured by position and with the stat
   for (const char* part : {"bits per byte: ", "word perplexity: ", "by position: page.html"})
     CHECK_MESSAGE(contains(eval.out, part), part);
   CHECK(contains(read_text_file(folder.path("page.html")), "loss by position"));
+  CHECK(contains(eval.out, "state: cleared at every segment\n"));
+  CHECK(contains(run(folder, {"eval", "out", "--batches", "1"}).out, "state: none to carry\n"));
   check_refused(run(folder, {"eval", "out", "--split", "test"}), 1, "no split");
+  check_refused(run(folder, {"eval", trained().unit, "--clear-state"}), 1, "carries no state");
 }
 
 TEST_CASE("program: a prompt or a text outside the vocabulary of a run is refused with the character") {
@@ -295,10 +298,70 @@ TEST_CASE("program: a text is put away and gone on with by the run it came from 
 
   check_refused(run(folder, {"generate", t.regular, "--session", "a.session"}), 1,
                 "a.session is of a unit_forget, and this model is a regular");
-  check_refused(run(folder, {"generate", t.unit, "--session", t.text}), 1, "safetensors");
+  check_refused(run(folder, {"generate", t.unit, "--session", t.text}), 1,
+                "is no session (a file that --save-session wrote)");
+  check_refused(run(folder, {"generate", t.unit, "--session", latest_of(t.unit) + "/model.safetensors"}), 1,
+                "lacks its format");
+  check_refused(run(folder, {"generate", t.unit, "--session", ""}), 2, "--session: the name is empty");
+  check_refused(run(folder, begin + Words{"--save-session", ""}), 2, "--save-session: the name is empty");
   check_refused(run(folder, begin + Words{"--save-session", "nowhere/a.session"}), 1,
                 "nowhere is not a folder");
   CHECK(run(folder, {"eval", t.unit, "--session", "a.session"}).status == 2);
+}
+
+TEST_CASE("program: an interrupt puts the text away that --save-session asked for") {
+  if (!has_program()) return;
+  const Trained& t = trained();
+  const TempFolder folder;
+  const Words begin{"generate", t.unit, "--prompt", "Once", "--seed", "5", "--tokens"};
+  Program endless({begin + Words{"1000000000000", "--save-session", "a.session"}, folder.path()});
+  REQUIRE(endless.read_output(200));
+  endless.signal(SIGINT);
+  const Ended ended = endless.finish();
+  CHECK_MESSAGE(ended.status == 130, ended.err);
+  const std::string length = std::to_string(ended.out.size());
+  CHECK(contains(ended.err, "interrupted after " + length + " of 1000000000000 tokens; saved in a.session"));
+  const Ended more = run(folder, {"generate", t.unit, "--session", "a.session", "--tokens", "30"});
+  CHECK_MESSAGE(more.status == 0, more.err);
+  const Ended whole = run(folder, begin + Words{std::to_string(ended.out.size() + 30)});
+  CHECK(ended.out + more.out == whole.out);
+}
+
+TEST_CASE("program: a file that cannot be written is refused before the work begins") {
+  if (!has_program()) return;
+  const Trained& t = trained();
+  const TempFolder folder;
+  folder.write("text.txt", generate_stories(3, 4000));
+  const std::vector<Words> commands{words_of("bench staircase --data text.txt --steps 2 --html"),
+                                    words_of("bench staircase --data text.txt --steps 2 --json"),
+                                    words_of("bench generate --html"),
+                                    words_of("bench ops --json"),
+                                    {"eval", t.unit, "--by-position"},
+                                    {"compare", t.unit, t.regular, "--data", "text.txt", "--html"},
+                                    {"generate", t.unit, "--save-session"},
+                                    {"dump", "--case", "nowhere", "--out"}};
+  for (const Words& command : commands) {
+    CAPTURE(command.front() + " " + command.back());
+    check_refused(run(folder, command + Words{"nowhere/file"}), 1,
+                  "cannot write nowhere/file: nowhere is not a folder");
+    check_refused(run(folder, command + Words{folder.path()}), 1, "it is a folder");
+    check_refused(run(folder, command + Words{""}), 2, "the name is empty");
+  }
+  CHECK(content_of(folder.path()).size() == 1);
+}
+
+TEST_CASE("program: a precision other than that of the training is said") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  const std::string text = folder.write("text.txt", generate_stories(3, 4000));
+  const Ended made = run(folder, tiny_train(text) + Words{"--run", "a", "--train.precision", "bf16"});
+  REQUIRE_MESSAGE(made.status == 0, made.err);
+  CHECK(contains(made.out, ", bf16 on cpu, 1 threads, a"));
+  CHECK(contains(run(folder, {"eval", "a"}).out, "precision: f32, trained in bf16\n"));
+  CHECK(contains(run(folder, {"eval", "a", "--precision", "bf16"}).out, "precision: bf16\n"));
+  CHECK(contains(run(folder, {"generate", "a", "--tokens", "3"}).err, "f32, trained in bf16\n"));
+  const Ended compared = run(folder, {"compare", "a", "a", "--data", "text.txt", "--top", "1"});
+  CHECK_MESSAGE(contains(compared.out, "f32, trained in bf16"), compared.err);
 }
 
 TEST_CASE("program: text appears while it is generated and a reader that leaves ends the program") {

@@ -78,7 +78,7 @@ TEST_CASE("eddy tokenizer train: it makes a vocabulary of the training texts and
   CHECK(contains(s.vocabulary, "600 tokens (bpe)"));
   check_refused(s.start("tokenizer train --data books --vocab 600 --out v.model"), "v.model exists");
   check_refused(s.start("tokenizer train --data books --out v.spm"), "ends with .model");
-  check_refused(s.start("tokenizer train --data books --out no/v.model"), "no folder");
+  check_refused(s.start("tokenizer train --data books --out no/v.model"), "no is not a folder");
   check_refused(s.start("tokenizer train --data nothing --out w.model"), "no such file or folder");
   check_refused(s.start("tokenizer train --data books --vocab 90000 --out w.model"), "only one of");
   check_refused(s.start("tokenizer train --data books --vocab 100 --out w.model"), "--vocab");
@@ -147,11 +147,13 @@ TEST_CASE("eddy eval: a page of losses by position has both curves where a state
   CAPTURE(measured.err);
   REQUIRE(measured.status == 0);
   CHECK(contains(measured.out, "loss with the state cleared: "));
+  CHECK(contains(measured.out, "state: carried\n"));
   CHECK(contains(measured.out, "state gate: "));
   const std::string page = read_text_file(s.folder.path("position.html"));
   CHECK(contains(page, "state carried"));
   CHECK(contains(page, "state cleared"));
   const Ended cleared = s.start("eval rec --clear-state --by-position cleared.html");
   CHECK(cleared.status == 0);
+  CHECK(contains(cleared.out, "state: cleared at every segment\n"));
   CHECK(!contains(read_text_file(s.folder.path("cleared.html")), "state carried"));
 }

@@ -18,6 +18,7 @@
 #include "train/placement.h"
 #include "train/program/commands.h"
 #include "train/program/output.h"
+#include "train/program/path_options.h"
 #include "train/run_config.h"
 #include "train/text_file.h"
 
@@ -114,6 +115,8 @@ int run_staircase(BenchFlags& flags) {
 
 int run_bench(BenchFlags& flags, const CLI::App& command) {
   refuse_options_of_another(command, flags.what);
+  for (const std::string& file : {flags.json_path, flags.html_path})
+    if (!file.empty()) check_output(("bench " + flags.what).c_str(), file);
   if (flags.what == "ops") {
     if (flags.seconds > 0) flags.ops.seconds = flags.seconds;
     flags.ops.device = choose_placement({"bench ops", "--device", "--precision"}, flags.device, "f32").device;
@@ -157,7 +160,7 @@ void add_staircase_options(CLI::App& command, StaircaseBenchOptions& options) {
   add("--models", options.models,
       "Of transformer_xl, staircase, cached_staircase (M = 1), ladder, universal, feedback")
       ->delimiter(',');
-  add("--data", options.data, "File or folder of text (default: the text task's own)");
+  add("--data", options.data, "File or folder of text (default: the text task's own)")->check(not_empty());
   add("--tokenizer", options.tokenizer, "char or byte");
   add("--segment", options.segment, "Tokens between two cuts of the gradient")->check(size);
   add("--dim", options.dim, "Width; the MLP is four times as wide")->check(size);
@@ -182,7 +185,7 @@ void add_bench_command(CLI::App& app, std::function<int()>& action) {
           "after ever longer texts; staircase: quality, time and memory by recurrent steps and forward size")
       ->required()
       ->check(CLI::IsMember({"ops", "step", "generate", "staircase"}));
-  command->add_option("--json", flags->json_path, "Also write the numbers to this file");
+  command->add_option("--json", flags->json_path, "Also write the numbers to this file")->check(not_empty());
   command
       ->add_option("--seconds", flags->seconds,
                    "Time for each measurement of an op (0.2), for all steps (20), for all lengths (30)")
@@ -235,6 +238,7 @@ void add_bench_command(CLI::App& app, std::function<int()>& action) {
       ->check(CLI::Range(1, 1 << 24))
       ->capture_default_str();
   command->add_option("--html", flags->html_path, "Also write a page with plots to this file")
+      ->check(not_empty())
       ->group(kPageGroup);
   add_staircase_options(*command, flags->staircase);
   command->callback(

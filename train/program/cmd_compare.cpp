@@ -12,8 +12,10 @@
 #include "train/comparison.h"
 #include "train/corpus.h"
 #include "train/mapped_file.h"
+#include "train/placement.h"
 #include "train/program/commands.h"
 #include "train/program/output.h"
+#include "train/program/path_options.h"
 #include "train/program/percent_line.h"
 #include "train/task.h"
 #include "train/text_file.h"
@@ -46,10 +48,12 @@ LoadedRun text_run(const std::string& path, const std::string& checkpoint) {
 }
 
 std::string about(const LoadedRun& run, const TokenReading& reading) {
-  return fmt::format("{}, step {}, segments of {}, {}", run.config.model.model, run.step, reading.segment,
+  return fmt::format("{}, step {}, segments of {}, {}, f32{}", run.config.model.model, run.step,
+                     reading.segment,
                      reading.clear_state   ? "the state cleared at each"
                      : reading.carry_state ? "the state carried"
-                                           : "each read afresh");
+                                           : "each read afresh",
+                     trained_in(run.config.train.precision, "f32"));
 }
 
 void print_list(const char* heading, const std::vector<TokenDifference>& list, bool with_text) {
@@ -64,6 +68,7 @@ int run_compare(const CompareFlags& flags) {
   const bool same_run = flags.run_b.empty();
   if (same_run && !flags.clear_state)
     fail<ValueError>("compare: one run is compared with what? (name a second one, or add --clear-state)");
+  check_output("compare", flags.html);
   const LoadedRun a = text_run(flags.run_a, flags.checkpoint);
   LoadedRun other;
   if (!same_run) other = text_run(flags.run_b, flags.checkpoint);
@@ -125,14 +130,16 @@ void add_compare_command(CLI::App& app, std::function<int()>& action) {
   const auto flags = std::make_shared<CompareFlags>();
   command->add_option("RUN_A", flags->run_a, "Folder of a run, or of one checkpoint")->required();
   command->add_option("RUN_B", flags->run_b, "Another; without one, RUN_A with --clear-state");
-  command->add_option("--data", flags->data, "A text file, or a folder of them")->required();
+  command->add_option("--data", flags->data, "A text file, or a folder of them")
+      ->required()
+      ->check(not_empty());
   command->add_option("--top", flags->top, "Tokens to list in each direction")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{100'000}).description(""))
       ->capture_default_str();
   command->add_flag(
       "--clear-state", flags->clear_state,
       "Clear what recurrence carries in B at every segment; cached keys stay where a model has both");
-  command->add_option("--html", flags->html, "Page to write")->capture_default_str();
+  command->add_option("--html", flags->html, "Page to write")->check(not_empty())->capture_default_str();
   command->add_option("--rows", flags->rows, "Texts read at a time")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}).description(""))
       ->capture_default_str();

@@ -5,6 +5,7 @@
 
 #include "train/dump.h"
 #include "train/program/commands.h"
+#include "train/program/path_options.h"
 
 namespace eddy {
 
@@ -17,7 +18,7 @@ void add_dump_command(CLI::App& app, std::function<int()>& action) {
   command->add_option("--weights", options->weights, "Safetensors with param.<name> or <name>");
   command->add_option("--tokens", options->tokens, "Safetensors with tokens, and targets to get a loss");
   command->add_option("--state", options->state, "Safetensors with state.<name> or next_state.<name>");
-  command->add_option("--out", options->out, "The file to write")->required();
+  command->add_option("--out", options->out, "The file to write")->required()->check(not_empty());
   command->add_option("--precision", options->precision, "Arithmetic and output")
       ->check(CLI::IsMember({"f64", "f32"}))
       ->capture_default_str();
@@ -27,6 +28,7 @@ void add_dump_command(CLI::App& app, std::function<int()>& action) {
   command->add_flag("--grads", options->grads, "Also the gradient of every parameter");
   command->callback([options, &action] {
     action = [options] {
+      check_output("dump", options->out);
       dump(*options);
       std::printf("wrote %s\n", options->out.c_str());
       return 0;

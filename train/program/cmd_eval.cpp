@@ -15,6 +15,7 @@
 #include "train/placement.h"
 #include "train/program/commands.h"
 #include "train/program/output.h"
+#include "train/program/path_options.h"
 #include "train/program/percent_line.h"
 #include "train/task.h"
 #include "train/text_file.h"
@@ -45,6 +46,7 @@ std::string spaced(std::string name) {
 }
 
 int run_eval(const EvalFlags& flags) {
+  if (!flags.by_position.empty()) check_output("eval", flags.by_position);
   const auto [device, dtype] =
       choose_placement({"eval", "--device", "--precision"}, flags.device, flags.precision);
   LoadedRun run = load_run(flags.run, dtype, flags.checkpoint, device);
@@ -69,10 +71,18 @@ int run_eval(const EvalFlags& flags) {
   if (options.score_last > 0 && task->tokenizer() == nullptr)
     fail<ValueError>("eval: the task {} is not read in windows (leave out --score-last)",
                      run.config.data.name);
+  if (options.clear_state && !task->carries_state())
+    fail<ValueError>("eval: {} carries no state that could be cleared (data.order {}, train.carry_state {})",
+                     flags.run, run.config.data.order, run.config.train.carry_state);
   const EvalResult result = measure(*task, *run.model, options);
   const bool text = task->tokenizer() != nullptr;
   print_line("step: {}", run.step);
+  print_line("precision: {}{}", flags.precision, trained_in(run.config.train.precision, flags.precision));
   print_line("data: {} ({})", task->name(), options.split);
+  if (task->carries_state())
+    print_line("state: {}", options.clear_state ? "cleared at every segment"
+                            : result.carried    ? "carried"
+                                                : "none to carry");
   print_line("loss: {:.6f} nats per {}", result.loss, text ? "token" : "target");
   if (result.standard_error >= 0) print_line("standard error: {:.6f}", result.standard_error);
   if (text) {
@@ -112,7 +122,8 @@ void add_eval_command(CLI::App& app, std::function<int()>& action) {
   const auto options = std::make_shared<EvalFlags>();
   const CLI::Validator size = CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000}).description("");
   command->add_option("RUN", options->run, "Folder of a run, or of one checkpoint")->required();
-  command->add_option("--data", options->data, "File or folder of data (default: the run's)");
+  command->add_option("--data", options->data, "File or folder of data (default: the run's)")
+      ->check(not_empty());
   command->add_option("--split", options->options.split, "Part of the data, cut as the run cuts it")
       ->check(CLI::IsMember({"valid", "train", "test", "all"}))
       ->capture_default_str();
@@ -143,9 +154,11 @@ void add_eval_command(CLI::App& app, std::function<int()>& action) {
   command
       ->add_option("--from", options->options.from, "With --score-last: the token the first window ends at")
       ->check(size);
-  command->add_option(
-      "--by-position", options->by_position,
-      "HTML file to write: the loss against the position in the text, with and without the state");
+  command
+      ->add_option(
+          "--by-position", options->by_position,
+          "HTML file to write: the loss against the position in the text, with and without the state")
+      ->check(not_empty());
   command->callback([options, &action] { action = [options] { return run_eval(*options); }; });
 }
 

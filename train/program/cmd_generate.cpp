@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,7 +18,9 @@
 #include "train/placement.h"
 #include "train/program/commands.h"
 #include "train/program/output.h"
+#include "train/program/path_options.h"
 #include "train/session.h"
+#include "train/stop_signal.h"
 
 namespace eddy {
 namespace {
@@ -46,16 +48,6 @@ SampleOptions with_flags(SampleOptions kept, const SampleOptions& given, const S
   return kept;
 }
 
-// What could not be saved is refused before anything is written or computed.
-void check_place(const std::string& file) {
-  const std::filesystem::path path(file);
-  std::error_code error;
-  if (path.has_parent_path() && !std::filesystem::is_directory(path.parent_path(), error))
-    fail<IoError>("generate: the session cannot be saved: {} is not a folder", path.parent_path().string());
-  if (std::filesystem::is_directory(path, error))
-    fail<IoError>("generate: the session cannot be saved: {} is a folder (name a file)", file);
-}
-
 // A prompt that never ends (`yes |`) must not fill the memory.
 constexpr std::size_t kLongestPrompt = std::size_t{1} << 24;
 
@@ -75,7 +67,8 @@ std::string read_standard_input() {
 
 int run_generate(const GenerateOptions& options, const SampleFlags& flags) {
   validate(options.sample);
-  if (!options.save_session.empty()) check_place(options.save_session);
+  const bool saving = !options.save_session.empty();
+  if (saving) check_output("generate", options.save_session);
   const auto [device, dtype] =
       choose_placement({"generate", "--device", "--precision"}, options.device, options.precision);
   const LoadedRun run = load_run(options.run, dtype, options.checkpoint, device);
@@ -97,17 +90,24 @@ int run_generate(const GenerateOptions& options, const SampleFlags& flags) {
     print(terminal ? safe.take(bytes) : std::string(bytes));
     flush_output();
   };
-  const GenerateResult result =
-      generate(*run.model, *run.tokenizer, session.text, ids, options.tokens, session.sample, show);
+  const double prompt_seconds =
+      generate(*run.model, *run.tokenizer, session.text, ids, 0, session.sample).prompt_seconds;
+  // From here on there is a text to put away, and an interrupt waits for that.
+  std::optional<StopOnSignal> signals;
+  if (saving) signals.emplace();
+  const GenerateResult result = generate(*run.model, *run.tokenizer, session.text, {}, options.tokens,
+                                         session.sample, show, [&] { return saving && stop_requested(); });
   if (terminal) print(safe.finish() + "\n");
   flush_output();
-  if (!options.save_session.empty()) save_session(options.save_session, *run.model, session);
+  if (saving) save_session(options.save_session, *run.model, session);
 
-  if (!result.stopped.empty()) fmt::print(stderr, "stopped: {}\n", result.stopped);
-  fmt::print(stderr, "generated: {} tokens, {:.0f} tokens/s; prompt: {} tokens in {}; state: {}\n",
+  if (!result.stopped.empty())
+    fmt::print(stderr, "stopped: {}{}\n", result.stopped, saving ? "; saved in " + options.save_session : "");
+  fmt::print(stderr, "generated: {} tokens, {:.0f} tokens/s; prompt: {} tokens in {}; state: {}; {}{}\n",
              result.tokens.size(), static_cast<double>(result.tokens.size()) / std::max(result.seconds, 1e-9),
-             ids.size(), human_duration(result.prompt_seconds), human_bytes(result.state_bytes));
-  return 0;
+             ids.size(), human_duration(prompt_seconds), human_bytes(result.state_bytes), options.precision,
+             trained_in(run.config.train.precision, options.precision));
+  return saving && stop_requested() ? 130 : 0;
 }
 
 }  // namespace
@@ -136,11 +136,16 @@ void add_generate_command(CLI::App& app, std::function<int()>& action) {
   flags.seed =
       command->add_option("--seed", options->sample.seed, "Of the draws: the same seed writes the same text")
           ->capture_default_str();
-  command->add_option(
-      "--session", options->session,
-      "Go on with the text that --save-session put away, by its draws unless flags say others");
-  command->add_option("--save-session", options->save_session,
-                      "File to put the text's state away in when its tokens are written; may be --session's");
+  command
+      ->add_option("--session", options->session,
+                   "Go on with the text that --save-session put away, by its draws unless flags say others")
+      ->check(not_empty());
+  command
+      ->add_option(
+          "--save-session", options->save_session,
+          "File to put the text's state away in when its tokens are written or Ctrl-C ends them; may "
+          "be --session's")
+      ->check(not_empty());
   command->add_option("--checkpoint", options->checkpoint, "Which one of a run's folder")
       ->check(CLI::IsMember({"latest", "best"}))
       ->capture_default_str();

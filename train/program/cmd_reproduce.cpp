@@ -8,6 +8,7 @@
 #include "tensor/format.h"
 #include "train/program/commands.h"
 #include "train/program/output.h"
+#include "train/program/path_options.h"
 #include "train/reproduce.h"
 #include "train/reproduce_speed.h"
 
@@ -102,7 +103,8 @@ void add_reproduce_command(CLI::App& app, std::function<int()>& action) {
           "has paper, its default, and small, which takes seconds")
       ->capture_default_str();
   command->add_option("--task", options.task, "Variant of the table, where it has some");
-  command->add_option("--data", options.data, "File or folder of the table's data (default: see the table)");
+  command->add_option("--data", options.data, "File or folder of the table's data (default: see the table)")
+      ->check(not_empty());
   command->add_option("--runs", options.runs, "Folder of the runs")->capture_default_str();
   command->add_option("--set", flags->set, "KEY=VALUE of the configuration, for every row; may be repeated")
       ->allow_extra_args(false);

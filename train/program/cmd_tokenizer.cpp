@@ -16,6 +16,7 @@
 #include "train/mapped_file.h"
 #include "train/program/commands.h"
 #include "train/program/output.h"
+#include "train/program/path_options.h"
 #include "train/sentencepiece_tokenizer.h"
 #include "train/text_file.h"
 #include "train/text_measures.h"
@@ -41,9 +42,7 @@ int run_train_tokenizer(TokenizerFlags& flags) {
         flags.out);
   if (fs::exists(flags.out, error))
     fail<IoError>("tokenizer train: {} exists (choose another name)", flags.out);
-  if (const fs::path folder = fs::path(flags.out).parent_path();
-      !folder.empty() && !fs::is_directory(folder, error))
-    fail<IoError>("tokenizer train: there is no folder {} for {}", folder.string(), flags.out);
+  check_output("tokenizer train", flags.out);
   flags.options.most_bytes = flags.megabytes << 20;
   const std::vector<TextFile> files = vocabulary_files(flags.data);
   const TrainedVocabulary made = train_vocabulary(files, flags.options);

@@ -6,6 +6,7 @@
 #include "train/checkpoint.h"
 #include "train/config_flags.h"
 #include "train/program/commands.h"
+#include "train/program/path_options.h"
 #include "train/trainer.h"
 
 namespace eddy {
@@ -60,7 +61,8 @@ void add_train_command(CLI::App& app, std::function<int()>& action) {
                       "Folder of a run to go on with, from its latest checkpoint");
   command->add_option("--init-from", flags->request.init_from,
                       "Run or checkpoint whose parameters the new run starts from");
-  command->add_option("--data", flags->data, "Short for --data.path: a text file or a folder of texts");
+  command->add_option("--data", flags->data, "Short for --data.path: a text file or a folder of texts")
+      ->check(not_empty());
   flags->keys.add_to(*command, keys_of(flags->defaults));
   command->callback([flags, &action, &app] {
     action = [flags, line = command_line_of(app)] { return run_train(*flags, line); };

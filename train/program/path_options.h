@@ -1,0 +1,16 @@
+// Options that name files: what can be known to go wrong is said before the work begins.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace eddy {
+
+// Refuses an empty name, which an unset variable of a shell leaves behind: it would read as no option at all.
+CLI::Validator not_empty();
+
+// Refuses a file that could not be written once its contents are there. errors: IoError for a folder in its
+// place, and for one around it that is missing or takes no files; `where` is at its head.
+void check_output(const char* where, const std::string& file);
+
+}  // namespace eddy
