@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "train/comparison.h"
 #include "train/evaluate.h"
@@ -14,7 +15,6 @@ namespace eddy {
 namespace {
 
 constexpr std::size_t kMostCharts = 6;  // texts with a chart of their own
-const double kBitsPerNat = 1 / std::log(2.0);
 
 std::string distance(std::int64_t back) {
   return back < 0 ? "never before" : grouped(back);
@@ -65,9 +65,8 @@ void add_list(HtmlPage& page, const std::string& heading, const std::vector<Comp
                     fmt::format("{:.3f}", d.nats_b), distance(d.token_back),
                     d.word.empty() ? "" : fmt::format("{}: {}", printable(d.word), distance(d.word_back))});
   }
-  page.table(
-      {"text", "token", "A, nats", "B, nats", "token last seen, tokens back", "word last seen, tokens back"},
-      rows);
+  page.table({"text", "token", "A, nats", "B, nats", "seen so many tokens back", "its word, tokens back"},
+             rows);
 }
 
 }  // namespace
@@ -82,14 +81,15 @@ std::string render_comparison(const ComparedRuns& runs, const std::vector<Compar
                               const Comparison& comparison) {
   HtmlPage page(fmt::format("{} and {}, token by token", runs.name_a, runs.name_b),
                 fmt::format("A: {}; B: {}", runs.about_a, runs.about_b));
-  const auto bits = [](double nats) { return fmt::format("{:.4f}", nats * kBitsPerNat); };
+  const auto bits = [](double nats) { return fmt::format("{:.4f}", nats * std::numbers::log2e); };
   page.tiles({{"A", bits(comparison.loss_a), "bits per token"},
               {"B", bits(comparison.loss_b), "bits per token"},
               {"B - A", bits(comparison.loss_b - comparison.loss_a), "bits per token"},
               {"Tokens", grouped(comparison.tokens), texts.size() == 1 ? texts[0].name : ""}});
   page.paragraph(
       fmt::format("A is {}. B is {}. Losses in the lists are in nats. Where a token or its word was last "
-                  "seen further back than attention reaches, what predicts it was carried there.",
+                  "seen further back than attention reaches, what predicts it was carried there. Of a long "
+                  "text the picture shows the least and the greatest difference of each stretch.",
                   runs.name_a, runs.name_b));
   Chart up_to{"Loss up to a position", "position", "bits per token", true, false, {}};
   up_to.series = {cumulative("A: " + runs.name_a, texts, &ComparedText::nats_a),

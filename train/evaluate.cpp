@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numbers>
 
 #include "autograd/tape.h"
 #include "ops/cross_entropy.h"
@@ -62,7 +63,7 @@ Batch window_batch(std::int64_t rows, std::vector<std::int32_t> inputs, std::vec
 }  // namespace
 
 double EvalResult::bits_per_token() const {
-  return loss / std::log(2.0);
+  return loss * std::numbers::log2e;
 }
 
 double EvalResult::perplexity() const {

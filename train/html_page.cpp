@@ -28,7 +28,7 @@ h1 { font-size: 1.7rem; line-height: 1.25; margin: 0; overflow-wrap: anywhere; }
 .subtitle { margin: 4px 0 0; color: var(--soft); overflow-wrap: anywhere; }
 h2 { font-size: 1.15rem; margin: 36px 0 12px; }
 p { margin: 8px 0; overflow-wrap: anywhere; }
-main > .tiles, main > figure, main > .charts, main > .texts, main > .scroll, main > .text { margin: 12px 0; }
+main > .tiles, main > .chart, main > .charts, main > .texts, main > .scroll, main > .text { margin: 12px 0; }
 .subtitle + * { margin-top: 20px !important; }
 .tiles { display: grid; grid-template-columns: repeat(4, minmax(0, 1fr)); gap: 12px; }
 .tile, .chart, .text, table, .scroll { background: var(--card); border-radius: 10px; }
@@ -63,8 +63,10 @@ table { border-collapse: collapse; width: 100%; font-size: .92rem; }
 th, td { text-align: left; vertical-align: top; padding: 6px 14px; border-top: 1px solid var(--rule);
   overflow-wrap: anywhere; }
 tr:first-child > * { border-top: 0; }
-th { color: var(--soft); font-weight: 600; }
+th { color: var(--soft); font-weight: 600; overflow-wrap: break-word; }
 th:first-child, td:first-child { width: 28%; min-width: 6em; }
+th:first-child:nth-last-child(n+5), td:first-child:nth-last-child(n+5) { width: auto; }
+td.number { white-space: nowrap; font-variant-numeric: tabular-nums; }
 .text { padding: 10px 16px 12px; }
 .text .label { color: var(--soft); font-size: .85rem; }
 pre { margin: 4px 0 0; white-space: pre-wrap; overflow-wrap: anywhere;
@@ -192,7 +194,10 @@ void HtmlPage::table(const std::vector<std::string>& header,
                      const std::vector<std::vector<std::string>>& rows) {
   const auto row = [&](const std::vector<std::string>& cells, const char* tag) {
     body_ += "<tr>";
-    for (const std::string& cell : cells) body_ += fmt::format("<{0}>{1}</{0}>", tag, html_escape(cell));
+    for (const std::string& cell : cells) {
+      const bool number = !cell.empty() && cell.find_first_not_of("0123456789 .+-e%") == std::string::npos;
+      body_ += fmt::format("<{0}{1}>{2}</{0}>", tag, number ? " class=\"number\"" : "", html_escape(cell));
+    }
     body_ += "</tr>\n";
   };
   body_ += "<div class=\"scroll\"><table><tbody>\n";

@@ -4,7 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
+#include <numbers>
 #include <utility>
 
 #include "train/html_page.h"
@@ -12,8 +12,6 @@
 
 namespace eddy {
 namespace {
-
-const double kBitsPerNat = 1 / std::log(2.0);
 
 Chart curve_chart(const char* title, const std::vector<NamedResult>& results,
                   PositionCurve (*curve_of)(const EvalResult&)) {
@@ -42,7 +40,7 @@ PositionCurve cumulative_bits(const EvalResult& result) {
     nats += result.position_loss[i];
     targets += static_cast<double>(result.position_count[i]);
     curve.positions.push_back(static_cast<double>(i + 1));
-    curve.bits.push_back(nats / targets * kBitsPerNat);
+    curve.bits.push_back(nats / targets * std::numbers::log2e);
   }
   return curve;
 }
@@ -59,7 +57,7 @@ PositionCurve local_bits(const EvalResult& result) {
     }
     if (targets > 0) {
       curve.positions.push_back(static_cast<double>(begin + end + 1) / 2);
-      curve.bits.push_back(nats / targets * kBitsPerNat);
+      curve.bits.push_back(nats / targets * std::numbers::log2e);
     }
     begin = end;
   }

@@ -55,7 +55,7 @@ Cells header_of(const ReproduceTable& table) {
     header.push_back(column.title + ", paper");
     header.push_back(column.title + ", ours");
   }
-  header.insert(header.end(), {"seed", "steps", "tokens", "time", "device", "command"});
+  header.insert(header.end(), {"seed", "steps", "tokens", "time"});
   return header;
 }
 
@@ -69,12 +69,18 @@ Cells cells_of(const ReproduceTable& table, const std::vector<ShownRow>& rows, c
   if (shown.result) {
     const RowResult& r = *shown.result;
     cells.insert(cells.end(), {std::to_string(r.step), human_count(static_cast<double>(r.tokens)),
-                               human_duration(r.seconds), r.device});
+                               human_duration(r.seconds)});
   } else {
-    cells.insert(cells.end(), {"", "", "", ""});
+    cells.insert(cells.end(), {"", "", ""});
   }
-  cells.push_back("`" + shown.command + "`");
   return cells;
+}
+
+// A table of its own: these cells are long, and beside them the numbers would have no room.
+const Cells kRunHeader{"row", "command", "device"};
+
+Cells run_of(const ShownRow& shown) {
+  return {shown.row->title, shown.command, shown.result ? shown.result->device : ""};
 }
 
 // Characters as a terminal counts them: bytes that begin one.
@@ -196,16 +202,21 @@ void add_lengths(HtmlPage& page, const ReproduceTable& table, const std::vector<
   for (Chart* chart : {&ours, &paper})
     for (Series& series : chart->series) series.style = SeriesStyle::line_points;
   page.heading("Loss by length");
-  page.chart(ours);
-  page.chart(paper);
+  for (const Chart* chart : {&ours, &paper})
+    if (!chart->series.empty()) page.chart(*chart);
 }
 
 }  // namespace
 
 std::string table_text(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
   std::vector<Cells> lines{header_of(table)};
-  for (const ShownRow& shown : rows) lines.push_back(cells_of(table, rows, shown));
-  std::string text = fmt::format("\n{}\n\n{}", table.title, markdown(lines));
+  std::vector<Cells> runs{kRunHeader};
+  for (const ShownRow& shown : rows) {
+    lines.push_back(cells_of(table, rows, shown));
+    runs.push_back(run_of(shown));
+    runs.back()[1] = "`" + shown.command + "`";
+  }
+  std::string text = fmt::format("\n{}\n\n{}\n{}", table.title, markdown(lines), markdown(runs));
   std::vector<std::string> below = table.notes;
   for (std::string& remark : remarks_of(rows)) below.push_back(std::move(remark));
   if (!below.empty()) text += '\n';
@@ -215,15 +226,17 @@ std::string table_text(const ReproduceTable& table, const std::vector<ShownRow>&
 
 std::string table_page(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
   HtmlPage page(table.title, table.name);
-  std::vector<Cells> lines;
+  std::vector<Cells> lines, runs;
   for (const ShownRow& shown : rows) {
     lines.push_back(cells_of(table, rows, shown));
-    lines.back().back() = shown.command;  // marks of code are for Markdown
+    runs.push_back(run_of(shown));
   }
   page.table(header_of(table), lines);
   for (const std::string& note : table.notes) page.paragraph(note);
   if (!table.lengths.empty()) add_lengths(page, table, rows);
   add_curves(page, table, rows);
+  page.heading("How the rows are run");
+  page.table(kRunHeader, runs);
   if (const std::vector<std::string> remarks = remarks_of(rows); !remarks.empty()) {
     page.heading("How the rows were measured");
     std::vector<Cells> lines_of_remarks;

@@ -19,7 +19,8 @@ struct ShownRow {
 };
 
 // The table in Markdown, columns aligned: row, the published and the own number of every column, seed, steps,
-// tokens, time, device, command; below it the notes and the rows' remarks. Rows without a result say so.
+// tokens, time; a second one with each row's command and device; below them the notes and the rows' remarks.
+// Rows without a result say so.
 std::string table_text(const ReproduceTable& table, const std::vector<ShownRow>& rows);
 
 // The page: the table, the validation and training losses of all rows that have a metrics file, and, where

@@ -1,7 +1,7 @@
 // Words, bytes and characters.
 #include "train/text_measures.h"
 
-#include <cmath>
+#include <numbers>
 
 #include "train/utf8.h"
 
@@ -57,7 +57,7 @@ void TextMeasure::add(const Batch& batch) {
 
 std::vector<std::pair<std::string, double>> TextMeasure::extras(double nats) const {
   std::vector<std::pair<std::string, double>> result;
-  const double bits = nats / std::log(2.0);
+  const double bits = nats * std::numbers::log2e;
   if (all_bytes_ > 0) result.emplace_back("bits_per_byte", bits / static_cast<double>(all_bytes_));
   if (all_characters_ > 0 && all_characters_ != all_bytes_)
     result.emplace_back("bits_per_character", bits / static_cast<double>(all_characters_));

@@ -178,7 +178,7 @@ TEST_CASE("report: settings become a table of dotted names and text that is no J
   ReportData data = run_of(1);
   data.config_json = R"({"model":{"layers":6,"betas":[0.9,0.98],"name":"a<b"},"none":{}})";
   const std::string html = render_report(data);
-  CHECK(html.find("<tr><td>model.layers</td><td>6</td></tr>") != std::string::npos);
+  CHECK(html.find("<tr><td>model.layers</td><td class=\"number\">6</td></tr>") != std::string::npos);
   CHECK(html.find("<tr><td>model.betas</td><td>[0.9,0.98]</td></tr>") != std::string::npos);
   CHECK(html.find("<tr><td>model.name</td><td>a&lt;b</td></tr>") != std::string::npos);
   data.config_json = "{\"a\":" + std::string(100000, '[') + std::string(100000, ']') + "}";
