@@ -3,9 +3,10 @@
 //
 //   logit = (unit(q) . unit(k) + bias[head, bucket(distance)]) |s[head]|
 //
-// Without qk_norm the product is that of plain attention, q . k / sqrt(head_dim), as in the authors' code.
-// source: D. Hutchins et al., "Block-Recurrent Transformers", 2022, section 3.4 and the authors' code; the
-// buckets: C. Raffel et al., "Exploring the limits of transfer learning", 2020, with one direction only.
+// Without qk_norm the product is that of plain attention, q . k / sqrt(head_dim), as in the authors' code;
+// the bias is still added before the learned scale, and the scale stays. source: D. Hutchins et al.,
+// "Block-Recurrent Transformers", 2022, section 3.4 and the authors' code; the buckets: C. Raffel et al.,
+// "Exploring the limits of transfer learning", 2020, with one direction only.
 #pragma once
 
 #include <cstdint>

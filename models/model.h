@@ -18,7 +18,8 @@ namespace eddy {
 // One call over a batch of sequences.
 struct ForwardInput {
   Tensor tokens;           // [batch, time] i64 or i32
-  State state;             // what the call before returned; empty: the family's cold start
+  State state;             // what the call before returned; empty: the family's cold start, and all that a
+                           // model without a state takes
   Tensor start;            // [batch, segments] i64 or undefined: 1 where a row begins anew; on any device
   std::int64_t tail = 0;   // with readout tail: how many last positions give logits
   DropoutContext dropout;  // off by default: evaluation
@@ -40,8 +41,8 @@ class Model {
   Model& operator=(const Model&) = delete;
 
   // The logits of whole sequences, differentiable in every parameter.
-  // errors: ShapeError for tokens of other rank or longer than the position table; ValueError for ids outside
-  // the vocabulary.
+  // errors: ShapeError for tokens of other rank or longer than the position table, and for a state of other
+  // sizes; ValueError for ids outside the vocabulary, and for a state that is not one of this model.
   virtual ForwardOutput forward(const ForwardInput& input) const = 0;
   // Refuses what forward would refuse of training calls on rows of `time` tokens, so that it is known before
   // a run begins; `carried`: each call goes on from the state of the one before. errors: those of forward.

@@ -11,7 +11,8 @@
 // A segment of K chunks runs rows 0 .. K+M-2; the last M-1 take no new tokens (the flush). State, constant:
 //   act.s.l  [batch, (M-1-s) C, dim]  what layer l saw at flush row K+s ("exact"), or gave there ("official",
 //            as in the authors' code: one layer ahead); keys and values of the next segment's row s
-//   done     [batch, (N-1) C, dim]    with M < N: final states of the last N-1 chunks
+//   done     [batch, (N-1) C, dim]    with M < N: final states of the last N-1 chunks. With M = N nothing is
+//            frozen and none is written; one that is given to the cached model is taken and left out
 // With an empty cold start they are shorter as long as there is no longer past.
 #pragma once
 
