@@ -124,18 +124,27 @@ CapturedStream::Kind* CapturedStream::kind_of(std::int64_t rows, const State& st
   return kinds_.back().get();
 }
 
+State CapturedStream::places_of(const State& state) {
+  for (const State& places : places_)
+    if (same_layout(places, state)) return places;
+  State places;
+  for (const auto& [name, tensor] : state) places.set(name, place_like(tensor));
+  places_.push_back(places);
+  return places;
+}
+
 std::unique_ptr<CapturedStream::Graph> CapturedStream::record(std::int64_t rows, const State& state) {
   auto graph = std::make_unique<Graph>();
+  const State from = places_of(state);
   for (const auto& [name, tensor] : state)
-    graph->before.set(name, on_host(tensor) ? raw::copy(tensor) : place_like(tensor));
+    graph->before.set(name, on_host(tensor) ? raw::copy(tensor) : from.get(name));
   graph->tokens = Tensor::empty({rows, 1}, Dtype::i32, device_);
   graph->graph = capture(device_, [&] {
     State work = graph->before;
     graph->logits = logits_of(graph->tokens, work);
-    const bool stays = same_layout(graph->before, work);
-    if (stays) put_back(graph->before, work);
-    for (const auto& [name, tensor] : work)
-      graph->after.set(name, stays && !on_host(tensor) ? graph->before.get(name) : tensor);
+    const State to = places_of(work);
+    put_back(to, work);
+    for (const auto& [name, tensor] : work) graph->after.set(name, on_host(tensor) ? tensor : to.get(name));
   });
   return graph;
 }

@@ -8,8 +8,8 @@
 //                            is replayed
 //
 // Two tokens are of one kind when the host does the same for both (models/stream_place.h): a model without
-// blocks has one kind, one with blocks as many as there are places in a block. Where the state keeps its
-// layout, it is left in its place, and nothing is copied between two tokens.
+// blocks has one kind, one with blocks as many as there are places in a block. All graphs read and leave
+// states of one layout in the same place, so nothing is copied between two recorded tokens.
 #pragma once
 
 #include <cstdint>
@@ -49,6 +49,8 @@ class CapturedStream {
   struct Graph;
   struct Kind;
 
+  // Where states of this one's layout lie for all graphs; made when there is none yet.
+  State places_of(const State& state);
   Kind* kind_of(std::int64_t rows, const State& state);
   std::unique_ptr<Graph> record(std::int64_t rows, const State& state);
   Tensor replay(Graph& graph, std::span<const std::int32_t> ids, State& state);
@@ -58,6 +60,7 @@ class CapturedStream {
   const Model& model_;
   Device device_;
   bool wanted_;
+  std::vector<State> places_;
   std::vector<std::unique_ptr<Kind>> kinds_;
   std::size_t graphs_ = 0;
   std::string message_;

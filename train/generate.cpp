@@ -7,6 +7,7 @@
 #include "autograd/state.h"
 #include "autograd/tape.h"
 #include "tensor/format.h"
+#include "train/captured_stream.h"
 
 namespace eddy {
 namespace {
@@ -81,6 +82,7 @@ GenerateResult generate(const Model& model, const Tokenizer& tokenizer, Generate
   }
   text.unread.clear();
 
+  CapturedStream stream(model, true);
   GenerateResult result;
   result.prompt_seconds = seconds_since(clock);
   clock = std::chrono::steady_clock::now();
@@ -105,7 +107,8 @@ GenerateResult generate(const Model& model, const Tokenizer& tokenizer, Generate
           fmt::format("the context of {} tokens is full after {} of {} tokens", context, i + 1, tokens);
       break;
     }
-    text.logits = feed(model, {&token, 1}, text.model);
+    const Tensor logits = stream.step({&token, 1}, text.model);
+    text.logits = raw::reshape(logits, {logits.elements()});
     text.unread.clear();
   }
   result.seconds = seconds_since(clock);
