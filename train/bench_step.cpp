@@ -65,7 +65,10 @@ StepBench bench_step(const StepBenchOptions& options) {
   const std::int64_t product_size = options.product_size > 0   ? options.product_size
                                     : placement.device == kCpu ? kCpuProduct
                                                                : kGpuProduct;
+  const std::int64_t before_probe = allocator(placement.device).stats().live_bytes;
   const ProductProbe probe(product_size, placement.device, half ? Dtype::bf16 : Dtype::f32);
+
+  const std::int64_t probe_bytes = allocator(placement.device).stats().live_bytes - before_probe;
 
   StepBench result;
   result.model = trial.model().config().model;
@@ -99,7 +102,7 @@ StepBench bench_step(const StepBenchOptions& options) {
   result.step = timing_of(std::move(steps));
   const Timing product = timing_of(std::move(product_seconds));
   result.product = {1 / product.best, 1 / product.median};
-  result.peak_bytes = allocator(placement.device).stats().peak_bytes;
+  result.peak_bytes = allocator(placement.device).stats().peak_bytes - probe_bytes;
   result.captured = trial.captured();
   result.message = trial.message();
   if (!options.profile) return result;

@@ -43,7 +43,7 @@ struct StepBench {
   double loss = 0;               // of the last step
   double flops_per_token = 0;    // 2 operations per multiply-add; backward counts twice the forward
   Rate product;                  // GFLOP/s between the steps
-  std::int64_t peak_bytes = 0;   // of live memory on the device during the steps
+  std::int64_t peak_bytes = 0;   // of live memory on the device during the steps, the product's aside
   std::int64_t graph_nodes = 0;  // after the forward
   std::int64_t saved_bytes = 0;
   bool captured = false;                     // the steps were replayed from a graph

@@ -1,6 +1,6 @@
 // `eddy bench ops`, `bench step` and `bench generate`: speed against what this machine gives, measured in the
-// same run, and the cost of the next token against the length of the past. `eddy bench staircase`: what more
-// recurrent steps cost and bring.
+// same run, and the cost of the next token against the length of the past. `eddy bench length`: steps against
+// the length of the segment. `eddy bench staircase`: what more recurrent steps cost and bring.
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -10,6 +10,7 @@
 #include "models/model.h"
 #include "tensor/format.h"
 #include "train/bench_generate.h"
+#include "train/bench_length.h"
 #include "train/bench_ops.h"
 #include "train/bench_staircase.h"
 #include "train/bench_step.h"
@@ -29,9 +30,14 @@ constexpr const char* kOpsGroup = "bench ops";
 constexpr const char* kStepGroup = "bench step";
 constexpr const char* kGenerateGroup = "bench generate";
 constexpr const char* kStaircaseGroup = "bench staircase";
+constexpr const char* kLengthGroup = "bench length";
+constexpr const char* kModelsGroup = "bench length and bench staircase";
+constexpr const char* kPrecisionGroup = "bench step and bench length";
 constexpr const char* kStepStaircaseGroup = "bench step and bench staircase";
-constexpr const char* kSpeedGroup = "bench ops, bench step and bench generate";
-constexpr const char* kPageGroup = "bench generate and bench staircase";
+constexpr const char* kBatchGroup = "bench step, bench generate, bench length and bench staircase";
+constexpr const char* kCaptureGroup = "bench step and bench generate";
+constexpr const char* kSpeedGroup = "bench ops, bench step, bench generate and bench length";
+constexpr const char* kPageGroup = "bench generate, bench length and bench staircase";
 // Tokens of a configuration that leaves them to its text: the characters of Shakespeare's plays.
 constexpr std::int64_t kDefaultVocab = 65;
 
@@ -47,6 +53,8 @@ struct BenchFlags {
   ConfigFlags keys;
   GenerateBenchOptions generate;
   StaircaseBenchOptions staircase;
+  LengthBenchOptions length;
+  std::int64_t memory_mib = 0;
   std::string html_path;
 };
 
@@ -113,6 +121,25 @@ int run_staircase(BenchFlags& flags) {
   return 130;
 }
 
+int run_length(BenchFlags& flags, const CLI::App& command) {
+  LengthBenchOptions& options = flags.length;
+  if (command.count("--models") > 0) options.models = flags.staircase.models;
+  if (command.count("--dim") > 0) options.dim = flags.staircase.dim;
+  if (command.count("--layers") > 0) options.layers = flags.staircase.layers;
+  if (flags.batch > 0) options.batch = flags.batch;
+  if (flags.seconds > 0) options.seconds = flags.seconds;
+  options.memory_bytes = flags.memory_mib << 20;
+  options.device = flags.device;
+  options.precision = flags.step.precision;
+  // After every point, so that a long benchmark can be read while it runs.
+  const LengthBench bench = bench_length(options, [&](const LengthBench& so_far) {
+    write_json(flags, so_far);
+    if (!flags.html_path.empty()) replace_text_file(flags.html_path, to_html(so_far, environment_lines()));
+  });
+  print(to_text(bench));
+  return 0;
+}
+
 int run_bench(BenchFlags& flags, const CLI::App& command) {
   refuse_options_of_another(command, flags.what);
   for (const std::string& file : {flags.json_path, flags.html_path})
@@ -126,11 +153,14 @@ int run_bench(BenchFlags& flags, const CLI::App& command) {
   if (flags.what == "generate") {
     if (flags.seconds > 0) flags.generate.seconds = flags.seconds;
     flags.generate.device = flags.device;
+    flags.generate.capture = flags.step.capture;
+    if (flags.batch > 0) flags.generate.batch = flags.batch;
     const GenerateBench bench = bench_generate(flags.generate);
     show(flags, bench);
     if (!flags.html_path.empty()) replace_text_file(flags.html_path, to_html(bench, environment_lines()));
     return 0;
   }
+  if (flags.what == "length") return run_length(flags, command);
   if (flags.what == "staircase") return run_staircase(flags);
   ModelConfig& model = flags.step.model;
   model = !flags.config_path.empty() ? load_run_config(flags.config_path).model
@@ -158,17 +188,38 @@ void add_staircase_options(CLI::App& command, StaircaseBenchOptions& options) {
       ->delimiter(',')
       ->check(size);
   add("--models", options.models,
-      "Of transformer_xl, staircase, cached_staircase (M = 1), ladder, universal, feedback")
+      "staircase: of transformer_xl, staircase, cached_staircase (M = 1), ladder, universal, feedback; "
+      "length: "
+      "any (one of each recurrent family, and regular)")
+      ->group(kModelsGroup)
       ->delimiter(',');
   add("--data", options.data, "File or folder of text (default: the text task's own)")->check(not_empty());
   add("--tokenizer", options.tokenizer, "char or byte");
   add("--segment", options.segment, "Tokens between two cuts of the gradient")->check(size);
-  add("--dim", options.dim, "Width; the MLP is four times as wide")->check(size);
-  add("--layers", options.layers, "Layers; universal has one")->check(size);
+  add("--dim", options.dim, "Width; the MLP is four times as wide")->group(kModelsGroup)->check(size);
+  add("--layers", options.layers, "Layers; universal has one")->group(kModelsGroup)->check(size);
   add("--heads", options.heads, "Heads of the attention")->check(size);
   add("--learning-rate", options.learning_rate, "After a warm-up")->check(CLI::Range(1e-9, 10.0));
   add("--seed", options.seed, "Of weights and data");
   add("--runs", options.runs, "Folder of the runs");
+}
+
+void add_length_options(CLI::App& command, BenchFlags& flags) {
+  const auto length = CLI::Range(1, 1 << 24);
+  command
+      .add_option("--shortest", flags.length.shortest, "Tokens of the first segment; doubled from there on")
+      ->group(kLengthGroup)
+      ->capture_default_str()
+      ->check(length);
+  command.add_option("--longest", flags.length.longest, "The most tokens of a segment")
+      ->group(kLengthGroup)
+      ->capture_default_str()
+      ->check(length);
+  command
+      .add_option("--memory-mib", flags.memory_mib,
+                  "A model ends where it needs more than so many MiB (4096; on a GPU what it has)")
+      ->group(kLengthGroup)
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
 }
 
 }  // namespace
@@ -182,13 +233,17 @@ void add_bench_command(CLI::App& app, std::function<int()>& action) {
       ->add_option(
           "what", flags->what,
           "ops: every op; step: forward, backward and optimizer of a model; generate: the next token "
-          "after ever longer texts; staircase: quality, time and memory by recurrent steps and forward size")
+          "after ever longer texts; length: steps of ever longer segments, by family; staircase: quality, "
+          "time and "
+          "memory by recurrent steps and forward size")
       ->required()
-      ->check(CLI::IsMember({"ops", "step", "generate", "staircase"}));
+      ->check(CLI::IsMember({"ops", "step", "generate", "length", "staircase"}));
   command->add_option("--json", flags->json_path, "Also write the numbers to this file")->check(not_empty());
   command
       ->add_option("--seconds", flags->seconds,
-                   "Time for each measurement of an op (0.2), for all steps (20), for all lengths (30)")
+                   "Time for each measurement of an op (0.2), for all steps (20), for all lengths of "
+                   "generate (30), for "
+                   "each length of length (1)")
       ->check(CLI::Range(1e-3, 1e6))
       ->group(kSpeedGroup);
   command->add_option("--device", flags->device, "Where to compute (default: cpu)")
@@ -203,9 +258,12 @@ void add_bench_command(CLI::App& app, std::function<int()>& action) {
       step_option("--config", flags->config_path, "Model of this configuration (TOML or JSON)");
   step_option("--preset", flags->preset, "unit (default), regular6, or a name that `eddy models` lists")
       ->excludes(config);
-  command->add_option("--batch", flags->batch, "Sequences of a step (default: 16, for cifar_block 256)")
+  command
+      ->add_option(
+          "--batch", flags->batch,
+          "Sequences of a step (default: 16, for cifar_block 256), or that generate side by side (1)")
       ->check(CLI::Range(1, 1'000'000))
-      ->group(kStepStaircaseGroup);
+      ->group(kBatchGroup);
   step_option("--sequence", flags->step.sequence, "Tokens of a sequence (default: model.context)")
       ->check(CLI::Range(1, 100'000'000));
   command
@@ -214,15 +272,16 @@ void add_bench_command(CLI::App& app, std::function<int()>& action) {
       ->group(kStepStaircaseGroup);
   step_option("--dropout", flags->dropout, "Short for --model.dropout")->check(CLI::Range(0.0, 0.999));
   step_option("--precision", flags->step.precision, "Arithmetic; bf16 on the CPU is a slow check")
-      ->check(CLI::IsMember({"f32", "bf16", "tf32", "f64"}));
+      ->check(CLI::IsMember({"f32", "bf16", "tf32", "f64"}))
+      ->group(kPrecisionGroup);
   command
       ->add_flag("--profile", flags->step.profile,
                  "Also time, work and floor of each op and module, over as many steps again")
       ->group(kStepGroup);
   command
       ->add_flag("--no-capture{false}", flags->step.capture,
-                 "On a GPU: ask for each kernel anew instead of replaying steps from a graph")
-      ->group(kStepGroup);
+                 "On a GPU: ask for each kernel anew instead of replaying steps or tokens from graphs")
+      ->group(kCaptureGroup);
   flags->keys.add_to(*command, keys_of(flags->defaults));
 
   const auto generate_option = [&](const char* name, auto& target, const char* help) {
@@ -231,16 +290,17 @@ void add_bench_command(CLI::App& app, std::function<int()>& action) {
   generate_option("--configs", flags->generate.configs, "Configurations of recurrent_transformer to compare")
       ->delimiter(',')
       ->capture_default_str();
-  generate_option("--min-length", flags->generate.min_length, "Tokens before the first one timed")
-      ->check(CLI::Range(1, 1 << 24))
-      ->capture_default_str();
-  generate_option("--max-length", flags->generate.max_length, "The same at the last point")
-      ->check(CLI::Range(1, 1 << 24))
-      ->capture_default_str();
+  generate_option("--min-length", flags->generate.min_length,
+                  "Tokens before the first one timed (256, on a GPU 1000)")
+      ->check(CLI::Range(1, 1 << 24));
+  generate_option("--max-length", flags->generate.max_length,
+                  "The same at the last point (65536, on a GPU 100000)")
+      ->check(CLI::Range(1, 1 << 24));
   command->add_option("--html", flags->html_path, "Also write a page with plots to this file")
       ->check(not_empty())
       ->group(kPageGroup);
   add_staircase_options(*command, flags->staircase);
+  add_length_options(*command, *flags);
   command->callback(
       [flags, command, &action] { action = [flags, command] { return run_bench(*flags, *command); }; });
 }

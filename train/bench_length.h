@@ -1,0 +1,66 @@
+// Step time and memory against the length of the segment that gradients flow through, for a small model of
+// each recurrent family, which should be linear in it, beside the regular transformer, which is not.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/config.h"
+#include "train/bench.h"
+
+namespace eddy {
+
+struct LengthBenchOptions {
+  std::vector<std::string> models = {"unit_forget",  "block_forget", "block_recurrent",
+                                     "memory_llama", "staircase",    "regular"};
+  std::int64_t shortest = 256, longest = 65'536;  // tokens; doubled in between
+  std::int64_t dim = 64, layers = 2, batch = 1;
+  double seconds = 1;             // of timed steps at each length; three at least
+  std::int64_t memory_bytes = 0;  // of live tensors, at most; 0: 4 GiB, and no limit on a GPU but its own
+  std::int64_t product_size = 0;  // rows of the product beside each step; 0: the benchmark's own
+  std::string device = "cpu";     // cpu or cuda
+  std::string precision = "f32";
+};
+
+struct LengthPoint {
+  std::int64_t length = 0;
+  Timing step;  // units: seconds
+  std::int64_t peak_bytes = 0;
+  double floor = 0;  // seconds of the step's products at the rate of a large one beside it
+};
+
+struct LengthSeries {
+  std::string model, family;
+  std::int64_t parameters = 0;
+  std::vector<LengthPoint> points;  // by rising length
+  std::string stopped{};            // why it ends before the longest; empty when it does not
+};
+
+struct LengthBench {
+  std::string device, precision;
+  int threads = 1;
+  std::int64_t dim = 0, layers = 0, batch = 1;
+  std::vector<LengthSeries> series;
+};
+
+// The model of a name at a length: blocks, windows and chunks of 32, segments of the whole length. errors:
+// ConfigError for a name that is no model's.
+ModelConfig length_model(const LengthBenchOptions& options, const std::string& model, std::int64_t length);
+
+// Whole training steps on random tokens, from a cold state. A series ends where memory does not suffice, and
+// says so; the others go on. `keep` is given what there is after every point. errors: ConfigError for an
+// unknown model, lengths that the models do not take, a precision that the device does not have; ValueError
+// for lengths, sizes or seconds out of range; DeviceError when there is no GPU to use.
+LengthBench bench_length(const LengthBenchOptions& options,
+                         const std::function<void(const LengthBench&)>& keep);
+
+std::string to_text(const LengthBench& bench);
+nlohmann::json to_json(const LengthBench& bench);
+// A self-contained page with the plots and the table. `notes` are lines about the machine.
+std::string to_html(const LengthBench& bench, const std::vector<std::string>& notes);
+
+}  // namespace eddy
