@@ -31,6 +31,7 @@ class BlockGroup {
   // Waits for all threads of the group; all of them must call it.
   __device__ void meet() {
     __syncthreads();
+    if (blocks_ == 1) return;
     if (threadIdx.x == 0) {
       awaited_ += blocks_;
       asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter_) : "memory");

@@ -139,10 +139,23 @@ __device__ inline void multiply(float (&sums)[4], const float* staged, const flo
 template <class T>
 class Worker {
  public:
-  // `staged`: room for kRows rows of `dim` elements.
-  __device__ Worker(const BlockGroup& group, int blocks, T* staged, int dim, int begin_row, int end_row)
-      : group_(group), staged_(staged), blocks_(blocks), dim_(dim), begin(begin_row), end(end_row) {}
+  // `staged`: room for kRows rows of `dim` elements. The group has the sequences first .. last - 1, each of
+  // one row until start_step says otherwise.
+  __device__ Worker(const BlockGroup& group, int blocks, T* staged, int dim, int first, int last)
+      : begin(first),
+        end(last),
+        group_(group),
+        staged_(staged),
+        blocks_(blocks),
+        dim_(dim),
+        first_(first),
+        last_(last) {}
 
+  // The group's rows are those of its sequences, `rows` each.
+  __device__ void start_step(int rows) {
+    begin = first_ * rows;
+    end = last_ * rows;
+  }
   __device__ void meet() { group_.meet(); }
   __device__ int rank() const { return group_.rank; }
 
@@ -210,13 +223,20 @@ class Worker {
     }
   }
 
+  // Calls body(item), by a warp, for the items first .. last - 1.
+  template <class Body>
+  __device__ void for_each_item(int first, int last, Body&& body) const {
+    for (int item = first + rank() * kWarps + static_cast<int>(threadIdx.x) / 32; item < last;
+         item += blocks_ * kWarps)
+      body(item);
+  }
+
+  int begin, end;
+
  private:
   BlockGroup group_;
   T* staged_;
-  int blocks_, dim_;
-
- public:
-  const int begin, end;
+  int blocks_, dim_, first_, last_;
 };
 
 }  // namespace eddy::cuda

@@ -253,6 +253,11 @@ void install_unit_recurrence() {
     if (fused_unit_recurrence_forward(args)) return;
     for (Chain chain(args); chain.step.t < args.time; ++chain.step.t) chain.forward();
   };
+  block_recurrence_question_slot.function[kCuda] = [](const BlockRecurrenceQuestion& question) {
+    *question.fits = takes_block_recurrence(question);
+  };
+  block_recurrence_forward_slot.function[kCuda] = block_recurrence_forward;
+  block_recurrence_backward_slot.function[kCuda] = block_recurrence_backward;
   unit_recurrence_backward_slot.function[kCuda] = [](const UnitRecurrenceArgs& args) {
     require_f32("unit_recurrence", args.dtype);
     if (fused_unit_recurrence_backward(args)) return;

@@ -1,18 +1,26 @@
-// The unit recurrence as one kernel for all steps: which calls it takes, as unit_recurrence.cu calls it. No
-// CUDA header is needed to include this.
+// The unit recurrence and the block recurrence as one kernel for all steps: which calls it takes. No CUDA
+// header is needed to include this.
 #pragma once
 
-#include "ops/unit_recurrence.h"
+#include "ops/block_recurrence.h"
 
 namespace eddy::cuda {
 
 // Whether the fused kernels may take the calls that they can. Off at the start.
-void set_fused_unit_recurrence(bool on);
+void set_fused_recurrences(bool on);
+bool fused_recurrences();
 
-// The whole chain, or its gradient. Returns whether the kernel took the call, and does nothing otherwise: it
-// may, dim and mlp are multiples of 32, dim is at most 512, and the GPU's multiprocessors together hold the
-// weights.
+// The whole chain of the unit recurrence, or its gradient. Returns whether the kernel took the call, and does
+// nothing otherwise: it may, dim and mlp are multiples of 32, dim is at most 512, and the GPU's
+// multiprocessors together hold the weights.
 bool fused_unit_recurrence_forward(const UnitRecurrenceArgs& args);
 bool fused_unit_recurrence_backward(const UnitRecurrenceArgs& args);
+
+// Whether the kernels take such a block recurrence: as above, and blocks are of at most 64 positions, heads
+// of at most 32 numbers.
+bool takes_block_recurrence(const BlockRecurrenceQuestion& question);
+// The chain of the block recurrence and its gradient. errors: DeviceError for what they do not take.
+void block_recurrence_forward(const UnitRecurrenceArgs& args);
+void block_recurrence_backward(const UnitRecurrenceArgs& args);
 
 }  // namespace eddy::cuda

@@ -3,16 +3,58 @@
 //                     are in the cache then)
 //   in the loop       h_i from q, k, v of x_i and k, v of h_{i-1}; then k, v of h_i
 //   after the loop    y_i = T(h_i) of the blocks that are read, as one batch of windows
+// A GPU can run the loop as one kernel (ops/block_recurrence.h).
 #include <algorithm>
 #include <tuple>
 
 #include "autograd/scope.h"
 #include "models/block_recurrence.h"
+#include "ops/block_recurrence.h"
 #include "ops/views.h"
+#include "ops/widen.h"
 
 namespace eddy {
 
+std::optional<BlockForget::Chain> BlockForget::run_fused(const WindowLayer& layer, const BlockRows& x) {
+  const Tensor& some = x.full.defined() ? x.full : x.rest;
+  const DropoutSite& drop = layer.drop();
+  const TransformerLayer& t = layer.layer;
+  const std::int64_t dim = some.dim(-1), sequences = some.dim(-3), block = some.dim(-2);
+  BlockRecurrenceOptions options;
+  options.sequences = sequences;
+  options.block = block;
+  options.chain.heads = t.heads;
+  options.chain.gelu = t.gelu_activation;
+  options.chain.eps = t.attn_norm.eps;
+  if (some.dtype() == Dtype::bf16) options.chain.products = Dtype::bf16;
+  if (!block_recurrence_fits(some, t.up.weight.dim(0), options)) return {};
+
+  const auto run_of = [&](const Tensor& part) { return reshape(part, {part.elements() / dim, dim}); };
+  Tensor rows = run_of(some);
+  if (x.full.defined() && x.rest.defined()) rows = concat({rows, run_of(x.rest)}, 0);
+  const std::int64_t positions = rows.dim(0) / sequences;
+  if (drop.active()) {
+    options.chain.dropout = drop.rate;
+    for (std::uint64_t i = 0; i < static_cast<std::uint64_t>((positions + block - 1) / block); ++i)
+      for (const char* site : {".attn.probabilities", ".attn.drop", ".mlp.drop"})
+        options.keys.push_back(drop.key(t.path + site, i));
+  }
+  const UnitRecurrenceWeights weights{
+      t.attn_norm.weight, t.attn_norm.bias, t.wqkv.weight, t.wqkv.bias, t.wo.weight,   t.wo.bias,
+      t.mlp_norm.weight,  t.mlp_norm.bias,  t.up.weight,   t.up.bias,   t.down.weight, t.down.bias};
+  // As in the unit recurrence, the chain is f32 beside bf16 activations.
+  const UnitRecurrenceResult result =
+      block_recurrence(wide(rows), wide(t.wqkv(t.attn_norm(rows))), weights, options);
+  const Tensor key_value = concat({result.key, result.value}, 1);
+  const bool narrows = rows.dtype() == Dtype::bf16;
+  Chain chain;
+  chain.all_h = narrows ? narrowed(result.h) : result.h;
+  chain.all_key_value = narrows ? narrowed(key_value) : key_value;
+  return chain;
+}
+
 BlockForget::Chain BlockForget::run_chain(const WindowLayer& layer, const BlockRows& x) {
+  if (const std::optional<Chain> fused = run_fused(layer, x)) return *fused;
   const std::vector<Tensor> rows = x.blocks();
   std::vector<Tensor> queries, own;
   if (rows[0].device() != kCpu) {
@@ -47,15 +89,29 @@ Tensor stacked(const std::vector<Tensor>& blocks, std::int64_t begin, std::int64
 
 }  // namespace
 
+std::pair<Tensor, Tensor> BlockForget::Chain::windows(const BlockPlan& plan, std::int64_t begin,
+                                                      std::int64_t end) const {
+  if (!all_h.defined()) return {stacked(h, begin, end), stacked(key_value, begin, end)};
+  const std::int64_t count = (end - begin) * plan.batch, length = plan.length(begin);
+  const auto cut = [&](const Tensor& all) {
+    return reshape(narrow(all, 0, begin * plan.batch * plan.block, count * length),
+                   {count, length, all.dim(1)});
+  };
+  return {cut(all_h), cut(all_key_value)};
+}
+
 BlockRows BlockForget::run_layer(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan) const {
   const Chain chain = run_chain(layer, x);
   const auto call = static_cast<std::uint64_t>(plan.count());
   BlockRows y;
-  if (x.full.defined())
-    y.full = reshape(
-        layer.output(stacked(chain.h, 0, plan.full()), stacked(chain.key_value, 0, plan.full()), 0, call),
-        x.full.shape());
-  if (x.rest.defined()) y.rest = layer.output(chain.h.back(), chain.key_value.back(), 0, call + 1);
+  if (x.full.defined()) {
+    const auto [h, key_value] = chain.windows(plan, 0, plan.full());
+    y.full = reshape(layer.output(h, key_value, 0, call), x.full.shape());
+  }
+  if (x.rest.defined()) {
+    const auto [h, key_value] = chain.windows(plan, plan.full(), plan.count());
+    y.rest = layer.output(h, key_value, 0, call + 1);
+  }
   return y;
 }
 
@@ -65,8 +121,8 @@ Tensor BlockForget::run_last_layer(const WindowLayer& layer, const BlockRows& x,
   std::vector<Tensor> outputs;
   auto call = static_cast<std::uint64_t>(plan.count());
   const auto read = [&](std::int64_t begin, std::int64_t end) {
-    return layer.output(stacked(chain.h, begin, end), stacked(chain.key_value, begin, end),
-                        plan.skipped(begin), call++);
+    const auto [h, key_value] = chain.windows(plan, begin, end);
+    return layer.output(h, key_value, plan.skipped(begin), call++);
   };
   std::int64_t i = plan.first_read / plan.block;
   if (plan.skipped(i) > 0) {

@@ -13,6 +13,7 @@
 // and the batch folds into the rows of every product.
 #pragma once
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -64,6 +65,8 @@ class WindowLayer {
                 std::uint64_t call) const;
   // Rows from `skipped` on of T(h), for windows h [batch, m, dim] with their keys and values.
   Tensor output(const Tensor& h, const Tensor& key_value, std::int64_t skipped, std::uint64_t call) const;
+
+  const DropoutSite& drop() const { return drop_; }
 
   const TransformerLayer& layer;
 
@@ -126,9 +129,15 @@ class BlockForget final : public BlockRecurrence {
  private:
   // State and keys and values of all blocks; masks of calls 0 … n-1.
   struct Chain {
-    std::vector<Tensor> h, key_value;
+    std::vector<Tensor> h, key_value;  // of every block, or
+    Tensor all_h, all_key_value;       // in one run, block after block
+
+    // Both of the blocks [begin, end), which have `length` positions each, as one batch of windows.
+    std::pair<Tensor, Tensor> windows(const BlockPlan& plan, std::int64_t begin, std::int64_t end) const;
   };
   static Chain run_chain(const WindowLayer& layer, const BlockRows& x);
+  // The same by one kernel, where the device has it and it takes these sizes; else nothing.
+  static std::optional<Chain> run_fused(const WindowLayer& layer, const BlockRows& x);
   BlockRows run_layer(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan) const override;
   Tensor run_last_layer(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan) const override;
   Tensor run_literal(const TransformerLayer& layer, const Tensor& x, const DropoutSite& drop,

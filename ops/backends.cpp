@@ -75,7 +75,7 @@ void set_attention_kernel(std::string_view name) {
 }
 
 void set_recurrence_kernel(std::string_view name) {
-  cuda::set_fused_unit_recurrence(is_fused(name));
+  cuda::set_fused_recurrences(is_fused(name));
 }
 
 void install_cuda_backend() {

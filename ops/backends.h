@@ -35,9 +35,10 @@ void set_tf32(bool on);
 // for another name.
 void set_attention_kernel(std::string_view name);
 
-// Chooses the kernels of the unit recurrence on a GPU: "plain", as at the start, or "fused", one kernel for
-// all steps, for widths that are multiples of 32 and weights that fit on the GPU's multiprocessors; other
-// calls stay with the plain ones. Without effect on the CPU. errors: ValueError for another name.
+// Chooses the kernels of the unit recurrence and of the block recurrence with forget on a GPU: "plain", as at
+// the start, or "fused", one kernel for all steps, for widths that are multiples of 32 and weights that fit
+// on the GPU's multiprocessors; other calls stay with the plain ones. Without effect on the CPU. errors:
+// ValueError for another name.
 void set_recurrence_kernel(std::string_view name);
 
 // Fills the slots, the allocator and the transfer of the GPU where this build has CUDA. Touches no GPU.

@@ -3,8 +3,10 @@
 #include "ops/unit_recurrence.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "autograd/tape.h"
+#include "ops/block_recurrence.h"
 #include "ops/checks.h"
 #include "ops/cpu/packed_gemm.h"
 #include "ops/gemm.h"
@@ -17,6 +19,9 @@ namespace eddy {
 
 constinit Slot<UnitRecurrenceArgs> unit_recurrence_forward_slot{"unit_recurrence_forward"};
 constinit Slot<UnitRecurrenceArgs> unit_recurrence_backward_slot{"unit_recurrence_backward"};
+constinit Slot<BlockRecurrenceQuestion> block_recurrence_question_slot{"block_recurrence_question"};
+constinit Slot<UnitRecurrenceArgs> block_recurrence_forward_slot{"block_recurrence_forward"};
+constinit Slot<UnitRecurrenceArgs> block_recurrence_backward_slot{"block_recurrence_backward"};
 
 namespace {
 
@@ -25,15 +30,15 @@ const void* data_of(const Tensor& x) {
 }
 
 // Refuses x when it is defined and not of this shape, or not of the kind of `like`.
-void expect(const char* name, const Tensor& x, const Shape& shape, const Tensor& like) {
+void check_kind(const char* op, const char* name, const Tensor& x, const Shape& shape, const Tensor& like) {
   if (!x.defined()) return;
   if (x.shape() != shape)
-    fail<ShapeError>("unit_recurrence: {} has shape {} ({})", name, to_string(x.shape()), to_string(shape));
+    fail<ShapeError>("{}: {} has shape {} ({})", op, name, to_string(x.shape()), to_string(shape));
   if (x.dtype() != like.dtype())
-    fail<DtypeError>("unit_recurrence: {} is {} ({})", name, dtype_name(x.dtype()), dtype_name(like.dtype()));
+    fail<DtypeError>("{}: {} is {} ({})", op, name, dtype_name(x.dtype()), dtype_name(like.dtype()));
   if (!(x.device() == like.device()))
-    fail<DeviceError>("unit_recurrence: {} is on {} and x on {} (one device for all)", name,
-                      to_string(x.device()), to_string(like.device()));
+    fail<DeviceError>("{}: {} is on {} and x on {} (one device for all)", op, name, to_string(x.device()),
+                      to_string(like.device()));
 }
 
 // dst [out, in] = beta dst + dy^T x over rows [rows, out] and [rows, in]; `row` is the first output row
@@ -82,54 +87,54 @@ Tensor rows_of(const Tensor& x) {
   return raw::reshape(x, {x.elements() / x.dim(-1), x.dim(-1)});
 }
 
-}  // namespace
+UnitRecurrenceWeights wide(const UnitRecurrenceWeights& w) {
+  return {wide(w.norm1), wide(w.norm1_bias), wide(w.wqkv),  wide(w.wqkv_bias),
+          wide(w.wo),    wide(w.wo_bias),    wide(w.norm2), wide(w.norm2_bias),
+          wide(w.up),    wide(w.up_bias),    wide(w.down),  wide(w.down_bias)};
+}
 
-UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const UnitRecurrenceWeights& given,
-                                     const UnitRecurrenceOptions& options, const Tensor& key_any,
-                                     const Tensor& value_any) {
-  if (widens_anywhere(x)) {
-    const UnitRecurrenceWeights& w = given;
-    const UnitRecurrenceWeights widened{wide(w.norm1), wide(w.norm1_bias), wide(w.wqkv),  wide(w.wqkv_bias),
-                                        wide(w.wo),    wide(w.wo_bias),    wide(w.norm2), wide(w.norm2_bias),
-                                        wide(w.up),    wide(w.up_bias),    wide(w.down),  wide(w.down_bias)};
-    UnitRecurrenceOptions in_bf16 = options;
-    in_bf16.products = Dtype::bf16;
-    const UnitRecurrenceResult chain =
-        unit_recurrence(wide(x), wide(qkv), widened, in_bf16, wide(key_any), wide(value_any));
-    return {narrowed(chain.h), narrowed(chain.key), narrowed(chain.value)};
-  }
+// How the rows of x fall into steps.
+struct Steps {
+  std::int64_t time, batch, sequences, block, last;
+  Tensor keys;  // see UnitRecurrenceArgs::keys
+};
+
+// The chain over rows x [.., dim] in the order of the steps, by the kernels of `forward` and `backward`.
+UnitRecurrenceResult chain(const char* op, const Slot<UnitRecurrenceArgs>& forward,
+                           const Slot<UnitRecurrenceArgs>& backward, const Steps& steps, const Tensor& x,
+                           const Tensor& qkv, const UnitRecurrenceWeights& given,
+                           const UnitRecurrenceOptions& options, const Tensor& key_any,
+                           const Tensor& value_any) {
   const UnitRecurrenceWeights w = packed_rows(given);
   const Tensor key = row_major(key_any), value = row_major(value_any);
-  checks::floating("unit_recurrence", x);
-  if (x.rank() != 3 || x.elements() == 0)
-    fail<ShapeError>("unit_recurrence: x has shape {} ([time, batch, dim], none of them 0)",
-                     to_string(x.shape()));
-  checks::defined("unit_recurrence", w.wqkv, "wqkv");
-  checks::defined("unit_recurrence", w.up, "up");
-  const std::int64_t time = x.dim(0), batch = x.dim(1), dim = x.dim(2), mlp = w.up.dim(0);
+  checks::defined(op, w.wqkv, "wqkv");
+  checks::defined(op, w.up, "up");
+  const std::int64_t batch = steps.sequences, dim = x.dim(-1), mlp = w.up.dim(0);
   if (options.heads < 1 || dim % options.heads != 0)
-    fail<ShapeError>("unit_recurrence: heads must divide dim: heads {}, dim {}", options.heads, dim);
+    fail<ShapeError>("{}: heads must divide dim: heads {}, dim {}", op, options.heads, dim);
   const Dtype dtype = x.dtype();
-  expect("qkv", qkv, {time, batch, 3 * dim}, x);
-  expect("wqkv", w.wqkv, {3 * dim, dim}, x);
-  expect("wqkv bias", w.wqkv_bias, {3 * dim}, x);
-  expect("wo", w.wo, {dim, dim}, x);
-  expect("wo bias", w.wo_bias, {dim}, x);
-  expect("up", w.up, {mlp, dim}, x);
-  expect("up bias", w.up_bias, {mlp}, x);
-  expect("down", w.down, {dim, mlp}, x);
-  expect("down bias", w.down_bias, {dim}, x);
-  for (const Tensor& gain : {w.norm1, w.norm1_bias, w.norm2, w.norm2_bias}) expect("norm", gain, {dim}, x);
-  expect("key", key, {batch, dim}, x);
-  expect("value", value, {batch, dim}, x);
+  const auto shape = [&](std::int64_t width) { return x.shape().with(x.rank() - 1, width); };
+  const auto expect = [&](const char* name, const Tensor& t, const Shape& wanted) {
+    check_kind(op, name, t, wanted, x);
+  };
+  expect("qkv", qkv, shape(3 * dim));
+  expect("wqkv", w.wqkv, {3 * dim, dim});
+  expect("wqkv bias", w.wqkv_bias, {3 * dim});
+  expect("wo", w.wo, {dim, dim});
+  expect("wo bias", w.wo_bias, {dim});
+  expect("up", w.up, {mlp, dim});
+  expect("up bias", w.up_bias, {mlp});
+  expect("down", w.down, {dim, mlp});
+  expect("down bias", w.down_bias, {dim});
+  for (const Tensor& gain : {w.norm1, w.norm1_bias, w.norm2, w.norm2_bias}) expect("norm", gain, {dim});
+  expect("key", key, {batch, dim});
+  expect("value", value, {batch, dim});
 
   const Tensor x_rows = raw::contiguous(x), qkv_rows = raw::contiguous(qkv);
   const Tensor wkv = raw::narrow(w.wqkv, 0, dim, 2 * dim);
   const Tensor wkv_bias = w.wqkv_bias.defined() ? raw::narrow(w.wqkv_bias, 0, dim, 2 * dim) : Tensor();
-  const auto buffer = [&](std::int64_t width) {
-    return Tensor::empty({time, batch, width}, dtype, x.device());
-  };
-  const auto statistic = [&] { return Tensor::empty({time, batch}, dtype, x.device()); };
+  const auto buffer = [&](std::int64_t width) { return Tensor::empty(shape(width), dtype, x.device()); };
+  const auto statistic = [&] { return Tensor::empty({x.elements() / dim}, dtype, x.device()); };
   const Tensor h = buffer(dim), k = buffer(dim), v = buffer(dim), o = buffer(dim), r = buffer(dim),
                a1 = buffer(dim), a2 = buffer(dim), u = buffer(mlp), gate = buffer(options.heads);
   const Tensor mean1 = statistic(), rstd1 = statistic(), mean2 = statistic(), rstd2 = statistic();
@@ -137,8 +142,12 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
   UnitRecurrenceArgs args{};
   args.dtype = dtype;
   args.products = options.products;
-  args.time = time;
-  args.batch = batch;
+  args.time = steps.time;
+  args.batch = steps.batch;
+  args.sequences = steps.sequences;
+  args.block = steps.block;
+  args.last = steps.last;
+  args.keys = static_cast<const RandomKey*>(data_of(steps.keys));
   args.dim = dim;
   args.mlp = mlp;
   args.heads = options.heads;
@@ -183,10 +192,10 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
   args.rstd2 = rstd2.raw_data();
   const bool on_cpu = x.device().type == DeviceType::cpu;
   const Tensor packed = on_cpu ? packed_weights(dim, mlp, dtype) : Tensor();
-  const Tensor scratch = Tensor::empty({batch, std::max(dim, mlp)}, dtype, x.device());
+  const Tensor scratch = Tensor::empty({steps.batch, std::max(dim, mlp)}, dtype, x.device());
   args.packed = on_cpu ? packed.raw_data() : nullptr;
   args.scratch = scratch.raw_data();
-  unit_recurrence_forward_slot(x.device(), args);
+  forward(x.device(), args);
 
   // Inputs and saved tensors by place, for the gradient below.
   enum Input {
@@ -212,17 +221,18 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
                                    given.norm2, given.norm2_bias,
                                    given.up,    given.up_bias,
                                    given.down,  given.down_bias};
-  const std::vector<Tensor> saved{x_rows, qkv_rows, w.norm1, w.wqkv, w.wo,  w.norm2, w.up, w.down,
-                                  key,    value,    h,       k,      v,     o,       r,    a1,
-                                  a2,     u,        gate,    mean1,  rstd1, mean2,   rstd2};
-  record_many("unit_recurrence", inputs, {h, k, v}, saved, [args, dim](VjpContext& context) {
-    for (int i = 0; i < 23; ++i) static_cast<void>(context.saved(i));  // versions
+  const std::vector<Tensor> saved{x_rows, qkv_rows, w.norm1, w.wqkv, w.wo,  w.norm2, w.up,  w.down,
+                                  key,    value,    h,       k,      v,     o,       r,     a1,
+                                  a2,     u,        gate,    mean1,  rstd1, mean2,   rstd2, steps.keys};
+  record_many(op, inputs, {h, k, v}, saved, [args, dim, slot = &backward](VjpContext& context) {
+    for (int i = 0; i < 24; ++i) static_cast<void>(context.saved(i));  // versions
     const Tensor &sh = context.saved(10), &so = context.saved(13), &sr = context.saved(14),
                  &sa1 = context.saved(15), &sa2 = context.saved(16), &su = context.saved(17);
     const Tensor dh = raw::copy(context.dy_or_zeros(0));
     const Tensor dk = raw::copy(context.dy_or_zeros(1)), dv = raw::copy(context.dy_or_zeros(2));
     const auto like = [](const Tensor& t) { return Tensor::empty(t.shape(), t.dtype(), t.device()); };
-    const Tensor dx = like(sh), dqkv = Tensor::empty(sh.shape().with(2, 3 * dim), sh.dtype(), sh.device());
+    const Tensor dx = like(sh),
+                 dqkv = Tensor::empty(sh.shape().with(sh.rank() - 1, 3 * dim), sh.dtype(), sh.device());
     const Tensor act = like(su), du = like(su), dattn = like(sh), dmlp = like(sh), da1 = like(sh),
                  da2 = like(sh);
     UnitRecurrenceArgs a = args;
@@ -242,7 +252,7 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
     const Tensor step = Tensor::empty({a.batch, std::max(a.dim, a.mlp)}, a.dtype, sh.device());
     a.packed = cpu ? packed_again.raw_data() : nullptr;
     a.scratch = step.raw_data();
-    unit_recurrence_backward_slot(sh.device(), a);
+    (*slot)(sh.device(), a);
 
     GradSink& sink = context.sink;
     if (sink.needs(kX)) sink.give(kX, dx);
@@ -277,7 +287,7 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
     const auto norm = [&](int k_gain, int k_bias, const Tensor& da, const Tensor& in, int mean, int rstd) {
       bias(k_bias, da);
       if (!sink.needs(k_gain)) return;
-      const std::int64_t rows = a.time * a.batch;
+      const std::int64_t rows = in.elements() / dim;
       const Tensor partials = Tensor::empty({norm_blocks(rows), dim}, da.dtype(), da.device());
       layer_norm_backward_slot(
           da.device(), {a.dtype, rows, dim, da.raw_data(), dim, in.raw_data(), dim, nullptr,
@@ -289,6 +299,58 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
     norm(kNorm2, kNorm2Bias, da2, sr, 21, 22);
   });
   return {h, k, v};
+}
+
+}  // namespace
+
+UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const UnitRecurrenceWeights& weights,
+                                     const UnitRecurrenceOptions& options, const Tensor& key,
+                                     const Tensor& value) {
+  if (widens_anywhere(x)) {
+    UnitRecurrenceOptions in_bf16 = options;
+    in_bf16.products = Dtype::bf16;
+    const UnitRecurrenceResult result =
+        unit_recurrence(wide(x), wide(qkv), wide(weights), in_bf16, wide(key), wide(value));
+    return {narrowed(result.h), narrowed(result.key), narrowed(result.value)};
+  }
+  checks::floating("unit_recurrence", x);
+  if (x.rank() != 3 || x.elements() == 0)
+    fail<ShapeError>("unit_recurrence: x has shape {} ([time, batch, dim], none of them 0)",
+                     to_string(x.shape()));
+  const std::int64_t batch = x.dim(1);
+  return chain("unit_recurrence", unit_recurrence_forward_slot, unit_recurrence_backward_slot,
+               {x.dim(0), batch, batch, 1, 1, {}}, x, qkv, weights, options, key, value);
+}
+
+bool block_recurrence_fits(const Tensor& x, std::int64_t mlp, const BlockRecurrenceOptions& options) {
+  if (x.device() == kCpu) return false;
+  bool fits = false;
+  block_recurrence_question_slot(x.device(), {x.dim(-1), mlp, options.chain.heads, options.sequences,
+                                              options.block, options.chain.products, &fits});
+  return fits;
+}
+
+UnitRecurrenceResult block_recurrence(const Tensor& x, const Tensor& qkv,
+                                      const UnitRecurrenceWeights& weights,
+                                      const BlockRecurrenceOptions& options) {
+  checks::floating("block_recurrence", x);
+  const std::int64_t sequences = options.sequences, block = options.block;
+  if (x.rank() != 2 || x.elements() == 0 || sequences < 1 || block < 1 || x.dim(0) % sequences != 0)
+    fail<ShapeError>("block_recurrence: x has shape {} ([{} sequences x positions, dim], in blocks of {})",
+                     to_string(x.shape()), sequences, block);
+  const std::int64_t positions = x.dim(0) / sequences, time = (positions + block - 1) / block;
+  Tensor keys;
+  if (options.chain.dropout > 0) {
+    if (static_cast<std::int64_t>(options.keys.size()) != 3 * time)
+      fail<ValueError>("block_recurrence: {} keys for dropout in {} blocks (three for each)",
+                       options.keys.size(), time);
+    const Tensor bytes = Tensor::empty({3 * time * static_cast<std::int64_t>(sizeof(RandomKey))}, Dtype::u8);
+    std::memcpy(bytes.raw_data(), options.keys.data(), static_cast<std::size_t>(bytes.bytes()));
+    keys = raw::to_device(bytes, x.device());
+  }
+  return chain("block_recurrence", block_recurrence_forward_slot, block_recurrence_backward_slot,
+               {time, sequences * block, sequences, block, positions - (time - 1) * block, keys}, x, qkv,
+               weights, options.chain, {}, {});
 }
 
 }  // namespace eddy

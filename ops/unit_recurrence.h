@@ -60,6 +60,11 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
 struct UnitRecurrenceArgs {
   Dtype dtype, products;  // products: bf16 when they may round what they read to it
   std::int64_t time, batch, dim, mlp, heads;
+  // The recurrence over blocks (ops/block_recurrence.h): a step has `block` rows of each of `sequences`
+  // sequences, which make its batch, but the last one has `last` rows of each, and arrays end there. The unit
+  // recurrence has sequences = batch and block = last = 1.
+  std::int64_t sequences, block, last;
+  const RandomKey* keys;  // block recurrence with dropout: of every step three, on the device; else null
   bool gelu;
   double eps, dropout;
   RandomKey gate_key, attn_key, mlp_key;

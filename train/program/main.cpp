@@ -112,7 +112,7 @@ int run_command_line(int argc, char** argv) {
   app.footer(
       "EDDY_CPU_LEVEL=baseline|avx2|avx512 chooses lower CPU kernels.\n"
       "EDDY_ATTENTION=plain|tensor_core|wgmma chooses a GPU's kernels of attention in bf16.\n"
-      "EDDY_RECURRENCE=plain|fused chooses a GPU's kernels of the unit recurrence.\n"
+      "EDDY_RECURRENCE=plain|fused chooses a GPU's kernels of unit and block recurrence.\n"
       "eddy COMMAND --help tells a command's options.");
   app.get_formatter()->column_width(34);
   // Commands take --threads after their name, and leave what they do not know to refuse_argument, which names

@@ -1,0 +1,165 @@
+// The attention of one head in a step of the block recurrence, and its gradient, each a warp's work: over all
+// keys of the block before, then over the block's own up to the query. Scores belong to lanes, a key or a
+// query each; sums over keys run over them in order, a lane for each number of the head.
+//
+// Nothing is kept but the logarithm of each query's sum of exponentials (in the place of the unit
+// recurrence's gate): scores are computed again. A key's gradient is summed by the warp that has the key,
+// over the queries in order.
+#pragma once
+
+#include "cuda/unit_recurrence.cuh"
+
+namespace eddy::cuda {
+
+inline constexpr int kLongestBlock = 64, kWidestHead = 32;
+inline constexpr int kLaneKeys = 2 * kLongestBlock / 32, kLaneQueries = kLongestBlock / 32;
+
+// How many rows each sequence has in a step.
+__device__ inline int rows_of(const UnitRecurrenceArgs& args, std::int64_t t) {
+  return static_cast<int>(t + 1 < args.time ? args.block : args.last);
+}
+
+// One head of one sequence in step t.
+struct Window {
+  const Step& step;
+  int sequence, head, size, rows, past;
+  float scale;
+  RandomKey key_of_draws;
+
+  __device__ Window(const Step& whole, int of_sequence, int of_head)
+      : step(whole),
+        sequence(of_sequence),
+        head(of_head),
+        size(static_cast<int>(whole.args.dim / whole.args.heads)),
+        rows(rows_of(whole.args, whole.t)),
+        past(whole.t > 0 ? static_cast<int>(whole.args.block) : 0),
+        scale(static_cast<float>(1 / sqrt(static_cast<double>(size)))) {
+    if (step.args.keys != nullptr) key_of_draws = step.args.keys[3 * step.t];
+  }
+
+  // Row j of this sequence, counted over the sequences.
+  __device__ std::int64_t row(int j) const { return std::int64_t{sequence} * rows + j; }
+  // q, kx and vx of row j: part 0, 1 and 2 of an array like qkv.
+  __device__ const float* own(const void* array, int j, int part) const {
+    return step.at(array, row(j), 3 * step.args.dim) + part * step.args.dim + head * size;
+  }
+  // Key (part 1) or value (2) t of the window.
+  __device__ const float* entry(int t, int part) const {
+    if (t >= past) return own(step.args.qkv, t - past, part);
+    return step.before(part == 1 ? step.args.key : step.args.value, nullptr,
+                       std::int64_t{sequence} * step.args.block + t) +
+           head * size;
+  }
+  __device__ const float* of_row(const void* array, int j) const {
+    return static_cast<const float*>(array) + row(j) * step.args.dim + head * size;
+  }
+  // o of this step, and do, which is in scratch.
+  __device__ const float* output(int j) const { return of_row(step.at(step.args.o, 0, step.args.dim), j); }
+  __device__ const float* doutput(int j) const { return of_row(step.args.scratch, j); }
+  __device__ float* log_sum(int j) const { return step.at(step.args.gate, row(j), step.args.heads) + head; }
+
+  __device__ float keep(int j, int t) const {
+    if (step.args.dropout == 0) return 1.0f;
+    const std::int64_t query = (std::int64_t{sequence} * step.args.heads + head) * rows + j;
+    return step.keep(key_of_draws, query * (past + rows) + t);
+  }
+  __device__ float dot(const float* a, const float* b) const {
+    float sum = 0;
+    for (int i = 0; i < size; ++i) sum += a[i] * b[i];
+    return sum;
+  }
+  // What query j and key t have to do with each other in the gradient: the probability after dropout, and the
+  // gradient of the score q k.
+  struct Pair {
+    float mixed, dscore;
+  };
+  __device__ Pair pair(int j, int t) const {
+    const float p = expf(dot(own(step.args.qkv, j, 0), entry(t, 1)) * scale - *log_sum(j));
+    const float kept = keep(j, t), *const dout = doutput(j);
+    // The sum over keys of p times its gradient is do o.
+    return {p * kept, p * (kept * dot(dout, entry(t, 2)) - dot(dout, output(j))) * scale};
+  }
+};
+
+// sum_n weight_n row(n)[lane] for n < count, where lane n % 32 has weights[n / 32]; for lanes below `size`.
+template <int Count, class Row>
+__device__ float mix_rows(const float (&weights)[Count], int count, int size, Row&& row) {
+  const int lane = Team<32>::lane();
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < Count; ++i)
+    for (int n = 32 * i; n < min(count, 32 * (i + 1)); ++n) {
+      const float weight = __shfl_sync(0xffffffffu, weights[i], n - 32 * i);
+      if (lane < size) sum += weight * row(n)[lane];
+    }
+  return sum;
+}
+
+// o and the logarithm of the sum of exponentials of query j.
+__device__ inline void attend(const Window& window, int j) {
+  using Warp = Team<32>;
+  const int visible = window.past + j + 1, lane = Warp::lane();
+  const float* const q = window.own(window.step.args.qkv, j, 0);
+  float weights[kLaneKeys], largest = -INFINITY, sum = 0;
+#pragma unroll
+  for (int i = 0; i < kLaneKeys; ++i) {
+    const int t = lane + 32 * i;
+    weights[i] = t < visible ? window.dot(q, window.entry(t, 1)) * window.scale : -INFINITY;
+    largest = weights[i] > largest || weights[i] != weights[i] ? weights[i] : largest;
+  }
+  largest = Warp::reduce(largest, NanMax{});
+#pragma unroll
+  for (int i = 0; i < kLaneKeys; ++i) {
+    weights[i] = expf(weights[i] - largest);
+    sum += weights[i];
+  }
+  sum = Warp::reduce(sum, Plus{});
+#pragma unroll
+  for (int i = 0; i < kLaneKeys; ++i)
+    if (lane + 32 * i < visible) weights[i] = weights[i] / sum * window.keep(j, lane + 32 * i);
+  const float o = mix_rows(weights, visible, window.size, [&](int t) { return window.entry(t, 2); });
+  if (lane < window.size) const_cast<float*>(window.output(j))[lane] = o;
+  if (lane == 0) *window.log_sum(j) = largest + logf(sum);
+}
+
+// dq of query j.
+__device__ inline void query_gradient(const Window& window, int j) {
+  const int visible = window.past + j + 1, lane = Team<32>::lane();
+  float dscores[kLaneKeys] = {};
+#pragma unroll
+  for (int i = 0; i < kLaneKeys; ++i)
+    if (lane + 32 * i < visible) dscores[i] = window.pair(j, lane + 32 * i).dscore;
+  const float dq = mix_rows(dscores, visible, window.size, [&](int t) { return window.entry(t, 1); });
+  if (lane < window.size) const_cast<float*>(window.own(window.step.args.dqkv, j, 0))[lane] = dq;
+}
+
+// Of key t: its own row's dkx and dvx, or, of the block before, added to dkey and dvalue.
+__device__ inline void key_gradient(const Window& window, int t) {
+  const UnitRecurrenceArgs& args = window.step.args;
+  const int lane = Team<32>::lane(), first = t < window.past ? 0 : t - window.past;
+  float mixed[kLaneQueries] = {}, dscores[kLaneQueries] = {};
+#pragma unroll
+  for (int i = 0; i < kLaneQueries; ++i) {
+    const int j = lane + 32 * i;
+    if (j < first || j >= window.rows) continue;
+    const Window::Pair pair = window.pair(j, t);
+    mixed[i] = pair.mixed;
+    dscores[i] = pair.dscore;
+  }
+  const float dk = mix_rows(dscores, window.rows, window.size,
+                            [&](int j) { return window.own(args.qkv, j, 0); }),
+              dv = mix_rows(mixed, window.rows, window.size, [&](int j) { return window.doutput(j); });
+  if (lane >= window.size) return;
+  if (t >= window.past) {
+    const_cast<float*>(window.own(args.dqkv, t - window.past, 1))[lane] = dk;
+    const_cast<float*>(window.own(args.dqkv, t - window.past, 2))[lane] = dv;
+    return;
+  }
+  const std::int64_t place =
+      (((window.step.t - 1) * args.batch + std::int64_t{window.sequence} * args.block + t) * args.dim) +
+      window.head * window.size + lane;
+  static_cast<float*>(args.dkey)[place] += dk;
+  static_cast<float*>(args.dvalue)[place] += dv;
+}
+
+}  // namespace eddy::cuda

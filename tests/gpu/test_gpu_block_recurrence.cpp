@@ -1,0 +1,187 @@
+// The block recurrence with forget as one kernel, through the model that uses it: against the model composed
+// of other ops, on the CPU in f64 and, where dropout draws by the GPU's numbering, on the GPU in f32.
+//
+// Tolerances are those that models are held to in f32: 1e-4 of the largest logit and 1e-3 of a tensor's
+// largest gradient, and twice that where both sides err. bf16: products round both their operands, 2^-8
+// together, and a block is four products in a row: 4 x 2^-8 a block for results, 8 x 2^-8 for gradients.
+#include <doctest/doctest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "autograd/tape.h"
+#include "gpu_test.h"
+#include "models/model.h"
+#include "ops/block_recurrence.h"
+#include "tensor/error.h"
+#include "tests/op/spec_check.h"
+
+using namespace eddy;
+using namespace eddy::gpu_test;
+using namespace eddy::spec_check;
+
+namespace {
+
+struct Fused {
+  Fused() { set_recurrence_kernel("fused"); }
+  ~Fused() { set_recurrence_kernel("plain"); }
+};
+
+struct Case {
+  std::int64_t batch, time, block, dim, heads, mlp, layers;
+  const char *activation, *readout;
+  bool bias;
+  double dropout;
+};
+const Case kCases[] = {
+    {3, 13, 5, 32, 4, 128, 2, "relu", "all", false, 0},   // a short last block
+    {2, 12, 4, 64, 4, 96, 1, "gelu", "last", true, 0},    // whole blocks
+    {2, 3, 7, 32, 2, 64, 2, "gelu", "all", false, 0},     // one short block
+    {1, 101, 48, 32, 4, 64, 1, "relu", "all", false, 0},  // more keys than lanes
+    {5, 11, 1, 32, 1, 32, 1, "gelu", "all", true, 0},     // blocks of one position
+    {3, 13, 5, 32, 4, 128, 2, "relu", "all", true, 0.3},
+    {2, 75, 33, 64, 2, 64, 1, "gelu", "last", false, 0.2},
+};
+
+std::unique_ptr<Model> model_of(const Case& c, Dtype dtype, Device device) {
+  ModelConfig config;
+  config.family = "recurrent_transformer";
+  config.model = "block_forget";
+  config.vocab = 11;
+  config.context = c.time;
+  config.dim = c.dim;
+  config.heads = c.heads;
+  config.mlp_dim = c.mlp;
+  config.layers = c.layers;
+  config.block = c.block;
+  config.activation = c.activation;
+  config.readout = c.readout;
+  config.bias = c.bias;
+  config.positions = true;
+  config.init_std = 0.2;
+  config.dropout = c.dropout;
+  std::unique_ptr<Model> model = make_model(config, dtype, device);
+  model->params().initialize(5);
+  return model;
+}
+
+// Logits and all gradients for one cotangent.
+std::map<std::string, Tensor> run(const Case& c, Dtype dtype, Device device) {
+  const std::unique_ptr<Model> model = model_of(c, dtype, device);
+  const RandomKey key = random_key(9, "tokens", 0);
+  std::vector<std::int64_t> ids;
+  for (std::int64_t i = 0; i < c.batch * c.time; ++i)
+    ids.push_back(key.word(static_cast<std::uint64_t>(i)) % 11);
+  ForwardInput input;
+  input.tokens = raw::to_device(Tensor::from(ids, {c.batch, c.time}), device);
+  if (c.dropout > 0) input.dropout = {true, 3, 4, nullptr};
+  const Tensor logits = model->forward(input).logits;
+  model->params().zero_gradients();
+  backward(logits,
+           raw::to_device(raw::cast(sample_normal(logits.shape(), "dlogits"), logits.dtype()), device));
+  std::map<std::string, Tensor> all{{"logits", to_cpu(detach(logits))}};
+  for (const Parameter& parameter : model->params().parameters())
+    all["d" + parameter.name] = raw::copy(to_cpu(grad(parameter.value)));
+  return all;
+}
+
+void check(const std::map<std::string, Tensor>& got, const std::map<std::string, Tensor>& want, const Case& c,
+           double of_logits, double of_gradients) {
+  REQUIRE(got.size() == want.size());
+  for (const auto& [name, expected] : want) {
+    const std::string text =
+        difference(fmt::format("{}, {} positions in blocks of {}, dim {}", name, c.time, c.block, c.dim),
+                   got.at(name), expected, 1, name == "logits" ? of_logits : of_gradients);
+    CHECK_MESSAGE(text.empty(), text);
+  }
+}
+
+bool same_bits(const std::map<std::string, Tensor>& a, const std::map<std::string, Tensor>& b) {
+  for (const auto& [name, x] : a)
+    if (!bit_difference(name, x, b.at(name)).empty()) return false;
+  return true;
+}
+
+BlockRecurrenceOptions options_of(std::int64_t heads, std::int64_t sequences, std::int64_t block) {
+  BlockRecurrenceOptions options;
+  options.sequences = sequences;
+  options.block = block;
+  options.chain.heads = heads;
+  return options;
+}
+
+}  // namespace
+
+TEST_SUITE("device") {
+  TEST_CASE("a model on the fused block recurrence equals the composed one and repeats its bits") {
+    for (const Case& c : kCases) {
+      const bool exact = c.dropout == 0;
+      const auto want = exact ? run(c, Dtype::f64, kCpu) : run(c, Dtype::f32, gpu());
+      const Fused choice;
+      const auto got = run(c, Dtype::f32, gpu());
+      check(got, want, c, exact ? 1e-4 : 2e-4, exact ? 1e-3 : 2e-3);
+      poison_gpu();
+      CHECK(same_bits(run(c, Dtype::f32, gpu()), got));
+      set_recurrence_kernel("plain");
+      CHECK_FALSE(same_bits(run(c, Dtype::f32, gpu()), got));  // the other kernels were at work
+    }
+  }
+
+  TEST_CASE("the fused block recurrence with products in bf16 equals the one in f32 within their rounding") {
+    constexpr std::int64_t kSequences = 3, kBlock = 20, kPositions = 50, kDim = 64, kMlp = 128;
+    const auto to = [](const Tensor& x) { return to_gpu(raw::cast(x, Dtype::f32)); };
+    const Tensors inputs{to(sample_normal({kSequences * kPositions, kDim}, "x")),
+                         to(sample_normal({kSequences * kPositions, 3 * kDim}, "qkv")),
+                         to(sample_uniform({kDim}, "norm1", 0.8, 1.2)),
+                         to(sample_normal({3 * kDim, kDim}, "wqkv", 0.125)),
+                         to(sample_normal({kDim, kDim}, "wo", 0.125)),
+                         to(sample_uniform({kDim}, "norm2", 0.8, 1.2)),
+                         to(sample_normal({kMlp, kDim}, "up", 0.125)),
+                         to(sample_normal({kDim, kMlp}, "down", 0.09))};
+    const Tensors dys{to(sample_normal({kSequences * kPositions, kDim}, "dh")),
+                      to(sample_normal({kSequences * kPositions, kDim}, "dkey")),
+                      to(sample_normal({kSequences * kPositions, kDim}, "dvalue"))};
+    const Fused choice;
+    const auto run_in = [&](Dtype products) {
+      Tensors t;
+      for (const Tensor& x : inputs) t.push_back(require_grad(raw::alias(x)));
+      BlockRecurrenceOptions options = options_of(4, kSequences, kBlock);
+      options.chain.products = products;
+      const UnitRecurrenceResult result =
+          block_recurrence(t[0], t[1], {t[2], {}, t[3], {}, t[4], {}, t[5], {}, t[6], {}, t[7], {}}, options);
+      backward({result.h, result.key, result.value}, dys);
+      Tensors all{to_cpu(detach(result.h)), to_cpu(detach(result.key)), to_cpu(detach(result.value))};
+      for (const Tensor& leaf : t) all.push_back(to_cpu(grad(leaf)));
+      return all;
+    };
+    const Tensors want = run_in(Dtype::f32), got = run_in(Dtype::bf16);
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      const std::string text =
+          difference(fmt::format("part {}", i), got[i], want[i], i < 3 ? 4 * 3 : 8 * 3, 0x1p-8);
+      CHECK_MESSAGE(text.empty(), text);
+    }
+    CHECK_FALSE(bit_difference("h", got[0], want[0]).empty());
+  }
+
+  TEST_CASE("what the fused block recurrence does not take is told apart and refused") {
+    const Tensor x = Tensor::zeros({6, 32}, Dtype::f32, gpu());
+    CHECK_FALSE(block_recurrence_fits(x, 64, options_of(2, 2, 3)));  // not chosen
+    const Fused choice;
+    CHECK(block_recurrence_fits(x, 64, options_of(2, 2, 3)));
+    CHECK_FALSE(block_recurrence_fits(to_cpu(x), 64, options_of(2, 2, 3)));
+    CHECK_FALSE(block_recurrence_fits(x, 48, options_of(2, 2, 3)));
+    CHECK_FALSE(block_recurrence_fits(x, 64, options_of(2, 2, 65)));
+    CHECK_FALSE(block_recurrence_fits(Tensor::zeros({6, 64}, Dtype::f32, gpu()), 64, options_of(1, 2, 3)));
+    CHECK_FALSE(block_recurrence_fits(Tensor::zeros({6, 48}, Dtype::f32, gpu()), 64, options_of(2, 2, 3)));
+  }
+}
+
+TEST_CASE("a block recurrence that does not fit its blocks is refused") {
+  const Tensor x = Tensor::zeros({6, 32}), qkv = Tensor::zeros({6, 96});
+  CHECK_THROWS_AS(block_recurrence(x, qkv, {}, options_of(2, 4, 2)), ShapeError);
+  CHECK_THROWS_AS(block_recurrence(x, qkv, {}, options_of(2, 2, 0)), ShapeError);
+  BlockRecurrenceOptions options = options_of(2, 2, 2);
+  options.chain.dropout = 0.1;
+  CHECK_THROWS_AS(block_recurrence(x, qkv, {}, options), ValueError);
+}
