@@ -134,6 +134,32 @@ struct SwizzledRows {
   }
 };
 
+// ---- bias
+
+// Numbers of the table that a tile of N rows of the other side can meet.
+constexpr int kBiasWindow = kBlockRows + kOtherRows;
+constexpr int kBiasBytes = 2 * 4 * kBiasWindow;  // of two tiles
+
+// Puts the bias of the distances from `lowest` on into shared memory; what no visible pair has may be any.
+__device__ inline void fill_bias(const Head<bf16>& head, std::int64_t lowest, float* to) {
+  const AttentionArgs& args = head.args;
+  if (args.bias == nullptr) return;
+  const float* const bias = static_cast<const float*>(args.bias) + head.head * args.bias_stride;
+  for (int i = static_cast<int>(threadIdx.x); i < kBiasWindow; i += kWgmmaThreads)
+    to[i] = bias[max(std::int64_t{0}, min(lowest + i, args.distances - 1))];
+}
+
+// scores += `of_first`[row - column], or with keys in rows [column - row], of a warp's pairs.
+template <int N, bool KeysInRows = false>
+__device__ void add_bias_window(const float* of_first, float (&scores)[N / 8][4]) {
+  constexpr int kSign = KeysInRows ? -1 : 1;
+  const float* const own = of_first + kSign * (own_row() - own_column());
+#pragma unroll
+  for (int n = 0; n < N / 8; ++n)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) scores[n][e] += own[kSign * (e / 2 * 8 - 8 * n - e % 2)];
+}
+
 // ---- descriptors
 
 template <int H>

@@ -14,19 +14,21 @@
 // scores, and as rows of B for the sums. Two buffers: the next tile arrives during a whole step, one barrier
 // each. A warpgroup waits for its own products; the other one's fill the time.
 //
-// Shared memory: two tiles of 128 rows, four of N, the statistics of 2 N rows (the keys' kernel), with
-// positions a window of 128 + N of them and the skewed products; 1,024 to align:
-//     H     N            bytes              with positions
-//     32    64           33,792, 34,816     83,968, 84,992
-//     64    64           66,560, 67,584     129,024, 130,048
-//     128   64           132,096, 133,120   219,136, 220,160
+// Shared memory: two tiles of 128 rows, four of N = 64, the statistics of 2 N rows (the keys' kernel), the bias
+// that two tiles meet, with positions a window of 128 + N of them and the skewed products; 1,024 to align.
+// Registers of nvcc 13.0; one block to a multiprocessor:
+//     H     bytes     with positions    registers of dq    of dk and dv
+//     32    36,352    86,528            173                181
+//     64    69,120    131,584           192                216
+//     128   134,656   221,696           229                253
 //
-// Work: 6 H operations for dq and 8 H for dk and dv to a visible pair. A warpgroup's tile of 64 x 64 pairs at
-// H = 128 multiplies for 768 and 1,024 clocks of a multiprocessor, and reads 80 and 96 KiB of shared memory,
-// 640 and 768 clocks. Counting 10 H operations to a pair, 300 TFLOP/s are 420 of what is multiplied, and with
-// a band of 512 (8 of 9 pairs of a tile seen) 473: 48 % of what the tensor cores have. Bytes moved: q, k, v,
-// do and their gradients once; k and v once more for each 128 queries, q and do for each 128 keys, mostly
-// from the second-level cache.
+// Work: 6 H operations for dq and 8 H for dk and dv to a visible pair. At H = 128 a warpgroup's 64 x 64 pairs
+// multiply for 768 and 1,024 clocks of a multiprocessor. They read 80 and 96 KiB of shared memory, 640 and 768
+// clocks, beside 128 for copies: for dq as long as the products. Counting 10 H operations to a pair, as is
+// usual, 300 TFLOP/s are 420 of what is multiplied, and with a band of 512, which sees 8 of 9 pairs of its
+// tiles, 473: 48 % of what the tensor cores have.
+// Bytes moved: q, k, v, do and their gradients once; k and v once more for each 128 queries, q and do for each
+// 128 keys, mostly from the second-level cache.
 //
 // To be measured: scores of the next tile started before the sums of this one; 3 warpgroups.
 #include "cuda/attention_tensor_core.h"
@@ -38,12 +40,12 @@ namespace {
 
 template <int H>
 struct WgmmaBackwardTile {
-  static constexpr int kOthers = 64;          // N
+  static constexpr int kOthers = kOtherRows;  // N
   static constexpr int kOther = kOthers * H;  // numbers of a tile
   static constexpr int kWindow = tensor_tile_bytes(kBlockRows + kOthers, H);
   static constexpr int kStatistics = 2 * 2 * 4 * kOthers;
   static constexpr int kShared =
-      kTileAlignment + swizzled_tile_bytes(2 * kBlockRows + 4 * kOthers, H) + kStatistics;
+      kTileAlignment + swizzled_tile_bytes(2 * kBlockRows + 4 * kOthers, H) + kStatistics + kBiasBytes;
   static constexpr int kForPositions = kWindow + 2 * skew_bytes(kOthers);
   static_assert(kShared + kForPositions <= kMostHopperBytes);
 };
@@ -59,7 +61,8 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_queries_kernel(TensorB
   bf16* const doutput = q + kBlockRows * H;
   bf16* const keys = doutput + kBlockRows * H;  // two tiles
   bf16* const values = keys + 2 * Tile::kOther;
-  bf16* const window = values + 2 * Tile::kOther;  // with positions only, as the next
+  float* const bias = reinterpret_cast<float*>(values + 2 * Tile::kOther);  // of two tiles
+  bf16* const window = reinterpret_cast<bf16*>(bias + 2 * kBiasWindow);  // with positions only, as the next
   float* const part = skew_part<N>(reinterpret_cast<float*>(window + Tile::kWindow / 2));
 
   const std::int64_t tiles = divide_up(args.queries, kBlockRows), item = blockIdx.x / tiles;
@@ -68,20 +71,24 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_queries_kernel(TensorB
   const int width = static_cast<int>(args.head_size);
   const Walk<N> walk = walk_keys<N>(head, first);
 
-  const auto start_keys_and_values = [&](int tile) {
+  const auto lowest = [&](int tile) {
+    return first + head.offset - walk.row(tile) - (N - 1);
+  };  // distance met
+  const auto start_tile = [&](int tile) {
     const int place = tile % 2 * Tile::kOther;
     start_swizzled<H, N>(launched.keys(head), walk.row(tile), args.keys, width, keys + place);
     start_swizzled<H, N>(launched.values(head), walk.row(tile), args.keys, width, values + place);
+    fill_bias(head, lowest(tile), bias + tile % 2 * kBiasWindow);
   };
   const auto fill_window = [&](int tile) {
     if (args.positions != nullptr)
-      round_rows<H, kBlockRows + N, kWgmmaThreads>(
-          static_cast<const float*>(args.positions), args.positions_stride,
-          first + head.offset - walk.row(tile) - (N - 1), args.distances, width, window);
+      round_rows<H, kBlockRows + N, kWgmmaThreads>(static_cast<const float*>(args.positions),
+                                                   args.positions_stride, lowest(tile), args.distances, width,
+                                                   window);
   };
   start_swizzled<H, kBlockRows>(launched.queries(head), first, args.queries, width, q);
   start_swizzled<H, kBlockRows>(launched.doutputs(head), first, args.queries, width, doutput);
-  start_keys_and_values(0);
+  start_tile(0);
   fill_window(0);
 
   const int own_rows = warpgroup() * kGroupRows + warp() % 4 * 16;
@@ -99,12 +106,17 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_queries_kernel(TensorB
     finish_copies();
     publish_shared();
     __syncthreads();  // keys, positions and values are there; the tile before is read
-    if (tile + 1 < walk.tiles) start_keys_and_values(tile + 1);
+    if (tile + 1 < walk.tiles) start_tile(tile + 1);
     if (walk.needs(tile)) {
       const std::int64_t key = walk.row(tile);
       start_row_products<H>(own_q, keys + tile % 2 * Tile::kOther, scores);
       start_row_products<H>(own_doutput, values + tile % 2 * Tile::kOther, dweights);
       commit_products();
+      const std::int64_t base = own_query + head.offset - key;  // distance of the warp's first pair
+      const std::uint32_t seen =
+          Limits(args.queries - own_query, args.keys - key, args.least - base, args.most - base)
+              .template bits<N>();
+      const std::uint32_t kept = kept_bits<N>(head, own_query, key);
       wait_products<0>(scores);
       wait_products<0>(dweights);
       if (args.positions != nullptr) {
@@ -115,12 +127,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_queries_kernel(TensorB
         add_skewed<N>(part, scores);
         __syncwarp();
       }
-      const std::int64_t base = own_query + head.offset - key;  // distance of the warp's first pair
-      if (args.bias != nullptr) add_bias<N>(head, base, 1, scores);
-      const std::uint32_t seen =
-          Limits(args.queries - own_query, args.keys - key, args.least - base, args.most - base)
-              .template bits<N>();
-      const std::uint32_t kept = kept_bits<N>(head, own_query, key);
+      if (args.bias != nullptr) add_bias_window<N>(bias + tile % 2 * kBiasWindow + own_rows + N - 1, scores);
       score_gradients<N>(head, seen, kept, log_sums, deltas, dweights, scores, shares);
       dscores.set(scores);
       start_row_mixes<H, N>(dscores, keys + tile % 2 * Tile::kOther, dq);
@@ -155,7 +162,8 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_keys_kernel(TensorBack
   bf16* const queries = values + kBlockRows * H;  // two tiles
   bf16* const doutputs = queries + 2 * Tile::kOther;
   float* const statistics = reinterpret_cast<float*>(doutputs + 2 * Tile::kOther);  // [2][2][N]
-  bf16* const window = reinterpret_cast<bf16*>(statistics + 4 * N);  // with positions only, as the next
+  float* const bias = statistics + 4 * N;                                           // of two tiles
+  bf16* const window = reinterpret_cast<bf16*>(bias + 2 * kBiasWindow);  // with positions only, as the next
   float* const part = skew_part<N>(reinterpret_cast<float*>(window + Tile::kWindow / 2));
 
   const std::int64_t tiles = divide_up(args.keys, kBlockRows), item = blockIdx.x / tiles;
@@ -167,6 +175,9 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_keys_kernel(TensorBack
   const int steps = group * walk.tiles;
 
   const auto head_of = [&](int step) { return Head<bf16>(args, batch, kv_head * group + step / walk.tiles); };
+  const auto lowest = [&](int step) {  // distance met
+    return walk.row(step % walk.tiles) + first_head.offset - key - (kBlockRows - 1);
+  };
   const auto start_queries = [&](int step) {
     const Head<bf16> head = head_of(step);
     const std::int64_t query = walk.row(step % walk.tiles);
@@ -176,13 +187,13 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_keys_kernel(TensorBack
     float* const log_sums = statistics + step % 2 * 2 * N;
     for (int i = static_cast<int>(threadIdx.x); i < N; i += kWgmmaThreads)
       launched.statistics(head, query + i, log_sums[i], log_sums[N + i]);
+    fill_bias(head, lowest(step), bias + step % 2 * kBiasWindow);
   };
   const auto fill_window = [&](int step) {
     if (args.positions != nullptr)
-      round_rows<H, kBlockRows + N, kWgmmaThreads>(
-          static_cast<const float*>(args.positions), args.positions_stride,
-          walk.row(step % walk.tiles) + first_head.offset - key - (kBlockRows - 1), args.distances, width,
-          window);
+      round_rows<H, kBlockRows + N, kWgmmaThreads>(static_cast<const float*>(args.positions),
+                                                   args.positions_stride, lowest(step), args.distances, width,
+                                                   window);
   };
   start_swizzled<H, kBlockRows>(launched.keys(first_head), key, args.keys, width, keys);
   start_swizzled<H, kBlockRows>(launched.values(first_head), key, args.keys, width, values);
@@ -207,6 +218,12 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_keys_kernel(TensorBack
       const std::int64_t query = walk.row(step % walk.tiles);
       bf16 *const q = queries + step % 2 * Tile::kOther, *const doutput = doutputs + step % 2 * Tile::kOther;
       const float* const log_sums = statistics + step % 2 * 2 * N;
+      const std::int64_t base = query + head.offset - own_key;  // distance of the warp's first pair
+      // Before the products, whose sums leave no registers for Philox.
+      const std::uint32_t seen =
+          Limits(args.keys - own_key, args.queries - query, base - args.most, base - args.least)
+              .template bits<N>();
+      const std::uint32_t kept = kept_bits<N, true>(head, query, own_key);
       start_row_products<H, N>(own_keys, q, scores);
       start_row_products<H, N>(own_values, doutput, dweights);
       commit_products();
@@ -222,12 +239,8 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_keys_kernel(TensorBack
         add_skewed<N>(part, scores);
         __syncwarp();
       }
-      const std::int64_t base = query + head.offset - own_key;  // distance of the warp's first pair
-      if (args.bias != nullptr) add_bias<N>(head, base, -1, scores);
-      const std::uint32_t seen =
-          Limits(args.keys - own_key, args.queries - query, base - args.most, base - args.least)
-              .template bits<N>();
-      const std::uint32_t kept = kept_bits<N, true>(head, query, own_key);
+      if (args.bias != nullptr)
+        add_bias_window<N, true>(bias + step % 2 * kBiasWindow + kBlockRows - 1 - own_rows, scores);
       weights_and_gradients<N>(head, seen, kept, log_sums, log_sums + N, scores, dweights);
       weights.set(scores);
       dscores.set(dweights);

@@ -15,20 +15,22 @@
 //     start copies of keys j + 2 and values j + 1
 //     start scores of tile j + 1, then mixing of tile j; wait for the scores
 //
-// Shared memory: q; two tiles of keys and of values; with positions a window of them and the skewed products;
-// 1,024 to align:
-//     H     bytes     with positions
-//     32    25,600    75,776
-//     64    50,176    112,640
-//     128   99,328    186,368
+// Shared memory: q; two tiles of keys and of values; the bias that two tiles meet; with positions a window of
+// them and the skewed products; 1,024 to align. Registers are those of nvcc 13.0, blocks of a multiprocessor
+// without positions what both allow:
+//     H     bytes     with positions    registers    blocks
+//     32    27,136    77,312            128          2
+//     64    51,712    114,176           128          2
+//     128   100,864   187,904           227          1
 //
-// Work: 4 H operations to a visible pair. Of tiles of 64 keys behind 64 queries a band of 512 sees 512 of
-// 575 or 576 keys: 89 %. A multiprocessor multiplies 4,096 operations a clock, 1,024 clocks for a tile at H =
-// 128; its exponentials and the rest of softmax take a warp some 500 issue slots of each of the 4 schedulers,
-// beside the other warpgroup's products. Shared memory: 64 KiB read and 16 KiB written to 64 queries and a
-// tile, 640 of the 1,024 clocks. Bytes moved: q and the result once, k and v once for each 128 queries,
-// mostly from the second-level cache: 128 operations to a byte, so 400 TFLOP/s take 3.5 TB/s of it with the
-// band's edges.
+// Work: 4 H operations to a visible pair. A band of 512 sees 512 of the 576 keys of the tiles behind 64
+// queries, 89 %. A multiprocessor multiplies 4,096 operations a clock: at H = 128 1,024 clocks for a tile of
+// keys and the 128 queries. Beside that lie its exponentials, 16 a clock, so 512 clocks; some 450
+// instructions of a warp, of two warps to a scheduler; and 64 KiB that the products read from shared memory
+// and 32 KiB that copies write, 768 clocks. 400 TFLOP/s of visible pairs are 45 % of what the tensor cores
+// have. At H = 64 the products halve and the exponentials do not: they are the bound.
+// Bytes moved: q and the result once, k and v once for each 128 queries, mostly from the second-level cache:
+// 128 operations to a byte, so 400 TFLOP/s take 3.9 TB/s of it with the band's edges (512 of 640 keys).
 //
 // To be measured: 3 warpgroups; tiles of 128 keys; fetching by the copy engine, whose addresses cost no
 // registers.
@@ -42,7 +44,8 @@ template <int H>
 struct WgmmaForwardTile {
   static constexpr int kOther = kOtherRows * H;  // numbers of a tile
   static constexpr int kWindow = tensor_tile_bytes(kBlockRows + kOtherRows, H);
-  static constexpr int kShared = kTileAlignment + swizzled_tile_bytes(kBlockRows + 4 * kOtherRows, H);
+  static constexpr int kShared =
+      kTileAlignment + swizzled_tile_bytes(kBlockRows + 4 * kOtherRows, H) + kBiasBytes;
   static constexpr int kForPositions = kWindow + 2 * skew_bytes(kOtherRows);
   static_assert(kShared + kForPositions <= kMostHopperBytes);
   // Held at H = 64 they would not leave 128 registers to a thread, for two blocks to a multiprocessor; and
@@ -59,33 +62,39 @@ __global__ void __launch_bounds__(kWgmmaThreads, H <= 64 ? 2 : 1)
   bf16* const q = first_tile();
   bf16* const keys = q + kBlockRows * H;  // two tiles
   bf16* const values = keys + 2 * Tile::kOther;
-  bf16* const window = values + 2 * Tile::kOther;  // with positions only, as the next
+  float* const bias = reinterpret_cast<float*>(values + 2 * Tile::kOther);  // of two tiles
+  bf16* const window = reinterpret_cast<bf16*>(bias + 2 * kBiasWindow);  // with positions only, as the next
   float* const part = skew_part<N>(reinterpret_cast<float*>(window + Tile::kWindow / 2));
 
   const std::int64_t tiles = divide_up(args.queries, kBlockRows), item = blockIdx.x / tiles;
   const std::int64_t first = (tiles - 1 - blockIdx.x % tiles) * kBlockRows;
   const Head<bf16> head(args, item / args.heads, item % args.heads);
   const int width = static_cast<int>(args.head_size);
-  const Rows key_rows{head.keys(), args.k_strides.time, launched.k_aligned};
-  const Rows value_rows{head.values(), args.v_strides.time, launched.v_aligned};
   const Walk<N> walk = walk_keys<N>(head, first);
 
   const auto start_keys = [&](int tile) {
-    start_swizzled<H, N>(key_rows, walk.row(tile), args.keys, width, keys + tile % 2 * Tile::kOther);
+    start_swizzled<H, N>({head.keys(), args.k_strides.time, launched.k_aligned}, walk.row(tile), args.keys,
+                         width, keys + tile % 2 * Tile::kOther);
   };
   const auto start_values = [&](int tile) {
-    start_swizzled<H, N>(value_rows, walk.row(tile), args.keys, width, values + tile % 2 * Tile::kOther);
+    start_swizzled<H, N>({head.values(), args.v_strides.time, launched.v_aligned}, walk.row(tile), args.keys,
+                         width, values + tile % 2 * Tile::kOther);
   };
+  const auto lowest = [&](int tile) {
+    return first + head.offset - walk.row(tile) - (N - 1);
+  };  // distance met
+  const auto start_bias = [&](int tile) { fill_bias(head, lowest(tile), bias + tile % 2 * kBiasWindow); };
   const auto fill_window = [&](int tile) {
     if (args.positions == nullptr) return;
-    round_rows<H, kBlockRows + N, kWgmmaThreads>(
-        static_cast<const float*>(args.positions), args.positions_stride,
-        first + head.offset - walk.row(tile) - (N - 1), args.distances, width, window);
+    round_rows<H, kBlockRows + N, kWgmmaThreads>(static_cast<const float*>(args.positions),
+                                                 args.positions_stride, lowest(tile), args.distances, width,
+                                                 window);
     __syncthreads();
   };
   start_swizzled<H, kBlockRows>({head.queries(), args.q_strides.time, launched.q_aligned}, first,
                                 args.queries, width, q);
   start_keys(0);
+  start_bias(0);
   finish_copies();
   publish_shared();
   __syncthreads();
@@ -98,7 +107,10 @@ __global__ void __launch_bounds__(kWgmmaThreads, H <= 64 ? 2 : 1)
   const float factor = head.factor * kLog2OfE;         // scores in units of log 2
   const std::int64_t own_query = first + warp() * 16;  // the warp's first
   start_values(0);
-  if (walk.tiles > 1) start_keys(1);
+  if (walk.tiles > 1) {
+    start_keys(1);
+    start_bias(1);
+  }
   fill_window(0);
   if (walk.needs(0)) start_row_products<H>(left, keys, scores);
   commit_products();
@@ -117,7 +129,8 @@ __global__ void __launch_bounds__(kWgmmaThreads, H <= 64 ? 2 : 1)
         __syncwarp();
       }
       const std::int64_t base = own_query + head.offset - key;  // distance of the warp's first pair
-      if (args.bias != nullptr) add_bias<N>(head, base, 1, scores);
+      if (args.bias != nullptr)
+        add_bias_window<N>(bias + tile % 2 * kBiasWindow + warp() * 16 + N - 1, scores);
       const std::uint32_t seen =
           Limits(16, args.keys - key, args.least - base, args.most - base).template bits<N>();
       const std::uint32_t kept = kept_bits<N>(head, own_query, key);
@@ -128,7 +141,10 @@ __global__ void __launch_bounds__(kWgmmaThreads, H <= 64 ? 2 : 1)
     publish_shared();
     __syncthreads();  // the next keys and these values are there; these keys and the values before are read
     if (tile + 1 < walk.tiles) start_values(tile + 1);
-    if (tile + 2 < walk.tiles) start_keys(tile + 2);
+    if (tile + 2 < walk.tiles) {
+      start_keys(tile + 2);
+      start_bias(tile + 2);
+    }
     if (walk.needs(tile)) {
       weights.set(scores);
       scale_rows(mixed, correction);
