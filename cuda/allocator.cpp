@@ -48,8 +48,9 @@ class CudaAllocator final : public Allocator {
  public:
   void* allocate(std::size_t bytes) override {
     const std::lock_guard lock(mutex_);
-    if (capturing_) return captured_.allocate(bytes);
-    return plain_ ? allocate_plain(bytes) : pool_.allocate(bytes);
+    if (capturing_)
+      return captured_.allocate(bytes, plain_ ? plain_stats_.live_bytes : pool_.stats().live_bytes);
+    return plain_ ? allocate_plain(bytes) : pool_.allocate(bytes, captured_.stats().live_bytes);
   }
 
   void deallocate(void* memory, std::size_t bytes) noexcept override {
@@ -111,6 +112,11 @@ class CudaAllocator final : public Allocator {
     give_captured_back();
   }
 
+  int captures() const {
+    const std::lock_guard lock(mutex_);
+    return captures_;
+  }
+
   void set_plain(bool plain) {
     const std::lock_guard lock(mutex_);
     if (plain == plain_) return;
@@ -130,7 +136,8 @@ class CudaAllocator final : public Allocator {
   }
   void* allocate_plain(std::size_t bytes) {
     if (bytes == 0) return nullptr;
-    const bool over_limit = limit_ > 0 && plain_stats_.live_bytes + static_cast<std::int64_t>(bytes) > limit_;
+    const std::int64_t live = plain_stats_.live_bytes + captured_.stats().live_bytes;
+    const bool over_limit = limit_ > 0 && live + static_cast<std::int64_t>(bytes) > limit_;
     void* const memory = over_limit ? nullptr : memory_.take(bytes);
     if (memory == nullptr) out_of_memory(memory_, bytes, plain_stats_, 0, limit_);
     plain_stats_.live_bytes += static_cast<std::int64_t>(bytes);
@@ -170,6 +177,10 @@ void set_plain_allocator(bool plain) {
 
 void serve_from_capture_pool(bool on) {
   only_allocator().serve_captures(on);
+}
+
+int captures_alive() {
+  return only_allocator().captures();
 }
 
 CapturePoolUse::CapturePoolUse() {

@@ -29,4 +29,7 @@ class CapturePoolUse {
   CapturePoolUse& operator=(const CapturePoolUse&) = delete;
 };
 
+// How many of those live.
+int captures_alive();
+
 }  // namespace eddy::cuda

@@ -229,6 +229,8 @@ void set_launch_checks(bool on) {
 void close() {
   State& s = state();
   if (!is_open()) return;
+  if (const int alive = captures_alive(); alive > 0)
+    fail<DeviceError>("cuda: the GPU cannot be closed: captured work is alive: {} (drop it first)", alive);
   check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
   forget_product_plans();
   device_allocator().trim();
@@ -270,6 +272,10 @@ double Timer::stop() {
 void refuse_other_gpu(const Device& device) {
   fail<DeviceError>("cuda: a copy to or from {} (this process computes on cuda:{}; one GPU per process)",
                     to_string(device), device_index());
+}
+
+void refuse_launch(const char* kernel, std::int64_t blocks) {
+  fail<DeviceError>("cuda: {}: a grid of {} blocks (up to 2^31 - 1; cut the tensor into parts)", kernel, blocks);
 }
 
 void refuse_dtype(const char* kernel, Dtype dtype) {

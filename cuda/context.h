@@ -38,7 +38,8 @@ void download(void* to, const void* from, std::size_t bytes);
 void set_launch_checks(bool on);
 
 // Frees all that the backend holds on the GPU and leaves it; the next use opens it again. For programs that
-// look for leaks. The caller holds no tensor there any more.
+// look for leaks. The caller holds no tensor there any more. errors: DeviceError while captured work is alive:
+// its graph and its memory are on the GPU, which is then left open.
 void close();
 
 // The time that the work between start and stop took on the GPU.
@@ -56,9 +57,11 @@ class Timer {
   void *begin_ = nullptr, *end_ = nullptr;
 };
 
-// Throws the DeviceError of a tensor on another GPU than this process's. These two stand apart, because .cu
+// Throws the DeviceError of a tensor on another GPU than this process's. These stand apart, because .cu
 // files cannot format.
 [[noreturn]] void refuse_other_gpu(const Device& device);
+// Throws the DeviceError of a kernel with more blocks than a grid can have.
+[[noreturn]] void refuse_launch(const char* kernel, std::int64_t blocks);
 // Throws the DtypeError of a kernel that computes in f32 alone.
 [[noreturn]] void refuse_dtype(const char* kernel, Dtype dtype);
 inline void require_f32(const char* kernel, Dtype dtype) {

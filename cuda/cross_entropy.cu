@@ -52,7 +52,7 @@ constexpr int kMeanThreads = 512;
 
 // The mean over the scored rows, in f64: thread t adds rows t, t + 512, ..., and the sums are folded in
 // halves.
-__global__ void mean_kernel(CrossEntropyArgs args) {
+__global__ void mean_kernel(CrossEntropyMeanArgs args) {
   __shared__ double totals[kMeanThreads];
   __shared__ long long counts[kMeanThreads];
   const int thread = static_cast<int>(threadIdx.x);
@@ -78,7 +78,7 @@ __global__ void mean_kernel(CrossEntropyArgs args) {
   *static_cast<float*>(args.inverse_scored) = static_cast<float>(inverse);
 }
 
-template <int Threads, class T>
+template <int Threads, class T, class Gradient>
 __global__ void backward_kernel(CrossEntropyBackwardArgs args) {
   using Rows = Team<Threads>;
   const float scale = *static_cast<const float*>(args.dy) * *static_cast<const float*>(args.inverse_scored);
@@ -86,7 +86,7 @@ __global__ void backward_kernel(CrossEntropyBackwardArgs args) {
     const std::int64_t target = args.targets[row];
     const bool ignored = target == args.ignore, known = target >= 0 && target < args.classes;
     const T* const x = static_cast<const T*>(args.logits) + row * args.classes;
-    T* const dx = static_cast<T*>(args.dlogits) + row * args.classes;
+    Gradient* const dx = static_cast<Gradient*>(args.dlogits) + row * args.classes;
     const float top = known && !ignored ? static_cast<const float*>(args.row_max)[row] : 0.0f;
     const float factor = known && !ignored ? scale * static_cast<const float*>(args.row_inverse)[row] : 0.0f;
     for (std::int64_t i = Rows::lane(); i < args.classes; i += Threads) {
@@ -104,7 +104,12 @@ void forward(const CrossEntropyArgs& args) {
     using T = StoredIn<decltype(type)>;
     launch_rows("cross_entropy", rows_kernel<32, T>, rows_kernel<kThreads, T>, args.rows, args.classes, args);
   });
-  if (args.loss != nullptr) launch("cross_entropy_mean", mean_kernel, 1, kMeanThreads, args);
+}
+
+template <class T, class Gradient>
+void backward(const CrossEntropyBackwardArgs& args) {
+  launch_rows("cross_entropy_backward", backward_kernel<32, T, Gradient>,
+              backward_kernel<kThreads, T, Gradient>, args.rows, args.classes, args);
 }
 
 }  // namespace
@@ -112,11 +117,14 @@ void forward(const CrossEntropyArgs& args) {
 void install_cross_entropy() {
   constexpr int kCuda = static_cast<int>(DeviceType::cuda);
   cross_entropy_forward_slot.function[kCuda] = forward;
+  cross_entropy_mean_slot.function[kCuda] = [](const CrossEntropyMeanArgs& args) {
+    launch("cross_entropy_mean", mean_kernel, 1, kMeanThreads, args);
+  };
   cross_entropy_backward_slot.function[kCuda] = [](const CrossEntropyBackwardArgs& args) {
+    if (args.dtype == Dtype::f32 && args.bf16_dlogits) return backward<float, bf16>(args);
     for_activations("cross_entropy", args.dtype, [&](auto* type) {
       using T = StoredIn<decltype(type)>;
-      launch_rows("cross_entropy_backward", backward_kernel<32, T>, backward_kernel<kThreads, T>, args.rows,
-                  args.classes, args);
+      backward<T, T>(args);
     });
   };
 }

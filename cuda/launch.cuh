@@ -22,13 +22,16 @@ inline unsigned grid_for(std::int64_t items, std::int64_t per_block, int waves =
   return static_cast<unsigned>(wanted < 1 ? 1 : wanted < most ? wanted : most);
 }
 
-// Runs a kernel. The grid may be 0: nothing happens then.
+inline constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;  // of a grid, in its first axis
+
+// Runs a kernel. The grid may be 0: nothing happens then. errors: DeviceError for more than kMostBlocks.
 template <class Args>
 void launch(const char* name, void (*kernel)(Args), std::int64_t blocks, int threads,
-            const std::type_identity_t<Args>& args) {
+            const std::type_identity_t<Args>& args, int shared_bytes = 0) {
   static_assert(std::is_trivially_copyable_v<Args>);
   if (blocks <= 0) return;
-  start(name, kernel, blocks, threads, 0, args);
+  if (blocks > kMostBlocks) refuse_launch(name, blocks);
+  start(name, kernel, blocks, threads, shared_bytes, args);
   check_launch(name);
 }
 

@@ -109,7 +109,8 @@ __global__ void norm_kernel(NormArgs args) {
 
 __global__ void scale_kernel(ScaleArgs args) {
   float* const x = static_cast<float*>(args.x);
-  const float factor = static_cast<float>(args.factor);
+  float factor = static_cast<float>(args.factor);
+  if (args.by != nullptr) factor *= *static_cast<const float*>(args.by);
   for (std::int64_t i = first_item(); i < args.n; i += item_step()) x[i] *= factor;
 }
 

@@ -19,11 +19,11 @@ Pool::~Pool() {
   for (const auto& [memory, bytes] : segments_) raw_.give_back(memory, bytes);
 }
 
-void* Pool::allocate(std::size_t bytes) {
+void* Pool::allocate(std::size_t bytes, std::int64_t elsewhere) {
   if (bytes == 0) return nullptr;
   if (bytes > (std::size_t{1} << 46)) out_of_memory(raw_, bytes, stats_, largest_free(), limit_);
   const std::size_t rounded = round_up(bytes, kUnit);
-  if (limit_ > 0 && stats_.live_bytes + static_cast<std::int64_t>(rounded) > limit_)
+  if (limit_ > 0 && stats_.live_bytes + elsewhere + static_cast<std::int64_t>(rounded) > limit_)
     out_of_memory(raw_, bytes, stats_, largest_free(), limit_);
   const bool small = rounded <= kSmallRequest;
   auto block = best_fit(small, rounded);

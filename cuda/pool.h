@@ -50,8 +50,9 @@ class Pool {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  // At least `bytes`, aligned to 512; nullptr for 0. errors: OutOfMemoryError.
-  void* allocate(std::size_t bytes);
+  // At least `bytes`, aligned to 512; nullptr for 0. `elsewhere`: bytes live beside this pool, which count
+  // for the limit too. errors: OutOfMemoryError.
+  void* allocate(std::size_t bytes, std::int64_t elsewhere = 0);
   // Takes back what allocate gave; nullptr does nothing. Returns whether it was this pool's.
   bool deallocate(void* memory) noexcept;
   // Gives back the segments in which nothing is live.

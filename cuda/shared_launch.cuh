@@ -13,10 +13,7 @@ inline constexpr int kMostSharedBytes =
 template <class Args>
 void launch_shared(const char* name, void (*kernel)(Args), std::int64_t blocks, int threads, int shared_bytes,
                    const std::type_identity_t<Args>& args) {
-  static_assert(std::is_trivially_copyable_v<Args>);
-  if (blocks <= 0) return;
-  start(name, kernel, blocks, threads, shared_bytes, args);
-  check_launch(name);
+  launch(name, kernel, blocks, threads, args, shared_bytes);
 }
 
 }  // namespace eddy::cuda

@@ -14,7 +14,7 @@
 
 #include "cuda/numbers.cuh"
 #include "cuda/walk.h"
-#include "tensor/dtype.h"
+#include "tensor/convert.h"
 
 namespace eddy::cuda {
 namespace {
@@ -58,20 +58,6 @@ __global__ void fill_kernel(FillArgs<T> args) {
     std::int64_t at[1] = {};
     args.walk.add_offsets(static_cast<std::uint32_t>(i), at);
     args.to[at[0]] = args.value;
-  }
-}
-
-// By way of a type that both ends represent; what becomes bf16 is rounded once.
-template <class To, class From>
-__host__ __device__ To convert(From value) {
-  if constexpr (std::is_same_v<To, bf16> && !std::is_same_v<From, float> && sizeof(From) >= 4) {
-    return bf16::nearest(static_cast<double>(value));
-  } else if constexpr (std::is_same_v<To, bf16>) {
-    return bf16(static_cast<float>(value));
-  } else if constexpr (std::is_same_v<From, bf16>) {
-    return static_cast<To>(static_cast<float>(value));
-  } else {
-    return static_cast<To>(value);
   }
 }
 
@@ -132,21 +118,6 @@ void over_both(const char* name, void (*kernel)(CopyArgs<T>), const Tensor& to, 
     launch(name, kernel, grid_for(walk.elements, kThreads), kThreads,
            {walk, static_cast<T*>(to.raw_data()) + at[0], static_cast<const T*>(from.raw_data()) + at[1]});
   });
-}
-
-// Element types by size, for what moves bits.
-template <class Visit>
-void by_width(Dtype dtype, Visit&& visit) {
-  switch (dtype_bytes(dtype)) {
-    case 1:
-      return visit(std::uint8_t{});
-    case 2:
-      return visit(std::uint16_t{});
-    case 4:
-      return visit(std::uint32_t{});
-    default:
-      return visit(std::uint64_t{});
-  }
 }
 
 // The types that kernels compute with. errors: DtypeError for f64.

@@ -133,7 +133,7 @@ ForwardOutput BlockRecurrence::forward(const ForwardInput& input) const {
     const ScopeGuard scope(layers_[last].path);
     y = run_last_layer(WindowLayer(layers_[last], drop), x, plan);
   }
-  return {head(y), {}};
+  return {input, head(y, false), {}};
 }
 
 Tensor BlockRecurrence::run_layers(const Tensor& x, const DropoutSite& drop,
@@ -222,7 +222,7 @@ Tensor BlockRecurrence::stream(const Tensor& tokens, State& state) const {
       settled = end_block(layers[i], layer_name(i), settled, next);
   }
   next.set("position", Tensor::from(std::vector<std::int64_t>{first + time}, {1}));
-  const Tensor logits = head(outputs.size() == 1 ? outputs[0] : concat(outputs, 1));
+  const Tensor logits = head(outputs.size() == 1 ? outputs[0] : concat(outputs, 1), false).logits();
   state = std::move(next);
   return logits;
 }

@@ -8,7 +8,6 @@
 #include "autograd/scope.h"
 #include "autograd/tape.h"
 #include "ops/gather.h"
-#include "ops/matmul.h"
 #include "ops/pointwise.h"
 #include "ops/rms_norm.h"
 #include "ops/views.h"
@@ -58,12 +57,12 @@ BlockCall BlockRecurrent::call_of(const ForwardInput& input) const {
   return call;
 }
 
-Tensor BlockRecurrent::head(const Tensor& y) const {
+Classifier BlockRecurrent::head(const Tensor& y) const {
   const ScopeGuard scope("head");
   const std::string& divisor = config().logit_divisor;
-  if (divisor == "none") return linear(y, embed_);
+  if (divisor == "none") return {y, embed_, {}};
   const auto size = static_cast<double>(divisor == "sqrt_vocab" ? config().vocab : config().dim);
-  return linear(y * (1 / std::sqrt(size)), embed_);
+  return {y * (1 / std::sqrt(size)), embed_, {}};
 }
 
 void BlockRecurrent::check_length(std::int64_t time, bool /*carried*/) const {
@@ -108,7 +107,7 @@ ForwardOutput BlockRecurrent::forward(const ForwardInput& input) const {
         input.literal || config().feedback ? run_blocks(part, carry, call) : run_layers(part, carry, call);
     outputs.push_back(y);
   }
-  return {head(segments == 1 ? outputs[0] : concat(outputs, 1)), save_carry(carry)};
+  return {input, head(segments == 1 ? outputs[0] : concat(outputs, 1)), save_carry(carry)};
 }
 
 StateRead BlockRecurrent::run_chain(const RecurrentCell& cell, Tensor& c, const Tensor& keys,

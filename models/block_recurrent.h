@@ -72,7 +72,7 @@ class BlockRecurrent final : public Model {
 
   bool cached() const { return config().cache && config().model != "vanilla"; }
   BlockCall call_of(const ForwardInput& input) const;
-  Tensor head(const Tensor& y) const;
+  Classifier head(const Tensor& y) const;
   void check_tokens(const Tensor& tokens) const;
 
   // At the beginning of a document in every row: nothing is left to begin_segment.

@@ -168,7 +168,7 @@ Tensor BlockRecurrent::stream(const Tensor& tokens, State& state) const {
     if (work.position % window == 0) end_block(work);
   }
   close_stream(work, state);
-  return head(outputs.size() == 1 ? outputs[0] : concat(outputs, 1));
+  return head(outputs.size() == 1 ? outputs[0] : concat(outputs, 1)).logits();
 }
 
 }  // namespace eddy

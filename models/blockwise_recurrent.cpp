@@ -5,7 +5,6 @@
 
 #include "autograd/scope.h"
 #include "ops/attention.h"
-#include "ops/matmul.h"
 #include "ops/rotary.h"
 #include "tensor/format.h"
 
@@ -60,9 +59,9 @@ Tensor LlamaModel::embed(const Tensor& tokens) const {
   return activation(embed_(tokens));
 }
 
-Tensor LlamaModel::head(const Tensor& y) const {
+Classifier LlamaModel::head(const Tensor& y) const {
   const ScopeGuard scope("head");
-  return linear(final_norm_(y), head_weight_);
+  return {final_norm_(y), head_weight_, {}};
 }
 
 double LlamaModel::trunk_macs() const {
@@ -94,7 +93,7 @@ ForwardOutput CausalLlama::forward(const ForwardInput& input) const {
                   rotary(layer.key(rows), 0, config().rope_theta), layer.value(rows), options);
     x = layer.finish(x, attended, drop, 0);
   }
-  return {head(x), {}};
+  return {input, head(x), {}};
 }
 
 double CausalLlama::forward_macs_per_token(std::int64_t time) const {

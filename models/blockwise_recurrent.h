@@ -36,7 +36,7 @@ class LlamaModel : public Model {
   std::int64_t state_count(const State& state, const char* name, std::int64_t most) const;
 
   Tensor embed(const Tensor& tokens) const;
-  Tensor head(const Tensor& y) const;
+  Classifier head(const Tensor& y) const;
   // Multiply-adds per token of all that has no counterpart in the memory, attention left out.
   double trunk_macs() const;
 

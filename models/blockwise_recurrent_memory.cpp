@@ -183,7 +183,7 @@ ForwardOutput MemoryLlama::forward(const ForwardInput& input) const {
   }
   State state;
   state.set("memory", next);
-  return {head(x), state};
+  return {input, head(x), state};
 }
 
 double MemoryLlama::forward_macs_per_token(std::int64_t time) const {

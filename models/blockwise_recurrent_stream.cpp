@@ -87,7 +87,7 @@ Tensor CausalLlama::stream(const Tensor& tokens, State& state) const {
                     raw::narrow(keys, 1, first, in_sight), raw::narrow(values, 1, first, in_sight), options);
       y = layer.finish(y, attended, off, 0);
     }
-    raw::copy_into(raw::narrow(logits, 1, at, length), head(y));
+    raw::copy_into(raw::narrow(logits, 1, at, length), head(y).logits());
     filled += length;
   }
   state.set("position", counter(position + time));
@@ -174,7 +174,7 @@ Tensor MemoryLlama::stream(const Tensor& tokens, State& state) const {
   for (std::int64_t at = 0; at < time;) {
     const std::int64_t length = std::min(chunk - filled, time - at);
     const Tensor y = stream_piece(raw::narrow(x, 1, at, length), state, filled);
-    raw::copy_into(raw::narrow(logits, 1, at, length), head(y));
+    raw::copy_into(raw::narrow(logits, 1, at, length), head(y).logits());
     filled += length;
     at += length;
     if (filled < chunk) continue;

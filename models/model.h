@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "autograd/state.h"
+#include "models/classifier.h"
 #include "models/config.h"
 #include "models/dropout_site.h"
 #include "models/params.h"
@@ -26,11 +27,19 @@ struct ForwardInput {
   std::int64_t block = 0;  // positions per block of this call where the model has blocks; 0: config().block
   bool literal =
       false;  // the equations word for word instead of the order chosen for speed, where a family has both
+  bool logits = true;  // whether the logits are computed; who wants their loss alone has it of the classifier
 };
 
 struct ForwardOutput {
-  Tensor logits;  // [batch, rows, n_out]; rows = time, 1 or tail, by the model's readout
+  Tensor logits;  // [batch, rows, n_out]; rows = time, 1 or tail, by the model's readout; if asked for
   State state;    // to be carried on; empty for models that begin afresh with every call
+  Classifier classifier;  // what the logits are made of
+
+  // What a model returns to a call.
+  ForwardOutput(const ForwardInput& input, Classifier last, State after)
+      : logits(input.logits ? last.logits() : Tensor()),
+        state(std::move(after)),
+        classifier(std::move(last)) {}
 };
 
 class Model {

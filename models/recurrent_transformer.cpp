@@ -6,7 +6,6 @@
 #include "autograd/scope.h"
 #include "autograd/tape.h"
 #include "ops/attention.h"
-#include "ops/matmul.h"
 #include "ops/pointwise.h"
 #include "ops/views.h"
 #include "tensor/format.h"
@@ -105,9 +104,9 @@ Tensor RecurrentTransformer::embed(const Tensor& tokens, std::int64_t first, boo
   return activation(x + rows);
 }
 
-Tensor RecurrentTransformer::head(const Tensor& y) const {
+Classifier RecurrentTransformer::head(const Tensor& y, bool is_time_major) const {
   const ScopeGuard scope("head");
-  return linear(final_norm_(y), head_weight_);
+  return {final_norm_(y), head_weight_, {}, is_time_major};
 }
 
 std::int64_t RecurrentTransformer::rows_read(const ForwardInput& input) const {
@@ -128,8 +127,7 @@ ForwardOutput RecurrentTransformer::forward(const ForwardInput& input) const {
   const Tensor tokens = swapped ? raw::copy(raw::transpose(input.tokens, 0, 1)) : input.tokens;
   Tensor y = run_layers(drop(embed(tokens, 0, swapped), "embed.drop"), drop, input);
   if (rows != time) y = narrow(y, swapped ? 0 : 1, time - rows, rows);
-  const Tensor logits = head(y);
-  return {swapped ? transpose(logits, 0, 1) : logits, {}};
+  return {input, head(y, swapped), {}};
 }
 
 double RecurrentTransformer::forward_macs_per_token(std::int64_t) const {
@@ -199,7 +197,7 @@ Tensor RegularTransformer::stream(const Tensor& tokens, State& state) const {
     y = layer.mlp(y + layer.wo(raw::reshape(attended, {batch, time, dim})), off, 0);
   }
   state.set("position", Tensor::from(std::vector<std::int64_t>{first + time}, {1}));
-  return head(y);
+  return head(y, false).logits();
 }
 
 }  // namespace eddy

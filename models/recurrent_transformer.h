@@ -47,7 +47,8 @@ class RecurrentTransformer : public Model {
   std::int64_t rows_read(const ForwardInput& input) const;
   // Embedded tokens of the positions from `first`; tokens [batch, time], or [time, batch] when time-major.
   Tensor embed(const Tensor& tokens, std::int64_t first, bool is_time_major) const;
-  Tensor head(const Tensor& y) const;
+  // The end of the model over hidden rows.
+  Classifier head(const Tensor& y, bool is_time_major) const;
 
   std::vector<TransformerLayer> layers_;
   Embedding embed_;

@@ -7,7 +7,6 @@
 #include "autograd/scope.h"
 #include "autograd/tape.h"
 #include "ops/gather.h"
-#include "ops/matmul.h"
 #include "ops/views.h"
 #include "ops/where.h"
 #include "ops/widen.h"
@@ -108,12 +107,11 @@ Tensor StaircaseFamily::embed(const Tensor& tokens) const {
       embedding(embed_weight_, time_major() ? raw::copy(raw::transpose(tokens, 0, 1)) : tokens));
 }
 
-Tensor StaircaseFamily::head(const Tensor& hidden, const DropoutContext& context) const {
+Classifier StaircaseFamily::head(const Tensor& hidden, const DropoutContext& context) const {
   const ScopeGuard scope("head");
   const DropoutSite drop{context, has_outer_dropout() ? config().out_dropout : 0};
   const Tensor y = final_norm_ ? (*final_norm_)(hidden) : hidden;
-  const Tensor logits = linear(drop(y, "head.drop"), head_weight_, head_bias_);
-  return time_major() ? transpose(logits, 0, 1) : logits;
+  return {drop(y, "head.drop"), head_weight_, head_bias_, time_major()};
 }
 
 State StaircaseFamily::restarted(const State& state, const Tensor& start, std::int64_t segment) const {
@@ -176,7 +174,7 @@ ForwardOutput StaircaseFamily::forward(const ForwardInput& input) const {
     state = done.state.detach();
     hidden.push_back(done.hidden);
   }
-  return {head(segments == 1 ? hidden[0] : concat(hidden, axis), input.dropout), state};
+  return {input, head(segments == 1 ? hidden[0] : concat(hidden, axis), input.dropout), state};
 }
 
 Tensor StaircaseFamily::stream(const Tensor& tokens, State& state) const {
@@ -192,7 +190,7 @@ Tensor StaircaseFamily::stream(const Tensor& tokens, State& state) const {
   } else {
     state = begin_stream(state.empty() ? cold_state(batch) : import_state(state, batch), batch);
   }
-  return head(run_stream(x, state), {});
+  return head(run_stream(x, state), {}).logits();
 }
 
 bool is_stream(const State& state) {

@@ -72,7 +72,7 @@ class StaircaseFamily : public Model {
  private:
   void check_tokens(const Tensor& tokens) const;
   Tensor embed(const Tensor& tokens) const;
-  Tensor head(const Tensor& hidden, const DropoutContext& context) const;
+  Classifier head(const Tensor& hidden, const DropoutContext& context) const;
   // The state of a segment whose flagged rows begin a document.
   State restarted(const State& state, const Tensor& start, std::int64_t segment) const;
 

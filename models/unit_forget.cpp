@@ -101,7 +101,7 @@ Tensor UnitForget::stream(const Tensor& tokens, State& state) const {
     state.set(name + ".v", value);
   }
   state.set("position", Tensor::from(std::vector<std::int64_t>{first + tokens.dim(1)}, {1}));
-  return transpose(head(y), 0, 1);
+  return head(y, true).logits();
 }
 
 }  // namespace eddy

@@ -9,27 +9,23 @@
 namespace eddy {
 
 constinit Slot<CrossEntropyArgs> cross_entropy_forward_slot{"cross_entropy_forward"};
+constinit Slot<CrossEntropyMeanArgs> cross_entropy_mean_slot{"cross_entropy_mean"};
 constinit Slot<CrossEntropyBackwardArgs> cross_entropy_backward_slot{"cross_entropy_backward"};
 
-namespace {
-
-// Row-major i64 targets that fit the logits. Throws before anything is computed.
-Tensor checked_targets(const char* op, const Tensor& logits, const Tensor& targets, std::int64_t ignore) {
-  checks::floating(op, logits, "logits");
+Tensor class_numbers(const char* op, const Tensor& targets, const Shape& rows, std::int64_t classes,
+                     Device device, std::int64_t ignore) {
   checks::defined(op, targets, "targets");
   if (targets.dtype() != Dtype::i64 && targets.dtype() != Dtype::i32)
     fail<DtypeError>("{}: targets are {} (i64 or i32)", op, dtype_name(targets.dtype()));
-  if (!(targets.device() == logits.device()))
-    fail<DeviceError>("{}: logits on {} and targets on {} (one device for all)", op,
-                      to_string(logits.device()), to_string(targets.device()));
-  if (logits.rank() == 0) fail<ShapeError>("{}: logits are a scalar (their last axis is the classes)", op);
-  if (logits.shape().without(logits.rank() - 1) != targets.shape())
+  if (!(targets.device() == device))
+    fail<DeviceError>("{}: logits on {} and targets on {} (one device for all)", op, to_string(device),
+                      to_string(targets.device()));
+  if (rows != targets.shape())
     fail<ShapeError>("{}: logits {} and targets {} (targets have the logits' shape without its last axis)",
-                     op, to_string(logits.shape()), to_string(targets.shape()));
+                     op, to_string(rows.inserted(rows.rank(), classes)), to_string(targets.shape()));
   const Tensor numbers =
       targets.dtype() == Dtype::i64 ? raw::contiguous(targets) : raw::cast(targets, Dtype::i64);
   if (numbers.device().type != DeviceType::cpu) return numbers;
-  const std::int64_t classes = logits.dim(-1);
   const std::int64_t* const values = numbers.data<std::int64_t>();
   for (std::int64_t row = 0; row < numbers.elements(); ++row)
     if (values[row] != ignore && (values[row] < 0 || values[row] >= classes))
@@ -37,6 +33,15 @@ Tensor checked_targets(const char* op, const Tensor& logits, const Tensor& targe
           "{}: the target of row {} is {} with {} classes (from 0 to classes - 1, or {} to ignore the row)",
           op, row, values[row], classes, ignore);
   return numbers;
+}
+
+namespace {
+
+Tensor checked_targets(const char* op, const Tensor& logits, const Tensor& targets, std::int64_t ignore) {
+  checks::floating(op, logits, "logits");
+  if (logits.rank() == 0) fail<ShapeError>("{}: logits are a scalar (their last axis is the classes)", op);
+  return class_numbers(op, targets, logits.shape().without(logits.rank() - 1), logits.dim(-1),
+                       logits.device(), ignore);
 }
 
 }  // namespace
@@ -53,9 +58,11 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, std::int64_t i
   const Tensor row_loss = Tensor::empty({rows}, inside, device);
   const Tensor row_max = Tensor::empty({rows}, inside, device);
   const Tensor row_inverse = Tensor::empty({rows}, inside, device);
-  cross_entropy_forward_slot(device, {dtype, rows, classes, ignore, packed.raw_data(),
-                                      numbers.data<std::int64_t>(), row_loss.raw_data(), row_max.raw_data(),
-                                      row_inverse.raw_data(), loss.raw_data(), inverse_scored.raw_data()});
+  cross_entropy_forward_slot(device,
+                             {dtype, rows, classes, ignore, packed.raw_data(), numbers.data<std::int64_t>(),
+                              row_loss.raw_data(), row_max.raw_data(), row_inverse.raw_data()});
+  cross_entropy_mean_slot(device, {inside, rows, ignore, numbers.data<std::int64_t>(), row_loss.raw_data(),
+                                   loss.raw_data(), inverse_scored.raw_data()});
   // A row's loss is log(sum_c e^{x_c}) - x_target, so its derivative by x_c is softmax_c - [c = target]; the
   // mean divides by the number of scored rows. softmax_c = e^{x_c - max} / sum is computed here again: a
   // second exp costs less than writing and reading [rows, classes] numbers.
@@ -78,9 +85,9 @@ Tensor cross_entropy_rows(const Tensor& logits, const Tensor& targets, std::int6
   const Tensor packed = raw::contiguous(logits);
   const Tensor losses = Tensor::empty(targets.shape(), computed_in(logits), logits.device());
   if (losses.elements() > 0)
-    cross_entropy_forward_slot(logits.device(), {logits.dtype(), numbers.elements(), logits.dim(-1), ignore,
-                                                 packed.raw_data(), numbers.data<std::int64_t>(),
-                                                 losses.raw_data(), nullptr, nullptr, nullptr, nullptr});
+    cross_entropy_forward_slot(logits.device(),
+                               {logits.dtype(), numbers.elements(), logits.dim(-1), ignore, packed.raw_data(),
+                                numbers.data<std::int64_t>(), losses.raw_data(), nullptr, nullptr});
   return losses;
 }
 

@@ -24,7 +24,12 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, std::int64_t i
 // cross_entropy; the result has the targets' shape.
 Tensor cross_entropy_rows(const Tensor& logits, const Tensor& targets, std::int64_t ignore = -1);
 
-// All row-major. logits [rows, classes].
+// The targets as kernels read them: i64, row-major, of shape `rows`. Of classes on a device; `op` is for
+// errors, which are those of cross_entropy.
+Tensor class_numbers(const char* op, const Tensor& targets, const Shape& rows, std::int64_t classes,
+                     Device device, std::int64_t ignore);
+
+// The loss of each row. All row-major. logits [rows, classes].
 struct CrossEntropyArgs {
   Dtype dtype;  // of logits and dlogits; everything else is f32 where it is bf16
   std::int64_t rows, classes, ignore;
@@ -33,9 +38,18 @@ struct CrossEntropyArgs {
   void* row_loss;  // [rows]; 0 for ignored rows
   void *row_max,
       *row_inverse;  // [rows] or both null: max x and 1 / sum exp(x - max x); unset for ignored rows
-  void *loss, *inverse_scored;  // [1] or both null: the mean, and 1 / scored rows (0 without any)
 };
 extern Slot<CrossEntropyArgs> cross_entropy_forward_slot;
+
+// The mean of the losses of scored rows, and 1 / scored rows; both 0 without any.
+struct CrossEntropyMeanArgs {
+  Dtype dtype;  // of row_loss, loss and inverse_scored: f32 or f64
+  std::int64_t rows, ignore;
+  const std::int64_t* targets;
+  const void* row_loss;
+  void *loss, *inverse_scored;  // [1]
+};
+extern Slot<CrossEntropyMeanArgs> cross_entropy_mean_slot;
 
 // dlogits = beta * dlogits + dy * inverse_scored * (softmax - [class = target]); not read when beta is 0.
 struct CrossEntropyBackwardArgs {
@@ -45,8 +59,9 @@ struct CrossEntropyBackwardArgs {
   const void* logits;
   const std::int64_t* targets;
   const void *row_max, *row_inverse, *inverse_scored;
-  void* dlogits;
+  void* dlogits;  // may be the logits, with beta 0
   float beta;
+  bool bf16_dlogits = false;  // with dtype f32: dlogits is bf16. Not on the CPU
 };
 extern Slot<CrossEntropyBackwardArgs> cross_entropy_backward_slot;
 

@@ -40,7 +40,11 @@ void forward_kernel(const CrossEntropyArgs& args) {
       }
     }
   });
-  if (args.loss == nullptr) return;
+}
+
+template <class T>
+void mean_kernel(const CrossEntropyMeanArgs& args) {
+  const T* const row_loss = static_cast<const T*>(args.row_loss);
   double total = 0;
   std::int64_t scored = 0;
   for (std::int64_t row = 0; row < args.rows; ++row) {
@@ -86,6 +90,7 @@ void backward_kernel(const CrossEntropyBackwardArgs& args) {
 
 void install_cross_entropy() {
   install_cpu(cross_entropy_forward_slot, forward_kernel<float>, EDDY_F64(forward_kernel<double>));
+  install_cpu(cross_entropy_mean_slot, mean_kernel<float>, EDDY_F64(mean_kernel<double>));
   install_cpu(cross_entropy_backward_slot, backward_kernel<float>, EDDY_F64(backward_kernel<double>));
 }
 

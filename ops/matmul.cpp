@@ -5,6 +5,7 @@
 
 #include "autograd/tape.h"
 #include "ops/checks.h"
+#include "ops/product.h"
 #include "ops/reduce.h"
 #include "ops/widen.h"
 #include "tensor/format.h"
@@ -44,9 +45,6 @@ Tensor readable(const Tensor& x) {
   return layout_of(x).usable && batch_levels(x, &inner, &outer) ? x : raw::copy(x);
 }
 
-void multiply_into(const Tensor& c, const Tensor& a_any, const Tensor& b_any, double beta,
-                   const Tensor& bias = {});
-
 // Products of bf16 where there is no product of bf16: the factors widened, and a result of bf16 rounded once.
 void multiply_widened(const Tensor& c, const Tensor& a, const Tensor& b, double beta, const Tensor& bias) {
   const auto widened = [](const Tensor& x) { return raw::cast(x, Dtype::f32); };
@@ -57,8 +55,8 @@ void multiply_widened(const Tensor& c, const Tensor& a, const Tensor& b, double 
   raw::cast_into(c, sum);
 }
 
-// c = a b + beta c on readable operands; c is contiguous or readable and not transposed. A bias [n] is added
-// to every row; beta is 0 then. a and b are of one dtype; c is of theirs, or f32 where that is bf16.
+}  // namespace
+
 void multiply_into(const Tensor& c, const Tensor& a_any, const Tensor& b_any, double beta,
                    const Tensor& bias) {
   if (widens(a_any)) return multiply_widened(c, a_any, b_any, beta, bias);
@@ -117,8 +115,6 @@ Tensor flat_rows(const Tensor& x) {
   for (int i = 0; i + 1 < x.rank(); ++i) rows *= x.shape()[i];
   return raw::reshape(raw::contiguous(x), {rows, width});
 }
-
-}  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
   if (!widens(a)) checks::floating("matmul", a);

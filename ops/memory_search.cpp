@@ -98,6 +98,7 @@ void take_by_bucket(const Taking<T>& taking) {
   for (std::int64_t bucket = 0; bucket < std::min(topk, taking.end); ++bucket) {
     T best = taking.score(bucket);
     for (std::int64_t m = bucket; m < taking.end; m += topk) best = std::max(best, taking.score(m));
+    // A NaN among the scores makes the sum of weights NaN, and so the pair.
     const auto weight = [&](std::int64_t m) {
       const double gap =
           kMemorySharpness * (static_cast<double>(best) - static_cast<double>(taking.score(m)));
@@ -106,8 +107,15 @@ void take_by_bucket(const Taking<T>& taking) {
     double total = 0;
     for (std::int64_t m = bucket; m < taking.end; m += topk) total += weight(m);
     for (std::int64_t m = bucket; m < taking.end; m += topk)
-      if (const double w = weight(m); w > 0) taking.add(m, bucket, static_cast<T>(w / total));
+      if (const double w = weight(m); !(w == 0)) taking.add(m, bucket, static_cast<T>(w / total));
   }
+}
+
+// NaN comes first, so that it shows in the result, and of equal scores the one in front.
+template <class T>
+bool comes_before(T a, std::int32_t i, T b, std::int32_t j) {
+  if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && (!std::isnan(b) || i < j);
+  return a != b ? a > b : i < j;
 }
 
 template <class T>
@@ -118,8 +126,7 @@ void take_best(const Taking<T>& taking) {
   const std::int64_t wanted = std::min(taking.args.topk, taking.end);
   std::partial_sort_copy(order.begin(), order.end(), chosen, chosen + wanted,
                          [&](std::int32_t i, std::int32_t j) {
-                           const T a = taking.score(i), b = taking.score(j);
-                           return a != b ? a > b : i < j;
+                           return comes_before(taking.score(i), i, taking.score(j), j);
                          });
   std::sort(chosen, chosen + wanted);
   for (std::int64_t place = 0; place < wanted; ++place) taking.add(chosen[place], place, T(1));

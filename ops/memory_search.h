@@ -24,7 +24,8 @@ struct TakenPairs {
 // For every query and head, pairs of the entries that agree with it best. An entry whose key is zero is
 // empty: it comes after all others, and what lies behind the last entry that is not empty is not taken.
 // shapes: q [batch, time, heads, head_dim]; keys, values [batch, size, heads, head_dim]; what is not
-// row-major is copied once. 1 <= topk <= size. dtypes: f32, f64, bf16; one for all. errors: ShapeError,
+// row-major is copied once. A score that is NaN is above all others: exact takes its entry, and the pair of
+// its bucket is NaN. 1 <= topk <= size. dtypes: f32, f64, bf16; one for all. errors: ShapeError,
 // DtypeError, DeviceError; ValueError for topk. grad: none; which entries are taken, and the entries, are
 // constants.
 TakenPairs memory_search(const Tensor& q, const Tensor& keys, const Tensor& values, std::int64_t topk,

@@ -9,6 +9,7 @@
 #include "ops/gates.h"
 #include "ops/gather.h"
 #include "ops/layer_norm.h"
+#include "ops/linear_cross_entropy.h"
 #include "ops/lstm_cell.h"
 #include "ops/matmul.h"
 #include "ops/memory_search.h"
@@ -41,6 +42,7 @@ std::vector<OpSpec> op_specs() {
                                          rms_norm_specs,
                                          unit_norm_specs,
                                          cross_entropy_specs,
+                                         linear_cross_entropy_specs,
                                          dropout_specs,
                                          attention_specs,
                                          rotary_specs,

@@ -117,6 +117,7 @@ struct ScaleArgs {
   std::int64_t n;
   void* x;
   double factor;
+  const void* by = nullptr;  // [1] of dtype in the device's memory: another factor; null for none
 };
 extern Slot<ScaleArgs> scale_slot;
 

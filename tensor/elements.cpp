@@ -2,6 +2,7 @@
 // once and reaches the loop over a row by pointer: 30 casts need 30 such loops, not 30 walks around them.
 #include <cstring>
 
+#include "tensor/convert.h"
 #include "tensor/format.h"
 #include "tensor/strided.h"
 #include "tensor/tensor.h"
@@ -10,21 +11,6 @@
 
 namespace eddy::raw {
 namespace {
-
-// Element types by size: a copy moves bits.
-template <class Visit>
-void by_width(Dtype dtype, Visit&& visit) {
-  switch (dtype_bytes(dtype)) {
-    case 1:
-      return visit(std::uint8_t{});
-    case 2:
-      return visit(std::uint16_t{});
-    case 4:
-      return visit(std::uint32_t{});
-    default:
-      return visit(std::uint64_t{});
-  }
-}
 
 template <class Visit>
 void by_dtype(Dtype dtype, Visit&& visit) {
@@ -94,20 +80,6 @@ void add_row(void* to, std::int64_t step, const void* from, std::int64_t from_st
     for (std::int64_t i = 0; i < n; ++i) target[i] = sum_of(target[i], source[i]);
   } else {
     for (std::int64_t i = 0; i < n; ++i) target[i * step] = sum_of(target[i * step], source[i * from_step]);
-  }
-}
-
-// Conversion by way of a type that both ends represent; what becomes bf16 is rounded once.
-template <class To, class From>
-To convert(From value) {
-  if constexpr (std::is_same_v<To, bf16> && !std::is_same_v<From, float> && sizeof(From) >= 4) {
-    return bf16::nearest(static_cast<double>(value));
-  } else if constexpr (std::is_same_v<To, bf16>) {
-    return bf16(static_cast<float>(value));
-  } else if constexpr (std::is_same_v<From, bf16>) {
-    return static_cast<To>(static_cast<float>(value));
-  } else {
-    return static_cast<To>(value);
   }
 }
 

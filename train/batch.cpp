@@ -15,10 +15,6 @@ std::int64_t columns_of(const char* what, std::size_t ids, std::int64_t batch) {
   return count / batch;
 }
 
-Tensor placed(const Tensor& x, Device device) {
-  return !x.defined() || device == kCpu ? x : raw::to_device(x, device);
-}
-
 // Segments in one call of so many tokens. In blockwise_recurrent a call is one.
 std::int64_t segments_of(const ModelConfig& config, std::int64_t time) {
   const std::int64_t segment = config.segment > 0 ? config.segment : config.context;
@@ -45,7 +41,7 @@ Batch make_batch(std::int64_t batch, std::vector<std::int32_t> tokens, std::vect
 
 ForwardInput forward_input(const Batch& batch, Device device) {
   ForwardInput input;
-  input.tokens = placed(batch.tokens, device);
+  input.tokens = raw::to_device(batch.tokens, device);
   input.block = batch.block;
   input.tail = batch.tail;
   return input;

@@ -96,10 +96,12 @@ EvalResult evaluate_batches(const Model& model, const std::function<bool(Batch& 
       carried.enter(input, batch, model.config());
       result.carried = result.carried || !input.state.empty();
     }
+    input.logits = plan.count_right;
     const ForwardOutput output = model.forward(input);
     if (plan.carry_state) carried.leave(output.state, batch);
     const Tensor targets = raw::to_device(batch.targets, device);
-    const Tensor rows = plain_f64(cross_entropy_rows(output.logits, targets, kNotScored));
+    const Tensor rows = plain_f64(plan.count_right ? cross_entropy_rows(output.logits, targets, kNotScored)
+                                                   : output.classifier.losses(targets, kNotScored));
     const std::span<const double> losses(rows.data<double>(), static_cast<std::size_t>(rows.elements()));
     double batch_sum = 0;
     for (const double loss : losses) batch_sum += loss;

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/cross_entropy.h"
 #include "ops/pointwise.h"
 #include "tensor/format.h"
 
@@ -21,6 +20,7 @@ ForwardInput input_of(const Model& model, const StepInputs& inputs, const std::v
   input.block = batches[micro].block;
   input.tail = batches[micro].tail;
   input.dropout = {true, options.seed, micro, inputs.step_base()};
+  input.logits = false;
   if (options.carry_state) state.enter(input, batches[micro], model.config());
   if (const Device device = input.tokens.device(); input.start.defined() && !(device == kCpu)) {
     // The flags of this step and not those of the step that was recorded.
@@ -50,7 +50,7 @@ std::string explain_bad_loss(const Model& model, const StepInputs& inputs, const
       return fmt::format("the carried state {} holds a NaN or infinity", name);
   try {
     const AnomalyMode checking;
-    static_cast<void>(model.forward(input));
+    static_cast<void>(model.forward(input).classifier.losses(inputs.micros()[bad].targets, kNotScored));
   } catch (const NonFiniteError& error) {
     return error.what();
   }
@@ -100,7 +100,7 @@ StepWork ask_step(Model& model, Optimizer& optimizer, const StepInputs& inputs,
     if (batches[micro].scored > 0) {
       scored = true;
       const StepInputs::Micro& own = inputs.micros()[micro];
-      const Tensor loss = cross_entropy(output.logits, own.targets, kNotScored);
+      const Tensor loss = output.classifier.loss(own.targets, kNotScored);
       work.loss_dtype = loss.dtype();
       raw::copy_into(
           view_of_bytes(work.numbers, kNumberBytes * static_cast<std::int64_t>(1 + micro), {}, loss.dtype()),

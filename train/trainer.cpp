@@ -41,7 +41,7 @@ State placed(const State& saved, Dtype dtype, Device device) {
   State state;
   for (const auto& [name, tensor] : saved) {
     const Tensor cast = is_floating(tensor.dtype()) ? raw::cast(tensor, dtype) : tensor;
-    state.set(name, device == kCpu ? cast : raw::to_device(cast, device));
+    state.set(name, raw::to_device(cast, device));
   }
   return state;
 }

@@ -2,16 +2,10 @@
 // in f64. The samples of the ops' records are smaller than a tile.
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <string>
 
-#include "autograd/tape.h"
-#include "gpu_test.h"
-#include "ops/attention.h"
+#include "attention_case.h"
 #include "tensor/error.h"
-#include "tests/op/spec_check.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;
@@ -19,16 +13,7 @@ using namespace eddy::spec_check;
 
 namespace {
 
-constexpr std::int64_t kFar = AttentionBand::kFar;
-
-struct Case {
-  std::int64_t batch, queries, keys, heads, kv_heads, head_size;
-  std::int64_t least, most;
-  bool head_scale, bias, positions, dropout;
-  // Of q, k, v, head_scale, bias and positions, by bits.
-  unsigned wanted = 63;
-};
-const Case kCases[] = {
+const AttentionCase kCases[] = {
     {1, 1, 1, 1, 1, 1, -kFar, kFar, false, false, false, false},
     {1, 5, 7, 2, 1, 3, -kFar, kFar, true, false, false, true},
     {1, 7, 5, 2, 2, 5, 0, kFar, true, true, true, false},  // some queries see no key
@@ -55,54 +40,18 @@ const Case kCases[] = {
     {2, 300, 520, 4, 2, 64, 0, 256, true, true, true, true},
 };
 
-using Attention = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const AttentionOptions&);
-
-// The result, then the gradients that the case wants.
-Tensors run(Attention function, const Case& c, const Tensors& inputs, const Tensor& dy) {
-  Tensors x;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    x.push_back(inputs[i].defined() ? raw::alias(inputs[i]) : Tensor());
-    if (inputs[i].defined() && (c.wanted >> i & 1u) != 0) require_grad(x.back());
-  }
-  AttentionOptions options;
-  options.band = {c.least, c.most};
-  options.scale = 0.37;
-  if (c.dropout) {
-    options.dropout = 0.3;
-    options.dropout_key = random_key(3, "test_gpu_attention", 7);
-  }
-  options.head_scale = x[3];
-  options.bias = x[4];
-  options.positions = x[5];
-  const Tensor y = function(x[0], x[1], x[2], options);
-  backward(y, dy);
-  Tensors results{detach(y)};
-  for (const Tensor& leaf : x)
-    results.push_back(leaf.defined() && requires_grad(leaf) ? grad(leaf) : Tensor());
-  return results;
-}
-
-Tensors inputs_of(const Case& c) {
-  const std::int64_t distances = std::max<std::int64_t>(std::min(c.most, c.keys - 1) + 1, 0) + 3;
-  const Shape keys{c.batch, c.keys, c.kv_heads, c.head_size};
-  return {sample_normal({c.batch, c.queries, c.heads, c.head_size}, "q"),
-          sample_normal(keys, "k"),
-          sample_normal(keys, "v"),
-          c.head_scale ? sample_normal({c.heads}, "head_scale") : Tensor(),
-          c.bias ? sample_normal({c.heads, distances}, "bias") : Tensor(),
-          c.positions ? sample_normal({distances, c.head_size}, "positions", 0.3) : Tensor()};
-}
+// As the ops' records: 64 roundings of a result, 4 times as many and 16 of a gradient.
+constexpr AttentionRoundings kRoundings{64, 272, 272, 0x1p-23};
 
 }  // namespace
 
 TEST_SUITE("device") {
   TEST_CASE("attention on the GPU equals plain loops in result and every gradient and repeats its bits") {
-    const char* const names[] = {"y", "dq", "dk", "dv", "dhead_scale", "dbias", "dpositions"};
-    for (const Case& c : kCases) {
+    for (const AttentionCase& c : kCases) {
       if (kEmulated && c.queries > 200) continue;
-      const Tensors inputs = inputs_of(c);
-      const Tensor dy = sample_normal({c.batch, c.queries, c.heads, c.head_size}, "dy");
-      const Tensors want = run(attention_composed, c, inputs, dy);
+      const Tensors inputs = attention_inputs(c, Dtype::f32);
+      const Tensor dy = attention_cotangent(c, Dtype::f32);
+      const Tensors want = expected_attention(c, inputs, dy);
       for (const bool strided : {false, true}) {
         Tensors on_gpu;
         for (const Tensor& x : inputs) {
@@ -110,20 +59,27 @@ TEST_SUITE("device") {
           on_gpu.push_back(!x.defined() ? x : strided ? strided_on_gpu(typed) : to_gpu(typed));
         }
         const Tensor gpu_dy = to_gpu(raw::cast(dy, Dtype::f32));
-        const Tensors got = to_cpu(run(attention, c, on_gpu, gpu_dy));
+        const Tensors got = to_cpu(run_attention(attention, c, on_gpu, gpu_dy));
         poison_gpu();
-        const Tensors again = to_cpu(run(attention, c, on_gpu, gpu_dy));
-        // As the ops' records: 64 roundings of a result, 4 times as many and 16 of a gradient.
-        for (std::size_t i = 0; i < got.size(); ++i) {
-          const std::string what = fmt::format(
-              "{} at queries {}, keys {}, heads {}/{}, head_size {}, band {} .. {}{}", names[i], c.queries,
-              c.keys, c.heads, c.kv_heads, c.head_size, c.least, c.most, strided ? ", strided" : "");
-          const std::string text = difference(what, got[i], want[i], i == 0 ? 64 : 272, epsilon(Dtype::f32));
-          CHECK_MESSAGE(text.empty(), text);
-          const std::string bits = bit_difference(what, again[i], got[i]);
-          CHECK_MESSAGE(bits.empty(), bits);
-        }
+        const Tensors again = to_cpu(run_attention(attention, c, on_gpu, gpu_dy));
+        const std::string where = c.text() + (strided ? ", strided" : "");
+        check_attention(c, where, got, inputs, want, kRoundings);
+        check_attention_bits(where, again, got);
       }
+    }
+  }
+
+  TEST_CASE("attention on the GPU keeps its bounds whatever dropout leaves out") {
+    const AttentionCase c{1, 19, 35, 2, 1, 24, 0, 20, true, true, true, true};
+    const Tensors inputs = attention_inputs(c, Dtype::f32);
+    const Tensor dy = attention_cotangent(c, Dtype::f32);
+    Tensors on_gpu;
+    for (const Tensor& x : inputs) on_gpu.push_back(to_gpu(raw::cast(x, Dtype::f32)));
+    for (std::uint64_t mask = 0; mask < 8; ++mask) {
+      const Tensors want = expected_attention(c, inputs, dy, mask);
+      const Tensors got =
+          to_cpu(run_attention(attention, c, on_gpu, to_gpu(raw::cast(dy, Dtype::f32)), mask));
+      check_attention(c, fmt::format("mask {}", mask), got, inputs, want, kRoundings);
     }
   }
 

@@ -9,18 +9,14 @@
 // both signs: 16 of the sum of their sizes. (A head's scale scales its scores as q does, and its bias.)
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
 #include <vector>
 
-#include "autograd/tape.h"
-#include "gpu_test.h"
-#include "ops/attention.h"
+#include "attention_case.h"
 #include "tensor/error.h"
-#include "tests/op/spec_check.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;
@@ -28,17 +24,10 @@ using namespace eddy::spec_check;
 
 namespace {
 
-constexpr std::int64_t kFar = AttentionBand::kFar;
 constexpr double kRounding = 0x1p-8;
+constexpr AttentionRoundings kRoundings{4, 16, 16, kRounding};
 
-struct Case {
-  std::int64_t batch, queries, keys, heads, kv_heads, head_size;
-  std::int64_t least, most;
-  bool head_scale, bias, positions, dropout;
-  // Of q, k, v, head_scale, bias and positions, by bits.
-  unsigned wanted = 63;
-};
-const Case kCases[] = {
+const AttentionCase kCases[] = {
     {1, 1, 1, 1, 1, 32, -kFar, kFar, false, false, false, false},
     {1, 5, 7, 2, 1, 48, -kFar, kFar, true, false, false, true},
     {1, 7, 5, 2, 2, 32, 0, kFar, true, true, true, false},  // some queries see no key
@@ -62,12 +51,12 @@ const Case kCases[] = {
     {1, 130, 200, 2, 1, 128, 0, 128, true, true, true, true},
 };
 // Several tiles of keys to a block, of which its two halves see different ones.
-const Case kLongCases[] = {
+const AttentionCase kLongCases[] = {
     {1, 140, 330, 1, 1, 64, 0, 100, false, true, false, false},
     {1, 192, 192, 1, 1, 128, 0, kFar, false, false, false, false},
     {1, 130, 260, 2, 1, 32, 1, 130, true, true, true, false},
 };
-const Case kLargeCases[] = {
+const AttentionCase kLargeCases[] = {
     {2, 512, 1024, 8, 2, 64, 0, 512, true, true, true, true},
     {2, 1024, 1024, 4, 4, 128, 0, kFar, false, false, false, false},
 };
@@ -77,50 +66,6 @@ struct OnTensorCores {
   explicit OnTensorCores(const char* kernel) { set_attention_kernel(kernel); }
   ~OnTensorCores() { set_attention_kernel("plain"); }
 };
-
-using Attention = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const AttentionOptions&);
-
-// The result, then the gradients that the case wants.
-Tensors run(Attention function, const Case& c, const Tensors& inputs, const Tensor& dy) {
-  Tensors x;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    x.push_back(inputs[i].defined() ? raw::alias(inputs[i]) : Tensor());
-    if (inputs[i].defined() && (c.wanted >> i & 1u) != 0) require_grad(x.back());
-  }
-  AttentionOptions options;
-  options.band = {c.least, c.most};
-  options.scale = 0.37;
-  if (c.dropout) {
-    options.dropout = 0.3;
-    options.dropout_key = random_key(3, "test_gpu_attention_tensor_core", 7);
-  }
-  options.head_scale = x[3];
-  options.bias = x[4];
-  options.positions = x[5];
-  const Tensor y = function(x[0], x[1], x[2], options);
-  backward(y, dy);
-  Tensors results{detach(y)};
-  for (const Tensor& leaf : x)
-    results.push_back(leaf.defined() && requires_grad(leaf) ? grad(leaf) : Tensor());
-  return results;
-}
-
-// Normals that a type can hold, in f64.
-Tensor rounded_normal(const Shape& shape, const char* stream, Dtype dtype, double deviation = 1) {
-  return raw::cast(raw::cast(sample_normal(shape, stream, deviation), dtype), Dtype::f64);
-}
-
-// Positions are rounded to bf16 by the kernels, and here.
-Tensors inputs_of(const Case& c) {
-  const std::int64_t distances = std::max<std::int64_t>(std::min(c.most, c.keys - 1) + 1, 0) + 3;
-  const Shape keys{c.batch, c.keys, c.kv_heads, c.head_size};
-  return {rounded_normal({c.batch, c.queries, c.heads, c.head_size}, "q", Dtype::bf16),
-          rounded_normal(keys, "k", Dtype::bf16),
-          rounded_normal(keys, "v", Dtype::bf16),
-          c.head_scale ? rounded_normal({c.heads}, "head_scale", Dtype::f32) : Tensor(),
-          c.bias ? rounded_normal({c.heads, distances}, "bias", Dtype::f32) : Tensor(),
-          c.positions ? rounded_normal({distances, c.head_size}, "positions", Dtype::bf16, 0.3) : Tensor()};
-}
 
 // The numbers on the GPU, q, k and v as bf16 and the tables as f32; with a gap, inside wider rows of NaN.
 Tensors on_gpu(const Tensors& inputs, std::int64_t gap) {
@@ -146,67 +91,24 @@ Tensors on_gpu(const Tensors& inputs, std::int64_t gap) {
   return result;
 }
 
-std::vector<double> numbers(const Tensor& x) {
-  return raw::cast(x, Dtype::f64).to_vector<double>();
-}
-
-// "" or what is wrong with the gradient of head_scale; see the top.
-std::string head_scale_difference(const std::string& what, const Tensor& got, const Tensors& inputs,
-                                  const Tensors& want) {
-  if (!want[4].defined()) return "";
-  double largest = 0;
-  for (std::int64_t h = 0; h < inputs[3].dim(0); ++h) {
-    double terms = 0;
-    const auto add = [&](const Tensor& x, const Tensor& dx, int axis) {
-      if (!x.defined()) return;
-      const std::vector<double> a = numbers(raw::select(x, axis, h)), b = numbers(raw::select(dx, axis, h));
-      for (std::size_t i = 0; i < a.size(); ++i) terms += std::abs(a[i] * b[i]);
-    };
-    add(inputs[0], want[1], 2);
-    add(inputs[4], want[5], 0);
-    largest = std::max(largest, terms / std::abs(inputs[3].data<double>()[h]));
-  }
-  const std::vector<double> a = numbers(got), b = numbers(want[4]);
-  for (std::size_t h = 0; h < a.size(); ++h)
-    if (!(std::abs(a[h] - b[h]) <= 16 * kRounding * largest))
-      return fmt::format("{}: head {}: {} and should be {}: more than 16 x 2^-8 x {}", what, h, a[h], b[h],
-                         largest);
-  return "";
-}
-
-void check(const Case& c) {
-  const char* const names[] = {"y", "dq", "dk", "dv", "dhead_scale", "dbias", "dpositions"};
-  const Tensors inputs = inputs_of(c);
-  const Tensor dy = rounded_normal({c.batch, c.queries, c.heads, c.head_size}, "dy", Dtype::bf16);
+void check(const AttentionCase& c) {
+  const Tensors inputs = attention_inputs(c, Dtype::bf16);  // positions are rounded by the kernels, and here
+  const Tensor dy = attention_cotangent(c, Dtype::bf16);
   const Tensor gpu_dy = to_gpu(raw::cast(dy, Dtype::bf16));
-  // With all gradients, for the sizes of terms; what a case does not want is not compared.
-  Case all = c;
-  all.wanted = 63;
-  const Tensors want = run(attention_composed, all, inputs, dy);
+  const Tensors want = expected_attention(c, inputs, dy);
   // Twice the same, then aligned with a stride, then not aligned: the same sums in the same order every time.
   Tensors first;
   for (const std::int64_t gap : {0, 0, 8, 1}) {
     if (kEmulated && gap == 8) continue;  // the code of 0, and slow there
     poison_gpu();
-    const Tensors got = to_cpu(run(attention, c, on_gpu(inputs, gap), gpu_dy));
-    for (std::size_t i = 0; i < got.size(); ++i) {
-      const std::string what =
-          fmt::format("{} at queries {}, keys {}, heads {}/{}, head_size {}, band {} .. {}, gap {}", names[i],
-                      c.queries, c.keys, c.heads, c.kv_heads, c.head_size, c.least, c.most, gap);
-      if (i > 0 && (c.wanted >> (i - 1) & 1u) == 0) {
-        CHECK_MESSAGE(!got[i].defined(), what);
-        continue;
-      }
-      if (first.empty()) {
-        const std::string text = i == 4 ? head_scale_difference(what, got[i], inputs, want)
-                                        : difference(what, got[i], want[i], i == 0 ? 4 : 16, kRounding);
-        CHECK_MESSAGE(text.empty(), text);
-      } else {
-        const std::string bits = bit_difference(what, got[i], first[i]);
-        CHECK_MESSAGE(bits.empty(), bits);
-      }
+    const Tensors got = to_cpu(run_attention(attention, c, on_gpu(inputs, gap), gpu_dy));
+    const std::string where = fmt::format("{}, gap {}", c.text(), gap);
+    if (first.empty()) {
+      check_attention(c, where, got, inputs, want, kRoundings);
+      first = got;
+    } else {
+      check_attention_bits(where, got, first);
     }
-    if (first.empty()) first = got;
   }
 }
 
@@ -216,27 +118,27 @@ TEST_SUITE("device") {
   TEST_CASE(
       "attention on tensor cores equals plain loops in result and every gradient and repeats its bits") {
     const OnTensorCores choice("tensor_core");
-    for (const Case& c : kCases) check(c);
+    for (const AttentionCase& c : kCases) check(c);
     if (!kEmulated)
-      for (const Case& c : kLargeCases) check(c);
+      for (const AttentionCase& c : kLargeCases) check(c);
   }
 
   TEST_CASE("attention with wgmma equals plain loops in result and every gradient and repeats its bits") {
     const OnTensorCores choice("wgmma");
-    for (const Case& c : kCases) check(c);
-    for (const Case& c : kLongCases) check(c);
+    for (const AttentionCase& c : kCases) check(c);
+    for (const AttentionCase& c : kLongCases) check(c);
     if (!kEmulated)
-      for (const Case& c : kLargeCases) check(c);
+      for (const AttentionCase& c : kLargeCases) check(c);
   }
 
   TEST_CASE("the kernels of attention differ in the last bits of bf16 and agree up to its rounding") {
-    const Case c{1, 70, 90, 2, 1, 64, 0, kFar, false, false, false, false};
-    const Tensors x = on_gpu(inputs_of(c), 0);
+    const AttentionCase c{1, 70, 90, 2, 1, 64, 0, kFar, false, false, false, false};
+    const Tensors x = on_gpu(attention_inputs(c, Dtype::bf16), 0);
     const Tensor dy = to_gpu(raw::cast(sample_normal({1, 70, 2, 64}, "dy"), Dtype::bf16));
-    const Tensors plain = to_cpu(run(attention, c, x, dy));
+    const Tensors plain = to_cpu(run_attention(attention, c, x, dy));
     for (const char* const kernel : {"tensor_core", "wgmma"}) {
       const OnTensorCores choice(kernel);
-      const Tensors tensor_core = to_cpu(run(attention, c, x, dy));
+      const Tensors tensor_core = to_cpu(run_attention(attention, c, x, dy));
       CHECK_FALSE(bit_difference("y", tensor_core[0], plain[0]).empty());
       for (std::size_t i = 0; i < 4; ++i) {
         const std::string text = difference(kernel, tensor_core[i], plain[i], i == 0 ? 4 : 16, kRounding);

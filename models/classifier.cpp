@@ -1,0 +1,44 @@
+// The two ways from the last hidden rows to a loss.
+#include "models/classifier.h"
+
+#include "autograd/scope.h"
+#include "ops/cross_entropy.h"
+#include "ops/linear_cross_entropy.h"
+#include "ops/matmul.h"
+#include "ops/views.h"
+
+namespace eddy {
+namespace {
+
+// The targets in the order of x: a few numbers move instead of many logits.
+Tensor in_order(const Classifier& classifier, const Tensor& targets) {
+  return classifier.time_major ? raw::transpose(targets, 0, 1) : targets;
+}
+
+bool in_chunks(const Classifier& classifier) {
+  return classifier.weight.dim(0) >= Classifier::kManyClasses;
+}
+
+}  // namespace
+
+Tensor Classifier::logits() const {
+  const ScopeGuard scope("head");
+  const Tensor rows = linear(x, weight, bias);
+  return time_major ? transpose(rows, 0, 1) : rows;
+}
+
+Tensor Classifier::loss(const Tensor& targets, std::int64_t ignore) const {
+  const ScopeGuard scope("head");
+  if (in_chunks(*this)) return linear_cross_entropy(x, weight, bias, in_order(*this, targets), ignore);
+  return cross_entropy(linear(x, weight, bias), in_order(*this, targets), ignore);
+}
+
+Tensor Classifier::losses(const Tensor& targets, std::int64_t ignore) const {
+  const ScopeGuard scope("head");
+  const Tensor ordered = in_order(*this, targets);
+  const Tensor rows = in_chunks(*this) ? linear_cross_entropy_rows(x, weight, bias, ordered, ignore)
+                                       : cross_entropy_rows(linear(x, weight, bias), ordered, ignore);
+  return time_major ? raw::transpose(rows, 0, 1) : rows;
+}
+
+}  // namespace eddy

@@ -1,0 +1,108 @@
+// Samples, references and costs of the ops in linear_cross_entropy.h.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+#include "ops/linear_cross_entropy.h"
+#include "ops/op_spec.h"
+
+namespace eddy {
+namespace {
+
+// Each row's loss in f64; inputs x, weight, targets and, if there is one, bias; -1 ignores.
+std::vector<double> reference_losses(const Tensors& inputs) {
+  const std::vector<double> x = inputs[0].to_vector<double>(), weight = inputs[1].to_vector<double>();
+  const std::vector<double> bias =
+      inputs.size() > 3 ? inputs[3].to_vector<double>() : std::vector<double>(weight.size(), 0.0);
+  const std::vector<std::int64_t> targets = raw::cast(inputs[2], Dtype::i64).to_vector<std::int64_t>();
+  const std::size_t classes = static_cast<std::size_t>(inputs[1].dim(0)),
+                    width = static_cast<std::size_t>(inputs[1].dim(1));
+  std::vector<double> losses;
+  for (std::size_t row = 0; row < targets.size(); ++row) {
+    std::vector<double> logits(bias.begin(), bias.begin() + static_cast<std::ptrdiff_t>(classes));
+    for (std::size_t c = 0; c < classes; ++c)
+      for (std::size_t i = 0; i < width; ++i) logits[c] += x[row * width + i] * weight[c * width + i];
+    double top = -INFINITY, sum = 0;
+    for (const double logit : logits) top = std::max(top, logit);
+    for (const double logit : logits) sum += std::exp(logit - top);
+    losses.push_back(targets[row] < 0 ? 0
+                                      : top + std::log(sum) - logits[static_cast<std::size_t>(targets[row])]);
+  }
+  return losses;
+}
+
+Tensors sample(const Shape& rows, std::int64_t width, std::int64_t classes, double scale = 1) {
+  return {sample_normal(rows.inserted(rows.rank(), width), "x", scale),
+          sample_normal({classes, width}, "weight"),
+          sample_indices(rows, "targets", std::max<std::int64_t>(classes, 1))};
+}
+
+Tensors with_bias(Tensors inputs) {
+  inputs.push_back(sample_normal({inputs[1].dim(0)}, "bias"));
+  return inputs;
+}
+
+std::vector<OpSample> samples() {
+  const Tensors odd = sample({5}, 3, 7);
+  const Tensor some = Tensor::from(std::vector<std::int64_t>{3, -1, 0, 6, -1}, {5});
+  const Tensor none = Tensor::full({5}, -1, Dtype::i64);
+  return {{"size_0", with_bias(sample({0}, 3, 4))},
+          {"width_0", with_bias(sample({3}, 0, 4))},
+          {"size_1", sample({1}, 1, 1)},
+          {"odd_tail", sample({5}, 17, 37)},
+          {"many_classes", sample({3}, 4, 1031), false},
+          {"bias", with_bias(odd)},
+          {"rank_3", with_bias(sample({2, 3}, 5, 9))},
+          {"i32_targets", {odd[0], odd[1], raw::cast(odd[2], Dtype::i32)}},
+          {"ignored", with_bias({odd[0], odd[1], some})},
+          {"all_ignored", with_bias({odd[0], odd[1], none})},
+          {"strided", {strided_copy(odd[0]), strided_copy(odd[1]), strided_copy(odd[2])}},
+          {"large", sample({3}, 5, 33, 1e4), false}};
+}
+
+Tensor bias_of(const Tensors& inputs) {
+  return inputs.size() > 3 ? inputs[3] : Tensor();
+}
+
+}  // namespace
+
+std::vector<OpSpec> linear_cross_entropy_specs() {
+  constexpr std::int64_t kChunk = 2;  // so that samples have several, and a last one of another size
+  OpSpec mean;
+  mean.name = "linear_cross_entropy";
+  mean.formula = "mean over rows of log(sum exp(z)) - z[target], z = x W^T + b, in chunks of rows";
+  mean.run = [](const Tensors& x) {
+    return Tensors{linear_cross_entropy(x[0], x[1], bias_of(x), x[2], -1, kChunk)};
+  };
+  mean.reference = [](const Tensors& x) {
+    double total = 0, scored = 0;
+    for (const double loss : reference_losses(x)) total += loss;
+    for (const std::int64_t target : raw::cast(x[2], Dtype::i64).to_vector<std::int64_t>())
+      scored += target >= 0;
+    return Tensors{Tensor::full({}, scored > 0 ? total / scored : 0, Dtype::f64)};
+  };
+  mean.samples = samples();
+  mean.roundings = 64;
+  mean.bench = [] {
+    Tensors inputs = sample({1024}, 256, 32768);
+    for (int i : {0, 1})
+      inputs[static_cast<std::size_t>(i)] = raw::cast(inputs[static_cast<std::size_t>(i)], Dtype::f32);
+    return inputs;
+  };
+  mean.cost = [](const Tensors& x) {
+    const double products = 2.0 * static_cast<double>(x[0].elements()) * static_cast<double>(x[1].dim(0));
+    return OpCost{products, static_cast<double>(x[0].bytes() + x[1].bytes())};
+  };
+
+  OpSpec rows = mean;
+  rows.name = "linear_cross_entropy_rows";
+  rows.formula = "log(sum exp(z)) - z[target] of each row, z = x W^T + b, in chunks of rows";
+  rows.run = [](const Tensors& x) {
+    return Tensors{linear_cross_entropy_rows(x[0], x[1], bias_of(x), x[2], -1, kChunk)};
+  };
+  rows.reference = [](const Tensors& x) { return Tensors{Tensor::from(reference_losses(x), x[2].shape())}; };
+  for (OpSample& sample_of_rows : rows.samples) sample_of_rows.gradcheck = false;
+  return {mean, rows};
+}
+
+}  // namespace eddy
