@@ -275,7 +275,8 @@ void refuse_other_gpu(const Device& device) {
 }
 
 void refuse_launch(const char* kernel, std::int64_t blocks) {
-  fail<DeviceError>("cuda: {}: a grid of {} blocks (up to 2^31 - 1; cut the tensor into parts)", kernel, blocks);
+  fail<DeviceError>("cuda: {}: a grid of {} blocks (up to 2^31 - 1; cut the tensor into parts)", kernel,
+                    blocks);
 }
 
 void refuse_dtype(const char* kernel, Dtype dtype) {

@@ -38,8 +38,8 @@ void download(void* to, const void* from, std::size_t bytes);
 void set_launch_checks(bool on);
 
 // Frees all that the backend holds on the GPU and leaves it; the next use opens it again. For programs that
-// look for leaks. The caller holds no tensor there any more. errors: DeviceError while captured work is alive:
-// its graph and its memory are on the GPU, which is then left open.
+// look for leaks. The caller holds no tensor there any more. errors: DeviceError while captured work is
+// alive: its graph and its memory are on the GPU, which is then left open.
 void close();
 
 // The time that the work between start and stop took on the GPU.

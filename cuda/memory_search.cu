@@ -93,7 +93,8 @@ __global__ void bucket_kernel(MemoryTakeArgs args) {
 // Scores as integers in the same order; NaN is above all numbers, so that it shows in the result.
 __device__ inline unsigned order_of(float score) {
   const unsigned bits = __float_as_uint(score + 0.0f);  // -0 becomes 0
-  return (bits & 0x80000000u) != 0 && score == score ? ~bits : bits | 0x80000000u;
+  if (score != score) return 0xffffffffu;
+  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
 }
 
 constexpr int kWarps = kThreads / 32;

@@ -102,7 +102,7 @@ void cast_flat(const Tensor& to, const Tensor& from) {
                               static_cast<const From*>(from.raw_data())};
   if (aligned(args.to, sizeof(StoredFour<To>)) && aligned(args.from, sizeof(StoredFour<From>)))
     args.fours = args.elements / 4;
-  launch("cast", flat_cast_kernel<To, From>, grid_for(args.elements, 4 * kThreads), kThreads, args);
+  launch("cast_flat", flat_cast_kernel<To, From>, grid_for(args.elements, 4 * kThreads), kThreads, args);
 }
 
 WalkShape<2> walk_of(const Tensor& to, const Tensor& from) {

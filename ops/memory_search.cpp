@@ -124,10 +124,9 @@ void take_best(const Taking<T>& taking) {
   std::vector<std::int32_t> order(static_cast<std::size_t>(taking.end));
   std::iota(order.begin(), order.end(), 0);
   const std::int64_t wanted = std::min(taking.args.topk, taking.end);
-  std::partial_sort_copy(order.begin(), order.end(), chosen, chosen + wanted,
-                         [&](std::int32_t i, std::int32_t j) {
-                           return comes_before(taking.score(i), i, taking.score(j), j);
-                         });
+  std::partial_sort_copy(
+      order.begin(), order.end(), chosen, chosen + wanted,
+      [&](std::int32_t i, std::int32_t j) { return comes_before(taking.score(i), i, taking.score(j), j); });
   std::sort(chosen, chosen + wanted);
   for (std::int64_t place = 0; place < wanted; ++place) taking.add(chosen[place], place, T(1));
 }

@@ -1,5 +1,5 @@
-// Numbers from one element type to another, and code chosen by an element's type or size: for the CPU's copies
-// and casts and for those of a GPU.
+// Numbers from one element type to another, and code chosen by an element's type or size: for the CPU's
+// copies and casts and for those of a GPU.
 #pragma once
 
 #include <cstdint>

@@ -57,6 +57,11 @@ Tensor place_like(const Tensor& x) {
   return Tensor::over(storage.buffer(), 0, x.shape(), x.strides(), x.dtype());
 }
 
+// Makes the copy of the parameters in bf16, where the model has one and it is of older values.
+void round_values(const ParamStore& params) {
+  if (params.activations() == Dtype::bf16) static_cast<void>(raw::to_bf16(params.values()));
+}
+
 }  // namespace
 
 // A recorded step: where its inputs lie, what it leaves, and the graph, which goes first.
@@ -147,9 +152,9 @@ std::unique_ptr<CapturedStep::Graph> CapturedStep::record(const std::vector<Batc
   before.rows = before.state.empty() ? 0 : carried.rows;
   std::unique_ptr<Graph> graph(
       new Graph{StepInputs(batches, values.dtype(), values.device()), std::move(before), {}, nullptr});
-  // What is kept of the parameters beside them, such as a copy of fewer bits, counts as made anew by a write:
-  // the graph must make it at every replay, and what a failed recording left must not be used.
-  wrote_in_place(values, "captured_step");
+  // The graph rounds the parameters to bf16 where its optimizer writes them, at its end; at its beginning the
+  // copy is there, which replay sees to. What the recording says it wrote is not computed yet, or never.
+  round_values(model_.params());
   struct AfterAll {
     const Tensor& values;
     ~AfterAll() { wrote_in_place(values, "captured_step"); }
@@ -167,8 +172,13 @@ StepResult CapturedStep::replay(Graph& graph, const std::vector<Batch>& batches,
     const Tensor& from = carried.state.get(name);
     if (!(place.device() == kCpu) && from.raw_data() != place.raw_data()) raw::copy_into(place, from);
   }
+  round_values(model_.params());
   graph.graph->replay();
-  wrote_in_place(model_.params().values(), "optimizer.step");
+  const Tensor& values = model_.params().values();
+  wrote_in_place(values, "optimizer.step");
+  // The graph has rounded what it wrote.
+  Buffer& buffer = *values.buffer();
+  if (buffer.bf16_copy != nullptr) buffer.bf16_copy_version = buffer.version();
   return read_step(model_, optimizer_, graph.inputs, batches, graph.before, graph.work, carried, options);
 }
 

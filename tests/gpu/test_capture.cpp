@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda/context.h"
 #include "gpu_test.h"
 #include "models/model.h"
 #include "ops/capture.h"
@@ -113,6 +114,11 @@ std::size_t compare(const ModelConfig& config, const std::string& optimizer, boo
   }
   CHECK(floats(captured.model->params().values()) == floats(eager.model->params().values()));
   CHECK(floats(captured.model->params().gradients()) == floats(eager.model->params().gradients()));
+  if (dtype == Dtype::bf16) {  // the rounded copy is of the values that the last replay wrote
+    const Tensor& values = captured.model->params().values();
+    CHECK(floats(raw::cast(raw::to_bf16(values), Dtype::f32)) ==
+          floats(raw::cast(raw::cast(values, Dtype::bf16), Dtype::f32)));
+  }
   CHECK(captured.optimizer->steps() == eager.optimizer->steps());
   CHECK(eager.step->graphs() == 0);
   CHECK(captured.step->take_message() == "");
@@ -191,6 +197,46 @@ TEST_SUITE("device") {
     y = z = Tensor();
     memory.trim();
     CHECK(memory.stats().reserved_bytes <= before + (std::int64_t{32} << 20));  // that of x
+  }
+
+  TEST_CASE("the GPU is not closed while captured work is alive") {
+    const Tensor x = to_gpu(Tensor::full({4}, 2.0));
+    CHECK(floats(x + x)[0] == 4);
+    Tensor y;
+    const auto work = capture(gpu(), [&] { y = x + x; });
+    CHECK_THROWS_WITH_AS(cuda::close(), doctest::Contains("captured work is alive: 1 (drop it first)"),
+                         DeviceError);
+    work->replay();
+    CHECK(floats(y)[3] == 4);
+  }
+
+  TEST_CASE("a limit of memory counts the tensors of captured work and the others together") {
+    constexpr std::int64_t kElements = 1 << 20, kHalf = kElements * 4 / 2;
+    Allocator& memory = allocator(gpu());
+    const Tensor x = Tensor::full({kElements}, 1.0, Dtype::f32, gpu());
+    Tensor y;
+    const auto make = [&] { y = Tensor::full({kElements}, 1.0, Dtype::f32, gpu()); };
+    const auto work = capture(gpu(), make);
+    memory.set_limit(memory.stats().live_bytes + kHalf);
+    CHECK_THROWS_AS(Tensor::empty({kElements}, Dtype::f32, gpu()), OutOfMemoryError);
+    CHECK_THROWS_AS(static_cast<void>(capture(gpu(),
+                                              [&] {
+                                                const Tensor kept = y;
+                                                make();
+                                              })),
+                    OutOfMemoryError);
+    memory.set_limit(0);
+    CHECK_NOTHROW(Tensor::empty({kElements}, Dtype::f32, gpu()));
+  }
+
+  TEST_CASE("captured steps of a model with many classes are those without capturing") {
+    ModelConfig config = small("recurrent_transformer", "unit_forget");
+    config.vocab = Classifier::kManyClasses;
+    const std::size_t graphs = compare(config, "adamw", false, 5, [](int step) {
+      return std::vector<Batch>{batch_of(3, static_cast<std::uint64_t>(2 * step)),
+                                batch_of(3, static_cast<std::uint64_t>(2 * step + 1))};
+    });
+    CHECK(graphs == 1);
   }
 
   TEST_CASE("captured steps of the unit recurrence with dropout are those without capturing") {

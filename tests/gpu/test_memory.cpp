@@ -106,6 +106,10 @@ TEST_SUITE("device") {
                                       3.4e38f, 1e-40f, -2.5f,       std::numeric_limits<float>::infinity()};
     const Tensor x = Tensor::from(edges, {8});
     expect_equal("edges to bf16", raw::cast(to_gpu(x), Dtype::bf16), raw::cast(x, Dtype::bf16));
+    const std::int64_t one = std::int64_t{1} << 62, half = std::int64_t{1} << 54;
+    const Tensor ties =
+        Tensor::from(std::vector<std::int64_t>{one + half + 1, one + half, -one - half - 1, 3}, {4});
+    expect_equal("i64 to bf16", raw::cast(to_gpu(ties), Dtype::bf16), raw::cast(ties, Dtype::bf16));
   }
 
   TEST_CASE("what the GPU does not compute with is refused by name") {

@@ -1,6 +1,11 @@
 // The search in a memory: its errors, and what neither time nor other rows may change.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
 #include "ops/memory_search.h"
 #include "ops/op_spec.h"
 #include "spec_check.h"
@@ -46,4 +51,22 @@ TEST_CASE("the exact search gives the entries in the order of the memory") {
   const Tensor q = Tensor::from(std::vector<double>{1}, {1, 1, 1, 1});
   const TakenPairs taken = memory_search(q, keys, keys, 3, MemorySearch::exact);
   CHECK(taken.keys.to_vector<double>() == std::vector<double>{4, 5, 3});
+}
+
+TEST_CASE("a score that is NaN is above all others in the search of a memory") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Tensor q = Tensor::from(std::vector<double>{1}, {1, 1, 1, 1});
+  for (const std::size_t place : {0u, 2u, 4u}) {
+    std::vector<double> scores{4, 2, 1, 5, 3};
+    scores[place] = nan;
+    const Tensor keys = Tensor::from(scores, {1, 5, 1, 1});
+    const std::vector<double> exact =
+        memory_search(q, keys, keys, 2, MemorySearch::exact).keys.to_vector<double>();
+    CHECK(std::count_if(exact.begin(), exact.end(), [](double x) { return std::isnan(x); }) == 1);
+    CHECK(std::count(exact.begin(), exact.end(), 5) == 1);
+    const std::vector<double> bucket =
+        memory_search(q, keys, keys, 2, MemorySearch::bucket).keys.to_vector<double>();
+    CHECK(std::isnan(bucket[0]));  // places 0, 2 and 4 are in the first
+    CHECK(bucket[1] == 5);
+  }
 }

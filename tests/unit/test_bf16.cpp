@@ -156,6 +156,17 @@ TEST_CASE("bf16: an f64 rounds once where by way of f32 it would round twice") {
                              .to_vector<bf16>()[0]) == 258.0f * 65536);
 }
 
+TEST_CASE("bf16: an i64 beyond the numbers of f64 is rounded once") {
+  // Just above, at and just below the middle of two neighbours; the nearest f64 of all is the middle.
+  const std::int64_t one = std::int64_t{1} << 62, half = std::int64_t{1} << 54;
+  const std::vector<std::int64_t> values{one + half + 1, one + half,      one + half - 1, one + 3 * half - 1,
+                                         one + 3 * half, -one - half - 1, -one - half,    -one - half + 1};
+  const std::vector<bf16> got = raw::cast(Tensor::from(values, {8}), Dtype::bf16).to_vector<bf16>();
+  const float low = 0x1p62f, next = 0x1p62f + 0x1p55f, last = 0x1p62f + 0x1p56f;
+  const std::vector<float> want{next, low, low, next, last, -next, -low, -low};
+  for (std::size_t i = 0; i < want.size(); ++i) CHECK(static_cast<float>(got[i]) == want[i]);
+}
+
 TEST_CASE("to_bf16: a buffer that keeps a rounded copy rounds once until it is written") {
   const Tensor arena = Tensor::from(std::vector<float>{1.001f, -2.003f, 3.005f, 4.007f, 5.009f, 6.011f}, {6});
   CHECK_FALSE(raw::to_bf16(arena).buffer() == raw::to_bf16(arena).buffer());

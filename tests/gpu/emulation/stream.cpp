@@ -120,12 +120,18 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
     emulation::submit(stream, [=] { std::memcpy(to, kept->data(), bytes); });
     return cudaSuccess;
   }
-  emulation::submit(stream, [=] { std::memcpy(to, from, bytes); });
+  emulation::submit(stream, [=] {
+    if (kind == cudaMemcpyDeviceToDevice) emulation::count_launch("memcpy");
+    std::memcpy(to, from, bytes);
+  });
   const bool waits = kind == cudaMemcpyDeviceToHost && !emulation::is_pinned(to) && !capturing();
   return waits ? wait_for_all() : cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
-  emulation::submit(stream, [=] { std::memset(to, value, bytes); });
+  emulation::submit(stream, [=] {
+    emulation::count_launch("memset");
+    std::memset(to, value, bytes);
+  });
   return cudaSuccess;
 }
 cudaError_t cudaMemset2DAsync(void* to, std::size_t pitch, int value, std::size_t width, std::size_t height,

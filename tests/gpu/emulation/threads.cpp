@@ -60,6 +60,11 @@ int place_of_block() {
   return machine.together ? static_cast<int>(blockIdx.x) : 0;
 }
 
+std::map<std::string, std::int64_t>& launch_counts() {
+  static std::map<std::string, std::int64_t> counts;
+  return counts;
+}
+
 char* map_bytes(std::size_t bytes) {
   void* const memory =
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -288,8 +293,17 @@ class WatchFaults {
 
 }  // namespace
 
+std::map<std::string, std::int64_t> launches() {
+  return launch_counts();
+}
+
+void count_launch(const char* what) {
+  ++launch_counts()[what];
+}
+
 namespace {
 void prepare(const Launch& launch, const std::function<void()>& body, bool together) {
+  count_launch(launch.kernel);
   if (launch.threads < 1 || launch.threads > kMostThreads || launch.blocks > 0x7fffffff)
     stop("%s: %lld blocks of %d threads", launch.kernel, static_cast<long long>(launch.blocks),
          launch.threads);

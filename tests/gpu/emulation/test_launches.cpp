@@ -1,0 +1,119 @@
+// How often a training step asks the GPU for what: that nothing is done twice, and the table of copies in
+// docs/gpu-status.md.
+#include <doctest/doctest.h>
+
+#include <cstdio>
+
+#include "cuda/context.h"
+#include "cuda/launch.cuh"
+#include "tensor/error.h"
+#include "tests/gpu/emulation/emulation.h"
+#include "tests/gpu/gpu_test.h"
+#include "tests/model/bf16_models.h"
+#include "train/captured_step.h"
+
+using namespace eddy;
+using namespace eddy::gpu_test;
+
+namespace {
+
+using Counts = std::map<std::string, std::int64_t>;
+
+// What is asked for by `work` and by nothing before it.
+template <class Work>
+Counts counted(Work&& work) {
+  cuda::synchronize();
+  const Counts before = emulation::launches();
+  work();
+  cuda::synchronize();
+  Counts counts = emulation::launches();
+  for (const auto& [kernel, count] : before) counts[kernel] -= count;
+  return counts;
+}
+
+// Steps of one kind, with a state where the model carries one.
+class Steps {
+ public:
+  Steps(const ModelConfig& config, Dtype dtype, bool capture)
+      : model_(make_model(config, dtype, gpu())), vocab_(config.vocab) {
+    model_->params().initialize(3);
+    optimizer_ = make_optimizer(model_->params(), {});
+    step_.emplace(*model_, *optimizer_, capture);
+  }
+  Counts count() {
+    const Tensor tokens = test::bf16_tokens(2, 17, vocab_, static_cast<std::uint64_t>(number_));
+    std::vector<std::int32_t> inputs, targets;
+    for (std::int64_t row = 0; row < 2; ++row)
+      for (std::int64_t t = 0; t < 16; ++t) {
+        inputs.push_back(static_cast<std::int32_t>(tokens.data<std::int64_t>()[row * 17 + t]));
+        targets.push_back(static_cast<std::int32_t>(tokens.data<std::int64_t>()[row * 17 + t + 1]));
+      }
+    StepOptions options;
+    options.learning_rate = 1e-3;
+    options.step = number_++;
+    options.carry_state = true;
+    return counted([&] { CHECK(step_->step({make_batch(2, inputs, targets)}, carried_, options).finite); });
+  }
+  std::size_t graphs() const { return step_->graphs(); }
+
+ private:
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::optional<CapturedStep> step_;
+  CarriedState carried_;
+  std::int64_t vocab_;
+  std::int64_t number_ = 0;
+};
+
+std::int64_t at(const Counts& counts, const char* kernel) {
+  const auto found = counts.find(kernel);
+  return found == counts.end() ? 0 : found->second;
+}
+
+}  // namespace
+
+TEST_SUITE("device") {
+  TEST_CASE("a replayed step in bf16 rounds the parameters once as a step that is not captured does") {
+    ModelConfig config = test::bf16_configs()[3];
+    Steps eager(config, Dtype::bf16, false), captured(config, Dtype::bf16, true);
+    Counts want, got;
+    for (int i = 0; i < 5; ++i) {
+      want = eager.count();
+      got = captured.count();
+    }
+    CHECK(captured.graphs() == 1);
+    CHECK(at(got, "cast_flat") == at(want, "cast_flat"));
+    CHECK(at(got, "cast_flat") >= 1);
+  }
+
+  TEST_CASE("a training step launches the optimizer once for each stretch of parameters with gradients") {
+    std::printf("\n%-18s %9s %7s %7s %9s %6s %7s\n", "training step", "launches", "copies", "memcpy",
+                "add_into", "casts", "memset");
+    for (const ModelConfig& config : test::bf16_configs()) {
+      if (config.model == "feedback" || config.model == "ladder") continue;  // slow here
+      CAPTURE(config.model);
+      Steps steps(config, Dtype::f32, false);
+      static_cast<void>(steps.count());  // without a state
+      const Counts counts = steps.count();
+      // One for each stretch of the arena that has gradients: some parameters of these two get none.
+      CHECK(at(counts, "adam") == (config.model == "memory_llama"      ? 3
+                                   : config.model == "block_recurrent" ? 2
+                                                                       : 1));
+      std::int64_t all = 0;
+      for (const auto& [kernel, count] : counts) all += count;
+      std::printf("%-18s %9lld %7lld %7lld %9lld %6lld %7lld\n", config.model.c_str(),
+                  static_cast<long long>(all), static_cast<long long>(at(counts, "copy")),
+                  static_cast<long long>(at(counts, "memcpy")),
+                  static_cast<long long>(at(counts, "add_into")),
+                  static_cast<long long>(at(counts, "cast") + at(counts, "cast_flat")),
+                  static_cast<long long>(at(counts, "memset")));
+    }
+    std::fflush(stdout);
+  }
+
+  TEST_CASE("a grid of more blocks than a GPU takes is refused in words") {
+    struct Nothing {};
+    CHECK_THROWS_WITH_AS(cuda::launch<Nothing>("mine", [](Nothing) {}, std::int64_t{1} << 31, 32, {}),
+                         doctest::Contains("mine: a grid of 2147483648 blocks"), DeviceError);
+  }
+}
