@@ -7,8 +7,7 @@
 // after the first find it in the cache), the least; backward, dy and x twice, once for dx and once across
 // rows for the partial sums, where one pass could do both: 5 row reads and writes against 3.
 #include "cuda/install.h"
-#include "cuda/numbers.cuh"
-#include "cuda/team.cuh"
+#include "cuda/norm.cuh"
 #include "ops/layer_norm.h"
 
 namespace eddy::cuda {
@@ -21,7 +20,7 @@ __global__ void forward_kernel(LayerNormArgs args) {
   const float* const bias = static_cast<const float*>(args.bias);
   const float count = static_cast<float>(args.width), eps = static_cast<float>(args.eps);
   for (std::int64_t row = Rows::first_row(); row < args.rows; row += Rows::row_step()) {
-    const T* const x = static_cast<const T*>(args.x) + row * args.x_stride;
+    const T* const x = row_to_norm<Threads, T>(args, row);
     T* const y = static_cast<T*>(args.y) + row * args.y_stride;
     float sum = 0;
     for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) sum += static_cast<float>(x[i]);
@@ -67,27 +66,25 @@ __global__ void dx_kernel(LayerNormBackwardArgs args) {
     for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) {
       const float g = static_cast<float>(dy[i]) * (weight != nullptr ? weight[i] : 1.0f);
       const float n = (static_cast<float>(x[i]) - mean) * rstd;
-      add_to(dx[i], args.dx_beta, factor * (g - mean_g - n * mean_gn));
+      set_dx<T>(args, row * args.width + i, dx[i], factor * (g - mean_g - n * mean_gn));
     }
   }
 }
 
-constexpr int kColumns = 32, kLanes = kThreads / kColumns;
-
 // partials[block, column] = partial_beta * itself + the sums over the block's rows of dy n and dy.
 template <class T>
 __global__ void partials_kernel(LayerNormBackwardArgs args) {
-  __shared__ float dweight_sums[kLanes][kColumns], dbias_sums[kLanes][kColumns];
-  const int column_in_tile = static_cast<int>(threadIdx.x) % kColumns,
-            lane = static_cast<int>(threadIdx.x) / kColumns;
-  const std::int64_t tiles = (args.width + kColumns - 1) / kColumns;
+  __shared__ float dweight_sums[kNormLanes][kNormColumns], dbias_sums[kNormLanes][kNormColumns];
+  const int column_in_tile = static_cast<int>(threadIdx.x) % kNormColumns,
+            lane = static_cast<int>(threadIdx.x) / kNormColumns;
+  const std::int64_t tiles = norm_tiles(args.width);
   const std::int64_t blocks = (args.rows + kNormBlockRows - 1) / kNormBlockRows;
   for (std::int64_t item = blockIdx.x; item < tiles * blocks; item += gridDim.x) {
-    const std::int64_t column = item % tiles * kColumns + column_in_tile, block = item / tiles;
+    const std::int64_t column = item % tiles * kNormColumns + column_in_tile, block = item / tiles;
     const std::int64_t last = min((block + 1) * kNormBlockRows, args.rows);
     float dweight = 0, dbias = 0;
     if (column < args.width) {
-      for (std::int64_t row = block * kNormBlockRows + lane; row < last; row += kLanes) {
+      for (std::int64_t row = block * kNormBlockRows + lane; row < last; row += kNormLanes) {
         const float dy = static_cast<float>(static_cast<const T*>(args.dy)[row * args.dy_stride + column]);
         const float x = static_cast<float>(static_cast<const T*>(args.x)[row * args.x_stride + column]);
         dweight += dy * ((x - static_cast<const float*>(args.mean)[row]) *
@@ -103,7 +100,7 @@ __global__ void partials_kernel(LayerNormBackwardArgs args) {
       const auto& sums = lane == 0 ? dweight_sums : dbias_sums;
       if (partials != nullptr) {
         float sum = 0;
-        for (int i = 0; i < kLanes; ++i) sum += sums[i][column_in_tile];
+        for (int i = 0; i < kNormLanes; ++i) sum += sums[i][column_in_tile];
         float& to = partials[block * args.width + column];
         to = args.partial_beta == 0.0f ? sum : args.partial_beta * to + sum;
       }
@@ -114,14 +111,8 @@ __global__ void partials_kernel(LayerNormBackwardArgs args) {
 
 template <class T>
 void backward(const LayerNormBackwardArgs& args) {
-  // The partial sums first: dx may overwrite dy.
-  if (args.dweight_partials != nullptr || args.dbias_partials != nullptr) {
-    const std::int64_t tiles = (args.width + kColumns - 1) / kColumns;
-    launch("layer_norm_partials", partials_kernel<T>, grid_for(tiles * norm_blocks(args.rows), 1, 64),
-           kThreads, args);
-  }
-  if (args.dx != nullptr)
-    launch_rows("layer_norm_backward", dx_kernel<32, T>, dx_kernel<kThreads, T>, args.rows, args.width, args);
+  launch_norm_backward("layer_norm_backward", partials_kernel<T>, dx_kernel<32, T>, dx_kernel<kThreads, T>,
+                       args.dweight_partials != nullptr || args.dbias_partials != nullptr, args);
 }
 
 }  // namespace

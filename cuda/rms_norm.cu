@@ -3,8 +3,7 @@
 // Mapping, shared memory (1 KiB for the partial sums) and bytes moved: as in layer_norm.cu, without a mean
 // and a bias.
 #include "cuda/install.h"
-#include "cuda/numbers.cuh"
-#include "cuda/team.cuh"
+#include "cuda/norm.cuh"
 #include "ops/rms_norm.h"
 
 namespace eddy::cuda {
@@ -16,7 +15,7 @@ __global__ void forward_kernel(RmsNormArgs args) {
   const float* const weight = static_cast<const float*>(args.weight);
   const float count = static_cast<float>(args.width), eps = static_cast<float>(args.eps);
   for (std::int64_t row = Rows::first_row(); row < args.rows; row += Rows::row_step()) {
-    const T* const x = static_cast<const T*>(args.x) + row * args.x_stride;
+    const T* const x = row_to_norm<Threads, T>(args, row);
     T* const y = static_cast<T*>(args.y) + row * args.y_stride;
     float squares = 0;
     for (std::int64_t i = Rows::lane(); i < args.width; i += Threads)
@@ -48,27 +47,25 @@ __global__ void dx_kernel(RmsNormBackwardArgs args) {
     const float mean_gn = Rows::reduce(sum_gx, Plus{}) * rstd / static_cast<float>(args.width);
     for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) {
       const float g = static_cast<float>(dy[i]) * (weight != nullptr ? weight[i] : 1.0f);
-      add_to(dx[i], args.dx_beta, rstd * (g - static_cast<float>(x[i]) * rstd * mean_gn));
+      set_dx<T>(args, row * args.width + i, dx[i], rstd * (g - static_cast<float>(x[i]) * rstd * mean_gn));
     }
   }
 }
 
-constexpr int kColumns = 32, kLanes = kThreads / kColumns;
-
 // partials[block, column] = partial_beta * itself + the sum over the block's rows of dy n.
 template <class T>
 __global__ void partials_kernel(RmsNormBackwardArgs args) {
-  __shared__ float sums[kLanes][kColumns];
-  const int column_in_tile = static_cast<int>(threadIdx.x) % kColumns,
-            lane = static_cast<int>(threadIdx.x) / kColumns;
-  const std::int64_t tiles = (args.width + kColumns - 1) / kColumns;
+  __shared__ float sums[kNormLanes][kNormColumns];
+  const int column_in_tile = static_cast<int>(threadIdx.x) % kNormColumns,
+            lane = static_cast<int>(threadIdx.x) / kNormColumns;
+  const std::int64_t tiles = norm_tiles(args.width);
   const std::int64_t blocks = (args.rows + kNormBlockRows - 1) / kNormBlockRows;
   for (std::int64_t item = blockIdx.x; item < tiles * blocks; item += gridDim.x) {
-    const std::int64_t column = item % tiles * kColumns + column_in_tile, block = item / tiles;
+    const std::int64_t column = item % tiles * kNormColumns + column_in_tile, block = item / tiles;
     const std::int64_t last = min((block + 1) * kNormBlockRows, args.rows);
     float dweight = 0;
     if (column < args.width)
-      for (std::int64_t row = block * kNormBlockRows + lane; row < last; row += kLanes)
+      for (std::int64_t row = block * kNormBlockRows + lane; row < last; row += kNormLanes)
         dweight += static_cast<float>(static_cast<const T*>(args.dy)[row * args.dy_stride + column]) *
                    (static_cast<float>(static_cast<const T*>(args.x)[row * args.x_stride + column]) *
                     static_cast<const float*>(args.rstd)[row]);
@@ -76,7 +73,7 @@ __global__ void partials_kernel(RmsNormBackwardArgs args) {
     __syncthreads();
     if (lane == 0 && column < args.width) {
       float sum = 0;
-      for (int i = 0; i < kLanes; ++i) sum += sums[i][column_in_tile];
+      for (int i = 0; i < kNormLanes; ++i) sum += sums[i][column_in_tile];
       float& to = static_cast<float*>(args.dweight_partials)[block * args.width + column];
       to = args.partial_beta == 0.0f ? sum : args.partial_beta * to + sum;
     }
@@ -86,14 +83,8 @@ __global__ void partials_kernel(RmsNormBackwardArgs args) {
 
 template <class T>
 void backward(const RmsNormBackwardArgs& args) {
-  // The partial sums first: dx may overwrite dy.
-  if (args.dweight_partials != nullptr) {
-    const std::int64_t tiles = (args.width + kColumns - 1) / kColumns;
-    launch("rms_norm_partials", partials_kernel<T>, grid_for(tiles * norm_blocks(args.rows), 1, 64), kThreads,
-           args);
-  }
-  if (args.dx != nullptr)
-    launch_rows("rms_norm_backward", dx_kernel<32, T>, dx_kernel<kThreads, T>, args.rows, args.width, args);
+  launch_norm_backward("rms_norm_backward", partials_kernel<T>, dx_kernel<32, T>, dx_kernel<kThreads, T>,
+                       args.dweight_partials != nullptr, args);
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ Tensor WindowLayer::key_value(const Tensor& rows) const {
 
 Tensor WindowLayer::finish(const Tensor& rows, const Tensor& queries, const Tensor& past, const Tensor& own,
                            std::uint64_t call) const {
-  Tensor r;
+  Tensor read;
   {
     const ScopeGuard scope("attn");
     WindowAttentionOptions options;
@@ -76,9 +76,9 @@ Tensor WindowLayer::finish(const Tensor& rows, const Tensor& queries, const Tens
       options.dropout_key = drop_.key(layer.path + ".attn.probabilities", call);
     }
     const Tensor attended = window_attention(queries, past, own, options);
-    r = rows + drop_(layer.wo(attended), layer.path + ".attn.drop", call);
+    read = drop_(layer.wo(attended), layer.path + ".attn.drop", call);
   }
-  return layer.mlp(r, drop_, call);
+  return layer.mlp(rows, read, drop_, call);
 }
 
 Tensor WindowLayer::output(const Tensor& h, const Tensor& keys_values, std::int64_t skipped,

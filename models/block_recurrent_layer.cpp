@@ -81,7 +81,7 @@ Tensor BlockRecurrentLayer::finish(const Tensor& x, const TokenHeads& heads, con
                           const AttentionOptions& options) {
     return call.dense ? attention_composed(q, k, v, options) : attention(q, k, v, options);
   };
-  Tensor y;
+  Tensor read_rows;
   {
     const ScopeGuard scope("attn");
     AttentionOptions options;
@@ -105,10 +105,11 @@ Tensor BlockRecurrentLayer::finish(const Tensor& x, const TokenHeads& heads, con
       const Tensor q = reshape(heads.state_q, {sequences, rows, rules_.heads, rules_.head_dim});
       mixed = concat({mixed, reshape(attend(q, read.keys, read.values, cross), mixed.shape())}, 2);
     }
-    y = x + linear(mixed, wo_);
+    read_rows = linear(mixed, wo_);
   }
   const ScopeGuard scope("mlp");
-  return y + call.dropped(linear(relu(linear(rms_norm(y, mlp_norm_, eps_), up_)), down_), path + ".post_mlp");
+  const auto [y, rows] = add_rms_norm(x, read_rows, mlp_norm_, eps_);
+  return y + call.dropped(linear(relu(linear(rows, up_)), down_), path + ".post_mlp");
 }
 
 }  // namespace eddy

@@ -26,6 +26,9 @@ LlamaNorm::LlamaNorm(const ParamScope& scope, std::int64_t width, double epsilon
 Tensor LlamaNorm::operator()(const Tensor& x) const {
   return rms_norm(x, weight, eps);
 }
+SumAndNorm LlamaNorm::of_sum(const Tensor& x, const Tensor& delta) const {
+  return add_rms_norm(x, delta, weight, eps);
+}
 
 LlamaMlp::LlamaMlp(const ParamScope& scope, const ModelConfig& config)
     : gate(scope.scope("gate"), config.dim, config.mlp_dim, config.init_std, false),
@@ -92,13 +95,14 @@ Tensor LlamaLayer::memory_value(const Tensor& evolved) const {
 
 Tensor LlamaLayer::finish(const Tensor& x, const Tensor& attended, const DropoutSite& drop,
                           std::uint64_t call) const {
-  Tensor h;
+  Tensor read;
   {
     const ScopeGuard scope("attn");
-    h = x + drop(wo(reshape(attended, x.shape())), path + ".attn.drop", call);
+    read = drop(wo(reshape(attended, x.shape())), path + ".attn.drop", call);
   }
   const ScopeGuard scope("mlp");
-  return h + drop(mlp(mlp_norm(h)), path + ".mlp.drop", call);
+  const auto [h, rows] = mlp_norm.of_sum(x, read);
+  return h + drop(mlp(rows), path + ".mlp.drop", call);
 }
 
 }  // namespace eddy

@@ -22,6 +22,8 @@ class LlamaNorm {
  public:
   LlamaNorm(const ParamScope& scope, std::int64_t width, double epsilon);
   Tensor operator()(const Tensor& x) const;
+  // x + delta and its norm.
+  SumAndNorm of_sum(const Tensor& x, const Tensor& delta) const;
 
   Tensor weight;
   double eps;

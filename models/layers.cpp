@@ -2,7 +2,6 @@
 #include "models/layers.h"
 
 #include "ops/gather.h"
-#include "ops/layer_norm.h"
 #include "ops/matmul.h"
 
 namespace eddy {
@@ -21,6 +20,9 @@ LayerNorm::LayerNorm(const ParamScope& scope, std::int64_t width, double epsilon
 }
 Tensor LayerNorm::operator()(const Tensor& x) const {
   return layer_norm(x, weight, bias, eps);
+}
+SumAndNorm LayerNorm::of_sum(const Tensor& x, const Tensor& delta) const {
+  return add_layer_norm(x, delta, weight, bias, eps);
 }
 
 Embedding::Embedding(const ParamScope& scope, std::int64_t entries, std::int64_t width, double deviation)

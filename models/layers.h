@@ -5,6 +5,7 @@
 #include <string>
 
 #include "models/params.h"
+#include "ops/layer_norm.h"
 
 namespace eddy {
 
@@ -22,6 +23,8 @@ class LayerNorm {
  public:
   LayerNorm(const ParamScope& scope, std::int64_t width, double epsilon, bool with_bias);
   Tensor operator()(const Tensor& x) const;
+  // x + delta and its norm.
+  SumAndNorm of_sum(const Tensor& x, const Tensor& delta) const;
 
   Tensor weight, bias;
   double eps;

@@ -194,7 +194,7 @@ Tensor RegularTransformer::stream(const Tensor& tokens, State& state) const {
     options.causal = true;
     const Tensor attended =
         attention(heads_of(raw::narrow(qkv, 2, 0, dim)), extended(".k", 1), extended(".v", 2), options);
-    y = layer.mlp(y + layer.wo(raw::reshape(attended, {batch, time, dim})), off, 0);
+    y = layer.mlp(y, layer.wo(raw::reshape(attended, {batch, time, dim})), off, 0);
   }
   state.set("position", Tensor::from(std::vector<std::int64_t>{first + time}, {1}));
   return head(y, false).logits();

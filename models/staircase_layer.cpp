@@ -68,7 +68,7 @@ Tensor StaircaseLayer::operator()(const Tensor& x, const Tensor& normed_x, const
                                   const LayerCall& call) const {
   const ScopeGuard scope(path);
   const std::int64_t batch = x.dim(0), time = x.dim(1);
-  Tensor h;
+  Tensor h, rows;  // the residual stream, and what the MLP reads
   {
     const ScopeGuard inside("attn");
     const Tensor q = reshape(linear(normed_x, wq_), {batch, time, heads, head_dim});
@@ -79,13 +79,15 @@ Tensor StaircaseLayer::operator()(const Tensor& x, const Tensor& normed_x, const
     }
     const Tensor mixed = call.literal ? attention_composed(q, context.k, context.v, options)
                                       : attention(q, context.k, context.v, options);
-    h = x + linear(reshape(mixed, {batch, time, heads * head_dim}), wo_);
-    if (!prenorm_) h = attn_norm_(h);
+    const Tensor read = linear(reshape(mixed, {batch, time, heads * head_dim}), wo_);
+    const SumAndNorm sum = (prenorm_ ? mlp_norm_ : attn_norm_).of_sum(x, read);
+    h = prenorm_ ? sum.sum : sum.norm;
+    rows = sum.norm;
   }
   const ScopeGuard inside("mlp");
-  const Tensor u = relu(linear(prenorm_ ? mlp_norm_(h) : h, up_, up_bias_));
-  const Tensor y = h + linear(call.drop(u, path + ".mlp.drop", call.index), down_, down_bias_);
-  return prenorm_ ? y : mlp_norm_(y);
+  const Tensor u = relu(linear(rows, up_, up_bias_));
+  const Tensor delta = linear(call.drop(u, path + ".mlp.drop", call.index), down_, down_bias_);
+  return prenorm_ ? h + delta : mlp_norm_.of_sum(h, delta).norm;
 }
 
 Tensor StaircaseLayer::plain(const Tensor& x, const Tensor& context, const LayerCall& call) const {

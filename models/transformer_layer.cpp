@@ -32,14 +32,16 @@ Tensor TransformerLayer::activate(const Tensor& u) const {
   return gelu_activation ? gelu(u) : relu(u);
 }
 
-Tensor TransformerLayer::mlp(const Tensor& r, const DropoutSite& drop, std::uint64_t call) const {
+Tensor TransformerLayer::mlp(const Tensor& z, const Tensor& attended, const DropoutSite& drop,
+                             std::uint64_t call) const {
   const ScopeGuard scope("mlp");
-  return r + drop(down(activate(up(mlp_norm(r)))), path + ".mlp.drop", call);
+  const auto [r, rows] = mlp_norm.of_sum(z, attended);
+  return r + drop(down(activate(up(rows))), path + ".mlp.drop", call);
 }
 
 Tensor TransformerLayer::operator()(const Tensor& z, const DropoutSite& drop, std::uint64_t call) const {
   const ScopeGuard scope(path);
-  Tensor r;
+  Tensor attended;
   {
     const ScopeGuard inside("attn");
     AttentionOptions options;
@@ -48,9 +50,9 @@ Tensor TransformerLayer::operator()(const Tensor& z, const DropoutSite& drop, st
       options.dropout = drop.rate;
       options.dropout_key = drop.key(path + ".attn.probabilities", call);
     }
-    r = z + drop(wo(attention_packed(wqkv(attn_norm(z)), heads, options)), path + ".attn.drop", call);
+    attended = drop(wo(attention_packed(wqkv(attn_norm(z)), heads, options)), path + ".attn.drop", call);
   }
-  return mlp(r, drop, call);
+  return mlp(z, attended, drop, call);
 }
 
 }  // namespace eddy

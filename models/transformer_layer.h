@@ -23,8 +23,8 @@ class TransformerLayer {
   Tensor operator()(const Tensor& z, const DropoutSite& drop, std::uint64_t call = 0) const;
 
   // The parts of T, for models that order the work differently.
-  Tensor mlp(const Tensor& r, const DropoutSite& drop,
-             std::uint64_t call) const;  // r + act(LN2(r) Wup^T) Wdown^T
+  // r + act(LN2(r) Wup^T) Wdown^T for r = z + attended.
+  Tensor mlp(const Tensor& z, const Tensor& attended, const DropoutSite& drop, std::uint64_t call) const;
   Tensor activate(const Tensor& u) const;
 
   const std::string path;

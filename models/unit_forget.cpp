@@ -71,8 +71,8 @@ Tensor UnitForget::run_hoisted(const TransformerLayer& layer, const Tensor& x, c
                              layer.path + ".attn.probabilities");
     attended = reshape(reshape(attended, by_head) * kept, x.shape());
   }
-  const Tensor r = activation(chain.h) + drop(layer.wo(activation(attended)), layer.path + ".attn.drop");
-  return layer.mlp(r, drop, 0);
+  return layer.mlp(activation(chain.h), drop(layer.wo(activation(attended)), layer.path + ".attn.drop"), drop,
+                   0);
 }
 
 RecurrentTransformer::NamedShapes UnitForget::stream_shapes(std::int64_t batch, std::int64_t) const {

@@ -5,6 +5,7 @@
 
 #include "autograd/tape.h"
 #include "ops/checks.h"
+#include "ops/pointwise.h"
 #include "ops/reduce.h"
 #include "ops/rows.h"
 #include "ops/widen.h"
@@ -17,71 +18,129 @@ constinit Slot<LayerNormBackwardArgs> layer_norm_backward_slot{"layer_norm_backw
 
 namespace {
 
-void check_vector(const Tensor& x, const Tensor& vector, const char* name) {
+void check_vector(const char* op, const Tensor& x, const Tensor& vector, const char* name) {
   if (!vector.defined()) return;
-  checks::parameter("layer_norm", x, vector);
+  checks::parameter(op, x, vector);
   if (vector.shape() != Shape{x.dim(-1)})
-    fail<ShapeError>("layer_norm: a {} {} for x {} (it has the size of the last axis: [{}])", name,
+    fail<ShapeError>("{}: a {} {} for x {} (it has the size of the last axis: [{}])", op, name,
                      to_string(vector.shape()), to_string(x.shape()), x.dim(-1));
 }
 
-const void* data_or_null(const Tensor& x) {
+void* data_or_null(const Tensor& x) {
   return x.defined() ? x.raw_data() : nullptr;
 }
+
+// One norm of rows: what the forward pass keeps, and the backward pass.
+struct LayerNormRows {
+  Rows rows;  // what is normalised: x, or the sum
+  Tensor gain, mean, rstd, y;
+};
+
+void check_layer_norm(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+  checks::floating(op, x);
+  if (x.rank() == 0) fail<ShapeError>("{}: a scalar has no last axis (give it at least one axis)", op);
+  check_vector(op, x, weight, "weight");
+  check_vector(op, x, bias, "bias");
+  if (!(eps >= 0) || !std::isfinite(eps)) fail<ValueError>("{}: eps is {} (finite and >= 0)", op, eps);
+}
+
+// With delta, the rows normalised are x + delta.
+LayerNormRows normalise(const Tensor& x, const Tensor& delta, const Tensor& weight, const Tensor& bias,
+                        double eps) {
+  const Rows rows = rows_of(x);
+  const Dtype inside = computed_in(x);
+  LayerNormRows result;
+  result.gain = weight.defined() ? raw::contiguous(weight) : Tensor();
+  const Tensor shift = bias.defined() ? raw::contiguous(bias) : Tensor();
+  result.y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  result.mean = Tensor::empty({rows.rows}, inside, x.device());
+  result.rstd = Tensor::empty({rows.rows}, inside, x.device());
+  const Rows addend = delta.defined() ? rows_of(delta) : Rows();
+  const Tensor sum = delta.defined() ? Tensor::empty(x.shape(), x.dtype(), x.device()) : Tensor();
+  result.rows = delta.defined() ? rows_of(sum) : rows;
+  if (result.y.elements() > 0)
+    layer_norm_forward_slot(x.device(), {x.dtype(), rows.rows, rows.width, rows.data(), rows.stride,
+                                         data_or_null(result.gain), data_or_null(shift), result.y.raw_data(),
+                                         rows.width, result.mean.raw_data(), result.rstd.raw_data(), eps,
+                                         data_or_null(addend.storage), addend.stride, data_or_null(sum)});
+  return result;
+}
+
+// n = (x - mean) rstd has dn_i/dx_j = rstd ([i = j] - 1/width - n_i n_j / width): the mean moves by 1/width,
+// and since the variance's derivative is 2 (x_j - mean) / width, drstd/dx_j = -rstd^2 n_j / width. With g =
+// dy weight, dx_j = sum_i g_i dn_i/dx_j = rstd (g_j - mean(g) - n_j mean(g n)). dweight = sum dy n and dbias
+// = sum dy over rows. Of a sum, both summands get dsum + dx.
+struct LayerNormVjp {
+  std::int64_t count, width, x_stride;
+  bool of_sum;  // inputs x, delta, weight, bias and results sum, y, instead of x, weight, bias and y
+
+  void operator()(VjpContext& v) const {
+    const int weight = of_sum ? 2 : 1, bias = weight + 1;
+    const Tensor dsum = of_sum ? v.dy(0) : Tensor(), dnorm = v.dy(of_sum ? 1 : 0);
+    const auto give_summands = [&](const Tensor& dx) {
+      for (const int k : {0, 1})
+        if (v.sink.needs(k)) v.sink.give(k, dx);
+    };
+    if (!dnorm.defined()) return give_summands(dsum);
+    const Rows dy = rows_of(dnorm);
+    const Tensor &saved_x = v.saved(0), &saved_gain = v.saved(1);
+    const Dtype dtype = saved_x.dtype(), sums = computed_in(saved_x);
+    const Device device = saved_x.device();
+    const Shape partial_shape{norm_blocks(count), width};
+    const Tensor dweight = v.sink.needs(weight) ? Tensor::empty(partial_shape, sums, device) : Tensor();
+    const Tensor dbias = v.sink.needs(bias) ? Tensor::empty(partial_shape, sums, device) : Tensor();
+    const auto run = [&](void* dx, float beta, const Tensor& more = {}) {
+      if (count == 0 || width == 0) return;
+      layer_norm_backward_slot(
+          device, {dtype, count, width, dy.data(), dy.stride, saved_x.raw_data(), x_stride,
+                   data_or_null(saved_gain), v.saved(2).raw_data(), v.saved(3).raw_data(), dx, width, beta,
+                   data_or_null(dweight), data_or_null(dbias), 0, data_or_null(more)});
+    };
+    if (of_sum && (v.sink.needs(0) || v.sink.needs(1))) {
+      const Tensor dx = Tensor::empty(dnorm.shape(), dtype, device);
+      run(dx.raw_data(), 0, dsum.defined() ? raw::contiguous(dsum) : Tensor());
+      give_summands(dx);
+    } else if (!of_sum && v.sink.needs(0)) {
+      v.sink.into(0, [&](const Tensor& dx, float beta) { run(dx.raw_data(), beta); });
+    } else {
+      run(nullptr, 0);
+    }
+    if (dweight.defined())
+      v.sink.into(weight, [&](const Tensor& dst, float beta) { sum_into(dst, dweight, beta); });
+    if (dbias.defined())
+      v.sink.into(bias, [&](const Tensor& dst, float beta) { sum_into(dst, dbias, beta); });
+  }
+};
 
 }  // namespace
 
 Tensor layer_norm(const Tensor& x, const Tensor& given_weight, const Tensor& given_bias, double eps) {
   const Tensor weight = wide_parameter(x, given_weight), bias = wide_parameter(x, given_bias);
   if (widens(x)) return narrowed(layer_norm(wide(x), wide(weight), wide(bias), eps));
-  checks::floating("layer_norm", x);
-  if (x.rank() == 0) fail<ShapeError>("layer_norm: a scalar has no last axis (give it at least one axis)");
-  check_vector(x, weight, "weight");
-  check_vector(x, bias, "bias");
-  if (!(eps >= 0) || !std::isfinite(eps)) fail<ValueError>("layer_norm: eps is {} (finite and >= 0)", eps);
+  check_layer_norm("layer_norm", x, weight, bias, eps);
+  const LayerNormRows n = normalise(x, {}, weight, bias, eps);
+  return record("layer_norm", {x, weight, bias}, n.y, {n.rows.storage, n.gain, n.mean, n.rstd},
+                LayerNormVjp{n.rows.rows, n.rows.width, n.rows.stride, false});
+}
 
-  const Rows rows = rows_of(x);
-  const Tensor gain = weight.defined() ? raw::contiguous(weight) : Tensor();
-  const Tensor shift = bias.defined() ? raw::contiguous(bias) : Tensor();
-  const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
-  const Dtype inside = computed_in(x);
-  const Tensor mean = Tensor::empty({rows.rows}, inside, x.device());
-  const Tensor rstd = Tensor::empty({rows.rows}, inside, x.device());
-  if (y.elements() > 0)
-    layer_norm_forward_slot(
-        x.device(), {x.dtype(), rows.rows, rows.width, rows.data(), rows.stride, data_or_null(gain),
-                     data_or_null(shift), y.raw_data(), rows.width, mean.raw_data(), rstd.raw_data(), eps});
-  // n = (x - mean) rstd has dn_i/dx_j = rstd ([i = j] - 1/width - n_i n_j / width): the mean moves by
-  // 1/width, and since the variance's derivative is 2 (x_j - mean) / width, drstd/dx_j = -rstd^2 n_j / width.
-  // With g = dy weight, dx_j = sum_i g_i dn_i/dx_j = rstd (g_j - mean(g) - n_j mean(g n)). dweight = sum dy n
-  // and dbias = sum dy over rows.
-  return record(
-      "layer_norm", {x, weight, bias}, y, {rows.storage, gain, mean, rstd},
-      [count = rows.rows, width = rows.width, x_stride = rows.stride](VjpContext& v) {
-        const Rows dy = rows_of(v.dy());
-        const Tensor &saved_x = v.saved(0), &saved_gain = v.saved(1);
-        const Dtype dtype = saved_x.dtype(), sums = computed_in(saved_x);
-        const Device device = saved_x.device();
-        const Shape partial_shape{norm_blocks(count), width};
-        const Tensor dweight = v.sink.needs(1) ? Tensor::empty(partial_shape, sums, device) : Tensor();
-        const Tensor dbias = v.sink.needs(2) ? Tensor::empty(partial_shape, sums, device) : Tensor();
-        const auto run = [&](void* dx, float beta) {
-          if (count == 0) return;
-          layer_norm_backward_slot(
-              device, {dtype, count, width, dy.data(), dy.stride, saved_x.raw_data(), x_stride,
-                       data_or_null(saved_gain), v.saved(2).raw_data(), v.saved(3).raw_data(), dx, width,
-                       beta, dweight.defined() ? dweight.raw_data() : nullptr,
-                       dbias.defined() ? dbias.raw_data() : nullptr, 0});
-        };
-        if (v.sink.needs(0))
-          v.sink.into(0, [&](const Tensor& dx, float beta) { run(dx.raw_data(), beta); });
-        else
-          run(nullptr, 0);
-        if (dweight.defined())
-          v.sink.into(1, [&](const Tensor& dst, float beta) { sum_into(dst, dweight, beta); });
-        if (dbias.defined())
-          v.sink.into(2, [&](const Tensor& dst, float beta) { sum_into(dst, dbias, beta); });
-      });
+SumAndNorm add_layer_norm(const Tensor& x, const Tensor& delta, const Tensor& given_weight,
+                          const Tensor& given_bias, double eps) {
+  const Tensor weight = wide_parameter(x, given_weight), bias = wide_parameter(x, given_bias);
+  checks::same_kind("add_layer_norm", x, delta);
+  if (x.shape() != delta.shape())
+    fail<ShapeError>("add_layer_norm: {} and {} (one shape for both)", to_string(x.shape()),
+                     to_string(delta.shape()));
+  // What does not lie in rows would be copied for the kernel; add takes any strides.
+  if (widens(x) || (x.rank() > 0 && !(lies_in_rows(x) && lies_in_rows(delta)))) {
+    const Tensor sum = x + delta;
+    return {sum, layer_norm(sum, weight, bias, eps)};
+  }
+  check_layer_norm("add_layer_norm", x, weight, bias, eps);
+  const LayerNormRows n = normalise(x, delta, weight, bias, eps);
+  record_many("add_layer_norm", {x, delta, weight, bias}, {n.rows.storage, n.y},
+              {n.rows.storage, n.gain, n.mean, n.rstd},
+              LayerNormVjp{n.rows.rows, n.rows.width, n.rows.stride, true});
+  return {n.rows.storage, n.y};
 }
 
 }  // namespace eddy

@@ -19,6 +19,17 @@ namespace eddy {
 // - n mean(g n)), dweight = sum of dy n over rows, dbias = sum of dy over rows.
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, double eps = 1e-5);
 
+// x + delta, and its norm: the residual stream and what the next part of a layer reads, in one pass.
+struct SumAndNorm {
+  Tensor sum, norm;  // of x's shape
+};
+
+// x + delta and layer_norm of it, with the bits of add and layer_norm. shapes: delta as x. dtypes, errors:
+// those of add and layer_norm; ShapeError when the shapes differ. grad: both summands get dsum + the gradient
+// that layer_norm passes on.
+SumAndNorm add_layer_norm(const Tensor& x, const Tensor& delta, const Tensor& weight, const Tensor& bias = {},
+                          double eps = 1e-5);
+
 // Rows that share one partial sum of dweight and dbias: enough to make the last sum cheap, few enough to
 // share out.
 constexpr std::int64_t kNormBlockRows = 64;
@@ -39,6 +50,10 @@ struct LayerNormArgs {
   std::int64_t y_stride;
   void *mean, *rstd;  // [rows], kept for the gradient; both null where none is wanted
   double eps;
+  // With delta, the rows normalised are x + delta, which are written to sum [rows, width].
+  const void* delta = nullptr;
+  std::int64_t delta_stride = 0;
+  void* sum = nullptr;
 };
 extern Slot<LayerNormArgs> layer_norm_forward_slot;
 
@@ -61,6 +76,7 @@ struct LayerNormBackwardArgs {
   void *dweight_partials,
       *dbias_partials;  // [norm_blocks(rows), width]; each null where not wanted
   float partial_beta;
+  const void* dsum = nullptr;  // [rows, width] or null: dx = dsum + its gradient, with dx_beta 0
 };
 extern Slot<LayerNormBackwardArgs> layer_norm_backward_slot;
 

@@ -47,7 +47,14 @@ void forward_kernel(const LayerNormArgs& args) {
   const T count = static_cast<T>(width), eps = static_cast<T>(args.eps);
   parallel_for(args.rows, items_per_chunk(width), [=, &args](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
-      const T* const x = static_cast<const T*>(args.x) + row * args.x_stride;
+      const T* x = static_cast<const T*>(args.x) + row * args.x_stride;
+      if (args.delta != nullptr) {
+        const T *const first = x, *const second = static_cast<const T*>(args.delta) + row * args.delta_stride;
+        T* const sum = static_cast<T*>(args.sum) + row * width;
+#pragma GCC ivdep
+        for (std::int64_t i = 0; i < width; ++i) sum[i] = first[i] + second[i];
+        x = sum;
+      }
       const T mean =
           lane_sum<T>(width, [x](auto reader, std::int64_t i) { return reader.load(x + i); }) / count;
       const T squares = lane_sum<T>(width, [x, mean](auto reader, std::int64_t i) {
@@ -99,6 +106,14 @@ EDDY_INLINE void dx_row(const BackwardRow<T>& row, T* dx, T beta, std::int64_t w
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < width; ++i) dx[i] = beta * dx[i] + gradient(i);
   }
+}
+
+// The beta that adds the gradient to row r of dsum, which is written to dx, where there is one.
+template <class T>
+EDDY_INLINE T start_dx(const T* dsum, std::int64_t r, T* dx, T beta, std::int64_t width) {
+  if (dsum == nullptr) return beta;
+  for (std::int64_t i = 0; i < width; ++i) dx[i] = dsum[r * width + i];
+  return T(1);
 }
 
 // partial = beta * partial, where 0 forgets what was there.
@@ -154,8 +169,9 @@ void backward_kernel(const LayerNormBackwardArgs& args) {
             add_partials(row, dweight, dbias, width);
             if (args.dx == nullptr) continue;
             T* const dx = static_cast<T*>(args.dx) + r * args.dx_stride;
-            weight != nullptr ? dx_row<T, true>(row, dx, dx_beta, width)
-                              : dx_row<T, false>(row, dx, dx_beta, width);
+            const T beta = start_dx(static_cast<const T*>(args.dsum), r, dx, dx_beta, width);
+            weight != nullptr ? dx_row<T, true>(row, dx, beta, width)
+                              : dx_row<T, false>(row, dx, beta, width);
           }
         }
       });

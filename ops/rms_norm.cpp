@@ -5,6 +5,7 @@
 
 #include "autograd/tape.h"
 #include "ops/checks.h"
+#include "ops/pointwise.h"
 #include "ops/reduce.h"
 #include "ops/rows.h"
 #include "ops/widen.h"
@@ -15,53 +16,115 @@ namespace eddy {
 constinit Slot<RmsNormArgs> rms_norm_forward_slot{"rms_norm_forward"};
 constinit Slot<RmsNormBackwardArgs> rms_norm_backward_slot{"rms_norm_backward"};
 
+namespace {
+
+void* data_or_null(const Tensor& x) {
+  return x.defined() ? x.raw_data() : nullptr;
+}
+
+void check_rms_norm(const char* op, const Tensor& x, const Tensor& weight, double eps) {
+  checks::floating(op, x);
+  if (x.rank() == 0) fail<ShapeError>("{}: a scalar has no last axis (give it at least one axis)", op);
+  if (weight.defined()) {
+    checks::parameter(op, x, weight);
+    if (weight.shape() != Shape{x.dim(-1)})
+      fail<ShapeError>("{}: a weight {} for x {} (it has the size of the last axis: [{}])", op,
+                       to_string(weight.shape()), to_string(x.shape()), x.dim(-1));
+  }
+  if (!(eps >= 0) || !std::isfinite(eps)) fail<ValueError>("{}: eps is {} (finite and >= 0)", op, eps);
+}
+
+struct RmsNormRows {
+  Rows rows;  // what is normalised: x, or the sum
+  Tensor gain, rstd, y;
+};
+
+// With delta, the rows normalised are x + delta.
+RmsNormRows normalise(const Tensor& x, const Tensor& delta, const Tensor& weight, double eps) {
+  const Rows rows = rows_of(x);
+  RmsNormRows result;
+  result.gain = weight.defined() ? raw::contiguous(weight) : Tensor();
+  result.y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  result.rstd = Tensor::empty({rows.rows}, computed_in(x), x.device());
+  const Rows addend = delta.defined() ? rows_of(delta) : Rows();
+  const Tensor sum = delta.defined() ? Tensor::empty(x.shape(), x.dtype(), x.device()) : Tensor();
+  result.rows = delta.defined() ? rows_of(sum) : rows;
+  if (result.y.elements() > 0)
+    rms_norm_forward_slot(
+        x.device(), {x.dtype(), rows.rows, rows.width, rows.data(), rows.stride, data_or_null(result.gain),
+                     result.y.raw_data(), rows.width, result.rstd.raw_data(), eps,
+                     data_or_null(addend.storage), addend.stride, data_or_null(sum)});
+  return result;
+}
+
+// n = x rstd with rstd = (mean(x^2) + eps)^(-1/2), so drstd/dx_j = -rstd^3 x_j / width = -rstd^2 n_j / width
+// and dn_i/dx_j = rstd ([i = j] - n_i n_j / width). With g = dy weight, dx_j = rstd (g_j - n_j mean(g n)),
+// and dweight = sum of dy n over rows. Of a sum, both summands get dsum + dx.
+struct RmsNormVjp {
+  std::int64_t count, width, x_stride;
+  bool of_sum;  // inputs x, delta, weight and results sum, y, instead of x, weight and y
+
+  void operator()(VjpContext& v) const {
+    const int weight = of_sum ? 2 : 1;
+    const Tensor dsum = of_sum ? v.dy(0) : Tensor(), dnorm = v.dy(of_sum ? 1 : 0);
+    const auto give_summands = [&](const Tensor& dx) {
+      for (const int k : {0, 1})
+        if (v.sink.needs(k)) v.sink.give(k, dx);
+    };
+    if (!dnorm.defined()) return give_summands(dsum);
+    const Rows dy = rows_of(dnorm);
+    const Tensor &saved_x = v.saved(0), &saved_gain = v.saved(1);
+    const Tensor dweight = v.sink.needs(weight) ? Tensor::empty({norm_blocks(count), width},
+                                                                computed_in(saved_x), saved_x.device())
+                                                : Tensor();
+    const auto run = [&](void* dx, float beta, const Tensor& more = {}) {
+      if (count == 0 || width == 0) return;
+      rms_norm_backward_slot(saved_x.device(),
+                             {saved_x.dtype(), count, width, dy.data(), dy.stride, saved_x.raw_data(),
+                              x_stride, data_or_null(saved_gain), v.saved(2).raw_data(), dx, width, beta,
+                              data_or_null(dweight), 0, data_or_null(more)});
+    };
+    if (of_sum && (v.sink.needs(0) || v.sink.needs(1))) {
+      const Tensor dx = Tensor::empty(dnorm.shape(), saved_x.dtype(), saved_x.device());
+      run(dx.raw_data(), 0, dsum.defined() ? raw::contiguous(dsum) : Tensor());
+      give_summands(dx);
+    } else if (!of_sum && v.sink.needs(0)) {
+      v.sink.into(0, [&](const Tensor& dx, float beta) { run(dx.raw_data(), beta); });
+    } else {
+      run(nullptr, 0);
+    }
+    if (dweight.defined())
+      v.sink.into(weight, [&](const Tensor& dst, float beta) { sum_into(dst, dweight, beta); });
+  }
+};
+
+}  // namespace
+
 Tensor rms_norm(const Tensor& x, const Tensor& given_weight, double eps) {
   const Tensor weight = wide_parameter(x, given_weight);
   if (widens(x)) return narrowed(rms_norm(wide(x), wide(weight), eps));
-  checks::floating("rms_norm", x);
-  if (x.rank() == 0) fail<ShapeError>("rms_norm: a scalar has no last axis (give it at least one axis)");
-  if (weight.defined()) {
-    checks::parameter("rms_norm", x, weight);
-    if (weight.shape() != Shape{x.dim(-1)})
-      fail<ShapeError>("rms_norm: a weight {} for x {} (it has the size of the last axis: [{}])",
-                       to_string(weight.shape()), to_string(x.shape()), x.dim(-1));
-  }
-  if (!(eps >= 0) || !std::isfinite(eps)) fail<ValueError>("rms_norm: eps is {} (finite and >= 0)", eps);
+  check_rms_norm("rms_norm", x, weight, eps);
+  const RmsNormRows n = normalise(x, {}, weight, eps);
+  return record("rms_norm", {x, weight}, n.y, {n.rows.storage, n.gain, n.rstd},
+                RmsNormVjp{n.rows.rows, n.rows.width, n.rows.stride, false});
+}
 
-  const Rows rows = rows_of(x);
-  const Tensor gain = weight.defined() ? raw::contiguous(weight) : Tensor();
-  const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
-  const Tensor rstd = Tensor::empty({rows.rows}, computed_in(x), x.device());
-  if (y.elements() > 0)
-    rms_norm_forward_slot(x.device(), {x.dtype(), rows.rows, rows.width, rows.data(), rows.stride,
-                                       gain.defined() ? gain.raw_data() : nullptr, y.raw_data(), rows.width,
-                                       rstd.raw_data(), eps});
-  // n = x rstd with rstd = (mean(x^2) + eps)^(-1/2), so drstd/dx_j = -rstd^3 x_j / width = -rstd^2 n_j /
-  // width and dn_i/dx_j = rstd ([i = j] - n_i n_j / width). With g = dy weight, dx_j = rstd (g_j - n_j mean(g
-  // n)), and dweight = sum of dy n over rows.
-  return record("rms_norm", {x, weight}, y, {rows.storage, gain, rstd},
-                [count = rows.rows, width = rows.width, x_stride = rows.stride](VjpContext& v) {
-                  const Rows dy = rows_of(v.dy());
-                  const Tensor &saved_x = v.saved(0), &saved_gain = v.saved(1);
-                  const Tensor dweight =
-                      v.sink.needs(1)
-                          ? Tensor::empty({norm_blocks(count), width}, computed_in(saved_x), saved_x.device())
-                          : Tensor();
-                  const auto run = [&](void* dx, float beta) {
-                    if (count == 0) return;
-                    rms_norm_backward_slot(
-                        saved_x.device(),
-                        {saved_x.dtype(), count, width, dy.data(), dy.stride, saved_x.raw_data(), x_stride,
-                         saved_gain.defined() ? saved_gain.raw_data() : nullptr, v.saved(2).raw_data(), dx,
-                         width, beta, dweight.defined() ? dweight.raw_data() : nullptr, 0});
-                  };
-                  if (v.sink.needs(0))
-                    v.sink.into(0, [&](const Tensor& dx, float beta) { run(dx.raw_data(), beta); });
-                  else
-                    run(nullptr, 0);
-                  if (dweight.defined())
-                    v.sink.into(1, [&](const Tensor& dst, float beta) { sum_into(dst, dweight, beta); });
-                });
+SumAndNorm add_rms_norm(const Tensor& x, const Tensor& delta, const Tensor& given_weight, double eps) {
+  const Tensor weight = wide_parameter(x, given_weight);
+  checks::same_kind("add_rms_norm", x, delta);
+  if (x.shape() != delta.shape())
+    fail<ShapeError>("add_rms_norm: {} and {} (one shape for both)", to_string(x.shape()),
+                     to_string(delta.shape()));
+  // What does not lie in rows would be copied for the kernel; add takes any strides.
+  if (widens(x) || (x.rank() > 0 && !(lies_in_rows(x) && lies_in_rows(delta)))) {
+    const Tensor sum = x + delta;
+    return {sum, rms_norm(sum, weight, eps)};
+  }
+  check_rms_norm("add_rms_norm", x, weight, eps);
+  const RmsNormRows n = normalise(x, delta, weight, eps);
+  record_many("add_rms_norm", {x, delta, weight}, {n.rows.storage, n.y}, {n.rows.storage, n.gain, n.rstd},
+              RmsNormVjp{n.rows.rows, n.rows.width, n.rows.stride, true});
+  return {n.rows.storage, n.y};
 }
 
 }  // namespace eddy

@@ -19,6 +19,9 @@ namespace eddy {
 // weight and n = x rstd: dx = rstd (g - n mean(g n)), dweight = sum of dy n over rows.
 Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 1e-5);
 
+// x + delta and rms_norm of it, with the bits of add and rms_norm; else as add_layer_norm.
+SumAndNorm add_rms_norm(const Tensor& x, const Tensor& delta, const Tensor& weight, double eps = 1e-5);
+
 // Row r of x starts at x + r * x_stride elements, of y at y + r * y_stride. width >= 1.
 // aliasing: y may be x with the same stride (no gradient is possible then).
 struct RmsNormArgs {
@@ -31,6 +34,10 @@ struct RmsNormArgs {
   std::int64_t y_stride;
   void* rstd;  // [rows], kept for the gradient, or null
   double eps;
+  // As in LayerNormArgs.
+  const void* delta = nullptr;
+  std::int64_t delta_stride = 0;
+  void* sum = nullptr;
 };
 extern Slot<RmsNormArgs> rms_norm_forward_slot;
 
@@ -49,6 +56,7 @@ struct RmsNormBackwardArgs {
   float dx_beta;
   void* dweight_partials;  // [norm_blocks(rows), width], or null
   float partial_beta;
+  const void* dsum = nullptr;  // as in LayerNormBackwardArgs
 };
 extern Slot<RmsNormBackwardArgs> rms_norm_backward_slot;
 

@@ -26,7 +26,14 @@ void forward_kernel(const RmsNormArgs& args) {
   const T count = static_cast<T>(width), eps = static_cast<T>(args.eps);
   parallel_for(args.rows, items_per_chunk(width), [=, &args](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
-      const T* const x = static_cast<const T*>(args.x) + row * args.x_stride;
+      const T* x = static_cast<const T*>(args.x) + row * args.x_stride;
+      if (args.delta != nullptr) {
+        const T *const first = x, *const second = static_cast<const T*>(args.delta) + row * args.delta_stride;
+        T* const sum = static_cast<T*>(args.sum) + row * width;
+#pragma GCC ivdep
+        for (std::int64_t i = 0; i < width; ++i) sum[i] = first[i] + second[i];
+        x = sum;
+      }
       T* const y = static_cast<T*>(args.y) + row * args.y_stride;
       const T squares = lane_sum<T>(width, [x](auto reader, std::int64_t i) {
         const auto value = reader.load(x + i);
@@ -93,8 +100,14 @@ void backward_kernel(const RmsNormBackwardArgs& args) {
       }
       if (args.dx == nullptr) continue;
       T* const dx = static_cast<T*>(args.dx) + row * args.dx_stride;
-      weight != nullptr ? dx_row<T, true>(dy, x, weight, rstd, dx, dx_beta, width)
-                        : dx_row<T, false>(dy, x, weight, rstd, dx, dx_beta, width);
+      T beta = dx_beta;
+      if (args.dsum != nullptr) {  // the gradient is added to it
+        const T* const dsum = static_cast<const T*>(args.dsum) + row * width;
+        for (std::int64_t i = 0; i < width; ++i) dx[i] = dsum[i];
+        beta = T(1);
+      }
+      weight != nullptr ? dx_row<T, true>(dy, x, weight, rstd, dx, beta, width)
+                        : dx_row<T, false>(dy, x, weight, rstd, dx, beta, width);
     }
   };
   parallel_for(norm_blocks(args.rows), items_per_chunk(kNormBlockRows * width),

@@ -58,7 +58,35 @@ std::vector<OpSpec> rms_norm_specs() {
   spec.cost = [](const Tensors& x) {
     return OpCost{5.0 * static_cast<double>(x[0].elements()), 2.0 * static_cast<double>(x[0].bytes())};
   };
-  return {spec};
+
+  OpSpec added = spec;
+  added.name = "add_rms_norm";
+  added.formula = "s = x + d and s / sqrt(mean(s^2) + eps) weight, last axis";
+  added.run = [](const Tensors& x) {
+    const SumAndNorm y = add_rms_norm(x[0], x[1], x.size() > 2 ? x[2] : Tensor(), kEps);
+    return Tensors{y.sum, y.norm};
+  };
+  added.reference = [](const Tensors& x) {
+    const Tensor sum = raw::copy(x[0]);
+    raw::add_into(sum, x[1]);
+    Tensors inputs{sum};
+    inputs.insert(inputs.end(), x.begin() + 2, x.end());
+    return Tensors{sum, reference_rms_norm(inputs)};
+  };
+  for (OpSample& one : added.samples) {
+    const Tensor& x = one.inputs[0];
+    const Tensor delta = sample_normal(x.shape(), "delta", one.label == "size_1" ? near_eps : 0.5);
+    one.inputs.insert(one.inputs.begin() + 1, x.contiguous() ? delta : strided_copy(delta));
+  }
+  added.bench = [bench = spec.bench] {
+    Tensors inputs = bench();
+    inputs.insert(inputs.begin() + 1, raw::copy(inputs[0]));
+    return inputs;
+  };
+  added.cost = [](const Tensors& x) {
+    return OpCost{6.0 * static_cast<double>(x[0].elements()), 4.0 * static_cast<double>(x[0].bytes())};
+  };
+  return {spec, added};
 }
 
 }  // namespace eddy

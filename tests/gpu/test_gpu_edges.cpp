@@ -10,6 +10,7 @@
 #include "ops/cross_entropy.h"
 #include "ops/gather.h"
 #include "ops/layer_norm.h"
+#include "ops/memory_search.h"
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
 #include "ops/rms_norm.h"
@@ -137,6 +138,38 @@ TEST_SUITE("device") {
     CHECK(std::isnan(entries[2]));
     backward(picked, Tensor::full({2, 2}, 1, Dtype::f32, gpu()));
     CHECK(to_cpu(grad(x)).to_vector<float>() == std::vector<float>{1, 0, 0, 0, 0, 0, 0, 1});
+  }
+
+  TEST_CASE("a sum and its norm in one pass have the bits of add and of the norm on the GPU") {
+    for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
+      for (const std::int64_t width : {5, 64, 1500}) {
+        const Tensor x = to_gpu(raw::cast(sample_normal({9, width}, "x"), dtype)),
+                     delta = to_gpu(raw::cast(sample_normal({9, width}, "delta"), dtype)),
+                     weight = to_gpu(f32(sample_normal({width}, "weight")));
+        const Tensor sum = x + delta;
+        const Tensor gain = dtype == Dtype::f32 ? weight : raw::cast(weight, dtype);
+        for (const bool rms : {false, true}) {
+          const SumAndNorm got = rms ? add_rms_norm(x, delta, gain) : add_layer_norm(x, delta, gain);
+          const Tensor norm = rms ? rms_norm(sum, gain) : layer_norm(sum, gain);
+          CHECK(bit_difference("sum", to_cpu(got.sum), to_cpu(sum)).empty());
+          CHECK(bit_difference("norm", to_cpu(got.norm), to_cpu(norm)).empty());
+        }
+      }
+  }
+
+  TEST_CASE("a score that is NaN ranks on the GPU as on the CPU in the search of a memory") {
+    for (const std::int64_t place : {0, 5, 299}) {
+      const Tensor keys = raw::cast(sample_normal({1, 300, 2, 4}, "keys"), Dtype::f32);
+      keys.data<float>()[place * 8] = -NAN;
+      const Tensor q = raw::cast(sample_normal({1, 3, 2, 4}, "q"), Dtype::f32);
+      for (const MemorySearch search : {MemorySearch::exact, MemorySearch::bucket}) {
+        const Tensor want = memory_search(q, keys, keys, 7, search).keys;
+        const Tensor got = to_cpu(memory_search(to_gpu(q), to_gpu(keys), to_gpu(keys), 7, search).keys);
+        const std::string text =
+            spec_check::difference("keys", got, raw::cast(want, Dtype::f64), 64, 0x1p-23);
+        CHECK_MESSAGE(text.empty(), text);
+      }
+    }
   }
 
   TEST_CASE("a target that is no class makes the loss and its row of the gradient NaN") {
