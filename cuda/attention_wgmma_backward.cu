@@ -14,21 +14,21 @@
 // scores, and as rows of B for the sums. Two buffers: the next tile arrives during a whole step, one barrier
 // each. A warpgroup waits for its own products; the other one's fill the time.
 //
-// Shared memory: two tiles of 128 rows, four of N = 64, the statistics of 2 N rows (the keys' kernel), the bias
-// that two tiles meet, with positions a window of 128 + N of them and the skewed products; 1,024 to align.
-// Registers of nvcc 13.0; one block to a multiprocessor:
+// Shared memory: two tiles of 128 rows, four of N = 64, the statistics of 2 N rows (the keys' kernel), the
+// bias that two tiles meet, with positions a window of 128 + N of them and the skewed products; 1,024 to
+// align. Registers of nvcc 13.0; one block to a multiprocessor:
 //     H     bytes     with positions    registers of dq    of dk and dv
 //     32    36,352    86,528            173                181
 //     64    69,120    131,584           192                216
 //     128   134,656   221,696           229                253
 //
 // Work: 6 H operations for dq and 8 H for dk and dv to a visible pair. At H = 128 a warpgroup's 64 x 64 pairs
-// multiply for 768 and 1,024 clocks of a multiprocessor. They read 80 and 96 KiB of shared memory, 640 and 768
-// clocks, beside 128 for copies: for dq as long as the products. Counting 10 H operations to a pair, as is
-// usual, 300 TFLOP/s are 420 of what is multiplied, and with a band of 512, which sees 8 of 9 pairs of its
+// multiply for 768 and 1,024 clocks of a multiprocessor. They read 80 and 96 KiB of shared memory, 640 and
+// 768 clocks, beside 128 for copies: for dq as long as the products. Counting 10 H operations to a pair, as
+// is usual, 300 TFLOP/s are 420 of what is multiplied, and with a band of 512, which sees 8 of 9 pairs of its
 // tiles, 473: 48 % of what the tensor cores have.
-// Bytes moved: q, k, v, do and their gradients once; k and v once more for each 128 queries, q and do for each
-// 128 keys, mostly from the second-level cache.
+// Bytes moved: q, k, v, do and their gradients once; k and v once more for each 128 queries, q and do for
+// each 128 keys, mostly from the second-level cache.
 //
 // To be measured: scores of the next tile started before the sums of this one; 3 warpgroups.
 #include "cuda/attention_tensor_core.h"
