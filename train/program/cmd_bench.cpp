@@ -55,6 +55,7 @@ struct BenchFlags {
   StaircaseBenchOptions staircase;
   LengthBenchOptions length;
   std::int64_t memory_mib = 0;
+  bool no_capture = false;
   std::string html_path;
 };
 
@@ -153,7 +154,7 @@ int run_bench(BenchFlags& flags, const CLI::App& command) {
   if (flags.what == "generate") {
     if (flags.seconds > 0) flags.generate.seconds = flags.seconds;
     flags.generate.device = flags.device;
-    flags.generate.capture = flags.step.capture;
+    flags.generate.capture = !flags.no_capture;
     if (flags.batch > 0) flags.generate.batch = flags.batch;
     const GenerateBench bench = bench_generate(flags.generate);
     show(flags, bench);
@@ -172,6 +173,7 @@ int run_bench(BenchFlags& flags, const CLI::App& command) {
   validate(model);
   flags.step.batch = flags.batch > 0 ? flags.batch : default_batch(flags.preset);
   flags.step.steps = flags.steps;
+  flags.step.capture = !flags.no_capture;
   flags.step.device = flags.device;
   if (flags.seconds > 0) flags.step.seconds = flags.seconds;
   show(flags, bench_step(flags.step));
@@ -279,7 +281,7 @@ void add_bench_command(CLI::App& app, std::function<int()>& action) {
                  "Also time, work and floor of each op and module, over as many steps again")
       ->group(kStepGroup);
   command
-      ->add_flag("--no-capture{false}", flags->step.capture,
+      ->add_flag("--no-capture", flags->no_capture,
                  "On a GPU: ask for each kernel anew instead of replaying steps or tokens from graphs")
       ->group(kCaptureGroup);
   flags->keys.add_to(*command, keys_of(flags->defaults));
