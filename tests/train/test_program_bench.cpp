@@ -1,0 +1,70 @@
+// The commands that measure: that each runs from its flags, writes what it is asked to, and refuses what
+// belongs to another.
+#include <doctest/doctest.h>
+
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "program_test.h"
+#include "text_test.h"
+#include "train/text_file.h"
+
+namespace {
+
+using namespace eddy;
+using namespace eddy::test;
+
+Ended run_line(const TempFolder& folder, const std::string& line) {
+  std::istringstream stream(line);
+  return run_program({{std::istream_iterator<std::string>(stream), {}}, folder.path()});
+}
+
+}  // namespace
+
+TEST_CASE("bench length writes its numbers and its page") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  const Ended end =
+      run_line(folder,
+               "bench length --models unit_forget,staircase --dim 32 --shortest 32 --longest 64 "
+               "--seconds 0.001 --json length.json --html length.html");
+  REQUIRE_MESSAGE(end.status == 0, end.err);
+  CHECK(end.out.find("staircase") != std::string::npos);
+  const nlohmann::json json = nlohmann::json::parse(read_text_file(folder.path() + "/length.json"));
+  CHECK(json["bench"] == "length");
+  CHECK(json["dim"] == 32);
+  CHECK(json["series"][1]["points"][1]["length"] == 64);
+  CHECK(read_text_file(folder.path() + "/length.html").find("<svg") != std::string::npos);
+}
+
+TEST_CASE("reproduce speed runs a shrunk row and refuses the options of the papers' tables") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  const Ended end = run_line(folder, "reproduce speed --scale small --rows unit_256 --runs here");
+  REQUIRE_MESSAGE(end.status == 0, end.err);
+  CHECK(end.out.find("unit_256") != std::string::npos);
+  CHECK(read_text_file(folder.path() + "/here/speed-small/result.json").find("unit_256") !=
+        std::string::npos);
+
+  const Ended set = run_line(folder, "reproduce speed --scale small --set train.steps=1");
+  CHECK(set.status != 0);
+  CHECK(set.err.find("--set belongs to the papers' tables") != std::string::npos);
+  const Ended device = run_line(folder, "reproduce staircase/table-1 --device cpu");
+  CHECK(device.status != 0);
+  CHECK(device.err.find("--set train.device=cuda") != std::string::npos);
+}
+
+TEST_CASE("each benchmark refuses the options of the others") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  for (const char* line : {"bench length --n 2", "bench staircase --longest 64", "bench ops --no-capture",
+                           "bench generate --profile", "bench step --min-length 5"}) {
+    CAPTURE(line);
+    const Ended end = run_line(folder, line);
+    CHECK(end.status != 0);
+    CHECK(end.err.find("belongs to bench ") != std::string::npos);
+  }
+}
