@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <string>
 
 #include "gpu_test.h"
@@ -10,6 +11,7 @@
 #include "ops/pointwise.h"
 #include "train/bench_generate.h"
 #include "train/bench_step.h"
+#include "train/reproduce_speed.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;
@@ -95,4 +97,27 @@ TEST_CASE("generation on a GPU is measured as it is replayed and says where it i
   CHECK(!bench.series[1].captured);
   CHECK(bench.series[1].message.find("uncaptured") != std::string::npos);
   for (const GenerateSeries& series : bench.series) CHECK(series.points.back().token.median > 0);
+}
+
+TEST_CASE("every row of the speed table is replayed from a graph on a GPU in bf16") {
+  namespace fs = std::filesystem;
+  SpeedOptions options;
+  options.scale = "small";
+  options.device = "cuda";
+  options.runs = (fs::temp_directory_path() / "eddy_gpu_speed").string();
+  options.product_size = 16;
+  // One of each recurrence where all of them take half a minute.
+  if (kEmulated)
+    options.rows = {"rec_fixed_skip", "unit_256", "staircase_algorithm", "memory_llama", "copy_4128"};
+  const std::vector<SpeedResult> results = reproduce_speed(options, [](std::string_view) {});
+  CHECK(results.size() == (kEmulated ? options.rows.size() : speed_rows(true).size()));
+  for (const SpeedResult& result : results) {
+    CAPTURE(result.row.name);
+    CHECK(result.failure == "");
+    REQUIRE(result.bench.has_value());
+    CHECK(result.bench->captured);
+    CHECK(result.bench->message == "");
+    CHECK(result.bench->precision == "bf16");
+  }
+  fs::remove_all(options.runs);
 }
