@@ -12,15 +12,14 @@
 // ISA, "Shared Memory Matrix Layout" and "Matrix Descriptor Format", this stands on:
 //   - An operand's address is start + offsets; then bits 4 .. 6 (4, 5) are XORed with bits 7 .. 9 (7, 8) of
 //     the address in shared memory: Swizzle<3,4,3> (Swizzle<2,4,3>). With base offset 0 the pattern starts at
-//     multiples of 1024 (512) bytes, so tiles do; the start itself may lie within: 16 columns on is 32 bytes
-//     on.
+//     multiples of 1024 (512) bytes, so tiles do. The start itself may lie within, which the PTX ISA does not
+//     say in words and CUTLASS's descriptor iterators do: 16 columns on is 32 bytes on.
 //   - Rows of the tile along the operand's rows or columns (K-major): rows of 8 follow each other by 128 (64)
 //     bytes, groups of 8 rows by the stride offset; the leading offset is not used and 1.
-//   - Rows of the tile along the 16 that are summed over (MN-major, the transposed B): groups of 8 of these
-//   by
-//     the stride offset, panels by the leading offset.
-//   - Bits 0 .. 13 have the start, 16 .. 29 the leading, 32 .. 45 the stride offset, all in units of 16
-//   bytes,
+//   - Rows of the tile along the 16 that are summed over (MN-major, the transposed B): groups of 8 rows
+//   follow
+//     each other by the stride offset, panels by the leading offset.
+//   - Bits 0 .. 13 have the start, 16 .. 29 the leading and 32 .. 45 the stride offset, in units of 16 bytes;
 //     62 and 63 the swizzle: 1 for 128, 2 for 64 bytes.
 // That 128 bytes of 8 rows in one column of pieces lie in different banks is what the swizzle is for: copies,
 // ldmatrix and wgmma read and write without conflicts.

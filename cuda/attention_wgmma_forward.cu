@@ -14,6 +14,8 @@
 //     wait for the mixing; barrier: keys j + 1 and values j are there, keys j and values j - 1 read
 //     start copies of keys j + 2 and values j + 1
 //     start scores of tile j + 1, then mixing of tile j; wait for the scores
+// ptxas notes (C7519) that it adds a warpgroup.arrive where the ways around a passed-over tile meet: it
+// orders registers once more and waits for nothing.
 //
 // Shared memory: q; two tiles of keys and of values; the bias that two tiles meet; with positions a window of
 // them and the skewed products; 1,024 to align. Registers are those of nvcc 13.0, blocks of a multiprocessor

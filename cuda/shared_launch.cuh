@@ -1,5 +1,5 @@
 // Launching kernels that take shared memory by the launch: more than the 48 KiB that a kernel may declare, up
-// to what every architecture from 8.0 on gives to one block.
+// to what every architecture from 8.0 on gives to one block, or what the only one that a kernel is for gives.
 #pragma once
 
 #include "cuda/launch.cuh"
