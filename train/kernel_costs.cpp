@@ -99,7 +99,8 @@ KernelCost cost_of(const WindowAttentionArgs& a) {
 // needed, and dh, dkey, dvalue, dx, dqkv and four right sides written.
 KernelCost cost_of(const UnitRecurrenceArgs& a) {
   const bool backward = a.dh != nullptr;
-  const std::int64_t tokens = a.time * a.batch, weights = 3 * a.dim * a.dim + 2 * a.dim * a.mlp;
+  const std::int64_t tokens = a.sequences * ((a.time - 1) * a.block + a.last),
+                     weights = 3 * a.dim * a.dim + 2 * a.dim * a.mlp;
   const std::int64_t per_token = backward ? 21 * a.dim + 3 * a.mlp : 11 * a.dim + a.mlp;
   return products(a.dtype, number(tokens) * number(weights), tokens * per_token + weights);
 }
@@ -113,16 +114,18 @@ KernelCost cost_of(const GatherArgs& a) {
 }
 
 KernelCost cost_of(const LayerNormArgs& a) {
-  return moved(a.dtype, 2 * a.rows * a.width);
+  return moved(a.dtype, (a.delta == nullptr ? 2 : 4) * a.rows * a.width);
 }
 KernelCost cost_of(const LayerNormBackwardArgs& a) {
-  return moved(a.dtype, (a.dx == nullptr ? 2 : 3 + also_read(a.dx_beta)) * a.rows * a.width);
+  const bool reads_more = a.dx_beta != 0 || a.dsum != nullptr;
+  return moved(a.dtype, (a.dx == nullptr ? 2 : reads_more ? 4 : 3) * a.rows * a.width);
 }
 KernelCost cost_of(const RmsNormArgs& a) {
-  return moved(a.dtype, 2 * a.rows * a.width);
+  return moved(a.dtype, (a.delta == nullptr ? 2 : 4) * a.rows * a.width);
 }
 KernelCost cost_of(const RmsNormBackwardArgs& a) {
-  return moved(a.dtype, (a.dx == nullptr ? 2 : 3 + also_read(a.dx_beta)) * a.rows * a.width);
+  const bool reads_more = a.dx_beta != 0 || a.dsum != nullptr;
+  return moved(a.dtype, (a.dx == nullptr ? 2 : reads_more ? 4 : 3) * a.rows * a.width);
 }
 KernelCost cost_of(const UnitNormArgs& a) {
   return moved(a.dtype, 2 * a.rows * a.width);
@@ -146,6 +149,9 @@ KernelCost cost_of(const MaxBackwardArgs& a) {
 
 KernelCost cost_of(const CrossEntropyArgs& a) {
   return moved(a.dtype, a.rows * a.classes);
+}
+KernelCost cost_of(const CrossEntropyMeanArgs& a) {
+  return moved(a.dtype, a.rows);
 }
 KernelCost cost_of(const CrossEntropyBackwardArgs& a) {
   return moved(a.dtype, (2 + also_read(a.beta)) * a.rows * a.classes);

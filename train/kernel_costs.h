@@ -8,6 +8,7 @@
 
 #include "ops/adafactor.h"
 #include "ops/attention.h"
+#include "ops/block_recurrence.h"
 #include "ops/cross_entropy.h"
 #include "ops/dropout.h"
 #include "ops/gates.h"
@@ -53,6 +54,7 @@ KernelCost cost_of(const SumArgs& args);
 KernelCost cost_of(const MaxArgs& args);
 KernelCost cost_of(const MaxBackwardArgs& args);
 KernelCost cost_of(const CrossEntropyArgs& args);
+KernelCost cost_of(const CrossEntropyMeanArgs& args);
 KernelCost cost_of(const CrossEntropyBackwardArgs& args);
 KernelCost cost_of(const LstmCellArgs& args);
 KernelCost cost_of(const LstmCellBackwardArgs& args);

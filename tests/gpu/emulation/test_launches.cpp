@@ -2,7 +2,12 @@
 // docs/gpu-status.md.
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <cstdio>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
 
 #include "cuda/context.h"
 #include "cuda/launch.cuh"
