@@ -16,6 +16,9 @@
 #include "tensor/error.h"
 
 namespace eddy::cuda {
+
+extern template Direction backward_of<true>(const UnitRecurrenceArgs& a);  // in block_recurrence_backward.cu
+
 namespace {
 
 constexpr const char* kNoKernel =
