@@ -64,7 +64,7 @@ th, td { text-align: left; vertical-align: top; padding: 6px 14px; border-top: 1
   overflow-wrap: anywhere; }
 tr:first-child > * { border-top: 0; }
 th { color: var(--soft); font-weight: 600; overflow-wrap: break-word; }
-th:first-child, td:first-child { width: 28%; min-width: 6em; }
+th:first-child, td:first-child { width: 28%; min-width: 9em; }
 th:first-child:nth-last-child(n+5), td:first-child:nth-last-child(n+5) { width: auto; }
 td.number { white-space: nowrap; font-variant-numeric: tabular-nums; }
 .text { padding: 10px 16px 12px; }
