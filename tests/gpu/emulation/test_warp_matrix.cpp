@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "cuda/attention_tensor_core.cuh"
+#include "tests/gpu/emulation/matrices.h"
 #include "tests/gpu/gpu_test.h"
 #include "tests/op/spec_check.h"
 
@@ -14,19 +15,6 @@ using namespace eddy::cuda;
 using namespace eddy::gpu_test;
 
 namespace {
-
-struct Matrices {
-  const float *a, *b;
-  float* c;
-};
-
-// Small whole numbers: sums of their products are exact.
-Tensor whole(const Shape& shape, std::int64_t seed) {
-  const Tensor x = Tensor::empty(shape, Dtype::f32);
-  for (std::int64_t i = 0; i < x.elements(); ++i)
-    x.data<float>()[i] = static_cast<float>((i * 37 + seed * 11 + i * i % 23) % 17 - 8);
-  return x;
-}
 
 // A thread is (t, g) = (lane % 4, lane / 4), its values (i, j, k) by bits from the lowest; the place of
 // A [m, k], B [n, k] and C [m, n] is counted by columns.

@@ -12,6 +12,7 @@
 #include "cuda/attention_tensor_core.h"
 #include "cuda/attention_wgmma.cuh"
 #include "ops/backends.h"
+#include "tests/gpu/emulation/matrices.h"
 #include "tests/gpu/gpu_test.h"
 
 using namespace eddy;
@@ -19,19 +20,6 @@ using namespace eddy::cuda;
 using namespace eddy::gpu_test;
 
 namespace {
-
-struct Matrices {
-  const float *a, *b;
-  float* c;
-};
-
-// Small whole numbers: sums of their products are exact.
-Tensor whole(const Shape& shape, std::int64_t seed) {
-  const Tensor x = Tensor::empty(shape, Dtype::f32);
-  for (std::int64_t i = 0; i < x.elements(); ++i)
-    x.data<float>()[i] = static_cast<float>((i * 37 + seed * 11 + i * i % 23) % 17 - 8);
-  return x;
-}
 
 Tensor run(void (*kernel)(Matrices), const Tensor& a, const Tensor& b, const Shape& shape,
            int threads = 128) {
