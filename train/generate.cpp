@@ -112,6 +112,7 @@ GenerateResult generate(const Model& model, const Tokenizer& tokenizer, Generate
     text.unread.clear();
   }
   result.seconds = seconds_since(clock);
+  result.uncaptured = stream.take_message();
   result.state_bytes = text.model.bytes();
   return result;
 }

@@ -19,6 +19,7 @@ namespace eddy {
 struct GenerateResult {
   std::vector<std::int32_t> tokens;  // drawn, without the prompt
   std::string stopped;               // why there are fewer than asked for; empty when there are not
+  std::string uncaptured;            // why a GPU ran tokens one by one; empty when it replayed them
   std::int64_t state_bytes = 0;      // of the state at the end
   double prompt_seconds = 0;         // until the first token's logits were there
   double seconds = 0;                // from there to the end

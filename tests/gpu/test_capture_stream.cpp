@@ -8,6 +8,8 @@
 #include "models/model.h"
 #include "tensor/philox.h"
 #include "train/captured_stream.h"
+#include "train/generate.h"
+#include "train/tokenizer.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;
@@ -100,5 +102,19 @@ TEST_CASE("models whose positions differ say that their tokens run uncaptured") 
     CHECK(stream.graphs() == 0);
     CHECK(stream.take_message().find(name) != std::string::npos);
     CHECK(stream.take_message() == "");
+  }
+}
+
+TEST_CASE("generated text says why its tokens were not replayed, and nothing when they were") {
+  const auto tokenizer = make_tokenizer("byte", "");
+  ModelConfig config = small("recurrent_transformer", "unit_forget");
+  config.vocab = 256;
+  for (const bool positions : {false, true}) {
+    config.positions = positions;
+    const auto model = make_model(config, Dtype::f32, gpu());
+    model->params().initialize(7);
+    const GenerateResult result = generate(*model, *tokenizer, {}, 6, SampleOptions{});
+    CHECK(result.tokens.size() == 6);
+    CHECK(result.uncaptured.empty() == !positions);
   }
 }

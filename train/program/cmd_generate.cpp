@@ -103,6 +103,7 @@ int run_generate(const GenerateOptions& options, const SampleFlags& flags) {
 
   if (!result.stopped.empty())
     fmt::print(stderr, "stopped: {}{}\n", result.stopped, saving ? "; saved in " + options.save_session : "");
+  if (!result.uncaptured.empty()) fmt::print(stderr, "{}\n", result.uncaptured);
   fmt::print(stderr, "generated: {} tokens, {:.0f} tokens/s; prompt: {} tokens in {}; state: {}; {}{}\n",
              result.tokens.size(), static_cast<double>(result.tokens.size()) / std::max(result.seconds, 1e-9),
              ids.size(), human_duration(prompt_seconds), human_bytes(result.state_bytes), options.precision,
