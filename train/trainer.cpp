@@ -303,7 +303,12 @@ class Run {
   void write_sample() {
     const TrainConfig& t = config_.train;
     if (t.sample_tokens <= 0) return;
-    const std::string text = task_->sample(*model_, t.sample_tokens, static_cast<std::uint64_t>(t.seed));
+    std::string text;
+    try {
+      text = task_->sample(*model_, t.sample_tokens, static_cast<std::uint64_t>(t.seed));
+    } catch (const NonFiniteError& error) {  // the steps and the evaluations say the same; the run goes on
+      event(fmt::format("no sample at step {}: {}", state_.step, error.what()));
+    }
     if (text.empty()) return;
     metrics_->write(SampleRecord{state_.step, text});
     progress_->message(fmt::format("--- sample at step {}\n{}\n---", state_.step, text));

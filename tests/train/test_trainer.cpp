@@ -313,6 +313,7 @@ TEST_CASE("train: bad steps are skipped and named and end the run when there are
     request.config.train.max_bad_steps = allowed;
     request.config.train.steps = 50;
     request.config.train.log_every = 1000;
+    request.config.train.sample_tokens = 5;
     CHECK(train_quietly(request) == TrainEnd::too_many_bad_steps);
     const std::int64_t tried = std::max<std::int64_t>(allowed, 1);
     const LoadedRun loaded = load_run(request.run_dir);
@@ -329,6 +330,7 @@ TEST_CASE("train: bad steps are skipped and named and end the run when there are
     const std::string events = events_of(request.run_dir);
     CHECK(contains(events,
                    "step 0 skipped: the loss is not finite; parameter layers.0.mlp.up.weight holds a NaN"));
+    CHECK(contains(events, "no sample at step 0: sample_token: logit 0 of"));
     CHECK(contains(events, "stopped: " + std::to_string(tried)));
     CHECK(metrics_of(request.run_dir).steps.size() ==
           static_cast<std::size_t>(tried));  // bad steps are always logged
