@@ -31,9 +31,33 @@ struct KeyRows {
 
 // ds = P (M dp - delta) and p = P M, with P = exp(scale score - log_sum); p holds the scores before, ds holds
 // dp. M is keep, or 1 when that is null. Also writes up to whole vectors what has no meaning.
+// `whole`: these are all keys that the row sees. Then f64 spares rounding errors that huge scores multiply,
+// as the check of all else: P is divided by its sum, as log_sum is known to eps |score| alone, and delta
+// comes from P: where one probability is 1, M dp - delta is then 0, and do . o, summed in another order, is
+// not.
 template <class T>
 EDDY_INLINE void probability_gradients(T* __restrict p, T* __restrict ds, const T* __restrict keep,
-                                       std::int64_t sees, T scale, T log_sum, T delta, T factor) {
+                                       std::int64_t sees, T scale, T log_sum, T delta, T factor,
+                                       [[maybe_unused]] bool whole) {
+  if constexpr (sizeof(T) == 8) {
+    if (whole) {
+      T mass = T(0), mean = T(0);
+      for (std::int64_t t = 0; t < sees; ++t) {
+        p[t] = vec::exp(p[t] * scale - log_sum);
+        mass += p[t];
+      }
+      for (std::int64_t t = 0; t < sees; ++t) {
+        if (mass > T(0)) p[t] /= mass;  // a product with 1 / mass would miss 1
+        if (keep != nullptr) ds[t] *= keep[t];
+        mean += p[t] * ds[t];
+      }
+      for (std::int64_t t = 0; t < sees; ++t) {
+        ds[t] = p[t] * (ds[t] - mean) * factor;
+        if (keep != nullptr) p[t] *= keep[t];
+      }
+      return;
+    }
+  }
   if (keep == nullptr) {
     for (std::int64_t t = 0; t < sees; t += kLanes<T>)
       for (std::int64_t i = t; i < t + kLanes<T>; ++i) {
@@ -103,6 +127,7 @@ void backward_tile(const Item<T>& item, const AttentionBackwardArgs& gradient, c
     item.block_products(rows.blocks, rows.block_begin, rows.block_end, doutput, item.scratch + at.values_t,
                         dscores, at.score_row, 0);
 
+  const bool whole = rows.tile.begin >= key_begin && rows.tile.end <= key_begin + kAttentionKeyTile;
   T dhead_scale = T(0);
   const std::int64_t group_head = rows.head[0] - item.kv_head * item.group;
   for (std::int64_t r = 0; r < rows.count; ++r) {
@@ -127,11 +152,11 @@ void backward_tile(const Item<T>& item, const AttentionBackwardArgs& gradient, c
                                 : keep_row(args.dropout_key, item.element(rows, r), sees, args.drop_below,
                                            static_cast<T>(args.keep_scale), item.scratch + at.keep);
       if (sums.head_scale == nullptr) {
-        probability_gradients(p, ds, keep, sees, factor, log_sum, deltas[r], factor);
+        probability_gradients(p, ds, keep, sees, factor, log_sum, deltas[r], factor, whole);
       } else {
         T* const raw_scores = item.scratch + at.raw_scores;
         for (std::int64_t t = 0; t < sees; ++t) raw_scores[t] = p[t];
-        probability_gradients(p, ds, keep, sees, factor, log_sum, deltas[r], T(1));
+        probability_gradients(p, ds, keep, sees, factor, log_sum, deltas[r], T(1), whole);
         dhead_scale += dot(raw_scores, ds, sees);
         for (std::int64_t t = 0; t < sees; ++t) ds[t] *= factor;
       }
@@ -242,7 +267,7 @@ void backward_row(const Item<T>& item, const AttentionBackwardArgs& gradient, T*
                               ? nullptr
                               : keep_row(args.dropout_key, item.element(key), count, args.drop_below,
                                          static_cast<T>(args.keep_scale), item.scratch + at.keep);
-    probability_gradients(p, ds, keep, count, scale, log_sum, delta, scale);
+    probability_gradients(p, ds, keep, count, scale, log_sum, delta, scale, count == end - begin);
     write(gradient.dk, gradient.dk_strides, key, count, ds, q);
     write(gradient.dv, gradient.dv_strides, key, count, p, doutput);
     if (gradient.dq != nullptr) row_mix(ds, keys, size, count, dq);

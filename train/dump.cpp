@@ -52,15 +52,25 @@ const Tensor* find_integers(const TensorMap& file, const std::string& name, cons
   return &found->second;
 }
 
-// The state in a file that was named for it, or in a case, which may hold one.
-State state_of(const TensorMap& file, const Placement& placement, bool named, const std::string& path) {
+// Whether a file is the case that is run: the same tokens beside what they must give.
+bool is_the_case(const TensorMap& file, const Tensor& tokens, const std::string& path) {
+  const Tensor* const own = find_integers(file, "tokens", path);
+  const auto numbers = [](const Tensor& x) {
+    return raw::contiguous(raw::cast(x, Dtype::i64)).to_vector<std::int64_t>();
+  };
+  return own != nullptr && file.contains("logits") && own->shape() == tokens.shape() &&
+         numbers(*own) == numbers(tokens);
+}
+
+// The state in a file that was named for it, or in the file of the tokens, which may hold one.
+State state_of(const TensorMap& file, const Placement& placement, const Tensor& tokens, bool named,
+               const std::string& path) {
   TensorMap carried = with_prefix(file, "state.");
-  const bool tokens = file.contains("tokens"), answers = file.contains("logits");
-  // An earlier dump hands on its next state. In a case, tokens beside what they must give, the next state is
-  // one of the answers.
-  if (carried.empty() && named && !(tokens && answers)) carried = with_prefix(file, "next_state.");
+  // An earlier dump or case hands on its next state. In the case itself that is one of the answers.
+  if (carried.empty() && named && !is_the_case(file, tokens, path))
+    carried = with_prefix(file, "next_state.");
   // Cases and dumps of models without a state hold none, rightly; an empty file is a cold start.
-  if (carried.empty() && !tokens && !answers && !file.empty())
+  if (carried.empty() && !file.contains("tokens") && !file.contains("logits") && !file.empty())
     fail<FormatError>("dump: {} holds neither state.<name> nor next_state.<name>", path);
   State state;
   for (const auto& [name, tensor] : carried)
@@ -78,8 +88,8 @@ void dump(const DumpOptions& given) {
     if (options.config.empty()) options.config = (folder / "config.json").string();
     for (std::string* part : {&options.weights, &options.tokens})
       if (part->empty()) *part = (folder / "case.safetensors").string();
-    if (options.state.empty()) options.state = options.tokens;
   }
+  if (options.state.empty()) options.state = options.tokens;
   if (options.config.empty() || options.weights.empty() || options.tokens.empty())
     fail<ValueError>("dump: give --case DIR, or --config, --weights and --tokens");
   if (options.out.empty()) fail<ValueError>("dump: --out is missing (the file to write)");
@@ -115,9 +125,8 @@ void dump(const DumpOptions& given) {
   ForwardInput input;
   input.tokens = raw::to_device(*tokens, device);
   if (start != nullptr) input.start = *start;
-  if (!options.state.empty())
-    input.state = state_of(options.state == options.tokens ? tokens_file : load_safetensors(options.state),
-                           placement, !given.state.empty(), options.state);
+  input.state = state_of(options.state == options.tokens ? tokens_file : load_safetensors(options.state),
+                         placement, *tokens, !given.state.empty(), options.state);
   if (targets != nullptr) {
     if (targets->rank() != 2 || targets->dim(0) != tokens->dim(0))
       fail<ShapeError>("dump: targets {} for tokens {} ([batch, rows])", to_string(targets->shape()),

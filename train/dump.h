@@ -11,8 +11,9 @@ struct DumpOptions {
   std::string case_dir;
   std::string config;   // a golden config.json or a run's config (TOML or JSON)
   std::string weights;  // param.<name> or <name>
-  std::string tokens;   // tokens [batch, time], optionally targets [batch, rows] and start [batch, segments]
-  std::string state;    // state.<name>, or next_state.<name> of an earlier dump; optional
+  std::string tokens;   // tokens [batch, time], optionally targets [batch, rows], start [batch, segments] and
+                        // state.<name>
+  std::string state;    // state.<name>, or next_state.<name> of an earlier dump or case; optional
   std::string out;
   std::string device = "cpu";     // cpu | cuda
   std::string precision = "f64";  // f64 | f32

@@ -145,6 +145,22 @@ TEST_CASE("attention over scores of thousands stays finite and right") {
     check_close(blocked[i], composed[i], 5000 * 1000 * 64 * 0x1p-53, "large");
 }
 
+TEST_CASE(
+    "in f64 a saturated attention moves neither queries nor keys, however large they and the values are") {
+  for (const std::int64_t queries : {1, 5, 40}) {
+    CAPTURE(queries);
+    // Scores some 1e9 apart: one probability is 1, the others are 0.
+    const auto huge = [](const Shape& shape, const char* stream) {
+      return raw::cast(sample_normal(shape, stream, 1e5), Dtype::f64);
+    };
+    const Shape shape{2, queries, 3, 16};
+    const std::vector<Tensor> inputs{huge(shape, "q"), huge(shape, "k"), huge(shape, "v")};
+    const std::vector<Tensor> result = run(attention, inputs, {.causal = true});
+    for (const int i : {1, 2})
+      for (const double x : values(result[static_cast<std::size_t>(i)])) CHECK(x == 0);
+  }
+}
+
 TEST_CASE("attention of a packed projection is the attention of its slices to the bit") {
   const std::int64_t heads = 3, head_size = 20, dim = heads * head_size;
   for (const std::int64_t time : {1, 4, 70}) {

@@ -263,6 +263,20 @@ TEST_CASE("dump: a next state beside tokens is the state when it is named for on
   named.erase("next_state.memory");
   bench.tensors = named;
   CHECK(bench.result().at("logits").to_vector<double>() == carried);
+  // A state beside the tokens needs no flag.
+  bench.options.state.clear();
+  CHECK(bench.result().at("logits").to_vector<double>() == carried);
+}
+
+TEST_CASE("dump: the case before hands on its next state") {
+  const std::string golden = EDDY_SOURCE_DIR "/tests/golden/blockwise_recurrent/";
+  Bench bench;
+  bench.tensors = load_safetensors(golden + "memory_paper_carried/case.safetensors");
+  bench.options.config = golden + "memory_paper_carried/config.json";
+  bench.options.grads = false;
+  const std::vector<double> wanted = bench.result().at("logits").to_vector<double>();
+  bench.options.state = golden + "memory_paper/case.safetensors";
+  CHECK(bench.result().at("logits").to_vector<double>() == wanted);
 }
 
 TEST_CASE("dump: a file that is named for the state and holds none is refused") {
