@@ -58,8 +58,7 @@ class BlockGroup {
 // How many blocks of a kernel the GPU holds at once.
 template <class Args>
 int blocks_together(void (*kernel)(Args), int threads, int shared_bytes) {
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
-        "cudaFuncSetAttribute");
+  allow_shared("blocks_together", reinterpret_cast<const void*>(kernel), shared_bytes);
   int of_one = 0;
   check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&of_one, kernel, threads,
                                                       static_cast<std::size_t>(shared_bytes)),
@@ -83,11 +82,12 @@ void start_together(const char* name, void (*kernel)(Args), int blocks, int thre
                     const Args& args) {
   static_assert(sizeof(Args) <= 4096);
   const cudaStream_t queue = stream();
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes), name);
+  const void* const function = reinterpret_cast<const void*>(kernel);
+  allow_shared(name, function, shared_bytes);
   void* arguments[] = {const_cast<Args*>(&args)};
-  check(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(kernel),
-                                    dim3(static_cast<unsigned>(blocks)), dim3(static_cast<unsigned>(threads)),
-                                    arguments, static_cast<std::size_t>(shared_bytes), queue),
+  check(cudaLaunchCooperativeKernel(function, dim3(static_cast<unsigned>(blocks)),
+                                    dim3(static_cast<unsigned>(threads)), arguments,
+                                    static_cast<std::size_t>(shared_bytes), queue),
         name);
 }
 
