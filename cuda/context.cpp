@@ -207,11 +207,11 @@ void upload(void* to, const void* from, std::size_t bytes) {
   if (capturing())
     return check(cudaMemcpyAsync(to, keep_bytes(from, bytes), bytes, cudaMemcpyHostToDevice, queue),
                  "cudaMemcpyAsync");
-  if (bytes > Staging::kHalf)  // from pageable memory: CUDA stages it itself, after what is queued
-    return check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, queue), "cudaMemcpyAsync");
   State& s = state();
   const std::lock_guard lock(s.mutex);
-  s.staging.copy(to, from, bytes, queue);
+  for (std::size_t done = 0; done < bytes; done += Staging::kHalf)
+    s.staging.copy(static_cast<char*>(to) + done, static_cast<const char*>(from) + done,
+                   std::min(bytes - done, Staging::kHalf), queue);
 }
 
 void download(void* to, const void* from, std::size_t bytes) {

@@ -28,8 +28,8 @@ int device_index();
 void synchronize();
 
 // Copies to the GPU. While work is being captured, the bytes are kept, and go up at every replay. The source
-// may be overwritten when this returns; up to 4 MiB goes through pinned memory, so that the caller does not
-// wait for work that is still queued.
+// may be overwritten when this returns: it goes through pinned memory in pieces, and up to 4 MiB do not wait
+// for work that is still queued.
 void upload(void* to, const void* from, std::size_t bytes);
 // Copies from the GPU, and waits for it. errors: DeviceError while work is being captured.
 void download(void* to, const void* from, std::size_t bytes);
