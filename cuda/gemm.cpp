@@ -178,7 +178,7 @@ Plan make_plan(State& s, const Product& product, const Key& key) {
   if (g.bias != nullptr) {
     set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, std::uint32_t{CUBLASLT_EPILOGUE_BIAS});
     set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, std::int32_t{data_type(product.c_dtype)});
-    set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);  // the heuristic looks at its alignment
+    set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);  // the heuristic may look at its alignment
   }
   plan.a = g.transpose_a ? layout(g.dtype, g.k, g.m, g.lda, g.batch, key.stride_a)
                          : layout(g.dtype, g.m, g.k, g.lda, g.batch, key.stride_a);
@@ -281,6 +281,18 @@ void clear(const Product& product) {
   }
 }
 
+// A bias where every algorithm can read it: they take 16 bytes at a time, and what the heuristic is told of
+// alignment names the matrices alone. `copy` holds it until the product is asked for.
+const void* aligned_bias(const Product& product, Tensor* copy) {
+  const void* const bias = product.args.bias;
+  if (bias == nullptr || reinterpret_cast<std::uintptr_t>(bias) % 16 == 0) return bias;
+  *copy = Tensor::empty({product.args.n}, product.c_dtype, {DeviceType::cuda, device_index()});
+  check(cudaMemcpyAsync(copy->raw_data(), bias, static_cast<std::size_t>(copy->bytes()),
+                        cudaMemcpyDeviceToDevice, stream()),
+        "cudaMemcpyAsync");
+  return copy->raw_data();
+}
+
 void check_types(const Product& product) {
   const Dtype in = product.args.dtype, out = product.c_dtype;
   const bool known = (in == Dtype::f32 && out == Dtype::f32) ||
@@ -298,6 +310,8 @@ void multiply(const Product& product) {
   if (product.args.k == 0) return clear(product);
   Product one = product;
   one.args = arranged(product.args);
+  Tensor copy;
+  one.args.bias = aligned_bias(product, &copy);
   const GemmArgs all = one.args;
   const auto in = static_cast<std::int64_t>(dtype_bytes(all.dtype));
   const auto out = static_cast<std::int64_t>(dtype_bytes(product.c_dtype));

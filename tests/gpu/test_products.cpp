@@ -200,9 +200,14 @@ TEST_SUITE("device") {
     const Tensor a = raw::cast(sample_normal({33 * 20 + 1}, "a"), Dtype::f32);
     const auto odd = [](const Tensor& t) { return raw::reshape(raw::narrow(t, 0, 1, 33 * 20), {33, 20}); };
     const Tensor exact = raw::cast(odd(a), Dtype::f64);
-    const std::string text = spec_check::difference(
+    std::string text = spec_check::difference(
         "odd", to_cpu(matmul(odd(to_gpu(a)), raw::transpose(odd(to_gpu(a)), 0, 1))),
         matmul(exact, raw::transpose(exact, 0, 1)), 32, spec_check::epsilon(Dtype::f32));
+    CHECK_MESSAGE(text.empty(), text);
+    const auto bias = [](const Tensor& t) { return raw::narrow(t, 0, 1, 33); };
+    text = spec_check::difference("odd bias", to_cpu(linear(odd(to_gpu(a)), odd(to_gpu(a)), bias(to_gpu(a)))),
+                                  linear(exact, exact, bias(raw::cast(a, Dtype::f64))), 32,
+                                  spec_check::epsilon(Dtype::f32));
     CHECK_MESSAGE(text.empty(), text);
   }
 }

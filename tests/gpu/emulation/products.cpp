@@ -142,6 +142,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
                               cublasLtMatrixLayout_t layout_d, const cublasLtMatmulAlgo_t*, void*,
                               std::size_t, cudaStream_t stream) {
   if (c != d) return CUBLAS_STATUS_NOT_SUPPORTED;
+  // The library may pick kernels that read a bias 16 bytes at a time, and they fail.
+  if (desc->epilogue == CUBLASLT_EPILOGUE_BIAS && reinterpret_cast<std::uintptr_t>(desc->bias) % 16 != 0)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   const Call call{*desc,
                   *layout_a,
                   *layout_b,
