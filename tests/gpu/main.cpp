@@ -30,6 +30,17 @@ std::string open_gpu() {
   }
 }
 
+// Every test begins with the choices of the start: programs that a test ran leave theirs, TF32 beside bf16.
+struct ChoicesOfTheStart : CaseCounter {
+  using CaseCounter::CaseCounter;
+  void test_case_start(const doctest::TestCaseData&) override {
+    eddy::set_tf32(false);
+    eddy::set_attention_kernel("plain");
+    eddy::set_recurrence_kernel("plain");
+  }
+};
+REGISTER_LISTENER("choices", 2, ChoicesOfTheStart);
+
 }  // namespace
 
 REGISTER_EXCEPTION_TRANSLATOR(eddy::Error& error) {

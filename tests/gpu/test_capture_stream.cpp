@@ -66,42 +66,44 @@ std::size_t compare(const ModelConfig& config, std::int64_t rows, int tokens, Dt
 
 }  // namespace
 
-TEST_CASE("tokens of the unit recurrence are replayed from one graph with the bits of the uncaptured") {
-  CHECK(compare(small("recurrent_transformer", "unit_forget"), 1, 8) == 1);
-  CHECK(compare(small("recurrent_transformer", "unit_forget"), 3, 8) == 1);
-  CHECK(compare(small("recurrent_transformer", "unit_forget"), 2, 6, Dtype::bf16) == 1);
-}
+TEST_SUITE("device") {
+  TEST_CASE("tokens of the unit recurrence are replayed from one graph with the bits of the uncaptured") {
+    CHECK(compare(small("recurrent_transformer", "unit_forget"), 1, 8) == 1);
+    CHECK(compare(small("recurrent_transformer", "unit_forget"), 3, 8) == 1);
+    CHECK(compare(small("recurrent_transformer", "unit_forget"), 2, 6, Dtype::bf16) == 1);
+  }
 
-TEST_CASE("tokens of models with blocks are replayed from a graph for each place in a block") {
-  CHECK(compare(small("recurrent_transformer", "block_forget"), 2, 20) == 4);
-  CHECK(compare(small("recurrent_transformer", "block_accumulate"), 2, 24) == 4);
-  CHECK(compare(small("blockwise_recurrent", "memory_llama"), 2, 18) == 4);
-  ModelConfig recurrent = small("block_recurrent", "block_recurrent");
-  recurrent.recurrent_layers = {1};
-  CHECK(compare(recurrent, 2, 18) == 4);
-  CHECK(compare(small("block_recurrent", "slide"), 1, 18) == 4);
-}
+  TEST_CASE("tokens of models with blocks are replayed from a graph for each place in a block") {
+    CHECK(compare(small("recurrent_transformer", "block_forget"), 2, 20) == 4);
+    CHECK(compare(small("recurrent_transformer", "block_accumulate"), 2, 24) == 4);
+    CHECK(compare(small("blockwise_recurrent", "memory_llama"), 2, 18) == 4);
+    ModelConfig recurrent = small("block_recurrent", "block_recurrent");
+    recurrent.recurrent_layers = {1};
+    CHECK(compare(recurrent, 2, 18) == 4);
+    CHECK(compare(small("block_recurrent", "slide"), 1, 18) == 4);
+  }
 
-TEST_CASE("tokens of the staircase family are replayed once their state has its size") {
-  CHECK(compare(small("staircase", "staircase"), 2, 20) >= 4);
-  CHECK(compare(small("staircase", "cached_staircase"), 1, 24) >= 4);
-  CHECK(compare(small("staircase", "lstm"), 2, 8) == 1);
-  CHECK(compare(small("staircase", "transformer_xl"), 1, 40) >= 1);
-}
+  TEST_CASE("tokens of the staircase family are replayed once their state has its size") {
+    CHECK(compare(small("staircase", "staircase"), 2, 20) >= 4);
+    CHECK(compare(small("staircase", "cached_staircase"), 1, 24) >= 4);
+    CHECK(compare(small("staircase", "lstm"), 2, 8) == 1);
+    CHECK(compare(small("staircase", "transformer_xl"), 1, 40) >= 1);
+  }
 
-TEST_CASE("models whose positions differ say that their tokens run uncaptured") {
-  for (const char* name : {"regular", "unit_forget"}) {
-    CAPTURE(name);
-    ModelConfig config = small("recurrent_transformer", name);
-    config.positions = true;
-    const auto model = make_model(config, Dtype::f32, gpu());
-    model->params().initialize(7);
-    CapturedStream stream(*model, true);
-    State state;
-    for (std::uint64_t i = 0; i < 5; ++i) static_cast<void>(stream.step(ids_of(1, i), state));
-    CHECK(stream.graphs() == 0);
-    CHECK(stream.take_message().find(name) != std::string::npos);
-    CHECK(stream.take_message() == "");
+  TEST_CASE("models whose positions differ say that their tokens run uncaptured") {
+    for (const char* name : {"regular", "unit_forget"}) {
+      CAPTURE(name);
+      ModelConfig config = small("recurrent_transformer", name);
+      config.positions = true;
+      const auto model = make_model(config, Dtype::f32, gpu());
+      model->params().initialize(7);
+      CapturedStream stream(*model, true);
+      State state;
+      for (std::uint64_t i = 0; i < 5; ++i) static_cast<void>(stream.step(ids_of(1, i), state));
+      CHECK(stream.graphs() == 0);
+      CHECK(stream.take_message().find(name) != std::string::npos);
+      CHECK(stream.take_message() == "");
+    }
   }
 }
 

@@ -36,88 +36,90 @@ StepBenchOptions tiny_step() {
 
 }  // namespace
 
-TEST_CASE("the GPU's clock tells the time between marks and begins anew when cleared") {
-  const auto clock = device_clock(gpu());
-  REQUIRE(clock != nullptr);
-  const Tensor x = to_gpu(Tensor::full({1000}, 0.5));
-  CHECK(clock->stamp() == 0);
-  static_cast<void>(exp(x));
-  CHECK(clock->stamp() == 1);
-  const double seconds = clock->seconds(0, 1);
-  CHECK(seconds > 0);
-  CHECK(std::isfinite(seconds));
-  clock->clear();
-  CHECK(clock->stamp() == 0);
-  CHECK(device_clock(kCpu) == nullptr);
-}
+TEST_SUITE("device") {
+  TEST_CASE("the GPU's clock tells the time between marks and begins anew when cleared") {
+    const auto clock = device_clock(gpu());
+    REQUIRE(clock != nullptr);
+    const Tensor x = to_gpu(Tensor::full({1000}, 0.5));
+    CHECK(clock->stamp() == 0);
+    static_cast<void>(exp(x));
+    CHECK(clock->stamp() == 1);
+    const double seconds = clock->seconds(0, 1);
+    CHECK(seconds > 0);
+    CHECK(std::isfinite(seconds));
+    clock->clear();
+    CHECK(clock->stamp() == 0);
+    CHECK(device_clock(kCpu) == nullptr);
+  }
 
-TEST_CASE("a step on a GPU is measured as it is replayed and profiled kernel by kernel") {
-  for (const char* precision : {"f32", "bf16"}) {
-    CAPTURE(precision);
-    StepBenchOptions options = tiny_step();
-    options.precision = precision;
-    options.profile = true;
-    const StepBench bench = bench_step(options);
-    CHECK(bench.captured);
-    CHECK(bench.message == "");
-    CHECK(std::isfinite(bench.loss));
-    double flops = 0, by_op = 0, by_module = 0;
-    for (const ProfileRow& row : bench.by_op) {
-      flops += row.flops;
-      by_op += row.total();
-      CHECK(row.kernels <= row.total() * (1 + 1e-9));
+  TEST_CASE("a step on a GPU is measured as it is replayed and profiled kernel by kernel") {
+    for (const char* precision : {"f32", "bf16"}) {
+      CAPTURE(precision);
+      StepBenchOptions options = tiny_step();
+      options.precision = precision;
+      options.profile = true;
+      const StepBench bench = bench_step(options);
+      CHECK(bench.captured);
+      CHECK(bench.message == "");
+      CHECK(std::isfinite(bench.loss));
+      double flops = 0, by_op = 0, by_module = 0;
+      for (const ProfileRow& row : bench.by_op) {
+        flops += row.flops;
+        by_op += row.total();
+        CHECK(row.kernels <= row.total() * (1 + 1e-9));
+      }
+      for (const ProfileRow& row : bench.by_module) by_module += row.total();
+      CHECK(by_op > 0);
+      CHECK(by_op == doctest::Approx(by_module));
+      CHECK(flops == doctest::Approx(2 * bench.flops_per_token * bench.tokens()));
+      CHECK(to_text(bench).find("cuda (graph)") != std::string::npos);
+
+      options.profile = options.capture = false;
+      const StepBench plain = bench_step(options);
+      CHECK(!plain.captured);
+      CHECK(plain.by_op.empty());
     }
-    for (const ProfileRow& row : bench.by_module) by_module += row.total();
-    CHECK(by_op > 0);
-    CHECK(by_op == doctest::Approx(by_module));
-    CHECK(flops == doctest::Approx(2 * bench.flops_per_token * bench.tokens()));
-    CHECK(to_text(bench).find("cuda (graph)") != std::string::npos);
-
-    options.profile = options.capture = false;
-    const StepBench plain = bench_step(options);
-    CHECK(!plain.captured);
-    CHECK(plain.by_op.empty());
   }
-}
 
-TEST_CASE("generation on a GPU is measured as it is replayed and says where it is not") {
-  GenerateBenchOptions options;
-  options.configs = {"shakespeare_unit", "cifar_regular"};
-  options.min_length = 3;
-  options.max_length = 4;
-  options.batch = 2;
-  options.device = "cuda";
-  options.seconds = 0;
-  options.ceilings.product = 16;
-  options.ceilings.bytes = {1 << 12};
-  const GenerateBench bench = bench_generate(options);
-  REQUIRE(bench.series.size() == 2);
-  CHECK(bench.series[0].captured);
-  CHECK(bench.series[0].message == "");
-  CHECK(!bench.series[1].captured);
-  CHECK(bench.series[1].message.find("uncaptured") != std::string::npos);
-  for (const GenerateSeries& series : bench.series) CHECK(series.points.back().token.median > 0);
-}
-
-TEST_CASE("every row of the speed table is replayed from a graph on a GPU in bf16") {
-  namespace fs = std::filesystem;
-  SpeedOptions options;
-  options.scale = "small";
-  options.device = "cuda";
-  options.runs = (fs::temp_directory_path() / "eddy_gpu_speed").string();
-  options.product_size = 16;
-  // One of each recurrence where all of them take half a minute.
-  if (kEmulated)
-    options.rows = {"rec_fixed_skip", "unit_256", "staircase_algorithm", "memory_llama", "copy_4128"};
-  const std::vector<SpeedResult> results = reproduce_speed(options, [](std::string_view) {});
-  CHECK(results.size() == (kEmulated ? options.rows.size() : speed_rows(true).size()));
-  for (const SpeedResult& result : results) {
-    CAPTURE(result.row.name);
-    CHECK(result.failure == "");
-    REQUIRE(result.bench.has_value());
-    CHECK(result.bench->captured);
-    CHECK(result.bench->message == "");
-    CHECK(result.bench->precision == "bf16");
+  TEST_CASE("generation on a GPU is measured as it is replayed and says where it is not") {
+    GenerateBenchOptions options;
+    options.configs = {"shakespeare_unit", "cifar_regular"};
+    options.min_length = 3;
+    options.max_length = 4;
+    options.batch = 2;
+    options.device = "cuda";
+    options.seconds = 0;
+    options.ceilings.product = 16;
+    options.ceilings.bytes = {1 << 12};
+    const GenerateBench bench = bench_generate(options);
+    REQUIRE(bench.series.size() == 2);
+    CHECK(bench.series[0].captured);
+    CHECK(bench.series[0].message == "");
+    CHECK(!bench.series[1].captured);
+    CHECK(bench.series[1].message.find("uncaptured") != std::string::npos);
+    for (const GenerateSeries& series : bench.series) CHECK(series.points.back().token.median > 0);
   }
-  fs::remove_all(options.runs);
+
+  TEST_CASE("every row of the speed table is replayed from a graph on a GPU in bf16") {
+    namespace fs = std::filesystem;
+    SpeedOptions options;
+    options.scale = "small";
+    options.device = "cuda";
+    options.runs = (fs::temp_directory_path() / "eddy_gpu_speed").string();
+    options.product_size = 16;
+    // One of each recurrence where all of them take half a minute.
+    if (kEmulated)
+      options.rows = {"rec_fixed_skip", "unit_256", "staircase_algorithm", "memory_llama", "copy_4128"};
+    const std::vector<SpeedResult> results = reproduce_speed(options, [](std::string_view) {});
+    CHECK(results.size() == (kEmulated ? options.rows.size() : speed_rows(true).size()));
+    for (const SpeedResult& result : results) {
+      CAPTURE(result.row.name);
+      CHECK(result.failure == "");
+      REQUIRE(result.bench.has_value());
+      CHECK(result.bench->captured);
+      CHECK(result.bench->message == "");
+      CHECK(result.bench->precision == "bf16");
+    }
+    fs::remove_all(options.runs);
+  }
 }
