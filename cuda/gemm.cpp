@@ -102,10 +102,12 @@ State& state() {
   return *only;
 }
 
-// The largest power of two, up to 256, that divides an address and the distance to the next matrix.
+// The largest power of two, up to 16, that divides an address and the distance to the next matrix. The
+// library's fastest kernels ask for 16; telling it of more would let the algorithm, and so the bits, change
+// with the place that a tensor happened to get.
 std::int64_t alignment(const void* address, std::int64_t stride_bytes) {
   const std::uint64_t bits =
-      reinterpret_cast<std::uintptr_t>(address) | static_cast<std::uint64_t>(stride_bytes) | 256;
+      reinterpret_cast<std::uintptr_t>(address) | static_cast<std::uint64_t>(stride_bytes) | 16;
   return std::int64_t{1} << std::countr_zero(bits);
 }
 
