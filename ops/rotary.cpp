@@ -50,19 +50,27 @@ struct KeptTurns {
 constexpr std::int64_t kKeptElements = 1 << 21;  // the largest table that is kept: 8 MiB of f32
 constexpr std::size_t kKeptTables = 8;           // the oldest goes
 
+struct Kept {
+  std::mutex mutex;
+  std::vector<KeptTurns> tables;
+};
+// Never destroyed: its tensors must not outlive the allocator at the end of the program.
+Kept& the_kept() {
+  static Kept& kept = *new Kept;
+  return kept;
+}
+
 // The rows first_position .. first_position + time - 1 of the table.
 Tensor turns_of(std::int64_t first_position, std::int64_t time, std::int64_t pairs, double theta, Dtype dtype,
                 Device device) {
-  // Never destroyed: its tensors must not outlive the allocator at the end of the program.
-  static std::mutex& mutex = *new std::mutex;
-  static std::vector<KeptTurns>& kept = *new std::vector<KeptTurns>;
   const std::int64_t end = first_position + time;
   std::int64_t capacity = 64;
   while (capacity < end && capacity * 4 * pairs <= kKeptElements) capacity *= 2;
   if (capacity < end || capacity * 4 * pairs > kKeptElements)
     return make_turns(first_position, time, pairs, theta, dtype, device);
 
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(the_kept().mutex);
+  std::vector<KeptTurns>& kept = the_kept().tables;
   for (auto entry = kept.begin(); entry != kept.end(); ++entry) {
     if (entry->pairs != pairs || entry->theta != theta || entry->table.dtype() != dtype ||
         !(entry->table.device() == device))
@@ -94,6 +102,11 @@ Tensor with_adjacent_entries(const Tensor& x) {
 }
 
 }  // namespace
+
+void forget_rotary_tables() {
+  const std::lock_guard lock(the_kept().mutex);
+  the_kept().tables.clear();
+}
 
 Tensor rotary(const Tensor& x, std::int64_t first_position, double theta) {
   if (widens(x)) return narrowed(rotary(wide(x), first_position, theta));

@@ -20,6 +20,9 @@ namespace eddy {
 // finite and above 0; DtypeError. grad: dy turned back by the same angles.
 Tensor rotary(const Tensor& x, std::int64_t first_position, double theta = 10000.0);
 
+// Drops the tables of angles that calls keep for later ones: for who closes the GPU on which they lie.
+void forget_rotary_tables();
+
 // y = the pairs of x turned forward or back. The strides of x are in elements; y is row-major. No size is 0.
 struct RotaryArgs {
   Dtype dtype;

@@ -15,6 +15,7 @@
 #include "cuda/context.h"
 #include "gpu_test.h"
 #include "ops/backends.h"
+#include "ops/rotary.h"
 #include "tensor/error.h"
 #include "tests/case_counter.h"
 
@@ -66,6 +67,11 @@ int main(int argc, char** argv) {
   }
   if (CaseCounter::cases == 0) {
     std::fputs("no test case matches the filter\n", stderr);
+    return 1;
+  }
+  eddy::forget_rotary_tables();
+  if (const std::int64_t left = eddy::cuda::device_allocator().stats().live_bytes; left != 0) {
+    std::fprintf(stderr, "%lld bytes are left on the GPU\n", static_cast<long long>(left));
     return 1;
   }
   eddy::cuda::close();
