@@ -107,14 +107,16 @@ test_gpu() {
     local tool
     tool="$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)"
     # Calls that fail are the library's own business: it checks them all, and a test asks for too much memory.
-    # The products are cuBLASLt's kernels: the slow checks leave their test out.
+    # Measurements launch nothing that the other tests do not, thousands of times. The products are cuBLASLt's
+    # kernels: the slow checks leave their test out too.
     heading "CUDA: GPU tests under compute-sanitizer's memcheck"
-    "$tool" --error-exitcode 1 --report-api-errors no --leak-check full build/cuda-ci/bin/test_gpu --plain
+    "$tool" --error-exitcode 1 --report-api-errors no --leak-check full build/cuda-ci/bin/test_gpu --plain \
+      '--source-file-exclude=*gpu/test_gpu_bench.cpp'
     local check
     for check in racecheck initcheck; do
       heading "CUDA: GPU tests under compute-sanitizer's $check"
       "$tool" --tool "$check" --error-exitcode 1 --report-api-errors no build/cuda-ci/bin/test_gpu --plain \
-        '--source-file-exclude=*gpu/test_products.cpp'
+        '--source-file-exclude=*gpu/test_gpu_bench.cpp,*gpu/test_products.cpp'
     done
   else
     heading "CUDA: GPU tests"
