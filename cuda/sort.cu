@@ -5,6 +5,7 @@
 // of the keys.
 #include "cuda/sort.cuh"
 
+#include <algorithm>
 #include <cub/device/device_radix_sort.cuh>
 
 #include "cuda/stream.cuh"
@@ -22,9 +23,9 @@ Sorted sort_by_key(const Tensor& keys, const Tensor& places, int bits) {
           "cub::DeviceRadixSort");
   };
   std::size_t bytes = 0;
-  sort(nullptr, &bytes);  // asks for the size of the working memory
-  const Tensor scratch =
-      Tensor::empty({static_cast<std::int64_t>(bytes > 0 ? bytes : 1)}, Dtype::u8, keys.device());
+  sort(nullptr, &bytes);                    // asks for the size of the working memory
+  bytes = std::max<std::size_t>(bytes, 1);  // CUB refuses an address with no bytes
+  const Tensor scratch = Tensor::empty({static_cast<std::int64_t>(bytes)}, Dtype::u8, keys.device());
   sort(scratch.raw_data(), &bytes);
   return sorted;
 }
