@@ -1,7 +1,7 @@
 // Cross-entropy of rows, its mean, and the gradient, which is softmax and difference in one pass.
 //
 // Mapping: a warp per row of up to 1024 classes, a block per longer row; the mean by one block over the rows'
-// losses. Shared memory: 8 numbers per block, 4 KiB for the mean. Bytes moved: forward reads the logits once
+// losses. Shared memory: 8 numbers per block, 8 KiB for the mean. Bytes moved: forward reads the logits once
 // from memory (the sum finds the row in the cache) and writes three numbers per row; the gradient reads them
 // once and writes dlogits once: the least, as the probabilities are computed twice and never stored.
 //
