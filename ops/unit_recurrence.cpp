@@ -3,19 +3,17 @@
 #include "ops/unit_recurrence.h"
 
 #include <algorithm>
-#include <cstring>
 
-#include "autograd/tape.h"
 #include "ops/block_recurrence.h"
 #include "ops/checks.h"
 #include "ops/cpu/packed_gemm.h"
-#include "ops/gemm.h"
-#include "ops/layer_norm.h"
-#include "ops/reduce.h"
+#include "ops/recurrence_layer.h"
 #include "ops/widen.h"
 #include "tensor/format.h"
 
 namespace eddy {
+
+using namespace recurrence;
 
 constinit Slot<UnitRecurrenceArgs> unit_recurrence_forward_slot{"unit_recurrence_forward"};
 constinit Slot<UnitRecurrenceArgs> unit_recurrence_backward_slot{"unit_recurrence_backward"};
@@ -24,53 +22,6 @@ constinit Slot<UnitRecurrenceArgs> block_recurrence_forward_slot{"block_recurren
 constinit Slot<UnitRecurrenceArgs> block_recurrence_backward_slot{"block_recurrence_backward"};
 
 namespace {
-
-const void* data_of(const Tensor& x) {
-  return x.defined() ? x.raw_data() : nullptr;
-}
-
-// Refuses x when it is defined and not of this shape, or not of the kind of `like`.
-void check_kind(const char* op, const char* name, const Tensor& x, const Shape& shape, const Tensor& like) {
-  if (!x.defined()) return;
-  if (x.shape() != shape)
-    fail<ShapeError>("{}: {} has shape {} ({})", op, name, to_string(x.shape()), to_string(shape));
-  if (x.dtype() != like.dtype())
-    fail<DtypeError>("{}: {} is {} ({})", op, name, dtype_name(x.dtype()), dtype_name(like.dtype()));
-  if (!(x.device() == like.device()))
-    fail<DeviceError>("{}: {} is on {} and x on {} (one device for all)", op, name, to_string(x.device()),
-                      to_string(like.device()));
-}
-
-// dst [out, in] = beta dst + dy^T x over rows [rows, out] and [rows, in]; `row` is the first output row
-// written.
-void weight_product(const Tensor& dst, std::int64_t row, const Tensor& dy, const Tensor& x, double beta) {
-  const std::int64_t out = dy.dim(-1), in = x.dim(-1), rows = dy.elements() / out;
-  GemmArgs g{};
-  g.dtype = dst.dtype();
-  g.transpose_a = true;
-  g.m = out;
-  g.n = in;
-  g.k = rows;
-  g.a = dy.raw_data();
-  g.lda = out;
-  g.b = x.raw_data();
-  g.ldb = in;
-  g.c = raw::narrow(dst, 0, row, out).raw_data();
-  g.ldc = in;
-  g.beta = beta;
-  gemm_slot(dst.device(), g);
-}
-
-Tensor row_major(const Tensor& x) {
-  return x.defined() ? raw::contiguous(x) : x;
-}
-
-// The weights as kernels read them. Gradients go to the ones that were given.
-UnitRecurrenceWeights packed_rows(const UnitRecurrenceWeights& w) {
-  return {row_major(w.norm1), row_major(w.norm1_bias), row_major(w.wqkv),  row_major(w.wqkv_bias),
-          row_major(w.wo),    row_major(w.wo_bias),    row_major(w.norm2), row_major(w.norm2_bias),
-          row_major(w.up),    row_major(w.up_bias),    row_major(w.down),  row_major(w.down_bias)};
-}
 
 // Room for the five weights packed for the CPU's products.
 Tensor packed_weights(std::int64_t dim, std::int64_t mlp, Dtype dtype) {
@@ -81,16 +32,6 @@ Tensor packed_weights(std::int64_t dim, std::int64_t mlp, Dtype dtype) {
   };
   const PackedGemmKernels& kernels = packed_gemm_kernels();
   return Tensor::empty({dtype == Dtype::f32 ? elements(kernels.f32) : elements(kernels.f64)}, dtype);
-}
-
-Tensor rows_of(const Tensor& x) {
-  return raw::reshape(x, {x.elements() / x.dim(-1), x.dim(-1)});
-}
-
-UnitRecurrenceWeights wide(const UnitRecurrenceWeights& w) {
-  return {wide(w.norm1), wide(w.norm1_bias), wide(w.wqkv),  wide(w.wqkv_bias),
-          wide(w.wo),    wide(w.wo_bias),    wide(w.norm2), wide(w.norm2_bias),
-          wide(w.up),    wide(w.up_bias),    wide(w.down),  wide(w.down_bias)};
 }
 
 // How the rows of x fall into steps.
@@ -105,30 +46,17 @@ UnitRecurrenceResult chain(const char* op, const Slot<UnitRecurrenceArgs>& forwa
                            const Tensor& qkv, const UnitRecurrenceWeights& given,
                            const UnitRecurrenceOptions& options, const Tensor& key_any,
                            const Tensor& value_any) {
-  const UnitRecurrenceWeights w = packed_rows(given);
+  const UnitRecurrenceWeights w = row_major(given);
   const Tensor key = row_major(key_any), value = row_major(value_any);
-  checks::defined(op, w.wqkv, "wqkv");
-  checks::defined(op, w.up, "up");
+  check_weights(op, w, x);
   const std::int64_t batch = steps.sequences, dim = x.dim(-1), mlp = w.up.dim(0);
   if (options.heads < 1 || dim % options.heads != 0)
     fail<ShapeError>("{}: heads must divide dim: heads {}, dim {}", op, options.heads, dim);
   const Dtype dtype = x.dtype();
   const auto shape = [&](std::int64_t width) { return x.shape().with(x.rank() - 1, width); };
-  const auto expect = [&](const char* name, const Tensor& t, const Shape& wanted) {
-    check_kind(op, name, t, wanted, x);
-  };
-  expect("qkv", qkv, shape(3 * dim));
-  expect("wqkv", w.wqkv, {3 * dim, dim});
-  expect("wqkv bias", w.wqkv_bias, {3 * dim});
-  expect("wo", w.wo, {dim, dim});
-  expect("wo bias", w.wo_bias, {dim});
-  expect("up", w.up, {mlp, dim});
-  expect("up bias", w.up_bias, {mlp});
-  expect("down", w.down, {dim, mlp});
-  expect("down bias", w.down_bias, {dim});
-  for (const Tensor& gain : {w.norm1, w.norm1_bias, w.norm2, w.norm2_bias}) expect("norm", gain, {dim});
-  expect("key", key, {batch, dim});
-  expect("value", value, {batch, dim});
+  check_kind(op, "qkv", qkv, shape(3 * dim), x);
+  check_kind(op, "key", key, {batch, dim}, x);
+  check_kind(op, "value", value, {batch, dim}, x);
 
   const Tensor x_rows = raw::contiguous(x), qkv_rows = raw::contiguous(qkv);
   const Tensor wkv = raw::narrow(w.wqkv, 0, dim, 2 * dim);
@@ -141,38 +69,15 @@ UnitRecurrenceResult chain(const char* op, const Slot<UnitRecurrenceArgs>& forwa
 
   UnitRecurrenceArgs args{};
   args.dtype = dtype;
-  args.products = options.products;
   args.time = steps.time;
   args.batch = steps.batch;
   args.sequences = steps.sequences;
   args.block = steps.block;
   args.last = steps.last;
   args.keys = static_cast<const RandomKey*>(data_of(steps.keys));
-  args.dim = dim;
-  args.mlp = mlp;
-  args.heads = options.heads;
-  args.gelu = options.gelu;
-  args.eps = options.eps;
-  args.dropout = options.dropout;
-  args.gate_key = options.gate_key;
-  args.attn_key = options.attn_key;
-  args.mlp_key = options.mlp_key;
-  const auto bind = [](UnitRecurrenceArgs& a, const Tensor& ww, const Tensor& wb,
-                       const UnitRecurrenceWeights& p) {
-    a.norm1 = data_of(p.norm1);
-    a.norm1_bias = data_of(p.norm1_bias);
-    a.wkv = data_of(ww);
-    a.wkv_bias = data_of(wb);
-    a.wo = data_of(p.wo);
-    a.wo_bias = data_of(p.wo_bias);
-    a.norm2 = data_of(p.norm2);
-    a.norm2_bias = data_of(p.norm2_bias);
-    a.up = data_of(p.up);
-    a.up_bias = data_of(p.up_bias);
-    a.down = data_of(p.down);
-    a.down_bias = data_of(p.down_bias);
-  };
-  bind(args, wkv, wkv_bias, w);
+  bind(args, w, options);
+  args.wkv = data_of(wkv);
+  args.wkv_bias = data_of(wkv_bias);
   args.x = x_rows.raw_data();
   args.qkv = qkv_rows.raw_data();
   args.key0 = data_of(key);
@@ -197,30 +102,9 @@ UnitRecurrenceResult chain(const char* op, const Slot<UnitRecurrenceArgs>& forwa
   args.scratch = scratch.raw_data();
   forward(x.device(), args);
 
-  // Inputs and saved tensors by place, for the gradient below.
-  enum Input {
-    kX,
-    kQkv,
-    kNorm1,
-    kNorm1Bias,
-    kWqkv,
-    kWqkvBias,
-    kWo,
-    kWoBias,
-    kNorm2,
-    kNorm2Bias,
-    kUp,
-    kUpBias,
-    kDown,
-    kDownBias
-  };
-  const std::vector<Tensor> inputs{x,           qkv,
-                                   given.norm1, given.norm1_bias,
-                                   given.wqkv,  given.wqkv_bias,
-                                   given.wo,    given.wo_bias,
-                                   given.norm2, given.norm2_bias,
-                                   given.up,    given.up_bias,
-                                   given.down,  given.down_bias};
+  enum Input { kX, kQkv, kWeights };
+  std::vector<Tensor> inputs{x, qkv};
+  for (const Tensor& weight : in_order(given)) inputs.push_back(weight);
   const std::vector<Tensor> saved{x_rows, qkv_rows, w.norm1, w.wqkv, w.wo,  w.norm2, w.up,  w.down,
                                   key,    value,    h,       k,      v,     o,       r,     a1,
                                   a2,     u,        gate,    mean1,  rstd1, mean2,   rstd2, steps.keys};
@@ -257,46 +141,26 @@ UnitRecurrenceResult chain(const char* op, const Slot<UnitRecurrenceArgs>& forwa
     GradSink& sink = context.sink;
     if (sink.needs(kX)) sink.give(kX, dx);
     if (sink.needs(kQkv)) sink.give(kQkv, dqkv);
-    // A weight's gradient is one product over all rows and steps.
-    const auto product = [&](int k_input, const Tensor& dy, const Tensor& in) {
-      if (sink.needs(k_input))
-        sink.into(k_input, [&](const Tensor& dst, float beta) { weight_product(dst, 0, dy, in, beta); });
-    };
-    const auto bias = [&](int k_input, const Tensor& dy) {
-      if (sink.needs(k_input))
-        sink.into(k_input, [&](const Tensor& dst, float beta) { sum_into(dst, rows_of(dy), beta); });
-    };
-    product(kWo, dattn, so);
-    product(kUp, du, sa2);
-    product(kDown, dmlp, act);
-    bias(kWoBias, dattn);
-    bias(kUpBias, du);
-    bias(kDownBias, dmlp);
-    if (sink.needs(kWqkv))
-      sink.into(kWqkv, [&](const Tensor& dst, float beta) {
+    give_weight_gradients(context, kWeights,
+                          {{da1, sh, context.saved(19), context.saved(20)},
+                           {da2, sr, context.saved(21), context.saved(22)},
+                           dattn,
+                           so,
+                           du,
+                           sa2,
+                           dmlp,
+                           act});
+    if (sink.needs(kWeights + kWqkv))
+      sink.into(kWeights + kWqkv, [&](const Tensor& dst, float beta) {
         if (beta == 0) raw::fill(raw::narrow(dst, 0, 0, dim), 0);  // the q of h is never used
         weight_product(dst, dim, dk, sa1, beta);
         weight_product(dst, 2 * dim, dv, sa1, beta);
       });
-    if (sink.needs(kWqkvBias))
-      sink.slice(kWqkvBias, 0, dim, 2 * dim, [&](const Tensor& dst) {
-        sum_into(raw::narrow(dst, 0, 0, dim), rows_of(dk), 1);
-        sum_into(raw::narrow(dst, 0, dim, dim), rows_of(dv), 1);
+    if (sink.needs(kWeights + kWqkvBias))
+      sink.slice(kWeights + kWqkvBias, 0, dim, 2 * dim, [&](const Tensor& dst) {
+        add_rows(raw::narrow(dst, 0, 0, dim), dk);
+        add_rows(raw::narrow(dst, 0, dim, dim), dv);
       });
-    // The gains' gradients, as one pass over all rows: partial sums by blocks of rows, then their sum.
-    const auto norm = [&](int k_gain, int k_bias, const Tensor& da, const Tensor& in, int mean, int rstd) {
-      bias(k_bias, da);
-      if (!sink.needs(k_gain)) return;
-      const std::int64_t rows = in.elements() / dim;
-      const Tensor partials = Tensor::empty({norm_blocks(rows), dim}, da.dtype(), da.device());
-      layer_norm_backward_slot(
-          da.device(), {a.dtype, rows, dim, da.raw_data(), dim, in.raw_data(), dim, nullptr,
-                        context.saved(mean).raw_data(), context.saved(rstd).raw_data(), nullptr, dim, 0,
-                        partials.raw_data(), nullptr, 0});
-      sink.into(k_gain, [&](const Tensor& dst, float beta) { sum_into(dst, partials, beta); });
-    };
-    norm(kNorm1, kNorm1Bias, da1, sh, 19, 20);
-    norm(kNorm2, kNorm2Bias, da2, sr, 21, 22);
   });
   return {h, k, v};
 }
@@ -310,7 +174,7 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
     UnitRecurrenceOptions in_bf16 = options;
     in_bf16.products = Dtype::bf16;
     const UnitRecurrenceResult result =
-        unit_recurrence(wide(x), wide(qkv), wide(weights), in_bf16, wide(key), wide(value));
+        unit_recurrence(wide(x), wide(qkv), wide_weights(weights), in_bf16, wide(key), wide(value));
     return {narrowed(result.h), narrowed(result.key), narrowed(result.value)};
   }
   checks::floating("unit_recurrence", x);
@@ -344,9 +208,7 @@ UnitRecurrenceResult block_recurrence(const Tensor& x, const Tensor& qkv,
     if (static_cast<std::int64_t>(options.keys.size()) != 3 * time)
       fail<ValueError>("block_recurrence: {} keys for dropout in {} blocks (three for each)",
                        options.keys.size(), time);
-    const Tensor bytes = Tensor::empty({3 * time * static_cast<std::int64_t>(sizeof(RandomKey))}, Dtype::u8);
-    std::memcpy(bytes.raw_data(), options.keys.data(), static_cast<std::size_t>(bytes.bytes()));
-    keys = raw::to_device(bytes, x.device());
+    keys = keys_on(x, options.keys);
   }
   return chain("block_recurrence", block_recurrence_forward_slot, block_recurrence_backward_slot,
                {time, sequences * block, sequences, block, positions - (time - 1) * block, keys}, x, qkv,
