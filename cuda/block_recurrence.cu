@@ -17,7 +17,8 @@
 
 namespace eddy::cuda {
 
-extern template Direction backward_of<true>(const UnitRecurrenceArgs& a);  // in block_recurrence_backward.cu
+extern template Direction<UnitRecurrenceArgs> backward_of<true>(
+    const UnitRecurrenceArgs& a);  // in block_recurrence_backward.cu
 
 namespace {
 
@@ -27,16 +28,8 @@ constexpr const char* kNoKernel =
 }  // namespace
 
 bool takes_block_recurrence(const BlockRecurrenceQuestion& question) {
-  if (!fused_recurrences() || question.block > kLongestBlock || question.heads < 1 ||
-      question.dim % question.heads != 0 || question.dim / question.heads > kWidestHead)
-    return false;
-  UnitRecurrenceArgs args{};
-  args.dim = question.dim;
-  args.mlp = question.mlp;
-  args.heads = question.heads;
-  args.sequences = question.sequences;
-  args.batch = question.sequences * question.block;
-  args.products = question.products;
+  if (!takes_blocks(question)) return false;
+  const auto args = sizes_of<UnitRecurrenceArgs>(question);
   return plan_of(args, forward_of<true>(args)).groups > 0 &&
          plan_of(args, backward_of<true>(args)).groups > 0;
 }

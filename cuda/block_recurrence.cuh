@@ -1,6 +1,6 @@
-// The attention of one head in a step of the block recurrence, and its gradient, each a warp's work: over all
-// keys of the block before, then over the block's own up to the query. Scores belong to lanes, a key or a
-// query each; sums over keys run over them in order, a lane for each number of the head.
+// The attention of one head in a step of the block recurrences, and its gradient, each a warp's work: over
+// all keys that stand before the block's rows, then over the block's own up to the query. Scores belong to
+// lanes, a key or a query each; sums over keys run over them in order, a lane for each number of the head.
 //
 // Nothing is kept but the logarithm of each query's sum of exponentials (in the place of the unit
 // recurrence's gate): scores are computed again. A key's gradient is summed by the warp that has the key,
@@ -8,6 +8,7 @@
 #pragma once
 
 #include "cuda/unit_recurrence.cuh"
+#include "cuda/unit_recurrence_fused.h"
 
 namespace eddy::cuda {
 
@@ -19,22 +20,46 @@ __device__ inline int rows_of(const UnitRecurrenceArgs& args, std::int64_t t) {
   return static_cast<int>(t + 1 < args.time ? args.block : args.last);
 }
 
-// One head of one sequence in step t.
+// Keys and values that stand before a step's own, of one head of one sequence, and their gradients: row t of
+// each begins `stride` numbers behind row t - 1.
+struct Past {
+  int rows;
+  const float *key, *value;
+  float *dkey, *dvalue;
+  std::int64_t stride;
+};
+
+// Those of the block before, in the block recurrence with forget.
+__device__ inline Past past_of_state(const Step& step, int sequence, int head) {
+  const UnitRecurrenceArgs& args = step.args;
+  if (step.t == 0) return {};
+  const std::int64_t place = ((step.t - 1) * args.batch + std::int64_t{sequence} * args.block) * args.dim +
+                             head * (args.dim / args.heads);
+  const auto at = [&](const void* base) {
+    return base == nullptr ? nullptr : const_cast<float*>(static_cast<const float*>(base)) + place;
+  };
+  return {
+      static_cast<int>(args.block), at(args.key), at(args.value), at(args.dkey), at(args.dvalue), args.dim};
+}
+
+// One head of one sequence in a step.
 struct Window {
   const Step& step;
-  int sequence, head, size, rows, past;
+  const Past past;
+  int sequence, head, size, rows, unread;
   float scale;
   RandomKey key_of_draws;
 
-  __device__ Window(const Step& whole, int of_sequence, int of_head)
+  __device__ Window(const Step& whole, int of_sequence, int of_head, const Past& before)
       : step(whole),
+        past(before),
         sequence(of_sequence),
         head(of_head),
         size(static_cast<int>(whole.args.dim / whole.args.heads)),
         rows(rows_of(whole.args, whole.t)),
-        past(whole.t > 0 ? static_cast<int>(whole.args.block) : 0),
+        unread(whole.unread()),
         scale(static_cast<float>(1 / sqrt(static_cast<double>(size)))) {
-    if (step.args.keys != nullptr) key_of_draws = step.args.keys[3 * step.t];
+    if (step.args.keys != nullptr) key_of_draws = step.block_key(0);
   }
 
   // Row j of this sequence, counted over the sequences.
@@ -45,23 +70,23 @@ struct Window {
   }
   // Key (part 1) or value (2) t of the window.
   __device__ const float* entry(int t, int part) const {
-    if (t >= past) return own(step.args.qkv, t - past, part);
-    return step.before(part == 1 ? step.args.key : step.args.value, nullptr,
-                       std::int64_t{sequence} * step.args.block + t) +
-           head * size;
-  }
-  __device__ const float* of_row(const void* array, int j) const {
-    return static_cast<const float*>(array) + row(j) * step.args.dim + head * size;
+    if (t >= past.rows) return own(step.args.qkv, t - past.rows, part);
+    return (part == 1 ? past.key : past.value) + t * past.stride;
   }
   // o of this step, and do, which is in scratch.
-  __device__ const float* output(int j) const { return of_row(step.at(step.args.o, 0, step.args.dim), j); }
-  __device__ const float* doutput(int j) const { return of_row(step.args.scratch, j); }
+  __device__ const float* output(int j) const {
+    return step.at(static_cast<const void*>(step.args.o), row(j), step.args.dim) + head * size;
+  }
+  __device__ const float* doutput(int j) const {
+    return step.working(static_cast<const float*>(step.args.scratch), row(j), step.args.dim) + head * size;
+  }
   __device__ float* log_sum(int j) const { return step.at(step.args.gate, row(j), step.args.heads) + head; }
 
   __device__ float keep(int j, int t) const {
     if (step.args.dropout == 0) return 1.0f;
-    const std::int64_t query = (std::int64_t{sequence} * step.args.heads + head) * rows + j;
-    return step.keep(key_of_draws, query * (past + rows) + t);
+    const std::int64_t query =
+        (std::int64_t{sequence} * step.args.heads + head) * (rows - unread) + j - unread;
+    return step.keep(key_of_draws, query * (past.rows + rows) + t);
   }
   __device__ float dot(const float* a, const float* b) const {
     float sum = 0;
@@ -98,7 +123,7 @@ __device__ float mix_rows(const float (&weights)[Count], int count, int size, Ro
 // o and the logarithm of the sum of exponentials of query j.
 __device__ inline void attend(const Window& window, int j) {
   using Warp = Team<32>;
-  const int visible = window.past + j + 1, lane = Warp::lane();
+  const int visible = window.past.rows + j + 1, lane = Warp::lane();
   const float* const q = window.own(window.step.args.qkv, j, 0);
   float weights[kLaneKeys], largest = -INFINITY, sum = 0;
 #pragma unroll
@@ -124,7 +149,7 @@ __device__ inline void attend(const Window& window, int j) {
 
 // dq of query j.
 __device__ inline void query_gradient(const Window& window, int j) {
-  const int visible = window.past + j + 1, lane = Team<32>::lane();
+  const int visible = window.past.rows + j + 1, lane = Team<32>::lane();
   float dscores[kLaneKeys] = {};
 #pragma unroll
   for (int i = 0; i < kLaneKeys; ++i)
@@ -133,10 +158,10 @@ __device__ inline void query_gradient(const Window& window, int j) {
   if (lane < window.size) const_cast<float*>(window.own(window.step.args.dqkv, j, 0))[lane] = dq;
 }
 
-// Of key t: its own row's dkx and dvx, or, of the block before, added to dkey and dvalue.
+// Of key t: its own row's dkx and dvx, or, of what stands before, added to its gradients.
 __device__ inline void key_gradient(const Window& window, int t) {
-  const UnitRecurrenceArgs& args = window.step.args;
-  const int lane = Team<32>::lane(), first = t < window.past ? 0 : t - window.past;
+  const Past& past = window.past;
+  const int lane = Team<32>::lane(), first = t < past.rows ? 0 : t - past.rows;
   float mixed[kLaneQueries] = {}, dscores[kLaneQueries] = {};
 #pragma unroll
   for (int i = 0; i < kLaneQueries; ++i) {
@@ -147,19 +172,42 @@ __device__ inline void key_gradient(const Window& window, int t) {
     dscores[i] = pair.dscore;
   }
   const float dk = mix_rows(dscores, window.rows, window.size,
-                            [&](int j) { return window.own(args.qkv, j, 0); }),
+                            [&](int j) { return window.own(window.step.args.qkv, j, 0); }),
               dv = mix_rows(mixed, window.rows, window.size, [&](int j) { return window.doutput(j); });
   if (lane >= window.size) return;
-  if (t >= window.past) {
-    const_cast<float*>(window.own(args.dqkv, t - window.past, 1))[lane] = dk;
-    const_cast<float*>(window.own(args.dqkv, t - window.past, 2))[lane] = dv;
+  if (t >= past.rows) {
+    const_cast<float*>(window.own(window.step.args.dqkv, t - past.rows, 1))[lane] = dk;
+    const_cast<float*>(window.own(window.step.args.dqkv, t - past.rows, 2))[lane] = dv;
     return;
   }
-  const std::int64_t place =
-      (((window.step.t - 1) * args.batch + std::int64_t{window.sequence} * args.block + t) * args.dim) +
-      window.head * window.size + lane;
-  static_cast<float*>(args.dkey)[place] += dk;
-  static_cast<float*>(args.dvalue)[place] += dv;
+  past.dkey[t * past.stride + lane] += dk;
+  past.dvalue[t * past.stride + lane] += dv;
+}
+
+// A window of the block recurrence with forget.
+__device__ inline Window window_of_state(const Step& step, int sequence, int head) {
+  return {step, sequence, head, past_of_state(step, sequence, head)};
+}
+
+// ---- host
+
+// Whether the kernels of this file take such blocks, and are wanted.
+inline bool takes_blocks(const BlockRecurrenceQuestion& question) {
+  return fused_recurrences() && question.block <= kLongestBlock && question.heads > 0 &&
+         question.dim % question.heads == 0 && question.dim / question.heads <= kWidestHead;
+}
+
+// The sizes that a plan is made from.
+template <class Args>
+Args sizes_of(const BlockRecurrenceQuestion& question) {
+  Args args{};
+  args.dim = question.dim;
+  args.mlp = question.mlp;
+  args.heads = question.heads;
+  args.sequences = question.sequences;
+  args.batch = question.sequences * question.block;
+  args.products = question.products;
+  return args;
 }
 
 }  // namespace eddy::cuda

@@ -4,6 +4,6 @@
 
 namespace eddy::cuda {
 
-template Direction backward_of<true>(const UnitRecurrenceArgs& a);
+template Direction<UnitRecurrenceArgs> backward_of<true>(const UnitRecurrenceArgs& a);
 
 }  // namespace eddy::cuda

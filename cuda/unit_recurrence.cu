@@ -16,14 +16,24 @@
 namespace eddy::cuda {
 namespace {
 
-__global__ void gate_kernel(Step step) {
+// What every kernel here is launched with.
+struct LaunchedStep {
+  UnitRecurrenceArgs args;
+  std::int64_t t;
+
+  __device__ Step get() const { return {args, t}; }
+};
+
+__global__ void gate_kernel(LaunchedStep launched) {
+  const Step step = launched.get();
   using Warp = Team<32>;
   for (std::int64_t item = Warp::first_row(); item < step.args.batch * step.args.heads;
        item += Warp::row_step())
     gate_of_head(step, item);
 }
 
-__global__ void gate_backward_kernel(Step step) {
+__global__ void gate_backward_kernel(LaunchedStep launched) {
+  const Step step = launched.get();
   using Warp = Team<32>;
   for (std::int64_t item = Warp::first_row(); item < step.args.batch * step.args.heads;
        item += Warp::row_step())
@@ -33,7 +43,7 @@ __global__ void gate_backward_kernel(Step step) {
 // The end of a half of the layer: y, which holds a product, becomes residual + drop(y), and `normalised` its
 // norm. Rows are of this step.
 struct ResidualLaunch {
-  Step step;
+  LaunchedStep step;
   RandomKey key;
   const void* residual;
   void* y;
@@ -44,7 +54,7 @@ struct ResidualLaunch {
 template <int Threads>
 __global__ void residual_norm_kernel(ResidualLaunch launched) {
   using Rows = Team<Threads>;
-  const Step& step = launched.step;
+  const Step step = launched.step.get();
   const std::int64_t dim = step.args.dim;
   const float *const weight = static_cast<const float*>(launched.weight), *const bias =
                                                                               static_cast<const float*>(
@@ -78,7 +88,7 @@ __global__ void residual_norm_kernel(ResidualLaunch launched) {
 // Its gradient: to = from + the norm's gradient of dy, and dropped = drop(to). `from` may be `to`. The gain's
 // own gradient is summed after the loop.
 struct NormGradientLaunch {
-  Step step;
+  LaunchedStep step;
   RandomKey key;
   const void *dy, *x, *weight, *mean, *rstd;
   const void* from;
@@ -88,7 +98,7 @@ struct NormGradientLaunch {
 template <int Threads>
 __global__ void norm_gradient_kernel(NormGradientLaunch launched) {
   using Rows = Team<Threads>;
-  const Step& step = launched.step;
+  const Step step = launched.step.get();
   const std::int64_t dim = step.args.dim;
   const float* const weight = static_cast<const float*>(launched.weight);
   const float count = static_cast<float>(dim);
@@ -117,7 +127,8 @@ __global__ void norm_gradient_kernel(NormGradientLaunch launched) {
 
 // scratch = act(u).
 template <class Activation>
-__global__ void activation_kernel(Step step) {
+__global__ void activation_kernel(LaunchedStep launched) {
+  const Step step = launched.get();
   const float* const u = step.at(static_cast<const void*>(step.args.u), 0, step.args.mlp);
   for (std::int64_t i = first_item(); i < step.args.batch * step.args.mlp; i += item_step())
     static_cast<float*>(step.args.scratch)[i] = Activation::forward(u[i]);
@@ -125,7 +136,8 @@ __global__ void activation_kernel(Step step) {
 
 // act = act(u), and du from the gradient of act(u) to that of u.
 template <class Activation>
-__global__ void activation_backward_kernel(Step step) {
+__global__ void activation_backward_kernel(LaunchedStep launched) {
+  const Step step = launched.get();
   const float* const u = step.at(static_cast<const void*>(step.args.u), 0, step.args.mlp);
   float *const act = step.at(step.args.act, 0, step.args.mlp), *const du =
                                                                    step.at(step.args.du, 0, step.args.mlp);
@@ -139,7 +151,7 @@ __global__ void activation_backward_kernel(Step step) {
 
 // One step's launches.
 struct Chain {
-  Step step;
+  LaunchedStep step;
 
   explicit Chain(const UnitRecurrenceArgs& args) : step{args, 0} {}
 
@@ -196,10 +208,10 @@ struct Chain {
     else
       launch(name, of_block, grid_for(args().batch, 1, 64), kThreads, launched);
   }
-  void heads(const char* name, void (*kernel)(Step)) const {
+  void heads(const char* name, void (*kernel)(LaunchedStep)) const {
     launch(name, kernel, grid_for(args().batch * args().heads, Team<32>::kRowsPerBlock, 64), kThreads, step);
   }
-  void units(const char* name, void (*gelu)(Step), void (*relu)(Step)) const {
+  void units(const char* name, void (*gelu)(LaunchedStep), void (*relu)(LaunchedStep)) const {
     launch(name, args().gelu ? gelu : relu, grid_for(args().batch * args().mlp, kThreads), kThreads, step);
   }
   void residual_norm(const char* name, const ResidualLaunch& launched) const {

@@ -8,17 +8,37 @@
 
 namespace eddy::cuda {
 
-// Step t of the chain.
+// Step t of the chain. Accumulate (block_accumulate.cuh) has two a block: of the rows of a newer half and,
+// with `older` 1, of an older one, which stand behind all newer ones.
 struct Step {
-  UnitRecurrenceArgs args;
+  const UnitRecurrenceArgs& args;  // a copy of its own would lie in memory
   std::int64_t t;
+  int older = 0;
 
   // Row `row` of this step of an array [time, batch, width].
   __device__ const float* at(const void* base, std::int64_t row, std::int64_t width) const {
-    return static_cast<const float*>(base) + (t * args.batch + row) * width;
+    return static_cast<const float*>(base) + (first_row() + row) * width;
   }
   __device__ float* at(void* base, std::int64_t row, std::int64_t width) const {
-    return static_cast<float*>(base) + (t * args.batch + row) * width;
+    return static_cast<float*>(base) + (first_row() + row) * width;
+  }
+  __device__ std::int64_t first_row() const {
+    const std::int64_t all = (args.time - 1) * args.batch + args.last * args.sequences;
+    return older * all + t * args.batch;
+  }
+  // The same of an array that has the rows of one step, of both kinds.
+  template <class T>
+  __device__ T* working(T* base, std::int64_t row, std::int64_t width) const {
+    return base + (older * args.batch + row) * width;
+  }
+  // Which of a block's three dropouts: 0 of probabilities, 1 of the attention's result, 2 of the MLP's.
+  __device__ const RandomKey& block_key(int which) const {
+    return args.keys[3 * (older * args.time + t) + which];
+  }
+  // How many rows of each sequence have no masks.
+  __device__ int unread() const {
+    const std::int64_t from_last = args.time - 1 - t;
+    return older == 0 || from_last > 1 ? 0 : static_cast<int>(args.unread[1 - from_last]);
   }
   // Key or value of the state before this step; null at the first step of a sequence.
   __device__ const float* before(const void* array, const void* carried, std::int64_t row) const {

@@ -65,6 +65,9 @@ struct UnitRecurrenceArgs {
   // recurrence has sequences = batch and block = last = 1.
   std::int64_t sequences, block, last;
   const RandomKey* keys;  // block recurrence with dropout: of every step three, on the device; else null
+  // Accumulate (ops/block_accumulate.h): of the older halves of the last window but one and of the last, how
+  // many rows of each sequence nobody reads, which have no masks; elsewhere 0.
+  std::int64_t unread[2];
   bool gelu;
   double eps, dropout;
   RandomKey gate_key, attn_key, mlp_key;
@@ -86,7 +89,7 @@ struct UnitRecurrenceArgs {
 
   // Working memory.
   void* packed;   // on the CPU the weights packed for products with few rows; null elsewhere
-  void* scratch;  // [batch, max(dim, mlp)]
+  void* scratch;  // [batch, max(dim, mlp)]; accumulate: [2 batch, dim]
 };
 extern Slot<UnitRecurrenceArgs> unit_recurrence_forward_slot, unit_recurrence_backward_slot;
 

@@ -9,6 +9,7 @@
 #include "tests/gpu/emulation/include/cuda_runtime_api.h"
 
 #define __global__
+#define __grid_constant__
 #define __device__
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))

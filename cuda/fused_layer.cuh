@@ -1,0 +1,369 @@
+// The layer of the fused recurrences by one block of a group: the phases of a step that go row by row,
+// forward and backward, and how such kernels are launched. fused_recurrence.cuh says how phases make a chain.
+// No phase waits for the group: between two of them it must meet.
+//
+// Products are those of group_product.cuh. A norm needs whole rows, which the products leave scattered over
+// the group: each block normalises all rows for itself, which costs a read of them from the second-level
+// cache and saves a meeting; one block of the group stores them for the backward.
+#pragma once
+
+#include <algorithm>
+
+#include "cuda/context.h"
+#include "cuda/group_product.cuh"
+#include "cuda/unit_recurrence.cuh"
+#include "ops/pointwise_functors.h"
+#include "tensor/tensor.h"
+
+namespace eddy::cuda {
+
+// Args: UnitRecurrenceArgs, or those of a recurrence that begin with them.
+template <class Args>
+struct Launched {
+  Args args;
+  unsigned* counters;
+  void* operand;  // [halves, batch, mlp] of T: act(u) or du as the next product reads it
+  float* carry;   // [halves, batch, dim]: the gradient of h on its way to that of r; backward only
+  int groups, blocks;
+};
+
+// This block, and the group's share of the sequences.
+template <class T, class Args>
+__device__ Worker<T> worker_of(const Launched<Args>& launched, T* staged) {
+  const BlockGroup group(launched.counters, launched.blocks);
+  const std::int64_t sequences = launched.args.sequences;
+  return {group,
+          launched.blocks,
+          staged,
+          static_cast<int>(launched.args.dim),
+          static_cast<int>(sequences * group.index / launched.groups),
+          static_cast<int>(sequences * (group.index + 1) / launched.groups)};
+}
+
+__device__ inline float weight_at(const void* weight, int k) {
+  return weight == nullptr ? 1.0f : static_cast<const float*>(weight)[k];
+}
+__device__ inline float bias_at(const void* bias, int k) {
+  return bias == nullptr ? 0.0f : static_cast<const float*>(bias)[k];
+}
+
+// The dropout of a result [rows, dim] of a step: element (first_row + row) dim + column draws by `key`. Where
+// some rows of each sequence have no masks, those that have count alone.
+struct Site {
+  RandomKey key;
+  std::int64_t first_row;
+  int each, unread;  // rows of a sequence
+
+  // Number `which` of a step's keys; where there are none, `whole` for all steps.
+  __device__ Site(const Step& step, int which, const RandomKey& whole)
+      : key(step.args.keys == nullptr ? whole : step.block_key(which)),
+        first_row(step.args.keys == nullptr ? step.t * step.args.batch : 0),
+        each(static_cast<int>(step.t + 1 < step.args.time ? step.args.block : step.args.last)),
+        unread(step.unread()) {}
+
+  __device__ std::int64_t first_element(int row, int dim) const {
+    const int without = unread == 0 ? 0 : unread * (row / each + 1);
+    return (first_row + row - without) * dim;
+  }
+};
+
+// ---- forward
+
+// A norm's parameters, and where its results go; of all steps.
+struct Norm {
+  const void *weight, *bias;
+  void *normalised, *mean, *rstd;
+};
+
+// The norm of a row of this step, whose entries from k on read(k) gives, into `entries`.
+template <class Read>
+__device__ void norm_row(const Step& step, int row, const Norm& norm, bool store, OfLane& entries,
+                         Read&& read) {
+  using Warp = Team<32>;
+  const int dim = static_cast<int>(step.args.dim);
+  float sum = 0, squares = 0;
+  for_each_eight(dim, entries, [&](Eight<float>& eight, int k) {
+    eight = read(k);
+#pragma unroll
+    for (const float entry : eight.at) sum += entry;
+  });
+  const float mean = Warp::reduce(sum, Plus{}) / static_cast<float>(dim);
+  for_each_eight(dim, entries, [&](const Eight<float>& eight, int) {
+#pragma unroll
+    for (const float entry : eight.at) squares += (entry - mean) * (entry - mean);
+  });
+  const float variance = Warp::reduce(squares, Plus{}) / static_cast<float>(dim);
+  const float rstd = 1.0f / sqrtf(variance + static_cast<float>(step.args.eps));
+  for_each_eight(dim, entries, [&](Eight<float>& eight, int k) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      eight.at[i] = (eight.at[i] - mean) * rstd * weight_at(norm.weight, k + i) + bias_at(norm.bias, k + i);
+    if (store) write_eight(step.at(norm.normalised, row, dim) + k, eight);
+  });
+  if (store && Warp::lane() == 0) {
+    *step.at(norm.mean, row, 1) = mean;
+    *step.at(norm.rstd, row, 1) = rstd;
+  }
+}
+
+// Two neighbours of a row of `to`, of this step: residual + drop(product + bias).
+__device__ inline void add_residual(const Step& step, const Site& site, const void* residual,
+                                    const void* bias, void* to, int row, int column, float value,
+                                    float next) {
+  const int dim = static_cast<int>(step.args.dim);
+  const std::int64_t drawn = site.first_element(row, dim) + column;
+  const float *const from = step.at(residual, row, dim) + column, values[2] = {value, next};
+  float* const sum = step.at(to, row, dim) + column;
+#pragma unroll
+  for (int i = 0; i < 2; ++i)
+    sum[i] = from[i] + step.keep(site.key, drawn + i) * (values[i] + bias_at(bias, column + i));
+}
+
+// r = residual + drop(o Wo^T).
+template <class T>
+__device__ void add_attention(Worker<T>& worker, const Step& step, const Tiles<T>& wo, const void* residual) {
+  const UnitRecurrenceArgs& args = step.args;
+  const Site site(step, 1, args.attn_key);
+  worker.product(
+      wo,
+      [&](int first, int rows, int, int width) {
+        worker.stage_rows(first, rows, width,
+                          [&](int row) { return step.at(static_cast<const void*>(args.o), row, args.dim); });
+      },
+      [&](int row, int column, float value, float next) {
+        add_residual(step, site, residual, args.wo_bias, args.r, row, column, value, next);
+      });
+}
+
+// u = norm2(r) Wup^T, and act(u) into act [rows of the step, mlp].
+template <class T>
+__device__ void mlp_up(Worker<T>& worker, const Step& step, const Tiles<T>& up, T* act) {
+  const UnitRecurrenceArgs& args = step.args;
+  const Norm norm{args.norm2, args.norm2_bias, args.a2, args.mean2, args.rstd2};
+  worker.product(
+      up,
+      [&](int first, int rows, int, int) {
+        worker.stage_by_warp(first, rows, [&](int row, bool store, OfLane& entries) {
+          norm_row(step, row, norm, store, entries,
+                   [&](int k) { return read_eight(step.at(args.r, row, args.dim) + k); });
+        });
+      },
+      [&](int row, int column, float value, float next) {
+        const float values[2] = {value, next};
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const float u = values[i] + bias_at(args.up_bias, column + i);
+          step.at(args.u, row, args.mlp)[column + i] = u;
+          act[row * args.mlp + column + i] =
+              static_cast<T>(args.gelu ? pointwise::Gelu::forward(u) : pointwise::Relu::forward(u));
+        }
+      });
+}
+
+// h = r + drop(act Wdown^T).
+template <class T>
+__device__ void mlp_down(Worker<T>& worker, const Step& step, const Tiles<T>& down, const T* act) {
+  const UnitRecurrenceArgs& args = step.args;
+  const Site site(step, 2, args.mlp_key);
+  worker.product(
+      down,
+      [&](int first, int rows, int k, int width) {
+        worker.stage_rows(first, rows, width, [&](int row) { return act + row * args.mlp + k; });
+      },
+      [&](int row, int column, float value, float next) {
+        add_residual(step, site, args.r, args.down_bias, args.h, row, column, value, next);
+      });
+}
+
+// ---- backward
+
+// Everything here begins at row 0 of a step; widths are dim, of the statistics 1.
+struct NormGradient {
+  Site site;
+  const float *dy, *x, *mean, *rstd, *from;
+  const void* weight;
+  float *to, *dropped;
+};
+
+// A row of from + the norm's gradient of dy, into `to`, and drop() of that into `dropped`, unless it is null,
+// and `entries`.
+// `to` is not `from` where other blocks read that at the same time.
+__device__ inline void norm_gradient_row(const Step& step, int row, const NormGradient& rows, bool store,
+                                         OfLane& entries) {
+  using Warp = Team<32>;
+  const int dim = static_cast<int>(step.args.dim);
+  const std::int64_t begin = std::int64_t{row} * dim;
+  const float mean = rows.mean[row], rstd = rows.rstd[row];
+  OfLane normalised;
+  float sum_g = 0, sum_gn = 0;
+  for_each_eight(dim, normalised, [&](Eight<float>& n, int k) {
+    const Eight<float> dy = read_eight(rows.dy + begin + k), x = read_eight(rows.x + begin + k);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const float g = dy.at[i] * weight_at(rows.weight, k + i);
+      n.at[i] = (x.at[i] - mean) * rstd;
+      sum_g += g;
+      sum_gn += g * n.at[i];
+    }
+  });
+  const float mean_g = Warp::reduce(sum_g, Plus{}) / static_cast<float>(dim),
+              mean_gn = Warp::reduce(sum_gn, Plus{}) / static_cast<float>(dim);
+  const std::int64_t drawn = rows.site.first_element(row, dim);
+  for_each_eight(dim, normalised, [&](Eight<float>& n, int k) {
+    const Eight<float> dy = read_eight(rows.dy + begin + k);
+    Eight<float> to = read_eight(rows.from + begin + k);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      to.at[i] += rstd * (dy.at[i] * weight_at(rows.weight, k + i) - mean_g - n.at[i] * mean_gn);
+      n.at[i] = step.keep(rows.site.key, drawn + k + i) * to.at[i];
+    }
+    if (!store) return;
+    write_eight(rows.to + begin + k, to);
+    if (rows.dropped != nullptr) write_eight(rows.dropped + begin + k, n);
+  });
+  entries = normalised;
+}
+
+// The rows of a product: what norm_gradient_row leaves.
+template <class T>
+__device__ auto stage_norm_gradient(Worker<T>& worker, const Step& step, const NormGradient& rows) {
+  return [&worker, &step, rows](int first, int count, int, int) {
+    worker.stage_by_warp(first, count, [&](int row, bool store, OfLane& entries) {
+      norm_gradient_row(step, row, rows, store, entries);
+    });
+  };
+}
+
+// du = dmlp Wdown act'(u), also as the next product reads it, and act(u); stage gives dmlp.
+template <class T, class Stage>
+__device__ void mlp_down_backward(Worker<T>& worker, const Step& step, const Tiles<T>& down, T* du_operand,
+                                  Stage&& stage) {
+  const UnitRecurrenceArgs& args = step.args;
+  worker.product(down, stage, [&](int row, int column, float value, float next) {
+    const float values[2] = {value, next};
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const float u = step.at(args.u, row, args.mlp)[column + i];
+      const float du = args.gelu ? pointwise::Gelu::vjp(values[i], u) : pointwise::Relu::vjp(values[i], u);
+      step.at(args.act, row, args.mlp)[column + i] =
+          args.gelu ? pointwise::Gelu::forward(u) : pointwise::Relu::forward(u);
+      step.at(args.du, row, args.mlp)[column + i] = du;
+      du_operand[row * args.mlp + column + i] = static_cast<T>(du);
+    }
+  });
+}
+
+// da2 = du Wup.
+template <class T>
+__device__ void mlp_up_backward(Worker<T>& worker, const Step& step, const Tiles<T>& up,
+                                const T* du_operand) {
+  const UnitRecurrenceArgs& args = step.args;
+  worker.product(
+      up,
+      [&](int first, int rows, int k, int width) {
+        worker.stage_rows(first, rows, width, [&](int row) { return du_operand + row * args.mlp + k; });
+      },
+      [&](int row, int column, float value, float next) {
+        float* const to = step.at(args.da2, row, args.dim) + column;
+        to[0] = value;
+        to[1] = next;
+      });
+}
+
+// dr = dh + norm2'(da2), with dh in carry, into dx; its dropout into do_out; do = that Wo into scratch.
+template <class T>
+__device__ void add_attention_backward(Worker<T>& worker, const Step& step, const Tiles<T>& wo,
+                                       const float* carry) {
+  const UnitRecurrenceArgs& args = step.args;
+  const auto made = [&](const void* base, std::int64_t width) { return step.at(base, 0, width); };
+  worker.product(
+      wo,
+      stage_norm_gradient<T>(worker, step,
+                             {Site(step, 1, args.attn_key), made(args.da2, args.dim), made(args.r, args.dim),
+                              made(args.mean2, 1), made(args.rstd2, 1), carry, args.norm2,
+                              step.at(args.dx, 0, args.dim), step.at(args.do_out, 0, args.dim)}),
+      [&](int row, int column, float value, float next) {
+        float* const to = step.working(static_cast<float*>(args.scratch), row, args.dim) + column;
+        to[0] = value;
+        to[1] = next;
+      });
+}
+
+// ---- host
+
+struct Weight {
+  std::int64_t width, depth;
+};
+
+struct Plan {
+  int groups = 0, blocks = 0, shared_bytes = 0;  // no groups: the kernel cannot take the call
+};
+
+// As few blocks to a group as hold the weights, as many groups as the GPU then holds and 16 rows each keep
+// busy, and the rest of the GPU spread over them.
+template <class T, class Args>
+Plan plan_for(const Args& args, void (*kernel)(Launched<Args>), const Weight (&weights)[4]) {
+  if (args.dim % 32 != 0 || args.mlp % 32 != 0 || args.dim > kLongestRow ||
+      args.batch * std::max(args.mlp, args.heads) > 0x7fffffff)
+    return {};
+  const auto bytes = [&](int blocks) {
+    std::int64_t elements = kRows * args.dim;
+    for (const Weight& weight : weights)
+      elements += most_tiles(static_cast<int>(weight.width), blocks) * 8 * weight.depth;
+    return elements * static_cast<std::int64_t>(sizeof(T));
+  };
+  // More blocks than this would have no columns of the narrower weights.
+  const int most_blocks = static_cast<int>(args.dim / 8), most_bytes = most_shared_bytes();
+  int least = 1;
+  while (least <= most_blocks && bytes(least) > most_bytes) ++least;
+  if (least > most_blocks) return {};
+  const int resident = blocks_together(kernel, kThreads, static_cast<int>(bytes(least)));
+  const std::int64_t most_groups =
+      std::min({std::int64_t{resident / least}, args.sequences, (args.batch + 15) / 16});
+  if (most_groups == 0) return {};
+  // No more groups than it takes to give the largest as many sequences as it has anyway.
+  const std::int64_t sequences = (args.sequences + most_groups - 1) / most_groups;
+  const int groups = static_cast<int>((args.sequences + sequences - 1) / sequences);
+  const int blocks = std::min(resident / groups, most_blocks);
+  return {groups, blocks, static_cast<int>(bytes(blocks))};
+}
+
+// A direction of a chain: its kernels, and the weights as it reads them.
+template <class Args>
+struct Direction {
+  const char* name;
+  void (*in_f32)(Launched<Args>);
+  void (*in_bf16)(Launched<Args>);
+  Weight weights[4];
+  int halves = 1;  // of a window, with rows of their own
+};
+
+template <class Args>
+Plan plan_of(const Args& args, const Direction<Args>& direction) {
+  return args.products == Dtype::bf16 ? plan_for<bf16>(args, direction.in_bf16, direction.weights)
+                                      : plan_for<float>(args, direction.in_f32, direction.weights);
+}
+
+// Runs the kernel. Returns false, and does nothing, where it cannot take the call.
+template <class Args>
+bool run(const Args& args, const Direction<Args>& direction) {
+  const Plan plan = plan_of(args, direction);
+  if (plan.groups == 0) return false;
+  const Device device{DeviceType::cuda, device_index()};
+  const std::int64_t rows = direction.halves * args.batch;
+  const Tensor counters = Tensor::empty(Shape{plan.groups * BlockGroup::kCounterStride}, Dtype::i32, device);
+  const Tensor operand = Tensor::empty(Shape{rows, args.mlp}, args.products, device);
+  const Tensor carry = Tensor::empty(Shape{rows, args.dim}, Dtype::f32, device);
+  check(cudaMemsetAsync(counters.raw_data(), 0,
+                        static_cast<std::size_t>(plan.groups * BlockGroup::kCounterStride) * sizeof(unsigned),
+                        stream()),
+        "cudaMemsetAsync");
+  start_together(direction.name, args.products == Dtype::bf16 ? direction.in_bf16 : direction.in_f32,
+                 plan.groups * plan.blocks, kThreads, plan.shared_bytes,
+                 Launched<Args>{args, static_cast<unsigned*>(counters.raw_data()), operand.raw_data(),
+                                static_cast<float*>(carry.raw_data()), plan.groups, plan.blocks});
+  check_launch(direction.name);
+  return true;
+}
+
+}  // namespace eddy::cuda
