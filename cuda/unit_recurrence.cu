@@ -270,6 +270,11 @@ void install_unit_recurrence() {
   };
   block_recurrence_forward_slot.function[kCuda] = block_recurrence_forward;
   block_recurrence_backward_slot.function[kCuda] = block_recurrence_backward;
+  block_accumulate_question_slot.function[kCuda] = [](const BlockRecurrenceQuestion& question) {
+    *question.fits = takes_block_accumulate(question);
+  };
+  block_accumulate_forward_slot.function[kCuda] = block_accumulate_forward;
+  block_accumulate_backward_slot.function[kCuda] = block_accumulate_backward;
   unit_recurrence_backward_slot.function[kCuda] = [](const UnitRecurrenceArgs& args) {
     require_f32("unit_recurrence", args.dtype);
     if (fused_unit_recurrence_backward(args)) return;

@@ -1,8 +1,8 @@
-// The unit recurrence and the block recurrence as one kernel for all steps: which calls it takes. No CUDA
+// The unit recurrence and the block recurrences as one kernel for all steps: which calls it takes. No CUDA
 // header is needed to include this.
 #pragma once
 
-#include "ops/block_recurrence.h"
+#include "ops/block_accumulate.h"
 
 namespace eddy::cuda {
 
@@ -22,5 +22,9 @@ bool takes_block_recurrence(const BlockRecurrenceQuestion& question);
 // The chain of the block recurrence and its gradient. errors: DeviceError for what they do not take.
 void block_recurrence_forward(const UnitRecurrenceArgs& args);
 void block_recurrence_backward(const UnitRecurrenceArgs& args);
+// The same with accumulate.
+bool takes_block_accumulate(const BlockRecurrenceQuestion& question);
+void block_accumulate_forward(const BlockAccumulateArgs& args);
+void block_accumulate_backward(const BlockAccumulateArgs& args);
 
 }  // namespace eddy::cuda

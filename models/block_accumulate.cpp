@@ -1,14 +1,54 @@
 // Block recurrence with accumulate. A window (p/2 + h_{i-1} || p/2 + x_i) is computed as its two halves: keys
 // and values of the older one serve both, and where its output is neither read nor spread forward nothing
-// else of it is computed.
+// else of it is computed. A GPU can run all windows as one kernel (ops/block_accumulate.h).
 #include <algorithm>
+#include <optional>
 
 #include "autograd/scope.h"
 #include "models/block_recurrence.h"
+#include "ops/block_accumulate.h"
 #include "ops/pointwise.h"
 #include "ops/views.h"
 
 namespace eddy {
+
+std::optional<BlockRows> BlockAccumulate::run_fused(const WindowLayer& layer, const BlockRows& x,
+                                                    const BlockPlan& plan) const {
+  if (!spreads_output()) return {};
+  const Tensor& some = x.full.defined() ? x.full : x.rest;
+  const DropoutSite& drop = layer.drop();
+  const TransformerLayer& t = layer.layer;
+  BlockAccumulateOptions options;
+  options.sequences = plan.batch;
+  options.block = plan.block;
+  options.first_read = plan.first_read;
+  options.chain.heads = t.heads;
+  options.chain.gelu = t.gelu_activation;
+  options.chain.eps = t.attn_norm.eps;
+  if (!block_accumulate_fits(some, t.up.weight.dim(0), options)) return {};
+
+  if (drop.active()) {
+    options.chain.dropout = drop.rate;
+    // The calls of run_chain: those of even number give h, the others y.
+    const auto count = static_cast<std::uint64_t>(plan.count());
+    for (std::uint64_t older = 0; older < 2; ++older)
+      for (std::uint64_t i = 0; i < count; ++i)
+        for (const char* site : {".attn.probabilities", ".attn.drop", ".mlp.drop"})
+          options.keys.push_back(drop.key(t.path + site, 2 * i + older));
+  }
+  const Tensor y = block_accumulate(
+      x.run(),
+      {t.attn_norm.weight, t.attn_norm.bias, t.wqkv.weight, t.wqkv.bias, t.wo.weight, t.wo.bias,
+       t.mlp_norm.weight, t.mlp_norm.bias, t.up.weight, t.up.bias, t.down.weight, t.down.bias},
+      options);
+  std::int64_t done = 0;
+  return x.map([&](const Tensor& part, int) {
+    const std::int64_t rows = part.elements() / part.dim(-1);
+    const Tensor of_part = reshape(narrow(y, 0, done, rows), part.shape());
+    done += rows;
+    return of_part;
+  });
+}
 
 std::vector<Tensor> BlockAccumulate::run_chain(const WindowLayer& layer, const BlockRows& rows,
                                                const BlockPlan& plan) const {
@@ -49,6 +89,7 @@ std::vector<Tensor> BlockAccumulate::run_chain(const WindowLayer& layer, const B
 
 BlockRows BlockAccumulate::run_layer(const WindowLayer& layer, const BlockRows& x,
                                      const BlockPlan& plan) const {
+  if (const std::optional<BlockRows> fused = run_fused(layer, x, plan)) return *fused;
   std::vector<Tensor> outputs = run_chain(layer, x, plan);
   BlockRows y;
   if (x.rest.defined()) {
@@ -62,6 +103,19 @@ BlockRows BlockAccumulate::run_layer(const WindowLayer& layer, const BlockRows& 
 Tensor BlockAccumulate::run_last_layer(const WindowLayer& layer, const BlockRows& x,
                                        const BlockPlan& plan) const {
   std::vector<Tensor> read;
+  if (const std::optional<BlockRows> fused = run_fused(layer, x, plan)) {
+    const std::int64_t from = plan.first_read / plan.block, blocks = plan.full() - from;
+    if (blocks > 0) {  // [blocks, batch, w, dim], and back into the order of positions
+      const Tensor y = transpose(narrow(fused->full, 0, from, blocks), 0, 1);
+      const std::int64_t rows = blocks * plan.block, unread = plan.skipped(from);
+      read.push_back(narrow(reshape(y, {plan.batch, rows, config().dim}), 1, unread, rows - unread));
+    }
+    if (fused->rest.defined()) {
+      const std::int64_t unread = plan.skipped(plan.full());
+      read.push_back(narrow(fused->rest, 1, unread, fused->rest.dim(1) - unread));
+    }
+    return read.size() == 1 ? read[0] : concat(read, 1);
+  }
   for (const Tensor& y : run_chain(layer, x, plan))
     if (y.defined()) read.push_back(y);
   return read.size() == 1 ? read[0] : concat(read, 1);

@@ -29,9 +29,7 @@ std::optional<BlockForget::Chain> BlockForget::run_fused(const WindowLayer& laye
   if (some.dtype() == Dtype::bf16) options.chain.products = Dtype::bf16;
   if (!block_recurrence_fits(some, t.up.weight.dim(0), options)) return {};
 
-  const auto run_of = [&](const Tensor& part) { return reshape(part, {part.elements() / dim, dim}); };
-  Tensor rows = run_of(some);
-  if (x.full.defined() && x.rest.defined()) rows = concat({rows, run_of(x.rest)}, 0);
+  const Tensor rows = x.run();
   const std::int64_t positions = rows.dim(0) / sequences;
   if (drop.active()) {
     options.chain.dropout = drop.rate;

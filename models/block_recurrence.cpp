@@ -37,6 +37,14 @@ std::vector<Tensor> BlockRows::blocks() const {
   return parts;
 }
 
+Tensor BlockRows::run() const {
+  const auto run_of = [](const Tensor& part) {
+    return reshape(part, {part.elements() / part.dim(-1), part.dim(-1)});
+  };
+  if (!rest.defined()) return run_of(full);
+  return full.defined() ? concat({run_of(full), run_of(rest)}, 0) : run_of(rest);
+}
+
 std::int64_t BlockPlan::skipped(std::int64_t i) const {
   return std::clamp<std::int64_t>(first_read - i * block, 0, length(i));
 }

@@ -33,6 +33,8 @@ struct BlockRows {
   }
   // One tensor [batch, w or r, width] for each block.
   std::vector<Tensor> blocks() const;
+  // All rows in one run [rows, width], block after block.
+  Tensor run() const;
 };
 
 // How a sequence falls into blocks, and which of its outputs are read.
@@ -155,6 +157,9 @@ class BlockAccumulate final : public BlockRecurrence {
   using BlockRecurrence::BlockRecurrence;
 
  private:
+  // The outputs of all blocks by one kernel, where the device has it and it takes these sizes; else nothing.
+  std::optional<BlockRows> run_fused(const WindowLayer& layer, const BlockRows& x,
+                                     const BlockPlan& plan) const;
   // The outputs of every block that `plan` reads, from its first row read on; the others are undefined.
   std::vector<Tensor> run_chain(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan) const;
   BlockRows run_layer(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan) const override;

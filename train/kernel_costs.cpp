@@ -105,6 +105,24 @@ KernelCost cost_of(const UnitRecurrenceArgs& a) {
   return products(a.dtype, number(tokens) * number(weights), tokens * per_token + weights);
 }
 
+// With accumulate all products and the attention are inside. Rows of windows are twice the tokens; of each,
+// z, qkv, a1, o, r, a2, result and u are written forward; backward z, qkv, o, r and u are read, and dqkv,
+// da1, dz, da2, two right sides, act and du are written.
+KernelCost cost_of(const BlockAccumulateArgs& a) {
+  const bool backward = a.dh != nullptr;
+  const std::int64_t tokens = a.sequences * ((a.time - 1) * a.block + a.last),
+                     weights = 4 * a.dim * a.dim + 2 * a.dim * a.mlp;
+  // Of a sequence: the newer half of the first window, of those that follow the whole, then the closing one.
+  const auto causal = [](std::int64_t rows) { return rows * (rows + 1) / 2; };
+  const std::int64_t pairs = a.sequences * ((a.time - 1) * 2 * causal(a.block) + 2 * causal(a.last) +
+                                            (a.time == 1 ? 0 : (a.time - 2) * a.block + a.last) * a.block);
+  const std::int64_t moved_numbers = backward ? 2 * tokens * (14 * a.dim + 3 * a.mlp) + tokens * a.dim
+                                              : 2 * tokens * (9 * a.dim + a.mlp) + tokens * a.dim;
+  return products(a.dtype,
+                  2 * number(tokens) * number(weights) + number(pairs) * number((backward ? 4 : 2) * a.dim),
+                  moved_numbers + weights);
+}
+
 // Rows are added to in the backward pass of these two.
 KernelCost cost_of(const EmbeddingArgs& a) {
   return moved(a.dtype, 2 * a.positions * a.dim);

@@ -8,6 +8,7 @@
 
 #include "ops/adafactor.h"
 #include "ops/attention.h"
+#include "ops/block_accumulate.h"
 #include "ops/block_recurrence.h"
 #include "ops/cross_entropy.h"
 #include "ops/dropout.h"
@@ -41,6 +42,7 @@ KernelCost cost_of(const AttentionArgs& args);
 KernelCost cost_of(const AttentionBackwardArgs& args);
 KernelCost cost_of(const WindowAttentionArgs& args);
 KernelCost cost_of(const UnitRecurrenceArgs& args);
+KernelCost cost_of(const BlockAccumulateArgs& args);
 KernelCost cost_of(const EmbeddingArgs& args);
 KernelCost cost_of(const GatherArgs& args);
 KernelCost cost_of(const LayerNormArgs& args);

@@ -1,9 +1,11 @@
-// The block recurrence with forget as one kernel, through the model that uses it: against the model composed
-// of other ops, on the CPU in f64 and, where dropout draws by the GPU's numbering, on the GPU in f32.
+// The block recurrences as one kernel, with forget and with accumulate, through the models that use them:
+// against the model composed of other ops, on the CPU in f64 and, where dropout draws by the GPU's numbering,
+// on the GPU in f32.
 //
 // Tolerances are those that models are held to in f32: 1e-4 of the largest logit and 1e-3 of a tensor's
 // largest gradient, and twice that where both sides err. bf16: products round both their operands, 2^-8
-// together, and a block is four products in a row: 4 x 2^-8 a block for results, 8 x 2^-8 for gradients.
+// together, and a block or window is four products in a row: 4 x 2^-8 for each of them for results, 8 x 2^-8
+// for gradients.
 #include <doctest/doctest.h>
 
 #include <map>
@@ -13,7 +15,9 @@
 #include "autograd/tape.h"
 #include "gpu_test.h"
 #include "models/model.h"
+#include "ops/block_accumulate.h"
 #include "ops/block_recurrence.h"
+#include "ops/capture.h"
 #include "tensor/error.h"
 #include "tests/op/spec_check.h"
 
@@ -29,25 +33,43 @@ struct Fused {
 };
 
 struct Case {
+  const char* model;
   std::int64_t batch, time, block, dim, heads, mlp, layers;
   const char *activation, *readout;
   bool bias;
   double dropout;
+  std::int64_t tail = 0;  // positions read where the readout is "tail"
+  const char* accumulate = "output";
 };
+constexpr const char *kForget = "block_forget", *kAccumulate = "block_accumulate";
 const Case kCases[] = {
-    {3, 13, 5, 32, 4, 128, 2, "relu", "all", false, 0},   // a short last block
-    {2, 12, 4, 64, 4, 96, 1, "gelu", "last", true, 0},    // whole blocks
-    {2, 3, 7, 32, 2, 64, 2, "gelu", "all", false, 0},     // one short block
-    {1, 101, 48, 32, 4, 64, 1, "relu", "all", false, 0},  // more keys than lanes
-    {5, 11, 1, 32, 1, 32, 1, "gelu", "all", true, 0},     // blocks of one position
-    {3, 13, 5, 32, 4, 128, 2, "relu", "all", true, 0.3},
-    {2, 75, 33, 64, 2, 64, 1, "gelu", "last", false, 0.2},
+    {kForget, 3, 13, 5, 32, 4, 128, 2, "relu", "all", false, 0},   // a short last block
+    {kForget, 2, 12, 4, 64, 4, 96, 1, "gelu", "last", true, 0},    // whole blocks
+    {kForget, 2, 3, 7, 32, 2, 64, 2, "gelu", "all", false, 0},     // one short block
+    {kForget, 1, 101, 48, 32, 4, 64, 1, "relu", "all", false, 0},  // more keys than lanes
+    {kForget, 5, 11, 1, 32, 1, 32, 1, "gelu", "all", true, 0},     // blocks of one position
+    {kForget, 3, 13, 5, 32, 4, 128, 2, "relu", "all", true, 0.3},
+    {kForget, 2, 75, 33, 64, 2, 64, 1, "gelu", "last", false, 0.2},
+
+    {kAccumulate, 3, 13, 5, 32, 4, 128, 2, "relu", "all", false, 0},   // a short last block
+    {kAccumulate, 2, 12, 4, 64, 4, 96, 1, "gelu", "last", true, 0},    // whole blocks
+    {kAccumulate, 2, 3, 7, 32, 2, 64, 2, "gelu", "all", false, 0},     // one short block
+    {kAccumulate, 2, 10, 5, 32, 2, 64, 1, "relu", "all", false, 0},    // two blocks
+    {kAccumulate, 3, 7, 5, 32, 2, 64, 1, "gelu", "all", true, 0},      // two, the last one short
+    {kAccumulate, 1, 101, 32, 32, 4, 64, 1, "relu", "all", false, 0},  // more keys than lanes
+    {kAccumulate, 2, 5, 2, 32, 1, 32, 1, "gelu", "all", true, 0},
+    {kAccumulate, 5, 6, 1, 32, 1, 32, 1, "gelu", "all", true, 0},  // blocks of one position
+    // Masks: of all rows; of a part of the closing window; of a part of the window before it; of one window.
+    {kAccumulate, 3, 13, 5, 32, 4, 128, 2, "relu", "all", true, 0.3},
+    {kAccumulate, 2, 96, 32, 96, 6, 64, 1, "relu", "tail", false, 0.2, 16},
+    {kAccumulate, 2, 9, 4, 32, 4, 64, 1, "gelu", "tail", true, 0.3, 3},
+    {kAccumulate, 3, 5, 7, 32, 2, 64, 1, "gelu", "last", true, 0.3},
 };
 
 std::unique_ptr<Model> model_of(const Case& c, Dtype dtype, Device device) {
   ModelConfig config;
   config.family = "recurrent_transformer";
-  config.model = "block_forget";
+  config.model = c.model;
   config.vocab = 11;
   config.context = c.time;
   config.dim = c.dim;
@@ -59,6 +81,7 @@ std::unique_ptr<Model> model_of(const Case& c, Dtype dtype, Device device) {
   config.readout = c.readout;
   config.bias = c.bias;
   config.positions = true;
+  config.accumulate = c.accumulate;
   config.init_std = 0.2;
   config.dropout = c.dropout;
   std::unique_ptr<Model> model = make_model(config, dtype, device);
@@ -75,6 +98,7 @@ std::map<std::string, Tensor> run(const Case& c, Dtype dtype, Device device) {
     ids.push_back(key.word(static_cast<std::uint64_t>(i)) % 11);
   ForwardInput input;
   input.tokens = raw::to_device(Tensor::from(ids, {c.batch, c.time}), device);
+  input.tail = c.tail;
   if (c.dropout > 0) input.dropout = {true, 3, 4, nullptr};
   const Tensor logits = model->forward(input).logits;
   model->params().zero_gradients();
@@ -90,9 +114,9 @@ void check(const std::map<std::string, Tensor>& got, const std::map<std::string,
            double of_logits, double of_gradients) {
   REQUIRE(got.size() == want.size());
   for (const auto& [name, expected] : want) {
-    const std::string text =
-        difference(fmt::format("{}, {} positions in blocks of {}, dim {}", name, c.time, c.block, c.dim),
-                   got.at(name), expected, 1, name == "logits" ? of_logits : of_gradients);
+    const std::string text = difference(
+        fmt::format("{}, {}, {} positions in blocks of {}, dim {}", c.model, name, c.time, c.block, c.dim),
+        got.at(name), expected, 1, name == "logits" ? of_logits : of_gradients);
     CHECK_MESSAGE(text.empty(), text);
   }
 }
@@ -103,12 +127,33 @@ bool same_bits(const std::map<std::string, Tensor>& a, const std::map<std::strin
   return true;
 }
 
-BlockRecurrenceOptions options_of(std::int64_t heads, std::int64_t sequences, std::int64_t block) {
-  BlockRecurrenceOptions options;
+template <class Options = BlockRecurrenceOptions>
+Options options_of(std::int64_t heads, std::int64_t sequences, std::int64_t block) {
+  Options options;
   options.sequences = sequences;
   options.block = block;
   options.chain.heads = heads;
   return options;
+}
+
+Tensor on_gpu_in_f32(const Tensor& x) {
+  return to_gpu(raw::cast(x, Dtype::f32));
+}
+
+// x and the weights without biases, of dim 64 and mlp 128.
+Tensors accumulate_inputs(std::int64_t rows) {
+  constexpr std::int64_t kDim = 64, kMlp = 128;
+  return {on_gpu_in_f32(sample_normal({rows, kDim}, "x")),
+          on_gpu_in_f32(sample_uniform({kDim}, "norm1", 0.8, 1.2)),
+          on_gpu_in_f32(sample_normal({3 * kDim, kDim}, "wqkv", 0.125)),
+          on_gpu_in_f32(sample_normal({kDim, kDim}, "wo", 0.125)),
+          on_gpu_in_f32(sample_uniform({kDim}, "norm2", 0.8, 1.2)),
+          on_gpu_in_f32(sample_normal({kMlp, kDim}, "up", 0.125)),
+          on_gpu_in_f32(sample_normal({kDim, kMlp}, "down", 0.09))};
+}
+
+Tensor accumulate(const Tensors& t, const BlockAccumulateOptions& options) {
+  return block_accumulate(t[0], {t[1], {}, t[2], {}, t[3], {}, t[4], {}, t[5], {}, t[6], {}}, options);
 }
 
 }  // namespace
@@ -130,18 +175,17 @@ TEST_SUITE("device") {
 
   TEST_CASE("the fused block recurrence with products in bf16 equals the one in f32 within their rounding") {
     constexpr std::int64_t kSequences = 3, kBlock = 20, kPositions = 50, kDim = 64, kMlp = 128;
-    const auto to = [](const Tensor& x) { return to_gpu(raw::cast(x, Dtype::f32)); };
-    const Tensors inputs{to(sample_normal({kSequences * kPositions, kDim}, "x")),
-                         to(sample_normal({kSequences * kPositions, 3 * kDim}, "qkv")),
-                         to(sample_uniform({kDim}, "norm1", 0.8, 1.2)),
-                         to(sample_normal({3 * kDim, kDim}, "wqkv", 0.125)),
-                         to(sample_normal({kDim, kDim}, "wo", 0.125)),
-                         to(sample_uniform({kDim}, "norm2", 0.8, 1.2)),
-                         to(sample_normal({kMlp, kDim}, "up", 0.125)),
-                         to(sample_normal({kDim, kMlp}, "down", 0.09))};
-    const Tensors dys{to(sample_normal({kSequences * kPositions, kDim}, "dh")),
-                      to(sample_normal({kSequences * kPositions, kDim}, "dkey")),
-                      to(sample_normal({kSequences * kPositions, kDim}, "dvalue"))};
+    const Tensors inputs{on_gpu_in_f32(sample_normal({kSequences * kPositions, kDim}, "x")),
+                         on_gpu_in_f32(sample_normal({kSequences * kPositions, 3 * kDim}, "qkv")),
+                         on_gpu_in_f32(sample_uniform({kDim}, "norm1", 0.8, 1.2)),
+                         on_gpu_in_f32(sample_normal({3 * kDim, kDim}, "wqkv", 0.125)),
+                         on_gpu_in_f32(sample_normal({kDim, kDim}, "wo", 0.125)),
+                         on_gpu_in_f32(sample_uniform({kDim}, "norm2", 0.8, 1.2)),
+                         on_gpu_in_f32(sample_normal({kMlp, kDim}, "up", 0.125)),
+                         on_gpu_in_f32(sample_normal({kDim, kMlp}, "down", 0.09))};
+    const Tensors dys{on_gpu_in_f32(sample_normal({kSequences * kPositions, kDim}, "dh")),
+                      on_gpu_in_f32(sample_normal({kSequences * kPositions, kDim}, "dkey")),
+                      on_gpu_in_f32(sample_normal({kSequences * kPositions, kDim}, "dvalue"))};
     const Fused choice;
     const auto run_in = [&](Dtype products) {
       Tensors t;
@@ -164,6 +208,74 @@ TEST_SUITE("device") {
     CHECK_FALSE(bit_difference("h", got[0], want[0]).empty());
   }
 
+  TEST_CASE("the fused accumulate with products in bf16 equals the one in f32 within their rounding") {
+    constexpr std::int64_t kSequences = 3, kBlock = 20, kPositions = 50;
+    const Tensors inputs = accumulate_inputs(kSequences * kPositions);
+    const Tensor dy = on_gpu_in_f32(sample_normal(inputs[0].shape(), "dy"));
+    const Fused choice;
+    const auto run_in = [&](Dtype products) {
+      Tensors t;
+      for (const Tensor& x : inputs) t.push_back(require_grad(raw::alias(x)));
+      auto options = options_of<BlockAccumulateOptions>(4, kSequences, kBlock);
+      options.chain.products = products;
+      const Tensor y = accumulate(t, options);
+      backward(y, dy);
+      Tensors all{to_cpu(detach(y))};
+      for (const Tensor& leaf : t) all.push_back(to_cpu(grad(leaf)));
+      return all;
+    };
+    const Tensors want = run_in(Dtype::f32), got = run_in(Dtype::bf16);
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      const std::string text =
+          difference(fmt::format("part {}", i), got[i], want[i], i < 1 ? 4 * 4 : 8 * 4, 0x1p-8);
+      CHECK_MESSAGE(text.empty(), text);
+    }
+    CHECK_FALSE(bit_difference("y", got[0], want[0]).empty());
+    // Rows in bf16 are computed in f32 with such products, and rounded.
+    Tensors in_bf16 = inputs;
+    in_bf16[0] = raw::cast(inputs[0], Dtype::bf16);
+    const auto options = options_of<BlockAccumulateOptions>(4, kSequences, kBlock);
+    const Tensor y = accumulate(in_bf16, options);
+    in_bf16[0] = raw::cast(in_bf16[0], Dtype::f32);
+    auto rounding = options;
+    rounding.chain.products = Dtype::bf16;
+    const std::string bits =
+        bit_difference("y", to_cpu(y), to_cpu(raw::cast(accumulate(in_bf16, rounding), Dtype::bf16)));
+    CHECK_MESSAGE(bits.empty(), bits);
+  }
+
+  TEST_CASE("a captured fused accumulate with dropout replays with the bits of the call") {
+    constexpr std::int64_t kSequences = 2, kBlock = 4, kPositions = 10;
+    const Tensors inputs = accumulate_inputs(kSequences * kPositions);
+    const NoGrad no_grad;
+    const Fused choice;
+    auto options = options_of<BlockAccumulateOptions>(4, kSequences, kBlock);
+    options.chain.dropout = 0.2;
+    for (std::uint64_t i = 0; i < 6 * 3; ++i) options.keys.push_back(random_key(3, "masks", i));
+    const Tensor want = to_cpu(accumulate(inputs, options));
+    static_cast<void>(accumulate(inputs, options));  // what is captured has run twice before
+    const Tensor to = Tensor::empty(want.shape(), Dtype::f32, gpu());
+    const auto work = capture(gpu(), [&] { raw::copy_into(to, accumulate(inputs, options)); });
+    for (int replay = 0; replay < 3; ++replay) {
+      raw::fill(to, 0);
+      work->replay();
+      const std::string bits = bit_difference("y", to_cpu(to), want);
+      CHECK_MESSAGE(bits.empty(), bits);
+    }
+  }
+
+  TEST_CASE("accumulate that spreads the state, or has wide heads, stays with the composed form") {
+    Case hidden{kAccumulate, 2, 9, 4, 32, 4, 64, 1, "gelu", "all", true, 0.3}, wide = hidden;
+    hidden.accumulate = "hidden";
+    wide.dim = 64;
+    wide.heads = 1;
+    for (const Case& c : {hidden, wide}) {
+      const auto want = run(c, Dtype::f32, gpu());
+      const Fused choice;
+      CHECK(same_bits(run(c, Dtype::f32, gpu()), want));
+    }
+  }
+
   TEST_CASE("what the fused block recurrence does not take is told apart and refused") {
     const Tensor x = Tensor::zeros({6, 32}, Dtype::f32, gpu());
     CHECK_FALSE(block_recurrence_fits(x, 64, options_of(2, 2, 3)));  // not chosen
@@ -174,6 +286,11 @@ TEST_SUITE("device") {
     CHECK_FALSE(block_recurrence_fits(x, 64, options_of(2, 2, 65)));
     CHECK_FALSE(block_recurrence_fits(Tensor::zeros({6, 64}, Dtype::f32, gpu()), 64, options_of(1, 2, 3)));
     CHECK_FALSE(block_recurrence_fits(Tensor::zeros({6, 48}, Dtype::f32, gpu()), 64, options_of(2, 2, 3)));
+    const auto sizes = options_of<BlockAccumulateOptions>(2, 2, 3);
+    CHECK(block_accumulate_fits(x, 64, sizes));
+    CHECK_FALSE(block_accumulate_fits(to_cpu(x), 64, sizes));
+    CHECK_FALSE(block_accumulate_fits(x, 48, sizes));
+    CHECK_FALSE(block_accumulate_fits(x, 64, options_of<BlockAccumulateOptions>(2, 2, 65)));
   }
 }
 
@@ -184,4 +301,9 @@ TEST_CASE("a block recurrence that does not fit its blocks is refused") {
   BlockRecurrenceOptions options = options_of(2, 2, 2);
   options.chain.dropout = 0.1;
   CHECK_THROWS_AS(block_recurrence(x, qkv, {}, options), ValueError);
+  auto accumulate_options = options_of<BlockAccumulateOptions>(2, 4, 2);
+  CHECK_THROWS_AS(block_accumulate(x, {}, accumulate_options), ShapeError);
+  accumulate_options.sequences = 2;
+  accumulate_options.chain.dropout = 0.1;
+  CHECK_THROWS_AS(block_accumulate(x, {}, accumulate_options), ValueError);
 }

@@ -8,6 +8,7 @@
 #include "ops/adafactor.h"
 #include "ops/attention.h"
 #include "ops/backends.h"
+#include "ops/block_accumulate.h"
 #include "ops/block_recurrence.h"
 #include "ops/cross_entropy.h"
 #include "ops/dropout.h"
@@ -58,6 +59,7 @@ TEST_CASE("every slot of the ops that run on a GPU is filled in a build with CUD
       attention_backward_slot, rotary_slot, gate_forward_slot, gate_backward_slot, lstm_cell_forward_slot,
       lstm_cell_backward_slot, unit_recurrence_forward_slot, unit_recurrence_backward_slot,
       block_recurrence_question_slot, block_recurrence_forward_slot, block_recurrence_backward_slot,
+      block_accumulate_question_slot, block_accumulate_forward_slot, block_accumulate_backward_slot,
       adam_slot, l2_norm_slot, scale_slot, adafactor_slot, memory_mark_slot, memory_take_slot);
   for (const Entry& entry : entries) CHECK_MESSAGE(entry.filled, std::string(entry.name));
 }

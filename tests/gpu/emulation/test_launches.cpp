@@ -8,7 +8,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
+#include "autograd/tape.h"
 #include "cuda/context.h"
 #include "cuda/launch.cuh"
 #include "tensor/error.h"
@@ -70,6 +72,36 @@ class Steps {
   std::int64_t number_ = 0;
 };
 
+// Of a call of one layer with dropout over so many blocks of four, products left out: forward, backward.
+std::pair<std::int64_t, std::int64_t> launches_of_blocks(const char* name, std::int64_t blocks) {
+  ModelConfig config;
+  config.family = "recurrent_transformer";
+  config.model = name;
+  config.vocab = 11;
+  config.context = 20;
+  config.dim = 32;
+  config.heads = 2;
+  config.mlp_dim = 64;
+  config.layers = 1;
+  config.block = 4;
+  config.dropout = 0.1;
+  const std::unique_ptr<Model> model = make_model(config, Dtype::f32, gpu());
+  model->params().initialize(3);
+  model->params().zero_gradients();
+  ForwardInput input;
+  input.tokens = to_gpu(test::bf16_tokens(2, 4 * blocks, config.vocab, 0));
+  input.dropout = {true, 3, 4, nullptr};
+  const auto sum = [](const Counts& counts) {
+    std::int64_t all = 0;
+    for (const auto& [kernel, count] : counts) all += count;
+    return all;
+  };
+  Tensor logits;
+  const std::int64_t forward = sum(counted([&] { logits = model->forward(input).logits; }));
+  const Tensor dlogits = Tensor::full(logits.shape(), 1, Dtype::f32, gpu());
+  return {forward, sum(counted([&] { backward(logits, dlogits); }))};
+}
+
 std::int64_t at(const Counts& counts, const char* kernel) {
   const auto found = counts.find(kernel);
   return found == counts.end() ? 0 : found->second;
@@ -112,6 +144,23 @@ TEST_SUITE("device") {
                   static_cast<long long>(at(counts, "add_into")),
                   static_cast<long long>(at(counts, "cast") + at(counts, "cast_flat")),
                   static_cast<long long>(at(counts, "memset")));
+    }
+    std::fflush(stdout);
+  }
+
+  TEST_CASE("the fused block recurrences launch as much for any number of blocks") {
+    std::printf("\n%-18s %16s %16s\n", "but products", "a block: plain", "a call: fused");
+    for (const char* name : {"block_forget", "block_accumulate"}) {
+      CAPTURE(name);
+      const auto four = launches_of_blocks(name, 4), five = launches_of_blocks(name, 5);
+      set_recurrence_kernel("fused");
+      const auto fused = launches_of_blocks(name, 4);
+      CHECK(launches_of_blocks(name, 5) == fused);
+      set_recurrence_kernel("plain");
+      std::printf("%-18s %9lld + %4lld %9lld + %4lld\n", name,
+                  static_cast<long long>(five.first - four.first),
+                  static_cast<long long>(five.second - four.second), static_cast<long long>(fused.first),
+                  static_cast<long long>(fused.second));
     }
     std::fflush(stdout);
   }

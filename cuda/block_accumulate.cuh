@@ -1,0 +1,289 @@
+// The block recurrence with accumulate as one kernel for all windows, forward and backward;
+// ops/block_accumulate.h has the formulas.
+//
+// Mapping: as in fused_recurrence.cuh, sequences are split over groups of blocks that hold the weights in
+// shared memory, and a phase is fused_layer.cuh's. Each phase goes over the rows of a window's older half,
+// then over those of its newer one: the half's block and rows are a Step, so nothing else knows of windows.
+//
+//   forward                                        backward
+//   z = p/2 + h, p/2 + x;  norm1(z) Wqkv^T -> qkv  dh, dy -> dmlp;  dmlp Wdown act'(u) -> du
+//   attention -> o          a warp per query       du Wup -> da2
+//   o Wo^T -> r             residual z, dropout    norm2' -> dr;    dr Wo -> do
+//   norm2(r);  Wup^T -> act(u)                     attention' -> dqkv
+//   act Wdown^T -> y, h     residual, dropout      dqkv Wqkv -> da1
+//                                                  norm1' -> dz     a warp per row
+//
+// Rows whose outputs nobody reads are computed as well: of n + 1 windows the older half of one, and a part of
+// the closing one.
+#pragma once
+
+#include "cuda/block_recurrence.cuh"
+#include "cuda/fused_layer.cuh"
+#include "ops/block_accumulate.h"
+
+namespace eddy::cuda {
+
+// Calls body(step) for the halves of window t, the rows of the worker's group being theirs.
+template <class T, class Body>
+__device__ void for_each_half(Worker<T>& worker, const BlockAccumulateArgs& args, std::int64_t t,
+                              Body&& body) {
+#pragma unroll 1
+  for (int older = 1; older >= 0; --older) {
+    const std::int64_t block = t - older;
+    if (block < 0 || block >= args.time) continue;
+    worker.start_step(rows_of(args, block));
+    body(Step{args, block, older});
+  }
+}
+
+// One head of one sequence in a half: before the newer half's keys stand those of the older one.
+__device__ inline Window window_of_half(const Step& step, int sequence, int head) {
+  const UnitRecurrenceArgs& args = step.args;
+  if (step.older != 0 || step.t == 0) return {step, sequence, head, {}};
+  const Step older{args, step.t - 1, 1};
+  const std::int64_t dim = args.dim, row = std::int64_t{sequence} * args.block;
+  const auto part_of = [&](const void* array, int part) {
+    return older.at(const_cast<void*>(array), row, 3 * dim) + part * dim + head * (dim / args.heads);
+  };
+  const bool backward = args.dqkv != nullptr;
+  return {step,
+          sequence,
+          head,
+          {static_cast<int>(args.block), part_of(args.qkv, 1), part_of(args.qkv, 2),
+           backward ? part_of(args.dqkv, 1) : nullptr, backward ? part_of(args.dqkv, 2) : nullptr, 3 * dim}};
+}
+
+// Where in a block before it, which is whole, a row of a step stands.
+__device__ inline std::int64_t row_of_whole(const Step& step, int row) {
+  const int rows = rows_of(step.args, step.t);
+  return row / rows * step.args.block + row % rows;
+}
+
+// The rows that make one row of a window: own + spread / 2, or own alone.
+struct WindowRow {
+  const float *own, *spread;
+
+  __device__ WindowRow(const Step& step, int row) : own(nullptr), spread(nullptr) {
+    const UnitRecurrenceArgs& args = step.args;
+    const std::int64_t window = step.t + step.older;
+    const void *const x = args.x, *const out = args.h;
+    own = Step{args, step.t}.at(step.older != 0 ? out : x, row, args.dim);
+    if (window == 0 || window == args.time) return;
+    const std::int64_t whole = row_of_whole(step, row);
+    spread = window == 1 ? Step{args, 0}.at(x, whole, args.dim)
+                         : Step{args, window - 2, 1}.at(out, whole, args.dim);
+  }
+  __device__ Eight<float> read(int k) const {
+    Eight<float> sum = read_eight(own + k);
+    if (spread == nullptr) return sum;
+    const Eight<float> p = read_eight(spread + k);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) sum.at[i] += 0.5f * p.at[i];
+    return sum;
+  }
+};
+
+template <class T>
+__global__ void __launch_bounds__(kThreads, 1)
+    accumulate_forward_kernel(const __grid_constant__ Launched<BlockAccumulateArgs> launched) {
+  const BlockAccumulateArgs& args = launched.args;
+  const int dim = static_cast<int>(args.dim), mlp = static_cast<int>(args.mlp),
+            heads = static_cast<int>(args.heads), blocks = launched.blocks;
+  T* const staged = reinterpret_cast<T*>(shared_memory());
+  Worker<T> worker = worker_of<T>(launched, staged);
+  T* free = staged + kRows * dim;
+  const Tiles<T> wqkv = load_tiles(free, worker.rank(), blocks, args.wqkv, 3 * dim, dim, dim, 1);
+  const Tiles<T> wo = load_tiles(free, worker.rank(), blocks, args.wo, dim, dim, dim, 1);
+  const Tiles<T> up = load_tiles(free, worker.rank(), blocks, args.up, mlp, dim, dim, 1);
+  const Tiles<T> down = load_tiles(free, worker.rank(), blocks, args.down, dim, mlp, mlp, 1);
+  T* const act = static_cast<T*>(launched.operand);
+  const Norm norm1{args.norm1, args.norm1_bias, args.a1, args.mean1, args.rstd1};
+
+  for (std::int64_t t = 0; t <= args.time; ++t) {
+    for_each_half(worker, args, t, [&](const Step& step) {
+      worker.product(
+          wqkv,
+          [&](int first, int rows, int, int) {
+            worker.stage_by_warp(first, rows, [&](int row, bool store, OfLane& entries) {
+              const WindowRow from(step, row);
+              norm_row(step, row, norm1, store, entries, [&](int k) {
+                const Eight<float> z = from.read(k);
+                if (store) write_eight(step.at(args.z, row, dim) + k, z);
+                return z;
+              });
+            });
+          },
+          [&](int row, int column, float value, float next) {
+            float* const to = step.at(args.made_qkv, row, 3 * dim) + column;
+            to[0] = value + bias_at(args.wqkv_bias, column);
+            to[1] = next + bias_at(args.wqkv_bias, column + 1);
+          });
+    });
+    worker.meet();
+    for_each_half(worker, args, t, [&](const Step& step) {
+      const int rows_each = rows_of(args, step.t);
+      worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
+        const int row = item / heads;
+        attend(window_of_half(step, row / rows_each, item % heads), row % rows_each);
+      });
+    });
+    worker.meet();
+    for_each_half(worker, args, t, [&](const Step& step) { add_attention(worker, step, wo, args.z); });
+    worker.meet();
+    for_each_half(worker, args, t,
+                  [&](const Step& step) { mlp_up(worker, step, up, step.working(act, 0, mlp)); });
+    worker.meet();
+    for_each_half(worker, args, t,
+                  [&](const Step& step) { mlp_down(worker, step, down, step.working(act, 0, mlp)); });
+    worker.meet();
+  }
+}
+
+// What window t spreads from its rows back to p, at a row of p's block: half of the gradients of both halves'
+// rows. 0 where the window adds no p.
+__device__ inline Eight<float> spread_gradient(const UnitRecurrenceArgs& args, std::int64_t t, int row,
+                                               int k) {
+  if (t >= args.time) return zeros<float>();
+  const int block = static_cast<int>(args.block), rows = rows_of(args, t), j = row % block;
+  const auto dz = [&](const Step& step, int of) {
+    return read_eight(step.at(static_cast<const void*>(args.dx), of, args.dim) + k);
+  };
+  Eight<float> sum = dz(Step{args, t - 1, 1}, row);
+  const Eight<float> newer = j < rows ? dz(Step{args, t}, row / block * rows + j) : zeros<float>();
+#pragma unroll
+  for (int i = 0; i < 8; ++i) sum.at[i] = 0.5f * (sum.at[i] + newer.at[i]);
+  return sum;
+}
+
+// The gradient of a row's output, into carry; its dropout into dmlp_out and `entries`. An output h is read as
+// the older half of the next window, y from outside and as p two windows on.
+__device__ inline void output_gradient_row(const Step& step, const Site& site, int row, float* carry,
+                                           bool store, OfLane& entries) {
+  const UnitRecurrenceArgs& args = step.args;
+  const int dim = static_cast<int>(args.dim);
+  const void *const dy = args.dh, *const dz = args.dx;
+  const float* const from =
+      step.older != 0 ? Step{args, step.t}.at(dy, row, dim) : Step{args, step.t, 1}.at(dz, row, dim);
+  const std::int64_t drawn = site.first_element(row, dim);
+  for_each_eight(dim, entries, [&](Eight<float>& eight, int k) {
+    Eight<float> sum = read_eight(from + k);
+    // A short block is the last one, whose output is no p.
+    const Eight<float> spread = step.older != 0 ? spread_gradient(args, step.t + 2, row, k) : zeros<float>();
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      sum.at[i] += spread.at[i];
+      eight.at[i] = step.keep(site.key, drawn + k + i) * sum.at[i];
+    }
+    if (!store) return;
+    write_eight(carry + std::int64_t{row} * dim + k, sum);
+    write_eight(step.at(args.dmlp_out, row, dim) + k, eight);
+  });
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads, 1)
+    accumulate_backward_kernel(const __grid_constant__ Launched<BlockAccumulateArgs> launched) {
+  const BlockAccumulateArgs& args = launched.args;
+  const int dim = static_cast<int>(args.dim), mlp = static_cast<int>(args.mlp),
+            heads = static_cast<int>(args.heads), blocks = launched.blocks;
+  T* const staged = reinterpret_cast<T*>(shared_memory());
+  Worker<T> worker = worker_of<T>(launched, staged);
+  T* free = staged + kRows * dim;
+  const Tiles<T> down = load_tiles(free, worker.rank(), blocks, args.down, mlp, dim, 1, mlp);
+  const Tiles<T> up = load_tiles(free, worker.rank(), blocks, args.up, dim, mlp, 1, dim);
+  const Tiles<T> wo = load_tiles(free, worker.rank(), blocks, args.wo, dim, dim, 1, dim);
+  const Tiles<T> wqkv = load_tiles(free, worker.rank(), blocks, args.wqkv, dim, 3 * dim, 1, dim);
+  T* const du_operand = static_cast<T*>(launched.operand);
+
+  for (std::int64_t t = args.time; t >= 0; --t) {
+    for_each_half(worker, args, t, [&](const Step& step) {
+      const Site site(step, 2, args.mlp_key);
+      float* const carry = step.working(launched.carry, 0, dim);
+      mlp_down_backward(worker, step, down, step.working(du_operand, 0, mlp),
+                        [&](int first, int rows, int, int) {
+                          worker.stage_by_warp(first, rows, [&](int row, bool store, OfLane& entries) {
+                            output_gradient_row(step, site, row, carry, store, entries);
+                          });
+                        });
+    });
+    worker.meet();
+    for_each_half(worker, args, t, [&](const Step& step) {
+      mlp_up_backward(worker, step, up, step.working(du_operand, 0, mlp));
+    });
+    worker.meet();
+    for_each_half(worker, args, t, [&](const Step& step) {
+      add_attention_backward(worker, step, wo, step.working(launched.carry, 0, dim));
+    });
+    worker.meet();
+    // An older key gets its own half's share first; the warp that has it then adds the newer half's.
+    for_each_half(worker, args, t, [&](const Step& step) {
+      const int rows_each = rows_of(args, step.t);
+      worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
+        const int row = item / heads, j = row % rows_each;
+        const Window window = window_of_half(step, row / rows_each, item % heads);
+        query_gradient(window, j);
+        key_gradient(window, window.past.rows + j);
+      });
+      if (step.older != 0 || t == 0) return;
+      const int block = static_cast<int>(args.block);
+      worker.start_step(block);
+      worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
+        const int row = item / heads;
+        key_gradient(window_of_half(step, row / block, item % heads), row % block);
+      });
+    });
+    worker.meet();
+    for_each_half(worker, args, t, [&](const Step& step) {
+      worker.product(
+          wqkv,
+          [&](int first, int rows, int k, int width) {
+            worker.stage_rows(first, rows, width, [&](int row) {
+              return step.at(static_cast<const void*>(args.dqkv), row, 3 * dim) + k;
+            });
+          },
+          [&](int row, int column, float value, float next) {
+            float* const to = step.at(args.da1, row, dim) + column;
+            to[0] = value;
+            to[1] = next;
+          });
+    });
+    worker.meet();
+    // dz in the place of dr.
+    for_each_half(worker, args, t, [&](const Step& step) {
+      const auto made = [&](const void* base, int width) { return step.at(base, 0, width); };
+      float* const dz = step.at(args.dx, 0, dim);
+      const NormGradient gradient{Site(step, 2, args.mlp_key),
+                                  made(args.da1, dim),
+                                  made(args.z, dim),
+                                  made(args.mean1, 1),
+                                  made(args.rstd1, 1),
+                                  dz,
+                                  args.norm1,
+                                  dz,
+                                  nullptr};
+      worker.for_each_item(worker.begin, worker.end, [&](int row) {
+        OfLane entries;
+        norm_gradient_row(step, row, gradient, true, entries);
+      });
+    });
+    worker.meet();
+  }
+  // x_0 is p as well, of window 1.
+  worker.start_step(rows_of(args, 0));
+  worker.for_each_item(worker.begin, worker.end, [&](int row) {
+    OfLane entries;
+    for_each_eight(dim, entries, [&](Eight<float>& eight, int k) {
+      float* const dx = Step{args, 0}.at(args.dx, row, dim) + k;
+      eight = read_eight(dx);
+      const Eight<float> spread = spread_gradient(args, 1, row, k);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) eight.at[i] += spread.at[i];
+      write_eight(dx, eight);
+    });
+  });
+}
+
+// In block_accumulate_backward.cu: its kernels take twice as long to compile as the others.
+Direction<BlockAccumulateArgs> accumulate_backward_of(const BlockAccumulateArgs& a);
+
+}  // namespace eddy::cuda

@@ -1,0 +1,141 @@
+// Checks, buffers and the node of the block recurrence with accumulate.
+#include "ops/block_accumulate.h"
+
+#include <algorithm>
+
+#include "ops/checks.h"
+#include "ops/recurrence_layer.h"
+#include "ops/widen.h"
+#include "tensor/format.h"
+
+namespace eddy {
+
+using namespace recurrence;
+
+constinit Slot<BlockRecurrenceQuestion> block_accumulate_question_slot{"block_accumulate_question"};
+constinit Slot<BlockAccumulateArgs> block_accumulate_forward_slot{"block_accumulate_forward"};
+constinit Slot<BlockAccumulateArgs> block_accumulate_backward_slot{"block_accumulate_backward"};
+
+bool block_accumulate_fits(const Tensor& x, std::int64_t mlp, const BlockAccumulateOptions& options) {
+  if (x.device() == kCpu) return false;
+  bool fits = false;
+  const Dtype products = widens_anywhere(x) ? Dtype::bf16 : options.chain.products;
+  block_accumulate_question_slot(
+      x.device(), {x.dim(-1), mlp, options.chain.heads, options.sequences, options.block, products, &fits});
+  return fits;
+}
+
+Tensor block_accumulate(const Tensor& x, const UnitRecurrenceWeights& given,
+                        const BlockAccumulateOptions& options) {
+  constexpr const char* kOp = "block_accumulate";
+  if (widens_anywhere(x)) {
+    BlockAccumulateOptions in_bf16 = options;
+    in_bf16.chain.products = Dtype::bf16;
+    return narrowed(block_accumulate(wide(x), wide_weights(given), in_bf16));
+  }
+  checks::floating(kOp, x);
+  const std::int64_t sequences = options.sequences, block = options.block;
+  if (x.rank() != 2 || x.elements() == 0 || sequences < 1 || block < 1 || x.dim(0) % sequences != 0)
+    fail<ShapeError>("{}: x has shape {} ([{} sequences x positions, dim], in blocks of {})", kOp,
+                     to_string(x.shape()), sequences, block);
+  const std::int64_t positions = x.dim(0) / sequences, time = (positions + block - 1) / block,
+                     last = positions - (time - 1) * block;
+  if (options.chain.dropout > 0 && static_cast<std::int64_t>(options.keys.size()) != 6 * time)
+    fail<ValueError>("{}: {} keys for dropout in {} blocks (six for each)", kOp, options.keys.size(), time);
+  const UnitRecurrenceWeights w = row_major(given);
+  check_weights(kOp, w, x);
+  const std::int64_t rows = x.dim(0), dim = x.dim(1), mlp = w.up.dim(0), heads = options.chain.heads;
+  if (heads < 1 || dim % heads != 0)
+    fail<ShapeError>("{}: heads must divide dim: heads {}, dim {}", kOp, heads, dim);
+
+  const Tensor x_rows = raw::contiguous(x), keys = keys_on(x, options.keys);
+  const auto buffer = [&](std::int64_t width) {
+    return Tensor::empty({2 * rows, width}, x.dtype(), x.device());
+  };
+  const auto statistic = [&] { return Tensor::empty({2 * rows}, x.dtype(), x.device()); };
+  const Tensor z = buffer(dim), qkv = buffer(3 * dim), out = buffer(dim), o = buffer(dim), r = buffer(dim),
+               a1 = buffer(dim), a2 = buffer(dim), u = buffer(mlp), log_sums = buffer(heads),
+               mean1 = statistic(), rstd1 = statistic(), mean2 = statistic(), rstd2 = statistic();
+  BlockAccumulateArgs args{};
+  args.dtype = x.dtype();
+  args.time = time;
+  args.batch = sequences * block;
+  args.sequences = sequences;
+  args.block = block;
+  args.last = last;
+  args.keys = static_cast<const RandomKey*>(data_of(keys));
+  // The older half at the place of block i: of the last window but one those of block n - 2.
+  const auto unread = [&](std::int64_t i, std::int64_t length) {
+    return std::clamp<std::int64_t>(options.first_read - i * block, 0, length);
+  };
+  args.unread[0] = unread(time - 2, block);
+  args.unread[1] = unread(time - 1, last);
+  bind(args, w, options.chain);
+  args.wqkv = data_of(w.wqkv);
+  args.wqkv_bias = data_of(w.wqkv_bias);
+  args.x = x_rows.raw_data();
+  args.z = z.raw_data();
+  args.qkv = args.made_qkv = qkv.raw_data();
+  args.h = out.raw_data();
+  args.o = o.raw_data();
+  args.r = r.raw_data();
+  args.a1 = a1.raw_data();
+  args.a2 = a2.raw_data();
+  args.u = u.raw_data();
+  args.gate = log_sums.raw_data();
+  args.mean1 = mean1.raw_data();
+  args.rstd1 = rstd1.raw_data();
+  args.mean2 = mean2.raw_data();
+  args.rstd2 = rstd2.raw_data();
+  block_accumulate_forward_slot(x.device(), args);
+
+  const Tensor y = raw::narrow(out, 0, rows, rows);
+  enum Input { kX, kWeights };
+  std::vector<Tensor> inputs{x};
+  for (const Tensor& weight : in_order(given)) inputs.push_back(weight);
+  const std::vector<Tensor> saved{w.norm1, w.wqkv, w.wo, w.norm2, w.up,     w.down, z,     qkv,   o,
+                                  r,       a1,     a2,   u,       log_sums, mean1,  rstd1, mean2, rstd2};
+  record_many(kOp, inputs, {y}, saved, [args, keys](VjpContext& context) {
+    for (int i = 0; i < 18; ++i) static_cast<void>(context.saved(i));  // versions
+    const Tensor &sz = context.saved(6), &sqkv = context.saved(7), &so = context.saved(8),
+                 &sr = context.saved(9), &sa1 = context.saved(10), &sa2 = context.saved(11),
+                 &su = context.saved(12);
+    const Tensor dy = raw::contiguous(context.dy());
+    const auto like = [](const Tensor& t) { return Tensor::empty(t.shape(), t.dtype(), t.device()); };
+    const Tensor dz = like(sz), dqkv = like(sqkv), act = like(su), du = like(su), dattn = like(sz),
+                 dmlp = like(sz), da1 = like(sz), da2 = like(sz);
+    const Tensor scratch = Tensor::empty({2 * args.batch, args.dim}, sz.dtype(), sz.device());
+    BlockAccumulateArgs a = args;
+    a.dh = dy.raw_data();
+    a.dx = dz.raw_data();
+    a.dqkv = dqkv.raw_data();
+    a.act = act.raw_data();
+    a.du = du.raw_data();
+    a.do_out = dattn.raw_data();
+    a.dmlp_out = dmlp.raw_data();
+    a.da1 = da1.raw_data();
+    a.da2 = da2.raw_data();
+    a.scratch = scratch.raw_data();
+    block_accumulate_backward_slot(sz.device(), a);
+
+    GradSink& sink = context.sink;
+    if (sink.needs(kX)) sink.give(kX, raw::narrow(dz, 0, 0, sz.dim(0) / 2));
+    if (sink.needs(kWeights + kWqkv))
+      sink.into(kWeights + kWqkv,
+                [&](const Tensor& dst, float beta) { weight_product(dst, 0, dqkv, sa1, beta); });
+    if (sink.needs(kWeights + kWqkvBias))
+      sink.slice(kWeights + kWqkvBias, 0, 0, 3 * args.dim, [&](const Tensor& dst) { add_rows(dst, dqkv); });
+    give_weight_gradients(context, kWeights,
+                          {{da1, sz, context.saved(14), context.saved(15)},
+                           {da2, sr, context.saved(16), context.saved(17)},
+                           dattn,
+                           so,
+                           du,
+                           sa2,
+                           dmlp,
+                           act});
+  });
+  return y;
+}
+
+}  // namespace eddy
