@@ -51,7 +51,7 @@ State Staircase::cold_state(std::int64_t batch) const {
   for (std::int64_t s = 0; s < passes_ - 1; ++s)
     for (std::int64_t l = 0; l < config().layers; ++l)
       state.set(numbered("act", s, l), zeros({batch, (passes_ - 1 - s) * chunk_, config().dim}));
-  if (has_frozen()) state.set("done", zeros({batch, (steps_ - 1) * chunk_, config().dim}));
+  if (has_done()) state.set("done", zeros({batch, (steps_ - 1) * chunk_, config().dim}));
   return state;
 }
 
@@ -63,10 +63,8 @@ std::int64_t Staircase::past_chunks(const State& state) const {
 
 State Staircase::import_state(const State& given, std::int64_t batch) const {
   State state = is_stream(given) ? export_stream(given) : given;
-  // With M = N nothing is frozen: final states, which the cached model has else, are taken and left out.
-  if (config().model == "cached_staircase" && !has_frozen()) state.erase("done");
   if (state.empty()) return cold_state(batch);  // a stream without a past yet
-  const Tensor* done = has_frozen() ? &state.get("done") : nullptr;
+  const Tensor* done = has_frozen() ? &state.get("done") : has_done() ? state.find("done") : nullptr;
   const Tensor* act = passes_ > 1 ? &state.get("act.0.0") : nullptr;
   const auto chunks_of = [&](const char* name, const Tensor& tensor, std::int64_t most) {
     const std::int64_t rows = tensor.rank() == 3 ? tensor.dim(1) : -1;
@@ -91,6 +89,8 @@ State Staircase::import_state(const State& given, std::int64_t batch) const {
     ++tensors;
   }
   check_state_size(state, tensors);
+  // The plain staircase's state is one of the cached model with M = N.
+  if (has_done() && done == nullptr) state.set("done", zeros({batch, past * chunk_, config().dim}));
   return state;
 }
 
@@ -194,7 +194,7 @@ StaircaseFamily::Segment Staircase::run_rows(const Tensor& x, const State& state
     if (has_frozen() && static_cast<std::int64_t>(outputs.size()) < chunks) freeze(finished);
   }
   const Tensor hidden = outputs.size() == 1 ? contiguous(outputs[0]) : concat(outputs, 1);
-  if (has_frozen()) next.set("done", done_after(state, hidden, (steps_ - 1) * chunk_));
+  if (has_done()) next.set("done", done_after(state, hidden, (steps_ - 1) * chunk_));
   return {hidden, next};
 }
 
@@ -231,7 +231,7 @@ StaircaseFamily::Segment Staircase::run_literal(const Tensor& x, const State& st
       now[static_cast<std::size_t>(j)] = narrow(h, 1, (j - first) * chunk_, chunk_);
   }
   const Tensor hidden = now.size() == 1 ? contiguous(now[0]) : concat(now, 1);
-  if (has_frozen()) next.set("done", done_after(state, hidden, (steps_ - 1) * chunk_));
+  if (has_done()) next.set("done", done_after(state, hidden, (steps_ - 1) * chunk_));
   return {hidden, next};
 }
 

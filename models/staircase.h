@@ -59,6 +59,8 @@ class Staircase final : public StaircaseFamily {
   Tensor stream_piece(const Tensor& x, State& stream, const Position& position) const;
 
   bool has_frozen() const { return passes_ < steps_; }
+  // The cached model's state holds final states (`done`), also where M = N and nothing reads them.
+  bool has_done() const { return config().model == "cached_staircase" && steps_ > 1; }
   bool official() const { return config().carry == "official"; }
   // What pass n of a chunk sees of those before it, in chunks: frozen ones and active ones.
   std::int64_t active_before(std::int64_t pass, std::int64_t past) const;

@@ -65,7 +65,7 @@ State Staircase::begin_stream(const State& imported, std::int64_t batch) const {
           .put(l, 0, {raw::narrow(all.k, 1, begin, frozen), raw::narrow(all.v, 1, begin, frozen)});
     }
   }
-  if (has_frozen()) {
+  if (has_done()) {
     stream.set(kOutputs, zeros({1, batch, chunk_, c.dim}));
     if (const Tensor* before = imported.find("done")) stream.set(kDone, *before);
   }
@@ -105,7 +105,7 @@ void Staircase::finish_chunk(State& stream, Position& position) const {
   const std::int64_t batch = stream.get(kStreamRows).dim(1), past = position.past;
   const std::int64_t next_past = std::min(past + 1, steps_ - 1);
   Tensor finished;
-  if (has_frozen()) {
+  if (has_done()) {
     finished = raw::copy(raw::select(stream.get(kOutputs), 0, 0));
     const Tensor* before = stream.find(kDone);
     stream.set(kDone, last_rows(before != nullptr ? *before : Tensor(), finished, (steps_ - 1) * chunk_));
@@ -170,7 +170,7 @@ Tensor Staircase::run_stream(const Tensor& x, State& state) const {
   for (std::int64_t begin = 0; begin < x.dim(1);) {
     const std::int64_t count = std::min(x.dim(1) - begin, chunk_ - position.filled);
     const Tensor y = stream_piece(raw::copy(raw::narrow(x, 1, begin, count)), state, position);
-    if (has_frozen()) {
+    if (has_done()) {
       if (!state.get(kOutputs).exclusive()) state.set(kOutputs, raw::copy(state.get(kOutputs)));
       raw::cast_into(raw::narrow(raw::select(state.get(kOutputs), 0, 0), 1, position.filled, count), y);
     }
