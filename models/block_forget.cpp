@@ -19,7 +19,7 @@ std::optional<BlockForget::Chain> BlockForget::run_fused(const WindowLayer& laye
   const Tensor& some = x.full.defined() ? x.full : x.rest;
   const DropoutSite& drop = layer.drop();
   const TransformerLayer& t = layer.layer;
-  const std::int64_t dim = some.dim(-1), sequences = some.dim(-3), block = some.dim(-2);
+  const std::int64_t sequences = some.dim(-3), block = some.dim(-2);
   BlockRecurrenceOptions options;
   options.sequences = sequences;
   options.block = block;
