@@ -90,7 +90,7 @@ Tensor block_accumulate(const Tensor& x, const UnitRecurrenceWeights& given,
   block_accumulate_forward_slot(x.device(), args);
 
   const Tensor y = raw::narrow(out, 0, rows, rows);
-  enum Input { kX, kWeights };
+  constexpr int kX = 0, kWeights = 1;
   std::vector<Tensor> inputs{x};
   for (const Tensor& weight : in_order(given)) inputs.push_back(weight);
   const std::vector<Tensor> saved{w.norm1, w.wqkv, w.wo, w.norm2, w.up,     w.down, z,     qkv,   o,

@@ -102,7 +102,7 @@ UnitRecurrenceResult chain(const char* op, const Slot<UnitRecurrenceArgs>& forwa
   args.scratch = scratch.raw_data();
   forward(x.device(), args);
 
-  enum Input { kX, kQkv, kWeights };
+  constexpr int kX = 0, kQkv = 1, kWeights = 2;
   std::vector<Tensor> inputs{x, qkv};
   for (const Tensor& weight : in_order(given)) inputs.push_back(weight);
   const std::vector<Tensor> saved{x_rows, qkv_rows, w.norm1, w.wqkv, w.wo,  w.norm2, w.up,  w.down,
