@@ -154,8 +154,10 @@ TEST_CASE(
       return raw::cast(sample_normal(shape, stream, 1e5), Dtype::f64);
     };
     const Shape shape{2, queries, 3, 16};
+    AttentionOptions options;
+    options.causal = true;
     const std::vector<Tensor> inputs{huge(shape, "q"), huge(shape, "k"), huge(shape, "v")};
-    const std::vector<Tensor> result = run(attention, inputs, {.causal = true});
+    const std::vector<Tensor> result = run(attention, inputs, options);
     for (const int i : {1, 2})
       for (const double x : values(result[static_cast<std::size_t>(i)])) CHECK(x == 0);
   }
