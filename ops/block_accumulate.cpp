@@ -44,7 +44,7 @@ Tensor block_accumulate(const Tensor& x, const UnitRecurrenceWeights& given,
     fail<ValueError>("{}: {} keys for dropout in {} blocks (six for each)", kOp, options.keys.size(), time);
   const UnitRecurrenceWeights w = row_major(given);
   check_weights(kOp, w, x);
-  const std::int64_t rows = x.dim(0), dim = x.dim(1), mlp = w.up.dim(0), heads = options.chain.heads;
+  const std::int64_t rows = x.dim(0), dim = x.dim(1), heads = options.chain.heads;
   if (heads < 1 || dim % heads != 0)
     fail<ShapeError>("{}: heads must divide dim: heads {}, dim {}", kOp, heads, dim);
 
@@ -52,10 +52,7 @@ Tensor block_accumulate(const Tensor& x, const UnitRecurrenceWeights& given,
   const auto buffer = [&](std::int64_t width) {
     return Tensor::empty({2 * rows, width}, x.dtype(), x.device());
   };
-  const auto statistic = [&] { return Tensor::empty({2 * rows}, x.dtype(), x.device()); };
-  const Tensor z = buffer(dim), qkv = buffer(3 * dim), out = buffer(dim), o = buffer(dim), r = buffer(dim),
-               a1 = buffer(dim), a2 = buffer(dim), u = buffer(mlp), log_sums = buffer(heads),
-               mean1 = statistic(), rstd1 = statistic(), mean2 = statistic(), rstd2 = statistic();
+  const Tensor z = buffer(dim), qkv = buffer(3 * dim), out = buffer(dim);
   BlockAccumulateArgs args{};
   args.dtype = x.dtype();
   args.time = time;
@@ -71,30 +68,22 @@ Tensor block_accumulate(const Tensor& x, const UnitRecurrenceWeights& given,
   args.unread[0] = unread(time - 2, block);
   args.unread[1] = unread(time - 1, last);
   bind(args, w, options.chain);
+  const KeptRows kept = kept_rows(args, out);
   args.wqkv = data_of(w.wqkv);
   args.wqkv_bias = data_of(w.wqkv_bias);
   args.x = x_rows.raw_data();
   args.z = z.raw_data();
   args.qkv = args.made_qkv = qkv.raw_data();
   args.h = out.raw_data();
-  args.o = o.raw_data();
-  args.r = r.raw_data();
-  args.a1 = a1.raw_data();
-  args.a2 = a2.raw_data();
-  args.u = u.raw_data();
-  args.gate = log_sums.raw_data();
-  args.mean1 = mean1.raw_data();
-  args.rstd1 = rstd1.raw_data();
-  args.mean2 = mean2.raw_data();
-  args.rstd2 = rstd2.raw_data();
   block_accumulate_forward_slot(x.device(), args);
 
   const Tensor y = raw::narrow(out, 0, rows, rows);
   constexpr int kX = 0, kWeights = 1;
   std::vector<Tensor> inputs{x};
   for (const Tensor& weight : in_order(given)) inputs.push_back(weight);
-  const std::vector<Tensor> saved{w.norm1, w.wqkv, w.wo, w.norm2, w.up,     w.down, z,     qkv,   o,
-                                  r,       a1,     a2,   u,       log_sums, mean1,  rstd1, mean2, rstd2};
+  const std::vector<Tensor> saved{w.norm1, w.wqkv,    w.wo,       w.norm2,    w.up,       w.down,
+                                  z,       qkv,       kept.o,     kept.r,     kept.a1,    kept.a2,
+                                  kept.u,  kept.gate, kept.mean1, kept.rstd1, kept.mean2, kept.rstd2};
   record_many(kOp, inputs, {y}, saved, [args, keys](VjpContext& context) {
     for (int i = 0; i < 18; ++i) static_cast<void>(context.saved(i));  // versions
     const Tensor &sz = context.saved(6), &sqkv = context.saved(7), &so = context.saved(8),
@@ -102,19 +91,13 @@ Tensor block_accumulate(const Tensor& x, const UnitRecurrenceWeights& given,
                  &su = context.saved(12);
     const Tensor dy = raw::contiguous(context.dy());
     const auto like = [](const Tensor& t) { return Tensor::empty(t.shape(), t.dtype(), t.device()); };
-    const Tensor dz = like(sz), dqkv = like(sqkv), act = like(su), du = like(su), dattn = like(sz),
-                 dmlp = like(sz), da1 = like(sz), da2 = like(sz);
+    const Tensor dz = like(sz), dqkv = like(sqkv);
     const Tensor scratch = Tensor::empty({2 * args.batch, args.dim}, sz.dtype(), sz.device());
     BlockAccumulateArgs a = args;
+    const BackwardRows back = backward_rows(a, sz, su);
     a.dh = dy.raw_data();
     a.dx = dz.raw_data();
     a.dqkv = dqkv.raw_data();
-    a.act = act.raw_data();
-    a.du = du.raw_data();
-    a.do_out = dattn.raw_data();
-    a.dmlp_out = dmlp.raw_data();
-    a.da1 = da1.raw_data();
-    a.da2 = da2.raw_data();
     a.scratch = scratch.raw_data();
     block_accumulate_backward_slot(sz.device(), a);
 
@@ -126,14 +109,14 @@ Tensor block_accumulate(const Tensor& x, const UnitRecurrenceWeights& given,
     if (sink.needs(kWeights + kWqkvBias))
       sink.slice(kWeights + kWqkvBias, 0, 0, 3 * args.dim, [&](const Tensor& dst) { add_rows(dst, dqkv); });
     give_weight_gradients(context, kWeights,
-                          {{da1, sz, context.saved(14), context.saved(15)},
-                           {da2, sr, context.saved(16), context.saved(17)},
-                           dattn,
+                          {{back.da1, sz, context.saved(14), context.saved(15)},
+                           {back.da2, sr, context.saved(16), context.saved(17)},
+                           back.dattn,
                            so,
-                           du,
+                           back.du,
                            sa2,
-                           dmlp,
-                           act});
+                           back.dmlp,
+                           back.act});
   });
   return y;
 }

@@ -89,6 +89,41 @@ void bind(UnitRecurrenceArgs& args, const UnitRecurrenceWeights& w, const UnitRe
   args.down_bias = data_of(w.down_bias);
 }
 
+KeptRows kept_rows(UnitRecurrenceArgs& args, const Tensor& rows) {
+  const auto wide_as = [&](std::int64_t width) {
+    return Tensor::empty(rows.shape().with(rows.rank() - 1, width), rows.dtype(), rows.device());
+  };
+  const auto statistic = [&] {
+    return Tensor::empty({rows.elements() / args.dim}, rows.dtype(), rows.device());
+  };
+  const KeptRows kept{wide_as(args.dim), wide_as(args.dim),   wide_as(args.dim), wide_as(args.dim),
+                      wide_as(args.mlp), wide_as(args.heads), statistic(),       statistic(),
+                      statistic(),       statistic()};
+  args.o = kept.o.raw_data();
+  args.r = kept.r.raw_data();
+  args.a1 = kept.a1.raw_data();
+  args.a2 = kept.a2.raw_data();
+  args.u = kept.u.raw_data();
+  args.gate = kept.gate.raw_data();
+  args.mean1 = kept.mean1.raw_data();
+  args.rstd1 = kept.rstd1.raw_data();
+  args.mean2 = kept.mean2.raw_data();
+  args.rstd2 = kept.rstd2.raw_data();
+  return kept;
+}
+
+BackwardRows backward_rows(UnitRecurrenceArgs& args, const Tensor& rows, const Tensor& mlp_rows) {
+  const auto like = [](const Tensor& t) { return Tensor::empty(t.shape(), t.dtype(), t.device()); };
+  const BackwardRows made{like(mlp_rows), like(mlp_rows), like(rows), like(rows), like(rows), like(rows)};
+  args.act = made.act.raw_data();
+  args.du = made.du.raw_data();
+  args.do_out = made.dattn.raw_data();
+  args.dmlp_out = made.dmlp.raw_data();
+  args.da1 = made.da1.raw_data();
+  args.da2 = made.da2.raw_data();
+  return made;
+}
+
 std::vector<Tensor> in_order(const UnitRecurrenceWeights& w) {
   return {w.norm1, w.norm1_bias, w.wqkv, w.wqkv_bias, w.wo,   w.wo_bias,
           w.norm2, w.norm2_bias, w.up,   w.up_bias,   w.down, w.down_bias};

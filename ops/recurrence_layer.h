@@ -51,6 +51,20 @@ void weight_product(const Tensor& dst, std::int64_t row, const Tensor& dy, const
 // dst [width] += the sum of the rows of dy [.., width].
 void add_rows(const Tensor& dst, const Tensor& dy);
 
+// What a forward kernel keeps of the layer's rows for the backward; `gate` is the chain's own.
+struct KeptRows {
+  Tensor o, r, a1, a2, u, gate, mean1, rstd1, mean2, rstd2;
+};
+// Makes them beside rows [.., dim], and names them in the arguments, whose sizes are bound.
+KeptRows kept_rows(UnitRecurrenceArgs& args, const Tensor& rows);
+
+// What a backward kernel leaves of the layer's rows, for the weights' gradients.
+struct BackwardRows {
+  Tensor act, du, dattn, dmlp, da1, da2;
+};
+// Makes them, like rows of the layer's width and of its MLP's, and names them in the arguments.
+BackwardRows backward_rows(UnitRecurrenceArgs& args, const Tensor& rows, const Tensor& mlp_rows);
+
 // What a norm's gain gets its gradient from: that of the normalised rows, the rows before, their statistics.
 struct NormRows {
   Tensor dy, x, mean, rstd;

@@ -62,10 +62,7 @@ UnitRecurrenceResult chain(const char* op, const Slot<UnitRecurrenceArgs>& forwa
   const Tensor wkv = raw::narrow(w.wqkv, 0, dim, 2 * dim);
   const Tensor wkv_bias = w.wqkv_bias.defined() ? raw::narrow(w.wqkv_bias, 0, dim, 2 * dim) : Tensor();
   const auto buffer = [&](std::int64_t width) { return Tensor::empty(shape(width), dtype, x.device()); };
-  const auto statistic = [&] { return Tensor::empty({x.elements() / dim}, dtype, x.device()); };
-  const Tensor h = buffer(dim), k = buffer(dim), v = buffer(dim), o = buffer(dim), r = buffer(dim),
-               a1 = buffer(dim), a2 = buffer(dim), u = buffer(mlp), gate = buffer(options.heads);
-  const Tensor mean1 = statistic(), rstd1 = statistic(), mean2 = statistic(), rstd2 = statistic();
+  const Tensor h = buffer(dim), k = buffer(dim), v = buffer(dim);
 
   UnitRecurrenceArgs args{};
   args.dtype = dtype;
@@ -76,6 +73,7 @@ UnitRecurrenceResult chain(const char* op, const Slot<UnitRecurrenceArgs>& forwa
   args.last = steps.last;
   args.keys = static_cast<const RandomKey*>(data_of(steps.keys));
   bind(args, w, options);
+  const KeptRows kept = kept_rows(args, h);
   args.wkv = data_of(wkv);
   args.wkv_bias = data_of(wkv_bias);
   args.x = x_rows.raw_data();
@@ -85,16 +83,6 @@ UnitRecurrenceResult chain(const char* op, const Slot<UnitRecurrenceArgs>& forwa
   args.h = h.raw_data();
   args.key = k.raw_data();
   args.value = v.raw_data();
-  args.o = o.raw_data();
-  args.r = r.raw_data();
-  args.a1 = a1.raw_data();
-  args.a2 = a2.raw_data();
-  args.u = u.raw_data();
-  args.gate = gate.raw_data();
-  args.mean1 = mean1.raw_data();
-  args.rstd1 = rstd1.raw_data();
-  args.mean2 = mean2.raw_data();
-  args.rstd2 = rstd2.raw_data();
   const bool on_cpu = x.device().type == DeviceType::cpu;
   const Tensor packed = on_cpu ? packed_weights(dim, mlp, dtype) : Tensor();
   const Tensor scratch = Tensor::empty({steps.batch, std::max(dim, mlp)}, dtype, x.device());
@@ -105,9 +93,10 @@ UnitRecurrenceResult chain(const char* op, const Slot<UnitRecurrenceArgs>& forwa
   constexpr int kX = 0, kQkv = 1, kWeights = 2;
   std::vector<Tensor> inputs{x, qkv};
   for (const Tensor& weight : in_order(given)) inputs.push_back(weight);
-  const std::vector<Tensor> saved{x_rows, qkv_rows, w.norm1, w.wqkv, w.wo,  w.norm2, w.up,  w.down,
-                                  key,    value,    h,       k,      v,     o,       r,     a1,
-                                  a2,     u,        gate,    mean1,  rstd1, mean2,   rstd2, steps.keys};
+  const std::vector<Tensor> saved{x_rows,    qkv_rows,   w.norm1,    w.wqkv,     w.wo,       w.norm2,
+                                  w.up,      w.down,     key,        value,      h,          k,
+                                  v,         kept.o,     kept.r,     kept.a1,    kept.a2,    kept.u,
+                                  kept.gate, kept.mean1, kept.rstd1, kept.mean2, kept.rstd2, steps.keys};
   record_many(op, inputs, {h, k, v}, saved, [args, dim, slot = &backward](VjpContext& context) {
     for (int i = 0; i < 24; ++i) static_cast<void>(context.saved(i));  // versions
     const Tensor &sh = context.saved(10), &so = context.saved(13), &sr = context.saved(14),
@@ -117,20 +106,13 @@ UnitRecurrenceResult chain(const char* op, const Slot<UnitRecurrenceArgs>& forwa
     const auto like = [](const Tensor& t) { return Tensor::empty(t.shape(), t.dtype(), t.device()); };
     const Tensor dx = like(sh),
                  dqkv = Tensor::empty(sh.shape().with(sh.rank() - 1, 3 * dim), sh.dtype(), sh.device());
-    const Tensor act = like(su), du = like(su), dattn = like(sh), dmlp = like(sh), da1 = like(sh),
-                 da2 = like(sh);
     UnitRecurrenceArgs a = args;
+    const BackwardRows back = backward_rows(a, sh, su);
     a.dh = dh.raw_data();
     a.dkey = dk.raw_data();
     a.dvalue = dv.raw_data();
     a.dx = dx.raw_data();
     a.dqkv = dqkv.raw_data();
-    a.act = act.raw_data();
-    a.du = du.raw_data();
-    a.do_out = dattn.raw_data();
-    a.dmlp_out = dmlp.raw_data();
-    a.da1 = da1.raw_data();
-    a.da2 = da2.raw_data();
     const bool cpu = sh.device().type == DeviceType::cpu;
     const Tensor packed_again = cpu ? packed_weights(a.dim, a.mlp, a.dtype) : Tensor();
     const Tensor step = Tensor::empty({a.batch, std::max(a.dim, a.mlp)}, a.dtype, sh.device());
@@ -142,14 +124,14 @@ UnitRecurrenceResult chain(const char* op, const Slot<UnitRecurrenceArgs>& forwa
     if (sink.needs(kX)) sink.give(kX, dx);
     if (sink.needs(kQkv)) sink.give(kQkv, dqkv);
     give_weight_gradients(context, kWeights,
-                          {{da1, sh, context.saved(19), context.saved(20)},
-                           {da2, sr, context.saved(21), context.saved(22)},
-                           dattn,
+                          {{back.da1, sh, context.saved(19), context.saved(20)},
+                           {back.da2, sr, context.saved(21), context.saved(22)},
+                           back.dattn,
                            so,
-                           du,
+                           back.du,
                            sa2,
-                           dmlp,
-                           act});
+                           back.dmlp,
+                           back.act});
     if (sink.needs(kWeights + kWqkv))
       sink.into(kWeights + kWqkv, [&](const Tensor& dst, float beta) {
         if (beta == 0) raw::fill(raw::narrow(dst, 0, 0, dim), 0);  // the q of h is never used

@@ -156,6 +156,16 @@ Tensor accumulate(const Tensors& t, const BlockAccumulateOptions& options) {
   return block_accumulate(t[0], {t[1], {}, t[2], {}, t[3], {}, t[4], {}, t[5], {}, t[6], {}}, options);
 }
 
+// Products in bf16 against those in f32: the first `results` parts, then the gradients, which pass twice as
+// many products; a chain passes `products` for each result.
+void check_products(const Tensors& got, const Tensors& want, std::size_t results, double products) {
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    const std::string text =
+        difference(fmt::format("part {}", i), got[i], want[i], (i < results ? 4 : 8) * products, 0x1p-8);
+    CHECK_MESSAGE(text.empty(), text);
+  }
+}
+
 }  // namespace
 
 TEST_SUITE("device") {
@@ -200,11 +210,7 @@ TEST_SUITE("device") {
       return all;
     };
     const Tensors want = run_in(Dtype::f32), got = run_in(Dtype::bf16);
-    for (std::size_t i = 0; i < want.size(); ++i) {
-      const std::string text =
-          difference(fmt::format("part {}", i), got[i], want[i], i < 3 ? 4 * 3 : 8 * 3, 0x1p-8);
-      CHECK_MESSAGE(text.empty(), text);
-    }
+    check_products(got, want, 3, 3);
     CHECK_FALSE(bit_difference("h", got[0], want[0]).empty());
   }
 
@@ -225,11 +231,7 @@ TEST_SUITE("device") {
       return all;
     };
     const Tensors want = run_in(Dtype::f32), got = run_in(Dtype::bf16);
-    for (std::size_t i = 0; i < want.size(); ++i) {
-      const std::string text =
-          difference(fmt::format("part {}", i), got[i], want[i], i < 1 ? 4 * 4 : 8 * 4, 0x1p-8);
-      CHECK_MESSAGE(text.empty(), text);
-    }
+    check_products(got, want, 1, 4);
     CHECK_FALSE(bit_difference("y", got[0], want[0]).empty());
     // Rows in bf16 are computed in f32 with such products, and rounded.
     Tensors in_bf16 = inputs;
