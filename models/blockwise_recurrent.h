@@ -82,6 +82,7 @@ class MemoryLlama final : public LlamaModel {
   // the last would be lost.
   ForwardOutput forward(const ForwardInput& input) const override;
   void check_length(std::int64_t time, bool carried) const override;
+  std::string unused_by(std::int64_t time, bool carried) const override;
   // State: filled [1], the tokens n of the unfinished chunk; keys, values [layers, batch, 2 chunk, kv_heads,
   // head_dim]: rotated ones of the memory in the first rows, of the unfinished chunk in n more; memory
   // [layers, batch, chunk, dim]: the outputs of the unfinished chunk in the first n rows. With n = 0 `memory`

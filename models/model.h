@@ -56,6 +56,8 @@ class Model {
   // Refuses what forward would refuse of training calls on rows of `time` tokens, so that it is known before
   // a run begins; `carried`: each call goes on from the state of the one before. errors: those of forward.
   virtual void check_length(std::int64_t /*time*/, bool /*carried*/) const {}
+  // What of the model such training would leave unused, in words; "" for nothing.
+  virtual std::string unused_by(std::int64_t /*time*/, bool /*carried*/) const { return {}; }
 
   // Generation: logits [batch, time, n_out] of the next positions, and the state moved past them. An empty
   // state begins a sequence. Constant memory for recurrent models. errors: ValueError when the model cannot

@@ -19,6 +19,7 @@
 #include "tensor/tensor.h"
 #include "tensor/thread_pool.h"
 #include "train/bench.h"
+#include "train/environment.h"
 #include "train/human_text.h"
 
 namespace eddy {
@@ -256,7 +257,10 @@ std::string to_text(const Ceilings& ceilings) {
     row(fmt::format("copy, {} in all", human_bytes(level.bytes)), level.copy, "GB/s");
     row(fmt::format("triad, {} in all", human_bytes(level.bytes)), level.triad, "GB/s");
   }
-  return text_table(rows);
+  std::string text = text_table(rows);
+  if (ceilings.device == kCpu)
+    if (const std::string why = slow_products(); !why.empty()) text += "slow products: " + why + "\n";
+  return text;
 }
 
 nlohmann::json to_json(const Ceilings& ceilings) {

@@ -28,12 +28,13 @@ constexpr double kCeilingSeconds = 1;
 constexpr std::int64_t kMostLength = std::int64_t{1} << 24;
 
 NamedConfig find_config(const std::string& name) {
-  std::string known;
+  std::vector<std::string> known;
   for (const NamedConfig& named : paper_configs()) {
     if (named.name == name) return named;
-    known += (known.empty() ? "" : ", ") + named.name;
+    known.push_back(named.name);
   }
-  fail<ConfigError>("bench generate: there is no configuration '{}' (one of {})", name, known);
+  fail<ConfigError>("bench generate: there is no configuration '{}' (did you mean '{}'? one of {})", name,
+                    nearest_match(name, known), fmt::join(known, ", "));
 }
 
 std::vector<std::int64_t> lengths_of(const GenerateBenchOptions& options) {

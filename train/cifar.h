@@ -15,6 +15,7 @@ namespace eddy {
 
 inline constexpr std::int64_t kCifarPixels = 1024;  // 32 rows of 32
 inline constexpr std::int64_t kCifarClasses = 10;
+inline constexpr std::int64_t kCifarTrain = 50000, kCifarTest = 10000;  // images
 extern const char* const kCifarNames[kCifarClasses];
 
 struct GreyImages {

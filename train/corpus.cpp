@@ -51,24 +51,26 @@ std::vector<fs::path> files_of(const std::string& folder, bool recursive) {
 }
 
 // The *.txt files of a folder that are not empty; without any *.txt, the other files that look like text.
-std::vector<TextFile> texts_of(const std::string& folder, bool recursive) {
+TextFiles texts_of(const std::string& folder, bool recursive) {
   std::vector<fs::path> files = files_of(folder, recursive);
   const auto first_other = std::stable_partition(files.begin(), files.end(),
                                                  [](const fs::path& p) { return p.extension() == ".txt"; });
   const bool only_txt = first_other != files.begin();
   if (only_txt) files.erase(first_other, files.end());
-  std::vector<TextFile> texts;
+  TextFiles texts;
   for (const fs::path& path : files) {
     const MappedFile file(path.string());
-    if (!file.bytes().empty() && (only_txt || looks_like_text(file.bytes())))
-      texts.push_back({path.lexically_relative(folder).generic_string(), path.string()});
+    if (file.bytes().empty())
+      ++texts.empty;
+    else if (only_txt || looks_like_text(file.bytes()))
+      texts.files.push_back({path.lexically_relative(folder).generic_string(), path.string()});
   }
   return texts;
 }
 
 Text read_folder(const std::string& folder) {
   std::string text;
-  for (const TextFile& part : texts_of(folder, false)) {
+  for (const TextFile& part : texts_of(folder, false).files) {
     text += MappedFile(part.path).bytes();
     if (!text.empty() && text.back() != '\n') text.push_back('\n');
   }
@@ -122,13 +124,13 @@ Text read_text(const std::string& path) {
   return Text(read_file(path));
 }
 
-std::vector<TextFile> list_text_files(const std::string& path) {
+TextFiles list_text_files(const std::string& path) {
   if (!fs::is_directory(status_of(path))) {
     static_cast<void>(read_file(path));
-    return {{fs::path(path).filename().generic_string(), path}};
+    return {{{fs::path(path).filename().generic_string(), path}}};
   }
-  std::vector<TextFile> texts = texts_of(path, true);
-  if (texts.empty())
+  TextFiles texts = texts_of(path, true);
+  if (texts.files.empty())
     fail<IoError>("data: no text in the folder '{}' and its subfolders (put *.txt files into it)", path);
   return texts;
 }

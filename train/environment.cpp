@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cctype>
 #include <chrono>
+#include <cstdlib>
 #include <fstream>
+#include <initializer_list>
 #include <utility>
 
 #include "ops/backends.h"
@@ -69,23 +71,14 @@ std::string processor() {
   return "unknown";
 }
 
-// What makes products faster when OpenBLAS takes the processor for one of before AVX2, as its releases do
-// with processors that are newer than they; empty when it does not.
-std::string blas_hint(std::string core) {
-  if (best_isa_level() == IsaLevel::baseline) return "";
-  for (char& c : core) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  for (const char* known : {"haswell", "zen", "skylakex", "cooperlake", "sapphirerapids"})
-    if (core == known) return "";
-  return fmt::format(" (too old for this processor: set OPENBLAS_CORETYPE={} for faster products)",
-                     best_isa_level() == IsaLevel::avx512 ? "SkylakeX" : "Haswell");
-}
-
 std::string blas() {
   const auto text = [](const char* from) { return without_edge_blanks(from == nullptr ? "" : from); };
   const char* const flavours[] = {"serial, which is not safe here", "pthread", "openmp"};
   const int flavour = openblas_get_parallel();
   const std::string core = text(openblas_get_corename());
-  return fmt::format("{}; core {}{}; {}", text(openblas_get_config()), core, blas_hint(core),
+  std::string hint = slow_products();
+  if (!hint.empty()) hint = " (" + hint + ")";
+  return fmt::format("{}; core {}{}; {}", text(openblas_get_config()), core, hint,
                      flavour >= 0 && flavour <= 2 ? flavours[flavour] : "unknown flavour");
 }
 
@@ -96,6 +89,27 @@ std::string system_memory() {
 }
 
 }  // namespace
+
+// OpenBLAS takes a processor that is newer than its release for an old one, which ops/cpu mends, but not
+// against the user's word; that word is sometimes another machine's.
+std::string slow_products() {
+  install_backends();
+  if (best_isa_level() == IsaLevel::baseline) return "";
+  std::string core = openblas_get_corename();
+  for (char& c : core) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const auto is_one_of = [&](std::initializer_list<const char*> cores) {
+    return std::any_of(cores.begin(), cores.end(), [&](const char* known) { return core == known; });
+  };
+  const bool full = best_isa_level() == IsaLevel::avx512;
+  if (is_one_of({"skylakex", "cooperlake", "sapphirerapids"})) return "";
+  if (!full && is_one_of({"haswell", "zen"})) return "";
+  const char* const better = full ? "SkylakeX" : "Haswell";
+  if (const char* named = std::getenv("OPENBLAS_CORETYPE"); named != nullptr)
+    return fmt::format("OPENBLAS_CORETYPE={} keeps products off this processor's {}: unset it, or name {}",
+                       named, full ? "AVX-512" : "AVX2", better);
+  if (is_one_of({"haswell", "zen"})) return "";  // OpenBLAS's own choice, perhaps a build without AVX-512
+  return fmt::format("too old for this processor: set OPENBLAS_CORETYPE={} for faster products", better);
+}
 
 std::vector<std::string> environment_lines() {
   install_backends();

@@ -11,6 +11,10 @@ namespace eddy {
 // the backends.
 std::vector<std::string> environment_lines();
 
+// Why products on the CPU are slower than this processor allows, and what to do about it, in words; "" where
+// nothing is known against them. Installs the backends.
+std::string slow_products();
+
 // GFLOP/s of a square f32 product of `size` rows with all threads: the best of some runs in about half a
 // second. errors: ValueError when size is not positive; OutOfMemoryError.
 double measure_product_gflops(int size = 1024);

@@ -87,7 +87,7 @@ EvalResult evaluate_random(const Model& model, std::span<const std::int32_t> tok
 
 // The mean loss over the last options.score_last targets of windows of `sequence` tokens, whose ends lie
 // score_last tokens apart: every target from the first window's on counts once. With options.batches windows
-// are drawn at random, as options.seed gives; else all come in order. Adds the accuracy. source: Zhen,
+// are drawn at random, as options.seed gives; else all come in order. Adds the accuracy. source: Liang,
 // "Block-wise recurrent transformer" (2024), its evaluation by length. errors: as evaluate; ValueError when
 // score_last exceeds the sequence or no text has room for a window.
 EvalResult evaluate_last(const Model& model, const std::vector<std::span<const std::int32_t>>& texts,

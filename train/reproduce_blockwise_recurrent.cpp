@@ -1,4 +1,4 @@
-// Tables 1 and 2 of Zhen, "Block-wise recurrent transformer" (2024): the loss on the last 256 tokens of
+// Tables 1 and 2 of S. Liang, "Block-wise Recurrent Transformer": the loss on the last 256 tokens of
 // windows of growing length, for four ways to train a memory and for Llama with and without a sliding window.
 // Both tables are cuts of the same six rows; the picture of them is the paper's Figure 1.
 #include <filesystem>
@@ -73,7 +73,7 @@ std::vector<Published> published(std::initializer_list<double> values) {
 ReproduceTable blockwise_recurrent_tables(const TableRequest& request) {
   ReproduceTable table;
   table.folder = "blockwise-recurrent/tables-1-2";
-  table.title = "Block-wise recurrent transformer (Zhen 2024), Tables 1 and 2: loss by length";
+  table.title = "Block-wise recurrent transformer (Liang), Tables 1 and 2: loss by length";
   table.rows.reserve(6);  // references to rows stay good
   const Scale scale = request.scale;
   const RunConfig llama = common(scale, paper_model("blockwise_llama")),

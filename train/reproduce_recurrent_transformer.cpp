@@ -118,7 +118,7 @@ ReproduceRow copying(const TableRequest& request, const char* name, const char* 
   if (request.scale == Scale::small) {
     data.noise_max = 256;
     data.curriculum_batches = 10;
-    data.stop_loss = 0.005;
+    data.stop_loss = 0.025;  // all symbols are right, and the curriculum's rate too small for more
     t.steps = 3000;
     t.log_every = 10;
   } else if (request.scale == Scale::tiny) {

@@ -197,7 +197,7 @@ std::int64_t validation_tokens(const ReproduceRow& row, const LoadedRun& run) {
 }
 
 // The loss on the last targets of windows of every length; the same targets for all of them, as far as their
-// number is the same. source: Zhen (2024), table 1.
+// number is the same. source: Liang, table 1.
 void measure_lengths(const ReproduceTable& table, const ReproduceRow& row, const LoadedRun& run,
                      RowResult& result) {
   const std::int64_t tokens = validation_tokens(row, run), last = table.last;

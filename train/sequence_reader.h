@@ -6,7 +6,7 @@
 //   row 1   [ sequence 0: 0-7 | 8-15 | 16-23 | 24-31 | ...
 //   batch         0         1        2             3
 //
-// Sources: Zhen, "Block-wise recurrent transformer" (2024), its continuous loading; Hutchins et al.,
+// Sources: S. Liang, "Block-wise Recurrent Transformer", its continuous loading; Hutchins et al.,
 // "Block-recurrent transformers" (2022), its document pipeline.
 #pragma once
 

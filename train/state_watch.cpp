@@ -34,8 +34,8 @@ std::string StateWatch::warning(const EvalResult& result, double done) {
     warned_ = true;
     return fmt::format(
         "warning: the carried state is ignored: clearing it changes the loss by {:+.2g} nats (used, by {} at "
-        "least; such a model seldom comes back: look at the gates' biases, the learning rate, and "
-        "whether the text needs what lies further back than attention reaches)",
+        "least; a recurrent model seldom comes back from there: look at the learning rate, the biases of "
+        "gates where it has any, and whether the text needs what lies further back than attention reaches)",
         gain, kLeastStateGain);
   }
   return {};

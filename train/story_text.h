@@ -1,4 +1,4 @@
-// Texts of short stories for the memory experiments of Zhen, "Block-wise recurrent transformer" (2024): every
+// Texts of short stories for the memory experiments of S. Liang, "Block-wise Recurrent Transformer": every
 // story as it is, or told twice with the request to repeat it in between, which only a model that remembers
 // what lies behind its window can predict.
 //

@@ -45,8 +45,12 @@ class CifarTask final : public Task {
 
   std::string name() const override { return "grey CIFAR-10"; }
   std::string summary() const override {
-    return fmt::format("{} training and {} test images of 1024 grey values from {}", images_.train.count(),
-                       images_.test.count(), images_.folder);
+    std::string text = fmt::format("{} training and {} test images of 1024 grey values from {}",
+                                   images_.train.count(), images_.test.count(), images_.folder);
+    const bool whole = images_.test.count() == kCifarTest &&
+                       (images_.train.count() == 0 || images_.train.count() == kCifarTrain);
+    if (!whole) text += fmt::format(" (the whole set has {} and {})", kCifarTrain, kCifarTest);
+    return text;
   }
   std::string data_sha256() const override { return sha256_; }
 

@@ -79,10 +79,12 @@ TextData read_files(TaskArguments& arguments, std::ostream& says) {
   TextData data;
   data.name = arguments.config.data.path;
   std::vector<TextFile> files;
+  std::int64_t empty = 0;
   const auto add = [&](const std::string& folder, const std::string& prefix) {
-    const std::vector<TextFile> found = list_text_files(folder);
-    for (const TextFile& file : found) files.push_back({prefix + file.name, file.path});
-    return static_cast<std::int64_t>(found.size());
+    const TextFiles found = list_text_files(folder);
+    for (const TextFile& file : found.files) files.push_back({prefix + file.name, file.path});
+    empty += found.empty;
+    return static_cast<std::int64_t>(found.files.size());
   };
   const std::optional<SplitFolder> splits = find_splits(data.name);
   if (splits && arguments.training && arguments.config.data.test > 0)
@@ -103,7 +105,9 @@ TextData read_files(TaskArguments& arguments, std::ostream& says) {
     digest.update(mapped.bytes());
   }
   data.sha256 = digest.hex_digest();
-  says << "data: " << data.name << ", " << files.size() << " files, " << bytes << " bytes (--data.path)\n";
+  says << "data: " << data.name << ", " << files.size() << " files, " << bytes << " bytes (--data.path)";
+  if (empty > 0) says << "; " << empty << " empty files left out";
+  says << '\n';
   check_same_data(data, arguments);
   data.tokenizer = tokenizer_for(arguments, [&] {
     std::string all;

@@ -165,6 +165,12 @@ class Run {
                                    run_dir_.string()));
     if (config_.train.precision == "bf16" && model_->params().values().device() == kCpu)
       event("bf16 on the CPU rounds as a GPU does and is slower than f32: it is there for checks");
+    if (model_->params().values().device() == kCpu)
+      if (const std::string why = slow_products(); !why.empty()) event("slow products: " + why);
+    if (task_->row_length() > 0)
+      if (const std::string what = model_->unused_by(task_->row_length(), task_->carries_state());
+          !what.empty())
+        event("warning: " + what);
     if (state_.step > 0) event(fmt::format("resumed at step {}", state_.step));
   }
 

@@ -151,7 +151,7 @@ class Lines final : public sentencepiece::SentenceIterator {
 
 std::vector<TextFile> vocabulary_files(const std::string& path) {
   const std::optional<SplitFolder> splits = find_splits(path);
-  return list_text_files(splits ? splits->train : path);
+  return list_text_files(splits ? splits->train : path).files;
 }
 
 TrainedVocabulary train_vocabulary(const std::vector<TextFile>& files, const VocabularyOptions& options) {

@@ -9,8 +9,11 @@
 #include <set>
 #include <string>
 
+#include "autograd/tape.h"
+#include "models/model.h"
 #include "tensor/error.h"
 #include "train/cifar.h"
+#include "train/html_page.h"
 #include "train/task.h"
 
 namespace {
@@ -140,6 +143,42 @@ TEST_CASE("image batches are distinct and drawn by step and blocks cover their r
   };
   CHECK(tokens(one) == tokens(again));
   CHECK(tokens(one) != tokens(other));
+}
+
+TEST_CASE("the report of images shows them with what they are and what they are taken for") {
+  const Folder folder;
+  folder.write("test_batch.bin", grey_records(6));
+  TaskArguments arguments;
+  arguments.config = tiny_config(folder.path);
+  arguments.training = false;
+  const std::unique_ptr<Task> task = make_task(std::move(arguments));
+  CHECK(task->summary().find("6 test images") != std::string::npos);
+  CHECK(task->summary().find("the whole set has 50000 and 10000") != std::string::npos);
+  ModelConfig config;
+  config.readout = "last";
+  config.dim = 8;
+  config.heads = 2;
+  config.mlp_dim = 16;
+  config.layers = 1;
+  config.tied = false;
+  config.context = 1024;
+  task->fit(config);
+  const std::unique_ptr<Model> model = make_model(config, Dtype::f32);
+  model->params().initialize(1);
+  // Every image is taken for the first class, which one of the six is.
+  raw::fill(detach(model->params().get("head.weight").value), 0);
+  HtmlPage page("images");
+  task->report(page, *model);
+  const std::string html = page.html();
+  const auto count = [&](const std::string& text) {
+    int found = 0;
+    for (std::size_t at = html.find(text); at != std::string::npos; at = html.find(text, at + 1)) ++found;
+    return found;
+  };
+  CHECK(count("<img") == 6);
+  CHECK(count("<figcaption>airplane</figcaption>") == 1);
+  CHECK(count("<figcaption>cat, taken for airplane</figcaption>") == 1);
+  CHECK(count(", taken for airplane</figcaption>") == 5);
 }
 
 TEST_CASE("a model that does not fit images is refused") {

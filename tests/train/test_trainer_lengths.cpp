@@ -8,6 +8,7 @@
 #include "tensor/error.h"
 #include "tiny_run.h"
 #include "train/checkpoint.h"
+#include "train/metrics.h"
 
 namespace {
 
@@ -44,6 +45,25 @@ TEST_CASE(
   // Where nothing is carried the last chunk may be shorter.
   request.config.train.carry_state = "never";
   CHECK(train_quietly(request) == TrainEnd::finished);
+}
+
+TEST_CASE("train: a memory that segments of one chunk never read is warned of") {
+  const OneThread one;
+  const TempFolder folder;
+  for (const char* carry : {"never", "always"})
+    for (const std::int64_t sequence : {8, 16}) {
+      CAPTURE(carry);
+      CAPTURE(sequence);
+      TrainRequest request = run_of(folder, "blockwise_recurrent", "memory_llama", sequence);
+      request.run_dir = folder.path(carry + std::to_string(sequence));
+      request.config.train.carry_state = carry;
+      CHECK(train_quietly(request) == TrainEnd::finished);
+      const bool unread = std::string(carry) == "never" && sequence == 8;
+      bool warned = false;
+      for (const EventRecord& event : read_metrics(request.run_dir + "/metrics.jsonl").events)
+        warned = warned || contains(event.text, "no memory that was written is ever read");
+      CHECK(warned == unread);
+    }
 }
 
 TEST_CASE("train: rows that are no whole blocks or chunks of a model are refused before a folder is made") {

@@ -64,12 +64,13 @@ ModelConfig preset_config(const std::string& name) {
   const std::string full = name == "unit"       ? "shakespeare_unit"
                            : name == "regular6" ? "shakespeare_regular_6"
                                                 : name;
-  std::string known = "unit, regular6";
+  std::vector<std::string> known{"unit", "regular6"};
   for (const NamedConfig& named : paper_configs()) {
     if (named.name == full) return named.config;
-    known += ", " + named.name;
+    known.push_back(named.name);
   }
-  fail<ConfigError>("bench step: there is no preset '{}' (one of {})", name, known);
+  fail<ConfigError>("bench step: there is no preset '{}' (did you mean '{}'? one of {})", name,
+                    nearest_match(name, known), fmt::join(known, ", "));
 }
 
 // The batch of the paper where one thread takes a second or two for it, else 16.

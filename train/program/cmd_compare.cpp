@@ -88,7 +88,7 @@ int run_compare(const CompareFlags& flags) {
         same_run ? flags.run_a : flags.run_b, b.config.data.order, b.config.train.carry_state);
 
   std::vector<ComparedText> texts;
-  for (const TextFile& file : list_text_files(flags.data)) {
+  for (const TextFile& file : list_text_files(flags.data).files) {
     const MappedFile mapped(file.path);
     texts.push_back({file.name, a.tokenizer->encode(mapped.bytes()), {}, {}});
   }

@@ -96,7 +96,7 @@ void show_text(const Tokenizer& tokenizer, const std::string& text) {
 void show_data(const Tokenizer& tokenizer, const std::string& path) {
   std::int64_t bytes = 0, tokens = 0, words = 0;
   std::vector<std::int64_t> seen(static_cast<std::size_t>(tokenizer.vocab_size()));
-  for (const TextFile& file : list_text_files(path)) {
+  for (const TextFile& file : list_text_files(path).files) {
     const MappedFile mapped(file.path);
     bytes += static_cast<std::int64_t>(mapped.bytes().size());
     words += count_words(mapped.bytes());
