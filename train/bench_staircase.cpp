@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <numbers>
 #include <set>
 
@@ -15,6 +16,7 @@
 #include "train/evaluate.h"
 #include "train/metrics.h"
 #include "train/reproduce_run.h"
+#include "train/text_file.h"
 
 namespace eddy {
 namespace {
@@ -138,10 +140,20 @@ void take_result(const RowResult& result, const std::filesystem::path& folder, S
     point.saved_bytes = std::max(point.saved_bytes, step.saved_bytes);
     if (step.ms < point.best_ms) point.best_ms = step.ms;
   }
+  // The run's own configuration: the text has put its vocabulary in.
+  const std::string file = (folder / "config.json").string();
+  point.costs =
+      staircase_costs(run_config_from_json(nlohmann::json::parse(read_text_file(file)), file).model);
   point.done = true;
 }
 
 }  // namespace
+
+double StaircaseBenchPoint::kept_bytes_per_token() const {
+  // Every product keeps a handle to its weight, and all parameters are one buffer of f32.
+  return static_cast<double>(saved_bytes - 4 * parameters) /
+         static_cast<double>(config.train.batch * config.model.segment);
+}
 
 StaircaseBench plan_staircase_bench(const StaircaseBenchOptions& options) {
   check_options(options);

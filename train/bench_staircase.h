@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "train/run_config.h"
+#include "train/staircase_costs.h"
 
 namespace eddy {
 
@@ -44,7 +45,11 @@ struct StaircaseBenchPoint {
   double bits = 0;                   // per character, over the whole validation split
   double batch_ms = 0, best_ms = 0;  // median and best of the training steps
   std::int64_t peak_bytes = 0;       // of live memory, evaluation included
-  std::int64_t saved_bytes = 0;      // kept for the backward pass
+  std::int64_t saved_bytes = 0;      // kept for the backward pass, with the weights
+  StaircaseCosts costs;              // of a token
+
+  // Kept for the backward pass per token, without the weights.
+  double kept_bytes_per_token() const;
 };
 
 struct StaircaseBench {

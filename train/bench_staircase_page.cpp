@@ -1,4 +1,5 @@
 // The staircase benchmark for reading: the table beside the paper's, JSON, and the page with its plots.
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "tensor/format.h"
@@ -52,6 +53,39 @@ Cells own_head() {
   return {"model",    "N",         "C",    "bits/char",    "ms a batch",
           "best, ms", "XL's best", "peak", "for backward", "parameters"};
 }
+
+Cells costs_head() {
+  return {"per token", "N", "C", "kFLOP", "by formula", "kept", "needed", "kept/needed"};
+}
+
+std::vector<Cells> costs_rows(const StaircaseBench& bench) {
+  std::vector<Cells> rows;
+  for (const StaircaseBenchPoint& p : bench.points) {
+    Cells cells{p.model, or_none(p.n), or_none(p.c)};
+    if (p.done) {
+      const double kept = p.kept_bytes_per_token();
+      cells.insert(
+          cells.end(),
+          {fmt::format("{:.1f}", p.costs.flops / 1e3), fmt::format("{:.1f}", p.costs.formula_flops / 1e3),
+           human_bytes(std::llround(kept)), human_bytes(std::llround(p.costs.needed_bytes)),
+           fmt::format("{:.2f}", kept / p.costs.needed_bytes)});
+    } else {
+      cells.insert(cells.end(), {"not run", "", "", "", ""});
+    }
+    rows.push_back(std::move(cells));
+  }
+  return rows;
+}
+
+constexpr const char* kCostsNote =
+    "kFLOP: of a token's forward pass, two per multiply-add, as Eddy computes it, beside the paper's costs "
+    "as "
+    "a formula. That counts full windows of NC keys and keys and values of frozen chunks once a row; Eddy "
+    "computes causal pairs alone and those keys and values once, and Feedback's mix of layers is not in the "
+    "formula. Kept: for the backward pass, without the weights, beside what that pass needs by count (inputs "
+    "and results of norms, queries, keys, values, attended values, the MLP's inner rows, logits), of which "
+    "the "
+    "paper gives no formula.";
 
 std::vector<Cells> own_rows(const StaircaseBench& bench) {
   const StaircaseBenchPoint* xl = xl_of(bench);
@@ -167,13 +201,25 @@ void add_charts(HtmlPage& page, const StaircaseBench& bench) {
                         })});
 }
 
+// Narrow columns would break their numbers: the point's name says its N and C.
+void add_points(HtmlPage& page, const StaircaseBench& bench, Cells head, std::vector<Cells> rows) {
+  head.erase(head.begin() + 1, head.begin() + 3);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i].erase(rows[i].begin() + 1, rows[i].begin() + 3);
+    rows[i][0] = bench.points[i].name;
+  }
+  page.table(head, rows);
+}
+
 }  // namespace
 
 std::string to_text(const StaircaseBench& bench) {
-  std::vector<Cells> own = own_rows(bench), paper = paper_rows();
+  std::vector<Cells> own = own_rows(bench), costs = costs_rows(bench), paper = paper_rows();
   own.insert(own.begin(), own_head());
+  costs.insert(costs.begin(), costs_head());
   paper.insert(paper.begin(), paper_head());
-  return fmt::format("\n{}\n\n{}\n{}\n\n{}", setting(bench), text_table(own), kPaperNote, text_table(paper));
+  return fmt::format("\n{}\n\n{}\n{}\n{}\n\n{}\n\n{}", setting(bench), text_table(own), text_table(costs),
+                     kCostsNote, kPaperNote, text_table(paper));
 }
 
 nlohmann::json to_json(const StaircaseBench& bench) {
@@ -189,6 +235,10 @@ nlohmann::json to_json(const StaircaseBench& bench) {
                     {"best_ms", p.best_ms},
                     {"peak_bytes", p.peak_bytes},
                     {"saved_bytes", p.saved_bytes},
+                    {"flops_per_token", p.costs.flops},
+                    {"formula_flops_per_token", p.costs.formula_flops},
+                    {"kept_bytes_per_token", p.kept_bytes_per_token()},
+                    {"needed_bytes_per_token", p.costs.needed_bytes},
                     {"config", to_json(p.config)}});
     points.push_back(std::move(about));
   }
@@ -219,15 +269,10 @@ std::string to_html(const StaircaseBench& bench, const std::vector<std::string>&
       "quality.");
   add_charts(page, bench);
   page.heading("Measured");
-  // Narrow columns would break their numbers: the point's name says its N and C.
-  Cells head = own_head();
-  std::vector<Cells> rows = own_rows(bench);
-  head.erase(head.begin() + 1, head.begin() + 3);
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    rows[i].erase(rows[i].begin() + 1, rows[i].begin() + 3);
-    rows[i][0] = bench.points[i].name;
-  }
-  page.table(head, rows);
+  add_points(page, bench, own_head(), own_rows(bench));
+  page.heading("Work and memory of a token");
+  page.paragraph(kCostsNote);
+  add_points(page, bench, costs_head(), costs_rows(bench));
   page.heading("The paper");
   page.paragraph(kPaperNote);
   page.table(paper_head(), paper_rows());

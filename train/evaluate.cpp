@@ -89,6 +89,9 @@ EvalResult evaluate_batches(const Model& model, const std::function<bool(Batch& 
   EvalResult result;
   double sum = 0;
   std::int64_t right = 0;
+  // Mean and squared deviations of the batches in one pass (Welford, Technometrics 4(3), 1962).
+  double mean = 0, squares = 0;
+  std::int64_t done = 0;
   for (Batch batch; next(batch); batch = {}) {
     ForwardInput input = forward_input(batch, device);
     if (plan.carry_state) {
@@ -107,6 +110,11 @@ EvalResult evaluate_batches(const Model& model, const std::function<bool(Batch& 
     for (const double loss : losses) batch_sum += loss;
     sum += batch_sum;
     result.tokens += batch.scored;
+    if (plan.random) {
+      const double loss = batch_sum / static_cast<double>(batch.scored), deviation = loss - mean;
+      mean += deviation / static_cast<double>(++done);
+      squares += deviation * (loss - mean);
+    }
     if (plan.count_right) right += count_right(output.logits, batch.targets);
     if (plan.see) plan.see(batch, losses);
     if (progress && !progress(result.tokens, std::max(plan.total, result.tokens))) break;
@@ -116,6 +124,8 @@ EvalResult evaluate_batches(const Model& model, const std::function<bool(Batch& 
     if (plan.count_right)
       result.extras.emplace_back("accuracy", static_cast<double>(right) / static_cast<double>(result.tokens));
   }
+  if (plan.random && done > 1)
+    result.standard_error = std::sqrt(squares / static_cast<double>((done - 1) * done));
   if (!carried.state.empty()) result.diagnostics = model.diagnostics(carried.state);
   result.seconds = seconds_since(start);
   return result;
@@ -157,25 +167,10 @@ EvalResult evaluate_random(const Model& model, std::span<const std::int32_t> tok
     part = window_batch(batch, std::move(inputs), std::move(targets));
     return true;
   };
-
-  // Mean and squared deviations in one pass (Welford, Technometrics 4(3), 1962).
-  double mean = 0, squares = 0;
-  std::int64_t done = 0;
-  EvalPlan watched = plan;
-  watched.total = batches * batch * sequence;
-  watched.see = [&](const Batch& part, std::span<const double> losses) {
-    double sum = 0;
-    for (const double loss : losses) sum += loss;
-    const double loss = sum / static_cast<double>(batch * sequence);
-    const double deviation = loss - mean;
-    mean += deviation / static_cast<double>(++done);
-    squares += deviation * (loss - mean);
-    if (plan.see) plan.see(part, losses);
-  };
-  EvalResult result = evaluate_batches(model, next, watched, progress);
-  result.loss = mean;
-  if (done > 1) result.standard_error = std::sqrt(squares / static_cast<double>((done - 1) * done));
-  return result;
+  EvalPlan whole = plan;
+  whole.random = true;
+  whole.total = batches * batch * sequence;
+  return evaluate_batches(model, next, whole, progress);
 }
 
 EvalResult evaluate_last(const Model& model, const std::vector<std::span<const std::int32_t>>& texts,

@@ -62,6 +62,7 @@ struct EvalPlan {
   bool carry_state = false;
   bool clear_state = false;  // before each batch: Model::without_recurrence of the state carried
   bool count_right = false;  // adds "accuracy": the part of the scored targets with the highest logit
+  bool random = false;       // the batches are draws: adds the standard error of the mean of their losses
   std::int64_t total = 0;    // scored targets in all, for `progress`; 0 when not known
   // Sees each batch with its losses, [batch * rows] nats, 0 where not scored; may be empty.
   std::function<void(const Batch& batch, std::span<const double> losses)> see;

@@ -74,6 +74,9 @@ struct ReproduceTable {
   std::vector<ReproduceRow> rows;
   std::string reference{};  // the row of relative columns
   EvalOptions evaluation;   // how rows are measured; batch 0: that of training
+  // Above 0, rows are measured on so many random batches besides, as a paper estimates its numbers; those are
+  // named "sampled_loss", "sampled_accuracy" and so on.
+  std::int64_t sampled_batches = 0;
   ReproduceText text;
   std::vector<std::int64_t> lengths{};  // of windows, for the columns last_N
   std::int64_t last = 256;              // targets of a window that count

@@ -66,7 +66,9 @@ ReproduceRow cifar(const TableRequest& request, const char* name, const char* ti
   ReproduceRow row;
   row.name = name;
   row.title = title;
-  row.published = {{accuracy}, {loss}};
+  Published none;  // the paper makes estimates alone
+  none.remark = "not given";
+  row.published = {none, none, {accuracy}, {loss}};
   row.config.model = paper_model(paper_config);
   row.config.data.name = "cifar10";
   row.config.data.path = request.data;
@@ -162,16 +164,21 @@ ReproduceTable recurrent_transformers_table_3(const TableRequest& request) {
 ReproduceTable recurrent_transformers_table_4(const TableRequest& request) {
   ReproduceTable table;
   table.title = "Recurrent Transformers (Kausik 2025), Table 4: CIFAR-10 as 1024 grey values";
-  table.columns = {{"test accuracy, %", "accuracy", 100, false, 2}, {"test loss", "loss"}};
+  table.columns = {{"accuracy of all test images, %", "accuracy", 100, false, 2},
+                   {"loss of all", "loss"},
+                   {"estimated accuracy, %", "sampled_accuracy", 100, false, 2},
+                   {"estimated loss", "sampled_loss"}};
   table.rows = {cifar(request, "regular_4", "regular, 4 layers", "cifar_regular", 40, 42.9, 1.615),
                 cifar(request, "block", "block forget, 16 to 48", "cifar_block", 256, 43.09, 1.631)};
   table.evaluation = measured_on("test", request.scale == Scale::tiny ? 2 : 0);
+  table.sampled_batches = request.scale == Scale::tiny ? 3 : 100;
   table.chart_key = "accuracy";
   table.chart_factor = 100;
   table.notes = {
-      "the paper's numbers are the best of some 500 estimates on 100 random test batches each, which "
-      "flatters "
-      "the loss by about 0.02; ours are those of all test images at the step with the lowest loss on them"};
+      "estimated, as the paper does: the mean over 100 random test batches of the row's training batch. The "
+      "paper's numbers are the best of some 500 such estimates, which flatters the loss by about 0.02; ours "
+      "is "
+      "one, at the step with the lowest loss on the test images"};
   add_scale_note(table, request.scale);
   return table;
 }

@@ -179,11 +179,21 @@ void measure_evaluation(const ReproduceTable& table, const ReproduceRow& row, co
   task->load(json::parse(run.state.task), (run.checkpoint / "state.json").string());
   EvalOptions options = table.evaluation;
   if (options.batch == 0) options.batch = row.config.train.batch;
-  const EvalResult measured = task->evaluate(*run.model, options);
-  result.values["loss"] = measured.loss;
-  for (const auto& [name, value] : measured.extras) result.values[name] = value;
+  const auto measure = [&](const std::string& prefix) {
+    const EvalResult measured = task->evaluate(*run.model, options);
+    result.values[prefix + "loss"] = measured.loss;
+    for (const auto& [name, value] : measured.extras) result.values[prefix + name] = value;
+    return measured.tokens;
+  };
+  const std::int64_t targets = measure("");
   result.remarks.push_back(
-      fmt::format("measured on {} targets of {}, at step {}", measured.tokens, options.split, run.step));
+      fmt::format("measured on {} targets of {}, at step {}", targets, options.split, run.step));
+  if (table.sampled_batches == 0) return;
+  options.batches = table.sampled_batches;
+  options.seed = static_cast<std::uint64_t>(row.config.train.seed);
+  static_cast<void>(measure("sampled_"));
+  result.remarks.push_back(fmt::format("the estimate is of {} random batches of {}, seed {}", options.batches,
+                                       options.batch, options.seed));
 }
 
 std::int64_t validation_tokens(const ReproduceRow& row, const LoadedRun& run) {
@@ -247,7 +257,12 @@ std::vector<std::string> changed_keys(const RunConfig& config) {
 std::string measurement_of(const ReproduceTable& table, const ReproduceRow& row) {
   const EvalOptions& e = table.evaluation;
   const std::int64_t batch = e.batch == 0 ? row.config.train.batch : e.batch;
-  if (table.lengths.empty()) return fmt::format("{}, {} batches of {} rows", e.split, e.batches, batch);
+  if (table.lengths.empty()) {
+    std::string text = fmt::format("{}, {} batches of {} rows", e.split, e.batches, batch);
+    if (table.sampled_batches > 0)
+      text += fmt::format("; {} random ones, seed {}", table.sampled_batches, row.config.train.seed);
+    return text;
+  }
   std::string text = fmt::format("last {} of at most {} windows:", table.last, table.windows);
   for (const std::int64_t length : table.lengths)
     if (row.longest == 0 || length <= row.longest) text += fmt::format(" {}", length);

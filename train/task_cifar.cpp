@@ -112,6 +112,7 @@ class CifarTask final : public Task {
     const GreyImages& images = part(options.split);
     EvalPlan plan;
     plan.count_right = true;
+    plan.random = options.batches > 0;
     const std::int64_t rows = std::min(options.batch, images.count());
     plan.total = options.batches > 0 ? options.batches * rows : images.count();
     std::int64_t done = 0;

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -12,8 +13,11 @@
 #include "autograd/tape.h"
 #include "models/model.h"
 #include "tensor/error.h"
+#include "tiny_run.h"
 #include "train/cifar.h"
 #include "train/html_page.h"
+#include "train/reproduce.h"
+#include "train/reproduce_run.h"
 #include "train/task.h"
 
 namespace {
@@ -60,6 +64,19 @@ RunConfig tiny_config(const fs::path& folder) {
   config.data.block_max = 48;
   config.train.batch = 4;
   return config;
+}
+
+ModelConfig tiny_image_model() {
+  ModelConfig model;
+  model.model = "block_forget";
+  model.dim = 8;
+  model.heads = 2;
+  model.block = 32;
+  model.readout = "last";
+  model.tied = false;
+  model.vocab = 256;
+  model.n_out = 10;
+  return model;
 }
 
 }  // namespace
@@ -199,4 +216,65 @@ TEST_CASE("a model that does not fit images is refused") {
   task->fit(model);
   CHECK(model.vocab == 256);
   CHECK(model.n_out == 10);
+}
+
+TEST_CASE("random test batches estimate the loss of all and depend on the seed alone") {
+  const Folder folder;
+  folder.write("test_batch.bin", grey_records(30));
+  TaskArguments arguments;
+  arguments.config = tiny_config(folder.path);
+  arguments.config.model = tiny_image_model();
+  arguments.training = false;
+  const ModelConfig config = arguments.config.model;
+  const std::unique_ptr<Task> task = make_task(std::move(arguments));
+  const std::unique_ptr<Model> model = make_model(config);
+  model->params().initialize(1);
+  EvalOptions options;
+  options.split = "test";
+  options.batch = 8;
+  const EvalResult all = task->evaluate(*model, options);
+  CHECK(all.tokens == 30);
+  CHECK(std::isnan(all.standard_error));
+  options.batches = 10;
+  const EvalResult estimate = task->evaluate(*model, options), again = task->evaluate(*model, options);
+  CHECK(estimate.tokens == 80);
+  CHECK(estimate.standard_error > 0);
+  CHECK(std::abs(estimate.loss - all.loss) < 6 * estimate.standard_error);
+  CHECK(estimate.loss == again.loss);
+  CHECK(estimate.extras == again.extras);
+  options.seed = 5;
+  CHECK(task->evaluate(*model, options).loss != estimate.loss);
+}
+
+TEST_CASE("table 4 shows all test images beside the estimate of the paper and its run shows images") {
+  const Folder folder;
+  for (int i = 1; i <= 5; ++i) folder.write("data_batch_" + std::to_string(i) + ".bin", grey_records(4, i));
+  folder.write("test_batch.bin", grey_records(30));
+  ReproduceOptions options;
+  options.table = "recurrent-transformers/table-4";
+  options.scale = "tiny";
+  options.rows = {"block"};
+  options.data = folder.path.string();
+  options.runs = (folder.path / "runs").string();
+  options.set = {{"train.threads", "1"}, {"train.steps", "2"}};
+  std::string text;
+  {
+    const test::Quiet quiet;
+    CHECK(reproduce(options, [&](std::string_view told) { text += told; }) == ReproduceEnd::done);
+  }
+  for (const char* part : {"accuracy of all test images, %, ours", "estimated accuracy, %, paper", "43.09",
+                           "the estimate is of 3 random batches of 4, seed 1337"})
+    CHECK_MESSAGE(text.find(part) != std::string::npos, part);
+  const ReproduceTable table = plan_table(options);
+  for (const ReproduceRow& row : table.rows) {
+    if (row.name != "block") continue;
+    const RowResult result = row_state(table, row, options.runs).result.value();
+    for (const char* key : {"loss", "accuracy", "sampled_loss", "sampled_accuracy"})
+      CHECK_MESSAGE(std::isfinite(result.values.at(key)), key);
+    CHECK(result.values.at("loss") != result.values.at("sampled_loss"));
+    CHECK(result.measured == "test, 2 batches of 4 rows; 3 random ones, seed 1337");
+  }
+  const std::string report =
+      read_text_file((folder.path / "runs" / table.folder / "block" / "report.html").string());
+  CHECK(report.find("taken for") != std::string::npos);
 }

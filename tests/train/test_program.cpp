@@ -215,6 +215,9 @@ TEST_CASE("program: a run trains and is evaluated and writes text and goes on to
   CHECK(eval.out.starts_with("step: 4\n"));
   CHECK(contains(eval.out, "nats per token"));
   CHECK(run(folder, {"eval", run_dir, "--split", "all", "--batches", "3", "--batch", "2"}).status == 0);
+  const Ended sampled = run(folder, {"eval", run_dir, "--sampled", "3", "--batch", "2"});
+  CHECK(contains(sampled.out, "loss of 3 random batches of 2: "));
+  CHECK(contains(sampled.out, ", standard error "));
   const auto loss_line = [](const std::string& out) { return out.substr(out.find("loss:"), 20); };
   CHECK(loss_line(run(folder, {"eval", run_dir}).out) == loss_line(eval.out));
 
@@ -258,6 +261,7 @@ TEST_CASE("program: a run on documents is measured by position and with the stat
   CHECK(contains(eval.out, "state: cleared at every segment\n"));
   CHECK(contains(run(folder, {"eval", "out", "--batches", "1"}).out, "state: none to carry\n"));
   check_refused(run(folder, {"eval", "out", "--split", "test"}), 1, "no split");
+  check_refused(run(folder, {"eval", "out", "--sampled", "2"}), 1, "no random ones");
   check_refused(run(folder, {"eval", trained().unit, "--clear-state"}), 1, "carries no state");
 }
 
@@ -492,4 +496,6 @@ TEST_CASE("program: info and models tell what this build is") {
   CHECK(models.status == 0);
   CHECK(contains(models.out, "recurrent_transformer/unit_forget"));
   CHECK(!contains(models.out, "DIFFERS"));
+  // The smallest of the scaling study, as the paper counts and with the table of 32128 tokens.
+  CHECK(contains(models.out, "      56836728       40387192 "));
 }

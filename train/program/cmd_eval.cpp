@@ -1,6 +1,7 @@
 // `eddy eval`: a trained model measured on its task, or on other data of the same kind.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <iostream>
 #include <memory>
@@ -25,7 +26,7 @@ namespace {
 
 struct EvalFlags {
   std::string run, data, checkpoint = "latest", device = "cpu", precision = "f32", by_position;
-  std::int64_t sequence = 0;
+  std::int64_t sequence = 0, sampled = 0;
   EvalOptions options;
 
   EvalFlags() { options.batch = 0; }
@@ -91,6 +92,17 @@ int run_eval(const EvalFlags& flags) {
   }
   for (const auto& [name, value] : result.extras) print_line("{}: {:.6g}", spaced(name), value);
   for (const auto& [name, value] : result.diagnostics) print_line("{}: {:.6g}", spaced(name), value);
+  if (flags.sampled > 0) {
+    EvalOptions random = options;
+    random.batches = flags.sampled;
+    random.by_position = false;
+    const EvalResult sampled = measure(*task, *run.model, random);
+    if (!std::isfinite(sampled.standard_error))
+      fail<ValueError>("eval: the batches of {} are no random ones (leave out --sampled)", task->name());
+    const std::string of = fmt::format("of {} random batches of {}", flags.sampled, options.batch);
+    print_line("loss {}: {:.6f}, standard error {:.6f}", of, sampled.loss, sampled.standard_error);
+    for (const auto& [name, value] : sampled.extras) print_line("{} {}: {:.6g}", spaced(name), of, value);
+  }
   print_line("{}: {}", text ? "tokens" : "targets", result.tokens);
   print_line("{}/s: {:.0f}", text ? "tokens" : "targets",
              static_cast<double>(result.tokens) / std::max(result.seconds, 1e-9));
@@ -132,6 +144,10 @@ void add_eval_command(CLI::App& app, std::function<int()>& action) {
                    "So many batches (of windows: random ones); 0: all of the split once")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1'000'000'000}).description(""))
       ->capture_default_str();
+  command
+      ->add_option("--sampled", options->sampled,
+                   "Besides, the mean over so many random batches, as papers estimate their numbers")
+      ->check(CLI::Range(std::int64_t{2}, std::int64_t{1'000'000'000}).description(""));
   command->add_option("--batch", options->options.batch, "Rows at a time (default: the run's)")->check(size);
   command->add_option("--sequence", options->sequence, "Tokens of a row (default: the run's)")->check(size);
   command->add_option("--seed", options->options.seed, "Of the random batches")->capture_default_str();
