@@ -107,6 +107,7 @@ class CifarTask final : public Task {
                       const EvalProgress& progress) const override {
     const GreyImages& images = part(options.split);
     EvalPlan plan;
+    plan.capture = options.capture;
     plan.count_right = true;
     const std::int64_t rows = std::min(options.batch, images.count());
     plan.total = options.batches > 0 ? options.batches * rows : images.count();
