@@ -33,6 +33,7 @@ void install() {
   install_unit_recurrence();
   install_adafactor();
   install_memory_search();
+  install_memory_write();
 }
 
 }  // namespace eddy::cuda

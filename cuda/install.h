@@ -17,6 +17,7 @@ void install_gather();
 void install_layer_norm();
 void install_lstm_cell();
 void install_memory_search();
+void install_memory_write();
 void install_optimizer();
 void install_pointwise_binary();
 void install_pointwise_unary();

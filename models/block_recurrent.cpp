@@ -93,11 +93,7 @@ ForwardOutput BlockRecurrent::forward(const ForwardInput& input) const {
   std::vector<Tensor> outputs;
   for (std::int64_t s = 0; s < segments; ++s) {
     const bool cold = s == 0 && input.state.empty();
-    if (!cold && input.start.defined() && !(input.start.device() == kCpu) && config().memory_layers.empty())
-      begin_segment(carry, raw::cast(raw::contiguous(raw::select(input.start, 1, s)), Dtype::u8));
-    else
-      begin_segment(carry, cold ? std::vector<bool>(static_cast<std::size_t>(batch), true)
-                                : flags_of(input.start, s, batch));
+    if (!cold) begin_segment(carry, flags_of(input.start, s));
     const std::int64_t first = s * segment, length = std::min(segment, time - first);
     const Tensor part = length == time ? x : narrow(x, 1, first, length);
     call.draw = static_cast<std::uint64_t>(config().feedback ? first / window : s);
@@ -148,7 +144,7 @@ Tensor BlockRecurrent::run_layers(const Tensor& x, std::vector<Carry>& carry, co
     StateRead read;
     if (layer.cell) read = run_chain(*layer.cell, own.state, keys, values, time, call.dense);
     y = layer.finish(y, heads, keys, values, read, own.memory ? &*own.memory : nullptr, call);
-    if (own.memory) own.memory = own.memory->with(raw::alias(heads.k), raw::alias(heads.v));
+    if (own.memory) own.memory = memory_write(*own.memory, heads.k, heads.v);
     if (!own.k.defined()) continue;
     own.k = last_rows(heads.k, window);
     own.v = last_rows(heads.v, window);
@@ -207,7 +203,7 @@ Tensor BlockRecurrent::run_blocks(const Tensor& x, std::vector<Carry>& carry, Bl
   for (std::size_t i = 0; i < layers; ++i) {
     if (carry[i].state.defined()) carry[i].state = detach(carry[i].state);
     if (carry[i].memory)
-      carry[i].memory = carry[i].memory->with(concat(block_k[i], 1), concat(block_v[i], 1));
+      carry[i].memory = memory_write(*carry[i].memory, concat(block_k[i], 1), concat(block_v[i], 1));
     if (!carry[i].k.defined()) continue;
     carry[i].k = last_rows(previous_k[i], window);
     carry[i].v = last_rows(previous_v[i], window);

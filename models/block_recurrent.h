@@ -84,12 +84,11 @@ class BlockRecurrent final : public Model {
   MemoryEntries load_memory(const State& state, const std::string& name, std::int64_t batch) const;
   State save_carry(const std::vector<Carry>& carry) const;
   static void save_memory(State& state, const std::string& name, const MemoryEntries& entries);
-  // Clears what a document's first segment must not see.
-  void begin_segment(std::vector<Carry>& carry, const std::vector<bool>& flagged) const;
-  // The same by flags that stay on the device, u8 [batch]: nothing waits for them. Without a memory, whose
-  // entries the host counts.
+  // Clears what a document's first segment must not see. flags: u8 [batch], not 0 where one begins, on the
+  // model's device; undefined where none does. Nothing waits for them.
   void begin_segment(std::vector<Carry>& carry, const Tensor& flags) const;
-  std::vector<bool> flags_of(const Tensor& start, std::int64_t segment, std::int64_t batch) const;
+  // The flags of a segment in that form. Flags on a GPU are not read: there some rows may begin.
+  Tensor flags_of(const Tensor& start, std::int64_t segment) const;
 
   // One segment through all layers, layer by layer or block by block; moves `carry` past it.
   Tensor run_layers(const Tensor& x, std::vector<Carry>& carry, const BlockCall& call) const;

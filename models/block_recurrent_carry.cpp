@@ -20,13 +20,6 @@ std::string layer_name(std::size_t layer) {
   return "layers." + std::to_string(layer);
 }
 
-Tensor zero_rows(const Tensor& x, const std::vector<bool>& flagged) {
-  const Tensor result = raw::copy(x);
-  for (std::size_t b = 0; b < flagged.size(); ++b)
-    if (flagged[b]) raw::fill(raw::select(result, 0, static_cast<std::int64_t>(b)), 0);
-  return result;
-}
-
 }  // namespace
 
 const Tensor& BlockRecurrent::load(const State& state, const std::string& name, const Shape& shape) const {
@@ -66,21 +59,22 @@ MemoryEntries BlockRecurrent::load_memory(const State& state, const std::string&
   if (count.shape() != Shape{batch} || (count.dtype() != Dtype::i64 && count.dtype() != Dtype::i32))
     fail<ShapeError>("{}: the state's {}.mem_count is {} {} ([batch] = [{}], i64 or i32)", config().model,
                      name, dtype_name(count.dtype()), to_string(count.shape()), batch);
-  MemoryEntries entries{raw::contiguous(detach(load(state, name + ".mem_k", shape))),
-                        raw::contiguous(detach(load(state, name + ".mem_v", shape))),
-                        raw::cast(count, Dtype::i64).to_vector<std::int64_t>()};
-  for (const std::int64_t written : entries.count)
-    if (written < 0 || written > kMostWritten)
-      fail<ValueError>("{}: the state's {}.mem_count holds {} (entries written, from 0 to {})",
-                       config().model, name, written, kMostWritten);
-  return entries;
+  const Tensor written = raw::cast(count, Dtype::i64);
+  // Counts on a GPU are this model's own, or were moved there as they are; reading them would wait for it.
+  if (count.device() == kCpu)
+    for (const std::int64_t rows : written.to_vector<std::int64_t>())
+      if (rows < 0 || rows > kMostWritten)
+        fail<ValueError>("{}: the state's {}.mem_count holds {} (entries written, from 0 to {})",
+                         config().model, name, rows, kMostWritten);
+  return {raw::contiguous(detach(load(state, name + ".mem_k", shape))),
+          raw::contiguous(detach(load(state, name + ".mem_v", shape))),
+          raw::to_device(written, embed_.device())};
 }
 
 void BlockRecurrent::save_memory(State& state, const std::string& name, const MemoryEntries& entries) {
   state.set(name + ".mem_k", entries.keys);
   state.set(name + ".mem_v", entries.values);
-  state.set(name + ".mem_count",
-            Tensor::from(entries.count, {static_cast<std::int64_t>(entries.count.size())}));
+  state.set(name + ".mem_count", entries.count);
 }
 
 std::vector<BlockRecurrent::Carry> BlockRecurrent::cold_carry(std::int64_t batch) const {
@@ -94,7 +88,7 @@ std::vector<BlockRecurrent::Carry> BlockRecurrent::cold_carry(std::int64_t batch
       carry[i].v = Tensor::zeros(rows, params().activations(), device);
     }
     if (layers_[i].cell) carry[i].state = layers_[i].cell->initial(batch);
-    if (layers_[i].memory) carry[i].memory = MemoryEntries::empty(batch, config(), dtype, device);
+    if (layers_[i].memory) carry[i].memory = empty_memory(batch, config(), dtype, device);
   }
   return carry;
 }
@@ -145,54 +139,34 @@ State BlockRecurrent::save_carry(const std::vector<Carry>& carry) const {
   return state;
 }
 
-std::vector<bool> BlockRecurrent::flags_of(const Tensor& start, std::int64_t segment,
-                                           std::int64_t batch) const {
-  std::vector<bool> flagged(static_cast<std::size_t>(batch), false);
-  if (!start.defined()) return flagged;
+Tensor BlockRecurrent::flags_of(const Tensor& start, std::int64_t segment) const {
+  if (!start.defined()) return {};
   const Tensor column = raw::contiguous(raw::select(start, 1, segment));
-  const std::vector<std::int64_t> values =
-      (column.dtype() == Dtype::i64 ? column : raw::cast(column, Dtype::i64)).to_vector<std::int64_t>();
-  for (std::size_t b = 0; b < flagged.size(); ++b) flagged[b] = values[b] != 0;
-  return flagged;
-}
-
-void BlockRecurrent::begin_segment(std::vector<Carry>& carry, const std::vector<bool>& flagged) const {
-  const auto batch = static_cast<std::int64_t>(flagged.size());
-  const bool any = std::find(flagged.begin(), flagged.end(), true) != flagged.end();
-  const bool all = std::find(flagged.begin(), flagged.end(), false) == flagged.end();
-  for (std::size_t i = 0; i < carry.size(); ++i) {
-    Carry& own = carry[i];
-    if (own.state.defined() && (all || config().clear_state)) {
-      own.state = layers_[i].cell->initial(batch);
-    } else if (own.state.defined() && any) {
-      const std::vector<std::uint8_t> bytes(flagged.begin(), flagged.end());
-      Tensor mask = Tensor::from(bytes, {batch, 1, 1});
-      if (!(own.state.device() == kCpu)) mask = raw::to_device(mask, own.state.device());
-      own.state = where(mask, layers_[i].cell->initial(batch), own.state);
-    }
-    if (!any) continue;
-    if (own.k.defined()) {
-      own.k = zero_rows(own.k, flagged);
-      own.v = zero_rows(own.v, flagged);
-    }
-    if (own.memory) own.memory = own.memory->emptied(flagged);
-  }
+  if (!(column.device() == kCpu)) return raw::cast(column, Dtype::u8);
+  std::vector<std::uint8_t> flags;
+  for (const std::int64_t flag : raw::cast(column, Dtype::i64).to_vector<std::int64_t>())
+    flags.push_back(flag != 0 ? 1 : 0);
+  if (std::find(flags.begin(), flags.end(), 1) == flags.end()) return {};
+  return raw::to_device(Tensor::from(flags, column.shape()), embed_.device());
 }
 
 void BlockRecurrent::begin_segment(std::vector<Carry>& carry, const Tensor& flags) const {
-  const std::int64_t batch = flags.dim(0);
   for (std::size_t i = 0; i < carry.size(); ++i) {
     Carry& own = carry[i];
-    if (own.state.defined()) {
+    if (own.state.defined() && (flags.defined() || config().clear_state)) {
+      const std::int64_t batch = own.state.dim(0);
       const Tensor initial = layers_[i].cell->initial(batch);
       own.state =
           config().clear_state ? initial : where(raw::reshape(flags, {batch, 1, 1}), initial, own.state);
     }
-    if (!own.k.defined()) continue;
-    const Tensor mask = raw::reshape(flags, {batch, 1, 1, 1});
-    const Tensor zero = Tensor::zeros({1, 1, 1, 1}, own.k.dtype(), own.k.device());
-    own.k = where(mask, zero, own.k);
-    own.v = where(mask, zero, own.v);
+    if (!flags.defined()) continue;
+    if (own.k.defined()) {
+      const Tensor mask = raw::reshape(flags, {own.k.dim(0), 1, 1, 1});
+      const Tensor zero = Tensor::zeros({1, 1, 1, 1}, own.k.dtype(), own.k.device());
+      own.k = where(mask, zero, own.k);
+      own.v = where(mask, zero, own.v);
+    }
+    if (own.memory) own.memory = memory_write(*own.memory, {}, {}, flags);
   }
 }
 

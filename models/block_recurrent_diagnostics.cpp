@@ -61,8 +61,7 @@ State BlockRecurrent::without_recurrence(const State& state) const {
   std::vector<Carry> carry = load_carry(state, batch);
   for (std::size_t i = 0; i < carry.size(); ++i) {
     if (layers_[i].cell) carry[i].state = layers_[i].cell->initial(batch);
-    if (layers_[i].memory)
-      carry[i].memory = MemoryEntries::empty(batch, config(), embed_.dtype(), embed_.device());
+    if (layers_[i].memory) carry[i].memory = empty_memory(batch, config(), embed_.dtype(), embed_.device());
   }
   return save_carry(carry);
 }

@@ -1,30 +1,20 @@
 // The external memory of the Memorizing Transformer baseline: a ring of a layer's past keys and values, from
 // which every query of every head takes the best `topk` pairs and attends to them; a learned gate per head
 // mixes the result with local attention. source: Y. Wu et al., "Memorizing Transformers", 2022; how entries
-// are taken stands in ops/memory_search.h.
+// are taken stands in ops/memory_search.h, how they are written in ops/memory_write.h.
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "models/block_recurrent_attention.h"
 #include "models/params.h"
 #include "ops/memory_search.h"
+#include "ops/memory_write.h"
 
 namespace eddy {
 
-// One layer's memory. Entries whose key is zero are empty; the next one goes to slot count mod size.
-struct MemoryEntries {
-  Tensor keys, values;              // [batch, size, heads, head_dim]
-  std::vector<std::int64_t> count;  // of each sequence: entries written since its document began
-
-  // Memories without entries.
-  static MemoryEntries empty(std::int64_t batch, const ModelConfig& config, Dtype dtype, Device device);
-  // The same with the flagged sequences emptied.
-  MemoryEntries emptied(const std::vector<bool>& flagged) const;
-  // The memory after `keys` and `values` [batch, rows, heads, head_dim], rows <= size; no gradient passes.
-  MemoryEntries with(const Tensor& new_keys, const Tensor& new_values) const;
-};
+// One layer's memory before anything was written to it, and at the beginning of a document.
+MemoryEntries empty_memory(std::int64_t batch, const ModelConfig& config, Dtype dtype, Device device);
 
 // y = (1 - g) y_local + g y_memory, g = sigmoid(gate_bias[head]).
 class ExternalMemory {

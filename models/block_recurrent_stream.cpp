@@ -54,7 +54,7 @@ BlockRecurrent::Stream BlockRecurrent::open_stream(const State& state, std::int6
     return stream;
   }
   std::vector<Carry> carry = state.empty() ? cold_carry(batch) : load_carry(state, batch);
-  if (!state.empty()) begin_segment(carry, std::vector<bool>(static_cast<std::size_t>(batch), false));
+  if (!state.empty()) begin_segment(carry, {});
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     Stream::Layer& own = stream.layers[i];
     own.k = Tensor::zeros(rows, params().activations(), embed_.device());
@@ -126,7 +126,7 @@ void BlockRecurrent::end_block(Stream& stream) const {
     }
     for (const Tensor& ring : {own.k, own.v})
       raw::copy_into(raw::narrow(ring, 1, 0, window), raw::narrow(ring, 1, window, window));
-    if (own.memory && segment_ends) own.memory = own.memory->with(own.segment_k, own.segment_v);
+    if (own.memory && segment_ends) own.memory = memory_write(*own.memory, own.segment_k, own.segment_v);
   }
   read_states(stream);
 }

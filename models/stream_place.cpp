@@ -5,7 +5,7 @@ namespace eddy {
 
 std::optional<std::vector<std::int64_t>> stream_place(const ModelConfig& config, const State& state) {
   const std::string& model = config.model;
-  for (const char* other : {"regular", "llama", "llama_window", "memorizing"})
+  for (const char* other : {"regular", "llama", "llama_window"})
     if (model == other) return std::nullopt;
   if (config.positions) return std::nullopt;
   const Tensor* const found = state.find("position");
@@ -14,10 +14,12 @@ std::optional<std::vector<std::int64_t>> stream_place(const ModelConfig& config,
   if (model == "block_forget" || model == "block_accumulate")
     return std::vector<std::int64_t>{position % config.block};
   if (config.family == "block_recurrent") {
-    // Without cached keys, or with states that begin anew, the place in the segment counts.
+    // Without cached keys, with states that begin anew or a memory that is written at the end of a segment,
+    // the place in the segment counts.
     const std::int64_t segment = config.segment > 0 ? config.segment : config.context,
                        window = config.window > 0 ? config.window : segment;
-    const bool by_segment = !config.cache || model == "vanilla" || config.clear_state;
+    const bool by_segment =
+        !config.cache || model == "vanilla" || model == "memorizing" || config.clear_state;
     return std::vector<std::int64_t>{position % (by_segment ? segment : window)};
   }
   // The others keep counts of what is filled, which stay below a bound.

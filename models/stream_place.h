@@ -14,8 +14,8 @@
 namespace eddy {
 
 // The place of a state that Model::stream left, or of an empty one; nothing for models whose work differs
-// from position to position: those that keep all tokens' keys, add a row of a table of positions, turn keys
-// by their position, or search a memory. `config` is the model's own.
+// from position to position: those that keep all tokens' keys, add a row of a table of positions, or turn
+// keys by their position. `config` is the model's own.
 std::optional<std::vector<std::int64_t>> stream_place(const ModelConfig& config, const State& state);
 
 }  // namespace eddy

@@ -13,6 +13,7 @@
 #include "ops/lstm_cell.h"
 #include "ops/matmul.h"
 #include "ops/memory_search.h"
+#include "ops/memory_write.h"
 #include "ops/op_spec.h"
 #include "ops/optimizer.h"
 #include "ops/pointwise.h"
@@ -51,6 +52,7 @@ std::vector<OpSpec> op_specs() {
                                          unit_recurrence_specs,
                                          window_attention_specs,
                                          memory_search_specs,
+                                         memory_write_specs,
                                          optimizer_specs,
                                          adafactor_specs}) {
     std::vector<OpSpec> some = specs();

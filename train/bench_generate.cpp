@@ -78,7 +78,7 @@ class LongStream {
       cached_ = true;
     }
     // Past the first blocks, and past the tokens that are recorded.
-    const std::int64_t blocks = 1 + (can_capture(device) ? CapturedStream::kWarmUp + 2 : 2);
+    const std::int64_t blocks = 1 + (can_capture(device) ? kRecordedWarmUp + 2 : 2);
     for (std::int64_t i = 1; !cached_ && i < blocks * block() && i < max_length; ++i)
       static_cast<void>(stream_.step(ids_, state_));
   }

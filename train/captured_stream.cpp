@@ -1,4 +1,4 @@
-// Kinds of tokens, and the graphs of those that come again.
+// Kinds of tokens; recording one, and replaying it.
 #include "train/captured_stream.h"
 
 #include <fmt/format.h>
@@ -60,39 +60,20 @@ struct CapturedStream::Graph {
   std::unique_ptr<CapturedWork> graph;
 };
 
-struct CapturedStream::Kind {
-  std::string text;
-  int seen = 0;
-  bool refused = false;  // recording failed
-  std::unique_ptr<Graph> graph;
-};
-
 CapturedStream::CapturedStream(const Model& model, bool wanted)
-    : model_(model), device_(model.params().values().device()), wanted_(wanted && can_capture(device_)) {}
+    : model_(model),
+      device_(model.params().values().device()),
+      wanted_(wanted && can_capture(device_)),
+      kinds_({kMostGraphs, kMostKinds, "tokens", "(places in a block)"}) {}
 
 CapturedStream::~CapturedStream() = default;
 
 Tensor CapturedStream::step(std::span<const std::int32_t> ids, State& state) {
   const NoGrad no_grad;
   const auto rows = static_cast<std::int64_t>(ids.size());
-  Kind* const kind = wanted_ ? kind_of(rows, state) : nullptr;
-  if (kind != nullptr && kind->graph == nullptr && !kind->refused && kind->seen >= kWarmUp) {
-    if (graphs_ == kMostGraphs) {
-      kind->refused = true;
-      say(fmt::format("tokens of more than {} kinds (places in a block): the others run uncaptured",
-                      kMostGraphs));
-    } else {
-      try {
-        kind->graph = record(rows, state);
-        ++graphs_;
-      } catch (const Error& error) {
-        kind->refused = true;
-        say(fmt::format("tokens run uncaptured: {}", error.what()));
-      }
-    }
-  }
-  if (kind != nullptr && kind->graph != nullptr) return replay(*kind->graph, ids, state);
-  if (kind != nullptr) ++kind->seen;
+  if (const std::optional<std::string> kind = wanted_ ? kind_of(rows, state) : std::nullopt)
+    if (Graph* const graph = kinds_.find(*kind, [&] { return record(rows, state); }))
+      return replay(*graph, ids, state);
   const Tensor tokens = Tensor::from(std::vector<std::int32_t>(ids.begin(), ids.end()), {rows, 1});
   return raw::to_device(logits_of(raw::to_device(tokens, device_), state), kCpu);
 }
@@ -103,25 +84,17 @@ Tensor CapturedStream::logits_of(const Tensor& tokens, State& state) const {
   return last.dtype() == Dtype::f32 ? last : raw::cast(last, Dtype::f32);
 }
 
-CapturedStream::Kind* CapturedStream::kind_of(std::int64_t rows, const State& state) {
+std::optional<std::string> CapturedStream::kind_of(std::int64_t rows, const State& state) {
   const auto place = stream_place(model_.config(), state);
   if (!place) {
-    say(fmt::format("tokens of {} run uncaptured: no two positions ask for the same work",
-                    model_.config().model));
-    return nullptr;
+    kinds_.say(fmt::format("tokens of {} run uncaptured: no two positions ask for the same work",
+                           model_.config().model));
+    return std::nullopt;
   }
-  std::string key = fmt::format("{} [{}]", rows, fmt::join(*place, " "));
+  std::string text = fmt::format("{} [{}]", rows, fmt::join(*place, " "));
   for (const auto& [name, tensor] : state)
-    key += fmt::format(" {} {} {}", name, dtype_name(tensor.dtype()), to_string(tensor.shape()));
-  for (const std::unique_ptr<Kind>& kind : kinds_)
-    if (kind->text == key) return kind.get();
-  if (kinds_.size() == kMostKinds) {
-    say(fmt::format("more than {} kinds of tokens: new ones run uncaptured", kMostKinds));
-    return nullptr;
-  }
-  kinds_.push_back(std::make_unique<Kind>());
-  kinds_.back()->text = key;
-  return kinds_.back().get();
+    text += fmt::format(" {} {} {}", name, dtype_name(tensor.dtype()), to_string(tensor.shape()));
+  return text;
 }
 
 State CapturedStream::places_of(const State& state) {
@@ -174,15 +147,6 @@ Tensor CapturedStream::replay(Graph& graph, std::span<const std::int32_t> ids, S
   }
   state = std::move(next);
   return raw::to_device(graph.logits, kCpu);
-}
-
-std::string CapturedStream::take_message() {
-  return std::exchange(message_, std::string());
-}
-
-void CapturedStream::say(const std::string& text) {
-  if (!said_) message_ = text;
-  said_ = true;
 }
 
 }  // namespace eddy

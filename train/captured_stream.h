@@ -1,11 +1,6 @@
 // Tokens one by one, recorded and replayed where the device can do that: a token's work is asked for by one
-// call, between the copy of the token to the device and that of the logits back.
-//
-//   kind of token seen       what runs
-//   the first two times      Model::stream
-//   the third time           recorded into a graph, which is then replayed
-//   from then on             the token is sent, the state goes to its place where it is not there, the graph
-//                            is replayed
+// call, between the copy of the token to the device and that of the logits back. Model::stream is what is
+// recorded (recorded_kinds.h), and what runs else.
 //
 // Two tokens are of one kind when the host does the same for both (models/stream_place.h): a model without
 // blocks has one kind, one with blocks as many as there are places in a block. All graphs read and leave
@@ -14,11 +9,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "models/model.h"
+#include "train/recorded_kinds.h"
 
 namespace eddy {
 
@@ -26,7 +23,6 @@ class CapturedStream {
  public:
   static constexpr std::size_t kMostGraphs = 64;
   static constexpr std::size_t kMostKinds = 1024;  // that are counted
-  static constexpr int kWarmUp = 2;
 
   // Of a model, which must outlive this. With `wanted` false, or on a device that cannot record, every token
   // goes through Model::stream.
@@ -41,30 +37,26 @@ class CapturedStream {
   Tensor step(std::span<const std::int32_t> ids, State& state);
 
   // What a person should know and has not been told, once: why tokens are not recorded. Else "".
-  std::string take_message();
+  std::string take_message() { return kinds_.take_message(); }
   // Graphs recorded so far.
-  std::size_t graphs() const { return graphs_; }
+  std::size_t graphs() const { return kinds_.graphs(); }
 
  private:
   struct Graph;
-  struct Kind;
 
   // Where states of this one's layout lie for all graphs; made when there is none yet.
   State places_of(const State& state);
-  Kind* kind_of(std::int64_t rows, const State& state);
+  // Nothing where no two tokens are of one kind.
+  std::optional<std::string> kind_of(std::int64_t rows, const State& state);
   std::unique_ptr<Graph> record(std::int64_t rows, const State& state);
   Tensor replay(Graph& graph, std::span<const std::int32_t> ids, State& state);
   Tensor logits_of(const Tensor& tokens, State& state) const;
-  void say(const std::string& text);
 
   const Model& model_;
   Device device_;
   bool wanted_;
   std::vector<State> places_;
-  std::vector<std::unique_ptr<Kind>> kinds_;
-  std::size_t graphs_ = 0;
-  std::string message_;
-  bool said_ = false;
+  RecordedKinds<Graph> kinds_;
 };
 
 }  // namespace eddy

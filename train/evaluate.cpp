@@ -7,9 +7,9 @@
 #include <numbers>
 
 #include "autograd/tape.h"
-#include "ops/cross_entropy.h"
 #include "tensor/format.h"
 #include "tensor/philox.h"
+#include "train/captured_eval.h"
 #include "train/corpus.h"
 #include "train/uniform_draw.h"
 
@@ -84,7 +84,7 @@ EvalResult evaluate_batches(const Model& model, const std::function<bool(Batch& 
                             const EvalPlan& plan, const EvalProgress& progress) {
   const auto start = Clock::now();
   const NoGrad no_grad;
-  const Device device = model.params().values().device();
+  CapturedEval forward(model, plan);
   CarriedState carried;
   EvalResult result;
   double sum = 0;
@@ -93,18 +93,10 @@ EvalResult evaluate_batches(const Model& model, const std::function<bool(Batch& 
   double mean = 0, squares = 0;
   std::int64_t done = 0;
   for (Batch batch; next(batch); batch = {}) {
-    ForwardInput input = forward_input(batch, device);
-    if (plan.carry_state) {
-      if (plan.clear_state && !carried.state.empty()) carried.state = model.without_recurrence(carried.state);
-      carried.enter(input, batch, model.config());
-      result.carried = result.carried || !input.state.empty();
-    }
-    input.logits = plan.count_right;
-    const ForwardOutput output = model.forward(input);
-    if (plan.carry_state) carried.leave(output.state, batch);
-    const Tensor targets = raw::to_device(batch.targets, device);
-    const Tensor rows = plain_f64(plan.count_right ? cross_entropy_rows(output.logits, targets, kNotScored)
-                                                   : output.classifier.losses(targets, kNotScored));
+    if (plan.clear_state && !carried.state.empty()) carried.state = model.without_recurrence(carried.state);
+    const CapturedEval::Output output = forward.run(batch, carried);
+    result.carried = result.carried || output.carried;
+    const Tensor rows = plain_f64(output.losses);
     const std::span<const double> losses(rows.data<double>(), static_cast<std::size_t>(rows.elements()));
     double batch_sum = 0;
     for (const double loss : losses) batch_sum += loss;
@@ -128,6 +120,7 @@ EvalResult evaluate_batches(const Model& model, const std::function<bool(Batch& 
     result.standard_error = std::sqrt(squares / static_cast<double>((done - 1) * done));
   if (!carried.state.empty()) result.diagnostics = model.diagnostics(carried.state);
   result.seconds = seconds_since(start);
+  result.uncaptured = forward.take_message();
   return result;
 }
 

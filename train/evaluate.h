@@ -25,6 +25,7 @@ struct EvalOptions {
   std::uint64_t seed = 1337;    // of random batches
   bool clear_state = false;     // what recurrence carries begins anew at every segment (see EvalPlan)
   bool by_position = false;     // losses by position are kept
+  bool capture = true;          // on a GPU, batches are recorded and replayed
   // Of texts: above 0, the windows overlap, each starts cold, and only its last `score_last` targets count,
   // so that windows of any length are judged on the same tokens. The first window ends before token `from`;
   // 0: as early as one can.
@@ -46,6 +47,7 @@ struct EvalResult {
   std::vector<std::int64_t> position_count;
   bool carried = false;                                     // whether a state went from any batch to the next
   std::vector<std::pair<std::string, double>> diagnostics;  // of the model and the last state carried
+  std::string uncaptured;  // why a GPU ran batches one by one; empty when it replayed them, or there were few
 
   double bits_per_token() const;
   double perplexity() const;
@@ -63,6 +65,7 @@ struct EvalPlan {
   bool clear_state = false;  // before each batch: Model::without_recurrence of the state carried
   bool count_right = false;  // adds "accuracy": the part of the scored targets with the highest logit
   bool random = false;       // the batches are draws: adds the standard error of the mean of their losses
+  bool capture = true;       // as EvalOptions::capture
   std::int64_t total = 0;    // scored targets in all, for `progress`; 0 when not known
   // Sees each batch with its losses, [batch * rows] nats, 0 where not scored; may be empty.
   std::function<void(const Batch& batch, std::span<const double> losses)> see;

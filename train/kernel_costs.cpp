@@ -215,6 +215,10 @@ KernelCost cost_of(const MemoryMarkArgs& a) {
 KernelCost cost_of(const MemoryTakeArgs& a) {
   return moved(a.dtype, a.queries * (a.score_stride + 4 * a.topk * a.head_dim));
 }
+// Keys and values of every entry in and out.
+KernelCost cost_of(const MemoryWriteArgs& a) {
+  return moved(a.dtype, 4 * a.batch * a.size * a.width);
+}
 
 // Parameter and two moments in and out, the gradient in.
 KernelCost cost_of(const AdamArgs& a) {

@@ -18,6 +18,7 @@
 #include "ops/layer_norm.h"
 #include "ops/lstm_cell.h"
 #include "ops/memory_search.h"
+#include "ops/memory_write.h"
 #include "ops/optimizer.h"
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
@@ -69,6 +70,7 @@ KernelCost cost_of(const LogSoftmaxArgs& args);
 KernelCost cost_of(const LogSoftmaxBackwardArgs& args);
 KernelCost cost_of(const MemoryMarkArgs& args);
 KernelCost cost_of(const MemoryTakeArgs& args);
+KernelCost cost_of(const MemoryWriteArgs& args);
 KernelCost cost_of(const AdamArgs& args);
 KernelCost cost_of(const NormArgs& args);
 KernelCost cost_of(const ScaleArgs& args);

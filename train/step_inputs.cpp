@@ -66,6 +66,22 @@ StepInputs::StepInputs(const std::vector<Batch>& batches, Dtype dtype, Device de
   }
 }
 
+ForwardInput step_input(const StepInputs& inputs, std::size_t micro, const Batch& batch,
+                        const CarriedState* state, const ModelConfig& config) {
+  ForwardInput input;
+  input.tokens = inputs.micros()[micro].tokens;
+  input.block = batch.block;
+  input.tail = batch.tail;
+  if (state != nullptr) state->enter(input, batch, config);
+  if (const Device device = input.tokens.device(); input.start.defined() && !(device == kCpu)) {
+    // The flags of this step and not those of the step that was recorded.
+    const Tensor& flags = inputs.micros()[micro].start;
+    input.start = Tensor::zeros(input.start.shape(), flags.dtype(), device);
+    raw::copy_into(raw::narrow(input.start, 1, 0, 1), flags);
+  }
+  return input;
+}
+
 void StepInputs::write(const std::vector<Batch>& batches, const AdamScalars& scalars,
                        std::uint64_t step_base) {
   // A tensor's place in the buffer is the same on the host.

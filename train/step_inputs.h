@@ -36,6 +36,11 @@ class StepInputs {
   Tensor scalars_, step_base_;
 };
 
+// The input of one of those batches, as it lies on the device: it can be recorded. A state is entered where
+// one is given. `batch` has the shapes, sizes and flags.
+ForwardInput step_input(const StepInputs& inputs, std::size_t micro, const Batch& batch,
+                        const CarriedState* state, const ModelConfig& config);
+
 // A view of a buffer of bytes as a row-major tensor that begins at a byte, which must suit the dtype.
 Tensor view_of_bytes(const Tensor& bytes, std::int64_t first, const Shape& shape, Dtype dtype);
 

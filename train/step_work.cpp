@@ -15,19 +15,10 @@ constexpr std::int64_t kNumberBytes = 8;  // of each number that is read back
 
 ForwardInput input_of(const Model& model, const StepInputs& inputs, const std::vector<Batch>& batches,
                       std::size_t micro, const CarriedState& state, const StepOptions& options) {
-  ForwardInput input;
-  input.tokens = inputs.micros()[micro].tokens;
-  input.block = batches[micro].block;
-  input.tail = batches[micro].tail;
+  ForwardInput input =
+      step_input(inputs, micro, batches[micro], options.carry_state ? &state : nullptr, model.config());
   input.dropout = {true, options.seed, micro, inputs.step_base()};
   input.logits = false;
-  if (options.carry_state) state.enter(input, batches[micro], model.config());
-  if (const Device device = input.tokens.device(); input.start.defined() && !(device == kCpu)) {
-    // The flags of this step and not those of the step that was recorded.
-    const Tensor& flags = inputs.micros()[micro].start;
-    input.start = Tensor::zeros(input.start.shape(), flags.dtype(), device);
-    raw::copy_into(raw::narrow(input.start, 1, 0, 1), flags);
-  }
   return input;
 }
 

@@ -111,6 +111,7 @@ class CifarTask final : public Task {
                       const EvalProgress& progress) const override {
     const GreyImages& images = part(options.split);
     EvalPlan plan;
+    plan.capture = options.capture;
     plan.count_right = true;
     plan.random = options.batches > 0;
     const std::int64_t rows = std::min(options.batch, images.count());

@@ -179,6 +179,7 @@ class CopyTask final : public Task {
   EvalResult measure(const Model& model, std::int64_t noise, std::int64_t batches, std::int64_t rows,
                      const RandomKey& key, const EvalProgress& progress = {}) const {
     EvalPlan plan;
+    plan.capture = train_.capture == "auto";
     plan.count_right = true;
     plan.total = batches * rows * data_.symbols;
     std::int64_t done = 0;

@@ -64,6 +64,7 @@ class RecallTask final : public Task {
     double border_nats = 0, border_count = 0;
     std::int64_t done = 0;
     EvalPlan plan;
+    plan.capture = options.capture;
     plan.carry_state = carries_state();
     plan.clear_state = options.clear_state;
     plan.count_right = true;

@@ -117,6 +117,7 @@ class StateTrackingTask final : public Task {
     SequenceReader reader(equal_spans({all.tokens, all.labels}, rows), whole_reading(rows));
     EvalResult positions;
     EvalPlan plan;
+    plan.capture = options.capture;
     plan.carry_state = carries_state();
     plan.clear_state = options.clear_state;
     plan.count_right = true;

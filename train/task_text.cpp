@@ -76,6 +76,7 @@ class TextTask : public Task {
     TextMeasure measure(*data_.tokenizer);
     EvalResult positions;
     EvalPlan plan;
+    plan.capture = options.capture;
     plan.see = [&](const Batch& batch, std::span<const double> losses) {
       measure.add(batch);
       const std::int32_t* target = batch.targets.data<std::int32_t>();
@@ -152,6 +153,7 @@ class WindowsTask final : public TextTask {
     TextMeasure measure(*data_.tokenizer);
     EvalResult positions;
     EvalPlan plan;
+    plan.capture = options.capture;
     plan.see = [&](const Batch& batch, std::span<const double> losses) {
       measure.add(batch);
       if (!options.by_position) return;
@@ -264,6 +266,7 @@ class ReadingTask final : public TextTask {
     TextMeasure measure(*data_.tokenizer);
     EvalResult positions;
     EvalPlan plan;
+    plan.capture = options.capture;
     plan.carry_state = carries_state();
     plan.clear_state = options.clear_state;
     plan.total = reader.targets();

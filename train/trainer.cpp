@@ -286,6 +286,7 @@ class Run {
     options.batches = t.eval_batches;
     options.batch = t.batch;
     options.seed = static_cast<std::uint64_t>(t.seed);
+    options.capture = t.capture == "auto";
     // An interrupt does not wait for the end of a pass over a long text.
     const EvalProgress unless_stopped = [](std::int64_t, std::int64_t) { return !stop_requested(); };
     EvalResult result = task_->evaluate(*model_, options, unless_stopped);

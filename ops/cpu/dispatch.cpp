@@ -88,6 +88,7 @@ void install_backends() {
   std::call_once(installed, [] {
     install_cpu_products();
     install_cpu_memory_search();
+    install_cpu_memory_write();
     install_level(best_isa_level());
     install_cuda_backend();
   });

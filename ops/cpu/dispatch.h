@@ -7,7 +7,8 @@ namespace eddy {
 // work.
 void install_cpu_products();
 
-// Fills the slots of the search in a memory.
+// Fills the slots of the search in a memory, and of writing into one.
 void install_cpu_memory_search();
+void install_cpu_memory_write();
 
 }  // namespace eddy

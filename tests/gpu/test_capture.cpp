@@ -92,6 +92,8 @@ void check_states(const State& got, const State& want) {
     CAPTURE(name);
     REQUIRE(got.find(name) != nullptr);
     if (tensor.dtype() == Dtype::f32) CHECK(floats(got.get(name)) == floats(tensor));
+    if (tensor.dtype() == Dtype::i64)
+      CHECK(to_cpu(got.get(name)).to_vector<std::int64_t>() == to_cpu(tensor).to_vector<std::int64_t>());
   }
 }
 
@@ -292,6 +294,24 @@ TEST_SUITE("device") {
       return std::vector<Batch>{batch_of(8, static_cast<std::uint64_t>(step), beginning(step))};
     });
     CHECK(graphs == 2);
+  }
+
+  TEST_CASE("captured steps of the memorizing transformer fill its memory and rows begin with an empty one") {
+    ModelConfig config = small("block_recurrent", "memorizing");
+    config.segment = config.context = 8;
+    config.window = 4;
+    config.memory_layers = {1};
+    config.memory_size = 24;  // full after three steps, so that most steps write over the oldest entries
+    config.memory_topk = 5;
+    config.dropout = config.attn_dropout = 0.2;
+    for (const char* search : {"bucket", "exact"}) {
+      CAPTURE(search);
+      config.memory_search = search;
+      const std::size_t graphs = compare(config, "adamw", true, kSteps, [](int step) {
+        return std::vector<Batch>{batch_of(8, static_cast<std::uint64_t>(step), beginning(step))};
+      });
+      CHECK(graphs == 2);
+    }
   }
 
   TEST_CASE("captured steps of memory attention carry the memory on") {

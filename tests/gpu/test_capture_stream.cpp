@@ -81,6 +81,12 @@ TEST_SUITE("device") {
     recurrent.recurrent_layers = {1};
     CHECK(compare(recurrent, 2, 18) == 4);
     CHECK(compare(small("block_recurrent", "slide"), 1, 18) == 4);
+    // A memory is written at the end of a segment of two blocks: three times while recording, twice after.
+    ModelConfig memorizing = small("block_recurrent", "memorizing");
+    memorizing.memory_layers = {0};
+    memorizing.memory_size = 16;
+    memorizing.memory_topk = 3;
+    CHECK(compare(memorizing, 2, 42) == 8);
   }
 
   TEST_CASE("tokens of the staircase family are replayed once their state has its size") {

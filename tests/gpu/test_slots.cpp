@@ -18,6 +18,7 @@
 #include "ops/layer_norm.h"
 #include "ops/lstm_cell.h"
 #include "ops/memory_search.h"
+#include "ops/memory_write.h"
 #include "ops/optimizer.h"
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
@@ -60,7 +61,8 @@ TEST_CASE("every slot of the ops that run on a GPU is filled in a build with CUD
       lstm_cell_backward_slot, unit_recurrence_forward_slot, unit_recurrence_backward_slot,
       block_recurrence_question_slot, block_recurrence_forward_slot, block_recurrence_backward_slot,
       block_accumulate_question_slot, block_accumulate_forward_slot, block_accumulate_backward_slot,
-      adam_slot, l2_norm_slot, scale_slot, adafactor_slot, memory_mark_slot, memory_take_slot);
+      adam_slot, l2_norm_slot, scale_slot, adafactor_slot, memory_mark_slot, memory_take_slot,
+      memory_write_slot);
   for (const Entry& entry : entries) CHECK_MESSAGE(entry.filled, std::string(entry.name));
 }
 

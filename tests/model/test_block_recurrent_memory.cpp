@@ -52,7 +52,8 @@ struct Bench {
     raw::fill(detach(store.get("gate_bias").value), 40);
     const auto time = static_cast<std::int64_t>(q.size()) / 2;
     const Shape held{1, config.memory_size, 1, 2}, shape{1, time, 1, 2};
-    const MemoryEntries entries{Tensor::from(keys, held), Tensor::from(values, held), {written}};
+    const MemoryEntries entries{Tensor::from(keys, held), Tensor::from(values, held),
+                                Tensor::from(std::vector<std::int64_t>{written}, {1})};
     return numbers(memory.mix(Tensor::zeros(shape, Dtype::f64), Tensor::from(q, shape), entries,
                               Tensor::full({1}, s, Dtype::f64), false));
   }

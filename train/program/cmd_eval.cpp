@@ -69,6 +69,7 @@ int run_eval(const EvalFlags& flags) {
   EvalOptions options = flags.options;
   if (options.batch == 0) options.batch = run.config.train.batch;
   options.by_position = !flags.by_position.empty();
+  options.capture = run.config.train.capture == "auto";
   if (options.score_last > 0 && task->tokenizer() == nullptr)
     fail<ValueError>("eval: the task {} is not read in windows (leave out --score-last)",
                      run.config.data.name);
@@ -76,6 +77,7 @@ int run_eval(const EvalFlags& flags) {
     fail<ValueError>("eval: {} carries no state that could be cleared (data.order {}, train.carry_state {})",
                      flags.run, run.config.data.order, run.config.train.carry_state);
   const EvalResult result = measure(*task, *run.model, options);
+  if (!result.uncaptured.empty()) fmt::print(stderr, "{}\n", result.uncaptured);
   const bool text = task->tokenizer() != nullptr;
   print_line("step: {}", run.step);
   print_line("precision: {}{}", flags.precision, trained_in(run.config.train.precision, flags.precision));

@@ -1,0 +1,57 @@
+// Writing into the ring of a memory. It moves bits, so one instantiation per element size serves all types.
+//
+// Mapping: a warp per place of a sequence, which finds the row that stays there and copies its keys and
+// values, each thread every 32nd element. Shared memory: none. Bytes moved: every entry is read and written
+// once, the least for a result that is another tensor.
+#include "cuda/install.h"
+#include "cuda/team.cuh"
+#include "ops/memory_write.h"
+
+namespace eddy::cuda {
+namespace {
+
+template <class T>
+__global__ void write_kernel(MemoryWriteArgs args) {
+  using Rows = Team<32>;
+  for (std::int64_t i = Rows::first_row(); i < args.batch * args.size; i += Rows::row_step()) {
+    const std::int64_t sequence = i / args.size;
+    const bool emptied = args.emptied != nullptr && args.emptied[sequence] != 0;
+    const std::int64_t count = emptied ? 0 : args.count[sequence];
+    const std::int64_t row = memory_row_at(i % args.size, count, args.rows, args.size);
+    const bool fresh = row >= 0;
+    const std::int64_t from = (fresh ? sequence * args.rows + row : i) * args.width;
+    const T* const keys = static_cast<const T*>(fresh ? args.new_keys : args.keys) + from;
+    const T* const values = static_cast<const T*>(fresh ? args.new_values : args.values) + from;
+    T* const to_keys = static_cast<T*>(args.to_keys) + i * args.width;
+    T* const to_values = static_cast<T*>(args.to_values) + i * args.width;
+    const bool zero = emptied && !fresh;
+    for (std::int64_t c = Rows::lane(); c < args.width; c += 32) {
+      to_keys[c] = zero ? T(0) : keys[c];
+      to_values[c] = zero ? T(0) : values[c];
+    }
+    if (i % args.size == 0 && Rows::lane() == 0) args.to_count[sequence] = count + args.rows;
+  }
+}
+
+template <class T>
+void write(const MemoryWriteArgs& args) {
+  launch("memory_write", write_kernel<T>, grid_for(args.batch * args.size, Team<32>::kRowsPerBlock, 64),
+         kThreads, args);
+}
+
+}  // namespace
+
+void install_memory_write() {
+  memory_write_slot.function[static_cast<int>(DeviceType::cuda)] = [](const MemoryWriteArgs& args) {
+    switch (dtype_bytes(args.dtype)) {
+      case 2:
+        return write<std::uint16_t>(args);
+      case 4:
+        return write<std::uint32_t>(args);
+      default:
+        return write<std::uint64_t>(args);
+    }
+  };
+}
+
+}  // namespace eddy::cuda

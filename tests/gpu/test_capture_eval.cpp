@@ -1,0 +1,138 @@
+// Captured batches of an evaluation: the bits of the same batches uncaptured.
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "autograd/tape.h"
+#include "gpu_test.h"
+#include "models/model.h"
+#include "tensor/philox.h"
+#include "train/captured_eval.h"
+
+using namespace eddy;
+using namespace eddy::gpu_test;
+
+namespace {
+
+ModelConfig small(const std::string& family, const std::string& name) {
+  ModelConfig config;
+  config.family = family;
+  config.model = name;
+  config.vocab = 11;
+  config.context = config.segment = 8;
+  config.window = config.chunk = config.block = 4;
+  config.dim = 16;
+  config.heads = 2;
+  config.layers = 2;
+  config.states = 4;
+  config.dropout = 0.2;  // off in an evaluation
+  config.init_std = 0.3;
+  if (name == "block_recurrent") config.recurrent_layers = {1};
+  if (name == "memorizing") {
+    config.memory_layers = {1};
+    config.memory_size = 24;
+    config.memory_topk = 5;
+  }
+  return config;
+}
+
+// Two rows of a segment. In odd batches one row begins anew, the one or the other by turns; in the sixth
+// both.
+Batch batch_of(int number) {
+  const RandomKey key = random_key(3, "eval tokens", static_cast<std::uint64_t>(number));
+  std::vector<std::int32_t> tokens, targets;
+  for (std::uint64_t i = 0; i < 16; ++i) {
+    tokens.push_back(static_cast<std::int32_t>(key.word(2 * i) % 11));
+    targets.push_back(static_cast<std::int32_t>(key.word(2 * i + 1) % 11));
+  }
+  for (std::size_t i = 0; i < static_cast<std::size_t>(number % 3); ++i) targets[i] = kNotScored;
+  std::vector<std::int64_t> starts;
+  if (number % 2 == 1)
+    starts = number % 4 == 1 ? std::vector<std::int64_t>{0, 1} : std::vector<std::int64_t>{1, 0};
+  if (number == 6) starts = {1, 1};
+  return make_batch(2, tokens, targets, starts);
+}
+
+std::vector<float> floats(const Tensor& x) {
+  return raw::contiguous(to_cpu(x)).to_vector<float>();
+}
+
+constexpr int kBatches = 10;
+
+// Evaluates twice, captured and not, and compares losses, logits and states. Returns the graphs.
+std::size_t compare(const ModelConfig& config, EvalPlan plan, Dtype dtype = Dtype::f32) {
+  const NoGrad no_grad;
+  const auto model = make_model(config, dtype, gpu());
+  model->params().initialize(7);
+  CapturedEval captured(*model, plan);
+  plan.capture = false;
+  CapturedEval eager(*model, plan);
+  CarriedState got_state, want_state;
+  for (int i = 0; i < kBatches; ++i) {
+    CAPTURE(i);
+    const CapturedEval::Output want = eager.run(batch_of(i), want_state),
+                               got = captured.run(batch_of(i), got_state);
+    CHECK(floats(got.losses) == floats(want.losses));
+    CHECK(got.logits.defined() == plan.count_right);
+    if (plan.count_right)
+      CHECK(floats(raw::cast(got.logits, Dtype::f32)) == floats(raw::cast(want.logits, Dtype::f32)));
+    CHECK(got.carried == want.carried);
+    CHECK(got_state.rows == want_state.rows);
+    REQUIRE(got_state.state.size() == want_state.state.size());
+    for (const auto& [name, tensor] : want_state.state)
+      if (tensor.dtype() == Dtype::f32) CHECK(floats(got_state.state.get(name)) == floats(tensor));
+    if (i == 5) poison_gpu();  // what a graph reads must not be handed out to others
+  }
+  CHECK(eager.graphs() == 0);
+  return captured.graphs();
+}
+
+}  // namespace
+
+TEST_SUITE("device") {
+  TEST_CASE("captured batches of an evaluation carry a state on and rows begin anew in them") {
+    EvalPlan plan;
+    plan.carry_state = true;
+    for (const auto& [family, name] :
+         std::vector<std::pair<std::string, std::string>>{{"block_recurrent", "block_recurrent"},
+                                                          {"block_recurrent", "memorizing"},
+                                                          {"blockwise_recurrent", "memory_llama"},
+                                                          {"staircase", "transformer_xl"}}) {
+      CAPTURE(name);
+      CHECK(compare(small(family, name), plan) == 2);
+    }
+    CHECK(compare(small("block_recurrent", "memorizing"), plan, Dtype::bf16) == 2);
+  }
+
+  TEST_CASE("captured batches of an evaluation give the logits where they are asked for") {
+    EvalPlan plan;
+    plan.count_right = true;
+    CHECK(compare(small("recurrent_transformer", "block_forget"), plan) >= 1);
+    CHECK(compare(small("recurrent_transformer", "regular"), plan, Dtype::bf16) >= 1);
+  }
+
+  TEST_CASE("an evaluation whose state is cleared at every batch gives the same captured") {
+    const auto model = make_model(small("block_recurrent", "memorizing"), Dtype::f32, gpu());
+    model->params().initialize(7);
+    EvalPlan plan;
+    plan.carry_state = plan.clear_state = plan.count_right = true;
+    const auto measured = [&](bool capture) {
+      plan.capture = capture;
+      int number = 0;
+      return evaluate_batches(
+          *model,
+          [&](Batch& batch) {
+            batch = batch_of(number);
+            return number++ < kBatches;
+          },
+          plan);
+    };
+    const EvalResult want = measured(false), got = measured(true);
+    CHECK(got.loss == want.loss);
+    CHECK(got.tokens == want.tokens);
+    CHECK(got.carried);
+    CHECK(got.extras == want.extras);
+  }
+}
