@@ -57,7 +57,9 @@ void tile(const SmallGemmArgs& g, Ahead ahead) {
   for (int r = 0; r < Rows; ++r)
     for (int v = 0; v < Vectors; ++v) {
       Loose* c = reinterpret_cast<Loose*>(g.c + r * g.c_stride + v * kLanes);
-      *c = g.accumulate ? *c + sum[r][v] : sum[r][v];
+      Vector result = g.accumulate ? *c + sum[r][v] : sum[r][v];
+      if (g.relu) result = result > 0 ? result : (result == result ? Vector{} : result);  // NaN stays
+      *c = result;
     }
 }
 
@@ -89,6 +91,7 @@ void multiply(const SmallGemmArgs& g) {
     SmallGemmArgs t = g;
     t.inner = std::min(block, g.inner - k);
     t.accumulate = g.accumulate || k > 0;
+    t.relu = g.relu && k + block >= g.inner;
     for (std::int64_t x = 0; x < across; ++x) {
       const std::int64_t first = vectors * x / across, count = vectors * (x + 1) / across - first;
       t.b = g.b + k * g.b_stride + first * kLanes;
