@@ -215,10 +215,10 @@ Plan make_plan(State& s, const Product& product, const Key& key) {
     return plan;
   }
   fail<DeviceError>(
-      "gemm: cuBLASLt has no algorithm for [{}, {}] by [{}, {}] of {} into {}, {} times, row strides {}, {}, "
-      "{}, "
-      "addresses aligned to {}, {}, {} bytes: {}",
-      g.m, g.k, g.k, g.n, dtype_name(g.dtype), dtype_name(product.c_dtype), g.batch, g.lda, g.ldb, g.ldc,
+      "gemm: cuBLASLt has no algorithm for [{}, {}] by [{}, {}] of {} into {}{}{}, {} times, row strides {}, "
+      "{}, {}, addresses aligned to {}, {}, {} bytes: {}",
+      g.m, g.k, g.k, g.n, dtype_name(g.dtype), dtype_name(product.c_dtype),
+      g.bias == nullptr ? "" : ", with a bias", g.relu ? ", with ReLU" : "", g.batch, g.lda, g.ldb, g.ldc,
       key.align_a, key.align_b, key.align_c, cublasLtGetStatusName(status));
 }
 
