@@ -52,7 +52,7 @@ cudaDataType_t data_type(Dtype dtype) {
 // equal bytes.
 struct Key {
   std::int64_t m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c;
-  std::int64_t flags;                                  // types, transpositions, bias, TF32
+  std::int64_t flags;                                  // types, transpositions, bias, TF32, ReLU
   std::int64_t align_a, align_b, align_c, align_bias;  // of the addresses, in bytes
 
   friend bool operator==(const Key& a, const Key& b) { return std::memcmp(&a, &b, sizeof a) == 0; }
@@ -129,7 +129,7 @@ Key key_of(const Product& product) {
   key.stride_c = batched ? g.stride_c : 0;
   key.flags = (g.dtype == Dtype::bf16 ? 1 : 0) | (product.c_dtype == Dtype::bf16 ? 2 : 0) |
               (g.transpose_a ? 4 : 0) | (g.transpose_b ? 8 : 0) | (g.bias != nullptr ? 16 : 0) |
-              (g.dtype == Dtype::f32 && tf32() ? 32 : 0);
+              (g.dtype == Dtype::f32 && tf32() ? 32 : 0) | (g.relu ? 64 : 0);
   key.align_a = alignment(g.a, key.stride_a * in);
   key.align_b = alignment(g.b, key.stride_b * in);
   key.align_c = alignment(g.c, key.stride_c * out);
@@ -177,8 +177,12 @@ Plan make_plan(State& s, const Product& product, const Key& key) {
   // Their first operand is our B.
   set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSA, std::int32_t{g.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N});
   set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSB, std::int32_t{g.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N});
+  if (g.bias != nullptr || g.relu)
+    set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE,
+        static_cast<std::uint32_t>(g.bias == nullptr ? CUBLASLT_EPILOGUE_RELU
+                                   : g.relu          ? CUBLASLT_EPILOGUE_RELU_BIAS
+                                                     : CUBLASLT_EPILOGUE_BIAS));
   if (g.bias != nullptr) {
-    set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, std::uint32_t{CUBLASLT_EPILOGUE_BIAS});
     set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, std::int32_t{data_type(product.c_dtype)});
     set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);  // the heuristic may look at its alignment
   }
@@ -211,10 +215,10 @@ Plan make_plan(State& s, const Product& product, const Key& key) {
     return plan;
   }
   fail<DeviceError>(
-      "gemm: cuBLASLt has no algorithm for [{}, {}] by [{}, {}] of {} into {}, {} times, row strides {}, {}, "
-      "{}, "
-      "addresses aligned to {}, {}, {} bytes: {}",
-      g.m, g.k, g.k, g.n, dtype_name(g.dtype), dtype_name(product.c_dtype), g.batch, g.lda, g.ldb, g.ldc,
+      "gemm: cuBLASLt has no algorithm for [{}, {}] by [{}, {}] of {} into {}{}{}, {} times, row strides {}, "
+      "{}, {}, addresses aligned to {}, {}, {} bytes: {}",
+      g.m, g.k, g.k, g.n, dtype_name(g.dtype), dtype_name(product.c_dtype),
+      g.bias == nullptr ? "" : ", with a bias", g.relu ? ", with ReLU" : "", g.batch, g.lda, g.ldb, g.ldc,
       key.align_a, key.align_b, key.align_c, cublasLtGetStatusName(status));
 }
 

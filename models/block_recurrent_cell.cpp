@@ -95,9 +95,9 @@ Tensor RecurrentCell::update(const Tensor& c, const Tensor& placed, const StateR
       {attend(wq_self_, scale_self_, own.keys, own.values), attend(wq_cross_, scale_cross_, keys, values)},
       2);
   if (!gate_mlp_) return (*gate_attn_)(c, h);
-  if (!gate_attn_) return (*gate_mlp_)(c, relu(linear(h, mlp_up_)));
+  if (!gate_attn_) return (*gate_mlp_)(c, linear_relu(h, mlp_up_));
   const Tensor m = (*gate_attn_)(c, h);
-  return (*gate_mlp_)(m, relu(linear(cast(rms_norm(m, mlp_norm_, eps_), h.dtype()), mlp_up_)));
+  return (*gate_mlp_)(m, linear_relu(cast(rms_norm(m, mlp_norm_, eps_), h.dtype()), mlp_up_));
 }
 
 }  // namespace eddy

@@ -109,7 +109,7 @@ Tensor BlockRecurrentLayer::finish(const Tensor& x, const TokenHeads& heads, con
   }
   const ScopeGuard scope("mlp");
   const auto [y, rows] = add_rms_norm(x, read_rows, mlp_norm_, eps_);
-  return y + call.dropped(linear(relu(linear(rows, up_)), down_), path + ".post_mlp");
+  return y + call.dropped(linear(linear_relu(rows, up_), down_), path + ".post_mlp");
 }
 
 }  // namespace eddy

@@ -85,7 +85,7 @@ Tensor StaircaseLayer::operator()(const Tensor& x, const Tensor& normed_x, const
     rows = sum.norm;
   }
   const ScopeGuard inside("mlp");
-  const Tensor u = relu(linear(rows, up_, up_bias_));
+  const Tensor u = linear_relu(rows, up_, up_bias_);
   const Tensor delta = linear(call.drop(u, path + ".mlp.drop", call.index), down_, down_bias_);
   return prenorm_ ? h + delta : mlp_norm_.of_sum(h, delta).norm;
 }

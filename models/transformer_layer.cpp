@@ -28,15 +28,15 @@ TransformerLayer::TransformerLayer(const ParamScope& scope, std::string layer_pa
       heads(config.heads),
       gelu_activation(config.activation == "gelu") {}
 
-Tensor TransformerLayer::activate(const Tensor& u) const {
-  return gelu_activation ? gelu(u) : relu(u);
+Tensor TransformerLayer::activated(const Tensor& rows) const {
+  return gelu_activation ? gelu(up(rows)) : up.relu(rows);
 }
 
 Tensor TransformerLayer::mlp(const Tensor& z, const Tensor& attended, const DropoutSite& drop,
                              std::uint64_t call) const {
   const ScopeGuard scope("mlp");
   const auto [r, rows] = mlp_norm.of_sum(z, attended);
-  return r + drop(down(activate(up(rows))), path + ".mlp.drop", call);
+  return r + drop(down(activated(rows)), path + ".mlp.drop", call);
 }
 
 Tensor TransformerLayer::operator()(const Tensor& z, const DropoutSite& drop, std::uint64_t call) const {

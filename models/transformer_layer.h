@@ -25,7 +25,8 @@ class TransformerLayer {
   // The parts of T, for models that order the work differently.
   // r + act(LN2(r) Wup^T) Wdown^T for r = z + attended.
   Tensor mlp(const Tensor& z, const Tensor& attended, const DropoutSite& drop, std::uint64_t call) const;
-  Tensor activate(const Tensor& u) const;
+  // act(rows Wup^T).
+  Tensor activated(const Tensor& rows) const;
 
   const std::string path;
   LayerNorm attn_norm;

@@ -29,6 +29,8 @@ struct GemmArgs {
   const void* bias = nullptr;
   // With dtype bf16: C is f32, so that sums over several products are not rounded in between.
   bool c_f32 = false;
+  // C becomes max(C, 0), behind the bias; beta must be 0 then, and k at least 1.
+  bool relu = false;
 };
 extern Slot<GemmArgs> gemm_slot;
 

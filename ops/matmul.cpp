@@ -1,10 +1,12 @@
-// matmul and linear: every case is one call of the gemm slot.
+// matmul, linear and linear_relu: every case is one call of the gemm slot.
 #include "ops/matmul.h"
 
 #include <algorithm>
 
 #include "autograd/tape.h"
 #include "ops/checks.h"
+#include "ops/pointwise.h"
+#include "ops/pointwise_functors.h"
 #include "ops/product.h"
 #include "ops/reduce.h"
 #include "ops/widen.h"
@@ -45,21 +47,24 @@ Tensor readable(const Tensor& x) {
   return layout_of(x).usable && batch_levels(x, &inner, &outer) ? x : raw::copy(x);
 }
 
+constexpr int kRelu = pointwise::IndexOf<pointwise::Relu, pointwise::UnaryOps>::value;
+
 // Products of bf16 where there is no product of bf16: the factors widened, and a result of bf16 rounded once.
-void multiply_widened(const Tensor& c, const Tensor& a, const Tensor& b, double beta, const Tensor& bias) {
+void multiply_widened(const Tensor& c, const Tensor& a, const Tensor& b, double beta, const Tensor& bias,
+                      bool relu) {
   const auto widened = [](const Tensor& x) { return raw::cast(x, Dtype::f32); };
   const Tensor shift = bias.defined() ? widened(bias) : bias;
-  if (c.dtype() == Dtype::f32) return multiply_into(c, widened(a), widened(b), beta, shift);
+  if (c.dtype() == Dtype::f32) return multiply_into(c, widened(a), widened(b), beta, shift, relu);
   const Tensor sum = beta == 0 ? Tensor::empty(c.shape(), Dtype::f32) : widened(c);
-  multiply_into(sum, widened(a), widened(b), beta, shift);
+  multiply_into(sum, widened(a), widened(b), beta, shift, relu);
   raw::cast_into(c, sum);
 }
 
 }  // namespace
 
-void multiply_into(const Tensor& c, const Tensor& a_any, const Tensor& b_any, double beta,
-                   const Tensor& bias) {
-  if (widens(a_any)) return multiply_widened(c, a_any, b_any, beta, bias);
+void multiply_into(const Tensor& c, const Tensor& a_any, const Tensor& b_any, double beta, const Tensor& bias,
+                   bool relu) {
+  if (widens(a_any)) return multiply_widened(c, a_any, b_any, beta, bias, relu);
   Tensor a = readable(a_any), b = readable(b_any);
   const int leading = c.rank() - 2;
   Tensor target = c;
@@ -102,10 +107,13 @@ void multiply_into(const Tensor& c, const Tensor& a_any, const Tensor& b_any, do
       raw::copy_into(c, raw::expand(bias, c.shape()));
     else if (beta == 0)
       raw::fill(c, 0);
+    if (relu)
+      unary_forward_slot(c.device(), {kRelu, c.dtype(), c.elements(), c.raw_data(), nullptr, c.raw_data()});
     return;
   }
   const Tensor packed_bias = bias.defined() ? raw::contiguous(bias) : Tensor();
   if (bias.defined()) g.bias = packed_bias.raw_data();
+  g.relu = relu;
   gemm_slot(c.device(), g);
 }
 
@@ -166,16 +174,23 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   });
 }
 
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  if (!widens(x)) checks::floating("linear", x);
-  checks::parameter("linear", x, weight);
+namespace {
+
+// What the gradients of a linear layer read, beside its result.
+struct Affine {
+  Tensor rows, factor, y;
+};
+
+Affine affine(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias, bool relu) {
+  if (!widens(x)) checks::floating(op, x);
+  checks::parameter(op, x, weight);
   if (x.rank() < 1 || weight.rank() != 2 || x.dim(-1) != weight.dim(1))
-    fail<ShapeError>("linear: x {} and weight {} (x [..., in], weight [out, in])", to_string(x.shape()),
+    fail<ShapeError>("{}: x {} and weight {} (x [..., in], weight [out, in])", op, to_string(x.shape()),
                      to_string(weight.shape()));
   if (bias.defined()) {
-    checks::parameter("linear", x, bias);
+    checks::parameter(op, x, bias);
     if (bias.shape() != Shape{weight.dim(0)})
-      fail<ShapeError>("linear: bias {} for weight {} (bias [out])", to_string(bias.shape()),
+      fail<ShapeError>("{}: bias {} for weight {} (bias [out])", op, to_string(bias.shape()),
                        to_string(weight.shape()));
   }
   const Tensor rows = flat_rows(x);
@@ -186,19 +201,50 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const bool rounds = x.dtype() == Dtype::bf16;
   const Tensor factor = rounds ? raw::to_bf16(weight) : weight;
   const Tensor shift = rounds && bias.defined() ? raw::to_bf16(bias) : bias;
-  multiply_into(y_rows, rows, raw::transpose(factor, 0, 1), 0, shift);
-  return record("linear", {x, weight, bias}, y, {rows, factor}, [](VjpContext& v) {
-    const Tensor dy = flat_rows(v.dy());
-    if (v.sink.needs(0))
-      v.sink.into(0, [&](const Tensor& dst, float beta) {
-        multiply_into(raw::reshape(dst, {dy.dim(0), dst.dim(-1)}), dy, v.saved(1), beta);
-      });
-    if (v.sink.needs(1))
-      v.sink.into(1, [&](const Tensor& dst, float beta) {
-        multiply_into(dst, raw::transpose(dy, 0, 1), v.saved(0), beta);
-      });
-    if (v.sink.needs(2)) v.sink.into(2, [&](const Tensor& dst, float beta) { sum_into(dst, dy, beta); });
-  });
+  multiply_into(y_rows, rows, raw::transpose(factor, 0, 1), 0, shift, relu);
+  return {rows, factor, y};
+}
+
+// dx = dz W, dW = dz^T x, db = sum of dz over rows, for dz the gradient of z = x W^T + b. Saved are x and W.
+void affine_gradients(VjpContext& v, const Tensor& dz) {
+  const Tensor rows = flat_rows(dz);
+  if (v.sink.needs(0))
+    v.sink.into(0, [&](const Tensor& dst, float beta) {
+      multiply_into(raw::reshape(dst, {rows.dim(0), dst.dim(-1)}), rows, v.saved(1), beta);
+    });
+  if (v.sink.needs(1))
+    v.sink.into(1, [&](const Tensor& dst, float beta) {
+      multiply_into(dst, raw::transpose(rows, 0, 1), v.saved(0), beta);
+    });
+  if (v.sink.needs(2)) v.sink.into(2, [&](const Tensor& dst, float beta) { sum_into(dst, rows, beta); });
+}
+
+// dy where y is positive, else 0: written over dy where nobody else sees it, so that no third tensor of this
+// width stands beside y and dy.
+Tensor relu_gradient(const Tensor& dy, const Tensor& y) {
+  if (widens(dy))
+    return raw::cast(relu_gradient(raw::cast(dy, Dtype::f32), raw::cast(y, Dtype::f32)), dy.dtype());
+  const bool ours = dy.exclusive() || !dy.contiguous();
+  const Tensor given = raw::contiguous(dy);
+  const Tensor dz = ours ? given : Tensor::empty(dy.shape(), dy.dtype(), dy.device());
+  if (dz.elements() > 0)
+    unary_backward_slot(dz.device(),
+                        {kRelu, dz.dtype(), dz.elements(), y.raw_data(), given.raw_data(), dz.raw_data()});
+  return dz;
+}
+
+}  // namespace
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  const Affine made = affine("linear", x, weight, bias, false);
+  return record("linear", {x, weight, bias}, made.y, {made.rows, made.factor},
+                [](VjpContext& v) { affine_gradients(v, v.dy()); });
+}
+
+Tensor linear_relu(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  const Affine made = affine("linear_relu", x, weight, bias, true);
+  return record("linear_relu", {x, weight, bias}, made.y, {made.rows, made.factor, made.y},
+                [](VjpContext& v) { affine_gradients(v, relu_gradient(v.dy(), v.saved(2))); });
 }
 
 }  // namespace eddy

@@ -20,6 +20,11 @@ Tensor matmul(const Tensor& a, const Tensor& b);
 // of dy over rows.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
+// max(x W^T + b, 0), written by the product: what is clipped is never stored. As linear, but that a NaN may
+// become 0 on a GPU. grad: that of linear for dy where the result is positive, else 0; only x, the weight and
+// the result are kept.
+Tensor linear_relu(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+
 struct OpSpec;
 std::vector<OpSpec> matmul_specs();
 

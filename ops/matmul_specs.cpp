@@ -76,7 +76,20 @@ std::vector<OpSpec> matmul_specs() {
     const double rows = static_cast<double>(x[0].elements()), n = static_cast<double>(x[1].dim(0));
     return OpCost{2 * rows * n, static_cast<double>(x[0].bytes() + x[1].bytes())};
   };
-  return {product, affine};
+
+  OpSpec clipped = affine;
+  clipped.name = "linear_relu";
+  clipped.formula = "max(x W^T + b, 0)";
+  clipped.run = [](const Tensors& x) {
+    return Tensors{linear_relu(x[0], x[1], x.size() > 2 ? x[2] : Tensor())};
+  };
+  clipped.reference = [affine_reference = affine.reference](const Tensors& x) {
+    const Tensor z = affine_reference(x)[0];
+    std::vector<double> values = z.to_vector<double>();
+    for (double& value : values) value = value > 0 ? value : 0;
+    return Tensors{Tensor::from(values, z.shape())};
+  };
+  return {product, affine, clipped};
 }
 
 }  // namespace eddy

@@ -8,8 +8,10 @@ namespace eddy {
 
 // c = a b + beta c over the last two axes. c is contiguous, or its rows are, apart from each other; a and b
 // are copied where gemm cannot read their strides. A bias [n] is added to every row; beta is 0 then. With
-// beta 0, c is not read. dtypes: one for a and b; c of theirs, or f32 where that is bf16; the bias of c's.
-void multiply_into(const Tensor& c, const Tensor& a, const Tensor& b, double beta, const Tensor& bias = {});
+// beta 0, c is not read. With `relu` c becomes max(c, 0) last; beta is 0 then and c contiguous. dtypes: one
+// for a and b; c of theirs, or f32 where that is bf16; the bias of c's.
+void multiply_into(const Tensor& c, const Tensor& a, const Tensor& b, double beta, const Tensor& bias = {},
+                   bool relu = false);
 
 // x [..., width] as [rows, width], row-major: x's storage, or a copy where x is not contiguous.
 Tensor flat_rows(const Tensor& x);

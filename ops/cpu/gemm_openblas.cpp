@@ -12,6 +12,8 @@
 #include "ops/cpu/gemm_small.h"
 #include "ops/cpu/isa.h"
 #include "ops/gemm.h"
+#include "ops/pointwise.h"
+#include "ops/pointwise_functors.h"
 #include "tensor/thread_pool.h"
 
 namespace eddy {
@@ -27,6 +29,18 @@ constexpr std::int64_t kBlockRows = 256;
 // Elements of C that one thread writes the bias into at a time.
 constexpr std::int64_t kBiasElements = 1 << 15;
 
+// max(C, 0) over a piece that this thread has just written and its cache still holds.
+void clip(const GemmArgs& g, std::int64_t m, std::int64_t n, void* c) {
+  constexpr int kRelu = pointwise::IndexOf<pointwise::Relu, pointwise::UnaryOps>::value;
+  const bool adjacent = g.ldc == n;
+  const std::int64_t runs = adjacent ? 1 : m, length = adjacent ? m * n : n,
+                     step = g.ldc * static_cast<std::int64_t>(dtype_bytes(g.dtype));
+  for (std::int64_t i = 0; i < runs; ++i) {
+    void* const run = static_cast<char*>(c) + i * step;
+    unary_forward_slot(kCpu, {kRelu, g.dtype, length, run, nullptr, run});
+  }
+}
+
 void multiply(const GemmArgs& g, std::int64_t m, std::int64_t n, const void* a, const void* b, void* c) {
   const auto int_of = [](std::int64_t x) { return static_cast<blasint>(x); };
   const CBLAS_TRANSPOSE ta = g.transpose_a ? CblasTrans : CblasNoTrans,
@@ -40,6 +54,7 @@ void multiply(const GemmArgs& g, std::int64_t m, std::int64_t n, const void* a, 
                 static_cast<const double*>(a), int_of(g.lda), static_cast<const double*>(b), int_of(g.ldb),
                 g.beta, static_cast<double*>(c), int_of(g.ldc));
   }
+  if (g.relu) clip(g, m, n, c);
 }
 
 // One matrix of the batch, cut along its longer side.

@@ -83,7 +83,8 @@ bool try_small_gemm(const GemmArgs& g) {
       g.ldb,
       static_cast<float*>(g.c),
       g.ldc,
-      g.beta == 1};
+      g.beta == 1,
+      g.relu};
   if (g.transpose_b) {
     transpose(whole.b, g.ldb, g.k, g.n, transposed.data());
     whole.b = transposed.data();

@@ -31,6 +31,7 @@ struct SmallGemmArgs {
   float* c;
   std::int64_t c_stride;
   bool accumulate;
+  bool relu;  // C = max(C, 0) last
 };
 
 // The kernel of the instruction set in use. Without one `lanes` is 0: on the baseline OpenBLAS is faster.

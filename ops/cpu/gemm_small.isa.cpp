@@ -54,11 +54,18 @@ void tile(const SmallGemmArgs& g, Ahead ahead) {
     for (int r = 0; r < Rows; ++r)
       for (int v = 0; v < Vectors; ++v) sum[r][v] += row[r][k] * right[v];
   }
+  float* const c = g.c;
+  const std::int64_t stride = g.c_stride;
+  if (g.accumulate)
+    for (int r = 0; r < Rows; ++r)
+      for (int v = 0; v < Vectors; ++v)
+        sum[r][v] += *reinterpret_cast<const Loose*>(c + r * stride + v * kLanes);
+  if (g.relu)  // NaN stays
+    for (int r = 0; r < Rows; ++r)
+      for (int v = 0; v < Vectors; ++v)
+        sum[r][v] = sum[r][v] > 0 ? sum[r][v] : (sum[r][v] == sum[r][v] ? Vector{} : sum[r][v]);
   for (int r = 0; r < Rows; ++r)
-    for (int v = 0; v < Vectors; ++v) {
-      Loose* c = reinterpret_cast<Loose*>(g.c + r * g.c_stride + v * kLanes);
-      *c = g.accumulate ? *c + sum[r][v] : sum[r][v];
-    }
+    for (int v = 0; v < Vectors; ++v) *reinterpret_cast<Loose*>(c + r * stride + v * kLanes) = sum[r][v];
 }
 
 using Tile = void (*)(const SmallGemmArgs&, Ahead);
@@ -89,6 +96,7 @@ void multiply(const SmallGemmArgs& g) {
     SmallGemmArgs t = g;
     t.inner = std::min(block, g.inner - k);
     t.accumulate = g.accumulate || k > 0;
+    t.relu = g.relu && k + block >= g.inner;
     for (std::int64_t x = 0; x < across; ++x) {
       const std::int64_t first = vectors * x / across, count = vectors * (x + 1) / across - first;
       t.b = g.b + k * g.b_stride + first * kLanes;

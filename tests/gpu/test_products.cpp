@@ -193,6 +193,36 @@ TEST_SUITE("device") {
     CHECK_MESSAGE(text.empty(), text);
   }
 
+  TEST_CASE("linear_relu clips in the product, with and without a bias, in every precision") {
+    const Tensor x = sample_normal({3, 17, 40}, "x"), w = sample_normal({24, 40}, "w"),
+                 biases = sample_normal({25}, "b");
+    for (const Form form : {Form::f32, Form::tf32, Form::bf16_to_bf16})
+      for (const std::int64_t start : {-1, 0, 1}) {  // no bias, an aligned one, one that is not
+        CAPTURE(kFormNames[static_cast<int>(form)]);
+        CAPTURE(start);
+        const Dtype dtype = form == Form::bf16_to_bf16 ? Dtype::bf16 : Dtype::f32;
+        const auto bias = [&](const Tensor& all) {
+          return start < 0 ? Tensor() : raw::narrow(all, 0, start, 24);
+        };
+        const auto exact = [&](const Tensor& t) { return raw::cast(raw::cast(t, dtype), Dtype::f64); };
+        const Tensor want = linear_relu(exact(x), exact(w), bias(exact(biases))),
+                     magnitudes =
+                         linear(absolute(exact(x)), absolute(exact(w)), bias(absolute(exact(biases))));
+        const auto on_gpu = [&](const Tensor& t) { return to_gpu(raw::cast(t, dtype)); };
+        set_tf32(form == Form::tf32);
+        const Tensor got = to_cpu(linear_relu(on_gpu(x), on_gpu(w), bias(on_gpu(biases))));
+        set_tf32(false);
+        const double sums = 41 * 0x1p-24 + (form == Form::tf32 ? 0x1p-10 : 0);
+        CHECK(worst_share(got, want, magnitudes, sums, dtype == Dtype::bf16 ? 0x1p-8 : 0) <= 1);
+      }
+    const auto bias_of = [](double value) { return to_gpu(Tensor::full({2}, value)); };
+    for (const double value : {-5.0, 5.0}) {  // an empty sum
+      const Tensor none =
+          linear_relu(to_gpu(Tensor::zeros({3, 0})), to_gpu(Tensor::zeros({2, 0})), bias_of(value));
+      CHECK(to_cpu(none).to_vector<float>() == std::vector<float>(6, value > 0 ? 5.0f : 0.0f));
+    }
+  }
+
   TEST_CASE("an empty sum is zero or the bias and operands that are not aligned are multiplied") {
     const Tensor none =
         linear(to_gpu(Tensor::zeros({2, 0})), to_gpu(Tensor::zeros({3, 0})), to_gpu(Tensor::full({3}, 5)));

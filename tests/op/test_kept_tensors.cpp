@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "autograd/tape.h"
+#include "ops/matmul.h"
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
 #include "ops/unit_norm.h"
@@ -32,6 +33,15 @@ TEST_CASE("relu keeps its result and not what it came from") {
   CHECK(kept_bytes() - before == x.bytes());
   backward(sum(z));
   CHECK(grad(x).to_vector<double>() == std::vector<double>{-2, 0, -6, 0, 0, -12});
+}
+
+TEST_CASE("linear_relu keeps its factors and its result, which the next product keeps anyway") {
+  const Tensor x = leaf({-1, 2, -3, 4, 5, -6}, {2, 3}), up = leaf({1, 2, 3, 4, 5, 6}, {2, 3}),
+               down = leaf({1, 2, 3, 4}, {2, 2});
+  const std::int64_t before = kept_bytes();
+  const Tensor y = linear_relu(x, up);
+  const Tensor z = linear(y, down);
+  CHECK(kept_bytes() - before == x.bytes() + up.bytes() + y.bytes() + down.bytes());
 }
 
 TEST_CASE("unit_norm keeps its result and not what it came from") {

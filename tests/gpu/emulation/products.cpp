@@ -3,6 +3,7 @@
 #include <cblas.h>
 
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -39,6 +40,10 @@ std::vector<float> read(const void* data, const Layout& layout, std::int64_t bat
   return values;
 }
 
+bool has_bias(const Desc& desc) {
+  return (desc.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
+}
+
 struct Call {
   Desc desc;
   Layout a, b, d;
@@ -64,7 +69,9 @@ void multiply(const Call& call) {
     for (std::int64_t column = 0; column < n; ++column)
       for (std::int64_t row = 0; row < m; ++row) {
         float x = d[static_cast<std::size_t>(row + column * m)];
-        if (desc.epilogue == CUBLASLT_EPILOGUE_BIAS) x += number_at(desc.bias, desc.bias_type, row);
+        if (has_bias(desc)) x += number_at(desc.bias, desc.bias_type, row);
+        // By its documentation max(x, 0), which does not say what becomes of NaN: here it is lost.
+        if ((desc.epilogue & CUBLASLT_EPILOGUE_RELU) != 0) x = std::fmax(x, 0.0f);
         const std::int64_t at = batch * call.d.stride + row + column * call.d.column_stride;
         if (call.d.type == CUDA_R_32F)
           static_cast<float*>(call.at_d)[at] = x;
@@ -143,7 +150,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
                               std::size_t, cudaStream_t stream) {
   if (c != d) return CUBLAS_STATUS_NOT_SUPPORTED;
   // The library may pick kernels that read a bias 16 bytes at a time, and they fail.
-  if (desc->epilogue == CUBLASLT_EPILOGUE_BIAS && reinterpret_cast<std::uintptr_t>(desc->bias) % 16 != 0)
+  if (has_bias(*desc) && reinterpret_cast<std::uintptr_t>(desc->bias) % 16 != 0)
     return CUBLAS_STATUS_NOT_SUPPORTED;
   const Call call{*desc,
                   *layout_a,

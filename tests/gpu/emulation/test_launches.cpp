@@ -13,6 +13,7 @@
 #include "autograd/tape.h"
 #include "cuda/context.h"
 #include "cuda/launch.cuh"
+#include "ops/matmul.h"
 #include "tensor/error.h"
 #include "tests/gpu/emulation/emulation.h"
 #include "tests/gpu/gpu_test.h"
@@ -72,6 +73,13 @@ class Steps {
   std::int64_t number_ = 0;
 };
 
+// But products.
+std::int64_t all_of(const Counts& counts) {
+  std::int64_t all = 0;
+  for (const auto& [kernel, count] : counts) all += count;
+  return all;
+}
+
 // Of a call of one layer with dropout over so many blocks of four, products left out: forward, backward.
 std::pair<std::int64_t, std::int64_t> launches_of_blocks(const char* name, std::int64_t blocks) {
   ModelConfig config;
@@ -91,15 +99,10 @@ std::pair<std::int64_t, std::int64_t> launches_of_blocks(const char* name, std::
   ForwardInput input;
   input.tokens = to_gpu(test::bf16_tokens(2, 4 * blocks, config.vocab, 0));
   input.dropout = {true, 3, 4, nullptr};
-  const auto sum = [](const Counts& counts) {
-    std::int64_t all = 0;
-    for (const auto& [kernel, count] : counts) all += count;
-    return all;
-  };
   Tensor logits;
-  const std::int64_t forward = sum(counted([&] { logits = model->forward(input).logits; }));
+  const std::int64_t forward = all_of(counted([&] { logits = model->forward(input).logits; }));
   const Tensor dlogits = Tensor::full(logits.shape(), 1, Dtype::f32, gpu());
-  return {forward, sum(counted([&] { backward(logits, dlogits); }))};
+  return {forward, all_of(counted([&] { backward(logits, dlogits); }))};
 }
 
 std::int64_t at(const Counts& counts, const char* kernel) {
@@ -136,10 +139,8 @@ TEST_SUITE("device") {
       CHECK(at(counts, "adam") == (config.model == "memory_llama"      ? 3
                                    : config.model == "block_recurrent" ? 2
                                                                        : 1));
-      std::int64_t all = 0;
-      for (const auto& [kernel, count] : counts) all += count;
       std::printf("%-18s %9lld %7lld %7lld %9lld %6lld %7lld\n", config.model.c_str(),
-                  static_cast<long long>(all), static_cast<long long>(at(counts, "copy")),
+                  static_cast<long long>(all_of(counts)), static_cast<long long>(at(counts, "copy")),
                   static_cast<long long>(at(counts, "memcpy")),
                   static_cast<long long>(at(counts, "add_into")),
                   static_cast<long long>(at(counts, "cast") + at(counts, "cast_flat")),
@@ -163,6 +164,18 @@ TEST_SUITE("device") {
                   static_cast<long long>(fused.second));
     }
     std::fflush(stdout);
+  }
+
+  TEST_CASE("a linear layer with ReLU clips in its product and launches one kernel more for its gradient") {
+    const Tensor x = require_grad(to_gpu(Tensor::full({6, 4}, 1))),
+                 weight = require_grad(to_gpu(Tensor::full({8, 4}, 1))), bias = to_gpu(Tensor::zeros({8}));
+    Tensor y;
+    const Counts forward = counted([&] { y = linear_relu(x, weight, bias); });
+    CHECK(all_of(forward) == 0);
+    const Tensor dy = Tensor::full({6, 8}, 1, Dtype::f32, gpu());
+    const Counts back = counted([&] { backward(y, dy); });
+    CHECK(at(back, "relu") == 1);
+    CHECK(all_of(back) == 1);
   }
 
   TEST_CASE("a grid of more blocks than a GPU takes is refused in words") {
