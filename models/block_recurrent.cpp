@@ -168,9 +168,11 @@ Tensor BlockRecurrent::run_blocks(const Tensor& x, std::vector<Carry>& carry, Bl
   const std::size_t layers = layers_.size();
   std::vector<Tensor> outputs, previous_k(layers), previous_v(layers);
   std::vector<std::vector<Tensor>> block_k(layers), block_v(layers);
+  std::vector<CellScales> scales(layers);
   for (std::size_t i = 0; i < layers; ++i) {
     previous_k[i] = carry[i].k;
     previous_v[i] = carry[i].v;
+    if (layers_[i].cell) scales[i] = layers_[i].cell->scales();
   }
   for (std::int64_t block = 0; block < blocks; ++block) {
     std::vector<Tensor> placed(layers), keys(layers), values(layers);
@@ -209,7 +211,7 @@ Tensor BlockRecurrent::run_blocks(const Tensor& x, std::vector<Carry>& carry, Bl
       const ScopeGuard scope(layers_[i].path);
       const RecurrentCell& cell = *layers_[i].cell;
       if (last) states[i].queries = cell.queries(placed[i]);
-      carry[i].state = cell.update(carry[i].state, states[i], cell.scales(), keys[i], values[i], call.dense);
+      carry[i].state = cell.update(carry[i].state, states[i], scales[i], keys[i], values[i], call.dense);
     }
     if (config().feedback)
       ++call.draw;
