@@ -7,6 +7,7 @@
 #include "autograd/tape.h"
 #include "tensor/allocator.h"
 #include "tensor/format.h"
+#include "tensor/transfer.h"
 
 namespace eddy {
 namespace {
@@ -163,6 +164,13 @@ void GradSink::give(int k, const Tensor& contribution) {
   if (!slot.has_grad() && !slot.pinned && contribution.dtype() == slot.dtype) {
     // A tracked tensor (a user's cotangent) must not tie its graph to a leaf that the graph leads to.
     slot.grad = contribution.autograd() == nullptr ? contribution : raw::alias(contribution);
+    queue_.push(edge.node);
+    return;
+  }
+  // What others see too, or a view, is summed into a tensor of its own at once.
+  if (!slot.pinned && slot.grad.defined() && contribution.dtype() == slot.dtype &&
+      !(slot.grad.exclusive() && slot.grad.contiguous())) {
+    slot.grad = raw::add(slot.grad, contribution);
     queue_.push(edge.node);
     return;
   }

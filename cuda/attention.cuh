@@ -68,11 +68,16 @@ struct Head {
   __device__ const T* values() const {
     return static_cast<const T*>(args.v) + batch * args.v_strides.batch + kv_head() * args.v_strides.head;
   }
-  // The same place in output and its gradient, [batch, queries, heads, head_size].
+  // A place in output, [batch, queries, heads, head_size].
   __device__ std::int64_t output_at(std::int64_t query) const {
     return ((batch * args.queries + query) * args.heads + head) * args.head_size;
   }
   __device__ std::int64_t output_stride() const { return args.heads * args.head_size; }
+  // The gradient of the output at query 0; rows are doutput_strides.time apart.
+  __device__ const T* doutputs(const AttentionBackwardArgs& gradient) const {
+    return static_cast<const T*>(gradient.doutput) + batch * gradient.doutput_strides.batch +
+           head * gradient.doutput_strides.head;
+  }
   // In [batch, heads, queries].
   __device__ std::int64_t row_at(std::int64_t query) const {
     return (batch * args.heads + head) * args.queries + query;

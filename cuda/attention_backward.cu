@@ -24,6 +24,7 @@
 #include "cuda/attention.cuh"
 #include "cuda/attention_tensor_core.h"
 #include "cuda/install.h"
+#include "cuda/numbers.cuh"
 #include "cuda/team.cuh"
 #include "ops/attention_partials.h"
 
@@ -45,14 +46,16 @@ __global__ void delta_kernel(BackwardLaunch launched) {
   const AttentionArgs& args = launched.args.forward;
   const std::int64_t rows = args.batch * args.queries * args.heads;
   for (std::int64_t row = Rows::first_row(); row < rows; row += Rows::row_step()) {
+    const std::int64_t head = row % args.heads, query = row / args.heads % args.queries;
+    const std::int64_t batch = row / args.heads / args.queries;
+    const AttentionStrides& strides = launched.args.doutput_strides;
     const T* const output = static_cast<const T*>(args.output) + row * args.head_size;
-    const T* const doutput = static_cast<const T*>(launched.args.doutput) + row * args.head_size;
+    const T* const doutput = static_cast<const T*>(launched.args.doutput) + batch * strides.batch +
+                             query * strides.time + head * strides.head;
     float sum = 0;
     for (std::int64_t e = Rows::lane(); e < args.head_size; e += 32)
       sum += static_cast<float>(output[e]) * static_cast<float>(doutput[e]);
     sum = Rows::reduce(sum, Plus{});
-    const std::int64_t head = row % args.heads, query = row / args.heads % args.queries;
-    const std::int64_t batch = row / args.heads / args.queries;
     if (Rows::lane() == 0)
       launched.scratch(launched.partials.deltas)[(batch * args.heads + head) * args.queries + query] = sum;
   }
@@ -122,8 +125,8 @@ __global__ void __launch_bounds__(kThreads) queries_kernel(BackwardLaunch launch
   const std::int64_t last = min(first + kRows, args.queries) - 1;
   const Head<T> head(args, item / args.heads, item % args.heads);
   load_rows<H, kRows>(head.queries(), args.q_strides.time, first, args.queries, args.head_size, q);
-  load_rows<H, kRows>(static_cast<const T*>(launched.args.doutput) + head.output_at(0), head.output_stride(),
-                      first, args.queries, args.head_size, doutput);
+  load_rows<H, kRows>(head.doutputs(launched.args), launched.args.doutput_strides.time, first, args.queries,
+                      args.head_size, doutput);
   Row rows[R];
   float dq[R][Part<H>::kEntries] = {}, shares[R] = {};
 #pragma unroll
@@ -227,8 +230,8 @@ __global__ void __launch_bounds__(kThreads) keys_kernel(BackwardLaunch launched)
     for (std::int64_t first = begin; first < end; first += kRows) {
       __syncthreads();  // the tiles of the queries before are read
       load_rows<H, kRows>(head.queries(), args.q_strides.time, first, args.queries, args.head_size, q);
-      load_rows<H, kRows>(static_cast<const T*>(launched.args.doutput) + head.output_at(0),
-                          head.output_stride(), first, args.queries, args.head_size, doutput);
+      load_rows<H, kRows>(head.doutputs(launched.args), launched.args.doutput_strides.time, first,
+                          args.queries, args.head_size, doutput);
       write_keep<R, C>(head, first, weights, 1, row_of(kRows),
                        [=](std::int64_t, int column) { return key + column; });
       __syncthreads();
@@ -317,8 +320,8 @@ __global__ void __launch_bounds__(kThreads) tables_kernel(BackwardLaunch launche
     for (std::int64_t first = begin; first < args.queries; first += kRows) {
       __syncthreads();  // the tiles of the queries before are read
       load_rows<H, kRows>(head.queries(), args.q_strides.time, first, args.queries, args.head_size, q);
-      load_rows<H, kRows>(static_cast<const T*>(launched.args.doutput) + head.output_at(0),
-                          head.output_stride(), first, args.queries, args.head_size, doutput);
+      load_rows<H, kRows>(head.doutputs(launched.args), launched.args.doutput_strides.time, first,
+                          args.queries, args.head_size, doutput);
       const auto key_of = [&head, distance](std::int64_t query, int column) {
         return query + head.offset - (distance + column);
       };
@@ -388,7 +391,8 @@ __global__ void head_scale_kernel(BackwardLaunch launched) {
         launched.partials
             .head_scales)[(row / args.queries * args.heads + head) * args.queries + row % args.queries];
   sum = Team<kThreads>::reduce(sum, Plus{});
-  if (threadIdx.x == 0) static_cast<float*>(launched.args.dhead_scale)[head] = sum;
+  if (threadIdx.x == 0)
+    add_to(static_cast<float*>(launched.args.dhead_scale)[head], launched.args.head_scale_beta, sum);
 }
 
 __global__ void bias_kernel(BackwardLaunch launched) {

@@ -25,8 +25,7 @@ struct TensorBackward {
     return {head.values(), args.forward.v_strides.time, v_aligned};
   }
   __device__ Rows doutputs(const Head<bf16>& head) const {
-    return {static_cast<const bf16*>(args.doutput) + head.output_at(0), head.output_stride(),
-            doutput_aligned};
+    return {head.doutputs(args), args.doutput_strides.time, doutput_aligned};
   }
   // A query's log_sum, in units of log 2, and delta; zeros behind the last query.
   __device__ void statistics(const Head<bf16>& head, std::int64_t query, float& log_sum, float& delta) const {
@@ -45,7 +44,7 @@ inline TensorBackward tensor_backward(const AttentionBackwardArgs& args, const A
           rows_aligned(forward.q, forward.q_strides),
           rows_aligned(forward.k, forward.k_strides),
           rows_aligned(forward.v, forward.v_strides),
-          aligned(args.doutput)};
+          rows_aligned(args.doutput, args.doutput_strides)};
 }
 
 // Turns the scores of a thread's pairs, queries in rows, into the gradients of these scores.

@@ -17,13 +17,17 @@ __global__ void forward_kernel(RmsNormArgs args) {
   for (std::int64_t row = Rows::first_row(); row < args.rows; row += Rows::row_step()) {
     const T* const x = row_to_norm<Threads, T>(args, row);
     T* const y = static_cast<T*>(args.y) + row * args.y_stride;
+    const float* const place =
+        args.table == nullptr ? nullptr
+                              : static_cast<const float*>(args.table) + row % args.table_rows * args.width;
     float squares = 0;
     for (std::int64_t i = Rows::lane(); i < args.width; i += Threads)
       squares += static_cast<float>(x[i]) * static_cast<float>(x[i]);
     const float rstd = 1.0f / sqrtf(Rows::reduce(squares, Plus{}) / count + eps);
     for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) {
       const float n = static_cast<float>(x[i]) * rstd;
-      y[i] = static_cast<T>(weight != nullptr ? n * weight[i] : n);
+      const float scaled = weight != nullptr ? n * weight[i] : n;
+      y[i] = static_cast<T>(place != nullptr ? scaled + place[i] : scaled);
     }
     if (args.rstd != nullptr && Rows::lane() == 0) static_cast<float*>(args.rstd)[row] = rstd;
   }

@@ -10,6 +10,7 @@
 // of l2_norm; copies and fills move it like any other eight bytes.
 #include "cuda/transfer.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "cuda/numbers.cuh"
@@ -35,6 +36,28 @@ __global__ void copy_kernel(CopyArgs<T> args) {
   }
 }
 
+// Several copies in one launch: every thread goes through all of them, so that copies as long as each other
+// fill the GPU alike.
+constexpr int kMostCopies = 8;
+
+template <class T>
+struct CopiesArgs {
+  int count = 0;
+  CopyArgs<T> copies[kMostCopies] = {};
+};
+
+template <class T>
+__global__ void copies_kernel(const __grid_constant__ CopiesArgs<T> args) {
+  for (int k = 0; k < args.count; ++k) {
+    const CopyArgs<T>& copy = args.copies[k];
+    for (std::int64_t i = first_item(); i < copy.walk.elements; i += item_step()) {
+      std::int64_t at[2] = {};
+      copy.walk.add_offsets(static_cast<std::uint32_t>(i), at);
+      copy.to[at[0]] = copy.from[at[1]];
+    }
+  }
+}
+
 // bf16 is added in f32 and rounded once, as on the CPU.
 template <class T>
 __global__ void add_kernel(CopyArgs<T> args) {
@@ -42,6 +65,22 @@ __global__ void add_kernel(CopyArgs<T> args) {
     std::int64_t at[2] = {};
     args.walk.add_offsets(static_cast<std::uint32_t>(i), at);
     args.to[at[0]] = T(static_cast<float>(args.to[at[0]]) + static_cast<float>(args.from[at[1]]));
+  }
+}
+
+template <class T>
+struct AddArgs {
+  Walk<3> walk;  // of the sum and its summands
+  T* to;
+  const T *a, *b;
+};
+
+template <class T>
+__global__ void sum_kernel(AddArgs<T> args) {
+  for (std::int64_t i = first_item(); i < args.walk.elements; i += item_step()) {
+    std::int64_t at[3] = {};
+    args.walk.add_offsets(static_cast<std::uint32_t>(i), at);
+    args.to[at[0]] = T(static_cast<float>(args.a[at[1]]) + static_cast<float>(args.b[at[2]]));
   }
 }
 
@@ -120,6 +159,37 @@ void over_both(const char* name, void (*kernel)(CopyArgs<T>), const Tensor& to, 
   });
 }
 
+template <class T>
+void copy_together(const std::vector<Tensor>& to, const std::vector<Tensor>& from) {
+  CopiesArgs<T> args;
+  std::int64_t longest = 0;
+  const auto run = [&] {
+    if (args.count > 0) launch("copies", copies_kernel<T>, grid_for(longest, kThreads), kThreads, args);
+    args = {};
+    longest = 0;
+  };
+  for (std::size_t k = 0; k < to.size(); ++k)
+    walk_of(to[k], from[k]).for_parts([&](const Walk<2>& walk, const std::int64_t* at) {
+      args.copies[args.count++] = {walk, static_cast<T*>(to[k].raw_data()) + at[0],
+                                   static_cast<const T*>(from[k].raw_data()) + at[1]};
+      longest = std::max(longest, static_cast<std::int64_t>(walk.elements));
+      if (args.count == kMostCopies) run();
+    });
+  run();
+}
+
+template <class T>
+void add_to(const Tensor& to, const Tensor& a, const Tensor& b) {
+  WalkShape<3> shape;
+  for (int i = 0; i < to.rank(); ++i)
+    shape.add_axis(to.dim(i), {to.strides()[i], a.strides()[i], b.strides()[i]});
+  shape.for_parts([&](const Walk<3>& walk, const std::int64_t* at) {
+    launch("add", sum_kernel<T>, grid_for(walk.elements, kThreads), kThreads,
+           {walk, static_cast<T*>(to.raw_data()) + at[0], static_cast<const T*>(a.raw_data()) + at[1],
+            static_cast<const T*>(b.raw_data()) + at[2]});
+  });
+}
+
 // The types that kernels compute with. errors: DtypeError for f64.
 template <class Visit>
 void by_dtype(const char* op, Dtype dtype, Visit&& visit) {
@@ -171,6 +241,19 @@ class CudaTransfer final : public Transfer {
       using T = decltype(width);
       over_both<T>("copy", copy_kernel<T>, to, from);
     });
+  }
+
+  void copy_all(const std::vector<Tensor>& to, const std::vector<Tensor>& from) override {
+    by_width(to[0].dtype(), [&](auto width) { copy_together<decltype(width)>(to, from); });
+  }
+
+  void add(const Tensor& to, const Tensor& a, const Tensor& b) override {
+    if (to.dtype() == Dtype::f32)
+      add_to<float>(to, a, b);
+    else if (to.dtype() == Dtype::bf16)
+      add_to<bf16>(to, a, b);
+    else
+      refuse_dtype("add", to.dtype());
   }
 
   void add_into(const Tensor& to, const Tensor& from) override {

@@ -21,7 +21,8 @@ __global__ void forward_kernel(UnitNormArgs args) {
     float squares = 0;
     for (std::int64_t i = Rows::lane(); i < args.width; i += Threads)
       squares += static_cast<float>(x[i]) * static_cast<float>(x[i]);
-    const float scale = 1.0f / sqrtf(Rows::reduce(squares, Plus{}) + eps);
+    const float length = sqrtf(Rows::reduce(squares, Plus{}) + eps);
+    const float scale = unit_norm_plain(args, row) ? 1.0f : 1.0f / length;
     for (std::int64_t i = Rows::lane(); i < args.width; i += Threads)
       y[i] = static_cast<T>(static_cast<float>(x[i]) * scale);
     if (Rows::lane() == 0) static_cast<float*>(args.scale)[row] = scale;
@@ -40,7 +41,7 @@ __global__ void backward_kernel(UnitNormBackwardArgs args) {
     float product = 0;
     for (std::int64_t i = Rows::lane(); i < args.width; i += Threads)
       product += static_cast<float>(dy[i]) * static_cast<float>(y[i]);
-    const float along = Rows::reduce(product, Plus{});
+    const float sum = Rows::reduce(product, Plus{}), along = unit_norm_plain(args, row) ? 0.0f : sum;
     for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) {
       add_to(dx[i], args.beta, scale * (static_cast<float>(dy[i]) - static_cast<float>(y[i]) * along));
     }

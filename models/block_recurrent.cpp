@@ -109,18 +109,25 @@ ForwardOutput BlockRecurrent::forward(const ForwardInput& input) const {
 StateRead BlockRecurrent::run_chain(const RecurrentCell& cell, Tensor& c, const Tensor& keys,
                                     const Tensor& values, std::int64_t time, bool dense) const {
   const std::int64_t window = config().window, blocks = time / window, before = keys.dim(1) - time;
+  const CellScales scales = cell.scales();
   std::vector<Tensor> read_keys, read_values;
   for (std::int64_t block = 0; block < blocks; ++block) {
     const Tensor placed = activation(cell.place(c));
-    const StateRead own = cell.read(placed);
-    read_keys.push_back(own.keys);
-    read_values.push_back(own.values);
+    // The state after the last block is a constant of the next segment, its queries are read for that alone.
+    std::unique_ptr<NoGrad> constant;
+    StateHeads own;
+    if (block + 1 < blocks) {
+      own = cell.heads(placed);
+    } else {
+      own.read = cell.read(placed);
+      constant = std::make_unique<NoGrad>();
+      own.queries = cell.queries(placed);
+    }
+    read_keys.push_back(own.read.keys);
+    read_values.push_back(own.read.values);
     const std::int64_t from = std::max<std::int64_t>(0, before + (block - 1) * window);
     const std::int64_t rows = before + (block + 1) * window - from;
-    // The state after the last block is a constant of the next segment.
-    std::unique_ptr<NoGrad> constant;
-    if (block + 1 == blocks) constant = std::make_unique<NoGrad>();
-    c = cell.update(c, placed, own, narrow(keys, 1, from, rows), narrow(values, 1, from, rows), dense);
+    c = cell.update(c, own, scales, narrow(keys, 1, from, rows), narrow(values, 1, from, rows), dense);
   }
   c = detach(c);
   if (blocks == 1) return {read_keys[0], read_values[0]};
@@ -157,18 +164,24 @@ Tensor BlockRecurrent::run_blocks(const Tensor& x, std::vector<Carry>& carry, Bl
   const std::size_t layers = layers_.size();
   std::vector<Tensor> outputs, previous_k(layers), previous_v(layers);
   std::vector<std::vector<Tensor>> block_k(layers), block_v(layers);
+  std::vector<CellScales> scales(layers);
   for (std::size_t i = 0; i < layers; ++i) {
     previous_k[i] = carry[i].k;
     previous_v[i] = carry[i].v;
+    if (layers_[i].cell) scales[i] = layers_[i].cell->scales();
   }
   for (std::int64_t block = 0; block < blocks; ++block) {
     std::vector<Tensor> placed(layers), keys(layers), values(layers);
-    std::vector<StateRead> reads(layers);
+    std::vector<StateHeads> states(layers);
+    const bool last = block + 1 == blocks;
     for (std::size_t i = 0; i < layers; ++i) {
       if (!layers_[i].cell) continue;
       const ScopeGuard scope(layers_[i].path);
       placed[i] = activation(layers_[i].cell->place(carry[i].state));
-      reads[i] = layers_[i].cell->read(placed[i]);
+      if (last)
+        states[i].read = layers_[i].cell->read(placed[i]);
+      else
+        states[i] = layers_[i].cell->heads(placed[i]);
     }
     Tensor y = narrow(x, 1, block * window, window);
     for (std::size_t i = 0; i < layers; ++i) {
@@ -178,7 +191,7 @@ Tensor BlockRecurrent::run_blocks(const Tensor& x, std::vector<Carry>& carry, Bl
       values[i] = previous_v[i].defined() ? concat({previous_v[i], heads.v}, 1) : heads.v;
       const std::int64_t source = source_of(static_cast<std::int64_t>(i));
       y = layers_[i].finish(y, heads, keys[i], values[i],
-                            source < 0 ? StateRead{} : reads[static_cast<std::size_t>(source)],
+                            source < 0 ? StateRead{} : states[static_cast<std::size_t>(source)].read,
                             carry[i].memory ? &*carry[i].memory : nullptr, call);
       previous_k[i] = heads.k;
       previous_v[i] = heads.v;
@@ -188,12 +201,13 @@ Tensor BlockRecurrent::run_blocks(const Tensor& x, std::vector<Carry>& carry, Bl
     }
     outputs.push_back(call.dropped(rms_norm(y, final_norm_, config().norm_eps), "final"));
     std::unique_ptr<NoGrad> constant;
-    if (block + 1 == blocks) constant = std::make_unique<NoGrad>();
+    if (last) constant = std::make_unique<NoGrad>();
     for (std::size_t i = 0; i < layers; ++i) {
       if (!layers_[i].cell) continue;
       const ScopeGuard scope(layers_[i].path);
-      carry[i].state =
-          layers_[i].cell->update(carry[i].state, placed[i], reads[i], keys[i], values[i], call.dense);
+      const RecurrentCell& cell = *layers_[i].cell;
+      if (last) states[i].queries = cell.queries(placed[i]);
+      carry[i].state = cell.update(carry[i].state, states[i], scales[i], keys[i], values[i], call.dense);
     }
     if (config().feedback)
       ++call.draw;

@@ -1,6 +1,7 @@
 // The gates and the cell.
 #include "models/block_recurrent_cell.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "autograd/scope.h"
@@ -9,6 +10,7 @@
 #include "ops/matmul.h"
 #include "ops/pointwise.h"
 #include "ops/rms_norm.h"
+#include "ops/unit_norm.h"
 #include "ops/views.h"
 
 namespace eddy {
@@ -39,12 +41,12 @@ StateGate::StateGate(const ParamScope& scope, std::int64_t in, const ModelConfig
 
 Tensor StateGate::operator()(const Tensor& c, const Tensor& input) const {
   // The state is mixed in its own dtype, whatever the products are in.
-  const auto product = [&](const Tensor& weight, const Tensor& bias) {
-    return cast(linear(input, weight, bias), c.dtype());
-  };
-  const Tensor z = product(wz_, bz_);
-  if (bg_.defined()) return fixed_gate(c, z, bg_, tanh_);
-  return lstm_gate(c, z, product(wi_, {}), product(wf_, {}), bi_, bf_, tanh_);
+  if (bg_.defined()) return fixed_gate(c, cast(linear(input, wz_, bz_), c.dtype()), bg_, tanh_);
+  const std::int64_t dim = c.dim(2);
+  const std::vector<Tensor> zif =
+      split(cast(joint_linear(input, {wz_, wi_, wf_}), c.dtype()), 2, {dim, dim, dim});
+  const Tensor z = bz_.defined() ? zif[0] + bz_ : zif[0];
+  return lstm_gate(c, z, zif[1], zif[2], bi_, bf_, tanh_);
 }
 
 RecurrentCell::RecurrentCell(const ParamScope& scope, const ModelConfig& config)
@@ -73,27 +75,51 @@ Tensor RecurrentCell::initial(std::int64_t batch) const {
 
 Tensor RecurrentCell::place(const Tensor& c) const {
   const ScopeGuard scope("recurrent");
-  return rms_norm(c, norm_, eps_) + state_ids_;
+  return rms_norm_add(c, norm_, state_ids_, eps_);
+}
+
+std::vector<Tensor> RecurrentCell::project(const Tensor& placed, const std::vector<Tensor>& weights,
+                                           int values) const {
+  const ScopeGuard scope("recurrent");
+  const std::int64_t heads = rules_.heads, products = static_cast<std::int64_t>(weights.size());
+  const AxisRange plain{std::max(values, 0) * heads, values < 0 ? 0 : heads};
+  const Tensor rows = reshape(joint_linear(placed, weights),
+                              {placed.dim(0), placed.dim(1), products * heads, rules_.head_dim});
+  return split(rules_.unit ? unit_norm_heads(rows, rules_.eps, plain) : rows, 2,
+               std::vector<std::int64_t>(weights.size(), heads));
 }
 
 StateRead RecurrentCell::read(const Tensor& placed) const {
-  const ScopeGuard scope("recurrent");
-  return {rules_.split_keys(linear(placed, wk_)), rules_.split(linear(placed, wv_))};
+  const std::vector<Tensor> parts = project(placed, {wk_, wv_}, 1);
+  return {parts[0], parts[1]};
 }
 
-Tensor RecurrentCell::update(const Tensor& c, const Tensor& placed, const StateRead& own, const Tensor& keys,
-                             const Tensor& values, bool dense) const {
+StateQueries RecurrentCell::queries(const Tensor& placed) const {
+  const std::vector<Tensor> parts = project(placed, {wq_self_, wq_cross_}, -1);
+  return {parts[0], parts[1]};
+}
+
+StateHeads RecurrentCell::heads(const Tensor& placed) const {
+  const std::vector<Tensor> parts = project(placed, {wk_, wv_, wq_self_, wq_cross_}, 1);
+  return {{parts[0], parts[1]}, {parts[2], parts[3]}};
+}
+
+CellScales RecurrentCell::scales() const {
+  return {rules_.scale(scale_self_), rules_.scale(scale_cross_)};
+}
+
+Tensor RecurrentCell::update(const Tensor& c, const StateHeads& own, const CellScales& scales,
+                             const Tensor& keys, const Tensor& values, bool dense) const {
   const ScopeGuard scope("recurrent");
-  const auto attend = [&](const Tensor& wq, const Tensor& learned, const Tensor& k, const Tensor& v) {
+  const auto attend = [&](const Tensor& q, const Tensor& learned, const Tensor& k, const Tensor& v) {
     AttentionOptions options;
-    options.scale = 1;
-    options.head_scale = rules_.scale(learned);
-    const Tensor q = rules_.split_queries(linear(placed, wq));
+    options.scale = rules_.unit ? 1 : 1 / std::sqrt(static_cast<double>(rules_.head_dim));
+    options.head_scale = learned;
     return rules_.join(dense ? attention_composed(q, k, v, options) : attention(q, k, v, options));
   };
-  const Tensor h = concat(
-      {attend(wq_self_, scale_self_, own.keys, own.values), attend(wq_cross_, scale_cross_, keys, values)},
-      2);
+  const Tensor h = concat({attend(own.queries.self, scales.self, own.read.keys, own.read.values),
+                           attend(own.queries.cross, scales.cross, keys, values)},
+                          2);
   if (!gate_mlp_) return (*gate_attn_)(c, h);
   if (!gate_attn_) return (*gate_mlp_)(c, linear_relu(h, mlp_up_));
   const Tensor m = (*gate_attn_)(c, h);

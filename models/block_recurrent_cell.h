@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "models/block_recurrent_attention.h"
 #include "models/params.h"
@@ -33,6 +34,18 @@ class StateGate {
 struct StateRead {
   Tensor keys, values;
 };
+// What the cell reads itself and the tokens with, of the same shape and unit vectors as well.
+struct StateQueries {
+  Tensor self, cross;
+};
+struct StateHeads {
+  StateRead read;
+  StateQueries queries;
+};
+// What the logits are multiplied by, [heads] each: the same for all blocks of a call.
+struct CellScales {
+  Tensor self, cross;
+};
 
 // The cell, for a state c:
 //
@@ -49,17 +62,25 @@ class RecurrentCell {
 
   // The learned initial state for every sequence, [batch, states, dim].
   Tensor initial(std::int64_t batch) const;
-  // RMSNorm(c) + IDs, shared by `read` and `update`.
+  // RMSNorm(c) + IDs, what the following read.
   Tensor place(const Tensor& c) const;
   StateRead read(const Tensor& placed) const;
-  // c after a block. shapes: c and placed [batch, states, dim]; keys, values [batch, rows, heads, head_dim]
-  // of the previous and this block.
-  Tensor update(const Tensor& c, const Tensor& placed, const StateRead& own, const Tensor& keys,
+  StateQueries queries(const Tensor& placed) const;
+  // Both, by one product.
+  StateHeads heads(const Tensor& placed) const;
+  CellScales scales() const;
+  // c after a block. shapes: c [batch, states, dim]; keys, values [batch, rows, heads, head_dim] of the
+  // previous and this block.
+  Tensor update(const Tensor& c, const StateHeads& own, const CellScales& scales, const Tensor& keys,
                 const Tensor& values, bool dense) const;
   // The mean of kept_at_rest over the cell's gates.
   double kept_at_rest() const;
 
  private:
+  // The heads of the products with several weights. All become unit vectors but those of weight `values`,
+  // -1 for none.
+  std::vector<Tensor> project(const Tensor& placed, const std::vector<Tensor>& weights, int values) const;
+
   HeadRules rules_;
   double eps_;
   Tensor init_state_, state_ids_, norm_, wk_, wv_, wq_self_, wq_cross_, scale_self_, scale_cross_;

@@ -118,11 +118,14 @@ void BlockRecurrent::end_block(Stream& stream) const {
     Stream::Layer& own = stream.layers[i];
     if (layers_[i].cell) {
       const RecurrentCell& cell = *layers_[i].cell;
-      own.state = segment_ends && config().clear_state
-                      ? cell.initial(batch)
-                      : cell.update(own.state, activation(cell.place(own.state)), own.read,
-                                    raw::narrow(own.k, 1, from, 2 * window - from),
-                                    raw::narrow(own.v, 1, from, 2 * window - from), false);
+      if (segment_ends && config().clear_state) {
+        own.state = cell.initial(batch);
+      } else {
+        const StateHeads heads{own.read, cell.queries(activation(cell.place(own.state)))};
+        own.state =
+            cell.update(own.state, heads, cell.scales(), raw::narrow(own.k, 1, from, 2 * window - from),
+                        raw::narrow(own.v, 1, from, 2 * window - from), false);
+      }
     }
     for (const Tensor& ring : {own.k, own.v})
       raw::copy_into(raw::narrow(ring, 1, 0, window), raw::narrow(ring, 1, window, window));

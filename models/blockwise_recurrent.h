@@ -93,16 +93,13 @@ class MemoryLlama final : public LlamaModel {
   double forward_macs_per_token(std::int64_t time) const override;
 
  private:
-  struct MemoryRows {
-    Tensor key, value;  // [batch, chunk, kv_heads, head_dim], the key rotated
-  };
-
   // The memories that a call begins with, one per layer: [batch, chunk, dim], or [1, chunk, dim] for one that
   // all rows share.
   std::vector<Tensor> first_memories(const ForwardInput& input) const;
   Tensor initial_memory(const LlamaLayer& layer) const;  // [1, chunk, dim]
-  MemoryRows memory_rows(const LlamaLayer& layer, const Tensor& memory, const DropoutSite& drop,
-                         std::uint64_t call) const;
+  // What a chunk reads of a memory, the key rotated.
+  KeyValue memory_rows(const LlamaLayer& layer, const Tensor& memory, const DropoutSite& drop,
+                       std::uint64_t call) const;
   // x [batch, time, heads, head_dim] with positions chunk, chunk + 1, ... beginning anew in every chunk.
   Tensor rotate_chunks(const Tensor& x) const;
 

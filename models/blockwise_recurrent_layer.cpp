@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "autograd/scope.h"
+#include "ops/matmul.h"
 #include "ops/pointwise.h"
 #include "ops/rms_norm.h"
 #include "ops/views.h"
@@ -35,7 +36,8 @@ LlamaMlp::LlamaMlp(const ParamScope& scope, const ModelConfig& config)
       up(scope.scope("up"), config.dim, config.mlp_dim, residual_deviation(config), false),
       down(scope.scope("down"), config.mlp_dim, config.dim, config.init_std, false) {}
 Tensor LlamaMlp::operator()(const Tensor& x) const {
-  return down(swiglu(gate(x), up(x)));
+  const std::vector<Tensor> parts = joint_linear_parts(x, {gate.weight, up.weight});
+  return down(swiglu(parts[0], parts[1]));
 }
 
 LlamaMemory::LlamaMemory(const ParamScope& scope, std::string memory_path, const ModelConfig& config)
@@ -56,9 +58,10 @@ LlamaMemory::LlamaMemory(const ParamScope& scope, std::string memory_path, const
 
 Tensor LlamaMemory::evolve(const Tensor& memory, const DropoutSite& drop, std::uint64_t call) const {
   const ScopeGuard scope("memory");
-  Tensor u = proj ? (*proj)(memory) : memory;
-  if (mlp) u = u + drop((*mlp)(mlp_norm ? (*mlp_norm)(u) : u), path + ".mlp.drop", call);
-  return norm ? (*norm)(u) : u;
+  const Tensor u = proj ? (*proj)(memory) : memory;
+  if (!mlp) return norm ? (*norm)(u) : u;
+  const Tensor delta = drop((*mlp)(mlp_norm ? (*mlp_norm)(u) : u), path + ".mlp.drop", call);
+  return norm ? norm->of_sum(u, delta).norm : u + delta;
 }
 
 LlamaLayer::LlamaLayer(const ParamScope& scope, std::string layer_path, const ModelConfig& config)
@@ -86,11 +89,10 @@ Tensor LlamaLayer::key(const Tensor& rows) const {
 Tensor LlamaLayer::value(const Tensor& rows) const {
   return split_heads(wv(rows), kv_heads, head_dim);
 }
-Tensor LlamaLayer::memory_key(const Tensor& evolved) const {
-  return split_heads((memory->wk ? *memory->wk : wk)(evolved), kv_heads, head_dim);
-}
-Tensor LlamaLayer::memory_value(const Tensor& evolved) const {
-  return split_heads((memory->wv ? *memory->wv : wv)(evolved), kv_heads, head_dim);
+KeyValue LlamaLayer::memory_rows(const Tensor& evolved) const {
+  const Linear &key = memory->wk ? *memory->wk : wk, &value = memory->wv ? *memory->wv : wv;
+  const std::vector<Tensor> parts = joint_linear_parts(evolved, {key.weight, value.weight});
+  return {split_heads(parts[0], kv_heads, head_dim), split_heads(parts[1], kv_heads, head_dim)};
 }
 
 Tensor LlamaLayer::finish(const Tensor& x, const Tensor& attended, const DropoutSite& drop,

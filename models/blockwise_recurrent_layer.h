@@ -59,6 +59,11 @@ class LlamaMemory {
   Tensor dead_query;
 };
 
+// Keys and values of rows, [batch, time, kv_heads, head_dim] each.
+struct KeyValue {
+  Tensor key, value;
+};
+
 class LlamaLayer {
  public:
   // With a memory when the config's model has one.
@@ -69,9 +74,8 @@ class LlamaLayer {
   Tensor query(const Tensor& rows) const;
   Tensor key(const Tensor& rows) const;
   Tensor value(const Tensor& rows) const;
-  // The same of an evolved memory.
-  Tensor memory_key(const Tensor& evolved) const;
-  Tensor memory_value(const Tensor& evolved) const;
+  // Key and value of an evolved memory.
+  KeyValue memory_rows(const Tensor& evolved) const;
 
   // The layer's output for the residual stream x [batch, time, dim] and what its attention gave, [batch,
   // time, heads, head_dim].

@@ -88,10 +88,11 @@ std::vector<Tensor> MemoryLlama::first_memories(const ForwardInput& input) const
   return memories;
 }
 
-MemoryLlama::MemoryRows MemoryLlama::memory_rows(const LlamaLayer& layer, const Tensor& memory,
-                                                 const DropoutSite& drop, std::uint64_t call) const {
+KeyValue MemoryLlama::memory_rows(const LlamaLayer& layer, const Tensor& memory, const DropoutSite& drop,
+                                  std::uint64_t call) const {
   const Tensor evolved = layer.memory->evolve(memory, drop, call);
-  return {rotary(layer.memory_key(evolved), 0, config().rope_theta), layer.memory_value(evolved)};
+  const KeyValue rows = layer.memory_rows(evolved);
+  return {rotary(rows.key, 0, config().rope_theta), rows.value};
 }
 
 Tensor MemoryLlama::rotate_chunks(const Tensor& x) const {
@@ -121,7 +122,7 @@ Tensor MemoryLlama::run_hoisted(const LlamaLayer& layer, const Tensor& x, const 
   if (drop.active()) memory = contiguous(for_each_row(memory, batch));
   std::vector<Tensor> outputs;
   for (std::size_t t = 0; t < lengths.size(); ++t) {
-    const MemoryRows read = memory_rows(layer, memory, drop, t);
+    const KeyValue read = memory_rows(layer, memory, drop, t);
     const Tensor key = concat({for_each_row(read.key, batch), keys[t]}, 1),
                  value = concat({for_each_row(read.value, batch), values[t]}, 1);
     outputs.push_back(attention(queries[t], key, value, chunk_attention(layer, drop, t)));
@@ -136,9 +137,10 @@ Tensor MemoryLlama::run_literal(const LlamaLayer& layer, const Tensor& x, const 
                                 std::uint64_t chunk, Tensor& memory) const {
   const ScopeGuard scope(layer.path);
   const Tensor evolved = layer.memory->evolve(memory, drop, chunk), rows = layer.attn_norm(x);
+  const KeyValue read = layer.memory_rows(evolved);
   const Tensor query = rotary(layer.query(rows), config().chunk, config().rope_theta),
-               key = rotary(concat({layer.memory_key(evolved), layer.key(rows)}, 1), 0, config().rope_theta),
-               value = concat({layer.memory_value(evolved), layer.value(rows)}, 1);
+               key = rotary(concat({read.key, layer.key(rows)}, 1), 0, config().rope_theta),
+               value = concat({read.value, layer.value(rows)}, 1);
   const Tensor output = attention(query, key, value, chunk_attention(layer, drop, chunk));
   if (x.dim(1) == config().chunk) {
     memory = reshape(output, x.shape());

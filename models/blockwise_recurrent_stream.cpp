@@ -132,7 +132,7 @@ void MemoryLlama::refresh_memory(const State& state) const {
   const DropoutSite off;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const ScopeGuard scope(layers_[i].path);
-    const MemoryRows rows = memory_rows(layers_[i], activation(of_layer(state, "memory", i)), off, 0);
+    const KeyValue rows = memory_rows(layers_[i], activation(of_layer(state, "memory", i)), off, 0);
     raw::copy_into(raw::narrow(of_layer(state, "keys", i), 1, 0, config().chunk), rows.key);
     raw::copy_into(raw::narrow(of_layer(state, "values", i), 1, 0, config().chunk), rows.value);
   }

@@ -9,6 +9,7 @@
 #include "ops/attention_partials.h"
 #include "ops/checks.h"
 #include "ops/cpu/attention_scratch.h"
+#include "ops/gradient_buffer.h"
 #include "ops/widen.h"
 #include "tensor/format.h"
 #include "tensor/thread_pool.h"
@@ -219,20 +220,23 @@ Mixed forward(const Parts& x, const AttentionOptions& options) {
   return mixed;
 }
 
-// Overwrites the gradients that are defined; they have any strides with a last one of 1.
+// Overwrites the gradients that are defined; they and doutput, [batch, queries, heads, head_size], have any
+// strides with a last one of 1. With head_scale_beta 1 that of head_scale is added to instead.
 void backward_into(const Parts& x, const Mixed& mixed, const Tensor& doutput, const AttentionOptions& options,
-                   const Parts& gradients) {
+                   const Parts& gradients, float head_scale_beta) {
   AttentionBackwardArgs args{};
   args.dtype = x.q.dtype();
   args.forward = arguments(x, mixed, options);
   const bool nothing = nothing_to_mix(x, args.forward);
-  for (const Tensor* gradient : {&gradients.q, &gradients.k, &gradients.v, &gradients.head_scale})
+  for (const Tensor* gradient : {&gradients.q, &gradients.k, &gradients.v})
     if (nothing && gradient->defined()) raw::fill(*gradient, 0);
+  if (nothing && gradients.head_scale.defined() && head_scale_beta == 0) raw::fill(gradients.head_scale, 0);
   // Distances that are never visible keep these zeros.
   for (const Tensor* gradient : {&gradients.bias, &gradients.positions})
     if (gradient->defined()) raw::fill(*gradient, 0);
   if (nothing) return;
   args.doutput = doutput.raw_data();
+  args.doutput_strides = strides_of(doutput);
   const auto rows = [](const Tensor& gradient, void*& data, AttentionStrides& strides) {
     if (!gradient.defined()) return;
     data = gradient.raw_data();
@@ -242,6 +246,7 @@ void backward_into(const Parts& x, const Mixed& mixed, const Tensor& doutput, co
   rows(gradients.k, args.dk, args.dk_strides);
   rows(gradients.v, args.dv, args.dv_strides);
   if (gradients.head_scale.defined()) args.dhead_scale = gradients.head_scale.raw_data();
+  args.head_scale_beta = head_scale_beta;
   const auto table = [](const Tensor& gradient, void*& data, std::int64_t& stride) {
     if (!gradient.defined()) return;
     data = gradient.raw_data();
@@ -270,6 +275,12 @@ Parts packed_parts(const Tensor& qkv, std::int64_t heads, const Tensor& head_sca
           positions};
 }
 
+// Gives those gradients, by their inputs' places, that somebody wants.
+void give_defined(VjpContext& context, std::initializer_list<std::pair<int, Tensor>> gradients) {
+  for (const auto& [place, gradient] : gradients)
+    if (gradient.defined()) context.sink.give(place, gradient);
+}
+
 // Room for the gradient of input `k`, or nothing when nobody wants it.
 Tensor gradient_of(const VjpContext& context, int k, const Tensor& x) {
   return context.sink.needs(k) ? Tensor::empty(x.shape(), x.dtype(), x.device()) : Tensor();
@@ -289,22 +300,25 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
                 readable(options.bias),
                 readable(options.positions)};
   const Mixed mixed = forward(x, options);
-  return record(
-      "attention", {q, k, v, options.head_scale, options.bias, options.positions}, mixed.output,
-      {x.q, x.k, x.v, x.head_scale, x.bias, x.positions, mixed.output, mixed.log_sum},
-      [plain = without_tensors(options)](VjpContext& context) {
-        const auto saved = [&context](int i) { return context.saved(i); };
-        const auto gradient = [&context](int i) { return gradient_of(context, i, context.saved(i)); };
-        const Parts gradients{gradient(0), gradient(1), gradient(2), gradient(3), gradient(4), gradient(5)};
-        backward_into({saved(0), saved(1), saved(2), saved(3), saved(4), saved(5)},
-                      {saved(kParts), saved(kParts + 1)}, raw::contiguous(context.dy()), plain, gradients);
-        int i = 0;
-        for (const Tensor* part : {&gradients.q, &gradients.k, &gradients.v, &gradients.head_scale,
-                                   &gradients.bias, &gradients.positions}) {
-          if (part->defined()) context.sink.give(i, *part);
-          ++i;
-        }
-      });
+  return record("attention", {q, k, v, options.head_scale, options.bias, options.positions}, mixed.output,
+                {x.q, x.k, x.v, x.head_scale, x.bias, x.positions, mixed.output, mixed.log_sum},
+                [plain = without_tensors(options)](VjpContext& context) {
+                  const auto saved = [&context](int i) { return context.saved(i); };
+                  const auto gradient = [&context](int i) {
+                    return gradient_of(context, i, context.saved(i));
+                  };
+                  const GradientBuffer dhead_scale = gradient_buffer(context, 3);
+                  const Parts gradients{gradient(0),        gradient(1), gradient(2),
+                                        dhead_scale.tensor, gradient(4), gradient(5)};
+                  backward_into({saved(0), saved(1), saved(2), saved(3), saved(4), saved(5)},
+                                {saved(kParts), saved(kParts + 1)}, readable(context.dy()), plain, gradients,
+                                dhead_scale.beta);
+                  give_defined(context, {{0, gradients.q},
+                                         {1, gradients.k},
+                                         {2, gradients.v},
+                                         {4, gradients.bias},
+                                         {5, gradients.positions}});
+                });
 }
 
 Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOptions& given) {
@@ -331,18 +345,16 @@ Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOp
       [plain = without_tensors(options), heads](VjpContext& context) {
         const auto gradient = [&context](int i) { return gradient_of(context, i, context.saved(i)); };
         const Tensor dqkv = gradient(0);
-        Parts gradients{{}, {}, {}, gradient(1), gradient(2), gradient(3)};
+        const GradientBuffer dhead_scale = gradient_buffer(context, 1);
+        Parts gradients{{}, {}, {}, dhead_scale.tensor, gradient(2), gradient(3)};
         if (dqkv.defined())
           gradients = packed_parts(dqkv, heads, gradients.head_scale, gradients.bias, gradients.positions);
+        const Tensor &output = context.saved(4), doutput = raw::contiguous(context.dy());
         backward_into(
             packed_parts(context.saved(0), heads, context.saved(1), context.saved(2), context.saved(3)),
-            {context.saved(4), context.saved(5)}, raw::contiguous(context.dy()), plain, gradients);
-        int i = 0;
-        for (const Tensor* part : std::initializer_list<const Tensor*>{
-                 &dqkv, &gradients.head_scale, &gradients.bias, &gradients.positions}) {
-          if (part->defined()) context.sink.give(i, *part);
-          ++i;
-        }
+            {output, context.saved(5)}, raw::reshape(doutput, output.shape()), plain, gradients,
+            dhead_scale.beta);
+        give_defined(context, {{0, dqkv}, {2, gradients.bias}, {3, gradients.positions}});
       });
 }
 

@@ -101,15 +101,18 @@ struct AttentionArgs {
   void* scratch;
   int threads;
 };
-// Writes dq, dk, dv, each with its own strides, dhead_scale, and the first `distances` entries of dbias and
-// dpositions, whose rows have strides of their own; a null one is not wanted. doutput is contiguous.
+// Writes dq, dk, dv, each with its own strides, and the first `distances` entries of dbias and dpositions,
+// whose rows have strides of their own; dhead_scale = head_scale_beta * dhead_scale + its gradient, not read
+// when beta is 0. A null one is not wanted.
 struct AttentionBackwardArgs {
   Dtype dtype;
   AttentionArgs forward;
   const void* doutput;
+  AttentionStrides doutput_strides;
   void *dq, *dk, *dv;
   AttentionStrides dq_strides, dk_strides, dv_strides;
   void *dhead_scale, *dbias, *dpositions;
+  float head_scale_beta;
   std::int64_t dbias_stride, dpositions_stride;
 };
 extern Slot<AttentionArgs> attention_forward_slot;

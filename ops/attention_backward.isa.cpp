@@ -113,7 +113,7 @@ void backward_tile(const Item<T>& item, const AttentionBackwardArgs& gradient, c
   const AttentionStrides strides = item.output_strides();
 
   item.pack_query_side(args.q, args.q_strides, rows, q);
-  item.pack_query_side(gradient.doutput, strides, rows, doutput);
+  item.pack_query_side(gradient.doutput, gradient.doutput_strides, rows, doutput);
   // In a loop of its own, so that the reads of one row do not wait for the arithmetic of the row before.
   T deltas[kAttentionQueryTile];
   for (std::int64_t r = 0; r < rows.count; ++r)
@@ -137,7 +137,7 @@ void backward_tile(const Item<T>& item, const AttentionBackwardArgs& gradient, c
     const Place next = item.query_place(row + kAttentionQueryTile);
     item.prefetch(args.q, args.q_strides, next);
     item.prefetch(args.output, strides, next);
-    item.prefetch(gradient.doutput, strides, next);
+    item.prefetch(gradient.doutput, gradient.doutput_strides, next);
     item.prefetch(gradient.dq, gradient.dq_strides, item.query_place(row));
     item.prefetch_next_keys(key_begin, row);
     if (row < kAttentionKeyTile && key_begin + row < args.keys) {
@@ -237,12 +237,11 @@ void backward_row(const Item<T>& item, const AttentionBackwardArgs& gradient, T*
   const std::int64_t size = args.head_size, head = item.kv_head;
   const std::int64_t begin = smaller(item.call.see_begin(0), args.keys),
                      end = larger(begin, item.call.see_end(0));
-  const AttentionStrides strides = item.output_strides();
   const T* const q = item.at(args.q, args.q_strides, 0, head);
-  const T* const doutput = item.at(gradient.doutput, strides, 0, head);
+  const T* const doutput = item.at(gradient.doutput, gradient.doutput_strides, 0, head);
   T *const p = item.scratch + at.scores, *const ds = item.scratch + at.dscores,
            *const dq = item.scratch + at.output;
-  const T delta = dot(doutput, item.at(args.output, strides, 0, head), size);
+  const T delta = dot(doutput, item.at(args.output, item.output_strides(), 0, head), size);
   const T log_sum = *item.log_sum(head, 0), scale = item.call.factor(head);
   for (std::int64_t i = 0; i < size; ++i) dq[i] = T(0);
 
@@ -333,7 +332,10 @@ void write_tables(const Call<T>& call, const AttentionBackwardArgs& gradient) {
     for (std::int64_t h = 0; h < args.heads; ++h) {
       T sum = T(0);
       for (std::int64_t b = 0; b < args.batch; ++b) sum += parts[at.dhead_scale + b * args.heads + h];
-      static_cast<T*>(gradient.dhead_scale)[h] = sum * static_cast<T>(args.scale);
+      T& to = static_cast<T*>(gradient.dhead_scale)[h];
+      const T before =
+          gradient.head_scale_beta == 0.0f ? T(0) : static_cast<T>(gradient.head_scale_beta) * to;
+      to = before + sum * static_cast<T>(args.scale);
     }
   if (gradient.dbias != nullptr)
     for (std::int64_t h = 0; h < args.heads; ++h) {

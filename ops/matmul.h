@@ -25,6 +25,16 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 // the result are kept.
 Tensor linear_relu(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
+// x W_i^T for several weights, side by side: what `linear` gives for the weights stacked upon each other. On
+// a GPU it is one product where they lie so in memory, as parameters declared one after the other mostly do,
+// and elsewhere one product each; the same goes for their gradients.
+// shapes: x [..., in], weights [out_i, in]; result [..., sum of out_i]. dtypes: as linear. errors: ValueError
+// without weights; ShapeError, DtypeError, DeviceError as linear. grad: as linear.
+Tensor joint_linear(const Tensor& x, const std::vector<Tensor>& weights);
+// The same products as tensors of their own, for ops that read them one by one. aliasing: on a GPU parts of
+// one buffer, with rows as far apart as above. grad: as linear; none for the weight of a part that got none.
+std::vector<Tensor> joint_linear_parts(const Tensor& x, const std::vector<Tensor>& weights);
+
 struct OpSpec;
 std::vector<OpSpec> matmul_specs();
 

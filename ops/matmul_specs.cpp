@@ -89,7 +89,56 @@ std::vector<OpSpec> matmul_specs() {
     for (double& value : values) value = value > 0 ? value : 0;
     return Tensors{Tensor::from(values, z.shape())};
   };
-  return {product, affine, clipped};
+
+  // Weights that lie apart; those of "stacked" are parts of one tensor.
+  OpSpec joint = affine;
+  joint.name = "joint_linear";
+  joint.formula = "x W_1^T, x W_2^T, .. side by side";
+  joint.run = [](const Tensors& x) { return Tensors{joint_linear(x[0], {x.begin() + 1, x.end()})}; };
+  joint.reference = [](const Tensors& x) {
+    std::int64_t width = 0, at = 0;
+    for (std::size_t i = 1; i < x.size(); ++i) width += x[i].dim(0);
+    const Tensor y = Tensor::empty(x[0].shape().with(-1, width), Dtype::f64);
+    for (std::size_t i = 1; i < x.size(); ++i) {
+      const Tensor part = naive_matmul(x[0], raw::copy(raw::transpose(x[i], 0, 1)))[0];
+      raw::copy_into(raw::narrow(y, -1, at, x[i].dim(0)), part);
+      at += x[i].dim(0);
+    }
+    return Tensors{y};
+  };
+  const Tensor stack = b({9, 5});
+  joint.samples = {
+      {"size_0", {a({0, 3}), b({4, 3}), b({2, 3})}},
+      {"size_1", {a({1, 1}), b({1, 1})}},
+      {"odd_tail", {a({5, 7}), b({3, 7}), sample_normal({2, 7}, "c")}},
+      {"rank_3", {a({2, 3, 5}), b({4, 5}), sample_normal({3, 5}, "c"), sample_normal({1, 5}, "d")}},
+      {"strided", {strided_copy(a({6, 5})), strided_copy(b({4, 5})), b({2, 5})}},
+      {"stacked", {a({6, 5}), raw::narrow(stack, 0, 0, 4), raw::narrow(stack, 0, 4, 5)}},
+      {"large", {sample_normal({4, 9}, "la", 1e3), sample_normal({5, 9}, "lb", 1e3)}}};
+  joint.bench = [] {
+    return Tensors{raw::cast(sample_normal({4096, 384}, "a"), Dtype::f32),
+                   raw::cast(sample_normal({768, 384}, "b"), Dtype::f32),
+                   raw::cast(sample_normal({768, 384}, "c"), Dtype::f32)};
+  };
+  joint.cost = [](const Tensors& x) {
+    OpCost cost{0, static_cast<double>(x[0].bytes())};
+    for (std::size_t i = 1; i < x.size(); ++i) {
+      cost.flops += 2 * static_cast<double>(x[0].elements()) * static_cast<double>(x[i].dim(0));
+      cost.bytes += static_cast<double>(x[i].bytes());
+    }
+    return cost;
+  };
+  OpSpec parts = joint;
+  parts.name = "joint_linear_parts";
+  parts.formula = "x W_1^T, x W_2^T, .. each of its own";
+  parts.run = [](const Tensors& x) { return joint_linear_parts(x[0], {x.begin() + 1, x.end()}); };
+  parts.reference = [](const Tensors& x) {
+    Tensors results;
+    for (std::size_t i = 1; i < x.size(); ++i)
+      results.push_back(naive_matmul(x[0], raw::copy(raw::transpose(x[i], 0, 1)))[0]);
+    return results;
+  };
+  return {product, affine, clipped, joint, parts};
 }
 
 }  // namespace eddy

@@ -39,8 +39,9 @@ struct RmsNormRows {
   Tensor gain, rstd, y;
 };
 
-// With delta, the rows normalised are x + delta.
-RmsNormRows normalise(const Tensor& x, const Tensor& delta, const Tensor& weight, double eps) {
+// With delta, the rows normalised are x + delta; with a table, it is added afterwards.
+RmsNormRows normalise(const Tensor& x, const Tensor& delta, const Tensor& weight, const Tensor& table,
+                      double eps) {
   const Rows rows = rows_of(x);
   RmsNormRows result;
   result.gain = weight.defined() ? raw::contiguous(weight) : Tensor();
@@ -49,11 +50,13 @@ RmsNormRows normalise(const Tensor& x, const Tensor& delta, const Tensor& weight
   const Rows addend = delta.defined() ? rows_of(delta) : Rows();
   const Tensor sum = delta.defined() ? Tensor::empty(x.shape(), x.dtype(), x.device()) : Tensor();
   result.rows = delta.defined() ? rows_of(sum) : rows;
+  const Tensor places = table.defined() ? raw::contiguous(table) : Tensor();
   if (result.y.elements() > 0)
     rms_norm_forward_slot(
         x.device(), {x.dtype(), rows.rows, rows.width, rows.data(), rows.stride, data_or_null(result.gain),
                      result.y.raw_data(), rows.width, result.rstd.raw_data(), eps,
-                     data_or_null(addend.storage), addend.stride, data_or_null(sum)});
+                     data_or_null(addend.storage), addend.stride, data_or_null(sum), data_or_null(places),
+                     table.defined() ? table.elements() / rows.width : 1});
   return result;
 }
 
@@ -104,9 +107,30 @@ Tensor rms_norm(const Tensor& x, const Tensor& given_weight, double eps) {
   const Tensor weight = wide_parameter(x, given_weight);
   if (widens(x)) return narrowed(rms_norm(wide(x), wide(weight), eps));
   check_rms_norm("rms_norm", x, weight, eps);
-  const RmsNormRows n = normalise(x, {}, weight, eps);
+  const RmsNormRows n = normalise(x, {}, weight, {}, eps);
   return record("rms_norm", {x, weight}, n.y, {n.rows.storage, n.gain, n.rstd},
                 RmsNormVjp{n.rows.rows, n.rows.width, n.rows.stride, false});
+}
+
+Tensor rms_norm_add(const Tensor& x, const Tensor& given_weight, const Tensor& given_table, double eps) {
+  const Tensor weight = wide_parameter(x, given_weight), table = wide_parameter(x, given_table);
+  if (widens(x)) return narrowed(rms_norm_add(wide(x), wide(weight), wide(table), eps));
+  check_rms_norm("rms_norm_add", x, weight, eps);
+  checks::defined("rms_norm_add", table, "table");
+  checks::parameter("rms_norm_add", x, table);
+  bool fits = table.rank() >= 1 && table.rank() <= x.rank();
+  for (int axis = 1; fits && axis <= table.rank(); ++axis) fits = table.dim(-axis) == x.dim(-axis);
+  if (!fits)
+    fail<ShapeError>("rms_norm_add: a table {} for x {} (the last axes of x)", to_string(table.shape()),
+                     to_string(x.shape()));
+  const RmsNormRows n = normalise(x, {}, weight, table, eps);
+  const RmsNormVjp norm{n.rows.rows, n.rows.width, n.rows.stride, false};
+  return record("rms_norm_add", {x, weight, table}, n.y, {n.rows.storage, n.gain, n.rstd},
+                [norm](VjpContext& v) {
+                  norm(v);
+                  if (v.sink.needs(2))
+                    v.sink.into(2, [&](const Tensor& dst, float beta) { sum_into(dst, v.dy(), beta); });
+                });
 }
 
 SumAndNorm add_rms_norm(const Tensor& x, const Tensor& delta, const Tensor& given_weight, double eps) {
@@ -121,7 +145,7 @@ SumAndNorm add_rms_norm(const Tensor& x, const Tensor& delta, const Tensor& give
     return {sum, rms_norm(sum, weight, eps)};
   }
   check_rms_norm("add_rms_norm", x, weight, eps);
-  const RmsNormRows n = normalise(x, delta, weight, eps);
+  const RmsNormRows n = normalise(x, delta, weight, {}, eps);
   record_many("add_rms_norm", {x, delta, weight}, {n.rows.storage, n.y}, {n.rows.storage, n.gain, n.rstd},
               RmsNormVjp{n.rows.rows, n.rows.width, n.rows.stride, true});
   return {n.rows.storage, n.y};

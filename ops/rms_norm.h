@@ -19,6 +19,12 @@ namespace eddy {
 // weight and n = x rstd: dx = rstd (g - n mean(g n)), dweight = sum of dy n over rows.
 Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 1e-5);
 
+// rms_norm of x plus a table, such as a vector for every place. shapes: table of the last axes of x, [...,
+// width], repeated over the leading ones; weight as above. dtypes: as above; beside bf16 the table may be
+// f32. errors: as above; ShapeError for a table of other sizes. grad: as above; dtable = the sum of dy over
+// what repeats.
+Tensor rms_norm_add(const Tensor& x, const Tensor& weight, const Tensor& table, double eps = 1e-5);
+
 // x + delta and rms_norm of it, with the bits of add and rms_norm; else as add_layer_norm.
 SumAndNorm add_rms_norm(const Tensor& x, const Tensor& delta, const Tensor& weight, double eps = 1e-5);
 
@@ -38,6 +44,9 @@ struct RmsNormArgs {
   const void* delta = nullptr;
   std::int64_t delta_stride = 0;
   void* sum = nullptr;
+  // Row r of y is the norm plus row r % table_rows of the table, row-major, where there is one.
+  const void* table = nullptr;
+  std::int64_t table_rows = 1;
 };
 extern Slot<RmsNormArgs> rms_norm_forward_slot;
 

@@ -47,6 +47,11 @@ void forward_kernel(const RmsNormArgs& args) {
 #pragma GCC ivdep
         for (std::int64_t i = 0; i < width; ++i) y[i] = x[i] * rstd;
       }
+      if (args.table != nullptr) {
+        const T* const place = static_cast<const T*>(args.table) + row % args.table_rows * width;
+#pragma GCC ivdep
+        for (std::int64_t i = 0; i < width; ++i) y[i] += place[i];
+      }
       if (rstds != nullptr) rstds[row] = rstd;
     }
   });

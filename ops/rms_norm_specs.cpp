@@ -86,7 +86,37 @@ std::vector<OpSpec> rms_norm_specs() {
   added.cost = [](const Tensors& x) {
     return OpCost{6.0 * static_cast<double>(x[0].elements()), 4.0 * static_cast<double>(x[0].bytes())};
   };
-  return {spec, added};
+
+  OpSpec placed = spec;
+  placed.name = "rms_norm_add";
+  placed.formula = "x / sqrt(mean(x^2) + eps) weight + table, last axes";
+  placed.run = [](const Tensors& x) { return Tensors{rms_norm_add(x[0], x[1], x[2], kEps)}; };
+  placed.reference = [](const Tensors& x) {
+    const Tensor y = reference_rms_norm({x[0], x[1]});
+    raw::add_into(y, raw::expand(x[2], y.shape()));
+    return Tensors{y};
+  };
+  const auto with_table = [](const Shape& shape, const Shape& table, double scale = 1) {
+    Tensors inputs = sample(shape, scale);
+    inputs.push_back(sample_normal(table, "table"));
+    return inputs;
+  };
+  const Tensors rows = with_table({2, 5, 7}, {5, 7});
+  placed.samples = {{"size_0", with_table({3, 0}, {3, 0})},
+                    {"no_rows", with_table({0, 4, 5}, {4, 5})},
+                    {"size_1", with_table({2, 1}, {1}, near_eps)},
+                    {"odd_tail", with_table({3, 37}, {3, 37})},
+                    {"repeated", rows},
+                    {"many_rows", with_table({131, 3}, {3}), false},
+                    {"strided", {strided_copy(rows[0]), strided_copy(rows[1]), strided_copy(rows[2])}},
+                    {"large", with_table({3, 2, 65}, {2, 65}, 1e4), false}};
+  placed.bench = [] {
+    Tensors inputs = sample({8, 512, 384});
+    inputs.push_back(sample_normal({512, 384}, "table"));
+    for (Tensor& x : inputs) x = raw::cast(x, Dtype::f32);
+    return inputs;
+  };
+  return {spec, added, placed};
 }
 
 }  // namespace eddy

@@ -14,29 +14,53 @@ namespace eddy {
 constinit Slot<UnitNormArgs> unit_norm_forward_slot{"unit_norm_forward"};
 constinit Slot<UnitNormBackwardArgs> unit_norm_backward_slot{"unit_norm_backward"};
 
-Tensor unit_norm(const Tensor& x, double eps) {
-  if (widens(x)) return narrowed(unit_norm(wide(x), eps));
-  checks::floating("unit_norm", x);
-  if (x.rank() == 0) fail<ShapeError>("unit_norm: a scalar has no last axis (give it at least one axis)");
-  if (!(eps >= 0) || !std::isfinite(eps)) fail<ValueError>("unit_norm: eps is {} (finite and >= 0)", eps);
+namespace {
+
+// Of rows in groups of `heads`.
+Tensor normalise(const char* op, const Tensor& x, double eps, std::int64_t heads, AxisRange plain) {
+  checks::floating(op, x);
+  if (!(eps >= 0) || !std::isfinite(eps)) fail<ValueError>("{}: eps is {} (finite and >= 0)", op, eps);
+  const std::int64_t plain_end = plain.first + plain.count;
 
   const Rows rows = rows_of(x);
   const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   const Tensor scale = Tensor::empty({rows.rows}, computed_in(x), x.device());
   if (y.elements() > 0)
     unit_norm_forward_slot(x.device(), {x.dtype(), rows.rows, rows.width, rows.data(), rows.stride,
-                                        y.raw_data(), scale.raw_data(), eps});
+                                        y.raw_data(), scale.raw_data(), eps, heads, plain.first, plain_end});
   // y = x r with r = (sum x^2 + eps)^(-1/2): dr/dx_j = -r^3 x_j, so dy_i/dx_j = r ([i = j] - y_i y_j) and
   // dx_j = r (dy_j - y_j sum(dy y)).
-  return record("unit_norm", {x}, y, {y, scale}, [count = rows.rows, width = rows.width](VjpContext& v) {
-    const Rows dy = rows_of(v.dy());
-    v.sink.into(0, [&](const Tensor& dx, float beta) {
-      if (dx.elements() > 0)
-        unit_norm_backward_slot(dx.device(),
-                                {dx.dtype(), count, width, dy.data(), dy.stride, v.saved(0).raw_data(),
-                                 v.saved(1).raw_data(), dx.raw_data(), beta});
-    });
-  });
+  return record(op, {x}, y, {y, scale},
+                [count = rows.rows, width = rows.width, heads, plain, plain_end](VjpContext& v) {
+                  const Rows dy = rows_of(v.dy());
+                  v.sink.into(0, [&](const Tensor& dx, float beta) {
+                    if (dx.elements() > 0)
+                      unit_norm_backward_slot(
+                          dx.device(),
+                          {dx.dtype(), count, width, dy.data(), dy.stride, v.saved(0).raw_data(),
+                           v.saved(1).raw_data(), dx.raw_data(), beta, heads, plain.first, plain_end});
+                  });
+                });
+}
+
+}  // namespace
+
+Tensor unit_norm(const Tensor& x, double eps) {
+  if (widens(x)) return narrowed(unit_norm(wide(x), eps));
+  checks::defined("unit_norm", x);
+  if (x.rank() == 0) fail<ShapeError>("unit_norm: a scalar has no last axis (give it at least one axis)");
+  return normalise("unit_norm", x, eps, 1, {});
+}
+
+Tensor unit_norm_heads(const Tensor& x, double eps, AxisRange plain) {
+  if (widens(x)) return narrowed(unit_norm_heads(wide(x), eps, plain));
+  checks::defined("unit_norm_heads", x);
+  if (x.rank() < 2)
+    fail<ShapeError>("unit_norm_heads: x has shape {} ([..., heads, width])", to_string(x.shape()));
+  if (plain.first < 0 || plain.count < 0 || plain.first + plain.count > x.dim(-2))
+    fail<ShapeError>("unit_norm_heads: {} heads from {} of {} (heads that there are)", plain.count,
+                     plain.first, x.dim(-2));
+  return normalise("unit_norm_heads", x, eps, x.dim(-2), plain);
 }
 
 }  // namespace eddy

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ops/slot.h"
+#include "tensor/host_device.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
@@ -18,6 +19,16 @@ namespace eddy {
 // = r (dy - n sum(dy n)).
 Tensor unit_norm(const Tensor& x, double eps = 1e-6);
 
+// Entries of an axis: `count` from `first` on.
+struct AxisRange {
+  std::int64_t first = 0, count = 0;
+};
+// The same for the heads of one projection, of which those in `plain` stay as they are: its queries and keys
+// become unit vectors beside its values.
+// shapes: x [..., heads, width] -> the same. dtypes, errors: as unit_norm; ShapeError for fewer axes than two
+// or heads that x does not have. grad: as unit_norm; dy for plain heads.
+Tensor unit_norm_heads(const Tensor& x, double eps, AxisRange plain);
+
 // Row r of x starts at x + r * x_stride elements; y is row-major. width >= 1.
 struct UnitNormArgs {
   Dtype dtype;
@@ -27,7 +38,16 @@ struct UnitNormArgs {
   void* y;
   void* scale;  // [rows]: r above, kept for the gradient; f32 where the dtype is bf16
   double eps;
+  // Rows come in groups of `heads`; those of heads plain_first .. plain_end - 1 are copied, with a scale
+  // of 1.
+  std::int64_t heads, plain_first, plain_end;
 };
+// Whether row r is one of those that stay as they are.
+template <class Args>
+EDDY_HD_INLINE bool unit_norm_plain(const Args& args, std::int64_t row) {
+  const std::int64_t head = row % args.heads;
+  return head >= args.plain_first && head < args.plain_end;
+}
 extern Slot<UnitNormArgs> unit_norm_forward_slot;
 
 // dx = beta * dx + its gradient; dx is row-major and is not read when beta is 0.
@@ -40,6 +60,7 @@ struct UnitNormBackwardArgs {
   const void* scale;
   void* dx;
   float beta;
+  std::int64_t heads, plain_first, plain_end;  // as in UnitNormArgs
 };
 extern Slot<UnitNormBackwardArgs> unit_norm_backward_slot;
 

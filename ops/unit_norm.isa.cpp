@@ -30,7 +30,7 @@ void forward_kernel(const UnitNormArgs& args) {
         const auto value = reader.load(x + i);
         return value * value;
       });
-      const T scale = T(1) / vec::sqrt(squares + eps);
+      const T scale = unit_norm_plain(args, row) ? T(1) : T(1) / vec::sqrt(squares + eps);
 #pragma GCC ivdep
       for (std::int64_t i = 0; i < width; ++i) y[i] = x[i] * scale;
       static_cast<T*>(args.scale)[row] = scale;
@@ -48,8 +48,10 @@ void backward_kernel(const UnitNormBackwardArgs& args) {
       const T* const y = static_cast<const T*>(args.y) + row * width;
       T* const dx = static_cast<T*>(args.dx) + row * width;
       const T scale = static_cast<const T*>(args.scale)[row];
-      const T along = lane_sum<T>(
-          width, [=](auto reader, std::int64_t i) { return reader.load(dy + i) * reader.load(y + i); });
+      const T along =
+          unit_norm_plain(args, row) ? T(0) : lane_sum<T>(width, [=](auto reader, std::int64_t i) {
+            return reader.load(dy + i) * reader.load(y + i);
+          });
       if (beta == T(0)) {
 #pragma GCC ivdep
         for (std::int64_t i = 0; i < width; ++i) dx[i] = scale * (dy[i] - y[i] * along);

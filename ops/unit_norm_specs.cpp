@@ -8,6 +8,7 @@ namespace eddy {
 namespace {
 
 constexpr double kEps = 1e-6;
+constexpr AxisRange kPlain{1, 1};
 
 Tensor reference_unit_norm(const Tensor& input) {
   const std::int64_t width = input.dim(-1), rows = width == 0 ? 0 : input.elements() / width;
@@ -48,7 +49,29 @@ std::vector<OpSpec> unit_norm_specs() {
     return OpCost{4.0 * static_cast<double>(inputs[0].elements()),
                   2.0 * static_cast<double>(inputs[0].bytes())};
   };
-  return {spec};
+
+  // Of four heads, or of all there are, the second stays as it is.
+  OpSpec heads = spec;
+  heads.name = "unit_norm_heads";
+  heads.formula = "the same, but for the heads that stay x";
+  heads.run = [](const Tensors& inputs) { return Tensors{unit_norm_heads(inputs[0], kEps, kPlain)}; };
+  heads.reference = [](const Tensors& inputs) {
+    const Tensor y = reference_unit_norm(inputs[0]);
+    raw::copy_into(raw::narrow(y, -2, kPlain.first, kPlain.count),
+                   raw::narrow(inputs[0], -2, kPlain.first, kPlain.count));
+    return Tensors{y};
+  };
+  heads.samples = {{"size_0", {x({3, 4, 0})}},
+                   {"no_rows", {x({0, 4, 5})}},
+                   {"size_1", {x({2, 2, 1}, near_eps)}},
+                   {"odd_tail", {x({3, 4, 37})}},
+                   {"heads", {x({2, 3, 4, 8})}},
+                   {"many_rows", {x({131, 4, 48})}, false},
+                   {"strided", {strided_copy(x({5, 4, 7}))}},
+                   {"part_of_heads", {raw::narrow(x({2, 3, 9, 5}), 2, 3, 4)}},
+                   {"large", {x({3, 4, 65}, 1e4)}, false}};
+  heads.bench = [x] { return Tensors{raw::cast(x({4096, 4, 128}), Dtype::f32)}; };
+  return {spec, heads};
 }
 
 }  // namespace eddy

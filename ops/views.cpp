@@ -7,6 +7,7 @@
 #include "ops/checks.h"
 #include "ops/reduce.h"
 #include "tensor/format.h"
+#include "tensor/transfer.h"
 
 namespace eddy {
 namespace {
@@ -126,6 +127,7 @@ std::vector<Tensor> split(const Tensor& x, int axis, const std::vector<std::int6
   }
   record_many("split", {x}, parts, {}, [axis, sizes](VjpContext& v) {
     v.sink.into(0, [&](const Tensor& dst, float beta) {
+      std::vector<Tensor> to, from;
       std::int64_t at = 0;
       for (std::size_t i = 0; i < sizes.size(); ++i) {
         const Tensor part = raw::narrow(dst, axis, at, sizes[i]);
@@ -133,12 +135,14 @@ std::vector<Tensor> split(const Tensor& x, int axis, const std::vector<std::int6
         if (!dy.defined()) {
           if (beta == 0) raw::fill(part, 0);
         } else if (beta == 0) {
-          raw::copy_into(part, like(dst, dy));
+          to.push_back(part);
+          from.push_back(like(dst, dy));
         } else {
           raw::add_into(part, like(dst, dy));
         }
         at += sizes[i];
       }
+      raw::copy_all(to, from);
     });
   });
   return parts;
@@ -166,11 +170,13 @@ Tensor concat(const std::vector<Tensor>& tensors, int axis) {
     sum += sizes.back();
   }
   const Tensor y = Tensor::empty(first.shape().with(along, sum), first.dtype(), first.device());
+  std::vector<Tensor> parts;
   std::int64_t start = 0;
   for (const Tensor& x : tensors) {
-    raw::copy_into(raw::narrow(y, along, start, x.shape()[along]), x);
+    parts.push_back(raw::narrow(y, along, start, x.shape()[along]));
     start += x.shape()[along];
   }
+  raw::copy_all(parts, tensors);
   record_many("concat", tensors, {y}, {}, [along, sizes](VjpContext& v) {
     std::int64_t at = 0;
     for (std::size_t k = 0; k < sizes.size(); ++k) {

@@ -114,6 +114,34 @@ void copy_into(const Tensor& to, const Tensor& from) {
   by_width(to.dtype(), [&](auto width) { for_rows(to, from, copy_row<decltype(width)>); });
 }
 
+void copy_all(const std::vector<Tensor>& to, const std::vector<Tensor>& from) {
+  std::vector<Tensor> targets, sources;
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    const bool together = to[i].device().type != DeviceType::cpu && to[i].elements() > 0 &&
+                          to[i].shape() == from[i].shape() && to[i].dtype() == from[i].dtype() &&
+                          to[i].device() == from[i].device();
+    if (!together) {
+      copy_into(to[i], from[i]);
+      continue;
+    }
+    targets.push_back(to[i]);
+    sources.push_back(from[i]);
+  }
+  if (targets.size() == 1) return copy_into(targets[0], sources[0]);
+  if (!targets.empty()) transfer(targets[0].device()).copy_all(targets, sources);
+}
+
+Tensor add(const Tensor& a, const Tensor& b) {
+  if (a.device().type == DeviceType::cpu || a.shape() != b.shape() || a.dtype() != b.dtype()) {
+    const Tensor sum = copy(a);
+    add_into(sum, b);
+    return sum;
+  }
+  const Tensor sum = Tensor::empty(a.shape(), a.dtype(), a.device());
+  if (sum.elements() > 0) transfer(a.device()).add(sum, a, b);
+  return sum;
+}
+
 void add_into(const Tensor& to, const Tensor& from) {
   if (to.shape() != from.shape() || to.dtype() != from.dtype())
     fail<ShapeError>("add_into: {} of {} into {} of {} (shapes and dtypes must be equal)",

@@ -2,6 +2,8 @@
 // these.
 #pragma once
 
+#include <vector>
+
 #include "tensor/tensor.h"
 
 namespace eddy {
@@ -11,7 +13,10 @@ class Transfer {
   virtual ~Transfer() = default;
   virtual Tensor to_device(const Tensor& x, Device device) = 0;
   virtual void copy_strided(const Tensor& to, const Tensor& from) = 0;
+  // The same for pairs of one dtype, none of them empty.
+  virtual void copy_all(const std::vector<Tensor>& to, const std::vector<Tensor>& from) = 0;
   virtual void add_into(const Tensor& to, const Tensor& from) = 0;
+  virtual void add(const Tensor& to, const Tensor& a, const Tensor& b) = 0;
   virtual void fill(const Tensor& x, double value) = 0;
   virtual void cast(const Tensor& to, const Tensor& from) = 0;
 };
@@ -19,5 +24,15 @@ class Transfer {
 // errors: DeviceError when this build has no such backend.
 Transfer& transfer(Device device);
 void set_transfer(DeviceType type, Transfer* new_transfer);
+
+namespace raw {
+
+// copy_into for each pair, all of one dtype; on a GPU one launch does several. errors: as copy_into.
+void copy_all(const std::vector<Tensor>& to, const std::vector<Tensor>& from);
+// a + b as a new row-major tensor, for floating types and any strides. errors: ShapeError unless shapes and
+// dtypes are equal; DtypeError.
+Tensor add(const Tensor& a, const Tensor& b);
+
+}  // namespace raw
 
 }  // namespace eddy

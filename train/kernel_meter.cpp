@@ -94,6 +94,16 @@ class MeteredTransfer final : public Transfer {
     watched(
         "copy", [&] { own_.copy_strided(to, from); }, [&] { return bytes(to.bytes() + from.bytes()); });
   }
+  void copy_all(const std::vector<Tensor>& to, const std::vector<Tensor>& from) override {
+    std::int64_t moved = 0;
+    for (std::size_t i = 0; i < to.size(); ++i) moved += to[i].bytes() + from[i].bytes();
+    watched(
+        "copy", [&] { own_.copy_all(to, from); }, [&] { return bytes(moved); });
+  }
+  void add(const Tensor& to, const Tensor& a, const Tensor& b) override {
+    watched(
+        "add_into", [&] { own_.add(to, a, b); }, [&] { return bytes(to.bytes() + a.bytes() + b.bytes()); });
+  }
   void add_into(const Tensor& to, const Tensor& from) override {
     watched(
         "add_into", [&] { own_.add_into(to, from); }, [&] { return bytes(2 * to.bytes() + from.bytes()); });

@@ -3,11 +3,13 @@
 
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "cuda/allocator.h"
 #include "gpu_test.h"
 #include "tensor/allocator.h"
 #include "tensor/error.h"
+#include "tensor/transfer.h"
 #include "tests/op/spec_check.h"
 
 using namespace eddy;
@@ -61,6 +63,20 @@ TEST_SUITE("device") {
     }
   }
 
+  TEST_CASE("many copies asked for together are all done") {
+    for (const Dtype dtype : kAll) {
+      std::vector<Tensor> want, got, from;
+      for (std::int64_t k = 0; k < 19; ++k) {  // more than fit into two launches, one of them empty
+        const Tensor x = values_of({3, k == 7 ? 0 : k + 1, 5}, dtype);
+        want.push_back(raw::copy(raw::transpose(x, 0, 2)));
+        got.push_back(Tensor::zeros(want.back().shape(), dtype, gpu()));
+        from.push_back(raw::transpose(to_gpu(x), 0, 2));
+      }
+      raw::copy_all(got, from);
+      for (std::size_t k = 0; k < got.size(); ++k) expect_equal("one of many", got[k], want[k]);
+    }
+  }
+
   TEST_CASE("a view of six axes is copied") {
     const Tensor x = values_of({2, 3, 2, 3, 2, 3}, Dtype::f32);
     const auto twisted = [](const Tensor& t) { return raw::transpose(raw::transpose(t, 0, 5), 1, 3); };
@@ -74,6 +90,9 @@ TEST_SUITE("device") {
       raw::add_into(want, b);
       raw::add_into(got, to_gpu(b));
       expect_equal("contiguous", got, want);
+      expect_equal("a tensor of its own",
+                   raw::add(raw::transpose(to_gpu(a), 0, 1), raw::transpose(to_gpu(b), 0, 1)),
+                   raw::add(raw::transpose(a, 0, 1), raw::transpose(b, 0, 1)));
       raw::add_into(raw::transpose(want, 0, 2), raw::transpose(b, 0, 2));
       raw::add_into(raw::transpose(got, 0, 2), raw::transpose(to_gpu(b), 0, 2));
       expect_equal("strided", got, want);

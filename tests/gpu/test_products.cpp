@@ -9,6 +9,8 @@
 #include <cmath>
 #include <cstdio>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "autograd/tape.h"
 #include "cuda/context.h"
@@ -221,6 +223,42 @@ TEST_SUITE("device") {
           linear_relu(to_gpu(Tensor::zeros({3, 0})), to_gpu(Tensor::zeros({2, 0})), bias_of(value));
       CHECK(to_cpu(none).to_vector<float>() == std::vector<float>(6, value > 0 ? 5.0f : 0.0f));
     }
+  }
+
+  TEST_CASE("weights that lie upon each other are one product, and so are their gradients") {
+    const Tensor x = sample_normal({3, 17, 40}, "x"), w = sample_normal({29, 40}, "w"),
+                 dy = sample_normal({3, 17, 29}, "dy");
+    const auto on_gpu = [](const Tensor& t) { return to_gpu(raw::cast(t, Dtype::f32)); };
+    const Tensor values = on_gpu(w), gradients = on_gpu(w), device_x = on_gpu(x);
+    require_grad(device_x);
+    std::vector<Tensor> weights;
+    for (const auto& [first, rows] : {std::pair{0, 8}, std::pair{8, 5}, std::pair{13, 16}}) {
+      weights.push_back(require_grad(raw::narrow(values, 0, first, rows)));
+      set_grad_storage(weights.back(), raw::narrow(gradients, 0, first, rows));
+    }
+    require_grad(x);
+    require_grad(w);
+    const auto close = [](const char* what, const Tensor& got, const Tensor& want) {
+      const std::string text =
+          spec_check::difference(what, to_cpu(got), want, 64, spec_check::epsilon(Dtype::f32));
+      CHECK_MESSAGE(text.empty(), text);
+    };
+    for (const bool in_parts : {false, true}) {  // the second time the weights' gradients are added to
+      const std::vector<Tensor> parts = in_parts ? joint_linear_parts(device_x, weights)
+                                                 : std::vector<Tensor>{joint_linear(device_x, weights)};
+      const Tensor want = linear(x, w);
+      std::vector<Tensor> dys;
+      std::int64_t first = 0;
+      for (const Tensor& part : parts) {
+        close("joint_linear", part, raw::copy(raw::narrow(want, 2, first, part.dim(2))));
+        dys.push_back(on_gpu(raw::copy(raw::narrow(dy, 2, first, part.dim(2)))));
+        first += part.dim(2);
+      }
+      backward(parts, dys);
+      backward(want, dy);
+    }
+    close("dx", grad(device_x), grad(x));
+    close("dweights", gradients, grad(w));
   }
 
   TEST_CASE("an empty sum is zero or the bias and operands that are not aligned are multiplied") {

@@ -323,3 +323,37 @@ TEST_CASE("packed attention names what does not fit") {
         "attention_packed: 3 heads must divide the width: width 24, heads 5 (columns q, k, v of dim each)");
   CHECK(attention_packed(Tensor::zeros({0, 4, 24}), 4).shape() == Shape{0, 4, 8});
 }
+
+TEST_CASE("attention reads the gradient of its result where it lies") {
+  for (const Case& c : kCases) {
+    const std::vector<Tensor> inputs = inputs_of(c, Dtype::f32);
+    const Tensor wide = normal({c.batch, c.queries, 2 * c.heads, c.head_size}, "wide");
+    const Tensor dy = raw::narrow(wide, 2, c.heads, c.heads);
+    std::vector<Tensor> gradients[2];
+    for (const bool packed : {false, true}) {
+      std::vector<Tensor> x;
+      for (const Tensor& input : inputs) x.push_back(require_grad(raw::alias(input)));
+      backward(attention(x[0], x[1], x[2]), packed ? raw::copy(dy) : dy);
+      for (const Tensor& one : x) gradients[packed ? 1 : 0].push_back(grad(one));
+    }
+    for (std::size_t i = 0; i < 3; ++i) CHECK(same_bits(gradients[0][i], gradients[1][i]));
+  }
+}
+
+TEST_CASE("two calls with one head scale give it the sum of their gradients") {
+  const std::vector<Tensor> x = inputs_of({2, 65, 65, 3, 3, 16}, Dtype::f64);
+  AttentionOptions options;
+  const auto gradient = [&](int calls, int first) {
+    options.head_scale = require_grad(normal({3}, "head scale", Dtype::f64));
+    std::vector<Tensor> ys, dys;
+    for (int i = first; i < first + calls; ++i) {
+      ys.push_back(attention(x[0], x[1], x[2], options));
+      dys.push_back(normal(ys.back().shape(), i == 0 ? "first" : "second", Dtype::f64));
+    }
+    backward(ys, dys);
+    return grad(options.head_scale);
+  };
+  const Tensor both = gradient(1, 0);
+  raw::add_into(both, gradient(1, 1));
+  check_close(gradient(2, 0), both, 1e-12, "head scale");
+}

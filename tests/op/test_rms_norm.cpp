@@ -51,3 +51,12 @@ TEST_CASE("rms_norm names what is wrong with its inputs") {
                        doctest::Contains("rms_norm: f32 and f64"), DtypeError);
   CHECK_THROWS_WITH_AS(rms_norm(x, Tensor(), -1), doctest::Contains("rms_norm: eps is -1"), ValueError);
 }
+
+TEST_CASE("rms_norm_add names what is wrong with its table") {
+  const Tensor x = Tensor::zeros({2, 4, 3}), weight = Tensor::zeros({3});
+  CHECK_THROWS_WITH_AS(rms_norm_add(x, weight, Tensor::zeros({5, 3})),
+                       doctest::Contains("rms_norm_add: a table [5, 3] for x [2, 4, 3]"), ShapeError);
+  CHECK_THROWS_AS(rms_norm_add(x, weight, Tensor::zeros({1, 2, 4, 3})), ShapeError);
+  CHECK_THROWS_AS(rms_norm_add(x, weight, Tensor::zeros({})), ShapeError);
+  CHECK_THROWS_AS(rms_norm_add(x, weight, Tensor::zeros({4, 3}, Dtype::f64)), DtypeError);
+}

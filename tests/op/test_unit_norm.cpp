@@ -33,3 +33,25 @@ TEST_CASE("rows of unit_norm have length one and a zero row stays zero with a fi
   const std::vector<double> dx = grad(x).to_vector<double>();
   for (std::size_t i = 0; i < 48; ++i) CHECK(std::abs(dx[2 * 48 + i] - 1000) <= 1e-9);  // eps^(-1/2)
 }
+
+TEST_CASE("heads of unit_norm_heads that stay as they are keep their bits, and so do their gradients") {
+  const Tensor x = raw::cast(sample_normal({5, 3, 7}, "x"), Dtype::f32);
+  require_grad(x);
+  const Tensor dy = raw::cast(sample_normal({5, 3, 7}, "dy"), Dtype::f32);
+  const Tensor y = unit_norm_heads(x, 1e-6, {1, 1});
+  backward(y, dy);
+  const auto head = [](const Tensor& t, std::int64_t index) {
+    return raw::copy(raw::select(t, 1, index)).to_vector<float>();
+  };
+  CHECK(head(y, 1) == head(x, 1));
+  CHECK(head(grad(x), 1) == head(dy, 1));
+  const Tensor all = unit_norm(raw::alias(x), 1e-6);
+  for (const std::int64_t other : {0, 2}) CHECK(head(y, other) == head(all, other));
+}
+
+TEST_CASE("unit_norm_heads refuses heads that are not there") {
+  CHECK_THROWS_AS(unit_norm_heads(Tensor::zeros({3}), 1e-6, {}), ShapeError);
+  CHECK_THROWS_WITH_AS(unit_norm_heads(Tensor::zeros({2, 4, 3}), 1e-6, {3, 2}),
+                       doctest::Contains("unit_norm_heads: 2 heads from 3 of 4"), ShapeError);
+  CHECK_THROWS_AS(unit_norm_heads(Tensor::zeros({2, 4, 3}), 1e-6, {-1, 1}), ShapeError);
+}

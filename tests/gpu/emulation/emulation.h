@@ -51,7 +51,8 @@ struct Launch {
 // Runs a kernel's body once for every thread, block by block, both in random order. Each thread has a stack
 // of its own and runs until it waits for others.
 void run(const Launch& launch, const std::function<void()>& body);
-// How often each kernel was run so far; "memcpy" and "memset" for copies and fills of bytes on the GPU.
+// How often each kernel was run so far; "memcpy" and "memset" for copies and fills of bytes on the GPU,
+// "product" for products.
 std::map<std::string, std::int64_t> launches();
 void count_launch(const char* what);
 // The block's shared memory that the launch asked for: NaN at first, with a page behind its end that cannot

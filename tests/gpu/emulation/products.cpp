@@ -161,6 +161,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
                   d,
                   *static_cast<const float*>(alpha),
                   *static_cast<const float*>(beta)};
-  emulation::submit(stream, [call] { multiply(call); });
+  emulation::submit(stream, [call] {
+    emulation::count_launch("product");
+    multiply(call);
+  });
   return CUBLAS_STATUS_SUCCESS;
 }
