@@ -101,7 +101,7 @@ std::string slow_products() {
     return std::any_of(cores.begin(), cores.end(), [&](const char* known) { return core == known; });
   };
   const bool full = best_isa_level() == IsaLevel::avx512;
-  if (is_one_of({"skylakex", "cooperlake", "sapphirerapids"})) return "";
+  if (isa_level() != best_isa_level() || is_one_of({"skylakex", "cooperlake", "sapphirerapids"})) return "";
   if (!full && is_one_of({"haswell", "zen"})) return "";
   const char* const better = full ? "SkylakeX" : "Haswell";
   if (const char* named = std::getenv("OPENBLAS_CORETYPE"); named != nullptr)

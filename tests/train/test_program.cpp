@@ -486,6 +486,14 @@ TEST_CASE("program: info and models tell what this build is") {
     CHECK_MESSAGE(contains(info.out, word), word);
   const Ended base = run_program({{"info"}, folder.path(), "/dev/null", 0, {"EDDY_CPU_LEVEL=baseline"}});
   CHECK(contains(base.out, "kernels: baseline"));
+  // An OpenBLAS with kernels for several processors; AVX2 is not what one with AVX-512 gets.
+  if (contains(info.out, "DYNAMIC_ARCH") && contains(info.out, "best here: avx512")) {
+    const auto info_with = [&](const char* core) {
+      return run_program({{"info"}, folder.path(), "/dev/null", 0, {core}}).out;
+    };
+    CHECK(!contains(info_with("OPENBLAS_CORETYPE=Haswell"), "core Haswell"));
+    CHECK(contains(info_with("OPENBLAS_CORETYPE=Zen"), "core Zen (OPENBLAS_CORETYPE=Zen keeps products off"));
+  }
   check_refused(run_program({{"info"}, folder.path(), "/dev/null", 0, {"EDDY_CPU_LEVEL=mmx"}}), 1,
                 "EDDY_CPU_LEVEL: unknown level 'mmx'");
   check_refused(run_program({{"info"}, folder.path(), "/dev/null", 0, {"EDDY_ATTENTION=fast"}}), 1,
