@@ -106,7 +106,7 @@ TextData read_files(TaskArguments& arguments, std::ostream& says) {
   }
   data.sha256 = digest.hex_digest();
   says << "data: " << data.name << ", " << files.size() << " files, " << bytes << " bytes (--data.path)";
-  if (empty > 0) says << "; " << empty << " empty files left out";
+  if (empty > 0) says << "; empty files left out: " << empty;
   says << '\n';
   check_same_data(data, arguments);
   data.tokenizer = tokenizer_for(arguments, [&] {

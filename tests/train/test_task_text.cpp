@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -161,7 +162,13 @@ TEST_CASE("text task: files in subfolders are documents and the last ones valida
   folder.write("docs/empty.txt", "");
   folder.write("docs/table.csv", "nor this");
   config.data.split = 0.8;
-  CHECK(contains(task_of(config)->summary(), "8 training and 2 validation documents"));
+  std::ostringstream said;
+  TaskArguments arguments;
+  arguments.config = config;
+  arguments.says = &said;
+  CHECK(contains(make_task(std::move(arguments))->summary(), "8 training and 2 validation documents"));
+  CHECK(contains(said.str(), "10 files"));
+  CHECK(contains(said.str(), "; empty files left out: 1"));
   config.data.split = 0.01;  // at least one of each
   CHECK(contains(task_of(config)->summary(), "1 training and 9 validation documents"));
 }
