@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "autograd/tape.h"
+#include "captured_model.h"
 #include "gpu_test.h"
 #include "models/model.h"
 #include "tensor/philox.h"
@@ -17,18 +18,8 @@ using namespace eddy::gpu_test;
 namespace {
 
 ModelConfig small(const std::string& family, const std::string& name) {
-  ModelConfig config;
-  config.family = family;
-  config.model = name;
-  config.vocab = 11;
-  config.context = config.segment = 8;
-  config.window = config.chunk = config.block = 4;
-  config.dim = 16;
-  config.heads = 2;
-  config.layers = 2;
-  config.states = 4;
+  ModelConfig config = captured_model(family, name);
   config.dropout = 0.2;  // off in an evaluation
-  config.init_std = 0.3;
   if (name == "block_recurrent") config.recurrent_layers = {1};
   if (name == "memorizing") {
     config.memory_layers = {1};

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "captured_model.h"
 #include "gpu_test.h"
 #include "models/model.h"
 #include "tensor/philox.h"
@@ -15,21 +16,6 @@ using namespace eddy;
 using namespace eddy::gpu_test;
 
 namespace {
-
-ModelConfig small(const std::string& family, const std::string& name) {
-  ModelConfig config;
-  config.family = family;
-  config.model = name;
-  config.vocab = 11;
-  config.context = config.segment = 8;
-  config.window = config.chunk = config.block = 4;
-  config.dim = 16;
-  config.heads = 2;
-  config.layers = 2;
-  config.states = 4;
-  config.init_std = 0.3;
-  return config;
-}
 
 std::vector<std::int32_t> ids_of(std::int64_t rows, std::uint64_t step) {
   const RandomKey key = random_key(3, "stream tokens", step);
@@ -68,21 +54,21 @@ std::size_t compare(const ModelConfig& config, std::int64_t rows, int tokens, Dt
 
 TEST_SUITE("device") {
   TEST_CASE("tokens of the unit recurrence are replayed from one graph with the bits of the uncaptured") {
-    CHECK(compare(small("recurrent_transformer", "unit_forget"), 1, 8) == 1);
-    CHECK(compare(small("recurrent_transformer", "unit_forget"), 3, 8) == 1);
-    CHECK(compare(small("recurrent_transformer", "unit_forget"), 2, 6, Dtype::bf16) == 1);
+    CHECK(compare(captured_model("recurrent_transformer", "unit_forget"), 1, 8) == 1);
+    CHECK(compare(captured_model("recurrent_transformer", "unit_forget"), 3, 8) == 1);
+    CHECK(compare(captured_model("recurrent_transformer", "unit_forget"), 2, 6, Dtype::bf16) == 1);
   }
 
   TEST_CASE("tokens of models with blocks are replayed from a graph for each place in a block") {
-    CHECK(compare(small("recurrent_transformer", "block_forget"), 2, 20) == 4);
-    CHECK(compare(small("recurrent_transformer", "block_accumulate"), 2, 24) == 4);
-    CHECK(compare(small("blockwise_recurrent", "memory_llama"), 2, 18) == 4);
-    ModelConfig recurrent = small("block_recurrent", "block_recurrent");
+    CHECK(compare(captured_model("recurrent_transformer", "block_forget"), 2, 20) == 4);
+    CHECK(compare(captured_model("recurrent_transformer", "block_accumulate"), 2, 24) == 4);
+    CHECK(compare(captured_model("blockwise_recurrent", "memory_llama"), 2, 18) == 4);
+    ModelConfig recurrent = captured_model("block_recurrent", "block_recurrent");
     recurrent.recurrent_layers = {1};
     CHECK(compare(recurrent, 2, 18) == 4);
-    CHECK(compare(small("block_recurrent", "slide"), 1, 18) == 4);
+    CHECK(compare(captured_model("block_recurrent", "slide"), 1, 18) == 4);
     // A memory is written at the end of a segment of two blocks: three times while recording, twice after.
-    ModelConfig memorizing = small("block_recurrent", "memorizing");
+    ModelConfig memorizing = captured_model("block_recurrent", "memorizing");
     memorizing.memory_layers = {0};
     memorizing.memory_size = 16;
     memorizing.memory_topk = 3;
@@ -90,16 +76,16 @@ TEST_SUITE("device") {
   }
 
   TEST_CASE("tokens of the staircase family are replayed once their state has its size") {
-    CHECK(compare(small("staircase", "staircase"), 2, 20) >= 4);
-    CHECK(compare(small("staircase", "cached_staircase"), 1, 24) >= 4);
-    CHECK(compare(small("staircase", "lstm"), 2, 8) == 1);
-    CHECK(compare(small("staircase", "transformer_xl"), 1, 40) >= 1);
+    CHECK(compare(captured_model("staircase", "staircase"), 2, 20) >= 4);
+    CHECK(compare(captured_model("staircase", "cached_staircase"), 1, 24) >= 4);
+    CHECK(compare(captured_model("staircase", "lstm"), 2, 8) == 1);
+    CHECK(compare(captured_model("staircase", "transformer_xl"), 1, 40) >= 1);
   }
 
   TEST_CASE("models whose positions differ say that their tokens run uncaptured") {
     for (const char* name : {"regular", "unit_forget"}) {
       CAPTURE(name);
-      ModelConfig config = small("recurrent_transformer", name);
+      ModelConfig config = captured_model("recurrent_transformer", name);
       config.positions = true;
       const auto model = make_model(config, Dtype::f32, gpu());
       model->params().initialize(7);
@@ -115,7 +101,7 @@ TEST_SUITE("device") {
 
 TEST_CASE("generated text says why its tokens were not replayed, and nothing when they were") {
   const auto tokenizer = make_tokenizer("byte", "");
-  ModelConfig config = small("recurrent_transformer", "unit_forget");
+  ModelConfig config = captured_model("recurrent_transformer", "unit_forget");
   config.vocab = 256;
   for (const bool positions : {false, true}) {
     config.positions = positions;

@@ -79,6 +79,15 @@ ModelConfig tiny_image_model() {
   return model;
 }
 
+// A task that is only measured.
+std::unique_ptr<Task> six_test_images(const Folder& folder) {
+  folder.write("test_batch.bin", grey_records(6));
+  TaskArguments arguments;
+  arguments.config = tiny_config(folder.path);
+  arguments.training = false;
+  return make_task(std::move(arguments));
+}
+
 }  // namespace
 
 TEST_CASE("grey values are those of the integer formula") {
@@ -164,11 +173,7 @@ TEST_CASE("image batches are distinct and drawn by step and blocks cover their r
 
 TEST_CASE("the report of images shows them with what they are and what they are taken for") {
   const Folder folder;
-  folder.write("test_batch.bin", grey_records(6));
-  TaskArguments arguments;
-  arguments.config = tiny_config(folder.path);
-  arguments.training = false;
-  const std::unique_ptr<Task> task = make_task(std::move(arguments));
+  const std::unique_ptr<Task> task = six_test_images(folder);
   CHECK(task->summary().find("6 test images") != std::string::npos);
   CHECK(task->summary().find("the whole set has 50000 and 10000") != std::string::npos);
   ModelConfig config;
@@ -200,11 +205,7 @@ TEST_CASE("the report of images shows them with what they are and what they are 
 
 TEST_CASE("a model that does not fit images is refused") {
   const Folder folder;
-  folder.write("test_batch.bin", grey_records(6));
-  TaskArguments arguments;
-  arguments.config = tiny_config(folder.path);
-  arguments.training = false;
-  const std::unique_ptr<Task> task = make_task(std::move(arguments));
+  const std::unique_ptr<Task> task = six_test_images(folder);
   ModelConfig model;
   CHECK_THROWS_AS(task->fit(model), ConfigError);
   model = {};
