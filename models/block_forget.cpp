@@ -1,6 +1,5 @@
 // Block recurrence with forget. Per layer:
-//   before the loop   queries, keys and values of x, one product (on the CPU in the loop too: a block's rows
-//                     are in the cache then)
+//   before the loop   queries, keys and values of x
 //   in the loop       h_i from q, k, v of x_i and k, v of h_{i-1}; then k, v of h_i
 //   after the loop    y_i = T(h_i) of the blocks that are read, as one batch of windows
 // A GPU can run the loop as one kernel (ops/block_recurrence.h).
@@ -53,24 +52,14 @@ std::optional<BlockForget::Chain> BlockForget::run_fused(const WindowLayer& laye
 
 BlockForget::Chain BlockForget::run_chain(const WindowLayer& layer, const BlockRows& x) {
   if (const std::optional<Chain> fused = run_fused(layer, x)) return *fused;
-  const std::vector<Tensor> rows = x.blocks();
-  std::vector<Tensor> queries, own;
-  if (rows[0].device() != kCpu) {
-    BlockRows query, key_value;
-    static_cast<void>(x.map([&](const Tensor& part, int which) {
-      std::tie(which == 0 ? query.full : query.rest, which == 0 ? key_value.full : key_value.rest) =
-          layer.query_key_value(part);
-      return part;
-    }));
-    queries = query.blocks();
-    own = key_value.blocks();
-  }
+  BlockRows query, key_value;
+  if (x.full.defined()) std::tie(query.full, key_value.full) = layer.query_key_value(x.full);
+  if (x.rest.defined()) std::tie(query.rest, key_value.rest) = layer.query_key_value(x.rest);
+  const std::vector<Tensor> rows = x.blocks(), queries = query.blocks(), own = key_value.blocks();
   Chain chain;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const auto [query, key_value] =
-        queries.empty() ? layer.query_key_value(rows[i]) : std::pair(queries[i], own[i]);
     const Tensor past = i == 0 ? Tensor() : chain.key_value[i - 1];
-    chain.h.push_back(layer.finish(rows[i], query, past, key_value, i));
+    chain.h.push_back(layer.finish(rows[i], queries[i], past, own[i], i));
     // Of the last block too: its output is always read.
     chain.key_value.push_back(layer.key_value(chain.h[i]));
   }

@@ -7,6 +7,7 @@
 #   tests/run.sh --sanitize    the sanitizers alone
 #   tests/run.sh --gpu         the tests of a CUDA build on the GPU, alone; without a GPU they are built and skipped
 #   tests/run.sh --gpu --sanitize    the same under compute-sanitizer, where every allocation stands by itself
+#   tests/run.sh --gpu --measure     instead of the tests, every measurement of the GPU, into build/cuda-ci/measured
 set -euo pipefail
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -14,24 +15,29 @@ cd "$root" # presets are looked up in the working directory
 started=$SECONDS
 heading() { printf '\n== %s (%d s)\n' "$1" $((SECONDS - started)); }
 
-fast=false gpu=false sanitize=false
+fast=false gpu=false sanitize=false measure=false
 for option in "$@"; do
   case "$option" in
     --fast) fast=true ;;
     --gpu) gpu=true ;;
     --sanitize) sanitize=true ;;
+    --measure) measure=true ;;
     -h | --help)
       sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"
       exit 0
       ;;
     *)
-      echo "run.sh: unknown option: $option (--fast, --sanitize, --gpu)" >&2
+      echo "run.sh: unknown option: $option (--fast, --sanitize, --gpu, --measure)" >&2
       exit 2
       ;;
   esac
 done
 if $fast && { $gpu || $sanitize; }; then
   echo "run.sh: --fast excludes --gpu and --sanitize" >&2
+  exit 2
+fi
+if $measure && { ! $gpu || $sanitize; }; then
+  echo "run.sh: --measure goes with --gpu, and without --sanitize" >&2
   exit 2
 fi
 
@@ -91,6 +97,37 @@ build_cuda() {
   fi
 }
 
+# Each into a file of its own; one that fails does not keep the others from running.
+measure_gpu() { # capability, or nothing
+  if [[ -z "$1" ]]; then
+    heading "CUDA: SKIPPED: the measurements need a GPU, and nvidia-smi sees none"
+    return
+  fi
+  local bin=build/cuda-ci folder=build/cuda-ci/measured failed=()
+  mkdir -p "$folder"
+  measured() { # name command [argument ...]
+    local name="$1" && shift
+    heading "CUDA: $name: $*"
+    "$@" 2>&1 | tee "$folder/$name.txt" || failed+=("$name")
+  }
+  measured info "$bin/eddy" info --measure
+  measured ops "$bin/eddy" bench ops --device cuda
+  measured attention "$bin/bin/example_kernels_attention"
+  local speed=("$bin/eddy" reproduce speed --profile --seconds 2 --runs)
+  measured speed "${speed[@]}" "$folder/speed"
+  measured speed-tensor-core env EDDY_ATTENTION=tensor_core "${speed[@]}" "$folder/speed-tensor-core"
+  measured speed-wgmma-fused env EDDY_ATTENTION=wgmma EDDY_RECURRENCE=fused "${speed[@]}" "$folder/speed-wgmma-fused"
+  local batch
+  for batch in 1 64; do
+    measured "generate-$batch" "$bin/eddy" bench generate --device cuda --batch "$batch"
+  done
+  measured length "$bin/eddy" bench length --device cuda
+  if ((${#failed[@]} > 0)); then
+    echo "run.sh: failed: ${failed[*]}; what they printed is in $folder" >&2
+    exit 1
+  fi
+}
+
 test_gpu() {
   if ! find_nvcc >/dev/null; then
     echo "run.sh: --gpu needs nvcc on the PATH or in /usr/local/cuda/bin" >&2
@@ -102,8 +139,10 @@ test_gpu() {
   if [[ -n "$capability" ]]; then architecture=("-DEDDY_CUDA_ARCHITECTURES=${capability//[!0-9]/}"); fi
   heading "CUDA: build for ${capability:-the preset: nvidia-smi sees no GPU}"
   cmake --preset cuda-ci "${architecture[@]}"
-  cmake --build --preset cuda-ci --target test_gpu example_kernels_attention
-  if $sanitize && [[ -n "$capability" ]]; then
+  cmake --build --preset cuda-ci --target test_gpu example_kernels_attention eddy_program
+  if $measure; then
+    measure_gpu "$capability"
+  elif $sanitize && [[ -n "$capability" ]]; then
     local tool
     tool="$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)"
     # Calls that fail are the library's own business: it checks them all, and a test asks for too much memory.

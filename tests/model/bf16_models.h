@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "compare.h"
-#include "train/adam.h"
+#include "train/optimizer.h"
 
 namespace eddy::test {
 
@@ -69,26 +69,29 @@ inline Tensor bf16_tokens(std::int64_t batch, std::int64_t time, std::int64_t vo
 }
 
 // The loss of every step. The state of one call goes on into the next.
-inline std::vector<double> train_in(const ModelConfig& config, Dtype dtype, int steps) {
-  const auto model = make_model(config, dtype);
+inline std::vector<double> train_in(const ModelConfig& config, Dtype dtype, int steps, Device device = kCpu) {
+  const auto model = make_model(config, dtype, device);
   model->params().initialize(3);
   TrainConfig train;
   train.weight_decay = 0.1;
-  AdamOptimizer optimizer(model->params(), train);
+  const auto optimizer = make_optimizer(model->params(), train);
   const std::int64_t vocab = model->config().vocab;
   std::vector<double> losses;
   State state;
   for (int step = 0; step < steps; ++step) {
     const Tensor tokens = bf16_tokens(4, 17, vocab, static_cast<std::uint64_t>(step));
+    const auto part = [&](std::int64_t begin) {
+      return raw::to_device(raw::contiguous(raw::narrow(tokens, 1, begin, 16)), device);
+    };
     ForwardInput input;
-    input.tokens = raw::contiguous(raw::narrow(tokens, 1, 0, 16));
+    input.tokens = part(0);
     input.state = state;
     model->params().zero_gradients();
     const ForwardOutput output = model->forward(input);
-    const Tensor loss = cross_entropy(output.logits, raw::contiguous(raw::narrow(tokens, 1, 1, 16)));
+    const Tensor loss = cross_entropy(output.logits, part(1));
     losses.push_back(loss.item());
     backward(loss);
-    static_cast<void>(optimizer.step(model->params(), 3e-3));
+    static_cast<void>(optimizer->step(model->params(), 3e-3));
     state = output.state.detach();
   }
   return losses;

@@ -4,6 +4,7 @@
 
 #include "bf16_models.h"
 #include "tensor/error.h"
+#include "train/adam.h"
 
 using namespace eddy;
 using namespace eddy::test;
