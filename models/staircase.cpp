@@ -63,6 +63,12 @@ std::int64_t Staircase::past_chunks(const State& state) const {
 
 State Staircase::import_state(const State& given, std::int64_t batch) const {
   State state = is_stream(given) ? export_stream(given) : given;
+  // One step keeps no finished chunk: a state may say so with a tensor without rows, or leave it out.
+  if (const Tensor* none = state.find("done");
+      none != nullptr && config().model == "cached_staircase" && steps_ == 1) {
+    check_state_tensor("done", *none, {batch, 0, config().dim});
+    state.erase("done");
+  }
   if (state.empty()) return cold_state(batch);  // a stream without a past yet
   const Tensor* done = has_frozen() ? &state.get("done") : has_done() ? state.find("done") : nullptr;
   const Tensor* act = passes_ > 1 ? &state.get("act.0.0") : nullptr;

@@ -81,7 +81,7 @@ State state_of(const TensorMap& file, const Placement& placement, const Tensor& 
 
 }  // namespace
 
-void dump(const DumpOptions& given) {
+std::string dump(const DumpOptions& given) {
   DumpOptions options = given;
   if (!options.case_dir.empty()) {
     const std::filesystem::path folder(options.case_dir);
@@ -125,8 +125,15 @@ void dump(const DumpOptions& given) {
   ForwardInput input;
   input.tokens = raw::to_device(*tokens, device);
   if (start != nullptr) input.start = *start;
-  input.state = state_of(options.state == options.tokens ? tokens_file : load_safetensors(options.state),
-                         placement, *tokens, !given.state.empty(), options.state);
+  const bool apart = options.state != options.tokens;
+  const TensorMap state_file = apart ? load_safetensors(options.state) : tokens_file;
+  input.state = state_of(state_file, placement, *tokens, !given.state.empty(), options.state);
+  std::string notice;
+  if (apart && input.state.empty() && !with_prefix(state_file, "next_state.").empty())
+    notice = fmt::format(
+        "{} holds these tokens and their logits, so its next_state is taken for an answer and the state is "
+        "empty; to carry it on, name a file without the logits",
+        options.state);
   if (targets != nullptr) {
     if (targets->rank() != 2 || targets->dim(0) != tokens->dim(0))
       fail<ShapeError>("dump: targets {} for tokens {} ([batch, rows])", to_string(targets->shape()),
@@ -162,6 +169,7 @@ void dump(const DumpOptions& given) {
   }
   for (auto& [name, tensor] : out) tensor = raw::to_device(tensor, kCpu);
   save_safetensors(options.out, out);
+  return notice;
 }
 
 }  // namespace eddy

@@ -125,6 +125,21 @@ TEST_CASE("staircase: one step is independent chunks without a state") {
                 kClose);
 }
 
+TEST_CASE("staircase: one cached step takes a state without rows and no other") {
+  ModelConfig config = staircase_config("cached_staircase");
+  config.steps = config.cache_after = 1;
+  const auto model = random_model(config);
+  ForwardInput input;
+  input.tokens = random_ids(2, 12, config.vocab, 1);
+  const Tensor want = model->forward(input).logits;
+  input.state.set("done", Tensor::zeros({2, 0, config.dim}, Dtype::f64));
+  const ForwardOutput got = model->forward(input);
+  CHECK(numbers(got.logits) == numbers(want));
+  CHECK(got.state.empty());
+  input.state.set("done", Tensor::zeros({2, config.chunk, config.dim}, Dtype::f64));
+  CHECK_THROWS_AS(static_cast<void>(model->forward(input)), ShapeError);
+}
+
 TEST_CASE("staircase: cached with as many passes as steps is the staircase bit for bit") {
   for (const char* cold : {"zeros", "empty"}) {
     ModelConfig config = staircase_config("staircase");

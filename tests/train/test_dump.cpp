@@ -254,6 +254,10 @@ TEST_CASE("dump: a next state beside tokens is the state when it is named for on
   bench.options.state = bench.folder.path("case.safetensors");
   const std::vector<double> cold = bench.result().at("logits").to_vector<double>();
   CHECK(cold.size() == answers.at("logits").to_vector<double>().size());
+  // A file of its own that looks like the case is not read either, and that is said.
+  DumpOptions apart = bench.options;
+  apart.state = folder + "/case.safetensors";
+  CHECK(contains(dump(apart), "its next_state is taken for an answer"));
   // One file with weights, tokens and an earlier dump's next state.
   for (const char* answer : {"logits", "loss"}) bench.tensors.erase(answer);
   const std::vector<double> carried = bench.result().at("logits").to_vector<double>();

@@ -29,7 +29,8 @@ void add_dump_command(CLI::App& app, std::function<int()>& action) {
   command->callback([options, &action] {
     action = [options] {
       check_output("dump", options->out);
-      dump(*options);
+      const std::string notice = dump(*options);
+      if (!notice.empty()) std::fprintf(stderr, "dump: %s\n", notice.c_str());
       std::printf("wrote %s\n", options->out.c_str());
       return 0;
     };
