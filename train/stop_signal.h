@@ -1,11 +1,13 @@
-// SIGINT and SIGTERM as a wish to stop, which a loop looks at when it can.
+// SIGINT, SIGTERM and SIGHUP (a closed terminal) as a wish to stop, which a loop looks at when it can.
 #pragma once
 
+#include <array>
 #include <csignal>
 
 namespace eddy {
 
-// While alive, SIGINT and SIGTERM ask to stop; a second one ends the program at once.
+// While alive, these signals ask to stop; a second one ends the program at once. SIGHUP stays ignored where
+// it was, as under nohup.
 class StopOnSignal {
  public:
   StopOnSignal();
@@ -14,8 +16,8 @@ class StopOnSignal {
   StopOnSignal& operator=(const StopOnSignal&) = delete;
 
  private:
-  struct sigaction old_int_ {
-  }, old_term_{};
+  static constexpr std::array<int, 3> kSignals = {SIGINT, SIGTERM, SIGHUP};
+  std::array<struct sigaction, kSignals.size()> before_{};
 };
 
 // Whether a signal asked to stop since the last StopOnSignal was made.

@@ -20,6 +20,7 @@
 #include "train/placement.h"
 #include "train/progress.h"
 #include "train/report.h"
+#include "train/run_lock.h"
 #include "train/state_watch.h"
 #include "train/stop_signal.h"
 #include "train/task.h"
@@ -56,9 +57,21 @@ class Run {
   TrainEnd train() {
     if (config_.train.threads > 0) set_thread_count(static_cast<int>(config_.train.threads));
     prepare();
-    open();
     const StopOnSignal signals;
-    return loop();
+    try {
+      open();
+    } catch (...) {
+      // Nothing is learned yet: a folder that could not be filled goes, so that the command can be repeated.
+      std::error_code ignored;
+      if (made_folder_) fs::remove_all(run_dir_, ignored);
+      throw;
+    }
+    try {
+      return loop();
+    } catch (...) {
+      rescue();
+      throw;
+    }
   }
 
  private:
@@ -70,10 +83,13 @@ class Run {
     run_dir_ = resuming ? request_.resume : request_.run_dir;
     if (run_dir_.empty())
       fail<ValueError>("train: the run has no folder (--run DIR for a new one, --resume DIR)");
+    if (!run_dir_.has_filename()) run_dir_ = run_dir_.parent_path();  // of "runs/a/"
     std::error_code error;
-    if (!resuming && fs::exists(run_dir_, error))
-      fail<IoError>("train: {} exists (go on with it by --resume {}, or choose another folder)",
-                    run_dir_.string(), run_dir_.string());
+    if (!resuming && fs::exists(run_dir_, error)) fail_because_it_exists();
+    if (resuming && fs::exists(run_dir_ / "state.json", error))
+      fail<ValueError>("train: {} is a checkpoint: --resume takes its run, and --init-from a checkpoint",
+                       run_dir_.string());
+    if (resuming && fs::is_directory(run_dir_, error)) lock_.emplace(run_dir_);  // else load_run says more
 
     std::optional<LoadedRun> loaded;
     if (resuming) loaded = load_run(request_.resume, dtype);
@@ -115,17 +131,28 @@ class Run {
     task_->fit(config_.model);
   }
 
+  [[noreturn]] void fail_because_it_exists() const {
+    fail<IoError>("train: {} exists (go on with it by --resume {}, or choose another folder)",
+                  run_dir_.string(), run_dir_.string());
+  }
+
   void check_same_model(const LoadedRun& loaded) const {
-    const ModelConfig theirs = resolved(loaded.config.model), mine = resolved(config_.model);
-    ModelConfig comparable = mine;
-    comparable.dropout = theirs.dropout;
-    comparable.init_std = theirs.init_std;
-    comparable.context = theirs.positions ? mine.context : theirs.context;
-    if (!(comparable == theirs))
-      fail<ConfigError>(
-          "train: the model of {} has other sizes than the configuration (resume and init-from take the same "
-          "[model] table)",
-          loaded.checkpoint.string());
+    const nlohmann::json theirs = to_json(resolved(loaded.config.model)),
+                         mine = to_json(resolved(config_.model));
+    std::vector<std::string> may_differ = {"dropout", "init_std"};
+    if (!loaded.config.model.positions) may_differ.push_back("context");
+    if (loaded.config.model.family == "recurrent_transformer")
+      for (const char* of_others : {"segment", "window"}) may_differ.emplace_back(of_others);
+    std::string differ;
+    for (const auto& [key, value] : theirs.items())
+      if (mine.at(key) != value && std::find(may_differ.begin(), may_differ.end(), key) == may_differ.end())
+        differ +=
+            fmt::format("{}{} {} for {}", differ.empty() ? "" : ", ", key, mine.at(key).dump(), value.dump());
+    if (differ.empty()) return;
+    fail<ConfigError>(
+        "train: the configuration's model is not that of {}: {} (resume and init-from take the same [model] "
+        "table)",
+        loaded.checkpoint.string(), differ);
   }
 
   // Each row of a batch has a state of its own, which goes on with that row's data.
@@ -140,8 +167,13 @@ class Run {
   void open() {
     std::error_code error;
     if (request_.resume.empty()) {
-      fs::create_directories(run_dir_, error);
+      if (run_dir_.has_parent_path()) fs::create_directories(run_dir_.parent_path(), error);
+      // Not there a moment ago: of two programs that begin the same run one goes on.
+      const bool made = !error && fs::create_directory(run_dir_, error);
       if (error) fail<IoError>("train: {} cannot be made: {}", run_dir_.string(), error.message());
+      if (!made) fail_because_it_exists();
+      made_folder_ = true;
+      lock_.emplace(run_dir_);
       replace_text_file(run_dir_ / "config.json", to_json(config_).dump(1) + "\n");
       if (const Tokenizer* tokenizer = task_->tokenizer()) {
         replace_text_file(run_dir_ / "tokenizer.json", tokenizer->to_json() + "\n");
@@ -172,6 +204,8 @@ class Run {
           !what.empty())
         event("warning: " + what);
     if (state_.step > 0) event(fmt::format("resumed at step {}", state_.step));
+    // A run can be gone on with from its first moment, and a full disk shows before anything is learned.
+    if (request_.resume.empty()) save(false);
   }
 
   TrainEnd loop() {
@@ -191,12 +225,14 @@ class Run {
       }
       const Clock::time_point before = Clock::now();
       const double rate = task_->learning_rate(state_.step, learning_rate_at(t, state_.step));
+      task_before_step_ = task_->save();
       const std::vector<Batch> batches = next_batches();
       std::int64_t tokens = 0;
       for (const Batch& batch : batches) tokens += batch.tokens.elements();
       const StepResult result = step(batches, rate);
       const double ms = 1000 * seconds_between(before, Clock::now());
       ++state_.step;
+      task_before_step_.reset();
       state_.tokens += tokens;
       state_.seconds = seconds_before_ + seconds_between(started_, Clock::now());
       bad_in_a_row = result.finite ? 0 : bad_in_a_row + 1;
@@ -323,10 +359,26 @@ class Run {
 
   void save(bool best) {
     state_.seconds = seconds_before_ + seconds_between(started_, Clock::now());
-    state_.task = task_->save().dump();
+    state_.task = (task_before_step_ ? *task_before_step_ : task_->save()).dump();
     save_checkpoint(run_dir_, config_, task_->tokenizer(), *model_, *optimizer_, carried_.state, state_, best,
                     config_.train.keep);
     saved_step_ = state_.step;
+  }
+
+  // An error ends the run, but not what it has learned: the steps done are saved, with the data as they were
+  // before the step that failed.
+  void rescue() {
+    if (saved_step_ == state_.step) return;
+    std::string text;
+    try {
+      save(false);
+      text = fmt::format("an error ended the run at step {}: saved; go on with --resume {}", state_.step,
+                         run_dir_.string());
+    } catch (const std::exception& error) {
+      text = fmt::format("an error ended the run at step {}, which could not be saved: {}", state_.step,
+                         error.what());
+    }
+    progress_->message(text);
   }
 
   void event(const std::string& text) {
@@ -346,7 +398,11 @@ class Run {
     data.tokens_seen = state_.tokens;
     data.seconds = seconds_before_ + seconds_between(started_, Clock::now());
     data.more = [this](HtmlPage& page) { task_->report(page, *model_); };
-    write_report(run_dir_, data);
+    try {
+      write_report(run_dir_, data);
+    } catch (const IoError& error) {  // a page that can be made again: the run goes on
+      event(fmt::format("warning: no report: {}", error.what()));
+    }
   }
 
   void finish(TrainEnd end) {
@@ -378,7 +434,10 @@ class Run {
   RunConfig config_;
   StateWatch state_watch_;
   fs::path run_dir_;
+  bool made_folder_ = false;
+  std::optional<RunLock> lock_;
   std::unique_ptr<Task> task_;
+  std::optional<nlohmann::json> task_before_step_;  // while a step is on its way
   std::unique_ptr<Model> model_;
   std::unique_ptr<Optimizer> optimizer_;
   std::optional<CapturedStep> captured_step_;

@@ -408,7 +408,11 @@ TEST_CASE("train: what does not fit is refused before a folder is made") {
   bad = good;
   bad.init_from = teacher.run_dir;
   bad.config.model.dim = 32;
-  CHECK(contains(error_of<ConfigError>([&] { train_quietly(bad); }), "other sizes"));
+  CHECK(contains(error_of<ConfigError>([&] { train_quietly(bad); }), "dim 32 for 16"));
+  bad = good;
+  bad.run_dir.clear();
+  bad.resume = latest_of(teacher.run_dir);
+  CHECK(contains(error_of<ValueError>([&] { train_quietly(bad); }), "is a checkpoint"));
   bad = good;
   bad.init_from = teacher.run_dir;
   bad.config.data.path = folder.write("other.txt", std::string(500, '~'));

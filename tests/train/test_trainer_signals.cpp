@@ -54,7 +54,7 @@ TEST_CASE("train: a run killed again and again goes on from a whole checkpoint a
   t.eval_batches = 1;
 
   const RandomKey key = random_key(1, "test.kill", 0);
-  std::int64_t step = 0;
+  std::int64_t step = -1;
   for (std::uint64_t round = 0; round < 8; ++round) {
     CAPTURE(round);
     const std::string before = round == 0 ? "" : latest_of(request.run_dir);
@@ -112,12 +112,12 @@ TEST_CASE("save_checkpoint: a step saved again is there at every moment") {
   watcher.join();
   CHECK(looks > 100);
   CHECK(missing == 0);
-  CHECK(checkpoints_of(request.run_dir) == std::vector<std::string>{"best", "latest", "step-6"});
+  CHECK(checkpoints_of(request.run_dir) == std::vector<std::string>{"best", "latest", "step-0", "step-6"});
 }
 
 TEST_CASE("train: an interrupt saves and ends the run and it goes on to the bit") {
   const OneThread one;
-  for (const int number : {SIGINT, SIGTERM}) {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
     CAPTURE(number);
     const TempFolder folder;
     TrainRequest request = tiny_run(folder, "run");
@@ -193,12 +193,57 @@ TEST_CASE("train: a disk that is full leaves the last checkpoint whole") {
     });
     CHECK(child.wait() == 42);
     CHECK(latest_of(request.run_dir) == checkpoint);
-    CHECK(checkpoints_of(request.run_dir) == std::vector<std::string>{"latest", "step-6"});
+    CHECK(checkpoints_of(request.run_dir) == std::vector<std::string>{"latest", "step-0", "step-6"});
     for (std::size_t i = 0; i < names.size(); ++i)
       CHECK_MESSAGE(bytes_of(checkpoint, names[i].c_str()) == before[i], names[i]);
   }
   CHECK(train_quietly(resumed(request, 8)) == TrainEnd::finished);
   CHECK(load_run(request.run_dir).step == 8);
+}
+
+TEST_CASE("train: an error between checkpoints saves the steps that were done") {
+  const OneThread one;
+  const TempFolder folder;
+  TrainRequest request = tiny_run(folder, "run");
+  request.config.train.steps = 1'000'000;
+  request.config.train.checkpoint_every = request.config.train.eval_every = 0;
+  request.config.train.log_every = 1;
+  Child child([&] {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit size{200'000, 200'000};  // the checkpoint stays below, the metrics grow beyond
+    if (setrlimit(RLIMIT_FSIZE, &size) != 0) return 98;
+    try {
+      train(request);
+    } catch (const IoError& error) {
+      return contains(error.what(), "MetricsWriter") ? 42 : 97;
+    }
+    return 96;
+  });
+  CHECK(child.wait() == 42);
+  const std::int64_t step = load_run(request.run_dir).step;
+  CHECK(step > 3);
+  CHECK(train_quietly(resumed(request, step + 2)) == TrainEnd::finished);
+  TrainRequest unbroken = tiny_run(folder, "unbroken");
+  unbroken.config.train = request.config.train;
+  unbroken.config.train.steps = step + 2;
+  CHECK(train_quietly(unbroken) == TrainEnd::finished);
+  CHECK(bytes_of(latest_of(request.run_dir), "model.safetensors") ==
+        bytes_of(latest_of(unbroken.run_dir), "model.safetensors"));
+}
+
+TEST_CASE("train: a run that trains is left alone by a second process and can be gone on with afterwards") {
+  const OneThread one;
+  const TempFolder folder;
+  TrainRequest request = tiny_run(folder, "run");
+  request.config.train.steps = 1'000'000;
+  Child child([&] { return code_of(train(request)); });
+  REQUIRE(wait_until([&] { return has_checkpoint(request.run_dir); }));
+  CHECK(
+      contains(error_of<IoError>([&] { train_quietly(resumed(request, 3)); }), "another process trains in"));
+  child.signal(SIGINT);
+  CHECK(child.wait() == code_of(TrainEnd::interrupted));
+  const std::int64_t step = load_run(request.run_dir).step;
+  CHECK(train_quietly(resumed(request, step + 1)) == TrainEnd::finished);
 }
 
 TEST_CASE("train: a forked process trains with the bits of its parent") {
