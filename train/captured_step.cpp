@@ -26,11 +26,11 @@ struct CapturedStep::Graph {
   std::unique_ptr<CapturedWork> graph;
 };
 
-CapturedStep::CapturedStep(Model& model, Optimizer& optimizer, bool wanted)
+CapturedStep::CapturedStep(Model& model, Optimizer& optimizer, bool wanted, std::size_t most_graphs)
     : model_(model),
       optimizer_(optimizer),
       wanted_(wanted && can_capture(model.params().values().device())),
-      kinds_({kMostGraphs, kMostKinds, "steps", "(shapes, block sizes, flags)"}) {}
+      kinds_({most_graphs, kMostKinds, "steps", "(shapes, block sizes, flags)"}) {}
 
 CapturedStep::~CapturedStep() = default;
 

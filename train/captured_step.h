@@ -20,12 +20,12 @@ namespace eddy {
 
 class CapturedStep {
  public:
-  static constexpr std::size_t kMostGraphs = 8;
-  static constexpr std::size_t kMostKinds = 64;  // that are counted
+  static constexpr std::size_t kMostGraphs = 64;  // block sizes drawn from 16 to 48 make 33
+  static constexpr std::size_t kMostKinds = 256;  // that are counted
 
   // Of a model and its optimizer, which must outlive this. With `wanted` false, or on a device that cannot
   // record, every step is a train_step.
-  CapturedStep(Model& model, Optimizer& optimizer, bool wanted);
+  CapturedStep(Model& model, Optimizer& optimizer, bool wanted, std::size_t most_graphs = kMostGraphs);
   ~CapturedStep();
   CapturedStep(const CapturedStep&) = delete;
   CapturedStep& operator=(const CapturedStep&) = delete;
