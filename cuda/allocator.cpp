@@ -63,6 +63,7 @@ class CudaAllocator final : public Allocator {
     }
     plain_stats_.live_bytes -= static_cast<std::int64_t>(bytes);
     plain_stats_.reserved_bytes -= static_cast<std::int64_t>(bytes);
+    --plain_pieces_;
     if (capturing_)
       later_.emplace_back(memory, bytes);  // to give it back would wait, which no capture allows
     else
@@ -85,6 +86,10 @@ class CudaAllocator final : public Allocator {
     stats.reserved_bytes += captured.reserved_bytes;
     stats.allocations += captured.allocations;
     return stats;
+  }
+  std::int64_t segments() const {
+    const std::lock_guard lock(mutex_);
+    return (plain_ ? plain_pieces_ : pool_.segments()) + captured_.segments();
   }
   void reset_peak() override {
     const std::lock_guard lock(mutex_);
@@ -144,6 +149,7 @@ class CudaAllocator final : public Allocator {
     plain_stats_.reserved_bytes += static_cast<std::int64_t>(bytes);
     plain_stats_.peak_bytes = std::max(plain_stats_.peak_bytes, plain_stats_.live_bytes);
     ++plain_stats_.allocations;
+    ++plain_pieces_;
     return memory;
   }
 
@@ -156,6 +162,7 @@ class CudaAllocator final : public Allocator {
   bool plain_ = false;
   std::vector<std::pair<void*, std::size_t>> later_;  // freed while capturing, in the plain form
   AllocatorStats plain_stats_;
+  std::int64_t plain_pieces_ = 0;
   std::int64_t limit_ = 0;
 };
 
@@ -169,6 +176,10 @@ CudaAllocator& only_allocator() {
 
 Allocator& device_allocator() {
   return only_allocator();
+}
+
+std::int64_t device_segments() {
+  return only_allocator().segments();
 }
 
 void set_plain_allocator(bool plain) {

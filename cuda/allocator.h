@@ -9,6 +9,9 @@ namespace eddy::cuda {
 // The allocator of the GPU that is open. Installing it touches no GPU; its first allocation opens one.
 Allocator& device_allocator();
 
+// How many pieces of the GPU's memory it holds: segments of its pools, or in the plain form what is live.
+std::int64_t device_segments();
+
 // Chooses between the pool and plain calls of cudaMalloc and cudaFree. A checker such as compute-sanitizer
 // sees an access behind a block, or to a freed one, only when blocks are not cut from larger segments.
 // errors: ValueError while anything is live.

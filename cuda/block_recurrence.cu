@@ -2,12 +2,14 @@
 // composed of other ops (models/block_forget.cpp) is its test.
 //
 // Mapping: that of the unit recurrence, a sequence having the block's rows in place of one; the mixing phase
-// has a warp for each query of a head (block_recurrence.cuh), backward one for each query and each key. At
-// dim 32 a group is one block, which holds all weights, 44 KiB in f32, and its meetings are barriers; at dim
-// 96 in f32 it is two blocks with 210 KiB each, what is staged included.
+// has a warp for each query of a head (block_recurrence.cuh), backward one for each query and each key.
 //
-// Bytes, dim 32, 4 heads, mlp 128, blocks of 32 positions, f32: a row and a step 15 dim x 4 bytes as in the
-// unit recurrence, 1.9 KB, 0.5 GB for 256 sequences of 1024 positions: 0.1 ms at 4.8 TB/s, the least.
+// Shared memory: the weights' share, 11 dim^2 sizeof(T) / blocks at mlp = 4 dim, and 32 dim elements of T. At
+// dim 32 in f32 a group is one block, which holds all weights, 44 KiB and 4, and its meetings are barriers;
+// at dim 96 in f32 it is two blocks with 198 KiB and 12 each.
+//
+// Bytes forward, dim 32, 4 heads, mlp 128, blocks of 32 positions, f32: a row and a step 15 dim x 4 bytes as
+// in the unit recurrence, 1.9 KB, 0.5 GB for 256 sequences of 1024 positions: 0.1 ms at 4.8 TB/s, the least.
 // Multiply-adds: 11 dim^2 of products and about 2 dim 48 of attention a row, 3.8 G: 0.12 ms at 33 T a second.
 // The composed chain passes each of these arrays through memory some three times, in 14 launches a block
 // forward and 25 back. None of these times has been measured.

@@ -160,6 +160,14 @@ bool is_open() {
   return state().is_open.load(std::memory_order_acquire);
 }
 
+bool can_open() {
+  if (is_open()) return true;
+  std::string why_none;
+  for (const DeviceInfo& device : devices(&why_none))
+    if (device.index == device_index()) return mismatch(device).empty();
+  return false;
+}
+
 int device_index() {
   return state().index;
 }

@@ -20,6 +20,8 @@ void use_device(int index);
 // number, or when this build holds no code for it; the text says what to install or rebuild.
 void open();
 bool is_open();
+// Whether it is open, or could be.
+bool can_open();
 // The number of the GPU that is or will be used.
 int device_index();
 

@@ -61,6 +61,7 @@ class Pool {
   void keep_segments(bool on) { keeps_segments_ = on; }
 
   AllocatorStats stats() const { return stats_; }
+  std::int64_t segments() const { return static_cast<std::int64_t>(segments_.size()); }
   void reset_peak() { stats_.peak_bytes = stats_.live_bytes; }
   // The most that may be live; 0 for no limit.
   void set_limit(std::int64_t bytes) { limit_ = bytes; }

@@ -2,9 +2,9 @@
 //
 // Mapping: a warp per row of up to 1024 entries, a block per longer row; each thread takes every 32nd or
 // 256th entry. Shared memory: 8 numbers, for blocks. Bytes moved: three passes over a row (maximum, sum,
-// write), of which the last two find it in the cache, so memory sees one read and one write, the least; the
-// gradients read dy and y the same way. Hidden entries are not read for arithmetic, so that a NaN there does
-// no harm.
+// write), of which the last two find it in the cache, so memory sees one read and one write, the least, and
+// mask and bias once where they do not repeat; the gradients read dy and y the same way. Hidden entries are
+// not read for arithmetic, so that a NaN there does no harm.
 #include "cuda/install.h"
 #include "cuda/team.cuh"
 #include "ops/softmax.h"
@@ -16,45 +16,36 @@ __device__ float minus_infinity() {
   return __int_as_float(static_cast<int>(0xff800000u));
 }
 
-// How many of a row's entries the causal rule lets its query see.
-__device__ std::int64_t visible_entries(bool causal, std::int64_t row, std::int64_t queries,
-                                        std::int64_t width) {
-  if (!causal) return width;
-  const std::int64_t visible = row % queries + 1 + width - queries;
-  return visible < 0 ? 0 : visible;
-}
-
-__device__ std::int64_t mask_offset(const SoftmaxArgs& args, std::int64_t row) {
-  std::int64_t offset = 0;
-  for (int i = args.mask_rank - 1; i >= 0; --i) {
-    offset += row % args.mask_shape[i] * args.mask_strides[i];
-    row /= args.mask_shape[i];
-  }
-  return offset;
-}
-
-template <int Threads, bool Masked>
+// `Plain`: no mask and no bias.
+template <int Threads, bool Plain>
 __global__ void softmax_kernel(SoftmaxArgs args) {
   using Rows = Team<Threads>;
   for (std::int64_t row = Rows::first_row(); row < args.rows; row += Rows::row_step()) {
     const float* const x = static_cast<const float*>(args.x) + row * args.width;
     float* const y = static_cast<float*>(args.y) + row * args.width;
-    const std::int64_t visible = visible_entries(args.causal, row, args.queries, args.width);
-    const std::uint8_t* const mask = Masked ? args.mask + mask_offset(args, row) : nullptr;
-    const auto shown = [=](std::int64_t i) { return i < visible && (!Masked || mask[i] != 0); };
+    const SoftmaxSpan seen = softmax_span(args.band, row, args.width);
+    const std::uint8_t* mask = nullptr;
+    const float* bias = nullptr;
+    if (!Plain && args.mask != nullptr) mask = args.mask + softmax_row_offset(args, args.mask_strides, row);
+    if (!Plain && args.bias != nullptr)
+      bias = static_cast<const float*>(args.bias) + softmax_row_offset(args, args.bias_strides, row);
+    const auto shown = [=](std::int64_t i) {
+      return i >= seen.begin && i < seen.end && (Plain || mask == nullptr || mask[i] != 0);
+    };
+    const auto score = [=](std::int64_t i) { return Plain || bias == nullptr ? x[i] : x[i] + bias[i]; };
 
     float top = minus_infinity();
-    for (std::int64_t i = Rows::lane(); i < visible; i += Threads)
-      if (shown(i)) top = NanMax{}(top, x[i]);
+    for (std::int64_t i = seen.begin + Rows::lane(); i < seen.end; i += Threads)
+      if (shown(i)) top = NanMax{}(top, score(i));
     top = Rows::reduce(top, NanMax{});
     const bool empty = top == minus_infinity();  // nothing visible, or -inf only: all zeros
     float sum = 0;
-    for (std::int64_t i = Rows::lane(); i < visible; i += Threads)
-      if (shown(i) && !empty) sum += expf(x[i] - top);
+    for (std::int64_t i = seen.begin + Rows::lane(); i < seen.end; i += Threads)
+      if (shown(i) && !empty) sum += expf(score(i) - top);
     sum = Rows::reduce(sum, Plus{});
     const float scale = 1.0f / sum;
     for (std::int64_t i = Rows::lane(); i < args.width; i += Threads)
-      y[i] = shown(i) && !empty ? expf(x[i] - top) * scale : 0.0f;
+      y[i] = shown(i) && !empty ? expf(score(i) - top) * scale : 0.0f;
   }
 }
 
@@ -65,14 +56,15 @@ __global__ void softmax_backward_kernel(SoftmaxBackwardArgs args) {
     const float* const dy = static_cast<const float*>(args.dy) + row * args.width;
     const float* const y = static_cast<const float*>(args.y) + row * args.width;
     float* const dx = static_cast<float*>(args.dx) + row * args.width;
-    const std::int64_t visible = visible_entries(args.causal, row, args.queries, args.width);
+    const SoftmaxSpan seen = softmax_span(args.band, row, args.width);
     // The choice by y keeps an infinite dy of a hidden entry out of the sum.
     float inner = 0;
-    for (std::int64_t i = Rows::lane(); i < visible; i += Threads)
+    for (std::int64_t i = seen.begin + Rows::lane(); i < seen.end; i += Threads)
       if (y[i] != 0.0f) inner += y[i] * dy[i];
     inner = Rows::reduce(inner, Plus{});
     for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) {
-      const float share = i < visible && y[i] != 0.0f ? y[i] * (dy[i] - inner) : 0.0f;
+      const bool counts = i >= seen.begin && i < seen.end && y[i] != 0.0f;
+      const float share = counts ? y[i] * (dy[i] - inner) : 0.0f;
       dx[i] = args.beta == 0.0f ? share : args.beta * dx[i] + share;
     }
   }
@@ -117,7 +109,7 @@ void install_softmax() {
   constexpr int kCuda = static_cast<int>(DeviceType::cuda);
   softmax_forward_slot.function[kCuda] = [](const SoftmaxArgs& args) {
     require_f32("softmax", args.dtype);
-    if (args.mask != nullptr)
+    if (args.mask == nullptr && args.bias == nullptr)
       launch_rows("softmax", softmax_kernel<32, true>, softmax_kernel<kThreads, true>, args.rows, args.width,
                   args);
     else

@@ -98,8 +98,7 @@ void check_attention(const char* op, const Tensor& q, const Tensor& k, const Ten
 }
 
 AttentionBand attention_band(const AttentionOptions& options) {
-  return {options.causal ? std::max<std::int64_t>(options.band.least, 0) : options.band.least,
-          options.band.most};
+  return cut_band(options.band, options.causal);
 }
 
 double attention_scale(const AttentionOptions& options, std::int64_t head_size) {

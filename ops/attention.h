@@ -7,20 +7,13 @@
 #include <cstdint>
 #include <vector>
 
+#include "ops/attention_band.h"
 #include "ops/slot.h"
 #include "tensor/dtype.h"
 #include "tensor/philox.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
-
-// Which keys a query sees, by distance = (position of the query) - (position of the key). The last query and
-// the last key stand at the same position: query j of Q and key t of K have distance j + (K - Q) - t.
-struct AttentionBand {
-  static constexpr std::int64_t kFar = std::int64_t{1} << 40;
-  std::int64_t least = -kFar;  // 0: causal; 1: causal without the token itself
-  std::int64_t most = kFar;    // W: no further back than W positions
-};
 
 // score(j, t) = scale * head_scale[h] * (q_j . k_t + q_j . positions[distance] + bias[h, distance])
 struct AttentionOptions {

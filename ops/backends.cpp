@@ -7,6 +7,7 @@
 #include "tensor/format.h"
 
 #if defined(EDDY_HAS_CUDA)
+#include "cuda/allocator.h"
 #include "cuda/attention_tensor_core.h"
 #include "cuda/context.h"
 #include "cuda/device.h"
@@ -56,6 +57,11 @@ std::vector<std::string> measure_gpu() {
   } catch (const DeviceError& error) {
     return {error.what()};
   }
+}
+
+std::optional<GpuMemory> gpu_memory() {
+  if (!cuda::can_open()) return std::nullopt;
+  return GpuMemory{cuda::device_allocator().stats(), cuda::device_segments()};
 }
 
 void synchronize(Device device) {
@@ -118,6 +124,10 @@ Device cuda_device(int index) {
 
 std::vector<std::string> measure_gpu() {
   return {};
+}
+
+std::optional<GpuMemory> gpu_memory() {
+  return std::nullopt;
 }
 
 void synchronize(Device) {}

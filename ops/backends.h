@@ -2,10 +2,13 @@
 // #ifdef for CUDA.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "tensor/allocator.h"
 #include "tensor/device.h"
 
 namespace eddy {
@@ -21,6 +24,14 @@ Device cuda_device(int index = 0);
 // "name: value" lines with the rates of products and copies on the GPU. Without a GPU one line with the
 // reason, and none in a build without CUDA. Takes some tenths of a second. errors: OutOfMemoryError.
 std::vector<std::string> measure_gpu();
+
+// The memory that tensors have on the GPU, and in how many pieces it was taken from there. Nothing where this
+// build has no CUDA, or no GPU that it runs on. Opens no GPU.
+struct GpuMemory {
+  AllocatorStats stats;
+  std::int64_t segments = 0;
+};
+std::optional<GpuMemory> gpu_memory();
 
 // Waits until the device has done all it was asked for. The CPU never lags behind.
 void synchronize(Device device);

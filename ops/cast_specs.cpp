@@ -4,23 +4,27 @@
 
 namespace eddy {
 
-// There and back again through f32: exact on the samples, whose values are exact in f32. A finite difference
-// through f32 would see its rounding, so the gradient is tested against the identity in
+// There and back again through f32 and bf16: exact on the samples, whose values are exact in bf16. A finite
+// difference would see the rounding, so the gradient is tested against the identity in
 // tests/op/test_views.cpp.
 std::vector<OpSpec> cast_specs() {
   OpSpec spec;
   spec.name = "cast";
   spec.formula = "x in another dtype";
-  spec.run = [](const Tensors& x) { return Tensors{cast(cast(x[0], Dtype::f32), Dtype::f64)}; };
+  spec.run = [](const Tensors& x) {
+    return Tensors{cast(cast(cast(x[0], Dtype::f32), Dtype::bf16), x[0].dtype())};
+  };
   spec.reference = [](const Tensors& x) {
     return Tensors{Tensor::from(x[0].to_vector<double>(), x[0].shape())};
   };
-  const auto values = [](const Shape& shape) { return sample_normal(shape, "cast"); };
+  const auto values = [](const Shape& shape, double scale = 1) {
+    return raw::cast(raw::cast(sample_normal(shape, "cast", scale), Dtype::bf16), Dtype::f64);
+  };
   spec.samples = {{"size_0", {values({0, 3})}, false},
                   {"size_1", {values({1})}, false},
                   {"odd_tail", {values({3, 37})}, false},
                   {"strided", {strided_copy(values({5, 7}))}, false},
-                  {"large", {sample_normal({33}, "cast", 1e6)}, false}};
+                  {"large", {values({33}, 1e6)}, false}};
   spec.roundings = 0;
   spec.bench = [values] { return Tensors{raw::cast(values({2048, 1024}), Dtype::f32)}; };
   spec.cost = [](const Tensors& x) { return OpCost{0, 3 * static_cast<double>(x[0].bytes())}; };

@@ -1,6 +1,7 @@
 // Dispatch: one slot per kernel, one function per device in it, filled by the backend's install function. A
-// CPU build has empty CUDA entries: no stubs and no #ifdef. Kernels take one trivially copyable argument
-// struct whose tensors are raw pointers; they never allocate, check or throw.
+// CPU build has empty CUDA entries: no stubs and no #ifdef. In a build with CUDA none is empty: what only the
+// CPU needs a kernel for has a CpuSlot. Kernels take one trivially copyable argument struct whose tensors are
+// raw pointers; they never allocate, check or throw.
 #pragma once
 
 #include <type_traits>
@@ -41,6 +42,13 @@ struct Slot {
         return cpu_f64(args);
     found(args);
   }
+};
+
+// The slot of a kernel that other devices need none of, because the op goes by other ops there: it is the
+// CPU's by its type, and never asked for another.
+template <class Args>
+struct CpuSlot : Slot<Args> {
+  EDDY_INLINE void operator()(const Args& args) const { Slot<Args>::operator()(kCpu, args); }
 };
 
 }  // namespace eddy

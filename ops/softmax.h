@@ -1,54 +1,85 @@
 // Softmax and log-softmax over the last axis: y = exp(x - max x) / sum exp(x - max x). The maximum is
-// subtracted first, so nothing overflows. Scores may be hidden by a causal rule, by a mask, or both; hidden
-// entries are never read into a sum, so even a NaN there does no harm.
+// subtracted first, so nothing overflows. Scores may get a bias, and may be hidden by a band of distances
+// (causal is one), by a mask, or both; hidden entries are never read into a sum, so even a NaN there does no
+// harm.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "ops/attention_band.h"
 #include "ops/slot.h"
+#include "tensor/host_device.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
 
-enum class SoftmaxMode : std::uint8_t {
-  plain,
-  causal,  // the last two axes are [queries, keys]: query j sees the keys k <= j + (keys - queries)
+// With a band, or causal, the last two axes of x are [queries, keys].
+struct SoftmaxOptions {
+  bool causal = false;      // the same as band.least = 0
+  AttentionBand band = {};  // hides the keys at other distances
+  Tensor mask = {};         // may be undefined; u8, broadcasts to x's shape, 1 = allowed
+  Tensor bias = {};         // may be undefined; added to x, broadcasts to x's shape, differentiable
 };
 
-// The weights that sum to 1 over the last axis.
-// shapes: x [..., width] -> the same; mask (may be undefined) u8, broadcasts to x's shape, 1 = allowed.
-// A hidden entry is exactly 0, and a row with nothing visible, or with -inf only, is all 0 and passes no
-// gradient. dtypes: f32, f64. errors: ShapeError for a scalar, for causal mode with one axis, for a mask that
-// does not broadcast; DtypeError; DeviceError. grad: dx = y (dy - sum(dy y)); none for the mask.
-Tensor softmax(const Tensor& x, SoftmaxMode mode = SoftmaxMode::plain, const Tensor& mask = {});
+// The weights that sum to 1 over the last axis, of x + bias.
+// shapes: x [..., width] -> the same. A hidden entry is exactly 0, and a row with nothing visible, or with
+// -inf only, is all 0 and passes no gradient. dtypes: f32, f64, and bf16, beside which the bias may be f32.
+// errors: ShapeError for a scalar, for a band with one axis, for a mask or a bias that does not broadcast;
+// ValueError for a band that holds no distance; DtypeError; DeviceError. grad: dx = y (dy - sum(dy y)), and
+// that summed over the axes that repeat for the bias; none for the mask.
+Tensor softmax(const Tensor& x, const SoftmaxOptions& options = {});
 
 // The logarithm of softmax over the last axis, x - max x - log(sum exp(x - max x)).
 // shapes: x [..., width] -> the same. dtypes: f32, f64. errors: ShapeError for a scalar; DtypeError.
 // grad: dx = dy - exp(y) sum(dy).
 Tensor log_softmax(const Tensor& x);
 
-// All row-major, [rows, width]. With `causal`, row r is query r mod queries and sees its first
-// r mod queries + 1 + width - queries entries.
+// The entries that the band shows to row r of [rows, width], which is query j = r mod queries: those from
+// j + first to j + end - 1. Without a band, queries 1, first 0 and end width.
+struct SoftmaxBand {
+  std::int64_t queries, first, end;
+};
+struct SoftmaxSpan {
+  std::int64_t begin, end;  // begin <= end
+};
+EDDY_HD_INLINE SoftmaxSpan softmax_span(const SoftmaxBand& band, std::int64_t row, std::int64_t width) {
+  const std::int64_t query = band.queries == 1 ? 0 : row % band.queries;
+  const std::int64_t begin = query + band.first, end = query + band.end;
+  const SoftmaxSpan span{begin < 0 ? 0 : begin, end > width ? width : end};
+  return span.begin < span.end ? span : SoftmaxSpan{0, 0};
+}
+
+// All row-major, [rows, width].
 struct SoftmaxArgs {
   Dtype dtype;
-  bool causal;
-  std::int64_t rows, width, queries;
+  std::int64_t rows, width;
+  SoftmaxBand band;
   const void* x;
-  // 1 = allowed, or null. Row r's entries lie side by side; the leading axes give its place, 0 strides where
-  // it repeats.
-  const std::uint8_t* mask;
-  int mask_rank;  // leading axes
-  std::int64_t mask_shape[6], mask_strides[6];
+  const std::uint8_t* mask;  // 1 = allowed, or null
+  const void* bias;          // or null
+  // Where row r of mask and bias is: its entries lie side by side, and the leading axes of x give its place,
+  // 0 strides where it repeats.
+  int leading;  // axes
+  std::int64_t shape[6], mask_strides[6], bias_strides[6];
   void* y;
 };
+EDDY_HD_INLINE std::int64_t softmax_row_offset(const SoftmaxArgs& args, const std::int64_t* strides,
+                                               std::int64_t row) {
+  std::int64_t offset = 0;
+  for (int i = args.leading - 1; i >= 0; --i) {
+    offset += row % args.shape[i] * strides[i];
+    row /= args.shape[i];
+  }
+  return offset;
+}
 extern Slot<SoftmaxArgs> softmax_forward_slot;
 
 // dx = beta * dx + y (dy - sum(dy y)), where only entries with y != 0 count; dx is not read when beta is 0.
 struct SoftmaxBackwardArgs {
   Dtype dtype;
-  bool causal;  // leaves out the hidden entries' arithmetic
-  std::int64_t rows, width, queries;
+  std::int64_t rows, width;
+  SoftmaxBand band;  // leaves out the hidden entries' arithmetic
   const void *dy, *y;
   void* dx;
   float beta;

@@ -20,23 +20,6 @@ EDDY_INLINE std::int64_t rows_per_chunk(std::int64_t width) {
   return width >= kChunk ? 1 : kChunk / width;
 }
 
-// How many of a row's entries the causal rule lets its query see.
-EDDY_INLINE std::int64_t visible_entries(bool causal, std::int64_t row, std::int64_t queries,
-                                         std::int64_t width) {
-  if (!causal) return width;
-  const std::int64_t visible = row % queries + 1 + width - queries;
-  return visible < 0 ? 0 : visible;
-}
-
-EDDY_INLINE std::int64_t mask_offset(const SoftmaxArgs& args, std::int64_t row) {
-  std::int64_t offset = 0;
-  for (int i = args.mask_rank - 1; i >= 0; --i) {
-    offset += row % args.mask_shape[i] * args.mask_strides[i];
-    row /= args.mask_shape[i];
-  }
-  return offset;
-}
-
 // exp(x - max) / sum over n >= 1 entries; hidden ones are 0. x may be y.
 template <class T>
 EDDY_INLINE void softmax_row(const T* x, T* y, std::int64_t n) {
@@ -57,21 +40,30 @@ void softmax_kernel(const SoftmaxArgs& args) {
   T* const all_y = static_cast<T*>(args.y);
   parallel_for(args.rows, rows_per_chunk(args.width), [=, &args](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
-      const T* const x = all_x + row * args.width;
-      T* const y = all_y + row * args.width;
-      const std::int64_t visible = visible_entries(args.causal, row, args.queries, args.width);
-      if (visible > 0) {
-        if (args.mask == nullptr) {
-          softmax_row(x, y, visible);
-        } else {
-          const std::uint8_t* const mask = args.mask + mask_offset(args, row);
-          for (std::int64_t i = 0; i < visible; ++i) y[i] = mask[i] != 0 ? x[i] : T(-INFINITY);
-          softmax_row(y, y, visible);
-          // A visible +inf or NaN makes the row NaN; hidden entries stay 0 even then.
-          for (std::int64_t i = 0; i < visible; ++i) y[i] = mask[i] != 0 ? y[i] : T(0);
-        }
+      const SoftmaxSpan seen = softmax_span(args.band, row, args.width);
+      const std::int64_t visible = seen.end - seen.begin;
+      T* const whole_y = all_y + row * args.width;
+      for (std::int64_t i = 0; i < seen.begin; ++i) whole_y[i] = T(0);
+      for (std::int64_t i = seen.end; i < args.width; ++i) whole_y[i] = T(0);
+      if (visible == 0) continue;
+      const T* scores = all_x + row * args.width + seen.begin;
+      T* const y = whole_y + seen.begin;
+      if (args.bias != nullptr) {
+        const T* const bias =
+            static_cast<const T*>(args.bias) + softmax_row_offset(args, args.bias_strides, row) + seen.begin;
+        for (std::int64_t i = 0; i < visible; ++i) y[i] = scores[i] + bias[i];
+        scores = y;
       }
-      for (std::int64_t i = visible; i < args.width; ++i) y[i] = T(0);
+      if (args.mask == nullptr) {
+        softmax_row(scores, y, visible);
+        continue;
+      }
+      const std::uint8_t* const mask =
+          args.mask + softmax_row_offset(args, args.mask_strides, row) + seen.begin;
+      for (std::int64_t i = 0; i < visible; ++i) y[i] = mask[i] != 0 ? scores[i] : T(-INFINITY);
+      softmax_row(y, y, visible);
+      // A visible +inf or NaN makes the row NaN; hidden entries stay 0 even then.
+      for (std::int64_t i = 0; i < visible; ++i) y[i] = mask[i] != 0 ? y[i] : T(0);
     }
   });
 }
@@ -84,10 +76,12 @@ void softmax_backward_kernel(const SoftmaxBackwardArgs& args) {
   const T beta = static_cast<T>(args.beta);
   parallel_for(args.rows, rows_per_chunk(args.width), [=, &args](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
-      const T* const dy = all_dy + row * args.width;
-      const T* const y = all_y + row * args.width;
-      T* const dx = all_dx + row * args.width;
-      const std::int64_t visible = visible_entries(args.causal, row, args.queries, args.width);
+      const SoftmaxSpan seen = softmax_span(args.band, row, args.width);
+      const std::int64_t visible = seen.end - seen.begin;
+      const T* const dy = all_dy + row * args.width + seen.begin;
+      const T* const y = all_y + row * args.width + seen.begin;
+      T* const whole_dx = all_dx + row * args.width;
+      T* const dx = whole_dx + seen.begin;
       // The choice by y keeps an infinite dy of a hidden entry out of the sum.
       const T inner = lane_sum<T>(visible, [dy, y](auto reader, std::int64_t i) {
         const auto weight = reader.load(y + i);
@@ -95,12 +89,14 @@ void softmax_backward_kernel(const SoftmaxBackwardArgs& args) {
         return weight == T(0) ? weight : product;
       });
       if (beta == T(0)) {
+        for (std::int64_t i = 0; i < seen.begin; ++i) whole_dx[i] = T(0);
         for (std::int64_t i = 0; i < visible; ++i) dx[i] = y[i] == T(0) ? T(0) : y[i] * (dy[i] - inner);
-        for (std::int64_t i = visible; i < args.width; ++i) dx[i] = T(0);
+        for (std::int64_t i = seen.end; i < args.width; ++i) whole_dx[i] = T(0);
       } else {
+        for (std::int64_t i = 0; i < seen.begin; ++i) whole_dx[i] *= beta;
         for (std::int64_t i = 0; i < visible; ++i)
           dx[i] = beta * dx[i] + (y[i] == T(0) ? T(0) : y[i] * (dy[i] - inner));
-        for (std::int64_t i = visible; i < args.width; ++i) dx[i] *= beta;
+        for (std::int64_t i = seen.end; i < args.width; ++i) whole_dx[i] *= beta;
       }
     }
   });

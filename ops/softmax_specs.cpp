@@ -64,19 +64,23 @@ OpSpec softmax_spec(const char* name, const char* formula, OpFunction run, OpFun
   return spec;
 }
 
-bool causal_visible(const Tensor& x, std::int64_t row, std::int64_t key) {
+// Whether the reference sees a key, from its distance alone.
+bool in_band(const Tensor& x, std::int64_t row, std::int64_t key, std::int64_t least, std::int64_t most) {
   const std::int64_t queries = x.dim(-2), keys = x.dim(-1);
-  return key <= row % queries + (keys - queries);
+  const std::int64_t distance = row % queries + (keys - queries) - key;
+  return distance >= least && distance <= most;
 }
 
-OpSpec causal_spec() {
+OpSpec banded_spec(const char* name, const char* formula, const SoftmaxOptions& options, std::int64_t least,
+                   std::int64_t most) {
   OpSpec spec = softmax_spec(
-      "softmax_causal", "softmax over the keys k <= j + (keys - queries)",
-      [](const Tensors& x) { return Tensors{softmax(x[0], SoftmaxMode::causal)}; },
-      [](const Tensors& x) {
-        return Tensors{reference_softmax(
-            x[0], false, [&](std::int64_t row, std::int64_t key) { return causal_visible(x[0], row, key); })};
+      name, formula, [options](const Tensors& x) { return Tensors{softmax(x[0], options)}; },
+      [least, most](const Tensors& x) {
+        return Tensors{reference_softmax(x[0], false, [&](std::int64_t row, std::int64_t key) {
+          return in_band(x[0], row, key, least, most);
+        })};
       });
+  // With more queries than keys, some rows see nothing.
   spec.samples = {{"size_0", {values({2, 0, 3})}},       {"size_1", {values({1, 1})}},
                   {"square", {values({2, 9, 9})}},       {"more_keys", {values({2, 3, 21})}},
                   {"more_queries", {values({2, 5, 3})}}, {"strided", {strided_copy(values({2, 5, 5}))}}};
@@ -87,7 +91,7 @@ OpSpec causal_spec() {
 OpSpec masked_spec() {
   OpSpec spec = softmax_spec(
       "softmax_masked", "softmax over the entries that the mask allows",
-      [](const Tensors& x) { return Tensors{softmax(x[0], SoftmaxMode::plain, x[1])}; },
+      [](const Tensors& x) { return Tensors{softmax(x[0], {.mask = x[1]})}; },
       [](const Tensors& x) {
         const std::vector<std::uint8_t> mask = raw::expand(x[1], x[0].shape()).to_vector<std::uint8_t>();
         const std::int64_t width = x[0].dim(-1);
@@ -106,6 +110,37 @@ OpSpec masked_spec() {
   return spec;
 }
 
+OpSpec biased_spec() {
+  OpSpec spec = softmax_spec(
+      "softmax_bias", "softmax of x + bias, the bias repeated over leading axes",
+      [](const Tensors& x) { return Tensors{softmax(x[0], {.bias = x[1]})}; },
+      [](const Tensors& x) {
+        std::vector<double> sums = x[0].to_vector<double>();
+        const std::vector<double> bias = raw::expand(x[1], x[0].shape()).to_vector<double>();
+        for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += bias[i];
+        return Tensors{reference_softmax(Tensor::from(sums, x[0].shape()), false, all_visible)};
+      });
+  const auto bias = [](const Shape& shape) { return sample_normal(shape, "softmax_bias"); };
+  spec.samples = {{"size_0", {values({0, 3}), bias({3})}},
+                  {"no_keys", {values({2, 0}), bias({1, 1})}},
+                  {"size_1", {values({1, 1}), bias({1, 1})}},
+                  {"full_bias", {values({2, 3, 37}), bias({2, 3, 37})}},
+                  {"one_row", {values({2, 3, 9}), bias({9})}},
+                  {"broadcast_batch", {values({2, 3, 4, 9}), bias({3, 4, 9})}},
+                  {"broadcast_heads", {values({2, 3, 4, 9}), bias({2, 1, 4, 9})}},
+                  {"long_row", {values({2, 1029}), bias({1029})}, false},
+                  {"strided", {strided_copy(values({5, 7})), strided_copy(bias({5, 7}))}}};
+  spec.bench = [] {
+    return Tensors{raw::cast(values({64, 256, 256}), Dtype::f32),
+                   raw::cast(sample_normal({256, 256}, "softmax_bias"), Dtype::f32)};
+  };
+  spec.cost = [](const Tensors& x) {
+    return OpCost{21.0 * static_cast<double>(x[0].elements()),
+                  2.0 * static_cast<double>(x[0].bytes()) + static_cast<double>(x[1].bytes())};
+  };
+  return spec;
+}
+
 }  // namespace
 
 std::vector<OpSpec> softmax_specs() {
@@ -114,8 +149,12 @@ std::vector<OpSpec> softmax_specs() {
           "softmax", "exp(x) / sum exp(x), last axis",
           [](const Tensors& x) { return Tensors{softmax(x[0])}; },
           [](const Tensors& x) { return Tensors{reference_softmax(x[0], false, all_visible)}; }),
-      causal_spec(),
+      banded_spec("softmax_causal", "softmax over the keys k <= j + (keys - queries)", {.causal = true}, 0,
+                  AttentionBand::kFar),
+      banded_spec("softmax_band", "softmax over the keys at distances j + (keys - queries) - k of 1 .. 4",
+                  {.band = {1, 4}}, 1, 4),
       masked_spec(),
+      biased_spec(),
       softmax_spec(
           "log_softmax", "x - log(sum exp(x)), last axis",
           [](const Tensors& x) { return Tensors{log_softmax(x[0])}; },

@@ -13,8 +13,8 @@
 
 namespace eddy {
 
-constinit Slot<WindowAttentionArgs> window_attention_forward_slot{"window_attention_forward"};
-constinit Slot<WindowAttentionArgs> window_attention_backward_slot{"window_attention_backward"};
+constinit CpuSlot<WindowAttentionArgs> window_attention_forward_slot{{"window_attention_forward"}};
+constinit CpuSlot<WindowAttentionArgs> window_attention_backward_slot{{"window_attention_backward"}};
 
 namespace {
 
@@ -123,7 +123,7 @@ Tensor window_attention(const Tensor& q_any, const Tensor& past_any, const Tenso
     args.output = output.raw_data();
     args.log_sum = log_sum.raw_data();
     const Tensor scratch = lend_scratch(args);
-    window_attention_forward_slot(kCpu, args);
+    window_attention_forward_slot(args);
   }
   return record("window_attention", {q_any, past_any, own_any}, output, {q, past, own, log_sum},
                 [options](VjpContext& context) {
@@ -144,7 +144,7 @@ Tensor window_attention(const Tensor& q_any, const Tensor& past_any, const Tenso
                   args.dpast = data(gradient[1]);
                   args.down = data(gradient[2]);
                   const Tensor scratch = lend_scratch(args);
-                  window_attention_backward_slot(kCpu, args);
+                  window_attention_backward_slot(args);
                   for (int i = 0; i < 3; ++i)
                     if (gradient[i].defined()) context.sink.give(i, gradient[i]);
                 });

@@ -65,7 +65,7 @@ struct WindowAttentionArgs {
   void* scratch;
   int threads;
 };
-extern Slot<WindowAttentionArgs> window_attention_forward_slot, window_attention_backward_slot;
+extern CpuSlot<WindowAttentionArgs> window_attention_forward_slot, window_attention_backward_slot;
 
 // Heads that one work item takes: as many as fill a vector when heads are narrow.
 EDDY_INLINE std::int64_t window_attention_span(std::int64_t heads, std::int64_t head_size) {

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <initializer_list>
+#include <optional>
 #include <utility>
 
 #include "ops/backends.h"
@@ -111,6 +112,15 @@ std::string slow_products() {
   return fmt::format("too old for this processor: set OPENBLAS_CORETYPE={} for faster products", better);
 }
 
+std::string gpu_allocator_line() {
+  const std::optional<GpuMemory> memory = gpu_memory();
+  if (!memory) return "";
+  const AllocatorStats& stats = memory->stats;
+  return fmt::format("cuda allocator: live {}, peak {}, reserved {} in {} segments, {} allocations",
+                     human_bytes(stats.live_bytes), human_bytes(stats.peak_bytes),
+                     human_bytes(stats.reserved_bytes), memory->segments, stats.allocations);
+}
+
 std::vector<std::string> environment_lines() {
   install_backends();
   const AllocatorStats memory = allocator(kCpu).stats();
@@ -130,6 +140,7 @@ std::vector<std::string> environment_lines() {
   };
   std::vector<std::string> texts;
   for (const auto& [name, value] : lines) texts.push_back(fmt::format("{}: {}", name, value));
+  if (std::string line = gpu_allocator_line(); !line.empty()) texts.push_back(std::move(line));
   return texts;
 }
 

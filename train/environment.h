@@ -7,9 +7,12 @@
 
 namespace eddy {
 
-// "name: value" lines: version, compiler, build, processor, kernels, threads, BLAS, CUDA, memory. Installs
-// the backends.
+// "name: value" lines: version, compiler, build, processor, kernels, threads, BLAS, CUDA, memory, and what
+// the allocators hold. Installs the backends.
 std::vector<std::string> environment_lines();
+
+// The last of them, of the GPU's allocator as it is now; "" where no GPU can be used.
+std::string gpu_allocator_line();
 
 // Why products on the CPU are slower than this processor allows, and what to do about it, in words; "" where
 // nothing is known against them. Installs the backends.

@@ -195,8 +195,11 @@ KernelCost cost_of(const GateBackwardArgs& a) {
   return moved(a.dtype, (a.forward.kind == GateKind::lstm ? 9 : 5) * a.forward.rows * a.forward.width);
 }
 
+// A mask's bytes are not counted.
 KernelCost cost_of(const SoftmaxArgs& a) {
-  return moved(a.dtype, 2 * a.rows * a.width);
+  const std::int64_t bias =
+      a.bias == nullptr ? 0 : a.width * elements_read(a.leading, a.shape, a.bias_strides);
+  return moved(a.dtype, 2 * a.rows * a.width + bias);
 }
 KernelCost cost_of(const SoftmaxBackwardArgs& a) {
   return moved(a.dtype, (3 + also_read(a.beta)) * a.rows * a.width);

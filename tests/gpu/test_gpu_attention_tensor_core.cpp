@@ -1,6 +1,7 @@
-// Attention in bf16 on tensor cores against plain loops in f64 on the same numbers: tiles and their tails,
-// bands, every table and gradient, grouped heads, rows that are not aligned, the same bits twice. With
-// mma.sync ("tensor_core") and with wgmma, which GPUs of other kinds than 9.0 compute by mma.sync.
+// Attention in bf16 against plain loops in f64 on the same numbers: tiles and their tails, bands, every table
+// and gradient, grouped heads, rows that are not aligned, the same bits twice. On tensor cores, with mma.sync
+// ("tensor_core") and with wgmma, which GPUs of other kinds than 9.0 compute by mma.sync, and by the plain
+// kernels, which are the default.
 //
 // Tolerances are in units of 2^-8, the rounding of bf16, of the largest number expected. The result has two
 // roundings, of the probabilities and its own; a gradient has four: of the probabilities or the gradients of
@@ -62,9 +63,9 @@ const AttentionCase kLargeCases[] = {
 };
 
 // Takes the choice back at the end of a test.
-struct OnTensorCores {
-  explicit OnTensorCores(const char* kernel) { set_attention_kernel(kernel); }
-  ~OnTensorCores() { set_attention_kernel("plain"); }
+struct KernelChoice {
+  explicit KernelChoice(const char* kernel) { set_attention_kernel(kernel); }
+  ~KernelChoice() { set_attention_kernel("plain"); }
 };
 
 // The numbers on the GPU, q, k and v as bf16 and the tables as f32; with a gap, inside wider rows of NaN.
@@ -117,14 +118,23 @@ void check(const AttentionCase& c) {
 TEST_SUITE("device") {
   TEST_CASE(
       "attention on tensor cores equals plain loops in result and every gradient and repeats its bits") {
-    const OnTensorCores choice("tensor_core");
+    const KernelChoice choice("tensor_core");
     for (const AttentionCase& c : kCases) check(c);
     if (!kEmulated)
       for (const AttentionCase& c : kLargeCases) check(c);
   }
 
   TEST_CASE("attention with wgmma equals plain loops in result and every gradient and repeats its bits") {
-    const OnTensorCores choice("wgmma");
+    const KernelChoice choice("wgmma");
+    for (const AttentionCase& c : kCases) check(c);
+    for (const AttentionCase& c : kLongCases) check(c);
+    if (!kEmulated)
+      for (const AttentionCase& c : kLargeCases) check(c);
+  }
+
+  // They round less than those on tensor cores, and are held to the same.
+  TEST_CASE("plain attention in bf16 equals plain loops in result and every gradient and repeats its bits") {
+    const KernelChoice choice("plain");
     for (const AttentionCase& c : kCases) check(c);
     for (const AttentionCase& c : kLongCases) check(c);
     if (!kEmulated)
@@ -137,7 +147,7 @@ TEST_SUITE("device") {
     const Tensor dy = to_gpu(raw::cast(sample_normal({1, 70, 2, 64}, "dy"), Dtype::bf16));
     const Tensors plain = to_cpu(run_attention(attention, c, x, dy));
     for (const char* const kernel : {"tensor_core", "wgmma"}) {
-      const OnTensorCores choice(kernel);
+      const KernelChoice choice(kernel);
       const Tensors tensor_core = to_cpu(run_attention(attention, c, x, dy));
       CHECK_FALSE(bit_difference("y", tensor_core[0], plain[0]).empty());
       for (std::size_t i = 0; i < 4; ++i) {
@@ -151,7 +161,7 @@ TEST_SUITE("device") {
     for (const auto& [dtype, head_size] : {std::pair{Dtype::f32, 64}, {Dtype::bf16, 40}, {Dtype::bf16, 16}}) {
       const Tensor x = to_gpu(raw::cast(sample_normal({1, 20, 1, head_size}, "x"), dtype));
       const Tensor plain = to_cpu(attention(x, x, x));
-      const OnTensorCores choice("wgmma");
+      const KernelChoice choice("wgmma");
       const std::string bits = bit_difference("y", to_cpu(attention(x, x, x)), plain);
       CHECK_MESSAGE(bits.empty(), bits);
     }
@@ -160,7 +170,7 @@ TEST_SUITE("device") {
   TEST_CASE("a NaN or an infinity in a query reaches its own row of the result on tensor cores") {
     for (const auto& [kernel, bad] :
          {std::pair{"tensor_core", NAN}, {"tensor_core", INFINITY}, {"wgmma", NAN}, {"wgmma", INFINITY}}) {
-      const OnTensorCores choice(kernel);
+      const KernelChoice choice(kernel);
       const Tensor q = raw::cast(sample_normal({1, 70, 1, 32}, "q"), Dtype::f32);
       const Tensor k = to_gpu(raw::cast(sample_normal({1, 70, 1, 32}, "k"), Dtype::bf16));
       q.data<float>()[5 * 32] = bad;

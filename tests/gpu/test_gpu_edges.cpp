@@ -83,14 +83,25 @@ TEST_SUITE("device") {
   TEST_CASE("a causal softmax with a mask hides what the CPU hides") {
     const Tensor mask = raw::cast(sample_indices({1, 60, 70}, "mask", 2), Dtype::u8);
     compare("causal", {normal({3, 60, 70}), mask}, 64,
-            [](const Tensors& t) { return softmax(t[0], SoftmaxMode::causal, t[1]); });
+            [](const Tensors& t) { return softmax(t[0], {.causal = true, .mask = t[1]}); });
+  }
+
+  TEST_CASE("a softmax within a band and with a bias agrees with the CPU around the border of a block") {
+    for (const std::int64_t keys : {70, 1023, 1025}) {
+      compare("band, " + std::to_string(keys), {normal({2, 9, keys})}, 64, [](const Tensors& t) {
+        return softmax(t[0], {.band = {2, 40}});
+      });
+      const Tensor mask = raw::cast(sample_indices({9, keys}, "mask", 2), Dtype::u8);
+      compare("bias, " + std::to_string(keys), {normal({2, 9, keys}), normal({9, keys}, "bias"), mask}, 64,
+              [](const Tensors& t) { return softmax(t[0], {.causal = true, .mask = t[2], .bias = t[1]}); });
+    }
   }
 
   TEST_CASE("hidden infinities and NaN leave no trace in a softmax") {
     std::vector<float> values = {1, NAN, 2, INFINITY, 3, -INFINITY};
     std::vector<std::uint8_t> allowed = {1, 0, 1, 0, 1, 1};
-    const Tensor y = to_cpu(softmax(to_gpu(Tensor::from(values, {1, 6})), SoftmaxMode::plain,
-                                    to_gpu(Tensor::from(allowed, {1, 6}))));
+    const Tensor y = to_cpu(
+        softmax(to_gpu(Tensor::from(values, {1, 6})), {.mask = to_gpu(Tensor::from(allowed, {1, 6}))}));
     const std::vector<float> got = y.to_vector<float>();
     const double sum = std::exp(-2.0) + std::exp(-1.0) + 1;
     for (const int hidden : {1, 3, 5}) CHECK(got[static_cast<std::size_t>(hidden)] == 0.0f);

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "tensor/error.h"
 #include "tensor/transfer.h"
 #include "tests/op/spec_check.h"
+#include "train/environment.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;
@@ -180,5 +182,17 @@ TEST_SUITE("device") {
     memory.set_limit(0);
     memory.trim();
     CHECK_NOTHROW(Tensor::empty({1 << 20}, Dtype::f32, gpu()));
+  }
+
+  TEST_CASE("what the GPU's allocator holds is a line of the environment") {
+    const Tensor x = Tensor::empty({3 << 20}, Dtype::f32, gpu());
+    const std::optional<GpuMemory> memory = gpu_memory();
+    REQUIRE(memory.has_value());
+    CHECK(memory->stats.live_bytes >= x.bytes());
+    CHECK(memory->stats.reserved_bytes >= memory->stats.live_bytes);
+    CHECK(memory->segments >= 1);
+    const std::string line = gpu_allocator_line();
+    CHECK_MESSAGE(line.starts_with("cuda allocator: live "), line);
+    CHECK(environment_lines().back() == line);
   }
 }

@@ -1,6 +1,11 @@
 // What the installation of the GPU's backend fills. Needs no GPU: installing sets pointers.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -28,7 +33,6 @@
 #include "ops/unit_norm.h"
 #include "ops/unit_recurrence.h"
 #include "ops/where.h"
-#include "ops/window_attention.h"
 #include "tensor/error.h"
 #include "tensor/transfer.h"
 
@@ -37,7 +41,7 @@ using namespace eddy;
 namespace {
 
 struct Entry {
-  const char* name;
+  std::string name;
   bool filled;
 };
 
@@ -46,11 +50,23 @@ std::vector<Entry> entries_of(const Slots&... slots) {
   return {{slots.name, slots.function[static_cast<int>(DeviceType::cuda)] != nullptr}...};
 }
 
-}  // namespace
+// The names of all slots that the sources of ops/ define. A CpuSlot is none of them.
+std::vector<std::string> names_in_sources() {
+  static const std::regex definition(R"re(constinit\s+Slot<[^>]+>\s+\w+\s*\{\s*"(\w+)")re");
+  namespace fs = std::filesystem;
+  std::vector<std::string> names;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(EDDY_SOURCE_DIR "/ops")) {
+    if (entry.path().extension() != ".cpp") continue;
+    std::ifstream file(entry.path());
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    for (std::sregex_iterator match(text.begin(), text.end(), definition), end; match != end; ++match)
+      names.push_back((*match)[1].str());
+  }
+  return names;
+}
 
-TEST_CASE("every slot of the ops that run on a GPU is filled in a build with CUDA") {
-  install_backends();
-  const std::vector<Entry> entries = entries_of(
+std::vector<Entry> all_entries() {
+  return entries_of(
       gemm_slot, unary_forward_slot, unary_backward_slot, binary_slot, where_slot, sum_slot, max_forward_slot,
       max_backward_slot, softmax_forward_slot, softmax_backward_slot, log_softmax_forward_slot,
       log_softmax_backward_slot, layer_norm_forward_slot, layer_norm_backward_slot, rms_norm_forward_slot,
@@ -63,20 +79,35 @@ TEST_CASE("every slot of the ops that run on a GPU is filled in a build with CUD
       block_accumulate_question_slot, block_accumulate_forward_slot, block_accumulate_backward_slot,
       adam_slot, l2_norm_slot, scale_slot, adafactor_slot, memory_mark_slot, memory_take_slot,
       memory_write_slot);
-  for (const Entry& entry : entries) CHECK_MESSAGE(entry.filled, std::string(entry.name));
 }
 
-TEST_CASE("an op without kernels for a GPU says so instead of touching its memory") {
+}  // namespace
+
+TEST_CASE("no slot is empty for a GPU in a build with CUDA") {
   install_backends();
-  for (const Entry& entry : entries_of(window_attention_forward_slot, window_attention_backward_slot))
-    CHECK_MESSAGE(!entry.filled, std::string(entry.name), " is filled: move it to the list above");
+  for (const Entry& entry : all_entries()) CHECK_MESSAGE(entry.filled, entry.name);
+}
+
+TEST_CASE("every slot that the sources define is looked at above") {
+  const std::vector<Entry> entries = all_entries();
+  const std::vector<std::string> names = names_in_sources();
+  CHECK(names.size() == entries.size());
+  for (const std::string& name : names)
+    CHECK_MESSAGE(
+        std::any_of(entries.begin(), entries.end(), [&](const Entry& entry) { return entry.name == name; }),
+        name, " is missing: add it to all_entries, and its kernel to cuda/install.cpp");
+}
+
+TEST_CASE("a slot that is empty for a device says so instead of touching its memory") {
+  struct Args {};
+  const Slot<Args> nothing{"nothing"};
   std::string text;
   try {
-    window_attention_forward_slot({DeviceType::cuda, 0}, WindowAttentionArgs{});
+    nothing({DeviceType::cuda, 0}, Args{});
   } catch (const DeviceError& error) {
     text = error.what();
   }
-  CHECK(text.find("window_attention_forward: this build has no kernel for cuda:0 (it has: cpu, cuda") == 0);
+  CHECK(text.find("nothing: this build has no kernel for cuda:0 (it has: cpu, cuda") == 0);
 }
 
 TEST_CASE("the allocator and the transfer of the GPU are installed without touching a GPU") {

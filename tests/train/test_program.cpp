@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/backends.h"
 #include "program_test.h"
 #include "tensor/safetensors.h"
 #include "tiny_run.h"
@@ -484,6 +485,7 @@ TEST_CASE("program: info and models tell what this build is") {
   CHECK(info.status == 0);
   for (const char* word : {"compiler: ", "processor: ", "kernels: ", "threads: 1\n", "blas: "})
     CHECK_MESSAGE(contains(info.out, word), word);
+  CHECK(contains(info.out, "cuda allocator: ") == gpu_memory().has_value());
   const Ended base = run_program({{"info"}, folder.path(), "/dev/null", 0, {"EDDY_CPU_LEVEL=baseline"}});
   CHECK(contains(base.out, "kernels: baseline"));
   // An OpenBLAS with kernels for several processors; AVX2 is not what one with AVX-512 gets.

@@ -22,6 +22,7 @@ void add_info_command(CLI::App& app, std::function<int()>& action) {
         flush_output();
         print_line("product: {:.1f} GFLOP/s (f32, 1024 x 1024 x 1024)", measure_product_gflops());
         for (const std::string& line : measure_gpu()) print_line("{}", line);
+        if (const std::string line = gpu_allocator_line(); !line.empty()) print_line("{}", line);
       }
       return 0;
     };
