@@ -28,7 +28,7 @@ struct Left {
   std::string_view prefix;
   const char* why;
 };
-constexpr Left kLeft[] = {{"cast", "its samples need f64"}, {"window_attention", "no kernel yet"}};
+constexpr Left kLeft[] = {{"cast", "its samples need f64"}};
 
 const char* why_left(std::string_view op) {
   for (const Left& left : kLeft)
