@@ -27,7 +27,7 @@ inline constexpr std::int64_t kWindowLanes = 16;
 struct WindowAttentionOptions {
   std::int64_t heads = 1;
   double dropout = 0;     // of probabilities
-  RandomKey dropout_key;  // names the draws; how elements are numbered depends on the batch and the device
+  RandomKey dropout_key;  // names the draws, which are those of `attention` over past and own laid end to end
 };
 
 // The mixed values, [batch, queries, dim]. shapes: q [batch, queries, dim]; past [batch, p, 2 dim] or
@@ -46,8 +46,7 @@ struct WindowRows {
 };
 
 // Sizes are at least 1 but for `past`. Dropout: the probability of sequence b, head h, query j and key t goes
-// by the word of element ((((h queries + j) ceil(keys / 4) + t / 4) ceil(batch / 16) + b / 16) 4 + t % 4) 16
-// + b % 16.
+// by the word of element ((b heads + h) queries + j) keys + t.
 struct WindowAttentionArgs {
   Dtype dtype;
   std::int64_t batch, queries, past, own, heads, head_size;
@@ -76,7 +75,8 @@ EDDY_INLINE std::int64_t window_attention_span(std::int64_t heads, std::int64_t 
 EDDY_INLINE std::int64_t window_attention_scratch(const WindowAttentionArgs& args) {
   const std::int64_t width = window_attention_span(args.heads, args.head_size) * args.head_size;
   const std::int64_t keys = (args.past + args.own + 3) / 4 * 4;
-  return kWindowLanes * (3 * args.queries * width + 4 * keys * width + 2 * args.queries * keys + 3 * keys);
+  return kWindowLanes *
+         (3 * args.queries * width + 4 * keys * width + 2 * args.queries * keys + 3 * keys + 4);
 }
 
 struct OpSpec;

@@ -21,8 +21,7 @@ void install_window_attention();
 
 namespace {
 
-// Lanes are those of one register: 16 with AVX-512, fewer elsewhere; the contract's groups of 16 are then
-// walked through in parts.
+// Lanes are those of one register: 16 with AVX-512, fewer elsewhere.
 #if defined(__AVX512F__)
 constexpr std::int64_t kVectorBytes = 64;
 constexpr int kChannels = 8;
@@ -167,7 +166,7 @@ template <class T>
 struct Item {
   const WindowAttentionArgs& args;
   std::int64_t head, heads;  // the first, and how many
-  std::int64_t group_index, groups;
+  std::int64_t group_index;
   Group group;
   std::int64_t d, width, keys, padded;
   V<T>*q, *k, *v, *other, *dq, *dk, *dv, *weights, *slopes, *row, *keep;
@@ -178,7 +177,6 @@ struct Item {
     head = index % parts * span;
     heads = a.heads - head < span ? a.heads - head : span;
     group_index = index / parts;
-    groups = (a.batch + kWindowLanes - 1) / kWindowLanes;
     group.first = group_index * kLanes<T>;
     group.lanes = a.batch - group.first < kLanes<T> ? a.batch - group.first : kLanes<T>;
     d = a.head_size;
@@ -201,7 +199,7 @@ struct Item {
     weights = take(a.queries * padded);
     slopes = take(a.queries * padded);
     row = take(2 * padded);
-    keep = take(padded);
+    keep = take(padded + 4);
   }
 
   static std::int64_t count(const WindowAttentionArgs& a) {
@@ -224,21 +222,34 @@ struct Item {
     for (std::int64_t i = keys * width; i < padded * width; ++i) k[i] = v[i] = V<T>{};
   }
 
-  // Whether and how much of each probability of one query is kept.
+  // Whether and how much of each of the first `limit` probabilities of one query is kept: four keys at a
+  // time, as counters give words. Where a sequence's probabilities do not begin with a counter, those of the
+  // row before, up to three, are drawn as well.
   void draw_keep(std::int64_t h, std::int64_t query, std::int64_t limit) const {
     const T scale = static_cast<T>(args.keep_scale);
-    const std::int64_t fours = padded / 4;
-    std::uint32_t words[kPhiloxWords];
-    for (std::int64_t t = 0; t < limit; t += 4) {
-      const std::int64_t run =
-          (((head + h) * args.queries + query) * fours + t / 4) * groups + group.first / kWindowLanes;
-      philox_words(args.dropout_key, static_cast<std::uint64_t>(run * (kPhiloxWords / 4)), words);
-      for (std::int64_t i = 0; i < 4; ++i) {
-        const std::uint32_t* const word = words + i * kWindowLanes + group.first % kWindowLanes;
-        T* const to = reinterpret_cast<T*>(keep + t + i);
-        for (std::int64_t lane = 0; lane < kLanes<T>; ++lane)
-          to[lane] = (word[lane] >> 8) >= args.drop_below ? scale : T(0);
-      }
+    std::uint64_t blocks[kLanes<T>];
+    V<T> before;
+    std::int64_t most_before = 0;
+    for (std::int64_t lane = 0; lane < kLanes<T>; ++lane) {
+      const std::int64_t element =
+          (((group.first + lane) * args.heads + head + h) * args.queries + query) * keys;
+      blocks[lane] = static_cast<std::uint64_t>(element) >> 2;
+      reinterpret_cast<T*>(&before)[lane] = static_cast<T>(element % 4);
+      most_before = element % 4 > most_before ? element % 4 : most_before;
+    }
+    std::uint32_t words[4 * kLanes<T>];
+    for (std::int64_t t = 0; t < limit + most_before; t += 4) {
+      philox_columns<kLanes<T>>(args.dropout_key, blocks, words);
+      for (std::int64_t lane = 0; lane < kLanes<T>; ++lane) ++blocks[lane];
+      T* const to = reinterpret_cast<T*>(keep + t);
+      for (std::int64_t i = 0; i < 4 * kLanes<T>; ++i)
+        to[i] = (words[i] >> 8) >= args.drop_below ? scale : T(0);
+    }
+    if (most_before == 0) return;
+    for (std::int64_t t = 0; t < limit; ++t) {
+      const V<T> later = before == V<T>{} + T(2) ? keep[t + 2] : keep[t + 3],
+                 sooner = before == V<T>{} ? keep[t] : keep[t + 1];
+      keep[t] = before < V<T>{} + T(2) ? sooner : later;
     }
   }
 

@@ -41,13 +41,7 @@ Tensors reference(const Tensors& inputs, double rate, const RandomKey& key) {
           total += w;
         }
         for (std::int64_t t = 0; t < sees; ++t) {
-          const std::int64_t number =
-              ((((h * queries + j) * ((keys + 3) / 4) + t / 4) * ((batch + kWindowLanes - 1) / kWindowLanes) +
-                b / kWindowLanes) *
-                   4 +
-               t % 4) *
-                  kWindowLanes +
-              b % kWindowLanes;
+          const std::int64_t number = ((b * kHeads + h) * queries + j) * keys + t;
           const bool kept = rate == 0 || static_cast<double>(
                                              uniform01(key.word(static_cast<std::uint64_t>(number)))) >= rate;
           const double share = kept ? weight[at(t)] / total / (1 - rate) : 0;
@@ -87,11 +81,10 @@ OpSpec window_spec(const char* name, double rate) {
                    {strided_copy(inputs(4, 3, 3, 2, 4)[0]), strided_copy(inputs(4, 3, 3, 2, 4)[1]),
                     raw::transpose(sample_normal({2, 4, 8}, "past"), 0, 1)}},
                   // Saturated: gradients are rounding alone.
-                  {"large", inputs(4, 3, 3, 2, 4, 30), false}};
-  if (rate == 0) {  // masks are numbered otherwise there
-    spec.samples.push_back({"size_0", inputs(4, 0, 3, 0, 4)});
-    spec.samples.push_back({"small_batch", inputs(2, 3, 3, 2, 4)});
-  }
+                  {"large", inputs(4, 3, 3, 2, 4, 30), false},
+                  // By attention.
+                  {"size_0", inputs(4, 0, 3, 0, 4)},
+                  {"small_batch", inputs(2, 3, 3, 2, 4)}};
   spec.roundings = 64;
   spec.bench = [] {
     return Tensors{raw::cast(sample_normal({256, 32, 32}, "q"), Dtype::f32),
@@ -112,7 +105,8 @@ OpSpec window_spec(const char* name, double rate) {
 }  // namespace
 
 std::vector<OpSpec> window_attention_specs() {
-  return {window_spec("window_attention", 0), window_spec("window_attention_dropout", 0.3)};
+  // Factors 0 and 2: with one key a gradient of 0 stays exactly 0.
+  return {window_spec("window_attention", 0), window_spec("window_attention_dropout", 0.5)};
 }
 
 }  // namespace eddy

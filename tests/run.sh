@@ -128,6 +128,28 @@ measure_gpu() { # capability, or nothing
   fi
 }
 
+# All three checks, whatever the first ones find.
+sanitize_gpu() {
+  local tool failed=()
+  tool="$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)"
+  checked() { # check files-left-out [option ...]
+    local check="$1" left_out="$2" && shift 2
+    heading "CUDA: GPU tests under compute-sanitizer's $check"
+    "$tool" --tool "$check" --error-exitcode 1 "$@" build/cuda-ci/bin/test_gpu --plain \
+      "--source-file-exclude=$left_out" || failed+=("$check")
+  }
+  # Calls that fail are the library's own business: it checks them all, and a test asks for too much memory.
+  # Measurements launch nothing that the other tests do not, thousands of times. The products are cuBLASLt's
+  # kernels: the slow checks leave their test out too.
+  checked memcheck '*gpu/test_gpu_bench.cpp' --report-api-errors no --leak-check full
+  checked racecheck '*gpu/test_gpu_bench.cpp,*gpu/test_products.cpp'
+  checked initcheck '*gpu/test_gpu_bench.cpp,*gpu/test_products.cpp'
+  if ((${#failed[@]} > 0)); then
+    echo "run.sh: compute-sanitizer failed: ${failed[*]}" >&2
+    exit 1
+  fi
+}
+
 test_gpu() {
   if ! find_nvcc >/dev/null; then
     echo "run.sh: --gpu needs nvcc on the PATH or in /usr/local/cuda/bin" >&2
@@ -140,26 +162,20 @@ test_gpu() {
   heading "CUDA: build for ${capability:-the preset: nvidia-smi sees no GPU}"
   cmake --preset cuda-ci "${architecture[@]}"
   cmake --build --preset cuda-ci --target test_gpu example_kernels_attention eddy_program
+  # Where there is a GPU, tests that skip must not pass for tests that ran.
+  local skipped
+  skipped="$(build/cuda-ci/bin/test_gpu '--source-file=*gpu/test_slots.cpp' 2>&1 | grep '^SKIPPED' || true)"
+  if [[ -n "$capability" && -n "$skipped" ]]; then
+    echo "run.sh: nvidia-smi sees a GPU that programs cannot use: ${skipped#SKIPPED: *: }" >&2
+    exit 1
+  fi
   if $measure; then
     measure_gpu "$capability"
   elif $sanitize && [[ -n "$capability" ]]; then
-    local tool
-    tool="$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)"
-    # Calls that fail are the library's own business: it checks them all, and a test asks for too much memory.
-    # Measurements launch nothing that the other tests do not, thousands of times. The products are cuBLASLt's
-    # kernels: the slow checks leave their test out too.
-    heading "CUDA: GPU tests under compute-sanitizer's memcheck"
-    "$tool" --error-exitcode 1 --report-api-errors no --leak-check full build/cuda-ci/bin/test_gpu --plain \
-      '--source-file-exclude=*gpu/test_gpu_bench.cpp'
-    local check
-    for check in racecheck initcheck; do
-      heading "CUDA: GPU tests under compute-sanitizer's $check"
-      "$tool" --tool "$check" --error-exitcode 1 --report-api-errors no build/cuda-ci/bin/test_gpu --plain \
-        '--source-file-exclude=*gpu/test_gpu_bench.cpp,*gpu/test_products.cpp'
-    done
+    sanitize_gpu
   else
     heading "CUDA: GPU tests"
-    ctest --preset cuda-ci
+    ctest --preset cuda-ci --verbose # tests that pass print tables as well
   fi
 }
 

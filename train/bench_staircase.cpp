@@ -15,6 +15,7 @@
 #include "train/config.h"
 #include "train/evaluate.h"
 #include "train/metrics.h"
+#include "train/placement.h"
 #include "train/reproduce_run.h"
 #include "train/text_file.h"
 
@@ -60,6 +61,8 @@ void check_options(const StaircaseBenchOptions& options) {
   if (options.tokenizer != "char" && options.tokenizer != "byte")
     fail<ConfigError>("bench staircase: --tokenizer {} (char or byte, of which losses compare)",
                       options.tokenizer);
+  if (options.device != "cpu" && options.device != "cuda")
+    fail<ConfigError>("bench staircase: --device is {:?} (cpu or cuda)", options.device);
   if (options.seed < 0) fail<ConfigError>("bench staircase: --seed {} (at least 0)", options.seed);
 }
 
@@ -102,6 +105,7 @@ StaircaseBenchPoint point_of(const StaircaseBenchOptions& options, const std::st
   t.clip = 0.1;
   t.warmup = std::min<std::int64_t>(100, options.steps / 4);
   t.seed = options.seed;
+  t.device = options.device;
   t.eval_every = t.sample_tokens = t.state_gain_batches = 0;
   t.checkpoint_every = kSaveEvery;
   t.log_every = 1;
@@ -113,7 +117,8 @@ StaircaseBenchPoint point_of(const StaircaseBenchOptions& options, const std::st
 ReproduceTable table_of(const StaircaseBench& bench) {
   ReproduceTable table;
   table.name = table.program = "bench staircase";
-  table.folder = kFolder;
+  table.folder =
+      bench.options.device == "cpu" ? kFolder : fmt::format("{}-{}", kFolder, bench.options.device);
   table.evaluation.split = "valid";
   table.evaluation.batches = 0;
   table.evaluation.batch = 0;  // that of training
@@ -181,17 +186,20 @@ StaircaseBench bench_staircase(const StaircaseBenchOptions& options,
                                const std::function<void(std::string_view)>& says,
                                const std::function<void(const StaircaseBench&)>& after) {
   StaircaseBench bench = plan_staircase_bench(options);
+  const Device device =
+      choose_placement({"bench staircase", "--device", "--precision"}, options.device, "f32").device;
   const ReproduceTable table = table_of(bench);
   // Whatever speaks against a point is said before time is spent on another.
   for (const ReproduceRow& row : table.rows) static_cast<void>(row_state(table, row, options.runs));
-  const std::string command = fmt::format("eddy bench staircase --runs {}", options.runs);
+  const std::string command =
+      fmt::format("eddy bench staircase --runs {}{}", options.runs, device == kCpu ? "" : " --device cuda");
   for (std::size_t i = 0; i < bench.points.size(); ++i) {
     const ReproduceRow& row = table.rows[i];
     RowState state = row_state(table, row, options.runs);
     const std::string place = fmt::format("{} of {}, {}", i + 1, bench.points.size(), row.name);
     if (!state.trained) {
       says(fmt::format("\n== {} ==\n", place));
-      allocator(kCpu).reset_peak();
+      allocator(device).reset_peak();
       const ReproduceEnd end = train_row(row, state, command);
       if (end == ReproduceEnd::interrupted) {
         bench.interrupted = true;

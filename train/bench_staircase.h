@@ -5,6 +5,7 @@
 //
 //   RUNS/bench-staircase/MODEL-nN-cC/    the run of one point, as `eddy train` leaves it, with result.json
 //
+// On a GPU the folder is bench-staircase-cuda: times of two devices are two benchmarks.
 // A point that is done is not done again, one that was interrupted is resumed.
 #pragma once
 
@@ -31,6 +32,7 @@ struct StaircaseBenchOptions {
   std::int64_t steps = 200, batch = 16, segment = 128, dim = 64, layers = 2, heads = 4;
   double learning_rate = 2e-3;
   std::int64_t seed = 1337;
+  std::string device = "cpu";  // cpu | cuda
   std::string runs = "runs";
 };
 
@@ -65,8 +67,8 @@ StaircaseBench plan_staircase_bench(const StaircaseBenchOptions& options);
 
 // Trains and measures the points one after the other; `says` is told which, and `after` is called with what
 // there is after each. An interruption (SIGINT, SIGTERM) ends it; what is done is in the result.
-// errors: as plan_staircase_bench; ConfigError when a folder holds a run of another configuration or of more
-// steps; those of training and of the data.
+// errors: as plan_staircase_bench; DeviceError when there is no GPU to use; ConfigError when a folder holds a
+// run of another configuration or of more steps; those of training and of the data.
 StaircaseBench bench_staircase(const StaircaseBenchOptions& options,
                                const std::function<void(std::string_view)>& says,
                                const std::function<void(const StaircaseBench&)>& after);

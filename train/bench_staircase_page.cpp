@@ -122,10 +122,11 @@ std::vector<Cells> paper_rows() {
 std::string setting(const StaircaseBench& bench) {
   const StaircaseBenchOptions& o = bench.options;
   return fmt::format(
-      "{} steps of {} x {} {}s of {}, {} layer{} of width {}, {} head{}, seed {}, f32, {} thread{}", o.steps,
-      o.batch, o.segment, o.tokenizer == "char" ? "character" : "byte",
+      "{} steps of {} x {} {}s of {}, {} layer{} of width {}, {} head{}, seed {}, f32, {}{} thread{}",
+      o.steps, o.batch, o.segment, o.tokenizer == "char" ? "character" : "byte",
       o.data.empty() ? "the text task's own text" : o.data, o.layers, o.layers == 1 ? "" : "s", o.dim,
-      o.heads, o.heads == 1 ? "" : "s", o.seed, bench.threads, bench.threads == 1 ? "" : "s");
+      o.heads, o.heads == 1 ? "" : "s", o.seed, o.device == "cuda" ? "cuda, " : "", bench.threads,
+      bench.threads == 1 ? "" : "s");
 }
 
 constexpr const char* kPaperNote =
@@ -249,14 +250,9 @@ nlohmann::json to_json(const StaircaseBench& bench) {
                      {"c", p.c},
                      {"perplexity", p.perplexity},
                      {"batch_ms", p.ms}});
-  return {{"threads", bench.threads},
-          {"interrupted", bench.interrupted},
-          {"data", o.data},
-          {"tokenizer", o.tokenizer},
-          {"steps", o.steps},
-          {"batch", o.batch},
-          {"segment", o.segment},
-          {"points", points},
+  return {{"device", o.device}, {"threads", bench.threads}, {"interrupted", bench.interrupted},
+          {"data", o.data},     {"tokenizer", o.tokenizer}, {"steps", o.steps},
+          {"batch", o.batch},   {"segment", o.segment},     {"points", points},
           {"paper", paper}};
 }
 

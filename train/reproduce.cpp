@@ -163,7 +163,12 @@ std::string command_of(const ReproduceOptions& options, const ReproduceRow& row)
   if (!options.data.empty()) add("--data", options.data);
   if (options.runs != defaults.runs) add("--runs", options.runs);
   if (options.windows > 0) add("--windows", std::to_string(options.windows));
-  for (const auto& [key, value] : options.set) add("--set", key + "=" + value);
+  for (const auto& [key, value] : options.set) {
+    if (key == "train.device")
+      add("--device", value);
+    else
+      add("--set", key + "=" + value);
+  }
   return text;
 }
 

@@ -82,8 +82,9 @@ StepWork ask_step(Model& model, Optimizer& optimizer, const StepInputs& inputs,
   const Device device = model.params().values().device();
   StepWork work;
   work.after = before;
+  // A loss of f32 fills half of its bytes, and all of them go to the host.
   work.numbers =
-      Tensor::empty({kNumberBytes * static_cast<std::int64_t>(1 + batches.size())}, Dtype::u8, device);
+      Tensor::zeros({kNumberBytes * static_cast<std::int64_t>(1 + batches.size())}, Dtype::u8, device);
   model.params().zero_gradients();
   bool scored = false;
   for (std::size_t micro = 0; micro < batches.size(); ++micro) {

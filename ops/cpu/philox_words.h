@@ -29,6 +29,7 @@ inline constexpr int kPhiloxLanes = 4;
 typedef std::uint64_t PhiloxLanes __attribute__((vector_size(16)));
 inline constexpr int kPhiloxLanes = 2;
 #endif
+typedef std::uint32_t PhiloxHalves __attribute__((vector_size(sizeof(PhiloxLanes) / 2)));
 
 // The products of the lanes' lower halves, 64 bits each.
 EDDY_INLINE PhiloxLanes multiply_low_halves(PhiloxLanes a, PhiloxLanes b) {
@@ -45,37 +46,45 @@ EDDY_INLINE PhiloxLanes multiply_low_halves(PhiloxLanes a, PhiloxLanes b) {
 #endif
 }
 
-// Writes the words of the counters block .. block + kPhiloxLanes - 1, four for each.
-EDDY_INLINE void philox_lanes(const RandomKey& key, std::uint64_t block, std::uint32_t* words) {
-#if defined(__AVX512F__)
-  PhiloxLanes c0 = PhiloxLanes{0, 1, 2, 3, 4, 5, 6, 7} + block;
-#elif defined(__AVX2__)
-  PhiloxLanes c0 = PhiloxLanes{0, 1, 2, 3} + block;
-#else
-  PhiloxLanes c0 = PhiloxLanes{0, 1} + block;
-#endif
-  PhiloxLanes c1 = c0 >> 32;
-  PhiloxLanes c2 = PhiloxLanes{} + key.current_step();
-  PhiloxLanes c3 = c2 >> 32;
+// Ten rounds: the counters' words 0 and 1 come as one number, and what is drawn leaves in the lower halves of
+// c[0] to c[3].
+EDDY_INLINE void philox_rounds(const RandomKey& key, PhiloxLanes counters, PhiloxLanes* c) {
+  c[0] = counters;
+  c[1] = counters >> 32;
+  c[2] = PhiloxLanes{} + key.current_step();
+  c[3] = c[2] >> 32;
   const PhiloxLanes factor0 = PhiloxLanes{} + std::uint64_t{0xD2511F53u};
   const PhiloxLanes factor2 = PhiloxLanes{} + std::uint64_t{0xCD9E8D57u};
   std::uint32_t key0 = key.key0, key1 = key.key1;
 #pragma GCC unroll 10
   for (int round = 0; round < 10; ++round) {
-    const PhiloxLanes a = multiply_low_halves(c0, factor0);
-    const PhiloxLanes b = multiply_low_halves(c2, factor2);
-    c0 = (b >> 32) ^ c1 ^ std::uint64_t{key0};
-    c1 = b;
-    c2 = (a >> 32) ^ c3 ^ std::uint64_t{key1};
-    c3 = a;
+    const PhiloxLanes a = multiply_low_halves(c[0], factor0);
+    const PhiloxLanes b = multiply_low_halves(c[2], factor2);
+    c[0] = (b >> 32) ^ c[1] ^ std::uint64_t{key0};
+    c[1] = b;
+    c[2] = (a >> 32) ^ c[3] ^ std::uint64_t{key1};
+    c[3] = a;
     key0 += 0x9E3779B9u;
     key1 += 0xBB67AE85u;
   }
+}
+
+// Writes the words of the counters block .. block + kPhiloxLanes - 1, four for each.
+EDDY_INLINE void philox_lanes(const RandomKey& key, std::uint64_t block, std::uint32_t* words) {
+#if defined(__AVX512F__)
+  const PhiloxLanes counters = PhiloxLanes{0, 1, 2, 3, 4, 5, 6, 7} + block;
+#elif defined(__AVX2__)
+  const PhiloxLanes counters = PhiloxLanes{0, 1, 2, 3} + block;
+#else
+  const PhiloxLanes counters = PhiloxLanes{0, 1} + block;
+#endif
+  PhiloxLanes c[4];
+  philox_rounds(key, counters, c);
   // Words 0 and 1, and 2 and 3, of each counter side by side; then the pairs of one counter next to each
   // other.
   const std::uint64_t lower = 0xffffffffu;
-  const PhiloxLanes first = (c0 & lower) | (c1 << 32);
-  const PhiloxLanes second = (c2 & lower) | (c3 << 32);
+  const PhiloxLanes first = (c[0] & lower) | (c[1] << 32);
+  const PhiloxLanes second = (c[2] & lower) | (c[3] << 32);
 #if defined(__AVX512F__)
   const PhiloxLanes low = __builtin_shufflevector(first, second, 0, 8, 1, 9, 2, 10, 3, 11);
   const PhiloxLanes high = __builtin_shufflevector(first, second, 4, 12, 5, 13, 6, 14, 7, 15);
@@ -96,12 +105,36 @@ EDDY_INLINE void philox_words(const RandomKey& key, std::uint64_t block, std::ui
     philox_lanes(key, block + static_cast<std::uint64_t>(lane), words + 4 * lane);
 }
 
+// Writes the words of Count counters that lie anywhere, a multiple of kPhiloxLanes: word i of blocks[n] to
+// words[i Count + n].
+template <int Count>
+EDDY_INLINE void philox_columns(const RandomKey& key, const std::uint64_t* blocks, std::uint32_t* words) {
+  static_assert(Count % kPhiloxLanes == 0);
+  for (int n = 0; n < Count; n += kPhiloxLanes) {
+    PhiloxLanes counters, c[4];
+    memcpy(&counters, blocks + n, sizeof counters);
+    philox_rounds(key, counters, c);
+    for (int i = 0; i < 4; ++i) {
+      const auto low = __builtin_convertvector(c[i], PhiloxHalves);
+      memcpy(words + i * Count + n, &low, sizeof low);
+    }
+  }
+}
+
 #else
 
 EDDY_INLINE void philox_words(const RandomKey& key, std::uint64_t block, std::uint32_t* words) {
   for (int lane = 0; lane < kPhiloxWords / 4; ++lane) {
     const Philox4 four = key.words(block + static_cast<std::uint64_t>(lane));
     for (int i = 0; i < 4; ++i) words[4 * lane + i] = four.word[i];
+  }
+}
+
+template <int Count>
+EDDY_INLINE void philox_columns(const RandomKey& key, const std::uint64_t* blocks, std::uint32_t* words) {
+  for (int n = 0; n < Count; ++n) {
+    const Philox4 four = key.words(blocks[n]);
+    for (int i = 0; i < 4; ++i) words[i * Count + n] = four.word[i];
   }
 }
 

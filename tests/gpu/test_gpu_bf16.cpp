@@ -101,7 +101,6 @@ TEST_SUITE("device") {
     for (const OpSpec& spec : op_specs()) {
       const int activations = activations_of(spec.name);
       if (activations < 0 || rounds_twice(spec.name)) continue;
-      if (spec.name == "window_attention_dropout") continue;  // its masks are numbered otherwise there
       Row row;
       for (const OpSample& sample : spec.samples) {
         const std::string name = spec.name + "/" + sample.label;

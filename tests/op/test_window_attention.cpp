@@ -10,8 +10,10 @@
 
 #include "autograd/tape.h"
 #include "ops/attention.h"
+#include "ops/cpu/isa.h"
 #include "ops/op_spec.h"
 #include "ops/views.h"
+#include "spec_check.h"
 #include "tensor/error.h"
 
 using namespace eddy;
@@ -29,19 +31,22 @@ Inputs inputs(std::int64_t batch, std::int64_t queries, std::int64_t own, std::i
           sample_normal({batch, own, 2 * dim}, "own")};
 }
 
-Tensor by_attention(const Inputs& in, std::int64_t heads) {
+Tensor by_attention(const Inputs& in, std::int64_t heads, double dropout = 0, RandomKey key = {}) {
   const std::int64_t dim = in.q.dim(2);
   const Tensor rows = in.past.defined() ? concat({in.past, in.own}, 1) : in.own;
   const std::vector<Tensor> parts = split(rows, 2, {dim, dim});
   const auto by_head = [&](const Tensor& x) { return reshape(x, {x.dim(0), x.dim(1), heads, dim / heads}); };
   AttentionOptions options;
   options.causal = true;
+  options.dropout = dropout;
+  options.dropout_key = key;
   return reshape(attention(by_head(in.q), by_head(parts[0]), by_head(parts[1]), options), in.q.shape());
 }
 
 double worst(const Tensor& a, const Tensor& b) {
   REQUIRE(a.shape() == b.shape());
-  const std::vector<double> x = a.to_vector<double>(), y = b.to_vector<double>();
+  const auto values = [](const Tensor& x) { return raw::cast(x, Dtype::f64).to_vector<double>(); };
+  const std::vector<double> x = values(a), y = values(b);
   double error = 0;
   for (std::size_t i = 0; i < x.size(); ++i)
     if (!(std::abs(x[i] - y[i]) <= error)) error = std::abs(x[i] - y[i]);
@@ -145,6 +150,42 @@ TEST_CASE("window attention drops the share of probabilities it is asked to and 
   CHECK(std::abs(dropped - 0.25) < 0.11);  // four deviations of 256 draws
   options.dropout_key = random_key(3, "window", 2);
   CHECK(window_attention(q, {}, own, options).to_vector<float>() != y);
+}
+
+TEST_CASE("window attention keeps what attention keeps whatever the instruction set") {
+  // Values are one-hot by their key, so that each number of the result is one probability after dropout: 0
+  // where it is dropped, for both. Rows of probabilities that begin with a counter's first word, that all
+  // begin with another one, and that differ in it from sequence to sequence.
+  struct Case {
+    std::int64_t batch, queries, own, past, heads;
+  };
+  const IsaLevel before = isa_level();
+  for (const Case& c :
+       std::vector<Case>{{17, 4, 4, 4, 2}, {5, 2, 4, 3, 2}, {19, 3, 4, 3, 1}, {33, 1, 1, 4, 3}})
+    for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
+      const std::int64_t keys = c.own + c.past, dim = c.heads * keys;
+      const auto rows = [&](std::int64_t count, std::int64_t first) {
+        std::vector<double> x(static_cast<std::size_t>(c.batch * count * 2 * dim));
+        for (std::int64_t row = 0; row < c.batch * count; ++row)
+          for (std::int64_t h = 0; h < c.heads; ++h)
+            x[static_cast<std::size_t>((2 * row + 1) * dim + h * keys + first + row % count)] = 1;
+        return raw::cast(Tensor::from(x, {c.batch, count, 2 * dim}), dtype);
+      };
+      const Inputs in{Tensor::zeros({c.batch, c.queries, dim}, dtype), rows(c.past, 0), rows(c.own, c.past)};
+      WindowAttentionOptions options;
+      options.heads = c.heads;
+      options.dropout = 0.4;
+      options.dropout_key = random_key(3, "kept", 1);
+      for (int level = 0; level <= static_cast<int>(best_isa_level()); ++level) {
+        set_isa_level(static_cast<IsaLevel>(level));
+        CAPTURE(std::string(isa_name(isa_level())));
+        CAPTURE(c.batch);
+        const Tensor got = window_attention(in.q, in.past, in.own, options),
+                     wanted = by_attention(in, c.heads, options.dropout, options.dropout_key);
+        CHECK(worst(got, wanted) <= 4 * spec_check::epsilon(dtype));  // probabilities are 1/n, divided by 0.6
+      }
+    }
+  set_isa_level(before);
 }
 
 TEST_CASE("window attention names what does not fit") {

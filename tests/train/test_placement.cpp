@@ -7,6 +7,7 @@
 #include "ops/backends.h"
 #include "tensor/error.h"
 #include "train/bench_generate.h"
+#include "train/bench_staircase.h"
 #include "train/bench_step.h"
 #include "train/checkpoint.h"
 #include "train/dump.h"
@@ -79,6 +80,10 @@ TEST_CASE("a device or precision that does not exist is refused by its name") {
   CHECK(text_of<ConfigError>([] { choose_placement(kNames, "tpu", "f32"); }) ==
         "eval: --device is \"tpu\" (cpu or cuda)");
   CHECK_THROWS_AS(choose_placement(kNames, "cpu", "f16"), ConfigError);
+  StaircaseBenchOptions staircase;
+  staircase.device = "tpu";
+  CHECK(text_of<ConfigError>([&] { plan_staircase_bench(staircase); }) ==
+        "bench staircase: --device is \"tpu\" (cpu or cuda)");
 }
 
 TEST_CASE("a GPU that cannot be used is refused with what to do") {
@@ -93,6 +98,9 @@ TEST_CASE("a GPU that cannot be used is refused with what to do") {
   GenerateBenchOptions generate;
   generate.device = "cuda";
   CHECK_THROWS_AS(bench_generate(generate), DeviceError);
+  StaircaseBenchOptions staircase;
+  staircase.device = "cuda";
+  CHECK_THROWS_AS(bench_staircase(staircase, {}, {}), DeviceError);
   DumpOptions dumped;
   dumped.case_dir = EDDY_SOURCE_DIR "/tests/golden/none";
   dumped.out = "unused";

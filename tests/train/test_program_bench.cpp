@@ -52,9 +52,31 @@ TEST_CASE("reproduce speed runs a shrunk row and refuses the options of the pape
   const Ended set = run_line(folder, "reproduce speed --scale small --set train.steps=1");
   CHECK(set.status != 0);
   CHECK(set.err.find("--set belongs to the papers' tables") != std::string::npos);
-  const Ended device = run_line(folder, "reproduce staircase/table-1 --device cpu");
-  CHECK(device.status != 0);
-  CHECK(device.err.find("--set train.device=cuda") != std::string::npos);
+  const Ended seconds = run_line(folder, "reproduce staircase/table-1 --seconds 1");
+  CHECK(seconds.status != 0);
+  CHECK(seconds.err.find("--seconds belongs to reproduce speed") != std::string::npos);
+}
+
+TEST_CASE("reproduce takes the device of every row and shows it in the rows' commands") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  const std::string line = "reproduce staircase/table-1 --scale tiny --rows lstm --dry-run ";
+  for (const char* given :
+       {"--device cuda", "--set train.device=cuda", "--device cuda --set train.device=cuda"}) {
+    CAPTURE(given);
+    const Ended shown = run_line(folder, line + given);
+    REQUIRE_MESSAGE(shown.status == 0, shown.err);
+    CHECK(shown.out.find("train.device = \"cuda\"") != std::string::npos);
+    CHECK(shown.out.find("--rows lstm --scale tiny --device cuda\n") != std::string::npos);
+  }
+  const Ended none = run_line(folder, line);
+  CHECK(none.out.find("device") == std::string::npos);
+  const Ended both = run_line(folder, line + "--device cuda --set train.device=cpu");
+  CHECK(both.status != 0);
+  CHECK(both.err.find("--device cuda and --set train.device=cpu") != std::string::npos);
+  const Ended unknown = run_line(folder, line + "--device tpu");
+  CHECK(unknown.status != 0);
+  CHECK(unknown.err.find("--device") != std::string::npos);
 }
 
 TEST_CASE("each benchmark refuses the options of the others") {

@@ -132,12 +132,24 @@ TEST_CASE("eddy compare: what cannot be compared is refused") {
   check_refused(s.start("compare rec nowhere --data books"), "nowhere");
   check_refused(s.start("compare rec slide --data nothing"), "no such file or folder");
   check_refused(s.start("compare rec slide"), "--data");
+  check_refused(s.start("compare rec slide --data books --device tpu"), "--device");
   const Ended bytes = s.start(
       "train --run bytes --data books/valid/c.txt --data.tokenizer byte --model.dim 8 --model.heads 2 "
       "--model.context 16 --train.steps 1 --train.batch 1 --train.eval_every 0 --train.sample_tokens 0");
   REQUIRE_MESSAGE(bytes.status == 0, bytes.err);
   check_refused(s.start("compare rec bytes --data books"), "different tokenizers");
   check_refused(s.start("compare bytes --clear-state --data books"), "carries no state");
+}
+
+TEST_CASE("eddy compare: on a GPU it gives the same list or says why there is none") {
+  if (!has_program()) return;
+  const Ended compared =
+      studies().start("compare rec slide --data books/valid/c.txt --device cuda --html gpu.html");
+  CAPTURE(compared.err);
+  if (compared.status == 0)
+    CHECK(contains(compared.out, "tokens that A predicts better:"));
+  else
+    CHECK(contains(compared.err, "cuda: "));
 }
 
 TEST_CASE("eddy eval: a page of losses by position has both curves where a state is carried") {

@@ -36,6 +36,8 @@ constexpr const char* kPrecisionGroup = "bench step and bench length";
 constexpr const char* kStepStaircaseGroup = "bench step and bench staircase";
 constexpr const char* kBatchGroup = "bench step, bench generate, bench length and bench staircase";
 constexpr const char* kCaptureGroup = "bench step and bench generate";
+constexpr const char* kDeviceGroup =
+    "bench ops, bench step, bench generate, bench length and bench staircase";
 constexpr const char* kSpeedGroup = "bench ops, bench step, bench generate and bench length";
 constexpr const char* kPageGroup = "bench generate, bench length and bench staircase";
 // Tokens of a configuration that leaves them to its text: the characters of Shakespeare's plays.
@@ -106,6 +108,7 @@ void show(const BenchFlags& flags, const Bench& bench) {
 int run_staircase(BenchFlags& flags) {
   if (flags.steps > 0) flags.staircase.steps = flags.steps;
   if (flags.batch > 0) flags.staircase.batch = flags.batch;
+  flags.staircase.device = flags.device;
   const auto says = [](std::string_view text) {
     print(text);
     flush_output();  // training writes to the same place by other ways
@@ -251,7 +254,7 @@ void add_bench_command(CLI::App& app, std::function<int()>& action) {
       ->group(kSpeedGroup);
   command->add_option("--device", flags->device, "Where to compute (default: cpu)")
       ->check(CLI::IsMember({"cpu", "cuda"}))
-      ->group(kSpeedGroup);
+      ->group(kDeviceGroup);
   command->add_option("--filter", flags->ops.filter, "Only ops with this in their name")->group(kOpsGroup);
 
   const auto step_option = [&](const char* name, auto& target, const char* help) {

@@ -25,7 +25,7 @@ namespace eddy {
 namespace {
 
 struct CompareFlags {
-  std::string run_a, run_b, data, html = "compare.html", checkpoint = "latest";
+  std::string run_a, run_b, data, html = "compare.html", checkpoint = "latest", device = "cpu";
   std::int64_t top = 20, rows = 4;
   bool clear_state = false;
 };
@@ -40,8 +40,8 @@ TokenReading reading_of(const LoadedRun& run, std::int64_t rows) {
   return reading;
 }
 
-LoadedRun text_run(const std::string& path, const std::string& checkpoint) {
-  LoadedRun run = load_run(path, Dtype::f32, checkpoint);
+LoadedRun text_run(const std::string& path, const std::string& checkpoint, Device device) {
+  LoadedRun run = load_run(path, Dtype::f32, checkpoint, device);
   if (!run.tokenizer)
     fail<ValueError>("compare: {} was trained on the task {}, which has no text", path, run.config.data.name);
   return run;
@@ -69,9 +69,10 @@ int run_compare(const CompareFlags& flags) {
   if (same_run && !flags.clear_state)
     fail<ValueError>("compare: one run is compared with what? (name a second one, or add --clear-state)");
   check_output("compare", flags.html);
-  const LoadedRun a = text_run(flags.run_a, flags.checkpoint);
+  const Device device = choose_placement({"compare", "--device", "--precision"}, flags.device, "f32").device;
+  const LoadedRun a = text_run(flags.run_a, flags.checkpoint, device);
   LoadedRun other;
-  if (!same_run) other = text_run(flags.run_b, flags.checkpoint);
+  if (!same_run) other = text_run(flags.run_b, flags.checkpoint, device);
   const LoadedRun& b = same_run ? a : other;
   if (a.tokenizer->to_json() != b.tokenizer->to_json())
     fail<ValueError>(
@@ -145,6 +146,9 @@ void add_compare_command(CLI::App& app, std::function<int()>& action) {
       ->capture_default_str();
   command->add_option("--checkpoint", flags->checkpoint, "Which one of a run's folder")
       ->check(CLI::IsMember({"latest", "best"}))
+      ->capture_default_str();
+  command->add_option("--device", flags->device, "Where to compute")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
   command->callback([flags, &action] { action = [flags] { return run_compare(*flags); }; });
 }

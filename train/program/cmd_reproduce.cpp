@@ -20,6 +20,7 @@ constexpr const char* kSpeed = "speed";
 struct ReproduceFlags {
   ReproduceOptions options;
   std::vector<std::string> set;
+  std::string device;
   SpeedOptions speed;
 };
 
@@ -31,6 +32,11 @@ void take_overrides(ReproduceFlags& flags) {
       fail<ConfigError>("reproduce: --set {} (KEY=VALUE, as --set train.steps=100)", text);
     flags.options.set[text.substr(0, at)] = text.substr(at + 1);
   }
+  if (flags.device.empty()) return;
+  const auto [set, added] = flags.options.set.try_emplace("train.device", flags.device);
+  if (!added && set->second != flags.device)
+    fail<ConfigError>("reproduce: --device {} and --set train.device={} (they are the same key: give one)",
+                      flags.device, set->second);
 }
 
 // An option of the other kind of table would be read past in silence.
@@ -38,15 +44,15 @@ void refuse_options_of_another(const CLI::App& command, bool speed) {
   for (const char* name : {"--task", "--data", "--set", "--windows", "--dry-run"})
     if (speed && command.count(name) > 0)
       fail<ConfigError>("reproduce speed: {} belongs to the papers' tables", name);
-  for (const char* name : {"--device", "--seconds", "--profile"})
+  for (const char* name : {"--seconds", "--profile"})
     if (!speed && command.count(name) > 0)
-      fail<ConfigError>("reproduce: {} belongs to reproduce speed{}", name,
-                        name == std::string("--device") ? " (here it is --set train.device=cuda)" : "");
+      fail<ConfigError>("reproduce: {} belongs to reproduce speed", name);
 }
 
 int run_speed(ReproduceFlags& flags, const CLI::App& command) {
   flags.speed.rows = flags.options.rows;
   flags.speed.runs = flags.options.runs;
+  flags.speed.device = flags.device;
   if (command.count("--scale") > 0) flags.speed.scale = flags.options.scale;
   const std::vector<SpeedResult> results = reproduce_speed(flags.speed, [](std::string_view text) {
     print(text);
@@ -113,7 +119,10 @@ void add_reproduce_command(CLI::App& app, std::function<int()>& action) {
                    "Tables by length: windows measured at each length, fewer at the longest")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000}).description(""));
   command->add_flag("--dry-run", options.dry_run, "Show the rows and their configurations, and leave");
-  command->add_option("--device", flags->speed.device, "speed: where (default: cuda; cpu at scale small)")
+  command
+      ->add_option("--device", flags->device,
+                   "Where every row is trained and measured, the same as --set train.device (default: cpu; "
+                   "speed: cuda, cpu at scale small)")
       ->check(CLI::IsMember({"cpu", "cuda"}));
   command->add_option("--seconds", flags->speed.seconds, "speed: of timed steps for each row (10)")
       ->check(CLI::Range(1e-3, 1e6));
