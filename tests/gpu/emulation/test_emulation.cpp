@@ -11,6 +11,7 @@
 #include "cuda/block_group.cuh"
 #include "cuda/context.h"
 #include "cuda/shared_launch.cuh"
+#include "tensor/transfer.h"
 #include "tests/gpu/gpu_test.h"
 
 using namespace eddy;
@@ -214,6 +215,20 @@ TEST_SUITE("device") {
     pageable = 4;
     CHECK(to_cpu(x).item() == 3);
     cudaFreeHost(pinned);
+  }
+
+  TEST_CASE("asking what GPUs there are leaves the current one as it is") {
+    const Tensor x = to_gpu(Tensor::full({4}, 1));
+    emulation::show_devices(3);
+    CHECK(cuda_status().find("Emulated GPU, 16 GiB, 1 multiprocessors; Emulated GPU") != std::string::npos);
+    CHECK(emulation::current_device() == 0);
+    CHECK(to_cpu(raw::add(x, x)).to_vector<float>() == std::vector<float>(4, 2.0f));
+    const std::string text = report_of([&] {
+      cudaSetDevice(2);
+      raw::add_into(x, x);
+    });
+    CHECK_MESSAGE(text.find("while GPU 2 is current") != std::string::npos, text);
+    emulation::show_devices(1);
   }
 
   TEST_CASE("a captured graph runs at every launch and not before, and a wait spoils the capture") {
