@@ -30,6 +30,8 @@ int current_device();
 // A block whose bytes are all 255, so NaN as numbers, and whose end, rounded up to 16 bytes, is followed by a
 // page that cannot be touched. nullptr when there is not enough.
 void* take_memory(std::size_t bytes);
+// The next so many requests get nullptr.
+void refuse_memory(int requests);
 void give_memory_back(void* block);
 // Host memory that copies are read from when they run, not when they are asked for.
 void* take_pinned(std::size_t bytes);

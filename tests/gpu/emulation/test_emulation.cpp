@@ -10,7 +10,10 @@
 
 #include "cuda/block_group.cuh"
 #include "cuda/context.h"
+#include "cuda/gemm.h"
 #include "cuda/shared_launch.cuh"
+#include "ops/gemm.h"
+#include "tensor/error.h"
 #include "tensor/transfer.h"
 #include "tests/gpu/gpu_test.h"
 
@@ -229,6 +232,21 @@ TEST_SUITE("device") {
     });
     CHECK_MESSAGE(text.find("while GPU 2 is current") != std::string::npos, text);
     emulation::show_devices(1);
+  }
+
+  TEST_CASE("the first product gives back what is cached and then says what it lacks") {
+    const Tensor a = to_gpu(Tensor::full({4, 4}, 1)), to = Tensor::zeros({4, 4}, Dtype::f32, gpu());
+    GemmArgs args{};
+    args.m = args.n = args.k = args.lda = args.ldb = args.ldc = 4;
+    args.a = args.b = a.raw_data();
+    args.c = to.raw_data();
+    cuda::forget_product_plans();
+    emulation::refuse_memory(2);
+    CHECK_THROWS_WITH_AS(gemm_slot(gpu(), args),
+                         doctest::Contains("33554432 bytes could not be had on cuda:0"), OutOfMemoryError);
+    emulation::refuse_memory(1);
+    gemm_slot(gpu(), args);
+    CHECK(to_cpu(to).to_vector<float>() == std::vector<float>(16, 4.0f));
   }
 
   TEST_CASE("a captured graph runs at every launch and not before, and a wait spoils the capture") {
