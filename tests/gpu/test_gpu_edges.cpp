@@ -187,12 +187,15 @@ TEST_SUITE("device") {
 
   TEST_CASE("operands that are not aligned to 16 bytes give what aligned ones give") {
     const Tensor wide = f32(normal({4099}));
-    for (const std::int64_t start : {0, 1, 2, 3}) {
+    for (const std::int64_t start : {0, 1, 2, 3, 4}) {
       const auto part = [&](const Tensor& t) { return raw::narrow(t, 0, start, 4093); };
       const Tensor host = part(wide), device = part(to_gpu(wide));
+      const Tensor half = part(raw::cast(to_gpu(wide), Dtype::bf16));
       for (const std::string& text :
            {difference("gelu", to_cpu(gelu(device)), gelu(raw::cast(host, Dtype::f64)), 16,
                        epsilon(Dtype::f32)),
+            difference("gelu in bf16", to_cpu(gelu(half)), gelu(raw::cast(to_cpu(half), Dtype::f64)), 2,
+                       0x1p-8),
             difference("mul", to_cpu(mul(device, device)),
                        mul(raw::cast(host, Dtype::f64), raw::cast(host, Dtype::f64)), 4,
                        epsilon(Dtype::f32))})
