@@ -72,9 +72,7 @@ class CudaAllocator final : public Allocator {
 
   void trim() override {
     const std::lock_guard lock(mutex_);
-    if (capturing_) return;  // what was recorded may name cached memory
-    pool_.trim();
-    if (captures_ == 0) captured_.trim();
+    trim_locked();
   }
   // A replay uses the memory of captured work again: it counts as live in the peak, all of it.
   AllocatorStats stats() const override {
@@ -101,6 +99,22 @@ class CudaAllocator final : public Allocator {
     pool_.set_limit(bytes);
     captured_.set_limit(bytes);
     limit_ = bytes;
+  }
+
+  void* take_own(std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    void* memory = memory_.take(bytes);
+    if (memory == nullptr) {
+      trim_locked();
+      memory = memory_.take(bytes);
+    }
+    if (memory == nullptr)
+      out_of_memory(memory_, bytes, plain_ ? plain_stats_ : pool_.stats(), pool_.largest_free(), limit_);
+    return memory;
+  }
+  void give_own_back(void* memory, std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    memory_.give_back(memory, bytes);
   }
 
   void serve_captures(bool on) {
@@ -134,6 +148,11 @@ class CudaAllocator final : public Allocator {
   }
 
  private:
+  void trim_locked() {
+    if (capturing_) return;  // what was recorded may name cached memory
+    pool_.trim();
+    if (captures_ == 0) captured_.trim();
+  }
   // What is cached for captured work of which none is left, such as a recording that failed, would be missing
   // to the other pool, which gives back only its own.
   void give_captured_back() {
@@ -184,6 +203,13 @@ std::int64_t device_segments() {
 
 void set_plain_allocator(bool plain) {
   only_allocator().set_plain(plain);
+}
+
+void* take_own_memory(std::size_t bytes) {
+  return only_allocator().take_own(bytes);
+}
+void give_own_memory_back(void* memory, std::size_t bytes) {
+  only_allocator().give_own_back(memory, bytes);
 }
 
 void serve_from_capture_pool(bool on) {

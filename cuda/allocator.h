@@ -2,6 +2,8 @@
 // every allocation. No CUDA header is needed to include this.
 #pragma once
 
+#include <cstddef>
+
 #include "tensor/allocator.h"
 
 namespace eddy::cuda {
@@ -16,6 +18,12 @@ std::int64_t device_segments();
 // sees an access behind a block, or to a freed one, only when blocks are not cut from larger segments.
 // errors: ValueError while anything is live.
 void set_plain_allocator(bool plain);
+
+// Memory for the backend's own use, beside tensors and their counts: it stays where it is, captured or not,
+// until it is given back. A request that the device refuses is tried again when what is cached has gone back.
+// errors: OutOfMemoryError.
+void* take_own_memory(std::size_t bytes);
+void give_own_memory_back(void* memory, std::size_t bytes);
 
 // While on, requests are served from the pool of captured work: a pool of its own, also where the allocator
 // is plain. What is freed there goes back there at any time.

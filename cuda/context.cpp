@@ -98,6 +98,7 @@ void open_locked(State& s) {
                       found.size());
   if (const std::string problem = mismatch(*mine); !problem.empty()) fail<DeviceError>("cuda: {}", problem);
   check(cudaSetDevice(s.index), "cudaSetDevice");
+  if (const std::string problem = probe(*mine); !problem.empty()) fail<DeviceError>("cuda: {}", problem);
   check(cudaStreamCreateWithFlags(&s.stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   s.multiprocessors = mine->multiprocessors;
   ++s.times_opened;

@@ -4,6 +4,9 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
+#include <cstdlib>
+
 namespace eddy::cuda {
 namespace {
 
@@ -44,18 +47,36 @@ const char* built_architectures() {
   return EDDY_CUDA_ARCHITECTURES;
 }
 
+bool runs_on(std::string_view architectures, int major, int minor) {
+  const int wanted = major * 10 + minor;
+  while (!architectures.empty()) {
+    const std::string word(architectures.substr(0, architectures.find(' ')));
+    architectures.remove_prefix(std::min(word.size() + 1, architectures.size()));
+    const int built = std::atoi(word.c_str());
+    if (built == wanted) return true;
+    if (built == 0 || built > wanted || word.find('a') < word.find('-')) continue;
+    const bool of_generation = word.find('f') < word.find('-');
+    if (!word.ends_with("-virtual") && built / 10 == major) return true;
+    if (!word.ends_with("-real") && !of_generation) return true;
+  }
+  return false;
+}
+
 std::string mismatch(const DeviceInfo& device) {
-  cudaFuncAttributes attributes{};
-  cudaError_t error = cudaSetDevice(device.index);
-  if (error == cudaSuccess) error = cudaFuncGetAttributes(&attributes, probe_kernel);
-  if (error == cudaSuccess) return "";
-  cudaGetLastError();
+  if (runs_on(built_architectures(), device.major, device.minor)) return "";
   const std::string wanted = std::to_string(device.major * 10 + device.minor);
-  if (error != cudaErrorNoKernelImageForDevice && error != cudaErrorInvalidDeviceFunction &&
-      error != cudaErrorUnsupportedPtxVersion)
-    return device.name + " cannot be used: " + cudaGetErrorString(error);
   return "this build has code for " + std::string(built_architectures()) + " and " + device.name + " needs " +
          wanted + " (configure with -DEDDY_CUDA_ARCHITECTURES=" + wanted + ")";
+}
+
+std::string probe(const DeviceInfo& device) {
+  cudaFuncAttributes attributes{};
+  const cudaError_t error = cudaFuncGetAttributes(&attributes, probe_kernel);
+  if (error == cudaSuccess) return "";
+  cudaGetLastError();
+  return device.name + " cannot run what this build has for " + built_architectures() + ": " +
+         cudaGetErrorString(error) +
+         " (install a driver that is as new as the toolkit; `eddy info` shows both)";
 }
 
 std::string status() {

@@ -29,6 +29,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "cuda/allocator.h"
 #include "cuda/stream.cuh"
 #include "tensor/format.h"
 
@@ -228,10 +229,9 @@ void run(const Product& product) {
   State& s = state();
   const cudaStream_t queue = stream();
   const std::lock_guard lock(s.mutex);
-  if (s.handle == nullptr) {
-    check_lt(cublasLtCreate(&s.handle), "cublasLtCreate");
-    check(cudaMalloc(&s.workspace, kWorkspace), "cudaMalloc");
-  }
+  if (s.handle == nullptr) check_lt(cublasLtCreate(&s.handle), "cublasLtCreate");
+  // Beside the pools: captured products name this address, and it outlives every tensor.
+  if (kWorkspace > 0 && s.workspace == nullptr) s.workspace = take_own_memory(kWorkspace);
   const Key key = key_of(product);
   auto found = s.plans.find(key);
   if (found == s.plans.end()) {
@@ -341,10 +341,8 @@ void forget_product_plans() {
   State& s = state();
   const std::lock_guard lock(s.mutex);
   s.plans.clear();
-  if (s.handle != nullptr) {
-    cublasLtDestroy(s.handle);
-    cudaFree(s.workspace);
-  }
+  if (s.handle != nullptr) cublasLtDestroy(s.handle);
+  if (s.workspace != nullptr) give_own_memory_back(s.workspace, kWorkspace);
   s.handle = nullptr;
   s.workspace = nullptr;
 }

@@ -36,6 +36,35 @@ __device__ void write_four(T* to, const Four& four) {
   *reinterpret_cast<StoredFour<T>*>(to) = stored;
 }
 
+// The neighbours that make 16 bytes: four of f32, eight of bf16. As stored, and as computed with.
+template <class T>
+inline constexpr int kGroup = 16 / static_cast<int>(sizeof(T));
+template <class T>
+struct alignas(16) StoredGroup {
+  T at[kGroup<T>];
+};
+template <class T>
+struct Group {
+  float at[kGroup<T>];
+};
+
+// From and to a place that is aligned to 16 bytes.
+template <class T>
+__device__ Group<T> read_group(const T* from) {
+  const StoredGroup<T> stored = *reinterpret_cast<const StoredGroup<T>*>(from);
+  Group<T> group;
+#pragma unroll
+  for (int j = 0; j < kGroup<T>; ++j) group.at[j] = static_cast<float>(stored.at[j]);
+  return group;
+}
+template <class T>
+__device__ void write_group(T* to, const Group<T>& group) {
+  StoredGroup<T> stored;
+#pragma unroll
+  for (int j = 0; j < kGroup<T>; ++j) stored.at[j] = static_cast<T>(group.at[j]);
+  *reinterpret_cast<StoredGroup<T>*>(to) = stored;
+}
+
 // to = beta to + value, where `to` is not read when beta is 0.
 template <class T>
 __device__ void add_to(T& to, float beta, float value) {

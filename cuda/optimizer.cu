@@ -1,12 +1,19 @@
 // Adam over flat arenas, the norm of an arena, and scaling.
 //
-// Adam, mapping: a block per 4096 elements in turn; thread t takes elements t, t + 256, ...; one thread of a
-// block computes the factors that all share, in f64, from scalars in the GPU's memory. Shared memory: 48
-// bytes. Bytes moved: p, m, v read and written, g read: 28 bytes an element, the least. Norm, mapping: a
-// block per kNormBlock elements sums squares in f64, thread t those of elements t, t + 256, ...; then one
-// block sums the partial results the same way. Shared memory: 64 bytes. Bytes moved: x once, the least.
-// Scale: one thread per element; x read and written once.
+// Adam, mapping: a block per 4096 elements in turn; thread t takes the four elements from 4 t, 4 (t + 256),
+// ... on as 16 bytes, where all addresses allow it, else elements t, t + 256, ...; one thread of a block
+// computes the factors that all share, in f64, from scalars in the GPU's memory. Shared memory: 32 bytes.
+// Bytes moved: p, m, v read and written, g read: 28 bytes an element, the least.
+//   An estimate for 150 M elements on an H100 SXM: 4.2 GB at 3.35 TB/s are 1.25 ms, at the 90 % of that which
+// copies get 1.4 ms. 56 registers leave room for 4 blocks on a multiprocessor, 64 KiB of loads at a time
+// where latency wants some 20. 64 blocks for each are 16 rounds: a block that ends late costs little, and the
+// factors, some 2 us of one thread for each block, hide behind the other blocks.
+//
+// Norm, mapping: a block per kNormBlock elements sums squares in f64, thread t those of elements t, t + 256,
+// ...; then one block sums the partial results the same way. Shared memory: 64 bytes. Bytes moved: x once,
+// the least. Scale: one thread per element; x read and written once.
 #include "cuda/install.h"
+#include "cuda/numbers.cuh"
 #include "cuda/team.cuh"
 #include "ops/optimizer.h"
 
@@ -53,33 +60,84 @@ __device__ std::int64_t segment_after(const AdamArgs& args, std::int64_t element
   return low;
 }
 
-__global__ void adam_kernel(AdamArgs args) {
+// The decay at a place that moves forward: its f64 is computed once for each segment that a thread meets.
+class Decay {
+ public:
+  __device__ Decay(const AdamArgs& args, double lr, std::int64_t element)
+      : args_(args), lr_(lr), segment_(segment_after(args, element)) {
+    enter();
+  }
+  // What the element, at or behind the last one asked for, keeps of itself: 1 - lr decay.
+  __device__ float keep(std::int64_t element) {
+    while (end_ <= element) {
+      ++segment_;
+      enter();
+    }
+    return begin_ <= element ? keep_ : 1.0f;
+  }
+
+ private:
+  __device__ void enter() {
+    const bool there = segment_ < args_.segment_count;
+    begin_ = there ? args_.segments[segment_].begin : args_.n;
+    end_ = there ? args_.segments[segment_].end : args_.n;
+    keep_ = there ? static_cast<float>(1 - lr_ * args_.segments[segment_].decay) : 1.0f;
+  }
+
+  const AdamArgs& args_;
+  double lr_;
+  std::int64_t segment_, begin_, end_;
+  float keep_;
+};
+
+struct Rates {
+  float beta1, beta2, rest1, rest2, eps;
+};
+
+// One element: p, m and v in place.
+__device__ void update(const Step& step, const Rates& rates, float keep, float g, float& p, float& m,
+                       float& v) {
+  const float gradient = step.factor * g;
+  m = rates.beta1 * m + rates.rest1 * gradient;
+  v = rates.beta2 * v + rates.rest2 * gradient * gradient;
+  p = keep * p - step.rate * m / (sqrtf(v) * step.inverse_root2 + rates.eps);
+}
+
+struct AdamLaunch {
+  AdamArgs args;
+  bool by_four;
+};
+
+__global__ void adam_kernel(AdamLaunch launched) {
+  const AdamArgs& args = launched.args;
   __shared__ Step step;
   if (threadIdx.x == 0) step = step_of(args);
   __syncthreads();
   if (step.skipped) return;
-  const float beta1 = static_cast<float>(args.options.beta1), beta2 = static_cast<float>(args.options.beta2);
-  const float rest1 = static_cast<float>(1 - args.options.beta1),
-              rest2 = static_cast<float>(1 - args.options.beta2);
-  const float eps = static_cast<float>(args.options.eps);
+  const Rates rates{static_cast<float>(args.options.beta1), static_cast<float>(args.options.beta2),
+                    static_cast<float>(1 - args.options.beta1), static_cast<float>(1 - args.options.beta2),
+                    static_cast<float>(args.options.eps)};
   float* const p = static_cast<float*>(args.p);
   const float* const g = static_cast<const float*>(args.g);
   float* const m = static_cast<float*>(args.m);
   float* const v = static_cast<float*>(args.v);
   for (std::int64_t start = blockIdx.x * kChunk; start < args.n; start += gridDim.x * kChunk) {
     const std::int64_t end = min(start + kChunk, args.n);
-    std::int64_t segment = segment_after(args, start);
-    for (std::int64_t i = start + threadIdx.x; i < end; i += kThreads) {
-      while (segment < args.segment_count && args.segments[segment].end <= i) ++segment;
-      const bool decays = segment < args.segment_count && args.segments[segment].begin <= i;
-      const float keep = decays ? static_cast<float>(1 - step.lr * args.segments[segment].decay) : 1.0f;
-      const float gradient = step.factor * g[i];
-      const float first = beta1 * m[i] + rest1 * gradient;
-      const float second = beta2 * v[i] + rest2 * gradient * gradient;
-      m[i] = first;
-      v[i] = second;
-      p[i] = keep * p[i] - step.rate * first / (sqrtf(second) * step.inverse_root2 + eps);
+    const std::int64_t last_four = launched.by_four ? start + (end - start) / 4 * 4 : start;
+    Decay decay(args, step.lr, start);
+    for (std::int64_t i = start + 4 * threadIdx.x; i < last_four; i += 4 * kThreads) {
+      const Four gradients = read_four(g + i);
+      Four ps = read_four(p + i), ms = read_four(m + i), vs = read_four(v + i);
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+        update(step, rates, decay.keep(i + j), gradients.at[j], ps.at[j], ms.at[j], vs.at[j]);
+      write_four(p + i, ps);
+      write_four(m + i, ms);
+      write_four(v + i, vs);
     }
+    // What is left, fewer than four or all: behind the fours, so the decay still moves forward.
+    for (std::int64_t i = last_four + threadIdx.x; i < end; i += kThreads)
+      update(step, rates, decay.keep(i), g[i], p[i], m[i], v[i]);
   }
 }
 
@@ -120,7 +178,8 @@ void install_optimizer() {
   constexpr int kCuda = static_cast<int>(DeviceType::cuda);
   adam_slot.function[kCuda] = [](const AdamArgs& args) {
     require_f32("adam", args.dtype);
-    launch("adam", adam_kernel, grid_for(args.n, kChunk, 8), kThreads, args);
+    const bool by_four = aligned(args.p) && aligned(args.g) && aligned(args.m) && aligned(args.v);
+    launch("adam", adam_kernel, grid_for(args.n, kChunk, 64), kThreads, {args, by_four});
   };
   l2_norm_slot.function[kCuda] = [](const NormArgs& args) {
     require_f32("l2_norm", args.dtype);

@@ -1,9 +1,9 @@
 // Pointwise functions of one tensor and their gradients, one kernel for each functor of
 // ops/pointwise_functors.h and direction.
 //
-// Mapping: a thread takes four neighbouring elements at a time, as 16 bytes or 8 of bf16, where all addresses
-// allow it, else one; the grid walks over the tensor. Shared memory: none. Bytes moved: each operand once,
-// the least.
+// Mapping: a thread takes four neighbouring elements at a time, eight of bf16, as 16 bytes, where all
+// addresses allow it, else one; the grid walks over the tensor. Shared memory: none. Bytes moved: each
+// operand once, the least. The result may lie where an operand does, so no pointer is __restrict__.
 #include "cuda/install.h"
 #include "cuda/numbers.cuh"
 #include "ops/pointwise.h"
@@ -17,42 +17,44 @@ using namespace pointwise;
 template <class T>
 struct UnaryLaunch {
   std::int64_t elements;
-  std::int64_t fours;  // groups of four at the front; what is left goes one by one
+  std::int64_t groups;  // at the front; what is left goes one by one
   const T *x, *dy;
   T* y;
 };
 
 template <class Op, class T>
 __global__ void forward_kernel(UnaryLaunch<T> args) {
-  for (std::int64_t i = first_item(); i < args.fours; i += item_step()) {
-    const Four x = read_four(args.x + 4 * i);
-    Four y;
-    for (int j = 0; j < 4; ++j) y.at[j] = Op::forward(x.at[j]);
-    write_four(args.y + 4 * i, y);
+  for (std::int64_t i = first_item(); i < args.groups; i += item_step()) {
+    const Group<T> x = read_group(args.x + kGroup<T> * i);
+    Group<T> y;
+#pragma unroll
+    for (int j = 0; j < kGroup<T>; ++j) y.at[j] = Op::forward(x.at[j]);
+    write_group(args.y + kGroup<T> * i, y);
   }
-  for (std::int64_t i = 4 * args.fours + first_item(); i < args.elements; i += item_step())
+  for (std::int64_t i = kGroup<T> * args.groups + first_item(); i < args.elements; i += item_step())
     args.y[i] = static_cast<T>(Op::forward(static_cast<float>(args.x[i])));
 }
 
 template <class Op, class T>
 __global__ void backward_kernel(UnaryLaunch<T> args) {
-  for (std::int64_t i = first_item(); i < args.fours; i += item_step()) {
-    const Four saved = read_four(args.x + 4 * i), dy = read_four(args.dy + 4 * i);
-    Four dx;
-    for (int j = 0; j < 4; ++j) dx.at[j] = Op::vjp(dy.at[j], saved.at[j]);
-    write_four(args.y + 4 * i, dx);
+  for (std::int64_t i = first_item(); i < args.groups; i += item_step()) {
+    const Group<T> saved = read_group(args.x + kGroup<T> * i), dy = read_group(args.dy + kGroup<T> * i);
+    Group<T> dx;
+#pragma unroll
+    for (int j = 0; j < kGroup<T>; ++j) dx.at[j] = Op::vjp(dy.at[j], saved.at[j]);
+    write_group(args.y + kGroup<T> * i, dx);
   }
-  for (std::int64_t i = 4 * args.fours + first_item(); i < args.elements; i += item_step())
+  for (std::int64_t i = kGroup<T> * args.groups + first_item(); i < args.elements; i += item_step())
     args.y[i] = static_cast<T>(Op::vjp(static_cast<float>(args.dy[i]), static_cast<float>(args.x[i])));
 }
 
 template <class T>
 void run(const char* name, void (*kernel)(UnaryLaunch<T>), const UnaryArgs& args) {
-  constexpr std::uintptr_t kBytes = sizeof(StoredFour<T>);
-  const bool by_four = aligned(args.x, kBytes) && aligned(args.dy, kBytes) && aligned(args.y, kBytes);
-  const UnaryLaunch<T> launched{args.elements, by_four ? args.elements / 4 : 0, static_cast<const T*>(args.x),
-                                static_cast<const T*>(args.dy), static_cast<T*>(args.y)};
-  launch(name, kernel, grid_for(args.elements, kThreads * (by_four ? 4 : 1)), kThreads, launched);
+  const bool by_group = aligned(args.x) && aligned(args.dy) && aligned(args.y);
+  const UnaryLaunch<T> launched{args.elements, by_group ? args.elements / kGroup<T> : 0,
+                                static_cast<const T*>(args.x), static_cast<const T*>(args.dy),
+                                static_cast<T*>(args.y)};
+  launch(name, kernel, grid_for(args.elements, kThreads * (by_group ? kGroup<T> : 1)), kThreads, launched);
 }
 
 // Finds the op by its place in the list.

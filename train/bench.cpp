@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/backends.h"
 #include "tensor/format.h"
 
 namespace eddy {
@@ -30,6 +31,17 @@ Timing measure(const std::function<void()>& run, double seconds, std::int64_t mi
     times.push_back(elapsed_seconds(before));
   } while (static_cast<std::int64_t>(times.size()) < min_runs || elapsed_seconds(start) < seconds);
   return timing_of(std::move(times));
+}
+
+Timing measure_on(Device device, const std::function<void()>& run, double seconds, std::int64_t min_runs) {
+  const int together = device == kCpu ? 1 : 10;
+  const Timing all = measure(
+      [&] {
+        for (int i = 0; i < together; ++i) run();
+        synchronize(device);
+      },
+      seconds, min_runs);
+  return {all.best / together, all.median / together, all.runs};
 }
 
 std::string text_table(const std::vector<std::vector<std::string>>& rows) {

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "tensor/device.h"
+
 namespace eddy {
 
 using BenchClock = std::chrono::steady_clock;
@@ -28,6 +30,10 @@ Timing timing_of(std::vector<double> seconds);
 
 // Times of run() after one untimed run: repeated until `seconds` have passed, at least `min_runs` times.
 Timing measure(const std::function<void()>& run, double seconds, std::int64_t min_runs = 3);
+
+// The same on a device. On a GPU each time is that of ten runs in a row, divided by ten: to wait behind every
+// one would time the wait.
+Timing measure_on(Device device, const std::function<void()>& run, double seconds, std::int64_t min_runs = 3);
 
 // Lines of text: the first row is the head, the first column stands left, the others right.
 // errors: ValueError when rows differ in length.

@@ -82,14 +82,8 @@ Bandwidth measure_gpu_bandwidth(std::int64_t bytes, double seconds, Device devic
     return Tensor::full({n}, 1.5, Dtype::f32, device);
   };
   const auto rate_of = [&](std::int64_t moved, const std::function<void()>& pass) {
-    constexpr int kPasses = 10;
-    const Timing time = measure(
-        [&] {
-          for (int i = 0; i < kPasses; ++i) pass();
-          synchronize(device);
-        },
-        seconds / 2, 5);
-    const double total = static_cast<double>(moved) * kPasses * 1e-9;
+    const Timing time = measure_on(device, pass, seconds / 2, 5);
+    const double total = static_cast<double>(moved) * 1e-9;
     return Rate{total / time.best, total / time.median};
   };
   {

@@ -10,6 +10,7 @@
 #include "ops/op_spec.h"
 #include "ops/optimizer.h"
 #include "ops/pointwise.h"
+#include "ops/records.h"
 #include "tensor/format.h"
 #include "train/bench.h"
 
@@ -34,9 +35,9 @@ struct Cotangents {
   Tensors values;
 };
 
-Cotangents cotangents_of(const OpSpec& spec, const Tensors& leaves, Device device) {
+Cotangents cotangents_of(const OpFunction& run, const Tensors& leaves, Device device) {
   Cotangents result;
-  const Tensors ys = spec.run(leaves);
+  const Tensors ys = run(leaves);
   for (std::size_t i = 0; i < ys.size(); ++i) {
     if (!ys[i].defined() || !requires_grad(ys[i])) continue;
     result.outputs.push_back(i);
@@ -49,34 +50,31 @@ Cotangents cotangents_of(const OpSpec& spec, const Tensors& leaves, Device devic
 OpBenchRow bench_op(const OpSpec& spec, double seconds, const Ceilings& ceilings, Device device) {
   OpBenchRow row;
   row.op = spec.name;
+  const OpFunction& run = spec.bench_run ? spec.bench_run : spec.run;
   Tensors inputs = spec.bench();
   for (Tensor& x : inputs)
     if (x.defined() && !(device == kCpu)) x = raw::to_device(x, device);
   Timing forward;
   {
     const NoGrad no_grad;
-    forward = measure(
-        [&] {
-          static_cast<void>(spec.run(inputs));
-          synchronize(device);
-        },
-        seconds);
+    forward = measure_on(
+        device, [&] { static_cast<void>(run(inputs)); }, seconds);
   }
   row.forward_ms = forward.best * 1e3;
   row.forward_median_ms = forward.median * 1e3;
 
   const Tensors leaves = tracked(inputs);
-  const Cotangents cotangents = cotangents_of(spec, leaves, device);
+  const Cotangents cotangents = cotangents_of(run, leaves, device);
   row.backward_ms = kNone;
   if (!cotangents.outputs.empty()) {
-    const Timing both = measure(
+    const Timing both = measure_on(
+        device,
         [&] {
-          Tensors ys = spec.run(leaves), wanted;
+          Tensors ys = run(leaves), wanted;
           for (const std::size_t i : cotangents.outputs) wanted.push_back(ys[i]);
           backward(wanted, cotangents.values);
           for (const Tensor& leaf : leaves)
             if (leaf.defined() && requires_grad(leaf)) zero_grad(leaf);
-          synchronize(device);
         },
         seconds);
     // Noise can make the difference of two best times negative where the backward hands on its cotangent.
@@ -179,37 +177,49 @@ HostCost bench_host_cost(const OpsBenchOptions& options) {
 }
 
 OptimizerCost bench_optimizer(const OpsBenchOptions& options) {
-  const std::int64_t n = options.optimizer_parameters;
-  if (n < 1) fail<ValueError>("bench: an optimizer over {} parameters (at least 1)", n);
+  const std::int64_t n = options.optimizer_parameters > 0 ? options.optimizer_parameters
+                         : options.device == kCpu         ? 10'000'000
+                                                          : 150'000'000;
+  if (options.optimizer_parameters < 0)
+    fail<ValueError>("bench: an optimizer over {} parameters (at least 1, or 0 for the device's own)",
+                     options.optimizer_parameters);
   const Device device = options.device;
   const Tensor p = Tensor::full({n}, 0.1, Dtype::f32, device),
                g = Tensor::full({n}, 1e-3, Dtype::f32, device), m = Tensor::zeros({n}, Dtype::f32, device),
                v = Tensor::zeros({n}, Dtype::f32, device);
-  const std::vector<DecaySegment> segments{{0, n, 0.1}};
-  const Tensor norm = l2_norm(g);
-  std::int64_t step = 0;
-  const double adamw = measure(
-                           [&] {
-                             adamw_step(p, g, m, v, segments, {}, {1e-4, ++step, 1.0}, norm);
-                             synchronize(device);
-                           },
-                           options.seconds)
-                           .best;
-  const double norm_time = measure(
-                               [&] {
-                                 static_cast<void>(l2_norm(g));
-                                 synchronize(device);
-                               },
-                               options.seconds)
+  // As a training step has them: in the device's memory already.
+  const AdamScalars numbers{1e-4, 1, 1.0};
+  const Tensor segments = decay_table({{0, n, 0.1}}, n, device), scalars = records_on(device, &numbers, 1),
+               norm = l2_norm(g);
+  const double adamw =
+      measure_on(
+          device, [&] { adamw_step_on_device(p, g, m, v, segments, {}, scalars, norm); }, options.seconds)
+          .best;
+  const double norm_time = measure_on(
+                               device, [&] { static_cast<void>(l2_norm(g)); }, options.seconds)
                                .best;
   const auto count = static_cast<double>(n);
-  return {adamw / count * 1e9, 28 * count / adamw * 1e-9, norm_time / count * 1e9,
-          4 * count / norm_time * 1e-9};
+  OptimizerCost cost;
+  cost.parameters = n;
+  cost.adamw_ns = adamw / count * 1e9;
+  cost.adamw_gbs = 28 * count / adamw * 1e-9;
+  cost.norm_ns = norm_time / count * 1e9;
+  cost.norm_gbs = 4 * count / norm_time * 1e-9;
+  return cost;
 }
 
 OpsBench bench_ops(const OpsBenchOptions& options) {
   OpsBench bench;
-  bench.ceilings = measure_ceilings(3, {}, options.device);
+  const bool on_gpu = !(options.device == kCpu);
+  CeilingSizes sizes = options.ceilings;
+  if (on_gpu) sizes.product = options.gpu.product_size;
+  bench.ceilings = measure_ceilings(3, sizes, options.device);
+  if (on_gpu) {
+    GpuBenchOptions gpu = options.gpu;
+    gpu.filter = options.filter;
+    bench.gpu.products = bench_gpu_products(gpu, options.device);
+    bench.gpu.memory = bench_gpu_memory(gpu, bench.ceilings.memory.back().copy.best, options.device);
+  }
   bench.host = bench_host_cost(options);
   bench.optimizer = bench_optimizer(options);
   bench.rows = bench_op_rows(options, bench.ceilings);
@@ -218,11 +228,17 @@ OpsBench bench_ops(const OpsBenchOptions& options) {
 
 std::string to_text(const OpsBench& bench) {
   std::string text = to_text(bench.ceilings);
+  for (const std::string& part : {to_text(bench.gpu.products), to_text(bench.gpu.memory)})
+    if (!part.empty()) text += "\n" + part;
   text += fmt::format("\nhost cost of one op: {:.3f} us, recorded {:.3f} us, its backward {:.3f} us\n",
                       bench.host.forward_us, bench.host.recorded_us, bench.host.backward_us);
   text += fmt::format(
-      "AdamW: {:.3f} ns per parameter, {:.1f} GB/s; norm of the gradient: {:.3f} ns, {:.1f} GB/s\n\n",
+      "AdamW: {:.3f} ns per parameter, {:.1f} GB/s; norm of the gradient: {:.3f} ns, {:.1f} GB/s\n",
       bench.optimizer.adamw_ns, bench.optimizer.adamw_gbs, bench.optimizer.norm_ns, bench.optimizer.norm_gbs);
+  if (!(bench.ceilings.device == kCpu))
+    text += fmt::format("over {} parameters: AdamW {:.3f} ms, norm {:.3f} ms\n", bench.optimizer.parameters,
+                        bench.optimizer.adamw_ms(), bench.optimizer.norm_ms());
+  text += "\n";
   std::vector<std::vector<std::string>> rows{
       {"op", "forward ms", "median ms", "backward ms", "GFLOP/s", "GB/s", "% of roofline", "bound"}};
   for (const OpBenchRow& row : bench.rows)
@@ -253,8 +269,12 @@ nlohmann::json to_json(const OpsBench& bench) {
            {{"forward", bench.host.forward_us},
             {"recorded", bench.host.recorded_us},
             {"backward", bench.host.backward_us}}},
+          {"gpu", to_json(bench.gpu)},
           {"optimizer",
-           {{"adamw_ns_per_parameter", bench.optimizer.adamw_ns},
+           {{"parameters", bench.optimizer.parameters},
+            {"adamw_ms", bench.optimizer.adamw_ms()},
+            {"norm_ms", bench.optimizer.norm_ms()},
+            {"adamw_ns_per_parameter", bench.optimizer.adamw_ns},
             {"adamw_gbs", bench.optimizer.adamw_gbs},
             {"norm_ns_per_parameter", bench.optimizer.norm_ns},
             {"norm_gbs", bench.optimizer.norm_gbs}}},

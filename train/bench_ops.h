@@ -7,15 +7,18 @@
 #include <vector>
 
 #include "train/bench_ceilings.h"
+#include "train/bench_gpu.h"
 
 namespace eddy {
 
 struct OpsBenchOptions {
   Device device = kCpu;
-  std::string filter;            // only ops whose name contains this
-  double seconds = 0.2;          // for each measurement, two of each op
-  std::int64_t host_ops = 4096;  // length of the chain of one-element additions
-  std::int64_t optimizer_parameters = 10'000'000;
+  std::string filter;                     // only ops whose name contains this
+  double seconds = 0.2;                   // for each measurement, two of each op
+  std::int64_t host_ops = 4096;           // length of the chain of one-element additions
+  std::int64_t optimizer_parameters = 0;  // 0: 10 M, on a GPU 150 M
+  CeilingSizes ceilings;                  // the product's size is that of `gpu` on a GPU
+  GpuBenchOptions gpu;
 };
 
 // units: milliseconds and 1e9 per second; NaN where an op has no gradient, or no cost is stated.
@@ -39,12 +42,16 @@ struct HostCost {
 
 // units: nanoseconds per parameter (best), and GB/s of the bytes that must move (28 and 4 for each).
 struct OptimizerCost {
+  std::int64_t parameters = 0;
   double adamw_ns = 0, adamw_gbs = 0;
   double norm_ns = 0, norm_gbs = 0;
+  double adamw_ms() const { return adamw_ns * static_cast<double>(parameters) * 1e-6; }
+  double norm_ms() const { return norm_ns * static_cast<double>(parameters) * 1e-6; }
 };
 
 struct OpsBench {
   Ceilings ceilings;
+  GpuBench gpu;  // empty on the CPU
   HostCost host;
   OptimizerCost optimizer;
   std::vector<OpBenchRow> rows;
@@ -55,7 +62,7 @@ struct OpsBench {
 std::vector<OpBenchRow> bench_op_rows(const OpsBenchOptions& options, const Ceilings& ceilings);
 HostCost bench_host_cost(const OpsBenchOptions& options);
 OptimizerCost bench_optimizer(const OpsBenchOptions& options);
-// All of it. errors: as bench_op_rows.
+// All of it. errors: as bench_op_rows and bench_gpu_memory.
 OpsBench bench_ops(const OpsBenchOptions& options);
 
 std::string to_text(const OpsBench& bench);

@@ -4,12 +4,16 @@
 
 #include <cmath>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "gpu_test.h"
 #include "ops/device_clock.h"
 #include "ops/pointwise.h"
+#include "tensor/error.h"
 #include "train/bench_generate.h"
+#include "train/bench_gpu.h"
+#include "train/bench_ops.h"
 #include "train/bench_step.h"
 #include "train/reproduce_speed.h"
 
@@ -79,6 +83,61 @@ TEST_SUITE("device") {
       CHECK(!plain.captured);
       CHECK(plain.by_op.empty());
     }
+  }
+
+  TEST_CASE("ops on a GPU are measured with what a copy and a product reach in the same run") {
+    OpsBenchOptions options;
+    options.device = gpu();
+    options.filter = "cast";
+    options.seconds = 0;
+    options.host_ops = 8;
+    options.optimizer_parameters = 10'000;
+    options.ceilings.bytes = {1 << 12};
+    options.gpu.product_size = 16;
+    options.gpu.tensor_bytes = 1 << 16;
+    options.gpu.runs = 2;
+    const OpsBench bench = bench_ops(options);
+    REQUIRE(bench.rows.size() == 1);
+    CHECK(bench.rows[0].refused == "");
+    CHECK(bench.rows[0].gbs > 0);
+    CHECK(bench.rows[0].backward_ms >= 0);
+    CHECK(bench.optimizer.adamw_ms() > 0);
+    CHECK(bench.gpu.memory.empty());
+    CHECK(bench.gpu.products.size() == 15);
+    for (const GpuProductRow& row : bench.gpu.products) {
+      CAPTURE(row.layer);
+      for (const double rate : {row.product, row.linear, row.linear_backward}) CHECK(rate > 0);
+    }
+    CHECK(to_text(bench).find("over 10000 parameters: AdamW") != std::string::npos);
+  }
+
+  TEST_CASE("every kernel that memory bounds has a row for each pass and dtype and slow ones are marked") {
+    GpuBenchOptions options;
+    options.tensor_bytes = 1 << 16;
+    options.runs = 2;
+    OpsBench bench;
+    bench.gpu.memory = bench_gpu_memory(options, 1e-9, gpu());
+    int forward = 0, backward = 0;
+    for (const GpuMemoryRow& row : bench.gpu.memory) {
+      CAPTURE(row.op);
+      ++(row.pass == std::string("forward") ? forward : backward);
+      CHECK(row.bytes >= options.tensor_bytes);
+      CHECK(row.ms > 0);
+      CHECK(std::isfinite(row.gbs));
+      CHECK(row.percent_of_copy > kAskedPercentOfCopy);
+    }
+    CHECK(forward == 26);
+    CHECK(backward == 16);
+    CHECK(to_text(bench.gpu.memory).find("below 80") == std::string::npos);
+    bench.gpu.memory[3].percent_of_copy = 79;
+    CHECK(to_text(bench).find("below 80") != std::string::npos);
+    const nlohmann::json json = to_json(bench);
+    CHECK(json["gpu"]["memory"].size() == bench.gpu.memory.size());
+    CHECK(json["gpu"]["memory"][3]["percent_of_copy"] == 79);
+    options.tensor_bytes = 100;
+    CHECK_THROWS_AS(bench_gpu_memory(options, 1, gpu()), ValueError);
+    options.tensor_bytes = 1 << 16;
+    CHECK_THROWS_AS(bench_gpu_memory(options, 1, kCpu), DeviceError);
   }
 
   TEST_CASE("generation on a GPU is measured as it is replayed and says where it is not") {

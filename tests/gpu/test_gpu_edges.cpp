@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "autograd/tape.h"
 #include "gpu_test.h"
@@ -11,6 +12,7 @@
 #include "ops/gather.h"
 #include "ops/layer_norm.h"
 #include "ops/memory_search.h"
+#include "ops/optimizer.h"
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
 #include "ops/rms_norm.h"
@@ -196,12 +198,15 @@ TEST_SUITE("device") {
 
   TEST_CASE("operands that are not aligned to 16 bytes give what aligned ones give") {
     const Tensor wide = f32(normal({4099}));
-    for (const std::int64_t start : {0, 1, 2, 3}) {
+    for (const std::int64_t start : {0, 1, 2, 3, 4}) {
       const auto part = [&](const Tensor& t) { return raw::narrow(t, 0, start, 4093); };
       const Tensor host = part(wide), device = part(to_gpu(wide));
+      const Tensor half = part(raw::cast(to_gpu(wide), Dtype::bf16));
       for (const std::string& text :
            {difference("gelu", to_cpu(gelu(device)), gelu(raw::cast(host, Dtype::f64)), 16,
                        epsilon(Dtype::f32)),
+            difference("gelu in bf16", to_cpu(gelu(half)), gelu(raw::cast(to_cpu(half), Dtype::f64)), 2,
+                       0x1p-8),
             difference("mul", to_cpu(mul(device, device)),
                        mul(raw::cast(host, Dtype::f64), raw::cast(host, Dtype::f64)), 4,
                        epsilon(Dtype::f32))})
@@ -218,5 +223,37 @@ TEST_SUITE("device") {
             32, [](const Tensors& t) { return div(t[0], t[1]); });
     const Tensor mask = raw::cast(sample_indices({2, 1, 5, 1, 2, 1}, "mask", 2), Dtype::u8);
     compare("where", {mask, a, b}, 0, [](const Tensors& t) { return where(t[0], t[1], t[2]); });
+  }
+
+  TEST_CASE(
+      "a step of the optimizer agrees with the CPU's at addresses that are not aligned and across segments") {
+    // Segments that begin and end within four neighbours; more than one chunk of a block, and an odd tail.
+    const std::int64_t n = 9001;
+    const std::vector<DecaySegment> segments{{1, 6, 50}, {6, 7, 25}, {4095, 8193, 10}, {9000, 9001, 30}};
+    const auto stepped = [&](Device device, std::int64_t place) {
+      Tensors arenas;
+      for (const char* name : {"p", "g", "m", "v"}) {
+        const Tensor x = raw::narrow(Tensor::zeros({n + 4}, Dtype::f32, device), 0, place, n);
+        raw::copy_into(x, raw::to_device(f32(sample_uniform({n}, name, 0.1, 1)), device));
+        arenas.push_back(x);
+      }
+      adamw_step(arenas[0], arenas[1], arenas[2], arenas[3], segments, {}, {0.01, 3, 0.5},
+                 l2_norm(arenas[1]));
+      std::vector<float> numbers;
+      for (const std::size_t arena : {0, 2, 3})
+        for (const float value : to_cpu(arenas[arena]).to_vector<float>()) numbers.push_back(value);
+      return numbers;
+    };
+    const std::vector<float> want = stepped(kCpu, 0);
+    for (const std::int64_t place : {0, 1, 4}) {
+      const std::vector<float> got = stepped(gpu(), place);
+      double worst = 0;
+      for (std::size_t i = 0; i < want.size(); ++i) {
+        const double error = std::abs(double{got[i]} - double{want[i]});
+        if (!(error <= worst)) worst = error;
+      }
+      // Some roundings of numbers below 1.
+      CHECK_MESSAGE(worst <= 8 * 0x1p-24, worst);
+    }
   }
 }

@@ -7,9 +7,11 @@
 #include <iterator>
 #include <regex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cuda/allocator.h"
+#include "cuda/device.h"
 #include "ops/adafactor.h"
 #include "ops/attention.h"
 #include "ops/backends.h"
@@ -123,4 +125,20 @@ TEST_CASE("the status of the GPU is one line that names what this build was made
   CHECK(text.find("built for ") == 0);
   CHECK(text.find("cuBLASLt ") != std::string::npos);
   CHECK(text.find('\n') == std::string::npos);
+}
+
+TEST_CASE("code for an architecture runs on its own generation and intermediate code on all that are newer") {
+  const char* const all = "80 86 89 90 100 120";
+  for (const auto& [major, minor] : {std::pair{8, 0}, std::pair{8, 7}, std::pair{9, 0}, std::pair{12, 1}})
+    CHECK(cuda::runs_on(all, major, minor));
+  CHECK(!cuda::runs_on(all, 7, 5));
+  CHECK(cuda::runs_on("80-real 90", 10, 0));
+  CHECK(cuda::runs_on("80-real", 8, 6));
+  CHECK(!cuda::runs_on("80-real", 9, 0));
+  CHECK(cuda::runs_on("80-virtual", 9, 0));
+  CHECK(cuda::runs_on("90a-real", 9, 0));
+  CHECK(!cuda::runs_on("90a", 10, 0));
+  CHECK(cuda::runs_on("100f", 10, 3));
+  CHECK(!cuda::runs_on("100f", 12, 0));
+  CHECK(!cuda::runs_on("", 9, 0));
 }

@@ -3,8 +3,25 @@
 
 #include "tests/gpu/emulation/include/cuda_runtime_api.h"
 
+namespace {
+
+int shown = 1, current = 0;
+
+}  // namespace
+
+namespace emulation {
+
+void show_devices(int count) {
+  shown = count;
+}
+int current_device() {
+  return current;
+}
+
+}  // namespace emulation
+
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  *count = shown;
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
@@ -13,7 +30,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int index) {
-  return index == 0 ? cudaSuccess : cudaErrorNoDevice;
+  if (index < 0 || index >= shown) return cudaErrorNoDevice;
+  current = index;
+  return cudaSuccess;
 }
 cudaError_t cudaDeviceReset() {
   emulation::describe_blocks();  // there should be none

@@ -18,11 +18,20 @@ namespace emulation {
 // Prints "emulated GPU: <text>" and what is running, and aborts.
 [[noreturn]] void stop(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
+// ---- devices (device.cpp)
+
+// How many GPUs CUDA shows from now on, all alike; 1 at the start. The first one has the stream.
+void show_devices(int count);
+// Of the process: threads do not have one each.
+int current_device();
+
 // ---- memory (memory.cpp)
 
 // A block whose bytes are all 255, so NaN as numbers, and whose end, rounded up to 16 bytes, is followed by a
 // page that cannot be touched. nullptr when there is not enough.
 void* take_memory(std::size_t bytes);
+// The next so many requests get nullptr.
+void refuse_memory(int requests);
 void give_memory_back(void* block);
 // Host memory that copies are read from when they run, not when they are asked for.
 void* take_pinned(std::size_t bytes);

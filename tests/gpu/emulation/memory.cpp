@@ -34,7 +34,7 @@ std::map<char*, std::size_t>& pinned() {
   static auto* const all = new std::map<char*, std::size_t>;
   return *all;
 }
-int open_count = 0;
+int open_count = 0, to_refuse = 0;
 
 void allow(const Block& block, int rights) {
   if (mprotect(block.map, block.length, rights) != 0) stop("mprotect failed");
@@ -56,8 +56,12 @@ void stop(const char* format, ...) {
   std::abort();
 }
 
+void refuse_memory(int requests) {
+  to_refuse = requests;
+}
+
 void* take_memory(std::size_t bytes) {
-  if (bytes > kMostBytes) return nullptr;
+  if (bytes > kMostBytes || (to_refuse > 0 && to_refuse-- > 0)) return nullptr;
   const std::size_t used = round_up(bytes, 16), length = round_up(used, kPage);
   void* const mapping = mmap(nullptr, length + kPage, PROT_READ | PROT_WRITE,
                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

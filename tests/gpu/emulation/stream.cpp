@@ -53,6 +53,7 @@ namespace emulation {
 
 void submit(EmulatedStream* stream, std::function<void()> work) {
   if (stream == nullptr || stream != the_stream()) stop("work for a stream that is not open");
+  if (current_device() != 0) stop("work for a stream of GPU 0 while GPU %d is current", current_device());
   if (stream->capture != nullptr) {
     stream->capture->works.push_back(std::move(work));
     return;

@@ -10,7 +10,11 @@
 
 #include "cuda/block_group.cuh"
 #include "cuda/context.h"
+#include "cuda/gemm.h"
 #include "cuda/shared_launch.cuh"
+#include "ops/gemm.h"
+#include "tensor/error.h"
+#include "tensor/transfer.h"
 #include "tests/gpu/gpu_test.h"
 
 using namespace eddy;
@@ -214,6 +218,35 @@ TEST_SUITE("device") {
     pageable = 4;
     CHECK(to_cpu(x).item() == 3);
     cudaFreeHost(pinned);
+  }
+
+  TEST_CASE("asking what GPUs there are leaves the current one as it is") {
+    const Tensor x = to_gpu(Tensor::full({4}, 1));
+    emulation::show_devices(3);
+    CHECK(cuda_status().find("Emulated GPU, 16 GiB, 1 multiprocessors; Emulated GPU") != std::string::npos);
+    CHECK(emulation::current_device() == 0);
+    CHECK(to_cpu(raw::add(x, x)).to_vector<float>() == std::vector<float>(4, 2.0f));
+    const std::string text = report_of([&] {
+      cudaSetDevice(2);
+      raw::add_into(x, x);
+    });
+    CHECK_MESSAGE(text.find("while GPU 2 is current") != std::string::npos, text);
+    emulation::show_devices(1);
+  }
+
+  TEST_CASE("the first product gives back what is cached and then says what it lacks") {
+    const Tensor a = to_gpu(Tensor::full({4, 4}, 1)), to = Tensor::zeros({4, 4}, Dtype::f32, gpu());
+    GemmArgs args{};
+    args.m = args.n = args.k = args.lda = args.ldb = args.ldc = 4;
+    args.a = args.b = a.raw_data();
+    args.c = to.raw_data();
+    cuda::forget_product_plans();
+    emulation::refuse_memory(2);
+    CHECK_THROWS_WITH_AS(gemm_slot(gpu(), args),
+                         doctest::Contains("33554432 bytes could not be had on cuda:0"), OutOfMemoryError);
+    emulation::refuse_memory(1);
+    gemm_slot(gpu(), args);
+    CHECK(to_cpu(to).to_vector<float>() == std::vector<float>(16, 4.0f));
   }
 
   TEST_CASE("a captured graph runs at every launch and not before, and a wait spoils the capture") {

@@ -1,0 +1,316 @@
+// Products of layers, and one table of ops with the tensors that each pass must move.
+#include "train/bench_gpu.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string_view>
+
+#include "autograd/tape.h"
+#include "ops/backends.h"
+#include "ops/cross_entropy.h"
+#include "ops/device_clock.h"
+#include "ops/dropout.h"
+#include "ops/gather.h"
+#include "ops/gemm.h"
+#include "ops/layer_norm.h"
+#include "ops/matmul.h"
+#include "ops/op_spec.h"
+#include "ops/pointwise.h"
+#include "ops/reduce.h"
+#include "ops/rms_norm.h"
+#include "ops/rotary.h"
+#include "ops/softmax.h"
+#include "ops/views.h"
+#include "tensor/format.h"
+#include "tensor/philox.h"
+#include "train/bench.h"
+
+namespace eddy {
+namespace {
+
+// Calls between two marks: a mark takes some microseconds, and the shortest call some fifty.
+constexpr int kTogether = 4;
+
+// The least seconds of one call of each part, which gets numbers below kTogether. All calls of a part run in
+// a row, then those of the next; all of it `runs` times, and the host waits at the end.
+using Part = std::function<void(std::size_t)>;
+std::vector<double> best_seconds(Device device, int runs, const std::vector<Part>& parts) {
+  const std::unique_ptr<DeviceClock> clock = device_clock(device);
+  if (clock == nullptr) fail<DeviceError>("bench: {} has no clock of its own (a GPU has)", to_string(device));
+  const auto call = [](const Part& part) {
+    for (std::size_t i = 0; i < kTogether; ++i) part(i);
+  };
+  for (int warm = 0; warm < 2; ++warm)
+    for (const Part& part : parts) call(part);
+  for (int run = 0; run < runs; ++run) {
+    for (const Part& part : parts) {
+      clock->stamp();
+      call(part);
+    }
+    clock->stamp();
+  }
+  std::vector<double> best(parts.size(), std::numeric_limits<double>::infinity());
+  for (int run = 0; run < runs; ++run)
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const auto mark = static_cast<std::int64_t>(i) + run * static_cast<std::int64_t>(parts.size() + 1);
+      best[i] = std::min(best[i], std::max(clock->seconds(mark, mark + 1), 1e-9) / kTogether);
+    }
+  return best;
+}
+
+// Normal numbers, which repeat after some 2^20: a GPU draws less power for numbers that are all alike.
+Tensor numbers(const Shape& shape, Dtype dtype, Device device) {
+  const std::int64_t elements = shape.elements(), period = std::gcd(elements, std::int64_t{1} << 20);
+  const Tensor some = raw::to_device(raw::cast(sample_normal({1, period}, "bench"), dtype), device);
+  return raw::reshape(raw::copy(raw::expand(some, {elements / period, period})), shape);
+}
+
+Tensor leaf(const Tensor& x) {
+  return require_grad(x);
+}
+
+// Seconds of the forward pass without a tape, and of the backward pass, where there is one.
+struct Passes {
+  double forward = 0, backward = 0;
+};
+
+Passes time_passes(const std::function<Tensors(const Tensors&)>& run, const Tensors& inputs, bool backwards,
+                   int runs, Device device) {
+  Passes passes;
+  {
+    const NoGrad no_grad;
+    passes.forward = best_seconds(device, runs, {[&](std::size_t) { static_cast<void>(run(inputs)); }})[0];
+  }
+  if (!backwards) return passes;
+  Tensors dys;
+  for (const Tensor& y : run(inputs)) dys.push_back(numbers(y.shape(), y.dtype(), device));
+  std::vector<Tensors> ys(kTogether);
+  const Part forward = [&](std::size_t i) { ys[i] = run(inputs); };
+  const Part back = [&](std::size_t i) {
+    backward(ys[i], dys);
+    ys[i].clear();
+    for (const Tensor& x : inputs)
+      if (requires_grad(x)) zero_grad(x);
+  };
+  passes.backward = best_seconds(device, runs, {forward, back})[1];
+  return passes;
+}
+
+// ---- products
+
+struct Layer {
+  const char* name;
+  std::int64_t m, n, k;
+};
+
+// At 4096: rows of 8 sequences of 1024 tokens, a width of 1024, a vocabulary of 32768.
+std::vector<Layer> layers_of(std::int64_t size) {
+  const std::int64_t rows = 2 * size, width = size / 4;
+  return {{"square", size, size, size},
+          {"q, k, v", rows, 3 * width, width},
+          {"mlp up", rows, 4 * width, width},
+          {"mlp down", rows, width, 4 * width},
+          {"readout", rows, 32 * width, width}};
+}
+
+GpuProductRow bench_layer(const Layer& layer, const char* precision, int runs, Device device) {
+  const bool half = precision == std::string_view("bf16");
+  const Dtype dtype = half ? Dtype::bf16 : Dtype::f32;
+  set_tf32(precision == std::string_view("tf32"));
+  const Tensor x = leaf(numbers({layer.m, layer.k}, dtype, device)),
+               weight = leaf(numbers({layer.n, layer.k}, Dtype::f32, device)),
+               bias = leaf(numbers({layer.n}, Dtype::f32, device)), rounded = raw::cast(weight, dtype),
+               y = Tensor::empty({layer.m, layer.n}, dtype, device);
+  // As in the arena of a model: rounded once and not at every use.
+  for (const Tensor& x32 : {weight, bias})
+    if (half) x32.buffer()->keep_bf16_copy();
+  GemmArgs args{};
+  args.dtype = dtype;
+  args.m = layer.m;
+  args.n = args.ldc = layer.n;
+  args.k = args.lda = args.ldb = layer.k;
+  args.transpose_b = true;
+  args.a = x.raw_data();
+  args.b = rounded.raw_data();
+  args.c = y.raw_data();
+  const double product = best_seconds(device, runs, {[&](std::size_t) { gemm_slot(device, args); }})[0];
+  const Passes passes = time_passes([](const Tensors& in) { return Tensors{linear(in[0], in[1], in[2])}; },
+                                    {x, weight, bias}, true, runs, device);
+  set_tf32(false);
+  const double operations =
+      2e-12 * static_cast<double>(layer.m) * static_cast<double>(layer.n) * static_cast<double>(layer.k);
+  return {layer.name,
+          precision,
+          layer.m,
+          layer.n,
+          layer.k,
+          operations / product,
+          operations / passes.forward,
+          2 * operations / passes.backward};
+}
+
+// ---- kernels that memory bounds
+
+constexpr std::int64_t kWidth = 1024, kHeadSize = 64;
+
+struct MemoryCase {
+  const char* op;
+  double forward, backward;  // tensors that must be read and written; 0: the pass is not measured
+  std::function<Tensors(std::int64_t rows, Dtype, Device)> inputs;  // of rows * kWidth elements each
+  std::function<Tensors(const Tensors&)> run;
+};
+
+Tensor matrix(std::int64_t rows, Dtype dtype, Device device) {
+  return numbers({rows, kWidth}, dtype, device);
+}
+Tensors one_matrix(std::int64_t rows, Dtype dtype, Device device) {
+  return {leaf(matrix(rows, dtype, device))};
+}
+// [batch, time, heads, head_size].
+Tensors of_heads(std::int64_t rows, Dtype dtype, Device device) {
+  const std::int64_t time = std::gcd(rows, std::int64_t{1024});
+  return {leaf(numbers({rows / time, time, kWidth / kHeadSize, kHeadSize}, dtype, device))};
+}
+// Parameters of a norm are f32 beside bf16.
+Tensor parameter(Device device) {
+  return leaf(numbers({kWidth}, Dtype::f32, device));
+}
+Tensors with_classes(std::int64_t rows, Dtype dtype, Device device) {
+  const std::int64_t classes = std::min<std::int64_t>(32768, rows * kWidth / 4),
+                     examples = rows * kWidth / classes;
+  return {leaf(numbers({examples, classes}, dtype, device)),
+          raw::to_device(sample_indices({examples}, "bench.classes", classes), device)};
+}
+// Each row of the table once, in another order: then both passes move every row.
+Tensors with_ids(std::int64_t rows, Dtype dtype, Device device) {
+  constexpr std::int64_t kStep = 1000003;  // a prime: i kStep mod rows is a permutation
+  std::vector<std::int64_t> ids(static_cast<std::size_t>(rows));
+  for (std::int64_t i = 0; i < rows; ++i) ids[static_cast<std::size_t>(i)] = i * kStep % rows;
+  return {leaf(matrix(rows, dtype, device)), raw::to_device(Tensor::from(ids, {rows}), device)};
+}
+
+std::vector<MemoryCase> memory_cases() {
+  return {
+      {"gelu", 2, 3, one_matrix, [](const Tensors& x) { return Tensors{gelu(x[0])}; }},
+      {"add", 3, 0,
+       [](std::int64_t rows, Dtype dtype, Device device) {
+         return Tensors{matrix(rows, dtype, device), matrix(rows, dtype, device)};
+       },
+       [](const Tensors& x) { return Tensors{add(x[0], x[1])}; }},
+      {"dropout", 2, 2, one_matrix,
+       [](const Tensors& x) { return Tensors{dropout(x[0], 0.1, random_key(1, "bench", 0))}; }},
+      // Backward: the gradients of sum and norm and the sum are read, one gradient is written.
+      {"add_layer_norm", 4, 4,
+       [](std::int64_t rows, Dtype dtype, Device device) {
+         return Tensors{leaf(matrix(rows, dtype, device)), matrix(rows, dtype, device), parameter(device),
+                        parameter(device)};
+       },
+       [](const Tensors& x) {
+         const SumAndNorm both = add_layer_norm(x[0], x[1], x[2], x[3]);
+         return Tensors{both.sum, both.norm};
+       }},
+      {"rms_norm", 2, 3,
+       [](std::int64_t rows, Dtype dtype, Device device) {
+         return Tensors{leaf(matrix(rows, dtype, device)), parameter(device)};
+       },
+       [](const Tensors& x) { return Tensors{rms_norm(x[0], x[1])}; }},
+      {"softmax", 2, 3, one_matrix, [](const Tensors& x) { return Tensors{softmax(x[0])}; }},
+      {"cross_entropy", 1, 2, with_classes,
+       [](const Tensors& x) { return Tensors{cross_entropy(x[0], x[1])}; }},
+      {"rotary", 2, 2, of_heads, [](const Tensors& x) { return Tensors{rotary(x[0], 0)}; }},
+      {"contiguous, heads before time", 2, 0, of_heads,
+       [](const Tensors& x) { return Tensors{contiguous(transpose(x[0], 1, 2))}; }},
+      {"contiguous, transposed", 2, 0, one_matrix,
+       [](const Tensors& x) { return Tensors{contiguous(transpose(x[0], 0, 1))}; }},
+      {"sum, of rows", 1, 0, one_matrix, [](const Tensors& x) { return Tensors{sum(x[0], 1)}; }},
+      {"sum, of columns", 1, 0, one_matrix, [](const Tensors& x) { return Tensors{sum(x[0], 0)}; }},
+      {"embedding", 2, 2, with_ids, [](const Tensors& x) { return Tensors{embedding(x[0], x[1])}; }},
+  };
+}
+
+nlohmann::json product_json(const GpuProductRow& row) {
+  return {{"layer", row.layer},
+          {"precision", row.precision},
+          {"m", row.m},
+          {"n", row.n},
+          {"k", row.k},
+          {"product_tflops", row.product},
+          {"linear_tflops", row.linear},
+          {"linear_backward_tflops", row.linear_backward}};
+}
+
+nlohmann::json memory_json(const GpuMemoryRow& row) {
+  return {{"op", row.op}, {"pass", row.pass}, {"dtype", dtype_name(row.dtype)},        {"bytes", row.bytes},
+          {"ms", row.ms}, {"gbs", row.gbs},   {"percent_of_copy", row.percent_of_copy}};
+}
+
+}  // namespace
+
+std::vector<GpuProductRow> bench_gpu_products(const GpuBenchOptions& options, Device device) {
+  if (options.product_size < 16)
+    fail<ValueError>("bench: a product of {} rows on a GPU (at least 16)", options.product_size);
+  std::vector<GpuProductRow> rows;
+  for (const Layer& layer : layers_of(options.product_size))
+    for (const char* precision : {"f32", "tf32", "bf16"})
+      rows.push_back(bench_layer(layer, precision, options.runs, device));
+  return rows;
+}
+
+std::vector<GpuMemoryRow> bench_gpu_memory(const GpuBenchOptions& options, double copy_gbs, Device device) {
+  if (options.tensor_bytes < 1 << 16)
+    fail<ValueError>("bench: tensors of {} bytes on a GPU (at least 65536)", options.tensor_bytes);
+  std::vector<GpuMemoryRow> rows;
+  for (const MemoryCase& one : memory_cases()) {
+    if (std::string_view(one.op).find(options.filter) == std::string_view::npos) continue;
+    for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+      const std::int64_t row_bytes = kWidth * static_cast<std::int64_t>(dtype_bytes(dtype));
+      const std::int64_t count = options.tensor_bytes / row_bytes / 16 * 16;
+      const Passes passes =
+          time_passes(one.run, one.inputs(count, dtype, device), one.backward > 0, options.runs, device);
+      const auto row = [&](const char* pass, double tensors, double seconds) {
+        const double bytes = tensors * static_cast<double>(count * row_bytes), gbs = bytes / seconds * 1e-9;
+        rows.push_back({one.op, pass, dtype, bytes, seconds * 1e3, gbs, 100 * gbs / copy_gbs});
+      };
+      row("forward", one.forward, passes.forward);
+      if (one.backward > 0) row("backward", one.backward, passes.backward);
+    }
+  }
+  return rows;
+}
+
+std::string to_text(const std::vector<GpuProductRow>& rows) {
+  if (rows.empty()) return "";
+  std::vector<std::vector<std::string>> table{{"TFLOP/s", "[m, k] to n", "precision", "product", "linear",
+                                               "% of product", "backward", "% of product"}};
+  for (const GpuProductRow& row : rows)
+    table.push_back({row.layer, fmt::format("[{}, {}] to {}", row.m, row.k, row.n), row.precision,
+                     table_number(row.product), table_number(row.linear),
+                     table_number(100 * row.linear / row.product), table_number(row.linear_backward),
+                     table_number(100 * row.linear_backward / row.product)});
+  return text_table(table);
+}
+
+std::string to_text(const std::vector<GpuMemoryRow>& rows) {
+  if (rows.empty()) return "";
+  std::vector<std::vector<std::string>> table{
+      {"kernels bound by memory", "pass", "dtype", "MB at least", "ms", "GB/s", "% of copy", ""}};
+  for (const GpuMemoryRow& row : rows)
+    table.push_back(
+        {row.op, row.pass, dtype_name(row.dtype), table_number(row.bytes * 1e-6), table_number(row.ms),
+         table_number(row.gbs), table_number(row.percent_of_copy),
+         row.percent_of_copy >= kAskedPercentOfCopy ? "" : fmt::format("below {:.0f}", kAskedPercentOfCopy)});
+  return text_table(table);
+}
+
+nlohmann::json to_json(const GpuBench& bench) {
+  nlohmann::json products = nlohmann::json::array(), memory = nlohmann::json::array();
+  for (const GpuProductRow& row : bench.products) products.push_back(product_json(row));
+  for (const GpuMemoryRow& row : bench.memory) memory.push_back(memory_json(row));
+  return {{"products", products}, {"memory", memory}};
+}
+
+}  // namespace eddy
