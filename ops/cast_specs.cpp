@@ -27,8 +27,6 @@ std::vector<OpSpec> cast_specs() {
                   {"large", {values({33}, 1e6)}, false}};
   spec.roundings = 0;
   spec.bench = [values] { return Tensors{raw::cast(values({2048, 1024}), Dtype::f32)}; };
-  // No f64, which a GPU does not cast; as many bytes.
-  spec.bench_run = [](const Tensors& x) { return Tensors{cast(cast(x[0], Dtype::bf16), Dtype::f32)}; };
   spec.cost = [](const Tensors& x) { return OpCost{0, 3 * static_cast<double>(x[0].bytes())}; };
   return {spec};
 }

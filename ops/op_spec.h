@@ -36,7 +36,6 @@ struct OpSpec {
   double roundings =
       4;  // how many roundings a result collects, for tolerances: roundings * eps * scale of the result
   std::function<Tensors()> bench;              // makes the inputs of the benchmark
-  OpFunction bench_run;                        // what it runs, where that is not `run`
   std::function<OpCost(const Tensors&)> cost;  // of one forward call on such inputs
 };
 

@@ -50,7 +50,7 @@ Cotangents cotangents_of(const OpFunction& run, const Tensors& leaves, Device de
 OpBenchRow bench_op(const OpSpec& spec, double seconds, const Ceilings& ceilings, Device device) {
   OpBenchRow row;
   row.op = spec.name;
-  const OpFunction& run = spec.bench_run ? spec.bench_run : spec.run;
+  const OpFunction& run = spec.run;
   Tensors inputs = spec.bench();
   for (Tensor& x : inputs)
     if (x.defined() && !(device == kCpu)) x = raw::to_device(x, device);
