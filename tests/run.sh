@@ -119,9 +119,10 @@ measure_gpu() { # capability, or nothing
   measured speed-wgmma-fused env EDDY_ATTENTION=wgmma EDDY_RECURRENCE=fused "${speed[@]}" "$folder/speed-wgmma-fused"
   local batch
   for batch in 1 64; do
-    measured "generate-$batch" "$bin/eddy" bench generate --device cuda --batch "$batch"
+    measured "generate-$batch" "$bin/eddy" bench generate --device cuda --batch "$batch" \
+      --html "$folder/generate-$batch.html"
   done
-  measured length "$bin/eddy" bench length --device cuda
+  measured length "$bin/eddy" bench length --device cuda --html "$folder/length.html"
   if ((${#failed[@]} > 0)); then
     echo "run.sh: failed: ${failed[*]}; what they printed is in $folder" >&2
     exit 1
