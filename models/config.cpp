@@ -146,6 +146,10 @@ void validate(const ModelConfig& c) {
   if (c.family == "staircase") check_staircase(c);
 }
 
+std::string readout_of(const ModelConfig& config) {
+  return config.family == "recurrent_transformer" ? config.readout : "all";
+}
+
 ModelConfig resolved(ModelConfig config) {
   validate(config);
   if (config.n_out == 0) config.n_out = config.vocab;
@@ -165,7 +169,7 @@ ModelConfig resolved(ModelConfig config) {
   if (config.model != "block_recurrent") config.recurrent_layers.clear();
   if (config.model != "block_recurrent") config.feedback = false;
   if (config.model != "memorizing") config.memory_layers.clear();
-  if (config.family != "recurrent_transformer") config.readout = "all";
+  config.readout = readout_of(config);
   if (config.family == "block_recurrent") config.tied = true;
   if (config.family == "block_recurrent") config.n_out = config.vocab;
   if (config.span == 0) config.span = config.steps * config.chunk;

@@ -115,6 +115,10 @@ std::vector<std::string> model_list();
 // put in first.
 void validate(const ModelConfig& config);
 
+// The positions that give logits: model.readout, which the family recurrent_transformer alone reads; "all" in
+// the others.
+std::string readout_of(const ModelConfig& config);
+
 // The config with every 0 that stands for another key (n_out, kv_heads, head_dim, mlp_dim) replaced by that
 // value. errors: as validate.
 ModelConfig resolved(ModelConfig config);

@@ -50,7 +50,7 @@ Tensor ParamScope::param(const std::string& name, const Shape& shape, Init init)
 }
 
 ParamStore::ParamStore(const ParamStore& counted, Dtype dtype, Device device)
-    : parameters_(counted.parameters_), arena_elements_(counted.arena_elements_) {
+    : parameters_(counted.parameters_), index_(counted.index_), arena_elements_(counted.arena_elements_) {
   const Dtype kept = dtype == Dtype::bf16 ? Dtype::f32 : dtype;
   values_ = Tensor::zeros({arena_elements_}, kept, device);
   gradients_ = Tensor::zeros({arena_elements_}, kept, device);
@@ -75,16 +75,16 @@ Tensor ParamStore::declare(const std::string& name, const Shape& shape, Init ini
           name, to_string(shape));
     return parameters_[next_++].value;
   }
-  if (find(name) != nullptr) fail<ValueError>("model: parameter {} is declared twice", name);
+  if (!index_.emplace(name, parameters_.size()).second)
+    fail<ValueError>("model: parameter {} is declared twice", name);
   parameters_.push_back({name, shape, init, arena_elements_, {}});
   arena_elements_ += (shape.elements() + kAlignElements - 1) / kAlignElements * kAlignElements;
   return {};
 }
 
 const Parameter* ParamStore::find(const std::string& name) const {
-  for (const Parameter& parameter : parameters_)
-    if (parameter.name == name) return &parameter;
-  return nullptr;
+  const auto found = index_.find(name);
+  return found == index_.end() ? nullptr : &parameters_[found->second];
 }
 
 const Parameter& ParamStore::get(const std::string& name) const {

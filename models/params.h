@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "tensor/tensor.h"
@@ -89,6 +90,7 @@ class ParamStore {
   Tensor declare(const std::string& name, const Shape& shape, Init init);
 
   std::vector<Parameter> parameters_;
+  std::unordered_map<std::string, std::size_t> index_;  // of each name in parameters_
   std::int64_t arena_elements_ = 0;
   std::size_t next_ = 0;  // while building: the parameter that must be declared next
   Tensor values_, gradients_;

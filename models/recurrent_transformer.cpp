@@ -55,10 +55,14 @@ void RecurrentTransformer::check_tokens(const Tensor& tokens, std::int64_t first
   if (tokens.dim(0) == 0 || tokens.dim(1) == 0)
     fail<ShapeError>("{}: no tokens: {} (at least one row of one token)", config().model,
                      to_string(tokens.shape()));
-  if (config().positions && first_position + tokens.dim(1) > config().context)
+  check_positions(first_position + tokens.dim(1));
+}
+
+void RecurrentTransformer::check_positions(std::int64_t positions) const {
+  if (config().positions && positions > config().context)
     fail<ValueError>(
         "{}: {} positions and a position table of {} (raise model.context or shorten the sequence)",
-        config().model, first_position + tokens.dim(1), config().context);
+        config().model, positions, config().context);
 }
 
 std::int64_t RecurrentTransformer::check_stream(const Tensor& tokens, const State& state) const {

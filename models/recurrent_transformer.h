@@ -25,6 +25,7 @@ class RecurrentTransformer : public Model {
   ~RecurrentTransformer() override;
 
   ForwardOutput forward(const ForwardInput& input) const override;
+  void check_length(std::int64_t time, bool /*carried*/) const override { check_positions(time); }
   double forward_macs_per_token(std::int64_t time) const override;
 
  protected:
@@ -34,6 +35,8 @@ class RecurrentTransformer : public Model {
   virtual bool time_major(bool literal) const = 0;
 
   void check_tokens(const Tensor& tokens, std::int64_t first_position) const;
+  // errors: ValueError when so many positions do not fit into the table.
+  void check_positions(std::int64_t positions) const;
   // What a stream's state holds besides its position, after `position` tokens of `batch` rows: each tensor's
   // name and shape.
   using NamedShapes = std::vector<std::pair<std::string, Shape>>;

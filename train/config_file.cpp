@@ -27,6 +27,8 @@ struct TomlAssertion : std::runtime_error {
 #pragma pop_macro("NDEBUG")
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -98,8 +100,9 @@ std::string place_in_text(const std::string& name, std::string_view text, std::i
 std::string read_whole(const std::string& path) {
   std::error_code unknown;
   if (std::filesystem::is_directory(path, unknown)) fail<IoError>("config: {} is a folder", path);
+  errno = 0;
   std::ifstream file(path, std::ios::binary);
-  if (!file) fail<IoError>("config: cannot open {}", path);
+  if (!file) fail<IoError>("config: cannot open {}: {}", path, std::strerror(errno));
   std::string text(kMaxFileBytes + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (file.bad()) fail<IoError>("config: cannot read {}", path);

@@ -124,12 +124,12 @@ Text read_text(const std::string& path) {
   return Text(read_file(path));
 }
 
-TextFiles list_text_files(const std::string& path) {
+TextFiles list_text_files(const std::string& path, bool subfolders) {
   if (!fs::is_directory(status_of(path))) {
     static_cast<void>(read_file(path));
     return {{{fs::path(path).filename().generic_string(), path}}};
   }
-  TextFiles texts = texts_of(path, true);
+  TextFiles texts = texts_of(path, subfolders);
   if (texts.files.empty())
     fail<IoError>("data: no text in the folder '{}' and its subfolders (put *.txt files into it)", path);
   return texts;

@@ -44,10 +44,10 @@ struct TextFiles {
   std::int64_t empty = 0;  // files that are not among them, since they hold nothing
 };
 
-// The texts of a folder and its subfolders, or the one of a file: *.txt files or, if there are none, other
-// text files, as read_text takes them; in the order of their names. Folders whose name starts with '.', links
-// to folders and empty files are left out. errors: as read_text.
-TextFiles list_text_files(const std::string& path);
+// The texts of a folder and, unless `subfolders` is false, of its subfolders, or the one of a file: *.txt
+// files or, if there are none, other text files, as read_text takes them; in the order of their names.
+// Folders whose name starts with '.', links to folders and empty files are left out. errors: as read_text.
+TextFiles list_text_files(const std::string& path, bool subfolders = true);
 
 // How many of `length` tokens are for training: the whole part of fraction * length. errors: ValueError
 // unless 0 < train_fraction < 1, or when a split has fewer than sequence + 1 tokens.

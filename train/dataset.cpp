@@ -151,11 +151,21 @@ TextPlaces standard_places() {
   return places;
 }
 
-TextSource resolve_text(const std::string& data_path, std::ostream& says, const TextPlaces& places) {
+TextSource resolve_text(const std::string& data_path, std::ostream& says, const TextPlaces& places,
+                        const std::string& same_as) {
   if (!data_path.empty()) {
     TextSource source{read_text(data_path), data_path};
     says << "data: " << data_path << ", " << source.text.view().size() << " bytes (--data.path)\n";
     return source;
+  }
+
+  if (!same_as.empty() && same_as != places.sha256) {
+    TextSource source{Text(generate_stories(kStorySeed, kStoryBytes)), "stories"};
+    if (sha256_hex(source.text.view()) == same_as) {
+      says << "data: stories written by Eddy, " << kStoryBytes << " bytes, seed " << kStorySeed
+           << " (the run was trained on them)\n";
+      return source;
+    }
   }
 
   if (!places.data_dir.empty()) {

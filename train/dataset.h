@@ -37,9 +37,10 @@ TextPlaces standard_places();
 std::string fetch_with_curl(const std::string& url, const std::string& path);
 
 // The text to train on; writes one line to `says` that tells which it took and why, and one more when a
-// checksum was wrong.
+// checksum was wrong. `same_as` is the SHA-256 of a text that a run was trained on, or empty: without a
+// data_path the stories come first when it is theirs, since they have no name to ask for them by.
 // errors: IoError when data_path or EDDY_DATA_DIR is given but holds no text.
 TextSource resolve_text(const std::string& data_path, std::ostream& says,
-                        const TextPlaces& places = standard_places());
+                        const TextPlaces& places = standard_places(), const std::string& same_as = "");
 
 }  // namespace eddy

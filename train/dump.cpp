@@ -102,6 +102,12 @@ std::string dump(const DumpOptions& given) {
   const Dtype dtype = placement.dtype;
   const Device device = placement.device;
 
+  for (const std::string& input : {options.config, options.weights, options.tokens, options.state}) {
+    std::error_code error;  // where one of them is missing, they are not the same
+    if (std::filesystem::equivalent(options.out, input, error))
+      fail<ValueError>("dump: --out {} is the input {} (name another file)", options.out, input);
+  }
+
   const TensorMap weights_file = load_safetensors(options.weights);
   const TensorMap tokens_file =
       options.tokens == options.weights ? weights_file : load_safetensors(options.tokens);

@@ -92,7 +92,8 @@ GenerateResult generate(const Model& model, const Tokenizer& tokenizer, Generate
         sample_token(text.logits.data<float>(), choices, options, static_cast<std::uint64_t>(text.position));
     ++text.position;
     text.unread = {token};
-    result.tokens.push_back(token);
+    ++result.drawn;
+    if (!on_text) result.tokens.push_back(token);
     if (on_text) {
       const std::string piece = tokenizer.decode_one(token);
       if (!piece.empty()) on_text(piece);

@@ -17,12 +17,14 @@
 namespace eddy {
 
 struct GenerateResult {
-  std::vector<std::int32_t> tokens;  // drawn, without the prompt
-  std::string stopped;               // why there are fewer than asked for; empty when there are not
-  std::string uncaptured;            // why a GPU ran tokens one by one; empty when it replayed them
-  std::int64_t state_bytes = 0;      // of the state at the end
-  double prompt_seconds = 0;         // until the first token's logits were there
-  double seconds = 0;                // from there to the end
+  std::int64_t drawn = 0;  // tokens, without the prompt
+  std::vector<std::int32_t>
+      tokens;                    // these; none where on_text took them, so that a text may be of any length
+  std::string stopped;           // why there are fewer than asked for; empty when there are not
+  std::string uncaptured;        // why a GPU ran tokens one by one; empty when it replayed them
+  std::int64_t state_bytes = 0;  // of the state at the end
+  double prompt_seconds = 0;     // until the first token's logits were there
+  double seconds = 0;            // from there to the end
 };
 
 // What is fed when there is no prompt, as a model needs one token to begin: the newline when the vocabulary

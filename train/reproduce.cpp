@@ -328,6 +328,9 @@ ReproduceTable plan_table(const ReproduceOptions& options) {
   if (table.folder.empty()) table.folder = entry.name;
   if (!request.task.empty()) table.folder += "-" + request.task;
   table.folder += "-" + options.scale;
+  if (options.windows > 0 && table.lengths.empty())
+    fail<ConfigError>("reproduce: --windows is for tables by length, and {} is none (leave it out)",
+                      entry.name);
   if (options.windows > 0) table.windows = options.windows;
   check_rows(table, options.rows);
   put_in_paths(table, fs::path(options.runs) / table.folder);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "models/model.h"
@@ -175,16 +176,47 @@ nlohmann::json figure_json(const SpeedFigure& figure) {
   return {{"ms", figure.ms}, {"text", figure.text}};
 }
 
-nlohmann::json json_of(const std::vector<SpeedResult>& results, const std::string& where) {
-  nlohmann::json rows = nlohmann::json::array();
-  for (const SpeedResult& result : results)
-    rows.push_back({{"name", result.row.name},
-                    {"title", result.row.title},
-                    {"pytorch_given", figure_json(result.row.eager)},
-                    {"pytorch_best_given", figure_json(result.row.best)},
-                    {"aim", figure_json(result.row.aim)},
-                    {"measured", result.bench ? to_json(*result.bench) : nlohmann::json(nullptr)},
-                    {"failure", result.failure}});
+// A row of result.json; "cells" and "text" are its part of the page, for later calls that measure other rows.
+nlohmann::json json_of(const SpeedResult& result) {
+  return {{"name", result.row.name},
+          {"title", result.row.title},
+          {"pytorch_given", figure_json(result.row.eager)},
+          {"pytorch_best_given", figure_json(result.row.best)},
+          {"aim", figure_json(result.row.aim)},
+          {"measured", result.bench ? to_json(*result.bench) : nlohmann::json(nullptr)},
+          {"failure", result.failure},
+          {"cells", cells_of(result)},
+          {"text", result.bench ? to_text(*result.bench) : result.failure}};
+}
+
+// The machine and the build. What the allocator holds is another number at every moment.
+std::vector<std::string> machine_lines(std::vector<std::string> environment) {
+  std::erase_if(environment, [](const std::string& line) { return line.starts_with("allocator: "); });
+  return environment;
+}
+
+// The rows of an earlier call under equal conditions, by name; none where there was none, or its file is not
+// as this version writes it.
+std::map<std::string, nlohmann::json> rows_before(const fs::path& file, const std::string& where) {
+  std::error_code error;
+  if (!fs::exists(file, error)) return {};
+  std::map<std::string, nlohmann::json> rows;
+  try {
+    const nlohmann::json before = nlohmann::json::parse(read_text_file(file));
+    if (before.at("conditions") != where ||
+        machine_lines(before.at("environment")) != machine_lines(environment_lines()))
+      return {};
+    for (const nlohmann::json& row : before.at("rows"))
+      if (row.at("cells").get<Cells>().size() == header().size() && row.at("text").is_string() &&
+          row.at("title").is_string())
+        rows.emplace(row.at("name").get<std::string>(), row);
+  } catch (const nlohmann::json::exception&) {
+    return {};
+  }
+  return rows;
+}
+
+nlohmann::json table_json(const nlohmann::json& rows, const std::string& where) {
   return {{"table", "speed"},
           {"conditions", where},
           {"notes", notes()},
@@ -192,13 +224,13 @@ nlohmann::json json_of(const std::vector<SpeedResult>& results, const std::strin
           {"rows", rows}};
 }
 
-std::string page_of(const std::vector<SpeedResult>& results, const std::string& where) {
+std::string page_of(const nlohmann::json& measured, const std::string& where) {
   HtmlPage page("Training steps", where);
   std::vector<Cells> rows;
   std::vector<LabelledText> details;
-  for (const SpeedResult& result : results) {
-    rows.push_back(cells_of(result));
-    details.push_back({result.row.title, result.bench ? to_text(*result.bench) : result.failure});
+  for (const nlohmann::json& row : measured) {
+    rows.push_back(row.at("cells").get<Cells>());
+    details.push_back({row.at("title").get<std::string>(), row.at("text").get<std::string>()});
   }
   page.table(header(), rows);
   for (const std::string& note : notes()) page.paragraph(note);
@@ -289,6 +321,7 @@ std::vector<SpeedResult> reproduce_speed(const SpeedOptions& options,
   fs::create_directories(folder, error);
   if (error) fail<IoError>("reproduce speed: {} cannot be made: {}", folder.string(), error.message());
   std::vector<SpeedResult> results;
+  std::map<std::string, nlohmann::json> measured = rows_before(folder / "result.json", where);
   for (const SpeedRow& row : rows) {
     if (!options.rows.empty() &&
         std::find(options.rows.begin(), options.rows.end(), row.name) == options.rows.end())
@@ -299,8 +332,13 @@ std::vector<SpeedResult> reproduce_speed(const SpeedOptions& options,
     const SpeedResult& result = results.back();
     says(result.bench ? to_text(*result.bench) + '\n' : fmt::format("failed: {}\n\n", result.failure));
     // After every row, so that a run that is killed loses nothing.
-    replace_text_file(folder / "result.json", json_of(results, where).dump(1) + "\n");
-    replace_text_file(folder / "index.html", page_of(results, where));
+    measured[row.name] = json_of(result);
+    nlohmann::json written = nlohmann::json::array();  // in the table's order
+    for (const SpeedRow& one : rows)
+      if (const auto found = measured.find(one.name); found != measured.end())
+        written.push_back(found->second);
+    replace_text_file(folder / "result.json", table_json(written, where).dump(1) + "\n");
+    replace_text_file(folder / "index.html", page_of(written, where));
   }
   std::vector<Cells> lines{header()};
   for (const SpeedResult& result : results) lines.push_back(cells_of(result));

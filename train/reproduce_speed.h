@@ -4,6 +4,9 @@
 //
 //   RUNS/speed-SCALE/result.json    rows with what was measured, given and wanted, after every row
 //                   /index.html     the same as a page
+//
+// Rows that an earlier call measured under equal conditions, of scale, device, precision, machine and build,
+// stay in both files beside the new ones.
 #pragma once
 
 #include <functional>

@@ -267,11 +267,13 @@ void validate(const RunConfig& config) {
   if (model.vocab == 0) model.vocab = model.tied && model.n_out > 0 ? model.n_out : 1;
   validate(model);
   const TrainConfig& train = config.train;
-  if (train.sequence > model.context && model.positions)
-    fail<ConfigError>(
-        "config: train.sequence must not exceed model.context with learned positions: sequence {}, context "
-        "{}",
-        train.sequence, model.context);
+  // What segment_length takes where it is not the context itself.
+  const bool own = train.sequence > 0;
+  const std::int64_t row = own ? train.sequence : model.segment;
+  if (model.positions && row > model.context)
+    fail<ConfigError>("config: {} must not exceed model.context with learned positions: {} {}, context {}",
+                      own ? "train.sequence" : "model.segment", own ? "sequence" : "segment", row,
+                      model.context);
   if (config.data.name == "text" && config.data.offset == "random" && config.data.order != "stream")
     fail<ConfigError>("config: data.offset is {} with data.order {} (only a stream has an offset)",
                       config.data.offset, config.data.order);

@@ -2,6 +2,7 @@
 #include "train/session.h"
 
 #include <charconv>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -142,6 +143,20 @@ void save_session(const std::string& path, const Model& model, const Session& se
                     {"temperature", fmt::format("{}", session.sample.temperature)},
                     {"top_k", fmt::format("{}", session.sample.top_k)},
                     {"top_p", fmt::format("{}", session.sample.top_p)}});
+}
+
+bool takes_session(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!fs::exists(path, error) || (fs::is_regular_file(path, error) && fs::file_size(path, error) == 0))
+    return true;
+  try {
+    const SafetensorsMetadata notes = SafetensorsFile::open(path).metadata();
+    const auto format = notes.find("format");
+    return format != notes.end() && format->second == kFormat;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 Session load_session(const std::string& path, const Model& model) {

@@ -24,6 +24,9 @@ struct Session {
 // Writes a session whole or not at all. errors: IoError; ValueError when nothing was read yet.
 void save_session(const std::string& path, const Model& model, const Session& session);
 
+// Whether a session may take this path: nothing is there, or an empty file, or another session.
+bool takes_session(const std::string& path);
+
 // The session in a file, on the model's device. errors: IoError, FormatError for a file that is no session or
 // a damaged one; ConfigError when it is of another model, of other weights or of another precision, which it
 // names.

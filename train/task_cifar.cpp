@@ -61,10 +61,11 @@ class CifarTask final : public Task {
       fail<ConfigError>(
           "config: model.vocab is {} and model.n_out {}; images have 256 grey values and 10 classes",
           model.vocab, model.n_out);
-    if (model.readout != "last")
+    if (const std::string readout = readout_of(model); readout != "last")
       fail<ConfigError>(
-          "config: model.readout is \"{}\"; the class is read at the last position (set \"last\")",
-          model.readout);
+          "config: model.readout is \"{}\" in family {}; the class is read at the last position (set "
+          "\"last\", which the family recurrent_transformer alone has)",
+          readout, model.family);
     if (model.positions && model.context < kCifarPixels)
       fail<ConfigError>(
           "config: model.context is {} and an image has 1024 tokens (the position table must reach so far)",

@@ -53,10 +53,11 @@ class CopyTask final : public Task {
       fail<ConfigError>(
           "config: model.vocab is {} and model.n_out {}; the copy tasks have 16 tokens (leave them out)",
           model.vocab, model.n_out);
-    if (model.readout != "tail")
+    if (const std::string readout = readout_of(model); readout != "tail")
       fail<ConfigError>(
-          "config: model.readout is \"{}\"; the copy tasks score the last {} positions (set \"tail\")",
-          model.readout, data_.symbols);
+          "config: model.readout is \"{}\" in family {}; the copy tasks score the last {} positions (set "
+          "\"tail\", which the family recurrent_transformer alone has)",
+          readout, model.family, data_.symbols);
     const std::int64_t longest = 2 * data_.symbols + data_.noise_max;
     if (model.positions && model.context < longest)
       fail<ConfigError>(

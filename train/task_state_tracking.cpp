@@ -230,7 +230,11 @@ class StateTrackingTask final : public Task {
       predicted.emplace_back(one.tokens.size(), kNotScored);
     }
     const Device device = model.params().values().device();
-    SequenceReader reader(std::move(sequences), whole_reading(static_cast<std::int64_t>(examples.size())));
+    // Examples end at different times, and a row that begins the next one beside rows that go on must have a
+    // state to begin with.
+    const bool one_by_one = model.config().cold_start == "empty";
+    const auto rows = one_by_one ? std::int64_t{1} : static_cast<std::int64_t>(examples.size());
+    SequenceReader reader(std::move(sequences), whole_reading(rows));
     CarriedState carried;
     for (Batch batch; reader.next(batch); batch = {}) {
       ForwardInput input = forward_input(batch, device);

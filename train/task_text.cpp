@@ -231,6 +231,18 @@ class ReadingTask final : public TextTask {
                        documents_ ? "documents" : "streams", data_.tokens.size(), vocabulary());
   }
 
+  void fit(ModelConfig& model) const override {
+    TextTask::fit(model);
+    // Texts of their own lengths end at their own times, and their rows begin the next one there.
+    const bool empty_past =
+        model.family == "staircase" && model.model != "lstm" && model.cold_start == "empty";
+    if (apart() && carries_state() && config_.train.batch > 1 && empty_past)
+      fail<ConfigError>(
+          "config: model.cold_start is \"empty\" and {} rows begin their texts at different times (set it to "
+          "\"zeros\", train.batch to 1, or train.carry_state to \"never\")",
+          config_.train.batch);
+  }
+
   Batch next(std::int64_t, std::int64_t) override {
     Batch batch;
     reader_->next(batch);

@@ -49,19 +49,6 @@ std::unique_ptr<Tokenizer> tokenizer_for(TaskArguments& arguments, const MakeTex
   return tokenizer;
 }
 
-TextData read_one_text(TaskArguments& arguments, std::ostream& says) {
-  const TextSource source = resolve_text(arguments.config.data.path, says);
-  const std::string_view text = source.text.view();
-  TextData data;
-  data.name = source.name;
-  data.sha256 = sha256_hex(text);
-  check_same_data(data, arguments);
-  data.tokenizer = tokenizer_for(arguments, [&] { return text; });
-  data.tokens = data.tokenizer->encode(text);
-  data.ends = {static_cast<std::int64_t>(data.tokens.size())};
-  return data;
-}
-
 // What `action` makes of a file's bytes; its errors name the file.
 template <class Action>
 auto of_file(const TextFile& file, const Action& action) {
@@ -73,6 +60,40 @@ auto of_file(const TextFile& file, const Action& action) {
   } catch (const ValueError& error) {
     fail<ValueError>("data: {}: {}", file.path, error.what());
   }
+}
+
+// Of a folder that was read as one text: throws what the tokenizer refuses in the first file that it refuses,
+// with the file's name and the offset in it; `made` is none where the vocabulary could not be made either.
+void name_the_file(const DataConfig& config, const Tokenizer* made) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(config.path, error)) return;
+  for (const TextFile& file : list_text_files(config.path, false).files)
+    of_file(file, [&](std::string_view text) {
+      if (made != nullptr)
+        static_cast<void>(made->encode(text));
+      else
+        static_cast<void>(make_tokenizer(config.tokenizer, text));
+      return true;
+    });
+}
+
+TextData read_one_text(TaskArguments& arguments, std::ostream& says) {
+  const TextSource source =
+      resolve_text(arguments.config.data.path, says, standard_places(), arguments.same_data_as);
+  const std::string_view text = source.text.view();
+  TextData data;
+  data.name = source.name;
+  data.sha256 = sha256_hex(text);
+  check_same_data(data, arguments);
+  try {
+    data.tokenizer = tokenizer_for(arguments, [&] { return text; });
+    data.tokens = data.tokenizer->encode(text);
+  } catch (const Error&) {
+    name_the_file(arguments.config.data, data.tokenizer.get());
+    throw;
+  }
+  data.ends = {static_cast<std::int64_t>(data.tokens.size())};
+  return data;
 }
 
 TextData read_files(TaskArguments& arguments, std::ostream& says) {

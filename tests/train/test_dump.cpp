@@ -288,3 +288,22 @@ TEST_CASE("dump: a file that is named for the state and holds none is refused") 
   bench.options.state = bench.save("plain.safetensors", {{"memory", Tensor::zeros({2, 3})}});
   CHECK(contains(bench.error<FormatError>(), "holds neither state.<name> nor next_state.<name>"));
 }
+
+TEST_CASE("dump: an output that is one of the inputs is refused and the input stays") {
+  Bench bench;
+  const std::string file = bench.save("case.safetensors", bench.tensors);
+  const std::string config = bench.folder.path("config.json");
+  std::filesystem::copy_file(bench.options.config, config);
+  std::filesystem::create_hard_link(file, bench.folder.path("other_name"));
+  const auto before = std::filesystem::file_size(file);
+  DumpOptions options;
+  options.case_dir = bench.folder.path();
+  for (const std::string& out :
+       {file, config, bench.folder.path("other_name"), bench.folder.path() + "/./case.safetensors"}) {
+    CAPTURE(out);
+    options.out = out;
+    CHECK(contains(error_of<ValueError>([&] { dump(options); }), "--out " + out + " is the input "));
+  }
+  CHECK(std::filesystem::file_size(file) == before);
+  CHECK_NOTHROW(load_safetensors(file));
+}

@@ -77,13 +77,17 @@ TEST_CASE("generate: the text comes in order and a longer run begins with a shor
   const auto prompt = tokenizer->encode("ab");
   const GenerateResult result =
       generate(*model, *tokenizer, prompt, 30, {}, [&](std::string_view part) { text += part; });
-  CHECK(text == tokenizer->decode(result.tokens));
+  CHECK(result.drawn == 30);
+  CHECK(result.tokens.empty());  // nothing grows with the text
   CHECK(result.stopped.empty());
+  const GenerateResult kept = generate(*model, *tokenizer, prompt, 30, {});
+  CHECK(kept.drawn == 30);
+  CHECK(text == tokenizer->decode(kept.tokens));
   const GenerateResult shorter = generate(*model, *tokenizer, prompt, 10, {});
-  CHECK(std::equal(shorter.tokens.begin(), shorter.tokens.end(), result.tokens.begin()));
+  CHECK(std::equal(shorter.tokens.begin(), shorter.tokens.end(), kept.tokens.begin()));
   SampleOptions other;
   other.seed = 99;
-  CHECK(generate(*model, *tokenizer, prompt, 30, other).tokens != result.tokens);
+  CHECK(generate(*model, *tokenizer, prompt, 30, other).tokens != kept.tokens);
 }
 
 TEST_CASE("generate: a recurrent model without positions goes past its context with a state of one size") {

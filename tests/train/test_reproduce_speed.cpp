@@ -95,6 +95,41 @@ TEST_CASE("a row of the speed table that fails is reported and the others go on"
   fs::remove_all(options.runs);
 }
 
+TEST_CASE("rows of the speed table that were measured before stay beside the new ones") {
+  SpeedOptions options = quick("again");
+  const auto says = [](std::string_view) {};
+  const fs::path folder = fs::path(options.runs) / "speed-small";
+  const auto written = [&] { return nlohmann::json::parse(read_text_file(folder / "result.json")); };
+  const auto names = [&] {
+    const nlohmann::json whole = written();
+    std::string all;
+    for (const nlohmann::json& row : whole["rows"]) all += row["name"].get<std::string>() + ' ';
+    return all;
+  };
+  options.rows = {"staircase_text", "unit_256"};
+  reproduce_speed(options, says);
+  const nlohmann::json before = written();
+  options.rows = {"regular_6"};
+  CHECK(reproduce_speed(options, says).size() == 1);
+  CHECK(names() == "unit_256 staircase_text regular_6 ");  // in the table's order
+  CHECK(written()["rows"][0] == before["rows"][0]);
+  CHECK(read_text_file(folder / "index.html").find("staircase_text, shrunk") != std::string::npos);
+  options.rows = {"unit_256"};
+  reproduce_speed(options, says);
+  CHECK(names() == "unit_256 staircase_text regular_6 ");
+  CHECK(written()["rows"][0] != before["rows"][0]);
+  // Rows of another machine say nothing about this one, and a damaged file nothing at all.
+  nlohmann::json other = written();
+  other["environment"][3] = "processor: another";
+  replace_text_file(folder / "result.json", other.dump());
+  reproduce_speed(options, says);
+  CHECK(names() == "unit_256 ");
+  replace_text_file(folder / "result.json", "{\"rows\": 3");
+  reproduce_speed(options, says);
+  CHECK(names() == "unit_256 ");
+  fs::remove_all(options.runs);
+}
+
 TEST_CASE("the speed table refuses what it cannot mean") {
   SpeedOptions options = quick("refused");
   options.rows = {"unit_25"};

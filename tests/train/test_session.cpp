@@ -175,3 +175,21 @@ TEST_CASE("session: a file that is none or damaged is refused") {
   CHECK(!error_of<FormatError>([&] { load_session(file, *model); }).empty());
   CHECK(!error_of<IoError>([&] { load_session(folder.path("nowhere"), *model); }).empty());
 }
+
+TEST_CASE("session: it takes the place of a session or of nothing") {
+  const OneThread one_thread;
+  const TempFolder folder;
+  const auto tokenizer = tokens_of_text();
+  const auto model = tiny_model(tiny_config("unit_forget", kVocab, 8));
+  const std::string file = folder.path("a.session");
+  CHECK(takes_session(file));
+  Session session;
+  generate(*model, *tokenizer, session.text, Tokens{1, 2, 3}, 2, kDraws);
+  save_session(file, *model, session);
+  CHECK(takes_session(file));
+  CHECK(takes_session(folder.write("empty", "")));
+  CHECK(!takes_session(folder.write("text.txt", "a text to train on")));
+  CHECK(!takes_session("/dev/null"));
+  save_safetensors(folder.path("weights"), {{"w", Tensor::zeros({2}, Dtype::f32)}});
+  CHECK(!takes_session(folder.path("weights")));
+}

@@ -275,3 +275,21 @@ TEST_CASE("the report shows examples with what the model says") {
 }
 
 }  // namespace
+
+TEST_CASE("state tracking: a model with an empty cold start is trained and reported on unequal examples") {
+  const OneThread one;
+  const TempFolder folder;
+  for (const char* model : {"staircase", "feedback"}) {
+    CAPTURE(model);
+    TrainRequest request;
+    request.config = tracking_config("algorithm");
+    request.config.model.model = model;
+    request.config.model.heads = 2;
+    request.config.model.chunk = 4;
+    request.config.model.cold_start = "empty";
+    request.config.train.steps = 60;  // past the end of every row
+    request.run_dir = folder.path(model);
+    CHECK(train_quietly(request) == TrainEnd::finished);
+    CHECK(contains(read_text_file(request.run_dir + "/report.html"), "Validation examples"));
+  }
+}

@@ -146,6 +146,9 @@ TEST_CASE("text task: data that do not fit are refused") {
   folder.write("mixed/a.txt", "good");
   folder.write("mixed/b.txt", "bad \xFF");
   CHECK(contains(refusal(bad), "mixed/b.txt: tokenizer char: the text is not UTF-8"));
+  bad.data.order = "windows";  // in which the files are one text
+  folder.write("mixed/a.txt", std::string(100, 'a'));
+  CHECK(contains(refusal(bad), "mixed/b.txt: tokenizer char: the text is not UTF-8: byte 0xff at offset 4"));
   bad = config;
   bad.data.split = 1;
   CHECK(contains(refusal(bad), "data.split is 1"));

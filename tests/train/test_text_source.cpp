@@ -222,6 +222,21 @@ TEST_CASE("without network or cache folder the stories are taken with a reason")
   CHECK(contains(homeless.str(), "HOME"));
 }
 
+TEST_CASE("a run on stories gets its stories where another text could be had") {
+  FakePlaces fake;
+  fake.places.data_dir = fake.folder.path("data");
+  fake.folder.write("data/tinyshakespeare/input.txt", fake.published);
+  const std::string stories = sha256_hex(generate_stories(1, 1 << 20));
+  std::ostringstream says;
+  CHECK(resolve_text("", says, fake.places, stories).name == "stories");
+  CHECK(contains(says.str(), "the run was trained on them"));
+  CHECK(lines_of(says.str()) == 1);
+  CHECK(resolve_text("", says, fake.places, fake.places.sha256).name == "tinyshakespeare");
+  CHECK(resolve_text("", says, fake.places, sha256_hex("another text")).name == "tinyshakespeare");
+  const std::string mine = fake.folder.write("mine.txt", "my text");
+  CHECK(resolve_text(mine, says, fake.places, stories).name == mine);
+}
+
 TEST_CASE("curl fetches a file and says why it cannot") {
   const TempFolder folder;
   const std::string from = folder.write("from.txt", "carried over");

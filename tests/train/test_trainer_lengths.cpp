@@ -76,6 +76,67 @@ TEST_CASE("train: rows that are no whole blocks or chunks of a model are refused
   CHECK(!std::filesystem::exists(slide.run_dir));
 }
 
+TEST_CASE("train: tasks that read the last positions are refused to families that have all of them alone") {
+  const OneThread one;
+  const TempFolder folder;
+  for (const char* name : {"copy", "selective_copy"}) {
+    CAPTURE(name);
+    TrainRequest request = run_of(folder, "blockwise_recurrent", "memory_llama", 0);
+    request.config.data.name = name;
+    request.config.model.readout = "tail";
+    CHECK(contains(error_of<ConfigError>([&] { train_quietly(request); }),
+                   "\"all\" in family blockwise_recurrent; the copy tasks score the last 16 positions"));
+    CHECK(!std::filesystem::exists(request.run_dir));
+  }
+}
+
+TEST_CASE("train: rows longer than the learned positions are refused before a folder is made") {
+  const OneThread one;
+  const TempFolder folder;
+  TrainRequest request = run_of(folder, "recurrent_transformer", "unit_forget", 0);
+  request.config.model.positions = true;
+  request.config.model.context = 32;
+  request.config.model.segment = 64;
+  CHECK(contains(error_of<ValueError>([&] { train_quietly(request); }),
+                 "64 positions and a position table of 32"));
+  CHECK(
+      contains(error_of<ConfigError>([&] { validate(request.config); }),
+               "model.segment must not exceed model.context with learned positions: segment 64, context 32"));
+  CHECK(!std::filesystem::exists(request.run_dir));
+  request.config.model.segment = 32;
+  CHECK_NOTHROW(validate(request.config));
+}
+
+TEST_CASE("train: an empty cold start is refused where texts of a batch begin at different times") {
+  const OneThread one;
+  const TempFolder folder;
+  folder.write("texts/a.txt", generate_stories(1, 300));
+  folder.write("texts/b.txt", generate_stories(2, 700));
+  folder.write("texts/c.txt", generate_stories(4, 500));
+  TrainRequest request = run_of(folder, "staircase", "staircase", 16);
+  RunConfig& config = request.config;
+  config.model.cold_start = "empty";
+  config.data.path = folder.path("texts");
+  config.train.batch = 2;
+  for (const char* order : {"stream", "documents"}) {
+    CAPTURE(order);
+    config.data.order = order;
+    config.data.tokenizer = "byte260";
+    CHECK(contains(error_of<ConfigError>([&] { train_quietly(request); }),
+                   "model.cold_start is \"empty\" and 2 rows begin their texts at different times"));
+  }
+  CHECK(!std::filesystem::exists(request.run_dir));
+  // One row begins each text alone, and the rows of one text all at once.
+  config.train.batch = 1;
+  config.train.steps = 40;
+  CHECK(train_quietly(request) == TrainEnd::finished);
+  request.run_dir = folder.path("one");
+  config.data.order = "stream";
+  config.data.path = folder.path("texts/b.txt");
+  config.train.batch = 2;
+  CHECK(train_quietly(request) == TrainEnd::finished);
+}
+
 TEST_CASE("train: a stream too short for a segment is refused before a folder is made") {
   const OneThread one;
   const TempFolder folder;

@@ -18,6 +18,7 @@
 #include "train/environment.h"
 #include "train/placement.h"
 #include "train/program/commands.h"
+#include "train/program/number_options.h"
 #include "train/program/output.h"
 #include "train/program/path_options.h"
 #include "train/run_config.h"
@@ -147,8 +148,9 @@ int run_length(BenchFlags& flags, const CLI::App& command) {
 
 int run_bench(BenchFlags& flags, const CLI::App& command) {
   refuse_options_of_another(command, flags.what);
-  for (const std::string& file : {flags.json_path, flags.html_path})
-    if (!file.empty()) check_output(("bench " + flags.what).c_str(), file);
+  const std::string where = "bench " + flags.what;
+  if (!flags.json_path.empty()) check_output(where.c_str(), flags.json_path);
+  if (!flags.html_path.empty()) check_page_output(where.c_str(), flags.html_path);
   if (flags.what == "ops") {
     if (flags.seconds > 0) flags.ops.seconds = flags.seconds;
     flags.ops.device = choose_placement({"bench ops", "--device", "--precision"}, flags.device, "f32").device;
@@ -205,8 +207,8 @@ void add_staircase_options(CLI::App& command, StaircaseBenchOptions& options) {
   add("--dim", options.dim, "Width; the MLP is four times as wide")->group(kModelsGroup)->check(size);
   add("--layers", options.layers, "Layers; universal has one")->group(kModelsGroup)->check(size);
   add("--heads", options.heads, "Heads of the attention")->check(size);
-  add("--learning-rate", options.learning_rate, "After a warm-up")->check(CLI::Range(1e-9, 10.0));
-  add("--seed", options.seed, "Of weights and data");
+  add("--learning-rate", options.learning_rate, "After a warm-up")->check(number_between(1e-9, 10));
+  add("--seed", options.seed, "Of weights and data")->check(seed_number());
   add("--runs", options.runs, "Folder of the runs");
 }
 
@@ -250,7 +252,7 @@ void add_bench_command(CLI::App& app, std::function<int()>& action) {
                    "Time for each measurement of an op (0.2), for all steps (20), for all lengths of "
                    "generate (30), for "
                    "each length of length (1)")
-      ->check(CLI::Range(1e-3, 1e6))
+      ->check(number_between(1e-3, 1e6))
       ->group(kSpeedGroup);
   command->add_option("--device", flags->device, "Where to compute (default: cpu)")
       ->check(CLI::IsMember({"cpu", "cuda"}))
@@ -261,7 +263,8 @@ void add_bench_command(CLI::App& app, std::function<int()>& action) {
     return command->add_option(name, target, help)->group(kStepGroup);
   };
   CLI::Option* config =
-      step_option("--config", flags->config_path, "Model of this configuration (TOML or JSON)");
+      step_option("--config", flags->config_path, "Model of this configuration (TOML or JSON)")
+          ->check(not_empty());
   step_option("--preset", flags->preset, "unit (default), regular6, or a name that `eddy models` lists")
       ->excludes(config);
   command
@@ -276,7 +279,7 @@ void add_bench_command(CLI::App& app, std::function<int()>& action) {
       ->add_option("--steps", flags->steps, "step: timed steps, instead of a time; staircase: training (200)")
       ->check(CLI::Range(1, 100'000'000))
       ->group(kStepStaircaseGroup);
-  step_option("--dropout", flags->dropout, "Short for --model.dropout")->check(CLI::Range(0.0, 0.999));
+  step_option("--dropout", flags->dropout, "Short for --model.dropout")->check(number_between(0, 0.999));
   step_option("--precision", flags->step.precision, "Arithmetic; bf16 on the CPU is a slow check")
       ->check(CLI::IsMember({"f32", "bf16", "tf32", "f64"}))
       ->group(kPrecisionGroup);

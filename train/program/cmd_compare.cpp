@@ -68,7 +68,7 @@ int run_compare(const CompareFlags& flags) {
   const bool same_run = flags.run_b.empty();
   if (same_run && !flags.clear_state)
     fail<ValueError>("compare: one run is compared with what? (name a second one, or add --clear-state)");
-  check_output("compare", flags.html);
+  check_page_output("compare", flags.html);
   const Device device = choose_placement({"compare", "--device", "--precision"}, flags.device, "f32").device;
   const LoadedRun a = text_run(flags.run_a, flags.checkpoint, device);
   LoadedRun other;

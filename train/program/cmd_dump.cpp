@@ -13,11 +13,16 @@ void add_dump_command(CLI::App& app, std::function<int()>& action) {
   CLI::App* command =
       app.add_subcommand("dump", "Write logits, loss, gradients and states of one case to a file");
   const auto options = std::make_shared<DumpOptions>();
-  command->add_option("--case", options->case_dir, "Folder with config.json and case.safetensors");
-  command->add_option("--config", options->config, "config.json of a case, or a run's config (TOML or JSON)");
-  command->add_option("--weights", options->weights, "Safetensors with param.<name> or <name>");
-  command->add_option("--tokens", options->tokens, "Safetensors with tokens, and targets to get a loss");
-  command->add_option("--state", options->state, "Safetensors with state.<name> or next_state.<name>");
+  command->add_option("--case", options->case_dir, "Folder with config.json and case.safetensors")
+      ->check(not_empty());
+  command->add_option("--config", options->config, "config.json of a case, or a run's config (TOML or JSON)")
+      ->check(not_empty());
+  command->add_option("--weights", options->weights, "Safetensors with param.<name> or <name>")
+      ->check(not_empty());
+  command->add_option("--tokens", options->tokens, "Safetensors with tokens, and targets to get a loss")
+      ->check(not_empty());
+  command->add_option("--state", options->state, "Safetensors with state.<name> or next_state.<name>")
+      ->check(not_empty());
   command->add_option("--out", options->out, "The file to write")->required()->check(not_empty());
   command->add_option("--precision", options->precision, "Arithmetic and output")
       ->check(CLI::IsMember({"f64", "f32"}))

@@ -15,6 +15,7 @@
 #include "train/loss_by_position.h"
 #include "train/placement.h"
 #include "train/program/commands.h"
+#include "train/program/number_options.h"
 #include "train/program/output.h"
 #include "train/program/path_options.h"
 #include "train/program/percent_line.h"
@@ -27,6 +28,7 @@ namespace {
 struct EvalFlags {
   std::string run, data, checkpoint = "latest", device = "cpu", precision = "f32", by_position;
   std::int64_t sequence = 0, sampled = 0;
+  bool seeded = false;  // --seed was given
   EvalOptions options;
 
   EvalFlags() { options.batch = 0; }
@@ -47,7 +49,7 @@ std::string spaced(std::string name) {
 }
 
 int run_eval(const EvalFlags& flags) {
-  if (!flags.by_position.empty()) check_output("eval", flags.by_position);
+  if (!flags.by_position.empty()) check_page_output("eval", flags.by_position);
   const auto [device, dtype] =
       choose_placement({"eval", "--device", "--precision"}, flags.device, flags.precision);
   LoadedRun run = load_run(flags.run, dtype, flags.checkpoint, device);
@@ -73,6 +75,10 @@ int run_eval(const EvalFlags& flags) {
   if (options.score_last > 0 && task->tokenizer() == nullptr)
     fail<ValueError>("eval: the task {} is not read in windows (leave out --score-last)",
                      run.config.data.name);
+  // Data that are read from their beginning to their end leave nothing to draw; fresh examples are drawn.
+  if (flags.seeded && options.batches == 0 && flags.sampled == 0 && !task->data_sha256().empty())
+    fail<ValueError>("eval: --seed draws nothing where all of {} is read once (add --batches or --sampled)",
+                     options.split);
   if (options.clear_state && !task->carries_state())
     fail<ValueError>("eval: {} carries no state that could be cleared (data.order {}, train.carry_state {})",
                      flags.run, run.config.data.order, run.config.train.carry_state);
@@ -152,7 +158,9 @@ void add_eval_command(CLI::App& app, std::function<int()>& action) {
       ->check(CLI::Range(std::int64_t{2}, std::int64_t{1'000'000'000}).description(""));
   command->add_option("--batch", options->options.batch, "Rows at a time (default: the run's)")->check(size);
   command->add_option("--sequence", options->sequence, "Tokens of a row (default: the run's)")->check(size);
-  command->add_option("--seed", options->options.seed, "Of the random batches")->capture_default_str();
+  CLI::Option* seed = command->add_option("--seed", options->options.seed, "Of the random batches")
+                          ->check(seed_number())
+                          ->capture_default_str();
   command->add_option("--checkpoint", options->checkpoint, "Which one of a run's folder")
       ->check(CLI::IsMember({"latest", "best"}))
       ->capture_default_str();
@@ -165,19 +173,24 @@ void add_eval_command(CLI::App& app, std::function<int()>& action) {
   command->add_flag(
       "--clear-state", options->options.clear_state,
       "Clear what recurrence carries at every segment; cached keys stay where a model has both");
-  command
-      ->add_option("--score-last", options->options.score_last,
-                   "Overlapping windows that start cold; only the last so many tokens of each count")
-      ->check(size);
+  CLI::Option* score_last =
+      command
+          ->add_option("--score-last", options->options.score_last,
+                       "Overlapping windows that start cold; only the last so many tokens of each count")
+          ->check(size);
   command
       ->add_option("--from", options->options.from, "With --score-last: the token the first window ends at")
-      ->check(size);
+      ->check(size)
+      ->needs(score_last);
   command
       ->add_option(
           "--by-position", options->by_position,
           "HTML file to write: the loss against the position in the text, with and without the state")
       ->check(not_empty());
-  command->callback([options, &action] { action = [options] { return run_eval(*options); }; });
+  command->callback([options, seed, &action] {
+    options->seeded = seed->count() > 0;
+    action = [options] { return run_eval(*options); };
+  });
 }
 
 }  // namespace eddy

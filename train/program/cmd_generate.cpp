@@ -17,6 +17,7 @@
 #include "train/human_text.h"
 #include "train/placement.h"
 #include "train/program/commands.h"
+#include "train/program/number_options.h"
 #include "train/program/output.h"
 #include "train/program/path_options.h"
 #include "train/session.h"
@@ -68,7 +69,13 @@ std::string read_standard_input() {
 int run_generate(const GenerateOptions& options, const SampleFlags& flags) {
   validate(options.sample);
   const bool saving = !options.save_session.empty();
-  if (saving) check_output("generate", options.save_session);
+  if (saving) {
+    check_output("generate", options.save_session);
+    if (!takes_session(options.save_session))
+      fail<IoError>(
+          "generate: {} exists and is no session (--save-session replaces nothing else: name another file)",
+          options.save_session);
+  }
   const auto [device, dtype] =
       choose_placement({"generate", "--device", "--precision"}, options.device, options.precision);
   const LoadedRun run = load_run(options.run, dtype, options.checkpoint, device);
@@ -105,8 +112,8 @@ int run_generate(const GenerateOptions& options, const SampleFlags& flags) {
     fmt::print(stderr, "stopped: {}{}\n", result.stopped, saving ? "; saved in " + options.save_session : "");
   if (!result.uncaptured.empty()) fmt::print(stderr, "{}\n", result.uncaptured);
   fmt::print(stderr, "generated: {} tokens, {:.0f} tokens/s; prompt: {} tokens in {}; state: {}; {}{}\n",
-             result.tokens.size(), static_cast<double>(result.tokens.size()) / std::max(result.seconds, 1e-9),
-             ids.size(), human_duration(prompt_seconds), human_bytes(result.state_bytes), options.precision,
+             result.drawn, static_cast<double>(result.drawn) / std::max(result.seconds, 1e-9), ids.size(),
+             human_duration(prompt_seconds), human_bytes(result.state_bytes), options.precision,
              trained_in(run.config.train.precision, options.precision));
   return saving && stop_requested() ? 130 : 0;
 }
@@ -129,6 +136,7 @@ void add_generate_command(CLI::App& app, std::function<int()>& action) {
                           ->capture_default_str();
   flags.top_k =
       command->add_option("--top-k", options->sample.top_k, "Draw from the k most probable tokens, 0: all")
+          ->check(CLI::Range(std::int64_t{0}, std::int64_t{1'000'000'000}).description(""))
           ->capture_default_str();
   flags.top_p = command
                     ->add_option("--top-p", options->sample.top_p,
@@ -136,6 +144,7 @@ void add_generate_command(CLI::App& app, std::function<int()>& action) {
                     ->capture_default_str();
   flags.seed =
       command->add_option("--seed", options->sample.seed, "Of the draws: the same seed writes the same text")
+          ->check(seed_number())
           ->capture_default_str();
   command
       ->add_option("--session", options->session,

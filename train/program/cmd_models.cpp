@@ -9,6 +9,7 @@
 #include "models/model.h"
 #include "train/program/commands.h"
 #include "train/program/output.h"
+#include "train/program/path_options.h"
 #include "train/run_config.h"
 #include "train/tokenizer.h"
 
@@ -68,12 +69,15 @@ int list_parameters(const ModelsOptions& options) {
 void add_models_command(CLI::App& app, std::function<int()>& action) {
   CLI::App* command = app.add_subcommand("models", "Models, and numbers of parameters");
   const auto options = std::make_shared<ModelsOptions>();
-  command->add_option("--config", options->config,
-                      "Lists the parameters of this config (TOML or JSON) instead");
+  CLI::Option* config = command
+                            ->add_option("--config", options->config,
+                                         "Lists the parameters of this config (TOML or JSON) instead")
+                            ->check(not_empty());
   command
       ->add_option("--vocab", options->vocab,
                    "Tokens of the vocabulary, where the config leaves them to a text")
-      ->check(CLI::Range(1, 1'000'000'000).description(""));
+      ->check(CLI::Range(1, 1'000'000'000).description(""))
+      ->needs(config);
   command->callback([options, &action] {
     action = [options] { return options->config.empty() ? list_models() : list_parameters(*options); };
   });

@@ -7,6 +7,7 @@
 
 #include "tensor/format.h"
 #include "train/program/commands.h"
+#include "train/program/number_options.h"
 #include "train/program/output.h"
 #include "train/program/path_options.h"
 #include "train/reproduce.h"
@@ -68,6 +69,11 @@ int run_reproduce(ReproduceFlags& flags, const CLI::App& command) {
   refuse_options_of_another(command, speed);
   if (speed) return run_speed(flags, command);
   if (flags.options.table.empty()) {
+    for (const char* name :
+         {"--rows", "--scale", "--task", "--data", "--runs", "--set", "--windows", "--dry-run"})
+      if (command.count(name) > 0)
+        fail<ConfigError>("reproduce: {} and no table (name one; without options all there are are listed)",
+                          name);
     for (const TableEntry& entry : reproduce_tables())
       print_line("{:<32}{}{}", entry.name, entry.summary,
                  entry.tasks.empty() ? "" : fmt::format(" (--task {})", fmt::join(entry.tasks, " | ")));
@@ -125,7 +131,7 @@ void add_reproduce_command(CLI::App& app, std::function<int()>& action) {
                    "speed: cuda, cpu at scale small)")
       ->check(CLI::IsMember({"cpu", "cuda"}));
   command->add_option("--seconds", flags->speed.seconds, "speed: of timed steps for each row (10)")
-      ->check(CLI::Range(1e-3, 1e6));
+      ->check(number_between(1e-3, 1e6));
   command->add_flag("--profile", flags->speed.profile, "speed: also where the time of each row goes");
   command->callback(
       [flags, command, &action] { action = [flags, command] { return run_reproduce(*flags, *command); }; });

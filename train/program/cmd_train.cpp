@@ -19,7 +19,7 @@ struct TrainFlags {
   ConfigFlags keys;
 };
 
-int run_train(TrainFlags& flags, const std::string& command_line) {
+int run_train(TrainFlags& flags, const std::string& command_line, const CLI::Option& threads) {
   TrainRequest& request = flags.request;
   request.command_line = command_line;
   const bool resuming = !request.resume.empty();
@@ -35,6 +35,9 @@ int run_train(TrainFlags& flags, const std::string& command_line) {
   ConfigKeys keys = keys_of(request.config);
   flags.keys.apply(keys);
   if (!flags.data.empty()) request.config.data.path = flags.data;
+  // The flag goes before the configuration, whose number the training would set after it.
+  if (threads.count() > 0 && request.config.train.threads > 0)
+    request.config.train.threads = threads.as<std::int64_t>();
   validate(request.config);
   switch (train(request)) {
     case TrainEnd::finished:
@@ -54,18 +57,27 @@ void add_train_command(CLI::App& app, std::function<int()>& action) {
   CLI::App* command =
       app.add_subcommand("train", "Train a model; every key of the configuration is also a flag");
   const auto flags = std::make_shared<TrainFlags>();
-  command->add_option("config,--config", flags->config_path,
-                      "Configuration (TOML or JSON); without one, the defaults");
-  command->add_option("--run,--out", flags->request.run_dir, "Folder of the new run; must not exist");
-  command->add_option("--resume", flags->request.resume,
-                      "Folder of a run to go on with, from its latest checkpoint");
-  command->add_option("--init-from", flags->request.init_from,
-                      "Run or checkpoint whose parameters the new run starts from");
+  command
+      ->add_option("config,--config", flags->config_path,
+                   "Configuration (TOML or JSON); without one, the defaults")
+      ->check(not_empty());
+  command->add_option("--run,--out", flags->request.run_dir, "Folder of the new run; must not exist")
+      ->check(not_empty());
+  command
+      ->add_option("--resume", flags->request.resume,
+                   "Folder of a run to go on with, from its latest checkpoint")
+      ->check(not_empty());
+  command
+      ->add_option("--init-from", flags->request.init_from,
+                   "Run or checkpoint whose parameters the new run starts from")
+      ->check(not_empty());
   command->add_option("--data", flags->data, "Short for --data.path: a text file or a folder of texts")
       ->check(not_empty());
   flags->keys.add_to(*command, keys_of(flags->defaults));
   command->callback([flags, &action, &app] {
-    action = [flags, line = command_line_of(app)] { return run_train(*flags, line); };
+    action = [flags, line = command_line_of(app), threads = app.get_option("--threads")] {
+      return run_train(*flags, line, *threads);
+    };
   });
 }
 

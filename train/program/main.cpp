@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -52,6 +53,18 @@ void choose_cpu_level() {
     names.emplace_back(isa_name(level));
   }
   fail<ConfigError>("EDDY_CPU_LEVEL: unknown level '{}' (one of {})", wanted, fmt::join(names, ", "));
+}
+
+// Refuses an EDDY_NUM_THREADS that the pool would pass over in silence, as it must where no error can be
+// caught. errors: ConfigError.
+void check_thread_variable() {
+  const char* const wanted = std::getenv("EDDY_NUM_THREADS");
+  if (wanted == nullptr || *wanted == '\0') return;
+  const std::string_view text(wanted);
+  int threads = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), threads);
+  if (error != std::errc() || stop != text.data() + text.size() || threads < 1 || threads > 256)
+    fail<ConfigError>("EDDY_NUM_THREADS: '{}' is no number of threads (1 to 256; unset it for all)", text);
 }
 
 // Gives a GPU's choice of kernels what an environment variable asks for. errors: ConfigError.
@@ -145,6 +158,7 @@ int run_command_line(int argc, char** argv) {
     std::cerr << app.help();
     return kUsage;
   }
+  check_thread_variable();
   choose_cpu_level();
   choose_kernel("EDDY_ATTENTION", set_attention_kernel);
   choose_kernel("EDDY_RECURRENCE", set_recurrence_kernel);

@@ -13,4 +13,7 @@ CLI::Validator not_empty();
 // place, and for one around it that is missing or takes no files; `where` is at its head.
 void check_output(const char* where, const std::string& file);
 
+// The same for a page of HTML, which may replace a page or an empty file and nothing else. errors: IoError.
+void check_page_output(const char* where, const std::string& file);
+
 }  // namespace eddy

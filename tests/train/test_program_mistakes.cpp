@@ -1,0 +1,133 @@
+// What a slip of the hand must not do: overwrite an input, go unread, or be taken for another number.
+#include <iterator>
+#include <sstream>
+
+#include "program_test.h"
+#include "text_test.h"
+#include "train/story_generator.h"
+#include "train/text_file.h"
+
+namespace {
+
+using namespace eddy;
+using namespace eddy::test;
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+Words words_of(const std::string& line) {
+  std::istringstream stream(line);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
+
+Words with_empty(const std::string& line) {
+  Words words = words_of(line);
+  words.emplace_back();
+  return words;
+}
+
+Ended run(const TempFolder& folder, const std::string& line, const std::string& variable = "EDDY_=") {
+  return run_program({words_of(line), folder.path(), "/dev/null", 0, {variable}});
+}
+
+// A folder with a text and the run `tiny` on it.
+struct TinyRun {
+  TempFolder folder;
+  TinyRun() {
+    folder.write("text.txt", generate_stories(3, 4000));
+    const Ended end =
+        run(folder,
+            "train --model.dim 16 --model.heads 2 --model.context 16 --train.batch 4 "
+            "--train.threads 1 --train.eval_every 0 --train.eval_batches 2 "
+            "--train.sample_tokens 0 --train.checkpoint_every 0 --data text.txt --train.steps 2 "
+            "--run tiny");
+    REQUIRE_MESSAGE(end.status == 0, end.err);
+  }
+};
+
+void check_refused(const Ended& ended, int status, const std::string& what) {
+  CAPTURE(ended.err);
+  CHECK(ended.status == status);
+  CHECK_MESSAGE(contains(ended.err, what), what);
+}
+
+}  // namespace
+
+TEST_CASE("program: sessions and pages replace nothing of another kind") {
+  if (!has_program()) return;
+  const TinyRun tiny;
+  const TempFolder& folder = tiny.folder;
+  folder.write("tiny.toml", "[model]\ndim = 16\n");
+  const auto before = content_of(folder.path());
+  for (const char* file :
+       {"text.txt", "tiny/checkpoints/latest", "tiny/checkpoints/step-2/model.safetensors"})
+    check_refused(run(folder, std::string("generate tiny --tokens 3 --save-session ") + file), 1,
+                  std::string(file) + " exists and is no session");
+  for (const char* command :
+       {"compare tiny tiny --data text.txt --html ", "eval tiny --by-position ", "bench generate --html "})
+    check_refused(run(folder, std::string(command) + "tiny.toml"), 1,
+                  "tiny.toml exists and is no page of HTML");
+  CHECK(content_of(folder.path()) == before);
+  folder.write("page", "");
+  for (int twice = 0; twice < 2; ++twice)
+    CHECK(run(folder, "compare tiny tiny --data text.txt --html page").status == 0);
+}
+
+TEST_CASE("program: --threads goes before the number of threads of a configuration and of a run") {
+  if (!has_program()) return;
+  const TinyRun tiny;
+  const TempFolder& folder = tiny.folder;
+  const std::string more = "train --resume tiny --train.steps ";
+  CHECK(contains(run(folder, more + "3").out, " 1 threads"));
+  CHECK(contains(run(folder, more + "4 --threads 2").out, " 2 threads"));
+  folder.write("c.toml",
+               "[train]\nthreads = 3\nsteps = 1\neval_every = 0\nsample_tokens = 0\n"
+               "[model]\ndim = 16\nheads = 2\ncontext = 16\n");
+  CHECK(contains(run(folder, "train c.toml --data text.txt --run a --threads 2").out, " 2 threads"));
+  CHECK(contains(run(folder, "train c.toml --data text.txt --run b").out, " 3 threads"));
+}
+
+TEST_CASE("program: names that are empty are refused wherever a file is named") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  for (const char* line :
+       {"train --run r --init-from", "train --run r --config", "train --resume", "train --run",
+        "dump --out o --case", "dump --out o --state", "dump --out o --weights", "dump --out o --tokens",
+        "dump --out o --config", "models --config", "bench step --config"}) {
+    CAPTURE(line);
+    check_refused(run_program({with_empty(line), folder.path()}), 2, "the name is empty");
+  }
+  CHECK(content_of(folder.path()).empty());
+}
+
+TEST_CASE("program: numbers that an option cannot hold are refused") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  for (const char* line :
+       {"bench ops --seconds nan", "bench step --dropout nan", "bench staircase --learning-rate nan",
+        "reproduce speed --seconds nan", "eval r --seed -1", "generate r --seed -1",
+        "generate r --seed 18446744073709551616", "generate r --top-k -1",
+        "generate r --top-k 99999999999999999999"}) {
+    CAPTURE(line);
+    CHECK(run(folder, line).status == 2);
+  }
+  for (const char* threads : {"abc", "0", "-1", "1000000", "2x"}) {
+    CAPTURE(threads);
+    const std::string variable = std::string("EDDY_NUM_THREADS=") + threads;
+    check_refused(run(folder, "info", variable), 1,
+                  "EDDY_NUM_THREADS: '" + std::string(threads) + "' is no number of threads (1 to 256");
+  }
+}
+
+TEST_CASE("program: options that would go unread are refused") {
+  if (!has_program()) return;
+  const TinyRun tiny;
+  const TempFolder& folder = tiny.folder;
+  check_refused(run(folder, "models --vocab 7"), 2, "--vocab requires --config");
+  check_refused(run(folder, "eval tiny --from 8"), 2, "--from requires --score-last");
+  check_refused(run(folder, "eval tiny --seed 3"), 1, "--seed draws nothing");
+  CHECK(run(folder, "eval tiny --seed 3 --batches 2").status == 0);
+  check_refused(run(folder, "reproduce --task x"), 1, "--task and no table");
+  check_refused(run(folder, "reproduce --set train.steps=1"), 1, "--set and no table");
+  check_refused(run(folder, "reproduce staircase/table-1 --windows 3 --dry-run"), 1,
+                "--windows is for tables by length");
+}
