@@ -203,9 +203,10 @@ class Run {
       if (const std::string what = model_->unused_by(task_->row_length(), task_->carries_state());
           !what.empty())
         event("warning: " + what);
-    if (state_.step > 0) event(fmt::format("resumed at step {}", state_.step));
-    // A run can be gone on with from its first moment, and a full disk shows before anything is learned.
-    if (request_.resume.empty()) save(false);
+    if (!request_.resume.empty())
+      event(fmt::format("resumed at step {}", state_.step));
+    else  // it can be gone on with from its first moment, and a full disk shows before anything is learned
+      save(false);
   }
 
   TrainEnd loop() {
