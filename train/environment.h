@@ -7,8 +7,8 @@
 
 namespace eddy {
 
-// "name: value" lines: version, compiler, build, processor, kernels, threads, BLAS, CUDA, memory. Installs
-// the backends.
+// "name: value" lines: version, compiler, build, processor, kernels, threads, BLAS, CUDA, memory, and once a
+// GPU is open which kernels are chosen there. Installs the backends.
 std::vector<std::string> environment_lines();
 
 // Why products on the CPU are slower than this processor allows, and what to do about it, in words; "" where
