@@ -13,7 +13,10 @@
 //   keys_kernel       a block for each tile of keys of a key head, over the heads that share it: dk and dv
 //   tables_kernel     a block for each tile of distances, head and run of sequences: parts of the tables'
 //                     gradients
-//   the other three   sums of the parts: a block for each head, or a thread for each entry of a table
+//   bias_kernel, positions_kernel   sums of the parts: a thread for each entry of a table
+//   head_scale_kernel, head_scale_sums_kernel   a block for each part of a head's rows, then a warp for each
+//                     head: 4 bytes of each row once, the least. Up to 4096 rows of a head are one part and
+//                     one launch; at 8 heads and 32 768 rows 64 blocks read 1 MiB
 //
 // Shared memory: operand tiles as f32, weights, and with positions (in tables_kernel: always) a piece of the
 // diagonal operands: at most 78 KiB at H = 64, 92 KiB at 128, 84 KiB at 256.
@@ -382,17 +385,48 @@ __global__ void __launch_bounds__(kThreads) tables_kernel(BackwardLaunch launche
 
 // ---- sums of parts
 
+__device__ void add_to_head_scale(const BackwardLaunch& launched, std::int64_t head, float sum) {
+  add_to(static_cast<float*>(launched.args.dhead_scale)[head], launched.args.head_scale_beta, sum);
+}
+
+// Block head * parts + part. Each thread keeps sequence and query of its row, since a division costs more
+// than the rest of the loop.
 __global__ void head_scale_kernel(BackwardLaunch launched) {
   const AttentionArgs& args = launched.args.forward;
-  const std::int64_t head = blockIdx.x;
+  const AttentionPartials& partials = launched.partials;
+  const std::int64_t parts = partials.head_scale_parts, head = blockIdx.x / parts, part = blockIdx.x % parts;
+  const float* const shares = launched.scratch(partials.head_scales);
+  const std::int64_t first = part * partials.part_rows,
+                     last = min(first + partials.part_rows, args.batch * args.queries);
+  const std::int64_t sequences = kThreads / args.queries, queries = kThreads % args.queries;
+  std::int64_t row = first + threadIdx.x, sequence = row / args.queries, query = row % args.queries;
   float sum = 0;
-  for (std::int64_t row = threadIdx.x; row < args.batch * args.queries; row += kThreads)
-    sum += launched.scratch(
-        launched.partials
-            .head_scales)[(row / args.queries * args.heads + head) * args.queries + row % args.queries];
+  for (; row < last; row += kThreads) {
+    sum += shares[(sequence * args.heads + head) * args.queries + query];
+    sequence += sequences;
+    query += queries;
+    if (query >= args.queries) {
+      query -= args.queries;
+      ++sequence;
+    }
+  }
   sum = Team<kThreads>::reduce(sum, Plus{});
-  if (threadIdx.x == 0)
-    add_to(static_cast<float*>(launched.args.dhead_scale)[head], launched.args.head_scale_beta, sum);
+  if (threadIdx.x != 0) return;
+  if (parts == 1)
+    add_to_head_scale(launched, head, sum);
+  else
+    launched.scratch(partials.head_scale_sums)[blockIdx.x] = sum;
+}
+
+__global__ void head_scale_sums_kernel(BackwardLaunch launched) {
+  const std::int64_t parts = launched.partials.head_scale_parts, heads = launched.args.forward.heads;
+  for (std::int64_t head = Team<32>::first_row(); head < heads; head += Team<32>::row_step()) {
+    const float* const sums = launched.scratch(launched.partials.head_scale_sums) + head * parts;
+    float sum = 0;
+    for (std::int64_t part = Team<32>::lane(); part < parts; part += 32) sum += sums[part];
+    sum = Team<32>::reduce(sum, Plus{});
+    if (Team<32>::lane() == 0) add_to_head_scale(launched, head, sum);
+  }
 }
 
 __global__ void bias_kernel(BackwardLaunch launched) {
@@ -461,8 +495,13 @@ void run(const AttentionBackwardArgs& gradient) {
                   args.heads * launched.partials.batch_parts * divide_up(args.distances, Tile::kColumns),
                   kThreads, Tile::kShared, launched);
   }
-  if (gradient.dhead_scale != nullptr)
-    launch("attention_dhead_scale", head_scale_kernel, args.heads, kThreads, launched);
+  if (gradient.dhead_scale != nullptr) {
+    const std::int64_t parts = launched.partials.head_scale_parts;
+    launch("attention_dhead_scale", head_scale_kernel, args.heads * parts, kThreads, launched);
+    if (parts > 1)
+      launch("attention_dhead_scale_sums", head_scale_sums_kernel,
+             grid_for(args.heads, Team<32>::kRowsPerBlock), kThreads, launched);
+  }
   if (gradient.dbias != nullptr)
     launch("attention_dbias", bias_kernel, grid_for(args.heads * args.distances, kThreads), kThreads,
            launched);

@@ -5,6 +5,8 @@
 
 #include "cuda/context.h"
 #include "cuda/device.h"
+#include "ops/notices.h"
+#include "tensor/format.h"
 
 namespace eddy::cuda {
 namespace {
@@ -28,14 +30,28 @@ void set_attention_kernels(AttentionKernels kernels) {
   allowed.store(kernels);
 }
 
+AttentionKernels attention_kernels() {
+  return allowed.load(std::memory_order_relaxed);
+}
+
 bool on_tensor_cores(const AttentionArgs& args) {
-  return allowed.load(std::memory_order_relaxed) != AttentionKernels::plain && args.dtype == Dtype::bf16 &&
-         args.head_size % 16 == 0 && args.head_size >= 32 && args.head_size <= 128;
+  if (attention_kernels() == AttentionKernels::plain) return false;
+  if (args.dtype == Dtype::bf16 && args.head_size % 16 == 0 && args.head_size >= 32 && args.head_size <= 128)
+    return true;
+  give_notice(
+      fmt::format("attention in {} with heads of {} goes by the plain kernels: those on tensor cores take "
+                  "bf16 with heads "
+                  "of 32 to 128 in steps of 16",
+                  dtype_name(args.dtype), args.head_size));
+  return false;
 }
 
 bool on_wgmma(const AttentionArgs& args) {
-  return allowed.load(std::memory_order_relaxed) == AttentionKernels::wgmma && on_tensor_cores(args) &&
-         gpu_has_wgmma();
+  if (attention_kernels() != AttentionKernels::wgmma || !on_tensor_cores(args)) return false;
+  if (gpu_has_wgmma()) return true;
+  give_notice(
+      "attention goes by tensor_core in place of wgmma, which is for GPUs of compute capability 9.0 alone");
+  return false;
 }
 
 }  // namespace eddy::cuda

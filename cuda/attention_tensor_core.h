@@ -11,11 +11,13 @@ enum class AttentionKernels { plain, tensor_core, wgmma };
 
 // Which kernels take the calls that they can. The plain ones at the start.
 void set_attention_kernels(AttentionKernels kernels);
+AttentionKernels attention_kernels();
 
 // Whether tensor cores take this call: they may, its tensors are bf16, and head_size is a multiple of 16 from
-// 32 to 128.
+// 32 to 128. Where they may and do not, a notice says so (ops/notices.h).
 bool on_tensor_cores(const AttentionArgs& args);
-// Whether of these the kernels with wgmma do: they may, and the GPU is of compute capability 9.0.
+// Whether of these the kernels with wgmma do: they may, and the GPU is of compute capability 9.0, or a notice
+// says so.
 bool on_wgmma(const AttentionArgs& args);
 
 // The whole forward.

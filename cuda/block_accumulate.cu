@@ -41,10 +41,12 @@ Direction<BlockAccumulateArgs> accumulate_forward_of(const BlockAccumulateArgs& 
 }  // namespace
 
 bool takes_block_accumulate(const BlockRecurrenceQuestion& question) {
-  if (!takes_blocks(question)) return false;
+  if (!fused_recurrences()) return false;
   const auto args = sizes_of<BlockAccumulateArgs>(question);
-  return plan_of(args, accumulate_forward_of(args)).groups > 0 &&
-         plan_of(args, accumulate_backward_of(args)).groups > 0;
+  const bool takes = takes_blocks(question) && plan_of(args, accumulate_forward_of(args)).groups > 0 &&
+                     plan_of(args, accumulate_backward_of(args)).groups > 0;
+  if (!takes) notice_plain_recurrence("block_accumulate", question);
+  return takes;
 }
 
 void block_accumulate_forward(const BlockAccumulateArgs& args) {

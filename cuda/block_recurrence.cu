@@ -30,10 +30,12 @@ constexpr const char* kNoKernel =
 }  // namespace
 
 bool takes_block_recurrence(const BlockRecurrenceQuestion& question) {
-  if (!takes_blocks(question)) return false;
+  if (!fused_recurrences()) return false;
   const auto args = sizes_of<UnitRecurrenceArgs>(question);
-  return plan_of(args, forward_of<true>(args)).groups > 0 &&
-         plan_of(args, backward_of<true>(args)).groups > 0;
+  const bool takes = takes_blocks(question) && plan_of(args, forward_of<true>(args)).groups > 0 &&
+                     plan_of(args, backward_of<true>(args)).groups > 0;
+  if (!takes) notice_plain_recurrence("block_recurrence", question);
+  return takes;
 }
 
 void block_recurrence_forward(const UnitRecurrenceArgs& args) {

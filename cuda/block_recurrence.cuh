@@ -191,9 +191,9 @@ __device__ inline Window window_of_state(const Step& step, int sequence, int hea
 
 // ---- host
 
-// Whether the kernels of this file take such blocks, and are wanted.
+// Whether the kernels of this file take such blocks.
 inline bool takes_blocks(const BlockRecurrenceQuestion& question) {
-  return fused_recurrences() && question.block <= kLongestBlock && question.heads > 0 &&
+  return question.spreads_output && question.block <= kLongestBlock && question.heads > 0 &&
          question.dim % question.heads == 0 && question.dim / question.heads <= kWidestHead;
 }
 

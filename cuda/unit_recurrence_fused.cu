@@ -14,8 +14,17 @@
 
 namespace eddy::cuda {
 namespace {
+
 std::atomic<bool> allowed{false};
+
+bool run_or_say(const UnitRecurrenceArgs& args, const Direction<UnitRecurrenceArgs>& direction) {
+  if (run(args, direction)) return true;
+  notice_plain_recurrence("unit_recurrence",
+                          {args.dim, args.mlp, args.heads, args.sequences, 0, args.products, nullptr});
+  return false;
 }
+
+}  // namespace
 
 void set_fused_recurrences(bool on) {
   allowed.store(on);
@@ -26,11 +35,11 @@ bool fused_recurrences() {
 }
 
 bool fused_unit_recurrence_forward(const UnitRecurrenceArgs& args) {
-  return fused_recurrences() && run(args, forward_of<false>(args));
+  return fused_recurrences() && run_or_say(args, forward_of<false>(args));
 }
 
 bool fused_unit_recurrence_backward(const UnitRecurrenceArgs& args) {
-  return fused_recurrences() && run(args, backward_of<false>(args));
+  return fused_recurrences() && run_or_say(args, backward_of<false>(args));
 }
 
 }  // namespace eddy::cuda

@@ -10,14 +10,18 @@ namespace eddy::cuda {
 void set_fused_recurrences(bool on);
 bool fused_recurrences();
 
+// Says in a notice (ops/notices.h) that such a call goes another way although fused kernels were chosen;
+// blocks of 0 for the unit recurrence. In a file of its own, since .cu files cannot format.
+void notice_plain_recurrence(const char* op, const BlockRecurrenceQuestion& sizes);
+
 // The whole chain of the unit recurrence, or its gradient. Returns whether the kernel took the call, and does
-// nothing otherwise: it may, dim and mlp are multiples of 32, dim is at most 512, and the GPU's
+// nothing otherwise but say so: it may, dim and mlp are multiples of 32, dim is at most 512, and the GPU's
 // multiprocessors together hold the weights.
 bool fused_unit_recurrence_forward(const UnitRecurrenceArgs& args);
 bool fused_unit_recurrence_backward(const UnitRecurrenceArgs& args);
 
 // Whether the kernels take such a block recurrence: as above, and blocks are of at most 64 positions, heads
-// of at most 32 numbers.
+// of at most 32 numbers. A notice says so where they may and do not.
 bool takes_block_recurrence(const BlockRecurrenceQuestion& question);
 // The chain of the block recurrence and its gradient. errors: DeviceError for what they do not take.
 void block_recurrence_forward(const UnitRecurrenceArgs& args);

@@ -14,7 +14,6 @@ namespace eddy {
 
 std::optional<BlockRows> BlockAccumulate::run_fused(const WindowLayer& layer, const BlockRows& x,
                                                     const BlockPlan& plan) const {
-  if (!spreads_output()) return {};
   const Tensor& some = x.full.defined() ? x.full : x.rest;
   const DropoutSite& drop = layer.drop();
   const TransformerLayer& t = layer.layer;
@@ -22,6 +21,7 @@ std::optional<BlockRows> BlockAccumulate::run_fused(const WindowLayer& layer, co
   options.sequences = plan.batch;
   options.block = plan.block;
   options.first_read = plan.first_read;
+  options.spreads_output = spreads_output();
   options.chain.heads = t.heads;
   options.chain.gelu = t.gelu_activation;
   options.chain.eps = t.attn_norm.eps;

@@ -10,9 +10,16 @@ namespace eddy {
 // and memory that does not grow with the batch.
 inline constexpr std::int64_t kAttentionTableParts = 64;
 
+// What rows add to the gradient of a head's scale is summed in parts of so many rows or more, and at most so
+// many parts: few rows are one part and one launch.
+inline constexpr std::int64_t kHeadScaleRows = 4096, kMostHeadScaleParts = 64;
+
 struct AttentionPartials {
-  std::int64_t deltas;       // [batch, heads, queries]: doutput . output of each row
-  std::int64_t head_scales;  // [batch, heads, queries]: what each row adds to dhead_scale
+  std::int64_t deltas;            // [batch, heads, queries]: doutput . output of each row
+  std::int64_t head_scales;       // [batch, heads, queries]: what each row adds to dhead_scale
+  std::int64_t head_scale_parts;  // runs of a head's [batch, queries] rows, `part_rows` in a run
+  std::int64_t part_rows;
+  std::int64_t head_scale_sums;  // [heads, head_scale_parts], where there is more than one
   std::int64_t batch_parts;  // runs of sequences with a part of the tables each, `part_sequences` in a run
   std::int64_t part_sequences;
   std::int64_t bias;       // [heads, batch_parts, distances]
@@ -34,8 +41,14 @@ inline AttentionPartials attention_partials(const AttentionBackwardArgs& gradien
   p.part_sequences = (args.batch + runs - 1) / runs;
   p.batch_parts = (args.batch + p.part_sequences - 1) / p.part_sequences;
   const std::int64_t tables = args.heads * p.batch_parts * args.distances;
+  const std::int64_t head_rows = args.batch * args.queries,
+                     head_runs = (head_rows + kHeadScaleRows - 1) / kHeadScaleRows;
+  const std::int64_t head_parts = head_runs < kMostHeadScaleParts ? head_runs : kMostHeadScaleParts;
+  p.part_rows = head_parts > 0 ? (head_rows + head_parts - 1) / head_parts : 0;
+  p.head_scale_parts = head_parts > 0 ? (head_rows + p.part_rows - 1) / p.part_rows : 0;
   p.deltas = take(rows);
   p.head_scales = take(gradient.dhead_scale != nullptr ? rows : 0);
+  p.head_scale_sums = take(gradient.dhead_scale != nullptr ? args.heads * p.head_scale_parts : 0);
   p.bias = take(gradient.dbias != nullptr ? tables : 0);
   p.positions = take(gradient.dpositions != nullptr ? tables * args.head_size : 0);
   return p;

@@ -3,6 +3,7 @@
 
 #include "ops/capture.h"
 #include "ops/device_clock.h"
+#include "ops/notices.h"
 #include "ops/slot.h"
 #include "tensor/format.h"
 
@@ -22,11 +23,11 @@
 namespace eddy {
 
 namespace {
-// The place of a name among plain, tensor_core and wgmma. errors: ValueError for another.
+constexpr const char* kAttentionKernels[] = {"plain", "tensor_core", "wgmma"};
+// The place of a name among these. errors: ValueError for another.
 int attention_kernel(std::string_view name) {
-  constexpr std::string_view kNames[] = {"plain", "tensor_core", "wgmma"};
   for (int i = 0; i < 3; ++i)
-    if (name == kNames[i]) return i;
+    if (name == kAttentionKernels[i]) return i;
   fail<ValueError>("set_attention_kernel: unknown kernel '{}' (plain, tensor_core or wgmma)", name);
 }
 // errors: ValueError for a name that is not one of the two.
@@ -36,6 +37,11 @@ bool is_fused(std::string_view name) {
   return name == "fused";
 }
 }  // namespace
+
+std::string in_words(const GpuKernels& kernels) {
+  return fmt::format("attention {}, recurrence {}, TF32 {}", kernels.attention, kernels.recurrence,
+                     kernels.tf32 ? "on" : "off");
+}
 
 #if defined(EDDY_HAS_CUDA)
 
@@ -78,10 +84,18 @@ void set_tf32(bool on) {
 
 void set_attention_kernel(std::string_view name) {
   cuda::set_attention_kernels(static_cast<cuda::AttentionKernels>(attention_kernel(name)));
+  forget_notices();
 }
 
 void set_recurrence_kernel(std::string_view name) {
   cuda::set_fused_recurrences(is_fused(name));
+  forget_notices();
+}
+
+std::optional<GpuKernels> gpu_kernels() {
+  if (!cuda::is_open()) return {};
+  return GpuKernels{kAttentionKernels[static_cast<int>(cuda::attention_kernels())],
+                    cuda::fused_recurrences() ? "fused" : "plain", cuda::tf32()};
 }
 
 void install_cuda_backend() {
@@ -144,6 +158,10 @@ void set_attention_kernel(std::string_view name) {
 
 void set_recurrence_kernel(std::string_view name) {
   is_fused(name);
+}
+
+std::optional<GpuKernels> gpu_kernels() {
+  return {};
 }
 
 void install_cuda_backend() {}

@@ -42,15 +42,24 @@ void set_tf32(bool on);
 
 // Chooses the kernels of attention in bf16 on a GPU: "plain", as at the start, or "tensor_core" for heads of
 // 32 to 128 in steps of 16, or "wgmma" for these on GPUs of compute capability 9.0; other calls stay with the
-// plain ones, and with "wgmma" other GPUs with "tensor_core". Without effect on the CPU. errors: ValueError
-// for another name.
+// plain ones, and with "wgmma" other GPUs with "tensor_core", and say so (ops/notices.h; this forgets what
+// was said). Without effect on the CPU. errors: ValueError for another name.
 void set_attention_kernel(std::string_view name);
 
 // Chooses the kernels of the unit recurrence and of the block recurrence with forget on a GPU: "plain", as at
 // the start, or "fused", one kernel for all steps, for widths that are multiples of 32 and weights that fit
-// on the GPU's multiprocessors; other calls stay with the plain ones. Without effect on the CPU. errors:
-// ValueError for another name.
+// on the GPU's multiprocessors; other calls stay with the plain ones, and say so as above. Without effect on
+// the CPU. errors: ValueError for another name.
 void set_recurrence_kernel(std::string_view name);
+
+// These three choices as they stand, or nothing before a GPU is opened.
+struct GpuKernels {
+  std::string attention, recurrence;
+  bool tf32 = false;
+};
+std::optional<GpuKernels> gpu_kernels();
+// "attention plain, recurrence fused, TF32 off".
+std::string in_words(const GpuKernels& kernels);
 
 // Fills the slots, the allocator and the transfer of the GPU where this build has CUDA. Touches no GPU.
 // Called by install_backends.

@@ -26,6 +26,9 @@ struct BlockAccumulateOptions : BlockRecurrenceOptions {
   // Outputs of the positions from here on are read. Where this cuts off rows of the last two windows' older
   // halves, masks are numbered as if those rows were not there.
   std::int64_t first_read = 0;
+  // Whether p becomes y_{t-2}, as above. The other form (accumulate = "hidden") has no kernel: nothing fits
+  // it.
+  bool spreads_output = true;
   // With dropout, `keys` has three for each newer half B_0 .. B_{n-1}, then three for each older one A_1 ..
   // A_n, numbered within the half as BlockRecurrenceOptions says: queries are the half's rows that are read,
   // keys for B_t those of A_t and B_t.

@@ -46,6 +46,7 @@ struct BlockRecurrenceQuestion {
   std::int64_t dim, mlp, heads, sequences, block;
   Dtype products;
   bool* fits;
+  bool spreads_output = true;  // of accumulate
 };
 extern Slot<BlockRecurrenceQuestion> block_recurrence_question_slot;
 extern Slot<UnitRecurrenceArgs> block_recurrence_forward_slot, block_recurrence_backward_slot;

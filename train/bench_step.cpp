@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/model.h"
+#include "ops/notices.h"
 #include "tensor/allocator.h"
 #include "tensor/format.h"
 #include "tensor/thread_pool.h"
@@ -53,6 +54,7 @@ StepBench bench_step(const StepBenchOptions& options) {
         options.batch, options.tail, options.sequence, options.steps);
   const Placement placement =
       choose_placement({"bench step", "--device", "--precision"}, options.device, options.precision);
+  forget_notices();  // each benchmark has its own
   StepTrialOptions trial_options;
   trial_options.model = options.model;
   trial_options.batch = options.batch;
@@ -105,6 +107,8 @@ StepBench bench_step(const StepBenchOptions& options) {
   result.peak_bytes = allocator(placement.device).stats().peak_bytes - probe_bytes;
   result.captured = trial.captured();
   result.message = trial.message();
+  if (!(placement.device == kCpu)) result.gpu_kernels = gpu_kernels();
+  result.notices = take_notices();
   if (!options.profile) return result;
 
   StepProfiler profiler(placement.device, profile_rates(placement, options, product_size, probe, half));
@@ -139,7 +143,9 @@ std::string to_text(const StepBench& b) {
   text += fmt::format("{} operations per token; peak memory {}; graph: {} nodes, {} saved\n",
                       human_count(b.flops_per_token), human_bytes(b.peak_bytes), b.graph_nodes,
                       human_bytes(b.saved_bytes));
+  if (b.gpu_kernels) text += fmt::format("kernels: {}\n", in_words(*b.gpu_kernels));
   if (!b.message.empty()) text += b.message + '\n';
+  for (const std::string& notice : b.notices) text += notice + '\n';
   if (b.by_op.empty()) return text;
   text += fmt::format(
       "\nprofile of {} further steps{}, milliseconds of one step: its time is the floor (the longer of the\n"
@@ -175,6 +181,11 @@ nlohmann::json to_json(const StepBench& b) {
       {"peak_bytes", b.peak_bytes},
       {"graph_nodes", b.graph_nodes},
       {"saved_bytes", b.saved_bytes}};
+  if (b.gpu_kernels)
+    value["gpu_kernels"] = {{"attention", b.gpu_kernels->attention},
+                            {"recurrence", b.gpu_kernels->recurrence},
+                            {"tf32", b.gpu_kernels->tf32}};
+  if (!b.notices.empty()) value["notices"] = b.notices;
   if (!b.by_op.empty()) {
     value["by_op"] = profile_json(b.by_op, b.profiled_steps);
     value["by_module"] = profile_json(b.by_module, b.profiled_steps);

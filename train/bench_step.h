@@ -7,10 +7,12 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "models/config.h"
+#include "ops/backends.h"
 #include "train/bench.h"
 #include "train/bench_ceilings.h"
 #include "train/bench_profile.h"
@@ -48,6 +50,8 @@ struct StepBench {
   std::int64_t saved_bytes = 0;
   bool captured = false;                     // the steps were replayed from a graph
   std::string message{};                     // why they were not, when they were to be
+  std::optional<GpuKernels> gpu_kernels{};   // the choices on a GPU
+  std::vector<std::string> notices{};        // where they were not taken (ops/notices.h)
   std::vector<ProfileRow> by_op, by_module;  // with options.profile
   std::int64_t profiled_steps = 0;
 

@@ -140,6 +140,8 @@ std::vector<std::string> environment_lines() {
   };
   std::vector<std::string> texts;
   for (const auto& [name, value] : lines) texts.push_back(fmt::format("{}: {}", name, value));
+  if (const std::optional<GpuKernels> kernels = gpu_kernels())
+    texts.push_back("gpu kernels: " + in_words(*kernels));
   if (std::string line = gpu_allocator_line(); !line.empty()) texts.push_back(std::move(line));
   return texts;
 }

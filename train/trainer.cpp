@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "ops/notices.h"
 #include "tensor/allocator.h"
 #include "tensor/format.h"
 #include "tensor/thread_pool.h"
@@ -269,6 +270,7 @@ class Run {
     options.carry_state = task_->carries_state();
     StepResult result = captured_step_->step(batches, carried_, options);
     if (const std::string message = captured_step_->take_message(); !message.empty()) event(message);
+    for (const std::string& notice : take_notices()) event(notice);
     if (!result.finite) event(fmt::format("step {} skipped: {}", state_.step, result.problem));
     if (options.carry_state && result.finite && carried_.state.empty() && !said_no_state_) {
       said_no_state_ = true;

@@ -2,14 +2,12 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <map>
-#include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "captured_training.h"
 #include "cuda/context.h"
 #include "gpu_test.h"
 #include "models/model.h"
@@ -17,16 +15,11 @@
 #include "ops/pointwise.h"
 #include "tensor/allocator.h"
 #include "tensor/error.h"
-#include "train/captured_step.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;
 
 namespace {
-
-std::vector<float> floats(const Tensor& x) {
-  return raw::contiguous(to_cpu(x)).to_vector<float>();
-}
 
 ModelConfig small(const std::string& family, const std::string& name) {
   ModelConfig config;
@@ -39,92 +32,6 @@ ModelConfig small(const std::string& family, const std::string& name) {
   config.layers = 2;
   config.init_std = 0.3;
   return config;
-}
-
-std::vector<std::int32_t> tokens_of(std::int64_t count, std::uint64_t step) {
-  const RandomKey key = random_key(3, "capture tokens", step);
-  std::vector<std::int32_t> tokens;
-  for (std::int64_t i = 0; i < count; ++i)
-    tokens.push_back(static_cast<std::int32_t>(key.word(static_cast<std::uint64_t>(i)) % 11));
-  return tokens;
-}
-
-// The batches of a step: two rows of `time` tokens, some targets of which are not scored.
-using MakeBatches = std::function<std::vector<Batch>(int step)>;
-
-Batch batch_of(std::int64_t time, std::uint64_t number, const std::vector<std::int64_t>& starts = {}) {
-  std::vector<std::int32_t> targets = tokens_of(2 * time, number + 1000);
-  for (std::uint64_t i = 0; i < number % 3; ++i)
-    targets[i] = kNotScored;  // the counts change, the kind does not
-  return make_batch(2, tokens_of(2 * time, number), targets, starts);
-}
-
-// A model and what trains it.
-struct Training {
-  Training(const ModelConfig& config, const std::string& optimizer_name, bool capture,
-           Dtype dtype = Dtype::f32)
-      : model(make_model(config, dtype, gpu())) {
-    model->params().initialize(7);
-    TrainConfig train;
-    train.optimizer = optimizer_name;
-    train.clip = 0.5;
-    optimizer = make_optimizer(model->params(), train);
-    step.emplace(*model, *optimizer, capture);
-  }
-  std::unique_ptr<Model> model;
-  std::unique_ptr<Optimizer> optimizer;
-  std::optional<CapturedStep> step;
-  CarriedState carried;
-};
-
-StepOptions options_of(int step, bool carry_state) {
-  StepOptions options;
-  options.learning_rate = 0.01 / (1 + step);
-  options.seed = 5;
-  options.step = step;
-  options.carry_state = carry_state;
-  return options;
-}
-
-void check_states(const State& got, const State& want) {
-  REQUIRE(got.size() == want.size());
-  for (const auto& [name, tensor] : want) {
-    CAPTURE(name);
-    REQUIRE(got.find(name) != nullptr);
-    if (tensor.dtype() == Dtype::f32) CHECK(floats(got.get(name)) == floats(tensor));
-    if (tensor.dtype() == Dtype::i64)
-      CHECK(to_cpu(got.get(name)).to_vector<std::int64_t>() == to_cpu(tensor).to_vector<std::int64_t>());
-  }
-}
-
-// Trains twice, captured and not, and compares every step and the end. Returns how many graphs there were.
-std::size_t compare(const ModelConfig& config, const std::string& optimizer, bool carry_state, int steps,
-                    const MakeBatches& batches, Dtype dtype = Dtype::f32) {
-  Training eager(config, optimizer, false, dtype), captured(config, optimizer, true, dtype);
-  for (int i = 0; i < steps; ++i) {
-    CAPTURE(i);
-    const StepOptions options = options_of(i, carry_state);
-    const StepResult want = eager.step->step(batches(i), eager.carried, options);
-    const StepResult got = captured.step->step(batches(i), captured.carried, options);
-    CHECK(want.finite);
-    CHECK(got.finite);
-    CHECK(got.loss == want.loss);
-    CHECK(got.grad_norm == want.grad_norm);
-    CHECK(got.graph.nodes == want.graph.nodes);
-    check_states(captured.carried.state, eager.carried.state);
-    if (i == 3) poison_gpu();  // what a graph reads must not be handed out to others
-  }
-  CHECK(floats(captured.model->params().values()) == floats(eager.model->params().values()));
-  CHECK(floats(captured.model->params().gradients()) == floats(eager.model->params().gradients()));
-  if (dtype == Dtype::bf16) {  // the rounded copy is of the values that the last replay wrote
-    const Tensor& values = captured.model->params().values();
-    CHECK(floats(raw::cast(raw::to_bf16(values), Dtype::f32)) ==
-          floats(raw::cast(raw::cast(values, Dtype::bf16), Dtype::f32)));
-  }
-  CHECK(captured.optimizer->steps() == eager.optimizer->steps());
-  CHECK(eager.step->graphs() == 0);
-  CHECK(captured.step->take_message() == "");
-  return captured.step->graphs();
 }
 
 }  // namespace
@@ -234,31 +141,31 @@ TEST_SUITE("device") {
   TEST_CASE("captured steps of a model with many classes are those without capturing") {
     ModelConfig config = small("recurrent_transformer", "unit_forget");
     config.vocab = Classifier::kManyClasses;
-    const std::size_t graphs = compare(config, "adamw", false, 5, [](int step) {
+    const Compared result = compare(config, "adamw", false, 5, [](int step) {
       return std::vector<Batch>{batch_of(3, static_cast<std::uint64_t>(2 * step)),
                                 batch_of(3, static_cast<std::uint64_t>(2 * step + 1))};
     });
-    CHECK(graphs == 1);
+    CHECK(result.graphs == 1);
   }
 
   TEST_CASE("captured steps of the unit recurrence with dropout are those without capturing") {
     ModelConfig config = small("recurrent_transformer", "unit_forget");
     config.dropout = 0.2;
-    const std::size_t graphs = compare(config, "adamw", false, 6, [](int step) {
+    const Compared result = compare(config, "adamw", false, 6, [](int step) {
       return std::vector<Batch>{batch_of(12, static_cast<std::uint64_t>(2 * step)),
                                 batch_of(12, static_cast<std::uint64_t>(2 * step + 1))};
     });
-    CHECK(graphs == 1);
+    CHECK(result.graphs == 1);
   }
 
   TEST_CASE("captured steps with Adafactor are those without capturing") {
     ModelConfig config = small("recurrent_transformer", "regular");
     config.dropout = 0.1;
     config.dim = 128;  // so that some matrices are factored
-    const std::size_t graphs = compare(config, "adafactor", false, 5, [](int step) {
+    const Compared result = compare(config, "adafactor", false, 5, [](int step) {
       return std::vector<Batch>{batch_of(6, static_cast<std::uint64_t>(step))};
     });
-    CHECK(graphs == 1);
+    CHECK(result.graphs == 1);
   }
 
   // In odd steps one row begins anew, the one or the other by turns; in the sixth step both, a cold start.
@@ -276,10 +183,10 @@ TEST_SUITE("device") {
       config.segment = 6;
       config.chunk = 3;
       config.dropout = 0.2;
-      const std::size_t graphs = compare(config, "adam", true, kSteps, [](int step) {
+      const Compared result = compare(config, "adam", true, kSteps, [](int step) {
         return std::vector<Batch>{batch_of(6, static_cast<std::uint64_t>(step), beginning(step))};
       });
-      CHECK(graphs == 2);
+      CHECK(result.graphs == 2);
     }
   }
 
@@ -290,10 +197,10 @@ TEST_SUITE("device") {
     config.states = 3;
     config.recurrent_layers = {0};
     config.dropout = config.attn_dropout = 0.2;
-    const std::size_t graphs = compare(config, "adamw", true, kSteps, [](int step) {
+    const Compared result = compare(config, "adamw", true, kSteps, [](int step) {
       return std::vector<Batch>{batch_of(8, static_cast<std::uint64_t>(step), beginning(step))};
     });
-    CHECK(graphs == 2);
+    CHECK(result.graphs == 2);
   }
 
   TEST_CASE("captured steps of the memorizing transformer fill its memory and rows begin with an empty one") {
@@ -307,10 +214,10 @@ TEST_SUITE("device") {
     for (const char* search : {"bucket", "exact"}) {
       CAPTURE(search);
       config.memory_search = search;
-      const std::size_t graphs = compare(config, "adamw", true, kSteps, [](int step) {
+      const Compared result = compare(config, "adamw", true, kSteps, [](int step) {
         return std::vector<Batch>{batch_of(8, static_cast<std::uint64_t>(step), beginning(step))};
       });
-      CHECK(graphs == 2);
+      CHECK(result.graphs == 2);
     }
   }
 
@@ -320,30 +227,30 @@ TEST_SUITE("device") {
     config.context = 8;
     config.chunk = 4;
     config.dropout = 0.2;
-    const std::size_t graphs = compare(config, "adamw", true, kSteps, [](int step) {
+    const Compared result = compare(config, "adamw", true, kSteps, [](int step) {
       return std::vector<Batch>{batch_of(8, static_cast<std::uint64_t>(step), beginning(step))};
     });
-    CHECK(graphs == 2);
+    CHECK(result.graphs == 2);
   }
 
   TEST_CASE("captured steps in bf16 are those without capturing") {
     ModelConfig config = small("recurrent_transformer", "regular");
     config.dropout = 0.1;
-    const std::size_t graphs = compare(
+    const Compared result = compare(
         config, "adamw", false, 6,
         [](int step) { return std::vector<Batch>{batch_of(12, static_cast<std::uint64_t>(step))}; },
         Dtype::bf16);
-    CHECK(graphs == 1);
+    CHECK(result.graphs == 1);
   }
 
   TEST_CASE("a change of the block size or of the length takes a graph of its own") {
     ModelConfig config = small("recurrent_transformer", "block_forget");
-    const std::size_t graphs = compare(config, "adamw", false, 9, [](int step) {
+    const Compared result = compare(config, "adamw", false, 9, [](int step) {
       Batch batch = batch_of(step % 3 == 2 ? 8 : 12, static_cast<std::uint64_t>(step));
       batch.block = step % 3 == 0 ? 4 : 2;
       return std::vector<Batch>{batch};
     });
-    CHECK(graphs == 3);
+    CHECK(result.graphs == 3);
   }
 
   TEST_CASE("a captured step whose loss is not finite moves nothing and clears the state") {

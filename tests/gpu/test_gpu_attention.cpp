@@ -37,6 +37,7 @@ const AttentionCase kCases[] = {
     {1, 40, 40, 2, 2, 12, 0, kFar, true, true, true, false, 8},
     {1, 40, 40, 2, 2, 12, 0, kFar, true, true, true, false, 16},
     {1, 40, 40, 2, 2, 12, 0, kFar, true, true, true, false, 32},
+    {70, 121, 3, 2, 1, 4, 0, kFar, true, false, false, false, 8},  // three parts of a head's scale
     {2, 300, 520, 4, 2, 64, 0, 256, true, true, true, true},
 };
 

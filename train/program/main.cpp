@@ -21,6 +21,7 @@
 
 #include "ops/backends.h"
 #include "ops/cpu/isa.h"
+#include "ops/notices.h"
 #include "tensor/format.h"
 #include "tensor/thread_pool.h"
 #include "train/config.h"
@@ -164,6 +165,7 @@ int run_command_line(int argc, char** argv) {
   choose_kernel("EDDY_RECURRENCE", set_recurrence_kernel);
   if (threads > 0) set_thread_count(threads);
   const int status = action();
+  for (const std::string& notice : take_notices()) std::cerr << notice << '\n';
   flush_output();
   return status;
 }

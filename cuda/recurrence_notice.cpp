@@ -1,0 +1,21 @@
+// What a person is told of a recurrence that the fused kernels do not take.
+#include "cuda/unit_recurrence_fused.h"
+#include "ops/notices.h"
+#include "tensor/format.h"
+
+namespace eddy::cuda {
+
+void notice_plain_recurrence(const char* op, const BlockRecurrenceQuestion& q) {
+  if (!q.spreads_output)
+    return give_notice(fmt::format(
+        "{} with accumulate = \"hidden\" is composed of other ops: the fused kernel spreads the output", op));
+  const bool blocks = q.block > 0;
+  give_notice(fmt::format(
+      "{} is not fused: dim {}, mlp {}{}, products in {} (the kernel takes dim and mlp in steps of 32, dim "
+      "up "
+      "to 512{}, and weights that the GPU's multiprocessors together hold)",
+      op, q.dim, q.mlp, blocks ? fmt::format(", {} heads, blocks of {}", q.heads, q.block) : "",
+      dtype_name(q.products), blocks ? ", blocks of up to 64 positions, heads of up to 32 numbers" : ""));
+}
+
+}  // namespace eddy::cuda

@@ -1,0 +1,174 @@
+// Training in bf16 under each choice of kernels that are off at the start (set_attention_kernel,
+// set_recurrence_kernel), with models of every family that they serve, of sizes that they take: losses within
+// 1 % of those with the plain kernels, as bf16 is held to against f32, and captured steps with the bits of
+// the same steps uncaptured. What does not take a choice says so.
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "captured_training.h"
+#include "ops/block_recurrence.h"
+#include "ops/notices.h"
+#include "tensor/format.h"
+#include "tests/model/bf16_models.h"
+#include "train/bench_step.h"
+#include "train/environment.h"
+
+using namespace eddy;
+using namespace eddy::gpu_test;
+
+namespace {
+
+// Two kinds of steps, one cold and one with a state, of which the second is seen four times.
+constexpr int kSteps = kEmulated ? 5 : 50;
+constexpr std::size_t kWindow = kEmulated ? 1 : 10;
+
+constexpr const char *kPlain = "plain", *kFused = "fused";
+
+struct Choice {
+  const char *attention, *recurrence;
+};
+struct Chosen {
+  explicit Chosen(const Choice& choice) {
+    set_attention_kernel(choice.attention);
+    set_recurrence_kernel(choice.recurrence);
+  }
+  ~Chosen() {
+    set_attention_kernel(kPlain);
+    set_recurrence_kernel(kPlain);
+  }
+};
+
+// Heads of 32, the narrowest that tensor cores take and the widest of the fused recurrences.
+ModelConfig wide(const std::string& model, std::int64_t dim = 64, std::int64_t heads = 2) {
+  for (ModelConfig config : test::bf16_configs())
+    if (config.model == model) {
+      config.dim = dim;
+      config.heads = heads;
+      config.mlp_dim = 64;
+      config.layers = config.family == "block_recurrent" ? 2 : 1;  // the second is the recurrent one
+      config.dropout = 0.1;
+      return config;
+    }
+  fail<ValueError>("no configuration of {}", model);
+}
+
+// Two rows of a segment, two windows, chunks or blocks long.
+std::vector<Batch> learnable(int step) {
+  constexpr std::int64_t kRows = 2, kTime = 8;
+  const Tensor ids = test::bf16_tokens(kRows, kTime + 1, 11, static_cast<std::uint64_t>(step));
+  const auto part = [&](std::int64_t begin) {
+    const Tensor cut = raw::contiguous(raw::narrow(ids, 1, begin, kTime));
+    return raw::cast(cut, Dtype::i32).to_vector<std::int32_t>();
+  };
+  return {make_batch(kRows, part(0), part(1), {})};
+}
+
+std::vector<double> losses_of(const ModelConfig& config) {
+  Training training(config, "adamw", true, Dtype::bf16);
+  std::vector<double> losses;
+  for (int i = 0; i < kSteps; ++i)
+    losses.push_back(training.step->step(learnable(i), training.carried, options_of(i, true)).loss);
+  return losses;
+}
+
+// Trains with the plain kernels and under each choice.
+void check_choices(const ModelConfig& config, const std::vector<Choice>& choices) {
+  CAPTURE(config.model);
+  const std::vector<double> plain = losses_of(config);
+  for (const Choice& choice : choices) {
+    CAPTURE(choice.attention);
+    CAPTURE(choice.recurrence);
+    const Chosen chosen(choice);
+    const Compared result = compare(config, "adamw", true, kSteps, learnable, Dtype::bf16);
+    CHECK(result.graphs >= 1);
+    const double worst = test::loss_difference(result.losses, plain, kWindow);
+    CHECK(!(worst > 0.01));
+    CHECK(!std::isnan(worst));
+    // All of it was taken, and so other kernels were at work.
+    CHECK(take_notices() == std::vector<std::string>());
+    CHECK(result.losses != plain);
+  }
+}
+
+const std::vector<Choice> kAttentions{{"tensor_core", kPlain}, {"wgmma", kPlain}};
+
+bool told(const std::string& text) {
+  const std::vector<std::string> notices = take_notices();
+  return notices.size() == 1 && notices[0].find(text) != std::string::npos;
+}
+
+StepBench bench_of(const ModelConfig& model) {
+  StepBenchOptions options;
+  options.model = model;
+  options.batch = 2;
+  options.sequence = 8;
+  options.steps = 1;
+  options.product_size = 32;
+  options.device = "cuda";
+  options.precision = "bf16";
+  return bench_step(options);
+}
+
+}  // namespace
+
+TEST_SUITE("device") {
+  TEST_CASE("models with attention on tensor cores train as with the plain kernels") {
+    for (const char* model : {"regular", "block_recurrent", "memory_llama", "staircase"})
+      check_choices(wide(model), kAttentions);
+  }
+
+  TEST_CASE("models with fused recurrences train as with the plain kernels") {
+    check_choices(wide("unit_forget"), {{kPlain, kFused}});
+    for (const char* model : {"block_forget", "block_accumulate"})
+      check_choices(wide(model), {{"tensor_core", kPlain}, {"wgmma", kFused}});
+  }
+
+  TEST_CASE("a choice of kernels that a call does not take is told of once") {
+    const Chosen chosen({"wgmma", kFused});
+    const auto train = [](const ModelConfig& config, Dtype dtype) {
+      Training training(config, "adamw", false, dtype);
+      CHECK(training.step->step(learnable(0), training.carried, options_of(0, true)).finite);
+    };
+    train(wide("regular", 64, 1), Dtype::f32);
+    CHECK(told("attention in f32 with heads of 64 goes by the plain kernels"));
+    train(wide("regular", 64, 1), Dtype::f32);
+    CHECK(take_notices().empty());
+    train(wide("regular", 48, 2), Dtype::bf16);
+    CHECK(told("attention in bf16 with heads of 24 goes by the plain kernels"));
+    train(wide("unit_forget", 48, 2), Dtype::bf16);
+    CHECK(told("unit_recurrence is not fused: dim 48, mlp 64, products in bf16 (the kernel takes"));
+    train(wide("block_forget", 64, 1), Dtype::bf16);
+    CHECK(told("block_recurrence is not fused: dim 64, mlp 64, 1 heads, blocks of 4, products in bf16"));
+    BlockRecurrenceOptions sizes;
+    sizes.sequences = 2;
+    sizes.block = 3;
+    sizes.chain.heads = 16;
+    const Tensor rows = Tensor::zeros({6, 512}, Dtype::f32, gpu());
+    CHECK_FALSE(block_recurrence_fits(rows, 8192, sizes));  // 37 MiB of weights
+    CHECK(told("block_recurrence is not fused: dim 512, mlp 8192, 16 heads, blocks of 3, products in f32"));
+    ModelConfig hidden = wide("block_accumulate");
+    hidden.accumulate = "hidden";
+    train(hidden, Dtype::bf16);
+    CHECK(told("block_accumulate with accumulate = \"hidden\" is composed of other ops"));
+    set_attention_kernel("tensor_core");  // a choice made anew is told of anew
+    train(wide("regular", 64, 1), Dtype::f32);
+    CHECK(told("heads of 64"));
+  }
+
+  TEST_CASE("the choices of kernels stand beside what was measured with them") {
+    const Chosen chosen({"wgmma", kFused});
+    for (int i = 0; i < 2; ++i) {  // each benchmark has what it was told
+      const nlohmann::json json = to_json(bench_of(wide("regular", 48, 2)));
+      CHECK(json.at("gpu_kernels") ==
+            nlohmann::json{{"attention", "wgmma"}, {"recurrence", "fused"}, {"tf32", true}});
+      CHECK(json.at("notices").size() == 1);
+    }
+    set_recurrence_kernel(kPlain);
+    const StepBench bench = bench_of(wide("regular"));
+    CHECK(!to_json(bench).contains("notices"));
+    const std::string words = "attention wgmma, recurrence plain, TF32 on";
+    CHECK(to_text(bench).find("kernels: " + words) != std::string::npos);
+    CHECK(environment_lines().back() == "gpu kernels: " + words);
+  }
+}
