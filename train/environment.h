@@ -7,8 +7,8 @@
 
 namespace eddy {
 
-// "name: value" lines: version, compiler, build, processor, kernels, threads, BLAS, CUDA, memory, once a GPU is
-// open which kernels are chosen there, and what the allocators hold. Installs the backends.
+// "name: value" lines: version, compiler, build, processor, kernels, threads, BLAS, CUDA, memory, once a GPU
+// is open which kernels are chosen there, and what the allocators hold. Installs the backends.
 std::vector<std::string> environment_lines();
 
 // The last of them, of the GPU's allocator as it is now; "" where no GPU can be used.

@@ -191,7 +191,9 @@ nlohmann::json json_of(const SpeedResult& result) {
 
 // The machine and the build. What the allocator holds is another number at every moment.
 std::vector<std::string> machine_lines(std::vector<std::string> environment) {
-  std::erase_if(environment, [](const std::string& line) { return line.starts_with("allocator: "); });
+  std::erase_if(environment, [](const std::string& line) {
+    return line.starts_with("allocator: ") || line.starts_with("cuda allocator: ");
+  });
   return environment;
 }
 
