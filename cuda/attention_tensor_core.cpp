@@ -40,8 +40,7 @@ bool on_tensor_cores(const AttentionArgs& args) {
     return true;
   give_notice(
       fmt::format("attention in {} with heads of {} goes by the plain kernels: those on tensor cores take "
-                  "bf16 with heads "
-                  "of 32 to 128 in steps of 16",
+                  "bf16 with heads of 32 to 128 in steps of 16",
                   dtype_name(args.dtype), args.head_size));
   return false;
 }

@@ -12,8 +12,7 @@ void notice_plain_recurrence(const char* op, const BlockRecurrenceQuestion& q) {
   const bool blocks = q.block > 0;
   give_notice(fmt::format(
       "{} is not fused: dim {}, mlp {}{}, products in {} (the kernel takes dim and mlp in steps of 32, dim "
-      "up "
-      "to 512{}, and weights that the GPU's multiprocessors together hold)",
+      "up to 512{}, and weights that the GPU's multiprocessors together hold)",
       op, q.dim, q.mlp, blocks ? fmt::format(", {} heads, blocks of {}", q.heads, q.block) : "",
       dtype_name(q.products), blocks ? ", blocks of up to 64 positions, heads of up to 32 numbers" : ""));
 }

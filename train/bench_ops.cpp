@@ -35,9 +35,9 @@ struct Cotangents {
   Tensors values;
 };
 
-Cotangents cotangents_of(const OpFunction& run, const Tensors& leaves, Device device) {
+Cotangents cotangents_of(const OpSpec& spec, const Tensors& leaves, Device device) {
   Cotangents result;
-  const Tensors ys = run(leaves);
+  const Tensors ys = spec.run(leaves);
   for (std::size_t i = 0; i < ys.size(); ++i) {
     if (!ys[i].defined() || !requires_grad(ys[i])) continue;
     result.outputs.push_back(i);
@@ -50,7 +50,6 @@ Cotangents cotangents_of(const OpFunction& run, const Tensors& leaves, Device de
 OpBenchRow bench_op(const OpSpec& spec, double seconds, const Ceilings& ceilings, Device device) {
   OpBenchRow row;
   row.op = spec.name;
-  const OpFunction& run = spec.run;
   Tensors inputs = spec.bench();
   for (Tensor& x : inputs)
     if (x.defined() && !(device == kCpu)) x = raw::to_device(x, device);
@@ -58,19 +57,19 @@ OpBenchRow bench_op(const OpSpec& spec, double seconds, const Ceilings& ceilings
   {
     const NoGrad no_grad;
     forward = measure_on(
-        device, [&] { static_cast<void>(run(inputs)); }, seconds);
+        device, [&] { static_cast<void>(spec.run(inputs)); }, seconds);
   }
   row.forward_ms = forward.best * 1e3;
   row.forward_median_ms = forward.median * 1e3;
 
   const Tensors leaves = tracked(inputs);
-  const Cotangents cotangents = cotangents_of(run, leaves, device);
+  const Cotangents cotangents = cotangents_of(spec, leaves, device);
   row.backward_ms = kNone;
   if (!cotangents.outputs.empty()) {
     const Timing both = measure_on(
         device,
         [&] {
-          Tensors ys = run(leaves), wanted;
+          Tensors ys = spec.run(leaves), wanted;
           for (const std::size_t i : cotangents.outputs) wanted.push_back(ys[i]);
           backward(wanted, cotangents.values);
           for (const Tensor& leaf : leaves)

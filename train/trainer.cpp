@@ -151,8 +151,8 @@ class Run {
             fmt::format("{}{} {} for {}", differ.empty() ? "" : ", ", key, mine.at(key).dump(), value.dump());
     if (differ.empty()) return;
     fail<ConfigError>(
-        "train: the configuration's model is not that of {}: {} (resume and init-from take the same [model] "
-        "table)",
+        "train: the configuration's model is not that of {}: {} (resume and init-from take the same "
+        "[model] table)",
         loaded.checkpoint.string(), differ);
   }
 

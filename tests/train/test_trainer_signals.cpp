@@ -41,6 +41,18 @@ bool has_checkpoint(const std::string& run) {
   return fs::exists(run + "/checkpoints/latest");
 }
 
+// The run that stopped at `step` goes on, and two steps later has the bits of one that never stopped.
+void check_goes_on(const TempFolder& folder, const TrainRequest& request, std::int64_t step) {
+  CHECK(train_quietly(resumed(request, step + 2)) == TrainEnd::finished);
+  TrainRequest unbroken = request;
+  unbroken.run_dir = folder.path("unbroken");
+  unbroken.config.train.steps = step + 2;
+  CHECK(train_quietly(unbroken) == TrainEnd::finished);
+  for (const char* name : {"model.safetensors", "optimizer.safetensors"})
+    CHECK_MESSAGE(bytes_of(latest_of(request.run_dir), name) == bytes_of(latest_of(unbroken.run_dir), name),
+                  name);
+}
+
 }  // namespace
 
 TEST_CASE("train: a run killed again and again goes on from a whole checkpoint and ends with the same bits") {
@@ -75,13 +87,7 @@ TEST_CASE("train: a run killed again and again goes on from a whole checkpoint a
     CHECK_NOTHROW(static_cast<void>(read_metrics(request.run_dir + "/metrics.jsonl")));
   }
 
-  CHECK(train_quietly(resumed(request, step + 2)) == TrainEnd::finished);
-  TrainRequest unbroken = tiny_run(folder, "unbroken");
-  unbroken.config.train.steps = step + 2;
-  CHECK(train_quietly(unbroken) == TrainEnd::finished);
-  for (const char* name : {"model.safetensors", "optimizer.safetensors"})
-    CHECK_MESSAGE(bytes_of(latest_of(request.run_dir), name) == bytes_of(latest_of(unbroken.run_dir), name),
-                  name);
+  check_goes_on(folder, request, step);
   for (const std::string& name : checkpoints_of(request.run_dir)) CHECK(!name.starts_with(".tmp-"));
 
   const Metrics metrics = read_metrics(request.run_dir + "/metrics.jsonl");
@@ -139,12 +145,7 @@ TEST_CASE("train: an interrupt saves and ends the run and it goes on to the bit"
     CHECK(contains(metrics.events.back().text, "--resume"));
     CHECK(fs::exists(request.run_dir + "/report.html"));
 
-    CHECK(train_quietly(resumed(request, run.step + 2)) == TrainEnd::finished);
-    TrainRequest unbroken = tiny_run(folder, "unbroken");
-    unbroken.config.train.steps = run.step + 2;
-    CHECK(train_quietly(unbroken) == TrainEnd::finished);
-    CHECK(bytes_of(latest_of(request.run_dir), "model.safetensors") ==
-          bytes_of(latest_of(unbroken.run_dir), "model.safetensors"));
+    check_goes_on(folder, request, run.step);
   }
 }
 
@@ -222,13 +223,7 @@ TEST_CASE("train: an error between checkpoints saves the steps that were done") 
   CHECK(child.wait() == 42);
   const std::int64_t step = load_run(request.run_dir).step;
   CHECK(step > 3);
-  CHECK(train_quietly(resumed(request, step + 2)) == TrainEnd::finished);
-  TrainRequest unbroken = tiny_run(folder, "unbroken");
-  unbroken.config.train = request.config.train;
-  unbroken.config.train.steps = step + 2;
-  CHECK(train_quietly(unbroken) == TrainEnd::finished);
-  CHECK(bytes_of(latest_of(request.run_dir), "model.safetensors") ==
-        bytes_of(latest_of(unbroken.run_dir), "model.safetensors"));
+  check_goes_on(folder, request, step);
 }
 
 TEST_CASE("train: a run that trains is left alone by a second process and can be gone on with afterwards") {
