@@ -14,8 +14,10 @@
 //     wait for the mixing; barrier: keys j + 1 and values j are there, keys j and values j - 1 read
 //     start copies of keys j + 2 and values j + 1
 //     start scores of tile j + 1, then mixing of tile j; wait for the scores
-// ptxas notes (C7519) that it adds a warpgroup.arrive where the ways around a passed-over tile meet: it
-// orders registers once more and waits for nothing.
+// For that ptxas must find products and commits in one run of code: where a branch may pass over products it
+// awaits all of them at the next wait. So tiles that only the other warpgroup sees have loops of their own,
+// before and behind, and the exponentials stand in a branch that is always taken: as plain arithmetic they
+// are moved behind the wait for the mixing. Both seen in the machine code of nvcc 13.0.
 //
 // Shared memory: q; two tiles of keys and of values; the bias that two tiles meet; with positions a window of
 // them and the skewed products; 1,024 to align. Registers are those of nvcc 13.0, blocks of a multiprocessor
@@ -114,31 +116,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, H <= 64 ? 2 : 1)
     start_bias(1);
   }
   fill_window(0);
-  if (walk.needs(0)) start_row_products<H>(left, keys, scores);
-  commit_products();
-  wait_products<0>(scores);
-
-  for (int tile = 0; tile < walk.tiles; ++tile) {
-    const std::int64_t key = walk.row(tile);
-    float correction[2];
-    if (walk.needs(tile)) {
-      if (args.positions != nullptr) {
-        diagonal_products<H, N>(
-            left, window + warp() * 16 * tensor_row(H),
-            [part](int row, int column, float x) { part[row * skew_row(N) + column] = x; });
-        __syncwarp();
-        add_skewed<N>(part, scores);
-        __syncwarp();
-      }
-      const std::int64_t base = own_query + head.offset - key;  // distance of the warp's first pair
-      if (args.bias != nullptr)
-        add_bias_window<N>(bias + tile % 2 * kBiasWindow + warp() * 16 + N - 1, scores);
-      const std::uint32_t seen =
-          Limits(16, args.keys - key, args.least - base, args.most - base).template bits<N>();
-      const std::uint32_t kept = kept_bits<N>(head, own_query, key);
-      softmax.weigh<N>(scores, seen, kept, factor, static_cast<float>(args.keep_scale), correction);
-    }
-    wait_products<0>(mixed);
+  const auto fetch = [&](int tile) {
     finish_copies();
     publish_shared();
     __syncthreads();  // the next keys and these values are there; these keys and the values before are read
@@ -147,18 +125,53 @@ __global__ void __launch_bounds__(kWgmmaThreads, H <= 64 ? 2 : 1)
       start_keys(tile + 2);
       start_bias(tile + 2);
     }
-    if (walk.needs(tile)) {
+  };
+  const auto pass = [&](int tile) {  // over a tile that only the other warpgroup sees
+    fetch(tile);
+    if (tile + 1 < walk.tiles) fill_window(tile + 1);
+  };
+  const int own_first = min(walk.own_first, walk.tiles), own_end = min(walk.own_end, walk.tiles);
+  int tile = 0;
+  for (; tile < own_first; ++tile) pass(tile);
+  if (tile < own_end) {
+    start_row_products<H>(left, keys + tile % 2 * Tile::kOther, scores);
+    commit_products();
+    wait_products<0>(scores);
+    for (; tile < own_end; ++tile) {
+      const std::int64_t key = walk.row(tile);
+      float correction[2];
+      if (args.head_size > 0) {  // always, see above
+        if (args.positions != nullptr) {
+          diagonal_products<H, N>(
+              left, window + warp() * 16 * tensor_row(H),
+              [part](int row, int column, float x) { part[row * skew_row(N) + column] = x; });
+          __syncwarp();
+          add_skewed<N>(part, scores);
+          __syncwarp();
+        }
+        const std::int64_t base = own_query + head.offset - key;  // distance of the warp's first pair
+        if (args.bias != nullptr)
+          add_bias_window<N>(bias + tile % 2 * kBiasWindow + warp() * 16 + N - 1, scores);
+        const std::uint32_t seen =
+            Limits(16, args.keys - key, args.least - base, args.most - base).template bits<N>();
+        const std::uint32_t kept = kept_bits<N>(head, own_query, key);
+        softmax.weigh<N>(scores, seen, kept, factor, static_cast<float>(args.keep_scale), correction);
+      }
+      wait_products<0>(mixed);
+      fetch(tile);
       weights.set(scores);
       scale_rows(mixed, correction);
+      // Behind the last tile these are scores of other keys, which nobody reads.
+      start_row_products<H>(left, keys + (tile + 1) % 2 * Tile::kOther, scores);
+      commit_products();
+      start_row_mixes<H, N>(weights, values + tile % 2 * Tile::kOther, mixed);
+      commit_products();
+      wait_products<1>(scores);
+      if (tile + 1 < walk.tiles) fill_window(tile + 1);
     }
-    if (walk.needs(tile + 1)) start_row_products<H>(left, keys + (tile + 1) % 2 * Tile::kOther, scores);
-    commit_products();
-    if (walk.needs(tile)) start_row_mixes<H, N>(weights, values + tile % 2 * Tile::kOther, mixed);
-    commit_products();
-    wait_products<1>(scores);
-    if (tile + 1 < walk.tiles) fill_window(tile + 1);
+    wait_products<0>(mixed);
   }
-  wait_products<0>(mixed);
+  for (; tile < walk.tiles; ++tile) pass(tile);
   finish_copies();  // the first values, when no key is seen
   softmax.store<H>(head, own_query, mixed);
 }

@@ -89,30 +89,33 @@ __global__ void __launch_bounds__(kThreads4) wgmma_kernel(Attention x) {
   wait_products<0>(scores);
   for (int tile = 0; tile < tiles; ++tile) {
     float shrink[2];
+    // Always: as plain arithmetic nvcc moves the exponentials behind the wait for the mixing.
+    if (x.time > 0) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {  // as in version 3, of 64 keys
-      const int query = first + 16 * warp + g + 8 * half;
-      float larger = top[half];
+      for (int half = 0; half < 2; ++half) {  // as in version 3, of 64 keys
+        const int query = first + 16 * warp + g + 8 * half;
+        float larger = top[half];
 #pragma unroll
-      for (int n = 0; n < kKeys / 8; ++n)
+        for (int n = 0; n < kKeys / 8; ++n)
 #pragma unroll
-        for (int e = 2 * half; e < 2 * half + 2; ++e) {
-          const bool seen = tile * kKeys + 8 * n + 2 * t + e % 2 <= query;
-          scores[n][e] = seen ? scores[n][e] * kScale2 : -INFINITY;
-          larger = fmaxf(larger, scores[n][e]);
-        }
-      larger = fmaxf(larger, __shfl_xor_sync(0xffffffffu, larger, 1));
-      larger = fmaxf(larger, __shfl_xor_sync(0xffffffffu, larger, 2));
-      shrink[half] = fast_exp2(top[half] - larger);
-      top[half] = larger;
-      sum[half] *= shrink[half];
+          for (int e = 2 * half; e < 2 * half + 2; ++e) {
+            const bool seen = tile * kKeys + 8 * n + 2 * t + e % 2 <= query;
+            scores[n][e] = seen ? scores[n][e] * kScale2 : -INFINITY;
+            larger = fmaxf(larger, scores[n][e]);
+          }
+        larger = fmaxf(larger, __shfl_xor_sync(0xffffffffu, larger, 1));
+        larger = fmaxf(larger, __shfl_xor_sync(0xffffffffu, larger, 2));
+        shrink[half] = fast_exp2(top[half] - larger);
+        top[half] = larger;
+        sum[half] *= shrink[half];
 #pragma unroll
-      for (int n = 0; n < kKeys / 8; ++n)
+        for (int n = 0; n < kKeys / 8; ++n)
 #pragma unroll
-        for (int e = 2 * half; e < 2 * half + 2; ++e) {
-          scores[n][e] = fast_exp2(scores[n][e] - larger);
-          sum[half] += scores[n][e];
-        }
+          for (int e = 2 * half; e < 2 * half + 2; ++e) {
+            scores[n][e] = fast_exp2(scores[n][e] - larger);
+            sum[half] += scores[n][e];
+          }
+      }
     }
     wait_products<0>(mixed);  // of the tile before
     finish_copies();
