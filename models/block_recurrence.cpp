@@ -144,7 +144,7 @@ ForwardOutput BlockRecurrence::forward(const ForwardInput& input) const {
   return {input, head(y, false), {}};
 }
 
-Tensor BlockRecurrence::run_layers(const Tensor& x, const DropoutSite& drop,
+Tensor BlockRecurrence::run_layers(const Tensor& x, std::int64_t, const DropoutSite& drop,
                                    const ForwardInput& input) const {
   Tensor y = x;
   for (const TransformerLayer& layer : layers_) y = run_literal(layer, y, drop, block_of(input));
@@ -152,7 +152,7 @@ Tensor BlockRecurrence::run_layers(const Tensor& x, const DropoutSite& drop,
 }
 
 double BlockRecurrence::forward_macs_per_token(std::int64_t time) const {
-  const std::int64_t block = config().block, rows = config().readout == "all" ? time : 1;
+  const std::int64_t block = config().block, rows = least_rows(time);
   const double last = layer_macs({1, time, block, time - rows});
   const double below = config().layers > 1 ? layer_macs({1, time, block, 0}) : 0;
   const double head = static_cast<double>(rows * config().dim * config().n_out);

@@ -119,7 +119,8 @@ class BlockRecurrence : public RecurrentTransformer {
  private:
   BlockRows embed_blocks(const Tensor& tokens, const BlockPlan& plan, const DropoutSite& drop) const;
   std::int64_t block_of(const ForwardInput& input) const;
-  Tensor run_layers(const Tensor& x, const DropoutSite& drop, const ForwardInput& input) const final;
+  Tensor run_layers(const Tensor& x, std::int64_t rows, const DropoutSite& drop,
+                    const ForwardInput& input) const final;
   bool time_major(bool) const final { return false; }
   NamedShapes stream_shapes(std::int64_t batch, std::int64_t position) const final;
 };

@@ -129,29 +129,40 @@ ForwardOutput RecurrentTransformer::forward(const ForwardInput& input) const {
   const bool swapped = time_major(input.literal);
   const DropoutSite drop{input.dropout, config().dropout};
   const Tensor tokens = swapped ? raw::copy(raw::transpose(input.tokens, 0, 1)) : input.tokens;
-  Tensor y = run_layers(drop(embed(tokens, 0, swapped), "embed.drop"), drop, input);
-  if (rows != time) y = narrow(y, swapped ? 0 : 1, time - rows, rows);
+  Tensor y = run_layers(drop(embed(tokens, 0, swapped), "embed.drop"), rows, drop, input);
+  if (y.dim(swapped ? 0 : 1) != rows) y = narrow(y, swapped ? 0 : 1, time - rows, rows);
   return {input, head(y, swapped), {}};
 }
 
-double RecurrentTransformer::forward_macs_per_token(std::int64_t) const {
+double RecurrentTransformer::forward_macs_per_token(std::int64_t time) const {
   const auto dim = static_cast<double>(config().dim), mlp = static_cast<double>(config().mlp_dim);
-  // q, k, v of x; k, v of h; twice the output projection and the MLP; the gate (specification section 4.1).
-  const double layer = 3 * dim * dim + 2 * dim * dim + 2 * (dim * dim + 2 * dim * mlp) + 4 * dim;
-  return static_cast<double>(config().layers) * layer + dim * static_cast<double>(config().n_out);
+  const auto layers = static_cast<double>(config().layers);
+  const double read = static_cast<double>(least_rows(time)) / static_cast<double>(time);
+  // q, k, v of x; k, v of h; the output projection and the MLP for h, and again for the outputs that are
+  // read; the gate (specification section 4.1).
+  const double finish = dim * dim + 2 * dim * mlp, chain = 3 * dim * dim + 2 * dim * dim + finish + 4 * dim;
+  return layers * chain + (layers - 1 + read) * finish + read * dim * static_cast<double>(config().n_out);
 }
 
 double RegularTransformer::forward_macs_per_token(std::int64_t time) const {
   const auto dim = static_cast<double>(config().dim), mlp = static_cast<double>(config().mlp_dim);
-  // Allowed pairs only: a query sees (time + 1) / 2 keys on average, for scores and for values.
-  const double layer = 4 * dim * dim + 2 * dim * mlp + dim * static_cast<double>(time + 1);
-  return static_cast<double>(config().layers) * layer + dim * static_cast<double>(config().n_out);
+  const auto layers = static_cast<double>(config().layers), length = static_cast<double>(time);
+  const auto rows = static_cast<double>(least_rows(time));
+  const double read = rows / length;
+  // Allowed pairs only, for scores and for values: the last `rows` queries see length - (rows - 1) / 2 keys
+  // on average.
+  const auto of_rows = [&](double share, double keys) {
+    return share * (2 * dim * dim + 2 * dim * mlp + 2 * dim * keys);
+  };
+  return layers * 2 * dim * dim + (layers - 1) * of_rows(1, (length + 1) / 2) +
+         of_rows(read, length - (rows - 1) / 2) + read * dim * static_cast<double>(config().n_out);
 }
 
-Tensor RegularTransformer::run_layers(const Tensor& x, const DropoutSite& drop, const ForwardInput&) const {
+Tensor RegularTransformer::run_layers(const Tensor& x, std::int64_t rows, const DropoutSite& drop,
+                                      const ForwardInput& input) const {
   Tensor y = x;
-  for (const TransformerLayer& layer : layers_) y = layer(y, drop);
-  return y;
+  for (std::size_t i = 0; i + 1 < layers_.size(); ++i) y = layers_[i](y, drop);
+  return layers_.back().last_rows(y, input.literal ? x.dim(1) : rows, drop);
 }
 
 RecurrentTransformer::NamedShapes RegularTransformer::stream_shapes(std::int64_t batch, std::int64_t) const {

@@ -29,8 +29,10 @@ class RecurrentTransformer : public Model {
   double forward_macs_per_token(std::int64_t time) const override;
 
  protected:
-  // All layers over embedded tokens [batch, time, dim], or time-major where the variant says so.
-  virtual Tensor run_layers(const Tensor& x, const DropoutSite& drop, const ForwardInput& input) const = 0;
+  // All layers over embedded tokens [batch, time, dim], or time-major where the variant says so: the last
+  // `rows` positions, or all of them in the literal form.
+  virtual Tensor run_layers(const Tensor& x, std::int64_t rows, const DropoutSite& drop,
+                            const ForwardInput& input) const = 0;
   // Whether run_layers takes and gives [time, batch, dim].
   virtual bool time_major(bool literal) const = 0;
 
@@ -48,6 +50,8 @@ class RecurrentTransformer : public Model {
   void check_input(const ForwardInput& input) const;
   // How many last positions give logits. errors: ValueError for a tail outside the sequence.
   std::int64_t rows_read(const ForwardInput& input) const;
+  // The same where no tail is known, which then counts as one row.
+  std::int64_t least_rows(std::int64_t time) const { return config().readout == "all" ? time : 1; }
   // Embedded tokens of the positions from `first`; tokens [batch, time], or [time, batch] when time-major.
   Tensor embed(const Tensor& tokens, std::int64_t first, bool is_time_major) const;
   // The end of the model over hidden rows.
@@ -73,7 +77,8 @@ class RegularTransformer final : public RecurrentTransformer {
   double forward_macs_per_token(std::int64_t time) const override;
 
  private:
-  Tensor run_layers(const Tensor& x, const DropoutSite& drop, const ForwardInput& input) const override;
+  Tensor run_layers(const Tensor& x, std::int64_t rows, const DropoutSite& drop,
+                    const ForwardInput& input) const override;
   bool time_major(bool) const override { return false; }
   NamedShapes stream_shapes(std::int64_t batch, std::int64_t position) const override;
 };
@@ -86,13 +91,14 @@ class UnitForget final : public RecurrentTransformer {
   std::int64_t stream_room(const State& state) const override;
 
  private:
-  Tensor run_layers(const Tensor& x, const DropoutSite& drop, const ForwardInput& input) const override;
+  Tensor run_layers(const Tensor& x, std::int64_t rows, const DropoutSite& drop,
+                    const ForwardInput& input) const override;
   bool time_major(bool literal) const override { return !literal; }
   NamedShapes stream_shapes(std::int64_t batch, std::int64_t position) const override;
-  // One layer in the order chosen for speed, time-major. `keys` and `values` carry the last h's in and out;
-  // may be null.
-  Tensor run_hoisted(const TransformerLayer& layer, const Tensor& x, const DropoutSite& drop, Tensor* key,
-                     Tensor* value) const;
+  // One layer in the order chosen for speed, time-major: outputs of the last `rows` positions. `keys` and
+  // `values` carry the last h's in and out; may be null.
+  Tensor run_hoisted(const TransformerLayer& layer, const Tensor& x, std::int64_t rows,
+                     const DropoutSite& drop, Tensor* key, Tensor* value) const;
   Tensor run_literal(const TransformerLayer& layer, const Tensor& x, const DropoutSite& drop) const;
 };
 

@@ -5,7 +5,10 @@
 
 #include "autograd/scope.h"
 #include "ops/attention.h"
+#include "ops/matmul.h"
 #include "ops/pointwise.h"
+#include "ops/views.h"
+#include "ops/window_attention.h"
 
 namespace eddy {
 namespace {
@@ -53,6 +56,30 @@ Tensor TransformerLayer::operator()(const Tensor& z, const DropoutSite& drop, st
     attended = drop(wo(attention_packed(wqkv(attn_norm(z)), heads, options)), path + ".attn.drop", call);
   }
   return mlp(z, attended, drop, call);
+}
+
+Tensor TransformerLayer::last_rows(const Tensor& z, std::int64_t rows, const DropoutSite& drop) const {
+  const std::int64_t time = z.dim(1), dim = z.dim(2);
+  if (rows == time) return (*this)(z, drop);
+  const ScopeGuard scope(path);
+  Tensor attended;
+  {
+    const ScopeGuard inside("attn");
+    const auto part = [&](const Tensor& x, std::int64_t first, std::int64_t parts) {
+      return linear(x, narrow(wqkv.weight, 0, first * dim, parts * dim),
+                    wqkv.bias.defined() ? narrow(wqkv.bias, 0, first * dim, parts * dim) : Tensor());
+    };
+    const Tensor normed = attn_norm(z);
+    const Tensor query = part(narrow(normed, 1, time - rows, rows), 0, 1), key_value = part(normed, 1, 2);
+    WindowAttentionOptions options;
+    options.heads = heads;
+    if (drop.active()) {
+      options.dropout = drop.rate;
+      options.dropout_key = drop.key(path + ".attn.probabilities");
+    }
+    attended = drop(wo(window_attention(query, {}, key_value, options)), path + ".attn.drop");
+  }
+  return mlp(narrow(z, 1, time - rows, rows), attended, drop, 0);
 }
 
 }  // namespace eddy

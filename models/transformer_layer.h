@@ -22,6 +22,10 @@ class TransformerLayer {
   // T(z) for windows [batch, positions, dim]; dropout masks are those of call `call`.
   Tensor operator()(const Tensor& z, const DropoutSite& drop, std::uint64_t call = 0) const;
 
+  // The last `rows` rows of T(z), and no others: queries, and what comes behind the attention, of those
+  // alone.
+  Tensor last_rows(const Tensor& z, std::int64_t rows, const DropoutSite& drop) const;
+
   // The parts of T, for models that order the work differently.
   // r + act(LN2(r) Wup^T) Wdown^T for r = z + attended.
   Tensor mlp(const Tensor& z, const Tensor& attended, const DropoutSite& drop, std::uint64_t call) const;

@@ -10,10 +10,14 @@
 
 namespace eddy {
 
-Tensor UnitForget::run_layers(const Tensor& x, const DropoutSite& drop, const ForwardInput& input) const {
+Tensor UnitForget::run_layers(const Tensor& x, std::int64_t rows, const DropoutSite& drop,
+                              const ForwardInput& input) const {
   Tensor y = x;
-  for (const TransformerLayer& layer : layers_)
-    y = input.literal ? run_literal(layer, y, drop) : run_hoisted(layer, y, drop, nullptr, nullptr);
+  for (const TransformerLayer& layer : layers_) {
+    const bool is_last = &layer == &layers_.back();
+    y = input.literal ? run_literal(layer, y, drop)
+                      : run_hoisted(layer, y, is_last ? rows : x.dim(0), drop, nullptr, nullptr);
+  }
   return y;
 }
 
@@ -31,8 +35,8 @@ Tensor UnitForget::run_literal(const TransformerLayer& layer, const Tensor& x,
   return concat(outputs, 1);
 }
 
-Tensor UnitForget::run_hoisted(const TransformerLayer& layer, const Tensor& x, const DropoutSite& drop,
-                               Tensor* key, Tensor* value) const {
+Tensor UnitForget::run_hoisted(const TransformerLayer& layer, const Tensor& x, std::int64_t rows,
+                               const DropoutSite& drop, Tensor* key, Tensor* value) const {
   const ScopeGuard scope(layer.path);
   const Tensor qkv = layer.wqkv(layer.attn_norm(x));
 
@@ -62,17 +66,20 @@ Tensor UnitForget::run_hoisted(const TransformerLayer& layer, const Tensor& x, c
     *value = raw::copy(raw::select(chain.value, 0, last));
   }
 
-  // y_t = T(h_t): one key, so the attention is the value itself; dropout of its single probability drops
-  // whole heads.
-  Tensor attended = chain.value;
+  // y_t = T(h_t) where it is read: one key, so the attention is the value itself; dropout of its single
+  // probability drops whole heads.
+  const auto read = [&](const Tensor& of_all) {
+    return rows == x.dim(0) ? of_all : narrow(of_all, 0, x.dim(0) - rows, rows);
+  };
+  const Tensor h = read(chain.h);
+  Tensor attended = read(chain.value);
   if (drop.active()) {
-    const Shape by_head{x.dim(0), x.dim(1), layer.heads, x.dim(2) / layer.heads};
+    const Shape by_head{rows, x.dim(1), layer.heads, x.dim(2) / layer.heads};
     const Tensor kept = drop(Tensor::full(by_head.with(3, 1), 1.0, attended.dtype(), x.device()),
                              layer.path + ".attn.probabilities");
-    attended = reshape(reshape(attended, by_head) * kept, x.shape());
+    attended = reshape(reshape(attended, by_head) * kept, h.shape());
   }
-  return layer.mlp(activation(chain.h), drop(layer.wo(activation(attended)), layer.path + ".attn.drop"), drop,
-                   0);
+  return layer.mlp(activation(h), drop(layer.wo(activation(attended)), layer.path + ".attn.drop"), drop, 0);
 }
 
 RecurrentTransformer::NamedShapes UnitForget::stream_shapes(std::int64_t batch, std::int64_t) const {
@@ -96,7 +103,7 @@ Tensor UnitForget::stream(const Tensor& tokens, State& state) const {
     const std::string name = "layers." + std::to_string(i);
     Tensor key = first == 0 ? Tensor() : state.get(name + ".k");
     Tensor value = first == 0 ? Tensor() : state.get(name + ".v");
-    y = run_hoisted(layers_[i], y, off, &key, &value);
+    y = run_hoisted(layers_[i], y, y.dim(0), off, &key, &value);
     state.set(name + ".k", key);
     state.set(name + ".v", value);
   }
