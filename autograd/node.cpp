@@ -133,10 +133,7 @@ bool GradSink::needs(int k) const {
   return node_.edges_[static_cast<std::size_t>(k)].node != nullptr;
 }
 
-Tensor GradSink::open(int k, float* beta) {
-  const Edge& edge = node_.edges_[static_cast<std::size_t>(k)];
-  GradSlot& slot = edge.node->slot(edge.output);
-  queue_.push(edge.node);
+Tensor open_slot(GradSlot& slot, float* beta) {
   *beta = slot.has_grad() ? 1.0f : 0.0f;
   if (slot.pinned) {
     slot.written = true;
@@ -146,6 +143,33 @@ Tensor GradSink::open(int k, float* beta) {
     slot.grad = raw::copy(slot.grad);
   }
   return slot.grad;
+}
+
+void settle(GradSlot& slot) {
+  if (slot.deferred == nullptr) return;
+  const std::unique_ptr<DeferredGradient> deferred = std::move(slot.deferred);
+  float beta = 0;
+  const Tensor dst = open_slot(slot, &beta);
+  deferred->add_to(dst, beta);
+}
+
+Tensor GradSink::open(int k, float* beta) {
+  const Edge& edge = node_.edges_[static_cast<std::size_t>(k)];
+  queue_.push(edge.node);
+  return open_slot(edge.node->slot(edge.output), beta);
+}
+
+std::unique_ptr<DeferredGradient>& GradSink::open_deferred(int k) {
+  const Edge& edge = node_.edges_[static_cast<std::size_t>(k)];
+  queue_.push(edge.node);
+  GradSlot& slot = edge.node->slot(edge.output);
+  if (slot.deferred == nullptr) queue_.put_off(edge, node_);
+  return slot.deferred;
+}
+
+void GradSink::settle(int k) {
+  const Edge& edge = node_.edges_[static_cast<std::size_t>(k)];
+  eddy::settle(edge.node->slot(edge.output));
 }
 
 Tensor GradSink::open_zeroed(int k) {

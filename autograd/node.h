@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "autograd/scope.h"
@@ -15,6 +16,15 @@ namespace eddy {
 class Node;
 class BackwardQueue;
 
+// A part of a gradient that is put off, because it costs less together with others to come: such as a product
+// over few rows, which reads and writes all of a weight's gradient.
+class DeferredGradient {
+ public:
+  virtual ~DeferredGradient() = default;
+  // dst = beta dst + all that was put off. beta is 0 or 1; with 0 dst is uninitialised.
+  virtual void add_to(const Tensor& dst, float beta) = 0;
+};
+
 // The gradient of one output of a node while it is being summed.
 struct GradSlot {
   Shape shape;
@@ -23,6 +33,7 @@ struct GradSlot {
   Tensor grad;           // undefined until the first contribution
   bool pinned = false;   // the storage belongs to someone (a parameter arena): always written in place
   bool written = false;  // for pinned slots: grad holds a sum, not stale numbers
+  std::unique_ptr<DeferredGradient> deferred;  // to be added before the gradient is read
 
   bool has_grad() const { return pinned ? written : grad.defined(); }
 };
@@ -80,9 +91,19 @@ class GradSink {
   // Marks input k's producer as reached without a contribution through this sink (its gradient lies in shared
   // storage).
   void reach(int k);
+  // What is put off for input k, to put more to it; made at first. All of one input's is of one type.
+  template <class Deferred>
+  Deferred& defer(int k) {
+    std::unique_ptr<DeferredGradient>& deferred = open_deferred(k);
+    if (deferred == nullptr) deferred = std::make_unique<Deferred>();
+    return static_cast<Deferred&>(*deferred);
+  }
+  // Computes now what is put off for input k.
+  void settle(int k);
 
  private:
   Tensor open(int k, float* beta);
+  std::unique_ptr<DeferredGradient>& open_deferred(int k);
   Node& node_;
   BackwardQueue& queue_;
 };

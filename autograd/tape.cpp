@@ -47,6 +47,7 @@ void run_node(Node& node, BackwardQueue& queue) {
         "backward: the graph behind {} was freed by an earlier backward (run the forward again, or detach "
         "what is carried over)",
         describe(node));
+  for (int output = 0; output < node.outputs(); ++output) settle(node.slot(output));
   VjpContext context(node, queue);
   node.vjp(context);
   if (checking) check_gradients(node);
@@ -139,6 +140,9 @@ void backward(const std::vector<Tensor>& ys, const std::vector<Tensor>& dys) {
       throw;
     }
   }
+  queue.settle_all([](const Node& node) {
+    if (detail::tape_observer != nullptr) detail::tape_observer->backward_done(node);
+  });
 }
 
 Tensor detach(const Tensor& x) {

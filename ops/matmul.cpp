@@ -211,6 +211,70 @@ Affine affine(const char* op, const Tensor& x, const Tensor& weight, const Tenso
   return {rows, factor, y};
 }
 
+// Up to so many elements a GPU copies operands together to make one product of several. Moving 2^20 of f32
+// there and back is 8 MiB, 3 us of an H100's memory and so about a launch; an estimate, not measured on a
+// GPU.
+constexpr std::int64_t kMostGathered = 1 << 20;
+
+// Products dy^T x over few rows each, as a recurrence's steps give them, made as one: the gradient, [out,
+// in], is read and written once for all of them.
+class RowProducts final : public DeferredGradient {
+ public:
+  // Whether these rows can lie beside those that wait.
+  bool takes(const Tensor& dy) const { return dys_.empty() || dys_[0].dtype() == dy.dtype(); }
+  void add(const Tensor& dy, const Tensor& x) {
+    dys_.push_back(dy);
+    xs_.push_back(x);
+    rows_ += dy.dim(0);
+  }
+  std::int64_t rows() const { return rows_; }
+  void add_to(const Tensor& dst, float beta) override {
+    multiply_into(dst, raw::transpose(joined(dys_), 0, 1), joined(xs_), beta);
+  }
+
+ private:
+  Tensor joined(const std::vector<Tensor>& parts) const {
+    if (parts.size() == 1) return parts[0];
+    const Tensor& first = parts[0];
+    const Tensor all = Tensor::empty({rows_, first.dim(1)}, first.dtype(), first.device());
+    std::vector<Tensor> places;
+    std::int64_t at = 0;
+    for (const Tensor& part : parts) {
+      places.push_back(raw::narrow(all, 0, at, part.dim(0)));
+      at += part.dim(0);
+    }
+    raw::copy_all(places, parts);
+    return all;
+  }
+
+  std::vector<Tensor> dys_, xs_;
+  std::int64_t rows_ = 0;
+};
+
+// Whether a product over so many rows is put off, and how many are enough to be multiplied. dy and x cost a
+// copy; what is saved is, on the CPU, the gradient's way through the caches: at a fourth of the gradient's
+// size their copies are cheaper, at twice its size they hide it. On a GPU it is a launch, see kMostGathered.
+struct RowLimits {
+  std::int64_t few, enough;
+};
+RowLimits row_limits(const Tensor& dy, const Tensor& x) {
+  const std::int64_t row = dy.dim(1) + x.dim(1), gradient = dy.dim(1) * x.dim(1);
+  if (dy.device() != kCpu) return {kMostGathered / row, 16 * kMostGathered / row};
+  return {gradient / (4 * row), 2 * gradient / row};
+}
+
+// Gives input k, the weight of y = x W^T, its gradient dy^T x. Anomaly mode wants each node's own.
+void give_row_product(VjpContext& v, int k, const Tensor& dy, const Tensor& x) {
+  const RowLimits limits = row_limits(dy, x);
+  if (dy.dim(0) > limits.few || anomaly_mode())
+    return v.sink.into(
+        k, [&](const Tensor& dst, float beta) { multiply_into(dst, raw::transpose(dy, 0, 1), x, beta); });
+  if (!v.sink.defer<RowProducts>(k).takes(dy)) v.sink.settle(k);
+  auto& products = v.sink.defer<RowProducts>(k);
+  products.add(dy, x);
+  if (products.rows() >= limits.enough) v.sink.settle(k);
+}
+
 // dx = dz W, dW = dz^T x, db = sum of dz over rows, for dz the gradient of z = x W^T + b. Saved are x and W.
 void affine_gradients(VjpContext& v, const Tensor& dz) {
   const Tensor rows = flat_rows(dz);
@@ -218,10 +282,7 @@ void affine_gradients(VjpContext& v, const Tensor& dz) {
     v.sink.into(0, [&](const Tensor& dst, float beta) {
       multiply_into(raw::reshape(dst, {rows.dim(0), dst.dim(-1)}), rows, v.saved(1), beta);
     });
-  if (v.sink.needs(1))
-    v.sink.into(1, [&](const Tensor& dst, float beta) {
-      multiply_into(dst, raw::transpose(rows, 0, 1), v.saved(0), beta);
-    });
+  if (v.sink.needs(1)) give_row_product(v, 1, rows, v.saved(0));
   if (v.sink.needs(2)) v.sink.into(2, [&](const Tensor& dst, float beta) { sum_into(dst, rows, beta); });
 }
 
@@ -272,10 +333,6 @@ Tensor stacked(const std::vector<Tensor>& matrices) {
   const std::int64_t strides[] = {first.dim(1), 1};
   return Tensor::over(first.buffer(), first.offset(), {rows, first.dim(1)}, strides, first.dtype());
 }
-
-// Up to so many elements the parts of dy are copied together for one product. Moving 2^20 of f32 there and
-// back is 8 MiB, 3 us of an H100's memory and so about a launch; an estimate, not measured on a GPU.
-constexpr std::int64_t kMostGathered = 1 << 20;
 
 // The parts of dy side by side, as rows; undefined where parts are better.
 Tensor gathered(const std::vector<Tensor>& parts, const std::vector<Tensor>& factors) {
