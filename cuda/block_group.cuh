@@ -28,7 +28,8 @@ class BlockGroup {
         counter_(counters + index * kCounterStride),
         blocks_(static_cast<unsigned>(blocks)) {}
 
-  // Waits for all threads of the group; all of them must call it.
+  // Waits for all threads of the group; all of them must call it. errors: one who never comes is a fault, and
+  // ends the launch with an error in place of holding the GPU for good.
   __device__ void meet() {
     __syncthreads();
     if (blocks_ == 1) return;
@@ -36,8 +37,9 @@ class BlockGroup {
       awaited_ += blocks_;
       asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter_) : "memory");
       // By the difference, so that the counter may wrap.
-      while (static_cast<int>(read() - awaited_) < 0) {
-      }
+      const long long began = clock64();
+      while (static_cast<int>(read() - awaited_) < 0)
+        if (clock64() - began > kPatience) __trap();
     }
     __syncthreads();
   }
@@ -45,6 +47,8 @@ class BlockGroup {
   const int index, rank;
 
  private:
+  static constexpr long long kPatience = 1ll << 36;  // clocks: half a minute
+
   __device__ unsigned read() const {
     unsigned value;
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(counter_) : "memory");
