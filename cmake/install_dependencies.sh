@@ -2,7 +2,13 @@
 # Installs what Eddy needs to build, test and fetch its sample text: Debian 12 or later, Ubuntu 24.04 or later.
 # Only missing packages are installed; when nothing is missing, neither root nor a network is needed. On another system
 # or without a network it says what is needed and ends well: the build then says what it does not find.
+# EDDY_NO_INSTALL=1 leaves the system as it is.
 set -euo pipefail
+
+if [[ -n "${EDDY_NO_INSTALL:-}" ]]; then
+  echo "dependencies: EDDY_NO_INSTALL is set, so nothing is installed"
+  exit 0
+fi
 
 packages=(
   g++ cmake ninja-build pkg-config  # the build
@@ -59,6 +65,6 @@ fi
 # Short waits: a machine without a network is told so at once. It may have the same libraries by other ways than packages,
 # so the build goes on and says what it does not find.
 apt_get=("${as_root[@]}" apt-get -o Acquire::Retries=0 -o Acquire::http::Timeout=20 -o Acquire::https::Timeout=20)
-"${apt_get[@]}" update || echo "dependencies: the package lists could not be renewed; trying with the old ones"
+timeout 120 "${apt_get[@]}" update || echo "dependencies: the package lists could not be renewed; trying with the old ones"
 "${apt_get[@]}" install --yes --no-install-recommends "${missing[@]}" ||
   echo "dependencies: apt-get could not install: ${missing[*]}. Going on without; the build says what it does not find" >&2

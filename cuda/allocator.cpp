@@ -34,7 +34,8 @@ class DeviceMemory final : public RawMemory {
       // A kernel failed, or the process is ending and the runtime is gone: the next call that can throw says
       // so.
     }
-    cudaFree(memory);
+    if (cudaFree(memory) != cudaSuccess)
+      static_cast<void>(cudaGetLastError());  // not the next launch's fault
   }
   std::string name() const override { return "cuda:" + std::to_string(device_index()); }
   std::string describe() const override {

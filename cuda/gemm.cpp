@@ -185,7 +185,10 @@ Plan make_plan(State& s, const Product& product, const Key& key) {
                                                      : CUBLASLT_EPILOGUE_BIAS));
   if (g.bias != nullptr) {
     set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, std::int32_t{data_type(product.c_dtype)});
-    set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);  // the heuristic may look at its alignment
+    // The heuristic looks at the address' alignment and at nothing else: one of the key's, so that the plan
+    // is the same whichever bias comes first.
+    const std::uintptr_t like = (std::uintptr_t{1} << 20) + static_cast<std::uintptr_t>(key.align_bias);
+    set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(like));
   }
   plan.a = g.transpose_a ? layout(g.dtype, g.k, g.m, g.lda, g.batch, key.stride_a)
                          : layout(g.dtype, g.m, g.k, g.lda, g.batch, key.stride_a);

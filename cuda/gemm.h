@@ -21,7 +21,7 @@ struct Product {
 void multiply(const Product& product);
 
 // Whether f32 products may round their inputs to TF32 (10 bits of mantissa): several times the speed on
-// tensor cores for errors of some 5e-4. Off at the start: what is called f32 is f32.
+// tensor cores for errors of up to 1e-3. Off at the start: what is called f32 is f32.
 void set_tf32(bool on);
 bool tf32();
 

@@ -37,7 +37,7 @@ std::optional<GpuMemory> gpu_memory();
 void synchronize(Device device);
 
 // Whether f32 products on a GPU may round their inputs to TF32, which has 10 bits of mantissa: several times
-// as fast, with relative errors of some 5e-4. Off unless set. Without effect on the CPU.
+// as fast, with relative errors of up to 1e-3. Off unless set. Without effect on the CPU.
 void set_tf32(bool on);
 
 // Chooses the kernels of attention in bf16 on a GPU: "plain", as at the start, or "tensor_core" for heads of

@@ -141,11 +141,12 @@ sanitize_gpu() {
       "--source-file-exclude=$left_out" || failed+=("$check")
   }
   # Calls that fail are the library's own business: it checks them all, and a test asks for too much memory.
-  # Measurements launch nothing that the other tests do not, thousands of times. The products are cuBLASLt's
-  # kernels: the slow checks leave their test out too.
-  checked memcheck '*gpu/test_gpu_bench.cpp' --report-api-errors no --leak-check full
-  checked racecheck '*gpu/test_gpu_bench.cpp,*gpu/test_products.cpp'
-  checked initcheck '*gpu/test_gpu_bench.cpp,*gpu/test_products.cpp'
+  # Measurements, and hundreds of training steps, launch nothing that the other tests do not, thousands of times.
+  # The products are cuBLASLt's kernels: the slow checks leave their test out too.
+  local repeats='*gpu/test_gpu_bench.cpp,*gpu/test_gpu_models_bf16.cpp,*gpu/test_gpu_models_choices.cpp'
+  checked memcheck "$repeats" --report-api-errors no --leak-check full
+  checked racecheck "$repeats,*gpu/test_products.cpp"
+  checked initcheck "$repeats,*gpu/test_products.cpp"
   if ((${#failed[@]} > 0)); then
     echo "run.sh: compute-sanitizer failed: ${failed[*]}" >&2
     exit 1

@@ -83,8 +83,9 @@ StepBench bench_step(const StepBenchOptions& options) {
   result.precision = options.precision;
   result.flops_per_token = 2.0 * 3.0 * trial.model().forward_macs_per_token(sequence);
 
-  allocator(placement.device).reset_peak();
   trial.warm_up();
+  // Behind the steps before a capture, which need their memory beside what the capture keeps.
+  allocator(placement.device).reset_peak();
   static_cast<void>(probe.run());
   std::vector<double> steps, product_seconds;
   const double seconds = options.profile ? options.seconds / 2 : options.seconds;

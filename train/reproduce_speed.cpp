@@ -192,7 +192,8 @@ nlohmann::json json_of(const SpeedResult& result) {
 // The machine and the build. What the allocator holds is another number at every moment.
 std::vector<std::string> machine_lines(std::vector<std::string> environment) {
   std::erase_if(environment, [](const std::string& line) {
-    return line.starts_with("allocator: ") || line.starts_with("cuda allocator: ");
+    return line.starts_with("allocator: ") || line.starts_with("cuda allocator: ") ||
+           line.starts_with("memory: ");  // of a virtual machine it may grow
   });
   return environment;
 }
@@ -334,7 +335,8 @@ std::vector<SpeedResult> reproduce_speed(const SpeedOptions& options,
     const SpeedResult& result = results.back();
     says(result.bench ? to_text(*result.bench) + '\n' : fmt::format("failed: {}\n\n", result.failure));
     // After every row, so that a run that is killed loses nothing.
-    measured[row.name] = json_of(result);
+    // A row that fails does not take the place of one that was measured.
+    if (result.bench || !measured.contains(row.name)) measured[row.name] = json_of(result);
     nlohmann::json written = nlohmann::json::array();  // in the table's order
     for (const SpeedRow& one : rows)
       if (const auto found = measured.find(one.name); found != measured.end())

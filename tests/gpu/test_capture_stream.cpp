@@ -97,18 +97,18 @@ TEST_SUITE("device") {
       CHECK(stream.take_message() == "");
     }
   }
-}
 
-TEST_CASE("generated text says why its tokens were not replayed, and nothing when they were") {
-  const auto tokenizer = make_tokenizer("byte", "");
-  ModelConfig config = captured_model("recurrent_transformer", "unit_forget");
-  config.vocab = 256;
-  for (const bool positions : {false, true}) {
-    config.positions = positions;
-    const auto model = make_model(config, Dtype::f32, gpu());
-    model->params().initialize(7);
-    const GenerateResult result = generate(*model, *tokenizer, {}, 6, SampleOptions{});
-    CHECK(result.tokens.size() == 6);
-    CHECK(result.uncaptured.empty() == !positions);
+  TEST_CASE("generated text says why its tokens were not replayed, and nothing when they were") {
+    const auto tokenizer = make_tokenizer("byte", "");
+    ModelConfig config = captured_model("recurrent_transformer", "unit_forget");
+    config.vocab = 256;
+    for (const bool positions : {false, true}) {
+      config.positions = positions;
+      const auto model = make_model(config, Dtype::f32, gpu());
+      model->params().initialize(7);
+      const GenerateResult result = generate(*model, *tokenizer, {}, 6, SampleOptions{});
+      CHECK(result.tokens.size() == 6);
+      CHECK(result.uncaptured.empty() == !positions);
+    }
   }
 }
