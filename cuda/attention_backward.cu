@@ -465,12 +465,12 @@ void run(const AttentionBackwardArgs& gradient) {
   const std::int64_t rows = args.batch * args.queries * args.heads;
   launch("attention_delta", delta_kernel<T>, grid_for(rows, Team<32>::kRowsPerBlock, 64), kThreads, launched);
   const bool wants_queries = gradient.dq != nullptr || gradient.dhead_scale != nullptr,
-             wants_keys = gradient.dk != nullptr || gradient.dv != nullptr,
-             wants_tables = gradient.dbias != nullptr || gradient.dpositions != nullptr;
+             wants_keys = gradient.dk != nullptr || gradient.dv != nullptr;
+  bool sums_bias = false;  // beside dq, where that of positions is not wanted
   if (wants_queries && wgmma) {
-    wgmma_queries(gradient, launched.partials);
+    sums_bias = wgmma_queries(gradient, launched.partials);
   } else if (wants_queries && tensor_core) {
-    tensor_core_queries(gradient, launched.partials);
+    sums_bias = tensor_core_queries(gradient, launched.partials);
   } else if (wants_queries) {
     using Tile = QueriesTile<H>;
     launch_shared("attention_dq", queries_kernel<T, H>,
@@ -487,6 +487,7 @@ void run(const AttentionBackwardArgs& gradient) {
                   args.batch * args.kv_heads * divide_up(args.keys, Tile::kColumns), kThreads,
                   Tile::kShared + (positions ? 4 * Tile::kPiece : 0), launched);
   }
+  const bool wants_tables = !sums_bias && (gradient.dbias != nullptr || gradient.dpositions != nullptr);
   if (wants_tables && tensor_core) {
     tensor_core_tables(gradient, launched.partials);
   } else if (wants_tables) {

@@ -36,6 +36,7 @@
 #include "cuda/attention_tensor_core.cuh"
 #include "cuda/attention_tensor_core.h"
 #include "cuda/attention_tensor_core_backward.cuh"
+#include "cuda/attention_tensor_core_bias.cuh"
 
 namespace eddy::cuda {
 namespace {
@@ -54,8 +55,8 @@ struct TensorBackwardTile {
 
 // ---- dq, and what dhead_scale needs
 
-template <int H>
-__global__ void __launch_bounds__(kTensorThreads) tensor_queries_kernel(TensorBackward launched) {
+template <int H, bool SumsBias>
+__global__ void __launch_bounds__(kTensorThreads, SumsBias && H == 128 ? 3 : 0) tensor_queries_kernel(TensorBackward launched) {
   using Tile = TensorBackwardTile<H>;
   constexpr int N = Tile::kOthers;
   const AttentionArgs& args = launched.args.forward;
@@ -97,6 +98,7 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_queries_kernel(TensorBa
   for (int half = 0; half < 2; ++half)
     launched.statistics(head, own_query + own_row() + 8 * half, log_sums[half], deltas[half]);
   float dq[H / 8][4] = {}, shares[2] = {};
+  BiasTables<SumsBias, kTensorThreads> dbias(launched);
 
   for (std::int64_t key = first_key; key < end_key; key += N) {
     finish_copies();
@@ -121,6 +123,7 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_queries_kernel(TensorBa
             .template bits<N>();
     const std::uint32_t kept = kept_bits<N>(head, own_query, key);
     score_gradients<N>(head, seen, kept, log_sums, deltas, dweights, scores, shares);
+    dbias.add(BlockDiagonals<N>(scores), args, base);
     add_row_mixes<H, N>(scores, keys, dq);
     if (args.positions != nullptr) {
 #pragma unroll
@@ -135,6 +138,7 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_queries_kernel(TensorBa
   finish_copies();  // the first, when no key is seen
 
   store_query_gradients<H>(launched, head, own_query, dq, shares);
+  dbias.store();
 }
 
 // ---- dk and dv
@@ -228,16 +232,17 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_keys_kernel(TensorBackw
 
 }  // namespace
 
-void tensor_core_queries(const AttentionBackwardArgs& args, const AttentionPartials& partials) {
-  const AttentionArgs& forward = args.forward;
-  for_tensor_size(forward.head_size, [&](auto size) {
+bool tensor_core_queries(const AttentionBackwardArgs& args, const AttentionPartials& partials) {
+  bool sums_bias = false;
+  for_tensor_size(args.forward.head_size, [&](auto size) {
     constexpr int H = decltype(size)::value;
     using Tile = TensorBackwardTile<H>;
-    launch_shared("attention_dq on tensor cores", tensor_queries_kernel<H>,
-                  forward.batch * forward.heads * divide_up(forward.queries, kTileRows), kTensorThreads,
-                  Tile::kShared + (forward.positions != nullptr ? Tile::kForPositions : 0),
-                  tensor_backward(args, partials));
+    sums_bias = launch_queries("attention_dq on tensor cores", tensor_queries_kernel<H, false>,
+                               tensor_queries_kernel<H, true>, args, partials, kTileRows, kTensorThreads,
+                               Tile::kShared + (args.forward.positions != nullptr ? Tile::kForPositions : 0),
+                               kMostSharedBytes);
   });
+  return sums_bias;
 }
 
 void tensor_core_keys(const AttentionBackwardArgs& args, const AttentionPartials& partials) {

@@ -33,6 +33,7 @@
 // To be measured: scores of the next tile started before the sums of this one; 3 warpgroups.
 #include "cuda/attention_tensor_core.h"
 #include "cuda/attention_tensor_core_backward.cuh"
+#include "cuda/attention_tensor_core_bias.cuh"
 #include "cuda/attention_wgmma.cuh"
 
 namespace eddy::cuda {
@@ -52,7 +53,7 @@ struct WgmmaBackwardTile {
 
 // ---- dq, and what dhead_scale needs
 
-template <int H>
+template <int H, bool SumsBias>
 __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_queries_kernel(TensorBackward launched) {
   using Tile = WgmmaBackwardTile<H>;
   constexpr int N = Tile::kOthers;
@@ -101,6 +102,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_queries_kernel(TensorB
     launched.statistics(head, own_query + own_row() + 8 * half, log_sums[half], deltas[half]);
   float scores[N / 8][4], dweights[N / 8][4], dq[H / 8][4] = {}, shares[2] = {};
   Rounded<N> dscores;
+  BiasTables<SumsBias, kWgmmaThreads> dbias(launched);
 
   for (int tile = 0; tile < walk.tiles; ++tile) {
     finish_copies();
@@ -132,6 +134,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_queries_kernel(TensorB
       dscores.set(scores);
       start_row_mixes<H, N>(dscores, keys + tile % 2 * Tile::kOther, dq);
       commit_products();
+      dbias.add(BlockDiagonals<N>(scores), args, base);  // meanwhile
       wait_products<0>(dq);
       if (args.positions != nullptr) {
 #pragma unroll
@@ -148,6 +151,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_queries_kernel(TensorB
   }
   finish_copies();  // the first, when no key is seen
   store_query_gradients<H>(launched, head, own_query, dq, shares);
+  dbias.store();
 }
 
 // ---- dk and dv
@@ -261,16 +265,17 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_keys_kernel(TensorBack
 
 }  // namespace
 
-void wgmma_queries(const AttentionBackwardArgs& args, const AttentionPartials& partials) {
-  const AttentionArgs& forward = args.forward;
-  for_tensor_size(forward.head_size, [&](auto size) {
+bool wgmma_queries(const AttentionBackwardArgs& args, const AttentionPartials& partials) {
+  bool sums_bias = false;
+  for_tensor_size(args.forward.head_size, [&](auto size) {
     constexpr int H = decltype(size)::value;
     using Tile = WgmmaBackwardTile<H>;
-    launch_shared("attention_dq with wgmma", wgmma_queries_kernel<H>,
-                  forward.batch * forward.heads * divide_up(forward.queries, kBlockRows), kWgmmaThreads,
-                  Tile::kShared + (forward.positions != nullptr ? Tile::kForPositions : 0),
-                  tensor_backward(args, partials));
+    sums_bias = launch_queries("attention_dq with wgmma", wgmma_queries_kernel<H, false>,
+                               wgmma_queries_kernel<H, true>, args, partials, kBlockRows, kWgmmaThreads,
+                               Tile::kShared + (args.forward.positions != nullptr ? Tile::kForPositions : 0),
+                               kMostHopperBytes);
   });
+  return sums_bias;
 }
 
 void wgmma_keys(const AttentionBackwardArgs& args, const AttentionPartials& partials) {
