@@ -12,7 +12,8 @@
 //   queries_kernel    a block for each tile of queries of a head: dq, and each row's share of dhead_scale
 //   keys_kernel       a block for each tile of keys of a key head, over the heads that share it: dk and dv
 //   tables_kernel     a block for each tile of distances, head and run of sequences: parts of the tables'
-//                     gradients
+//                     gradients. (On tensor cores that of the bias comes from the kernels for dq, where it
+//                     can: cuda/attention_tensor_core_bias.cuh.)
 //   bias_kernel, positions_kernel   sums of the parts: a thread for each entry of a table
 //   head_scale_kernel, head_scale_sums_kernel   a block for each part of a head's rows, then a warp for each
 //                     head: 4 bytes of each row once, the least. Up to 4096 rows of a head are one part and

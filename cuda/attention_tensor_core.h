@@ -34,8 +34,8 @@ void tensor_core_tables(const AttentionBackwardArgs& args, const AttentionPartia
 bool wgmma_queries(const AttentionBackwardArgs& args, const AttentionPartials& partials);
 void wgmma_keys(const AttentionBackwardArgs& args, const AttentionPartials& partials);
 
-// The most memory for the slices in which the blocks for dq leave the gradient of the bias: at 8 heads enough
-// for 128 sequences of 4096 tokens and a band of 512 with wgmma, 64 without.
+// The most memory for the slices in which the blocks for dq leave the gradient of the bias, 128 MiB: at 8
+// heads enough for 128 sequences of 4096 tokens and a band of 512, with wgmma for 256.
 inline constexpr std::int64_t kMostBiasSliceBytes = std::int64_t{1} << 27;
 // Whether a kernel for dq of so many blocks sums the gradient of the bias: where it is wanted, without that
 // of positions (which tensor_core_tables makes from the same gradients of scores), a table of the band's

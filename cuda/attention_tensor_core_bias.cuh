@@ -14,11 +14,11 @@
 // 32 neighbouring distances lie in 32 threads then, which add them to the warp's own table: no conflicts of
 // banks, and no barrier beside the one that each step of the loop has.
 //
-// Cost of a tile of N = 64 (32): 18 (11) exchanges and 3 (2) reads and writes of the table, each of them one
-// pass of 128 bytes through shared memory: 24 (15) passes. Through shared memory alone, with the block
-// diagonals written and the diagonals read, it were 48 (30), and without step 1 80 more. About 110
-// instructions of a warp beside some 600 that it has for the products' operands, the masks and the
-// exponentials (estimates: to be measured).
+// Cost of a tile of N = 64 (32): 19 (12) exchanges, and 3 (2) reads and writes of the table, each of them one
+// pass of 128 bytes through shared memory: 25 (16) passes. Through shared memory alone, with the block
+// diagonals written and the diagonals read, they were 48 (30). Some 110 (75) instructions of a warp, counted
+// in this source; of nvcc's code the kernel with wgmma at H = 128 grows by 380, the loops before and behind
+// included. What it costs in time is to be measured.
 //
 // Shared memory: a table of most - least + 1 entries for each warp: 16 bytes a distance on the kernels with
 // mma.sync, 32 with wgmma. At a band of 512 8 and 16 KiB.
