@@ -10,7 +10,7 @@
 //   2. 8 distances in a row are a run. Of its distance number r each of the 8 rows g of a block has one
 //      element, column c = (g - r) mod 8: those with c <= g come from one sum of blocks and those with c > g
 //      from the one before. N / 8 + 2 runs.
-//   3. The 8 rows of each run are added by exchanges in the warp; two of the three halve what a thread has.
+//   3. The 8 rows of each run are added by exchanges in the warp, each of which halves what a thread has.
 // 32 neighbouring distances lie in 32 threads then, which add them to the warp's own table: no conflicts of
 // banks, and no barrier beside the one that each step of the loop has.
 //
@@ -22,8 +22,8 @@
 //
 // Shared memory: a table of most - least + 1 entries for each warp: 16 bytes a distance on the kernels with
 // mma.sync, 32 with wgmma. At a band of 512 8 and 16 KiB.
-// Bytes moved: a slice of 4 bytes a distance for each block, written and read once: for 64 (128) queries with
-// H numbers each and a band of 512 8 / H (4 / H) of what q, k, v, do and dq are.
+// Bytes moved: a slice of 4 bytes a distance for each block, written and read once: for 64 (128) queries a
+// band of 512 4 KiB, where their q, do and dq are 384 H (768 H) bytes.
 #pragma once
 
 #include "cuda/attention_tensor_core.h"

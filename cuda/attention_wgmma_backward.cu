@@ -27,12 +27,12 @@
 //
 // Work: 6 H operations for dq and 8 H for dk and dv to a visible pair. At H = 128 a warpgroup's 64 x 64 pairs
 // multiply for 768 and 1,024 clocks of a multiprocessor. They read 80 and 96 KiB of shared memory, 640 and
-// 768 clocks, beside 128 for copies: for dq as long as the products. The gradient of the bias has 96 clocks
+// 768 clocks, beside 128 for copies: for dq as long as the products. The gradient of the bias has 100 clocks
 // of exchanges and its tables, where the kernel of the tables computed all scores again. Counting 10 H
 // operations to a pair, as is usual, 300 TFLOP/s are 420 of what is multiplied, and with a band of 512, which
-// sees 8 of 9 pairs of its tiles, 473: 48 % of what the tensor cores have. Bytes moved: q, k, v, do and their
-// gradients once; k and v once more for each 128 queries, q and do for each 128 keys, mostly from the
-// second-level cache.
+// sees 8 of 9 pairs of its tiles, 473: 48 % of what the tensor cores have.
+// Bytes moved: q, k, v, do and their gradients once; k and v once more for each 128 queries, q and do for
+// each 128 keys, mostly from the second-level cache.
 //
 // To be measured: scores of the next tile started before the sums of this one; 3 warpgroups.
 #include "cuda/attention_tensor_core.h"
