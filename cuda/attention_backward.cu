@@ -12,7 +12,8 @@
 //   queries_kernel    a block for each tile of queries of a head: dq, and each row's share of dhead_scale
 //   keys_kernel       a block for each tile of keys of a key head, over the heads that share it: dk and dv
 //   tables_kernel     a block for each tile of distances, head and run of sequences: parts of the tables'
-//                     gradients
+//                     gradients. (On tensor cores that of the bias comes from the kernels for dq, where it
+//                     can: cuda/attention_tensor_core_bias.cuh.)
 //   bias_kernel, positions_kernel   sums of the parts: a thread for each entry of a table
 //   head_scale_kernel, head_scale_sums_kernel   a block for each part of a head's rows, then a warp for each
 //                     head: 4 bytes of each row once, the least. Up to 4096 rows of a head are one part and
@@ -465,12 +466,12 @@ void run(const AttentionBackwardArgs& gradient) {
   const std::int64_t rows = args.batch * args.queries * args.heads;
   launch("attention_delta", delta_kernel<T>, grid_for(rows, Team<32>::kRowsPerBlock, 64), kThreads, launched);
   const bool wants_queries = gradient.dq != nullptr || gradient.dhead_scale != nullptr,
-             wants_keys = gradient.dk != nullptr || gradient.dv != nullptr,
-             wants_tables = gradient.dbias != nullptr || gradient.dpositions != nullptr;
+             wants_keys = gradient.dk != nullptr || gradient.dv != nullptr;
+  bool sums_bias = false;  // beside dq, where that of positions is not wanted
   if (wants_queries && wgmma) {
-    wgmma_queries(gradient, launched.partials);
+    sums_bias = wgmma_queries(gradient, launched.partials);
   } else if (wants_queries && tensor_core) {
-    tensor_core_queries(gradient, launched.partials);
+    sums_bias = tensor_core_queries(gradient, launched.partials);
   } else if (wants_queries) {
     using Tile = QueriesTile<H>;
     launch_shared("attention_dq", queries_kernel<T, H>,
@@ -487,6 +488,7 @@ void run(const AttentionBackwardArgs& gradient) {
                   args.batch * args.kv_heads * divide_up(args.keys, Tile::kColumns), kThreads,
                   Tile::kShared + (positions ? 4 * Tile::kPiece : 0), launched);
   }
+  const bool wants_tables = !sums_bias && (gradient.dbias != nullptr || gradient.dpositions != nullptr);
   if (wants_tables && tensor_core) {
     tensor_core_tables(gradient, launched.partials);
   } else if (wants_tables) {

@@ -53,4 +53,11 @@ bool on_wgmma(const AttentionArgs& args) {
   return false;
 }
 
+bool sums_bias_with_queries(const AttentionBackwardArgs& args, std::int64_t blocks, int warps,
+                            int free_shared_bytes) {
+  if (args.dbias == nullptr || args.dpositions != nullptr) return false;
+  const std::int64_t bytes = 4 * (args.forward.most - args.forward.least + 1);  // of a table
+  return bytes <= free_shared_bytes / warps && bytes <= kMostBiasSliceBytes / blocks;
+}
+
 }  // namespace eddy::cuda

@@ -10,7 +10,8 @@
 // in one part for each tile of keys: 8 H bytes written and read for 64 keys of a query against the 256 H
 // operations saved, 32 to a byte where a GPU of 9.0 has some 200.
 //   tensor_queries_kernel  a block for each 64 queries of a head, 16 to a warp: dq, and each row's share
-//                          of dhead_scale
+//                          of dhead_scale; where that fits, the gradient of the bias
+//                          (cuda/attention_tensor_core_bias.cuh)
 //   tensor_keys_kernel     a block for each 64 keys of a key head, 16 to a warp, over the heads that share
 //                          it: dk and dv. Scores are transposed, keys in rows, so that both products over
 //                          queries take them from registers.
@@ -23,6 +24,9 @@
 //     32    64    20,992   48,640
 //     64    64    37,376   73,216
 //     128   32    52,480   87,808
+// and for the gradient of the bias 16 a distance: 8,192 for a band of 512. At H = 128 three blocks fit a
+// multiprocessor of 9.0 with up to 1,500 distances, as without. nvcc 13.0 gives dq 168, 204 and 168 registers
+// for sm_90 (H = 32, 64, 128), with the bias 168, 206 and 168; none are spilled, nor for 8.0 to 12.0.
 //
 // Work: 6 H operations for dq and 8 H for dk and dv to a visible pair, with positions 2 H (2 + 32 / N) and
 // 4 H more. For 16 rows and 16 numbers of another 16 a warp reads 512 bytes for 8,192 operations, the rows
@@ -36,6 +40,7 @@
 #include "cuda/attention_tensor_core.cuh"
 #include "cuda/attention_tensor_core.h"
 #include "cuda/attention_tensor_core_backward.cuh"
+#include "cuda/attention_tensor_core_bias.cuh"
 
 namespace eddy::cuda {
 namespace {
@@ -54,8 +59,11 @@ struct TensorBackwardTile {
 
 // ---- dq, and what dhead_scale needs
 
-template <int H>
-__global__ void __launch_bounds__(kTensorThreads) tensor_queries_kernel(TensorBackward launched) {
+// SumsBias: and the gradient of the bias (cuda/attention_tensor_core_bias.cuh). At H = 128 nvcc would give
+// that kernel more registers than leave room for three blocks on 9.0; 0 leaves the choice to it.
+template <int H, bool SumsBias>
+__global__ void __launch_bounds__(kTensorThreads, SumsBias&& H == 128 ? 3 : 0)
+    tensor_queries_kernel(TensorBackward launched) {
   using Tile = TensorBackwardTile<H>;
   constexpr int N = Tile::kOthers;
   const AttentionArgs& args = launched.args.forward;
@@ -97,6 +105,7 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_queries_kernel(TensorBa
   for (int half = 0; half < 2; ++half)
     launched.statistics(head, own_query + own_row() + 8 * half, log_sums[half], deltas[half]);
   float dq[H / 8][4] = {}, shares[2] = {};
+  BiasTables<SumsBias, kTensorThreads> dbias(launched);
 
   for (std::int64_t key = first_key; key < end_key; key += N) {
     finish_copies();
@@ -121,6 +130,7 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_queries_kernel(TensorBa
             .template bits<N>();
     const std::uint32_t kept = kept_bits<N>(head, own_query, key);
     score_gradients<N>(head, seen, kept, log_sums, deltas, dweights, scores, shares);
+    dbias.add(BlockDiagonals<N>(scores), args, base);
     add_row_mixes<H, N>(scores, keys, dq);
     if (args.positions != nullptr) {
 #pragma unroll
@@ -135,6 +145,7 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_queries_kernel(TensorBa
   finish_copies();  // the first, when no key is seen
 
   store_query_gradients<H>(launched, head, own_query, dq, shares);
+  dbias.store();
 }
 
 // ---- dk and dv
@@ -228,16 +239,17 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_keys_kernel(TensorBackw
 
 }  // namespace
 
-void tensor_core_queries(const AttentionBackwardArgs& args, const AttentionPartials& partials) {
-  const AttentionArgs& forward = args.forward;
-  for_tensor_size(forward.head_size, [&](auto size) {
+bool tensor_core_queries(const AttentionBackwardArgs& args, const AttentionPartials& partials) {
+  bool sums_bias = false;
+  for_tensor_size(args.forward.head_size, [&](auto size) {
     constexpr int H = decltype(size)::value;
     using Tile = TensorBackwardTile<H>;
-    launch_shared("attention_dq on tensor cores", tensor_queries_kernel<H>,
-                  forward.batch * forward.heads * divide_up(forward.queries, kTileRows), kTensorThreads,
-                  Tile::kShared + (forward.positions != nullptr ? Tile::kForPositions : 0),
-                  tensor_backward(args, partials));
+    sums_bias = launch_queries("attention_dq on tensor cores", tensor_queries_kernel<H, false>,
+                               tensor_queries_kernel<H, true>, args, partials, kTileRows, kTensorThreads,
+                               Tile::kShared + (args.forward.positions != nullptr ? Tile::kForPositions : 0),
+                               kMostSharedBytes);
   });
+  return sums_bias;
 }
 
 void tensor_core_keys(const AttentionBackwardArgs& args, const AttentionPartials& partials) {

@@ -7,10 +7,18 @@
 namespace eddy::cuda {
 namespace {
 
+// Where the kernel for dq sums the gradient of the bias (cuda/attention_tensor_core_bias.cuh).
+struct BiasSlices {
+  float* data;  // [blocks, entries]
+  int entries;  // distances least .. most
+  int place;    // of the warps' tables in shared memory, in numbers
+};
+
 struct TensorBackward {
   AttentionBackwardArgs args;
   AttentionPartials partials;
   bool q_aligned, k_aligned, v_aligned, doutput_aligned;
+  BiasSlices bias;
 
   __device__ float* scratch(std::int64_t place) const {
     return static_cast<float*>(args.forward.scratch) + place;
@@ -44,7 +52,8 @@ inline TensorBackward tensor_backward(const AttentionBackwardArgs& args, const A
           rows_aligned(forward.q, forward.q_strides),
           rows_aligned(forward.k, forward.k_strides),
           rows_aligned(forward.v, forward.v_strides),
-          rows_aligned(args.doutput, args.doutput_strides)};
+          rows_aligned(args.doutput, args.doutput_strides),
+          {}};
 }
 
 // Turns the scores of a thread's pairs, queries in rows, into the gradients of these scores.

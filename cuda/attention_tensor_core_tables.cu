@@ -1,6 +1,7 @@
 // Blocked attention in bf16 on tensor cores, backward: the gradients of the tables by distance, bias and
-// positions. The formulas and the sums of parts after stand in cuda/attention_backward.cu, what a thread has
-// in cuda/attention_tensor_core.cuh.
+// positions, where the kernels for dq do not sum that of the bias (cuda/attention_tensor_core_bias.cuh): that
+// of positions is wanted, dq is not, or it does not fit. The formulas and the sums of parts after stand
+// in cuda/attention_backward.cu, what a thread has in cuda/attention_tensor_core.cuh.
 //
 // Mapping: a block of 4 warps for each 32 distances of a head and run of sequences, so that every entry of a
 // part is summed by one block in a fixed order. It walks over tiles of 64 queries; a warp has 16 of them and

@@ -1,11 +1,13 @@
 // Blocked attention in bf16 with wgmma, backward, for sm_90a: dq, dk and dv as
 // cuda/attention_tensor_core_backward.cu computes them, with the same roundings and the same two kernels that
 // share no sums. The formulas stand in cuda/attention_backward.cu; layouts and what they stand on in
-// cuda/attention_wgmma.cuh; the order of the instructions in cuda/warpgroup_matrix.cuh. The gradients of the
-// tables by distance, and the products with positions here, stay with mma.sync.
+// cuda/attention_wgmma.cuh; the order of the instructions in cuda/warpgroup_matrix.cuh. The gradient of
+// positions, and the products with positions here, stay with mma.sync.
 //
 //   wgmma_queries_kernel  a block of 2 warpgroups for each 128 queries of a head, 64 to a warpgroup, over
-//                         tiles of 64 keys: dq, and each row's share of dhead_scale
+//                         tiles of 64 keys: dq, and each row's share of dhead_scale; where that fits, the
+//                         gradient of the bias (cuda/attention_tensor_core_bias.cuh), while the products for
+//                         dq are computed
 //   wgmma_keys_kernel     a block for each 128 keys of a key head, 64 to a warpgroup, over tiles of N queries
 //                         and the heads that share it: dk and dv. Scores are transposed, keys in rows, so
 //                         that weights and gradients of scores are left operands in registers.
@@ -16,23 +18,26 @@
 //
 // Shared memory: two tiles of 128 rows, four of N = 64, the statistics of 2 N rows (the keys' kernel), the
 // bias that two tiles meet, with positions a window of 128 + N of them and the skewed products; 1,024 to
-// align. Registers of nvcc 13.0; one block to a multiprocessor:
-//     H     bytes     with positions    registers of dq    of dk and dv
-//     32    36,352    86,528            173                181
-//     64    69,120    131,584           192                216
-//     128   134,656   221,696           229                253
+// align. For the gradient of the bias 32 a distance more: up to 3,056 fit at H = 128, with positions 336.
+// Registers of nvcc 13.0; one block to a multiprocessor:
+//     H     bytes     with positions    registers of dq    with the bias    of dk and dv
+//     32    36,352    86,528            173                181              183
+//     64    69,120    131,584           192                199              218
+//     128   134,656   221,696           229                237              253
 //
 // Work: 6 H operations for dq and 8 H for dk and dv to a visible pair. At H = 128 a warpgroup's 64 x 64 pairs
 // multiply for 768 and 1,024 clocks of a multiprocessor. They read 80 and 96 KiB of shared memory, 640 and
-// 768 clocks, beside 128 for copies: for dq as long as the products. Counting 10 H operations to a pair, as
-// is usual, 300 TFLOP/s are 420 of what is multiplied, and with a band of 512, which sees 8 of 9 pairs of its
-// tiles, 473: 48 % of what the tensor cores have.
+// 768 clocks, beside 128 for copies: for dq as long as the products. The gradient of the bias has 100 clocks
+// of exchanges and its tables, where the kernel of the tables computed all scores again. Counting 10 H
+// operations to a pair, as is usual, 300 TFLOP/s are 420 of what is multiplied, and with a band of 512, which
+// sees 8 of 9 pairs of its tiles, 473: 48 % of what the tensor cores have.
 // Bytes moved: q, k, v, do and their gradients once; k and v once more for each 128 queries, q and do for
 // each 128 keys, mostly from the second-level cache.
 //
 // To be measured: scores of the next tile started before the sums of this one; 3 warpgroups.
 #include "cuda/attention_tensor_core.h"
 #include "cuda/attention_tensor_core_backward.cuh"
+#include "cuda/attention_tensor_core_bias.cuh"
 #include "cuda/attention_wgmma.cuh"
 
 namespace eddy::cuda {
@@ -52,7 +57,7 @@ struct WgmmaBackwardTile {
 
 // ---- dq, and what dhead_scale needs
 
-template <int H>
+template <int H, bool SumsBias>
 __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_queries_kernel(TensorBackward launched) {
   using Tile = WgmmaBackwardTile<H>;
   constexpr int N = Tile::kOthers;
@@ -101,6 +106,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_queries_kernel(TensorB
     launched.statistics(head, own_query + own_row() + 8 * half, log_sums[half], deltas[half]);
   float scores[N / 8][4], dweights[N / 8][4], dq[H / 8][4] = {}, shares[2] = {};
   Rounded<N> dscores;
+  BiasTables<SumsBias, kWgmmaThreads> dbias(launched);
 
   for (int tile = 0; tile < walk.tiles; ++tile) {
     finish_copies();
@@ -132,6 +138,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_queries_kernel(TensorB
       dscores.set(scores);
       start_row_mixes<H, N>(dscores, keys + tile % 2 * Tile::kOther, dq);
       commit_products();
+      dbias.add(BlockDiagonals<N>(scores), args, base);  // meanwhile
       wait_products<0>(dq);
       if (args.positions != nullptr) {
 #pragma unroll
@@ -148,6 +155,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_queries_kernel(TensorB
   }
   finish_copies();  // the first, when no key is seen
   store_query_gradients<H>(launched, head, own_query, dq, shares);
+  dbias.store();
 }
 
 // ---- dk and dv
@@ -261,16 +269,17 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_keys_kernel(TensorBack
 
 }  // namespace
 
-void wgmma_queries(const AttentionBackwardArgs& args, const AttentionPartials& partials) {
-  const AttentionArgs& forward = args.forward;
-  for_tensor_size(forward.head_size, [&](auto size) {
+bool wgmma_queries(const AttentionBackwardArgs& args, const AttentionPartials& partials) {
+  bool sums_bias = false;
+  for_tensor_size(args.forward.head_size, [&](auto size) {
     constexpr int H = decltype(size)::value;
     using Tile = WgmmaBackwardTile<H>;
-    launch_shared("attention_dq with wgmma", wgmma_queries_kernel<H>,
-                  forward.batch * forward.heads * divide_up(forward.queries, kBlockRows), kWgmmaThreads,
-                  Tile::kShared + (forward.positions != nullptr ? Tile::kForPositions : 0),
-                  tensor_backward(args, partials));
+    sums_bias = launch_queries("attention_dq with wgmma", wgmma_queries_kernel<H, false>,
+                               wgmma_queries_kernel<H, true>, args, partials, kBlockRows, kWgmmaThreads,
+                               Tile::kShared + (args.forward.positions != nullptr ? Tile::kForPositions : 0),
+                               kMostHopperBytes);
   });
+  return sums_bias;
 }
 
 void wgmma_keys(const AttentionBackwardArgs& args, const AttentionPartials& partials) {

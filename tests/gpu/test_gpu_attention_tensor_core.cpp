@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "attention_case.h"
+#include "ops/capture.h"
 #include "tensor/error.h"
 
 using namespace eddy;
@@ -60,6 +61,21 @@ const AttentionCase kLongCases[] = {
 const AttentionCase kLargeCases[] = {
     {2, 512, 1024, 8, 2, 64, 0, 512, true, true, true, true},
     {2, 1024, 1024, 4, 4, 128, 0, kFar, false, false, false, false},
+};
+
+// Bias without a gradient of positions, which the kernels for dq sum themselves; in the last, positions are
+// read alone.
+constexpr unsigned kNoPositions = 31, kBiasAlone = 16;
+const AttentionCase kBiasCases[] = {
+    {2, 100, 228, 2, 1, 64, 1, 90, true, true, false, true, kNoPositions},  // a cached block, grouped heads
+    {1, 67, 67, 2, 2, 32, 0, kFar, false, true, false, false, kNoPositions},
+    {3, 70, 70, 1, 1, 128, 0, 20, true, true, false, true, kNoPositions},       // a band within one tile
+    {1, 200, 130, 1, 1, 32, 0, kFar, false, true, false, false, kNoPositions},  // queries that see no key
+    {1, 130, 300, 1, 1, 48, 150, 170, true, true, false, false, kNoPositions},  // keys that no query sees
+    {1, 33, 200, 2, 1, 80, 40, 41, false, true, false, false, kNoPositions},    // two distances
+    {70, 3, 4, 1, 1, 32, 0, kFar, true, true, false, true, kNoPositions},
+    {1, 140, 330, 1, 1, 64, 5, 300, false, true, false, false, kNoPositions},
+    {1, 70, 131, 2, 2, 64, 3, 60, true, true, true, true, kNoPositions},
 };
 
 // Takes the choice back at the end of a test.
@@ -139,6 +155,43 @@ TEST_SUITE("device") {
     for (const AttentionCase& c : kLongCases) check(c);
     if (!kEmulated)
       for (const AttentionCase& c : kLargeCases) check(c);
+  }
+
+  // With a bias alone no kernel for dq runs. The gradients of the scores are f32 in both sums and rounded in
+  // neither: what differs is the order of sums, of up to 200 terms here, and of the 128 products in a score.
+  TEST_CASE("the gradient of a bias is the same from the kernels for dq and from that of the tables") {
+    for (const char* const kernel : {"tensor_core", "wgmma"}) {
+      const KernelChoice choice(kernel);
+      for (const AttentionCase& c : kBiasCases) {
+        check(c);
+        const Tensors inputs = on_gpu(attention_inputs(c, Dtype::bf16), 0);
+        const Tensor dy = to_gpu(raw::cast(attention_cotangent(c, Dtype::bf16), Dtype::bf16));
+        AttentionCase alone = c;
+        alone.wanted = kBiasAlone;
+        const std::size_t dbias = 5;
+        const std::string text = difference(
+            attention_part(dbias, c.text()), to_cpu(run_attention(attention, c, inputs, dy))[dbias],
+            to_cpu(run_attention(attention, alone, inputs, dy))[dbias], 256, 0x1p-23);
+        CHECK_MESSAGE(text.empty(), text);
+      }
+    }
+  }
+
+  TEST_CASE("captured attention with a bias has the bits of the same uncaptured") {
+    const AttentionCase c{2, 70, 131, 2, 1, 64, 1, 60, true, true, false, true, kNoPositions};
+    const Tensors inputs = on_gpu(attention_inputs(c, Dtype::bf16), 0);
+    const Tensor dy = to_gpu(raw::cast(attention_cotangent(c, Dtype::bf16), Dtype::bf16));
+    for (const char* const kernel : {"plain", "tensor_core", "wgmma"}) {
+      const KernelChoice choice(kernel);
+      const Tensors want = to_cpu(run_attention(attention, c, inputs, dy));
+      Tensors got;
+      const auto work = capture(gpu(), [&] { got = run_attention(attention, c, inputs, dy); });
+      for (int replay = 0; replay < 2; ++replay) {
+        poison_gpu();
+        work->replay();
+        check_attention_bits(kernel, to_cpu(got), want);
+      }
+    }
   }
 
   TEST_CASE("the kernels of attention differ in the last bits of bf16 and agree up to its rounding") {
