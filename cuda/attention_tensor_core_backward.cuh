@@ -92,13 +92,14 @@ __device__ void weights_and_gradients(const Head<bf16>& head, std::uint32_t seen
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       const int column = pair_column(4 * n + e);
-      float weight = 0, dscore = 0;
-      if (has(seen, 4 * n + e)) {
-        const float p = fast_exp2(scores[n][e] * factor - log_sums[column]);
-        const float keep = has(kept, 4 * n + e) ? keep_scale : 0.0f;
-        weight = p * keep;
-        dscore = head.factor * p * (keep * dweights[n][e] - deltas[column]);
-      }
+      // Chosen, not branched: nvcc would put a branch around the reads, and each exponential would wait for
+      // the one before.
+      const bool is_seen = has(seen, 4 * n + e);
+      const float log_sum = log_sums[column], delta = deltas[column];
+      const float p = fast_exp2(scores[n][e] * factor - log_sum);
+      const float keep = has(kept, 4 * n + e) ? keep_scale : 0.0f;
+      const float weight = is_seen ? p * keep : 0.0f;
+      const float dscore = is_seen ? head.factor * p * (keep * dweights[n][e] - delta) : 0.0f;
       scores[n][e] = weight;
       dweights[n][e] = dscore;
     }

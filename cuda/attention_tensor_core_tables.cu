@@ -124,12 +124,11 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_tables_kernel(TensorBac
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           const int half = e / 2;
-          float dscore = 0;
-          if (has(seen, 4 * n + e)) {
-            const float p = fast_exp2(scores[n][e] * factor - log_sums[half]);
-            dscore = head.factor * p *
-                     ((has(kept, 4 * n + e) ? keep_scale * dweights[n][e] : 0.0f) - deltas[half]);
-          }
+          // Chosen, not branched, as in weights_and_gradients.
+          const float p = fast_exp2(scores[n][e] * factor - log_sums[half]);
+          const float of_seen =
+              head.factor * p * ((has(kept, 4 * n + e) ? keep_scale * dweights[n][e] : 0.0f) - deltas[half]);
+          const float dscore = has(seen, 4 * n + e) ? of_seen : 0.0f;
           dbias[n][e % 2] += dscore;
           scores[n][e] = dscore;
         }
