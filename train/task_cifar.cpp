@@ -64,6 +64,8 @@ class CifarTask final : public Task {
     return text;
   }
   std::string data_sha256() const override { return sha256_; }
+  bool reads_files() const override { return true; }
+  bool draws(const EvalOptions& options) const override { return options.batches > 0; }
 
   void fit(ModelConfig& model) const override {
     if (model.vocab == 0) model.vocab = 256;

@@ -53,6 +53,7 @@ class CopyTask final : public Task {
       text += fmt::format(", noise {}: blocks of {} (model.block is {})", data_.noise, block, largest_block_);
     return text;
   }
+  bool draws(const EvalOptions&) const override { return true; }
 
   void fit(ModelConfig& model) const override {
     if (model.vocab == 0) model.vocab = kCopyAlphabet;

@@ -135,6 +135,18 @@ TEST_CASE("program: options that would go unread are refused") {
   check_refused(run(folder, "eval tiny --from 8"), 2, "--from requires --score-last");
   check_refused(run(folder, "eval tiny --seed 3"), 1, "--seed draws nothing");
   CHECK(run(folder, "eval tiny --seed 3 --batches 2").status == 0);
+  REQUIRE(run(folder, std::string(kTinyTraining) + "--data text.txt --data.order stream --run read").status ==
+          0);
+  check_refused(run(folder, "eval read --seed 3 --batches 2"), 1, "--seed draws nothing where valid is read");
+  CHECK(run(folder, "eval read --seed 3 --batches 2 --score-last 4").status == 0);
+  const Ended copied =
+      run(folder, std::string(kTinyTraining) +
+                      "--data.name copy --data.noise 2 --data.noise_max 2 --data.symbols 4 --model.model "
+                      "regular --model.readout tail --run copied");
+  REQUIRE_MESSAGE(copied.status == 0, copied.err);
+  check_refused(run(folder, "eval copied --sequence 5000"), 1, "leave out --sequence");
+  check_refused(run(folder, "eval copied --data /nonexist"), 1, "leave out --data");
+  CHECK(run(folder, "eval copied --seed 3").status == 0);
   check_refused(run(folder, "reproduce --task x"), 1, "--task and no table");
   check_refused(run(folder, "reproduce --set train.steps=1"), 1, "--set and no table");
   check_refused(run(folder, "reproduce staircase/table-1 --windows 3 --dry-run"), 1,
