@@ -150,6 +150,10 @@ std::string readout_of(const ModelConfig& config) {
   return config.family == "recurrent_transformer" ? config.readout : "all";
 }
 
+bool has_blocks(const ModelConfig& config) {
+  return config.model == "block_forget" || config.model == "block_accumulate";
+}
+
 ModelConfig resolved(ModelConfig config) {
   validate(config);
   if (config.n_out == 0) config.n_out = config.vocab;
@@ -162,7 +166,7 @@ ModelConfig resolved(ModelConfig config) {
   if (config.segment == 0) config.segment = config.context;
   if (config.window == 0) config.window = config.segment;
   // Keys of one model that its neighbours have no use for.
-  if (config.model != "block_forget" && config.model != "block_accumulate") config.block = 1;
+  if (!has_blocks(config)) config.block = 1;
   if (config.model != "cached_staircase") config.cache_after = config.steps;
   if (config.cache_after == 0) config.cache_after = 1;
   if (config.model != "ladder" && config.model != "universal") config.repeats = 1;

@@ -119,6 +119,10 @@ void validate(const ModelConfig& config);
 // the others.
 std::string readout_of(const ModelConfig& config);
 
+// Whether the model works in blocks of `block` positions; the others leave that key, and Batch::block,
+// unread.
+bool has_blocks(const ModelConfig& config);
+
 // The config with every 0 that stands for another key (n_out, kv_heads, head_dim, mlp_dim) replaced by that
 // value. errors: as validate.
 ModelConfig resolved(ModelConfig config);

@@ -11,8 +11,7 @@ std::optional<std::vector<std::int64_t>> stream_place(const ModelConfig& config,
   const Tensor* const found = state.find("position");
   const std::int64_t position = found == nullptr ? 0 : found->item_int();
   if (model == "unit_forget") return std::vector<std::int64_t>{position > 0 ? 1 : 0};
-  if (model == "block_forget" || model == "block_accumulate")
-    return std::vector<std::int64_t>{position % config.block};
+  if (has_blocks(config)) return std::vector<std::int64_t>{position % config.block};
   if (config.family == "block_recurrent") {
     // Without cached keys, with states that begin anew or a memory that is written at the end of a segment,
     // the place in the segment counts.

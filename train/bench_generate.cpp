@@ -226,11 +226,16 @@ Chart chart_of(const GenerateBench& bench, std::string title, std::string y_titl
   return chart;
 }
 
-std::string microseconds(const GeneratePoint& point) {
-  return table_number(point.token.median * 1e6);
+// Tokens of small models take microseconds: three digits of them too.
+std::string in_milliseconds(double seconds) {
+  const double ms = seconds * 1e3;
+  return ms < 0.1 ? fmt::format("{:.3g}", ms) : table_number(ms);
 }
-std::string floor_microseconds(const GeneratePoint& point) {
-  return table_number(point.floor * 1e6);
+std::string milliseconds(const GeneratePoint& point) {
+  return in_milliseconds(point.token.median);
+}
+std::string floor_milliseconds(const GeneratePoint& point) {
+  return in_milliseconds(point.floor);
 }
 double tokens_per_second(const GenerateBench& bench, const GeneratePoint& point) {
   return static_cast<double>(bench.batch) / point.token.median;
@@ -285,8 +290,17 @@ GenerateBench bench_generate(const GenerateBenchOptions& wanted) {
   bench.batch = options.batch;
   const Ceilings ceilings = measure_ceilings(kCeilingSeconds, options.ceilings, device);
   const double each = options.seconds / static_cast<double>(lengths.size() * options.configs.size());
-  for (const std::string& name : options.configs)
-    bench.series.push_back(measure_config(name, options, lengths, each, ceilings));
+  for (const std::string& name : options.configs) {
+    try {
+      bench.series.push_back(measure_config(name, options, lengths, each, ceilings));
+    } catch (const OutOfMemoryError&) {
+      // The allocator's own text would advise on training.
+      fail<OutOfMemoryError>(
+          "bench generate: {} at length {}, batch {} does not fit in the memory of {} (lower --max-length or "
+          "--batch, or leave it out of --configs)",
+          name, lengths.back(), options.batch, to_string(device));
+    }
+  }
   return bench;
 }
 
@@ -298,9 +312,9 @@ std::string to_text(const GenerateBench& bench) {
     rows.insert(rows.begin(), head_of(bench, first));
     text += fmt::format("\n{}\n{}", title, text_table(rows));
   };
-  table("microseconds per token of each sequence (median)", "tokens before", microseconds);
-  table("floor, microseconds: weights and state read once at the rate of memory", "tokens before",
-        floor_microseconds);
+  table("milliseconds per token of each sequence (median)", "tokens before", milliseconds);
+  table("floor, milliseconds: weights and state read once at the rate of memory", "tokens before",
+        floor_milliseconds);
   table("tokens per second", "tokens before", [&](const GeneratePoint& point) { return rate(bench, point); });
   table("state", "tokens before", bytes);
   return text;
@@ -336,29 +350,31 @@ std::string to_html(const GenerateBench& bench, const std::vector<std::string>& 
   std::vector<Tile> tiles;
   for (const GenerateSeries& series : bench.series) {
     const GeneratePoint &first = series.points.front(), &last = series.points.back();
-    tiles.push_back({series.config, microseconds(last) + " us",
-                     fmt::format("a token after {}; {} us after {}; floor {} us", grouped(last.length),
-                                 microseconds(first), grouped(first.length), floor_microseconds(last))});
+    tiles.push_back({series.config, milliseconds(last) + " ms",
+                     fmt::format("a token after {}; {} ms after {}; floor {} ms", grouped(last.length),
+                                 milliseconds(first), grouped(first.length), floor_milliseconds(last))});
   }
   page.tiles(tiles);
   page.paragraph(
       "A recurrent model carries a state of one size, so its next token costs the same after any length. The "
       "regular transformer reads the keys and values of all tokens before. Long pasts were not computed: the "
       "cache was filled with random numbers and the tokens after it were timed.");
-  page.chart(chart_of(bench, "Time of a token", "microseconds",
-                      [](const GeneratePoint& point) { return point.token.median * 1e6; }));
-  page.charts({chart_of(bench, "Floor: weights and state read once at the rate of memory", "microseconds",
-                        [](const GeneratePoint& point) { return point.floor * 1e6; }),
+  page.chart(chart_of(bench, "Time of a token", "milliseconds",
+                      [](const GeneratePoint& point) { return point.token.median * 1e3; }));
+  page.charts({chart_of(bench, "Tokens per second", "tokens per second",
+                        [&](const GeneratePoint& point) { return tokens_per_second(bench, point); }),
+               chart_of(bench, "Floor: weights and state read once at the rate of memory", "milliseconds",
+                        [](const GeneratePoint& point) { return point.floor * 1e3; }),
                chart_of(bench, "State", "bytes",
                         [](const GeneratePoint& point) { return static_cast<double>(point.state_bytes); })});
   for (const GenerateSeries& series : bench.series) {
     page.heading(describe(series));
     std::vector<std::vector<std::string>> rows;
     for (const GeneratePoint& point : series.points)
-      rows.push_back({grouped(point.length), microseconds(point), table_number(point.token.best * 1e6),
-                      floor_microseconds(point), rate(bench, point), bytes(point),
+      rows.push_back({grouped(point.length), milliseconds(point), in_milliseconds(point.token.best),
+                      floor_milliseconds(point), rate(bench, point), bytes(point),
                       grouped(point.token.runs)});
-    page.table({"tokens before", "us, median", "us, best", "us, floor", "tokens/s", "state", "tokens timed"},
+    page.table({"tokens before", "ms, median", "ms, best", "ms, floor", "tokens/s", "state", "tokens timed"},
                rows);
   }
   std::string lines;

@@ -82,6 +82,11 @@ class Task {
   // Adds sections of the task's own to the run's report: charts, pictures, tables.
   virtual void report(HtmlPage& page, const Model& model) const;
 
+  // Whether the data come from data.path; else they are made from other keys.
+  virtual bool reads_files() const { return false; }
+  // Whether evaluate draws anything by options.seed.
+  virtual bool draws(const EvalOptions& options) const = 0;
+
   // Of tasks on text, else nullptr. Saved with the run. Lives as long as the task.
   virtual const Tokenizer* tokenizer() const { return nullptr; }
   // Names the data, so that a resumed run can tell that it got other data; "" when there is nothing to tell.

@@ -30,6 +30,17 @@ class CifarTask final : public Task {
       fail<ConfigError>(
           "config: data.block_min is {} and data.block_max {} (a range, or 0 and 0 for model.block)",
           config_.block_min, config_.block_max);
+    // Runs of earlier versions that hold such keys are still measured.
+    if (arguments.training && config_.block_max > 0) {
+      if (config_.block_min < 1)
+        fail<ConfigError>(
+            "config: data.block_min is {} and data.block_max {} (from 1 on, or 0 and 0 for model.block)",
+            config_.block_min, config_.block_max);
+      if (!has_blocks(arguments.config.model))
+        fail<ConfigError>(
+            "config: data.block_min is {} and data.block_max {}, and {} has no blocks (leave them out)",
+            config_.block_min, config_.block_max, arguments.config.model.model);
+    }
     if (arguments.training && train_.batch > images_.train.count())
       fail<ConfigError>(
           "config: train.batch is {} and there are {} training images (a batch holds distinct images)",
@@ -53,6 +64,8 @@ class CifarTask final : public Task {
     return text;
   }
   std::string data_sha256() const override { return sha256_; }
+  bool reads_files() const override { return true; }
+  bool draws(const EvalOptions& options) const override { return options.batches > 0; }
 
   void fit(ModelConfig& model) const override {
     if (model.vocab == 0) model.vocab = 256;

@@ -26,7 +26,11 @@ double accuracy_of(const EvalResult& result) {
 class CopyTask final : public Task {
  public:
   CopyTask(const RunConfig& config, bool selective)
-      : data_(config.data), train_(config.train), selective_(selective), largest_block_(config.model.block) {
+      : data_(config.data),
+        train_(config.train),
+        selective_(selective),
+        has_blocks_(has_blocks(config.model)),
+        largest_block_(config.model.block) {
     if (data_.noise < 2 || data_.noise > data_.noise_max)
       fail<ConfigError>(
           "config: data.noise is {} and data.noise_max {} (at least 2, a block is half the noise; and no "
@@ -42,9 +46,14 @@ class CopyTask final : public Task {
 
   std::string name() const override { return selective_ ? "selective copy" : "copy"; }
   std::string summary() const override {
-    return fmt::format("{} symbols, noise {} to {}, fresh examples at every step", data_.symbols, data_.noise,
-                       data_.noise_max);
+    std::string text = fmt::format("{} symbols, noise {} to {}, fresh examples at every step", data_.symbols,
+                                   data_.noise, data_.noise_max);
+    const std::int64_t block = copy_block(data_.noise, largest_block_);
+    if (has_blocks_ && block != largest_block_)
+      text += fmt::format(", noise {}: blocks of {} (model.block is {})", data_.noise, block, largest_block_);
+    return text;
   }
+  bool draws(const EvalOptions&) const override { return true; }
 
   void fit(ModelConfig& model) const override {
     if (model.vocab == 0) model.vocab = kCopyAlphabet;
@@ -197,7 +206,7 @@ class CopyTask final : public Task {
 
   DataConfig data_;
   TrainConfig train_;
-  bool selective_;
+  bool selective_, has_blocks_;
   std::int64_t largest_block_;
   CopyCurriculum curriculum_;
   std::vector<Validation> history_;

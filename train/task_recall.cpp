@@ -36,6 +36,7 @@ class RecallTask final : public Task {
   }
   bool carries_state() const override { return config_.train.carry_state != "never"; }
   std::int64_t row_length() const override { return shape_.segment; }
+  bool draws(const EvalOptions&) const override { return true; }
 
   void fit(ModelConfig& model) const override {
     if (model.vocab == 0) model.vocab = shape_.vocab();

@@ -33,6 +33,10 @@ class TextTask : public Task {
   std::string name() const override { return data_.name; }
   const Tokenizer* tokenizer() const override { return data_.tokenizer.get(); }
   std::string data_sha256() const override { return data_.sha256; }
+  bool reads_files() const override { return true; }
+  bool draws(const EvalOptions& options) const override {
+    return options.batches > 0 && (config_.data.order == "windows" || options.score_last > 0);
+  }
 
   std::int64_t row_length() const override { return segment_; }
   bool carries_state() const override {

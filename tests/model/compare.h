@@ -130,9 +130,9 @@ inline double loss_of(const Model& model, const ForwardInput& input, const Tenso
 // For every parameter tensor: the derivative of the loss along one random direction, by the five-point
 // formula, against the inner product of the direction with the gradient; an absent gradient is zero. With a
 // step of 1e-3 truncation and the rounding of the losses divided by the step are some 1e-12 each.
-inline void check_directions(Model& model, const ForwardInput& input, const Tensor& targets,
-                             double relative = 1e-7) {
-  const Outcome outcome = run(model, input, targets);
+// `loss` gives it for the parameters as they are.
+template <class Loss>
+void check_directions(Model& model, const Outcome& outcome, double relative, Loss&& loss) {
   for (const Parameter& parameter : model.params().parameters()) {
     CAPTURE(parameter.name);
     const Tensor& arrived = outcome.gradients.at(parameter.name);
@@ -154,7 +154,7 @@ inline void check_directions(Model& model, const ForwardInput& input, const Tens
       std::vector<double> moved = start;
       for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += step * direction[i];
       raw::copy_into(detach(parameter.value), Tensor::from(moved, parameter.shape));
-      return loss_of(model, input, targets);
+      return loss();
     };
     constexpr double kStep = 1e-3;
     const double measured =
@@ -164,6 +164,12 @@ inline void check_directions(Model& model, const ForwardInput& input, const Tens
     CAPTURE(measured);
     CHECK(std::abs(measured - expected) <= relative * std::abs(expected) + 0.01 * relative);
   }
+}
+
+inline void check_directions(Model& model, const ForwardInput& input, const Tensor& targets,
+                             double relative = 1e-7) {
+  check_directions(model, run(model, input, targets), relative,
+                   [&] { return loss_of(model, input, targets); });
 }
 
 inline void check_outcomes(const Outcome& mine, const Outcome& expected, double relative,

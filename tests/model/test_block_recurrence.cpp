@@ -1,5 +1,6 @@
 // Identities of block recurrence from section 9 of its specification: the order chosen for speed against the
-// equations word for word and against plain loops written here, at lengths with and without a remainder; what
+// equations word for word and against plain loops written here, at lengths with and without a remainder (the
+// models without blocks against the same loops); what
 // a position may depend on; readouts; and what a call refuses. Streams, dropout, gradients against
 // differences and training are in test_block_training.cpp.
 #include "models/block_recurrence.h"
@@ -123,7 +124,9 @@ struct Plain {
     }
     return result;
   }
+  // Of all models but the regular one, which is T over the whole sequence; unit recurrence has blocks of one.
   Rows recurrence(const Rows& x, std::int64_t number) const {
+    if (model.config().model == "regular") return layer(x, number);
     const auto block = static_cast<std::size_t>(model.config().block);
     const bool accumulate = model.config().model == "block_accumulate";
     const auto rows = [&](std::size_t i) {
@@ -169,6 +172,18 @@ struct Plain {
     }
     return all;
   }
+  // The mean cross-entropy of `targets` [batch, time].
+  double loss(const Tensor& tokens, const Tensor& targets) const {
+    const Row all = logits(tokens);
+    const auto classes = static_cast<std::size_t>(model.config().n_out), rows = all.size() / classes;
+    double sum = 0;
+    for (std::size_t i = 0; i < rows; ++i) {
+      double total = 0;
+      for (std::size_t c = 0; c < classes; ++c) total += std::exp(all[i * classes + c]);
+      sum += std::log(total) - all[i * classes + static_cast<std::size_t>(targets.data<std::int64_t>()[i])];
+    }
+    return sum / static_cast<double>(rows);
+  }
 };
 
 }  // namespace
@@ -208,6 +223,29 @@ TEST_CASE("block recurrence: every length agrees with plain loops over the equat
         const Tensor tokens = random_ids(2, time, config.vocab, 1);
         const Tensor logits = whole(*model, tokens);
         check_close("logits", logits, Tensor::from(Plain{*model}.logits(tokens), logits.shape()), 1e-11);
+      }
+}
+
+TEST_CASE("models without blocks: logits and gradients agree with plain loops over the equations") {
+  for (const std::string name : {"regular", "unit_forget"})
+    for (const std::int64_t time : {1, 2, 3, 37})
+      for (const bool bare : {false, true}) {
+        CAPTURE(name);
+        CAPTURE(time);
+        CAPTURE(bare);
+        ModelConfig config = small_config(name);
+        config.layers = bare ? 1 : 2;
+        config.positions = config.bias = !bare;
+        const auto model = random_model(config);
+        ForwardInput input;
+        input.tokens = random_ids(2, time, config.vocab, 1);
+        const Tensor targets = random_ids(2, time, config.vocab, 2);
+        const Outcome outcome = run(*model, input, targets);
+        const Plain plain{*model};
+        check_close("logits", outcome.logits,
+                    Tensor::from(plain.logits(input.tokens), outcome.logits.shape()), 1e-11);
+        CHECK(std::abs(outcome.loss - plain.loss(input.tokens, targets)) <= 1e-11);
+        check_directions(*model, outcome, 1e-8, [&] { return plain.loss(input.tokens, targets); });
       }
 }
 

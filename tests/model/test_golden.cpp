@@ -31,7 +31,7 @@ struct Tolerance {
   double value, gradient, floor;
 };
 constexpr Tolerance kF64{1e-9, 1e-9, 1e-12};
-constexpr Tolerance kF32{1e-4, 1e-3, 1e-7};
+constexpr Tolerance kF32{1e-4, 1e-3, 1e-7}, kF32RecurrentTransformer{1e-4, 1e-4, 1e-7};
 
 bool registered(const ModelConfig& config) {
   return std::any_of(model_registry().begin(), model_registry().end(), [&](const ModelEntry& entry) {
@@ -118,7 +118,8 @@ TEST_CASE("golden: every case agrees at f64 in logits and loss and gradients and
 TEST_CASE("golden: every case agrees at f32 in logits and loss and gradients and states") {
   for (const fs::path& folder : cases()) {
     CAPTURE(folder.string());
-    check_dump(folder, "f32", kF32);
+    const bool recurrent = folder.parent_path().filename() == "recurrent_transformer";
+    check_dump(folder, "f32", recurrent ? kF32RecurrentTransformer : kF32);
   }
 }
 

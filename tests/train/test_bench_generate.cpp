@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tensor/allocator.h"
 #include "tensor/error.h"
 
 using namespace eddy;
@@ -90,13 +91,14 @@ TEST_CASE("bench generate shows its numbers as text and JSON and a page") {
   options.configs = {"cifar_block"};
   const GenerateBench bench = bench_generate(options);
   const std::string text = to_text(bench);
-  for (const char* part : {"cifar_block: block_forget, 1 layer", "microseconds per token", "floor", "state"})
+  for (const char* part : {"cifar_block: block_forget, 1 layer", "milliseconds per token", "floor", "state"})
     CHECK(text.find(part) != std::string::npos);
   const nlohmann::json json = to_json(bench);
   CHECK(json["series"][0]["points"].size() == 4);
   CHECK(json["series"][0]["points"][3]["length"] == 50);
   const std::string page = to_html(bench, {"a line about the machine <&>"});
-  for (const char* part : {"<svg", "cifar_block", "tokens before", "&lt;&amp;&gt;"})
+  for (const char* part : {"<svg", "cifar_block", "tokens before", "&lt;&amp;&gt;", "Time of a token",
+                           "milliseconds", "Tokens per second", ">State<"})
     CHECK(page.find(part) != std::string::npos);
 }
 
@@ -115,4 +117,16 @@ TEST_CASE("bench generate refuses unknown configurations and lengths that make n
   options = quick();
   options.seconds = -1;
   CHECK_THROWS_AS(bench_generate(options), ValueError);
+}
+
+TEST_CASE("bench generate says which of its options to lower where a model does not fit") {
+  struct Unlimited {
+    ~Unlimited() { allocator(kCpu).set_limit(0); }
+  } const guard;
+  allocator(kCpu).set_limit(allocator(kCpu).stats().live_bytes + (std::int64_t{32} << 20));
+  GenerateBenchOptions options = quick();
+  options.configs = {"cifar_regular"};
+  options.min_length = options.max_length = 1 << 20;
+  CHECK_THROWS_WITH_AS(bench_generate(options), doctest::Contains("lower --max-length or --batch"),
+                       OutOfMemoryError);
 }

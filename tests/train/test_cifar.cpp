@@ -36,13 +36,20 @@ struct Folder {
   }
 };
 
-std::string grey_records(int count, int first_label = 0) {
+// Records from `first_image` on, each with pixels of its own up to 256 of them.
+std::string grey_records(int count, int first_label = 0, int first_image = 0) {
   std::string bytes;
   for (int i = 0; i < count; ++i) {
     bytes += static_cast<char>((first_label + i) % 10);
-    for (int p = 0; p < 1024; ++p) bytes += static_cast<char>((i * 7 + p) & 255);
+    for (int p = 0; p < 1024; ++p) bytes += static_cast<char>(((first_image + i) * 7 + p) & 255);
   }
   return bytes;
+}
+
+// The five batches, of four images each.
+void write_training_images(const Folder& folder) {
+  for (int i = 1; i <= 5; ++i)
+    folder.write("data_batch_" + std::to_string(i) + ".bin", grey_records(4, i, 4 * i));
 }
 
 std::string message_of(const std::string& path) {
@@ -62,6 +69,7 @@ RunConfig tiny_config(const fs::path& folder) {
   config.data.path = folder.string();
   config.data.block_min = 16;
   config.data.block_max = 48;
+  config.model.model = "block_forget";
   config.train.batch = 4;
   return config;
 }
@@ -147,18 +155,27 @@ TEST_CASE("a missing batch is named") {
 
 TEST_CASE("image batches are distinct and drawn by step and blocks cover their range") {
   const Folder folder;
-  for (int i = 1; i <= 5; ++i) folder.write("data_batch_" + std::to_string(i) + ".bin", grey_records(4, i));
+  write_training_images(folder);
   folder.write("test_batch.bin", grey_records(6));
   TaskArguments arguments;
   arguments.config = tiny_config(folder.path);
   const std::unique_ptr<Task> task = make_task(std::move(arguments));
   std::set<std::int64_t> blocks;
+  std::set<std::vector<std::int32_t>> images;
   std::map<std::int32_t, int> labels;
   for (std::int64_t step = 0; step < 600; ++step) {
     const Batch batch = task->next(step, 0);
     blocks.insert(batch.block);
-    for (int row = 0; row < 4; ++row) ++labels[batch.targets.data<std::int32_t>()[row]];
+    std::set<std::vector<std::int32_t>> rows;
+    for (int row = 0; row < 4; ++row) {
+      ++labels[batch.targets.data<std::int32_t>()[row]];
+      const std::int32_t* tokens = batch.tokens.data<std::int32_t>() + row * 1024;
+      rows.insert(std::vector<std::int32_t>(tokens, tokens + 1024));
+    }
+    CHECK(rows.size() == 4);
+    images.merge(rows);
   }
+  CHECK(images.size() == 20);
   CHECK(blocks.size() == 33);
   CHECK(*blocks.begin() == 16);
   CHECK(*blocks.rbegin() == 48);
@@ -219,6 +236,29 @@ TEST_CASE("a model that does not fit images is refused") {
   CHECK(model.n_out == 10);
 }
 
+TEST_CASE("blocks that no step or no model can take are refused before training") {
+  const Folder folder;
+  write_training_images(folder);
+  folder.write("test_batch.bin", grey_records(6));
+  const auto make = [&](std::int64_t block_min, std::int64_t block_max, const char* model, bool training) {
+    TaskArguments arguments;
+    arguments.config = tiny_config(folder.path);
+    arguments.config.data.block_min = block_min;
+    arguments.config.data.block_max = block_max;
+    arguments.config.model.model = model;
+    arguments.training = training;
+    return make_task(std::move(arguments));
+  };
+  CHECK_THROWS_WITH_AS(make(48, 16, "block_forget", true), doctest::Contains("block_max 16"), ConfigError);
+  CHECK_THROWS_WITH_AS(make(0, 48, "block_forget", true), doctest::Contains("data.block_min is 0"),
+                       ConfigError);
+  CHECK_THROWS_WITH_AS(make(16, 48, "regular", true), doctest::Contains("regular has no blocks"),
+                       ConfigError);
+  CHECK(make(1, 48, "block_forget", true)->next(0, 0).block >= 1);
+  CHECK(make(0, 0, "regular", true)->next(0, 0).block == 0);
+  CHECK(make(16, 48, "regular", false) != nullptr);
+}
+
 TEST_CASE("random test batches estimate the loss of all and depend on the seed alone") {
   const Folder folder;
   folder.write("test_batch.bin", grey_records(30));
@@ -249,7 +289,7 @@ TEST_CASE("random test batches estimate the loss of all and depend on the seed a
 
 TEST_CASE("table 4 shows all test images beside the estimate of the paper and its run shows images") {
   const Folder folder;
-  for (int i = 1; i <= 5; ++i) folder.write("data_batch_" + std::to_string(i) + ".bin", grey_records(4, i));
+  write_training_images(folder);
   folder.write("test_batch.bin", grey_records(30));
   ReproduceOptions options;
   options.table = "recurrent-transformers/table-4";

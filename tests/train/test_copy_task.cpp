@@ -1,13 +1,18 @@
-// The copy tasks: what examples are made of, and the curriculum against the published trace.
+// The copy tasks: what examples are made of, the curriculum against the published trace, and what the task
+// says and refuses.
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <set>
+#include <string>
+#include <utility>
 
 #include "tensor/error.h"
 #include "train/copy_data.h"
+#include "train/task.h"
 
 namespace {
 
@@ -17,6 +22,23 @@ constexpr std::int64_t kSymbols = 16;
 
 CopyExamples draw(bool selective, std::int64_t rows = 50, std::int64_t noise = 40, std::uint64_t step = 3) {
   return copy_examples(random_key(5, "test.copy", step), 0, rows, kSymbols, noise, selective);
+}
+
+RunConfig copy_config(std::int64_t noise, std::int64_t noise_max) {
+  RunConfig config;
+  config.model.model = "block_accumulate";
+  config.model.readout = "tail";
+  config.model.block = 32;
+  config.data.name = "copy";
+  config.data.noise = noise;
+  config.data.noise_max = noise_max;
+  return config;
+}
+
+std::unique_ptr<Task> task_of(const RunConfig& config) {
+  TaskArguments arguments;
+  arguments.config = config;
+  return make_task(std::move(arguments));
 }
 
 }  // namespace
@@ -116,4 +138,38 @@ TEST_CASE("a block is half the noise up to the largest") {
   CHECK(copy_block(64, 32) == 32);
   CHECK(copy_block(4096, 32) == 32);
   CHECK(copy_block(2, 32) == 1);
+}
+
+TEST_CASE("a copy task says that its first blocks are smaller than model.block") {
+  RunConfig config = copy_config(8, 64);
+  const auto told = [&] { return task_of(config)->summary(); };
+  CHECK(told().find("noise 8: blocks of 4 (model.block is 32)") != std::string::npos);
+  CHECK(task_of(config)->next(0, 0).block == 4);
+  config.model.block = 4;
+  CHECK(told().find("blocks") == std::string::npos);
+  config.model.block = 32;
+  config.model.model = "regular";
+  CHECK(told().find("blocks") == std::string::npos);
+}
+
+TEST_CASE("a copy task refuses noise and a context and a vocabulary that do not fit") {
+  CHECK_THROWS_WITH_AS(task_of(copy_config(1, 64)), doctest::Contains("data.noise is 1 "), ConfigError);
+  CHECK_THROWS_WITH_AS(task_of(copy_config(65, 64)),
+                       doctest::Contains("data.noise is 65 and data.noise_max 64"), ConfigError);
+  const RunConfig config = copy_config(8, 64);
+  const std::unique_ptr<Task> task = task_of(config);
+  ModelConfig model = config.model;
+  model.vocab = 8;
+  CHECK_THROWS_WITH_AS(task->fit(model), doctest::Contains("model.vocab is 8"), ConfigError);
+  model = config.model;
+  model.readout = "all";
+  CHECK_THROWS_WITH_AS(task->fit(model), doctest::Contains("model.readout is \"all\""), ConfigError);
+  model = config.model;
+  model.positions = true;
+  model.context = 95;  // 2 * 16 symbols and 64 of noise
+  CHECK_THROWS_WITH_AS(task->fit(model), doctest::Contains("the longest example has 96 tokens"), ConfigError);
+  model.context = 96;
+  task->fit(model);
+  CHECK(model.vocab == kCopyAlphabet);
+  CHECK(model.n_out == kCopyAlphabet);
 }

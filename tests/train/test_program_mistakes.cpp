@@ -29,17 +29,17 @@ Ended run(const TempFolder& folder, const std::string& line, const std::string& 
   return run_program({words_of(line), folder.path(), "/dev/null", 0, {variable}});
 }
 
+constexpr const char* kTinyTraining =
+    "train --model.dim 16 --model.heads 2 --model.context 16 --train.batch 4 --train.threads 1 "
+    "--train.eval_every 0 --train.eval_batches 2 --train.sample_tokens 0 --train.checkpoint_every 0 "
+    "--train.steps 2 ";
+
 // A folder with a text and the run `tiny` on it.
 struct TinyRun {
   TempFolder folder;
   TinyRun() {
     folder.write("text.txt", generate_stories(3, 4000));
-    const Ended end =
-        run(folder,
-            "train --model.dim 16 --model.heads 2 --model.context 16 --train.batch 4 "
-            "--train.threads 1 --train.eval_every 0 --train.eval_batches 2 "
-            "--train.sample_tokens 0 --train.checkpoint_every 0 --data text.txt --train.steps 2 "
-            "--run tiny");
+    const Ended end = run(folder, std::string(kTinyTraining) + "--data text.txt --run tiny");
     REQUIRE_MESSAGE(end.status == 0, end.err);
   }
 };
@@ -52,7 +52,7 @@ void check_refused(const Ended& ended, int status, const std::string& what) {
 
 }  // namespace
 
-TEST_CASE("program: sessions and pages replace nothing of another kind") {
+TEST_CASE("program: sessions and pages and numbers replace nothing of another kind") {
   if (!has_program()) return;
   const TinyRun tiny;
   const TempFolder& folder = tiny.folder;
@@ -66,7 +66,16 @@ TEST_CASE("program: sessions and pages replace nothing of another kind") {
        {"compare tiny tiny --data text.txt --html ", "eval tiny --by-position ", "bench generate --html "})
     check_refused(run(folder, std::string(command) + "tiny.toml"), 1,
                   "tiny.toml exists and is no page of HTML");
+  for (const char* file : {"tiny.toml", "tiny/config.json", "tiny/checkpoints/step-2/model.safetensors"})
+    check_refused(run(folder, std::string("bench ops --json ") + file), 1,
+                  std::string(file) + " exists and holds no numbers of a benchmark");
   CHECK(content_of(folder.path()) == before);
+  folder.write("numbers", "");
+  for (int twice = 0; twice < 2; ++twice)
+    CHECK(run(folder,
+              "bench length --models unit_forget --dim 16 --shortest 16 --longest 16 --seconds 0.001 --json "
+              "numbers")
+              .status == 0);
   folder.write("page", "");
   for (int twice = 0; twice < 2; ++twice)
     CHECK(run(folder, "compare tiny tiny --data text.txt --html page").status == 0);
@@ -126,6 +135,18 @@ TEST_CASE("program: options that would go unread are refused") {
   check_refused(run(folder, "eval tiny --from 8"), 2, "--from requires --score-last");
   check_refused(run(folder, "eval tiny --seed 3"), 1, "--seed draws nothing");
   CHECK(run(folder, "eval tiny --seed 3 --batches 2").status == 0);
+  REQUIRE(run(folder, std::string(kTinyTraining) + "--data text.txt --data.order stream --run read").status ==
+          0);
+  check_refused(run(folder, "eval read --seed 3 --batches 2"), 1, "--seed draws nothing where valid is read");
+  CHECK(run(folder, "eval read --seed 3 --batches 2 --score-last 4").status == 0);
+  const Ended copied =
+      run(folder, std::string(kTinyTraining) +
+                      "--data.name copy --data.noise 2 --data.noise_max 2 --data.symbols 4 --model.model "
+                      "regular --model.readout tail --run copied");
+  REQUIRE_MESSAGE(copied.status == 0, copied.err);
+  check_refused(run(folder, "eval copied --sequence 5000"), 1, "leave out --sequence");
+  check_refused(run(folder, "eval copied --data /nonexist"), 1, "leave out --data");
+  CHECK(run(folder, "eval copied --seed 3").status == 0);
   check_refused(run(folder, "reproduce --task x"), 1, "--task and no table");
   check_refused(run(folder, "reproduce --set train.steps=1"), 1, "--set and no table");
   check_refused(run(folder, "reproduce staircase/table-1 --windows 3 --dry-run"), 1,

@@ -174,6 +174,22 @@ TEST_CASE("rows are trained and measured once and shown beside the paper's numbe
   CHECK(fs::last_write_time(row_folder(options, "lstm") + "/result.json") == before);
 }
 
+TEST_CASE("the report of a copy run shows the accuracy by noise length") {
+  const OneThread one_thread;
+  const TempFolder folder;
+  ReproduceOptions options;
+  options.table = "recurrent-transformers/table-6";
+  options.scale = "tiny";
+  options.rows = {"copy"};
+  options.runs = folder.path("runs");
+  options.set = {{"train.threads", "1"}};
+  CHECK(reproduce_quietly(options).end == ReproduceEnd::done);
+  const std::string report = read_text_file(row_folder(options, "copy") + "/report.html");
+  for (const char* part : {"Accuracy by noise length", "this model, 16 examples each",
+                           "when last validated at this length", "Noise length", "Validation accuracy"})
+    CHECK_MESSAGE(contains(report, part), part);
+}
+
 TEST_CASE("a row that is to have more steps goes on where it stands") {
   const OneThread one_thread;
   const TempFolder folder;

@@ -149,7 +149,7 @@ int run_length(BenchFlags& flags, const CLI::App& command) {
 int run_bench(BenchFlags& flags, const CLI::App& command) {
   refuse_options_of_another(command, flags.what);
   const std::string where = "bench " + flags.what;
-  if (!flags.json_path.empty()) check_output(where.c_str(), flags.json_path);
+  if (!flags.json_path.empty()) check_bench_output(where.c_str(), flags.json_path);
   if (!flags.html_path.empty()) check_page_output(where.c_str(), flags.html_path);
   if (flags.what == "ops") {
     if (flags.seconds > 0) flags.ops.seconds = flags.seconds;

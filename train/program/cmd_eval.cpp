@@ -75,10 +75,22 @@ int run_eval(const EvalFlags& flags) {
   if (options.score_last > 0 && task->tokenizer() == nullptr)
     fail<ValueError>("eval: the task {} is not read in windows (leave out --score-last)",
                      run.config.data.name);
-  // Data that are read from their beginning to their end leave nothing to draw; fresh examples are drawn.
-  if (flags.seeded && options.batches == 0 && flags.sampled == 0 && !task->data_sha256().empty())
-    fail<ValueError>("eval: --seed draws nothing where all of {} is read once (add --batches or --sampled)",
+  if (!flags.data.empty() && !task->reads_files())
+    fail<ValueError>("eval: the examples of the task {} are made, not read (leave out --data)",
+                     run.config.data.name);
+  if (flags.sequence > 0 && task->row_length() == 0)
+    fail<ValueError>("eval: the task {} has rows of its own length (leave out --sequence)",
+                     run.config.data.name);
+  EvalOptions drawn = options;
+  drawn.batches = std::max(options.batches, flags.sampled);
+  if (flags.seeded && !task->draws(drawn)) {
+    drawn.batches = 1;
+    if (task->draws(drawn))
+      fail<ValueError>("eval: --seed draws nothing where all of {} is read once (add --batches or --sampled)",
+                       options.split);
+    fail<ValueError>("eval: --seed draws nothing where {} is read from its beginning (leave out --seed)",
                      options.split);
+  }
   if (options.clear_state && !task->carries_state())
     fail<ValueError>("eval: {} carries no state that could be cleared (data.order {}, train.carry_state {})",
                      flags.run, run.config.data.order, run.config.train.carry_state);

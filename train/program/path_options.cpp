@@ -7,9 +7,11 @@
 #include <cctype>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "tensor/format.h"
+#include "train/text_file.h"
 
 namespace eddy {
 namespace {
@@ -46,6 +48,21 @@ void check_page_output(const char* where, const std::string& file) {
   if (!head.empty() && !std::equal(kPageHead.begin(), kPageHead.end(), head.begin(), head.end(), same))
     fail<IoError>("{}: {} exists and is no page of HTML (a page replaces nothing else: name another file)",
                   where, file);
+}
+
+void check_bench_output(const char* where, const std::string& file) {
+  check_output(where, file);
+  std::error_code error;
+  if (!std::filesystem::exists(file, error) || std::filesystem::is_empty(file, error)) return;
+  bool of_a_bench = false;
+  if (std::filesystem::is_regular_file(file, error)) {
+    const nlohmann::json old = nlohmann::json::parse(read_text_file(file), nullptr, false);
+    of_a_bench = old.is_object() && old.contains("bench") && old.contains("environment");
+  }
+  if (!of_a_bench)
+    fail<IoError>(
+        "{}: {} exists and holds no numbers of a benchmark (they replace nothing else: name another file)",
+        where, file);
 }
 
 }  // namespace eddy

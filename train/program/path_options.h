@@ -16,4 +16,8 @@ void check_output(const char* where, const std::string& file);
 // The same for a page of HTML, which may replace a page or an empty file and nothing else. errors: IoError.
 void check_page_output(const char* where, const std::string& file);
 
+// The same for the numbers of a benchmark: only such a file, JSON with the keys "bench" and "environment", or
+// an empty one is replaced. errors: IoError.
+void check_bench_output(const char* where, const std::string& file);
+
 }  // namespace eddy
