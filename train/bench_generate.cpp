@@ -9,6 +9,7 @@
 
 #include "models/model.h"
 #include "ops/capture.h"
+#include "tensor/allocator.h"
 #include "tensor/format.h"
 #include "tensor/philox.h"
 #include "tensor/thread_pool.h"
@@ -295,18 +296,21 @@ GenerateBench bench_generate(const GenerateBenchOptions& wanted) {
       bench.series.push_back(measure_config(name, options, lengths, each, ceilings));
     } catch (const OutOfMemoryError&) {
       // The allocator's own text would advise on training.
-      fail<OutOfMemoryError>(
-          "bench generate: {} at length {}, batch {} does not fit in the memory of {} (lower --max-length or "
-          "--batch, or leave it out of --configs)",
-          name, lengths.back(), options.batch, to_string(device));
+      bench.left_out.push_back(
+          fmt::format("bench generate: {} at length {}, batch {} does not fit in the memory of {} (lower "
+                      "--max-length or --batch, or leave it out of --configs)",
+                      name, lengths.back(), options.batch, to_string(device)));
+      allocator(device).trim();
     }
   }
+  if (bench.series.empty()) throw OutOfMemoryError(bench.left_out.at(0));
   return bench;
 }
 
 std::string to_text(const GenerateBench& bench) {
   std::string text = "generation, " + conditions(bench) + '\n';
   for (const GenerateSeries& series : bench.series) text += describe(series) + '\n';
+  for (const std::string& line : bench.left_out) text += line + '\n';
   const auto table = [&](const char* title, const std::string& first, auto&& cell) {
     std::vector<std::vector<std::string>> rows = rows_of(bench, cell);
     rows.insert(rows.begin(), head_of(bench, first));
@@ -342,7 +346,11 @@ nlohmann::json to_json(const GenerateBench& bench) {
                     {"growth", series.growth()},
                     {"points", points}});
   }
-  return {{"device", bench.device}, {"threads", bench.threads}, {"batch", bench.batch}, {"series", list}};
+  return {{"device", bench.device},
+          {"threads", bench.threads},
+          {"batch", bench.batch},
+          {"series", list},
+          {"left_out", bench.left_out}};
 }
 
 std::string to_html(const GenerateBench& bench, const std::vector<std::string>& notes) {
@@ -359,6 +367,7 @@ std::string to_html(const GenerateBench& bench, const std::vector<std::string>& 
       "A recurrent model carries a state of one size, so its next token costs the same after any length. The "
       "regular transformer reads the keys and values of all tokens before. Long pasts were not computed: the "
       "cache was filled with random numbers and the tokens after it were timed.");
+  for (const std::string& line : bench.left_out) page.paragraph(line);
   page.chart(chart_of(bench, "Time of a token", "milliseconds",
                       [](const GeneratePoint& point) { return point.token.median * 1e3; }));
   page.charts({chart_of(bench, "Tokens per second", "tokens per second",

@@ -57,12 +57,13 @@ struct GenerateBench {
   int threads = 1;
   std::int64_t batch = 1;
   std::vector<GenerateSeries> series;
+  std::vector<std::string> left_out;  // what did not fit in memory, and what to lower
 };
 
 // Lengths double from min_length to max_length, which is always among them. A position table is made as long
 // as it needs to be. errors: ConfigError for a name that is no configuration, or one whose model does not
 // take one token at a time; DeviceError when there is no GPU to use; ValueError for lengths, batch or seconds
-// out of range; OutOfMemoryError when the longest cache does not fit.
+// out of range; OutOfMemoryError when the longest cache of no configuration fits.
 GenerateBench bench_generate(const GenerateBenchOptions& options);
 
 std::string to_text(const GenerateBench& bench);

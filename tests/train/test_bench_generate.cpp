@@ -129,4 +129,11 @@ TEST_CASE("bench generate says which of its options to lower where a model does 
   options.min_length = options.max_length = 1 << 20;
   CHECK_THROWS_WITH_AS(bench_generate(options), doctest::Contains("lower --max-length or --batch"),
                        OutOfMemoryError);
+  // What was measured is kept.
+  options.configs = {"shakespeare_unit", "cifar_regular"};
+  const GenerateBench bench = bench_generate(options);
+  REQUIRE(bench.series.size() == 1);
+  CHECK(bench.series[0].config == "shakespeare_unit");
+  REQUIRE(bench.left_out.size() == 1);
+  CHECK(to_text(bench).find("cifar_regular at length") != std::string::npos);
 }
