@@ -112,8 +112,8 @@ __global__ void partials_kernel(LayerNormBackwardArgs args) {
 
 template <class T>
 void backward(const LayerNormBackwardArgs& args) {
-  launch_norm_backward("layer_norm_backward", partials_kernel<T>, dx_kernel<32, T>, dx_kernel<kThreads, T>,
-                       args.dweight_partials != nullptr || args.dbias_partials != nullptr, args);
+  launch_norm_backward<T>("layer_norm_backward", partials_kernel<T>, dx_kernel<32, T>, dx_kernel<kThreads, T>,
+                          args.dweight_partials != nullptr || args.dbias_partials != nullptr, args);
 }
 
 }  // namespace
@@ -123,8 +123,7 @@ void install_layer_norm() {
   layer_norm_forward_slot.function[kCuda] = [](const LayerNormArgs& args) {
     for_activations("layer_norm", args.dtype, [&](auto* type) {
       using T = StoredIn<decltype(type)>;
-      launch_rows("layer_norm", forward_kernel<32, T>, forward_kernel<kThreads, T>, args.rows, args.width,
-                  args);
+      launch_norm<T>("layer_norm", forward_kernel<32, T>, forward_kernel<kThreads, T>, args);
     });
   };
   layer_norm_backward_slot.function[kCuda] = [](const LayerNormBackwardArgs& args) {

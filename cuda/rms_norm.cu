@@ -90,8 +90,8 @@ __global__ void partials_kernel(RmsNormBackwardArgs args) {
 
 template <class T>
 void backward(const RmsNormBackwardArgs& args) {
-  launch_norm_backward("rms_norm_backward", partials_kernel<T>, dx_kernel<32, T>, dx_kernel<kThreads, T>,
-                       args.dweight_partials != nullptr, args);
+  launch_norm_backward<T>("rms_norm_backward", partials_kernel<T>, dx_kernel<32, T>, dx_kernel<kThreads, T>,
+                          args.dweight_partials != nullptr, args);
 }
 
 }  // namespace
@@ -101,8 +101,7 @@ void install_rms_norm() {
   rms_norm_forward_slot.function[kCuda] = [](const RmsNormArgs& args) {
     for_activations("rms_norm", args.dtype, [&](auto* type) {
       using T = StoredIn<decltype(type)>;
-      launch_rows("rms_norm", forward_kernel<32, T>, forward_kernel<kThreads, T>, args.rows, args.width,
-                  args);
+      launch_norm<T>("rms_norm", forward_kernel<32, T>, forward_kernel<kThreads, T>, args);
     });
   };
   rms_norm_backward_slot.function[kCuda] = [](const RmsNormBackwardArgs& args) {
