@@ -1,10 +1,12 @@
 // Root-mean-square normalisation of rows and its gradient.
 //
-// Forward and dx, mapping: a warp per row of up to 1024 entries, a block per longer row. Partial sums of
-// dweight, mapping: a block of 32 columns x 8 rows for every 32 columns and every kNormBlockRows rows, as in
-// layer_norm.cu. Shared memory: 8 numbers per block for rows, 1 KiB for the partial sums. Bytes moved:
-// forward, x and y once, of a sum delta and the sum too, and a table from the cache: the least; backward, dy
-// and x twice, once for dx and once across rows, 5 row reads and writes against 3; of a sum its gradient too.
+// Rows of whole groups of 16 bytes, up to kHeldRow entries, go by the kernels of norm.cuh. Those here are for
+// the others, and for the partial sums where rows are few. Forward and dx, mapping: a warp per row of up to
+// 1024 entries, a block per longer row. Partial sums of dweight, mapping: a block of 32 columns x 8 rows for
+// every 32 columns and every kNormBlockRows rows, as in layer_norm.cu. Shared memory: 8 numbers per block for
+// rows, 1 KiB for the partial sums. Bytes moved: forward, x and y once, of a sum delta and the sum too, and a
+// table from the cache: the least; backward, dy and x twice, 5 row reads and writes against 3; of a sum its
+// gradient too.
 #include "cuda/install.h"
 #include "cuda/norm.cuh"
 #include "ops/rms_norm.h"
