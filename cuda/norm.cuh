@@ -3,17 +3,17 @@
 //
 // Forward, mapping: a team of threads per row, 64 bytes of it to a thread: for 1024 entries a warp in bf16,
 // two in f32. Mean and variance are two passes over registers. Bytes moved: x and y once, and of a sum delta
-// and the sum too, the least; weight and bias from the L1 cache. Registers (nvcc 13.0, sm_90): 40 to 66, none
-// spilled, so a multiprocessor holds 28 to 48 warps, each with 2 KiB of reads under way, of a sum 4. An H200
+// and the sum too, the least; weight and bias from the L1 cache. Registers (nvcc 13.0, sm_90): 40 to 82, none
+// spilled, so a multiprocessor holds 20 to 48 warps, each with 2 KiB of reads under way, of a sum 4. An H200
 // at 4.8 TB/s wants some 20 KiB (two thirds of it reads, 0.8 us each; an estimate).
 //
 // Backward, mapping: a team per row, 16 entries to a thread. With many rows a block takes kNormBlockRows of
 // them, and a thread, which has the same columns of all its rows, sums up dy n and dy in registers; the
 // block's teams are added in their order into one row of partial sums. Shared memory: 8 KiB. Bytes moved: dy,
 // x and dx once, and dsum or the former dx, the least; partial sums add 2 % in bf16, and their sum another 2.
-// Registers: 92 to 127, none spilled: 16 to 20 warps, in bf16 with 2 KiB of dy and x each. 32,768 rows are
-// 512 blocks, 3.9 for each of 132 multiprocessors, which hold 4 at once. With few rows partial sums are a
-// kernel of their own, and dy and x are read twice.
+// Registers: 92 to 127, none spilled: 16 to 20 warps, each with 2 KiB of dy and x under way in bf16, 4 in
+// f32. 32,768 rows are 512 blocks, 3.9 for each of 132 multiprocessors, which hold 4 at once. With few rows
+// partial sums are a kernel of their own, and dy and x are read twice.
 //
 // To try where a GPU shows less than 80 % of a copy's rate: in the backward pass 8 entries to a thread, for
 // more warps; or the next row read before this one's sums are added up.
@@ -65,13 +65,14 @@ __global__ void __launch_bounds__(kHeldRow / kForwardHeld<T>) held_norm_kernel(H
     if constexpr (Adds) {
       Group<T> delta[kHeld];
       read_row<Aligned>(delta, static_cast<const T*>(args.delta) + read * args.delta_stride, by);
-      T* const sum = static_cast<T*>(args.sum) + row * args.width;
-      each_group<T, kHeld>(by, groups, [&](int k, int column) {
+#pragma unroll
+      for (int k = 0; k < kHeld; ++k) {
 #pragma unroll
         for (int j = 0; j < kGroup<T>; ++j) x[k].at[j] += delta[k].at[j];
         x[k] = computed(stored(x[k]));  // what a norm of the sum would read
-        write_held<Aligned>(sum + column, x[k]);
-      });
+      }
+      T* const sum = static_cast<T*>(args.sum) + row * args.width;
+      each_group<T, kHeld>(by, groups, [&](int k, int column) { write_held<Aligned>(sum + column, x[k]); });
     }
     float mean = 0;
     if constexpr (kCentred<Args>) {
