@@ -1,12 +1,13 @@
 // Layer normalisation of rows and its gradient.
 //
-// Forward and dx, mapping: a warp per row of up to 1024 entries, a block per longer row. Partial sums of
-// dweight and dbias, mapping: a block of 32 columns x 8 rows for every 32 columns and every kNormBlockRows
-// rows; thread row t adds rows t, t + 8, ..., then the 8 sums are added in order. Shared memory: 8 numbers
-// per block for rows, 2 KiB for the partial sums. Bytes moved: forward, x and y once, and of a sum delta and
-// the sum too (the passes over a row after the first find it in the cache), the least; backward, dy and x
-// twice, once for dx and once across rows for the partial sums, where one pass could do both: 5 row reads and
-// writes against 3; of a sum its gradient once more.
+// Rows of whole groups of 16 bytes, up to kHeldRow entries, go by the kernels of norm.cuh. Those here are for
+// the others, and for the partial sums where rows are few. Forward and dx, mapping: a warp per row of up to
+// 1024 entries, a block per longer row. Partial sums of dweight and dbias, mapping: a block of 32 columns x 8
+// rows for every 32 columns and every kNormBlockRows rows; thread row t adds rows t, t + 8, ..., then the 8
+// sums are added in order. Shared memory: 8 numbers per block for rows, 2 KiB for the partial sums. Bytes
+// moved: forward, x and y once, and of a sum delta and the sum too (the passes over a row after the first
+// find it in the cache), the least; backward, dy and x twice: 5 row reads and writes against 3; of a sum its
+// gradient once more.
 #include "cuda/install.h"
 #include "cuda/norm.cuh"
 #include "ops/layer_norm.h"
@@ -112,8 +113,8 @@ __global__ void partials_kernel(LayerNormBackwardArgs args) {
 
 template <class T>
 void backward(const LayerNormBackwardArgs& args) {
-  launch_norm_backward("layer_norm_backward", partials_kernel<T>, dx_kernel<32, T>, dx_kernel<kThreads, T>,
-                       args.dweight_partials != nullptr || args.dbias_partials != nullptr, args);
+  launch_norm_backward<T>("layer_norm_backward", partials_kernel<T>, dx_kernel<32, T>, dx_kernel<kThreads, T>,
+                          args.dweight_partials != nullptr || args.dbias_partials != nullptr, args);
 }
 
 }  // namespace
@@ -123,8 +124,7 @@ void install_layer_norm() {
   layer_norm_forward_slot.function[kCuda] = [](const LayerNormArgs& args) {
     for_activations("layer_norm", args.dtype, [&](auto* type) {
       using T = StoredIn<decltype(type)>;
-      launch_rows("layer_norm", forward_kernel<32, T>, forward_kernel<kThreads, T>, args.rows, args.width,
-                  args);
+      launch_norm<T>("layer_norm", forward_kernel<32, T>, forward_kernel<kThreads, T>, args);
     });
   };
   layer_norm_backward_slot.function[kCuda] = [](const LayerNormBackwardArgs& args) {

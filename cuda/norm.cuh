@@ -1,16 +1,233 @@
-// What the norms of rows share on the GPU: how their kernels are launched.
+// What the norms of rows share on the GPU: the kernels for rows that are held in registers (held_rows.cuh),
+// layer and RMS norm by one template, and how all of their kernels are launched.
 //
-// Forward and dx: a warp per row of up to kWarpRow entries, a block per longer row. Partial sums of the
-// parameters' gradients: a block of kNormColumns columns x kNormLanes rows for every kNormColumns columns and
-// every kNormBlockRows rows.
+// Forward, mapping: a team of threads per row, 64 bytes of it to a thread: for 1024 entries a warp in bf16,
+// two in f32. Mean and variance are two passes over registers. Bytes moved: x and y once, and of a sum delta
+// and the sum too, the least; weight and bias from the L1 cache. Registers (nvcc 13.0, sm_90): 40 to 82, none
+// spilled, so a multiprocessor holds 20 to 48 warps, each with 2 KiB of reads under way, of a sum 4. An H200
+// at 4.8 TB/s wants some 20 KiB (two thirds of it reads, 0.8 us each; an estimate).
+//
+// Backward, mapping: a team per row, 16 entries to a thread. With many rows a block takes kNormBlockRows of
+// them, and a thread, which has the same columns of all its rows, sums up dy n and dy in registers; the
+// block's teams are added in their order into one row of partial sums. Shared memory: 8 KiB. Bytes moved: dy,
+// x and dx once, and dsum or the former dx, the least; partial sums add 2 % in bf16, and their sum another 2.
+// Registers: 92 to 127, none spilled: 16 to 20 warps, each with 2 KiB of dy and x under way in bf16, 4 in
+// f32. 32,768 rows are 512 blocks, 3.9 for each of 132 multiprocessors, which hold 4 at once. With few rows
+// partial sums are a kernel of their own, and dy and x are read twice.
+//
+// To try where a GPU shows less than 80 % of a copy's rate: in the backward pass 8 entries to a thread, for
+// more warps; or the next row read before this one's sums are added up.
 #pragma once
 
+#include "cuda/held_rows.cuh"
 #include "cuda/numbers.cuh"
 #include "cuda/team.cuh"
 #include "ops/layer_norm.h"
 
 namespace eddy::cuda {
 
+// Elements of a row that a thread holds: 64 bytes forward; backward it holds two rows and sums besides.
+template <class T>
+inline constexpr int kForwardHeld = 4 * kGroup<T>;
+inline constexpr int kBackwardHeld = 16;
+
+// A layer norm's rows have a mean, an RMS norm's a table.
+template <class Args>
+inline constexpr bool kCentred = requires(const Args& args) {
+  args.mean;
+};
+
+template <class Args>
+struct HeldNorm {
+  Args args;
+  RowTeams by;
+  std::int64_t block_rows;  // that a block takes at a time
+};
+
+// y = (x - mean) rstd weight + bias, or without mean and with a table's row for the bias; with `Adds` x is
+// the sum of x and delta, which is written, too.
+template <bool Aligned, bool Adds, class T, class Args>
+__global__ void __launch_bounds__(kHeldRow / kForwardHeld<T>) held_norm_kernel(HeldNorm<Args> launched) {
+  constexpr int kHeld = kForwardHeld<T> / kGroup<T>;
+  const Args& args = launched.args;
+  const RowTeams& by = launched.by;
+  const float* const weight = static_cast<const float*>(args.weight);
+  const float count = static_cast<float>(static_cast<int>(args.width)), eps = static_cast<float>(args.eps);
+  int turn = 0;
+  for (std::int64_t first = blockIdx.x * launched.block_rows; first < args.rows;
+       first += gridDim.x * launched.block_rows) {
+    const std::int64_t row = first + by.team();
+    // A team without a row goes along: it reads the last one, which another may overwrite, and uses nothing.
+    const int groups = row < args.rows ? by.groups : 0;
+    const std::int64_t read = min(row, args.rows - 1);
+    Group<T> x[kHeld];
+    read_row<Aligned>(x, static_cast<const T*>(args.x) + read * args.x_stride, by);
+    if constexpr (Adds) {
+      Group<T> delta[kHeld];
+      read_row<Aligned>(delta, static_cast<const T*>(args.delta) + read * args.delta_stride, by);
+#pragma unroll
+      for (int k = 0; k < kHeld; ++k) {
+#pragma unroll
+        for (int j = 0; j < kGroup<T>; ++j) x[k].at[j] += delta[k].at[j];
+        x[k] = computed(stored(x[k]));  // what a norm of the sum would read
+      }
+      T* const sum = static_cast<T*>(args.sum) + row * args.width;
+      each_group<T, kHeld>(by, groups, [&](int k, int column) { write_held<Aligned>(sum + column, x[k]); });
+    }
+    float mean = 0;
+    if constexpr (kCentred<Args>) {
+      float sum[1] = {0};
+      each_group<T, kHeld>(by, groups, [&](int k, int) {
+#pragma unroll
+        for (int j = 0; j < kGroup<T>; ++j) sum[0] += x[k].at[j];
+      });
+      add_up(sum, by, turn);
+      mean = sum[0] / count;
+    }
+    float squares[1] = {0};  // of distances: sum(x^2) - n mean^2 would cancel
+    each_group<T, kHeld>(by, groups, [&](int k, int) {
+#pragma unroll
+      for (int j = 0; j < kGroup<T>; ++j) squares[0] += (x[k].at[j] - mean) * (x[k].at[j] - mean);
+    });
+    add_up(squares, by, turn);
+    const float rstd = 1.0f / sqrtf(squares[0] / count + eps);
+    const float* shift = nullptr;  // added behind
+    if constexpr (kCentred<Args>)
+      shift = static_cast<const float*>(args.bias);
+    else if (args.table != nullptr)
+      shift = static_cast<const float*>(args.table) + row % args.table_rows * args.width;
+    T* const y = static_cast<T*>(args.y) + row * args.y_stride;
+    each_group<T, kHeld>(by, groups, [&](int k, int column) {
+#pragma unroll
+      for (int j = 0; j < kGroup<T>; ++j) x[k].at[j] = (x[k].at[j] - mean) * rstd;
+      if (weight != nullptr) {
+        const Group<T> by_weight = read_parameters<Aligned, T>(weight + column);
+#pragma unroll
+        for (int j = 0; j < kGroup<T>; ++j) x[k].at[j] *= by_weight.at[j];
+      }
+      if (shift != nullptr) {
+        const Group<T> by_shift = read_parameters<Aligned, T>(shift + column);
+#pragma unroll
+        for (int j = 0; j < kGroup<T>; ++j) x[k].at[j] += by_shift.at[j];
+      }
+      write_held<Aligned>(y + column, x[k]);
+    });
+    if (by.lane() == 0 && groups > 0) {
+      if constexpr (kCentred<Args>)
+        if (args.mean != nullptr) static_cast<float*>(args.mean)[row] = mean;
+      if (args.rstd != nullptr) static_cast<float*>(args.rstd)[row] = rstd;
+    }
+  }
+}
+
+// partials[column] = beta * itself + the sums of the block's teams, in their order. All threads of the block
+// must call it.
+template <class T, int Held>
+__device__ void write_partials(const Group<T> (&sums)[Held], float* partials, float beta,
+                               const RowTeams& by) {
+  __shared__ float of_teams[kHeldThreads * kBackwardHeld];
+  const int width = by.groups * kGroup<T>;
+  const auto write = [&](int column, float sum) {
+    partials[column] = beta == 0.0f ? sum : beta * partials[column] + sum;
+  };
+  each_group<T, Held>(by, by.groups, [&](int k, int column) {
+#pragma unroll
+    for (int j = 0; j < kGroup<T>; ++j) {
+      if (by.count > 1)
+        of_teams[by.team() * width + column + j] = sums[k].at[j];
+      else
+        write(column + j, sums[k].at[j]);
+    }
+  });
+  if (by.count == 1) return;
+  __syncthreads();
+  for (int column = static_cast<int>(threadIdx.x); column < width; column += kHeldThreads) {
+    float sum = 0;
+    for (int team = 0; team < by.count; ++team) sum += of_teams[team * width + column];
+    write(column, sum);
+  }
+  __syncthreads();  // the next call writes there again
+}
+
+// dx = rstd (g - mean(g) - n mean(g n)) with g = dy weight and n = (x - mean) rstd, without mean and mean(g)
+// for the RMS norm, and with `Sums` the partial sums of dweight = sum dy n and dbias = sum dy. dx may be dy.
+template <bool Aligned, bool Sums, class T, class Args>
+__global__ void __launch_bounds__(32 * kMostTeamWarps) held_norm_backward_kernel(HeldNorm<Args> launched) {
+  constexpr int kHeld = kBackwardHeld / kGroup<T>;
+  const Args& args = launched.args;
+  const RowTeams& by = launched.by;
+  const float* const weight = static_cast<const float*>(args.weight);
+  const float count = static_cast<float>(static_cast<int>(args.width));
+  // dx is added to beta times a row of dsum, or to its own; where there is none, dy is read for nothing, from
+  // the cache, since a condition would make the threads wait (read_row).
+  const bool adds = args.dx != nullptr && (args.dsum != nullptr || args.dx_beta != 0.0f);
+  const T* const olds = static_cast<const T*>(!adds ? args.dy : args.dsum != nullptr ? args.dsum : args.dx);
+  const std::int64_t old_stride = !adds ? args.dy_stride : args.dsum != nullptr ? args.width : args.dx_stride;
+  const float beta = args.dsum != nullptr ? 1.0f : args.dx_beta;
+  int turn = 0;
+  for (std::int64_t block = blockIdx.x; block * launched.block_rows < args.rows; block += gridDim.x) {
+    Group<T> dweight[kHeld] = {}, dbias[kHeld] = {};
+    const std::int64_t last = min((block + 1) * launched.block_rows, args.rows);
+    for (std::int64_t first = block * launched.block_rows; first < last; first += by.count) {
+      const std::int64_t row = first + by.team();
+      const int groups = row < last ? by.groups : 0;  // as above
+      const std::int64_t read = min(row, last - 1);
+      float mean = 0;
+      if constexpr (kCentred<Args>) mean = static_cast<const float*>(args.mean)[read];
+      const float rstd = static_cast<const float*>(args.rstd)[read];
+      Group<T> g[kHeld], n[kHeld], old[kHeld];
+      read_row<Aligned>(g, static_cast<const T*>(args.dy) + read * args.dy_stride, by);
+      read_row<Aligned>(n, static_cast<const T*>(args.x) + read * args.x_stride, by);
+      read_row<Aligned>(old, olds + read * old_stride, by);
+      float sums[kCentred<Args> ? 2 : 1] = {};  // of g n and of g
+      each_group<T, kHeld>(by, groups, [&](int k, int column) {
+        Group<T> scale;
+#pragma unroll
+        for (int j = 0; j < kGroup<T>; ++j) scale.at[j] = 1;
+        if (weight != nullptr) scale = read_parameters<Aligned, T>(weight + column);
+#pragma unroll
+        for (int j = 0; j < kGroup<T>; ++j) {
+          const float dy = g[k].at[j];
+          n[k].at[j] = (n[k].at[j] - mean) * rstd;
+          g[k].at[j] = dy * scale.at[j];
+          sums[0] += g[k].at[j] * n[k].at[j];
+          if constexpr (kCentred<Args>) sums[1] += g[k].at[j];
+          if constexpr (Sums) {
+            dweight[k].at[j] += dy * n[k].at[j];
+            if constexpr (kCentred<Args>) dbias[k].at[j] += dy;
+          }
+        }
+      });
+      if (args.dx == nullptr) continue;  // for all threads alike
+      add_up(sums, by, turn);
+      const float mean_gn = sums[0] / count;
+      float mean_g = 0;
+      if constexpr (kCentred<Args>) mean_g = sums[1] / count;
+      T* const dx = static_cast<T*>(args.dx) + row * args.dx_stride;
+      each_group<T, kHeld>(by, groups, [&](int k, int column) {
+#pragma unroll
+        for (int j = 0; j < kGroup<T>; ++j) {
+          const float gradient = rstd * (g[k].at[j] - mean_g - n[k].at[j] * mean_gn);
+          g[k].at[j] = adds ? beta * old[k].at[j] + gradient : gradient;
+        }
+        write_held<Aligned>(dx + column, g[k]);
+      });
+    }
+    if constexpr (Sums) {
+      const auto write = [&](const Group<T>(&sums)[kHeld], void* partials) {
+        if (partials != nullptr)
+          write_partials<T>(sums, static_cast<float*>(partials) + block * args.width, args.partial_beta, by);
+      };
+      write(dweight, args.dweight_partials);
+      if constexpr (kCentred<Args>) write(dbias, args.dbias_partials);
+    }
+  }
+}
+
+// ---- rows that are longer, or not of whole groups
+
+// Partial sums of the parameters' gradients: a block of kNormColumns columns x kNormLanes rows for every
+// kNormColumns columns and every kNormBlockRows rows.
 inline constexpr int kNormColumns = 32, kNormLanes = kThreads / kNormColumns;
 
 // Blocks of columns of a partial sum.
@@ -40,15 +257,55 @@ __device__ void set_dx(const Args& args, std::int64_t at, T& dx, float gradient)
     add_to(dx, args.dx_beta, gradient);
 }
 
-// Runs the kernels of a backward pass: the partial sums first, since dx may overwrite dy. Kernels of what is
-// not wanted are not run.
-template <class Args>
+// ---- launching
+
+// Runs the forward pass: by the kernels given where rows are not held.
+template <class T, class Args>
+void launch_norm(const char* name, void (*of_warp)(Args), void (*of_block)(Args), const Args& args) {
+  if (!rows_held<T>(args.width)) return launch_rows(name, of_warp, of_block, args.rows, args.width, args);
+  const RowTeams by = row_teams<kForwardHeld<T>, T>(args.width);
+  bool all = rows_aligned<T>(args.x, args.x_stride) && rows_aligned<T>(args.y, args.y_stride) &&
+             rows_aligned<T>(args.delta, args.delta_stride) && rows_aligned<T>(args.sum) &&
+             aligned(args.weight);
+  if constexpr (kCentred<Args>)
+    all = all && aligned(args.bias);
+  else
+    all = all && aligned(args.table);
+  const bool adds = args.delta != nullptr;
+  const auto kernel =
+      all ? (adds ? held_norm_kernel<true, true, T, Args> : held_norm_kernel<true, false, T, Args>)
+          : (adds ? held_norm_kernel<false, true, T, Args> : held_norm_kernel<false, false, T, Args>);
+  if (args.rows > 0)
+    launch(name, kernel, grid_for(args.rows, by.count, 64), by.threads(), {args, by, by.count});
+}
+
+// From this many blocks of kNormBlockRows rows on, one kernel gives dx and the partial sums. Fewer blocks
+// would leave most multiprocessors of a large GPU idle; two kernels share out rows and columns instead, and
+// the second finds dy and x in the L2 cache. The number is an estimate, and goes by the shape alone, so that
+// the bits are the same on every GPU.
+inline constexpr std::int64_t kJointBlocks = 64;
+
+// Runs the kernels of a backward pass: partial sums that have a kernel of their own first, since dx may
+// overwrite dy. Kernels of what is not wanted are not run.
+template <class T, class Args>
 void launch_norm_backward(const char* name, void (*partials)(Args), void (*dx_of_warp)(Args),
-                          void (*dx_of_block)(Args), bool wants_partials,
-                          const std::type_identity_t<Args>& args) {
-  if (wants_partials)
+                          void (*dx_of_block)(Args), bool wants_partials, const Args& args) {
+  const bool held = rows_held<T>(args.width);
+  const bool joint = held && wants_partials && norm_blocks(args.rows) >= kJointBlocks;
+  if (wants_partials && !joint)
     launch(name, partials, grid_for(norm_tiles(args.width) * norm_blocks(args.rows), 1, 64), kThreads, args);
-  if (args.dx != nullptr) launch_rows(name, dx_of_warp, dx_of_block, args.rows, args.width, args);
+  if (!held && args.dx != nullptr) launch_rows(name, dx_of_warp, dx_of_block, args.rows, args.width, args);
+  if (!held || args.rows == 0 || !(joint || args.dx != nullptr)) return;
+  const RowTeams by = row_teams<kBackwardHeld, T>(args.width);
+  const bool all = rows_aligned<T>(args.dy, args.dy_stride) && rows_aligned<T>(args.x, args.x_stride) &&
+                   rows_aligned<T>(args.dx, args.dx_stride) && rows_aligned<T>(args.dsum) &&
+                   aligned(args.weight);
+  const HeldNorm<Args> launched{args, by, joint ? kNormBlockRows : by.count};
+  const auto kernel = all ? (joint ? held_norm_backward_kernel<true, true, T, Args>
+                                   : held_norm_backward_kernel<true, false, T, Args>)
+                          : (joint ? held_norm_backward_kernel<false, true, T, Args>
+                                   : held_norm_backward_kernel<false, false, T, Args>);
+  launch(name, kernel, grid_for(args.rows, launched.block_rows, 64), by.threads(), launched);
 }
 
 }  // namespace eddy::cuda

@@ -1,7 +1,10 @@
 // Elements of activations, f32 or bf16: kernels compute in f32 and read and write either.
 #pragma once
 
+#include <cuda_bf16.h>
 #include <cuda_runtime.h>
+
+#include <cstring>
 
 #include "cuda/launch.cuh"
 #include "tensor/dtype.h"
@@ -48,21 +51,39 @@ struct Group {
   float at[kGroup<T>];
 };
 
-// From and to a place that is aligned to 16 bytes.
+// bf16 in pairs: a GPU rounds two numbers by one instruction, of a NaN it keeps that it is one.
 template <class T>
-__device__ Group<T> read_group(const T* from) {
-  const StoredGroup<T> stored = *reinterpret_cast<const StoredGroup<T>*>(from);
+__device__ StoredGroup<T> stored(const Group<T>& group) {
+  StoredGroup<T> result;
+#pragma unroll
+  for (int j = 0; j < kGroup<T>; j += 2) {
+    if constexpr (std::is_same_v<T, bf16>) {
+      const __nv_bfloat162 pair = __floats2bfloat162_rn(group.at[j], group.at[j + 1]);
+      std::memcpy(&result.at[j], &pair, sizeof pair);
+    } else {
+      result.at[j] = group.at[j];
+      result.at[j + 1] = group.at[j + 1];
+    }
+  }
+  return result;
+}
+template <class T>
+__device__ Group<T> computed(const StoredGroup<T>& stored) {
   Group<T> group;
 #pragma unroll
   for (int j = 0; j < kGroup<T>; ++j) group.at[j] = static_cast<float>(stored.at[j]);
   return group;
 }
+
+// From and to a place that is aligned to 16 bytes.
+template <class T>
+__device__ Group<T> read_group(const T* from) {
+  const StoredGroup<T> whole = *reinterpret_cast<const StoredGroup<T>*>(from);  // by one instruction
+  return computed(whole);
+}
 template <class T>
 __device__ void write_group(T* to, const Group<T>& group) {
-  StoredGroup<T> stored;
-#pragma unroll
-  for (int j = 0; j < kGroup<T>; ++j) stored.at[j] = static_cast<T>(group.at[j]);
-  *reinterpret_cast<StoredGroup<T>*>(to) = stored;
+  *reinterpret_cast<StoredGroup<T>*>(to) = stored(group);
 }
 
 // to = beta to + value, where `to` is not read when beta is 0.

@@ -1,10 +1,12 @@
 // Root-mean-square normalisation of rows and its gradient.
 //
-// Forward and dx, mapping: a warp per row of up to 1024 entries, a block per longer row. Partial sums of
-// dweight, mapping: a block of 32 columns x 8 rows for every 32 columns and every kNormBlockRows rows, as in
-// layer_norm.cu. Shared memory: 8 numbers per block for rows, 1 KiB for the partial sums. Bytes moved:
-// forward, x and y once, of a sum delta and the sum too, and a table from the cache: the least; backward, dy
-// and x twice, once for dx and once across rows, 5 row reads and writes against 3; of a sum its gradient too.
+// Rows of whole groups of 16 bytes, up to kHeldRow entries, go by the kernels of norm.cuh. Those here are for
+// the others, and for the partial sums where rows are few. Forward and dx, mapping: a warp per row of up to
+// 1024 entries, a block per longer row. Partial sums of dweight, mapping: a block of 32 columns x 8 rows for
+// every 32 columns and every kNormBlockRows rows, as in layer_norm.cu. Shared memory: 8 numbers per block for
+// rows, 1 KiB for the partial sums. Bytes moved: forward, x and y once, of a sum delta and the sum too, and a
+// table from the cache: the least; backward, dy and x twice, 5 row reads and writes against 3; of a sum its
+// gradient too.
 #include "cuda/install.h"
 #include "cuda/norm.cuh"
 #include "ops/rms_norm.h"
@@ -90,8 +92,8 @@ __global__ void partials_kernel(RmsNormBackwardArgs args) {
 
 template <class T>
 void backward(const RmsNormBackwardArgs& args) {
-  launch_norm_backward("rms_norm_backward", partials_kernel<T>, dx_kernel<32, T>, dx_kernel<kThreads, T>,
-                       args.dweight_partials != nullptr, args);
+  launch_norm_backward<T>("rms_norm_backward", partials_kernel<T>, dx_kernel<32, T>, dx_kernel<kThreads, T>,
+                          args.dweight_partials != nullptr, args);
 }
 
 }  // namespace
@@ -101,8 +103,7 @@ void install_rms_norm() {
   rms_norm_forward_slot.function[kCuda] = [](const RmsNormArgs& args) {
     for_activations("rms_norm", args.dtype, [&](auto* type) {
       using T = StoredIn<decltype(type)>;
-      launch_rows("rms_norm", forward_kernel<32, T>, forward_kernel<kThreads, T>, args.rows, args.width,
-                  args);
+      launch_norm<T>("rms_norm", forward_kernel<32, T>, forward_kernel<kThreads, T>, args);
     });
   };
   rms_norm_backward_slot.function[kCuda] = [](const RmsNormBackwardArgs& args) {

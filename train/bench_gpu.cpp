@@ -24,6 +24,7 @@
 #include "ops/rms_norm.h"
 #include "ops/rotary.h"
 #include "ops/softmax.h"
+#include "ops/unit_norm.h"
 #include "ops/views.h"
 #include "tensor/format.h"
 #include "tensor/philox.h"
@@ -218,6 +219,7 @@ std::vector<MemoryCase> memory_cases() {
          return Tensors{leaf(matrix(rows, dtype, device)), parameter(device)};
        },
        [](const Tensors& x) { return Tensors{rms_norm(x[0], x[1])}; }},
+      {"unit_norm", 2, 3, of_heads, [](const Tensors& x) { return Tensors{unit_norm(x[0])}; }},
       {"softmax", 2, 3, one_matrix, [](const Tensors& x) { return Tensors{softmax(x[0])}; }},
       {"cross_entropy", 1, 2, with_classes,
        [](const Tensors& x) { return Tensors{cross_entropy(x[0], x[1])}; }},

@@ -126,8 +126,8 @@ TEST_SUITE("device") {
       CHECK(std::isfinite(row.gbs));
       CHECK(row.percent_of_copy > kAskedPercentOfCopy);
     }
-    CHECK(forward == 26);
-    CHECK(backward == 16);
+    CHECK(forward == 28);
+    CHECK(backward == 18);
     CHECK(to_text(bench.gpu.memory).find("below 80") == std::string::npos);
     bench.gpu.memory[3].percent_of_copy = 79;
     CHECK(to_text(bench).find("below 80") != std::string::npos);
