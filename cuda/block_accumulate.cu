@@ -35,6 +35,7 @@ Direction<BlockAccumulateArgs> accumulate_forward_of(const BlockAccumulateArgs& 
           accumulate_forward_kernel<float>,
           accumulate_forward_kernel<bf16>,
           {{3 * a.dim, a.dim}, {a.dim, a.dim}, {a.mlp, a.dim}, {a.dim, a.mlp}},
+          false,
           2};
 }
 

@@ -13,6 +13,7 @@ Direction<BlockAccumulateArgs> accumulate_backward_of(const BlockAccumulateArgs&
           accumulate_backward_kernel<float>,
           accumulate_backward_kernel<bf16>,
           {{a.mlp, a.dim}, {a.dim, a.mlp}, {a.dim, a.dim}, {a.dim, 3 * a.dim}},
+          true,
           2};
 }
 

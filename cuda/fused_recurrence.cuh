@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const Tiles<T> up = load_tiles(free, worker.rank(), blocks, args.up, mlp, dim, dim, 1);
   const Tiles<T> down = load_tiles(free, worker.rank(), blocks, args.down, dim, mlp, mlp, 1);
   const Tiles<T> wkv = load_tiles(free, worker.rank(), blocks, args.wkv, 2 * dim, dim, dim, 1);
-  T* const act = static_cast<T*>(launched.operand);
+  T* const act = static_cast<T*>(launched.between);
   const Norm norm1{args.norm1, args.norm1_bias, args.a1, args.mean1, args.rstd1};
 
   for (std::int64_t t = 0; t < args.time; ++t) {
@@ -57,9 +57,9 @@ __global__ void __launch_bounds__(kThreads, 1)
     worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
       const int row = item / heads;
       if constexpr (Blocks)
-        attend(window_of_state(step, row / rows_each, item % heads), row % rows_each);
+        attend<T>(window_of_state(step, row / rows_each, item % heads), row % rows_each);
       else
-        gate_of_head(step, item);
+        gate_of_head<T>(step, item);
     });
     worker.meet();
     add_attention(worker, step, wo, args.x);
@@ -72,8 +72,8 @@ __global__ void __launch_bounds__(kThreads, 1)
         wkv,
         [&](int first, int rows, int, int) {
           worker.stage_by_warp(first, rows, [&](int row, bool store, OfLane& entries) {
-            norm_row(step, row, norm1, store, entries,
-                     [&](int k) { return read_eight(step.at(args.h, row, dim) + k); });
+            norm_row<T>(step, row, norm1, store, entries,
+                        [&](int k) { return read_eight(step.at(args.h, row, dim) + k); });
           });
         },
         [&](int row, int column, float value, float next) {
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const Tiles<T> down = load_tiles(free, worker.rank(), blocks, args.down, mlp, dim, 1, mlp);
   const Tiles<T> up = load_tiles(free, worker.rank(), blocks, args.up, dim, mlp, 1, dim);
   const Tiles<T> wo = load_tiles(free, worker.rank(), blocks, args.wo, dim, dim, 1, dim);
-  T* const du_operand = static_cast<T*>(launched.operand);
+  float* const carry = static_cast<float*>(launched.between);
 
   for (std::int64_t t = args.time - 1; t >= 0; --t) {
     const Step step{args, t};
@@ -111,7 +111,11 @@ __global__ void __launch_bounds__(kThreads, 1)
         wkv,
         [&](int first, int rows, int k, int width) {
           const float* const from = made(k < dim ? args.dkey : args.dvalue, dim);
-          worker.stage_rows(first, rows, width, [&](int row) { return from + std::int64_t{row} * dim; });
+          worker.stage_rows(
+              first, rows, width, [&](int row) { return from + std::int64_t{row} * dim; },
+              [&](int row) {
+                return args.dproducts == nullptr ? nullptr : step.at<T>(args.dproducts, row, 2 * dim) + k;
+              });
         },
         [&](int row, int column, float value, float next) {
           float* const to = step.at(args.da1, row, dim) + column;
@@ -120,22 +124,22 @@ __global__ void __launch_bounds__(kThreads, 1)
         });
     worker.meet();
     mlp_down_backward(
-        worker, step, down, du_operand,
-        stage_norm_gradient<T>(worker, step,
-                               {Site(step, 2, args.mlp_key), made(args.da1, dim), made(args.h, dim),
-                                made(args.mean1, 1), made(args.rstd1, 1), made(args.dh, dim), args.norm1,
-                                launched.carry, step.at(args.dmlp_out, 0, dim)}));
+        worker, step, down,
+        stage_norm_gradient<T>(
+            worker, step,
+            {Site(step, 2, args.mlp_key), made(args.da1, dim), made(args.h, dim), made(args.mean1, 1),
+             made(args.rstd1, 1), made(args.dh, dim), args.norm1, carry, step.at<T>(args.dmlp_out, 0, dim)}));
     worker.meet();
-    mlp_up_backward(worker, step, up, du_operand);
+    mlp_up_backward(worker, step, up);
     worker.meet();
-    add_attention_backward(worker, step, wo, launched.carry);
+    add_attention_backward(worker, step, wo, carry);
     worker.meet();
     worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
       if constexpr (Blocks) {
         const int row = item / heads, j = row % rows_each;
         const Window window = window_of_state(step, row / rows_each, item % heads);
-        query_gradient(window, j);
-        key_gradient(window, window.past.rows + j);
+        query_gradient<T>(window, j);
+        key_gradient<T>(window, window.past.rows + j);
       } else {
         gate_backward_of_head(step, item);
       }
@@ -146,7 +150,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         worker.start_step(block);  // the rows of the block before
         worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
           const int row = item / heads;
-          key_gradient(window_of_state(step, row / block, item % heads), row % block);
+          key_gradient<T>(window_of_state(step, row / block, item % heads), row % block);
         });
       }
     }
@@ -159,14 +163,16 @@ Direction<UnitRecurrenceArgs> forward_of(const UnitRecurrenceArgs& a) {
   return {Blocks ? "block_recurrence" : "unit_recurrence_fused",
           fused_forward_kernel<float, Blocks>,
           fused_forward_kernel<bf16, Blocks>,
-          {{a.dim, a.dim}, {a.mlp, a.dim}, {a.dim, a.mlp}, {2 * a.dim, a.dim}}};
+          {{a.dim, a.dim}, {a.mlp, a.dim}, {a.dim, a.mlp}, {2 * a.dim, a.dim}},
+          false};
 }
 template <bool Blocks>
 Direction<UnitRecurrenceArgs> backward_of(const UnitRecurrenceArgs& a) {
   return {Blocks ? "block_recurrence_backward" : "unit_recurrence_fused_backward",
           fused_backward_kernel<float, Blocks>,
           fused_backward_kernel<bf16, Blocks>,
-          {{a.dim, 2 * a.dim}, {a.mlp, a.dim}, {a.dim, a.mlp}, {a.dim, a.dim}}};
+          {{a.dim, 2 * a.dim}, {a.mlp, a.dim}, {a.dim, a.mlp}, {a.dim, a.dim}},
+          true};
 }
 
 }  // namespace eddy::cuda

@@ -18,6 +18,7 @@ namespace {
 std::atomic<bool> allowed{false};
 
 bool run_or_say(const UnitRecurrenceArgs& args, const Direction<UnitRecurrenceArgs>& direction) {
+  if (args.products == Dtype::bf16 ? args.kept != Dtype::bf16 : !fused_recurrences()) return false;
   if (run(args, direction)) return true;
   notice_plain_recurrence("unit_recurrence",
                           {args.dim, args.mlp, args.heads, args.sequences, 0, args.products, nullptr});
@@ -34,12 +35,25 @@ bool fused_recurrences() {
   return allowed.load(std::memory_order_relaxed);
 }
 
+bool takes_unit_recurrence(const BlockRecurrenceQuestion& question) {
+  if (!fused_recurrences()) return false;
+  const auto args = sizes_of<UnitRecurrenceArgs>(question);
+  const bool takes =
+      plan_of(args, forward_of<false>(args)).groups > 0 && plan_of(args, backward_of<false>(args)).groups > 0;
+  if (!takes) {
+    BlockRecurrenceQuestion told = question;
+    told.block = 0;
+    notice_plain_recurrence("unit_recurrence", told);
+  }
+  return takes;
+}
+
 bool fused_unit_recurrence_forward(const UnitRecurrenceArgs& args) {
-  return fused_recurrences() && run_or_say(args, forward_of<false>(args));
+  return run_or_say(args, forward_of<false>(args));
 }
 
 bool fused_unit_recurrence_backward(const UnitRecurrenceArgs& args) {
-  return fused_recurrences() && run_or_say(args, backward_of<false>(args));
+  return run_or_say(args, backward_of<false>(args));
 }
 
 }  // namespace eddy::cuda

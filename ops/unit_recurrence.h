@@ -13,7 +13,9 @@
 //
 // Multiply-adds per row and step: D^2 (2 + 1 + 2 M/D), M the MLP width: 11 D^2 at M = 4 D, forward; the same
 // for the chain of the backward, and the same for the weight gradients. Kept for the backward per row and
-// step: x, q, kx, vx, kh, vh, o, r, a2, h, a1 (D each), u (M), g (heads), four norm statistics.
+// step: x, q, kx, vx, kh, vh, o, r, a2, h, a1 (D each), u (M), g (heads), four norm statistics: 60 D bytes in
+// f32 at M = 4 D, and the statistics. A GPU's one kernel for all steps keeps o, a1, a2 and u as bf16 where
+// products are: 46 D bytes (UnitRecurrenceArgs::kept).
 //
 // Source: Kausik, "Recurrent Transformers" (2025); the hoisted form and its derivative follow from the first
 // half of a window not seeing the second.
@@ -39,7 +41,8 @@ struct UnitRecurrenceOptions {
   double eps = 1e-5;
   double dropout = 0;  // rate; 0 in evaluation
   // bf16: products may round what they read to bf16, their sums being f32; a kernel may be more exact. Chosen
-  // by the op itself for an x in bf16.
+  // by the op itself for an x in bf16. On the CPU nothing is rounded. On a GPU the weights' gradients are
+  // products of bf16 behind every kernel; within the loop the plain kernels stay f32, the fused ones round.
   Dtype products = Dtype::f32;
   RandomKey gate_key;  // of the two probabilities of each head: elements ((t B + b) H + j) 2 + {0: h, 1: x}
   RandomKey attn_key, mlp_key;  // of the attention's and the MLP's result: element (t B + b) D + i
@@ -59,6 +62,13 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
 // Everything the kernels read and write. Arrays are [time, batch, …] and contiguous unless said otherwise.
 struct UnitRecurrenceArgs {
   Dtype dtype, products;  // products: bf16 when they may round what they read to it
+  // What o, a1, a2, u, act, du, do_out, dmlp_out and dproducts are stored as: dtype, or bf16, where kernels
+  // whose products round them to that anyway take the call. All but u are read by products alone, and by sums
+  // for biases; o by the attention of blocks, too. u is a bf16 product's result, of which the slope of the
+  // activation and act are made again: rounding it moves it by less than the product was off, and past 0
+  // never, as the other ops of bf16 activations round it. All else passes from step to step, or a norm's
+  // gradient reads it beside what does.
+  Dtype kept;
   std::int64_t time, batch, dim, mlp, heads;
   // The recurrence over blocks (ops/block_recurrence.h): a step has `block` rows of each of `sequences`
   // sequences, which make its batch, but the last one has `last` rows of each, and arrays end there. The unit
@@ -82,10 +92,13 @@ struct UnitRecurrenceArgs {
   // Backward only. dh, dkey and dvalue come in; dkey and dvalue leave as the whole gradients of key and
   // value, and what dh leaves as is not said.
   void *dh, *dkey, *dvalue;
-  void *dx, *dqkv;
+  void *dx, *dqkv;                     // accumulate: dqkv is working memory of one window, [2 batch, 3 dim]
   void *act, *du, *do_out, *dmlp_out;  // act(u), its gradient before the activation, and the gradients of the
                                        // two results after dropout: right sides of the weight products
   void *da1, *da2;                     // gradients of the normalised rows
+  // [.., 2 dim]: dkey and dvalue as products read them, side by side (accumulate: [.., 3 dim], dqkv). Null
+  // where `kept` is dtype: then products read those themselves.
+  void* dproducts;
 
   // Working memory.
   void* packed;   // on the CPU the weights packed for products with few rows; null elsewhere
