@@ -15,18 +15,25 @@
 // The phases are those of fused_layer.cuh.
 //
 // Numbers: the chain is f32. T is what products read: f32, by plain multiply-adds, or bf16 on tensor cores
-// with f32 sums, as other products beside bf16 activations are.
+// with f32 sums, as other products beside bf16 activations are. What is stored for products alone is stored
+// as T (UnitRecurrenceArgs::kept says what and why), as it was staged, so that the weights' gradients after
+// the loop read what the chain's products read, but for act, which is made again of u.
 //
 // Shared memory: the weights' share, 11 dim^2 sizeof(T) / blocks at mlp = 4 dim, and 32 dim elements of T. At
 // dim 384 that is 222 KiB for 16 blocks in bf16, or for 44 blocks 192 KiB in f32: 8 groups, or 3, on 132
 // multiprocessors.
 //
-// Bytes, dim 384, batch 256, bf16, a step forward: 4 dim of qkv and x are read and 11 dim are kept for the
-// backward, 4 bytes x 256 rows of each, 5.9 MB, the least: 1.2 us at 4.8 TB/s. Read again by every block of a
-// group, from the second-level cache: o, r, h in f32 and act(u) in bf16, 246 KB a block, about 2.2 us at 64
-// bytes a clock. Products: 1.62 M multiply-adds a row, 3.2 M a block, 0.9 us at the tensor cores' full rate.
-// Weights: once a call instead of 3.2 MB a group and step. To this come five meetings. None of these times
-// has been measured.
+// Bytes, mlp = 4 dim, of a row and a step. Forward 4 dim of qkv and x are read; h, key, value, r are kept in
+// f32 and o, a1, a2, u, 7 dim, as T: 60 dim bytes in f32, 46 in bf16. Backward qkv, h, key, value, r, dh,
+// dkey, dvalue are read in f32 and u as T; dx, dqkv, da1, da2, dkey, dvalue are written in f32, and act, du,
+// dattn and dmlp, 10 dim, as T, in bf16 dkey and dvalue once more: 128 dim bytes, and 104. The weights'
+// gradients read 64 dim bytes of them in f32 and 30 in bf16.
+//
+// At dim 384, batch 256, in bf16, a step forward is 4.5 MB, the least: 0.9 us at 4.8 TB/s. Read again by
+// every block of a group, from the second-level cache: r, h in f32 and o, act(u) in bf16, 221 KB a block,
+// about 2 us at 64 bytes a clock. Products: 1.62 M multiply-adds a row, 3.2 M a block, 0.9 us at the tensor
+// cores' full rate. Weights: once a call instead of 3.2 MB a group and step. To this come five meetings. None
+// of these times has been measured.
 #pragma once
 
 #include "cuda/block_recurrence.cuh"

@@ -118,8 +118,7 @@ Tensor block_accumulate(const Tensor& x, const UnitRecurrenceWeights& given,
                            back.du,
                            sa2,
                            back.dmlp,
-                           back.act,
-                           args.products});
+                           back.act});
   });
   return y;
 }

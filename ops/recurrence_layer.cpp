@@ -145,10 +145,6 @@ std::vector<Tensor> in_order(const UnitRecurrenceWeights& w) {
           w.norm2, w.norm2_bias, w.up,   w.up_bias,   w.down, w.down_bias};
 }
 
-Tensor factor(const Tensor& rows, Dtype products) {
-  return products == Dtype::bf16 && rows.device() != kCpu ? raw::to_bf16(rows) : rows;
-}
-
 void weight_product(const Tensor& dst, std::int64_t row, const Tensor& dy, const Tensor& x, double beta) {
   const std::int64_t out = dy.dim(-1), in = x.dim(-1), rows = dy.elements() / out;
   GemmArgs g{};
@@ -176,9 +172,7 @@ void give_weight_gradients(VjpContext& context, int first, const LayerRows& rows
   GradSink& sink = context.sink;
   const auto product = [&](Weight which, const Tensor& dy, const Tensor& in) {
     if (sink.needs(first + which))
-      sink.into(first + which, [&](const Tensor& dst, float beta) {
-        weight_product(dst, 0, factor(dy, rows.products), factor(in, rows.products), beta);
-      });
+      sink.into(first + which, [&](const Tensor& dst, float beta) { weight_product(dst, 0, dy, in, beta); });
   };
   const auto bias = [&](Weight which, const Tensor& dy) {
     if (sink.needs(first + which))

@@ -48,9 +48,6 @@ enum Weight {
 };
 std::vector<Tensor> in_order(const UnitRecurrenceWeights& w);
 
-// Rows as a product of weights' gradients reads them: bf16 where products are and the device has such, a copy
-// unless they are kept so. The CPU has none; its products stay f32.
-Tensor factor(const Tensor& rows, Dtype products);
 // dst [out, in] = beta dst + dy^T x over rows [.., out] and [.., in], both of dst's dtype or both bf16; `row`
 // is the first output row written.
 void weight_product(const Tensor& dst, std::int64_t row, const Tensor& dy, const Tensor& x, double beta);
@@ -83,7 +80,6 @@ struct NormRows {
 struct LayerRows {
   NormRows norm1, norm2;
   Tensor dattn, o, du, a2, dmlp, act;
-  Dtype products;
 };
 // Gives the gradients of all weights but wqkv; the node's inputs have norm1 at place `first`.
 void give_weight_gradients(VjpContext& context, int first, const LayerRows& rows);

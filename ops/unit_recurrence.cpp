@@ -135,17 +135,15 @@ UnitRecurrenceResult chain(const char* op, const Slot<UnitRecurrenceArgs>& forwa
                            back.du,
                            sa2,
                            back.dmlp,
-                           back.act,
-                           args.products});
+                           back.act});
     // Of the rows of k and v: at once where the kernel left both side by side.
     const std::vector<Tensor> dkeys = dkv.defined() ? std::vector{dkv} : std::vector{dk, dv};
     if (sink.needs(kWeights + kWqkv))
       sink.into(kWeights + kWqkv, [&](const Tensor& dst, float beta) {
         if (beta == 0) raw::fill(raw::narrow(dst, 0, 0, dim), 0);  // the q of h is never used
-        const Tensor a1 = factor(sa1, args.products);
         std::int64_t row = dim;
         for (const Tensor& dy : dkeys) {
-          weight_product(dst, row, factor(dy, args.products), a1, beta);
+          weight_product(dst, row, dy, sa1, beta);
           row += dy.dim(-1);
         }
       });

@@ -41,8 +41,9 @@ struct UnitRecurrenceOptions {
   double eps = 1e-5;
   double dropout = 0;  // rate; 0 in evaluation
   // bf16: products may round what they read to bf16, their sums being f32; a kernel may be more exact. Chosen
-  // by the op itself for an x in bf16. On the CPU nothing is rounded. On a GPU the weights' gradients are
-  // products of bf16 behind every kernel; within the loop the plain kernels stay f32, the fused ones round.
+  // by the op itself for an x in bf16. The fused kernels of a GPU round, and the weights' gradients behind
+  // them are products of bf16. On the CPU, and with the plain kernels of a GPU, all of it stays f32: to round
+  // the rows first would move more bytes than it saves beside TF32, which bf16 runs have on (set_tf32).
   Dtype products = Dtype::f32;
   RandomKey gate_key;  // of the two probabilities of each head: elements ((t B + b) H + j) 2 + {0: h, 1: x}
   RandomKey attn_key, mlp_key;  // of the attention's and the MLP's result: element (t B + b) D + i
@@ -63,11 +64,13 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
 struct UnitRecurrenceArgs {
   Dtype dtype, products;  // products: bf16 when they may round what they read to it
   // What o, a1, a2, u, act, du, do_out, dmlp_out and dproducts are stored as: dtype, or bf16, where kernels
-  // whose products round them to that anyway take the call. All but u are read by products alone, and by sums
-  // for biases; o by the attention of blocks, too. u is a bf16 product's result, of which the slope of the
-  // activation and act are made again: rounding it moves it by less than the product was off, and past 0
-  // never, as the other ops of bf16 activations round it. All else passes from step to step, or a norm's
-  // gradient reads it beside what does.
+  // take the call whose products round them to that anyway. But for two of them only products read these, and
+  // sums for biases. u gives the slope of the activation, and act again: it is a product of bf16, so that one
+  // more rounding moves it by less than it was off, and not past 0. Blocks read o for do o, the mean of the
+  // gradients of probabilities, where its rounding counts as much as that of the do that a product made.
+  // All else stays f32: x, h, r, key, value, dx, dh, dkey and dvalue are sums that pass from step to step,
+  // and of da1 and da2 a norm's gradient takes differences, beside r and h, which one kernel reads after the
+  // loop in one type.
   Dtype kept;
   std::int64_t time, batch, dim, mlp, heads;
   // The recurrence over blocks (ops/block_recurrence.h): a step has `block` rows of each of `sequences`

@@ -5,8 +5,7 @@
 // on a saved result that was rounded before it: with y off by 2^-8 of itself, 1 - y^2 or y (dy - sum(dy y))
 // moves by up to 2 and 3 times that. Attention's gradients stand on the rounded output of each row, and those
 // of its tables add up what that costs over all rows, where the terms themselves partly cancel. Some ops go
-// by way of f32, whose casts round nothing else; the unit recurrence rounds both factors of its weights'
-// gradients besides, two roundings of each term.
+// by way of f32, whose casts round nothing else.
 #include <doctest/doctest.h>
 
 #include <algorithm>
