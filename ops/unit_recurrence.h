@@ -99,8 +99,8 @@ struct UnitRecurrenceArgs {
   void *act, *du, *do_out, *dmlp_out;  // act(u), its gradient before the activation, and the gradients of the
                                        // two results after dropout: right sides of the weight products
   void *da1, *da2;                     // gradients of the normalised rows
-  // [.., 2 dim]: dkey and dvalue as products read them, side by side (accumulate: [.., 3 dim], dqkv). Null
-  // where `kept` is dtype: then products read those themselves.
+  // [.., 2 dim]: dkey and dvalue as products read them, side by side; null where `kept` is dtype, and
+  // products read those themselves. Accumulate: [.., 3 dim], dqkv, never null.
   void* dproducts;
 
   // Working memory.
