@@ -39,18 +39,23 @@ __device__ void for_each_half(Worker<T>& worker, const BlockAccumulateArgs& args
 // One head of one sequence in a half: before the newer half's keys stand those of the older one.
 __device__ inline Window window_of_half(const Step& step, int sequence, int head) {
   const UnitRecurrenceArgs& args = step.args;
-  if (step.older != 0 || step.t == 0) return {step, sequence, head, {}};
-  const Step older{args, step.t - 1, 1};
   const std::int64_t dim = args.dim, row = std::int64_t{sequence} * args.block;
-  const auto part_of = [&](const void* array, int part) {
-    return older.at(const_cast<void*>(array), row, 3 * dim) + part * dim + head * (dim / args.heads);
-  };
   const bool backward = args.dqkv != nullptr;
+  float* const gradients = static_cast<float*>(args.dqkv);
+  float* const own = backward ? step.working(gradients, 0, 3 * dim) : nullptr;
+  if (step.older != 0 || step.t == 0) return {step, sequence, head, {}, own};
+  const Step older{args, step.t - 1, 1};
+  const auto part_of = [&](auto* of_row, int part) {
+    return of_row + part * dim + head * (dim / args.heads);
+  };
+  const float* const from = older.at(args.qkv, row, 3 * dim);
+  float* const to = backward ? older.working(gradients, row, 3 * dim) : nullptr;
   return {step,
           sequence,
           head,
-          {static_cast<int>(args.block), part_of(args.qkv, 1), part_of(args.qkv, 2),
-           backward ? part_of(args.dqkv, 1) : nullptr, backward ? part_of(args.dqkv, 2) : nullptr, 3 * dim}};
+          {static_cast<int>(args.block), part_of(from, 1), part_of(from, 2),
+           backward ? part_of(to, 1) : nullptr, backward ? part_of(to, 2) : nullptr, 3 * dim},
+          own};
 }
 
 // Where in a block before it, which is whole, a row of a step stands.
@@ -96,7 +101,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const Tiles<T> wo = load_tiles(free, worker.rank(), blocks, args.wo, dim, dim, dim, 1);
   const Tiles<T> up = load_tiles(free, worker.rank(), blocks, args.up, mlp, dim, dim, 1);
   const Tiles<T> down = load_tiles(free, worker.rank(), blocks, args.down, dim, mlp, mlp, 1);
-  T* const act = static_cast<T*>(launched.operand);
+  T* const act = static_cast<T*>(launched.between);
   const Norm norm1{args.norm1, args.norm1_bias, args.a1, args.mean1, args.rstd1};
 
   for (std::int64_t t = 0; t <= args.time; ++t) {
@@ -106,7 +111,7 @@ __global__ void __launch_bounds__(kThreads, 1)
           [&](int first, int rows, int, int) {
             worker.stage_by_warp(first, rows, [&](int row, bool store, OfLane& entries) {
               const WindowRow from(step, row);
-              norm_row(step, row, norm1, store, entries, [&](int k) {
+              norm_row<T>(step, row, norm1, store, entries, [&](int k) {
                 const Eight<float> z = from.read(k);
                 if (store) write_eight(step.at(args.z, row, dim) + k, z);
                 return z;
@@ -124,7 +129,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       const int rows_each = rows_of(args, step.t);
       worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
         const int row = item / heads;
-        attend(window_of_half(step, row / rows_each, item % heads), row % rows_each);
+        attend<T>(window_of_half(step, row / rows_each, item % heads), row % rows_each);
       });
     });
     worker.meet();
@@ -157,8 +162,9 @@ __device__ inline Eight<float> spread_gradient(const UnitRecurrenceArgs& args, s
 
 // The gradient of a row's output, into carry; its dropout into dmlp_out and `entries`. An output h is read as
 // the older half of the next window, y from outside and as p two windows on.
-__device__ inline void output_gradient_row(const Step& step, const Site& site, int row, float* carry,
-                                           bool store, OfLane& entries) {
+template <class T>
+__device__ void output_gradient_row(const Step& step, const Site& site, int row, float* carry, bool store,
+                                    OfLane& entries) {
   const UnitRecurrenceArgs& args = step.args;
   const int dim = static_cast<int>(args.dim);
   const void *const dy = args.dh, *const dz = args.dx;
@@ -176,7 +182,7 @@ __device__ inline void output_gradient_row(const Step& step, const Site& site, i
     }
     if (!store) return;
     write_eight(carry + std::int64_t{row} * dim + k, sum);
-    write_eight(step.at(args.dmlp_out, row, dim) + k, eight);
+    write_eight(step.at<T>(args.dmlp_out, row, dim) + k, converted<T>(eight));
   });
 }
 
@@ -193,26 +199,23 @@ __global__ void __launch_bounds__(kThreads, 1)
   const Tiles<T> up = load_tiles(free, worker.rank(), blocks, args.up, dim, mlp, 1, dim);
   const Tiles<T> wo = load_tiles(free, worker.rank(), blocks, args.wo, dim, dim, 1, dim);
   const Tiles<T> wqkv = load_tiles(free, worker.rank(), blocks, args.wqkv, dim, 3 * dim, 1, dim);
-  T* const du_operand = static_cast<T*>(launched.operand);
+  float* const all_carry = static_cast<float*>(launched.between);
 
   for (std::int64_t t = args.time; t >= 0; --t) {
     for_each_half(worker, args, t, [&](const Step& step) {
       const Site site(step, 2, args.mlp_key);
-      float* const carry = step.working(launched.carry, 0, dim);
-      mlp_down_backward(worker, step, down, step.working(du_operand, 0, mlp),
-                        [&](int first, int rows, int, int) {
-                          worker.stage_by_warp(first, rows, [&](int row, bool store, OfLane& entries) {
-                            output_gradient_row(step, site, row, carry, store, entries);
-                          });
-                        });
+      float* const carry = step.working(all_carry, 0, dim);
+      mlp_down_backward(worker, step, down, [&](int first, int rows, int, int) {
+        worker.stage_by_warp(first, rows, [&](int row, bool store, OfLane& entries) {
+          output_gradient_row<T>(step, site, row, carry, store, entries);
+        });
+      });
     });
     worker.meet();
-    for_each_half(worker, args, t, [&](const Step& step) {
-      mlp_up_backward(worker, step, up, step.working(du_operand, 0, mlp));
-    });
+    for_each_half(worker, args, t, [&](const Step& step) { mlp_up_backward(worker, step, up); });
     worker.meet();
     for_each_half(worker, args, t, [&](const Step& step) {
-      add_attention_backward(worker, step, wo, step.working(launched.carry, 0, dim));
+      add_attention_backward(worker, step, wo, step.working(all_carry, 0, dim));
     });
     worker.meet();
     // An older key gets its own half's share first; the warp that has it then adds the newer half's.
@@ -221,15 +224,15 @@ __global__ void __launch_bounds__(kThreads, 1)
       worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
         const int row = item / heads, j = row % rows_each;
         const Window window = window_of_half(step, row / rows_each, item % heads);
-        query_gradient(window, j);
-        key_gradient(window, window.past.rows + j);
+        query_gradient<T>(window, j);
+        key_gradient<T>(window, window.past.rows + j);
       });
       if (step.older != 0 || t == 0) return;
       const int block = static_cast<int>(args.block);
       worker.start_step(block);
       worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
         const int row = item / heads;
-        key_gradient(window_of_half(step, row / block, item % heads), row % block);
+        key_gradient<T>(window_of_half(step, row / block, item % heads), row % block);
       });
     });
     worker.meet();
@@ -237,9 +240,10 @@ __global__ void __launch_bounds__(kThreads, 1)
       worker.product(
           wqkv,
           [&](int first, int rows, int k, int width) {
-            worker.stage_rows(first, rows, width, [&](int row) {
-              return step.at(static_cast<const void*>(args.dqkv), row, 3 * dim) + k;
-            });
+            worker.stage_rows(
+                first, rows, width,
+                [&](int row) { return step.working(static_cast<const float*>(args.dqkv), row, 3 * dim) + k; },
+                [&](int row) { return step.at<T>(args.dproducts, row, 3 * dim) + k; });
           },
           [&](int row, int column, float value, float next) {
             float* const to = step.at(args.da1, row, dim) + column;
@@ -252,15 +256,15 @@ __global__ void __launch_bounds__(kThreads, 1)
     for_each_half(worker, args, t, [&](const Step& step) {
       const auto made = [&](const void* base, int width) { return step.at(base, 0, width); };
       float* const dz = step.at(args.dx, 0, dim);
-      const NormGradient gradient{Site(step, 2, args.mlp_key),
-                                  made(args.da1, dim),
-                                  made(args.z, dim),
-                                  made(args.mean1, 1),
-                                  made(args.rstd1, 1),
-                                  dz,
-                                  args.norm1,
-                                  dz,
-                                  nullptr};
+      const NormGradient<T> gradient{Site(step, 2, args.mlp_key),
+                                     made(args.da1, dim),
+                                     made(args.z, dim),
+                                     made(args.mean1, 1),
+                                     made(args.rstd1, 1),
+                                     dz,
+                                     args.norm1,
+                                     dz,
+                                     nullptr};
       worker.for_each_item(worker.begin, worker.end, [&](int row) {
         OfLane entries;
         norm_gradient_row(step, row, gradient, true, entries);

@@ -9,10 +9,10 @@
 // at dim 96 in f32 it is two blocks with 198 KiB and 12 each.
 //
 // Bytes forward, dim 32, 4 heads, mlp 128, blocks of 32 positions, f32: a row and a step 15 dim x 4 bytes as
-// in the unit recurrence, 1.9 KB, 0.5 GB for 256 sequences of 1024 positions: 0.1 ms at 4.8 TB/s, the least.
-// Multiply-adds: 11 dim^2 of products and about 2 dim 48 of attention a row, 3.8 G: 0.12 ms at 33 T a second.
-// The composed chain passes each of these arrays through memory some three times, in 14 launches a block
-// forward and 25 back. None of these times has been measured.
+// in the unit recurrence, 1.9 KB (with products in bf16 46 dim bytes, as there), 0.5 GB for 256 sequences of
+// 1024 positions: 0.1 ms at 4.8 TB/s, the least. Multiply-adds: 11 dim^2 of products and about 2 dim 48 of
+// attention a row, 3.8 G: 0.12 ms at 33 T a second. The composed chain passes each of these arrays through
+// memory some three times, in 14 launches a block forward and 25 back. None of these times has been measured.
 #include "cuda/fused_recurrence.cuh"
 #include "cuda/unit_recurrence_fused.h"
 #include "tensor/error.h"

@@ -46,13 +46,16 @@ __device__ inline Past past_of_state(const Step& step, int sequence, int head) {
 struct Window {
   const Step& step;
   const Past past;
+  float* dqkv;  // of this head, from the sequence's first row on; null forward
   int sequence, head, size, rows, unread;
   float scale;
   RandomKey key_of_draws;
 
-  __device__ Window(const Step& whole, int of_sequence, int of_head, const Past& before)
+  // dqkv_of_step: where the gradients of the step's rows begin.
+  __device__ Window(const Step& whole, int of_sequence, int of_head, const Past& before, float* dqkv_of_step)
       : step(whole),
         past(before),
+        dqkv(dqkv_of_step),
         sequence(of_sequence),
         head(of_head),
         size(static_cast<int>(whole.args.dim / whole.args.heads)),
@@ -60,22 +63,27 @@ struct Window {
         unread(whole.unread()),
         scale(static_cast<float>(1 / sqrt(static_cast<double>(size)))) {
     if (step.args.keys != nullptr) key_of_draws = step.block_key(0);
+    if (dqkv != nullptr) dqkv += row(0) * 3 * step.args.dim + head * size;
   }
 
   // Row j of this sequence, counted over the sequences.
   __device__ std::int64_t row(int j) const { return std::int64_t{sequence} * rows + j; }
-  // q, kx and vx of row j: part 0, 1 and 2 of an array like qkv.
-  __device__ const float* own(const void* array, int j, int part) const {
-    return step.at(array, row(j), 3 * step.args.dim) + part * step.args.dim + head * size;
+  // q, kx and vx of row j: part 0, 1 and 2; and their gradients.
+  __device__ const float* own(int j, int part) const {
+    return step.at(step.args.qkv, row(j), 3 * step.args.dim) + part * step.args.dim + head * size;
+  }
+  __device__ float* own_gradient(int j, int part) const {
+    return dqkv + (std::int64_t{3} * j + part) * step.args.dim;
   }
   // Key (part 1) or value (2) t of the window.
   __device__ const float* entry(int t, int part) const {
-    if (t >= past.rows) return own(step.args.qkv, t - past.rows, part);
+    if (t >= past.rows) return own(t - past.rows, part);
     return (part == 1 ? past.key : past.value) + t * past.stride;
   }
-  // o of this step, and do, which is in scratch.
-  __device__ const float* output(int j) const {
-    return step.at(static_cast<const void*>(step.args.o), row(j), step.args.dim) + head * size;
+  // o of this step, stored as T, and do, which is in scratch.
+  template <class T>
+  __device__ T* output(int j) const {
+    return step.at<T>(step.args.o, row(j), step.args.dim) + head * size;
   }
   __device__ const float* doutput(int j) const {
     return step.working(static_cast<const float*>(step.args.scratch), row(j), step.args.dim) + head * size;
@@ -88,9 +96,10 @@ struct Window {
         (std::int64_t{sequence} * step.args.heads + head) * (rows - unread) + j - unread;
     return step.keep(key_of_draws, query * (past.rows + rows) + t);
   }
-  __device__ float dot(const float* a, const float* b) const {
+  template <class T>
+  __device__ float dot(const float* a, const T* b) const {
     float sum = 0;
-    for (int i = 0; i < size; ++i) sum += a[i] * b[i];
+    for (int i = 0; i < size; ++i) sum += a[i] * static_cast<float>(b[i]);
     return sum;
   }
   // What query j and key t have to do with each other in the gradient: the probability after dropout, and the
@@ -98,11 +107,12 @@ struct Window {
   struct Pair {
     float mixed, dscore;
   };
+  template <class T>
   __device__ Pair pair(int j, int t) const {
-    const float p = expf(dot(own(step.args.qkv, j, 0), entry(t, 1)) * scale - *log_sum(j));
+    const float p = expf(dot(own(j, 0), entry(t, 1)) * scale - *log_sum(j));
     const float kept = keep(j, t), *const dout = doutput(j);
     // The sum over keys of p times its gradient is do o.
-    return {p * kept, p * (kept * dot(dout, entry(t, 2)) - dot(dout, output(j))) * scale};
+    return {p * kept, p * (kept * dot(dout, entry(t, 2)) - dot(dout, output<T>(j))) * scale};
   }
 };
 
@@ -120,11 +130,12 @@ __device__ float mix_rows(const float (&weights)[Count], int count, int size, Ro
   return sum;
 }
 
-// o and the logarithm of the sum of exponentials of query j.
-__device__ inline void attend(const Window& window, int j) {
+// o and the logarithm of the sum of exponentials of query j. T, here and below: what o is stored as.
+template <class T>
+__device__ void attend(const Window& window, int j) {
   using Warp = Team<32>;
   const int visible = window.past.rows + j + 1, lane = Warp::lane();
-  const float* const q = window.own(window.step.args.qkv, j, 0);
+  const float* const q = window.own(j, 0);
   float weights[kLaneKeys], largest = -INFINITY, sum = 0;
 #pragma unroll
   for (int i = 0; i < kLaneKeys; ++i) {
@@ -143,23 +154,25 @@ __device__ inline void attend(const Window& window, int j) {
   for (int i = 0; i < kLaneKeys; ++i)
     if (lane + 32 * i < visible) weights[i] = weights[i] / sum * window.keep(j, lane + 32 * i);
   const float o = mix_rows(weights, visible, window.size, [&](int t) { return window.entry(t, 2); });
-  if (lane < window.size) const_cast<float*>(window.output(j))[lane] = o;
+  if (lane < window.size) window.output<T>(j)[lane] = static_cast<T>(o);
   if (lane == 0) *window.log_sum(j) = largest + logf(sum);
 }
 
 // dq of query j.
-__device__ inline void query_gradient(const Window& window, int j) {
+template <class T>
+__device__ void query_gradient(const Window& window, int j) {
   const int visible = window.past.rows + j + 1, lane = Team<32>::lane();
   float dscores[kLaneKeys] = {};
 #pragma unroll
   for (int i = 0; i < kLaneKeys; ++i)
-    if (lane + 32 * i < visible) dscores[i] = window.pair(j, lane + 32 * i).dscore;
+    if (lane + 32 * i < visible) dscores[i] = window.pair<T>(j, lane + 32 * i).dscore;
   const float dq = mix_rows(dscores, visible, window.size, [&](int t) { return window.entry(t, 1); });
-  if (lane < window.size) const_cast<float*>(window.own(window.step.args.dqkv, j, 0))[lane] = dq;
+  if (lane < window.size) window.own_gradient(j, 0)[lane] = dq;
 }
 
 // Of key t: its own row's dkx and dvx, or, of what stands before, added to its gradients.
-__device__ inline void key_gradient(const Window& window, int t) {
+template <class T>
+__device__ void key_gradient(const Window& window, int t) {
   const Past& past = window.past;
   const int lane = Team<32>::lane(), first = t < past.rows ? 0 : t - past.rows;
   float mixed[kLaneQueries] = {}, dscores[kLaneQueries] = {};
@@ -167,17 +180,16 @@ __device__ inline void key_gradient(const Window& window, int t) {
   for (int i = 0; i < kLaneQueries; ++i) {
     const int j = lane + 32 * i;
     if (j < first || j >= window.rows) continue;
-    const Window::Pair pair = window.pair(j, t);
+    const Window::Pair pair = window.pair<T>(j, t);
     mixed[i] = pair.mixed;
     dscores[i] = pair.dscore;
   }
-  const float dk = mix_rows(dscores, window.rows, window.size,
-                            [&](int j) { return window.own(window.step.args.qkv, j, 0); }),
+  const float dk = mix_rows(dscores, window.rows, window.size, [&](int j) { return window.own(j, 0); }),
               dv = mix_rows(mixed, window.rows, window.size, [&](int j) { return window.doutput(j); });
   if (lane >= window.size) return;
   if (t >= past.rows) {
-    const_cast<float*>(window.own(window.step.args.dqkv, t - past.rows, 1))[lane] = dk;
-    const_cast<float*>(window.own(window.step.args.dqkv, t - past.rows, 2))[lane] = dv;
+    window.own_gradient(t - past.rows, 1)[lane] = dk;
+    window.own_gradient(t - past.rows, 2)[lane] = dv;
     return;
   }
   past.dkey[t * past.stride + lane] += dk;
@@ -186,7 +198,8 @@ __device__ inline void key_gradient(const Window& window, int t) {
 
 // A window of the block recurrence with forget.
 __device__ inline Window window_of_state(const Step& step, int sequence, int head) {
-  return {step, sequence, head, past_of_state(step, sequence, head)};
+  float* const dqkv = step.args.dqkv == nullptr ? nullptr : step.at(step.args.dqkv, 0, 3 * step.args.dim);
+  return {step, sequence, head, past_of_state(step, sequence, head), dqkv};
 }
 
 // ---- host

@@ -22,8 +22,9 @@ template <class Args>
 struct Launched {
   Args args;
   unsigned* counters;
-  void* operand;  // [halves, batch, mlp] of T: act(u) or du as the next product reads it
-  float* carry;   // [halves, batch, dim]: the gradient of h on its way to that of r; backward only
+  // Forward, [halves, batch, mlp] of T: act(u) as the next product reads it. Backward, [halves, batch, dim]
+  // in f32: the gradient of h on its way to that of r.
+  void* between;
   int groups, blocks;
 };
 
@@ -75,8 +76,9 @@ struct Norm {
   void *normalised, *mean, *rstd;
 };
 
-// The norm of a row of this step, whose entries from k on read(k) gives, into `entries`.
-template <class Read>
+// The norm of a row of this step, whose entries from k on read(k) gives, into `entries`. T: what it is kept
+// as.
+template <class T, class Read>
 __device__ void norm_row(const Step& step, int row, const Norm& norm, bool store, OfLane& entries,
                          Read&& read) {
   using Warp = Team<32>;
@@ -98,7 +100,7 @@ __device__ void norm_row(const Step& step, int row, const Norm& norm, bool store
 #pragma unroll
     for (int i = 0; i < 8; ++i)
       eight.at[i] = (eight.at[i] - mean) * rstd * weight_at(norm.weight, k + i) + bias_at(norm.bias, k + i);
-    if (store) write_eight(step.at(norm.normalised, row, dim) + k, eight);
+    if (store) write_eight(step.at<T>(norm.normalised, row, dim) + k, converted<T>(eight));
   });
   if (store && Warp::lane() == 0) {
     *step.at(norm.mean, row, 1) = mean;
@@ -127,12 +129,15 @@ __device__ void add_attention(Worker<T>& worker, const Step& step, const Tiles<T
   worker.product(
       wo,
       [&](int first, int rows, int, int width) {
-        worker.stage_rows(first, rows, width,
-                          [&](int row) { return step.at(static_cast<const void*>(args.o), row, args.dim); });
+        worker.stage_rows(first, rows, width, [&](int row) { return step.at<T>(args.o, row, args.dim); });
       },
       [&](int row, int column, float value, float next) {
         add_residual(step, site, residual, args.wo_bias, args.r, row, column, value, next);
       });
+}
+
+__device__ inline float activation(const UnitRecurrenceArgs& args, float u) {
+  return args.gelu ? pointwise::Gelu::forward(u) : pointwise::Relu::forward(u);
 }
 
 // u = norm2(r) Wup^T, and act(u) into act [rows of the step, mlp].
@@ -144,19 +149,14 @@ __device__ void mlp_up(Worker<T>& worker, const Step& step, const Tiles<T>& up, 
       up,
       [&](int first, int rows, int, int) {
         worker.stage_by_warp(first, rows, [&](int row, bool store, OfLane& entries) {
-          norm_row(step, row, norm, store, entries,
-                   [&](int k) { return read_eight(step.at(args.r, row, args.dim) + k); });
+          norm_row<T>(step, row, norm, store, entries,
+                      [&](int k) { return read_eight(step.at(args.r, row, args.dim) + k); });
         });
       },
       [&](int row, int column, float value, float next) {
-        const float values[2] = {value, next};
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const float u = values[i] + bias_at(args.up_bias, column + i);
-          step.at(args.u, row, args.mlp)[column + i] = u;
-          act[row * args.mlp + column + i] =
-              static_cast<T>(args.gelu ? pointwise::Gelu::forward(u) : pointwise::Relu::forward(u));
-        }
+        const float u[2] = {value + bias_at(args.up_bias, column), next + bias_at(args.up_bias, column + 1)};
+        write_two(step.at<T>(args.u, row, args.mlp) + column, u[0], u[1]);
+        write_two(act + row * args.mlp + column, activation(args, u[0]), activation(args, u[1]));
       });
 }
 
@@ -178,18 +178,21 @@ __device__ void mlp_down(Worker<T>& worker, const Step& step, const Tiles<T>& do
 // ---- backward
 
 // Everything here begins at row 0 of a step; widths are dim, of the statistics 1.
+template <class T>
 struct NormGradient {
   Site site;
   const float *dy, *x, *mean, *rstd, *from;
   const void* weight;
-  float *to, *dropped;
+  float* to;
+  T* dropped;
 };
 
 // A row of from + the norm's gradient of dy, into `to`, and drop() of that into `dropped`, unless it is null,
 // and `entries`.
 // `to` is not `from` where other blocks read that at the same time.
-__device__ inline void norm_gradient_row(const Step& step, int row, const NormGradient& rows, bool store,
-                                         OfLane& entries) {
+template <class T>
+__device__ void norm_gradient_row(const Step& step, int row, const NormGradient<T>& rows, bool store,
+                                  OfLane& entries) {
   using Warp = Team<32>;
   const int dim = static_cast<int>(step.args.dim);
   const std::int64_t begin = std::int64_t{row} * dim;
@@ -219,14 +222,14 @@ __device__ inline void norm_gradient_row(const Step& step, int row, const NormGr
     }
     if (!store) return;
     write_eight(rows.to + begin + k, to);
-    if (rows.dropped != nullptr) write_eight(rows.dropped + begin + k, n);
+    if (rows.dropped != nullptr) write_eight(rows.dropped + begin + k, converted<T>(n));
   });
   entries = normalised;
 }
 
 // The rows of a product: what norm_gradient_row leaves.
 template <class T>
-__device__ auto stage_norm_gradient(Worker<T>& worker, const Step& step, const NormGradient& rows) {
+__device__ auto stage_norm_gradient(Worker<T>& worker, const Step& step, const NormGradient<T>& rows) {
   return [&worker, &step, rows](int first, int count, int, int) {
     worker.stage_by_warp(first, count, [&](int row, bool store, OfLane& entries) {
       norm_gradient_row(step, row, rows, store, entries);
@@ -234,34 +237,30 @@ __device__ auto stage_norm_gradient(Worker<T>& worker, const Step& step, const N
   };
 }
 
-// du = dmlp Wdown act'(u), also as the next product reads it, and act(u); stage gives dmlp.
+// du = dmlp Wdown act'(u), and act(u); stage gives dmlp.
 template <class T, class Stage>
-__device__ void mlp_down_backward(Worker<T>& worker, const Step& step, const Tiles<T>& down, T* du_operand,
-                                  Stage&& stage) {
+__device__ void mlp_down_backward(Worker<T>& worker, const Step& step, const Tiles<T>& down, Stage&& stage) {
   const UnitRecurrenceArgs& args = step.args;
   worker.product(down, stage, [&](int row, int column, float value, float next) {
-    const float values[2] = {value, next};
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const float u = step.at(args.u, row, args.mlp)[column + i];
-      const float du = args.gelu ? pointwise::Gelu::vjp(values[i], u) : pointwise::Relu::vjp(values[i], u);
-      step.at(args.act, row, args.mlp)[column + i] =
-          args.gelu ? pointwise::Gelu::forward(u) : pointwise::Relu::forward(u);
-      step.at(args.du, row, args.mlp)[column + i] = du;
-      du_operand[row * args.mlp + column + i] = static_cast<T>(du);
-    }
+    const T* const kept = step.at<T>(args.u, row, args.mlp) + column;
+    const float u[2] = {static_cast<float>(kept[0]), static_cast<float>(kept[1])};
+    const auto du = [&](float dact, float of) {
+      return args.gelu ? pointwise::Gelu::vjp(dact, of) : pointwise::Relu::vjp(dact, of);
+    };
+    write_two(step.at<T>(args.act, row, args.mlp) + column, activation(args, u[0]), activation(args, u[1]));
+    write_two(step.at<T>(args.du, row, args.mlp) + column, du(value, u[0]), du(next, u[1]));
   });
 }
 
 // da2 = du Wup.
 template <class T>
-__device__ void mlp_up_backward(Worker<T>& worker, const Step& step, const Tiles<T>& up,
-                                const T* du_operand) {
+__device__ void mlp_up_backward(Worker<T>& worker, const Step& step, const Tiles<T>& up) {
   const UnitRecurrenceArgs& args = step.args;
   worker.product(
       up,
       [&](int first, int rows, int k, int width) {
-        worker.stage_rows(first, rows, width, [&](int row) { return du_operand + row * args.mlp + k; });
+        worker.stage_rows(first, rows, width,
+                          [&](int row) { return step.at<T>(args.du, row, args.mlp) + k; });
       },
       [&](int row, int column, float value, float next) {
         float* const to = step.at(args.da2, row, args.dim) + column;
@@ -281,7 +280,7 @@ __device__ void add_attention_backward(Worker<T>& worker, const Step& step, cons
       stage_norm_gradient<T>(worker, step,
                              {Site(step, 1, args.attn_key), made(args.da2, args.dim), made(args.r, args.dim),
                               made(args.mean2, 1), made(args.rstd2, 1), carry, args.norm2,
-                              step.at(args.dx, 0, args.dim), step.at(args.do_out, 0, args.dim)}),
+                              step.at(args.dx, 0, args.dim), step.at<T>(args.do_out, 0, args.dim)}),
       [&](int row, int column, float value, float next) {
         float* const to = step.working(static_cast<float*>(args.scratch), row, args.dim) + column;
         to[0] = value;
@@ -328,13 +327,15 @@ Plan plan_for(const Args& args, void (*kernel)(Launched<Args>), const Weight (&w
   return {groups, blocks, static_cast<int>(bytes(blocks))};
 }
 
-// A direction of a chain: its kernels, and the weights as it reads them.
+// A direction of a chain: its kernels, which read rows that are kept as products read them
+// (UnitRecurrenceArgs::kept), and the weights as it reads them.
 template <class Args>
 struct Direction {
   const char* name;
   void (*in_f32)(Launched<Args>);
   void (*in_bf16)(Launched<Args>);
   Weight weights[4];
+  bool backward;
   int halves = 1;  // of a window, with rows of their own
 };
 
@@ -352,16 +353,16 @@ bool run(const Args& args, const Direction<Args>& direction) {
   const Device device{DeviceType::cuda, device_index()};
   const std::int64_t rows = direction.halves * args.batch;
   const Tensor counters = Tensor::empty(Shape{plan.groups * BlockGroup::kCounterStride}, Dtype::i32, device);
-  const Tensor operand = Tensor::empty(Shape{rows, args.mlp}, args.products, device);
-  const Tensor carry = Tensor::empty(Shape{rows, args.dim}, Dtype::f32, device);
+  const Tensor between = direction.backward ? Tensor::empty(Shape{rows, args.dim}, Dtype::f32, device)
+                                            : Tensor::empty(Shape{rows, args.mlp}, args.products, device);
   check(cudaMemsetAsync(counters.raw_data(), 0,
                         static_cast<std::size_t>(plan.groups * BlockGroup::kCounterStride) * sizeof(unsigned),
                         stream()),
         "cudaMemsetAsync");
   start_together(direction.name, args.products == Dtype::bf16 ? direction.in_bf16 : direction.in_f32,
                  plan.groups * plan.blocks, kThreads, plan.shared_bytes,
-                 Launched<Args>{args, static_cast<unsigned*>(counters.raw_data()), operand.raw_data(),
-                                static_cast<float*>(carry.raw_data()), plan.groups, plan.blocks});
+                 Launched<Args>{args, static_cast<unsigned*>(counters.raw_data()), between.raw_data(),
+                                plan.groups, plan.blocks});
   check_launch(direction.name);
   return true;
 }

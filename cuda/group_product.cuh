@@ -51,6 +51,15 @@ __device__ void write_eight(T* to, const Eight<T>& eight) {
   *reinterpret_cast<Eight<T>*>(to) = eight;
 }
 
+// Two neighbours, the first at an even place.
+template <class T>
+__device__ void write_two(T* to, float value, float next) {
+  struct alignas(2 * sizeof(T)) Two {
+    T at[2];
+  };
+  *reinterpret_cast<Two*>(to) = {{static_cast<T>(value), static_cast<T>(next)}};
+}
+
 // A lane's entries of a row of `dim`: eight from 8 lane, from 8 lane + 256, .. on.
 struct OfLane {
   Eight<float> at[kRowEights];
@@ -199,12 +208,21 @@ class Worker {
   // Stages `width` entries of rows; from(row) is where those of a row of the batch begin.
   template <class From>
   __device__ void stage_rows(int first, int rows, int width, From&& from) {
+    stage_rows(first, rows, width, from, [](int) -> T* { return nullptr; });
+  }
+  // The same, and one block of the group leaves each row as it is staged from keep(row) on, unless that is
+  // null.
+  template <class From, class Keep>
+  __device__ void stage_rows(int first, int rows, int width, From&& from, Keep&& keep) {
     const int eights = width / 8, all = (rows + 15) / 16 * 16 * eights;
 #pragma unroll 2
     for (int i = static_cast<int>(threadIdx.x); i < all; i += kThreads) {
       const int row = i / eights, k = i % eights * 8;
-      write_eight(staged_ + place(row, k, width),
-                  row < rows ? converted<T>(read_eight(from(first + row) + k)) : zeros<T>());
+      const Eight<T> eight = row < rows ? converted<T>(read_eight(from(first + row) + k)) : zeros<T>();
+      write_eight(staged_ + place(row, k, width), eight);
+      if (row >= rows) continue;
+      T* const kept = keep(first + row);
+      if (kept != nullptr && stores(first + row)) write_eight(kept + k, eight);
     }
   }
 
@@ -216,7 +234,7 @@ class Worker {
       OfLane entries;
 #pragma unroll
       for (Eight<float>& eight : entries.at) eight = zeros<float>();
-      if (row < rows) body(first + row, (first + row - begin) % blocks_ == rank(), entries);
+      if (row < rows) body(first + row, stores(first + row), entries);
       for_each_eight(dim_, entries, [&](const Eight<float>& eight, int k) {
         write_eight(staged_ + place(row, k, dim_), converted<T>(eight));
       });
@@ -234,6 +252,11 @@ class Worker {
   int begin, end;
 
  private:
+  // Whether this block is the one of its group that stores what all of them make of a row.
+  __device__ bool stores(int row) const {
+    return (row - begin) % blocks_ == rank();
+  }
+
   BlockGroup group_;
   T* staged_;
   int blocks_, dim_, first_, last_;

@@ -29,7 +29,7 @@ __global__ void gate_kernel(LaunchedStep launched) {
   using Warp = Team<32>;
   for (std::int64_t item = Warp::first_row(); item < step.args.batch * step.args.heads;
        item += Warp::row_step())
-    gate_of_head(step, item);
+    gate_of_head<float>(step, item);
 }
 
 __global__ void gate_backward_kernel(LaunchedStep launched) {
@@ -263,7 +263,11 @@ void install_unit_recurrence() {
   unit_recurrence_forward_slot.function[kCuda] = [](const UnitRecurrenceArgs& args) {
     require_f32("unit_recurrence", args.dtype);
     if (fused_unit_recurrence_forward(args)) return;
+    require_f32("unit_recurrence", args.kept);
     for (Chain chain(args); chain.step.t < args.time; ++chain.step.t) chain.forward();
+  };
+  unit_recurrence_question_slot.function[kCuda] = [](const BlockRecurrenceQuestion& question) {
+    *question.fits = takes_unit_recurrence(question);
   };
   block_recurrence_question_slot.function[kCuda] = [](const BlockRecurrenceQuestion& question) {
     *question.fits = takes_block_recurrence(question);
@@ -278,6 +282,7 @@ void install_unit_recurrence() {
   unit_recurrence_backward_slot.function[kCuda] = [](const UnitRecurrenceArgs& args) {
     require_f32("unit_recurrence", args.dtype);
     if (fused_unit_recurrence_backward(args)) return;
+    require_f32("unit_recurrence", args.kept);
     Chain chain(args);
     for (chain.step.t = args.time - 1; chain.step.t >= 0; --chain.step.t) chain.backward();
   };

@@ -15,12 +15,14 @@ struct Step {
   std::int64_t t;
   int older = 0;
 
-  // Row `row` of this step of an array [time, batch, width].
-  __device__ const float* at(const void* base, std::int64_t row, std::int64_t width) const {
-    return static_cast<const float*>(base) + (first_row() + row) * width;
+  // Row `row` of this step of an array [time, batch, width]; of T where it is stored as args.kept.
+  template <class T = float>
+  __device__ const T* at(const void* base, std::int64_t row, std::int64_t width) const {
+    return static_cast<const T*>(base) + (first_row() + row) * width;
   }
-  __device__ float* at(void* base, std::int64_t row, std::int64_t width) const {
-    return static_cast<float*>(base) + (first_row() + row) * width;
+  template <class T = float>
+  __device__ T* at(void* base, std::int64_t row, std::int64_t width) const {
+    return static_cast<T*>(base) + (first_row() + row) * width;
   }
   __device__ std::int64_t first_row() const {
     const std::int64_t all = (args.time - 1) * args.batch + args.last * args.sequences;
@@ -83,8 +85,9 @@ struct HeadOfRow {
 };
 
 // A warp, for the head item % heads of row item / heads: o = px vx + ph vh with (ph, px) = softmax over the
-// two scores, dropped apart.
-__device__ inline void gate_of_head(const Step& step, std::int64_t item) {
+// two scores, dropped apart. T: what o is stored as.
+template <class T>
+__device__ void gate_of_head(const Step& step, std::int64_t item) {
   using Warp = Team<32>;
   const UnitRecurrenceArgs& args = step.args;
   const HeadOfRow own(step, item);
@@ -99,9 +102,9 @@ __device__ inline void gate_of_head(const Step& step, std::int64_t item) {
   }
   if (Warp::lane() == 0) step.at(args.gate, own.row, args.heads)[own.head] = g;
   const float ph = g * own.keep_h, px = (1.0f - g) * own.keep_x;
-  float* const o = step.at(args.o, own.row, args.dim) + own.head * own.d;
+  T* const o = step.at<T>(args.o, own.row, args.dim) + own.head * own.d;
   for (std::int64_t i = Warp::lane(); i < own.d; i += 32)
-    o[i] = px * own.vx[i] + (own.kh != nullptr ? ph * own.vh[i] : 0.0f);
+    o[i] = static_cast<T>(px * own.vx[i] + (own.kh != nullptr ? ph * own.vh[i] : 0.0f));
 }
 
 // The same for the gradient. From do, in scratch: dq, dkx, dvx of this step, and the shares of kh and vh

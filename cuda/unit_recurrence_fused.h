@@ -14,14 +14,18 @@ bool fused_recurrences();
 // blocks of 0 for the unit recurrence. In a file of its own, since .cu files cannot format.
 void notice_plain_recurrence(const char* op, const BlockRecurrenceQuestion& sizes);
 
+// Whether the kernels take such a unit recurrence, forward and backward: they may, dim and mlp are multiples
+// of 32, dim is at most 512, and the GPU's multiprocessors together hold the weights. A notice says so where
+// they may and do not.
+bool takes_unit_recurrence(const BlockRecurrenceQuestion& question);
 // The whole chain of the unit recurrence, or its gradient. Returns whether the kernel took the call, and does
-// nothing otherwise but say so: it may, dim and mlp are multiples of 32, dim is at most 512, and the GPU's
-// multiprocessors together hold the weights.
+// nothing otherwise but say so. With products in bf16 rows are kept as the answer to the question said, and
+// that decides, forward and backward; in f32 it is asked here.
 bool fused_unit_recurrence_forward(const UnitRecurrenceArgs& args);
 bool fused_unit_recurrence_backward(const UnitRecurrenceArgs& args);
 
-// Whether the kernels take such a block recurrence: as above, and blocks are of at most 64 positions, heads
-// of at most 32 numbers. A notice says so where they may and do not.
+// Whether the kernels take such a block recurrence: as the unit recurrence, and blocks are of at most 64
+// positions, heads of at most 32 numbers. A notice says so where they may and do not.
 bool takes_block_recurrence(const BlockRecurrenceQuestion& question);
 // The chain of the block recurrence and its gradient. errors: DeviceError for what they do not take.
 void block_recurrence_forward(const UnitRecurrenceArgs& args);

@@ -67,7 +67,7 @@ Tensor block_accumulate(const Tensor& x, const UnitRecurrenceWeights& given,
   };
   args.unread[0] = unread(time - 2, block);
   args.unread[1] = unread(time - 1, last);
-  bind(args, w, options.chain);
+  bind(args, w, options.chain, true);
   const KeptRows kept = kept_rows(args, out);
   args.wqkv = data_of(w.wqkv);
   args.wqkv_bias = data_of(w.wqkv_bias);
@@ -91,13 +91,15 @@ Tensor block_accumulate(const Tensor& x, const UnitRecurrenceWeights& given,
                  &su = context.saved(12);
     const Tensor dy = raw::contiguous(context.dy());
     const auto like = [](const Tensor& t) { return Tensor::empty(t.shape(), t.dtype(), t.device()); };
-    const Tensor dz = like(sz), dqkv = like(sqkv);
+    const Tensor dz = like(sz), dqkv = Tensor::empty(sqkv.shape(), args.kept, sqkv.device());
+    const Tensor of_window = Tensor::empty({2 * args.batch, 3 * args.dim}, sz.dtype(), sz.device());
     const Tensor scratch = Tensor::empty({2 * args.batch, args.dim}, sz.dtype(), sz.device());
     BlockAccumulateArgs a = args;
     const BackwardRows back = backward_rows(a, sz, su);
     a.dh = dy.raw_data();
     a.dx = dz.raw_data();
-    a.dqkv = dqkv.raw_data();
+    a.dqkv = of_window.raw_data();
+    a.dproducts = dqkv.raw_data();
     a.scratch = scratch.raw_data();
     block_accumulate_backward_slot(sz.device(), a);
 

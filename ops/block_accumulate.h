@@ -47,8 +47,9 @@ Tensor block_accumulate(const Tensor& x, const UnitRecurrenceWeights& weights,
 
 // As UnitRecurrenceArgs, with these differences: arrays but x and dh have the rows of both kinds, twice those
 // of x; qkv is made by the forward, for all rows; h is the result T of every row; wkv, key and value are not
-// used. dh is the gradient of the results y, and dx leaves as the gradient of the windows' rows, whose first
-// half, that of B_t, is the gradient of x.
+// used. dqkv is working memory, and dproducts has it for all rows, stored as `kept`. dh is the gradient of
+// the results y, and dx leaves as the gradient of the windows' rows, whose first half, that of B_t, is the
+// gradient of x.
 struct BlockAccumulateArgs : UnitRecurrenceArgs {
   const void *wqkv, *wqkv_bias;
   void *z, *made_qkv;  // the rows of the windows; qkv where it is written

@@ -42,13 +42,14 @@ UnitRecurrenceResult block_recurrence(const Tensor& x, const Tensor& qkv,
                                       const UnitRecurrenceWeights& weights,
                                       const BlockRecurrenceOptions& options);
 
+// Asks for both directions. Of the unit recurrence block is 1.
 struct BlockRecurrenceQuestion {
   std::int64_t dim, mlp, heads, sequences, block;
   Dtype products;
   bool* fits;
   bool spreads_output = true;  // of accumulate
 };
-extern Slot<BlockRecurrenceQuestion> block_recurrence_question_slot;
+extern Slot<BlockRecurrenceQuestion> unit_recurrence_question_slot, block_recurrence_question_slot;
 extern Slot<UnitRecurrenceArgs> block_recurrence_forward_slot, block_recurrence_backward_slot;
 
 }  // namespace eddy

@@ -66,8 +66,10 @@ Tensor keys_on(const Tensor& x, const std::vector<RandomKey>& keys) {
   return keys.empty() ? Tensor() : records_on(x.device(), keys);
 }
 
-void bind(UnitRecurrenceArgs& args, const UnitRecurrenceWeights& w, const UnitRecurrenceOptions& options) {
+void bind(UnitRecurrenceArgs& args, const UnitRecurrenceWeights& w, const UnitRecurrenceOptions& options,
+          bool narrows) {
   args.products = options.products;
+  args.kept = narrows && options.products == Dtype::bf16 ? Dtype::bf16 : args.dtype;
   args.dim = w.up.dim(1);
   args.mlp = w.up.dim(0);
   args.heads = options.heads;
@@ -90,15 +92,22 @@ void bind(UnitRecurrenceArgs& args, const UnitRecurrenceWeights& w, const UnitRe
 }
 
 KeptRows kept_rows(UnitRecurrenceArgs& args, const Tensor& rows) {
-  const auto wide_as = [&](std::int64_t width) {
-    return Tensor::empty(rows.shape().with(rows.rank() - 1, width), rows.dtype(), rows.device());
+  const auto as = [&](std::int64_t width, Dtype dtype) {
+    return Tensor::empty(rows.shape().with(rows.rank() - 1, width), dtype, rows.device());
   };
   const auto statistic = [&] {
     return Tensor::empty({rows.elements() / args.dim}, rows.dtype(), rows.device());
   };
-  const KeptRows kept{wide_as(args.dim), wide_as(args.dim),   wide_as(args.dim), wide_as(args.dim),
-                      wide_as(args.mlp), wide_as(args.heads), statistic(),       statistic(),
-                      statistic(),       statistic()};
+  const KeptRows kept{as(args.dim, args.kept),
+                      as(args.dim, args.dtype),
+                      as(args.dim, args.kept),
+                      as(args.dim, args.kept),
+                      as(args.mlp, args.kept),
+                      as(args.heads, args.dtype),
+                      statistic(),
+                      statistic(),
+                      statistic(),
+                      statistic()};
   args.o = kept.o.raw_data();
   args.r = kept.r.raw_data();
   args.a1 = kept.a1.raw_data();
@@ -112,9 +121,10 @@ KeptRows kept_rows(UnitRecurrenceArgs& args, const Tensor& rows) {
   return kept;
 }
 
-BackwardRows backward_rows(UnitRecurrenceArgs& args, const Tensor& rows, const Tensor& mlp_rows) {
-  const auto like = [](const Tensor& t) { return Tensor::empty(t.shape(), t.dtype(), t.device()); };
-  const BackwardRows made{like(mlp_rows), like(mlp_rows), like(rows), like(rows), like(rows), like(rows)};
+BackwardRows backward_rows(UnitRecurrenceArgs& args, const Tensor& rows, const Tensor& u) {
+  const auto like = [](const Tensor& t, Dtype dtype) { return Tensor::empty(t.shape(), dtype, t.device()); };
+  const BackwardRows made{like(u, args.kept),    like(u, args.kept),     like(rows, args.kept),
+                          like(rows, args.kept), like(rows, args.dtype), like(rows, args.dtype)};
   args.act = made.act.raw_data();
   args.du = made.du.raw_data();
   args.do_out = made.dattn.raw_data();
@@ -122,6 +132,12 @@ BackwardRows backward_rows(UnitRecurrenceArgs& args, const Tensor& rows, const T
   args.da1 = made.da1.raw_data();
   args.da2 = made.da2.raw_data();
   return made;
+}
+
+Tensor own_gradient(const VjpContext& context, int output) {
+  const Tensor& given = context.dy(output);
+  if (!given.defined()) return context.dy_or_zeros(output);
+  return given.exclusive() && given.contiguous() ? raw::alias(given) : raw::copy(given);
 }
 
 std::vector<Tensor> in_order(const UnitRecurrenceWeights& w) {
@@ -132,7 +148,8 @@ std::vector<Tensor> in_order(const UnitRecurrenceWeights& w) {
 void weight_product(const Tensor& dst, std::int64_t row, const Tensor& dy, const Tensor& x, double beta) {
   const std::int64_t out = dy.dim(-1), in = x.dim(-1), rows = dy.elements() / out;
   GemmArgs g{};
-  g.dtype = dst.dtype();
+  g.dtype = dy.dtype();
+  g.c_f32 = g.dtype == Dtype::bf16;
   g.transpose_a = true;
   g.m = out;
   g.n = in;

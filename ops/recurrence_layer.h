@@ -26,8 +26,10 @@ UnitRecurrenceWeights wide_weights(const UnitRecurrenceWeights& w);
 // The keys of all masks in the memory of x's device; undefined without any.
 Tensor keys_on(const Tensor& x, const std::vector<RandomKey>& keys);
 
-// Puts the sizes, the options and the weights, all but wqkv, into the arguments.
-void bind(UnitRecurrenceArgs& args, const UnitRecurrenceWeights& w, const UnitRecurrenceOptions& options);
+// Puts the sizes, the options and the weights, all but wqkv, into the arguments, and what rows are kept as:
+// `narrows` where products are bf16 and the kernels to be called keep bf16 then.
+void bind(UnitRecurrenceArgs& args, const UnitRecurrenceWeights& w, const UnitRecurrenceOptions& options,
+          bool narrows);
 
 // The weights' places among the inputs of a node that has them in this order.
 enum Weight {
@@ -46,7 +48,8 @@ enum Weight {
 };
 std::vector<Tensor> in_order(const UnitRecurrenceWeights& w);
 
-// dst [out, in] = beta dst + dy^T x over rows [.., out] and [.., in]; `row` is the first output row written.
+// dst [out, in] = beta dst + dy^T x over rows [.., out] and [.., in], both of dst's dtype or both bf16; `row`
+// is the first output row written.
 void weight_product(const Tensor& dst, std::int64_t row, const Tensor& dy, const Tensor& x, double beta);
 // dst [width] += the sum of the rows of dy [.., width].
 void add_rows(const Tensor& dst, const Tensor& dy);
@@ -62,8 +65,12 @@ KeptRows kept_rows(UnitRecurrenceArgs& args, const Tensor& rows);
 struct BackwardRows {
   Tensor act, du, dattn, dmlp, da1, da2;
 };
-// Makes them, like rows of the layer's width and of its MLP's, and names them in the arguments.
-BackwardRows backward_rows(UnitRecurrenceArgs& args, const Tensor& rows, const Tensor& mlp_rows);
+// Makes them beside rows of the layer's width and u, and names them in the arguments.
+BackwardRows backward_rows(UnitRecurrenceArgs& args, const Tensor& rows, const Tensor& u);
+
+// The gradient of an output for a kernel to write over: itself where nobody else sees it, else a copy; zeros
+// when none arrived.
+Tensor own_gradient(const VjpContext& context, int output);
 
 // What a norm's gain gets its gradient from: that of the normalised rows, the rows before, their statistics.
 struct NormRows {

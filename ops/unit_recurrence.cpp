@@ -17,6 +17,7 @@ using namespace recurrence;
 
 constinit Slot<UnitRecurrenceArgs> unit_recurrence_forward_slot{"unit_recurrence_forward"};
 constinit Slot<UnitRecurrenceArgs> unit_recurrence_backward_slot{"unit_recurrence_backward"};
+constinit Slot<BlockRecurrenceQuestion> unit_recurrence_question_slot{"unit_recurrence_question"};
 constinit Slot<BlockRecurrenceQuestion> block_recurrence_question_slot{"block_recurrence_question"};
 constinit Slot<UnitRecurrenceArgs> block_recurrence_forward_slot{"block_recurrence_forward"};
 constinit Slot<UnitRecurrenceArgs> block_recurrence_backward_slot{"block_recurrence_backward"};
@@ -40,11 +41,12 @@ struct Steps {
   Tensor keys;  // see UnitRecurrenceArgs::keys
 };
 
-// The chain over rows x [.., dim] in the order of the steps, by the kernels of `forward` and `backward`.
+// The chain over rows x [.., dim] in the order of the steps, by the kernels of `forward` and `backward`,
+// which keep bf16 beside bf16 products where `narrows`.
 UnitRecurrenceResult chain(const char* op, const Slot<UnitRecurrenceArgs>& forward,
                            const Slot<UnitRecurrenceArgs>& backward, const Steps& steps, const Tensor& x,
                            const Tensor& qkv, const UnitRecurrenceWeights& given,
-                           const UnitRecurrenceOptions& options, const Tensor& key_any,
+                           const UnitRecurrenceOptions& options, bool narrows, const Tensor& key_any,
                            const Tensor& value_any) {
   const UnitRecurrenceWeights w = row_major(given);
   const Tensor key = row_major(key_any), value = row_major(value_any);
@@ -72,7 +74,7 @@ UnitRecurrenceResult chain(const char* op, const Slot<UnitRecurrenceArgs>& forwa
   args.block = steps.block;
   args.last = steps.last;
   args.keys = static_cast<const RandomKey*>(data_of(steps.keys));
-  bind(args, w, options);
+  bind(args, w, options, narrows);
   const KeptRows kept = kept_rows(args, h);
   args.wkv = data_of(wkv);
   args.wkv_bias = data_of(wkv_bias);
@@ -101,11 +103,12 @@ UnitRecurrenceResult chain(const char* op, const Slot<UnitRecurrenceArgs>& forwa
     for (int i = 0; i < 24; ++i) static_cast<void>(context.saved(i));  // versions
     const Tensor &sh = context.saved(10), &so = context.saved(13), &sr = context.saved(14),
                  &sa1 = context.saved(15), &sa2 = context.saved(16), &su = context.saved(17);
-    const Tensor dh = raw::copy(context.dy_or_zeros(0));
-    const Tensor dk = raw::copy(context.dy_or_zeros(1)), dv = raw::copy(context.dy_or_zeros(2));
-    const auto like = [](const Tensor& t) { return Tensor::empty(t.shape(), t.dtype(), t.device()); };
-    const Tensor dx = like(sh),
-                 dqkv = Tensor::empty(sh.shape().with(sh.rank() - 1, 3 * dim), sh.dtype(), sh.device());
+    const Tensor dh = own_gradient(context, 0), dk = own_gradient(context, 1), dv = own_gradient(context, 2);
+    const auto rows = [&](std::int64_t width, Dtype stored_as) {
+      return Tensor::empty(sh.shape().with(sh.rank() - 1, width), stored_as, sh.device());
+    };
+    const Tensor dx = rows(dim, sh.dtype()), dqkv = rows(3 * dim, sh.dtype());
+    const Tensor dkv = args.kept == args.dtype ? Tensor() : rows(2 * dim, args.kept);
     UnitRecurrenceArgs a = args;
     const BackwardRows back = backward_rows(a, sh, su);
     a.dh = dh.raw_data();
@@ -113,6 +116,7 @@ UnitRecurrenceResult chain(const char* op, const Slot<UnitRecurrenceArgs>& forwa
     a.dvalue = dv.raw_data();
     a.dx = dx.raw_data();
     a.dqkv = dqkv.raw_data();
+    a.dproducts = dkv.defined() ? dkv.raw_data() : nullptr;
     const bool cpu = sh.device().type == DeviceType::cpu;
     const Tensor packed_again = cpu ? packed_weights(a.dim, a.mlp, a.dtype) : Tensor();
     const Tensor step = Tensor::empty({a.batch, std::max(a.dim, a.mlp)}, a.dtype, sh.device());
@@ -132,19 +136,37 @@ UnitRecurrenceResult chain(const char* op, const Slot<UnitRecurrenceArgs>& forwa
                            sa2,
                            back.dmlp,
                            back.act});
+    // Of the rows of k and v: at once where the kernel left both side by side.
+    const std::vector<Tensor> dkeys = dkv.defined() ? std::vector{dkv} : std::vector{dk, dv};
     if (sink.needs(kWeights + kWqkv))
       sink.into(kWeights + kWqkv, [&](const Tensor& dst, float beta) {
         if (beta == 0) raw::fill(raw::narrow(dst, 0, 0, dim), 0);  // the q of h is never used
-        weight_product(dst, dim, dk, sa1, beta);
-        weight_product(dst, 2 * dim, dv, sa1, beta);
+        std::int64_t row = dim;
+        for (const Tensor& dy : dkeys) {
+          weight_product(dst, row, dy, sa1, beta);
+          row += dy.dim(-1);
+        }
       });
     if (sink.needs(kWeights + kWqkvBias))
       sink.slice(kWeights + kWqkvBias, 0, dim, 2 * dim, [&](const Tensor& dst) {
-        add_rows(raw::narrow(dst, 0, 0, dim), dk);
-        add_rows(raw::narrow(dst, 0, dim, dim), dv);
+        std::int64_t row = 0;
+        for (const Tensor& dy : dkeys) {
+          add_rows(raw::narrow(dst, 0, row, dy.dim(-1)), dy);
+          row += dy.dim(-1);
+        }
       });
   });
   return {h, k, v};
+}
+
+// Whether x's device runs the whole chain as one kernel, which keeps bf16 beside bf16 products.
+bool one_kernel(const Tensor& x, const UnitRecurrenceWeights& w, const UnitRecurrenceOptions& options) {
+  if (x.device() == kCpu || options.products != Dtype::bf16) return false;
+  check_weights("unit_recurrence", w, x);
+  bool fits = false;
+  unit_recurrence_question_slot(x.device(),
+                                {x.dim(2), w.up.dim(0), options.heads, x.dim(1), 1, options.products, &fits});
+  return fits;
 }
 
 }  // namespace
@@ -165,7 +187,8 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
                      to_string(x.shape()));
   const std::int64_t batch = x.dim(1);
   return chain("unit_recurrence", unit_recurrence_forward_slot, unit_recurrence_backward_slot,
-               {x.dim(0), batch, batch, 1, 1, {}}, x, qkv, weights, options, key, value);
+               {x.dim(0), batch, batch, 1, 1, {}}, x, qkv, weights, options, one_kernel(x, weights, options),
+               key, value);
 }
 
 bool block_recurrence_fits(const Tensor& x, std::int64_t mlp, const BlockRecurrenceOptions& options) {
@@ -194,7 +217,7 @@ UnitRecurrenceResult block_recurrence(const Tensor& x, const Tensor& qkv,
   }
   return chain("block_recurrence", block_recurrence_forward_slot, block_recurrence_backward_slot,
                {time, sequences * block, sequences, block, positions - (time - 1) * block, keys}, x, qkv,
-               weights, options.chain, {}, {});
+               weights, options.chain, true, {}, {});
 }
 
 }  // namespace eddy

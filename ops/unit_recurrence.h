@@ -13,7 +13,9 @@
 //
 // Multiply-adds per row and step: D^2 (2 + 1 + 2 M/D), M the MLP width: 11 D^2 at M = 4 D, forward; the same
 // for the chain of the backward, and the same for the weight gradients. Kept for the backward per row and
-// step: x, q, kx, vx, kh, vh, o, r, a2, h, a1 (D each), u (M), g (heads), four norm statistics.
+// step: x, q, kx, vx, kh, vh, o, r, a2, h, a1 (D each), u (M), g (heads), four norm statistics: 60 D bytes in
+// f32 at M = 4 D, and the statistics. A GPU's one kernel for all steps keeps o, a1, a2 and u as bf16 where
+// products are: 46 D bytes (UnitRecurrenceArgs::kept).
 //
 // Source: Kausik, "Recurrent Transformers" (2025); the hoisted form and its derivative follow from the first
 // half of a window not seeing the second.
@@ -39,7 +41,9 @@ struct UnitRecurrenceOptions {
   double eps = 1e-5;
   double dropout = 0;  // rate; 0 in evaluation
   // bf16: products may round what they read to bf16, their sums being f32; a kernel may be more exact. Chosen
-  // by the op itself for an x in bf16.
+  // by the op itself for an x in bf16. The fused kernels of a GPU round, and the weights' gradients behind
+  // them are products of bf16. On the CPU, and with the plain kernels of a GPU, all of it stays f32: to round
+  // the rows first would move more bytes than it saves beside TF32, which bf16 runs have on (set_tf32).
   Dtype products = Dtype::f32;
   RandomKey gate_key;  // of the two probabilities of each head: elements ((t B + b) H + j) 2 + {0: h, 1: x}
   RandomKey attn_key, mlp_key;  // of the attention's and the MLP's result: element (t B + b) D + i
@@ -59,6 +63,15 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
 // Everything the kernels read and write. Arrays are [time, batch, …] and contiguous unless said otherwise.
 struct UnitRecurrenceArgs {
   Dtype dtype, products;  // products: bf16 when they may round what they read to it
+  // What o, a1, a2, u, act, du, do_out, dmlp_out and dproducts are stored as: dtype, or bf16, where kernels
+  // take the call whose products round them to that anyway. But for two of them only products read these, and
+  // sums for biases. u gives the slope of the activation, and act again: it is a product of bf16, so that one
+  // more rounding moves it by less than it was off, and not past 0. Blocks read o for do o, the mean of the
+  // gradients of probabilities, where its rounding counts as much as that of the do that a product made.
+  // All else stays f32: x, h, r, key, value, dx, dh, dkey and dvalue are sums that pass from step to step,
+  // and of da1 and da2 a norm's gradient takes differences, beside r and h, which one kernel reads after the
+  // loop in one type.
+  Dtype kept;
   std::int64_t time, batch, dim, mlp, heads;
   // The recurrence over blocks (ops/block_recurrence.h): a step has `block` rows of each of `sequences`
   // sequences, which make its batch, but the last one has `last` rows of each, and arrays end there. The unit
@@ -82,10 +95,13 @@ struct UnitRecurrenceArgs {
   // Backward only. dh, dkey and dvalue come in; dkey and dvalue leave as the whole gradients of key and
   // value, and what dh leaves as is not said.
   void *dh, *dkey, *dvalue;
-  void *dx, *dqkv;
+  void *dx, *dqkv;                     // accumulate: dqkv is working memory of one window, [2 batch, 3 dim]
   void *act, *du, *do_out, *dmlp_out;  // act(u), its gradient before the activation, and the gradients of the
                                        // two results after dropout: right sides of the weight products
   void *da1, *da2;                     // gradients of the normalised rows
+  // [.., 2 dim]: dkey and dvalue as products read them, side by side; null where `kept` is dtype, and
+  // products read those themselves. Accumulate: [.., 3 dim], dqkv, never null.
+  void* dproducts;
 
   // Working memory.
   void* packed;   // on the CPU the weights packed for products with few rows; null elsewhere

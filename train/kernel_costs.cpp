@@ -22,6 +22,16 @@ KernelCost products(Dtype dtype, double multiply_adds, std::int64_t elements) {
   return cost;
 }
 
+// The same of a recurrence whose kernels keep `of_kept` of the elements as `kept`: bf16 where their products
+// are (UnitRecurrenceArgs::kept).
+KernelCost recurrence_cost(const UnitRecurrenceArgs& a, double multiply_adds, std::int64_t elements,
+                           std::int64_t of_kept) {
+  KernelCost cost = products(a.dtype, multiply_adds, elements);
+  cost.bytes += moved(a.kept, of_kept).bytes;
+  cost.half = a.kept == Dtype::bf16;
+  return cost;
+}
+
 // Pairs of one head of one sequence that see each other: key j is seen by query i when
 // least <= i + keys - queries - j <= most.
 double visible_pairs(const AttentionArgs& a) {
@@ -95,19 +105,21 @@ KernelCost cost_of(const WindowAttentionArgs& a) {
 
 // One step multiplies by keys' and values' weights (2 D^2), wo (D^2) and the MLP (2 D mlp), forward and, for
 // the gradient of its inputs, backward; the gradients of the weights are products outside the kernel. Per
-// token of width D: x, qkv, h, key, value, o, r, a1, a2 forward; backward the same but for o, which is not
-// needed, and dh, dkey, dvalue, dx, dqkv and four right sides written.
+// token of width D: x, qkv, h, key, value, r forward, and o, a1, a2, u kept for products; backward qkv, h,
+// key, value, r, u and dh, dkey, dvalue are read, dx, dqkv, da1, da2 and the weight products' right sides
+// written, those of bf16 beside dkey and dvalue.
 KernelCost cost_of(const UnitRecurrenceArgs& a) {
   const bool backward = a.dh != nullptr;
   const std::int64_t tokens = a.sequences * ((a.time - 1) * a.block + a.last),
                      weights = 3 * a.dim * a.dim + 2 * a.dim * a.mlp;
-  const std::int64_t per_token = backward ? 21 * a.dim + 3 * a.mlp : 11 * a.dim + a.mlp;
-  return products(a.dtype, number(tokens) * number(weights), tokens * per_token + weights);
+  const std::int64_t right_sides = a.kept == a.dtype ? 2 : 4;
+  return recurrence_cost(a, number(tokens) * number(weights), tokens * (backward ? 16 : 8) * a.dim + weights,
+                         tokens * (backward ? right_sides * a.dim + 3 * a.mlp : 3 * a.dim + a.mlp));
 }
 
 // With accumulate all products and the attention are inside. Rows of windows are twice the tokens; of each,
-// z, qkv, a1, o, r, a2, result and u are written forward; backward z, qkv, o, r and u are read, and dqkv,
-// da1, dz, da2, two right sides, act and du are written.
+// z, qkv, r and result are written forward, and o, a1, a2, u kept for products; backward z, qkv, o, r and u
+// are read, and da1, dz, da2, dqkv, two right sides, act and du are written.
 KernelCost cost_of(const BlockAccumulateArgs& a) {
   const bool backward = a.dh != nullptr;
   const std::int64_t tokens = a.sequences * ((a.time - 1) * a.block + a.last),
@@ -116,11 +128,10 @@ KernelCost cost_of(const BlockAccumulateArgs& a) {
   const auto causal = [](std::int64_t rows) { return rows * (rows + 1) / 2; };
   const std::int64_t pairs = a.sequences * ((a.time - 1) * 2 * causal(a.block) + 2 * causal(a.last) +
                                             (a.time == 1 ? 0 : (a.time - 2) * a.block + a.last) * a.block);
-  const std::int64_t moved_numbers = backward ? 2 * tokens * (14 * a.dim + 3 * a.mlp) + tokens * a.dim
-                                              : 2 * tokens * (9 * a.dim + a.mlp) + tokens * a.dim;
-  return products(a.dtype,
-                  2 * number(tokens) * number(weights) + number(pairs) * number((backward ? 4 : 2) * a.dim),
-                  moved_numbers + weights);
+  return recurrence_cost(
+      a, 2 * number(tokens) * number(weights) + number(pairs) * number((backward ? 4 : 2) * a.dim),
+      tokens * (backward ? 17 : 13) * a.dim + weights,
+      2 * tokens * (backward ? 6 * a.dim + 3 * a.mlp : 3 * a.dim + a.mlp));
 }
 
 // Rows are added to in the backward pass of these two.

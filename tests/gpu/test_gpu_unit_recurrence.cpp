@@ -6,11 +6,13 @@
 // as there, so that more inputs do not make more of an error. bf16: a product rounds both its operands,
 // 2^-8 together, and a step is four products in a row; errors pass from step to step without growing, so
 // results are allowed 4 x 2^-8 a step. A gradient comes through as many products again, and through what the
-// forward got wrong: 8 x 2^-8 a step. Not with ReLU, whose slope jumps: where u is within its error of 0, du
+// forward got wrong: 8 x 2^-8 a step; what rows are kept as rounds nothing more often, but u, which is one of
+// those products. Not with ReLU, whose slope jumps: where u is within its error of 0, du
 // is there or not.
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -106,13 +108,16 @@ UnitRecurrenceResult chain(const Tensors& t, const UnitRecurrenceOptions& option
 constexpr std::size_t kResults = 3, kInputs = 14;  // with gradients
 
 // h, key and value, then the gradients.
-Tensors run(const Case& c, const Tensors& inputs, const Tensors& dys, Dtype products) {
+Tensors run(
+    const Case& c, const Tensors& inputs, const Tensors& dys, Dtype products,
+    const std::function<void()>& between = [] {}) {
   Tensors leaves;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     leaves.push_back(inputs[i].defined() ? raw::alias(inputs[i]) : Tensor());
     if (inputs[i].defined() && i < kInputs) require_grad(leaves[i]);
   }
   const UnitRecurrenceResult result = chain(leaves, options_of(c, products));
+  between();
   backward({result.h, result.key, result.value}, dys);
   Tensors all{detach(result.h), detach(result.key), detach(result.value)};
   for (std::size_t i = 0; i < kInputs; ++i) all.push_back(leaves[i].defined() ? grad(leaves[i]) : Tensor());
@@ -211,6 +216,36 @@ TEST_SUITE("device") {
       const Tensors plain = to_cpu(run(c, inputs, dys, Dtype::bf16));
       const Fused choice;
       CHECK(same_bits(to_cpu(run(c, inputs, dys, Dtype::bf16)), plain));
+    }
+  }
+
+  TEST_CASE("the fused unit recurrence keeps what products alone read as bf16 beside bf16 products") {
+    const Case c = kCases[3];
+    const Tensors inputs = inputs_on_gpu(inputs_of(c));
+    const Fused choice;
+    std::int64_t bytes[2];
+    for (const Dtype products : {Dtype::f32, Dtype::bf16}) {
+      Tensors leaves = inputs;
+      for (const std::size_t i : {0u, 1u}) leaves[i] = require_grad(raw::alias(inputs[i]));
+      const std::int64_t before = graph_stats().saved_bytes;
+      const UnitRecurrenceResult result = chain(leaves, options_of(c, products));
+      bytes[products == Dtype::bf16 ? 1 : 0] = graph_stats().saved_bytes - before;
+    }
+    // o, a1 and a2 of the layer's width, and u.
+    CHECK(bytes[0] - bytes[1] == 2 * c.time * c.batch * (3 * c.dim + c.mlp));
+  }
+
+  TEST_CASE("the choice at the forward of a unit recurrence in bf16 holds for its gradient") {
+    const Case c = kCases[3];
+    const Tensors inputs = inputs_on_gpu(inputs_of(c)), dys = inputs_on_gpu(dys_of(c));
+    for (const char* first : {"fused", "plain"}) {
+      const Fused back_to_plain_at_the_end;
+      set_recurrence_kernel(first);
+      const Tensors want = to_cpu(run(c, inputs, dys, Dtype::bf16));
+      const Tensors got = to_cpu(run(c, inputs, dys, Dtype::bf16, [&] {
+        set_recurrence_kernel(first == std::string("fused") ? "plain" : "fused");
+      }));
+      CHECK(same_bits(got, want));
     }
   }
 

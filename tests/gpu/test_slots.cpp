@@ -77,10 +77,10 @@ std::vector<Entry> all_entries() {
       gather_forward_slot, gather_backward_slot, dropout_slot, attention_forward_slot,
       attention_backward_slot, rotary_slot, gate_forward_slot, gate_backward_slot, lstm_cell_forward_slot,
       lstm_cell_backward_slot, unit_recurrence_forward_slot, unit_recurrence_backward_slot,
-      block_recurrence_question_slot, block_recurrence_forward_slot, block_recurrence_backward_slot,
-      block_accumulate_question_slot, block_accumulate_forward_slot, block_accumulate_backward_slot,
-      adam_slot, l2_norm_slot, scale_slot, adafactor_slot, memory_mark_slot, memory_take_slot,
-      memory_write_slot);
+      unit_recurrence_question_slot, block_recurrence_question_slot, block_recurrence_forward_slot,
+      block_recurrence_backward_slot, block_accumulate_question_slot, block_accumulate_forward_slot,
+      block_accumulate_backward_slot, adam_slot, l2_norm_slot, scale_slot, adafactor_slot, memory_mark_slot,
+      memory_take_slot, memory_write_slot);
 }
 
 }  // namespace
