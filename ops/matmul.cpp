@@ -211,11 +211,6 @@ Affine affine(const char* op, const Tensor& x, const Tensor& weight, const Tenso
   return {rows, factor, y};
 }
 
-// Up to so many elements a GPU copies operands together to make one product of several. Moving 2^20 of f32
-// there and back is 8 MiB, 3 us of an H100's memory and so about a launch; an estimate, not measured on a
-// GPU.
-constexpr std::int64_t kMostGathered = 1 << 20;
-
 // Products dy^T x over few rows each, as a recurrence's steps give them, made as one: the gradient, [out,
 // in], is read and written once for all of them.
 class RowProducts final : public DeferredGradient {
@@ -251,16 +246,16 @@ class RowProducts final : public DeferredGradient {
   std::int64_t rows_ = 0;
 };
 
-// Whether a product over so many rows is put off, and how many are enough to be multiplied. dy and x cost a
-// copy; what is saved is, on the CPU, the gradient's way through the caches: at a fourth of the gradient's
-// size their copies are cheaper, at twice its size they hide it. On a GPU it is a launch, see kMostGathered.
+// How few rows a product has that is put off, and how many are enough to be multiplied. dy and x cost a copy;
+// what is saved is the gradient's way through the caches. At a fourth of the gradient's size their copies
+// cost less, at twice its size they hide it. On a GPU copies are launches as products are: nothing is put
+// off.
 struct RowLimits {
   std::int64_t few, enough;
 };
 RowLimits row_limits(const Tensor& dy, const Tensor& x) {
   const std::int64_t row = dy.dim(1) + x.dim(1), gradient = dy.dim(1) * x.dim(1);
-  if (dy.device() != kCpu) return {kMostGathered / row, 16 * kMostGathered / row};
-  return {gradient / (4 * row), 2 * gradient / row};
+  return {dy.device() == kCpu ? gradient / (4 * row) : 0, 2 * gradient / row};
 }
 
 // Gives input k, the weight of y = x W^T, its gradient dy^T x. Anomaly mode wants each node's own.
@@ -333,6 +328,10 @@ Tensor stacked(const std::vector<Tensor>& matrices) {
   const std::int64_t strides[] = {first.dim(1), 1};
   return Tensor::over(first.buffer(), first.offset(), {rows, first.dim(1)}, strides, first.dtype());
 }
+
+// Up to so many elements the parts of dy are copied together for one product. Moving 2^20 of f32 there and
+// back is 8 MiB, 3 us of an H100's memory and so about a launch; an estimate, not measured on a GPU.
+constexpr std::int64_t kMostGathered = 1 << 20;
 
 // The parts of dy side by side, as rows; undefined where parts are better.
 Tensor gathered(const std::vector<Tensor>& parts, const std::vector<Tensor>& factors) {
