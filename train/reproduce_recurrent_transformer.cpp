@@ -9,7 +9,8 @@ TrainConfig shakespeare_training(Scale scale, std::int64_t batch, std::int64_t s
   TrainConfig t;
   t.steps = steps;
   t.batch = batch;
-  t.eval_every = t.checkpoint_every = 125;
+  t.eval_every = 125;
+  t.checkpoint_every = 25;
   t.log_every = 1;
   if (scale == Scale::paper) return t;
   t.batch = 64;
