@@ -5,10 +5,8 @@
 
 #include "autograd/scope.h"
 #include "autograd/tape.h"
-#include "ops/matmul.h"
 #include "ops/pointwise.h"
 #include "ops/views.h"
-#include "ops/window_attention.h"
 #include "tensor/format.h"
 
 namespace eddy {
@@ -47,52 +45,6 @@ Tensor BlockRows::run() const {
 
 std::int64_t BlockPlan::skipped(std::int64_t i) const {
   return std::clamp<std::int64_t>(first_read - i * block, 0, length(i));
-}
-
-WindowLayer::WindowLayer(const TransformerLayer& whole, const DropoutSite& drop) : layer(whole), drop_(drop) {
-  const Linear& all = layer.wqkv;
-  const std::int64_t dim = all.weight.dim(1);
-  query_weight_ = narrow(all.weight, 0, 0, dim);
-  key_value_weight_ = narrow(all.weight, 0, dim, 2 * dim);
-  if (!all.bias.defined()) return;
-  query_bias_ = narrow(all.bias, 0, 0, dim);
-  key_value_bias_ = narrow(all.bias, 0, dim, 2 * dim);
-}
-
-std::pair<Tensor, Tensor> WindowLayer::query_key_value(const Tensor& rows) const {
-  const Tensor normed = layer.attn_norm(rows);
-  return {linear(normed, query_weight_, query_bias_), linear(normed, key_value_weight_, key_value_bias_)};
-}
-
-Tensor WindowLayer::query(const Tensor& rows) const {
-  return linear(layer.attn_norm(rows), query_weight_, query_bias_);
-}
-
-Tensor WindowLayer::key_value(const Tensor& rows) const {
-  return linear(layer.attn_norm(rows), key_value_weight_, key_value_bias_);
-}
-
-Tensor WindowLayer::finish(const Tensor& rows, const Tensor& queries, const Tensor& past, const Tensor& own,
-                           std::uint64_t call) const {
-  Tensor read;
-  {
-    const ScopeGuard scope("attn");
-    WindowAttentionOptions options;
-    options.heads = layer.heads;
-    if (drop_.active()) {
-      options.dropout = drop_.rate;
-      options.dropout_key = drop_.key(layer.path + ".attn.probabilities", call);
-    }
-    const Tensor attended = window_attention(queries, past, own, options);
-    read = drop_(layer.wo(attended), layer.path + ".attn.drop", call);
-  }
-  return layer.mlp(rows, read, drop_, call);
-}
-
-Tensor WindowLayer::output(const Tensor& h, const Tensor& keys_values, std::int64_t skipped,
-                           std::uint64_t call) const {
-  const Tensor rows = skipped == 0 ? h : narrow(h, 1, skipped, h.dim(1) - skipped);
-  return finish(rows, query(rows), {}, keys_values, call);
 }
 
 std::int64_t BlockRecurrence::block_of(const ForwardInput& input) const {

@@ -50,33 +50,6 @@ struct BlockPlan {
   bool is_read(std::int64_t i) const { return skipped(i) < length(i); }
 };
 
-// One layer T taken apart for one call: its weights cut into what makes queries and what makes keys and
-// values.
-class WindowLayer {
- public:
-  WindowLayer(const TransformerLayer& layer, const DropoutSite& drop);
-
-  // Queries, and keys and values side by side, of rows [batch, m, dim]: [batch, m, dim] and [batch, m, 2
-  // dim].
-  std::pair<Tensor, Tensor> query_key_value(const Tensor& rows) const;
-  Tensor query(const Tensor& rows) const;
-  Tensor key_value(const Tensor& rows) const;
-  // T for the rows that gave `query`, the last ones of a window: over keys and values `past` (undefined:
-  // none) and `own`, each [batch, keys, 2 dim]. `call` names the dropout masks.
-  Tensor finish(const Tensor& rows, const Tensor& query, const Tensor& past, const Tensor& own,
-                std::uint64_t call) const;
-  // Rows from `skipped` on of T(h), for windows h [batch, m, dim] with their keys and values.
-  Tensor output(const Tensor& h, const Tensor& key_value, std::int64_t skipped, std::uint64_t call) const;
-
-  const DropoutSite& drop() const { return drop_; }
-
-  const TransformerLayer& layer;
-
- private:
-  const DropoutSite& drop_;
-  Tensor query_weight_, query_bias_, key_value_weight_, key_value_bias_;
-};
-
 // What the two variants share: the layout, the readout, and the limits of a stream.
 class BlockRecurrence : public RecurrentTransformer {
  public:

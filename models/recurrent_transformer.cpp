@@ -162,7 +162,11 @@ Tensor RegularTransformer::run_layers(const Tensor& x, std::int64_t rows, const 
                                       const ForwardInput& input) const {
   Tensor y = x;
   for (std::size_t i = 0; i + 1 < layers_.size(); ++i) y = layers_[i](y, drop);
-  return layers_.back().last_rows(y, input.literal ? x.dim(1) : rows, drop);
+  const TransformerLayer& last = layers_.back();
+  if (input.literal || rows == x.dim(1)) return last(y, drop);
+  const ScopeGuard scope(last.path);
+  const WindowLayer window(last, drop);
+  return window.output(y, window.key_value(y), x.dim(1) - rows, 0);
 }
 
 RecurrentTransformer::NamedShapes RegularTransformer::stream_shapes(std::int64_t batch, std::int64_t) const {

@@ -58,28 +58,50 @@ Tensor TransformerLayer::operator()(const Tensor& z, const DropoutSite& drop, st
   return mlp(z, attended, drop, call);
 }
 
-Tensor TransformerLayer::last_rows(const Tensor& z, std::int64_t rows, const DropoutSite& drop) const {
-  const std::int64_t time = z.dim(1), dim = z.dim(2);
-  if (rows == time) return (*this)(z, drop);
-  const ScopeGuard scope(path);
-  Tensor attended;
+WindowLayer::WindowLayer(const TransformerLayer& whole, const DropoutSite& drop) : layer(whole), drop_(drop) {
+  const Linear& all = layer.wqkv;
+  const std::int64_t dim = all.weight.dim(1);
+  query_weight_ = narrow(all.weight, 0, 0, dim);
+  key_value_weight_ = narrow(all.weight, 0, dim, 2 * dim);
+  if (!all.bias.defined()) return;
+  query_bias_ = narrow(all.bias, 0, 0, dim);
+  key_value_bias_ = narrow(all.bias, 0, dim, 2 * dim);
+}
+
+std::pair<Tensor, Tensor> WindowLayer::query_key_value(const Tensor& rows) const {
+  const Tensor normed = layer.attn_norm(rows);
+  return {linear(normed, query_weight_, query_bias_), linear(normed, key_value_weight_, key_value_bias_)};
+}
+
+Tensor WindowLayer::query(const Tensor& rows) const {
+  return linear(layer.attn_norm(rows), query_weight_, query_bias_);
+}
+
+Tensor WindowLayer::key_value(const Tensor& rows) const {
+  return linear(layer.attn_norm(rows), key_value_weight_, key_value_bias_);
+}
+
+Tensor WindowLayer::finish(const Tensor& rows, const Tensor& queries, const Tensor& past, const Tensor& own,
+                           std::uint64_t call) const {
+  Tensor read;
   {
-    const ScopeGuard inside("attn");
-    const auto part = [&](const Tensor& x, std::int64_t first, std::int64_t parts) {
-      return linear(x, narrow(wqkv.weight, 0, first * dim, parts * dim),
-                    wqkv.bias.defined() ? narrow(wqkv.bias, 0, first * dim, parts * dim) : Tensor());
-    };
-    const Tensor normed = attn_norm(z);
-    const Tensor query = part(narrow(normed, 1, time - rows, rows), 0, 1), key_value = part(normed, 1, 2);
+    const ScopeGuard scope("attn");
     WindowAttentionOptions options;
-    options.heads = heads;
-    if (drop.active()) {
-      options.dropout = drop.rate;
-      options.dropout_key = drop.key(path + ".attn.probabilities");
+    options.heads = layer.heads;
+    if (drop_.active()) {
+      options.dropout = drop_.rate;
+      options.dropout_key = drop_.key(layer.path + ".attn.probabilities", call);
     }
-    attended = drop(wo(window_attention(query, {}, key_value, options)), path + ".attn.drop");
+    const Tensor attended = window_attention(queries, past, own, options);
+    read = drop_(layer.wo(attended), layer.path + ".attn.drop", call);
   }
-  return mlp(narrow(z, 1, time - rows, rows), attended, drop, 0);
+  return layer.mlp(rows, read, drop_, call);
+}
+
+Tensor WindowLayer::output(const Tensor& h, const Tensor& keys_values, std::int64_t skipped,
+                           std::uint64_t call) const {
+  const Tensor rows = skipped == 0 ? h : narrow(h, 1, skipped, h.dim(1) - skipped);
+  return finish(rows, query(rows), {}, keys_values, call);
 }
 
 }  // namespace eddy

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "models/dropout_site.h"
 #include "models/layers.h"
@@ -22,10 +23,6 @@ class TransformerLayer {
   // T(z) for windows [batch, positions, dim]; dropout masks are those of call `call`.
   Tensor operator()(const Tensor& z, const DropoutSite& drop, std::uint64_t call = 0) const;
 
-  // The last `rows` rows of T(z), and no others: queries, and what comes behind the attention, of those
-  // alone.
-  Tensor last_rows(const Tensor& z, std::int64_t rows, const DropoutSite& drop) const;
-
   // The parts of T, for models that order the work differently.
   // r + act(LN2(r) Wup^T) Wdown^T for r = z + attended.
   Tensor mlp(const Tensor& z, const Tensor& attended, const DropoutSite& drop, std::uint64_t call) const;
@@ -39,6 +36,33 @@ class TransformerLayer {
   Linear up, down;
   std::int64_t heads;
   bool gelu_activation;
+};
+
+// One layer T taken apart for one call: its weights cut into what makes queries and what makes keys and
+// values.
+class WindowLayer {
+ public:
+  WindowLayer(const TransformerLayer& layer, const DropoutSite& drop);
+
+  // Queries, and keys and values side by side, of rows [batch, m, dim]: [batch, m, dim] and [batch, m, 2
+  // dim].
+  std::pair<Tensor, Tensor> query_key_value(const Tensor& rows) const;
+  Tensor query(const Tensor& rows) const;
+  Tensor key_value(const Tensor& rows) const;
+  // T for the rows that gave `query`, the last ones of a window: over keys and values `past` (undefined:
+  // none) and `own`, each [batch, keys, 2 dim]. `call` names the dropout masks.
+  Tensor finish(const Tensor& rows, const Tensor& query, const Tensor& past, const Tensor& own,
+                std::uint64_t call) const;
+  // Rows from `skipped` on of T(h), for windows h [batch, m, dim] with their keys and values.
+  Tensor output(const Tensor& h, const Tensor& key_value, std::int64_t skipped, std::uint64_t call) const;
+
+  const DropoutSite& drop() const { return drop_; }
+
+  const TransformerLayer& layer;
+
+ private:
+  const DropoutSite& drop_;
+  Tensor query_weight_, query_bias_, key_value_weight_, key_value_bias_;
 };
 
 }  // namespace eddy

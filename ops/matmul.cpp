@@ -228,18 +228,8 @@ class RowProducts final : public DeferredGradient {
   }
 
  private:
-  Tensor joined(const std::vector<Tensor>& parts) const {
-    if (parts.size() == 1) return parts[0];
-    const Tensor& first = parts[0];
-    const Tensor all = Tensor::empty({rows_, first.dim(1)}, first.dtype(), first.device());
-    std::vector<Tensor> places;
-    std::int64_t at = 0;
-    for (const Tensor& part : parts) {
-      places.push_back(raw::narrow(all, 0, at, part.dim(0)));
-      at += part.dim(0);
-    }
-    raw::copy_all(places, parts);
-    return all;
+  static Tensor joined(const std::vector<Tensor>& parts) {
+    return parts.size() == 1 ? parts[0] : raw::concat(parts, 0);
   }
 
   std::vector<Tensor> dys_, xs_;
@@ -336,23 +326,12 @@ constexpr std::int64_t kMostGathered = 1 << 20;
 // The parts of dy side by side, as rows; undefined where parts are better.
 Tensor gathered(const std::vector<Tensor>& parts, const std::vector<Tensor>& factors) {
   if (!stacked(factors).defined()) return {};
-  std::int64_t width = 0, elements = 0;
+  std::int64_t elements = 0;
   for (const Tensor& part : parts) {
     if (!part.defined()) return {};
-    width += part.dim(-1);
     elements += part.elements();
   }
-  if (elements > kMostGathered) return {};
-  const Tensor &first = parts[0],
-               dy = Tensor::empty(first.shape().with(-1, width), first.dtype(), first.device());
-  std::vector<Tensor> places;
-  std::int64_t at = 0;
-  for (const Tensor& part : parts) {
-    places.push_back(raw::narrow(dy, -1, at, part.dim(-1)));
-    at += part.dim(-1);
-  }
-  raw::copy_all(places, parts);
-  return flat_rows(dy);
+  return elements > kMostGathered ? Tensor() : flat_rows(raw::concat(parts, -1));
 }
 
 // dx = dy W and dW = dy^T x, as in linear: of the stack at once, or part by part. Of an x that is read by

@@ -160,23 +160,14 @@ Tensor concat(const std::vector<Tensor>& tensors, int axis) {
   checks::defined("concat", first);
   const int along = first.shape().normal_axis(axis);
   std::vector<std::int64_t> sizes;
-  std::int64_t sum = 0;
   for (const Tensor& x : tensors) {
     checks::same_kind("concat", first, x);
     if (x.rank() != first.rank() || x.shape().with(along, 0) != first.shape().with(along, 0))
       fail<ShapeError>("concat: {} and {} along axis {} (all other sizes must be equal)",
                        to_string(first.shape()), to_string(x.shape()), along);
     sizes.push_back(x.shape()[along]);
-    sum += sizes.back();
   }
-  const Tensor y = Tensor::empty(first.shape().with(along, sum), first.dtype(), first.device());
-  std::vector<Tensor> parts;
-  std::int64_t start = 0;
-  for (const Tensor& x : tensors) {
-    parts.push_back(raw::narrow(y, along, start, x.shape()[along]));
-    start += x.shape()[along];
-  }
-  raw::copy_all(parts, tensors);
+  const Tensor y = raw::concat(tensors, along);
   record_many("concat", tensors, {y}, {}, [along, sizes](VjpContext& v) {
     std::int64_t at = 0;
     for (std::size_t k = 0; k < sizes.size(); ++k) {

@@ -131,6 +131,22 @@ void copy_all(const std::vector<Tensor>& to, const std::vector<Tensor>& from) {
   if (!targets.empty()) transfer(targets[0].device()).copy_all(targets, sources);
 }
 
+Tensor concat(const std::vector<Tensor>& tensors, int axis) {
+  const Tensor& first = tensors[0];
+  const int along = first.shape().normal_axis(axis);
+  std::int64_t sum = 0;
+  for (const Tensor& x : tensors) sum += x.dim(along);
+  const Tensor all = Tensor::empty(first.shape().with(along, sum), first.dtype(), first.device());
+  std::vector<Tensor> places;
+  std::int64_t start = 0;
+  for (const Tensor& x : tensors) {
+    places.push_back(narrow(all, along, start, x.dim(along)));
+    start += x.dim(along);
+  }
+  copy_all(places, tensors);
+  return all;
+}
+
 Tensor add(const Tensor& a, const Tensor& b) {
   if (a.device().type == DeviceType::cpu || a.shape() != b.shape() || a.dtype() != b.dtype()) {
     const Tensor sum = copy(a);

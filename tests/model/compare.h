@@ -74,6 +74,14 @@ inline Tensor random_ids(std::int64_t rows, std::int64_t columns, std::int64_t v
   return Tensor::from(ids, {rows, columns});
 }
 
+// What the graph of a forward pass keeps for the backward pass.
+inline std::int64_t bytes_kept(const Model& model, const Tensor& tokens) {
+  ForwardInput input;
+  input.tokens = tokens;
+  const ForwardOutput output = model.forward(input);
+  return graph_stats().saved_bytes;
+}
+
 inline ModelConfig small_config(const std::string& model) {
   ModelConfig config;
   config.model = model;
