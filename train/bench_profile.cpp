@@ -55,6 +55,10 @@ double least_seconds(const ProfileRates& rates, const KernelCost& cost) {
   return std::max(cost.flops / rates.half_product * 1e-9, rates.ceilings.least_seconds(0, cost.bytes));
 }
 
+std::string module_of(const Scope* scope) {
+  return scope->path.empty() ? "(no module)" : scope->path;
+}
+
 ProfileRow sum_of(const std::vector<ProfileRow>& rows, const std::string& name) {
   ProfileRow sum;
   for (const ProfileRow& row : rows) add_to(sum, row);
@@ -135,9 +139,13 @@ std::vector<ProfileRow> StepProfiler::by_op() const {
 }
 
 std::vector<ProfileRow> StepProfiler::by_module() const {
+  return named_rows(
+      [](const Key& key) { return key.second == nullptr ? std::string(key.first) : module_of(key.second); });
+}
+
+std::vector<ProfileRow> StepProfiler::by_module_and_op() const {
   return named_rows([](const Key& key) {
-    if (key.second == nullptr) return std::string(key.first);
-    return key.second->path.empty() ? std::string("(no module)") : key.second->path;
+    return key.second == nullptr ? std::string(key.first) : module_of(key.second) + ' ' + key.first;
   });
 }
 

@@ -183,7 +183,9 @@ KernelCost cost_of(const CrossEntropyMeanArgs& a) {
   return moved(a.dtype, a.rows);
 }
 KernelCost cost_of(const CrossEntropyBackwardArgs& a) {
-  return moved(a.dtype, (2 + also_read(a.beta)) * a.rows * a.classes);
+  KernelCost cost = moved(a.dtype, (1 + also_read(a.beta)) * a.rows * a.classes);
+  cost.bytes += moved(a.bf16_dlogits ? Dtype::bf16 : a.dtype, a.rows * a.classes).bytes;
+  return cost;
 }
 
 // Four gates and the cell in, the cell and h out; backward also both gradients in.

@@ -6,6 +6,12 @@
 namespace {
 
 int shown = 1, current = 0;
+bool counting = false;
+
+// One multiprocessor: grids are small, and their threads walk.
+constexpr cudaDeviceProp kEmulated{"Emulated GPU", 9, 0, std::size_t{16} << 30, 1, std::size_t{99} << 10};
+constexpr cudaDeviceProp kCounting{"GPU that only counts", 9, 0, std::size_t{141} * 1000 * 1000 * 1000, 132,
+                                   std::size_t{227} << 10};
 
 }  // namespace
 
@@ -17,6 +23,15 @@ void show_devices(int count) {
 int current_device() {
   return current;
 }
+void only_count() {
+  counting = true;
+}
+int multiprocessors() {
+  return (counting ? kCounting : kEmulated).multiProcessorCount;
+}
+bool counts_only() {
+  return counting;
+}
 
 }  // namespace emulation
 
@@ -25,8 +40,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
-  // One multiprocessor: grids are small, and their threads walk.
-  *properties = {"Emulated GPU", 9, 0, std::size_t{16} << 30, 1, std::size_t{99} << 10};
+  *properties = counting ? kCounting : kEmulated;
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int index) {
@@ -39,7 +53,7 @@ cudaError_t cudaDeviceReset() {
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(std::size_t* unused, std::size_t* total) {
-  *unused = *total = std::size_t{16} << 30;
+  *unused = *total = (counting ? kCounting : kEmulated).totalGlobalMem;
   return cudaSuccess;
 }
 cudaError_t cudaRuntimeGetVersion(int* version) {

@@ -24,6 +24,12 @@ namespace emulation {
 void show_devices(int count);
 // Of the process: threads do not have one each.
 int current_device();
+// From here on the GPU is an H200 by its size, and its kernels, products and copies within its memory are
+// counted and not done: steps of any size take seconds, and every number is what the memory began with, 0.
+// To be called before a GPU is opened.
+void only_count();
+bool counts_only();
+int multiprocessors();
 
 // ---- memory (memory.cpp)
 

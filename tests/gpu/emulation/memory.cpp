@@ -68,7 +68,7 @@ void* take_memory(std::size_t bytes) {
   if (mapping == MAP_FAILED) return nullptr;
   char* const map = static_cast<char*>(mapping);
   if (mprotect(map + length, kPage, PROT_NONE) != 0) stop("mprotect failed");
-  if (length <= kMostPoisoned) std::memset(map, 0xff, length);
+  if (length <= kMostPoisoned && !counts_only()) std::memset(map, 0xff, length);
   const Block block{map, length, bytes};
   if (open_count == 0) allow(block, PROT_NONE);
   char* const start = map + length - used;

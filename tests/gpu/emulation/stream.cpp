@@ -123,6 +123,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   }
   emulation::submit(stream, [=] {
     if (kind == cudaMemcpyDeviceToDevice) emulation::count_launch("memcpy");
+    if (kind == cudaMemcpyDeviceToDevice && emulation::counts_only()) return;
     std::memcpy(to, from, bytes);
   });
   const bool waits = kind == cudaMemcpyDeviceToHost && !emulation::is_pinned(to) && !capturing();
@@ -131,7 +132,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
   emulation::submit(stream, [=] {
     emulation::count_launch("memset");
-    std::memset(to, value, bytes);
+    if (!emulation::counts_only()) std::memset(to, value, bytes);
   });
   return cudaSuccess;
 }

@@ -317,6 +317,7 @@ void prepare(const Launch& launch, const std::function<void()>& body, bool toget
 }  // namespace
 
 void run(const Launch& launch, const std::function<void()>& body) {
+  if (counts_only()) return count_launch(launch.kernel);
   prepare(launch, body, false);
   const WatchFaults watch;
   RandomOrder order(gridDim.x);
@@ -330,6 +331,7 @@ void run(const Launch& launch, const std::function<void()>& body) {
 }
 
 void run_together(const Launch& launch, const std::function<void()>& body) {
+  if (counts_only()) return count_launch(launch.kernel);
   if (launch.blocks > blocks_together(launch.threads) || launch.threads % kWarp != 0)
     stop("%s: %lld blocks of %d threads together (%d at most, of whole warps)", launch.kernel,
          static_cast<long long>(launch.blocks), launch.threads, blocks_together(launch.threads));
@@ -344,6 +346,7 @@ void run_together(const Launch& launch, const std::function<void()>& body) {
 }
 
 int blocks_together(int threads) {
+  if (counts_only()) return multiprocessors();  // whatever they hold, one fits each
   return std::min(kMostBlocks, kMostResident / threads);
 }
 

@@ -22,6 +22,8 @@ struct DeviceRadixSort {
     }
     const std::size_t scratch_bytes = bytes;
     emulation::submit(stream, [=] {
+      emulation::count_launch("sort");
+      if (emulation::counts_only()) return;
       std::vector<int> order(static_cast<std::size_t>(count));
       std::iota(order.begin(), order.end(), 0);
       const auto part = [&](int place) {

@@ -1,0 +1,206 @@
+// What training steps ask a GPU for, counted where there is none: launches, operations, bytes and memory of
+// the rows of `eddy reproduce speed`, at their full sizes. The step and the host's side of cuda/ run as they
+// are; kernels, products and copies within the GPU are counted and not done.
+//
+//   count_gpu_steps                               all rows
+//   count_gpu_steps --rows slide_13l --kernels    and what each op and each kernel asks for
+//
+// Beside them stands a sum over kernels of the longer of operations and bytes at the rates given, and of a
+// launch's own time: what a step would take if each kernel reached its roofline. None does.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ops/backends.h"
+#include "tensor/allocator.h"
+#include "tensor/error.h"
+#include "tests/gpu/emulation/emulation.h"
+#include "train/bench_profile.h"
+#include "train/human_text.h"
+#include "train/reproduce_speed.h"
+#include "train/step_trial.h"
+
+using namespace eddy;
+
+namespace {
+
+struct Options {
+  std::vector<std::string> rows;
+  bool kernels = false, dropout = false;
+  double bf16 = 700e3, tf32 = 350e3;  // GFLOP/s of products
+  double memory = 4000;               // GB/s
+  double launch = 1.5;                // us
+};
+
+using Cells = std::vector<std::string>;
+
+// Kernels by the slot, or the copy, that asks for them.
+class KernelCounts final : public KernelObserver {
+ public:
+  struct Sum {
+    std::int64_t calls = 0;
+    double flops = 0, bytes = 0, seconds = 0;
+    void operator+=(const Sum& part) {
+      calls += part.calls;
+      flops += part.flops;
+      bytes += part.bytes;
+      seconds += part.seconds;
+    }
+  };
+
+  explicit KernelCounts(const Options& options) : options_(options) {}
+  void kernel_begins() override {}
+  void kernel_done(const char* name, const KernelCost& cost) override {
+    const double rate = cost.half ? options_.bf16 : options_.tf32;
+    const Sum one{1, cost.flops, cost.bytes,
+                  std::max(cost.flops / rate, cost.bytes / options_.memory) * 1e-9};
+    named[name] += one;
+    all += one;
+  }
+
+  std::map<std::string, Sum> named;
+  Sum all;
+
+ private:
+  const Options& options_;
+};
+
+Cells cells(const std::string& name, std::int64_t calls, double flops, double bytes, double seconds) {
+  return {name, std::to_string(calls), table_number(flops * 1e-12), table_number(bytes * 1e-9),
+          table_number(seconds * 1e3)};
+}
+
+void print_kernels(const KernelCounts& counts) {
+  std::vector<std::pair<std::string, KernelCounts::Sum>> named(counts.named.begin(), counts.named.end());
+  std::stable_sort(named.begin(), named.end(),
+                   [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
+  std::vector<Cells> table{{"kernel", "calls", "TFLOP", "GB", "roofline, ms"}};
+  for (const auto& [name, sum] : named)
+    table.push_back(cells(name, sum.calls, sum.flops, sum.bytes, sum.seconds));
+  std::printf("%s\n", text_table(table).c_str());
+}
+
+void print_ops(const char* head, std::vector<ProfileRow> rows) {
+  std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.floor > b.floor; });
+  std::vector<Cells> table{{head, "calls", "TFLOP", "GB", "roofline, ms"}};
+  for (const ProfileRow& row : rows)
+    if (row.floor > 0) table.push_back(cells(row.name, row.calls, row.flops, row.bytes, row.floor));
+  std::printf("%s\n", text_table(table).c_str());
+}
+
+void print_launches(const std::map<std::string, std::int64_t>& launches) {
+  std::vector<Cells> table{{"launch", "times"}};
+  for (const auto& [name, times] : launches)
+    if (times > 0) table.push_back({name, std::to_string(times)});
+  std::printf("%s\n", text_table(table).c_str());
+}
+
+// Launches of one step, those of a graph one by one.
+std::map<std::string, std::int64_t> launches_of(StepTrial& trial) {
+  synchronize(cuda_device());
+  const std::map<std::string, std::int64_t> before = emulation::launches();
+  static_cast<void>(trial.step());
+  synchronize(cuda_device());
+  std::map<std::string, std::int64_t> counts = emulation::launches();
+  for (const auto& [name, times] : before) counts[name] -= times;
+  return counts;
+}
+
+// The row's line of the table.
+Cells count(const SpeedRow& row, const Options& options) {
+  const Placement placement = choose_placement({"count_gpu_steps", "", ""}, "cuda", "bf16");
+  StepTrialOptions trial_options;
+  trial_options.model = row.model;
+  ModelConfig& m = trial_options.model;
+  if (!options.dropout) m.dropout = m.attn_dropout = m.emb_dropout = m.out_dropout = 0;
+  trial_options.batch = row.batch;
+  trial_options.sequence = row.sequence;
+  trial_options.carry_state = true;
+  StepTrial trial(trial_options, placement);
+  trial.warm_up();
+  allocator(placement.device).reset_peak();
+  const std::map<std::string, std::int64_t> launches = launches_of(trial);
+  const auto peak = static_cast<double>(allocator(placement.device).stats().peak_bytes);
+  std::int64_t launched = 0;
+  for (const auto& [name, times] : launches) launched += times;
+
+  KernelCounts counts(options);
+  {
+    const ObserveKernels watch(counts, placement.device);
+    static_cast<void>(trial.step_uncaptured());
+  }
+  if (options.kernels) {
+    ProfileRates rates;
+    rates.ceilings.product.best = options.tf32;
+    rates.half_product = options.bf16;
+    rates.ceilings.memory = {{std::int64_t{1} << 40, {options.memory, options.memory}, {}}};
+    StepProfiler profiler(placement.device, rates);
+    const ObserveKernels watch(profiler, placement.device);
+    const ObserveTape tape(profiler);
+    profiler.start();
+    static_cast<void>(trial.step_uncaptured());
+    profiler.finish("(clip and optimizer)");
+    std::printf("%s\n\n", row.title.c_str());
+    print_kernels(counts);
+    print_ops("op", profiler.by_op());
+    print_ops("module and op", over_layers(profiler.by_module_and_op()));
+    print_launches(launches);
+  }
+  const double roofline = counts.all.seconds * 1e3;
+  return {row.title,
+          std::to_string(launched),
+          table_number(counts.all.flops * 1e-12),
+          table_number(counts.all.bytes * 1e-9),
+          table_number(roofline),
+          table_number(roofline + static_cast<double>(launched) * options.launch * 1e-3),
+          table_number(peak / (1 << 30)),
+          trial.captured() ? "yes" : "no"};
+}
+
+void count_rows(const Options& options) {
+  std::vector<Cells> table{
+      {"row", "launches", "TFLOP", "GB", "roofline, ms", "with launches, ms", "peak GiB", "captured"}};
+  for (const SpeedRow& row : speed_rows(false)) {
+    const auto& wanted = options.rows;
+    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), row.name) == wanted.end()) continue;
+    table.push_back(count(row, options));
+    allocator(cuda_device()).trim();
+  }
+  std::printf("%s", text_table(table).c_str());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("What training steps ask a GPU for, counted where there is none");
+  Options options;
+  std::string attention = "plain", recurrence = "plain";
+  std::vector<std::string> names;
+  for (const SpeedRow& row : speed_rows(false)) names.push_back(row.name);
+  app.add_option("--rows", options.rows, "Rows of `eddy reproduce speed` (default: all)")
+      ->delimiter(',')
+      ->check(CLI::IsMember(names));
+  app.add_flag("--kernels", options.kernels, "Also each kernel, op and module");
+  app.add_flag("--dropout", options.dropout, "With each model's dropout (default: none, as in the table)");
+  app.add_option("--attention", attention, "Kernels of attention in bf16")->capture_default_str();
+  app.add_option("--recurrence", recurrence, "Kernels of unit and block recurrence")->capture_default_str();
+  app.add_option("--bf16", options.bf16, "GFLOP/s of products in bf16")->capture_default_str();
+  app.add_option("--tf32", options.tf32, "The same of those in f32 beside them")->capture_default_str();
+  app.add_option("--memory", options.memory, "GB/s of the GPU's memory")->capture_default_str();
+  app.add_option("--launch", options.launch, "Microseconds of a launch")->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  emulation::only_count();
+  try {
+    set_attention_kernel(attention);
+    set_recurrence_kernel(recurrence);
+    count_rows(options);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+  return 0;
+}
