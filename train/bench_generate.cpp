@@ -25,6 +25,7 @@ namespace {
 
 constexpr std::uint64_t kSeed = 1337;
 constexpr std::int64_t kLeastTokens = 3;
+constexpr std::int64_t kTokensOfFullCache = 64;  // timed at one length by a model that takes all tokens
 constexpr double kCeilingSeconds = 1;
 constexpr std::int64_t kMostLength = std::int64_t{1} << 24;
 
@@ -62,7 +63,18 @@ void fill_random(const Tensor& cache, const char* stream) {
   if (!on_cpu) raw::copy_into(cache, raw::to_device(host, cache.device()));
 }
 
-// A model and what it carries: a cache filled to the end, or the state after some blocks.
+// Tokens after which a model's work comes again: a block, a window, a chunk.
+std::int64_t period_of(const ModelConfig& config) {
+  if (config.family == "recurrent_transformer") return config.block;
+  if (config.family == "block_recurrent")
+    return config.model == "vanilla" || config.model == "memorizing" ? config.segment : config.window;
+  const std::string& model = config.model;
+  if (model == "memory_llama" || model == "staircase" || model == "cached_staircase") return config.chunk;
+  return model == "transformer_xl" ? config.segment : 1;
+}
+
+// A model and what it carries: a cache filled to the end, the state after some blocks, or, where the state
+// cannot be moved on by hand, that of all tokens.
 class LongStream {
  public:
   LongStream(const ModelConfig& config, const GenerateBenchOptions& options, std::int64_t max_length,
@@ -70,8 +82,16 @@ class LongStream {
       : model_(make_model(config, Dtype::f32, device)),
         stream_(*model_, options.capture),
         room_(config.context),
-        ids_(static_cast<std::size_t>(options.batch), 0) {
+        ids_(static_cast<std::size_t>(options.batch), 0),
+        walks_(config.family != "recurrent_transformer") {
     model_->params().initialize(kSeed);
+    if (walks_) {
+      // Until each place in a block has been recorded; then from the first token.
+      for (std::int64_t i = 0; can_capture(device) && i < (kRecordedWarmUp + 2) * period(); ++i)
+        static_cast<void>(stream_.step(ids_, state_));
+      state_ = {};
+      return;
+    }
     static_cast<void>(stream_.step(ids_, state_));
     for (const auto& [name, tensor] : state_) {
       if (!is_cache(tensor)) continue;
@@ -80,7 +100,7 @@ class LongStream {
     }
     // Past the first blocks, and past the tokens that are recorded.
     const std::int64_t blocks = 1 + (can_capture(device) ? kRecordedWarmUp + 2 : 2);
-    for (std::int64_t i = 1; !cached_ && i < blocks * block() && i < max_length; ++i)
+    for (std::int64_t i = 1; !cached_ && i < blocks * period() && i < max_length; ++i)
       static_cast<void>(stream_.step(ids_, state_));
   }
 
@@ -88,11 +108,17 @@ class LongStream {
   bool captured() const { return stream_.graphs() > 0; }
   std::string message() { return stream_.take_message(); }
 
+  // Whether the next token is still one after `length` others, or so: a cache that grows should not.
+  bool may_go_on(std::int64_t length) const {
+    return !walks_ || model_->stream_room(state_) < 0 || walked_ < length + kTokensOfFullCache;
+  }
+
   // Seconds of one token after `length` others, and the most bytes of state; a model with blocks is timed
-  // over one whole block.
+  // over one whole block. A model that takes all tokens goes on from where it is.
   std::pair<double, std::int64_t> time_token(std::int64_t length) {
-    State state = at(length);
-    const std::int64_t tokens = cached_ ? 1 : block();
+    for (; walks_ && walked_ < length; ++walked_) static_cast<void>(stream_.step(ids_, state_));
+    State state = walks_ ? state_ : at(length);
+    const std::int64_t tokens = cached_ ? 1 : period();
     std::int64_t bytes = 0;
     double seconds = 0;
     for (std::int64_t i = 0; i < tokens; ++i) {
@@ -104,11 +130,12 @@ class LongStream {
     }
     // A replayed state lies in its place: what was kept of it moves on with it.
     if (!cached_) state_ = state;
+    walked_ += tokens;
     return {seconds / static_cast<double>(tokens), bytes};
   }
 
  private:
-  std::int64_t block() const { return model_->config().block; }
+  std::int64_t period() const { return std::max<std::int64_t>(1, period_of(model_->config())); }
 
   static std::int32_t most_probable(const Tensor& logits, std::size_t row) {
     const std::int64_t classes = logits.dim(1);
@@ -122,9 +149,9 @@ class LongStream {
     State state;
     for (const auto& [name, tensor] : state_)
       state.set(name, is_cache(tensor) ? raw::narrow(tensor, 1, 0, length + 1) : tensor);
-    const std::int64_t own = state_.get("position").item_int();
-    const std::int64_t blocks = own < block() ? 0 : std::max<std::int64_t>(1, length / block());
-    const std::int64_t position = cached_ ? length : blocks * block() + own % block();
+    const std::int64_t own = state_.get("position").item_int(), block = period();
+    const std::int64_t blocks = own < block ? 0 : std::max<std::int64_t>(1, length / block);
+    const std::int64_t position = cached_ ? length : blocks * block + own % block;
     state.set("position", raw::to_device(Tensor::from(std::vector<std::int64_t>{position}, {1}),
                                          state_.get("position").device()));
     return state;
@@ -139,15 +166,20 @@ class LongStream {
   std::vector<std::int32_t> ids_;
   State state_;
   bool cached_ = false;
+  bool walks_;
+  std::int64_t walked_ = 0;  // tokens behind state_, where it walks
 };
 
 // Of all parameters but tables of which a token reads a row: positions, and the token table where the head
-// has its own.
+// has weights of its own, as it always has in the staircase family.
 std::int64_t weights_read(const Model& model) {
   const ModelConfig& config = model.config();
   std::int64_t elements = model.params().count();
   if (config.positions) elements -= config.context * config.dim;
-  if (!config.tied) elements -= config.vocab * config.dim;
+  if (config.family == "staircase")
+    elements -= config.vocab * config.embed_dim;
+  else if (!config.tied)
+    elements -= config.vocab * config.dim;
   return elements * static_cast<std::int64_t>(dtype_bytes(Dtype::f32));
 }
 
@@ -156,11 +188,10 @@ GenerateSeries measure_config(const std::string& name, const GenerateBenchOption
                               const Ceilings& ceilings) {
   const NamedConfig named = find_config(name);
   ModelConfig config = named.config;
-  if (config.family != "recurrent_transformer")
-    fail<ConfigError>("bench generate: {} is of the family {} (a configuration of recurrent_transformer)",
-                      name, config.family);
   if (config.vocab == 0) config.vocab = 65;
-  config.context = lengths.back() + 2 * config.block;
+  // A cache of all keys, or a table of positions, has a row for each token.
+  if (config.family == "recurrent_transformer") config.context = lengths.back() + 2 * config.block;
+  if (config.model == "llama") config.context = lengths.back() + 2 * kTokensOfFullCache;
   LongStream stream(config, options, lengths.back(), ceilings.device);
 
   GenerateSeries series;
@@ -175,7 +206,8 @@ GenerateSeries measure_config(const std::string& name, const GenerateBenchOption
     static_cast<void>(stream.time_token(length));
     std::vector<double> times;
     const BenchClock::time_point start = BenchClock::now();
-    while (static_cast<std::int64_t>(times.size()) < kLeastTokens || elapsed_seconds(start) < seconds) {
+    while (static_cast<std::int64_t>(times.size()) < kLeastTokens ||
+           (elapsed_seconds(start) < seconds && stream.may_go_on(length))) {
       const auto [time, bytes] = stream.time_token(length);
       times.push_back(time);
       point.state_bytes = std::max(point.state_bytes, bytes);

@@ -6,8 +6,10 @@
 // The floor is the time to read the weights and the state once at the rate of memory. A GPU replays a
 // recurrent model's token from a graph (captured_stream.h).
 //
-// A long past need not be computed to be measured: the cache is filled with random keys and values, the
-// position is set to the length, and some tokens are timed there, each from the same state.
+// A long past of the family recurrent_transformer need not be computed to be measured: the cache is filled
+// with random keys and values, the position is set to the length, and some tokens are timed there, each from
+// the same state. Models of the other families take all tokens from the first one on; those that are timed
+// at a length begin there and go on, by whole windows, chunks or segments.
 #pragma once
 
 #include <cstdint>
@@ -61,9 +63,9 @@ struct GenerateBench {
 };
 
 // Lengths double from min_length to max_length, which is always among them. A position table is made as long
-// as it needs to be. errors: ConfigError for a name that is no configuration, or one whose model does not
-// take one token at a time; DeviceError when there is no GPU to use; ValueError for lengths, batch or seconds
-// out of range; OutOfMemoryError when the longest cache of no configuration fits.
+// as it needs to be. errors: ConfigError for a name that is no configuration; DeviceError when there is no
+// GPU to use; ValueError for lengths, batch or seconds out of range; OutOfMemoryError when the longest cache
+// of no configuration fits.
 GenerateBench bench_generate(const GenerateBenchOptions& options);
 
 std::string to_text(const GenerateBench& bench);

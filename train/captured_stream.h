@@ -21,8 +21,10 @@ namespace eddy {
 
 class CapturedStream {
  public:
-  static constexpr std::size_t kMostGraphs = 64;
-  static constexpr std::size_t kMostKinds = 1024;  // that are counted
+  // A window of the Block-Recurrent models has 512 places or more. Graphs share the memory that they work in;
+  // each has its own logits, and its launches, which the driver keeps.
+  static constexpr std::size_t kMostGraphs = 1024;
+  static constexpr std::size_t kMostKinds = 4096;  // that are counted
 
   // Of a model, which must outlive this. With `wanted` false, or on a device that cannot record, every token
   // goes through Model::stream.

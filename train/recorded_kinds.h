@@ -12,8 +12,8 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "tensor/error.h"
 
@@ -66,27 +66,23 @@ class RecordedKinds {
 
  private:
   struct Kind {
-    std::string text;
     int seen = 0;
     bool tried = false;  // recording
     std::unique_ptr<Graph> graph;
   };
 
   Kind* kind_of(const std::string& text) {
-    for (const std::unique_ptr<Kind>& kind : kinds_)
-      if (kind->text == text) return kind.get();
+    if (const auto found = kinds_.find(text); found != kinds_.end()) return &found->second;
     if (kinds_.size() == limits_.kinds) {
       say("more than " + std::to_string(limits_.kinds) + " kinds of " + limits_.things + " " +
           limits_.what_differs + ": new ones run uncaptured");
       return nullptr;
     }
-    kinds_.push_back(std::make_unique<Kind>());
-    kinds_.back()->text = text;
-    return kinds_.back().get();
+    return &kinds_[text];
   }
 
   KindLimits limits_;
-  std::vector<std::unique_ptr<Kind>> kinds_;
+  std::unordered_map<std::string, Kind> kinds_;
   std::size_t graphs_ = 0;
   std::string message_;
   bool said_ = false;

@@ -86,6 +86,26 @@ TEST_CASE("bench generate takes several sequences side by side") {
   CHECK_THROWS_WITH_AS(bench_generate(options), doctest::Contains("0 sequences"), ValueError);
 }
 
+TEST_CASE("bench generate takes configurations of all families through all tokens") {
+  GenerateBenchOptions options = quick();
+  options.configs = {"blockwise_memory_shared_zero", "random_walk_staircase", "algorithm_lstm",
+                     "blockwise_llama"};
+  options.min_length = 20;
+  options.max_length = 40;
+  const GenerateBench bench = bench_generate(options);
+  REQUIRE(bench.series.size() == 4);
+  for (const GenerateSeries& series : bench.series) {
+    CAPTURE(series.config);
+    REQUIRE(series.points.size() == 2);
+    CHECK(series.points[0].length == 20);
+    CHECK(series.points[1].length == 40);
+    CHECK(series.points[1].state_bytes > 0);
+    CHECK(series.weight_bytes <= 4 * series.parameters);
+  }
+  // A state of one size, beside a cache of all keys with room for each token.
+  CHECK(bench.series[2].points[0].state_bytes == bench.series[2].points[1].state_bytes);
+}
+
 TEST_CASE("bench generate shows its numbers as text and JSON and a page") {
   GenerateBenchOptions options = quick();
   options.configs = {"cifar_block"};

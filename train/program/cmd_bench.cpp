@@ -296,7 +296,7 @@ void add_bench_command(CLI::App& app, std::function<int()>& action) {
   const auto generate_option = [&](const char* name, auto& target, const char* help) {
     return command->add_option(name, target, help)->group(kGenerateGroup);
   };
-  generate_option("--configs", flags->generate.configs, "Configurations of recurrent_transformer to compare")
+  generate_option("--configs", flags->generate.configs, "Configurations of the papers to compare")
       ->delimiter(',')
       ->capture_default_str();
   generate_option("--min-length", flags->generate.min_length,
