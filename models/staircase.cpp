@@ -5,6 +5,7 @@
 
 #include "autograd/seq_buffer.h"
 #include "autograd/tape.h"
+#include "ops/repeated_products.h"
 #include "ops/views.h"
 #include "tensor/format.h"
 
@@ -163,6 +164,7 @@ StaircaseFamily::Segment Staircase::run_rows(const Tensor& x, const State& state
   State next;
   std::vector<Tensor> outputs;
   Tensor h;  // of the active chunks of this segment, oldest first
+  const RepeatedProducts repeated(chunks + passes_ - 1);
   for (std::int64_t s = 0; s < chunks + passes_ - 1; ++s) {
     if (s < chunks) {
       const Tensor entering = narrow(x, 1, s * chunk_, chunk_);

@@ -7,6 +7,7 @@
 #include "autograd/tape.h"
 #include "models/stream_rows.h"
 #include "ops/matmul.h"
+#include "ops/repeated_products.h"
 #include "ops/softmax.h"
 #include "ops/views.h"
 #include "ops/widen.h"
@@ -114,6 +115,7 @@ StaircaseFamily::Segment StaircaseFeedback::run_segment(const Tensor& x, const S
   call.literal = run.literal;
   const Tensor weights = mix_weights();
 
+  const RepeatedProducts repeated(time);
   // Keys and values of all memory vectors, per owner: row past + t is m_t.
   std::vector<SeqBuffer> keys, values;
   Tensor literal_memory = activation(carried_memory != nullptr ? *carried_memory : zeros({batch, 0, dim}));

@@ -7,6 +7,7 @@
 #include "ops/lstm_cell.h"
 #include "ops/matmul.h"
 #include "ops/pointwise.h"
+#include "ops/repeated_products.h"
 #include "ops/views.h"
 #include "ops/widen.h"
 
@@ -63,6 +64,7 @@ State StaircaseLstm::import_state(const State& state, std::int64_t batch) const 
 
 StaircaseFamily::Segment StaircaseLstm::run_segment(const Tensor& x, const State& state, Run& run) const {
   const std::int64_t time = x.dim(0), batch = x.dim(1), dim = config().dim;
+  const RepeatedProducts repeated(time);
   State next;
   Tensor sequence = x;
   for (std::size_t l = 0; l < layers_.size(); ++l) {

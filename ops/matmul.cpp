@@ -10,6 +10,7 @@
 #include "ops/pointwise_functors.h"
 #include "ops/product.h"
 #include "ops/reduce.h"
+#include "ops/repeated_products.h"
 #include "ops/widen.h"
 #include "tensor/format.h"
 #include "tensor/transfer.h"
@@ -65,7 +66,7 @@ void multiply_widened(const Tensor& c, const Tensor& a, const Tensor& b, double 
 }  // namespace
 
 void multiply_into(const Tensor& c, const Tensor& a_any, const Tensor& b_any, double beta, const Tensor& bias,
-                   bool relu) {
+                   bool relu, PackedWeights* repeated) {
   if (widens(a_any)) return multiply_widened(c, a_any, b_any, beta, bias, relu);
   Tensor a = readable(a_any), b = readable(b_any);
   const int leading = c.rank() - 2;
@@ -116,6 +117,7 @@ void multiply_into(const Tensor& c, const Tensor& a_any, const Tensor& b_any, do
   const Tensor packed_bias = bias.defined() ? raw::contiguous(bias) : Tensor();
   if (bias.defined()) g.bias = packed_bias.raw_data();
   g.relu = relu;
+  if (repeated != nullptr && levels == 0 && !g.transpose_a) g.panels_b = repeated->panels_for(b, g.m);
   gemm_slot(c.device(), g);
 }
 
@@ -189,6 +191,7 @@ void check_linear(const char* op, const Tensor& x, const Tensor& weight) {
 // What the gradients of a linear layer read, beside its result.
 struct Affine {
   Tensor rows, factor, y;
+  std::shared_ptr<PackedWeights> repeated;
 };
 
 Affine affine(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias, bool relu) {
@@ -207,8 +210,9 @@ Affine affine(const char* op, const Tensor& x, const Tensor& weight, const Tenso
   const bool rounds = x.dtype() == Dtype::bf16;
   const Tensor factor = rounds ? raw::to_bf16(weight) : weight;
   const Tensor shift = rounds && bias.defined() ? raw::to_bf16(bias) : bias;
-  multiply_into(y_rows, rows, raw::transpose(factor, 0, 1), 0, shift, relu);
-  return {rows, factor, y};
+  const std::shared_ptr<PackedWeights>& repeated = RepeatedProducts::current();
+  multiply_into(y_rows, rows, raw::transpose(factor, 0, 1), 0, shift, relu, repeated.get());
+  return {rows, factor, y, repeated};
 }
 
 // Products dy^T x over few rows each, as a recurrence's steps give them, made as one: the gradient, [out,
@@ -261,11 +265,12 @@ void give_row_product(VjpContext& v, int k, const Tensor& dy, const Tensor& x) {
 }
 
 // dx = dz W, dW = dz^T x, db = sum of dz over rows, for dz the gradient of z = x W^T + b. Saved are x and W.
-void affine_gradients(VjpContext& v, const Tensor& dz) {
+void affine_gradients(VjpContext& v, const Tensor& dz, PackedWeights* repeated) {
   const Tensor rows = flat_rows(dz);
   if (v.sink.needs(0))
     v.sink.into(0, [&](const Tensor& dst, float beta) {
-      multiply_into(raw::reshape(dst, {rows.dim(0), dst.dim(-1)}), rows, v.saved(1), beta);
+      multiply_into(raw::reshape(dst, {rows.dim(0), dst.dim(-1)}), rows, v.saved(1), beta, {}, false,
+                    repeated);
     });
   if (v.sink.needs(1)) give_row_product(v, 1, rows, v.saved(0));
   if (v.sink.needs(2)) v.sink.into(2, [&](const Tensor& dst, float beta) { sum_into(dst, rows, beta); });
@@ -290,13 +295,15 @@ Tensor relu_gradient(const Tensor& dy, const Tensor& y) {
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const Affine made = affine("linear", x, weight, bias, false);
   return record("linear", {x, weight, bias}, made.y, {made.rows, made.factor},
-                [](VjpContext& v) { affine_gradients(v, v.dy()); });
+                [repeated = made.repeated](VjpContext& v) { affine_gradients(v, v.dy(), repeated.get()); });
 }
 
 Tensor linear_relu(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const Affine made = affine("linear_relu", x, weight, bias, true);
   return record("linear_relu", {x, weight, bias}, made.y, {made.rows, made.factor, made.y},
-                [](VjpContext& v) { affine_gradients(v, relu_gradient(v.dy(), v.saved(2))); });
+                [repeated = made.repeated](VjpContext& v) {
+                  affine_gradients(v, relu_gradient(v.dy(), v.saved(2)), repeated.get());
+                });
 }
 
 namespace {

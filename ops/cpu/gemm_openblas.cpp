@@ -12,6 +12,7 @@
 #include "ops/cpu/dispatch.h"
 #include "ops/cpu/gemm_small.h"
 #include "ops/cpu/isa.h"
+#include "ops/cpu/packed_gemm.h"
 #include "ops/gemm.h"
 #include "ops/pointwise.h"
 #include "ops/pointwise_functors.h"
@@ -95,6 +96,21 @@ void write_bias(const GemmArgs& g) {
       });
 }
 
+// From panels, which threads share out: the kernel's bits do not depend on how.
+template <class T>
+void multiply_panels(const GemmArgs& g, const PackedGemm<T>& kernels) {
+  const std::int64_t panels = kernels.panels(g.n), work = g.m * kernels.panel_columns * g.k;
+  const std::int64_t grain = std::max<std::int64_t>(1, kSmallPiece / std::max<std::int64_t>(1, work));
+  parallel_for(panels, grain, [&](std::int64_t begin, std::int64_t end) {
+    kernels.multiply(g.m, g.k, g.n, begin, end, static_cast<const T*>(g.a), g.lda,
+                     static_cast<const T*>(g.panels_b), static_cast<T*>(g.c), g.ldc, g.beta != 0);
+    if (!g.relu) return;
+    const std::int64_t first = begin * kernels.panel_columns,
+                       last = std::min(end * kernels.panel_columns, g.n);
+    clip(g, g.m, last - first, static_cast<T*>(g.c) + first);
+  });
+}
+
 void gemm(const GemmArgs& args) {
   GemmArgs g = args;
   const std::int64_t matrices = g.batch * g.outer, work = g.m * g.n * g.k;
@@ -104,6 +120,9 @@ void gemm(const GemmArgs& args) {
     g.beta = 1;
   }
   const auto bytes = static_cast<std::int64_t>(dtype_bytes(g.dtype));
+  if (g.panels_b != nullptr)
+    return g.dtype == Dtype::f32 ? multiply_panels(g, packed_gemm_kernels().f32)
+                                 : multiply_panels(g, packed_gemm_kernels().f64);
   if (matrices == 1) {
     if (try_small_gemm(g)) return;
     if (work < 4 * kSmallPiece) return multiply(g, g.m, g.n, g.a, g.b, g.c);

@@ -1,0 +1,65 @@
+// Panels by weight.
+#include "ops/repeated_products.h"
+
+#include "ops/cpu/packed_gemm.h"
+#include "tensor/thread_pool.h"
+
+namespace eddy {
+namespace {
+
+// From here on OpenBLAS hides what it packs.
+constexpr std::int64_t kManyRows = 1024;
+// What packing costs beside so many products of some rows is no gain.
+constexpr std::int64_t kFewTimes = 3;
+
+std::shared_ptr<PackedWeights>& of_this_thread() {
+  thread_local std::shared_ptr<PackedWeights> weights;
+  return weights;
+}
+
+template <class T>
+Tensor packed(const PackedGemm<T>& gemm, const Tensor& b, PackLayout layout, std::int64_t stride) {
+  const std::int64_t inner = b.dim(0), columns = b.dim(1);
+  const Tensor panels = Tensor::empty({gemm.packed_elements(inner, columns)}, b.dtype(), b.device());
+  constexpr std::int64_t kPanelsOfAThread = 4;
+  parallel_for(gemm.panels(columns), kPanelsOfAThread, [&](std::int64_t begin, std::int64_t end) {
+    gemm.pack(b.data<T>(), stride, layout, inner, columns, begin, end, panels.data<T>());
+  });
+  return panels;
+}
+
+}  // namespace
+
+const void* PackedWeights::panels_for(const Tensor& b, std::int64_t rows) {
+  const bool single = b.dtype() == Dtype::f32;
+  if (!(b.device() == kCpu) || !(single || b.dtype() == Dtype::f64) || b.rank() != 2 || rows < 1 ||
+      rows >= kManyRows || b.elements() == 0)
+    return nullptr;
+  const bool by_rows = b.strides()[1] == 1, by_columns = b.strides()[0] == 1;
+  if (!by_rows && !by_columns) return nullptr;
+  Panels& found = packed_[{b.raw_data(), b.dim(0), b.dim(1), b.strides()[0], b.strides()[1]}];
+  const std::uint32_t version = b.buffer()->version();
+  if (!found.panels.defined() || found.version != version) {
+    const PackLayout layout = by_rows ? PackLayout::inner_by_columns : PackLayout::columns_by_inner;
+    const std::int64_t stride = by_rows ? b.strides()[0] : b.strides()[1];
+    const PackedGemmKernels& kernels = packed_gemm_kernels();
+    found = {raw::alias(b), version,
+             single ? packed(kernels.f32, b, layout, stride) : packed(kernels.f64, b, layout, stride)};
+  }
+  return found.panels.raw_data();
+}
+
+RepeatedProducts::RepeatedProducts(std::int64_t times)
+    : counts_(times > kFewTimes && of_this_thread() == nullptr) {
+  if (counts_) of_this_thread() = std::make_shared<PackedWeights>();
+}
+
+RepeatedProducts::~RepeatedProducts() {
+  if (counts_) of_this_thread() = nullptr;
+}
+
+const std::shared_ptr<PackedWeights>& RepeatedProducts::current() {
+  return of_this_thread();
+}
+
+}  // namespace eddy
