@@ -99,8 +99,10 @@ void write_bias(const GemmArgs& g) {
 // From panels, which threads share out: the kernel's bits do not depend on how.
 template <class T>
 void multiply_panels(const GemmArgs& g, const PackedGemm<T>& kernels) {
-  const std::int64_t panels = kernels.panels(g.n), work = g.m * kernels.panel_columns * g.k;
-  const std::int64_t grain = std::max<std::int64_t>(1, kSmallPiece / std::max<std::int64_t>(1, work));
+  const std::int64_t panels = kernels.panels(g.n), work = g.m * g.n * g.k;
+  // At least pieces of kSmallPiece; all by this thread where there would be few.
+  const std::int64_t pieces = work < 4 * kSmallPiece ? 1 : work / kSmallPiece;
+  const std::int64_t grain = (panels + pieces - 1) / pieces;
   parallel_for(panels, grain, [&](std::int64_t begin, std::int64_t end) {
     kernels.multiply(g.m, g.k, g.n, begin, end, static_cast<const T*>(g.a), g.lda,
                      static_cast<const T*>(g.panels_b), static_cast<T*>(g.c), g.ldc, g.beta != 0);
