@@ -10,6 +10,12 @@
 // our B as stored is already op(B)^T, unless it was marked transposed: then they transpose it. The same for
 // A. Their bias is added along a column, which is one of our rows: [n].
 //
+// What else a product may do as it stores, in their words: the sum of our A over k is BGRADB, "bias gradient
+// based on the input matrix B", as long as D has columns, which are our rows: [m]. The bits of ReLU are "a
+// bit-mask matrix" with a leading dimension in bits, a multiple of 128: a column of theirs, a row of ours,
+// bit after bit. Where a bit lies in its byte is not said and need not be known: DRELU reads what RELU_AUX
+// wrote. Vectors beside D are of D's type, so the sums of bf16 factors into f32 are f32.
+//
 // A plan is what cuBLASLt needs to know of a product (descriptor, layouts, algorithm). It is made once for
 // each shape. The algorithm is the first that the library's heuristic proposes: it is not timed, because the
 // choice would change from run to run and the last bits with it. Partial sums of a split product are added in
@@ -31,6 +37,7 @@
 
 #include "cuda/allocator.h"
 #include "cuda/stream.cuh"
+#include "ops/notices.h"
 #include "tensor/format.h"
 
 namespace eddy::cuda {
@@ -38,6 +45,7 @@ namespace {
 
 constexpr std::size_t kWorkspace = std::size_t{32} << 20;  // what cuBLAS takes for itself on Hopper
 constexpr std::size_t kMostPlans = 4096;  // then all are forgotten: generation makes new shapes
+constexpr std::int64_t kBiasAlignment = 16;
 
 void check_lt(cublasStatus_t status, const char* call) {
   if (status != CUBLAS_STATUS_SUCCESS)
@@ -52,8 +60,8 @@ cudaDataType_t data_type(Dtype dtype) {
 // What makes two products the same to cuBLASLt. Only 64-bit members: there is no padding, so equal keys have
 // equal bytes.
 struct Key {
-  std::int64_t m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c;
-  std::int64_t flags;                                  // types, transpositions, bias, TF32, ReLU
+  std::int64_t m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c, mask_stride;
+  std::int64_t flags;                                  // types, transpositions, bias, TF32, ReLU, sums
   std::int64_t align_a, align_b, align_c, align_bias;  // of the addresses, in bytes
 
   friend bool operator==(const Key& a, const Key& b) { return std::memcmp(&a, &b, sizeof a) == 0; }
@@ -88,11 +96,14 @@ struct Plan {
   Desc desc;
   Layout a, b, c;  // ours
   cublasLtMatmulAlgo_t algorithm;
+  bool found = false;  // whether there is an algorithm, and if not, what the heuristic said
+  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
 };
 
 struct State {
   std::mutex mutex;
-  std::atomic<bool> tf32{false};
+  std::atomic<bool> tf32{false}, fused{false};
+  bool told_of_sums = false, told_of_clipping = false, told_of_bits = false;
   cublasLtHandle_t handle = nullptr;
   void* workspace = nullptr;
   std::unordered_map<Key, Plan, KeyHash> plans;
@@ -128,9 +139,10 @@ Key key_of(const Product& product) {
   key.stride_a = batched ? g.stride_a : 0;
   key.stride_b = batched ? g.stride_b : 0;
   key.stride_c = batched ? g.stride_c : 0;
+  key.mask_stride = g.mask_stride;
   key.flags = (g.dtype == Dtype::bf16 ? 1 : 0) | (product.c_dtype == Dtype::bf16 ? 2 : 0) |
               (g.transpose_a ? 4 : 0) | (g.transpose_b ? 8 : 0) | (g.bias != nullptr ? 16 : 0) |
-              (g.dtype == Dtype::f32 && tf32() ? 32 : 0) | (g.relu ? 64 : 0);
+              (g.dtype == Dtype::f32 && tf32() ? 32 : 0) | (g.relu ? 64 : 0) | (g.sums != nullptr ? 128 : 0);
   key.align_a = alignment(g.a, key.stride_a * in);
   key.align_b = alignment(g.b, key.stride_b * in);
   key.align_c = alignment(g.c, key.stride_c * out);
@@ -166,6 +178,21 @@ Layout layout(Dtype dtype, std::int64_t rows, std::int64_t columns, std::int64_t
   return result;
 }
 
+std::uint32_t epilogue_of(const GemmArgs& g) {
+  if (g.sums != nullptr) return CUBLASLT_EPILOGUE_BGRADB;
+  const bool biased = g.bias != nullptr, masked = g.mask_stride > 0;
+  if (!g.relu)
+    return masked ? CUBLASLT_EPILOGUE_DRELU : biased ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+  if (masked) return biased ? CUBLASLT_EPILOGUE_RELU_AUX_BIAS : CUBLASLT_EPILOGUE_RELU_AUX;
+  return biased ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+}
+
+// The heuristic looks at the alignment of what stands beside the matrices and at nothing else: an address
+// with that alignment, so that the plan is the same whichever tensor comes first.
+const void* aligned_like(std::int64_t alignment) {
+  return reinterpret_cast<const void*>((std::uintptr_t{1} << 20) + static_cast<std::uintptr_t>(alignment));
+}
+
 Plan make_plan(State& s, const Product& product, const Key& key) {
   const GemmArgs& g = product.args;
   Plan plan;
@@ -178,17 +205,15 @@ Plan make_plan(State& s, const Product& product, const Key& key) {
   // Their first operand is our B.
   set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSA, std::int32_t{g.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N});
   set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSB, std::int32_t{g.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N});
-  if (g.bias != nullptr || g.relu)
-    set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE,
-        static_cast<std::uint32_t>(g.bias == nullptr ? CUBLASLT_EPILOGUE_RELU
-                                   : g.relu          ? CUBLASLT_EPILOGUE_RELU_BIAS
-                                                     : CUBLASLT_EPILOGUE_BIAS));
-  if (g.bias != nullptr) {
+  if (const std::uint32_t epilogue = epilogue_of(g); epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+    set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+  if (g.bias != nullptr || g.sums != nullptr) {
     set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, std::int32_t{data_type(product.c_dtype)});
-    // The heuristic looks at the address' alignment and at nothing else: one of the key's, so that the plan
-    // is the same whichever bias comes first.
-    const std::uintptr_t like = (std::uintptr_t{1} << 20) + static_cast<std::uintptr_t>(key.align_bias);
-    set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(like));
+    set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned_like(g.sums != nullptr ? 16 : key.align_bias));
+  }
+  if (g.mask_stride > 0) {
+    set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, g.mask_stride);
+    set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aligned_like(16));
   }
   plan.a = g.transpose_a ? layout(g.dtype, g.k, g.m, g.lda, g.batch, key.stride_a)
                          : layout(g.dtype, g.m, g.k, g.lda, g.batch, key.stride_a);
@@ -210,20 +235,35 @@ Plan make_plan(State& s, const Product& product, const Key& key) {
   constexpr int kAsked = 8;
   cublasLtMatmulHeuristicResult_t proposals[kAsked];
   int found = 0;
-  const cublasStatus_t status =
+  plan.status =
       cublasLtMatmulAlgoGetHeuristic(s.handle, plan.desc.get(), plan.b.get(), plan.a.get(), plan.c.get(),
                                      plan.c.get(), preference.get(), kAsked, proposals, &found);
-  for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < found; ++i) {
+  for (int i = 0; plan.status == CUBLAS_STATUS_SUCCESS && i < found && !plan.found; ++i) {
     if (proposals[i].state != CUBLAS_STATUS_SUCCESS || proposals[i].workspaceSize > kWorkspace) continue;
     plan.algorithm = proposals[i].algo;
-    return plan;
+    plan.found = true;
   }
-  fail<DeviceError>(
-      "gemm: cuBLASLt has no algorithm for [{}, {}] by [{}, {}] of {} into {}{}{}, {} times, row strides {}, "
-      "{}, {}, addresses aligned to {}, {}, {} bytes: {}",
-      g.m, g.k, g.k, g.n, dtype_name(g.dtype), dtype_name(product.c_dtype),
-      g.bias == nullptr ? "" : ", with a bias", g.relu ? ", with ReLU" : "", g.batch, g.lda, g.ldb, g.ldc,
-      key.align_a, key.align_b, key.align_c, cublasLtGetStatusName(status));
+  return plan;
+}
+
+// That of the product, made where it is the first of its kind. The caller holds the lock.
+const Plan& plan_of(State& s, const Product& product, const Key& key) {
+  if (s.handle == nullptr) check_lt(cublasLtCreate(&s.handle), "cublasLtCreate");
+  auto found = s.plans.find(key);
+  if (found == s.plans.end()) {
+    if (s.plans.size() >= kMostPlans) s.plans.clear();
+    found = s.plans.emplace(key, make_plan(s, product, key)).first;
+  }
+  return found->second;
+}
+
+// "[4, 8] by [8, 2] of bf16 into f32, with a bias, with ReLU".
+std::string in_words(const Product& product) {
+  const GemmArgs& g = product.args;
+  return fmt::format("[{}, {}] by [{}, {}] of {} into {}{}{}{}{}", g.m, g.k, g.k, g.n, dtype_name(g.dtype),
+                     dtype_name(product.c_dtype), g.bias == nullptr ? "" : ", with a bias",
+                     g.relu ? ", with ReLU" : "", g.mask_stride == 0 ? "" : ", with a bit for each element",
+                     g.sums == nullptr ? "" : ", with sums of the left factor");
 }
 
 // One strided batch.
@@ -232,22 +272,49 @@ void run(const Product& product) {
   State& s = state();
   const cudaStream_t queue = stream();
   const std::lock_guard lock(s.mutex);
-  if (s.handle == nullptr) check_lt(cublasLtCreate(&s.handle), "cublasLtCreate");
   // Beside the pools: captured products name this address, and it outlives every tensor.
   if (kWorkspace > 0 && s.workspace == nullptr) s.workspace = take_own_memory(kWorkspace);
   const Key key = key_of(product);
-  auto found = s.plans.find(key);
-  if (found == s.plans.end()) {
-    if (s.plans.size() >= kMostPlans) s.plans.clear();
-    found = s.plans.emplace(key, make_plan(s, product, key)).first;
-  }
-  const Plan& plan = found->second;
+  const Plan& plan = plan_of(s, product, key);
+  if (!plan.found)
+    fail<DeviceError>(
+        "gemm: cuBLASLt has no algorithm for {}, {} times, row strides {}, {}, {}, addresses aligned to {}, "
+        "{}, "
+        "{} bytes: {}",
+        in_words(product), g.batch, g.lda, g.ldb, g.ldc, key.align_a, key.align_b, key.align_c,
+        cublasLtGetStatusName(plan.status));
   if (g.bias != nullptr) set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);
+  if (g.sums != nullptr) set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.sums);
+  if (g.mask != nullptr) set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g.mask);
   const float alpha = static_cast<float>(g.alpha), beta = static_cast<float>(g.beta);
   check_lt(cublasLtMatmul(s.handle, plan.desc.get(), &alpha, g.b, plan.b.get(), g.a, plan.a.get(), &beta, g.c,
                           plan.c.get(), g.c, plan.c.get(), &plan.algorithm, s.workspace, kWorkspace, queue),
            "cublasLtMatmul");
   check_launch("gemm");
+}
+
+// Says once of each kind of product that it goes by separate kernels. The caller holds the lock.
+void notice_separate(State& s, const Product& product) {
+  const GemmArgs& g = product.args;
+  bool& told = g.sums != nullptr ? s.told_of_sums : g.relu ? s.told_of_clipping : s.told_of_bits;
+  if (std::exchange(told, true)) return;
+  give_notice(
+      fmt::format("cuBLASLt has no algorithm for some products as they were to be fused, which go by "
+                  "separate kernels; the first was {}",
+                  in_words(product)));
+}
+
+// Whether there is an algorithm for it, where products may be fused.
+bool fits(const Product& product) {
+  const GemmArgs& g = product.args;
+  if (g.k == 0 || g.m * g.n == 0 || g.batch * g.outer != 1) return false;
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  Key key = key_of(product);
+  if (g.bias != nullptr) key.align_bias = kBiasAlignment;
+  const bool found = plan_of(s, product, key).found;
+  if (!found) notice_separate(s, product);
+  return found;
 }
 
 // Makes the longer of the two batch levels the strided batch of one call: the other costs a call for each
@@ -294,12 +361,16 @@ void clear(const Product& product) {
 // alignment names the matrices alone. `copy` holds it until the product is asked for.
 const void* aligned_bias(const Product& product, Tensor* copy) {
   const void* const bias = product.args.bias;
-  if (bias == nullptr || reinterpret_cast<std::uintptr_t>(bias) % 16 == 0) return bias;
+  if (bias == nullptr || reinterpret_cast<std::uintptr_t>(bias) % kBiasAlignment == 0) return bias;
   *copy = Tensor::empty({product.args.n}, product.c_dtype, {DeviceType::cuda, device_index()});
   check(cudaMemcpyAsync(copy->raw_data(), bias, static_cast<std::size_t>(copy->bytes()),
                         cudaMemcpyDeviceToDevice, stream()),
         "cudaMemcpyAsync");
   return copy->raw_data();
+}
+
+Dtype type_of_c(const GemmArgs& args) {
+  return args.c_f32 ? Dtype::f32 : args.dtype;
 }
 
 void check_types(const Product& product) {
@@ -340,6 +411,16 @@ bool tf32() {
   return state().tf32.load(std::memory_order_relaxed);
 }
 
+void set_fused_products(bool on) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  s.fused.store(on);
+  s.told_of_sums = s.told_of_clipping = s.told_of_bits = false;
+}
+bool fused_products() {
+  return state().fused.load(std::memory_order_relaxed);
+}
+
 void forget_product_plans() {
   State& s = state();
   const std::lock_guard lock(s.mutex);
@@ -357,7 +438,11 @@ std::string product_library_version() {
 
 void install_gemm() {
   gemm_slot.function[static_cast<int>(DeviceType::cuda)] = [](const GemmArgs& args) {
-    multiply({args, args.c_f32 ? Dtype::f32 : args.dtype});
+    multiply({args, type_of_c(args)});
+  };
+  product_question_slot.function[static_cast<int>(DeviceType::cuda)] = [](const ProductQuestion& question) {
+    *question.fits = fused_products() &&
+                     (question.product == nullptr || fits({*question.product, type_of_c(*question.product)}));
   };
 }
 

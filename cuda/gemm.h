@@ -25,12 +25,17 @@ void multiply(const Product& product);
 void set_tf32(bool on);
 bool tf32();
 
+// Whether products may do more than multiply where cuBLASLt has an algorithm for it (GemmArgs::sums and
+// mask). Off at the start.
+void set_fused_products(bool on);
+bool fused_products();
+
 // Destroys all plans, the handle and the workspace; the next product makes them again.
 void forget_product_plans();
 // "13.0.2".
 std::string product_library_version();
 
-// Fills the gemm slot.
+// Fills the gemm slot and that of the question about it.
 void install_gemm();
 
 }  // namespace eddy::cuda

@@ -9,6 +9,7 @@
 #include "ops/gates.h"
 #include "ops/matmul.h"
 #include "ops/pointwise.h"
+#include "ops/relu_mlp.h"
 #include "ops/rms_norm.h"
 #include "ops/unit_norm.h"
 #include "ops/views.h"
@@ -47,6 +48,11 @@ Tensor StateGate::operator()(const Tensor& c, const Tensor& input) const {
       split(cast(joint_linear(input, {wz_, wi_, wf_}), c.dtype()), 2, {dim, dim, dim});
   const Tensor z = bz_.defined() ? zif[0] + bz_ : zif[0];
   return lstm_gate(c, z, zif[1], zif[2], bi_, bf_, tanh_);
+}
+
+Tensor StateGate::behind_relu(const Tensor& c, const Tensor& rows, const Tensor& up) const {
+  if (!bg_.defined()) return (*this)(c, linear_relu(rows, up));
+  return fixed_gate(c, cast(relu_mlp(rows, up, {}, wz_, bz_), c.dtype()), bg_, tanh_);
 }
 
 RecurrentCell::RecurrentCell(const ParamScope& scope, const ModelConfig& config)
@@ -121,9 +127,9 @@ Tensor RecurrentCell::update(const Tensor& c, const StateHeads& own, const CellS
                            attend(own.queries.cross, scales.cross, keys, values)},
                           2);
   if (!gate_mlp_) return (*gate_attn_)(c, h);
-  if (!gate_attn_) return (*gate_mlp_)(c, linear_relu(h, mlp_up_));
+  if (!gate_attn_) return gate_mlp_->behind_relu(c, h, mlp_up_);
   const Tensor m = (*gate_attn_)(c, h);
-  return (*gate_mlp_)(m, linear_relu(cast(rms_norm(m, mlp_norm_, eps_), h.dtype()), mlp_up_));
+  return gate_mlp_->behind_relu(m, cast(rms_norm(m, mlp_norm_, eps_), h.dtype()), mlp_up_);
 }
 
 }  // namespace eddy

@@ -22,6 +22,8 @@ class StateGate {
   StateGate(const ParamScope& scope, std::int64_t in, const ModelConfig& config);
   // The next state. shapes: c [batch, states, dim], input [batch, states, in].
   Tensor operator()(const Tensor& c, const Tensor& input) const;
+  // The same for the input relu(rows Wup^T). shapes: rows [batch, states, width], up [in, width].
+  Tensor behind_relu(const Tensor& c, const Tensor& rows, const Tensor& up) const;
   // The mean over channels of what the gate keeps of c when its input is 0.
   double kept_at_rest() const;
 

@@ -9,6 +9,7 @@
 #include "ops/gather.h"
 #include "ops/matmul.h"
 #include "ops/pointwise.h"
+#include "ops/relu_mlp.h"
 #include "ops/rms_norm.h"
 #include "ops/views.h"
 #include "ops/widen.h"
@@ -109,7 +110,7 @@ Tensor BlockRecurrentLayer::finish(const Tensor& x, const TokenHeads& heads, con
   }
   const ScopeGuard scope("mlp");
   const auto [y, rows] = add_rms_norm(x, read_rows, mlp_norm_, eps_);
-  return y + call.dropped(linear(linear_relu(rows, up_), down_), path + ".post_mlp");
+  return y + call.dropped(relu_mlp(rows, up_, {}, down_), path + ".post_mlp");
 }
 
 }  // namespace eddy

@@ -13,9 +13,6 @@ Linear::Linear(const ParamScope& scope, std::int64_t in, std::int64_t out, doubl
 Tensor Linear::operator()(const Tensor& x) const {
   return linear(x, weight, bias);
 }
-Tensor Linear::relu(const Tensor& x) const {
-  return linear_relu(x, weight, bias);
-}
 
 LayerNorm::LayerNorm(const ParamScope& scope, std::int64_t width, double epsilon, bool with_bias)
     : weight(scope.param("weight", {width}, Init::ones())), eps(epsilon) {

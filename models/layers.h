@@ -14,8 +14,6 @@ class Linear {
  public:
   Linear(const ParamScope& scope, std::int64_t in, std::int64_t out, double deviation, bool with_bias);
   Tensor operator()(const Tensor& x) const;
-  // max(x W^T + b, 0).
-  Tensor relu(const Tensor& x) const;
 
   Tensor weight, bias;
 };

@@ -9,6 +9,7 @@
 #include "ops/gather.h"
 #include "ops/matmul.h"
 #include "ops/pointwise.h"
+#include "ops/relu_mlp.h"
 #include "ops/views.h"
 
 namespace eddy {
@@ -85,8 +86,11 @@ Tensor StaircaseLayer::operator()(const Tensor& x, const Tensor& normed_x, const
     rows = sum.norm;
   }
   const ScopeGuard inside("mlp");
-  const Tensor u = linear_relu(rows, up_, up_bias_);
-  const Tensor delta = linear(call.drop(u, path + ".mlp.drop", call.index), down_, down_bias_);
+  const auto dropped = [&] {
+    const Tensor u = linear_relu(rows, up_, up_bias_);
+    return linear(call.drop(u, path + ".mlp.drop", call.index), down_, down_bias_);
+  };
+  const Tensor delta = call.drop.active() ? dropped() : relu_mlp(rows, up_, up_bias_, down_, down_bias_);
   return prenorm_ ? h + delta : mlp_norm_.of_sum(h, delta).norm;
 }
 

@@ -7,6 +7,7 @@
 #include "ops/attention.h"
 #include "ops/matmul.h"
 #include "ops/pointwise.h"
+#include "ops/relu_mlp.h"
 #include "ops/views.h"
 #include "ops/window_attention.h"
 
@@ -31,15 +32,15 @@ TransformerLayer::TransformerLayer(const ParamScope& scope, std::string layer_pa
       heads(config.heads),
       gelu_activation(config.activation == "gelu") {}
 
-Tensor TransformerLayer::activated(const Tensor& rows) const {
-  return gelu_activation ? gelu(up(rows)) : up.relu(rows);
+Tensor TransformerLayer::feed_forward(const Tensor& rows) const {
+  return gelu_activation ? down(gelu(up(rows))) : relu_mlp(rows, up.weight, up.bias, down.weight, down.bias);
 }
 
 Tensor TransformerLayer::mlp(const Tensor& z, const Tensor& attended, const DropoutSite& drop,
                              std::uint64_t call) const {
   const ScopeGuard scope("mlp");
   const auto [r, rows] = mlp_norm.of_sum(z, attended);
-  return r + drop(down(activated(rows)), path + ".mlp.drop", call);
+  return r + drop(feed_forward(rows), path + ".mlp.drop", call);
 }
 
 Tensor TransformerLayer::operator()(const Tensor& z, const DropoutSite& drop, std::uint64_t call) const {

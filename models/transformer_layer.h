@@ -26,8 +26,8 @@ class TransformerLayer {
   // The parts of T, for models that order the work differently.
   // r + act(LN2(r) Wup^T) Wdown^T for r = z + attended.
   Tensor mlp(const Tensor& z, const Tensor& attended, const DropoutSite& drop, std::uint64_t call) const;
-  // act(rows Wup^T).
-  Tensor activated(const Tensor& rows) const;
+  // act(rows Wup^T) Wdown^T.
+  Tensor feed_forward(const Tensor& rows) const;
 
   const std::string path;
   LayerNorm attn_norm;

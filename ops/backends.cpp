@@ -30,17 +30,18 @@ int attention_kernel(std::string_view name) {
     if (name == kAttentionKernels[i]) return i;
   fail<ValueError>("set_attention_kernel: unknown kernel '{}' (plain, tensor_core or wgmma)", name);
 }
-// errors: ValueError for a name that is not one of the two.
-bool is_fused(std::string_view name) {
+// errors: ValueError for a name that is not one of the two, in the name of `set`.
+bool is_fused(const char* set, std::string_view name) {
   if (name != "plain" && name != "fused")
-    fail<ValueError>("set_recurrence_kernel: unknown kernel '{}' (plain or fused)", name);
+    fail<ValueError>("{}: unknown kernel '{}' (plain or fused)", set, name);
   return name == "fused";
 }
+constexpr const char *kSetRecurrence = "set_recurrence_kernel", *kSetProduct = "set_product_kernel";
 }  // namespace
 
 std::string in_words(const GpuKernels& kernels) {
-  return fmt::format("attention {}, recurrence {}, TF32 {}", kernels.attention, kernels.recurrence,
-                     kernels.tf32 ? "on" : "off");
+  return fmt::format("attention {}, recurrence {}, products {}, TF32 {}", kernels.attention,
+                     kernels.recurrence, kernels.products, kernels.tf32 ? "on" : "off");
 }
 
 #if defined(EDDY_HAS_CUDA)
@@ -88,14 +89,20 @@ void set_attention_kernel(std::string_view name) {
 }
 
 void set_recurrence_kernel(std::string_view name) {
-  cuda::set_fused_recurrences(is_fused(name));
+  cuda::set_fused_recurrences(is_fused(kSetRecurrence, name));
+  forget_notices();
+}
+
+void set_product_kernel(std::string_view name) {
+  cuda::set_fused_products(is_fused(kSetProduct, name));
   forget_notices();
 }
 
 std::optional<GpuKernels> gpu_kernels() {
   if (!cuda::is_open()) return {};
   return GpuKernels{kAttentionKernels[static_cast<int>(cuda::attention_kernels())],
-                    cuda::fused_recurrences() ? "fused" : "plain", cuda::tf32()};
+                    cuda::fused_recurrences() ? "fused" : "plain", cuda::fused_products() ? "fused" : "plain",
+                    cuda::tf32()};
 }
 
 void install_cuda_backend() {
@@ -157,7 +164,11 @@ void set_attention_kernel(std::string_view name) {
 }
 
 void set_recurrence_kernel(std::string_view name) {
-  is_fused(name);
+  is_fused(kSetRecurrence, name);
+}
+
+void set_product_kernel(std::string_view name) {
+  is_fused(kSetProduct, name);
 }
 
 std::optional<GpuKernels> gpu_kernels() {

@@ -52,13 +52,20 @@ void set_attention_kernel(std::string_view name);
 // the CPU. errors: ValueError for another name.
 void set_recurrence_kernel(std::string_view name);
 
-// These three choices as they stand, or nothing before a GPU is opened.
+// Chooses what products on a GPU do besides: "plain", as at the start, multiplies and adds biases, or
+// "fused", where the gradient of a bias is summed by the product that makes the weight's, and a ReLU between
+// two linear layers (ops/relu_mlp.h) leaves bits that the product of its gradient reads. Products that
+// cuBLASLt does not have so stay with kernels of their own, and say so as above. Without effect on the CPU.
+// errors: ValueError for another name.
+void set_product_kernel(std::string_view name);
+
+// These four choices as they stand, or nothing before a GPU is opened.
 struct GpuKernels {
-  std::string attention, recurrence;
+  std::string attention, recurrence, products;
   bool tf32 = false;
 };
 std::optional<GpuKernels> gpu_kernels();
-// "attention plain, recurrence fused, TF32 off".
+// "attention plain, recurrence fused, products plain, TF32 off".
 std::string in_words(const GpuKernels& kernels);
 
 // Fills the slots, the allocator and the transfer of the GPU where this build has CUDA. Touches no GPU.

@@ -34,7 +34,23 @@ struct GemmArgs {
   const void* panels_b = nullptr;
   // C becomes max(C, 0), behind the bias; beta must be 0 then, and k at least 1.
   bool relu = false;
+
+  // What only some GPUs do, of one matrix, and only where product_question_slot said so (fused_product.h).
+  // [m] of C's dtype, or null: the sum of op(A) over k is written there, whatever beta is.
+  void* sums = nullptr;
+  // A bit for each element of C, or null; rows lie mask_stride bits apart, a multiple of 128. With `relu` it
+  // is written, 1 where the element is positive; without, elements with 0 become 0, and beta must be 0.
+  void* mask = nullptr;
+  std::int64_t mask_stride = 0;
 };
 extern Slot<GemmArgs> gemm_slot;
+
+// Asks whether products may do more than multiply (set_product_kernel), and whether they can this. Where
+// addresses are null they are those of tensors that are yet to be made.
+struct ProductQuestion {
+  const GemmArgs* product;  // with what it should do; or null, to ask for no product in particular
+  bool* fits;
+};
+extern Slot<ProductQuestion> product_question_slot;
 
 }  // namespace eddy

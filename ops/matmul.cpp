@@ -4,7 +4,9 @@
 #include <algorithm>
 
 #include "autograd/tape.h"
+#include "ops/affine.h"
 #include "ops/checks.h"
+#include "ops/fused_product.h"
 #include "ops/gradient_buffer.h"
 #include "ops/pointwise.h"
 #include "ops/pointwise_functors.h"
@@ -195,24 +197,13 @@ struct Affine {
 };
 
 Affine affine(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias, bool relu) {
-  check_linear(op, x, weight);
-  if (bias.defined()) {
-    checks::parameter(op, x, bias);
-    if (bias.shape() != Shape{weight.dim(0)})
-      fail<ShapeError>("{}: bias {} for weight {} (bias [out])", op, to_string(bias.shape()),
-                       to_string(weight.shape()));
-  }
-  const Tensor rows = flat_rows(x);
+  check_affine(op, x, weight, bias);
   const Tensor y = Tensor::empty(x.shape().with(-1, weight.dim(0)), x.dtype(), x.device());
-  const Tensor y_rows = raw::reshape(y, {rows.dim(0), weight.dim(0)});
-  // Parameters of f32 are rounded for products of bf16; their gradients are those of the numbers they were
-  // rounded to, and are not rounded.
-  const bool rounds = x.dtype() == Dtype::bf16;
-  const Tensor factor = rounds ? raw::to_bf16(weight) : weight;
-  const Tensor shift = rounds && bias.defined() ? raw::to_bf16(bias) : bias;
+  const AffineOperands by = affine_operands(x, weight, bias);
+  const Tensor y_rows = raw::reshape(y, {by.rows.dim(0), weight.dim(0)});
   const std::shared_ptr<PackedWeights>& repeated = RepeatedProducts::current();
-  multiply_into(y_rows, rows, raw::transpose(factor, 0, 1), 0, shift, relu, repeated.get());
-  return {rows, factor, y, repeated};
+  multiply_into(y_rows, by.rows, raw::transpose(by.factor, 0, 1), 0, by.shift, relu, repeated.get());
+  return {by.rows, by.factor, y, repeated};
 }
 
 // Products dy^T x over few rows each, as a recurrence's steps give them, made as one: the gradient, [out,
@@ -272,8 +263,7 @@ void affine_gradients(VjpContext& v, const Tensor& dz, PackedWeights* repeated) 
       multiply_into(raw::reshape(dst, {rows.dim(0), dst.dim(-1)}), rows, v.saved(1), beta, {}, false,
                     repeated);
     });
-  if (v.sink.needs(1)) give_row_product(v, 1, rows, v.saved(0));
-  if (v.sink.needs(2)) v.sink.into(2, [&](const Tensor& dst, float beta) { sum_into(dst, rows, beta); });
+  give_weight_gradients(v, 1, rows, v.saved(0));
 }
 
 // dy where y is positive, else 0: written over dy where nobody else sees it, so that no third tensor of this
@@ -284,13 +274,44 @@ Tensor relu_gradient(const Tensor& dy, const Tensor& y) {
   const bool ours = dy.exclusive() || !dy.contiguous();
   const Tensor given = raw::contiguous(dy);
   const Tensor dz = ours ? given : Tensor::empty(dy.shape(), dy.dtype(), dy.device());
-  if (dz.elements() > 0)
-    unary_backward_slot(dz.device(),
-                        {kRelu, dz.dtype(), dz.elements(), y.raw_data(), given.raw_data(), dz.raw_data()});
+  clip_gradient(dz, given, y);
   return dz;
 }
 
 }  // namespace
+
+void check_bias(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  if (!bias.defined()) return;
+  checks::parameter(op, x, bias);
+  if (bias.shape() != Shape{weight.dim(0)})
+    fail<ShapeError>("{}: bias {} for weight {} (bias [out])", op, to_string(bias.shape()),
+                     to_string(weight.shape()));
+}
+
+void check_affine(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  check_linear(op, x, weight);
+  check_bias(op, x, weight, bias);
+}
+
+AffineOperands affine_operands(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  const bool rounds = x.dtype() == Dtype::bf16;
+  return {flat_rows(x), rounds ? raw::to_bf16(weight) : weight,
+          rounds && bias.defined() ? raw::to_bf16(bias) : bias};
+}
+
+void clip_gradient(const Tensor& dz, const Tensor& dy, const Tensor& y) {
+  if (dz.elements() > 0)
+    unary_backward_slot(dz.device(),
+                        {kRelu, dz.dtype(), dz.elements(), y.raw_data(), dy.raw_data(), dz.raw_data()});
+}
+
+void give_weight_gradients(VjpContext& v, int weight, const Tensor& dy, const Tensor& x) {
+  const int bias = weight + 1;
+  if (v.sink.needs(weight) && v.sink.needs(bias) && fuses_products(dy.device()) && dy.dim(0) > 0)
+    return multiply_and_sum(gradient_buffer(v, weight), gradient_buffer(v, bias), dy, x);
+  if (v.sink.needs(weight)) give_row_product(v, weight, dy, x);
+  if (v.sink.needs(bias)) v.sink.into(bias, [&](const Tensor& dst, float beta) { sum_into(dst, dy, beta); });
+}
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const Affine made = affine("linear", x, weight, bias, false);

@@ -18,6 +18,7 @@
 #include "ops/optimizer.h"
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
+#include "ops/relu_mlp.h"
 #include "ops/rms_norm.h"
 #include "ops/rotary.h"
 #include "ops/softmax.h"
@@ -38,6 +39,7 @@ std::vector<OpSpec> op_specs() {
                                          views_specs,
                                          gather_specs,
                                          matmul_specs,
+                                         relu_mlp_specs,
                                          softmax_specs,
                                          layer_norm_specs,
                                          rms_norm_specs,

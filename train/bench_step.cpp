@@ -185,6 +185,7 @@ nlohmann::json to_json(const StepBench& b) {
   if (b.gpu_kernels)
     value["gpu_kernels"] = {{"attention", b.gpu_kernels->attention},
                             {"recurrence", b.gpu_kernels->recurrence},
+                            {"products", b.gpu_kernels->products},
                             {"tf32", b.gpu_kernels->tf32}};
   if (!b.notices.empty()) value["notices"] = b.notices;
   if (!b.by_op.empty()) {

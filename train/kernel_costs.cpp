@@ -83,6 +83,7 @@ KernelCost cost_of(const GemmArgs& g) {
       products(g.dtype, number(g.m) * number(g.n) * number(g.k) * number(all),
                g.m * g.k * matrices(g.stride_a, g.outer_a) + g.k * g.n * matrices(g.stride_b, g.outer_b));
   cost.bytes += moved(g.c_f32 ? Dtype::f32 : g.dtype, (1 + also_read(g.beta)) * g.m * g.n * all).bytes;
+  cost.bytes += number(g.m * g.mask_stride) / 8;  // bits
   return cost;
 }
 

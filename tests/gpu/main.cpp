@@ -38,6 +38,7 @@ struct ChoicesOfTheStart : CaseCounter {
     eddy::set_tf32(false);
     eddy::set_attention_kernel("plain");
     eddy::set_recurrence_kernel("plain");
+    eddy::set_product_kernel("plain");
   }
 };
 REGISTER_LISTENER("choices", 2, ChoicesOfTheStart);

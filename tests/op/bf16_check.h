@@ -26,7 +26,7 @@ inline int activations_of(std::string_view op) {
 
 // Whether an op is two in one pass, with the bits and the roundings of both.
 inline bool rounds_twice(std::string_view op) {
-  return op.starts_with("add_");
+  return op.starts_with("add_") || op == "relu_mlp";
 }
 
 // The sample with all numbers rounded to bf16, as bf16 or, from input `activations` on, in a wider dtype.

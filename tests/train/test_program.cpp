@@ -502,6 +502,8 @@ TEST_CASE("program: info and models tell what this build is") {
                 "EDDY_ATTENTION: set_attention_kernel: unknown kernel 'fast'");
   check_refused(run_program({{"info"}, folder.path(), "/dev/null", 0, {"EDDY_RECURRENCE=fast"}}), 1,
                 "EDDY_RECURRENCE: set_recurrence_kernel: unknown kernel 'fast'");
+  check_refused(run_program({{"info"}, folder.path(), "/dev/null", 0, {"EDDY_PRODUCTS=fast"}}), 1,
+                "EDDY_PRODUCTS: set_product_kernel: unknown kernel 'fast'");
   const Ended models = run(folder, {"models"});
   CHECK(models.status == 0);
   CHECK(contains(models.out, "recurrent_transformer/unit_forget"));

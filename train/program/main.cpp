@@ -127,6 +127,7 @@ int run_command_line(int argc, char** argv) {
       "EDDY_CPU_LEVEL=baseline|avx2|avx512 chooses lower CPU kernels.\n"
       "EDDY_ATTENTION=plain|tensor_core|wgmma chooses a GPU's kernels of attention in bf16.\n"
       "EDDY_RECURRENCE=plain|fused chooses a GPU's kernels of unit and block recurrence.\n"
+      "EDDY_PRODUCTS=plain|fused chooses what a GPU's products do besides.\n"
       "eddy COMMAND --help tells a command's options.");
   app.get_formatter()->column_width(34);
   // Commands take --threads after their name, and leave what they do not know to refuse_argument, which names
@@ -163,6 +164,7 @@ int run_command_line(int argc, char** argv) {
   choose_cpu_level();
   choose_kernel("EDDY_ATTENTION", set_attention_kernel);
   choose_kernel("EDDY_RECURRENCE", set_recurrence_kernel);
+  choose_kernel("EDDY_PRODUCTS", set_product_kernel);
   if (threads > 0) set_thread_count(threads);
   const int status = action();
   for (const std::string& notice : take_notices()) std::cerr << notice << '\n';

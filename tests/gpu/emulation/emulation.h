@@ -85,6 +85,12 @@ const unsigned char* exchange(const void* mine, std::size_t bytes);
 // What runs now, for reports; prints nothing between kernels.
 void describe_running();
 
+// ---- products (products.cpp)
+
+// From now on cuBLASLt knows no algorithm for products with this epilogue, in its header's numbers; 0 for
+// none.
+void refuse_epilogue(std::uint32_t epilogue);
+
 // ---- the stream (stream.cpp)
 
 // Puts work at the end of the stream's queue, or into the graph that is being captured. It runs when the host

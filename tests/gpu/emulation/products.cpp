@@ -1,5 +1,6 @@
 // cuBLASLt's products by OpenBLAS: the layouts, the epilogue and the rounding of the inputs as it describes
-// them.
+// them. What its documentation does not say: where a bit of ReLU's mask lies within its byte, here from the
+// lowest on, and what becomes of the bits behind a column's last row, here nothing.
 #include <cblas.h>
 
 #include <bit>
@@ -43,6 +44,73 @@ std::vector<float> read(const void* data, const Layout& layout, std::int64_t bat
 bool has_bias(const Desc& desc) {
   return (desc.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
 }
+bool clips(const Desc& desc) {
+  return (desc.epilogue & CUBLASLT_EPILOGUE_RELU) != 0;
+}
+bool has_mask(const Desc& desc) {
+  return (desc.epilogue & 128) != 0;
+}
+bool sums_a_factor(const Desc& desc) {
+  return desc.epilogue == CUBLASLT_EPILOGUE_BGRADA || desc.epilogue == CUBLASLT_EPILOGUE_BGRADB;
+}
+
+std::uint32_t refused_epilogue = 0;
+
+// Whether what stands beside the matrices is as the documentation asks for. Vectors need 16 bytes here: the
+// library may pick kernels that read and write so many at a time, and they fail elsewhere.
+bool allowed(const Desc& desc, const Layout& d) {
+  switch (desc.epilogue) {
+    case CUBLASLT_EPILOGUE_DEFAULT:
+    case CUBLASLT_EPILOGUE_RELU:
+    case CUBLASLT_EPILOGUE_BIAS:
+    case CUBLASLT_EPILOGUE_RELU_BIAS:
+    case CUBLASLT_EPILOGUE_RELU_AUX:
+    case CUBLASLT_EPILOGUE_RELU_AUX_BIAS:
+    case CUBLASLT_EPILOGUE_DRELU:
+    case CUBLASLT_EPILOGUE_BGRADA:
+    case CUBLASLT_EPILOGUE_BGRADB:
+      break;
+    default:
+      return false;
+  }
+  const auto aligned = [](const void* address) {
+    return address != nullptr && reinterpret_cast<std::uintptr_t>(address) % 16 == 0;
+  };
+  const bool has_vector = has_bias(desc) || sums_a_factor(desc);
+  if (has_vector && (!aligned(desc.bias) || desc.bias_type != d.type)) return false;
+  if (has_mask(desc) && (!aligned(desc.aux) || desc.aux_stride % 128 != 0 ||
+                         desc.aux_stride < static_cast<std::int64_t>(d.rows)))
+    return false;
+  return d.batch == 1 || (!has_mask(desc) && !sums_a_factor(desc));  // their strides would have to be set
+}
+
+void store_number(void* data, std::int32_t type, std::int64_t at, float x) {
+  if (type == CUDA_R_32F)
+    static_cast<float*>(data)[at] = x;
+  else
+    static_cast<eddy::bf16*>(data)[at] = eddy::bf16(x);
+}
+
+struct Bit {
+  std::int64_t byte;
+  unsigned char value;
+};
+Bit bit_at(const Desc& desc, std::int64_t row, std::int64_t column) {
+  const std::int64_t at = column * desc.aux_stride + row;
+  return {at / 8, static_cast<unsigned char>(1u << (at % 8))};
+}
+
+// The factor as it lies, [rows, columns] by columns, summed over k for each of the others.
+void sum_over_k(const Desc& desc, const std::vector<float>& factor, std::int64_t rows, std::int64_t columns,
+                bool k_is_rows) {
+  const std::int64_t count = k_is_rows ? columns : rows, k = k_is_rows ? rows : columns;
+  for (std::int64_t i = 0; i < count; ++i) {
+    float sum = 0;
+    for (std::int64_t j = 0; j < k; ++j)
+      sum += factor[static_cast<std::size_t>(k_is_rows ? j + i * rows : i + j * rows)];
+    store_number(const_cast<void*>(desc.bias), desc.bias_type, i, sum);
+  }
+}
 
 struct Call {
   Desc desc;
@@ -71,13 +139,25 @@ void multiply(const Call& call) {
         float x = d[static_cast<std::size_t>(row + column * m)];
         if (has_bias(desc)) x += number_at(desc.bias, desc.bias_type, row);
         // By its documentation max(x, 0), which does not say what becomes of NaN: here it is lost.
-        if ((desc.epilogue & CUBLASLT_EPILOGUE_RELU) != 0) x = std::fmax(x, 0.0f);
-        const std::int64_t at = batch * call.d.stride + row + column * call.d.column_stride;
-        if (call.d.type == CUDA_R_32F)
-          static_cast<float*>(call.at_d)[at] = x;
-        else
-          static_cast<eddy::bf16*>(call.at_d)[at] = eddy::bf16(x);
+        if (clips(desc)) x = std::fmax(x, 0.0f);
+        if (has_mask(desc)) {
+          const Bit bit = bit_at(desc, row, column);
+          auto* const bytes = static_cast<unsigned char*>(const_cast<void*>(desc.aux));
+          if (!clips(desc))
+            x = (bytes[bit.byte] & bit.value) != 0 ? x : 0.0f;
+          else if (x > 0)
+            bytes[bit.byte] |= bit.value;
+          else
+            bytes[bit.byte] &= static_cast<unsigned char>(~bit.value);
+        }
+        store_number(call.at_d, call.d.type, batch * call.d.stride + row + column * call.d.column_stride, x);
       }
+    const auto sums = [&](const std::vector<float>& factor, const Layout& layout, bool k_is_rows) {
+      sum_over_k(desc, factor, static_cast<std::int64_t>(layout.rows),
+                 static_cast<std::int64_t>(layout.columns), k_is_rows);
+    };
+    if (desc.epilogue == CUBLASLT_EPILOGUE_BGRADA) sums(a, call.a, desc.transpose_a != 0);
+    if (desc.epilogue == CUBLASLT_EPILOGUE_BGRADB) sums(b, call.b, desc.transpose_b == 0);
   }
 }
 
@@ -88,6 +168,10 @@ cublasStatus_t store(void* to, std::size_t size, const void* value, std::size_t 
 }
 
 }  // namespace
+
+void emulation::refuse_epilogue(std::uint32_t epilogue) {
+  refused_epilogue = epilogue;
+}
 
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
                                               cublasLtMatmulDescAttributes_t attribute, const void* value,
@@ -103,6 +187,10 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
       return store(&desc->bias_type, sizeof desc->bias_type, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
       return store(&desc->bias, sizeof desc->bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+      return store(&desc->aux, sizeof desc->aux, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+      return store(&desc->aux_stride, sizeof desc->aux_stride, value, bytes);
   }
   return CUBLAS_STATUS_INVALID_VALUE;
 }
@@ -138,6 +226,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   const bool fit = asked > 0 && k == also_k && m == c->rows && n == c->columns && a->batch == c->batch &&
                    b->batch == c->batch && a->type == b->type;
   if (!fit) return CUBLAS_STATUS_INVALID_VALUE;
+  if (!allowed(*desc, *c) || desc->epilogue == refused_epilogue) return CUBLAS_STATUS_NOT_SUPPORTED;
   results[0] = {{0}, 0, CUBLAS_STATUS_SUCCESS};
   *found = 1;
   return CUBLAS_STATUS_SUCCESS;
@@ -148,10 +237,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
                               const void* beta, const void* c, cublasLtMatrixLayout_t, void* d,
                               cublasLtMatrixLayout_t layout_d, const cublasLtMatmulAlgo_t*, void*,
                               std::size_t, cudaStream_t stream) {
-  if (c != d) return CUBLAS_STATUS_NOT_SUPPORTED;
-  // The library may pick kernels that read a bias 16 bytes at a time, and they fail.
-  if (has_bias(*desc) && reinterpret_cast<std::uintptr_t>(desc->bias) % 16 != 0)
-    return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (c != d || !allowed(*desc, *layout_d)) return CUBLAS_STATUS_NOT_SUPPORTED;
   const Call call{*desc,
                   *layout_a,
                   *layout_b,

@@ -10,14 +10,26 @@ enum cublasStatus_t { CUBLAS_STATUS_SUCCESS, CUBLAS_STATUS_INVALID_VALUE, CUBLAS
 enum cudaDataType_t { CUDA_R_32F, CUDA_R_16BF = 14 };
 enum { CUBLAS_OP_N, CUBLAS_OP_T };
 enum cublasComputeType_t { CUBLAS_COMPUTE_32F = 68, CUBLAS_COMPUTE_32F_FAST_TF32 = 77 };
-enum { CUBLASLT_EPILOGUE_RELU = 2, CUBLASLT_EPILOGUE_BIAS = 4, CUBLASLT_EPILOGUE_RELU_BIAS = 6 };
+enum {
+  CUBLASLT_EPILOGUE_DEFAULT = 1,
+  CUBLASLT_EPILOGUE_RELU = 2,
+  CUBLASLT_EPILOGUE_BIAS = 4,
+  CUBLASLT_EPILOGUE_RELU_BIAS = CUBLASLT_EPILOGUE_RELU | CUBLASLT_EPILOGUE_BIAS,
+  CUBLASLT_EPILOGUE_RELU_AUX = CUBLASLT_EPILOGUE_RELU | 128,
+  CUBLASLT_EPILOGUE_RELU_AUX_BIAS = CUBLASLT_EPILOGUE_RELU_AUX | CUBLASLT_EPILOGUE_BIAS,
+  CUBLASLT_EPILOGUE_DRELU = 8 | 128,
+  CUBLASLT_EPILOGUE_BGRADA = 256,
+  CUBLASLT_EPILOGUE_BGRADB = 512
+};
 enum { CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2 };
 enum cublasLtMatmulDescAttributes_t {
   CUBLASLT_MATMUL_DESC_TRANSA,
   CUBLASLT_MATMUL_DESC_TRANSB,
   CUBLASLT_MATMUL_DESC_EPILOGUE,
   CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE,
-  CUBLASLT_MATMUL_DESC_BIAS_POINTER
+  CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+  CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
+  CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD
 };
 enum cublasLtMatmulPreferenceAttributes_t {
   CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
@@ -35,8 +47,9 @@ enum cublasLtMatrixLayoutAttribute_t {
 struct cublasLtMatmulDescOpaque_t {
   cublasComputeType_t compute;
   std::int32_t transpose_a = 0, transpose_b = 0, bias_type = CUDA_R_32F;
-  std::uint32_t epilogue = 0;
-  const void* bias = nullptr;
+  std::uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  const void *bias = nullptr, *aux = nullptr;
+  std::int64_t aux_stride = 0;  // of columns, in bits
 };
 // Matrices lie by columns.
 struct cublasLtMatrixLayoutOpaque_t {

@@ -1,0 +1,108 @@
+// What is asked of the device, and the way without it.
+#include "ops/fused_product.h"
+
+#include "ops/affine.h"
+#include "ops/gemm.h"
+#include "ops/product.h"
+#include "ops/reduce.h"
+#include "tensor/transfer.h"
+
+namespace eddy {
+
+constinit Slot<ProductQuestion> product_question_slot{"product_question"};
+
+namespace {
+
+constexpr std::int64_t kRowBits = 128;  // rows of a mask are a multiple of so many bits
+
+bool fits(Device device, const GemmArgs* product) {
+  bool answer = false;
+  if (!(device == kCpu)) product_question_slot(device, {product, &answer});
+  return answer;
+}
+
+bool row_major(const Tensor& x) {
+  return x.rank() == 2 && x.contiguous() && x.elements() > 0;
+}
+
+// c = op(a) op(b) of matrices that are row_major.
+GemmArgs product_of(const Tensor& c, const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b) {
+  GemmArgs g{};
+  g.dtype = a.dtype();
+  g.c_f32 = c.dtype() == Dtype::f32;
+  g.m = c.dim(0);
+  g.n = c.dim(1);
+  g.k = a.dim(transpose_a ? 0 : 1);
+  g.transpose_a = transpose_a;
+  g.transpose_b = transpose_b;
+  g.lda = a.dim(1);
+  g.ldb = b.dim(1);
+  g.ldc = c.dim(1);
+  g.a = a.raw_data();
+  g.b = b.raw_data();
+  g.c = c.raw_data();
+  return g;
+}
+
+// Whether a product can write there: it stores 16 bytes at a time.
+bool writable(const Tensor& x) {
+  return x.contiguous() && reinterpret_cast<std::uintptr_t>(x.raw_data()) % 16 == 0;
+}
+
+}  // namespace
+
+bool fuses_products(Device device) {
+  return fits(device, nullptr);
+}
+
+Tensor multiply_clipped(const Tensor& y, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  const Device device = y.device();
+  if (row_major(y) && row_major(x) && row_major(weight) && (!bias.defined() || bias.contiguous())) {
+    GemmArgs g = product_of(y, x, false, weight, true);
+    if (bias.defined()) g.bias = bias.raw_data();
+    g.relu = true;
+    g.mask_stride = (g.n + kRowBits - 1) / kRowBits * kRowBits;
+    if (fits(device, &g)) {
+      const Tensor mask = Tensor::empty({g.m, g.mask_stride / 8}, Dtype::u8, device);
+      g.mask = mask.raw_data();
+      gemm_slot(device, g);
+      return mask;
+    }
+  }
+  multiply_into(y, x, raw::transpose(weight, 0, 1), 0, bias, true);
+  return {};
+}
+
+void multiply_masked(const Tensor& dz, const Tensor& dy, const Tensor& weight, const Tensor& y,
+                     const Tensor& mask) {
+  if (mask.defined() && row_major(dz) && row_major(dy) && row_major(weight)) {
+    GemmArgs g = product_of(dz, dy, false, weight, false);
+    g.mask = mask.raw_data();
+    g.mask_stride = 8 * mask.dim(1);
+    if (fits(dz.device(), &g)) return gemm_slot(dz.device(), g);
+  }
+  multiply_into(dz, dy, weight, 0);
+  clip_gradient(dz, dz, y);
+}
+
+void multiply_and_sum(const GradientBuffer& dweight, const GradientBuffer& dbias, const Tensor& dy,
+                      const Tensor& x) {
+  const Tensor &dw = dweight.tensor, &db = dbias.tensor;
+  if (dw.dtype() == db.dtype() && row_major(dw) && row_major(dy) && row_major(x)) {
+    GemmArgs g = product_of(dw, dy, true, x, false);
+    g.beta = dweight.beta;
+    // The sums are written and not added: where others came before, beside them.
+    const bool direct = dbias.beta == 0 && writable(db);
+    const Tensor sums = direct ? db : Tensor::empty(db.shape(), db.dtype(), db.device());
+    g.sums = sums.raw_data();
+    if (fits(dw.device(), &g)) {
+      gemm_slot(dw.device(), g);
+      if (direct) return;
+      return dbias.beta == 0 ? raw::copy_into(db, sums) : raw::add_into(db, sums);
+    }
+  }
+  multiply_into(dw, raw::transpose(dy, 0, 1), x, dweight.beta);
+  sum_into(db, dy, dbias.beta);
+}
+
+}  // namespace eddy

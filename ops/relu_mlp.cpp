@@ -1,0 +1,61 @@
+// h = max(x Wu^T + bu, 0), y = h Wd^T + bd as one node.
+//
+//   dh = dy Wd where h is positive, else 0;  dWd = dy^T h,  dbd = sum of dy over rows
+//   dx = dh Wu;                              dWu = dh^T x,  dbu = sum of dh over rows
+#include "ops/relu_mlp.h"
+
+#include "autograd/tape.h"
+#include "ops/affine.h"
+#include "ops/checks.h"
+#include "ops/fused_product.h"
+#include "ops/matmul.h"
+#include "ops/product.h"
+#include "tensor/format.h"
+
+namespace eddy {
+namespace {
+
+bool wants(const Tensor& x) {
+  return x.defined() && requires_grad(x);
+}
+
+// Inputs x, up, up_bias, down, down_bias; saved x as rows, up, h, down, and the bits of h.
+void relu_mlp_vjp(VjpContext& v) {
+  const Tensor dy = flat_rows(v.dy());
+  const Tensor& h = v.saved(2);
+  give_weight_gradients(v, 3, dy, h);
+  if (!v.sink.needs(0) && !v.sink.needs(1) && !v.sink.needs(2)) return;
+  const Tensor dh = Tensor::empty(h.shape(), h.dtype(), h.device());
+  multiply_masked(dh, dy, v.saved(3), h, v.saved(4));
+  if (v.sink.needs(0))
+    v.sink.into(0,
+                [&](const Tensor& dst, float beta) { multiply_into(flat_rows(dst), dh, v.saved(1), beta); });
+  give_weight_gradients(v, 1, dh, v.saved(0));
+}
+
+}  // namespace
+
+Tensor relu_mlp(const Tensor& x, const Tensor& up, const Tensor& up_bias, const Tensor& down,
+                const Tensor& down_bias) {
+  check_affine("relu_mlp", x, up, up_bias);
+  checks::parameter("relu_mlp", x, down);
+  if (down.rank() != 2 || down.dim(1) != up.dim(0))
+    fail<ShapeError>("relu_mlp: up {} and down {} (up [mlp, in], down [out, mlp])", to_string(up.shape()),
+                     to_string(down.shape()));
+  check_bias("relu_mlp", x, down, down_bias);
+  // Without a gradient through h there are no bits to keep; anomaly mode wants a look at h.
+  const bool passes = grad_enabled() && (wants(x) || wants(up) || wants(up_bias));
+  if (!passes || anomaly_mode() || !fuses_products(x.device()))
+    return linear(linear_relu(x, up, up_bias), down, down_bias);
+
+  const AffineOperands first = affine_operands(x, up, up_bias);
+  const Tensor h = Tensor::empty({first.rows.dim(0), up.dim(0)}, x.dtype(), x.device());
+  const Tensor mask = multiply_clipped(h, first.rows, first.factor, first.shift);
+  const AffineOperands second = affine_operands(h, down, down_bias);
+  const Tensor y = Tensor::empty(x.shape().with(-1, down.dim(0)), x.dtype(), x.device());
+  multiply_into(flat_rows(y), h, raw::transpose(second.factor, 0, 1), 0, second.shift);
+  return record("relu_mlp", {x, up, up_bias, down, down_bias}, y,
+                {first.rows, first.factor, h, second.factor, mask}, relu_mlp_vjp);
+}
+
+}  // namespace eddy

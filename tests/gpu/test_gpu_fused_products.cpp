@@ -1,0 +1,283 @@
+// Products that do more (set_product_kernel): linear with a bias and relu_mlp in f32, TF32 and bf16 against
+// f64 on the CPU, results and gradients.
+//
+// Bounds: beside each case stands the same one on absolute values, whose results and gradients are the sums
+// of the terms' magnitudes. A sum is off by at most its length times 2^-24 of that, factors cut to TF32 add
+// 2^-9 for each product, and what is rounded to bf16 2^-8 each time: x and weights are exact, h and its
+// gradient are rounded, and so is the result. Inputs are exact in TF32, too, so that no h near 0 changes its
+// sign.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "autograd/tape.h"
+#include "gpu_test.h"
+#include "ops/capture.h"
+#include "ops/matmul.h"
+#include "ops/notices.h"
+#include "ops/relu_mlp.h"
+#include "tensor/error.h"
+#include "tensor/format.h"
+#include "tests/op/spec_check.h"
+
+using namespace eddy;
+using namespace eddy::gpu_test;
+using namespace eddy::spec_check;
+
+namespace {
+
+struct Fused {
+  Fused() { set_product_kernel("fused"); }
+  ~Fused() { set_product_kernel("plain"); }
+};
+
+enum class Form { f32, tf32, bf16, bf16_parameters };
+constexpr const char* kFormNames[] = {"f32", "TF32", "bf16 with f32 parameters", "bf16"};
+constexpr Form kForms[] = {Form::f32, Form::tf32, Form::bf16, Form::bf16_parameters};
+bool is_bf16(Form form) {
+  return form == Form::bf16 || form == Form::bf16_parameters;
+}
+
+struct Sizes {
+  std::int64_t rows, in, mlp, out;
+};
+// Neither multiples of 8 nor of 128; of 16; of 128; one row; more than one word of a mask.
+constexpr Sizes kSizes[] = {
+    {37, 13, 77, 29}, {48, 16, 80, 32}, {64, 32, 256, 128}, {1, 8, 16, 24}, {5, 3, 131, 7}};
+
+// x and its parameters, the first of them an activation.
+struct Problem {
+  OpFunction run;
+  Tensors inputs;
+};
+
+Problem linear_problem(const Sizes& s) {
+  return {
+      [](const Tensors& x) { return Tensors{linear(x[0], x[1], x[2])}; },
+      {sample_normal({s.rows, s.in}, "x"), sample_normal({s.out, s.in}, "w"), sample_normal({s.out}, "b")}};
+}
+Problem mlp_problem(const Sizes& s, bool biased) {
+  Tensors inputs{sample_normal({s.rows, s.in}, "x"), sample_normal({s.mlp, s.in}, "up"),
+                 sample_normal({s.out, s.mlp}, "down")};
+  if (biased) {
+    inputs.push_back(sample_normal({s.mlp}, "up bias"));
+    inputs.push_back(sample_normal({s.out}, "down bias"));
+  }
+  return {[biased](const Tensors& x) {
+            return Tensors{relu_mlp(x[0], x[1], biased ? x[3] : Tensor(), x[2], biased ? x[4] : Tensor())};
+          },
+          inputs};
+}
+
+Tensor absolute(const Tensor& x) {
+  std::vector<double> values = x.to_vector<double>();
+  for (double& value : values) value = std::abs(value);
+  return Tensor::from(values, x.shape());
+}
+
+// The result and the gradients after `uses` calls on the same leaves, each with its own cotangent.
+Outcome outcome_of(const Problem& problem, const Tensors& inputs, const Tensors& dys) {
+  Tensors leaves, ys;
+  for (const Tensor& x : inputs) leaves.push_back(require_grad(raw::alias(x)));
+  for (std::size_t i = 0; i < dys.size(); ++i) ys.push_back(problem.run(leaves)[0]);
+  backward(ys, dys);
+  Outcome outcome{{detach(ys[0])}, {}};
+  for (const Tensor& leaf : leaves) outcome.gradients.push_back(grad(leaf));
+  return outcome;
+}
+
+void check_close(const std::string& what, const Tensor& got, const Tensor& want, const Tensor& magnitudes,
+                 double of_magnitude) {
+  const std::vector<double> a = raw::cast(to_cpu(got), Dtype::f64).to_vector<double>(),
+                            b = want.to_vector<double>(), m = magnitudes.to_vector<double>();
+  REQUIRE(a.size() == b.size());
+  std::string text;
+  for (std::size_t i = 0; i < a.size() && text.empty(); ++i)
+    if (const double error = std::abs(a[i] - b[i]); !(error <= of_magnitude * m[i]))
+      text = fmt::format("{}: element {}: {} and should be {}: error {:.3g}, tolerance {:.3g}", what, i, a[i],
+                         b[i], error, of_magnitude * m[i]);
+  CHECK_MESSAGE(text.empty(), text);
+}
+
+void check_problem(const Problem& problem, const Sizes& s, Form form, int uses) {
+  const std::string name = kFormNames[static_cast<int>(form)];
+  CAPTURE(name);
+  CAPTURE(s.rows);
+  CAPTURE(s.mlp);
+  CAPTURE(uses);
+  const Dtype activations = is_bf16(form) ? Dtype::bf16 : Dtype::f32,
+              parameters = form == Form::bf16_parameters ? Dtype::bf16 : Dtype::f32,
+              numbers = form == Form::f32 ? Dtype::f32 : Dtype::bf16;
+  Tensors inputs, exact, magnitudes, dys, exact_dys, dy_magnitudes;
+  for (const Tensor& x : problem.inputs) {
+    const Tensor rounded = raw::cast(raw::cast(x, numbers), Dtype::f64);
+    inputs.push_back(to_gpu(raw::cast(rounded, exact.empty() ? activations : parameters)));
+    exact.push_back(rounded);
+    magnitudes.push_back(absolute(rounded));
+  }
+  const Shape shape = problem.run(exact)[0].shape();
+  for (int i = 0; i < uses; ++i) {
+    const std::string stream = "dy " + std::to_string(i);
+    const Tensor dy = raw::cast(sample_normal(shape, stream.c_str()), activations);
+    dys.push_back(to_gpu(dy));
+    exact_dys.push_back(raw::cast(dy, Dtype::f64));
+    dy_magnitudes.push_back(absolute(exact_dys.back()));
+  }
+  const Outcome want = outcome_of(problem, exact, exact_dys),
+                bound = outcome_of(problem, magnitudes, dy_magnitudes);
+  set_tf32(form == Form::tf32);
+  const Outcome got = outcome_of(problem, inputs, dys);
+  poison_gpu();
+  const Outcome again = outcome_of(problem, inputs, dys);
+  set_tf32(false);
+  // Three products in a row, and as many roundings of bf16 and one more for each use that is added.
+  const auto longest = static_cast<double>(std::max({s.rows * uses, s.in, s.mlp, s.out}) + 4);
+  const double allowed = 3 * longest * 0x1p-24 + (form == Form::tf32 ? 3 * 0x1p-9 : 0) +
+                         (is_bf16(form) ? (3 + uses) * 0x1p-8 : 0);
+  check_close("result", got.results[0], want.results[0], bound.results[0], allowed);
+  for (std::size_t i = 0; i < want.gradients.size(); ++i) {
+    CHECK(got.gradients[i].dtype() == inputs[i].dtype());
+    check_close("gradient " + std::to_string(i), got.gradients[i], want.gradients[i], bound.gradients[i],
+                allowed);
+  }
+  const std::string text = bit_difference("again", {to_cpu(again.results), to_cpu(again.gradients)},
+                                          {to_cpu(got.results), to_cpu(got.gradients)});
+  CHECK_MESSAGE(text.empty(), text);
+}
+
+}  // namespace
+
+TEST_SUITE("device") {
+  TEST_CASE("the gradient of a bias summed in a product is that of f64 in every precision") {
+    const Fused fused;
+    for (const Sizes& s : kSizes)
+      for (const Form form : kForms)
+        for (const int uses : {1, 3}) check_problem(linear_problem(s), s, form, uses);
+    CHECK(take_notices() == std::vector<std::string>());
+  }
+
+  TEST_CASE("relu_mlp by bits has the result and the gradients of f64 in every precision") {
+    const Fused fused;
+    for (const Sizes& s : kSizes)
+      for (const Form form : kForms)
+        for (const bool biased : {false, true})
+          for (const int uses : {1, 3}) check_problem(mlp_problem(s, biased), s, form, uses);
+    CHECK(take_notices() == std::vector<std::string>());
+  }
+
+  TEST_CASE("fused products take every sample of the linear ops and gradients that a caller stores") {
+    const Fused fused;
+    for (const OpSpec& spec : op_specs()) {
+      if (spec.name != "linear" && spec.name != "linear_relu" && spec.name != "relu_mlp") continue;
+      for (const OpSample& sample : spec.samples) {
+        const std::string name = spec.name + "/" + sample.label;
+        const Outcome want = evaluate(spec, sample.inputs);
+        Tensors leaves;
+        for (const Tensor& x : inputs_on_gpu(sample.inputs)) {
+          leaves.push_back(require_grad(raw::alias(x)));
+          // One element behind an aligned address, so that not all can be written there directly.
+          const Tensor room = Tensor::full({x.elements() + 1}, NAN, Dtype::f32, gpu());
+          set_grad_storage(leaves.back(), raw::reshape(raw::narrow(room, 0, 1, x.elements()), x.shape()));
+        }
+        const Tensor y = spec.run(leaves)[0];
+        backward(y, to_gpu(raw::cast(cotangents(want.results)[0], Dtype::f32)));
+        std::string text =
+            difference(name, to_cpu(detach(y)), want.results[0], spec.roundings, epsilon(Dtype::f32));
+        CHECK_MESSAGE(text.empty(), text);
+        Tensors gradients;
+        for (const Tensor& leaf : leaves) gradients.push_back(to_cpu(grad(leaf)));
+        text = gradient_difference(name, gradients, want.gradients, gradient_roundings(spec),
+                                   epsilon(Dtype::f32));
+        CHECK_MESSAGE(text.empty(), text);
+      }
+    }
+  }
+
+  TEST_CASE("only the gradients that are wanted are made by fused products") {
+    const Fused fused;
+    const Sizes s{6, 8, 16, 4};
+    const Problem problem = mlp_problem(s, true);
+    const Tensor dy = sample_normal({s.rows, s.out}, "dy");
+    for (std::size_t wanted = 0; wanted < problem.inputs.size(); ++wanted) {
+      CAPTURE(wanted);
+      const auto gradient = [&](bool on_gpu) {
+        Tensors x;
+        for (const Tensor& input : problem.inputs)
+          x.push_back(on_gpu ? to_gpu(raw::cast(input, Dtype::f32)) : raw::copy(input));
+        require_grad(x[wanted]);
+        backward(problem.run(x)[0], on_gpu ? to_gpu(raw::cast(dy, Dtype::f32)) : dy);
+        return to_cpu(grad(x[wanted]));
+      };
+      const std::string text =
+          difference("gradient", gradient(true), gradient(false), 64, epsilon(Dtype::f32));
+      CHECK_MESSAGE(text.empty(), text);
+    }
+    // Nothing wanted, nothing recorded; the same numbers.
+    Tensors x;
+    for (const Tensor& input : problem.inputs) x.push_back(to_gpu(raw::cast(input, Dtype::f32)));
+    const std::string text = difference("result", to_cpu(problem.run(x)[0]), problem.run(problem.inputs)[0],
+                                        64, epsilon(Dtype::f32));
+    CHECK_MESSAGE(text.empty(), text);
+  }
+
+  TEST_CASE("relu_mlp without rows has a result without rows and gradients of zero") {
+    const Fused fused;
+    for (const Sizes& s : {Sizes{0, 3, 5, 2}, {4, 0, 5, 2}, {4, 3, 0, 2}, {4, 3, 5, 0}}) {
+      CAPTURE(s.in);
+      CAPTURE(s.mlp);
+      Problem problem = mlp_problem(s, true);
+      Tensors on_gpu;
+      for (const Tensor& x : problem.inputs) on_gpu.push_back(to_gpu(raw::cast(x, Dtype::f32)));
+      const Tensor dy = sample_normal({s.rows, s.out}, "dy");
+      const Outcome want = outcome_of(problem, problem.inputs, {dy}),
+                    got = outcome_of(problem, on_gpu, {to_gpu(raw::cast(dy, Dtype::f32))});
+      for (std::size_t i = 0; i < want.gradients.size(); ++i) {
+        const std::string text =
+            difference("gradient", to_cpu(got.gradients[i]), want.gradients[i], 64, epsilon(Dtype::f32));
+        CHECK_MESSAGE(text.empty(), text);
+      }
+      const std::string text =
+          difference("result", to_cpu(got.results[0]), want.results[0], 64, epsilon(Dtype::f32));
+      CHECK_MESSAGE(text.empty(), text);
+    }
+  }
+
+  TEST_CASE("a NaN that arrives reaches the sums of fused products and anomaly mode names its node") {
+    const Fused fused;
+    const Sizes s{4, 8, 16, 4};
+    const Problem problem = mlp_problem(s, true);
+    Tensors x;
+    for (const Tensor& input : problem.inputs) x.push_back(to_gpu(raw::cast(input, Dtype::f32)));
+    std::vector<float> values(static_cast<std::size_t>(s.rows * s.out), 1.0f);
+    values[2] = NAN;  // of row 0 and column 2
+    const Tensor dy = to_gpu(Tensor::from(values, {s.rows, s.out}));
+    const Outcome got = outcome_of(problem, x, {dy});
+    const std::vector<float> dx = to_cpu(got.gradients[0]).to_vector<float>(),
+                             down_bias = to_cpu(got.gradients[4]).to_vector<float>();
+    for (std::size_t i = 0; i < down_bias.size(); ++i) CHECK(std::isnan(down_bias[i]) == (i == 2));
+    for (std::size_t i = 0; i < dx.size(); ++i) CHECK(std::isnan(dx[i]) == (i < 8));
+    const AnomalyMode anomalies;
+    CHECK_THROWS_WITH_AS(outcome_of(problem, x, {dy}), doctest::Contains("linear"), NonFiniteError);
+  }
+
+  TEST_CASE("captured fused products replay the bits of the same products uncaptured") {
+    const Fused fused;
+    const Sizes s{24, 8, 40, 16};
+    const Problem problem = mlp_problem(s, true);
+    Tensors x;
+    for (const Tensor& input : problem.inputs) x.push_back(to_gpu(raw::cast(input, Dtype::f32)));
+    const Tensor dy = to_gpu(raw::cast(sample_normal({s.rows, s.out}, "dy"), Dtype::f32));
+    Outcome captured;
+    // The plans are made while the work is captured: nothing of these sizes ran before.
+    const auto work = capture(gpu(), [&] { captured = outcome_of(problem, x, {dy}); });
+    work->replay();
+    const Outcome got{to_cpu(captured.results), to_cpu(captured.gradients)},
+        want = outcome_of(problem, x, {dy});
+    const std::string text = bit_difference("captured", got, {to_cpu(want.results), to_cpu(want.gradients)});
+    CHECK_MESSAGE(text.empty(), text);
+    captured = {};
+  }
+}
