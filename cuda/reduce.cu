@@ -7,11 +7,16 @@
 // ...; their sums are folded in halves. Shared memory: 1 KiB. Every order is fixed by the shape. Bytes moved:
 // x once, and the partial sums, 1/64 of it or less, twice.
 //
+// Partial sums of several tensors, mapping: a thread block of 32 columns x 32 rows for every 32 columns of
+// each; thread row t adds the rows t, t + 32, ..., and their sums are folded in halves. Shared memory: 4 KiB.
+// Bytes moved: the partial sums once. Few blocks of threads run, but one launch stands for two to four.
+//
 // Maximum, mapping: rows as above; else a thread per column. Its gradient: a thread per element of dx. Bytes
 // moved: x once; dx once, dy and the index once per row through the cache.
 #include "cuda/install.h"
 #include "cuda/numbers.cuh"
 #include "cuda/team.cuh"
+#include "ops/partial_sums.h"
 #include "ops/reduce.h"
 
 namespace eddy::cuda {
@@ -109,6 +114,54 @@ void sum(const SumArgs& args) {
   run_pass<float>({args.outer, blocks, args.inner, blocks, 1, partials, y, args.beta, scale});
 }
 
+constexpr int kPartialColumns = 32, kPartialThreads = 1024;
+
+// Item i is tile i % tiles of tensor i / tiles.
+__global__ void __launch_bounds__(kPartialThreads) partial_sums_kernel(PartialSumsArgs args) {
+  constexpr int kLanes = kPartialThreads / kPartialColumns;
+  __shared__ float sums[kPartialThreads];
+  const int column = static_cast<int>(threadIdx.x) % kPartialColumns,
+            lane = static_cast<int>(threadIdx.x) / kPartialColumns;
+  const std::int64_t tiles = (args.width + kPartialColumns - 1) / kPartialColumns;
+  for (std::int64_t item = blockIdx.x; item < tiles * args.tensors; item += gridDim.x) {
+    const int tensor = static_cast<int>(item / tiles);
+    const std::int64_t at = item % tiles * kPartialColumns + column;
+    const void* partials = nullptr;
+    void* to_sums = nullptr;
+    float beta = 0;
+#pragma unroll
+    for (int t = 0; t < PartialSumsArgs::kMost;
+         ++t)  // not args.sums[tensor], which would copy args to memory
+      if (t == tensor) {
+        partials = args.partials[t];
+        to_sums = args.sums[t];
+        beta = args.beta[t];
+      }
+    const float* const from = static_cast<const float*>(partials) + at;
+    float sum = 0;
+    if (at < args.width) {
+#pragma unroll 4
+      for (std::int64_t row = lane; row < args.blocks; row += kLanes) sum += from[row * args.width];
+    }
+    sums[threadIdx.x] = sum;
+    for (int half = kLanes / 2; half > 0; half /= 2) {
+      __syncthreads();
+      if (lane < half) sums[threadIdx.x] += sums[threadIdx.x + static_cast<unsigned>(half * kPartialColumns)];
+    }
+    if (lane == 0 && at < args.width) {
+      float& to = static_cast<float*>(to_sums)[at];
+      to = beta == 0.0f ? sums[threadIdx.x] : beta * to + sums[threadIdx.x];
+    }
+    __syncthreads();  // the next item writes there again
+  }
+}
+
+void partial_sums(const PartialSumsArgs& args) {
+  require_f32("partial_sums", args.dtype);
+  const std::int64_t tiles = (args.width + kPartialColumns - 1) / kPartialColumns;
+  launch("partial_sums", partial_sums_kernel, grid_for(tiles * args.tensors, 1, 2), kPartialThreads, args);
+}
+
 // A value and its place. The larger wins, then NaN, then the place that comes first, so that the order of
 // comparisons does not matter.
 struct Best {
@@ -196,6 +249,7 @@ void install_reduce() {
   sum_slot.function[static_cast<int>(DeviceType::cuda)] = [](const SumArgs& args) {
     for_activations("sum", args.dtype, [&](auto* type) { sum<StoredIn<decltype(type)>>(args); });
   };
+  partial_sums_slot.function[static_cast<int>(DeviceType::cuda)] = partial_sums;
   max_forward_slot.function[static_cast<int>(DeviceType::cuda)] = max_forward;
   max_backward_slot.function[static_cast<int>(DeviceType::cuda)] = max_backward;
 }

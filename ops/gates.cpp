@@ -3,6 +3,7 @@
 
 #include "autograd/tape.h"
 #include "ops/checks.h"
+#include "ops/partial_sums.h"
 #include "ops/reduce.h"
 #include "ops/rows.h"
 #include "ops/widen.h"
@@ -79,10 +80,7 @@ void give_gradients(VjpContext& v, GateArgs args, const Shape& shape) {
   if (dz.defined()) v.sink.give(1, dz);
   if (di.defined()) v.sink.give(2, di);
   if (df.defined()) v.sink.give(3, df);
-  if (bias_i.defined())
-    v.sink.into(bias_i_place, [&](const Tensor& dst, float beta) { sum_into(dst, bias_i, beta); });
-  if (bias_f.defined())
-    v.sink.into(bias_f_place, [&](const Tensor& dst, float beta) { sum_into(dst, bias_f, beta); });
+  give_partial_sums(v, {{bias_i_place, bias_i}, {bias_f_place, bias_f}});
 }
 
 }  // namespace

@@ -5,8 +5,8 @@
 
 #include "autograd/tape.h"
 #include "ops/checks.h"
+#include "ops/partial_sums.h"
 #include "ops/pointwise.h"
-#include "ops/reduce.h"
 #include "ops/rows.h"
 #include "ops/widen.h"
 #include "tensor/format.h"
@@ -105,10 +105,7 @@ struct LayerNormVjp {
     } else {
       run(nullptr, 0);
     }
-    if (dweight.defined())
-      v.sink.into(weight, [&](const Tensor& dst, float beta) { sum_into(dst, dweight, beta); });
-    if (dbias.defined())
-      v.sink.into(bias, [&](const Tensor& dst, float beta) { sum_into(dst, dbias, beta); });
+    give_partial_sums(v, {{weight, dweight}, {bias, dbias}});
   }
 };
 

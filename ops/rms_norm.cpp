@@ -5,6 +5,7 @@
 
 #include "autograd/tape.h"
 #include "ops/checks.h"
+#include "ops/partial_sums.h"
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
 #include "ops/rows.h"
@@ -96,8 +97,7 @@ struct RmsNormVjp {
     } else {
       run(nullptr, 0);
     }
-    if (dweight.defined())
-      v.sink.into(weight, [&](const Tensor& dst, float beta) { sum_into(dst, dweight, beta); });
+    give_partial_sums(v, {{weight, dweight}});
   }
 };
 

@@ -170,6 +170,9 @@ KernelCost cost_of(const DropoutArgs& a) {
 KernelCost cost_of(const SumArgs& a) {
   return moved(a.dtype, a.outer * a.inner * (a.count + 1 + also_read(a.beta)));
 }
+KernelCost cost_of(const PartialSumsArgs& a) {
+  return moved(a.dtype, a.tensors * (a.blocks + 1) * a.width);
+}
 KernelCost cost_of(const MaxArgs& a) {
   return moved(a.dtype, a.outer * a.inner * (a.count + 1));
 }

@@ -20,6 +20,7 @@
 #include "ops/memory_search.h"
 #include "ops/memory_write.h"
 #include "ops/optimizer.h"
+#include "ops/partial_sums.h"
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
 #include "ops/rms_norm.h"
@@ -54,6 +55,7 @@ KernelCost cost_of(const UnitNormArgs& args);
 KernelCost cost_of(const UnitNormBackwardArgs& args);
 KernelCost cost_of(const DropoutArgs& args);
 KernelCost cost_of(const SumArgs& args);
+KernelCost cost_of(const PartialSumsArgs& args);
 KernelCost cost_of(const MaxArgs& args);
 KernelCost cost_of(const MaxBackwardArgs& args);
 KernelCost cost_of(const CrossEntropyArgs& args);

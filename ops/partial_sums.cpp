@@ -1,0 +1,48 @@
+// One launch, or a sum for each.
+#include "ops/partial_sums.h"
+
+#include <algorithm>
+
+#include "ops/reduce.h"
+
+namespace eddy {
+
+constinit Slot<PartialSumsArgs> partial_sums_slot{"partial_sums"};
+
+namespace {
+
+// A block of threads goes over all rows of its columns: with more rows than this the sums of sum_into, which
+// share out rows as well, keep more of a GPU at work. An estimate: 64 rows for each of 32 threads.
+constexpr std::int64_t kMostBlocks = 2048;
+
+}  // namespace
+
+void give_partial_sums(VjpContext& v, std::initializer_list<PartialSums> parts) {
+  PartialSumsArgs args{};
+  const auto launch = [&](Device device) {
+    if (args.tensors > 0) partial_sums_slot(device, args);
+    args.tensors = 0;
+  };
+  Device device;
+  for (const auto& [input, partials] : parts) {
+    if (!partials.defined()) continue;
+    device = partials.device();
+    v.sink.into(input, [&, &partials = partials](const Tensor& dst, float beta) {
+      const bool at_once = !(device == kCpu) && partials.dim(0) <= kMostBlocks && partials.elements() > 0 &&
+                           dst.dtype() == partials.dtype() && dst.contiguous();
+      if (!at_once) return sum_into(dst, partials, beta);
+      // One buffer for two inputs: the second adds to what the first has written.
+      void** const end = args.sums + args.tensors;
+      if (std::find(&args.sums[0], end, dst.raw_data()) != end) launch(device);
+      args.dtype = partials.dtype();
+      args.blocks = partials.dim(0);
+      args.width = partials.dim(1);
+      args.partials[args.tensors] = partials.raw_data();
+      args.sums[args.tensors] = dst.raw_data();
+      args.beta[args.tensors++] = beta;
+    });
+  }
+  launch(device);
+}
+
+}  // namespace eddy
