@@ -183,7 +183,10 @@ KernelCost cost_of(const CrossEntropyMeanArgs& a) {
   return moved(a.dtype, a.rows);
 }
 KernelCost cost_of(const CrossEntropyBackwardArgs& a) {
-  KernelCost cost = moved(a.dtype, (1 + also_read(a.beta)) * a.rows * a.classes);
+  return moved(a.dtype, (2 + also_read(a.beta)) * a.rows * a.classes);
+}
+KernelCost cost_of(const CrossEntropyRowsArgs& a) {
+  KernelCost cost = moved(a.dtype, a.rows * a.classes);
   cost.bytes += moved(a.bf16_dlogits ? Dtype::bf16 : a.dtype, a.rows * a.classes).bytes;
   return cost;
 }

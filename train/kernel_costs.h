@@ -59,6 +59,7 @@ KernelCost cost_of(const MaxBackwardArgs& args);
 KernelCost cost_of(const CrossEntropyArgs& args);
 KernelCost cost_of(const CrossEntropyMeanArgs& args);
 KernelCost cost_of(const CrossEntropyBackwardArgs& args);
+KernelCost cost_of(const CrossEntropyRowsArgs& args);
 KernelCost cost_of(const LstmCellArgs& args);
 KernelCost cost_of(const LstmCellBackwardArgs& args);
 KernelCost cost_of(const RotaryArgs& args);
