@@ -165,6 +165,9 @@ KernelCost cost_of(const UnitNormBackwardArgs& a) {
 KernelCost cost_of(const DropoutArgs& a) {
   return moved(a.dtype, (2 + also_read(a.beta)) * a.n);
 }
+KernelCost cost_of(const TiledDropoutArgs& a) {
+  return moved(a.dtype, 2 * a.batch * a.time * a.dim);
+}
 
 KernelCost cost_of(const SumArgs& a) {
   return moved(a.dtype, a.outer * a.inner * (a.count + 1 + also_read(a.beta)));

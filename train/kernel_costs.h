@@ -53,6 +53,7 @@ KernelCost cost_of(const RmsNormBackwardArgs& args);
 KernelCost cost_of(const UnitNormArgs& args);
 KernelCost cost_of(const UnitNormBackwardArgs& args);
 KernelCost cost_of(const DropoutArgs& args);
+KernelCost cost_of(const TiledDropoutArgs& args);
 KernelCost cost_of(const SumArgs& args);
 KernelCost cost_of(const MaxArgs& args);
 KernelCost cost_of(const MaxBackwardArgs& args);

@@ -74,7 +74,7 @@ std::vector<Entry> all_entries() {
       log_softmax_backward_slot, layer_norm_forward_slot, layer_norm_backward_slot, rms_norm_forward_slot,
       rms_norm_backward_slot, unit_norm_forward_slot, unit_norm_backward_slot, cross_entropy_forward_slot,
       cross_entropy_mean_slot, cross_entropy_backward_slot, cross_entropy_rows_slot, embedding_forward_slot,
-      embedding_backward_slot, gather_forward_slot, gather_backward_slot, dropout_slot,
+      embedding_backward_slot, gather_forward_slot, gather_backward_slot, dropout_slot, tiled_dropout_slot,
       attention_forward_slot, attention_backward_slot, rotary_slot, gate_forward_slot, gate_backward_slot,
       lstm_cell_forward_slot, lstm_cell_backward_slot, unit_recurrence_forward_slot,
       unit_recurrence_backward_slot, unit_recurrence_question_slot, block_recurrence_question_slot,
