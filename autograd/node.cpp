@@ -211,6 +211,12 @@ void GradSink::give(int k, const Tensor& contribution) {
     raw::cast_into(dst, contribution);
 }
 
+bool GradSink::keeps(int k, Dtype dtype) const {
+  const Edge& edge = node_.edges_[static_cast<std::size_t>(k)];
+  const GradSlot& slot = edge.node->slot(edge.output);
+  return !slot.has_grad() && !slot.pinned && dtype == slot.dtype;
+}
+
 void GradSink::reach(int k) {
   queue_.push(node_.edges_[static_cast<std::size_t>(k)].node);
 }

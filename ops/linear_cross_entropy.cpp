@@ -1,5 +1,5 @@
-// The chunks of a classifier with its loss: products by the gemm slot, rows by the kernels of cross-entropy: loss and
-// gradient of a row at once, since a chunk's logits are more than a cache holds.
+// The chunks of a classifier with its loss: products by the gemm slot, rows by the kernels of cross-entropy:
+// loss and gradient of a row at once, since a chunk's logits are more than a cache holds.
 #include "ops/linear_cross_entropy.h"
 
 #include <algorithm>
@@ -119,6 +119,29 @@ void run_chunks(const Problem& p, const Tensor& losses, const SumGradients& grad
   if (gradients.bias.defined()) raw::fill(gradients.bias, 0);
 }
 
+// Gives sum times a number that lies in the device's memory, and may overwrite sum.
+void give_product(GradSink& sink, int k, const Tensor& sum, const Tensor& by) {
+  const auto multiply = [&](const Tensor& to) {
+    if (to.elements() > 0)
+      scale_slot(to.device(), {sum.dtype(), to.dtype(), sum.elements(), sum.raw_data(), to.raw_data(), 1.0,
+                               by.raw_data()});
+  };
+  if (sink.keeps(k, sum.dtype())) {
+    multiply(sum);
+    return sink.give(k, sum);
+  }
+  // Where the gradient has a place, as in an arena, or another dtype, the product goes there.
+  sink.into(k, [&](const Tensor& dst, float beta) {
+    const bool one_kernel = dst.dtype() == sum.dtype() || !(dst.device() == kCpu);
+    if (beta == 0 && one_kernel && dst.contiguous()) return multiply(dst);
+    multiply(sum);
+    if (beta == 0)
+      raw::cast_into(dst, sum);
+    else
+      raw::add_into(dst, dst.dtype() == sum.dtype() ? sum : raw::cast(sum, dst.dtype()));
+  });
+}
+
 }  // namespace
 
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& targets,
@@ -138,19 +161,15 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
   cross_entropy_mean_slot(device, {p.inside, p.count(), ignore, p.targets.data<std::int64_t>(),
                                    losses.raw_data(), loss.raw_data(), inverse_scored.raw_data()});
   // The loss is the sum of losses over their number, so its gradient is that of the sum times dy over the
-  // number: scaled in place, since nothing else sees it.
-  return record(
-      "linear_cross_entropy", {x, weight, bias}, loss, {sums.x, sums.weight, sums.bias, inverse_scored},
-      [shape = x.shape()](VjpContext& v) {
-        const Tensor by = raw::alias(v.dy()) * v.saved(3);
-        for (int k = 0; k < 3; ++k) {
-          if (!v.sink.needs(k)) continue;
-          const Tensor& sum = v.saved(k);
-          if (sum.elements() > 0)
-            scale_slot(sum.device(), {sum.dtype(), sum.elements(), sum.raw_data(), 1.0, by.raw_data()});
-          v.sink.give(k, k == 0 ? raw::reshape(sum, shape) : sum);
-        }
-      });
+  // number, and nothing else sees the sum.
+  return record("linear_cross_entropy", {x, weight, bias}, loss,
+                {sums.x, sums.weight, sums.bias, inverse_scored}, [shape = x.shape()](VjpContext& v) {
+                  const Tensor by = raw::alias(v.dy()) * v.saved(3);
+                  for (int k = 0; k < 3; ++k) {
+                    if (!v.sink.needs(k)) continue;
+                    give_product(v.sink, k, k == 0 ? raw::reshape(v.saved(k), shape) : v.saved(k), by);
+                  }
+                });
 }
 
 Tensor linear_cross_entropy_rows(const Tensor& x, const Tensor& weight, const Tensor& bias,

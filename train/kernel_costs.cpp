@@ -250,7 +250,9 @@ KernelCost cost_of(const NormArgs& a) {
   return moved(a.dtype, a.n);
 }
 KernelCost cost_of(const ScaleArgs& a) {
-  return moved(a.dtype, 2 * a.n);
+  KernelCost cost = moved(a.dtype, a.n);
+  cost.bytes += moved(a.y_dtype, a.n).bytes;
+  return cost;
 }
 // How many parameters there are stands in tables in the device's memory.
 KernelCost cost_of(const AdafactorArgs&) {
