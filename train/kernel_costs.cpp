@@ -136,7 +136,11 @@ KernelCost cost_of(const BlockAccumulateArgs& a) {
 
 // Rows are added to in the backward pass of these two.
 KernelCost cost_of(const EmbeddingArgs& a) {
-  return moved(a.dtype, 2 * a.positions * a.dim);
+  KernelCost cost = moved(a.dtype, a.positions * a.dim);
+  cost.bytes += moved(a.row_dtype, a.positions * a.dim).bytes;
+  if (a.added != nullptr)
+    cost.bytes += moved(a.dtype, elements_read(a.axes, a.sizes, a.strides) * a.dim).bytes;
+  return cost;
 }
 KernelCost cost_of(const GatherArgs& a) {
   return moved(a.dtype, 2 * a.outer * a.picks * a.inner);
