@@ -185,9 +185,11 @@ void GradSink::give(int k, const Tensor& contribution) {
   if (contribution.shape() != slot.shape)
     fail<ShapeError>("{}: the gradient of input {} has shape {} and the input has {}", describe(node_), k,
                      to_string(contribution.shape()), to_string(slot.shape));
-  if (!slot.has_grad() && !slot.pinned && contribution.dtype() == slot.dtype) {
+  if (!slot.has_grad() && !slot.pinned) {
     // A tracked tensor (a user's cotangent) must not tie its graph to a leaf that the graph leads to.
-    slot.grad = contribution.autograd() == nullptr ? contribution : raw::alias(contribution);
+    slot.grad = contribution.dtype() != slot.dtype   ? raw::cast(contribution, slot.dtype)
+                : contribution.autograd() == nullptr ? contribution
+                                                     : raw::alias(contribution);
     queue_.push(edge.node);
     return;
   }
@@ -200,12 +202,19 @@ void GradSink::give(int k, const Tensor& contribution) {
   }
   float beta = 0;
   const Tensor dst = open(k, &beta);
-  const Tensor typed =
-      contribution.dtype() == slot.dtype ? contribution : raw::cast(contribution, slot.dtype);
-  if (beta == 0)
-    raw::copy_into(dst, typed);
+  const bool typed = contribution.dtype() == slot.dtype;
+  if (beta != 0)
+    raw::add_into(dst, typed ? contribution : raw::cast(contribution, slot.dtype));
+  else if (typed)
+    raw::copy_into(dst, contribution);
   else
-    raw::add_into(dst, typed);
+    raw::cast_into(dst, contribution);
+}
+
+bool GradSink::keeps(int k, Dtype dtype) const {
+  const Edge& edge = node_.edges_[static_cast<std::size_t>(k)];
+  const GradSlot& slot = edge.node->slot(edge.output);
+  return !slot.has_grad() && !slot.pinned && dtype == slot.dtype;
 }
 
 void GradSink::reach(int k) {

@@ -88,6 +88,9 @@ class GradSink {
   Tensor open_zeroed(int k);
   // Adds a tensor; when it is the first contribution it is kept without a copy.
   void give(int k, const Tensor& contribution);
+  // Whether `give` would keep a tensor of this dtype, so that one may be made for it in place of writing into
+  // the input's buffer.
+  bool keeps(int k, Dtype dtype) const;
   // Marks input k's producer as reached without a contribution through this sink (its gradient lies in shared
   // storage).
   void reach(int k);

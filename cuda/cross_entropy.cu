@@ -5,12 +5,26 @@
 // from memory (the sum finds the row in the cache) and writes three numbers per row; the gradient reads them
 // once and writes dlogits once: the least, as the probabilities are computed twice and never stored.
 //
+// Loss and gradient at once: a warp, a block of 256 or a block of 1024 threads for each row, by its length. A
+// thread takes the same parts of a row twice: it reads 16 bytes and adds them to a maximum and a sum that
+// grow together, then computes the gradient. Between, it keeps them in the block's shared memory, as far as
+// that goes: 226 KiB on 9.0, 57,000 classes, one such row to a multiprocessor. What is over is read again and
+// should be in the L2 cache: of 128,000 classes 132 multiprocessors have 132 (512 - 231) KB = 37 MB under
+// way, of 50; with 98 KiB of shared memory (8.6) 84 of them 8.4 MB of rows of 50,257. Bytes moved: the logits
+// once, dlogits once.
+//
 // A target that is no class and not ignored makes its row's loss and gradient NaN: to refuse it the host
 // would have to wait for the GPU.
+#include <algorithm>
+#include <cfloat>
+
+#include "cuda/block_group.cuh"
 #include "cuda/install.h"
 #include "cuda/numbers.cuh"
+#include "cuda/shared_launch.cuh"
 #include "cuda/team.cuh"
 #include "ops/cross_entropy.h"
+#include "tensor/error.h"
 
 namespace eddy::cuda {
 namespace {
@@ -78,7 +92,7 @@ __global__ void mean_kernel(CrossEntropyMeanArgs args) {
   *static_cast<float*>(args.inverse_scored) = static_cast<float>(inverse);
 }
 
-template <int Threads, class T, class Gradient>
+template <int Threads, class T>
 __global__ void backward_kernel(CrossEntropyBackwardArgs args) {
   using Rows = Team<Threads>;
   const float scale = *static_cast<const float*>(args.dy) * *static_cast<const float*>(args.inverse_scored);
@@ -86,7 +100,7 @@ __global__ void backward_kernel(CrossEntropyBackwardArgs args) {
     const std::int64_t target = args.targets[row];
     const bool ignored = target == args.ignore, known = target >= 0 && target < args.classes;
     const T* const x = static_cast<const T*>(args.logits) + row * args.classes;
-    Gradient* const dx = static_cast<Gradient*>(args.dlogits) + row * args.classes;
+    T* const dx = static_cast<T*>(args.dlogits) + row * args.classes;
     const float top = known && !ignored ? static_cast<const float*>(args.row_max)[row] : 0.0f;
     const float factor = known && !ignored ? scale * static_cast<const float*>(args.row_inverse)[row] : 0.0f;
     for (std::int64_t i = Rows::lane(); i < args.classes; i += Threads) {
@@ -106,10 +120,148 @@ void forward(const CrossEntropyArgs& args) {
   });
 }
 
-template <class T, class Gradient>
 void backward(const CrossEntropyBackwardArgs& args) {
-  launch_rows("cross_entropy_backward", backward_kernel<32, T, Gradient>,
-              backward_kernel<kThreads, T, Gradient>, args.rows, args.classes, args);
+  for_activations("cross_entropy", args.dtype, [&](auto* type) {
+    using T = StoredIn<decltype(type)>;
+    launch_rows("cross_entropy_backward", backward_kernel<32, T>, backward_kernel<kThreads, T>, args.rows,
+                args.classes, args);
+  });
+}
+
+// A row's largest logit so far, and the sum of the exponentials under it. A NaN makes the sum NaN.
+struct RunningSum {
+  float top = -FLT_MAX, sum = 0;  // so that -infinity adds 0, in a thread that has nothing else as well
+
+  template <class Parts>
+  __device__ void add(const Parts& parts) {
+    float largest = top;
+    for (const auto& part : parts)
+      for (const float x : part.at) largest = fmaxf(largest, x);
+    if (largest > top) {
+      sum *= expf(top - largest);
+      top = largest;
+    }
+    for (const auto& part : parts)
+      for (const float x : part.at) sum += expf(x - top);
+  }
+};
+struct Largest {
+  __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
+};
+
+// Neighbours of a row that one thread takes at once: four where all rows begin at 16 bytes, else one.
+struct One {
+  float at[1];
+};
+template <int Width>
+using PartOf = std::conditional_t<Width == 4, Four, One>;
+
+template <class Gradient>
+__device__ void write_part(Gradient* to, const Four& part) {
+  write_four(to, part);
+}
+template <class Gradient>
+__device__ void write_part(Gradient* to, const One& part) {
+  *to = static_cast<Gradient>(part.at[0]);
+}
+
+struct RowsLaunch {
+  CrossEntropyRowsArgs args;
+  int parts;  // of a row
+  int held;   // of these, in shared memory
+};
+
+constexpr int kLongRowThreads = 1024;
+
+template <int Threads, int Width, class Gradient>
+__global__ void __launch_bounds__(Team<Threads>::kBlock) loss_and_gradient_kernel(RowsLaunch launched) {
+  using Rows = Team<Threads>;
+  using Part = PartOf<Width>;
+  constexpr int kAtOnce = 16 / Width;  // reads under way: 64 KiB of a long row's block
+  const CrossEntropyRowsArgs& args = launched.args;
+  const int parts = launched.parts, held = launched.held;
+  Part* const kept = reinterpret_cast<Part*>(shared_memory()) + threadIdx.x / Threads * held;
+  for (std::int64_t row = Rows::first_row(); row < args.rows; row += Rows::row_step()) {
+    const std::int64_t target = args.targets[row];
+    const float* const x = static_cast<const float*>(args.logits) + row * args.classes;
+    Gradient* const dx = static_cast<Gradient*>(args.dlogits) + row * args.classes;
+    float* const loss = static_cast<float*>(args.row_loss) + row;
+    if (target == args.ignore || target < 0 || target >= args.classes) {
+      const float value = target == args.ignore ? 0.0f : not_a_number();
+      if (Rows::lane() == 0) *loss = value;
+      for (std::int64_t i = Rows::lane(); i < args.classes; i += Threads)
+        dx[i] = static_cast<Gradient>(value);
+      continue;
+    }
+    const auto of_row = [&](int part) {
+      return *reinterpret_cast<const Part*>(x + static_cast<std::int64_t>(part) * Width);
+    };
+    RunningSum own;
+    for (int first = Rows::lane(); first < parts; first += kAtOnce * Threads) {
+      Part read[kAtOnce];
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) {
+        const int part = first + k * Threads;
+        read[k] = of_row(part < parts ? part : first);  // behind no branch, so that all are under way
+      }
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) {
+        const int part = first + k * Threads;
+        if (part < held)
+          kept[part] = read[k];
+        else if (part >= parts)
+          for (float& value : read[k].at) value = -INFINITY;
+      }
+      own.add(read);
+    }
+    const float top = Rows::reduce(own.top, Largest{});
+    const float sum = Rows::reduce(own.sum * expf(own.top - top), Plus{}), inverse = 1.0f / sum;
+    // Dlogits may lie in the place of the logits: a thread reads and writes the same parts and no other's.
+    const bool has_target = Rows::lane() == target / Width % Threads;
+    const float of_target = has_target ? x[target] - top : 0.0f;
+#pragma unroll 4
+    for (int part = Rows::lane(); part < parts; part += Threads) {
+      Part share = part < held ? kept[part] : of_row(part);
+      for (float& value : share.at) value = inverse * expf(value - top);
+      write_part(dx + static_cast<std::int64_t>(part) * Width, share);
+    }
+    if (!has_target) continue;
+    *loss = logf(sum) - of_target;
+    dx[target] = static_cast<Gradient>(inverse * expf(of_target) - 1.0f);
+  }
+}
+
+template <int Threads, int Width, class Gradient>
+void run_loss_and_gradient(const CrossEntropyRowsArgs& args) {
+  constexpr int kRows = Team<Threads>::kRowsPerBlock, kBytes = 4 * Width;
+  constexpr int kOfTeam = 1024;  // more than a team takes for its sums
+  if (args.classes >> 30 != 0) throw ValueError("cross_entropy: 2^30 classes or more (cuda takes fewer)");
+  const int parts = static_cast<int>(args.classes) / Width,
+            held = std::min(parts, (most_shared_bytes() - kOfTeam) / (kRows * kBytes));
+  launch_shared("cross_entropy_rows", loss_and_gradient_kernel<Threads, Width, Gradient>,
+                grid_for(args.rows, kRows, 64), Team<Threads>::kBlock, held * kRows * kBytes,
+                {args, parts, held});
+}
+
+template <int Width, class Gradient>
+void loss_and_gradient(const CrossEntropyRowsArgs& args) {
+  constexpr std::int64_t kShortRow = 8192;  // a block of kThreads reads it in two turns
+  if (args.classes <= kWarpRow)
+    run_loss_and_gradient<32, Width, Gradient>(args);
+  else if (args.classes <= kShortRow)
+    run_loss_and_gradient<kThreads, Width, Gradient>(args);
+  else
+    run_loss_and_gradient<kLongRowThreads, Width, Gradient>(args);
+}
+
+template <class Gradient>
+void loss_and_gradient(const CrossEntropyRowsArgs& args) {
+  require_f32("cross_entropy_rows", args.dtype);
+  if (args.rows == 0) return;
+  if (args.classes % 4 == 0 && aligned(args.logits) && aligned(args.dlogits, 4 * sizeof(Gradient)))
+    loss_and_gradient<4, Gradient>(args);
+  else
+    loss_and_gradient<1, Gradient>(args);
 }
 
 }  // namespace
@@ -120,12 +272,9 @@ void install_cross_entropy() {
   cross_entropy_mean_slot.function[kCuda] = [](const CrossEntropyMeanArgs& args) {
     launch("cross_entropy_mean", mean_kernel, 1, kMeanThreads, args);
   };
-  cross_entropy_backward_slot.function[kCuda] = [](const CrossEntropyBackwardArgs& args) {
-    if (args.dtype == Dtype::f32 && args.bf16_dlogits) return backward<float, bf16>(args);
-    for_activations("cross_entropy", args.dtype, [&](auto* type) {
-      using T = StoredIn<decltype(type)>;
-      backward<T, T>(args);
-    });
+  cross_entropy_backward_slot.function[kCuda] = backward;
+  cross_entropy_rows_slot.function[kCuda] = [](const CrossEntropyRowsArgs& args) {
+    args.bf16_dlogits ? loss_and_gradient<bf16>(args) : loss_and_gradient<float>(args);
   };
 }
 

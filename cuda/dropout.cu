@@ -4,6 +4,10 @@
 // the last counter may serve fewer, and a first element that is no multiple of four makes the addresses odd.
 // Those are read one by one, the others as 16 bytes, 8 of bf16. Shared memory: none. Bytes moved: x and y
 // once (y twice with beta 1), the least; the mask is not stored.
+//
+// A mask that repeats: one thread per four columns of a position, which draws their words once for all
+// sequences; rows that do not lie at multiples of four elements go one column to a thread. Bytes moved: x and
+// y once, the least.
 #include <cmath>
 
 #include "cuda/install.h"
@@ -57,6 +61,10 @@ __global__ void dropout_kernel(DropoutLaunch<T> args) {
   }
 }
 
+std::uint32_t threshold_of(double p) {
+  return static_cast<std::uint32_t>(std::ceil(p * 0x1p24));  // exact: p in [0, 1)
+}
+
 template <class T>
 void dropout(const DropoutArgs& args) {
   constexpr std::uintptr_t kBytes = sizeof(StoredFour<T>);
@@ -68,10 +76,79 @@ void dropout(const DropoutArgs& args) {
   launched.first_counter = args.first_element >> 2;
   launched.skipped = static_cast<int>(args.first_element & 3);
   launched.by_four = launched.skipped == 0 && aligned(args.x, kBytes) && aligned(args.y, kBytes);
-  launched.drop_below = static_cast<std::uint32_t>(std::ceil(args.p * 0x1p24));  // exact: p in [0, 1)
+  launched.drop_below = threshold_of(args.p);
   launched.scale = static_cast<float>(args.scale);
   launched.adds = args.beta != 0;
   launch("dropout", dropout_kernel<T>, grid_for(args.n + 3, 4 * kThreads), kThreads, launched);
+}
+
+template <class T>
+struct TiledDropoutLaunch {
+  std::int64_t batch, time, dim, tile, first;
+  const T* x;
+  T* y;
+  RandomKey key;
+  std::uint32_t drop_below;
+  float scale;
+
+  __device__ float factor(std::uint32_t word) const { return (word >> 8) >= drop_below ? scale : 0.0f; }
+  __device__ std::uint64_t word(std::int64_t t, std::int64_t column) const {
+    return static_cast<std::uint64_t>((first + t) % tile * dim + column);
+  }
+};
+
+template <class T>
+__global__ void tiled_dropout_kernel(TiledDropoutLaunch<T> args) {
+  constexpr int kAtOnce = 4;  // sequences, read before any is written
+  const std::int64_t fours = args.dim / 4, row = args.time * args.dim;
+  for (std::int64_t i = first_item(); i < args.time * fours; i += item_step()) {
+    const std::int64_t t = i / fours, column = i % fours * 4, at = t * args.dim + column;
+    const Philox4 words = args.key.words(args.word(t, column) >> 2);
+    float mask[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) mask[j] = args.factor(words.word[j]);
+    for (std::int64_t b = 0; b < args.batch; b += kAtOnce) {
+      Four read[kAtOnce];
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) read[k] = read_four(args.x + min(b + k, args.batch - 1) * row + at);
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) {
+        if (b + k >= args.batch) break;
+#pragma unroll
+        for (int j = 0; j < 4; ++j) read[k].at[j] *= mask[j];
+        write_four(args.y + (b + k) * row + at, read[k]);
+      }
+    }
+  }
+}
+
+template <class T>
+__global__ void odd_tiled_dropout_kernel(TiledDropoutLaunch<T> args) {
+  const std::int64_t row = args.time * args.dim;
+  for (std::int64_t i = first_item(); i < row; i += item_step()) {
+    const float mask = args.factor(args.key.word(args.word(i / args.dim, i % args.dim)));
+    for (std::int64_t at = i; at < args.batch * row; at += row)
+      args.y[at] = static_cast<T>(static_cast<float>(args.x[at]) * mask);
+  }
+}
+
+template <class T>
+void tiled_dropout(const TiledDropoutArgs& args) {
+  constexpr std::uintptr_t kBytes = sizeof(StoredFour<T>);
+  const TiledDropoutLaunch<T> launched{args.batch,
+                                       args.time,
+                                       args.dim,
+                                       args.tile,
+                                       args.first,
+                                       static_cast<const T*>(args.x),
+                                       static_cast<T*>(args.y),
+                                       args.key,
+                                       threshold_of(args.p),
+                                       static_cast<float>(args.scale)};
+  const bool by_four = args.dim % 4 == 0 && aligned(args.x, kBytes) && aligned(args.y, kBytes);
+  const std::int64_t items = args.time * args.dim / (by_four ? 4 : 1);
+  launch("tiled_dropout", by_four ? tiled_dropout_kernel<T> : odd_tiled_dropout_kernel<T>,
+         grid_for(items, kThreads), kThreads, launched);
 }
 
 }  // namespace
@@ -79,6 +156,10 @@ void dropout(const DropoutArgs& args) {
 void install_dropout() {
   dropout_slot.function[static_cast<int>(DeviceType::cuda)] = [](const DropoutArgs& args) {
     for_activations("dropout", args.dtype, [&](auto* type) { dropout<StoredIn<decltype(type)>>(args); });
+  };
+  tiled_dropout_slot.function[static_cast<int>(DeviceType::cuda)] = [](const TiledDropoutArgs& args) {
+    for_activations("tiled_dropout", args.dtype,
+                    [&](auto* type) { tiled_dropout<StoredIn<decltype(type)>>(args); });
   };
 }
 

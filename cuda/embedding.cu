@@ -1,8 +1,9 @@
 // Rows picked from a table by ids, and the gradient: row v of dtable is the sum of the rows of dy whose id is
 // v.
 //
-// Forward, mapping: a warp per position, each thread every 32nd element of the row. Bytes moved: ids, rows
-// and result once, the least.
+// Forward, mapping: a warp per position, each thread every 32nd four elements of the row, or elements where
+// rows are not so aligned. What is added to them is walked by the number of the position. Bytes moved: ids,
+// rows and result once, the least.
 //
 // Backward, without atomics and in a fixed order. The positions are sorted by id, stably, and the sorted list
 // is cut into chunks of 64. A run is the positions of one id, side by side in the list:
@@ -23,6 +24,7 @@
 //
 // An id outside the table gives a row of NaN forward and nothing backward.
 #include "cuda/install.h"
+#include "cuda/numbers.cuh"
 #include "cuda/sort.cuh"
 #include "cuda/team.cuh"
 #include "ops/gather.h"
@@ -31,18 +33,56 @@
 namespace eddy::cuda {
 namespace {
 
-template <class Id>
-__global__ void forward_kernel(EmbeddingArgs args) {
+// The first element of what is added to a position's row.
+__device__ const float* added_row(const EmbeddingArgs& args, std::int64_t position) {
+  const float* row = static_cast<const float*>(args.added);
+  for (int axis = args.axes - 1; axis >= 0; --axis) {
+    row += position % args.sizes[axis] * args.strides[axis];
+    position /= args.sizes[axis];
+  }
+  return row;
+}
+
+template <class Id, class T, bool ByFour>
+__global__ void forward_kernel(const __grid_constant__ EmbeddingArgs args) {
   using Rows = Team<32>;
+  constexpr int kWidth = ByFour ? 4 : 1;
   const Id* const ids = static_cast<const Id*>(args.ids);
   for (std::int64_t i = Rows::first_row(); i < args.positions; i += Rows::row_step()) {
     const std::int64_t id = static_cast<std::int64_t>(ids[i]);
     const bool known = id >= 0 && id < args.vocab;
     const float* const from = static_cast<const float*>(args.from) + (known ? id * args.dim : 0);
-    float* const to = static_cast<float*>(args.to) + i * args.dim;
-    for (std::int64_t c = Rows::lane(); c < args.dim; c += 32)
-      to[c] = known ? from[c] : __int_as_float(0x7fffffff);
+    const float* const added = args.added == nullptr ? nullptr : added_row(args, i);
+    T* const to = static_cast<T*>(args.to) + i * args.dim;
+    for (std::int64_t c = Rows::lane() * kWidth; c < args.dim; c += 32 * kWidth) {
+      Four row = {}, more = {};
+      if constexpr (ByFour) {
+        row = read_four(from + c);
+        if (added != nullptr) more = read_four(added + c);
+      } else {
+        row.at[0] = from[c];
+        if (added != nullptr) more.at[0] = added[c];
+      }
+#pragma unroll
+      for (int j = 0; j < kWidth; ++j) {
+        if (added != nullptr) row.at[j] += more.at[j];
+        if (!known) row.at[j] = __int_as_float(0x7fffffff);
+      }
+      if constexpr (ByFour)
+        write_four(to + c, row);
+      else
+        to[c] = static_cast<T>(row.at[0]);
+    }
   }
+}
+
+template <class Id, class T>
+void forward(const EmbeddingArgs& args) {
+  bool by_four = args.dim % 4 == 0 && aligned(args.from) && aligned(args.to, sizeof(StoredFour<T>)) &&
+                 aligned(args.added);
+  for (int axis = 0; axis < args.axes; ++axis) by_four = by_four && args.strides[axis] % 4 == 0;
+  launch("embedding", by_four ? forward_kernel<Id, T, true> : forward_kernel<Id, T, false>,
+         grid_for(args.positions, Team<32>::kRowsPerBlock, 64), kThreads, args);
 }
 
 // Ids as keys for sorting; one outside the table becomes `vocab`, which sorts last and is left out.
@@ -63,11 +103,12 @@ __global__ void key_kernel(KeyArgs args) {
 
 constexpr int kChunk = 64;
 
+template <class T>
 struct SumRunsArgs {
   std::int64_t positions, dim;
   std::int32_t vocab;
   const std::int32_t *keys, *places;  // sorted by key
-  const float* dy;
+  const T* dy;
   float* dtable;
   float* spare;  // [chunks, 2, dim]: of the run that comes from the chunk before, and of the one that goes on
 
@@ -82,7 +123,8 @@ struct SumRunsArgs {
   }
 };
 
-__global__ void chunk_kernel(SumRunsArgs args) {
+template <class T>
+__global__ void chunk_kernel(SumRunsArgs<T> args) {
   __shared__ std::int32_t keys[kChunk], places[kChunk];
   for (std::int64_t chunk = blockIdx.x; chunk < args.chunks(); chunk += gridDim.x) {
     const std::int64_t first = chunk * kChunk;
@@ -99,7 +141,7 @@ __global__ void chunk_kernel(SumRunsArgs args) {
         float sum = 0;
         int end = begin;
         for (; end < count && keys[end] == keys[begin]; ++end)
-          sum += args.dy[places[end] * args.dim + column];
+          sum += static_cast<float>(args.dy[places[end] * args.dim + column]);
         if (begin == 0 && comes_in)
           spare[0] = sum;
         else if (end == count && goes_on)
@@ -113,7 +155,8 @@ __global__ void chunk_kernel(SumRunsArgs args) {
   }
 }
 
-__global__ void spare_kernel(SumRunsArgs args) {
+template <class T>
+__global__ void spare_kernel(SumRunsArgs<T> args) {
   for (std::int64_t chunk = blockIdx.x; chunk < args.chunks(); chunk += gridDim.x) {
     if (!args.goes_on(chunk)) continue;
     const std::int32_t key = args.keys[args.chunk_end(chunk) - 1];
@@ -131,6 +174,7 @@ __global__ void spare_kernel(SumRunsArgs args) {
   }
 }
 
+template <class T>
 void backward(const EmbeddingArgs& args) {
   require_f32("embedding", args.dtype);
   if (args.vocab >> 31 != 0) throw ValueError("embedding: a table of 2^31 rows or more (cuda takes fewer)");
@@ -151,16 +195,16 @@ void backward(const EmbeddingArgs& args) {
     const Sorted sorted = sort_by_key(keys, places, bits);
     const std::int64_t chunks = (count + kChunk - 1) / kChunk;
     const Tensor spare = Tensor::empty({chunks, 2, args.dim}, Dtype::f32, device);
-    const SumRunsArgs run_args{count,
-                               args.dim,
-                               static_cast<std::int32_t>(args.vocab),
-                               sorted.keys.data<std::int32_t>(),
-                               sorted.places.data<std::int32_t>(),
-                               static_cast<const float*>(args.from) + start * args.dim,
-                               static_cast<float*>(args.to),
-                               spare.data<float>()};
-    launch("embedding_backward", chunk_kernel, grid_for(chunks, 1, 32), kThreads, run_args);
-    launch("embedding_backward", spare_kernel, grid_for(chunks, 1, 32), kThreads, run_args);
+    const SumRunsArgs<T> run_args{count,
+                                  args.dim,
+                                  static_cast<std::int32_t>(args.vocab),
+                                  sorted.keys.data<std::int32_t>(),
+                                  sorted.places.data<std::int32_t>(),
+                                  static_cast<const T*>(args.from) + start * args.dim,
+                                  static_cast<float*>(args.to),
+                                  spare.data<float>()};
+    launch("embedding_backward", chunk_kernel<T>, grid_for(chunks, 1, 32), kThreads, run_args);
+    launch("embedding_backward", spare_kernel<T>, grid_for(chunks, 1, 32), kThreads, run_args);
   }
 }
 
@@ -170,11 +214,15 @@ void install_embedding() {
   constexpr int kCuda = static_cast<int>(DeviceType::cuda);
   embedding_forward_slot.function[kCuda] = [](const EmbeddingArgs& args) {
     require_f32("embedding", args.dtype);
-    launch("embedding",
-           args.id_dtype == Dtype::i32 ? forward_kernel<std::int32_t> : forward_kernel<std::int64_t>,
-           grid_for(args.positions, Team<32>::kRowsPerBlock, 64), kThreads, args);
+    for_activations("embedding", args.row_dtype, [&](auto* type) {
+      using T = StoredIn<decltype(type)>;
+      args.id_dtype == Dtype::i32 ? forward<std::int32_t, T>(args) : forward<std::int64_t, T>(args);
+    });
   };
-  embedding_backward_slot.function[kCuda] = backward;
+  embedding_backward_slot.function[kCuda] = [](const EmbeddingArgs& args) {
+    for_activations("embedding", args.row_dtype,
+                    [&](auto* type) { backward<StoredIn<decltype(type)>>(args); });
+  };
 }
 
 }  // namespace eddy::cuda

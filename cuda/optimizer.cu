@@ -11,7 +11,7 @@
 //
 // Norm, mapping: a block per kNormBlock elements sums squares in f64, thread t those of elements t, t + 256,
 // ...; then one block sums the partial results the same way. Shared memory: 64 bytes. Bytes moved: x once,
-// the least. Scale: one thread per element; x read and written once.
+// the least. Scale: one thread per four elements; x read once and y written once.
 #include "cuda/install.h"
 #include "cuda/numbers.cuh"
 #include "cuda/team.cuh"
@@ -165,11 +165,33 @@ __global__ void norm_kernel(NormArgs args) {
   if (threadIdx.x == 0) *args.norm = sqrt(sum);
 }
 
-__global__ void scale_kernel(ScaleArgs args) {
-  float* const x = static_cast<float*>(args.x);
+struct ScaleLaunch {
+  ScaleArgs args;
+  std::int64_t fours;  // groups of four at the front that are read and written as one
+};
+
+template <class X, class Y>
+__global__ void scale_kernel(ScaleLaunch launched) {
+  const ScaleArgs& args = launched.args;
+  const X* const x = static_cast<const X*>(args.x);
+  Y* const y = static_cast<Y*>(args.y);
   float factor = static_cast<float>(args.factor);
   if (args.by != nullptr) factor *= *static_cast<const float*>(args.by);
-  for (std::int64_t i = first_item(); i < args.n; i += item_step()) x[i] *= factor;
+  for (std::int64_t i = first_item(); i < launched.fours; i += item_step()) {
+    Four four = read_four(x + 4 * i);
+#pragma unroll
+    for (float& value : four.at) value *= factor;
+    write_four(y + 4 * i, four);
+  }
+  for (std::int64_t i = 4 * launched.fours + first_item(); i < args.n; i += item_step())
+    y[i] = static_cast<Y>(factor * static_cast<float>(x[i]));
+}
+
+template <class X, class Y>
+void scale(const ScaleArgs& args) {
+  const bool by_four = aligned(args.x, sizeof(StoredFour<X>)) && aligned(args.y, sizeof(StoredFour<Y>));
+  launch("scale", scale_kernel<X, Y>, grid_for(args.n, 4 * kThreads), kThreads,
+         {args, by_four ? args.n / 4 : 0});
 }
 
 }  // namespace
@@ -187,8 +209,10 @@ void install_optimizer() {
     launch("l2_norm", norm_kernel, 1, kThreads, args);
   };
   scale_slot.function[kCuda] = [](const ScaleArgs& args) {
-    require_f32("scale", args.dtype);
-    launch("scale", scale_kernel, grid_for(args.n, kThreads), kThreads, args);
+    for_activations("scale", args.dtype, [&](auto* x) {
+      for_activations("scale", args.y_dtype,
+                      [&](auto* y) { scale<StoredIn<decltype(x)>, StoredIn<decltype(y)>>(args); });
+    });
   };
 }
 

@@ -1,6 +1,6 @@
-// The threads that work together on one row: a warp (Team<32>) or a whole block of kThreads. Each sums or
-// compares its own elements, then the team combines: within warps by a butterfly of shuffles, between warps
-// in the order of the warps. The order depends on the team's size alone, so the bits of a result do not
+// The threads that work together on one row: a warp (Team<32>), or a whole block of kThreads or more. Each
+// sums or compares its own elements, then the team combines: within warps by a butterfly of shuffles, between
+// warps in the order of the warps. The order depends on the team's size alone, so the bits of a result do not
 // change from run to run; every thread of the team gets it.
 //
 // Shared memory: one value per warp, for a team of several warps.
@@ -28,8 +28,9 @@ struct NanMax {
 
 template <int Threads>
 struct Team {
-  static_assert(Threads == 32 || Threads == kThreads);
-  static constexpr int kRowsPerBlock = kThreads / Threads;
+  static_assert(Threads == 32 || (Threads >= kThreads && Threads % 32 == 0));
+  static constexpr int kBlock = Threads > kThreads ? Threads : kThreads;  // threads of a block
+  static constexpr int kRowsPerBlock = kBlock / Threads;
 
   __device__ static int lane() { return static_cast<int>(threadIdx.x) % Threads; }
   // The first row of this team, and the distance to its next one. All threads of a team walk alike.

@@ -64,13 +64,11 @@ BlockRows BlockRecurrence::embed_blocks(const Tensor& tokens, const BlockPlan& p
         raw::reshape(raw::copy(raw::narrow(tokens, 1, 0, covered)), {plan.batch, blocks, plan.block}), 0, 1));
   if (left > 0) ids.rest = raw::copy(raw::narrow(tokens, 1, covered, left));
   return ids.map([&](const Tensor& part, std::uint64_t which) {
-    Tensor x = embed_(part);
-    if (positions_.defined()) {
-      const Tensor rows =
-          which == 0 ? narrow(positions_, 0, 0, covered) : narrow(positions_, 0, covered, left);
-      x = x + (which == 0 ? reshape(rows, {blocks, 1, plan.block, config().dim}) : rows);
-    }
-    return drop(activation(x), "embed.drop", which);
+    Tensor rows;
+    if (positions_.defined())
+      rows = which == 0 ? reshape(narrow(positions_, 0, 0, covered), {blocks, 1, plan.block, config().dim})
+                        : narrow(positions_, 0, covered, left);
+    return drop(embed_(part, params().activations(), rows), "embed.drop", which);
   });
 }
 

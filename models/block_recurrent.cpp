@@ -88,7 +88,7 @@ ForwardOutput BlockRecurrent::forward(const ForwardInput& input) const {
   Tensor x;
   {
     const ScopeGuard scope("embed");
-    x = activation(embedding(embed_, input.tokens));
+    x = embedding_sum(embed_, input.tokens, {}, params().activations());
   }
   std::vector<Tensor> outputs;
   for (std::int64_t s = 0; s < segments; ++s) {

@@ -6,13 +6,12 @@
 #include <vector>
 
 #include "autograd/scope.h"
-#include "ops/gather.h"
+#include "ops/dropout.h"
 #include "ops/matmul.h"
 #include "ops/pointwise.h"
 #include "ops/relu_mlp.h"
 #include "ops/rms_norm.h"
 #include "ops/views.h"
-#include "ops/widen.h"
 
 namespace eddy {
 namespace {
@@ -24,15 +23,7 @@ bool contains(const std::vector<std::int64_t>& list, std::int64_t value) {
 }  // namespace
 
 Tensor BlockCall::dropped(const Tensor& x, const std::string& path) const {
-  if (!drop.active()) return x;
-  // In f32 beside bf16, where 1 / (1 - rate) would be rounded.
-  const Tensor values = wide(x);
-  const Tensor ones = Tensor::full({tile, x.dim(2)}, 1, values.dtype(), x.device());
-  const Tensor mask = dropout(ones, drop.rate, drop.key(path, draw));
-  std::vector<std::int64_t> rows(static_cast<std::size_t>(x.dim(1)));
-  for (std::size_t t = 0; t < rows.size(); ++t) rows[t] = (first + static_cast<std::int64_t>(t)) % tile;
-  const Tensor ids = Tensor::from(rows, {x.dim(1)});
-  return cast(values * embedding(mask, raw::to_device(ids, x.device())), x.dtype());
+  return drop.active() ? tiled_dropout(x, drop.rate, drop.key(path, draw), tile, first) : x;
 }
 
 BlockRecurrentLayer::BlockRecurrentLayer(const ParamScope& layers, std::int64_t index,

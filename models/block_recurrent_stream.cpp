@@ -159,7 +159,7 @@ Tensor BlockRecurrent::stream(const Tensor& tokens, State& state) const {
   const NoGrad no_grad;
   check_tokens(tokens);
   const std::int64_t window = config().window, time = tokens.dim(1);
-  const Tensor x = activation(embedding(embed_, tokens));
+  const Tensor x = embedding_sum(embed_, tokens, {}, params().activations());
   Stream work = open_stream(state, tokens.dim(0));
   const BlockCall call = call_of({});
   std::vector<Tensor> outputs;

@@ -56,7 +56,7 @@ std::int64_t LlamaModel::state_count(const State& state, const char* name, std::
 
 Tensor LlamaModel::embed(const Tensor& tokens) const {
   const ScopeGuard scope("embed");
-  return activation(embed_(tokens));
+  return embed_(tokens, params().activations());
 }
 
 Classifier LlamaModel::head(const Tensor& y) const {

@@ -30,11 +30,11 @@ class LayerNorm {
   double eps;
 };
 
-// Rows of a table by id.
+// Rows of a table by id, with others added and rounded to `dtype` where wanted: embedding_sum.
 class Embedding {
  public:
   Embedding(const ParamScope& scope, std::int64_t entries, std::int64_t width, double deviation);
-  Tensor operator()(const Tensor& ids) const;
+  Tensor operator()(const Tensor& ids, Dtype dtype, const Tensor& rows = {}) const;
 
   Tensor weight;
 };

@@ -100,12 +100,11 @@ void RecurrentTransformer::check_input(const ForwardInput& input) const {
 
 Tensor RecurrentTransformer::embed(const Tensor& tokens, std::int64_t first, bool is_time_major) const {
   const ScopeGuard scope("embed");
-  Tensor x = embed_(tokens);
-  if (!positions_.defined()) return activation(x);
+  if (!positions_.defined()) return embed_(tokens, params().activations());
   const std::int64_t time = tokens.dim(is_time_major ? 0 : 1);
   Tensor rows = narrow(positions_, 0, first, time);
   if (is_time_major) rows = reshape(rows, {time, 1, config().dim});
-  return activation(x + rows);
+  return embed_(tokens, params().activations(), rows);
 }
 
 Classifier RecurrentTransformer::head(const Tensor& y, bool is_time_major) const {

@@ -103,8 +103,8 @@ void StaircaseFamily::check_state_size(const State& state, std::size_t expected)
 
 Tensor StaircaseFamily::embed(const Tensor& tokens) const {
   const ScopeGuard scope("embed");
-  return activation(
-      embedding(embed_weight_, time_major() ? raw::copy(raw::transpose(tokens, 0, 1)) : tokens));
+  const Tensor ids = time_major() ? raw::copy(raw::transpose(tokens, 0, 1)) : tokens;
+  return embedding_sum(embed_weight_, ids, {}, params().activations());
 }
 
 Classifier StaircaseFamily::head(const Tensor& hidden, const DropoutContext& context) const {

@@ -61,9 +61,21 @@ struct CrossEntropyBackwardArgs {
   const void *row_max, *row_inverse, *inverse_scored;
   void* dlogits;  // may be the logits, with beta 0
   float beta;
-  bool bf16_dlogits = false;  // with dtype f32: dlogits is bf16. Not on the CPU
 };
 extern Slot<CrossEntropyBackwardArgs> cross_entropy_backward_slot;
+
+// Each row's loss and its gradient, softmax - [class = target], while the row is at hand: the two slots above
+// with dy and inverse_scored of 1, for who has the logits for a moment only.
+struct CrossEntropyRowsArgs {
+  Dtype dtype;
+  std::int64_t rows, classes, ignore;
+  const void* logits;
+  const std::int64_t* targets;
+  void* row_loss;             // [rows]; 0 for ignored rows
+  void* dlogits;              // 0 in ignored rows; may be the logits
+  bool bf16_dlogits = false;  // with dtype f32: dlogits is bf16, and not the logits. Not on the CPU
+};
+extern Slot<CrossEntropyRowsArgs> cross_entropy_rows_slot;
 
 struct OpSpec;
 std::vector<OpSpec> cross_entropy_specs();

@@ -1,6 +1,7 @@
 // CPU kernels of cross-entropy. Forward reads the logits once from memory (a row is small enough to come from
 // the cache for the second pass) and writes three numbers per row; the gradient reads them once and writes
-// dlogits once.
+// dlogits once. Loss and gradient of a row at once read the logits once and write dlogits once, and take each
+// exponential once.
 #include "ops/cross_entropy.h"
 
 #include "ops/cpu/isa.h"
@@ -38,6 +39,32 @@ void forward_kernel(const CrossEntropyArgs& args) {
         static_cast<T*>(args.row_max)[row] = top;
         static_cast<T*>(args.row_inverse)[row] = T(1) / sum;
       }
+    }
+  });
+}
+
+// The bits are those of the kernels beside it.
+template <class T>
+void loss_and_gradient_kernel(const CrossEntropyRowsArgs& args) {
+  const T* const logits = static_cast<const T*>(args.logits);
+  T *const row_loss = static_cast<T*>(args.row_loss), *const dlogits = static_cast<T*>(args.dlogits);
+  const std::int64_t classes = args.classes;
+  parallel_for(args.rows, rows_per_chunk(classes), [=, &args](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const std::int64_t target = args.targets[row];
+      const T* const x = logits + row * classes;
+      T* const dx = dlogits + row * classes;
+      if (target == args.ignore) {
+        row_loss[row] = T(0);
+        for (std::int64_t i = 0; i < classes; ++i) dx[i] = T(0);
+        continue;
+      }
+      const T top = lane_max(x, classes), of_target = x[target];
+      const T sum = sum_of_exp(x, classes, top, dx);
+      row_loss[row] = vec::log(sum) - (of_target - top);
+      const T inverse = T(1) / sum;
+      for (std::int64_t i = 0; i < classes; ++i) dx[i] = inverse * dx[i];
+      dx[target] -= T(1);
     }
   });
 }
@@ -92,6 +119,8 @@ void install_cross_entropy() {
   install_cpu(cross_entropy_forward_slot, forward_kernel<float>, EDDY_F64(forward_kernel<double>));
   install_cpu(cross_entropy_mean_slot, mean_kernel<float>, EDDY_F64(mean_kernel<double>));
   install_cpu(cross_entropy_backward_slot, backward_kernel<float>, EDDY_F64(backward_kernel<double>));
+  install_cpu(cross_entropy_rows_slot, loss_and_gradient_kernel<float>,
+              EDDY_F64(loss_and_gradient_kernel<double>));
 }
 
 }  // namespace eddy::EDDY_ISA

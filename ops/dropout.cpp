@@ -1,4 +1,4 @@
-// Checks and the node of dropout.
+// Checks and nodes of dropout.
 #include "ops/dropout.h"
 
 #include "autograd/tape.h"
@@ -9,10 +9,19 @@
 namespace eddy {
 
 constinit Slot<DropoutArgs> dropout_slot{"dropout"};
+constinit Slot<TiledDropoutArgs> tiled_dropout_slot{"tiled_dropout"};
+
+namespace {
+
+void check(const char* op, const Tensor& x, double p) {
+  if (!widens(x)) checks::floating(op, x);
+  if (!(p >= 0 && p < 1)) fail<ValueError>("{}: p out of range: {} (0 <= p < 1)", op, p);
+}
+
+}  // namespace
 
 Tensor dropout(const Tensor& input, double p, const RandomKey& key, std::uint64_t first_element) {
-  if (!widens(input)) checks::floating("dropout", input);
-  if (!(p >= 0 && p < 1)) fail<ValueError>("dropout: p out of range: {} (0 <= p < 1)", p);
+  check("dropout", input, p);
   if (p == 0) return input;
   if (widens(input)) return narrowed(dropout(wide(input), p, key, first_element));
   const Tensor x = raw::contiguous(input);
@@ -31,6 +40,28 @@ Tensor dropout(const Tensor& input, double p, const RandomKey& key, std::uint64_
                                     first_element, scale, beta});
     });
   });
+}
+
+Tensor tiled_dropout(const Tensor& input, double p, const RandomKey& key, std::int64_t tile,
+                     std::int64_t first) {
+  check("tiled_dropout", input, p);
+  if (input.rank() != 3)
+    fail<ShapeError>("tiled_dropout: x has shape {} ([batch, time, dim])", to_string(input.shape()));
+  if (tile < 1 || first < 0)
+    fail<ValueError>("tiled_dropout: a tile of {} positions from position {} (at least 1 from at least 0)",
+                     tile, first);
+  if (p == 0) return input;
+  if (widens(input)) return narrowed(tiled_dropout(wide(input), p, key, tile, first));
+  const auto masked = [p, key, tile, first](const Tensor& given) {
+    const Tensor x = raw::contiguous(given), y = Tensor::empty(x.shape(), x.dtype(), x.device());
+    if (y.elements() > 0)
+      tiled_dropout_slot(y.device(), {y.dtype(), y.dim(0), y.dim(1), y.dim(2), tile, first, x.raw_data(),
+                                      y.raw_data(), p, key, 1 / (1 - p)});
+    return y;
+  };
+  // A product with a mask, so dx is the product of dy with it.
+  return record("tiled_dropout", {input}, masked(input), {},
+                [masked](VjpContext& v) { v.sink.give(0, masked(v.dy())); });
 }
 
 }  // namespace eddy

@@ -22,6 +22,13 @@ namespace eddy {
 // same mask and scale.
 Tensor dropout(const Tensor& x, double p, const RandomKey& key, std::uint64_t first_element = 0);
 
+// Returns x times a mask that repeats along time and is one for all sequences: element (b, t, d) goes by the
+// word key.word(((first + t) % tile) dim + d), and is multiplied by 1 / (1 - p) or by 0.
+// shapes: x and y [batch, time, dim]. dtypes: f32, f64 and bf16. errors: ValueError unless 0 <= p < 1, tile
+// >= 1 and first >= 0; ShapeError; DtypeError. grad: dx = dy with the same mask and scale.
+Tensor tiled_dropout(const Tensor& x, double p, const RandomKey& key, std::int64_t tile,
+                     std::int64_t first = 0);
+
 // y[i] = beta y[i] + (kept(i) ? scale x[i] : 0), beta 0 or 1, over n contiguous elements numbered as above. y
 // may be x; with beta 0 it is not read. The scale is the caller's: 1 / (1 - p) for dropout.
 struct DropoutArgs {
@@ -36,6 +43,18 @@ struct DropoutArgs {
   float beta;
 };
 extern Slot<DropoutArgs> dropout_slot;
+
+// y[b, t, d] = x[b, t, d] (kept((first + t) % tile dim + d) ? scale : 0), all row-major. y may be x.
+struct TiledDropoutArgs {
+  Dtype dtype;
+  std::int64_t batch, time, dim, tile, first;
+  const void* x;
+  void* y;
+  double p;
+  RandomKey key;
+  double scale;
+};
+extern Slot<TiledDropoutArgs> tiled_dropout_slot;
 
 struct OpSpec;
 std::vector<OpSpec> dropout_specs();

@@ -1,5 +1,6 @@
-// CPU kernel of dropout: 64 words at a time in vector code, then one pass over the elements they belong to.
-// Bound by the ten Philox rounds (0.7 ns for an element with AVX-512), not by memory.
+// CPU kernels of dropout: 64 words at a time in vector code, then one pass over the elements they belong to.
+// Bound by the ten Philox rounds (0.7 ns for an element with AVX-512), not by memory. Of a mask that repeats
+// a piece is drawn once and goes to all its places.
 #include "ops/dropout.h"
 
 #include <math.h>
@@ -62,10 +63,54 @@ void dropout_by_beta(const DropoutArgs& args) {
   args.beta == 0 ? dropout<T, false>(args) : dropout<T, true>(args);
 }
 
+constexpr std::int64_t kPiece = 512;  // columns of a mask that are drawn at once
+
+// scale or 0 for each of `count` elements from a word on.
+template <class T>
+EDDY_INLINE void draw_mask(const RandomKey& key, std::uint64_t first, std::int64_t count,
+                           std::uint32_t threshold, T scale, T* mask) {
+  alignas(64) std::uint32_t words[kPhiloxWords];
+  std::int64_t skip = static_cast<std::int64_t>(first & 3);
+  for (std::int64_t i = 0; i < count;) {
+    philox_words(key, (first + static_cast<std::uint64_t>(i)) >> 2, words);
+    const std::int64_t drawn = kPhiloxWords - skip < count - i ? kPhiloxWords - skip : count - i;
+    for (std::int64_t j = 0; j < drawn; ++j) mask[i + j] = (words[skip + j] >> 8) >= threshold ? scale : T(0);
+    i += drawn;
+    skip = 0;
+  }
+}
+
+template <class T>
+void tiled_dropout(const TiledDropoutArgs& args) {
+  const std::uint32_t threshold = threshold_of(args.p);
+  const T scale = static_cast<T>(args.scale);
+  const T* const x = static_cast<const T*>(args.x);
+  T* const y = static_cast<T*>(args.y);
+  const std::int64_t time = args.time, dim = args.dim, tile = args.tile;
+  const std::int64_t rows = tile < time ? tile : time, pieces = (dim + kPiece - 1) / kPiece;
+  const std::int64_t places = args.batch * ((time + tile - 1) / tile) * (dim < kPiece ? dim : kPiece);
+  parallel_for(rows * pieces, places < kGrain ? kGrain / places : 1,
+               [=, &args](std::int64_t begin, std::int64_t end) {
+                 T mask[kPiece];
+                 for (std::int64_t i = begin; i < end; ++i) {
+                   const std::int64_t row = i / pieces, column = i % pieces * kPiece;
+                   const std::int64_t count = dim - column < kPiece ? dim - column : kPiece;
+                   const std::int64_t word = (args.first + row) % tile * dim + column;
+                   draw_mask(args.key, static_cast<std::uint64_t>(word), count, threshold, scale, mask);
+                   for (std::int64_t b = 0; b < args.batch; ++b)
+                     for (std::int64_t t = row; t < time; t += tile) {
+                       const std::int64_t at = (b * time + t) * dim + column;
+                       for (std::int64_t d = 0; d < count; ++d) y[at + d] = x[at + d] * mask[d];
+                     }
+                 }
+               });
+}
+
 }  // namespace
 
 void install_dropout() {
   install_cpu(dropout_slot, dropout_by_beta<float>, EDDY_F64(dropout_by_beta<double>));
+  install_cpu(tiled_dropout_slot, tiled_dropout<float>, EDDY_F64(tiled_dropout<double>));
 }
 
 }  // namespace eddy::EDDY_ISA

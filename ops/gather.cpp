@@ -3,6 +3,8 @@
 
 #include "autograd/tape.h"
 #include "ops/checks.h"
+#include "ops/pointwise.h"
+#include "ops/reduce.h"
 #include "ops/widen.h"
 #include "tensor/format.h"
 
@@ -40,10 +42,32 @@ void check_device(const char* op, const Tensor& x, const Tensor& index) {
                       to_string(index.device()));
 }
 
-}  // namespace
+// The places of `rows` [..., dim] for each row of a tensor of this shape, with neighbouring axes merged.
+void add_rows(EmbeddingArgs& args, const Tensor& rows, const Shape& shape) {
+  const Tensor all = raw::expand(rows, shape);
+  args.added = all.raw_data();
+  for (int i = 0; i + 1 < shape.rank(); ++i) {
+    if (shape[i] == 1) continue;
+    const int last = args.axes - 1;
+    if (last >= 0 && args.strides[last] == all.strides()[i] * shape[i])
+      args.sizes[last] *= shape[i];
+    else
+      args.sizes[args.axes++] = shape[i];
+    args.strides[args.axes - 1] = all.strides()[i];
+  }
+}
 
-Tensor embedding(const Tensor& table, const Tensor& ids) {
-  if (widens_anywhere(table)) return narrowed(embedding(wide(table), ids));
+void check_rows(const Tensor& table, const Tensor& ids, const Tensor& rows) {
+  checks::defined("embedding_sum", ids, "ids");
+  checks::same_kind("embedding_sum", table, rows);
+  const Shape shape = ids.shape().inserted(ids.rank(), table.dim(-1));
+  if (rows.rank() < 1 || rows.dim(-1) != table.dim(-1) ||
+      broadcast_shape("embedding_sum", rows.shape(), shape) != shape)
+    fail<ShapeError>("embedding_sum: rows {} do not repeat to {}", to_string(rows.shape()), to_string(shape));
+}
+
+// `dtype` is the table's, or bf16 beside a table of f32 on a device with kernels for it, as `rows` are.
+Tensor embed(const Tensor& table, const Tensor& ids, const Tensor& rows, Dtype dtype) {
   checks::floating("embedding", table, "table");
   checks::defined("embedding", ids, "ids");
   if (table.rank() != 2) fail<ShapeError>("embedding: table {} ([vocab, dim])", to_string(table.shape()));
@@ -52,25 +76,59 @@ Tensor embedding(const Tensor& table, const Tensor& ids) {
   check_device("embedding", table, ids);
   const std::int64_t vocab = table.dim(0), dim = table.dim(1);
   const Shape shape = ids.shape().inserted(ids.rank(), dim);
-  const Tensor picked = raw::contiguous(ids), rows = raw::contiguous(table);
+  const Tensor picked = raw::contiguous(ids), packed = raw::contiguous(table);
   if (const std::int64_t bad = first_outside(picked, vocab); bad >= 0)
     fail<ValueError>("embedding: id out of range: {} at position {} of {}, vocab {} (ids are 0 to vocab - 1)",
                      value_at(picked, bad), bad, to_string(ids.shape()), vocab);
-  const Tensor y = Tensor::empty(shape, table.dtype(), table.device());
-  if (y.elements() > 0)
-    embedding_forward_slot(y.device(), {y.dtype(), picked.dtype(), picked.elements(), vocab, dim,
-                                        picked.raw_data(), rows.raw_data(), y.raw_data()});
+  const Tensor y = Tensor::empty(shape, dtype, table.device());
+  if (y.elements() > 0) {
+    EmbeddingArgs args{table.dtype(), dtype, picked.dtype(),    picked.elements(),
+                       vocab,         dim,   picked.raw_data(), packed.raw_data(),
+                       y.raw_data()};
+    const Tensor added = rows.defined() && rows.strides()[rows.rank() - 1] != 1 ? raw::copy(rows) : rows;
+    if (added.defined()) add_rows(args, added, shape);
+    embedding_forward_slot(y.device(), args);
+  }
   // Row v of the table went to every position i with ids[i] = v, so those rows of dy add up in row v of the
   // gradient.
-  return record("embedding", {table}, y, {picked}, [vocab, dim](VjpContext& v) {
-    const Tensor dtable = v.sink.open_zeroed(0);
-    const Tensor dy =
-        raw::contiguous(dtable.dtype() == v.dy().dtype() ? v.dy() : raw::cast(v.dy(), dtable.dtype()));
-    const Tensor& places = v.saved(0);
-    if (dy.elements() > 0)
-      embedding_backward_slot(dy.device(), {dy.dtype(), places.dtype(), places.elements(), vocab, dim,
-                                            places.raw_data(), dy.raw_data(), dtable.raw_data()});
-  });
+  return record(rows.defined() ? "embedding_sum" : "embedding", {table, rows}, y, {picked},
+                [vocab, dim, dtype](VjpContext& v) {
+                  const Tensor& places = v.saved(0);
+                  if (v.sink.needs(0)) {
+                    const Tensor dtable = v.sink.open_zeroed(0);
+                    const bool as_it_is = v.dy().dtype() == dtable.dtype() ||
+                                          (v.dy().dtype() == dtype && dtable.dtype() == Dtype::f32);
+                    const Tensor dy = raw::contiguous(as_it_is ? v.dy() : raw::cast(v.dy(), dtable.dtype()));
+                    if (dy.elements() > 0)
+                      embedding_backward_slot(
+                          dy.device(), {dtable.dtype(), dy.dtype(), places.dtype(), places.elements(), vocab,
+                                        dim, places.raw_data(), dy.raw_data(), dtable.raw_data()});
+                  }
+                  if (v.sink.needs(1))
+                    v.sink.into(1, [&](const Tensor& dst, float beta) { sum_into(dst, v.dy(), beta); });
+                });
+}
+
+}  // namespace
+
+Tensor embedding(const Tensor& table, const Tensor& ids) {
+  if (widens_anywhere(table)) return narrowed(embedding(wide(table), ids));
+  checks::defined("embedding", table, "table");
+  return embed(table, ids, {}, table.dtype());
+}
+
+Tensor embedding_sum(const Tensor& table, const Tensor& ids, const Tensor& rows, Dtype dtype) {
+  if (!is_floating(dtype)) fail<DtypeError>("embedding_sum: into {} (f32, f64 or bf16)", dtype_name(dtype));
+  if (widens_anywhere(table))
+    return cast(embedding_sum(wide(table), ids, rows.defined() ? wide(rows) : rows, Dtype::f32), dtype);
+  checks::defined("embedding_sum", table, "table");
+  if (rows.defined()) check_rows(table, ids, rows);
+  if (table.device() == kCpu) {
+    const Tensor y = embedding(table, ids);
+    return cast(rows.defined() ? y + rows : y, dtype);
+  }
+  const bool rounds = table.dtype() == Dtype::f32 && dtype == Dtype::bf16;
+  return cast(embed(table, ids, rows, rounds ? dtype : table.dtype()), dtype);
 }
 
 Tensor gather(const Tensor& x, int axis, const Tensor& index) {

@@ -86,10 +86,53 @@ OpSpec gather_spec() {
   return spec;
 }
 
+OpSpec embedding_sum_spec() {
+  OpSpec spec;
+  spec.name = "embedding_sum";
+  spec.formula = "y[i, :] = table[ids[i], :] + rows[i, :], in another dtype";
+  spec.run = [](const Tensors& x) { return Tensors{embedding_sum(x[0], x[1], x[2], x[0].dtype())}; };
+  spec.reference = [](const Tensors& x) {
+    const std::vector<double> table = x[0].to_vector<double>();
+    const std::int64_t dim = x[0].dim(1);
+    const Shape shape = x[1].shape().inserted(x[1].rank(), dim);
+    std::vector<double> result = raw::copy(raw::expand(x[2], shape)).to_vector<double>();
+    std::size_t place = 0;
+    for (const std::int64_t id : raw::cast(x[1], Dtype::i64).to_vector<std::int64_t>())
+      for (std::int64_t c = 0; c < dim; ++c) result[place++] += table[static_cast<std::size_t>(id * dim + c)];
+    return Tensors{Tensor::from(result, shape)};
+  };
+  const auto sample = [](const Shape& ids, std::int64_t vocab, const Shape& rows) {
+    return Tensors{sample_normal({vocab, rows[rows.rank() - 1]}, "table"), sample_indices(ids, "ids", vocab),
+                   sample_normal(rows, "rows")};
+  };
+  const Tensors odd = sample({2, 5}, 7, {5, 37});
+  spec.samples = {{"size_0", sample({0}, 5, {0, 3})},
+                  {"size_1", sample({1}, 1, {1, 1})},
+                  {"scalar_id", sample({}, 4, {3})},
+                  {"odd_tail", odd},
+                  {"by_four", sample({3, 5}, 6, {5, 8})},
+                  {"one_row", sample({2, 5}, 7, {8})},
+                  {"all_rows", sample({2, 3}, 4, {2, 3, 5})},
+                  {"time_major", sample({5, 2}, 7, {5, 1, 12})},
+                  {"blocks", sample({3, 2, 4}, 7, {3, 1, 4, 6})},
+                  {"strided", {strided_copy(odd[0]), strided_copy(odd[1]), strided_copy(odd[2])}}};
+  spec.roundings = 1;
+  spec.bench = [] {
+    return Tensors{raw::cast(sample_normal({16384, 512}, "table"), Dtype::f32),
+                   sample_indices({8, 1024}, "ids", 16384),
+                   raw::cast(sample_normal({1024, 512}, "rows"), Dtype::f32)};
+  };
+  spec.cost = [](const Tensors& x) {
+    const auto moved = static_cast<double>(x[1].elements() * x[0].dim(1)) * 2;
+    return OpCost{0, moved * static_cast<double>(dtype_bytes(x[0].dtype()))};
+  };
+  return spec;
+}
+
 }  // namespace
 
 std::vector<OpSpec> gather_specs() {
-  return {embedding_spec(), gather_spec()};
+  return {embedding_spec(), embedding_sum_spec(), gather_spec()};
 }
 
 }  // namespace eddy

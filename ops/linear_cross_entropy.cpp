@@ -1,4 +1,5 @@
-// The chunks of a classifier with its loss: products by the gemm slot, rows by the kernels of cross-entropy.
+// The chunks of a classifier with its loss: products by the gemm slot, rows by the kernels of cross-entropy:
+// loss and gradient of a row at once, since a chunk's logits are more than a cache holds.
 #include "ops/linear_cross_entropy.h"
 
 #include <algorithm>
@@ -93,25 +94,21 @@ void run_chunks(const Problem& p, const Tensor& losses, const SumGradients& grad
   const Tensor logits = room({most, classes}, p.inside);
   // Of the dtype of the other factor: in the place of the logits, or rounded for products of bf16.
   const Tensor dlogits = wanted && bf16_products ? room({most, classes}, Dtype::bf16) : logits;
-  const Tensor tops = wanted ? room({most}, p.inside) : Tensor(),
-               inverses = wanted ? room({most}, p.inside) : Tensor();
-  const Tensor one = wanted ? Tensor::full({}, 1, p.inside, device) : Tensor();
   const Tensor transposed = raw::transpose(p.weight, 0, 1);
   for (std::int64_t first = 0; first < rows; first += most) {
     const std::int64_t count = std::min(most, rows - first);
     const Tensor part = raw::narrow(p.rows, 0, first, count), z = raw::narrow(logits, 0, 0, count);
     const std::int64_t* const targets = p.targets.data<std::int64_t>() + first;
     multiply_into(z, part, transposed, 0, p.bias);
-    cross_entropy_forward_slot(
-        device, {p.inside, count, classes, p.ignore, z.raw_data(), targets,
-                 raw::narrow(losses, 0, first, count).raw_data(), wanted ? tops.raw_data() : nullptr,
-                 wanted ? inverses.raw_data() : nullptr});
-    if (!wanted) continue;
+    void* const loss = raw::narrow(losses, 0, first, count).raw_data();
+    if (!wanted) {
+      cross_entropy_forward_slot(
+          device, {p.inside, count, classes, p.ignore, z.raw_data(), targets, loss, nullptr, nullptr});
+      continue;
+    }
     const Tensor dz = raw::narrow(dlogits, 0, 0, count);
-    if (dz.elements() > 0)
-      cross_entropy_backward_slot(
-          device, {p.inside, count, classes, p.ignore, one.raw_data(), z.raw_data(), targets, tops.raw_data(),
-                   inverses.raw_data(), one.raw_data(), dz.raw_data(), 0, bf16_products});
+    cross_entropy_rows_slot(device, {p.inside, count, classes, p.ignore, z.raw_data(), targets, loss,
+                                     dz.raw_data(), bf16_products});
     const float beta = first > 0 ? 1.0f : 0.0f;
     if (gradients.x.defined()) multiply_into(raw::narrow(gradients.x, 0, first, count), dz, p.weight, 0);
     if (gradients.weight.defined()) multiply_into(gradients.weight, raw::transpose(dz, 0, 1), part, beta);
@@ -120,6 +117,29 @@ void run_chunks(const Problem& p, const Tensor& losses, const SumGradients& grad
   if (rows > 0) return;
   if (gradients.weight.defined()) raw::fill(gradients.weight, 0);
   if (gradients.bias.defined()) raw::fill(gradients.bias, 0);
+}
+
+// Gives sum times a number that lies in the device's memory, and may overwrite sum.
+void give_product(GradSink& sink, int k, const Tensor& sum, const Tensor& by) {
+  const auto multiply = [&](const Tensor& to) {
+    if (to.elements() > 0)
+      scale_slot(to.device(), {sum.dtype(), to.dtype(), sum.elements(), sum.raw_data(), to.raw_data(), 1.0,
+                               by.raw_data()});
+  };
+  if (sink.keeps(k, sum.dtype())) {
+    multiply(sum);
+    return sink.give(k, sum);
+  }
+  // Where the gradient has a place, as in an arena, or another dtype, the product goes there.
+  sink.into(k, [&](const Tensor& dst, float beta) {
+    const bool one_kernel = dst.dtype() == sum.dtype() || !(dst.device() == kCpu);
+    if (beta == 0 && one_kernel && dst.contiguous()) return multiply(dst);
+    multiply(sum);
+    if (beta == 0)
+      raw::cast_into(dst, sum);
+    else
+      raw::add_into(dst, dst.dtype() == sum.dtype() ? sum : raw::cast(sum, dst.dtype()));
+  });
 }
 
 }  // namespace
@@ -141,19 +161,15 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
   cross_entropy_mean_slot(device, {p.inside, p.count(), ignore, p.targets.data<std::int64_t>(),
                                    losses.raw_data(), loss.raw_data(), inverse_scored.raw_data()});
   // The loss is the sum of losses over their number, so its gradient is that of the sum times dy over the
-  // number: scaled in place, since nothing else sees it.
-  return record(
-      "linear_cross_entropy", {x, weight, bias}, loss, {sums.x, sums.weight, sums.bias, inverse_scored},
-      [shape = x.shape()](VjpContext& v) {
-        const Tensor by = raw::alias(v.dy()) * v.saved(3);
-        for (int k = 0; k < 3; ++k) {
-          if (!v.sink.needs(k)) continue;
-          const Tensor& sum = v.saved(k);
-          if (sum.elements() > 0)
-            scale_slot(sum.device(), {sum.dtype(), sum.elements(), sum.raw_data(), 1.0, by.raw_data()});
-          v.sink.give(k, k == 0 ? raw::reshape(sum, shape) : sum);
-        }
-      });
+  // number, and nothing else sees the sum.
+  return record("linear_cross_entropy", {x, weight, bias}, loss,
+                {sums.x, sums.weight, sums.bias, inverse_scored}, [shape = x.shape()](VjpContext& v) {
+                  const Tensor by = raw::alias(v.dy()) * v.saved(3);
+                  for (int k = 0; k < 3; ++k) {
+                    if (!v.sink.needs(k)) continue;
+                    give_product(v.sink, k, k == 0 ? raw::reshape(v.saved(k), shape) : v.saved(k), by);
+                  }
+                });
 }
 
 Tensor linear_cross_entropy_rows(const Tensor& x, const Tensor& weight, const Tensor& bias,

@@ -126,7 +126,8 @@ void scale_in_place(const Tensor& x, double factor) {
   check_arena("scale_in_place", x, "input");
   if (!std::isfinite(factor)) fail<ValueError>("scale_in_place: factor {} (finite)", factor);
   wrote_in_place(x, "scale_in_place");
-  if (x.elements() > 0) scale_slot(x.device(), {x.dtype(), x.elements(), x.raw_data(), factor});
+  if (x.elements() > 0)
+    scale_slot(x.device(), {x.dtype(), x.dtype(), x.elements(), x.raw_data(), x.raw_data(), factor});
 }
 
 void adamw_step(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,

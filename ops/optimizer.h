@@ -111,13 +111,14 @@ struct NormArgs {
 inline constexpr std::int64_t kNormBlock = 1 << 14;
 extern Slot<NormArgs> l2_norm_slot;
 
-// x[i] = factor x[i].
+// y[i] = factor x[i].
 struct ScaleArgs {
-  Dtype dtype;
+  Dtype dtype, y_dtype;  // of x and y: one for both, or on a GPU either of f32 and bf16
   std::int64_t n;
-  void* x;
+  const void* x;
+  void* y;  // may be x
   double factor;
-  const void* by = nullptr;  // [1] of dtype in the device's memory: another factor; null for none
+  const void* by = nullptr;  // [1] in the device's memory, of dtype and f32 for bf16: another factor, or null
 };
 extern Slot<ScaleArgs> scale_slot;
 

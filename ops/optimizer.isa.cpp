@@ -129,11 +129,12 @@ void l2_norm(const NormArgs& args) {
 
 template <class T>
 void scale(const ScaleArgs& args) {
-  T* const x = static_cast<T*>(args.x);
+  const T* const x = static_cast<const T*>(args.x);
+  T* const y = static_cast<T*>(args.y);
   T factor = static_cast<T>(args.factor);
   if (args.by != nullptr) factor *= *static_cast<const T*>(args.by);
   parallel_for(args.n, kGrain, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) x[i] *= factor;
+    for (std::int64_t i = begin; i < end; ++i) y[i] = factor * x[i];
   });
 }
 

@@ -3,6 +3,7 @@
 
 #include "autograd/tape.h"
 #include "ops/checks.h"
+#include "ops/optimizer.h"
 #include "ops/pointwise_functors.h"
 #include "ops/reduce.h"
 #include "ops/widen.h"
@@ -117,6 +118,17 @@ Tensor binary(const Tensor& a, const Tensor& b) {
       });
 }
 
+// bf16 times a number that is f32, on a device with a kernel for that.
+Tensor times(const Tensor& a, double b) {
+  const auto multiplied = [b](const Tensor& given) {
+    const Tensor x = raw::contiguous(given), y = Tensor::empty(x.shape(), Dtype::bf16, x.device());
+    if (y.elements() > 0)
+      scale_slot(y.device(), {x.dtype(), y.dtype(), x.elements(), x.raw_data(), y.raw_data(), b});
+    return y;
+  };
+  return record("mul", {a}, multiplied(a), {}, [=](VjpContext& v) { v.sink.give(0, multiplied(v.dy())); });
+}
+
 Tensor number_like(const Tensor& a, double value) {
   return Tensor::full({}, value, a.dtype(), a.device());
 }
@@ -183,7 +195,8 @@ Tensor add(const Tensor& a, double b) {
   return add(a, number_like(a, b));
 }
 Tensor mul(const Tensor& a, double b) {
-  if (widens_anywhere(a)) return narrowed(mul(wide(a), b));
+  if (widens(a)) return narrowed(mul(wide(a), b));
+  if (widens_anywhere(a)) return times(a, b);
   return mul(a, number_like(a, b));
 }
 Tensor pow(const Tensor& a, double b) {

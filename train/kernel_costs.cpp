@@ -137,7 +137,11 @@ KernelCost cost_of(const BlockAccumulateArgs& a) {
 
 // Rows are added to in the backward pass of these two.
 KernelCost cost_of(const EmbeddingArgs& a) {
-  return moved(a.dtype, 2 * a.positions * a.dim);
+  KernelCost cost = moved(a.dtype, a.positions * a.dim);
+  cost.bytes += moved(a.row_dtype, a.positions * a.dim).bytes;
+  if (a.added != nullptr)
+    cost.bytes += moved(a.dtype, elements_read(a.axes, a.sizes, a.strides) * a.dim).bytes;
+  return cost;
 }
 KernelCost cost_of(const GatherArgs& a) {
   return moved(a.dtype, 2 * a.outer * a.picks * a.inner);
@@ -166,6 +170,9 @@ KernelCost cost_of(const UnitNormBackwardArgs& a) {
 KernelCost cost_of(const DropoutArgs& a) {
   return moved(a.dtype, (2 + also_read(a.beta)) * a.n);
 }
+KernelCost cost_of(const TiledDropoutArgs& a) {
+  return moved(a.dtype, 2 * a.batch * a.time * a.dim);
+}
 
 KernelCost cost_of(const SumArgs& a) {
   return moved(a.dtype, a.outer * a.inner * (a.count + 1 + also_read(a.beta)));
@@ -187,7 +194,10 @@ KernelCost cost_of(const CrossEntropyMeanArgs& a) {
   return moved(a.dtype, a.rows);
 }
 KernelCost cost_of(const CrossEntropyBackwardArgs& a) {
-  KernelCost cost = moved(a.dtype, (1 + also_read(a.beta)) * a.rows * a.classes);
+  return moved(a.dtype, (2 + also_read(a.beta)) * a.rows * a.classes);
+}
+KernelCost cost_of(const CrossEntropyRowsArgs& a) {
+  KernelCost cost = moved(a.dtype, a.rows * a.classes);
   cost.bytes += moved(a.bf16_dlogits ? Dtype::bf16 : a.dtype, a.rows * a.classes).bytes;
   return cost;
 }
@@ -248,7 +258,9 @@ KernelCost cost_of(const NormArgs& a) {
   return moved(a.dtype, a.n);
 }
 KernelCost cost_of(const ScaleArgs& a) {
-  return moved(a.dtype, 2 * a.n);
+  KernelCost cost = moved(a.dtype, a.n);
+  cost.bytes += moved(a.y_dtype, a.n).bytes;
+  return cost;
 }
 // How many parameters there are stands in tables in the device's memory.
 KernelCost cost_of(const AdafactorArgs&) {

@@ -65,20 +65,19 @@ struct MeteredSlots {
 };
 
 // A kernel that is not among these counts as time outside kernels.
-using AllSlots =
-    MeteredSlots<gemm_slot, attention_forward_slot, attention_backward_slot, window_attention_forward_slot,
-                 window_attention_backward_slot, unit_recurrence_forward_slot, unit_recurrence_backward_slot,
-                 block_recurrence_forward_slot, block_recurrence_backward_slot, block_accumulate_forward_slot,
-                 block_accumulate_backward_slot, embedding_forward_slot, embedding_backward_slot,
-                 gather_forward_slot, gather_backward_slot, layer_norm_forward_slot, layer_norm_backward_slot,
-                 rms_norm_forward_slot, rms_norm_backward_slot, unit_norm_forward_slot,
-                 unit_norm_backward_slot, dropout_slot, sum_slot, partial_sums_slot, max_forward_slot,
-                 max_backward_slot, cross_entropy_forward_slot, cross_entropy_mean_slot,
-                 cross_entropy_backward_slot, lstm_cell_forward_slot, lstm_cell_backward_slot, rotary_slot,
-                 gate_forward_slot, gate_backward_slot, softmax_forward_slot, softmax_backward_slot,
-                 log_softmax_forward_slot, log_softmax_backward_slot, memory_mark_slot, memory_take_slot,
-                 memory_write_slot, adam_slot, l2_norm_slot, scale_slot, adafactor_slot, unary_forward_slot,
-                 unary_backward_slot, binary_slot, where_slot>;
+using AllSlots = MeteredSlots<
+    gemm_slot, attention_forward_slot, attention_backward_slot, window_attention_forward_slot,
+    window_attention_backward_slot, unit_recurrence_forward_slot, unit_recurrence_backward_slot,
+    block_recurrence_forward_slot, block_recurrence_backward_slot, block_accumulate_forward_slot,
+    block_accumulate_backward_slot, embedding_forward_slot, embedding_backward_slot, gather_forward_slot,
+    gather_backward_slot, layer_norm_forward_slot, layer_norm_backward_slot, rms_norm_forward_slot,
+    rms_norm_backward_slot, unit_norm_forward_slot, unit_norm_backward_slot, dropout_slot, tiled_dropout_slot,
+    sum_slot, partial_sums_slot, max_forward_slot, max_backward_slot, cross_entropy_forward_slot,
+    cross_entropy_mean_slot, cross_entropy_rows_slot, cross_entropy_backward_slot, lstm_cell_forward_slot,
+    lstm_cell_backward_slot, rotary_slot, gate_forward_slot, gate_backward_slot, softmax_forward_slot,
+    softmax_backward_slot, log_softmax_forward_slot, log_softmax_backward_slot, memory_mark_slot,
+    memory_take_slot, memory_write_slot, adam_slot, l2_norm_slot, scale_slot, adafactor_slot,
+    unary_forward_slot, unary_backward_slot, binary_slot, where_slot>;
 
 // A GPU's copies, told of like kernels.
 class MeteredTransfer final : public Transfer {

@@ -8,9 +8,10 @@ namespace eddy::EDDY_ISA {
 namespace {
 
 // The sum of exp(x[i] - shift) in lanes. The exponentials pass through a small buffer on the stack, so a loop
-// over plain elements does them, which the compiler turns into vectors.
+// over plain elements does them, which the compiler turns into vectors. `kept`, if not null, gets them; it
+// may be x.
 template <class T>
-EDDY_INLINE T sum_of_exp(const T* x, std::int64_t n, T shift) {
+EDDY_INLINE T sum_of_exp(const T* x, std::int64_t n, T shift, T* kept = nullptr) {
   constexpr std::int64_t kPiece = 512;
   T piece[kPiece];
   T sum = 0;
@@ -18,6 +19,7 @@ EDDY_INLINE T sum_of_exp(const T* x, std::int64_t n, T shift) {
     const std::int64_t length = n - i < kPiece ? n - i : kPiece;
     for (std::int64_t j = 0; j < length; ++j) piece[j] = vec::exp(x[i + j] - shift);
     sum += lane_sum<T>(length, [&piece](auto reader, std::int64_t j) { return reader.load(piece + j); });
+    if (kept != nullptr) std::memcpy(kept + i, piece, static_cast<std::size_t>(length) * sizeof(T));
   }
   return sum;
 }

@@ -15,7 +15,9 @@
 #include "gpu_test.h"
 #include "models/model.h"
 #include "ops/cross_entropy.h"
+#include "ops/gather.h"
 #include "ops/matmul.h"
+#include "ops/pointwise.h"
 #include "tensor/error.h"
 #include "tests/op/bf16_check.h"
 
@@ -124,6 +126,52 @@ TEST_SUITE("device") {
     const Tensor one = to_gpu(Tensor::full({16, 16}, 1, Dtype::bf16));
     backward({large, small}, {one, one});
     CHECK(to_cpu(grad(weight)).to_vector<float>()[7] == 256.5f);
+  }
+
+  TEST_CASE("rows of an f32 table in bf16 are the CPU's to the bit and their gradients gather in f32") {
+    for (const std::int64_t dim : {5, 8, 132}) {
+      const Tensor table = raw::cast(sample_normal({7, dim}, "table"), Dtype::f32),
+                   rows = raw::cast(sample_normal({40, 1, dim}, "rows"), Dtype::f32),
+                   ids = sample_indices({40, 3}, "ids", 7);
+      const Tensor dy = raw::cast(sample_normal({40, 3, dim}, "dy"), Dtype::bf16);
+      for (const bool with_rows : {false, true}) {
+        const auto run = [&](const Tensors& on) {
+          const Tensor from = raw::alias(on[0]), more = raw::alias(on[2]);
+          require_grad(from);
+          require_grad(more);
+          const Tensor y = embedding_sum(from, on[1], with_rows ? more : Tensor(), Dtype::bf16);
+          backward(y, on[3]);
+          return Tensors{to_cpu(detach(y)), to_cpu(grad(from)), with_rows ? to_cpu(grad(more)) : Tensor()};
+        };
+        const Tensors got = run({to_gpu(table), to_gpu(ids), to_gpu(rows), to_gpu(dy)}),
+                      want = run({table, ids, rows, dy});
+        std::string text = bit_difference("result", got[0], want[0]);
+        CHECK_MESSAGE(text.empty(), text);
+        for (const std::size_t i : {1u, 2u}) {
+          if (!want[i].defined()) continue;
+          CHECK(got[i].dtype() == Dtype::f32);
+          text = difference("gradient", got[i], raw::cast(want[i], Dtype::f64), 64, epsilon(Dtype::f32));
+          CHECK_MESSAGE(text.empty(), text);
+        }
+      }
+    }
+  }
+
+  TEST_CASE("bf16 times a number is rounded once in the result and once in the gradient") {
+    const Tensor x = raw::cast(sample_normal({3, 37}, "x"), Dtype::bf16),
+                 dy = raw::cast(sample_normal({3, 37}, "dy"), Dtype::bf16);
+    const auto run = [](const Tensor& values, const Tensor& cotangent) {
+      const Tensor leaf = raw::alias(values);
+      require_grad(leaf);
+      const Tensor y = leaf * (1 / 3.0);
+      backward(y, cotangent);
+      return Tensors{to_cpu(detach(y)), to_cpu(grad(leaf))};
+    };
+    const Tensors got = run(to_gpu(x), to_gpu(dy)), want = run(x, dy);
+    for (const std::size_t i : {0u, 1u}) {
+      const std::string text = bit_difference("part", got[i], want[i]);
+      CHECK_MESSAGE(text.empty(), text);
+    }
   }
 
   // The same numbers are rounded at the same places, but for what kernels keep in bf16.

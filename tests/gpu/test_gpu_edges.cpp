@@ -196,6 +196,39 @@ TEST_SUITE("device") {
     CHECK(rows[10] == 0.0f);
   }
 
+  TEST_CASE("loss and gradient of rows at once agree with the CPU for rows of every length") {
+    // The last two are more than a multiprocessor keeps.
+    for (const std::int64_t classes : {1, 31, 32, 1023, 1024, 1025, 4100, 8191, 8196, 20001, 60001, 60004}) {
+      const Tensor logits = f32(sample_normal({6, classes}, "logits", 3));
+      for (std::int64_t i = 1; i < classes; i += 3) logits.data<float>()[5 * classes + i] = -INFINITY;
+      const Tensor targets =
+          Tensor::from(std::vector<std::int64_t>{0, classes - 1, -1, classes / 2, classes, 0}, {6});
+      const Tensor exact = raw::cast(logits, Dtype::f64), want_losses = Tensor::empty({6}, Dtype::f64, kCpu);
+      const std::int64_t known[] = {0, classes - 1, -1, classes / 2, -1, 0};
+      cross_entropy_rows_slot(kCpu, {Dtype::f64, 6, classes, -1, exact.raw_data(), known,
+                                     want_losses.raw_data(), exact.raw_data()});
+      want_losses.data<double>()[4] = NAN;
+      raw::fill(raw::select(exact, 0, 4), NAN);
+      for (const int start : {0, 1})  // of an address that is a multiple of 16 bytes, and of one that is not
+        for (const bool bf16_products : {false, true}) {
+          const Tensor room = Tensor::empty({6 * classes + 1}, Dtype::f32, gpu());
+          const Tensor x = raw::reshape(raw::narrow(room, 0, start, 6 * classes), {6, classes});
+          raw::copy_into(x, to_gpu(logits));
+          const Tensor losses = Tensor::empty({6}, Dtype::f32, gpu()), numbers = to_gpu(targets);
+          const Tensor dx = bf16_products ? Tensor::empty({6, classes}, Dtype::bf16, gpu()) : x;
+          cross_entropy_rows_slot(gpu(),
+                                  {Dtype::f32, 6, classes, -1, x.raw_data(), numbers.data<std::int64_t>(),
+                                   losses.raw_data(), dx.raw_data(), bf16_products});
+          const std::string name = fmt::format("{} classes from {}", classes, start);
+          std::string text = difference(name, to_cpu(losses), want_losses, 64, epsilon(Dtype::f32));
+          CHECK_MESSAGE(text.empty(), text);
+          text = difference(name + ", gradient", to_cpu(dx), exact, bf16_products ? 1 : 64,
+                            bf16_products ? 0x1p-8 : epsilon(Dtype::f32));
+          CHECK_MESSAGE(text.empty(), text);
+        }
+    }
+  }
+
   TEST_CASE("operands that are not aligned to 16 bytes give what aligned ones give") {
     const Tensor wide = f32(normal({4099}));
     for (const std::int64_t start : {0, 1, 2, 3, 4}) {

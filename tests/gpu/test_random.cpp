@@ -23,6 +23,24 @@ TEST_SUITE("device") {
       }
   }
 
+  TEST_CASE("a dropout mask that repeats is the CPU's to the bit whatever the sizes and addresses") {
+    for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
+      for (const std::int64_t batch : {1, 2, 5})
+        for (const std::int64_t dim : {1, 6, 8, 132})
+          for (const std::int64_t start : {0, 1}) {
+            const Shape shape{batch, 11, dim};
+            const Tensor room = raw::cast(sample_normal({shape.elements() + 1}, "room"), dtype);
+            const auto part = [&](const Tensor& t) {
+              return raw::reshape(raw::narrow(t, 0, start, shape.elements()), shape);
+            };
+            const RandomKey key = random_key(13, "tile", 5);
+            const Tensor want = tiled_dropout(part(room), 0.3, key, 4, 6);
+            const std::string difference = spec_check::bit_difference(
+                "tiled_dropout", to_cpu(tiled_dropout(part(to_gpu(room)), 0.3, key, 4, 6)), want);
+            CHECK_MESSAGE(difference.empty(), difference);
+          }
+  }
+
   TEST_CASE("dropout of a part of a tensor is the part of its dropout") {
     const Tensor x = to_gpu(raw::cast(sample_normal({4096}, "part"), Dtype::f32));
     const RandomKey key = random_key(3, "part", 0);

@@ -94,3 +94,29 @@ TEST_CASE("cross_entropy names shapes and dtypes that do not fit") {
   CHECK_THROWS_AS(cross_entropy(Tensor::zeros({3, 5}, Dtype::i64), targets_of({0, 1, 2})), DtypeError);
   CHECK_THROWS_AS(cross_entropy(logits, Tensor()), ValueError);
 }
+
+TEST_CASE_TEMPLATE("loss and gradient of rows at once have the bits of one after the other", T, float,
+                   double) {
+  constexpr Dtype dtype = std::is_same_v<T, float> ? Dtype::f32 : Dtype::f64;
+  for (const std::int64_t classes : {1, 7, 37, 1031, 20011}) {
+    const Tensor logits = raw::cast(sample_normal({4, classes}, "logits", 3), dtype);
+    const Tensor targets = targets_of({0, classes - 1, -1, classes / 2});
+    const std::int64_t* const numbers = targets.data<std::int64_t>();
+    const auto rows = [&] { return Tensor::empty({4}, dtype, kCpu); };
+    const Tensor one = Tensor::full({}, 1, dtype), losses = rows(), tops = rows(), inverses = rows();
+    const Tensor dlogits = Tensor::empty(logits.shape(), dtype, kCpu);
+    cross_entropy_forward_slot(kCpu, {dtype, 4, classes, -1, logits.raw_data(), numbers, losses.raw_data(),
+                                      tops.raw_data(), inverses.raw_data()});
+    cross_entropy_backward_slot(
+        kCpu, {dtype, 4, classes, -1, one.raw_data(), logits.raw_data(), numbers, tops.raw_data(),
+               inverses.raw_data(), one.raw_data(), dlogits.raw_data(), 0});
+    for (const bool in_place : {false, true}) {
+      const Tensor x = raw::copy(logits), got_losses = rows();
+      const Tensor got = in_place ? x : Tensor::empty(logits.shape(), dtype, kCpu);
+      cross_entropy_rows_slot(
+          kCpu, {dtype, 4, classes, -1, x.raw_data(), numbers, got_losses.raw_data(), got.raw_data()});
+      CHECK(got_losses.to_vector<T>() == losses.to_vector<T>());
+      CHECK(got.to_vector<T>() == dlogits.to_vector<T>());
+    }
+  }
+}

@@ -6,10 +6,16 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "autograd/tape.h"
+#include "ops/gather.h"
 #include "ops/op_spec.h"
+#include "ops/pointwise.h"
 #include "ops/views.h"
+#include "ops/widen.h"
+#include "spec_check.h"
 #include "tensor/error.h"
 
 using namespace eddy;
@@ -117,4 +123,48 @@ TEST_CASE("the dropout kernel adds and works in place") {
   std::int64_t wrong = 0;
   for (std::size_t i = 0; i < added.size(); ++i) wrong += added[i] != old[i] + dropped[i];
   CHECK(wrong == 0);
+}
+
+TEST_CASE("tiled_dropout is the product with a mask of one tile whose rows are picked by position") {
+  for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16})
+    for (const std::int64_t dim : {1, 7, 8, 1031})
+      for (const auto& [tile, first] :
+           {std::pair<std::int64_t, std::int64_t>{1, 0}, {5, 0}, {5, 13}, {40, 2}}) {
+        const std::int64_t time = 12;
+        const Tensor x = raw::cast(sample_normal({3, time, dim}, "x"), dtype);
+        const Tensor dy = raw::cast(sample_normal({3, time, dim}, "dy"), dtype);
+        const auto tiled = [tile = tile, first = first](const Tensor& input) {
+          return tiled_dropout(input, 0.3, kKey, tile, first);
+        };
+        // The mask beside bf16 in f32, where 1 / (1 - p) would be rounded.
+        const auto composed = [&, tile = tile, first = first](const Tensor& input) {
+          const Tensor values = wide(input);
+          const Tensor mask = dropout(Tensor::full({tile, dim}, 1, values.dtype()), 0.3, kKey);
+          std::vector<std::int64_t> rows;
+          for (std::int64_t t = 0; t < time; ++t) rows.push_back((first + t) % tile);
+          return cast(values * embedding(mask, Tensor::from(rows, {time})), dtype);
+        };
+        const auto run = [&](auto&& op) {
+          const Tensor leaf = raw::copy(x);
+          require_grad(leaf);
+          const Tensor y = op(leaf);
+          backward(y, dy);
+          return std::pair{raw::copy(detach(y)), grad(leaf)};
+        };
+        const auto want = run(composed), got = run(tiled);
+        for (const std::string& text : {spec_check::bit_difference("result", got.first, want.first),
+                                        spec_check::bit_difference("gradient", got.second, want.second)})
+          CHECK_MESSAGE(text.empty(), text);
+      }
+}
+
+TEST_CASE("tiled_dropout names what does not fit") {
+  const Tensor x = Tensor::full({2, 3, 4}, 1);
+  CHECK(contains(text_of<ValueError>([&] { tiled_dropout(x, 1, kKey, 2); }), "p out of range: 1"));
+  CHECK(contains(text_of<ValueError>([&] { tiled_dropout(x, 0.5, kKey, 0); }), "a tile of 0 positions"));
+  CHECK(contains(text_of<ValueError>([&] { tiled_dropout(x, 0.5, kKey, 2, -1); }), "from position -1"));
+  CHECK(contains(text_of<ShapeError>([&] {
+                   tiled_dropout(Tensor::full({3, 4}, 1), 0.5, kKey, 2);
+                 }),
+                 "x has shape [3, 4]"));
 }

@@ -157,3 +157,30 @@ TEST_CASE("where chooses between integers") {
   CHECK(where(mask, Tensor::from(Ids{1, 2}, {2}), Tensor::from(Ids{-1}, {1})).to_vector<std::int64_t>() ==
         Ids{-1, 2});
 }
+
+TEST_CASE("embedding_sum names what does not fit") {
+  const Tensor table = Tensor::full({4, 3}, 1), ids = Tensor::full({2, 5}, 1, Dtype::i64);
+  const auto sum = [&](const Tensor& rows, Dtype dtype) { return embedding_sum(table, ids, rows, dtype); };
+  CHECK_THROWS_WITH_AS(sum(Tensor::full({4, 3}, 1), Dtype::f32), doctest::Contains("embedding_sum"),
+                       ShapeError);
+  CHECK_THROWS_WITH_AS(sum(Tensor::full({5, 1}, 1), Dtype::f32),
+                       doctest::Contains("embedding_sum: rows [5, 1] do not repeat to [2, 5, 3]"),
+                       ShapeError);
+  CHECK_THROWS_WITH_AS(sum(Tensor::full({7, 2, 5, 3}, 1), Dtype::f32), doctest::Contains("do not repeat"),
+                       ShapeError);
+  CHECK_THROWS_AS(sum(Tensor::full({3}, 1, Dtype::f64), Dtype::f32), DtypeError);
+  CHECK_THROWS_WITH_AS(sum({}, Dtype::i64), doctest::Contains("embedding_sum: into i64"), DtypeError);
+}
+
+TEST_CASE("embedding_sum rounds the sum of rows once") {
+  const Tensor table = Tensor::full({2, 3}, 1), rows = Tensor::full({3}, 0x1p-9);
+  const Tensor ids = Tensor::full({4}, 1, Dtype::i64);
+  const Tensor y = embedding_sum(table, ids, rows, Dtype::bf16);
+  CHECK(y.dtype() == Dtype::bf16);
+  CHECK(raw::cast(y, Dtype::f32).to_vector<float>() == std::vector<float>(12, 1));
+  require_grad(table);
+  require_grad(rows);
+  backward(embedding_sum(table, ids, rows, Dtype::bf16), Tensor::full({4, 3}, 0.5, Dtype::bf16));
+  CHECK(grad(table).to_vector<float>() == std::vector<float>{0, 0, 0, 2, 2, 2});
+  CHECK(grad(rows).to_vector<float>() == std::vector<float>(3, 2));
+}

@@ -81,6 +81,21 @@ TEST_CASE("linear_cross_entropy gives gradients to what is tracked alone and add
   CHECK_FALSE(requires_grad(loss()));
 }
 
+TEST_CASE("linear_cross_entropy writes gradients into the place they have and adds to what is there") {
+  const Inputs in;
+  const Tensors want = run(in, -1, 1);
+  const Tensor storage = Tensor::full(in.weight.shape(), 7, Dtype::f64);  // stale numbers, to be overwritten
+  const Tensor weight = raw::alias(in.weight);
+  require_grad(weight);
+  set_grad_storage(weight, storage);
+  for (const double times : {1.0, 2.0}) {
+    backward(linear_cross_entropy(in.x, weight, in.bias, in.targets, -1, 3));
+    const std::string text =
+        difference("storage", storage, raw::copy(want[2] * times), 64, epsilon(Dtype::f64));
+    CHECK_MESSAGE(text.empty(), text);
+  }
+}
+
 TEST_CASE("linear_cross_entropy never holds logits of all rows") {
   const std::int64_t rows = 256, width = 8, classes = 2048, chunk = 16;
   const Tensor x = Tensor::full({rows, width}, 0.5), weight = Tensor::full({classes, width}, 0.25);
