@@ -168,12 +168,12 @@ OpSpec past_spec(const char* name, const char* formula, const AttentionOptions& 
     spec.samples.push_back({label, inputs(q, k, past), gradcheck});
   };
   add("size_0_past", {1, 3, 2, 4}, {1, 3, 2, 4}, 0);
-  add("size_0_own", {1, 3, 2, 4}, {1, 0, 2, 4}, 5);
+  add("size_0_own", {2, 6, 2, 8}, {2, 0, 2, 8}, 9);
   add("size_0_queries", {1, 0, 2, 4}, {1, 2, 2, 4}, 3);
-  add("size_1", {1, 1, 1, 1}, {1, 1, 1, 1}, 2);
+  add("one_query", {1, 1, 2, 8}, {1, 1, 2, 8}, 5);
   add("past_of_one", {2, 6, 2, 3}, {2, 6, 2, 3}, 1);
   add("odd_tail", {2, 7, 3, 5}, {2, 7, 3, 5}, 3);
-  add("longer_past", {1, 3, 2, 4}, {1, 3, 2, 4}, 13);
+  add("longer_past", {1, 6, 2, 4}, {1, 6, 2, 4}, 13);
   add("prefix", {1, 2, 2, 4}, {1, 6, 2, 4}, 3);
   add("more_queries", {1, 9, 2, 3}, {1, 2, 2, 3}, 3);
   add("two_key_tiles", {1, 10, 1, 2}, {1, 131, 1, 2}, 135, false);
