@@ -43,6 +43,62 @@ EDDY_HOST_DEVICE constexpr int tile_numbers(int rows, int width) {
   return rows * row_of(width);
 }
 
+// Rows of a key head, of keys or values or of their gradients, counted from the first of the past: those
+// before `past_rows` lie in one place, the others in another, which is counted from there as well
+// (AttentionArgs::past). Chosen row by row, so that a tile may have rows of both.
+template <class T>
+struct KeyRows {
+  T *past, *own;
+  std::int64_t past_stride, own_stride, past_rows;
+
+  // Of the head `kv_head` of a sequence.
+  template <class Void>
+  __device__ KeyRows(const AttentionArgs& args, std::int64_t batch, std::int64_t kv_head, Void* past_data,
+                     const AttentionStrides& past_strides, Void* data, const AttentionStrides& strides)
+      : past(static_cast<T*>(past_data) + batch * past_strides.batch + kv_head * past_strides.head),
+        own(static_cast<T*>(data) + batch * strides.batch + kv_head * strides.head),
+        past_stride(past_strides.time),
+        own_stride(strides.time),
+        past_rows(args.past) {}
+
+  __device__ T* at(std::int64_t row) const {
+    const bool before = row < past_rows;
+    return (before ? past : own) + row * (before ? past_stride : own_stride);
+  }
+  // Where some row is.
+  __device__ T* some() const { return past_rows > 0 ? past : own; }
+};
+
+// Where the gradients of keys and values go: nowhere for the rows of a place that is null.
+template <class T>
+struct KeyGradients {
+  KeyRows<T> rows;
+  bool past_wanted, own_wanted;
+
+  __device__ T* at(std::int64_t row) const {
+    return (row < rows.past_rows ? past_wanted : own_wanted) ? rows.at(row) : nullptr;
+  }
+};
+template <class T>
+__device__ KeyGradients<T> key_gradients(const AttentionBackwardArgs& args, std::int64_t batch,
+                                         std::int64_t kv_head) {
+  return {
+      KeyRows<T>(args.forward, batch, kv_head, args.past_dk, args.past_dk_strides, args.dk, args.dk_strides),
+      args.past_dk != nullptr, args.dk != nullptr};
+}
+template <class T>
+__device__ KeyGradients<T> value_gradients(const AttentionBackwardArgs& args, std::int64_t batch,
+                                           std::int64_t kv_head) {
+  return {
+      KeyRows<T>(args.forward, batch, kv_head, args.past_dv, args.past_dv_strides, args.dv, args.dv_strides),
+      args.past_dv != nullptr, args.dv != nullptr};
+}
+// Whether the gradient of one of the keys or values first .. last is wanted.
+__device__ inline bool wants_keys(const AttentionBackwardArgs& args, std::int64_t first, std::int64_t last) {
+  return (first < args.forward.past && (args.past_dk != nullptr || args.past_dv != nullptr)) ||
+         (last >= args.forward.past && (args.dk != nullptr || args.dv != nullptr));
+}
+
 // One head of one sequence, and what its pairs have in common.
 template <class T>
 struct Head {
@@ -62,11 +118,11 @@ struct Head {
   __device__ const T* queries() const {
     return static_cast<const T*>(args.q) + batch * args.q_strides.batch + head * args.q_strides.head;
   }
-  __device__ const T* keys() const {
-    return static_cast<const T*>(args.k) + batch * args.k_strides.batch + kv_head() * args.k_strides.head;
+  __device__ KeyRows<const T> keys() const {
+    return {args, batch, kv_head(), args.past_k, args.past_k_strides, args.k, args.k_strides};
   }
-  __device__ const T* values() const {
-    return static_cast<const T*>(args.v) + batch * args.v_strides.batch + kv_head() * args.v_strides.head;
+  __device__ KeyRows<const T> values() const {
+    return {args, batch, kv_head(), args.past_v, args.past_v_strides, args.v, args.v_strides};
   }
   // A place in output, [batch, queries, heads, head_size].
   __device__ std::int64_t output_at(std::int64_t query) const {
@@ -100,17 +156,31 @@ struct Head {
   }
 };
 
-// Rows first .. first + Count - 1 of a matrix with adjacent entries, into a tile. Rows outside [0, end) and
-// entries from `width` on become zeros.
-template <int H, int Count, class T>
-__device__ void load_rows(const T* from, std::int64_t stride, std::int64_t first, std::int64_t end,
-                          std::int64_t width, float* to) {
+// Rows of a matrix with adjacent entries.
+template <class T>
+struct MatrixRows {
+  const T* data;
+  std::int64_t stride;
+  __device__ const T* at(std::int64_t row) const { return data + row * stride; }
+  __device__ const T* some() const { return data; }
+};
+
+// Rows first .. first + Count - 1, into a tile. Rows outside [0, end) and entries from `width` on become
+// zeros.
+template <int H, int Count, class From>
+__device__ void load_rows(const From& from, std::int64_t first, std::int64_t end, std::int64_t width,
+                          float* to) {
   for (int i = static_cast<int>(threadIdx.x); i < Count * H; i += kThreads) {
     const int row = i / H, column = i % H;
     const std::int64_t at = first + row;
     const bool there = at >= 0 && at < end && column < width;
-    to[row * row_of(H) + column] = there ? static_cast<float>(from[at * stride + column]) : 0.0f;
+    to[row * row_of(H) + column] = there ? static_cast<float>(from.at(at)[column]) : 0.0f;
   }
+}
+template <int H, int Count, class T>
+__device__ void load_rows(const T* from, std::int64_t stride, std::int64_t first, std::int64_t end,
+                          std::int64_t width, float* to) {
+  load_rows<H, Count>(MatrixRows<T>{from, stride}, first, end, width, to);
 }
 
 __device__ inline Four load_four(const float* from) {
@@ -232,6 +302,24 @@ __device__ void store_rows(const float (&sums)[R][Part<H>::kEntries], std::int64
     for (int entry = 0; entry < Part<H>::kEntries; ++entry) {
       const int column = Part<H>::column(entry);
       if (column < width) to[row * stride + column] = static_cast<T>(sums[i][entry]);
+    }
+  }
+}
+
+// The same for gradients of keys or values, where they are wanted.
+template <int H, int R, class T>
+__device__ void store_rows(const float (&sums)[R][Part<H>::kEntries], std::int64_t first, std::int64_t end,
+                           std::int64_t width, const KeyGradients<T>& to) {
+#pragma unroll
+  for (int i = 0; i < R; ++i) {
+    const std::int64_t row = first + thread_row() + kSide * i;
+    if (row >= end) continue;
+    T* const place = to.at(row);
+    if (place == nullptr) continue;
+#pragma unroll
+    for (int entry = 0; entry < Part<H>::kEntries; ++entry) {
+      const int column = Part<H>::column(entry);
+      if (column < width) place[column] = static_cast<T>(sums[i][entry]);
     }
   }
 }

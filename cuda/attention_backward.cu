@@ -10,7 +10,8 @@
 // order (ops/attention_partials.h). Mapping: cuda/attention.cuh says which thread has which pairs.
 //   delta_kernel      a warp for each row of the output
 //   queries_kernel    a block for each tile of queries of a head: dq, and each row's share of dhead_scale
-//   keys_kernel       a block for each tile of keys of a key head, over the heads that share it: dk and dv
+//   keys_kernel       a block for each tile of keys of a key head, over the heads that share it: dk and dv;
+//                     nothing where these keys lie in a place that wants none
 //   tables_kernel     a block for each tile of distances, head and run of sequences: parts of the tables'
 //                     gradients. (On tensor cores that of the bias comes from the kernels for dq, where it
 //                     can: cuda/attention_tensor_core_bias.cuh.)
@@ -140,8 +141,8 @@ __global__ void __launch_bounds__(kThreads) queries_kernel(BackwardLaunch launch
   const std::int64_t end_key = min(args.keys, last + head.offset - args.least + 1);
   for (std::int64_t key = first_key; key < end_key; key += kColumns) {
     __syncthreads();  // the tiles of the keys before are read
-    load_rows<H, kColumns>(head.keys(), args.k_strides.time, key, args.keys, args.head_size, keys);
-    load_rows<H, kColumns>(head.values(), args.v_strides.time, key, args.keys, args.head_size, values);
+    load_rows<H, kColumns>(head.keys(), key, args.keys, args.head_size, keys);
+    load_rows<H, kColumns>(head.values(), key, args.keys, args.head_size, values);
     write_keep<R, C>(head, first, weights, row_of(kColumns), 1,
                      [=](std::int64_t, int column) { return key + column; });
     __syncthreads();
@@ -205,7 +206,7 @@ struct KeysTile {
 };
 
 template <class T, int H>
-__global__ void __launch_bounds__(kThreads) keys_kernel(BackwardLaunch launched) {
+__global__ void __launch_bounds__(kThreads, 2) keys_kernel(BackwardLaunch launched) {
   using Tile = KeysTile<H>;
   constexpr int R = Tile::kR, C = Tile::kC, kRows = Tile::kRows, kColumns = Tile::kColumns;
   const AttentionArgs& args = launched.args.forward;
@@ -221,14 +222,16 @@ __global__ void __launch_bounds__(kThreads) keys_kernel(BackwardLaunch launched)
   const std::int64_t key = blockIdx.x % tiles * kColumns, last_key = min(key + kColumns, args.keys) - 1;
   const std::int64_t batch = item / args.kv_heads, kv_head = item % args.kv_heads,
                      group = args.heads / args.kv_heads;
+  if (!wants_keys(launched.args, key, last_key)) return;
+  {
+    const Head<T> head(args, batch, kv_head * group);
+    load_rows<H, kColumns>(head.keys(), key, args.keys, args.head_size, keys);
+    load_rows<H, kColumns>(head.values(), key, args.keys, args.head_size, values);
+  }
   float dk[C][Part<H>::kEntries] = {}, dv[C][Part<H>::kEntries] = {};
 
   for (std::int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
     const Head<T> head(args, batch, h);
-    if (h == kv_head * group) {
-      load_rows<H, kColumns>(head.keys(), args.k_strides.time, key, args.keys, args.head_size, keys);
-      load_rows<H, kColumns>(head.values(), args.v_strides.time, key, args.keys, args.head_size, values);
-    }
     const std::int64_t begin = max(std::int64_t{0}, key - head.offset + args.least);
     const std::int64_t end = min(args.queries, last_key - head.offset + args.most + 1);
     for (std::int64_t first = begin; first < end; first += kRows) {
@@ -272,14 +275,8 @@ __global__ void __launch_bounds__(kThreads) keys_kernel(BackwardLaunch launched)
     }
   }
 
-  const auto store = [&](const float(&sums)[C][Part<H>::kEntries], void* to,
-                         const AttentionStrides& strides) {
-    if (to == nullptr) return;
-    store_rows<H>(sums, key, args.keys, args.head_size,
-                  static_cast<T*>(to) + batch * strides.batch + kv_head * strides.head, strides.time);
-  };
-  store(dk, launched.args.dk, launched.args.dk_strides);
-  store(dv, launched.args.dv, launched.args.dv_strides);
+  store_rows<H>(dk, key, args.keys, args.head_size, key_gradients<T>(launched.args, batch, kv_head));
+  store_rows<H>(dv, key, args.keys, args.head_size, value_gradients<T>(launched.args, batch, kv_head));
 }
 
 // ---- the tables
@@ -337,9 +334,8 @@ __global__ void __launch_bounds__(kThreads) tables_kernel(BackwardLaunch launche
 #pragma unroll 1
       for (int done = 0; done < Tile::kWindow; done += kRows) {
         __syncthreads();  // the piece before is read
-        load_rows<H, kRows>(head.keys(), args.k_strides.time, lowest + done, args.keys, args.head_size, keys);
-        load_rows<H, kRows>(head.values(), args.v_strides.time, lowest + done, args.keys, args.head_size,
-                            values);
+        load_rows<H, kRows>(head.keys(), lowest + done, args.keys, args.head_size, keys);
+        load_rows<H, kRows>(head.values(), lowest + done, args.keys, args.head_size, values);
         __syncthreads();
         add_diagonal_products<H, kRows>(q, keys, kColumns - 1 - done, scores);
         add_diagonal_products<H, kRows>(doutput, values, kColumns - 1 - done, dweights);
@@ -466,7 +462,8 @@ void run(const AttentionBackwardArgs& gradient) {
   const std::int64_t rows = args.batch * args.queries * args.heads;
   launch("attention_delta", delta_kernel<T>, grid_for(rows, Team<32>::kRowsPerBlock, 64), kThreads, launched);
   const bool wants_queries = gradient.dq != nullptr || gradient.dhead_scale != nullptr,
-             wants_keys = gradient.dk != nullptr || gradient.dv != nullptr;
+             wants_keys = gradient.dk != nullptr || gradient.dv != nullptr || gradient.past_dk != nullptr ||
+                          gradient.past_dv != nullptr;
   bool sums_bias = false;  // beside dq, where that of positions is not wanted
   if (wants_queries && wgmma) {
     sums_bias = wgmma_queries(gradient, launched.partials);

@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(AttentionArgs args
   const std::int64_t end_key = min(args.keys, last + head.offset - args.least + 1);
   for (std::int64_t key = first_key; key < end_key; key += kColumns) {
     __syncthreads();  // the values of the tile before are read
-    load_rows<H, kColumns>(head.keys(), args.k_strides.time, key, args.keys, args.head_size, keys);
+    load_rows<H, kColumns>(head.keys(), key, args.keys, args.head_size, keys);
     __syncthreads();
     float scores[R][C] = {};
     add_products<H>(q, keys, scores);
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(AttentionArgs args
       for (int entry = 0; entry < Part<H>::kEntries; ++entry) mixed[i][entry] *= correction;
     }
     __syncthreads();  // the keys are read
-    load_rows<H, kColumns>(head.values(), args.v_strides.time, key, args.keys, args.head_size, keys);
+    load_rows<H, kColumns>(head.values(), key, args.keys, args.head_size, keys);
     __syncthreads();
     add_mixed<H, kColumns>(weights, keys, mixed);
   }

@@ -63,18 +63,19 @@ EDDY_HOST_DEVICE constexpr int skew_bytes(int columns) {
   return 4 * kTileRows * skew_row(columns);
 }
 
-// Rows of bf16 in global memory with adjacent entries, and how they may be read.
-struct Rows {
-  const bf16* data;
-  std::int64_t stride;
+// Rows of bf16 in global memory, and how they may be read.
+template <class From>
+struct Readable : From {
   bool aligned;  // every row starts at a multiple of 16 bytes
 };
+using Rows = Readable<MatrixRows<bf16>>;
+using RowsOfKeys = Readable<KeyRows<const bf16>>;
 
 // Starts filling a tile with rows first .. first + Count - 1; place(row, piece) is where 8 numbers of a row
 // go. Rows outside [0, end) and entries from `width` on, a multiple of 16, become zeros. finish_copies and a
 // barrier make it readable.
-template <int H, int Count, int Threads, class Place>
-__device__ void fill_rows(const Rows& from, std::int64_t first, std::int64_t end, int width, Place&& place) {
+template <int H, int Count, int Threads, class From, class Place>
+__device__ void fill_rows(const From& from, std::int64_t first, std::int64_t end, int width, Place&& place) {
   constexpr int kPieces = H / 8;  // of 16 bytes
   static_assert(Count * kPieces % Threads == 0);
 #pragma unroll 2
@@ -82,7 +83,7 @@ __device__ void fill_rows(const Rows& from, std::int64_t first, std::int64_t end
     const int row = i / kPieces, column = i % kPieces * 8;
     const std::int64_t at = first + row;
     const bool there = at >= 0 && at < end && column < width;
-    const bf16* const source = there ? from.data + at * from.stride + column : from.data;
+    const bf16* const source = there ? from.at(at) + column : from.some();
     bf16* const to = place(row, i % kPieces);
     if (from.aligned) {
       start_copy(to, source, there);
@@ -97,8 +98,8 @@ __device__ void fill_rows(const Rows& from, std::int64_t first, std::int64_t end
     }
   }
 }
-template <int H, int Count>
-__device__ void start_rows(const Rows& from, std::int64_t first, std::int64_t end, int width, bf16* to) {
+template <int H, int Count, class From>
+__device__ void start_rows(const From& from, std::int64_t first, std::int64_t end, int width, bf16* to) {
   fill_rows<H, Count, kTensorThreads>(
       from, first, end, width, [to](int row, int piece) { return to + row * tensor_row(H) + 8 * piece; });
 }
@@ -380,17 +381,19 @@ __device__ void scale_rows(float (&numbers)[Tiles][4], const float (&factors)[2]
     for (int e = 0; e < 4; ++e) numbers[n][e] *= factors[e / 2];
 }
 
-// Writes a thread's numbers of its two rows, rounded to bf16: row r of the warp is row first + r of the
-// matrix, of which rows before `end` and entries before `width` exist.
-template <int H>
+// Writes a thread's numbers of its two rows, rounded to bf16: row r of the warp is row first + r, which
+// starts at row_at(first + r), nowhere for null; rows before `end` and entries before `width` exist.
+template <int H, class RowAt>
 __device__ void store_tensor_rows(const float (&sums)[H / 8][4], std::int64_t first, std::int64_t end,
-                                  int width, bf16* to, std::int64_t stride) {
-  const bool paired = stride % 2 == 0 && reinterpret_cast<std::uintptr_t>(to) % 4 == 0;
+                                  int width, RowAt&& row_at) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const std::int64_t row = first + own_row() + 8 * half;
     if (row >= end) continue;
-    bf16* const place = to + row * stride + own_column();
+    bf16* const start = row_at(row);
+    if (start == nullptr) continue;
+    bf16* const place = start + own_column();
+    const bool paired = reinterpret_cast<std::uintptr_t>(place) % 4 == 0;
 #pragma unroll
     for (int h = 0; h < H / 8; ++h) {
       if (8 * h >= width) continue;
@@ -419,8 +422,9 @@ __device__ void RunningSoftmax::store(const Head<bf16>& head, std::int64_t first
           total == 0.0f ? minus_infinity() : (maximum[half] + log2f(total)) * kLogOf2;
   }
   scale_rows(mixed, inverse);
-  store_tensor_rows<H>(mixed, first, args.queries, static_cast<int>(args.head_size),
-                       static_cast<bf16*>(args.output) + head.output_at(0), head.output_stride());
+  store_tensor_rows<H>(mixed, first, args.queries, static_cast<int>(args.head_size), [&](std::int64_t row) {
+    return static_cast<bf16*>(args.output) + head.output_at(row);
+  });
 }
 
 // ---- launches
@@ -429,13 +433,22 @@ inline bool rows_aligned(const void* data, const AttentionStrides& strides) {
   return aligned(data) && strides.batch % 8 == 0 && strides.time % 8 == 0 && strides.head % 8 == 0;
 }
 
+// In both places.
+inline bool keys_aligned(const AttentionArgs& args) {
+  return rows_aligned(args.k, args.k_strides) &&
+         (args.past == 0 || rows_aligned(args.past_k, args.past_k_strides));
+}
+inline bool values_aligned(const AttentionArgs& args) {
+  return rows_aligned(args.v, args.v_strides) &&
+         (args.past == 0 || rows_aligned(args.past_v, args.past_v_strides));
+}
+
 struct TensorForward {
   AttentionArgs args;
   bool q_aligned, k_aligned, v_aligned;
 };
 inline TensorForward tensor_forward(const AttentionArgs& args) {
-  return {args, rows_aligned(args.q, args.q_strides), rows_aligned(args.k, args.k_strides),
-          rows_aligned(args.v, args.v_strides)};
+  return {args, rows_aligned(args.q, args.q_strides), keys_aligned(args), values_aligned(args)};
 }
 
 // Calls run with a constant of the kernels' size for the head.

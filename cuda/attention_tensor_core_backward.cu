@@ -14,7 +14,8 @@
 //                          (cuda/attention_tensor_core_bias.cuh)
 //   tensor_keys_kernel     a block for each 64 keys of a key head, 16 to a warp, over the heads that share
 //                          it: dk and dv. Scores are transposed, keys in rows, so that both products over
-//                          queries take them from registers.
+//                          queries take them from registers. A block whose keys all lie in a place that
+//                          wants no gradient does nothing.
 // Tiles of the other side hold N = 64, at H = 128 32. One half of a tile arrives while the last product of
 // the tile before is computed.
 //
@@ -25,8 +26,9 @@
 //     64    64    37,376   73,216
 //     128   32    52,480   87,808
 // and for the gradient of the bias 16 a distance: 8,192 for a band of 512. At H = 128 three blocks fit a
-// multiprocessor of 9.0 with up to 1,500 distances, as without. nvcc 13.0 gives dq 168, 204 and 168 registers
-// for sm_90 (H = 32, 64, 128), with the bias 168, 206 and 168; none are spilled, nor for 8.0 to 12.0.
+// multiprocessor of 9.0 with up to 1,500 distances, as without. nvcc 13.0 gives dq 158, 168 and 168 registers
+// for sm_90 (H = 32, 64, 128), with the bias 158, 168 and 167; none are spilled, nor for 8.0 to 12.0 but 4
+// bytes of the keys' kernel at H = 128 for 8.6 and 8.9.
 //
 // Work: 6 H operations for dq and 8 H for dk and dv to a visible pair, with positions 2 H (2 + 32 / N) and
 // 4 H more. For 16 rows and 16 numbers of another 16 a warp reads 512 bytes for 8,192 operations, the rows
@@ -168,6 +170,7 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_keys_kernel(TensorBackw
   const std::int64_t key = blockIdx.x % tiles * kTileRows, last_key = min(key + kTileRows, args.keys) - 1;
   const std::int64_t batch = item / args.kv_heads, kv_head = item % args.kv_heads,
                      group = args.heads / args.kv_heads;
+  if (!wants_keys(launched.args, key, last_key)) return;
   const int width = static_cast<int>(args.head_size);
   const std::int64_t own_key = key + warp() * 16;  // the warp's first
   const ReadRows<H> own_keys{keys + warp() * 16 * tensor_row(H)},

@@ -24,16 +24,12 @@ struct TensorBackward {
     return static_cast<float*>(args.forward.scratch) + place;
   }
   __device__ Rows queries(const Head<bf16>& head) const {
-    return {head.queries(), args.forward.q_strides.time, q_aligned};
+    return {{head.queries(), args.forward.q_strides.time}, q_aligned};
   }
-  __device__ Rows keys(const Head<bf16>& head) const {
-    return {head.keys(), args.forward.k_strides.time, k_aligned};
-  }
-  __device__ Rows values(const Head<bf16>& head) const {
-    return {head.values(), args.forward.v_strides.time, v_aligned};
-  }
+  __device__ RowsOfKeys keys(const Head<bf16>& head) const { return {head.keys(), k_aligned}; }
+  __device__ RowsOfKeys values(const Head<bf16>& head) const { return {head.values(), v_aligned}; }
   __device__ Rows doutputs(const Head<bf16>& head) const {
-    return {head.doutputs(args), args.doutput_strides.time, doutput_aligned};
+    return {{head.doutputs(args), args.doutput_strides.time}, doutput_aligned};
   }
   // A query's log_sum, in units of log 2, and delta; zeros behind the last query.
   __device__ void statistics(const Head<bf16>& head, std::int64_t query, float& log_sum, float& delta) const {
@@ -50,8 +46,8 @@ inline TensorBackward tensor_backward(const AttentionBackwardArgs& args, const A
   return {args,
           partials,
           rows_aligned(forward.q, forward.q_strides),
-          rows_aligned(forward.k, forward.k_strides),
-          rows_aligned(forward.v, forward.v_strides),
+          keys_aligned(forward),
+          values_aligned(forward),
           rows_aligned(args.doutput, args.doutput_strides),
           {}};
 }
@@ -122,9 +118,9 @@ __device__ void store_query_gradients(const TensorBackward& launched, const Head
   }
   if (launched.args.dq == nullptr) return;
   const AttentionStrides& to = launched.args.dq_strides;
+  bf16* const start = static_cast<bf16*>(launched.args.dq) + head.batch * to.batch + head.head * to.head;
   store_tensor_rows<H>(dq, first, args.queries, static_cast<int>(args.head_size),
-                       static_cast<bf16*>(launched.args.dq) + head.batch * to.batch + head.head * to.head,
-                       to.time);
+                       [start, &to](std::int64_t row) { return start + row * to.time; });
 }
 
 // Writes dk and dv of a warp's keys from `first` on, where they are wanted.
@@ -133,14 +129,12 @@ __device__ void store_key_gradients(const TensorBackward& launched, std::int64_t
                                     std::int64_t first, const float (&dk)[H / 8][4],
                                     const float (&dv)[H / 8][4]) {
   const AttentionArgs& args = launched.args.forward;
-  const auto store = [&](const float(&sums)[H / 8][4], void* to, const AttentionStrides& strides) {
-    if (to == nullptr) return;
+  const auto store = [&](const float(&sums)[H / 8][4], const KeyGradients<bf16>& to) {
     store_tensor_rows<H>(sums, first, args.keys, static_cast<int>(args.head_size),
-                         static_cast<bf16*>(to) + batch * strides.batch + kv_head * strides.head,
-                         strides.time);
+                         [&to](std::int64_t row) { return to.at(row); });
   };
-  store(dk, launched.args.dk, launched.args.dk_strides);
-  store(dv, launched.args.dv, launched.args.dv_strides);
+  store(dk, key_gradients<bf16>(launched.args, batch, kv_head));
+  store(dv, value_gradients<bf16>(launched.args, batch, kv_head));
 }
 
 }  // namespace

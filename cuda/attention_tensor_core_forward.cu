@@ -60,19 +60,18 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_forward_kernel(TensorFo
   const Head<bf16> head(args, item / args.heads, item % args.heads);
   const int width = static_cast<int>(args.head_size);
   const float factor = head.factor * kLog2OfE;  // scores in units of log 2
-  const Rows key_rows{head.keys(), args.k_strides.time, launched.k_aligned};
-  const Rows value_rows{head.values(), args.v_strides.time, launched.v_aligned};
+  const RowsOfKeys own_keys{head.keys(), launched.k_aligned}, own_values{head.values(), launched.v_aligned};
   const std::int64_t first_key = max(std::int64_t{0}, first + head.offset - args.most);
   const std::int64_t end_key = min(args.keys, last + head.offset - args.least + 1);
 
   const auto start_keys = [&](std::int64_t key) {
-    start_rows<H, N>(key_rows, key, args.keys, width, keys);
+    start_rows<H, N>(own_keys, key, args.keys, width, keys);
     if (args.positions != nullptr)
       round_rows<H, kTileRows + N>(static_cast<const float*>(args.positions), args.positions_stride,
                                    first + head.offset - key - (N - 1), args.distances, width, window);
   };
-  start_rows<H, kTileRows>({head.queries(), args.q_strides.time, launched.q_aligned}, first, args.queries,
-                           width, q);
+  start_rows<H, kTileRows>(Rows{{head.queries(), args.q_strides.time}, launched.q_aligned}, first,
+                           args.queries, width, q);
   start_keys(first_key);
   finish_copies();
   __syncthreads();
@@ -84,7 +83,7 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_forward_kernel(TensorFo
   for (std::int64_t key = first_key; key < end_key; key += N) {
     finish_copies();
     __syncthreads();  // the keys are there; the values of the tile before are read
-    start_rows<H, N>(value_rows, key, args.keys, width, values);
+    start_rows<H, N>(own_values, key, args.keys, width, values);
     float scores[N / 8][4] = {};
     add_row_products<H, N>(left, keys, scores);
     if (args.positions != nullptr) {

@@ -117,8 +117,8 @@ __device__ inline bf16* first_tile() {
 }
 
 // As start_rows, into a swizzled tile. finish_copies, publish_shared and a barrier make it readable.
-template <int H, int Count>
-__device__ void start_swizzled(const Rows& from, std::int64_t first, std::int64_t end, int width, bf16* to) {
+template <int H, int Count, class From>
+__device__ void start_swizzled(const From& from, std::int64_t first, std::int64_t end, int width, bf16* to) {
   fill_rows<H, Count, kWgmmaThreads>(from, first, end, width,
                                      [to](int row, int piece) { return piece_of<H, Count>(to, row, piece); });
 }

@@ -10,7 +10,8 @@
 //                         dq are computed
 //   wgmma_keys_kernel     a block for each 128 keys of a key head, 64 to a warpgroup, over tiles of N queries
 //                         and the heads that share it: dk and dv. Scores are transposed, keys in rows, so
-//                         that weights and gradients of scores are left operands in registers.
+//                         that weights and gradients of scores are left operands in registers. Nothing is
+//                         done for keys that all lie in a place that wants no gradient.
 //
 // A tile of the other side lies in shared memory once and is read both ways: its rows as columns of B for the
 // scores, and as rows of B for the sums. Two buffers: the next tile arrives during a whole step, one barrier
@@ -21,9 +22,9 @@
 // align. For the gradient of the bias 32 a distance more: up to 3,056 fit at H = 128, with positions 336.
 // Registers of nvcc 13.0; one block to a multiprocessor:
 //     H     bytes     with positions    registers of dq    with the bias    of dk and dv
-//     32    36,352    86,528            173                181              183
-//     64    69,120    131,584           192                199              218
-//     128   134,656   221,696           229                237              253
+//     32    36,352    86,528            168                176              182
+//     64    69,120    131,584           183                188              218
+//     128   134,656   221,696           221                230              253
 //
 // Work: 6 H operations for dq and 8 H for dk and dv to a visible pair. At H = 128 a warpgroup's 64 x 64 pairs
 // multiply for 768 and 1,024 clocks of a multiprocessor. They read 80 and 96 KiB of shared memory, 640 and
@@ -176,6 +177,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_keys_kernel(TensorBack
 
   const std::int64_t tiles = divide_up(args.keys, kBlockRows), item = blockIdx.x / tiles;
   const std::int64_t key = blockIdx.x % tiles * kBlockRows;
+  if (!wants_keys(launched.args, key, min(key + kBlockRows, args.keys) - 1)) return;
   const std::int64_t batch = item / args.kv_heads, kv_head = item % args.kv_heads;
   const int width = static_cast<int>(args.head_size), group = static_cast<int>(args.heads / args.kv_heads);
   const Head<bf16> first_head(args, batch, kv_head * group);

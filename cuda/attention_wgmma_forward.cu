@@ -25,7 +25,7 @@
 //     H     bytes     with positions    registers    blocks
 //     32    27,136    77,312            128          2
 //     64    51,712    114,176           128          2
-//     128   100,864   187,904           227          1
+//     128   100,864   187,904           241          1
 //
 // Work: 4 H operations to a visible pair. A band of 512 sees 512 of the 576 keys of the tiles behind 64
 // queries, 89 %. A multiprocessor multiplies 4,096 operations a clock: at H = 128 1,024 clocks for a tile of
@@ -77,12 +77,12 @@ __global__ void __launch_bounds__(kWgmmaThreads, H <= 64 ? 2 : 1)
   const Walk<N> walk = walk_keys<N>(head, first);
 
   const auto start_keys = [&](int tile) {
-    start_swizzled<H, N>({head.keys(), args.k_strides.time, launched.k_aligned}, walk.row(tile), args.keys,
-                         width, keys + tile % 2 * Tile::kOther);
+    start_swizzled<H, N>(RowsOfKeys{head.keys(), launched.k_aligned}, walk.row(tile), args.keys, width,
+                         keys + tile % 2 * Tile::kOther);
   };
   const auto start_values = [&](int tile) {
-    start_swizzled<H, N>({head.values(), args.v_strides.time, launched.v_aligned}, walk.row(tile), args.keys,
-                         width, values + tile % 2 * Tile::kOther);
+    start_swizzled<H, N>(RowsOfKeys{head.values(), launched.v_aligned}, walk.row(tile), args.keys, width,
+                         values + tile % 2 * Tile::kOther);
   };
   const auto lowest = [&](int tile) {
     return first + head.offset - walk.row(tile) - (N - 1);
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, H <= 64 ? 2 : 1)
                                                  window);
     __syncthreads();
   };
-  start_swizzled<H, kBlockRows>({head.queries(), args.q_strides.time, launched.q_aligned}, first,
+  start_swizzled<H, kBlockRows>(Rows{{head.queries(), args.q_strides.time}, launched.q_aligned}, first,
                                 args.queries, width, q);
   start_keys(0);
   start_bias(0);

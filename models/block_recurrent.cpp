@@ -106,9 +106,9 @@ ForwardOutput BlockRecurrent::forward(const ForwardInput& input) const {
   return {input, head(segments == 1 ? outputs[0] : concat(outputs, 1)), save_carry(carry)};
 }
 
-StateRead BlockRecurrent::run_chain(const RecurrentCell& cell, Tensor& c, const Tensor& keys,
-                                    const Tensor& values, std::int64_t time, bool dense) const {
-  const std::int64_t window = config().window, blocks = time / window, before = keys.dim(1) - time;
+StateRead BlockRecurrent::run_chain(const RecurrentCell& cell, Tensor& c, const KeysValues& tokens,
+                                    std::int64_t time, bool dense) const {
+  const std::int64_t window = config().window, blocks = time / window, before = tokens.rows() - time;
   const CellScales scales = cell.scales();
   std::vector<Tensor> read_keys, read_values;
   for (std::int64_t block = 0; block < blocks; ++block) {
@@ -127,7 +127,7 @@ StateRead BlockRecurrent::run_chain(const RecurrentCell& cell, Tensor& c, const 
     read_values.push_back(own.read.values);
     const std::int64_t from = std::max<std::int64_t>(0, before + (block - 1) * window);
     const std::int64_t rows = before + (block + 1) * window - from;
-    c = cell.update(c, own, scales, narrow(keys, 1, from, rows), narrow(values, 1, from, rows), dense);
+    c = cell.update(c, own, scales, tokens.part(from, rows), dense);
   }
   c = detach(c);
   if (blocks == 1) return {read_keys[0], read_values[0]};
@@ -146,11 +146,10 @@ Tensor BlockRecurrent::run_layers(const Tensor& x, std::vector<Carry>& carry, co
     const ScopeGuard scope(layer.path);
     Carry& own = carry[i];
     const TokenHeads heads = layer.project(y, call);
-    const Tensor keys = own.k.defined() ? concat({own.k, heads.k}, 1) : heads.k;
-    const Tensor values = own.v.defined() ? concat({own.v, heads.v}, 1) : heads.v;
+    const KeysValues tokens = KeysValues{heads.k, heads.v}.behind(own.k, own.v);
     StateRead read;
-    if (layer.cell) read = run_chain(*layer.cell, own.state, keys, values, time, call.dense);
-    y = layer.finish(y, heads, keys, values, read, own.memory ? &*own.memory : nullptr, call);
+    if (layer.cell) read = run_chain(*layer.cell, own.state, tokens, time, call.dense);
+    y = layer.finish(y, heads, tokens, read, own.memory ? &*own.memory : nullptr, call);
     if (own.memory) own.memory = memory_write(*own.memory, heads.k, heads.v);
     if (!own.k.defined()) continue;
     own.k = last_rows(heads.k, window);
@@ -171,7 +170,8 @@ Tensor BlockRecurrent::run_blocks(const Tensor& x, std::vector<Carry>& carry, Bl
     if (layers_[i].cell) scales[i] = layers_[i].cell->scales();
   }
   for (std::int64_t block = 0; block < blocks; ++block) {
-    std::vector<Tensor> placed(layers), keys(layers), values(layers);
+    std::vector<Tensor> placed(layers);
+    std::vector<KeysValues> tokens(layers);
     std::vector<StateHeads> states(layers);
     const bool last = block + 1 == blocks;
     for (std::size_t i = 0; i < layers; ++i) {
@@ -187,10 +187,9 @@ Tensor BlockRecurrent::run_blocks(const Tensor& x, std::vector<Carry>& carry, Bl
     for (std::size_t i = 0; i < layers; ++i) {
       const ScopeGuard scope(layers_[i].path);
       const TokenHeads heads = layers_[i].project(y, call);
-      keys[i] = previous_k[i].defined() ? concat({previous_k[i], heads.k}, 1) : heads.k;
-      values[i] = previous_v[i].defined() ? concat({previous_v[i], heads.v}, 1) : heads.v;
+      tokens[i] = KeysValues{heads.k, heads.v}.behind(previous_k[i], previous_v[i]);
       const std::int64_t source = source_of(static_cast<std::int64_t>(i));
-      y = layers_[i].finish(y, heads, keys[i], values[i],
+      y = layers_[i].finish(y, heads, tokens[i],
                             source < 0 ? StateRead{} : states[static_cast<std::size_t>(source)].read,
                             carry[i].memory ? &*carry[i].memory : nullptr, call);
       previous_k[i] = heads.k;
@@ -207,7 +206,7 @@ Tensor BlockRecurrent::run_blocks(const Tensor& x, std::vector<Carry>& carry, Bl
       const ScopeGuard scope(layers_[i].path);
       const RecurrentCell& cell = *layers_[i].cell;
       if (last) states[i].queries = cell.queries(placed[i]);
-      carry[i].state = cell.update(carry[i].state, states[i], scales[i], keys[i], values[i], call.dense);
+      carry[i].state = cell.update(carry[i].state, states[i], scales[i], tokens[i], call.dense);
     }
     if (config().feedback)
       ++call.draw;

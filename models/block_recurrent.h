@@ -94,8 +94,8 @@ class BlockRecurrent final : public Model {
   Tensor run_layers(const Tensor& x, std::vector<Carry>& carry, const BlockCall& call) const;
   Tensor run_blocks(const Tensor& x, std::vector<Carry>& carry, BlockCall call) const;
   // All states that a segment's blocks read; moves c past the segment.
-  StateRead run_chain(const RecurrentCell& cell, Tensor& c, const Tensor& keys, const Tensor& values,
-                      std::int64_t time, bool dense) const;
+  StateRead run_chain(const RecurrentCell& cell, Tensor& c, const KeysValues& tokens, std::int64_t time,
+                      bool dense) const;
   // Which layer's state layer i reads; -1 for none.
   std::int64_t source_of(std::int64_t layer) const;
 

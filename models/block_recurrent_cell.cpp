@@ -115,16 +115,16 @@ CellScales RecurrentCell::scales() const {
 }
 
 Tensor RecurrentCell::update(const Tensor& c, const StateHeads& own, const CellScales& scales,
-                             const Tensor& keys, const Tensor& values, bool dense) const {
+                             const KeysValues& tokens, bool dense) const {
   const ScopeGuard scope("recurrent");
-  const auto attend = [&](const Tensor& q, const Tensor& learned, const Tensor& k, const Tensor& v) {
+  const auto read = [&](const Tensor& q, const Tensor& learned, const KeysValues& rows) {
     AttentionOptions options;
     options.scale = rules_.unit ? 1 : 1 / std::sqrt(static_cast<double>(rules_.head_dim));
     options.head_scale = learned;
-    return rules_.join(dense ? attention_composed(q, k, v, options) : attention(q, k, v, options));
+    return rules_.join(attend(q, rows, options, dense));
   };
-  const Tensor h = concat({attend(own.queries.self, scales.self, own.read.keys, own.read.values),
-                           attend(own.queries.cross, scales.cross, keys, values)},
+  const Tensor h = concat({read(own.queries.self, scales.self, {own.read.keys, own.read.values}),
+                           read(own.queries.cross, scales.cross, tokens)},
                           2);
   if (!gate_mlp_) return (*gate_attn_)(c, h);
   if (!gate_attn_) return gate_mlp_->behind_relu(c, h, mlp_up_);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/block_recurrent_attention.h"
+#include "models/keys_values.h"
 #include "models/params.h"
 
 namespace eddy {
@@ -71,10 +72,9 @@ class RecurrentCell {
   // Both, by one product.
   StateHeads heads(const Tensor& placed) const;
   CellScales scales() const;
-  // c after a block. shapes: c [batch, states, dim]; keys, values [batch, rows, heads, head_dim] of the
-  // previous and this block.
-  Tensor update(const Tensor& c, const StateHeads& own, const CellScales& scales, const Tensor& keys,
-                const Tensor& values, bool dense) const;
+  // c after a block. shapes: c [batch, states, dim]; tokens: those of the previous and this block.
+  Tensor update(const Tensor& c, const StateHeads& own, const CellScales& scales, const KeysValues& tokens,
+                bool dense) const;
   // The mean of kept_at_rest over the cell's gates.
   double kept_at_rest() const;
 

@@ -66,13 +66,9 @@ TokenHeads BlockRecurrentLayer::project(const Tensor& x, const BlockCall& call) 
   return heads;
 }
 
-Tensor BlockRecurrentLayer::finish(const Tensor& x, const TokenHeads& heads, const Tensor& keys,
-                                   const Tensor& values, const StateRead& read, const MemoryEntries* entries,
+Tensor BlockRecurrentLayer::finish(const Tensor& x, const TokenHeads& heads, const KeysValues& tokens,
+                                   const StateRead& read, const MemoryEntries* entries,
                                    const BlockCall& call) const {
-  const auto attend = [&](const Tensor& q, const Tensor& k, const Tensor& v,
-                          const AttentionOptions& options) {
-    return call.dense ? attention_composed(q, k, v, options) : attention(q, k, v, options);
-  };
   Tensor read_rows;
   {
     const ScopeGuard scope("attn");
@@ -85,7 +81,7 @@ Tensor BlockRecurrentLayer::finish(const Tensor& x, const TokenHeads& heads, con
       options.dropout = call.attn_drop.rate;
       options.dropout_key = call.attn_drop.key(path + ".attn_probs", call.draw);
     }
-    Tensor mixed = attend(heads.q, keys, values, options);
+    Tensor mixed = attend(heads.q, tokens, options, call.dense);
     if (memory) mixed = memory->mix(mixed, heads.q, *entries, options.head_scale, call.dense);
     mixed = rules_.join(mixed);
     if (reads_state) {
@@ -95,7 +91,8 @@ Tensor BlockRecurrentLayer::finish(const Tensor& x, const TokenHeads& heads, con
       cross.head_scale = rules_.scale(cross_scale_);
       const std::int64_t sequences = read.keys.dim(0), rows = x.dim(0) * x.dim(1) / sequences;
       const Tensor q = reshape(heads.state_q, {sequences, rows, rules_.heads, rules_.head_dim});
-      mixed = concat({mixed, reshape(attend(q, read.keys, read.values, cross), mixed.shape())}, 2);
+      mixed =
+          concat({mixed, reshape(attend(q, {read.keys, read.values}, cross, call.dense), mixed.shape())}, 2);
     }
     read_rows = linear(mixed, wo_);
   }

@@ -52,11 +52,11 @@ class BlockRecurrentLayer {
   // shapes: x [batch, time, dim].
   TokenHeads project(const Tensor& x, const BlockCall& call) const;
   // The layer's output for x, whose projections are `heads`.
-  // shapes: keys, values [batch, rows, heads, head_dim], the last `time` of them those of x. read: undefined
-  // keys when there is no state; else [batch n, states, heads, head_dim], the states that each of n equal
-  // parts of the tokens read. entries: null when there is no memory.
-  Tensor finish(const Tensor& x, const TokenHeads& heads, const Tensor& keys, const Tensor& values,
-                const StateRead& read, const MemoryEntries* entries, const BlockCall& call) const;
+  // shapes: the last `time` rows of `tokens` are those of x. read: undefined keys when there is no state;
+  // else [batch n, states, heads, head_dim], the states that each of n equal parts of the tokens read.
+  // entries: null when there is no memory.
+  Tensor finish(const Tensor& x, const TokenHeads& heads, const KeysValues& tokens, const StateRead& read,
+                const MemoryEntries* entries, const BlockCall& call) const;
 
   const std::string path;
   const bool reads_state;

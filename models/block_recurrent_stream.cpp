@@ -100,7 +100,7 @@ Tensor BlockRecurrent::run_piece(Stream& stream, const Tensor& x, const BlockCal
       raw::copy_into(raw::narrow(own.segment_v, 1, place, time), heads.v);
     }
     const std::int64_t source = source_of(static_cast<std::int64_t>(i)), rows = window + inside + time - from;
-    y = layers_[i].finish(y, heads, raw::narrow(own.k, 1, from, rows), raw::narrow(own.v, 1, from, rows),
+    y = layers_[i].finish(y, heads, {raw::narrow(own.k, 1, from, rows), raw::narrow(own.v, 1, from, rows)},
                           source < 0 ? StateRead{} : stream.layers[static_cast<std::size_t>(source)].read,
                           own.memory ? &*own.memory : nullptr, call);
   }
@@ -122,9 +122,10 @@ void BlockRecurrent::end_block(Stream& stream) const {
         own.state = cell.initial(batch);
       } else {
         const StateHeads heads{own.read, cell.queries(activation(cell.place(own.state)))};
-        own.state =
-            cell.update(own.state, heads, cell.scales(), raw::narrow(own.k, 1, from, 2 * window - from),
-                        raw::narrow(own.v, 1, from, 2 * window - from), false);
+        own.state = cell.update(
+            own.state, heads, cell.scales(),
+            {raw::narrow(own.k, 1, from, 2 * window - from), raw::narrow(own.v, 1, from, 2 * window - from)},
+            false);
       }
     }
     for (const Tensor& ring : {own.k, own.v})

@@ -123,9 +123,10 @@ Tensor MemoryLlama::run_hoisted(const LlamaLayer& layer, const Tensor& x, const 
   std::vector<Tensor> outputs;
   for (std::size_t t = 0; t < lengths.size(); ++t) {
     const KeyValue read = memory_rows(layer, memory, drop, t);
-    const Tensor key = concat({for_each_row(read.key, batch), keys[t]}, 1),
-                 value = concat({for_each_row(read.value, batch), values[t]}, 1);
-    outputs.push_back(attention(queries[t], key, value, chunk_attention(layer, drop, t)));
+    AttentionOptions options = chunk_attention(layer, drop, t);
+    options.past_keys = for_each_row(read.key, batch);
+    options.past_values = for_each_row(read.value, batch);
+    outputs.push_back(attention(queries[t], keys[t], values[t], options));
     if (lengths[t] != chunk) break;
     memory = reshape(outputs.back(), Shape{batch, chunk, config().dim});
     if (config().detach == "chunk") memory = detach(memory);

@@ -27,6 +27,9 @@ SumAndNorm LayerNorm::of_sum(const Tensor& x, const Tensor& delta) const {
 
 Embedding::Embedding(const ParamScope& scope, std::int64_t entries, std::int64_t width, double deviation)
     : weight(scope.param("weight", {entries, width}, Init::normal(deviation))) {}
+Tensor Embedding::operator()(const Tensor& ids) const {
+  return embedding(weight, ids);
+}
 Tensor Embedding::operator()(const Tensor& ids, Dtype dtype, const Tensor& rows) const {
   return embedding_sum(weight, ids, rows, dtype);
 }

@@ -30,10 +30,12 @@ class LayerNorm {
   double eps;
 };
 
-// Rows of a table by id, with others added and rounded to `dtype` where wanted: embedding_sum.
+// Rows of a table by id.
 class Embedding {
  public:
   Embedding(const ParamScope& scope, std::int64_t entries, std::int64_t width, double deviation);
+  Tensor operator()(const Tensor& ids) const;
+  // With `rows` added where they are defined, in `dtype`: embedding_sum.
   Tensor operator()(const Tensor& ids, Dtype dtype, const Tensor& rows = {}) const;
 
   Tensor weight;

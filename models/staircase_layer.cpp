@@ -78,8 +78,7 @@ Tensor StaircaseLayer::operator()(const Tensor& x, const Tensor& normed_x, const
       options.dropout = call.drop.rate;
       options.dropout_key = call.drop.key(path + ".attn.probabilities", call.index);
     }
-    const Tensor mixed = call.literal ? attention_composed(q, context.k, context.v, options)
-                                      : attention(q, context.k, context.v, options);
+    const Tensor mixed = attend(q, context, options, call.literal);
     const Tensor read = linear(reshape(mixed, {batch, time, heads * head_dim}), wo_);
     const SumAndNorm sum = (prenorm_ ? mlp_norm_ : attn_norm_).of_sum(x, read);
     h = prenorm_ ? sum.sum : sum.norm;

@@ -17,14 +17,10 @@
 
 #include "models/config.h"
 #include "models/dropout_site.h"
+#include "models/keys_values.h"
 #include "models/layers.h"
-#include "ops/attention.h"
 
 namespace eddy {
-
-struct KeysValues {
-  Tensor k, v;  // [batch, keys, heads, head_dim]
-};
 
 // What a layer needs besides tensors of its own input.
 struct LayerCall {

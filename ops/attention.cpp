@@ -10,6 +10,7 @@
 #include "ops/checks.h"
 #include "ops/cpu/attention_scratch.h"
 #include "ops/gradient_buffer.h"
+#include "ops/views.h"
 #include "ops/widen.h"
 #include "tensor/format.h"
 #include "tensor/thread_pool.h"
@@ -30,6 +31,28 @@ void check_extra(const char* op, const Tensor& q, const Tensor& x, const char* n
   if (x.shape() != shape)
     fail<ShapeError>("{}: {} has shape {} ({}: heads {}, head_size {})", op, name, to_string(x.shape()), rule,
                      q.dim(2), q.dim(3));
+}
+
+bool has_past(const AttentionOptions& options) {
+  return options.past_keys.defined() || options.past_values.defined();
+}
+
+void check_past(const char* op, const Tensor& k, const AttentionOptions& options) {
+  const Tensor &keys = options.past_keys, &values = options.past_values;
+  if (!has_past(options)) return;
+  if (!keys.defined() || !values.defined())
+    fail<ValueError>("{}: {} without {} (a past has both)", op, keys.defined() ? "past_keys" : "past_values",
+                     keys.defined() ? "past_values" : "past_keys");
+  checks::defined(op, k, "k");
+  checks::same_kind(op, k, keys);
+  checks::same_kind(op, k, values);
+  if (keys.shape() != values.shape())
+    fail<ShapeError>("{}: past_keys and past_values differ: {} and {} (equal shapes)", op,
+                     to_string(keys.shape()), to_string(values.shape()));
+  if (keys.rank() != 4 || k.rank() != 4 || keys.shape().with(1, 0) != k.shape().with(1, 0))
+    fail<ShapeError>(
+        "{}: past_keys have shape {} and k {} ([batch, keys, kv_heads, head_size], equal but for keys)", op,
+        to_string(keys.shape()), to_string(k.shape()));
 }
 
 }  // namespace
@@ -55,6 +78,7 @@ void check_attention(const char* op, const Tensor& q, const Tensor& k, const Ten
   if (k.shape() != v.shape())
     fail<ShapeError>("{}: k and v differ: {} and {} (equal shapes)", op, to_string(k.shape()),
                      to_string(v.shape()));
+  check_past(op, k, options);
   if (q.dim(0) != k.dim(0))
     fail<ShapeError>("{}: batch sizes differ: q {}, k {} (one batch)", op, q.dim(0), k.dim(0));
   if (q.dim(3) != k.dim(3))
@@ -71,7 +95,8 @@ void check_attention(const char* op, const Tensor& q, const Tensor& k, const Ten
     fail<ValueError>("{}: no distance lies in the band {} .. {}{} (least <= most)", op, band.least, band.most,
                      options.causal ? ", causal" : "");
   check_extra(op, q, options.head_scale, "head_scale", {heads}, "[heads]");
-  const std::int64_t queries = q.dim(1), keys = k.dim(1);
+  const std::int64_t queries = q.dim(1),
+                     keys = k.dim(1) + (options.past_keys.defined() ? options.past_keys.dim(1) : 0);
   const auto check_distances = [&](const Tensor& table, const char* name, std::int64_t count) {
     if (band.least < 0)
       fail<ValueError>("{}: {} needs a causal band: band.least {} (at least 0, or causal)", op, name,
@@ -97,6 +122,15 @@ void check_attention(const char* op, const Tensor& q, const Tensor& k, const Ten
   }
 }
 
+std::optional<JoinedPast> join_past(const char* op, const Tensor& k, const Tensor& v,
+                                    const AttentionOptions& options) {
+  if (!has_past(options)) return {};
+  check_past(op, k, options);
+  JoinedPast joined{concat({options.past_keys, k}, 1), concat({options.past_values, v}, 1), options};
+  joined.options.past_keys = joined.options.past_values = Tensor();
+  return joined;
+}
+
 AttentionBand attention_band(const AttentionOptions& options) {
   return cut_band(options.band, options.causal);
 }
@@ -110,6 +144,10 @@ std::uint32_t attention_drop_below(const AttentionOptions& options) {
 }
 
 }  // namespace detail
+
+bool attention_reads_past(const Device& device) {
+  return device.type != DeviceType::cpu;
+}
 
 namespace {
 
@@ -129,9 +167,9 @@ AttentionStrides strides_of(const Tensor& x) {
 // The tensors of a call as the kernels read them, or their gradients as the kernel writes them; the optional
 // ones, and gradients that nobody wants, are undefined.
 struct Parts {
-  Tensor q, k, v, head_scale, bias, positions;
+  Tensor q, k, v, head_scale, bias, positions, past_k, past_v;
 };
-constexpr int kParts = 6;
+constexpr int kParts = 8;
 
 struct Mixed {
   Tensor output, log_sum;
@@ -140,7 +178,14 @@ struct Mixed {
 // The options without their tensors, which the node saves instead.
 AttentionOptions without_tensors(AttentionOptions options) {
   options.head_scale = options.bias = options.positions = Tensor();
+  options.past_keys = options.past_values = Tensor();
   return options;
+}
+
+// Where a tensor's row 0 would be if `rows` more lay before it.
+void* counted_from(const Tensor& x, std::int64_t rows) {
+  const auto bytes = static_cast<std::uintptr_t>(rows * x.strides()[1]) * dtype_bytes(x.dtype());
+  return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(x.raw_data()) - bytes);
 }
 
 // What the kernels get. Nothing may be computed when no pair is visible: least > most, or a size of 0.
@@ -151,7 +196,8 @@ AttentionArgs arguments(const Parts& x, const Mixed& mixed, const AttentionOptio
   args.queries = x.q.dim(1);
   args.heads = x.q.dim(2);
   args.head_size = x.q.dim(3);
-  args.keys = x.k.dim(1);
+  args.past = x.past_k.defined() ? x.past_k.dim(1) : 0;
+  args.keys = args.past + x.k.dim(1);
   args.kv_heads = x.k.dim(2);
   const AttentionBand band = detail::attention_band(options);
   args.least = std::max(band.least, 1 - args.queries);
@@ -161,11 +207,17 @@ AttentionArgs arguments(const Parts& x, const Mixed& mixed, const AttentionOptio
   args.keep_scale = 1 / (1 - options.dropout);
   args.dropout_key = options.dropout_key;
   args.q = x.q.raw_data();
-  args.k = x.k.raw_data();
-  args.v = x.v.raw_data();
+  args.k = counted_from(x.k, args.past);
+  args.v = counted_from(x.v, args.past);
   args.q_strides = strides_of(x.q);
   args.k_strides = strides_of(x.k);
   args.v_strides = strides_of(x.v);
+  if (args.past > 0) {
+    args.past_k = x.past_k.raw_data();
+    args.past_v = x.past_v.raw_data();
+    args.past_k_strides = strides_of(x.past_k);
+    args.past_v_strides = strides_of(x.past_v);
+  }
   if (x.head_scale.defined()) args.head_scale = x.head_scale.raw_data();
   const auto table = [&args](const Tensor& from, const void*& data, std::int64_t& stride) {
     if (!from.defined()) return;
@@ -181,7 +233,7 @@ AttentionArgs arguments(const Parts& x, const Mixed& mixed, const AttentionOptio
 }
 
 bool nothing_to_mix(const Parts& x, const AttentionArgs& args) {
-  return x.q.elements() == 0 || x.k.elements() == 0 || args.least > args.most;
+  return x.q.elements() == 0 || args.keys == 0 || args.least > args.most;
 }
 
 // Working memory for the kernel, alive while the returned tensor is; it grows with the tables and the
@@ -227,7 +279,8 @@ void backward_into(const Parts& x, const Mixed& mixed, const Tensor& doutput, co
   args.dtype = x.q.dtype();
   args.forward = arguments(x, mixed, options);
   const bool nothing = nothing_to_mix(x, args.forward);
-  for (const Tensor* gradient : {&gradients.q, &gradients.k, &gradients.v})
+  for (const Tensor* gradient :
+       {&gradients.q, &gradients.k, &gradients.v, &gradients.past_k, &gradients.past_v})
     if (nothing && gradient->defined()) raw::fill(*gradient, 0);
   if (nothing && gradients.head_scale.defined() && head_scale_beta == 0) raw::fill(gradients.head_scale, 0);
   // Distances that are never visible keep these zeros.
@@ -236,14 +289,16 @@ void backward_into(const Parts& x, const Mixed& mixed, const Tensor& doutput, co
   if (nothing) return;
   args.doutput = doutput.raw_data();
   args.doutput_strides = strides_of(doutput);
-  const auto rows = [](const Tensor& gradient, void*& data, AttentionStrides& strides) {
-    if (!gradient.defined()) return;
-    data = gradient.raw_data();
+  const auto rows = [](const Tensor& gradient, void*& data, AttentionStrides& strides, std::int64_t before) {
+    if (!gradient.defined() || gradient.elements() == 0) return;
+    data = counted_from(gradient, before);
     strides = strides_of(gradient);
   };
-  rows(gradients.q, args.dq, args.dq_strides);
-  rows(gradients.k, args.dk, args.dk_strides);
-  rows(gradients.v, args.dv, args.dv_strides);
+  rows(gradients.q, args.dq, args.dq_strides, 0);
+  rows(gradients.k, args.dk, args.dk_strides, args.forward.past);
+  rows(gradients.v, args.dv, args.dv_strides, args.forward.past);
+  rows(gradients.past_k, args.past_dk, args.past_dk_strides, 0);
+  rows(gradients.past_v, args.past_dv, args.past_dv_strides, 0);
   if (gradients.head_scale.defined()) args.dhead_scale = gradients.head_scale.raw_data();
   args.head_scale_beta = head_scale_beta;
   const auto table = [](const Tensor& gradient, void*& data, std::int64_t& stride) {
@@ -257,21 +312,41 @@ void backward_into(const Parts& x, const Mixed& mixed, const Tensor& doutput, co
   attention_backward_slot(x.q.device(), args);
 }
 
-// Part 0, 1 or 2 (q, k, v) of a [batch, time, 3 dim] tensor as [batch, time, heads, head_size], on the same
-// bytes.
-Tensor packed_part(const Tensor& qkv, int part, std::int64_t heads) {
-  const std::int64_t dim = qkv.dim(2) / 3;
-  return raw::reshape(raw::narrow(qkv, 2, part * dim, dim), {qkv.dim(0), qkv.dim(1), heads, dim / heads});
+// x as [batch, time, heads, head_size], on the same bytes.
+Tensor of_heads(const Tensor& x, std::int64_t heads) {
+  return raw::reshape(x, {x.dim(0), x.dim(1), heads, x.dim(2) / heads});
+}
+
+// Part 0 .. count - 1 of the columns of a [batch, time, count dim] tensor in that form.
+Tensor packed_part(const Tensor& x, int part, int count, std::int64_t heads) {
+  if (!x.defined()) return {};
+  const std::int64_t dim = x.dim(2) / count;
+  return of_heads(raw::narrow(x, 2, part * dim, dim), heads);
 }
 
 Parts packed_parts(const Tensor& qkv, std::int64_t heads, const Tensor& head_scale, const Tensor& bias,
                    const Tensor& positions) {
-  return {packed_part(qkv, 0, heads),
-          packed_part(qkv, 1, heads),
-          packed_part(qkv, 2, heads),
+  return {packed_part(qkv, 0, 3, heads),
+          packed_part(qkv, 1, 3, heads),
+          packed_part(qkv, 2, 3, heads),
           head_scale,
           bias,
-          positions};
+          positions,
+          {},
+          {}};
+}
+
+// Of tensors, or of their gradients, of which none need be there.
+Parts packed_keys_parts(const Tensor& q, const Tensor& past, const Tensor& own, std::int64_t heads,
+                        const Tensor& head_scale, const Tensor& bias, const Tensor& positions) {
+  return {q.defined() ? of_heads(q, heads) : Tensor(),
+          packed_part(own, 0, 2, heads),
+          packed_part(own, 1, 2, heads),
+          head_scale,
+          bias,
+          positions,
+          packed_part(past, 0, 2, heads),
+          packed_part(past, 1, 2, heads)};
 }
 
 // Gives those gradients, by their inputs' places, that somebody wants.
@@ -289,6 +364,9 @@ Tensor gradient_of(const VjpContext& context, int k, const Tensor& x) {
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& given) {
   const AttentionOptions options = widens_anywhere(q) ? detail::with_wide_tables(given) : given;
+  if (q.defined() && !attention_reads_past(q.device()))
+    if (const auto joined = detail::join_past("attention", k, v, options))
+      return attention(q, joined->k, joined->v, joined->options);
   if (widens(q))
     return narrowed(attention(wide(q), wide_like("attention", q, k), wide_like("attention", q, v), options));
   detail::check_attention("attention", q, k, v, options);
@@ -297,27 +375,32 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
                 readable(v),
                 contiguous_or_none(options.head_scale),
                 readable(options.bias),
-                readable(options.positions)};
+                readable(options.positions),
+                readable(options.past_keys),
+                readable(options.past_values)};
   const Mixed mixed = forward(x, options);
-  return record("attention", {q, k, v, options.head_scale, options.bias, options.positions}, mixed.output,
-                {x.q, x.k, x.v, x.head_scale, x.bias, x.positions, mixed.output, mixed.log_sum},
-                [plain = without_tensors(options)](VjpContext& context) {
-                  const auto saved = [&context](int i) { return context.saved(i); };
-                  const auto gradient = [&context](int i) {
-                    return gradient_of(context, i, context.saved(i));
-                  };
-                  const GradientBuffer dhead_scale = gradient_buffer(context, 3);
-                  const Parts gradients{gradient(0),        gradient(1), gradient(2),
-                                        dhead_scale.tensor, gradient(4), gradient(5)};
-                  backward_into({saved(0), saved(1), saved(2), saved(3), saved(4), saved(5)},
-                                {saved(kParts), saved(kParts + 1)}, readable(context.dy()), plain, gradients,
-                                dhead_scale.beta);
-                  give_defined(context, {{0, gradients.q},
-                                         {1, gradients.k},
-                                         {2, gradients.v},
-                                         {4, gradients.bias},
-                                         {5, gradients.positions}});
-                });
+  return record(
+      "attention",
+      {q, k, v, options.head_scale, options.bias, options.positions, options.past_keys, options.past_values},
+      mixed.output,
+      {x.q, x.k, x.v, x.head_scale, x.bias, x.positions, x.past_k, x.past_v, mixed.output, mixed.log_sum},
+      [plain = without_tensors(options)](VjpContext& context) {
+        const auto saved = [&context](int i) { return context.saved(i); };
+        const auto gradient = [&context](int i) { return gradient_of(context, i, context.saved(i)); };
+        const GradientBuffer dhead_scale = gradient_buffer(context, 3);
+        const Parts gradients{gradient(0), gradient(1), gradient(2), dhead_scale.tensor,
+                              gradient(4), gradient(5), gradient(6), gradient(7)};
+        backward_into({saved(0), saved(1), saved(2), saved(3), saved(4), saved(5), saved(6), saved(7)},
+                      {saved(kParts), saved(kParts + 1)}, readable(context.dy()), plain, gradients,
+                      dhead_scale.beta);
+        give_defined(context, {{0, gradients.q},
+                               {1, gradients.k},
+                               {2, gradients.v},
+                               {4, gradients.bias},
+                               {5, gradients.positions},
+                               {6, gradients.past_k},
+                               {7, gradients.past_v}});
+      });
 }
 
 Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOptions& given) {
@@ -327,6 +410,7 @@ Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOp
   if (qkv.rank() != 3)
     fail<ShapeError>("attention_packed: qkv has shape {} ([batch, time, 3 dim])", to_string(qkv.shape()));
   if (heads < 1) fail<ValueError>("attention_packed: heads {} (at least 1)", heads);
+  if (has_past(options)) fail<ValueError>("attention_packed: a past (attention takes one)");
   if (qkv.dim(2) % (3 * heads) != 0)
     fail<ShapeError>(
         "attention_packed: 3 heads must divide the width: width "
@@ -345,7 +429,7 @@ Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOp
         const auto gradient = [&context](int i) { return gradient_of(context, i, context.saved(i)); };
         const Tensor dqkv = gradient(0);
         const GradientBuffer dhead_scale = gradient_buffer(context, 1);
-        Parts gradients{{}, {}, {}, dhead_scale.tensor, gradient(2), gradient(3)};
+        Parts gradients{{}, {}, {}, dhead_scale.tensor, gradient(2), gradient(3), {}, {}};
         if (dqkv.defined())
           gradients = packed_parts(dqkv, heads, gradients.head_scale, gradients.bias, gradients.positions);
         const Tensor &output = context.saved(4), doutput = raw::contiguous(context.dy());
@@ -354,6 +438,57 @@ Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOp
             {output, context.saved(5)}, raw::reshape(doutput, output.shape()), plain, gradients,
             dhead_scale.beta);
         give_defined(context, {{0, dqkv}, {2, gradients.bias}, {3, gradients.positions}});
+      });
+}
+
+Tensor attention_packed_keys(const Tensor& q, const Tensor& past, const Tensor& own, std::int64_t heads,
+                             const AttentionOptions& given) {
+  const char* const op = "attention_packed_keys";
+  checks::floating(op, q, "q");
+  checks::same_kind(op, q, own);
+  if (past.defined()) checks::same_kind(op, q, past);
+  if (q.rank() != 3) fail<ShapeError>("{}: q has shape {} ([batch, queries, dim])", op, to_string(q.shape()));
+  if (heads < 1 || q.dim(2) % heads != 0)
+    fail<ShapeError>("{}: heads must divide dim: heads {}, dim {}", op, heads, q.dim(2));
+  for (const Tensor& rows : {past, own})
+    if (rows.defined() && (rows.rank() != 3 || rows.dim(0) != q.dim(0) || rows.dim(2) != 2 * q.dim(2)))
+      fail<ShapeError>("{}: keys and values have shape {} and q {} ([batch, rows, 2 dim])", op,
+                       to_string(rows.shape()), to_string(q.shape()));
+  if (has_past(given)) fail<ValueError>("{}: past_keys or past_values beside past (one past)", op);
+  const AttentionOptions options = widens_anywhere(q) ? detail::with_wide_tables(given) : given;
+  if (!attention_reads_past(q.device())) {
+    const std::int64_t dim = q.dim(2);
+    const std::vector<Tensor> parts = split(past.defined() ? concat({past, own}, 1) : own, 2, {dim, dim});
+    const auto by_head = [heads](const Tensor& x) {
+      return reshape(x, {x.dim(0), x.dim(1), heads, x.dim(2) / heads});
+    };
+    return reshape(attention(by_head(q), by_head(parts[0]), by_head(parts[1]), options), q.shape());
+  }
+  const Tensor queries = readable(q), before = readable(past), rows = readable(own);
+  const Parts x = packed_keys_parts(queries, before, rows, heads, contiguous_or_none(options.head_scale),
+                                    readable(options.bias), readable(options.positions));
+  AttentionOptions with_past = options;
+  with_past.past_keys = x.past_k;
+  with_past.past_values = x.past_v;
+  detail::check_attention(op, x.q, x.k, x.v, with_past);
+  const Mixed mixed = forward(x, options);
+  return record(
+      op, {q, past, own, options.head_scale, options.bias, options.positions},
+      raw::reshape(mixed.output, q.shape()),
+      {queries, before, rows, x.head_scale, x.bias, x.positions, mixed.output, mixed.log_sum},
+      [plain = without_tensors(options), heads](VjpContext& context) {
+        const auto gradient = [&context](int i) { return gradient_of(context, i, context.saved(i)); };
+        const Tensor dq = gradient(0), dpast = gradient(1), down = gradient(2);
+        const GradientBuffer dhead_scale = gradient_buffer(context, 3);
+        const Parts gradients =
+            packed_keys_parts(dq, dpast, down, heads, dhead_scale.tensor, gradient(4), gradient(5));
+        const Tensor &output = context.saved(6), doutput = raw::contiguous(context.dy());
+        backward_into(packed_keys_parts(context.saved(0), context.saved(1), context.saved(2), heads,
+                                        context.saved(3), context.saved(4), context.saved(5)),
+                      {output, context.saved(7)}, raw::reshape(doutput, output.shape()), plain, gradients,
+                      dhead_scale.beta);
+        give_defined(context,
+                     {{0, dq}, {1, dpast}, {2, down}, {4, gradients.bias}, {5, gradients.positions}});
       });
 }
 

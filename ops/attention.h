@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "ops/attention_band.h"
@@ -29,29 +30,52 @@ struct AttentionOptions {
   Tensor bias;        // [heads, distances]: of a distance, T5's relative bias with its buckets spread out
   Tensor positions;   // [distances, head_size]: relative key positions, shared by all heads (P. Shaw et al.,
                       // 2018)
+  // Optional, both or neither, differentiable: keys and values from before k and v, [batch, past, kv_heads,
+  // head_size]. They mean what the joined keys {past_keys, k} and values mean, and `keys` above and below
+  // counts them. On a GPU both places are read as they lie; the CPU joins them first.
+  Tensor past_keys, past_values;
 };
 
 // The mixed values, [batch, queries, heads, head_size], contiguous. A query that sees no key gets zeros.
 // shapes: q [batch, queries, heads, head_size]; k, v [batch, keys, kv_heads, head_size]; kv_heads divides
 // heads, and head h uses key head h / (heads / kv_heads). Strides: any, without a copy while the last axis
 // has stride 1. dtypes: f32, f64, and bf16, beside which the tables are f32. errors: ShapeError when sizes do
-// not fit; ValueError for dropout outside [0, 1), a scale that is not finite, or a table without a row for a
-// visible distance; DtypeError; DeviceError. grad: for q, k, v, head_scale, bias and positions; P is
-// recomputed from the saved log-sum-exp of each row.
+// not fit; ValueError for dropout outside [0, 1), a scale that is not finite, a table without a row for a
+// visible distance, or one half of a past; DtypeError; DeviceError. grad: for q, k, v, the past, head_scale,
+// bias and positions; P is recomputed from the saved log-sum-exp of each row.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {});
 
 // The same for q, k and v side by side in the rows of one projection; the result is [batch, time, dim].
 // shapes: qkv [batch, time, 3 dim]: columns 0..dim-1 are q, then k, then v; head j owns columns j d .. (j+1)
-// d - 1 of each, d = dim / heads. dtypes, errors: as attention. grad: written once, as one [batch, time, 3
-// dim] tensor.
+// d - 1 of each, d = dim / heads. dtypes, errors: as attention, and ValueError for a past. grad: written
+// once, as one [batch, time, 3 dim] tensor.
 Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOptions& options = {});
+
+// The same for keys and values side by side in rows, and for those before them; the result is [batch,
+// queries, dim]. shapes: q [batch, queries, dim]; past [batch, p, 2 dim] or undefined, own [batch, rows, 2
+// dim]: columns 0..dim-1 are keys, then values, head j's as in attention_packed. dtypes, errors: as
+// attention, and ValueError for another past. grad: those of past and own are written once each.
+Tensor attention_packed_keys(const Tensor& q, const Tensor& past, const Tensor& own, std::int64_t heads,
+                             const AttentionOptions& options = {});
 
 // The same function as `attention` from plain loops that store all probabilities: the one to compare with and
 // to read. grad: for all that attention has one for. Runs on the CPU only.
 Tensor attention_composed(const Tensor& q, const Tensor& k, const Tensor& v,
                           const AttentionOptions& options = {});
 
+// Whether attention on this device reads a past where it lies. Where it does not, who attends to the same
+// keys more than once does well to join them once.
+bool attention_reads_past(const Device& device);
+
 namespace detail {
+// A call's keys and values behind those of its past, and the options without it.
+struct JoinedPast {
+  Tensor k, v;
+  AttentionOptions options;
+};
+// By `concat`; nothing without a past. errors: as attention's of a past.
+std::optional<JoinedPast> join_past(const char* op, const Tensor& k, const Tensor& v,
+                                    const AttentionOptions& options);
 // The options with tables of f32 where they are bf16, which no kernel reads.
 AttentionOptions with_wide_tables(AttentionOptions options);
 // Checks what all forms share. errors: see attention.
@@ -83,6 +107,12 @@ struct AttentionArgs {
   RandomKey dropout_key;
   const void *q, *k, *v;
   AttentionStrides q_strides, k_strides, v_strides;
+  // The first `past` of the keys and values lie here, 0 on the CPU. The others stay where they would lie
+  // behind others at k and v: rows of k and v, and of their gradients, are counted from the first of the
+  // past, and begin with number `past`.
+  std::int64_t past;
+  const void *past_k, *past_v;
+  AttentionStrides past_k_strides, past_v_strides;
   // Tables; null when absent. With bias or positions least is at least 0.
   const void* head_scale;                      // [heads]
   const void *bias, *positions;                // [heads, distances], [distances, head_size]
@@ -94,9 +124,9 @@ struct AttentionArgs {
   void* scratch;
   int threads;
 };
-// Writes dq, dk, dv, each with its own strides, and the first `distances` entries of dbias and dpositions,
-// whose rows have strides of their own; dhead_scale = head_scale_beta * dhead_scale + its gradient, not read
-// when beta is 0. A null one is not wanted.
+// Writes dq, dk, dv and those of the past, each with its own strides, and the first `distances` entries of
+// dbias and dpositions, whose rows have strides of their own; dhead_scale = head_scale_beta * dhead_scale +
+// its gradient, not read when beta is 0. A null one is not wanted.
 struct AttentionBackwardArgs {
   Dtype dtype;
   AttentionArgs forward;
@@ -104,6 +134,8 @@ struct AttentionBackwardArgs {
   AttentionStrides doutput_strides;
   void *dq, *dk, *dv;
   AttentionStrides dq_strides, dk_strides, dv_strides;
+  void *past_dk, *past_dv;
+  AttentionStrides past_dk_strides, past_dv_strides;
   void *dhead_scale, *dbias, *dpositions;
   float head_scale_beta;
   std::int64_t dbias_stride, dpositions_stride;

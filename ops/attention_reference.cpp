@@ -166,6 +166,8 @@ Gradients unmix(const Attended& n, const Doubles& probabilities, const Doubles& 
 
 Tensor attention_composed(const Tensor& q, const Tensor& k, const Tensor& v,
                           const AttentionOptions& options) {
+  if (const auto joined = detail::join_past("attention_composed", k, v, options))
+    return attention_composed(q, joined->k, joined->v, joined->options);
   if (widens_anywhere(q))
     return narrowed(attention_composed(wide(q), wide_like("attention_composed", q, k),
                                        wide_like("attention_composed", q, v),

@@ -10,9 +10,9 @@
 namespace eddy {
 namespace {
 
-// Which tables the inputs of a form hold after q, k and v.
+// What the inputs of a form hold after q, k and v: the keys and values of a past, then tables.
 struct Tables {
-  bool head_scale = false, bias = false, positions = false;
+  bool head_scale = false, bias = false, positions = false, past = false;
 };
 
 using Attention = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const AttentionOptions&);
@@ -21,6 +21,10 @@ OpFunction call_of(Attention function, const AttentionOptions& options, const Ta
   return [=](const Tensors& x) {
     AttentionOptions with = options;
     std::size_t next = 3;
+    if (tables.past) {
+      with.past_keys = x[next++];
+      with.past_values = x[next++];
+    }
     if (tables.head_scale) with.head_scale = x[next++];
     if (tables.bias) with.bias = x[next++];
     if (tables.positions) with.positions = x[next++];
@@ -48,10 +52,16 @@ std::int64_t distances_of(const AttentionOptions& options, std::int64_t keys) {
   return std::min(options.band.most, keys - 1) + 1;
 }
 
-// q, k and v with tables that have entries for two distances more than are visible.
-Tensors with_tables(Tensors x, const AttentionOptions& options, const Tables& tables) {
+// q, k and v with tables that have entries for two distances more than are visible; with a past of so many
+// keys.
+Tensors with_tables(Tensors x, const AttentionOptions& options, const Tables& tables, std::int64_t past = 0) {
   const std::int64_t heads = x[0].dim(2), head_size = x[0].dim(3);
-  const std::int64_t distances = distances_of(options, x[1].dim(1)) + 2;
+  const std::int64_t distances = distances_of(options, past + x[1].dim(1)) + 2;
+  if (tables.past) {
+    const Shape shape = x[1].shape().with(1, past);
+    x.push_back(sample_normal(shape, "past.k"));
+    x.push_back(sample_normal(shape, "past.v"));
+  }
   if (tables.head_scale) x.push_back(sample_normal({heads}, "head_scale"));
   if (tables.bias) x.push_back(sample_normal({heads, distances}, "bias"));
   if (tables.positions) x.push_back(sample_normal({distances, head_size}, "positions"));
@@ -59,7 +69,7 @@ Tensors with_tables(Tensors x, const AttentionOptions& options, const Tables& ta
 }
 
 OpCost cost_of(const Tensors& x, const AttentionOptions& options, const Tables& tables) {
-  const std::int64_t queries = x[0].dim(1), keys = x[1].dim(1);
+  const std::int64_t queries = x[0].dim(1), keys = x[1].dim(1) + (tables.past ? x[3].dim(1) : 0);
   const AttentionBand band = detail::attention_band(options);
   double pairs = 0;
   for (std::int64_t j = 0; j < queries; ++j) {
@@ -69,7 +79,8 @@ OpCost cost_of(const Tensors& x, const AttentionOptions& options, const Tables& 
   }
   const double products = tables.positions ? 6 : 4;
   return {products * pairs * static_cast<double>(x[0].dim(0) * x[0].dim(2) * x[0].dim(3)),
-          static_cast<double>(2 * x[0].bytes() + x[1].bytes() + x[2].bytes())};
+          static_cast<double>(2 * x[0].bytes() + x[1].bytes() + x[2].bytes()) +
+              (tables.past ? static_cast<double>(2 * x[3].bytes()) : 0)};
 }
 
 OpSpec spec_of(const char* name, const char* formula, const AttentionOptions& options,
@@ -144,6 +155,42 @@ OpSpec relative_spec(const char* name, const char* formula, const AttentionOptio
   return spec;
 }
 
+// A form with a past. Benchmark inputs: batch, queries, past, heads; head_size 64.
+OpSpec past_spec(const char* name, const char* formula, const AttentionOptions& options, Tables tables,
+                 const Shape& bench = {}) {
+  tables.past = true;
+  OpSpec spec = spec_of(name, formula, options, tables);
+  const auto inputs = [=](const Shape& q, const Shape& k, std::int64_t past) {
+    return with_tables(sample("past", q, k), options, tables, past);
+  };
+  const auto add = [&](const char* label, const Shape& q, const Shape& k, std::int64_t past,
+                       bool gradcheck = true) {
+    spec.samples.push_back({label, inputs(q, k, past), gradcheck});
+  };
+  add("size_0_past", {1, 3, 2, 4}, {1, 3, 2, 4}, 0);
+  add("size_0_own", {2, 6, 2, 8}, {2, 0, 2, 8}, 9);
+  add("size_0_queries", {1, 0, 2, 4}, {1, 2, 2, 4}, 3);
+  add("one_query", {1, 1, 2, 8}, {1, 1, 2, 8}, 5);
+  add("past_of_one", {2, 6, 2, 3}, {2, 6, 2, 3}, 1);
+  add("odd_tail", {2, 7, 3, 5}, {2, 7, 3, 5}, 3);
+  add("longer_past", {1, 6, 2, 4}, {1, 6, 2, 4}, 13);
+  add("prefix", {1, 2, 2, 4}, {1, 6, 2, 4}, 3);
+  add("more_queries", {1, 9, 2, 3}, {1, 2, 2, 3}, 3);
+  add("two_key_tiles", {1, 10, 1, 2}, {1, 131, 1, 2}, 135, false);
+  add("grouped_heads", {2, 5, 6, 4}, {2, 5, 2, 4}, 4);
+  Tensors strided = inputs({1, 6, 2, 4}, {1, 6, 2, 4}, 5);
+  for (Tensor& x : strided) x = strided_copy(x);
+  spec.samples.push_back({"strided", strided});
+  if (bench.rank() == 4)
+    spec.bench = [=] {
+      const Shape own{bench[0], bench[1], bench[3], 64};
+      Tensors x = inputs(own, own, bench[2]);
+      for (Tensor& part : x) part = raw::cast(part, Dtype::f32);
+      return x;
+    };
+  return spec;
+}
+
 OpSpec packed_spec() {
   OpSpec spec;
   spec.name = "attention_packed";
@@ -204,7 +251,12 @@ std::vector<OpSpec> attention_specs() {
       relative_spec("attention_positions", "causal, softmax(q (k + position)^T / sqrt(d)) v", causal,
                     {false, false, true}, {32, 128, 128, 4}),
       relative_spec("attention_positions_before", "the same, distances 1 .. 9", before, {false, false, true}),
-      relative_spec("attention_all", "distances 0 .. 11, all tables and dropout", all, {true, true, true})};
+      relative_spec("attention_all", "distances 0 .. 11, all tables and dropout", all, {true, true, true}),
+      past_spec("attention_past", "softmax(q k^T / sqrt(d)) v over keys in two places", {}, {}),
+      past_spec("attention_past_window", "the same, distances 1 .. 7, softmax(s_h (q k^T + bias)) v", window,
+                {true, true, false}, {4, 512, 128, 6}),
+      past_spec("attention_past_all", "the same, distances 0 .. 11, all tables and dropout", all,
+                {true, true, true})};
   return specs;
 }
 

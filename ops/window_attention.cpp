@@ -6,7 +6,6 @@
 #include "autograd/tape.h"
 #include "ops/attention.h"
 #include "ops/checks.h"
-#include "ops/views.h"
 #include "ops/widen.h"
 #include "tensor/format.h"
 #include "tensor/thread_pool.h"
@@ -45,20 +44,14 @@ void check(const Tensor& q, const Tensor& past, const Tensor& own, const WindowA
     fail<ValueError>("window_attention: dropout {} (at least 0 and below 1)", options.dropout);
 }
 
-// The same by concatenation and blocked attention.
+// The same by blocked attention, which on a GPU reads the two parts where they are.
 Tensor by_attention(const Tensor& q, const Tensor& past, const Tensor& own,
                     const WindowAttentionOptions& options) {
-  const std::int64_t dim = q.dim(2), head_size = dim / options.heads;
-  const Tensor rows = past.defined() ? concat({past, own}, 1) : own;
-  const std::vector<Tensor> parts = split(rows, 2, {dim, dim});
-  const auto heads = [&](const Tensor& x) {
-    return reshape(x, {x.dim(0), x.dim(1), options.heads, head_size});
-  };
   AttentionOptions attention_options;
   attention_options.causal = true;
   attention_options.dropout = options.dropout;
   attention_options.dropout_key = options.dropout_key;
-  return reshape(attention(heads(q), heads(parts[0]), heads(parts[1]), attention_options), q.shape());
+  return attention_packed_keys(q, past, own, options.heads, attention_options);
 }
 
 // x, or a copy whose last axis has stride 1.

@@ -32,27 +32,27 @@ KernelCost recurrence_cost(const UnitRecurrenceArgs& a, double multiply_adds, st
   return cost;
 }
 
-// Pairs of one head of one sequence that see each other: key j is seen by query i when
+// Pairs of one head of one sequence that see each other, of keys before `end`: key j is seen by query i when
 // least <= i + keys - queries - j <= most.
-double visible_pairs(const AttentionArgs& a) {
+double visible_pairs(const AttentionArgs& a, std::int64_t end) {
   std::int64_t pairs = 0;
   for (std::int64_t i = 0; i < a.queries; ++i) {
     const std::int64_t place = i + a.keys - a.queries;
     const std::int64_t first = std::max<std::int64_t>(0, place - a.most),
-                       last = std::min(a.keys - 1, place - a.least);
+                       last = std::min(end - 1, place - a.least);
     pairs += std::max<std::int64_t>(0, last - first + 1);
   }
   return number(pairs);
 }
 
-// Scores and mixed values forward; four products backward, the scores computed again not counted.
-KernelCost attention_cost(const AttentionArgs& a, bool backward) {
-  const int factor = backward ? 2 : 1;
-  const double multiply_adds =
-      2 * factor * visible_pairs(a) * number(a.batch) * number(a.heads) * number(a.head_size);
-  const std::int64_t elements =
-      2 * factor * a.batch * a.head_size * (a.queries * a.heads + a.keys * a.kv_heads);
-  return products(a.dtype, multiply_adds, elements);
+// So many products of all pairs and rows of queries and keys in and out, less one product with the past and
+// the rows that come out of it for each gradient of the past that nobody wants.
+KernelCost attention_cost(const AttentionArgs& a, int count, int unwanted) {
+  const double pairs = count * visible_pairs(a, a.keys) - unwanted * visible_pairs(a, a.past);
+  const std::int64_t rows =
+      count * (a.queries * a.heads + a.keys * a.kv_heads) - unwanted * a.past * a.kv_heads;
+  return products(a.dtype, pairs * number(a.batch) * number(a.heads) * number(a.head_size),
+                  a.batch * a.head_size * rows);
 }
 
 std::int64_t elements_of(int rank, const std::int64_t* shape) {
@@ -87,11 +87,13 @@ KernelCost cost_of(const GemmArgs& g) {
   return cost;
 }
 
+// Scores and mixed values forward; four products backward, the scores computed again not counted.
 KernelCost cost_of(const AttentionArgs& args) {
-  return attention_cost(args, false);
+  return attention_cost(args, 2, 0);
 }
 KernelCost cost_of(const AttentionBackwardArgs& args) {
-  return attention_cost(args.forward, true);
+  return attention_cost(args.forward, 4,
+                        (args.past_dk == nullptr ? 1 : 0) + (args.past_dv == nullptr ? 1 : 0));
 }
 
 // Query j of the last `queries` own rows sees all of past and the own rows up to itself.

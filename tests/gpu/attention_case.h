@@ -13,23 +13,48 @@
 #include "autograd/tape.h"
 #include "gpu_test.h"
 #include "ops/attention.h"
+#include "ops/views.h"
 #include "tests/op/spec_check.h"
 
 namespace eddy::gpu_test {
 
 constexpr std::int64_t kFar = AttentionBand::kFar;
 
+// Of q, k, v, head_scale, bias, positions and the past's keys and values, by bits: which gradients a case
+// wants.
+constexpr unsigned kAllWanted = 255, kPastUnwanted = 63;
+
 struct AttentionCase {
   std::int64_t batch, queries, keys, heads, kv_heads, head_size;
   std::int64_t least, most;
   bool head_scale, bias, positions, dropout;
-  // Of q, k, v, head_scale, bias and positions, by bits.
-  unsigned wanted = 63;
+  unsigned wanted = kAllWanted;
+  std::int64_t past = 0;  // so many of the keys lie in a place of their own
 
   std::string text() const {
-    return fmt::format("queries {}, keys {}, heads {}/{}, head_size {}, band {} .. {}", queries, keys, heads,
-                       kv_heads, head_size, least, most);
+    return fmt::format("queries {}, keys {} ({} past), heads {}/{}, head_size {}, band {} .. {}", queries,
+                       keys, past, heads, kv_heads, head_size, least, most);
   }
+};
+
+// With a past, for all kernels: shorter and longer than tiles, cut by the band, without own keys, with
+// gradients of one place alone.
+constexpr AttentionCase kPastCases[] = {
+    {1, 5, 6, 1, 1, 32, -kFar, kFar, false, false, false, false, kAllWanted, 1},
+    {2, 33, 66, 4, 2, 48, 0, kFar, true, true, true, true, kAllWanted, 33},
+    {1, 65, 130, 2, 1, 64, 1, 65, true, true, false, false, kAllWanted, 65},
+    {1, 70, 201, 1, 1, 64, 1, 37, false, false, true, false, kAllWanted, 131},
+    {1, 20, 150, 2, 1, 128, 0, 60, true, true, true, true, kAllWanted, 130},
+    {1, 30, 100, 1, 1, 32, -kFar, kFar, false, false, false, true, kAllWanted, 40},  // a prefix of own keys
+    {2, 9, 20, 1, 1, 32, -kFar, kFar, true, false, false, false, kAllWanted, 20},    // no own keys
+    {1, 140, 330, 1, 1, 64, 0, 100, false, true, false, false, kAllWanted, 190},
+    {1, 130, 260, 2, 1, 128, 1, 130, true, true, false, true, kPastUnwanted, 130},
+    {2, 70, 198, 2, 2, 32, 0, kFar, false, false, false, false, kPastUnwanted, 128},
+    {1, 40, 90, 2, 2, 32, 0, kFar, true, true, true, false, 1, 50},
+    {1, 40, 90, 2, 2, 32, 0, kFar, true, true, true, false, 2, 50},
+    {1, 40, 90, 2, 2, 32, 0, kFar, true, true, true, false, 64, 50},
+    {1, 40, 90, 2, 2, 32, 0, kFar, true, true, true, false, 128, 50},
+    {1, 40, 170, 2, 2, 32, 0, kFar, false, false, false, true, 192, 130},
 };
 
 using Attention = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const AttentionOptions&);
@@ -52,6 +77,8 @@ inline Tensors run_attention(Attention function, const AttentionCase& c, const T
   options.head_scale = x[3];
   options.bias = x[4];
   options.positions = x[5];
+  options.past_keys = x[6];
+  options.past_values = x[7];
   const Tensor y = function(x[0], x[1], x[2], options);
   backward(y, dy);
   Tensors results{detach(y)};
@@ -65,16 +92,18 @@ inline Tensor rounded_normal(const Shape& shape, const char* stream, Dtype dtype
   return raw::cast(raw::cast(sample_normal(shape, stream, deviation), dtype), Dtype::f64);
 }
 
-// q, k, v, head_scale, bias and positions in f64, as numbers of `dtype`; head_scale and bias of f32.
+// q, k, v, head_scale, bias, positions and a past in f64, as numbers of `dtype`; head_scale and bias of f32.
 inline Tensors attention_inputs(const AttentionCase& c, Dtype dtype) {
   const std::int64_t distances = std::max<std::int64_t>(std::min(c.most, c.keys - 1) + 1, 0) + 3;
-  const Shape keys{c.batch, c.keys, c.kv_heads, c.head_size};
+  const Shape keys{c.batch, c.keys - c.past, c.kv_heads, c.head_size}, past = keys.with(1, c.past);
   return {rounded_normal({c.batch, c.queries, c.heads, c.head_size}, "q", dtype),
           rounded_normal(keys, "k", dtype),
           rounded_normal(keys, "v", dtype),
           c.head_scale ? rounded_normal({c.heads}, "head_scale", Dtype::f32) : Tensor(),
           c.bias ? rounded_normal({c.heads, distances}, "bias", Dtype::f32) : Tensor(),
-          c.positions ? rounded_normal({distances, c.head_size}, "positions", dtype, 0.3) : Tensor()};
+          c.positions ? rounded_normal({distances, c.head_size}, "positions", dtype, 0.3) : Tensor(),
+          c.past > 0 ? rounded_normal(past, "past k", dtype) : Tensor(),
+          c.past > 0 ? rounded_normal(past, "past v", dtype) : Tensor()};
 }
 inline Tensor attention_cotangent(const AttentionCase& c, Dtype dtype) {
   return rounded_normal({c.batch, c.queries, c.heads, c.head_size}, "dy", dtype);
@@ -84,7 +113,7 @@ inline Tensor attention_cotangent(const AttentionCase& c, Dtype dtype) {
 inline Tensors expected_attention(const AttentionCase& c, const Tensors& inputs, const Tensor& dy,
                                   std::uint64_t mask = 7) {
   AttentionCase all = c;
-  all.wanted = 63;
+  all.wanted = kAllWanted;
   return run_attention(attention_composed, all, inputs, dy, mask);
 }
 
@@ -123,7 +152,8 @@ inline std::string head_scale_difference(const std::string& what, const Tensor& 
 }
 
 inline std::string attention_part(std::size_t i, const std::string& where) {
-  const char* const names[] = {"y", "dq", "dk", "dv", "dhead_scale", "dbias", "dpositions"};
+  const char* const names[] = {"y",     "dq",         "dk",      "dv",     "dhead_scale",
+                               "dbias", "dpositions", "past dk", "past dv"};
   return std::string(names[i]) + " at " + where;
 }
 
@@ -132,6 +162,7 @@ inline void check_attention(const AttentionCase& c, const std::string& where, co
                             const Tensors& inputs, const Tensors& want, const AttentionRoundings& allowed) {
   for (std::size_t i = 0; i < got.size(); ++i) {
     const std::string what = attention_part(i, where);
+    if (i > 0 && !want[i].defined()) continue;
     if (i > 0 && (c.wanted >> (i - 1) & 1u) == 0) {
       CHECK_MESSAGE(!got[i].defined(), what);
       continue;
@@ -142,6 +173,27 @@ inline void check_attention(const AttentionCase& c, const std::string& where, co
                                         allowed.eps);
     CHECK_MESSAGE(text.empty(), text);
   }
+}
+
+// The same keys and values in one place, and the case of it; with all gradients.
+inline AttentionCase joined_case(AttentionCase c) {
+  c.past = 0;
+  c.wanted = kAllWanted;
+  return c;
+}
+inline Tensors joined_inputs(Tensors inputs) {
+  for (const std::size_t i : {1, 2}) inputs[i] = concat({inputs[i + 5], inputs[i]}, 1);
+  inputs[6] = inputs[7] = Tensor();
+  return inputs;
+}
+// The results of run_attention for it as those of a case with a past.
+inline Tensors apart(Tensors results, std::int64_t past) {
+  for (const std::size_t i : {2, 3}) {
+    const Tensor all = results[i];
+    results[i + 5] = raw::copy(raw::narrow(all, 1, 0, past));
+    results[i] = raw::copy(raw::narrow(all, 1, past, all.dim(1) - past));
+  }
+  return results;
 }
 
 inline void check_attention_bits(const std::string& where, const Tensors& got, const Tensors& want) {

@@ -13,6 +13,12 @@ using namespace eddy::spec_check;
 
 namespace {
 
+const AttentionCase kMoreCases[] = {
+    {1, 3, 9, 2, 1, 5, 0, kFar, true, true, true, true, kAllWanted, 4},
+    {1, 17, 70, 1, 1, 256, 0, 40, true, true, true, true, kAllWanted, 37},
+    {2, 19, 40, 2, 1, 17, 1, 20, true, true, false, false, kPastUnwanted, 21},
+};
+
 const AttentionCase kCases[] = {
     {1, 1, 1, 1, 1, 1, -kFar, kFar, false, false, false, false},
     {1, 5, 7, 2, 1, 3, -kFar, kFar, true, false, false, true},
@@ -41,6 +47,13 @@ const AttentionCase kCases[] = {
     {2, 300, 520, 4, 2, 64, 0, 256, true, true, true, true},
 };
 
+std::vector<AttentionCase> all_cases() {
+  std::vector<AttentionCase> cases(std::begin(kCases), std::end(kCases));
+  cases.insert(cases.end(), std::begin(kMoreCases), std::end(kMoreCases));
+  cases.insert(cases.end(), std::begin(kPastCases), std::end(kPastCases));
+  return cases;
+}
+
 // As the ops' records: 64 roundings of a result, 4 times as many and 16 of a gradient.
 constexpr AttentionRoundings kRoundings{64, 272, 272, 0x1p-23};
 
@@ -48,7 +61,7 @@ constexpr AttentionRoundings kRoundings{64, 272, 272, 0x1p-23};
 
 TEST_SUITE("device") {
   TEST_CASE("attention on the GPU equals plain loops in result and every gradient and repeats its bits") {
-    for (const AttentionCase& c : kCases) {
+    for (const AttentionCase& c : all_cases()) {
       if (kEmulated && c.queries > 200) continue;
       const Tensors inputs = attention_inputs(c, Dtype::f32);
       const Tensor dy = attention_cotangent(c, Dtype::f32);
@@ -75,7 +88,7 @@ TEST_SUITE("device") {
     const Tensors inputs = attention_inputs(c, Dtype::f32);
     const Tensor dy = attention_cotangent(c, Dtype::f32);
     Tensors on_gpu;
-    for (const Tensor& x : inputs) on_gpu.push_back(to_gpu(raw::cast(x, Dtype::f32)));
+    for (const Tensor& x : inputs) on_gpu.push_back(x.defined() ? to_gpu(raw::cast(x, Dtype::f32)) : x);
     for (std::uint64_t mask = 0; mask < 8; ++mask) {
       const Tensors want = expected_attention(c, inputs, dy, mask);
       const Tensors got =

@@ -65,7 +65,7 @@ const AttentionCase kLargeCases[] = {
 
 // Bias without a gradient of positions, which the kernels for dq sum themselves; in the last, positions are
 // read alone.
-constexpr unsigned kNoPositions = 31, kBiasAlone = 16;
+constexpr unsigned kNoPositions = kAllWanted - 32, kBiasAlone = 16;
 const AttentionCase kBiasCases[] = {
     {2, 100, 228, 2, 1, 64, 1, 90, true, true, false, true, kNoPositions},  // a cached block, grouped heads
     {1, 67, 67, 2, 2, 32, 0, kFar, false, true, false, false, kNoPositions},
@@ -84,7 +84,8 @@ struct KernelChoice {
   ~KernelChoice() { set_attention_kernel("plain"); }
 };
 
-// The numbers on the GPU, q, k and v as bf16 and the tables as f32; with a gap, inside wider rows of NaN.
+// The numbers on the GPU, q and both places of k and v as bf16 and the tables as f32; with a gap, inside
+// wider rows of NaN.
 Tensors on_gpu(const Tensors& inputs, std::int64_t gap) {
   Tensors result;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -93,7 +94,7 @@ Tensors on_gpu(const Tensors& inputs, std::int64_t gap) {
       result.push_back(x);
       continue;
     }
-    const Tensor typed = to_gpu(raw::cast(x, i < 3 ? Dtype::bf16 : Dtype::f32));
+    const Tensor typed = to_gpu(raw::cast(x, i < 3 || i > 5 ? Dtype::bf16 : Dtype::f32));
     if (gap == 0 || x.rank() == 1) {
       result.push_back(typed);
       continue;
@@ -177,8 +178,33 @@ TEST_SUITE("device") {
     }
   }
 
-  TEST_CASE("captured attention with a bias has the bits of the same uncaptured") {
-    const AttentionCase c{2, 70, 131, 2, 1, 64, 1, 60, true, true, false, true, kNoPositions};
+  TEST_CASE("attention to keys in two places equals plain loops for all kernels and repeats its bits") {
+    for (const char* const kernel : {"plain", "tensor_core", "wgmma"}) {
+      const KernelChoice choice(kernel);
+      for (const AttentionCase& c : kPastCases) check(c);
+    }
+  }
+
+  // The tiles are the same, whatever place their rows come from.
+  TEST_CASE("attention to keys in two places has the bits of the same keys in one") {
+    for (const char* const kernel : {"plain", "tensor_core", "wgmma"}) {
+      const KernelChoice choice(kernel);
+      for (const AttentionCase& c : kPastCases) {
+        const Tensors inputs = attention_inputs(c, Dtype::bf16);
+        const Tensor dy = to_gpu(raw::cast(attention_cotangent(c, Dtype::bf16), Dtype::bf16));
+        const Tensors one =
+            to_cpu(run_attention(attention, joined_case(c), on_gpu(joined_inputs(inputs), 0), dy));
+        Tensors want = apart(one, c.past);
+        for (std::size_t i = 1; i < want.size(); ++i)
+          if ((c.wanted >> (i - 1) & 1u) == 0) want[i] = Tensor();
+        const Tensors got = to_cpu(run_attention(attention, c, on_gpu(inputs, 0), dy));
+        check_attention_bits(fmt::format("{}, {}", kernel, c.text()), got, want);
+      }
+    }
+  }
+
+  TEST_CASE("captured attention with a bias and a past has the bits of the same uncaptured") {
+    const AttentionCase c{2, 70, 131, 2, 1, 64, 1, 60, true, true, false, true, kNoPositions, 61};
     const Tensors inputs = on_gpu(attention_inputs(c, Dtype::bf16), 0);
     const Tensor dy = to_gpu(raw::cast(attention_cotangent(c, Dtype::bf16), Dtype::bf16));
     for (const char* const kernel : {"plain", "tensor_core", "wgmma"}) {

@@ -220,8 +220,8 @@ TEST_SUITE("device") {
                             {"block_recurrent", "lstm", "single", false, 9, 28},
                             {"block_recurrent", "fixed", "dual", false, 12, 34},
                             {"block_recurrent", "lstm", "dual", false, 12, 36},
-                            {"memory_llama", "", "", false, 10, 21},
-                            {"memory_llama", "", "", true, 11, 22}};
+                            {"memory_llama", "", "", false, 8, 21},
+                            {"memory_llama", "", "", true, 9, 22}};
     for (const Chain& chain : chains) {
       ModelConfig config;
       for (const ModelConfig& found : test::bf16_configs())

@@ -1,0 +1,131 @@
+// Attention to keys and values in two places: on the CPU the same as to those places joined, to the bit; and
+// what fits.
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "autograd/tape.h"
+#include "ops/attention.h"
+#include "ops/op_spec.h"
+#include "ops/views.h"
+#include "tensor/error.h"
+
+using namespace eddy;
+
+namespace {
+
+Tensor normal(const Shape& shape, const char* stream, Dtype dtype) {
+  return raw::cast(sample_normal(shape, stream), dtype);
+}
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.defined() == b.defined() &&
+         (!a.defined() || (a.shape() == b.shape() && a.dtype() == b.dtype() &&
+                           std::memcmp(raw::contiguous(a).raw_data(), raw::contiguous(b).raw_data(),
+                                       static_cast<std::size_t>(a.bytes())) == 0));
+}
+
+using Attention = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const AttentionOptions&);
+
+// The result and the gradients of q, k, v and the past, that of the past where it is wanted.
+std::vector<Tensor> run(Attention function, const std::vector<Tensor>& inputs, AttentionOptions options,
+                        bool joined, bool past_wanted) {
+  std::vector<Tensor> x;
+  for (const Tensor& input : inputs) {
+    x.push_back(raw::alias(input));
+    if (x.size() <= 3 || past_wanted) require_grad(x.back());
+  }
+  Tensor k = x[1], v = x[2];
+  if (joined) {
+    k = concat({x[3], k}, 1);
+    v = concat({x[4], v}, 1);
+  } else {
+    options.past_keys = x[3];
+    options.past_values = x[4];
+  }
+  const Tensor y = function(x[0], k, v, options);
+  backward(y, normal(y.shape(), "cotangent", y.dtype()));
+  std::vector<Tensor> results{y};
+  for (const Tensor& one : x) results.push_back(requires_grad(one) ? grad(one) : Tensor());
+  return results;
+}
+
+template <class E, class Call>
+std::string error_of(Call&& call) {
+  try {
+    call();
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("attention to a past has the bits of attention to its keys joined with the others") {
+  AttentionOptions options;
+  options.band = {0, 40};
+  options.head_scale = sample_normal({4}, "scale");
+  options.bias = sample_normal({4, 41}, "bias");
+  options.dropout = 0.25;
+  options.dropout_key = random_key(5, "test_attention_past", 3);
+  for (const Attention function : {Attention(attention), Attention(attention_composed)})
+    for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16})
+      for (const std::int64_t past : {0, 1, 37, 70})
+        for (const bool past_wanted : {false, true}) {
+          const std::vector<Tensor> x{normal({2, 33, 4, 16}, "q", dtype), normal({2, 33, 2, 16}, "k", dtype),
+                                      normal({2, 33, 2, 16}, "v", dtype),
+                                      normal({2, past, 2, 16}, "past k", dtype),
+                                      normal({2, past, 2, 16}, "past v", dtype)};
+          AttentionOptions of_dtype = options;
+          const Dtype tables = dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+          of_dtype.head_scale = raw::cast(options.head_scale, tables);
+          of_dtype.bias = raw::cast(options.bias, tables);
+          CAPTURE(past);
+          const std::vector<Tensor> got = run(function, x, of_dtype, false, past_wanted),
+                                    want = run(function, x, of_dtype, true, past_wanted);
+          for (std::size_t i = 0; i < got.size(); ++i) CHECK(same_bits(got[i], want[i]));
+        }
+}
+
+TEST_CASE("attention to a past names what does not fit") {
+  const auto f = [](const Shape& shape) { return Tensor::zeros(shape); };
+  const Tensor q = f({2, 3, 6, 8}), k = f({2, 5, 6, 8});
+  const auto call = [&](const Tensor& past_keys, const Tensor& past_values) {
+    return [=] {
+      AttentionOptions options;
+      options.past_keys = past_keys;
+      options.past_values = past_values;
+      attention(q, k, k, options);
+    };
+  };
+  const Tensor past = f({2, 4, 6, 8});
+  CHECK(error_of<ValueError>(call(past, {})) == "attention: past_keys without past_values (a past has both)");
+  CHECK(error_of<ValueError>(call({}, past)) == "attention: past_values without past_keys (a past has both)");
+  CHECK(error_of<ShapeError>(call(past, f({2, 3, 6, 8}))) ==
+        "attention: past_keys and past_values differ: [2, 4, 6, 8] and [2, 3, 6, 8] (equal shapes)");
+  CHECK(
+      error_of<ShapeError>(call(f({2, 4, 6, 4}), f({2, 4, 6, 4}))) ==
+      "attention: past_keys have shape [2, 4, 6, 4] and k [2, 5, 6, 8] ([batch, keys, kv_heads, head_size], "
+      "equal but for keys)");
+  CHECK_THROWS_AS(call(raw::cast(past, Dtype::f64), raw::cast(past, Dtype::f64))(), DtypeError);
+  AttentionOptions options;
+  options.past_keys = options.past_values = past;
+  CHECK(error_of<ValueError>([&] {
+          attention_packed(f({2, 3, 144}), 6, options);
+        }) == "attention_packed: a past (attention takes one)");
+}
+
+TEST_CASE("attention to keys side by side names what does not fit") {
+  const auto call = [](const Shape& q, const Shape& past, const Shape& own, std::int64_t heads) {
+    return [=] { attention_packed_keys(Tensor::zeros(q), Tensor::zeros(past), Tensor::zeros(own), heads); };
+  };
+  CHECK(error_of<ShapeError>(call({2, 3}, {2, 3, 8}, {2, 3, 8}, 1)) ==
+        "attention_packed_keys: q has shape [2, 3] ([batch, queries, dim])");
+  CHECK(error_of<ShapeError>(call({2, 3, 4}, {2, 3, 8}, {2, 3, 8}, 3)) ==
+        "attention_packed_keys: heads must divide dim: heads 3, dim 4");
+  CHECK(error_of<ShapeError>(call({2, 3, 4}, {2, 3, 4}, {2, 3, 8}, 2)) ==
+        "attention_packed_keys: keys and values have shape [2, 3, 4] and q [2, 3, 4] ([batch, rows, 2 dim])");
+}
