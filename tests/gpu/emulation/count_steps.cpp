@@ -4,6 +4,7 @@
 //
 //   count_gpu_steps                               all rows
 //   count_gpu_steps --rows slide_13l --kernels    and what each op and each kernel asks for
+//   count_gpu_steps --preset copy --batch 64 --vocab 16 --dropout    a configuration of the papers
 //
 // Beside them stands a sum over kernels of the longer of operations and bytes at the rates given, and of a
 // launch's own time: what a step would take if each kernel reached its roofline. None does.
@@ -18,6 +19,7 @@
 #include "ops/backends.h"
 #include "tensor/allocator.h"
 #include "tensor/error.h"
+#include "tensor/format.h"
 #include "tests/gpu/emulation/emulation.h"
 #include "train/bench_profile.h"
 #include "train/human_text.h"
@@ -31,6 +33,9 @@ namespace {
 struct Options {
   std::vector<std::string> rows;
   bool kernels = false, dropout = false;
+  std::string precision = "bf16";
+  std::string preset;  // instead of rows
+  std::int64_t batch = 1, sequence = 0, vocab = 256;
   double bf16 = 700e3, tf32 = 350e3;  // GFLOP/s of products
   double memory = 4000;               // GB/s
   double launch = 1.5;                // us
@@ -110,9 +115,22 @@ std::map<std::string, std::int64_t> launches_of(StepTrial& trial) {
   return counts;
 }
 
+// A configuration of the papers as a row.
+SpeedRow row_of(const Options& options) {
+  for (const NamedConfig& named : paper_configs()) {
+    if (named.name != options.preset) continue;
+    SpeedRow row{named.name, "", named.config, options.batch, options.sequence};
+    if (row.model.vocab == 0) row.model.vocab = options.vocab;
+    if (row.sequence == 0) row.sequence = row.model.context;
+    row.title = fmt::format("{}, {} x {}", row.name, row.batch, row.sequence);
+    return row;
+  }
+  fail<ConfigError>("there is no configuration '{}' (eddy models lists them)", options.preset);
+}
+
 // The row's line of the table.
 Cells count(const SpeedRow& row, const Options& options) {
-  const Placement placement = choose_placement({"count_gpu_steps", "", ""}, "cuda", "bf16");
+  const Placement placement = choose_placement({"count_gpu_steps", "", ""}, "cuda", options.precision);
   StepTrialOptions trial_options;
   trial_options.model = row.model;
   ModelConfig& m = trial_options.model;
@@ -164,7 +182,12 @@ Cells count(const SpeedRow& row, const Options& options) {
 void count_rows(const Options& options) {
   std::vector<Cells> table{
       {"row", "launches", "TFLOP", "GB", "roofline, ms", "with launches, ms", "peak GiB", "captured"}};
-  for (const SpeedRow& row : speed_rows(false)) {
+  std::vector<SpeedRow> rows;
+  if (options.preset.empty())
+    rows = speed_rows(false);
+  else
+    rows.push_back(row_of(options));
+  for (const SpeedRow& row : rows) {
     const auto& wanted = options.rows;
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), row.name) == wanted.end()) continue;
     table.push_back(count(row, options));
@@ -184,6 +207,11 @@ int main(int argc, char** argv) {
   app.add_option("--rows", options.rows, "Rows of `eddy reproduce speed` (default: all)")
       ->delimiter(',')
       ->check(CLI::IsMember(names));
+  app.add_option("--preset", options.preset, "A configuration that `eddy models` lists, instead of rows");
+  app.add_option("--batch", options.batch, "Its sequences")->capture_default_str();
+  app.add_option("--sequence", options.sequence, "Tokens of each (default: its context)");
+  app.add_option("--vocab", options.vocab, "Its tokens, where it leaves them open")->capture_default_str();
+  app.add_option("--precision", options.precision, "bf16, tf32 or f32")->capture_default_str();
   app.add_flag("--kernels", options.kernels, "Also each kernel, op and module");
   app.add_flag("--dropout", options.dropout, "With each model's dropout (default: none, as in the table)");
   app.add_option("--attention", attention, "Kernels of attention in bf16")->capture_default_str();
