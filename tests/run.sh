@@ -118,6 +118,7 @@ measure_gpu() { # capability, or nothing
   measured speed-tensor-core env EDDY_ATTENTION=tensor_core "${speed[@]}" "$folder/speed-tensor-core"
   measured speed-wgmma-fused env EDDY_ATTENTION=wgmma EDDY_RECURRENCE=fused "${speed[@]}" "$folder/speed-wgmma-fused"
   measured speed-products env EDDY_PRODUCTS=fused "${speed[@]}" "$folder/speed-products"
+  measured speed-all env EDDY_ATTENTION=wgmma EDDY_RECURRENCE=fused EDDY_PRODUCTS=fused "${speed[@]}" "$folder/speed-all"
   measured step-cifar "$bin/eddy" bench step --preset cifar_block --batch 256 --device cuda --profile
   local batch
   for batch in 1 64; do
