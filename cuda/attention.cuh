@@ -43,8 +43,8 @@ EDDY_HOST_DEVICE constexpr int tile_numbers(int rows, int width) {
   return rows * row_of(width);
 }
 
-// Rows of a key head, of keys or values or of their gradients, counted from the first of the past: those
-// before `past_rows` lie in one place, the others in another, which is counted from there as well
+// Rows of a key head, of keys or values or of their gradients, by their numbers among all keys: those below
+// `past_rows` lie in one place, the others in another, both pointed to as if they began with number 0
 // (AttentionArgs::past). Chosen row by row, so that a tile may have rows of both.
 template <class T>
 struct KeyRows {

@@ -461,25 +461,25 @@ void run(const AttentionBackwardArgs& gradient) {
              wgmma = on_wgmma(args);
   const std::int64_t rows = args.batch * args.queries * args.heads;
   launch("attention_delta", delta_kernel<T>, grid_for(rows, Team<32>::kRowsPerBlock, 64), kThreads, launched);
-  const bool wants_queries = gradient.dq != nullptr || gradient.dhead_scale != nullptr,
-             wants_keys = gradient.dk != nullptr || gradient.dv != nullptr || gradient.past_dk != nullptr ||
-                          gradient.past_dv != nullptr;
+  const bool queries_wanted = gradient.dq != nullptr || gradient.dhead_scale != nullptr,
+             keys_wanted = gradient.dk != nullptr || gradient.dv != nullptr || gradient.past_dk != nullptr ||
+                           gradient.past_dv != nullptr;
   bool sums_bias = false;  // beside dq, where that of positions is not wanted
-  if (wants_queries && wgmma) {
+  if (queries_wanted && wgmma) {
     sums_bias = wgmma_queries(gradient, launched.partials);
-  } else if (wants_queries && tensor_core) {
+  } else if (queries_wanted && tensor_core) {
     sums_bias = tensor_core_queries(gradient, launched.partials);
-  } else if (wants_queries) {
+  } else if (queries_wanted) {
     using Tile = QueriesTile<H>;
     launch_shared("attention_dq", queries_kernel<T, H>,
                   args.batch * args.heads * divide_up(args.queries, Tile::kRows), kThreads,
                   Tile::kShared + (positions ? 4 * Tile::kPiece : 0), launched);
   }
-  if (wants_keys && wgmma) {
+  if (keys_wanted && wgmma) {
     wgmma_keys(gradient, launched.partials);
-  } else if (wants_keys && tensor_core) {
+  } else if (keys_wanted && tensor_core) {
     tensor_core_keys(gradient, launched.partials);
-  } else if (wants_keys) {
+  } else if (keys_wanted) {
     using Tile = KeysTile<H>;
     launch_shared("attention_dk_dv", keys_kernel<T, H>,
                   args.batch * args.kv_heads * divide_up(args.keys, Tile::kColumns), kThreads,

@@ -57,10 +57,10 @@ __global__ void forward_kernel(const __grid_constant__ EmbeddingArgs args) {
     for (std::int64_t c = Rows::lane() * kWidth; c < args.dim; c += 32 * kWidth) {
       Four row = {}, more = {};
       if constexpr (ByFour) {
-        row = read_four(from + c);
+        if (known) row = read_four(from + c);
         if (added != nullptr) more = read_four(added + c);
       } else {
-        row.at[0] = from[c];
+        if (known) row.at[0] = from[c];
         if (added != nullptr) more.at[0] = added[c];
       }
 #pragma unroll

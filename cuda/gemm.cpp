@@ -103,7 +103,6 @@ struct Plan {
 struct State {
   std::mutex mutex;
   std::atomic<bool> tf32{false}, fused{false};
-  bool told_of_sums = false, told_of_clipping = false, told_of_bits = false;
   cublasLtHandle_t handle = nullptr;
   void* workspace = nullptr;
   std::unordered_map<Key, Plan, KeyHash> plans;
@@ -278,9 +277,8 @@ void run(const Product& product) {
   const Plan& plan = plan_of(s, product, key);
   if (!plan.found)
     fail<DeviceError>(
-        "gemm: cuBLASLt has no algorithm for {}, {} times, row strides {}, {}, {}, addresses aligned to {}, "
-        "{}, "
-        "{} bytes: {}",
+        "gemm: cuBLASLt has no algorithm for {}, {} times, row strides {}, {}, {}, addresses aligned to "
+        "{}, {}, {} bytes: {}",
         in_words(product), g.batch, g.lda, g.ldb, g.ldc, key.align_a, key.align_b, key.align_c,
         cublasLtGetStatusName(plan.status));
   if (g.bias != nullptr) set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);
@@ -293,15 +291,13 @@ void run(const Product& product) {
   check_launch("gemm");
 }
 
-// Says once of each kind of product that it goes by separate kernels. The caller holds the lock.
-void notice_separate(State& s, const Product& product) {
-  const GemmArgs& g = product.args;
-  bool& told = g.sums != nullptr ? s.told_of_sums : g.relu ? s.told_of_clipping : s.told_of_bits;
-  if (std::exchange(told, true)) return;
-  give_notice(
-      fmt::format("cuBLASLt has no algorithm for some products as they were to be fused, which go by "
-                  "separate kernels; the first was {}",
-                  in_words(product)));
+// Says of a kind of product that some go by separate kernels.
+void notice_separate(const GemmArgs& g) {
+  const char* const to_do = g.sums != nullptr ? "sum the gradient of a bias"
+                            : g.relu          ? "keep the mask of ReLU"
+                                              : "mask the gradient of ReLU";
+  give_notice(fmt::format(
+      "cuBLASLt has no algorithm for some products that were to {} as well: separate kernels do", to_do));
 }
 
 // Whether there is an algorithm for it, where products may be fused.
@@ -313,7 +309,7 @@ bool fits(const Product& product) {
   Key key = key_of(product);
   if (g.bias != nullptr) key.align_bias = kBiasAlignment;
   const bool found = plan_of(s, product, key).found;
-  if (!found) notice_separate(s, product);
+  if (!found) notice_separate(product.args);
   return found;
 }
 
@@ -412,10 +408,7 @@ bool tf32() {
 }
 
 void set_fused_products(bool on) {
-  State& s = state();
-  const std::lock_guard lock(s.mutex);
-  s.fused.store(on);
-  s.told_of_sums = s.told_of_clipping = s.told_of_bits = false;
+  state().fused.store(on);
 }
 bool fused_products() {
   return state().fused.load(std::memory_order_relaxed);

@@ -117,7 +117,8 @@ void sum(const SumArgs& args) {
 constexpr int kPartialColumns = 32, kPartialThreads = 1024;
 
 // Item i is tile i % tiles of tensor i / tiles.
-__global__ void __launch_bounds__(kPartialThreads) partial_sums_kernel(PartialSumsArgs args) {
+__global__ void __launch_bounds__(kPartialThreads)
+    partial_sums_kernel(const __grid_constant__ PartialSumsArgs args) {
   constexpr int kLanes = kPartialThreads / kPartialColumns;
   __shared__ float sums[kPartialThreads];
   const int column = static_cast<int>(threadIdx.x) % kPartialColumns,
@@ -126,18 +127,7 @@ __global__ void __launch_bounds__(kPartialThreads) partial_sums_kernel(PartialSu
   for (std::int64_t item = blockIdx.x; item < tiles * args.tensors; item += gridDim.x) {
     const int tensor = static_cast<int>(item / tiles);
     const std::int64_t at = item % tiles * kPartialColumns + column;
-    const void* partials = nullptr;
-    void* to_sums = nullptr;
-    float beta = 0;
-#pragma unroll
-    for (int t = 0; t < PartialSumsArgs::kMost;
-         ++t)  // not args.sums[tensor], which would copy args to memory
-      if (t == tensor) {
-        partials = args.partials[t];
-        to_sums = args.sums[t];
-        beta = args.beta[t];
-      }
-    const float* const from = static_cast<const float*>(partials) + at;
+    const float* const from = static_cast<const float*>(args.partials[tensor]) + at;
     float sum = 0;
     if (at < args.width) {
 #pragma unroll 4
@@ -149,7 +139,8 @@ __global__ void __launch_bounds__(kPartialThreads) partial_sums_kernel(PartialSu
       if (lane < half) sums[threadIdx.x] += sums[threadIdx.x + static_cast<unsigned>(half * kPartialColumns)];
     }
     if (lane == 0 && at < args.width) {
-      float& to = static_cast<float*>(to_sums)[at];
+      float& to = static_cast<float*>(args.sums[tensor])[at];
+      const float beta = args.beta[tensor];
       to = beta == 0.0f ? sums[threadIdx.x] : beta * to + sums[threadIdx.x];
     }
     __syncthreads();  // the next item writes there again

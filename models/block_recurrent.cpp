@@ -146,7 +146,7 @@ Tensor BlockRecurrent::run_layers(const Tensor& x, std::vector<Carry>& carry, co
     const ScopeGuard scope(layer.path);
     Carry& own = carry[i];
     const TokenHeads heads = layer.project(y, call);
-    const KeysValues tokens = KeysValues{heads.k, heads.v}.behind(own.k, own.v);
+    const KeysValues tokens = KeysValues{heads.k, heads.v}.after(own.k, own.v);
     StateRead read;
     if (layer.cell) read = run_chain(*layer.cell, own.state, tokens, time, call.dense);
     y = layer.finish(y, heads, tokens, read, own.memory ? &*own.memory : nullptr, call);
@@ -187,7 +187,7 @@ Tensor BlockRecurrent::run_blocks(const Tensor& x, std::vector<Carry>& carry, Bl
     for (std::size_t i = 0; i < layers; ++i) {
       const ScopeGuard scope(layers_[i].path);
       const TokenHeads heads = layers_[i].project(y, call);
-      tokens[i] = KeysValues{heads.k, heads.v}.behind(previous_k[i], previous_v[i]);
+      tokens[i] = KeysValues{heads.k, heads.v}.after(previous_k[i], previous_v[i]);
       const std::int64_t source = source_of(static_cast<std::int64_t>(i));
       y = layers_[i].finish(y, heads, tokens[i],
                             source < 0 ? StateRead{} : states[static_cast<std::size_t>(source)].read,

@@ -7,7 +7,7 @@
 
 namespace eddy {
 
-KeysValues KeysValues::behind(const Tensor& before_k, const Tensor& before_v) const {
+KeysValues KeysValues::after(const Tensor& before_k, const Tensor& before_v) const {
   if (!before_k.defined()) return *this;
   if (attention_reads_past(k.device())) return {k, v, before_k, before_v};
   return {concat({before_k, k}, 1), concat({before_v, v}, 1)};

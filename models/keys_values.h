@@ -14,8 +14,8 @@ struct KeysValues {
   Tensor k, v;                // [batch, rows, heads, head_dim]
   Tensor past_k{}, past_v{};  // the rows before them; undefined when none lie apart
 
-  // These rows, which have none apart yet, behind others; the others may be undefined.
-  KeysValues behind(const Tensor& before_k, const Tensor& before_v) const;
+  // These rows, which have none apart yet, after earlier ones, which may be undefined.
+  KeysValues after(const Tensor& before_k, const Tensor& before_v) const;
   std::int64_t rows() const;  // of both places
   // `count` rows from number `first` on, of both places.
   KeysValues part(std::int64_t first, std::int64_t count) const;

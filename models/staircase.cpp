@@ -181,8 +181,8 @@ StaircaseFamily::Segment Staircase::run_rows(const Tensor& x, const State& state
       KeysValues context = layer.keys_values(old.defined() ? joined(layer.normed(old), normed) : normed);
       if (has_frozen() && frozen_end > frozen_begin) {
         const std::size_t at = static_cast<std::size_t>(l);
-        context = context.behind(frozen_keys[at].window(frozen_begin, frozen_end),
-                                 frozen_values[at].window(frozen_begin, frozen_end));
+        context = context.after(frozen_keys[at].window(frozen_begin, frozen_end),
+                                frozen_values[at].window(frozen_begin, frozen_end));
       }
       h = layer(h, normed, context, call);
       if (s >= chunks) next.set(numbered("act", s - chunks, l), official() ? carried(h) : seen);

@@ -87,7 +87,7 @@ StaircaseFeedback::Token StaircaseFeedback::run_token(const Tensor& x, const Ten
     const StaircaseLayer& layer = core_.layers[l];
     const Tensor normed = layer.normed(h);
     KeysValues seen = memory(l);
-    if (config().feedback_self) seen = layer.keys_values(normed).behind(seen.k, seen.v);
+    if (config().feedback_self) seen = layer.keys_values(normed).after(seen.k, seen.v);
     h = layer(h, normed, seen, call);
     if (weights.defined()) states.push_back(reshape(h, {1, batch * dim}));
   }

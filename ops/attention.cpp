@@ -37,6 +37,14 @@ bool has_past(const AttentionOptions& options) {
   return options.past_keys.defined() || options.past_values.defined();
 }
 
+void check_values(const char* op, const Tensor& k, const Tensor& v) {
+  checks::defined(op, v, "v");
+  checks::same_kind(op, k, v);
+  if (k.shape() != v.shape())
+    fail<ShapeError>("{}: k and v differ: {} and {} (equal shapes)", op, to_string(k.shape()),
+                     to_string(v.shape()));
+}
+
 void check_past(const char* op, const Tensor& k, const AttentionOptions& options) {
   const Tensor &keys = options.past_keys, &values = options.past_values;
   if (!has_past(options)) return;
@@ -75,9 +83,7 @@ void check_attention(const char* op, const Tensor& q, const Tensor& k, const Ten
     fail<ShapeError>("{}: q has shape {} ([batch, queries, heads, head_size])", op, to_string(q.shape()));
   if (k.rank() != 4)
     fail<ShapeError>("{}: k has shape {} ([batch, keys, kv_heads, head_size])", op, to_string(k.shape()));
-  if (k.shape() != v.shape())
-    fail<ShapeError>("{}: k and v differ: {} and {} (equal shapes)", op, to_string(k.shape()),
-                     to_string(v.shape()));
+  check_values(op, k, v);
   check_past(op, k, options);
   if (q.dim(0) != k.dim(0))
     fail<ShapeError>("{}: batch sizes differ: q {}, k {} (one batch)", op, q.dim(0), k.dim(0));
@@ -126,6 +132,7 @@ std::optional<JoinedPast> join_past(const char* op, const Tensor& k, const Tenso
                                     const AttentionOptions& options) {
   if (!has_past(options)) return {};
   check_past(op, k, options);
+  check_values(op, k, v);
   JoinedPast joined{concat({options.past_keys, k}, 1), concat({options.past_values, v}, 1), options};
   joined.options.past_keys = joined.options.past_values = Tensor();
   return joined;
@@ -337,14 +344,13 @@ Parts packed_parts(const Tensor& qkv, std::int64_t heads, const Tensor& head_sca
 }
 
 // Of tensors, or of their gradients, of which none need be there.
-Parts packed_keys_parts(const Tensor& q, const Tensor& past, const Tensor& own, std::int64_t heads,
-                        const Tensor& head_scale, const Tensor& bias, const Tensor& positions) {
+Parts packed_keys_parts(const Tensor& q, const Tensor& past, const Tensor& own, std::int64_t heads) {
   return {q.defined() ? of_heads(q, heads) : Tensor(),
           packed_part(own, 0, 2, heads),
           packed_part(own, 1, 2, heads),
-          head_scale,
-          bias,
-          positions,
+          {},
+          {},
+          {},
           packed_part(past, 0, 2, heads),
           packed_part(past, 1, 2, heads)};
 }
@@ -410,7 +416,8 @@ Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOp
   if (qkv.rank() != 3)
     fail<ShapeError>("attention_packed: qkv has shape {} ([batch, time, 3 dim])", to_string(qkv.shape()));
   if (heads < 1) fail<ValueError>("attention_packed: heads {} (at least 1)", heads);
-  if (has_past(options)) fail<ValueError>("attention_packed: a past (attention takes one)");
+  if (has_past(options))
+    fail<ValueError>("attention_packed: past_keys or past_values (for attention_packed_keys or attention)");
   if (qkv.dim(2) % (3 * heads) != 0)
     fail<ShapeError>(
         "attention_packed: 3 heads must divide the width: width "
@@ -442,7 +449,7 @@ Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOp
 }
 
 Tensor attention_packed_keys(const Tensor& q, const Tensor& past, const Tensor& own, std::int64_t heads,
-                             const AttentionOptions& given) {
+                             const AttentionOptions& options) {
   const char* const op = "attention_packed_keys";
   checks::floating(op, q, "q");
   checks::same_kind(op, q, own);
@@ -450,12 +457,17 @@ Tensor attention_packed_keys(const Tensor& q, const Tensor& past, const Tensor& 
   if (q.rank() != 3) fail<ShapeError>("{}: q has shape {} ([batch, queries, dim])", op, to_string(q.shape()));
   if (heads < 1 || q.dim(2) % heads != 0)
     fail<ShapeError>("{}: heads must divide dim: heads {}, dim {}", op, heads, q.dim(2));
-  for (const Tensor& rows : {past, own})
-    if (rows.defined() && (rows.rank() != 3 || rows.dim(0) != q.dim(0) || rows.dim(2) != 2 * q.dim(2)))
-      fail<ShapeError>("{}: keys and values have shape {} and q {} ([batch, rows, 2 dim])", op,
+  const auto check_rows = [&](const char* name, const Tensor& rows) {
+    if (rows.rank() != 3 || rows.dim(0) != q.dim(0) || rows.dim(2) != 2 * q.dim(2))
+      fail<ShapeError>("{}: {} has shape {} and q {} ([batch, rows, 2 dim])", op, name,
                        to_string(rows.shape()), to_string(q.shape()));
-  if (has_past(given)) fail<ValueError>("{}: past_keys or past_values beside past (one past)", op);
-  const AttentionOptions options = widens_anywhere(q) ? detail::with_wide_tables(given) : given;
+  };
+  check_rows("own", own);
+  if (past.defined()) check_rows("past", past);
+  if (has_past(options) || options.head_scale.defined() || options.bias.defined() ||
+      options.positions.defined())
+    fail<ValueError>("{}: options with tensors, which are for attention (band, scale and dropout are taken)",
+                     op);
   if (!attention_reads_past(q.device())) {
     const std::int64_t dim = q.dim(2);
     const std::vector<Tensor> parts = split(past.defined() ? concat({past, own}, 1) : own, 2, {dim, dim});
@@ -465,30 +477,22 @@ Tensor attention_packed_keys(const Tensor& q, const Tensor& past, const Tensor& 
     return reshape(attention(by_head(q), by_head(parts[0]), by_head(parts[1]), options), q.shape());
   }
   const Tensor queries = readable(q), before = readable(past), rows = readable(own);
-  const Parts x = packed_keys_parts(queries, before, rows, heads, contiguous_or_none(options.head_scale),
-                                    readable(options.bias), readable(options.positions));
+  const Parts x = packed_keys_parts(queries, before, rows, heads);
   AttentionOptions with_past = options;
   with_past.past_keys = x.past_k;
   with_past.past_values = x.past_v;
   detail::check_attention(op, x.q, x.k, x.v, with_past);
   const Mixed mixed = forward(x, options);
   return record(
-      op, {q, past, own, options.head_scale, options.bias, options.positions},
-      raw::reshape(mixed.output, q.shape()),
-      {queries, before, rows, x.head_scale, x.bias, x.positions, mixed.output, mixed.log_sum},
-      [plain = without_tensors(options), heads](VjpContext& context) {
+      op, {q, past, own}, raw::reshape(mixed.output, q.shape()),
+      {queries, before, rows, mixed.output, mixed.log_sum}, [options, heads](VjpContext& context) {
         const auto gradient = [&context](int i) { return gradient_of(context, i, context.saved(i)); };
         const Tensor dq = gradient(0), dpast = gradient(1), down = gradient(2);
-        const GradientBuffer dhead_scale = gradient_buffer(context, 3);
-        const Parts gradients =
-            packed_keys_parts(dq, dpast, down, heads, dhead_scale.tensor, gradient(4), gradient(5));
-        const Tensor &output = context.saved(6), doutput = raw::contiguous(context.dy());
-        backward_into(packed_keys_parts(context.saved(0), context.saved(1), context.saved(2), heads,
-                                        context.saved(3), context.saved(4), context.saved(5)),
-                      {output, context.saved(7)}, raw::reshape(doutput, output.shape()), plain, gradients,
-                      dhead_scale.beta);
-        give_defined(context,
-                     {{0, dq}, {1, dpast}, {2, down}, {4, gradients.bias}, {5, gradients.positions}});
+        const Tensor &output = context.saved(3), doutput = raw::contiguous(context.dy());
+        backward_into(packed_keys_parts(context.saved(0), context.saved(1), context.saved(2), heads),
+                      {output, context.saved(4)}, raw::reshape(doutput, output.shape()), options,
+                      packed_keys_parts(dq, dpast, down, heads), 0);
+        give_defined(context, {{0, dq}, {1, dpast}, {2, down}});
       });
 }
 

@@ -53,8 +53,9 @@ Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOp
 
 // The same for keys and values side by side in rows, and for those before them; the result is [batch,
 // queries, dim]. shapes: q [batch, queries, dim]; past [batch, p, 2 dim] or undefined, own [batch, rows, 2
-// dim]: columns 0..dim-1 are keys, then values, head j's as in attention_packed. dtypes, errors: as
-// attention, and ValueError for another past. grad: those of past and own are written once each.
+// dim]: columns 0..dim-1 are keys, then values, head j's as in attention_packed. Options: the
+// band, the scale and dropout. dtypes, errors: as attention, and ValueError for options with tensors. grad:
+// those of past and own are written once each.
 Tensor attention_packed_keys(const Tensor& q, const Tensor& past, const Tensor& own, std::int64_t heads,
                              const AttentionOptions& options = {});
 
@@ -107,9 +108,9 @@ struct AttentionArgs {
   RandomKey dropout_key;
   const void *q, *k, *v;
   AttentionStrides q_strides, k_strides, v_strides;
-  // The first `past` of the keys and values lie here, 0 on the CPU. The others stay where they would lie
-  // behind others at k and v: rows of k and v, and of their gradients, are counted from the first of the
-  // past, and begin with number `past`.
+  // The first `past` of the keys and values lie here; 0 on the CPU. k and v, and their gradients, point
+  // `past` rows before their first one, so that it has its number among all keys there: nothing is read or
+  // written below number `past`.
   std::int64_t past;
   const void *past_k, *past_v;
   AttentionStrides past_k_strides, past_v_strides;

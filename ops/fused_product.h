@@ -1,7 +1,8 @@
 // Products that do more as they store their results, where a GPU's library can and was told to
 // (set_product_kernel): sum a factor for a bias' gradient, keep a bit for each element that ReLU let through,
 // and pass a gradient on by these bits. What it cannot take goes by products and kernels of their own: each
-// function gives the same result either way, up to the order of its sums.
+// function gives the same result either way, up to the order of its sums, a rounding more where bf16 is added
+// to, and TF32, to which a product rounds what it sums as well.
 //
 // Matrices are [rows, columns] without gaps; others go by kernels of their own, too.
 #pragma once
@@ -19,7 +20,8 @@ bool fuses_products(Device device);
 Tensor multiply_clipped(const Tensor& y, const Tensor& x, const Tensor& weight, const Tensor& bias);
 
 // dz = dy W where y is positive, else 0, by the bits that multiply_clipped gave for y, or by y itself where
-// it gave none. Where y is not positive, a NaN of dy W is dropped, too.
+// it gave none. Where y is not positive, a NaN of dy W is dropped, too, by y itself; a
+// GPU's library may pass it on.
 void multiply_masked(const Tensor& dz, const Tensor& dy, const Tensor& weight, const Tensor& y,
                      const Tensor& mask);
 

@@ -45,8 +45,8 @@ struct GemmArgs {
 };
 extern Slot<GemmArgs> gemm_slot;
 
-// Asks whether products may do more than multiply (set_product_kernel), and whether they can this. Where
-// addresses are null they are those of tensors that are yet to be made.
+// Asks whether products may do more than multiply (set_product_kernel), and whether they can this: what has
+// an address that is not null, and a mask where there is a mask_stride, whose address may still be null.
 struct ProductQuestion {
   const GemmArgs* product;  // with what it should do; or null, to ask for no product in particular
   bool* fits;

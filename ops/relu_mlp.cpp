@@ -15,10 +15,6 @@
 namespace eddy {
 namespace {
 
-bool wants(const Tensor& x) {
-  return x.defined() && requires_grad(x);
-}
-
 // Inputs x, up, up_bias, down, down_bias; saved x as rows, up, h, down, and the bits of h.
 void relu_mlp_vjp(VjpContext& v) {
   const Tensor dy = flat_rows(v.dy());
@@ -44,7 +40,7 @@ Tensor relu_mlp(const Tensor& x, const Tensor& up, const Tensor& up_bias, const 
                      to_string(down.shape()));
   check_bias("relu_mlp", x, down, down_bias);
   // Without a gradient through h there are no bits to keep; anomaly mode wants a look at h.
-  const bool passes = grad_enabled() && (wants(x) || wants(up) || wants(up_bias));
+  const bool passes = grad_enabled() && (requires_grad(x) || requires_grad(up) || requires_grad(up_bias));
   if (!passes || anomaly_mode() || !fuses_products(x.device()))
     return linear(linear_relu(x, up, up_bias), down, down_bias);
 

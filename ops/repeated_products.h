@@ -18,7 +18,8 @@
 
 namespace eddy {
 
-// The panels of the weights of one loop. What is recorded on the tape holds on to it for the backward pass.
+// The panels of the weights of one loop, which take as much memory as the weights, twice with a backward
+// pass: what is recorded on the tape holds on to them as long as it lives.
 class PackedWeights {
  public:
   // The panels for products of `rows` rows with b [inner, columns], a matrix or its transposed view; null

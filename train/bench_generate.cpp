@@ -110,14 +110,16 @@ class LongStream {
 
   // Whether the next token is still one after `length` others, or so: a cache that grows should not.
   bool may_go_on(std::int64_t length) const {
-    return !walks_ || model_->stream_room(state_) < 0 || walked_ < length + kTokensOfFullCache;
+    return !walks_ || model_->stream_room(state_) < 0 ||
+           walked_ < length + std::min(length, kTokensOfFullCache);
   }
 
   // Seconds of one token after `length` others, and the most bytes of state; a model with blocks is timed
   // over one whole block. A model that takes all tokens goes on from where it is.
   std::pair<double, std::int64_t> time_token(std::int64_t length) {
     for (; walks_ && walked_ < length; ++walked_) static_cast<void>(stream_.step(ids_, state_));
-    State state = walks_ ? state_ : at(length);
+    // Alone in holding its tensors: a stream copies those that others see.
+    State state = walks_ ? std::exchange(state_, {}) : at(length);
     const std::int64_t tokens = cached_ ? 1 : period();
     std::int64_t bytes = 0;
     double seconds = 0;
@@ -126,15 +128,28 @@ class LongStream {
       const Tensor logits = stream_.step(ids_, state);
       for (std::size_t row = 0; row < ids_.size(); ++row) ids_[row] = most_probable(logits, row);
       seconds += elapsed_seconds(start);
-      bytes = std::max(bytes, state.bytes());
+      bytes = std::max(bytes, bytes_in_use(state));
     }
     // A replayed state lies in its place: what was kept of it moves on with it.
-    if (!cached_) state_ = state;
+    if (!cached_) state_ = std::move(state);
     walked_ += tokens;
     return {seconds / static_cast<double>(tokens), bytes};
   }
 
  private:
+  // Of a cache with room for all tokens, the rows that are filled.
+  std::int64_t bytes_in_use(const State& state) const {
+    const std::int64_t room = walks_ ? model_->stream_room(state) : -1;
+    if (room < 0) return state.bytes();
+    std::int64_t bytes = 0;
+    for (const auto& [name, tensor] : state) {
+      const Shape& shape = tensor.shape();
+      const bool of_all = std::find(shape.begin(), shape.end(), room_) != shape.end();
+      bytes += of_all ? tensor.bytes() / room_ * (room_ - room) : tensor.bytes();
+    }
+    return bytes;
+  }
+
   std::int64_t period() const { return std::max<std::int64_t>(1, period_of(model_->config())); }
 
   static std::int32_t most_probable(const Tensor& logits, std::size_t row) {

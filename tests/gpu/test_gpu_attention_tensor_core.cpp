@@ -85,11 +85,12 @@ struct KernelChoice {
 };
 
 // The numbers on the GPU, q and both places of k and v as bf16 and the tables as f32; with a gap, inside
-// wider rows of NaN.
-Tensors on_gpu(const Tensors& inputs, std::int64_t gap) {
+// wider rows of NaN, the past's wider by `past_gap`.
+Tensors on_gpu(const Tensors& inputs, std::int64_t own_gap, std::int64_t past_gap = 0) {
   Tensors result;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& x = inputs[i];
+    const std::int64_t gap = i > 5 ? past_gap : own_gap;
     if (!x.defined()) {
       result.push_back(x);
       continue;
@@ -116,11 +117,15 @@ void check(const AttentionCase& c) {
   const Tensors want = expected_attention(c, inputs, dy);
   // Twice the same, then aligned with a stride, then not aligned: the same sums in the same order every time.
   Tensors first;
-  for (const std::int64_t gap : {0, 0, 8, 1}) {
-    if (kEmulated && gap == 8) continue;  // the code of 0, and slow there
+  struct Gaps {
+    std::int64_t own, past;
+  };
+  for (const Gaps gap : {Gaps{0, 0}, {0, 0}, {8, 8}, {1, 1}, {0, 8}, {1, 0}, {0, 1}}) {
+    if (gap.own != gap.past && c.past == 0) continue;
+    if (kEmulated && gap.own == 8) continue;  // the code of 0, and slow there
     poison_gpu();
-    const Tensors got = to_cpu(run_attention(attention, c, on_gpu(inputs, gap), gpu_dy));
-    const std::string where = fmt::format("{}, gap {}", c.text(), gap);
+    const Tensors got = to_cpu(run_attention(attention, c, on_gpu(inputs, gap.own, gap.past), gpu_dy));
+    const std::string where = fmt::format("{}, gaps {} and {}", c.text(), gap.own, gap.past);
     if (first.empty()) {
       check_attention(c, where, got, inputs, want, kRoundings);
       first = got;

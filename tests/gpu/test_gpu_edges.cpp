@@ -143,6 +143,8 @@ TEST_SUITE("device") {
     backward(y, Tensor::full(y.shape(), 1, Dtype::f32, gpu()));
     const std::vector<float> want = {0, 0, 0, 2, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0};
     CHECK(to_cpu(grad(table)).to_vector<float>() == want);
+    const Tensor none = embedding(to_gpu(Tensor::zeros({0, 3})), ids);
+    for (const float entry : to_cpu(none).to_vector<float>()) CHECK(std::isnan(entry));
     const Tensor x = to_gpu(f32(normal({2, 4})));
     require_grad(x);
     const Tensor picked = gather(x, 1, to_gpu(Tensor::from(std::vector<std::int64_t>{0, 4, -7, 3}, {2, 2})));
@@ -151,6 +153,33 @@ TEST_SUITE("device") {
     CHECK(std::isnan(entries[2]));
     backward(picked, Tensor::full({2, 2}, 1, Dtype::f32, gpu()));
     CHECK(to_cpu(grad(x)).to_vector<float>() == std::vector<float>{1, 0, 0, 0, 0, 0, 0, 1});
+  }
+
+  TEST_CASE("the gradients of a norm's weight and bias are summed from few and many rows on the GPU") {
+    // 40 and 2100 blocks of rows: by one launch, and by a sum for each. One tensor for both gets both.
+    for (const std::int64_t rows : {40 * 64 - 3, 2100 * 64})
+      for (const bool one : {false, true}) {
+        const std::int64_t width = rows > 10'000 ? 4 : 70;
+        const Tensor x = normal({rows, width}, "x"), dy = normal({rows, width}, "dy"),
+                     weight = normal({width}, "w"), bias = one ? weight : normal({width}, "b");
+        const auto gradients = [&](bool on_gpu, int uses) {
+          const auto put = [&](const Tensor& t) { return on_gpu ? to_gpu(f32(t)) : raw::copy(t); };
+          const Tensor input = put(x), w = put(weight), b = one ? w : put(bias);
+          require_grad(w);
+          require_grad(b);
+          for (int i = 0; i < uses; ++i) backward(layer_norm(input, w, b), put(dy));
+          return std::vector<Tensor>{to_cpu(grad(w)), to_cpu(grad(b))};
+        };
+        for (const int uses : {1, 2}) {
+          const std::vector<Tensor> want = gradients(false, uses), got = gradients(true, uses);
+          for (std::size_t i = 0; i < want.size(); ++i) {
+            const std::vector<double> exact = want[i].to_vector<double>();
+            const std::vector<float> near = got[i].to_vector<float>();
+            for (std::size_t c = 0; c < exact.size(); ++c)
+              CHECK(!(std::fabs(near[c] - exact[c]) > 2e-5 * std::sqrt(static_cast<double>(rows)) + 1e-5));
+          }
+        }
+      }
   }
 
   TEST_CASE("a sum and its norm in one pass have the bits of add and of the norm on the GPU") {

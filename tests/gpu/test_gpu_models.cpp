@@ -153,6 +153,9 @@ TEST_SUITE("device") {
 
   TEST_CASE("training a model of every name on the GPU follows the CPU in losses and gradients and states") {
     for (const ModelConfig& config : test::bf16_configs()) check_training(config, 2);
+    ModelConfig self = config_named("feedback");  // each token's keys beside those of the memory
+    self.feedback_self = true;
+    check_training(self, 2);
   }
 
   TEST_CASE("training a block recurrence with dropout on the GPU follows the CPU in losses and gradients") {

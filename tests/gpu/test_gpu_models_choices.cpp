@@ -89,8 +89,9 @@ void check_choices(const ModelConfig& config, const std::vector<Choice>& choices
     const double worst = test::loss_difference(result.losses, plain, kWindow);
     CHECK(!(worst > 0.01));
     CHECK(!std::isnan(worst));
-    // All of it was taken, and so other kernels were at work; ReLU by bits alone has the same bits.
+    // All of it was taken; attention and recurrence then have other bits, ReLU by its mask has the same.
     CHECK(take_notices() == std::vector<std::string>());
+    CHECK(gpu_kernels()->products == choice.products);
     const bool products_alone = choice.attention == kPlain && choice.recurrence == kPlain;
     if (!products_alone) CHECK(result.losses != plain);
   }

@@ -275,6 +275,30 @@ TEST_CASE("kernels are watched on one thread and one device and are themselves a
   CHECK(seen.bytes == 2 * 4 * 4 + 2 * 4 * 8);
 }
 
+TEST_CASE("attention costs nothing for the gradient of a past that nobody wants") {
+  float place = 0;
+  AttentionBackwardArgs args{};
+  args.dtype = args.forward.dtype = Dtype::f32;
+  args.forward.batch = args.forward.heads = args.forward.kv_heads = 1;
+  args.forward.head_size = 8;
+  args.forward.queries = 4;
+  args.forward.keys = 6;
+  args.forward.most = 5;
+  const KernelCost joined = [&] {
+    AttentionBackwardArgs all = args;
+    all.past_dk = all.past_dv = &place;
+    return cost_of(all);
+  }();
+  args.forward.past = 2;
+  // Every query sees both keys of the past: two products of 4 x 2 pairs, and 2 rows of dk and dv.
+  const KernelCost unwanted = cost_of(args);
+  CHECK(joined.flops - unwanted.flops == 2 * 2 * 4 * 2 * 8);
+  CHECK(joined.bytes - unwanted.bytes == 2 * 2 * 8 * 4);
+  args.past_dk = args.past_dv = &place;
+  CHECK(cost_of(args).flops == joined.flops);
+  CHECK(cost_of(args).bytes == joined.bytes);
+}
+
 TEST_CASE("modules of all layers are one row where layers are left out") {
   std::vector<ProfileRow> rows(3);
   rows[0].name = "layers.0.mlp";

@@ -127,7 +127,7 @@ int run_command_line(int argc, char** argv) {
       "EDDY_CPU_LEVEL=baseline|avx2|avx512 chooses lower CPU kernels.\n"
       "EDDY_ATTENTION=plain|tensor_core|wgmma chooses a GPU's kernels of attention in bf16.\n"
       "EDDY_RECURRENCE=plain|fused chooses a GPU's kernels of unit and block recurrence.\n"
-      "EDDY_PRODUCTS=plain|fused chooses what a GPU's products do besides.\n"
+      "EDDY_PRODUCTS=plain|fused chooses whether a GPU's products sum bias gradients and mask ReLU's, too.\n"
       "eddy COMMAND --help tells a command's options.");
   app.get_formatter()->column_width(34);
   // Commands take --threads after their name, and leave what they do not know to refuse_argument, which names

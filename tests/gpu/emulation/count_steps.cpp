@@ -5,6 +5,7 @@
 //   count_gpu_steps                               all rows
 //   count_gpu_steps --rows slide_13l --kernels    and what each op and each kernel asks for
 //   count_gpu_steps --preset copy --batch 64 --vocab 16 --dropout    a configuration of the papers
+//   count_gpu_steps --preset shakespeare_unit --token                what its generation launches for a token
 //
 // Beside them stands a sum over kernels of the longer of operations and bytes at the rates given, and of a
 // launch's own time: what a step would take if each kernel reached its roofline. None does.
@@ -12,6 +13,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +24,7 @@
 #include "tensor/format.h"
 #include "tests/gpu/emulation/emulation.h"
 #include "train/bench_profile.h"
+#include "train/captured_stream.h"
 #include "train/human_text.h"
 #include "train/reproduce_speed.h"
 #include "train/step_trial.h"
@@ -32,7 +35,7 @@ namespace {
 
 struct Options {
   std::vector<std::string> rows;
-  bool kernels = false, dropout = false;
+  bool kernels = false, dropout = false, token = false;
   std::string precision = "bf16";
   std::string preset;  // instead of rows
   std::int64_t batch = 1, sequence = 0, vocab = 256;
@@ -179,6 +182,31 @@ Cells count(const SpeedRow& row, const Options& options) {
           trial.captured() ? "yes" : "no"};
 }
 
+// Launches of one token of generation, f32, each row's place in a block once: from graphs where there are
+// some.
+void count_token(const SpeedRow& row) {
+  const Device device = cuda_device();
+  const std::unique_ptr<Model> model = make_model(row.model, Dtype::f32, device);
+  CapturedStream stream(*model, true);
+  const std::vector<std::int32_t> ids(static_cast<std::size_t>(row.batch), 0);
+  State state;
+  const ModelConfig& config = model->config();
+  const std::int64_t period =
+      std::max({config.block, config.chunk, std::min<std::int64_t>(config.window, 512)});
+  for (std::int64_t i = 0; i < (kRecordedWarmUp + 2) * period; ++i)
+    static_cast<void>(stream.step(ids, state));
+  synchronize(device);
+  const std::map<std::string, std::int64_t> before = emulation::launches();
+  for (std::int64_t i = 0; i < period; ++i) static_cast<void>(stream.step(ids, state));
+  synchronize(device);
+  std::int64_t launched = 0;
+  for (const auto& [name, times] : emulation::launches()) launched += times;
+  for (const auto& [name, times] : before) launched -= times;
+  std::printf("%s: %s launches for a token, the mean over %lld; %zu graphs. %s\n", row.name.c_str(),
+              table_number(static_cast<double>(launched) / static_cast<double>(period)).c_str(),
+              static_cast<long long>(period), stream.graphs(), stream.take_message().c_str());
+}
+
 void count_rows(const Options& options) {
   std::vector<Cells> table{
       {"row", "launches", "TFLOP", "GB", "roofline, ms", "with launches, ms", "peak GiB", "captured"}};
@@ -212,11 +240,13 @@ int main(int argc, char** argv) {
   app.add_option("--sequence", options.sequence, "Tokens of each (default: its context)");
   app.add_option("--vocab", options.vocab, "Its tokens, where it leaves them open")->capture_default_str();
   app.add_option("--precision", options.precision, "bf16, tf32 or f32")->capture_default_str();
+  app.add_flag("--token", options.token, "Instead, the launches of a token of its generation");
   app.add_flag("--kernels", options.kernels, "Also each kernel, op and module");
   app.add_flag("--dropout", options.dropout, "With each model's dropout (default: none, as in the table)");
   app.add_option("--attention", attention, "Kernels of attention in bf16")->capture_default_str();
   app.add_option("--recurrence", recurrence, "Kernels of unit and block recurrence")->capture_default_str();
-  app.add_option("--products", products, "What products do besides")->capture_default_str();
+  app.add_option("--products", products, "Whether products sum bias gradients and mask ReLU's, too")
+      ->capture_default_str();
   app.add_option("--bf16", options.bf16, "GFLOP/s of products in bf16")->capture_default_str();
   app.add_option("--tf32", options.tf32, "The same of those in f32 beside them")->capture_default_str();
   app.add_option("--memory", options.memory, "GB/s of the GPU's memory")->capture_default_str();
@@ -227,7 +257,10 @@ int main(int argc, char** argv) {
     set_attention_kernel(attention);
     set_recurrence_kernel(recurrence);
     set_product_kernel(products);
-    count_rows(options);
+    if (options.token)
+      count_token(row_of(options));
+    else
+      count_rows(options);
   } catch (const Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -139,6 +139,8 @@ cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t
 cudaError_t cudaMemset2DAsync(void* to, std::size_t pitch, int value, std::size_t width, std::size_t height,
                               cudaStream_t stream) {
   emulation::submit(stream, [=] {
+    emulation::count_launch("memset");
+    if (emulation::counts_only()) return;
     for (std::size_t row = 0; row < height; ++row)
       std::memset(static_cast<char*>(to) + row * pitch, value, width);
   });
