@@ -6,7 +6,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "tensor/format.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 namespace {

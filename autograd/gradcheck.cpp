@@ -8,8 +8,8 @@
 #include <limits>
 #include <numbers>
 
-#include "tensor/format.h"
-#include "tensor/philox.h"
+#include "tensor/base/format.h"
+#include "tensor/random/philox.h"
 
 namespace eddy {
 namespace {

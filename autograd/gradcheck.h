@@ -44,9 +44,9 @@ struct GradcheckResult {
 
 // Compares the gradients of all f64 inputs, element by element. Inputs of other dtypes and undefined ones are
 // passed through; copies with the strides of the given tensors are passed, which stay as they are. Results
-// that are not floating are ignored. `ok` is false when an error is NaN. errors: DtypeError for f32 or bf16
-// inputs or results; ValueError when fn gives another number of elements when called again; DeviceError
-// unless on the CPU.
+// that are not floating are ignored. `ok` is false when an error is NaN.
+// errors: DtypeError for f32 or bf16 inputs or results; ValueError when fn gives another number of elements
+// when called again; DeviceError unless on the CPU.
 GradcheckResult gradcheck(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& fn,
                           const std::vector<Tensor>& inputs, const GradcheckOptions& options = {});
 

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tensor/format.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "autograd/engine.h"
 #include "autograd/tape.h"
-#include "tensor/allocator.h"
-#include "tensor/format.h"
+#include "tensor/base/format.h"
+#include "tensor/memory/allocator.h"
 #include "tensor/transfer.h"
 
 namespace eddy {
@@ -57,8 +57,7 @@ const Tensor& SavedTensor::get(const Node& node) const {
   if (tensor_.defined() && tensor_.buffer()->version() != version_)
     fail<VersionError>(
         "{}: a tensor {} saved for the backward pass was overwritten by {}: version {} was saved, it is now "
-        "{} (call "
-        "backward before the write, or detach state that is carried over it)",
+        "{} (call backward before the write, or detach state that is carried over it)",
         describe(node), to_string(tensor_.shape()), tensor_.buffer()->last_writer(), version_,
         tensor_.buffer()->version());
   return tensor_;

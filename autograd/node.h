@@ -52,8 +52,8 @@ class SavedTensor {
   SavedTensor(SavedTensor&& other) noexcept;
   SavedTensor& operator=(SavedTensor&&) = delete;
   ~SavedTensor();
-  // The tensor. errors: VersionError when its buffer was written since; names op, module path and both
-  // versions.
+  // The tensor.
+  // errors: VersionError when its buffer was written since; names op, module path and both versions.
   const Tensor& get(const Node& node) const;
   const Tensor& peek() const { return tensor_; }
 

@@ -24,8 +24,8 @@ extern constinit thread_local TapeObserver* tape_observer;
 void observe_forward(const char* op);
 }  // namespace detail
 
-// While alive on this thread, `observer` is the one that is told. aliasing: the observer must outlive the
-// guard.
+// While alive on this thread, `observer` is the one that is told.
+// aliasing: the observer must outlive the guard.
 class ObserveTape {
  public:
   explicit ObserveTape(TapeObserver& observer) : previous_(detail::tape_observer) {

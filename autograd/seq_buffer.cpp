@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "tensor/format.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 namespace {
@@ -115,8 +115,7 @@ SeqBuffer SeqBuffer::append(const Tensor& rows) const {
   if (count_ != mine.written)
     fail<GraphError>(
         "SeqBuffer.append: this version has {} rows and {} were written already (append to the newest "
-        "version only; a "
-        "function recomputed by checkpoint must not append)",
+        "version only; a function recomputed by checkpoint must not append)",
         count_, mine.written);
   if (length > capacity() - count_)
     fail<ShapeError>("SeqBuffer.append: {} rows behind {} exceed the capacity of {} (make the buffer larger)",

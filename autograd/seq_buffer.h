@@ -28,7 +28,8 @@ class SeqBuffer {
  public:
   SeqBuffer() = default;  // no storage; defined() is false
   // An empty buffer of the given shape, where shape[axis] is the capacity in rows, e.g. [batch, capacity,
-  // channels] and axis 1. errors: DtypeError unless floating; ShapeError when there is no such axis.
+  // channels] and axis 1.
+  // errors: DtypeError unless floating; ShapeError when there is no such axis.
   SeqBuffer(const Shape& shape, int axis, Dtype dtype = Dtype::f32, Device device = kCpu);
 
   // The version with `rows` behind the rows of this one.
@@ -74,7 +75,8 @@ class SeqBuffer {
 // copy per appended row.
 class RingBuffer {
  public:
-  // shapes: shape[axis] is the width in rows. errors: ValueError when the width is 0; ShapeError.
+  // shapes: shape[axis] is the width in rows.
+  // errors: ValueError when the width is 0; ShapeError.
   RingBuffer(const Shape& shape, int axis, Dtype dtype = Dtype::f32, Device device = kCpu);
   RingBuffer(const RingBuffer&) = delete;  // two handles would write over each other
   RingBuffer& operator=(const RingBuffer&) = delete;
@@ -86,8 +88,8 @@ class RingBuffer {
   // errors: GraphError when recording is on and rows are tracked (detach them); ShapeError, DtypeError,
   // DeviceError, ValueError as for SeqBuffer.
   void append(const Tensor& rows);
-  // The last min(count(), width()) rows, oldest first. aliasing: a view that later appends may overwrite;
-  // copy what must stay.
+  // The last min(count(), width()) rows, oldest first.
+  // aliasing: a view that later appends may overwrite; copy what must stay.
   Tensor window() const;
   // Forgets all rows, for a new stream.
   void clear();

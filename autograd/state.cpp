@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "tensor/format.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 namespace {

@@ -18,14 +18,16 @@ class State {
   using Entry = std::pair<std::string, Tensor>;
 
   State() = default;
-  // The state with the map's entries, in the order of their names. errors: as for set.
+  // The state with the map's entries, in the order of their names.
+  // errors: as for set.
   static State from_map(const std::map<std::string, Tensor>& entries);
   std::map<std::string, Tensor> to_map() const;
 
-  // Puts a tensor under a name; a name that exists keeps its place. errors: ValueError when the name is empty
-  // or the tensor undefined.
+  // Puts a tensor under a name; a name that exists keeps its place.
+  // errors: ValueError when the name is empty or the tensor undefined.
   void set(std::string_view name, const Tensor& tensor);
-  // The tensor of that name. errors: ValueError when there is none; lists the names there are.
+  // The tensor of that name.
+  // errors: ValueError when there is none; lists the names there are.
   const Tensor& get(std::string_view name) const;
   // The same, or nullptr when there is none.
   const Tensor* find(std::string_view name) const;

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "autograd/engine.h"
-#include "tensor/format.h"
-#include "tensor/thread_pool.h"
+#include "tensor/base/format.h"
+#include "tensor/threads/thread_pool.h"
 
 namespace eddy {
 namespace {

@@ -11,14 +11,15 @@
 
 namespace eddy {
 
-// Makes x a leaf: backward will sum its gradient into grad(x). Returns x. errors: DtypeError unless floating;
-// GraphError when x is the result of a tracked operation.
+// Makes x a leaf: backward will sum its gradient into grad(x). Returns x.
+// errors: DtypeError unless floating; GraphError when x is the result of a tracked operation.
 const Tensor& require_grad(const Tensor& x);
 // Whether gradients flow through x.
 inline bool requires_grad(const Tensor& x) {
   return x.autograd() != nullptr;
 }
-// The gradient summed so far into a leaf; undefined when none arrived. errors: GraphError when x is no leaf.
+// The gradient summed so far into a leaf; undefined when none arrived.
+// errors: GraphError when x is no leaf.
 Tensor grad(const Tensor& x);
 // Forgets a leaf's gradient; storage set by set_grad_storage stays and is overwritten next time.
 void zero_grad(const Tensor& x);
@@ -27,8 +28,8 @@ void zero_grad(const Tensor& x);
 void set_grad_storage(const Tensor& x, const Tensor& storage);
 
 // Runs the tape backwards from y with cotangent dy (ones for a tensor of one element). Sums into the leaves
-// and frees the graph behind. errors: GraphError when y is untracked or its graph was freed; ShapeError when
-// dy does not fit.
+// and frees the graph behind.
+// errors: GraphError when y is untracked or its graph was freed; ShapeError when dy does not fit.
 void backward(const Tensor& y, const Tensor& dy = {});
 // The same from several outputs at once; cotangents may be undefined for tensors of one element.
 void backward(const std::vector<Tensor>& ys, const std::vector<Tensor>& dys);
@@ -86,8 +87,8 @@ struct GraphStats {
 GraphStats graph_stats();
 void reset_graph_depth();
 
-// Declares an in-place write to x by `writer`, after it. errors: GraphError when x is the result of a tracked
-// operation.
+// Declares an in-place write to x by `writer`, after it.
+// errors: GraphError when x is the result of a tracked operation.
 void wrote_in_place(const Tensor& x, const char* writer);
 
 namespace detail {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "tensor/format.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 namespace {

@@ -1,7 +1,8 @@
 // Truncated backpropagation through time: a long sequence is run in segments, the numbers of the recurrent
 // state go all the way, the gradients go back a fixed number of tokens. Memory is that of `backprop_through`
-// tokens, whatever the length of the sequence. Source: Williams and Peng, "An efficient gradient-based
-// algorithm for on-line training of recurrent network trajectories" (1990), their BPTT(h; h') with h = h'.
+// tokens, whatever the length of the sequence.
+// Source: Williams and Peng, "An efficient gradient-based algorithm for on-line training of recurrent network
+// trajectories" (1990), their BPTT(h; h') with h = h'.
 #pragma once
 
 #include <cstdint>

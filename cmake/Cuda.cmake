@@ -23,8 +23,10 @@ endif()
 
 # What uses wgmma has code for sm_90a alone, whatever the list above says: no other architecture has it, and
 # code for sm_90 may not. It is chosen at run time.
-file(GLOB EDDY_CUDA_SOURCES CONFIGURE_DEPENDS cuda/*.cu cuda/*.cpp)
-file(GLOB EDDY_WGMMA_SOURCES CONFIGURE_DEPENDS cuda/*_wgmma_*.cu)
+eddy_sources(EDDY_CUDA_SOURCES *.cu ${EDDY_CUDA_FOLDERS})
+eddy_sources(EDDY_CUDA_HOST_SOURCES *.cpp ${EDDY_CUDA_FOLDERS})
+list(APPEND EDDY_CUDA_SOURCES ${EDDY_CUDA_HOST_SOURCES})
+eddy_sources(EDDY_WGMMA_SOURCES *_wgmma_*.cu ${EDDY_CUDA_FOLDERS})
 list(REMOVE_ITEM EDDY_CUDA_SOURCES ${EDDY_WGMMA_SOURCES})
 # CMake 3.25 does not know how nvcc is told of C++20: it refuses, or falls back to C++17.
 if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)

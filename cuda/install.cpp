@@ -1,10 +1,10 @@
 // The list of what the GPU backend has. A new op with kernels for the GPU adds its line here and in
 // install.h.
-#include "cuda/install.h"
+#include "cuda/core/install.h"
 
-#include "cuda/allocator.h"
-#include "cuda/gemm.h"
-#include "cuda/transfer.h"
+#include "cuda/runtime/allocator.h"
+#include "cuda/runtime/gemm.h"
+#include "cuda/views/transfer.h"
 
 namespace eddy::cuda {
 

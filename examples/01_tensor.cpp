@@ -1,15 +1,15 @@
 // Example 1: tensors. What a handle is, what a view is, what a kernel sees, and how errors and random numbers
-// behave. Read beside it: tensor/tensor.h, tensor/shape.h, tensor/error.h, tensor/philox.h, ops/views.h.
+// behave. Read beside it: tensor/tensor.h, tensor/shape.h, tensor/base/error.h, tensor/random/philox.h, ops/views/views.h.
 #include <cstdio>
 #include <string>
 #include <vector>
 
-#include "ops/matmul.h"
-#include "ops/pointwise.h"
-#include "ops/reduce.h"
-#include "ops/views.h"
-#include "tensor/error.h"
-#include "tensor/philox.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/product/matmul.h"
+#include "ops/reduce/reduce.h"
+#include "ops/views/views.h"
+#include "tensor/base/error.h"
+#include "tensor/random/philox.h"
 
 using eddy::Tensor;
 

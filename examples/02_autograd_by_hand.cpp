@@ -7,18 +7,18 @@
 //   dy = 2 (y - target) / elements      dW2 = sum dy^T a      db2 = sum dy
 //   da = dy W2,  du = da (1 - a^2)      dW1 = sum du^T x      db1 = sum du
 //
-// Read beside it: autograd/tape.h, autograd/node.h, then ops/matmul.cpp for the node of `linear`.
+// Read beside it: autograd/tape.h, autograd/node.h, then ops/product/matmul.cpp for the node of `linear`.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <vector>
 
 #include "autograd/tape.h"
-#include "ops/matmul.h"
-#include "ops/op_spec.h"
-#include "ops/pointwise.h"
-#include "ops/reduce.h"
-#include "tensor/error.h"
+#include "ops/core/op_spec.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/product/matmul.h"
+#include "ops/reduce/reduce.h"
+#include "tensor/base/error.h"
 
 using eddy::Tensor;
 

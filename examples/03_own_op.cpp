@@ -4,17 +4,17 @@
 //   da[n, i] = 2 dd[n] (a[n, i] - b[n, i]),  db = -da
 //
 // An op of the library has the same parts, in files of their own: ops/README.md tells which. Read beside it:
-// ops/slot.h, ops/op_spec.h, autograd/node.h (GradSink), ops/rms_norm.cpp.
+// ops/core/slot.h, ops/core/op_spec.h, autograd/node.h (GradSink), ops/norm/rms_norm.cpp.
 #include <cmath>
 #include <cstdio>
 #include <vector>
 
 #include "autograd/gradcheck.h"
 #include "autograd/tape.h"
-#include "ops/checks.h"
-#include "ops/op_spec.h"
-#include "ops/slot.h"
-#include "tensor/thread_pool.h"
+#include "ops/core/checks.h"
+#include "ops/core/op_spec.h"
+#include "ops/core/slot.h"
+#include "tensor/threads/thread_pool.h"
 
 using namespace eddy;
 namespace {

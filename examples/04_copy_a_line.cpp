@@ -5,8 +5,8 @@
 //   tokens   e d d y | e d d        logits at '|' and after it predict the line; the positions before are
 //   targets  . . . . e d d y        not scored (target -1)
 //
-// Read beside it: models/params.h, models/layers.h, models/transformer_layer.h, train/adam.h. The loop of a
-// real run is train/trainer.cpp; it adds files, evaluation, checkpoints and a report to these fifteen lines.
+// Read beside it: models/params.h, models/layers.h, models/recurrent_transformer/transformer_layer.h, models/optimizer/adam.h. The loop of a
+// real run is train/run/trainer.cpp; it adds files, evaluation, checkpoints and a report to these fifteen lines.
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -14,12 +14,12 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "models/transformer_layer.h"
-#include "ops/cross_entropy.h"
-#include "ops/matmul.h"
-#include "ops/pointwise.h"
-#include "ops/views.h"
-#include "train/adam.h"
+#include "models/optimizer/adam.h"
+#include "models/recurrent_transformer/transformer_layer.h"
+#include "ops/loss/cross_entropy.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/product/matmul.h"
+#include "ops/views/views.h"
 
 using eddy::Tensor;
 

@@ -2,10 +2,10 @@
 #include "models/classifier.h"
 
 #include "autograd/scope.h"
-#include "ops/cross_entropy.h"
-#include "ops/linear_cross_entropy.h"
-#include "ops/matmul.h"
-#include "ops/views.h"
+#include "ops/loss/cross_entropy.h"
+#include "ops/loss/linear_cross_entropy.h"
+#include "ops/product/matmul.h"
+#include "ops/views/views.h"
 
 namespace eddy {
 namespace {

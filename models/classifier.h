@@ -22,7 +22,8 @@ struct Classifier {
   std::int64_t rows() const { return x.dim(time_major ? 0 : 1); }
   // x weight^T + bias as [batch, rows, n_out].
   Tensor logits() const;
-  // The mean cross-entropy over targets [batch, rows] that are not `ignore`. errors: those of cross_entropy.
+  // The mean cross-entropy over targets [batch, rows] that are not `ignore`.
+  // errors: those of cross_entropy.
   Tensor loss(const Tensor& targets, std::int64_t ignore) const;
   // The cross-entropy of each target, untracked; 0 for `ignore`.
   Tensor losses(const Tensor& targets, std::int64_t ignore) const;

@@ -7,7 +7,7 @@
 
 #include "models/config_rules.h"
 #include "models/families.h"
-#include "tensor/format.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 

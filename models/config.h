@@ -124,7 +124,8 @@ std::string readout_of(const ModelConfig& config);
 bool has_blocks(const ModelConfig& config);
 
 // The config with every 0 that stands for another key (n_out, kv_heads, head_dim, mlp_dim) replaced by that
-// value. errors: as validate.
+// value.
+// errors: as validate.
 ModelConfig resolved(ModelConfig config);
 
 }  // namespace eddy

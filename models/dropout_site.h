@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string>
 
-#include "ops/dropout.h"
-#include "tensor/philox.h"
+#include "ops/pointwise/dropout.h"
+#include "tensor/random/philox.h"
 
 namespace eddy {
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "ops/views.h"
+#include "ops/views/views.h"
 
 namespace eddy {
 

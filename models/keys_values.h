@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "ops/attention.h"
+#include "ops/attention/attention.h"
 
 namespace eddy {
 

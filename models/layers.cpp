@@ -1,8 +1,8 @@
 // Linear, LayerNorm, Embedding.
 #include "models/layers.h"
 
-#include "ops/gather.h"
-#include "ops/matmul.h"
+#include "ops/index/gather.h"
+#include "ops/product/matmul.h"
 
 namespace eddy {
 

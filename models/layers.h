@@ -5,7 +5,7 @@
 #include <string>
 
 #include "models/params.h"
-#include "ops/layer_norm.h"
+#include "ops/norm/layer_norm.h"
 
 namespace eddy {
 

@@ -12,7 +12,7 @@
 #include "models/config.h"
 #include "models/dropout_site.h"
 #include "models/params.h"
-#include "ops/cast.h"
+#include "ops/cast/cast.h"
 
 namespace eddy {
 
@@ -54,21 +54,22 @@ class Model {
   // sizes; ValueError for ids outside the vocabulary, and for a state that is not one of this model.
   virtual ForwardOutput forward(const ForwardInput& input) const = 0;
   // Refuses what forward would refuse of training calls on rows of `time` tokens, so that it is known before
-  // a run begins; `carried`: each call goes on from the state of the one before. errors: those of forward.
+  // a run begins; `carried`: each call goes on from the state of the one before.
+  // errors: those of forward.
   virtual void check_length(std::int64_t /*time*/, bool /*carried*/) const {}
   // What of the model such training would leave unused, in words; "" for nothing.
   virtual std::string unused_by(std::int64_t /*time*/, bool /*carried*/) const { return {}; }
 
   // Generation: logits [batch, time, n_out] of the next positions, and the state moved past them. An empty
-  // state begins a sequence. Constant memory for recurrent models. errors: ValueError when the model cannot
-  // go on (context full).
+  // state begins a sequence. Constant memory for recurrent models.
+  // errors: ValueError when the model cannot go on (context full).
   virtual Tensor stream(const Tensor& tokens, State& state) const = 0;
   // How many more positions `stream` takes after this state; -1 for no limit.
   virtual std::int64_t stream_room(const State& state) const = 0;
 
   // The state after a call of `forward` with what recurrence wrote set back to its beginning; keys and values
-  // of cached tokens stay. Empty, a cold start, where a model carries nothing besides. errors: those of
-  // forward for a state that is not its own.
+  // of cached tokens stay. Empty, a cold start, where a model carries nothing besides.
+  // errors: those of forward for a state that is not its own.
   virtual State without_recurrence(const State&) const { return {}; }
   // Numbers by name that tell how recurrence is doing, read from the parameters and such a state; none in
   // models that have no such numbers.
@@ -92,8 +93,8 @@ class Model {
 };
 
 // A model as configured, its parameters allocated and not initialised. dtype: what it computes in; with bf16
-// parameters, their gradients and all states are f32, and activations and products bf16. errors: ConfigError
-// for an unknown model (the nearest is named) or sizes that contradict each other.
+// parameters, their gradients and all states are f32, and activations and products bf16.
+// errors: ConfigError for an unknown model (the nearest is named) or sizes that contradict each other.
 std::unique_ptr<Model> make_model(const ModelConfig& config, Dtype dtype = Dtype::f32, Device device = kCpu);
 
 // The parameters such a model would have, without allocating them.

@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "autograd/tape.h"
-#include "tensor/format.h"
-#include "tensor/philox.h"
-#include "tensor/thread_pool.h"
+#include "tensor/base/format.h"
+#include "tensor/random/philox.h"
+#include "tensor/threads/thread_pool.h"
 
 namespace eddy {
 namespace {

@@ -3,7 +3,7 @@
 #include "autograd/tape.h"
 #include "models/families.h"
 #include "models/model.h"
-#include "tensor/format.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 

@@ -1,7 +1,7 @@
 // Where a stream stands, as far as the host decides by it: the place inside a block, chunk or window. Two
 // states at the same place, with tensors of the same names and layouts, ask the device for the same work for
 // their next token, on other numbers. So that work can be recorded once and replayed
-// (train/captured_stream.h).
+// (train/generate/captured_stream.h).
 #pragma once
 
 #include <cstdint>

@@ -1,30 +1,31 @@
 // The one place that knows whether CUDA was built in.
 #include "ops/backends.h"
 
-#include "ops/capture.h"
-#include "ops/device_clock.h"
-#include "ops/notices.h"
-#include "ops/slot.h"
-#include "tensor/format.h"
+#include "ops/core/capture.h"
+#include "ops/core/device_clock.h"
+#include "ops/core/slot.h"
+#include "ops/core/warnings.h"
+#include "tensor/base/format.h"
 
 #if defined(EDDY_HAS_CUDA)
-#include "cuda/allocator.h"
-#include "cuda/attention_tensor_core.h"
-#include "cuda/context.h"
-#include "cuda/device.h"
-#include "cuda/event_clock.h"
-#include "cuda/gemm.h"
-#include "cuda/graph.h"
-#include "cuda/install.h"
-#include "cuda/measure.h"
-#include "cuda/unit_recurrence_fused.h"
+#include "cuda/attention/attention_tensor_core.h"
+#include "cuda/core/install.h"
+#include "cuda/recurrence/unit_recurrence_fused.h"
+#include "cuda/runtime/allocator.h"
+#include "cuda/runtime/context.h"
+#include "cuda/runtime/device.h"
+#include "cuda/runtime/event_clock.h"
+#include "cuda/runtime/gemm.h"
+#include "cuda/runtime/graph.h"
+#include "cuda/runtime/measure.h"
 #endif
 
 namespace eddy {
 
 namespace {
 constexpr const char* kAttentionKernels[] = {"plain", "tensor_core", "wgmma"};
-// The place of a name among these. errors: ValueError for another.
+// The place of a name among these.
+// errors: ValueError for another.
 int attention_kernel(std::string_view name) {
   for (int i = 0; i < 3; ++i)
     if (name == kAttentionKernels[i]) return i;

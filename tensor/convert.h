@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "tensor/dtype.h"
-#include "tensor/host_device.h"
+#include "tensor/base/dtype.h"
+#include "tensor/base/host_device.h"
 
 namespace eddy {
 

@@ -2,11 +2,11 @@
 // once and reaches the loop over a row by pointer: 30 casts need 30 such loops, not 30 walks around them.
 #include <cstring>
 
+#include "tensor/base/format.h"
 #include "tensor/convert.h"
-#include "tensor/format.h"
 #include "tensor/strided.h"
 #include "tensor/tensor.h"
-#include "tensor/thread_pool.h"
+#include "tensor/threads/thread_pool.h"
 #include "tensor/transfer.h"
 
 namespace eddy::raw {

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 
-#include "tensor/format.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 

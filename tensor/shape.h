@@ -23,7 +23,8 @@ class Shape {
   int rank() const { return rank_; }
   std::int64_t operator[](int axis) const { return sizes_[axis]; }
   std::int64_t& operator[](int axis) { return sizes_[axis]; }
-  // The size of an axis; -1 is the last one. errors: ShapeError when there is no such axis.
+  // The size of an axis; -1 is the last one.
+  // errors: ShapeError when there is no such axis.
   std::int64_t dim(int axis) const { return sizes_[normal_axis(axis)]; }
   // The axis counted from 0 for an axis that may be counted from the end.
   int normal_axis(int axis) const;

@@ -4,8 +4,8 @@
 
 #include <cstring>
 
-#include "tensor/allocator.h"
-#include "tensor/format.h"
+#include "tensor/base/format.h"
+#include "tensor/memory/allocator.h"
 #include "tensor/transfer.h"
 
 namespace eddy {

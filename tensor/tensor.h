@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "tensor/device.h"
-#include "tensor/dtype.h"
-#include "tensor/ref.h"
+#include "tensor/base/device.h"
+#include "tensor/base/dtype.h"
+#include "tensor/memory/ref.h"
 #include "tensor/shape.h"
 #include "tensor/view.h"
 
@@ -66,11 +66,13 @@ class Tensor {
  public:
   Tensor() = default;  // undefined: no storage; defined() is false
 
-  // An uninitialised row-major tensor. errors: OutOfMemoryError, DeviceError.
+  // An uninitialised row-major tensor.
+  // errors: OutOfMemoryError, DeviceError.
   static Tensor empty(const Shape& shape, Dtype dtype = Dtype::f32, Device device = kCpu);
   static Tensor zeros(const Shape& shape, Dtype dtype = Dtype::f32, Device device = kCpu);
   static Tensor full(const Shape& shape, double value, Dtype dtype = Dtype::f32, Device device = kCpu);
-  // A copy of `values` in row-major order. errors: ShapeError when the count differs from the shape's.
+  // A copy of `values` in row-major order.
+  // errors: ShapeError when the count differs from the shape's.
   template <class T>
   static Tensor from(const std::vector<T>& values, const Shape& shape);
   // A tensor over an existing buffer; the caller vouches that it fits.
@@ -93,7 +95,8 @@ class Tensor {
   bool exclusive() const { return impl_->ref_count() == 1 && impl_->buffer->ref_count() == 1; }
   bool same(const Tensor& other) const { return impl_ == other.impl_; }
 
-  // The address of the first element. errors: DtypeError when T is not the tensor's type.
+  // The address of the first element.
+  // errors: DtypeError when T is not the tensor's type.
   void* raw_data() const {
     return static_cast<char*>(impl_->buffer->data()) +
            impl_->offset * static_cast<std::int64_t>(dtype_bytes(dtype()));
@@ -114,10 +117,12 @@ class Tensor {
     return make_view<const T>();
   }
 
-  // The value of a tensor with one element, as double or int64. errors: ShapeError with more than one.
+  // The value of a tensor with one element, as double or int64.
+  // errors: ShapeError with more than one.
   double item() const;
   std::int64_t item_int() const;
-  // All elements in row-major order. errors: DtypeError when T is not the tensor's type.
+  // All elements in row-major order.
+  // errors: DtypeError when T is not the tensor's type.
   template <class T>
   std::vector<T> to_vector() const;
 
@@ -156,19 +161,21 @@ class Tensor {
 };
 
 // Views without gradients. Each returns a tensor over the same buffer and drops autograd data; the
-// differentiable forms in ops/views.h call these.
+// differentiable forms in ops/views/views.h call these.
 namespace raw {
 
-// x seen with other sizes. errors: ShapeError when the counts differ or the strides do not allow it without a
-// copy.
+// x seen with other sizes.
+// errors: ShapeError when the counts differ or the strides do not allow it without a copy.
 Tensor reshape(const Tensor& x, const Shape& shape);
 // Two axes swapped.
 Tensor transpose(const Tensor& x, int axis_a, int axis_b);
-// `length` entries of an axis from `start`. errors: ShapeError outside the axis.
+// `length` entries of an axis from `start`.
+// errors: ShapeError outside the axis.
 Tensor narrow(const Tensor& x, int axis, std::int64_t start, std::int64_t length);
 // One entry of an axis; the axis goes.
 Tensor select(const Tensor& x, int axis, std::int64_t index);
-// Sizes of 1 (and missing leading axes) repeated with stride 0. errors: ShapeError.
+// Sizes of 1 (and missing leading axes) repeated with stride 0.
+// errors: ShapeError.
 Tensor expand(const Tensor& x, const Shape& shape);
 // The same storage without autograd data.
 Tensor alias(const Tensor& x);
@@ -184,8 +191,8 @@ void add_into(const Tensor& to, const Tensor& from);
 void fill(const Tensor& x, double value);
 // A copy in another dtype.
 Tensor cast(const Tensor& x, Dtype dtype);
-// Overwrites the elements of `to` with those of `from`, of any dtypes. Does not bump the version. errors:
-// ShapeError when the shapes differ; DeviceError.
+// Overwrites the elements of `to` with those of `from`, of any dtypes. Does not bump the version.
+// errors: ShapeError when the shapes differ; DeviceError.
 void cast_into(const Tensor& to, const Tensor& from);
 // The numbers of x in bf16: x itself where it is bf16. Where the buffer keeps a rounded copy, a view of that,
 // made anew when the buffer's version has moved on: cast once for all uses between two writes, whoever of its

@@ -27,13 +27,14 @@ void set_transfer(DeviceType type, Transfer* new_transfer);
 
 namespace raw {
 
-// copy_into for each pair, all of one dtype; on a GPU one launch does several. errors: as copy_into.
+// copy_into for each pair, all of one dtype; on a GPU one launch does several.
+// errors: as copy_into.
 void copy_all(const std::vector<Tensor>& to, const std::vector<Tensor>& from);
 // The tensors one behind the other along an axis, in a new one. They agree in dtype, device and all other
 // sizes, which is not checked; there is at least one.
 Tensor concat(const std::vector<Tensor>& tensors, int axis);
-// a + b as a new row-major tensor, for floating types and any strides. errors: ShapeError unless shapes and
-// dtypes are equal; DtypeError.
+// a + b as a new row-major tensor, for floating types and any strides.
+// errors: ShapeError unless shapes and dtypes are equal; DtypeError.
 Tensor add(const Tensor& a, const Tensor& b);
 
 }  // namespace raw

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "tensor/host_device.h"
+#include "tensor/base/host_device.h"
 
 namespace eddy {
 

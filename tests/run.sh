@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests: an optimised build with every suite but the slow ones, the unit tests under the address, undefined
+# Runs the tests: an optimised build with every suite but the slow ones, the tests of tensor/ and autograd/ under the address, undefined
 # behaviour and leak sanitizers, the thread pool under the thread sanitizer, and a CUDA build where there is nvcc.
 #
 #   tests/run.sh               all of this
@@ -68,11 +68,14 @@ test_release() {
 }
 
 test_sanitizers() {
-  heading "Address, undefined behaviour and leak sanitizers: build of the unit tests"
-  build sanitize test_unit
-  heading "Address, undefined behaviour and leak sanitizers: unit tests"
-  ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
-    build/sanitize/bin/test_unit
+  heading "Address, undefined behaviour and leak sanitizers: build of the tests of tensor and autograd"
+  build sanitize test_tensor test_autograd test_cuda
+  heading "Address, undefined behaviour and leak sanitizers: tests of tensor and autograd"
+  local suite
+  for suite in test_tensor test_autograd test_cuda; do
+    ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
+      "build/sanitize/bin/$suite"
+  done
 
   heading "Thread sanitizer: build of the thread pool tests"
   build tsan test_thread_pool
@@ -89,8 +92,6 @@ build_cuda() {
   local nvcc
   if ! nvcc="$(find_nvcc)"; then
     heading "CUDA: skipped: no nvcc on the PATH or in /usr/local/cuda/bin"
-  elif ! compgen -G 'cuda/*.cu' >/dev/null; then
-    heading "CUDA: skipped: this tree has no CUDA sources"
   else
     heading "CUDA: build for one architecture with $nvcc"
     build cuda-ci eddy_cuda

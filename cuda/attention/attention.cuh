@@ -13,10 +13,10 @@
 #include <string>
 #include <type_traits>
 
-#include "cuda/shared_launch.cuh"
-#include "ops/attention.h"
-#include "tensor/error.h"
-#include "tensor/host_device.h"
+#include "cuda/core/shared_launch.cuh"
+#include "ops/attention/attention.h"
+#include "tensor/base/error.h"
+#include "tensor/base/host_device.h"
 
 namespace eddy::cuda {
 namespace {

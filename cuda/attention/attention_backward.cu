@@ -1,20 +1,20 @@
-// Blocked attention, backward: the probabilities are computed again from the saved log_sum. source: T. Dao et
-// al., FlashAttention, 2022. With P the probabilities, M the dropout factors, r the raw score and s its
-// factor:
+// Blocked attention, backward: the probabilities are computed again from the saved log_sum.
+// source: T. Dao et al., FlashAttention, 2022. With P the probabilities, M the dropout factors, r the raw
+// score and s its factor:
 //   dp = M (do . v),  ds = P (dp - delta) with delta = do . o,  dr = s ds,
 //   dv = (P M)^T do,  dq = dr (k + position),  dk = dr^T q,
 //   dbias = sum of dr and dposition = sum of dr q, over the pairs of a distance,
 //   dhead_scale = scale sum(ds r).
 //
 // No float atomics: every sum belongs to one block, or is left in parts that a last kernel adds in their
-// order (ops/attention_partials.h). Mapping: cuda/attention.cuh says which thread has which pairs.
+// order (ops/attention/attention_partials.h). Mapping: cuda/attention/attention.cuh says which thread has which pairs.
 //   delta_kernel      a warp for each row of the output
 //   queries_kernel    a block for each tile of queries of a head: dq, and each row's share of dhead_scale
 //   keys_kernel       a block for each tile of keys of a key head, over the heads that share it: dk and dv;
 //                     nothing where these keys lie in a place that wants none
 //   tables_kernel     a block for each tile of distances, head and run of sequences: parts of the tables'
 //                     gradients. (On tensor cores that of the bias comes from the kernels for dq, where it
-//                     can: cuda/attention_tensor_core_bias.cuh.)
+//                     can: cuda/attention/attention_tensor_core_bias.cuh.)
 //   bias_kernel, positions_kernel   sums of the parts: a thread for each entry of a table
 //   head_scale_kernel, head_scale_sums_kernel   a block for each part of a head's rows, then a warp for each
 //                     head: 4 bytes of each row once, the least. Up to 4096 rows of a head are one part and
@@ -26,12 +26,12 @@
 // do once for each tile of keys, and all four once for each tile of distances when a table wants a gradient,
 // mostly from the second-level cache. Scores are computed twice, with tables three times, where the least is
 // once: sharing them would need a second pass over stored parts of dq.
-#include "cuda/attention.cuh"
-#include "cuda/attention_tensor_core.h"
-#include "cuda/install.h"
-#include "cuda/numbers.cuh"
-#include "cuda/team.cuh"
-#include "ops/attention_partials.h"
+#include "cuda/attention/attention.cuh"
+#include "cuda/attention/attention_tensor_core.h"
+#include "cuda/core/install.h"
+#include "cuda/core/numbers.cuh"
+#include "cuda/core/team.cuh"
+#include "ops/attention/attention_partials.h"
 
 namespace eddy::cuda {
 namespace {

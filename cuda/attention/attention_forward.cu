@@ -1,8 +1,9 @@
-// Blocked attention, forward: softmax(scores) v without storing the scores. source: the online softmax of M.
-// Milakov, N. Gimelshein, 2018, in the blocks of T. Dao et al., FlashAttention, 2022.
+// Blocked attention, forward: softmax(scores) v without storing the scores.
+// source: the online softmax of M. Milakov, N. Gimelshein, 2018, in the blocks of T. Dao et al.,
+// FlashAttention, 2022.
 //
 // Mapping: a block for each tile of queries of each head of each sequence; it walks over the key tiles that
-// its queries see. cuda/attention.cuh says which thread has which scores; a thread also has H / 16 entries of
+// its queries see. cuda/attention/attention.cuh says which thread has which scores; a thread also has H / 16 entries of
 // the result rows y + 16 i. The maximum and the sum of a row are kept by its 16 threads alike. The longest
 // rows of a causal band start first.
 //
@@ -15,10 +16,10 @@
 //
 // Bytes moved: q once, the result and log_sum once, and k and v once for each tile of queries, mostly from
 // the second-level cache, where the least is once in all.
-#include "cuda/attention.cuh"
-#include "cuda/attention_tensor_core.h"
-#include "cuda/install.h"
-#include "cuda/team.cuh"
+#include "cuda/attention/attention.cuh"
+#include "cuda/attention/attention_tensor_core.h"
+#include "cuda/core/install.h"
+#include "cuda/core/team.cuh"
 
 namespace eddy::cuda {
 namespace {

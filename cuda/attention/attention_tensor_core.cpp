@@ -1,12 +1,12 @@
 // The choice between the plain attention kernels and those on tensor cores.
-#include "cuda/attention_tensor_core.h"
+#include "cuda/attention/attention_tensor_core.h"
 
 #include <atomic>
 
-#include "cuda/context.h"
-#include "cuda/device.h"
-#include "ops/notices.h"
-#include "tensor/format.h"
+#include "cuda/runtime/context.h"
+#include "cuda/runtime/device.h"
+#include "ops/core/warnings.h"
+#include "tensor/base/format.h"
 
 namespace eddy::cuda {
 namespace {

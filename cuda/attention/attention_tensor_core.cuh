@@ -2,23 +2,23 @@
 //
 // A block of 128 threads has 4 warps; a warp works on 16 rows of scores and N columns. With g = lane / 4 and
 // t = lane % 4 a thread has the pairs numbers[n][e] = (row g + 8 (e / 2), column 8 n + 2 t + e % 2), as
-// cuda/warp_matrix.cuh has C; the same two rows and pairs of columns of a result [16 x H]. Two neighbouring
+// cuda/core/warp_matrix.cuh has C; the same two rows and pairs of columns of a result [16 x H]. Two neighbouring
 // tiles of scores are, rounded to bf16, an operand A of the next product: they never pass through shared
 // memory. H is head_size rounded up to a kernel's size, filled with zeros.
 //
 // Tiles of vectors lie in rows of H + 8 numbers. H / 8 is even, so a row is an odd number of 16-byte places
 // and the 8 rows that ldmatrix reads together lie in different banks.
 //
-// Diagonal operands (see cuda/attention.cuh) are multiplied by all of a warp's rows and columns' window of
+// Diagonal operands (see cuda/attention/attention.cuh) are multiplied by all of a warp's rows and columns' window of
 // 16 + N: the products are skewed into their places through shared memory. That is 1 + 16 / N times the work
 // of a plain product, where the same on plain kernels is one.
 #pragma once
 
 #include <algorithm>
 
-#include "cuda/attention.cuh"
-#include "cuda/team.cuh"
-#include "cuda/warp_matrix.cuh"
+#include "cuda/attention/attention.cuh"
+#include "cuda/core/team.cuh"
+#include "cuda/core/warp_matrix.cuh"
 
 namespace eddy::cuda {
 namespace {

@@ -2,8 +2,8 @@
 // them. No CUDA header is needed to include this.
 #pragma once
 
-#include "ops/attention.h"
-#include "ops/attention_partials.h"
+#include "ops/attention/attention.h"
+#include "ops/attention/attention_partials.h"
 
 namespace eddy::cuda {
 
@@ -14,7 +14,7 @@ void set_attention_kernels(AttentionKernels kernels);
 AttentionKernels attention_kernels();
 
 // Whether tensor cores take this call: they may, its tensors are bf16, and head_size is a multiple of 16 from
-// 32 to 128. Where they may and do not, a notice says so (ops/notices.h).
+// 32 to 128. Where they may and do not, a notice says so (ops/core/warnings.h).
 bool on_tensor_cores(const AttentionArgs& args);
 // Whether of these the kernels with wgmma do: they may, and the GPU is of compute capability 9.0, or a notice
 // says so.

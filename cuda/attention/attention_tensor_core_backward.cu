@@ -1,6 +1,6 @@
 // Blocked attention in bf16 on tensor cores, backward: dq, dk and dv. The formulas, the sums of deltas before
-// and of parts after stand in cuda/attention_backward.cu, what a thread has in
-// cuda/attention_tensor_core.cuh.
+// and of parts after stand in cuda/attention/attention_backward.cu, what a thread has in
+// cuda/attention/attention_tensor_core.cuh.
 //
 // q, k, v, the result and their gradients are bf16, all sums f32; probabilities, dropped or not, and the
 // gradients of the scores are rounded to bf16 as operands, and so are the tables of positions.
@@ -11,7 +11,7 @@
 // operations saved, 32 to a byte where a GPU of 9.0 has some 200.
 //   tensor_queries_kernel  a block for each 64 queries of a head, 16 to a warp: dq, and each row's share
 //                          of dhead_scale; where that fits, the gradient of the bias
-//                          (cuda/attention_tensor_core_bias.cuh)
+//                          (cuda/attention/attention_tensor_core_bias.cuh)
 //   tensor_keys_kernel     a block for each 64 keys of a key head, 16 to a warp, over the heads that share
 //                          it: dk and dv. Scores are transposed, keys in rows, so that both products over
 //                          queries take them from registers. A block whose keys all lie in a place that
@@ -39,10 +39,10 @@
 //
 // To be measured: whole tiles fetched a tile ahead (two more tiles of memory); 32 rows to a warp; rows kept
 // in registers at H = 64; dropout's words, one draw of four for each pair.
-#include "cuda/attention_tensor_core.cuh"
-#include "cuda/attention_tensor_core.h"
-#include "cuda/attention_tensor_core_backward.cuh"
-#include "cuda/attention_tensor_core_bias.cuh"
+#include "cuda/attention/attention_tensor_core.cuh"
+#include "cuda/attention/attention_tensor_core.h"
+#include "cuda/attention/attention_tensor_core_backward.cuh"
+#include "cuda/attention/attention_tensor_core_bias.cuh"
 
 namespace eddy::cuda {
 namespace {
@@ -61,7 +61,7 @@ struct TensorBackwardTile {
 
 // ---- dq, and what dhead_scale needs
 
-// SumsBias: and the gradient of the bias (cuda/attention_tensor_core_bias.cuh). At H = 128 nvcc would give
+// SumsBias: and the gradient of the bias (cuda/attention/attention_tensor_core_bias.cuh). At H = 128 nvcc would give
 // that kernel more registers than leave room for three blocks on 9.0; 0 leaves the choice to it.
 template <int H, bool SumsBias>
 __global__ void __launch_bounds__(kTensorThreads, SumsBias&& H == 128 ? 3 : 0)

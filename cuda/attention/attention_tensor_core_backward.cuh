@@ -1,13 +1,13 @@
 // What the backward's attention kernels on tensor cores share: their argument, and how it is read.
 #pragma once
 
-#include "cuda/attention_tensor_core.cuh"
-#include "ops/attention_partials.h"
+#include "cuda/attention/attention_tensor_core.cuh"
+#include "ops/attention/attention_partials.h"
 
 namespace eddy::cuda {
 namespace {
 
-// Where the kernel for dq sums the gradient of the bias (cuda/attention_tensor_core_bias.cuh).
+// Where the kernel for dq sums the gradient of the bias (cuda/attention/attention_tensor_core_bias.cuh).
 struct BiasSlices {
   float* data;  // [blocks, entries]
   int entries;  // distances least .. most

@@ -1,11 +1,11 @@
 // The gradient of attention's bias by distance, from the slices that the kernels for dq leave
-// (cuda/attention_tensor_core_bias.cuh): one for each block of queries of a head. Adds those of a run of
-// sequences, in the order of sequences and blocks, to the parts that cuda/attention_backward.cu sums.
+// (cuda/attention/attention_tensor_core_bias.cuh): one for each block of queries of a head. Adds those of a run of
+// sequences, in the order of sequences and blocks, to the parts that cuda/attention/attention_backward.cu sums.
 //
 // A thread for each entry of a part. Bytes moved: each slice once, the least; a thread has 8 reads on the
 // way.
-#include "cuda/attention.cuh"
-#include "cuda/attention_tensor_core.h"
+#include "cuda/attention/attention.cuh"
+#include "cuda/attention/attention_tensor_core.h"
 
 namespace eddy::cuda {
 namespace {

@@ -1,6 +1,6 @@
 // The gradient of attention's bias by distance, summed by the kernels that make dq, which have the gradient
 // of every score in registers: in warps' tables first, then in a slice of memory to a block, which
-// cuda/attention_tensor_core_bias.cu adds to the parts that ops/attention_partials.h lays out. No score is
+// cuda/attention/attention_tensor_core_bias.cu adds to the parts that ops/attention/attention_partials.h lays out. No score is
 // computed for it. All in f32, of the gradients before they are rounded; each entry is one thread's at a time
 // and the order of the sums is fixed, so the bits are the same every time.
 //
@@ -26,9 +26,9 @@
 // band of 512 4 KiB, where their q, do and dq are 384 H (768 H) bytes.
 #pragma once
 
-#include "cuda/attention_tensor_core.h"
-#include "cuda/attention_tensor_core_backward.cuh"
-#include "cuda/context.h"
+#include "cuda/attention/attention_tensor_core.h"
+#include "cuda/attention/attention_tensor_core_backward.cuh"
+#include "cuda/runtime/context.h"
 #include "tensor/tensor.h"
 
 namespace eddy::cuda {

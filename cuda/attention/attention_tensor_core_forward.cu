@@ -1,13 +1,13 @@
-// Blocked attention in bf16 on tensor cores, forward. source: the online softmax of M. Milakov, N.
-// Gimelshein, 2018, in the blocks of T. Dao et al., FlashAttention, 2022, with the work of a warp split by
-// queries as in T. Dao, FlashAttention-2, 2023.
+// Blocked attention in bf16 on tensor cores, forward.
+// source: the online softmax of M. Milakov, N. Gimelshein, 2018, in the blocks of T. Dao et al.,
+// FlashAttention, 2022, with the work of a warp split by queries as in T. Dao, FlashAttention-2, 2023.
 //
 // q, k, v and the result are bf16; scores, maxima, sums and the mixed values f32; the probabilities are
 // rounded to bf16 for their product with v, but not for their sum; so are the tables of positions.
 //
 // Mapping: a block of 4 warps for each 64 queries of each head of each sequence; it walks over tiles of N
 // keys that its queries see. A warp has 16 queries, whole: maxima and sums need no other warp. The longest
-// rows of a causal band start first. Which thread has what stands in cuda/attention_tensor_core.cuh. The
+// rows of a causal band start first. Which thread has what stands in cuda/attention/attention_tensor_core.cuh. The
 // values of a tile arrive while its scores are computed, the keys of the next while its values are mixed.
 //
 // Shared memory: q, later the skewed products in its place; keys; values; with positions a window of them:
@@ -27,8 +27,8 @@
 // To be measured: 32 queries to a warp (half the reads of shared memory for twice the registers); results
 // written through shared memory, 16 bytes to a thread in place of 4; one exact kernel for heads of 96;
 // dropout's words, one draw of four for each pair.
-#include "cuda/attention_tensor_core.cuh"
-#include "cuda/attention_tensor_core.h"
+#include "cuda/attention/attention_tensor_core.cuh"
+#include "cuda/attention/attention_tensor_core.h"
 
 namespace eddy::cuda {
 namespace {

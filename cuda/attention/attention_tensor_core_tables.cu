@@ -1,7 +1,7 @@
 // Blocked attention in bf16 on tensor cores, backward: the gradients of the tables by distance, bias and
-// positions, where the kernels for dq do not sum that of the bias (cuda/attention_tensor_core_bias.cuh): that
+// positions, where the kernels for dq do not sum that of the bias (cuda/attention/attention_tensor_core_bias.cuh): that
 // of positions is wanted, dq is not, or it does not fit. The formulas and the sums of parts after stand
-// in cuda/attention_backward.cu, what a thread has in cuda/attention_tensor_core.cuh.
+// in cuda/attention/attention_backward.cu, what a thread has in cuda/attention/attention_tensor_core.cuh.
 //
 // Mapping: a block of 4 warps for each 32 distances of a head and run of sequences, so that every entry of a
 // part is summed by one block in a fixed order. It walks over tiles of 64 queries; a warp has 16 of them and
@@ -21,9 +21,9 @@
 // is once in all.
 //
 // To be measured: 64 distances at H up to 64; keys and values in memory of their own, fetched ahead.
-#include "cuda/attention_tensor_core.h"
-#include "cuda/attention_tensor_core_backward.cuh"
-#include "cuda/team.cuh"
+#include "cuda/attention/attention_tensor_core.h"
+#include "cuda/attention/attention_tensor_core_backward.cuh"
+#include "cuda/core/team.cuh"
 
 namespace eddy::cuda {
 namespace {

@@ -2,7 +2,7 @@
 // operands that lie in them, and products of tiles by a warpgroup.
 //
 // A block of 256 threads has 2 warpgroups; each works on 64 rows of scores and N = 64 columns. A thread has
-// the rows and columns of a warp's 16 rows that cuda/attention_tensor_core.cuh gives it: wgmma spreads its
+// the rows and columns of a warp's 16 rows that cuda/attention/attention_tensor_core.cuh gives it: wgmma spreads its
 // sums and its left operand over a warp as mma.sync does. So masks, tables, softmax and results are the
 // functions of that file, and products with relative positions stay with mma.sync.
 //
@@ -25,8 +25,8 @@
 // ldmatrix and wgmma read and write without conflicts.
 #pragma once
 
-#include "cuda/attention_tensor_core.cuh"
-#include "cuda/warpgroup_matrix.cuh"
+#include "cuda/attention/attention_tensor_core.cuh"
+#include "cuda/core/warpgroup_matrix.cuh"
 
 namespace eddy::cuda {
 namespace {

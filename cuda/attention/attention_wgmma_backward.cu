@@ -1,12 +1,12 @@
 // Blocked attention in bf16 with wgmma, backward, for sm_90a: dq, dk and dv as
-// cuda/attention_tensor_core_backward.cu computes them, with the same roundings and the same two kernels that
-// share no sums. The formulas stand in cuda/attention_backward.cu; layouts and what they stand on in
-// cuda/attention_wgmma.cuh; the order of the instructions in cuda/warpgroup_matrix.cuh. The gradient of
+// cuda/attention/attention_tensor_core_backward.cu computes them, with the same roundings and the same two kernels that
+// share no sums. The formulas stand in cuda/attention/attention_backward.cu; layouts and what they stand on in
+// cuda/attention/attention_wgmma.cuh; the order of the instructions in cuda/core/warpgroup_matrix.cuh. The gradient of
 // positions, and the products with positions here, stay with mma.sync.
 //
 //   wgmma_queries_kernel  a block of 2 warpgroups for each 128 queries of a head, 64 to a warpgroup, over
 //                         tiles of 64 keys: dq, and each row's share of dhead_scale; where that fits, the
-//                         gradient of the bias (cuda/attention_tensor_core_bias.cuh), while the products for
+//                         gradient of the bias (cuda/attention/attention_tensor_core_bias.cuh), while the products for
 //                         dq are computed
 //   wgmma_keys_kernel     a block for each 128 keys of a key head, 64 to a warpgroup, over tiles of N queries
 //                         and the heads that share it: dk and dv. Scores are transposed, keys in rows, so
@@ -36,10 +36,10 @@
 // each 128 keys, mostly from the second-level cache.
 //
 // To be measured: scores of the next tile started before the sums of this one; 3 warpgroups.
-#include "cuda/attention_tensor_core.h"
-#include "cuda/attention_tensor_core_backward.cuh"
-#include "cuda/attention_tensor_core_bias.cuh"
-#include "cuda/attention_wgmma.cuh"
+#include "cuda/attention/attention_tensor_core.h"
+#include "cuda/attention/attention_tensor_core_backward.cuh"
+#include "cuda/attention/attention_tensor_core_bias.cuh"
+#include "cuda/attention/attention_wgmma.cuh"
 
 namespace eddy::cuda {
 namespace {

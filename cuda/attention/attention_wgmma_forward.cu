@@ -1,6 +1,6 @@
-// Blocked attention in bf16 with wgmma, forward, for sm_90a: what cuda/attention_tensor_core_forward.cu does,
-// with the same roundings. Layouts and what they stand on: cuda/attention_wgmma.cuh; the order of the
-// instructions: cuda/warpgroup_matrix.cuh.
+// Blocked attention in bf16 with wgmma, forward, for sm_90a: what cuda/attention/attention_tensor_core_forward.cu does,
+// with the same roundings. Layouts and what they stand on: cuda/attention/attention_wgmma.cuh; the order of the
+// instructions: cuda/core/warpgroup_matrix.cuh.
 //
 // Mapping: a block of 2 warpgroups for each 128 queries of each head of each sequence, 64 to a warpgroup; it
 // walks over tiles of 64 keys that its queries see, and a warpgroup passes over tiles that only the other
@@ -38,8 +38,8 @@
 //
 // To be measured: 3 warpgroups; tiles of 128 keys; fetching by the copy engine, whose addresses cost no
 // registers.
-#include "cuda/attention_tensor_core.h"
-#include "cuda/attention_wgmma.cuh"
+#include "cuda/attention/attention_tensor_core.h"
+#include "cuda/attention/attention_wgmma.cuh"
 
 namespace eddy::cuda {
 namespace {

@@ -3,10 +3,10 @@
 // Mapping: a thread for each pair, in the order of the result; a Walk finds the pair in x and in the table.
 // Shared memory: none. Bytes moved: x and y once, the least; a row of the table serves all heads and
 // sequences from the cache.
-#include "cuda/install.h"
-#include "cuda/numbers.cuh"
-#include "cuda/walk.h"
-#include "ops/rotary.h"
+#include "cuda/core/install.h"
+#include "cuda/core/numbers.cuh"
+#include "cuda/core/walk.h"
+#include "ops/attention/rotary.h"
 
 namespace eddy::cuda {
 namespace {

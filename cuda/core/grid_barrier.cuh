@@ -1,5 +1,5 @@
 // Kernels whose blocks are all on the GPU at once, in groups that wait for each other: what an algorithm
-// needs that keeps its weights in the shared memory of many multiprocessors. tests/gpu/emulation/ has a file
+// needs that keeps its weights in the shared memory of many multiprocessors. tests/emulation/ has a file
 // in this one's place.
 //
 // The groups are not the hardware's clusters: those hold at most 16 blocks, and how many of that size fit
@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-#include "cuda/start.cuh"
+#include "cuda/core/start.cuh"
 
 namespace eddy::cuda {
 
@@ -28,8 +28,9 @@ class BlockGroup {
         counter_(counters + index * kCounterStride),
         blocks_(static_cast<unsigned>(blocks)) {}
 
-  // Waits for all threads of the group; all of them must call it. errors: one who never comes is a fault, and
-  // ends the launch with an error in place of holding the GPU for good.
+  // Waits for all threads of the group; all of them must call it.
+  // errors: one who never comes is a fault, and ends the launch with an error in place of holding the GPU for
+  // good.
   __device__ void meet() {
     __syncthreads();
     if (blocks_ == 1) return;

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cuda/start.cuh"
-#include "cuda/stream.cuh"
+#include "cuda/core/start.cuh"
+#include "cuda/runtime/stream.cuh"
 
 namespace eddy::cuda {
 
@@ -24,7 +24,8 @@ inline unsigned grid_for(std::int64_t items, std::int64_t per_block, int waves =
 
 inline constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;  // of a grid, in its first axis
 
-// Runs a kernel. The grid may be 0: nothing happens then. errors: DeviceError for more than kMostBlocks.
+// Runs a kernel. The grid may be 0: nothing happens then.
+// errors: DeviceError for more than kMostBlocks.
 template <class Args>
 void launch(const char* name, void (*kernel)(Args), std::int64_t blocks, int threads,
             const std::type_identity_t<Args>& args, int shared_bytes = 0) {

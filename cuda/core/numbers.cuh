@@ -6,8 +6,8 @@
 
 #include <cstring>
 
-#include "cuda/launch.cuh"
-#include "tensor/dtype.h"
+#include "cuda/core/launch.cuh"
+#include "tensor/base/dtype.h"
 
 namespace eddy::cuda {
 
@@ -92,8 +92,8 @@ __device__ void add_to(T& to, float beta, float value) {
   to = static_cast<T>(beta == 0.0f ? value : beta * static_cast<float>(to) + value);
 }
 
-// Calls run(type) with a null pointer to the type that activations are stored in. errors: DtypeError for
-// other dtypes.
+// Calls run(type) with a null pointer to the type that activations are stored in.
+// errors: DtypeError for other dtypes.
 template <class Run>
 void for_activations(const char* kernel, Dtype dtype, Run&& run) {
   if (dtype == Dtype::f32) return run(static_cast<float*>(nullptr));

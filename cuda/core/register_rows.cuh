@@ -14,7 +14,7 @@
 
 #include <bit>
 
-#include "cuda/numbers.cuh"
+#include "cuda/core/numbers.cuh"
 
 namespace eddy::cuda {
 

@@ -2,7 +2,7 @@
 // to what every architecture from 8.0 on gives to one block, or what the only one that a kernel is for gives.
 #pragma once
 
-#include "cuda/launch.cuh"
+#include "cuda/core/launch.cuh"
 
 namespace eddy::cuda {
 

@@ -1,12 +1,12 @@
-// Where kernels are started, but for those whose blocks meet (block_group.cuh), and nowhere else:
-// tests/gpu/emulation/ has a file in this one's place that runs them on the host.
+// Where kernels are started, but for those whose blocks meet (grid_barrier.cuh), and nowhere else:
+// tests/emulation/ has a file in this one's place that runs them on the host.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <cstdint>
 
-#include "cuda/stream.cuh"
+#include "cuda/runtime/stream.cuh"
 
 namespace eddy::cuda {
 

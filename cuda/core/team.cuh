@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "cuda/launch.cuh"
+#include "cuda/core/launch.cuh"
 
 namespace eddy::cuda {
 

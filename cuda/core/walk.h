@@ -6,13 +6,14 @@
 
 #include <cstdint>
 
-#include "tensor/host_device.h"
+#include "tensor/base/host_device.h"
 
 namespace eddy::cuda {
 
-// Division of n < 2^31 by a fixed number: n / d = (high(n m) + n) >> s, with s = ceil(log2 d) and
-// m = floor(2^32 (2^s - d) / d) + 1. Source: T. Granlund, P. Montgomery, "Division by invariant integers
-// using multiplication" (PLDI 1994), figure 4.1; the sum stays below 2^32 because n does below 2^31.
+// Division of n < 2^31 by a fixed number: n / d = (high(n m) + n) >> s, with s = ceil(log2 d) and m =
+// floor(2^32 (2^s - d) / d) + 1.
+// Source: T. Granlund, P. Montgomery, "Division by invariant integers using multiplication" (PLDI 1994),
+// figure 4.1; the sum stays below 2^32 because n does below 2^31.
 struct FastDivide {
   std::uint32_t divisor = 1, factor = 1, shift = 0;
 

@@ -1,7 +1,7 @@
 // The instructions that tensor-core kernels are made of, each in a function: products of small matrices by a
 // warp, their operands from shared memory, and copies into shared memory that go on in the background. On
-// GPUs from 8.0 on. source: PTX ISA, "Warp-level matrix instructions" (mma.m16n8k16, ldmatrix) and
-// "cp.async".
+// GPUs from 8.0 on.
+// source: PTX ISA, "Warp-level matrix instructions" (mma.m16n8k16, ldmatrix) and "cp.async".
 //
 // All 32 threads of a warp must call the first three together. With g = lane / 4 and t = lane % 4 a thread
 // has, two neighbours to a register, the first in the lower half:
@@ -14,7 +14,7 @@
 
 #include <cstdint>
 
-#include "tensor/dtype.h"
+#include "tensor/base/dtype.h"
 
 namespace eddy::cuda {
 

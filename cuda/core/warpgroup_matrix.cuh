@@ -1,10 +1,10 @@
 // The instructions of a warpgroup, 4 warps that multiply together, each in a function: wgmma and what orders
-// it. For sm_90a alone, GPUs of compute capability 9.0. source: PTX ISA 9.0, "Asynchronous Warpgroup Level
-// Matrix Multiply-Accumulate Instructions".
+// it. For sm_90a alone, GPUs of compute capability 9.0.
+// source: PTX ISA 9.0, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions".
 //
 // A warpgroup is 128 threads that start at a multiple of 128; all of them must call these functions together,
 // with the same descriptors. C [64 x N] += A [64 x 16] B [16 x N]: warp w has rows 16 w .. 16 w + 15 of A and
-// C, and of these a thread what cuda/warp_matrix.cuh says of A and of C, whose columns go on by 8.
+// C, and of these a thread what cuda/core/warp_matrix.cuh says of A and of C, whose columns go on by 8.
 //
 // Products run in the background. In this order:
 //   publish_shared      each thread that wrote an operand into shared memory, by stores or by copies that it
@@ -17,7 +17,7 @@
 //                       overwrite its tiles; after and behind a barrier anyone may
 #pragma once
 
-#include "cuda/warp_matrix.cuh"
+#include "cuda/core/warp_matrix.cuh"
 
 namespace eddy::cuda {
 

@@ -23,12 +23,12 @@
 // written and read once, and the sort: near the least.
 //
 // An id outside the table gives a row of NaN forward and nothing backward.
-#include "cuda/install.h"
-#include "cuda/numbers.cuh"
-#include "cuda/sort.cuh"
-#include "cuda/team.cuh"
-#include "ops/gather.h"
-#include "tensor/error.h"
+#include "cuda/core/install.h"
+#include "cuda/core/numbers.cuh"
+#include "cuda/core/team.cuh"
+#include "cuda/index/sort.cuh"
+#include "ops/index/gather.h"
+#include "tensor/base/error.h"
 
 namespace eddy::cuda {
 namespace {

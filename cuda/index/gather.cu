@@ -7,9 +7,9 @@
 //
 // An index outside the axis gives an entry with all bits set (NaN of a floating type) forward and nothing
 // backward.
-#include "cuda/install.h"
-#include "cuda/launch.cuh"
-#include "ops/gather.h"
+#include "cuda/core/install.h"
+#include "cuda/core/launch.cuh"
+#include "ops/index/gather.h"
 
 namespace eddy::cuda {
 namespace {

@@ -3,12 +3,12 @@
 //
 // Mapping and shared memory: CUB's. Bytes moved: keys and places read and written once for every 8 bits or so
 // of the keys.
-#include "cuda/sort.cuh"
+#include "cuda/index/sort.cuh"
 
 #include <algorithm>
 #include <cub/device/device_radix_sort.cuh>
 
-#include "cuda/stream.cuh"
+#include "cuda/runtime/stream.cuh"
 
 namespace eddy::cuda {
 

@@ -18,13 +18,13 @@
 #include <algorithm>
 #include <cfloat>
 
-#include "cuda/block_group.cuh"
-#include "cuda/install.h"
-#include "cuda/numbers.cuh"
-#include "cuda/shared_launch.cuh"
-#include "cuda/team.cuh"
-#include "ops/cross_entropy.h"
-#include "tensor/error.h"
+#include "cuda/core/grid_barrier.cuh"
+#include "cuda/core/install.h"
+#include "cuda/core/numbers.cuh"
+#include "cuda/core/shared_launch.cuh"
+#include "cuda/core/team.cuh"
+#include "ops/loss/cross_entropy.h"
+#include "tensor/base/error.h"
 
 namespace eddy::cuda {
 namespace {

@@ -11,9 +11,9 @@
 // Shared memory: up to 1.1 KiB. Bytes moved: bucket reads the scores twice, exact five times (mostly from the
 // second-level cache: one query's scores are 256 KiB for a memory of 65536); the pairs are read and written
 // once, the least. Counting is in integers, so its order does not matter and results are deterministic.
-#include "cuda/install.h"
-#include "cuda/team.cuh"
-#include "ops/memory_search.h"
+#include "cuda/core/install.h"
+#include "cuda/core/team.cuh"
+#include "ops/memory/memory_search.h"
 
 namespace eddy::cuda {
 namespace {

@@ -3,9 +3,9 @@
 // Mapping: a warp per place of a sequence, which finds the row that stays there and copies its keys and
 // values, each thread every 32nd element. Shared memory: none. Bytes moved: every entry is read and written
 // once, the least for a result that is another tensor.
-#include "cuda/install.h"
-#include "cuda/team.cuh"
-#include "ops/memory_write.h"
+#include "cuda/core/install.h"
+#include "cuda/core/team.cuh"
+#include "ops/memory/memory_write.h"
 
 namespace eddy::cuda {
 namespace {

@@ -8,9 +8,9 @@
 // moved: forward, x and y once, and of a sum delta and the sum too (the passes over a row after the first
 // find it in the cache), the least; backward, dy and x twice: 5 row reads and writes against 3; of a sum its
 // gradient once more.
-#include "cuda/install.h"
-#include "cuda/norm.cuh"
-#include "ops/layer_norm.h"
+#include "cuda/core/install.h"
+#include "cuda/norm/norm.cuh"
+#include "ops/norm/layer_norm.h"
 
 namespace eddy::cuda {
 namespace {

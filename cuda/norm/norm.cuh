@@ -1,4 +1,4 @@
-// What the norms of rows share on the GPU: the kernels for rows that are held in registers (held_rows.cuh),
+// What the norms of rows share on the GPU: the kernels for rows that are held in registers (register_rows.cuh),
 // layer and RMS norm by one template, and how all of their kernels are launched.
 //
 // Forward, mapping: a team of threads per row, 64 bytes of it to a thread: for 1024 entries a warp in bf16,
@@ -19,10 +19,10 @@
 // more warps; or the next row read before this one's sums are added up.
 #pragma once
 
-#include "cuda/held_rows.cuh"
-#include "cuda/numbers.cuh"
-#include "cuda/team.cuh"
-#include "ops/layer_norm.h"
+#include "cuda/core/numbers.cuh"
+#include "cuda/core/register_rows.cuh"
+#include "cuda/core/team.cuh"
+#include "ops/norm/layer_norm.h"
 
 namespace eddy::cuda {
 

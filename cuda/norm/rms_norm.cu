@@ -7,9 +7,9 @@
 // rows, 1 KiB for the partial sums. Bytes moved: forward, x and y once, of a sum delta and the sum too, and a
 // table from the cache: the least; backward, dy and x twice, 5 row reads and writes against 3; of a sum its
 // gradient too.
-#include "cuda/install.h"
-#include "cuda/norm.cuh"
-#include "ops/rms_norm.h"
+#include "cuda/core/install.h"
+#include "cuda/norm/norm.cuh"
+#include "ops/norm/rms_norm.h"
 
 namespace eddy::cuda {
 namespace {

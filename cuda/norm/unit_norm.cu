@@ -1,16 +1,16 @@
 // Rows brought to unit length, and the gradient.
 //
 // Mapping: rows of up to kHeldRow entries, in whole groups of 16 bytes, are held in the registers of a team
-// of threads (held_rows.cuh), up to 16 entries to a thread: of heads of 64 a warp takes eight. Of others a
+// of threads (register_rows.cuh), up to 16 entries to a thread: of heads of 64 a warp takes eight. Of others a
 // warp takes a row of up to 1024 entries, a block a longer one, and each thread every 32nd or 256th entry.
 // Shared memory: up to 128 bytes. Bytes moved: x and y once, and in the gradient dy, y and dx once, the
 // least; rows that are not held are found in the cache the second time. Registers (nvcc 13.0, sm_90) where
 // rows are held and aligned: 31 to 56, none spilled, so 36 to 64 warps on a multiprocessor.
-#include "cuda/held_rows.cuh"
-#include "cuda/install.h"
-#include "cuda/numbers.cuh"
-#include "cuda/team.cuh"
-#include "ops/unit_norm.h"
+#include "cuda/core/install.h"
+#include "cuda/core/numbers.cuh"
+#include "cuda/core/register_rows.cuh"
+#include "cuda/core/team.cuh"
+#include "ops/norm/unit_norm.h"
 
 namespace eddy::cuda {
 namespace {

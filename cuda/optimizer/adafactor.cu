@@ -1,4 +1,4 @@
-// Adafactor in the five passes of ops/adafactor.h, a launch for each; the tables of tensors and blocks and
+// Adafactor in the five passes of ops/optimizer/adafactor.h, a launch for each; the tables of tensors and blocks and
 // the numbers of the step are read from the GPU's memory. Sums are taken in f64, in a fixed order.
 //
 // Mapping: passes 1, 3 and 5 a thread block for each block of the plan, where thread t takes columns t, t +
@@ -6,10 +6,10 @@
 // each tensor, a thread for each column; pass 4 a warp for each tensor. Shared memory: at most 2.1 KiB. Bytes
 // moved: of a factored matrix the gradient four times (the second from the cache, as a block is at most some
 // 64 KiB), the parameter twice and once back, the momentum in and out; the least is the gradient three times.
-#include "cuda/install.h"
-#include "cuda/team.cuh"
-#include "ops/adafactor.h"
-#include "ops/optimizer.h"
+#include "cuda/core/install.h"
+#include "cuda/core/team.cuh"
+#include "ops/optimizer/adafactor.h"
+#include "ops/optimizer/optimizer.h"
 
 namespace eddy::cuda {
 namespace {

@@ -12,10 +12,10 @@
 // Norm, mapping: a block per kNormBlock elements sums squares in f64, thread t those of elements t, t + 256,
 // ...; then one block sums the partial results the same way. Shared memory: 64 bytes. Bytes moved: x once,
 // the least. Scale: one thread per four elements; x read once and y written once.
-#include "cuda/install.h"
-#include "cuda/numbers.cuh"
-#include "cuda/team.cuh"
-#include "ops/optimizer.h"
+#include "cuda/core/install.h"
+#include "cuda/core/numbers.cuh"
+#include "cuda/core/team.cuh"
+#include "ops/optimizer/optimizer.h"
 
 namespace eddy::cuda {
 namespace {

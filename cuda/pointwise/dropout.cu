@@ -10,9 +10,9 @@
 // y once, the least.
 #include <cmath>
 
-#include "cuda/install.h"
-#include "cuda/numbers.cuh"
-#include "ops/dropout.h"
+#include "cuda/core/install.h"
+#include "cuda/core/numbers.cuh"
+#include "ops/pointwise/dropout.h"
 
 namespace eddy::cuda {
 namespace {

@@ -1,15 +1,15 @@
 // Pointwise functions of two tensors over their broadcast shape, and the gradient by each, one kernel for
-// each functor of ops/pointwise_functors.h, part and form.
+// each functor of ops/pointwise/pointwise_functors.h, part and form.
 //
 // Mapping: a thread takes one element of the result, or, in the form by four, four neighbours of the last
 // axis as 16 bytes, 8 of bf16: that form serves operands whose last axis is adjacent or one repeated number,
 // which is every case that counts. Shared memory: none. Bytes moved: the result and dy once; an operand that
 // repeats comes from the cache after its first use, so each is read once from memory, the least.
-#include "cuda/install.h"
-#include "cuda/numbers.cuh"
-#include "cuda/walk.h"
-#include "ops/pointwise.h"
-#include "ops/pointwise_functors.h"
+#include "cuda/core/install.h"
+#include "cuda/core/numbers.cuh"
+#include "cuda/core/walk.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/pointwise/pointwise_functors.h"
 
 namespace eddy::cuda {
 namespace {

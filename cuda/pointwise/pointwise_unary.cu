@@ -1,13 +1,13 @@
 // Pointwise functions of one tensor and their gradients, one kernel for each functor of
-// ops/pointwise_functors.h and direction.
+// ops/pointwise/pointwise_functors.h and direction.
 //
 // Mapping: a thread takes four neighbouring elements at a time, eight of bf16, as 16 bytes, where all
 // addresses allow it, else one; the grid walks over the tensor. Shared memory: none. Bytes moved: each
 // operand once, the least. The result may lie where an operand does, so no pointer is __restrict__.
-#include "cuda/install.h"
-#include "cuda/numbers.cuh"
-#include "ops/pointwise.h"
-#include "ops/pointwise_functors.h"
+#include "cuda/core/install.h"
+#include "cuda/core/numbers.cuh"
+#include "ops/pointwise/pointwise.h"
+#include "ops/pointwise/pointwise_functors.h"
 
 namespace eddy::cuda {
 namespace {

@@ -3,10 +3,10 @@
 //
 // Mapping: one thread per element of the result. Shared memory: none. Bytes moved: the mask, the result and
 // of each operand what was chosen, in whole sectors: at most one read of each operand.
-#include "cuda/install.h"
-#include "cuda/launch.cuh"
-#include "cuda/walk.h"
-#include "ops/where.h"
+#include "cuda/core/install.h"
+#include "cuda/core/launch.cuh"
+#include "cuda/core/walk.h"
+#include "ops/pointwise/where.h"
 
 namespace eddy::cuda {
 namespace {

@@ -1,5 +1,5 @@
 // The block recurrence with accumulate as one kernel for all windows; block_accumulate.cuh says how. The
-// chain composed of other ops (models/block_accumulate.cpp) is its test.
+// chain composed of other ops (models/recurrent_transformer/block_accumulate.cpp) is its test.
 //
 // Mapping: groups of blocks and phases as in fused_recurrence.cuh, five a window forward and six backward;
 // the attention phase has a warp for each query of a head, backward one for each query and each key.
@@ -22,10 +22,10 @@
 // besides. To this come 130 windows of five meetings, and of six. The composed chain passes each array
 // through memory some three times, in 34 launches a block forward and 57 back. None of these times has been
 // measured.
-#include "cuda/block_accumulate.cuh"
+#include "cuda/recurrence/block_accumulate.cuh"
 
-#include "cuda/unit_recurrence_fused.h"
-#include "tensor/error.h"
+#include "cuda/recurrence/unit_recurrence_fused.h"
+#include "tensor/base/error.h"
 
 namespace eddy::cuda {
 namespace {

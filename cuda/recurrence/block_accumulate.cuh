@@ -1,5 +1,5 @@
 // The block recurrence with accumulate as one kernel for all windows, forward and backward;
-// ops/block_accumulate.h has the formulas.
+// ops/recurrence/block_accumulate.h has the formulas.
 //
 // Mapping: as in fused_recurrence.cuh, sequences are split over groups of blocks that hold the weights in
 // shared memory, and a phase is fused_layer.cuh's. Each phase goes over the rows of a window's older half,
@@ -17,9 +17,9 @@
 // the closing one.
 #pragma once
 
-#include "cuda/block_recurrence.cuh"
-#include "cuda/fused_layer.cuh"
-#include "ops/block_accumulate.h"
+#include "cuda/recurrence/block_attention.cuh"
+#include "cuda/recurrence/fused_layer.cuh"
+#include "ops/recurrence/block_accumulate.h"
 
 namespace eddy::cuda {
 

@@ -5,7 +5,7 @@
 // blocks at mlp = 4 dim and 32 dim elements of T, for the same weights are held, turned. Bytes moved: of a
 // row 11 dim x 4 bytes are read (z, qkv, o, r, u, dy) and 16 dim x 4 written, once each: the least;
 // with products in bf16 34 dim bytes and 38 dim.
-#include "cuda/block_accumulate.cuh"
+#include "cuda/recurrence/block_accumulate.cuh"
 
 namespace eddy::cuda {
 

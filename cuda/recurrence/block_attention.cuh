@@ -7,8 +7,8 @@
 // over the queries in order.
 #pragma once
 
-#include "cuda/unit_recurrence.cuh"
-#include "cuda/unit_recurrence_fused.h"
+#include "cuda/recurrence/unit_recurrence.cuh"
+#include "cuda/recurrence/unit_recurrence_fused.h"
 
 namespace eddy::cuda {
 

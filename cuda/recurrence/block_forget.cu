@@ -1,8 +1,8 @@
 // The block recurrence with forget as one kernel for all blocks; fused_recurrence.cuh says how. The chain
-// composed of other ops (models/block_forget.cpp) is its test.
+// composed of other ops (models/recurrent_transformer/block_forget.cpp) is its test.
 //
 // Mapping: that of the unit recurrence, a sequence having the block's rows in place of one; the mixing phase
-// has a warp for each query of a head (block_recurrence.cuh), backward one for each query and each key.
+// has a warp for each query of a head (block_attention.cuh), backward one for each query and each key.
 //
 // Shared memory: the weights' share, 11 dim^2 sizeof(T) / blocks at mlp = 4 dim, and 32 dim elements of T. At
 // dim 32 in f32 a group is one block, which holds all weights, 44 KiB and 4, and its meetings are barriers;
@@ -13,14 +13,14 @@
 // 1024 positions: 0.1 ms at 4.8 TB/s, the least. Multiply-adds: 11 dim^2 of products and about 2 dim 48 of
 // attention a row, 3.8 G: 0.12 ms at 33 T a second. The composed chain passes each of these arrays through
 // memory some three times, in 14 launches a block forward and 25 back. None of these times has been measured.
-#include "cuda/fused_recurrence.cuh"
-#include "cuda/unit_recurrence_fused.h"
-#include "tensor/error.h"
+#include "cuda/recurrence/fused_recurrence.cuh"
+#include "cuda/recurrence/unit_recurrence_fused.h"
+#include "tensor/base/error.h"
 
 namespace eddy::cuda {
 
 extern template Direction<UnitRecurrenceArgs> backward_of<true>(
-    const UnitRecurrenceArgs& a);  // in block_recurrence_backward.cu
+    const UnitRecurrenceArgs& a);  // in block_forget_backward.cu
 
 namespace {
 

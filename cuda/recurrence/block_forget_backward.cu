@@ -1,4 +1,4 @@
-// The backward kernels of the block recurrence; block_recurrence.cu says how they work. They stand apart
+// The backward kernels of the block recurrence; block_forget.cu says how they work. They stand apart
 // because compiling them takes as long as all else of it.
 //
 // Mapping: groups of blocks and phases as in fused_recurrence.cuh; the mixing phase has a warp for each query
@@ -9,7 +9,7 @@
 // as bf16, act, du, dattn, dmlp so written, dkey and dvalue once more) 50 dim and 56 dim bytes, 3.4 KB.
 // Multiply-adds: 11 dim^2 a row, and 9 dim to a pair in place of 2, since queries and keys each compute its
 // score: 6.6 G. No time has been measured.
-#include "cuda/fused_recurrence.cuh"
+#include "cuda/recurrence/fused_recurrence.cuh"
 
 namespace eddy::cuda {
 

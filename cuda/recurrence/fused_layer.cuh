@@ -9,10 +9,10 @@
 
 #include <algorithm>
 
-#include "cuda/context.h"
-#include "cuda/group_product.cuh"
-#include "cuda/unit_recurrence.cuh"
-#include "ops/pointwise_functors.h"
+#include "cuda/recurrence/group_product.cuh"
+#include "cuda/recurrence/unit_recurrence.cuh"
+#include "cuda/runtime/context.h"
+#include "ops/pointwise/pointwise_functors.h"
 #include "tensor/tensor.h"
 
 namespace eddy::cuda {
@@ -188,8 +188,7 @@ struct NormGradient {
 };
 
 // A row of from + the norm's gradient of dy, into `to`, and drop() of that into `dropped`, unless it is null,
-// and `entries`.
-// `to` is not `from` where other blocks read that at the same time.
+// and `entries`. `to` is not `from` where other blocks read that at the same time.
 template <class T>
 __device__ void norm_gradient_row(const Step& step, int row, const NormGradient<T>& rows, bool store,
                                   OfLane& entries) {

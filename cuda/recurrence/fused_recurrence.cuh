@@ -1,9 +1,9 @@
 // The chain of the unit recurrence, and that of the block recurrence with forget, as one kernel for all
-// steps, forward and backward: unit_recurrence_fused.cu and block_recurrence.cu are its two forms.
+// steps, forward and backward: unit_recurrence_fused.cu and block_forget.cu are its two forms.
 //
 // Mapping: the sequences of the batch are split over groups of blocks, and nothing passes between groups.
 // Each block of a group holds its share of the columns of all four weights in shared memory from the first
-// step to the last. A step is five phases between meetings of the group (block_group.cuh):
+// step to the last. A step is five phases between meetings of the group (grid_barrier.cuh):
 //
 //   forward                                        backward
 //   gate -> o               a warp per head        [dk, dv] Wkv -> da1
@@ -36,8 +36,8 @@
 // of these times has been measured.
 #pragma once
 
-#include "cuda/block_recurrence.cuh"
-#include "cuda/fused_layer.cuh"
+#include "cuda/recurrence/block_attention.cuh"
+#include "cuda/recurrence/fused_layer.cuh"
 
 namespace eddy::cuda {
 

@@ -1,7 +1,7 @@
 // What a person is told of a recurrence that the fused kernels do not take.
-#include "cuda/unit_recurrence_fused.h"
-#include "ops/notices.h"
-#include "tensor/format.h"
+#include "cuda/recurrence/unit_recurrence_fused.h"
+#include "ops/core/warnings.h"
+#include "tensor/base/format.h"
 
 namespace eddy::cuda {
 

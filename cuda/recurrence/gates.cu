@@ -4,10 +4,10 @@
 // thread row t takes rows t, t + 8, ... and, in the gradient, sums its share of the bias gradients, which are
 // then added in order. Shared memory: 2 KiB in the gradient. Bytes moved: every operand and every result
 // once, the least; the partial sums are 1/64 of a result.
-#include "cuda/install.h"
-#include "cuda/launch.cuh"
+#include "cuda/core/install.h"
+#include "cuda/core/launch.cuh"
 #include "ops/cpu/vec_math.h"
-#include "ops/gates.h"
+#include "ops/recurrence/gates.h"
 
 namespace eddy::cuda {
 namespace {
@@ -78,7 +78,7 @@ __global__ void forward_kernel(GateArgs args) {
   });
 }
 
-// The gradients of ops/gates.h. The fixed gate's bias gets sum(dy (c - z')) g (1 - g).
+// The gradients of ops/recurrence/gates.h. The fixed gate's bias gets sum(dy (c - z')) g (1 - g).
 template <GateKind Kind, bool Tanh>
 __global__ void backward_kernel(GateBackwardArgs args) {
   __shared__ float sums_i[kLanes][kColumns], sums_f[kLanes][kColumns];

@@ -10,10 +10,10 @@
 
 #include <cstdint>
 
-#include "cuda/block_group.cuh"
-#include "cuda/launch.cuh"
-#include "cuda/warp_matrix.cuh"
-#include "tensor/dtype.h"
+#include "cuda/core/grid_barrier.cuh"
+#include "cuda/core/launch.cuh"
+#include "cuda/core/warp_matrix.cuh"
+#include "tensor/base/dtype.h"
 
 namespace eddy::cuda {
 

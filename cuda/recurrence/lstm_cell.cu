@@ -2,10 +2,10 @@
 //
 // Mapping: a thread for each entry of the state, neighbours along a row. Shared memory: none. Bytes moved:
 // every operand and every result once, the least; the gates' values are computed again in the gradient.
-#include "cuda/install.h"
-#include "cuda/launch.cuh"
+#include "cuda/core/install.h"
+#include "cuda/core/launch.cuh"
 #include "ops/cpu/vec_math.h"
-#include "ops/lstm_cell.h"
+#include "ops/recurrence/lstm_cell.h"
 
 namespace eddy::cuda {
 namespace {
@@ -34,7 +34,7 @@ __global__ void forward_kernel(LstmCellArgs args) {
   }
 }
 
-// The gradients of ops/lstm_cell.h.
+// The gradients of ops/recurrence/lstm_cell.h.
 __global__ void backward_kernel(LstmCellBackwardArgs args) {
   for (std::int64_t place = first_item(); place < args.batch * args.hidden; place += item_step()) {
     const std::int64_t row = place / args.hidden, column = place % args.hidden;

@@ -7,11 +7,11 @@
 // memory: 8 numbers, for blocks. Bytes moved: the weights once a step, which is the least only when they do
 // not stay in the second-level cache; every row that a kernel reads or writes is passed through memory once,
 // where one kernel for all steps would keep it on the multiprocessor.
-#include "cuda/gemm.h"
-#include "cuda/install.h"
-#include "cuda/unit_recurrence.cuh"
-#include "cuda/unit_recurrence_fused.h"
-#include "ops/pointwise_functors.h"
+#include "cuda/core/install.h"
+#include "cuda/recurrence/unit_recurrence.cuh"
+#include "cuda/recurrence/unit_recurrence_fused.h"
+#include "cuda/runtime/gemm.h"
+#include "ops/pointwise/pointwise_functors.h"
 
 namespace eddy::cuda {
 namespace {

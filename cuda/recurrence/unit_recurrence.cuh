@@ -2,9 +2,9 @@
 // one row, which is a warp's work.
 #pragma once
 
-#include "cuda/team.cuh"
+#include "cuda/core/team.cuh"
 #include "ops/cpu/vec_math.h"
-#include "ops/unit_recurrence.h"
+#include "ops/recurrence/unit_recurrence.h"
 
 namespace eddy::cuda {
 

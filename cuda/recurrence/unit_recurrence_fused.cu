@@ -6,11 +6,11 @@
 // blocks at mlp = 4 dim, and 32 dim elements of T. Bytes moved: of a row and a step 60 dim forward in f32 and
 // 46 dim in bf16, the least, and the weights once a call; fused_recurrence.cuh derives both and says what the
 // second-level cache passes on.
-#include "cuda/unit_recurrence_fused.h"
+#include "cuda/recurrence/unit_recurrence_fused.h"
 
 #include <atomic>
 
-#include "cuda/fused_recurrence.cuh"
+#include "cuda/recurrence/fused_recurrence.cuh"
 
 namespace eddy::cuda {
 namespace {

@@ -2,7 +2,7 @@
 // header is needed to include this.
 #pragma once
 
-#include "ops/block_accumulate.h"
+#include "ops/recurrence/block_accumulate.h"
 
 namespace eddy::cuda {
 
@@ -10,7 +10,7 @@ namespace eddy::cuda {
 void set_fused_recurrences(bool on);
 bool fused_recurrences();
 
-// Says in a notice (ops/notices.h) that such a call goes another way although fused kernels were chosen;
+// Says in a notice (ops/core/warnings.h) that such a call goes another way although fused kernels were chosen;
 // blocks of 0 for the unit recurrence. In a file of its own, since .cu files cannot format.
 void notice_plain_recurrence(const char* op, const BlockRecurrenceQuestion& sizes);
 
@@ -27,7 +27,8 @@ bool fused_unit_recurrence_backward(const UnitRecurrenceArgs& args);
 // Whether the kernels take such a block recurrence: as the unit recurrence, and blocks are of at most 64
 // positions, heads of at most 32 numbers. A notice says so where they may and do not.
 bool takes_block_recurrence(const BlockRecurrenceQuestion& question);
-// The chain of the block recurrence and its gradient. errors: DeviceError for what they do not take.
+// The chain of the block recurrence and its gradient.
+// errors: DeviceError for what they do not take.
 void block_recurrence_forward(const UnitRecurrenceArgs& args);
 void block_recurrence_backward(const UnitRecurrenceArgs& args);
 // The same with accumulate.

@@ -1,6 +1,6 @@
 // Sums and maxima over the middle axis of [outer, count, inner].
 //
-// Sum, mapping: the axis is cut into the blocks of ops/reduce.h, each summed to a partial result, and a
+// Sum, mapping: the axis is cut into the blocks of ops/reduce/reduce.h, each summed to a partial result, and a
 // second launch sums those. With inner 1 a row is adjacent: a warp or a thread block per row. Else a thread
 // block takes up to 32 neighbouring columns with 8 or more threads for each, thread t of a column adding the
 // entries t, t + lanes,
@@ -13,11 +13,11 @@
 //
 // Maximum, mapping: rows as above; else a thread per column. Its gradient: a thread per element of dx. Bytes
 // moved: x once; dx once, dy and the index once per row through the cache.
-#include "cuda/install.h"
-#include "cuda/numbers.cuh"
-#include "cuda/team.cuh"
-#include "ops/partial_sums.h"
-#include "ops/reduce.h"
+#include "cuda/core/install.h"
+#include "cuda/core/numbers.cuh"
+#include "cuda/core/team.cuh"
+#include "ops/reduce/partial_sums.h"
+#include "ops/reduce/reduce.h"
 
 namespace eddy::cuda {
 namespace {

@@ -5,9 +5,9 @@
 // write), of which the last two find it in the cache, so memory sees one read and one write, the least, and
 // mask and bias once where they do not repeat; the gradients read dy and y the same way. Hidden entries are
 // not read for arithmetic, so that a NaN there does no harm.
-#include "cuda/install.h"
-#include "cuda/team.cuh"
-#include "ops/softmax.h"
+#include "cuda/core/install.h"
+#include "cuda/core/team.cuh"
+#include "ops/reduce/softmax.h"
 
 namespace eddy::cuda {
 namespace {

@@ -1,5 +1,5 @@
 // The pool over cudaMalloc, the plain form, and the pool of captured work.
-#include "cuda/allocator.h"
+#include "cuda/runtime/allocator.h"
 
 #include <algorithm>
 #include <mutex>
@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/pool.h"
-#include "cuda/stream.cuh"
-#include "tensor/format.h"
+#include "cuda/runtime/pool.h"
+#include "cuda/runtime/stream.cuh"
+#include "tensor/base/format.h"
 
 namespace eddy::cuda {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "tensor/allocator.h"
+#include "tensor/memory/allocator.h"
 
 namespace eddy::cuda {
 

@@ -1,5 +1,5 @@
 // Opening the GPU, errors in words, staging, timing.
-#include "cuda/context.h"
+#include "cuda/runtime/context.h"
 
 #include <algorithm>
 #include <atomic>
@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "cuda/allocator.h"
-#include "cuda/device.h"
-#include "cuda/gemm.h"
-#include "cuda/graph.h"
-#include "cuda/stream.cuh"
-#include "tensor/format.h"
+#include "cuda/runtime/allocator.h"
+#include "cuda/runtime/device.h"
+#include "cuda/runtime/gemm.h"
+#include "cuda/runtime/graph.h"
+#include "cuda/runtime/stream.cuh"
+#include "tensor/base/format.h"
 
 namespace eddy::cuda {
 namespace {
@@ -88,8 +88,7 @@ void open_locked(State& s) {
   if (found.empty())
     fail<DeviceError>(
         "cuda: no GPU can be used: {} (install NVIDIA's driver for this toolkit, or compute on the cpu; "
-        "`eddy "
-        "info` shows what this build sees)",
+        "`eddy info` shows what this build sees)",
         why_none);
   const auto mine =
       std::find_if(found.begin(), found.end(), [&](const DeviceInfo& d) { return d.index == s.index; });

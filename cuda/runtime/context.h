@@ -8,16 +8,17 @@
 
 #include <cstddef>
 
-#include "tensor/device.h"
-#include "tensor/dtype.h"
+#include "tensor/base/device.h"
+#include "tensor/base/dtype.h"
 
 namespace eddy::cuda {
 
-// Chooses the GPU, counted from 0 as CUDA counts the visible ones. Without a call it is GPU 0. errors:
-// DeviceError when another one is open already.
+// Chooses the GPU, counted from 0 as CUDA counts the visible ones. Without a call it is GPU 0.
+// errors: DeviceError when another one is open already.
 void use_device(int index);
-// Opens the GPU, where that has not happened. errors: DeviceError when there is none or none with this
-// number, or when this build holds no code for it; the text says what to install or rebuild.
+// Opens the GPU, where that has not happened.
+// errors: DeviceError when there is none or none with this number, or when this build holds no code for it;
+// the text says what to install or rebuild.
 void open();
 bool is_open();
 // Whether it is open, or could be.
@@ -25,23 +26,25 @@ bool can_open();
 // The number of the GPU that is or will be used.
 int device_index();
 
-// Waits until everything asked for so far is done. errors: DeviceError for a kernel that failed meanwhile,
-// and while work is being captured.
+// Waits until everything asked for so far is done.
+// errors: DeviceError for a kernel that failed meanwhile, and while work is being captured.
 void synchronize();
 
 // Copies to the GPU. While work is being captured, the bytes are kept, and go up at every replay. The source
 // may be overwritten when this returns: it goes through pinned memory in pieces, and up to 4 MiB do not wait
 // for work that is still queued.
 void upload(void* to, const void* from, std::size_t bytes);
-// Copies from the GPU, and waits for it. errors: DeviceError while work is being captured.
+// Copies from the GPU, and waits for it.
+// errors: DeviceError while work is being captured.
 void download(void* to, const void* from, std::size_t bytes);
 
 // With checks on, every launch is waited for, so that an error names the kernel that caused it. For tests.
 void set_launch_checks(bool on);
 
 // Frees all that the backend holds on the GPU and leaves it; the next use opens it again. For programs that
-// look for leaks. The caller holds no tensor there any more. errors: DeviceError while captured work is
-// alive: its graph and its memory are on the GPU, which is then left open.
+// look for leaks. The caller holds no tensor there any more.
+// errors: DeviceError while captured work is alive: its graph and its memory are on the GPU, which is then
+// left open.
 void close();
 
 // The time that the work between start and stop took on the GPU.

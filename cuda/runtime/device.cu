@@ -1,6 +1,6 @@
 // Asking the CUDA runtime about devices. No kernel here but the one that shows that this build's code runs on
 // a device.
-#include "cuda/device.h"
+#include "cuda/runtime/device.h"
 
 #include <cuda_runtime.h>
 

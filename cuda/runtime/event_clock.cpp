@@ -1,9 +1,9 @@
 // Marks in the stream, by CUDA events.
-#include "cuda/event_clock.h"
+#include "cuda/runtime/event_clock.h"
 
 #include <vector>
 
-#include "cuda/stream.cuh"
+#include "cuda/runtime/stream.cuh"
 
 namespace eddy::cuda {
 namespace {

@@ -20,7 +20,7 @@
 // each shape. The algorithm is the first that the library's heuristic proposes: it is not timed, because the
 // choice would change from run to run and the last bits with it. Partial sums of a split product are added in
 // f32 from the workspace, in a fixed order.
-#include "cuda/gemm.h"
+#include "cuda/runtime/gemm.h"
 
 #include <cublasLt.h>
 
@@ -35,10 +35,10 @@
 #include <unordered_map>
 #include <utility>
 
-#include "cuda/allocator.h"
-#include "cuda/stream.cuh"
-#include "ops/notices.h"
-#include "tensor/format.h"
+#include "cuda/runtime/allocator.h"
+#include "cuda/runtime/stream.cuh"
+#include "ops/core/warnings.h"
+#include "tensor/base/format.h"
 
 namespace eddy::cuda {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "ops/gemm.h"
+#include "ops/product/gemm.h"
 
 namespace eddy::cuda {
 
@@ -17,7 +17,8 @@ struct Product {
   Dtype c_dtype;
 };
 
-// Runs it. errors: DtypeError for other types; DeviceError when cuBLASLt has no algorithm or fails.
+// Runs it.
+// errors: DtypeError for other types; DeviceError when cuBLASLt has no algorithm or fails.
 void multiply(const Product& product);
 
 // Whether f32 products may round their inputs to TF32 (10 bits of mantissa): several times the speed on

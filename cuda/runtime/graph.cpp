@@ -7,15 +7,15 @@
 // Addresses are among the bytes, so memory must stay where it was. The allocator serves tensors made
 // meanwhile from a pool that only captured work uses (allocator.h). All captured work shares it: replays run
 // one after the other on one stream, and what one leaves for later is held by a tensor.
-#include "cuda/graph.h"
+#include "cuda/runtime/graph.h"
 
 #include <atomic>
 #include <cstring>
 #include <vector>
 
-#include "cuda/allocator.h"
-#include "cuda/stream.cuh"
-#include "tensor/format.h"
+#include "cuda/runtime/allocator.h"
+#include "cuda/runtime/stream.cuh"
+#include "tensor/base/format.h"
 
 namespace eddy::cuda {
 namespace {

@@ -5,11 +5,12 @@
 #include <functional>
 #include <memory>
 
-#include "ops/capture.h"
+#include "ops/core/capture.h"
 
 namespace eddy::cuda {
 
-// As eddy::capture, on the GPU that is open. errors: those, and DeviceError inside another capture.
+// As eddy::capture, on the GPU that is open.
+// errors: those, and DeviceError inside another capture.
 std::unique_ptr<CapturedWork> capture(const std::function<void()>& work);
 
 // Whether work is being captured now.

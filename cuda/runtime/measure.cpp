@@ -1,13 +1,13 @@
 // Rates from the best of some runs, timed by events on the GPU. The numbers are normal ones: products of
 // zeros run faster, because they draw less power.
-#include "cuda/measure.h"
+#include "cuda/runtime/measure.h"
 
 #include <algorithm>
 
-#include "cuda/context.h"
-#include "cuda/gemm.h"
-#include "ops/op_spec.h"
-#include "tensor/format.h"
+#include "cuda/runtime/context.h"
+#include "cuda/runtime/gemm.h"
+#include "ops/core/op_spec.h"
+#include "tensor/base/format.h"
 
 namespace eddy::cuda {
 namespace {

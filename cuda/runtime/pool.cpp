@@ -1,10 +1,10 @@
 // Dividing and joining blocks. No CUDA here: the unit tests run it on memory that does not exist.
-#include "cuda/pool.h"
+#include "cuda/runtime/pool.h"
 
 #include <algorithm>
 #include <iterator>
 
-#include "tensor/format.h"
+#include "tensor/base/format.h"
 
 namespace eddy::cuda {
 namespace {
@@ -127,8 +127,7 @@ void out_of_memory(const RawMemory& raw, std::size_t bytes, const AllocatorStats
   const std::string device = raw.describe();
   fail<OutOfMemoryError>(
       "memory: {} bytes could not be had on {}: live {}, peak {}, reserved {}, largest free block {}, limit "
-      "{}{}{}{} "
-      "(lower train.batch or model.context, raise train.accumulate, or use checkpointing)",
+      "{}{}{}{} (lower train.batch or model.context, raise train.accumulate, or use checkpointing)",
       bytes, raw.name(), stats.live_bytes, stats.peak_bytes, stats.reserved_bytes, largest_free,
       limit > 0 ? std::to_string(limit) : "none", device.empty() ? "" : ", ", device, memory_report());
 }

@@ -19,7 +19,7 @@
 #include <string>
 #include <utility>
 
-#include "tensor/allocator.h"
+#include "tensor/memory/allocator.h"
 
 namespace eddy::cuda {
 
@@ -51,7 +51,8 @@ class Pool {
   Pool& operator=(const Pool&) = delete;
 
   // At least `bytes`, aligned to 512; nullptr for 0. `elsewhere`: bytes live beside this pool, which count
-  // for the limit too. errors: OutOfMemoryError.
+  // for the limit too.
+  // errors: OutOfMemoryError.
   void* allocate(std::size_t bytes, std::int64_t elsewhere = 0);
   // Takes back what allocate gave; nullptr does nothing. Returns whether it was this pool's.
   bool deallocate(void* memory) noexcept;

@@ -3,17 +3,18 @@
 
 #include <cuda_runtime_api.h>
 
-#include "cuda/context.h"
+#include "cuda/runtime/context.h"
 
 namespace eddy::cuda {
 
-// The stream of the open GPU, on the calling thread. Opens the GPU first. errors: see open.
+// The stream of the open GPU, on the calling thread. Opens the GPU first.
+// errors: see open.
 cudaStream_t stream();
 // How many multiprocessors the open GPU has.
 int multiprocessors();
 
-// Throws what CUDA answered to `call`. errors: DeviceError with the call, CUDA's name of the error and what
-// can be done about it.
+// Throws what CUDA answered to `call`.
+// errors: DeviceError with the call, CUDA's name of the error and what can be done about it.
 [[noreturn]] void throw_cuda_error(const char* call, cudaError_t error);
 inline void check(cudaError_t error, const char* call) {
   if (error != cudaSuccess) throw_cuda_error(call, error);

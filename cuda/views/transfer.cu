@@ -8,13 +8,13 @@
 //
 // Refused: a sum of anything but f32 and bf16, and a cast to or from f64. f64 exists on the GPU as the result
 // of l2_norm; copies and fills move it like any other eight bytes.
-#include "cuda/transfer.h"
+#include "cuda/views/transfer.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "cuda/numbers.cuh"
-#include "cuda/walk.h"
+#include "cuda/core/numbers.cuh"
+#include "cuda/core/walk.h"
 #include "tensor/convert.h"
 
 namespace eddy::cuda {
@@ -190,7 +190,8 @@ void add_to(const Tensor& to, const Tensor& a, const Tensor& b) {
   });
 }
 
-// The types that kernels compute with. errors: DtypeError for f64.
+// The types that kernels compute with.
+// errors: DtypeError for f64.
 template <class Visit>
 void by_dtype(const char* op, Dtype dtype, Visit&& visit) {
   switch (dtype) {

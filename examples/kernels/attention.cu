@@ -12,14 +12,14 @@
 #include <string>
 #include <vector>
 
-#include "cuda/context.h"
-#include "cuda/device.h"
-#include "cuda/shared_launch.cuh"
-#include "cuda/warp_matrix.cuh"
+#include "cuda/core/shared_launch.cuh"
+#include "cuda/core/warp_matrix.cuh"
+#include "cuda/runtime/context.h"
+#include "cuda/runtime/device.h"
 #include "examples/kernels/attention.h"
 #include "ops/backends.h"
-#include "ops/op_spec.h"
-#include "tensor/error.h"
+#include "ops/core/op_spec.h"
+#include "tensor/base/error.h"
 
 using namespace eddy;
 using namespace eddy::cuda;
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(64) tiled_kernel(Attention x) {
 //
 // A block of 4 warps for 64 queries, 16 to a warp, and tiles of 64 keys. One instruction of a warp multiplies
 // a 16 x 16 by a 16 x 8 matrix of bf16 with sums in f32: 4,096 operations, spread over the registers of its
-// 32 threads as cuda/warp_matrix.cuh says. With g = lane / 4 and t = lane % 4 a thread has, of 8 columns of
+// 32 threads as cuda/core/warp_matrix.cuh says. With g = lane / 4 and t = lane % 4 a thread has, of 8 columns of
 // scores, rows g and g + 8 and columns 2 t and 2 t + 1: a row's maximum needs its 4 threads, two shuffles.
 //
 // The trick of the second product (T. Dao et al., FlashAttention-2, 2023): scores come out of the first one

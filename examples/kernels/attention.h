@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "tensor/dtype.h"
+#include "tensor/base/dtype.h"
 
 namespace eddy::example {
 

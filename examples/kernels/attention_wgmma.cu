@@ -5,7 +5,7 @@
 // read from shared memory by the tensor cores themselves. So a tile of k or v is read once for 64 queries
 // where version 3 reads it four times: 64 operations to a byte, twice what a multiprocessor of 9.0 needs.
 //
-// Three things are new (cuda/warpgroup_matrix.cuh has each instruction):
+// Three things are new (cuda/core/warpgroup_matrix.cuh has each instruction):
 //   - An operand in shared memory is a descriptor of 64 bits: where it starts, how far its groups of 8 rows
 //   are
 //     apart, and by what its 16-byte pieces are swizzled. A row of a tile is H numbers, 128 bytes, and piece
@@ -21,8 +21,8 @@
 //
 // What is left: the exponentials. The copies cost every thread addresses and registers, where one warp could
 // leave them to the copy engine.
-#include "cuda/shared_launch.cuh"
-#include "cuda/warpgroup_matrix.cuh"
+#include "cuda/core/shared_launch.cuh"
+#include "cuda/core/warpgroup_matrix.cuh"
 #include "examples/kernels/attention.h"
 
 using namespace eddy::cuda;

@@ -1,15 +1,15 @@
 // Buckets and heads.
-#include "models/block_recurrent_attention.h"
+#include "models/block_recurrent/attention.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
 
-#include "ops/gather.h"
-#include "ops/pointwise.h"
-#include "ops/unit_norm.h"
-#include "ops/views.h"
+#include "ops/index/gather.h"
+#include "ops/norm/unit_norm.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/views/views.h"
 
 namespace eddy {
 std::int64_t relative_bucket(std::int64_t distance, std::int64_t buckets, std::int64_t max_distance) {

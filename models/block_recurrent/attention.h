@@ -4,15 +4,15 @@
 //   logit = (unit(q) . unit(k) + bias[head, bucket(distance)]) |s[head]|
 //
 // Without qk_norm the product is that of plain attention, q . k / sqrt(head_dim), as in the authors' code;
-// the bias is still added before the learned scale, and the scale stays. source: D. Hutchins et al.,
-// "Block-Recurrent Transformers", 2022, section 3.4 and the authors' code; the buckets: C. Raffel et al.,
-// "Exploring the limits of transfer learning", 2020, with one direction only.
+// the bias is still added before the learned scale, and the scale stays.
+// source: D. Hutchins et al., "Block-Recurrent Transformers", 2022, section 3.4 and the authors' code; the
+// buckets: C. Raffel et al., "Exploring the limits of transfer learning", 2020, with one direction only.
 #pragma once
 
 #include <cstdint>
 
 #include "models/config.h"
-#include "ops/attention.h"
+#include "ops/attention/attention.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
@@ -25,7 +25,8 @@ std::int64_t relative_bucket(std::int64_t distance, std::int64_t buckets, std::i
 // by.
 Tensor bucket_index(const ModelConfig& config, Device device);
 
-// The bias by distance, [heads, window + 1], of a table [heads, buckets]. grad: for the table.
+// The bias by distance, [heads, window + 1], of a table [heads, buckets].
+// grad: for the table.
 Tensor spread_bias(const Tensor& table, const Tensor& index);
 
 // How a layer's rows become heads.
@@ -43,7 +44,8 @@ struct HeadRules {
   // queries are divided by sqrt(head_dim).
   Tensor split_keys(const Tensor& x) const;
   Tensor split_queries(const Tensor& x) const;
-  // Heads side by side again. shapes: [batch, rows, heads, head_dim] -> [batch, rows, heads head_dim].
+  // Heads side by side again.
+  // shapes: [batch, rows, heads, head_dim] -> [batch, rows, heads head_dim].
   Tensor join(const Tensor& x) const;
   // What logits are multiplied by, [heads], of a learned scale [heads].
   Tensor scale(const Tensor& learned) const;

@@ -1,5 +1,5 @@
 // Parameters, segments and the two orders of computation of the Block-Recurrent family.
-#include "models/block_recurrent.h"
+#include "models/block_recurrent/block_recurrent.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,11 +7,11 @@
 
 #include "autograd/scope.h"
 #include "autograd/tape.h"
-#include "ops/gather.h"
-#include "ops/pointwise.h"
-#include "ops/rms_norm.h"
-#include "ops/views.h"
-#include "tensor/format.h"
+#include "ops/index/gather.h"
+#include "ops/norm/rms_norm.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/views/views.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 namespace {

@@ -1,6 +1,6 @@
 // The Block-Recurrent Transformer and its baselines: slide, xl, vanilla, block_recurrent, memorizing.
 //
-//   x = E[tokens];  every layer of block_recurrent_layer.h;  logits = RMSNorm(x) E^T / sqrt(dim)
+//   x = E[tokens];  every layer of block_recurrent/layer.h;  logits = RMSNorm(x) E^T / sqrt(dim)
 //
 // Config keys of other families have no meaning here; initial values are the paper's and not init_std.
 // source: D. Hutchins, I. Schlag, Y. Wu, E. Dyer, B. Neyshabur, "Block-Recurrent Transformers", 2022.
@@ -8,7 +8,7 @@
 
 #include <vector>
 
-#include "models/block_recurrent_layer.h"
+#include "models/block_recurrent/layer.h"
 #include "models/model.h"
 
 namespace eddy {
@@ -36,8 +36,8 @@ class BlockRecurrent final : public Model {
   // State: layers.i.k, layers.i.v [batch, window, heads, head_dim], unit keys and values of the last tokens;
   // layers.i.state [batch, states, dim]; layers.i.mem_k, layers.i.mem_v [batch, memory_size, heads, head_dim]
   // and layers.i.mem_count [batch] i64. vanilla has none. It carries no graph. Given a stream's state, the
-  // stream must stand between two blocks, with a memory between two segments. errors: ShapeError for tokens,
-  // flags or states of other sizes; DtypeError; ValueError.
+  // stream must stand between two blocks, with a memory between two segments.
+  // errors: ShapeError for tokens, flags or states of other sizes; DtypeError; ValueError.
   ForwardOutput forward(const ForwardInput& input) const override;
   void check_length(std::int64_t time, bool carried) const override;
 
@@ -54,7 +54,8 @@ class BlockRecurrent final : public Model {
   // "state_gate", the mean part of a state that a gate keeps when nothing speaks for or against: sigmoid(bg),
   // in lstm gates sigmoid(bf + 1); and "state_spread", the standard deviation between a sequence's state
   // vectors, mean over sequences and channels: 0 when they have become one. With several recurrent layers the
-  // names end in "_i". source: appendix B of the paper names what may go wrong.
+  // names end in "_i".
+  // source: appendix B of the paper names what may go wrong.
   std::vector<std::pair<std::string, double>> diagnostics(const State& state) const override;
 
   // Counts the pairs that attention may see, the products of cells over their blocks, and a search through

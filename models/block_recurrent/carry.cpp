@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "autograd/tape.h"
-#include "models/block_recurrent.h"
-#include "ops/where.h"
-#include "ops/widen.h"
-#include "tensor/format.h"
+#include "models/block_recurrent/block_recurrent.h"
+#include "ops/cast/widen.h"
+#include "ops/pointwise/where.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 namespace {

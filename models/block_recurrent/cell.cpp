@@ -1,18 +1,18 @@
 // The gates and the cell.
-#include "models/block_recurrent_cell.h"
+#include "models/block_recurrent/cell.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "autograd/scope.h"
-#include "ops/cast.h"
-#include "ops/gates.h"
-#include "ops/matmul.h"
-#include "ops/pointwise.h"
-#include "ops/relu_mlp.h"
-#include "ops/rms_norm.h"
-#include "ops/unit_norm.h"
-#include "ops/views.h"
+#include "ops/cast/cast.h"
+#include "ops/norm/rms_norm.h"
+#include "ops/norm/unit_norm.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/product/matmul.h"
+#include "ops/product/relu_mlp.h"
+#include "ops/recurrence/gates.h"
+#include "ops/views/views.h"
 
 namespace eddy {
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "models/block_recurrent_attention.h"
+#include "models/block_recurrent/attention.h"
 #include "models/keys_values.h"
 #include "models/params.h"
 
@@ -21,9 +21,11 @@ Tensor scaled_matrix(const ParamScope& scope, const std::string& name, std::int6
 class StateGate {
  public:
   StateGate(const ParamScope& scope, std::int64_t in, const ModelConfig& config);
-  // The next state. shapes: c [batch, states, dim], input [batch, states, in].
+  // The next state.
+  // shapes: c [batch, states, dim], input [batch, states, in].
   Tensor operator()(const Tensor& c, const Tensor& input) const;
-  // The same for the input relu(rows Wup^T). shapes: rows [batch, states, width], up [in, width].
+  // The same for the input relu(rows Wup^T).
+  // shapes: rows [batch, states, width], up [in, width].
   Tensor behind_relu(const Tensor& c, const Tensor& rows, const Tensor& up) const;
   // The mean over channels of what the gate keeps of c when its input is 0.
   double kept_at_rest() const;
@@ -58,7 +60,7 @@ struct CellScales {
 //   single  c' = gate(c, relu(h W_in))
 //   skip    c' = gate(c, h)
 //
-// A gate mixes c with z = (its input) W_z; the formulas are in ops/gates.h. The gates see the raw c.
+// A gate mixes c with z = (its input) W_z; the formulas are in ops/recurrence/gates.h. The gates see the raw c.
 class RecurrentCell {
  public:
   RecurrentCell(const ParamScope& scope, const ModelConfig& config);
@@ -72,7 +74,8 @@ class RecurrentCell {
   // Both, by one product.
   StateHeads heads(const Tensor& placed) const;
   CellScales scales() const;
-  // c after a block. shapes: c [batch, states, dim]; tokens: those of the previous and this block.
+  // c after a block.
+  // shapes: c [batch, states, dim]; tokens: those of the previous and this block.
   Tensor update(const Tensor& c, const StateHeads& own, const CellScales& scales, const KeysValues& tokens,
                 bool dense) const;
   // The mean of kept_at_rest over the cell's gates.

@@ -1,9 +1,10 @@
 // Is the state used? The known failure of the family is that a model learns to do without it and never comes
-// back. source: D. Hutchins et al., "Block-Recurrent Transformers", 2022, appendix B.
+// back.
+// source: D. Hutchins et al., "Block-Recurrent Transformers", 2022, appendix B.
 #include <cmath>
 
 #include "autograd/tape.h"
-#include "models/block_recurrent.h"
+#include "models/block_recurrent/block_recurrent.h"
 
 namespace eddy {
 namespace {

@@ -6,10 +6,10 @@
 #include <initializer_list>
 #include <string>
 
-#include "models/block_recurrent.h"
+#include "models/block_recurrent/block_recurrent.h"
 #include "models/config_rules.h"
 #include "models/families.h"
-#include "tensor/format.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 namespace {

@@ -1,17 +1,17 @@
 // The vertical direction of a layer.
-#include "models/block_recurrent_layer.h"
+#include "models/block_recurrent/layer.h"
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "autograd/scope.h"
-#include "ops/dropout.h"
-#include "ops/matmul.h"
-#include "ops/pointwise.h"
-#include "ops/relu_mlp.h"
-#include "ops/rms_norm.h"
-#include "ops/views.h"
+#include "ops/norm/rms_norm.h"
+#include "ops/pointwise/dropout.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/product/matmul.h"
+#include "ops/product/relu_mlp.h"
+#include "ops/views/views.h"
 
 namespace eddy {
 namespace {

@@ -6,15 +6,16 @@
 //   x = x + [a1, a2] Wo^T;  x = x + drop(relu(RMSNorm(x) Wup^T) Wdown^T)
 //
 // The caller decides which keys K stand before the tokens, and which states are read: a whole segment at
-// once, one block, or the few tokens of a stream. source: D. Hutchins et al., "Block-Recurrent Transformers",
-// 2022, section 3.1, with the mask, the norms and the place of the bias as in the authors' code.
+// once, one block, or the few tokens of a stream.
+// source: D. Hutchins et al., "Block-Recurrent Transformers", 2022, section 3.1, with the mask, the norms and
+// the place of the bias as in the authors' code.
 #pragma once
 
 #include <optional>
 #include <string>
 
-#include "models/block_recurrent_cell.h"
-#include "models/block_recurrent_memory.h"
+#include "models/block_recurrent/cell.h"
+#include "models/block_recurrent/memory.h"
 #include "models/dropout_site.h"
 
 namespace eddy {
@@ -24,7 +25,7 @@ namespace eddy {
 // Dropout: the masks of activations are one tile of up to 128 positions, the same for all sequences and
 // repeated along the segment, as the authors draw them. Those of attention probabilities differ from the
 // authors', who share one mask [heads, window, 2 window] between sequences and blocks: here every probability
-// has a draw of its own, numbered as ops/attention.h says, so the dense form and the fast one draw
+// has a draw of its own, numbered as ops/attention/attention.h says, so the dense form and the fast one draw
 // differently.
 struct BlockCall {
   Tensor bias_index;       // of spread_bias

@@ -1,11 +1,11 @@
 // A memory without entries, and the mix.
-#include "models/block_recurrent_memory.h"
+#include "models/block_recurrent/memory.h"
 
 #include "autograd/scope.h"
 #include "autograd/tape.h"
-#include "ops/pointwise.h"
-#include "ops/views.h"
-#include "ops/widen.h"
+#include "ops/cast/widen.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/views/views.h"
 
 namespace eddy {
 MemoryEntries empty_memory(std::int64_t batch, const ModelConfig& config, Dtype dtype, Device device) {

@@ -5,11 +5,11 @@
 
 #include "autograd/scope.h"
 #include "autograd/tape.h"
-#include "models/block_recurrent.h"
-#include "ops/gather.h"
-#include "ops/rms_norm.h"
-#include "ops/views.h"
-#include "tensor/format.h"
+#include "models/block_recurrent/block_recurrent.h"
+#include "ops/index/gather.h"
+#include "ops/norm/rms_norm.h"
+#include "ops/views/views.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 

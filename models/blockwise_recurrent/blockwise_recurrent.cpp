@@ -1,12 +1,12 @@
 // What the block-wise recurrent models share, and the causal Llama.
-#include "models/blockwise_recurrent.h"
+#include "models/blockwise_recurrent/blockwise_recurrent.h"
 
 #include <algorithm>
 
 #include "autograd/scope.h"
-#include "ops/attention.h"
-#include "ops/rotary.h"
-#include "tensor/format.h"
+#include "ops/attention/attention.h"
+#include "ops/attention/rotary.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "models/blockwise_recurrent_layer.h"
+#include "models/blockwise_recurrent/layer.h"
 
 namespace eddy {
 
@@ -28,11 +28,12 @@ class LlamaModel : public Model {
  protected:
   // errors: ShapeError unless tokens are [batch, time] and there is at least one.
   void check_tokens(const Tensor& tokens) const;
-  // The tensor of that name, seen to have this dtype and shape: [layers, batch, ...]. errors: ShapeError when
-  // the batch is another than that of the tokens, or the rest does not fit; DtypeError; ValueError when the
-  // state has no such tensor.
+  // The tensor of that name, seen to have this dtype and shape: [layers, batch, ...].
+  // errors: ShapeError when the batch is another than that of the tokens, or the rest does not fit;
+  // DtypeError; ValueError when the state has no such tensor.
   const Tensor& state_part(const State& state, const char* name, const Shape& shape, Dtype dtype) const;
-  // A counter of the state, from 0 to `most`. errors: ValueError.
+  // A counter of the state, from 0 to `most`.
+  // errors: ValueError.
   std::int64_t state_count(const State& state, const char* name, std::int64_t most) const;
 
   Tensor embed(const Tensor& tokens) const;
@@ -53,8 +54,8 @@ class CausalLlama final : public LlamaModel {
  public:
   using LlamaModel::LlamaModel;
 
-  // Positions count from the first token of the call; there is no longest sequence. errors: as
-  // Model::forward; ValueError for a state: these models carry none from call to call.
+  // Positions count from the first token of the call; there is no longest sequence.
+  // errors: as Model::forward; ValueError for a state: these models carry none from call to call.
   ForwardOutput forward(const ForwardInput& input) const override;
   // State: position [1], the tokens so far; filled [1], the rows in use of keys and values [layers, batch,
   // rows, kv_heads, head_dim], rotated. llama has `context` rows and fills them. llama_window has twice the
@@ -76,10 +77,10 @@ class MemoryLlama final : public LlamaModel {
 
   // Chunks are counted from the first token of the call; the last may be shorter, and leaves no trace in the
   // state. A carried memory is a constant. Rows flagged in `start`, all rows without a state, and all rows
-  // when the state is of another batch size, begin with the initial memory. errors: as Model::forward;
-  // ShapeError, DtypeError for a state or a start that does not fit; ValueError for a state that stands
-  // inside a chunk, and for training that carries a memory over segments that are not whole chunks: tokens of
-  // the last would be lost.
+  // when the state is of another batch size, begin with the initial memory.
+  // errors: as Model::forward; ShapeError, DtypeError for a state or a start that does not fit; ValueError
+  // for a state that stands inside a chunk, and for training that carries a memory over segments that are not
+  // whole chunks: tokens of the last would be lost.
   ForwardOutput forward(const ForwardInput& input) const override;
   void check_length(std::int64_t time, bool carried) const override;
   std::string unused_by(std::int64_t time, bool carried) const override;

@@ -2,10 +2,10 @@
 // config keys.
 #include <cmath>
 
-#include "models/blockwise_recurrent.h"
+#include "models/blockwise_recurrent/blockwise_recurrent.h"
 #include "models/config_rules.h"
 #include "models/families.h"
-#include "tensor/format.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 

@@ -1,13 +1,13 @@
 // The parts of a Llama layer and of its memory.
-#include "models/blockwise_recurrent_layer.h"
+#include "models/blockwise_recurrent/layer.h"
 
 #include <cmath>
 
 #include "autograd/scope.h"
-#include "ops/matmul.h"
-#include "ops/pointwise.h"
-#include "ops/rms_norm.h"
-#include "ops/views.h"
+#include "ops/norm/rms_norm.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/product/matmul.h"
+#include "ops/views/views.h"
 
 namespace eddy {
 namespace {

@@ -3,12 +3,12 @@
 
 #include "autograd/scope.h"
 #include "autograd/tape.h"
-#include "models/blockwise_recurrent.h"
-#include "ops/attention.h"
-#include "ops/rotary.h"
-#include "ops/views.h"
-#include "ops/where.h"
-#include "tensor/format.h"
+#include "models/blockwise_recurrent/blockwise_recurrent.h"
+#include "ops/attention/attention.h"
+#include "ops/attention/rotary.h"
+#include "ops/pointwise/where.h"
+#include "ops/views/views.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 namespace {
@@ -24,8 +24,9 @@ AttentionOptions chunk_attention(const LlamaLayer& layer, const DropoutSite& dro
   return options;
 }
 
-// Which rows begin anew, u8 [batch, 1, 1]. errors: ShapeError unless start is [batch, 1]; DtypeError;
-// ValueError for other flags than 0 and 1, where the host can read them.
+// Which rows begin anew, u8 [batch, 1, 1].
+// errors: ShapeError unless start is [batch, 1]; DtypeError; ValueError for other flags than 0 and 1, where
+// the host can read them.
 Tensor start_mask(const std::string& model, const Tensor& start, std::int64_t batch) {
   if (start.dtype() != Dtype::i64 && start.dtype() != Dtype::i32)
     fail<DtypeError>("{}: start is {} (i64 or i32)", model, dtype_name(start.dtype()));
@@ -162,8 +163,7 @@ std::string MemoryLlama::unused_by(std::int64_t time, bool carried) const {
   if (carried || time > config().chunk) return {};
   return fmt::format(
       "no memory that was written is ever read: segments of {} tokens, chunks of {}, and nothing is carried "
-      "on "
-      "(shorter chunks, longer segments, or train.carry_state = \"always\")",
+      "on (shorter chunks, longer segments, or train.carry_state = \"always\")",
       time, config().chunk);
 }
 

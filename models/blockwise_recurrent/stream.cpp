@@ -3,10 +3,10 @@
 
 #include "autograd/scope.h"
 #include "autograd/tape.h"
-#include "models/blockwise_recurrent.h"
-#include "ops/attention.h"
-#include "ops/rotary.h"
-#include "tensor/format.h"
+#include "models/blockwise_recurrent/blockwise_recurrent.h"
+#include "ops/attention/attention.h"
+#include "ops/attention/rotary.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 namespace {

@@ -1,9 +1,9 @@
 // Adafactor's state.
-#include "train/adafactor.h"
+#include "models/optimizer/adafactor.h"
 
 #include "autograd/tape.h"
-#include "ops/optimizer.h"
-#include "tensor/format.h"
+#include "ops/optimizer/optimizer.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 

@@ -1,19 +1,19 @@
-// Adafactor over a model's parameter arena; ops/adafactor.h has the formulas.
+// Adafactor over a model's parameter arena; ops/optimizer/adafactor.h has the formulas.
 #pragma once
 
 #include <map>
 #include <string>
 #include <vector>
 
+#include "models/optimizer/optimizer.h"
 #include "models/params.h"
-#include "ops/adafactor.h"
-#include "train/optimizer.h"
+#include "ops/optimizer/adafactor.h"
 
 namespace eddy {
 
 class AdafactorOptimizer final : public Optimizer {
  public:
-  // The constants are those of ops/adafactor.h; of the config's keys only `clip` has a say. There is no
+  // The constants are those of ops/optimizer/adafactor.h; of the config's keys only `clip` has a say. There is no
   // weight decay.
   AdafactorOptimizer(const ParamStore& params, const TrainConfig& config);
 

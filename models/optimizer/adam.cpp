@@ -1,12 +1,12 @@
 // Adam's state, and which parameters a step moves.
-#include "train/adam.h"
+#include "models/optimizer/adam.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "autograd/tape.h"
-#include "ops/capture.h"
-#include "tensor/format.h"
+#include "ops/core/capture.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 namespace {

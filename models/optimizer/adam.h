@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "models/optimizer/optimizer.h"
 #include "models/params.h"
-#include "ops/optimizer.h"
-#include "train/optimizer.h"
+#include "ops/optimizer/optimizer.h"
 
 namespace eddy {
 

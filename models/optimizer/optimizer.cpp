@@ -1,12 +1,12 @@
 // Optimizers by name, and a step that is waited for.
-#include "train/optimizer.h"
+#include "models/optimizer/optimizer.h"
 
 #include <cmath>
 
-#include "ops/records.h"
-#include "tensor/format.h"
-#include "train/adafactor.h"
-#include "train/adam.h"
+#include "models/optimizer/adafactor.h"
+#include "models/optimizer/adam.h"
+#include "ops/core/records.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 

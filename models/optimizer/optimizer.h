@@ -11,10 +11,10 @@
 #include <memory>
 #include <string>
 
+#include "models/optimizer/schedule.h"
 #include "models/params.h"
-#include "ops/optimizer.h"
-#include "train/run_config.h"
-#include "train/schedule.h"
+#include "ops/optimizer/optimizer.h"
+#include "train/config/run_config.h"
 
 namespace eddy {
 
@@ -22,7 +22,8 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // The numbers of the next step. errors: ValueError for a learning rate that is negative or not finite.
+  // The numbers of the next step.
+  // errors: ValueError for a learning rate that is negative or not finite.
   virtual AdamScalars scalars(double learning_rate) const = 0;
   // Asks for one step with the gradients in the arena; `numbers` holds the bytes of scalars() on the
   // parameters' device and is read when the step is computed. Returns the gradients' norm before clipping,
@@ -38,13 +39,14 @@ class Optimizer {
 
   // The whole state by name: "steps", and "<what>.<parameter>" for what is kept of each parameter.
   virtual std::map<std::string, Tensor> save(const ParamStore& params) const = 0;
-  // Takes over what save gave; `file` stands for the source in errors. errors: FormatError when a name is
-  // missing or has another shape or dtype; nothing is changed then.
+  // Takes over what save gave; `file` stands for the source in errors.
+  // errors: FormatError when a name is missing or has another shape or dtype; nothing is changed then.
   virtual void load(const ParamStore& params, const std::map<std::string, Tensor>& tensors,
                     const std::string& file) = 0;
 };
 
-// The optimizer that config.optimizer names: adamw, adam or adafactor. errors: ConfigError for another name.
+// The optimizer that config.optimizer names: adamw, adam or adafactor.
+// errors: ConfigError for another name.
 std::unique_ptr<Optimizer> make_optimizer(const ParamStore& params, const TrainConfig& config);
 
 }  // namespace eddy

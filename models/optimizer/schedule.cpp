@@ -1,5 +1,5 @@
 // The schedules' formulas.
-#include "train/schedule.h"
+#include "models/optimizer/schedule.h"
 
 #include <algorithm>
 #include <cmath>

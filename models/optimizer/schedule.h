@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "train/run_config.h"
+#include "train/config/run_config.h"
 
 namespace eddy {
 
@@ -17,8 +17,8 @@ namespace eddy {
 //   block_cosine              min(t, W) / W * (min + (max - min) (1 + cos(pi s / T)) / 2), s = max(t, W), t
 //                             from 0; beyond T: 2 min 2^(-s / T)
 //
-// A warmup of 0 is none. source: the last two: Hutchins et al., "Block-recurrent transformers" (2022), as in
-// the authors' code.
+// A warmup of 0 is none.
+// source: the last two: Hutchins et al., "Block-recurrent transformers" (2022), as in the authors' code.
 double learning_rate_at(const TrainConfig& config, std::int64_t step);
 
 }  // namespace eddy

@@ -1,14 +1,14 @@
 // Block recurrence with accumulate. A window (p/2 + h_{i-1} || p/2 + x_i) is computed as its two halves: keys
 // and values of the older one serve both, and where its output is neither read nor spread forward nothing
-// else of it is computed. A GPU can run all windows as one kernel (ops/block_accumulate.h).
+// else of it is computed. A GPU can run all windows as one kernel (ops/recurrence/block_accumulate.h).
 #include <algorithm>
 #include <optional>
 
 #include "autograd/scope.h"
-#include "models/block_recurrence.h"
-#include "ops/block_accumulate.h"
-#include "ops/pointwise.h"
-#include "ops/views.h"
+#include "models/recurrent_transformer/block_variant.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/recurrence/block_accumulate.h"
+#include "ops/views/views.h"
 
 namespace eddy {
 

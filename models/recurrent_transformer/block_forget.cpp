@@ -2,15 +2,15 @@
 //   before the loop   queries, keys and values of x
 //   in the loop       h_i from q, k, v of x_i and k, v of h_{i-1}; then k, v of h_i
 //   after the loop    y_i = T(h_i) of the blocks that are read, as one batch of windows
-// A GPU can run the loop as one kernel (ops/block_recurrence.h).
+// A GPU can run the loop as one kernel (ops/recurrence/block_forget.h).
 #include <algorithm>
 #include <tuple>
 
 #include "autograd/scope.h"
-#include "models/block_recurrence.h"
-#include "ops/block_recurrence.h"
-#include "ops/views.h"
-#include "ops/widen.h"
+#include "models/recurrent_transformer/block_variant.h"
+#include "ops/cast/widen.h"
+#include "ops/recurrence/block_forget.h"
+#include "ops/views/views.h"
 
 namespace eddy {
 

@@ -1,13 +1,13 @@
 // What block recurrences share: the layout in blocks, one layer taken apart, readout, and streaming.
-#include "models/block_recurrence.h"
+#include "models/recurrent_transformer/block_variant.h"
 
 #include <algorithm>
 
 #include "autograd/scope.h"
 #include "autograd/tape.h"
-#include "ops/pointwise.h"
-#include "ops/views.h"
-#include "tensor/format.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/views/views.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 namespace {

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "models/recurrent_transformer.h"
+#include "models/recurrent_transformer/recurrent_transformer.h"
 
 namespace eddy {
 
@@ -54,8 +54,8 @@ struct BlockPlan {
 class BlockRecurrence : public RecurrentTransformer {
  public:
   using RecurrentTransformer::RecurrentTransformer;
-  // input.block positions per block, or config().block. errors: as Model::forward; ValueError for a negative
-  // block.
+  // input.block positions per block, or config().block.
+  // errors: as Model::forward; ValueError for a negative block.
   ForwardOutput forward(const ForwardInput& input) const override;
   double forward_macs_per_token(std::int64_t time) const override;
   // Without limit but for the position table.

@@ -1,6 +1,6 @@
 // The family's rows of the registry, and the configurations of its paper (Kausik 2025).
-#include "models/block_recurrence.h"
 #include "models/families.h"
+#include "models/recurrent_transformer/block_variant.h"
 
 namespace eddy {
 

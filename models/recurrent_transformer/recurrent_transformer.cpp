@@ -1,14 +1,14 @@
 // What the recurrent transformers share, and the regular transformer.
-#include "models/recurrent_transformer.h"
+#include "models/recurrent_transformer/recurrent_transformer.h"
 
 #include <algorithm>
 
 #include "autograd/scope.h"
 #include "autograd/tape.h"
-#include "ops/attention.h"
-#include "ops/pointwise.h"
-#include "ops/views.h"
-#include "tensor/format.h"
+#include "ops/attention/attention.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/views/views.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 namespace {

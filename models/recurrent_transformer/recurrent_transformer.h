@@ -1,12 +1,12 @@
 // Recurrent transformers (Kausik 2025): what all share, the regular transformer, and unit recurrence with
-// forget. Blocks of several positions are in block_recurrence.h.
+// forget. Blocks of several positions are in recurrent_transformer/block_variant.h.
 //
 //   regular:      y = T_L(… T_1(x))
 //   unit_forget:  h_1 = T(x_1);  (y_{t-1}, h_t) = T(h_{t-1} || x_t);  y_n = T(h_n)      per layer, layer
 //   after layer logits = LN_f(y) Whead^T,  x = dropout(embed[token] + pos_embed[position])
 //
 // The first half of a window cannot see the second, so y_t = T(h_t) for every t: outputs leave the loop. With
-// one query and two keys the softmax is a gate per head; see ops/unit_recurrence.h for the chain that
+// one query and two keys the softmax is a gate per head; see ops/recurrence/unit_recurrence.h for the chain that
 // remains.
 #pragma once
 
@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "models/transformer_layer.h"
+#include "models/recurrent_transformer/transformer_layer.h"
 
 namespace eddy {
 
@@ -44,11 +44,13 @@ class RecurrentTransformer : public Model {
   using NamedShapes = std::vector<std::pair<std::string, Shape>>;
   virtual NamedShapes stream_shapes(std::int64_t batch, std::int64_t position) const = 0;
   // Where a stream stands, 0 in an empty state. Refuses tokens that do not go on with it, and a state that is
-  // not one of this model: a tensor that is missing is no cold start. errors: ShapeError, ValueError.
+  // not one of this model: a tensor that is missing is no cold start.
+  // errors: ShapeError, ValueError.
   std::int64_t check_stream(const Tensor& tokens, const State& state) const;
   // The tokens of a whole sequence, and no state: nothing is carried from call to call.
   void check_input(const ForwardInput& input) const;
-  // How many last positions give logits. errors: ValueError for a tail outside the sequence.
+  // How many last positions give logits.
+  // errors: ValueError for a tail outside the sequence.
   std::int64_t rows_read(const ForwardInput& input) const;
   // The same where no tail is known, which then counts as one row.
   std::int64_t least_rows(std::int64_t time) const { return config().readout == "all" ? time : 1; }

@@ -1,15 +1,15 @@
 // The base layer.
-#include "models/transformer_layer.h"
+#include "models/recurrent_transformer/transformer_layer.h"
 
 #include <cmath>
 
 #include "autograd/scope.h"
-#include "ops/attention.h"
-#include "ops/matmul.h"
-#include "ops/pointwise.h"
-#include "ops/relu_mlp.h"
-#include "ops/views.h"
-#include "ops/window_attention.h"
+#include "ops/attention/attention.h"
+#include "ops/attention/window_attention.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/product/matmul.h"
+#include "ops/product/relu_mlp.h"
+#include "ops/views/views.h"
 
 namespace eddy {
 namespace {

@@ -1,12 +1,12 @@
 // Unit recurrence with forget: the literal loop, the hoisted order, and streaming.
 #include "autograd/scope.h"
 #include "autograd/tape.h"
-#include "models/recurrent_transformer.h"
-#include "ops/pointwise.h"
-#include "ops/unit_recurrence.h"
-#include "ops/views.h"
-#include "ops/widen.h"
-#include "tensor/format.h"
+#include "models/recurrent_transformer/recurrent_transformer.h"
+#include "ops/cast/widen.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/recurrence/unit_recurrence.h"
+#include "ops/views/views.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 

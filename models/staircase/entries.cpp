@@ -5,11 +5,11 @@
 
 #include "models/config_rules.h"
 #include "models/families.h"
-#include "models/staircase.h"
-#include "models/staircase_feedback.h"
-#include "models/staircase_lstm.h"
-#include "models/staircase_xl.h"
-#include "tensor/format.h"
+#include "models/staircase/feedback.h"
+#include "models/staircase/lstm.h"
+#include "models/staircase/staircase.h"
+#include "models/staircase/xl.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 namespace {

@@ -1,16 +1,16 @@
 // What the models of the staircase family share.
-#include "models/staircase_family.h"
+#include "models/staircase/family.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "autograd/scope.h"
 #include "autograd/tape.h"
-#include "ops/gather.h"
-#include "ops/views.h"
-#include "ops/where.h"
-#include "ops/widen.h"
-#include "tensor/format.h"
+#include "ops/cast/widen.h"
+#include "ops/index/gather.h"
+#include "ops/pointwise/where.h"
+#include "ops/views/views.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 

@@ -12,7 +12,7 @@
 #include <string>
 
 #include "models/model.h"
-#include "models/staircase_layer.h"
+#include "models/staircase/layer.h"
 
 namespace eddy {
 
@@ -22,8 +22,9 @@ class StaircaseFamily : public Model {
   ~StaircaseFamily() override;
 
   // state: what forward returned, or what stream returned at a place where a segment may end; `start` resets
-  // rows to the state before the first token. errors: ShapeError for tokens or states of other sizes;
-  // ValueError for a state of another model, or flags that a model with an empty cold start cannot follow.
+  // rows to the state before the first token.
+  // errors: ShapeError for tokens or states of other sizes; ValueError for a state of another model, or flags
+  // that a model with an empty cold start cannot follow.
   ForwardOutput forward(const ForwardInput& input) const final;
   void check_length(std::int64_t time, bool /*carried*/) const final { check_time(time); }
   // state: as for forward, or a stream's. It holds keys and values ready for use and is constant in size;
@@ -64,7 +65,8 @@ class StaircaseFamily : public Model {
   Tensor zeros(const Shape& shape) const { return Tensor::zeros(shape, dtype(), device()); }
   bool cold_zeros() const { return config().cold_start == "zeros"; }
   // Checks one tensor of a state against what fits; rows of axis 1 may be any number when `shape` has -1
-  // there. errors: ShapeError, DtypeError, DeviceError naming the tensor.
+  // there.
+  // errors: ShapeError, DtypeError, DeviceError naming the tensor.
   void check_state_tensor(const std::string& name, const Tensor& tensor, const Shape& shape) const;
   // errors: ValueError when the state holds another number of tensors than `expected`.
   void check_state_size(const State& state, std::size_t expected) const;

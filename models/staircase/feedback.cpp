@@ -1,16 +1,16 @@
 // The Feedback Transformer: segments, token by token, and streams.
-#include "models/staircase_feedback.h"
+#include "models/staircase/feedback.h"
 
 #include <algorithm>
 
 #include "autograd/seq_buffer.h"
 #include "autograd/tape.h"
-#include "models/stream_rows.h"
-#include "ops/matmul.h"
-#include "ops/repeated_products.h"
-#include "ops/softmax.h"
-#include "ops/views.h"
-#include "ops/widen.h"
+#include "models/staircase/stream_rows.h"
+#include "ops/cast/widen.h"
+#include "ops/product/matmul.h"
+#include "ops/product/repeated_products.h"
+#include "ops/reduce/softmax.h"
+#include "ops/views/views.h"
 
 namespace eddy {
 

@@ -1,6 +1,6 @@
-// The Feedback Transformer, as the staircase paper's baseline. Source: Fan, Lavril, Grave, Joulin,
-// Sukhbaatar, "Addressing Some Limitations of Transformers with Feedback Memory" (2020), and the authors'
-// code.
+// The Feedback Transformer, as the staircase paper's baseline.
+// Source: Fan, Lavril, Grave, Joulin, Sukhbaatar, "Addressing Some Limitations of Transformers with Feedback
+// Memory" (2020), and the authors' code.
 //
 // One token at a time. With h^0 the embedding and h^l the output of layer l, token t leaves one memory vector
 //
@@ -18,7 +18,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "models/staircase_family.h"
+#include "models/staircase/family.h"
 
 namespace eddy {
 

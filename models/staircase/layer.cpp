@@ -1,16 +1,16 @@
 // The layer of the staircase family.
-#include "models/staircase_layer.h"
+#include "models/staircase/layer.h"
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "autograd/scope.h"
-#include "ops/gather.h"
-#include "ops/matmul.h"
-#include "ops/pointwise.h"
-#include "ops/relu_mlp.h"
-#include "ops/views.h"
+#include "ops/index/gather.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/product/matmul.h"
+#include "ops/product/relu_mlp.h"
+#include "ops/views/views.h"
 
 namespace eddy {
 namespace {

@@ -1,6 +1,6 @@
-// The transformer layer of the staircase family, and its relative-position attention. Source: Ju, Roller,
-// Sukhbaatar, Weston, "Staircase Attention for Recurrent Processing of Sequences" (2021); positions after
-// P. Shaw et al. (2018), on the keys only.
+// The transformer layer of the staircase family, and its relative-position attention.
+// Source: Ju, Roller, Sukhbaatar, Weston, "Staircase Attention for Recurrent Processing of Sequences" (2021);
+// positions after P. Shaw et al. (2018), on the keys only.
 //
 // For queries x and a context c that may hold more tokens than x, d = (position of query) - (of key):
 //
@@ -58,8 +58,8 @@ class StaircaseLayer {
 };
 
 // The rows of `key_pe` [head_dim, span] by distance, [distances, head_dim]: row d is column `last - d`, with
-// distances that have no column (they are never visible) given the nearest one. grad: flows to key_pe, exact
-// zeros in columns that no visible distance uses.
+// distances that have no column (they are never visible) given the nearest one.
+// grad: flows to key_pe, exact zeros in columns that no visible distance uses.
 Tensor position_rows(const Tensor& key_pe, std::int64_t distances, std::int64_t last);
 
 }  // namespace eddy

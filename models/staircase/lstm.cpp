@@ -1,15 +1,15 @@
 // The LSTM baseline.
-#include "models/staircase_lstm.h"
+#include "models/staircase/lstm.h"
 
 #include <cmath>
 
 #include "autograd/scope.h"
-#include "ops/lstm_cell.h"
-#include "ops/matmul.h"
-#include "ops/pointwise.h"
-#include "ops/repeated_products.h"
-#include "ops/views.h"
-#include "ops/widen.h"
+#include "ops/cast/widen.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/product/matmul.h"
+#include "ops/product/repeated_products.h"
+#include "ops/recurrence/lstm_cell.h"
+#include "ops/views/views.h"
 
 namespace eddy {
 namespace {

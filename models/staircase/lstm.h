@@ -1,4 +1,5 @@
-// The LSTM baseline of the staircase family. Source: Hochreiter, Schmidhuber (1997); gate order i, f, g, o.
+// The LSTM baseline of the staircase family.
+// Source: Hochreiter, Schmidhuber (1997); gate order i, f, g, o.
 //
 //   [i f g o] = x W_ih^T + b_ih + h W_hh^T + b_hh;   c' = sig(f) c + sig(i) tanh(g);   h' = sig(o) tanh(c')
 //
@@ -9,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "models/staircase_family.h"
+#include "models/staircase/family.h"
 
 namespace eddy {
 

@@ -1,13 +1,13 @@
 // Staircase and Cached Staircase: segments, in the order chosen for speed and word for word.
-#include "models/staircase.h"
+#include "models/staircase/staircase.h"
 
 #include <algorithm>
 
 #include "autograd/seq_buffer.h"
 #include "autograd/tape.h"
-#include "ops/repeated_products.h"
-#include "ops/views.h"
-#include "tensor/format.h"
+#include "ops/product/repeated_products.h"
+#include "ops/views/views.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 

@@ -1,5 +1,6 @@
-// Staircase and Cached Staircase. Source: Ju, Roller, Sukhbaatar, Weston, "Staircase Attention for Recurrent
-// Processing of Sequences" (2021), with the boundary between segments made exact.
+// Staircase and Cached Staircase.
+// Source: Ju, Roller, Sukhbaatar, Weston, "Staircase Attention for Recurrent Processing of Sequences" (2021),
+// with the boundary between segments made exact.
 //
 // A sequence is cut into chunks of C tokens. At row s chunk s enters; the window holds the last N chunks, and
 // each row advances the active ones (the last M; plain staircase: M = N) by one pass through the same layers:
@@ -20,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "models/staircase_family.h"
+#include "models/staircase/family.h"
 
 namespace eddy {
 

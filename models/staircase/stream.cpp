@@ -11,10 +11,10 @@
 // "official" its outputs.
 #include <algorithm>
 
-#include "models/staircase.h"
-#include "models/stream_rows.h"
-#include "ops/views.h"
-#include "tensor/format.h"
+#include "models/staircase/staircase.h"
+#include "models/staircase/stream_rows.h"
+#include "ops/views/views.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 namespace {

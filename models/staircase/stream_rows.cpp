@@ -1,7 +1,7 @@
 // Rows of keys, values and inputs of a stream.
-#include "models/stream_rows.h"
+#include "models/staircase/stream_rows.h"
 
-#include "models/staircase_family.h"
+#include "models/staircase/family.h"
 
 namespace eddy {
 namespace {

@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "autograd/state.h"
-#include "models/staircase_layer.h"
+#include "models/staircase/layer.h"
 
 namespace eddy {
 

@@ -1,10 +1,10 @@
 // Transformer-XL, ladder and universal: whole segments, and streams.
-#include "models/staircase_xl.h"
+#include "models/staircase/xl.h"
 
 #include <algorithm>
 
-#include "models/stream_rows.h"
-#include "ops/views.h"
+#include "models/staircase/stream_rows.h"
+#include "ops/views/views.h"
 
 namespace eddy {
 

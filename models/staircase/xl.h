@@ -1,5 +1,5 @@
-// Transformer-XL as the staircase paper's baseline, and its two relatives. Source: the authors' code; ladder
-// and universal as the paper describes them.
+// Transformer-XL as the staircase paper's baseline, and its two relatives.
+// Source: the authors' code; ladder and universal as the paper describes them.
 //
 //   transformer_xl   h = layer_L(... layer_1(x)): every layer sees the S positions before a token, not itself
 //   ladder           the stack applied R times
@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-#include "models/staircase_family.h"
+#include "models/staircase/family.h"
 
 namespace eddy {
 

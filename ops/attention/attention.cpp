@@ -1,19 +1,19 @@
 // Checks, work memory and gradients of blocked attention; the kernels are in attention.isa.cpp and
 // attention_backward.isa.cpp, where the derivation of the backward stands.
-#include "ops/attention.h"
+#include "ops/attention/attention.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "autograd/tape.h"
-#include "ops/attention_partials.h"
-#include "ops/checks.h"
-#include "ops/cpu/attention_scratch.h"
-#include "ops/gradient_buffer.h"
-#include "ops/views.h"
-#include "ops/widen.h"
-#include "tensor/format.h"
-#include "tensor/thread_pool.h"
+#include "ops/attention/attention_partials.h"
+#include "ops/attention/attention_scratch.h"
+#include "ops/cast/widen.h"
+#include "ops/core/checks.h"
+#include "ops/core/gradient_buffer.h"
+#include "ops/views/views.h"
+#include "tensor/base/format.h"
+#include "tensor/threads/thread_pool.h"
 
 namespace eddy {
 
@@ -110,10 +110,8 @@ void check_attention(const char* op, const Tensor& q, const Tensor& k, const Ten
     const std::int64_t farthest = std::min(band.most, keys - 1);
     if (queries > 0 && farthest >= band.least && count <= farthest)
       fail<ValueError>(
-          "{}: {} {} has no entry for distance {} (queries {}, "
-          "keys {}: distances up to {} are "
-          "visible)",
-          op, name, to_string(table.shape()), count, queries, keys, farthest);
+          "{}: {} {} has no entry for distance {} (queries {}, keys {}: distances up to {} are visible)", op,
+          name, to_string(table.shape()), count, queries, keys, farthest);
   };
   if (options.bias.defined()) {
     const Tensor& bias = options.bias;
@@ -420,8 +418,7 @@ Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOp
     fail<ValueError>("attention_packed: past_keys or past_values (for attention_packed_keys or attention)");
   if (qkv.dim(2) % (3 * heads) != 0)
     fail<ShapeError>(
-        "attention_packed: 3 heads must divide the width: width "
-        "{}, heads {} (columns q, k, v of dim each)",
+        "attention_packed: 3 heads must divide the width: width {}, heads {} (columns q, k, v of dim each)",
         qkv.dim(2), heads);
   const Tensor rows = readable(qkv);
   const Parts x = packed_parts(rows, heads, contiguous_or_none(options.head_scale), readable(options.bias),

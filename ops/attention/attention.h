@@ -1,17 +1,17 @@
 // Scaled dot-product attention, y = dropout(softmax(scale q k^T)) v, in blocks of queries and keys: the score
-// matrix is never stored, so memory grows with the length and not with its square. source: A. Vaswani et al.,
-// Attention is all you need, 2017; online softmax: M. Milakov, N. Gimelshein, 2018; blocked forward and
-// recomputing backward: T. Dao et al., FlashAttention, 2022.
+// matrix is never stored, so memory grows with the length and not with its square.
+// source: A. Vaswani et al., Attention is all you need, 2017; online softmax: M. Milakov, N. Gimelshein,
+// 2018; blocked forward and recomputing backward: T. Dao et al., FlashAttention, 2022.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <vector>
 
-#include "ops/attention_band.h"
-#include "ops/slot.h"
-#include "tensor/dtype.h"
-#include "tensor/philox.h"
+#include "ops/core/attention_band.h"
+#include "ops/core/slot.h"
+#include "tensor/base/dtype.h"
+#include "tensor/random/philox.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
@@ -39,28 +39,32 @@ struct AttentionOptions {
 // The mixed values, [batch, queries, heads, head_size], contiguous. A query that sees no key gets zeros.
 // shapes: q [batch, queries, heads, head_size]; k, v [batch, keys, kv_heads, head_size]; kv_heads divides
 // heads, and head h uses key head h / (heads / kv_heads). Strides: any, without a copy while the last axis
-// has stride 1. dtypes: f32, f64, and bf16, beside which the tables are f32. errors: ShapeError when sizes do
-// not fit; ValueError for dropout outside [0, 1), a scale that is not finite, a table without a row for a
-// visible distance, or one half of a past; DtypeError; DeviceError. grad: for q, k, v, the past, head_scale,
-// bias and positions; P is recomputed from the saved log-sum-exp of each row.
+// has stride 1.
+// dtypes: f32, f64, and bf16, beside which the tables are f32.
+// errors: ShapeError when sizes do not fit; ValueError for dropout outside [0, 1), a scale that is not
+// finite, a table without a row for a visible distance, or one half of a past; DtypeError; DeviceError.
+// grad: for q, k, v, the past, head_scale, bias and positions; P is recomputed from the saved log-sum-exp of
+// each row.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {});
 
 // The same for q, k and v side by side in the rows of one projection; the result is [batch, time, dim].
 // shapes: qkv [batch, time, 3 dim]: columns 0..dim-1 are q, then k, then v; head j owns columns j d .. (j+1)
-// d - 1 of each, d = dim / heads. dtypes, errors: as attention, and ValueError for a past. grad: written
-// once, as one [batch, time, 3 dim] tensor.
+// d - 1 of each, d = dim / heads. dtypes, errors: as attention, and ValueError for a past.
+// grad: written once, as one [batch, time, 3 dim] tensor.
 Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOptions& options = {});
 
 // The same for keys and values side by side in rows, and for those before them; the result is [batch,
-// queries, dim]. shapes: q [batch, queries, dim]; past [batch, p, 2 dim] or undefined, own [batch, rows, 2
-// dim]: columns 0..dim-1 are keys, then values, head j's as in attention_packed. Options: the
-// band, the scale and dropout. dtypes, errors: as attention, and ValueError for options with tensors. grad:
-// those of past and own are written once each.
+// queries, dim].
+// shapes: q [batch, queries, dim]; past [batch, p, 2 dim] or undefined, own [batch, rows, 2 dim]: columns
+// 0..dim-1 are keys, then values, head j's as in attention_packed. Options: the band, the scale and dropout.
+// dtypes, errors: as attention, and ValueError for options with tensors.
+// grad: those of past and own are written once each.
 Tensor attention_packed_keys(const Tensor& q, const Tensor& past, const Tensor& own, std::int64_t heads,
                              const AttentionOptions& options = {});
 
 // The same function as `attention` from plain loops that store all probabilities: the one to compare with and
-// to read. grad: for all that attention has one for. Runs on the CPU only.
+// to read.
+// grad: for all that attention has one for. Runs on the CPU only.
 Tensor attention_composed(const Tensor& q, const Tensor& k, const Tensor& v,
                           const AttentionOptions& options = {});
 
@@ -74,12 +78,14 @@ struct JoinedPast {
   Tensor k, v;
   AttentionOptions options;
 };
-// By `concat`; nothing without a past. errors: as attention's of a past.
+// By `concat`; nothing without a past.
+// errors: as attention's of a past.
 std::optional<JoinedPast> join_past(const char* op, const Tensor& k, const Tensor& v,
                                     const AttentionOptions& options);
 // The options with tables of f32 where they are bf16, which no kernel reads.
 AttentionOptions with_wide_tables(AttentionOptions options);
-// Checks what all forms share. errors: see attention.
+// Checks what all forms share.
+// errors: see attention.
 void check_attention(const char* op, const Tensor& q, const Tensor& k, const Tensor& v,
                      const AttentionOptions& options);
 // The visible distances: the band, cut by causal.
@@ -120,8 +126,8 @@ struct AttentionArgs {
   std::int64_t bias_stride, positions_stride;  // between rows
   std::int64_t distances;                      // the first entries of the tables that can be met: most + 1
   void *output, *log_sum;
-  // The CPU's working memory, laid out by ops/cpu/attention_scratch.h: what the threads share, then one part
-  // for each of `threads`. On other devices that of the backward, laid out by ops/attention_partials.h.
+  // The CPU's working memory, laid out by ops/attention/attention_scratch.h: what the threads share, then one part
+  // for each of `threads`. On other devices that of the backward, laid out by ops/attention/attention_partials.h.
   void* scratch;
   int threads;
 };

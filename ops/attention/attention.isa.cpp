@@ -1,13 +1,13 @@
-// CPU kernel of blocked attention, forward; ops/cpu/attention_item.h says how the work is cut. Work items
+// CPU kernel of blocked attention, forward; ops/attention/attention_item.h says how the work is cut. Work items
 // write disjoint rows, so the bits depend on no thread count. Rows of one head lie a whole projection apart,
 // usually on different pages, where the processor foresees nothing: while one tile is worked on, the rows
 // that it will write and that the next one reads are prefetched (16 sequences, 6 heads, 256 steps, head_size
 // 64, causal, forward and backward on one Emerald Rapids core: 84 GFLOP/s without, 104 with).
-#include "ops/attention.h"
+#include "ops/attention/attention.h"
 
 #include <math.h>
 
-#include "ops/cpu/attention_row.h"
+#include "ops/attention/attention_row.h"
 #include "ops/cpu/isa.h"
 #include "ops/cpu/vec_math.h"
 

@@ -1,12 +1,12 @@
-// CPU kernel of blocked attention, backward; ops/cpu/attention_item.h says how the work is cut. Work items
+// CPU kernel of blocked attention, backward; ops/attention/attention_item.h says how the work is cut. Work items
 // write disjoint rows of the gradients of q, k and v. The gradients of the tables are summed in parts, one
 // for each head of a work item (positions, shared by all heads: for each run of consecutive work items), and
 // the parts in their order, so the bits depend on no thread count.
-#include "ops/attention.h"
+#include "ops/attention/attention.h"
 
 #include <math.h>
 
-#include "ops/cpu/attention_row.h"
+#include "ops/attention/attention_row.h"
 #include "ops/cpu/isa.h"
 #include "ops/cpu/vec_math.h"
 

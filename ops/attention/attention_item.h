@@ -15,9 +15,9 @@
 // gradient of the scores, shifted back ("skewed"), through the same products.
 #pragma once
 
-#include "ops/cpu/attention_scratch.h"
-#include "ops/cpu/attention_tile.h"
-#include "tensor/thread_pool.h"
+#include "ops/attention/attention_scratch.h"
+#include "ops/attention/attention_tile.h"
+#include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
 namespace {

@@ -1,9 +1,9 @@
 // Working memory of the GPU's attention backward: numbers that one kernel leaves for the next, among them
 // sums that are added in a fixed order. All f32 whatever the dtype; places are in elements. What depends on
-// the choice of kernels is not here: cuda/attention_tensor_core_bias.cuh.
+// the choice of kernels is not here: cuda/attention/attention_tensor_core_bias.cuh.
 #pragma once
 
-#include "ops/attention.h"
+#include "ops/attention/attention.h"
 
 namespace eddy {
 

@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "autograd/tape.h"
-#include "ops/attention.h"
-#include "ops/widen.h"
-#include "tensor/format.h"
+#include "ops/attention/attention.h"
+#include "ops/cast/widen.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 namespace {

@@ -5,7 +5,7 @@
 // tiles. Included by *.isa.cpp files only.
 #pragma once
 
-#include "ops/cpu/attention_item.h"
+#include "ops/attention/attention_item.h"
 
 namespace eddy::EDDY_ISA {
 namespace {

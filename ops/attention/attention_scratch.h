@@ -2,7 +2,7 @@
 // share. Offsets and sizes are in elements; every part is 64-byte aligned.
 #pragma once
 
-#include "ops/attention.h"
+#include "ops/attention/attention.h"
 
 namespace eddy {
 

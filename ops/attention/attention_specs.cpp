@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <string>
 
-#include "ops/attention.h"
-#include "ops/op_spec.h"
+#include "ops/attention/attention.h"
+#include "ops/core/op_spec.h"
 
 namespace eddy {
 namespace {

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "ops/cpu/philox_words.h"
-#include "tensor/host_device.h"
-#include "tensor/philox.h"
+#include "tensor/base/host_device.h"
+#include "tensor/random/philox.h"
 
 namespace eddy::EDDY_ISA::attention_tile {
 

@@ -1,15 +1,15 @@
 // Checks, the table of angles and the gradient of the rotary embedding.
-#include "ops/rotary.h"
+#include "ops/attention/rotary.h"
 
 #include <cmath>
 #include <mutex>
 #include <vector>
 
 #include "autograd/tape.h"
-#include "ops/capture.h"
-#include "ops/checks.h"
-#include "ops/widen.h"
-#include "tensor/format.h"
+#include "ops/cast/widen.h"
+#include "ops/core/capture.h"
+#include "ops/core/checks.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 

@@ -6,18 +6,20 @@
 #include <cstdint>
 #include <vector>
 
-#include "ops/slot.h"
+#include "ops/core/slot.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
 
-// x with the pair (2i, 2i + 1) of every head at position p turned by the angle p theta^(-2i / head_size):
-// (u, w) becomes (u cos a - w sin a, u sin a + w cos a). Row t of the time axis has position
-// first_position + t. Angles, sines and cosines are computed in f64.
+// x with the pair (2i, 2i + 1) of every head at position p turned by the angle p theta^(-2i / head_size): (u,
+// w) becomes (u cos a - w sin a, u sin a + w cos a). Row t of the time axis has position first_position + t.
+// Angles, sines and cosines are computed in f64.
 // shapes: x [batch, time, heads, head_size] -> the same, row-major; any strides of the first three axes are
-// taken as they lie. Size 0 gives an empty result. dtypes: f32, f64, bf16. errors: ShapeError unless the rank
-// is 4 and head_size even; ValueError for a negative position, positions beyond 2^52, or a theta that is not
-// finite and above 0; DtypeError. grad: dy turned back by the same angles.
+// taken as they lie. Size 0 gives an empty result.
+// dtypes: f32, f64, bf16.
+// errors: ShapeError unless the rank is 4 and head_size even; ValueError for a negative position, positions
+// beyond 2^52, or a theta that is not finite and above 0; DtypeError.
+// grad: dy turned back by the same angles.
 Tensor rotary(const Tensor& x, std::int64_t first_position, double theta = 10000.0);
 
 // Drops the tables of angles that calls keep for later ones: for who closes the GPU on which they lie.

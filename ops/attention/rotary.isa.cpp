@@ -1,10 +1,10 @@
 // CPU kernel of the rotary embedding. Heads of one position share a row of the table, which stays in the
 // first-level cache; the neighbour that an entry is mixed with comes from a shuffle inside its vector.
-#include "ops/rotary.h"
+#include "ops/attention/rotary.h"
 
 #include "ops/cpu/isa.h"
 #include "ops/cpu/lanes.h"
-#include "tensor/thread_pool.h"
+#include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
 void install_rotary();

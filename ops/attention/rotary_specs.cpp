@@ -2,8 +2,8 @@
 #include <cmath>
 #include <vector>
 
-#include "ops/op_spec.h"
-#include "ops/rotary.h"
+#include "ops/attention/rotary.h"
+#include "ops/core/op_spec.h"
 
 namespace eddy {
 namespace {

@@ -1,14 +1,14 @@
 // Checks, the choice of kernel, and the node of window attention.
-#include "ops/window_attention.h"
+#include "ops/attention/window_attention.h"
 
 #include <cmath>
 
 #include "autograd/tape.h"
-#include "ops/attention.h"
-#include "ops/checks.h"
-#include "ops/widen.h"
-#include "tensor/format.h"
-#include "tensor/thread_pool.h"
+#include "ops/attention/attention.h"
+#include "ops/cast/widen.h"
+#include "ops/core/checks.h"
+#include "tensor/base/format.h"
+#include "tensor/threads/thread_pool.h"
 
 namespace eddy {
 

@@ -15,8 +15,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "ops/slot.h"
-#include "tensor/philox.h"
+#include "ops/core/slot.h"
+#include "tensor/random/philox.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
@@ -31,12 +31,15 @@ struct WindowAttentionOptions {
   RandomKey dropout_key;  // names the draws, which are those of `attention` over past and own laid end to end
 };
 
-// The mixed values, [batch, queries, dim]. shapes: q [batch, queries, dim]; past [batch, p, 2 dim] or
-// undefined; own [batch, rows, 2 dim], whose last `queries` rows belong to the queries; rows of past and own
-// are keys of all heads, then values. Any strides; without a copy while the last axis has stride 1. dtypes:
-// f32, f64. errors: ShapeError when sizes do not fit or there are more queries than own rows; ValueError for
-// dropout outside [0, 1); DtypeError; DeviceError. grad: q, past and own; probabilities are recomputed from
-// each row's logarithm of the sum of exponentials. Large windows and small batches go through `attention`.
+// The mixed values, [batch, queries, dim].
+// shapes: q [batch, queries, dim]; past [batch, p, 2 dim] or undefined; own [batch, rows, 2 dim], whose last
+// `queries` rows belong to the queries; rows of past and own are keys of all heads, then values. Any strides;
+// without a copy while the last axis has stride 1.
+// dtypes: f32, f64.
+// errors: ShapeError when sizes do not fit or there are more queries than own rows; ValueError for dropout
+// outside [0, 1); DtypeError; DeviceError.
+// grad: q, past and own; probabilities are recomputed from each row's logarithm of the sum of exponentials.
+// Large windows and small batches go through `attention`.
 Tensor window_attention(const Tensor& q, const Tensor& past, const Tensor& own,
                         const WindowAttentionOptions& options);
 

@@ -2,18 +2,17 @@
 // and a few heads (one where heads are wide, so many that 16 columns are read where they are narrow). Its
 // rows are turned into columns of lanes, [row][channel][16]; after that every step is a plain loop over
 // vectors: two queries against four keys for scores, two queries or two keys against eight channels for sums
-// (with AVX-512).
-// Work items write disjoint rows, so bits do not depend on the number of threads.
+// (with AVX-512). Work items write disjoint rows, so bits do not depend on the number of threads.
 //
 // Milliseconds for 256 sequences, 32 queries, 64 keys, 4 heads of 8, f32, on one Emerald Rapids core with
 // AVX-512, in brackets blocked attention: forward 1.9 (7.0), backward 3.1 (11.1); with dropout 3.5 (9.2) and
 // 3.6 (13.9).
-#include "ops/window_attention.h"
+#include "ops/attention/window_attention.h"
 
 #include "ops/cpu/isa.h"
 #include "ops/cpu/philox_words.h"
 #include "ops/cpu/vec_math.h"
-#include "tensor/thread_pool.h"
+#include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
 

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/op_spec.h"
-#include "ops/window_attention.h"
+#include "ops/attention/window_attention.h"
+#include "ops/core/op_spec.h"
 
 namespace eddy {
 namespace {

@@ -1,8 +1,8 @@
 // The differentiable cast. The loops are those of raw::cast.
-#include "ops/cast.h"
+#include "ops/cast/cast.h"
 
 #include "autograd/tape.h"
-#include "ops/checks.h"
+#include "ops/core/checks.h"
 
 namespace eddy {
 

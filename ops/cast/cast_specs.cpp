@@ -1,12 +1,12 @@
 // Samples, references and costs of the ops in cast.h.
-#include "ops/cast.h"
-#include "ops/op_spec.h"
+#include "ops/cast/cast.h"
+#include "ops/core/op_spec.h"
 
 namespace eddy {
 
 // There and back again through f32 and bf16: exact on the samples, whose values are exact in bf16. A finite
 // difference would see the rounding, so the gradient is tested against the identity in
-// tests/op/test_views.cpp.
+// tests/ops/views/test_views.cpp.
 std::vector<OpSpec> cast_specs() {
   OpSpec spec;
   spec.name = "cast";

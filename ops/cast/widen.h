@@ -10,8 +10,8 @@
 // A parameter beside bf16 activations may be f32, and is then taken as it is, as its gradient is.
 #pragma once
 
-#include "ops/cast.h"
-#include "ops/checks.h"
+#include "ops/cast/cast.h"
+#include "ops/core/checks.h"
 
 namespace eddy {
 

@@ -1,5 +1,5 @@
 // Work that a device records once and repeats at the cost of one call: a CUDA graph, where there is a GPU.
-// This is the seam; what it stands on is in cuda/graph.cpp. On the CPU there is nothing to record.
+// This is the seam; what it stands on is in cuda/runtime/graph.cpp. On the CPU there is nothing to record.
 //
 // What is recorded are addresses and numbers given to kernels, not the decisions of the host: a replay reads
 // its inputs where they lay while it was recorded, and repeats every other number. What changes from replay
@@ -16,7 +16,8 @@ namespace eddy {
 class CapturedWork {
  public:
   virtual ~CapturedWork() = default;
-  // Asks the device for all of it again, after what was asked before, and does not wait. errors: DeviceError.
+  // Asks the device for all of it again, after what was asked before, and does not wait.
+  // errors: DeviceError.
   virtual void replay() = 0;
 };
 
@@ -27,9 +28,9 @@ bool can_capture(Device device);
 // meanwhile get memory of their own: results keep their address while they are held, and the rest is reused
 // within the work and by other captured work, never by anything else while one is left. Tables that go up to
 // the device meanwhile are kept and go up at every replay. The same work should have run twice before, so
-// that nothing has to be set up. errors: DeviceError when the device cannot record, when something waits for
-// the device meanwhile (reading a value), or when the recording fails; OutOfMemoryError; those of `work`.
-// Nothing is left behind then.
+// that nothing has to be set up.
+// errors: DeviceError when the device cannot record, when something waits for the device meanwhile (reading a
+// value), or when the recording fails; OutOfMemoryError; those of `work`. Nothing is left behind then.
 std::unique_ptr<CapturedWork> capture(Device device, const std::function<void()>& work);
 
 // Whether work is being captured now: what is uploaded or computed is in place only when it is replayed.

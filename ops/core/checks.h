@@ -1,7 +1,7 @@
 // Checks that many ops share. Each names the op in its error.
 #pragma once
 
-#include "tensor/format.h"
+#include "tensor/base/format.h"
 #include "tensor/tensor.h"
 
 namespace eddy::checks {

@@ -1,11 +1,11 @@
 // When a device was done with what it was asked for: the seam for times on a GPU, which runs its kernels
-// later than they are asked for. Behind it are CUDA's events (cuda/event_clock.cpp).
+// later than they are asked for. Behind it are CUDA's events (cuda/runtime/event_clock.cpp).
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
-#include "tensor/device.h"
+#include "tensor/base/device.h"
 
 namespace eddy {
 
@@ -14,7 +14,8 @@ class DeviceClock {
   virtual ~DeviceClock() = default;
   // Asks for a mark behind all that was asked for so far, and does not wait. Returns its number: 0, 1, 2 ...
   virtual std::int64_t stamp() = 0;
-  // Seconds from one mark to a later one; waits for that one. errors: DeviceError for a kernel that failed.
+  // Seconds from one mark to a later one; waits for that one.
+  // errors: DeviceError for a kernel that failed.
   virtual double seconds(std::int64_t from, std::int64_t to) = 0;
   // Forgets the marks: the next one is number 0 again.
   virtual void clear() = 0;

@@ -1,9 +1,9 @@
 // Sample values for OpSpecs.
-#include "ops/op_spec.h"
+#include "ops/core/op_spec.h"
 
 #include <cmath>
 
-#include "tensor/philox.h"
+#include "tensor/random/philox.h"
 
 namespace eddy {
 namespace {

@@ -6,9 +6,9 @@
 
 #include <type_traits>
 
-#include "tensor/device.h"
-#include "tensor/dtype.h"
-#include "tensor/host_device.h"
+#include "tensor/base/device.h"
+#include "tensor/base/dtype.h"
+#include "tensor/base/host_device.h"
 
 namespace eddy {
 
@@ -30,7 +30,8 @@ struct Slot {
   Function cpu_f64 = nullptr;
 
   // Runs the kernel on a device. Kernels call other kernels this way too, so no copy of it may be left behind
-  // by one instruction set. errors: DeviceError when this build has none for it.
+  // by one instruction set.
+  // errors: DeviceError when this build has none for it.
   EDDY_INLINE void operator()(Device device, const Args& args) const {
     const Function& found = function[static_cast<int>(device.type)];
     if (found == nullptr) {

@@ -1,5 +1,5 @@
 // The texts, and how many of them were taken.
-#include "ops/notices.h"
+#include "ops/core/warnings.h"
 
 #include <algorithm>
 #include <mutex>

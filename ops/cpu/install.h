@@ -1,7 +1,12 @@
-// The parts of the CPU backend that dispatch.cpp installs besides the kernels of the instruction sets.
+// The parts of the CPU backend, which ops/install.cpp installs.
 #pragma once
 
+#include "ops/cpu/isa.h"
+
 namespace eddy {
+
+// Fills the slots with the kernels of one instruction set; f64 kernels are those of the baseline.
+void install_cpu_kernels(IsaLevel level);
 
 // Fills the product slots with OpenBLAS and sets it to one thread: the project's own threads share out the
 // work.

@@ -10,8 +10,8 @@
 // and names forward<double> only inside EDDY_F64: elsewhere it would be compiled for every level.
 #pragma once
 
-#include "ops/slot.h"
-#include "tensor/host_device.h"
+#include "ops/core/slot.h"
+#include "tensor/base/host_device.h"
 
 namespace eddy {
 
@@ -21,8 +21,8 @@ enum class IsaLevel { baseline, avx2, avx512 };
 IsaLevel best_isa_level();
 // The level in use.
 IsaLevel isa_level();
-// Chooses a lower level, for tests and comparisons. errors: ValueError when the processor or the build lacks
-// it.
+// Chooses a lower level, for tests and comparisons.
+// errors: ValueError when the processor or the build lacks it.
 void set_isa_level(IsaLevel level);
 // "baseline", "avx2", "avx512".
 const char* isa_name(IsaLevel level);

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "tensor/host_device.h"
+#include "tensor/base/host_device.h"
 
 namespace eddy::EDDY_ISA {
 namespace {

@@ -10,7 +10,7 @@
 #include <immintrin.h>
 #endif
 
-#include "tensor/philox.h"
+#include "tensor/random/philox.h"
 
 namespace eddy::EDDY_ISA {
 

@@ -23,7 +23,7 @@
 
 #include <cstdint>
 
-#include "tensor/host_device.h"
+#include "tensor/base/host_device.h"
 
 namespace eddy::vec {
 namespace detail {

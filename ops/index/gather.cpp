@@ -1,12 +1,12 @@
 // Checks and nodes of embedding and gather.
-#include "ops/gather.h"
+#include "ops/index/gather.h"
 
 #include "autograd/tape.h"
-#include "ops/checks.h"
-#include "ops/pointwise.h"
-#include "ops/reduce.h"
-#include "ops/widen.h"
-#include "tensor/format.h"
+#include "ops/cast/widen.h"
+#include "ops/core/checks.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/reduce/reduce.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 

@@ -8,29 +8,31 @@
 #include <cstdint>
 #include <vector>
 
-#include "ops/slot.h"
+#include "ops/core/slot.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
 
 // Returns y[..., :] = table[ids[...], :].
-// shapes: table [vocab, dim], ids [...], y [..., dim]. dtypes: table f32 or f64; ids i32 or i64.
+// shapes: table [vocab, dim], ids [...], y [..., dim].
+// dtypes: table f32 or f64; ids i32 or i64.
 // errors: ValueError names the position of an id outside [0, vocab); ShapeError; DtypeError; DeviceError.
 // grad: dtable[v, :] = the sum of dy[i, :] over the positions i with ids[i] = v.
 Tensor embedding(const Tensor& table, const Tensor& ids);
 
 // Returns y[..., :] = table[ids[...], :] + rows, in `dtype`: cast(embedding(table, ids) + rows, dtype),
-// rounded once. On a GPU in one pass, whose gradients read dy as it comes and sum in f32. shapes: rows [...,
-// dim], which repeat to y's shape as in an addition, or undefined for none. dtypes: rows of the table's;
-// dtype floating. errors: as embedding; ShapeError when rows do not repeat to y's shape. grad: dtable as
-// embedding; drows = dy summed over what was repeated.
+// rounded once. On a GPU in one pass, whose gradients read dy as it comes and sum in f32.
+// shapes: rows [..., dim], which repeat to y's shape as in an addition, or undefined for none.
+// dtypes: rows of the table's; dtype floating.
+// errors: as embedding; ShapeError when rows do not repeat to y's shape.
+// grad: dtable as embedding; drows = dy summed over what was repeated.
 Tensor embedding_sum(const Tensor& table, const Tensor& ids, const Tensor& rows, Dtype dtype);
 
 // Returns y[.., j, ..] = x[.., index[.., j, ..], ..]: along one axis, an index for every entry of the result.
-// shapes: index and y have the sizes of x but for `axis`, which may have any. dtypes: x any (gradients for
-// f32 and f64); index i64. errors: ValueError names the position of an index outside the axis; ShapeError;
-// DtypeError; DeviceError. grad: dx[.., k, ..] = the sum of dy[.., j, ..] over the j with index[.., j, ..] =
-// k.
+// shapes: index and y have the sizes of x but for `axis`, which may have any.
+// dtypes: x any (gradients for f32 and f64); index i64.
+// errors: ValueError names the position of an index outside the axis; ShapeError; DtypeError; DeviceError.
+// grad: dx[.., k, ..] = the sum of dy[.., j, ..] over the j with index[.., j, ..] = k.
 Tensor gather(const Tensor& x, int axis, const Tensor& index);
 
 // Rows picked from a table. Ids outside the table are refused before the kernel runs when the host can read

@@ -1,12 +1,12 @@
 // CPU kernels of embedding and gather. The forward moves bits, whatever the type. The backward cuts the
 // result into ranges of columns that no two threads share, and walks the positions in order: no atomics, no
 // sorting.
-#include "ops/gather.h"
+#include "ops/index/gather.h"
 
 #include <string.h>
 
 #include "ops/cpu/isa.h"
-#include "tensor/thread_pool.h"
+#include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
 

@@ -1,6 +1,6 @@
 // Samples, references and costs of the ops in gather.h.
-#include "ops/gather.h"
-#include "ops/op_spec.h"
+#include "ops/core/op_spec.h"
+#include "ops/index/gather.h"
 
 namespace eddy {
 namespace {

@@ -1,10 +1,10 @@
 // Checks and gradient of cross-entropy.
-#include "ops/cross_entropy.h"
+#include "ops/loss/cross_entropy.h"
 
 #include "autograd/tape.h"
-#include "ops/checks.h"
-#include "ops/widen.h"
-#include "tensor/format.h"
+#include "ops/cast/widen.h"
+#include "ops/core/checks.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 

@@ -6,18 +6,19 @@
 #include <cstdint>
 #include <vector>
 
-#include "ops/slot.h"
+#include "ops/core/slot.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
 
 // The mean loss over the rows whose target is not `ignore`, a scalar [].
-// shapes: logits [..., classes], targets [...] (i32 or i64). dtypes: f32, f64, and bf16, whose loss is f32;
-// the mean is summed in f64, in row order. Without any scored target the loss is 0 and the gradient zero, so
-// a batch of padding changes nothing. errors: ValueError when a target is neither `ignore` nor in [0,
-// classes), naming row, value and classes (CPU; on another device such a row's loss is NaN, since looking
-// would wait for the device); ShapeError; DtypeError; DeviceError. grad: dlogits = dy (softmax - [class =
-// target]) / scored rows; rows that are ignored get 0.
+// shapes: logits [..., classes], targets [...] (i32 or i64).
+// dtypes: f32, f64, and bf16, whose loss is f32; the mean is summed in f64, in row order. Without any scored
+// target the loss is 0 and the gradient zero, so a batch of padding changes nothing.
+// errors: ValueError when a target is neither `ignore` nor in [0, classes), naming row, value and classes
+// (CPU; on another device such a row's loss is NaN, since looking would wait for the device); ShapeError;
+// DtypeError; DeviceError.
+// grad: dlogits = dy (softmax - [class = target]) / scored rows; rows that are ignored get 0.
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, std::int64_t ignore = -1);
 
 // Each row's loss, untracked; 0 where the target is `ignore`. For evaluation. shapes and errors: as

@@ -2,11 +2,11 @@
 // the cache for the second pass) and writes three numbers per row; the gradient reads them once and writes
 // dlogits once. Loss and gradient of a row at once read the logits once and write dlogits once, and take each
 // exponential once.
-#include "ops/cross_entropy.h"
+#include "ops/loss/cross_entropy.h"
 
 #include "ops/cpu/isa.h"
 #include "ops/cpu/row_exp.h"
-#include "tensor/thread_pool.h"
+#include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
 void install_cross_entropy();

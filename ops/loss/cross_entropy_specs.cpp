@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/cross_entropy.h"
-#include "ops/op_spec.h"
+#include "ops/core/op_spec.h"
+#include "ops/loss/cross_entropy.h"
 
 namespace eddy {
 namespace {

@@ -1,18 +1,18 @@
 // The chunks of a classifier with its loss: products by the gemm slot, rows by the kernels of cross-entropy:
 // loss and gradient of a row at once, since a chunk's logits are more than a cache holds.
-#include "ops/linear_cross_entropy.h"
+#include "ops/loss/linear_cross_entropy.h"
 
 #include <algorithm>
 
 #include "autograd/tape.h"
-#include "ops/checks.h"
-#include "ops/cross_entropy.h"
-#include "ops/optimizer.h"
-#include "ops/pointwise.h"
-#include "ops/product.h"
-#include "ops/reduce.h"
-#include "ops/widen.h"
-#include "tensor/format.h"
+#include "ops/cast/widen.h"
+#include "ops/core/checks.h"
+#include "ops/loss/cross_entropy.h"
+#include "ops/optimizer/optimizer.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/product/product.h"
+#include "ops/reduce/reduce.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 namespace {

@@ -19,11 +19,12 @@ namespace eddy {
 
 // The mean over the rows whose target is not `ignore` of the cross-entropy of linear(x, weight, bias), a
 // scalar []: cross_entropy(linear(x, weight, bias), targets, ignore) up to rounding.
-// shapes: x [..., in], weight [classes, in], bias [classes] or undefined, targets [...] (i32 or i64). dtypes:
-// f32, f64, bf16; beside x of bf16, weight and bias may be f32. Logits of bf16 products, the loss and all
-// sums are f32. memory: `chunk` rows of logits, and, where a gradient is wanted, x and weight once more (f32
-// for bf16); chunk 0: chosen by the sizes and the device. errors: those of linear and of cross_entropy;
-// ValueError for a negative chunk. grad: of x, weight and bias, for any cotangent.
+// shapes: x [..., in], weight [classes, in], bias [classes] or undefined, targets [...] (i32 or i64).
+// dtypes: f32, f64, bf16; beside x of bf16, weight and bias may be f32. Logits of bf16 products, the loss and
+// all sums are f32. memory: `chunk` rows of logits, and, where a gradient is wanted, x and weight once more
+// (f32 for bf16); chunk 0: chosen by the sizes and the device.
+// errors: those of linear and of cross_entropy; ValueError for a negative chunk.
+// grad: of x, weight and bias, for any cotangent.
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& targets,
                             std::int64_t ignore = -1, std::int64_t chunk = 0);
 

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <cstddef>
 
-#include "ops/linear_cross_entropy.h"
-#include "ops/op_spec.h"
+#include "ops/core/op_spec.h"
+#include "ops/loss/linear_cross_entropy.h"
 
 namespace eddy {
 namespace {

@@ -1,17 +1,17 @@
 // Checks of the search in a memory, its products of scores, and its CPU kernels.
-#include "ops/memory_search.h"
+#include "ops/memory/memory_search.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "autograd/tape.h"
-#include "ops/checks.h"
-#include "ops/cpu/dispatch.h"
-#include "ops/gemm.h"
-#include "ops/widen.h"
-#include "tensor/format.h"
-#include "tensor/thread_pool.h"
+#include "ops/cast/widen.h"
+#include "ops/core/checks.h"
+#include "ops/cpu/install.h"
+#include "ops/product/gemm.h"
+#include "tensor/base/format.h"
+#include "tensor/threads/thread_pool.h"
 
 namespace eddy {
 

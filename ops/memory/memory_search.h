@@ -1,12 +1,13 @@
 // The search in an external memory of keys and values: for every query the `topk` entries whose keys agree
-// with it best, by dot product. source: Y. Wu et al., "Memorizing Transformers", 2022; the search by buckets
-// is that of D. Hutchins et al.'s code ("Block-Recurrent Transformers", 2022), which has no exact one.
+// with it best, by dot product.
+// source: Y. Wu et al., "Memorizing Transformers", 2022; the search by buckets is that of D. Hutchins et
+// al.'s code ("Block-Recurrent Transformers", 2022), which has no exact one.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "ops/slot.h"
+#include "ops/core/slot.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
@@ -25,9 +26,10 @@ struct TakenPairs {
 // empty: it comes after all others, and what lies behind the last entry that is not empty is not taken.
 // shapes: q [batch, time, heads, head_dim]; keys, values [batch, size, heads, head_dim]; what is not
 // row-major is copied once. A score that is NaN is above all others: exact takes its entry, and the pair of
-// its bucket is NaN. 1 <= topk <= size. dtypes: f32, f64, bf16; one for all. errors: ShapeError,
-// DtypeError, DeviceError; ValueError for topk. grad: none; which entries are taken, and the entries, are
-// constants.
+// its bucket is NaN. 1 <= topk <= size.
+// dtypes: f32, f64, bf16; one for all.
+// errors: ShapeError, DtypeError, DeviceError; ValueError for topk.
+// grad: none; which entries are taken, and the entries, are constants.
 TakenPairs memory_search(const Tensor& q, const Tensor& keys, const Tensor& values, std::int64_t topk,
                          MemorySearch search);
 

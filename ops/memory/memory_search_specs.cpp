@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/memory_search.h"
-#include "ops/op_spec.h"
+#include "ops/core/op_spec.h"
+#include "ops/memory/memory_search.h"
 
 namespace eddy {
 namespace {

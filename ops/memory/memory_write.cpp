@@ -1,13 +1,13 @@
 // Checks of writing into a memory, and its CPU kernel, which moves bytes.
-#include "ops/memory_write.h"
+#include "ops/memory/memory_write.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "ops/checks.h"
-#include "ops/cpu/dispatch.h"
-#include "tensor/format.h"
-#include "tensor/thread_pool.h"
+#include "ops/core/checks.h"
+#include "ops/cpu/install.h"
+#include "tensor/base/format.h"
+#include "tensor/threads/thread_pool.h"
 
 namespace eddy {
 

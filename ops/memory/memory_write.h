@@ -1,12 +1,13 @@
 // Writing into a memory of past keys and values, a ring: new rows take the places of the oldest. What is
-// searched by memory_search.h. source: Y. Wu et al., "Memorizing Transformers", 2022.
+// searched by memory_search.h.
+// source: Y. Wu et al., "Memorizing Transformers", 2022.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "ops/slot.h"
-#include "tensor/host_device.h"
+#include "ops/core/slot.h"
+#include "tensor/base/host_device.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
@@ -23,7 +24,9 @@ struct MemoryEntries {
 // shapes: keys, values [batch, rows, heads, head_dim], or both undefined for no rows; emptied [batch], not 0
 // where a sequence is emptied, or undefined for none; size >= 1. What is not row-major is copied once.
 // dtypes: the memory's keys and values of one floating dtype, to which those of the rows are rounded; count
-// i64, emptied u8. errors: ShapeError, DtypeError, DeviceError. grad: none; a memory is constant.
+// i64, emptied u8.
+// errors: ShapeError, DtypeError, DeviceError.
+// grad: none; a memory is constant.
 MemoryEntries memory_write(const MemoryEntries& memory, const Tensor& keys, const Tensor& values,
                            const Tensor& emptied = {});
 

@@ -1,6 +1,6 @@
 // Samples, reference and cost of the op in memory_write.h.
-#include "ops/memory_write.h"
-#include "ops/op_spec.h"
+#include "ops/core/op_spec.h"
+#include "ops/memory/memory_write.h"
 
 namespace eddy {
 namespace {

@@ -1,15 +1,15 @@
 // Checks and gradient of layer normalisation.
-#include "ops/layer_norm.h"
+#include "ops/norm/layer_norm.h"
 
 #include <cmath>
 
 #include "autograd/tape.h"
-#include "ops/checks.h"
-#include "ops/partial_sums.h"
-#include "ops/pointwise.h"
-#include "ops/rows.h"
-#include "ops/widen.h"
-#include "tensor/format.h"
+#include "ops/cast/widen.h"
+#include "ops/core/checks.h"
+#include "ops/core/rows.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/reduce/partial_sums.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 

@@ -1,11 +1,12 @@
 // Layer normalisation of the last axis: y = (x - mean) / sqrt(variance + eps) * weight + bias, with the
-// biased variance. source: Ba, Kiros, Hinton, "Layer normalization" (2016), equation 4.
+// biased variance.
+// source: Ba, Kiros, Hinton, "Layer normalization" (2016), equation 4.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "ops/slot.h"
+#include "ops/core/slot.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
@@ -13,9 +14,10 @@ namespace eddy {
 // x with each row brought to mean 0 and variance 1, then scaled and shifted.
 // shapes: x [..., width] -> the same; weight and bias [width], either may be undefined (1 and 0).
 // dtypes: f32, f64, bf16, one for all; beside bf16 weight and bias may be f32. A row of equal elements gives
-// the bias for eps > 0. Size 0 gives an empty result. errors: ShapeError for a scalar or for a weight or bias
-// of another width; ValueError unless eps is finite and >= 0; DtypeError; DeviceError. grad: with g = dy
-// weight and n = (x - mean) rstd: dx = rstd (g - mean(g)
+// the bias for eps > 0. Size 0 gives an empty result.
+// errors: ShapeError for a scalar or for a weight or bias of another width; ValueError unless eps is finite
+// and >= 0; DtypeError; DeviceError.
+// grad: with g = dy weight and n = (x - mean) rstd: dx = rstd (g - mean(g)
 // - n mean(g n)), dweight = sum of dy n over rows, dbias = sum of dy over rows.
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, double eps = 1e-5);
 
@@ -24,9 +26,9 @@ struct SumAndNorm {
   Tensor sum, norm;  // of x's shape
 };
 
-// x + delta and layer_norm of it, with the bits of add and layer_norm. shapes: delta as x. dtypes, errors:
-// those of add and layer_norm; ShapeError when the shapes differ. grad: both summands get dsum + the gradient
-// that layer_norm passes on.
+// x + delta and layer_norm of it, with the bits of add and layer_norm.
+// shapes: delta as x. dtypes, errors: those of add and layer_norm; ShapeError when the shapes differ.
+// grad: both summands get dsum + the gradient that layer_norm passes on.
 SumAndNorm add_layer_norm(const Tensor& x, const Tensor& delta, const Tensor& weight, const Tensor& bias = {},
                           double eps = 1e-5);
 
@@ -60,7 +62,8 @@ extern Slot<LayerNormArgs> layer_norm_forward_slot;
 // dx = dx_beta * dx + its gradient, and one partial sum of dweight and dbias for each kNormBlockRows rows:
 // partial[b] = partial_beta * partial[b] + the sum over the rows of block b. Finish with sum_into(dweight,
 // partials, beta). A recurrence calls this once per time step with the same partials, partial_beta 0 at its
-// first call and 1 after. aliasing: dx may be dy with the same stride; else outputs overlap nothing.
+// first call and 1 after.
+// aliasing: dx may be dy with the same stride; else outputs overlap nothing.
 struct LayerNormBackwardArgs {
   Dtype dtype;
   std::int64_t rows, width;

@@ -2,12 +2,12 @@
 // distances, write; in the gradient two sums, then the write together with the partial sums of dweight and
 // dbias), so memory sees x once and y once, in the gradient dy, x and dx once. Two passes for the variance:
 // sum(x^2) - n mean^2 cancels.
-#include "ops/layer_norm.h"
+#include "ops/norm/layer_norm.h"
 
 #include "ops/cpu/isa.h"
 #include "ops/cpu/lanes.h"
 #include "ops/cpu/vec_math.h"
-#include "tensor/thread_pool.h"
+#include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
 void install_layer_norm();

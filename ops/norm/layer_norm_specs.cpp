@@ -1,8 +1,8 @@
 // Samples, references and costs of the ops in layer_norm.h.
 #include <cmath>
 
-#include "ops/layer_norm.h"
-#include "ops/op_spec.h"
+#include "ops/core/op_spec.h"
+#include "ops/norm/layer_norm.h"
 
 namespace eddy {
 namespace {

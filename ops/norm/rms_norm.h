@@ -5,24 +5,26 @@
 #include <cstdint>
 #include <vector>
 
-#include "ops/layer_norm.h"
-#include "ops/slot.h"
+#include "ops/core/slot.h"
+#include "ops/norm/layer_norm.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
 
 // x with each row brought to a mean square of 1, then scaled.
-// shapes: x [..., width] -> the same; weight [width] or undefined (1). dtypes: f32, f64, bf16, one for all;
-// beside bf16 the weight may be f32. A row
-// of zeros stays zero for eps > 0. Size 0 gives an empty result. errors: ShapeError for a scalar or a weight
-// of another width; ValueError unless eps is finite and >= 0; DtypeError; DeviceError. grad: with g = dy
-// weight and n = x rstd: dx = rstd (g - n mean(g n)), dweight = sum of dy n over rows.
+// shapes: x [..., width] -> the same; weight [width] or undefined (1).
+// dtypes: f32, f64, bf16, one for all; beside bf16 the weight may be f32. A row of zeros stays zero for eps >
+// 0. Size 0 gives an empty result.
+// errors: ShapeError for a scalar or a weight of another width; ValueError unless eps is finite and >= 0;
+// DtypeError; DeviceError.
+// grad: with g = dy weight and n = x rstd: dx = rstd (g - n mean(g n)), dweight = sum of dy n over rows.
 Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 1e-5);
 
-// rms_norm of x plus a table, such as a vector for every place. shapes: table of the last axes of x, [...,
-// width], repeated over the leading ones; weight as above. dtypes: as above; beside bf16 the table may be
-// f32. errors: as above; ShapeError for a table of other sizes. grad: as above; dtable = the sum of dy over
-// what repeats.
+// rms_norm of x plus a table, such as a vector for every place.
+// shapes: table of the last axes of x, [..., width], repeated over the leading ones; weight as above.
+// dtypes: as above; beside bf16 the table may be f32.
+// errors: as above; ShapeError for a table of other sizes.
+// grad: as above; dtable = the sum of dy over what repeats.
 Tensor rms_norm_add(const Tensor& x, const Tensor& weight, const Tensor& table, double eps = 1e-5);
 
 // x + delta and rms_norm of it, with the bits of add and rms_norm; else as add_layer_norm.

@@ -1,11 +1,11 @@
 // CPU kernels of root-mean-square normalisation; a row stays in the first-level cache for its passes, as in
 // layer_norm.isa.cpp.
-#include "ops/rms_norm.h"
+#include "ops/norm/rms_norm.h"
 
 #include "ops/cpu/isa.h"
 #include "ops/cpu/lanes.h"
 #include "ops/cpu/vec_math.h"
-#include "tensor/thread_pool.h"
+#include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
 void install_rms_norm();

@@ -1,8 +1,8 @@
 // Samples, references and costs of the ops in rms_norm.h.
 #include <cmath>
 
-#include "ops/op_spec.h"
-#include "ops/rms_norm.h"
+#include "ops/core/op_spec.h"
+#include "ops/norm/rms_norm.h"
 
 namespace eddy {
 namespace {

@@ -1,13 +1,13 @@
 // Checks and gradient of unit vectors.
-#include "ops/unit_norm.h"
+#include "ops/norm/unit_norm.h"
 
 #include <cmath>
 
 #include "autograd/tape.h"
-#include "ops/checks.h"
-#include "ops/rows.h"
-#include "ops/widen.h"
-#include "tensor/format.h"
+#include "ops/cast/widen.h"
+#include "ops/core/checks.h"
+#include "ops/core/rows.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 

@@ -1,22 +1,24 @@
 // Unit vectors: each row of the last axis divided by its length, x (sum x^2 + eps)^(-1/2). The queries and
-// keys of cosine attention. source: Hutchins et al., "Block-recurrent transformers" (2022), section 3.4, and
-// the authors' code for the place of eps.
+// keys of cosine attention.
+// source: Hutchins et al., "Block-recurrent transformers" (2022), section 3.4, and the authors' code for the
+// place of eps.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "ops/slot.h"
-#include "tensor/host_device.h"
+#include "ops/core/slot.h"
+#include "tensor/base/host_device.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
 
 // x with each row of the last axis brought to a length of 1; a row of zeros stays zero for eps > 0.
 // shapes: x [..., width] -> the same; rows may lie anywhere as long as they are evenly spaced, else x is
-// copied once. Size 0 gives an empty result. dtypes: f32, f64, bf16. errors: ShapeError for a scalar;
-// ValueError unless eps is finite and >= 0; DtypeError. grad: with r = (sum x^2 + eps)^(-1/2) and n = x r: dx
-// = r (dy - n sum(dy n)).
+// copied once. Size 0 gives an empty result.
+// dtypes: f32, f64, bf16.
+// errors: ShapeError for a scalar; ValueError unless eps is finite and >= 0; DtypeError.
+// grad: with r = (sum x^2 + eps)^(-1/2) and n = x r: dx = r (dy - n sum(dy n)).
 Tensor unit_norm(const Tensor& x, double eps = 1e-6);
 
 // Entries of an axis: `count` from `first` on.
@@ -26,7 +28,8 @@ struct AxisRange {
 // The same for the heads of one projection, of which those in `plain` stay as they are: its queries and keys
 // become unit vectors beside its values.
 // shapes: x [..., heads, width] -> the same. dtypes, errors: as unit_norm; ShapeError for fewer axes than two
-// or heads that x does not have. grad: as unit_norm; dy for plain heads.
+// or heads that x does not have.
+// grad: as unit_norm; dy for plain heads.
 Tensor unit_norm_heads(const Tensor& x, double eps, AxisRange plain);
 
 // Row r of x starts at x + r * x_stride elements; y is row-major. width >= 1.

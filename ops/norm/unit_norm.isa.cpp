@@ -1,11 +1,11 @@
 // CPU kernels of unit vectors; a row is one head's query or key, so it stays in the first-level cache for
 // both of its passes.
-#include "ops/unit_norm.h"
+#include "ops/norm/unit_norm.h"
 
 #include "ops/cpu/isa.h"
 #include "ops/cpu/lanes.h"
 #include "ops/cpu/vec_math.h"
-#include "tensor/thread_pool.h"
+#include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
 void install_unit_norm();

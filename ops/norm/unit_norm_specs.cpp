@@ -1,8 +1,8 @@
 // Samples, references and costs of the ops in unit_norm.h.
 #include <cmath>
 
-#include "ops/op_spec.h"
-#include "ops/unit_norm.h"
+#include "ops/core/op_spec.h"
+#include "ops/norm/unit_norm.h"
 
 namespace eddy {
 namespace {

@@ -1,14 +1,14 @@
 // The layout and the checks of Adafactor.
-#include "ops/adafactor.h"
+#include "ops/optimizer/adafactor.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "autograd/tape.h"
-#include "ops/checks.h"
-#include "ops/optimizer.h"
-#include "ops/records.h"
-#include "tensor/format.h"
+#include "ops/core/checks.h"
+#include "ops/core/records.h"
+#include "ops/optimizer/optimizer.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 

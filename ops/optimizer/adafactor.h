@@ -22,8 +22,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "ops/optimizer.h"
-#include "ops/slot.h"
+#include "ops/core/slot.h"
+#include "ops/optimizer/optimizer.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
@@ -68,7 +68,8 @@ struct AdafactorParameter {
   Shape shape;
 };
 
-// Returns the layout for these parameters. errors: ValueError for parameters that overlap or do not rise.
+// Returns the layout for these parameters.
+// errors: ValueError for parameters that overlap or do not rise.
 AdafactorPlan adafactor_plan(const std::vector<AdafactorParameter>& parameters);
 
 // Whether a parameter's second moments are factored.
@@ -77,13 +78,14 @@ inline bool adafactor_factored(const Shape& shape) {
   return shape.rank() == 2 && shape[0] >= kAdafactorLeastSide && shape[1] >= kAdafactorLeastSide;
 }
 
-// One step in place on params, momentum and second.
-// Elements of the arenas that belong to no parameter are left alone. `norm` is the result of l2_norm over the
-// gradients, needed when scalars.clip > 0; may be undefined otherwise. A norm that is not finite leaves
-// everything as it is. shapes: params, grads and momentum of one shape; second [plan.second_elements].
-// dtypes: all f32 or all f64; sums in f64. aliasing: no two of the four overlap. errors: ShapeError,
-// DtypeError, DeviceError; ValueError for options or scalars out of range, arenas that are not contiguous, or
-// a missing norm; GraphError when params is the result of a tracked operation.
+// One step in place on params, momentum and second. Elements of the arenas that belong to no parameter are
+// left alone. `norm` is the result of l2_norm over the gradients, needed when scalars.clip > 0; may be
+// undefined otherwise. A norm that is not finite leaves everything as it is.
+// shapes: params, grads and momentum of one shape; second [plan.second_elements].
+// dtypes: all f32 or all f64; sums in f64.
+// aliasing: no two of the four overlap.
+// errors: ShapeError, DtypeError, DeviceError; ValueError for options or scalars out of range, arenas that
+// are not contiguous, or a missing norm; GraphError when params is the result of a tracked operation.
 void adafactor_step(const Tensor& params, const Tensor& grads, const Tensor& momentum, const Tensor& second,
                     const AdafactorPlan& plan, const AdafactorOptions& options,
                     const AdafactorScalars& scalars, const Tensor& norm = {});
@@ -95,7 +97,8 @@ struct AdafactorTables {
 AdafactorTables adafactor_tables(const AdafactorPlan& plan, Device device);
 // adafactor_step whose tables and numbers lie in the memory of the arenas' device: `tables` are those of the
 // plan, `scalars` the bytes of one AdafactorScalars, read when the kernels run and not checked. Nothing is
-// uploaded. errors: as adafactor_step; ShapeError for bytes that are no such record.
+// uploaded.
+// errors: as adafactor_step; ShapeError for bytes that are no such record.
 void adafactor_step_on_device(const Tensor& params, const Tensor& grads, const Tensor& momentum,
                               const Tensor& second, const AdafactorPlan& plan, const AdafactorTables& tables,
                               const AdafactorOptions& options, const Tensor& scalars, const Tensor& norm);

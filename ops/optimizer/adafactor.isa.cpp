@@ -1,12 +1,12 @@
 // CPU kernel of Adafactor. Bound by memory: of a factored f32 matrix it moves 24 bytes for an element (the
 // gradient three times, the parameter twice and once back, the momentum in and out), of the rest 32. Sums are
 // taken in f64 in 8 lanes, block by block; blocks are added in order.
-#include "ops/adafactor.h"
+#include "ops/optimizer/adafactor.h"
 
 #include "ops/cpu/isa.h"
 #include "ops/cpu/vec_math.h"
-#include "ops/optimizer.h"
-#include "tensor/thread_pool.h"
+#include "ops/optimizer/optimizer.h"
+#include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
 void install_adafactor();

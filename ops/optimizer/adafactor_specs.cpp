@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/adafactor.h"
-#include "ops/op_spec.h"
+#include "ops/core/op_spec.h"
+#include "ops/optimizer/adafactor.h"
 
 namespace eddy {
 namespace {

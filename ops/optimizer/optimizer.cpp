@@ -1,13 +1,13 @@
 // Checks of the optimizer kernels. The scalars and the segment table lie on the device of the arenas as
 // bytes.
-#include "ops/optimizer.h"
+#include "ops/optimizer/optimizer.h"
 
 #include <cmath>
 
 #include "autograd/tape.h"
-#include "ops/checks.h"
-#include "ops/records.h"
-#include "tensor/format.h"
+#include "ops/core/checks.h"
+#include "ops/core/records.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 

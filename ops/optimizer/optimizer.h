@@ -7,16 +7,17 @@
 //   p = p (1 - lr decay) - lr m^ / (sqrt(v^) + eps)
 // The decay is decoupled from the gradient (AdamW): it shrinks p first, is scaled by lr and never enters m or
 // v. Clipping by the global norm: factor = min(1, clip / (norm + 1e-6)), norm the square root of the sum of
-// all squares. Sources: Kingma, Ba, "Adam" (ICLR 2015), algorithm 1; Loshchilov, Hutter, "Decoupled weight
-// decay regularization" (ICLR 2019), algorithm 2 with schedule and lr in one number; Pascanu, Mikolov,
-// Bengio, "On the difficulty of training recurrent neural networks" (ICML 2013), for the clipping.
+// all squares.
+// Sources: Kingma, Ba, "Adam" (ICLR 2015), algorithm 1; Loshchilov, Hutter, "Decoupled weight decay
+// regularization" (ICLR 2019), algorithm 2 with schedule and lr in one number; Pascanu, Mikolov, Bengio, "On
+// the difficulty of training recurrent neural networks" (ICML 2013), for the clipping.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "ops/slot.h"
-#include "tensor/host_device.h"
+#include "ops/core/slot.h"
+#include "tensor/base/host_device.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
@@ -49,28 +50,34 @@ EDDY_HD_INLINE double clip_factor(double norm, double clip) {
 
 // Returns the square root of the sum of squares of all elements, as an f64 tensor of one element on the
 // device of x. Sums in f64, in blocks of a fixed size and a fixed order: the same bits with any number of
-// threads. dtypes: f32 and f64. aliasing: none. errors: DtypeError; ValueError unless x is contiguous (an
-// arena is).
+// threads.
+// dtypes: f32 and f64.
+// aliasing: none.
+// errors: DtypeError; ValueError unless x is contiguous (an arena is).
 Tensor l2_norm(const Tensor& x);
 
-// Multiplies all elements of x in place. dtypes: f32 and f64. errors: DtypeError; ValueError unless x is
-// contiguous or when the factor is not finite; GraphError when x is the result of a tracked operation.
+// Multiplies all elements of x in place.
+// dtypes: f32 and f64.
+// errors: DtypeError; ValueError unless x is contiguous or when the factor is not finite; GraphError when x
+// is the result of a tracked operation.
 void scale_in_place(const Tensor& x, double factor);
 
-// One AdamW step in place on params, m and v.
-// `segments` are disjoint, in rising order; elements in none of them do not decay. `norm` is the result of
-// l2_norm over the gradients and is needed when scalars.clip > 0; may be undefined otherwise. A norm that is
-// not finite leaves params, m and v as they are: one bad batch must not ruin the moments. shapes: all of one
-// shape. dtypes: all f32 or all f64. aliasing: no two of the four overlap. errors: ShapeError, DtypeError,
-// DeviceError; ValueError for options or scalars out of range, segments that overlap or leave the arena,
-// arenas that are not contiguous, or a missing norm; GraphError when params is the result of a tracked
-// operation.
+// One AdamW step in place on params, m and v. `segments` are disjoint, in rising order; elements in none of
+// them do not decay. `norm` is the result of l2_norm over the gradients and is needed when scalars.clip > 0;
+// may be undefined otherwise. A norm that is not finite leaves params, m and v as they are: one bad batch
+// must not ruin the moments.
+// shapes: all of one shape.
+// dtypes: all f32 or all f64.
+// aliasing: no two of the four overlap.
+// errors: ShapeError, DtypeError, DeviceError; ValueError for options or scalars out of range, segments that
+// overlap or leave the arena, arenas that are not contiguous, or a missing norm; GraphError when params is
+// the result of a tracked operation.
 void adamw_step(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
                 const std::vector<DecaySegment>& segments, const AdamOptions& options,
                 const AdamScalars& scalars, const Tensor& norm = {});
 
-// Returns the segments' table in the memory of a device, as bytes, for arenas of `elements`. errors:
-// ValueError for segments that overlap or leave the arena.
+// Returns the segments' table in the memory of a device, as bytes, for arenas of `elements`.
+// errors: ValueError for segments that overlap or leave the arena.
 Tensor decay_table(const std::vector<DecaySegment>& segments, std::int64_t elements, Device device);
 // adamw_step whose table and numbers lie in the memory of the arenas' device: `segments` is a decay_table,
 // `scalars` the bytes of one AdamScalars, read when the kernel runs and not checked. Nothing is uploaded.

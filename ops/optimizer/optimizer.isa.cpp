@@ -1,11 +1,11 @@
 // CPU kernels over flat arenas. All are bound by memory: Adam moves 28 bytes for an element of f32, the norm
 // 4, the scaling 8.
-#include "ops/optimizer.h"
+#include "ops/optimizer/optimizer.h"
 
 #include <math.h>
 
 #include "ops/cpu/isa.h"
-#include "tensor/thread_pool.h"
+#include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
 

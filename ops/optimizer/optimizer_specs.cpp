@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/op_spec.h"
-#include "ops/optimizer.h"
+#include "ops/core/op_spec.h"
+#include "ops/optimizer/optimizer.h"
 
 namespace eddy {
 namespace {

@@ -1,10 +1,10 @@
 // Checks and nodes of dropout.
-#include "ops/dropout.h"
+#include "ops/pointwise/dropout.h"
 
 #include "autograd/tape.h"
-#include "ops/checks.h"
-#include "ops/widen.h"
-#include "tensor/format.h"
+#include "ops/cast/widen.h"
+#include "ops/core/checks.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 

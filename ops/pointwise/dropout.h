@@ -11,21 +11,25 @@
 #include <cstdint>
 #include <vector>
 
-#include "ops/slot.h"
-#include "tensor/philox.h"
+#include "ops/core/slot.h"
+#include "tensor/random/philox.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
 
 // Returns x[i] / (1 - p) where uniform01(key.word(first_element + i)) >= p and 0 elsewhere; x itself when p
-// is 0. dtypes: f32, f64 and bf16. errors: ValueError unless 0 <= p < 1; DtypeError. grad: dx = dy with the
-// same mask and scale.
+// is 0.
+// dtypes: f32, f64 and bf16.
+// errors: ValueError unless 0 <= p < 1; DtypeError.
+// grad: dx = dy with the same mask and scale.
 Tensor dropout(const Tensor& x, double p, const RandomKey& key, std::uint64_t first_element = 0);
 
 // Returns x times a mask that repeats along time and is one for all sequences: element (b, t, d) goes by the
 // word key.word(((first + t) % tile) dim + d), and is multiplied by 1 / (1 - p) or by 0.
-// shapes: x and y [batch, time, dim]. dtypes: f32, f64 and bf16. errors: ValueError unless 0 <= p < 1, tile
-// >= 1 and first >= 0; ShapeError; DtypeError. grad: dx = dy with the same mask and scale.
+// shapes: x and y [batch, time, dim].
+// dtypes: f32, f64 and bf16.
+// errors: ValueError unless 0 <= p < 1, tile >= 1 and first >= 0; ShapeError; DtypeError.
+// grad: dx = dy with the same mask and scale.
 Tensor tiled_dropout(const Tensor& x, double p, const RandomKey& key, std::int64_t tile,
                      std::int64_t first = 0);
 

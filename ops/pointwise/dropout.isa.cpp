@@ -1,13 +1,13 @@
 // CPU kernels of dropout: 64 words at a time in vector code, then one pass over the elements they belong to.
 // Bound by the ten Philox rounds (0.7 ns for an element with AVX-512), not by memory. Of a mask that repeats
 // a piece is drawn once and goes to all its places.
-#include "ops/dropout.h"
+#include "ops/pointwise/dropout.h"
 
 #include <math.h>
 
 #include "ops/cpu/isa.h"
 #include "ops/cpu/philox_words.h"
-#include "tensor/thread_pool.h"
+#include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
 

@@ -1,6 +1,6 @@
 // Samples, references and costs of the ops in dropout.h.
-#include "ops/dropout.h"
-#include "ops/op_spec.h"
+#include "ops/core/op_spec.h"
+#include "ops/pointwise/dropout.h"
 
 namespace eddy {
 namespace {

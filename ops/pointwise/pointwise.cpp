@@ -1,13 +1,13 @@
 // Checks, broadcasting and nodes of the pointwise ops.
-#include "ops/pointwise.h"
+#include "ops/pointwise/pointwise.h"
 
 #include "autograd/tape.h"
-#include "ops/checks.h"
-#include "ops/optimizer.h"
-#include "ops/pointwise_functors.h"
-#include "ops/reduce.h"
-#include "ops/widen.h"
-#include "tensor/format.h"
+#include "ops/cast/widen.h"
+#include "ops/core/checks.h"
+#include "ops/optimizer/optimizer.h"
+#include "ops/pointwise/pointwise_functors.h"
+#include "ops/reduce/reduce.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 

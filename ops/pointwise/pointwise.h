@@ -1,14 +1,14 @@
 // Elementwise functions with gradients; the list and the formulas are in pointwise_functors.h.
 //
-// shapes: unary ops keep the shape; binary ops broadcast, aligned at the end. dtypes: f32, f64 and bf16,
-// equal for both operands. errors: ShapeError when shapes do not broadcast; DtypeError; DeviceError when
-// operands are on two devices.
+// shapes: unary ops keep the shape; binary ops broadcast, aligned at the end.
+// dtypes: f32, f64 and bf16, equal for both operands.
+// errors: ShapeError when shapes do not broadcast; DtypeError; DeviceError when operands are on two devices.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "ops/slot.h"
+#include "ops/core/slot.h"
 #include "tensor/tensor.h"
 
 namespace eddy {

@@ -1,9 +1,9 @@
 // CPU loops of the pointwise ops, one for each op, direction and type. Memory-bound but for exp and its kin.
-#include "ops/pointwise.h"
+#include "ops/pointwise/pointwise.h"
 
 #include "ops/cpu/isa.h"
-#include "ops/pointwise_functors.h"
-#include "tensor/thread_pool.h"
+#include "ops/pointwise/pointwise_functors.h"
+#include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
 namespace {

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "ops/cpu/vec_math.h"
-#include "tensor/host_device.h"
+#include "tensor/base/host_device.h"
 
 namespace eddy::pointwise {
 

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/op_spec.h"
-#include "ops/pointwise.h"
-#include "ops/pointwise_functors.h"
+#include "ops/core/op_spec.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/pointwise/pointwise_functors.h"
 
 namespace eddy {
 namespace {

@@ -1,10 +1,10 @@
 // Checks, broadcasting and the node of where.
-#include "ops/where.h"
+#include "ops/pointwise/where.h"
 
 #include "autograd/tape.h"
-#include "ops/checks.h"
-#include "ops/reduce.h"
-#include "tensor/format.h"
+#include "ops/core/checks.h"
+#include "ops/reduce/reduce.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 

@@ -4,13 +4,15 @@
 #include <cstdint>
 #include <vector>
 
-#include "ops/slot.h"
+#include "ops/core/slot.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
 
 // Returns a where the mask is not 0 and b where it is 0. What is not chosen may be NaN or infinite: it leaves
-// no trace. shapes: all three broadcast, aligned at the end. dtypes: mask u8; a and b of one dtype, any.
+// no trace.
+// shapes: all three broadcast, aligned at the end.
+// dtypes: mask u8; a and b of one dtype, any.
 // errors: DtypeError, DeviceError; ShapeError when the shapes do not broadcast.
 // grad: da is dy where the mask is not 0 and 0 elsewhere, db the other way round, each summed over what it
 // repeats. The mask gets none.

@@ -1,8 +1,8 @@
 // CPU kernel of where. It moves bits, so one instantiation per element size serves all types; four bytes, the
 // size that is trained in, has loops of its own for the steps that matter.
-#include "ops/where.h"
+#include "ops/pointwise/where.h"
 
-#include "tensor/thread_pool.h"
+#include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
 

@@ -1,6 +1,6 @@
 // Samples, references and costs of the ops in where.h.
-#include "ops/op_spec.h"
-#include "ops/where.h"
+#include "ops/core/op_spec.h"
+#include "ops/pointwise/where.h"
 
 namespace eddy {
 

@@ -19,11 +19,13 @@ struct AffineOperands {
 };
 AffineOperands affine_operands(const Tensor& x, const Tensor& weight, const Tensor& bias);
 
-// dz = dy where y is positive, else 0. aliasing: dz may be dy.
+// dz = dy where y is positive, else 0.
+// aliasing: dz may be dy.
 void clip_gradient(const Tensor& dz, const Tensor& dy, const Tensor& y);
 
 // Gives input `weight` dy^T x and input `weight` + 1, the bias, the sum of dy over its rows, where they are
-// wanted. shapes: dy [rows, out], x [rows, in].
+// wanted.
+// shapes: dy [rows, out], x [rows, in].
 void give_weight_gradients(VjpContext& v, int weight, const Tensor& dy, const Tensor& x);
 
 }  // namespace eddy

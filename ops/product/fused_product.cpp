@@ -1,10 +1,10 @@
 // What is asked of the device, and the way without it.
-#include "ops/fused_product.h"
+#include "ops/product/fused_product.h"
 
-#include "ops/affine.h"
-#include "ops/gemm.h"
-#include "ops/product.h"
-#include "ops/reduce.h"
+#include "ops/product/affine.h"
+#include "ops/product/gemm.h"
+#include "ops/product/product.h"
+#include "ops/reduce/reduce.h"
 #include "tensor/transfer.h"
 
 namespace eddy {

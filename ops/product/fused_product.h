@@ -7,7 +7,7 @@
 // Matrices are [rows, columns] without gaps; others go by kernels of their own, too.
 #pragma once
 
-#include "ops/gradient_buffer.h"
+#include "ops/core/gradient_buffer.h"
 #include "tensor/tensor.h"
 
 namespace eddy {

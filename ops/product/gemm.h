@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "ops/slot.h"
+#include "ops/core/slot.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
@@ -29,7 +29,7 @@ struct GemmArgs {
   const void* bias = nullptr;
   // With dtype bf16: C is f32, so that sums over several products are not rounded in between.
   bool c_f32 = false;
-  // On the CPU: op(B) as panels of ops/cpu/packed_gemm.h, or null; B counts else. For one matrix, A not
+  // On the CPU: op(B) as panels of ops/product/packed_gemm.h, or null; B counts else. For one matrix, A not
   // transposed and beta 0 or 1.
   const void* panels_b = nullptr;
   // C becomes max(C, 0), behind the bias; beta must be 0 then, and k at least 1.

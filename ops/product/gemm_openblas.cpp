@@ -9,14 +9,14 @@
 #include <string>
 #include <string_view>
 
-#include "ops/cpu/dispatch.h"
-#include "ops/cpu/gemm_small.h"
+#include "ops/cpu/install.h"
 #include "ops/cpu/isa.h"
-#include "ops/cpu/packed_gemm.h"
-#include "ops/gemm.h"
-#include "ops/pointwise.h"
-#include "ops/pointwise_functors.h"
-#include "tensor/thread_pool.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/pointwise/pointwise_functors.h"
+#include "ops/product/gemm.h"
+#include "ops/product/gemm_small.h"
+#include "ops/product/packed_gemm.h"
+#include "tensor/threads/thread_pool.h"
 
 namespace eddy {
 

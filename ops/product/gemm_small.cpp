@@ -1,10 +1,10 @@
 // Which products are small in the sense of gemm_small.h, and their rows shared out.
-#include "ops/cpu/gemm_small.h"
+#include "ops/product/gemm_small.h"
 
 #include <algorithm>
 
-#include "tensor/allocator.h"
-#include "tensor/thread_pool.h"
+#include "tensor/memory/allocator.h"
+#include "tensor/threads/thread_pool.h"
 
 namespace eddy {
 namespace {

@@ -14,7 +14,7 @@
 
 #include <cstdint>
 
-#include "ops/gemm.h"
+#include "ops/product/gemm.h"
 
 namespace eddy {
 

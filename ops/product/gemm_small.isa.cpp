@@ -1,7 +1,7 @@
 // The kernel of gemm_small.h for one instruction set: a tile of rows by vectors of C stays in registers while
 // the inner index runs over a block. A block of B and the rows of A that meet it stay in the second-level
 // cache.
-#include "ops/cpu/gemm_small.h"
+#include "ops/product/gemm_small.h"
 
 #include <algorithm>
 

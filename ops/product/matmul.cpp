@@ -1,20 +1,20 @@
 // matmul, linear and linear_relu: every case is one call of the gemm slot.
-#include "ops/matmul.h"
+#include "ops/product/matmul.h"
 
 #include <algorithm>
 
 #include "autograd/tape.h"
-#include "ops/affine.h"
-#include "ops/checks.h"
-#include "ops/fused_product.h"
-#include "ops/gradient_buffer.h"
-#include "ops/pointwise.h"
-#include "ops/pointwise_functors.h"
-#include "ops/product.h"
-#include "ops/reduce.h"
-#include "ops/repeated_products.h"
-#include "ops/widen.h"
-#include "tensor/format.h"
+#include "ops/cast/widen.h"
+#include "ops/core/checks.h"
+#include "ops/core/gradient_buffer.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/pointwise/pointwise_functors.h"
+#include "ops/product/affine.h"
+#include "ops/product/fused_product.h"
+#include "ops/product/product.h"
+#include "ops/product/repeated_products.h"
+#include "ops/reduce/reduce.h"
+#include "tensor/base/format.h"
 #include "tensor/transfer.h"
 
 namespace eddy {

@@ -1,6 +1,6 @@
 // Samples, references and costs of the ops in matmul.h.
-#include "ops/matmul.h"
-#include "ops/op_spec.h"
+#include "ops/core/op_spec.h"
+#include "ops/product/matmul.h"
 
 namespace eddy {
 namespace {

@@ -1,7 +1,7 @@
 // The packed product in use; packed_gemm.isa.cpp holds the kernels.
-#include "ops/cpu/packed_gemm.h"
+#include "ops/product/packed_gemm.h"
 
-#include "ops/slot.h"
+#include "ops/core/slot.h"
 
 namespace eddy {
 namespace {

@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-#include "tensor/host_device.h"
+#include "tensor/base/host_device.h"
 
 namespace eddy {
 
@@ -34,8 +34,10 @@ struct PackedGemm {
 
   // Computes the columns of the panels [panel_begin, panel_end): C = A B, or C += A B if `accumulate`. C is
   // written only in its `columns` columns and, without `accumulate`, never read. Threads may compute disjoint
-  // ranges at once. shapes: a [rows, inner] with row stride a_stride, c [rows, columns] with row stride
-  // c_stride, in elements. aliasing: c overlaps neither a nor packed.
+  // ranges at once.
+  // shapes: a [rows, inner] with row stride a_stride, c [rows, columns] with row stride c_stride, in
+  // elements.
+  // aliasing: c overlaps neither a nor packed.
   void (*multiply)(std::int64_t rows, std::int64_t inner, std::int64_t columns, std::int64_t panel_begin,
                    std::int64_t panel_end, const T* a, std::int64_t a_stride, const T* packed, T* c,
                    std::int64_t c_stride, bool accumulate);

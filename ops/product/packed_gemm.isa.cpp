@@ -3,7 +3,7 @@
 // storage order. With few rows the product is bound by the stream of B from the outer caches (one recurrent
 // step uses more weights than the second-level cache holds), so while the row tiles of a panel compute they
 // fetch the next panel, each its share.
-#include "ops/cpu/packed_gemm.h"
+#include "ops/product/packed_gemm.h"
 
 #include "ops/cpu/isa.h"
 

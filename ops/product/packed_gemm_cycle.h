@@ -9,14 +9,15 @@
 #include <cstdint>
 #include <utility>
 
-#include "ops/cpu/packed_gemm.h"
-#include "tensor/allocator.h"
+#include "ops/product/packed_gemm.h"
+#include "tensor/memory/allocator.h"
 
 namespace eddy {
 
 class PackedGemmCycle {
  public:
-  // Packs made-up weights for products with at most `rows` rows. errors: OutOfMemoryError.
+  // Packs made-up weights for products with at most `rows` rows.
+  // errors: OutOfMemoryError.
   explicit PackedGemmCycle(std::int64_t rows) : rows_(rows), gemm_(packed_gemm_kernels().f32) {
     std::int64_t elements = 0;
     for (const Sizes& sizes : kSizes) elements += gemm_.packed_elements(sizes.inner, sizes.columns);

@@ -2,15 +2,15 @@
 //
 //   dh = dy Wd where h is positive, else 0;  dWd = dy^T h,  dbd = sum of dy over rows
 //   dx = dh Wu;                              dWu = dh^T x,  dbu = sum of dh over rows
-#include "ops/relu_mlp.h"
+#include "ops/product/relu_mlp.h"
 
 #include "autograd/tape.h"
-#include "ops/affine.h"
-#include "ops/checks.h"
-#include "ops/fused_product.h"
-#include "ops/matmul.h"
-#include "ops/product.h"
-#include "tensor/format.h"
+#include "ops/core/checks.h"
+#include "ops/product/affine.h"
+#include "ops/product/fused_product.h"
+#include "ops/product/matmul.h"
+#include "ops/product/product.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 namespace {

@@ -11,8 +11,10 @@ namespace eddy {
 // fused (set_product_kernel) one node: the first product also keeps a bit for each element that was clipped,
 // and the gradient passes those bits within its product.
 // shapes: x [..., in], up [mlp, in], up_bias [mlp], down [out, mlp], down_bias [out]; biases may be
-// undefined; result [..., out]. dtypes: as linear. errors: as linear. grad: as linear and linear_relu; a NaN
-// within may become 0 on a GPU, as in linear_relu.
+// undefined; result [..., out].
+// dtypes: as linear.
+// errors: as linear.
+// grad: as linear and linear_relu; a NaN within may become 0 on a GPU, as in linear_relu.
 Tensor relu_mlp(const Tensor& x, const Tensor& up, const Tensor& up_bias, const Tensor& down,
                 const Tensor& down_bias = {});
 

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "ops/op_spec.h"
-#include "ops/relu_mlp.h"
+#include "ops/core/op_spec.h"
+#include "ops/product/relu_mlp.h"
 
 namespace eddy {
 namespace {

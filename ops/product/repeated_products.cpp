@@ -1,8 +1,8 @@
 // Panels by weight.
-#include "ops/repeated_products.h"
+#include "ops/product/repeated_products.h"
 
-#include "ops/cpu/packed_gemm.h"
-#include "tensor/thread_pool.h"
+#include "ops/product/packed_gemm.h"
+#include "tensor/threads/thread_pool.h"
 
 namespace eddy {
 namespace {

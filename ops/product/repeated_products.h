@@ -1,7 +1,7 @@
 // Weights that come again: in a loop over time the same few matrices are multiplied with a few rows at every
 // step. OpenBLAS packs a factor anew at every call, which for few rows is most of the work. While a
 // RepeatedProducts lives, `linear` and `linear_relu` on the CPU pack a weight at its first product and
-// multiply from the panels (ops/cpu/packed_gemm.h) at all others, backward too.
+// multiply from the panels (ops/product/packed_gemm.h) at all others, backward too.
 //
 // GFLOP/s of x W^T without and with panels, f32, one core of an AMD EPYC with AVX-512, OpenBLAS 0.3.21
 // (2026-11-22), at 4 / 16 / 64 / 256 rows: 768 -> 3072 120 : 124, 94 : 234, 168 : 240, 203 : 236;

@@ -1,12 +1,12 @@
 // Checks, buffers and the node of the block recurrence with accumulate.
-#include "ops/block_accumulate.h"
+#include "ops/recurrence/block_accumulate.h"
 
 #include <algorithm>
 
-#include "ops/checks.h"
-#include "ops/recurrence_layer.h"
-#include "ops/widen.h"
-#include "tensor/format.h"
+#include "ops/cast/widen.h"
+#include "ops/core/checks.h"
+#include "ops/recurrence/recurrence_layer.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 

@@ -1,4 +1,4 @@
-// Block recurrence with accumulate as one op: all of one layer T (models/transformer_layer.h), over the
+// Block recurrence with accumulate as one op: all of one layer T (models/recurrent_transformer/transformer_layer.h), over the
 // windows t = 0..n of n blocks, one after the other. A window has an older half A_t, if t > 0, and a newer
 // half B_t, if t < n, and T is causal over the whole of it:
 //
@@ -13,12 +13,12 @@
 // halves, which lie the same way, A_t at the place of block t - 1.
 //
 // There is one kernel for the whole chain, on a GPU; the CPU composes it of other ops
-// (models/block_accumulate.cpp), which is the kernel's test.
+// (models/recurrent_transformer/block_accumulate.cpp), which is the kernel's test.
 //
 // Source: Kausik, "Recurrent Transformers" (2025).
 #pragma once
 
-#include "ops/block_recurrence.h"
+#include "ops/recurrence/block_forget.h"
 
 namespace eddy {
 
@@ -38,10 +38,12 @@ struct BlockAccumulateOptions : BlockRecurrenceOptions {
 // sizes.
 bool block_accumulate_fits(const Tensor& x, std::int64_t mlp, const BlockAccumulateOptions& options);
 
-// y over all blocks; rows before first_read may have masks of no meaning. shapes: x [rows, dim], rows being
-// block after block [sequences, positions of the block]; y like x. dtypes: f32, and bf16 by way of it with
-// products in bf16. grad: x and all weights. errors: ShapeError; ValueError for another number of keys;
-// DeviceError where block_accumulate_fits is false.
+// y over all blocks; rows before first_read may have masks of no meaning.
+// shapes: x [rows, dim], rows being block after block [sequences, positions of the block]; y like x.
+// dtypes: f32, and bf16 by way of it with products in bf16.
+// grad: x and all weights.
+// errors: ShapeError; ValueError for another number of keys; DeviceError where block_accumulate_fits is
+// false.
 Tensor block_accumulate(const Tensor& x, const UnitRecurrenceWeights& weights,
                         const BlockAccumulateOptions& options);
 

@@ -10,14 +10,14 @@
 //   r = x + o Wo^T,  h = r + act(LN2(r) Wup^T) Wdown^T,  kh, vh = LN1(h) Wk^T, LN1(h) Wv^T
 //
 // There is one kernel for the whole chain, on a GPU; the CPU has none and needs none: composed of other ops
-// (models/block_forget.cpp) a block's rows are in the cache. That composition is the kernel's test.
+// (models/recurrent_transformer/block_forget.cpp) a block's rows are in the cache. That composition is the kernel's test.
 //
 // Source: Kausik, "Recurrent Transformers" (2025).
 #pragma once
 
 #include <vector>
 
-#include "ops/unit_recurrence.h"
+#include "ops/recurrence/unit_recurrence.h"
 
 namespace eddy {
 
@@ -34,10 +34,13 @@ struct BlockRecurrenceOptions {
 // sizes.
 bool block_recurrence_fits(const Tensor& x, std::int64_t mlp, const BlockRecurrenceOptions& options);
 
-// The chain over all blocks. shapes: x [rows, dim], qkv [rows, 3 dim], rows being block after block
-// [sequences, positions of the block]; results like x; key and value are those of LN1(h). dtypes: f32. grad:
-// x, qkv and all weights. errors: ShapeError; ValueError for another number of keys; DeviceError where
-// block_recurrence_fits is false.
+// The chain over all blocks.
+// shapes: x [rows, dim], qkv [rows, 3 dim], rows being block after block [sequences, positions of the block];
+// results like x; key and value are those of LN1(h).
+// dtypes: f32.
+// grad: x, qkv and all weights.
+// errors: ShapeError; ValueError for another number of keys; DeviceError where block_recurrence_fits is
+// false.
 UnitRecurrenceResult block_recurrence(const Tensor& x, const Tensor& qkv,
                                       const UnitRecurrenceWeights& weights,
                                       const BlockRecurrenceOptions& options);

@@ -1,13 +1,13 @@
 // Checks and gradients of the gates.
-#include "ops/gates.h"
+#include "ops/recurrence/gates.h"
 
 #include "autograd/tape.h"
-#include "ops/checks.h"
-#include "ops/partial_sums.h"
-#include "ops/reduce.h"
-#include "ops/rows.h"
-#include "ops/widen.h"
-#include "tensor/format.h"
+#include "ops/cast/widen.h"
+#include "ops/core/checks.h"
+#include "ops/core/rows.h"
+#include "ops/reduce/partial_sums.h"
+#include "ops/reduce/reduce.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 

@@ -11,22 +11,25 @@
 #include <cstdint>
 #include <vector>
 
-#include "ops/slot.h"
+#include "ops/core/slot.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
 
 // The next state by the fixed gate.
 // shapes: c and z [..., width] alike, bias [width] -> [..., width]; rank >= 1. Size 0 gives an empty result.
-// dtypes: f32, f64, one for all. Operands may be slices along the last axis. errors: ShapeError, DtypeError,
-// DeviceError. grad: dc = dy g; dz = dy (1 - g) dz'/dz; dbias = sum over rows of dy (c - z') g (1 - g).
+// dtypes: f32, f64, one for all. Operands may be slices along the last axis.
+// errors: ShapeError, DtypeError, DeviceError.
+// grad: dc = dy g; dz = dy (1 - g) dz'/dz; dbias = sum over rows of dy (c - z') g (1 - g).
 Tensor fixed_gate(const Tensor& c, const Tensor& z, const Tensor& bias, bool tanh_z);
 
 // The next state by the lstm gate; i and f are the products of the gate's input with its matrices.
 // shapes: c, z, i and f [..., width] alike, bias_i and bias_f [width] -> [..., width]; rank >= 1. Size 0
-// gives an empty result. dtypes: f32, f64, one for all. Operands may be slices along the last axis.
-// errors: ShapeError, DtypeError, DeviceError. grad: dc = dy F; dz = dy I dz'/dz; df = dy c F (1 - F);
-// di = dy z' I (1 - I); dbias_f and dbias_i are the sums of df and di over rows.
+// gives an empty result.
+// dtypes: f32, f64, one for all. Operands may be slices along the last axis.
+// errors: ShapeError, DtypeError, DeviceError.
+// grad: dc = dy F; dz = dy I dz'/dz; df = dy c F (1 - F); di = dy z' I (1 - I); dbias_f and dbias_i are the
+// sums of df and di over rows.
 Tensor lstm_gate(const Tensor& c, const Tensor& z, const Tensor& i, const Tensor& f, const Tensor& bias_i,
                  const Tensor& bias_f, bool tanh_z);
 

@@ -1,11 +1,11 @@
 // CPU kernels of the gates. A block of rows is walked in pieces of its columns: what belongs to a column (the
 // fixed gate's sigmoid, the sums of the bias gradients) lies on the stack meanwhile. Every operand is read
 // once and every result written once.
-#include "ops/gates.h"
+#include "ops/recurrence/gates.h"
 
 #include "ops/cpu/isa.h"
 #include "ops/cpu/vec_math.h"
-#include "tensor/thread_pool.h"
+#include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
 void install_gates();

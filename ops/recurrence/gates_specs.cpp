@@ -1,8 +1,8 @@
 // Samples, references and costs of the ops in gates.h.
 #include <cmath>
 
-#include "ops/gates.h"
-#include "ops/op_spec.h"
+#include "ops/core/op_spec.h"
+#include "ops/recurrence/gates.h"
 
 namespace eddy {
 namespace {

@@ -1,11 +1,11 @@
 // Checks and gradient of the LSTM cell.
-#include "ops/lstm_cell.h"
+#include "ops/recurrence/lstm_cell.h"
 
 #include "autograd/tape.h"
-#include "ops/checks.h"
-#include "ops/rows.h"
-#include "ops/widen.h"
-#include "tensor/format.h"
+#include "ops/cast/widen.h"
+#include "ops/core/checks.h"
+#include "ops/core/rows.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 

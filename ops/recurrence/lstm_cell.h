@@ -1,12 +1,13 @@
 // One step of an LSTM after its matrix products: c' = sigmoid(f) c + sigmoid(i) tanh(g), h = sigmoid(o)
-// tanh(c'). source: Hochreiter, Schmidhuber, "Long short-term memory" (1997), with the forget gate of Gers,
+// tanh(c').
+// source: Hochreiter, Schmidhuber, "Long short-term memory" (1997), with the forget gate of Gers,
 // Schmidhuber, Cummins (2000).
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "ops/slot.h"
+#include "ops/core/slot.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
@@ -18,9 +19,11 @@ struct LstmCell {
 // The next hidden and cell state from the gates before their nonlinearities, side by side in the order i, f,
 // g, o.
 // shapes: gates [batch, 4 hidden], c [batch, hidden] -> h and c, both [batch, hidden]. Size 0 gives empty
-// results. dtypes: f32, f64, one for both. Rows may be slices, such as one time step. errors: ShapeError,
-// DtypeError, DeviceError. grad: with the gates' values i, f, g, o and t = tanh(c'): dc' += dh o (1 - t^2);
-// then do = dh t o (1 - o), di = dc' g i (1 - i), df = dc' c f (1 - f), dg = dc' i (1 - g^2), dc = dc' f.
+// results.
+// dtypes: f32, f64, one for both. Rows may be slices, such as one time step.
+// errors: ShapeError, DtypeError, DeviceError.
+// grad: with the gates' values i, f, g, o and t = tanh(c'): dc' += dh o (1 - t^2); then do = dh t o (1 - o),
+// di = dc' g i (1 - i), df = dc' c f (1 - f), dg = dc' i (1 - g^2), dc = dc' f.
 LstmCell lstm_cell(const Tensor& gates, const Tensor& c);
 
 // One step. h and c_next are row-major. batch >= 1, hidden >= 1.

@@ -1,9 +1,9 @@
 // CPU kernels of the LSTM cell: one pass over a row of four gates.
-#include "ops/lstm_cell.h"
+#include "ops/recurrence/lstm_cell.h"
 
 #include "ops/cpu/isa.h"
 #include "ops/cpu/vec_math.h"
-#include "tensor/thread_pool.h"
+#include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
 void install_lstm_cell();

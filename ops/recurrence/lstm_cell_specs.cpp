@@ -1,8 +1,8 @@
 // Samples, references and costs of the ops in lstm_cell.h.
 #include <cmath>
 
-#include "ops/lstm_cell.h"
-#include "ops/op_spec.h"
+#include "ops/core/op_spec.h"
+#include "ops/recurrence/lstm_cell.h"
 
 namespace eddy {
 namespace {

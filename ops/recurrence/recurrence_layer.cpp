@@ -1,12 +1,12 @@
-#include "ops/recurrence_layer.h"
+#include "ops/recurrence/recurrence_layer.h"
 
-#include "ops/checks.h"
-#include "ops/gemm.h"
-#include "ops/layer_norm.h"
-#include "ops/records.h"
-#include "ops/reduce.h"
-#include "ops/widen.h"
-#include "tensor/format.h"
+#include "ops/cast/widen.h"
+#include "ops/core/checks.h"
+#include "ops/core/records.h"
+#include "ops/norm/layer_norm.h"
+#include "ops/product/gemm.h"
+#include "ops/reduce/reduce.h"
+#include "tensor/base/format.h"
 
 namespace eddy::recurrence {
 namespace {

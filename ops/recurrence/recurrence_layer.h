@@ -1,4 +1,4 @@
-// The layer T inside the recurrences that are one op (unit_recurrence.h, block_recurrence.h,
+// The layer T inside the recurrences that are one op (unit_recurrence.h, block_forget.h,
 // block_accumulate.h): its weights as kernels read them, and their gradients, each one product over the rows
 // of all steps.
 #pragma once
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "ops/unit_recurrence.h"
+#include "ops/recurrence/unit_recurrence.h"
 
 namespace eddy::recurrence {
 

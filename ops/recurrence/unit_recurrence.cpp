@@ -1,15 +1,15 @@
 // Checks, buffers and the node of the unit recurrence; its weight gradients are products over all steps at
 // once.
-#include "ops/unit_recurrence.h"
+#include "ops/recurrence/unit_recurrence.h"
 
 #include <algorithm>
 
-#include "ops/block_recurrence.h"
-#include "ops/checks.h"
-#include "ops/cpu/packed_gemm.h"
-#include "ops/recurrence_layer.h"
-#include "ops/widen.h"
-#include "tensor/format.h"
+#include "ops/cast/widen.h"
+#include "ops/core/checks.h"
+#include "ops/product/packed_gemm.h"
+#include "ops/recurrence/block_forget.h"
+#include "ops/recurrence/recurrence_layer.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 

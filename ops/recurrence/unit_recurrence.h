@@ -23,8 +23,8 @@
 
 #include <vector>
 
-#include "ops/slot.h"
-#include "tensor/philox.h"
+#include "ops/core/slot.h"
+#include "tensor/random/philox.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
@@ -53,9 +53,12 @@ struct UnitRecurrenceResult {
   Tensor h, key, value;  // [time, batch, D] each; key and value are those of LN1(h)
 };
 
-// The chain over all steps. shapes: x [time, batch, D], qkv [time, batch, 3 D]; key and value of the state
-// before the first step [batch, D], or undefined. dtypes: f32, f64. grad: x, qkv and all weights; the carried
-// state is a constant. errors: ShapeError when sizes do not fit each other.
+// The chain over all steps.
+// shapes: x [time, batch, D], qkv [time, batch, 3 D]; key and value of the state before the first step
+// [batch, D], or undefined.
+// dtypes: f32, f64.
+// grad: x, qkv and all weights; the carried state is a constant.
+// errors: ShapeError when sizes do not fit each other.
 UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const UnitRecurrenceWeights& weights,
                                      const UnitRecurrenceOptions& options, const Tensor& key = {},
                                      const Tensor& value = {});
@@ -73,12 +76,12 @@ struct UnitRecurrenceArgs {
   // loop in one type.
   Dtype kept;
   std::int64_t time, batch, dim, mlp, heads;
-  // The recurrence over blocks (ops/block_recurrence.h): a step has `block` rows of each of `sequences`
+  // The recurrence over blocks (ops/recurrence/block_forget.h): a step has `block` rows of each of `sequences`
   // sequences, which make its batch, but the last one has `last` rows of each, and arrays end there. The unit
   // recurrence has sequences = batch and block = last = 1.
   std::int64_t sequences, block, last;
   const RandomKey* keys;  // block recurrence with dropout: of every step three, on the device; else null
-  // Accumulate (ops/block_accumulate.h): of the older halves of the last window but one and of the last, how
+  // Accumulate (ops/recurrence/block_accumulate.h): of the older halves of the last window but one and of the last, how
   // many rows of each sequence nobody reads, which have no masks; elsewhere 0.
   std::int64_t unread[2];
   bool gelu;

@@ -6,15 +6,15 @@
 //   work by rows, with a
 //              barrier between (7 a step). Splitting 16 rows instead would make every thread stream all
 //              weights.
-#include "ops/unit_recurrence.h"
+#include "ops/recurrence/unit_recurrence.h"
 
 #include "ops/cpu/isa.h"
-#include "ops/cpu/packed_gemm.h"
 #include "ops/cpu/vec_math.h"
-#include "ops/dropout.h"
-#include "ops/layer_norm.h"
-#include "ops/pointwise_functors.h"
-#include "tensor/thread_pool.h"
+#include "ops/norm/layer_norm.h"
+#include "ops/pointwise/dropout.h"
+#include "ops/pointwise/pointwise_functors.h"
+#include "ops/product/packed_gemm.h"
+#include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
 namespace {

@@ -1,8 +1,8 @@
 // The record of the unit recurrence: its reference walks through the equations row by row with plain loops.
 #include <cmath>
 
-#include "ops/op_spec.h"
-#include "ops/unit_recurrence.h"
+#include "ops/core/op_spec.h"
+#include "ops/recurrence/unit_recurrence.h"
 
 namespace eddy {
 namespace {

@@ -1,9 +1,9 @@
 // One launch, or a sum for each.
-#include "ops/partial_sums.h"
+#include "ops/reduce/partial_sums.h"
 
 #include <algorithm>
 
-#include "ops/reduce.h"
+#include "ops/reduce/reduce.h"
 
 namespace eddy {
 

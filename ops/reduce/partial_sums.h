@@ -5,7 +5,7 @@
 #include <initializer_list>
 
 #include "autograd/node.h"
-#include "ops/slot.h"
+#include "ops/core/slot.h"
 #include "tensor/tensor.h"
 
 namespace eddy {

@@ -1,12 +1,12 @@
 // Checks, axes and gradients of the reductions.
-#include "ops/reduce.h"
+#include "ops/reduce/reduce.h"
 
 #include <algorithm>
 
 #include "autograd/tape.h"
-#include "ops/checks.h"
-#include "ops/widen.h"
-#include "tensor/format.h"
+#include "ops/cast/widen.h"
+#include "ops/core/checks.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 

@@ -8,22 +8,27 @@
 #include <cstdint>
 #include <vector>
 
-#include "ops/slot.h"
+#include "ops/core/slot.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
 
-// The sum of all elements, a scalar []; 0 of an empty tensor. errors: DtypeError. grad: dy, repeated.
+// The sum of all elements, a scalar []; 0 of an empty tensor.
+// errors: DtypeError.
+// grad: dy, repeated.
 Tensor sum(const Tensor& x);
-// The sum over one axis, which goes, or stays with size 1 when `keep`. shapes: [.., n, ..] -> [.., ..].
-// errors: ShapeError when there is no such axis; DtypeError. grad: dy repeated over the axis.
+// The sum over one axis, which goes, or stays with size 1 when `keep`.
+// shapes: [.., n, ..] -> [.., ..].
+// errors: ShapeError when there is no such axis; DtypeError.
+// grad: dy repeated over the axis.
 Tensor sum(const Tensor& x, int axis, bool keep = false);
 
-// The average of all elements, a scalar []. errors: ShapeError when there are none; DtypeError. grad: dy /
-// count.
+// The average of all elements, a scalar [].
+// errors: ShapeError when there are none; DtypeError.
+// grad: dy / count.
 Tensor mean(const Tensor& x);
-// The average over one axis. errors: ShapeError when there is no such axis, or an average of no elements is
-// asked for.
+// The average over one axis.
+// errors: ShapeError when there is no such axis, or an average of no elements is asked for.
 Tensor mean(const Tensor& x, int axis, bool keep = false);
 
 // The largest element over one axis; NaN when one of them is NaN.
@@ -32,10 +37,12 @@ Tensor mean(const Tensor& x, int axis, bool keep = false);
 Tensor max(const Tensor& x, int axis, bool keep = false);
 
 // x summed over the axes that broadcasting from `shape` to x's shape repeated; untracked. The same storage
-// when the shapes are equal. errors: ShapeError when `shape` does not broadcast to x's; DtypeError.
+// when the shapes are equal.
+// errors: ShapeError when `shape` does not broadcast to x's; DtypeError.
 Tensor sum_to(const Tensor& x, const Shape& shape);
 // The same into a given tensor, untracked: dst = beta * dst + sum; with beta 0 dst may be uninitialised.
-// dtypes: one for both, or dst f32 beside x of bf16. aliasing: dst must not overlap x.
+// dtypes: one for both, or dst f32 beside x of bf16.
+// aliasing: dst must not overlap x.
 void sum_into(const Tensor& dst, const Tensor& x, float beta);
 
 // y[o, i] = beta * y[o, i] + scale * (sum over k of x[o, k, i]); y is not read when beta is 0. All row-major.

@@ -1,11 +1,11 @@
 // CPU kernels of the reductions. Every one sees its input as [outer, count, inner] and works on the middle
 // axis: with inner 1 a row is contiguous and is summed in lanes, else whole rows of `inner` elements are
 // added to each other. Each input element is read once.
-#include "ops/reduce.h"
+#include "ops/reduce/reduce.h"
 
 #include "ops/cpu/isa.h"
 #include "ops/cpu/lanes.h"
-#include "tensor/thread_pool.h"
+#include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
 void install_reduce();

@@ -1,8 +1,8 @@
 // Samples, references and costs of the ops in reduce.h.
 #include <cmath>
 
-#include "ops/op_spec.h"
-#include "ops/reduce.h"
+#include "ops/core/op_spec.h"
+#include "ops/reduce/reduce.h"
 
 namespace eddy {
 namespace {

@@ -1,13 +1,13 @@
 // Checks, bands, masks and gradients of softmax and log-softmax.
-#include "ops/softmax.h"
+#include "ops/reduce/softmax.h"
 
 #include <algorithm>
 
 #include "autograd/tape.h"
-#include "ops/checks.h"
-#include "ops/reduce.h"
-#include "ops/widen.h"
-#include "tensor/format.h"
+#include "ops/cast/widen.h"
+#include "ops/core/checks.h"
+#include "ops/reduce/reduce.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 

@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "ops/attention_band.h"
-#include "ops/slot.h"
-#include "tensor/host_device.h"
+#include "ops/core/attention_band.h"
+#include "ops/core/slot.h"
+#include "tensor/base/host_device.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
@@ -24,14 +24,17 @@ struct SoftmaxOptions {
 
 // The weights that sum to 1 over the last axis, of x + bias.
 // shapes: x [..., width] -> the same. A hidden entry is exactly 0, and a row with nothing visible, or with
-// -inf only, is all 0 and passes no gradient. dtypes: f32, f64, and bf16, beside which the bias may be f32.
+// -inf only, is all 0 and passes no gradient.
+// dtypes: f32, f64, and bf16, beside which the bias may be f32.
 // errors: ShapeError for a scalar, for a band with one axis, for a mask or a bias that does not broadcast;
-// ValueError for a band that holds no distance; DtypeError; DeviceError. grad: dx = y (dy - sum(dy y)), and
-// that summed over the axes that repeat for the bias; none for the mask.
+// ValueError for a band that holds no distance; DtypeError; DeviceError.
+// grad: dx = y (dy - sum(dy y)), and that summed over the axes that repeat for the bias; none for the mask.
 Tensor softmax(const Tensor& x, const SoftmaxOptions& options = {});
 
 // The logarithm of softmax over the last axis, x - max x - log(sum exp(x - max x)).
-// shapes: x [..., width] -> the same. dtypes: f32, f64. errors: ShapeError for a scalar; DtypeError.
+// shapes: x [..., width] -> the same.
+// dtypes: f32, f64.
+// errors: ShapeError for a scalar; DtypeError.
 // grad: dx = dy - exp(y) sum(dy).
 Tensor log_softmax(const Tensor& x);
 

@@ -1,13 +1,13 @@
 // CPU kernels of softmax: one row at a time, which stays in the first-level cache for its three passes
 // (maximum, exp and sum, scale), so memory sees one read and one write. The gradient reads dy and y twice
 // from the cache.
-#include "ops/softmax.h"
+#include "ops/reduce/softmax.h"
 
 #include <math.h>
 
 #include "ops/cpu/isa.h"
 #include "ops/cpu/row_exp.h"
-#include "tensor/thread_pool.h"
+#include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
 void install_softmax();

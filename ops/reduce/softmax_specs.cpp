@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/op_spec.h"
-#include "ops/softmax.h"
+#include "ops/core/op_spec.h"
+#include "ops/reduce/softmax.h"
 
 namespace eddy {
 namespace {

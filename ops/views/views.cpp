@@ -1,12 +1,12 @@
 // Views and their gradients: the gradient of a view of x is the same view of x's gradient.
-#include "ops/views.h"
+#include "ops/views/views.h"
 
 #include <fmt/format.h>
 
 #include "autograd/tape.h"
-#include "ops/checks.h"
-#include "ops/reduce.h"
-#include "tensor/format.h"
+#include "ops/core/checks.h"
+#include "ops/reduce/reduce.h"
+#include "tensor/base/format.h"
 #include "tensor/transfer.h"
 
 namespace eddy {

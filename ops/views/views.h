@@ -20,21 +20,25 @@ Tensor reshape(const Tensor& x, const Shape& shape);
 // errors: ShapeError with two such sizes, a size below -1, or sizes that do not divide the elements.
 Tensor reshape(const Tensor& x, std::initializer_list<std::int64_t> sizes);
 
-// Returns a view with two axes swapped. errors: ShapeError when there is no such axis.
+// Returns a view with two axes swapped.
+// errors: ShapeError when there is no such axis.
 Tensor transpose(const Tensor& x, int axis_a, int axis_b);
 
-// Returns a view of `length` entries of an axis from `start`. errors: ShapeError outside the axis.
+// Returns a view of `length` entries of an axis from `start`.
+// errors: ShapeError outside the axis.
 Tensor narrow(const Tensor& x, int axis, std::int64_t start, std::int64_t length);
 
-// Returns a view of one entry of an axis; the axis goes. errors: ShapeError outside the axis.
+// Returns a view of one entry of an axis; the axis goes.
+// errors: ShapeError outside the axis.
 Tensor select(const Tensor& x, int axis, std::int64_t index);
 
 // Returns a view in which sizes of 1, and missing leading axes, repeat with stride 0.
-// errors: ShapeError when another size differs. grad: summed over what repeats.
+// errors: ShapeError when another size differs.
+// grad: summed over what repeats.
 Tensor expand(const Tensor& x, const Shape& shape);
 
-// Returns views of consecutive parts of an axis. errors: ShapeError unless the sizes are 0 or more and add up
-// to the axis.
+// Returns views of consecutive parts of an axis.
+// errors: ShapeError unless the sizes are 0 or more and add up to the axis.
 std::vector<Tensor> split(const Tensor& x, int axis, const std::vector<std::int64_t>& sizes);
 
 // Returns x itself when it is row-major, else a row-major copy.

@@ -1,6 +1,6 @@
 // Samples, references and costs of the ops in views.h.
-#include "ops/op_spec.h"
-#include "ops/views.h"
+#include "ops/core/op_spec.h"
+#include "ops/views/views.h"
 
 namespace eddy {
 namespace {

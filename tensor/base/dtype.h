@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "tensor/host_device.h"
+#include "tensor/base/host_device.h"
 
 namespace eddy {
 

@@ -1,5 +1,5 @@
 // The one tree of errors that Eddy throws. Text: `op: what is wrong: the values (the rule)`, with the fix if
-// known. This header stays free of fmt so that `.cu` files can include what includes it; see tensor/format.h
+// known. This header stays free of fmt so that `.cu` files can include what includes it; see tensor/base/format.h
 // for `fail`.
 #pragma once
 

@@ -1,5 +1,5 @@
 // The one place where error texts are put together.
-#include "tensor/format.h"
+#include "tensor/base/format.h"
 
 namespace eddy::detail {
 

@@ -5,12 +5,12 @@
 
 #include <fmt/core.h>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace eddy {
 
 namespace detail {
-// E is one of the errors in tensor/error.h.
+// E is one of the errors in tensor/base/error.h.
 template <class E>
 [[noreturn]] void throw_formatted(fmt::string_view text, fmt::format_args args);
 }  // namespace detail

@@ -1,5 +1,5 @@
 // POSIX calls of AtomicFile. Order of the guarantees: fsync(file), rename, fsync(directory).
-#include "tensor/atomic_file.h"
+#include "tensor/files/atomic_file.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -12,7 +12,7 @@
 #include <ctime>
 #include <system_error>
 
-#include "tensor/format.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 namespace {

@@ -9,18 +9,19 @@ namespace eddy {
 
 class AtomicFile {
  public:
-  // Creates the temporary file. errors: IoError with the path and the system's reason.
+  // Creates the temporary file.
+  // errors: IoError with the path and the system's reason.
   explicit AtomicFile(const std::string& path);
   // Removes the temporary file unless commit() put it in place.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  // Appends bytes. errors: IoError (disk full, file size limit, device error); SIGXFSZ never reaches the
-  // process.
+  // Appends bytes.
+  // errors: IoError (disk full, file size limit, device error); SIGXFSZ never reaches the process.
   void write(const void* data, std::int64_t bytes);
-  // Makes the bytes durable and gives the file its name. errors: IoError; until the rename the target is
-  // untouched.
+  // Makes the bytes durable and gives the file its name.
+  // errors: IoError; until the rename the target is untouched.
   void commit();
 
  private:

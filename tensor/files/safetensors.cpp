@@ -1,5 +1,5 @@
 // Reading safetensors files. The header is hostile until proven good: each rule has its own message.
-#include "tensor/safetensors.h"
+#include "tensor/files/safetensors.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -14,10 +14,10 @@
 #include <system_error>
 #include <utility>
 
-#include "tensor/format.h"
-#include "tensor/json_text.h"
-#include "tensor/safetensors_layout.h"
-#include "tensor/strict_json.h"
+#include "tensor/base/format.h"
+#include "tensor/files/json_text.h"
+#include "tensor/files/safetensors_layout.h"
+#include "tensor/files/strict_json.h"
 
 namespace eddy {
 namespace {

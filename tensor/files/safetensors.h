@@ -1,7 +1,7 @@
 // Safetensors files: a little-endian u64 with the length of a JSON header, the header, then the raw
 // little-endian bytes of all tensors with offsets counted from the end of the header. Files come from
-// anywhere, so every header is checked in full before a tensor is handed out. Source: the format's
-// description at https://github.com/huggingface/safetensors (Format).
+// anywhere, so every header is checked in full before a tensor is handed out.
+// Source: the format's description at https://github.com/huggingface/safetensors (Format).
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tensor/dtype.h"
+#include "tensor/base/dtype.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
@@ -34,8 +34,9 @@ struct SafetensorsEntry {
 // must not be shortened meanwhile; write_safetensors replaces files whole and never does so.
 class SafetensorsFile {
  public:
-  // The file with its header checked. errors: IoError when it cannot be read; FormatError for a malformed
-  // header; DtypeError for an element type that the format knows and Eddy does not.
+  // The file with its header checked.
+  // errors: IoError when it cannot be read; FormatError for a malformed header; DtypeError for an element
+  // type that the format knows and Eddy does not.
   static SafetensorsFile open(const std::string& path);
 
   // All tensors, sorted by name.
@@ -62,16 +63,18 @@ struct SafetensorsItem {
 };
 
 // Writes a file, whole or not at all. Names stand sorted in the header, data lie with the widest elements
-// first so that each tensor is aligned, and equal input gives equal bytes. errors: ValueError for names that
-// are equal, reserved or not UTF-8, for bad shapes and missing data; IoError when writing fails, with the old
-// file untouched.
+// first so that each tensor is aligned, and equal input gives equal bytes.
+// errors: ValueError for names that are equal, reserved or not UTF-8, for bad shapes and missing data;
+// IoError when writing fails, with the old file untouched.
 void write_safetensors(const std::string& path, std::span<const SafetensorsItem> items,
                        const SafetensorsMetadata& metadata = {});
 
-// All tensors of a file, copied to the CPU. errors: as SafetensorsFile::open; OutOfMemoryError.
+// All tensors of a file, copied to the CPU.
+// errors: as SafetensorsFile::open; OutOfMemoryError.
 std::map<std::string, Tensor> load_safetensors(const std::string& path);
 
-// Writes tensors of any strides and device. errors: as write_safetensors; ValueError for an undefined tensor.
+// Writes tensors of any strides and device.
+// errors: as write_safetensors; ValueError for an undefined tensor.
 void save_safetensors(const std::string& path, const std::map<std::string, Tensor>& tensors,
                       const SafetensorsMetadata& metadata = {});
 

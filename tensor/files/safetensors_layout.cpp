@@ -1,5 +1,5 @@
 // Tables and arithmetic of the safetensors format.
-#include "tensor/safetensors_layout.h"
+#include "tensor/files/safetensors_layout.h"
 
 #include <algorithm>
 #include <array>

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tensor/dtype.h"
+#include "tensor/base/dtype.h"
 
 namespace eddy {
 

@@ -1,9 +1,9 @@
 // Safetensors files as maps of tensors.
 #include <cstring>
 
-#include "tensor/format.h"
-#include "tensor/json_text.h"
-#include "tensor/safetensors.h"
+#include "tensor/base/format.h"
+#include "tensor/files/json_text.h"
+#include "tensor/files/safetensors.h"
 
 namespace eddy {
 

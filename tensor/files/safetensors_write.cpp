@@ -5,11 +5,11 @@
 #include <cstring>
 #include <utility>
 
-#include "tensor/atomic_file.h"
-#include "tensor/format.h"
-#include "tensor/json_text.h"
-#include "tensor/safetensors.h"
-#include "tensor/safetensors_layout.h"
+#include "tensor/base/format.h"
+#include "tensor/files/atomic_file.h"
+#include "tensor/files/json_text.h"
+#include "tensor/files/safetensors.h"
+#include "tensor/files/safetensors_layout.h"
 #include "tensor/shape.h"
 
 namespace eddy {

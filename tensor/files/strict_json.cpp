@@ -1,12 +1,12 @@
 // A SAX handler that builds the document itself, so that it sees every key before the value is stored.
-#include "tensor/strict_json.h"
+#include "tensor/files/strict_json.h"
 
 #include <fmt/format.h>
 
 #include <utility>
 #include <vector>
 
-#include "tensor/json_text.h"
+#include "tensor/files/json_text.h"
 
 namespace eddy {
 namespace {

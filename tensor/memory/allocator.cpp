@@ -2,7 +2,7 @@
 // block goes to its class's list and is handed out again, last in first out. Blocks of 2 MiB and more are
 // mapped on their own and advised to use huge pages; smaller ones are cut from 4 MiB slabs. When the system
 // refuses, cached large blocks go back to it and the request is tried once more.
-#include "tensor/allocator.h"
+#include "tensor/memory/allocator.h"
 
 #include <sys/mman.h>
 
@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "tensor/format.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 namespace {
@@ -140,8 +140,7 @@ class CpuAllocator final : public Allocator {
       if (!free_[static_cast<std::size_t>(size_class)].empty()) largest_free = class_bytes(size_class);
     fail<OutOfMemoryError>(
         "memory: {} bytes could not be had on cpu: live {}, peak {}, reserved {}, largest free block {}, "
-        "limit {}{} "
-        "(lower train.batch or model.context, raise train.accumulate, or use checkpointing)",
+        "limit {}{} (lower train.batch or model.context, raise train.accumulate, or use checkpointing)",
         bytes, stats_.live_bytes, stats_.peak_bytes, stats_.reserved_bytes, largest_free,
         limit_ > 0 ? std::to_string(limit_) : "none", memory_report());
   }

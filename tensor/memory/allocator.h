@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "tensor/device.h"
+#include "tensor/base/device.h"
 
 namespace eddy {
 
@@ -33,7 +33,8 @@ class Allocator {
   virtual void set_limit(std::int64_t bytes) = 0;
 };
 
-// The allocator of a device. errors: DeviceError when this build has no backend for it.
+// The allocator of a device.
+// errors: DeviceError when this build has no backend for it.
 Allocator& allocator(Device device);
 // Called by a backend when it is installed.
 void set_allocator(DeviceType type, Allocator* allocator);

@@ -1,5 +1,5 @@
 // Stream names to Philox keys.
-#include "tensor/philox.h"
+#include "tensor/random/philox.h"
 
 namespace eddy {
 namespace {

@@ -1,11 +1,12 @@
 // Philox4x32-10: a counter-based generator. Word i of a stream is a pure function of (seed, stream, step, i),
 // so the CPU and the GPU draw the same numbers, recomputation reproduces them, and masks never need to be
-// stored. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
+// stored.
+// Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
 #pragma once
 
 #include <cstdint>
 
-#include "tensor/host_device.h"
+#include "tensor/base/host_device.h"
 
 namespace eddy {
 

@@ -1,12 +1,12 @@
 // Unbiased draws below a bound. Draw `element` of a key is a pure function of (key, element, bound):
 // candidates that would favour small results are rejected and replaced by words far away in the same stream,
-// not by the next element's. Source: rejection of the first 2^64 mod bound values, the usual remedy for the
-// bias of `word % bound`.
+// not by the next element's.
+// Source: rejection of the first 2^64 mod bound values, the usual remedy for the bias of `word % bound`.
 #pragma once
 
 #include <cstdint>
 
-#include "tensor/philox.h"
+#include "tensor/random/philox.h"
 
 namespace eddy {
 

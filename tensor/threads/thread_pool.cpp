@@ -1,6 +1,6 @@
 // A small pool: one job at a time, chunks claimed by an atomic counter. The workers' places in a team are
 // fixed; which worker takes which chunk is not, and must not matter.
-#include "tensor/thread_pool.h"
+#include "tensor/threads/thread_pool.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "tensor/format.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 namespace {

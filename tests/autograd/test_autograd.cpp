@@ -10,8 +10,8 @@
 
 #include "autograd/scope.h"
 #include "autograd/tape.h"
-#include "tensor/allocator.h"
-#include "tests/unit/tiny_ops.h"
+#include "tensor/memory/allocator.h"
+#include "tests/autograd/tiny_ops.h"
 
 using namespace eddy;
 using namespace eddy::tiny;

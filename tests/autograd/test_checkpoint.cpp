@@ -6,7 +6,7 @@
 
 #include "autograd/checkpoint.h"
 #include "autograd/seq_buffer.h"
-#include "tests/unit/tiny_ops.h"
+#include "tests/autograd/tiny_ops.h"
 
 using namespace eddy;
 using namespace eddy::tiny;

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "tests/unit/tiny_ops.h"
+#include "tests/autograd/tiny_ops.h"
 
 using namespace eddy;
 using namespace eddy::tiny;

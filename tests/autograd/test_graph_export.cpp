@@ -5,7 +5,7 @@
 
 #include "autograd/graph_export.h"
 #include "autograd/scope.h"
-#include "tests/unit/tiny_ops.h"
+#include "tests/autograd/tiny_ops.h"
 
 using namespace eddy;
 using namespace eddy::tiny;

@@ -3,8 +3,8 @@
 
 #include "autograd/scope.h"
 #include "autograd/state.h"
-#include "tensor/allocator.h"
-#include "tests/unit/tiny_ops.h"
+#include "tensor/memory/allocator.h"
+#include "tests/autograd/tiny_ops.h"
 
 using namespace eddy;
 using namespace eddy::tiny;

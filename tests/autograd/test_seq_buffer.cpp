@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "autograd/seq_buffer.h"
-#include "tensor/allocator.h"
-#include "tests/unit/tiny_ops.h"
+#include "tensor/memory/allocator.h"
+#include "tests/autograd/tiny_ops.h"
 
 using namespace eddy;
 using namespace eddy::tiny;

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "autograd/tbptt.h"
-#include "tensor/allocator.h"
-#include "tests/unit/tiny_ops.h"
+#include "tensor/memory/allocator.h"
+#include "tests/autograd/tiny_ops.h"
 
 using namespace eddy;
 using namespace eddy::tiny;

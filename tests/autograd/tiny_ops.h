@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tensor/tensor.h"
 
 namespace eddy::tiny {

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "ops/matmul.h"
-#include "tensor/error.h"
+#include "ops/product/matmul.h"
+#include "tensor/base/error.h"
 #include "tensor/tensor.h"
 
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "cuda/pool.h"
-#include "tensor/error.h"
-#include "tensor/philox.h"
+#include "cuda/runtime/pool.h"
+#include "tensor/base/error.h"
+#include "tensor/random/philox.h"
 
 using namespace eddy;
 using cuda::Pool;

@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "cuda/walk.h"
-#include "tensor/philox.h"
+#include "cuda/core/walk.h"
+#include "tensor/random/philox.h"
 
 using namespace eddy;
 using cuda::FastDivide;

@@ -19,15 +19,15 @@
 #include <vector>
 
 #include "ops/backends.h"
-#include "tensor/allocator.h"
-#include "tensor/error.h"
-#include "tensor/format.h"
-#include "tests/gpu/emulation/emulation.h"
-#include "train/bench_profile.h"
-#include "train/captured_stream.h"
-#include "train/human_text.h"
-#include "train/reproduce_speed.h"
-#include "train/step_trial.h"
+#include "tensor/base/error.h"
+#include "tensor/base/format.h"
+#include "tensor/memory/allocator.h"
+#include "tests/emulation/emulation.h"
+#include "train/bench/profile.h"
+#include "train/bench/step_trial.h"
+#include "train/generate/captured_stream.h"
+#include "train/page/human_text.h"
+#include "train/reproduce/speed.h"
 
 using namespace eddy;
 

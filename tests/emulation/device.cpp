@@ -1,7 +1,7 @@
 // What the emulated GPU says of itself.
 #include <cstdio>
 
-#include "tests/gpu/emulation/include/cuda_runtime_api.h"
+#include "tests/emulation/include/cuda_runtime_api.h"
 
 namespace {
 

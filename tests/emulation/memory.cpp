@@ -7,7 +7,7 @@
 #include <cstring>
 #include <map>
 
-#include "tests/gpu/emulation/emulation.h"
+#include "tests/emulation/emulation.h"
 
 namespace emulation {
 namespace {

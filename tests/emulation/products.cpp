@@ -8,8 +8,8 @@
 #include <cstring>
 #include <vector>
 
-#include "tensor/dtype.h"
-#include "tests/gpu/emulation/include/cublasLt.h"
+#include "tensor/base/dtype.h"
+#include "tests/emulation/include/cublasLt.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/gpu/emulation/include/cuda_runtime_api.h"
+#include "tests/emulation/include/cuda_runtime_api.h"
 
 struct EmulatedGraph {
   std::vector<std::function<void()>> works;

@@ -5,10 +5,10 @@
 #include <map>
 #include <string>
 
-#include "cuda/attention_tensor_core.h"
-#include "cuda/context.h"
-#include "tests/gpu/attention_case.h"
-#include "tests/gpu/emulation/emulation.h"
+#include "cuda/attention/attention_tensor_core.h"
+#include "cuda/runtime/context.h"
+#include "tests/emulation/emulation.h"
+#include "tests/gpu/support/attention_case.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;

@@ -8,14 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "cuda/block_group.cuh"
-#include "cuda/context.h"
-#include "cuda/gemm.h"
-#include "cuda/shared_launch.cuh"
-#include "ops/gemm.h"
-#include "tensor/error.h"
+#include "cuda/core/grid_barrier.cuh"
+#include "cuda/core/shared_launch.cuh"
+#include "cuda/runtime/context.h"
+#include "cuda/runtime/gemm.h"
+#include "ops/product/gemm.h"
+#include "tensor/base/error.h"
 #include "tensor/transfer.h"
-#include "tests/gpu/gpu_test.h"
+#include "tests/gpu/support/gpu_test.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;

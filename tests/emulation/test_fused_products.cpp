@@ -7,16 +7,16 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "cuda/context.h"
-#include "cuda/gemm.h"
-#include "ops/gemm.h"
-#include "ops/matmul.h"
-#include "ops/notices.h"
-#include "ops/relu_mlp.h"
-#include "tests/gpu/emulation/emulation.h"
-#include "tests/gpu/emulation/include/cublasLt.h"
-#include "tests/gpu/gpu_test.h"
-#include "tests/op/spec_check.h"
+#include "cuda/runtime/context.h"
+#include "cuda/runtime/gemm.h"
+#include "ops/core/warnings.h"
+#include "ops/product/gemm.h"
+#include "ops/product/matmul.h"
+#include "ops/product/relu_mlp.h"
+#include "tests/emulation/emulation.h"
+#include "tests/emulation/include/cublasLt.h"
+#include "tests/gpu/support/gpu_test.h"
+#include "tests/ops/spec_check.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;

@@ -11,14 +11,14 @@
 #include <utility>
 
 #include "autograd/tape.h"
-#include "cuda/context.h"
-#include "cuda/launch.cuh"
-#include "ops/matmul.h"
-#include "tensor/error.h"
-#include "tests/gpu/emulation/emulation.h"
-#include "tests/gpu/gpu_test.h"
-#include "tests/model/bf16_models.h"
-#include "train/captured_step.h"
+#include "cuda/core/launch.cuh"
+#include "cuda/runtime/context.h"
+#include "ops/product/matmul.h"
+#include "tensor/base/error.h"
+#include "tests/emulation/emulation.h"
+#include "tests/gpu/support/gpu_test.h"
+#include "tests/models/bf16_models.h"
+#include "train/step/captured_step.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;

@@ -5,10 +5,10 @@
 
 #include <cmath>
 
-#include "cuda/attention_tensor_core.cuh"
-#include "tests/gpu/emulation/matrices.h"
-#include "tests/gpu/gpu_test.h"
-#include "tests/op/spec_check.h"
+#include "cuda/attention/attention_tensor_core.cuh"
+#include "tests/emulation/matrices.h"
+#include "tests/gpu/support/gpu_test.h"
+#include "tests/ops/spec_check.h"
 
 using namespace eddy;
 using namespace eddy::cuda;

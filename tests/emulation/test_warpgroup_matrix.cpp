@@ -9,11 +9,11 @@
 #include <csignal>
 #include <string>
 
-#include "cuda/attention_tensor_core.h"
-#include "cuda/attention_wgmma.cuh"
+#include "cuda/attention/attention_tensor_core.h"
+#include "cuda/attention/attention_wgmma.cuh"
 #include "ops/backends.h"
-#include "tests/gpu/emulation/matrices.h"
-#include "tests/gpu/gpu_test.h"
+#include "tests/emulation/matrices.h"
+#include "tests/gpu/support/gpu_test.h"
 
 using namespace eddy;
 using namespace eddy::cuda;

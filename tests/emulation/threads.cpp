@@ -12,8 +12,8 @@
 #include <cstring>
 #include <numeric>
 
-#include "tests/gpu/emulation/include/cuda_runtime.h"
-#include "tests/gpu/emulation/together.h"
+#include "tests/emulation/include/cuda_runtime.h"
+#include "tests/emulation/together.h"
 
 EmulatedIndex threadIdx, blockIdx;
 EmulatedSize blockDim, gridDim;

@@ -1,7 +1,7 @@
 // Kernels whose blocks are all there at once and wait for each other; threads.cpp.
 #pragma once
 
-#include "tests/gpu/emulation/emulation.h"
+#include "tests/emulation/emulation.h"
 
 namespace emulation {
 

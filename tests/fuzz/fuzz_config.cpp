@@ -7,9 +7,9 @@
 #include <random>
 #include <string>
 
-#include "tensor/error.h"
-#include "train/config_file.h"
-#include "train/run_config.h"
+#include "tensor/base/error.h"
+#include "train/config/config_file.h"
+#include "train/config/run_config.h"
 
 using namespace eddy;
 

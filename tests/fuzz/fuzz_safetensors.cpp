@@ -8,9 +8,9 @@
 #include <random>
 #include <vector>
 
-#include "tensor/error.h"
-#include "tensor/safetensors.h"
-#include "tests/unit/safetensors_bytes.h"
+#include "tensor/base/error.h"
+#include "tensor/files/safetensors.h"
+#include "tests/tensor/safetensors_bytes.h"
 
 using namespace eddy;
 using namespace eddy::test;

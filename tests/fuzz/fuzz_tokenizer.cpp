@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "tensor/error.h"
-#include "train/tokenizer.h"
+#include "tensor/base/error.h"
+#include "train/text/tokenizer.h"
 
 using namespace eddy;
 

@@ -11,13 +11,13 @@
 #include <string>
 #include <string_view>
 
-#include "cuda/allocator.h"
-#include "cuda/context.h"
-#include "gpu_test.h"
+#include "cuda/runtime/allocator.h"
+#include "cuda/runtime/context.h"
+#include "ops/attention/rotary.h"
 #include "ops/backends.h"
-#include "ops/rotary.h"
-#include "tensor/error.h"
-#include "tests/case_counter.h"
+#include "tensor/base/error.h"
+#include "tests/gpu/support/gpu_test.h"
+#include "tests/support/case_counter.h"
 
 namespace {
 

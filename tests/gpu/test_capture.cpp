@@ -7,14 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "captured_training.h"
-#include "cuda/context.h"
-#include "gpu_test.h"
+#include "cuda/runtime/context.h"
 #include "models/model.h"
-#include "ops/capture.h"
-#include "ops/pointwise.h"
-#include "tensor/allocator.h"
-#include "tensor/error.h"
+#include "ops/core/capture.h"
+#include "ops/pointwise/pointwise.h"
+#include "tensor/base/error.h"
+#include "tensor/memory/allocator.h"
+#include "tests/gpu/support/captured_training.h"
+#include "tests/gpu/support/gpu_test.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "captured_model.h"
-#include "gpu_test.h"
 #include "models/model.h"
-#include "tensor/philox.h"
-#include "train/captured_eval.h"
+#include "tensor/random/philox.h"
+#include "tests/gpu/support/captured_model.h"
+#include "tests/gpu/support/gpu_test.h"
+#include "train/eval/captured_eval.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;

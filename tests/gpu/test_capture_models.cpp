@@ -2,8 +2,8 @@
 // the same steps uncaptured.
 #include <doctest/doctest.h>
 
-#include "captured_training.h"
-#include "tests/model/bf16_models.h"
+#include "tests/gpu/support/captured_training.h"
+#include "tests/models/bf16_models.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;

@@ -4,13 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "captured_model.h"
-#include "gpu_test.h"
 #include "models/model.h"
-#include "tensor/philox.h"
-#include "train/captured_stream.h"
-#include "train/generate.h"
-#include "train/tokenizer.h"
+#include "tensor/random/philox.h"
+#include "tests/gpu/support/captured_model.h"
+#include "tests/gpu/support/gpu_test.h"
+#include "train/generate/captured_stream.h"
+#include "train/generate/generate.h"
+#include "train/text/tokenizer.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "attention_case.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
+#include "tests/gpu/support/attention_case.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;

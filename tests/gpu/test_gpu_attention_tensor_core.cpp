@@ -16,9 +16,9 @@
 #include <string>
 #include <vector>
 
-#include "attention_case.h"
-#include "ops/capture.h"
-#include "tensor/error.h"
+#include "ops/core/capture.h"
+#include "tensor/base/error.h"
+#include "tests/gpu/support/attention_case.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;

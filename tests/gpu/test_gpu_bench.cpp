@@ -7,15 +7,15 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "gpu_test.h"
-#include "ops/device_clock.h"
-#include "ops/pointwise.h"
-#include "tensor/error.h"
-#include "train/bench_generate.h"
-#include "train/bench_gpu.h"
-#include "train/bench_ops.h"
-#include "train/bench_step.h"
-#include "train/reproduce_speed.h"
+#include "ops/core/device_clock.h"
+#include "ops/pointwise/pointwise.h"
+#include "tensor/base/error.h"
+#include "tests/gpu/support/gpu_test.h"
+#include "train/bench/generate.h"
+#include "train/bench/gpu.h"
+#include "train/bench/ops.h"
+#include "train/bench/step.h"
+#include "train/reproduce/speed.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;

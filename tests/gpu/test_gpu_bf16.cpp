@@ -12,14 +12,14 @@
 #include <cstdio>
 #include <string>
 
-#include "gpu_test.h"
 #include "models/model.h"
-#include "ops/cross_entropy.h"
-#include "ops/gather.h"
-#include "ops/matmul.h"
-#include "ops/pointwise.h"
-#include "tensor/error.h"
-#include "tests/op/bf16_check.h"
+#include "ops/index/gather.h"
+#include "ops/loss/cross_entropy.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/product/matmul.h"
+#include "tensor/base/error.h"
+#include "tests/gpu/support/gpu_test.h"
+#include "tests/ops/bf16_check.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;

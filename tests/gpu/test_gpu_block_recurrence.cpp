@@ -12,13 +12,13 @@
 #include <string>
 
 #include "autograd/tape.h"
-#include "gpu_test.h"
 #include "models/model.h"
-#include "ops/block_accumulate.h"
-#include "ops/block_recurrence.h"
-#include "ops/capture.h"
-#include "tensor/error.h"
-#include "tests/op/spec_check.h"
+#include "ops/core/capture.h"
+#include "ops/recurrence/block_accumulate.h"
+#include "ops/recurrence/block_forget.h"
+#include "tensor/base/error.h"
+#include "tests/gpu/support/gpu_test.h"
+#include "tests/ops/spec_check.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;

@@ -7,19 +7,19 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "gpu_test.h"
-#include "ops/cross_entropy.h"
-#include "ops/gather.h"
-#include "ops/layer_norm.h"
-#include "ops/memory_search.h"
-#include "ops/optimizer.h"
-#include "ops/pointwise.h"
-#include "ops/reduce.h"
-#include "ops/rms_norm.h"
-#include "ops/softmax.h"
-#include "ops/where.h"
-#include "tensor/philox.h"
-#include "tests/op/spec_check.h"
+#include "ops/index/gather.h"
+#include "ops/loss/cross_entropy.h"
+#include "ops/memory/memory_search.h"
+#include "ops/norm/layer_norm.h"
+#include "ops/norm/rms_norm.h"
+#include "ops/optimizer/optimizer.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/pointwise/where.h"
+#include "ops/reduce/reduce.h"
+#include "ops/reduce/softmax.h"
+#include "tensor/random/philox.h"
+#include "tests/gpu/support/gpu_test.h"
+#include "tests/ops/spec_check.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;

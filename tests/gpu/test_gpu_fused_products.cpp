@@ -14,14 +14,14 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "gpu_test.h"
-#include "ops/capture.h"
-#include "ops/matmul.h"
-#include "ops/notices.h"
-#include "ops/relu_mlp.h"
-#include "tensor/error.h"
-#include "tensor/format.h"
-#include "tests/op/spec_check.h"
+#include "ops/core/capture.h"
+#include "ops/core/warnings.h"
+#include "ops/product/matmul.h"
+#include "ops/product/relu_mlp.h"
+#include "tensor/base/error.h"
+#include "tensor/base/format.h"
+#include "tests/gpu/support/gpu_test.h"
+#include "tests/ops/spec_check.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "gpu_test.h"
-#include "tensor/safetensors.h"
-#include "tests/model/bf16_models.h"
-#include "train/dump.h"
-#include "train/weights.h"
+#include "tensor/files/safetensors.h"
+#include "tests/gpu/support/gpu_test.h"
+#include "tests/models/bf16_models.h"
+#include "train/run/weights.h"
+#include "train/study/dump.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;
@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What f32 on the CPU is held to as well (tests/model/test_golden.cpp).
+// What f32 on the CPU is held to as well (tests/models/test_golden.cpp).
 constexpr double kValue = 1e-4, kGradient = 1e-3, kFloor = 1e-7;
 
 std::vector<fs::path> golden_cases() {

@@ -4,8 +4,8 @@
 
 #include <cstdio>
 
-#include "gpu_test.h"
-#include "tests/model/bf16_models.h"
+#include "tests/gpu/support/gpu_test.h"
+#include "tests/models/bf16_models.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;

@@ -7,13 +7,13 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "captured_training.h"
-#include "ops/block_recurrence.h"
-#include "ops/notices.h"
-#include "tensor/format.h"
-#include "tests/model/bf16_models.h"
-#include "train/bench_step.h"
-#include "train/environment.h"
+#include "ops/core/warnings.h"
+#include "ops/recurrence/block_forget.h"
+#include "tensor/base/format.h"
+#include "tests/gpu/support/captured_training.h"
+#include "tests/models/bf16_models.h"
+#include "train/bench/step.h"
+#include "train/run/environment.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;

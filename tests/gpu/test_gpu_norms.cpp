@@ -11,12 +11,12 @@
 #include <string>
 #include <vector>
 
-#include "gpu_test.h"
-#include "ops/layer_norm.h"
-#include "ops/reduce.h"
-#include "ops/rms_norm.h"
-#include "ops/unit_norm.h"
-#include "tests/op/bf16_check.h"
+#include "ops/norm/layer_norm.h"
+#include "ops/norm/rms_norm.h"
+#include "ops/norm/unit_norm.h"
+#include "ops/reduce/reduce.h"
+#include "tests/gpu/support/gpu_test.h"
+#include "tests/ops/bf16_check.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;

@@ -11,9 +11,9 @@
 #include <cstdio>
 #include <string>
 
-#include "gpu_test.h"
-#include "tensor/error.h"
-#include "tests/op/spec_check.h"
+#include "tensor/base/error.h"
+#include "tests/gpu/support/gpu_test.h"
+#include "tests/ops/spec_check.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "tests/train/tiny_run.h"
-#include "train/metrics.h"
+#include "train/run/metrics.h"
 
 using namespace eddy;
 using namespace eddy::test;

@@ -18,11 +18,11 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "gpu_test.h"
-#include "ops/capture.h"
-#include "ops/unit_recurrence.h"
-#include "tensor/error.h"
-#include "tests/op/spec_check.h"
+#include "ops/core/capture.h"
+#include "ops/recurrence/unit_recurrence.h"
+#include "tensor/base/error.h"
+#include "tests/gpu/support/gpu_test.h"
+#include "tests/ops/spec_check.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;

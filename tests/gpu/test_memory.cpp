@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "cuda/allocator.h"
-#include "gpu_test.h"
-#include "tensor/allocator.h"
-#include "tensor/error.h"
+#include "cuda/runtime/allocator.h"
+#include "tensor/base/error.h"
+#include "tensor/memory/allocator.h"
 #include "tensor/transfer.h"
-#include "tests/op/spec_check.h"
-#include "train/environment.h"
+#include "tests/gpu/support/gpu_test.h"
+#include "tests/ops/spec_check.h"
+#include "train/run/environment.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;

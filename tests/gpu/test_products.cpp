@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "cuda/context.h"
-#include "cuda/gemm.h"
-#include "gpu_test.h"
-#include "ops/matmul.h"
-#include "tests/op/spec_check.h"
+#include "cuda/runtime/context.h"
+#include "cuda/runtime/gemm.h"
+#include "ops/product/matmul.h"
+#include "tests/gpu/support/gpu_test.h"
+#include "tests/ops/spec_check.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;

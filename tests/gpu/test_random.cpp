@@ -3,9 +3,9 @@
 
 #include <cmath>
 
-#include "gpu_test.h"
-#include "ops/dropout.h"
-#include "tests/op/spec_check.h"
+#include "ops/pointwise/dropout.h"
+#include "tests/gpu/support/gpu_test.h"
+#include "tests/ops/spec_check.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "compare.h"
-#include "train/optimizer.h"
+#include "models/optimizer/optimizer.h"
+#include "tests/models/compare.h"
 
 namespace eddy::test {
 

@@ -18,8 +18,8 @@
 
 #include "autograd/tape.h"
 #include "models/model.h"
-#include "ops/cross_entropy.h"
-#include "tensor/philox.h"
+#include "ops/loss/cross_entropy.h"
+#include "tensor/random/philox.h"
 
 namespace eddy::test {
 

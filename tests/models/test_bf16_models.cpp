@@ -2,9 +2,9 @@
 // parameters.
 #include <doctest/doctest.h>
 
-#include "bf16_models.h"
-#include "tensor/error.h"
-#include "train/adam.h"
+#include "models/optimizer/adam.h"
+#include "tensor/base/error.h"
+#include "tests/models/bf16_models.h"
 
 using namespace eddy;
 using namespace eddy::test;

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "bf16_models.h"
+#include "tests/models/bf16_models.h"
 
 using namespace eddy;
 using namespace eddy::test;

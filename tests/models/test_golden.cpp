@@ -11,12 +11,12 @@
 #include <string>
 #include <vector>
 
-#include "compare.h"
 #include "models/model.h"
-#include "tensor/safetensors.h"
-#include "train/dump.h"
-#include "train/run_config.h"
-#include "train/weights.h"
+#include "tensor/files/safetensors.h"
+#include "tests/models/compare.h"
+#include "train/config/run_config.h"
+#include "train/run/weights.h"
+#include "train/study/dump.h"
 
 namespace {
 

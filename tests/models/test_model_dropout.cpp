@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "compare.h"
-#include "ops/unit_recurrence.h"
+#include "ops/recurrence/unit_recurrence.h"
+#include "tests/models/compare.h"
 
 namespace {
 

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "compare.h"
 #include "models/model.h"
-#include "tensor/allocator.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
+#include "tensor/memory/allocator.h"
+#include "tests/models/compare.h"
 
 namespace {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "compare.h"
-#include "ops/cross_entropy.h"
-#include "train/adam.h"
+#include "models/optimizer/adam.h"
+#include "ops/loss/cross_entropy.h"
+#include "tests/models/compare.h"
 
 namespace {
 

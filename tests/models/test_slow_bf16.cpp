@@ -1,7 +1,7 @@
 // Training in bf16 follows training in f32: 200 steps of a model of every name on the same batches.
 #include <doctest/doctest.h>
 
-#include "bf16_models.h"
+#include "tests/models/bf16_models.h"
 
 using namespace eddy;
 using namespace eddy::test;

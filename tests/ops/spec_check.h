@@ -8,8 +8,8 @@
 #include <string>
 
 #include "autograd/tape.h"
-#include "ops/op_spec.h"
-#include "tensor/format.h"
+#include "ops/core/op_spec.h"
+#include "tensor/base/format.h"
 
 namespace eddy::spec_check {
 

@@ -2,15 +2,15 @@
 // rounding to bf16 at the end; parameters beside bf16 may be f32 and then get gradients that are not rounded.
 #include <doctest/doctest.h>
 
-#include "bf16_check.h"
-#include "ops/attention.h"
-#include "ops/cross_entropy.h"
-#include "ops/layer_norm.h"
-#include "ops/matmul.h"
-#include "ops/pointwise.h"
-#include "ops/rms_norm.h"
-#include "ops/views.h"
-#include "tensor/error.h"
+#include "ops/attention/attention.h"
+#include "ops/loss/cross_entropy.h"
+#include "ops/norm/layer_norm.h"
+#include "ops/norm/rms_norm.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/product/matmul.h"
+#include "ops/views/views.h"
+#include "tensor/base/error.h"
+#include "tests/ops/bf16_check.h"
 
 using namespace eddy;
 using namespace eddy::spec_check;

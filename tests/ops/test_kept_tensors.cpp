@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "ops/matmul.h"
-#include "ops/pointwise.h"
-#include "ops/reduce.h"
-#include "ops/unit_norm.h"
+#include "ops/norm/unit_norm.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/product/matmul.h"
+#include "ops/reduce/reduce.h"
 
 namespace {
 

@@ -6,8 +6,8 @@
 
 #include "autograd/gradcheck.h"
 #include "ops/cpu/isa.h"
-#include "spec_check.h"
-#include "tensor/thread_pool.h"
+#include "tensor/threads/thread_pool.h"
+#include "tests/ops/spec_check.h"
 
 using namespace eddy;
 using namespace eddy::spec_check;

@@ -1,5 +1,5 @@
 // What is told of once, and taken by whoever shows it.
-#include "ops/notices.h"
+#include "ops/core/warnings.h"
 
 #include <doctest/doctest.h>
 

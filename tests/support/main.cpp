@@ -4,8 +4,8 @@
 
 #include <cstdio>
 
-#include "tensor/error.h"
-#include "tests/case_counter.h"
+#include "tensor/base/error.h"
+#include "tests/support/case_counter.h"
 
 REGISTER_EXCEPTION_TRANSLATOR(eddy::Error& error) {
   return error.what();

@@ -1,6 +1,6 @@
 // The caching allocator of the CPU: what it counts, that it hands out freed blocks again, and what it says
 // when memory cannot be had.
-#include "tensor/allocator.h"
+#include "tensor/memory/allocator.h"
 
 #include <doctest/doctest.h>
 
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tensor/tensor.h"
 
 namespace {

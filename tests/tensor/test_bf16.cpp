@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tensor/tensor.h"
-#include "tests/unit/tiny_ops.h"
+#include "tests/autograd/tiny_ops.h"
 
 using namespace eddy;
 using eddy::tiny::contains;

@@ -5,9 +5,9 @@
 
 #include "autograd/scope.h"
 #include "autograd/tape.h"
-#include "cuda/pool.h"
-#include "tensor/allocator.h"
-#include "tensor/error.h"
+#include "cuda/runtime/pool.h"
+#include "tensor/base/error.h"
+#include "tensor/memory/allocator.h"
 
 using namespace eddy;
 

@@ -1,6 +1,6 @@
 // Philox4x32-10 against the known answers published with Random123, and what this project builds on it: keys
 // by name, words by element, numbers in [0, 1).
-#include "tensor/philox.h"
+#include "tensor/random/philox.h"
 
 #include <doctest/doctest.h>
 

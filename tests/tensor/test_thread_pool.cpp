@@ -1,6 +1,6 @@
 // The thread pool: the same chunks with any number of threads, errors that come through, regions in regions,
 // teams, and forked processes.
-#include "tensor/thread_pool.h"
+#include "tensor/threads/thread_pool.h"
 
 #include <doctest/doctest.h>
 #include <sys/wait.h>
@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace {
 

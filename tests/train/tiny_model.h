@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "models/model.h"
-#include "tensor/philox.h"
-#include "tensor/thread_pool.h"
+#include "tensor/random/philox.h"
+#include "tensor/threads/thread_pool.h"
 
 namespace eddy::test {
 

@@ -18,12 +18,12 @@
 #include <thread>
 #include <vector>
 
-#include "tensor/error.h"
-#include "tensor/thread_pool.h"
-#include "text_test.h"
-#include "train/story_generator.h"
-#include "train/text_file.h"
-#include "train/trainer.h"
+#include "tensor/base/error.h"
+#include "tensor/threads/thread_pool.h"
+#include "tests/train/text_test.h"
+#include "train/files/text_file.h"
+#include "train/run/trainer.h"
+#include "train/text/stories/story_generator.h"
 
 namespace eddy::test {
 

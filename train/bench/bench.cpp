@@ -1,11 +1,11 @@
 // Timing by repetition, and tables.
-#include "train/bench.h"
+#include "train/bench/bench.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "ops/backends.h"
-#include "tensor/format.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 

@@ -1,6 +1,6 @@
 // Tools of the benchmarks: timing by repetition, and tables for reading. On a machine shared with others the
 // best run is what the code can do and the median what one gets; both are kept, and every figure is set
-// against ceilings measured in the same minute (bench_ceilings.h).
+// against ceilings measured in the same minute (bench/ceilings.h).
 #pragma once
 
 #include <chrono>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tensor/device.h"
+#include "tensor/base/device.h"
 
 namespace eddy {
 
@@ -18,14 +18,16 @@ using BenchClock = std::chrono::steady_clock;
 // Seconds from `from` to `to`, or until now.
 double elapsed_seconds(BenchClock::time_point from, BenchClock::time_point to = BenchClock::now());
 
-// What repeated runs of the same work took. units: seconds.
+// What repeated runs of the same work took.
+// units: seconds.
 struct Timing {
   double best = 0;
   double median = 0;
   std::int64_t runs = 0;
 };
 
-// The best and the median of measured seconds. errors: ValueError without any.
+// The best and the median of measured seconds.
+// errors: ValueError without any.
 Timing timing_of(std::vector<double> seconds);
 
 // Times of run() after one untimed run: repeated until `seconds` have passed, at least `min_runs` times.

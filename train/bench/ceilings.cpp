@@ -1,6 +1,6 @@
 // Products and memory, measured. The copy is the C library's memcpy for each chunk, the triad a loop compiled
 // for the instruction set in use, since 16-byte vectors do not saturate a second-level cache.
-#include "train/bench_ceilings.h"
+#include "train/bench/ceilings.h"
 
 #include <cblas.h>
 
@@ -11,17 +11,17 @@
 
 #include "autograd/tape.h"
 #include "ops/backends.h"
+#include "ops/core/op_spec.h"
 #include "ops/cpu/isa.h"
-#include "ops/gemm.h"
-#include "ops/op_spec.h"
-#include "ops/pointwise.h"
-#include "tensor/format.h"
-#include "tensor/host_device.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/product/gemm.h"
+#include "tensor/base/format.h"
+#include "tensor/base/host_device.h"
 #include "tensor/tensor.h"
-#include "tensor/thread_pool.h"
-#include "train/bench.h"
-#include "train/environment.h"
-#include "train/human_text.h"
+#include "tensor/threads/thread_pool.h"
+#include "train/bench/bench.h"
+#include "train/page/human_text.h"
+#include "train/run/environment.h"
 
 namespace eddy {
 namespace {

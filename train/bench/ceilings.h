@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "tensor/device.h"
-#include "tensor/dtype.h"
+#include "tensor/base/device.h"
+#include "tensor/base/dtype.h"
 
 namespace eddy {
 
@@ -66,7 +66,8 @@ struct CeilingSizes {
                                      512 << 20};  // shared cache, as the ops' benchmarks; main memory
 };
 
-// Measures for about `seconds` in all. errors: OutOfMemoryError; ValueError for sizes below 1.
+// Measures for about `seconds` in all.
+// errors: OutOfMemoryError; ValueError for sizes below 1.
 Ceilings measure_ceilings(double seconds = 3, const CeilingSizes& sizes = {}, Device device = kCpu);
 
 std::string to_text(const Ceilings& ceilings);

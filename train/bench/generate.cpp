@@ -1,5 +1,5 @@
 // Timing the next token at many lengths, and the tables and plots of it.
-#include "train/bench_generate.h"
+#include "train/bench/generate.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,17 +8,17 @@
 #include <utility>
 
 #include "models/model.h"
-#include "ops/capture.h"
-#include "tensor/allocator.h"
-#include "tensor/format.h"
-#include "tensor/philox.h"
-#include "tensor/thread_pool.h"
-#include "train/captured_stream.h"
-#include "train/html_page.h"
-#include "train/human_text.h"
-#include "train/placement.h"
-#include "train/run_config.h"
-#include "train/sampler.h"
+#include "ops/core/capture.h"
+#include "tensor/base/format.h"
+#include "tensor/memory/allocator.h"
+#include "tensor/random/philox.h"
+#include "tensor/threads/thread_pool.h"
+#include "train/config/placement.h"
+#include "train/config/run_config.h"
+#include "train/generate/captured_stream.h"
+#include "train/generate/sampler.h"
+#include "train/page/html_page.h"
+#include "train/page/human_text.h"
 
 namespace eddy {
 namespace {

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "models/config.h"
-#include "train/bench.h"
-#include "train/bench_ceilings.h"
+#include "train/bench/bench.h"
+#include "train/bench/ceilings.h"
 
 namespace eddy {
 
@@ -63,9 +63,10 @@ struct GenerateBench {
 };
 
 // Lengths double from min_length to max_length, which is always among them. A position table is made as long
-// as it needs to be. errors: ConfigError for a name that is no configuration; DeviceError when there is no
-// GPU to use; ValueError for lengths, batch or seconds out of range; OutOfMemoryError when the longest cache
-// of no configuration fits.
+// as it needs to be.
+// errors: ConfigError for a name that is no configuration; DeviceError when there is no GPU to use;
+// ValueError for lengths, batch or seconds out of range; OutOfMemoryError when the longest cache of no
+// configuration fits.
 GenerateBench bench_generate(const GenerateBenchOptions& options);
 
 std::string to_text(const GenerateBench& bench);

@@ -1,5 +1,5 @@
 // Products of layers, and one table of ops with the tensors that each pass must move.
-#include "train/bench_gpu.h"
+#include "train/bench/gpu.h"
 
 #include <algorithm>
 #include <functional>
@@ -10,25 +10,25 @@
 #include <string_view>
 
 #include "autograd/tape.h"
+#include "ops/attention/rotary.h"
 #include "ops/backends.h"
-#include "ops/cross_entropy.h"
-#include "ops/device_clock.h"
-#include "ops/dropout.h"
-#include "ops/gather.h"
-#include "ops/gemm.h"
-#include "ops/layer_norm.h"
-#include "ops/matmul.h"
-#include "ops/op_spec.h"
-#include "ops/pointwise.h"
-#include "ops/reduce.h"
-#include "ops/rms_norm.h"
-#include "ops/rotary.h"
-#include "ops/softmax.h"
-#include "ops/unit_norm.h"
-#include "ops/views.h"
-#include "tensor/format.h"
-#include "tensor/philox.h"
-#include "train/bench.h"
+#include "ops/core/device_clock.h"
+#include "ops/core/op_spec.h"
+#include "ops/index/gather.h"
+#include "ops/loss/cross_entropy.h"
+#include "ops/norm/layer_norm.h"
+#include "ops/norm/rms_norm.h"
+#include "ops/norm/unit_norm.h"
+#include "ops/pointwise/dropout.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/product/gemm.h"
+#include "ops/product/matmul.h"
+#include "ops/reduce/reduce.h"
+#include "ops/reduce/softmax.h"
+#include "ops/views/views.h"
+#include "tensor/base/format.h"
+#include "tensor/random/philox.h"
+#include "train/bench/bench.h"
 
 namespace eddy {
 namespace {

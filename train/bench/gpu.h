@@ -1,6 +1,6 @@
 // What is asked of a GPU, measured: products of layers at the speed of the bare product, and kernels that
 // memory bounds at 80 % of a copy's rate, for tensors that no cache holds. Times are those between marks in
-// the GPU's stream (ops/device_clock.h), which it works through without waiting: the host's part of a call
+// the GPU's stream (ops/core/device_clock.h), which it works through without waiting: the host's part of a call
 // shows only where it takes longer than the GPU.
 #pragma once
 
@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "tensor/device.h"
-#include "tensor/dtype.h"
+#include "tensor/base/device.h"
+#include "tensor/base/dtype.h"
 
 namespace eddy {
 
@@ -22,7 +22,8 @@ struct GpuBenchOptions {
   int runs = 10;                                        // after two that are not counted; the best is shown
 };
 
-// A layer x [m, k] -> [m, n]. units: 1e12 operations per second, best.
+// A layer x [m, k] -> [m, n].
+// units: 1e12 operations per second, best.
 struct GpuProductRow {
   std::string layer;
   const char* precision = "";  // f32, tf32, bf16

@@ -1,5 +1,5 @@
 // The least of each kernel, by counting the tensors that go in and come out.
-#include "train/kernel_costs.h"
+#include "train/bench/kernel_costs.h"
 
 #include <algorithm>
 

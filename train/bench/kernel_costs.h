@@ -1,35 +1,35 @@
 // What a kernel must do at least, read from its arguments: the operations of its products and the bytes that
-// it has to read and write once. An op's floor is made of these (bench_profile.h).
+// it has to read and write once. An op's floor is made of these (bench/profile.h).
 //
 // Counted are products, those of attention included, with 2 operations per multiply-add and without what is
 // only computed again; arithmetic per element is not, since memory takes longer. Small things (biases, norms'
 // weights, statistics, ids) are left out.
 #pragma once
 
-#include "ops/adafactor.h"
-#include "ops/attention.h"
-#include "ops/block_accumulate.h"
-#include "ops/block_recurrence.h"
-#include "ops/cross_entropy.h"
-#include "ops/dropout.h"
-#include "ops/gates.h"
-#include "ops/gather.h"
-#include "ops/gemm.h"
-#include "ops/layer_norm.h"
-#include "ops/lstm_cell.h"
-#include "ops/memory_search.h"
-#include "ops/memory_write.h"
-#include "ops/optimizer.h"
-#include "ops/partial_sums.h"
-#include "ops/pointwise.h"
-#include "ops/reduce.h"
-#include "ops/rms_norm.h"
-#include "ops/rotary.h"
-#include "ops/softmax.h"
-#include "ops/unit_norm.h"
-#include "ops/unit_recurrence.h"
-#include "ops/where.h"
-#include "ops/window_attention.h"
+#include "ops/attention/attention.h"
+#include "ops/attention/rotary.h"
+#include "ops/attention/window_attention.h"
+#include "ops/index/gather.h"
+#include "ops/loss/cross_entropy.h"
+#include "ops/memory/memory_search.h"
+#include "ops/memory/memory_write.h"
+#include "ops/norm/layer_norm.h"
+#include "ops/norm/rms_norm.h"
+#include "ops/norm/unit_norm.h"
+#include "ops/optimizer/adafactor.h"
+#include "ops/optimizer/optimizer.h"
+#include "ops/pointwise/dropout.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/pointwise/where.h"
+#include "ops/product/gemm.h"
+#include "ops/recurrence/block_accumulate.h"
+#include "ops/recurrence/block_forget.h"
+#include "ops/recurrence/gates.h"
+#include "ops/recurrence/lstm_cell.h"
+#include "ops/recurrence/unit_recurrence.h"
+#include "ops/reduce/partial_sums.h"
+#include "ops/reduce/reduce.h"
+#include "ops/reduce/softmax.h"
 
 namespace eddy {
 

@@ -1,5 +1,5 @@
 // Functions put in front of the kernels, one for each slot.
-#include "train/kernel_meter.h"
+#include "train/bench/kernel_meter.h"
 
 #include <type_traits>
 

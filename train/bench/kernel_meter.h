@@ -1,13 +1,13 @@
-// Who wants to see kernels at work: while someone watches, the slots of a device (ops/slot.h) hold functions
+// Who wants to see kernels at work: while someone watches, the slots of a device (ops/core/slot.h) hold functions
 // that say when a kernel begins, what it must do at least, and when it is done, and call it in between. When
 // nobody does, the slots hold the kernels themselves: it costs nothing then.
 #pragma once
 
 #include <memory>
 
-#include "tensor/device.h"
+#include "tensor/base/device.h"
 #include "tensor/transfer.h"
-#include "train/kernel_costs.h"
+#include "train/bench/kernel_costs.h"
 
 namespace eddy {
 
@@ -22,7 +22,8 @@ class KernelObserver {
 
 // While alive, `observer` is told of the kernels that the calling thread asks a device for; on a GPU of its
 // copies, fills and casts as well. The CPU's copies are no kernels. One at a time in the process, and no
-// other thread may ask for kernels while it comes and goes. aliasing: the observer must outlive it.
+// other thread may ask for kernels while it comes and goes.
+// aliasing: the observer must outlive it.
 class ObserveKernels {
  public:
   ObserveKernels(KernelObserver& observer, Device device);

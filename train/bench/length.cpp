@@ -1,5 +1,5 @@
 // Steps at doubled lengths, their table and their plots.
-#include "train/bench_length.h"
+#include "train/bench/length.h"
 
 #include <fmt/format.h>
 
@@ -7,14 +7,14 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "tensor/allocator.h"
-#include "tensor/format.h"
-#include "tensor/thread_pool.h"
-#include "train/bench_step.h"
-#include "train/config.h"
-#include "train/html_page.h"
-#include "train/human_text.h"
-#include "train/placement.h"
+#include "tensor/base/format.h"
+#include "tensor/memory/allocator.h"
+#include "tensor/threads/thread_pool.h"
+#include "train/bench/step.h"
+#include "train/config/config.h"
+#include "train/config/placement.h"
+#include "train/page/html_page.h"
+#include "train/page/human_text.h"
 
 namespace eddy {
 namespace {
@@ -55,8 +55,7 @@ void check_options(const LengthBenchOptions& options) {
       !(options.seconds >= 0) || !std::isfinite(options.seconds))
     fail<ValueError>(
         "bench length: dim {}, layers {}, batch {}, memory {} bytes, {} seconds (sizes at least 1, the "
-        "others not "
-        "negative)",
+        "others not negative)",
         options.dim, options.layers, options.batch, options.memory_bytes, options.seconds);
   if (options.models.empty()) fail<ConfigError>("bench length: no models (at least one)");
   // What speaks against a model is said before any is measured.
@@ -252,8 +251,7 @@ std::string to_html(const LengthBench& bench, const std::vector<std::string>& no
   HtmlPage page("Steps by length of the segment", conditions(bench));
   page.paragraph(
       "Whole training steps, gradients through all of the segment. The time and the memory of a recurrent "
-      "model "
-      "grow with the length; the regular transformer's attention grows with its square. Both axes are "
+      "model grow with the length; the regular transformer's attention grows with its square. Both axes are "
       "logarithmic, so that linear growth is a straight line of one slope.");
   page.chart(chart_of(bench, "Time of a step", "ms",
                       [](const LengthPoint& point) { return point.step.median * 1e3; }));

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "models/config.h"
-#include "train/bench.h"
+#include "train/bench/bench.h"
 
 namespace eddy {
 
@@ -47,14 +47,15 @@ struct LengthBench {
   std::vector<LengthSeries> series;
 };
 
-// The model of a name at a length: blocks, windows and chunks of 32, segments of the whole length. errors:
-// ConfigError for a name that is no model's.
+// The model of a name at a length: blocks, windows and chunks of 32, segments of the whole length.
+// errors: ConfigError for a name that is no model's.
 ModelConfig length_model(const LengthBenchOptions& options, const std::string& model, std::int64_t length);
 
 // Whole training steps on random tokens, from a cold state. A series ends where memory does not suffice, and
-// says so; the others go on. `keep` is given what there is after every point. errors: ConfigError for an
-// unknown model, lengths that the models do not take, a precision that the device does not have; ValueError
-// for lengths, sizes or seconds out of range; DeviceError when there is no GPU to use.
+// says so; the others go on. `keep` is given what there is after every point.
+// errors: ConfigError for an unknown model, lengths that the models do not take, a precision that the device
+// does not have; ValueError for lengths, sizes or seconds out of range; DeviceError when there is no GPU to
+// use.
 LengthBench bench_length(const LengthBenchOptions& options,
                          const std::function<void(const LengthBench&)>& keep);
 

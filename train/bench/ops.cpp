@@ -1,5 +1,5 @@
 // Ops, host cost and optimizer, measured.
-#include "train/bench_ops.h"
+#include "train/bench/ops.h"
 
 #include <algorithm>
 #include <limits>
@@ -7,12 +7,12 @@
 
 #include "autograd/tape.h"
 #include "ops/backends.h"
-#include "ops/op_spec.h"
-#include "ops/optimizer.h"
-#include "ops/pointwise.h"
-#include "ops/records.h"
-#include "tensor/format.h"
-#include "train/bench.h"
+#include "ops/core/op_spec.h"
+#include "ops/core/records.h"
+#include "ops/optimizer/optimizer.h"
+#include "ops/pointwise/pointwise.h"
+#include "tensor/base/format.h"
+#include "train/bench/bench.h"
 
 namespace eddy {
 namespace {

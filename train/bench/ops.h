@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "train/bench_ceilings.h"
-#include "train/bench_gpu.h"
+#include "train/bench/ceilings.h"
+#include "train/bench/gpu.h"
 
 namespace eddy {
 
@@ -33,7 +33,8 @@ struct OpBenchRow {
   std::string refused;          // why the device does not run the op; nothing is measured then
 };
 
-// What one call of an op costs apart from its arithmetic. units: microseconds per op, best of several chains.
+// What one call of an op costs apart from its arithmetic.
+// units: microseconds per op, best of several chains.
 struct HostCost {
   double forward_us = 0;   // nothing recorded
   double recorded_us = 0;  // recorded, and the graph freed
@@ -57,12 +58,13 @@ struct OpsBench {
   std::vector<OpBenchRow> rows;
 };
 
-// The forward and backward of each op with a benchmark sample. errors: ValueError when the filter leaves no
-// op, or a size is below 1.
+// The forward and backward of each op with a benchmark sample.
+// errors: ValueError when the filter leaves no op, or a size is below 1.
 std::vector<OpBenchRow> bench_op_rows(const OpsBenchOptions& options, const Ceilings& ceilings);
 HostCost bench_host_cost(const OpsBenchOptions& options);
 OptimizerCost bench_optimizer(const OpsBenchOptions& options);
-// All of it. errors: as bench_op_rows and bench_gpu_memory.
+// All of it.
+// errors: as bench_op_rows and bench_gpu_memory.
 OpsBench bench_ops(const OpsBenchOptions& options);
 
 std::string to_text(const OpsBench& bench);

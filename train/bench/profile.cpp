@@ -1,5 +1,5 @@
 // Events of a step, read when it is done, and their tables.
-#include "train/bench_profile.h"
+#include "train/bench/profile.h"
 
 #include <algorithm>
 #include <functional>
@@ -7,8 +7,8 @@
 
 #include "autograd/node.h"
 #include "ops/backends.h"
-#include "tensor/format.h"
-#include "train/bench.h"
+#include "tensor/base/format.h"
+#include "train/bench/bench.h"
 
 namespace eddy {
 namespace {

@@ -20,9 +20,9 @@
 #include <vector>
 
 #include "autograd/profile.h"
-#include "ops/device_clock.h"
-#include "train/bench_ceilings.h"
-#include "train/kernel_meter.h"
+#include "ops/core/device_clock.h"
+#include "train/bench/ceilings.h"
+#include "train/bench/kernel_meter.h"
 
 namespace eddy {
 
@@ -64,7 +64,7 @@ class StepProfiler final : public TapeObserver, public KernelObserver {
   std::vector<ProfileRow> by_op() const;
   std::vector<ProfileRow> by_module() const;
   std::vector<ProfileRow> by_module_and_op() const;  // "layers.0.mlp linear"
-  std::int64_t steps() const { return steps_; }  // finished
+  std::int64_t steps() const { return steps_; }      // finished
 
  private:
   enum class Kind : std::uint8_t { begin, kernel, forward, backward, rest };

@@ -1,17 +1,17 @@
 // The training step, timed.
-#include "train/bench_step.h"
+#include "train/bench/step.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "models/model.h"
-#include "ops/notices.h"
-#include "tensor/allocator.h"
-#include "tensor/format.h"
-#include "tensor/thread_pool.h"
-#include "train/human_text.h"
-#include "train/placement.h"
-#include "train/step_trial.h"
+#include "ops/core/warnings.h"
+#include "tensor/base/format.h"
+#include "tensor/memory/allocator.h"
+#include "tensor/threads/thread_pool.h"
+#include "train/bench/step_trial.h"
+#include "train/config/placement.h"
+#include "train/page/human_text.h"
 
 namespace eddy {
 namespace {

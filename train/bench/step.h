@@ -13,9 +13,9 @@
 
 #include "models/config.h"
 #include "ops/backends.h"
-#include "train/bench.h"
-#include "train/bench_ceilings.h"
-#include "train/bench_profile.h"
+#include "train/bench/bench.h"
+#include "train/bench/ceilings.h"
+#include "train/bench/profile.h"
 
 namespace eddy {
 
@@ -51,7 +51,7 @@ struct StepBench {
   bool captured = false;                     // the steps were replayed from a graph
   std::string message{};                     // why they were not, when they were to be
   std::optional<GpuKernels> gpu_kernels{};   // the choices on a GPU
-  std::vector<std::string> notices{};        // where they were not taken (ops/notices.h)
+  std::vector<std::string> notices{};        // where they were not taken (ops/core/warnings.h)
   std::vector<ProfileRow> by_op, by_module;  // with options.profile
   std::int64_t profiled_steps = 0;
 
@@ -61,10 +61,10 @@ struct StepBench {
   double floor_best() const { return flops_per_token * tokens() / product.best * 1e-9; }
 };
 
-// A few steps to warm up, then the timed ones; on a GPU a step ends when the GPU has done it. errors:
-// ConfigError for the model's sizes and a precision that the device does not have; DeviceError when there is
-// no GPU to use; ValueError for a batch, sequence or number of steps out of range; ShapeError for a sequence
-// that the model does not take; NonFiniteError when a loss is not finite; OutOfMemoryError.
+// A few steps to warm up, then the timed ones; on a GPU a step ends when the GPU has done it.
+// errors: ConfigError for the model's sizes and a precision that the device does not have; DeviceError when
+// there is no GPU to use; ValueError for a batch, sequence or number of steps out of range; ShapeError for a
+// sequence that the model does not take; NonFiniteError when a loss is not finite; OutOfMemoryError.
 StepBench bench_step(const StepBenchOptions& options);
 
 std::string to_text(const StepBench& bench);

@@ -1,11 +1,11 @@
 // Steps on random tokens.
-#include "train/step_trial.h"
+#include "train/bench/step_trial.h"
 
 #include <algorithm>
 
-#include "ops/capture.h"
-#include "tensor/format.h"
-#include "tensor/philox.h"
+#include "ops/core/capture.h"
+#include "tensor/base/format.h"
+#include "tensor/random/philox.h"
 
 namespace eddy {
 namespace {

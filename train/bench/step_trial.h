@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "models/model.h"
-#include "train/captured_step.h"
-#include "train/placement.h"
+#include "train/config/placement.h"
+#include "train/step/captured_step.h"
 
 namespace eddy {
 
@@ -27,7 +27,8 @@ class StepTrial {
   // OutOfMemoryError.
   StepTrial(const StepTrialOptions& options, const Placement& placement);
 
-  // One step, waited for. errors: NonFiniteError when its loss or gradient is not finite; OutOfMemoryError.
+  // One step, waited for.
+  // errors: NonFiniteError when its loss or gradient is not finite; OutOfMemoryError.
   StepResult step();
   // The same, each kernel asked for by itself whatever was recorded.
   StepResult step_uncaptured();

@@ -1,14 +1,14 @@
 // The described keys: reading with all checks, writing.
-#include "train/config.h"
+#include "train/config/config.h"
 
 #include <fmt/format.h>
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "tensor/format.h"
-#include "tensor/json_text.h"
-#include "train/config_file.h"
-#include "train/config_value.h"
+#include "tensor/base/format.h"
+#include "tensor/files/json_text.h"
+#include "train/config/config_file.h"
+#include "train/config/config_value.h"
 
 namespace eddy {
 

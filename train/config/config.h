@@ -23,7 +23,7 @@
 
 namespace eddy {
 
-struct ConfigSource;  // a config as it was read: train/config_file.h
+struct ConfigSource;  // a config as it was read: train/config/config_file.h
 
 struct IntRange {
   std::int64_t low = std::numeric_limits<std::int64_t>::min();
@@ -73,10 +73,12 @@ class ConfigKeys {
   const std::vector<std::string>& sections() const { return sections_; }
 
   // Puts the values of a config into the structs; keys that are missing keep their values. All is checked
-  // before anything is changed. errors: ConfigError with the place, the key, the value and the rule; for an
-  // unknown key the nearest one there is.
+  // before anything is changed.
+  // errors: ConfigError with the place, the key, the value and the rule; for an unknown key the nearest one
+  // there is.
   void read(const ConfigSource& source);
-  // Puts in values given as texts, full key to text, as flags bring them. errors: as read.
+  // Puts in values given as texts, full key to text, as flags bring them.
+  // errors: as read.
   void read_texts(const std::map<std::string, std::string>& texts);
   // All values, one object per section.
   nlohmann::json to_json() const;

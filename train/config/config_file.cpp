@@ -2,7 +2,7 @@
 // header-only, rather than linked, because some texts break an assertion inside its parser (3.3), which ends
 // the process wherever assertions are on; compiled here, a broken assertion throws and becomes an error about
 // the file.
-#include "train/config_file.h"
+#include "train/config/config_file.h"
 
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -32,8 +32,8 @@ struct TomlAssertion : std::runtime_error {
 #include <filesystem>
 #include <fstream>
 
-#include "tensor/format.h"
-#include "tensor/strict_json.h"
+#include "tensor/base/format.h"
+#include "tensor/files/strict_json.h"
 
 namespace eddy {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "train/config.h"
+#include "train/config/config.h"
 
 namespace eddy {
 
@@ -22,8 +22,9 @@ struct ConfigSource {
   std::string place(const std::string& full_key) const;
 };
 
-// A config file's content. errors: IoError when it cannot be read; ConfigError with file:line:column when it
-// is not TOML (.toml) or JSON (.json), is larger than a megabyte, or nests deeper than 16 tables.
+// A config file's content.
+// errors: IoError when it cannot be read; ConfigError with file:line:column when it is not TOML (.toml) or
+// JSON (.json), is larger than a megabyte, or nests deeper than 16 tables.
 ConfigSource read_config_file(const std::string& path);
 
 // The same from a text; `name` stands for the file in errors.

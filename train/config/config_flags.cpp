@@ -1,12 +1,12 @@
 // One CLI11 option per described key.
-#include "train/config_flags.h"
+#include "train/config/config_flags.h"
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 #include <variant>
 
-#include "tensor/format.h"
-#include "tensor/json_text.h"
+#include "tensor/base/format.h"
+#include "tensor/files/json_text.h"
 
 namespace eddy {
 namespace {

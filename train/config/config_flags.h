@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "train/config.h"
+#include "train/config/config.h"
 
 namespace CLI {
 class App;
@@ -19,8 +19,8 @@ class ConfigFlags {
   // Gives the program (or subcommand) one option per key, with help, rule and default. The app and this
   // object must outlive each other's use: options write into this object.
   void add_to(CLI::App& app, const ConfigKeys& keys);
-  // Puts what the command line gave into the structs. errors: ConfigError for a bad value, and for an
-  // argument that no option takes, with the nearest flag.
+  // Puts what the command line gave into the structs.
+  // errors: ConfigError for a bad value, and for an argument that no option takes, with the nearest flag.
   void apply(ConfigKeys& keys) const;
   // "section.key" to text, of the flags given.
   const std::map<std::string, std::string>& given() const { return given_; }

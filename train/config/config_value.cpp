@@ -1,5 +1,5 @@
 // Checks by type. Numbers are never rounded: 6.0 is no whole number here, and 1e3 is a real one.
-#include "train/config_value.h"
+#include "train/config/config_value.h"
 
 #include <fmt/format.h>
 #include <algorithm>
@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "tensor/format.h"
-#include "tensor/json_text.h"
+#include "tensor/base/format.h"
+#include "tensor/files/json_text.h"
 
 namespace eddy {
 namespace {

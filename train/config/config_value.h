@@ -5,7 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "train/config.h"
+#include "train/config/config.h"
 
 namespace eddy {
 
@@ -16,8 +16,8 @@ std::string rule_of(const ConfigField& field);
 // allowed.
 void check_value(const ConfigField& field, const nlohmann::json& value, const std::string& place);
 
-// The JSON value that a flag's text stands for: a list is "1,2,3". errors: ConfigError when the type is
-// wrong.
+// The JSON value that a flag's text stands for: a list is "1,2,3".
+// errors: ConfigError when the type is wrong.
 nlohmann::json value_from_text(const ConfigField& field, const std::string& text, const std::string& place);
 
 // Puts a checked value into the struct.

@@ -1,9 +1,9 @@
 // The rules of devices and precisions.
-#include "train/placement.h"
+#include "train/config/placement.h"
 
 #include "ops/backends.h"
-#include "tensor/format.h"
-#include "train/run_config.h"
+#include "tensor/base/format.h"
+#include "train/config/run_config.h"
 
 namespace eddy {
 

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "tensor/device.h"
-#include "tensor/dtype.h"
+#include "tensor/base/device.h"
+#include "tensor/base/dtype.h"
 
 namespace eddy {
 
@@ -22,9 +22,9 @@ struct PlacementNames {
 };
 
 // The device "cpu" or "cuda" and the dtype of the precision "f32", "bf16", "tf32" or "f64". A GPU is opened,
-// and its products are told whether they may round their inputs to TF32. errors: ConfigError for another
-// name, and for a precision that the device does not have; DeviceError when there is no GPU to use, with what
-// to do.
+// and its products are told whether they may round their inputs to TF32.
+// errors: ConfigError for another name, and for a precision that the device does not have; DeviceError when
+// there is no GPU to use, with what to do.
 Placement choose_placement(const PlacementNames& names, const std::string& device,
                            const std::string& precision);
 

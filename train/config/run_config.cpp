@@ -1,11 +1,11 @@
 // The description of a run's keys, and the two shapes a file may have.
-#include "train/run_config.h"
+#include "train/config/run_config.h"
 
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "tensor/format.h"
-#include "train/config_file.h"
+#include "tensor/base/format.h"
+#include "train/config/config_file.h"
 
 namespace eddy {
 

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "models/config.h"
-#include "tensor/dtype.h"
-#include "train/config.h"
+#include "tensor/base/dtype.h"
+#include "train/config/config.h"
 
 namespace eddy {
 
@@ -101,8 +101,8 @@ struct RunConfig {
   friend bool operator==(const RunConfig&, const RunConfig&) = default;
 };
 
-// What a model computes in under a name of train.precision: f32 and tf32 give f32. errors: ConfigError for
-// another name.
+// What a model computes in under a name of train.precision: f32 and tf32 give f32.
+// errors: ConfigError for another name.
 Dtype precision_dtype(const std::string& precision);
 
 void describe(ConfigKeys& keys, ModelConfig& config);
@@ -112,10 +112,12 @@ void describe(ConfigKeys& keys, RunConfig& config);
 
 // A model's config from JSON, either a run's (with a "model" table; other tables are left alone) or flat,
 // with the model's keys at the top. Keys of other model families are read past. `name` stands for the JSON in
-// errors. errors: ConfigError.
+// errors.
+// errors: ConfigError.
 ModelConfig model_config_from_json(const nlohmann::json& value, const std::string& name = "config");
 
-// A run's config from JSON, as to_json wrote it; missing keys take defaults. errors: ConfigError.
+// A run's config from JSON, as to_json wrote it; missing keys take defaults.
+// errors: ConfigError.
 RunConfig run_config_from_json(const nlohmann::json& value, const std::string& name = "config");
 
 // A run's config from a .toml or .json file; a flat file gives a model and defaults for the rest.

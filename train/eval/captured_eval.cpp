@@ -1,11 +1,11 @@
 // What is asked of the device for one batch of an evaluation, and its recording.
-#include "train/captured_eval.h"
+#include "train/eval/captured_eval.h"
 
 #include <utility>
 
-#include "ops/capture.h"
-#include "ops/cross_entropy.h"
-#include "train/recorded_batches.h"
+#include "ops/core/capture.h"
+#include "ops/loss/cross_entropy.h"
+#include "train/step/recorded_batches.h"
 
 namespace eddy {
 

@@ -7,9 +7,9 @@
 #include <memory>
 #include <string>
 
-#include "train/evaluate.h"
-#include "train/recorded_kinds.h"
-#include "train/step_inputs.h"
+#include "train/eval/evaluate.h"
+#include "train/step/recorded_kinds.h"
+#include "train/step/step_inputs.h"
 
 namespace eddy {
 
@@ -28,7 +28,8 @@ class CapturedEval {
     bool carried = false;  // whether it went on from a state
   };
   // Of one batch. With carry_state it goes on from the state in `carried`, and leaves its own there, which
-  // the next call may overwrite as well. errors: those of the model.
+  // the next call may overwrite as well.
+  // errors: those of the model.
   Output run(const Batch& batch, CarriedState& carried);
 
   // What a person should know and has not been told, once: why batches are not recorded. Else "".

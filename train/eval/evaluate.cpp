@@ -1,5 +1,5 @@
 // Batches through the model, losses summed in f64.
-#include "train/evaluate.h"
+#include "train/eval/evaluate.h"
 
 #include <algorithm>
 #include <chrono>
@@ -7,11 +7,11 @@
 #include <numbers>
 
 #include "autograd/tape.h"
-#include "tensor/format.h"
-#include "tensor/philox.h"
-#include "train/captured_eval.h"
-#include "train/corpus.h"
-#include "train/uniform_draw.h"
+#include "tensor/base/format.h"
+#include "tensor/random/philox.h"
+#include "tensor/random/uniform_draw.h"
+#include "train/eval/captured_eval.h"
+#include "train/text/corpus.h"
 
 namespace eddy {
 namespace {

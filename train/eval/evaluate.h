@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "models/model.h"
-#include "train/batch.h"
+#include "train/step/batch.h"
 
 namespace eddy {
 
@@ -72,7 +72,8 @@ struct EvalPlan {
 };
 
 // The mean loss over all scored targets of the batches that `next` puts out until it returns false. Without
-// any scored target the loss is NaN. errors: those of the model and of `next`.
+// any scored target the loss is NaN.
+// errors: those of the model and of `next`.
 EvalResult evaluate_batches(const Model& model, const std::function<bool(Batch& batch)>& next,
                             const EvalPlan& plan, const EvalProgress& progress = {});
 
@@ -84,16 +85,17 @@ EvalResult evaluate(const Model& model, std::span<const std::int32_t> tokens, st
                     std::int64_t batch, const EvalProgress& progress = {}, const EvalPlan& plan = {});
 
 // The mean loss over `batches` batches of windows that start at uniform places, which depend on the seed
-// alone. The draws are others than those of training with the same seed. errors: as evaluate.
+// alone. The draws are others than those of training with the same seed.
+// errors: as evaluate.
 EvalResult evaluate_random(const Model& model, std::span<const std::int32_t> tokens, std::uint64_t seed,
                            std::int64_t batches, std::int64_t batch, std::int64_t sequence,
                            const EvalProgress& progress = {}, const EvalPlan& plan = {});
 
 // The mean loss over the last options.score_last targets of windows of `sequence` tokens, whose ends lie
 // score_last tokens apart: every target from the first window's on counts once. With options.batches windows
-// are drawn at random, as options.seed gives; else all come in order. Adds the accuracy. source: Liang,
-// "Block-wise recurrent transformer" (2024), its evaluation by length. errors: as evaluate; ValueError when
-// score_last exceeds the sequence or no text has room for a window.
+// are drawn at random, as options.seed gives; else all come in order. Adds the accuracy.
+// source: Liang, "Block-wise recurrent transformer" (2024), its evaluation by length.
+// errors: as evaluate; ValueError when score_last exceeds the sequence or no text has room for a window.
 EvalResult evaluate_last(const Model& model, const std::vector<std::span<const std::int32_t>>& texts,
                          std::int64_t sequence, const EvalOptions& options, const EvalProgress& progress = {},
                          const EvalPlan& plan = {});

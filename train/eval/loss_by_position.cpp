@@ -1,5 +1,5 @@
 // Two curves and a table of a few points.
-#include "train/loss_by_position.h"
+#include "train/eval/loss_by_position.h"
 
 #include <fmt/core.h>
 
@@ -7,8 +7,8 @@
 #include <numbers>
 #include <utility>
 
-#include "train/html_page.h"
-#include "train/human_text.h"
+#include "train/page/html_page.h"
+#include "train/page/human_text.h"
 
 namespace eddy {
 namespace {
@@ -78,9 +78,8 @@ std::string render_loss_by_position(const std::string& title, const std::string&
     return page.html();
   }
   page.paragraph(
-      "Position n is the n-th token behind the beginning of what is read: a document, a stream, or a window. "
-      "A "
-      "curve that goes on falling shows that the model uses what lies far back.");
+      "Position n is the n-th token behind the beginning of what is read: a document, a stream, or a "
+      "window. A curve that goes on falling shows that the model uses what lies far back.");
   page.chart(curve_chart("At a position", results, local_bits));
   page.chart(curve_chart("All up to a position", results, cumulative_bits));
   std::vector<std::string> header{"up to position"};

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "train/evaluate.h"
+#include "train/eval/evaluate.h"
 
 namespace eddy {
 

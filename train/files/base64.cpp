@@ -1,5 +1,5 @@
 // Three bytes are four digits of six bits.
-#include "train/base64.h"
+#include "train/files/base64.h"
 
 #include <cstddef>
 #include <cstdint>

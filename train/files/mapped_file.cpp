@@ -1,5 +1,5 @@
 // mmap of a regular file (POSIX).
-#include "train/mapped_file.h"
+#include "train/files/mapped_file.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -10,7 +10,7 @@
 #include <cstring>
 #include <utility>
 
-#include "tensor/format.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 namespace {

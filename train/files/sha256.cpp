@@ -1,6 +1,6 @@
 // SHA-256 after FIPS 180-4. The constants are the first 32 bits of the fractional parts of the cube roots of
 // the first 64 primes (section 4.2.2) and of the square roots of the first 8 (section 5.3.3).
-#include "train/sha256.h"
+#include "train/files/sha256.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,5 +1,5 @@
-// SHA-256, to check that a downloaded file is the one that was meant. Source: FIPS 180-4,
-// sections 4.1.2, 5.1.1, 6.2.
+// SHA-256, to check that a downloaded file is the one that was meant.
+// Source: FIPS 180-4, sections 4.1.2, 5.1.1, 6.2.
 #pragma once
 
 #include <array>

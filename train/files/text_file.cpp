@@ -1,5 +1,5 @@
 // Whole-file reads through POSIX calls, which tell why they fail; replacements through AtomicFile.
-#include "train/text_file.h"
+#include "train/files/text_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "tensor/atomic_file.h"
-#include "tensor/format.h"
+#include "tensor/base/format.h"
+#include "tensor/files/atomic_file.h"
 
 namespace eddy {
 namespace {

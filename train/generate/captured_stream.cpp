@@ -1,5 +1,5 @@
 // Kinds of tokens; recording one, and replaying it.
-#include "train/captured_stream.h"
+#include "train/generate/captured_stream.h"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 
 #include "autograd/tape.h"
 #include "models/stream_place.h"
-#include "ops/capture.h"
-#include "tensor/format.h"
+#include "ops/core/capture.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 namespace {

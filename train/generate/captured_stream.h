@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "models/model.h"
-#include "train/recorded_kinds.h"
+#include "train/step/recorded_kinds.h"
 
 namespace eddy {
 
@@ -34,8 +34,10 @@ class CapturedStream {
   CapturedStream& operator=(const CapturedStream&) = delete;
 
   // Moves the state past one token of each row. Returns the logits of the next: f32 [rows, n_out] on the CPU;
-  // the same bits whether recorded or not. aliasing: the tensors in `state` may be overwritten by the next
-  // call, which takes them over; copy what must last. errors: those of Model::stream.
+  // the same bits whether recorded or not.
+  // aliasing: the tensors in `state` may be overwritten by the next call, which takes them over; copy what
+  // must last.
+  // errors: those of Model::stream.
   Tensor step(std::span<const std::int32_t> ids, State& state);
 
   // What a person should know and has not been told, once: why tokens are not recorded. Else "".

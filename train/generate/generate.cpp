@@ -1,13 +1,13 @@
 // Feeding the prompt, then drawing and feeding one token at a time.
-#include "train/generate.h"
+#include "train/generate/generate.h"
 
 #include <algorithm>
 #include <chrono>
 
 #include "autograd/state.h"
 #include "autograd/tape.h"
-#include "tensor/format.h"
-#include "train/captured_stream.h"
+#include "tensor/base/format.h"
+#include "train/generate/captured_stream.h"
 
 namespace eddy {
 namespace {

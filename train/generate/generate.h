@@ -11,8 +11,8 @@
 
 #include "autograd/state.h"
 #include "models/model.h"
-#include "train/sampler.h"
-#include "train/tokenizer.h"
+#include "train/generate/sampler.h"
+#include "train/text/tokenizer.h"
 
 namespace eddy {
 
@@ -44,16 +44,17 @@ struct GenerateState {
 // may be a part of a character, so the bytes must be written in order and unchanged. Token i of the prompt
 // and text together is drawn with position i, so that a run with more tokens repeats a shorter one. Ids above
 // the tokenizer's are never drawn. The text ends early, with a reason, when Model::stream_room says that the
-// model takes no more. errors: ValueError when tokens is negative, for bad options and for a prompt longer
-// than the model takes; NonFiniteError when the model's logits are.
+// model takes no more.
+// errors: ValueError when tokens is negative, for bad options and for a prompt longer than the model takes;
+// NonFiniteError when the model's logits are.
 GenerateResult generate(const Model& model, const Tokenizer& tokenizer, std::span<const std::int32_t> prompt,
                         std::int64_t tokens, const SampleOptions& options,
                         const std::function<void(std::string_view)>& on_text = {});
 
 // The same, from where `text` stands; it moves on. A prompt is put behind the text so far. Parts give the
 // tokens of one call that draws as many. `stop` is asked between two tokens: when it says so, the text ends
-// there, and can be gone on with like one that came to its end. errors: as above, with `text` as it was where
-// nothing was read yet, else not to be gone on with.
+// there, and can be gone on with like one that came to its end.
+// errors: as above, with `text` as it was where nothing was read yet, else not to be gone on with.
 GenerateResult generate(const Model& model, const Tokenizer& tokenizer, GenerateState& text,
                         std::span<const std::int32_t> prompt, std::int64_t tokens,
                         const SampleOptions& options,

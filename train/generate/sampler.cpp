@@ -1,5 +1,5 @@
 // Greedy choice, the cuts, and the draw by inverting the cumulative sum.
-#include "train/sampler.h"
+#include "train/generate/sampler.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,8 +7,8 @@
 #include <numeric>
 #include <vector>
 
-#include "tensor/format.h"
-#include "tensor/philox.h"
+#include "tensor/base/format.h"
+#include "tensor/random/philox.h"
 
 namespace eddy {
 namespace {

@@ -23,9 +23,9 @@ struct SampleOptions {
 void validate(const SampleOptions& options);
 
 // The index drawn from `count` logits for a place in a sequence. Of equal logits the lower index counts as
-// the larger one, in the greedy choice as in the cuts. Arithmetic is f64. errors: as validate; ValueError
-// when there are no logits or more than an i32 can name; NonFiniteError naming the first logit that is a NaN
-// or infinite.
+// the larger one, in the greedy choice as in the cuts. Arithmetic is f64.
+// errors: as validate; ValueError when there are no logits or more than an i32 can name; NonFiniteError
+// naming the first logit that is a NaN or infinite.
 std::int32_t sample_token(const float* logits, std::int64_t count, const SampleOptions& options,
                           std::uint64_t position);
 

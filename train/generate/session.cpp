@@ -1,15 +1,15 @@
 // Sessions to and from safetensors, and how one tells whose it is.
-#include "train/session.h"
+#include "train/generate/session.h"
 
 #include <charconv>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "tensor/format.h"
-#include "tensor/safetensors.h"
-#include "train/run_config.h"
-#include "train/sha256.h"
+#include "tensor/base/format.h"
+#include "tensor/files/safetensors.h"
+#include "train/config/run_config.h"
+#include "train/files/sha256.h"
 
 namespace eddy {
 namespace {

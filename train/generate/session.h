@@ -12,7 +12,7 @@
 #include <string>
 
 #include "models/model.h"
-#include "train/generate.h"
+#include "train/generate/generate.h"
 
 namespace eddy {
 
@@ -21,15 +21,16 @@ struct Session {
   SampleOptions sample;  // of the text so far
 };
 
-// Writes a session whole or not at all. errors: IoError; ValueError when nothing was read yet.
+// Writes a session whole or not at all.
+// errors: IoError; ValueError when nothing was read yet.
 void save_session(const std::string& path, const Model& model, const Session& session);
 
 // Whether a session may take this path: nothing is there, or an empty file, or another session.
 bool takes_session(const std::string& path);
 
-// The session in a file, on the model's device. errors: IoError, FormatError for a file that is no session or
-// a damaged one; ConfigError when it is of another model, of other weights or of another precision, which it
-// names.
+// The session in a file, on the model's device.
+// errors: IoError, FormatError for a file that is no session or a damaged one; ConfigError when it is of
+// another model, of other weights or of another precision, which it names.
 Session load_session(const std::string& path, const Model& model);
 
 }  // namespace eddy

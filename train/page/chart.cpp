@@ -1,7 +1,7 @@
 // Drawing a chart as SVG. All of a series is one path element: "M x y L x y ..." per unbroken run, or "M x y
 // h0" per point, which a round line cap turns into a dot. The script of a page reads the points back from
 // these paths.
-#include "train/chart.h"
+#include "train/page/chart.h"
 
 #include <fmt/format.h>
 
@@ -10,9 +10,9 @@
 #include <cstdint>
 #include <iterator>
 
-#include "tensor/format.h"
-#include "train/chart_axis.h"
-#include "train/human_text.h"
+#include "tensor/base/format.h"
+#include "train/page/chart_axis.h"
+#include "train/page/human_text.h"
 
 namespace eddy {
 namespace {

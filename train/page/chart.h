@@ -38,7 +38,8 @@ struct ChartPoint {
 
 // At most `most` points (>= 8) that draw like the series: all of it when it is short enough, else the first,
 // the last, and the lowest and highest of equal stretches, in their order. A point with a NaN y stands for a
-// gap. errors: ValueError when x and y differ in length or most < 8.
+// gap.
+// errors: ValueError when x and y differ in length or most < 8.
 std::vector<ChartPoint> decimate(const std::vector<double>& x, const std::vector<double>& y, int most);
 
 // A line of running medians over about 2 % of a series (at most 400 points); at the ends the window shrinks
@@ -48,7 +49,8 @@ std::vector<ChartPoint> decimate(const std::vector<double>& x, const std::vector
 Series running_median(const Series& series);
 
 // The chart as an SVG element of `width` by `height` units; text is 12 units high. Series are decimated to
-// `most_points`. errors: ValueError when a series' x and y differ in length.
+// `most_points`.
+// errors: ValueError when a series' x and y differ in length.
 std::string chart_svg(const Chart& chart, int width, int height, int most_points);
 
 // The chart as a figure with title, legend and notes, in a broad and a narrow drawing of which the style

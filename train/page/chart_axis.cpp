@@ -1,7 +1,7 @@
 // Round ticks. A linear step is the smallest of 1, 2, 5 times a power of ten that needs no more than the
 // ticks allowed; on a logarithmic scale the choices are 1-2-5 within each decade, every decade, every second
 // decade and so on.
-#include "train/chart_axis.h"
+#include "train/page/chart_axis.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "tensor/format.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 namespace {

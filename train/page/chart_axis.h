@@ -29,8 +29,9 @@ struct AxisOptions {
 };
 
 // An axis that covers [low, high] with ticks at 1, 2 or 5 times a power of ten (or, on a logarithmic scale of
-// many decades, at powers of ten). An empty range is widened around its value. errors: ValueError when low or
-// high is not finite or beyond 1e300, low > high, log and low <= 0, or most_ticks < 2.
+// many decades, at powers of ten). An empty range is widened around its value.
+// errors: ValueError when low or high is not finite or beyond 1e300, low > high, log and low <= 0, or
+// most_ticks < 2.
 Axis make_axis(double low, double high, const AxisOptions& options);
 
 // The label of a tick on an axis whose ticks stand `step` apart and reach up to `largest` in size: "0.25",

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tensor/format.h"
-#include "train/chart.h"
+#include "tensor/base/format.h"
+#include "train/page/chart.h"
 
 namespace eddy {
 namespace {

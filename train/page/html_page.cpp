@@ -1,14 +1,14 @@
 // The page around the sections: its style sheet, and a few lines of script that read values out under the
 // pointer. The policy in the head forbids the page to load anything.
-#include "train/html_page.h"
+#include "train/page/html_page.h"
 
 #include <fmt/format.h>
 
 #include <iterator>
 
-#include "tensor/format.h"
-#include "train/base64.h"
-#include "train/human_text.h"
+#include "tensor/base/format.h"
+#include "train/files/base64.h"
+#include "train/page/human_text.h"
 
 namespace eddy {
 namespace {
@@ -230,8 +230,7 @@ void HtmlPage::pictures(const std::vector<Picture>& pictures) {
                        picture.height, picture.grey.size());
     section += fmt::format(
         "<figure class=\"picture{}\"><img alt=\"{}\" "
-        "src=\"data:image/bmp;base64,{}\"/><figcaption>{}</figcaption>"
-        "</figure>\n",
+        "src=\"data:image/bmp;base64,{}\"/><figcaption>{}</figcaption></figure>\n",
         picture.good ? "" : " bad", html_escape(picture.caption), to_base64(bitmap(picture)),
         html_escape(picture.caption));
   }

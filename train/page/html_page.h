@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "train/chart.h"
+#include "train/page/chart.h"
 
 namespace eddy {
 
@@ -48,8 +48,8 @@ class HtmlPage {
   void chart(const Chart& chart);
   // Charts two by two, or one below the other on a narrow screen.
   void charts(const std::vector<Chart>& charts);
-  // Pictures side by side, as many in a row as fit. errors: ValueError when a picture's sizes and bytes
-  // differ.
+  // Pictures side by side, as many in a row as fit.
+  // errors: ValueError when a picture's sizes and bytes differ.
   void pictures(const std::vector<Picture>& pictures);
   // Text in a fixed-width font that keeps its line breaks; long lines wrap.
   void preformatted(std::string_view text);

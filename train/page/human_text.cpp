@@ -1,12 +1,12 @@
 // Numbers with units, and strings made safe to show. Control characters: ECMA-48 (C0 and C1 sets).
-#include "train/human_text.h"
+#include "train/page/human_text.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "train/utf8.h"
+#include "train/files/utf8.h"
 
 namespace eddy {
 namespace {

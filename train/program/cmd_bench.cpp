@@ -8,21 +8,21 @@
 #include <vector>
 
 #include "models/model.h"
-#include "tensor/format.h"
-#include "train/bench_generate.h"
-#include "train/bench_length.h"
-#include "train/bench_ops.h"
-#include "train/bench_staircase.h"
-#include "train/bench_step.h"
-#include "train/config_flags.h"
-#include "train/environment.h"
-#include "train/placement.h"
+#include "tensor/base/format.h"
+#include "train/bench/generate.h"
+#include "train/bench/length.h"
+#include "train/bench/ops.h"
+#include "train/bench/step.h"
+#include "train/config/config_flags.h"
+#include "train/config/placement.h"
+#include "train/config/run_config.h"
+#include "train/files/text_file.h"
 #include "train/program/commands.h"
 #include "train/program/number_options.h"
 #include "train/program/output.h"
 #include "train/program/path_options.h"
-#include "train/run_config.h"
-#include "train/text_file.h"
+#include "train/reproduce/staircase_table.h"
+#include "train/run/environment.h"
 
 namespace eddy {
 namespace {
@@ -197,8 +197,7 @@ void add_staircase_options(CLI::App& command, StaircaseBenchOptions& options) {
       ->check(size);
   add("--models", options.models,
       "staircase: of transformer_xl, staircase, cached_staircase (M = 1), ladder, universal, feedback; "
-      "length: "
-      "any (one of each recurrent family, and regular)")
+      "length: any (one of each recurrent family, and regular)")
       ->group(kModelsGroup)
       ->delimiter(',');
   add("--data", options.data, "File or folder of text (default: the text task's own)")->check(not_empty());
@@ -240,9 +239,8 @@ void add_bench_command(CLI::App& app, std::function<int()>& action) {
   command
       ->add_option(
           "what", flags->what,
-          "ops: every op; step: forward, backward and optimizer of a model; generate: the next token "
-          "after ever longer texts; length: steps of ever longer segments, by family; staircase: quality, "
-          "time and "
+          "ops: every op; step: forward, backward and optimizer of a model; generate: the next token after "
+          "ever longer texts; length: steps of ever longer segments, by family; staircase: quality, time and "
           "memory by recurrent steps and forward size")
       ->required()
       ->check(CLI::IsMember({"ops", "step", "generate", "length", "staircase"}));
@@ -250,8 +248,7 @@ void add_bench_command(CLI::App& app, std::function<int()>& action) {
   command
       ->add_option("--seconds", flags->seconds,
                    "Time for each measurement of an op (0.2), for all steps (20), for all lengths of "
-                   "generate (30), for "
-                   "each length of length (1)")
+                   "generate (30), for each length of length (1)")
       ->check(number_between(1e-3, 1e6))
       ->group(kSpeedGroup);
   command->add_option("--device", flags->device, "Where to compute (default: cpu)")

@@ -7,19 +7,19 @@
 #include <utility>
 #include <vector>
 
-#include "tensor/format.h"
-#include "train/checkpoint.h"
-#include "train/comparison.h"
-#include "train/corpus.h"
-#include "train/mapped_file.h"
-#include "train/placement.h"
+#include "tensor/base/format.h"
+#include "train/config/placement.h"
+#include "train/files/mapped_file.h"
+#include "train/files/text_file.h"
 #include "train/program/commands.h"
 #include "train/program/output.h"
 #include "train/program/path_options.h"
 #include "train/program/percent_line.h"
-#include "train/task.h"
-#include "train/text_file.h"
-#include "train/token_losses.h"
+#include "train/run/checkpoint.h"
+#include "train/study/comparison.h"
+#include "train/study/token_losses.h"
+#include "train/tasks/task.h"
+#include "train/text/corpus.h"
 
 namespace eddy {
 namespace {
@@ -77,8 +77,7 @@ int run_compare(const CompareFlags& flags) {
   if (a.tokenizer->to_json() != b.tokenizer->to_json())
     fail<ValueError>(
         "compare: the runs have different tokenizers: {} with {} tokens and {} with {} (tokens can be "
-        "compared "
-        "one by one only where both runs cut a text alike)",
+        "compared one by one only where both runs cut a text alike)",
         a.tokenizer->name(), a.tokenizer->vocab_size(), b.tokenizer->name(), b.tokenizer->vocab_size());
   const TokenReading reading_a = reading_of(a, flags.rows);
   TokenReading reading_b = reading_of(b, flags.rows);

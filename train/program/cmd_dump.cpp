@@ -3,9 +3,9 @@
 #include <cstdio>
 #include <memory>
 
-#include "train/dump.h"
 #include "train/program/commands.h"
 #include "train/program/path_options.h"
+#include "train/study/dump.h"
 
 namespace eddy {
 

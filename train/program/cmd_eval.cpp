@@ -10,17 +10,17 @@
 #include <utility>
 #include <vector>
 
-#include "tensor/format.h"
-#include "train/checkpoint.h"
-#include "train/loss_by_position.h"
-#include "train/placement.h"
+#include "tensor/base/format.h"
+#include "train/config/placement.h"
+#include "train/eval/loss_by_position.h"
+#include "train/files/text_file.h"
 #include "train/program/commands.h"
 #include "train/program/number_options.h"
 #include "train/program/output.h"
 #include "train/program/path_options.h"
 #include "train/program/percent_line.h"
-#include "train/task.h"
-#include "train/text_file.h"
+#include "train/run/checkpoint.h"
+#include "train/tasks/task.h"
 
 namespace eddy {
 namespace {

@@ -11,17 +11,17 @@
 #include <string_view>
 #include <vector>
 
-#include "tensor/format.h"
-#include "train/checkpoint.h"
-#include "train/generate.h"
-#include "train/human_text.h"
-#include "train/placement.h"
+#include "tensor/base/format.h"
+#include "train/config/placement.h"
+#include "train/generate/generate.h"
+#include "train/generate/session.h"
+#include "train/page/human_text.h"
 #include "train/program/commands.h"
 #include "train/program/number_options.h"
 #include "train/program/output.h"
 #include "train/program/path_options.h"
-#include "train/session.h"
-#include "train/stop_signal.h"
+#include "train/run/checkpoint.h"
+#include "train/run/stop_signal.h"
 
 namespace eddy {
 namespace {

@@ -3,9 +3,9 @@
 #include <memory>
 
 #include "ops/backends.h"
-#include "train/environment.h"
 #include "train/program/commands.h"
 #include "train/program/output.h"
+#include "train/run/environment.h"
 
 namespace eddy {
 

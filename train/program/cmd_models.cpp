@@ -7,11 +7,11 @@
 #include <string>
 
 #include "models/model.h"
+#include "train/config/run_config.h"
 #include "train/program/commands.h"
 #include "train/program/output.h"
 #include "train/program/path_options.h"
-#include "train/run_config.h"
-#include "train/tokenizer.h"
+#include "train/text/tokenizer.h"
 
 namespace eddy {
 namespace {

@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "tensor/format.h"
+#include "tensor/base/format.h"
 #include "train/program/commands.h"
 #include "train/program/number_options.h"
 #include "train/program/output.h"
 #include "train/program/path_options.h"
-#include "train/reproduce.h"
-#include "train/reproduce_speed.h"
+#include "train/reproduce/reproduce.h"
+#include "train/reproduce/speed.h"
 
 namespace eddy {
 namespace {

@@ -9,19 +9,19 @@
 #include <utility>
 #include <vector>
 
-#include "tensor/format.h"
-#include "train/checkpoint.h"
-#include "train/corpus.h"
-#include "train/human_text.h"
-#include "train/mapped_file.h"
+#include "tensor/base/format.h"
+#include "train/files/mapped_file.h"
+#include "train/files/text_file.h"
+#include "train/files/utf8.h"
+#include "train/page/human_text.h"
 #include "train/program/commands.h"
 #include "train/program/output.h"
 #include "train/program/path_options.h"
-#include "train/sentencepiece_tokenizer.h"
-#include "train/text_file.h"
-#include "train/text_measures.h"
-#include "train/utf8.h"
-#include "train/vocabulary_training.h"
+#include "train/run/checkpoint.h"
+#include "train/text/corpus.h"
+#include "train/text/sentencepiece_tokenizer.h"
+#include "train/text/text_measures.h"
+#include "train/text/vocabulary_training.h"
 
 namespace eddy {
 namespace {

@@ -2,12 +2,12 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "tensor/format.h"
-#include "train/checkpoint.h"
-#include "train/config_flags.h"
+#include "tensor/base/format.h"
+#include "train/config/config_flags.h"
 #include "train/program/commands.h"
 #include "train/program/path_options.h"
-#include "train/trainer.h"
+#include "train/run/checkpoint.h"
+#include "train/run/trainer.h"
 
 namespace eddy {
 namespace {

@@ -20,11 +20,11 @@
 #include <vector>
 
 #include "ops/backends.h"
+#include "ops/core/warnings.h"
 #include "ops/cpu/isa.h"
-#include "ops/notices.h"
-#include "tensor/format.h"
-#include "tensor/thread_pool.h"
-#include "train/config.h"
+#include "tensor/base/format.h"
+#include "tensor/threads/thread_pool.h"
+#include "train/config/config.h"
 #include "train/program/commands.h"
 #include "train/program/output.h"
 
@@ -44,7 +44,8 @@ void prepare_process() {
     stream = open("/dev/null", O_RDWR);
 }
 
-// Lowers the level of the CPU kernels when EDDY_CPU_LEVEL asks for it. errors: ConfigError; ValueError.
+// Lowers the level of the CPU kernels when EDDY_CPU_LEVEL asks for it.
+// errors: ConfigError; ValueError.
 void choose_cpu_level() {
   const char* const wanted = std::getenv("EDDY_CPU_LEVEL");
   if (wanted == nullptr || *wanted == '\0') return;
@@ -57,7 +58,8 @@ void choose_cpu_level() {
 }
 
 // Refuses an EDDY_NUM_THREADS that the pool would pass over in silence, as it must where no error can be
-// caught. errors: ConfigError.
+// caught.
+// errors: ConfigError.
 void check_thread_variable() {
   const char* const wanted = std::getenv("EDDY_NUM_THREADS");
   if (wanted == nullptr || *wanted == '\0') return;
@@ -68,7 +70,8 @@ void check_thread_variable() {
     fail<ConfigError>("EDDY_NUM_THREADS: '{}' is no number of threads (1 to 256; unset it for all)", text);
 }
 
-// Gives a GPU's choice of kernels what an environment variable asks for. errors: ConfigError.
+// Gives a GPU's choice of kernels what an environment variable asks for.
+// errors: ConfigError.
 void choose_kernel(const char* variable, void (*choose)(std::string_view)) {
   const char* const wanted = std::getenv(variable);
   if (wanted == nullptr || *wanted == '\0') return;

@@ -10,8 +10,8 @@
 #include <cstring>
 #include <iostream>
 
-#include "tensor/format.h"
-#include "train/human_text.h"
+#include "tensor/base/format.h"
+#include "train/page/human_text.h"
 
 namespace eddy {
 namespace {

@@ -13,13 +13,15 @@ namespace eddy {
 // Thrown when nobody reads the output any more. No eddy::Error: it is no failure.
 struct OutputClosed {};
 
-// Writes to standard output. errors: OutputClosed; IoError.
+// Writes to standard output.
+// errors: OutputClosed; IoError.
 void print(std::string_view text);
 template <class... Args>
 void print_line(fmt::format_string<Args...> text, Args&&... args) {
   print(fmt::format(text, std::forward<Args>(args)...) + '\n');
 }
-// Hands on what is buffered, also of std::cout and stdio. errors: as print.
+// Hands on what is buffered, also of std::cout and stdio.
+// errors: as print.
 void flush_output();
 
 // Whether standard output (1) or standard error (2) is a terminal.

@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "tensor/format.h"
-#include "train/text_file.h"
+#include "tensor/base/format.h"
+#include "train/files/text_file.h"
 
 namespace eddy {
 namespace {

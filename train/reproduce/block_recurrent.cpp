@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "train/reproduce_tables.h"
+#include "train/reproduce/tables.h"
 
 namespace eddy {
 namespace {
@@ -179,8 +179,7 @@ ReproduceTable block_recurrent_table_1(const TableRequest& request) {
   if (!paper)
     table.notes.push_back(
         "the paper's numbers are those of XL:2048, Slide:12L, Slide:13L and the recurrent models of its "
-        "size; all "
-        "rows train on as many tokens");
+        "size; all rows train on as many tokens");
   add_scale_note(table, request.scale);
   return table;
 }

@@ -3,8 +3,8 @@
 // Both tables are cuts of the same six rows; the picture of them is the paper's Figure 1.
 #include <filesystem>
 
-#include "tensor/format.h"
-#include "train/reproduce_tables.h"
+#include "tensor/base/format.h"
+#include "train/reproduce/tables.h"
 
 namespace eddy {
 namespace {

@@ -1,5 +1,5 @@
 // Cells, Markdown, charts.
-#include "train/reproduce_page.h"
+#include "train/reproduce/page.h"
 
 #include <fmt/format.h>
 
@@ -8,9 +8,9 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "train/html_page.h"
-#include "train/human_text.h"
-#include "train/metrics.h"
+#include "train/page/html_page.h"
+#include "train/page/human_text.h"
+#include "train/run/metrics.h"
 
 namespace eddy {
 namespace {

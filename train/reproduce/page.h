@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "train/reproduce_run.h"
+#include "train/reproduce/run.h"
 
 namespace eddy {
 
@@ -24,8 +24,8 @@ struct ShownRow {
 std::string table_text(const ReproduceTable& table, const std::vector<ShownRow>& rows);
 
 // The page: the table, the validation and training losses of all rows that have a metrics file, and, where
-// lengths are measured, the loss against the length, ours and the published. errors: those of reading
-// metrics.
+// lengths are measured, the loss against the length, ours and the published.
+// errors: those of reading metrics.
 std::string table_page(const ReproduceTable& table, const std::vector<ShownRow>& rows);
 
 }  // namespace eddy

@@ -1,6 +1,6 @@
 // The tables of Kausik, "Recurrent Transformers" (2025): tiny Shakespeare, CIFAR-10, copying. At paper scale
 // the rows are the configurations in examples/configs.
-#include "train/reproduce_tables.h"
+#include "train/reproduce/tables.h"
 
 namespace eddy {
 namespace {
@@ -178,8 +178,7 @@ ReproduceTable recurrent_transformers_table_4(const TableRequest& request) {
   table.notes = {
       "estimated, as the paper does: the mean over 100 random test batches of the row's training batch. The "
       "paper's numbers are the best of some 500 such estimates, which flatters the loss by about 0.02; ours "
-      "is "
-      "one, at the step with the lowest loss on the test images"};
+      "is one, at the step with the lowest loss on the test images"};
   add_scale_note(table, request.scale);
   return table;
 }
@@ -198,8 +197,7 @@ ReproduceTable recurrent_transformers_table_6(const TableRequest& request) {
   table.chart_key = "noise";
   table.notes = {
       "measured on fresh examples at the noise length that the curriculum has come to, which is a column of "
-      "its "
-      "own: a loss at less noise than the paper's is no match for it"};
+      "its own: a loss at less noise than the paper's is no match for it"};
   add_scale_note(table, request.scale);
   return table;
 }

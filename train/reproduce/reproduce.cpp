@@ -1,5 +1,5 @@
 // The list of tables, and the procedure that all of them go through.
-#include "train/reproduce.h"
+#include "train/reproduce/reproduce.h"
 
 #include <fmt/format.h>
 
@@ -7,17 +7,17 @@
 #include <filesystem>
 #include <optional>
 
-#include "tensor/format.h"
-#include "train/config.h"
-#include "train/corpus.h"
-#include "train/dataset.h"
-#include "train/reproduce_page.h"
-#include "train/reproduce_run.h"
-#include "train/reproduce_tables.h"
-#include "train/story_generator.h"
-#include "train/story_text.h"
-#include "train/task.h"
-#include "train/text_file.h"
+#include "tensor/base/format.h"
+#include "train/config/config.h"
+#include "train/files/text_file.h"
+#include "train/reproduce/page.h"
+#include "train/reproduce/run.h"
+#include "train/reproduce/tables.h"
+#include "train/tasks/task.h"
+#include "train/text/corpus.h"
+#include "train/text/dataset.h"
+#include "train/text/stories/story_generator.h"
+#include "train/text/stories/story_text.h"
 
 namespace eddy {
 namespace {
@@ -129,8 +129,7 @@ void prepare_text(const ReproduceTable& table, const fs::path& folder, const Say
   if (told < 2)
     fail<ValueError>(
         "reproduce: {} has {} stories (at least 2, with <|endoftext|> or blank lines between them: told as "
-        "one "
-        "story, a text repeats nothing within reach)",
+        "one story, a text repeats nothing within reach)",
         plan.source, told);
   const bool repeat = plan.kind == ReproduceText::Kind::repeat;
   if (repeat && plan.most_bytes > 0) stories = cut_stories(stories, plan.most_bytes);
@@ -373,8 +372,7 @@ void refuse_data(const char* table) {
 void books_missing() {
   fail<IoError>(
       "reproduce: block-recurrent/table-1 needs books, one text file each (--data FOLDER, or EDDY_DATA_DIR "
-      "with "
-      "a folder books)");
+      "with a folder books)");
 }
 
 void add_scale_note(ReproduceTable& table, Scale scale) {

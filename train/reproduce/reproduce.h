@@ -18,8 +18,8 @@
 #include <string_view>
 #include <vector>
 
-#include "train/evaluate.h"
-#include "train/run_config.h"
+#include "train/config/run_config.h"
+#include "train/eval/evaluate.h"
 
 namespace eddy {
 
@@ -123,8 +123,9 @@ ReproduceTable plan_table(const ReproduceOptions& options);
 enum class ReproduceEnd { done, interrupted, failed };
 
 // Trains and measures the rows, `says` is told what happens and, at the end, the table. Returns whether all
-// rows came to their end: `failed` when one gave up on losses that were not finite. errors: as plan_table;
-// ConfigError when a row's folder holds a run of another configuration; those of training and of the data.
+// rows came to their end: `failed` when one gave up on losses that were not finite.
+// errors: as plan_table; ConfigError when a row's folder holds a run of another configuration; those of
+// training and of the data.
 ReproduceEnd reproduce(const ReproduceOptions& options, const std::function<void(std::string_view)>& says);
 
 }  // namespace eddy

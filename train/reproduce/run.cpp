@@ -1,5 +1,5 @@
 // Training with trainer.h, measuring with the row's task, and result.json.
-#include "train/reproduce_run.h"
+#include "train/reproduce/run.h"
 
 #include <fmt/format.h>
 
@@ -9,17 +9,17 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "tensor/format.h"
-#include "train/checkpoint.h"
-#include "train/config_file.h"
-#include "train/environment.h"
-#include "train/metrics.h"
-#include "train/placement.h"
-#include "train/task.h"
-#include "train/text_data.h"
-#include "train/text_file.h"
-#include "train/trainer.h"
-#include "train/weights.h"
+#include "tensor/base/format.h"
+#include "train/config/config_file.h"
+#include "train/config/placement.h"
+#include "train/files/text_file.h"
+#include "train/run/checkpoint.h"
+#include "train/run/environment.h"
+#include "train/run/metrics.h"
+#include "train/run/trainer.h"
+#include "train/run/weights.h"
+#include "train/tasks/task.h"
+#include "train/tasks/text_data.h"
 
 namespace eddy {
 namespace {
@@ -207,7 +207,8 @@ std::int64_t validation_tokens(const ReproduceRow& row, const LoadedRun& run) {
 }
 
 // The loss on the last targets of windows of every length; the same targets for all of them, as far as their
-// number is the same. source: Liang, table 1.
+// number is the same.
+// source: Liang, table 1.
 void measure_lengths(const ReproduceTable& table, const ReproduceRow& row, const LoadedRun& run,
                      RowResult& result) {
   const std::int64_t tokens = validation_tokens(row, run), last = table.last;

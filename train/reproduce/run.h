@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "train/reproduce.h"
+#include "train/reproduce/reproduce.h"
 
 namespace eddy {
 
@@ -36,15 +36,18 @@ struct RowState {
   bool begun = false;  // a run without a checkpoint: killed before its first
 };
 
-// Looks at a row's folder. errors: ConfigError when it holds a run of another configuration, naming the keys;
-// IoError when it holds something else; FormatError for damaged files.
+// Looks at a row's folder.
+// errors: ConfigError when it holds a run of another configuration, naming the keys; IoError when it holds
+// something else; FormatError for damaged files.
 RowState row_state(const ReproduceTable& table, const ReproduceRow& row, const std::string& runs);
 
-// Trains the row from where it stands; its result is kept once it came to its end. errors: those of train.
+// Trains the row from where it stands; its result is kept once it came to its end.
+// errors: those of train.
 ReproduceEnd train_row(const ReproduceRow& row, const RowState& state, const std::string& command);
 
 // Measures a trained row and keeps the numbers. For a row with weights_of, `weights` is the folder of that
-// row's run, else its own. errors: those of reading the run, its data and of evaluation.
+// row's run, else its own.
+// errors: those of reading the run, its data and of evaluation.
 RowResult measure_row(const ReproduceTable& table, const ReproduceRow& row,
                       const std::filesystem::path& folder, const std::filesystem::path& weights);
 

@@ -1,5 +1,5 @@
 // The rows, their measurement, and the table.
-#include "train/reproduce_speed.h"
+#include "train/reproduce/speed.h"
 
 #include <fmt/format.h>
 
@@ -9,15 +9,15 @@
 #include <nlohmann/json.hpp>
 
 #include "models/model.h"
-#include "tensor/allocator.h"
-#include "tensor/format.h"
-#include "train/config.h"
-#include "train/environment.h"
-#include "train/html_page.h"
-#include "train/human_text.h"
-#include "train/placement.h"
-#include "train/reproduce_tables.h"
-#include "train/text_file.h"
+#include "tensor/base/format.h"
+#include "tensor/memory/allocator.h"
+#include "train/config/config.h"
+#include "train/config/placement.h"
+#include "train/files/text_file.h"
+#include "train/page/html_page.h"
+#include "train/page/human_text.h"
+#include "train/reproduce/tables.h"
+#include "train/run/environment.h"
 
 namespace eddy {
 namespace {
@@ -30,11 +30,9 @@ constexpr double kSeconds = 10;
 const std::vector<std::string>& notes() {
   static const std::vector<std::string> lines = {
       "a step is forward, loss, backward, clipping and AdamW on random tokens, dropout off; on a GPU in bf16 "
-      "and "
-      "replayed from a graph, after some steps to warm up; the time is the median of repeated steps",
+      "and replayed from a graph, after some steps to warm up; the time is the median of repeated steps",
       "PyTorch: figures given for PyTorch 2.11 on an H200, not measured here. First as published or eager, "
-      "then at "
-      "its best: compiled, captured, hoisted by hand",
+      "then at its best: compiled, captured, hoisted by hand",
       "floor: the operations of the step's products, at the rate of one large product measured between the "
       "steps",
       "peak memory is that of live tensors: parameters, gradients, moments and the step"};
@@ -254,9 +252,8 @@ void check_options(const SpeedOptions& options, const std::vector<SpeedRow>& row
                         nearest_match(name, names), fmt::join(names, ", "));
   if (options.device == "cpu" && options.scale == "paper" && options.rows.empty())
     fail<ConfigError>(
-        "reproduce speed: all rows at the paper's sizes on a CPU (they are for a GPU: name some with --rows, "
-        "or "
-        "take --scale small)");
+        "reproduce speed: all rows at the paper's sizes on a CPU (they are for a GPU: name some with "
+        "--rows, or take --scale small)");
 }
 
 // errors: DeviceError without a GPU, with what can be done instead.
@@ -266,8 +263,7 @@ Placement place(const std::string& device, const std::string& precision) {
   } catch (const DeviceError& error) {
     fail<DeviceError>(
         "reproduce speed: its sizes are for a GPU, and there is none to use: {} (--scale small tries every "
-        "row on "
-        "the CPU; --device cpu --rows NAME measures one there)",
+        "row on the CPU; --device cpu --rows NAME measures one there)",
         error.what());
   }
 }

@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "train/bench_step.h"
+#include "train/bench/step.h"
 
 namespace eddy {
 
@@ -55,9 +55,9 @@ struct SpeedResult {
 };
 
 // Measures the rows one after the other; `says` is told of each, and the table at the end. A row that fails,
-// for want of memory say, is reported and the others go on. Returns the rows' results. errors: ConfigError
-// for an unknown row, scale or device, and for the paper's sizes on a CPU without --rows; DeviceError when
-// there is no GPU, with what can be done instead; IoError for the files.
+// for want of memory say, is reported and the others go on. Returns the rows' results.
+// errors: ConfigError for an unknown row, scale or device, and for the paper's sizes on a CPU without --rows;
+// DeviceError when there is no GPU, with what can be done instead; IoError for the files.
 std::vector<SpeedResult> reproduce_speed(const SpeedOptions& options,
                                          const std::function<void(std::string_view)>& says);
 

@@ -1,7 +1,7 @@
 // The state tracking tasks of Table 1 of Ju et al., "Staircase Attention for Recurrent Processing of
 // Sequences" (2021). Sizes and training are those of the published script for Algorithm, and suggested for
 // Random Walk.
-#include "train/reproduce_tables.h"
+#include "train/reproduce/tables.h"
 
 namespace eddy {
 namespace {
@@ -118,9 +118,8 @@ ReproduceTable staircase_table_1(const TableRequest& request) {
         "slightly"};
   table.notes.emplace_back(
       "the paper took the best of several seeds by validation; ours is one seed, measured at its best "
-      "validation "
-      "loss. Rows of a batch begin inside an example, whose first labels then cannot be known: it raises the "
-      "error of all models alike");
+      "validation loss. Rows of a batch begin inside an example, whose first labels then cannot be known: "
+      "it raises the error of all models alike");
   add_scale_note(table, request.scale);
   return table;
 }

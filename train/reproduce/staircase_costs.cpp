@@ -1,8 +1,8 @@
 // The costs of a token in the staircase family.
-#include "train/staircase_costs.h"
+#include "train/reproduce/staircase_costs.h"
 
 #include "models/model.h"
-#include "tensor/format.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 namespace {

@@ -31,7 +31,8 @@ struct StaircaseCosts {
   double needed_bytes = 0;
 };
 
-// For a whole segment with a carried state. errors: ConfigError for another model.
+// For a whole segment with a carried state.
+// errors: ConfigError for another model.
 StaircaseCosts staircase_costs(const ModelConfig& config);
 
 }  // namespace eddy

@@ -1,5 +1,5 @@
 // The points of the staircase benchmark, trained by the trainer and kept like the rows of a table.
-#include "train/bench_staircase.h"
+#include "train/reproduce/staircase_table.h"
 
 #include <fmt/format.h>
 
@@ -9,15 +9,15 @@
 #include <numbers>
 #include <set>
 
-#include "tensor/allocator.h"
-#include "tensor/format.h"
-#include "tensor/thread_pool.h"
-#include "train/config.h"
-#include "train/evaluate.h"
-#include "train/metrics.h"
-#include "train/placement.h"
-#include "train/reproduce_run.h"
-#include "train/text_file.h"
+#include "tensor/base/format.h"
+#include "tensor/memory/allocator.h"
+#include "tensor/threads/thread_pool.h"
+#include "train/config/config.h"
+#include "train/config/placement.h"
+#include "train/eval/evaluate.h"
+#include "train/files/text_file.h"
+#include "train/reproduce/run.h"
+#include "train/run/metrics.h"
 
 namespace eddy {
 namespace {

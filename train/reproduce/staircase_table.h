@@ -16,8 +16,8 @@
 #include <string_view>
 #include <vector>
 
-#include "train/run_config.h"
-#include "train/staircase_costs.h"
+#include "train/config/run_config.h"
+#include "train/reproduce/staircase_costs.h"
 
 namespace eddy {
 
@@ -61,8 +61,9 @@ struct StaircaseBench {
   bool interrupted = false;
 };
 
-// The points, none measured. errors: ConfigError for models, sizes and lists that make no sense, and for
-// configurations that contradict themselves.
+// The points, none measured.
+// errors: ConfigError for models, sizes and lists that make no sense, and for configurations that contradict
+// themselves.
 StaircaseBench plan_staircase_bench(const StaircaseBenchOptions& options);
 
 // Trains and measures the points one after the other; `says` is told which, and `after` is called with what

@@ -2,18 +2,19 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "tensor/format.h"
-#include "train/bench.h"
-#include "train/bench_staircase.h"
-#include "train/html_page.h"
-#include "train/human_text.h"
+#include "tensor/base/format.h"
+#include "train/bench/bench.h"
+#include "train/page/html_page.h"
+#include "train/page/human_text.h"
+#include "train/reproduce/staircase_table.h"
 
 namespace eddy {
 namespace {
 
 using Cells = std::vector<std::string>;
 
-// Pushshift.io Reddit, 117M parameters unless the name says more. source: Ju et al. (2021), tables 2 and 3.
+// Pushshift.io Reddit, 117M parameters unless the name says more.
+// source: Ju et al. (2021), tables 2 and 3.
 struct PaperPoint {
   const char* name;
   int n, step_size, c;  // 0: none, or not given
@@ -79,13 +80,11 @@ std::vector<Cells> costs_rows(const StaircaseBench& bench) {
 
 constexpr const char* kCostsNote =
     "kFLOP: of a token's forward pass, two per multiply-add, as Eddy computes it, beside the paper's costs "
-    "as "
-    "a formula. That counts full windows of NC keys and keys and values of frozen chunks once a row; Eddy "
+    "as a formula. That counts full windows of NC keys and keys and values of frozen chunks once a row; Eddy "
     "computes causal pairs alone and those keys and values once, and Feedback's mix of layers is not in the "
     "formula. Kept: for the backward pass, without the weights, beside what that pass needs by count (inputs "
     "and results of norms, queries, keys, values, attended values, the MLP's inner rows, logits), of which "
-    "the "
-    "paper gives no formula.";
+    "the paper gives no formula.";
 
 std::vector<Cells> own_rows(const StaircaseBench& bench) {
   const StaircaseBenchPoint* xl = xl_of(bench);
@@ -260,9 +259,8 @@ std::string to_html(const StaircaseBench& bench, const std::vector<std::string>&
   HtmlPage page("Staircase: what N and C cost and bring", setting(bench));
   page.paragraph(
       "A token passes through the layers N times, and C tokens enter at each step. In the paper more steps "
-      "bring "
-      "a lower loss with the same parameters and take longer, and a larger C is faster up to where it loses "
-      "quality.");
+      "bring a lower loss with the same parameters and take longer, and a larger C is faster up to where it "
+      "loses quality.");
   add_charts(page, bench);
   page.heading("Measured");
   add_points(page, bench, own_head(), own_rows(bench));

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "train/reproduce.h"
+#include "train/reproduce/reproduce.h"
 
 namespace eddy {
 
@@ -21,10 +21,12 @@ ModelConfig paper_model(const std::string& name);
 // How rows are measured: on `batches` batches of a split, 0 for all of it, in rows as in training.
 EvalOptions measured_on(const std::string& split, std::int64_t batches);
 
-// Refuses --data for a table whose data are made, not read. errors: ConfigError, always.
+// Refuses --data for a table whose data are made, not read.
+// errors: ConfigError, always.
 [[noreturn]] void refuse_data(const char* table);
 
-// What to say when there are no books to train on. errors: IoError, always.
+// What to say when there are no books to train on.
+// errors: IoError, always.
 [[noreturn]] void books_missing();
 
 // What to say when sizes are not the paper's; nothing at paper scale.

@@ -1,5 +1,5 @@
 // Writing and reading checkpoints.
-#include "train/checkpoint.h"
+#include "train/run/checkpoint.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -11,10 +11,10 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "tensor/format.h"
-#include "tensor/safetensors.h"
-#include "train/text_file.h"
-#include "train/weights.h"
+#include "tensor/base/format.h"
+#include "tensor/files/safetensors.h"
+#include "train/files/text_file.h"
+#include "train/run/weights.h"
 
 namespace eddy {
 namespace {

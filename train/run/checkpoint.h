@@ -21,9 +21,9 @@
 
 #include "autograd/state.h"
 #include "models/model.h"
-#include "train/optimizer.h"
-#include "train/run_config.h"
-#include "train/tokenizer.h"
+#include "models/optimizer/optimizer.h"
+#include "train/config/run_config.h"
+#include "train/text/tokenizer.h"
 
 namespace eddy {
 
@@ -40,8 +40,8 @@ struct TrainingState {
 
 // Writes checkpoints/step-N of a run, points `latest` (and with `is_best`, `best`) to it and removes older
 // ones: the last `keep` and the best stay. `tokenizer` may be null: not every task is on text. Returns its
-// folder. errors: IoError; the checkpoints before are
-// untouched then.
+// folder.
+// errors: IoError; the checkpoints before are untouched then.
 std::filesystem::path save_checkpoint(const std::filesystem::path& run_dir, const RunConfig& config,
                                       const Tokenizer* tokenizer, const Model& model,
                                       const Optimizer& optimizer, const State& recurrent,
@@ -58,12 +58,13 @@ struct LoadedRun {
 };
 
 // The run behind a path: a checkpoint's folder, or a run's folder, whose latest checkpoint is taken (`which`
-// may name another file than "latest", such as "best"); its model lies on the device. errors: IoError when
-// there is none; FormatError for damaged files.
+// may name another file than "latest", such as "best"); its model lies on the device.
+// errors: IoError when there is none; FormatError for damaged files.
 LoadedRun load_run(const std::string& path, Dtype dtype = Dtype::f32, const std::string& which = "latest",
                    Device device = kCpu);
 
-// The optimizer and recurrent state of a checkpoint. errors: IoError, FormatError.
+// The optimizer and recurrent state of a checkpoint.
+// errors: IoError, FormatError.
 void load_optimizer(const std::filesystem::path& checkpoint, const Model& model, Optimizer& optimizer);
 State load_recurrent(const std::filesystem::path& checkpoint);
 

@@ -1,5 +1,5 @@
 // Asked from the compiler's macros, /proc/cpuinfo, OpenBLAS and the backends.
-#include "train/environment.h"
+#include "train/run/environment.h"
 
 #include <cblas.h>
 #include <unistd.h>
@@ -14,13 +14,13 @@
 #include <utility>
 
 #include "ops/backends.h"
+#include "ops/core/slot.h"
 #include "ops/cpu/isa.h"
-#include "ops/gemm.h"
-#include "ops/slot.h"
-#include "tensor/allocator.h"
-#include "tensor/format.h"
-#include "tensor/thread_pool.h"
-#include "train/human_text.h"
+#include "ops/product/gemm.h"
+#include "tensor/base/format.h"
+#include "tensor/memory/allocator.h"
+#include "tensor/threads/thread_pool.h"
+#include "train/page/human_text.h"
 
 namespace eddy {
 namespace {

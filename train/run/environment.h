@@ -19,7 +19,8 @@ std::string gpu_allocator_line();
 std::string slow_products();
 
 // GFLOP/s of a square f32 product of `size` rows with all threads: the best of some runs in about half a
-// second. errors: ValueError when size is not positive; OutOfMemoryError.
+// second.
+// errors: ValueError when size is not positive; OutOfMemoryError.
 double measure_product_gflops(int size = 1024);
 
 }  // namespace eddy

@@ -1,5 +1,5 @@
 // metrics.jsonl: lines are written in one call and parsed one by one. JSON by nlohmann_json.
-#include "train/metrics.h"
+#include "train/run/metrics.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "tensor/format.h"
-#include "train/text_file.h"
+#include "tensor/base/format.h"
+#include "train/files/text_file.h"
 
 namespace eddy {
 namespace {

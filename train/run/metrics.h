@@ -63,7 +63,8 @@ struct Metrics {
 class MetricsWriter {
  public:
   // Opens the file for appending and creates it when it is missing; a last line cut by a crash is removed
-  // first. errors: IoError.
+  // first.
+  // errors: IoError.
   explicit MetricsWriter(const std::filesystem::path& path);
   ~MetricsWriter();
   MetricsWriter(const MetricsWriter&) = delete;
@@ -83,14 +84,16 @@ class MetricsWriter {
 };
 
 // The records of a file. Kinds and fields this version does not know are passed over; fields a known kind
-// lacks keep their defaults; a last line without a newline was cut and is left out. errors: IoError when the
-// file cannot be read; FormatError that names the line when a whole line is no such record.
+// lacks keep their defaults; a last line without a newline was cut and is left out.
+// errors: IoError when the file cannot be read; FormatError that names the line when a whole line is no such
+// record.
 Metrics read_metrics(const std::filesystem::path& path);
 
 // The number of lines removed: those of steps after `step`, and a cut last line. For a resume from a
 // checkpoint older than the end of the file: the steps between will be run again. The other lines keep their
 // bytes; the file is replaced atomically, and left alone when nothing is to be removed or when it does not
-// exist (0 lines). errors: as read_metrics, before anything is written; IoError.
+// exist (0 lines).
+// errors: as read_metrics, before anything is written; IoError.
 std::int64_t drop_metrics_after(const std::filesystem::path& path, std::int64_t step);
 
 }  // namespace eddy

@@ -1,5 +1,5 @@
 // The live line. It is redrawn with a carriage return and "erase to the end of the line" (ECMA-48, EL).
-#include "train/progress.h"
+#include "train/run/progress.h"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -9,7 +9,7 @@
 #include <cmath>
 #include <vector>
 
-#include "train/human_text.h"
+#include "train/page/human_text.h"
 
 namespace eddy {
 namespace {

@@ -1,5 +1,5 @@
 // Which numbers of a run go where on its page. Drawing and HTML are in chart.cpp and html_page.cpp.
-#include "train/report.h"
+#include "train/run/report.h"
 
 #include <fmt/format.h>
 
@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "train/human_text.h"
-#include "train/state_watch.h"
-#include "train/text_file.h"
+#include "train/files/text_file.h"
+#include "train/page/human_text.h"
+#include "train/run/state_watch.h"
 
 namespace eddy {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "train/html_page.h"
-#include "train/metrics.h"
+#include "train/page/html_page.h"
+#include "train/run/metrics.h"
 
 namespace eddy {
 

@@ -1,4 +1,4 @@
-#include "train/run_lock.h"
+#include "train/run/run_lock.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "tensor/format.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 

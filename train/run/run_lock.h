@@ -6,8 +6,8 @@
 namespace eddy {
 
 // Holds the folder until it dies; the system lets go of it when the process ends, however it ends. Reading a
-// run needs no lock. A file system without locks gives none, and says nothing. errors: IoError when another
-// process holds the folder, or it cannot be opened.
+// run needs no lock. A file system without locks gives none, and says nothing.
+// errors: IoError when another process holds the folder, or it cannot be opened.
 class RunLock {
  public:
   explicit RunLock(const std::filesystem::path& folder);

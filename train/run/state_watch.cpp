@@ -1,9 +1,9 @@
 // The same batches twice, with the state and without.
-#include "train/state_watch.h"
+#include "train/run/state_watch.h"
 
 #include <cmath>
 
-#include "tensor/format.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 

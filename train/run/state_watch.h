@@ -1,13 +1,13 @@
 // Whether a model uses the state it carries. Recurrence has a failure that the loss does not show: a model
 // learns to do without its state, is then as good as one that has none, and does not come back. What tells is
-// the loss with the state cleared minus the loss with it. Source: Hutchins et al., "Block-recurrent
-// transformers" (2022), appendix B.
+// the loss with the state cleared minus the loss with it.
+// Source: Hutchins et al., "Block-recurrent transformers" (2022), appendix B.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include "train/task.h"
+#include "train/tasks/task.h"
 
 namespace eddy {
 

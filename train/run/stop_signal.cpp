@@ -1,5 +1,5 @@
 // The handler only notes the signal: nothing else is safe inside one.
-#include "train/stop_signal.h"
+#include "train/run/stop_signal.h"
 
 namespace eddy {
 namespace {

@@ -1,5 +1,5 @@
 // One run, from its task to its report.
-#include "train/trainer.h"
+#include "train/run/trainer.h"
 
 #include <algorithm>
 #include <chrono>
@@ -8,25 +8,25 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "ops/notices.h"
-#include "tensor/allocator.h"
-#include "tensor/format.h"
-#include "tensor/thread_pool.h"
-#include "train/captured_step.h"
-#include "train/checkpoint.h"
-#include "train/environment.h"
-#include "train/human_text.h"
-#include "train/metrics.h"
-#include "train/optimizer.h"
-#include "train/placement.h"
-#include "train/progress.h"
-#include "train/report.h"
-#include "train/run_lock.h"
-#include "train/state_watch.h"
-#include "train/stop_signal.h"
-#include "train/task.h"
-#include "train/text_file.h"
-#include "train/weights.h"
+#include "models/optimizer/optimizer.h"
+#include "ops/core/warnings.h"
+#include "tensor/base/format.h"
+#include "tensor/memory/allocator.h"
+#include "tensor/threads/thread_pool.h"
+#include "train/config/placement.h"
+#include "train/files/text_file.h"
+#include "train/page/human_text.h"
+#include "train/run/checkpoint.h"
+#include "train/run/environment.h"
+#include "train/run/metrics.h"
+#include "train/run/progress.h"
+#include "train/run/report.h"
+#include "train/run/run_lock.h"
+#include "train/run/state_watch.h"
+#include "train/run/stop_signal.h"
+#include "train/run/weights.h"
+#include "train/step/captured_step.h"
+#include "train/tasks/task.h"
 
 namespace eddy {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "train/run_config.h"
+#include "train/config/run_config.h"
 
 namespace eddy {
 

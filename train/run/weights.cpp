@@ -1,11 +1,11 @@
 // Loading checks everything before the first number changes.
-#include "train/weights.h"
+#include "train/run/weights.h"
 
 #include <fmt/format.h>
 #include <vector>
 
 #include "autograd/tape.h"
-#include "tensor/format.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 

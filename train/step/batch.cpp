@@ -1,9 +1,9 @@
 // Batches from plain vectors, and the hand-over of the state.
-#include "train/batch.h"
+#include "train/step/batch.h"
 
 #include <algorithm>
 
-#include "tensor/format.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 namespace {

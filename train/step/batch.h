@@ -22,8 +22,8 @@ struct Batch {
 };
 
 // The batch of given ids, row by row; counts what is scored. `tokens` has batch * time ids, `targets` batch *
-// rows; `starts` has a 0 or 1 for each row, or is empty for none. errors: ShapeError when the sizes do not
-// fit.
+// rows; `starts` has a 0 or 1 for each row, or is empty for none.
+// errors: ShapeError when the sizes do not fit.
 Batch make_batch(std::int64_t batch, std::vector<std::int32_t> tokens, std::vector<std::int32_t> targets,
                  const std::vector<std::int64_t>& starts = {});
 

@@ -1,9 +1,9 @@
 // Recording a step, and replaying it.
-#include "train/captured_step.h"
+#include "train/step/captured_step.h"
 
-#include "ops/capture.h"
-#include "tensor/format.h"
-#include "train/recorded_batches.h"
+#include "ops/core/capture.h"
+#include "tensor/base/format.h"
+#include "train/step/recorded_batches.h"
 
 namespace eddy {
 namespace {

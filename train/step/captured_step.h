@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "train/recorded_kinds.h"
-#include "train/train_step.h"
+#include "train/step/recorded_kinds.h"
+#include "train/step/train_step.h"
 
 namespace eddy {
 
@@ -31,7 +31,8 @@ class CapturedStep {
   CapturedStep& operator=(const CapturedStep&) = delete;
 
   // As train_step. The tensors in `carried` may be overwritten by the next call, which takes them over: copy
-  // what must last. errors: those of train_step.
+  // what must last.
+  // errors: those of train_step.
   StepResult step(const std::vector<Batch>& batches, CarriedState& carried, const StepOptions& options);
 
   // What a person should know and has not been told, once: why steps are not recorded. Else "".

@@ -1,10 +1,10 @@
 // Kinds of batches as text, and places of states.
-#include "train/recorded_batches.h"
+#include "train/step/recorded_batches.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "tensor/format.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "models/model.h"
-#include "train/batch.h"
+#include "train/step/batch.h"
 
 namespace eddy {
 

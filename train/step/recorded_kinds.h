@@ -15,7 +15,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace eddy {
 

@@ -1,6 +1,6 @@
 // One buffer's layout: the numbers, then tokens, targets, share and flags of each batch, each at a multiple
 // of 64 bytes.
-#include "train/step_inputs.h"
+#include "train/step/step_inputs.h"
 
 #include <cstring>
 

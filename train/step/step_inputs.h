@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "ops/optimizer.h"
-#include "train/batch.h"
+#include "ops/optimizer/optimizer.h"
+#include "train/step/batch.h"
 
 namespace eddy {
 

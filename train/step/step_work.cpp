@@ -1,12 +1,12 @@
 // The two halves of a step, and where a NaN came from.
-#include "train/step_work.h"
+#include "train/step/step_work.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "ops/pointwise.h"
-#include "tensor/format.h"
+#include "ops/pointwise/pointwise.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 namespace {

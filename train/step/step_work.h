@@ -9,9 +9,9 @@
 
 #include "autograd/tape.h"
 #include "models/model.h"
-#include "train/batch.h"
-#include "train/optimizer.h"
-#include "train/step_inputs.h"
+#include "models/optimizer/optimizer.h"
+#include "train/step/batch.h"
+#include "train/step/step_inputs.h"
 
 namespace eddy {
 

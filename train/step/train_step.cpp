@@ -1,5 +1,5 @@
 // The step's two halves, one after the other.
-#include "train/train_step.h"
+#include "train/step/train_step.h"
 
 namespace eddy {
 

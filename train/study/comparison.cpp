@@ -1,13 +1,13 @@
 // Ranking, and looking back for tokens and words.
-#include "train/comparison.h"
+#include "train/study/comparison.h"
 
 #include <algorithm>
 #include <cmath>
 #include <string_view>
 #include <unordered_map>
 
-#include "tensor/format.h"
-#include "train/utf8.h"
+#include "tensor/base/format.h"
+#include "train/files/utf8.h"
 
 namespace eddy {
 namespace {

@@ -1,7 +1,7 @@
 // Two runs on the same texts, token by token: where does one predict better, and how far back did the token
 // last occur? With a recurrent model and one without, the list shows what only recurrence knows; with one
-// model whose state is kept and cleared, what the state knows. Source: Hutchins et al., "Block-recurrent
-// transformers" (2022), appendices G, G.1 and H.
+// model whose state is kept and cleared, what the state knows.
+// Source: Hutchins et al., "Block-recurrent transformers" (2022), appendices G, G.1 and H.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "train/tokenizer.h"
+#include "train/text/tokenizer.h"
 
 namespace eddy {
 
@@ -37,8 +37,8 @@ struct Comparison {
 };
 
 // The `top` tokens on which a loses less than b, and those on which it loses more, by the difference; of
-// equal ones the earlier. errors: ValueError when a text's losses and tokens differ in number, or no token is
-// predicted by both.
+// equal ones the earlier.
+// errors: ValueError when a text's losses and tokens differ in number, or no token is predicted by both.
 Comparison compare_runs(const Tokenizer& tokenizer, const std::vector<ComparedText>& texts, std::int64_t top);
 
 // What the page and the terminal say of the runs.

@@ -5,11 +5,11 @@
 #include <cmath>
 #include <numbers>
 
-#include "train/comparison.h"
-#include "train/evaluate.h"
-#include "train/html_page.h"
-#include "train/human_text.h"
-#include "train/loss_by_position.h"
+#include "train/eval/evaluate.h"
+#include "train/eval/loss_by_position.h"
+#include "train/page/html_page.h"
+#include "train/page/human_text.h"
+#include "train/study/comparison.h"
 
 namespace eddy {
 namespace {

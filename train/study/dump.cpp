@@ -1,5 +1,5 @@
 // Reading a case, one forward (and backward), writing what came out.
-#include "train/dump.h"
+#include "train/study/dump.h"
 
 #include <filesystem>
 #include <map>
@@ -7,12 +7,12 @@
 
 #include "autograd/tape.h"
 #include "models/model.h"
-#include "ops/cross_entropy.h"
-#include "tensor/format.h"
-#include "tensor/safetensors.h"
-#include "train/placement.h"
-#include "train/run_config.h"
-#include "train/weights.h"
+#include "ops/loss/cross_entropy.h"
+#include "tensor/base/format.h"
+#include "tensor/files/safetensors.h"
+#include "train/config/placement.h"
+#include "train/config/run_config.h"
+#include "train/run/weights.h"
 
 namespace eddy {
 namespace {

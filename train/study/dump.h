@@ -22,9 +22,9 @@ struct DumpOptions {
 
 // Runs the case in evaluation mode and writes logits, with targets loss [1], with grads grad.<name> (zeros
 // where a parameter has no influence) and next_state.<name> to `out`. Returns what is worth a line to the
-// user, mostly "". errors: IoError, FormatError, ConfigError, DeviceError; ValueError for an `out` that is
-// one of the inputs; ValueError and ShapeError naming every missing, unexpected or mis-shaped parameter at
-// once.
+// user, mostly "".
+// errors: IoError, FormatError, ConfigError, DeviceError; ValueError for an `out` that is one of the inputs;
+// ValueError and ShapeError naming every missing, unexpected or mis-shaped parameter at once.
 std::string dump(const DumpOptions& options);
 
 }  // namespace eddy

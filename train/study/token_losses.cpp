@@ -1,11 +1,11 @@
 // Texts as sequences whose labels are the tokens one place further.
-#include "train/token_losses.h"
+#include "train/study/token_losses.h"
 
 #include <algorithm>
 #include <limits>
 
-#include "tensor/format.h"
-#include "train/sequence_reader.h"
+#include "tensor/base/format.h"
+#include "train/tasks/sequence_reader.h"
 
 namespace eddy {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "models/model.h"
-#include "train/evaluate.h"
+#include "train/eval/evaluate.h"
 
 namespace eddy {
 
@@ -19,8 +19,8 @@ struct TokenReading {
 
 // The loss in nats of each token of each text, given those before it; NaN for the first token of a text,
 // which nothing predicts. Texts begin cold. The last token of a segment predicts the first of the next, so
-// that every model predicts the same tokens, whatever its segment. errors: ValueError when no text has two
-// tokens; those of the model.
+// that every model predicts the same tokens, whatever its segment.
+// errors: ValueError when no text has two tokens; those of the model.
 std::vector<std::vector<double>> token_losses(const Model& model,
                                               const std::vector<std::span<const std::int32_t>>& texts,
                                               const TokenReading& reading, const EvalProgress& progress = {});

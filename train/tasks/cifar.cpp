@@ -1,11 +1,11 @@
 // Finding, reading and checking the files of CIFAR-10.
-#include "train/cifar.h"
+#include "train/tasks/cifar.h"
 
 #include <cstdlib>
 #include <filesystem>
 
-#include "tensor/format.h"
-#include "train/mapped_file.h"
+#include "tensor/base/format.h"
+#include "train/files/mapped_file.h"
 
 namespace eddy {
 
@@ -42,8 +42,7 @@ fs::path find_folder(const std::string& path) {
     if (holds_images(place)) return place;
   fail<IoError>(
       "cifar: no test_batch.bin {} (unpack cifar-10-binary.tar.gz from "
-      "https://www.cs.toronto.edu/~kriz/cifar.html "
-      "and name its folder by --data.path)",
+      "https://www.cs.toronto.edu/~kriz/cifar.html and name its folder by --data.path)",
       path.empty() ? "to be found: neither data.path nor EDDY_DATA_DIR leads to one" : "in '" + path + "'");
 }
 
@@ -57,8 +56,7 @@ void read_cifar_file(const std::string& path, GreyImages& images) {
   if (size == 0 || (!grey && !coloured))
     fail<FormatError>(
         "cifar: {} has {} bytes, which is no whole number of records (3073 bytes each, or 1025 of grey "
-        "images; is "
-        "the file cut off?)",
+        "images; is the file cut off?)",
         path, size);
   if (grey && coloured) grey = first_bad_label(bytes, kColourRecord) >= 0;
   const std::int64_t record = grey ? kGreyRecord : kColourRecord;

@@ -1,6 +1,6 @@
-// CIFAR-10 as grey images, read from the original binary files or from files of grey records. Source: A.
-// Krizhevsky, "Learning multiple layers of features from tiny images" (2009); the grey task: Y. Tay et al.,
-// "Long range arena" (2021).
+// CIFAR-10 as grey images, read from the original binary files or from files of grey records.
+// Source: A. Krizhevsky, "Learning multiple layers of features from tiny images" (2009); the grey task: Y.
+// Tay et al., "Long range arena" (2021).
 //
 //   original record   1 label byte, then 1024 bytes each of red, green and blue, row by row
 //   grey record       1 label byte, then 1024 bytes
@@ -35,8 +35,9 @@ inline std::uint8_t grey_of(std::uint8_t red, std::uint8_t green, std::uint8_t b
 }
 
 // The images of one file, appended. Whether its records are grey or coloured follows from its size, and where
-// both fit from the labels. errors: IoError when it cannot be read; FormatError for a size that is no whole
-// number of records (a truncated file) or a label above 9, with the record's number.
+// both fit from the labels.
+// errors: IoError when it cannot be read; FormatError for a size that is no whole number of records (a
+// truncated file) or a label above 9, with the record's number.
 void read_cifar_file(const std::string& path, GreyImages& images);
 
 struct CifarData {
@@ -46,8 +47,8 @@ struct CifarData {
 
 // data_batch_1.bin … data_batch_5.bin and test_batch.bin of a folder, or of its subfolder
 // cifar-10-batches-bin. `path` empty: cifar10-gray or cifar-10-batches-bin in the folder that EDDY_DATA_DIR
-// names. `training` false reads the test images alone. errors: IoError naming what is missing and where to
-// get it; as read_cifar_file.
+// names. `training` false reads the test images alone.
+// errors: IoError naming what is missing and where to get it; as read_cifar_file.
 CifarData read_cifar(const std::string& path, bool training);
 
 }  // namespace eddy

@@ -1,17 +1,17 @@
 // Examples drawn by number, and the curriculum.
-#include "train/copy_data.h"
+#include "train/tasks/copy_data.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "tensor/format.h"
-#include "train/uniform_draw.h"
+#include "tensor/base/format.h"
+#include "tensor/random/uniform_draw.h"
 
 namespace eddy {
 namespace {
 
-// `count` of the places 0 … places - 1, in rising order, all sets equally likely. Source: R. Floyd's sampling
-// without replacement (J. Bentley, "Programming pearls", 1987).
+// `count` of the places 0 … places - 1, in rising order, all sets equally likely.
+// Source: R. Floyd's sampling without replacement (J. Bentley, "Programming pearls", 1987).
 std::vector<std::int64_t> draw_places(const RandomKey& key, std::uint64_t first_draw, std::int64_t places,
                                       std::int64_t count) {
   std::vector<std::int64_t> drawn;

@@ -1,6 +1,6 @@
-// The copy and selective copy tasks: M symbols, a long noise, and the symbols again. Source: Kausik,
-// "Recurrent Transformers" (2025), whose script follows the selective copying task of A. Gu and T. Dao,
-// "Mamba" (2023).
+// The copy and selective copy tasks: M symbols, a long noise, and the symbols again.
+// Source: Kausik, "Recurrent Transformers" (2025), whose script follows the selective copying task of A. Gu
+// and T. Dao, "Mamba" (2023).
 //
 //   copy              s1 … sM  0 0 0 … 0           15 … 15  ->  s1 … sM      s uniform over 1 … 14
 //   selective copy    0 s1 0 0 s2 … sM 0           15 … 15  ->  s1 … sM      at M places drawn without order
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "tensor/philox.h"
+#include "tensor/random/philox.h"
 
 namespace eddy {
 
@@ -23,8 +23,8 @@ struct CopyExamples {
   std::vector<std::int32_t> tokens, targets;
 };
 
-// Fresh examples, a pure function of (key, first_row). errors: ValueError unless rows, symbols >= 1, noise >=
-// 0.
+// Fresh examples, a pure function of (key, first_row).
+// errors: ValueError unless rows, symbols >= 1, noise >= 0.
 CopyExamples copy_examples(const RandomKey& key, std::int64_t first_row, std::int64_t rows,
                            std::int64_t symbols, std::int64_t noise, bool selective);
 

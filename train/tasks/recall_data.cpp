@@ -1,11 +1,11 @@
 // Draws: word row * length + place of a key.
-#include "train/recall_data.h"
+#include "train/tasks/recall_data.h"
 
 #include <algorithm>
 
-#include "tensor/format.h"
-#include "train/batch.h"
-#include "train/uniform_draw.h"
+#include "tensor/base/format.h"
+#include "tensor/random/uniform_draw.h"
+#include "train/step/batch.h"
 
 namespace eddy {
 
@@ -21,8 +21,7 @@ RecallDocuments recall_documents(const RandomKey& key, std::int64_t first_row, s
       shape.noise + 1 >= shape.segment)
     fail<ValueError>(
         "recall: {} rows of {} segments of {} tokens, {} secrets, asked for behind {} tokens of noise and "
-        "every "
-        "{} (at least 1 each, and the first question lies in the first segment: noise + 1 < segment)",
+        "every {} (at least 1 each, and the first question lies in the first segment: noise + 1 < segment)",
         rows, shape.segments, shape.segment, shape.secrets, shape.noise, shape.every);
   const auto length = static_cast<std::size_t>(shape.length());
   const std::vector<std::int64_t> questions = shape.questions();

@@ -16,7 +16,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "tensor/philox.h"
+#include "tensor/random/philox.h"
 
 namespace eddy {
 
@@ -41,8 +41,8 @@ struct RecallDocuments {
   std::vector<std::int32_t> tokens, labels;
 };
 
-// Documents, a pure function of (key, first_row + row). errors: ValueError unless all sizes are at least 1
-// and the first question lies in the first segment.
+// Documents, a pure function of (key, first_row + row).
+// errors: ValueError unless all sizes are at least 1 and the first question lies in the first segment.
 RecallDocuments recall_documents(const RandomKey& key, std::int64_t first_row, std::int64_t rows,
                                  const RecallShape& shape);
 

@@ -1,13 +1,13 @@
 // Which sequence a row reads next, and the batches cut from them.
-#include "train/sequence_reader.h"
+#include "train/tasks/sequence_reader.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "tensor/format.h"
-#include "tensor/philox.h"
-#include "train/uniform_draw.h"
+#include "tensor/base/format.h"
+#include "tensor/random/philox.h"
+#include "tensor/random/uniform_draw.h"
 
 namespace eddy {
 namespace {

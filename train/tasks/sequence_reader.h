@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "train/batch.h"
+#include "train/step/batch.h"
 
 namespace eddy {
 

@@ -1,9 +1,9 @@
 // Random Walk and Algorithm.
-#include "train/state_tracking.h"
+#include "train/tasks/state_tracking.h"
 
 #include <optional>
 
-#include "tensor/format.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 namespace {

@@ -1,7 +1,8 @@
 // The two tasks on which recurrence shows: Random Walk (where is the agent now?) and Algorithm (what does the
-// variable hold now?). Sources: Fan et al., "Addressing Some Limitations of Transformers with Feedback
-// Memory" (2020); Ju et al., "Staircase Attention for Recurrent Processing of Sequences" (2021); rules and
-// draws are those of this project's specification, so that any program can make the same streams.
+// variable hold now?).
+// Sources: Fan et al., "Addressing Some Limitations of Transformers with Feedback Memory" (2020); Ju et al.,
+// "Staircase Attention for Recurrent Processing of Sequences" (2021); rules and draws are those of this
+// project's specification, so that any program can make the same streams.
 //
 //   walk        START  F        R        F        ...           algorithm   x = 4 ; x ++ ; print x ; ... END
 //   label       .      (0,1)    (0,1)    (1,1)                  label       .           .          5
@@ -16,7 +17,8 @@
 
 namespace eddy {
 
-// SplitMix64. source: G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators" (2014).
+// SplitMix64.
+// source: G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators" (2014).
 class SplitMix64 {
  public:
   explicit SplitMix64(std::uint64_t state) : state_(state) {}
@@ -55,7 +57,8 @@ struct RandomWalk {
   bool random_start = false;
 
   std::int64_t vocab() const { return 5 + grid * grid; }
-  // "START", "F", "(3,7)". errors: ValueError for an id outside the vocabulary.
+  // "START", "F", "(3,7)".
+  // errors: ValueError for an id outside the vocabulary.
   std::string name(std::int32_t id) const;
   // errors: ValueError for a length below 1 or a grid outside 1 .. 1024.
   LabelledTokens example(std::uint64_t seed, StateSplit split, std::int64_t index) const;
@@ -69,14 +72,15 @@ struct AlgorithmPrograms {
   std::int64_t variables = 3;  // 1 to 5
 
   std::int64_t vocab() const { return 23 + variables; }
-  // "++", "7", "x". errors: ValueError for an id outside the vocabulary.
+  // "++", "7", "x".
+  // errors: ValueError for an id outside the vocabulary.
   std::string name(std::int32_t id) const;
   // errors: ValueError for fewer than 1 statement or variables outside 1 .. 5.
   LabelledTokens example(std::uint64_t seed, StateSplit split, std::int64_t index) const;
 };
 
-// The first `examples` examples of a split, one after the other. errors: ValueError for a negative number,
-// and those of example.
+// The first `examples` examples of a split, one after the other.
+// errors: ValueError for a negative number, and those of example.
 LabelledTokens state_stream(const RandomWalk& task, std::uint64_t seed, StateSplit split,
                             std::int64_t examples);
 LabelledTokens state_stream(const AlgorithmPrograms& task, std::uint64_t seed, StateSplit split,

@@ -18,9 +18,9 @@
 #include <string>
 
 #include "models/model.h"
-#include "train/evaluate.h"
-#include "train/run_config.h"
-#include "train/tokenizer.h"
+#include "train/config/run_config.h"
+#include "train/eval/evaluate.h"
+#include "train/text/tokenizer.h"
 
 namespace eddy {
 
@@ -45,8 +45,9 @@ class Task {
   // The sizes in a few words: "900 training and 100 validation tokens, vocabulary 65 (char)".
   virtual std::string summary() const = 0;
 
-  // Puts the task's vocab and n_out where the model's are 0. errors: ConfigError, naming key and values, when
-  // the model's vocab, n_out, readout or context does not fit the task. Called before the model is made.
+  // Puts the task's vocab and n_out where the model's are 0.
+  // errors: ConfigError, naming key and values, when the model's vocab, n_out, readout or context does not
+  // fit the task. Called before the model is made.
   virtual void fit(ModelConfig& model) const = 0;
 
   // The batch of one micro-batch of one step. Without carries_state it is a pure function of (seed, step,
@@ -73,7 +74,8 @@ class Task {
   virtual AfterStep after_step(const Model& model, std::int64_t steps_done, double loss);
 
   // The loss and other numbers of the model on data it is not trained on. Leaves the training's positions and
-  // state alone. errors: ValueError for a split or options the task does not have, sizes that make no batch.
+  // state alone.
+  // errors: ValueError for a split or options the task does not have, sizes that make no batch.
   virtual EvalResult evaluate(const Model& model, const EvalOptions& options,
                               const EvalProgress& progress = {}) const = 0;
 
@@ -103,9 +105,9 @@ struct TaskArguments {
   std::ostream* says = nullptr;  // is told where the data come from; may be null
 };
 
-// The task that config.data.name names. errors: ConfigError for an unknown name (the nearest is given) and
-// for keys that do not fit each other; IoError, FormatError and ValueError for data that cannot be read or
-// are too small.
+// The task that config.data.name names.
+// errors: ConfigError for an unknown name (the nearest is given) and for keys that do not fit each other;
+// IoError, FormatError and ValueError for data that cannot be read or are too small.
 std::unique_ptr<Task> make_task(TaskArguments arguments);
 
 // One row of the list of tasks.

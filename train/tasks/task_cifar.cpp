@@ -1,5 +1,5 @@
-// CIFAR-10 as a sequence of 1024 grey values, one token each; the class is read at the last position. Source:
-// Kausik, "Recurrent Transformers" (2025), after the image task of the Long range arena.
+// CIFAR-10 as a sequence of 1024 grey values, one token each; the class is read at the last position.
+// Source: Kausik, "Recurrent Transformers" (2025), after the image task of the Long range arena.
 #include <algorithm>
 #include <cmath>
 #include <deque>
@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "autograd/tape.h"
-#include "tensor/format.h"
-#include "train/cifar.h"
-#include "train/html_page.h"
-#include "train/sha256.h"
-#include "train/task_registry.h"
-#include "train/uniform_draw.h"
+#include "tensor/base/format.h"
+#include "tensor/random/uniform_draw.h"
+#include "train/files/sha256.h"
+#include "train/page/html_page.h"
+#include "train/tasks/cifar.h"
+#include "train/tasks/task_registry.h"
 
 namespace eddy {
 namespace {

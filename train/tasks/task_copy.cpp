@@ -3,10 +3,10 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "tensor/format.h"
-#include "train/copy_data.h"
-#include "train/html_page.h"
-#include "train/task_registry.h"
+#include "tensor/base/format.h"
+#include "train/page/html_page.h"
+#include "train/tasks/copy_data.h"
+#include "train/tasks/task_registry.h"
 
 namespace eddy {
 namespace {
@@ -34,8 +34,7 @@ class CopyTask final : public Task {
     if (data_.noise < 2 || data_.noise > data_.noise_max)
       fail<ConfigError>(
           "config: data.noise is {} and data.noise_max {} (at least 2, a block is half the noise; and no "
-          "more "
-          "than the longest)",
+          "more than the longest)",
           data_.noise, data_.noise_max);
     curriculum_.noise = data_.noise;
     curriculum_.longest = data_.noise_max;
@@ -71,8 +70,7 @@ class CopyTask final : public Task {
     if (model.positions && model.context < longest)
       fail<ConfigError>(
           "config: model.context is {} and the longest example has {} tokens: 2 * data.symbols + "
-          "data.noise_max "
-          "(the position table must reach so far)",
+          "data.noise_max (the position table must reach so far)",
           model.context, longest);
   }
 

@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "tensor/format.h"
-#include "train/recall_data.h"
-#include "train/task_registry.h"
+#include "tensor/base/format.h"
+#include "train/tasks/recall_data.h"
+#include "train/tasks/task_registry.h"
 
 namespace eddy {
 namespace {

@@ -1,11 +1,11 @@
 // The list of tasks.
-#include "train/task_registry.h"
+#include "train/tasks/task_registry.h"
 
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "tensor/format.h"
-#include "train/config.h"
+#include "tensor/base/format.h"
+#include "train/config/config.h"
 
 namespace eddy {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "train/task.h"
+#include "train/tasks/task.h"
 
 namespace eddy {
 

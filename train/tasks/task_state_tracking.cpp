@@ -14,12 +14,12 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "tensor/format.h"
-#include "train/html_page.h"
-#include "train/sequence_reader.h"
-#include "train/sha256.h"
-#include "train/state_tracking.h"
-#include "train/task_registry.h"
+#include "tensor/base/format.h"
+#include "train/files/sha256.h"
+#include "train/page/html_page.h"
+#include "train/tasks/sequence_reader.h"
+#include "train/tasks/state_tracking.h"
+#include "train/tasks/task_registry.h"
 
 namespace eddy {
 namespace {

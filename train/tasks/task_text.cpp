@@ -8,14 +8,14 @@
 #include <utility>
 #include <vector>
 
-#include "tensor/format.h"
-#include "train/corpus.h"
-#include "train/generate.h"
-#include "train/sentencepiece_tokenizer.h"
-#include "train/sequence_reader.h"
-#include "train/task_registry.h"
-#include "train/text_data.h"
-#include "train/text_measures.h"
+#include "tensor/base/format.h"
+#include "train/generate/generate.h"
+#include "train/tasks/sequence_reader.h"
+#include "train/tasks/task_registry.h"
+#include "train/tasks/text_data.h"
+#include "train/text/corpus.h"
+#include "train/text/sentencepiece_tokenizer.h"
+#include "train/text/text_measures.h"
 
 namespace eddy {
 namespace {
@@ -104,7 +104,8 @@ class TextTask : public Task {
   std::int64_t tested(std::int64_t all) const {
     return static_cast<std::int64_t>(std::floor(config_.data.test * static_cast<double>(all)));
   }
-  // Where the training tokens of one text end. errors: ValueError when a split is no segment and one.
+  // Where the training tokens of one text end.
+  // errors: ValueError when a split is no segment and one.
   std::int64_t cut_tokens() const {
     const auto all = static_cast<std::int64_t>(data_.tokens.size()), test = tested(all);
     const std::int64_t train = training_part(all, config_.data.split, segment_);
@@ -262,8 +263,7 @@ class ReadingTask final : public TextTask {
     if (!saved.is_object() || saved.value("order", json()) != config_.data.order)
       fail<ConfigError>(
           "train: data.order is {} and {} was read in another order (resume with the same, or start a new "
-          "run "
-          "with --init-from)",
+          "run with --init-from)",
           config_.data.order, file);
     reader_->load(saved.value("reading", json()), file);
   }
@@ -384,8 +384,7 @@ class ReadingTask final : public TextTask {
       if (!documents_ && length <= segment_)
         fail<ValueError>(
             "data: the stream {} has {} tokens, and a segment of {} needs {} (take longer texts, or a "
-            "shorter "
-            "train.sequence)",
+            "shorter train.sequence)",
             data_.files[static_cast<std::size_t>(i)], length, segment_, segment_ + 1);
     }
     return found;

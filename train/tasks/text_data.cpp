@@ -1,18 +1,18 @@
 // Reading, checking and tokenizing. Files of a folder are mapped one at a time: there may be more of them
 // than a process may map.
-#include "train/text_data.h"
+#include "train/tasks/text_data.h"
 
 #include <filesystem>
 #include <ostream>
 #include <streambuf>
 
-#include "tensor/format.h"
-#include "train/corpus.h"
-#include "train/dataset.h"
-#include "train/sentencepiece_tokenizer.h"
-#include "train/sha256.h"
-#include "train/split_folder.h"
-#include "train/text_file.h"
+#include "tensor/base/format.h"
+#include "train/files/sha256.h"
+#include "train/files/text_file.h"
+#include "train/text/corpus.h"
+#include "train/text/dataset.h"
+#include "train/text/sentencepiece_tokenizer.h"
+#include "train/text/split_folder.h"
 
 namespace eddy {
 namespace {
@@ -43,8 +43,7 @@ std::unique_ptr<Tokenizer> tokenizer_for(TaskArguments& arguments, const MakeTex
       read_text_file(name) != tokenizer->model_file())
     fail<ConfigError>(
         "train: data.tokenizer is {}, which is another vocabulary than that of {} (its parameters fit its "
-        "own "
-        "tokens alone: set data.tokenizer to the tokenizer.model in its run's folder)",
+        "own tokens alone: set data.tokenizer to the tokenizer.model in its run's folder)",
         name, arguments.run);
   return tokenizer;
 }

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "train/task.h"
-#include "train/tokenizer.h"
+#include "train/tasks/task.h"
+#include "train/text/tokenizer.h"
 
 namespace eddy {
 
@@ -33,9 +33,10 @@ struct TextData {
 // Reads the text that config.data names and turns it into tokens, by the tokenizer in the arguments (it is
 // moved out of them) or else by a new one. With order windows a folder is one text; with stream and documents
 // its files, those in subfolders too, stay apart. A folder with subfolders train and valid brings its splits
-// in every order. The digest of such data leaves the test out. errors: IoError, FormatError and ValueError
-// for a text that cannot be read or has no tokens; ConfigError when it is other data than it must be
-// (same_data_as), or the tokenizer is not the one that the config names.
+// in every order. The digest of such data leaves the test out.
+// errors: IoError, FormatError and ValueError for a text that cannot be read or has no tokens; ConfigError
+// when it is other data than it must be (same_data_as), or the tokenizer is not the one that the config
+// names.
 TextData read_text_data(TaskArguments& arguments);
 
 }  // namespace eddy

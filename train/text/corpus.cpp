@@ -1,5 +1,5 @@
 // Reading text files and folders, splitting, random batches and validation windows.
-#include "train/corpus.h"
+#include "train/text/corpus.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,9 +7,9 @@
 #include <system_error>
 #include <utility>
 
-#include "tensor/format.h"
-#include "tensor/philox.h"
-#include "train/uniform_draw.h"
+#include "tensor/base/format.h"
+#include "tensor/random/philox.h"
+#include "tensor/random/uniform_draw.h"
 
 namespace eddy {
 namespace {
@@ -82,7 +82,8 @@ Text read_folder(const std::string& folder) {
   return Text(std::move(text));
 }
 
-// What lies behind a path. errors: IoError when nothing does.
+// What lies behind a path.
+// errors: IoError when nothing does.
 fs::file_status status_of(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);

@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "train/mapped_file.h"
+#include "train/files/mapped_file.h"
 
 namespace eddy {
 
@@ -46,11 +46,12 @@ struct TextFiles {
 
 // The texts of a folder and, unless `subfolders` is false, of its subfolders, or the one of a file: *.txt
 // files or, if there are none, other text files, as read_text takes them; in the order of their names.
-// Folders whose name starts with '.', links to folders and empty files are left out. errors: as read_text.
+// Folders whose name starts with '.', links to folders and empty files are left out.
+// errors: as read_text.
 TextFiles list_text_files(const std::string& path, bool subfolders = true);
 
-// How many of `length` tokens are for training: the whole part of fraction * length. errors: ValueError
-// unless 0 < train_fraction < 1, or when a split has fewer than sequence + 1 tokens.
+// How many of `length` tokens are for training: the whole part of fraction * length.
+// errors: ValueError unless 0 < train_fraction < 1, or when a split has fewer than sequence + 1 tokens.
 std::int64_t training_part(std::int64_t length, double train_fraction, std::int64_t sequence);
 
 // Fills inputs and targets, both [batch, sequence], with windows that start at independent uniform places of

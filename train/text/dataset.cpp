@@ -1,6 +1,6 @@
 // Finding the text to train on: the user's, tiny Shakespeare (given, cached or downloaded), or generated
 // stories.
-#include "train/dataset.h"
+#include "train/text/dataset.h"
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -17,9 +17,9 @@
 #include <utility>
 #include <vector>
 
-#include "tensor/format.h"
-#include "train/sha256.h"
-#include "train/story_generator.h"
+#include "tensor/base/format.h"
+#include "train/files/sha256.h"
+#include "train/text/stories/story_generator.h"
 
 extern char** environ;
 

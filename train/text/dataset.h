@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "train/corpus.h"
+#include "train/text/corpus.h"
 
 namespace eddy {
 

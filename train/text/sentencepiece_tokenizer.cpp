@@ -1,6 +1,6 @@
 // Text is cut where SentencePiece would change it: bytes that are no UTF-8 would become U+FFFD, and U+2581
 // stands for a space inside pieces. Both are written in byte pieces here.
-#include "train/sentencepiece_tokenizer.h"
+#include "train/text/sentencepiece_tokenizer.h"
 
 #include <sentencepiece_processor.h>
 
@@ -10,10 +10,10 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "tensor/format.h"
-#include "train/base64.h"
-#include "train/text_file.h"
-#include "train/utf8.h"
+#include "tensor/base/format.h"
+#include "train/files/base64.h"
+#include "train/files/text_file.h"
+#include "train/files/utf8.h"
 
 namespace eddy {
 namespace {
@@ -130,8 +130,7 @@ class SentencePieceTokenizer final : public Tokenizer {
     if (text.size() > static_cast<std::size_t>(std::numeric_limits<int>::max()) / 4)
       fail<ValueError>(
           "tokenizer {}: {} bytes in one piece, and this vocabulary cannot be used line by line (cut the "
-          "text "
-          "into several files, or train a vocabulary with eddy tokenizer train)",
+          "text into several files, or train a vocabulary with eddy tokenizer train)",
           name(), text.size());
     std::vector<int> part;
     const auto status = processor_.Encode(text, &part);

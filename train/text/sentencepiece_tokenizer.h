@@ -1,6 +1,7 @@
 // SentencePiece vocabularies: subwords, from a .model file that `eddy tokenizer train` or any other program
-// of SentencePiece wrote. Source: Kudo and Richardson, "SentencePiece: a simple and language independent
-// subword tokenizer" (2018); the work is done by its library.
+// of SentencePiece wrote.
+// Source: Kudo and Richardson, "SentencePiece: a simple and language independent subword tokenizer" (2018);
+// the work is done by its library.
 //
 // Vocabularies made here (see vocabulary_training.h) are exact: decode(encode(text)) = text for all bytes, as
 // what no piece stands for is written in 256 byte pieces, and encode works line by line, so that long texts
@@ -12,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "train/tokenizer.h"
+#include "train/text/tokenizer.h"
 
 namespace eddy {
 
@@ -25,7 +26,8 @@ bool names_sentencepiece(std::string_view tokenizer);
 // errors: FormatError when they are no model of SentencePiece.
 std::unique_ptr<Tokenizer> sentencepiece_tokenizer(std::string model, const std::string& file);
 
-// The tokenizer of a .model file. errors: IoError when it cannot be read; FormatError.
+// The tokenizer of a .model file.
+// errors: IoError when it cannot be read; FormatError.
 std::unique_ptr<Tokenizer> read_sentencepiece(const std::string& path);
 
 // One line of text for SentencePiece: where a piece of `text` that begins at `begin` ends. It ends behind a

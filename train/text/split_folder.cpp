@@ -1,5 +1,5 @@
 // A look at the names.
-#include "train/split_folder.h"
+#include "train/text/split_folder.h"
 
 #include <filesystem>
 #include <system_error>

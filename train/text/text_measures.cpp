@@ -1,9 +1,9 @@
 // Words, bytes and characters.
-#include "train/text_measures.h"
+#include "train/text/text_measures.h"
 
 #include <numbers>
 
-#include "train/utf8.h"
+#include "train/files/utf8.h"
 
 namespace eddy {
 namespace {

@@ -1,6 +1,7 @@
 // What a loss on tokens means for the text behind them: bits per byte and per character, and the perplexity
-// per word, which can be compared between tokenizers. Source: Hutchins et al., "Block-recurrent transformers"
-// (2022), section 4 and appendix: word-level perplexity = exp(all nats / words).
+// per word, which can be compared between tokenizers.
+// Source: Hutchins et al., "Block-recurrent transformers" (2022), section 4 and appendix: word-level
+// perplexity = exp(all nats / words).
 #pragma once
 
 #include <cstdint>
@@ -9,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "train/batch.h"
-#include "train/tokenizer.h"
+#include "train/step/batch.h"
+#include "train/text/tokenizer.h"
 
 namespace eddy {
 

@@ -1,6 +1,6 @@
 // The char and byte vocabularies, and the JSON of all: {"name":"byte"}, {"characters":"...","name":"char"} or
 // {"model":"(base64)","name":"sentencepiece"}.
-#include "train/tokenizer.h"
+#include "train/text/tokenizer.h"
 
 #include <algorithm>
 #include <array>
@@ -9,10 +9,10 @@
 #include <optional>
 #include <utility>
 
-#include "tensor/format.h"
-#include "train/base64.h"
-#include "train/sentencepiece_tokenizer.h"
-#include "train/utf8.h"
+#include "tensor/base/format.h"
+#include "train/files/base64.h"
+#include "train/files/utf8.h"
+#include "train/text/sentencepiece_tokenizer.h"
 
 namespace eddy {
 namespace {
@@ -62,8 +62,7 @@ class CharTokenizer final : public Tokenizer {
       if (id < 0)
         fail<ValueError>(
             "tokenizer char: unknown character {} at byte offset {} (the vocabulary is the {} characters of "
-            "the "
-            "training text)",
+            "the training text)",
             shown(character.code_point), offset, vocab_size());
       ids.push_back(id);
       offset += static_cast<std::size_t>(character.bytes);

@@ -37,8 +37,9 @@ class Tokenizer {
 };
 
 // A tokenizer by name, or by the path of a SentencePiece .model file; `char` takes its vocabulary from
-// `text`: the sorted distinct code points, id = rank. errors: ValueError for an unknown name or, for char, an
-// empty text; FormatError when a char text is not UTF-8, or a file is no model; IoError.
+// `text`: the sorted distinct code points, id = rank.
+// errors: ValueError for an unknown name or, for char, an empty text; FormatError when a char text is not
+// UTF-8, or a file is no model; IoError.
 std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name, std::string_view text);
 
 // The tokenizer that `to_json` described.

@@ -1,5 +1,5 @@
 // Two passes over the files: one counts characters, one hands lines to the library.
-#include "train/vocabulary_training.h"
+#include "train/text/vocabulary_training.h"
 
 #include <sentencepiece_trainer.h>
 
@@ -10,11 +10,11 @@
 #include <unordered_map>
 #include <utility>
 
-#include "tensor/format.h"
-#include "train/mapped_file.h"
-#include "train/sentencepiece_tokenizer.h"
-#include "train/split_folder.h"
-#include "train/utf8.h"
+#include "tensor/base/format.h"
+#include "train/files/mapped_file.h"
+#include "train/files/utf8.h"
+#include "train/text/sentencepiece_tokenizer.h"
+#include "train/text/split_folder.h"
 
 namespace eddy {
 namespace {

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "train/corpus.h"
+#include "train/text/corpus.h"
 
 namespace eddy {
 
@@ -39,7 +39,8 @@ struct TrainedVocabulary {
 TrainedVocabulary train_vocabulary(const std::vector<TextFile>& files, const VocabularyOptions& options);
 
 // The files a vocabulary is made from: those of a path, or, where it is a folder with subfolders train and
-// valid, those of train. errors: as list_text_files.
+// valid, those of train.
+// errors: as list_text_files.
 std::vector<TextFile> vocabulary_files(const std::string& path);
 
 }  // namespace eddy

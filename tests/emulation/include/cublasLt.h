@@ -1,10 +1,10 @@
-// Stands in for cuBLASLt's header: what cuda/gemm.cpp uses of it. Products are computed in products.cpp.
+// Stands in for cuBLASLt's header: what cuda/runtime/gemm.cpp uses of it. Products are computed in products.cpp.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "tests/gpu/emulation/include/cuda_runtime_api.h"
+#include "tests/emulation/include/cuda_runtime_api.h"
 
 enum cublasStatus_t { CUBLAS_STATUS_SUCCESS, CUBLAS_STATUS_INVALID_VALUE, CUBLAS_STATUS_NOT_SUPPORTED };
 enum cudaDataType_t { CUDA_R_32F, CUDA_R_16BF = 14 };

@@ -1,8 +1,8 @@
 // Stands in for CUDA's header: bf16 as storage, rounded to nearest even, and pairs of it.
 #pragma once
 
-#include "tensor/dtype.h"
-#include "tests/gpu/emulation/include/cuda_runtime.h"
+#include "tensor/base/dtype.h"
+#include "tests/emulation/include/cuda_runtime.h"
 
 struct __nv_bfloat16 {
   eddy::bf16 value;

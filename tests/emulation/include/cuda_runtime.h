@@ -6,7 +6,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "tests/gpu/emulation/include/cuda_runtime_api.h"
+#include "tests/emulation/include/cuda_runtime_api.h"
 
 #define __global__
 #define __grid_constant__

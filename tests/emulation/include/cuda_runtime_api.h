@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "tests/gpu/emulation/emulation.h"
+#include "tests/emulation/emulation.h"
 
 enum cudaError_t {
   cudaSuccess,

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "gpu_test.h"
-#include "ops/attention.h"
-#include "ops/views.h"
-#include "tests/op/spec_check.h"
+#include "ops/attention/attention.h"
+#include "ops/views/views.h"
+#include "tests/gpu/support/gpu_test.h"
+#include "tests/ops/spec_check.h"
 
 namespace eddy::gpu_test {
 

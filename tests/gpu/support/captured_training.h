@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "gpu_test.h"
 #include "models/model.h"
-#include "train/captured_step.h"
+#include "tests/gpu/support/gpu_test.h"
+#include "train/step/captured_step.h"
 
 namespace eddy::gpu_test {
 

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "ops/backends.h"
-#include "ops/op_spec.h"
+#include "ops/core/op_spec.h"
 #include "tensor/tensor.h"
 
 namespace eddy::gpu_test {
 
-// Whether the GPU is tests/gpu/emulation: large tests take smaller sizes there.
+// Whether the GPU is tests/emulation: large tests take smaller sizes there.
 #if defined(EDDY_EMULATED_GPU)
 inline constexpr bool kEmulated = true;
 #else

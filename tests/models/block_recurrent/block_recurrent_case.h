@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "compare.h"
-#include "ops/views.h"
+#include "ops/views/views.h"
+#include "tests/models/compare.h"
 
 namespace eddy::test {
 

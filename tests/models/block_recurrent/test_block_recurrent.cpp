@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "block_recurrent_case.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
+#include "tests/models/block_recurrent/block_recurrent_case.h"
 
 namespace {
 

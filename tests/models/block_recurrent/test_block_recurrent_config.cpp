@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "block_recurrent_case.h"
-#include "models/block_recurrent.h"
-#include "tensor/error.h"
+#include "models/block_recurrent/block_recurrent.h"
+#include "tensor/base/error.h"
+#include "tests/models/block_recurrent/block_recurrent_case.h"
 
 namespace {
 

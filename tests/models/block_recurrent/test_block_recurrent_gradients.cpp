@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "block_recurrent_case.h"
+#include "tests/models/block_recurrent/block_recurrent_case.h"
 
 namespace {
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "block_recurrent_case.h"
-#include "models/block_recurrent_attention.h"
-#include "ops/pointwise.h"
+#include "models/block_recurrent/attention.h"
+#include "ops/pointwise/pointwise.h"
+#include "tests/models/block_recurrent/block_recurrent_case.h"
 
 namespace {
 

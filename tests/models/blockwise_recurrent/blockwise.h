@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "compare.h"
-#include "ops/pointwise.h"
+#include "ops/pointwise/pointwise.h"
+#include "tests/models/compare.h"
 
 namespace eddy::test {
 

@@ -1,12 +1,12 @@
 // Identities of the block-wise recurrent models, from section 11 of their specification: forms that must
 // agree, what is carried from call to call and what of it a row may ignore, how far a token reaches, and what
 // a call refuses.
-#include "models/blockwise_recurrent.h"
+#include "models/blockwise_recurrent/blockwise_recurrent.h"
 
 #include <doctest/doctest.h>
 
-#include "blockwise.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
+#include "tests/models/blockwise_recurrent/blockwise.h"
 
 namespace {
 

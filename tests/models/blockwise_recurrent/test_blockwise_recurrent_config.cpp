@@ -2,8 +2,8 @@
 // deviations, costs, and the configs they refuse.
 #include <doctest/doctest.h>
 
-#include "blockwise.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
+#include "tests/models/blockwise_recurrent/blockwise.h"
 
 namespace {
 

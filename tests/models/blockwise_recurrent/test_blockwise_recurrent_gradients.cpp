@@ -2,7 +2,7 @@
 // matrices, and that truncation leaves no graph behind.
 #include <doctest/doctest.h>
 
-#include "blockwise.h"
+#include "tests/models/blockwise_recurrent/blockwise.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <complex>
 #include <map>
 
-#include "blockwise.h"
+#include "tests/models/blockwise_recurrent/blockwise.h"
 
 namespace {
 

@@ -4,8 +4,8 @@
 
 #include <map>
 
-#include "blockwise.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
+#include "tests/models/blockwise_recurrent/blockwise.h"
 
 namespace {
 

@@ -10,14 +10,14 @@
 
 #include "autograd/tape.h"
 #include "models/model.h"
+#include "models/optimizer/adam.h"
+#include "models/optimizer/optimizer.h"
 #include "models/params.h"
-#include "ops/cross_entropy.h"
-#include "ops/op_spec.h"
-#include "ops/pointwise.h"
-#include "ops/reduce.h"
-#include "tensor/error.h"
-#include "train/adam.h"
-#include "train/optimizer.h"
+#include "ops/core/op_spec.h"
+#include "ops/loss/cross_entropy.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/reduce/reduce.h"
+#include "tensor/base/error.h"
 
 using namespace eddy;
 

@@ -8,14 +8,14 @@
 #include <utility>
 #include <vector>
 
-#include "compare.h"
-#include "models/block_recurrence.h"
-#include "ops/dropout.h"
-#include "ops/layer_norm.h"
-#include "ops/pointwise.h"
-#include "ops/views.h"
-#include "tensor/error.h"
-#include "train/adam.h"
+#include "models/optimizer/adam.h"
+#include "models/recurrent_transformer/block_variant.h"
+#include "ops/norm/layer_norm.h"
+#include "ops/pointwise/dropout.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/views/views.h"
+#include "tensor/base/error.h"
+#include "tests/models/compare.h"
 
 namespace {
 

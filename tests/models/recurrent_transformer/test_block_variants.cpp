@@ -3,7 +3,7 @@
 // models without blocks against the same loops); what
 // a position may depend on; readouts; and what a call refuses. Streams, dropout, gradients against
 // differences and training are in test_block_training.cpp.
-#include "models/block_recurrence.h"
+#include "models/recurrent_transformer/block_variant.h"
 
 #include <doctest/doctest.h>
 
@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "compare.h"
-#include "tensor/error.h"
-#include "tensor/thread_pool.h"
+#include "tensor/base/error.h"
+#include "tensor/threads/thread_pool.h"
+#include "tests/models/compare.h"
 
 namespace {
 

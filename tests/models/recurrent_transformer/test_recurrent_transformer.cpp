@@ -1,6 +1,6 @@
 // Identities of the recurrent transformers, from section 9 of their specification: forms of the same
 // equations that must agree, what a position may and may not depend on, and what a call refuses.
-#include "models/recurrent_transformer.h"
+#include "models/recurrent_transformer/recurrent_transformer.h"
 
 #include <doctest/doctest.h>
 
@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "compare.h"
-#include "tensor/error.h"
-#include "tensor/thread_pool.h"
+#include "tensor/base/error.h"
+#include "tensor/threads/thread_pool.h"
+#include "tests/models/compare.h"
 
 namespace {
 

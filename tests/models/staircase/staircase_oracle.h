@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "compare.h"
+#include "tests/models/compare.h"
 
 namespace eddy::test {
 

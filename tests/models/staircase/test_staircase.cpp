@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "autograd/profile.h"
-#include "staircase_oracle.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
+#include "tests/models/staircase/staircase_oracle.h"
 
 namespace {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "ops/cross_entropy.h"
-#include "staircase_oracle.h"
+#include "ops/loss/cross_entropy.h"
+#include "tests/models/staircase/staircase_oracle.h"
 
 namespace {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "staircase_oracle.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
+#include "tests/models/staircase/staircase_oracle.h"
 
 namespace {
 

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "ops/attention.h"
+#include "ops/attention/attention.h"
+#include "ops/core/op_spec.h"
 #include "ops/cpu/isa.h"
-#include "ops/op_spec.h"
-#include "tensor/allocator.h"
-#include "tensor/format.h"
-#include "tensor/thread_pool.h"
+#include "tensor/base/format.h"
+#include "tensor/memory/allocator.h"
+#include "tensor/threads/thread_pool.h"
 
 using namespace eddy;
 

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "ops/attention.h"
-#include "ops/op_spec.h"
-#include "ops/views.h"
-#include "tensor/error.h"
+#include "ops/attention/attention.h"
+#include "ops/core/op_spec.h"
+#include "ops/views/views.h"
+#include "tensor/base/error.h"
 
 using namespace eddy;
 

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "ops/op_spec.h"
-#include "ops/rotary.h"
-#include "tensor/error.h"
+#include "ops/attention/rotary.h"
+#include "ops/core/op_spec.h"
+#include "tensor/base/error.h"
 
 using namespace eddy;
 

@@ -1,6 +1,6 @@
 // Window attention against attention over the two parts laid end to end, on both sides of the batch and the
 // window at which the kernels change; its dropout; and the contract.
-#include "ops/window_attention.h"
+#include "ops/attention/window_attention.h"
 
 #include <doctest/doctest.h>
 
@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "ops/attention.h"
+#include "ops/attention/attention.h"
+#include "ops/core/op_spec.h"
 #include "ops/cpu/isa.h"
-#include "ops/op_spec.h"
-#include "ops/views.h"
-#include "spec_check.h"
-#include "tensor/error.h"
+#include "ops/views/views.h"
+#include "tensor/base/error.h"
+#include "tests/ops/spec_check.h"
 
 using namespace eddy;
 

@@ -1,5 +1,5 @@
 // embedding, gather and where: error texts, and what the list of OpSpecs does not say.
-#include "ops/gather.h"
+#include "ops/index/gather.h"
 
 #include <doctest/doctest.h>
 
@@ -7,9 +7,9 @@
 #include <string>
 
 #include "autograd/tape.h"
-#include "ops/op_spec.h"
-#include "ops/where.h"
-#include "tensor/error.h"
+#include "ops/core/op_spec.h"
+#include "ops/pointwise/where.h"
+#include "tensor/base/error.h"
 
 using namespace eddy;
 

@@ -6,9 +6,9 @@
 #include <limits>
 
 #include "autograd/tape.h"
-#include "ops/cross_entropy.h"
-#include "ops/op_spec.h"
-#include "tensor/error.h"
+#include "ops/core/op_spec.h"
+#include "ops/loss/cross_entropy.h"
+#include "tensor/base/error.h"
 
 using namespace eddy;
 

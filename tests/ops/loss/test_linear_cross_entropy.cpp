@@ -1,5 +1,5 @@
 // linear_cross_entropy beside what it stands for: linear, then cross_entropy.
-#include "ops/linear_cross_entropy.h"
+#include "ops/loss/linear_cross_entropy.h"
 
 #include <doctest/doctest.h>
 
@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "ops/cross_entropy.h"
-#include "ops/matmul.h"
-#include "ops/op_spec.h"
-#include "ops/pointwise.h"
-#include "spec_check.h"
-#include "tensor/allocator.h"
-#include "tensor/error.h"
+#include "ops/core/op_spec.h"
+#include "ops/loss/cross_entropy.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/product/matmul.h"
+#include "tensor/base/error.h"
+#include "tensor/memory/allocator.h"
+#include "tests/ops/spec_check.h"
 
 namespace {
 

@@ -6,10 +6,10 @@
 #include <limits>
 #include <vector>
 
-#include "ops/memory_search.h"
-#include "ops/op_spec.h"
-#include "spec_check.h"
-#include "tensor/error.h"
+#include "ops/core/op_spec.h"
+#include "ops/memory/memory_search.h"
+#include "tensor/base/error.h"
+#include "tests/ops/spec_check.h"
 
 using namespace eddy;
 

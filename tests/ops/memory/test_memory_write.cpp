@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "ops/memory_write.h"
-#include "ops/op_spec.h"
-#include "tensor/error.h"
+#include "ops/core/op_spec.h"
+#include "ops/memory/memory_write.h"
+#include "tensor/base/error.h"
 
 using namespace eddy;
 

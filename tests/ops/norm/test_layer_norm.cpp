@@ -6,10 +6,10 @@
 #include <limits>
 
 #include "autograd/tape.h"
-#include "ops/layer_norm.h"
-#include "ops/op_spec.h"
-#include "ops/reduce.h"
-#include "tensor/error.h"
+#include "ops/core/op_spec.h"
+#include "ops/norm/layer_norm.h"
+#include "ops/reduce/reduce.h"
+#include "tensor/base/error.h"
 
 using namespace eddy;
 

@@ -5,10 +5,10 @@
 #include <limits>
 
 #include "autograd/tape.h"
-#include "ops/op_spec.h"
-#include "ops/reduce.h"
-#include "ops/rms_norm.h"
-#include "tensor/error.h"
+#include "ops/core/op_spec.h"
+#include "ops/norm/rms_norm.h"
+#include "ops/reduce/reduce.h"
+#include "tensor/base/error.h"
 
 using namespace eddy;
 

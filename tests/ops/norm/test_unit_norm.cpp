@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "autograd/tape.h"
-#include "ops/op_spec.h"
-#include "ops/unit_norm.h"
-#include "tensor/error.h"
+#include "ops/core/op_spec.h"
+#include "ops/norm/unit_norm.h"
+#include "tensor/base/error.h"
 
 using namespace eddy;
 

@@ -1,5 +1,5 @@
 // The Adafactor kernel: several parameters and steps against a plain loop, closed forms, and refusals.
-#include "ops/adafactor.h"
+#include "ops/optimizer/adafactor.h"
 
 #include <doctest/doctest.h>
 
@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "ops/op_spec.h"
-#include "ops/optimizer.h"
-#include "tensor/error.h"
-#include "tensor/thread_pool.h"
+#include "ops/core/op_spec.h"
+#include "ops/optimizer/optimizer.h"
+#include "tensor/base/error.h"
+#include "tensor/threads/thread_pool.h"
 
 using namespace eddy;
 

@@ -1,5 +1,5 @@
 // The optimizer kernels: closed forms, long runs against plain loops, and refusals.
-#include "ops/optimizer.h"
+#include "ops/optimizer/optimizer.h"
 
 #include <doctest/doctest.h>
 
@@ -9,9 +9,9 @@
 #include <string>
 
 #include "autograd/tape.h"
-#include "ops/op_spec.h"
-#include "ops/views.h"
-#include "tensor/error.h"
+#include "ops/core/op_spec.h"
+#include "ops/views/views.h"
+#include "tensor/base/error.h"
 
 using namespace eddy;
 

@@ -1,5 +1,5 @@
 // Dropout: which elements go, and what stays the same in the mean.
-#include "ops/dropout.h"
+#include "ops/pointwise/dropout.h"
 
 #include <doctest/doctest.h>
 
@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "ops/gather.h"
-#include "ops/op_spec.h"
-#include "ops/pointwise.h"
-#include "ops/views.h"
-#include "ops/widen.h"
-#include "spec_check.h"
-#include "tensor/error.h"
+#include "ops/cast/widen.h"
+#include "ops/core/op_spec.h"
+#include "ops/index/gather.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/views/views.h"
+#include "tensor/base/error.h"
+#include "tests/ops/spec_check.h"
 
 using namespace eddy;
 

@@ -1,7 +1,7 @@
 // Products with a small factor or result on every instruction set of this machine, against a triple loop in
 // double precision. Tolerance: as for the packed product, (2 inner + 2) eps sum |a b|, and one rounding more
 // where C is added to (N. Higham, Accuracy and Stability of Numerical Algorithms, section 3.1).
-#include "ops/cpu/gemm_small.h"
+#include "ops/product/gemm_small.h"
 
 #include <doctest/doctest.h>
 
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "ops/cpu/isa.h"
-#include "tensor/thread_pool.h"
+#include "tensor/threads/thread_pool.h"
 
 namespace {
 

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "ops/matmul.h"
-#include "ops/op_spec.h"
-#include "spec_check.h"
-#include "tensor/error.h"
+#include "ops/core/op_spec.h"
+#include "ops/product/matmul.h"
+#include "tensor/base/error.h"
+#include "tests/ops/spec_check.h"
 
 using namespace eddy;
 using spec_check::bit_difference;

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "ops/matmul.h"
-#include "ops/op_spec.h"
-#include "ops/pointwise.h"
-#include "ops/reduce.h"
-#include "spec_check.h"
-#include "tensor/thread_pool.h"
+#include "ops/core/op_spec.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/product/matmul.h"
+#include "ops/reduce/reduce.h"
+#include "tensor/threads/thread_pool.h"
+#include "tests/ops/spec_check.h"
 
 namespace {
 

@@ -2,7 +2,7 @@
 // precision. Tolerance: an accumulation over `inner` steps errs by at most (inner + 1) eps sum |a b|, with
 // the products of the build without fused multiply-add rounded too, so (2 inner + 2) eps sum |a b| bounds all
 // levels (N. Higham, Accuracy and Stability of Numerical Algorithms, section 3.1).
-#include "ops/cpu/packed_gemm.h"
+#include "ops/product/packed_gemm.h"
 
 #include <doctest/doctest.h>
 

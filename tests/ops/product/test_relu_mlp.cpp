@@ -3,10 +3,10 @@
 #include <doctest/doctest.h>
 
 #include "autograd/tape.h"
-#include "ops/matmul.h"
-#include "ops/op_spec.h"
-#include "ops/relu_mlp.h"
-#include "spec_check.h"
+#include "ops/core/op_spec.h"
+#include "ops/product/matmul.h"
+#include "ops/product/relu_mlp.h"
+#include "tests/ops/spec_check.h"
 
 namespace {
 

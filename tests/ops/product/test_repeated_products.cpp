@@ -1,6 +1,6 @@
 // Products with weights that come again: their numbers and gradients are those of the same products made one
 // by one, and nothing is kept of a weight that has changed.
-#include "ops/repeated_products.h"
+#include "ops/product/repeated_products.h"
 
 #include <doctest/doctest.h>
 
@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "ops/matmul.h"
-#include "ops/pointwise.h"
-#include "ops/reduce.h"
-#include "tensor/philox.h"
-#include "tensor/thread_pool.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/product/matmul.h"
+#include "ops/reduce/reduce.h"
+#include "tensor/random/philox.h"
+#include "tensor/threads/thread_pool.h"
 
 using namespace eddy;
 

@@ -8,12 +8,12 @@
 
 #include "autograd/checkpoint.h"
 #include "autograd/tape.h"
-#include "ops/matmul.h"
-#include "ops/op_spec.h"
-#include "ops/pointwise.h"
-#include "ops/reduce.h"
-#include "ops/views.h"
-#include "tensor/format.h"
+#include "ops/core/op_spec.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/product/matmul.h"
+#include "ops/reduce/reduce.h"
+#include "ops/views/views.h"
+#include "tensor/base/format.h"
 
 namespace {
 

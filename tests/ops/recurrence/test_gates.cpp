@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "autograd/tape.h"
-#include "ops/gates.h"
-#include "tensor/error.h"
+#include "ops/recurrence/gates.h"
+#include "tensor/base/error.h"
 
 using namespace eddy;
 

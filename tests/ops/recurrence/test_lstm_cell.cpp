@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "autograd/tape.h"
-#include "ops/lstm_cell.h"
-#include "ops/op_spec.h"
-#include "tensor/error.h"
+#include "ops/core/op_spec.h"
+#include "ops/recurrence/lstm_cell.h"
+#include "tensor/base/error.h"
 
 using namespace eddy;
 

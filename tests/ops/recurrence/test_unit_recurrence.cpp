@@ -6,10 +6,10 @@
 #include <cstdint>
 
 #include "autograd/tape.h"
-#include "ops/pointwise.h"
-#include "ops/reduce.h"
-#include "ops/unit_recurrence.h"
-#include "spec_check.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/recurrence/unit_recurrence.h"
+#include "ops/reduce/reduce.h"
+#include "tests/ops/spec_check.h"
 
 using namespace eddy;
 using namespace eddy::spec_check;

@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "autograd/tape.h"
-#include "ops/reduce.h"
-#include "tensor/error.h"
+#include "ops/reduce/reduce.h"
+#include "tensor/base/error.h"
 
 using namespace eddy;
 

@@ -5,10 +5,10 @@
 #include <limits>
 
 #include "autograd/tape.h"
-#include "ops/op_spec.h"
-#include "ops/pointwise.h"
-#include "ops/softmax.h"
-#include "tensor/error.h"
+#include "ops/core/op_spec.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/reduce/softmax.h"
+#include "tensor/base/error.h"
 
 using namespace eddy;
 

@@ -1,15 +1,15 @@
 // Views, their gradients and the differentiable cast.
-#include "ops/views.h"
+#include "ops/views/views.h"
 
 #include <doctest/doctest.h>
 
 #include <string>
 
 #include "autograd/tape.h"
-#include "ops/cast.h"
-#include "ops/op_spec.h"
-#include "tensor/allocator.h"
-#include "tensor/error.h"
+#include "ops/cast/cast.h"
+#include "ops/core/op_spec.h"
+#include "tensor/base/error.h"
+#include "tensor/memory/allocator.h"
 
 using namespace eddy;
 

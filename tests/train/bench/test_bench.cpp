@@ -1,6 +1,6 @@
 // The benchmarks measure something: numbers are finite, tables and JSON hold them, parts add up. How fast
 // anything is depends on the machine and is not tested.
-#include "train/bench.h"
+#include "train/bench/bench.h"
 
 #include <doctest/doctest.h>
 
@@ -12,13 +12,13 @@
 #include "autograd/node.h"
 #include "autograd/scope.h"
 #include "autograd/tape.h"
-#include "ops/pointwise.h"
-#include "tensor/error.h"
-#include "train/bench_ceilings.h"
-#include "train/bench_ops.h"
-#include "train/bench_profile.h"
-#include "train/bench_step.h"
-#include "train/kernel_meter.h"
+#include "ops/pointwise/pointwise.h"
+#include "tensor/base/error.h"
+#include "train/bench/ceilings.h"
+#include "train/bench/kernel_meter.h"
+#include "train/bench/ops.h"
+#include "train/bench/profile.h"
+#include "train/bench/step.h"
 
 using namespace eddy;
 

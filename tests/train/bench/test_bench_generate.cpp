@@ -1,6 +1,6 @@
 // The benchmark of generation: which lengths are measured, that states are constant or grow as they should,
 // and that tables, JSON and page hold the numbers.
-#include "train/bench_generate.h"
+#include "train/bench/generate.h"
 
 #include <doctest/doctest.h>
 
@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "tensor/allocator.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
+#include "tensor/memory/allocator.h"
 
 using namespace eddy;
 

@@ -1,6 +1,6 @@
 // The benchmark by length: lengths double, every family comes along, memory that does not suffice ends one
 // series and not the others, and text, JSON and page hold the numbers.
-#include "train/bench_length.h"
+#include "train/bench/length.h"
 
 #include <doctest/doctest.h>
 
@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "tensor/allocator.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
+#include "tensor/memory/allocator.h"
 #include "tensor/tensor.h"
 
 using namespace eddy;

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "models/config.h"
-#include "tensor/error.h"
-#include "train/config.h"
-#include "train/config_file.h"
-#include "train/config_flags.h"
-#include "train/run_config.h"
+#include "tensor/base/error.h"
+#include "train/config/config.h"
+#include "train/config/config_file.h"
+#include "train/config/config_flags.h"
+#include "train/config/run_config.h"
 
 using namespace eddy;
 using nlohmann::json;

@@ -5,14 +5,14 @@
 #include <string>
 
 #include "ops/backends.h"
-#include "tensor/error.h"
-#include "train/bench_generate.h"
-#include "train/bench_staircase.h"
-#include "train/bench_step.h"
-#include "train/checkpoint.h"
-#include "train/dump.h"
-#include "train/placement.h"
-#include "train/trainer.h"
+#include "tensor/base/error.h"
+#include "train/bench/generate.h"
+#include "train/bench/step.h"
+#include "train/config/placement.h"
+#include "train/reproduce/staircase_table.h"
+#include "train/run/checkpoint.h"
+#include "train/run/trainer.h"
+#include "train/study/dump.h"
 
 using namespace eddy;
 

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "tensor/error.h"
-#include "text_test.h"
-#include "tiny_model.h"
-#include "train/evaluate.h"
-#include "train/loss_by_position.h"
+#include "tensor/base/error.h"
+#include "tests/train/text_test.h"
+#include "tests/train/tiny_model.h"
+#include "train/eval/evaluate.h"
+#include "train/eval/loss_by_position.h"
 
 namespace {
 

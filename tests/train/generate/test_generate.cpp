@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "tensor/error.h"
-#include "text_test.h"
-#include "tiny_model.h"
-#include "train/generate.h"
+#include "tensor/base/error.h"
+#include "tests/train/text_test.h"
+#include "tests/train/tiny_model.h"
+#include "train/generate/generate.h"
 
 namespace {
 

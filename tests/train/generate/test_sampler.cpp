@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "tensor/error.h"
-#include "text_test.h"
-#include "train/sampler.h"
+#include "tensor/base/error.h"
+#include "tests/train/text_test.h"
+#include "train/generate/sampler.h"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // Sessions: a text put away anywhere goes on as if it had never stopped, in every family, and only with the
 // model it came from.
-#include "train/session.h"
+#include "train/generate/session.h"
 
 #include <doctest/doctest.h>
 
@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "tensor/error.h"
-#include "tensor/safetensors.h"
-#include "text_test.h"
-#include "tiny_model.h"
+#include "tensor/base/error.h"
+#include "tensor/files/safetensors.h"
+#include "tests/train/text_test.h"
+#include "tests/train/tiny_model.h"
 
 namespace {
 

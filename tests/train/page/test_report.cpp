@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "tensor/error.h"
-#include "train/chart.h"
-#include "train/chart_axis.h"
-#include "train/html_page.h"
-#include "train/human_text.h"
-#include "train/report.h"
-#include "train/text_file.h"
+#include "tensor/base/error.h"
+#include "train/files/text_file.h"
+#include "train/page/chart.h"
+#include "train/page/chart_axis.h"
+#include "train/page/html_page.h"
+#include "train/page/human_text.h"
+#include "train/run/report.h"
 
 namespace {
 

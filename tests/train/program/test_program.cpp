@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "ops/backends.h"
-#include "program_test.h"
-#include "tensor/safetensors.h"
-#include "tiny_run.h"
-#include "train/checkpoint.h"
-#include "train/metrics.h"
+#include "tensor/files/safetensors.h"
+#include "tests/train/program_test.h"
+#include "tests/train/tiny_run.h"
+#include "train/run/checkpoint.h"
+#include "train/run/metrics.h"
 
 namespace {
 

@@ -2,10 +2,10 @@
 #include <iterator>
 #include <sstream>
 
-#include "program_test.h"
-#include "text_test.h"
-#include "train/story_generator.h"
-#include "train/text_file.h"
+#include "tests/train/program_test.h"
+#include "tests/train/text_test.h"
+#include "train/files/text_file.h"
+#include "train/text/stories/story_generator.h"
 
 namespace {
 

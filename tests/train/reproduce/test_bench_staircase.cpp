@@ -1,6 +1,6 @@
 // The benchmark of the staircase: which points there are, that each is trained once and kept, and that text,
 // JSON and page hold the numbers.
-#include "train/bench_staircase.h"
+#include "train/reproduce/staircase_table.h"
 
 #include <doctest/doctest.h>
 
@@ -14,9 +14,9 @@
 
 #include "autograd/tape.h"
 #include "models/model.h"
-#include "ops/cross_entropy.h"
-#include "tiny_run.h"
-#include "train/metrics.h"
+#include "ops/loss/cross_entropy.h"
+#include "tests/train/tiny_run.h"
+#include "train/run/metrics.h"
 
 namespace {
 

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "tiny_run.h"
-#include "train/metrics.h"
-#include "train/reproduce.h"
-#include "train/reproduce_run.h"
-#include "train/task.h"
+#include "tests/train/tiny_run.h"
+#include "train/reproduce/reproduce.h"
+#include "train/reproduce/run.h"
+#include "train/run/metrics.h"
+#include "train/tasks/task.h"
 
 namespace {
 

@@ -9,10 +9,10 @@
 
 #include "models/model.h"
 #include "ops/backends.h"
-#include "tensor/allocator.h"
-#include "tensor/error.h"
-#include "train/reproduce_speed.h"
-#include "train/text_file.h"
+#include "tensor/base/error.h"
+#include "tensor/memory/allocator.h"
+#include "train/files/text_file.h"
+#include "train/reproduce/speed.h"
 
 using namespace eddy;
 namespace fs = std::filesystem;

@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <string>
 
-#include "tensor/error.h"
-#include "train/metrics.h"
-#include "train/text_file.h"
+#include "tensor/base/error.h"
+#include "train/files/text_file.h"
+#include "train/run/metrics.h"
 
 namespace {
 

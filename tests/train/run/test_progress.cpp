@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "train/progress.h"
+#include "train/run/progress.h"
 
 namespace {
 

@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "text_test.h"
-#include "tiny_run.h"
-#include "train/metrics.h"
-#include "train/state_watch.h"
+#include "tests/train/text_test.h"
+#include "tests/train/tiny_run.h"
+#include "train/run/metrics.h"
+#include "train/run/state_watch.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // Whole runs: what they learn, what they leave behind, that they go on to the bit, and what they refuse.
-#include "train/trainer.h"
+#include "train/run/trainer.h"
 
 #include <doctest/doctest.h>
 
@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "tensor/safetensors.h"
-#include "tiny_run.h"
-#include "train/adam.h"
-#include "train/checkpoint.h"
-#include "train/metrics.h"
-#include "train/weights.h"
+#include "models/optimizer/adam.h"
+#include "tensor/files/safetensors.h"
+#include "tests/train/tiny_run.h"
+#include "train/run/checkpoint.h"
+#include "train/run/metrics.h"
+#include "train/run/weights.h"
 
 namespace {
 

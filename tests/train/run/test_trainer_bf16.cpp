@@ -1,10 +1,10 @@
 // Runs in bf16: what a checkpoint holds, and going on in the same precision and in another.
 #include <doctest/doctest.h>
 
-#include "tensor/safetensors.h"
-#include "tiny_run.h"
-#include "train/checkpoint.h"
-#include "train/metrics.h"
+#include "tensor/files/safetensors.h"
+#include "tests/train/tiny_run.h"
+#include "train/run/checkpoint.h"
+#include "train/run/metrics.h"
 
 namespace {
 

@@ -5,10 +5,10 @@
 #include <filesystem>
 #include <string>
 
-#include "tensor/error.h"
-#include "tiny_run.h"
-#include "train/checkpoint.h"
-#include "train/metrics.h"
+#include "tensor/base/error.h"
+#include "tests/train/tiny_run.h"
+#include "train/run/checkpoint.h"
+#include "train/run/metrics.h"
 
 namespace {
 

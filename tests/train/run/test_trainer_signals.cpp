@@ -9,11 +9,11 @@
 #include <thread>
 #include <vector>
 
-#include "tensor/philox.h"
-#include "tiny_run.h"
-#include "train/adam.h"
-#include "train/checkpoint.h"
-#include "train/metrics.h"
+#include "models/optimizer/adam.h"
+#include "tensor/random/philox.h"
+#include "tests/train/tiny_run.h"
+#include "train/run/checkpoint.h"
+#include "train/run/metrics.h"
 
 namespace {
 

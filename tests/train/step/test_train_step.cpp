@@ -1,5 +1,5 @@
 // One step over batches: how their gradients add up, and the state between them.
-#include "train/train_step.h"
+#include "train/step/train_step.h"
 
 #include <doctest/doctest.h>
 
@@ -7,13 +7,13 @@
 #include <limits>
 #include <vector>
 
-#include "ops/capture.h"
-#include "ops/gather.h"
-#include "ops/pointwise.h"
-#include "tensor/error.h"
-#include "text_test.h"
-#include "tiny_model.h"
-#include "train/captured_step.h"
+#include "ops/core/capture.h"
+#include "ops/index/gather.h"
+#include "ops/pointwise/pointwise.h"
+#include "tensor/base/error.h"
+#include "tests/train/text_test.h"
+#include "tests/train/tiny_model.h"
+#include "train/step/captured_step.h"
 
 namespace {
 

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "tensor/error.h"
-#include "text_test.h"
-#include "tiny_model.h"
-#include "train/comparison.h"
-#include "train/token_losses.h"
+#include "tensor/base/error.h"
+#include "tests/train/text_test.h"
+#include "tests/train/tiny_model.h"
+#include "train/study/comparison.h"
+#include "train/study/token_losses.h"
 
 namespace {
 

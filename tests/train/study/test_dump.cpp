@@ -1,6 +1,6 @@
 // `eddy dump`: the shapes its inputs may have, and what it refuses. That its numbers are right is the golden
 // tests' matter.
-#include "train/dump.h"
+#include "train/study/dump.h"
 
 #include <doctest/doctest.h>
 
@@ -9,9 +9,9 @@
 #include <map>
 #include <string>
 
-#include "tensor/error.h"
-#include "tensor/safetensors.h"
-#include "text_test.h"
+#include "tensor/base/error.h"
+#include "tensor/files/safetensors.h"
+#include "tests/train/text_test.h"
 
 namespace {
 

@@ -12,13 +12,13 @@
 
 #include "autograd/tape.h"
 #include "models/model.h"
-#include "tensor/error.h"
-#include "tiny_run.h"
-#include "train/cifar.h"
-#include "train/html_page.h"
-#include "train/reproduce.h"
-#include "train/reproduce_run.h"
-#include "train/task.h"
+#include "tensor/base/error.h"
+#include "tests/train/tiny_run.h"
+#include "train/page/html_page.h"
+#include "train/reproduce/reproduce.h"
+#include "train/reproduce/run.h"
+#include "train/tasks/cifar.h"
+#include "train/tasks/task.h"
 
 namespace {
 

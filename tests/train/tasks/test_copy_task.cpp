@@ -10,9 +10,9 @@
 #include <string>
 #include <utility>
 
-#include "tensor/error.h"
-#include "train/copy_data.h"
-#include "train/task.h"
+#include "tensor/base/error.h"
+#include "train/tasks/copy_data.h"
+#include "train/tasks/task.h"
 
 namespace {
 

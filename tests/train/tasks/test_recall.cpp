@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "tensor/error.h"
-#include "text_test.h"
-#include "tiny_run.h"
-#include "train/recall_data.h"
-#include "train/task.h"
-#include "train/train_step.h"
+#include "tensor/base/error.h"
+#include "tests/train/text_test.h"
+#include "tests/train/tiny_run.h"
+#include "train/step/train_step.h"
+#include "train/tasks/recall_data.h"
+#include "train/tasks/task.h"
 
 namespace {
 

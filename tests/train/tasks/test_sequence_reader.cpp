@@ -1,5 +1,5 @@
 // Segments of streams and documents, held against plain indexing.
-#include "train/sequence_reader.h"
+#include "train/tasks/sequence_reader.h"
 
 #include <doctest/doctest.h>
 
@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "tensor/error.h"
-#include "text_test.h"
+#include "tensor/base/error.h"
+#include "tests/train/text_test.h"
 
 namespace {
 

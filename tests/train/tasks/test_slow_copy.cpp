@@ -6,9 +6,9 @@
 #include <cmath>
 #include <string>
 
-#include "train/optimizer.h"
-#include "train/task.h"
-#include "train/train_step.h"
+#include "models/optimizer/optimizer.h"
+#include "train/step/train_step.h"
+#include "train/tasks/task.h"
 
 namespace {
 

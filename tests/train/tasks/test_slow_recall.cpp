@@ -5,11 +5,11 @@
 #include <cmath>
 #include <string>
 
-#include "text_test.h"
-#include "train/optimizer.h"
-#include "train/schedule.h"
-#include "train/task.h"
-#include "train/train_step.h"
+#include "models/optimizer/optimizer.h"
+#include "models/optimizer/schedule.h"
+#include "tests/train/text_test.h"
+#include "train/step/train_step.h"
+#include "train/tasks/task.h"
 
 namespace {
 

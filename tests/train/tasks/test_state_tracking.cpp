@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "tensor/error.h"
-#include "train/state_tracking.h"
+#include "tensor/base/error.h"
+#include "train/tasks/state_tracking.h"
 
 namespace {
 

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "tiny_run.h"
-#include "train/checkpoint.h"
-#include "train/metrics.h"
-#include "train/state_tracking.h"
-#include "train/task.h"
+#include "tests/train/tiny_run.h"
+#include "train/run/checkpoint.h"
+#include "train/run/metrics.h"
+#include "train/tasks/state_tracking.h"
+#include "train/tasks/task.h"
 
 namespace {
 

@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "tensor/safetensors.h"
-#include "tiny_run.h"
-#include "train/checkpoint.h"
-#include "train/metrics.h"
-#include "train/task.h"
-#include "train/text_measures.h"
+#include "tensor/files/safetensors.h"
+#include "tests/train/tiny_run.h"
+#include "train/run/checkpoint.h"
+#include "train/run/metrics.h"
+#include "train/tasks/task.h"
+#include "train/text/text_measures.h"
 
 namespace {
 

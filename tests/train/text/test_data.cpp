@@ -13,15 +13,15 @@
 #include <string>
 #include <vector>
 
-#include "tensor/error.h"
-#include "tensor/philox.h"
+#include "tensor/base/error.h"
+#include "tensor/random/philox.h"
+#include "tensor/random/uniform_draw.h"
 #include "tests/train/text_test.h"
-#include "train/corpus.h"
-#include "train/mapped_file.h"
-#include "train/sha256.h"
-#include "train/tokenizer.h"
-#include "train/uniform_draw.h"
-#include "train/utf8.h"
+#include "train/files/mapped_file.h"
+#include "train/files/sha256.h"
+#include "train/files/utf8.h"
+#include "train/text/corpus.h"
+#include "train/text/tokenizer.h"
 
 namespace {
 

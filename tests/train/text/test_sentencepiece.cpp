@@ -7,17 +7,17 @@
 #include <string>
 #include <vector>
 
-#include "tensor/error.h"
-#include "text_test.h"
-#include "tiny_run.h"
-#include "train/base64.h"
-#include "train/checkpoint.h"
-#include "train/sentencepiece_tokenizer.h"
-#include "train/split_folder.h"
-#include "train/story_generator.h"
-#include "train/text_file.h"
-#include "train/trainer.h"
-#include "train/vocabulary_training.h"
+#include "tensor/base/error.h"
+#include "tests/train/text_test.h"
+#include "tests/train/tiny_run.h"
+#include "train/files/base64.h"
+#include "train/files/text_file.h"
+#include "train/run/checkpoint.h"
+#include "train/run/trainer.h"
+#include "train/text/sentencepiece_tokenizer.h"
+#include "train/text/split_folder.h"
+#include "train/text/stories/story_generator.h"
+#include "train/text/vocabulary_training.h"
 
 namespace {
 

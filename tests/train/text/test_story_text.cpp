@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "tensor/error.h"
-#include "text_test.h"
-#include "train/story_generator.h"
-#include "train/story_text.h"
+#include "tensor/base/error.h"
+#include "tests/train/text_test.h"
+#include "train/text/stories/story_generator.h"
+#include "train/text/stories/story_text.h"
 
 namespace {
 

@@ -14,12 +14,12 @@
 #include <string>
 #include <vector>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tests/train/text_test.h"
-#include "train/corpus.h"
-#include "train/dataset.h"
-#include "train/sha256.h"
-#include "train/story_generator.h"
+#include "train/files/sha256.h"
+#include "train/text/corpus.h"
+#include "train/text/dataset.h"
+#include "train/text/stories/story_generator.h"
 
 namespace {
 

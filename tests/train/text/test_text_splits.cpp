@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "text_test.h"
-#include "tiny_run.h"
-#include "train/task.h"
-#include "train/text_data.h"
+#include "tests/train/text_test.h"
+#include "tests/train/tiny_run.h"
+#include "train/tasks/task.h"
+#include "train/tasks/text_data.h"
 
 namespace {
 

@@ -1,7 +1,7 @@
-// Tells stories from the grammar in train/story_grammar.cpp. A story binds its facts first (who, where, what
+// Tells stories from the grammar in train/text/stories/story_grammar.cpp. A story binds its facts first (who, where, what
 // is carried, what was promised), names them, wanders through filler sentences, and then repeats the facts as
 // they were.
-#include "train/story_generator.h"
+#include "train/text/stories/story_generator.h"
 
 #include <array>
 #include <cstddef>
@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "tensor/format.h"
-#include "tensor/philox.h"
-#include "train/story_grammar.h"
-#include "train/uniform_draw.h"
+#include "tensor/base/format.h"
+#include "tensor/random/philox.h"
+#include "tensor/random/uniform_draw.h"
+#include "train/text/stories/story_grammar.h"
 
 namespace eddy {
 namespace {

@@ -1,5 +1,5 @@
 // The grammar of the generated stories: sentences first, then the words they choose from.
-#include "train/story_grammar.h"
+#include "train/text/stories/story_grammar.h"
 
 namespace eddy {
 

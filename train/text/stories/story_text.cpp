@@ -1,7 +1,7 @@
 // Splitting, cutting and putting together.
-#include "train/story_text.h"
+#include "train/text/stories/story_text.h"
 
-#include "tensor/format.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 namespace {

@@ -24,8 +24,8 @@ inline constexpr char kStoryEnd = '\x02';
 std::vector<std::string> split_stories(std::string_view text);
 
 // The stories cut into pieces of at most `most_bytes` bytes, at the end of a sentence where one lies in the
-// second half of what fits, else between words, else between characters. errors: ValueError when most_bytes
-// is below 4, the longest character.
+// second half of what fits, else between words, else between characters.
+// errors: ValueError when most_bytes is below 4, the longest character.
 std::vector<std::string> cut_stories(const std::vector<std::string>& stories, std::int64_t most_bytes);
 
 std::string plain_text(const std::vector<std::string>& stories);

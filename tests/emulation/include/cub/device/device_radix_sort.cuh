@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include "tests/gpu/emulation/include/cuda_runtime_api.h"
+#include "tests/emulation/include/cuda_runtime_api.h"
 
 namespace cub {
 

@@ -1,4 +1,4 @@
-// Stands in for cuda/warpgroup_matrix.cuh: what a warpgroup's products in the background do. Written from the
+// Stands in for cuda/core/warpgroup_matrix.cuh: what a warpgroup's products in the background do. Written from the
 // PTX ISA's words on matrix descriptors, canonical layouts and fragments of wgmma.m64nNk16, and not from the
 // functions that make the descriptors; test_warpgroup_matrix.cpp checks it against another description.
 //
@@ -17,7 +17,7 @@
 #include <map>
 #include <vector>
 
-#include "tests/gpu/emulation/include/cuda/warp_matrix.cuh"
+#include "tests/emulation/include/cuda/core/warp_matrix.cuh"
 
 namespace eddy::cuda {
 

@@ -1,9 +1,9 @@
-// Stands in for cuda/block_group.cuh: blocks meet by the emulation's scheduler, which knows whom each waits
+// Stands in for cuda/core/grid_barrier.cuh: blocks meet by the emulation's scheduler, which knows whom each waits
 // for.
 #pragma once
 
-#include "cuda/start.cuh"
-#include "tests/gpu/emulation/together.h"
+#include "cuda/core/start.cuh"
+#include "tests/emulation/together.h"
 
 namespace eddy::cuda {
 

@@ -1,10 +1,10 @@
-// Stands in for cuda/start.cuh: kernels go to the emulated GPU.
+// Stands in for cuda/core/start.cuh: kernels go to the emulated GPU.
 #pragma once
 
 #include <cstdint>
 
-#include "cuda/stream.cuh"
-#include "tests/gpu/emulation/include/cuda_runtime.h"
+#include "cuda/runtime/stream.cuh"
+#include "tests/emulation/include/cuda_runtime.h"
 
 namespace eddy::cuda {
 

@@ -1,4 +1,4 @@
-// Stands in for cuda/warp_matrix.cuh: what a warp's matrix instructions and copies in the background do, by
+// Stands in for cuda/core/warp_matrix.cuh: what a warp's matrix instructions and copies in the background do, by
 // exchanges between its threads. The layouts are those of the PTX ISA; test_warp_matrix.cpp checks them
 // against another description. A copy's place holds NaN from its start until finish_copies, so that a kernel
 // shows that reads it too early, or starts a copy onto what is still read.
@@ -10,7 +10,7 @@
 #include <cstring>
 #include <vector>
 
-#include "tensor/dtype.h"
+#include "tensor/base/dtype.h"
 
 namespace eddy::cuda {
 
