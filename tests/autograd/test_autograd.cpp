@@ -10,10 +10,13 @@
 
 #include "autograd/scope.h"
 #include "autograd/tape.h"
+#include "tensor/base/error.h"
 #include "tensor/memory/allocator.h"
 #include "tests/autograd/tiny_ops.h"
+#include "tests/support/errors.h"
 
 using namespace eddy;
+using namespace eddy::test;
 using namespace eddy::tiny;
 
 namespace {

@@ -6,9 +6,12 @@
 
 #include "autograd/checkpoint.h"
 #include "autograd/seq_buffer.h"
+#include "tensor/base/error.h"
 #include "tests/autograd/tiny_ops.h"
+#include "tests/support/errors.h"
 
 using namespace eddy;
+using namespace eddy::test;
 using namespace eddy::tiny;
 
 namespace {

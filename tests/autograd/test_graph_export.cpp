@@ -5,9 +5,12 @@
 
 #include "autograd/graph_export.h"
 #include "autograd/scope.h"
+#include "tensor/base/error.h"
 #include "tests/autograd/tiny_ops.h"
+#include "tests/support/errors.h"
 
 using namespace eddy;
+using namespace eddy::test;
 using namespace eddy::tiny;
 
 namespace {

@@ -5,22 +5,19 @@
 #include <cmath>
 
 #include "autograd/seq_buffer.h"
+#include "tensor/base/error.h"
 #include "tensor/memory/allocator.h"
 #include "tests/autograd/tiny_ops.h"
+#include "tests/support/errors.h"
+#include "tests/support/tensors.h"
 
 using namespace eddy;
+using namespace eddy::test;
 using namespace eddy::tiny;
 
 namespace {
 
 using Values = std::vector<double>;
-
-// Rows [batch, length, channels] counted up from `from`.
-Tensor counted(const Shape& shape, double from) {
-  Values values(static_cast<std::size_t>(shape.elements()));
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = from + static_cast<double>(i);
-  return Tensor::from(values, shape);
-}
 
 SeqBuffer line(std::int64_t capacity) {
   return SeqBuffer({capacity}, 0, Dtype::f64);

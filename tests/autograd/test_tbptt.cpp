@@ -7,10 +7,13 @@
 #include <vector>
 
 #include "autograd/tbptt.h"
+#include "tensor/base/error.h"
 #include "tensor/memory/allocator.h"
 #include "tests/autograd/tiny_ops.h"
+#include "tests/support/errors.h"
 
 using namespace eddy;
+using namespace eddy::test;
 using namespace eddy::tiny;
 
 namespace {

@@ -3,12 +3,10 @@
 #pragma once
 
 #include <cmath>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "autograd/tape.h"
-#include "tensor/base/error.h"
 #include "tensor/tensor.h"
 
 namespace eddy::tiny {
@@ -92,23 +90,6 @@ inline std::pair<Tensor, Tensor> once_and_twice(const Tensor& x) {
     c.sink.give(0, zip(c.dy_or_zeros(0), c.dy_or_zeros(1), [](double a, double b) { return a + 2 * b; }));
   });
   return {once, twice};
-}
-
-// The text of the error that `run` throws, which must be an E.
-template <class E, class Run>
-std::string error_of(Run&& run) {
-  try {
-    run();
-  } catch (const E& error) {
-    return error.what();
-  } catch (const std::exception& error) {
-    return std::string("another type of error: ") + error.what();
-  }
-  return "no error";
-}
-
-inline bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace eddy::tiny

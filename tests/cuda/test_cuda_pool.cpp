@@ -9,8 +9,10 @@
 #include "cuda/runtime/pool.h"
 #include "tensor/base/error.h"
 #include "tensor/random/philox.h"
+#include "tests/support/errors.h"
 
 using namespace eddy;
+using namespace eddy::test;
 using cuda::Pool;
 
 namespace {
@@ -137,12 +139,7 @@ TEST_CASE("a request that cannot be met says what was asked and what would help"
   const void* const c = pool.allocate(30 * kMiB);
   CHECK(c != nullptr);
   pool.deallocate(b);
-  std::string text;
-  try {
-    pool.allocate(50 * kMiB);
-  } catch (const OutOfMemoryError& error) {
-    text = error.what();
-  }
+  const std::string text = test::error_of<OutOfMemoryError>([&] { pool.allocate(50 * kMiB); });
   for (const char* part : {"52428800 bytes", "fake:0", "live 31457280", "peak 45088768", "largest free block",
                            "limit none", "it is made up", "train.batch", "train.accumulate", "checkpointing"})
     CHECK_MESSAGE(text.find(part) != std::string::npos, text);

@@ -18,4 +18,18 @@ inline Tensor whole(const Shape& shape, std::int64_t seed) {
   return x;
 }
 
+// How many entries of c differ from a [m, k] times b [k, n] or its transpose.
+inline int wrong_entries(const Tensor& a, const Tensor& b, bool b_transposed, const Tensor& c) {
+  const std::int64_t m = a.dim(0), k = a.dim(1), n = c.dim(1);
+  int wrong = 0;
+  for (std::int64_t i = 0; i < m; ++i)
+    for (std::int64_t j = 0; j < n; ++j) {
+      float sum = 0;
+      for (std::int64_t e = 0; e < k; ++e)
+        sum += a.data<float>()[i * k + e] * b.data<float>()[b_transposed ? j * k + e : e * n + j];
+      if (!(c.data<float>()[i * n + j] == sum)) ++wrong;
+    }
+  return wrong;
+}
+
 }  // namespace eddy::gpu_test

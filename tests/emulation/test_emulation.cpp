@@ -16,6 +16,7 @@
 #include "tensor/base/error.h"
 #include "tensor/transfer.h"
 #include "tests/gpu/support/gpu_test.h"
+#include "tests/support/processes.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;
@@ -25,26 +26,8 @@ namespace {
 // What `work` prints before it ends its process, or "ended well".
 template <class Work>
 std::string report_of(Work&& work) {
-  int ends[2] = {};
-  REQUIRE(pipe(ends) == 0);
   cuda::synchronize();
-  const pid_t child = fork();
-  if (child == 0) {
-    dup2(ends[1], STDERR_FILENO);
-    for (const int fault : {SIGABRT, SIGSEGV, SIGBUS})
-      signal(fault, SIG_DFL);  // doctest's report is the parent's
-    work();
-    _exit(0);
-  }
-  close(ends[1]);
-  std::string text;
-  char part[256];
-  for (ssize_t n = 0; (n = read(ends[0], part, sizeof part)) > 0;)
-    text.append(part, static_cast<std::size_t>(n));
-  close(ends[0]);
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? "ended well" : text;
+  return test::report_of(work);
 }
 
 struct Floats {

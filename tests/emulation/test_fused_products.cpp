@@ -16,7 +16,7 @@
 #include "tests/emulation/emulation.h"
 #include "tests/emulation/include/cublasLt.h"
 #include "tests/gpu/support/gpu_test.h"
-#include "tests/ops/spec_check.h"
+#include "tests/support/spec_check.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;

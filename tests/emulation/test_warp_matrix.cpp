@@ -8,7 +8,7 @@
 #include "cuda/attention/attention_tensor_core.cuh"
 #include "tests/emulation/matrices.h"
 #include "tests/gpu/support/gpu_test.h"
-#include "tests/ops/spec_check.h"
+#include "tests/support/spec_check.h"
 
 using namespace eddy;
 using namespace eddy::cuda;
@@ -106,20 +106,6 @@ Tensor run(void (*kernel)(Matrices), const Tensor& a, const Tensor& b, const Sha
                 Matrices{static_cast<const float*>(gpu_a.raw_data()),
                          static_cast<const float*>(gpu_b.raw_data()), static_cast<float*>(c.raw_data())});
   return to_cpu(c);
-}
-
-// How many entries of c differ from a [m, k] times b [k, n] or its transpose.
-int wrong_entries(const Tensor& a, const Tensor& b, bool b_transposed, const Tensor& c) {
-  const std::int64_t m = a.dim(0), k = a.dim(1), n = c.dim(1);
-  int wrong = 0;
-  for (std::int64_t i = 0; i < m; ++i)
-    for (std::int64_t j = 0; j < n; ++j) {
-      float sum = 0;
-      for (std::int64_t e = 0; e < k; ++e)
-        sum += a.data<float>()[i * k + e] * b.data<float>()[b_transposed ? j * k + e : e * n + j];
-      if (!(c.data<float>()[i * n + j] == sum)) ++wrong;
-    }
-  return wrong;
 }
 
 }  // namespace

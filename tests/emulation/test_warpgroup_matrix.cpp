@@ -14,6 +14,7 @@
 #include "ops/backends.h"
 #include "tests/emulation/matrices.h"
 #include "tests/gpu/support/gpu_test.h"
+#include "tests/support/processes.h"
 
 using namespace eddy;
 using namespace eddy::cuda;
@@ -28,20 +29,6 @@ Tensor run(void (*kernel)(Matrices), const Tensor& a, const Tensor& b, const Sha
                 Matrices{static_cast<const float*>(gpu_a.raw_data()),
                          static_cast<const float*>(gpu_b.raw_data()), static_cast<float*>(c.raw_data())});
   return to_cpu(c);
-}
-
-// How many entries of c differ from a [m, k] times b [k, n] or its transpose.
-int wrong_entries(const Tensor& a, const Tensor& b, bool b_transposed, const Tensor& c) {
-  const std::int64_t m = a.dim(0), k = a.dim(1), n = c.dim(1);
-  int wrong = 0;
-  for (std::int64_t i = 0; i < m; ++i)
-    for (std::int64_t j = 0; j < n; ++j) {
-      float sum = 0;
-      for (std::int64_t e = 0; e < k; ++e)
-        sum += a.data<float>()[i * k + e] * b.data<float>()[b_transposed ? j * k + e : e * n + j];
-      if (!(c.data<float>()[i * n + j] == sum)) ++wrong;
-    }
-  return wrong;
 }
 
 // ---- layouts, by hand
@@ -203,25 +190,9 @@ int wrong_of_rules() {
 // What is printed before the process ends.
 template <Fault Broken>
 std::string report() {
-  int ends[2] = {};
-  REQUIRE(pipe(ends) == 0);
   cuda::synchronize();
-  const pid_t child = fork();
-  if (child == 0) {
-    dup2(ends[1], STDERR_FILENO);
-    for (const int fault : {SIGABRT, SIGSEGV, SIGBUS}) signal(fault, SIG_DFL);
-    run_rules<Broken>();
-    _exit(0);
-  }
-  close(ends[1]);
-  std::string text;
-  char part[256];
-  for (ssize_t n = 0; (n = read(ends[0], part, sizeof part)) > 0;)
-    text.append(part, static_cast<std::size_t>(n));
-  close(ends[0]);
-  int status = 0;
-  waitpid(child, &status, 0);
-  return text;
+  const std::string text = test::report_of(run_rules<Broken>);
+  return text == "ended well" ? "" : text;
 }
 
 }  // namespace

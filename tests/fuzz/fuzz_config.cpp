@@ -3,23 +3,17 @@
 #include <doctest/doctest.h>
 
 #include <array>
-#include <exception>
-#include <random>
 #include <string>
+#include <utility>
 
-#include "tensor/base/error.h"
+#include "tests/fuzz/mutations.h"
 #include "train/config/config_file.h"
 #include "train/config/run_config.h"
 
 using namespace eddy;
+using namespace eddy::test;
 
 namespace {
-
-using Random = std::mt19937_64;
-
-std::size_t below(Random& random, std::size_t bound) {
-  return static_cast<std::size_t>(random() % bound);
-}
 
 const std::string kToml =
     "# a run\n[model]\nfamily = \"recurrent_transformer\"\nmodel = 'regular'\nlayers = 0x6\ndim = 1_536\n"
@@ -61,30 +55,12 @@ std::string mutate(std::string text, Random& random) {
                                                       "#",
                                                       "null",
                                                       "\"model\":"};
-  const std::size_t changes = 1 + below(random, 4);
-  for (std::size_t i = 0; i < changes; ++i) {
-    const std::size_t at = below(random, text.size() + 1);
-    switch (below(random, 4)) {
-      case 0:
-        if (at < text.size()) text[at] ^= static_cast<char>(1u << below(random, 8));
-        break;
-      case 1:
-        text.erase(at, below(random, 8));
-        break;
-      case 2:
-        text.insert(at, kPieces[below(random, kPieces.size())]);
-        break;
-      default:
-        text.insert(at, text.substr(below(random, text.size() + 1), below(random, 40)));
-        break;
-    }
-  }
-  return text;
+  return mutate_text(std::move(text), random, kPieces);
 }
 
 // Whether the text is a good config; any error but eddy's own fails the test.
 bool survives(const std::string& text, bool toml) {
-  try {
+  return test::survives([&] {
     const ConfigSource source =
         toml ? config_from_toml(text, "fuzz.toml") : config_from_json(text, "fuzz.json");
     if (toml) {
@@ -93,13 +69,7 @@ bool survives(const std::string& text, bool toml) {
     } else {
       (void)model_config_from_json(source.value, source.name);
     }
-    return true;
-  } catch (const Error&) {
-    return false;
-  } catch (const std::exception& error) {
-    FAIL_CHECK("another error: ", error.what());
-    return false;
-  }
+  });
 }
 
 void fuzz(const std::string& seed, bool toml) {

@@ -5,11 +5,12 @@
 
 #include <array>
 #include <exception>
-#include <random>
 #include <vector>
 
 #include "tensor/base/error.h"
 #include "tensor/files/safetensors.h"
+#include "tests/fuzz/mutations.h"
+#include "tests/support/files.h"
 #include "tests/tensor/safetensors_bytes.h"
 
 using namespace eddy;
@@ -17,16 +18,10 @@ using namespace eddy::test;
 
 namespace {
 
-using Random = std::mt19937_64;
-
-std::size_t below(Random& random, std::size_t bound) {
-  return static_cast<std::size_t>(random() % bound);
-}
-
 // Good files to start from: several tensors of all dtypes, none, metadata only, rank 0 and size 0.
-std::vector<std::string> seeds(const ScratchFolder& folder) {
+std::vector<std::string> seeds(const TempFolder& folder) {
   const std::vector<double> numbers = {1.0, -2.5, 3.25, 1e30};
-  const std::string path = folder.file("seed");
+  const std::string path = folder.path("seed");
   std::vector<std::string> files;
   write_safetensors(path,
                     std::vector<SafetensorsItem>{{"layers.0.w", Dtype::f32, {2, 3}, numbers.data()},
@@ -35,11 +30,11 @@ std::vector<std::string> seeds(const ScratchFolder& folder) {
                                                  {"none", Dtype::f64, {0, 7}, nullptr},
                                                  {"ids", Dtype::u8, {1, 1, 1, 1, 1, 5}, numbers.data()}},
                     {{"format", "eddy"}, {"k\"ey", "v\xc3\xa9"}});
-  files.push_back(get_bytes(path));
+  files.push_back(read_bytes(path));
   write_safetensors(path, std::vector<SafetensorsItem>{{"x", Dtype::i32, {3}, numbers.data()}});
-  files.push_back(get_bytes(path));
+  files.push_back(read_bytes(path));
   write_safetensors(path, std::vector<SafetensorsItem>{}, {{"a", "b"}});
-  files.push_back(get_bytes(path));
+  files.push_back(read_bytes(path));
   return files;
 }
 
@@ -133,7 +128,7 @@ std::string mutate(std::string file, Random& random) {
 
 // Opens the bytes and reads every byte of every tensor. Returns whether they were accepted.
 bool survives(const std::string& path, const std::string& bytes) {
-  put_bytes(path, bytes);
+  write_bytes(path, bytes);
   try {
     const SafetensorsFile file = SafetensorsFile::open(path);
     unsigned sum = 0;
@@ -151,8 +146,8 @@ bool survives(const std::string& path, const std::string& bytes) {
 }  // namespace
 
 TEST_CASE("no mutation of a safetensors file does more than raise an eddy error") {
-  const ScratchFolder folder("eddy-fuzz-safetensors");
-  const std::string path = folder.file("mutant");
+  const TempFolder folder;
+  const std::string path = folder.path("mutant");
   const std::vector<std::string> files = seeds(folder);
   for (const std::string& file : files) REQUIRE(survives(path, file));
 
@@ -173,8 +168,8 @@ TEST_CASE("no mutation of a safetensors file does more than raise an eddy error"
 }
 
 TEST_CASE("every prefix of a safetensors file is refused") {
-  const ScratchFolder folder("eddy-fuzz-safetensors");
-  const std::string path = folder.file("prefix");
+  const TempFolder folder;
+  const std::string path = folder.path("prefix");
   const std::string whole = seeds(folder)[0];
   for (std::size_t length = 0; length < whole.size(); ++length) {
     CAPTURE(length);

@@ -6,24 +6,19 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <exception>
 #include <memory>
-#include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tensor/base/error.h"
+#include "tests/fuzz/mutations.h"
 #include "train/text/tokenizer.h"
 
 using namespace eddy;
+using namespace eddy::test;
 
 namespace {
-
-using Random = std::mt19937_64;
-
-std::size_t below(Random& random, std::size_t bound) {
-  return static_cast<std::size_t>(random() % bound);
-}
 
 std::string random_bytes(Random& random, std::size_t length) {
   std::string text;
@@ -56,20 +51,6 @@ std::string random_utf8(Random& random, std::size_t characters) {
   std::string text;
   for (std::size_t i = 0; i < characters; ++i) text += utf8(random_code_point(random));
   return text;
-}
-
-// Runs `action`; whether it came to its end. Any error but eddy's own fails the test.
-template <class Action>
-bool survives(Action&& action) {
-  try {
-    action();
-    return true;
-  } catch (const Error&) {
-    return false;
-  } catch (const std::exception& error) {
-    FAIL_CHECK("another error: ", error.what());
-    return false;
-  }
 }
 
 bool ids_in_range(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids) {
@@ -116,25 +97,7 @@ std::string mutate(std::string text, Random& random) {
                                                       std::string(1, '\0'),
                                                       "\"name\":",
                                                       "[[[[[[[[[[[[[[[["};
-  const std::size_t changes = 1 + below(random, 3);
-  for (std::size_t i = 0; i < changes; ++i) {
-    const std::size_t at = below(random, text.size() + 1);
-    switch (below(random, 4)) {
-      case 0:
-        if (at < text.size()) text[at] = static_cast<char>(text[at] ^ (1 << below(random, 8)));
-        break;
-      case 1:
-        text.erase(at, below(random, 6));
-        break;
-      case 2:
-        text.insert(at, kPieces[below(random, kPieces.size())]);
-        break;
-      default:
-        text.insert(at, text.substr(below(random, text.size() + 1), below(random, 12)));
-        break;
-    }
-  }
-  return text;
+  return mutate_text(std::move(text), random, kPieces, {3, 6, 12});
 }
 
 }  // namespace

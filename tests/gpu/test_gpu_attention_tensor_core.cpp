@@ -19,6 +19,7 @@
 #include "ops/core/capture.h"
 #include "tensor/base/error.h"
 #include "tests/gpu/support/attention_case.h"
+#include "tests/support/spec_check.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;
@@ -175,10 +176,9 @@ TEST_SUITE("device") {
         AttentionCase alone = c;
         alone.wanted = kBiasAlone;
         const std::size_t dbias = 5;
-        const std::string text = difference(
-            attention_part(dbias, c.text()), to_cpu(run_attention(attention, c, inputs, dy))[dbias],
-            to_cpu(run_attention(attention, alone, inputs, dy))[dbias], 256, 0x1p-23);
-        CHECK_MESSAGE(text.empty(), text);
+        expect_none(difference(attention_part(dbias, c.text()),
+                               to_cpu(run_attention(attention, c, inputs, dy))[dbias],
+                               to_cpu(run_attention(attention, alone, inputs, dy))[dbias], 256, 0x1p-23));
       }
     }
   }
@@ -235,8 +235,7 @@ TEST_SUITE("device") {
       const Tensors tensor_core = to_cpu(run_attention(attention, c, x, dy));
       CHECK_FALSE(bit_difference("y", tensor_core[0], plain[0]).empty());
       for (std::size_t i = 0; i < 4; ++i) {
-        const std::string text = difference(kernel, tensor_core[i], plain[i], i == 0 ? 4 : 16, kRounding);
-        CHECK_MESSAGE(text.empty(), text);
+        expect_none(difference(kernel, tensor_core[i], plain[i], i == 0 ? 4 : 16, kRounding));
       }
     }
   }
@@ -246,8 +245,7 @@ TEST_SUITE("device") {
       const Tensor x = to_gpu(raw::cast(sample_normal({1, 20, 1, head_size}, "x"), dtype));
       const Tensor plain = to_cpu(attention(x, x, x));
       const KernelChoice choice("wgmma");
-      const std::string bits = bit_difference("y", to_cpu(attention(x, x, x)), plain);
-      CHECK_MESSAGE(bits.empty(), bits);
+      expect_none(bit_difference("y", to_cpu(attention(x, x, x)), plain));
     }
   }
 

@@ -11,6 +11,7 @@
 #include "ops/pointwise/pointwise.h"
 #include "tensor/base/error.h"
 #include "tests/gpu/support/gpu_test.h"
+#include "tests/support/tiny_bench.h"
 #include "train/bench/generate.h"
 #include "train/bench/gpu.h"
 #include "train/bench/ops.h"
@@ -23,14 +24,7 @@ using namespace eddy::gpu_test;
 namespace {
 
 StepBenchOptions tiny_step() {
-  StepBenchOptions options;
-  options.model.model = "regular";
-  options.model.vocab = 11;
-  options.model.context = 8;
-  options.model.dim = 16;
-  options.model.heads = 2;
-  options.model.positions = true;
-  options.batch = 2;
+  StepBenchOptions options = test::tiny_step();
   options.steps = 2;
   options.product_size = 16;
   options.memory_bytes = 1 << 12;

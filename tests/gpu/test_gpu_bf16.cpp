@@ -19,7 +19,7 @@
 #include "ops/product/matmul.h"
 #include "tensor/base/error.h"
 #include "tests/gpu/support/gpu_test.h"
-#include "tests/ops/bf16_check.h"
+#include "tests/support/bf16_check.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;
@@ -43,18 +43,6 @@ struct Row {
   double result_error = 0, gradient_error = 0;  // in units of 2^-8 of the largest number
 };
 
-double error_in_roundings(const Tensor& got, const Tensor& want) {
-  if (!got.defined() || !want.defined()) return 0;
-  const std::vector<double> a = raw::cast(got, Dtype::f64).to_vector<double>();
-  const std::vector<double> b = raw::cast(want, Dtype::f64).to_vector<double>();
-  double scale = 0, worst = 0;
-  for (const double value : b)
-    if (std::isfinite(value)) scale = std::max(scale, std::abs(value));
-  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
-    if (std::isfinite(a[i]) && std::isfinite(b[i])) worst = std::max(worst, std::abs(a[i] - b[i]));
-  return scale > 0 ? worst / (scale * kBf16Rounding) : 0;
-}
-
 void check_sample(const OpSpec& spec, const OpSample& sample, int activations, const std::string& name,
                   Row& row) {
   const Tensors inputs = on_gpu_as_they_are(inputs_in_bf16(sample.inputs, activations, Dtype::f32));
@@ -75,23 +63,21 @@ void check_sample(const OpSpec& spec, const OpSample& sample, int activations, c
   REQUIRE_MESSAGE(got.results.size() == want.results.size(), name);
   for (std::size_t i = 0; i < want.results.size(); ++i) {
     const double last = got.results[i].dtype() == Dtype::bf16 ? 1 : 0;
-    const std::string text = difference(fmt::format("{} result {}", name, i), got.results[i], want.results[i],
-                                        bf16_roundings(spec.roundings, last), kBf16Rounding);
-    CHECK_MESSAGE(text.empty(), text);
-    row.result_error = std::max(row.result_error, error_in_roundings(got.results[i], want.results[i]));
+    expect_none(difference(fmt::format("{} result {}", name, i), got.results[i], want.results[i],
+                           bf16_roundings(spec.roundings, last), kBf16Rounding));
+    row.result_error =
+        std::max(row.result_error, error_in_roundings(got.results[i], want.results[i], kBf16Rounding));
   }
   for (std::size_t i = 0; sample.gradcheck && i < want.gradients.size(); ++i) {
     if (got.gradients[i].defined()) CHECK_MESSAGE(got.gradients[i].dtype() == inputs[i].dtype(), name);
-    const std::string text =
-        difference(fmt::format("{} gradient {}", name, i), got.gradients[i], want.gradients[i],
-                   bf16_roundings(gradient_roundings(spec), gradient_roundings_to_bf16(spec)), kBf16Rounding);
-    CHECK_MESSAGE(text.empty(), text);
+    expect_none(difference(fmt::format("{} gradient {}", name, i), got.gradients[i], want.gradients[i],
+                           bf16_roundings(gradient_roundings(spec), gradient_roundings_to_bf16(spec)),
+                           kBf16Rounding));
     row.gradient_error =
-        std::max(row.gradient_error, error_in_roundings(got.gradients[i], want.gradients[i]));
+        std::max(row.gradient_error, error_in_roundings(got.gradients[i], want.gradients[i], kBf16Rounding));
   }
   poison_gpu();
-  const std::string again = bit_difference(name + " again", on_gpu(), got);
-  CHECK_MESSAGE(again.empty(), again);
+  expect_none(bit_difference(name + " again", on_gpu(), got));
   ++row.samples;
 }
 
@@ -169,8 +155,7 @@ TEST_SUITE("device") {
     };
     const Tensors got = run(to_gpu(x), to_gpu(dy)), want = run(x, dy);
     for (const std::size_t i : {0u, 1u}) {
-      const std::string text = bit_difference("part", got[i], want[i]);
-      CHECK_MESSAGE(text.empty(), text);
+      expect_none(bit_difference("part", got[i], want[i]));
     }
   }
 
@@ -200,10 +185,7 @@ TEST_SUITE("device") {
       model->params().settle_gradients();
       gradients[on_gpu] = to_cpu(model->params().gradients());
     }
-    const std::string logits_differ = difference("logits", logits[1], logits[0], 8, kBf16Rounding);
-    CHECK_MESSAGE(logits_differ.empty(), logits_differ);
-    const std::string gradients_differ =
-        difference("gradients", gradients[1], gradients[0], 16, kBf16Rounding);
-    CHECK_MESSAGE(gradients_differ.empty(), gradients_differ);
+    expect_none(difference("logits", logits[1], logits[0], 8, kBf16Rounding));
+    expect_none(difference("gradients", gradients[1], gradients[0], 16, kBf16Rounding));
   }
 }

@@ -18,7 +18,7 @@
 #include "ops/recurrence/block_forget.h"
 #include "tensor/base/error.h"
 #include "tests/gpu/support/gpu_test.h"
-#include "tests/ops/spec_check.h"
+#include "tests/support/spec_check.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;
@@ -113,10 +113,9 @@ void check(const std::map<std::string, Tensor>& got, const std::map<std::string,
            double of_logits, double of_gradients) {
   REQUIRE(got.size() == want.size());
   for (const auto& [name, expected] : want) {
-    const std::string text = difference(
+    expect_none(difference(
         fmt::format("{}, {}, {} positions in blocks of {}, dim {}", c.model, name, c.time, c.block, c.dim),
-        got.at(name), expected, 1, name == "logits" ? of_logits : of_gradients);
-    CHECK_MESSAGE(text.empty(), text);
+        got.at(name), expected, 1, name == "logits" ? of_logits : of_gradients));
   }
 }
 
@@ -159,9 +158,8 @@ Tensor accumulate(const Tensors& t, const BlockAccumulateOptions& options) {
 // many products; a chain passes `products` for each result.
 void check_products(const Tensors& got, const Tensors& want, std::size_t results, double products) {
   for (std::size_t i = 0; i < want.size(); ++i) {
-    const std::string text =
-        difference(fmt::format("part {}", i), got[i], want[i], (i < results ? 4 : 8) * products, 0x1p-8);
-    CHECK_MESSAGE(text.empty(), text);
+    expect_none(
+        difference(fmt::format("part {}", i), got[i], want[i], (i < results ? 4 : 8) * products, 0x1p-8));
   }
 }
 
@@ -239,9 +237,8 @@ TEST_SUITE("device") {
     in_bf16[0] = raw::cast(in_bf16[0], Dtype::f32);
     auto rounding = options;
     rounding.chain.products = Dtype::bf16;
-    const std::string bits =
-        bit_difference("y", to_cpu(y), to_cpu(raw::cast(accumulate(in_bf16, rounding), Dtype::bf16)));
-    CHECK_MESSAGE(bits.empty(), bits);
+    expect_none(
+        bit_difference("y", to_cpu(y), to_cpu(raw::cast(accumulate(in_bf16, rounding), Dtype::bf16))));
   }
 
   TEST_CASE("a captured fused accumulate with dropout replays with the bits of the call") {
@@ -259,8 +256,7 @@ TEST_SUITE("device") {
     for (int replay = 0; replay < 3; ++replay) {
       raw::fill(to, 0);
       work->replay();
-      const std::string bits = bit_difference("y", to_cpu(to), want);
-      CHECK_MESSAGE(bits.empty(), bits);
+      expect_none(bit_difference("y", to_cpu(to), want));
     }
   }
 

@@ -21,7 +21,7 @@
 #include "tensor/base/error.h"
 #include "tensor/base/format.h"
 #include "tests/gpu/support/gpu_test.h"
-#include "tests/ops/spec_check.h"
+#include "tests/support/spec_check.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;
@@ -143,9 +143,8 @@ void check_problem(const Problem& problem, const Sizes& s, Form form, int uses) 
     check_close("gradient " + std::to_string(i), got.gradients[i], want.gradients[i], bound.gradients[i],
                 allowed);
   }
-  const std::string text = bit_difference("again", {to_cpu(again.results), to_cpu(again.gradients)},
-                                          {to_cpu(got.results), to_cpu(got.gradients)});
-  CHECK_MESSAGE(text.empty(), text);
+  expect_none(bit_difference("again", {to_cpu(again.results), to_cpu(again.gradients)},
+                             {to_cpu(got.results), to_cpu(got.gradients)}));
 }
 
 // Whether all was fused: the emulation can, and a GPU's library need not at every size.
@@ -231,16 +230,13 @@ TEST_SUITE("device") {
         backward(problem.run(x)[0], on_gpu ? to_gpu(raw::cast(dy, Dtype::f32)) : dy);
         return to_cpu(grad(x[wanted]));
       };
-      const std::string text =
-          difference("gradient", gradient(true), gradient(false), 64, epsilon(Dtype::f32));
-      CHECK_MESSAGE(text.empty(), text);
+      expect_none(difference("gradient", gradient(true), gradient(false), 64, epsilon(Dtype::f32)));
     }
     // Nothing wanted, nothing recorded; the same numbers.
     Tensors x;
     for (const Tensor& input : problem.inputs) x.push_back(to_gpu(raw::cast(input, Dtype::f32)));
-    const std::string text = difference("result", to_cpu(problem.run(x)[0]), problem.run(problem.inputs)[0],
-                                        64, epsilon(Dtype::f32));
-    CHECK_MESSAGE(text.empty(), text);
+    expect_none(difference("result", to_cpu(problem.run(x)[0]), problem.run(problem.inputs)[0], 64,
+                           epsilon(Dtype::f32)));
   }
 
   TEST_CASE("relu_mlp without rows has a result without rows and gradients of zero") {
@@ -255,13 +251,10 @@ TEST_SUITE("device") {
       const Outcome want = outcome_of(problem, problem.inputs, {dy}),
                     got = outcome_of(problem, on_gpu, {to_gpu(raw::cast(dy, Dtype::f32))});
       for (std::size_t i = 0; i < want.gradients.size(); ++i) {
-        const std::string text =
-            difference("gradient", to_cpu(got.gradients[i]), want.gradients[i], 64, epsilon(Dtype::f32));
-        CHECK_MESSAGE(text.empty(), text);
+        expect_none(
+            difference("gradient", to_cpu(got.gradients[i]), want.gradients[i], 64, epsilon(Dtype::f32)));
       }
-      const std::string text =
-          difference("result", to_cpu(got.results[0]), want.results[0], 64, epsilon(Dtype::f32));
-      CHECK_MESSAGE(text.empty(), text);
+      expect_none(difference("result", to_cpu(got.results[0]), want.results[0], 64, epsilon(Dtype::f32)));
     }
   }
 
@@ -296,8 +289,7 @@ TEST_SUITE("device") {
     work->replay();
     const Outcome got{to_cpu(captured.results), to_cpu(captured.gradients)},
         want = outcome_of(problem, x, {dy});
-    const std::string text = bit_difference("captured", got, {to_cpu(want.results), to_cpu(want.gradients)});
-    CHECK_MESSAGE(text.empty(), text);
+    expect_none(bit_difference("captured", got, {to_cpu(want.results), to_cpu(want.gradients)}));
     captured = {};
   }
 }

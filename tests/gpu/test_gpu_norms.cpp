@@ -16,7 +16,7 @@
 #include "ops/norm/unit_norm.h"
 #include "ops/reduce/reduce.h"
 #include "tests/gpu/support/gpu_test.h"
-#include "tests/ops/bf16_check.h"
+#include "tests/support/bf16_check.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;
@@ -106,8 +106,7 @@ void check(const NormCase& one, const Shape& shape, Dtype dtype, bool twice = fa
   const double result = half ? bf16_roundings(128, rounds_twice(one.name) ? 2 : 1) : 128;
   const double gradient = half ? bf16_roundings(528, 5) : 528;
   for (std::size_t i = 0; i < want.results.size(); ++i) {
-    const std::string text = difference(name, got.results[i], want.results[i], result, eps);
-    CHECK_MESSAGE(text.empty(), text);
+    expect_none(difference(name, got.results[i], want.results[i], result, eps));
   }
   std::string text = gradient_difference(name, got.gradients, want.gradients, gradient, eps);
   CHECK_MESSAGE(text.empty(), text);
@@ -170,10 +169,9 @@ TEST_SUITE("device") {
             OnGpu given = aligned;
             given.inputs = changed(given.inputs, elsewhere);
             given.options.dys = changed(given.options.dys, elsewhere);
-            const std::string text = bit_difference(fmt::format("{} of {} in {}, {} elements on", one.name,
-                                                                to_string(shape), dtype_name(dtype), start),
-                                                    run(one, given), want);
-            CHECK_MESSAGE(text.empty(), text);
+            expect_none(bit_difference(fmt::format("{} of {} in {}, {} elements on", one.name,
+                                                   to_string(shape), dtype_name(dtype), start),
+                                       run(one, given), want));
           }
         }
   }
@@ -196,9 +194,8 @@ TEST_SUITE("device") {
                                      std::pair{got.gradients[0], want.gradients[0]}})
             for (const auto& [first, count] :
                  {std::pair{std::int64_t{0}, bad}, std::pair{bad + 1, shape.dim(-2) - bad - 1}}) {
-              const std::string text = bit_difference(one.name, raw::narrow(a, -2, first, count),
-                                                      raw::narrow(b, -2, first, count));
-              CHECK_MESSAGE(text.empty(), text);
+              expect_none(bit_difference(one.name, raw::narrow(a, -2, first, count),
+                                         raw::narrow(b, -2, first, count)));
             }
           const bool plain = one.name == std::string("unit_norm_heads") && bad >= shape.dim(-2) / 2;
           const std::vector<double> row =
@@ -244,8 +241,7 @@ TEST_SUITE("device") {
       for (const bool centred : {true, false}) {
         const Tensors want = gradients(kCpu, Dtype::f64, centred),
                       got = gradients(gpu(), Dtype::f32, centred);
-        const std::string text = gradient_difference("slots", got, want, 528, epsilon(Dtype::f32));
-        CHECK_MESSAGE(text.empty(), text);
+        expect_none(gradient_difference("slots", got, want, 528, epsilon(Dtype::f32)));
       }
     }
   }

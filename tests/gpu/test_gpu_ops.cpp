@@ -13,27 +13,13 @@
 
 #include "tensor/base/error.h"
 #include "tests/gpu/support/gpu_test.h"
-#include "tests/ops/spec_check.h"
+#include "tests/support/spec_check.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;
 using namespace eddy::spec_check;
 
 namespace {
-
-// The largest error in units of eps times the largest wanted value; 0 for equal tensors.
-double error_in_roundings(const Tensor& got, const Tensor& want) {
-  if (!got.defined() || !want.defined()) return 0;
-  const std::vector<double> a = raw::cast(got, Dtype::f64).to_vector<double>();
-  const std::vector<double> b = raw::cast(want, Dtype::f64).to_vector<double>();
-  double scale = 0, worst = 0;
-  for (const double value : b)
-    if (std::isfinite(value)) scale = std::max(scale, std::abs(value));
-  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
-    if (a[i] != b[i] && std::isfinite(a[i]) && std::isfinite(b[i]))
-      worst = std::max(worst, std::abs(a[i] - b[i]));
-  return scale > 0 ? worst / (scale * epsilon(Dtype::f32)) : 0;
-}
 
 struct Row {
   int samples = 0;
@@ -57,22 +43,21 @@ Row check_op(const OpSpec& spec) {
     const Outcome got = on_gpu();
     REQUIRE_MESSAGE(got.results.size() == want.size(), name);
     for (std::size_t i = 0; i < want.size(); ++i) {
-      const std::string text = difference(fmt::format("{} result {}", name, i), got.results[i], want[i],
-                                          spec.roundings, epsilon(Dtype::f32));
-      CHECK_MESSAGE(text.empty(), text);
-      row.result_error = std::max(row.result_error, error_in_roundings(got.results[i], want[i]));
+      expect_none(difference(fmt::format("{} result {}", name, i), got.results[i], want[i], spec.roundings,
+                             epsilon(Dtype::f32)));
+      row.result_error =
+          std::max(row.result_error, error_in_roundings(got.results[i], want[i], epsilon(Dtype::f32)));
     }
     if (sample.gradcheck) {
-      const std::string text = gradient_difference(name, got.gradients, reference.gradients,
-                                                   gradient_roundings(spec), epsilon(Dtype::f32));
-      CHECK_MESSAGE(text.empty(), text);
+      expect_none(gradient_difference(name, got.gradients, reference.gradients, gradient_roundings(spec),
+                                      epsilon(Dtype::f32)));
       for (std::size_t i = 0; i < got.gradients.size(); ++i)
         row.gradient_error =
-            std::max(row.gradient_error, error_in_roundings(got.gradients[i], reference.gradients[i]));
+            std::max(row.gradient_error,
+                     error_in_roundings(got.gradients[i], reference.gradients[i], epsilon(Dtype::f32)));
     }
     poison_gpu();
-    const std::string again = bit_difference(name + " again", on_gpu(), got);
-    CHECK_MESSAGE(again.empty(), again);
+    expect_none(bit_difference(name + " again", on_gpu(), got));
     ++row.samples;
   }
   return row;

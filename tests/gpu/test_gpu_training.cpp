@@ -5,7 +5,10 @@
 #include <cmath>
 #include <string>
 
-#include "tests/train/tiny_run.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+#include "tests/support/threads.h"
+#include "tests/support/tiny_run.h"
 #include "train/run/metrics.h"
 
 using namespace eddy;

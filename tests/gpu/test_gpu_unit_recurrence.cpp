@@ -22,7 +22,7 @@
 #include "ops/recurrence/unit_recurrence.h"
 #include "tensor/base/error.h"
 #include "tests/gpu/support/gpu_test.h"
-#include "tests/ops/spec_check.h"
+#include "tests/support/spec_check.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;
@@ -149,16 +149,13 @@ void check(const Case& c, Dtype products) {
                of_gradients = exact ? 4 * 512 + 16 : 8 * static_cast<double>(c.time);
   const std::size_t compared = exact || c.gelu ? want.size() : kResults;
   for (std::size_t i = 0; i < compared; ++i) {
-    const std::string text = difference(fmt::format("{}, part {}", text_of(c, products), i), got[i], want[i],
-                                        i < kResults ? of_results : of_gradients, unit);
-    CHECK_MESSAGE(text.empty(), text);
+    expect_none(difference(fmt::format("{}, part {}", text_of(c, products), i), got[i], want[i],
+                           i < kResults ? of_results : of_gradients, unit));
   }
   poison_gpu();
   const Tensors again = on_gpu();
   for (std::size_t i = 0; i < want.size(); ++i) {
-    const std::string bits =
-        bit_difference(fmt::format("{}, part {}", text_of(c, products), i), again[i], got[i]);
-    CHECK_MESSAGE(bits.empty(), bits);
+    expect_none(bit_difference(fmt::format("{}, part {}", text_of(c, products), i), again[i], got[i]));
   }
 }
 
@@ -203,9 +200,7 @@ TEST_SUITE("device") {
     for (const Dtype products : {Dtype::f32, Dtype::bf16}) {
       const UnitRecurrenceResult both = chain(inputs_on_gpu(inputs), options_of(all, products)),
                                  one = chain(inputs_on_gpu(of_row), options_of(alone, products));
-      const std::string bits =
-          bit_difference("h", to_cpu(one.h), raw::copy(raw::narrow(to_cpu(both.h), 1, 21, 1)));
-      CHECK_MESSAGE(bits.empty(), bits);
+      expect_none(bit_difference("h", to_cpu(one.h), raw::copy(raw::narrow(to_cpu(both.h), 1, 21, 1))));
     }
   }
 
@@ -262,8 +257,7 @@ TEST_SUITE("device") {
     for (int replay = 0; replay < 3; ++replay) {
       raw::fill(to, 0);
       work->replay();
-      const std::string bits = bit_difference("h", to_cpu(to), want);
-      CHECK_MESSAGE(bits.empty(), bits);
+      expect_none(bit_difference("h", to_cpu(to), want));
     }
   }
 }

@@ -11,12 +11,13 @@
 #include "tensor/memory/allocator.h"
 #include "tensor/transfer.h"
 #include "tests/gpu/support/gpu_test.h"
-#include "tests/ops/spec_check.h"
+#include "tests/support/spec_check.h"
 #include "train/run/environment.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;
 using spec_check::bit_difference;
+using spec_check::expect_none;
 
 namespace {
 
@@ -33,8 +34,7 @@ Tensor values_of(const Shape& shape, Dtype dtype) {
 }
 
 void expect_equal(const std::string& what, const Tensor& got, const Tensor& want) {
-  const std::string difference = bit_difference(what, to_cpu(got), want);
-  CHECK_MESSAGE(difference.empty(), difference);
+  expect_none(bit_difference(what, to_cpu(got), want));
 }
 
 }  // namespace

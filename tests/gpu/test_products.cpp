@@ -17,7 +17,7 @@
 #include "cuda/runtime/gemm.h"
 #include "ops/product/matmul.h"
 #include "tests/gpu/support/gpu_test.h"
-#include "tests/ops/spec_check.h"
+#include "tests/support/spec_check.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;
@@ -133,8 +133,7 @@ TEST_SUITE("device") {
                                          out == Dtype::bf16 ? 0x1p-8 : 0);
         CHECK_MESSAGE(share <= 1, std::string(s.what), " ", std::string(kFormNames[static_cast<int>(form)]));
         cuda::multiply(product);
-        const std::string again = spec_check::bit_difference(s.what, to_cpu(c), got);
-        CHECK_MESSAGE(again.empty(), again);
+        spec_check::expect_none(spec_check::bit_difference(s.what, to_cpu(c), got));
         std::printf("%-22s %5d %5d %5d  %-12s %14.4f %9.2f\n", s.what, static_cast<int>(s.m),
                     static_cast<int>(s.n), static_cast<int>(s.k), kFormNames[static_cast<int>(form)], share,
                     tflops(s, product));
@@ -239,9 +238,8 @@ TEST_SUITE("device") {
     require_grad(x);
     require_grad(w);
     const auto close = [](const char* what, const Tensor& got, const Tensor& want) {
-      const std::string text =
-          spec_check::difference(what, to_cpu(got), want, 64, spec_check::epsilon(Dtype::f32));
-      CHECK_MESSAGE(text.empty(), text);
+      spec_check::expect_none(
+          spec_check::difference(what, to_cpu(got), want, 64, spec_check::epsilon(Dtype::f32)));
     };
     for (const bool in_parts : {false, true}) {  // the second time the weights' gradients are added to
       const std::vector<Tensor> parts = in_parts ? joint_linear_parts(device_x, weights)

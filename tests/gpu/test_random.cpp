@@ -5,7 +5,7 @@
 
 #include "ops/pointwise/dropout.h"
 #include "tests/gpu/support/gpu_test.h"
-#include "tests/ops/spec_check.h"
+#include "tests/support/spec_check.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;
@@ -18,8 +18,7 @@ TEST_SUITE("device") {
         const Tensor x = Tensor::full({n}, 1);
         const RandomKey key = random_key(11, "words", 0x123456789ull);
         const Tensor want = dropout(x, 0.3, key, first), got = to_cpu(dropout(to_gpu(x), 0.3, key, first));
-        const std::string difference = spec_check::bit_difference("dropout", got, want);
-        CHECK_MESSAGE(difference.empty(), difference);
+        spec_check::expect_none(spec_check::bit_difference("dropout", got, want));
       }
   }
 
@@ -35,9 +34,8 @@ TEST_SUITE("device") {
             };
             const RandomKey key = random_key(13, "tile", 5);
             const Tensor want = tiled_dropout(part(room), 0.3, key, 4, 6);
-            const std::string difference = spec_check::bit_difference(
-                "tiled_dropout", to_cpu(tiled_dropout(part(to_gpu(room)), 0.3, key, 4, 6)), want);
-            CHECK_MESSAGE(difference.empty(), difference);
+            spec_check::expect_none(spec_check::bit_difference(
+                "tiled_dropout", to_cpu(tiled_dropout(part(to_gpu(room)), 0.3, key, 4, 6)), want));
           }
   }
 
@@ -47,9 +45,8 @@ TEST_SUITE("device") {
     const Tensor whole = dropout(x, 0.5, key);
     for (const std::int64_t start : {0, 1, 7, 64, 1001}) {
       const Tensor part = dropout(raw::narrow(x, 0, start, 777), 0.5, key, static_cast<std::uint64_t>(start));
-      const std::string difference = spec_check::bit_difference(
-          "part", to_cpu(part), to_cpu(raw::copy(raw::narrow(whole, 0, start, 777))));
-      CHECK_MESSAGE(difference.empty(), difference);
+      spec_check::expect_none(spec_check::bit_difference(
+          "part", to_cpu(part), to_cpu(raw::copy(raw::narrow(whole, 0, start, 777)))));
     }
   }
 
@@ -57,9 +54,8 @@ TEST_SUITE("device") {
     const Tensor x = Tensor::full({65536}, 2);
     for (const double p : {0.0, 0x1p-24, 0.5, 0.5 + 0x1p-25, 1 - 0x1p-24}) {
       const RandomKey key = random_key(5, "grid", 1);
-      const std::string difference =
-          spec_check::bit_difference("grid", to_cpu(dropout(to_gpu(x), p, key)), dropout(x, p, key));
-      CHECK_MESSAGE(difference.empty(), difference);
+      spec_check::expect_none(
+          spec_check::bit_difference("grid", to_cpu(dropout(to_gpu(x), p, key)), dropout(x, p, key)));
     }
   }
 }

@@ -38,6 +38,8 @@
 #include "ops/reduce/softmax.h"
 #include "tensor/base/error.h"
 #include "tensor/transfer.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 
 using namespace eddy;
 
@@ -60,8 +62,7 @@ std::vector<std::string> names_in_sources() {
   std::vector<std::string> names;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(EDDY_SOURCE_DIR "/ops")) {
     if (entry.path().extension() != ".cpp") continue;
-    std::ifstream file(entry.path());
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    const std::string text = test::read_bytes(entry.path());
     for (std::sregex_iterator match(text.begin(), text.end(), definition), end; match != end; ++match)
       names.push_back((*match)[1].str());
   }
@@ -105,12 +106,7 @@ TEST_CASE("every slot that the sources define is looked at above") {
 TEST_CASE("a slot that is empty for a device says so instead of touching its memory") {
   struct Args {};
   const Slot<Args> nothing{"nothing"};
-  std::string text;
-  try {
-    nothing({DeviceType::cuda, 0}, Args{});
-  } catch (const DeviceError& error) {
-    text = error.what();
-  }
+  const std::string text = test::error_of<DeviceError>([&] { nothing({DeviceType::cuda, 0}, Args{}); });
   CHECK(text.find("nothing: this build has no kernel for cuda:0 (it has: cpu, cuda") == 0);
 }
 

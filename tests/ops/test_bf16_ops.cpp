@@ -10,16 +10,12 @@
 #include "ops/product/matmul.h"
 #include "ops/views/views.h"
 #include "tensor/base/error.h"
-#include "tests/ops/bf16_check.h"
+#include "tests/support/bf16_check.h"
 
 using namespace eddy;
 using namespace eddy::spec_check;
 
 namespace {
-
-void expect_none(const std::string& difference) {
-  CHECK_MESSAGE(difference.empty(), difference);
-}
 
 // Whether every number is one of bf16.
 bool holds_bf16(const Tensor& x) {
@@ -95,9 +91,7 @@ TEST_CASE("a sum and its norm in one pass have the bits of add and of the norm")
         results[fused] = {y.sum, y.norm, grad(x), grad(delta), grad(weight)};
       }
       for (std::size_t i = 0; i < results[0].size(); ++i) {
-        const std::string text =
-            bit_difference(fmt::format("{} {}", dtype_name(dtype), i), results[1][i], results[0][i]);
-        CHECK_MESSAGE(text.empty(), text);
+        expect_none(bit_difference(fmt::format("{} {}", dtype_name(dtype), i), results[1][i], results[0][i]));
       }
     }
   }

@@ -7,22 +7,15 @@
 #include "autograd/gradcheck.h"
 #include "ops/cpu/isa.h"
 #include "tensor/threads/thread_pool.h"
-#include "tests/ops/spec_check.h"
+#include "tests/support/isa_levels.h"
+#include "tests/support/spec_check.h"
+#include "tests/support/threads.h"
 
 using namespace eddy;
+using namespace eddy::test;
 using namespace eddy::spec_check;
 
 namespace {
-
-// Restores the number of threads and the instruction set that a test changes.
-struct Restore {
-  int threads = thread_count();
-  IsaLevel level = isa_level();
-  ~Restore() {
-    set_thread_count(threads);
-    set_isa_level(level);
-  }
-};
 
 // Calls check(spec, sample, "op/label") for every sample, in one subcase for each op.
 template <class Check>
@@ -37,17 +30,6 @@ void for_each_sample(Check&& check) {
   }
 }
 
-std::vector<IsaLevel> levels_here() {
-  std::vector<IsaLevel> levels;
-  for (const IsaLevel level : {IsaLevel::baseline, IsaLevel::avx2, IsaLevel::avx512})
-    if (level <= best_isa_level()) levels.push_back(level);
-  return levels;
-}
-
-void expect_none(const std::string& difference) {
-  CHECK_MESSAGE(difference.empty(), difference);
-}
-
 }  // namespace
 
 TEST_CASE("the gradients of every op agree with finite differences") {
@@ -59,12 +41,10 @@ TEST_CASE("the gradients of every op agree with finite differences") {
 }
 
 TEST_CASE("the results of every op agree with its reference on every instruction set") {
-  const Restore restore;
   for_each_sample([](const OpSpec& spec, const OpSample& sample, const std::string& name) {
     if (!spec.reference) return;
     const Tensors want = spec.reference(sample.inputs);
-    for (const IsaLevel level : levels_here()) {
-      set_isa_level(level);
+    on_every_isa_level([&] {
       for (const Dtype dtype : {Dtype::f64, Dtype::f32}) {
         const Tensors got = spec.run(inputs_as(sample.inputs, dtype));
         REQUIRE_MESSAGE(got.size() == want.size(), name);
@@ -72,25 +52,23 @@ TEST_CASE("the results of every op agree with its reference on every instruction
         const double roundings = dtype == Dtype::f64 ? 2 * spec.roundings : spec.roundings;
         for (std::size_t i = 0; i < want.size(); ++i)
           expect_none(
-              difference(fmt::format("{} {} {} result {}", name, isa_name(level), dtype_name(dtype), i),
+              difference(fmt::format("{} {} {} result {}", name, isa_name(isa_level()), dtype_name(dtype), i),
                          got[i], want[i], roundings, epsilon(dtype)));
       }
-    }
+    });
   });
 }
 
 TEST_CASE("the f32 gradients of every op agree with its f64 gradients on every instruction set") {
-  const Restore restore;
   for_each_sample([](const OpSpec& spec, const OpSample& sample, const std::string& name) {
     if (!sample.gradcheck) return;
     const Tensors f32 = inputs_as(sample.inputs, Dtype::f32);
     const Outcome want = evaluate(spec, inputs_as(sample.inputs, Dtype::f64));
-    for (const IsaLevel level : levels_here()) {
-      set_isa_level(level);
-      expect_none(gradient_difference(fmt::format("{} {}", name, isa_name(level)),
+    on_every_isa_level([&] {
+      expect_none(gradient_difference(fmt::format("{} {}", name, isa_name(isa_level())),
                                       evaluate(spec, f32).gradients, want.gradients, gradient_roundings(spec),
                                       epsilon(Dtype::f32)));
-    }
+    });
   });
 }
 
@@ -110,7 +88,7 @@ TEST_CASE("every op gives the same bits whatever its memory held before") {
 }
 
 TEST_CASE("every op gives the same bits with one thread and with several") {
-  const Restore restore;
+  const Threads keep(thread_count());
   for_each_sample([](const OpSpec& spec, const OpSample& sample, const std::string& name) {
     const Tensors inputs = inputs_as(sample.inputs, Dtype::f32);
     set_thread_count(1);

@@ -12,10 +12,12 @@
 
 #include "tensor/base/error.h"
 #include "tensor/tensor.h"
+#include "tests/support/errors.h"
 
 namespace {
 
 using namespace eddy;
+using namespace eddy::test;
 
 Allocator& cpu() {
   return allocator(kCpu);
@@ -40,16 +42,7 @@ struct Unlimited {
 };
 
 std::string refusal(std::size_t bytes) {
-  try {
-    const Block block(bytes);
-  } catch (const OutOfMemoryError& error) {
-    return error.what();
-  }
-  return "";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
+  return error_of<OutOfMemoryError>([&] { const Block block(bytes); });
 }
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;

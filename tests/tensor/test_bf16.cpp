@@ -13,10 +13,10 @@
 #include "tensor/base/error.h"
 #include "tensor/tensor.h"
 #include "tests/autograd/tiny_ops.h"
+#include "tests/support/errors.h"
 
 using namespace eddy;
-using eddy::tiny::contains;
-using eddy::tiny::error_of;
+using namespace eddy::test;
 
 namespace {
 

@@ -8,8 +8,10 @@
 #include "cuda/runtime/pool.h"
 #include "tensor/base/error.h"
 #include "tensor/memory/allocator.h"
+#include "tests/support/errors.h"
 
 using namespace eddy;
+using namespace eddy::test;
 
 namespace {
 
@@ -32,16 +34,6 @@ Tensor graph_of_modules() {
     y = keeps(y, mib);
   }
   return y;
-}
-
-template <class Allocate>
-std::string error_of(Allocate&& allocate) {
-  try {
-    allocate();
-  } catch (const OutOfMemoryError& error) {
-    return error.what();
-  }
-  return "";
 }
 
 // The text names the modules with the most bytes, the largest first.
@@ -73,7 +65,7 @@ TEST_CASE("an out-of-memory error on the CPU names the modules that the tape kee
   const Tensor y = graph_of_modules();
   Allocator& memory = allocator(kCpu);
   memory.set_limit(memory.stats().live_bytes + kMiB);
-  const std::string text = error_of([] { Tensor::empty({64 * kMiB}); });
+  const std::string text = error_of<OutOfMemoryError>([] { Tensor::empty({64 * kMiB}); });
   memory.set_limit(0);
   check_text(text);
 }
@@ -82,7 +74,7 @@ TEST_CASE("an out-of-memory error on a GPU names the modules that the tape keeps
   const Tensor y = graph_of_modules();
   NoMemory none;
   cuda::Pool pool(none);
-  check_text(error_of([&] { pool.allocate(std::size_t{1} << 30); }));
+  check_text(error_of<OutOfMemoryError>([&] { pool.allocate(std::size_t{1} << 30); }));
 }
 
 TEST_CASE("the report names no module when nothing is kept for a gradient") {

@@ -11,6 +11,8 @@
 
 #include "tensor/base/error.h"
 #include "tensor/files/safetensors.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 #include "tests/tensor/safetensors_bytes.h"
 
 using namespace eddy;
@@ -20,9 +22,9 @@ namespace {
 
 // What open() throws for these bytes: "FormatError: text", "DtypeError: text", or "accepted".
 std::string refusal(const std::string& bytes) {
-  const ScratchFolder folder("eddy-safetensors");
-  const std::string path = folder.file("given.safetensors");
-  put_bytes(path, bytes);
+  const TempFolder folder;
+  const std::string path = folder.path("given.safetensors");
+  write_bytes(path, bytes);
   try {
     (void)SafetensorsFile::open(path);
   } catch (const FormatError& error) {
@@ -54,30 +56,16 @@ std::vector<T> values_of(const SafetensorsEntry& entry) {
   return values;
 }
 
-template <class E, class Call>
-std::string text_of(Call&& call) {
-  try {
-    call();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "no error of that type";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("safetensors reads a file made by hand") {
-  const ScratchFolder folder("eddy-safetensors");
-  const std::string path = folder.file("hand.safetensors");
+  const TempFolder folder;
+  const std::string path = folder.path("hand.safetensors");
   // 1.5f = 3fc00000 and -2.0f = c0000000, little-endian; the second tensor lies first and is one byte long.
-  put_bytes(path, safetensors_bytes_of(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[1,9]},)"
-                                       R"("b":{"dtype":"U8","shape":[],"data_offsets":[0,1]},)"
-                                       R"("__metadata__":{"step":"7"}}   )",
-                                       std::string("\x2a\x00\x00\xc0\x3f\x00\x00\x00\xc0", 9)));
+  write_bytes(path, safetensors_bytes_of(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[1,9]},)"
+                                         R"("b":{"dtype":"U8","shape":[],"data_offsets":[0,1]},)"
+                                         R"("__metadata__":{"step":"7"}}   )",
+                                         std::string("\x2a\x00\x00\xc0\x3f\x00\x00\x00\xc0", 9)));
   const SafetensorsFile file = SafetensorsFile::open(path);
   REQUIRE(file.entries().size() == 2);
   CHECK(file.entries()[0].name == "b");
@@ -98,8 +86,8 @@ TEST_CASE("safetensors accepts a file without tensors") {
 }
 
 TEST_CASE("safetensors round trips every dtype with rank 0 and size 0") {
-  const ScratchFolder folder("eddy-safetensors");
-  const std::string path = folder.file("all.safetensors");
+  const TempFolder folder;
+  const std::string path = folder.path("all.safetensors");
   const std::vector<float> f32 = {0.1f, -0.0f, std::numeric_limits<float>::infinity(), 1e-42f};
   const std::vector<double> f64 = {std::nan(""), 1e300};
   const std::vector<bf16> half = {bf16(1.0f), bf16(-3.5f), bf16(0.0f)};
@@ -134,19 +122,19 @@ TEST_CASE("safetensors round trips every dtype with rank 0 and size 0") {
 }
 
 TEST_CASE("safetensors writes the same bytes twice and for any order of the items") {
-  const ScratchFolder folder("eddy-safetensors");
+  const TempFolder folder;
   const std::vector<float> x = {1, 2};
   const std::vector<std::uint8_t> y = {3};
   const std::vector<SafetensorsItem> items = {{"y", Dtype::u8, {1}, y.data()},
                                               {"x", Dtype::f32, {2}, x.data()}};
   const std::vector<SafetensorsItem> turned = {items[1], items[0]};
-  write_safetensors(folder.file("1"), items, {{"b", "2"}, {"a", "1"}});
-  write_safetensors(folder.file("2"), items, {{"b", "2"}, {"a", "1"}});
-  write_safetensors(folder.file("3"), turned, {{"b", "2"}, {"a", "1"}});
-  const std::string first = get_bytes(folder.file("1"));
-  CHECK(first == get_bytes(folder.file("2")));
-  CHECK(first == get_bytes(folder.file("3")));
-  CHECK(folder.file_count() == 3);
+  write_safetensors(folder.path("1"), items, {{"b", "2"}, {"a", "1"}});
+  write_safetensors(folder.path("2"), items, {{"b", "2"}, {"a", "1"}});
+  write_safetensors(folder.path("3"), turned, {{"b", "2"}, {"a", "1"}});
+  const std::string first = read_bytes(folder.path("1"));
+  CHECK(first == read_bytes(folder.path("2")));
+  CHECK(first == read_bytes(folder.path("3")));
+  CHECK(folder.entries() == 3);
   std::uint64_t length;
   std::memcpy(&length, first.data(), sizeof length);
   CHECK(length % 8 == 0);
@@ -155,11 +143,11 @@ TEST_CASE("safetensors writes the same bytes twice and for any order of the item
 }
 
 TEST_CASE("safetensors copies of an open file share the data and outlive the first") {
-  const ScratchFolder folder("eddy-safetensors");
+  const TempFolder folder;
   const std::vector<std::int32_t> values = {5, 6};
-  write_safetensors(folder.file("f"), std::vector<SafetensorsItem>{{"v", Dtype::i32, {2}, values.data()}});
+  write_safetensors(folder.path("f"), std::vector<SafetensorsItem>{{"v", Dtype::i32, {2}, values.data()}});
   const SafetensorsFile copy = [&] {
-    SafetensorsFile file = SafetensorsFile::open(folder.file("f"));
+    SafetensorsFile file = SafetensorsFile::open(folder.path("f"));
     SafetensorsFile moved = std::move(file);
     return moved;
   }();
@@ -167,12 +155,12 @@ TEST_CASE("safetensors copies of an open file share the data and outlive the fir
 }
 
 TEST_CASE("safetensors reports files that cannot be read") {
-  const ScratchFolder folder("eddy-safetensors");
+  const TempFolder folder;
   const auto open = [](const std::string& path) { (void)SafetensorsFile::open(path); };
-  CHECK(contains(text_of<IoError>([&] { open(folder.file("none")); }), "cannot open"));
-  CHECK(contains(text_of<IoError>([&] { open(folder.file("")); }), "not a regular file"));
-  REQUIRE(mkfifo(folder.file("pipe").c_str(), 0600) == 0);
-  CHECK(contains(text_of<IoError>([&] { open(folder.file("pipe")); }), "not a regular file"));
+  CHECK(contains(error_of<IoError>([&] { open(folder.path("none")); }), "cannot open"));
+  CHECK(contains(error_of<IoError>([&] { open(folder.path("")); }), "not a regular file"));
+  REQUIRE(mkfifo(folder.path("pipe").c_str(), 0600) == 0);
+  CHECK(contains(error_of<IoError>([&] { open(folder.path("pipe")); }), "not a regular file"));
 }
 
 TEST_CASE("safetensors refuses a file shorter than its header length") {
@@ -338,12 +326,12 @@ TEST_CASE("safetensors refuses data that no tensor covers") {
 }
 
 TEST_CASE("write_safetensors refuses bad items before it touches the file") {
-  const ScratchFolder folder("eddy-safetensors");
-  const std::string path = folder.file("old");
-  put_bytes(path, "old");
+  const TempFolder folder;
+  const std::string path = folder.path("old");
+  write_bytes(path, "old");
   const std::uint8_t byte = 1;
   const auto text = [&](const std::vector<SafetensorsItem>& items, const SafetensorsMetadata& metadata = {}) {
-    return text_of<ValueError>([&] { write_safetensors(path, items, metadata); });
+    return error_of<ValueError>([&] { write_safetensors(path, items, metadata); });
   };
   const SafetensorsItem good{"a", Dtype::u8, {1}, &byte};
   CHECK(contains(text({good, good}), "two tensors are named \"a\""));
@@ -354,17 +342,19 @@ TEST_CASE("write_safetensors refuses bad items before it touches the file") {
   CHECK(contains(text({{"a", Dtype::f64, {INT64_MAX}, &byte}}), "fit 64 bits"));
   CHECK(contains(text({{"\xff", Dtype::u8, {1}, &byte}}), "not UTF-8"));
   CHECK(contains(text({good}, {{"k", "\xc3"}}), "not UTF-8"));
-  CHECK(get_bytes(path) == "old");
-  CHECK(folder.file_count() == 1);
+  CHECK(read_bytes(path) == "old");
+  CHECK(folder.entries() == 1);
 }
 
 TEST_CASE("write_safetensors reports a missing folder and a target that is a folder") {
-  const ScratchFolder folder("eddy-safetensors");
+  const TempFolder folder;
   const std::vector<SafetensorsItem> none;
-  CHECK(contains(text_of<IoError>([&] { write_safetensors(folder.file("no/such"), none); }), "No such file"));
-  REQUIRE(mkdir(folder.file("target").c_str(), 0700) == 0);
-  CHECK(contains(text_of<IoError>([&] { write_safetensors(folder.file("target"), none); }), "cannot rename"));
-  CHECK(folder.file_count() == 1);
+  CHECK(
+      contains(error_of<IoError>([&] { write_safetensors(folder.path("no/such"), none); }), "No such file"));
+  REQUIRE(mkdir(folder.path("target").c_str(), 0700) == 0);
+  CHECK(
+      contains(error_of<IoError>([&] { write_safetensors(folder.path("target"), none); }), "cannot rename"));
+  CHECK(folder.entries() == 1);
 }
 
 // A write that fails part way leaves the old file whole and no temporary file, whether or not the program
@@ -373,9 +363,9 @@ TEST_CASE("write_safetensors reports a missing folder and a target that is a fol
 TEST_CASE("write_safetensors leaves the old file whole when the disk refuses part way") {
   for (const bool ignore_signal : {true, false}) {
     CAPTURE(ignore_signal);
-    const ScratchFolder folder("eddy-safetensors");
-    const std::string path = folder.file("target");
-    put_bytes(path, "the old file");
+    const TempFolder folder;
+    const std::string path = folder.path("target");
+    write_bytes(path, "the old file");
     const std::vector<std::uint8_t> data(100'000, 7);
     const std::vector<SafetensorsItem> items = {
         {"a", Dtype::u8, {static_cast<std::int64_t>(data.size())}, data.data()}};
@@ -400,14 +390,14 @@ TEST_CASE("write_safetensors leaves the old file whole when the disk refuses par
     REQUIRE(waitpid(child, &status, 0) == child);
     REQUIRE(WIFEXITED(status));
     CHECK(WEXITSTATUS(status) == 17);
-    CHECK(get_bytes(path) == "the old file");
-    CHECK(folder.file_count() == 1);
+    CHECK(read_bytes(path) == "the old file");
+    CHECK(folder.entries() == 1);
   }
 }
 
 TEST_CASE("save_safetensors and load_safetensors carry tensors of any strides") {
-  const ScratchFolder folder("eddy-safetensors");
-  const std::string path = folder.file("tensors");
+  const TempFolder folder;
+  const std::string path = folder.path("tensors");
   const Tensor x = Tensor::from<float>({1, 2, 3, 4, 5, 6}, {2, 3});
   save_safetensors(path,
                    {{"x", x},
@@ -426,5 +416,5 @@ TEST_CASE("save_safetensors and load_safetensors carry tensors of any strides") 
   CHECK(back.at("empty").dtype() == Dtype::i64);
   CHECK(back.at("scalar").item() == 2.5);
   CHECK(SafetensorsFile::open(path).metadata().at("note") == "text");
-  CHECK(contains(text_of<ValueError>([&] { save_safetensors(path, {{"u", Tensor()}}); }), "undefined"));
+  CHECK(contains(error_of<ValueError>([&] { save_safetensors(path, {{"u", Tensor()}}); }), "undefined"));
 }

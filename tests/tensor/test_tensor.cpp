@@ -11,17 +11,13 @@
 #include <vector>
 
 #include "tensor/base/error.h"
+#include "tests/support/errors.h"
+#include "tests/support/tensors.h"
 
 namespace {
 
 using namespace eddy;
-
-// 0, 1, 2, ... as f32.
-Tensor counting(const Shape& shape) {
-  std::vector<float> values(static_cast<std::size_t>(shape.elements()));
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
-  return Tensor::from(values, shape);
-}
+using namespace eddy::test;
 
 std::vector<float> floats(const Tensor& x) {
   return x.to_vector<float>();
@@ -41,24 +37,10 @@ bool reshapes(const Tensor& x, const Shape& shape) {
   }
 }
 
-template <class E, class Action>
-std::string error_of(Action&& action) {
-  try {
-    action();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("tensor: copies of a handle see the same bytes and views share the buffer") {
-  const Tensor x = counting({2, 3}), same = x, view = raw::narrow(x, 1, 1, 2);
+  const Tensor x = counted<float>({2, 3}), same = x, view = raw::narrow(x, 1, 1, 2);
   x.data<float>()[4] = 40;
   CHECK(floats(same) == std::vector<float>{0, 1, 2, 3, 40, 5});
   CHECK(floats(view) == std::vector<float>{1, 2, 40, 5});
@@ -107,18 +89,18 @@ TEST_CASE("broadcast_shape: sizes of one repeat and others must be equal") {
 }
 
 TEST_CASE("reshape: a contiguous tensor takes every shape of as many elements") {
-  const Tensor x = counting({2, 6});
+  const Tensor x = counted<float>({2, 6});
   for (const Shape& shape : {Shape{12}, Shape{3, 4}, Shape{2, 3, 2}, Shape{1, 12, 1}, Shape{4, 3, 1}})
     CHECK(reshapes(x, shape));
   CHECK(contains(error_of<ShapeError>([&] {
                    raw::reshape(x, {5, 2});
                  }),
                  "[2, 6] has 12 elements and [5, 2] has 10"));
-  CHECK(to_string(raw::reshape(counting({1}), {}).shape()) == "[]");
+  CHECK(to_string(raw::reshape(counted<float>({1}), {}).shape()) == "[]");
 }
 
 TEST_CASE("reshape: a strided tensor splits its axes and merges those that follow each other") {
-  const Tensor base = counting({4, 6, 5});
+  const Tensor base = counted<float>({4, 6, 5});
   const Tensor columns = raw::narrow(base, 2, 1, 3);  // strides 30, 5, 1 with sizes 4, 6, 3
   CHECK(reshapes(columns, {24, 3}));                  // the first two axes are one progression
   CHECK(reshapes(columns, {2, 2, 6, 3}));
@@ -139,13 +121,13 @@ TEST_CASE("reshape: a strided tensor splits its axes and merges those that follo
   CHECK(!reshapes(swapped, {20, 6}));
   CHECK(reshapes(swapped, {4, 5, 2, 3}));
 
-  const Tensor repeated = raw::expand(counting({3, 1}), {3, 4});  // strides 1, 0
+  const Tensor repeated = raw::expand(counted<float>({3, 1}), {3, 4});  // strides 1, 0
   CHECK(reshapes(repeated, {3, 2, 2}));
   CHECK(!reshapes(repeated, {12}));
 }
 
 TEST_CASE("transpose: two axes change places and back") {
-  const Tensor x = counting({2, 3});
+  const Tensor x = counted<float>({2, 3});
   const Tensor y = raw::transpose(x, 0, -1);
   CHECK(to_string(y.shape()) == "[3, 2]");
   CHECK(floats(y) == std::vector<float>{0, 3, 1, 4, 2, 5});
@@ -157,7 +139,7 @@ TEST_CASE("transpose: two axes change places and back") {
 }
 
 TEST_CASE("narrow: a part of an axis and nothing outside it") {
-  const Tensor x = counting({3, 4});
+  const Tensor x = counted<float>({3, 4});
   CHECK(floats(raw::narrow(x, 0, 1, 2)) == std::vector<float>{4, 5, 6, 7, 8, 9, 10, 11});
   CHECK(floats(raw::narrow(x, -1, 3, 1)) == std::vector<float>{3, 7, 11});
   CHECK(raw::narrow(x, 0, 3, 0).elements() == 0);
@@ -171,11 +153,11 @@ TEST_CASE("narrow: a part of an axis and nothing outside it") {
 }
 
 TEST_CASE("select: one entry of an axis and the axis goes") {
-  const Tensor x = counting({2, 3, 2});
+  const Tensor x = counted<float>({2, 3, 2});
   const Tensor y = raw::select(x, 1, 2);
   CHECK(to_string(y.shape()) == "[2, 2]");
   CHECK(floats(y) == std::vector<float>{4, 5, 10, 11});
-  CHECK(raw::select(counting({3}), 0, 1).item() == 1);
+  CHECK(raw::select(counted<float>({3}), 0, 1).item() == 1);
   CHECK_THROWS_AS(raw::select(x, 1, 3), ShapeError);
   CHECK_THROWS_AS(raw::select(x, 1, -1), ShapeError);
   CHECK_THROWS_AS(raw::select(x, 3, 0), ShapeError);
@@ -183,7 +165,7 @@ TEST_CASE("select: one entry of an axis and the axis goes") {
 }
 
 TEST_CASE("expand: only sizes of one repeat") {
-  const Tensor x = counting({2, 1});
+  const Tensor x = counted<float>({2, 1});
   CHECK(floats(raw::expand(x, {2, 3})) == std::vector<float>{0, 0, 0, 1, 1, 1});
   CHECK(floats(raw::expand(x, {2, 2, 1})) == std::vector<float>{0, 1, 0, 1});
   CHECK(raw::expand(x, {2, 0}).elements() == 0);
@@ -194,7 +176,7 @@ TEST_CASE("expand: only sizes of one repeat") {
 }
 
 TEST_CASE("tensor: reading with another type is an error") {
-  const Tensor x = counting({2});
+  const Tensor x = counted<float>({2});
   CHECK(contains(error_of<DtypeError>([&] { x.data<double>(); }), "holds f32 and is read as f64"));
   CHECK_THROWS_AS(x.view<std::int32_t>(), DtypeError);
   CHECK_THROWS_AS(x.const_view<bf16>(), DtypeError);
@@ -206,9 +188,9 @@ TEST_CASE("item: one element of any type and no more than one") {
   CHECK(Tensor::full({}, 7, Dtype::u8).item() == 7);
   const std::int64_t large = (std::int64_t{1} << 62) + 1;  // not an f64
   CHECK(Tensor::from(std::vector<std::int64_t>{large}, {1}).item_int() == large);
-  CHECK(contains(error_of<ShapeError>([] { counting({2}).item(); }), "2 elements"));
-  CHECK_THROWS_AS(counting({0}).item(), ShapeError);
-  CHECK_THROWS_AS(static_cast<void>(counting({2}).item_int()), ShapeError);
+  CHECK(contains(error_of<ShapeError>([] { counted<float>({2}).item(); }), "2 elements"));
+  CHECK_THROWS_AS(counted<float>({0}).item(), ShapeError);
+  CHECK_THROWS_AS(static_cast<void>(counted<float>({2}).item_int()), ShapeError);
   CHECK_THROWS_AS(static_cast<void>(Tensor().item()), ValueError);
 }
 
@@ -264,7 +246,7 @@ TEST_CASE("cast: every type of value goes to every other and strided tensors too
 }
 
 TEST_CASE("cast: the same type gives a copy") {
-  const Tensor x = counting({3}), y = raw::cast(x, Dtype::f32);
+  const Tensor x = counted<float>({3}), y = raw::cast(x, Dtype::f32);
   x.data<float>()[0] = 9;
   CHECK(floats(y) == std::vector<float>{0, 1, 2});
 }
@@ -275,12 +257,12 @@ TEST_CASE("fill and copy_into and add_into: strided tensors and their errors") {
   CHECK(floats(x) == std::vector<float>{0, 2, 2, 0, 0, 2, 2, 0, 0, 2, 2, 0});
   raw::fill(raw::narrow(x, 1, 2, 1), 0);
   CHECK(floats(x) == std::vector<float>{0, 2, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0});
-  raw::copy_into(raw::select(x, 1, 3), counting({3}));
-  raw::add_into(raw::transpose(raw::narrow(x, 1, 0, 2), 0, 1), counting({2, 3}));
+  raw::copy_into(raw::select(x, 1, 3), counted<float>({3}));
+  raw::add_into(raw::transpose(raw::narrow(x, 1, 0, 2), 0, 1), counted<float>({2, 3}));
   CHECK(floats(x) == std::vector<float>{0, 5, 0, 0, 1, 6, 0, 1, 2, 7, 0, 2});
-  CHECK_THROWS_AS(raw::copy_into(x, counting({4, 3})), ShapeError);
+  CHECK_THROWS_AS(raw::copy_into(x, counted<float>({4, 3})), ShapeError);
   CHECK_THROWS_AS(raw::copy_into(x, Tensor::zeros({3, 4}, Dtype::f64)), ShapeError);
-  CHECK_THROWS_AS(raw::add_into(x, counting({3})), ShapeError);
+  CHECK_THROWS_AS(raw::add_into(x, counted<float>({3})), ShapeError);
   CHECK_THROWS_AS(raw::add_into(Tensor::zeros({2}, Dtype::i64), Tensor::zeros({2}, Dtype::i64)), DtypeError);
   CHECK(std::isinf(Tensor::full({1}, std::numeric_limits<double>::infinity()).item()));
 }
@@ -304,7 +286,7 @@ TEST_CASE("tensor: empty tensors can be made and seen and copied and cast") {
 }
 
 TEST_CASE("tensor: exclusive tells whether anyone else can see the bytes") {
-  const Tensor x = counting({2, 2});
+  const Tensor x = counted<float>({2, 2});
   CHECK(x.exclusive());
   {
     const Tensor handle = x;
@@ -321,6 +303,6 @@ TEST_CASE("tensor: exclusive tells whether anyone else can see the bytes") {
 TEST_CASE("tensor: a device this build does not have is an error") {
   const Device cuda{DeviceType::cuda, 0};
   CHECK_THROWS_AS(Tensor::zeros({2}, Dtype::f32, cuda), DeviceError);
-  CHECK_THROWS_AS(raw::to_device(counting({2}), cuda), DeviceError);
-  CHECK(raw::to_device(counting({2}), kCpu).elements() == 2);
+  CHECK_THROWS_AS(raw::to_device(counted<float>({2}), cuda), DeviceError);
+  CHECK(raw::to_device(counted<float>({2}), kCpu).elements() == 2);
 }

@@ -17,22 +17,12 @@
 #include <vector>
 
 #include "tensor/base/error.h"
+#include "tests/support/threads.h"
 
 namespace {
 
 using namespace eddy;
-
-// The number of threads inside a test, set back at its end.
-class Threads {
- public:
-  explicit Threads(int count) : before_(thread_count()) { set_thread_count(count); }
-  ~Threads() { set_thread_count(before_); }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-
- private:
-  int before_;
-};
+using namespace eddy::test;
 
 using Chunk = std::pair<std::int64_t, std::int64_t>;
 

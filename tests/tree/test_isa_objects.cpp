@@ -3,28 +3,18 @@
 // not have. So every merged (weak or unique) symbol must carry the namespace of its level.
 #include <doctest/doctest.h>
 
-#include <array>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "tests/support/processes.h"
+
 namespace {
 
 namespace fs = std::filesystem;
-
-// What a command prints; empty when it fails.
-std::string output_of(const std::string& command) {
-  std::FILE* pipe = ::popen((command + " 2>/dev/null").c_str(), "r");
-  if (pipe == nullptr) return "";
-  std::string text;
-  std::array<char, 4096> part{};
-  for (std::size_t n = 0; (n = std::fread(part.data(), 1, part.size(), pipe)) > 0;)
-    text.append(part.data(), n);
-  return ::pclose(pipe) == 0 ? text : "";
-}
+using eddy::test::output_of;
 
 // The value of a key in the build's cache.
 std::string cached(const std::string& key) {

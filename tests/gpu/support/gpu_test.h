@@ -1,6 +1,7 @@
 // Moving tensors between the devices, and what every comparison on the GPU uses.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -68,6 +69,20 @@ inline void poison_gpu() {
   Tensors blocks;
   for (std::int64_t bytes = 512; bytes <= (1 << 20); bytes *= 2)
     for (int copy = 0; copy < 6; ++copy) blocks.push_back(Tensor::full({bytes}, 255, Dtype::u8, gpu()));
+}
+
+// The largest error in units of eps times the largest wanted value; 0 for equal tensors.
+inline double error_in_roundings(const Tensor& got, const Tensor& want, double eps) {
+  if (!got.defined() || !want.defined()) return 0;
+  const std::vector<double> a = raw::cast(got, Dtype::f64).to_vector<double>();
+  const std::vector<double> b = raw::cast(want, Dtype::f64).to_vector<double>();
+  double scale = 0, worst = 0;
+  for (const double value : b)
+    if (std::isfinite(value)) scale = std::max(scale, std::abs(value));
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
+    if (a[i] != b[i] && std::isfinite(a[i]) && std::isfinite(b[i]))
+      worst = std::max(worst, std::abs(a[i] - b[i]));
+  return scale > 0 ? worst / (scale * eps) : 0;
 }
 
 }  // namespace eddy::gpu_test

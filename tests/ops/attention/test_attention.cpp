@@ -14,27 +14,21 @@
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"
 #include "tensor/threads/thread_pool.h"
+#include "tests/support/errors.h"
+#include "tests/support/isa_levels.h"
+#include "tests/support/spec_check.h"
+#include "tests/support/tensors.h"
+#include "tests/support/threads.h"
 
 using namespace eddy;
+using namespace eddy::test;
+using spec_check::normal;
 
 namespace {
 
-Tensor normal(const Shape& shape, const char* stream, Dtype dtype = Dtype::f32) {
-  return raw::cast(sample_normal(shape, stream), dtype);
-}
-
-std::vector<double> values(const Tensor& x) {
-  return raw::cast(raw::contiguous(x), Dtype::f64).to_vector<double>();
-}
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && a.dtype() == b.dtype() &&
-         std::memcmp(a.raw_data(), b.raw_data(), static_cast<std::size_t>(a.bytes())) == 0;
-}
-
 void check_close(const Tensor& got, const Tensor& wanted, double tolerance, const std::string& what) {
   REQUIRE(got.shape() == wanted.shape());
-  const std::vector<double> a = values(got), b = values(wanted);
+  const std::vector<double> a = numbers(got), b = numbers(wanted);
   double worst = 0;
   std::size_t at = 0;
   for (std::size_t i = 0; i < a.size() && !std::isnan(worst); ++i)
@@ -84,32 +78,18 @@ double tolerance_of(Dtype dtype) {
 
 // On every instruction set.
 void compare_with_composed(Dtype dtype, const AttentionOptions& options) {
-  const IsaLevel before = isa_level();
   for (const Case& c : kCases) {
     const std::vector<Tensor> inputs = inputs_of(c, dtype);
     const std::vector<Tensor> composed = run(attention_composed, inputs, options);
-    for (int level = 0; level <= static_cast<int>(best_isa_level()); ++level) {
-      set_isa_level(static_cast<IsaLevel>(level));
+    on_every_isa_level([&] {
       const std::vector<Tensor> blocked = run(attention, inputs, options);
       const char* const names[] = {"y", "dq", "dk", "dv"};
       for (std::size_t i = 0; i < 4; ++i)
         check_close(blocked[i], composed[i], tolerance_of(dtype),
                     fmt::format("{} at queries {}, keys {}, head_size {}, {}", names[i], c.queries, c.keys,
                                 c.head_size, isa_name(isa_level())));
-    }
+    });
   }
-  set_isa_level(before);
-}
-
-// The text of the error that a call throws.
-template <class E, class Call>
-std::string error_of(Call&& call) {
-  try {
-    call();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 }  // namespace
@@ -159,7 +139,7 @@ TEST_CASE(
     const std::vector<Tensor> inputs{huge(shape, "q"), huge(shape, "k"), huge(shape, "v")};
     const std::vector<Tensor> result = run(attention, inputs, options);
     for (const int i : {1, 2})
-      for (const double x : values(result[static_cast<std::size_t>(i)])) CHECK(x == 0);
+      for (const double x : numbers(result[static_cast<std::size_t>(i)])) CHECK(x == 0);
   }
 }
 
@@ -168,23 +148,23 @@ TEST_CASE("attention of a packed projection is the attention of its slices to th
   for (const std::int64_t time : {1, 4, 70}) {
     AttentionOptions options = with_dropout({});
     options.causal = true;
-    const Tensor qkv = require_grad(normal({2, time, 3 * dim}, "qkv"));
+    const Tensor qkv = require_grad(normal({2, time, 3 * dim}, "qkv", Dtype::f32));
     std::vector<Tensor> slices;
     for (int i = 0; i < 3; ++i)
       slices.push_back(raw::reshape(raw::narrow(qkv, 2, i * dim, dim), {2, time, heads, head_size}));
     const std::vector<Tensor> separate = run(attention, slices, options);
     const Tensor y = attention_packed(qkv, heads, options);
-    backward(y, raw::reshape(normal({2, time, heads, head_size}, "cotangent"), y.shape()));
-    CHECK(same_bits(raw::reshape(y, {2, time, heads, head_size}), separate[0]));
+    backward(y, raw::reshape(normal({2, time, heads, head_size}, "cotangent", Dtype::f32), y.shape()));
+    CHECK(equal_bits(raw::reshape(y, {2, time, heads, head_size}), separate[0]));
     for (int i = 0; i < 3; ++i)
-      CHECK(same_bits(
+      CHECK(equal_bits(
           raw::copy(raw::reshape(raw::narrow(grad(qkv), 2, i * dim, dim), {2, time, heads, head_size})),
           separate[static_cast<std::size_t>(i) + 1]));
   }
 }
 
 TEST_CASE("attention gives the same bits with one thread and with three") {
-  const int before = thread_count();
+  const Threads keep(thread_count());
   AttentionOptions options = with_dropout({});
   options.causal = true;
   const std::vector<Tensor> inputs = inputs_of({2, 290, 290, 4, 2, 32}, Dtype::f32);
@@ -192,8 +172,7 @@ TEST_CASE("attention gives the same bits with one thread and with three") {
   const std::vector<Tensor> one = run(attention, inputs, options);
   set_thread_count(3);
   const std::vector<Tensor> three = run(attention, inputs, options);
-  set_thread_count(before);
-  for (std::size_t i = 0; i < 4; ++i) CHECK(same_bits(one[i], three[i]));
+  for (std::size_t i = 0; i < 4; ++i) CHECK(equal_bits(one[i], three[i]));
 }
 
 TEST_CASE("attention needs memory that grows with the length and not with its square") {
@@ -220,18 +199,18 @@ TEST_CASE("a causal query does not see later keys") {
   for (int i = 1; i < 3; ++i) raw::fill(raw::narrow(inputs[static_cast<std::size_t>(i)], 1, 40, 24), 7);
   const Tensor after = attention(inputs[0], inputs[1], inputs[2], options);
   // Query j sees the keys up to j + 4: the first that sees key 40 is query 36.
-  CHECK(same_bits(raw::copy(raw::narrow(before, 1, 0, 36)), raw::copy(raw::narrow(after, 1, 0, 36))));
-  CHECK_FALSE(same_bits(raw::copy(raw::narrow(before, 1, 36, 1)), raw::copy(raw::narrow(after, 1, 36, 1))));
+  CHECK(equal_bits(raw::copy(raw::narrow(before, 1, 0, 36)), raw::copy(raw::narrow(after, 1, 0, 36))));
+  CHECK_FALSE(equal_bits(raw::copy(raw::narrow(before, 1, 36, 1)), raw::copy(raw::narrow(after, 1, 36, 1))));
 }
 
 TEST_CASE("a query that sees no key gives zeros and takes no gradient") {
   AttentionOptions options;
   options.causal = true;
   const std::vector<Tensor> results = run(attention, inputs_of({1, 60, 10, 1, 1, 8}, Dtype::f64), options);
-  for (const double y : values(raw::narrow(results[0], 1, 0, 50))) CHECK(y == 0);
-  for (const double dq : values(raw::narrow(results[1], 1, 0, 50))) CHECK(dq == 0);
+  for (const double y : numbers(raw::narrow(results[0], 1, 0, 50))) CHECK(y == 0);
+  for (const double dq : numbers(raw::narrow(results[1], 1, 0, 50))) CHECK(dq == 0);
   const std::vector<Tensor> no_keys = run(attention, inputs_of({1, 3, 0, 1, 1, 8}, Dtype::f64), {});
-  for (const double y : values(no_keys[0])) CHECK(y == 0);
+  for (const double y : numbers(no_keys[0])) CHECK(y == 0);
   CHECK(no_keys[2].shape() == Shape{1, 0, 1, 8});
 }
 
@@ -267,7 +246,7 @@ TEST_CASE("attention computes a gradient for the inputs that want one only") {
     require_grad(x[i]);
     const Tensor y = attention(x[0], x[1], x[2]);
     backward(y, normal(y.shape(), "cotangent"));
-    CHECK(same_bits(grad(x[i]), all[i + 1]));
+    CHECK(equal_bits(grad(x[i]), all[i + 1]));
   }
 }
 
@@ -336,7 +315,7 @@ TEST_CASE("attention reads the gradient of its result where it lies") {
       backward(attention(x[0], x[1], x[2]), packed ? raw::copy(dy) : dy);
       for (const Tensor& one : x) gradients[packed ? 1 : 0].push_back(grad(one));
     }
-    for (std::size_t i = 0; i < 3; ++i) CHECK(same_bits(gradients[0][i], gradients[1][i]));
+    for (std::size_t i = 0; i < 3; ++i) CHECK(equal_bits(gradients[0][i], gradients[1][i]));
   }
 }
 

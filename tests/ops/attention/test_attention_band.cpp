@@ -14,29 +14,15 @@
 #include "ops/cpu/isa.h"
 #include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"
+#include "tests/support/errors.h"
+#include "tests/support/isa_levels.h"
+#include "tests/support/tensors.h"
+#include "tests/support/threads.h"
 
 using namespace eddy;
+using namespace eddy::test;
 
 namespace {
-
-std::vector<double> values(const Tensor& x) {
-  return raw::cast(raw::contiguous(x), Dtype::f64).to_vector<double>();
-}
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && a.dtype() == b.dtype() &&
-         std::memcmp(a.raw_data(), b.raw_data(), static_cast<std::size_t>(a.bytes())) == 0;
-}
-
-// The largest difference; NaN when an element is.
-double difference(const Tensor& got, const Tensor& wanted) {
-  REQUIRE(got.shape() == wanted.shape());
-  const std::vector<double> a = values(got), b = values(wanted);
-  double worst = 0;
-  for (std::size_t i = 0; i < a.size() && !std::isnan(worst); ++i)
-    if (const double error = std::abs(a[i] - b[i]); !(error <= worst)) worst = error;
-  return worst;
-}
 
 // Sums over up to some 300 pairs of products of size 4 or less, up to 64 of them in a score: some 64
 // roundings of values below 64.
@@ -114,7 +100,7 @@ const Case kCases[] = {
 // Plain attention with a mask, all scores stored: no tables, no dropout.
 Tensor dense(const Tensor& q, const Tensor& k, const Tensor& v, const std::vector<bool>& mask) {
   const std::int64_t queries = q.dim(1), keys = k.dim(1), heads = q.dim(2), size = q.dim(3);
-  const std::vector<double> a = values(q), b = values(k), c = values(v);
+  const std::vector<double> a = numbers(q), b = numbers(k), c = numbers(v);
   std::vector<double> y(a.size(), 0.0);
   const auto at = [&](std::int64_t batch, std::int64_t time, std::int64_t length, std::int64_t h) {
     return static_cast<std::size_t>(((batch * length + time) * heads + h) * size);
@@ -139,16 +125,6 @@ Tensor dense(const Tensor& q, const Tensor& k, const Tensor& v, const std::vecto
   return Tensor::from(y, q.shape());
 }
 
-template <class E, class Call>
-std::string error_of(Call&& call) {
-  try {
-    call();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 }  // namespace
 
 TEST_CASE("attention within a band equals a dense masked softmax") {
@@ -167,21 +143,20 @@ TEST_CASE("attention within a band equals a dense masked softmax") {
       options.band = band;
       CAPTURE(keys);
       CAPTURE(band.least);
-      CHECK(difference(attention(q, k, v, options), dense(q, k, v, mask)) <= tolerance_of(Dtype::f64));
-      CHECK(difference(attention_composed(q, k, v, options), dense(q, k, v, mask)) <=
+      CHECK(largest_difference(attention(q, k, v, options), dense(q, k, v, mask)) <=
+            tolerance_of(Dtype::f64));
+      CHECK(largest_difference(attention_composed(q, k, v, options), dense(q, k, v, mask)) <=
             tolerance_of(Dtype::f64));
     }
 }
 
 TEST_CASE("bands and tables equal plain loops in result and gradients on every instruction set") {
-  const IsaLevel before = isa_level();
   const char* const names[] = {"y", "dq", "dk", "dv", "dhead_scale", "dbias", "dpositions"};
   for (const Dtype dtype : {Dtype::f32, Dtype::f64})
     for (const Case& c : kCases) {
       const std::vector<Tensor> inputs = inputs_of(c, dtype);
       const std::vector<Tensor> composed = run(attention_composed, c, inputs);
-      for (int level = 0; level <= static_cast<int>(best_isa_level()); ++level) {
-        set_isa_level(static_cast<IsaLevel>(level));
+      on_every_isa_level([&] {
         const std::vector<Tensor> blocked = run(attention, c, inputs);
         for (std::size_t i = 0; i < blocked.size(); ++i) {
           INFO(fmt::format("{} at queries {}, keys {}, band {} .. {}, {}, {}", names[i], c.queries, c.keys,
@@ -189,12 +164,11 @@ TEST_CASE("bands and tables equal plain loops in result and gradients on every i
           REQUIRE(blocked[i].defined() == composed[i].defined());
           if (!blocked[i].defined()) continue;
           double largest = 1;  // a table's gradient sums over all pairs of a distance
-          for (const double value : values(composed[i])) largest = std::max(largest, std::abs(value));
-          CHECK(difference(blocked[i], composed[i]) <= largest * tolerance_of(dtype));
+          for (const double value : numbers(composed[i])) largest = std::max(largest, std::abs(value));
+          CHECK(largest_difference(blocked[i], composed[i]) <= largest * tolerance_of(dtype));
         }
-      }
+      });
     }
-  set_isa_level(before);
 }
 
 TEST_CASE("a segment in two calls with a cache of keys gives what one call gives") {
@@ -207,8 +181,8 @@ TEST_CASE("a segment in two calls with a cache of keys gives what one call gives
       return attention(raw::narrow(x[0], 1, from, length), raw::narrow(x[1], 1, from, window + length),
                        raw::narrow(x[2], 1, from, window + length), options_of(c, x));
     };
-    CHECK(difference(part(0, cut), raw::narrow(whole, 1, 0, cut)) <= tolerance_of(Dtype::f64));
-    CHECK(difference(part(cut, segment - cut), raw::narrow(whole, 1, cut, segment - cut)) <=
+    CHECK(largest_difference(part(0, cut), raw::narrow(whole, 1, 0, cut)) <= tolerance_of(Dtype::f64));
+    CHECK(largest_difference(part(cut, segment - cut), raw::narrow(whole, 1, cut, segment - cut)) <=
           tolerance_of(Dtype::f64));
   }
 }
@@ -220,7 +194,7 @@ TEST_CASE("keys before the band change nothing to the bit") {
   // The first query is token 300 and sees back to token 210.
   for (std::size_t i : {1, 2}) raw::fill(raw::narrow(x[i], 1, 0, 210), 3);
   const std::vector<Tensor> after = run(attention, c, x);
-  for (std::size_t i = 0; i < 6; ++i) CHECK(same_bits(before[i], after[i]));
+  for (std::size_t i = 0; i < 6; ++i) CHECK(equal_bits(before[i], after[i]));
 }
 
 TEST_CASE("distances that no pair has get a gradient of exactly zero") {
@@ -228,7 +202,7 @@ TEST_CASE("distances that no pair has get a gradient of exactly zero") {
     const Case c{1, 60, 80, 2, 2, 8, {2, 17}, false, true, true};
     const std::vector<Tensor> results = run(function, c, inputs_of(c, Dtype::f32));
     REQUIRE(results[5].shape() == Shape{2, 20});
-    const std::vector<double> dbias = values(results[5]), dpositions = values(results[6]);
+    const std::vector<double> dbias = numbers(results[5]), dpositions = numbers(results[6]);
     for (std::size_t d = 0; d < 20; ++d) {
       const bool seen = d >= 2 && d <= 17;
       for (std::size_t h = 0; h < 2; ++h) CHECK((dbias[h * 20 + d] != 0) == seen);
@@ -241,16 +215,16 @@ TEST_CASE("queries outside the band of all keys get zeros and take no gradient")
   // Without a cache token 0 has nothing strictly before it.
   const Case c{2, 50, 50, 2, 2, 8, {1, 20}, true, true, true};
   const std::vector<Tensor> results = run(attention, c, inputs_of(c, Dtype::f64));
-  for (const double y : values(raw::narrow(results[0], 1, 0, 1))) CHECK(y == 0);
-  for (const double dq : values(raw::narrow(results[1], 1, 0, 1))) CHECK(dq == 0);
+  for (const double y : numbers(raw::narrow(results[0], 1, 0, 1))) CHECK(y == 0);
+  for (const double dq : numbers(raw::narrow(results[1], 1, 0, 1))) CHECK(dq == 0);
   // Here no pair is visible at all.
   const Case nothing{1, 4, 3, 2, 2, 8, {3, 9}, true, true, true};
   for (const Tensor& result : run(attention, nothing, inputs_of(nothing, Dtype::f32)))
-    for (const double value : values(result)) CHECK(value == 0);
+    for (const double value : numbers(result)) CHECK(value == 0);
 }
 
 TEST_CASE("bands and tables give the same bits with one thread as with two or three") {
-  const int before = thread_count();
+  const Threads keep(thread_count());
   for (const Case& c : {Case{5, 290, 390, 4, 2, 32, {1, 100}, true, true, true, 0.2},
                         Case{40, 32, 32, 4, 4, 16, {0, kFar}, false, false, true}}) {
     const std::vector<Tensor> inputs = inputs_of(c, Dtype::f32);
@@ -260,10 +234,9 @@ TEST_CASE("bands and tables give the same bits with one thread as with two or th
       set_thread_count(threads);
       const std::vector<Tensor> more = run(attention, c, inputs);
       for (std::size_t i = 0; i < one.size(); ++i)
-        if (one[i].defined()) CHECK(same_bits(one[i], more[i]));
+        if (one[i].defined()) CHECK(equal_bits(one[i], more[i]));
     }
   }
-  set_thread_count(before);
 }
 
 TEST_CASE("a gradient is the same to the bit whichever others are wanted") {
@@ -277,9 +250,9 @@ TEST_CASE("a gradient is the same to the bit whichever others are wanted") {
     backward(y, raw::cast(sample_normal(y.shape(), "cotangent"), y.dtype()));
     // The scale's gradient takes a loop of its own, whose factor is applied apart.
     if (i < 3 || i == 5)
-      CHECK(difference(grad(x[i]), all[i + 1]) <= 64 * tolerance_of(Dtype::f32));
+      CHECK(largest_difference(grad(x[i]), all[i + 1]) <= 64 * tolerance_of(Dtype::f32));
     else
-      CHECK(same_bits(grad(x[i]), all[i + 1]));
+      CHECK(equal_bits(grad(x[i]), all[i + 1]));
   }
 }
 
@@ -298,12 +271,12 @@ TEST_CASE("packed attention takes bands and tables") {
   const Tensor y = attention_packed(qkv, heads, options_of(c, {{}, {}, {}, tables[0], tables[1], tables[2]}));
   backward(
       y, raw::reshape(raw::cast(sample_normal({2, time, heads, size}, "cotangent"), Dtype::f32), y.shape()));
-  CHECK(same_bits(raw::reshape(y, {2, time, heads, size}), apart[0]));
+  CHECK(equal_bits(raw::reshape(y, {2, time, heads, size}), apart[0]));
   for (std::int64_t i = 0; i < 3; ++i) {
-    CHECK(same_bits(
+    CHECK(equal_bits(
         raw::copy(raw::reshape(raw::narrow(grad(qkv), 2, i * heads * size, heads * size), apart[1].shape())),
         apart[static_cast<std::size_t>(i) + 1]));
-    CHECK(same_bits(grad(tables[static_cast<std::size_t>(i)]), apart[static_cast<std::size_t>(i) + 4]));
+    CHECK(equal_bits(grad(tables[static_cast<std::size_t>(i)]), apart[static_cast<std::size_t>(i) + 4]));
   }
 }
 
@@ -355,5 +328,5 @@ TEST_CASE("attention names what does not fit in its tables and band") {
   CHECK(error_of<Error>(call([](AttentionOptions& o) {
           o.positions = Tensor::zeros({3, 8});
           o.band.most = 2;
-        })) == "no error");
+        })) == "");
 }

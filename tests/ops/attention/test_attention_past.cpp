@@ -11,21 +11,15 @@
 #include "ops/core/op_spec.h"
 #include "ops/views/views.h"
 #include "tensor/base/error.h"
+#include "tests/support/errors.h"
+#include "tests/support/spec_check.h"
+#include "tests/support/tensors.h"
 
 using namespace eddy;
+using namespace eddy::test;
+using spec_check::normal;
 
 namespace {
-
-Tensor normal(const Shape& shape, const char* stream, Dtype dtype) {
-  return raw::cast(sample_normal(shape, stream), dtype);
-}
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.defined() == b.defined() &&
-         (!a.defined() || (a.shape() == b.shape() && a.dtype() == b.dtype() &&
-                           std::memcmp(raw::contiguous(a).raw_data(), raw::contiguous(b).raw_data(),
-                                       static_cast<std::size_t>(a.bytes())) == 0));
-}
 
 using Attention = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const AttentionOptions&);
 
@@ -52,16 +46,6 @@ std::vector<Tensor> run(Attention function, const std::vector<Tensor>& inputs, A
   return results;
 }
 
-template <class E, class Call>
-std::string error_of(Call&& call) {
-  try {
-    call();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 }  // namespace
 
 TEST_CASE("attention to a past has the bits of attention to its keys joined with the others") {
@@ -86,7 +70,7 @@ TEST_CASE("attention to a past has the bits of attention to its keys joined with
           CAPTURE(past);
           const std::vector<Tensor> got = run(function, x, of_dtype, false, past_wanted),
                                     want = run(function, x, of_dtype, true, past_wanted);
-          for (std::size_t i = 0; i < got.size(); ++i) CHECK(same_bits(got[i], want[i]));
+          for (std::size_t i = 0; i < got.size(); ++i) CHECK(equal_bits(got[i], want[i]));
         }
 }
 

@@ -14,9 +14,14 @@
 #include "ops/cpu/isa.h"
 #include "ops/views/views.h"
 #include "tensor/base/error.h"
-#include "tests/ops/spec_check.h"
+#include "tests/support/errors.h"
+#include "tests/support/isa_levels.h"
+#include "tests/support/spec_check.h"
+#include "tests/support/tensors.h"
 
 using namespace eddy;
+using namespace eddy::test;
+using spec_check::epsilon;
 
 namespace {
 
@@ -41,26 +46,6 @@ Tensor by_attention(const Inputs& in, std::int64_t heads, double dropout = 0, Ra
   options.dropout = dropout;
   options.dropout_key = key;
   return reshape(attention(by_head(in.q), by_head(parts[0]), by_head(parts[1]), options), in.q.shape());
-}
-
-double worst(const Tensor& a, const Tensor& b) {
-  REQUIRE(a.shape() == b.shape());
-  const auto values = [](const Tensor& x) { return raw::cast(x, Dtype::f64).to_vector<double>(); };
-  const std::vector<double> x = values(a), y = values(b);
-  double error = 0;
-  for (std::size_t i = 0; i < x.size(); ++i)
-    if (!(std::abs(x[i] - y[i]) <= error)) error = std::abs(x[i] - y[i]);
-  return error;
-}
-
-template <class E, class Action>
-std::string error_of(Action&& action) {
-  try {
-    action();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "";
 }
 
 }  // namespace
@@ -102,7 +87,7 @@ TEST_CASE("window attention equals attention over both parts for every batch and
     const std::vector<Tensor> got = run(true), wanted = run(false);
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       CAPTURE(i);
-      CHECK(worst(got[i], wanted[i]) <= 1e-12);  // some hundred terms of order 1, of 1e-16 each
+      CHECK(largest_difference(got[i], wanted[i]) <= 1e-12);  // some hundred terms of order 1, of 1e-16 each
     }
   }
 }
@@ -124,7 +109,7 @@ TEST_CASE("window attention computes a gradient for the parts that want one only
   for (int one = 0; one < 3; ++one) {
     const std::vector<Tensor> alone = gradients(one == 0, one == 1, one == 2);
     const auto at = static_cast<std::size_t>(one);
-    CHECK(worst(alone[at], all[at]) == 0);
+    CHECK(largest_difference(alone[at], all[at]) == 0);
   }
 }
 
@@ -159,7 +144,6 @@ TEST_CASE("window attention keeps what attention keeps whatever the instruction 
   struct Case {
     std::int64_t batch, queries, own, past, heads;
   };
-  const IsaLevel before = isa_level();
   for (const Case& c :
        std::vector<Case>{{17, 4, 4, 4, 2}, {5, 2, 4, 3, 2}, {19, 3, 4, 3, 1}, {33, 1, 1, 4, 3}})
     for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
@@ -176,16 +160,14 @@ TEST_CASE("window attention keeps what attention keeps whatever the instruction 
       options.heads = c.heads;
       options.dropout = 0.4;
       options.dropout_key = random_key(3, "kept", 1);
-      for (int level = 0; level <= static_cast<int>(best_isa_level()); ++level) {
-        set_isa_level(static_cast<IsaLevel>(level));
-        CAPTURE(std::string(isa_name(isa_level())));
+      on_every_isa_level([&] {
         CAPTURE(c.batch);
         const Tensor got = window_attention(in.q, in.past, in.own, options),
                      wanted = by_attention(in, c.heads, options.dropout, options.dropout_key);
-        CHECK(worst(got, wanted) <= 4 * spec_check::epsilon(dtype));  // probabilities are 1/n, divided by 0.6
-      }
+        CHECK(largest_difference(got, wanted) <=
+              4 * epsilon(dtype));  // probabilities are 1/n, divided by 0.6
+      });
     }
-  set_isa_level(before);
 }
 
 TEST_CASE("window attention names what does not fit") {
@@ -195,13 +177,12 @@ TEST_CASE("window attention names what does not fit") {
   const auto text = [&](const Tensor& q, const Tensor& past, const Tensor& own) {
     return error_of<ShapeError>([&] { window_attention(q, past, own, options); });
   };
-  CHECK(text(sample_normal({4, 3}, "q"), in.past, in.own).find("[batch, queries, dim]") != std::string::npos);
-  CHECK(text(in.q, sample_normal({5, 2, 16}, "p"), in.own).find("past") != std::string::npos);
-  CHECK(text(in.q, in.past, sample_normal({4, 3, 8}, "o")).find("own") != std::string::npos);
-  CHECK(text(in.q, in.past, sample_normal({4, 2, 16}, "o")).find("3 queries and 2 own rows") !=
-        std::string::npos);
+  CHECK(contains(text(sample_normal({4, 3}, "q"), in.past, in.own), "[batch, queries, dim]"));
+  CHECK(contains(text(in.q, sample_normal({5, 2, 16}, "p"), in.own), "past"));
+  CHECK(contains(text(in.q, in.past, sample_normal({4, 3, 8}, "o")), "own"));
+  CHECK(contains(text(in.q, in.past, sample_normal({4, 2, 16}, "o")), "3 queries and 2 own rows"));
   options.heads = 3;
-  CHECK(text(in.q, in.past, in.own).find("heads 3, dim 8") != std::string::npos);
+  CHECK(contains(text(in.q, in.past, in.own), "heads 3, dim 8"));
   options.heads = 2;
   options.dropout = 1;
   CHECK(!error_of<ValueError>([&] { window_attention(in.q, in.past, in.own, options); }).empty());

@@ -10,38 +10,26 @@
 #include "ops/core/op_spec.h"
 #include "ops/pointwise/where.h"
 #include "tensor/base/error.h"
+#include "tests/support/errors.h"
 
 using namespace eddy;
+using namespace eddy::test;
 
 namespace {
 
 using Doubles = std::vector<double>;
 using Ids = std::vector<std::int64_t>;
 
-template <class E, class Function>
-std::string text_of(Function&& function) {
-  try {
-    function();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "no error of this type";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("embedding names the position, the value and the vocabulary of a bad id") {
   const Tensor table = sample_normal({5, 3}, "table");
-  const auto with = [&](const Tensor& ids) { return text_of<ValueError>([&] { embedding(table, ids); }); };
+  const auto with = [&](const Tensor& ids) { return error_of<ValueError>([&] { embedding(table, ids); }); };
   CHECK(contains(with(Tensor::from(Ids{0, 1, 4, 5, 2, 9}, {2, 3})),
                  "embedding: id out of range: 5 at position 3 of [2, 3], vocab 5"));
   CHECK(contains(with(Tensor::from(Ids{-1}, {1})), "-1 at position 0 of [1], vocab 5"));
   CHECK(contains(with(Tensor::from(std::vector<std::int32_t>{0, 7}, {2})), "7 at position 1"));
-  CHECK(contains(text_of<ValueError>([] {
+  CHECK(contains(error_of<ValueError>([] {
                    embedding(Tensor::zeros({0, 3}), Tensor::from(Ids{0}, {1}));
                  }),
                  "vocab 0"));
@@ -49,12 +37,12 @@ TEST_CASE("embedding names the position, the value and the vocabulary of a bad i
 
 TEST_CASE("embedding refuses tables and ids of other kinds") {
   const Tensor table = sample_normal({5, 3}, "table"), ids = Tensor::from(Ids{0}, {1});
-  CHECK(contains(text_of<ShapeError>([&] { embedding(Tensor::zeros({5}), ids); }), "embedding: table [5]"));
-  CHECK(
-      contains(text_of<DtypeError>([&] { embedding(table, table); }), "embedding: ids are f64 (i32 or i64)"));
-  CHECK(contains(text_of<DtypeError>([&] { embedding(ids, ids); }), "embedding: table is i64"));
-  CHECK(contains(text_of<ValueError>([&] { embedding(table, Tensor()); }), "embedding: ids is undefined"));
-  CHECK(contains(text_of<ShapeError>([&] {
+  CHECK(contains(error_of<ShapeError>([&] { embedding(Tensor::zeros({5}), ids); }), "embedding: table [5]"));
+  CHECK(contains(error_of<DtypeError>([&] { embedding(table, table); }),
+                 "embedding: ids are f64 (i32 or i64)"));
+  CHECK(contains(error_of<DtypeError>([&] { embedding(ids, ids); }), "embedding: table is i64"));
+  CHECK(contains(error_of<ValueError>([&] { embedding(table, Tensor()); }), "embedding: ids is undefined"));
+  CHECK(contains(error_of<ShapeError>([&] {
                    embedding(table, Tensor::zeros({1, 1, 1, 1, 1, 1}, Dtype::i64));
                  }),
                  "too many axes"));
@@ -87,7 +75,7 @@ TEST_CASE("ids that change before the backward pass are noticed") {
   const Tensor y = embedding(table, ids);
   raw::fill(ids, 3);
   wrote_in_place(ids, "the data loader");
-  CHECK(contains(text_of<VersionError>([&] {
+  CHECK(contains(error_of<VersionError>([&] {
                    backward(y, Tensor::full({1, 2}, 1, Dtype::f64));
                  }),
                  "the data loader"));
@@ -95,11 +83,11 @@ TEST_CASE("ids that change before the backward pass are noticed") {
 
 TEST_CASE("gather names the position and the value of a bad index") {
   const Tensor x = sample_normal({2, 3}, "x");
-  CHECK(contains(text_of<ValueError>([&] {
+  CHECK(contains(error_of<ValueError>([&] {
                    gather(x, 1, Tensor::from(Ids{0, 2, 1, 3}, {2, 2}));
                  }),
                  "gather: index out of range: 3 at position 3 of [2, 2], axis 1 has 3"));
-  CHECK(contains(text_of<ValueError>([&] {
+  CHECK(contains(error_of<ValueError>([&] {
                    gather(x, -1, Tensor::from(Ids{0, -1}, {2, 1}));
                  }),
                  "-1 at position 1"));
@@ -107,17 +95,17 @@ TEST_CASE("gather names the position and the value of a bad index") {
 
 TEST_CASE("gather refuses an index of another kind") {
   const Tensor x = sample_normal({2, 3}, "x");
-  CHECK(contains(text_of<ShapeError>([&] {
+  CHECK(contains(error_of<ShapeError>([&] {
                    gather(x, 1, Tensor::zeros({3, 1}, Dtype::i64));
                  }),
                  "gather: index [3, 1] for [2, 3] along axis 1"));
-  CHECK(contains(text_of<ShapeError>([&] { gather(x, 0, Tensor::zeros({2}, Dtype::i64)); }),
+  CHECK(contains(error_of<ShapeError>([&] { gather(x, 0, Tensor::zeros({2}, Dtype::i64)); }),
                  "gather: index [2]"));
-  CHECK(contains(text_of<DtypeError>([&] {
+  CHECK(contains(error_of<DtypeError>([&] {
                    gather(x, 1, Tensor::zeros({2, 1}, Dtype::i32));
                  }),
                  "the index is i32"));
-  CHECK(contains(text_of<ShapeError>([&] {
+  CHECK(contains(error_of<ShapeError>([&] {
                    gather(x, 2, Tensor::zeros({2, 1}, Dtype::i64));
                  }),
                  "no such axis"));
@@ -145,11 +133,11 @@ TEST_CASE("what where does not choose leaves no trace in values and gradients") 
 
 TEST_CASE("where refuses masks and operands that do not fit") {
   const Tensor x = sample_normal({2, 3}, "x"), mask = Tensor::zeros({2, 3}, Dtype::u8);
-  CHECK(contains(text_of<DtypeError>([&] { where(x, x, x); }), "where: the mask is f64 (u8)"));
-  CHECK(contains(text_of<DtypeError>([&] { where(mask, x, Tensor::zeros({2, 3})); }), "where: f64 and f32"));
-  CHECK(contains(text_of<ShapeError>([&] { where(Tensor::zeros({2}, Dtype::u8), x, x); }),
+  CHECK(contains(error_of<DtypeError>([&] { where(x, x, x); }), "where: the mask is f64 (u8)"));
+  CHECK(contains(error_of<DtypeError>([&] { where(mask, x, Tensor::zeros({2, 3})); }), "where: f64 and f32"));
+  CHECK(contains(error_of<ShapeError>([&] { where(Tensor::zeros({2}, Dtype::u8), x, x); }),
                  "where: shapes do not broadcast: [2] and [2, 3]"));
-  CHECK(contains(text_of<ValueError>([&] { where(mask, x, Tensor()); }), "undefined"));
+  CHECK(contains(error_of<ValueError>([&] { where(mask, x, Tensor()); }), "undefined"));
 }
 
 TEST_CASE("where chooses between integers") {

@@ -14,7 +14,7 @@
 #include "ops/product/matmul.h"
 #include "tensor/base/error.h"
 #include "tensor/memory/allocator.h"
-#include "tests/ops/spec_check.h"
+#include "tests/support/spec_check.h"
 
 namespace {
 
@@ -52,9 +52,8 @@ TEST_CASE("linear_cross_entropy equals linear and cross_entropy for any chunk an
     for (const std::int64_t chunk : {0, 1, 2, 4, 11, 100}) {
       const Tensors got = run(in, chunk, cotangent);
       for (std::size_t i = 0; i < want.size(); ++i) {
-        const std::string text =
-            difference(fmt::format("part {}, chunk {}", i, chunk), got[i], want[i], 64, epsilon(Dtype::f64));
-        CHECK_MESSAGE(text.empty(), text);
+        expect_none(
+            difference(fmt::format("part {}, chunk {}", i, chunk), got[i], want[i], 64, epsilon(Dtype::f64)));
       }
     }
   }
@@ -73,9 +72,7 @@ TEST_CASE("linear_cross_entropy gives gradients to what is tracked alone and add
   require_grad(weight);
   const auto loss = [&] { return linear_cross_entropy(in.x, weight, in.bias, in.targets, -1, 3); };
   backward(loss() + loss());
-  const std::string text =
-      difference("twice", grad(weight), raw::copy(want[2] * 2.0), 64, epsilon(Dtype::f64));
-  CHECK_MESSAGE(text.empty(), text);
+  expect_none(difference("twice", grad(weight), raw::copy(want[2] * 2.0), 64, epsilon(Dtype::f64)));
   CHECK_FALSE(requires_grad(linear_cross_entropy(in.x, in.weight, in.bias, in.targets)));
   const NoGrad no_grad;
   CHECK_FALSE(requires_grad(loss()));
@@ -90,9 +87,7 @@ TEST_CASE("linear_cross_entropy writes gradients into the place they have and ad
   set_grad_storage(weight, storage);
   for (const double times : {1.0, 2.0}) {
     backward(linear_cross_entropy(in.x, weight, in.bias, in.targets, -1, 3));
-    const std::string text =
-        difference("storage", storage, raw::copy(want[2] * times), 64, epsilon(Dtype::f64));
-    CHECK_MESSAGE(text.empty(), text);
+    expect_none(difference("storage", storage, raw::copy(want[2] * times), 64, epsilon(Dtype::f64)));
   }
 }
 
@@ -124,9 +119,8 @@ TEST_CASE("linear_cross_entropy_rows gives each row its loss in the shape of the
                targets = raw::reshape(raw::narrow(in.targets, 0, 0, 10), {2, 5});
   const Tensor got = linear_cross_entropy_rows(x, in.weight, in.bias, targets, -1, 3);
   CHECK(got.shape() == Shape{2, 5});
-  const std::string text = difference("rows", got, cross_entropy_rows(linear(x, in.weight, in.bias), targets),
-                                      64, epsilon(Dtype::f64));
-  CHECK_MESSAGE(text.empty(), text);
+  expect_none(difference("rows", got, cross_entropy_rows(linear(x, in.weight, in.bias), targets), 64,
+                         epsilon(Dtype::f64)));
 }
 
 TEST_CASE("linear_cross_entropy of bf16 keeps logits and loss in f32 and gradients of f32 parameters exact") {

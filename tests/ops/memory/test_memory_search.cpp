@@ -9,17 +9,10 @@
 #include "ops/core/op_spec.h"
 #include "ops/memory/memory_search.h"
 #include "tensor/base/error.h"
-#include "tests/ops/spec_check.h"
+#include "tests/support/spec_check.h"
 
 using namespace eddy;
-
-namespace {
-
-Tensor normal(const Shape& shape, const char* stream) {
-  return sample_normal(shape, stream);
-}
-
-}  // namespace
+using namespace eddy::spec_check;
 
 TEST_CASE("memory_search refuses shapes and sizes that do not fit by name") {
   const Tensor q = normal({2, 3, 4, 5}, "q"), keys = normal({2, 7, 4, 5}, "k");
@@ -38,9 +31,7 @@ TEST_CASE("memory_search takes for each query what it takes alone") {
     const Tensor all = memory_search(q, keys, values, 6, search).values;
     for (const std::int64_t t : {0, 4, 8}) {
       const Tensor one = memory_search(raw::narrow(q, 1, t, 1), keys, values, 6, search).values;
-      const std::string text = spec_check::difference("one query", one, raw::narrow(all, 1, t, 1), 16,
-                                                      spec_check::epsilon(Dtype::f64));
-      CHECK_MESSAGE(text.empty(), text);
+      expect_none(difference("one query", one, raw::narrow(all, 1, t, 1), 16, epsilon(Dtype::f64)));
     }
   }
 }

@@ -13,8 +13,11 @@
 #include "ops/optimizer/optimizer.h"
 #include "tensor/base/error.h"
 #include "tensor/threads/thread_pool.h"
+#include "tests/support/errors.h"
+#include "tests/support/threads.h"
 
 using namespace eddy;
+using namespace eddy::test;
 
 namespace {
 
@@ -125,20 +128,6 @@ double difference_after_steps(Dtype dtype) {
   return worst;
 }
 
-template <class E, class Function>
-std::string text_of(Function&& function) {
-  try {
-    function();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "no error of this type";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("six Adafactor steps over factored and other parameters equal plain loops") {
@@ -177,13 +166,11 @@ TEST_CASE("a transposed matrix takes the transposed Adafactor step") {
 TEST_CASE("Adafactor leaves alone what belongs to no parameter and gives the same bits on any thread count") {
   Doubles bits[2];
   for (int run = 0; run < 2; ++run) {
-    const int before = thread_count();
-    set_thread_count(run == 0 ? 1 : 3);
+    const Threads threads(run == 0 ? 1 : 3);
     Arenas arenas(kShapes, Dtype::f32);
     const Tensor start = raw::copy(arenas.p);
     adafactor_step(arenas.p, gradient(arenas.p.elements(), 0, Dtype::f32), arenas.m, arenas.second,
                    arenas.plan, {}, {0.1, 0, 0});
-    set_thread_count(before);
     bits[run] = raw::cast(arenas.p, Dtype::f64).to_vector<double>();
     const Doubles first = raw::cast(start, Dtype::f64).to_vector<double>();
     for (const AdafactorParameter& place : arenas.places)
@@ -226,20 +213,20 @@ TEST_CASE("adafactor_step names what is wrong before it writes") {
   const auto step = [&](const AdafactorOptions& options, const AdafactorScalars& scalars) {
     adafactor_step(arenas.p, g, arenas.m, arenas.second, arenas.plan, options, scalars);
   };
-  CHECK(contains(text_of<ValueError>([&] { step({}, {-1, 0, 0}); }), "lr -1"));
-  CHECK(contains(text_of<ValueError>([&] { step({}, {1, -1, 0}); }), "counted from 0"));
-  CHECK(contains(text_of<ValueError>([&] { step({}, {1, 0, 2}); }), "without the norm"));
-  CHECK(contains(text_of<ValueError>([&] { step({.momentum = 1}, {1, 0, 0}); }), "momentum 1"));
-  CHECK(contains(text_of<ValueError>([&] { step({.update_clip = 0}, {1, 0, 0}); }), "update_clip 0"));
+  CHECK(contains(error_of<ValueError>([&] { step({}, {-1, 0, 0}); }), "lr -1"));
+  CHECK(contains(error_of<ValueError>([&] { step({}, {1, -1, 0}); }), "counted from 0"));
+  CHECK(contains(error_of<ValueError>([&] { step({}, {1, 0, 2}); }), "without the norm"));
+  CHECK(contains(error_of<ValueError>([&] { step({.momentum = 1}, {1, 0, 0}); }), "momentum 1"));
+  CHECK(contains(error_of<ValueError>([&] { step({.update_clip = 0}, {1, 0, 0}); }), "update_clip 0"));
   CHECK(contains(
-      text_of<ShapeError>([&] {
+      error_of<ShapeError>([&] {
         adafactor_step(arenas.p, g, arenas.m, Tensor::zeros({3}, Dtype::f64), arenas.plan, {}, {1, 0, 0});
       }),
       "a plan of 21 second moments"));
-  CHECK(contains(text_of<DtypeError>([&] {
+  CHECK(contains(error_of<DtypeError>([&] {
                    adafactor_step(arenas.p, raw::cast(g, Dtype::f32), arenas.m, arenas.second, arenas.plan,
                                   {}, {1, 0, 0});
                  }),
                  "one dtype"));
-  CHECK(contains(text_of<ValueError>([] { adafactor_plan({{4, {3}}, {5, {2}}}); }), "disjoint"));
+  CHECK(contains(error_of<ValueError>([] { adafactor_plan({{4, {3}}, {5, {2}}}); }), "disjoint"));
 }

@@ -12,8 +12,10 @@
 #include "ops/core/op_spec.h"
 #include "ops/views/views.h"
 #include "tensor/base/error.h"
+#include "tests/support/errors.h"
 
 using namespace eddy;
+using namespace eddy::test;
 
 namespace {
 
@@ -28,20 +30,6 @@ struct Arenas {
         m(Tensor::zeros({n}, dtype)),
         v(Tensor::zeros({n}, dtype)) {}
 };
-
-template <class E, class Function>
-std::string text_of(Function&& function) {
-  try {
-    function();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "no error of this type";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 double worst_error(const Tensor& got, const Doubles& want) {
   const Doubles values = raw::cast(got, Dtype::f64).to_vector<double>();
@@ -152,7 +140,7 @@ TEST_CASE("a step marks the parameters as written") {
   CHECK(part.buffer()->version() == version + 1);
   CHECK(std::string(part.buffer()->last_writer()) == "adam_step");
   require_grad(a.g);
-  CHECK(contains(text_of<GraphError>([&] { scale_in_place(reshape(a.g, {6}), 2); }), "scale_in_place"));
+  CHECK(contains(error_of<GraphError>([&] { scale_in_place(reshape(a.g, {6}), 2); }), "scale_in_place"));
 }
 
 TEST_CASE("steps refuse arenas that do not fit") {
@@ -160,14 +148,14 @@ TEST_CASE("steps refuse arenas that do not fit") {
   const auto step = [](const Tensor& p, const Tensor& g, const Tensor& m, const Tensor& v) {
     adam_step(p, g, m, v, {}, {0.01, 1, 0});
   };
-  CHECK(contains(text_of<ShapeError>([&] { step(a.p, Tensor::zeros({5}, Dtype::f64), a.m, a.v); }),
+  CHECK(contains(error_of<ShapeError>([&] { step(a.p, Tensor::zeros({5}, Dtype::f64), a.m, a.v); }),
                  "adam_step: params [6] and grads [5]"));
-  CHECK(contains(text_of<DtypeError>([&] { step(a.p, a.g, Tensor::zeros({6}), a.v); }),
+  CHECK(contains(error_of<DtypeError>([&] { step(a.p, a.g, Tensor::zeros({6}), a.v); }),
                  "adam_step: f64 and f32"));
-  CHECK(contains(text_of<ValueError>([&] { step(a.p, a.g, a.m, Tensor()); }), "adam_step: v is undefined"));
-  CHECK(contains(text_of<ValueError>([&] { step(strided_copy(a.p), a.g, a.m, a.v); }),
+  CHECK(contains(error_of<ValueError>([&] { step(a.p, a.g, a.m, Tensor()); }), "adam_step: v is undefined"));
+  CHECK(contains(error_of<ValueError>([&] { step(strided_copy(a.p), a.g, a.m, a.v); }),
                  "adam_step: params [6] has strides"));
-  CHECK(contains(text_of<DtypeError>([&] { l2_norm(Tensor::zeros({2}, Dtype::i64)); }),
+  CHECK(contains(error_of<DtypeError>([&] { l2_norm(Tensor::zeros({2}, Dtype::i64)); }),
                  "l2_norm: input is i64"));
 }
 
@@ -175,10 +163,10 @@ TEST_CASE("steps refuse numbers out of range before anything is written") {
   const Arenas a(6);
   const Doubles before = a.p.to_vector<double>();
   const auto text = [&](const AdamOptions& options, const AdamScalars& scalars) {
-    return text_of<ValueError>([&] { adam_step(a.p, a.g, a.m, a.v, options, scalars); });
+    return error_of<ValueError>([&] { adam_step(a.p, a.g, a.m, a.v, options, scalars); });
   };
   const auto segments = [&](const std::vector<DecaySegment>& table) {
-    return text_of<ValueError>([&] { adamw_step(a.p, a.g, a.m, a.v, table, {}, {0.01, 1, 0}); });
+    return error_of<ValueError>([&] { adamw_step(a.p, a.g, a.m, a.v, table, {}, {0.01, 1, 0}); });
   };
   CHECK(contains(text({1.0, 0.9, 1e-8}, {0.01, 1, 0}), "adam_step: betas 1 and 0.9"));
   CHECK(contains(text({0.9, 0.99, 0}, {0.01, 1, 0}), "adam_step: eps 0"));
@@ -193,7 +181,7 @@ TEST_CASE("steps refuse numbers out of range before anything is written") {
   CHECK(contains(segments({{3, 2, 0.1}}), "segment 3 to 2"));
   CHECK(contains(segments({{-1, 2, 0.1}}), "segment -1 to 2"));
   CHECK(contains(segments({{0, 2, -0.1}}), "decay -0.1 of segment 0 to 2"));
-  CHECK(contains(text_of<ValueError>([&] { scale_in_place(a.p, std::nan("")); }),
+  CHECK(contains(error_of<ValueError>([&] { scale_in_place(a.p, std::nan("")); }),
                  "scale_in_place: factor nan"));
   CHECK(a.p.to_vector<double>() == before);
 }

@@ -16,29 +16,17 @@
 #include "ops/pointwise/pointwise.h"
 #include "ops/views/views.h"
 #include "tensor/base/error.h"
-#include "tests/ops/spec_check.h"
+#include "tests/support/errors.h"
+#include "tests/support/spec_check.h"
 
 using namespace eddy;
+using namespace eddy::test;
 
 namespace {
 
 using Floats = std::vector<float>;
 
 const RandomKey kKey = random_key(5, "layers.0.dropout", 17);
-
-template <class E, class Function>
-std::string text_of(Function&& function) {
-  try {
-    function();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "no error of this type";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 }  // namespace
 
@@ -105,8 +93,8 @@ TEST_CASE("dropout with p = 0 returns its input itself") {
 TEST_CASE("dropout refuses a p outside its range") {
   const Tensor x = Tensor::zeros({3});
   for (const double p : {1.0, 1.5, -0.1, std::numeric_limits<double>::quiet_NaN()})
-    CHECK(contains(text_of<ValueError>([&] { dropout(x, p, kKey); }), "dropout: p out of range"));
-  CHECK(contains(text_of<DtypeError>([&] { dropout(Tensor::zeros({3}, Dtype::i64), 0.1, kKey); }),
+    CHECK(contains(error_of<ValueError>([&] { dropout(x, p, kKey); }), "dropout: p out of range"));
+  CHECK(contains(error_of<DtypeError>([&] { dropout(Tensor::zeros({3}, Dtype::i64), 0.1, kKey); }),
                  "dropout: input is i64"));
 }
 
@@ -160,10 +148,10 @@ TEST_CASE("tiled_dropout is the product with a mask of one tile whose rows are p
 
 TEST_CASE("tiled_dropout names what does not fit") {
   const Tensor x = Tensor::full({2, 3, 4}, 1);
-  CHECK(contains(text_of<ValueError>([&] { tiled_dropout(x, 1, kKey, 2); }), "p out of range: 1"));
-  CHECK(contains(text_of<ValueError>([&] { tiled_dropout(x, 0.5, kKey, 0); }), "a tile of 0 positions"));
-  CHECK(contains(text_of<ValueError>([&] { tiled_dropout(x, 0.5, kKey, 2, -1); }), "from position -1"));
-  CHECK(contains(text_of<ShapeError>([&] {
+  CHECK(contains(error_of<ValueError>([&] { tiled_dropout(x, 1, kKey, 2); }), "p out of range: 1"));
+  CHECK(contains(error_of<ValueError>([&] { tiled_dropout(x, 0.5, kKey, 0); }), "a tile of 0 positions"));
+  CHECK(contains(error_of<ValueError>([&] { tiled_dropout(x, 0.5, kKey, 2, -1); }), "from position -1"));
+  CHECK(contains(error_of<ShapeError>([&] {
                    tiled_dropout(Tensor::full({3, 4}, 1), 0.5, kKey, 2);
                  }),
                  "x has shape [3, 4]"));

@@ -15,21 +15,20 @@
 
 #include "ops/cpu/isa.h"
 #include "tensor/threads/thread_pool.h"
+#include "tests/support/isa_levels.h"
+#include "tests/support/threads.h"
 
 namespace {
 
 using namespace eddy;
+using namespace eddy::test;
 
-// Runs `body` on every level that has the kernel and restores the one in use.
+// Runs `body` on every instruction set that has the kernel.
 template <class Body>
 void on_every_level(Body body) {
-  const IsaLevel before = isa_level();
-  for (int level = 0; level <= static_cast<int>(best_isa_level()); ++level) {
-    set_isa_level(static_cast<IsaLevel>(level));
-    CAPTURE(isa_name(isa_level()));
+  on_every_isa_level([&] {
     if (small_gemm_kernel().lanes > 0) body();
-  }
-  set_isa_level(before);
+  });
 }
 
 std::vector<float> numbers(std::int64_t count, std::uint64_t seed) {
@@ -136,8 +135,8 @@ TEST_CASE("small products: every layout and ragged size agrees with a triple loo
 }
 
 TEST_CASE("small products: the bits depend neither on the threads nor on the other rows") {
-  const int threads = thread_count();
-  on_every_level([threads] {
+  const Threads keep(thread_count());
+  on_every_level([] {
     for (const bool transpose_a : {false, true}) {
       const std::int64_t rows = transpose_a ? 48 : 700;
       Product one{rows, 64, 2048, transpose_a, false, 0}, several = one;
@@ -145,7 +144,6 @@ TEST_CASE("small products: the bits depend neither on the threads nor on the oth
       REQUIRE(try_small_gemm(one.args()));
       set_thread_count(3);
       REQUIRE(try_small_gemm(several.args()));
-      set_thread_count(threads);
       CHECK(std::memcmp(one.c.data(), several.c.data(), one.c.size() * sizeof(float)) == 0);
     }
     Product many{301, 64, 40, false, true, 0}, few = many;

@@ -11,10 +11,11 @@
 #include "ops/core/op_spec.h"
 #include "ops/product/matmul.h"
 #include "tensor/base/error.h"
-#include "tests/ops/spec_check.h"
+#include "tests/support/spec_check.h"
 
 using namespace eddy;
 using spec_check::bit_difference;
+using spec_check::expect_none;
 
 namespace {
 
@@ -42,8 +43,7 @@ Tensor input() {
   return raw::cast(sample_normal({2, 5, 7}, "x"), Dtype::f32);
 }
 void expect_equal(const char* what, const Tensor& got, const Tensor& want) {
-  const std::string difference = bit_difference(what, got, want);
-  CHECK_MESSAGE(difference.empty(), difference);
+  expect_none(bit_difference(what, got, want));
 }
 
 }  // namespace

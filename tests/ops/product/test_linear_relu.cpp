@@ -13,12 +13,15 @@
 #include "ops/product/matmul.h"
 #include "ops/reduce/reduce.h"
 #include "tensor/threads/thread_pool.h"
-#include "tests/ops/spec_check.h"
+#include "tests/support/spec_check.h"
+#include "tests/support/threads.h"
 
 namespace {
 
 using namespace eddy;
+using namespace eddy::test;
 using spec_check::bit_difference;
+using spec_check::expect_none;
 
 // The result and the gradients of x, weight and bias.
 Tensors results(const Tensors& inputs, bool fused, bool given_away) {
@@ -42,7 +45,6 @@ TEST_CASE("linear_relu has the bits of relu of linear and so do its gradients") 
   struct Sizes {
     std::int64_t rows, out, in;
   };
-  const int threads = thread_count();
   // Rows, then columns cut into pieces; the kernel for small products; odd ones; nothing to sum; no rows.
   for (const Sizes s : {Sizes{1300, 130, 70},
                         {130, 1300, 70},
@@ -63,13 +65,10 @@ TEST_CASE("linear_relu has the bits of relu of linear and so do its gradients") 
           inputs = spec_check::inputs_as(inputs, dtype);
           const Tensors want = results(inputs, false, given_away);
           for (const int count : {1, 2}) {
-            set_thread_count(count);
+            const Threads threads(count);
             const Tensors got = results(inputs, true, given_away);
-            set_thread_count(threads);
-            for (std::size_t i = 0; i < want.size(); ++i) {
-              const std::string text = bit_difference("result", got[i], want[i]);
-              CHECK_MESSAGE(text.empty(), text);
-            }
+            for (std::size_t i = 0; i < want.size(); ++i)
+              expect_none(bit_difference("result", got[i], want[i]));
           }
         }
 }

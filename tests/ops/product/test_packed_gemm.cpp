@@ -15,22 +15,12 @@
 #include <vector>
 
 #include "ops/cpu/isa.h"
+#include "tests/support/isa_levels.h"
 
 namespace {
 
 using namespace eddy;
-
-// Runs `body` on every level and restores the one in use.
-template <class Body>
-void on_every_level(Body body) {
-  const IsaLevel before = isa_level();
-  for (int level = 0; level <= static_cast<int>(best_isa_level()); ++level) {
-    set_isa_level(static_cast<IsaLevel>(level));
-    CAPTURE(isa_name(isa_level()));
-    body();
-  }
-  set_isa_level(before);
-}
+using namespace eddy::test;
 
 template <class T>
 const PackedGemm<T>& kernels() {
@@ -169,12 +159,12 @@ void check_sizes() {
 }
 
 TEST_CASE_TEMPLATE("a packed product equals the triple loop at odd sizes and strides", T, float, double) {
-  on_every_level([] { check_sizes<T>(); });
+  on_every_isa_level([] { check_sizes<T>(); });
 }
 
 TEST_CASE_TEMPLATE("a packed product is right beyond one block of rows and of inner indices", T, float,
                    double) {
-  on_every_level([] {
+  on_every_isa_level([] {
     check_product<T>(300, 9, 5, 1, PackLayout::inner_by_columns);
     check_product<T>(3, 50, 4100, 0, PackLayout::columns_by_inner);
     check_product<T>(17, 33, 2049, 0, PackLayout::columns_by_inner);
@@ -182,7 +172,7 @@ TEST_CASE_TEMPLATE("a packed product is right beyond one block of rows and of in
 }
 
 TEST_CASE_TEMPLATE("an inner size of 0 gives zeros or leaves C as it was", T, float, double) {
-  on_every_level([] {
+  on_every_isa_level([] {
     Product<T> product{5, 20, 0, 0, PackLayout::inner_by_columns};
     product.pack();
     std::vector<T> c(100, T(3));
@@ -194,7 +184,7 @@ TEST_CASE_TEMPLATE("an inner size of 0 gives zeros or leaves C as it was", T, fl
 }
 
 TEST_CASE_TEMPLATE("no rows or no columns write nothing", T, float, double) {
-  on_every_level([] {
+  on_every_isa_level([] {
     T c[4] = {T(1), T(2), T(3), T(4)};
     for (const bool rows_missing : {true, false}) {
       Product<T> product{rows_missing ? 0 : 2, rows_missing ? 2 : 0, 3, 0, PackLayout::columns_by_inner};
@@ -207,7 +197,7 @@ TEST_CASE_TEMPLATE("no rows or no columns write nothing", T, float, double) {
 }
 
 TEST_CASE_TEMPLATE("packing and multiplying by parts gives the bits of the whole", T, float, double) {
-  on_every_level([] {
+  on_every_isa_level([] {
     const std::int64_t rows = 19, columns = 151, inner = 70, panels = kernels<T>().panels(columns);
     for (const bool accumulate : {false, true}) {
       Product<T> whole{rows, columns, inner, 3, PackLayout::columns_by_inner};
@@ -229,7 +219,7 @@ TEST_CASE_TEMPLATE("packing and multiplying by parts gives the bits of the whole
 }
 
 TEST_CASE_TEMPLATE("a row has the same bits alone and among others", T, float, double) {
-  on_every_level([] {
+  on_every_isa_level([] {
     const std::int64_t rows = 150, columns = 70, inner = 90, panels = kernels<T>().panels(columns);
     Product<T> product{rows, columns, inner, 0, PackLayout::inner_by_columns};
     product.pack();
@@ -245,7 +235,7 @@ TEST_CASE_TEMPLATE("a row has the same bits alone and among others", T, float, d
 }
 
 TEST_CASE_TEMPLATE("a NaN in one row of A stays in its row", T, float, double) {
-  on_every_level([] {
+  on_every_isa_level([] {
     Product<T> product{9, 50, 20, 0, PackLayout::columns_by_inner};
     product.pack();
     product.a[4 * 20 + 3] = std::numeric_limits<T>::quiet_NaN();

@@ -13,8 +13,10 @@
 #include "ops/reduce/reduce.h"
 #include "tensor/random/philox.h"
 #include "tensor/threads/thread_pool.h"
+#include "tests/support/threads.h"
 
 using namespace eddy;
+using namespace eddy::test;
 
 namespace {
 
@@ -80,13 +82,12 @@ TEST_CASE("a loop with packed weights gives the numbers and gradients of one wit
 
 TEST_CASE("the bits of a loop with packed weights depend on no number of threads") {
   constexpr std::int64_t kRows = 70, kWidth = 250;  // several pieces for threads, the last one cut
-  const int before = thread_count();
+  const Threads keep(thread_count());
   set_thread_count(1);
   const Chain one = run_chain(kRows, kWidth, 5, true, Dtype::f32),
               plain = run_chain(kRows, kWidth, 5, false, Dtype::f32);
   set_thread_count(3);
   const Chain three = run_chain(kRows, kWidth, 5, true, Dtype::f32);
-  set_thread_count(before);
   const auto check = [](const Tensor& x, const Tensor& y, const Tensor& want) {
     CHECK(x.to_vector<float>() == y.to_vector<float>());
     CHECK_FALSE(!(distance(want, x) <= 2e-4));

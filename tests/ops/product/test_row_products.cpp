@@ -14,10 +14,12 @@
 #include "ops/reduce/reduce.h"
 #include "ops/views/views.h"
 #include "tensor/base/format.h"
+#include "tests/support/spec_check.h"
 
 namespace {
 
 using namespace eddy;
+using spec_check::normal;
 
 constexpr std::int64_t kSteps = 20, kRows = 3, kIn = 48, kOut = 64;
 
@@ -39,10 +41,6 @@ class CountProducts {
   }
   ~CountProducts() { gemm_slot.function[static_cast<int>(DeviceType::cpu)] = uncounted; }
 };
-
-Tensor random(const Shape& shape, const char* stream, Dtype dtype = Dtype::f64) {
-  return raw::cast(sample_normal(shape, stream), dtype);
-}
 
 // A chain h = tanh(h W^T + x_t).
 Tensor chain(const Tensor& weight, const Tensor& x) {
@@ -79,8 +77,8 @@ Tensor expected(const Tensor& weight, const Tensor& x, const Tensor& dy) {
 TEST_CASE("row products: a weight's gradient over the steps of a chain is few products") {
   for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
     CAPTURE(dtype_name(dtype));
-    const Tensor weight = random({kOut, kIn}, "weight", dtype) * 0.1,
-                 x = random({kSteps, kRows, kOut}, "x", dtype), dy = random({kRows, kOut}, "dy", dtype);
+    const Tensor weight = normal({kOut, kIn}, "weight", dtype) * 0.1,
+                 x = normal({kSteps, kRows, kOut}, "x", dtype), dy = normal({kRows, kOut}, "dy", dtype);
     const Tensor leaf = require_grad(raw::copy(weight));
     const Tensor h = chain(leaf, x);
     {
@@ -95,17 +93,17 @@ TEST_CASE("row products: a weight's gradient over the steps of a chain is few pr
 }
 
 TEST_CASE("row products: rows as many as a gradient is large are multiplied where they arise") {
-  const Tensor weight = require_grad(random({kOut, kIn}, "weight"));
-  const Tensor x = random({2, 600, kIn}, "x");
+  const Tensor weight = require_grad(normal({kOut, kIn}, "weight"));
+  const Tensor x = normal({2, 600, kIn}, "x");
   const Tensor y = linear(select(x, 0, 0), weight) + linear(select(x, 0, 1), weight);
   const CountProducts counting;
-  backward(y, random({600, kOut}, "dy"));
+  backward(y, normal({600, kOut}, "dy"));
   CHECK(products == 2);
 }
 
 TEST_CASE("row products: a gradient is summed with what is there and with what comes by other ways") {
-  const Tensor weight = random({kOut, kIn}, "weight") * 0.1, x = random({kSteps, kRows, kOut}, "x"),
-               dy = random({kRows, kOut}, "dy");
+  const Tensor weight = normal({kOut, kIn}, "weight") * 0.1, x = normal({kSteps, kRows, kOut}, "x"),
+               dy = normal({kRows, kOut}, "dy");
   const Tensor once = expected(weight, x, dy);
   const Tensor leaf = require_grad(raw::copy(weight));
   for (int pass = 0; pass < 2; ++pass) backward(sum(chain(leaf, x) * dy) + sum(leaf * leaf));
@@ -118,8 +116,8 @@ TEST_CASE("row products: a gradient is summed with what is there and with what c
 }
 
 TEST_CASE("row products: parts of a weight and weights made of others get theirs before they pass them on") {
-  const Tensor both = random({2 * kOut, kIn}, "weight") * 0.1, x = random({kSteps, kRows, kOut}, "x"),
-               dy = random({kRows, kOut}, "dy");
+  const Tensor both = normal({2 * kOut, kIn}, "weight") * 0.1, x = normal({kSteps, kRows, kOut}, "x"),
+               dy = normal({kRows, kOut}, "dy");
   const Tensor once = expected(raw::contiguous(raw::narrow(both, 0, kOut, kOut)), x, dy);
   const Tensor leaf = require_grad(raw::copy(both));
   backward(chain(narrow(leaf, 0, kOut, kOut) * 1.0, x), dy);
@@ -128,8 +126,8 @@ TEST_CASE("row products: parts of a weight and weights made of others get theirs
 }
 
 TEST_CASE("row products: rows of different kinds and a checkpoint give the same sum") {
-  const Tensor weight = random({kOut, kIn}, "weight", Dtype::f32) * 0.1,
-               x = random({kRows, kIn}, "x", Dtype::f32), dy = random({kRows, kOut}, "dy", Dtype::f32);
+  const Tensor weight = normal({kOut, kIn}, "weight", Dtype::f32) * 0.1,
+               x = normal({kRows, kIn}, "x", Dtype::f32), dy = normal({kRows, kOut}, "dy", Dtype::f32);
   const Tensor leaf = require_grad(raw::copy(weight));
   const Tensor rounded = raw::cast(x, Dtype::bf16), dy_rounded = raw::cast(dy, Dtype::bf16);
   const std::vector<Tensor> ys{linear(x, leaf), linear(rounded, leaf), linear(x, leaf),
@@ -140,7 +138,7 @@ TEST_CASE("row products: rows of different kinds and a checkpoint give the same 
   };
   CHECK(error(grad(leaf), (product(dy, x) + product(dy_rounded, rounded)) * 2.0) < 1e-6);
 
-  const Tensor steps = random({kSteps, kRows, kOut}, "steps", Dtype::f32);
+  const Tensor steps = normal({kSteps, kRows, kOut}, "steps", Dtype::f32);
   const Tensor kept = require_grad(raw::copy(weight));
   backward(checkpoint([&](const std::vector<Tensor>& in) { return std::vector<Tensor>{chain(in[0], in[1])}; },
                       {kept, steps})[0],
@@ -149,9 +147,9 @@ TEST_CASE("row products: rows of different kinds and a checkpoint give the same 
 }
 
 TEST_CASE("row products: a backward pass that fails leaves nothing behind for the next one") {
-  const Tensor weight = random({kOut, kIn}, "weight") * 0.1, x = random({4, kRows, kOut}, "x"),
-               dy = random({kRows, kOut}, "dy");
-  const Tensor leaf = require_grad(raw::copy(weight)), start = require_grad(random({kRows, kIn}, "start"));
+  const Tensor weight = normal({kOut, kIn}, "weight") * 0.1, x = normal({4, kRows, kOut}, "x"),
+               dy = normal({kRows, kOut}, "dy");
+  const Tensor leaf = require_grad(raw::copy(weight)), start = require_grad(normal({kRows, kIn}, "start"));
   const Tensor broken =
       record("broken", {start}, raw::copy(start), {}, [](VjpContext&) { fail<ValueError>("broken"); });
   CHECK_THROWS_AS(backward(linear(broken, leaf), dy), ValueError);

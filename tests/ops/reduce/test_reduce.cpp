@@ -8,21 +8,13 @@
 #include "autograd/tape.h"
 #include "ops/reduce/reduce.h"
 #include "tensor/base/error.h"
+#include "tests/support/tensors.h"
 
 using namespace eddy;
-
-namespace {
-
-Tensor count_up(const Shape& shape) {
-  std::vector<double> values(static_cast<std::size_t>(shape.elements()));
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i);
-  return Tensor::from(values, shape);
-}
-
-}  // namespace
+using namespace eddy::test;
 
 TEST_CASE("sum and mean take any axis and count negative ones from the end") {
-  const Tensor x = count_up({2, 3});
+  const Tensor x = counted({2, 3});
   CHECK(sum(x, 0).to_vector<double>() == std::vector<double>{3, 5, 7});
   CHECK(sum(x, -1).to_vector<double>() == std::vector<double>{3, 12});
   CHECK(mean(x, 1).to_vector<double>() == std::vector<double>{1, 4});
@@ -31,7 +23,7 @@ TEST_CASE("sum and mean take any axis and count negative ones from the end") {
 }
 
 TEST_CASE("a kept axis has size 1 in the result and its gradient repeats") {
-  const Tensor x = count_up({2, 3});
+  const Tensor x = counted({2, 3});
   require_grad(x);
   const Tensor y = mean(x, 1, true);
   CHECK(y.shape() == Shape{2, 1});
@@ -83,7 +75,7 @@ TEST_CASE("max finds a negative largest element and negative infinity") {
 }
 
 TEST_CASE("sum_into adds to what is there with beta 1 and overwrites with beta 0") {
-  const Tensor x = count_up({3, 2});
+  const Tensor x = counted({3, 2});
   const Tensor dst = Tensor::from(std::vector<double>{10, 20}, {2});
   sum_into(dst, x, 1);
   CHECK(dst.to_vector<double>() == std::vector<double>{16, 29});
@@ -94,7 +86,7 @@ TEST_CASE("sum_into adds to what is there with beta 1 and overwrites with beta 0
 
 TEST_CASE("sum_into writes through a strided destination") {
   const Tensor wide = Tensor::full({2, 3}, 1, Dtype::f64);
-  sum_into(raw::select(wide, 1, 1), count_up({3, 2}), 1);
+  sum_into(raw::select(wide, 1, 1), counted({3, 2}), 1);
   CHECK(wide.to_vector<double>() == std::vector<double>{1, 7, 1, 1, 10, 1});
 }
 
@@ -108,7 +100,7 @@ TEST_CASE("a long f32 sum is close to the exact one") {
 }
 
 TEST_CASE("reductions name a wrong axis, an empty axis and a wrong dtype") {
-  const Tensor x = count_up({2, 3});
+  const Tensor x = counted({2, 3});
   CHECK_THROWS_WITH_AS(sum(x, 2), doctest::Contains("sum: there is no axis 2 in [2, 3] (from -2 to 1)"),
                        ShapeError);
   CHECK_THROWS_AS(mean(x, -3), ShapeError);
@@ -125,8 +117,8 @@ TEST_CASE("reductions name a wrong axis, an empty axis and a wrong dtype") {
 }
 
 TEST_CASE("sum_to names shapes that do not broadcast") {
-  CHECK_THROWS_WITH_AS(sum_to(count_up({2, 3}), {2}),
+  CHECK_THROWS_WITH_AS(sum_to(counted({2, 3}), {2}),
                        doctest::Contains("sum_to: [2] does not repeat to [2, 3]"), ShapeError);
-  CHECK_THROWS_AS(sum_to(count_up({3}), {2, 3}), ShapeError);
-  CHECK_THROWS_AS(sum_into(Tensor::zeros({3}), count_up({2, 3}), 0), DtypeError);
+  CHECK_THROWS_AS(sum_to(counted({3}), {2, 3}), ShapeError);
+  CHECK_THROWS_AS(sum_into(Tensor::zeros({3}), counted({2, 3}), 0), DtypeError);
 }

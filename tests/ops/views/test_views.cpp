@@ -10,33 +10,15 @@
 #include "ops/core/op_spec.h"
 #include "tensor/base/error.h"
 #include "tensor/memory/allocator.h"
+#include "tests/support/errors.h"
+#include "tests/support/tensors.h"
 
 using namespace eddy;
+using namespace eddy::test;
 
 namespace {
 
 using Doubles = std::vector<double>;
-
-// 0, 1, 2, … in row-major order.
-Tensor counted(const Shape& shape) {
-  Doubles values(static_cast<std::size_t>(shape.elements()));
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i);
-  return Tensor::from(values, shape);
-}
-
-template <class E, class Function>
-std::string text_of(Function&& function) {
-  try {
-    function();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "no error of this type";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 }  // namespace
 
@@ -51,18 +33,21 @@ TEST_CASE("reshape finds the size that is left open") {
 
 TEST_CASE("reshape refuses sizes that do not fit") {
   const Tensor x = counted({2, 3});
-  CHECK(contains(text_of<ShapeError>([&] {
+  CHECK(contains(error_of<ShapeError>([&] {
                    reshape(x, {4, 2});
                  }),
                  "reshape: [2, 3] has 6 elements and [4, 2] has 8"));
-  CHECK(contains(text_of<ShapeError>([&] { reshape(x, {-1, -1}); }), "reshape: sizes [-1, -1]"));
-  CHECK(contains(text_of<ShapeError>([&] { reshape(x, {-2, 3}); }), "reshape: sizes [-2, 3]"));
-  CHECK(contains(text_of<ShapeError>([&] {
+  CHECK(contains(error_of<ShapeError>([&] { reshape(x, {-1, -1}); }), "reshape: sizes [-1, -1]"));
+  CHECK(contains(error_of<ShapeError>([&] { reshape(x, {-2, 3}); }), "reshape: sizes [-2, 3]"));
+  CHECK(contains(error_of<ShapeError>([&] {
                    reshape(x, {4, -1});
                  }),
                  "cannot divide evenly (the other sizes come to 4)"));
-  CHECK(contains(text_of<ShapeError>([&] { reshape(Tensor::zeros({0}), {0, -1}); }), "cannot divide evenly"));
-  CHECK(contains(text_of<ValueError>([&] { reshape(Tensor(), {1}); }), "reshape: input is undefined"));
+  CHECK(contains(error_of<ShapeError>([&] {
+                   reshape(Tensor::zeros({0}), {0, -1});
+                 }),
+                 "cannot divide evenly"));
+  CHECK(contains(error_of<ValueError>([&] { reshape(Tensor(), {1}); }), "reshape: input is undefined"));
 }
 
 TEST_CASE("reshape shares the storage where strides allow it and copies elsewhere") {
@@ -149,30 +134,33 @@ TEST_CASE("one tensor several times in a concat gets the sum of its gradients") 
 
 TEST_CASE("split and concat refuse what does not fit") {
   const Tensor x = counted({2, 5});
-  CHECK(contains(text_of<ShapeError>([&] {
+  CHECK(contains(error_of<ShapeError>([&] {
                    split(x, 1, {2, 2});
                  }),
                  "split: sizes [2, 2] for axis 1 of [2, 5]"));
-  CHECK(contains(text_of<ShapeError>([&] { split(x, 1, {6, -1}); }), "split: sizes [6, -1]"));
-  CHECK(contains(text_of<ShapeError>([&] { split(x, 2, {5}); }), "no such axis"));
-  CHECK(contains(text_of<ValueError>([&] { concat({}, 0); }), "concat: no tensors"));
-  CHECK(contains(text_of<ValueError>([&] { concat({x, Tensor()}, 0); }), "concat: input is undefined"));
-  CHECK(contains(text_of<ShapeError>([&] {
+  CHECK(contains(error_of<ShapeError>([&] { split(x, 1, {6, -1}); }), "split: sizes [6, -1]"));
+  CHECK(contains(error_of<ShapeError>([&] { split(x, 2, {5}); }), "no such axis"));
+  CHECK(contains(error_of<ValueError>([&] { concat({}, 0); }), "concat: no tensors"));
+  CHECK(contains(error_of<ValueError>([&] { concat({x, Tensor()}, 0); }), "concat: input is undefined"));
+  CHECK(contains(error_of<ShapeError>([&] {
                    concat({x, counted({2, 4})}, 0);
                  }),
                  "concat: [2, 5] and [2, 4] along axis 0"));
-  CHECK(contains(text_of<ShapeError>([&] { concat({x, counted({5})}, 0); }), "concat: [2, 5] and [5]"));
-  CHECK(contains(text_of<DtypeError>([&] { concat({x, Tensor::zeros({2, 5})}, 0); }), "concat: f64 and f32"));
+  CHECK(contains(error_of<ShapeError>([&] { concat({x, counted({5})}, 0); }), "concat: [2, 5] and [5]"));
+  CHECK(contains(error_of<DtypeError>([&] {
+                   concat({x, Tensor::zeros({2, 5})}, 0);
+                 }),
+                 "concat: f64 and f32"));
 }
 
 TEST_CASE("parts outside an axis are refused") {
   const Tensor x = counted({2, 5});
-  CHECK(contains(text_of<ShapeError>([&] { narrow(x, 1, 3, 3); }),
+  CHECK(contains(error_of<ShapeError>([&] { narrow(x, 1, 3, 3); }),
                  "narrow: 3 entries from 3 of axis 1 of [2, 5]"));
-  CHECK(contains(text_of<ShapeError>([&] { narrow(x, 1, -1, 2); }), "narrow: 2 entries from -1"));
-  CHECK(contains(text_of<ShapeError>([&] { select(x, 0, 2); }), "select: entry 2 of axis 0 of [2, 5]"));
-  CHECK(contains(text_of<ShapeError>([&] { expand(x, {2, 10}); }), "expand: [2, 5] to [2, 10]"));
-  CHECK(contains(text_of<ShapeError>([&] { transpose(x, 0, 2); }), "no such axis"));
+  CHECK(contains(error_of<ShapeError>([&] { narrow(x, 1, -1, 2); }), "narrow: 2 entries from -1"));
+  CHECK(contains(error_of<ShapeError>([&] { select(x, 0, 2); }), "select: entry 2 of axis 0 of [2, 5]"));
+  CHECK(contains(error_of<ShapeError>([&] { expand(x, {2, 10}); }), "expand: [2, 5] to [2, 10]"));
+  CHECK(contains(error_of<ShapeError>([&] { transpose(x, 0, 2); }), "no such axis"));
 }
 
 TEST_CASE("contiguous gives a row-major tensor itself") {
@@ -193,7 +181,7 @@ TEST_CASE("views of untracked tensors leave no nodes") {
 TEST_CASE("cast returns a tensor of the same dtype itself") {
   const Tensor x = counted({3});
   CHECK(cast(x, Dtype::f64).same(x));
-  CHECK(contains(text_of<ValueError>([] { cast(Tensor(), Dtype::f32); }), "cast: input is undefined"));
+  CHECK(contains(error_of<ValueError>([] { cast(Tensor(), Dtype::f32); }), "cast: input is undefined"));
 }
 
 TEST_CASE("the gradient of a cast comes back in the dtype of the input") {

@@ -14,6 +14,7 @@
 #include "autograd/tape.h"
 #include "ops/pointwise/pointwise.h"
 #include "tensor/base/error.h"
+#include "tests/support/tiny_bench.h"
 #include "train/bench/ceilings.h"
 #include "train/bench/kernel_meter.h"
 #include "train/bench/ops.h"
@@ -21,6 +22,7 @@
 #include "train/bench/step.h"
 
 using namespace eddy;
+using namespace eddy::test;
 
 namespace {
 
@@ -34,21 +36,6 @@ Ceilings quick_ceilings() {
 
 bool positive(double value) {
   return std::isfinite(value) && value > 0;
-}
-
-StepBenchOptions tiny_step() {
-  StepBenchOptions options;
-  options.model.model = "regular";
-  options.model.vocab = 11;
-  options.model.context = 8;
-  options.model.dim = 16;
-  options.model.heads = 2;
-  options.model.positions = true;
-  options.batch = 2;
-  options.steps = 3;
-  options.product_size = 32;
-  options.memory_bytes = 1 << 16;
-  return options;
 }
 
 }  // namespace

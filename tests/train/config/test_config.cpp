@@ -12,12 +12,15 @@
 
 #include "models/config.h"
 #include "tensor/base/error.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 #include "train/config/config.h"
 #include "train/config/config_file.h"
 #include "train/config/config_flags.h"
 #include "train/config/run_config.h"
 
 using namespace eddy;
+using namespace eddy::test;
 using nlohmann::json;
 
 namespace {
@@ -40,17 +43,6 @@ void describe(ConfigKeys& keys, Sample& c) {
   keys.accept({"elsewhere"});
 }
 
-// The text of the ConfigError that a call raises.
-template <class Call>
-std::string config_error(Call&& call) {
-  try {
-    call();
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "no ConfigError";
-}
-
 Sample read_sample(const std::string& toml) {
   Sample sample;
   keys_of(sample).read(config_from_toml(toml, "run.toml"));
@@ -58,11 +50,7 @@ Sample read_sample(const std::string& toml) {
 }
 
 std::string sample_error(const std::string& toml) {
-  return config_error([&] { read_sample(toml); });
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
+  return error_of<ConfigError>([&] { read_sample(toml); });
 }
 
 // Checks that every part is in the text, showing the text when not.
@@ -89,26 +77,8 @@ Sample from_flags(std::vector<std::string> arguments, const std::string& toml = 
 }
 
 std::string flag_error(const std::vector<std::string>& arguments) {
-  return config_error([&] { from_flags(arguments); });
+  return error_of<ConfigError>([&] { from_flags(arguments); });
 }
-
-// A file that goes away at the end of the test.
-class TemporaryFile {
- public:
-  TemporaryFile(const std::string& name, const std::string& text)
-      : path_((std::filesystem::temp_directory_path() /
-               ("eddy-config-" + std::to_string(getpid()) + "-" + name))
-                  .string()) {
-    std::ofstream(path_, std::ios::binary) << text;
-  }
-  ~TemporaryFile() { std::filesystem::remove(path_); }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 }  // namespace
 
@@ -162,7 +132,7 @@ TEST_CASE("a key outside its table is sent to its table") {
     RunConfig config;
     keys_of(config).read(config_from_toml("[model]\nlearning_rate = 1.0\n", "run.toml"));
   };
-  check_text(config_error(wrong_section),
+  check_text(error_of<ConfigError>(wrong_section),
              {"run.toml:2:1", "\"learning_rate\" in [model]", "it belongs to [train]"});
 }
 
@@ -192,7 +162,7 @@ TEST_CASE("a value out of range is refused with key and value and rule") {
   check_text(sample_error("[sample]\nsizes = [3, -1]\n"), {"sample.sizes is [3, -1]", "out of range"});
   Sample sample;
   check_text(
-      config_error([&] {
+      error_of<ConfigError>([&] {
         keys_of(sample).read({"state", json::parse(R"({"sample":{"count":18446744073709551615}})"), {}});
       }),
       {"state", "sample.count is 18446744073709551615", "out of range"});
@@ -205,7 +175,7 @@ TEST_CASE("a text that is not allowed is refused with the nearest one") {
 
 TEST_CASE("a refused config changes nothing") {
   Sample sample;
-  check_text(config_error([&] {
+  check_text(error_of<ConfigError>([&] {
                keys_of(sample).read(config_from_toml("[sample]\ncount = 9\nkind = \"oval\"\n", "run.toml"));
              }),
              {"sample.kind"});
@@ -258,41 +228,47 @@ TEST_CASE("a TOML syntax error names file and line and column") {
 }
 
 TEST_CASE("a JSON syntax error names file and line and column") {
-  check_text(config_error([] { (void)config_from_json("{\n \"a\": x\n}", "run.json"); }), {"run.json:2:7"});
-  check_text(config_error([] { (void)config_from_json("{\"a\":{\"b\":1,\"b\":2}}", "run.json"); }),
+  check_text(error_of<ConfigError>([] { (void)config_from_json("{\n \"a\": x\n}", "run.json"); }),
+             {"run.json:2:7"});
+  check_text(error_of<ConfigError>([] { (void)config_from_json("{\"a\":{\"b\":1,\"b\":2}}", "run.json"); }),
              {"run.json", "duplicate key \"b\""});
-  check_text(config_error([] { (void)config_from_json("", "run.json"); }), {"run.json:1:1"});
+  check_text(error_of<ConfigError>([] { (void)config_from_json("", "run.json"); }), {"run.json:1:1"});
 }
 
 TEST_CASE("deep nesting in a config is an error and not a crash") {
   const std::string brackets(300'000, '[');
-  check_text(config_error([&] { (void)config_from_json(brackets, "run.json"); }), {"nested deeper"});
-  check_text(config_error([&] { (void)config_from_toml("a = " + brackets, "run.toml"); }), {"run.toml:1:"});
+  check_text(error_of<ConfigError>([&] { (void)config_from_json(brackets, "run.json"); }), {"nested deeper"});
+  check_text(error_of<ConfigError>([&] { (void)config_from_toml("a = " + brackets, "run.toml"); }),
+             {"run.toml:1:"});
   std::string dotted = "a";
   for (int i = 0; i < 4000; ++i) dotted += ".a";
-  check_text(config_error([&] { (void)config_from_toml(dotted + " = 1\n", "run.toml"); }),
+  check_text(error_of<ConfigError>([&] { (void)config_from_toml(dotted + " = 1\n", "run.toml"); }),
              {"nested deeper than 16"});
-  check_text(config_error([&] { (void)config_from_toml("[" + dotted + "]\n", "run.toml"); }),
+  check_text(error_of<ConfigError>([&] { (void)config_from_toml("[" + dotted + "]\n", "run.toml"); }),
              {"nested deeper than 16"});
-  check_text(config_error([&] { (void)config_from_toml(dotted + dotted + dotted + " = 1\n", "run.toml"); }),
-             {"dots"});
+  check_text(
+      error_of<ConfigError>([&] { (void)config_from_toml(dotted + dotted + dotted + " = 1\n", "run.toml"); }),
+      {"dots"});
 }
 
 TEST_CASE("config files are told apart by their ending") {
-  const TemporaryFile toml("a.toml", "[train]\nsteps = 7\n");
-  const TemporaryFile text("a.json", R"({"train": {"steps": 8}})");
-  const TemporaryFile other("a.yaml", "train:\n  steps: 9\n");
-  CHECK(load_run_config(toml.path()).train.steps == 7);
-  CHECK(load_run_config(text.path()).train.steps == 8);
-  check_text(config_error([&] { (void)load_run_config(other.path()); }), {"neither .toml nor .json"});
-  CHECK_THROWS_WITH_AS((void)load_run_config(toml.path() + ".none.toml"),
+  const TempFolder folder;
+  const std::string toml = folder.write("a.toml", "[train]\nsteps = 7\n"),
+                    text = folder.write("a.json", R"({"train": {"steps": 8}})"),
+                    other = folder.write("a.yaml", "train:\n  steps: 9\n");
+  CHECK(load_run_config(toml).train.steps == 7);
+  CHECK(load_run_config(text).train.steps == 8);
+  check_text(error_of<ConfigError>([&] { (void)load_run_config(other); }), {"neither .toml nor .json"});
+  CHECK_THROWS_WITH_AS((void)load_run_config(toml + ".none.toml"),
                        doctest::Contains("No such file or directory"), IoError);
   CHECK_THROWS_AS((void)load_run_config(std::filesystem::temp_directory_path().string()), IoError);
 }
 
 TEST_CASE("accumulate means one thing for the model and another for training") {
-  const TemporaryFile file("b.toml", "[model]\naccumulate = \"hidden\"\n[train]\naccumulate = 4\n");
-  const RunConfig config = load_run_config(file.path());
+  const TempFolder folder;
+  const std::string file =
+      folder.write("b.toml", "[model]\naccumulate = \"hidden\"\n[train]\naccumulate = 4\n");
+  const RunConfig config = load_run_config(file);
   CHECK(config.model.accumulate == "hidden");
   CHECK(config.train.accumulate == 4);
 }
@@ -347,23 +323,26 @@ TEST_CASE("a model config in a table is read from JSON and other tables are left
 }
 
 TEST_CASE("a model config with an unknown key is refused in both forms") {
-  check_text(config_error([] {
+  check_text(error_of<ConfigError>([] {
                (void)model_config_from_json(json::parse(R"({"model":"regular","layer":6})"), "case");
              }),
              {"case", "unknown key \"layer\" in [model]", "nearest: layers"});
-  check_text(
-      config_error([] { (void)model_config_from_json(json::parse(R"({"model":{"layer":6}})"), "case"); }),
-      {"case", "unknown key \"layer\" in [model]"});
-  check_text(
-      config_error([] { (void)model_config_from_json(json::parse(R"({"train":{"steps":6}})"), "case"); }),
-      {"case", "no model table"});
-  check_text(config_error([] { (void)model_config_from_json(json::parse("[]"), "case"); }),
+  check_text(error_of<ConfigError>(
+                 [] { (void)model_config_from_json(json::parse(R"({"model":{"layer":6}})"), "case"); }),
+             {"case", "unknown key \"layer\" in [model]"});
+  check_text(error_of<ConfigError>(
+                 [] { (void)model_config_from_json(json::parse(R"({"train":{"steps":6}})"), "case"); }),
+             {"case", "no model table"});
+  check_text(error_of<ConfigError>([] { (void)model_config_from_json(json::parse("[]"), "case"); }),
              {"case", "not a table"});
 }
 
 TEST_CASE("a flat TOML file keeps the places of its keys") {
-  const TemporaryFile file("c.toml", "family = \"recurrent_transformer\"\nmodel = \"regular\"\nlayers = 0\n");
-  check_text(config_error([&] { (void)load_run_config(file.path()); }), {"c.toml:3:1", "model.layers is 0"});
+  const TempFolder folder;
+  const std::string file =
+      folder.write("c.toml", "family = \"recurrent_transformer\"\nmodel = \"regular\"\nlayers = 0\n");
+  check_text(error_of<ConfigError>([&] { (void)load_run_config(file); }),
+             {"c.toml:3:1", "model.layers is 0"});
 }
 
 TEST_CASE("a run config survives JSON and back") {
@@ -410,16 +389,16 @@ TEST_CASE("validate refuses sizes and switches that contradict each other") {
     ModelConfig config;
     config.vocab = 65;
     change(config);
-    return config_error([&] { validate(config); });
+    return error_of<ConfigError>([&] { validate(config); });
   };
   using C = ModelConfig;
-  CHECK(error([](C&) {}) == "no ConfigError");
+  CHECK(error([](C&) {}) == "");
   check_text(error([](C& c) { c.heads = 7; }), {"heads must divide", "dim 384", "heads 7"});
   check_text(error([](C& c) { c.heads = 7, c.head_dim = 50; }),
              {"head_dim must be dim / heads", "head_dim 50"});
   check_text(error([](C& c) { c.kv_heads = 4; }), {"kv_heads must divide", "heads 6", "kv_heads 4"});
   check_text(error([](C& c) { c.n_out = 10; }), {"tied head", "vocab 65", "n_out 10"});
-  CHECK(error([](C& c) { c.n_out = 10, c.tied = false; }) == "no ConfigError");
+  CHECK(error([](C& c) { c.n_out = 10, c.tied = false; }) == "");
   check_text(error([](C& c) { c.vocab = 0; }), {"model.vocab is 0"});
   check_text(error([](C& c) { c.model = "staircase"; }),
              {"family recurrent_transformer does not have", "unit_forget"});
@@ -436,12 +415,12 @@ TEST_CASE("validate of a run compares the sections") {
   const auto error = [](auto&& change) {
     RunConfig config;
     change(config);
-    return config_error([&] { validate(config); });
+    return error_of<ConfigError>([&] { validate(config); });
   };
   using C = RunConfig;
   check_text(error([](C& c) { c.model.positions = true, c.train.sequence = 512; }),
              {"sequence 512, context 256"});
-  CHECK(error([](C& c) { c.train.sequence = 512; }) == "no ConfigError");
+  CHECK(error([](C& c) { c.train.sequence = 512; }) == "");
   check_text(error([](C& c) { c.train.warmup = 6000; }), {"warmup 6000, steps 5000"});
   check_text(error([](C& c) { c.train.min_learning_rate = 0.5; }), {"min_learning_rate"});
 }

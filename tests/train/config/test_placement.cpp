@@ -6,6 +6,7 @@
 
 #include "ops/backends.h"
 #include "tensor/base/error.h"
+#include "tests/support/errors.h"
 #include "train/bench/generate.h"
 #include "train/bench/step.h"
 #include "train/config/placement.h"
@@ -15,20 +16,11 @@
 #include "train/study/dump.h"
 
 using namespace eddy;
+using namespace eddy::test;
 
 namespace {
 
 const PlacementNames kNames{"eval", "--device", "--precision"};
-
-template <class Error, class Work>
-std::string text_of(Work&& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was refused";
-}
 
 // Whether a CUDA build finds a GPU here; then a choice of cuda is no error.
 bool has_gpu() {
@@ -57,38 +49,38 @@ TEST_CASE("the CPU computes in f32 and bf16 and f64") {
 }
 
 TEST_CASE("tf32 on the CPU is refused with the precisions that it has") {
-  CHECK(text_of<ConfigError>([] { choose_placement(kNames, "cpu", "tf32"); }) ==
+  CHECK(error_of<ConfigError>([] { choose_placement(kNames, "cpu", "tf32"); }) ==
         "eval: --precision is tf32 and --device cpu (tf32 is for a GPU; choose f32, bf16 or f64)");
   TrainRequest request;
   request.config = run_on("cpu", "tf32");
   request.run_dir = "unused";
-  CHECK(text_of<ConfigError>([&] { train(request); }) ==
+  CHECK(error_of<ConfigError>([&] { train(request); }) ==
         "train: train.precision is tf32 and train.device cpu (tf32 is for a GPU; choose f32, bf16 or f64)");
 }
 
 TEST_CASE("f64 on a GPU is refused with the precisions that it has") {
-  CHECK(text_of<ConfigError>([] { choose_placement(kNames, "cuda", "f64"); }) ==
+  CHECK(error_of<ConfigError>([] { choose_placement(kNames, "cuda", "f64"); }) ==
         "eval: --precision is f64 and --device cuda (f64 is for the CPU; choose f32, tf32 or bf16)");
   TrainRequest request;
   request.config = run_on("cuda", "f64");
   request.run_dir = "unused";
-  CHECK(text_of<ConfigError>([&] { train(request); }) ==
+  CHECK(error_of<ConfigError>([&] { train(request); }) ==
         "train: train.precision is f64 and train.device cuda (f64 is for the CPU; choose f32, tf32 or bf16)");
 }
 
 TEST_CASE("a device or precision that does not exist is refused by its name") {
-  CHECK(text_of<ConfigError>([] { choose_placement(kNames, "tpu", "f32"); }) ==
+  CHECK(error_of<ConfigError>([] { choose_placement(kNames, "tpu", "f32"); }) ==
         "eval: --device is \"tpu\" (cpu or cuda)");
   CHECK_THROWS_AS(choose_placement(kNames, "cpu", "f16"), ConfigError);
   StaircaseBenchOptions staircase;
   staircase.device = "tpu";
-  CHECK(text_of<ConfigError>([&] { plan_staircase_bench(staircase); }) ==
+  CHECK(error_of<ConfigError>([&] { plan_staircase_bench(staircase); }) ==
         "bench staircase: --device is \"tpu\" (cpu or cuda)");
 }
 
 TEST_CASE("a GPU that cannot be used is refused with what to do") {
   if (has_gpu()) return;
-  const std::string text = text_of<DeviceError>([] { choose_placement(kNames, "cuda", "f32"); });
+  const std::string text = error_of<DeviceError>([] { choose_placement(kNames, "cuda", "f32"); });
   CAPTURE(text);
   CHECK(text.find("cuda: ") == 0);
   CHECK((text.find("-DEDDY_CUDA=ON") != std::string::npos || text.find("driver") != std::string::npos));

@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "tensor/base/error.h"
-#include "tests/train/text_test.h"
-#include "tests/train/tiny_model.h"
+#include "tests/support/errors.h"
+#include "tests/support/threads.h"
+#include "tests/support/tiny_model.h"
 #include "train/generate/generate.h"
 
 namespace {

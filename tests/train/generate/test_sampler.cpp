@@ -9,12 +9,13 @@
 #include <vector>
 
 #include "tensor/base/error.h"
-#include "tests/train/text_test.h"
+#include "tests/support/errors.h"
 #include "train/generate/sampler.h"
 
 namespace {
 
 using namespace eddy;
+using namespace eddy::test;
 
 std::int32_t draw(const std::vector<float>& logits, const SampleOptions& options, std::uint64_t position) {
   return sample_token(logits.data(), static_cast<std::int64_t>(logits.size()), options, position);

@@ -11,8 +11,10 @@
 
 #include "tensor/base/error.h"
 #include "tensor/files/safetensors.h"
-#include "tests/train/text_test.h"
-#include "tests/train/tiny_model.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+#include "tests/support/threads.h"
+#include "tests/support/tiny_model.h"
 
 namespace {
 

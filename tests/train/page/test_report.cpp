@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tensor/base/error.h"
+#include "tests/support/files.h"
 #include "train/files/text_file.h"
 #include "train/page/chart.h"
 #include "train/page/chart_axis.h"
@@ -20,6 +21,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::test;
 
 // "" when every tag is closed in order, attribute values are quoted and every '&' starts a known entity; else
 // what is wrong. Style and script are raw text in HTML and are passed over.
@@ -192,15 +194,12 @@ TEST_CASE("report: a run of 100000 steps gives a page of bounded size") {
 }
 
 TEST_CASE("report: the file is written whole and replaces an older one") {
-  const std::filesystem::path folder =
-      std::filesystem::temp_directory_path() / ("eddy-report-" + std::to_string(::getpid()));
-  std::filesystem::create_directories(folder);
-  replace_text_file(folder / "report.html", "old");
-  const std::filesystem::path path = write_report(folder, run_of(5));
+  const TempFolder folder;
+  replace_text_file(folder.path("report.html"), "old");
+  const std::filesystem::path path = write_report(folder.path(), run_of(5));
   CHECK(read_text_file(path) == render_report(run_of(5)));
-  CHECK(std::distance(std::filesystem::directory_iterator(folder), {}) == 1);
-  std::filesystem::remove_all(folder);
-  CHECK_THROWS_AS(write_report(folder, run_of(5)), IoError);
+  CHECK(folder.entries() == 1);
+  CHECK_THROWS_AS(write_report(folder.path("none"), run_of(5)), IoError);
 }
 
 TEST_CASE("make_axis: linear ticks are round evenly spaced and cover the data") {

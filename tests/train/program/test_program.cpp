@@ -13,8 +13,11 @@
 
 #include "ops/backends.h"
 #include "tensor/files/safetensors.h"
-#include "tests/train/program_test.h"
-#include "tests/train/tiny_run.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+#include "tests/support/processes.h"
+#include "tests/support/program.h"
+#include "tests/support/tiny_run.h"
 #include "train/run/checkpoint.h"
 #include "train/run/metrics.h"
 
@@ -33,11 +36,6 @@ Words operator+(Words words, const Words& more) {
 
 const Words kCommands{"train",     "reproduce", "eval", "compare", "generate",
                       "tokenizer", "models",    "info", "bench",   "dump"};
-
-Words words_of(const std::string& line) {
-  std::istringstream stream(line);
-  return {std::istream_iterator<std::string>(stream), {}};
-}
 
 // A few steps of a 16-wide model in a context of 16 tokens.
 Words tiny_train(const std::string& text, int steps = 4) {
@@ -86,10 +84,6 @@ void check_refused(const Ended& ended, int status, const std::string& what) {
   CHECK((line == 0 || ended.err[line - 1] == '\n'));
   CHECK(ended.err.find('\n', line) == ended.err.size() - 1);
   CHECK_MESSAGE(contains(ended.err.substr(line), what), what);
-}
-
-std::string bytes_of(const fs::path& file) {
-  return read_text_file(file);
 }
 
 }  // namespace
@@ -206,7 +200,7 @@ TEST_CASE("program: a run trains and is evaluated and writes text and goes on to
   for (const char* name :
        {"config.json", "tokenizer.json", "metrics.jsonl", "report.html", "checkpoints/latest"})
     CHECK_MESSAGE(fs::exists(fs::path(t.unit) / name), name);
-  const std::string report = bytes_of(fs::path(t.unit) / "report.html");
+  const std::string report = read_bytes(fs::path(t.unit) / "report.html");
   CHECK(contains(report, "--train.steps 4"));
 
   const TempFolder folder;
@@ -242,7 +236,7 @@ TEST_CASE("program: a run trains and is evaluated and writes text and goes on to
   CHECK(run(folder, tiny_train(t.text, 6) + Words{"--run", unbroken}).status == 0);
   for (const char* name : {"model.safetensors", "optimizer.safetensors"})
     CHECK_MESSAGE(
-        bytes_of(fs::path(latest_of(run_dir)) / name) == bytes_of(fs::path(latest_of(unbroken)) / name),
+        read_bytes(fs::path(latest_of(run_dir)) / name) == read_bytes(fs::path(latest_of(unbroken)) / name),
         name);
 }
 
@@ -448,7 +442,7 @@ TEST_CASE("program: dump writes what it computed and refuses a file that is cut"
   if (!has_program()) return;
   const TempFolder folder;
   fs::copy(EDDY_SOURCE_DIR "/tests/golden/recurrent_transformer/unit_forget", folder.path("case"));
-  const std::string file = folder.path("case/case.safetensors"), whole = bytes_of(file);
+  const std::string file = folder.path("case/case.safetensors"), whole = read_bytes(file);
   const Ended good = run(folder, {"dump", "--case", "case", "--out", "good.safetensors", "--grads"});
   CHECK_MESSAGE(good.status == 0, good.err);
   CHECK(load_safetensors(folder.path("good.safetensors")).contains("logits"));
@@ -469,7 +463,7 @@ TEST_CASE("program: a damaged checkpoint is an error for every command that read
   const Trained& t = trained();
   const TempFolder folder;
   const std::string run_dir = t.copy_to(folder), model = latest_of(run_dir) + "/model.safetensors";
-  const std::string whole = bytes_of(model);
+  const std::string whole = read_bytes(model);
   folder.write("unit/checkpoints/step-4/model.safetensors", whole.substr(0, whole.size() - 5));
   const auto before = content_of(run_dir);
   check_refused(run(folder, {"eval", run_dir}), 1, "model.safetensors");

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/train/program_test.h"
-#include "tests/train/text_test.h"
+#include "tests/support/files.h"
+#include "tests/support/program.h"
 #include "train/files/text_file.h"
 
 namespace {
@@ -18,8 +18,7 @@ using namespace eddy;
 using namespace eddy::test;
 
 Ended run_line(const TempFolder& folder, const std::string& line) {
-  std::istringstream stream(line);
-  return run_program({{std::istream_iterator<std::string>(stream), {}}, folder.path()});
+  return run_program({words_of(line), folder.path()});
 }
 
 }  // namespace

@@ -2,8 +2,9 @@
 #include <iterator>
 #include <sstream>
 
-#include "tests/train/program_test.h"
-#include "tests/train/text_test.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+#include "tests/support/program.h"
 #include "train/files/text_file.h"
 #include "train/text/stories/story_generator.h"
 
@@ -14,15 +15,8 @@ using namespace eddy::test;
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
-Words words_of(const std::string& line) {
-  std::istringstream stream(line);
-  return {std::istream_iterator<std::string>(stream), {}};
-}
-
 Words with_empty(const std::string& line) {
-  Words words = words_of(line);
-  words.emplace_back();
-  return words;
+  return words_of(line, {""});
 }
 
 Ended run(const TempFolder& folder, const std::string& line, const std::string& variable = "EDDY_=") {

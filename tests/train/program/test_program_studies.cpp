@@ -6,8 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "tests/train/program_test.h"
-#include "tests/train/text_test.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+#include "tests/support/program.h"
 #include "train/files/text_file.h"
 #include "train/text/stories/story_generator.h"
 
@@ -18,13 +19,6 @@ using namespace eddy::test;
 namespace fs = std::filesystem;
 
 using Words = std::vector<std::string>;
-
-Words words(const std::string& line, const Words& more = {}) {
-  std::istringstream stream(line);
-  Words result{std::istream_iterator<std::string>(stream), {}};
-  result.insert(result.end(), more.begin(), more.end());
-  return result;
-}
 
 std::string train_line(const std::string& run, const std::string& more) {
   return "train --run " + run +
@@ -55,7 +49,7 @@ struct Studies {
     }
   }
   Ended start(const std::string& line, const Words& more = {}) const {
-    return run_program({words(line, more), folder.path()});
+    return run_program({words_of(line, more), folder.path()});
   }
 };
 const Studies& studies() {

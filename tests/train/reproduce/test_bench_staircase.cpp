@@ -15,8 +15,13 @@
 #include "autograd/tape.h"
 #include "models/model.h"
 #include "ops/loss/cross_entropy.h"
-#include "tests/train/tiny_run.h"
+#include "tensor/base/error.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+#include "tests/support/processes.h"
+#include "tests/support/threads.h"
 #include "train/run/metrics.h"
+#include "train/text/stories/story_generator.h"
 
 namespace {
 

@@ -9,11 +9,17 @@
 #include <string>
 #include <vector>
 
-#include "tests/train/tiny_run.h"
+#include "tensor/base/error.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+#include "tests/support/processes.h"
+#include "tests/support/threads.h"
+#include "train/files/text_file.h"
 #include "train/reproduce/reproduce.h"
 #include "train/reproduce/run.h"
 #include "train/run/metrics.h"
 #include "train/tasks/task.h"
+#include "train/text/stories/story_generator.h"
 
 namespace {
 

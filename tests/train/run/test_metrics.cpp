@@ -8,36 +8,14 @@
 #include <string>
 
 #include "tensor/base/error.h"
+#include "tests/support/files.h"
 #include "train/files/text_file.h"
 #include "train/run/metrics.h"
 
 namespace {
 
 using namespace eddy;
-
-// A folder that goes with its contents at the end of the test.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    static int count = 0;
-    path_ = std::filesystem::temp_directory_path() /
-            ("eddy-metrics-" + std::to_string(::getpid()) + "-" + std::to_string(++count));
-    std::filesystem::create_directories(path_);
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  std::filesystem::path operator/(const char* name) const { return path_ / name; }
-  std::size_t files() const {
-    return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(path_), {}));
-  }
-
- private:
-  std::filesystem::path path_;
-};
+using namespace eddy::test;
 
 StepRecord step_at(std::int64_t step, double loss) {
   StepRecord record;
@@ -49,8 +27,8 @@ StepRecord step_at(std::int64_t step, double loss) {
 }  // namespace
 
 TEST_CASE("metrics: what an evaluation measured besides the loss comes back by name") {
-  const TemporaryFolder folder;
-  const std::filesystem::path path = folder / "metrics.jsonl";
+  const TempFolder folder;
+  const std::filesystem::path path = folder.path("metrics.jsonl");
   {
     MetricsWriter writer(path);
     writer.write(EvalRecord{3, "valid", 1.5, 10, {{"accuracy", 0.25}, {"word_perplexity", kNotMeasured}}});
@@ -66,15 +44,15 @@ TEST_CASE("metrics: what an evaluation measured besides the loss comes back by n
 }
 
 TEST_CASE("metrics: every field of every kind comes back as written") {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   {
-    MetricsWriter writer(folder / "metrics.jsonl");
+    MetricsWriter writer(folder.path("metrics.jsonl"));
     writer.write(StepRecord{7, 2.5, 3e-4, 0.75, 12345.5, std::int64_t{1} << 40, 81.25, 1840, 4096, 312});
     writer.write(EvalRecord{7, "test", 2.25, 1000});
     writer.write(SampleRecord{7, "two\nlines \"quoted\" \\ \xf0\x9f\x8c\x8a"});
     writer.write(EventRecord{8, "resumed"});
   }
-  const Metrics m = read_metrics(folder / "metrics.jsonl");
+  const Metrics m = read_metrics(folder.path("metrics.jsonl"));
   REQUIRE(m.steps.size() == 1);
   const StepRecord& s = m.steps[0];
   CHECK(s.step == 7);
@@ -98,102 +76,102 @@ TEST_CASE("metrics: every field of every kind comes back as written") {
 }
 
 TEST_CASE("metrics: a line is in the file as soon as it is written and starts with its kind") {
-  const TemporaryFolder folder;
-  MetricsWriter writer(folder / "m");
+  const TempFolder folder;
+  MetricsWriter writer(folder.path("m"));
   writer.write(EventRecord{3, "hello"});
-  CHECK(read_text_file(folder / "m") == "{\"kind\":\"event\",\"step\":3,\"text\":\"hello\"}\n");
+  CHECK(read_text_file(folder.path("m")) == "{\"kind\":\"event\",\"step\":3,\"text\":\"hello\"}\n");
 }
 
 TEST_CASE("metrics: numbers that are not finite are written as null and read as NaN") {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   {
-    MetricsWriter writer(folder / "m");
+    MetricsWriter writer(folder.path("m"));
     writer.write(step_at(1, std::nan("")));
     writer.write(step_at(2, INFINITY));
   }
-  CHECK(read_text_file(folder / "m").find("\"loss\":null") != std::string::npos);
-  const Metrics m = read_metrics(folder / "m");
+  CHECK(read_text_file(folder.path("m")).find("\"loss\":null") != std::string::npos);
+  const Metrics m = read_metrics(folder.path("m"));
   REQUIRE(m.steps.size() == 2);
   CHECK(std::isnan(m.steps[0].loss));
   CHECK(std::isnan(m.steps[1].loss));
 }
 
 TEST_CASE("metrics: a sample with invalid UTF-8 is written with replacement characters") {
-  const TemporaryFolder folder;
-  MetricsWriter(folder / "m")
+  const TempFolder folder;
+  MetricsWriter(folder.path("m"))
       .write(SampleRecord{1,
                           "a\xff"
                           "b\xc3"});
-  CHECK(read_metrics(folder / "m").samples.at(0).text ==
+  CHECK(read_metrics(folder.path("m")).samples.at(0).text ==
         "a\xef\xbf\xbd"
         "b\xef\xbf\xbd");
 }
 
 TEST_CASE("metrics: the reader tolerates a file cut at any byte") {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   {
-    MetricsWriter writer(folder / "m");
+    MetricsWriter writer(folder.path("m"));
     for (int step = 1; step <= 3; ++step) writer.write(step_at(step, 1.0 / step));
   }
-  const std::string whole = read_text_file(folder / "m");
+  const std::string whole = read_text_file(folder.path("m"));
   for (std::size_t bytes = 0; bytes <= whole.size(); ++bytes) {
     const std::string part = whole.substr(0, bytes);
-    replace_text_file(folder / "cut", part);
+    replace_text_file(folder.path("cut"), part);
     const auto lines = static_cast<std::size_t>(std::count(part.begin(), part.end(), '\n'));
-    CHECK(read_metrics(folder / "cut").steps.size() == lines);
+    CHECK(read_metrics(folder.path("cut")).steps.size() == lines);
   }
 }
 
 TEST_CASE("metrics: a writer removes a cut last line before it appends") {
-  const TemporaryFolder folder;
-  replace_text_file(folder / "m", "{\"kind\":\"event\",\"step\":1,\"text\":\"a\"}\n{\"kind\":\"eve");
-  MetricsWriter(folder / "m").write(EventRecord{2, "b"});
-  const Metrics m = read_metrics(folder / "m");
+  const TempFolder folder;
+  replace_text_file(folder.path("m"), "{\"kind\":\"event\",\"step\":1,\"text\":\"a\"}\n{\"kind\":\"eve");
+  MetricsWriter(folder.path("m")).write(EventRecord{2, "b"});
+  const Metrics m = read_metrics(folder.path("m"));
   REQUIRE(m.events.size() == 2);
   CHECK(m.events[1].text == "b");
 }
 
 TEST_CASE("metrics: a resume drops the lines of later steps and keeps the bytes of the others") {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   {
-    MetricsWriter writer(folder / "m");
+    MetricsWriter writer(folder.path("m"));
     writer.write(step_at(1, 3));
     writer.write(step_at(2, 2));
     writer.write(EvalRecord{2, "valid", 2, 10});
   }
-  const std::string until_2 = read_text_file(folder / "m");
+  const std::string until_2 = read_text_file(folder.path("m"));
   {
-    MetricsWriter writer(folder / "m");
+    MetricsWriter writer(folder.path("m"));
     writer.write(step_at(3, 1));
     writer.write(SampleRecord{3, "late"});
   }
-  replace_text_file(folder / "m", read_text_file(folder / "m") + "{\"kind\":\"st");
-  CHECK(drop_metrics_after(folder / "m", 2) == 3);
-  CHECK(read_text_file(folder / "m") == until_2);
-  CHECK(drop_metrics_after(folder / "m", 2) == 0);
-  CHECK(folder.files() == 1);
+  replace_text_file(folder.path("m"), read_text_file(folder.path("m")) + "{\"kind\":\"st");
+  CHECK(drop_metrics_after(folder.path("m"), 2) == 3);
+  CHECK(read_text_file(folder.path("m")) == until_2);
+  CHECK(drop_metrics_after(folder.path("m"), 2) == 0);
+  CHECK(folder.entries() == 1);
 }
 
 TEST_CASE("metrics: a resume without a file drops nothing and makes no file") {
-  const TemporaryFolder folder;
-  CHECK(drop_metrics_after(folder / "none", 5) == 0);
-  CHECK(folder.files() == 0);
+  const TempFolder folder;
+  CHECK(drop_metrics_after(folder.path("none"), 5) == 0);
+  CHECK(folder.entries() == 0);
 }
 
 TEST_CASE("metrics: unknown kinds and fields are passed over and survive a resume") {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const std::string line = "{\"kind\":\"later\",\"step\":1,\"list\":[1,{\"a\":2}]}\n";
-  replace_text_file(folder / "m", line + "{\"kind\":\"step\",\"step\":2,\"loss\":1.5,\"new\":true}\n");
-  const Metrics m = read_metrics(folder / "m");
+  replace_text_file(folder.path("m"), line + "{\"kind\":\"step\",\"step\":2,\"loss\":1.5,\"new\":true}\n");
+  const Metrics m = read_metrics(folder.path("m"));
   REQUIRE(m.steps.size() == 1);
   CHECK(m.steps[0].loss == 1.5);
   CHECK(std::isnan(m.steps[0].grad_norm));
-  CHECK(drop_metrics_after(folder / "m", 1) == 1);
-  CHECK(read_text_file(folder / "m") == line);
+  CHECK(drop_metrics_after(folder.path("m"), 1) == 1);
+  CHECK(read_text_file(folder.path("m")) == line);
 }
 
 TEST_CASE("metrics: a whole line that is no record is an error that names the line") {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const std::string good = "{\"kind\":\"event\",\"step\":1,\"text\":\"a\"}\n";
   const std::string deep(100000, '[');
   for (const std::string& bad :
@@ -202,22 +180,22 @@ TEST_CASE("metrics: a whole line that is no record is an error that names the li
         std::string("{\"kind\":\"step\",\"step\":1.5}"),
         std::string("{\"kind\":\"step\",\"step\":18446744073709551615}"),
         std::string("{\"kind\":\"step\",\"step\":1,\"loss\":\"x\"}"), std::string(3, '\0'), deep}) {
-    replace_text_file(folder / "m", good + bad + "\n");
-    CHECK_THROWS_WITH_AS(read_metrics(folder / "m"), doctest::Contains("line 2"), FormatError);
-    CHECK(read_text_file(folder / "m") == good + bad + "\n");
+    replace_text_file(folder.path("m"), good + bad + "\n");
+    CHECK_THROWS_WITH_AS(read_metrics(folder.path("m")), doctest::Contains("line 2"), FormatError);
+    CHECK(read_text_file(folder.path("m")) == good + bad + "\n");
   }
 }
 
 TEST_CASE("metrics: a missing folder is an IoError for the writer and the reader") {
-  const TemporaryFolder folder;
-  CHECK_THROWS_AS(MetricsWriter(folder / "no/m"), IoError);
-  CHECK_THROWS_AS(read_metrics(folder / "no/m"), IoError);
+  const TempFolder folder;
+  CHECK_THROWS_AS(MetricsWriter(folder.path("no/m")), IoError);
+  CHECK_THROWS_AS(read_metrics(folder.path("no/m")), IoError);
 }
 
 TEST_CASE("replace_text_file: a failed replacement leaves no neighbour and the target as it was") {
-  const TemporaryFolder folder;
-  std::filesystem::create_directories(folder / "target/inside");  // a folder cannot be replaced by a file
-  CHECK_THROWS_AS(replace_text_file(folder / "target", "text"), IoError);
-  CHECK(folder.files() == 1);
-  CHECK(std::filesystem::is_directory(folder / "target/inside"));
+  const TempFolder folder;
+  std::filesystem::create_directories(folder.path("target/inside"));  // a folder cannot be replaced by a file
+  CHECK_THROWS_AS(replace_text_file(folder.path("target"), "text"), IoError);
+  CHECK(folder.entries() == 1);
+  CHECK(std::filesystem::is_directory(folder.path("target/inside")));
 }

@@ -7,8 +7,11 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "tests/train/text_test.h"
-#include "tests/train/tiny_run.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+#include "tests/support/tasks.h"
+#include "tests/support/threads.h"
+#include "tests/support/tiny_run.h"
 #include "train/run/metrics.h"
 #include "train/run/state_watch.h"
 
@@ -16,12 +19,6 @@ namespace {
 
 using namespace eddy;
 using namespace eddy::test;
-
-double extra(const EvalResult& result, const std::string& name) {
-  for (const auto& [key, value] : result.extras)
-    if (key == name) return value;
-  return std::nan("");
-}
 
 EvalResult with_gain(double gain) {
   EvalResult result;

@@ -11,8 +11,12 @@
 
 #include "autograd/tape.h"
 #include "models/optimizer/adam.h"
+#include "tensor/base/error.h"
 #include "tensor/files/safetensors.h"
-#include "tests/train/tiny_run.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+#include "tests/support/threads.h"
+#include "tests/support/tiny_run.h"
 #include "train/run/checkpoint.h"
 #include "train/run/metrics.h"
 #include "train/run/weights.h"
@@ -27,10 +31,6 @@ Metrics metrics_of(const std::string& run) {
   return read_metrics(run + "/metrics.jsonl");
 }
 
-std::string bytes_of(const std::string& checkpoint, const char* file) {
-  return read_text_file(fs::path(checkpoint) / file);
-}
-
 // Whether two checkpoints hold the same parameters and moments, byte for byte.
 bool same_bytes(const std::string& a, const std::string& b) {
   return bytes_of(a, "model.safetensors") == bytes_of(b, "model.safetensors") &&
@@ -42,14 +42,6 @@ std::vector<double> values_of(const std::string& checkpoint) {
   for (const auto& [name, tensor] : load_safetensors(checkpoint + "/model.safetensors"))
     for (const double value : raw::cast(tensor, Dtype::f64).to_vector<double>()) all.push_back(value);
   return all;
-}
-
-TrainRequest resumed(const TrainRequest& request, std::int64_t steps) {
-  TrainRequest result = request;
-  result.resume = request.run_dir;
-  result.run_dir.clear();
-  result.config.train.steps = steps;
-  return result;
 }
 
 // The text of every event of a run, one per line.
@@ -135,7 +127,7 @@ TEST_CASE("train: a resumed run equals an unbroken one to the bit") {
     for (const std::int64_t threads : {1, 2}) {
       CAPTURE(model);
       CAPTURE(threads);
-      const int threads_before = thread_count();
+      const Threads keep(thread_count());
       const TempFolder folder;
       TrainRequest whole = tiny_run(folder, "whole"), part = tiny_run(folder, "part");
       for (TrainRequest* request : {&whole, &part}) {
@@ -160,12 +152,11 @@ TEST_CASE("train: a resumed run equals an unbroken one to the bit") {
       REQUIRE(b.steps.size() == 20);
       for (std::size_t i = 0; i < 20; ++i) CHECK(a.steps[i].loss == b.steps[i].loss);
       CHECK(contains(events_of(part.run_dir), "resumed at step 10"));
-      set_thread_count(threads_before);
     }
 }
 
 TEST_CASE("train: the number of threads changes no bit") {
-  const int threads_before = thread_count();
+  const Threads keep(thread_count());
   const TempFolder folder;
   std::vector<std::string> bytes;
   for (const std::int64_t threads : {1, 2, 3}) {
@@ -177,7 +168,6 @@ TEST_CASE("train: the number of threads changes no bit") {
   }
   CHECK(bytes[1] == bytes[0]);
   CHECK(bytes[2] == bytes[0]);
-  set_thread_count(threads_before);
 }
 
 TEST_CASE("train: two batches of eight rows give the step of one batch of sixteen") {

@@ -2,7 +2,9 @@
 #include <doctest/doctest.h>
 
 #include "tensor/files/safetensors.h"
-#include "tests/train/tiny_run.h"
+#include "tests/support/files.h"
+#include "tests/support/threads.h"
+#include "tests/support/tiny_run.h"
 #include "train/run/checkpoint.h"
 #include "train/run/metrics.h"
 
@@ -20,10 +22,7 @@ TrainRequest bf16_run(const TempFolder& folder, const std::string& name, std::in
 }
 
 TrainRequest going_on(const TrainRequest& request, std::int64_t steps, const std::string& precision) {
-  TrainRequest result = request;
-  result.resume = request.run_dir;
-  result.run_dir.clear();
-  result.config.train.steps = steps;
+  TrainRequest result = resumed(request, steps);
   result.config.train.precision = precision;
   return result;
 }

@@ -10,8 +10,13 @@
 #include <vector>
 
 #include "models/optimizer/adam.h"
+#include "tensor/base/error.h"
 #include "tensor/random/philox.h"
-#include "tests/train/tiny_run.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+#include "tests/support/processes.h"
+#include "tests/support/threads.h"
+#include "tests/support/tiny_run.h"
 #include "train/run/checkpoint.h"
 #include "train/run/metrics.h"
 
@@ -20,18 +25,6 @@ namespace {
 using namespace eddy;
 using namespace eddy::test;
 namespace fs = std::filesystem;
-
-TrainRequest resumed(const TrainRequest& request, std::int64_t steps) {
-  TrainRequest result = request;
-  result.resume = request.run_dir;
-  result.run_dir.clear();
-  result.config.train.steps = steps;
-  return result;
-}
-
-std::string bytes_of(const std::string& checkpoint, const char* file) {
-  return read_text_file(fs::path(checkpoint) / file);
-}
 
 int code_of(TrainEnd end) {
   return static_cast<int>(end);
@@ -242,8 +235,7 @@ TEST_CASE("train: a run that trains is left alone by a second process and can be
 }
 
 TEST_CASE("train: a forked process trains with the bits of its parent") {
-  const int threads_before = thread_count();
-  set_thread_count(2);
+  const Threads two(2);
   const TempFolder folder;
   const TrainRequest first = tiny_run(folder, "first"), second = tiny_run(folder, "second");
   CHECK(train_quietly(first) ==
@@ -252,5 +244,4 @@ TEST_CASE("train: a forked process trains with the bits of its parent") {
   CHECK(child.wait() == code_of(TrainEnd::finished));
   CHECK(bytes_of(latest_of(first.run_dir), "model.safetensors") ==
         bytes_of(latest_of(second.run_dir), "model.safetensors"));
-  set_thread_count(threads_before);
 }

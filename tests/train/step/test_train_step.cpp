@@ -11,8 +11,9 @@
 #include "ops/index/gather.h"
 #include "ops/pointwise/pointwise.h"
 #include "tensor/base/error.h"
-#include "tests/train/text_test.h"
-#include "tests/train/tiny_model.h"
+#include "tests/support/errors.h"
+#include "tests/support/threads.h"
+#include "tests/support/tiny_model.h"
 #include "train/step/captured_step.h"
 
 namespace {

@@ -11,7 +11,8 @@
 
 #include "tensor/base/error.h"
 #include "tensor/files/safetensors.h"
-#include "tests/train/text_test.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 
 namespace {
 

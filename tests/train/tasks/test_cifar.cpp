@@ -13,7 +13,10 @@
 #include "autograd/tape.h"
 #include "models/model.h"
 #include "tensor/base/error.h"
-#include "tests/train/tiny_run.h"
+#include "tests/support/files.h"
+#include "tests/support/processes.h"
+#include "tests/support/tasks.h"
+#include "train/files/text_file.h"
 #include "train/page/html_page.h"
 #include "train/reproduce/reproduce.h"
 #include "train/reproduce/run.h"
@@ -23,18 +26,8 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::test;
 namespace fs = std::filesystem;
-
-// A folder of its own, removed at the end.
-struct Folder {
-  fs::path path = fs::temp_directory_path() / ("eddy-cifar-" + std::to_string(getpid()));
-  Folder() { fs::create_directories(path); }
-  ~Folder() { fs::remove_all(path); }
-  std::string write(const std::string& name, const std::string& bytes) const {
-    std::ofstream(path / name, std::ios::binary) << bytes;
-    return (path / name).string();
-  }
-};
 
 // Records from `first_image` on, each with pixels of its own up to 256 of them.
 std::string grey_records(int count, int first_label = 0, int first_image = 0) {
@@ -47,7 +40,7 @@ std::string grey_records(int count, int first_label = 0, int first_image = 0) {
 }
 
 // The five batches, of four images each.
-void write_training_images(const Folder& folder) {
+void write_training_images(const TempFolder& folder) {
   for (int i = 1; i <= 5; ++i)
     folder.write("data_batch_" + std::to_string(i) + ".bin", grey_records(4, i, 4 * i));
 }
@@ -63,10 +56,10 @@ std::string message_of(const std::string& path) {
   return "";
 }
 
-RunConfig tiny_config(const fs::path& folder) {
+RunConfig tiny_config(const TempFolder& folder) {
   RunConfig config;
   config.data.name = "cifar10";
-  config.data.path = folder.string();
+  config.data.path = folder.path();
   config.data.block_min = 16;
   config.data.block_max = 48;
   config.model.model = "block_forget";
@@ -88,12 +81,9 @@ ModelConfig tiny_image_model() {
 }
 
 // A task that is only measured.
-std::unique_ptr<Task> six_test_images(const Folder& folder) {
+std::unique_ptr<Task> six_test_images(const TempFolder& folder) {
   folder.write("test_batch.bin", grey_records(6));
-  TaskArguments arguments;
-  arguments.config = tiny_config(folder.path);
-  arguments.training = false;
-  return make_task(std::move(arguments));
+  return task_of(tiny_config(folder), false);
 }
 
 }  // namespace
@@ -109,7 +99,7 @@ TEST_CASE("grey values are those of the integer formula") {
 }
 
 TEST_CASE("coloured records become grey ones") {
-  const Folder folder;
+  const TempFolder folder;
   std::string bytes;
   for (int i = 0; i < 3; ++i) {
     bytes += static_cast<char>(i);
@@ -124,7 +114,7 @@ TEST_CASE("coloured records become grey ones") {
 }
 
 TEST_CASE("grey records are taken as they are") {
-  const Folder folder;
+  const TempFolder folder;
   GreyImages images;
   read_cifar_file(folder.write("grey.bin", grey_records(5)), images);
   REQUIRE(images.count() == 5);
@@ -133,32 +123,32 @@ TEST_CASE("grey records are taken as they are") {
 }
 
 TEST_CASE("a file with wrong sizes or labels is refused with its place") {
-  const Folder folder;
+  const TempFolder folder;
   CHECK(message_of(folder.write("cut.bin", grey_records(3).substr(0, 3000))).find("3000 bytes") !=
         std::string::npos);
   CHECK(message_of(folder.write("empty.bin", "")).find("0 bytes") != std::string::npos);
   std::string bad = grey_records(3);
   bad[1025] = 17;
   CHECK(message_of(folder.write("label.bin", bad)).find("record 1 has label 17") != std::string::npos);
-  CHECK(message_of((folder.path / "none.bin").string()).find("none.bin") != std::string::npos);
+  CHECK(message_of(folder.path("none.bin")).find("none.bin") != std::string::npos);
 }
 
 TEST_CASE("a missing batch is named") {
-  const Folder folder;
+  const TempFolder folder;
   folder.write("test_batch.bin", grey_records(4));
-  CHECK(read_cifar(folder.path.string(), false).test.count() == 4);
-  CHECK_THROWS_WITH_AS(read_cifar(folder.path.string(), true),
-                       doctest::Contains("data_batch_1.bin is missing"), IoError);
-  CHECK_THROWS_WITH_AS(read_cifar((folder.path / "nowhere").string(), true),
-                       doctest::Contains("no test_batch.bin"), IoError);
+  CHECK(read_cifar(folder.path(), false).test.count() == 4);
+  CHECK_THROWS_WITH_AS(read_cifar(folder.path(), true), doctest::Contains("data_batch_1.bin is missing"),
+                       IoError);
+  CHECK_THROWS_WITH_AS(read_cifar(folder.path("nowhere"), true), doctest::Contains("no test_batch.bin"),
+                       IoError);
 }
 
 TEST_CASE("image batches are distinct and drawn by step and blocks cover their range") {
-  const Folder folder;
+  const TempFolder folder;
   write_training_images(folder);
   folder.write("test_batch.bin", grey_records(6));
   TaskArguments arguments;
-  arguments.config = tiny_config(folder.path);
+  arguments.config = tiny_config(folder);
   const std::unique_ptr<Task> task = make_task(std::move(arguments));
   std::set<std::int64_t> blocks;
   std::set<std::vector<std::int32_t>> images;
@@ -189,7 +179,7 @@ TEST_CASE("image batches are distinct and drawn by step and blocks cover their r
 }
 
 TEST_CASE("the report of images shows them with what they are and what they are taken for") {
-  const Folder folder;
+  const TempFolder folder;
   const std::unique_ptr<Task> task = six_test_images(folder);
   CHECK(task->summary().find("6 test images") != std::string::npos);
   CHECK(task->summary().find("the whole set has 50000 and 10000") != std::string::npos);
@@ -221,7 +211,7 @@ TEST_CASE("the report of images shows them with what they are and what they are 
 }
 
 TEST_CASE("a model that does not fit images is refused") {
-  const Folder folder;
+  const TempFolder folder;
   const std::unique_ptr<Task> task = six_test_images(folder);
   ModelConfig model;
   CHECK_THROWS_AS(task->fit(model), ConfigError);
@@ -237,12 +227,12 @@ TEST_CASE("a model that does not fit images is refused") {
 }
 
 TEST_CASE("blocks that no step or no model can take are refused before training") {
-  const Folder folder;
+  const TempFolder folder;
   write_training_images(folder);
   folder.write("test_batch.bin", grey_records(6));
   const auto make = [&](std::int64_t block_min, std::int64_t block_max, const char* model, bool training) {
     TaskArguments arguments;
-    arguments.config = tiny_config(folder.path);
+    arguments.config = tiny_config(folder);
     arguments.config.data.block_min = block_min;
     arguments.config.data.block_max = block_max;
     arguments.config.model.model = model;
@@ -260,10 +250,10 @@ TEST_CASE("blocks that no step or no model can take are refused before training"
 }
 
 TEST_CASE("random test batches estimate the loss of all and depend on the seed alone") {
-  const Folder folder;
+  const TempFolder folder;
   folder.write("test_batch.bin", grey_records(30));
   TaskArguments arguments;
-  arguments.config = tiny_config(folder.path);
+  arguments.config = tiny_config(folder);
   arguments.config.model = tiny_image_model();
   arguments.training = false;
   const ModelConfig config = arguments.config.model;
@@ -288,15 +278,15 @@ TEST_CASE("random test batches estimate the loss of all and depend on the seed a
 }
 
 TEST_CASE("table 4 shows all test images beside the estimate of the paper and its run shows images") {
-  const Folder folder;
+  const TempFolder folder;
   write_training_images(folder);
   folder.write("test_batch.bin", grey_records(30));
   ReproduceOptions options;
   options.table = "recurrent-transformers/table-4";
   options.scale = "tiny";
   options.rows = {"block"};
-  options.data = folder.path.string();
-  options.runs = (folder.path / "runs").string();
+  options.data = folder.path();
+  options.runs = folder.path("runs");
   options.set = {{"train.threads", "1"}, {"train.steps", "2"}};
   std::string text;
   {
@@ -316,6 +306,6 @@ TEST_CASE("table 4 shows all test images beside the estimate of the paper and it
     CHECK(result.measured == "test, 2 batches of 4 rows; 3 random ones, seed 1337");
   }
   const std::string report =
-      read_text_file((folder.path / "runs" / table.folder / "block" / "report.html").string());
+      read_text_file(fs::path(folder.path("runs")) / table.folder / "block" / "report.html");
   CHECK(report.find("taken for") != std::string::npos);
 }

@@ -11,12 +11,14 @@
 #include <utility>
 
 #include "tensor/base/error.h"
+#include "tests/support/tasks.h"
 #include "train/tasks/copy_data.h"
 #include "train/tasks/task.h"
 
 namespace {
 
 using namespace eddy;
+using namespace eddy::test;
 
 constexpr std::int64_t kSymbols = 16;
 
@@ -33,12 +35,6 @@ RunConfig copy_config(std::int64_t noise, std::int64_t noise_max) {
   config.data.noise = noise;
   config.data.noise_max = noise_max;
   return config;
-}
-
-std::unique_ptr<Task> task_of(const RunConfig& config) {
-  TaskArguments arguments;
-  arguments.config = config;
-  return make_task(std::move(arguments));
 }
 
 }  // namespace

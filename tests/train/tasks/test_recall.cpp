@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "tensor/base/error.h"
-#include "tests/train/text_test.h"
-#include "tests/train/tiny_run.h"
+#include "tests/support/errors.h"
+#include "tests/support/tasks.h"
+#include "tests/support/threads.h"
 #include "train/step/train_step.h"
 #include "train/tasks/recall_data.h"
 #include "train/tasks/task.h"
@@ -35,18 +36,6 @@ RunConfig recall_config() {
   config.data.segments = 3;
   config.train.batch = 2;
   return config;
-}
-
-std::unique_ptr<Task> task_of(const RunConfig& config) {
-  TaskArguments arguments;
-  arguments.config = config;
-  return make_task(std::move(arguments));
-}
-
-double extra(const EvalResult& result, const std::string& name) {
-  for (const auto& [key, value] : result.extras)
-    if (key == name) return value;
-  return std::nan("");
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tensor/base/error.h"
-#include "tests/train/text_test.h"
+#include "tests/support/errors.h"
 
 namespace {
 

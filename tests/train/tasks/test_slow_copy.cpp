@@ -7,12 +7,14 @@
 #include <string>
 
 #include "models/optimizer/optimizer.h"
+#include "tests/support/tasks.h"
 #include "train/step/train_step.h"
 #include "train/tasks/task.h"
 
 namespace {
 
 using namespace eddy;
+using namespace eddy::test;
 
 // What the curriculum measures after its first hundred steps.
 EvalResult learn(const std::string& name) {
@@ -21,9 +23,7 @@ EvalResult learn(const std::string& name) {
   CHECK(config.data.noise == 32);
   CHECK(config.train.batch == 64);
   CHECK(config.train.learning_rate == 5e-4);
-  TaskArguments arguments;
-  arguments.config = config;
-  const std::unique_ptr<Task> task = make_task(std::move(arguments));
+  const std::unique_ptr<Task> task = task_of(config);
   task->fit(config.model);
   const std::unique_ptr<Model> model = make_model(config.model);
   model->params().initialize(static_cast<std::uint64_t>(config.train.seed));
@@ -44,24 +44,18 @@ EvalResult learn(const std::string& name) {
   return {};
 }
 
-double accuracy_of(const EvalResult& result) {
-  for (const auto& [name, value] : result.extras)
-    if (name == "accuracy") return value;
-  return std::nan("");
-}
-
 }  // namespace
 
 TEST_CASE("copy: accumulate copies without an error after a hundred steps") {
   const EvalResult result = learn("block_accumulate");
-  MESSAGE("loss " << result.loss << ", accuracy " << accuracy_of(result));
+  MESSAGE("loss " << result.loss << ", accuracy " << extra(result, "accuracy"));
   CHECK(result.loss < 0.3);
-  CHECK(accuracy_of(result) == 1);
+  CHECK(extra(result, "accuracy") == 1);
 }
 
 TEST_CASE("copy: forget stays at chance for the same hundred steps") {
   const EvalResult result = learn("block_forget");
-  MESSAGE("loss " << result.loss << ", accuracy " << accuracy_of(result));
+  MESSAGE("loss " << result.loss << ", accuracy " << extra(result, "accuracy"));
   CHECK(result.loss > 2.5);
-  CHECK(accuracy_of(result) < 0.15);
+  CHECK(extra(result, "accuracy") < 0.15);
 }

@@ -7,7 +7,7 @@
 
 #include "models/optimizer/optimizer.h"
 #include "models/optimizer/schedule.h"
-#include "tests/train/text_test.h"
+#include "tests/support/tasks.h"
 #include "train/step/train_step.h"
 #include "train/tasks/task.h"
 
@@ -22,9 +22,7 @@ struct Learned {
 
 // Trains as the trainer does, and measures on fresh documents.
 Learned learn(RunConfig config) {
-  TaskArguments arguments;
-  arguments.config = config;
-  const std::unique_ptr<Task> task = make_task(std::move(arguments));
+  const std::unique_ptr<Task> task = task_of(config);
   task->fit(config.model);
   const std::unique_ptr<Model> model = make_model(config.model);
   model->params().initialize(static_cast<std::uint64_t>(config.train.seed));
@@ -44,12 +42,6 @@ Learned learn(RunConfig config) {
   options.clear_state = true;
   learned.cleared = task->evaluate(*model, options);
   return learned;
-}
-
-double after_border(const EvalResult& result) {
-  for (const auto& [name, value] : result.extras)
-    if (name == "after_border") return value;
-  return std::nan("");
 }
 
 const std::string kConfigs = EDDY_SOURCE_DIR "/examples/configs/";
@@ -76,11 +68,11 @@ TEST_CASE("recall: every gate and cell carries the secret and clearing the state
       config.model.cell = cell;
       const Learned learned = learn(config);
       MESSAGE(gate << ":" << cell << ": " << learned.with.loss << " nats; after a border "
-                   << after_border(learned.with) << ", with the state cleared "
-                   << after_border(learned.cleared));
+                   << extra(learned.with, "after_border") << ", with the state cleared "
+                   << extra(learned.cleared, "after_border"));
       CHECK(learned.with.loss <= 0.01);
-      CHECK(after_border(learned.with) <= 0.01);
-      CHECK(after_border(learned.cleared) >= kChance - 0.1);
+      CHECK(extra(learned.with, "after_border") <= 0.01);
+      CHECK(extra(learned.cleared, "after_border") >= kChance - 0.1);
     }
 }
 
@@ -93,11 +85,11 @@ TEST_CASE("recall: feedback carries the secret and clearing the state loses a pa
     config.model.cell = cell;
     const Learned learned = learn(config);
     MESSAGE("feedback " << gate << ":" << cell << ": " << learned.with.loss << " nats; after a border "
-                        << after_border(learned.with) << ", with the state cleared "
-                        << after_border(learned.cleared));
+                        << extra(learned.with, "after_border") << ", with the state cleared "
+                        << extra(learned.cleared, "after_border"));
     CHECK(learned.with.loss <= 0.01);
-    CHECK(after_border(learned.with) <= 0.01);
+    CHECK(extra(learned.with, "after_border") <= 0.01);
     // The upper layer's cached keys have read the state before the border: a part of the way back to chance.
-    CHECK(after_border(learned.cleared) >= 0.1);
+    CHECK(extra(learned.cleared, "after_border") >= 0.1);
   }
 }

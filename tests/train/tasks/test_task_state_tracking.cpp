@@ -8,7 +8,12 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "tests/train/tiny_run.h"
+#include "tensor/base/error.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+#include "tests/support/tasks.h"
+#include "tests/support/threads.h"
+#include "tests/support/tiny_run.h"
 #include "train/run/checkpoint.h"
 #include "train/run/metrics.h"
 #include "train/tasks/state_tracking.h"
@@ -39,19 +44,6 @@ RunConfig tracking_config(const std::string& name) {
   return config;
 }
 
-std::unique_ptr<Task> task_for(const RunConfig& config) {
-  TaskArguments arguments;
-  arguments.config = config;
-  return make_task(std::move(arguments));
-}
-
-std::unique_ptr<Model> model_for(const Task& task, ModelConfig config) {
-  task.fit(config);
-  std::unique_ptr<Model> model = make_model(config, Dtype::f64);
-  model->params().initialize(3);
-  return model;
-}
-
 LabelledTokens stream_of(const RunConfig& config, StateSplit split, std::int64_t examples) {
   if (config.data.name == "algorithm") {
     AlgorithmPrograms programs;
@@ -68,19 +60,13 @@ std::int64_t scored(const LabelledTokens& stream) {
   return std::count_if(stream.labels.begin(), stream.labels.end(), [](std::int32_t l) { return l >= 0; });
 }
 
-double extra(const EvalResult& result, const std::string& name) {
-  for (const auto& [known, value] : result.extras)
-    if (known == name) return value;
-  return -1;
-}
-
 TEST_CASE("rows are equal parts of the stream and labels stay at their own tokens") {
   for (const char* name : {"algorithm", "random_walk"}) {
     RunConfig config = tracking_config(name);
     config.data.offset = "zero";
     const LabelledTokens stream = stream_of(config, StateSplit::train, 6);
     const std::size_t part = stream.tokens.size() / 3;
-    const auto task = task_for(config);
+    const auto task = task_of(config);
     for (std::int64_t step = 0; step < static_cast<std::int64_t>(part) / 8; ++step) {
       const Batch batch = task->next(step, 0);
       CHECK(batch.start.defined() == (step == 0));
@@ -103,7 +89,7 @@ TEST_CASE("the first segment begins anywhere unless the offset is zero") {
   std::vector<std::vector<std::int32_t>> firsts;
   for (const char* offset : {"zero", "auto", "random"}) {
     config.data.offset = offset;
-    firsts.push_back(task_for(config)->next(0, 0).tokens.to_vector<std::int32_t>());
+    firsts.push_back(task_of(config)->next(0, 0).tokens.to_vector<std::int32_t>());
   }
   CHECK(firsts[0] != firsts[1]);
   CHECK(firsts[1] == firsts[2]);
@@ -114,7 +100,7 @@ TEST_CASE("every label of a split is scored once whatever the segment") {
     std::vector<double> losses;
     for (const std::int64_t segment : {1, 8, 50, 1000}) {
       RunConfig config = tracking_config(name);
-      const auto task = task_for(config);
+      const auto task = task_of(config);
       const auto model = model_for(*task, config.model);
       config.train.sequence = segment;
       config.train.batch = 1;
@@ -122,7 +108,7 @@ TEST_CASE("every label of a split is scored once whatever the segment") {
       EvalOptions options;
       options.split = "test";
       options.batch = 1;
-      const EvalResult result = task_for(config)->evaluate(*model, options);
+      const EvalResult result = task_of(config)->evaluate(*model, options);
       CHECK(result.tokens == scored(stream_of(config, StateSplit::test, 4)));
       losses.push_back(result.loss);
     }
@@ -132,7 +118,7 @@ TEST_CASE("every label of a split is scored once whatever the segment") {
 
 TEST_CASE("the error is the share of labels that are not the likeliest token") {
   const RunConfig config = tracking_config("algorithm");
-  const auto task = task_for(config);
+  const auto task = task_of(config);
   const auto model = model_for(*task, config.model);
   const LabelledTokens stream = stream_of(config, StateSplit::valid, 3);
   const NoGrad no_grad;
@@ -153,7 +139,7 @@ TEST_CASE("the error is the share of labels that are not the likeliest token") {
 
 TEST_CASE("clearing the state changes what is measured") {
   const RunConfig config = tracking_config("random_walk");
-  const auto task = task_for(config);
+  const auto task = task_of(config);
   const auto model = model_for(*task, config.model);
   EvalOptions kept;
   kept.batch = 1;
@@ -163,13 +149,13 @@ TEST_CASE("clearing the state changes what is measured") {
   CHECK(task->evaluate(*model, kept).loss != task->evaluate(*model, cleared).loss);
   RunConfig never = config;
   never.train.carry_state = "never";
-  CHECK_FALSE(task_for(never)->carries_state());
-  CHECK(task_for(never)->evaluate(*model, kept).loss == task->evaluate(*model, cleared).loss);
+  CHECK_FALSE(task_of(never)->carries_state());
+  CHECK(task_of(never)->evaluate(*model, kept).loss == task->evaluate(*model, cleared).loss);
 }
 
 TEST_CASE("positions of losses are counted in the row") {
   const RunConfig config = tracking_config("random_walk");
-  const auto task = task_for(config);
+  const auto task = task_of(config);
   const auto model = model_for(*task, config.model);
   EvalOptions options;
   options.batch = 1;
@@ -182,24 +168,24 @@ TEST_CASE("positions of losses are counted in the row") {
 
 TEST_CASE("vocabulary and readout must fit the task") {
   const RunConfig config = tracking_config("algorithm");
-  const auto task = task_for(config);
+  const auto task = task_of(config);
   ModelConfig model = config.model;
   task->fit(model);
   CHECK(model.vocab == 26);
   CHECK(model.n_out == 26);
   RunConfig five = config;
   five.data.variables = 5;
-  CHECK(contains(error_of<ConfigError>([&] { task_for(five)->fit(model); }), "28 tokens"));
+  CHECK(contains(error_of<ConfigError>([&] { task_of(five)->fit(model); }), "28 tokens"));
   model.readout = "last";
   CHECK(contains(error_of<ConfigError>([&] { task->fit(model); }), "readout"));
   ModelConfig walk;
-  task_for(tracking_config("random_walk"))->fit(walk);
+  task_of(tracking_config("random_walk"))->fit(walk);
   CHECK(walk.vocab == 69);
 }
 
 TEST_CASE("splits that there are none of and streams that are too short are refused") {
   RunConfig config = tracking_config("random_walk");
-  const auto task = task_for(config);
+  const auto task = task_of(config);
   const auto model = model_for(*task, config.model);
   EvalOptions options;
   options.split = "all";
@@ -208,12 +194,12 @@ TEST_CASE("splits that there are none of and streams that are too short are refu
   options.batch = 0;
   CHECK_THROWS_AS(task->evaluate(*model, options), ValueError);
   config.train.batch = 100;
-  CHECK(contains(error_of<ValueError>([&] { task_for(config); }), "train.batch"));
+  CHECK(contains(error_of<ValueError>([&] { task_of(config); }), "train.batch"));
 }
 
 TEST_CASE("other examples than those of the run are refused") {
   RunConfig config = tracking_config("algorithm");
-  const std::string same = task_for(config)->data_sha256();
+  const std::string same = task_of(config)->data_sha256();
   const auto again = [&](const RunConfig& with) {
     TaskArguments arguments;
     arguments.config = with;

@@ -7,8 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "tensor/base/error.h"
 #include "tensor/files/safetensors.h"
-#include "tests/train/tiny_run.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+#include "tests/support/tasks.h"
+#include "tests/support/threads.h"
+#include "tests/support/tiny_run.h"
 #include "train/run/checkpoint.h"
 #include "train/run/metrics.h"
 #include "train/tasks/task.h"
@@ -41,32 +46,8 @@ TrainRequest stateful_run(const TempFolder& folder, const std::string& name, con
   return request;
 }
 
-std::unique_ptr<Task> task_of(const RunConfig& config, bool training = true) {
-  TaskArguments arguments;
-  arguments.config = config;
-  arguments.training = training;
-  return make_task(std::move(arguments));
-}
-
 std::string refusal(const RunConfig& config) {
   return error_of<Error>([&] { static_cast<void>(task_of(config)); });
-}
-
-std::string bytes_of(const std::string& checkpoint, const char* file) {
-  return read_text_file(fs::path(checkpoint) / file);
-}
-
-std::unique_ptr<Model> model_for(const Task& task, ModelConfig config) {
-  task.fit(config);
-  std::unique_ptr<Model> model = make_model(config, Dtype::f64);
-  model->params().initialize(3);
-  return model;
-}
-
-double extra(const EvalResult& result, const std::string& name) {
-  for (const auto& [key, value] : result.extras)
-    if (key == name) return value;
-  return std::nan("");
 }
 
 }  // namespace

@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "tensor/base/error.h"
-#include "tests/train/text_test.h"
-#include "tests/train/tiny_run.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+#include "tests/support/threads.h"
+#include "tests/support/tiny_run.h"
 #include "train/files/base64.h"
 #include "train/files/text_file.h"
 #include "train/run/checkpoint.h"

@@ -5,14 +5,12 @@
 #include <vector>
 
 #include "tensor/base/error.h"
-#include "tests/train/text_test.h"
 #include "train/text/stories/story_generator.h"
 #include "train/text/stories/story_text.h"
 
 namespace {
 
 using namespace eddy;
-using namespace eddy::test;
 
 using Stories = std::vector<std::string>;
 

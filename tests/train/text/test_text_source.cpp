@@ -15,7 +15,8 @@
 #include <vector>
 
 #include "tensor/base/error.h"
-#include "tests/train/text_test.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 #include "train/files/sha256.h"
 #include "train/text/corpus.h"
 #include "train/text/dataset.h"

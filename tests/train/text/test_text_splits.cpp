@@ -4,8 +4,12 @@
 #include <string>
 #include <vector>
 
-#include "tests/train/text_test.h"
-#include "tests/train/tiny_run.h"
+#include "tensor/base/error.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+#include "tests/support/tasks.h"
+#include "tests/support/threads.h"
+#include "tests/support/tiny_run.h"
 #include "train/tasks/task.h"
 #include "train/tasks/text_data.h"
 
@@ -32,13 +36,6 @@ RunConfig config_of(const TempFolder& folder, const std::string& order) {
   config.train.sequence = 8;
   config.train.batch = 2;
   return config;
-}
-
-std::unique_ptr<Task> task_of(const RunConfig& config, bool training = true) {
-  TaskArguments arguments;
-  arguments.config = config;
-  arguments.training = training;
-  return make_task(std::move(arguments));
 }
 
 }  // namespace

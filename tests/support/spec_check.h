@@ -1,6 +1,8 @@
 // Comparing what an op gives: with an oracle up to rounding, and with itself to the bit.
 #pragma once
 
+#include <doctest/doctest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -19,8 +21,14 @@ struct Outcome {
   Tensors gradients;  // one for each input; undefined where there is none
 };
 
+// The distance from 1 to the next number.
 inline double epsilon(Dtype dtype) {
   return dtype == Dtype::f32 ? std::numeric_limits<float>::epsilon() : std::numeric_limits<double>::epsilon();
+}
+
+// Normals from a fixed stream, in a dtype.
+inline Tensor normal(const Shape& shape, const char* stream, Dtype dtype = Dtype::f64) {
+  return raw::cast(sample_normal(shape, stream), dtype);
 }
 
 // The sample's inputs with the floating ones in another dtype. What was strided stays strided.
@@ -170,6 +178,11 @@ inline std::string gradient_difference(const std::string& what, const Tensors& g
     if (!text.empty()) return text;
   }
   return "";
+}
+
+// Fails with the text of a difference; "" is none.
+inline void expect_none(const std::string& difference) {
+  CHECK_MESSAGE(difference.empty(), difference);
 }
 
 // A gradient is computed from the forward's results, then by a few operations of its own, and may sum over

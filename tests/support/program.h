@@ -9,14 +9,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <csignal>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <iterator>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -154,23 +152,17 @@ class Program {
   Ended ended_;
 };
 
+// Runs the program and waits for its end.
 inline Ended run_program(const Start& start) {
   return Program(start).finish();
 }
 
-// Every file below a folder with its bytes, and every folder, by path: equal when nothing was touched.
-inline std::vector<std::pair<std::string, std::string>> content_of(const std::string& folder) {
-  std::vector<std::pair<std::string, std::string>> found;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
-    std::string bytes = "(folder)";
-    if (entry.is_regular_file()) {
-      std::ifstream file(entry.path(), std::ios::binary);
-      bytes.assign(std::istreambuf_iterator<char>(file), {});
-    }
-    found.emplace_back(entry.path().string(), bytes);
-  }
-  std::sort(found.begin(), found.end());
-  return found;
+// The words of a line, apart at blanks, then `more` as they are.
+inline std::vector<std::string> words_of(const std::string& line, const std::vector<std::string>& more = {}) {
+  std::istringstream stream(line);
+  std::vector<std::string> words{std::istream_iterator<std::string>(stream), {}};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
 }
 
 }  // namespace eddy::test

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "tests/ops/spec_check.h"
+#include "tests/support/spec_check.h"
 
 namespace eddy::spec_check {
 

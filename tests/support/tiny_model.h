@@ -1,5 +1,5 @@
-// A small model with random weights for tests of what runs on models: large enough an initialisation that its
-// logits differ by more than rounding.
+// A small model for tests of what runs on models. Its weights are so large that logits differ by more than
+// rounding.
 #pragma once
 
 #include <cstdint>
@@ -9,23 +9,10 @@
 
 #include "models/model.h"
 #include "tensor/random/philox.h"
-#include "tensor/threads/thread_pool.h"
 
 namespace eddy::test {
 
-// While alive, work stays on the calling thread: for models this small, threads spend their time on waiting
-// for each other. Results are the same bits.
-class OneThread {
- public:
-  OneThread() { set_thread_count(1); }
-  ~OneThread() { set_thread_count(before_); }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-
- private:
-  int before_ = thread_count();
-};
-
+// A config of two layers of 16 numbers.
 inline ModelConfig tiny_config(const std::string& model, std::int64_t vocab, std::int64_t context = 64) {
   ModelConfig config;
   config.model = model;
@@ -39,12 +26,14 @@ inline ModelConfig tiny_config(const std::string& model, std::int64_t vocab, std
   return config;
 }
 
+// A model with random weights.
 inline std::unique_ptr<Model> tiny_model(const ModelConfig& config, Dtype dtype = Dtype::f64) {
   std::unique_ptr<Model> model = make_model(config, dtype);
   model->params().initialize(5);
   return model;
 }
 
+// Uniform tokens in [0, vocab).
 inline std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t vocab) {
   const RandomKey key = random_key(11, "test tokens", 0);
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(count));
