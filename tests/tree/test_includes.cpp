@@ -4,20 +4,16 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <regex>
 #include <string>
 #include <vector>
 
+#include "tests/tree/source_tree.h"
+
 namespace {
 
 namespace fs = std::filesystem;
-
-struct Include {
-  std::string file;    // that has the line, from the root of the tree
-  std::string target;  // what it names
-  bool quoted = false;
-};
+using namespace eddy::test;
 
 const std::vector<std::string> kLayers{"tensor", "autograd", "ops", "models", "train"};
 
@@ -30,10 +26,6 @@ int layer_of(const std::string& path) {
 bool in_cuda(const std::string& path) {
   return path.starts_with("cuda/");
 }
-bool ends_with_any(const std::string& path, const std::vector<std::string>& endings) {
-  return std::any_of(endings.begin(), endings.end(),
-                     [&](const std::string& ending) { return path.ends_with(ending); });
-}
 
 // Headers of NVIDIA's toolkit.
 bool is_toolkit_header(const std::string& target) {
@@ -42,30 +34,9 @@ bool is_toolkit_header(const std::string& target) {
   return std::regex_match(target, pattern) && !target.starts_with("cuda/");
 }
 
-std::vector<Include> includes_of(const std::vector<std::string>& folders) {
-  static const std::regex line_pattern(R"(^\s*#\s*include\s*([<"])([^>"]+)[>"].*$)");
-  const fs::path root = EDDY_SOURCE_DIR;
-  std::vector<Include> includes;
-  for (const std::string& folder : folders) {
-    if (!fs::exists(root / folder)) continue;
-    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root / folder)) {
-      const std::string name = entry.path().string();
-      if (!entry.is_regular_file() || !ends_with_any(name, {".h", ".cpp", ".cu", ".cuh"})) continue;
-      std::ifstream file(entry.path());
-      for (std::string line; std::getline(file, line);) {
-        std::smatch match;
-        if (std::regex_match(line, match, line_pattern))
-          includes.push_back(
-              {fs::relative(entry.path(), root).generic_string(), match[2].str(), match[1].str() == "\""});
-      }
-    }
-  }
-  return includes;
-}
-
 const std::vector<Include>& all_includes() {
   static const std::vector<Include> includes =
-      includes_of({"tensor", "autograd", "ops", "models", "train", "cuda", "examples"});
+      includes_below({"tensor", "autograd", "ops", "models", "train", "cuda", "examples"});
   return includes;
 }
 
@@ -86,8 +57,7 @@ TEST_CASE("includes: layers depend one way from train down to tensor") {
 TEST_CASE("includes: names in quotes are rooted at the tree and exist") {
   for (const Include& include : all_includes()) {
     if (!include.quoted) continue;
-    CHECK_MESSAGE(fs::exists(fs::path(EDDY_SOURCE_DIR) / include.target),
-                  include.file << " includes " << include.target);
+    CHECK_MESSAGE(fs::exists(in_tree(include.target)), include.file << " includes " << include.target);
     CHECK_MESSAGE(include.target.find("..") == std::string::npos,
                   include.file << " includes " << include.target);
   }
