@@ -1,10 +1,8 @@
 // What the emulated GPU must see: each case breaks a rule in a process of its own, and looks for the report.
 #include <doctest/doctest.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <cmath>
-#include <csignal>
 #include <string>
 #include <vector>
 

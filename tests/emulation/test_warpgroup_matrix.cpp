@@ -4,9 +4,7 @@
 // descriptors of the attention kernels; and that broken rules are reported.
 #include <doctest/doctest.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include <csignal>
 #include <string>
 
 #include "cuda/attention/attention_tensor_core.h"

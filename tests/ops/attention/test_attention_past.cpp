@@ -2,7 +2,6 @@
 // what fits.
 #include <doctest/doctest.h>
 
-#include <cstring>
 #include <string>
 #include <vector>
 

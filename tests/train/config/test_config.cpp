@@ -1,11 +1,9 @@
 // Described structs: where values come from, what is refused and how the error reads, and the two forms of
 // model configs.
 #include <doctest/doctest.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <string>
 #include <vector>

@@ -1,7 +1,6 @@
 // The page of a run: well-formed and escaped whatever the run held, charts with round ticks and a bounded
 // size.
 #include <doctest/doctest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>

@@ -2,9 +2,7 @@
 // belongs to another.
 #include <doctest/doctest.h>
 
-#include <iterator>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 

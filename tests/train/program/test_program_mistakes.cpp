@@ -1,6 +1,4 @@
 // What a slip of the hand must not do: overwrite an input, go unread, or be taken for another number.
-#include <iterator>
-#include <sstream>
 
 #include "tests/support/errors.h"
 #include "tests/support/files.h"

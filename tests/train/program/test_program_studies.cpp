@@ -1,8 +1,6 @@
 // The commands for studies: vocabularies, and two runs token by token.
 #include <doctest/doctest.h>
 
-#include <iterator>
-#include <sstream>
 #include <string>
 #include <vector>
 

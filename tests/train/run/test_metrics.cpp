@@ -1,6 +1,5 @@
 // metrics.jsonl: what is written comes back; a crash or a resume leaves a file that reads well.
 #include <doctest/doctest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>

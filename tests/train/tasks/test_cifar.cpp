@@ -1,11 +1,9 @@
 // Images: exact grey values, both forms of files, and every way in which a file can be wrong.
 #include <doctest/doctest.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <set>
 #include <string>
