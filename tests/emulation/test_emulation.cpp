@@ -1,6 +1,5 @@
 // What the emulated GPU must see: each case breaks a rule in a process of its own, and looks for the report.
 #include <doctest/doctest.h>
-#include <sys/wait.h>
 
 #include <cmath>
 #include <string>

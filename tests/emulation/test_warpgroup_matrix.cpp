@@ -3,7 +3,6 @@
 // gives them for a product of 64 x N (cute/atom/mma_traits_sm90_gmma.hpp), and plain loops; the tiles and
 // descriptors of the attention kernels; and that broken rules are reported.
 #include <doctest/doctest.h>
-#include <sys/wait.h>
 
 #include <string>
 
