@@ -11,11 +11,6 @@
 
 namespace eddy::test {
 
-struct BlockRecurrentVariant {
-  std::string name;
-  ModelConfig config;
-};
-
 // Three layers, windows of 4, segments of 16; head_dim * heads is not dim.
 inline ModelConfig block_recurrent_config(const std::string& model) {
   ModelConfig c;
@@ -51,10 +46,13 @@ inline ModelConfig recurrent_config(const std::string& gate, const std::string& 
 }
 
 // Every model, gate and cell, placements of recurrent layers, and every switch.
-inline std::vector<BlockRecurrentVariant> block_recurrent_variants() {
-  std::vector<BlockRecurrentVariant> variants;
-  for (const char* model : {"slide", "xl", "vanilla", "memorizing"})
+inline std::vector<ModelCase> block_recurrent_cases() {
+  std::vector<ModelCase> variants;
+  for (const char* model : {"slide", "xl", "vanilla", "memorizing"}) {
     variants.push_back({model, block_recurrent_config(model)});
+    variants.push_back({std::string(model) + " with plain products", block_recurrent_config(model)});
+    variants.back().config.qk_norm = variants.back().config.scale_abs = false;
+  }
   for (const char* gate : {"fixed", "lstm"})
     for (const char* cell : {"dual", "single", "skip"})
       variants.push_back({std::string(gate) + " " + cell, recurrent_config(gate, cell)});
@@ -91,6 +89,12 @@ inline std::vector<BlockRecurrentVariant> block_recurrent_variants() {
     c.segment = 8;
     c.memory_size = 16;
   });
+  with("logits divided by the vocabulary's root", base,
+       [](ModelConfig& c) { c.logit_divisor = "sqrt_vocab"; });
+  with("dropout", recurrent_config("fixed", "skip"), [](ModelConfig& c) { c.dropout = 0.3; });
+  with("dropout with feedback", recurrent_config("lstm", "dual", {1}, true),
+       [](ModelConfig& c) { c.dropout = 0.3; });
+  with("dropout of attention too", base, [](ModelConfig& c) { c.dropout = c.attn_dropout = 0.3; });
   return variants;
 }
 
@@ -141,11 +145,6 @@ inline State copy_of(const State& state) {
   State copied;
   for (const auto& [name, tensor] : state) copied.set(name, raw::copy(tensor));
   return copied;
-}
-
-inline void check_states(const State& mine, const State& expected, double relative) {
-  REQUIRE(mine.size() == expected.size());
-  for (const auto& [name, tensor] : expected) check_close(name, mine.get(name), tensor, relative, 1e-13);
 }
 
 }  // namespace eddy::test

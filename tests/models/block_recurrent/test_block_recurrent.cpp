@@ -1,7 +1,8 @@
-// The Block-Recurrent family computed in several ways that must agree: segment by segment with banded
-// attention, block by block with dense masks, in other segments, in several calls, and token by token.
+// The Block-Recurrent family computed in several ways that must agree: in windows over all buckets, in other
+// segments, in gradients call by call; and its streams' memory and errors.
 #include <doctest/doctest.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,40 +17,7 @@ using namespace eddy::test;
 // Sums of some tens of terms of size 1 in another order, through three layers and up to eight blocks.
 constexpr double kTolerance = 1e-10;
 
-// Streams `tokens` in portions of changing size.
-Tensor streamed(const Model& model, const Tensor& tokens, State& state,
-                const std::vector<std::int64_t>& sizes) {
-  std::vector<Tensor> logits;
-  std::int64_t at = 0;
-  for (std::size_t i = 0; at < tokens.dim(1); ++i) {
-    const std::int64_t length = std::min(sizes[i % sizes.size()], tokens.dim(1) - at);
-    logits.push_back(model.stream(part(tokens, at, length), state));
-    at += length;
-  }
-  return concat(logits, 1);
-}
-
 }  // namespace
-
-TEST_CASE("block_recurrent: banded attention in whole segments equals dense masks block by block") {
-  for (const auto& [name, config] : block_recurrent_variants()) {
-    CAPTURE(name);
-    const auto model = randomised(config);
-    const std::int64_t segments = 32 / config.segment;
-    std::vector<std::int64_t> starts(static_cast<std::size_t>(2 * segments), 0);
-    starts[0] = 1;
-    starts[static_cast<std::size_t>(segments) + 1] = 1;
-    const State state = evaluate(*model, random_ids(2, 16, 13, 8)).state;
-    ForwardInput input = input_of(random_ids(2, 32, 13, 1), state, flags(starts, 2));
-    const Tensor targets = random_ids(2, 32, 13, 2);
-    const Outcome fast = run(*model, input, targets);
-    const State fast_state = evaluate(*model, input.tokens, state, input.start).state;
-    input.literal = true;
-    check_outcomes(run(*model, input, targets), fast, kTolerance, 1e-12);
-    const NoGrad no_grad;
-    check_states(model->forward(input).state, fast_state, kTolerance);
-  }
-}
 
 TEST_CASE("block_recurrent: windows over all buckets agree with dense masks") {
   for (const std::int64_t window : {15, 17, 130}) {
@@ -67,7 +35,7 @@ TEST_CASE("block_recurrent: windows over all buckets agree with dense masks") {
 }
 
 TEST_CASE("block_recurrent: one segment equals two and four in logits and final states") {
-  for (const auto& [name, config] : block_recurrent_variants()) {
+  for (const auto& [name, config] : block_recurrent_cases()) {
     // Models whose numbers depend on where segments end.
     if (config.segment == config.window || config.clear_state || !config.cache ||
         config.model == "memorizing")
@@ -96,51 +64,8 @@ TEST_CASE("block_recurrent: a shorter last segment is one that ends early") {
   check_states(second.state, both.state, kTolerance);
 }
 
-TEST_CASE("block_recurrent: calls that carry the state equal one call of several segments") {
-  for (const auto& [name, config] : block_recurrent_variants()) {
-    CAPTURE(name);
-    const auto model = randomised(config);
-    const Tensor tokens = random_ids(2, 32, 13, 4);
-    const ForwardOutput whole = evaluate(*model, tokens);
-    const ForwardOutput first = evaluate(*model, part(tokens, 0, 16));
-    const ForwardOutput second = evaluate(*model, part(tokens, 16, 16), first.state);
-    check_close("logits", second.logits, raw::narrow(whole.logits, 1, 16, 16), kTolerance);
-    check_states(second.state, whole.state, kTolerance);
-  }
-}
-
-TEST_CASE("block_recurrent: streaming from a document's start equals whole segments in any portions") {
-  for (const auto& [name, config] : block_recurrent_variants()) {
-    const auto model = randomised(config);
-    const Tensor tokens = random_ids(2, 32, 13, 5);
-    const Tensor expected = evaluate(*model, tokens).logits;
-    for (const std::vector<std::int64_t>& sizes :
-         std::vector<std::vector<std::int64_t>>{{1}, {3, 1, 5}, {4}, {32}, {7, 25}}) {
-      CAPTURE(name);
-      CAPTURE(sizes[0]);
-      State state;
-      check_close("logits", streamed(*model, tokens, state, sizes), expected, kTolerance);
-    }
-  }
-}
-
-TEST_CASE("block_recurrent: streams and whole segments take over each other's state") {
-  for (const auto& [name, config] : block_recurrent_variants()) {
-    CAPTURE(name);
-    const auto model = randomised(config);
-    const Tensor tokens = random_ids(2, 48, 13, 6);
-    const ForwardOutput whole = evaluate(*model, tokens);
-    State state = evaluate(*model, part(tokens, 0, 16)).state;
-    const Tensor between = streamed(*model, part(tokens, 16, 16), state, {3});
-    check_close("stream", between, raw::narrow(whole.logits, 1, 16, 16), kTolerance);
-    const ForwardOutput after = evaluate(*model, part(tokens, 32, 16), state);
-    check_close("after", after.logits, raw::narrow(whole.logits, 1, 32, 16), kTolerance);
-    check_states(after.state, whole.state, kTolerance);
-  }
-}
-
 TEST_CASE("block_recurrent: a stream's memory does not grow") {
-  for (const auto& [name, config] : block_recurrent_variants()) {
+  for (const auto& [name, config] : block_recurrent_cases()) {
     CAPTURE(name);
     const auto model = randomised(config);
     State state;
@@ -175,7 +100,7 @@ TEST_CASE("block_recurrent: a failed stream leaves its state as it was") {
 }
 
 TEST_CASE("block_recurrent: f32 agrees with f64") {
-  for (const auto& [name, config] : block_recurrent_variants()) {
+  for (const auto& [name, config] : block_recurrent_cases()) {
     CAPTURE(name);
     const Tensor tokens = random_ids(2, 16, 13, 9);
     const auto narrow_model = randomised(config, 5, Dtype::f32), wide_model = randomised(config);
@@ -186,5 +111,34 @@ TEST_CASE("block_recurrent: f32 agrees with f64") {
     // cases.
     check_close("logits", evaluate(*narrow_model, tokens).logits, evaluate(*wide_model, tokens).logits, 1e-4,
                 1e-6);
+  }
+}
+
+TEST_CASE("block_recurrent: gradients of several segments are those of their calls one by one") {
+  for (const auto& [name, config] : block_recurrent_cases()) {
+    CAPTURE(name);
+    auto model = randomised(config);
+    const std::int64_t segment = config.segment;
+    const Tensor tokens = random_ids(2, 3 * segment, 13, 4), targets = random_ids(2, 3 * segment, 13, 5);
+    const Outcome whole = run(*model, input_of(tokens), targets);
+    std::map<std::string, std::vector<double>> sums;
+    State state;
+    for (std::int64_t s = 0; s < 3; ++s) {
+      const ForwardInput input = input_of(part(tokens, s * segment, segment), state);
+      const Outcome one = run(*model, input, part(targets, s * segment, segment));
+      for (const auto& [parameter, gradient] : one.gradients) {
+        if (!gradient.defined()) continue;
+        const std::vector<double> values = numbers(gradient);
+        std::vector<double>& sum = sums[parameter];
+        sum.resize(values.size());
+        for (std::size_t i = 0; i < values.size(); ++i) sum[i] += values[i] / 3;
+      }
+      state = evaluate(*model, input.tokens, state).state;
+    }
+    for (const auto& [parameter, gradient] : whole.gradients) {
+      CHECK(gradient.defined() == sums.contains(parameter));
+      if (gradient.defined())
+        check_close(parameter, Tensor::from(sums[parameter], gradient.shape()), gradient, 1e-10);
+    }
   }
 }

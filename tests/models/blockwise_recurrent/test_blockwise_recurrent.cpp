@@ -1,12 +1,11 @@
-// Identities of the block-wise recurrent models, from section 11 of their specification: forms that must
-// agree, what is carried from call to call and what of it a row may ignore, how far a token reaches, and what
-// a call refuses.
+// Identities of the block-wise recurrent models, from section 11 of their specification: what is carried from
+// call to call and what of it a row may ignore, how far a token reaches, and what a call refuses.
 #include "models/blockwise_recurrent/blockwise_recurrent.h"
 
 #include <doctest/doctest.h>
 
 #include "tensor/base/error.h"
-#include "tests/models/blockwise_recurrent/blockwise.h"
+#include "tests/models/blockwise_recurrent/blockwise_recurrent_case.h"
 
 namespace {
 
@@ -24,47 +23,7 @@ Tensor row(const Tensor& x, int axis, std::int64_t index) {
   return raw::copy(raw::narrow(x, axis, index, 1));
 }
 
-// The layer-by-layer order against the literal one: everything that comes out, with both kinds of cut.
-void check_orders(const ModelConfig& config, std::int64_t time, bool carried, bool flagged) {
-  const auto model = blockwise_model(config);
-  ForwardInput input;
-  input.tokens = random_ids(3, time, config.vocab, 1);
-  if (carried) input.state = memory_state(random_memory(model->config(), 3, 4));
-  if (flagged) input.start = flags({0, 1, 0});
-  const Tensor targets = random_ids(3, time, model->config().n_out, 2);
-  const Outcome hoisted = run(*model, input, targets);
-  input.literal = true;
-  check_outcomes(hoisted, run(*model, input, targets), kOrder);
-}
-
 }  // namespace
-
-TEST_CASE("memory_llama: layer by layer equals chunk by chunk in logits and gradients") {
-  for (const std::int64_t time : {1, 3, 4, 7, 12})
-    for (int bits = 0; bits < 8; ++bits) {
-      CAPTURE(time);
-      CAPTURE(bits);
-      ModelConfig config = blockwise_config("memory_llama");
-      config.memory_qkv = (bits & 1) != 0 ? "shared" : "separate";
-      config.memory_init = (bits & 2) != 0 ? "zero" : "learned";
-      config.detach = (bits & 4) != 0 ? "chunk" : "segment";
-      check_orders(config, time, bits % 3 != 0, bits % 2 == 0);
-    }
-}
-
-TEST_CASE("memory_llama: two calls with the memory carried equal one call") {
-  const auto model = blockwise_model(blockwise_config("memory_llama"));
-  const Tensor tokens = random_ids(2, 12, 11, 1);
-  const Call whole = call(*model, tokens);
-  for (const std::int64_t cut : {4, 8}) {
-    CAPTURE(cut);
-    const Call first = call(*model, time_range(tokens, 0, cut)),
-               second = call(*model, time_range(tokens, cut, 12 - cut), memory_state(first.memory));
-    check_close("first", first.logits, time_range(whole.logits, 0, cut), kOrder);
-    check_close("second", second.logits, time_range(whole.logits, cut, 12 - cut), kOrder);
-    check_close("memory", second.memory, whole.memory, kOrder);
-  }
-}
 
 TEST_CASE("memory_llama: the memory is taken before the output projection") {
   ModelConfig config = blockwise_config("memory_llama");
@@ -313,7 +272,7 @@ TEST_CASE("memory_llama: a state or a start that does not fit is refused") {
 }
 
 TEST_CASE("blockwise_recurrent: tokens that are no batch of sequences are refused") {
-  for (const char* name : {"memory_llama", "llama", "llama_window"}) {
+  for (const std::string& name : models_of("blockwise_recurrent")) {
     CAPTURE(name);
     const auto model = blockwise_model(blockwise_config(name));
     ForwardInput input;
@@ -328,7 +287,7 @@ TEST_CASE("blockwise_recurrent: tokens that are no batch of sequences are refuse
 }
 
 TEST_CASE("blockwise_recurrent: f32 stays close to f64 and gives the same bits twice") {
-  for (const char* name : {"memory_llama", "llama", "llama_window"}) {
+  for (const std::string& name : models_of("blockwise_recurrent")) {
     CAPTURE(name);
     const auto f64 = blockwise_model(blockwise_config(name)),
                f32 = blockwise_model(blockwise_config(name), Dtype::f32);

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "tensor/base/error.h"
-#include "tests/models/blockwise_recurrent/blockwise.h"
+#include "tests/models/blockwise_recurrent/blockwise_recurrent_case.h"
 
 namespace {
 

@@ -1,8 +1,8 @@
-// Gradients of the block-wise recurrent models against central differences, the two uses of shared and tied
-// matrices, and that truncation leaves no graph behind.
+// Gradients of the block-wise recurrent models: under dropout, of the two uses of tied matrices, and that
+// truncation leaves no graph behind.
 #include <doctest/doctest.h>
 
-#include "tests/models/blockwise_recurrent/blockwise.h"
+#include "tests/models/blockwise_recurrent/blockwise_recurrent_case.h"
 
 namespace {
 
@@ -10,28 +10,6 @@ using namespace eddy;
 using namespace eddy::test;
 
 }  // namespace
-
-TEST_CASE("memory_llama gradients: every parameter agrees with central differences") {
-  for (int bits = 0; bits < 8; ++bits) {
-    CAPTURE(bits);
-    ModelConfig config = blockwise_config("memory_llama");
-    config.memory_qkv = (bits & 1) != 0 ? "shared" : "separate";
-    config.memory_ffn_prenorm = (bits & 2) == 0;
-    config.memory_norm = bits != 6;
-    config.memory_ffn = bits != 4;
-    config.memory_proj = (bits & 4) != 0;
-    config.memory_query = bits == 0;
-    config.tied = bits % 3 != 0;
-    const auto model = blockwise_model(config);
-    ForwardInput input;
-    input.tokens = random_ids(2, 11, 11, 1);  // two chunks and three tokens
-    if (bits % 4 == 3) {
-      input.state = memory_state(random_memory(model->config(), 2, 4));
-      input.start = Tensor::from(std::vector<std::int64_t>{1, 0}, {2, 1});
-    }
-    check_directions(*model, input, random_ids(2, 11, 11, 2));
-  }
-}
 
 TEST_CASE("memory_llama gradients: every parameter agrees with central differences under dropout") {
   for (const bool literal : {false, true}) {
@@ -53,23 +31,8 @@ TEST_CASE("memory_llama gradients: every parameter agrees with central differenc
   }
 }
 
-TEST_CASE("llama gradients: every parameter agrees with central differences") {
-  for (const char* name : {"llama", "llama_window"})
-    for (const double dropout : {0.0, 0.3}) {
-      CAPTURE(name);
-      ModelConfig config = blockwise_config(name);
-      config.tied = dropout > 0;
-      config.dropout = dropout;
-      const auto model = blockwise_model(config);
-      ForwardInput input;
-      input.tokens = random_ids(2, 9, 11, 1);
-      input.dropout = {true, 5, 17};
-      check_directions(*model, input, random_ids(2, 9, 11, 2));
-    }
-}
-
 TEST_CASE("blockwise_recurrent gradients: a tied table gets the sum of its two uses") {
-  for (const char* name : {"memory_llama", "llama", "llama_window"}) {
+  for (const std::string& name : models_of("blockwise_recurrent")) {
     CAPTURE(name);
     ModelConfig config = blockwise_config(name);
     const auto tied = blockwise_model(config);

@@ -6,7 +6,7 @@
 #include <complex>
 #include <map>
 
-#include "tests/models/blockwise_recurrent/blockwise.h"
+#include "tests/models/blockwise_recurrent/blockwise_recurrent_case.h"
 
 namespace {
 

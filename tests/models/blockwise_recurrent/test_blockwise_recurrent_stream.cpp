@@ -5,7 +5,7 @@
 #include <map>
 
 #include "tensor/base/error.h"
-#include "tests/models/blockwise_recurrent/blockwise.h"
+#include "tests/models/blockwise_recurrent/blockwise_recurrent_case.h"
 
 namespace {
 
@@ -37,19 +37,6 @@ State copied(const State& state) {
 
 }  // namespace
 
-TEST_CASE("blockwise_recurrent stream: calls of any lengths equal the whole sequence") {
-  for (const char* name : {"memory_llama", "llama", "llama_window"})
-    for (const std::vector<std::int64_t>& lengths :
-         std::vector<std::vector<std::int64_t>>{{1}, {3}, {4}, {5}, {6, 1}, {11, 7, 1}, {33}}) {
-      CAPTURE(name);
-      CAPTURE(lengths[0]);
-      const auto model = blockwise_model(blockwise_config(name));
-      const Tensor tokens = random_ids(2, 33, 11, 1);
-      State state;
-      check_close("logits", streamed(*model, tokens, lengths, state), call(*model, tokens).logits, kOrder);
-    }
-}
-
 TEST_CASE("memory_llama stream: all switches give the numbers of the whole sequence") {
   for (int bits = 0; bits < 16; ++bits) {
     CAPTURE(bits);
@@ -66,22 +53,8 @@ TEST_CASE("memory_llama stream: all switches give the numbers of the whole seque
   }
 }
 
-TEST_CASE("llama_window stream: windows of all sizes give the numbers of the whole sequence") {
-  for (const std::int64_t window : {1, 2, 3, 50})
-    for (const std::int64_t length : {1, 2, 5, 20}) {
-      CAPTURE(window);
-      CAPTURE(length);
-      ModelConfig config = blockwise_config("llama_window");
-      config.window = window;
-      const auto model = blockwise_model(config);
-      const Tensor tokens = random_ids(2, 20, 11, 1);
-      State state;
-      check_close("logits", streamed(*model, tokens, {length}, state), call(*model, tokens).logits, kOrder);
-    }
-}
-
 TEST_CASE("blockwise_recurrent stream: a state put away inside a chunk goes on later and twice") {
-  for (const char* name : {"memory_llama", "llama", "llama_window"})
+  for (const std::string& name : models_of("blockwise_recurrent"))
     for (const std::int64_t stop : {1, 3, 4, 6, 13}) {
       CAPTURE(name);
       CAPTURE(stop);
@@ -177,7 +150,7 @@ TEST_CASE("llama stream: it stops when its context is full and the windowed one 
 }
 
 TEST_CASE("blockwise_recurrent stream: what does not fit is refused and moves nothing") {
-  for (const char* name : {"memory_llama", "llama", "llama_window"}) {
+  for (const std::string& name : models_of("blockwise_recurrent")) {
     CAPTURE(name);
     const auto model = blockwise_model(blockwise_config(name));
     State state;

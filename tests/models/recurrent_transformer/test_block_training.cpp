@@ -1,5 +1,5 @@
-// Block recurrence beyond single calls (section 9 of its specification): streams, gradients against
-// differences and far back in time, dropout's rules, the optimizer, and the short copy task.
+// Block recurrence beyond single calls (section 9 of its specification): streams, gradients far back in time,
+// dropout's rules, the optimizer, and the short copy task.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -15,20 +15,12 @@
 #include "ops/pointwise/pointwise.h"
 #include "ops/views/views.h"
 #include "tensor/base/error.h"
-#include "tests/models/compare.h"
+#include "tests/models/recurrent_transformer/recurrent_transformer_case.h"
 
 namespace {
 
 using namespace eddy;
 using namespace eddy::test;
-
-const std::string kBlockModels[] = {"block_forget", "block_accumulate"};
-
-ModelConfig block_config(const std::string& model, std::int64_t block) {
-  ModelConfig config = small_config(model);
-  config.block = block;
-  return config;
-}
 
 Tensor whole(const Model& model, const Tensor& tokens) {
   const NoGrad no_grad;
@@ -107,7 +99,7 @@ TEST_CASE("block stream: accumulate answers each position as if the sequence end
 
 TEST_CASE("block stream: the state is as small as the specification says and a copy of it can go on") {
   constexpr std::int64_t kBatch = 2, kDim = 12, kBlock = 5;
-  for (const std::string& name : kBlockModels) {
+  for (const std::string& name : models_with_blocks()) {
     CAPTURE(name);
     const auto model = random_model(block_config(name, kBlock));
     State state;
@@ -128,7 +120,7 @@ TEST_CASE("block stream: the state is as small as the specification says and a c
 }
 
 TEST_CASE("block stream: positions and batch sizes and ids that do not fit leave the state as it is") {
-  for (const std::string& name : kBlockModels) {
+  for (const std::string& name : models_with_blocks()) {
     CAPTURE(name);
     ModelConfig config = block_config(name, 4);
     config.positions = true;
@@ -150,28 +142,8 @@ TEST_CASE("block stream: positions and batch sizes and ids that do not fit leave
   }
 }
 
-TEST_CASE("block gradients: every parameter agrees with central differences with and without dropout") {
-  for (const std::string& name : kBlockModels)
-    for (const double rate : {0.0, 0.3}) {
-      CAPTURE(name);
-      CAPTURE(rate);
-      ModelConfig config = block_config(name, 3);
-      config.layers = 2;
-      config.positions = config.bias = true;
-      config.dropout = rate;
-      config.tied = rate > 0;
-      config.n_out = config.tied ? 0 : 7;
-      const auto model = random_model(config);
-      ForwardInput input;
-      input.tokens = random_ids(3, 8, 11, 1);
-      input.dropout = {true, 5, 17};
-      const Tensor targets = random_ids(3, 8, model->config().n_out, 2);
-      check_directions(*model, input, targets, 1e-8);
-    }
-}
-
 TEST_CASE("block gradients: the last of 256 losses reaches the first input through the state") {
-  for (const std::string& name : kBlockModels) {
+  for (const std::string& name : models_with_blocks()) {
     CAPTURE(name);
     ModelConfig config = block_config(name, 8);
     config.context = 256;
@@ -195,7 +167,7 @@ TEST_CASE("block gradients: the last of 256 losses reaches the first input throu
 }
 
 TEST_CASE("block dropout: a rate of zero and evaluation change no bit") {
-  for (const std::string& name : kBlockModels) {
+  for (const std::string& name : models_with_blocks()) {
     CAPTURE(name);
     const ModelConfig plain = block_config(name, 4);
     ModelConfig config = plain;
@@ -288,7 +260,7 @@ TEST_CASE("block dropout: masks inside the layer differ between applications and
 }
 
 TEST_CASE("block training: three optimizer steps in both forms give the same parameters") {
-  for (const std::string& name : kBlockModels)
+  for (const std::string& name : models_with_blocks())
     for (const std::string optimizer_name : {"adamw", "adam"}) {
       CAPTURE(name);
       CAPTURE(optimizer_name);
@@ -318,7 +290,7 @@ TEST_CASE("block training: three optimizer steps in both forms give the same par
 }
 
 TEST_CASE("block training: uniformly random tokens cannot be predicted better than by chance") {
-  for (const std::string& name : kBlockModels) {
+  for (const std::string& name : models_with_blocks()) {
     CAPTURE(name);
     ModelConfig config = block_config(name, 4);
     config.vocab = 4;
@@ -362,7 +334,7 @@ TEST_CASE("block training: accumulate learns to copy in a hundred steps and forg
       }
     return std::pair(tokens, targets);
   };
-  for (const std::string& name : kBlockModels) {
+  for (const std::string& name : models_with_blocks()) {
     CAPTURE(name);
     ModelConfig config;
     for (const NamedConfig& named : paper_configs())

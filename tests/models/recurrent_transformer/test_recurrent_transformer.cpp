@@ -10,7 +10,7 @@
 
 #include "tensor/base/error.h"
 #include "tensor/threads/thread_pool.h"
-#include "tests/models/compare.h"
+#include "tests/models/recurrent_transformer/recurrent_transformer_case.h"
 
 namespace {
 
@@ -20,8 +20,6 @@ using namespace eddy::test;
 // Two orders of the same f64 sums, through up to 2 x 37 dependent layers: some 10^4 roundings of 1e-16,
 // relative to the largest element.
 constexpr double kOrder = 1e-11;
-
-const std::string kModels[] = {"unit_forget", "regular"};
 
 Tensor whole(const Model& model, const Tensor& tokens) {
   const NoGrad no_grad;
@@ -59,24 +57,8 @@ void check_hoisted_is_literal(const ModelConfig& config, std::int64_t time) {
 
 }  // namespace
 
-TEST_CASE("recurrent_transformer: hoisted equals literal at every length and depth") {
-  for (const std::string& name : kModels)
-    for (const char* readout : {"all", "last"})
-      for (const std::int64_t layers : {1, 2})
-        for (const std::int64_t time : {1, 2, 3, 17, 37}) {
-          CAPTURE(name);
-          CAPTURE(readout);
-          CAPTURE(layers);
-          CAPTURE(time);
-          ModelConfig config = small_config(name);
-          config.layers = layers;
-          config.readout = readout;
-          check_hoisted_is_literal(config, time);
-        }
-}
-
 TEST_CASE("recurrent_transformer: hoisted equals literal under every combination of switches") {
-  for (const std::string& name : kModels)
+  for (const std::string& name : models_without_blocks())
     for (int bits = 0; bits < 16; ++bits)
       for (const char* readout : {"all", "last", "tail"}) {
         ModelConfig config = small_config(name);
@@ -150,29 +132,9 @@ TEST_CASE("recurrent_transformer: the two models are different functions") {
   CHECK(distance(whole(*unit, tokens), whole(*regular, tokens)).error > 0.1);
 }
 
-TEST_CASE("recurrent_transformer: streaming in pieces of any size equals the whole sequence") {
-  const Tensor tokens = random_ids(3, 17, 11, 4);
-  for (const std::string& name : kModels)
-    for (const std::int64_t layers : {1, 2})
-      for (const bool positions : {false, true}) {
-        CAPTURE(name);
-        CAPTURE(layers);
-        CAPTURE(positions);
-        ModelConfig config = small_config(name);
-        config.layers = layers;
-        config.positions = positions;
-        const auto model = random_model(config);
-        const Tensor expected = whole(*model, tokens);
-        check_close("one by one", streamed(*model, tokens, std::vector<std::int64_t>(17, 1)), expected,
-                    kOrder);
-        check_close("uneven", streamed(*model, tokens, {5, 1, 7, 4}), expected, kOrder);
-        check_close("at once", streamed(*model, tokens, {17}), expected, kOrder);
-      }
-}
-
 TEST_CASE("recurrent_transformer: streaming equals the whole sequence in f32 to rounding") {
   const Tensor tokens = random_ids(2, 17, 11, 4);
-  for (const std::string& name : kModels) {
+  for (const std::string& name : models_without_blocks()) {
     CAPTURE(name);
     const auto model = random_model(small_config(name), Dtype::f32);
     check_close("one by one", streamed(*model, tokens, std::vector<std::int64_t>(17, 1)),
@@ -191,29 +153,9 @@ TEST_CASE("recurrent_transformer: the state of the unit recurrence stays the sam
   CHECK(model->stream_room(state) == -1);
 }
 
-TEST_CASE("recurrent_transformer: a changed token leaves the outputs before it as they are to the bit") {
-  for (const std::string& name : kModels)
-    for (const std::int64_t changed : {0, 1, 8, 16}) {
-      CAPTURE(name);
-      CAPTURE(changed);
-      ModelConfig config = small_config(name);
-      config.layers = 2;
-      config.positions = true;
-      const auto model = random_model(config);
-      const Tensor tokens = random_ids(2, 17, 11, 4), other = raw::copy(tokens);
-      for (std::int64_t row = 0; row < 2; ++row) {
-        std::int64_t& id = other.data<std::int64_t>()[row * 17 + changed];
-        id = (id + 1) % 11;
-      }
-      const Tensor a = whole(*model, tokens), b = whole(*model, other);
-      CHECK(same_bits(raw::narrow(a, 1, 0, changed), raw::narrow(b, 1, 0, changed)));
-      CHECK(distance(raw::narrow(a, 1, changed, 1), raw::narrow(b, 1, changed, 1)).error > 1e-3);
-    }
-}
-
 TEST_CASE("recurrent_transformer: a prefix gives the outputs it has in the whole sequence") {
   const Tensor tokens = random_ids(2, 17, 11, 4);
-  for (const std::string& name : kModels) {
+  for (const std::string& name : models_without_blocks()) {
     CAPTURE(name);
     ModelConfig config = small_config(name);
     config.layers = 2;
@@ -228,7 +170,7 @@ TEST_CASE("recurrent_transformer: a prefix gives the outputs it has in the whole
 }
 
 TEST_CASE("recurrent_transformer: rows of a batch know nothing of each other") {
-  for (const std::string& name : kModels) {
+  for (const std::string& name : models_without_blocks()) {
     CAPTURE(name);
     ModelConfig config = small_config(name);
     config.layers = 2;
@@ -252,7 +194,7 @@ TEST_CASE("recurrent_transformer: rows of a batch know nothing of each other") {
 }
 
 TEST_CASE("recurrent_transformer: tokens may be i32 or i64 and lie with any strides") {
-  for (const std::string& name : kModels) {
+  for (const std::string& name : models_without_blocks()) {
     CAPTURE(name);
     const auto model = random_model(small_config(name));
     const Tensor tokens = random_ids(3, 5, 11, 4);
@@ -265,7 +207,7 @@ TEST_CASE("recurrent_transformer: tokens may be i32 or i64 and lie with any stri
 }
 
 TEST_CASE("recurrent_transformer: equal calls give equal bits") {
-  for (const std::string& name : kModels) {
+  for (const std::string& name : models_without_blocks()) {
     CAPTURE(name);
     ModelConfig config = small_config(name);
     config.layers = 2;
@@ -283,7 +225,7 @@ TEST_CASE("recurrent_transformer: equal calls give equal bits") {
 
 TEST_CASE("recurrent_transformer: readout last and tail are the last rows of all") {
   const Tensor tokens = random_ids(2, 9, 11, 4);
-  for (const std::string& name : kModels) {
+  for (const std::string& name : models_without_blocks()) {
     CAPTURE(name);
     ModelConfig config = small_config(name);
     const Tensor all = whole(*random_model(config), tokens);
@@ -300,7 +242,7 @@ TEST_CASE("recurrent_transformer: readout last and tail are the last rows of all
 TEST_CASE("recurrent_transformer: outputs that nobody reads are not computed") {
   // What the graph keeps: with readout last, of a layer's two halves the second, of 1 position in place of
   // 40; in the regular transformer all of the layer but keys and values.
-  for (const std::string& name : kModels) {
+  for (const std::string& name : models_without_blocks()) {
     CAPTURE(name);
     std::int64_t kept[2];
     double macs[2];
@@ -331,7 +273,7 @@ TEST_CASE("recurrent_transformer: a readout tail outside the sequence is refused
 }
 
 TEST_CASE("recurrent_transformer: a state is refused because none is carried from call to call") {
-  for (const std::string name : {"unit_forget", "block_forget", "block_accumulate", "regular"}) {
+  for (const std::string& name : models_of("recurrent_transformer")) {
     CAPTURE(name);
     const auto model = random_model(small_config(name));
     ForwardInput input;
@@ -345,7 +287,7 @@ TEST_CASE("recurrent_transformer: a state is refused because none is carried fro
 }
 
 TEST_CASE("recurrent_transformer: the models without blocks leave the key block unread") {
-  for (const std::string& name : kModels) {
+  for (const std::string& name : models_without_blocks()) {
     CAPTURE(name);
     ModelConfig config = small_config(name);
     const Tensor tokens = random_ids(2, 7, 11, 4);
@@ -358,7 +300,7 @@ TEST_CASE("recurrent_transformer: the models without blocks leave the key block 
 }
 
 TEST_CASE("recurrent_transformer: tokens of the wrong rank or none at all are refused") {
-  for (const std::string& name : kModels) {
+  for (const std::string& name : models_without_blocks()) {
     CAPTURE(name);
     const auto model = random_model(small_config(name));
     for (const Tensor& tokens :
@@ -375,7 +317,7 @@ TEST_CASE("recurrent_transformer: tokens of the wrong rank or none at all are re
 }
 
 TEST_CASE("recurrent_transformer: a stream goes on from a state of its own and from no other") {
-  for (const std::string name : {"regular", "unit_forget", "block_forget", "block_accumulate"})
+  for (const std::string& name : models_of("recurrent_transformer"))
     for (const std::int64_t length : {1, 3, 4, 9}) {  // inside, at the end of, and behind blocks of 3
       CAPTURE(name);
       CAPTURE(length);
@@ -414,7 +356,7 @@ TEST_CASE("recurrent_transformer: a stream goes on from a state of its own and f
 }
 
 TEST_CASE("recurrent_transformer: ids outside the vocabulary and tokens that are no integers are refused") {
-  for (const std::string& name : kModels) {
+  for (const std::string& name : models_without_blocks()) {
     CAPTURE(name);
     const auto model = random_model(small_config(name));
     for (const std::int64_t wrong : {std::int64_t{-1}, std::int64_t{11}, std::int64_t{1} << 40}) {
@@ -434,7 +376,7 @@ TEST_CASE("recurrent_transformer: ids outside the vocabulary and tokens that are
 }
 
 TEST_CASE("recurrent_transformer: a sequence longer than the position table is refused") {
-  for (const std::string& name : kModels) {
+  for (const std::string& name : models_without_blocks()) {
     CAPTURE(name);
     ModelConfig config = small_config(name);
     config.positions = true;
@@ -497,7 +439,7 @@ TEST_CASE("recurrent_transformer: the unit recurrence streams past its context u
 }
 
 TEST_CASE("recurrent_transformer: a stream keeps its batch size") {
-  for (const std::string& name : kModels) {
+  for (const std::string& name : models_without_blocks()) {
     CAPTURE(name);
     const auto model = random_model(small_config(name));
     State state;

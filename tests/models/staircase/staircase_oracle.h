@@ -1,6 +1,5 @@
-// What the tests of the staircase family share: small configurations of every model and switch, and an
-// oracle: the definitions on plain vectors of doubles, one query and one key at a time, over one endless
-// sequence without segments. It shares no code with the models.
+// The oracle of the staircase family: the definitions on plain vectors of doubles, one query and one key at a
+// time, over one endless sequence without segments. It shares no code with the models.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/models/compare.h"
+#include "tests/models/staircase/staircase_case.h"
 
 namespace eddy::test {
 
@@ -200,144 +199,5 @@ class StaircaseOracle {
   ModelConfig c;
   std::map<std::string, Vec> values_;
 };
-
-// Widths that are no multiple of anything: heads times head_dim is not dim.
-inline ModelConfig staircase_config(const std::string& model) {
-  ModelConfig c;
-  c.family = "staircase";
-  c.model = model;
-  c.vocab = 13;
-  c.n_out = 11;
-  c.dim = 10;
-  c.mlp_dim = 17;
-  c.heads = 3;
-  c.head_dim = 5;
-  c.layers = model == "universal" ? 1 : 2;
-  c.repeats = model == "universal" || model == "ladder" ? 3 : 1;
-  c.chunk = 3;
-  c.steps = 3;
-  c.span = model == "staircase" || model == "cached_staircase" ? 11 : 5;
-  c.segment = 12;
-  c.embed_dim = 7;
-  return c;
-}
-
-// Every model with every switch that changes numbers.
-inline std::vector<std::pair<std::string, ModelConfig>> staircase_variants() {
-  std::vector<std::pair<std::string, ModelConfig>> all;
-  const auto add = [&](const std::string& name, const std::string& model, auto&& change) {
-    ModelConfig c = staircase_config(model);
-    change(c);
-    all.emplace_back(name, c);
-  };
-  const auto nothing = [](ModelConfig&) {};
-  const auto empty = [](ModelConfig& c) { c.cold_start = "empty"; };
-  add("staircase", "staircase", nothing);
-  add("staircase, empty", "staircase", empty);
-  add("staircase, post-norm, long window", "staircase", [](ModelConfig& c) {
-    c.prenorm = false;
-    c.steps = 4;
-    c.chunk = 2;
-    c.span = 8;
-    c.segment = 2;
-  });
-  add("staircase, long window, empty, short segments", "staircase", [](ModelConfig& c) {
-    c.steps = 5;
-    c.chunk = 2;
-    c.span = 10;
-    c.segment = 4;
-    c.cold_start = "empty";
-  });
-  add("staircase, official", "staircase", [](ModelConfig& c) { c.carry = "official"; });
-  add("staircase, official, shortest segments", "staircase", [](ModelConfig& c) {
-    c.carry = "official";
-    c.segment = 6;
-    c.prenorm = false;
-  });
-  add("staircase, one step", "staircase", [](ModelConfig& c) { c.steps = 1; });
-  add("cached, one pass", "cached_staircase", [](ModelConfig& c) { c.cache_after = 1; });
-  add("cached, one pass, empty, long window", "cached_staircase", [](ModelConfig& c) {
-    c.cache_after = 1;
-    c.steps = 5;
-    c.chunk = 2;
-    c.segment = 4;
-    c.cold_start = "empty";
-  });
-  add("cached, two passes of four", "cached_staircase", [](ModelConfig& c) {
-    c.cache_after = 2;
-    c.steps = 4;
-    c.chunk = 2;
-    c.segment = 2;
-  });
-  add("cached, three passes of five, official, post-norm", "cached_staircase", [](ModelConfig& c) {
-    c.cache_after = 3;
-    c.steps = 5;
-    c.chunk = 2;
-    c.segment = 4;
-    c.carry = "official";
-    c.prenorm = false;
-  });
-  add("cached, all passes", "cached_staircase", [](ModelConfig& c) { c.cache_after = 3; });
-  add("ladder", "ladder", nothing);
-  add("xl", "transformer_xl", nothing);
-  add("xl, span longer than the segment", "transformer_xl", [](ModelConfig& c) { c.segment = 4; });
-  add("xl, empty, post-norm", "transformer_xl", [](ModelConfig& c) {
-    c.cold_start = "empty";
-    c.prenorm = false;
-    c.segment = 3;
-  });
-  add("universal", "universal", nothing);
-  add("feedback", "feedback", nothing);
-  add("feedback, shared", "feedback", [](ModelConfig& c) { c.shared_kv = true; });
-  add("feedback, shared, post-norm, empty", "feedback", [](ModelConfig& c) {
-    c.shared_kv = true;
-    c.prenorm = false;
-    c.cold_start = "empty";
-    c.segment = 3;
-  });
-  add("feedback, last, self", "feedback", [](ModelConfig& c) {
-    c.feedback_memory = "last";
-    c.feedback_self = true;
-    c.shared_kv = true;
-  });
-  add("feedback, self, short span", "feedback", [](ModelConfig& c) {
-    c.feedback_self = true;
-    c.span = 2;
-  });
-  add("feedback, official", "feedback", [](ModelConfig& c) {
-    c.feedback_carry = "official";
-    c.segment = 3;
-  });
-  add("feedback, official, shared, long segments", "feedback", [](ModelConfig& c) {
-    c.feedback_carry = "official";
-    c.shared_kv = true;
-    c.segment = 8;
-  });
-  add("lstm", "lstm", nothing);
-  return all;
-}
-
-// Whether logits do not depend on where the sequence is cut.
-inline bool cuts_leave_no_trace(const ModelConfig& c) {
-  return c.carry == "exact" && c.feedback_carry == "raw";
-}
-
-inline bool has_chunks(const ModelConfig& c) {
-  return c.model == "staircase" || c.model == "cached_staircase";
-}
-
-inline Tensor columns(const Tensor& x, std::int64_t begin, std::int64_t count) {
-  return raw::copy(raw::narrow(x, 1, begin, count));
-}
-
-inline ForwardOutput forward_of(const Model& model, const Tensor& tokens, const State& state = {},
-                                bool literal = false) {
-  const NoGrad no_grad;
-  ForwardInput input;
-  input.tokens = tokens;
-  input.state = state;
-  input.literal = literal;
-  return model.forward(input);
-}
 
 }  // namespace eddy::test

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tensor/base/error.h"
-#include "tests/models/staircase/staircase_oracle.h"
+#include "tests/models/staircase/staircase_case.h"
 
 namespace {
 
@@ -189,7 +189,7 @@ TEST_CASE("staircase config: tokens that cannot be cut are refused with the size
 }
 
 TEST_CASE("staircase config: states of other sizes or of another model are refused") {
-  for (const auto& [name, config] : staircase_variants()) {
+  for (const auto& [name, config] : staircase_cases()) {
     CAPTURE(name);
     const auto model = random_model(config);
     const Tensor tokens = random_ids(2, config.segment, config.vocab, 2);
@@ -216,7 +216,7 @@ TEST_CASE("staircase config: states of other sizes or of another model are refus
 }
 
 TEST_CASE("staircase config: f32 stays within its rounding of f64") {
-  for (const auto& [name, config] : staircase_variants()) {
+  for (const auto& [name, config] : staircase_cases()) {
     CAPTURE(name);
     const auto exact = random_model(config), single = random_model(config, Dtype::f32);
     for (const Parameter& parameter : exact->params().parameters())

@@ -27,6 +27,56 @@ inline ModelConfig blockwise_config(const std::string& model) {
   return config;
 }
 
+// Every model with every switch, in sizes that leave a partial last chunk.
+inline std::vector<ModelCase> blockwise_recurrent_cases() {
+  std::vector<ModelCase> all;
+  for (int bits = 0; bits < 16; ++bits) {
+    ModelConfig c = blockwise_config("memory_llama");
+    c.memory_qkv = (bits & 1) != 0 ? "shared" : "separate";
+    c.memory_ffn_prenorm = (bits & 2) == 0;
+    c.memory_norm = bits % 8 != 6;
+    c.memory_ffn = bits % 8 != 4;
+    c.memory_proj = (bits & 4) != 0;
+    c.detach = (bits & 4) != 0 ? "chunk" : "segment";
+    c.memory_query = bits == 0;
+    c.memory_init = (bits & 8) != 0 ? "zero" : "learned";
+    c.tied = bits % 3 != 0;
+    all.push_back({"switches " + std::to_string(bits), c});
+  }
+  const auto with = [&](const char* name, const char* model, auto change) {
+    ModelConfig c = blockwise_config(model);
+    change(c);
+    all.push_back({name, c});
+  };
+  with("chunks of one", "memory_llama", [](ModelConfig& c) { c.chunk = 1; });
+  with("chunks of five and grouped heads", "memory_llama", [](ModelConfig& c) {
+    c.chunk = 5;
+    c.heads = 6;
+    c.kv_heads = 3;
+    c.rope_theta = 100;
+    c.tied = false;
+    c.n_out = 7;
+    c.mlp_dim = 0;
+  });
+  with("one head and three layers", "memory_llama", [](ModelConfig& c) {
+    c.heads = c.kv_heads = 1;
+    c.layers = 3;
+  });
+  with("dropout", "memory_llama", [](ModelConfig& c) { c.dropout = 0.3; });
+  for (const char* model : {"llama", "llama_window"}) {
+    with("tied", model, [](ModelConfig&) {});
+    with("untied", model, [](ModelConfig& c) {
+      c.tied = false;
+      c.n_out = 7;
+    });
+    with("dropout", model, [](ModelConfig& c) { c.dropout = 0.3; });
+  }
+  for (const std::int64_t window : {1, 2, 3, 50})
+    with(("window " + std::to_string(window)).c_str(), "llama_window",
+         [&](ModelConfig& c) { c.window = window; });
+  return all;
+}
+
 // A model with random parameters: norm gains around 1, initial memories around 0.
 inline std::unique_ptr<Model> blockwise_model(const ModelConfig& config, Dtype dtype = Dtype::f64,
                                               std::uint64_t seed = 3) {

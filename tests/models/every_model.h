@@ -1,0 +1,104 @@
+// All small configurations of all models, and what a test that goes over them must know of each: parameters
+// in which nothing is special, and how many tokens a call of it takes.
+//
+//   one call          | segment | segment | rest |            uneven_time
+//   calls in a row    | call_time | call_time | call_time |   each goes on from the state of the one before
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/models/block_recurrent/block_recurrent_case.h"
+#include "tests/models/blockwise_recurrent/blockwise_recurrent_case.h"
+#include "tests/models/compare.h"
+#include "tests/models/recurrent_transformer/recurrent_transformer_case.h"
+#include "tests/models/staircase/staircase_case.h"
+
+namespace eddy::test {
+
+inline std::vector<ModelCase> every_case() {
+  std::vector<ModelCase> all;
+  for (const auto& family : {recurrent_transformer_cases(), block_recurrent_cases(),
+                             blockwise_recurrent_cases(), staircase_cases()})
+    all.insert(all.end(), family.begin(), family.end());
+  return all;
+}
+
+// Random parameters: no scale is 1, no memory begins with zeros.
+inline std::unique_ptr<Model> model_of(const ModelConfig& config) {
+  if (config.family == "block_recurrent") return randomised(config);
+  if (config.family == "blockwise_recurrent") return blockwise_model(config);
+  return random_model(config);
+}
+
+// Tokens after which a call that carries its state may end: whole windows, chunks or segments.
+inline std::int64_t call_time(const ModelConfig& c) {
+  if (c.family == "block_recurrent") return 16;
+  if (c.family == "blockwise_recurrent") return 2 * c.chunk;
+  if (c.family == "staircase") return (5 + c.segment) / c.segment * c.segment;
+  return 8;
+}
+
+// Tokens of a call with several segments, blocks or chunks, of which the last is short where it may be.
+inline std::int64_t uneven_time(const ModelConfig& c) {
+  if (c.family == "block_recurrent") return 16 + c.window;
+  if (c.family == "blockwise_recurrent") return 16 / c.chunk * c.chunk + 3;
+  if (c.family != "staircase") return 17;
+  const std::int64_t whole = (11 + c.segment) / c.segment * c.segment;
+  if (!has_chunks(c)) return whole + std::min<std::int64_t>(c.segment - 1, 5);
+  return whole + (c.carry == "exact" && c.chunk < c.segment ? c.chunk : c.segment);
+}
+
+// Lengths of calls that a model must get right: one token or block, and whole numbers of them with and
+// without a rest.
+inline std::vector<std::int64_t> lengths_of(const ModelConfig& c) {
+  if (c.family == "block_recurrent") return {c.window, uneven_time(c), 32};
+  if (c.family == "blockwise_recurrent") return {1, 3, 4, 7, 12};
+  if (c.family == "staircase") {
+    // A token without a past sees nothing where the past is empty: two of them.
+    if (!has_chunks(c)) return {c.cold_start == "empty" ? 2 : 1, c.segment, uneven_time(c)};
+    if (c.carry == "official") return {c.segment, uneven_time(c)};
+    return {c.chunk, c.segment, uneven_time(c)};
+  }
+  std::vector<std::int64_t> lengths{1, 2, 3, 17};
+  for (const std::int64_t time : {c.block, c.block + 1, 2 * c.block, 2 * c.block + 1})
+    if (time <= c.context && std::count(lengths.begin(), lengths.end(), time) == 0) lengths.push_back(time);
+  return lengths;
+}
+
+// Rows of logits for so many tokens.
+inline std::int64_t rows_of(const ModelConfig& c, std::int64_t time) {
+  if (readout_of(c) == "last") return 1;
+  return readout_of(c) == "tail" ? (time + 1) / 2 : time;
+}
+
+// Whether rows with and without a past can stand in one batch.
+inline bool mixes_starts(const ModelConfig& c) {
+  return c.family != "staircase" || c.cold_start == "zeros" || c.model == "lstm";
+}
+
+// Flags with which the second row of two begins anew: in the second segment of the call, or in the first of
+// one. Undefined for models that know no documents.
+inline Tensor starts_of(const ModelConfig& c, std::int64_t time) {
+  if (c.model == "memory_llama") return Tensor::from(std::vector<std::int64_t>{0, 1}, {2, 1});
+  if (c.family != "block_recurrent" && c.family != "staircase") return {};
+  const std::int64_t segments = (time + c.segment - 1) / c.segment, flagged = segments > 1 ? 1 : 0;
+  const Tensor flags = Tensor::zeros({2, segments}, Dtype::i64);
+  flags.data<std::int64_t>()[segments + flagged] = 1;
+  if (!mixes_starts(c)) flags.data<std::int64_t>()[flagged] = segments > 1 ? 1 : 0;
+  if (!mixes_starts(c) && segments == 1) return {};
+  return flags;
+}
+
+// What a call before leaves; empty for models that carry nothing.
+inline State carried_state(const Model& model, std::int64_t batch) {
+  const NoGrad no_grad;
+  const ModelConfig& c = model.config();
+  ForwardInput input;
+  input.tokens = random_ids(batch, call_time(c), c.vocab, 8);
+  input.tail = rows_of(c, call_time(c));
+  return model.forward(input).state.detach();
+}
+
+}  // namespace eddy::test

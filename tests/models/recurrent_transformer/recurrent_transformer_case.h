@@ -1,0 +1,97 @@
+// Small models of the recurrent transformers for their tests.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tests/models/compare.h"
+
+namespace eddy::test {
+
+// The models whose recurrence goes from block to block, and the others.
+inline std::vector<std::string> models_with_blocks(bool blocks = true) {
+  std::vector<std::string> names;
+  for (const std::string& name : models_of("recurrent_transformer"))
+    if (has_blocks(small_config(name)) == blocks) names.push_back(name);
+  return names;
+}
+inline std::vector<std::string> models_without_blocks() {
+  return models_with_blocks(false);
+}
+
+inline ModelConfig block_config(const std::string& model, std::int64_t block) {
+  ModelConfig config = small_config(model);
+  config.block = block;
+  return config;
+}
+
+// Every model with every switch: blocks of one position, with and without a remainder, and longer than the
+// sequence; one layer and several.
+inline std::vector<ModelCase> recurrent_transformer_cases() {
+  std::vector<ModelCase> all;
+  for (const std::string& model : models_of("recurrent_transformer")) {
+    const bool blocks = has_blocks(small_config(model));
+    for (const std::int64_t block :
+         blocks ? std::vector<std::int64_t>{1, 4, 5, 20} : std::vector<std::int64_t>{1})
+      for (const std::int64_t layers : {1, 2})
+        for (const bool placed : {false, true}) {
+          if (blocks && placed == (layers == 1)) continue;
+          ModelConfig c = block_config(model, block);
+          c.layers = layers;
+          c.positions = c.bias = placed;
+          c.accumulate = model == "block_accumulate" && placed ? "hidden" : "output";
+          all.push_back({"block " + std::to_string(block) + ", layers " + std::to_string(layers) +
+                             (placed ? ", positions and biases" : ""),
+                         c});
+        }
+    const auto with = [&](const char* name, std::int64_t block, auto change) {
+      ModelConfig c = block_config(model, block);
+      c.layers = 2;
+      change(c);
+      all.push_back({name, c});
+    };
+    with("positions alone", 3, [](ModelConfig& c) { c.positions = true; });
+    with("untied with biases", 3, [](ModelConfig& c) {
+      c.positions = c.bias = true;
+      c.tied = false;
+      c.n_out = 7;
+    });
+    with("untied without biases", 16, [](ModelConfig& c) {
+      c.positions = true;
+      c.tied = false;
+      c.n_out = 7;
+    });
+    with("the last position of one layer", 5, [](ModelConfig& c) {
+      c.layers = 1;
+      c.readout = "last";
+    });
+    with("the last position with ReLU", 5, [](ModelConfig& c) {
+      c.readout = "last";
+      c.activation = "relu";
+    });
+    with("the second half of the positions", 4, [](ModelConfig& c) {
+      c.readout = "tail";
+      c.accumulate = "hidden";
+    });
+    with("one head and odd widths", 3, [](ModelConfig& c) {
+      c.dim = 7;
+      c.heads = 1;
+      c.mlp_dim = 13;
+      c.positions = true;
+      c.tied = false;
+      c.n_out = 5;
+    });
+    with("dropout", 3, [](ModelConfig& c) {
+      c.positions = c.bias = true;
+      c.dropout = 0.3;
+    });
+    with("dropout in blocks of one and an untied head", 1, [](ModelConfig& c) {
+      c.dropout = 0.3;
+      c.tied = false;
+      c.n_out = 7;
+    });
+  }
+  return all;
+}
+
+}  // namespace eddy::test

@@ -1,0 +1,449 @@
+// What every registered model keeps, in every small configuration that the families list: no look ahead,
+// streams and calls in a row that give the numbers of one call, equations word for word that give those of
+// the order chosen for speed, gradients that are slopes of the loss, dumps and files that give back what the
+// model computes. Oracles, closed forms and error texts stand in the folders of the families.
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ops/views/views.h"
+#include "tensor/files/safetensors.h"
+#include "tests/models/every_model.h"
+#include "tests/support/files.h"
+#include "train/config/config.h"
+#include "train/config/run_config.h"
+#include "train/run/weights.h"
+#include "train/study/dump.h"
+
+namespace {
+
+using namespace eddy;
+using namespace eddy::test;
+namespace fs = std::filesystem;
+using TensorMap = std::map<std::string, Tensor>;
+
+// Two orders of the same f64 sums, relative to the largest number of a tensor. A token's number comes of up
+// to 50 applications of a layer one after the other, each of some 200 sums and products: 10^4 roundings of
+// 1e-16 if all go one way. The floor is for gradients that are sums of larger numbers that cancel.
+constexpr double kOrder = 1e-12, kFloor = 1e-13;
+
+// `each` with every case and its model.
+template <class Each>
+void for_every_case(Each&& each) {
+  for (const auto& [name, config] : every_case()) {
+    const std::string& model = config.model;
+    CAPTURE(model);
+    CAPTURE(name);
+    each(config, *model_of(config));
+  }
+}
+
+ForwardInput input_for(const ModelConfig& config, const Tensor& tokens, const State& state = {}) {
+  ForwardInput input;
+  input.tokens = tokens;
+  input.tail = rows_of(config, tokens.dim(1));
+  input.state = state;
+  return input;
+}
+
+ForwardOutput forwarded(const Model& model, const Tensor& tokens, const State& state = {}) {
+  const NoGrad no_grad;
+  return model.forward(input_for(model.config(), tokens, state));
+}
+
+Tensor targets_for(const Model& model, std::int64_t batch, std::int64_t time) {
+  return random_ids(batch, rows_of(model.config(), time), model.config().n_out, 2);
+}
+
+// The logits of `tokens` in calls of the given lengths, over and over.
+Tensor streamed(const Model& model, const Tensor& tokens, State& state,
+                const std::vector<std::int64_t>& lengths) {
+  std::vector<Tensor> parts;
+  for (std::int64_t at = 0, turn = 0; at < tokens.dim(1); ++turn) {
+    const std::int64_t length =
+        std::min(lengths[static_cast<std::size_t>(turn) % lengths.size()], tokens.dim(1) - at);
+    parts.push_back(model.stream(part(tokens, at, length), state));
+    at += length;
+  }
+  const NoGrad no_grad;
+  return concat(parts, 1);
+}
+
+// What a stream must answer at the positions that `forward` gives logits for. block_accumulate answers each
+// position as if the sequence ended there: what comes later in a block changes the outputs before it.
+Tensor stream_answers(const Model& model, const Tensor& tokens) {
+  if (model.config().model != "block_accumulate") return forwarded(model, tokens).logits;
+  std::vector<Tensor> answers;
+  for (std::int64_t t = tokens.dim(1) - rows_of(model.config(), tokens.dim(1)); t < tokens.dim(1); ++t) {
+    const Tensor logits = forwarded(model, part(tokens, 0, t + 1)).logits;
+    answers.push_back(raw::copy(raw::narrow(logits, 1, logits.dim(1) - 1, 1)));
+  }
+  const NoGrad no_grad;
+  return concat(answers, 1);
+}
+
+// Whether the word-for-word form draws the same dropout masks.
+bool forms_share_masks(const ModelConfig& config) {
+  return (config.family == "block_recurrent" && config.attn_dropout == 0) || config.family == "staircase";
+}
+
+// Whether the loss has kinks: ReLUs, or a choice among stored keys.
+bool has_kinks(const ModelConfig& config) {
+  if (config.family == "recurrent_transformer") return config.activation == "relu";
+  return config.family == "block_recurrent" || (config.family == "staircase" && config.model != "lstm");
+}
+
+// Why a parameter has no influence on the loss of one segment; "" for the others.
+std::string without_influence(const ModelConfig& c, const std::string& parameter) {
+  const auto is_one_of = [&](std::initializer_list<const char*> parts) {
+    return std::any_of(parts.begin(), parts.end(), [&](const char* one) { return contains(parameter, one); });
+  };
+  if (parameter.ends_with("memory.wq.weight")) return "nothing asks the memory's query matrix";
+  if (parameter == "feedback.layer_logits" && c.feedback_memory == "last")
+    return "the memory is the last layer and no mix";
+  if (c.model == "llama_window" && c.window == 1 && is_one_of({"attn.wq", "attn.wk"}))
+    return "the only key in sight gets all attention whatever its score";
+  if (c.model == "memorizing" && !c.memory_bias && parameter == "layers.1.attn.rel_bias")
+    return "the memory's layer has no bias by distance";
+  if (c.model != "block_recurrent") return "";
+  const bool recurs = contains(parameter, "layers.1.");
+  if (c.window == 1 && (is_one_of({".attn.scale", ".attn.rel_bias", ".attn.wq"}) ||
+                        (is_one_of({".attn.wk"}) && !recurs)))  // states have several tokens in sight
+    return "the only key in sight gets all attention whatever its score";
+  if (c.states == 1 &&
+      is_one_of({"cross.scale", "cross.wq", "recurrent.scale_self", "recurrent.wk", "recurrent.wq_self"}))
+    return "the only state gets all attention whatever its score";
+  if (c.segment == c.window &&
+      is_one_of({"recurrent.gate_", "recurrent.mlp", "recurrent.scale_", "recurrent.wq_"}))
+    return "what a segment's last block writes is read in the next segment alone";
+  return "";
+}
+
+// In memory where the system has a place for that: to wait for the disk would take longer than all else.
+fs::path temporary(const char* name) {
+  const fs::path in_memory = "/dev/shm";
+  return (fs::is_directory(in_memory) ? in_memory : fs::temp_directory_path()) /
+         ("eddy-every-model-" + std::to_string(getpid()) + "-" + name);
+}
+
+void check_same_bits(const std::string& name, const Tensor& mine, const Tensor& expected) {
+  check_close(name, mine, expected, 0, 0);
+  CHECK_MESSAGE(same_bits(mine, expected), name);
+}
+
+}  // namespace
+
+TEST_CASE("every model: each registered model has a summary and cases and a place in the list of names") {
+  const std::vector<ModelCase> cases = every_case();
+  for (const ModelEntry& entry : model_registry()) {
+    const auto is_it = [&](const ModelConfig& c) {
+      return c.family == entry.family && c.model == entry.model;
+    };
+    CAPTURE(entry.family);
+    CAPTURE(entry.model);
+    CHECK(std::count_if(cases.begin(), cases.end(),
+                        [&](const ModelCase& one) { return is_it(one.config); }) >= 2);
+    CHECK(std::any_of(model_names().begin(), model_names().end(), [&](const ModelName& name) {
+      return entry.family == name.family && entry.model == name.model;
+    }));
+    CHECK(!entry.summary.empty());
+  }
+  CHECK(model_registry().size() == model_names().size());
+  for (const ModelCase& one : cases) CHECK_NOTHROW(validate(one.config));
+}
+
+TEST_CASE("every model: each value of each switch stands in some case") {
+  // Read by training alone.
+  const std::set<std::string> elsewhere{"mask_token_zero"};
+  std::map<std::string, std::set<std::string>> seen;
+  for (const ModelCase& one : every_case()) {
+    ModelConfig config = one.config;
+    const ConfigKeys keys = keys_of(config);
+    for (const ConfigField& field : keys.fields()) seen[field.key].insert(field.value().dump());
+  }
+  ModelConfig defaults;
+  const ConfigKeys keys = keys_of(defaults);
+  for (const ConfigField& field : keys.fields()) {
+    CAPTURE(field.key);
+    if (elsewhere.contains(field.key)) continue;
+    for (const std::string& value : field.allowed) {
+      CAPTURE(value);
+      CHECK(seen[field.key].contains(nlohmann::json(value).dump()));
+    }
+    if (std::holds_alternative<bool*>(field.target)) CHECK(seen[field.key].size() == 2);
+  }
+}
+
+TEST_CASE("every model: a changed token leaves every bit of the logits before it as it was") {
+  for_every_case([](const ModelConfig& config, Model& model) {
+    // Each row has another place whose token is changed, so a row that saw another row would show it too.
+    const std::int64_t time = uneven_time(config), first = time - rows_of(config, time), batch = 8;
+    const auto changed_place = [&](std::int64_t row) { return row * (time - 1) / (batch - 1); };
+    const Tensor tokens = raw::copy(raw::expand(random_ids(1, time, config.vocab, 1), {batch, time})),
+                 changed = raw::copy(tokens);
+    for (std::int64_t row = 0; row < batch; ++row) {
+      std::int64_t& id = changed.data<std::int64_t>()[row * time + changed_place(row)];
+      id = (id + 1) % config.vocab;
+    }
+    const State state = carried_state(model, batch);
+    for (const bool literal : {false, true}) {
+      CAPTURE(literal);
+      const NoGrad no_grad;
+      ForwardInput input = input_for(config, tokens, state);
+      input.literal = literal;
+      const std::vector<double> before = numbers(model.forward(input).logits);
+      input.tokens = changed;
+      const std::vector<double> after = numbers(model.forward(input).logits);
+      const auto width = static_cast<std::size_t>(model.config().n_out);
+      for (std::int64_t row = 0; row < batch; ++row)
+        for (std::int64_t place = first; place <= changed_place(row); ++place) {
+          const std::size_t from = static_cast<std::size_t>(row * (time - first) + place - first) * width;
+          double largest = 0;
+          std::size_t worst = from;
+          for (std::size_t i = from; i < from + width && !std::isnan(largest); ++i)
+            if (!(std::abs(after[i] - before[i]) <= largest)) {
+              largest = std::abs(after[i] - before[i]);
+              worst = i;
+            }
+          const bool right = place < changed_place(row) ? before[worst] == after[worst] : largest > 1e-3;
+          if (!right)
+            FAIL_CHECK("the token at place " << changed_place(row) << " changed: logit " << worst - from
+                                             << " of place " << place << " is " << exact(after[worst])
+                                             << " and was " << exact(before[worst]));
+        }
+    }
+  });
+}
+
+TEST_CASE("every model: a stream in any pieces gives the logits of the whole sequence") {
+  for_every_case([](const ModelConfig& config, Model& model) {
+    const bool carries = !carried_state(model, 1).empty();
+    const std::int64_t time = carries ? 2 * call_time(config) : uneven_time(config);
+    const Tensor tokens = random_ids(2, time, config.vocab, 5);
+    const Tensor answers = stream_answers(model, tokens);
+    const State after = forwarded(model, tokens).state;
+    for (const std::vector<std::int64_t>& lengths :
+         std::vector<std::vector<std::int64_t>>{{1}, {3, 1, 5}, {4}, {7, 25}, {1000}}) {
+      CAPTURE(lengths[0]);
+      State state;
+      const Tensor logits = streamed(model, tokens, state, lengths);
+      check_close("logits", part(logits, time - answers.dim(1), answers.dim(1)), answers, kOrder);
+      const bool bounded = config.model == "regular" || config.model == "llama" ||
+                           (config.family == "recurrent_transformer" && config.positions);
+      CHECK(model.stream_room(state) == (bounded ? config.context - time : -1));
+      if (!carries) continue;
+      const Tensor more = random_ids(2, call_time(config), config.vocab, 6);
+      const ForwardOutput mine = forwarded(model, more, state), expected = forwarded(model, more, after);
+      check_close("logits after the stream", mine.logits, expected.logits, kOrder);
+      check_states(mine.state, expected.state, kOrder, kFloor);
+    }
+  });
+}
+
+TEST_CASE("every model: copies of a stream's state go on independently") {
+  for_every_case([](const ModelConfig& config, Model& model) {
+    const Tensor tokens = random_ids(1, 17, config.vocab, 25), other = random_ids(1, 9, config.vocab, 26);
+    State straight;
+    const Tensor expected = streamed(model, tokens, straight, {17});
+    for (const std::int64_t stop : {3, 8}) {  // inside of a block or chunk, and mostly at the end of one
+      CAPTURE(stop);
+      State state;
+      static_cast<void>(streamed(model, part(tokens, 0, stop), state, {stop}));
+      // The Block-Recurrent family says that it writes into the tensors it is given.
+      const auto copied = [&] { return config.family == "block_recurrent" ? copy_of(state) : state; };
+      State first = copied(), second = copied();
+      const Tensor rest = part(tokens, stop, 17 - stop), answers = part(expected, stop, 17 - stop);
+      static_cast<void>(streamed(model, other, first, {2}));
+      check_close("original", streamed(model, rest, state, {1}), answers, kOrder);
+      check_close("copy", streamed(model, rest, second, {2}), answers, kOrder);
+    }
+  });
+}
+
+TEST_CASE("every model: calls that carry the state equal one call and streams fit between them") {
+  for_every_case([](const ModelConfig& config, Model& model) {
+    if (carried_state(model, 1).empty()) return;
+    const std::int64_t call = call_time(config);
+    const Tensor tokens = random_ids(2, 3 * call, config.vocab, 4);
+    const ForwardOutput whole = forwarded(model, tokens);
+    State state;
+    for (std::int64_t at = 0; at < 3 * call; at += call) {
+      const ForwardOutput one = forwarded(model, part(tokens, at, call), state);
+      check_close("call", one.logits, part(whole.logits, at, call), kOrder);
+      state = one.state;
+    }
+    check_states(state, whole.state, kOrder, kFloor);
+
+    for (const std::vector<std::int64_t>& lengths : std::vector<std::vector<std::int64_t>>{{1, 4}, {3}}) {
+      CAPTURE(lengths[0]);
+      state = forwarded(model, part(tokens, 0, call)).state;
+      check_close("stream after a call", streamed(model, part(tokens, call, call), state, lengths),
+                  part(whole.logits, call, call), kOrder);
+      const ForwardOutput last = forwarded(model, part(tokens, 2 * call, call), state);
+      check_close("call after a stream", last.logits, part(whole.logits, 2 * call, call), kOrder);
+      check_states(last.state, whole.state, kOrder, kFloor);
+    }
+  });
+}
+
+TEST_CASE("every model: the equations word for word give the same logits and loss and gradients and states") {
+  for_every_case([](const ModelConfig& config, Model& model) {
+    const State state = carried_state(model, 2);
+    const std::vector<std::int64_t> lengths = lengths_of(config);
+    for (const std::int64_t time : lengths)
+      for (const bool carried : {false, true}) {
+        // From a state at every length; without one at the shortest and the longest, if there are both.
+        const bool extreme = time == lengths.front() || time == lengths.back();
+        if (carried ? state.empty() : !state.empty() && !extreme) continue;
+        CAPTURE(time);
+        CAPTURE(carried);
+        ForwardInput input = input_for(config, random_ids(2, time, config.vocab, 1));
+        if (carried) input.state = state;
+        if (carried) input.start = starts_of(config, time);
+        if (config.dropout > 0 && forms_share_masks(config)) input.dropout = {true, 7, 1};
+        const Tensor targets = targets_for(model, 2, time);
+        const Outcome fast = run(model, input, targets);
+        CHECK(fast.logits.shape() == Shape{2, rows_of(config, time), model.config().n_out});
+        input.literal = true;
+        check_outcomes(run(model, input, targets), fast, kOrder, kFloor);
+      }
+  });
+}
+
+TEST_CASE("every model: rows that begin anew are computed as without a past") {
+  for_every_case([](const ModelConfig& config, Model& model) {
+    const std::int64_t time = uneven_time(config);
+    ForwardInput input = input_for(config, random_ids(2, time, config.vocab, 1), carried_state(model, 2));
+    if (input.state.empty()) return;
+    const Tensor targets = targets_for(model, 2, time);
+    const Outcome carried = run(model, input, targets);
+    const std::int64_t segments =
+        config.model == "memory_llama" ? 1 : (time + config.segment - 1) / config.segment;
+    input.start = Tensor::zeros({2, segments}, Dtype::i64);
+    for (const std::int64_t row : {0, 1}) input.start.data<std::int64_t>()[row * segments] = 1;
+    const Outcome anew = run(model, input, targets);
+    input.state = State();
+    input.start = Tensor();
+    check_outcomes(anew, run(model, input, targets), kOrder, kFloor);
+    CHECK(distance(anew.logits, carried.logits).error > 1e-6);
+  });
+}
+
+TEST_CASE("every model: every parameter has the gradient that differences of the loss give") {
+  for (const auto& [name, given] : every_case()) {
+    CAPTURE(given.model);
+    CAPTURE(name);
+    ModelConfig config = given;
+    config.detach = "segment";  // a chunk's memory that is held constant leaves no slope to compare with
+    std::int64_t time = 11;
+    if (config.family == "recurrent_transformer")
+      time = std::clamp<std::int64_t>(2 * config.block + 1, 7, 17);
+    if (config.model == "memory_llama" && config.dropout > 0) time = 3 * config.chunk;
+    if (config.family == "block_recurrent")  // three blocks: a state of a state is read
+      time = config.segment = std::min(config.segment, 3 * config.window);
+    if (config.family == "staircase")
+      time = config.segment = has_chunks(config) ? (config.steps + 1) * config.chunk : 7;
+    const auto model = model_of(config);
+    const State state = carried_state(*model, 2);
+    for (const bool carried : {false, true}) {
+      // From a state, with a row that begins anew, unless the model has none or cannot mix the two.
+      if (carried ? state.empty() : !state.empty() && mixes_starts(config)) continue;
+      CAPTURE(carried);
+      const std::int64_t batch = carried ? 2 : 1;
+      ForwardInput input = input_for(config, random_ids(batch, time, config.vocab, 1));
+      if (carried) input.state = state;
+      if (carried) input.start = starts_of(config, time);
+      if (config.dropout > 0) input.dropout = {true, 5, 17};
+      const Tensor targets = targets_for(*model, batch, time);
+      const std::span<const double> steps =
+          has_kinks(config) ? std::span<const double>(kKinkSteps) : std::span<const double>(kSmoothSteps);
+      const Outcome outcome = run(*model, input, targets);
+      check_directions(*model, outcome, steps, [&] { return loss_of(*model, input, targets); });
+      for (const auto& [parameter, gradient] : outcome.gradients) {
+        CAPTURE(parameter);
+        const bool reached = gradient.defined() && distance(gradient, gradient).scale > 0;
+        CHECK(reached == without_influence(config, parameter).empty());
+        if (gradient.defined()) CHECK(all_finite(gradient));
+      }
+    }
+  }
+}
+
+TEST_CASE("every model: a dump holds what the model computes and is the same twice") {
+  const fs::path config_file = temporary("config.json"), case_file = temporary("case.safetensors"),
+                 out_file = temporary("out.safetensors");
+  for_every_case([&](const ModelConfig& config, Model& model) {
+    const std::int64_t time = uneven_time(config);
+    ForwardInput input = input_for(config, random_ids(2, time, config.vocab, 1), carried_state(model, 2));
+    if (!input.state.empty()) input.start = starts_of(config, time);
+    const Tensor targets = targets_for(model, 2, time);
+
+    TensorMap parts{{"tokens", input.tokens}, {"targets", targets}};
+    if (input.start.defined()) parts.emplace("start", input.start);
+    for (const auto& [name, value] : parameter_map(model.params())) parts.emplace("param." + name, value);
+    for (const auto& [name, tensor] : input.state) parts.emplace("state." + name, tensor);
+    save_safetensors(case_file.string(), parts);
+    std::ofstream(config_file) << to_json(config).dump();
+    DumpOptions options;
+    options.config = config_file.string();
+    options.weights = options.tokens = case_file.string();
+    options.out = out_file.string();
+    options.grads = true;
+    CHECK(dump(options).empty());
+    const TensorMap dumped = load_safetensors(out_file.string());
+    const std::string bytes = read_bytes(out_file);
+    dump(options);
+    CHECK(read_bytes(out_file) == bytes);
+
+    const Outcome outcome = run(model, input, targets);
+    TensorMap expected{{"logits", outcome.logits}, {"loss", Tensor::full({1}, outcome.loss, Dtype::f64)}};
+    for (const auto& [name, tensor] : outcome.state) expected.emplace("next_state." + name, tensor);
+    for (const Parameter& parameter : model.params().parameters()) {
+      const Tensor& gradient = outcome.gradients.at(parameter.name);
+      expected.emplace("grad." + parameter.name,
+                       gradient.defined() ? gradient : Tensor::zeros(parameter.shape, Dtype::f64));
+    }
+    CHECK(dumped.size() == expected.size());
+    for (const auto& [name, tensor] : expected) {
+      CAPTURE(name);
+      REQUIRE(dumped.contains(name));
+      check_same_bits(name, dumped.at(name), tensor);
+    }
+  });
+  for (const fs::path& file : {config_file, case_file, out_file}) fs::remove(file);
+}
+
+TEST_CASE("every model: weights go through a file into a model of another seed and give the same bits") {
+  const fs::path file = temporary("weights.safetensors");
+  for_every_case([&](const ModelConfig& config, Model& model) {
+    const Tensor tokens = random_ids(2, uneven_time(config), config.vocab, 1);
+    const Tensor logits = forwarded(model, tokens).logits;
+    save_safetensors(file.string(), parameter_map(model.params()));
+    const TensorMap saved = load_safetensors(file.string());
+    const ParamStore listed = count_parameters(config);
+    REQUIRE(saved.size() == listed.parameters().size());
+    for (const Parameter& parameter : listed.parameters()) {
+      CAPTURE(parameter.name);
+      REQUIRE(saved.contains(parameter.name));
+      CHECK(saved.at(parameter.name).shape() == parameter.shape);
+      CHECK(saved.at(parameter.name).dtype() == Dtype::f64);
+    }
+    const auto other = make_model(config, Dtype::f64);
+    other->params().initialize(77);
+    CHECK(!same_bits(forwarded(*other, tokens).logits, logits));
+    load_parameters(other->params(), saved, file.string());
+    check_same_bits("logits", forwarded(*other, tokens).logits, logits);
+    CHECK(same_bits(other->params().values(), model.params().values()));
+  });
+  fs::remove(file);
+}
