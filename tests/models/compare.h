@@ -174,34 +174,58 @@ inline double loss_of(const Model& model, const ForwardInput& input, const Tenso
 inline constexpr double kSmoothSteps[] = {1e-3, 2e-4};
 inline constexpr double kKinkSteps[] = {2e-5, 4e-6, 1.6e-6};
 
-// For every parameter tensor: the derivative of the loss along one random direction, by differences, against
-// the inner product of the direction with the gradient; an absent gradient is zero. Steps of 1e-4 and more
-// take the five-point formula, which leaves h^4 / 30 of the fifth derivative, 1e-13 of it and less; the short
-// ones take two points, which leave h^2 / 6 of the third, 1e-10 and less. The tolerance is 1e-8 of the slope
-// for that, and the rounding of the losses over the step: 3/2 of it with five points. A loss of sums of some
-// hundred terms is off by 16 units in its last place. `loss` gives it for the parameters as they are.
+// The parameters that have the same place in all layers: "layers.*.attn.wq.weight" has those of layers.0,
+// layers.1 and so on.
+inline std::map<std::string, std::vector<Parameter>> by_place(const ParamStore& params) {
+  std::map<std::string, std::vector<Parameter>> places;
+  for (const Parameter& parameter : params.parameters()) {
+    std::string place;
+    for (const char c : parameter.name)
+      if (c < '0' || c > '9')
+        place += c;
+      else if (!place.ends_with('*'))
+        place += '*';
+    places[place].push_back(parameter);
+  }
+  return places;
+}
+
+// For the parameters of each place: the derivative of the loss along one random direction, by differences,
+// against the inner product of the direction with the gradient; an absent gradient is zero. A mistake in any
+// element shows, as no direction is blind to it. Steps of 1e-4 and more take the five-point formula, which
+// leaves h^4 / 30 of the fifth derivative, 1e-13 of it and less; the short ones take two points, which leave
+// h^2 / 6 of the third, 1e-10 and less. The tolerance is 1e-8 of the slope for that, and the rounding of the
+// losses over the step: 3/2 of it with five points. A loss of sums of some hundred terms is off by 16 units
+// in its last place. `loss` gives it for the parameters as they are.
 template <class Loss>
 void check_directions(Model& model, const Outcome& outcome, std::span<const double> steps, Loss&& loss) {
-  for (const Parameter& parameter : model.params().parameters()) {
-    const Tensor& arrived = outcome.gradients.at(parameter.name);
-    const std::vector<double> start = numbers(parameter.value);
-    const std::vector<double> gradient =
-        arrived.defined() ? numbers(arrived) : std::vector<double>(start.size());
-    std::vector<double> direction(start.size());
-    const RandomKey key = random_key(9, ("direction." + parameter.name).c_str(), 0);
+  for (const auto& [place, parameters] : by_place(model.params())) {
+    std::vector<std::vector<double>> starts, directions;
     double norm = 0, expected = 0;
-    for (std::size_t i = 0; i < start.size(); ++i) {
-      direction[i] = static_cast<double>(uniform01(key.word(i))) - 0.5;
-      norm += direction[i] * direction[i];
+    for (const Parameter& parameter : parameters) {
+      const std::vector<double>& start = starts.emplace_back(numbers(parameter.value));
+      std::vector<double>& direction = directions.emplace_back(start.size());
+      const Tensor& arrived = outcome.gradients.at(parameter.name);
+      const std::vector<double> gradient =
+          arrived.defined() ? numbers(arrived) : std::vector<double>(start.size());
+      const RandomKey key = random_key(9, ("direction." + parameter.name).c_str(), 0);
+      for (std::size_t i = 0; i < start.size(); ++i) {
+        direction[i] = static_cast<double>(uniform01(key.word(i))) - 0.5;
+        norm += direction[i] * direction[i];
+        expected += direction[i] * gradient[i];
+      }
     }
-    for (std::size_t i = 0; i < start.size(); ++i) {
-      direction[i] /= std::sqrt(norm);
-      expected += direction[i] * gradient[i];
-    }
+    norm = std::sqrt(norm);
+    expected /= norm;
+    const auto move = [&](double step) {
+      for (std::size_t p = 0; p < parameters.size(); ++p) {
+        std::vector<double> moved = starts[p];
+        for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += step / norm * directions[p][i];
+        raw::copy_into(detach(parameters[p].value), Tensor::from(moved, parameters[p].shape));
+      }
+    };
     const auto loss_at = [&](double step) {
-      std::vector<double> moved = start;
-      for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += step * direction[i];
-      raw::copy_into(detach(parameter.value), Tensor::from(moved, parameter.shape));
+      move(step);
       return loss();
     };
     const double rounding = 16 * std::numeric_limits<double>::epsilon() * std::max(1.0, outcome.loss);
@@ -215,11 +239,11 @@ void check_directions(Model& model, const Outcome& outcome, std::span<const doub
       tolerance = 1e-8 * std::abs(expected) + (five_points ? 1.5 : 1.0) * rounding / h;
       if (error <= tolerance) break;
     }
-    raw::copy_into(detach(parameter.value), Tensor::from(start, parameter.shape));
+    move(0);
     if (!(error <= tolerance))
-      FAIL_CHECK(parameter.name << ": the loss rises by " << exact(measured) << " and the gradient says "
-                                << exact(expected) << ", error " << error << ", tolerance " << tolerance
-                                << " at step " << used);
+      FAIL_CHECK(place << ": the loss rises by " << exact(measured) << " and the gradient says "
+                       << exact(expected) << ", error " << error << ", tolerance " << tolerance << " at step "
+                       << used);
   }
 }
 

@@ -48,11 +48,8 @@ inline ModelConfig recurrent_config(const std::string& gate, const std::string& 
 // Every model, gate and cell, placements of recurrent layers, and every switch.
 inline std::vector<ModelCase> block_recurrent_cases() {
   std::vector<ModelCase> variants;
-  for (const char* model : {"slide", "xl", "vanilla", "memorizing"}) {
+  for (const char* model : {"slide", "xl", "vanilla", "memorizing"})
     variants.push_back({model, block_recurrent_config(model)});
-    variants.push_back({std::string(model) + " with plain products", block_recurrent_config(model)});
-    variants.back().config.qk_norm = variants.back().config.scale_abs = false;
-  }
   for (const char* gate : {"fixed", "lstm"})
     for (const char* cell : {"dual", "single", "skip"})
       variants.push_back({std::string(gate) + " " + cell, recurrent_config(gate, cell)});
@@ -89,8 +86,14 @@ inline std::vector<ModelCase> block_recurrent_cases() {
     c.segment = 8;
     c.memory_size = 16;
   });
-  with("logits divided by the vocabulary's root", base,
+  with("slide with plain products", block_recurrent_config("slide"),
+       [](ModelConfig& c) { c.qk_norm = c.scale_abs = false; });
+  with("xl with logits divided by the vocabulary's root", block_recurrent_config("xl"),
        [](ModelConfig& c) { c.logit_divisor = "sqrt_vocab"; });
+  with("vanilla with odd buckets", block_recurrent_config("vanilla"), [](ModelConfig& c) {
+    c.rel_buckets = 5;
+    c.rel_max_distance = 3;
+  });
   with("dropout", recurrent_config("fixed", "skip"), [](ModelConfig& c) { c.dropout = 0.3; });
   with("dropout with feedback", recurrent_config("lstm", "dual", {1}, true),
        [](ModelConfig& c) { c.dropout = 0.3; });

@@ -85,11 +85,6 @@ inline std::vector<ModelCase> recurrent_transformer_cases() {
       c.positions = c.bias = true;
       c.dropout = 0.3;
     });
-    with("dropout in blocks of one and an untied head", 1, [](ModelConfig& c) {
-      c.dropout = 0.3;
-      c.tied = false;
-      c.n_out = 7;
-    });
   }
   return all;
 }
