@@ -1,6 +1,6 @@
-// The checkpoint node. In its backward the inputs become leaves of the recomputed graph; these leaves have no
-// gradient of their own but stand for the outer producers' gradient slots. So every contribution is added to
-// the same running sum and in the same order as without the checkpoint, which is why the bits agree.
+// The checkpoint node. In its backward the inputs become leaves of the recomputed graph. These leaves have no
+// gradient of their own: they forward to the gradient slots of the outer producers. So every contribution is
+// added to the same sum in the same order as without the checkpoint, and the bits agree.
 #include "autograd/checkpoint.h"
 
 #include <unordered_set>
@@ -24,8 +24,8 @@ class InputLeaf final : public Node {
   Edge outer_;
 };
 
-// Walks the recomputed graph and refuses edges out of it, other than to leaves: a node from before `first`
-// belongs to the graph around the checkpoint, and running it now would be too early.
+// Walks the recomputed graph and refuses edges that leave it, except to leaves: a node from before `first`
+// belongs to the graph around the checkpoint, and it is too early to run it.
 void refuse_captured_results(const Node& checkpoint, const std::vector<Tensor>& ys, std::uint64_t first) {
   std::vector<const Node*> pending;
   std::unordered_set<const Node*> seen;
@@ -66,7 +66,7 @@ class CheckpointNode final : public Node {
     try {
       backward(roots, cotangents);
     } catch (...) {
-      reach_inputs(context);  // so that the engine drops what they received
+      reach_inputs(context);  // so that the engine drops their partial gradients
       throw;
     }
     reach_inputs(context);

@@ -1,5 +1,5 @@
-// Checkpointing: memory for time. The forward pass keeps the inputs of a function and none of what it
-// computes inside; the backward pass computes it again, this time with a graph, and runs that graph at once.
+// Checkpointing saves memory at the cost of time. The forward pass keeps the inputs of a function and none of
+// its intermediate results; the backward pass recomputes them, with a graph, and runs that graph at once.
 // Source: Chen, Xu, Zhang, Guestrin, "Training deep nets with sublinear memory cost" (arXiv 1604.06174),
 // section 3.
 #pragma once
@@ -11,12 +11,12 @@
 
 namespace eddy {
 
-// The results of fn(inputs), with a node that recomputes them. fn runs twice and must compute the same both
-// times: random numbers by key, nothing written in place, no SeqBuffer::append.
-// grad: the same bits as without the checkpoint. Inputs may be untracked, of any dtype, or undefined. Leaves
-// that fn captures (parameters) get their gradient as usual. As they cannot be seen from outside, the node is
-// left whenever recording is on, so floating results always count as tracked; when nothing in fn wants a
-// gradient, backward does nothing there.
+// Returns fn(inputs), recorded as one node whose backward recomputes them. fn runs twice and must compute the
+// same both times: it draws random numbers by key, writes nothing in place and never calls SeqBuffer::append.
+// Inputs may be untracked, of any dtype, or undefined. fn may capture leaves (parameters) that the checkpoint
+// cannot see, so a node is recorded whenever recording is on, and floating results always count as tracked.
+// grad: the same bits as without the checkpoint. Captured leaves get their gradients as usual; when nothing
+// in fn needs a gradient, backward does nothing there.
 // errors: in the forward pass ValueError for an undefined result, GraphError when fn wrote to an input; in
 // the backward pass VersionError when an input was overwritten since, GraphError when fn uses a tracked
 // result that is not among the inputs, or gives other shapes the second time.

@@ -1,5 +1,5 @@
-// The queue of nodes whose outputs have received a gradient, highest sequence number first, and what they put
-// off.
+// The queue of the backward pass: nodes whose outputs have received a gradient, highest sequence number
+// first, and the slots with deferred gradients.
 #pragma once
 
 #include <algorithm>
@@ -9,9 +9,9 @@
 
 namespace eddy {
 
-// The gradient of a slot, to add to: dst = beta dst + contribution.
+// Returns the gradient tensor of a slot; the caller computes dst = beta dst + contribution.
 Tensor open_slot(GradSlot& slot, float* beta);
-// Computes what was put off for the slot, if anything was.
+// Computes the slot's deferred gradient, if there is one.
 void settle(GradSlot& slot);
 
 class BackwardQueue {
@@ -23,16 +23,17 @@ class BackwardQueue {
     heap_.push_back(node);
     std::push_heap(heap_.begin(), heap_.end(), later);
   }
-  // Remembers that `by` was the first to put something off for the slot at `edge`. What belongs to a node is
-  // settled before that node runs, what belongs to a leaf at the end.
-  void put_off(const Edge& edge, Node& by) { deferred_.push_back({edge, Ref<Node>(&by)}); }
-  template <class Settled>  // settled(by)
+  // Remembers that `node` was the first to defer a gradient of the slot at `edge`. A node's deferred
+  // gradients are computed before that node runs, a leaf's at the end.
+  void defer(const Edge& edge, Node& node) { deferred_.push_back({edge, Ref<Node>(&node)}); }
+  // Computes all deferred gradients that are left, and calls settled(node) for each.
+  template <class Settled>
   void settle_all(Settled&& settled) {
     for (const Deferral& deferral : deferred_) {
       GradSlot& slot = deferral.edge.node->slot(deferral.edge.output);
       if (slot.deferred == nullptr) continue;
       settle(slot);
-      settled(*deferral.by);
+      settled(*deferral.node);
     }
     deferred_.clear();
   }
@@ -44,7 +45,7 @@ class BackwardQueue {
     node->queued = false;
     return node;
   }
-  // Nodes are left only after an error. What they received is dropped, so that it does not enter a later
+  // Nodes are left only after an error. Their gradients are dropped, so that they do not enter a later
   // backward pass.
   ~BackwardQueue() {
     for (const Deferral& deferral : deferred_)
@@ -58,7 +59,7 @@ class BackwardQueue {
  private:
   struct Deferral {
     Edge edge;
-    Ref<Node> by;
+    Ref<Node> node;
   };
   static bool later(const Ref<Node>& a, const Ref<Node>& b) { return a->sequence < b->sequence; }
   std::vector<Ref<Node>> heap_;

@@ -29,8 +29,8 @@ Tensor normals(const Shape& shape, const RandomKey& key) {
   return Tensor::from(values, shape);
 }
 
-// A copy with the same strides, so that fn sees the layout it was given. Repeated elements (stride 0) get a
-// place each, or changing one would change several.
+// Returns a copy with the same strides, so that fn sees the given layout. Repeated elements (stride 0) get
+// storage each, because changing one must not change the others.
 Tensor copy_with_layout(const Tensor& x) {
   for (int axis = 0; axis < x.rank(); ++axis)
     if (x.strides()[axis] == 0 && x.shape()[axis] > 1) return raw::copy(x);
@@ -76,7 +76,7 @@ class Difference {
  private:
   std::vector<double> evaluate(const Tensor& x, double* element, double value) const {
     *element = value;
-    x.buffer()->bump_version("gradcheck");  // fn may keep something packed by version
+    x.buffer()->bump_version("gradcheck");  // fn may cache packed data by version
     const NoGrad no_recording;
     std::vector<double> values = values_of(fn_(inputs_));
     if (values.size() != cotangent_.size())
@@ -109,7 +109,7 @@ class Difference {
   const std::vector<double>& cotangent_;
 };
 
-// The estimate whose two differences agree best. One step will do for a smooth function.
+// Returns the estimate whose two differences agree best. For a smooth function the first step is enough.
 Difference::Estimate best_estimate(const Difference& difference, const Tensor& x, double* element,
                                    const GradcheckOptions& options) {
   Difference::Estimate best;

@@ -1,8 +1,12 @@
 // Checks a gradient against finite differences, in f64.
 //
-// With a random cotangent c, the scalar sum(c * fn(x)) has the gradient that backward gives for c. Each
-// element of it is compared with central differences D(h) = (f(x + h) - f(x - h)) / 2h, extrapolated to (4
-// D(h) - D(2h)) / 3, whose error is O(h^4). A random cotangent, because a plain sum is blind to a softmax.
+// For a random cotangent c, backward(fn(x), c) gives the gradient of the scalar f(x) = sum(c * fn(x)). Each
+// element of it is compared with extrapolated central differences:
+//
+//   D(h)    = (f(x + h) - f(x - h)) / (2 h)
+//   numeric = (4 D(h) - D(2h)) / 3               error O(h^4)
+//
+// The cotangent is random because a plain sum has gradient 0 through a softmax, whatever its backward does.
 // Source: Richardson, "The approximate arithmetical solution by finite differences" (1911), for the
 // extrapolation.
 #pragma once
@@ -17,12 +21,12 @@
 namespace eddy {
 
 struct GradcheckOptions {
-  // h = step * max(1, sqrt|x|). At 1e-4 both the truncation (h^4 = 1e-16) and the rounding (2e-16 / h =
-  // 2e-12) of a function of size 1 lie far below the tolerance. Near a kink, where D(h) and D(2h) disagree,
-  // smaller steps are tried.
+  // h = step * max(1, sqrt|x|). At 1e-4 the truncation error (h^4 = 1e-16) and the rounding error
+  // (2e-16 / h = 2e-12) of a function of size 1 are both far below the tolerance. Near a kink, where D(h) and
+  // D(2h) disagree, smaller steps are tried.
   double step = 1e-4;
   double tolerance = 1e-7;
-  // Errors are relative to the larger of the two values, but to no less than this.
+  // Errors are relative to the larger of the two values, or to this if both are smaller.
   double floor = 1e-2;
   std::uint64_t seed = 1;
 };
@@ -34,7 +38,7 @@ struct GradcheckResult {
   std::vector<std::int64_t> index;
   double analytic = 0;
   double numeric = 0;
-  double error = 0;  // relative; the rounding noise of the differences is forgiven
+  double error = 0;  // relative, less the rounding noise of the differences
   double tolerance = 0;
   std::int64_t compared = 0;  // elements
 
@@ -42,9 +46,9 @@ struct GradcheckResult {
   std::string describe() const;
 };
 
-// Compares the gradients of all f64 inputs, element by element. Inputs of other dtypes and undefined ones are
-// passed through; copies with the strides of the given tensors are passed, which stay as they are. Results
-// that are not floating are ignored. `ok` is false when an error is NaN.
+// Compares the gradients of all f64 inputs, element by element. Integer and undefined inputs are passed
+// through. fn gets copies with the same strides; the given tensors stay as they are. Results that are not
+// floating are ignored. `ok` is false when an error is NaN.
 // errors: DtypeError for f32 or bf16 inputs or results; ValueError when fn gives another number of elements
 // when called again; DeviceError unless on the CPU.
 GradcheckResult gradcheck(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& fn,

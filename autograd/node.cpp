@@ -1,4 +1,4 @@
-// Nodes, saved tensors and the sink.
+// Nodes, saved tensors and the gradient sink.
 #include "autograd/node.h"
 
 #include <atomic>
@@ -15,7 +15,7 @@ namespace {
 std::atomic<std::uint64_t> next_sequence{1};
 std::atomic<std::int64_t> live_nodes{0}, saved_bytes_now{0}, deepest{0}, recorded_nodes{0};
 
-// For the out-of-memory text: which modules hold the tape's memory.
+// For the out-of-memory text: which modules have saved the most for backward.
 void report_scopes(char* text, std::size_t capacity) {
   std::string lines = fmt::format("; saved for backward: {} bytes", saved_bytes_now.load());
   for (const Scope* scope : largest_scopes(3))
@@ -37,7 +37,7 @@ SavedTensor::SavedTensor(const Tensor& tensor, const Scope* scope) : scope_(scop
   if (buffer.saves++ == 0) {
     saved_bytes_now.fetch_add(buffer.bytes(), std::memory_order_relaxed);
     scope_->saved_bytes += buffer.bytes();
-    buffer.first_save_bytes = &scope_->saved_bytes;
+    buffer.saved_bytes_counter = &scope_->saved_bytes;
   }
 }
 
@@ -49,7 +49,7 @@ SavedTensor::~SavedTensor() {
   Buffer& buffer = *tensor_.buffer();
   if (--buffer.saves == 0) {
     saved_bytes_now.fetch_sub(buffer.bytes(), std::memory_order_relaxed);
-    *buffer.first_save_bytes -= buffer.bytes();
+    *buffer.saved_bytes_counter -= buffer.bytes();
   }
 }
 
@@ -162,7 +162,7 @@ std::unique_ptr<DeferredGradient>& GradSink::open_deferred(int k) {
   const Edge& edge = node_.edges_[static_cast<std::size_t>(k)];
   queue_.push(edge.node);
   GradSlot& slot = edge.node->slot(edge.output);
-  if (slot.deferred == nullptr) queue_.put_off(edge, node_);
+  if (slot.deferred == nullptr) queue_.defer(edge, node_);
   return slot.deferred;
 }
 
@@ -192,7 +192,7 @@ void GradSink::give(int k, const Tensor& contribution) {
     queue_.push(edge.node);
     return;
   }
-  // What others see too, or a view, is summed into a tensor of its own at once.
+  // A shared tensor or a view is not written to: the sum goes to a new tensor.
   if (!slot.pinned && slot.grad.defined() && contribution.dtype() == slot.dtype &&
       !(slot.grad.exclusive() && slot.grad.contiguous())) {
     slot.grad = raw::add(slot.grad, contribution);

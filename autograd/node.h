@@ -1,7 +1,8 @@
-// The tape. Every tracked operation leaves a node: where its inputs' gradients go (edges), what its backward
-// needs (saved tensors) and the backward itself (`vjp`, a vector-Jacobian product). A node's sequence number
-// is its creation order; the engine runs nodes strictly from the highest number down, so when a node runs,
-// every consumer of its outputs has run and its output gradients are complete.
+// The nodes of the tape. Every tracked operation records a node: where the gradients of its inputs go
+// (edges), what its backward needs (saved tensors) and the backward itself (`vjp`, a vector-Jacobian
+// product). A node's sequence number is its creation order. The engine runs nodes strictly from the highest
+// number down, so when a node runs, every consumer of its outputs has run and its output gradients are
+// complete.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +17,12 @@ namespace eddy {
 class Node;
 class BackwardQueue;
 
-// A part of a gradient that is put off, because it costs less together with others to come: such as a product
-// over few rows, which reads and writes all of a weight's gradient.
+// A part of a gradient that is computed later, because it costs less together with other parts to come. The
+// example is a product over few rows, which reads and writes the whole gradient of a weight.
 class DeferredGradient {
  public:
   virtual ~DeferredGradient() = default;
-  // dst = beta dst + all that was put off. beta is 0 or 1; with 0 dst is uninitialised.
+  // Computes dst = beta dst + the deferred parts. beta is 0 or 1; with 0 dst is uninitialised.
   virtual void add_to(const Tensor& dst, float beta) = 0;
 };
 
@@ -31,9 +32,9 @@ struct GradSlot {
   Dtype dtype = Dtype::f32;
   Device device;
   Tensor grad;           // undefined until the first contribution
-  bool pinned = false;   // the storage belongs to someone (a parameter arena): always written in place
+  bool pinned = false;   // the storage has another owner (a parameter arena): always written in place
   bool written = false;  // for pinned slots: grad holds a sum, not stale numbers
-  std::unique_ptr<DeferredGradient> deferred;  // to be added before the gradient is read
+  std::unique_ptr<DeferredGradient> deferred;  // added before the gradient is read
 
   bool has_grad() const { return pinned ? written : grad.defined(); }
 };
@@ -44,18 +45,17 @@ struct Edge {
   int output = 0;
 };
 
-// A tensor kept for the backward pass, with the version its buffer had then. Holds the bytes, never the
-// graph.
+// A tensor saved for backward, with the version its buffer had then. It keeps the bytes alive, not the graph.
 class SavedTensor {
  public:
   SavedTensor(const Tensor& tensor, const Scope* scope);
   SavedTensor(SavedTensor&& other) noexcept;
   SavedTensor& operator=(SavedTensor&&) = delete;
   ~SavedTensor();
-  // The tensor.
+  // Returns the tensor.
   // errors: VersionError when its buffer was written since; names op, module path and both versions.
   const Tensor& get(const Node& node) const;
-  const Tensor& peek() const { return tensor_; }
+  const Tensor& peek() const { return tensor_; }  // without the check
 
  private:
   Tensor tensor_;
@@ -68,40 +68,40 @@ class GradSink {
  public:
   GradSink(Node& node, BackwardQueue& queue) : node_(node), queue_(queue) {}
 
-  // Whether anything upstream wants the gradient of input k.
+  // Whether the gradient of input k is needed.
   bool needs(int k) const;
   // Calls write(dst, beta) with the input's gradient buffer: dst = beta * dst + contribution, beta 0 or 1.
-  // With beta 0 the buffer is uninitialised. The way for products, which add for free.
+  // With beta 0 the buffer is uninitialised. Use it for matrix products, which accumulate for free.
   template <class Write>
   void into(int k, Write&& write) {
     float beta = 0;
     const Tensor dst = open(k, &beta);
     write(dst, beta);
   }
-  // Calls add(dst) with a view of `length` entries of `axis` from `start` of the gradient buffer, which must
-  // be added to. Costs the slice, not the whole: the buffer is zeroed once.
+  // Calls add(dst), which must add to dst, a slice of the gradient buffer: `length` entries of `axis` from
+  // `start`. It costs the slice, not the whole: the buffer is zeroed once.
   template <class Add>
   void slice(int k, int axis, std::int64_t start, std::int64_t length, Add&& add) {
     add(raw::narrow(open_zeroed(k), axis, start, length));
   }
-  // The whole gradient buffer, zeroed on first use, for scattered additions.
+  // Returns the whole gradient buffer, zeroed on first use, for scattered additions.
   Tensor open_zeroed(int k);
-  // Adds a tensor; when it is the first contribution it is kept without a copy.
+  // Adds a tensor. The first contribution is kept without a copy.
   void give(int k, const Tensor& contribution);
-  // Whether `give` would keep a tensor of this dtype, so that one may be made for it in place of writing into
-  // the input's buffer.
+  // Whether `give` would keep a tensor of this dtype without a copy, so that making one costs no more than
+  // writing into the input's buffer.
   bool keeps(int k, Dtype dtype) const;
-  // Marks input k's producer as reached without a contribution through this sink (its gradient lies in shared
-  // storage).
+  // Queues the producer of input k without a contribution: its gradient is in shared storage already.
   void reach(int k);
-  // What is put off for input k, to put more to it; made at first. All of one input's is of one type.
+  // Returns the deferred gradient of input k, to append to; the first call makes it. All deferred work of one
+  // input has one type.
   template <class Deferred>
   Deferred& defer(int k) {
     std::unique_ptr<DeferredGradient>& deferred = open_deferred(k);
     if (deferred == nullptr) deferred = std::make_unique<Deferred>();
     return static_cast<Deferred&>(*deferred);
   }
-  // Computes now what is put off for input k.
+  // Computes the deferred gradient of input k now.
   void settle(int k);
 
  private:
@@ -115,7 +115,7 @@ class GradSink {
 class VjpContext {
  public:
   VjpContext(Node& node, BackwardQueue& queue) : sink(node, queue), node_(node) {}
-  // The gradient of an output; undefined when none arrived (only with several outputs).
+  // Returns the gradient of an output; undefined when none arrived (only with several outputs).
   const Tensor& dy(int output = 0) const;
   // The same, as zeros when none arrived.
   Tensor dy_or_zeros(int output) const;
@@ -143,7 +143,7 @@ class Node : public RefCounted {
   int outputs() const { return static_cast<int>(slots_.size()); }
   const std::vector<Edge>& edges() const { return edges_; }
   const std::vector<SavedTensor>& saved_tensors() const { return saved_; }
-  // Drops what the backward pass no longer needs. A second backward then finds `freed`.
+  // Drops edges and saved tensors after the backward pass. A second backward then finds `freed`.
   void free_graph();
   // Drops the output gradients summed so far, after a backward pass that failed.
   void drop_gradients();

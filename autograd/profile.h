@@ -1,6 +1,6 @@
-// Who wants to see the tape at work: one observer per thread is told of every operation that finished its
-// forward and of every node that finished its backward. A profiler reads its clock there; autograd itself has
-// none. Without an observer the hooks cost one look at a thread-local pointer.
+// Profiling hooks of the tape: one observer per thread is called after the forward of every operation and
+// after the backward of every node. A profiler reads its clock there; autograd itself has none. Without an
+// observer a hook costs one test of a thread-local pointer.
 #pragma once
 
 namespace eddy {
@@ -11,11 +11,11 @@ struct Scope;
 class TapeObserver {
  public:
   virtual ~TapeObserver() = default;
-  // An operation computed its results on this thread, inside the module `scope`; also without recording. `op`
-  // lives forever. Helpers that are no operations of their own (raw copies, allocation) come before the next
-  // call.
+  // An operation computed its results on this thread, inside the module `scope`, recorded or not. `op` lives
+  // forever. The time of raw copies and allocations since the last call belongs to this operation.
   virtual void forward_done(const char* op, const Scope* scope) = 0;
-  // A node's backward ran and its saved tensors went. A checkpoint's node comes after all that it recomputed.
+  // A node's backward ran and its saved tensors were freed. The node of a checkpoint comes after all nodes
+  // that it recomputed.
   virtual void backward_done(const Node& node) = 0;
 };
 
@@ -24,7 +24,7 @@ extern constinit thread_local TapeObserver* tape_observer;
 void observe_forward(const char* op);
 }  // namespace detail
 
-// While alive on this thread, `observer` is the one that is told.
+// While alive, makes `observer` the observer of this thread.
 // aliasing: the observer must outlive the guard.
 class ObserveTape {
  public:

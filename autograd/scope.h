@@ -1,5 +1,5 @@
-// Module paths for error texts, statistics and the graph picture: "layers.0.attn". A scope is interned and
-// lives forever, so a node keeps one pointer.
+// Module paths such as "layers.0.attn", for error texts, statistics and the exported graph. A scope is
+// interned and lives forever, so a node keeps one pointer.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,23 @@ namespace eddy {
 
 struct Scope {
   std::string path;
-  mutable std::int64_t saved_bytes = 0;  // kept alive for the backward pass by nodes recorded here
+  mutable std::int64_t saved_bytes = 0;  // saved for backward by nodes recorded here
 
-  // The scope called `name` inside this one.
+  // Returns the scope called `name` inside this one.
   const Scope* child(std::string_view name) const;
 
  private:
   mutable std::map<std::string, std::unique_ptr<Scope>, std::less<>> children_;
 };
 
-// The scope that new nodes belong to on this thread.
+// Returns the scope that new nodes belong to on this thread.
 const Scope* current_scope();
 
 // Enters a child of the current scope for the guard's lifetime.
 class ScopeGuard {
  public:
   explicit ScopeGuard(std::string_view name);
-  // Goes back to a known scope instead: a recomputation stands in the module of its forward pass.
+  // Enters a known scope instead: a recomputation belongs to the module of its forward pass.
   explicit ScopeGuard(const Scope& scope);
   ~ScopeGuard();
   ScopeGuard(const ScopeGuard&) = delete;
@@ -39,7 +39,7 @@ class ScopeGuard {
   const Scope* previous_;
 };
 
-// The scopes with the most saved bytes, largest first.
+// Returns the `count` scopes with the most saved bytes, largest first.
 std::vector<const Scope*> largest_scopes(std::size_t count);
 
 }  // namespace eddy

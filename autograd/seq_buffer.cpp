@@ -1,6 +1,6 @@
-// Append-only and sliding buffers. The gradient of the append-only one is derived in the header's picture: a
-// window is a linear selection of rows, so its transpose adds dy into those rows; an append places rows, so
-// its transpose takes them out again.
+// Append-only and sliding buffers. The backward of SeqBuffer follows the picture in the header: a window
+// selects rows, so its transpose adds dy to those rows; an append stores rows, so its transpose reads them
+// out again.
 #include "autograd/seq_buffer.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace eddy {
 namespace {
 
-// Everything about `rows` that must hold before they may be written into `data` along `axis`.
+// Checks that `rows` can be written into `data` along `axis`.
 void check_rows(const char* op, const Tensor& rows, const Tensor& data, int axis) {
   if (!rows.defined()) fail<ValueError>("{}: the rows are undefined", op);
   if (rows.dtype() != data.dtype())
@@ -44,7 +44,7 @@ struct SeqBuffer::Storage {
   std::int64_t written = 0;  // rows of the newest version
 };
 
-// What the tracked appends share: the gradient of the rows from `first` on. bf16 rows are summed in f32.
+// Shared by the tracked appends: the gradient of the rows from `first` on. bf16 rows are summed in f32.
 struct SeqBuffer::Chain {
   GradSlot slot;
   std::int64_t first = 0;
@@ -58,8 +58,7 @@ class SeqBuffer::AppendNode final : public Node {
   GradSlot& slot(int) override { return chain_->slot; }
 
   void vjp(VjpContext& context) override {
-    // Copied out, not handed on as a view: a second owner would make the next window's addition copy the
-    // whole buffer.
+    // A copy, not a view: a second owner would make the next window's addition copy the whole buffer.
     context.sink.into(1, [&](const Tensor& dst, float beta) {
       const Tensor part = as_dtype(raw::narrow(chain_->slot.grad, axis_, start_, length_), dst.dtype());
       if (beta == 0)
@@ -69,7 +68,7 @@ class SeqBuffer::AppendNode final : public Node {
     });
     if (context.sink.needs(0)) {
       context.sink.reach(0);
-    } else {  // this was the oldest append, so nobody reads the shared gradient any more
+    } else {  // this was the oldest append, so the shared gradient is not read any more
       chain_->slot.grad = Tensor();
     }
   }
@@ -184,8 +183,8 @@ void RingBuffer::append(const Tensor& rows) {
   check_rows("RingBuffer.append", rows, data_, axis_);
   if (grad_enabled() && requires_grad(rows))
     fail<GraphError>(
-        "RingBuffer.append: the rows are tracked and old rows get overwritten (detach them, or use "
-        "SeqBuffer)");
+        "RingBuffer.append: the rows are tracked and old rows get overwritten (detach them, or "
+        "use SeqBuffer)");
   const std::int64_t appended = rows.shape()[axis_];
   const std::int64_t length = std::min(appended, width_);
   const Tensor last = raw::narrow(rows, axis_, appended - length, length);

@@ -1,18 +1,18 @@
-// Memories that grow by rows: the key and value caches and memory banks of recurrent models.
+// Buffers that grow by rows: the key and value caches and memory banks of recurrent models.
 //
-// SeqBuffer keeps the tape: append writes rows in place behind the old ones and returns a new version. Rows
-// are never overwritten, so windows saved for the backward pass stay valid and the buffer's version counter
-// stays as it is. All versions share one gradient buffer:
+// SeqBuffer is differentiable: append writes rows in place after the old ones and returns a new version. Rows
+// are never overwritten, so windows saved for backward stay valid and the buffer's version counter does not
+// change. All versions share one gradient buffer:
 //
 //   forward    append 1 ----> append 2 ----> append 3        one node each, leading to the one before
 //                 \              \              \   .
 //               window         window         window         views; their backward adds dy into rows [a, b)
-//   backward   the shared gradient, zeroed once; append k hands its rows' part to the rows it was given
+//   backward   the shared gradient, zeroed once; append k passes its slice on to the rows it was given
 //
 // The engine runs nodes from the newest to the oldest, so all windows that see the rows of append k have run
-// before it does. T appends and T windows cost what the windows hold, not T times the buffer.
+// before it does. T appends and T windows cost the size of the windows, not T times the buffer.
 //
-// RingBuffer keeps the last rows only, without gradients, for streaming.
+// RingBuffer keeps only the last rows, without gradients, for streaming.
 #pragma once
 
 #include <cstdint>
@@ -32,20 +32,21 @@ class SeqBuffer {
   // errors: DtypeError unless floating; ShapeError when there is no such axis.
   SeqBuffer(const Shape& shape, int axis, Dtype dtype = Dtype::f32, Device device = kCpu);
 
-  // The version with `rows` behind the rows of this one.
-  // shapes: rows like the buffer with any size on the axis.
+  // Returns the version with `rows` after the rows of this one.
+  // shapes: rows as the buffer, with any size on the axis.
   // grad: flows to rows when they are tracked and recording is on; tracked and untracked rows may alternate.
   // errors: GraphError when something was appended to this version already; ShapeError when the shape differs
   // or the capacity is exceeded; DtypeError, DeviceError, ValueError for rows that do not fit otherwise.
   [[nodiscard]] SeqBuffer append(const Tensor& rows) const;
 
-  // Rows [begin, end) as a view of the storage, tracked when tracked rows may lie in it and recording is on.
+  // Returns rows [begin, end) as a view of the storage, tracked when it may hold tracked rows and recording
+  // is on.
   // errors: ShapeError unless 0 <= begin <= end <= count().
   Tensor window(std::int64_t begin, std::int64_t end) const;
   // All rows of this version.
   Tensor all() const { return window(0, count_); }
 
-  // The same rows without a graph: gradients of later windows stop at what is appended from here on.
+  // Returns the same rows without a graph: later gradients reach only rows appended after this call.
   SeqBuffer detach() const;
 
   bool defined() const { return storage_ != nullptr; }
@@ -71,7 +72,7 @@ class SeqBuffer {
 };
 
 // The last `width` rows of an endless sequence. The storage holds twice the width, so the window is always
-// one run of rows; when the end is reached the last rows move to the front, which costs less than one row
+// contiguous rows. At the end of the storage the last rows move to the front, which costs less than one row
 // copy per appended row.
 class RingBuffer {
  public:
@@ -83,13 +84,13 @@ class RingBuffer {
   RingBuffer(RingBuffer&&) = default;
   RingBuffer& operator=(RingBuffer&&) = default;
 
-  // Adds rows; of more than `width` rows the last ones are kept. Moving rows to the front bumps the buffer's
+  // Appends rows; of more than `width` rows the last are kept. Moving rows to the front bumps the buffer's
   // version with the writer "RingBuffer.append", because it overwrites rows that older windows may see.
   // errors: GraphError when recording is on and rows are tracked (detach them); ShapeError, DtypeError,
   // DeviceError, ValueError as for SeqBuffer.
   void append(const Tensor& rows);
-  // The last min(count(), width()) rows, oldest first.
-  // aliasing: a view that later appends may overwrite; copy what must stay.
+  // Returns the last min(count(), width()) rows, oldest first.
+  // aliasing: a view that later appends may overwrite; copy it to keep it.
   Tensor window() const;
   // Forgets all rows, for a new stream.
   void clear();
@@ -103,7 +104,7 @@ class RingBuffer {
   int axis_;
   std::int64_t width_;
   std::int64_t count_ = 0;
-  std::int64_t end_ = 0;  // behind the last row in the storage
+  std::int64_t end_ = 0;  // one past the last row in the storage
 };
 
 }  // namespace eddy

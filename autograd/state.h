@@ -1,5 +1,5 @@
-// What a recurrent model carries from one call to the next: tensors by name, in the order they were set. A
-// model takes its state as an argument and returns the new one; it never hides any.
+// The recurrent state of a model: named tensors, in the order they were set. A model takes its state as an
+// argument and returns the new one; it holds no hidden state.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class State {
   using Entry = std::pair<std::string, Tensor>;
 
   State() = default;
-  // The state with the map's entries, in the order of their names.
+  // Returns the state with the map's entries, in the order of their names.
   // errors: as for set.
   static State from_map(const std::map<std::string, Tensor>& entries);
   std::map<std::string, Tensor> to_map() const;
@@ -26,12 +26,12 @@ class State {
   // Puts a tensor under a name; a name that exists keeps its place.
   // errors: ValueError when the name is empty or the tensor undefined.
   void set(std::string_view name, const Tensor& tensor);
-  // The tensor of that name.
+  // Returns the tensor of that name.
   // errors: ValueError when there is none; lists the names there are.
   const Tensor& get(std::string_view name) const;
   // The same, or nullptr when there is none.
   const Tensor* find(std::string_view name) const;
-  // Whether there was such a tensor; it is gone now.
+  // Removes the tensor of that name; returns whether there was one.
   bool erase(std::string_view name);
 
   std::size_t size() const { return entries_.size(); }
@@ -39,22 +39,23 @@ class State {
   std::vector<Entry>::const_iterator begin() const { return entries_.begin(); }
   std::vector<Entry>::const_iterator end() const { return entries_.end(); }
 
-  // The state without its graph: the numbers go on, the gradients stop at the cut.
+  // Returns the state without its graph: values carry over, gradients do not.
   //
   //                                      detach
-  //   numbers     h0 --> segment 1 --> h1 --|--> segment 2 --> h2
+  //   values      h0 --> segment 1 --> h1 --|--> segment 2 --> h2
   //                          |              |        |
   //                        loss 1           |      loss 2
   //                          |              |        |
   //   gradients   segment 1 <-+             |  <-----+   h1 is a constant of segment 2
   //
-  // What is carried over must be detached, or the next backward walks into the graph that the last one freed.
+  // State that is carried over a backward must be detached; otherwise the next backward reaches the graph
+  // that the last one freed.
   //
   // aliasing: a view of less than half of its buffer is copied, so that a small view does not keep a large
   // buffer alive; the others share their buffer.
   State detach() const;
 
-  // Of all elements, in bytes.
+  // Returns the size of all tensors in bytes.
   std::int64_t bytes() const;
 
  private:

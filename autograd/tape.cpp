@@ -34,7 +34,7 @@ void check_gradients(const Node& node) {
   }
 }
 
-// The imaginary consumer of an output, from which the output receives its cotangent.
+// The root of the backward pass: the consumer of the given outputs, from which they receive their cotangents.
 class BackwardRoot final : public Node {
  public:
   BackwardRoot() : Node("backward", 0, false) {}
@@ -115,8 +115,8 @@ void backward(const std::vector<Tensor>& ys, const std::vector<Tensor>& dys) {
           describe(*variable->node));
     if (dys[i].defined() ? dys[i].shape() != y.shape() : y.elements() != 1)
       fail<ShapeError>(
-          "backward: the output has shape {} and the cotangent {} (equal shapes; only one element may go "
-          "without)",
+          "backward: the output has shape {} and the cotangent {} (equal shapes; only one element may "
+          "go without)",
           to_string(y.shape()), dys[i].defined() ? to_string(dys[i].shape()) : "is missing");
     if (dys[i].defined() && dys[i].device() != y.device())
       fail<DeviceError>("backward: the output is on {} and the cotangent on {} (use to_device)",
@@ -227,7 +227,7 @@ void attach(Ref<Node> node, const Tensor& y, int output) {
   y.set_autograd(Ref<AutogradData>(new Variable(std::move(node), output)));
 }
 
-bool records(const char* op, std::span<const Tensor> inputs, std::span<const Tensor> ys) {
+bool should_record(const char* op, std::span<const Tensor> inputs, std::span<const Tensor> ys) {
   if (tape_observer != nullptr) observe_forward(op);
   if (anomaly_mode())
     for (const Tensor& y : ys) check_finite_result(op, y);

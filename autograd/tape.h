@@ -1,4 +1,4 @@
-// The user's side of autograd, and `record`, which ops use to leave a node.
+// What users of autograd call, and `record`, with which an op leaves a node on the tape.
 #pragma once
 
 #include <initializer_list>
@@ -18,26 +18,26 @@ const Tensor& require_grad(const Tensor& x);
 inline bool requires_grad(const Tensor& x) {
   return x.autograd() != nullptr;
 }
-// The gradient summed so far into a leaf; undefined when none arrived.
-// errors: GraphError when x is no leaf.
+// Returns the gradient summed so far into a leaf; undefined when none arrived.
+// errors: GraphError when x is not a leaf.
 Tensor grad(const Tensor& x);
-// Forgets a leaf's gradient; storage set by set_grad_storage stays and is overwritten next time.
+// Clears a leaf's gradient; storage set by set_grad_storage stays and is overwritten next time.
 void zero_grad(const Tensor& x);
-// Lets a leaf's gradient be summed in the given tensor (same shape, f32 or the leaf's dtype), e.g. a
-// parameter arena.
+// Makes the given tensor (same shape, f32 or the leaf's dtype) the storage of a leaf's gradient, e.g. a part
+// of a parameter arena.
 void set_grad_storage(const Tensor& x, const Tensor& storage);
 
-// Runs the tape backwards from y with cotangent dy (ones for a tensor of one element). Sums into the leaves
-// and frees the graph behind.
+// Runs the tape backwards from y with cotangent dy (1 by default, for a tensor of one element). Adds to the
+// gradients of the leaves and frees the graph.
 // errors: GraphError when y is untracked or its graph was freed; ShapeError when dy does not fit.
 void backward(const Tensor& y, const Tensor& dy = {});
 // The same from several outputs at once; cotangents may be undefined for tensors of one element.
 void backward(const std::vector<Tensor>& ys, const std::vector<Tensor>& dys);
 
-// The same bytes without a graph. Gradients stop here: the consumers of the result are no consumers of x.
+// Returns the same bytes without a graph. Gradients stop here.
 Tensor detach(const Tensor& x);
 
-// While alive on this thread, operations leave no nodes.
+// While alive, operations on this thread record no nodes.
 class NoGrad {
  public:
   NoGrad();
@@ -61,7 +61,7 @@ class EnableGrad {
 };
 bool grad_enabled();
 
-// While alive on this thread, every forward result and every gradient is checked: a NaN or infinity is a
+// While alive, every forward result and every gradient on this thread is checked: a NaN or infinity throws a
 // NonFiniteError that names the op and the module path. Slow.
 class AnomalyMode {
  public:
@@ -75,19 +75,19 @@ class AnomalyMode {
 };
 bool anomaly_mode();
 
-// Whether every element is finite. Integers are.
+// Whether every element is finite; true for integers.
 bool all_finite(const Tensor& x);
 
 struct GraphStats {
   std::int64_t nodes = 0;        // alive now, leaves excluded
-  std::int64_t saved_bytes = 0;  // of buffers kept for the backward pass, each counted once
+  std::int64_t saved_bytes = 0;  // of buffers saved for backward, each counted once
   std::int64_t max_depth = 0;    // the longest path recorded since the last reset
   std::int64_t recorded = 0;     // nodes recorded so far
 };
 GraphStats graph_stats();
 void reset_graph_depth();
 
-// Declares an in-place write to x by `writer`, after it.
+// Declares an in-place write to x by `writer`; call it after the write. Bumps the buffer's version.
 // errors: GraphError when x is the result of a tracked operation.
 void wrote_in_place(const Tensor& x, const char* writer);
 
@@ -96,9 +96,9 @@ namespace detail {
 void check_finite_result(const char* op, const Tensor& y);
 void attach(Ref<Node> node, const Tensor& y, int output);
 
-// What record does besides making the node, compiled once for all ops. Observers and anomaly mode see every
-// operation; `records` tells whether it leaves a node.
-bool records(const char* op, std::span<const Tensor> inputs, std::span<const Tensor> ys);
+// The parts of `record` that are compiled once for all ops. should_record also serves observers and anomaly
+// mode, which see every operation, recorded or not.
+bool should_record(const char* op, std::span<const Tensor> inputs, std::span<const Tensor> ys);
 void connect(const Ref<Node>& node, std::span<const Tensor> inputs, std::span<const Tensor> ys,
              std::span<const Tensor> saved);
 
@@ -114,13 +114,13 @@ class LambdaNode final : public Node {
 
 }  // namespace detail
 
-// Leaves a node for `y = op(inputs)` when one of the inputs is tracked and recording is on. `saved` may hold
-// inputs and y itself. The vjp sees saved tensors by their place in the list, and gives gradients by the
-// inputs' places. Returns y.
+// Returns y = op(inputs), with a node on the tape when one of the inputs is tracked and recording is on.
+// `saved` may hold inputs and y itself. The vjp refers to saved tensors and to inputs by their places in the
+// lists.
 template <class Vjp>
 Tensor record(const char* op, std::initializer_list<Tensor> inputs, const Tensor& y,
               std::initializer_list<Tensor> saved, Vjp vjp) {
-  if (detail::records(op, inputs, {&y, 1}))
+  if (detail::should_record(op, inputs, {&y, 1}))
     detail::connect(make_ref<detail::LambdaNode<Vjp>>(op, 1, std::move(vjp)), inputs, {&y, 1}, saved);
   return y;
 }
@@ -129,7 +129,7 @@ Tensor record(const char* op, std::initializer_list<Tensor> inputs, const Tensor
 template <class Vjp>
 void record_many(const char* op, const std::vector<Tensor>& inputs, const std::vector<Tensor>& ys,
                  const std::vector<Tensor>& saved, Vjp vjp) {
-  if (detail::records(op, inputs, ys))
+  if (detail::should_record(op, inputs, ys))
     detail::connect(make_ref<detail::LambdaNode<Vjp>>(op, static_cast<int>(ys.size()), std::move(vjp)),
                     inputs, ys, saved);
 }

@@ -28,7 +28,7 @@ TbpttResult TbpttLoop::run(std::int64_t tokens, const State& state, const Segmen
   check_sizes(*this, tokens);
   const std::int64_t segments = tokens / segment, per_window = backprop_through / segment;
   TbpttResult result;
-  // A state with a graph of its own would lead the first window's gradients out of it.
+  // Detached, because gradients of the first window would otherwise flow into the graph of the initial state.
   result.state = state.detach();
   for (std::int64_t first = 0; first < segments; first += per_window) {
     TbpttWindow window{first, std::min(per_window, segments - first), 0, {}};
@@ -46,10 +46,10 @@ TbpttResult TbpttLoop::run(std::int64_t tokens, const State& state, const Segmen
     }
     window.graph = graph_stats();
     if (!scored.empty()) backward(scored, weights);
-    // The nodes that no loss depends on live as long as these handles.
+    // Nodes that no loss depends on live as long as these handles.
     scored.clear();
     result.state = result.state.detach();
-    // Read only now: on a device, reading waits for what was asked of it so far.
+    // Read only now, because reading waits for all work enqueued on the device.
     for (const Tensor& value : values) {
       result.losses.push_back(value.defined() ? value.item() : std::numeric_limits<double>::quiet_NaN());
       if (value.defined()) window.loss += result.losses.back();

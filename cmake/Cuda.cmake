@@ -1,4 +1,4 @@
-# The CUDA backend: found or an error that says what to install. Only this file and cuda/ know of CUDA.
+# The CUDA backend: finds the toolkit, or stops with an error that says what to install.
 if(NOT CMAKE_CUDA_COMPILER)
   find_program(EDDY_NVCC nvcc PATHS /usr/local/cuda/bin)
   if(NOT EDDY_NVCC)
@@ -8,7 +8,7 @@ if(NOT CMAKE_CUDA_COMPILER)
   set(CMAKE_CUDA_COMPILER ${EDDY_NVCC})
 endif()
 
-# Named architectures only: `native` on a machine without a GPU builds something that runs nowhere.
+# Architectures must be named: on a machine without a GPU, `native` would build something that runs nowhere.
 set(EDDY_CUDA_ARCHITECTURES "80;86;89;90;100;120" CACHE STRING "CUDA architectures to build for")
 if(EDDY_CUDA_ARCHITECTURES MATCHES "native|all")
   message(FATAL_ERROR "EDDY_CUDA_ARCHITECTURES=${EDDY_CUDA_ARCHITECTURES}: name the architectures, e.g. 90")
@@ -21,14 +21,14 @@ if(NOT TARGET CUDA::cublasLt)
     "Install the toolkit's libcublas development package, or configure with -DEDDY_CUDA=OFF")
 endif()
 
-# What uses wgmma has code for sm_90a alone, whatever the list above says: no other architecture has it, and
-# code for sm_90 may not. It is chosen at run time.
+# Files that use wgmma are compiled only for sm_90a, whatever the list above says: no other architecture has it, not
+# even sm_90. They are chosen at run time.
 eddy_sources(EDDY_CUDA_SOURCES *.cu ${EDDY_CUDA_FOLDERS})
 eddy_sources(EDDY_CUDA_HOST_SOURCES *.cpp ${EDDY_CUDA_FOLDERS})
 list(APPEND EDDY_CUDA_SOURCES ${EDDY_CUDA_HOST_SOURCES})
 eddy_sources(EDDY_WGMMA_SOURCES *_wgmma_*.cu ${EDDY_CUDA_FOLDERS})
 list(REMOVE_ITEM EDDY_CUDA_SOURCES ${EDDY_WGMMA_SOURCES})
-# CMake 3.25 does not know how nvcc is told of C++20: it refuses, or falls back to C++17.
+# CMake 3.25 does not know the flag of nvcc for C++20: it refuses, or falls back to C++17.
 if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
@@ -38,9 +38,9 @@ add_library(eddy_cuda_90a OBJECT ${EDDY_WGMMA_SOURCES})
 set_target_properties(eddy_cuda_90a PROPERTIES CUDA_ARCHITECTURES 90a-real)
 foreach(part eddy_cuda eddy_cuda_90a)
   set_target_properties(${part} PROPERTIES CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON)
-  # cuBLASLt is the shared one: the static one adds 700 MB to every program.
+  # cuBLASLt is linked as a shared library: the static one adds 700 MB to every program.
   target_link_libraries(${part} PRIVATE eddy_options fmt::fmt CUDA::cudart_static CUDA::cublasLt)
-  # -lineinfo lets profilers and compute-sanitizer name lines; it changes no code.
+  # -lineinfo gives profilers and compute-sanitizer line numbers; it does not change the code.
   target_compile_options(${part} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo -Xcompiler=-Wall,-Wextra>)
 endforeach()
 string(REPLACE ";" " " EDDY_CUDA_ARCHITECTURES_TEXT "${EDDY_CUDA_ARCHITECTURES}")

@@ -1,4 +1,4 @@
-# The packages Eddy stands on, each with the name a Debian or Ubuntu user installs it by.
+# The packages that Eddy needs, each with the name of its Debian or Ubuntu package.
 include(GNUInstallDirs)
 
 function(eddy_missing what package)
@@ -17,7 +17,7 @@ if(NOT nlohmann_json_FOUND)
   eddy_missing("nlohmann_json" nlohmann-json3-dev)
 endif()
 
-# OpenBLAS, the pthread or OpenMP flavour: the serial one gives wrong results when several threads call it.
+# OpenBLAS with pthreads or OpenMP: the serial build gives wrong results when several threads call it.
 set(BLA_VENDOR OpenBLAS)
 find_package(BLAS QUIET)
 find_path(EDDY_CBLAS_INCLUDE cblas.h PATH_SUFFIXES openblas openblas-pthread

@@ -1,5 +1,5 @@
-# Finds the library of SentencePiece: the target SentencePiece::SentencePiece, with the part that trains vocabularies.
-# Its Debian package brings no CMake files.
+# Finds SentencePiece and defines the target SentencePiece::SentencePiece, including the library that trains
+# vocabularies. The Debian package brings no CMake files.
 include(FindPackageHandleStandardArgs)
 find_path(SentencePiece_INCLUDE_DIR sentencepiece_processor.h)
 find_library(SentencePiece_LIBRARY sentencepiece)

@@ -1,18 +1,20 @@
-# The folders of the source tree, in the order in which they may include each other. A file that is added to one of
-# them is found by itself; a new folder is added here, and a test compares these lists with the tree.
+# The folders of the source tree, in the order in which they may include each other; only ops/backends.cpp includes
+# cuda/ (with EDDY_CUDA). A new file in one of them is found automatically; a new folder is added here. A test compares
+# these lists with the tree.
 set(EDDY_TENSOR_FOLDERS tensor/base tensor/memory tensor/threads tensor tensor/random tensor/files)
 set(EDDY_AUTOGRAD_FOLDERS autograd)
-set(EDDY_OPS_FOLDERS ops/core ops/cpu ops/cast ops/reduce ops/views ops/pointwise ops/norm ops/index ops/optimizer
+set(EDDY_OPS_FOLDERS ops/core ops/cpu ops/cast ops/reduce ops/views ops/optimizer ops/pointwise ops/norm ops/index
   ops/product ops/memory ops/loss ops/attention ops/recurrence ops)
 set(EDDY_CUDA_FOLDERS cuda/runtime cuda/core cuda/views cuda/pointwise cuda/reduce cuda/norm cuda/index cuda/optimizer
   cuda/memory cuda/loss cuda/attention cuda/recurrence cuda)
 set(EDDY_MODELS_FOLDERS models models/optimizer models/recurrent_transformer models/block_recurrent
   models/blockwise_recurrent models/staircase)
-set(EDDY_TRAIN_FOLDERS train/files train/config train/text/stories train/text train/page train/step train/eval
+set(EDDY_TRAIN_FOLDERS train/files train/config train/page train/step train/text/stories train/text train/eval
   train/generate train/tasks train/run train/study train/bench train/reproduce)
 set(EDDY_PROGRAM_FOLDERS train/program)
 
-# eddy_sources(result pattern folder ...): the files of these folders, not of their subfolders, that match the pattern.
+# eddy_sources(result pattern folder ...): sets `result` to the files of these folders, without subfolders, that match
+# the pattern.
 function(eddy_sources result pattern)
   set(found)
   foreach(folder ${ARGN})

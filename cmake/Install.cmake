@@ -1,4 +1,4 @@
-# cmake --install and find_package(eddy CONFIG).
+# Rules for cmake --install and find_package(eddy CONFIG).
 include(CMakePackageConfigHelpers)
 
 install(TARGETS eddy eddy_specs eddy_train EXPORT eddyTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})

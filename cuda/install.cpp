@@ -1,5 +1,4 @@
-// The list of what the GPU backend has. A new op with kernels for the GPU adds its line here and in
-// install.h.
+// Installs the GPU backend. A new op with kernels for the GPU adds its line here and in core/install.h.
 #include "cuda/core/install.h"
 
 #include "cuda/runtime/allocator.h"

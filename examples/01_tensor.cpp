@@ -1,5 +1,7 @@
-// Example 1: tensors. What a handle is, what a view is, what a kernel sees, and how errors and random numbers
-// behave. Read beside it: tensor/tensor.h, tensor/shape.h, tensor/base/error.h, tensor/random/philox.h, ops/views/views.h.
+// Example 1: tensors. What a handle is, what a view is, how broadcasting works, and how errors and random
+// numbers behave.
+// Read beside it: tensor/tensor.h, tensor/shape.h, tensor/base/error.h, tensor/random/philox.h,
+// ops/views/views.h.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -29,7 +31,7 @@ void print(const char* name, const Tensor& x) {
 }
 
 // A tensor is one pointer to {buffer, offset, shape, strides, dtype}. A copy of the handle is the same
-// tensor; a view is another shape and other strides over the same bytes.
+// tensor; a view has another shape and other strides over the same bytes.
 void handles_and_views() {
   const Tensor x = Tensor::from(std::vector<float>{1, 2, 3, 4, 5, 6}, {2, 3});
   print("x", x);
@@ -48,7 +50,8 @@ void handles_and_views() {
   expect(column.offset() == 1, "a part of an axis is an offset and a smaller size");
 }
 
-// Elementwise ops repeat sizes of 1, aligned at the end. Nothing else is made to fit: no dtype is promoted.
+// Elementwise ops repeat axes of size 1; shapes align at the last axis. There is no other implicit
+// conversion: no dtype is promoted.
 void broadcasting() {
   const Tensor rows = Tensor::from(std::vector<float>{1, 2, 3}, {3});
   const Tensor columns = Tensor::from(std::vector<float>{10, 20}, {2, 1});
@@ -85,8 +88,8 @@ void errors() {
   expect_error<eddy::ShapeError>("a part outside of its axis", [&] { return eddy::narrow(x, 1, 2, 5); });
 }
 
-// Random number i of a stream is a function of (seed, stream name, step, i). There is no generator with a
-// hidden state, so the order in which numbers are drawn does not matter and a mask never has to be stored.
+// Random number i of a stream is a function of (seed, stream name, step, i). There is no generator with
+// hidden state, so the order of the draws does not matter, and a dropout mask never has to be stored.
 void randomness() {
   const eddy::RandomKey key = eddy::random_key(1337, "example.noise", 0);
   const float third = eddy::uniform01(key.word(2));

@@ -1,11 +1,19 @@
 // Example 2: the gradient of a two-layer function, once in plain loops and once by the tape.
 //
-//   u = x W1^T + b1,  a = tanh u,  y = a W2^T + b2,  loss = mean (y - target)^2
+//   u    = x W1^T + b1
+//   a    = tanh u
+//   y    = a W2^T + b2
+//   loss = mean (y - target)^2
 //
-// Backwards, with d for the derivative of the loss (all sums over the rows n of x):
+// The backward pass, with d for the derivative of the loss (sums are over the rows n of x):
 //
-//   dy = 2 (y - target) / elements      dW2 = sum dy^T a      db2 = sum dy
-//   da = dy W2,  du = da (1 - a^2)      dW1 = sum du^T x      db1 = sum du
+//   dy  = 2 (y - target) / elements
+//   dW2 = sum dy^T a
+//   db2 = sum dy
+//   da  = dy W2
+//   du  = da (1 - a^2)
+//   dW1 = sum du^T x
+//   db1 = sum du
 //
 // Read beside it: autograd/tape.h, autograd/node.h, then ops/product/matmul.cpp for the node of `linear`.
 #include <algorithm>
@@ -32,8 +40,7 @@ struct Gradients {
           b2 = Numbers(kOut);
 };
 
-// The derivation above, one row after the other. Matrices are row-major: element [i, j] of W1 is w1[i * kIn +
-// j].
+// The derivation above, row by row. Matrices are row-major: element [i, j] of W1 is w1[i * kIn + j].
 Gradients gradients_by_hand(const Numbers& x, const Numbers& target, const Numbers& w1, const Numbers& b1,
                             const Numbers& w2, const Numbers& b2) {
   Gradients g;
@@ -65,7 +72,7 @@ Gradients gradients_by_hand(const Numbers& x, const Numbers& target, const Numbe
   return g;
 }
 
-// f64 keeps 16 digits and a gradient here sums some 20 terms of size 1, so 1e-13 is a hundred roundings away.
+// f64 keeps 16 digits, and a gradient here sums some 20 terms of size 1, so 1e-13 allows a hundred roundings.
 // A NaN fails.
 bool close(const char* name, const Tensor& tape, const Numbers& hand, double factor = 1) {
   const Numbers found = tape.to_vector<double>();
@@ -90,7 +97,8 @@ int main() {
   for (const Tensor& parameter : {w1, b1, w2, b2})
     eddy::require_grad(parameter);  // leaves: they keep a gradient
 
-  // Every op below leaves a node: where its inputs' gradients go, and what its gradient needs.
+  // Every op below records a node on the tape: where the gradients of its inputs go, and what they are
+  // computed from.
   const auto loss_of = [&] {
     const Tensor error = eddy::linear(eddy::tanh(eddy::linear(x, w1, b1)), w2, b2) - target;
     return eddy::mean(error * error);
@@ -106,11 +114,12 @@ int main() {
   bool ok = close("dW1", eddy::grad(w1), hand.w1) & close("db1", eddy::grad(b1), hand.b1) &
             close("dW2", eddy::grad(w2), hand.w2) & close("db2", eddy::grad(b2), hand.b2);
 
-  // A leaf sums over backward passes until zero_grad: this is how several batches make one step.
+  // A leaf accumulates its gradient over backward passes until zero_grad. This is how several batches make
+  // one step.
   eddy::backward(loss_of());
   ok &= close("2dW1", eddy::grad(w1), hand.w1, 2);
 
-  try {  // the pass over the tape freed it: a node that ran has no saved tensors left
+  try {  // the backward pass has freed the tape: its nodes have no saved tensors left
     eddy::backward(loss);
     ok = false;
   } catch (const eddy::GraphError& error) {

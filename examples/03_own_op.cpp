@@ -1,9 +1,11 @@
-// Example 3: an op of one's own, outside the library: kernel, public function, gradient, samples, checks.
+// Example 3: an op of your own, outside the library: kernel, public function, gradient, samples, checks. It
+// is the squared distance of rows:
 //
-//   d[n] = sum over i of (a[n, i] - b[n, i])^2        the squared distance of rows
-//   da[n, i] = 2 dd[n] (a[n, i] - b[n, i]),  db = -da
+//   d[n]     = sum over i of (a[n, i] - b[n, i])^2
+//   da[n, i] = 2 dd[n] (a[n, i] - b[n, i])
+//   db       = -da
 //
-// An op of the library has the same parts, in files of their own: ops/README.md tells which. Read beside it:
+// An op of the library has the same parts in separate files; ops/README.md says which. Read beside it:
 // ops/core/slot.h, ops/core/op_spec.h, autograd/node.h (GradSink), ops/norm/rms_norm.cpp.
 #include <cmath>
 #include <cstdio>
@@ -19,19 +21,19 @@
 using namespace eddy;
 namespace {
 
-// 1. What a kernel sees: plain pointers and sizes. It never allocates, checks or throws.
+// 1. The arguments of a kernel: plain pointers and sizes. A kernel never allocates, checks or throws.
 struct Args {
   bool is_f32;  // else f64
   std::int64_t rows, width;
   const void *a, *b;  // [rows, width]
   const void* dd;     // [rows]; gradient only
-  void* out;          // forward: d [rows]; gradient: out [rows, width] = beta * out + da
+  void* out;          // forward: d [rows]; gradient: out [rows, width] = beta out + da
   float beta;
 };
 constinit Slot<Args> forward_slot{"squared_distance_forward"};
 constinit Slot<Args> backward_slot{"squared_distance_backward"};
 
-// 2. The CPU kernels. Rows go to threads in chunks whose borders follow from the sizes alone.
+// 2. The CPU kernels. Rows go to threads in chunks whose borders depend only on the sizes.
 template <class T>
 void forward(const Args& g) {
   const T *a = static_cast<const T*>(g.a), *b = static_cast<const T*>(g.b);
@@ -50,19 +52,22 @@ void backward(const Args& g) {
   parallel_for(g.rows, 1 + 16384 / (g.width + 1), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin * g.width; i < end * g.width; ++i) {
       const T da = 2 * dd[i / g.width] * (a[i] - b[i]);
-      out[i] = g.beta == 0 ? da : out[i] + da;  // with beta 0 the buffer is uninitialised: never read it
+      out[i] = g.beta == 0 ? da : out[i] + da;  // with beta 0 the buffer is uninitialised: do not read it
     }
   });
 }
 
-// 3. A backend fills its entry of each slot; 0 is the CPU's. An empty one is a DeviceError naming the kernel.
+// 3. A backend fills its entry of each slot; entry 0 is the CPU. Calling an empty entry is a DeviceError that
+// names the kernel.
 void install_squared_distance() {
   forward_slot.function[0] = [](const Args& g) { g.is_f32 ? forward<float>(g) : forward<double>(g); };
   backward_slot.function[0] = [](const Args& g) { g.is_f32 ? backward<float>(g) : backward<double>(g); };
 }
 
-// 4. The op. shapes: a, b [rows, width] -> [rows]. dtypes: f32, f64. errors: ShapeError, DtypeError,
-// DeviceError.
+// 4. The op. Returns the squared distance of each pair of rows.
+// shapes: a, b [rows, width] -> [rows].
+// dtypes: f32, f64.
+// errors: ShapeError, DtypeError, DeviceError.
 Tensor squared_distance(const Tensor& a_any, const Tensor& b_any) {
   checks::floating("squared_distance", a_any, "a");
   checks::same_kind("squared_distance", a_any, b_any);
@@ -73,7 +78,7 @@ Tensor squared_distance(const Tensor& a_any, const Tensor& b_any) {
   const Tensor d = Tensor::empty({a.dim(0)}, a.dtype(), a.device());
   Args args{a.dtype() == Dtype::f32, a.dim(0), a.dim(1), a.raw_data(), b.raw_data(), {}, d.raw_data(), 0};
   forward_slot(d.device(), args);
-  // Inputs and saved tensors by place: 0 is a, 1 is b. As db = -da, it is da with a and b swapped.
+  // Inputs and saved tensors are numbered: 0 is a, 1 is b. Since db = -da, db is da with a and b swapped.
   return record("squared_distance", {a_any, b_any}, d, {a, b}, [args](VjpContext& v) mutable {
     const Tensor dd = raw::contiguous(v.dy());
     args.dd = dd.raw_data();
@@ -94,7 +99,8 @@ Tensor squared_distance(const Tensor& a_any, const Tensor& b_any) {
 
 int main() {
   install_squared_distance();
-  // 5. The record that drives an op's tests: labelled samples, and a reference that shares no code with it.
+  // 5. The description that drives the tests of an op: named samples, and a reference that shares no code
+  // with it.
   const auto pair = [](const Shape& s) { return Tensors{sample_normal(s, "a"), sample_normal(s, "b")}; };
   OpSpec spec;
   spec.run = [](const Tensors& x) { return Tensors{squared_distance(x[0], x[1])}; };

@@ -1,12 +1,12 @@
 // Example 4: a trained model. One transformer layer learns to copy: it reads a line and the sign '|', and
-// writes the line again. It is trained on lines of random letters, so that it cannot learn the text, only the
-// copying.
+// writes the line again. It trains on lines of random letters, so it cannot learn the text, only the copying.
 //
-//   tokens   e d d y | e d d        logits at '|' and after it predict the line; the positions before are
-//   targets  . . . . e d d y        not scored (target -1)
+//   tokens   e d d y | e d d
+//   targets  . . . . e d d y     (.: not scored, target -1)
 //
-// Read beside it: models/params.h, models/layers.h, models/recurrent_transformer/transformer_layer.h, models/optimizer/adam.h. The loop of a
-// real run is train/run/trainer.cpp; it adds files, evaluation, checkpoints and a report to these fifteen lines.
+// Read beside it: models/params.h, models/layers.h, models/recurrent_transformer/transformer_layer.h,
+// models/optimizer/adam.h. The training loop of a real run is train/run/trainer.cpp; it adds files,
+// evaluation, checkpoints and a report to these fifteen lines.
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -26,12 +26,12 @@ using eddy::Tensor;
 namespace {
 
 constexpr std::int64_t kBatch = 32, kLength = 16;
-constexpr std::int64_t kTime = 2 * kLength;  // the last letter is predicted and never read
+constexpr std::int64_t kTime = 2 * kLength;  // the last letter is predicted but never an input
 const std::string kLetters = "abcdefghijklmnopqrstuvwxyz |";
 const std::int64_t kVocab = static_cast<std::int64_t>(kLetters.size()), kBar = kVocab - 1;
 
-// A model declares its parameters in its constructor, by name, under a scope. The ids become rows of a table,
-// the positions add theirs, the layer mixes positions, and the table read backwards gives the logits.
+// A model declares its parameters in its constructor, by name, under a scope. The token ids select rows of a
+// table, the positions are added, the layer runs, and the transposed table gives the logits.
 struct CopyModel {
   CopyModel(const eddy::ParamScope& scope, const eddy::ModelConfig& config)
       : embed(scope.scope("embed"), config.vocab, config.dim, config.init_std),
@@ -50,7 +50,8 @@ struct CopyModel {
   eddy::LayerNorm final_norm;
 };
 
-// Tokens and targets of random lines. They depend on (seed, stream, step): step 7 is the same in every run.
+// Returns tokens and targets of random lines. They depend on (seed, stream, step), so step 7 is the same in
+// every run.
 std::pair<Tensor, Tensor> random_lines(std::uint64_t step) {
   const eddy::RandomKey key = eddy::random_key(1, "example.lines", step);
   std::vector<std::int64_t> tokens, targets;
@@ -67,9 +68,9 @@ std::pair<Tensor, Tensor> random_lines(std::uint64_t step) {
   return {Tensor::from(tokens, {kBatch, kTime}), Tensor::from(targets, {kBatch, kTime})};
 }
 
-// What the model writes after "line|", one most probable letter at a time.
+// Returns what the model writes after "line|", taking the most probable letter each time.
 std::string copy_of(const CopyModel& model, const std::string& line) {
-  const eddy::NoGrad no_grad;  // nothing is recorded
+  const eddy::NoGrad no_grad;  // records no tape
   std::vector<std::int64_t> tokens;
   for (const char letter : line + "|") tokens.push_back(static_cast<std::int64_t>(kLetters.find(letter)));
   std::string written;
@@ -87,7 +88,8 @@ std::string copy_of(const CopyModel& model, const std::string& line) {
 }  // namespace
 
 int main() {
-  // Built twice: the first store only counts, the second holds all parameters in one flat arena.
+  // The model is built twice: the first store only counts parameters, the second holds them all in one flat
+  // arena.
   eddy::ModelConfig config;
   config.vocab = kVocab;
   config.context = kTime;
@@ -99,7 +101,7 @@ int main() {
   eddy::ParamStore params(counted, eddy::Dtype::f32, eddy::kCpu);
   const CopyModel model(params.root(), config);
   params.initialize(1);
-  eddy::AdamOptimizer optimizer(params, eddy::TrainConfig{});
+  eddy::AdamOptimizer optimizer(params, eddy::OptimizerOptions{});
   std::printf("%lld parameters\n", static_cast<long long>(params.count()));
 
   double loss_value = 1;

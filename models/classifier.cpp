@@ -1,4 +1,4 @@
-// The two ways from the last hidden rows to a loss.
+// Logits and losses of the last layer, as a whole or in chunks of rows.
 #include "models/classifier.h"
 
 #include "autograd/scope.h"
@@ -10,7 +10,7 @@
 namespace eddy {
 namespace {
 
-// The targets in the order of x: a few numbers move instead of many logits.
+// The targets in the order of x. Transposing the targets is cheaper than transposing the logits.
 Tensor in_order(const Classifier& classifier, const Tensor& targets) {
   return classifier.time_major ? raw::transpose(targets, 0, 1) : targets;
 }

@@ -1,5 +1,7 @@
-// The last layer of every model, before it is computed: what reads the logits asks for them, and what wants
-// their loss alone gets it without them.
+// The last layer of every model, not yet computed: from it the caller takes the logits, or their loss without
+// logits in memory.
+//
+//   logits = x weight^T + bias
 #pragma once
 
 #include <cstdint>
@@ -13,19 +15,20 @@ struct Classifier {
   Tensor weight, bias;  // [n_out, width]; [n_out] or undefined
   bool time_major = false;
 
-  // Classes from which the losses are computed in chunks of rows, without logits as a whole: with fewer, two
-  // tensors of logits are no burden, and chunks pay for gradients of which they make and scale copies.
-  // Measured: docs/performance.md.
+  // From this number of classes on, losses are computed in chunks of rows, without a tensor of all logits.
+  // With fewer classes that tensor and its gradient are small, and chunks cost more, because they copy and
+  // scale gradients. Measured: docs/performance.md.
   static constexpr std::int64_t kManyClasses = 4096;
 
-  // How many positions of each sequence are read.
+  // The number of positions of each sequence.
   std::int64_t rows() const { return x.dim(time_major ? 0 : 1); }
-  // x weight^T + bias as [batch, rows, n_out].
+  // The logits [batch, rows, n_out].
   Tensor logits() const;
   // The mean cross-entropy over targets [batch, rows] that are not `ignore`.
   // errors: those of cross_entropy.
   Tensor loss(const Tensor& targets, std::int64_t ignore) const;
-  // The cross-entropy of each target, untracked; 0 for `ignore`.
+  // The cross-entropy of each target, without a graph; 0 for `ignore`.
+  // shapes: [batch, rows], as the targets.
   Tensor losses(const Tensor& targets, std::int64_t ignore) const;
 };
 

@@ -86,8 +86,8 @@ void check_recurrent_transformer(const ModelConfig& c) {
   at_least("block", c.block, 1);
   if (c.head_dim != 0 && c.head_dim * c.heads != c.dim)
     fail<ConfigError>(
-        "config: model.head_dim must be dim / heads in this family: dim {}, heads {}, head_dim {} (leave it "
-        "out)",
+        "config: model.head_dim must be dim / heads in this family: dim {}, heads {}, head_dim {} (leave "
+        "it out)",
         c.dim, c.heads, c.head_dim);
   if (c.kv_heads != 0 && c.kv_heads != c.heads)
     fail<ConfigError>(
@@ -165,7 +165,7 @@ ModelConfig resolved(ModelConfig config) {
         config.family == "blockwise_recurrent" ? (2 * 4 * config.dim / 3 + 31) / 32 * 32 : 4 * config.dim;
   if (config.segment == 0) config.segment = config.context;
   if (config.window == 0) config.window = config.segment;
-  // Keys of one model that its neighbours have no use for.
+  // Keys that only some models of a family read.
   if (!has_blocks(config)) config.block = 1;
   if (config.model != "cached_staircase") config.cache_after = config.steps;
   if (config.cache_after == 0) config.cache_after = 1;

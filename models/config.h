@@ -1,5 +1,5 @@
-// What a model is built from: sizes, switches and the family they belong to, as plain values. train/ reads
-// them from files and flags; models/ only looks at them.
+// The configuration of a model as plain values: sizes, switches, and the family that reads them. train/ fills
+// it from files and flags.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@ namespace eddy {
 struct ModelConfig {
   std::string family = "recurrent_transformer";
   std::string model = "unit_forget";
-  std::int64_t vocab = 0;      // 0: what the tokenizer counts
+  std::int64_t vocab = 0;      // 0: the tokenizer's number of tokens
   std::int64_t n_out = 0;      // 0: vocab
-  std::int64_t context = 256;  // rows of the position table, and the default training sequence
+  std::int64_t context = 256;  // rows of the position table, and the default length of a training sequence
   std::int64_t dim = 384;
   std::int64_t layers = 1;
   std::int64_t heads = 6;
   std::int64_t kv_heads = 0;  // 0: heads
   std::int64_t head_dim = 0;  // 0: dim / heads
   std::int64_t mlp_dim = 0;  // 0: 4 * dim; in blockwise_recurrent 2/3 of that, rounded up to a multiple of 32
-  std::int64_t block = 1;    // positions per block of the recurrence; models without blocks leave it unread
+  std::int64_t block = 1;    // positions per block of the recurrence; models without blocks ignore it
   double dropout = 0.0;
   double norm_eps = 0;  // 0: 1e-6 in block_recurrent, 1e-5 in the others
   double init_std = 0.02;
@@ -30,12 +30,13 @@ struct ModelConfig {
   bool bias = false;                  // biases in norms and linear layers
   std::string activation = "gelu";    // gelu | relu
   std::string readout = "all";        // all | last | tail
-  std::string accumulate = "output";  // output | hidden: what block_accumulate spreads forward
+  std::string accumulate = "output";  // output | hidden: what block_accumulate adds to the next windows (p)
 
   // Several families.
-  std::int64_t segment = 0;  // tokens of one call; the state between segments is a constant. 0: context
+  std::int64_t segment = 0;  // tokens per segment; the state between segments is detached. 0: context
   std::int64_t window =
-      0;  // block_recurrent: tokens a token sees, and the block; llama_window: keys it sees. 0: segment
+      0;  // block_recurrent: keys that a token sees, and tokens per block; llama_window: keys
+          // that a token sees. 0: segment
   std::int64_t chunk = 32;  // blockwise_recurrent: rows of the memory; staircase: tokens that enter at a step
 
   // block_recurrent.
@@ -44,8 +45,8 @@ struct ModelConfig {
   std::string gate = "fixed";  // fixed | lstm
   std::string cell = "skip";   // dual | single | skip
   bool feedback = false;
-  bool cache = true;         // keys and values of the last window go on into the next segment
-  bool clear_state = false;  // the state begins anew at every segment
+  bool cache = true;         // the next segment sees keys and values of the last window
+  bool clear_state = false;  // every segment begins with the initial state
   std::int64_t rel_buckets = 32;
   std::int64_t rel_max_distance = 128;
   bool qk_norm = true;
@@ -55,7 +56,7 @@ struct ModelConfig {
   std::string tanh_rule = "code";        // code | paper
   bool z_bias = false;
   double attn_dropout = 0.0;    // of attention probabilities
-  bool mask_token_zero = true;  // token 0 is padding: carries no loss in training
+  bool mask_token_zero = true;  // token 0 is padding: it carries no loss in training
   std::vector<std::int64_t> memory_layers;
   std::int64_t memory_size = 0;
   std::int64_t memory_topk = 128;
@@ -89,7 +90,7 @@ struct ModelConfig {
   double emb_dropout = 0.0;
   double out_dropout = 0.0;
 
-  // Copying so many strings is much code: it stands in config.cpp once and not in every file that copies one.
+  // Copying so many strings is much code: it is compiled once, in config.cpp, and not inlined in every file.
   ModelConfig();
   ModelConfig(const ModelConfig& other);
   ModelConfig(ModelConfig&& other) noexcept;
@@ -99,32 +100,30 @@ struct ModelConfig {
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
 
-// The names a config may give, each model with its family.
+// A model's name with its family.
 struct ModelName {
   const char* family;
   const char* model;
 };
+// All names that a config may give.
 std::span<const ModelName> model_names();
 
-// Without repetition, in the order of model_names().
+// The families and the models, each once, in the order of model_names().
 std::vector<std::string> family_list();
 std::vector<std::string> model_list();
 
-// Checks what no single key can tell: sizes that must divide each other, switches that exclude each other.
-// errors: ConfigError naming the keys and their values. A vocab of 0 is one: the tokenizer's count must be
-// put in first.
+// Checks the rules between keys: sizes that must divide each other, switches that exclude each other.
+// errors: ConfigError naming the keys and their values. A vocab of 0 is an error: set the tokenizer's count
+// first.
 void validate(const ModelConfig& config);
 
-// The positions that give logits: model.readout, which the family recurrent_transformer alone reads; "all" in
-// the others.
+// The positions that give logits: model.readout in the family recurrent_transformer, "all" in the others.
 std::string readout_of(const ModelConfig& config);
 
-// Whether the model works in blocks of `block` positions; the others leave that key, and Batch::block,
-// unread.
+// Whether the model works in blocks of `block` positions; the others ignore that key and Batch::block.
 bool has_blocks(const ModelConfig& config);
 
-// The config with every 0 that stands for another key (n_out, kv_heads, head_dim, mlp_dim) replaced by that
-// value.
+// The config with every default that depends on other keys filled in (n_out, kv_heads, head_dim, ...).
 // errors: as validate.
 ModelConfig resolved(ModelConfig config);
 

@@ -1,4 +1,4 @@
-// Where dropout masks come from: (seed, module path, call index, step). Nothing is stored; a recomputed
+// Dropout masks are a function of (seed, module path, call index, step). Nothing is stored: a recomputed
 // forward draws the same masks.
 #pragma once
 
@@ -15,7 +15,7 @@ struct DropoutContext {
   bool training = false;
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
-  // Added to `step` when a mask is drawn: a number in the memory of the model's device, see RandomKey.
+  // A number in the memory of the model's device that is added to `step` when a mask is drawn; see RandomKey.
   const std::uint64_t* step_base = nullptr;
 };
 

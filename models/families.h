@@ -1,5 +1,6 @@
-// What each family adds to the library: its rows of the registry, its papers' configurations, and the rules
-// between its config keys. A new family adds its lines here, in registry.cpp and in config.cpp.
+// What each family adds to the library, in its entries.cpp: its rows of the registry, the configurations of
+// its paper, and the rules between its config keys. A new family adds lines here, in registry.cpp and in
+// config.cpp.
 #pragma once
 
 #include <vector>
@@ -8,16 +9,19 @@
 
 namespace eddy {
 
+// Rows of the registry.
 std::vector<ModelEntry> recurrent_transformer_models();
 std::vector<ModelEntry> block_recurrent_models();
 std::vector<ModelEntry> blockwise_recurrent_models();
 std::vector<ModelEntry> staircase_models();
 
+// Configurations of the papers.
 std::vector<NamedConfig> recurrent_transformer_configs();
 std::vector<NamedConfig> block_recurrent_configs();
 std::vector<NamedConfig> blockwise_recurrent_configs();
 std::vector<NamedConfig> staircase_configs();
 
+// Check the rules between the family's keys.
 // errors: ConfigError naming the keys and their values.
 void check_block_recurrent(const ModelConfig& config);
 void check_blockwise_recurrent(const ModelConfig& config);

@@ -1,4 +1,4 @@
-// Two places, or one.
+// Keys and values in two tensors or in one.
 #include "models/keys_values.h"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace eddy {
 
-KeysValues KeysValues::after(const Tensor& before_k, const Tensor& before_v) const {
+KeysValues KeysValues::with_past(const Tensor& before_k, const Tensor& before_v) const {
   if (!before_k.defined()) return *this;
   if (attention_reads_past(k.device())) return {k, v, before_k, before_v};
   return {concat({before_k, k}, 1), concat({before_v, v}, 1)};
@@ -17,7 +17,7 @@ std::int64_t KeysValues::rows() const {
   return (past_k.defined() ? past_k.dim(1) : 0) + k.dim(1);
 }
 
-KeysValues KeysValues::part(std::int64_t first, std::int64_t count) const {
+KeysValues KeysValues::slice(std::int64_t first, std::int64_t count) const {
   const std::int64_t past = rows() - k.dim(1), before = std::clamp<std::int64_t>(past - first, 0, count),
                      own = std::max<std::int64_t>(first - past, 0);
   KeysValues result{narrow(k, 1, own, count - before), narrow(v, 1, own, count - before)};
@@ -27,10 +27,11 @@ KeysValues KeysValues::part(std::int64_t first, std::int64_t count) const {
   return result;
 }
 
-Tensor attend(const Tensor& q, const KeysValues& to, AttentionOptions options, bool literal) {
-  options.past_keys = to.past_k;
-  options.past_values = to.past_v;
-  return literal ? attention_composed(q, to.k, to.v, options) : attention(q, to.k, to.v, options);
+Tensor attend(const Tensor& q, const KeysValues& keys_values, AttentionOptions options, bool literal) {
+  options.past_keys = keys_values.past_k;
+  options.past_values = keys_values.past_v;
+  return literal ? attention_composed(q, keys_values.k, keys_values.v, options)
+                 : attention(q, keys_values.k, keys_values.v, options);
 }
 
 }  // namespace eddy

@@ -1,7 +1,9 @@
-// Keys and values of a layer's tokens, with those of the tokens before them.
+// Keys and values of a layer's tokens, together with those of the tokens before them (the past).
 //
-// Where attention reads a past where it lies, nothing is joined: what is remembered stays in one place and
-// the layer's own rows in another. Elsewhere the rows are joined once for all who attend to them.
+//   | past_k, past_v | k, v |      one sequence of rows in two tensors, or all rows in k, v
+//
+// Where attention reads the past from a tensor of its own (attention_reads_past), nothing is copied.
+// Elsewhere with_past joins the rows once, for all who attend to them.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +14,17 @@ namespace eddy {
 
 struct KeysValues {
   Tensor k, v;                // [batch, rows, heads, head_dim]
-  Tensor past_k{}, past_v{};  // the rows before them; undefined when none lie apart
+  Tensor past_k{}, past_v{};  // the rows before them; undefined when k and v hold all rows
 
-  // These rows, which have none apart yet, after earlier ones, which may be undefined.
-  KeysValues after(const Tensor& before_k, const Tensor& before_v) const;
-  std::int64_t rows() const;  // of both places
-  // `count` rows from number `first` on, of both places.
-  KeysValues part(std::int64_t first, std::int64_t count) const;
+  // These rows, which must have no past yet, after earlier ones, which may be undefined.
+  KeysValues with_past(const Tensor& before_k, const Tensor& before_v) const;
+  // The number of rows, the past included.
+  std::int64_t rows() const;
+  // The rows [first, first + count), the past included.
+  KeysValues slice(std::int64_t first, std::int64_t count) const;
 };
 
-// attention, or with `literal` attention_composed, to all rows.
-Tensor attend(const Tensor& q, const KeysValues& to, AttentionOptions options, bool literal);
+// Attention of q to all rows: attention, or with `literal` attention_composed (products and a softmax).
+Tensor attend(const Tensor& q, const KeysValues& keys_values, AttentionOptions options, bool literal);
 
 }  // namespace eddy

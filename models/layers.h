@@ -1,5 +1,5 @@
-// The small modules that models are built of. Each declares its parameters under a scope and is called with
-// tensors.
+// The small modules that models are built of: Linear, LayerNorm, Embedding. Each declares its parameters
+// under a scope and is called with tensors.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace eddy {
 
-// x W^T + b. Parameters: weight [out, in], bias [out] when asked for.
+// x W^T + b. Parameters: weight [out, in], and bias [out] with `with_bias`.
 class Linear {
  public:
   Linear(const ParamScope& scope, std::int64_t in, std::int64_t out, double deviation, bool with_bias);
@@ -18,7 +18,7 @@ class Linear {
   Tensor weight, bias;
 };
 
-// Layer norm over the last axis: weight [width] of ones, bias [width] of zeros when asked for.
+// Layer norm over the last axis: weight [width] of ones, and with `with_bias` bias [width] of zeros.
 class LayerNorm {
  public:
   LayerNorm(const ParamScope& scope, std::int64_t width, double epsilon, bool with_bias);
@@ -35,7 +35,7 @@ class Embedding {
  public:
   Embedding(const ParamScope& scope, std::int64_t entries, std::int64_t width, double deviation);
   Tensor operator()(const Tensor& ids) const;
-  // With `rows` added where they are defined, in `dtype`: embedding_sum.
+  // The same in `dtype`, plus `rows` where they are defined (embedding_sum).
   Tensor operator()(const Tensor& ids, Dtype dtype, const Tensor& rows = {}) const;
 
   Tensor weight;

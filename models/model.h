@@ -1,4 +1,5 @@
-// What every model family offers to training, evaluation and generation.
+// The interface of every model: `forward` for training and evaluation, `stream` for generation. Also the
+// registry that makes a model from its config.
 #pragma once
 
 #include <functional>
@@ -18,24 +19,24 @@ namespace eddy {
 
 // One call over a batch of sequences.
 struct ForwardInput {
-  Tensor tokens;           // [batch, time] i64 or i32
-  State state;             // what the call before returned; empty: the family's cold start, and all that a
-                           // model without a state takes
-  Tensor start;            // [batch, segments] i64 or undefined: 1 where a row begins anew; on any device
-  std::int64_t tail = 0;   // with readout tail: how many last positions give logits
+  Tensor tokens;  // [batch, time] i64 or i32
+  State state;    // what the previous call returned; empty for a cold start. Models without a state
+                  // take only an empty one
+  Tensor start;   // [batch, segments] i64 or undefined: 1 where a row begins a document; on any device
+  std::int64_t tail = 0;   // with readout "tail": how many last positions give logits
   DropoutContext dropout;  // off by default: evaluation
   std::int64_t block = 0;  // positions per block of this call where the model has blocks; 0: config().block
-  bool literal =
-      false;  // the equations word for word instead of the order chosen for speed, where a family has both
-  bool logits = true;  // whether the logits are computed; who wants their loss alone has it of the classifier
+  bool literal = false;    // the paper's equations word for word (literal.cpp) instead of the fast form
+  bool logits = true;      // whether the logits are computed; the classifier gives their loss without them
 };
 
 struct ForwardOutput {
-  Tensor logits;  // [batch, rows, n_out]; rows = time, 1 or tail, by the model's readout; if asked for
-  State state;    // to be carried on; empty for models that begin afresh with every call
-  Classifier classifier;  // what the logits are made of
+  Tensor logits;          // [batch, rows, n_out]; rows = time, 1 or tail, by the model's readout. Undefined
+                          // without input.logits
+  State state;            // for the next call; empty for models that carry nothing from call to call
+  Classifier classifier;  // the last layer, not yet computed
 
-  // What a model returns to a call.
+  // The output of a call, from the model's last layer and its next state.
   ForwardOutput(const ForwardInput& input, Classifier last, State after)
       : logits(input.logits ? last.logits() : Tensor()),
         state(std::move(after)),
@@ -53,33 +54,34 @@ class Model {
   // errors: ShapeError for tokens of other rank or longer than the position table, and for a state of other
   // sizes; ValueError for ids outside the vocabulary, and for a state that is not one of this model.
   virtual ForwardOutput forward(const ForwardInput& input) const = 0;
-  // Refuses what forward would refuse of training calls on rows of `time` tokens, so that it is known before
-  // a run begins; `carried`: each call goes on from the state of the one before.
+  // Checks, before a run begins, that forward accepts training calls on rows of `time` tokens. `carried`:
+  // each call continues from the state of the previous one.
   // errors: those of forward.
   virtual void check_length(std::int64_t /*time*/, bool /*carried*/) const {}
-  // What of the model such training would leave unused, in words; "" for nothing.
-  virtual std::string unused_by(std::int64_t /*time*/, bool /*carried*/) const { return {}; }
+  // Names, for a warning, the part of the model that such training never uses; "" for none.
+  virtual std::string unused_parts(std::int64_t /*time*/, bool /*carried*/) const { return {}; }
 
-  // Generation: logits [batch, time, n_out] of the next positions, and the state moved past them. An empty
-  // state begins a sequence. Constant memory for recurrent models.
-  // errors: ValueError when the model cannot go on (context full).
+  // The logits [batch, time, n_out] of the next positions of a sequence, for generation; moves `state` past
+  // them. An empty state begins a sequence. Recurrent models use constant memory.
+  // errors: ValueError when the model cannot continue (context full).
   virtual Tensor stream(const Tensor& tokens, State& state) const = 0;
-  // How many more positions `stream` takes after this state; -1 for no limit.
+  // The number of positions that `stream` still takes after this state; -1 for no limit.
   virtual std::int64_t stream_room(const State& state) const = 0;
 
-  // The state after a call of `forward` with what recurrence wrote set back to its beginning; keys and values
-  // of cached tokens stay. Empty, a cold start, where a model carries nothing besides.
-  // errors: those of forward for a state that is not its own.
+  // A copy of a state of `forward` in which everything that recurrence wrote has its initial value; keys and
+  // values of cached tokens stay. Empty, a cold start, where a model carries nothing else.
+  // errors: those of forward for a state of another model.
   virtual State without_recurrence(const State&) const { return {}; }
-  // Numbers by name that tell how recurrence is doing, read from the parameters and such a state; none in
-  // models that have no such numbers.
+  // Named numbers that tell whether the recurrence is in use, read from the parameters and a state of
+  // `forward`; empty for models without such numbers.
   virtual std::vector<std::pair<std::string, double>> diagnostics(const State&) const { return {}; }
 
-  // Multiply-adds of one training token's forward pass without the dead ones, for the floor in benchmarks.
+  // The multiply-adds of one token's forward pass in training, without those whose result is never used: the
+  // least possible time in benchmarks.
   virtual double forward_macs_per_token(std::int64_t time) const = 0;
 
-  // x as activations are computed: in the parameters' dtype, or in bf16. What enters the layers goes through
-  // this; what is carried from call to call, and sums along a recurrence, stay in the parameters' dtype.
+  // x in the dtype of activations: the parameters' dtype, or bf16. Inputs of the layers are cast by this;
+  // states between calls, and sums along a recurrence, stay in the parameters' dtype.
   Tensor activation(const Tensor& x) const { return cast(x, params_.activations()); }
 
   const ModelConfig& config() const { return config_; }
@@ -92,12 +94,12 @@ class Model {
   ParamStore params_;
 };
 
-// A model as configured, its parameters allocated and not initialised. dtype: what it computes in; with bf16
-// parameters, their gradients and all states are f32, and activations and products bf16.
-// errors: ConfigError for an unknown model (the nearest is named) or sizes that contradict each other.
+// A model as configured, with its parameters allocated and not initialised.
+// dtypes: `dtype` is that of activations and products. With bf16, parameters, gradients and states are f32.
+// errors: ConfigError for an unknown model or sizes that contradict each other.
 std::unique_ptr<Model> make_model(const ModelConfig& config, Dtype dtype = Dtype::f32, Device device = kCpu);
 
-// The parameters such a model would have, without allocating them.
+// The parameters of such a model, counted and not allocated.
 ParamStore count_parameters(const ModelConfig& config);
 
 // One row of the registry.
@@ -106,14 +108,16 @@ struct ModelEntry {
   std::string summary;
   std::function<std::unique_ptr<Model>(const ModelConfig&, ParamScope)> make;
 };
+// All models of this build.
 const std::vector<ModelEntry>& model_registry();
 
-// Configurations of the papers, by name, with the number of parameters they must have.
+// A configuration of a paper, with the number of parameters that it must have.
 struct NamedConfig {
   std::string name;
   ModelConfig config;
   std::int64_t parameters;
 };
+// All configurations of the four papers.
 std::vector<NamedConfig> paper_configs();
 
 }  // namespace eddy

@@ -155,7 +155,7 @@ void ParamStore::zero_gradients() {
   for (const Parameter& parameter : parameters_) zero_grad(parameter.value);
 }
 
-void ParamStore::settle_gradients() {
+void ParamStore::zero_missing_gradients() {
   for (const Parameter& parameter : parameters_)
     if (!grad(parameter.value).defined()) {
       const Tensor region = raw::narrow(gradients_, 0, parameter.offset, parameter.shape.elements());

@@ -1,8 +1,8 @@
-// Parameters: declared by name in a model's constructor, held in one flat arena, initialised from (seed,
+// Parameters: declared by name in a model's constructor, stored in one flat arena, initialised from (seed,
 // name).
 //
-// A model is constructed twice: once against a store that only counts (this is how `eddy models` counts
-// without allocating), once against a store that hands out views of the arena made from that count.
+// A model is constructed twice: first against a store that only counts (`eddy models` stops there and
+// allocates nothing), then against a store that returns views of an arena of the counted size.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace eddy {
 
 struct Init {
   enum class Kind { zeros, ones, normal, truncated_normal, uniform } kind = Kind::zeros;
-  double deviation = 0;  // of a uniform one: its limit
+  double deviation = 0;  // standard deviation; for uniform: the limit
 
   static Init zeros() { return {Kind::zeros, 0}; }
   static Init ones() { return {Kind::ones, 0}; }
@@ -31,13 +31,13 @@ struct Parameter {
   std::string name;
   Shape shape;
   Init init;
-  std::int64_t offset = 0;  // of its first element in the arenas
-  Tensor value;             // a leaf, a view of the value arena; undefined in a store that only counts
+  std::int64_t offset = 0;  // of its first element in both arenas
+  Tensor value;             // a leaf: a view of the value arena; undefined in a store that only counts
 };
 
 class ParamStore;
 
-// A place in the tree of names: scope("layers").scope("0").param("weight", …) is "layers.0.weight".
+// A prefix of parameter names: scope("layers").scope("0").param("weight", ...) declares "layers.0.weight".
 class ParamScope {
  public:
   ParamScope(ParamStore& store, std::string prefix) : store_(store), prefix_(std::move(prefix)) {}
@@ -55,44 +55,46 @@ class ParamStore {
  public:
   // A store that counts.
   ParamStore() = default;
-  // A store with arenas for the parameters that `counted` saw. Values are uninitialised until initialize().
-  // bf16: the arenas are f32, and products read a rounded copy of the values.
+  // A store with arenas for the parameters that `counted` has. Values are zeros until initialize().
+  // dtypes: with bf16 the arenas are f32, and products read a rounded bf16 copy of the values.
   ParamStore(const ParamStore& counted, Dtype dtype, Device device);
   ParamStore(ParamStore&&) = default;
   ParamStore& operator=(ParamStore&&) = default;
 
   ParamScope root() { return {*this, ""}; }
   const std::vector<Parameter>& parameters() const { return parameters_; }
-  // errors: ValueError naming the nearest names when there is no such parameter.
+  // The parameter of that name.
+  // errors: ValueError when there is none.
   const Parameter& get(const std::string& name) const;
+  // The same, or null when there is none.
   const Parameter* find(const std::string& name) const;
-  // The number of numbers, padding excluded.
+  // The number of parameters, in elements, without padding.
   std::int64_t count() const;
 
-  // Fills the values: parameter `name` depends on (seed, name) alone.
+  // Fills the values. Those of parameter `name` depend only on (seed, name).
   void initialize(std::uint64_t seed);
-  // What activations are computed in: the values' dtype, or bf16 beside values of f32.
+  // The dtype of activations: that of the values, or bf16 with f32 values.
   Dtype activations() const { return values_.buffer()->keeps_bf16_copy() ? Dtype::bf16 : values_.dtype(); }
-  // The flat arenas: equal offsets, zeros between parameters. The gradient arena is where leaves sum their
-  // gradients.
+  // The flat arenas. A parameter has the same offset in both; the padding between parameters is 0. Backward
+  // accumulates gradients into the gradient arena.
   const Tensor& values() const { return values_; }
   const Tensor& gradients() const { return gradients_; }
-  // Says that `writer` wrote to the values. Beside bf16 activations the rounded copy is made anew at once: a
-  // step ends with the copy of what it wrote, be it run or replayed.
+  // Must be called after `writer` wrote to the values. With bf16 activations it also renews the rounded copy,
+  // so that a captured step replays that too.
   void wrote_values(const char* writer);
-  // Forgets all gradients; nothing is written.
+  // Marks all gradients as absent; writes nothing.
   void zero_gradients();
-  // Writes zeros for parameters no gradient reached, so that the whole gradient arena holds numbers.
-  void settle_gradients();
+  // Writes zeros for parameters that no gradient reached, so that the whole gradient arena is defined.
+  void zero_missing_gradients();
 
  private:
   friend class ParamScope;
   Tensor declare(const std::string& name, const Shape& shape, Init init);
 
   std::vector<Parameter> parameters_;
-  std::unordered_map<std::string, std::size_t> index_;  // of each name in parameters_
+  std::unordered_map<std::string, std::size_t> index_;  // name -> place in parameters_
   std::int64_t arena_elements_ = 0;
-  std::size_t next_ = 0;  // while building: the parameter that must be declared next
+  std::size_t next_ = 0;  // second construction: the parameter that must be declared next
   Tensor values_, gradients_;
 };
 

@@ -1,4 +1,4 @@
-// Places by model.
+// The place of a stream, by model.
 #include "models/stream_place.h"
 
 namespace eddy {
@@ -13,8 +13,8 @@ std::optional<std::vector<std::int64_t>> stream_place(const ModelConfig& config,
   if (model == "unit_forget") return std::vector<std::int64_t>{position > 0 ? 1 : 0};
   if (has_blocks(config)) return std::vector<std::int64_t>{position % config.block};
   if (config.family == "block_recurrent") {
-    // Without cached keys, with states that begin anew or a memory that is written at the end of a segment,
-    // the place in the segment counts.
+    // Without cached keys, with states that are cleared per segment, or with a memory that is written at the
+    // end of a segment, the place in the segment decides; else that in the window.
     const std::int64_t segment = config.segment > 0 ? config.segment : config.context,
                        window = config.window > 0 ? config.window : segment;
     const bool by_segment =

@@ -1,6 +1,6 @@
-// Where a stream stands, as far as the host decides by it: the place inside a block, chunk or window. Two
-// states at the same place, with tensors of the same names and layouts, ask the device for the same work for
-// their next token, on other numbers. So that work can be recorded once and replayed
+// The place of a stream inside its block, chunk or window: the part of the position that decides which work
+// the next token needs. For two states at the same place, with tensors of the same names and layouts, the
+// host enqueues the same work on other numbers, so that work can be captured once and replayed
 // (train/generate/captured_stream.h).
 #pragma once
 
@@ -13,9 +13,9 @@
 
 namespace eddy {
 
-// The place of a state that Model::stream left, or of an empty one; nothing for models whose work differs
-// from position to position: those that keep all tokens' keys, add a row of a table of positions, or turn
-// keys by their position. `config` is the model's own.
+// The place of an empty state or of one that Model::stream left; nothing for models whose work differs at
+// every position: those that keep the keys of all tokens, use a table of positions, or rotate keys by
+// position. `config` is that of the model.
 std::optional<std::vector<std::int64_t>> stream_place(const ModelConfig& config, const State& state);
 
 }  // namespace eddy

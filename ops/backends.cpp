@@ -1,4 +1,4 @@
-// The one place that knows whether CUDA was built in.
+// Connects the library with the CUDA backend, or says that this build has none.
 #include "ops/backends.h"
 
 #include "ops/core/capture.h"
@@ -24,14 +24,15 @@ namespace eddy {
 
 namespace {
 constexpr const char* kAttentionKernels[] = {"plain", "tensor_core", "wgmma"};
-// The place of a name among these.
-// errors: ValueError for another.
+// The index of a name among these.
+// errors: ValueError for another name.
 int attention_kernel(std::string_view name) {
   for (int i = 0; i < 3; ++i)
     if (name == kAttentionKernels[i]) return i;
   fail<ValueError>("set_attention_kernel: unknown kernel '{}' (plain, tensor_core or wgmma)", name);
 }
-// errors: ValueError for a name that is not one of the two, in the name of `set`.
+// Whether the name is "fused".
+// errors: ValueError for a name other than "plain" and "fused"; the text begins with `set`.
 bool is_fused(const char* set, std::string_view name) {
   if (name != "plain" && name != "fused")
     fail<ValueError>("{}: unknown kernel '{}' (plain or fused)", set, name);
@@ -40,7 +41,7 @@ bool is_fused(const char* set, std::string_view name) {
 constexpr const char *kSetRecurrence = "set_recurrence_kernel", *kSetProduct = "set_product_kernel";
 }  // namespace
 
-std::string in_words(const GpuKernels& kernels) {
+std::string describe(const GpuKernels& kernels) {
   return fmt::format("attention {}, recurrence {}, products {}, TF32 {}", kernels.attention,
                      kernels.recurrence, kernels.products, kernels.tf32 ? "on" : "off");
 }
@@ -86,17 +87,17 @@ void set_tf32(bool on) {
 
 void set_attention_kernel(std::string_view name) {
   cuda::set_attention_kernels(static_cast<cuda::AttentionKernels>(attention_kernel(name)));
-  forget_notices();
+  reset_warnings();
 }
 
 void set_recurrence_kernel(std::string_view name) {
   cuda::set_fused_recurrences(is_fused(kSetRecurrence, name));
-  forget_notices();
+  reset_warnings();
 }
 
 void set_product_kernel(std::string_view name) {
   cuda::set_fused_products(is_fused(kSetProduct, name));
-  forget_notices();
+  reset_warnings();
 }
 
 std::optional<GpuKernels> gpu_kernels() {

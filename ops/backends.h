@@ -1,4 +1,4 @@
-// Which backends this build has, and how a program gets at the GPU. backends.cpp is the one file with an
+// The backends of this build: opens the GPU, and chooses its kernels. backends.cpp is the only file with an
 // #ifdef for CUDA.
 #pragma once
 
@@ -13,70 +13,74 @@
 
 namespace eddy {
 
-// "not in this build", or what the CUDA backend says of this machine's devices.
+// Returns "not in this build", or the CUDA backend's description of this machine's devices.
 std::string cuda_status();
 
-// The GPU with this number as the device of tensors; it is opened, and checked to run this build's code. One
-// GPU per process.
-// errors: DeviceError when this build has no CUDA, or there is no such GPU, or it needs another build, or
-// another GPU is in use; the text says what to install or rebuild.
+// Opens the GPU with this number, checks that it runs this build's code, and returns it as a device for
+// tensors. One GPU per process.
+// errors: DeviceError if this build has no CUDA, there is no such GPU, it needs another build, or another GPU
+// is in use; the text says what to install or rebuild.
 Device cuda_device(int index = 0);
 
-// "name: value" lines with the rates of products and copies on the GPU. Without a GPU one line with the
-// reason, and none in a build without CUDA. Takes some tenths of a second.
+// Measures the GPU's rates of products and copies. Returns "name: value" lines; without a GPU one line with
+// the reason; none in a build without CUDA. Takes some tenths of a second.
 // errors: OutOfMemoryError.
 std::vector<std::string> measure_gpu();
 
-// The memory that tensors have on the GPU, and in how many pieces it was taken from there. Nothing where this
-// build has no CUDA, or no GPU that it runs on. Opens no GPU.
 struct GpuMemory {
   AllocatorStats stats;
-  std::int64_t segments = 0;
+  std::int64_t segments = 0;  // pieces of memory allocated from the GPU
 };
+// Returns the memory that tensors use on the GPU; nothing if this build has no CUDA, or no GPU that it runs
+// on. Opens no GPU.
 std::optional<GpuMemory> gpu_memory();
 
-// Waits until the device has done all it was asked for. The CPU never lags behind.
+// Waits until the device has finished all enqueued work. On the CPU it returns at once.
 void synchronize(Device device);
 
-// Whether f32 products on a GPU may round their inputs to TF32, which has 10 bits of mantissa: several times
-// as fast, with relative errors of up to 1e-3. Off unless set. Without effect on the CPU.
+// Sets whether f32 products on a GPU may round their inputs to TF32, which has 10 bits of mantissa: several
+// times as fast, with relative errors of up to 1e-3. Off by default. No effect on the CPU.
 void set_tf32(bool on);
 
-// Chooses the kernels of attention in bf16 on a GPU: "plain", as at the start, or "tensor_core" for heads of
-// 32 to 128 in steps of 16, or "wgmma" for these on GPUs of compute capability 9.0; other calls stay with the
-// plain ones, and with "wgmma" other GPUs with "tensor_core", and say so (ops/core/warnings.h; this forgets
-// what was said). Without effect on the CPU.
+// Chooses the kernels of bf16 attention on a GPU. No effect on the CPU.
+//   plain         the default
+//   tensor_core   for head sizes of 32 to 128 in steps of 16
+//   wgmma         for the same head sizes on GPUs of compute capability 9.0; on other GPUs as tensor_core
+// Other calls use the plain kernels and leave a warning (ops/core/warnings.h). Warnings so far are dropped.
 // errors: ValueError for another name.
 void set_attention_kernel(std::string_view name);
 
-// Chooses the kernels of the unit recurrence and of the block recurrence with forget on a GPU: "plain", as at
-// the start, or "fused", one kernel for all steps, for widths that are multiples of 32 and weights that fit
-// on the GPU's multiprocessors; other calls stay with the plain ones, and say so as above. Without effect on
-// the CPU.
+// Chooses the kernels of the unit recurrence and of the block recurrences on a GPU. No effect on the CPU.
+//   plain   the default
+//   fused   one kernel for all steps, for widths that are multiples of 32 and weights that fit on the GPU's
+//           multiprocessors
+// Other calls use the plain kernels and leave a warning, as above.
 // errors: ValueError for another name.
 void set_recurrence_kernel(std::string_view name);
 
-// Chooses what products on a GPU do besides: "plain", as at the start, multiplies and adds biases, or
-// "fused", where the gradient of a bias is summed by the product that makes the weight's, and a ReLU between
-// two linear layers (ops/product/relu_mlp.h) leaves bits that the product of its gradient reads. Products that
-// cuBLASLt does not have so stay with kernels of their own, and say so as above. Without effect on the CPU.
+// Chooses what is fused into products on a GPU. No effect on the CPU.
+//   plain   the default: only adding a bias and ReLU
+//   fused   also the gradient of a bias, which the product of the weight's gradient sums, and the bit mask of
+//           a ReLU between two linear layers (ops/product/relu_mlp.h), which the product of its gradient
+//           applies
+// Where cuBLASLt does not support a fusion, separate kernels do the work and leave a warning, as above.
 // errors: ValueError for another name.
 void set_product_kernel(std::string_view name);
 
-// These four choices as they stand, or nothing before a GPU is opened.
 struct GpuKernels {
   std::string attention, recurrence, products;
   bool tf32 = false;
 };
+// Returns the four choices in force, or nothing before a GPU is opened.
 std::optional<GpuKernels> gpu_kernels();
-// "attention plain, recurrence fused, products plain, TF32 off".
-std::string in_words(const GpuKernels& kernels);
+// Returns the choices as text: "attention plain, recurrence fused, products plain, TF32 off".
+std::string describe(const GpuKernels& kernels);
 
-// Fills the slots, the allocator and the transfer of the GPU where this build has CUDA. Touches no GPU.
-// Called by install_backends.
+// Fills the GPU's slots, allocator and transfer functions if this build has CUDA. Touches no GPU. Called by
+// install_backends.
 void install_cuda_backend();
 
-// "cpu" or "cpu, cuda", for errors.
+// Returns "cpu" or "cpu, cuda", for errors.
 const char* backend_names();
 
 }  // namespace eddy

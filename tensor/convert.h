@@ -1,5 +1,5 @@
-// Numbers from one element type to another, and code chosen by an element's type or size: for the CPU's
-// copies and casts and for those of a GPU.
+// Conversion of one element to another type, and dispatch on the size of an element. The copies and casts of
+// the CPU and of the GPU share it.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace eddy {
 
-// An i64 as an f64 that rounds to any narrower type as the i64 itself would: beyond 2^53 the lowest bits are
-// gathered in one that makes the rest odd, which is no tie for whoever rounds next (as in bf16::nearest).
+// Returns an i64 as an f64 that rounds to any narrower type as the i64 itself would. Beyond 2^53 the lowest
+// bits are merged into a sticky bit, so that the next rounding never sees a false tie (as in bf16::nearest).
 EDDY_HD_INLINE double sticky_double(std::int64_t value) {
   constexpr std::int64_t kExact = std::int64_t{1} << 53, kLow = (std::int64_t{1} << 11) - 1;
   if (value > -kExact && value < kExact) return static_cast<double>(value);
   return static_cast<double>((value & kLow) != 0 ? (value & ~kLow) | (kLow + 1) : value);
 }
 
-// By way of a type that both ends represent; what becomes bf16 is rounded once.
+// Returns the value as a To. Conversions to bf16 round once.
 template <class To, class From>
 EDDY_HOST_DEVICE To convert(From value) {
   if constexpr (std::is_same_v<To, bf16> && std::is_same_v<From, std::int64_t>) {
@@ -34,9 +34,9 @@ EDDY_HOST_DEVICE To convert(From value) {
   }
 }
 
-// Calls visit with a zero of the unsigned type of an element's size: a copy moves bits.
+// Calls visit with a zero of the unsigned type that has the element's size. For copies, which move bits.
 template <class Visit>
-void by_width(Dtype dtype, Visit&& visit) {
+void dispatch_by_size(Dtype dtype, Visit&& visit) {
   switch (dtype_bytes(dtype)) {
     case 1:
       return visit(std::uint8_t{});

@@ -1,5 +1,5 @@
-// Loops over the elements of CPU tensors: copies, sums, fills and casts. Walking over strides is compiled
-// once and reaches the loop over a row by pointer: 30 casts need 30 such loops, not 30 walks around them.
+// Loops over the elements of CPU tensors: copies, sums, fills and casts. The walk over strides is compiled
+// once and calls the loop over a row through a pointer: 30 casts need 30 such loops, but only one walk.
 #include <cstring>
 
 #include "tensor/base/format.h"
@@ -30,8 +30,8 @@ void by_dtype(Dtype dtype, Visit&& visit) {
   }
 }
 
-// n elements `step` and `from_step` apart. Two rows lie apart or are one and the same, so no loop looks for
-// overlaps (ivdep): that would compile each twice.
+// n elements with strides `step` and `from_step`. Two rows are disjoint or the same, so the loops skip
+// overlap checks (ivdep), which would compile each loop twice.
 using Row = void (*)(void* to, std::int64_t step, const void* from, std::int64_t from_step, std::int64_t n);
 
 void for_rows(const Tensor& to, const Tensor& from, Row row) {
@@ -61,8 +61,9 @@ void copy_row(void* to, std::int64_t step, const void* from, std::int64_t from_s
   for (std::int64_t i = 0; i < n; ++i) target[i * step] = source[i * from_step];
 }
 
-// bf16 is added in f32 and rounded once: f32 has more than twice the bits of bf16 and two, so the sum is that
-// of exact numbers, rounded to nearest even (Figueroa, "When is double rounding innocuous?", 1995).
+// bf16 is added in f32 and rounded to bf16. The result is the exact sum rounded once to nearest even, because
+// f32 has more than 2 p + 2 bits for the p = 8 bits of bf16 (Figueroa, "When is double rounding innocuous?",
+// 1995).
 template <class T>
 T sum_of(T a, T b) {
   if constexpr (std::is_same_v<T, bf16>)
@@ -111,7 +112,7 @@ void copy_into(const Tensor& to, const Tensor& from) {
     std::memcpy(to.raw_data(), from.raw_data(), static_cast<std::size_t>(to.bytes()));
     return;
   }
-  by_width(to.dtype(), [&](auto width) { for_rows(to, from, copy_row<decltype(width)>); });
+  dispatch_by_size(to.dtype(), [&](auto width) { for_rows(to, from, copy_row<decltype(width)>); });
 }
 
 void copy_all(const std::vector<Tensor>& to, const std::vector<Tensor>& from) {
@@ -133,15 +134,15 @@ void copy_all(const std::vector<Tensor>& to, const std::vector<Tensor>& from) {
 
 Tensor concat(const std::vector<Tensor>& tensors, int axis) {
   const Tensor& first = tensors[0];
-  const int along = first.shape().normal_axis(axis);
+  const int axis_number = first.shape().normal_axis(axis);
   std::int64_t sum = 0;
-  for (const Tensor& x : tensors) sum += x.dim(along);
-  const Tensor all = Tensor::empty(first.shape().with(along, sum), first.dtype(), first.device());
+  for (const Tensor& x : tensors) sum += x.dim(axis_number);
+  const Tensor all = Tensor::empty(first.shape().with(axis_number, sum), first.dtype(), first.device());
   std::vector<Tensor> places;
   std::int64_t start = 0;
   for (const Tensor& x : tensors) {
-    places.push_back(narrow(all, along, start, x.dim(along)));
-    start += x.dim(along);
+    places.push_back(narrow(all, axis_number, start, x.dim(axis_number)));
+    start += x.dim(axis_number);
   }
   copy_all(places, tensors);
   return all;

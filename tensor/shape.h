@@ -1,4 +1,4 @@
-// Sizes of a tensor: at most six of them, held inline, 64-bit.
+// The sizes of a tensor: at most six 64-bit numbers, stored inline.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +23,10 @@ class Shape {
   int rank() const { return rank_; }
   std::int64_t operator[](int axis) const { return sizes_[axis]; }
   std::int64_t& operator[](int axis) { return sizes_[axis]; }
-  // The size of an axis; -1 is the last one.
+  // Returns the size of an axis; -1 is the last one.
   // errors: ShapeError when there is no such axis.
   std::int64_t dim(int axis) const { return sizes_[normal_axis(axis)]; }
-  // The axis counted from 0 for an axis that may be counted from the end.
+  // Returns the axis counted from 0; negative axes count from the end.
   int normal_axis(int axis) const;
   std::int64_t elements() const {
     std::int64_t n = 1;
@@ -37,7 +37,8 @@ class Shape {
   const std::int64_t* end() const { return sizes_ + rank_; }
   std::vector<std::int64_t> to_vector() const { return {begin(), end()}; }
 
-  // A copy with `size` in place of an axis, with an axis removed, with one inserted before `axis`.
+  // Return a copy with another size on `axis`, without `axis`, or with an axis of this size inserted before
+  // it.
   Shape with(int axis, std::int64_t size) const;
   Shape without(int axis) const;
   Shape inserted(int axis, std::int64_t size) const;
@@ -57,7 +58,7 @@ class Shape {
 // "[2, 3, 4]", for error texts.
 std::string to_string(const Shape& shape);
 
-// The common shape of two operands aligned at the end, where a size of 1 repeats (NumPy's rule).
+// Returns the common shape of two operands aligned at the end, where a size of 1 repeats (NumPy's rule).
 // errors: ShapeError that names `op` and both shapes.
 Shape broadcast_shape(const char* op, const Shape& a, const Shape& b);
 

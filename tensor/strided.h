@@ -1,5 +1,6 @@
-// Walking two strided tensors of one shape, row by row: `row(n, at, step, other_at, other_step)` for each run
-// of the last axis, offsets in elements.
+// A loop over two strided tensors of one shape: calls `row(n, at, step, other_at, other_step)` for each row
+// of the last axis. `n` is its length, `at` and `other_at` are the offsets of its first elements, and the
+// steps are the strides inside it, all in elements.
 #pragma once
 
 #include "tensor/shape.h"

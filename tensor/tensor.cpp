@@ -1,5 +1,5 @@
-// Tensors and their untracked views. What loops over elements is in elements.cpp; device copies go through
-// the transfer functions a backend installs.
+// Tensors and their untracked views. Loops over elements are in elements.cpp; copies between devices use the
+// Transfer that a backend installs (transfer.h).
 #include "tensor/tensor.h"
 
 #include <cstring>
@@ -135,8 +135,7 @@ Tensor reshape(const Tensor& x, const Shape& wanted) {
   std::int64_t strides[kMaxRank];
   row_major(wanted, strides);
   if (!x.contiguous()) {
-    // Old axes that continue one progression of addresses form a run; each run must split evenly into new
-    // axes.
+    // Old axes with contiguous addresses form a run; each run must split evenly into new axes.
     struct Run {
       std::int64_t size, stride;
     };

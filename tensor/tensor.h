@@ -1,5 +1,5 @@
-// The tensor handle: one pointer to {buffer, offset, shape, strides, dtype, autograd data}. Copies alias.
-// Functions here know nothing of gradients; differentiable operations are the free functions of ops/.
+// The tensor handle: one pointer to {buffer, offset, shape, strides, dtype, autograd data}. Copies alias. The
+// functions here ignore gradients; the differentiable operations are the free functions of ops/.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@
 namespace eddy {
 
 // Bytes on a device, shared by all tensors that view them. `version` counts in-place writes; a tensor saved
-// for the backward pass remembers the version it saw.
+// for backward keeps the version it was saved with.
 class Buffer : public RefCounted {
  public:
   Buffer(std::int64_t bytes, Device device);
@@ -29,12 +29,11 @@ class Buffer : public RefCounted {
   Device device() const { return device_; }
   std::uint32_t version() const { return version_; }
   const char* last_writer() const { return last_writer_; }
-  // Bookkeeping of autograd: how many saved tensors view this buffer, and where the first one counted its
-  // bytes.
+  // Used by autograd: how many saved tensors view this buffer, and the counter that its bytes were added to.
   std::int32_t saves = 0;
-  std::int64_t* first_save_bytes = nullptr;
+  std::int64_t* saved_bytes_counter = nullptr;
 
-  // Lets raw::to_bf16 keep a rounded copy of this buffer of f32: for parameters, which many products read
+  // Lets raw::to_bf16 cache a rounded copy of this f32 buffer. For parameters, which many products read
   // between two writes.
   void keep_bf16_copy() { keeps_bf16_copy_ = true; }
   bool keeps_bf16_copy() const { return keeps_bf16_copy_; }
@@ -54,28 +53,28 @@ class Buffer : public RefCounted {
   const char* last_writer_ = "";
 
  public:
-  // That copy, as many bf16 as there are f32 here, and the version it was made of; null before the first use.
+  // The cached copy (one bf16 for each f32 here) and the version it was made from; null before the first use.
   Ref<Buffer> bf16_copy;
   std::uint32_t bf16_copy_version = 0;
 };
 
-// What autograd hangs onto a tensor; defined in autograd/.
+// Base of the data that autograd attaches to a tensor (autograd/node.h).
 class AutogradData : public RefCounted {};
 
 class Tensor {
  public:
   Tensor() = default;  // undefined: no storage; defined() is false
 
-  // An uninitialised row-major tensor.
+  // Returns an uninitialised row-major tensor.
   // errors: OutOfMemoryError, DeviceError.
   static Tensor empty(const Shape& shape, Dtype dtype = Dtype::f32, Device device = kCpu);
   static Tensor zeros(const Shape& shape, Dtype dtype = Dtype::f32, Device device = kCpu);
   static Tensor full(const Shape& shape, double value, Dtype dtype = Dtype::f32, Device device = kCpu);
-  // A copy of `values` in row-major order.
+  // Returns a tensor filled with `values` in row-major order.
   // errors: ShapeError when the count differs from the shape's.
   template <class T>
   static Tensor from(const std::vector<T>& values, const Shape& shape);
-  // A tensor over an existing buffer; the caller vouches that it fits.
+  // Returns a tensor over an existing buffer; nothing checks that it fits.
   static Tensor over(Ref<Buffer> buffer, std::int64_t offset, const Shape& shape, const std::int64_t* strides,
                      Dtype dtype);
 
@@ -91,11 +90,11 @@ class Tensor {
   Device device() const { return impl_->buffer->device(); }
   const Ref<Buffer>& buffer() const { return impl_->buffer; }
   bool contiguous() const;
-  // Whether no other tensor can see these bytes.
+  // Whether no other tensor shares these bytes.
   bool exclusive() const { return impl_->ref_count() == 1 && impl_->buffer->ref_count() == 1; }
   bool same(const Tensor& other) const { return impl_ == other.impl_; }
 
-  // The address of the first element.
+  // Returns the address of the first element.
   // errors: DtypeError when T is not the tensor's type.
   void* raw_data() const {
     return static_cast<char*>(impl_->buffer->data()) +
@@ -117,11 +116,11 @@ class Tensor {
     return make_view<const T>();
   }
 
-  // The value of a tensor with one element, as double or int64.
+  // Returns the value of a tensor with one element, as double or int64.
   // errors: ShapeError with more than one.
   double item() const;
   std::int64_t item_int() const;
-  // All elements in row-major order.
+  // Returns all elements in row-major order.
   // errors: DtypeError when T is not the tensor's type.
   template <class T>
   std::vector<T> to_vector() const;
@@ -130,7 +129,7 @@ class Tensor {
   AutogradData* autograd() const { return defined() ? impl_->autograd.get() : nullptr; }
   void set_autograd(Ref<AutogradData> data) const { impl_->autograd = std::move(data); }
 
-  explicit operator bool() const = delete;  // ask defined()
+  explicit operator bool() const = delete;  // use defined()
 
  private:
   struct Impl : RefCounted {
@@ -164,41 +163,41 @@ class Tensor {
 // differentiable forms in ops/views/views.h call these.
 namespace raw {
 
-// x seen with other sizes.
-// errors: ShapeError when the counts differ or the strides do not allow it without a copy.
+// Returns x with another shape.
+// errors: ShapeError when the numbers of elements differ or the strides do not allow it without a copy.
 Tensor reshape(const Tensor& x, const Shape& shape);
-// Two axes swapped.
+// Returns x with two axes swapped.
 Tensor transpose(const Tensor& x, int axis_a, int axis_b);
-// `length` entries of an axis from `start`.
+// Returns `length` entries of an axis from `start`.
 // errors: ShapeError outside the axis.
 Tensor narrow(const Tensor& x, int axis, std::int64_t start, std::int64_t length);
-// One entry of an axis; the axis goes.
+// Returns one entry of an axis, without that axis.
 Tensor select(const Tensor& x, int axis, std::int64_t index);
-// Sizes of 1 (and missing leading axes) repeated with stride 0.
-// errors: ShapeError.
+// Returns x with sizes of 1 (and missing leading axes) repeated by stride 0.
+// errors: ShapeError when another size differs.
 Tensor expand(const Tensor& x, const Shape& shape);
-// The same storage without autograd data.
+// Returns the same storage without autograd data.
 Tensor alias(const Tensor& x);
-// A row-major copy with its own buffer.
+// Returns a row-major copy with its own buffer.
 Tensor copy(const Tensor& x);
-// x itself when it is row-major, else a copy.
+// Returns x itself when it is row-major, else a row-major copy.
 Tensor contiguous(const Tensor& x);
-// Overwrites the elements of `to` (any strides) with `from` (same shape, same dtype). Does not bump the
+// Overwrites the elements of `to` (any strides) with `from` (same shape and dtype). Does not bump the
 // version.
 void copy_into(const Tensor& to, const Tensor& from);
-// to += from, elementwise, for floating types and any strides. Does not bump the version.
+// Computes to += from, elementwise, for floating types and any strides. Does not bump the version.
 void add_into(const Tensor& to, const Tensor& from);
 void fill(const Tensor& x, double value);
-// A copy in another dtype.
+// Returns a copy in another dtype.
 Tensor cast(const Tensor& x, Dtype dtype);
 // Overwrites the elements of `to` with those of `from`, of any dtypes. Does not bump the version.
 // errors: ShapeError when the shapes differ; DeviceError.
 void cast_into(const Tensor& to, const Tensor& from);
-// The numbers of x in bf16: x itself where it is bf16. Where the buffer keeps a rounded copy, a view of that,
-// made anew when the buffer's version has moved on: cast once for all uses between two writes, whoever of its
-// tensors asks. Else a copy.
+// Returns x in bf16: x itself if it is bf16. If the buffer caches a rounded copy, a view of that copy, which
+// is rebuilt only after the buffer was written: all tensors of the buffer share one cast between two writes.
+// Else a copy.
 Tensor to_bf16(const Tensor& x);
-// A copy on another device.
+// Returns a copy on another device.
 Tensor to_device(const Tensor& x, Device device);
 
 }  // namespace raw

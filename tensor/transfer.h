@@ -1,5 +1,5 @@
-// What tensor/ needs of a device other than the CPU: copies, fills and casts. A backend installs one of
-// these.
+// The interface that tensor/ needs from a device other than the CPU: copies, sums, fills and casts. A backend
+// installs an implementation.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,7 @@ class Transfer {
   virtual ~Transfer() = default;
   virtual Tensor to_device(const Tensor& x, Device device) = 0;
   virtual void copy_strided(const Tensor& to, const Tensor& from) = 0;
-  // The same for pairs of one dtype, none of them empty.
+  // copy_strided for each pair; all have one dtype and none is empty.
   virtual void copy_all(const std::vector<Tensor>& to, const std::vector<Tensor>& from) = 0;
   virtual void add_into(const Tensor& to, const Tensor& from) = 0;
   virtual void add(const Tensor& to, const Tensor& a, const Tensor& b) = 0;
@@ -21,19 +21,20 @@ class Transfer {
   virtual void cast(const Tensor& to, const Tensor& from) = 0;
 };
 
+// Returns the transfer of a device.
 // errors: DeviceError when this build has no such backend.
 Transfer& transfer(Device device);
 void set_transfer(DeviceType type, Transfer* new_transfer);
 
 namespace raw {
 
-// copy_into for each pair, all of one dtype; on a GPU one launch does several.
+// Calls copy_into for each pair, all of one dtype; on a GPU one launch copies several pairs.
 // errors: as copy_into.
 void copy_all(const std::vector<Tensor>& to, const std::vector<Tensor>& from);
-// The tensors one behind the other along an axis, in a new one. They agree in dtype, device and all other
-// sizes, which is not checked; there is at least one.
+// Returns the tensors (at least one) concatenated along an axis. They must agree in dtype, device and all
+// other sizes, which is not checked.
 Tensor concat(const std::vector<Tensor>& tensors, int axis);
-// a + b as a new row-major tensor, for floating types and any strides.
+// Returns a + b as a new row-major tensor, for floating types and any strides.
 // errors: ShapeError unless shapes and dtypes are equal; DtypeError.
 Tensor add(const Tensor& a, const Tensor& b);
 

@@ -1,5 +1,5 @@
-// What a kernel sees of a tensor: a pointer, sizes and strides (in elements). Trivially copyable, no
-// ownership, no autograd. Kernels take views or plain argument structs and nothing else.
+// A tensor as kernels see it: a pointer, sizes and strides (in elements). Trivially copyable, without
+// ownership or autograd. Kernels take only views or plain argument structs.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests: an optimised build with every suite but the slow ones, the tests of tensor/ and autograd/ under the address, undefined
-# behaviour and leak sanitizers, the thread pool under the thread sanitizer, and a CUDA build where there is nvcc.
+# Runs the tests: an optimised build with every suite but the slow ones, the tests of tensor/ and autograd/ under the
+# address, undefined behaviour and leak sanitizers, the thread pool under the thread sanitizer, and a CUDA build where
+# there is nvcc.
 #
 #   tests/run.sh               all of this
 #   tests/run.sh --fast        the optimised build and its tests alone

@@ -1,13 +1,15 @@
 // What the attention kernels share: tiles in shared memory and the products of tiles.
 //
-// A block of 256 threads works on a tile of 16 R rows and 16 C columns of scores; rows are queries, columns
-// keys (for the gradients of the tables: distances). Thread (y, x) = (t / 16, t % 16) has the rows y + 16 i
-// and the columns x + 16 j. Tiles of vectors lie in shared memory as f32, whatever the tensors hold, in rows
-// of H + 4 numbers: H is head_size rounded up to a kernel's size, filled with zeros, and the 4 keep rows
-// 16-byte aligned and put the 8 rows that are read together, 16 bytes each, into different banks.
+// A block of 256 threads works on a tile of 16 R rows and 16 C columns of scores. Rows are queries, columns
+// keys (for the gradients of the tables: distances). Thread (y, x) = (t / 16, t % 16) has rows y + 16 i and
+// columns x + 16 j. Tiles of vectors are f32 in shared memory, whatever the type of the tensors, in rows of H
+// + 4 numbers. H is head_size rounded up to a kernel's size and filled with zeros. The 4 numbers of padding
+// keep rows aligned to 16 bytes and put the 8 rows that are read together, 16 bytes each, into different
+// banks.
 //
-// A pair's distance, and for the tables its key, is a constant + row - column: operands that belong to it are
-// "diagonal". The window of 16 R + 16 C - 1 of them that a tile meets passes through shared memory in pieces.
+// The distance of a pair, and for the tables its key, is a constant + row - column. Operands indexed by it
+// are called "diagonal". The window of 16 R + 16 C - 1 of them that a tile needs passes through shared memory
+// in pieces.
 #pragma once
 
 #include <string>
@@ -35,7 +37,7 @@ __device__ inline float minus_infinity() {
   return __int_as_float(static_cast<int>(0xff800000u));
 }
 
-// Numbers from one row of a tile to the next.
+// Numbers from one row of a tile to the next, with padding.
 EDDY_HOST_DEVICE constexpr int row_of(int width) {
   return width + 4;
 }
@@ -43,15 +45,15 @@ EDDY_HOST_DEVICE constexpr int tile_numbers(int rows, int width) {
   return rows * row_of(width);
 }
 
-// Rows of a key head, of keys or values or of their gradients, by their numbers among all keys: those below
-// `past_rows` lie in one place, the others in another, both pointed to as if they began with number 0
-// (AttentionArgs::past). Chosen row by row, so that a tile may have rows of both.
+// Rows of keys or values of one key head, or of their gradients, by the number of the key. Rows below
+// `past_rows` are in one tensor (AttentionArgs::past), the others in another; both pointers are shifted as if
+// they started at key 0. Chosen row by row, so a tile may have rows of both.
 template <class T>
 struct KeyRows {
   T *past, *own;
   std::int64_t past_stride, own_stride, past_rows;
 
-  // Of the head `kv_head` of a sequence.
+  // For the head `kv_head` of a sequence.
   template <class Void>
   __device__ KeyRows(const AttentionArgs& args, std::int64_t batch, std::int64_t kv_head, Void* past_data,
                      const AttentionStrides& past_strides, Void* data, const AttentionStrides& strides)
@@ -65,11 +67,11 @@ struct KeyRows {
     const bool before = row < past_rows;
     return (before ? past : own) + row * (before ? past_stride : own_stride);
   }
-  // Where some row is.
-  __device__ T* some() const { return past_rows > 0 ? past : own; }
+  // Some address in a tensor that has rows.
+  __device__ T* any_row() const { return past_rows > 0 ? past : own; }
 };
 
-// Where the gradients of keys and values go: nowhere for the rows of a place that is null.
+// Where the gradients of keys and values go. Rows whose tensor is null are not written.
 template <class T>
 struct KeyGradients {
   KeyRows<T> rows;
@@ -93,19 +95,19 @@ __device__ KeyGradients<T> value_gradients(const AttentionBackwardArgs& args, st
       KeyRows<T>(args.forward, batch, kv_head, args.past_dv, args.past_dv_strides, args.dv, args.dv_strides),
       args.past_dv != nullptr, args.dv != nullptr};
 }
-// Whether the gradient of one of the keys or values first .. last is wanted.
+// Returns whether the gradient of one of the keys or values first .. last is wanted.
 __device__ inline bool wants_keys(const AttentionBackwardArgs& args, std::int64_t first, std::int64_t last) {
   return (first < args.forward.past && (args.past_dk != nullptr || args.past_dv != nullptr)) ||
          (last >= args.forward.past && (args.dk != nullptr || args.dv != nullptr));
 }
 
-// One head of one sequence, and what its pairs have in common.
+// One head of one sequence, and what its pairs share.
 template <class T>
 struct Head {
   const AttentionArgs& args;
   std::int64_t batch, head;
   std::int64_t offset;  // distance of query 0 and key 0
-  float factor;         // of the scores
+  float factor;         // scale of the scores
 
   __device__ Head(const AttentionArgs& a, std::int64_t b, std::int64_t h)
       : args(a), batch(b), head(h), offset(a.keys - a.queries) {
@@ -124,7 +126,7 @@ struct Head {
   __device__ KeyRows<const T> values() const {
     return {args, batch, kv_head(), args.past_v, args.past_v_strides, args.v, args.v_strides};
   }
-  // A place in output, [batch, queries, heads, head_size].
+  // Index in the output, [batch, queries, heads, head_size].
   __device__ std::int64_t output_at(std::int64_t query) const {
     return ((batch * args.queries + query) * args.heads + head) * args.head_size;
   }
@@ -134,7 +136,7 @@ struct Head {
     return static_cast<const T*>(gradient.doutput) + batch * gradient.doutput_strides.batch +
            head * gradient.doutput_strides.head;
   }
-  // In [batch, heads, queries].
+  // Index in [batch, heads, queries].
   __device__ std::int64_t row_at(std::int64_t query) const {
     return (batch * args.heads + head) * args.queries + query;
   }
@@ -143,7 +145,7 @@ struct Head {
     return query < args.queries && key >= 0 && key < args.keys && distance >= args.least &&
            distance <= args.most;
   }
-  // bias[h, distance] of a visible pair, 0 without a table.
+  // bias[h, distance] of a visible pair; 0 without a table.
   __device__ float bias(std::int64_t distance) const {
     if (args.bias == nullptr) return 0.0f;
     return static_cast<const float*>(args.bias)[head * args.bias_stride + distance];
@@ -156,16 +158,16 @@ struct Head {
   }
 };
 
-// Rows of a matrix with adjacent entries.
+// Rows of a matrix whose entries are contiguous.
 template <class T>
 struct MatrixRows {
   const T* data;
   std::int64_t stride;
   __device__ const T* at(std::int64_t row) const { return data + row * stride; }
-  __device__ const T* some() const { return data; }
+  __device__ const T* any_row() const { return data; }
 };
 
-// Rows first .. first + Count - 1, into a tile. Rows outside [0, end) and entries from `width` on become
+// Loads rows first .. first + Count - 1 into a tile. Rows outside [0, end) and entries from `width` on become
 // zeros.
 template <int H, int Count, class From>
 __device__ void load_rows(const From& from, std::int64_t first, std::int64_t end, std::int64_t width,
@@ -209,8 +211,8 @@ __device__ void add_products(const float* left, const float* right, float (&sums
   }
 }
 
-// sums[i][j] += row i of `left` . row `base` + i - j of a piece of Count diagonal rows, for those that lie in
-// it.
+// sums[i][j] += row i of `left` . row `base` + i - j of a piece of Count diagonal rows, for pairs whose row
+// is in the piece.
 template <int H, int Count, int R, int C>
 __device__ void add_diagonal_products(const float* left, const float* piece, int base, float (&sums)[R][C]) {
 #pragma unroll
@@ -254,7 +256,7 @@ __device__ void add_row(const float (&weights)[R], const float* row, float (&sum
   }
 }
 
-// sums row i += sum over k < Count of weights[row i][k] values[k].
+// sums of row i += sum over k < Count of weights[row i][k] values[k].
 template <int H, int Count, int R>
 __device__ void add_mixed(const float* weights, const float* values, float (&sums)[R][Part<H>::kEntries]) {
 #pragma unroll 1
@@ -272,8 +274,8 @@ __device__ void add_mixed(const float* weights, const float* values, float (&sum
   }
 }
 
-// sums row i += sum over columns j of weights[row i][j] times diagonal row `base` + i - j, for the Count of a
-// piece.
+// sums of row i += sum over columns j of weights[row i][j] times diagonal row `base` + i - j, for the Count
+// rows of a piece.
 template <int H, int Columns, int Count, int R>
 __device__ void add_diagonal_mixed(const float* weights, const float* piece, int base,
                                    float (&sums)[R][Part<H>::kEntries]) {
@@ -306,7 +308,7 @@ __device__ void store_rows(const float (&sums)[R][Part<H>::kEntries], std::int64
   }
 }
 
-// The same for gradients of keys or values, where they are wanted.
+// The same for the gradients of keys or values that are wanted.
 template <int H, int R, class T>
 __device__ void store_rows(const float (&sums)[R][Part<H>::kEntries], std::int64_t first, std::int64_t end,
                            std::int64_t width, const KeyGradients<T>& to) {
@@ -324,9 +326,9 @@ __device__ void store_rows(const float (&sums)[R][Part<H>::kEntries], std::int64
   }
 }
 
-// Writes the dropout factor of each of a thread's pairs into the pair's place in shared memory, to be read by
-// the same thread. A loop of its own: in the unrolled ones the words of Philox would be most of the code.
-// `key_of` gives the key of a query and a column.
+// Writes the dropout factor of each of a thread's pairs to the pair's place in shared memory, for the same
+// thread to read. It is a separate loop because in the unrolled ones the Philox words would be most of the
+// code. `key_of` returns the key of a query and a column.
 template <int R, int C, class T, class KeyOf>
 __device__ void write_keep(const Head<T>& head, std::int64_t first_query, float* to, int row_step,
                            int column_step, KeyOf&& key_of) {
@@ -339,7 +341,7 @@ __device__ void write_keep(const Head<T>& head, std::int64_t first_query, float*
   }
 }
 
-// Combines the numbers of the 16 threads that share a row of the tile; all threads of the block must call it.
+// Combines the values of the 16 threads that share a row of the tile. All threads of the block must call it.
 template <class Combine>
 __device__ float reduce_row(float value, Combine combine) {
 #pragma unroll
@@ -352,8 +354,7 @@ EDDY_HOST_DEVICE constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b
   return (a + b - 1) / b;
 }
 
-// Calls run(type, size) with a null pointer to the storage type and a constant of the kernels' size for the
-// head.
+// Calls run(type, size) with a null pointer to the storage type and a constant for the kernel's head size.
 template <class Run>
 void for_type_and_size(const char* kernel, Dtype dtype, std::int64_t head_size, Run&& run) {
   const auto for_size = [&](auto* type) {

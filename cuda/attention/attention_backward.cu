@@ -1,29 +1,45 @@
 // Blocked attention, backward: the probabilities are computed again from the saved log_sum.
-// source: T. Dao et al., FlashAttention, 2022. With P the probabilities, M the dropout factors, r the raw
-// score and s its factor:
-//   dp = M (do . v),  ds = P (dp - delta) with delta = do . o,  dr = s ds,
-//   dv = (P M)^T do,  dq = dr (k + position),  dk = dr^T q,
-//   dbias = sum of dr and dposition = sum of dr q, over the pairs of a distance,
-//   dhead_scale = scale sum(ds r).
+// source: T. Dao et al., FlashAttention, 2022.
 //
-// No float atomics: every sum belongs to one block, or is left in parts that a last kernel adds in their
-// order (ops/attention/attention_partials.h). Mapping: cuda/attention/attention.cuh says which thread has which pairs.
-//   delta_kernel      a warp for each row of the output
-//   queries_kernel    a block for each tile of queries of a head: dq, and each row's share of dhead_scale
-//   keys_kernel       a block for each tile of keys of a key head, over the heads that share it: dk and dv;
-//                     nothing where these keys lie in a place that wants none
-//   tables_kernel     a block for each tile of distances, head and run of sequences: parts of the tables'
-//                     gradients. (On tensor cores that of the bias comes from the kernels for dq, where it
-//                     can: cuda/attention/attention_tensor_core_bias.cuh.)
-//   bias_kernel, positions_kernel   sums of the parts: a thread for each entry of a table
-//   head_scale_kernel, head_scale_sums_kernel   a block for each part of a head's rows, then a warp for each
-//                     head: 4 bytes of each row once, the least. Up to 4096 rows of a head are one part and
-//                     one launch; at 8 heads and 32 768 rows 64 blocks read 1 MiB
+// With P the probabilities, M the dropout factors, r the raw score and s its factor:
+//
+//   dp          = M (do . v)
+//   ds          = P (dp - delta)              delta = do . o
+//   dr          = s ds
+//   dv          = (P M)^T do
+//   dq          = dr (k + position)
+//   dk          = dr^T q
+//   dbias       = sum of dr                   over the pairs of a distance
+//   dposition   = sum of dr q                 over the pairs of a distance
+//   dhead_scale = scale sum(ds r)
+//
+// No float atomics: every sum belongs to one block, or is left in parts that a last kernel adds in order
+// (ops/attention/attention_partials.h).
+//
+// Mapping (cuda/attention/attention.cuh says which thread has which pairs):
+//   delta_kernel       a warp for each row of the output
+//   queries_kernel     a block for each tile of queries of a head: dq, and each row's share of dhead_scale
+//   keys_kernel        a block for each tile of keys of a key head, over the heads that share it: dk and dv;
+//                      nothing for keys whose gradients are not wanted
+//   tables_kernel      a block for each tile of distances, head and run of sequences: parts of the tables'
+//                      gradients. (On tensor cores the kernels for dq sum that of the bias if they can:
+//                      cuda/attention/attention_tensor_core_bias.cuh.)
+//   bias_kernel, positions_kernel
+//                      sums of the parts: a thread for each entry of a table
+//   head_scale_kernel, head_scale_sums_kernel
+//                      a block for each part of a head's rows, then a warp for each head: 4 bytes of each row
+//                      once, the least. Up to 4096 rows of a head are one part and one launch; with 8 heads
+//                      and 32 768 rows 64 blocks read 1 MiB.
 //
 // Shared memory: operand tiles as f32, weights, and with positions (in tables_kernel: always) a piece of the
-// diagonal operands: at most 78 KiB at H = 64, 92 KiB at 128, 84 KiB at 256.
-// Bytes moved: beside q, k, v, o, do and their gradients once, k and v once for each tile of queries, q and
-// do once for each tile of keys, and all four once for each tile of distances when a table wants a gradient,
+// diagonal operands:
+//   H       at most
+//   64      78 KiB
+//   128     92 KiB
+//   256     84 KiB
+//
+// Bytes moved: q, k, v, o, do and their gradients once; also k and v once for each tile of queries, q and do
+// once for each tile of keys, and all four once for each tile of distances when a table wants a gradient,
 // mostly from the second-level cache. Scores are computed twice, with tables three times, where the least is
 // once: sharing them would need a second pass over stored parts of dq.
 #include "cuda/attention/attention.cuh"
@@ -66,7 +82,7 @@ __global__ void delta_kernel(BackwardLaunch launched) {
   }
 }
 
-// A query's numbers of the forward pass.
+// A query's saved numbers of the forward pass.
 struct Row {
   float log_sum, delta;
 };
@@ -77,7 +93,7 @@ __device__ Row row_of_query(const BackwardLaunch& launched, const Head<T>& head,
   return {static_cast<const float*>(head.args.log_sum)[at], launched.scratch(launched.partials.deltas)[at]};
 }
 
-// Of one visible pair: P M and ds, from its raw score and do . v.
+// P M and ds of one visible pair, from its raw score and do . v.
 struct Pair {
   float weight, ds;
 };
@@ -87,8 +103,8 @@ __device__ Pair pair_of(const Head<T>& head, const Row& row, float score, float 
   return {p * keep, p * (keep * dweight - row.delta)};
 }
 
-// Runs body(done) over the window of `Window` diagonal rows of the table of positions from `lowest` on, with
-// the rows lowest + done .. lowest + done + Count - 1 in `piece`.
+// Calls body(done) over the window of `Window` diagonal rows of the table of positions from `lowest` on, with
+// rows lowest + done .. lowest + done + Count - 1 in `piece`.
 template <int H, int Count, int Window, class Body>
 __device__ void for_positions(const AttentionArgs& args, std::int64_t lowest, float* piece, Body&& body) {
 #pragma unroll 1
@@ -101,7 +117,7 @@ __device__ void for_positions(const AttentionArgs& args, std::int64_t lowest, fl
   }
 }
 
-// ---- dq, and what dhead_scale needs
+// ---- dq, and the rows' shares of dhead_scale
 
 template <int H>
 struct QueriesTile {
@@ -123,7 +139,7 @@ __global__ void __launch_bounds__(kThreads) queries_kernel(BackwardLaunch launch
   float* const keys = doutput + tile_numbers(kRows, H);
   float* const values = keys + tile_numbers(kColumns, H);
   float* const weights = values + tile_numbers(kColumns, H);
-  float* const piece = weights + tile_numbers(kRows, kColumns);  // with positions only
+  float* const piece = weights + tile_numbers(kRows, kColumns);  // only with positions
 
   const std::int64_t tiles = divide_up(args.queries, kRows), item = blockIdx.x / tiles;
   const std::int64_t first = (tiles - 1 - blockIdx.x % tiles) * kRows;
@@ -140,7 +156,7 @@ __global__ void __launch_bounds__(kThreads) queries_kernel(BackwardLaunch launch
   const std::int64_t first_key = max(std::int64_t{0}, first + head.offset - args.most);
   const std::int64_t end_key = min(args.keys, last + head.offset - args.least + 1);
   for (std::int64_t key = first_key; key < end_key; key += kColumns) {
-    __syncthreads();  // the tiles of the keys before are read
+    __syncthreads();  // the tiles of the previous keys have been read
     load_rows<H, kColumns>(head.keys(), key, args.keys, args.head_size, keys);
     load_rows<H, kColumns>(head.values(), key, args.keys, args.head_size, values);
     write_keep<R, C>(head, first, weights, row_of(kColumns), 1,
@@ -216,7 +232,7 @@ __global__ void __launch_bounds__(kThreads, 2) keys_kernel(BackwardLaunch launch
   float* const doutput = q + tile_numbers(kRows, H);
   float* const weights = doutput + tile_numbers(kRows, H);  // transposed: a row for each key
   float* const dscores = weights + tile_numbers(kColumns, kRows);
-  float* const piece = dscores + tile_numbers(kColumns, kRows);  // with positions only
+  float* const piece = dscores + tile_numbers(kColumns, kRows);  // only with positions
 
   const std::int64_t tiles = divide_up(args.keys, kColumns), item = blockIdx.x / tiles;
   const std::int64_t key = blockIdx.x % tiles * kColumns, last_key = min(key + kColumns, args.keys) - 1;
@@ -235,7 +251,7 @@ __global__ void __launch_bounds__(kThreads, 2) keys_kernel(BackwardLaunch launch
     const std::int64_t begin = max(std::int64_t{0}, key - head.offset + args.least);
     const std::int64_t end = min(args.queries, last_key - head.offset + args.most + 1);
     for (std::int64_t first = begin; first < end; first += kRows) {
-      __syncthreads();  // the tiles of the queries before are read
+      __syncthreads();  // the tiles of the previous queries have been read
       load_rows<H, kRows>(head.queries(), args.q_strides.time, first, args.queries, args.head_size, q);
       load_rows<H, kRows>(head.doutputs(launched.args), launched.args.doutput_strides.time, first,
                           args.queries, args.head_size, doutput);
@@ -281,8 +297,8 @@ __global__ void __launch_bounds__(kThreads, 2) keys_kernel(BackwardLaunch launch
 
 // ---- the tables
 
-// Columns are distances: the pair of query j and distance d has key j + offset - d, so keys and values are
-// the diagonal operands and positions are not.
+// Columns are distances: the pair of query j and distance d has key j + offset - d. So keys and values are
+// the diagonal operands here, and positions are not.
 template <int H>
 struct TablesTile {
   static constexpr int kR = H <= 128 ? 2 : 1, kC = H <= 128 ? 2 : 1;
@@ -319,7 +335,7 @@ __global__ void __launch_bounds__(kThreads) tables_kernel(BackwardLaunch launche
     const Head<T> head(args, batch, h);
     const std::int64_t begin = max(std::int64_t{0}, distance - head.offset);
     for (std::int64_t first = begin; first < args.queries; first += kRows) {
-      __syncthreads();  // the tiles of the queries before are read
+      __syncthreads();  // the tiles of the previous queries have been read
       load_rows<H, kRows>(head.queries(), args.q_strides.time, first, args.queries, args.head_size, q);
       load_rows<H, kRows>(head.doutputs(launched.args), launched.args.doutput_strides.time, first,
                           args.queries, args.head_size, doutput);
@@ -333,7 +349,7 @@ __global__ void __launch_bounds__(kThreads) tables_kernel(BackwardLaunch launche
       const std::int64_t lowest = first + head.offset - last_distance;  // the first key that a pair has
 #pragma unroll 1
       for (int done = 0; done < Tile::kWindow; done += kRows) {
-        __syncthreads();  // the piece before is read
+        __syncthreads();  // the previous piece has been read
         load_rows<H, kRows>(head.keys(), lowest + done, args.keys, args.head_size, keys);
         load_rows<H, kRows>(head.values(), lowest + done, args.keys, args.head_size, values);
         __syncthreads();
@@ -386,7 +402,7 @@ __device__ void add_to_head_scale(const BackwardLaunch& launched, std::int64_t h
   add_to(static_cast<float*>(launched.args.dhead_scale)[head], launched.args.head_scale_beta, sum);
 }
 
-// Block head * parts + part. Each thread keeps sequence and query of its row, since a division costs more
+// Block head * parts + part. Each thread keeps the sequence and query of its row, since a division costs more
 // than the rest of the loop.
 __global__ void head_scale_kernel(BackwardLaunch launched) {
   const AttentionArgs& args = launched.args.forward;
@@ -457,14 +473,14 @@ template <class T, int H>
 void run(const AttentionBackwardArgs& gradient) {
   const AttentionArgs& args = gradient.forward;
   const BackwardLaunch launched{gradient, attention_partials(gradient)};
-  const bool positions = args.positions != nullptr, tensor_core = on_tensor_cores(args),
-             wgmma = on_wgmma(args);
+  const bool positions = args.positions != nullptr, tensor_core = uses_tensor_cores(args),
+             wgmma = uses_wgmma(args);
   const std::int64_t rows = args.batch * args.queries * args.heads;
   launch("attention_delta", delta_kernel<T>, grid_for(rows, Team<32>::kRowsPerBlock, 64), kThreads, launched);
   const bool queries_wanted = gradient.dq != nullptr || gradient.dhead_scale != nullptr,
              keys_wanted = gradient.dk != nullptr || gradient.dv != nullptr || gradient.past_dk != nullptr ||
                            gradient.past_dv != nullptr;
-  bool sums_bias = false;  // beside dq, where that of positions is not wanted
+  bool sums_bias = false;  // the kernel for dq sums dbias; only if dpositions is not wanted
   if (queries_wanted && wgmma) {
     sums_bias = wgmma_queries(gradient, launched.partials);
   } else if (queries_wanted && tensor_core) {

@@ -3,16 +3,16 @@
 // FlashAttention, 2022.
 //
 // Mapping: a block for each tile of queries of each head of each sequence; it walks over the key tiles that
-// its queries see. cuda/attention/attention.cuh says which thread has which scores; a thread also has H / 16 entries of
-// the result rows y + 16 i. The maximum and the sum of a row are kept by its 16 threads alike. The longest
-// rows of a causal band start first.
+// its queries see. cuda/attention/attention.cuh says which thread has which scores; a thread also has H / 16
+// entries of the result rows y + 16 i. The 16 threads of a row all keep its maximum and sum. The longest rows
+// of a causal band start first.
 //
-// Shared memory: the queries, one tile for keys, then positions, then values, and the probabilities:
-//     H     queries x keys   bytes
-//     32    64 x 64          35,840
-//     64    64 x 64          52,224
-//     128   64 x 32          59,904
-//     256   32 x 32          71,168
+// Shared memory: the queries; one tile for keys, then positions, then values; the probabilities:
+//   H     queries x keys   bytes
+//   32    64 x 64          35,840
+//   64    64 x 64          52,224
+//   128   64 x 32          59,904
+//   256   32 x 32          71,168
 //
 // Bytes moved: q once, the result and log_sum once, and k and v once for each tile of queries, mostly from
 // the second-level cache, where the least is once in all.
@@ -24,7 +24,7 @@
 namespace eddy::cuda {
 namespace {
 
-struct Larger {  // NaN loses: it shows up in the sum
+struct Larger {  // ignores NaN, which shows up in the sum
   __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
 };
 
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(AttentionArgs args
   const std::int64_t first_key = max(std::int64_t{0}, first + head.offset - args.most);
   const std::int64_t end_key = min(args.keys, last + head.offset - args.least + 1);
   for (std::int64_t key = first_key; key < end_key; key += kColumns) {
-    __syncthreads();  // the values of the tile before are read
+    __syncthreads();  // the previous tile of values has been read
     load_rows<H, kColumns>(head.keys(), key, args.keys, args.head_size, keys);
     __syncthreads();
     float scores[R][C] = {};
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(AttentionArgs args
 #pragma unroll
       for (int entry = 0; entry < Part<H>::kEntries; ++entry) mixed[i][entry] *= correction;
     }
-    __syncthreads();  // the keys are read
+    __syncthreads();  // the keys have been read
     load_rows<H, kColumns>(head.values(), key, args.keys, args.head_size, keys);
     __syncthreads();
     add_mixed<H, kColumns>(weights, keys, mixed);
@@ -129,8 +129,8 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(AttentionArgs args
 }
 
 void forward(const AttentionArgs& args) {
-  if (on_wgmma(args)) return wgmma_forward(args);
-  if (on_tensor_cores(args)) return tensor_core_forward(args);
+  if (uses_wgmma(args)) return wgmma_forward(args);
+  if (uses_tensor_cores(args)) return tensor_core_forward(args);
   for_type_and_size("attention", args.dtype, args.head_size, [&](auto* type, auto size) {
     using T = std::remove_pointer_t<decltype(type)>;
     constexpr int H = decltype(size)::value;

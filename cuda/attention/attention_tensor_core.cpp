@@ -1,4 +1,4 @@
-// The choice between the plain attention kernels and those on tensor cores.
+// The choice between the plain attention kernels, those on tensor cores and those with wgmma.
 #include "cuda/attention/attention_tensor_core.h"
 
 #include <atomic>
@@ -13,7 +13,7 @@ namespace {
 
 std::atomic<AttentionKernels> allowed{AttentionKernels::plain};
 
-// The GPU does not change: one for a process.
+// Computed once: the GPU of a process does not change.
 bool gpu_has_wgmma() {
   static const bool has = [] {
     std::string why_none;
@@ -34,21 +34,21 @@ AttentionKernels attention_kernels() {
   return allowed.load(std::memory_order_relaxed);
 }
 
-bool on_tensor_cores(const AttentionArgs& args) {
+bool uses_tensor_cores(const AttentionArgs& args) {
   if (attention_kernels() == AttentionKernels::plain) return false;
   if (args.dtype == Dtype::bf16 && args.head_size % 16 == 0 && args.head_size >= 32 && args.head_size <= 128)
     return true;
-  give_notice(
+  add_warning(
       fmt::format("attention in {} with heads of {} goes by the plain kernels: those on tensor cores take "
                   "bf16 with heads of 32 to 128 in steps of 16",
                   dtype_name(args.dtype), args.head_size));
   return false;
 }
 
-bool on_wgmma(const AttentionArgs& args) {
-  if (attention_kernels() != AttentionKernels::wgmma || !on_tensor_cores(args)) return false;
+bool uses_wgmma(const AttentionArgs& args) {
+  if (attention_kernels() != AttentionKernels::wgmma || !uses_tensor_cores(args)) return false;
   if (gpu_has_wgmma()) return true;
-  give_notice(
+  add_warning(
       "attention goes by tensor_core in place of wgmma, which is for GPUs of compute capability 9.0 alone");
   return false;
 }
@@ -56,7 +56,7 @@ bool on_wgmma(const AttentionArgs& args) {
 bool sums_bias_with_queries(const AttentionBackwardArgs& args, std::int64_t blocks, int warps,
                             int free_shared_bytes) {
   if (args.dbias == nullptr || args.dpositions != nullptr) return false;
-  const std::int64_t bytes = 4 * (args.forward.most - args.forward.least + 1);  // of a table
+  const std::int64_t bytes = 4 * (args.forward.most - args.forward.least + 1);  // of one table
   return bytes <= free_shared_bytes / warps && bytes <= kMostBiasSliceBytes / blocks;
 }
 

@@ -1,17 +1,20 @@
 // What the attention kernels on tensor cores share: tiles of bf16 in shared memory and the products of tiles.
 //
 // A block of 128 threads has 4 warps; a warp works on 16 rows of scores and N columns. With g = lane / 4 and
-// t = lane % 4 a thread has the pairs numbers[n][e] = (row g + 8 (e / 2), column 8 n + 2 t + e % 2), as
-// cuda/core/warp_matrix.cuh has C; the same two rows and pairs of columns of a result [16 x H]. Two neighbouring
-// tiles of scores are, rounded to bf16, an operand A of the next product: they never pass through shared
-// memory. H is head_size rounded up to a kernel's size, filled with zeros.
+// t = lane % 4 a thread has the pairs
 //
-// Tiles of vectors lie in rows of H + 8 numbers. H / 8 is even, so a row is an odd number of 16-byte places
-// and the 8 rows that ldmatrix reads together lie in different banks.
+//   numbers[n][e] = (row g + 8 (e / 2), column 8 n + 2 t + e % 2)
 //
-// Diagonal operands (see cuda/attention/attention.cuh) are multiplied by all of a warp's rows and columns' window of
-// 16 + N: the products are skewed into their places through shared memory. That is 1 + 16 / N times the work
-// of a plain product, where the same on plain kernels is one.
+// as the operand C of cuda/core/warp_matrix.cuh, and the same two rows and pairs of columns of a result [16 x
+// H]. Two neighbouring tiles of scores, rounded to bf16, are an operand A of the next product, so they never
+// pass through shared memory. H is head_size rounded up to a kernel's size and filled with zeros.
+//
+// Tiles of vectors are in rows of H + 8 numbers. H / 8 is even, so a row is an odd number of 16-byte pieces,
+// and the 8 rows that ldmatrix reads together are in different banks.
+//
+// Diagonal operands (see cuda/attention/attention.cuh): a warp multiplies its rows by the window of 16 + N
+// rows that its rows and columns need, and the products are skewed into their places through shared memory.
+// That is 1 + 16 / N times the work of a plain product; on plain kernels the factor is one.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +44,7 @@ __device__ inline int own_row() {
 __device__ inline int own_column() {
   return lane() % 4 * 2;
 }
-// Of pair number 4 n + e.
+// The row of pair number 4 n + e.
 __device__ inline int pair_row(int pair) {
   return own_row() + (pair & 2) * 4;
 }
@@ -49,7 +52,7 @@ __device__ inline int pair_column(int pair) {
   return pair / 4 * 8 + own_column() + (pair & 1);
 }
 
-// Numbers from one row of a tile to the next, of bf16 and of the f32 through which products are skewed.
+// Numbers from one row of a tile to the next: of bf16, and of the f32 through which products are skewed.
 EDDY_HOST_DEVICE constexpr int tensor_row(int width) {
   return width + 8;
 }
@@ -71,9 +74,9 @@ struct Readable : From {
 using Rows = Readable<MatrixRows<bf16>>;
 using RowsOfKeys = Readable<KeyRows<const bf16>>;
 
-// Starts filling a tile with rows first .. first + Count - 1; place(row, piece) is where 8 numbers of a row
-// go. Rows outside [0, end) and entries from `width` on, a multiple of 16, become zeros. finish_copies and a
-// barrier make it readable.
+// Starts filling a tile with rows first .. first + Count - 1; place(row, piece) returns where 8 numbers of a
+// row go. Rows outside [0, end) and entries from `width` on, a multiple of 16, become zeros. The tile is
+// readable after finish_copies and a barrier.
 template <int H, int Count, int Threads, class From, class Place>
 __device__ void fill_rows(const From& from, std::int64_t first, std::int64_t end, int width, Place&& place) {
   constexpr int kPieces = H / 8;  // of 16 bytes
@@ -83,7 +86,7 @@ __device__ void fill_rows(const From& from, std::int64_t first, std::int64_t end
     const int row = i / kPieces, column = i % kPieces * 8;
     const std::int64_t at = first + row;
     const bool there = at >= 0 && at < end && column < width;
-    const bf16* const source = there ? from.at(at) + column : from.some();
+    const bf16* const source = there ? from.at(at) + column : from.any_row();
     bf16* const to = place(row, i % kPieces);
     if (from.aligned) {
       start_copy(to, source, there);
@@ -104,7 +107,7 @@ __device__ void start_rows(const From& from, std::int64_t first, std::int64_t en
       from, first, end, width, [to](int row, int piece) { return to + row * tensor_row(H) + 8 * piece; });
 }
 
-// The same of a table in f32, rounded to bf16. Needs no finish_copies.
+// The same from a table in f32, rounded to bf16. It needs no finish_copies.
 template <int H, int Count, int Threads = kTensorThreads>
 __device__ void round_rows(const float* from, std::int64_t stride, std::int64_t first, std::int64_t end,
                            int width, bf16* to) {
@@ -122,7 +125,7 @@ __device__ void round_rows(const float* from, std::int64_t stride, std::int64_t 
 
 // ---- operands from tiles
 
-// A from the 16 x 16 numbers at `at`, row after row, or from their transpose.
+// Loads A from the 16 x 16 numbers at `at`, row by row, or from their transpose.
 template <int H>
 __device__ void load_left(std::uint32_t (&to)[4], const bf16* at) {
   load_matrices(to, at + lane() % 16 * tensor_row(H) + lane() / 16 * 8);
@@ -131,8 +134,8 @@ template <int H>
 __device__ void load_left_transposed(std::uint32_t (&to)[4], const bf16* at) {
   load_matrices_transposed(to, at + (lane() % 8 + lane() / 16 * 8) * tensor_row(H) + lane() / 8 % 2 * 8);
 }
-// Two B, of 8 columns each, from 16 x 16 numbers: those of a row of the tile are a column of B, or with
-// `across` a row. Registers 0 and 1 are the first.
+// Loads two operands B, of 8 columns each, from 16 x 16 numbers. A row of the tile is a column of B, or, with
+// `across`, a row. Registers 0 and 1 are the first.
 template <int H>
 __device__ void load_right(std::uint32_t (&to)[4], const bf16* at) {
   load_matrices(to, at + (lane() % 8 + lane() / 16 * 8) * tensor_row(H) + lane() / 8 % 2 * 8);
@@ -142,7 +145,7 @@ __device__ void load_right_across(std::uint32_t (&to)[4], const bf16* at) {
   load_matrices_transposed(to, at + lane() % 16 * tensor_row(H) + lane() / 16 * 8);
 }
 
-// A from two neighbouring tiles of numbers.
+// Makes A of two neighbouring tiles of numbers, rounded to bf16.
 __device__ inline void round_left(std::uint32_t (&to)[4], const float (&first)[4], const float (&second)[4]) {
   to[0] = pack(first[0], first[1]);
   to[1] = pack(first[2], first[3]);
@@ -150,17 +153,17 @@ __device__ inline void round_left(std::uint32_t (&to)[4], const float (&first)[4
   to[3] = pack(second[2], second[3]);
 }
 
-// The operand A of the warp's 16 rows of a tile: read again for every product, or kept in registers.
+// The operand A of the warp's 16 rows of a tile: loaded again for every product, or kept in registers.
 template <int H>
 struct ReadRows {
   const bf16* rows;
   __device__ void load(int k, std::uint32_t (&to)[4]) const { load_left<H>(to, rows + 16 * k); }
 };
 template <int H>
-struct HeldRows {
+struct RegisterRows {
   std::uint32_t parts[H / 16][4];
   template <class From>
-  __device__ explicit HeldRows(const From& rows) {
+  __device__ explicit RegisterRows(const From& rows) {
 #pragma unroll
     for (int k = 0; k < H / 16; ++k) rows.load(k, parts[k]);
   }
@@ -206,8 +209,8 @@ __device__ void add_row_mixes(const float (&weights)[N / 8][4], const bf16* righ
   }
 }
 
-// Calls put(row, column, product) for the pairs of the warp's 16 rows and N columns, of which the pair (r, c)
-// belongs to row r + N - 1 - c of `window`, 16 + N rows. Each pair comes to one thread, which need not be its
+// Calls put(row, column, product) for the pairs of the warp's 16 rows and N columns; pair (r, c) uses row r +
+// N - 1 - c of `window`, which has 16 + N rows. Each pair is passed to one thread, which need not be its
 // owner.
 template <int H, int N, class Left, class Put>
 __device__ void diagonal_products(const Left& left, const bf16* window, Put&& put) {
@@ -224,7 +227,7 @@ __device__ void diagonal_products(const Left& left, const bf16* window, Put&& pu
 }
 
 // sums += for each of the warp's rows r the sum over columns c of weights[r][c] times row r + N - 1 - c of
-// `window`. The weights lie in the warp's part of the skewing memory.
+// `window`. The weights are in the warp's part of the skewing memory.
 template <int H, int N>
 __device__ void add_diagonal_mixes(const float* weights, const bf16* window, float (&sums)[H / 8][4]) {
 #pragma unroll 1
@@ -239,8 +242,8 @@ __device__ void add_diagonal_mixes(const float* weights, const bf16* window, flo
   }
 }
 
-// The warp's 16 rows of the skewing memory, to be written by put and then read by the owners of the pairs,
-// with __syncwarp between.
+// The warp's 16 rows of the skewing memory: put writes them, then, after __syncwarp, the owners of the pairs
+// read them.
 template <int N>
 __device__ float* skew_part(float* memory) {
   return memory + warp() * 16 * skew_row(N);
@@ -255,8 +258,8 @@ __device__ void add_skewed(const float* part, float (&sums)[N / 8][4]) {
 
 // ---- pairs
 
-// One bit for each of a thread's N / 2 pairs, in their order. A loop of its own: unrolled ones would be most
-// of the code.
+// One bit for each of a thread's N / 2 pairs, in order. A separate loop, because in unrolled ones it would be
+// most of the code.
 template <int N, class Test>
 __device__ std::uint32_t pair_bits(Test&& test) {
   static_assert(N <= 64);
@@ -267,12 +270,12 @@ __device__ std::uint32_t pair_bits(Test&& test) {
   return bits;
 }
 
-// Which pairs of a tile exist, seen from a warp's row 0: those with row < rows, column < columns and
+// Which pairs of a tile exist, relative to a warp's row 0: those with row < rows, column < columns and
 // least <= row - column <= most.
 struct Limits {
   int rows, columns, least, most;
 
-  // Of numbers that may be far outside a tile.
+  // The arguments may be far outside a tile.
   __device__ Limits(std::int64_t row_count, std::int64_t column_count, std::int64_t lowest,
                     std::int64_t highest)
       : rows(near(row_count)), columns(near(column_count)), least(near(lowest)), most(near(highest)) {}
@@ -295,8 +298,8 @@ __device__ inline bool has(std::uint32_t bits, int pair) {
   return (bits >> pair & 1u) != 0;
 }
 
-// Which of a warp's pairs dropout keeps; queries in rows from `query` on and keys in columns from `key` on,
-// or the other way round.
+// Which of a warp's pairs dropout keeps: queries in rows from `query` on and keys in columns from `key` on,
+// or the other way round with KeysInRows.
 template <int N, bool KeysInRows = false>
 __device__ std::uint32_t kept_bits(const Head<bf16>& head, std::int64_t query, std::int64_t key) {
   if (head.args.drop_below == 0) return 0xffffffffu;
@@ -305,12 +308,12 @@ __device__ std::uint32_t kept_bits(const Head<bf16>& head, std::int64_t query, s
   });
 }
 
-// scores += bias of the distance base + sign (row - column); a pair that is not visible may get any entry.
+// scores += bias of the distance base + sign (row - column). A pair that is not visible may get any entry.
 template <int N>
 __device__ void add_bias(const Head<bf16>& head, std::int64_t base, int sign, float (&scores)[N / 8][4]) {
   const AttentionArgs& args = head.args;
   const float* const bias = static_cast<const float*>(args.bias) + head.head * args.bias_stride;
-  constexpr std::int64_t kFar = 1 << 30;  // more than a table has entries; 32 bits spare registers
+  constexpr std::int64_t kFar = 1 << 30;  // more than a table has entries; 32 bits save registers
   const int last = static_cast<int>(min(args.distances - 1, kFar)),
             from = static_cast<int>(max(-kFar, min(base, kFar)));
 #pragma unroll
@@ -320,24 +323,24 @@ __device__ void add_bias(const Head<bf16>& head, std::int64_t base, int sign, fl
       scores[n][e] += bias[max(0, min(from + sign * (pair_row(e) - pair_column(4 * n + e)), last))];
 }
 
-// A value combined over the four threads that share a row.
+// Combines a value over the four threads that share a row.
 template <class Combine>
 __device__ float reduce_quad(float value, Combine combine) {
   value = combine(value, __shfl_xor_sync(0xffffffffu, value, 1));
   return combine(value, __shfl_xor_sync(0xffffffffu, value, 2));
 }
 
-struct Larger {  // NaN loses: it shows up in the sum
+struct Larger {  // ignores NaN, which shows up in the sum
   __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
 };
 
-// Softmax while walking over tiles of keys: of a thread's two rows the largest score so far, in units of
-// log 2, and the thread's part of the sum of exponentials relative to it.
+// The online softmax over tiles of keys: for each of a thread's two rows the largest score so far, in units
+// of log 2, and the thread's part of the sum of exponentials relative to it.
 struct RunningSoftmax {
   float maximum[2] = {minus_infinity(), minus_infinity()}, sum[2] = {};
 
-  // Turns scores into weights, `factor` being theirs in units of log 2. correction: by how much what was
-  // mixed before shrinks.
+  // Turns scores into weights; `factor` scales the scores to units of log 2. `correction` is the factor by
+  // which the result so far shrinks.
   template <int N>
   __device__ void weigh(float (&scores)[N / 8][4], std::uint32_t seen, std::uint32_t kept, float factor,
                         float keep_scale, float (&correction)[2]) {
@@ -367,7 +370,7 @@ struct RunningSoftmax {
       sum[half] = sum[half] * correction[half] + added;
     }
   }
-  // Writes log_sum of the rows first + .., and what they mixed as their result.
+  // Writes log_sum of the rows from `first` on, and their results.
   template <int H>
   __device__ void store(const Head<bf16>& head, std::int64_t first, float (&mixed)[H / 8][4]) const;
 };
@@ -381,8 +384,8 @@ __device__ void scale_rows(float (&numbers)[Tiles][4], const float (&factors)[2]
     for (int e = 0; e < 4; ++e) numbers[n][e] *= factors[e / 2];
 }
 
-// Writes a thread's numbers of its two rows, rounded to bf16: row r of the warp is row first + r, which
-// starts at row_at(first + r), nowhere for null; rows before `end` and entries before `width` exist.
+// Writes a thread's numbers of its two rows, rounded to bf16. Row r of the warp is row first + r and starts
+// at row_at(first + r); it is skipped if that is null. Rows before `end` and entries before `width` exist.
 template <int H, class RowAt>
 __device__ void store_tensor_rows(const float (&sums)[H / 8][4], std::int64_t first, std::int64_t end,
                                   int width, RowAt&& row_at) {
@@ -433,7 +436,7 @@ inline bool rows_aligned(const void* data, const AttentionStrides& strides) {
   return aligned(data) && strides.batch % 8 == 0 && strides.time % 8 == 0 && strides.head % 8 == 0;
 }
 
-// In both places.
+// Returns whether keys are aligned in both tensors.
 inline bool keys_aligned(const AttentionArgs& args) {
   return rows_aligned(args.k, args.k_strides) &&
          (args.past == 0 || rows_aligned(args.past_k, args.past_k_strides));
@@ -451,7 +454,7 @@ inline TensorForward tensor_forward(const AttentionArgs& args) {
   return {args, rows_aligned(args.q, args.q_strides), keys_aligned(args), values_aligned(args)};
 }
 
-// Calls run with a constant of the kernels' size for the head.
+// Calls run with a constant for the kernel's head size.
 template <class Run>
 void for_tensor_size(std::int64_t head_size, Run&& run) {
   if (head_size <= 32)

@@ -1,5 +1,5 @@
-// Attention in bf16 on tensor cores: which calls it takes, and its kernels as the plain ones' files call
-// them. No CUDA header is needed to include this.
+// Attention in bf16 on tensor cores: which calls it supports, and its kernels as the files of the plain ones
+// call them. No CUDA header is needed to include this.
 #pragma once
 
 #include "ops/attention/attention.h"
@@ -9,41 +9,42 @@ namespace eddy::cuda {
 
 enum class AttentionKernels { plain, tensor_core, wgmma };
 
-// Which kernels take the calls that they can. The plain ones at the start.
+// Chooses the kernels for the calls that they support. The default is the plain ones.
 void set_attention_kernels(AttentionKernels kernels);
 AttentionKernels attention_kernels();
 
-// Whether tensor cores take this call: they may, its tensors are bf16, and head_size is a multiple of 16 from
-// 32 to 128. Where they may and do not, a notice says so (ops/core/warnings.h).
-bool on_tensor_cores(const AttentionArgs& args);
-// Whether of these the kernels with wgmma do: they may, and the GPU is of compute capability 9.0, or a notice
-// says so.
-bool on_wgmma(const AttentionArgs& args);
+// Returns whether this call runs on tensor cores: they are chosen, its tensors are bf16, and head_size is a
+// multiple of 16 from 32 to 128. If they are chosen and do not support the call, it gives a warning
+// (ops/core/warnings.h).
+bool uses_tensor_cores(const AttentionArgs& args);
+// Returns whether this call runs on the kernels with wgmma: uses_tensor_cores, wgmma is chosen, and the GPU
+// is of compute capability 9.0. If it is chosen and the GPU is another, it gives a warning.
+bool uses_wgmma(const AttentionArgs& args);
 
-// The whole forward.
+// Enqueues the whole forward pass.
 void tensor_core_forward(const AttentionArgs& args);
 
-// The same with wgmma, where on_wgmma says so.
+// The same with wgmma, for calls for which uses_wgmma is true.
 void wgmma_forward(const AttentionArgs& args);
 
-// Of the backward, each what the plain kernel of that name does, with the deltas in the scratch. Those of the
-// queries leave the parts of dbias as well where they can, and return whether they did.
+// The parts of the backward pass, each as the plain kernel of that name, with the deltas in the scratch
+// memory. Those for the queries also compute the parts of dbias if they can, and return whether they did.
 bool tensor_core_queries(const AttentionBackwardArgs& args, const AttentionPartials& partials);
 void tensor_core_keys(const AttentionBackwardArgs& args, const AttentionPartials& partials);
 void tensor_core_tables(const AttentionBackwardArgs& args, const AttentionPartials& partials);
 bool wgmma_queries(const AttentionBackwardArgs& args, const AttentionPartials& partials);
 void wgmma_keys(const AttentionBackwardArgs& args, const AttentionPartials& partials);
 
-// The most memory for the slices in which the blocks for dq leave the gradient of the bias, 128 MiB: at 8
+// The most memory for the slices in which the blocks for dq leave the gradient of the bias, 128 MiB: with 8
 // heads enough for 128 sequences of 4096 tokens and a band of 512, with wgmma for 256.
 inline constexpr std::int64_t kMostBiasSliceBytes = std::int64_t{1} << 27;
-// Whether a kernel for dq of so many blocks sums the gradient of the bias: where it is wanted, without that
-// of positions (which tensor_core_tables makes from the same gradients of scores), a table of the band's
-// distances for each warp fits in what shared memory is left, and the blocks' slices in kMostBiasSliceBytes.
-// tensor_core_tables does else.
+// Returns whether a kernel for dq with so many blocks sums the gradient of the bias. It does if that gradient
+// is wanted and that of positions is not (tensor_core_tables makes both from the same gradients of scores),
+// if a table of the band's distances for each warp fits into the free shared memory, and if the blocks'
+// slices fit into kMostBiasSliceBytes. Else tensor_core_tables does.
 bool sums_bias_with_queries(const AttentionBackwardArgs& args, std::int64_t blocks, int warps,
                             int free_shared_bytes);
-// Adds the slices [batch, heads, tiles, distances least .. most] in a fixed order into the parts of dbias.
+// Adds the slices [batch, heads, tiles, distances least .. most], in a fixed order, to the parts of dbias.
 void add_bias_slices(const AttentionBackwardArgs& args, const AttentionPartials& partials,
                      const float* slices, std::int64_t tiles);
 

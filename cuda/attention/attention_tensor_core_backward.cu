@@ -1,44 +1,53 @@
-// Blocked attention in bf16 on tensor cores, backward: dq, dk and dv. The formulas, the sums of deltas before
-// and of parts after stand in cuda/attention/attention_backward.cu, what a thread has in
-// cuda/attention/attention_tensor_core.cuh.
+// Blocked attention in bf16 on tensor cores, backward: dq, dk and dv. The formulas, the deltas and the final
+// sums of parts are in cuda/attention/attention_backward.cu; cuda/attention/attention_tensor_core.cuh says
+// what a thread has.
 //
-// q, k, v, the result and their gradients are bf16, all sums f32; probabilities, dropped or not, and the
+// q, k, v, the result and their gradients are bf16, all sums f32. Probabilities, dropped or not, and the
 // gradients of the scores are rounded to bf16 as operands, and so are the tables of positions.
 //
-// Two kernels, each with the sums of its own rows in registers, and the scores computed in both: no atomics
-// and the same bits every time. One kernel for all three would save two products of seven, but must leave dq
-// in one part for each tile of keys: 8 H bytes written and read for 64 keys of a query against the 256 H
-// operations saved, 32 to a byte where a GPU of 9.0 has some 200.
-//   tensor_queries_kernel  a block for each 64 queries of a head, 16 to a warp: dq, and each row's share
-//                          of dhead_scale; where that fits, the gradient of the bias
-//                          (cuda/attention/attention_tensor_core_bias.cuh)
-//   tensor_keys_kernel     a block for each 64 keys of a key head, 16 to a warp, over the heads that share
-//                          it: dk and dv. Scores are transposed, keys in rows, so that both products over
-//                          queries take them from registers. A block whose keys all lie in a place that
-//                          wants no gradient does nothing.
-// Tiles of the other side hold N = 64, at H = 128 32. One half of a tile arrives while the last product of
-// the tile before is computed.
+// There are two kernels. Each keeps the sums of its own rows in registers and computes the scores: no
+// atomics, and the same bits every time. One kernel for all three gradients would save two products of seven,
+// but must write dq in one part for each tile of keys: 8 H bytes written and read for 64 keys of a query
+// against the 256 H operations saved, 32 to a byte, where a GPU of 9.0 has some 200.
 //
-// Shared memory: four tiles (two of 64 rows, two of N), log_sum and delta of N rows (the keys' kernel), with
+// Mapping:
+//   tensor_queries_kernel   a block for each 64 queries of a head, 16 to a warp: dq, each row's share of
+//                           dhead_scale, and, if it fits, the gradient of the bias
+//                           (cuda/attention/attention_tensor_core_bias.cuh)
+//   tensor_keys_kernel      a block for each 64 keys of a key head, 16 to a warp, over the heads that share
+//                           it: dk and dv. Scores are transposed, keys in rows, so that both products over
+//                           queries take them from registers. A block whose keys want no gradient does
+//                           nothing.
+//
+// Tiles of the other side hold N = 64 rows, at H = 128 32. One half of a tile is copied while the last
+// product of the previous tile is computed.
+//
+// Shared memory: four tiles (two of 64 rows, two of N), log_sum and delta of N rows (keys' kernel), with
 // positions a window of 64 + N of them and the skewed products:
-//     H     N     bytes    with positions
-//     32    64    20,992   48,640
-//     64    64    37,376   73,216
-//     128   32    52,480   87,808
-// and for the gradient of the bias 16 a distance: 8,192 for a band of 512. At H = 128 three blocks fit a
-// multiprocessor of 9.0 with up to 1,500 distances, as without. nvcc 13.0 gives dq 158, 168 and 168 registers
-// for sm_90 (H = 32, 64, 128), with the bias 158, 168 and 167; none are spilled, nor for 8.0 to 12.0 but 4
-// bytes of the keys' kernel at H = 128 for 8.6 and 8.9.
+//   H     N     bytes    with positions
+//   32    64    20,992   48,640
+//   64    64    37,376   73,216
+//   128   32    52,480   87,808
+// The gradient of the bias adds 16 bytes a distance: 8,192 for a band of 512. At H = 128 three blocks fit on
+// a multiprocessor of 9.0 with up to 1,500 distances, as without the bias.
 //
-// Work: 6 H operations for dq and 8 H for dk and dv to a visible pair, with positions 2 H (2 + 32 / N) and
-// 4 H more. For 16 rows and 16 numbers of another 16 a warp reads 512 bytes for 8,192 operations, the rows
-// again for each product: 13 to a byte (N = 64) or 11 (32). A multiprocessor reads 128 bytes a clock, so some
-// 1,600 operations a clock at most, where one of 8.0 has 2,048 and one of 9.0 4,096.
+// Registers (nvcc 13.0, sm_90), none spilled; for 8.0 to 12.0 only 4 bytes of the keys' kernel at H = 128 for
+// 8.6 and 8.9:
+//   H     dq     dq with the bias
+//   32    158    158
+//   64    168    168
+//   128   168    167
+//
+// Work: 6 H operations for dq and 8 H for dk and dv per visible pair, with positions 2 H (2 + 32 / N) and 4 H
+// more. For 16 rows and 16 numbers of another 16 a warp reads 512 bytes for 8,192 operations, and the rows
+// again for each product: 13 operations to a byte (N = 64) or 11 (32). A multiprocessor reads 128 bytes a
+// clock, so some 1,600 operations a clock at most, where one of 8.0 has 2,048 and one of 9.0 4,096.
+//
 // Bytes moved: q, k, v, do and their gradients once; k and v once more for each 64 queries, q and do for each
 // 64 keys, mostly from the second-level cache.
 //
-// To be measured: whole tiles fetched a tile ahead (two more tiles of memory); 32 rows to a warp; rows kept
-// in registers at H = 64; dropout's words, one draw of four for each pair.
+// To be measured: copying whole tiles a tile ahead (two more tiles of memory); 32 rows to a warp; rows kept
+// in registers at H = 64; one draw of four Philox words for each pair of dropout.
 #include "cuda/attention/attention_tensor_core.cuh"
 #include "cuda/attention/attention_tensor_core.h"
 #include "cuda/attention/attention_tensor_core_backward.cuh"
@@ -59,10 +68,10 @@ struct TensorBackwardTile {
   static_assert(kShared + kForPositions <= kMostSharedBytes);
 };
 
-// ---- dq, and what dhead_scale needs
+// ---- dq, and the rows' shares of dhead_scale
 
-// SumsBias: and the gradient of the bias (cuda/attention/attention_tensor_core_bias.cuh). At H = 128 nvcc would give
-// that kernel more registers than leave room for three blocks on 9.0; 0 leaves the choice to it.
+// SumsBias: the gradient of the bias as well (cuda/attention/attention_tensor_core_bias.cuh). At H = 128 nvcc
+// would give that kernel too many registers for three blocks on 9.0; 0 leaves the choice to nvcc.
 template <int H, bool SumsBias>
 __global__ void __launch_bounds__(kTensorThreads, SumsBias&& H == 128 ? 3 : 0)
     tensor_queries_kernel(TensorBackward launched) {
@@ -73,7 +82,7 @@ __global__ void __launch_bounds__(kTensorThreads, SumsBias&& H == 128 ? 3 : 0)
   bf16* const doutput = q + Tile::kRows / 2;
   bf16* const keys = doutput + Tile::kRows / 2;
   bf16* const values = keys + Tile::kOther / 2;
-  bf16* const window = values + Tile::kOther / 2;  // with positions only, as the next
+  bf16* const window = values + Tile::kOther / 2;  // only with positions, as the next
   float* const part = skew_part<N>(reinterpret_cast<float*>(window + Tile::kWindow / 2));
 
   const std::int64_t tiles = divide_up(args.queries, kTileRows), item = blockIdx.x / tiles;
@@ -111,7 +120,7 @@ __global__ void __launch_bounds__(kTensorThreads, SumsBias&& H == 128 ? 3 : 0)
 
   for (std::int64_t key = first_key; key < end_key; key += N) {
     finish_copies();
-    __syncthreads();  // keys, positions and values are there
+    __syncthreads();  // keys, positions and values have arrived
     float scores[N / 8][4] = {}, dweights[N / 8][4] = {};
     add_row_products<H, N>(own_q, keys, scores);
     if (args.positions != nullptr) {
@@ -122,7 +131,7 @@ __global__ void __launch_bounds__(kTensorThreads, SumsBias&& H == 128 ? 3 : 0)
       __syncwarp();
     }
     add_row_products<H, N>(own_doutput, values, dweights);
-    __syncthreads();  // the values are read
+    __syncthreads();  // the values have been read
     if (key + N < end_key) start_values(key + N);
 
     const std::int64_t base = own_query + head.offset - key;  // distance of the warp's first pair
@@ -141,10 +150,10 @@ __global__ void __launch_bounds__(kTensorThreads, SumsBias&& H == 128 ? 3 : 0)
       __syncwarp();
       add_diagonal_mixes<H, N>(part, own_window, dq);
     }
-    __syncthreads();  // keys, positions and the skewing memory are read
+    __syncthreads();  // keys, positions and the skewing memory have been read
     if (key + N < end_key) start_keys(key + N);
   }
-  finish_copies();  // the first, when no key is seen
+  finish_copies();  // the first ones, when no key is visible
 
   store_query_gradients<H>(launched, head, own_query, dq, shares);
   dbias.store();
@@ -163,7 +172,7 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_keys_kernel(TensorBackw
   bf16* const doutput = q + Tile::kOther / 2;
   float* const log_sums = reinterpret_cast<float*>(doutput + Tile::kOther / 2);
   float* const deltas = log_sums + N;
-  bf16* const window = reinterpret_cast<bf16*>(deltas + N);  // with positions only, as the next
+  bf16* const window = reinterpret_cast<bf16*>(deltas + N);  // only with positions, as the next
   float* const part = skew_part<N>(reinterpret_cast<float*>(window + Tile::kWindow / 2));
 
   const std::int64_t tiles = divide_up(args.keys, kTileRows), item = blockIdx.x / tiles;
@@ -204,16 +213,16 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_keys_kernel(TensorBackw
       for (int i = static_cast<int>(threadIdx.x); i < N; i += kTensorThreads)
         launched.statistics(head, query + i, log_sums[i], deltas[i]);
       finish_copies();
-      __syncthreads();  // queries, positions, gradients and statistics are there
+      __syncthreads();  // queries, positions, gradients and statistics have arrived
       float scores[N / 8][4] = {}, dweights[N / 8][4] = {};
       add_row_products<H, N>(own_keys, q, scores);
       if (args.positions != nullptr) {
 #pragma unroll 1
-        for (int of = 0; of < N; of += 16)  // 16 queries as rows, the warp's keys as columns
+        for (int start = 0; start < N; start += 16)  // 16 queries as rows, the warp's keys as columns
           diagonal_products<H, 16>(
-              ReadRows<H>{q + of * tensor_row(H)},
-              window + (of - warp() * 16 + kTileRows - 16) * tensor_row(H),
-              [part, of](int row, int column, float x) { part[column * skew_row(N) + of + row] = x; });
+              ReadRows<H>{q + start * tensor_row(H)},
+              window + (start - warp() * 16 + kTileRows - 16) * tensor_row(H),
+              [part, start](int row, int column, float x) { part[column * skew_row(N) + start + row] = x; });
         __syncwarp();
         add_skewed<N>(part, scores);
         __syncwarp();
@@ -228,10 +237,10 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_keys_kernel(TensorBackw
       const std::uint32_t kept = kept_bits<N, true>(head, query, own_key);
       weights_and_gradients<N>(head, seen, kept, log_sums, deltas, scores, dweights);
       add_row_mixes<H, N>(scores, doutput, dv);
-      __syncthreads();  // gradients and statistics are read
+      __syncthreads();  // gradients and statistics have been read
       if (query + N < end) start_doutputs(query + N);
       add_row_mixes<H, N>(dweights, q, dk);
-      __syncthreads();  // queries and positions are read
+      __syncthreads();  // queries and positions have been read
       if (query + N < end) start_queries(query + N);
     }
   }

@@ -1,4 +1,4 @@
-// What the backward's attention kernels on tensor cores share: their argument, and how it is read.
+// What the backward attention kernels on tensor cores share: their argument and how it is read.
 #pragma once
 
 #include "cuda/attention/attention_tensor_core.cuh"
@@ -7,11 +7,11 @@
 namespace eddy::cuda {
 namespace {
 
-// Where the kernel for dq sums the gradient of the bias (cuda/attention/attention_tensor_core_bias.cuh).
+// Where the kernel for dq writes the gradient of the bias (cuda/attention/attention_tensor_core_bias.cuh).
 struct BiasSlices {
   float* data;  // [blocks, entries]
   int entries;  // distances least .. most
-  int place;    // of the warps' tables in shared memory, in numbers
+  int place;    // offset of the warps' tables in shared memory, in numbers
 };
 
 struct TensorBackward {
@@ -31,7 +31,7 @@ struct TensorBackward {
   __device__ Rows doutputs(const Head<bf16>& head) const {
     return {{head.doutputs(args), args.doutput_strides.time}, doutput_aligned};
   }
-  // A query's log_sum, in units of log 2, and delta; zeros behind the last query.
+  // Reads a query's log_sum, in units of log 2, and delta; zeros past the last query.
   __device__ void statistics(const Head<bf16>& head, std::int64_t query, float& log_sum, float& delta) const {
     log_sum = delta = 0;
     if (query >= args.forward.queries) return;
@@ -52,8 +52,8 @@ inline TensorBackward tensor_backward(const AttentionBackwardArgs& args, const A
           {}};
 }
 
-// Turns the scores of a thread's pairs, queries in rows, into the gradients of these scores.
-// shares: what the pairs add to dhead_scale / scale.
+// Turns the scores of a thread's pairs, queries in rows, into the gradients of these scores. `shares`
+// accumulates what the pairs add to dhead_scale / scale.
 template <int N>
 __device__ void score_gradients(const Head<bf16>& head, std::uint32_t seen, std::uint32_t kept,
                                 const float (&log_sums)[2], const float (&deltas)[2],
@@ -76,8 +76,8 @@ __device__ void score_gradients(const Head<bf16>& head, std::uint32_t seen, std:
     }
 }
 
-// The same with keys in rows and the statistics of the N queries in shared memory: scores become weights,
-// with dropout, and dweights the gradients of the scores.
+// The same with keys in rows and the statistics of the N queries in shared memory: `scores` becomes the
+// weights, with dropout, and `dweights` the gradients of the scores.
 template <int N>
 __device__ void weights_and_gradients(const Head<bf16>& head, std::uint32_t seen, std::uint32_t kept,
                                       const float* log_sums, const float* deltas, float (&scores)[N / 8][4],
@@ -88,8 +88,8 @@ __device__ void weights_and_gradients(const Head<bf16>& head, std::uint32_t seen
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       const int column = pair_column(4 * n + e);
-      // Chosen, not branched: nvcc would put a branch around the reads, and each exponential would wait for
-      // the one before.
+      // A selection, not a branch: nvcc would put a branch around the loads, and each exponential would wait
+      // for the one before.
       const bool is_seen = has(seen, 4 * n + e);
       const float log_sum = log_sums[column], delta = deltas[column];
       const float p = fast_exp2(scores[n][e] * factor - log_sum);

@@ -1,9 +1,11 @@
 // The gradient of attention's bias by distance, from the slices that the kernels for dq leave
-// (cuda/attention/attention_tensor_core_bias.cuh): one for each block of queries of a head. Adds those of a run of
-// sequences, in the order of sequences and blocks, to the parts that cuda/attention/attention_backward.cu sums.
+// (cuda/attention/attention_tensor_core_bias.cuh), one for each block of queries of a head. Adds those of a
+// run of sequences, in the order of sequences and blocks, to the parts that
+// cuda/attention/attention_backward.cu sums.
 //
-// A thread for each entry of a part. Bytes moved: each slice once, the least; a thread has 8 reads on the
-// way.
+//   mapping        a thread for each entry of a part
+//   shared memory  none
+//   bytes moved    each slice once, the least; a thread has 8 loads in flight
 #include "cuda/attention/attention.cuh"
 #include "cuda/attention/attention_tensor_core.h"
 
@@ -25,7 +27,7 @@ __global__ void bias_slices_kernel(SliceLaunch launched) {
     const std::int64_t begin = run * launched.part_sequences;
     const std::int64_t end = min(begin + launched.part_sequences, launched.batch);
     float sum = 0;
-    if (entry >= 0)  // below least no pair is visible
+    if (entry >= 0)  // no pair is visible below `least`
       for (std::int64_t batch = begin; batch < end; ++batch) {
         const float* const from = launched.slices + (batch * launched.heads + head) * tiles * entries + entry;
 #pragma unroll 8

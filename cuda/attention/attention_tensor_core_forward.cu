@@ -2,31 +2,34 @@
 // source: the online softmax of M. Milakov, N. Gimelshein, 2018, in the blocks of T. Dao et al.,
 // FlashAttention, 2022, with the work of a warp split by queries as in T. Dao, FlashAttention-2, 2023.
 //
-// q, k, v and the result are bf16; scores, maxima, sums and the mixed values f32; the probabilities are
-// rounded to bf16 for their product with v, but not for their sum; so are the tables of positions.
+// q, k, v and the result are bf16; scores, maxima, sums and accumulators of the result f32. The probabilities
+// are rounded to bf16 for their product with v, but not for their sum; the tables of positions are rounded
+// too.
 //
 // Mapping: a block of 4 warps for each 64 queries of each head of each sequence; it walks over tiles of N
-// keys that its queries see. A warp has 16 queries, whole: maxima and sums need no other warp. The longest
-// rows of a causal band start first. Which thread has what stands in cuda/attention/attention_tensor_core.cuh. The
-// values of a tile arrive while its scores are computed, the keys of the next while its values are mixed.
+// keys that its queries see. A warp has 16 whole rows: maxima and sums need no other warp. The longest rows
+// of a causal band start first. cuda/attention/attention_tensor_core.cuh says what a thread has. The values
+// of a tile are copied while its scores are computed, the keys of the next tile while its values are
+// multiplied.
 //
 // Shared memory: q, later the skewed products in its place; keys; values; with positions a window of them:
-//     H     keys   bytes    with positions
-//     32    64     27,648   37,888
-//     64    64     35,840   54,272
-//     128   64     52,224   87,040
+//   H     keys   bytes    with positions
+//   32    64     27,648   37,888
+//   64    64     35,840   54,272
+//   128   64     52,224   87,040
 //
-// Work: 4 H operations to a visible pair, and H (2 + 32 / N) more with positions. At 64 queries to a block
-// and tile of 64 keys a warp does 4 * 16 * 64 H operations for 4 * 64 H bytes from shared memory: 16 to a
-// byte. A multiprocessor reads 128 bytes a clock there, so no more than 2,048 operations a clock: all of a
-// GPU of 8.0, half of what one of 9.0 has for its own wgmma. The exponentials: 16 a clock, so the 64 of a row
-// take as long as 8,192 operations of each of its 4 H 64: at H = 64 half of the products' time.
+// Work: 4 H operations per visible pair, and H (2 + 32 / N) more with positions. With 64 queries to a block
+// and tiles of 64 keys a warp does 4 * 16 * 64 H operations for 4 * 64 H bytes from shared memory: 16 to a
+// byte. A multiprocessor reads 128 bytes a clock from it, so at most 2,048 operations a clock: all of a GPU
+// of 8.0, half of what one of 9.0 has for its own wgmma. The exponentials: 16 a clock, so the 64 of a row
+// take as long as 8,192 of the row's 4 H 64 operations: at H = 64 half of the products' time.
+//
 // Bytes moved: q and the result once, k and v once for each 64 queries, mostly from the second-level cache,
 // where the least is once in all: 64 operations to a byte of the cache.
 //
 // To be measured: 32 queries to a warp (half the reads of shared memory for twice the registers); results
-// written through shared memory, 16 bytes to a thread in place of 4; one exact kernel for heads of 96;
-// dropout's words, one draw of four for each pair.
+// written through shared memory, 16 bytes to a thread instead of 4; one exact kernel for heads of 96; one
+// draw of four Philox words for each pair of dropout.
 #include "cuda/attention/attention_tensor_core.cuh"
 #include "cuda/attention/attention_tensor_core.h"
 
@@ -52,7 +55,7 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_forward_kernel(TensorFo
   bf16* const q = reinterpret_cast<bf16*>(skewed);
   bf16* const keys = q + Tile::kQ / 2;
   bf16* const values = keys + Tile::kKeys / 2;
-  bf16* const window = values + Tile::kKeys / 2;  // with positions only
+  bf16* const window = values + Tile::kKeys / 2;  // only with positions
 
   const std::int64_t tiles = divide_up(args.queries, kTileRows), item = blockIdx.x / tiles;
   const std::int64_t first = (tiles - 1 - blockIdx.x % tiles) * kTileRows;
@@ -75,14 +78,14 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_forward_kernel(TensorFo
   start_keys(first_key);
   finish_copies();
   __syncthreads();
-  const HeldRows<H> left(ReadRows<H>{q + warp() * 16 * tensor_row(H)});
+  const RegisterRows<H> left(ReadRows<H>{q + warp() * 16 * tensor_row(H)});
 
   float mixed[H / 8][4] = {};
   RunningSoftmax softmax;
   const std::int64_t own_query = first + warp() * 16;  // the warp's first
   for (std::int64_t key = first_key; key < end_key; key += N) {
     finish_copies();
-    __syncthreads();  // the keys are there; the values of the tile before are read
+    __syncthreads();  // the keys have arrived; the previous values have been read
     start_rows<H, N>(own_values, key, args.keys, width, values);
     float scores[N / 8][4] = {};
     add_row_products<H, N>(left, keys, scores);
@@ -103,7 +106,7 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_forward_kernel(TensorFo
     softmax.weigh<N>(scores, seen, kept, factor, static_cast<float>(args.keep_scale), correction);
     scale_rows(mixed, correction);
     finish_copies();
-    __syncthreads();  // the values are there; the keys and positions are read
+    __syncthreads();  // the values have arrived; the keys and positions have been read
     if (key + N < end_key) start_keys(key + N);
     add_row_mixes<H, N>(scores, values, mixed);
   }

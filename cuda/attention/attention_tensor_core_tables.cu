@@ -1,26 +1,28 @@
 // Blocked attention in bf16 on tensor cores, backward: the gradients of the tables by distance, bias and
-// positions, where the kernels for dq do not sum that of the bias (cuda/attention/attention_tensor_core_bias.cuh): that
-// of positions is wanted, dq is not, or it does not fit. The formulas and the sums of parts after stand
-// in cuda/attention/attention_backward.cu, what a thread has in cuda/attention/attention_tensor_core.cuh.
+// positions. The kernels for dq sum that of the bias (cuda/attention/attention_tensor_core_bias.cuh) unless
+// that of positions is wanted too, dq is not wanted, or it does not fit; then this kernel does. The formulas
+// and the final sums of parts are in cuda/attention/attention_backward.cu;
+// cuda/attention/attention_tensor_core.cuh says what a thread has.
 //
-// Mapping: a block of 4 warps for each 32 distances of a head and run of sequences, so that every entry of a
-// part is summed by one block in a fixed order. It walks over tiles of 64 queries; a warp has 16 of them and
-// all the distances. The pair of query j and distance d has key j + offset - d, so positions are the plain
+// Mapping: a block of 4 warps for each 32 distances of a head and run of sequences, so that one block sums
+// every entry of a part in a fixed order. It walks over tiles of 64 queries; a warp has 16 of them and all
+// the distances. The pair of query j and distance d has key j + offset - d, so positions are the plain
 // operand here, keys and values the diagonal ones. The gradients of the scores, rounded to bf16, pass through
-// shared memory: of the table a warp has 16 distances and half of the head.
+// shared memory; of the table a warp has 16 distances and half of the head.
 //
 // Shared memory: two tiles of 64 rows, positions, a window of 96 keys, then values, the skewed products and
 // the gradients of the scores:
-//     H     bytes
-//     32    34,816
-//     64    51,200
-//     128   83,968
+//   H     bytes
+//   32    34,816
+//   64    51,200
+//   128   83,968
 //
-// Work: 2 H (1 + 2 * 1.5 + 1) operations to a visible pair, without positions 6 H: skewing wastes a third.
+// Work: 2 H (1 + 2 * 1.5 + 1) operations per visible pair, without positions 6 H: skewing wastes a third.
+//
 // Bytes moved: q, do, k and v once for each 32 distances, mostly from the second-level cache, where the least
 // is once in all.
 //
-// To be measured: 64 distances at H up to 64; keys and values in memory of their own, fetched ahead.
+// To be measured: 64 distances at H up to 64; keys and values in memory of their own, copied ahead.
 #include "cuda/attention/attention_tensor_core.h"
 #include "cuda/attention/attention_tensor_core_backward.cuh"
 #include "cuda/core/team.cuh"
@@ -28,7 +30,7 @@
 namespace eddy::cuda {
 namespace {
 
-constexpr int kDistances = 32;  // of a block
+constexpr int kDistances = 32;  // per block
 
 template <int H>
 struct TensorTablesTile {
@@ -75,7 +77,7 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_tables_kernel(TensorBac
     const float factor = head.factor * kLog2OfE;
     const std::int64_t begin = max(std::int64_t{0}, distance - head.offset);
     for (std::int64_t first = begin; first < args.queries; first += kTileRows) {
-      __syncthreads();                                                  // the tile before is read
+      __syncthreads();                                                  // the previous tile has been read
       const std::int64_t lowest = first + head.offset - last_distance;  // the first key that a pair has
       start_rows<H, kTileRows>(launched.queries(head), first, args.queries, width, q);
       start_rows<H, kTileRows>(launched.doutputs(head), first, args.queries, width, doutput);
@@ -87,7 +89,7 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_tables_kernel(TensorBac
       diagonal_products<H, N>(own_q, own_window, put);
       __syncwarp();
       add_skewed<N>(part, scores);
-      __syncthreads();  // the keys are read
+      __syncthreads();  // the keys have been read
       start_rows<H, kTileRows + N>(launched.values(head), lowest, args.keys, width, window);
       finish_copies();
       __syncthreads();
@@ -104,7 +106,7 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_tables_kernel(TensorBac
           for (int e = 0; e < 4; ++e)
             scores[n][e] += bias[min(distance + pair_column(4 * n + e), args.distances - 1)];
       }
-      // Pairs are of query own_query + row and key own_key + row - column.
+      // Pairs are query own_query + row with key own_key + row - column.
       const Limits keys(args.queries - own_query, args.most - distance + 1, -own_key,
                         args.keys - 1 - own_key);
       const int first_column = static_cast<int>(max(std::int64_t{0}, args.least - distance));
@@ -124,7 +126,7 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_tables_kernel(TensorBac
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           const int half = e / 2;
-          // Chosen, not branched, as in weights_and_gradients.
+          // A selection, not a branch, as in weights_and_gradients.
           const float p = fast_exp2(scores[n][e] * factor - log_sums[half]);
           const float of_seen =
               head.factor * p * ((has(kept, 4 * n + e) ? keep_scale * dweights[n][e] : 0.0f) - deltas[half]);
@@ -146,11 +148,11 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_tables_kernel(TensorBac
         std::uint32_t a[4];
         load_left_transposed<N>(a, dscores + 16 * k * tensor_row(N) + warp() % 2 * 16);
 #pragma unroll
-        for (int of = 0; of < H / 32; ++of) {
+        for (int piece = 0; piece < H / 32; ++piece) {
           std::uint32_t b[4];
-          load_right_across<H>(b, q + 16 * k * tensor_row(H) + warp() / 2 * (H / 2) + 16 * of);
-          multiply_matrices(dpositions[2 * of], a, b[0], b[1]);
-          multiply_matrices(dpositions[2 * of + 1], a, b[2], b[3]);
+          load_right_across<H>(b, q + 16 * k * tensor_row(H) + warp() / 2 * (H / 2) + 16 * piece);
+          multiply_matrices(dpositions[2 * piece], a, b[0], b[1]);
+          multiply_matrices(dpositions[2 * piece + 1], a, b[2], b[3]);
         }
       }
     }
@@ -168,21 +170,21 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_tables_kernel(TensorBac
     }
   }
   if (launched.args.dbias == nullptr) return;
-  __syncthreads();  // the skewing memory is read
+  __syncthreads();  // the skewing memory has been read
 #pragma unroll
   for (int n = 0; n < N / 8; ++n)
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
       float sum = dbias[n][e];
 #pragma unroll
-      for (int across = 4; across < 32; across *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, across);
+      for (int lanes = 4; lanes < 32; lanes *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
       if (own_row() == 0) skewed[warp() * N + 8 * n + own_column() + e] = sum;
     }
   __syncthreads();
   const int column = static_cast<int>(threadIdx.x);
   if (column >= N || distance + column >= args.distances) return;
   float sum = 0;
-  for (int of = 0; of < kTensorThreads / 32; ++of) sum += skewed[of * N + column];
+  for (int w = 0; w < kTensorThreads / 32; ++w) sum += skewed[w * N + column];
   launched.scratch(partials.bias)[place + distance + column] = sum;
 }
 

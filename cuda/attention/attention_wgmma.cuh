@@ -1,28 +1,32 @@
 // What the attention kernels with wgmma share: swizzled tiles of bf16 in shared memory, descriptors of the
-// operands that lie in them, and products of tiles by a warpgroup.
+// operands in them, and products of tiles by a warpgroup.
 //
 // A block of 256 threads has 2 warpgroups; each works on 64 rows of scores and N = 64 columns. A thread has
-// the rows and columns of a warp's 16 rows that cuda/attention/attention_tensor_core.cuh gives it: wgmma spreads its
-// sums and its left operand over a warp as mma.sync does. So masks, tables, softmax and results are the
-// functions of that file, and products with relative positions stay with mma.sync.
+// the rows and columns of a warp's 16 rows that cuda/attention/attention_tensor_core.cuh gives it, since
+// wgmma distributes its accumulators and its left operand over a warp as mma.sync does. So masks, tables,
+// softmax and results are the functions of that file, and products with relative positions still use
+// mma.sync.
 //
-// A tile of R rows of H numbers lies in panels of 64 columns (H = 32: of 32), one behind the other. A row of
-// a panel is 128 (64) bytes, and of its 16-byte pieces number c lies at place c XOR r % 8 (c XOR r / 2 % 4):
-// what PTX calls 128-byte (64-byte) swizzle. One layout serves both ways of reading a tile. What of the PTX
-// ISA, "Shared Memory Matrix Layout" and "Matrix Descriptor Format", this stands on:
+// A tile of R rows of H numbers is stored in panels of 64 columns (H = 32: of 32), one after the other. A row
+// of a panel is 128 (64) bytes. Its 16-byte piece number c is stored at place
+//
+//   c XOR r % 8          128-byte swizzle of PTX
+//   c XOR r / 2 % 4      64-byte swizzle
+//
+// One layout serves both ways of reading a tile. It relies on these facts of the PTX ISA, "Shared Memory
+// Matrix Layout" and "Matrix Descriptor Format":
 //   - An operand's address is start + offsets; then bits 4 .. 6 (4, 5) are XORed with bits 7 .. 9 (7, 8) of
 //     the address in shared memory: Swizzle<3,4,3> (Swizzle<2,4,3>). With base offset 0 the pattern starts at
-//     multiples of 1024 (512) bytes, so tiles do. The start itself may lie within, which the PTX ISA does not
-//     say in words and CUTLASS's descriptor iterators do: 16 columns on is 32 bytes on.
-//   - Rows of the tile along the operand's rows or columns (K-major): rows of 8 follow each other by 128 (64)
-//     bytes, groups of 8 rows by the stride offset; the leading offset is not used and 1.
-//   - Rows of the tile along the 16 that are summed over (MN-major, the transposed B): groups of 8 rows
-//   follow
-//     each other by the stride offset, panels by the leading offset.
-//   - Bits 0 .. 13 have the start, 16 .. 29 the leading and 32 .. 45 the stride offset, in units of 16 bytes;
-//     62 and 63 the swizzle: 1 for 128, 2 for 64 bytes.
-// That 128 bytes of 8 rows in one column of pieces lie in different banks is what the swizzle is for: copies,
-// ldmatrix and wgmma read and write without conflicts.
+//     multiples of 1024 (512) bytes, so tiles do. The start may lie within a pattern: 16 columns on is 32
+//     bytes on. The PTX ISA does not say so in words, but CUTLASS's descriptor iterators rely on it.
+//   - K-major: rows of the tile are the operand's rows or columns. Rows of a group of 8 are 128 (64) bytes
+//     apart, groups of 8 rows the stride offset; the leading offset is not used and 1.
+//   - MN-major, the transposed B: rows of the tile are the 16 that are summed over. Groups of 8 rows are
+//     the stride offset apart, panels the leading offset.
+//   - Bits 0 .. 13 hold the start, 16 .. 29 the leading and 32 .. 45 the stride offset, in units of 16
+//     bytes; 62 and 63 the swizzle: 1 for 128, 2 for 64 bytes.
+// The swizzle puts the 128 bytes of 8 rows in one column of pieces into different banks: copies, ldmatrix and
+// wgmma have no bank conflicts.
 #pragma once
 
 #include "cuda/attention/attention_tensor_core.cuh"
@@ -38,19 +42,19 @@ constexpr int kOtherRows = 64;   // N
 constexpr int kTileAlignment = 1024;
 constexpr int kMostHopperBytes = 227 * 1024;  // shared memory of a block on 9.0
 
-// This thread's warpgroup, in a form that tells the compiler that a warp agrees on it.
+// Returns this thread's warpgroup, in a form that tells the compiler that it is the same for a whole warp.
 __device__ inline int warpgroup() {
   return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
 }
 
-// A walk over tiles of N rows of the other side, counted from 0, of which a warpgroup needs own_first ..
-// own_end - 1: those of a band, which has no gaps.
+// A walk over tiles of N rows of the other side, counted from 0. A warpgroup needs own_first .. own_end - 1
+// of them: those of a band, which has no gaps.
 template <int N>
 struct Walk {
   std::int64_t begin;  // row of tile 0
   int tiles, own_first, own_end;
 
-  // Over rows begin .. end - 1, and own_begin .. own_end - 1 within.
+  // Over rows begin .. end - 1, with own_begin .. own_end - 1 among them.
   __device__ Walk(std::int64_t from, std::int64_t end, std::int64_t own_from, std::int64_t own_to)
       : begin(from),
         tiles(static_cast<int>(divide_up(max(std::int64_t{0}, end - from), N))),
@@ -60,7 +64,7 @@ struct Walk {
   __device__ bool needs(int tile) const { return tile >= own_first && tile < own_end; }
 };
 
-// Over the keys that a block's queries from `first` on see.
+// The walk over the keys that a block's queries from `first` on see.
 template <int N>
 __device__ Walk<N> walk_keys(const Head<bf16>& head, std::int64_t first) {
   const AttentionArgs& args = head.args;
@@ -75,7 +79,7 @@ __device__ Walk<N> walk_keys(const Head<bf16>& head, std::int64_t first) {
   return {begin(first), end(first, kBlockRows), begin(own), end(own, kGroupRows)};
 }
 
-// Over the queries that see a block's keys from `first` on.
+// The walk over the queries that see a block's keys from `first` on.
 template <int N>
 __device__ Walk<N> walk_queries(const Head<bf16>& head, std::int64_t first) {
   const AttentionArgs& args = head.args;
@@ -94,14 +98,14 @@ template <int H>
 struct Panel {
   static constexpr int kColumns = H < 64 ? H : 64;
   static constexpr int kRowBytes = 2 * kColumns;
-  static constexpr int kPieces = kColumns / 8;  // of a row
+  static constexpr int kPieces = kColumns / 8;  // of a row of a panel
 };
 
 EDDY_HOST_DEVICE constexpr int swizzled_tile_bytes(int rows, int width) {
   return 2 * rows * width;
 }
 
-// Where 8 numbers of a row of a tile start.
+// Returns where 8 numbers of a row of a tile start.
 template <int H, int Count>
 __device__ bf16* piece_of(bf16* tile, int row, int piece) {
   using P = Panel<H>;
@@ -109,21 +113,22 @@ __device__ bf16* piece_of(bf16* tile, int row, int piece) {
   return tile + (piece / P::kPieces * Count + row) * P::kColumns + swizzled * 8;
 }
 
-// The first tile of a block, whose shared memory is asked for with kTileAlignment bytes more.
+// Returns the first tile of a block. The launch allocates kTileAlignment bytes more for the alignment.
 __device__ inline bf16* first_tile() {
   bf16* const start = reinterpret_cast<bf16*>(shared_memory());
   const unsigned beyond = shared_address(start) % kTileAlignment;
   return start + (beyond == 0 ? 0 : kTileAlignment - beyond) / 2;
 }
 
-// As start_rows, into a swizzled tile. finish_copies, publish_shared and a barrier make it readable.
+// As start_rows, into a swizzled tile. The tile is readable after finish_copies, publish_shared and a
+// barrier.
 template <int H, int Count, class From>
 __device__ void start_swizzled(const From& from, std::int64_t first, std::int64_t end, int width, bf16* to) {
   fill_rows<H, Count, kWgmmaThreads>(from, first, end, width,
                                      [to](int row, int piece) { return piece_of<H, Count>(to, row, piece); });
 }
 
-// The operand A of the warp's 16 rows, from row `first` of a tile on, for mma.sync and for wgmma.
+// Loads the operand A of the warp's 16 rows, from row `first` of a tile on, for mma.sync and wgmma.
 template <int H, int Count>
 struct SwizzledRows {
   bf16* tile;
@@ -135,11 +140,12 @@ struct SwizzledRows {
 
 // ---- bias
 
-// Numbers of the table that a tile of N rows of the other side can meet.
+// Entries of the table that a tile of N rows of the other side can need.
 constexpr int kBiasWindow = kBlockRows + kOtherRows;
-constexpr int kBiasBytes = 2 * 4 * kBiasWindow;  // of two tiles
+constexpr int kBiasBytes = 2 * 4 * kBiasWindow;  // for two tiles
 
-// Puts the bias of the distances from `lowest` on into shared memory; what no visible pair has may be any.
+// Copies the bias of the distances from `lowest` on into shared memory. Entries without a visible pair may be
+// anything.
 __device__ inline void fill_bias(const Head<bf16>& head, std::int64_t lowest, float* to) {
   const AttentionArgs& args = head.args;
   if (args.bias == nullptr) return;
@@ -148,7 +154,7 @@ __device__ inline void fill_bias(const Head<bf16>& head, std::int64_t lowest, fl
     to[i] = bias[max(std::int64_t{0}, min(lowest + i, args.distances - 1))];
 }
 
-// scores += `of_first`[row - column], or with keys in rows [column - row], of a warp's pairs.
+// scores += of_first[row - column], or with KeysInRows of_first[column - row], for a warp's pairs.
 template <int N, bool KeysInRows = false>
 __device__ void add_bias_window(const float* of_first, float (&scores)[N / 8][4]) {
   constexpr int kSign = KeysInRows ? -1 : 1;
@@ -169,8 +175,8 @@ __device__ std::uint64_t descriptor(unsigned start, int leading_bytes, int strid
          static_cast<std::uint64_t>(Panel<H>::kRowBytes == 128 ? 1 : 2) << 62;
 }
 
-// Columns 16 k .. 16 k + 15 of the rows from `first` on, a multiple of 8: a row of the tile is a row of A or
-// a column of B.
+// Describes columns 16 k .. 16 k + 15 of the rows from `first` on, a multiple of 8: a row of the tile is a
+// row of A or a column of B.
 template <int H, int Count>
 __device__ std::uint64_t rows_operand(const bf16* tile, int first, int k) {
   using P = Panel<H>;
@@ -179,18 +185,18 @@ __device__ std::uint64_t rows_operand(const bf16* tile, int first, int k) {
   return descriptor<H>(start, 16, 8 * P::kRowBytes);
 }
 
-// Rows 16 k .. 16 k + 15 with all H columns: a row of the tile is a row of B.
+// Describes rows 16 k .. 16 k + 15 with all H columns: a row of the tile is a row of B.
 template <int H, int Count>
 __device__ std::uint64_t across_operand(const bf16* tile, int k) {
   using P = Panel<H>;
   return descriptor<H>(shared_address(tile) + 16 * k * P::kRowBytes, Count * P::kRowBytes, 8 * P::kRowBytes);
 }
 
-// ---- products, started: commit_products and wait_products end them
+// ---- products, which these functions start; commit_products and wait_products complete them
 
-// sums = the warpgroup's rows, which each thread holds, . rows of a tile.
+// sums = the warpgroup's rows, in registers, . rows of a tile.
 template <int H>
-__device__ void start_row_products(const HeldRows<H>& left, const bf16* right,
+__device__ void start_row_products(const RegisterRows<H>& left, const bf16* right,
                                    float (&sums)[kOtherRows / 8][4]) {
   order_registers();
 #pragma unroll
@@ -199,7 +205,7 @@ __device__ void start_row_products(const HeldRows<H>& left, const bf16* right,
                                           k > 0);
 }
 
-// sums = the warpgroup's rows of a tile . rows of another.
+// sums = the warpgroup's rows of a tile . rows of another tile.
 template <int H, int N = kOtherRows>
 __device__ void start_row_products(const SwizzledRows<H, kBlockRows>& left, const bf16* right,
                                    float (&sums)[N / 8][4]) {
@@ -211,7 +217,7 @@ __device__ void start_row_products(const SwizzledRows<H, kBlockRows>& left, cons
                           rows_operand<H, N>(right, 0, k), k > 0);
 }
 
-// Weights [64 x N], rounded to bf16: a left operand.
+// Weights [64 x N], rounded to bf16, as a left operand.
 template <int N>
 struct Rounded {
   std::uint32_t parts[N / 16][4];

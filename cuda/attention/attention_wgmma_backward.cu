@@ -1,37 +1,39 @@
-// Blocked attention in bf16 with wgmma, backward, for sm_90a: dq, dk and dv as
-// cuda/attention/attention_tensor_core_backward.cu computes them, with the same roundings and the same two kernels that
-// share no sums. The formulas stand in cuda/attention/attention_backward.cu; layouts and what they stand on in
-// cuda/attention/attention_wgmma.cuh; the order of the instructions in cuda/core/warpgroup_matrix.cuh. The gradient of
-// positions, and the products with positions here, stay with mma.sync.
+// Blocked attention in bf16 with wgmma, backward, for sm_90a: dq, dk and dv as in
+// cuda/attention/attention_tensor_core_backward.cu, with the same roundings and the same two kernels that
+// share no sums. The formulas are in cuda/attention/attention_backward.cu, layouts in
+// cuda/attention/attention_wgmma.cuh, the order of the instructions in cuda/core/warpgroup_matrix.cuh. The
+// gradient of positions, and the products with positions here, use mma.sync.
 //
-//   wgmma_queries_kernel  a block of 2 warpgroups for each 128 queries of a head, 64 to a warpgroup, over
-//                         tiles of 64 keys: dq, and each row's share of dhead_scale; where that fits, the
-//                         gradient of the bias (cuda/attention/attention_tensor_core_bias.cuh), while the products for
-//                         dq are computed
-//   wgmma_keys_kernel     a block for each 128 keys of a key head, 64 to a warpgroup, over tiles of N queries
-//                         and the heads that share it: dk and dv. Scores are transposed, keys in rows, so
-//                         that weights and gradients of scores are left operands in registers. Nothing is
-//                         done for keys that all lie in a place that wants no gradient.
+// Mapping:
+//   wgmma_queries_kernel   a block of 2 warpgroups for each 128 queries of a head, 64 to a warpgroup, over
+//                          tiles of 64 keys: dq, each row's share of dhead_scale, and, if it fits, the
+//                          gradient of the bias (cuda/attention/attention_tensor_core_bias.cuh) while the
+//                          products for dq are in flight
+//   wgmma_keys_kernel      a block for each 128 keys of a key head, 64 to a warpgroup, over tiles of N
+//                          queries and the heads that share it: dk and dv. Scores are transposed, keys in
+//                          rows, so that weights and gradients of scores are left operands in registers. A
+//                          block whose keys want no gradient does nothing.
 //
-// A tile of the other side lies in shared memory once and is read both ways: its rows as columns of B for the
-// scores, and as rows of B for the sums. Two buffers: the next tile arrives during a whole step, one barrier
-// each. A warpgroup waits for its own products; the other one's fill the time.
+// A tile of the other side is in shared memory once and is read both ways: its rows as columns of B for the
+// scores, and as rows of B for the sums. There are two buffers: the next tile is copied during a whole step,
+// with one barrier each. A warpgroup waits for its own products; those of the other one fill the time.
 //
-// Shared memory: two tiles of 128 rows, four of N = 64, the statistics of 2 N rows (the keys' kernel), the
-// bias that two tiles meet, with positions a window of 128 + N of them and the skewed products; 1,024 to
-// align. For the gradient of the bias 32 a distance more: up to 3,056 fit at H = 128, with positions 336.
-// Registers of nvcc 13.0; one block to a multiprocessor:
-//     H     bytes     with positions    registers of dq    with the bias    of dk and dv
-//     32    36,352    86,528            168                176              182
-//     64    69,120    131,584           183                188              218
-//     128   134,656   221,696           221                230              253
+// Shared memory: two tiles of 128 rows, four of N = 64, the statistics of 2 N rows (keys' kernel), the bias
+// that two tiles need, with positions a window of 128 + N of them and the skewed products; 1,024 for
+// alignment. The gradient of the bias adds 32 bytes a distance: up to 3,056 distances fit at H = 128, with
+// positions 336. Registers of nvcc 13.0; one block to a multiprocessor:
+//   H     bytes     with positions    registers of dq    with the bias    of dk and dv
+//   32    36,352    86,528            168                176              182
+//   64    69,120    131,584           183                188              218
+//   128   134,656   221,696           221                230              253
 //
-// Work: 6 H operations for dq and 8 H for dk and dv to a visible pair. At H = 128 a warpgroup's 64 x 64 pairs
-// multiply for 768 and 1,024 clocks of a multiprocessor. They read 80 and 96 KiB of shared memory, 640 and
-// 768 clocks, beside 128 for copies: for dq as long as the products. The gradient of the bias has 100 clocks
-// of exchanges and its tables, where the kernel of the tables computed all scores again. Counting 10 H
-// operations to a pair, as is usual, 300 TFLOP/s are 420 of what is multiplied, and with a band of 512, which
-// sees 8 of 9 pairs of its tiles, 473: 48 % of what the tensor cores have.
+// Work: 6 H operations for dq and 8 H for dk and dv per visible pair. At H = 128 a warpgroup's 64 x 64 pairs
+// take 768 and 1,024 clocks of a multiprocessor's tensor cores. They read 80 and 96 KiB of shared memory, 640
+// and 768 clocks, besides 128 for copies: for dq as long as the products. The gradient of the bias costs 100
+// clocks of exchanges and its tables, where the kernel of the tables would compute all scores again. Counting
+// 10 H operations per pair, as is usual, 300 TFLOP/s are 420 TFLOP/s of actual products, and with a band of
+// 512, which sees 8 of 9 pairs of its tiles, 473: 48 % of the tensor cores' rate.
+//
 // Bytes moved: q, k, v, do and their gradients once; k and v once more for each 128 queries, q and do for
 // each 128 keys, mostly from the second-level cache.
 //
@@ -47,7 +49,7 @@ namespace {
 template <int H>
 struct WgmmaBackwardTile {
   static constexpr int kOthers = kOtherRows;  // N
-  static constexpr int kOther = kOthers * H;  // numbers of a tile
+  static constexpr int kOther = kOthers * H;  // numbers in a tile
   static constexpr int kWindow = tensor_tile_bytes(kBlockRows + kOthers, H);
   static constexpr int kStatistics = 2 * 2 * 4 * kOthers;
   static constexpr int kShared =
@@ -56,7 +58,7 @@ struct WgmmaBackwardTile {
   static_assert(kShared + kForPositions <= kMostHopperBytes);
 };
 
-// ---- dq, and what dhead_scale needs
+// ---- dq, and the rows' shares of dhead_scale
 
 template <int H, bool SumsBias>
 __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_queries_kernel(TensorBackward launched) {
@@ -67,8 +69,8 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_queries_kernel(TensorB
   bf16* const doutput = q + kBlockRows * H;
   bf16* const keys = doutput + kBlockRows * H;  // two tiles
   bf16* const values = keys + 2 * Tile::kOther;
-  float* const bias = reinterpret_cast<float*>(values + 2 * Tile::kOther);  // of two tiles
-  bf16* const window = reinterpret_cast<bf16*>(bias + 2 * kBiasWindow);  // with positions only, as the next
+  float* const bias = reinterpret_cast<float*>(values + 2 * Tile::kOther);  // for two tiles
+  bf16* const window = reinterpret_cast<bf16*>(bias + 2 * kBiasWindow);  // only with positions, as the next
   float* const part = skew_part<N>(reinterpret_cast<float*>(window + Tile::kWindow / 2));
 
   const std::int64_t tiles = divide_up(args.queries, kBlockRows), item = blockIdx.x / tiles;
@@ -79,7 +81,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_queries_kernel(TensorB
 
   const auto lowest = [&](int tile) {
     return first + head.offset - walk.row(tile) - (N - 1);
-  };  // distance met
+  };  // the lowest distance of a tile
   const auto start_tile = [&](int tile) {
     const int place = tile % 2 * Tile::kOther;
     start_swizzled<H, N>(launched.keys(head), walk.row(tile), args.keys, width, keys + place);
@@ -112,7 +114,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_queries_kernel(TensorB
   for (int tile = 0; tile < walk.tiles; ++tile) {
     finish_copies();
     publish_shared();
-    __syncthreads();  // keys, positions and values are there; the tile before is read
+    __syncthreads();  // keys, positions and values have arrived; the previous tile has been read
     if (tile + 1 < walk.tiles) start_tile(tile + 1);
     if (walk.needs(tile)) {
       const std::int64_t key = walk.row(tile);
@@ -139,7 +141,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_queries_kernel(TensorB
       dscores.set(scores);
       start_row_mixes<H, N>(dscores, keys + tile % 2 * Tile::kOther, dq);
       commit_products();
-      dbias.add(BlockDiagonals<N>(scores), args, base);  // meanwhile
+      dbias.add(BlockDiagonals<N>(scores), args, base);  // while the products are in flight
       wait_products<0>(dq);
       if (args.positions != nullptr) {
 #pragma unroll
@@ -150,11 +152,11 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_queries_kernel(TensorB
       }
     }
     if (args.positions != nullptr && tile + 1 < walk.tiles) {
-      __syncthreads();  // the positions are read
+      __syncthreads();  // the positions have been read
       fill_window(tile + 1);
     }
   }
-  finish_copies();  // the first, when no key is seen
+  finish_copies();  // the first ones, when no key is visible
   store_query_gradients<H>(launched, head, own_query, dq, shares);
   dbias.store();
 }
@@ -171,8 +173,8 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_keys_kernel(TensorBack
   bf16* const queries = values + kBlockRows * H;  // two tiles
   bf16* const doutputs = queries + 2 * Tile::kOther;
   float* const statistics = reinterpret_cast<float*>(doutputs + 2 * Tile::kOther);  // [2][2][N]
-  float* const bias = statistics + 4 * N;                                           // of two tiles
-  bf16* const window = reinterpret_cast<bf16*>(bias + 2 * kBiasWindow);  // with positions only, as the next
+  float* const bias = statistics + 4 * N;                                           // for two tiles
+  bf16* const window = reinterpret_cast<bf16*>(bias + 2 * kBiasWindow);  // only with positions, as the next
   float* const part = skew_part<N>(reinterpret_cast<float*>(window + Tile::kWindow / 2));
 
   const std::int64_t tiles = divide_up(args.keys, kBlockRows), item = blockIdx.x / tiles;
@@ -181,11 +183,11 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_keys_kernel(TensorBack
   const std::int64_t batch = item / args.kv_heads, kv_head = item % args.kv_heads;
   const int width = static_cast<int>(args.head_size), group = static_cast<int>(args.heads / args.kv_heads);
   const Head<bf16> first_head(args, batch, kv_head * group);
-  const Walk<N> walk = walk_queries<N>(first_head, key);  // of each member of the group
+  const Walk<N> walk = walk_queries<N>(first_head, key);  // for each head of the group
   const int steps = group * walk.tiles;
 
   const auto head_of = [&](int step) { return Head<bf16>(args, batch, kv_head * group + step / walk.tiles); };
-  const auto lowest = [&](int step) {  // distance met
+  const auto lowest = [&](int step) {  // the lowest distance of a tile
     return walk.row(step % walk.tiles) + first_head.offset - key - (kBlockRows - 1);
   };
   const auto start_queries = [&](int step) {
@@ -221,7 +223,8 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_keys_kernel(TensorBack
   for (int step = 0; step < steps; ++step) {
     finish_copies();
     publish_shared();
-    __syncthreads();  // queries, positions, gradients and statistics are there; those before are read
+    // Queries, positions, gradients and statistics have arrived; the previous ones have been read.
+    __syncthreads();
     if (step + 1 < steps) start_queries(step + 1);
     if (walk.needs(step % walk.tiles)) {
       const Head<bf16> head = head_of(step);
@@ -229,7 +232,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_keys_kernel(TensorBack
       bf16 *const q = queries + step % 2 * Tile::kOther, *const doutput = doutputs + step % 2 * Tile::kOther;
       const float* const log_sums = statistics + step % 2 * 2 * N;
       const std::int64_t base = query + head.offset - own_key;  // distance of the warp's first pair
-      // Before the products, whose sums leave no registers for Philox.
+      // Before the products: their accumulators leave no registers for Philox.
       const std::uint32_t seen =
           Limits(args.keys - own_key, args.queries - query, base - args.most, base - args.least)
               .template bits<N>();
@@ -241,10 +244,10 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_keys_kernel(TensorBack
       wait_products<0>(dweights);
       if (args.positions != nullptr) {
 #pragma unroll 1
-        for (int of = 0; of < N; of += 16)  // 16 queries as rows, the warp's keys as columns
+        for (int start = 0; start < N; start += 16)  // 16 queries as rows, the warp's keys as columns
           diagonal_products<H, 16>(
-              SwizzledRows<H, N>{q, of}, window + (of - own_rows + kBlockRows - 16) * tensor_row(H),
-              [part, of](int row, int column, float x) { part[column * skew_row(N) + of + row] = x; });
+              SwizzledRows<H, N>{q, start}, window + (start - own_rows + kBlockRows - 16) * tensor_row(H),
+              [part, start](int row, int column, float x) { part[column * skew_row(N) + start + row] = x; });
         __syncwarp();
         add_skewed<N>(part, scores);
         __syncwarp();
@@ -261,7 +264,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_keys_kernel(TensorBack
       wait_products<0>(dk);
     }
     if (args.positions != nullptr && step + 1 < steps) {
-      __syncthreads();  // the positions are read
+      __syncthreads();  // the positions have been read
       fill_window(step + 1);
     }
   }

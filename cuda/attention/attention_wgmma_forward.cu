@@ -1,43 +1,46 @@
-// Blocked attention in bf16 with wgmma, forward, for sm_90a: what cuda/attention/attention_tensor_core_forward.cu does,
-// with the same roundings. Layouts and what they stand on: cuda/attention/attention_wgmma.cuh; the order of the
-// instructions: cuda/core/warpgroup_matrix.cuh.
+// Blocked attention in bf16 with wgmma, forward, for sm_90a: as
+// cuda/attention/attention_tensor_core_forward.cu, with the same roundings. Layouts are in
+// cuda/attention/attention_wgmma.cuh, the order of the instructions in cuda/core/warpgroup_matrix.cuh.
 //
-// Mapping: a block of 2 warpgroups for each 128 queries of each head of each sequence, 64 to a warpgroup; it
-// walks over tiles of 64 keys that its queries see, and a warpgroup passes over tiles that only the other
-// sees. The queries stay in registers as left operand, scores come out in registers, and rounded they are the
-// left operand of the second product: shared memory is read for keys and values alone, once for 64 queries.
+// Mapping: a block of 2 warpgroups for each 128 queries of each head of each sequence, 64 to a warpgroup. It
+// walks over tiles of 64 keys that its queries see; a warpgroup skips tiles that only the other one sees. The
+// queries stay in registers as the left operand, scores come out in registers, and rounded they are the left
+// operand of the second product: shared memory is read for keys and values alone, once for 64 queries.
 //
-// Overlap: the products of a warpgroup run in the background. The values of a tile are mixed while the
+// Overlap: the products of a warpgroup are asynchronous. The values of a tile are multiplied while the
 // exponentials of the next tile are computed, and one warpgroup multiplies while the other computes. Keys and
-// values have two tiles each: those of the next step arrive during a whole step. One barrier to a tile:
-//     exponentials of tile j                          mixing of tile j - 1 goes on
-//     wait for the mixing; barrier: keys j + 1 and values j are there, keys j and values j - 1 read
-//     start copies of keys j + 2 and values j + 1
-//     start scores of tile j + 1, then mixing of tile j; wait for the scores
-// For that ptxas must find products and commits in one run of code: where a branch may pass over products it
-// awaits all of them at the next wait. So tiles that only the other warpgroup sees have loops of their own,
-// before and behind, and the exponentials stand in a branch that is always taken: as plain arithmetic they
-// are moved behind the wait for the mixing. Both seen in the machine code of nvcc 13.0.
+// values have two tiles each: those of the next step are copied during a whole step. One barrier to a tile:
 //
-// Shared memory: q; two tiles of keys and of values; the bias that two tiles meet; with positions a window of
-// them and the skewed products; 1,024 to align. Registers are those of nvcc 13.0, blocks of a multiprocessor
-// without positions what both allow:
-//     H     bytes     with positions    registers    blocks
-//     32    27,136    77,312            128          2
-//     64    51,712    114,176           128          2
-//     128   100,864   187,904           241          1
+//   exponentials of tile j         P V of tile j - 1 is in flight
+//   wait for P V; barrier          keys j + 1 and values j have arrived; keys j and values j - 1 are read
+//   start copies                   of keys j + 2 and values j + 1
+//   start products                 scores of tile j + 1, then P V of tile j
+//   wait for the scores
 //
-// Work: 4 H operations to a visible pair. A band of 512 sees 512 of the 576 keys of the tiles behind 64
-// queries, 89 %. A multiprocessor multiplies 4,096 operations a clock: at H = 128 1,024 clocks for a tile of
-// keys and the 128 queries. Beside that lie its exponentials, 16 a clock, so 512 clocks; some 450
-// instructions of a warp, of two warps to a scheduler; and 64 KiB that the products read from shared memory
-// and 32 KiB that copies write, 768 clocks. 400 TFLOP/s of visible pairs are 45 % of what the tensor cores
-// have. At H = 64 the products halve and the exponentials do not: they are the bound.
+// For that ptxas must find products and commits in straight-line code: where a branch may skip products it
+// waits for all of them at the next wait. So tiles that only the other warpgroup sees have loops of their
+// own, before and after, and the exponentials are in a branch that is always taken: as plain arithmetic they
+// are moved after the wait for P V. Both were seen in the machine code of nvcc 13.0.
+//
+// Shared memory: q; two tiles of keys and of values; the bias that two tiles need; with positions a window of
+// them and the skewed products; 1,024 for alignment. Registers are those of nvcc 13.0; blocks of a
+// multiprocessor, without positions, are what both allow:
+//   H     bytes     with positions    registers    blocks
+//   32    27,136    77,312            128          2
+//   64    51,712    114,176           128          2
+//   128   100,864   187,904           241          1
+//
+// Work: 4 H operations per visible pair. A band of 512 sees 512 of the 576 keys of the tiles of 64 queries,
+// 89 %. A multiprocessor multiplies 4,096 operations a clock: at H = 128 1,024 clocks for a tile of keys and
+// the 128 queries. In parallel run the exponentials, 16 a clock, so 512 clocks; some 450 instructions of a
+// warp, with two warps to a scheduler; and 64 KiB that the products read from shared memory and 32 KiB that
+// copies write, 768 clocks. 400 TFLOP/s of visible pairs are 45 % of the tensor cores' rate. At H = 64 the
+// products halve and the exponentials do not: they are the limit.
+//
 // Bytes moved: q and the result once, k and v once for each 128 queries, mostly from the second-level cache:
 // 128 operations to a byte, so 400 TFLOP/s take 3.9 TB/s of it with the band's edges (512 of 640 keys).
 //
-// To be measured: 3 warpgroups; tiles of 128 keys; fetching by the copy engine, whose addresses cost no
-// registers.
+// To be measured: 3 warpgroups; tiles of 128 keys; copies by TMA, whose addresses cost no registers.
 #include "cuda/attention/attention_tensor_core.h"
 #include "cuda/attention/attention_wgmma.cuh"
 
@@ -46,15 +49,15 @@ namespace {
 
 template <int H>
 struct WgmmaForwardTile {
-  static constexpr int kOther = kOtherRows * H;  // numbers of a tile
+  static constexpr int kOther = kOtherRows * H;  // numbers in a tile
   static constexpr int kWindow = tensor_tile_bytes(kBlockRows + kOtherRows, H);
   static constexpr int kShared =
       kTileAlignment + swizzled_tile_bytes(kBlockRows + 4 * kOtherRows, H) + kBiasBytes;
   static constexpr int kForPositions = kWindow + 2 * skew_bytes(kOtherRows);
   static_assert(kShared + kForPositions <= kMostHopperBytes);
-  // Held at H = 64 they would not leave 128 registers to a thread, for two blocks to a multiprocessor; and
-  // the exponentials take longer there than the products, whatever they read.
-  using Queries = std::conditional_t<H == 64, SwizzledRows<H, kBlockRows>, HeldRows<H>>;
+  // At H = 64 queries in registers would not leave 128 registers to a thread, for two blocks to a
+  // multiprocessor; and the exponentials take longer there than the products, whatever these read.
+  using Queries = std::conditional_t<H == 64, SwizzledRows<H, kBlockRows>, RegisterRows<H>>;
 };
 
 template <int H>
@@ -66,8 +69,8 @@ __global__ void __launch_bounds__(kWgmmaThreads, H <= 64 ? 2 : 1)
   bf16* const q = first_tile();
   bf16* const keys = q + kBlockRows * H;  // two tiles
   bf16* const values = keys + 2 * Tile::kOther;
-  float* const bias = reinterpret_cast<float*>(values + 2 * Tile::kOther);  // of two tiles
-  bf16* const window = reinterpret_cast<bf16*>(bias + 2 * kBiasWindow);  // with positions only, as the next
+  float* const bias = reinterpret_cast<float*>(values + 2 * Tile::kOther);  // for two tiles
+  bf16* const window = reinterpret_cast<bf16*>(bias + 2 * kBiasWindow);  // only with positions, as the next
   float* const part = skew_part<N>(reinterpret_cast<float*>(window + Tile::kWindow / 2));
 
   const std::int64_t tiles = divide_up(args.queries, kBlockRows), item = blockIdx.x / tiles;
@@ -86,7 +89,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, H <= 64 ? 2 : 1)
   };
   const auto lowest = [&](int tile) {
     return first + head.offset - walk.row(tile) - (N - 1);
-  };  // distance met
+  };  // the lowest distance of a tile
   const auto start_bias = [&](int tile) { fill_bias(head, lowest(tile), bias + tile % 2 * kBiasWindow); };
   const auto fill_window = [&](int tile) {
     if (args.positions == nullptr) return;
@@ -119,14 +122,15 @@ __global__ void __launch_bounds__(kWgmmaThreads, H <= 64 ? 2 : 1)
   const auto fetch = [&](int tile) {
     finish_copies();
     publish_shared();
-    __syncthreads();  // the next keys and these values are there; these keys and the values before are read
+    // The next keys and these values have arrived; these keys and the previous values have been read.
+    __syncthreads();
     if (tile + 1 < walk.tiles) start_values(tile + 1);
     if (tile + 2 < walk.tiles) {
       start_keys(tile + 2);
       start_bias(tile + 2);
     }
   };
-  const auto pass = [&](int tile) {  // over a tile that only the other warpgroup sees
+  const auto pass = [&](int tile) {  // for a tile that only the other warpgroup sees
     fetch(tile);
     if (tile + 1 < walk.tiles) fill_window(tile + 1);
   };
@@ -140,7 +144,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, H <= 64 ? 2 : 1)
     for (; tile < own_end; ++tile) {
       const std::int64_t key = walk.row(tile);
       float correction[2];
-      if (args.head_size > 0) {  // always, see above
+      if (args.head_size > 0) {  // always true, see the head of this file
         if (args.positions != nullptr) {
           diagonal_products<H, N>(
               left, window + warp() * 16 * tensor_row(H),
@@ -161,7 +165,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, H <= 64 ? 2 : 1)
       fetch(tile);
       weights.set(scores);
       scale_rows(mixed, correction);
-      // Behind the last tile these are scores of other keys, which nobody reads.
+      // After the last tile these are scores of other keys, which nobody reads.
       start_row_products<H>(left, keys + (tile + 1) % 2 * Tile::kOther, scores);
       commit_products();
       start_row_mixes<H, N>(weights, values + tile % 2 * Tile::kOther, mixed);
@@ -172,7 +176,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, H <= 64 ? 2 : 1)
     wait_products<0>(mixed);
   }
   for (; tile < walk.tiles; ++tile) pass(tile);
-  finish_copies();  // the first values, when no key is seen
+  finish_copies();  // the first values, when no key is visible
   softmax.store<H>(head, own_query, mixed);
 }
 

@@ -1,8 +1,9 @@
-// Rotary position embedding: pairs of neighbours turned by angles from a table.
+// Rotary position embedding: pairs of neighbours rotated by angles from a table.
 //
-// Mapping: a thread for each pair, in the order of the result; a Walk finds the pair in x and in the table.
-// Shared memory: none. Bytes moved: x and y once, the least; a row of the table serves all heads and
-// sequences from the cache.
+//   mapping        a thread for each pair, in the order of the result; a Walk finds the pair in x and in the
+//                  table
+//   shared memory  none
+//   bytes moved    x and y once, the least; a row of the table serves all heads and sequences from the cache
 #include "cuda/core/install.h"
 #include "cuda/core/numbers.cuh"
 #include "cuda/core/walk.h"
@@ -17,7 +18,7 @@ struct RotaryLaunch {
   const T* x;
   const float* turns;
   T* y;
-  std::int64_t sines;  // from the cosines of a position to its sines
+  std::int64_t sines;  // offset from the cosines of a position to its sines
   float sign;          // of the angle
   float beta;
 };

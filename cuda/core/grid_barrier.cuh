@@ -1,11 +1,12 @@
-// Kernels whose blocks are all on the GPU at once, in groups that wait for each other: what an algorithm
-// needs that keeps its weights in the shared memory of many multiprocessors. tests/emulation/ has a file
-// in this one's place.
+// A barrier over a group of blocks, for kernels whose blocks are all resident on the GPU at once. An
+// algorithm that keeps its weights in the shared memory of many multiprocessors needs it. tests/emulation/
+// replaces this file by its own.
 //
-// The groups are not the hardware's clusters: those hold at most 16 blocks, and how many of that size fit
-// beside each other depends on the GPU's make. A group has any size, and meets by a counter in global memory.
-// source: PTX ISA, "Memory Consistency Model": the barriers of the block and the release and acquire of one
-// of its threads make all writes of the group before the meeting visible to its plain reads after it.
+// The groups are not the hardware's clusters: those hold at most 16 blocks, and how many clusters of that
+// size fit at once depends on the GPU. A group here has any size, and its barrier is a counter in global
+// memory.
+// source: PTX ISA, "Memory Consistency Model": the block's barriers, with a release and an acquire by one of
+// its threads, make all writes of the group before the barrier visible to its plain reads after it.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -16,12 +17,12 @@
 
 namespace eddy::cuda {
 
-// The blocks rank 0 .. blocks - 1 of one group; block b of the grid is number b % blocks of group b / blocks.
+// The barrier of one group of blocks. Block b of the grid has rank b % blocks in group b / blocks.
 class BlockGroup {
  public:
-  static constexpr int kCounterStride = 32;  // each group's counter in a line of its own
+  static constexpr int kCounterStride = 32;  // each group's counter has a cache line of its own
 
-  // `counters`: kCounterStride numbers for each group, 0 at the start of the kernel.
+  // `counters`: kCounterStride numbers for each group, all 0 when the kernel starts.
   __device__ BlockGroup(unsigned* counters, int blocks)
       : index(static_cast<int>(blockIdx.x) / blocks),
         rank(static_cast<int>(blockIdx.x) % blocks),
@@ -29,15 +30,15 @@ class BlockGroup {
         blocks_(static_cast<unsigned>(blocks)) {}
 
   // Waits for all threads of the group; all of them must call it.
-  // errors: one who never comes is a fault, and ends the launch with an error in place of holding the GPU for
+  // errors: after half a minute without the others the kernel traps, so that it does not hold the GPU for
   // good.
-  __device__ void meet() {
+  __device__ void sync() {
     __syncthreads();
     if (blocks_ == 1) return;
     if (threadIdx.x == 0) {
       awaited_ += blocks_;
       asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter_) : "memory");
-      // By the difference, so that the counter may wrap.
+      // Compares the difference, so that the counter may wrap.
       const long long began = clock64();
       while (static_cast<int>(read() - awaited_) < 0)
         if (clock64() - began > kPatience) __trap();
@@ -60,10 +61,10 @@ class BlockGroup {
   unsigned blocks_, awaited_ = 0;
 };
 
-// How many blocks of a kernel the GPU holds at once.
+// Returns how many blocks of a kernel the GPU holds at once.
 template <class Args>
-int blocks_together(void (*kernel)(Args), int threads, int shared_bytes) {
-  allow_shared("blocks_together", reinterpret_cast<const void*>(kernel), shared_bytes);
+int most_resident_blocks(void (*kernel)(Args), int threads, int shared_bytes) {
+  allow_shared("most_resident_blocks", reinterpret_cast<const void*>(kernel), shared_bytes);
   int of_one = 0;
   check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&of_one, kernel, threads,
                                                       static_cast<std::size_t>(shared_bytes)),
@@ -71,7 +72,7 @@ int blocks_together(void (*kernel)(Args), int threads, int shared_bytes) {
   return of_one * multiprocessors();
 }
 
-// The most shared memory that a launch may give to a block.
+// Returns the most shared memory that a launch may give to a block.
 inline int most_shared_bytes() {
   stream();  // of the GPU in use
   int device = 0, bytes = 0;
@@ -81,9 +82,9 @@ inline int most_shared_bytes() {
   return bytes;
 }
 
-// As start, for blocks that meet: at most blocks_together of them.
+// As start, for kernels with a BlockGroup: at most most_resident_blocks blocks.
 template <class Args>
-void start_together(const char* name, void (*kernel)(Args), int blocks, int threads, int shared_bytes,
+void start_resident(const char* name, void (*kernel)(Args), int blocks, int threads, int shared_bytes,
                     const Args& args) {
   static_assert(sizeof(Args) <= 4096);
   const cudaStream_t queue = stream();

@@ -1,4 +1,5 @@
-// The install functions of the kernels' files: each fills its slots for the GPU. None touches a GPU.
+// The install functions of the kernels' files. Each one fills the slots of its ops for the GPU; none touches
+// a GPU.
 #pragma once
 
 namespace eddy::cuda {

@@ -1,5 +1,5 @@
-// Launching kernels: one trivially copyable argument, the library's stream, and a check that names the
-// kernel.
+// Launching kernels. A kernel takes one trivially copyable argument and runs on the library's stream; errors
+// name the kernel.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,19 +12,19 @@
 
 namespace eddy::cuda {
 
-inline constexpr int kThreads = 256;  // of a block, where a kernel does not say otherwise
+inline constexpr int kThreads = 256;  // threads of a block, unless a kernel says otherwise
 
-// Blocks for `items` at `per_block` each, at most enough to fill the GPU `waves` times over: kernels launched
-// so walk over their items with a stride of the grid.
+// Returns the number of blocks for `items` items at `per_block` each, but no more than fill the GPU `waves`
+// times over: such kernels use grid-stride loops.
 inline unsigned grid_for(std::int64_t items, std::int64_t per_block, int waves = 16) {
   const std::int64_t wanted = (items + per_block - 1) / per_block;
   const std::int64_t most = std::int64_t{multiprocessors()} * waves;
   return static_cast<unsigned>(wanted < 1 ? 1 : wanted < most ? wanted : most);
 }
 
-inline constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;  // of a grid, in its first axis
+inline constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;  // the first axis of a grid
 
-// Runs a kernel. The grid may be 0: nothing happens then.
+// Launches a kernel. A grid of 0 blocks does nothing.
 // errors: DeviceError for more than kMostBlocks.
 template <class Args>
 void launch(const char* name, void (*kernel)(Args), std::int64_t blocks, int threads,
@@ -36,7 +36,7 @@ void launch(const char* name, void (*kernel)(Args), std::int64_t blocks, int thr
   check_launch(name);
 }
 
-// The first of the items that this thread takes, and the distance to its next one.
+// The first item of this thread in a grid-stride loop, and the distance to its next one.
 __device__ inline std::int64_t first_item() {
   return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
@@ -44,7 +44,7 @@ __device__ inline std::int64_t item_step() {
   return static_cast<std::int64_t>(gridDim.x) * blockDim.x;
 }
 
-// Four neighbouring elements, read and written as one.
+// Four neighbouring elements, loaded and stored as 16 bytes.
 struct alignas(16) Four {
   float at[4];
 };

@@ -1,4 +1,4 @@
-// Elements of activations, f32 or bf16: kernels compute in f32 and read and write either.
+// Elements of activations: f32 or bf16 in memory, f32 in arithmetic.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -11,13 +11,13 @@
 
 namespace eddy::cuda {
 
-// Four neighbouring elements as they are stored, 16 or 8 bytes.
+// Four neighbouring elements as stored: 16 bytes of f32, or 8 of bf16.
 template <class T>
 struct alignas(4 * sizeof(T)) StoredFour {
   T at[4];
 };
 
-// Four neighbours from a place that is aligned to them, or one number four times.
+// Four neighbours from an aligned address, or one number repeated four times.
 template <class T>
 __device__ Four read_four(const T* from) {
   const StoredFour<T> stored = *reinterpret_cast<const StoredFour<T>*>(from);
@@ -39,7 +39,7 @@ __device__ void write_four(T* to, const Four& four) {
   *reinterpret_cast<StoredFour<T>*>(to) = stored;
 }
 
-// The neighbours that make 16 bytes: four of f32, eight of bf16. As stored, and as computed with.
+// A group: the neighbours that fill 16 bytes, four of f32 or eight of bf16. As stored, and as computed with.
 template <class T>
 inline constexpr int kGroup = 16 / static_cast<int>(sizeof(T));
 template <class T>
@@ -51,7 +51,7 @@ struct Group {
   float at[kGroup<T>];
 };
 
-// bf16 in pairs: a GPU rounds two numbers by one instruction, of a NaN it keeps that it is one.
+// Converts bf16 in pairs, since a GPU rounds two numbers by one instruction. A NaN stays a NaN.
 template <class T>
 __device__ StoredGroup<T> stored(const Group<T>& group) {
   StoredGroup<T> result;
@@ -75,7 +75,7 @@ __device__ Group<T> computed(const StoredGroup<T>& stored) {
   return group;
 }
 
-// From and to a place that is aligned to 16 bytes.
+// Reads and writes a group at an address that is aligned to 16 bytes.
 template <class T>
 __device__ Group<T> read_group(const T* from) {
   const StoredGroup<T> whole = *reinterpret_cast<const StoredGroup<T>*>(from);  // by one instruction
@@ -86,21 +86,21 @@ __device__ void write_group(T* to, const Group<T>& group) {
   *reinterpret_cast<StoredGroup<T>*>(to) = stored(group);
 }
 
-// to = beta to + value, where `to` is not read when beta is 0.
+// to = beta to + value; `to` is not read when beta is 0.
 template <class T>
 __device__ void add_to(T& to, float beta, float value) {
   to = static_cast<T>(beta == 0.0f ? value : beta * static_cast<float>(to) + value);
 }
 
-// Calls run(type) with a null pointer to the type that activations are stored in.
-// errors: DtypeError for other dtypes.
+// Calls run(type) with a null pointer to the storage type of `dtype`.
+// errors: DtypeError for dtypes other than f32 and bf16.
 template <class Run>
 void for_activations(const char* kernel, Dtype dtype, Run&& run) {
   if (dtype == Dtype::f32) return run(static_cast<float*>(nullptr));
   if (dtype == Dtype::bf16) return run(static_cast<bf16*>(nullptr));
   refuse_dtype(kernel, dtype);
 }
-// That type, of such a pointer.
+// The type that such a pointer points to.
 template <class Pointer>
 using StoredIn = std::remove_pointer_t<std::remove_cvref_t<Pointer>>;
 

@@ -1,12 +1,13 @@
-// Rows that are read once: a team of neighbouring threads of a block keeps a row in its registers.
+// Register-resident rows: a team of neighbouring threads reads a row once and keeps it in registers.
 //
-// A row is cut into groups of 16 bytes. Of a team of `lanes` threads, a power of two, thread l keeps groups
-// l, l + lanes, ...: neighbours read and write neighbouring groups. A team is a part of a warp for short
-// rows, a warp, or several; a block is kHeldThreads, or one team that is larger.
+// A row is divided into groups of 16 bytes. Of a team of `lanes` threads, a power of two, thread l keeps
+// groups l, l + lanes, ..., so neighbouring threads access neighbouring groups. A team is part of a warp for
+// short rows, else one warp or several. A block has kRegisterRowThreads threads, or one team if that is
+// larger.
 //
-// Sums over a row: each thread adds its elements in order, then the lanes of a warp by a butterfly of
-// shuffles, then the warps in order. So the bits depend on the row's length and the type alone: not on the
-// address, the number of rows or the GPU. Rows that are not aligned to 16 bytes go by the same kernels with
+// Sums over a row: each thread adds its elements in order, then the lanes of a warp are added by a butterfly
+// of shuffles, then the warps in order. So the bits depend only on the row's length and type, not on the
+// address, the number of rows or the GPU. Rows that are not aligned to 16 bytes use the same kernels with
 // `Aligned` false, which read and write element by element.
 //
 // Shared memory: two values for each warp of a block and each of the numbers that are added at once.
@@ -18,14 +19,14 @@
 
 namespace eddy::cuda {
 
-inline constexpr std::int64_t kHeldRow = 8192;  // elements of the longest row that is held
-inline constexpr int kHeldThreads = 128;        // of a block, unless a team has more
+inline constexpr std::int64_t kLongestRegisterRow = 8192;  // elements
+inline constexpr int kRegisterRowThreads = 128;            // threads of a block, unless a team has more
 inline constexpr int kMostTeamWarps = 16;
 
-// How a block's threads share out rows.
+// How the threads of a block are divided into teams, one row each.
 struct RowTeams {
-  int lane_bits;  // of the number of threads of a team
-  int groups;     // of a row
+  int lane_bits;  // log2 of the threads of a team
+  int groups;     // groups of a row
   int count;      // teams of a block
 
   __host__ __device__ int lanes() const { return 1 << lane_bits; }
@@ -35,27 +36,29 @@ struct RowTeams {
   __device__ int team() const { return static_cast<int>(threadIdx.x) >> lane_bits; }
 };
 
-// Whether rows of this width are held: whole groups, and not too many.
+// Returns whether rows of this width are register-resident: whole groups, at most kLongestRegisterRow
+// elements.
 template <class T>
-bool rows_held(std::int64_t width) {
-  return width % kGroup<T> == 0 && width <= kHeldRow;
+bool rows_fit_registers(std::int64_t width) {
+  return width % kGroup<T> == 0 && width <= kLongestRegisterRow;
 }
-// Teams of as few threads as can hold a row with up to `Elements` each.
+// Returns the smallest teams that hold a row with at most `Elements` elements to a thread.
 template <int Elements, class T>
 RowTeams row_teams(std::int64_t width) {
-  static_assert(kHeldRow <= Elements * 32 * kMostTeamWarps);
+  static_assert(kLongestRegisterRow <= Elements * 32 * kMostTeamWarps);
   const auto wanted = static_cast<unsigned>((width + Elements - 1) / Elements);
   const int bits = std::countr_zero(std::bit_ceil(wanted));
-  return {bits, static_cast<int>(width) / kGroup<T>, kHeldThreads >> bits > 1 ? kHeldThreads >> bits : 1};
+  return {bits, static_cast<int>(width) / kGroup<T>,
+          kRegisterRowThreads >> bits > 1 ? kRegisterRowThreads >> bits : 1};
 }
-// Whether all rows of such a tensor begin at multiples of 16 bytes. Of one that is null: yes.
+// Returns whether all rows of a tensor start at multiples of 16 bytes; true for null.
 template <class T>
 bool rows_aligned(const void* first, std::int64_t stride = 0) {
   return aligned(first) && stride % kGroup<T> == 0;
 }
 
 template <bool Aligned, class T>
-__device__ Group<T> read_held(const T* from) {
+__device__ Group<T> read_row_group(const T* from) {
   if constexpr (Aligned) {
     return read_group(from);
   } else {
@@ -66,7 +69,7 @@ __device__ Group<T> read_held(const T* from) {
   }
 }
 template <bool Aligned, class T>
-__device__ void write_held(T* to, const Group<T>& group) {
+__device__ void write_row_group(T* to, const Group<T>& group) {
   if constexpr (Aligned) {
     write_group(to, group);
   } else {
@@ -74,48 +77,49 @@ __device__ void write_held(T* to, const Group<T>& group) {
     for (int j = 0; j < kGroup<T>; ++j) to[j] = static_cast<T>(group.at[j]);
   }
 }
-// As many numbers of a vector that is f32 whatever T is, such as a weight.
+// The same number of entries of a vector that is f32 whatever T is, such as a weight.
 template <bool Aligned, class T>
 __device__ Group<T> read_parameters(const float* from) {
   Group<T> group;
 #pragma unroll
   for (int j = 0; j < kGroup<T>; j += 4) {
-    const Group<float> four = read_held<Aligned>(from + j);
+    const Group<float> four = read_row_group<Aligned>(from + j);
 #pragma unroll
     for (int i = 0; i < 4; ++i) group.at[j + i] = four.at[i];
   }
   return group;
 }
 
-// Calls run(k, column) for each group that this thread keeps of a row of `groups`: its k-th, which begins at
-// that column of the row.
-template <class T, int Held, class Run>
-__device__ void each_group(const RowTeams& by, int groups, Run&& run) {
+// Calls run(k, column) for each group of the row that this thread keeps: its k-th, which starts at `column`.
+template <class T, int ThreadGroups, class Run>
+__device__ void each_group(const RowTeams& teams, int groups, Run&& run) {
 #pragma unroll
-  for (int k = 0; k < Held; ++k) {
-    const int group = by.lane() + k * by.lanes();
+  for (int k = 0; k < ThreadGroups; ++k) {
+    const int group = teams.lane() + k * teams.lanes();
     if (group < groups) run(k, group * kGroup<T>);
   }
 }
-// This thread's groups of a row, which must be there; where it keeps fewer, the last one again. So no read
-// hangs on a condition, and all are under way at once: behind a branch each would be waited for.
-template <bool Aligned, class T, int Held>
-__device__ void read_row(Group<T> (&row)[Held], const T* from, const RowTeams& by) {
+// Reads this thread's groups of a row, which must exist; where it keeps fewer, it reads the last group again.
+// So no load depends on a condition and all are in flight at once; behind branches each would be waited for.
+template <bool Aligned, class T, int ThreadGroups>
+__device__ void read_row(Group<T> (&row)[ThreadGroups], const T* from, const RowTeams& teams) {
 #pragma unroll
-  for (int k = 0; k < Held; ++k)
-    row[k] = read_held<Aligned>(from + min(by.lane() + k * by.lanes(), by.groups - 1) * kGroup<T>);
+  for (int k = 0; k < ThreadGroups; ++k)
+    row[k] =
+        read_row_group<Aligned>(from + min(teams.lane() + k * teams.lanes(), teams.groups - 1) * kGroup<T>);
 }
 
-// Adds each of several values over a team; every thread gets the sums. All threads of the block must call it,
-// with `turn` 0 and 1 by turns: a call's values stay in shared memory until the one after the next.
+// Adds each of `Count` values over a team; every thread gets the sums. All threads of the block must call it.
+// `turn` alternates between 0 and 1: the values of a call stay in shared memory until the call after the
+// next.
 template <int Count>
-__device__ void add_up(float (&sums)[Count], const RowTeams& by, int& turn) {
-  for (int distance = (by.lanes() < 32 ? by.lanes() : 32) / 2; distance > 0; distance /= 2)
+__device__ void add_up(float (&sums)[Count], const RowTeams& teams, int& turn) {
+  for (int distance = (teams.lanes() < 32 ? teams.lanes() : 32) / 2; distance > 0; distance /= 2)
 #pragma unroll
     for (int i = 0; i < Count; ++i) sums[i] += __shfl_xor_sync(0xffffffffu, sums[i], distance);
-  if (by.lanes() <= 32) return;
+  if (teams.lanes() <= 32) return;
   __shared__ float of_warps[2][kMostTeamWarps][Count];
-  const int warp = static_cast<int>(threadIdx.x) / 32, first = by.team() * (by.lanes() / 32);
+  const int warp = static_cast<int>(threadIdx.x) / 32, first = teams.team() * (teams.lanes() / 32);
   if (threadIdx.x % 32 == 0)
 #pragma unroll
     for (int i = 0; i < Count; ++i) of_warps[turn][warp][i] = sums[i];
@@ -124,7 +128,7 @@ __device__ void add_up(float (&sums)[Count], const RowTeams& by, int& turn) {
   for (int i = 0; i < Count; ++i) {
     sums[i] = of_warps[turn][first][i];
 #pragma unroll 1
-    for (int other = 1; other < by.lanes() / 32; ++other) sums[i] += of_warps[turn][first + other][i];
+    for (int other = 1; other < teams.lanes() / 32; ++other) sums[i] += of_warps[turn][first + other][i];
   }
   turn ^= 1;
 }

@@ -1,5 +1,5 @@
-// Launching kernels that take shared memory by the launch: more than the 48 KiB that a kernel may declare, up
-// to what every architecture from 8.0 on gives to one block, or what the only one that a kernel is for gives.
+// Launching kernels with dynamic shared memory: more than the 48 KiB that a kernel may declare statically, up
+// to what every architecture from 8.0 on offers a block, or what the one architecture of a kernel offers.
 #pragma once
 
 #include "cuda/core/launch.cuh"
@@ -7,9 +7,9 @@
 namespace eddy::cuda {
 
 inline constexpr int kMostSharedBytes =
-    99 * 1024;  // of a block on 8.6, 8.9 and 12.0; 8.0, 9.0 and 10.0 have more
+    99 * 1024;  // per block on 8.6, 8.9 and 12.0; 8.0, 9.0 and 10.0 have more
 
-// As launch, with `shared_bytes` of shared memory for each block; kernels find it by shared_memory().
+// As launch, with `shared_bytes` of shared memory for each block, which kernels get from shared_memory().
 template <class Args>
 void launch_shared(const char* name, void (*kernel)(Args), std::int64_t blocks, int threads, int shared_bytes,
                    const std::type_identity_t<Args>& args) {

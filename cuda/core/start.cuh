@@ -1,5 +1,5 @@
-// Where kernels are started, but for those whose blocks meet (grid_barrier.cuh), and nowhere else:
-// tests/emulation/ has a file in this one's place that runs them on the host.
+// The one place where kernels are started, except for those with a grid barrier (grid_barrier.cuh).
+// tests/emulation/ replaces this file by one that runs kernels on the host.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,14 +10,14 @@
 
 namespace eddy::cuda {
 
-// The block's shared memory, 16-byte aligned; its size is the launch's.
+// Returns the block's dynamic shared memory, aligned to 16 bytes; the launch sets its size.
 __device__ inline float* shared_memory() {
   extern __shared__ float4 shared_fours[];
   return reinterpret_cast<float*>(shared_fours);
 }
 
-// Lets a kernel ask for this much shared memory. The limit is the kernel's and not the launch's, and is only
-// raised: what was captured may hold launches of the same kernel that ask for more.
+// Allows a kernel to use this much shared memory. The limit belongs to the kernel, not to the launch, and is
+// only ever raised: captured work may hold launches of the same kernel that use more.
 inline void allow_shared(const char* name, const void* kernel, int bytes) {
   cudaFuncAttributes now{};
   check(cudaFuncGetAttributes(&now, kernel), name);
@@ -25,11 +25,11 @@ inline void allow_shared(const char* name, const void* kernel, int bytes) {
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), name);
 }
 
-// Puts a kernel into the library's stream. `name` is for errors.
+// Enqueues a kernel on the library's stream. Errors contain `name`.
 template <class Args>
 void start(const char* name, void (*kernel)(Args), std::int64_t blocks, int threads, int shared_bytes,
            const Args& args) {
-  static_assert(sizeof(Args) <= 4096);  // what every GPU takes as a kernel's arguments
+  static_assert(sizeof(Args) <= 4096);  // the most that every GPU takes as a kernel's arguments
   const cudaStream_t queue = stream();
   if (shared_bytes > 0) allow_shared(name, reinterpret_cast<const void*>(kernel), shared_bytes);
   kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads),

@@ -1,7 +1,7 @@
-// The threads that work together on one row: a warp (Team<32>), or a whole block of kThreads or more. Each
-// sums or compares its own elements, then the team combines: within warps by a butterfly of shuffles, between
-// warps in the order of the warps. The order depends on the team's size alone, so the bits of a result do not
-// change from run to run; every thread of the team gets it.
+// A team: the threads that work on one row, either a warp (Team<32>) or a whole block of kThreads or more.
+// Each thread reduces its own elements, then the team combines: within warps by a butterfly of shuffles,
+// between warps in the order of the warps. The order depends only on the team's size, so the bits of a result
+// are the same in every run. Every thread of the team gets the result.
 //
 // Shared memory: one value per warp, for a team of several warps.
 #pragma once
@@ -21,7 +21,7 @@ struct Plus {
   }
 };
 
-// The larger of two, and NaN once there is one.
+// The larger of two numbers; NaN if either is NaN.
 struct NanMax {
   __device__ float operator()(float a, float b) const { return (b <= a) | (a != a) ? a : b; }
 };
@@ -33,7 +33,7 @@ struct Team {
   static constexpr int kRowsPerBlock = kBlock / Threads;
 
   __device__ static int lane() { return static_cast<int>(threadIdx.x) % Threads; }
-  // The first row of this team, and the distance to its next one. All threads of a team walk alike.
+  // The first row of this team, and the distance to its next one: the same for all threads of the team.
   __device__ static std::int64_t first_row() {
     return static_cast<std::int64_t>(blockIdx.x) * kRowsPerBlock + threadIdx.x / Threads;
   }
@@ -51,25 +51,26 @@ struct Team {
       __syncthreads();
       value = of_warps[0];
       for (int warp = 1; warp < kWarps; ++warp) value = combine(value, of_warps[warp]);
-      __syncthreads();  // the next call writes there again
+      __syncthreads();  // the next call overwrites the shared values
     }
     return value;
   }
 };
 
-// Rows of up to this many elements are a warp's work; for longer ones a block is faster than a warp's serial
-// loop.
+// Rows of up to this many elements are reduced by a warp. For longer rows a block is faster than the serial
+// loop of a warp.
 inline constexpr std::int64_t kWarpRow = 1024;
 
-// Runs a kernel on `rows` rows: `of_warp` with a team of a warp for each, `of_block` with a block for each.
+// Launches a kernel over `rows` rows: `warp_kernel` with a warp to a row, or `block_kernel` with a block to
+// a row.
 template <class Args>
-void launch_rows(const char* name, void (*of_warp)(Args), void (*of_block)(Args), std::int64_t rows,
+void launch_rows(const char* name, void (*warp_kernel)(Args), void (*block_kernel)(Args), std::int64_t rows,
                  std::int64_t width, const std::type_identity_t<Args>& args) {
   if (rows == 0) return;
   if (width <= kWarpRow)
-    launch(name, of_warp, grid_for(rows, Team<32>::kRowsPerBlock, 64), kThreads, args);
+    launch(name, warp_kernel, grid_for(rows, Team<32>::kRowsPerBlock, 64), kThreads, args);
   else
-    launch(name, of_block, grid_for(rows, 1, 64), kThreads, args);
+    launch(name, block_kernel, grid_for(rows, 1, 64), kThreads, args);
 }
 
 }  // namespace eddy::cuda

@@ -1,7 +1,8 @@
-// Walking strided tensors by the number of an element, for kernels and, in tests, for the CPU. A Walk turns
-// the number of an element in row-major order into an offset for each operand: one division per axis, done by
-// a multiplication. Host code merges the axes that all operands allow, and cuts tensors of 2^31 elements and
-// more into parts, so that kernels count in 32 bits. No CUDA header is needed to include this.
+// Offsets into strided tensors from the number of an element, for kernels and, in tests, for the CPU. A Walk
+// turns the number of an element in row-major order into an offset for each operand: one division per axis,
+// done by a multiplication. Host code merges the axes that all operands allow to be merged, and splits
+// tensors of 2^31 or more elements into parts, so that kernels count in 32 bits. No CUDA header is needed to
+// include this.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +11,15 @@
 
 namespace eddy::cuda {
 
-// Division of n < 2^31 by a fixed number: n / d = (high(n m) + n) >> s, with s = ceil(log2 d) and m =
-// floor(2^32 (2^s - d) / d) + 1.
-// Source: T. Granlund, P. Montgomery, "Division by invariant integers using multiplication" (PLDI 1994),
-// figure 4.1; the sum stays below 2^32 because n does below 2^31.
+// Division of n < 2^31 by a fixed number d:
+//
+//   n / d = (high(n m) + n) >> s
+//   s     = ceil(log2 d)
+//   m     = floor(2^32 (2^s - d) / d) + 1
+//
+// The sum stays below 2^32 because n is below 2^31.
+// source: T. Granlund, P. Montgomery, "Division by invariant integers using multiplication" (PLDI 1994),
+// figure 4.1.
 struct FastDivide {
   std::uint32_t divisor = 1, factor = 1, shift = 0;
 
@@ -31,7 +37,7 @@ struct FastDivide {
 
 inline constexpr int kWalkAxes = 6;
 
-// Sizes and strides (in elements) of `Operands` tensors over one shape.
+// A Walk over `Operands` tensors of one shape: its sizes, and the strides of each tensor in elements.
 template <int Operands>
 struct Walk {
   std::uint32_t elements = 0;
@@ -51,15 +57,15 @@ struct Walk {
   }
 };
 
-// Sizes and strides before they become Walks. Axes of size 1 are left out and neighbours merged on the way
-// in.
+// Sizes and strides before they become Walks. Adding an axis drops it if its size is 1 and merges it with its
+// neighbour where it can.
 template <int Operands>
 struct WalkShape {
   int rank = 0;
   std::int64_t sizes[kWalkAxes] = {};
   std::int64_t strides[Operands][kWalkAxes] = {};
 
-  // An axis further inside than those before; its strides, one for each operand.
+  // Adds an axis inside those added before; `steps` has its stride for each operand.
   void add_axis(std::int64_t size, const std::int64_t (&steps)[Operands]) {
     if (size == 1) return;
     const int last = rank - 1;
@@ -76,12 +82,13 @@ struct WalkShape {
     return product;
   }
 
-  // Calls run(walk, offsets) for parts of fewer than 2^31 elements that together are the whole, in order;
-  // usually there is one. `offsets` are where the operands' parts start.
+  // Calls run(walk, offsets) for parts of fewer than 2^31 elements, in order; together they are the whole,
+  // and usually there is one. `offsets` are the starts of the parts in the operands.
   template <class Run>
   void for_parts(Run&& run, std::int64_t most = std::int64_t{1} << 30) const {
     if (elements() == 0) return;
-    // The axes from `cut` + 1 on fit into a part; axis `cut` is taken in pieces, those before it one by one.
+    // Axes from `cut` + 1 on fit into a part. Axis `cut` is split; the axes before it are taken one index at
+    // a time.
     int cut = rank - 1;
     std::int64_t inner = 1;
     while (cut > 0 && inner * sizes[cut] <= most) inner *= sizes[cut--];

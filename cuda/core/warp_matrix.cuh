@@ -1,13 +1,13 @@
-// The instructions that tensor-core kernels are made of, each in a function: products of small matrices by a
-// warp, their operands from shared memory, and copies into shared memory that go on in the background. On
-// GPUs from 8.0 on.
+// The instructions of tensor-core kernels, one function each: matrix products by a warp, loading their
+// operands from shared memory, and asynchronous copies into shared memory. For GPUs from 8.0 on.
 // source: PTX ISA, "Warp-level matrix instructions" (mma.m16n8k16, ldmatrix) and "cp.async".
 //
-// All 32 threads of a warp must call the first three together. With g = lane / 4 and t = lane % 4 a thread
-// has, two neighbours to a register, the first in the lower half:
-//   A [16 x 16]  registers 0 .. 3: row g, g + 8, g, g + 8; columns 2 t, 2 t + 1, and 8 more for 2 and 3
-//   B [16 x 8]   registers 0, 1: rows 2 t, 2 t + 1, and 8 more for 1; column g
-//   C [16 x 8]   numbers 0 .. 3: row g, g, g + 8, g + 8; columns 2 t, 2 t + 1, 2 t, 2 t + 1
+// All 32 threads of a warp must call the first three functions together. With g = lane / 4 and t = lane % 4 a
+// thread holds (a register has two neighbours, the first in the lower half):
+//
+//   A [16 x 16]  registers 0 .. 3   rows g, g + 8, g, g + 8             columns 2 t, 2 t + 1; + 8 in 2 and 3
+//   B [16 x 8]   registers 0, 1     rows 2 t, 2 t + 1; + 8 in 1         column g
+//   C [16 x 8]   numbers 0 .. 3     rows g, g, g + 8, g + 8             columns 2 t, 2 t + 1, 2 t, 2 t + 1
 #pragma once
 
 #include <cuda_runtime.h>
@@ -32,8 +32,8 @@ __device__ inline unsigned shared_address(const void* pointer) {
   return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
 }
 
-// Four 8 x 8 matrices of bf16 from shared memory, one to a register: lane l names row l % 8 of matrix l / 8,
-// 16 bytes at a multiple of 16. A thread gets row g, columns 2 t and 2 t + 1 of each.
+// Loads four 8 x 8 matrices of bf16 from shared memory, one into each register. Lane l passes the address of
+// row l % 8 of matrix l / 8: 16 bytes, aligned to 16. A thread gets row g, columns 2 t and 2 t + 1, of each.
 __device__ inline void load_matrices(std::uint32_t (&to)[4], const bf16* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -48,14 +48,14 @@ __device__ inline void load_matrices_transposed(std::uint32_t (&to)[4], const bf
                : "memory");
 }
 
-// Starts a copy of 16 bytes from global to shared memory, both at multiples of 16; of zeros when not `there`,
-// and `from` is not read then.
+// Starts an asynchronous copy of 16 bytes from global to shared memory, both aligned to 16 bytes. If not
+// `there`, it writes zeros and does not read `from`.
 __device__ inline void start_copy(bf16* to, const bf16* from, bool there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
                "r"(there ? 16 : 0)
                : "memory");
 }
-// Waits until this thread's copies have arrived; other threads may rely on them after a barrier.
+// Waits for this thread's copies. Other threads may read the data after a barrier.
 __device__ inline void finish_copies() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }

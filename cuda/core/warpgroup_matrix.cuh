@@ -1,27 +1,31 @@
-// The instructions of a warpgroup, 4 warps that multiply together, each in a function: wgmma and what orders
-// it. For sm_90a alone, GPUs of compute capability 9.0.
+// The instructions of a warpgroup (4 warps that multiply together), one function each: wgmma and its ordering
+// instructions. For sm_90a alone, GPUs of compute capability 9.0.
 // source: PTX ISA 9.0, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions".
 //
-// A warpgroup is 128 threads that start at a multiple of 128; all of them must call these functions together,
-// with the same descriptors. C [64 x N] += A [64 x 16] B [16 x N]: warp w has rows 16 w .. 16 w + 15 of A and
-// C, and of these a thread what cuda/core/warp_matrix.cuh says of A and of C, whose columns go on by 8.
+// A warpgroup is 128 threads that start at a multiple of 128. All of them must call these functions together,
+// with the same descriptors.
 //
-// Products run in the background. In this order:
-//   publish_shared      each thread that wrote an operand into shared memory, by stores or by copies that it
-//                       has finished; then a barrier
-//   order_registers     once the last reads and writes of sums and left operands are asked for
-//   multiply_warpgroup  any number. Several with the same sums follow each other without more
-//   commit_products     makes a group of them
-//   wait_products       until the group is done: before, nothing may read its sums, write its left operands
-//   or
-//                       overwrite its tiles; after and behind a barrier anyone may
+//   C [64 x N] += A [64 x 16] B [16 x N]
+//
+// Warp w has rows 16 w .. 16 w + 15 of A and C. Within them a thread holds what cuda/core/warp_matrix.cuh
+// says of A and C; the columns of C continue in steps of 8.
+//
+// Products are asynchronous. Call in this order:
+//
+//   publish_shared      by each thread that wrote an operand into shared memory, by stores or by finished
+//                       copies; then a barrier
+//   order_registers     after the last accesses to accumulators and left operands in registers
+//   multiply_warpgroup  any number of times; products with the same accumulators need nothing between them
+//   commit_products     puts the products so far into a group
+//   wait_products       waits for the group. Before it returns nothing may read the accumulators, write the
+//                       left operands or overwrite the tiles; after it, and after a barrier, any thread may.
 #pragma once
 
 #include "cuda/core/warp_matrix.cuh"
 
 namespace eddy::cuda {
 
-// Makes this thread's writes to shared memory visible to products that start behind the next barrier.
+// Makes this thread's writes to shared memory visible to products that start after the next barrier.
 __device__ inline void publish_shared() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -34,17 +38,17 @@ __device__ inline void commit_products() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Waits until at most `Pending` groups, the last, are not done. `sums` may be read then.
+// Waits until at most the last `Pending` groups are unfinished. Then `sums` may be read.
 template <int Pending, int Tiles>
 __device__ void wait_products(float (&sums)[Tiles][4]) {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
 #pragma unroll
   for (int n = 0; n < Tiles; ++n)
 #pragma unroll
-    for (int e = 0; e < 4; ++e) asm volatile("" : "+f"(sums[n][e])::"memory");  // no read moves up to here
+    for (int e = 0; e < 4; ++e) asm volatile("" : "+f"(sums[n][e])::"memory");  // no read moves above this
 }
 
-// Lists of registers for inline assembly, which no function can make.
+// Lists of registers for inline assembly, which a function cannot produce.
 #define EDDY_SUMS_1(n) "+f"(sums[n][0]), "+f"(sums[n][1]), "+f"(sums[n][2]), "+f"(sums[n][3])
 #define EDDY_SUMS_4(n) EDDY_SUMS_1(n), EDDY_SUMS_1(n + 1), EDDY_SUMS_1(n + 2), EDDY_SUMS_1(n + 3)
 #define EDDY_SUMS_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
@@ -55,14 +59,14 @@ __device__ void wait_products(float (&sums)[Tiles][4]) {
   EDDY_SUMS_32                                                                         \
   ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
   "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-// Sums are added to where the number behind the operands is not 0, else overwritten.
+// wgmma accumulates into the sums if the operand `add` is not 0, else it overwrites them.
 #define EDDY_MULTIPLY(n, sums, operands, add) \
   "{ .reg .pred add; setp.ne.b32 add, " add   \
   ", 0; wgmma.mma_async.sync.aligned"         \
   ".m64n" n "k16.f32.bf16.bf16 {" sums "}, " operands "; }"
 
-// sums (+)= A B with both in shared memory, A's rows and B's columns being rows of their tiles. (+)= is =
-// when not `add`.
+// sums = A B, or sums += A B with `add`. Both operands are in shared memory: rows of A are rows of its tile,
+// columns of B are rows of its tile.
 template <int N>
 __device__ void multiply_warpgroup(float (&sums)[N / 8][4], std::uint64_t left, std::uint64_t right,
                                    bool add) {
@@ -77,7 +81,7 @@ __device__ void multiply_warpgroup(float (&sums)[N / 8][4], std::uint64_t left, 
                  : "l"(left), "l"(right), "r"(static_cast<int>(add)));
 }
 
-// The same with A in registers; B's columns are rows of its tile, or with Across its rows are.
+// The same with A in registers. The columns of B are rows of its tile, or, with Across, the rows of B are.
 template <int N, bool Across>
 __device__ void multiply_warpgroup(float (&sums)[N / 8][4], const std::uint32_t (&left)[4],
                                    std::uint64_t right, bool add) {

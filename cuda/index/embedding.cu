@@ -1,26 +1,29 @@
-// Rows picked from a table by ids, and the gradient: row v of dtable is the sum of the rows of dy whose id is
+// Rows of a table picked by ids, and the gradient: row v of dtable is the sum of the rows of dy whose id is
 // v.
 //
-// Forward, mapping: a warp per position, each thread every 32nd four elements of the row, or elements where
-// rows are not so aligned. What is added to them is walked by the number of the position. Bytes moved: ids,
-// rows and result once, the least.
+// Forward.
+//   mapping        a warp per position; each thread takes every 32nd group of four elements of the row, or
+//                  every 32nd element if rows are not aligned. A Walk over positions finds what is added to
+//                  the rows.
+//   shared memory  none
+//   bytes moved    ids, rows and result once, the least
 //
 // Backward, without atomics and in a fixed order. The positions are sorted by id, stably, and the sorted list
-// is cut into chunks of 64. A run is the positions of one id, side by side in the list:
+// is cut into chunks of 64. A run is the positions of one id, which are neighbours in the list:
 //
-//     ids     2 2 2 2|2 2 2 5|5 7 7 7|7 7 9 9|      | between chunks
-//     runs    [2 . . . . . .][5 .][7 . . . .][9 .]
+//   ids     2 2 2 2|2 2 2 5|5 7 7 7|7 7 9 9|      | between chunks
+//   runs    [2 . . . . . .][5 .][7 . . . .][9 .]
 //
-//   1. A block per chunk, a thread per column, adds up its part of each run, in order. A run inside the chunk
-//   goes to
-//      dtable; a part that goes on to the next chunk or comes from the one before goes to that chunk's two
-//      spare rows, the first or the last of its runs.
-//   2. A block per chunk in which a run begins that goes on: adds the spare rows of that run, chunk by chunk,
-//   to dtable.
+//   1. A block per chunk, a thread per column, sums its part of each run in order. A run inside the chunk
+//      is added to dtable. A part that continues in the next chunk, or comes from the chunk before, goes to
+//      one of the chunk's two spare rows: the last for the former, the first for the latter.
+//   2. A block per chunk in which a continued run begins adds the spare rows of that run, chunk by chunk, to
+//      dtable.
 //
-// So a frequent id costs a row per 64 positions more and no more time than others. Shared memory: 512 bytes.
-// Bytes moved: dy once, the rows of dtable that are hit read and written once, the spare rows (2 in 64)
-// written and read once, and the sort: near the least.
+// So a frequent id costs one row per 64 positions more, and takes no longer than other ids.
+//   shared memory  512 bytes
+//   bytes moved    dy once, the rows of dtable that are hit read and written once, the spare rows (2 in 64)
+//                  written and read once, and the sort: near the least
 //
 // An id outside the table gives a row of NaN forward and nothing backward.
 #include "cuda/core/install.h"
@@ -33,7 +36,7 @@
 namespace eddy::cuda {
 namespace {
 
-// The first element of what is added to a position's row.
+// Returns the first element of what is added to a position's row.
 __device__ const float* added_row(const EmbeddingArgs& args, std::int64_t position) {
   const float* row = static_cast<const float*>(args.added);
   for (int axis = args.axes - 1; axis >= 0; --axis) {
@@ -85,7 +88,7 @@ void forward(const EmbeddingArgs& args) {
          grid_for(args.positions, Team<32>::kRowsPerBlock, 64), kThreads, args);
 }
 
-// Ids as keys for sorting; one outside the table becomes `vocab`, which sorts last and is left out.
+// Ids as sort keys. An id outside the table becomes `vocab`, which sorts last and is skipped.
 struct KeyArgs {
   std::int64_t positions, vocab;
   const void* ids;
@@ -110,7 +113,7 @@ struct SumRunsArgs {
   const std::int32_t *keys, *places;  // sorted by key
   const T* dy;
   float* dtable;
-  float* spare;  // [chunks, 2, dim]: of the run that comes from the chunk before, and of the one that goes on
+  float* spare;  // [chunks, 2, dim]: of the run from the chunk before, and of the run that continues
 
   __device__ std::int64_t chunks() const { return (positions + kChunk - 1) / kChunk; }
   __device__ std::int64_t chunk_end(std::int64_t chunk) const { return min((chunk + 1) * kChunk, positions); }
@@ -160,13 +163,13 @@ __global__ void spare_kernel(SumRunsArgs<T> args) {
   for (std::int64_t chunk = blockIdx.x; chunk < args.chunks(); chunk += gridDim.x) {
     if (!args.goes_on(chunk)) continue;
     const std::int32_t key = args.keys[args.chunk_end(chunk) - 1];
-    // A run that fills this chunk and comes from the one before began earlier.
+    // A run that fills this chunk and continues from the one before began earlier.
     if (key >= args.vocab || (args.comes_in(chunk) && args.keys[chunk * kChunk] == key)) continue;
     for (std::int64_t column = threadIdx.x; column < args.dim; column += kThreads) {
       float sum = args.spare[(2 * chunk + 1) * args.dim + column];
       for (std::int64_t next = chunk + 1;; ++next) {
         sum += args.spare[2 * next * args.dim + column];
-        // The run ends in `next`, or fills it and goes on.
+        // The run ends in `next`, or fills it and continues.
         if (!args.goes_on(next) || args.keys[args.chunk_end(next) - 1] != key) break;
       }
       args.dtable[key * args.dim + column] += sum;
@@ -178,12 +181,12 @@ template <class T>
 void backward(const EmbeddingArgs& args) {
   require_f32("embedding", args.dtype);
   if (args.vocab >> 31 != 0) throw ValueError("embedding: a table of 2^31 rows or more (cuda takes fewer)");
-  // Sorting counts in 32 bits: positions beyond that come in parts, each added after the one before.
+  // The sort counts in 32 bits: more positions are handled in parts, which accumulate one after the other.
   constexpr std::int64_t kMost = std::int64_t{1} << 30;
   const Device device{DeviceType::cuda, device_index()};
   const bool narrow = args.id_dtype == Dtype::i32;
   int bits = 1;
-  while ((args.vocab >> bits) != 0) ++bits;  // vocab itself is a key
+  while ((args.vocab >> bits) != 0) ++bits;  // `vocab` itself is a key
   for (std::int64_t start = 0; start < args.positions; start += kMost) {
     const std::int64_t count = args.positions - start < kMost ? args.positions - start : kMost;
     const Tensor keys = Tensor::empty({count}, Dtype::i32, device),

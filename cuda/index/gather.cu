@@ -1,9 +1,11 @@
-// Entries picked along an axis by an index for each, and the gradient.
+// Entries picked along an axis, each by an index, and the gradient.
 //
-// Forward, mapping: one thread per entry of the result. Backward, mapping: one thread per column of x (all
-// entries of the axis at one place of the others), which walks the picks of its column in order and adds to
-// its own entries: no atomics, a fixed order. Shared memory: none. Bytes moved: index, picks and result once;
-// the entries picked in whole sectors of 32 bytes, which for inner = 1 can be 8 times what is used.
+//   mapping        forward: one thread per entry of the result. Backward: one thread per column of x (all
+//                  entries of the axis at one place of the other axes), which goes through the picks of its
+//                  column in order and accumulates into its own entries: no atomics, a fixed order.
+//   shared memory  none
+//   bytes moved    index, picks and result once; the picked entries in whole sectors of 32 bytes, which for
+//                  inner = 1 can be 8 times what is used
 //
 // An index outside the axis gives an entry with all bits set (NaN of a floating type) forward and nothing
 // backward.

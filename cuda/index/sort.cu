@@ -1,8 +1,8 @@
-// The radix sort of CUB, which comes with the toolkit. It is stable, and so deterministic. In a file of its
-// own because its headers take most of the time of compiling.
+// The radix sort of CUB, which comes with the toolkit. It is stable, and so deterministic. It has a file of
+// its own because CUB's headers take most of the compile time.
 //
-// Mapping and shared memory: CUB's. Bytes moved: keys and places read and written once for every 8 bits or so
-// of the keys.
+//   mapping, shared memory   CUB's
+//   bytes moved              keys and places read and written once for every 8 bits or so of the keys
 #include "cuda/index/sort.cuh"
 
 #include <algorithm>
@@ -23,8 +23,8 @@ Sorted sort_by_key(const Tensor& keys, const Tensor& places, int bits) {
           "cub::DeviceRadixSort");
   };
   std::size_t bytes = 0;
-  sort(nullptr, &bytes);                    // asks for the size of the working memory
-  bytes = std::max<std::size_t>(bytes, 1);  // CUB refuses an address with no bytes
+  sort(nullptr, &bytes);                    // the size of the working memory
+  bytes = std::max<std::size_t>(bytes, 1);  // CUB rejects an address with no bytes
   const Tensor scratch = Tensor::empty({static_cast<std::int64_t>(bytes)}, Dtype::u8, keys.device());
   sort(scratch.raw_data(), &bytes);
   return sorted;

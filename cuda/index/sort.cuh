@@ -1,4 +1,4 @@
-// A stable sort of numbers with their places, by the toolkit's own radix sort.
+// A stable sort of keys with their places, by the toolkit's radix sort.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace eddy::cuda {
 
-// Keys and places in the order of the keys; equal keys stay in the order in which they came. Both [n] of i32.
-// Only the lowest `bits` bits of the keys count, which must not be negative. n >= 1.
+// Keys and places in the order of the keys; equal keys keep their order. Both are [n] of i32. Only the lowest
+// `bits` bits of the keys count; keys must not be negative. n >= 1.
 struct Sorted {
   Tensor keys, places;
 };

@@ -1,19 +1,25 @@
-// Cross-entropy of rows, its mean, and the gradient, which is softmax and difference in one pass.
+// Cross-entropy of rows, its mean, and the gradient, which computes softmax and difference in one pass.
 //
-// Mapping: a warp per row of up to 1024 classes, a block per longer row; the mean by one block over the rows'
-// losses. Shared memory: 8 numbers per block, 8 KiB for the mean. Bytes moved: forward reads the logits once
-// from memory (the sum finds the row in the cache) and writes three numbers per row; the gradient reads them
-// once and writes dlogits once: the least, as the probabilities are computed twice and never stored.
+// Loss, mean and gradient as separate kernels.
+//   mapping        a warp per row of up to 1024 classes, a block per longer row; one block for the mean over
+//                  the rows' losses
+//   shared memory  8 numbers (32 bytes) per block; 8 KiB (8,192 bytes) for the mean
+//   bytes moved    forward reads the logits once from memory (the sum finds the row in the cache) and writes
+//                  three numbers per row; the gradient reads them once and writes dlogits once: the least, as
+//                  the probabilities are computed twice and never stored
 //
-// Loss and gradient at once: a warp, a block of 256 or a block of 1024 threads for each row, by its length. A
-// thread takes the same parts of a row twice: it reads 16 bytes and adds them to a maximum and a sum that
-// grow together, then computes the gradient. Between, it keeps them in the block's shared memory, as far as
-// that goes: 226 KiB on 9.0, 57,000 classes, one such row to a multiprocessor. What is over is read again and
-// should be in the L2 cache: of 128,000 classes 132 multiprocessors have 132 (512 - 231) KB = 37 MB under
-// way, of 50; with 98 KiB of shared memory (8.6) 84 of them 8.4 MB of rows of 50,257. Bytes moved: the logits
-// once, dlogits once.
+// Loss and gradient in one kernel.
+//   mapping        a warp, a block of 256 or a block of 1024 threads per row, by its length. A thread goes
+//                  through the same parts of a row twice: first it loads 16 bytes at a time and updates a
+//                  running maximum and sum, then it computes the gradient.
+//   shared memory  parts of the row between the two passes, as far as it goes: 226 KiB on 9.0, 57,000
+//                  classes, one such row to a multiprocessor. The rest is read again and should be in the L2
+//                  cache: of 128,000 classes 132 multiprocessors have 132 (512 - 231) KB = 37 MB in flight,
+//                  of 50 MB; with 98 KiB of shared memory (8.6) 84 multiprocessors have 8.4 MB in flight with
+//                  rows of 50,257.
+//   bytes moved    the logits once, dlogits once
 //
-// A target that is no class and not ignored makes its row's loss and gradient NaN: to refuse it the host
+// A target that is neither a class nor ignored makes its row's loss and gradient NaN: to reject it the host
 // would have to wait for the GPU.
 #include <algorithm>
 #include <cfloat>
@@ -64,8 +70,8 @@ __global__ void rows_kernel(CrossEntropyArgs args) {
 
 constexpr int kMeanThreads = 512;
 
-// The mean over the scored rows, in f64: thread t adds rows t, t + 512, ..., and the sums are folded in
-// halves.
+// The mean over the scored rows, in f64: thread t adds rows t, t + 512, ..., then a tree adds the threads'
+// sums.
 __global__ void mean_kernel(CrossEntropyMeanArgs args) {
   __shared__ double totals[kMeanThreads];
   __shared__ long long counts[kMeanThreads];
@@ -128,9 +134,9 @@ void backward(const CrossEntropyBackwardArgs& args) {
   });
 }
 
-// A row's largest logit so far, and the sum of the exponentials under it. A NaN makes the sum NaN.
+// A row's largest logit so far, and the sum of exponentials relative to it. A NaN makes the sum NaN.
 struct RunningSum {
-  float top = -FLT_MAX, sum = 0;  // so that -infinity adds 0, in a thread that has nothing else as well
+  float top = -FLT_MAX, sum = 0;  // finite, so that -infinity adds 0 also in a thread that has nothing else
 
   template <class Parts>
   __device__ void add(const Parts& parts) {
@@ -149,7 +155,7 @@ struct Largest {
   __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
 };
 
-// Neighbours of a row that one thread takes at once: four where all rows begin at 16 bytes, else one.
+// Neighbours of a row that a thread loads at once: four if all rows are aligned to 16 bytes, else one.
 struct One {
   float at[1];
 };
@@ -167,8 +173,8 @@ __device__ void write_part(Gradient* to, const One& part) {
 
 struct RowsLaunch {
   CrossEntropyRowsArgs args;
-  int parts;  // of a row
-  int held;   // of these, in shared memory
+  int parts;         // of a row
+  int shared_parts;  // parts in shared memory
 };
 
 constexpr int kLongRowThreads = 1024;
@@ -177,10 +183,10 @@ template <int Threads, int Width, class Gradient>
 __global__ void __launch_bounds__(Team<Threads>::kBlock) loss_and_gradient_kernel(RowsLaunch launched) {
   using Rows = Team<Threads>;
   using Part = PartOf<Width>;
-  constexpr int kAtOnce = 16 / Width;  // reads under way: 64 KiB of a long row's block
+  constexpr int kAtOnce = 16 / Width;  // loads in flight: 64 KiB for the block of a long row
   const CrossEntropyRowsArgs& args = launched.args;
-  const int parts = launched.parts, held = launched.held;
-  Part* const kept = reinterpret_cast<Part*>(shared_memory()) + threadIdx.x / Threads * held;
+  const int parts = launched.parts, shared_parts = launched.shared_parts;
+  Part* const kept = reinterpret_cast<Part*>(shared_memory()) + threadIdx.x / Threads * shared_parts;
   for (std::int64_t row = Rows::first_row(); row < args.rows; row += Rows::row_step()) {
     const std::int64_t target = args.targets[row];
     const float* const x = static_cast<const float*>(args.logits) + row * args.classes;
@@ -202,12 +208,12 @@ __global__ void __launch_bounds__(Team<Threads>::kBlock) loss_and_gradient_kerne
 #pragma unroll
       for (int k = 0; k < kAtOnce; ++k) {
         const int part = first + k * Threads;
-        read[k] = of_row(part < parts ? part : first);  // behind no branch, so that all are under way
+        read[k] = of_row(part < parts ? part : first);  // not behind a branch, so that all are in flight
       }
 #pragma unroll
       for (int k = 0; k < kAtOnce; ++k) {
         const int part = first + k * Threads;
-        if (part < held)
+        if (part < shared_parts)
           kept[part] = read[k];
         else if (part >= parts)
           for (float& value : read[k].at) value = -INFINITY;
@@ -216,12 +222,12 @@ __global__ void __launch_bounds__(Team<Threads>::kBlock) loss_and_gradient_kerne
     }
     const float top = Rows::reduce(own.top, Largest{});
     const float sum = Rows::reduce(own.sum * expf(own.top - top), Plus{}), inverse = 1.0f / sum;
-    // Dlogits may lie in the place of the logits: a thread reads and writes the same parts and no other's.
+    // Dlogits may be in the place of the logits: a thread reads and writes the same parts and no others.
     const bool has_target = Rows::lane() == target / Width % Threads;
     const float of_target = has_target ? x[target] - top : 0.0f;
 #pragma unroll 4
     for (int part = Rows::lane(); part < parts; part += Threads) {
-      Part share = part < held ? kept[part] : of_row(part);
+      Part share = part < shared_parts ? kept[part] : of_row(part);
       for (float& value : share.at) value = inverse * expf(value - top);
       write_part(dx + static_cast<std::int64_t>(part) * Width, share);
     }
@@ -234,18 +240,18 @@ __global__ void __launch_bounds__(Team<Threads>::kBlock) loss_and_gradient_kerne
 template <int Threads, int Width, class Gradient>
 void run_loss_and_gradient(const CrossEntropyRowsArgs& args) {
   constexpr int kRows = Team<Threads>::kRowsPerBlock, kBytes = 4 * Width;
-  constexpr int kOfTeam = 1024;  // more than a team takes for its sums
+  constexpr int kOfTeam = 1024;  // bytes; more than a team uses for its sums
   if (args.classes >> 30 != 0) throw ValueError("cross_entropy: 2^30 classes or more (cuda takes fewer)");
   const int parts = static_cast<int>(args.classes) / Width,
-            held = std::min(parts, (most_shared_bytes() - kOfTeam) / (kRows * kBytes));
+            shared_parts = std::min(parts, (most_shared_bytes() - kOfTeam) / (kRows * kBytes));
   launch_shared("cross_entropy_rows", loss_and_gradient_kernel<Threads, Width, Gradient>,
-                grid_for(args.rows, kRows, 64), Team<Threads>::kBlock, held * kRows * kBytes,
-                {args, parts, held});
+                grid_for(args.rows, kRows, 64), Team<Threads>::kBlock, shared_parts * kRows * kBytes,
+                {args, parts, shared_parts});
 }
 
 template <int Width, class Gradient>
 void loss_and_gradient(const CrossEntropyRowsArgs& args) {
-  constexpr std::int64_t kShortRow = 8192;  // a block of kThreads reads it in two turns
+  constexpr std::int64_t kShortRow = 8192;  // a block of kThreads loads it in two rounds
   if (args.classes <= kWarpRow)
     run_loss_and_gradient<32, Width, Gradient>(args);
   else if (args.classes <= kShortRow)

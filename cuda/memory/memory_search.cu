@@ -1,16 +1,20 @@
 // The search in an external memory: marking empty entries, choosing by scores, taking the pairs.
 //
 // Mapping.
-//   mark     a warp per entry and head.
-//   ends     a block per sequence and head.
-//   bucket   a block per query, a thread per bucket: neighbours read neighbouring scores.
-//   exact    a block per query. The topk-th best score is found byte by byte from the top: a histogram of the
-//            next byte of those scores that agree in the bytes before, four times. Then the scores above it,
-//            and the first of those equal to it, are listed in order by counting within tiles of 256.
-//   take     a warp per query and place, each thread every 32nd element of the pair.
-// Shared memory: up to 1.1 KiB. Bytes moved: bucket reads the scores twice, exact five times (mostly from the
-// second-level cache: one query's scores are 256 KiB for a memory of 65536); the pairs are read and written
-// once, the least. Counting is in integers, so its order does not matter and results are deterministic.
+//   mark     a warp per entry and head
+//   ends     a block per sequence and head
+//   bucket   a block per query, a thread per bucket: neighbours read neighbouring scores
+//   exact    a block per query. The topk-th best score is found byte by byte from the top, in four rounds: a
+//            histogram of the next byte of the scores that agree in the bytes before. Then the scores above
+//            it, and the first of those equal to it, are listed in order by counting within tiles of 256.
+//   take     a warp per query and place, each thread every 32nd element of the pair
+//
+//   shared memory  up to 1.1 KiB
+//   bytes moved    bucket reads the scores twice, exact five times (mostly from the second-level cache: the
+//                  scores of one query are 256 KiB for a memory of 65536); the pairs are read and written
+//                  once, the least
+//
+// Counts are integers, so their order does not matter and results are deterministic.
 #include "cuda/core/install.h"
 #include "cuda/core/team.cuh"
 #include "ops/memory/memory_search.h"
@@ -18,9 +22,9 @@
 namespace eddy::cuda {
 namespace {
 
-// What stands in `chosen` besides entries.
+// Values of `chosen` that are not entries.
 constexpr std::int32_t kNone = -1;     // no entry for this place
-constexpr std::int32_t kSeveral = -2;  // more than one of the bucket has a weight
+constexpr std::int32_t kSeveral = -2;  // more than one entry of the bucket has a weight
 
 __global__ void mark_kernel(MemoryMarkArgs args) {
   using Rows = Team<32>;
@@ -53,15 +57,15 @@ __global__ void ends_kernel(MemoryMarkArgs args) {
 }
 
 __device__ inline float score_of(const MemoryTakeArgs& args, std::int64_t query, std::int64_t m) {
-  return args.blank[m] != 0 ? static_cast<float>(kMemoryBlankScore)
+  return args.blank[m] != 0 ? static_cast<float>(kMemoryEmptyScore)
                             : static_cast<const float*>(args.scores)[query * args.score_stride + m];
 }
 
-// The weight of a score in its bucket, before it is divided by their sum. The difference of two numbers that
-// lie so close is exact in f32, so the others need no f64.
+// The weight of a score in its bucket, before division by their sum. The difference of two numbers that are
+// so close is exact in f32, so f64 is not needed.
 __device__ inline float weight_of(float best, float score) {
   const float gap = best - score;
-  if (gap > static_cast<float>(kMemoryForgotten / kMemorySharpness)) return 0.0f;
+  if (gap > static_cast<float>(kMemoryNegligible / kMemorySharpness)) return 0.0f;
   return static_cast<float>(exp(-kMemorySharpness * static_cast<double>(gap)));
 }
 
@@ -90,7 +94,7 @@ __global__ void bucket_kernel(MemoryTakeArgs args) {
     }
 }
 
-// Scores as integers in the same order; NaN is above all numbers, so that it shows in the result.
+// Maps scores to integers in the same order; NaN comes above all numbers, so that it shows in the result.
 __device__ inline unsigned order_of(float score) {
   const unsigned bits = __float_as_uint(score + 0.0f);  // -0 becomes 0
   if (score != score) return 0xffffffffu;
@@ -98,9 +102,9 @@ __device__ inline unsigned order_of(float score) {
 }
 
 constexpr int kWarps = kThreads / 32;
-static_assert(kThreads == 256);  // a thread for each value of a byte
+static_assert(kThreads == 256);  // one thread for each value of a byte
 
-// How many threads of lower number in the block have `flag`, and how many have it in all. All threads call
+// How many threads of lower number in the block have `flag` set, and how many in total. All threads must call
 // it.
 struct Place {
   int before, all;
@@ -115,7 +119,7 @@ __device__ inline Place count_flags(bool flag, int* of_warps) {
     if (i < warp) place.before += of_warps[i];
     place.all += of_warps[i];
   }
-  __syncthreads();  // the next call writes there again
+  __syncthreads();  // the next call overwrites the shared counts
   return place;
 }
 
@@ -128,8 +132,8 @@ __global__ void exact_kernel(MemoryTakeArgs args) {
   for (std::int64_t query = blockIdx.x; query < args.queries; query += gridDim.x) {
     std::int32_t* const chosen = args.chosen + query * args.topk;
     const std::int64_t count = min(args.topk, end);
-    unsigned border = 0;                   // its bytes so far
-    int wanted = static_cast<int>(count);  // how many are taken of those that agree with `border`
+    unsigned border = 0;                   // the bytes found so far
+    int wanted = static_cast<int>(count);  // how many of the scores that agree with `border` are taken
     for (int shift = 24; count > 0 && shift >= 0; shift -= 8) {
       histogram[threadIdx.x] = 0;
       __syncthreads();
@@ -164,7 +168,7 @@ __global__ void exact_kernel(MemoryTakeArgs args) {
     }
     for (std::int64_t place = count + threadIdx.x; place < args.topk; place += kThreads)
       chosen[place] = kNone;
-    __syncthreads();  // the next query writes the shared numbers again
+    __syncthreads();  // the next query overwrites the shared numbers
   }
 }
 

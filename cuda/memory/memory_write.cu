@@ -1,8 +1,10 @@
-// Writing into the ring of a memory. It moves bits, so one instantiation per element size serves all types.
+// Writing into the ring buffer of a memory. It moves bits, so one instantiation per element size serves all
+// types.
 //
-// Mapping: a warp per place of a sequence, which finds the row that stays there and copies its keys and
-// values, each thread every 32nd element. Shared memory: none. Bytes moved: every entry is read and written
-// once, the least for a result that is another tensor.
+//   mapping        a warp per place of a sequence, which finds the row that belongs there and copies its keys
+//                  and values, each thread every 32nd element
+//   shared memory  none
+//   bytes moved    every entry read and written once, the least for a result that is another tensor
 #include "cuda/core/install.h"
 #include "cuda/core/team.cuh"
 #include "ops/memory/memory_write.h"

@@ -1,13 +1,19 @@
 // Layer normalisation of rows and its gradient.
 //
-// Rows of whole groups of 16 bytes, up to kHeldRow entries, go by the kernels of norm.cuh. Those here are for
-// the others, and for the partial sums where rows are few. Forward and dx, mapping: a warp per row of up to
-// 1024 entries, a block per longer row. Partial sums of dweight and dbias, mapping: a block of 32 columns x 8
-// rows for every 32 columns and every kNormBlockRows rows; thread row t adds rows t, t + 8, ..., then the 8
-// sums are added in order. Shared memory: 8 numbers per block for rows, 2 KiB for the partial sums. Bytes
-// moved: forward, x and y once, and of a sum delta and the sum too (the passes over a row after the first
-// find it in the cache), the least; backward, dy and x twice: 5 row reads and writes against 3; of a sum its
-// gradient once more.
+//   y  = (x - mean) rstd weight + bias
+//   dx = rstd (g - mean(g) - n mean(g n))     g = dy weight,  n = (x - mean) rstd
+//
+// Rows of whole groups of 16 bytes, up to kLongestRegisterRow entries, use the kernels of norm.cuh. The
+// kernels here are for other rows, and for the partial sums of few rows.
+//
+//   mapping        forward and dx: a warp per row of up to 1024 entries, a block per longer row. Partial sums
+//                  of dweight and dbias: a block of 32 columns x 8 rows for every 32 columns and every
+//                  kNormBlockRows rows; thread row t adds rows t, t + 8, ..., then the 8 sums are added in
+//                  order.
+//   shared memory  8 numbers (32 bytes) per block for rows, 2 KiB (2,048 bytes) for the partial sums
+//   bytes moved    forward: x and y once, and delta and the sum for a norm of a sum, the least; passes over a
+//                  row after the first find it in the cache. Backward: dy and x twice, that is 5 row reads
+//                  and writes where 3 are the least, and once the gradient of the sum.
 #include "cuda/core/install.h"
 #include "cuda/norm/norm.cuh"
 #include "ops/norm/layer_norm.h"
@@ -27,7 +33,7 @@ __global__ void forward_kernel(LayerNormArgs args) {
     float sum = 0;
     for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) sum += static_cast<float>(x[i]);
     const float mean = Rows::reduce(sum, Plus{}) / count;
-    float squares = 0;  // of distances: sum(x^2) - n mean^2 would cancel
+    float squares = 0;  // of deviations: sum(x^2) - n mean^2 would cancel
     for (std::int64_t i = Rows::lane(); i < args.width; i += Threads)
       squares += (static_cast<float>(x[i]) - mean) * (static_cast<float>(x[i]) - mean);
     const float rstd = 1.0f / sqrtf(Rows::reduce(squares, Plus{}) / count + eps);
@@ -42,8 +48,7 @@ __global__ void forward_kernel(LayerNormArgs args) {
   }
 }
 
-// dx = rstd (g - mean(g) - n mean(g n)) with g = dy weight and n = (x - mean) rstd. dx may be dy: each thread
-// reads its own entries of dy again before it overwrites them.
+// dx may be dy: each thread reads its own entries of dy again before it overwrites them.
 template <int Threads, class T>
 __global__ void dx_kernel(LayerNormBackwardArgs args) {
   using Rows = Team<Threads>;
@@ -62,8 +67,8 @@ __global__ void dx_kernel(LayerNormBackwardArgs args) {
       sum_gn += g * ((static_cast<float>(x[i]) - mean) * rstd);
     }
     const float mean_g = Rows::reduce(sum_g, Plus{}) / count, mean_gn = Rows::reduce(sum_gn, Plus{}) / count;
-    // A row of one element is its own mean: dx is exactly 0, where rounding would leave g - g times a large
-    // rstd.
+    // A row of one element is its own mean. Its dx is exactly 0, where rounding would leave g - g times a
+    // large rstd.
     const float factor = args.width == 1 ? 0.0f : rstd;
     for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) {
       const float g = static_cast<float>(dy[i]) * (weight != nullptr ? weight[i] : 1.0f);
@@ -73,7 +78,7 @@ __global__ void dx_kernel(LayerNormBackwardArgs args) {
   }
 }
 
-// partials[block, column] = partial_beta * itself + the sums over the block's rows of dy n and dy.
+// partials[block, column] = partial_beta * itself + the sums of dy n and of dy over the block's rows.
 template <class T>
 __global__ void partials_kernel(LayerNormBackwardArgs args) {
   __shared__ float dweight_sums[kNormLanes][kNormColumns], dbias_sums[kNormLanes][kNormColumns];
@@ -107,7 +112,7 @@ __global__ void partials_kernel(LayerNormBackwardArgs args) {
         to = args.partial_beta == 0.0f ? sum : args.partial_beta * to + sum;
       }
     }
-    __syncthreads();  // the next item writes there again
+    __syncthreads();  // the next item overwrites the shared sums
   }
 }
 

@@ -1,22 +1,29 @@
-// What the norms of rows share on the GPU: the kernels for rows that are held in registers (register_rows.cuh),
-// layer and RMS norm by one template, and how all of their kernels are launched.
+// What the norms of rows share on the GPU: the kernels for register-resident rows (register_rows.cuh), layer
+// and RMS norm by one template, and how all of their kernels are launched.
 //
-// Forward, mapping: a team of threads per row, 64 bytes of it to a thread: for 1024 entries a warp in bf16,
-// two in f32. Mean and variance are two passes over registers. Bytes moved: x and y once, and of a sum delta
-// and the sum too, the least; weight and bias from the L1 cache. Registers (nvcc 13.0, sm_90): 40 to 82, none
-// spilled, so a multiprocessor holds 20 to 48 warps, each with 2 KiB of reads under way, of a sum 4. An H200
-// at 4.8 TB/s wants some 20 KiB (two thirds of it reads, 0.8 us each; an estimate).
+// Forward.
+//   mapping        a team of threads per row, 64 bytes of it to a thread: for 1024 entries a warp in bf16,
+//                  two in f32. Mean and variance are two passes over registers.
+//   bytes moved    x and y once, and delta and the sum for a norm of a sum, the least; weight and bias come
+//                  from the L1 cache
+//   registers      40 to 82 (nvcc 13.0, sm_90), none spilled, so a multiprocessor holds 20 to 48 warps, each
+//                  with 2 KiB of loads in flight, 4 for a norm of a sum. An H200 at 4.8 TB/s needs some 20
+//                  KiB (two thirds of it reads, 0.8 us each; an estimate).
 //
-// Backward, mapping: a team per row, 16 entries to a thread. With many rows a block takes kNormBlockRows of
-// them, and a thread, which has the same columns of all its rows, sums up dy n and dy in registers; the
-// block's teams are added in their order into one row of partial sums. Shared memory: 8 KiB. Bytes moved: dy,
-// x and dx once, and dsum or the former dx, the least; partial sums add 2 % in bf16, and their sum another 2.
-// Registers: 92 to 127, none spilled: 16 to 20 warps, each with 2 KiB of dy and x under way in bf16, 4 in
-// f32. 32,768 rows are 512 blocks, 3.9 for each of 132 multiprocessors, which hold 4 at once. With few rows
-// partial sums are a kernel of their own, and dy and x are read twice.
+// Backward.
+//   mapping        a team per row, 16 entries to a thread. With many rows a block takes kNormBlockRows of
+//                  them. A thread has the same columns of all its rows and accumulates dy n and dy in
+//                  registers; the teams of a block are added in order into one row of partial sums. With few
+//                  rows the partial sums are a kernel of their own, and dy and x are read twice.
+//   shared memory  8 KiB (8,192 bytes)
+//   bytes moved    dy, x and dx once, and dsum or the former dx, the least; partial sums add 2 % in bf16, and
+//                  summing them another 2 %
+//   registers      92 to 127, none spilled: 16 to 20 warps, each with 2 KiB of dy and x in flight in bf16, 4
+//                  in f32. 32,768 rows are 512 blocks, 3.9 for each of 132 multiprocessors, which hold 4 at
+//                  once.
 //
-// To try where a GPU shows less than 80 % of a copy's rate: in the backward pass 8 entries to a thread, for
-// more warps; or the next row read before this one's sums are added up.
+// To try where a GPU reaches less than 80 % of a copy's rate: in the backward pass 8 entries to a thread, for
+// more warps; or loading the next row before this one's sums are reduced.
 #pragma once
 
 #include "cuda/core/numbers.cuh"
@@ -26,78 +33,80 @@
 
 namespace eddy::cuda {
 
-// Elements of a row that a thread holds: 64 bytes forward; backward it holds two rows and sums besides.
+// Elements of a row in the registers of a thread: 64 bytes forward; backward it has two rows and the sums.
 template <class T>
-inline constexpr int kForwardHeld = 4 * kGroup<T>;
-inline constexpr int kBackwardHeld = 16;
+inline constexpr int kForwardElements = 4 * kGroup<T>;
+inline constexpr int kBackwardElements = 16;
 
-// A layer norm's rows have a mean, an RMS norm's a table.
+// A layer norm has a mean; an RMS norm has a table.
 template <class Args>
 inline constexpr bool kCentred = requires(const Args& args) {
   args.mean;
 };
 
 template <class Args>
-struct HeldNorm {
+struct RegisterRowNorm {
   Args args;
-  RowTeams by;
-  std::int64_t block_rows;  // that a block takes at a time
+  RowTeams teams;
+  std::int64_t block_rows;  // rows that a block takes at a time
 };
 
-// y = (x - mean) rstd weight + bias, or without mean and with a table's row for the bias; with `Adds` x is
-// the sum of x and delta, which is written, too.
+// y = (x - mean) rstd weight + bias. An RMS norm has no mean, and a row of the table in place of the bias.
+// With `Adds` the norm is of x + delta, which is written too.
 template <bool Aligned, bool Adds, class T, class Args>
-__global__ void __launch_bounds__(kHeldRow / kForwardHeld<T>) held_norm_kernel(HeldNorm<Args> launched) {
-  constexpr int kHeld = kForwardHeld<T> / kGroup<T>;
+__global__ void __launch_bounds__(kLongestRegisterRow / kForwardElements<T>)
+    register_norm_kernel(RegisterRowNorm<Args> launched) {
+  constexpr int kThreadGroups = kForwardElements<T> / kGroup<T>;
   const Args& args = launched.args;
-  const RowTeams& by = launched.by;
+  const RowTeams& teams = launched.teams;
   const float* const weight = static_cast<const float*>(args.weight);
   const float count = static_cast<float>(static_cast<int>(args.width)), eps = static_cast<float>(args.eps);
   int turn = 0;
   for (std::int64_t first = blockIdx.x * launched.block_rows; first < args.rows;
        first += gridDim.x * launched.block_rows) {
-    const std::int64_t row = first + by.team();
-    // A team without a row goes along: it reads the last one, which another may overwrite, and uses nothing.
-    const int groups = row < args.rows ? by.groups : 0;
+    const std::int64_t row = first + teams.team();
+    // A team without a row takes part with the last one, which another team may overwrite, and uses nothing.
+    const int groups = row < args.rows ? teams.groups : 0;
     const std::int64_t read = min(row, args.rows - 1);
-    Group<T> x[kHeld];
-    read_row<Aligned>(x, static_cast<const T*>(args.x) + read * args.x_stride, by);
+    Group<T> x[kThreadGroups];
+    read_row<Aligned>(x, static_cast<const T*>(args.x) + read * args.x_stride, teams);
     if constexpr (Adds) {
-      Group<T> delta[kHeld];
-      read_row<Aligned>(delta, static_cast<const T*>(args.delta) + read * args.delta_stride, by);
+      Group<T> delta[kThreadGroups];
+      read_row<Aligned>(delta, static_cast<const T*>(args.delta) + read * args.delta_stride, teams);
 #pragma unroll
-      for (int k = 0; k < kHeld; ++k) {
+      for (int k = 0; k < kThreadGroups; ++k) {
 #pragma unroll
         for (int j = 0; j < kGroup<T>; ++j) x[k].at[j] += delta[k].at[j];
         x[k] = computed(stored(x[k]));  // what a norm of the sum would read
       }
       T* const sum = static_cast<T*>(args.sum) + row * args.width;
-      each_group<T, kHeld>(by, groups, [&](int k, int column) { write_held<Aligned>(sum + column, x[k]); });
+      each_group<T, kThreadGroups>(teams, groups,
+                                   [&](int k, int column) { write_row_group<Aligned>(sum + column, x[k]); });
     }
     float mean = 0;
     if constexpr (kCentred<Args>) {
       float sum[1] = {0};
-      each_group<T, kHeld>(by, groups, [&](int k, int) {
+      each_group<T, kThreadGroups>(teams, groups, [&](int k, int) {
 #pragma unroll
         for (int j = 0; j < kGroup<T>; ++j) sum[0] += x[k].at[j];
       });
-      add_up(sum, by, turn);
+      add_up(sum, teams, turn);
       mean = sum[0] / count;
     }
-    float squares[1] = {0};  // of distances: sum(x^2) - n mean^2 would cancel
-    each_group<T, kHeld>(by, groups, [&](int k, int) {
+    float squares[1] = {0};  // of deviations: sum(x^2) - n mean^2 would cancel
+    each_group<T, kThreadGroups>(teams, groups, [&](int k, int) {
 #pragma unroll
       for (int j = 0; j < kGroup<T>; ++j) squares[0] += (x[k].at[j] - mean) * (x[k].at[j] - mean);
     });
-    add_up(squares, by, turn);
+    add_up(squares, teams, turn);
     const float rstd = 1.0f / sqrtf(squares[0] / count + eps);
-    const float* shift = nullptr;  // added behind
+    const float* shift = nullptr;  // the bias or a row of the table
     if constexpr (kCentred<Args>)
       shift = static_cast<const float*>(args.bias);
     else if (args.table != nullptr)
       shift = static_cast<const float*>(args.table) + row % args.table_rows * args.width;
     T* const y = static_cast<T*>(args.y) + row * args.y_stride;
-    each_group<T, kHeld>(by, groups, [&](int k, int column) {
+    each_group<T, kThreadGroups>(teams, groups, [&](int k, int column) {
 #pragma unroll
       for (int j = 0; j < kGroup<T>; ++j) x[k].at[j] = (x[k].at[j] - mean) * rstd;
       if (weight != nullptr) {
@@ -110,9 +119,9 @@ __global__ void __launch_bounds__(kHeldRow / kForwardHeld<T>) held_norm_kernel(H
 #pragma unroll
         for (int j = 0; j < kGroup<T>; ++j) x[k].at[j] += by_shift.at[j];
       }
-      write_held<Aligned>(y + column, x[k]);
+      write_row_group<Aligned>(y + column, x[k]);
     });
-    if (by.lane() == 0 && groups > 0) {
+    if (teams.lane() == 0 && groups > 0) {
       if constexpr (kCentred<Args>)
         if (args.mean != nullptr) static_cast<float*>(args.mean)[row] = mean;
       if (args.rstd != nullptr) static_cast<float*>(args.rstd)[row] = rstd;
@@ -120,67 +129,72 @@ __global__ void __launch_bounds__(kHeldRow / kForwardHeld<T>) held_norm_kernel(H
   }
 }
 
-// partials[column] = beta * itself + the sums of the block's teams, in their order. All threads of the block
-// must call it.
-template <class T, int Held>
-__device__ void write_partials(const Group<T> (&sums)[Held], float* partials, float beta,
-                               const RowTeams& by) {
-  __shared__ float of_teams[kHeldThreads * kBackwardHeld];
-  const int width = by.groups * kGroup<T>;
+// partials[column] = beta * itself + the sums of the block's teams, in order. All threads of the block must
+// call it.
+template <class T, int ThreadGroups>
+__device__ void write_partials(const Group<T> (&sums)[ThreadGroups], float* partials, float beta,
+                               const RowTeams& teams) {
+  __shared__ float of_teams[kRegisterRowThreads * kBackwardElements];
+  const int width = teams.groups * kGroup<T>;
   const auto write = [&](int column, float sum) {
     partials[column] = beta == 0.0f ? sum : beta * partials[column] + sum;
   };
-  each_group<T, Held>(by, by.groups, [&](int k, int column) {
+  each_group<T, ThreadGroups>(teams, teams.groups, [&](int k, int column) {
 #pragma unroll
     for (int j = 0; j < kGroup<T>; ++j) {
-      if (by.count > 1)
-        of_teams[by.team() * width + column + j] = sums[k].at[j];
+      if (teams.count > 1)
+        of_teams[teams.team() * width + column + j] = sums[k].at[j];
       else
         write(column + j, sums[k].at[j]);
     }
   });
-  if (by.count == 1) return;
+  if (teams.count == 1) return;
   __syncthreads();
-  for (int column = static_cast<int>(threadIdx.x); column < width; column += kHeldThreads) {
+  for (int column = static_cast<int>(threadIdx.x); column < width; column += kRegisterRowThreads) {
     float sum = 0;
-    for (int team = 0; team < by.count; ++team) sum += of_teams[team * width + column];
+    for (int team = 0; team < teams.count; ++team) sum += of_teams[team * width + column];
     write(column, sum);
   }
-  __syncthreads();  // the next call writes there again
+  __syncthreads();  // the next call overwrites the shared sums
 }
 
-// dx = rstd (g - mean(g) - n mean(g n)) with g = dy weight and n = (x - mean) rstd, without mean and mean(g)
-// for the RMS norm, and with `Sums` the partial sums of dweight = sum dy n and dbias = sum dy. dx may be dy.
+//   dx      = rstd (g - mean(g) - n mean(g n))     g = dy weight,  n = (x - mean) rstd
+//   dweight = sum of dy n over rows
+//   dbias   = sum of dy over rows
+//
+// An RMS norm has neither mean nor mean(g). `Sums`: the partial sums of dweight and dbias as well. dx may be
+// dy.
 template <bool Aligned, bool Sums, class T, class Args>
-__global__ void __launch_bounds__(32 * kMostTeamWarps) held_norm_backward_kernel(HeldNorm<Args> launched) {
-  constexpr int kHeld = kBackwardHeld / kGroup<T>;
+__global__ void __launch_bounds__(32 * kMostTeamWarps)
+    register_norm_backward_kernel(RegisterRowNorm<Args> launched) {
+  constexpr int kThreadGroups = kBackwardElements / kGroup<T>;
   const Args& args = launched.args;
-  const RowTeams& by = launched.by;
+  const RowTeams& teams = launched.teams;
   const float* const weight = static_cast<const float*>(args.weight);
   const float count = static_cast<float>(static_cast<int>(args.width));
-  // dx is added to beta times a row of dsum, or to its own; where there is none, dy is read for nothing, from
-  // the cache, since a condition would make the threads wait (read_row).
+  // dx accumulates into dsum's row or into beta times its own. With neither, `old` is dy, loaded from the
+  // cache and not used, since a condition would make the threads wait for it (read_row).
   const bool adds = args.dx != nullptr && (args.dsum != nullptr || args.dx_beta != 0.0f);
   const T* const olds = static_cast<const T*>(!adds ? args.dy : args.dsum != nullptr ? args.dsum : args.dx);
   const std::int64_t old_stride = !adds ? args.dy_stride : args.dsum != nullptr ? args.width : args.dx_stride;
   const float beta = args.dsum != nullptr ? 1.0f : args.dx_beta;
   int turn = 0;
   for (std::int64_t block = blockIdx.x; block * launched.block_rows < args.rows; block += gridDim.x) {
-    Group<T> dweight[kHeld] = {}, dbias[kHeld] = {};
+    Group<T> dweight[kThreadGroups] = {}, dbias[kThreadGroups] = {};
     const std::int64_t last = min((block + 1) * launched.block_rows, args.rows);
-    for (std::int64_t first = block * launched.block_rows; first < last; first += by.count) {
-      const std::int64_t row = first + by.team();
-      const int groups = row < last ? by.groups : 0;  // as above
+    for (std::int64_t first = block * launched.block_rows; first < last; first += teams.count) {
+      const std::int64_t row = first + teams.team();
+      const int groups = row < last ? teams.groups : 0;  // as above
       const std::int64_t read = min(row, last - 1);
       float mean = 0;
       if constexpr (kCentred<Args>) mean = static_cast<const float*>(args.mean)[read];
       const float rstd = static_cast<const float*>(args.rstd)[read];
-      Group<T> g[kHeld], n[kHeld], old[kHeld];
-      read_row<Aligned>(g, static_cast<const T*>(args.dy) + read * args.dy_stride, by);
-      read_row<Aligned>(n, static_cast<const T*>(args.x) + read * args.x_stride, by);
-      read_row<Aligned>(old, olds + read * old_stride, by);
+      Group<T> g[kThreadGroups], n[kThreadGroups], old[kThreadGroups];
+      read_row<Aligned>(g, static_cast<const T*>(args.dy) + read * args.dy_stride, teams);
+      read_row<Aligned>(n, static_cast<const T*>(args.x) + read * args.x_stride, teams);
+      read_row<Aligned>(old, olds + read * old_stride, teams);
       float sums[kCentred<Args> ? 2 : 1] = {};  // of g n and of g
-      each_group<T, kHeld>(by, groups, [&](int k, int column) {
+      each_group<T, kThreadGroups>(teams, groups, [&](int k, int column) {
         Group<T> scale;
 #pragma unroll
         for (int j = 0; j < kGroup<T>; ++j) scale.at[j] = 1;
@@ -198,25 +212,26 @@ __global__ void __launch_bounds__(32 * kMostTeamWarps) held_norm_backward_kernel
           }
         }
       });
-      if (args.dx == nullptr) continue;  // for all threads alike
-      add_up(sums, by, turn);
+      if (args.dx == nullptr) continue;  // the same for all threads
+      add_up(sums, teams, turn);
       const float mean_gn = sums[0] / count;
       float mean_g = 0;
       if constexpr (kCentred<Args>) mean_g = sums[1] / count;
       T* const dx = static_cast<T*>(args.dx) + row * args.dx_stride;
-      each_group<T, kHeld>(by, groups, [&](int k, int column) {
+      each_group<T, kThreadGroups>(teams, groups, [&](int k, int column) {
 #pragma unroll
         for (int j = 0; j < kGroup<T>; ++j) {
           const float gradient = rstd * (g[k].at[j] - mean_g - n[k].at[j] * mean_gn);
           g[k].at[j] = adds ? beta * old[k].at[j] + gradient : gradient;
         }
-        write_held<Aligned>(dx + column, g[k]);
+        write_row_group<Aligned>(dx + column, g[k]);
       });
     }
     if constexpr (Sums) {
-      const auto write = [&](const Group<T>(&sums)[kHeld], void* partials) {
+      const auto write = [&](const Group<T>(&sums)[kThreadGroups], void* partials) {
         if (partials != nullptr)
-          write_partials<T>(sums, static_cast<float*>(partials) + block * args.width, args.partial_beta, by);
+          write_partials<T>(sums, static_cast<float*>(partials) + block * args.width, args.partial_beta,
+                            teams);
       };
       write(dweight, args.dweight_partials);
       if constexpr (kCentred<Args>) write(dbias, args.dbias_partials);
@@ -224,19 +239,19 @@ __global__ void __launch_bounds__(32 * kMostTeamWarps) held_norm_backward_kernel
   }
 }
 
-// ---- rows that are longer, or not of whole groups
+// ---- rows that are longer, or not whole groups
 
 // Partial sums of the parameters' gradients: a block of kNormColumns columns x kNormLanes rows for every
 // kNormColumns columns and every kNormBlockRows rows.
 inline constexpr int kNormColumns = 32, kNormLanes = kThreads / kNormColumns;
 
-// Blocks of columns of a partial sum.
+// Returns the number of column blocks of a partial sum.
 __host__ __device__ inline std::int64_t norm_tiles(std::int64_t width) {
   return (width + kNormColumns - 1) / kNormColumns;
 }
 
-// The row that is normalised: of x, or of the sum with delta, which each thread writes for the entries that
-// it reads itself.
+// Returns the row to normalise: of x, or of x + delta. Each thread writes the entries of the sum that it
+// reads.
 template <int Threads, class T, class Args>
 __device__ const T* row_to_norm(const Args& args, std::int64_t row) {
   const T* const x = static_cast<const T*>(args.x) + row * args.x_stride;
@@ -248,7 +263,7 @@ __device__ const T* row_to_norm(const Args& args, std::int64_t row) {
   return sum;
 }
 
-// dx = dsum + gradient where there is a dsum, whose entry `at` is meant, else dx_beta dx + gradient.
+// dx = dsum[at] + gradient if there is a dsum, else dx_beta dx + gradient.
 template <class T, class Args>
 __device__ void set_dx(const Args& args, std::int64_t at, T& dx, float gradient) {
   if (args.dsum != nullptr)
@@ -259,11 +274,12 @@ __device__ void set_dx(const Args& args, std::int64_t at, T& dx, float gradient)
 
 // ---- launching
 
-// Runs the forward pass: by the kernels given where rows are not held.
+// Launches the forward pass. The kernels passed in are for rows that are not register-resident.
 template <class T, class Args>
-void launch_norm(const char* name, void (*of_warp)(Args), void (*of_block)(Args), const Args& args) {
-  if (!rows_held<T>(args.width)) return launch_rows(name, of_warp, of_block, args.rows, args.width, args);
-  const RowTeams by = row_teams<kForwardHeld<T>, T>(args.width);
+void launch_norm(const char* name, void (*warp_kernel)(Args), void (*block_kernel)(Args), const Args& args) {
+  if (!rows_fit_registers<T>(args.width))
+    return launch_rows(name, warp_kernel, block_kernel, args.rows, args.width, args);
+  const RowTeams teams = row_teams<kForwardElements<T>, T>(args.width);
   bool all = rows_aligned<T>(args.x, args.x_stride) && rows_aligned<T>(args.y, args.y_stride) &&
              rows_aligned<T>(args.delta, args.delta_stride) && rows_aligned<T>(args.sum) &&
              aligned(args.weight);
@@ -273,39 +289,40 @@ void launch_norm(const char* name, void (*of_warp)(Args), void (*of_block)(Args)
     all = all && aligned(args.table);
   const bool adds = args.delta != nullptr;
   const auto kernel =
-      all ? (adds ? held_norm_kernel<true, true, T, Args> : held_norm_kernel<true, false, T, Args>)
-          : (adds ? held_norm_kernel<false, true, T, Args> : held_norm_kernel<false, false, T, Args>);
+      all ? (adds ? register_norm_kernel<true, true, T, Args> : register_norm_kernel<true, false, T, Args>)
+          : (adds ? register_norm_kernel<false, true, T, Args> : register_norm_kernel<false, false, T, Args>);
   if (args.rows > 0)
-    launch(name, kernel, grid_for(args.rows, by.count, 64), by.threads(), {args, by, by.count});
+    launch(name, kernel, grid_for(args.rows, teams.count, 64), teams.threads(), {args, teams, teams.count});
 }
 
-// From this many blocks of kNormBlockRows rows on, one kernel gives dx and the partial sums. Fewer blocks
-// would leave most multiprocessors of a large GPU idle; two kernels share out rows and columns instead, and
-// the second finds dy and x in the L2 cache. The number is an estimate, and goes by the shape alone, so that
-// the bits are the same on every GPU.
+// From this many blocks of kNormBlockRows rows on, one kernel computes dx and the partial sums. Fewer blocks
+// would leave most multiprocessors of a large GPU idle, so two kernels divide rows and columns instead, and
+// the second finds dy and x in the L2 cache. The number is an estimate. The choice depends on the shape
+// alone, so that the bits are the same on every GPU.
 inline constexpr std::int64_t kJointBlocks = 64;
 
-// Runs the kernels of a backward pass: partial sums that have a kernel of their own first, since dx may
-// overwrite dy. Kernels of what is not wanted are not run.
+// Launches the kernels of a backward pass that are wanted. Partial sums with a kernel of their own come
+// first, since dx may overwrite dy.
 template <class T, class Args>
-void launch_norm_backward(const char* name, void (*partials)(Args), void (*dx_of_warp)(Args),
-                          void (*dx_of_block)(Args), bool wants_partials, const Args& args) {
-  const bool held = rows_held<T>(args.width);
-  const bool joint = held && wants_partials && norm_blocks(args.rows) >= kJointBlocks;
+void launch_norm_backward(const char* name, void (*partials)(Args), void (*dx_warp_kernel)(Args),
+                          void (*dx_block_kernel)(Args), bool wants_partials, const Args& args) {
+  const bool in_registers = rows_fit_registers<T>(args.width);
+  const bool joint = in_registers && wants_partials && norm_blocks(args.rows) >= kJointBlocks;
   if (wants_partials && !joint)
     launch(name, partials, grid_for(norm_tiles(args.width) * norm_blocks(args.rows), 1, 64), kThreads, args);
-  if (!held && args.dx != nullptr) launch_rows(name, dx_of_warp, dx_of_block, args.rows, args.width, args);
-  if (!held || args.rows == 0 || !(joint || args.dx != nullptr)) return;
-  const RowTeams by = row_teams<kBackwardHeld, T>(args.width);
+  if (!in_registers && args.dx != nullptr)
+    launch_rows(name, dx_warp_kernel, dx_block_kernel, args.rows, args.width, args);
+  if (!in_registers || args.rows == 0 || !(joint || args.dx != nullptr)) return;
+  const RowTeams teams = row_teams<kBackwardElements, T>(args.width);
   const bool all = rows_aligned<T>(args.dy, args.dy_stride) && rows_aligned<T>(args.x, args.x_stride) &&
                    rows_aligned<T>(args.dx, args.dx_stride) && rows_aligned<T>(args.dsum) &&
                    aligned(args.weight);
-  const HeldNorm<Args> launched{args, by, joint ? kNormBlockRows : by.count};
-  const auto kernel = all ? (joint ? held_norm_backward_kernel<true, true, T, Args>
-                                   : held_norm_backward_kernel<true, false, T, Args>)
-                          : (joint ? held_norm_backward_kernel<false, true, T, Args>
-                                   : held_norm_backward_kernel<false, false, T, Args>);
-  launch(name, kernel, grid_for(args.rows, launched.block_rows, 64), by.threads(), launched);
+  const RegisterRowNorm<Args> launched{args, teams, joint ? kNormBlockRows : teams.count};
+  const auto kernel = all ? (joint ? register_norm_backward_kernel<true, true, T, Args>
+                                   : register_norm_backward_kernel<true, false, T, Args>)
+                          : (joint ? register_norm_backward_kernel<false, true, T, Args>
+                                   : register_norm_backward_kernel<false, false, T, Args>);
+  launch(name, kernel, grid_for(args.rows, launched.block_rows, 64), teams.threads(), launched);
 }
 
 }  // namespace eddy::cuda

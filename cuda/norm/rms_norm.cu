@@ -1,12 +1,18 @@
 // Root-mean-square normalisation of rows and its gradient.
 //
-// Rows of whole groups of 16 bytes, up to kHeldRow entries, go by the kernels of norm.cuh. Those here are for
-// the others, and for the partial sums where rows are few. Forward and dx, mapping: a warp per row of up to
-// 1024 entries, a block per longer row. Partial sums of dweight, mapping: a block of 32 columns x 8 rows for
-// every 32 columns and every kNormBlockRows rows, as in layer_norm.cu. Shared memory: 8 numbers per block for
-// rows, 1 KiB for the partial sums. Bytes moved: forward, x and y once, of a sum delta and the sum too, and a
-// table from the cache: the least; backward, dy and x twice, 5 row reads and writes against 3; of a sum its
-// gradient too.
+//   y  = x rstd weight
+//   dx = rstd (g - n mean(g n))     g = dy weight,  n = x rstd
+//
+// Rows of whole groups of 16 bytes, up to kLongestRegisterRow entries, use the kernels of norm.cuh. The
+// kernels here are for other rows, and for the partial sums of few rows.
+//
+//   mapping        forward and dx: a warp per row of up to 1024 entries, a block per longer row. Partial sums
+//                  of dweight: a block of 32 columns x 8 rows for every 32 columns and every kNormBlockRows
+//                  rows, as in layer_norm.cu.
+//   shared memory  8 numbers (32 bytes) per block for rows, 1 KiB (1,024 bytes) for the partial sums
+//   bytes moved    forward: x and y once, and delta and the sum for a norm of a sum, with the table from the
+//                  cache: the least. Backward: dy and x twice, 5 row reads and writes where 3 are the least,
+//                  and the gradient of the sum.
 #include "cuda/core/install.h"
 #include "cuda/norm/norm.cuh"
 #include "ops/norm/rms_norm.h"
@@ -38,7 +44,7 @@ __global__ void forward_kernel(RmsNormArgs args) {
   }
 }
 
-// dx = rstd (g - n mean(g n)) with g = dy weight and n = x rstd. dx may be dy.
+// dx may be dy.
 template <int Threads, class T>
 __global__ void dx_kernel(RmsNormBackwardArgs args) {
   using Rows = Team<Threads>;
@@ -61,7 +67,7 @@ __global__ void dx_kernel(RmsNormBackwardArgs args) {
   }
 }
 
-// partials[block, column] = partial_beta * itself + the sum over the block's rows of dy n.
+// partials[block, column] = partial_beta * itself + the sum of dy n over the block's rows.
 template <class T>
 __global__ void partials_kernel(RmsNormBackwardArgs args) {
   __shared__ float sums[kNormLanes][kNormColumns];
@@ -86,7 +92,7 @@ __global__ void partials_kernel(RmsNormBackwardArgs args) {
       float& to = static_cast<float*>(args.dweight_partials)[block * args.width + column];
       to = args.partial_beta == 0.0f ? sum : args.partial_beta * to + sum;
     }
-    __syncthreads();  // the next item writes there again
+    __syncthreads();  // the next item overwrites the shared sums
   }
 }
 

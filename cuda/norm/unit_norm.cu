@@ -1,11 +1,17 @@
-// Rows brought to unit length, and the gradient.
+// Rows scaled to unit length, and the gradient.
 //
-// Mapping: rows of up to kHeldRow entries, in whole groups of 16 bytes, are held in the registers of a team
-// of threads (register_rows.cuh), up to 16 entries to a thread: of heads of 64 a warp takes eight. Of others a
-// warp takes a row of up to 1024 entries, a block a longer one, and each thread every 32nd or 256th entry.
-// Shared memory: up to 128 bytes. Bytes moved: x and y once, and in the gradient dy, y and dx once, the
-// least; rows that are not held are found in the cache the second time. Registers (nvcc 13.0, sm_90) where
-// rows are held and aligned: 31 to 56, none spilled, so 36 to 64 warps on a multiprocessor.
+//   y  = x r                      r = 1 / sqrt(sum(x^2) + eps)
+//   dx = r (dy - y sum(dy y))
+//
+//   mapping        rows of up to kLongestRegisterRow entries, in whole groups of 16 bytes, are kept in the
+//                  registers of a team of threads (register_rows.cuh), up to 16 entries to a thread: a warp
+//                  takes eight heads of 64. Other rows: a warp for up to 1024 entries, a block for more; each
+//                  thread takes every 32nd or 256th entry.
+//   shared memory  up to 128 bytes
+//   bytes moved    x and y once; in the gradient dy, y and dx once, the least. Rows that are not
+//                  register-resident come from the cache the second time.
+//   registers      31 to 56 for aligned register-resident rows (nvcc 13.0, sm_90), none spilled, so 36 to 64
+//                  warps on a multiprocessor
 #include "cuda/core/install.h"
 #include "cuda/core/numbers.cuh"
 #include "cuda/core/register_rows.cuh"
@@ -15,42 +21,42 @@
 namespace eddy::cuda {
 namespace {
 
-constexpr int kHeldEntries = 16;  // of a thread
+constexpr int kThreadElements = 16;  // per thread
 
 template <class Args>
-struct HeldUnitNorm {
+struct RegisterRowUnitNorm {
   Args args;
-  RowTeams by;
+  RowTeams teams;
 };
 
 template <bool Aligned, class T>
 __global__ void __launch_bounds__(32 * kMostTeamWarps)
-    held_forward_kernel(HeldUnitNorm<UnitNormArgs> launched) {
-  constexpr int kHeld = kHeldEntries / kGroup<T>;
+    register_forward_kernel(RegisterRowUnitNorm<UnitNormArgs> launched) {
+  constexpr int kThreadGroups = kThreadElements / kGroup<T>;
   const UnitNormArgs& args = launched.args;
-  const RowTeams& by = launched.by;
+  const RowTeams& teams = launched.teams;
   const float eps = static_cast<float>(args.eps);
   int turn = 0;
-  for (std::int64_t first = blockIdx.x * std::int64_t{by.count}; first < args.rows;
-       first += gridDim.x * std::int64_t{by.count}) {
-    const std::int64_t row = first + by.team(), read = min(row, args.rows - 1);
-    const int groups = row < args.rows ? by.groups : 0;  // a team without a row goes along with nothing
-    Group<T> x[kHeld];
-    read_row<Aligned>(x, static_cast<const T*>(args.x) + read * args.x_stride, by);
+  for (std::int64_t first = blockIdx.x * std::int64_t{teams.count}; first < args.rows;
+       first += gridDim.x * std::int64_t{teams.count}) {
+    const std::int64_t row = first + teams.team(), read = min(row, args.rows - 1);
+    const int groups = row < args.rows ? teams.groups : 0;  // a team without a row writes nothing
+    Group<T> x[kThreadGroups];
+    read_row<Aligned>(x, static_cast<const T*>(args.x) + read * args.x_stride, teams);
     float squares[1] = {0};
-    each_group<T, kHeld>(by, groups, [&](int k, int) {
+    each_group<T, kThreadGroups>(teams, groups, [&](int k, int) {
 #pragma unroll
       for (int j = 0; j < kGroup<T>; ++j) squares[0] += x[k].at[j] * x[k].at[j];
     });
-    add_up(squares, by, turn);
+    add_up(squares, teams, turn);
     const float scale = unit_norm_plain(args, read) ? 1.0f : 1.0f / sqrtf(squares[0] + eps);
     T* const y = static_cast<T*>(args.y) + row * args.width;
-    each_group<T, kHeld>(by, groups, [&](int k, int column) {
+    each_group<T, kThreadGroups>(teams, groups, [&](int k, int column) {
 #pragma unroll
       for (int j = 0; j < kGroup<T>; ++j) x[k].at[j] *= scale;
-      write_held<Aligned>(y + column, x[k]);
+      write_row_group<Aligned>(y + column, x[k]);
     });
-    if (by.lane() == 0 && groups > 0) static_cast<float*>(args.scale)[row] = scale;
+    if (teams.lane() == 0 && groups > 0) static_cast<float*>(args.scale)[row] = scale;
   }
 }
 
@@ -72,40 +78,40 @@ __global__ void forward_kernel(UnitNormArgs args) {
   }
 }
 
-// dx = r (dy - y sum(dy y)) with y = x r.
+// dx = r (dy - y sum(dy y))
 template <bool Aligned, class T>
 __global__ void __launch_bounds__(32 * kMostTeamWarps)
-    held_backward_kernel(HeldUnitNorm<UnitNormBackwardArgs> launched) {
-  constexpr int kHeld = kHeldEntries / kGroup<T>;
+    register_backward_kernel(RegisterRowUnitNorm<UnitNormBackwardArgs> launched) {
+  constexpr int kThreadGroups = kThreadElements / kGroup<T>;
   const UnitNormBackwardArgs& args = launched.args;
-  const RowTeams& by = launched.by;
+  const RowTeams& teams = launched.teams;
   const bool adds = args.beta != 0.0f;
   int turn = 0;
-  for (std::int64_t first = blockIdx.x * std::int64_t{by.count}; first < args.rows;
-       first += gridDim.x * std::int64_t{by.count}) {
-    const std::int64_t row = first + by.team(), read = min(row, args.rows - 1);
-    const int groups = row < args.rows ? by.groups : 0;  // as above
+  for (std::int64_t first = blockIdx.x * std::int64_t{teams.count}; first < args.rows;
+       first += gridDim.x * std::int64_t{teams.count}) {
+    const std::int64_t row = first + teams.team(), read = min(row, args.rows - 1);
+    const int groups = row < args.rows ? teams.groups : 0;  // as above
     const float scale = static_cast<const float*>(args.scale)[read];
-    Group<T> dy[kHeld], y[kHeld];
-    read_row<Aligned>(dy, static_cast<const T*>(args.dy) + read * args.dy_stride, by);
-    read_row<Aligned>(y, static_cast<const T*>(args.y) + read * args.width, by);
+    Group<T> dy[kThreadGroups], y[kThreadGroups];
+    read_row<Aligned>(dy, static_cast<const T*>(args.dy) + read * args.dy_stride, teams);
+    read_row<Aligned>(y, static_cast<const T*>(args.y) + read * args.width, teams);
     float product[1] = {0};
-    each_group<T, kHeld>(by, groups, [&](int k, int) {
+    each_group<T, kThreadGroups>(teams, groups, [&](int k, int) {
 #pragma unroll
       for (int j = 0; j < kGroup<T>; ++j) product[0] += dy[k].at[j] * y[k].at[j];
     });
-    add_up(product, by, turn);
-    const float along = unit_norm_plain(args, read) ? 0.0f : product[0];
+    add_up(product, teams, turn);
+    const float dy_y = unit_norm_plain(args, read) ? 0.0f : product[0];
     T* const dx = static_cast<T*>(args.dx) + row * args.width;
-    each_group<T, kHeld>(by, groups, [&](int k, int column) {
+    each_group<T, kThreadGroups>(teams, groups, [&](int k, int column) {
       Group<T> result;
-      if (adds) result = read_held<Aligned>(dx + column);
+      if (adds) result = read_row_group<Aligned>(dx + column);
 #pragma unroll
       for (int j = 0; j < kGroup<T>; ++j) {
-        const float gradient = scale * (dy[k].at[j] - y[k].at[j] * along);
+        const float gradient = scale * (dy[k].at[j] - y[k].at[j] * dy_y);
         result.at[j] = adds ? args.beta * result.at[j] + gradient : gradient;
       }
-      write_held<Aligned>(dx + column, result);
+      write_row_group<Aligned>(dx + column, result);
     });
   }
 }
@@ -121,20 +127,22 @@ __global__ void backward_kernel(UnitNormBackwardArgs args) {
     float product = 0;
     for (std::int64_t i = Rows::lane(); i < args.width; i += Threads)
       product += static_cast<float>(dy[i]) * static_cast<float>(y[i]);
-    const float sum = Rows::reduce(product, Plus{}), along = unit_norm_plain(args, row) ? 0.0f : sum;
+    const float sum = Rows::reduce(product, Plus{}), dy_y = unit_norm_plain(args, row) ? 0.0f : sum;
     for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) {
-      add_to(dx[i], args.beta, scale * (static_cast<float>(dy[i]) - static_cast<float>(y[i]) * along));
+      add_to(dx[i], args.beta, scale * (static_cast<float>(dy[i]) - static_cast<float>(y[i]) * dy_y));
     }
   }
 }
 
-// Runs one of the kernels above: by teams that hold rows where they can.
+// Launches one of the kernels above: with register-resident rows where possible.
 template <class T, class Args>
-void run(const char* name, void (*held)(HeldUnitNorm<Args>), void (*of_warp)(Args), void (*of_block)(Args),
-         const Args& args) {
-  if (!rows_held<T>(args.width)) return launch_rows(name, of_warp, of_block, args.rows, args.width, args);
-  const RowTeams by = row_teams<kHeldEntries, T>(args.width);
-  if (args.rows > 0) launch(name, held, grid_for(args.rows, by.count, 64), by.threads(), {args, by});
+void run(const char* name, void (*register_kernel)(RegisterRowUnitNorm<Args>), void (*warp_kernel)(Args),
+         void (*block_kernel)(Args), const Args& args) {
+  if (!rows_fit_registers<T>(args.width))
+    return launch_rows(name, warp_kernel, block_kernel, args.rows, args.width, args);
+  const RowTeams teams = row_teams<kThreadElements, T>(args.width);
+  if (args.rows > 0)
+    launch(name, register_kernel, grid_for(args.rows, teams.count, 64), teams.threads(), {args, teams});
 }
 
 }  // namespace
@@ -145,7 +153,7 @@ void install_unit_norm() {
     for_activations("unit_norm", args.dtype, [&](auto* type) {
       using T = StoredIn<decltype(type)>;
       const bool all = rows_aligned<T>(args.x, args.x_stride) && rows_aligned<T>(args.y);
-      run<T>("unit_norm", all ? held_forward_kernel<true, T> : held_forward_kernel<false, T>,
+      run<T>("unit_norm", all ? register_forward_kernel<true, T> : register_forward_kernel<false, T>,
              forward_kernel<32, T>, forward_kernel<kThreads, T>, args);
     });
   };
@@ -154,7 +162,8 @@ void install_unit_norm() {
       using T = StoredIn<decltype(type)>;
       const bool all =
           rows_aligned<T>(args.dy, args.dy_stride) && rows_aligned<T>(args.y) && rows_aligned<T>(args.dx);
-      run<T>("unit_norm_backward", all ? held_backward_kernel<true, T> : held_backward_kernel<false, T>,
+      run<T>("unit_norm_backward",
+             all ? register_backward_kernel<true, T> : register_backward_kernel<false, T>,
              backward_kernel<32, T>, backward_kernel<kThreads, T>, args);
     });
   };

@@ -1,11 +1,14 @@
-// Adafactor in the five passes of ops/optimizer/adafactor.h, a launch for each; the tables of tensors and blocks and
-// the numbers of the step are read from the GPU's memory. Sums are taken in f64, in a fixed order.
+// Adafactor in the five passes of ops/optimizer/adafactor.h, one launch each. The tables of tensors and
+// blocks and the scalars of the step are read from GPU memory. Sums are in f64, in a fixed order.
 //
-// Mapping: passes 1, 3 and 5 a thread block for each block of the plan, where thread t takes columns t, t +
-// 256, ... or, for the sums of rows, warp w takes rows w, w + 8, ...; pass 2 kColumnParts thread blocks for
-// each tensor, a thread for each column; pass 4 a warp for each tensor. Shared memory: at most 2.1 KiB. Bytes
-// moved: of a factored matrix the gradient four times (the second from the cache, as a block is at most some
-// 64 KiB), the parameter twice and once back, the momentum in and out; the least is the gradient three times.
+//   mapping        passes 1, 3, 5   a thread block for each block of the plan; thread t takes columns t, t +
+//                                   256, ..., or, for the sums of rows, warp w takes rows w, w + 8, ...
+//                  pass 2           kColumnParts thread blocks for each tensor, a thread for each column
+//                  pass 4           a warp for each tensor
+//   shared memory  at most 2.1 KiB
+//   bytes moved    of a factored matrix the gradient four times (the second from the cache, as a block is at
+//                  most some 64 KiB), the parameter read twice and written once, the momentum read and
+//                  written; the least is the gradient three times
 #include "cuda/core/install.h"
 #include "cuda/core/team.cuh"
 #include "ops/optimizer/adafactor.h"
@@ -18,11 +21,11 @@ using Block = Team<kThreads>;
 
 constexpr std::int64_t kColumnParts = 16;
 
-// The numbers of one step that all share, and where a tensor's parts are.
+// The scalars of one step, and where the parts of a tensor are.
 struct Step {
   const AdafactorArgs& args;
   double factor, beta2;  // clipping of the gradient; decay of the second moments
-  bool skipped;          // the norm is not finite
+  bool skipped;          // the norm of the gradient is not finite
 
   // All threads of the block must call it; one computes.
   __device__ explicit Step(const AdafactorArgs& a) : args(a), skipped(false) {
@@ -58,8 +61,12 @@ struct Step {
   }
 };
 
-// Calls body(row, scale) for the rows of a block of a factored tensor, with u = g scale c^(-1/2): scale is
-// the clipping factor times (mean(r) / r)^(1/2). Each root is taken once, by one thread.
+// Calls body(row, scale) for the rows of a block of a factored tensor:
+//
+//   u     = g scale c^(-1/2)
+//   scale = clipping factor * (mean(r) / r)^(1/2)
+//
+// Each root is computed once, by one thread.
 template <class Body>
 __device__ void for_each_row(const Step& step, const AdafactorTensor& tensor, const AdafactorBlock& block,
                              Body&& body) {
@@ -68,7 +75,7 @@ __device__ void for_each_row(const Step& step, const AdafactorTensor& tensor, co
   const float* const r = step.second(tensor);
   for (std::int64_t first = block.begin; first < block.end; first += kThreads) {
     const std::int64_t count = min(std::int64_t{kThreads}, block.end - first);
-    __syncthreads();  // the scales before are read
+    __syncthreads();  // all threads have read the former scales
     if (threadIdx.x < count)
       scales[threadIdx.x] = step.factor * sqrt(mean / static_cast<double>(r[first + threadIdx.x]));
     __syncthreads();
@@ -76,8 +83,8 @@ __device__ void for_each_row(const Step& step, const AdafactorTensor& tensor, co
   }
 }
 
-// The sum over the block's threads of term(i) for i = first + t, first + t + 256, ... before `end`; all
-// threads get it.
+// Returns the sum over the block's threads t of term(i) for i = first + t, first + t + 256, ... below `end`,
+// to all threads.
 template <class Term>
 __device__ double block_sum(std::int64_t first, std::int64_t end, Term&& term) {
   double sum = 0;
@@ -85,7 +92,7 @@ __device__ double block_sum(std::int64_t first, std::int64_t end, Term&& term) {
   return Block::reduce(sum, Plus{});
 }
 
-// Pass 1.
+// Pass 1: second moments, and the sums of squares of each block.
 __global__ void sums_kernel(AdafactorArgs args) {
   const Step step(args);
   if (step.skipped) return;
@@ -186,10 +193,10 @@ __global__ void rates_kernel(AdafactorArgs args) {
     param_squares = Warp::reduce(param_squares, Plus{});
     if (Warp::lane() != 0) continue;
     const double elements = static_cast<double>(tensor.rows) * static_cast<double>(tensor.columns);
-    const double over = sqrt(update_squares / elements) / args.options.update_clip;
+    const double excess = sqrt(update_squares / elements) / args.options.update_clip;
     const double size = sqrt(param_squares / elements), least = args.options.least_scale;
     args.tensor_values[2 * number + 1] =
-        args.scalars->lr * (size > least ? size : least) / (over > 1 ? over : 1);
+        args.scalars->lr * (size > least ? size : least) / (excess > 1 ? excess : 1);
   }
 }
 

@@ -1,17 +1,26 @@
 // Adam over flat arenas, the norm of an arena, and scaling.
 //
-// Adam, mapping: a block per 4096 elements in turn; thread t takes the four elements from 4 t, 4 (t + 256),
-// ... on as 16 bytes, where all addresses allow it, else elements t, t + 256, ...; one thread of a block
-// computes the factors that all share, in f64, from scalars in the GPU's memory. Shared memory: 32 bytes.
-// Bytes moved: p, m, v read and written, g read: 28 bytes an element, the least.
-//   An estimate for 150 M elements on an H100 SXM: 4.2 GB at 3.35 TB/s are 1.25 ms, at the 90 % of that which
-// copies get 1.4 ms. 56 registers leave room for 4 blocks on a multiprocessor, 64 KiB of loads at a time
-// where latency wants some 20. 64 blocks for each are 16 rounds: a block that ends late costs little, and the
-// factors, some 2 us of one thread for each block, hide behind the other blocks.
+// Adam.
+//   mapping        a block per 4096 elements in turn; thread t takes four elements from 4 t, 4 (t + 256), ...
+//                  on, as 16 bytes, if all addresses are aligned, else elements t, t + 256, .... One thread
+//                  of a block computes the shared factors, in f64, from scalars in GPU memory.
+//   shared memory  32 bytes
+//   bytes moved    p, m, v read and written, g read: 28 bytes an element, the least
+//   estimate       for 150 M elements on an H100 SXM: 4.2 GB at 3.35 TB/s are 1.25 ms, or 1.4 ms at the 90 %
+//                  that copies reach. 56 registers allow 4 blocks on a multiprocessor: 64 KiB of loads in
+//                  flight, where hiding latency needs some 20. 64 blocks for each are 16 rounds, so a block
+//                  that ends late costs little, and the factors, some 2 us of one thread per block, are
+//                  hidden by the other blocks.
 //
-// Norm, mapping: a block per kNormBlock elements sums squares in f64, thread t those of elements t, t + 256,
-// ...; then one block sums the partial results the same way. Shared memory: 64 bytes. Bytes moved: x once,
-// the least. Scale: one thread per four elements; x read once and y written once.
+// Norm.
+//   mapping        a block per kNormBlock elements sums squares in f64, thread t those of elements t, t +
+//                  256, ...; then one block sums the partial results in the same way
+//   shared memory  64 bytes
+//   bytes moved    x once, the least
+//
+// Scale.
+//   mapping        one thread per four elements
+//   bytes moved    x read once and y written once, the least
 #include "cuda/core/install.h"
 #include "cuda/core/numbers.cuh"
 #include "cuda/core/team.cuh"
@@ -22,13 +31,13 @@ namespace {
 
 constexpr std::int64_t kChunk = 4096;
 
-// The numbers of one step that all elements share.
+// The scalars of one step that all elements share.
 struct Step {
   float factor;         // clipping
   float inverse_root2;  // 1 / sqrt(1 - beta2^t)
   float rate;           // lr / (1 - beta1^t)
   double lr;
-  bool skipped;  // the norm is not finite
+  bool skipped;  // the norm of the gradient is not finite
 };
 
 __device__ Step step_of(const AdamArgs& args) {
@@ -47,7 +56,7 @@ __device__ Step step_of(const AdamArgs& args) {
   return step;
 }
 
-// The first segment that ends after `element`.
+// Returns the first segment that ends after `element`.
 __device__ std::int64_t segment_after(const AdamArgs& args, std::int64_t element) {
   std::int64_t low = 0, high = args.segment_count;
   while (low < high) {
@@ -60,14 +69,15 @@ __device__ std::int64_t segment_after(const AdamArgs& args, std::int64_t element
   return low;
 }
 
-// The decay at a place that moves forward: its f64 is computed once for each segment that a thread meets.
+// The weight decay at an element index that only increases: its f64 is computed once per segment that a
+// thread meets.
 class Decay {
  public:
   __device__ Decay(const AdamArgs& args, double lr, std::int64_t element)
       : args_(args), lr_(lr), segment_(segment_after(args, element)) {
     enter();
   }
-  // What the element, at or behind the last one asked for, keeps of itself: 1 - lr decay.
+  // Returns the factor 1 - lr decay of an element, which must not be before the last one passed in.
   __device__ float keep(std::int64_t element) {
     while (end_ <= element) {
       ++segment_;
@@ -94,7 +104,7 @@ struct Rates {
   float beta1, beta2, rest1, rest2, eps;
 };
 
-// One element: p, m and v in place.
+// Updates one element: p, m and v in place.
 __device__ void update(const Step& step, const Rates& rates, float keep, float g, float& p, float& m,
                        float& v) {
   const float gradient = step.factor * g;
@@ -135,7 +145,7 @@ __global__ void adam_kernel(AdamLaunch launched) {
       write_four(m + i, ms);
       write_four(v + i, vs);
     }
-    // What is left, fewer than four or all: behind the fours, so the decay still moves forward.
+    // The remainder, fewer than four elements or all: after the fours, so the index still increases.
     for (std::int64_t i = last_four + threadIdx.x; i < end; i += kThreads)
       update(step, rates, decay.keep(i), g[i], p[i], m[i], v[i]);
   }
@@ -167,7 +177,7 @@ __global__ void norm_kernel(NormArgs args) {
 
 struct ScaleLaunch {
   ScaleArgs args;
-  std::int64_t fours;  // groups of four at the front that are read and written as one
+  std::int64_t fours;  // groups of four, loaded and stored as one
 };
 
 template <class X, class Y>
@@ -176,7 +186,7 @@ __global__ void scale_kernel(ScaleLaunch launched) {
   const X* const x = static_cast<const X*>(args.x);
   Y* const y = static_cast<Y*>(args.y);
   float factor = static_cast<float>(args.factor);
-  if (args.by != nullptr) factor *= *static_cast<const float*>(args.by);
+  if (args.device_factor != nullptr) factor *= *static_cast<const float*>(args.device_factor);
   for (std::int64_t i = first_item(); i < launched.fours; i += item_step()) {
     Four four = read_four(x + 4 * i);
 #pragma unroll

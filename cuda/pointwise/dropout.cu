@@ -1,13 +1,18 @@
-// Dropout: the words of Philox that the CPU draws, so the same elements go.
+// Dropout. The kernels draw the same Philox words as the CPU, so the same elements are dropped.
 //
-// Mapping: one thread per counter of Philox, whose four words serve four neighbouring elements; the first and
-// the last counter may serve fewer, and a first element that is no multiple of four makes the addresses odd.
-// Those are read one by one, the others as 16 bytes, 8 of bf16. Shared memory: none. Bytes moved: x and y
-// once (y twice with beta 1), the least; the mask is not stored.
+// A mask per element:
+//   mapping        one thread per Philox counter, whose four words serve four neighbouring elements, accessed
+//                  as 16 bytes (8 of bf16). The first and the last counter may serve fewer; if the first
+//                  element is not a multiple of four, addresses are unaligned and elements are accessed one
+//                  by one.
+//   shared memory  none
+//   bytes moved    x and y once (y twice with beta 1), the least; the mask is not stored
 //
-// A mask that repeats: one thread per four columns of a position, which draws their words once for all
-// sequences; rows that do not lie at multiples of four elements go one column to a thread. Bytes moved: x and
-// y once, the least.
+// A mask that repeats over sequences:
+//   mapping        one thread per four columns of a position, which draws their words once for all sequences;
+//                  one column to a thread if rows do not start at multiples of four elements
+//   shared memory  none
+//   bytes moved    x and y once, the least
 #include <cmath>
 
 #include "cuda/core/install.h"
@@ -25,8 +30,8 @@ struct DropoutLaunch {
   RandomKey key;
   std::uint64_t first_counter;
   int skipped;               // words of the first counter that belong to elements before the first
-  bool by_four;              // groups of four lie at multiples of their size
-  std::uint32_t drop_below;  // an element goes when the upper 24 bits of its word lie below this
+  bool by_four;              // groups of four are aligned to their size
+  std::uint32_t drop_below;  // an element is dropped if the upper 24 bits of its word are below this
   float scale;
   bool adds;  // beta 1
 };
@@ -99,7 +104,7 @@ struct TiledDropoutLaunch {
 
 template <class T>
 __global__ void tiled_dropout_kernel(TiledDropoutLaunch<T> args) {
-  constexpr int kAtOnce = 4;  // sequences, read before any is written
+  constexpr int kAtOnce = 4;  // sequences that are read before any is written
   const std::int64_t fours = args.dim / 4, row = args.time * args.dim;
   for (std::int64_t i = first_item(); i < args.time * fours; i += item_step()) {
     const std::int64_t t = i / fours, column = i % fours * 4, at = t * args.dim + column;

@@ -1,10 +1,12 @@
-// Pointwise functions of two tensors over their broadcast shape, and the gradient by each, one kernel for
-// each functor of ops/pointwise/pointwise_functors.h, part and form.
+// Pointwise functions of two tensors over their broadcast shape, and the gradient for each of the two. There
+// is one kernel for each functor of ops/pointwise/pointwise_functors.h, part and form.
 //
-// Mapping: a thread takes one element of the result, or, in the form by four, four neighbours of the last
-// axis as 16 bytes, 8 of bf16: that form serves operands whose last axis is adjacent or one repeated number,
-// which is every case that counts. Shared memory: none. Bytes moved: the result and dy once; an operand that
-// repeats comes from the cache after its first use, so each is read once from memory, the least.
+//   mapping        one thread per element of the result, or, in the form by four, per four neighbours of the
+//                  last axis, accessed as 16 bytes (8 of bf16). The form by four serves operands whose last
+//                  axis is contiguous or one repeated number, which covers every case that matters.
+//   shared memory  none
+//   bytes moved    the result and dy once; a broadcast operand comes from the cache after its first use, so
+//                  memory sees each operand once, the least
 #include "cuda/core/install.h"
 #include "cuda/core/numbers.cuh"
 #include "cuda/core/walk.h"
@@ -18,7 +20,7 @@ using namespace pointwise;
 
 template <class T>
 struct BinaryLaunch {
-  Walk<2> walk;  // of a and b, over elements or over groups of four
+  Walk<2> walk;  // over a and b, by elements or by groups of four
   const T *a, *b, *dy;
   T* y;
   bool a_repeats, b_repeats;  // by four: the operand is one number along the last axis
@@ -61,7 +63,7 @@ __global__ void four_kernel(BinaryLaunch<T> args) {
   }
 }
 
-// Whether an operand can be read four at a time: adjacent from aligned places on, or repeated.
+// Returns whether an operand can be read four at a time: contiguous and aligned, or repeated.
 bool by_four(const void* data, std::uintptr_t bytes, const std::int64_t* strides, int rank) {
   const std::int64_t step = strides[rank - 1];
   if (step == 0) return true;
@@ -77,7 +79,7 @@ void run(const BinaryArgs& args) {
   const bool fours = args.shape[last] % 4 == 0 && aligned(args.y, kBytes) && aligned(args.dy, kBytes) &&
                      by_four(args.a, kBytes, args.stride_a, args.rank) &&
                      by_four(args.b, kBytes, args.stride_b, args.rank);
-  // The axes come merged from the op; by four, the last one counts groups.
+  // The op has merged the axes. By four, the last one counts groups.
   WalkShape<2> shape;
   for (int i = 0; i < args.rank; ++i) {
     const bool grouped = fours && i == last;

@@ -1,9 +1,12 @@
-// Pointwise functions of one tensor and their gradients, one kernel for each functor of
+// Pointwise functions of one tensor and their gradients. There is one kernel for each functor of
 // ops/pointwise/pointwise_functors.h and direction.
 //
-// Mapping: a thread takes four neighbouring elements at a time, eight of bf16, as 16 bytes, where all
-// addresses allow it, else one; the grid walks over the tensor. Shared memory: none. Bytes moved: each
-// operand once, the least. The result may lie where an operand does, so no pointer is __restrict__.
+//   mapping        one thread per four neighbouring elements (eight of bf16), accessed as 16 bytes, if all
+//                  addresses are aligned, else per element; a grid-stride loop over the tensor
+//   shared memory  none
+//   bytes moved    each operand once, the least
+//
+// The result may be in the place of an operand, so no pointer is __restrict__.
 #include "cuda/core/install.h"
 #include "cuda/core/numbers.cuh"
 #include "ops/pointwise/pointwise.h"
@@ -17,7 +20,7 @@ using namespace pointwise;
 template <class T>
 struct UnaryLaunch {
   std::int64_t elements;
-  std::int64_t groups;  // at the front; what is left goes one by one
+  std::int64_t groups;  // full groups; the remaining elements go one by one
   const T *x, *dy;
   T* y;
 };

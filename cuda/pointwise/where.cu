@@ -1,8 +1,10 @@
 // A choice between two tensors by a mask, over their broadcast shape. It moves bits, so one instantiation per
 // element size serves all types.
 //
-// Mapping: one thread per element of the result. Shared memory: none. Bytes moved: the mask, the result and
-// of each operand what was chosen, in whole sectors: at most one read of each operand.
+//   mapping        one thread per element of the result
+//   shared memory  none
+//   bytes moved    the mask, the result, and the chosen elements of each operand in whole sectors: at most
+//                  one read of each operand
 #include "cuda/core/install.h"
 #include "cuda/core/launch.cuh"
 #include "cuda/core/walk.h"
@@ -13,7 +15,7 @@ namespace {
 
 template <class T>
 struct WhereLaunch {
-  Walk<3> walk;  // of the mask, a and b
+  Walk<3> walk;  // over the mask, a and b
   const std::uint8_t* mask;
   const T *a, *b;
   T* y;

@@ -1,27 +1,35 @@
-// The block recurrence with accumulate as one kernel for all windows; block_accumulate.cuh says how. The
-// chain composed of other ops (models/recurrent_transformer/block_accumulate.cpp) is its test.
+// The block recurrence with accumulate as one kernel for all windows; block_accumulate.cuh has the kernels.
+// Its test is the same chain composed of other ops (models/recurrent_transformer/block_accumulate.cpp).
 //
-// Mapping: groups of blocks and phases as in fused_recurrence.cuh, five a window forward and six backward;
-// the attention phase has a warp for each query of a head, backward one for each query and each key.
+// Mapping: groups of blocks and phases as in fused_recurrence.cuh, five phases a window forward and six
+// backward. The attention phase has a warp for each query of a head; backward one for each query and each
+// key.
 //
-// Shared memory: the weights' share, 12 dim^2 sizeof(T) / blocks at mlp = 4 dim, and 32 dim elements of T. At
-// dim 96 that is 222 KiB for one block in bf16, and in f32, where two blocks would need 1 KiB more than a
-// multiprocessor has, 156 KiB for three. 64 sequences on 132 multiprocessors make 64 groups of two blocks in
-// bf16, 114 KiB each, and in f32 32 groups of four, 120 KiB.
+// Shared memory: this block's share of the weights, 12 dim^2 sizeof(T) / blocks at mlp = 4 dim, and 32 dim
+// elements of T. At dim 96:
+//   T      least blocks     bytes a block     with 64 sequences on 132 multiprocessors
+//   bf16   1                222 KiB           64 groups of two blocks, 114 KiB each
+//   f32    3                156 KiB           32 groups of four blocks, 120 KiB each
+// In f32 two blocks would need 1 KiB more than a multiprocessor has.
 //
-// Bytes and operations of the copy task: dim 96, 6 heads, mlp 384, blocks of 32, 64 sequences of 4128
-// positions in f32. The rows of all windows are twice the positions, 528 k. Kept for the backward are 13 dim
-// of each (z, qkv, a1, o, r, a2, the result; u has 4 dim), 5.0 KB: 2.6 GB are written forward, and x is read,
-// 0.10 GB: 0.57 ms at 4.8 TB/s, the least. With products in bf16 a1, o, a2 and u are kept as bf16, 38 dim
-// bytes in place of 52: 3.6 KB. Backward 10 dim are read again (z, qkv, o, r, u), dy too, and 16
-// written (dqkv, da1, dz, da2, do, dmlp; act and du have 4 dim): 5.4 GB, 1.1 ms; in bf16 o, u, dqkv, do,
-// dmlp, act and du have 2 bytes: 30 dim bytes read and 38 written in place of 40 and 64. Multiply-adds: 12
-// dim^2 of products a row and 2 dim 32.5 of attention on average, 62 G forward: 1.8 ms at 67 TFLOP/s in f32;
-// products in bf16 are 0.12 ms at 990, and attention is f32 there too. Backward the same products, the
-// weights' gradients following after the loop, and twice the attention, whose scores are computed again
-// besides. To this come 130 windows of five meetings, and of six. The composed chain passes each array
-// through memory some three times, in 34 launches a block forward and 57 back. None of these times has been
-// measured.
+// Bytes moved, for the copy task: dim 96, 6 heads, mlp 384, blocks of 32, 64 sequences of 4128 positions. The
+// rows of all windows are twice the positions, 528 k. Bytes of a row:
+//   forward, kept        f32     52 dim, 5.0 KB    z, qkv, a1, o, r, a2, the result; u with 4 dim
+//                        bf16    38 dim, 3.6 KB    a1, o, a2 and u have 2 bytes
+//   backward, read       f32     40 dim            z, qkv, o, r, u; and dy
+//                        bf16    30 dim            o and u have 2 bytes
+//   backward, written    f32     64 dim            dqkv, da1, dz, da2, do, dmlp; act and du with 4 dim
+//                        bf16    38 dim            dqkv, do, dmlp, act and du have 2 bytes
+// In f32 2.6 GB are written forward and 0.10 GB of x read: 0.57 ms at 4.8 TB/s, the least. Backward: 5.4 GB,
+// 1.1 ms.
+//
+// Work: 12 dim^2 multiply-adds of products a row and 2 dim 32.5 of attention on average, 62 G forward: 1.8 ms
+// at 67 TFLOP/s in f32. Products in bf16 are 0.12 ms at 990 TFLOP/s; attention is f32 there too. Backward has
+// the same products (those of the weights' gradients follow after the loop), twice the attention, and
+// computes the scores again. Each of the 130 windows has five grid barriers forward and six backward.
+//
+// The composed chain moves each array through memory some three times, in 34 launches a block forward and 57
+// backward. None of these times has been measured.
 #include "cuda/recurrence/block_accumulate.cuh"
 
 #include "cuda/recurrence/unit_recurrence_fused.h"
@@ -44,12 +52,12 @@ Direction<BlockAccumulateArgs> accumulate_forward_of(const BlockAccumulateArgs& 
 
 }  // namespace
 
-bool takes_block_accumulate(const BlockRecurrenceQuestion& question) {
+bool supports_block_accumulate(const RecurrenceSupportQuery& query) {
   if (!fused_recurrences()) return false;
-  const auto args = sizes_of<BlockAccumulateArgs>(question);
-  const bool takes = takes_blocks(question) && plan_of(args, accumulate_forward_of(args)).groups > 0 &&
+  const auto args = sizes_of<BlockAccumulateArgs>(query);
+  const bool takes = supports_blocks(query) && plan_of(args, accumulate_forward_of(args)).groups > 0 &&
                      plan_of(args, accumulate_backward_of(args)).groups > 0;
-  if (!takes) notice_plain_recurrence("block_accumulate", question);
+  if (!takes) warn_not_fused("block_accumulate", query);
   return takes;
 }
 

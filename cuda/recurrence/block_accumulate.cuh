@@ -1,20 +1,21 @@
 // The block recurrence with accumulate as one kernel for all windows, forward and backward;
 // ops/recurrence/block_accumulate.h has the formulas.
 //
-// Mapping: as in fused_recurrence.cuh, sequences are split over groups of blocks that hold the weights in
-// shared memory, and a phase is fused_layer.cuh's. Each phase goes over the rows of a window's older half,
-// then over those of its newer one: the half's block and rows are a Step, so nothing else knows of windows.
+// Mapping: as in fused_recurrence.cuh, the sequences are divided among groups of blocks that keep the weights
+// in shared memory, and the phases are those of fused_layer.cuh. Each phase goes over the rows of a window's
+// older half, then over those of its newer half. A Step names the block and rows of a half, so no other code
+// knows about windows.
 //
-//   forward                                        backward
-//   z = p/2 + h, p/2 + x;  norm1(z) Wqkv^T -> qkv  dh, dy -> dmlp;  dmlp Wdown act'(u) -> du
-//   attention -> o          a warp per query       du Wup -> da2
-//   o Wo^T -> r             residual z, dropout    norm2' -> dr;    dr Wo -> do
-//   norm2(r);  Wup^T -> act(u)                     attention' -> dqkv
-//   act Wdown^T -> y, h     residual, dropout      dqkv Wqkv -> da1
-//                                                  norm1' -> dz     a warp per row
+//   forward                                         backward
+//   z = p/2 + h, p/2 + x;  norm1(z) Wqkv^T -> qkv   dh, dy -> dmlp;  dmlp Wdown act'(u) -> du
+//   attention -> o          a warp per query        du Wup -> da2
+//   o Wo^T -> r             residual z, dropout     norm2' -> dr;    dr Wo -> do
+//   norm2(r);  Wup^T -> act(u)                      attention' -> dqkv
+//   act Wdown^T -> y, h     residual, dropout       dqkv Wqkv -> da1
+//                                                   norm1' -> dz     a warp per row
 //
-// Rows whose outputs nobody reads are computed as well: of n + 1 windows the older half of one, and a part of
-// the closing one.
+// Some rows are computed though nobody reads their outputs: of n + 1 windows the older half of one, and a
+// part of the last one.
 #pragma once
 
 #include "cuda/recurrence/block_attention.cuh"
@@ -23,7 +24,7 @@
 
 namespace eddy::cuda {
 
-// Calls body(step) for the halves of window t, the rows of the worker's group being theirs.
+// Calls body(step) for both halves of window t, with the worker's rows set to those of the half.
 template <class T, class Body>
 __device__ void for_each_half(Worker<T>& worker, const BlockAccumulateArgs& args, std::int64_t t,
                               Body&& body) {
@@ -36,7 +37,7 @@ __device__ void for_each_half(Worker<T>& worker, const BlockAccumulateArgs& args
   }
 }
 
-// One head of one sequence in a half: before the newer half's keys stand those of the older one.
+// Returns one head of one sequence in a half. For the newer half the keys of the older one come first.
 __device__ inline Window window_of_half(const Step& step, int sequence, int head) {
   const UnitRecurrenceArgs& args = step.args;
   const std::int64_t dim = args.dim, row = std::int64_t{sequence} * args.block;
@@ -58,13 +59,13 @@ __device__ inline Window window_of_half(const Step& step, int sequence, int head
           own};
 }
 
-// Where in a block before it, which is whole, a row of a step stands.
+// Returns where a row of a step is in an earlier block, which is a whole one.
 __device__ inline std::int64_t row_of_whole(const Step& step, int row) {
   const int rows = rows_of(step.args, step.t);
   return row / rows * step.args.block + row % rows;
 }
 
-// The rows that make one row of a window: own + spread / 2, or own alone.
+// The input rows of one row of a window: own + spread / 2, or own alone.
 struct WindowRow {
   const float *own, *spread;
 
@@ -101,7 +102,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const Tiles<T> wo = load_tiles(free, worker.rank(), blocks, args.wo, dim, dim, dim, 1);
   const Tiles<T> up = load_tiles(free, worker.rank(), blocks, args.up, mlp, dim, dim, 1);
   const Tiles<T> down = load_tiles(free, worker.rank(), blocks, args.down, dim, mlp, mlp, 1);
-  T* const act = static_cast<T*>(launched.between);
+  T* const act = static_cast<T*>(launched.act_or_carry);
   const Norm norm1{args.norm1, args.norm1_bias, args.a1, args.mean1, args.rstd1};
 
   for (std::int64_t t = 0; t <= args.time; ++t) {
@@ -119,12 +120,12 @@ __global__ void __launch_bounds__(kThreads, 1)
             });
           },
           [&](int row, int column, float value, float next) {
-            float* const to = step.at(args.made_qkv, row, 3 * dim) + column;
+            float* const to = step.at(args.qkv_output, row, 3 * dim) + column;
             to[0] = value + bias_at(args.wqkv_bias, column);
             to[1] = next + bias_at(args.wqkv_bias, column + 1);
           });
     });
-    worker.meet();
+    worker.sync_group();
     for_each_half(worker, args, t, [&](const Step& step) {
       const int rows_each = rows_of(args, step.t);
       worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
@@ -132,26 +133,26 @@ __global__ void __launch_bounds__(kThreads, 1)
         attend<T>(window_of_half(step, row / rows_each, item % heads), row % rows_each);
       });
     });
-    worker.meet();
+    worker.sync_group();
     for_each_half(worker, args, t, [&](const Step& step) { add_attention(worker, step, wo, args.z); });
-    worker.meet();
+    worker.sync_group();
     for_each_half(worker, args, t,
                   [&](const Step& step) { mlp_up(worker, step, up, step.working(act, 0, mlp)); });
-    worker.meet();
+    worker.sync_group();
     for_each_half(worker, args, t,
                   [&](const Step& step) { mlp_down(worker, step, down, step.working(act, 0, mlp)); });
-    worker.meet();
+    worker.sync_group();
   }
 }
 
-// What window t spreads from its rows back to p, at a row of p's block: half of the gradients of both halves'
-// rows. 0 where the window adds no p.
+// Returns what window t propagates to p at a row of p's block: half of the gradients of the rows of both
+// halves. 0 if the window adds no p.
 __device__ inline Eight<float> spread_gradient(const UnitRecurrenceArgs& args, std::int64_t t, int row,
                                                int k) {
   if (t >= args.time) return zeros<float>();
   const int block = static_cast<int>(args.block), rows = rows_of(args, t), j = row % block;
-  const auto dz = [&](const Step& step, int of) {
-    return read_eight(step.at(static_cast<const void*>(args.dx), of, args.dim) + k);
+  const auto dz = [&](const Step& step, int index) {
+    return read_eight(step.at(static_cast<const void*>(args.dx), index, args.dim) + k);
   };
   Eight<float> sum = dz(Step{args, t - 1, 1}, row);
   const Eight<float> newer = j < rows ? dz(Step{args, t}, row / block * rows + j) : zeros<float>();
@@ -160,25 +161,25 @@ __device__ inline Eight<float> spread_gradient(const UnitRecurrenceArgs& args, s
   return sum;
 }
 
-// The gradient of a row's output, into carry; its dropout into dmlp_out and `entries`. An output h is read as
-// the older half of the next window, y from outside and as p two windows on.
+// Writes the gradient of a row's output to carry, and its dropout to dmlp_out and `entries`. An output h is
+// read as the older half of the next window, as y from outside, and as p two windows later.
 template <class T>
-__device__ void output_gradient_row(const Step& step, const Site& site, int row, float* carry, bool store,
-                                    OfLane& entries) {
+__device__ void output_gradient_row(const Step& step, const DropoutMask& mask, int row, float* carry,
+                                    bool store, OfLane& entries) {
   const UnitRecurrenceArgs& args = step.args;
   const int dim = static_cast<int>(args.dim);
   const void *const dy = args.dh, *const dz = args.dx;
   const float* const from =
       step.older != 0 ? Step{args, step.t}.at(dy, row, dim) : Step{args, step.t, 1}.at(dz, row, dim);
-  const std::int64_t drawn = site.first_element(row, dim);
+  const std::int64_t drawn = mask.first_element(row, dim);
   for_each_eight(dim, entries, [&](Eight<float>& eight, int k) {
     Eight<float> sum = read_eight(from + k);
-    // A short block is the last one, whose output is no p.
+    // A short block is the last one, whose output is not read as p.
     const Eight<float> spread = step.older != 0 ? spread_gradient(args, step.t + 2, row, k) : zeros<float>();
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       sum.at[i] += spread.at[i];
-      eight.at[i] = step.keep(site.key, drawn + k + i) * sum.at[i];
+      eight.at[i] = step.keep(mask.key, drawn + k + i) * sum.at[i];
     }
     if (!store) return;
     write_eight(carry + std::int64_t{row} * dim + k, sum);
@@ -199,26 +200,27 @@ __global__ void __launch_bounds__(kThreads, 1)
   const Tiles<T> up = load_tiles(free, worker.rank(), blocks, args.up, dim, mlp, 1, dim);
   const Tiles<T> wo = load_tiles(free, worker.rank(), blocks, args.wo, dim, dim, 1, dim);
   const Tiles<T> wqkv = load_tiles(free, worker.rank(), blocks, args.wqkv, dim, 3 * dim, 1, dim);
-  float* const all_carry = static_cast<float*>(launched.between);
+  float* const all_carry = static_cast<float*>(launched.act_or_carry);
 
   for (std::int64_t t = args.time; t >= 0; --t) {
     for_each_half(worker, args, t, [&](const Step& step) {
-      const Site site(step, 2, args.mlp_key);
+      const DropoutMask mask(step, 2, args.mlp_key);
       float* const carry = step.working(all_carry, 0, dim);
       mlp_down_backward(worker, step, down, [&](int first, int rows, int, int) {
         worker.stage_by_warp(first, rows, [&](int row, bool store, OfLane& entries) {
-          output_gradient_row<T>(step, site, row, carry, store, entries);
+          output_gradient_row<T>(step, mask, row, carry, store, entries);
         });
       });
     });
-    worker.meet();
+    worker.sync_group();
     for_each_half(worker, args, t, [&](const Step& step) { mlp_up_backward(worker, step, up); });
-    worker.meet();
+    worker.sync_group();
     for_each_half(worker, args, t, [&](const Step& step) {
       add_attention_backward(worker, step, wo, step.working(all_carry, 0, dim));
     });
-    worker.meet();
-    // An older key gets its own half's share first; the warp that has it then adds the newer half's.
+    worker.sync_group();
+    // An older key gets the share of its own half first; the warp that has it then adds that of the newer
+    // half.
     for_each_half(worker, args, t, [&](const Step& step) {
       const int rows_each = rows_of(args, step.t);
       worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
@@ -235,7 +237,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         key_gradient<T>(window_of_half(step, row / block, item % heads), row % block);
       });
     });
-    worker.meet();
+    worker.sync_group();
     for_each_half(worker, args, t, [&](const Step& step) {
       worker.product(
           wqkv,
@@ -251,12 +253,12 @@ __global__ void __launch_bounds__(kThreads, 1)
             to[1] = next;
           });
     });
-    worker.meet();
-    // dz in the place of dr.
+    worker.sync_group();
+    // dz overwrites dr.
     for_each_half(worker, args, t, [&](const Step& step) {
       const auto made = [&](const void* base, int width) { return step.at(base, 0, width); };
       float* const dz = step.at(args.dx, 0, dim);
-      const NormGradient<T> gradient{Site(step, 2, args.mlp_key),
+      const NormGradient<T> gradient{DropoutMask(step, 2, args.mlp_key),
                                      made(args.da1, dim),
                                      made(args.z, dim),
                                      made(args.mean1, 1),
@@ -270,9 +272,9 @@ __global__ void __launch_bounds__(kThreads, 1)
         norm_gradient_row(step, row, gradient, true, entries);
       });
     });
-    worker.meet();
+    worker.sync_group();
   }
-  // x_0 is p as well, of window 1.
+  // x_0 is also read as p, by window 1.
   worker.start_step(rows_of(args, 0));
   worker.for_each_item(worker.begin, worker.end, [&](int row) {
     OfLane entries;
@@ -287,7 +289,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   });
 }
 
-// In block_accumulate_backward.cu: its kernels take twice as long to compile as the others.
+// Defined in block_accumulate_backward.cu, since its kernels take twice as long to compile as the others.
 Direction<BlockAccumulateArgs> accumulate_backward_of(const BlockAccumulateArgs& a);
 
 }  // namespace eddy::cuda

@@ -1,10 +1,11 @@
-// The backward kernels of the block recurrence with accumulate; block_accumulate.cu says how they work.
+// The backward kernels of the block recurrence with accumulate; block_accumulate.cuh has their source.
 //
-// Mapping: groups of blocks and six phases a window as in fused_recurrence.cuh; the attention phase has a
-// warp for each query and each key of a head. Shared memory: that of the forward kernel, 12 dim^2 sizeof(T) /
-// blocks at mlp = 4 dim and 32 dim elements of T, for the same weights are held, turned. Bytes moved: of a
-// row 11 dim x 4 bytes are read (z, qkv, o, r, u, dy) and 16 dim x 4 written, once each: the least;
-// with products in bf16 34 dim bytes and 38 dim.
+//   mapping        groups of blocks and six phases a window as in fused_recurrence.cuh; the attention phase
+//                  has a warp for each query and each key of a head
+//   shared memory  as the forward kernel, for the same weights, transposed: 12 dim^2 sizeof(T) / blocks at
+//                  mlp = 4 dim, and 32 dim elements of T
+//   bytes moved    of a row in f32 11 dim x 4 bytes are read (z, qkv, o, r, u, dy) and 16 dim x 4 written,
+//                  once each: the least; with products in bf16 34 dim and 38 dim bytes
 #include "cuda/recurrence/block_accumulate.cuh"
 
 namespace eddy::cuda {

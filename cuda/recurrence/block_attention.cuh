@@ -1,10 +1,10 @@
-// The attention of one head in a step of the block recurrences, and its gradient, each a warp's work: over
-// all keys that stand before the block's rows, then over the block's own up to the query. Scores belong to
-// lanes, a key or a query each; sums over keys run over them in order, a lane for each number of the head.
+// The attention of one head in a step of the block recurrences, and its gradient, each computed by a warp:
+// over all keys that come before the block's rows, then over the block's own keys up to the query. A lane has
+// the score of one key or one query; sums over keys go over them in order, with one lane for each number of
+// the head.
 //
-// Nothing is kept but the logarithm of each query's sum of exponentials (in the place of the unit
-// recurrence's gate): scores are computed again. A key's gradient is summed by the warp that has the key,
-// over the queries in order.
+// Only the logarithm of each query's sum of exponentials is saved (in the place of the unit recurrence's
+// gate); scores are computed again. The warp that has a key sums its gradient over the queries in order.
 #pragma once
 
 #include "cuda/recurrence/unit_recurrence.cuh"
@@ -15,13 +15,13 @@ namespace eddy::cuda {
 inline constexpr int kLongestBlock = 64, kWidestHead = 32;
 inline constexpr int kLaneKeys = 2 * kLongestBlock / 32, kLaneQueries = kLongestBlock / 32;
 
-// How many rows each sequence has in a step.
+// Returns how many rows each sequence has in a step.
 __device__ inline int rows_of(const UnitRecurrenceArgs& args, std::int64_t t) {
   return static_cast<int>(t + 1 < args.time ? args.block : args.last);
 }
 
-// Keys and values that stand before a step's own, of one head of one sequence, and their gradients: row t of
-// each begins `stride` numbers behind row t - 1.
+// Keys and values before a step's own, of one head of one sequence, and their gradients. Row t of each starts
+// `stride` numbers after row t - 1.
 struct Past {
   int rows;
   const float *key, *value;
@@ -29,7 +29,7 @@ struct Past {
   std::int64_t stride;
 };
 
-// Those of the block before, in the block recurrence with forget.
+// Those of the previous block, for the block recurrence with forget.
 __device__ inline Past past_of_state(const Step& step, int sequence, int head) {
   const UnitRecurrenceArgs& args = step.args;
   if (step.t == 0) return {};
@@ -46,12 +46,12 @@ __device__ inline Past past_of_state(const Step& step, int sequence, int head) {
 struct Window {
   const Step& step;
   const Past past;
-  float* dqkv;  // of this head, from the sequence's first row on; null forward
+  float* dqkv;  // of this head, from the sequence's first row on; null in the forward pass
   int sequence, head, size, rows, unread;
   float scale;
   RandomKey key_of_draws;
 
-  // dqkv_of_step: where the gradients of the step's rows begin.
+  // dqkv_of_step: where the gradients of the step's rows start.
   __device__ Window(const Step& whole, int of_sequence, int of_head, const Past& before, float* dqkv_of_step)
       : step(whole),
         past(before),
@@ -66,9 +66,9 @@ struct Window {
     if (dqkv != nullptr) dqkv += row(0) * 3 * step.args.dim + head * size;
   }
 
-  // Row j of this sequence, counted over the sequences.
+  // The number of row j of this sequence among the rows of all sequences.
   __device__ std::int64_t row(int j) const { return std::int64_t{sequence} * rows + j; }
-  // q, kx and vx of row j: part 0, 1 and 2; and their gradients.
+  // q, kx or vx of row j (part 0, 1 or 2), and its gradient.
   __device__ const float* own(int j, int part) const {
     return step.at(step.args.qkv, row(j), 3 * step.args.dim) + part * step.args.dim + head * size;
   }
@@ -80,7 +80,7 @@ struct Window {
     if (t >= past.rows) return own(t - past.rows, part);
     return (part == 1 ? past.key : past.value) + t * past.stride;
   }
-  // o of this step, stored as T, and do, which is in scratch.
+  // o of this step, stored as T, and do, which is in the scratch memory.
   template <class T>
   __device__ T* output(int j) const {
     return step.at<T>(step.args.o, row(j), step.args.dim) + head * size;
@@ -102,8 +102,8 @@ struct Window {
     for (int i = 0; i < size; ++i) sum += a[i] * static_cast<float>(b[i]);
     return sum;
   }
-  // What query j and key t have to do with each other in the gradient: the probability after dropout, and the
-  // gradient of the score q k.
+  // A pair of query j and key t in the gradient: the probability after dropout, and the gradient of the score
+  // q k.
   struct Pair {
     float mixed, dscore;
   };
@@ -111,12 +111,13 @@ struct Window {
   __device__ Pair pair(int j, int t) const {
     const float p = expf(dot(own(j, 0), entry(t, 1)) * scale - *log_sum(j));
     const float kept = keep(j, t), *const dout = doutput(j);
-    // The sum over keys of p times its gradient is do o.
+    // The sum over keys of p times its gradient is do . o.
     return {p * kept, p * (kept * dot(dout, entry(t, 2)) - dot(dout, output<T>(j))) * scale};
   }
 };
 
-// sum_n weight_n row(n)[lane] for n < count, where lane n % 32 has weights[n / 32]; for lanes below `size`.
+// Returns sum_n weight_n row(n)[lane] over n < count, for lanes below `size`; lane n % 32 has weight_n in
+// weights[n / 32].
 template <int Count, class Row>
 __device__ float mix_rows(const float (&weights)[Count], int count, int size, Row&& row) {
   const int lane = Team<32>::lane();
@@ -130,7 +131,7 @@ __device__ float mix_rows(const float (&weights)[Count], int count, int size, Ro
   return sum;
 }
 
-// o and the logarithm of the sum of exponentials of query j. T, here and below: what o is stored as.
+// Computes o and the logarithm of the sum of exponentials of query j. T, here and below: what o is stored as.
 template <class T>
 __device__ void attend(const Window& window, int j) {
   using Warp = Team<32>;
@@ -158,7 +159,7 @@ __device__ void attend(const Window& window, int j) {
   if (lane == 0) *window.log_sum(j) = largest + logf(sum);
 }
 
-// dq of query j.
+// Computes dq of query j.
 template <class T>
 __device__ void query_gradient(const Window& window, int j) {
   const int visible = window.past.rows + j + 1, lane = Team<32>::lane();
@@ -170,7 +171,8 @@ __device__ void query_gradient(const Window& window, int j) {
   if (lane < window.size) window.own_gradient(j, 0)[lane] = dq;
 }
 
-// Of key t: its own row's dkx and dvx, or, of what stands before, added to its gradients.
+// Computes the gradients of key t: dkx and dvx of its own row or, for a key before the block, added to its
+// gradients.
 template <class T>
 __device__ void key_gradient(const Window& window, int t) {
   const Past& past = window.past;
@@ -196,7 +198,7 @@ __device__ void key_gradient(const Window& window, int t) {
   past.dvalue[t * past.stride + lane] += dv;
 }
 
-// A window of the block recurrence with forget.
+// Returns one head of one sequence in a block, for the block recurrence with forget.
 __device__ inline Window window_of_state(const Step& step, int sequence, int head) {
   float* const dqkv = step.args.dqkv == nullptr ? nullptr : step.at(step.args.dqkv, 0, 3 * step.args.dim);
   return {step, sequence, head, past_of_state(step, sequence, head), dqkv};
@@ -204,22 +206,22 @@ __device__ inline Window window_of_state(const Step& step, int sequence, int hea
 
 // ---- host
 
-// Whether the kernels of this file take such blocks.
-inline bool takes_blocks(const BlockRecurrenceQuestion& question) {
-  return question.spreads_output && question.block <= kLongestBlock && question.heads > 0 &&
-         question.dim % question.heads == 0 && question.dim / question.heads <= kWidestHead;
+// Returns whether the kernels of this file support such blocks.
+inline bool supports_blocks(const RecurrenceSupportQuery& query) {
+  return query.spreads_output && query.block <= kLongestBlock && query.heads > 0 &&
+         query.dim % query.heads == 0 && query.dim / query.heads <= kWidestHead;
 }
 
-// The sizes that a plan is made from.
+// Returns arguments with the sizes that a plan depends on.
 template <class Args>
-Args sizes_of(const BlockRecurrenceQuestion& question) {
+Args sizes_of(const RecurrenceSupportQuery& query) {
   Args args{};
-  args.dim = question.dim;
-  args.mlp = question.mlp;
-  args.heads = question.heads;
-  args.sequences = question.sequences;
-  args.batch = question.sequences * question.block;
-  args.products = question.products;
+  args.dim = query.dim;
+  args.mlp = query.mlp;
+  args.heads = query.heads;
+  args.sequences = query.sequences;
+  args.batch = query.sequences * query.block;
+  args.products = query.products;
   return args;
 }
 

@@ -1,18 +1,24 @@
-// The block recurrence with forget as one kernel for all blocks; fused_recurrence.cuh says how. The chain
-// composed of other ops (models/recurrent_transformer/block_forget.cpp) is its test.
+// The block recurrence with forget as one kernel for all blocks; fused_recurrence.cuh has the kernels. Its
+// test is the same chain composed of other ops (models/recurrent_transformer/block_forget.cpp).
 //
-// Mapping: that of the unit recurrence, a sequence having the block's rows in place of one; the mixing phase
-// has a warp for each query of a head (block_attention.cuh), backward one for each query and each key.
+// Mapping: that of the unit recurrence, with the rows of a block per sequence in place of one row. The
+// attention phase has a warp for each query of a head (block_attention.cuh); backward one for each query and
+// each key.
 //
-// Shared memory: the weights' share, 11 dim^2 sizeof(T) / blocks at mlp = 4 dim, and 32 dim elements of T. At
-// dim 32 in f32 a group is one block, which holds all weights, 44 KiB and 4, and its meetings are barriers;
-// at dim 96 in f32 it is two blocks with 198 KiB and 12 each.
+// Shared memory: this block's share of the weights, 11 dim^2 sizeof(T) / blocks at mlp = 4 dim, and 32 dim
+// elements of T:
+//   dim 32, f32     one block a group with all weights, 44 KiB + 4 KiB; its grid barriers are block barriers
+//   dim 96, f32     two blocks a group with 198 KiB + 12 KiB each
 //
-// Bytes forward, dim 32, 4 heads, mlp 128, blocks of 32 positions, f32: a row and a step 15 dim x 4 bytes as
-// in the unit recurrence, 1.9 KB (with products in bf16 46 dim bytes, as there), 0.5 GB for 256 sequences of
-// 1024 positions: 0.1 ms at 4.8 TB/s, the least. Multiply-adds: 11 dim^2 of products and about 2 dim 48 of
-// attention a row, 3.8 G: 0.12 ms at 33 T a second. The composed chain passes each of these arrays through
-// memory some three times, in 14 launches a block forward and 25 back. None of these times has been measured.
+// Bytes moved forward, for dim 32, 4 heads, mlp 128, blocks of 32 positions, f32: 15 dim x 4 bytes a row and
+// step as in the unit recurrence, 1.9 KB (with products in bf16 46 dim bytes, as there), 0.5 GB for 256
+// sequences of 1024 positions: 0.1 ms at 4.8 TB/s, the least.
+//
+// Work: 11 dim^2 multiply-adds of products and about 2 dim 48 of attention a row, 3.8 G: 0.12 ms at 33 T a
+// second.
+//
+// The composed chain moves each of these arrays through memory some three times, in 14 launches a block
+// forward and 25 backward. None of these times has been measured.
 #include "cuda/recurrence/fused_recurrence.cuh"
 #include "cuda/recurrence/unit_recurrence_fused.h"
 #include "tensor/base/error.h"
@@ -25,24 +31,24 @@ extern template Direction<UnitRecurrenceArgs> backward_of<true>(
 namespace {
 
 constexpr const char* kNoKernel =
-    "block_recurrence: the GPU has no kernel for these sizes (ask block_recurrence_fits first)";
+    "block_forget: the GPU has no kernel for these sizes (ask block_forget_fits first)";
 
 }  // namespace
 
-bool takes_block_recurrence(const BlockRecurrenceQuestion& question) {
+bool supports_block_forget(const RecurrenceSupportQuery& query) {
   if (!fused_recurrences()) return false;
-  const auto args = sizes_of<UnitRecurrenceArgs>(question);
-  const bool takes = takes_blocks(question) && plan_of(args, forward_of<true>(args)).groups > 0 &&
+  const auto args = sizes_of<UnitRecurrenceArgs>(query);
+  const bool takes = supports_blocks(query) && plan_of(args, forward_of<true>(args)).groups > 0 &&
                      plan_of(args, backward_of<true>(args)).groups > 0;
-  if (!takes) notice_plain_recurrence("block_recurrence", question);
+  if (!takes) warn_not_fused("block_forget", query);
   return takes;
 }
 
-void block_recurrence_forward(const UnitRecurrenceArgs& args) {
+void block_forget_forward(const UnitRecurrenceArgs& args) {
   if (!run(args, forward_of<true>(args))) throw DeviceError(kNoKernel);
 }
 
-void block_recurrence_backward(const UnitRecurrenceArgs& args) {
+void block_forget_backward(const UnitRecurrenceArgs& args) {
   if (!run(args, backward_of<true>(args))) throw DeviceError(kNoKernel);
 }
 

@@ -1,10 +1,10 @@
-// The layer of the fused recurrences by one block of a group: the phases of a step that go row by row,
-// forward and backward, and how such kernels are launched. fused_recurrence.cuh says how phases make a chain.
-// No phase waits for the group: between two of them it must meet.
+// The layer of the fused recurrences, computed by one block of a group: the phases of a step that go row by
+// row, forward and backward, and how such kernels are launched. fused_recurrence.cuh makes a chain of the
+// phases. No phase contains a grid barrier: there must be one between two phases.
 //
-// Products are those of group_product.cuh. A norm needs whole rows, which the products leave scattered over
-// the group: each block normalises all rows for itself, which costs a read of them from the second-level
-// cache and saves a meeting; one block of the group stores them for the backward.
+// Products are those of group_product.cuh. A norm needs whole rows, which the products leave distributed over
+// the group. Each block normalises all rows for itself: that costs a read of them from the second-level cache
+// and saves a grid barrier. One block of the group stores them for the backward pass.
 #pragma once
 
 #include <algorithm>
@@ -22,13 +22,13 @@ template <class Args>
 struct Launched {
   Args args;
   unsigned* counters;
-  // Forward, [halves, batch, mlp] of T: act(u) as the next product reads it. Backward, [halves, batch, dim]
-  // in f32: the gradient of h on its way to that of r.
-  void* between;
+  // Forward [halves, batch, mlp] of T: act(u) as the next product reads it. Backward [halves, batch, dim] in
+  // f32: the gradient of h on its way to that of r.
+  void* act_or_carry;
   int groups, blocks;
 };
 
-// This block, and the group's share of the sequences.
+// Returns the worker of this block, with the group's share of the sequences.
 template <class T, class Args>
 __device__ Worker<T> worker_of(const Launched<Args>& launched, T* staged) {
   const BlockGroup group(launched.counters, launched.blocks);
@@ -48,36 +48,36 @@ __device__ inline float bias_at(const void* bias, int k) {
   return bias == nullptr ? 0.0f : static_cast<const float*>(bias)[k];
 }
 
-// The dropout of a result [rows, dim] of a step: element (first_row + row) dim + column draws by `key`. Where
-// some rows of each sequence have no masks, those that have count alone.
-struct Site {
+// The dropout mask of a result [rows, dim] of a step: element (first_row + row) dim + column of the random
+// numbers of `key`. Where some rows of each sequence have no mask, only the others count.
+struct DropoutMask {
   RandomKey key;
   std::int64_t first_row;
   int each, unread;  // rows of a sequence
 
-  // Number `which` of a step's keys; where there are none, `whole` for all steps.
-  __device__ Site(const Step& step, int which, const RandomKey& whole)
+  // Uses key number `which` of the step or, if steps have no keys, `whole` for all steps.
+  __device__ DropoutMask(const Step& step, int which, const RandomKey& whole)
       : key(step.args.keys == nullptr ? whole : step.block_key(which)),
         first_row(step.args.keys == nullptr ? step.t * step.args.batch : 0),
         each(static_cast<int>(step.t + 1 < step.args.time ? step.args.block : step.args.last)),
         unread(step.unread()) {}
 
   __device__ std::int64_t first_element(int row, int dim) const {
-    const int without = unread == 0 ? 0 : unread * (row / each + 1);
-    return (first_row + row - without) * dim;
+    const int unmasked = unread == 0 ? 0 : unread * (row / each + 1);
+    return (first_row + row - unmasked) * dim;
   }
 };
 
 // ---- forward
 
-// A norm's parameters, and where its results go; of all steps.
+// A norm's parameters and results, for all steps.
 struct Norm {
   const void *weight, *bias;
   void *normalised, *mean, *rstd;
 };
 
-// The norm of a row of this step, whose entries from k on read(k) gives, into `entries`. T: what it is kept
-// as.
+// Computes the norm of a row of this step, read(k) being its entries from k on, into `entries`. T: what the
+// norm is stored as.
 template <class T, class Read>
 __device__ void norm_row(const Step& step, int row, const Norm& norm, bool store, OfLane& entries,
                          Read&& read) {
@@ -108,31 +108,31 @@ __device__ void norm_row(const Step& step, int row, const Norm& norm, bool store
   }
 }
 
-// Two neighbours of a row of `to`, of this step: residual + drop(product + bias).
-__device__ inline void add_residual(const Step& step, const Site& site, const void* residual,
+// Two neighbours of a row of `to`, in this step: residual + drop(product + bias).
+__device__ inline void add_residual(const Step& step, const DropoutMask& mask, const void* residual,
                                     const void* bias, void* to, int row, int column, float value,
                                     float next) {
   const int dim = static_cast<int>(step.args.dim);
-  const std::int64_t drawn = site.first_element(row, dim) + column;
+  const std::int64_t drawn = mask.first_element(row, dim) + column;
   const float *const from = step.at(residual, row, dim) + column, values[2] = {value, next};
   float* const sum = step.at(to, row, dim) + column;
 #pragma unroll
   for (int i = 0; i < 2; ++i)
-    sum[i] = from[i] + step.keep(site.key, drawn + i) * (values[i] + bias_at(bias, column + i));
+    sum[i] = from[i] + step.keep(mask.key, drawn + i) * (values[i] + bias_at(bias, column + i));
 }
 
 // r = residual + drop(o Wo^T).
 template <class T>
 __device__ void add_attention(Worker<T>& worker, const Step& step, const Tiles<T>& wo, const void* residual) {
   const UnitRecurrenceArgs& args = step.args;
-  const Site site(step, 1, args.attn_key);
+  const DropoutMask mask(step, 1, args.attn_key);
   worker.product(
       wo,
       [&](int first, int rows, int, int width) {
         worker.stage_rows(first, rows, width, [&](int row) { return step.at<T>(args.o, row, args.dim); });
       },
       [&](int row, int column, float value, float next) {
-        add_residual(step, site, residual, args.wo_bias, args.r, row, column, value, next);
+        add_residual(step, mask, residual, args.wo_bias, args.r, row, column, value, next);
       });
 }
 
@@ -140,7 +140,7 @@ __device__ inline float activation(const UnitRecurrenceArgs& args, float u) {
   return args.gelu ? pointwise::Gelu::forward(u) : pointwise::Relu::forward(u);
 }
 
-// u = norm2(r) Wup^T, and act(u) into act [rows of the step, mlp].
+// u = norm2(r) Wup^T, and act(u) to act [rows of the step, mlp].
 template <class T>
 __device__ void mlp_up(Worker<T>& worker, const Step& step, const Tiles<T>& up, T* act) {
   const UnitRecurrenceArgs& args = step.args;
@@ -164,31 +164,31 @@ __device__ void mlp_up(Worker<T>& worker, const Step& step, const Tiles<T>& up, 
 template <class T>
 __device__ void mlp_down(Worker<T>& worker, const Step& step, const Tiles<T>& down, const T* act) {
   const UnitRecurrenceArgs& args = step.args;
-  const Site site(step, 2, args.mlp_key);
+  const DropoutMask mask(step, 2, args.mlp_key);
   worker.product(
       down,
       [&](int first, int rows, int k, int width) {
         worker.stage_rows(first, rows, width, [&](int row) { return act + row * args.mlp + k; });
       },
       [&](int row, int column, float value, float next) {
-        add_residual(step, site, args.r, args.down_bias, args.h, row, column, value, next);
+        add_residual(step, mask, args.r, args.down_bias, args.h, row, column, value, next);
       });
 }
 
 // ---- backward
 
-// Everything here begins at row 0 of a step; widths are dim, of the statistics 1.
+// All pointers are to row 0 of a step; rows have dim entries, those of the statistics 1.
 template <class T>
 struct NormGradient {
-  Site site;
+  DropoutMask mask;
   const float *dy, *x, *mean, *rstd, *from;
   const void* weight;
   float* to;
   T* dropped;
 };
 
-// A row of from + the norm's gradient of dy, into `to`, and drop() of that into `dropped`, unless it is null,
-// and `entries`. `to` is not `from` where other blocks read that at the same time.
+// A row of from + the norm's gradient of dy, written to `to`, and its dropout, written to `dropped` unless
+// that is null and to `entries`. `to` must not be `from` where other blocks read that at the same time.
 template <class T>
 __device__ void norm_gradient_row(const Step& step, int row, const NormGradient<T>& rows, bool store,
                                   OfLane& entries) {
@@ -210,14 +210,14 @@ __device__ void norm_gradient_row(const Step& step, int row, const NormGradient<
   });
   const float mean_g = Warp::reduce(sum_g, Plus{}) / static_cast<float>(dim),
               mean_gn = Warp::reduce(sum_gn, Plus{}) / static_cast<float>(dim);
-  const std::int64_t drawn = rows.site.first_element(row, dim);
+  const std::int64_t drawn = rows.mask.first_element(row, dim);
   for_each_eight(dim, normalised, [&](Eight<float>& n, int k) {
     const Eight<float> dy = read_eight(rows.dy + begin + k);
     Eight<float> to = read_eight(rows.from + begin + k);
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       to.at[i] += rstd * (dy.at[i] * weight_at(rows.weight, k + i) - mean_g - n.at[i] * mean_gn);
-      n.at[i] = step.keep(rows.site.key, drawn + k + i) * to.at[i];
+      n.at[i] = step.keep(rows.mask.key, drawn + k + i) * to.at[i];
     }
     if (!store) return;
     write_eight(rows.to + begin + k, to);
@@ -226,7 +226,7 @@ __device__ void norm_gradient_row(const Step& step, int row, const NormGradient<
   entries = normalised;
 }
 
-// The rows of a product: what norm_gradient_row leaves.
+// Stages the rows of a product: the results of norm_gradient_row.
 template <class T>
 __device__ auto stage_norm_gradient(Worker<T>& worker, const Step& step, const NormGradient<T>& rows) {
   return [&worker, &step, rows](int first, int count, int, int) {
@@ -236,15 +236,15 @@ __device__ auto stage_norm_gradient(Worker<T>& worker, const Step& step, const N
   };
 }
 
-// du = dmlp Wdown act'(u), and act(u); stage gives dmlp.
+// du = dmlp Wdown act'(u), and act(u); `stage` provides dmlp.
 template <class T, class Stage>
 __device__ void mlp_down_backward(Worker<T>& worker, const Step& step, const Tiles<T>& down, Stage&& stage) {
   const UnitRecurrenceArgs& args = step.args;
   worker.product(down, stage, [&](int row, int column, float value, float next) {
     const T* const kept = step.at<T>(args.u, row, args.mlp) + column;
     const float u[2] = {static_cast<float>(kept[0]), static_cast<float>(kept[1])};
-    const auto du = [&](float dact, float of) {
-      return args.gelu ? pointwise::Gelu::vjp(dact, of) : pointwise::Relu::vjp(dact, of);
+    const auto du = [&](float dact, float x) {
+      return args.gelu ? pointwise::Gelu::vjp(dact, x) : pointwise::Relu::vjp(dact, x);
     };
     write_two(step.at<T>(args.act, row, args.mlp) + column, activation(args, u[0]), activation(args, u[1]));
     write_two(step.at<T>(args.du, row, args.mlp) + column, du(value, u[0]), du(next, u[1]));
@@ -268,23 +268,24 @@ __device__ void mlp_up_backward(Worker<T>& worker, const Step& step, const Tiles
       });
 }
 
-// dr = dh + norm2'(da2), with dh in carry, into dx; its dropout into do_out; do = that Wo into scratch.
+// dr = dh + norm2'(da2), with dh in carry and dr in dx; its dropout goes to do_out; do = do_out Wo goes to
+// the scratch memory.
 template <class T>
 __device__ void add_attention_backward(Worker<T>& worker, const Step& step, const Tiles<T>& wo,
                                        const float* carry) {
   const UnitRecurrenceArgs& args = step.args;
   const auto made = [&](const void* base, std::int64_t width) { return step.at(base, 0, width); };
-  worker.product(
-      wo,
-      stage_norm_gradient<T>(worker, step,
-                             {Site(step, 1, args.attn_key), made(args.da2, args.dim), made(args.r, args.dim),
-                              made(args.mean2, 1), made(args.rstd2, 1), carry, args.norm2,
-                              step.at(args.dx, 0, args.dim), step.at<T>(args.do_out, 0, args.dim)}),
-      [&](int row, int column, float value, float next) {
-        float* const to = step.working(static_cast<float*>(args.scratch), row, args.dim) + column;
-        to[0] = value;
-        to[1] = next;
-      });
+  worker.product(wo,
+                 stage_norm_gradient<T>(
+                     worker, step,
+                     {DropoutMask(step, 1, args.attn_key), made(args.da2, args.dim), made(args.r, args.dim),
+                      made(args.mean2, 1), made(args.rstd2, 1), carry, args.norm2,
+                      step.at(args.dx, 0, args.dim), step.at<T>(args.do_out, 0, args.dim)}),
+                 [&](int row, int column, float value, float next) {
+                   float* const to = step.working(static_cast<float*>(args.scratch), row, args.dim) + column;
+                   to[0] = value;
+                   to[1] = next;
+                 });
 }
 
 // ---- host
@@ -294,11 +295,11 @@ struct Weight {
 };
 
 struct Plan {
-  int groups = 0, blocks = 0, shared_bytes = 0;  // no groups: the kernel cannot take the call
+  int groups = 0, blocks = 0, shared_bytes = 0;  // 0 groups: the kernel does not support the call
 };
 
-// As few blocks to a group as hold the weights, as many groups as the GPU then holds and 16 rows each keep
-// busy, and the rest of the GPU spread over them.
+// Returns the plan of a launch: as few blocks to a group as hold the weights; as many groups as the GPU then
+// holds and 16 rows each keep busy; and the rest of the GPU divided among the groups.
 template <class T, class Args>
 Plan plan_for(const Args& args, void (*kernel)(Launched<Args>), const Weight (&weights)[4]) {
   if (args.dim % 32 != 0 || args.mlp % 32 != 0 || args.dim > kLongestRow ||
@@ -310,24 +311,24 @@ Plan plan_for(const Args& args, void (*kernel)(Launched<Args>), const Weight (&w
       elements += most_tiles(static_cast<int>(weight.width), blocks) * 8 * weight.depth;
     return elements * static_cast<std::int64_t>(sizeof(T));
   };
-  // More blocks than this would have no columns of the narrower weights.
+  // With more blocks than this some would have no columns of the narrower weights.
   const int most_blocks = static_cast<int>(args.dim / 8), most_bytes = most_shared_bytes();
   int least = 1;
   while (least <= most_blocks && bytes(least) > most_bytes) ++least;
   if (least > most_blocks) return {};
-  const int resident = blocks_together(kernel, kThreads, static_cast<int>(bytes(least)));
+  const int resident = most_resident_blocks(kernel, kThreads, static_cast<int>(bytes(least)));
   const std::int64_t most_groups =
       std::min({std::int64_t{resident / least}, args.sequences, (args.batch + 15) / 16});
   if (most_groups == 0) return {};
-  // No more groups than it takes to give the largest as many sequences as it has anyway.
+  // No more groups than keep the number of sequences of the largest group as it is.
   const std::int64_t sequences = (args.sequences + most_groups - 1) / most_groups;
   const int groups = static_cast<int>((args.sequences + sequences - 1) / sequences);
   const int blocks = std::min(resident / groups, most_blocks);
   return {groups, blocks, static_cast<int>(bytes(blocks))};
 }
 
-// A direction of a chain: its kernels, which read rows that are kept as products read them
-// (UnitRecurrenceArgs::kept), and the weights as it reads them.
+// A direction of a chain: its kernels, for rows stored as products read them (UnitRecurrenceArgs::kept), and
+// the sizes of the weights.
 template <class Args>
 struct Direction {
   const char* name;
@@ -335,7 +336,7 @@ struct Direction {
   void (*in_bf16)(Launched<Args>);
   Weight weights[4];
   bool backward;
-  int halves = 1;  // of a window, with rows of their own
+  int halves = 1;  // halves of a window, with rows of their own
 };
 
 template <class Args>
@@ -344,7 +345,7 @@ Plan plan_of(const Args& args, const Direction<Args>& direction) {
                                       : plan_for<float>(args, direction.in_f32, direction.weights);
 }
 
-// Runs the kernel. Returns false, and does nothing, where it cannot take the call.
+// Launches the kernel. Returns false, and does nothing, if the kernel does not support the call.
 template <class Args>
 bool run(const Args& args, const Direction<Args>& direction) {
   const Plan plan = plan_of(args, direction);
@@ -352,15 +353,16 @@ bool run(const Args& args, const Direction<Args>& direction) {
   const Device device{DeviceType::cuda, device_index()};
   const std::int64_t rows = direction.halves * args.batch;
   const Tensor counters = Tensor::empty(Shape{plan.groups * BlockGroup::kCounterStride}, Dtype::i32, device);
-  const Tensor between = direction.backward ? Tensor::empty(Shape{rows, args.dim}, Dtype::f32, device)
-                                            : Tensor::empty(Shape{rows, args.mlp}, args.products, device);
+  const Tensor act_or_carry = direction.backward
+                                  ? Tensor::empty(Shape{rows, args.dim}, Dtype::f32, device)
+                                  : Tensor::empty(Shape{rows, args.mlp}, args.products, device);
   check(cudaMemsetAsync(counters.raw_data(), 0,
                         static_cast<std::size_t>(plan.groups * BlockGroup::kCounterStride) * sizeof(unsigned),
                         stream()),
         "cudaMemsetAsync");
-  start_together(direction.name, args.products == Dtype::bf16 ? direction.in_bf16 : direction.in_f32,
+  start_resident(direction.name, args.products == Dtype::bf16 ? direction.in_bf16 : direction.in_f32,
                  plan.groups * plan.blocks, kThreads, plan.shared_bytes,
-                 Launched<Args>{args, static_cast<unsigned*>(counters.raw_data()), between.raw_data(),
+                 Launched<Args>{args, static_cast<unsigned*>(counters.raw_data()), act_or_carry.raw_data(),
                                 plan.groups, plan.blocks});
   check_launch(direction.name);
   return true;

@@ -1,39 +1,50 @@
 // The chain of the unit recurrence, and that of the block recurrence with forget, as one kernel for all
-// steps, forward and backward: unit_recurrence_fused.cu and block_forget.cu are its two forms.
+// steps, forward and backward. unit_recurrence_fused.cu and block_forget.cu are its two forms.
 //
-// Mapping: the sequences of the batch are split over groups of blocks, and nothing passes between groups.
-// Each block of a group holds its share of the columns of all four weights in shared memory from the first
-// step to the last. A step is five phases between meetings of the group (grid_barrier.cuh):
+// Mapping: the sequences of the batch are divided among groups of blocks, which are independent of each
+// other. Each block of a group keeps its share of the columns of all four weights in shared memory from the
+// first step to the last. A step is five phases with a barrier of the group between them (grid_barrier.cuh):
 //
-//   forward                                        backward
-//   gate -> o               a warp per head        [dk, dv] Wkv -> da1
-//   o Wo^T -> r             residual, dropout      norm1' -> dmlp;   dmlp Wdown act'(u) -> du
-//   norm2(r);  Wup^T -> act(u)                     du Wup -> da2
-//   act Wdown^T -> h        residual, dropout      norm2' -> dx;     dx Wo -> do
-//   norm1(h);  Wkv^T -> k, v                       gate' -> dq, dkx, dvx, and dk, dv of the step before
+//   forward                                         backward
+//   gate -> o               a warp per head         [dk, dv] Wkv -> da1
+//   o Wo^T -> r             residual, dropout       norm1' -> dmlp;   dmlp Wdown act'(u) -> du
+//   norm2(r);  Wup^T -> act(u)                      du Wup -> da2
+//   act Wdown^T -> h        residual, dropout       norm2' -> dx;     dx Wo -> do
+//   norm1(h);  Wkv^T -> k, v                        gate' -> dq, dkx, dvx, and dk, dv of the step before
 //
 // The phases are those of fused_layer.cuh.
 //
-// Numbers: the chain is f32. T is what products read: f32, by plain multiply-adds, or bf16 on tensor cores
-// with f32 sums, as other products beside bf16 activations are. What is stored for products alone is stored
-// as T (UnitRecurrenceArgs::kept says what and why), as it was staged, so that the weights' gradients after
-// the loop read what the chain's products read, but for act, which is made again of u.
+// Types: the chain is f32. T is what products read: f32, with plain multiply-adds, or bf16 on tensor cores
+// with f32 sums, as other products of bf16 activations. What is stored only for products is stored as T, as
+// it was staged (UnitRecurrenceArgs::kept). So the weights' gradients after the loop read what the chain's
+// products read, except act, which is computed again from u.
 //
-// Shared memory: the weights' share, 11 dim^2 sizeof(T) / blocks at mlp = 4 dim, and 32 dim elements of T. At
-// dim 384 that is 222 KiB for 16 blocks in bf16, or for 44 blocks 192 KiB in f32: 8 groups, or 3, on 132
-// multiprocessors.
+// Shared memory: this block's share of the weights, 11 dim^2 sizeof(T) / blocks at mlp = 4 dim, and 32 dim
+// elements of T. At dim 384, on 132 multiprocessors:
+//   T      blocks a group     bytes a block     groups
+//   bf16   16                 222 KiB           8
+//   f32    44                 192 KiB           3
 //
-// Bytes, mlp = 4 dim, of a row and a step. Forward 4 dim of qkv and x are read; h, key, value, r are kept in
-// f32 and o, a1, a2, u, 7 dim, as T: 60 dim bytes in f32, 46 in bf16. Backward qkv, h, key, value, r, dh,
-// dkey, dvalue are read in f32 and u as T; dx, dqkv, da1, da2, dkey, dvalue are written in f32, and act, du,
-// dattn and dmlp, 10 dim, as T, in bf16 dkey and dvalue once more: 128 dim bytes, and 104. The weights'
-// gradients read 64 dim bytes of them in f32 and 30 in bf16.
+// Bytes moved, of a row and a step, at mlp = 4 dim:
+//                            f32        bf16
+//   forward                  60 dim     46 dim
+//   backward                 128 dim    104 dim
+//   weights' gradients       64 dim     30 dim     read again after the loop
 //
-// At dim 384, batch 256, in bf16, a step forward is 4.5 MB, the least: 0.9 us at 4.8 TB/s. Read again by
-// every block of a group, from the second-level cache: r, h in f32 and o, act(u) in bf16, 221 KB a block,
-// about 2 us at 64 bytes a clock. Products: 1.62 M multiply-adds a row, 3.2 M a block, 0.9 us at the tensor
-// cores' full rate. Weights: once a call instead of 3.2 MB a group and step. To this come five meetings. None
-// of these times has been measured.
+//   forward reads            f32: qkv, x (4 dim)
+//   forward writes           f32: h, key, value, r      T: o, a1, a2, u (7 dim)
+//   backward reads           f32: qkv, h, key, value, r, dh, dkey, dvalue      T: u
+//   backward writes          f32: dx, dqkv, da1, da2, dkey, dvalue      T: act, du, dattn, dmlp (10 dim)
+//                            in bf16 dkey and dvalue once more
+//
+// A step forward at dim 384, batch 256, in bf16:
+//   memory                 4.5 MB, the least: 0.9 us at 4.8 TB/s
+//   second-level cache     every block of a group reads r, h in f32 and o, act(u) in bf16 again: 221 KB a
+//                          block, about 2 us at 64 bytes a clock
+//   products               1.62 M multiply-adds a row, 3.2 M a block: 0.9 us at the tensor cores' full rate
+//   weights                read once a call instead of 3.2 MB a group and step
+//   barriers               five
+// None of these times has been measured.
 #pragma once
 
 #include "cuda/recurrence/block_attention.cuh"
@@ -54,7 +65,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const Tiles<T> up = load_tiles(free, worker.rank(), blocks, args.up, mlp, dim, dim, 1);
   const Tiles<T> down = load_tiles(free, worker.rank(), blocks, args.down, dim, mlp, mlp, 1);
   const Tiles<T> wkv = load_tiles(free, worker.rank(), blocks, args.wkv, 2 * dim, dim, dim, 1);
-  T* const act = static_cast<T*>(launched.between);
+  T* const act = static_cast<T*>(launched.act_or_carry);
   const Norm norm1{args.norm1, args.norm1_bias, args.a1, args.mean1, args.rstd1};
 
   for (std::int64_t t = 0; t < args.time; ++t) {
@@ -68,13 +79,13 @@ __global__ void __launch_bounds__(kThreads, 1)
       else
         gate_of_head<T>(step, item);
     });
-    worker.meet();
+    worker.sync_group();
     add_attention(worker, step, wo, args.x);
-    worker.meet();
+    worker.sync_group();
     mlp_up(worker, step, up, act);
-    worker.meet();
+    worker.sync_group();
     mlp_down(worker, step, down, act);
-    worker.meet();
+    worker.sync_group();
     worker.product(
         wkv,
         [&](int first, int rows, int, int) {
@@ -89,7 +100,7 @@ __global__ void __launch_bounds__(kThreads, 1)
           to[0] = value + bias_at(args.wkv_bias, column);
           to[1] = next + bias_at(args.wkv_bias, column + 1);
         });
-    worker.meet();
+    worker.sync_group();
   }
 }
 
@@ -106,13 +117,13 @@ __global__ void __launch_bounds__(kThreads, 1)
   const Tiles<T> down = load_tiles(free, worker.rank(), blocks, args.down, mlp, dim, 1, mlp);
   const Tiles<T> up = load_tiles(free, worker.rank(), blocks, args.up, dim, mlp, 1, dim);
   const Tiles<T> wo = load_tiles(free, worker.rank(), blocks, args.wo, dim, dim, 1, dim);
-  float* const carry = static_cast<float*>(launched.between);
+  float* const carry = static_cast<float*>(launched.act_or_carry);
 
   for (std::int64_t t = args.time - 1; t >= 0; --t) {
     const Step step{args, t};
     const int rows_each = Blocks ? rows_of(args, t) : 1;
     worker.start_step(rows_each);
-    // Of an array that was made by the forward, or by this kernel.
+    // An array made by the forward pass or by this kernel.
     const auto made = [&](const void* base, int width) { return step.at(base, 0, width); };
     worker.product(
         wkv,
@@ -129,18 +140,18 @@ __global__ void __launch_bounds__(kThreads, 1)
           to[0] = value;
           to[1] = next;
         });
-    worker.meet();
+    worker.sync_group();
     mlp_down_backward(
         worker, step, down,
         stage_norm_gradient<T>(
             worker, step,
-            {Site(step, 2, args.mlp_key), made(args.da1, dim), made(args.h, dim), made(args.mean1, 1),
+            {DropoutMask(step, 2, args.mlp_key), made(args.da1, dim), made(args.h, dim), made(args.mean1, 1),
              made(args.rstd1, 1), made(args.dh, dim), args.norm1, carry, step.at<T>(args.dmlp_out, 0, dim)}));
-    worker.meet();
+    worker.sync_group();
     mlp_up_backward(worker, step, up);
-    worker.meet();
+    worker.sync_group();
     add_attention_backward(worker, step, wo, carry);
-    worker.meet();
+    worker.sync_group();
     worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
       if constexpr (Blocks) {
         const int row = item / heads, j = row % rows_each;
@@ -154,20 +165,20 @@ __global__ void __launch_bounds__(kThreads, 1)
     if constexpr (Blocks) {
       if (t > 0) {
         const int block = static_cast<int>(args.block);
-        worker.start_step(block);  // the rows of the block before
+        worker.start_step(block);  // the rows of the previous block
         worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
           const int row = item / heads;
           key_gradient<T>(window_of_state(step, row / block, item % heads), row % block);
         });
       }
     }
-    worker.meet();
+    worker.sync_group();
   }
 }
 
 template <bool Blocks>
 Direction<UnitRecurrenceArgs> forward_of(const UnitRecurrenceArgs& a) {
-  return {Blocks ? "block_recurrence" : "unit_recurrence_fused",
+  return {Blocks ? "block_forget" : "unit_recurrence_fused",
           fused_forward_kernel<float, Blocks>,
           fused_forward_kernel<bf16, Blocks>,
           {{a.dim, a.dim}, {a.mlp, a.dim}, {a.dim, a.mlp}, {2 * a.dim, a.dim}},
@@ -175,7 +186,7 @@ Direction<UnitRecurrenceArgs> forward_of(const UnitRecurrenceArgs& a) {
 }
 template <bool Blocks>
 Direction<UnitRecurrenceArgs> backward_of(const UnitRecurrenceArgs& a) {
-  return {Blocks ? "block_recurrence_backward" : "unit_recurrence_fused_backward",
+  return {Blocks ? "block_forget_backward" : "unit_recurrence_fused_backward",
           fused_backward_kernel<float, Blocks>,
           fused_backward_kernel<bf16, Blocks>,
           {{a.dim, 2 * a.dim}, {a.mlp, a.dim}, {a.dim, a.mlp}, {a.dim, a.dim}},

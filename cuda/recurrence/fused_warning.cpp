@@ -1,16 +1,16 @@
-// What a person is told of a recurrence that the fused kernels do not take.
+// The warning about a recurrence that was to run fused and that the fused kernels do not support.
 #include "cuda/recurrence/unit_recurrence_fused.h"
 #include "ops/core/warnings.h"
 #include "tensor/base/format.h"
 
 namespace eddy::cuda {
 
-void notice_plain_recurrence(const char* op, const BlockRecurrenceQuestion& q) {
+void warn_not_fused(const char* op, const RecurrenceSupportQuery& q) {
   if (!q.spreads_output)
-    return give_notice(fmt::format(
+    return add_warning(fmt::format(
         "{} with accumulate = \"hidden\" is composed of other ops: the fused kernel spreads the output", op));
   const bool blocks = q.block > 0;
-  give_notice(fmt::format(
+  add_warning(fmt::format(
       "{} is not fused: dim {}, mlp {}{}, products in {} (the kernel takes dim and mlp in steps of 32, dim "
       "up to 512{}, and weights that the GPU's multiprocessors together hold)",
       op, q.dim, q.mlp, blocks ? fmt::format(", {} heads, blocks of {}", q.heads, q.block) : "",

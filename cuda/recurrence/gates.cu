@@ -1,9 +1,10 @@
 // The gates of a recurrent cell and their gradients.
 //
-// Mapping: a block of 32 columns x 8 rows of threads for every 32 columns and every kGateBlockRows rows;
-// thread row t takes rows t, t + 8, ... and, in the gradient, sums its share of the bias gradients, which are
-// then added in order. Shared memory: 2 KiB in the gradient. Bytes moved: every operand and every result
-// once, the least; the partial sums are 1/64 of a result.
+//   mapping        a thread block of 32 columns x 8 rows for every 32 columns and every kGateBlockRows rows;
+//                  thread row t takes rows t, t + 8, ... and, in the gradient, sums its share of the bias
+//                  gradients, which are then added in order
+//   shared memory  2 KiB (2,048 bytes) in the gradient
+//   bytes moved    every operand and every result once, the least; the partial sums are 1/64 of a result
 #include "cuda/core/install.h"
 #include "cuda/core/launch.cuh"
 #include "ops/cpu/vec_math.h"
@@ -14,15 +15,14 @@ namespace {
 
 constexpr int kColumns = 32, kLanes = kThreads / kColumns;
 
-// What one thread of a block does: rows first, first + kLanes, ... before `last` of one column.
+// The work of one thread of a block: rows first, first + kLanes, ... below `last`, in one column.
 struct Piece {
   std::int64_t block, first, last, column;
   int lane, column_in_tile;
   bool inside;  // the column exists
 };
 
-// Calls body(piece) for every block of rows and tile of columns, with all threads of the thread block
-// together.
+// Calls body(piece) for every block of rows and tile of columns, by all threads of the thread block together.
 template <class Body>
 __device__ void for_each_piece(const GateArgs& args, Body&& body) {
   const std::int64_t tiles = (args.width + kColumns - 1) / kColumns;
@@ -46,7 +46,7 @@ __device__ float at(const GateRows& rows, std::int64_t row, std::int64_t column)
 __device__ float bias_at(const void* bias, const Piece& piece) {
   return piece.inside ? static_cast<const float*>(bias)[piece.column] : 0.0f;
 }
-// z', and its derivative by z from its value.
+// z', and dz'/dz from the value of z'.
 template <bool Tanh>
 __device__ float candidate(float z) {
   return Tanh ? vec::tanh(z) : z;
@@ -121,7 +121,7 @@ __global__ void backward_kernel(GateBackwardArgs args) {
       store(piece.lane == 0 ? args.dbias_f_partials : args.dbias_i_partials,
             piece.block * forward.width + piece.column, sum);
     }
-    __syncthreads();  // the next piece writes there again
+    __syncthreads();  // the next piece overwrites the shared sums
   });
 }
 

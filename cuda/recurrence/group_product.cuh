@@ -1,7 +1,7 @@
-// A block of a group that multiplies the group's rows by its own columns of weights, which stay in its shared
-// memory: what the fused recurrences stand on. T is what products read, f32 or bf16; sums are f32.
+// Matrix products of the fused recurrences: a block of a group multiplies the group's rows by its own columns
+// of the weights, which stay in its shared memory. T is what products read, f32 or bf16; sums are f32.
 //
-// A product takes 32 rows at a time: they are staged in shared memory in slices of `dim` entries, then each
+// A product takes 32 rows at a time. They are staged in shared memory in slices of `dim` entries; then each
 // warp multiplies tiles of 16 rows x 8 columns of the block's share, in f32 by plain multiply-adds, in bf16
 // on tensor cores.
 #pragma once
@@ -18,9 +18,9 @@
 namespace eddy::cuda {
 
 inline constexpr int kWarps = kThreads / 32;
-inline constexpr int kRows = 32;         // staged at a time
+inline constexpr int kRows = 32;         // rows staged at a time
 inline constexpr int kItems = 4;         // tiles that a warp sums at a time
-inline constexpr int kLongestRow = 512;  // that a warp holds whole: kRowEights times 8 entries a lane
+inline constexpr int kLongestRow = 512;  // entries a warp can hold: kRowEights times 8 a lane
 inline constexpr int kRowEights = kLongestRow / 256;
 
 template <class T>
@@ -51,7 +51,7 @@ __device__ void write_eight(T* to, const Eight<T>& eight) {
   *reinterpret_cast<Eight<T>*>(to) = eight;
 }
 
-// Two neighbours, the first at an even place.
+// Two neighbours, the first at an even index.
 template <class T>
 __device__ void write_two(T* to, float value, float next) {
   struct alignas(2 * sizeof(T)) Two {
@@ -60,11 +60,11 @@ __device__ void write_two(T* to, float value, float next) {
   *reinterpret_cast<Two*>(to) = {{static_cast<T>(value), static_cast<T>(next)}};
 }
 
-// A lane's entries of a row of `dim`: eight from 8 lane, from 8 lane + 256, .. on.
+// A lane's entries of a row of `dim`: eight from 8 lane on, eight from 8 lane + 256 on, ...
 struct OfLane {
   Eight<float> at[kRowEights];
 };
-// Calls body(eight, k) for each of them, k being the first one's place.
+// Calls body(eight, k) for each eight; k is the index of its first entry.
 template <class Body>
 __device__ void for_each_eight(int dim, OfLane& entries, Body&& body) {
 #pragma unroll
@@ -76,16 +76,17 @@ __device__ void for_each_eight(int dim, OfLane& entries, Body&& body) {
 
 // ---- products of staged rows and the block's share of a weight
 
-// Staged rows and weights lie in matrices of 8 x 8, 64 elements each, as load_matrices reads them. Where the
-// 8 entries from k, a multiple of 8, of a staged row are, in a slice of `width` columns. Rows are exchanged
-// within a matrix so that the eights of one row, which are written at once, lie in different banks.
+// Staged rows and weights are stored as matrices of 8 x 8, 64 elements each, as load_matrices reads them.
+// Returns where the 8 entries from k on, a multiple of 8, of a staged row are, in a slice of `width` columns.
+// Rows are permuted within a matrix so that the eights of one row, which are written at once, are in
+// different banks.
 __device__ inline int place(int row, int k, int width) {
   const int matrix = (row / 16 * (width / 16) + k / 16) * 4 + k % 16 / 8 * 2 + row % 16 / 8;
   return matrix * 64 + ((row ^ (k / 8)) & 7) * 8;
 }
 
-// Columns 8 first .. of a weight: entry k of column c, counted from the first, stands in matrix
-// c / 8 (depth / 8) + k / 8, row c % 8, column k % 8.
+// This block's columns of a weight, from 8 first on: entry k of column c, counted from there, is in matrix
+// c / 8 (depth / 8) + k / 8, at row c % 8, column k % 8.
 template <class T>
 struct Tiles {
   const T* at;
@@ -96,8 +97,8 @@ __host__ __device__ inline int most_tiles(int width, int blocks) {
   return (width / 8 + blocks - 1) / blocks;
 }
 
-// Loads this block's share of a weight with `width` columns in all to `free`, and moves `free` behind it.
-// Entry k of column c: weight[c of_column + k of_entry].
+// Loads this block's share of a weight with `width` columns in total to `free`, and moves `free` past it.
+// Entry k of column c is weight[c of_column + k of_entry].
 template <class T>
 __device__ Tiles<T> load_tiles(T*& free, int rank, int blocks, const void* weight, int width, int depth,
                                int of_column, int of_entry) {
@@ -113,11 +114,11 @@ __device__ Tiles<T> load_tiles(T*& free, int rank, int blocks, const void* weigh
   return tiles;
 }
 
-// sums += 16 staged rows x 8 columns over `width` entries, by a warp. The numbers of a thread are those of
+// sums += 16 staged rows x 8 columns over `width` entries, by a warp. A thread's numbers are those of
 // multiply_matrices: rows g, g, g + 8, g + 8, columns 2 t, 2 t + 1, 2 t, 2 t + 1.
 __device__ inline void multiply(float (&sums)[4], const bf16* staged, const bf16* tile, int width) {
   const int lane = static_cast<int>(threadIdx.x) % 32, row = lane % 16, k_of_lane = lane / 16 * 8;
-  float odd[4] = {};  // a second sum, so that a product need not wait for the one before
+  float odd[4] = {};  // a second sum, so that a product does not wait for the one before
   for (int k = 0; k < width; k += 32) {
     std::uint32_t a[4], b[4];
     load_matrices(b, tile + k * 8 + lane * 8);
@@ -144,12 +145,12 @@ __device__ inline void multiply(float (&sums)[4], const float* staged, const flo
   }
 }
 
-// One block of a group, and the rows of the batch that the group has.
+// One block of a group, with the rows of the batch that belong to the group.
 template <class T>
 class Worker {
  public:
-  // `staged`: room for kRows rows of `dim` elements. The group has the sequences first .. last - 1, each of
-  // one row until start_step says otherwise.
+  // `staged`: room for kRows rows of `dim` elements. The group has sequences first .. last - 1, with one row
+  // each until start_step sets another number.
   __device__ Worker(const BlockGroup& group, int blocks, T* staged, int dim, int first, int last)
       : begin(first),
         end(last),
@@ -160,15 +161,15 @@ class Worker {
         first_(first),
         last_(last) {}
 
-  // The group's rows are those of its sequences, `rows` each.
+  // Sets the number of rows of each of the group's sequences.
   __device__ void start_step(int rows) {
     begin = first_ * rows;
     end = last_ * rows;
   }
-  __device__ void meet() { group_.meet(); }
+  __device__ void sync_group() { group_.sync(); }
   __device__ int rank() const { return group_.rank; }
 
-  // Calls stage(first, rows, k, width), which stages entries k .. k + width of the rows from `first` on, then
+  // Calls stage(first, rows, k, width) to stage entries k .. k + width of the rows from `first` on, then
   // finish(row, column, value, next) for two neighbours of every row's product with this block's columns.
   template <class Stage, class Finish>
   __device__ void product(const Tiles<T>& weight, Stage&& stage, Finish&& finish) {
@@ -177,12 +178,12 @@ class Worker {
     for (int first = begin; first < end; first += kRows) {
       const int rows = min(kRows, end - first), row_tiles = (rows + 15) / 16,
                 items = weight.count * row_tiles;
-      // A block without columns stages too: a stage may store what the group computes once.
+      // A block without columns stages too: a stage may store what the group computes once for all.
       for (int done = 0; done == 0 || done < items; done += kWarps * kItems) {
         float sums[kItems][4] = {};
         for (int k = 0; k < weight.depth; k += dim_) {
           const int width = min(dim_, weight.depth - k);
-          __syncthreads();  // the last slice is still read
+          __syncthreads();  // the previous slice has been read
           stage(first, rows, k, width);
           __syncthreads();
 #pragma unroll
@@ -205,13 +206,12 @@ class Worker {
     }
   }
 
-  // Stages `width` entries of rows; from(row) is where those of a row of the batch begin.
+  // Stages `width` entries of rows; from(row) is where the entries of a row of the batch start.
   template <class From>
   __device__ void stage_rows(int first, int rows, int width, From&& from) {
     stage_rows(first, rows, width, from, [](int) -> T* { return nullptr; });
   }
-  // The same, and one block of the group leaves each row as it is staged from keep(row) on, unless that is
-  // null.
+  // The same, and one block of the group also stores each row, as staged, to keep(row), unless that is null.
   template <class From, class Keep>
   __device__ void stage_rows(int first, int rows, int width, From&& from, Keep&& keep) {
     const int eights = width / 8, all = (rows + 15) / 16 * 16 * eights;
@@ -226,7 +226,7 @@ class Worker {
     }
   }
 
-  // Stages whole rows, a warp for each: body(row of the batch, whether this block stores what it finds,
+  // Stages whole rows, a warp for each: body(row of the batch, whether this block stores its results,
   // entries) fills a lane's entries.
   template <class Body>
   __device__ void stage_by_warp(int first, int rows, Body&& body) {
@@ -252,7 +252,7 @@ class Worker {
   int begin, end;
 
  private:
-  // Whether this block is the one of its group that stores what all of them make of a row.
+  // Whether this block is the one of its group that stores the results of a row.
   __device__ bool stores(int row) const {
     return (row - begin) % blocks_ == rank();
   }

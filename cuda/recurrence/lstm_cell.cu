@@ -1,7 +1,9 @@
 // One step of an LSTM after its matrix products, and its gradient.
 //
-// Mapping: a thread for each entry of the state, neighbours along a row. Shared memory: none. Bytes moved:
-// every operand and every result once, the least; the gates' values are computed again in the gradient.
+//   mapping        a thread for each entry of the state, neighbours along a row
+//   shared memory  none
+//   bytes moved    every operand and every result once, the least; the gradient computes the gates' values
+//                  again
 #include "cuda/core/install.h"
 #include "cuda/core/launch.cuh"
 #include "ops/cpu/vec_math.h"
@@ -19,7 +21,7 @@ __device__ Gates gates_at(const void* gates, std::int64_t stride, std::int64_t r
   return {vec::sigmoid(from[0]), vec::sigmoid(from[hidden]), vec::tanh(from[2 * hidden]),
           vec::sigmoid(from[3 * hidden])};
 }
-// An entry of something that may be absent.
+// An entry of an optional array; 0 without one.
 __device__ float at(const void* data, std::int64_t stride, std::int64_t row, std::int64_t column) {
   return data == nullptr ? 0.0f : static_cast<const float*>(data)[row * stride + column];
 }

@@ -1,12 +1,14 @@
-// The chain of the unit recurrence, forward and backward: a step of the loop over time is five matrix
-// products and four kernels that do all between them. The host runs ahead: nothing waits, so the loop can be
-// captured.
+// The chain of the unit recurrence without fusing, forward and backward: a step of the loop over time is five
+// matrix products and four kernels between them. The host runs ahead and waits for nothing, so the loop can
+// be captured.
 //
-// Mapping: gates, a warp for each head of each row; rows with a norm, a warp for each of up to 256 entries,
-// else a block, each thread with every 32nd or 256th entry; activations, a thread for each entry. Shared
-// memory: 8 numbers, for blocks. Bytes moved: the weights once a step, which is the least only when they do
-// not stay in the second-level cache; every row that a kernel reads or writes is passed through memory once,
-// where one kernel for all steps would keep it on the multiprocessor.
+//   mapping        gates: a warp for each head of each row. Rows with a norm: a warp for each row of up to
+//                  256 entries, else a block; each thread has every 32nd or 256th entry. Activations: a
+//                  thread for each entry.
+//   shared memory  8 numbers (32 bytes), for blocks
+//   bytes moved    the weights once a step, the least only if they do not stay in the second-level cache;
+//                  every row that a kernel reads or writes passes through memory once, where one kernel for
+//                  all steps would keep it on the multiprocessor
 #include "cuda/core/install.h"
 #include "cuda/recurrence/unit_recurrence.cuh"
 #include "cuda/recurrence/unit_recurrence_fused.h"
@@ -16,7 +18,7 @@
 namespace eddy::cuda {
 namespace {
 
-// What every kernel here is launched with.
+// The argument of every kernel here.
 struct LaunchedStep {
   UnitRecurrenceArgs args;
   std::int64_t t;
@@ -41,13 +43,13 @@ __global__ void gate_backward_kernel(LaunchedStep launched) {
 }
 
 // The end of a half of the layer: y, which holds a product, becomes residual + drop(y), and `normalised` its
-// norm. Rows are of this step.
+// norm. Rows are those of this step.
 struct ResidualLaunch {
   LaunchedStep step;
   RandomKey key;
   const void* residual;
   void* y;
-  const void *weight, *bias;  // of the norm; each may be null
+  const void *weight, *bias;  // of the norm; may be null
   void *normalised, *mean, *rstd;
 };
 
@@ -70,7 +72,7 @@ __global__ void residual_norm_kernel(ResidualLaunch launched) {
       sum += y[i];
     }
     const float mean = Rows::reduce(sum, Plus{}) / count;
-    float squares = 0;  // of distances: sum(y^2) - n mean^2 would cancel
+    float squares = 0;  // of deviations: sum(y^2) - n mean^2 would cancel
     for (std::int64_t i = Rows::lane(); i < dim; i += Threads) squares += (y[i] - mean) * (y[i] - mean);
     const float rstd =
         1.0f / sqrtf(Rows::reduce(squares, Plus{}) / count + static_cast<float>(step.args.eps));
@@ -85,8 +87,12 @@ __global__ void residual_norm_kernel(ResidualLaunch launched) {
   }
 }
 
-// Its gradient: to = from + the norm's gradient of dy, and dropped = drop(to). `from` may be `to`. The gain's
-// own gradient is summed after the loop.
+// Its gradient. The gradient of the norm's weight is summed after the loop.
+//
+//   to      = from + the norm's gradient of dy
+//   dropped = drop(to)
+//
+// `from` may be `to`.
 struct NormGradientLaunch {
   LaunchedStep step;
   RandomKey key;
@@ -134,7 +140,7 @@ __global__ void activation_kernel(LaunchedStep launched) {
     static_cast<float*>(step.args.scratch)[i] = Activation::forward(u[i]);
 }
 
-// act = act(u), and du from the gradient of act(u) to that of u.
+// act = act(u), and du becomes the gradient of u from that of act(u).
 template <class Activation>
 __global__ void activation_backward_kernel(LaunchedStep launched) {
   const Step step = launched.get();
@@ -149,14 +155,14 @@ __global__ void activation_backward_kernel(LaunchedStep launched) {
 
 // ---- host
 
-// One step's launches.
+// The launches of one step.
 struct Chain {
   LaunchedStep step;
 
   explicit Chain(const UnitRecurrenceArgs& args) : step{args, 0} {}
 
   const UnitRecurrenceArgs& args() const { return step.args; }
-  // This step of an array [time, batch, width].
+  // Returns this step of an array [time, batch, width].
   void* now(const void* base, std::int64_t width) const {
     return const_cast<float*>(static_cast<const float*>(base)) + step.t * args().batch * width;
   }
@@ -164,7 +170,7 @@ struct Chain {
     return base == nullptr ? nullptr : static_cast<const float*>(base) + first;
   }
 
-  // y [batch, out] = x [batch, in] w^T + bias for a weight [out, in].
+  // y [batch, out] = x [batch, in] w^T + bias, for a weight w [out, in].
   void product(const void* x, const void* w, const void* bias, void* y, std::int64_t in,
                std::int64_t out) const {
     GemmArgs g{};
@@ -200,13 +206,14 @@ struct Chain {
     multiply({g, Dtype::f32});
   }
 
-  // A step waits for every row, so a block is worth it for shorter rows than elsewhere.
+  // Each step waits for all rows, so a block pays off for shorter rows than elsewhere.
   template <class Args>
-  void rows(const char* name, void (*of_warp)(Args), void (*of_block)(Args), const Args& launched) const {
+  void rows(const char* name, void (*warp_kernel)(Args), void (*block_kernel)(Args),
+            const Args& launched) const {
     if (args().dim <= 256)
-      launch(name, of_warp, grid_for(args().batch, Team<32>::kRowsPerBlock, 64), kThreads, launched);
+      launch(name, warp_kernel, grid_for(args().batch, Team<32>::kRowsPerBlock, 64), kThreads, launched);
     else
-      launch(name, of_block, grid_for(args().batch, 1, 64), kThreads, launched);
+      launch(name, block_kernel, grid_for(args().batch, 1, 64), kThreads, launched);
   }
   void heads(const char* name, void (*kernel)(LaunchedStep)) const {
     launch(name, kernel, grid_for(args().batch * args().heads, Team<32>::kRowsPerBlock, 64), kThreads, step);
@@ -266,16 +273,16 @@ void install_unit_recurrence() {
     require_f32("unit_recurrence", args.kept);
     for (Chain chain(args); chain.step.t < args.time; ++chain.step.t) chain.forward();
   };
-  unit_recurrence_question_slot.function[kCuda] = [](const BlockRecurrenceQuestion& question) {
-    *question.fits = takes_unit_recurrence(question);
+  unit_recurrence_supports_slot.function[kCuda] = [](const RecurrenceSupportQuery& query) {
+    *query.fits = supports_unit_recurrence(query);
   };
-  block_recurrence_question_slot.function[kCuda] = [](const BlockRecurrenceQuestion& question) {
-    *question.fits = takes_block_recurrence(question);
+  block_forget_supports_slot.function[kCuda] = [](const RecurrenceSupportQuery& query) {
+    *query.fits = supports_block_forget(query);
   };
-  block_recurrence_forward_slot.function[kCuda] = block_recurrence_forward;
-  block_recurrence_backward_slot.function[kCuda] = block_recurrence_backward;
-  block_accumulate_question_slot.function[kCuda] = [](const BlockRecurrenceQuestion& question) {
-    *question.fits = takes_block_accumulate(question);
+  block_forget_forward_slot.function[kCuda] = block_forget_forward;
+  block_forget_backward_slot.function[kCuda] = block_forget_backward;
+  block_accumulate_supports_slot.function[kCuda] = [](const RecurrenceSupportQuery& query) {
+    *query.fits = supports_block_accumulate(query);
   };
   block_accumulate_forward_slot.function[kCuda] = block_accumulate_forward;
   block_accumulate_backward_slot.function[kCuda] = block_accumulate_backward;

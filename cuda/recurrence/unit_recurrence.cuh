@@ -1,5 +1,5 @@
-// What the two sets of kernels of the unit recurrence share: a step of the chain, and the gate of one head of
-// one row, which is a warp's work.
+// What the plain and the fused kernels of the unit recurrence share: a step of the chain, and the gate of one
+// head of one row, which a warp computes.
 #pragma once
 
 #include "cuda/core/team.cuh"
@@ -8,14 +8,14 @@
 
 namespace eddy::cuda {
 
-// Step t of the chain. Accumulate (block_accumulate.cuh) has two a block: of the rows of a newer half and,
-// with `older` 1, of an older one, which stand behind all newer ones.
+// Step t of the chain. Accumulate (block_accumulate.cuh) has two for each block: for the rows of a newer half
+// and, with `older` 1, for those of an older half, which are stored after all newer ones.
 struct Step {
-  const UnitRecurrenceArgs& args;  // a copy of its own would lie in memory
+  const UnitRecurrenceArgs& args;  // a reference: a copy would be stored in local memory
   std::int64_t t;
   int older = 0;
 
-  // Row `row` of this step of an array [time, batch, width]; of T where it is stored as args.kept.
+  // Returns row `row` of this step of an array [time, batch, width]; of T if it is stored as args.kept.
   template <class T = float>
   __device__ const T* at(const void* base, std::int64_t row, std::int64_t width) const {
     return static_cast<const T*>(base) + (first_row() + row) * width;
@@ -28,26 +28,27 @@ struct Step {
     const std::int64_t all = (args.time - 1) * args.batch + args.last * args.sequences;
     return older * all + t * args.batch;
   }
-  // The same of an array that has the rows of one step, of both kinds.
+  // The same for an array that has the rows of one step, of both halves.
   template <class T>
   __device__ T* working(T* base, std::int64_t row, std::int64_t width) const {
     return base + (older * args.batch + row) * width;
   }
-  // Which of a block's three dropouts: 0 of probabilities, 1 of the attention's result, 2 of the MLP's.
+  // Returns the key of one of a block's three dropouts: 0 of probabilities, 1 of the attention's result, 2 of
+  // the MLP's.
   __device__ const RandomKey& block_key(int which) const {
     return args.keys[3 * (older * args.time + t) + which];
   }
-  // How many rows of each sequence have no masks.
+  // Returns how many rows of each sequence have no masks.
   __device__ int unread() const {
     const std::int64_t from_last = args.time - 1 - t;
     return older == 0 || from_last > 1 ? 0 : static_cast<int>(args.unread[1 - from_last]);
   }
-  // Key or value of the state before this step; null at the first step of a sequence.
-  __device__ const float* before(const void* array, const void* carried, std::int64_t row) const {
+  // Returns the key or value of the state before this step; null at the first step of a sequence.
+  __device__ const float* previous(const void* array, const void* carried, std::int64_t row) const {
     if (t > 0) return static_cast<const float*>(array) + ((t - 1) * args.batch + row) * args.dim;
     return carried == nullptr ? nullptr : static_cast<const float*>(carried) + row * args.dim;
   }
-  // The dropout factor of an element, 1 / (1 - rate) or 0.
+  // Returns the dropout factor of an element: 1 / (1 - rate) or 0.
   __device__ float keep(const RandomKey& key, std::int64_t element) const {
     if (args.dropout == 0) return 1.0f;
     const std::uint32_t word = key.word(static_cast<std::uint64_t>(element));
@@ -56,7 +57,7 @@ struct Step {
   }
 };
 
-// What a warp needs for one head of one row: its entries are j, j + 32, ... of the head's d.
+// What a warp needs for one head of one row. A lane has entries j, j + 32, ... of the head's d.
 struct HeadOfRow {
   std::int64_t row, head, d;
   const float *q, *kx, *vx;  // of this step
@@ -71,8 +72,8 @@ struct HeadOfRow {
     q = step.at(args.qkv, row, 3 * args.dim) + head * d;
     kx = q + args.dim;
     vx = kx + args.dim;
-    kh = step.before(args.key, args.key0, row);
-    vh = step.before(args.value, args.value0, row);
+    kh = step.previous(args.key, args.key0, row);
+    vh = step.previous(args.value, args.value0, row);
     if (kh != nullptr) {
       kh += head * d;
       vh += head * d;
@@ -84,8 +85,10 @@ struct HeadOfRow {
   }
 };
 
-// A warp, for the head item % heads of row item / heads: o = px vx + ph vh with (ph, px) = softmax over the
-// two scores, dropped apart. T: what o is stored as.
+// The gate of head item % heads of row item / heads, by a warp. T: what o is stored as.
+//
+//   (ph, px) = softmax over the two scores, each with its own dropout
+//   o        = px vx + ph vh
 template <class T>
 __device__ void gate_of_head(const Step& step, std::int64_t item) {
   using Warp = Team<32>;
@@ -107,8 +110,8 @@ __device__ void gate_of_head(const Step& step, std::int64_t item) {
     o[i] = static_cast<T>(px * own.vx[i] + (own.kh != nullptr ? ph * own.vh[i] : 0.0f));
 }
 
-// The same for the gradient. From do, in scratch: dq, dkx, dvx of this step, and the shares of kh and vh
-// added to the step before.
+// Its gradient. From do, in the scratch memory: dq, dkx, dvx of this step; the shares of kh and vh are added
+// to the step before.
 __device__ inline void gate_backward_of_head(const Step& step, std::int64_t item) {
   using Warp = Team<32>;
   const UnitRecurrenceArgs& args = step.args;

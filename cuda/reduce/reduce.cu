@@ -1,18 +1,23 @@
 // Sums and maxima over the middle axis of [outer, count, inner].
 //
-// Sum, mapping: the axis is cut into the blocks of ops/reduce/reduce.h, each summed to a partial result, and a
-// second launch sums those. With inner 1 a row is adjacent: a warp or a thread block per row. Else a thread
-// block takes up to 32 neighbouring columns with 8 or more threads for each, thread t of a column adding the
-// entries t, t + lanes,
-// ...; their sums are folded in halves. Shared memory: 1 KiB. Every order is fixed by the shape. Bytes moved:
-// x once, and the partial sums, 1/64 of it or less, twice.
+// Sum. The axis is divided into the blocks of ops/reduce/reduce.h, each summed to a partial result; a second
+// launch sums those. The shape alone fixes the order.
+//   mapping        inner 1 (contiguous rows): a warp or a thread block per row. Else a thread block per 32 or
+//                  fewer neighbouring columns, with 8 or more threads for each; thread t of a column adds
+//                  entries t, t + lanes, ..., then a tree in shared memory adds the threads' sums.
+//   shared memory  1 KiB (1,024 bytes)
+//   bytes moved    x once, the least, and the partial sums, 1/64 of it or less, twice
 //
-// Partial sums of several tensors, mapping: a thread block of 32 columns x 32 rows for every 32 columns of
-// each; thread row t adds the rows t, t + 32, ..., and their sums are folded in halves. Shared memory: 4 KiB.
-// Bytes moved: the partial sums once. Few blocks of threads run, but one launch stands for two to four.
+// Partial sums of several tensors.
+//   mapping        a thread block of 32 columns x 32 rows per 32 columns of each tensor; thread row t adds
+//                  rows t, t + 32, ..., then a tree adds the rows' sums. Few thread blocks run, but one
+//                  launch replaces two to four.
+//   shared memory  4 KiB (4,096 bytes)
+//   bytes moved    the partial sums once
 //
-// Maximum, mapping: rows as above; else a thread per column. Its gradient: a thread per element of dx. Bytes
-// moved: x once; dx once, dy and the index once per row through the cache.
+// Maximum, and its gradient.
+//   mapping        rows as above, else a thread per column; the gradient has a thread per element of dx
+//   bytes moved    x once; for the gradient dx once, dy and the index once per row through the cache
 #include "cuda/core/install.h"
 #include "cuda/core/numbers.cuh"
 #include "cuda/core/team.cuh"
@@ -22,11 +27,12 @@
 namespace eddy::cuda {
 namespace {
 
-// One pass of a sum: y[outer, blocks, inner] = beta y + scale (x summed over each block of the middle axis).
+// One pass of a sum: y [outer, blocks, inner] = beta y + scale (the sum of x over each block of the middle
+// axis).
 template <class T>
 struct SumPass {
   std::int64_t outer, count, inner;
-  std::int64_t block, blocks;  // entries in a block, and how many blocks
+  std::int64_t block, blocks;  // entries of a block, and the number of blocks
   const T* x;
   float* y;
   float beta, scale;
@@ -83,7 +89,7 @@ __global__ void sum_columns_kernel(ColumnSum<T> args) {
       if (lane < half) sums[threadIdx.x] += sums[threadIdx.x + static_cast<unsigned>(half * args.columns)];
     }
     if (lane == 0 && at < pass.inner) pass.store(line * pass.inner + at, sums[threadIdx.x]);
-    __syncthreads();  // the next item writes there again
+    __syncthreads();  // the next item overwrites the shared sums
   }
 }
 
@@ -107,7 +113,7 @@ void sum(const SumArgs& args) {
   const T* const x = static_cast<const T*>(args.x);
   float* const y = static_cast<float*>(args.y);
   const float scale = static_cast<float>(args.scale);
-  if (blocks <= 1)  // an axis of no entries is one block of none
+  if (blocks <= 1)  // an empty axis is one empty block
     return run_pass<T>({args.outer, args.count, args.inner, args.count, 1, x, y, args.beta, scale});
   float* const partials = static_cast<float*>(args.partials);
   run_pass<T>({args.outer, args.count, args.inner, block, blocks, x, partials, 0, 1});
@@ -143,7 +149,7 @@ __global__ void __launch_bounds__(kPartialThreads)
       const float beta = args.beta[tensor];
       to = beta == 0.0f ? sums[threadIdx.x] : beta * to + sums[threadIdx.x];
     }
-    __syncthreads();  // the next item writes there again
+    __syncthreads();  // the next item overwrites the shared sums
   }
 }
 
@@ -153,8 +159,8 @@ void partial_sums(const PartialSumsArgs& args) {
   launch("partial_sums", partial_sums_kernel, grid_for(tiles * args.tensors, 1, 2), kPartialThreads, args);
 }
 
-// A value and its place. The larger wins, then NaN, then the place that comes first, so that the order of
-// comparisons does not matter.
+// A value and its index. The larger value wins, NaN above all, and among equals the lower index, so that the
+// order of comparisons does not matter.
 struct Best {
   float value;
   std::int64_t place;

@@ -1,10 +1,13 @@
-// Softmax and log-softmax of rows, with their gradients.
+// Softmax and log-softmax of rows, and their gradients.
 //
-// Mapping: a warp per row of up to 1024 entries, a block per longer row; each thread takes every 32nd or
-// 256th entry. Shared memory: 8 numbers, for blocks. Bytes moved: three passes over a row (maximum, sum,
-// write), of which the last two find it in the cache, so memory sees one read and one write, the least, and
-// mask and bias once where they do not repeat; the gradients read dy and y the same way. Hidden entries are
-// not read for arithmetic, so that a NaN there does no harm.
+//   mapping        a warp per row of up to 1024 entries, a block per longer row; each thread takes every 32nd
+//                  or 256th entry
+//   shared memory  8 numbers (32 bytes), for blocks
+//   bytes moved    three passes over a row (maximum, sum, write); the last two find it in the cache, so
+//                  memory sees one read and one write, the least, and mask and bias once where they do not
+//                  repeat. The gradients read dy and y in the same way.
+//
+// Masked entries take no part in the arithmetic, so a NaN there does no harm.
 #include "cuda/core/install.h"
 #include "cuda/core/team.cuh"
 #include "ops/reduce/softmax.h"
@@ -16,7 +19,7 @@ __device__ float minus_infinity() {
   return __int_as_float(static_cast<int>(0xff800000u));
 }
 
-// `Plain`: no mask and no bias.
+// `Plain`: without mask and bias.
 template <int Threads, bool Plain>
 __global__ void softmax_kernel(SoftmaxArgs args) {
   using Rows = Team<Threads>;
@@ -38,7 +41,7 @@ __global__ void softmax_kernel(SoftmaxArgs args) {
     for (std::int64_t i = seen.begin + Rows::lane(); i < seen.end; i += Threads)
       if (shown(i)) top = NanMax{}(top, score(i));
     top = Rows::reduce(top, NanMax{});
-    const bool empty = top == minus_infinity();  // nothing visible, or -inf only: all zeros
+    const bool empty = top == minus_infinity();  // every entry is masked or -inf: the row is all zeros
     float sum = 0;
     for (std::int64_t i = seen.begin + Rows::lane(); i < seen.end; i += Threads)
       if (shown(i) && !empty) sum += expf(score(i) - top);
@@ -57,7 +60,7 @@ __global__ void softmax_backward_kernel(SoftmaxBackwardArgs args) {
     const float* const y = static_cast<const float*>(args.y) + row * args.width;
     float* const dx = static_cast<float*>(args.dx) + row * args.width;
     const SoftmaxSpan seen = softmax_span(args.band, row, args.width);
-    // The choice by y keeps an infinite dy of a hidden entry out of the sum.
+    // Selecting by y keeps an infinite dy of a masked entry out of the sum.
     float inner = 0;
     for (std::int64_t i = seen.begin + Rows::lane(); i < seen.end; i += Threads)
       if (y[i] != 0.0f) inner += y[i] * dy[i];

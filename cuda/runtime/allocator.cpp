@@ -1,4 +1,4 @@
-// The pool over cudaMalloc, the plain form, and the pool of captured work.
+// The device allocator: a pool over cudaMalloc, the unpooled form, and the pool for captured work.
 #include "cuda/runtime/allocator.h"
 
 #include <algorithm>
@@ -17,25 +17,25 @@ namespace {
 class DeviceMemory final : public RawMemory {
  public:
   void* take(std::size_t bytes) override {
-    stream();  // opens the GPU and makes it this thread's
+    stream();  // opens the GPU and makes it current on this thread
     void* memory = nullptr;
     const cudaError_t error = cudaMalloc(&memory, bytes);
     if (error == cudaSuccess) return memory;
     if (error != cudaErrorMemoryAllocation) throw_cuda_error("cudaMalloc", error);
-    cudaGetLastError();  // handled: not to be found by the next check
+    cudaGetLastError();  // handled: the next check must not report it
     return nullptr;
   }
   void give_back(void* memory, std::size_t) noexcept override {
-    if (!is_open()) return;  // it went with the GPU's context
-    // Whoever used the block last may still be queued.
+    if (!is_open()) return;  // closing the GPU has freed it
+    // The last kernel that uses the block may still be in flight.
     try {
       synchronize();
     } catch (const Error&) {
-      // A kernel failed, or the process is ending and the runtime is gone: the next call that can throw says
-      // so.
+      // A kernel failed, or the process is ending and the runtime is gone. The next call that can throw
+      // reports it.
     }
     if (cudaFree(memory) != cudaSuccess)
-      static_cast<void>(cudaGetLastError());  // not the next launch's fault
+      static_cast<void>(cudaGetLastError());  // the next launch must not report it
   }
   std::string name() const override { return "cuda:" + std::to_string(device_index()); }
   std::string describe() const override {
@@ -66,7 +66,7 @@ class CudaAllocator final : public Allocator {
     plain_stats_.reserved_bytes -= static_cast<std::int64_t>(bytes);
     --plain_pieces_;
     if (capturing_)
-      later_.emplace_back(memory, bytes);  // to give it back would wait, which no capture allows
+      later_.emplace_back(memory, bytes);  // cudaFree waits, which a capture forbids
     else
       memory_.give_back(memory, bytes);
   }
@@ -75,7 +75,7 @@ class CudaAllocator final : public Allocator {
     const std::lock_guard lock(mutex_);
     trim_locked();
   }
-  // A replay uses the memory of captured work again: it counts as live in the peak, all of it.
+  // A replay uses the memory of captured work again, so the peak counts all of it as live.
   AllocatorStats stats() const override {
     const std::lock_guard lock(mutex_);
     AllocatorStats stats = plain_ ? plain_stats_ : pool_.stats();
@@ -102,7 +102,7 @@ class CudaAllocator final : public Allocator {
     limit_ = bytes;
   }
 
-  void* take_own(std::size_t bytes) {
+  void* allocate_for_backend(std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     void* memory = memory_.take(bytes);
     if (memory == nullptr) {
@@ -113,7 +113,7 @@ class CudaAllocator final : public Allocator {
       out_of_memory(memory_, bytes, plain_ ? plain_stats_ : pool_.stats(), pool_.largest_free(), limit_);
     return memory;
   }
-  void give_own_back(void* memory, std::size_t bytes) {
+  void free_for_backend(void* memory, std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     memory_.give_back(memory, bytes);
   }
@@ -150,12 +150,12 @@ class CudaAllocator final : public Allocator {
 
  private:
   void trim_locked() {
-    if (capturing_) return;  // what was recorded may name cached memory
+    if (capturing_) return;  // captured work may contain addresses of cached memory
     pool_.trim();
     if (captures_ == 0) captured_.trim();
   }
-  // What is cached for captured work of which none is left, such as a recording that failed, would be missing
-  // to the other pool, which gives back only its own.
+  // Frees memory that is cached for captured work when none is left, for example after a failed capture. The
+  // other pool could not use it.
   void give_captured_back() {
     if (captures_ == 0 && captured_.stats().live_bytes == 0) captured_.trim();
   }
@@ -180,13 +180,13 @@ class CudaAllocator final : public Allocator {
   bool capturing_ = false;
   int captures_ = 0;
   bool plain_ = false;
-  std::vector<std::pair<void*, std::size_t>> later_;  // freed while capturing, in the plain form
+  std::vector<std::pair<void*, std::size_t>> later_;  // freed during a capture, in the unpooled form
   AllocatorStats plain_stats_;
   std::int64_t plain_pieces_ = 0;
   std::int64_t limit_ = 0;
 };
 
-// Lives to the end: tensors may be freed by static destructors.
+// Never destroyed: static destructors may still free tensors.
 CudaAllocator& only_allocator() {
   static CudaAllocator* const allocator = new CudaAllocator;
   return *allocator;
@@ -206,11 +206,11 @@ void set_plain_allocator(bool plain) {
   only_allocator().set_plain(plain);
 }
 
-void* take_own_memory(std::size_t bytes) {
-  return only_allocator().take_own(bytes);
+void* allocate_backend_memory(std::size_t bytes) {
+  return only_allocator().allocate_for_backend(bytes);
 }
-void give_own_memory_back(void* memory, std::size_t bytes) {
-  only_allocator().give_own_back(memory, bytes);
+void free_backend_memory(void* memory, std::size_t bytes) {
+  only_allocator().free_for_backend(memory, bytes);
 }
 
 void serve_from_capture_pool(bool on) {

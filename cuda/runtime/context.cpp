@@ -1,4 +1,4 @@
-// Opening the GPU, errors in words, staging, timing.
+// Opening the GPU, error messages, staging, timing.
 #include "cuda/runtime/context.h"
 
 #include <algorithm>
@@ -18,8 +18,8 @@
 namespace eddy::cuda {
 namespace {
 
-// Pinned memory that small uploads pass through: two halves, filled from their start. A half is filled again
-// when the copies out of it are done, which an event behind the last of them tells.
+// Pinned memory for small uploads: two halves, each filled from its start. A half is reused after the copies
+// out of it are done, which an event recorded behind the last of them tells.
 class Staging {
  public:
   static constexpr std::size_t kHalf = std::size_t{4} << 20;
@@ -66,7 +66,7 @@ class Staging {
 };
 
 struct State {
-  std::mutex mutex;  // of opening, closing and staging
+  std::mutex mutex;  // protects opening, closing and staging
   std::atomic<bool> is_open{false};
   std::atomic<bool> launch_checks{false};
   int index = 0;
@@ -76,7 +76,7 @@ struct State {
   Staging staging;
 };
 
-// Lives to the end: tensors may be freed by static destructors.
+// Never destroyed: static destructors may still free tensors.
 State& state() {
   static State* const only = new State;
   return *only;
@@ -104,7 +104,7 @@ void open_locked(State& s) {
   s.is_open.store(true, std::memory_order_release);
 }
 
-// What a user can do about an error.
+// Returns what a user can do about an error.
 const char* advice(cudaError_t error) {
   switch (error) {
     case cudaErrorNoDevice:
@@ -178,7 +178,7 @@ cudaStream_t stream() {
     const std::lock_guard lock(s.mutex);
     if (!s.is_open.load()) open_locked(s);
   }
-  // CUDA keeps the current GPU for each thread.
+  // CUDA keeps a current GPU for each thread.
   thread_local std::uint64_t bound = 0;
   if (bound != s.times_opened) {
     check(cudaSetDevice(s.index), "cudaSetDevice");
@@ -247,7 +247,7 @@ void close() {
   check(cudaStreamDestroy(s.stream), "cudaStreamDestroy");
   s.stream = nullptr;
   s.is_open.store(false);
-  check(cudaDeviceReset(), "cudaDeviceReset");  // ends this process's use of the GPU, and no other's
+  check(cudaDeviceReset(), "cudaDeviceReset");  // affects this process alone
 }
 
 Timer::Timer() {

@@ -1,5 +1,5 @@
-// Asking the CUDA runtime about devices. No kernel here but the one that shows that this build's code runs on
-// a device.
+// Queries to the CUDA runtime about devices. The only kernel here shows whether this build's code runs on a
+// device: it has one thread and moves no bytes.
 #include "cuda/runtime/device.h"
 
 #include <cuda_runtime.h>
@@ -10,11 +10,10 @@
 namespace eddy::cuda {
 namespace {
 
-// Grid: one thread. Exists so that a device without matching code answers with an error at start-up, not in a
-// run.
+// Grid: one thread. It makes a device without matching code fail at start-up and not during a run.
 __global__ void probe_kernel() {}
 
-// 13000 is 13.0.
+// 13000 becomes "13.0".
 std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
@@ -25,7 +24,7 @@ std::vector<DeviceInfo> devices(std::string* why_none) {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess || count == 0) {
-    cudaGetLastError();  // it was an answer, not a failure of a later call
+    cudaGetLastError();  // handled: a later call must not report it
     *why_none = error != cudaSuccess ? cudaGetErrorString(error) : "no device";
     return {};
   }

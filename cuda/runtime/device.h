@@ -16,28 +16,28 @@ struct DeviceInfo {
   int multiprocessors = 0;
 };
 
-// What is there, or an empty list with the reason in `why_none` (no driver, no device).
+// Returns the devices, or an empty list with the reason in `why_none` (no driver, no device).
 std::vector<DeviceInfo> devices(std::string* why_none);
 
-// The architectures this build holds code for: "80 90".
+// Returns the architectures that this build holds code for: "80 90".
 const char* built_architectures();
 
-// One line for `eddy info`: the devices, or why there is none, or what to rebuild. Opens none of them, and
-// leaves the thread's current one.
+// Returns one line for `eddy info`: the devices, or why there is none, or what to rebuild. It opens no device
+// and keeps the thread's current one.
 std::string status();
 
-// Whether code for these architectures, as CMake lists them ("80 90-real"), runs on a device: machine code on
-// those of the same generation that are not older, and intermediate code on all that are not older. Code for
-// features of one device ("90a") runs on that one.
+// Returns whether code for these architectures, as CMake lists them ("80 90-real"), runs on a device of this
+// capability: machine code on devices of the same generation that are not older, intermediate code on all
+// that are not older. Code for the features of one device ("90a") runs on that one only.
 bool runs_on(std::string_view architectures, int major, int minor);
 
-// "" when this build has code for the device, else what to rebuild. It is told from the capability: asking
-// CUDA would make the device the thread's current one, in the middle of a run on another, and take memory on
-// it.
+// Returns "" when this build has code for the device, else what to rebuild. It compares capabilities: a call
+// to CUDA would make the device the thread's current one, perhaps during a run on another, and allocate
+// memory on it.
 std::string mismatch(const DeviceInfo& device);
 
-// "" when a kernel of this build is found on `device`, which must be the thread's current one, else why not:
-// what a capability does not tell, such as a driver that is older than the code.
+// Returns "" when a kernel of this build is found on `device`, which must be the thread's current one, else
+// why not. This finds what a capability does not tell, such as a driver that is older than the code.
 std::string probe(const DeviceInfo& device);
 
 }  // namespace eddy::cuda

@@ -1,4 +1,4 @@
-// Marks in the stream, by CUDA events.
+// Marks in the stream, made of CUDA events.
 #include "cuda/runtime/event_clock.h"
 
 #include <vector>

@@ -1,4 +1,4 @@
-// The GPU's clock. No CUDA header is needed to include this.
+// The GPU's clock for profiles. No CUDA header is needed to include this.
 #pragma once
 
 #include <memory>
@@ -7,8 +7,8 @@
 
 namespace eddy::cuda {
 
-// Marks are events on the stream; they are made once and used again after clear(). Resolution: half a
-// microsecond, as CUDA documents it.
+// Returns a clock whose marks are events on the stream. Events are created once and reused after clear().
+// Resolution: half a microsecond, as CUDA documents it.
 // errors: DeviceError when there is no GPU.
 std::unique_ptr<DeviceClock> make_event_clock();
 

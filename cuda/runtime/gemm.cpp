@@ -1,24 +1,24 @@
-// Plans of products and their execution. No kernel is written here: cuBLASLt has them.
+// Plans of matrix products and their execution by cuBLASLt. There is no kernel in this file.
 //
-// Row-major by a column-major library. Memory that holds the row-major matrix X [r, c] with row stride ld
-// holds, read by columns, the matrix X^T [c, r] with column stride ld:
+// Row-major products by a column-major library. Memory that holds the row-major matrix X [r, c] with row
+// stride ld holds, read by columns, the matrix X^T [c, r] with column stride ld:
 //
-//     ours   C [m, n]  =  op(A) [m, k]    op(B) [k, n]            by rows
-//     theirs C^T [n, m] = op(B)^T [n, k]  op(A)^T [k, m]          by columns, the same bytes
+//   ours        C   [m, n] = op(A)   [m, k]  op(B)   [k, n]     by rows
+//   cuBLASLt's  C^T [n, m] = op(B)^T [n, k]  op(A)^T [k, m]     by columns, the same bytes
 //
-// So their first operand is our B, their second our A, and they compute n rows and m columns. Read by columns
-// our B as stored is already op(B)^T, unless it was marked transposed: then they transpose it. The same for
-// A. Their bias is added along a column, which is one of our rows: [n].
+// So cuBLASLt's first operand is our B and its second our A; it computes n rows and m columns. Read by
+// columns, our B as stored already is op(B)^T, unless it is marked as transposed: then cuBLASLt transposes
+// it. The same holds for A. The bias of cuBLASLt is added along a column, which is one of our rows: [n].
 //
-// What else a product may do as it stores, in their words: the sum of our A over k is BGRADB, "bias gradient
-// based on the input matrix B", as long as D has columns, which are our rows: [m]. The bits of ReLU are "a
-// bit-mask matrix" with a leading dimension in bits, a multiple of 128: a column of theirs, a row of ours,
-// bit after bit. Where a bit lies in its byte is not said and need not be known: DRELU reads what RELU_AUX
-// wrote. Vectors beside D are of D's type, so the sums of bf16 factors into f32 are f32.
+// Epilogues. The sum of our A over k is BGRADB, "bias gradient based on the input matrix B", with as many
+// entries as D has columns, which are our rows: [m]. The mask of ReLU is "a bit-mask matrix" whose leading
+// dimension is counted in bits and a multiple of 128: a column of it is one of our rows, one bit per element.
+// The order of the bits in a byte is not documented and does not matter here: DRELU reads what RELU_AUX
+// wrote. Vectors beside D have the type of D, so sums of bf16 factors into f32 are f32.
 //
-// A plan is what cuBLASLt needs to know of a product (descriptor, layouts, algorithm). It is made once for
-// each shape. The algorithm is the first that the library's heuristic proposes: it is not timed, because the
-// choice would change from run to run and the last bits with it. Partial sums of a split product are added in
+// A plan is what cuBLASLt needs for a product (descriptor, layouts, algorithm), made once per shape. The
+// algorithm is the first that the library's heuristic proposes. It is not chosen by timing, because the
+// choice, and with it the last bits, would change from run to run. Split products add their partial sums in
 // f32 from the workspace, in a fixed order.
 #include "cuda/runtime/gemm.h"
 
@@ -43,8 +43,8 @@
 namespace eddy::cuda {
 namespace {
 
-constexpr std::size_t kWorkspace = std::size_t{32} << 20;  // what cuBLAS takes for itself on Hopper
-constexpr std::size_t kMostPlans = 4096;  // then all are forgotten: generation makes new shapes
+constexpr std::size_t kWorkspace = std::size_t{32} << 20;  // cuBLAS's own default on Hopper
+constexpr std::size_t kMostPlans = 4096;  // then all are dropped: generation keeps making new shapes
 constexpr std::int64_t kBiasAlignment = 16;
 
 void check_lt(cublasStatus_t status, const char* call) {
@@ -57,12 +57,12 @@ cudaDataType_t data_type(Dtype dtype) {
   return dtype == Dtype::f32 ? CUDA_R_32F : CUDA_R_16BF;
 }
 
-// What makes two products the same to cuBLASLt. Only 64-bit members: there is no padding, so equal keys have
+// What identifies a product to cuBLASLt. Only 64-bit members, so there is no padding and equal keys have
 // equal bytes.
 struct Key {
   std::int64_t m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c, mask_stride;
   std::int64_t flags;                                  // types, transpositions, bias, TF32, ReLU, sums
-  std::int64_t align_a, align_b, align_c, align_bias;  // of the addresses, in bytes
+  std::int64_t align_a, align_b, align_c, align_bias;  // alignments of the addresses, in bytes
 
   friend bool operator==(const Key& a, const Key& b) { return std::memcmp(&a, &b, sizeof a) == 0; }
 };
@@ -96,7 +96,7 @@ struct Plan {
   Desc desc;
   Layout a, b, c;  // ours
   cublasLtMatmulAlgo_t algorithm;
-  bool found = false;  // whether there is an algorithm, and if not, what the heuristic said
+  bool found = false;  // whether there is an algorithm; if not, `status` is what the heuristic said
   cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
 };
 
@@ -113,9 +113,9 @@ State& state() {
   return *only;
 }
 
-// The largest power of two, up to 16, that divides an address and the distance to the next matrix. The
-// library's fastest kernels ask for 16; telling it of more would let the algorithm, and so the bits, change
-// with the place that a tensor happened to get.
+// Returns the largest power of two, up to 16, that divides an address and the distance to the next matrix.
+// The library's fastest kernels need 16. A larger value would let the algorithm, and so the bits, depend on
+// the address that a tensor happens to get.
 std::int64_t alignment(const void* address, std::int64_t stride_bytes) {
   const std::uint64_t bits =
       reinterpret_cast<std::uintptr_t>(address) | static_cast<std::uint64_t>(stride_bytes) | 16;
@@ -160,7 +160,7 @@ void set(const Preference& preference, cublasLtMatmulPreferenceAttributes_t attr
            "cublasLtMatmulPreferenceSetAttribute");
 }
 
-// A matrix as stored, `rows` rows of `columns`: to a reader by columns it has `columns` rows.
+// The layout of a stored matrix of `rows` rows of `columns`: read by columns it has `columns` rows.
 Layout layout(Dtype dtype, std::int64_t rows, std::int64_t columns, std::int64_t row_stride,
               std::int64_t batch, std::int64_t stride) {
   cublasLtMatrixLayout_t made = nullptr;
@@ -186,8 +186,8 @@ std::uint32_t epilogue_of(const GemmArgs& g) {
   return biased ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
 }
 
-// The heuristic looks at the alignment of what stands beside the matrices and at nothing else: an address
-// with that alignment, so that the plan is the same whichever tensor comes first.
+// Returns an address with this alignment. The heuristic looks only at the alignment of the vectors beside the
+// matrices, so the plan is the same whichever tensor comes first.
 const void* aligned_like(std::int64_t alignment) {
   return reinterpret_cast<const void*>((std::uintptr_t{1} << 20) + static_cast<std::uintptr_t>(alignment));
 }
@@ -201,7 +201,7 @@ Plan make_plan(State& s, const Product& product, const Key& key) {
                                     CUDA_R_32F),
            "cublasLtMatmulDescCreate");
   plan.desc.reset(desc);
-  // Their first operand is our B.
+  // cuBLASLt's first operand is our B.
   set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSA, std::int32_t{g.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N});
   set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSB, std::int32_t{g.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N});
   if (const std::uint32_t epilogue = epilogue_of(g); epilogue != CUBLASLT_EPILOGUE_DEFAULT)
@@ -245,7 +245,7 @@ Plan make_plan(State& s, const Product& product, const Key& key) {
   return plan;
 }
 
-// That of the product, made where it is the first of its kind. The caller holds the lock.
+// Returns the plan of a product, made when its key is new. The caller holds the lock.
 const Plan& plan_of(State& s, const Product& product, const Key& key) {
   if (s.handle == nullptr) check_lt(cublasLtCreate(&s.handle), "cublasLtCreate");
   auto found = s.plans.find(key);
@@ -265,14 +265,14 @@ std::string in_words(const Product& product) {
                      g.sums == nullptr ? "" : ", with sums of the left factor");
 }
 
-// One strided batch.
+// Runs one strided batch.
 void run(const Product& product) {
   const GemmArgs& g = product.args;
   State& s = state();
   const cudaStream_t queue = stream();
   const std::lock_guard lock(s.mutex);
-  // Beside the pools: captured products name this address, and it outlives every tensor.
-  if (kWorkspace > 0 && s.workspace == nullptr) s.workspace = take_own_memory(kWorkspace);
+  // Not from the pools: captured products contain this address, and it outlives every tensor.
+  if (kWorkspace > 0 && s.workspace == nullptr) s.workspace = allocate_backend_memory(kWorkspace);
   const Key key = key_of(product);
   const Plan& plan = plan_of(s, product, key);
   if (!plan.found)
@@ -291,16 +291,16 @@ void run(const Product& product) {
   check_launch("gemm");
 }
 
-// Says of a kind of product that some go by separate kernels.
-void notice_separate(const GemmArgs& g) {
+// Warns that some products of a kind run as separate kernels.
+void warn_separate_kernels(const GemmArgs& g) {
   const char* const to_do = g.sums != nullptr ? "sum the gradient of a bias"
                             : g.relu          ? "keep the mask of ReLU"
                                               : "mask the gradient of ReLU";
-  give_notice(fmt::format(
-      "cuBLASLt has no algorithm for some products that were to {} as well: separate kernels do", to_do));
+  add_warning(fmt::format(
+      "cuBLASLt has no algorithm for some products that also {}: separate kernels do that", to_do));
 }
 
-// Whether there is an algorithm for it, where products may be fused.
+// Returns whether there is an algorithm for a fused product.
 bool fits(const Product& product) {
   const GemmArgs& g = product.args;
   if (g.k == 0 || g.m * g.n == 0 || g.batch * g.outer != 1) return false;
@@ -309,12 +309,12 @@ bool fits(const Product& product) {
   Key key = key_of(product);
   if (g.bias != nullptr) key.align_bias = kBiasAlignment;
   const bool found = plan_of(s, product, key).found;
-  if (!found) notice_separate(product.args);
+  if (!found) warn_separate_kernels(product.args);
   return found;
 }
 
-// Makes the longer of the two batch levels the strided batch of one call: the other costs a call for each
-// matrix.
+// Returns the product with the longer of its two batch levels as the strided batch of one call; the other
+// level costs a call per matrix.
 GemmArgs arranged(GemmArgs g) {
   const bool one_level = g.outer_a == g.batch * g.stride_a && g.outer_b == g.batch * g.stride_b &&
                          g.outer_c == g.batch * g.stride_c;
@@ -335,7 +335,7 @@ GemmArgs arranged(GemmArgs g) {
   return g;
 }
 
-// An empty sum: C stays as it is for beta 1, and is 0 or the bias for beta 0.
+// A product with k = 0: C stays as it is for beta 1, else it becomes 0 or the bias.
 void clear(const Product& product) {
   const GemmArgs& g = product.args;
   if (g.beta == 1) return;
@@ -353,8 +353,8 @@ void clear(const Product& product) {
   }
 }
 
-// A bias where every algorithm can read it: they take 16 bytes at a time, and what the heuristic is told of
-// alignment names the matrices alone. `copy` holds it until the product is asked for.
+// Returns the bias, or a copy that is aligned. Some algorithms read it 16 bytes at a time, and the heuristic
+// is told the alignment of the matrices only. `copy` keeps it alive until the product is enqueued.
 const void* aligned_bias(const Product& product, Tensor* copy) {
   const void* const bias = product.args.bias;
   if (bias == nullptr || reinterpret_cast<std::uintptr_t>(bias) % kBiasAlignment == 0) return bias;
@@ -419,7 +419,7 @@ void forget_product_plans() {
   const std::lock_guard lock(s.mutex);
   s.plans.clear();
   if (s.handle != nullptr) cublasLtDestroy(s.handle);
-  if (s.workspace != nullptr) give_own_memory_back(s.workspace, kWorkspace);
+  if (s.workspace != nullptr) free_backend_memory(s.workspace, kWorkspace);
   s.handle = nullptr;
   s.workspace = nullptr;
 }
@@ -433,9 +433,9 @@ void install_gemm() {
   gemm_slot.function[static_cast<int>(DeviceType::cuda)] = [](const GemmArgs& args) {
     multiply({args, type_of_c(args)});
   };
-  product_question_slot.function[static_cast<int>(DeviceType::cuda)] = [](const ProductQuestion& question) {
-    *question.fits = fused_products() &&
-                     (question.product == nullptr || fits({*question.product, type_of_c(*question.product)}));
+  product_supports_slot.function[static_cast<int>(DeviceType::cuda)] = [](const ProductSupportQuery& query) {
+    *query.fits =
+        fused_products() && (query.product == nullptr || fits({*query.product, type_of_c(*query.product)}));
   };
 }
 

@@ -7,36 +7,37 @@
 
 namespace eddy::cuda {
 
-// A product as the gemm slot takes it, with the types apart: C may be wider than A and B.
+// A product as the gemm slot takes it, with the types of A, B and of C apart. `args.dtype` is the type of A
+// and B. beta accumulates into C, so gradients of bf16 products can accumulate in f32.
+//
 //   A, B     C           sums in
-//   f32      f32         f32, exactly (or from inputs rounded to TF32, where that was asked for)
+//   f32      f32         f32, exact (or from inputs rounded to TF32, if that is on)
 //   bf16     f32, bf16   f32
-// `args.dtype` is the type of A and B. beta adds into C, so gradients of bf16 products gather in f32.
 struct Product {
   GemmArgs args;
   Dtype c_dtype;
 };
 
-// Runs it.
+// Enqueues the product.
 // errors: DtypeError for other types; DeviceError when cuBLASLt has no algorithm or fails.
 void multiply(const Product& product);
 
-// Whether f32 products may round their inputs to TF32 (10 bits of mantissa): several times the speed on
-// tensor cores for errors of up to 1e-3. Off at the start: what is called f32 is f32.
+// Sets whether f32 products may round their inputs to TF32 (10 bits of mantissa): several times the speed on
+// tensor cores, for errors of up to 1e-3. Off by default, so that f32 means f32.
 void set_tf32(bool on);
 bool tf32();
 
-// Whether products may do more than multiply where cuBLASLt has an algorithm for it (GemmArgs::sums and
-// mask). Off at the start.
+// Sets whether products may use fused epilogues where cuBLASLt has an algorithm (GemmArgs::sums and mask).
+// Off by default.
 void set_fused_products(bool on);
 bool fused_products();
 
-// Destroys all plans, the handle and the workspace; the next product makes them again.
+// Destroys all plans, the handle and the workspace; the next product creates them again.
 void forget_product_plans();
-// "13.0.2".
+// Returns the version of cuBLASLt, for example "13.0.2".
 std::string product_library_version();
 
-// Fills the gemm slot and that of the question about it.
+// Fills the gemm slot and the slot of its capability query.
 void install_gemm();
 
 }  // namespace eddy::cuda

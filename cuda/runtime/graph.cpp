@@ -1,12 +1,12 @@
 // Capturing the stream into a CUDA graph.
 //
-// While the stream captures, launches and asynchronous copies become nodes of a graph in their order, with
-// the bytes of their arguments. A replay is one call for all of them: a step of thousands of launches of some
-// 2 us each is then bound by the GPU and not by the host that launches.
+// While the stream captures, launches and asynchronous copies become nodes of a graph, in their order and
+// with the bytes of their arguments. A replay is one call for all of them. So a step of thousands of
+// launches, some 2 us each, is limited by the GPU and not by the host.
 //
-// Addresses are among the bytes, so memory must stay where it was. The allocator serves tensors made
-// meanwhile from a pool that only captured work uses (allocator.h). All captured work shares it: replays run
-// one after the other on one stream, and what one leaves for later is held by a tensor.
+// Addresses are among those bytes, so memory must stay in place. During a capture the allocator serves
+// tensors from a pool that only captured work uses (allocator.h). All captured work shares that pool: replays
+// run one after the other on one stream, and what a later one needs is held by a tensor.
 #include "cuda/runtime/graph.h"
 
 #include <atomic>
@@ -24,11 +24,11 @@ class Graph final : public CapturedWork {
  public:
   Graph() = default;
   ~Graph() override {
-    // A replay may still be queued, and reads what goes now.
+    // A replay that uses this memory may still be in flight.
     try {
       if (exec_ != nullptr) synchronize();
     } catch (const Error&) {
-      // A kernel failed: the next call that can throw says so.
+      // A kernel failed: the next call that can throw reports it.
     }
     if (exec_ != nullptr) cudaGraphExecDestroy(exec_);
     for (void* bytes : pinned_) cudaFreeHost(bytes);
@@ -59,11 +59,11 @@ class Graph final : public CapturedWork {
 
 std::atomic<Graph*> current{nullptr};
 
-// The stream captures from the first line to the end of this.
+// The stream captures while an object of this class lives.
 class Capturing {
  public:
   explicit Capturing(Graph& graph) {
-    // Relaxed: memory may be taken meanwhile. It is no part of the graph, which is what is wanted here.
+    // Relaxed: memory may be allocated during the capture. The graph must not contain the allocation.
     check(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
     current.store(&graph);
     serve_from_capture_pool(true);
@@ -75,7 +75,7 @@ class Capturing {
   Capturing(const Capturing&) = delete;
   Capturing& operator=(const Capturing&) = delete;
 
-  // errors: DeviceError when CUDA gave the capture up.
+  // errors: DeviceError when CUDA has invalidated the capture.
   cudaGraph_t finish() {
     check(end(), "cudaStreamEndCapture");
     return graph_;
@@ -84,11 +84,11 @@ class Capturing {
  private:
   cudaError_t end() {
     ended_ = true;
-    const cudaError_t answer = cudaStreamEndCapture(stream(), &graph_);
+    const cudaError_t result = cudaStreamEndCapture(stream(), &graph_);
     current.store(nullptr);
     serve_from_capture_pool(false);
-    if (answer != cudaSuccess) cudaGetLastError();  // so that a later check does not report this one again
-    return answer;
+    if (result != cudaSuccess) cudaGetLastError();  // so that a later check does not report this one again
+    return result;
   }
 
   bool ended_ = false;
@@ -99,7 +99,7 @@ class Capturing {
 
 std::unique_ptr<CapturedWork> capture(const std::function<void()>& work) {
   if (capturing()) fail<DeviceError>("cuda: a capture inside a capture (one after the other)");
-  // Memory that is cached for the same work done without a graph goes back, or it would be needed twice.
+  // Frees memory that was cached for the same work without a graph; otherwise it would be needed twice.
   synchronize();
   device_allocator().trim();
   auto graph = std::make_unique<Graph>();

@@ -1,5 +1,5 @@
-// Rates from the best of some runs, timed by events on the GPU. The numbers are normal ones: products of
-// zeros run faster, because they draw less power.
+// Rates, each the best of several runs, timed by events on the GPU. The inputs are normally distributed:
+// products of zeros run faster because they draw less power.
 #include "cuda/runtime/measure.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kSize = 4096;
 constexpr int kRuns = 10;
 
-// The least milliseconds of some runs, after two to warm up.
+// Returns the least milliseconds of several runs, after two for warm-up.
 template <class Work>
 double best_ms(Work&& work) {
   Timer timer;

@@ -6,8 +6,8 @@
 
 namespace eddy::cuda {
 
-// "name: value" lines: the rates of products in each precision and of a copy. Takes some tenths of a second
-// and half a gigabyte.
+// Returns "name: value" lines: the rates of products in each precision and of a copy. Takes some tenths of a
+// second and half a gigabyte.
 // errors: DeviceError, OutOfMemoryError.
 std::vector<std::string> measure();
 

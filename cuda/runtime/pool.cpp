@@ -1,4 +1,4 @@
-// Dividing and joining blocks. No CUDA here: the unit tests run it on memory that does not exist.
+// Splitting and merging blocks. No CUDA here: unit tests run it on memory that does not exist.
 #include "cuda/runtime/pool.h"
 
 #include <algorithm>
@@ -59,7 +59,7 @@ void Pool::trim() {
       ++segment;
       continue;
     }
-    set_free(block, false);  // out of the list of free ones
+    set_free(block, false);  // takes it out of the free list
     blocks_.erase(block);
     raw_.give_back(segment->first, segment->second);
     stats_.reserved_bytes -= static_cast<std::int64_t>(segment->second);
@@ -104,7 +104,7 @@ void Pool::set_free(Blocks::iterator block, bool free) {
 
 void Pool::split(Blocks::iterator block, std::size_t bytes) {
   Block& first = block->second;
-  // A rest that no request of this kind would want stays with its block.
+  // A remainder that no request of this kind could use stays with its block.
   const std::size_t rest = first.bytes - bytes;
   if (rest < (first.small ? kUnit : kSmallRequest)) return;
   first.bytes = bytes;

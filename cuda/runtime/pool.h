@@ -1,15 +1,18 @@
-// The pool of the caching GPU allocator, without CUDA: it divides segments of raw memory that someone else
-// takes from the device. cudaMalloc and cudaFree wait for the whole GPU; a block from the pool costs two
-// look-ups in a tree.
+// The pool of the caching GPU allocator, without CUDA: it divides segments of raw memory, which RawMemory
+// takes from the device, into blocks. cudaMalloc and cudaFree wait for the whole GPU; a block from the pool
+// costs two look-ups in a tree.
 //
-// Small requests (up to 512 KiB) share segments of 8 MiB, large ones get segments of 32 MiB, or of their own
-// size when that is more, so that the small and long-lived do not cut up the large. Within a segment a
-// request takes the smallest free block that fits and splits it; a block that comes back merges with free
-// neighbours. Sizes are multiples of 512 bytes. When the device refuses, segments that are wholly free go
-// back to it and the request is tried once more.
+//   request                  segment
+//   small, up to 512 KiB     8 MiB
+//   large                    32 MiB, or its own size if that is more
 //
-// A block may be handed out again while the GPU still works on it: everything runs on one stream, so whoever
-// gets it next comes after. Not for several threads at once: the caller locks.
+// Small requests have segments of their own, so that small, long-lived blocks do not fragment the large ones.
+// Within a segment a request takes the smallest free block that fits and splits it; a freed block merges with
+// free neighbours. Sizes are multiples of 512 bytes. If the device refuses a segment, segments that are
+// wholly free are given back and the request is repeated once.
+//
+// A block may be reused while the GPU still works on it: everything runs on one stream, so its next user
+// comes later in the stream. Not thread-safe: the caller locks.
 #pragma once
 
 #include <array>
@@ -23,16 +26,16 @@
 
 namespace eddy::cuda {
 
-// Where segments come from.
+// The source of segments.
 class RawMemory {
  public:
   virtual ~RawMemory() = default;
-  // Memory aligned to 512 bytes, or nullptr when there is not enough.
+  // Returns memory aligned to 512 bytes, or nullptr when there is not enough.
   virtual void* take(std::size_t bytes) = 0;
   virtual void give_back(void* memory, std::size_t bytes) noexcept = 0;
-  // "cuda:0", for errors.
+  // The device's name for errors: "cuda:0".
   virtual std::string name() const = 0;
-  // What the device says of its memory, for errors; may be empty.
+  // What the device says about its memory, for errors; may be empty.
   virtual std::string describe() const = 0;
 };
 
@@ -42,21 +45,21 @@ class Pool {
   static constexpr std::size_t kSmallRequest = std::size_t{512} << 10;
   static constexpr std::size_t kSmallSegment = std::size_t{8} << 20;
   static constexpr std::size_t kLargeSegment = std::size_t{32} << 20;
-  static constexpr std::size_t kSegmentUnit = std::size_t{2} << 20;  // what drivers hand out memory in
+  static constexpr std::size_t kSegmentUnit = std::size_t{2} << 20;  // the drivers' allocation unit
 
   explicit Pool(RawMemory& raw) : raw_(raw) {}
-  // Gives all segments back, with what is live in them.
+  // Gives all segments back, including live blocks.
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  // At least `bytes`, aligned to 512; nullptr for 0. `elsewhere`: bytes live beside this pool, which count
-  // for the limit too.
+  // Returns at least `bytes` bytes, aligned to 512; nullptr for 0. `elsewhere`: live bytes outside this pool
+  // that count towards the limit.
   // errors: OutOfMemoryError.
   void* allocate(std::size_t bytes, std::int64_t elsewhere = 0);
-  // Takes back what allocate gave; nullptr does nothing. Returns whether it was this pool's.
+  // Frees a block and returns true, or returns false if it is not this pool's. nullptr does nothing.
   bool deallocate(void* memory) noexcept;
-  // Gives back the segments in which nothing is live.
+  // Gives back the segments that have no live block.
   void trim();
   // While on, trim gives nothing back, and neither does a request that the device refuses.
   void keep_segments(bool on) { keeps_segments_ = on; }
@@ -64,16 +67,16 @@ class Pool {
   AllocatorStats stats() const { return stats_; }
   std::int64_t segments() const { return static_cast<std::int64_t>(segments_.size()); }
   void reset_peak() { stats_.peak_bytes = stats_.live_bytes; }
-  // The most that may be live; 0 for no limit.
+  // Sets the most bytes that may be live; 0 for no limit.
   void set_limit(std::int64_t bytes) { limit_ = bytes; }
   std::size_t largest_free() const;
 
  private:
   struct Block {
     std::size_t bytes;
-    char* segment;  // its first byte
+    char* segment;  // address of its segment
     bool free;
-    bool small;  // of a segment for small requests
+    bool small;  // in a segment for small requests
   };
   using Blocks = std::map<char*, Block>;
 
@@ -81,19 +84,19 @@ class Pool {
   Blocks::iterator new_segment(bool small, std::size_t bytes);
   void set_free(Blocks::iterator block, bool free);
   void split(Blocks::iterator block, std::size_t bytes);
-  // Joins a block with the one behind it, if both are free parts of one segment.
+  // Merges a block with the next one if both are free and in the same segment.
   void join(Blocks::iterator block, Blocks::iterator next);
 
   RawMemory& raw_;
   Blocks blocks_;                          // all, by address: neighbours in a segment are neighbours here
-  std::map<char*, std::size_t> segments_;  // their sizes
+  std::map<char*, std::size_t> segments_;  // address -> bytes
   std::array<std::set<std::pair<std::size_t, char*>>, 2> free_;  // [small], by size, then address
   AllocatorStats stats_;
   std::int64_t limit_ = 0;
   bool keeps_segments_ = false;
 };
 
-// Throws the error of a request that cannot be met. `limit` is 0 where there is none.
+// Throws the OutOfMemoryError of a request. `limit` is 0 if there is none.
 [[noreturn]] void out_of_memory(const RawMemory& raw, std::size_t bytes, const AllocatorStats& stats,
                                 std::size_t largest_free, std::int64_t limit);
 

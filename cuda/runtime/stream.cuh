@@ -1,4 +1,4 @@
-// The stream and the checks of CUDA's answers, for the sources of this folder. Host code: g++ reads it too.
+// The stream and error checks for the sources of cuda/. Host code: g++ reads it too.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -7,19 +7,19 @@
 
 namespace eddy::cuda {
 
-// The stream of the open GPU, on the calling thread. Opens the GPU first.
-// errors: see open.
+// Returns the stream of the GPU, which is opened first and made current on the calling thread.
+// errors: those of open.
 cudaStream_t stream();
-// How many multiprocessors the open GPU has.
+// Returns the number of multiprocessors of the open GPU.
 int multiprocessors();
 
-// Throws what CUDA answered to `call`.
-// errors: DeviceError with the call, CUDA's name of the error and what can be done about it.
+// Throws the error that CUDA returned from `call`.
+// errors: DeviceError with the call, CUDA's name of the error and what a user can do about it.
 [[noreturn]] void throw_cuda_error(const char* call, cudaError_t error);
 inline void check(cudaError_t error, const char* call) {
   if (error != cudaSuccess) throw_cuda_error(call, error);
 }
-// After a launch: what the launch itself answered, or, with launch checks on, the kernel's end.
+// Checks a launch: whether it succeeded or, with launch checks on, whether the kernel did.
 void check_launch(const char* kernel);
 
 }  // namespace eddy::cuda

@@ -1,13 +1,15 @@
-// Copies between the host and the GPU, and strided copies, sums, fills and casts on it.
+// Copies between the host and the GPU; strided copies, sums, fills and casts on the GPU.
 //
-// Mapping: one thread per element, in row-major order of the target; where both sides are contiguous, copies
-// go through the copy engine, and casts between f32 and bf16 take four neighbours at a time: that is how
-// parameters are rounded at every step. Shared memory: none. Bytes moved: one read and one write per element,
-// which is the least, while neighbours in the target are neighbours in the source; a source whose neighbours
-// lie apart is fetched in sectors of 32 bytes, up to 8 times the least for f32.
+//   mapping        one thread per element, in row-major order of the target. Contiguous copies use the copy
+//                  engine. Contiguous casts between f32 and bf16 take four neighbours to a thread: that is
+//                  how parameters are rounded at every step.
+//   shared memory  none
+//   bytes moved    one read and one write per element, the least, if neighbours in the target are neighbours
+//                  in the source. Else the source is fetched in sectors of 32 bytes: up to 8 times the least
+//                  in f32.
 //
-// Refused: a sum of anything but f32 and bf16, and a cast to or from f64. f64 exists on the GPU as the result
-// of l2_norm; copies and fills move it like any other eight bytes.
+// Not supported: sums of types other than f32 and bf16, and casts to or from f64. f64 exists on the GPU only
+// as the result of l2_norm; copies and fills move it like any other eight bytes.
 #include "cuda/views/transfer.h"
 
 #include <algorithm>
@@ -22,7 +24,7 @@ namespace {
 
 template <class T>
 struct CopyArgs {
-  Walk<2> walk;  // of the target and the source
+  Walk<2> walk;  // over the target and the source
   T* to;
   const T* from;
 };
@@ -36,8 +38,8 @@ __global__ void copy_kernel(CopyArgs<T> args) {
   }
 }
 
-// Several copies in one launch: every thread goes through all of them, so that copies as long as each other
-// fill the GPU alike.
+// Several copies in one launch. Every thread goes through all of them, so that copies of equal length use the
+// GPU equally.
 constexpr int kMostCopies = 8;
 
 template <class T>
@@ -58,7 +60,7 @@ __global__ void copies_kernel(const __grid_constant__ CopiesArgs<T> args) {
   }
 }
 
-// bf16 is added in f32 and rounded once, as on the CPU.
+// bf16 is summed in f32 and rounded once, as on the CPU.
 template <class T>
 __global__ void add_kernel(CopyArgs<T> args) {
   for (std::int64_t i = first_item(); i < args.walk.elements; i += item_step()) {
@@ -70,7 +72,7 @@ __global__ void add_kernel(CopyArgs<T> args) {
 
 template <class T>
 struct AddArgs {
-  Walk<3> walk;  // of the sum and its summands
+  Walk<3> walk;  // over the sum and its summands
   T* to;
   const T *a, *b;
 };
@@ -116,7 +118,7 @@ __global__ void cast_kernel(CastArgs<To, From> args) {
   }
 }
 
-// The same for contiguous tensors of f32 and bf16: four at a time at the front, what is left one by one.
+// The same for contiguous f32 and bf16: groups of four first, then the remaining elements one by one.
 template <class To, class From>
 struct FlatCastArgs {
   std::int64_t elements, fours;
@@ -150,7 +152,7 @@ WalkShape<2> walk_of(const Tensor& to, const Tensor& from) {
   return shape;
 }
 
-// Runs a kernel that takes CopyArgs<T>.
+// Launches a kernel that takes CopyArgs<T>.
 template <class T>
 void over_both(const char* name, void (*kernel)(CopyArgs<T>), const Tensor& to, const Tensor& from) {
   walk_of(to, from).for_parts([&](const Walk<2>& walk, const std::int64_t* at) {
@@ -190,7 +192,7 @@ void add_to(const Tensor& to, const Tensor& a, const Tensor& b) {
   });
 }
 
-// The types that kernels compute with.
+// The types that kernels support.
 // errors: DtypeError for f64.
 template <class Visit>
 void by_dtype(const char* op, Dtype dtype, Visit&& visit) {
@@ -210,7 +212,7 @@ void by_dtype(const char* op, Dtype dtype, Visit&& visit) {
   }
 }
 
-// The bits of a number in a dtype, in the low bytes.
+// Returns the bits of `value` as a `dtype`, in the low bytes.
 std::uint64_t bits_of(Dtype dtype, double value) {
   std::uint64_t bits = 0;
   const auto keep = [&bits](auto typed) { std::memcpy(&bits, &typed, sizeof typed); };
@@ -238,14 +240,14 @@ class CudaTransfer final : public Transfer {
       return check(cudaMemcpyAsync(to.raw_data(), from.raw_data(), static_cast<std::size_t>(to.bytes()),
                                    cudaMemcpyDeviceToDevice, stream()),
                    "cudaMemcpyAsync");
-    by_width(to.dtype(), [&](auto width) {
+    dispatch_by_size(to.dtype(), [&](auto width) {
       using T = decltype(width);
       over_both<T>("copy", copy_kernel<T>, to, from);
     });
   }
 
   void copy_all(const std::vector<Tensor>& to, const std::vector<Tensor>& from) override {
-    by_width(to[0].dtype(), [&](auto width) { copy_together<decltype(width)>(to, from); });
+    dispatch_by_size(to[0].dtype(), [&](auto width) { copy_together<decltype(width)>(to, from); });
   }
 
   void add(const Tensor& to, const Tensor& a, const Tensor& b) override {
@@ -273,7 +275,7 @@ class CudaTransfer final : public Transfer {
                    "cudaMemsetAsync");
     WalkShape<1> shape;
     for (int i = 0; i < x.rank(); ++i) shape.add_axis(x.dim(i), {x.strides()[i]});
-    by_width(x.dtype(), [&](auto width) {
+    dispatch_by_size(x.dtype(), [&](auto width) {
       using T = decltype(width);
       shape.for_parts([&](const Walk<1>& walk, const std::int64_t* at) {
         launch("fill", fill_kernel<T>, grid_for(walk.elements, kThreads), kThreads,

@@ -1,11 +1,11 @@
-// Copies, sums, fills and casts of the GPU's tensors. No CUDA header is needed to include this.
+// Copies, sums, fills and casts of GPU tensors. No CUDA header is needed to include this.
 #pragma once
 
 #include "tensor/transfer.h"
 
 namespace eddy::cuda {
 
-// For set_transfer. Touches no GPU before its first use.
+// Returns the transfer for set_transfer. It touches no GPU before its first use.
 Transfer& device_transfer();
 
 }  // namespace eddy::cuda

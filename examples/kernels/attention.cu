@@ -1,10 +1,13 @@
-// One kernel told in versions: causal attention forward, y = softmax(q k^T / sqrt(H)) v, on bf16 with heads
-// of H = 64, from the plainest to tensor cores. README.md has the story and the table. Each version is
-// checked against loops on the CPU, then timed at a length that fills a GPU. Version 4 is in
-// attention_wgmma.cu.
+// One kernel in four versions, from the plainest to tensor cores: causal attention forward in bf16 with heads
+// of size H = 64.
 //
-// All work on [heads, time, H], `heads` counting those of all sequences. Operations: 4 H to a pair of a query
-// and a key it sees; the least bytes: q, k, v and y once.
+//   y = softmax(q k^T / sqrt(H)) v
+//
+// Each version is checked against loops on the CPU, then timed at a length that fills a GPU. README.md has an
+// overview and a table. Version 4 is in attention_wgmma.cu.
+//
+// All tensors are [heads, time, H], where `heads` counts those of all sequences. The work is 4 H operations
+// for each visible pair of a query and a key. The least traffic is q, k, v and y once.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -29,14 +32,13 @@ namespace {
 
 // ---- version 1: a row at a time
 //
-// A block of 64 threads for each query. Its scores lie in shared memory, one for each key, so the length is
-// bounded by that memory: 4 bytes to a key. A thread computes every 64th score, then one number of the
-// result.
+// One block of 64 threads for each query. The scores lie in shared memory, 4 bytes for each key, which limits
+// the length. A thread computes every 64th score, then one element of the result.
 //
-// Every query reads all its keys and values: 4 H bytes for 4 H operations. One operation to a byte is far
-// below what any GPU needs to be busy: the second-level cache is the bound. And a thread that walks along a
-// row of k reads 2 bytes where its neighbour in the warp reads 128 bytes further on: a read of 32 threads
-// touches 32 pieces of memory, and most of each piece is fetched again for the next number.
+// Every query reads all its keys and values: 4 H bytes for 4 H operations. One operation per byte is far
+// below what keeps any GPU busy, so the second-level cache is the bound. Reads of k are not coalesced either:
+// neighbouring threads of a warp read 2 bytes each from rows 128 bytes apart, so one read of 32 threads
+// touches 32 memory sectors, and most of each sector is fetched again for the next element.
 __global__ void one_row_kernel(Attention x) {
   float* const weights = shared_memory();
   __shared__ float part[H];
@@ -65,31 +67,31 @@ __global__ void one_row_kernel(Attention x) {
   x.y[start + query * H + thread] = bf16(mixed / sum);
 }
 
-// ---- version 2: tiles in shared memory, softmax while walking
+// ---- version 2: tiles in shared memory, online softmax
 //
-// A block of 64 threads for 64 queries, a query to a thread with its q and its result in registers. The block
-// walks over tiles of 32 keys: k and v of a tile are read from memory once for all 64 queries, 64 operations
-// to a byte where version 1 has one, and the scores are never stored, so the length has no bound.
+// One block of 64 threads for 64 queries. A thread has one query, with its q and its result in registers. The
+// block walks over tiles of 32 keys. It reads k and v of a tile from memory once for all 64 queries: 64
+// operations per byte instead of one. The scores are never stored, so the length has no limit.
 //
-// Softmax without having seen the whole row: keep the largest score so far and the sum of exponentials
-// relative to it. When a larger one comes, what was summed so far shrinks by exp(old - new). (M. Milakov, N.
-// Gimelshein, 2018.)
+// Online softmax (M. Milakov, N. Gimelshein, 2018) needs no second pass over the row. It keeps the largest
+// score so far and the sum of exponentials relative to it. When a larger score comes, the sums so far are
+// scaled by exp(old - new).
 //
-// All threads of a warp read the same number of the tile at a time, which shared memory serves as one read.
-// Each 16 bytes read feed 4 multiply-adds: the bound is now the units of f32, on which tensor cores are idle.
+// All threads of a warp read the same element of the tile at a time, which shared memory serves as one read.
+// Each 16 bytes read feed 4 multiply-adds. The bound is now the f32 units, while the tensor cores are idle.
 __global__ void __launch_bounds__(64) tiled_kernel(Attention x) {
   constexpr int kKeys = 32;
   __shared__ float keys[kKeys][H], values[kKeys][H];
   const int thread = static_cast<int>(threadIdx.x), tiles = (x.time + 63) / 64;
   const int first = static_cast<int>(blockIdx.x) % tiles * 64, query = first + thread;
   const std::int64_t start = std::int64_t{blockIdx.x / static_cast<unsigned>(tiles)} * x.time * H;
-  const bool there = query < x.time;
+  const bool valid = query < x.time;
 
   float q[H], mixed[H] = {}, top = -INFINITY, sum = 0;
-  for (int e = 0; e < H; ++e) q[e] = there ? kScale * static_cast<float>(x.q[start + query * H + e]) : 0.0f;
-  const int end = min(first + 64, x.time);  // no query of the block sees further
+  for (int e = 0; e < H; ++e) q[e] = valid ? kScale * static_cast<float>(x.q[start + query * H + e]) : 0.0f;
+  const int end = min(first + 64, x.time);  // no query of the block sees later keys
   for (int key = 0; key < end; key += kKeys) {
-    __syncthreads();  // the tile before is read
+    __syncthreads();  // all threads have read the previous tile
     for (int i = thread; i < kKeys * H; i += 64) {
       const bool inside = key + i / H < x.time;
       keys[i / H][i % H] = inside ? static_cast<float>(x.k[start + key * H + i]) : 0.0f;
@@ -113,29 +115,30 @@ __global__ void __launch_bounds__(64) tiled_kernel(Attention x) {
       for (int e = 0; e < H; ++e) mixed[e] += p * values[row][e];
     }
   }
-  if (!there) return;
+  if (!valid) return;
 #pragma unroll
   for (int e = 0; e < H; ++e) x.y[start + query * H + e] = bf16(mixed[e] / sum);
 }
 
 // ---- version 3: tensor cores
 //
-// A block of 4 warps for 64 queries, 16 to a warp, and tiles of 64 keys. One instruction of a warp multiplies
-// a 16 x 16 by a 16 x 8 matrix of bf16 with sums in f32: 4,096 operations, spread over the registers of its
-// 32 threads as cuda/core/warp_matrix.cuh says. With g = lane / 4 and t = lane % 4 a thread has, of 8 columns of
-// scores, rows g and g + 8 and columns 2 t and 2 t + 1: a row's maximum needs its 4 threads, two shuffles.
+// One block of 4 warps for 64 queries, 16 for each warp, and tiles of 64 keys. One instruction of a warp
+// multiplies a 16 x 16 by a 16 x 8 matrix of bf16 with f32 sums: 4,096 operations, spread over the registers
+// of its 32 threads (cuda/core/warp_matrix.cuh). Let g = lane / 4 and t = lane % 4. Of 8 columns of scores a
+// thread has rows g and g + 8 and columns 2 t and 2 t + 1. The maximum of a row lies in 4 threads: two
+// shuffles.
 //
-// The trick of the second product (T. Dao et al., FlashAttention-2, 2023): scores come out of the first one
-// spread just as the left operand of the next must be. Rounded to bf16 two to a register, they are that
-// operand; the probabilities never leave the registers.
+// The second product uses a trick of FlashAttention-2 (T. Dao, 2023). The scores come out of the first
+// product in the register layout that the left operand of the second needs. Rounded to bf16, two to a
+// register, they are that operand, so the probabilities never leave the registers.
 //
-// Rows of a tile are H + 8 numbers apart: 144 bytes, an odd number of 16-byte places, so that the 8 rows that
-// ldmatrix reads at once lie in different banks. v arrives in the background while q k^T is computed, the
-// next k while the probabilities are mixed.
+// Rows of a tile are H + 8 elements apart: 144 bytes, an odd multiple of 16, so the 8 rows that ldmatrix
+// reads at once lie in different banks. v is copied asynchronously while q k^T is computed, and the next k
+// while the probabilities multiply v.
 //
-// Reads from shared memory are the next bound: a warp reads a whole tile of k and v, 4 * 64 H bytes, for 4 *
-// 16 * 64 H operations, 16 to a byte; 128 bytes a clock make 2,048 operations, all that a multiprocessor of
-// an A100 can do and half of an H100's.
+// The next bound is reading shared memory. A warp reads a whole tile of k and v, 4 * 64 H bytes, for 4 * 16 *
+// 64 H operations: 16 per byte. At 128 bytes a clock that is 2,048 operations, which is all that a
+// multiprocessor of an A100 can do and half of what one of an H100 can.
 constexpr int kTile = 64, kRow = H + 8;
 
 __device__ void start_tile(const bf16* from, int first, int time, bf16* to) {
@@ -165,35 +168,35 @@ __global__ void __launch_bounds__(128) tensor_core_kernel(Attention x) {
   float mixed[H / 8][4] = {}, top[2] = {-INFINITY, -INFINITY}, sum[2] = {};
   for (int key = 0; key <= first; key += kTile) {
     finish_copies();
-    __syncthreads();  // the keys are there; the values before are read
+    __syncthreads();  // the keys have arrived; the previous values have been read
     start_tile(x.v + start, key, x.time, values);
     float scores[kTile / 8][4] = {};
 #pragma unroll
     for (int k = 0; k < H / 16; ++k)
 #pragma unroll
       for (int n = 0; n < kTile / 16; ++n) {
-        std::uint32_t b[4];  // two operands of 16 numbers of 8 keys
+        std::uint32_t b[4];  // two operands: 16 elements of 8 keys
         load_matrices(b, keys + (16 * n + lane % 8 + lane / 16 * 8) * kRow + 16 * k + lane / 8 % 2 * 8);
         multiply_matrices(scores[2 * n], q[k], b[0], b[1]);
         multiply_matrices(scores[2 * n + 1], q[k], b[2], b[3]);
       }
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {  // of a thread's two rows
+    for (int half = 0; half < 2; ++half) {  // the two rows of a thread
       const int query = first + 16 * warp + g + 8 * half;
       float larger = top[half];
 #pragma unroll
       for (int n = 0; n < kTile / 8; ++n)
 #pragma unroll
         for (int e = 2 * half; e < 2 * half + 2; ++e) {
-          const bool seen = key + 8 * n + 2 * t + e % 2 <= query;
-          scores[n][e] = seen ? scores[n][e] * kScale2 : -INFINITY;
+          const bool visible = key + 8 * n + 2 * t + e % 2 <= query;
+          scores[n][e] = visible ? scores[n][e] * kScale2 : -INFINITY;
           larger = fmaxf(larger, scores[n][e]);
         }
       larger = fmaxf(larger, __shfl_xor_sync(0xffffffffu, larger, 1));
       larger = fmaxf(larger, __shfl_xor_sync(0xffffffffu, larger, 2));
       const float shrink = fast_exp2(top[half] - larger);
       top[half] = larger;
-      sum[half] *= shrink;  // this thread's part: the four meet at the end
+      sum[half] *= shrink;  // this thread's part; the four threads of a row add theirs at the end
 #pragma unroll
       for (int n = 0; n < kTile / 8; ++n)
 #pragma unroll
@@ -208,7 +211,7 @@ __global__ void __launch_bounds__(128) tensor_core_kernel(Attention x) {
       }
     }
     finish_copies();
-    __syncthreads();  // the values are there; the keys are read
+    __syncthreads();  // the values have arrived; the keys have been read
     if (key + kTile <= first) start_tile(x.k + start, key + kTile, x.time, keys);
 #pragma unroll
     for (int n = 0; n < kTile / 16; ++n) {
@@ -217,7 +220,7 @@ __global__ void __launch_bounds__(128) tensor_core_kernel(Attention x) {
           pack(scores[2 * n + 1][0], scores[2 * n + 1][1]), pack(scores[2 * n + 1][2], scores[2 * n + 1][3])};
 #pragma unroll
       for (int h = 0; h < H / 16; ++h) {
-        std::uint32_t b[4];  // two operands of 16 keys of 8 numbers: transposed on the way
+        std::uint32_t b[4];  // two operands: 16 keys of 8 elements, transposed by the load
         load_matrices_transposed(b, values + (16 * n + lane % 16) * kRow + 16 * h + lane / 16 * 8);
         multiply_matrices(mixed[2 * h], a, b[0], b[1]);
         multiply_matrices(mixed[2 * h + 1], a, b[2], b[3]);
@@ -242,15 +245,15 @@ __global__ void __launch_bounds__(128) tensor_core_kernel(Attention x) {
 struct Version {
   const char* name;
   void (*kernel)(Attention);
-  bool row_blocks;  // a block for each query, else for each 64
-  int threads;      // 0: version 4, which launches itself
+  bool row_blocks;  // one block for each query, else for each 64 queries
+  int threads;      // 0: version 4, launched by run_wgmma
 };
 const Version kVersions[] = {{"1 a row at a time", one_row_kernel, true, 64},
                              {"2 tiles, online softmax", tiled_kernel, false, 64},
                              {"3 tensor cores", tensor_core_kernel, false, 128},
                              {"4 wgmma", nullptr, false, 0}};
 
-// The versions that this GPU runs: the last one needs 9.0.
+// Returns the versions that this GPU can run: the last one needs compute capability 9.0.
 std::span<const Version> versions() {
   std::string why_none;
   for (const DeviceInfo& device : devices(&why_none))
@@ -284,7 +287,7 @@ void run(const Version& version, const Problem& p) {
                 args);
 }
 
-// Loops in f64 on the numbers that the GPU has.
+// Returns the result of loops in f64, from the bf16 values on the GPU.
 std::vector<double> expected(const Problem& p) {
   const auto on_cpu = [](const Tensor& x) {
     return raw::cast(raw::to_device(x, kCpu), Dtype::f64).to_vector<double>();
@@ -309,13 +312,13 @@ std::vector<double> expected(const Problem& p) {
   return y;
 }
 
-// Whether the version is right: the probabilities and the result are rounded to bf16, 2^-8 each, of numbers
-// not above the largest value that is mixed, some 4.
+// Whether the version is right. The probabilities and the result are rounded to bf16, 2^-8 each, of values
+// not above some 4, the largest element of v.
 bool right(const Version& version, const Problem& p, const std::vector<double>& want) {
   raw::fill(p.y, NAN);
   run(version, p);
   const std::vector<double> got = raw::cast(raw::to_device(p.y, kCpu), Dtype::f64).to_vector<double>();
-  double worst = 0;  // NaN once there is one
+  double worst = 0;  // stays NaN after the first NaN
   for (std::size_t i = 0; i < got.size() && !std::isnan(worst); ++i)
     if (const double error = std::abs(got[i] - want[i]); !(error <= worst)) worst = error;
   const bool fine = worst <= 2 * 4 * 0x1p-8;

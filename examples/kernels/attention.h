@@ -1,5 +1,4 @@
-// What the two sources of the example attention share: the problem, and the version that is compiled for
-// sm_90a alone.
+// Shared by attention.cu and attention_wgmma.cu: the arguments, and the version compiled only for sm_90a.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +7,9 @@
 
 namespace eddy::example {
 
-constexpr int H = 64;                            // numbers of a head
+constexpr int H = 64;                            // head size
 constexpr float kScale = 0.125f;                 // 1 / sqrt(H)
-constexpr float kScale2 = kScale * 1.44269504f;  // the same for powers of 2: exp(x) = 2^(x / log 2)
+constexpr float kScale2 = kScale * 1.44269504f;  // for base-2 exponentials: exp(x) = 2^(x / ln 2)
 
 // All [heads, time, H].
 struct Attention {

@@ -1,26 +1,26 @@
-// Version 4 of the kernel told in versions in attention.cu, for sm_90a alone: wgmma.
+// Version 4 of the kernel in attention.cu: wgmma, compiled only for sm_90a.
 //
-// A block of 2 warpgroups of 4 warps for 128 queries, 64 to a warpgroup. One instruction of a warpgroup
-// multiplies 64 x 16 by 16 x 64: 131,072 operations, with the left operand in registers and the right one
-// read from shared memory by the tensor cores themselves. So a tile of k or v is read once for 64 queries
-// where version 3 reads it four times: 64 operations to a byte, twice what a multiprocessor of 9.0 needs.
+// One block of 2 warpgroups of 4 warps for 128 queries, 64 for each warpgroup. One instruction of a warpgroup
+// multiplies 64 x 16 by 16 x 64: 131,072 operations. The left operand is in registers; the tensor cores read
+// the right one from shared memory themselves. So a tile of k or v is read once for 64 queries, where version
+// 3 reads it four times: 64 operations per byte, twice what a multiprocessor of 9.0 needs.
 //
 // Three things are new (cuda/core/warpgroup_matrix.cuh has each instruction):
-//   - An operand in shared memory is a descriptor of 64 bits: where it starts, how far its groups of 8 rows
-//   are
-//     apart, and by what its 16-byte pieces are swizzled. A row of a tile is H numbers, 128 bytes, and piece
-//     c of row r lies at place c ^ r % 8: pieces of one column of 8 rows lie in different banks, as the 8
-//     added numbers of version 3 did, without any. k is read with its rows as columns of the operand and v
-//     with its rows as rows, from the same layout, by a bit of the instruction.
-//   - Products run in the background. The values of a tile are mixed while the exponentials of the next tile
-//     are computed: at H = 64 these take as long as both products, 16 a clock.
-//   - Tensor cores read shared memory by a way of their own, so what copies wrote must be published to it.
+// - An operand in shared memory is described by a 64-bit descriptor: its start, the distance of its groups of
+//   8 rows, and the swizzle of its 16-byte pieces. A row of a tile is H elements, 128 bytes, and piece c of
+//   row r is stored at place c ^ (r % 8). So the pieces of one column of 8 rows lie in different banks,
+//   without the padding of version 3. A bit of the instruction says whether rows of the tile are columns of
+//   the operand (k) or its rows (v).
+// - Products are asynchronous. The product with the values of one tile runs while the exponentials of the
+//   next tile are computed. At H = 64 the exponentials, 16 a clock, take as long as both products.
+// - Tensor cores read shared memory through a separate path (the async proxy), so copied data must be made
+//   visible to it with a fence.
 //
-// One barrier to a tile: behind it the keys of the next tile and these values are there, and what was used
-// before may be overwritten, so k and v have two tiles each.
+// There is one barrier for each tile. After it the keys of the next tile and the values of this one have
+// arrived, and the previous buffers may be overwritten, so k and v have two buffers each.
 //
-// What is left: the exponentials. The copies cost every thread addresses and registers, where one warp could
-// leave them to the copy engine.
+// The exponentials are the remaining bound. The copies cost every thread addresses and registers; one warp
+// could leave them to the copy engine.
 #include "cuda/core/shared_launch.cuh"
 #include "cuda/core/warpgroup_matrix.cuh"
 #include "examples/kernels/attention.h"
@@ -32,7 +32,7 @@ namespace {
 
 constexpr int kQueries = 128, kKeys = 64, kThreads4 = 256;
 constexpr int kTileBytes = kKeys * 2 * H;
-constexpr int kSharedBytes = 1024 + kQueries * 2 * H + 4 * kTileBytes;  // 1,024 to align
+constexpr int kSharedBytes = 1024 + kQueries * 2 * H + 4 * kTileBytes;  // 1,024 for alignment
 
 __device__ bf16* piece_of(bf16* tile, int row, int piece) {
   return tile + row * H + (piece ^ row % 8) * 8;
@@ -47,7 +47,8 @@ __device__ void start_tile(const bf16* from, int first, int time, bf16* to) {
   }
 }
 
-// What of a tile is one operand, from its byte `start` on: swizzle of 128 bytes, 8 rows 1,024 bytes apart.
+// Returns the descriptor of the operand that starts at byte `start` of a tile: swizzle of 128 bytes, groups
+// of 8 rows 1,024 bytes apart.
 __device__ std::uint64_t operand(const bf16* tile, int start) {
   const std::uint64_t address = shared_address(tile) + static_cast<unsigned>(start);
   return (address & 0x3ffff) >> 4 | std::uint64_t{1} << 16 | std::uint64_t{1024 >> 4} << 32 |
@@ -57,7 +58,7 @@ __device__ std::uint64_t operand(const bf16* tile, int start) {
 __device__ void start_scores(const std::uint32_t (&q)[H / 16][4], const bf16* keys, float (&scores)[8][4]) {
   order_registers();
 #pragma unroll
-  for (int k = 0; k < H / 16; ++k)  // 16 numbers further in each row
+  for (int k = 0; k < H / 16; ++k)  // 16 elements further in each row
     multiply_warpgroup<kKeys, false>(scores, q[k], operand(keys, 32 * k), k > 0);
   commit_products();
 }
@@ -65,7 +66,7 @@ __device__ void start_scores(const std::uint32_t (&q)[H / 16][4], const bf16* ke
 __global__ void __launch_bounds__(kThreads4) wgmma_kernel(Attention x) {
   bf16* const start = reinterpret_cast<bf16*>(shared_memory());
   bf16* const queries = start + (1024 - shared_address(start) % 1024) % 1024 / 2;
-  bf16 *const keys = queries + kQueries * H, *const values = keys + 2 * kKeys * H;  // two tiles each
+  bf16 *const keys = queries + kQueries * H, *const values = keys + 2 * kKeys * H;  // two buffers each
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int g = lane / 4, t = lane % 4, blocks = (x.time + kQueries - 1) / kQueries;
   const int first = (blocks - 1 - static_cast<int>(blockIdx.x) % blocks) * kQueries;  // long rows first
@@ -89,18 +90,19 @@ __global__ void __launch_bounds__(kThreads4) wgmma_kernel(Attention x) {
   wait_products<0>(scores);
   for (int tile = 0; tile < tiles; ++tile) {
     float shrink[2];
-    // Always: as plain arithmetic nvcc moves the exponentials behind the wait for the mixing.
+    // Always true. Without the branch nvcc moves the exponentials behind the wait for the product with the
+    // values.
     if (x.time > 0) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {  // as in version 3, of 64 keys
+      for (int half = 0; half < 2; ++half) {  // as in version 3, for 64 keys
         const int query = first + 16 * warp + g + 8 * half;
         float larger = top[half];
 #pragma unroll
         for (int n = 0; n < kKeys / 8; ++n)
 #pragma unroll
           for (int e = 2 * half; e < 2 * half + 2; ++e) {
-            const bool seen = tile * kKeys + 8 * n + 2 * t + e % 2 <= query;
-            scores[n][e] = seen ? scores[n][e] * kScale2 : -INFINITY;
+            const bool visible = tile * kKeys + 8 * n + 2 * t + e % 2 <= query;
+            scores[n][e] = visible ? scores[n][e] * kScale2 : -INFINITY;
             larger = fmaxf(larger, scores[n][e]);
           }
         larger = fmaxf(larger, __shfl_xor_sync(0xffffffffu, larger, 1));
@@ -117,10 +119,11 @@ __global__ void __launch_bounds__(kThreads4) wgmma_kernel(Attention x) {
           }
       }
     }
-    wait_products<0>(mixed);  // of the tile before
+    wait_products<0>(mixed);  // the product of the previous tile
     finish_copies();
     publish_shared();
-    __syncthreads();  // the next keys and these values are there; these keys and the values before are read
+    // The next keys and these values have arrived; these keys and the previous values have been read.
+    __syncthreads();
     if (tile + 1 < tiles)
       start_tile<kKeys>(x.v + head, (tile + 1) * kKeys, x.time, tile_of(values, tile + 1));
     if (tile + 2 < tiles) start_tile<kKeys>(x.k + head, (tile + 2) * kKeys, x.time, tile_of(keys, tile));
@@ -134,7 +137,7 @@ __global__ void __launch_bounds__(kThreads4) wgmma_kernel(Attention x) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) mixed[h][e] *= shrink[e / 2];
 
-    // Behind the last tile these are scores of old keys, which nobody reads.
+    // After the last tile these are scores of stale keys, which are not used.
     start_scores(q, tile_of(keys, tile + 1), scores);
     order_registers();
 #pragma unroll

@@ -1,4 +1,4 @@
-// Buckets and heads.
+// Buckets of distances, and the split into heads.
 #include "models/block_recurrent/attention.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace eddy {
 std::int64_t relative_bucket(std::int64_t distance, std::int64_t buckets, std::int64_t max_distance) {
   const std::int64_t exact = buckets / 2;
   if (distance < exact) return distance;
-  // The authors' nudge of one f32 epsilon lands distances on a border in the bucket that begins there.
+  // As in the authors' code, one f32 epsilon puts a distance on a border into the bucket that begins there.
   const auto from = static_cast<double>(exact);
   const double position =
       std::log(static_cast<double>(distance) / from + std::numeric_limits<float>::epsilon()) /
@@ -34,7 +34,7 @@ Tensor bucket_index(const ModelConfig& config, Device device) {
   return raw::to_device(Tensor::from(index, {config.heads, config.window + 1}), device);
 }
 
-Tensor spread_bias(const Tensor& table, const Tensor& index) {
+Tensor distance_bias(const Tensor& table, const Tensor& index) {
   return gather(table, 1, index);
 }
 

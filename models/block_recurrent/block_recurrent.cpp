@@ -1,4 +1,13 @@
-// Parameters, segments and the two orders of computation of the Block-Recurrent family.
+// The Block-Recurrent models: parameters, segments, and the fast form of a segment (run_layers): layer by
+// layer, where only the chain of cells runs block by block.
+//
+//   for each layer:
+//     project      q, k, v of all tokens of the segment                          one product each
+//     run_chain    c_{t+1} = cell(c_t, keys and values of blocks t-1 and t)      a loop over blocks
+//     finish       token attention, all reads of the states, MLP                 all blocks at once
+//
+// The literal form, which models with feedback always take, is run_blocks in literal.cpp; streaming is in
+// stream.cpp.
 #include "models/block_recurrent/block_recurrent.h"
 
 #include <algorithm>
@@ -7,6 +16,7 @@
 
 #include "autograd/scope.h"
 #include "autograd/tape.h"
+#include "models/block_recurrent/internal.h"
 #include "ops/index/gather.h"
 #include "ops/norm/rms_norm.h"
 #include "ops/pointwise/pointwise.h"
@@ -18,10 +28,6 @@ namespace {
 
 // The authors draw activation masks for this many positions and repeat them.
 constexpr std::int64_t kMaskPositions = 128;
-
-Tensor last_rows(const Tensor& x, std::int64_t rows) {
-  return raw::copy(raw::narrow(x, 1, x.dim(1) - rows, rows));
-}
 
 }  // namespace
 
@@ -112,22 +118,22 @@ StateRead BlockRecurrent::run_chain(const RecurrentCell& cell, Tensor& c, const 
   const CellScales scales = cell.scales();
   std::vector<Tensor> read_keys, read_values;
   for (std::int64_t block = 0; block < blocks; ++block) {
-    const Tensor placed = activation(cell.place(c));
+    const Tensor with_ids = activation(cell.add_ids(c));
     // The state after the last block is a constant of the next segment, its queries are read for that alone.
     std::unique_ptr<NoGrad> constant;
     StateHeads own;
     if (block + 1 < blocks) {
-      own = cell.heads(placed);
+      own = cell.heads(with_ids);
     } else {
-      own.read = cell.read(placed);
+      own.read = cell.read(with_ids);
       constant = std::make_unique<NoGrad>();
-      own.queries = cell.queries(placed);
+      own.queries = cell.queries(with_ids);
     }
     read_keys.push_back(own.read.keys);
     read_values.push_back(own.read.values);
     const std::int64_t from = std::max<std::int64_t>(0, before + (block - 1) * window);
     const std::int64_t rows = before + (block + 1) * window - from;
-    c = cell.update(c, own, scales, tokens.part(from, rows), dense);
+    c = cell.update(c, own, scales, tokens.slice(from, rows), dense);
   }
   c = detach(c);
   if (blocks == 1) return {read_keys[0], read_values[0]};
@@ -146,7 +152,7 @@ Tensor BlockRecurrent::run_layers(const Tensor& x, std::vector<Carry>& carry, co
     const ScopeGuard scope(layer.path);
     Carry& own = carry[i];
     const TokenHeads heads = layer.project(y, call);
-    const KeysValues tokens = KeysValues{heads.k, heads.v}.after(own.k, own.v);
+    const KeysValues tokens = KeysValues{heads.k, heads.v}.with_past(own.k, own.v);
     StateRead read;
     if (layer.cell) read = run_chain(*layer.cell, own.state, tokens, time, call.dense);
     y = layer.finish(y, heads, tokens, read, own.memory ? &*own.memory : nullptr, call);
@@ -156,72 +162,6 @@ Tensor BlockRecurrent::run_layers(const Tensor& x, std::vector<Carry>& carry, co
     own.v = last_rows(heads.v, window);
   }
   return call.dropped(rms_norm(y, final_norm_, config().norm_eps), "final");
-}
-
-Tensor BlockRecurrent::run_blocks(const Tensor& x, std::vector<Carry>& carry, BlockCall call) const {
-  const std::int64_t window = config().window, blocks = x.dim(1) / window;
-  const std::size_t layers = layers_.size();
-  std::vector<Tensor> outputs, previous_k(layers), previous_v(layers);
-  std::vector<std::vector<Tensor>> block_k(layers), block_v(layers);
-  std::vector<CellScales> scales(layers);
-  for (std::size_t i = 0; i < layers; ++i) {
-    previous_k[i] = carry[i].k;
-    previous_v[i] = carry[i].v;
-    if (layers_[i].cell) scales[i] = layers_[i].cell->scales();
-  }
-  for (std::int64_t block = 0; block < blocks; ++block) {
-    std::vector<Tensor> placed(layers);
-    std::vector<KeysValues> tokens(layers);
-    std::vector<StateHeads> states(layers);
-    const bool last = block + 1 == blocks;
-    for (std::size_t i = 0; i < layers; ++i) {
-      if (!layers_[i].cell) continue;
-      const ScopeGuard scope(layers_[i].path);
-      placed[i] = activation(layers_[i].cell->place(carry[i].state));
-      if (last)
-        states[i].read = layers_[i].cell->read(placed[i]);
-      else
-        states[i] = layers_[i].cell->heads(placed[i]);
-    }
-    Tensor y = narrow(x, 1, block * window, window);
-    for (std::size_t i = 0; i < layers; ++i) {
-      const ScopeGuard scope(layers_[i].path);
-      const TokenHeads heads = layers_[i].project(y, call);
-      tokens[i] = KeysValues{heads.k, heads.v}.after(previous_k[i], previous_v[i]);
-      const std::int64_t source = source_of(static_cast<std::int64_t>(i));
-      y = layers_[i].finish(y, heads, tokens[i],
-                            source < 0 ? StateRead{} : states[static_cast<std::size_t>(source)].read,
-                            carry[i].memory ? &*carry[i].memory : nullptr, call);
-      previous_k[i] = heads.k;
-      previous_v[i] = heads.v;
-      if (!carry[i].memory) continue;
-      block_k[i].push_back(raw::alias(heads.k));
-      block_v[i].push_back(raw::alias(heads.v));
-    }
-    outputs.push_back(call.dropped(rms_norm(y, final_norm_, config().norm_eps), "final"));
-    std::unique_ptr<NoGrad> constant;
-    if (last) constant = std::make_unique<NoGrad>();
-    for (std::size_t i = 0; i < layers; ++i) {
-      if (!layers_[i].cell) continue;
-      const ScopeGuard scope(layers_[i].path);
-      const RecurrentCell& cell = *layers_[i].cell;
-      if (last) states[i].queries = cell.queries(placed[i]);
-      carry[i].state = cell.update(carry[i].state, states[i], scales[i], tokens[i], call.dense);
-    }
-    if (config().feedback)
-      ++call.draw;
-    else
-      call.first += window;
-  }
-  for (std::size_t i = 0; i < layers; ++i) {
-    if (carry[i].state.defined()) carry[i].state = detach(carry[i].state);
-    if (carry[i].memory)
-      carry[i].memory = memory_write(*carry[i].memory, concat(block_k[i], 1), concat(block_v[i], 1));
-    if (!carry[i].k.defined()) continue;
-    carry[i].k = last_rows(previous_k[i], window);
-    carry[i].v = last_rows(previous_v[i], window);
-  }
-  return blocks == 1 ? outputs[0] : concat(outputs, 1);
 }
 
 double BlockRecurrent::forward_macs_per_token(std::int64_t time) const {

@@ -1,9 +1,12 @@
 // The Block-Recurrent Transformer and its baselines: slide, xl, vanilla, block_recurrent, memorizing.
 //
-//   x = E[tokens];  every layer of block_recurrent/layer.h;  logits = RMSNorm(x) E^T / sqrt(dim)
+//   x      = E[tokens]
+//   x      = layer_L(.. layer_1(x))               block_recurrent/layer.h
+//   logits = RMSNorm(x) E^T / sqrt(dim)
 //
-// Config keys of other families have no meaning here; initial values are the paper's and not init_std.
-// source: D. Hutchins, I. Schlag, Y. Wu, E. Dyer, B. Neyshabur, "Block-Recurrent Transformers", 2022.
+// Config keys of other families have no meaning here. Parameters are initialised as in the paper, not by
+// init_std.
+// Source: D. Hutchins, I. Schlag, Y. Wu, E. Dyer, B. Neyshabur, "Block-Recurrent Transformers", 2022.
 #pragma once
 
 #include <vector>
@@ -13,70 +16,72 @@
 
 namespace eddy {
 
-// Tokens come in segments of `segment` tokens, segments in blocks of `window`. Keys and values of the last
-// block, the states and the memory go from segment to segment as constants. In a segment the states of a
-// recurrent layer are a chain of one cell per block, and block t reads the states from before it:
+// A sequence is cut into segments of `segment` tokens, a segment into blocks of `window`. Keys and values of
+// the last block, the states and the memory pass from segment to segment as constants. In a segment the
+// states of a recurrent layer are a chain of one cell per block, and block t reads the state from before it:
 //
 //     c_0 --cell--> c_1 --cell--> c_2 -->          a loop: cell t needs c_t and the keys of blocks t-1 and t
 //      |             |             |
 //   block 0       block 1       block 2            parallel over the segment: all the rest
 //
-// So projections, token attention (one band over cached and new keys), the reading of all states and the MLP
-// run once per segment. With feedback every layer reads the state, and the whole stack runs block by block.
+// So projections, token attention (one band over cached and new keys), attention to all states and the MLP
+// run once per segment. With feedback every layer reads a state, and the whole stack runs block by block.
 class BlockRecurrent final : public Model {
  public:
   BlockRecurrent(const ModelConfig& config, const ParamScope& scope);
 
-  // Time must be a multiple of config().window; the last segment may be shorter than the others. No gradient
-  // crosses from segment to segment. input.start flags rows whose document begins with a segment: zero keys
-  // and values, which are not masked, the learned initial state and an empty memory. An empty state flags all
-  // rows of the first segment. input.literal: every block through the whole stack, attention from products
-  // and softmaxes.
+  // The logits of whole segments. Time must be a multiple of config().window; the last segment may be shorter
+  // than the others. No gradient crosses from segment to segment. input.start flags rows whose document
+  // begins with a segment: they get zero keys and values, which are not masked, the learned initial state and
+  // an empty memory. An empty state flags all rows of the first segment. input.literal: literal.cpp.
   //
-  // State: layers.i.k, layers.i.v [batch, window, heads, head_dim], unit keys and values of the last tokens;
-  // layers.i.state [batch, states, dim]; layers.i.mem_k, layers.i.mem_v [batch, memory_size, heads, head_dim]
-  // and layers.i.mem_count [batch] i64. vanilla has none. It carries no graph. Given a stream's state, the
-  // stream must stand between two blocks, with a memory between two segments.
+  // State, constants; vanilla has none:
+  //   layers.i.k, layers.i.v           [batch, window, heads, head_dim]        of the last tokens, unit keys
+  //   layers.i.state                   [batch, states, dim]
+  //   layers.i.mem_k, layers.i.mem_v   [batch, memory_size, heads, head_dim]
+  //   layers.i.mem_count               [batch] i64
+  // A stream's state is accepted between two blocks; with a memory, between two segments.
   // errors: ShapeError for tokens, flags or states of other sizes; DtypeError; ValueError.
   ForwardOutput forward(const ForwardInput& input) const override;
   void check_length(std::int64_t time, bool carried) const override;
 
-  // The same numbers token by token, in any portions, beginning with an empty state or with one of forward.
-  // Memory does not grow. State: that of forward, where layers.i.k and layers.i.v have room for 2 window rows
-  // and are written in place (to go on twice from one state, copy its tensors first), and what the block in
-  // hand needs: position, layers.i.state_k, layers.i.state_v, and layers.i.segment_k, layers.i.segment_v of a
-  // memory.
+  // The same logits token by token, in portions of any size, from an empty state or one of forward. The state
+  // does not grow: it is that of forward, with 2 window rows in layers.i.k and layers.i.v, and what the
+  // current block needs: position, layers.i.state_k, layers.i.state_v, and with a memory layers.i.segment_k,
+  // layers.i.segment_v.
+  // aliasing: rows are written in place. To continue twice from one state, copy its tensors first.
   Tensor stream(const Tensor& tokens, State& state) const override;
   std::int64_t stream_room(const State&) const override { return -1; }
 
-  // The states begin anew and the memory is empty; keys and values of the last tokens stay.
+  // A state with initial states and an empty memory; keys and values of the last tokens stay.
   State without_recurrence(const State& state) const override;
-  // "state_gate", the mean part of a state that a gate keeps when nothing speaks for or against: sigmoid(bg),
-  // in lstm gates sigmoid(bf + 1); and "state_spread", the standard deviation between a sequence's state
-  // vectors, mean over sequences and channels: 0 when they have become one. With several recurrent layers the
-  // names end in "_i".
+  // Two numbers per recurrent layer i; with several such layers the names end in "_i".
+  //   "state_gate"     the mean share of a state that a gate keeps at input 0:
+  //                    sigmoid(bg), in lstm gates sigmoid(bf + 1)
+  //   "state_spread"   the standard deviation between the state vectors of a sequence, mean over sequences
+  //                    and channels; 0 when all vectors are equal
   // source: appendix B of the paper names what may go wrong.
   std::vector<std::pair<std::string, double>> diagnostics(const State& state) const override;
 
-  // Counts the pairs that attention may see, the products of cells over their blocks, and a search through
-  // the whole memory.
+  // Counts visible pairs of attention, products of the cells once per block, and a search of the whole
+  // memory.
   double forward_macs_per_token(std::int64_t time) const override;
 
  private:
-  // What one layer carries over.
+  // What one layer carries from segment to segment.
   struct Carry {
     Tensor k, v;   // [batch, window, heads, head_dim]; undefined without cache
     Tensor state;  // [batch, states, dim]; undefined without cell
     std::optional<MemoryEntries> memory;
   };
-  struct Stream;  // the working form of a stream's state
+  struct Stream;  // a stream's state, unpacked (stream.cpp)
 
   bool cached() const { return config().cache && config().model != "vanilla"; }
   BlockCall call_of(const ForwardInput& input) const;
   Classifier head(const Tensor& y) const;
   void check_tokens(const Tensor& tokens) const;
 
-  // At the beginning of a document in every row: nothing is left to begin_segment.
+  // The carry at the beginning of a document in every row; needs no begin_segment.
   std::vector<Carry> cold_carry(std::int64_t batch) const;
   std::vector<Carry> load_carry(const State& state, std::int64_t batch) const;
   const Tensor& load(const State& state, const std::string& name, const Shape& shape) const;
@@ -85,16 +90,17 @@ class BlockRecurrent final : public Model {
   MemoryEntries load_memory(const State& state, const std::string& name, std::int64_t batch) const;
   State save_carry(const std::vector<Carry>& carry) const;
   static void save_memory(State& state, const std::string& name, const MemoryEntries& entries);
-  // Clears what a document's first segment must not see. flags: u8 [batch], not 0 where one begins, on the
-  // model's device; undefined where none does. Nothing waits for them.
+  // Resets the carry of rows in which a document begins. flags: u8 [batch] on the model's device, not 0 in
+  // those rows; undefined for none. The host does not wait for them.
   void begin_segment(std::vector<Carry>& carry, const Tensor& flags) const;
-  // The flags of a segment in that form. Flags on a GPU are not read: there some rows may begin.
+  // The flags of a segment in that form. Flags on a GPU are not read by the host and so count as "some rows".
   Tensor flags_of(const Tensor& start, std::int64_t segment) const;
 
-  // One segment through all layers, layer by layer or block by block; moves `carry` past it.
+  // One segment through all layers, layer by layer (the fast form) or block by block (literal.cpp). Both move
+  // `carry` past it.
   Tensor run_layers(const Tensor& x, std::vector<Carry>& carry, const BlockCall& call) const;
   Tensor run_blocks(const Tensor& x, std::vector<Carry>& carry, BlockCall call) const;
-  // All states that a segment's blocks read; moves c past the segment.
+  // Keys and values of the states that the segment's blocks read; moves c past the segment.
   StateRead run_chain(const RecurrentCell& cell, Tensor& c, const KeysValues& tokens, std::int64_t time,
                       bool dense) const;
   // Which layer's state layer i reads; -1 for none.
@@ -110,7 +116,7 @@ class BlockRecurrent final : public Model {
   Tensor embed_;
   std::vector<BlockRecurrentLayer> layers_;
   Tensor final_norm_;
-  std::int64_t highest_ = -1;  // the recurrent layer whose state feedback hands to all
+  std::int64_t highest_ = -1;  // with feedback: the recurrent layer whose state all other layers read
 };
 
 }  // namespace eddy

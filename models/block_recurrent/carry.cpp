@@ -1,5 +1,5 @@
-// What the Block-Recurrent family carries between segments: reading and writing it as a State, and the
-// beginning of documents.
+// What the Block-Recurrent family carries between segments (struct Carry): conversion from and to a State,
+// and its reset where documents begin.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace eddy {
 namespace {
 
-// Far from where counting on would overflow.
+// A count that further writing cannot overflow.
 constexpr std::int64_t kMostWritten = std::int64_t{1} << 62;
 
 std::string layer_name(std::size_t layer) {
@@ -102,8 +102,8 @@ std::vector<BlockRecurrent::Carry> BlockRecurrent::load_carry(const State& state
     const std::int64_t unit = has_memory ? config().segment : window;
     if (position->item_int() % unit != 0)
       fail<ValueError>(
-          "{}: the state is that of a stream after {} tokens, inside a {} of {} (forward goes on from its "
-          "end)",
+          "{}: the state is that of a stream after {} tokens, inside a {} of {} (forward goes on from "
+          "its end)",
           config().model, position->item_int(), has_memory ? "segment" : "block", unit);
   }
   // A stream's rows are the last block's, followed by room for the next one.

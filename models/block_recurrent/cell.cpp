@@ -1,4 +1,4 @@
-// The gates and the cell.
+// The horizontal direction: the gates and the cell.
 #include "models/block_recurrent/cell.h"
 
 #include <algorithm>
@@ -50,7 +50,7 @@ Tensor StateGate::operator()(const Tensor& c, const Tensor& input) const {
   return lstm_gate(c, z, zif[1], zif[2], bi_, bf_, tanh_);
 }
 
-Tensor StateGate::behind_relu(const Tensor& c, const Tensor& rows, const Tensor& up) const {
+Tensor StateGate::after_relu(const Tensor& c, const Tensor& rows, const Tensor& up) const {
   if (!bg_.defined()) return (*this)(c, linear_relu(rows, up));
   return fixed_gate(c, cast(relu_mlp(rows, up, {}, wz_, bz_), c.dtype()), bg_, tanh_);
 }
@@ -79,34 +79,34 @@ Tensor RecurrentCell::initial(std::int64_t batch) const {
   return contiguous(expand(init_state_, {batch, init_state_.dim(0), init_state_.dim(1)}));
 }
 
-Tensor RecurrentCell::place(const Tensor& c) const {
+Tensor RecurrentCell::add_ids(const Tensor& c) const {
   const ScopeGuard scope("recurrent");
   return rms_norm_add(c, norm_, state_ids_, eps_);
 }
 
-std::vector<Tensor> RecurrentCell::project(const Tensor& placed, const std::vector<Tensor>& weights,
+std::vector<Tensor> RecurrentCell::project(const Tensor& with_ids, const std::vector<Tensor>& weights,
                                            int values) const {
   const ScopeGuard scope("recurrent");
   const std::int64_t heads = rules_.heads, products = static_cast<std::int64_t>(weights.size());
   const AxisRange plain{std::max(values, 0) * heads, values < 0 ? 0 : heads};
-  const Tensor rows = reshape(joint_linear(placed, weights),
-                              {placed.dim(0), placed.dim(1), products * heads, rules_.head_dim});
+  const Tensor rows = reshape(joint_linear(with_ids, weights),
+                              {with_ids.dim(0), with_ids.dim(1), products * heads, rules_.head_dim});
   return split(rules_.unit ? unit_norm_heads(rows, rules_.eps, plain) : rows, 2,
                std::vector<std::int64_t>(weights.size(), heads));
 }
 
-StateRead RecurrentCell::read(const Tensor& placed) const {
-  const std::vector<Tensor> parts = project(placed, {wk_, wv_}, 1);
+StateRead RecurrentCell::read(const Tensor& with_ids) const {
+  const std::vector<Tensor> parts = project(with_ids, {wk_, wv_}, 1);
   return {parts[0], parts[1]};
 }
 
-StateQueries RecurrentCell::queries(const Tensor& placed) const {
-  const std::vector<Tensor> parts = project(placed, {wq_self_, wq_cross_}, -1);
+StateQueries RecurrentCell::queries(const Tensor& with_ids) const {
+  const std::vector<Tensor> parts = project(with_ids, {wq_self_, wq_cross_}, -1);
   return {parts[0], parts[1]};
 }
 
-StateHeads RecurrentCell::heads(const Tensor& placed) const {
-  const std::vector<Tensor> parts = project(placed, {wk_, wv_, wq_self_, wq_cross_}, 1);
+StateHeads RecurrentCell::heads(const Tensor& with_ids) const {
+  const std::vector<Tensor> parts = project(with_ids, {wk_, wv_, wq_self_, wq_cross_}, 1);
   return {{parts[0], parts[1]}, {parts[2], parts[3]}};
 }
 
@@ -127,9 +127,9 @@ Tensor RecurrentCell::update(const Tensor& c, const StateHeads& own, const CellS
                            read(own.queries.cross, scales.cross, tokens)},
                           2);
   if (!gate_mlp_) return (*gate_attn_)(c, h);
-  if (!gate_attn_) return gate_mlp_->behind_relu(c, h, mlp_up_);
+  if (!gate_attn_) return gate_mlp_->after_relu(c, h, mlp_up_);
   const Tensor m = (*gate_attn_)(c, h);
-  return gate_mlp_->behind_relu(m, cast(rms_norm(m, mlp_norm_, eps_), h.dtype()), mlp_up_);
+  return gate_mlp_->after_relu(m, cast(rms_norm(m, mlp_norm_, eps_), h.dtype()), mlp_up_);
 }
 
 }  // namespace eddy

@@ -1,6 +1,6 @@
 // The horizontal direction of the Block-Recurrent Transformer: after each block of tokens a recurrent cell
-// updates `states` vectors c, which read themselves and the keys and values of the tokens.
-// source: D. Hutchins et al., "Block-Recurrent Transformers", 2022, sections 3.1 and 3.2, figures 2 and 3.
+// updates `states` vectors c. They attend to themselves and to the keys and values of the tokens.
+// Source: D. Hutchins et al., "Block-Recurrent Transformers", 2022, sections 3.1 and 3.2, figures 2 and 3.
 #pragma once
 
 #include <optional>
@@ -16,18 +16,18 @@ namespace eddy {
 Tensor scaled_matrix(const ParamScope& scope, const std::string& name, std::int64_t out, std::int64_t in,
                      double gain = 1);
 
-// One gate of the cell. Parameters: wz.weight, and bg (fixed) or wi.weight, wf.weight, bi, bf (lstm); bz when
-// the config adds it.
+// One gate of the cell; the formulas are in ops/recurrence/gates.h. Parameters: wz.weight, and bg (fixed) or
+// wi.weight, wf.weight, bi, bf (lstm); bz with z_bias.
 class StateGate {
  public:
   StateGate(const ParamScope& scope, std::int64_t in, const ModelConfig& config);
-  // The next state.
+  // The next state, from the old one and the gate's input.
   // shapes: c [batch, states, dim], input [batch, states, in].
   Tensor operator()(const Tensor& c, const Tensor& input) const;
   // The same for the input relu(rows Wup^T).
   // shapes: rows [batch, states, width], up [in, width].
-  Tensor behind_relu(const Tensor& c, const Tensor& rows, const Tensor& up) const;
-  // The mean over channels of what the gate keeps of c when its input is 0.
+  Tensor after_relu(const Tensor& c, const Tensor& rows, const Tensor& up) const;
+  // The share of c that the gate keeps when its input is 0, mean over channels.
   double kept_at_rest() const;
 
  private:
@@ -35,11 +35,11 @@ class StateGate {
   bool tanh_;
 };
 
-// What a state offers to those who read it, [batch, states, heads, head_dim] each; keys are unit vectors.
+// Keys (unit vectors) and values of a state, [batch, states, heads, head_dim] each.
 struct StateRead {
   Tensor keys, values;
 };
-// What the cell reads itself and the tokens with, of the same shape and unit vectors as well.
+// Queries of a state to itself and to the tokens, of the same shape; unit vectors too.
 struct StateQueries {
   Tensor self, cross;
 };
@@ -47,34 +47,37 @@ struct StateHeads {
   StateRead read;
   StateQueries queries;
 };
-// What the logits are multiplied by, [heads] each: the same for all blocks of a call.
+// The factors of the logits, [heads] each: the same for all blocks of a call.
 struct CellScales {
   Tensor self, cross;
 };
 
 // The cell, for a state c:
 //
-//   r = RMSNorm(c) + IDs                      keys, values and queries of the states come from r
-//   h = [attend(Q_self, K_s, V_s), attend(Q_cross, K_tokens, V_tokens)]         no bias, no mask
-//   dual    m = gate(c, h);  c' = gate(m, relu(RMSNorm(m) W_in))
-//   single  c' = gate(c, relu(h W_in))
-//   skip    c' = gate(c, h)
+//   r       = RMSNorm(c) + IDs                   the states' keys, values and queries are products of r
+//   h       = [attend(Q_self, K_s, V_s), attend(Q_cross, K_tokens, V_tokens)]             no bias, no mask
 //
-// A gate mixes c with z = (its input) W_z; the formulas are in ops/recurrence/gates.h. The gates see the raw c.
+//   dual      m  = gate(c, h)
+//             c' = gate(m, relu(RMSNorm(m) W_in))
+//   single    c' = gate(c, relu(h W_in))
+//   skip      c' = gate(c, h)
+//
+// A gate mixes c with z = (its input) W_z; see ops/recurrence/gates.h. The gates read c without norm and IDs.
 class RecurrentCell {
  public:
   RecurrentCell(const ParamScope& scope, const ModelConfig& config);
 
   // The learned initial state for every sequence, [batch, states, dim].
   Tensor initial(std::int64_t batch) const;
-  // RMSNorm(c) + IDs, what the following read.
-  Tensor place(const Tensor& c) const;
-  StateRead read(const Tensor& placed) const;
-  StateQueries queries(const Tensor& placed) const;
-  // Both, by one product.
-  StateHeads heads(const Tensor& placed) const;
+  // r = RMSNorm(c) + IDs, the input of the next three.
+  Tensor add_ids(const Tensor& c) const;
+  // Keys and values.
+  StateRead read(const Tensor& with_ids) const;
+  StateQueries queries(const Tensor& with_ids) const;
+  // Keys, values and queries by one product.
+  StateHeads heads(const Tensor& with_ids) const;
   CellScales scales() const;
-  // c after a block.
+  // The state after a block of tokens.
   // shapes: c [batch, states, dim]; tokens: those of the previous and this block.
   Tensor update(const Tensor& c, const StateHeads& own, const CellScales& scales, const KeysValues& tokens,
                 bool dense) const;
@@ -82,9 +85,9 @@ class RecurrentCell {
   double kept_at_rest() const;
 
  private:
-  // The heads of the products with several weights. All become unit vectors but those of weight `values`,
-  // -1 for none.
-  std::vector<Tensor> project(const Tensor& placed, const std::vector<Tensor>& weights, int values) const;
+  // The heads of the products with several weights, as unit vectors except those of weight number `values`
+  // (-1: of none).
+  std::vector<Tensor> project(const Tensor& with_ids, const std::vector<Tensor>& weights, int values) const;
 
   HeadRules rules_;
   double eps_;

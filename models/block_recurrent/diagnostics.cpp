@@ -1,6 +1,6 @@
-// Is the state used? The known failure of the family is that a model learns to do without it and never comes
-// back.
-// source: D. Hutchins et al., "Block-Recurrent Transformers", 2022, appendix B.
+// Numbers that tell whether a model uses its state. The known failure of the family is that a model learns to
+// ignore it and never recovers.
+// Source: D. Hutchins et al., "Block-Recurrent Transformers", 2022, appendix B.
 #include <cmath>
 
 #include "autograd/tape.h"

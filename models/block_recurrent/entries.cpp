@@ -40,8 +40,8 @@ void check_sizes(const ModelConfig& c) {
                       segment);
   if ((c.model == "xl" || c.model == "vanilla") && window != segment)
     fail<ConfigError>(
-        "config: model {} has one window per segment: window {}, segment {} (leave window out, or take "
-        "slide)",
+        "config: model {} has one window per segment: window {}, segment {} (leave window out, or "
+        "take slide)",
         c.model, window, segment);
   if (c.kv_heads != 0 && c.kv_heads != c.heads)
     fail<ConfigError>(

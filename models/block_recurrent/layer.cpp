@@ -1,4 +1,4 @@
-// The vertical direction of a layer.
+// The vertical direction: one layer over tokens.
 #include "models/block_recurrent/layer.h"
 
 #include <algorithm>
@@ -76,7 +76,7 @@ Tensor BlockRecurrentLayer::finish(const Tensor& x, const TokenHeads& heads, con
     options.scale = 1;
     options.band = {1, window_};
     options.head_scale = rules_.scale(scale_);
-    if (biased_) options.bias = spread_bias(rel_bias_, call.bias_index);
+    if (biased_) options.bias = distance_bias(rel_bias_, call.bias_index);
     if (call.attn_drop.active()) {
       options.dropout = call.attn_drop.rate;
       options.dropout_key = call.attn_drop.key(path + ".attn_probs", call.draw);
@@ -85,7 +85,7 @@ Tensor BlockRecurrentLayer::finish(const Tensor& x, const TokenHeads& heads, con
     if (memory) mixed = memory->mix(mixed, heads.q, *entries, options.head_scale, call.dense);
     mixed = rules_.join(mixed);
     if (reads_state) {
-      // Each part of the tokens reads a state of its own: parts become sequences.
+      // Each part of the tokens reads its own state: parts become sequences of the batch.
       AttentionOptions cross;
       cross.scale = 1;
       cross.head_scale = rules_.scale(cross_scale_);

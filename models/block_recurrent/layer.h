@@ -1,13 +1,15 @@
 // One layer of the Block-Recurrent family in its vertical direction, pre-norm:
 //
-//   u = drop(RMSNorm(x));  q, k, v = u Wq^T, u Wk^T, u Wv^T
-//   a1 = attend(q, K, V)                      the `window` tokens before each token, never the token itself
-//   a2 = attend(u Wcross^T, K_s, V_s)         only in layers that read a state; no bias, no mask
-//   x = x + [a1, a2] Wo^T;  x = x + drop(relu(RMSNorm(x) Wup^T) Wdown^T)
+//   u       = drop(RMSNorm(x))
+//   q, k, v = u Wq^T, u Wk^T, u Wv^T
+//   a1      = attend(q, K, V)                   the `window` tokens before each token, never the token itself
+//   a2      = attend(u Wcross^T, K_s, V_s)      only in layers that read a state; no bias, no mask
+//   x       = x + [a1, a2] Wo^T
+//   x       = x + drop(relu(RMSNorm(x) Wup^T) Wdown^T)
 //
-// The caller decides which keys K stand before the tokens, and which states are read: a whole segment at
-// once, one block, or the few tokens of a stream.
-// source: D. Hutchins et al., "Block-Recurrent Transformers", 2022, section 3.1, with the mask, the norms and
+// The caller chooses the keys K before the tokens and the states that are read: for a whole segment at once,
+// for one block, or for the few tokens of a stream.
+// Source: D. Hutchins et al., "Block-Recurrent Transformers", 2022, section 3.1, with the mask, the norms and
 // the place of the bias as in the authors' code.
 #pragma once
 
@@ -22,18 +24,18 @@ namespace eddy {
 
 // What the layers of one call share.
 //
-// Dropout: the masks of activations are one tile of up to 128 positions, the same for all sequences and
-// repeated along the segment, as the authors draw them. Those of attention probabilities differ from the
-// authors', who share one mask [heads, window, 2 window] between sequences and blocks: here every probability
-// has a draw of its own, numbered as ops/attention/attention.h says, so the dense form and the fast one draw
-// differently.
+// Dropout masks of activations are one tile of up to 128 positions, the same for all sequences and repeated
+// along the segment, as in the authors' code. Masks of attention probabilities differ from the authors', who
+// share one mask [heads, window, 2 window] between sequences and blocks: here each probability has its own
+// random number, as ops/attention/attention.h numbers them, so the literal form and the fast one draw
+// different masks.
 struct BlockCall {
-  Tensor bias_index;       // of spread_bias
-  bool dense = false;      // attention from products and a softmax
+  Tensor bias_index;       // of distance_bias
+  bool dense = false;      // attention from products and a softmax: the literal form
   DropoutSite drop;        // of activations
   DropoutSite attn_drop;   // of attention probabilities
   std::uint64_t draw = 0;  // which masks: the segment's number, with feedback the block's
-  std::int64_t first = 0;  // the place of the first row in segment or block
+  std::int64_t first = 0;  // the position of the first row in its segment or block
   std::int64_t tile = 1;   // positions after which masks repeat
 
   // x [batch, time, dim] with dropout in training, x itself in evaluation.
@@ -50,12 +52,13 @@ class BlockRecurrentLayer {
  public:
   BlockRecurrentLayer(const ParamScope& layers, std::int64_t index, const ModelConfig& config);
 
+  // Queries, keys and values of the tokens.
   // shapes: x [batch, time, dim].
   TokenHeads project(const Tensor& x, const BlockCall& call) const;
-  // The layer's output for x, whose projections are `heads`.
-  // shapes: the last `time` rows of `tokens` are those of x. read: undefined keys when there is no state;
-  // else [batch n, states, heads, head_dim], the states that each of n equal parts of the tokens read.
-  // entries: null when there is no memory.
+  // The layer's output for x, whose projections are `heads`. tokens: keys and values; the last `time` rows
+  // are those of x. read: the state that each of n equal parts of the tokens reads; undefined without one.
+  // entries: null without a memory.
+  // shapes: read [batch n, states, heads, head_dim].
   Tensor finish(const Tensor& x, const TokenHeads& heads, const KeysValues& tokens, const StateRead& read,
                 const MemoryEntries* entries, const BlockCall& call) const;
 

@@ -1,4 +1,4 @@
-// A memory without entries, and the mix.
+// The external memory: search, attention to what was found, and the mix.
 #include "models/block_recurrent/memory.h"
 
 #include "autograd/scope.h"
@@ -23,7 +23,7 @@ Tensor ExternalMemory::mix(const Tensor& local, const Tensor& q, const MemoryEnt
                            const Tensor& head_scale, bool dense) const {
   const ScopeGuard scope("memory");
   const std::int64_t tokens = q.dim(0) * q.dim(1), heads = q.dim(2), head_dim = q.dim(3);
-  const TakenPairs taken = memory_search(wide(detach(q)), entries.keys, entries.values, topk_, search_);
+  const MemoryMatches taken = memory_search(wide(detach(q)), entries.keys, entries.values, topk_, search_);
   const Shape pairs{tokens, topk_, heads, head_dim};
   const auto found_rows = [&](const Tensor& rows) { return cast(raw::reshape(rows, pairs), q.dtype()); };
   const Tensor keys = found_rows(taken.keys), values = found_rows(taken.values);

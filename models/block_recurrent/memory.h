@@ -1,8 +1,11 @@
-// The external memory of the Memorizing Transformer baseline: a ring of a layer's past keys and values, from
-// which every query of every head takes the best `topk` pairs and attends to them; a learned gate per head
-// mixes the result with local attention.
-// source: Y. Wu et al., "Memorizing Transformers", 2022; how entries are taken stands in
-// ops/memory/memory_search.h, how they are written in ops/memory/memory_write.h.
+// The external memory of the Memorizing Transformer baseline: a ring of a layer's past keys and values. Every
+// query of every head attends to the best `topk` pairs; a learned gate per head mixes the result with local
+// attention:
+//
+//   y = (1 - g) y_local + g y_memory,   g = sigmoid(gate_bias[head])
+//
+// The search is ops/memory/memory_search.h, writing is ops/memory/memory_write.h.
+// Source: Y. Wu et al., "Memorizing Transformers", 2022.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +17,17 @@
 
 namespace eddy {
 
-// One layer's memory before anything was written to it, and at the beginning of a document.
+// An empty memory of one layer, as at the beginning of a document.
 MemoryEntries empty_memory(std::int64_t batch, const ModelConfig& config, Dtype dtype, Device device);
 
-// y = (1 - g) y_local + g y_memory, g = sigmoid(gate_bias[head]).
+// The search and the mix of one layer.
 class ExternalMemory {
  public:
   ExternalMemory(const ParamScope& scope, const ModelConfig& config);
 
-  // Local attention mixed with what the memory gives to the same queries.
+  // Local attention mixed with attention of the same queries to the memory.
   // shapes: local and q [batch, time, heads, head_dim]; head_scale [heads].
-  // grad: for local, q, head_scale and the gate; the entries, and which are taken, are constants.
+  // grad: for local, q, head_scale and the gate; the entries and their selection are constants.
   Tensor mix(const Tensor& local, const Tensor& q, const MemoryEntries& entries, const Tensor& head_scale,
              bool dense) const;
 

@@ -1,6 +1,10 @@
-// Streaming of the Block-Recurrent family: a token sees the ring of the last keys and the states from before
-// its block; after the last token of a block the cells move on. A portion of tokens is cut at the ends of
-// blocks, and each piece runs through the stack at once.
+// Streaming of the Block-Recurrent family: the same numbers token by token. A token sees the ring of the last
+// keys and the states from before its block; after the last token of a block the cells update the states.
+//
+//   layers.i.k, .v   | previous block | current block ->     2 window rows; a complete block moves forward
+//   layers.i.state   c_t; its keys and values (state_k, state_v), which the whole block reads, are made once
+//
+// `stream` cuts its tokens at the ends of blocks and runs each piece through the whole stack at once.
 #include <algorithm>
 
 #include "autograd/scope.h"
@@ -13,7 +17,7 @@
 
 namespace eddy {
 
-// Rows [0, window) of k and v are the previous block, what follows is the block in hand.
+// Rows [0, window) of k and v are the previous block, the others the current one.
 struct BlockRecurrent::Stream {
   struct Layer {
     Tensor k, v;  // [batch, 2 window, heads, head_dim]
@@ -78,7 +82,7 @@ void BlockRecurrent::read_states(Stream& stream) const {
     if (layers_[i].cell) {
       const ScopeGuard scope(layers_[i].path);
       stream.layers[i].read =
-          layers_[i].cell->read(activation(layers_[i].cell->place(stream.layers[i].state)));
+          layers_[i].cell->read(activation(layers_[i].cell->add_ids(stream.layers[i].state)));
     }
 }
 
@@ -107,7 +111,7 @@ Tensor BlockRecurrent::run_piece(Stream& stream, const Tensor& x, const BlockCal
   return rms_norm(y, final_norm_, config().norm_eps);
 }
 
-// The position stands at the end of a block, whose keys are still the rows behind the previous one's.
+// The position is at the end of a block; its keys are still the rows behind those of the previous block.
 void BlockRecurrent::end_block(Stream& stream) const {
   const std::int64_t window = config().window, batch = stream.layers[0].k.dim(0);
   const bool segment_ends = stream.position % config().segment == 0;
@@ -121,7 +125,7 @@ void BlockRecurrent::end_block(Stream& stream) const {
       if (segment_ends && config().clear_state) {
         own.state = cell.initial(batch);
       } else {
-        const StateHeads heads{own.read, cell.queries(activation(cell.place(own.state)))};
+        const StateHeads heads{own.read, cell.queries(activation(cell.add_ids(own.state)))};
         own.state = cell.update(
             own.state, heads, cell.scales(),
             {raw::narrow(own.k, 1, from, 2 * window - from), raw::narrow(own.v, 1, from, 2 * window - from)},

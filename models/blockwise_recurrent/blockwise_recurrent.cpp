@@ -1,4 +1,4 @@
-// What the block-wise recurrent models share, and the causal Llama.
+// What the block-wise recurrent models share, and the causal Llama, which has one form only.
 #include "models/blockwise_recurrent/blockwise_recurrent.h"
 
 #include <algorithm>
@@ -97,7 +97,7 @@ ForwardOutput CausalLlama::forward(const ForwardInput& input) const {
 }
 
 double CausalLlama::forward_macs_per_token(std::int64_t time) const {
-  // Keys in sight, summed over the queries: 1, 2, ... up to the window.
+  // Visible keys, summed over the queries: 1, 2, ... up to the window.
   const std::int64_t most = windowed() ? std::min(config().window, time) : time;
   const double keys = 0.5 * static_cast<double>(most) * static_cast<double>(most + 1) +
                       static_cast<double>(most) * static_cast<double>(time - most);

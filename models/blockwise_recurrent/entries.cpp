@@ -50,8 +50,8 @@ std::vector<NamedConfig> blockwise_recurrent_configs() {
 void check_blockwise_recurrent(const ModelConfig& c) {
   if (c.head_dim != 0 && c.head_dim * c.heads != c.dim)
     fail<ConfigError>(
-        "config: model.head_dim must be dim / heads in this family: dim {}, heads {}, head_dim {} (leave it "
-        "out)",
+        "config: model.head_dim must be dim / heads in this family: dim {}, heads {}, head_dim {} (leave "
+        "it out)",
         c.dim, c.heads, c.head_dim);
   if (c.dim / c.heads % 2 != 0)
     fail<ConfigError>(

@@ -1,4 +1,4 @@
-// The parts of a Llama layer and of its memory.
+// A Llama layer and its memory.
 #include "models/blockwise_recurrent/layer.h"
 
 #include <cmath>

@@ -1,8 +1,13 @@
 // The layer of the Llama models and of memory attention: RMS norms, rotary positions, grouped heads, a gated
 // MLP, and the evolution of a memory between two chunks.
 //
-//   h = x + Wo A(Norm(x)),  y = h + MLP(Norm(h)),  MLP(z) = Wdown (silu(Wgate z) * (Wup z))
-//   memory:  U = M' + MLP_m(Norm_a(M')),  E = Norm_b(U),  M' = M or Wm M
+//   layer    h      = x + Wo A(Norm(x))
+//            y      = h + MLP(Norm(h))
+//            MLP(z) = Wdown (silu(Wgate z) * (Wup z))
+//
+//   memory   M'     = M, or Wm M with memory_proj
+//            U      = M' + MLP_m(Norm_a(M'))
+//            E      = Norm_b(U)
 //
 // Source: Touvron et al., "LLaMA" (2023) for the trunk; Liang, "Block-wise Recurrent Transformer", equation
 // 2, and its published code for the inner norm.
@@ -29,8 +34,8 @@ class LlamaNorm {
   double eps;
 };
 
-// The gated MLP. `up` has the small initial deviation of projections into the residual stream, `down` the
-// usual one: so the published weights were trained.
+// The gated MLP. As in the published code, `up` has the smaller initial deviation of projections into the
+// residual stream, and `down` the usual one.
 class LlamaMlp {
  public:
   LlamaMlp(const ParamScope& scope, const ModelConfig& config);
@@ -39,7 +44,7 @@ class LlamaMlp {
   Linear gate, up, down;
 };
 
-// A layer's memory: its initial value and what it goes through before a chunk reads it.
+// A layer's memory: its initial value, its evolution, and its projections.
 class LlamaMemory {
  public:
   LlamaMemory(const ParamScope& scope, std::string path, const ModelConfig& config);
@@ -54,8 +59,8 @@ class LlamaMemory {
   std::optional<LlamaMlp> mlp;
   std::optional<LlamaNorm> norm;
   std::optional<Linear> wk, wv;  // absent when the memory shares the layer's own
-  // The memory's query. Queries of memory rows would give rows that are thrown away, so it is never used: it
-  // is here for files that have one.
+  // The memory's query, for checkpoints that have one. It is never used: queries of memory rows would give
+  // rows that nothing reads.
   Tensor dead_query;
 };
 
@@ -77,8 +82,8 @@ class LlamaLayer {
   // Key and value of an evolved memory.
   KeyValue memory_rows(const Tensor& evolved) const;
 
-  // The layer's output for the residual stream x [batch, time, dim] and what its attention gave, [batch,
-  // time, heads, head_dim].
+  // The layer's output for the residual stream x [batch, time, dim] and the attention output [batch, time,
+  // heads, head_dim].
   Tensor finish(const Tensor& x, const Tensor& attended, const DropoutSite& drop, std::uint64_t call) const;
 
   const std::string path;

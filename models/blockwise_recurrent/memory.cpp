@@ -1,9 +1,15 @@
-// Memory attention over whole segments: layer by layer, and word for word.
+// Memory attention over whole segments: `forward`, and its fast form, layer by layer (run_hoisted):
+//
+//   before the loop   queries, keys and values of all chunks, rotated          one product each
+//   in the loop       E = evolve(M);  O = attention of one chunk;  M = O       over chunks
+//   after the loop    Wo and the MLP of all chunks                             at once
+//
+// The literal form, chunk by chunk, is run_literal in literal.cpp; streaming is in stream.cpp.
 #include <algorithm>
 
 #include "autograd/scope.h"
 #include "autograd/tape.h"
-#include "models/blockwise_recurrent/blockwise_recurrent.h"
+#include "models/blockwise_recurrent/internal.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/rotary.h"
 #include "ops/pointwise/where.h"
@@ -13,18 +19,7 @@
 namespace eddy {
 namespace {
 
-// The causal attention of chunk `chunk` of a layer.
-AttentionOptions chunk_attention(const LlamaLayer& layer, const DropoutSite& drop, std::uint64_t chunk) {
-  AttentionOptions options;
-  options.causal = true;
-  if (drop.active()) {
-    options.dropout = drop.rate;
-    options.dropout_key = drop.key(layer.path + ".attn.probabilities", chunk);
-  }
-  return options;
-}
-
-// Which rows begin anew, u8 [batch, 1, 1].
+// The rows that begin with the initial memory, u8 [batch, 1, 1].
 // errors: ShapeError unless start is [batch, 1]; DtypeError; ValueError for other flags than 0 and 1, where
 // the host can read them.
 Tensor start_mask(const std::string& model, const Tensor& start, std::int64_t batch) {
@@ -41,8 +36,8 @@ Tensor start_mask(const std::string& model, const Tensor& start, std::int64_t ba
   return raw::cast(raw::reshape(raw::contiguous(start), {batch, 1, 1}), Dtype::u8);
 }
 
-// One memory for every row of the batch.
-Tensor for_each_row(const Tensor& memory, std::int64_t batch) {
+// The memory for every row of the batch, a view where rows share one.
+Tensor expand_batch(const Tensor& memory, std::int64_t batch) {
   return memory.dim(0) == batch ? memory : expand(memory, memory.shape().with(0, batch));
 }
 
@@ -61,7 +56,7 @@ std::vector<Tensor> MemoryLlama::first_memories(const ForwardInput& input) const
                                             : Tensor();
   Tensor carried;
   if (!input.state.empty()) {
-    // A batch of another size is another set of streams: they begin anew.
+    // A batch of another size is another set of sequences: they begin with the initial memory.
     const Tensor& given = input.state.get("memory");
     Shape shape{config().layers, batch, chunk, config().dim};
     if (given.rank() == 4) shape[1] = given.dim(1);
@@ -114,41 +109,25 @@ Tensor MemoryLlama::run_hoisted(const LlamaLayer& layer, const Tensor& x, const 
   std::vector<std::int64_t> lengths(static_cast<std::size_t>(time / chunk), chunk);
   if (time % chunk != 0) lengths.push_back(time % chunk);
 
-  // In one node each, so that the gradient of all chunks is written once.
+  // One split each, so that the gradient of all chunks is written once.
   const Tensor rows = layer.attn_norm(x);
   const std::vector<Tensor> queries = split(rotate_chunks(layer.query(rows)), 1, lengths),
                             keys = split(rotate_chunks(layer.key(rows)), 1, lengths),
                             values = split(layer.value(rows), 1, lengths);
-  // One memory for all rows evolves once; only dropout tells the rows apart.
-  if (drop.active()) memory = contiguous(for_each_row(memory, batch));
+  // A memory that all rows share evolves once; only dropout makes the rows differ.
+  if (drop.active()) memory = contiguous(expand_batch(memory, batch));
   std::vector<Tensor> outputs;
   for (std::size_t t = 0; t < lengths.size(); ++t) {
     const KeyValue read = memory_rows(layer, memory, drop, t);
     AttentionOptions options = chunk_attention(layer, drop, t);
-    options.past_keys = for_each_row(read.key, batch);
-    options.past_values = for_each_row(read.value, batch);
+    options.past_keys = expand_batch(read.key, batch);
+    options.past_values = expand_batch(read.value, batch);
     outputs.push_back(attention(queries[t], keys[t], values[t], options));
     if (lengths[t] != chunk) break;
     memory = reshape(outputs.back(), Shape{batch, chunk, config().dim});
     if (config().detach == "chunk") memory = detach(memory);
   }
   return layer.finish(x, concat(outputs, 1), drop, 0);
-}
-
-Tensor MemoryLlama::run_literal(const LlamaLayer& layer, const Tensor& x, const DropoutSite& drop,
-                                std::uint64_t chunk, Tensor& memory) const {
-  const ScopeGuard scope(layer.path);
-  const Tensor evolved = layer.memory->evolve(memory, drop, chunk), rows = layer.attn_norm(x);
-  const KeyValue read = layer.memory_rows(evolved);
-  const Tensor query = rotary(layer.query(rows), config().chunk, config().rope_theta),
-               key = rotary(concat({read.key, layer.key(rows)}, 1), 0, config().rope_theta),
-               value = concat({read.value, layer.value(rows)}, 1);
-  const Tensor output = attention(query, key, value, chunk_attention(layer, drop, chunk));
-  if (x.dim(1) == config().chunk) {
-    memory = reshape(output, x.shape());
-    if (config().detach == "chunk") memory = detach(memory);
-  }
-  return layer.finish(x, output, drop, chunk);
 }
 
 void MemoryLlama::check_length(std::int64_t time, bool carried) const {
@@ -159,7 +138,7 @@ void MemoryLlama::check_length(std::int64_t time, bool carried) const {
         config().model, time, config().chunk, time % config().chunk);
 }
 
-std::string MemoryLlama::unused_by(std::int64_t time, bool carried) const {
+std::string MemoryLlama::unused_parts(std::int64_t time, bool carried) const {
   if (carried || time > config().chunk) return {};
   return fmt::format(
       "no memory that was written is ever read: segments of {} tokens, chunks of {}, and nothing is carried "
@@ -174,7 +153,7 @@ ForwardOutput MemoryLlama::forward(const ForwardInput& input) const {
   std::vector<Tensor> memories = first_memories(input);
   Tensor x = drop(embed(input.tokens), "embed.drop");
   if (input.literal) {
-    for (Tensor& memory : memories) memory = contiguous(for_each_row(memory, batch));
+    for (Tensor& memory : memories) memory = contiguous(expand_batch(memory, batch));
     std::vector<Tensor> outputs;
     for (std::int64_t at = 0; at < time; at += chunk) {
       Tensor y = narrow(x, 1, at, std::min(chunk, time - at));

@@ -1,4 +1,9 @@
-// Generation: the causal Llama with its cache, and memory attention with a state that does not grow.
+// Streaming: the same numbers token by token.
+//
+//   llama          keys and values of all tokens, up to `context`
+//   llama_window   keys and values of the last tokens, in 2 window rows
+//   memory_llama   keys and values | of the memory | of the unfinished chunk |, and that chunk's outputs O;
+//                  after the chunk's last token O becomes the memory (refresh_memory)
 #include <algorithm>
 
 #include "autograd/scope.h"
@@ -15,9 +20,9 @@ Tensor counter(std::int64_t value) {
   return Tensor::from(std::vector<std::int64_t>{value}, {1});
 }
 
-// Makes the state's tensor one that may be written in place: a copy when another handle sees its bytes, so
-// that copies of a state go on independently and a backward finds what its forward saw.
-void own(State& state, const char* name) {
+// Makes sure that the state's tensor may be written in place: replaces it by a copy when another handle sees
+// its bytes. So copies of a state continue independently, and a backward finds what its forward saw.
+void make_exclusive(State& state, const char* name) {
   if (!state.get(name).exclusive()) state.set(name, raw::copy(state.get(name)));
 }
 
@@ -52,11 +57,11 @@ Tensor CausalLlama::stream(const Tensor& tokens, State& state) const {
   const Tensor x = embed(tokens);
   if (state.empty())
     for (const char* name : {"keys", "values"}) state.set(name, Tensor::zeros(shape, x.dtype(), x.device()));
-  for (const char* name : {"keys", "values"}) own(state, name);
+  for (const char* name : {"keys", "values"}) make_exclusive(state, name);
   const Tensor logits = Tensor::empty({batch, time, config().n_out}, x.dtype(), x.device());
-  const DropoutSite off;
-  // Of the rows before a piece, window - 1 are in the first query's sight; with pieces of a window at most,
-  // twice the window has room for both.
+  const DropoutSite no_dropout;
+  // The first query of a piece sees window - 1 rows before it. Pieces are at most a window long, so twice the
+  // window has room for both.
   const std::int64_t longest = windowed() ? config().window : time;
   for (std::int64_t at = 0; at < time; at += longest) {
     const std::int64_t length = std::min(longest, time - at);
@@ -85,7 +90,7 @@ Tensor CausalLlama::stream(const Tensor& tokens, State& state) const {
       const Tensor attended =
           attention(rotary(layer.query(normed), position + at, config().rope_theta),
                     raw::narrow(keys, 1, first, in_sight), raw::narrow(values, 1, first, in_sight), options);
-      y = layer.finish(y, attended, off, 0);
+      y = layer.finish(y, attended, no_dropout, 0);
     }
     raw::copy_into(raw::narrow(logits, 1, at, length), head(y).logits());
     filled += length;
@@ -95,7 +100,7 @@ Tensor CausalLlama::stream(const Tensor& tokens, State& state) const {
   return logits;
 }
 
-// Checks a state to go on from, and opens it where it is none of a stream yet.
+// Checks a state, and turns an empty one or one of `forward` into a stream's.
 void MemoryLlama::open_stream(State& state, std::int64_t batch) const {
   const Shape memories{config().layers, batch, config().chunk, config().dim};
   const Shape rows{config().layers, batch, 2 * config().chunk, config().kv_heads, config().head_dim};
@@ -105,7 +110,7 @@ void MemoryLlama::open_stream(State& state, std::int64_t batch) const {
     static_cast<void>(state_part(state, "memory", memories, weight.dtype()));
     for (const char* name : {"keys", "values"})
       static_cast<void>(state_part(state, name, rows, params().activations()));
-    for (const char* name : {"memory", "keys", "values"}) own(state, name);
+    for (const char* name : {"memory", "keys", "values"}) make_exclusive(state, name);
     return;
   }
   Tensor memory;
@@ -127,21 +132,21 @@ void MemoryLlama::open_stream(State& state, std::int64_t batch) const {
   state = opened;
 }
 
-// Keys and values of the memory that `memory` holds, into the first rows of the state's.
+// Writes keys and values of the state's `memory` into the first rows of its `keys` and `values`.
 void MemoryLlama::refresh_memory(const State& state) const {
-  const DropoutSite off;
+  const DropoutSite no_dropout;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const ScopeGuard scope(layers_[i].path);
-    const KeyValue rows = memory_rows(layers_[i], activation(of_layer(state, "memory", i)), off, 0);
+    const KeyValue rows = memory_rows(layers_[i], activation(of_layer(state, "memory", i)), no_dropout, 0);
     raw::copy_into(raw::narrow(of_layer(state, "keys", i), 1, 0, config().chunk), rows.key);
     raw::copy_into(raw::narrow(of_layer(state, "values", i), 1, 0, config().chunk), rows.value);
   }
 }
 
-// Embedded tokens of one chunk through all layers, behind the `filled` tokens that the chunk has already.
+// The outputs of all layers for embedded tokens x of one chunk, which has `filled` tokens before them.
 Tensor MemoryLlama::stream_piece(const Tensor& x, const State& state, std::int64_t filled) const {
   const std::int64_t length = x.dim(1), position = config().chunk + filled;
-  const DropoutSite off;
+  const DropoutSite no_dropout;
   AttentionOptions options;
   options.causal = true;
   Tensor y = x;
@@ -158,7 +163,7 @@ Tensor MemoryLlama::stream_piece(const Tensor& x, const State& state, std::int64
         attention(rotary(layer.query(normed), position, config().rope_theta), keys, values, options);
     raw::cast_into(raw::narrow(of_layer(state, "memory", i), 1, filled, length),
                    raw::reshape(attended, x.shape()));
-    y = layer.finish(y, attended, off, 0);
+    y = layer.finish(y, attended, no_dropout, 0);
   }
   return y;
 }

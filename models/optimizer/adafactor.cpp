@@ -7,8 +7,8 @@
 
 namespace eddy {
 
-AdafactorOptimizer::AdafactorOptimizer(const ParamStore& params, const TrainConfig& config)
-    : clip_(config.clip) {
+AdafactorOptimizer::AdafactorOptimizer(const ParamStore& params, const OptimizerOptions& options)
+    : clip_(options.clip) {
   std::vector<AdafactorParameter> shapes;
   for (const Parameter& parameter : params.parameters())
     shapes.push_back({parameter.offset, parameter.shape});
@@ -26,7 +26,7 @@ AdamScalars AdafactorOptimizer::scalars(double learning_rate) const {
 }
 
 Tensor AdafactorOptimizer::apply(ParamStore& params, const Tensor& numbers) {
-  params.settle_gradients();
+  params.zero_missing_gradients();
   const Tensor norm = l2_norm(params.gradients());
   adafactor_step_on_device(params.values(), params.gradients(), momentum_, second_, plan_, tables_, {},
                            numbers, norm);
@@ -37,7 +37,7 @@ Tensor AdafactorOptimizer::apply(ParamStore& params, const Tensor& numbers) {
 std::vector<AdafactorOptimizer::Part> AdafactorOptimizer::parts(const ParamStore& params) const {
   std::vector<Part> found;
   std::int64_t second = 0;
-  // The second moments lie one after the other, as the plan places them.
+  // The second moments are stored one after the other, as the plan places them.
   const auto next_of_second = [&](const std::string& name, const Shape& shape) {
     found.push_back({name, raw::reshape(raw::narrow(second_, 0, second, shape.elements()), shape)});
     second += shape.elements();

@@ -13,9 +13,9 @@ namespace eddy {
 
 class AdafactorOptimizer final : public Optimizer {
  public:
-  // The constants are those of ops/optimizer/adafactor.h; of the config's keys only `clip` has a say. There is no
+  // The constants are those of ops/optimizer/adafactor.h; of the options only `clip` is used. There is no
   // weight decay.
-  AdafactorOptimizer(const ParamStore& params, const TrainConfig& config);
+  AdafactorOptimizer(const ParamStore& params, const OptimizerOptions& options);
 
   AdamScalars scalars(double learning_rate) const override;
   Tensor apply(ParamStore& params, const Tensor& numbers) override;
@@ -28,7 +28,7 @@ class AdafactorOptimizer final : public Optimizer {
             const std::string& file) override;
 
  private:
-  // A part of the state, as a view of it: its name in a checkpoint and where it lies.
+  // A part of the state: its name in a checkpoint, and a view of it.
   struct Part {
     std::string name;
     Tensor view;

@@ -1,4 +1,4 @@
-// Adam's state, and which parameters a step moves.
+// Adam's state, and which parameters a step changes.
 #include "models/optimizer/adam.h"
 
 #include <algorithm>
@@ -41,16 +41,16 @@ std::vector<DecaySegment> segments_within(const std::vector<DecaySegment>& segme
 
 }  // namespace
 
-AdamOptimizer::AdamOptimizer(const ParamStore& params, const TrainConfig& config)
-    : options_{config.beta1, config.beta2, config.eps}, clip_(config.clip) {
+AdamOptimizer::AdamOptimizer(const ParamStore& params, const OptimizerOptions& options)
+    : options_{options.beta1, options.beta2, options.eps}, clip_(options.clip) {
   const Tensor& values = params.values();
   m_ = Tensor::zeros(values.shape(), values.dtype(), values.device());
   v_ = Tensor::zeros(values.shape(), values.dtype(), values.device());
-  if (config.optimizer == "adamw" && config.weight_decay > 0)
+  if (options.optimizer == "adamw" && options.weight_decay > 0)
     for (const Parameter& parameter : params.parameters())
       if (parameter.shape.rank() >= 2)
         segments_.push_back(
-            {parameter.offset, parameter.offset + parameter.shape.elements(), config.weight_decay});
+            {parameter.offset, parameter.offset + parameter.shape.elements(), options.weight_decay});
 }
 
 AdamScalars AdamOptimizer::scalars(double learning_rate) const {
@@ -71,7 +71,7 @@ std::vector<AdamOptimizer::Stretch> AdamOptimizer::stretches_of(const ParamStore
       stretches.push_back(
           {begin, end,
            decay_table(segments_within(segments_, begin, end), end - begin, params.values().device())});
-    // A table that goes up while work is captured is there only after a replay.
+    // A table uploaded during a capture exists only after a replay.
     if (!capturing()) stretches_ = stretches;
   }
   for (const Stretch& stretch : stretches) keep_for_capture(stretch.decays);
@@ -79,7 +79,7 @@ std::vector<AdamOptimizer::Stretch> AdamOptimizer::stretches_of(const ParamStore
 }
 
 Tensor AdamOptimizer::apply(ParamStore& params, const Tensor& numbers) {
-  params.settle_gradients();
+  params.zero_missing_gradients();
   const Tensor norm = l2_norm(params.gradients());
   for (const Stretch& stretch : stretches_of(params)) {
     const auto part = [&](const Tensor& arena) {

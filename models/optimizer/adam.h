@@ -1,5 +1,5 @@
 // AdamW and Adam over a model's parameter arena: moments are arenas with equal offsets, and a step is one
-// kernel call, or one for each stretch between parameters that took no part in it.
+// kernel call, or one for each stretch between parameters without a gradient.
 #pragma once
 
 #include <map>
@@ -14,13 +14,13 @@ namespace eddy {
 
 class AdamOptimizer final : public Optimizer {
  public:
-  // Decay as the config says, on every parameter with two axes or more (embedding tables included), none on
-  // the others; `adam` has no decay at all.
-  AdamOptimizer(const ParamStore& params, const TrainConfig& config);
+  // Weight decay applies to every parameter with two axes or more (embedding tables included) and to no
+  // other; `adam` has none.
+  AdamOptimizer(const ParamStore& params, const OptimizerOptions& options);
 
-  // A parameter that no gradient reached since the gradients were forgotten took no part in the loss: it is
-  // left out whole, its value without decay and its moments as they are, as PyTorch leaves out one whose
-  // gradient is None. A gradient of zeros is one. The count of steps is common to all parameters.
+  // Skips parameters that no gradient reached since zero_gradients: neither value (no decay) nor moments
+  // change, as in PyTorch where a gradient is None. A gradient of zeros is a gradient. The count of steps is
+  // common to all parameters.
   Tensor apply(ParamStore& params, const Tensor& numbers) override;
   AdamScalars scalars(double learning_rate) const override;
   void count_step() override { ++steps_; }
@@ -31,7 +31,7 @@ class AdamOptimizer final : public Optimizer {
             const std::string& file) override;
 
  private:
-  // Parameters side by side that a step moves.
+  // Adjacent parameters that a step changes.
   struct Stretch {
     std::int64_t begin, end;  // in the arenas
     Tensor decays;            // the table of its segments, on the device
@@ -41,7 +41,7 @@ class AdamOptimizer final : public Optimizer {
   AdamOptions options_;
   double clip_;
   std::vector<DecaySegment> segments_;
-  std::vector<Stretch> stretches_;  // of the last step: as a rule they are those of every step
+  std::vector<Stretch> stretches_;  // of the last step, mostly the same at every step
   Tensor m_, v_;
   std::int64_t steps_ = 0;
 };

@@ -1,9 +1,9 @@
-// What a training loop asks of an optimizer: one step over the arenas, and its state for a checkpoint.
+// The interface of an optimizer: one step over the arenas, and its state for a checkpoint.
 //
-// A step is asked for and not waited for: its numbers (learning rate, count, clipping) lie in the memory of
-// the device, and so does the decision that a norm which is not finite moves nothing. Who asked looks at the
-// norm later and says whether the step counts. So a step can be recorded once and replayed with other
-// numbers.
+// A step is enqueued and not waited for. Its numbers (learning rate, count, clipping) are read from the
+// device's memory, and the kernels themselves skip the step if the norm is not finite. The caller reads the
+// norm later and calls count_step if the step was taken. So a step can be captured once and replayed with
+// other numbers.
 #pragma once
 
 #include <cstdint>
@@ -11,42 +11,53 @@
 #include <memory>
 #include <string>
 
-#include "models/optimizer/schedule.h"
 #include "models/params.h"
 #include "ops/optimizer/optimizer.h"
-#include "train/config/run_config.h"
 
 namespace eddy {
+
+// Which optimizer, and its constants. Adafactor has its own constants (ops/optimizer/adafactor.h) and reads
+// `clip` only.
+struct OptimizerOptions {
+  std::string optimizer = "adamw";  // adamw | adam | adafactor
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0.1;  // adamw: of every parameter with two axes or more
+  double clip = 1.0;          // the largest global norm of the gradients; 0: no clipping
+
+  friend bool operator==(const OptimizerOptions&, const OptimizerOptions&) = default;
+};
 
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // The numbers of the next step.
+  // Returns the numbers of the next step.
   // errors: ValueError for a learning rate that is negative or not finite.
   virtual AdamScalars scalars(double learning_rate) const = 0;
-  // Asks for one step with the gradients in the arena; `numbers` holds the bytes of scalars() on the
+  // Enqueues one step with the gradients in the arena. `numbers` holds the bytes of scalars() on the
   // parameters' device and is read when the step is computed. Returns the gradients' norm before clipping,
-  // one f64 on that device. A norm that is not finite changes nothing.
+  // one f64 on that device. If the norm is not finite, nothing changes.
   virtual Tensor apply(ParamStore& params, const Tensor& numbers) = 0;
-  // Counts a step that was asked for: its norm was finite.
+  // Counts an enqueued step whose norm was finite.
   virtual void count_step() = 0;
-  // Steps counted so far.
+  // Returns the number of steps counted so far.
   virtual std::int64_t steps() const = 0;
 
-  // One step, waited for and counted where it is one. Returns the gradients' norm.
+  // Runs one step, waits for it and counts it if its norm is finite. Returns the gradients' norm.
   double step(ParamStore& params, double learning_rate);
 
-  // The whole state by name: "steps", and "<what>.<parameter>" for what is kept of each parameter.
+  // Returns the whole state by name: "steps", and "<what>.<parameter>" for what is kept of each parameter.
   virtual std::map<std::string, Tensor> save(const ParamStore& params) const = 0;
-  // Takes over what save gave; `file` stands for the source in errors.
+  // Restores a state that save returned; errors name it `file`.
   // errors: FormatError when a name is missing or has another shape or dtype; nothing is changed then.
   virtual void load(const ParamStore& params, const std::map<std::string, Tensor>& tensors,
                     const std::string& file) = 0;
 };
 
-// The optimizer that config.optimizer names: adamw, adam or adafactor.
+// Returns the optimizer that options.optimizer names.
 // errors: ConfigError for another name.
-std::unique_ptr<Optimizer> make_optimizer(const ParamStore& params, const TrainConfig& config);
+std::unique_ptr<Optimizer> make_optimizer(const ParamStore& params, const OptimizerOptions& options);
 
 }  // namespace eddy

@@ -1,7 +1,7 @@
-// Block recurrence with accumulate. A window (p/2 + h_{i-1} || p/2 + x_i) is computed as its two halves: keys
-// and values of the older one serve both, and where its output is neither read nor spread forward nothing
-// else of it is computed. A GPU can run all windows as one kernel (ops/recurrence/block_accumulate.h).
-#include <algorithm>
+// Block recurrence with accumulate in its fast form. A window (p/2 + h_{i-1} || p/2 + x_i) is computed as its
+// two halves. Both halves share the keys and values of the older one. The rest of the older half is computed
+// only where its output is read or becomes the next p. A GPU can run all windows as one kernel
+// (ops/recurrence/block_accumulate.h). The literal form is in literal.cpp, streaming in stream.cpp.
 #include <optional>
 
 #include "autograd/scope.h"
@@ -37,7 +37,7 @@ std::optional<BlockRows> BlockAccumulate::run_fused(const WindowLayer& layer, co
           options.keys.push_back(drop.key(t.path + site, 2 * i + older));
   }
   const Tensor y = block_accumulate(
-      x.run(),
+      x.packed(),
       {t.attn_norm.weight, t.attn_norm.bias, t.wqkv.weight, t.wqkv.bias, t.wo.weight, t.wo.bias,
        t.mlp_norm.weight, t.mlp_norm.bias, t.up.weight, t.up.bias, t.down.weight, t.down.bias},
       options);
@@ -119,48 +119,6 @@ Tensor BlockAccumulate::run_last_layer(const WindowLayer& layer, const BlockRows
   for (const Tensor& y : run_chain(layer, x, plan))
     if (y.defined()) read.push_back(y);
   return read.size() == 1 ? read[0] : concat(read, 1);
-}
-
-Tensor BlockAccumulate::run_literal(const TransformerLayer& layer, const Tensor& x, const DropoutSite& drop,
-                                    std::int64_t block) const {
-  const std::int64_t time = x.dim(1);
-  Tensor p = narrow(x, 1, 0, std::min(block, time));
-  Tensor h = layer(p, drop, 0);
-  std::vector<Tensor> outputs;
-  std::uint64_t call = 1;
-  for (std::int64_t at = block; at < time; at += block) {
-    const std::int64_t length = std::min(block, time - at);
-    const Tensor half = p * 0.5;
-    const Tensor window =
-        layer(concat({half + h, narrow(half, 1, 0, length) + narrow(x, 1, at, length)}, 1), drop, call++);
-    outputs.push_back(narrow(window, 1, 0, block));
-    p = spreads_output() ? outputs.back() : h;
-    h = narrow(window, 1, block, length);
-  }
-  outputs.push_back(layer(h, drop, call));
-  return concat(outputs, 1);
-}
-
-// The next window's older half is p/2 + h with this block's h; its output y is what this block gives now that
-// another follows. Layers above the first have seen this block's closing outputs so far: they run it again on
-// `x`, from the state before it.
-Tensor BlockAccumulate::end_block(const WindowLayer& layer, const std::string& name, const Tensor& x,
-                                  State& state) const {
-  if (x.defined()) {
-    for (const char* part : {".x", ".h", ".rows_x", ".rows_h"}) state.erase(name + part);
-    static_cast<void>(stream_rows(layer, name, x, state));
-  }
-  const Tensor h = state.get(name + ".rows_h");
-  const Tensor* carried = state.find(name + ".spread");
-  const Tensor half = (carried != nullptr ? *carried : state.get(name + ".rows_x")) * 0.5;
-  const Tensor older = half + h;
-  const Tensor past = layer.key_value(older);
-  const Tensor y = layer.output(older, past, 0, 0);
-  for (const char* part : {".x", ".h", ".rows_x", ".rows_h"}) state.erase(name + part);
-  state.set(name + ".half", half);
-  state.set(name + ".past", past);
-  state.set(name + ".spread", spreads_output() ? y : h);
-  return y;
 }
 
 double BlockAccumulate::layer_macs(const BlockPlan& plan) const {

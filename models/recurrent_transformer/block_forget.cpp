@@ -1,9 +1,11 @@
-// Block recurrence with forget. Per layer:
+// Block recurrence with forget in its fast form. Per layer:
+//
 //   before the loop   queries, keys and values of x
 //   in the loop       h_i from q, k, v of x_i and k, v of h_{i-1}; then k, v of h_i
 //   after the loop    y_i = T(h_i) of the blocks that are read, as one batch of windows
-// A GPU can run the loop as one kernel (ops/recurrence/block_forget.h).
-#include <algorithm>
+//
+// A GPU can run the loop as one kernel (ops/recurrence/block_forget.h). The literal form is in literal.cpp,
+// streaming in stream.cpp.
 #include <tuple>
 
 #include "autograd/scope.h"
@@ -19,16 +21,16 @@ std::optional<BlockForget::Chain> BlockForget::run_fused(const WindowLayer& laye
   const DropoutSite& drop = layer.drop();
   const TransformerLayer& t = layer.layer;
   const std::int64_t sequences = some.dim(-3), block = some.dim(-2);
-  BlockRecurrenceOptions options;
+  BlockForgetOptions options;
   options.sequences = sequences;
   options.block = block;
   options.chain.heads = t.heads;
   options.chain.gelu = t.gelu_activation;
   options.chain.eps = t.attn_norm.eps;
   if (some.dtype() == Dtype::bf16) options.chain.products = Dtype::bf16;
-  if (!block_recurrence_fits(some, t.up.weight.dim(0), options)) return {};
+  if (!block_forget_fits(some, t.up.weight.dim(0), options)) return {};
 
-  const Tensor rows = x.run();
+  const Tensor rows = x.packed();
   const std::int64_t positions = rows.dim(0) / sequences;
   if (drop.active()) {
     options.chain.dropout = drop.rate;
@@ -39,9 +41,9 @@ std::optional<BlockForget::Chain> BlockForget::run_fused(const WindowLayer& laye
   const UnitRecurrenceWeights weights{
       t.attn_norm.weight, t.attn_norm.bias, t.wqkv.weight, t.wqkv.bias, t.wo.weight,   t.wo.bias,
       t.mlp_norm.weight,  t.mlp_norm.bias,  t.up.weight,   t.up.bias,   t.down.weight, t.down.bias};
-  // As in the unit recurrence, the chain is f32 beside bf16 activations.
+  // As in the unit recurrence, the chain is f32 also with bf16 activations.
   const UnitRecurrenceResult result =
-      block_recurrence(wide(rows), wide(t.wqkv(t.attn_norm(rows))), weights, options);
+      block_forget(wide(rows), wide(t.wqkv(t.attn_norm(rows))), weights, options);
   const Tensor key_value = concat({result.key, result.value}, 1);
   const bool narrows = rows.dtype() == Dtype::bf16;
   Chain chain;
@@ -60,7 +62,7 @@ BlockForget::Chain BlockForget::run_chain(const WindowLayer& layer, const BlockR
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const Tensor past = i == 0 ? Tensor() : chain.key_value[i - 1];
     chain.h.push_back(layer.finish(rows[i], queries[i], past, own[i], i));
-    // Of the last block too: its output is always read.
+    // The last block needs them too: its output is always read.
     chain.key_value.push_back(layer.key_value(chain.h[i]));
   }
   return chain;
@@ -124,30 +126,6 @@ Tensor BlockForget::run_last_layer(const WindowLayer& layer, const BlockRows& x,
   }
   if (i < plan.count()) outputs.push_back(read(i, i + 1));
   return outputs.size() == 1 ? outputs[0] : concat(outputs, 1);
-}
-
-Tensor BlockForget::run_literal(const TransformerLayer& layer, const Tensor& x, const DropoutSite& drop,
-                                std::int64_t block) const {
-  const std::int64_t time = x.dim(1);
-  Tensor h = layer(narrow(x, 1, 0, std::min(block, time)), drop, 0);
-  std::vector<Tensor> outputs;
-  std::uint64_t call = 1;
-  for (std::int64_t at = block; at < time; at += block) {
-    const std::int64_t length = std::min(block, time - at);
-    const Tensor window = layer(concat({h, narrow(x, 1, at, length)}, 1), drop, call++);
-    outputs.push_back(narrow(window, 1, 0, block));
-    h = narrow(window, 1, block, length);
-  }
-  outputs.push_back(layer(h, drop, call));
-  return concat(outputs, 1);
-}
-
-Tensor BlockForget::end_block(const WindowLayer&, const std::string& name, const Tensor&,
-                              State& state) const {
-  state.set(name + ".past", state.get(name + ".h"));
-  state.erase(name + ".x");
-  state.erase(name + ".h");
-  return {};
 }
 
 double BlockForget::layer_macs(const BlockPlan& plan) const {

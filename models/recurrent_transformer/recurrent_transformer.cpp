@@ -1,33 +1,12 @@
-// What the recurrent transformers share, and the regular transformer.
+// What the recurrent transformers share (parameters, embedding, readout, head, checks), and the regular
+// transformer, which has one form only.
 #include "models/recurrent_transformer/recurrent_transformer.h"
 
-#include <algorithm>
-
 #include "autograd/scope.h"
-#include "autograd/tape.h"
-#include "ops/attention/attention.h"
-#include "ops/pointwise/pointwise.h"
 #include "ops/views/views.h"
 #include "tensor/base/format.h"
 
 namespace eddy {
-namespace {
-
-std::int64_t position_of(const State& state) {
-  return state.size() == 0 ? 0 : state.get("position").item_int();
-}
-
-// Stands in a state's shape for rows that may be more than the tokens so far; no size of a state is 0.
-constexpr std::int64_t kAtLeastPosition = 0;
-
-std::string shape_text(const Shape& shape) {
-  std::string text;
-  for (int i = 0; i < shape.rank(); ++i)
-    text += (i == 0 ? "" : ", ") + (shape[i] == kAtLeastPosition ? "rows" : std::to_string(shape[i]));
-  return "[" + text + "]";
-}
-
-}  // namespace
 
 RecurrentTransformer::~RecurrentTransformer() = default;
 
@@ -63,32 +42,6 @@ void RecurrentTransformer::check_positions(std::int64_t positions) const {
     fail<ValueError>(
         "{}: {} positions and a position table of {} (raise model.context or shorten the sequence)",
         config().model, positions, config().context);
-}
-
-std::int64_t RecurrentTransformer::check_stream(const Tensor& tokens, const State& state) const {
-  const std::int64_t position = position_of(state);
-  check_tokens(tokens, position);
-  if (state.empty()) return 0;
-  if (position < 1)
-    fail<ValueError>("{}: the state's position is {} (at least 1; an empty state begins a stream)",
-                     config().model, position);
-  const NamedShapes expected = stream_shapes(tokens.dim(0), position);
-  for (const auto& [name, shape] : expected) {
-    const Tensor& tensor = state.get(name);
-    if (tensor.rank() == shape.rank() && tensor.dim(0) != shape[0])
-      fail<ShapeError>("{}: {} rows of tokens and a state of {} rows (one batch size for a whole stream)",
-                       config().model, shape[0], tensor.dim(0));
-    bool fits = tensor.rank() == shape.rank();
-    for (int i = 0; fits && i < shape.rank(); ++i)
-      fits = shape[i] == kAtLeastPosition ? tensor.dim(i) >= position : tensor.dim(i) == shape[i];
-    if (!fits)
-      fail<ShapeError>("{}: the state's {} has shape {} after {} tokens (here {})", config().model, name,
-                       to_string(tensor.shape()), position, shape_text(shape));
-  }
-  if (state.size() != expected.size() + 1)
-    fail<ValueError>("{}: a state of {} tensors, which has {} after {} tokens (a state that `stream` left)",
-                     config().model, state.size(), expected.size() + 1, position);
-  return position;
 }
 
 void RecurrentTransformer::check_input(const ForwardInput& input) const {
@@ -166,56 +119,6 @@ Tensor RegularTransformer::run_layers(const Tensor& x, std::int64_t rows, const 
   const ScopeGuard scope(last.path);
   const WindowLayer window(last, drop);
   return window.output(y, window.key_value(y), x.dim(1) - rows, 0);
-}
-
-RecurrentTransformer::NamedShapes RegularTransformer::stream_shapes(std::int64_t batch, std::int64_t) const {
-  NamedShapes shapes;
-  for (const TransformerLayer& layer : layers_)
-    for (const char* part : {".k", ".v"})
-      shapes.emplace_back(layer.path + part, Shape{batch, kAtLeastPosition, config().dim});
-  return shapes;
-}
-
-std::int64_t RegularTransformer::stream_room(const State& state) const {
-  return config().context - position_of(state);
-}
-
-Tensor RegularTransformer::stream(const Tensor& tokens, State& state) const {
-  const NoGrad no_grad;
-  const std::int64_t first = check_stream(tokens, state);
-  const std::int64_t batch = tokens.dim(0), time = tokens.dim(1), dim = config().dim, heads = config().heads;
-  if (first + time > config().context)
-    fail<ValueError>("{}: {} positions and a context of {} (the cache is full)", config().model, first + time,
-                     config().context);
-  Tensor y = embed(tokens, first, false);
-  const DropoutSite off;
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    const TransformerLayer& layer = layers_[i];
-    const std::string name = "layers." + std::to_string(i);
-    if (first == 0) {
-      state.set(name + ".k", Tensor::zeros({batch, config().context, dim}, y.dtype(), y.device()));
-      state.set(name + ".v", Tensor::zeros({batch, config().context, dim}, y.dtype(), y.device()));
-    }
-    const Tensor qkv = layer.wqkv(layer.attn_norm(y));
-    const auto heads_of = [&](const Tensor& rows) {
-      return raw::reshape(rows, {batch, rows.dim(1), heads, dim / heads});
-    };
-    const auto extended = [&](const char* which, int part) {
-      const Tensor& cache = state.get(name + which);
-      if (cache.dim(1) < first + time)
-        fail<ValueError>("{}: {} positions and a cache of {} rows (the cache is full)", config().model,
-                         first + time, cache.dim(1));
-      raw::copy_into(raw::narrow(cache, 1, first, time), raw::narrow(qkv, 2, part * dim, dim));
-      return heads_of(raw::narrow(cache, 1, 0, first + time));
-    };
-    AttentionOptions options;
-    options.causal = true;
-    const Tensor attended =
-        attention(heads_of(raw::narrow(qkv, 2, 0, dim)), extended(".k", 1), extended(".v", 2), options);
-    y = layer.mlp(y, layer.wo(raw::reshape(attended, {batch, time, dim})), off, 0);
-  }
-  state.set("position", Tensor::from(std::vector<std::int64_t>{first + time}, {1}));
-  return head(y, false).logits();
 }
 
 }  // namespace eddy

@@ -1,13 +1,18 @@
-// Recurrent transformers (Kausik 2025): what all share, the regular transformer, and unit recurrence with
-// forget. Blocks of several positions are in recurrent_transformer/block_variant.h.
+// Recurrent transformers (Kausik 2025): what all models of the family share, the regular transformer, and
+// unit recurrence with forget. Recurrence over blocks of several positions is in block_variant.h.
 //
-//   regular:      y = T_L(… T_1(x))
-//   unit_forget:  h_1 = T(x_1);  (y_{t-1}, h_t) = T(h_{t-1} || x_t);  y_n = T(h_n)      per layer, layer
-//   after layer logits = LN_f(y) Whead^T,  x = dropout(embed[token] + pos_embed[position])
+//   x = dropout(embed[token] + pos_embed[position])
 //
-// The first half of a window cannot see the second, so y_t = T(h_t) for every t: outputs leave the loop. With
-// one query and two keys the softmax is a gate per head; see ops/recurrence/unit_recurrence.h for the chain that
-// remains.
+//   regular:      y = T_L(.. T_1(x))
+//   unit_forget:  h_1            = T(x_1)
+//                 (y_{t-1}, h_t) = T(h_{t-1} || x_t)      t = 2 .. n, one layer after the other
+//                 y_n            = T(h_n)
+//
+//   logits = LN_f(y) Whead^T
+//
+// The first half of a window cannot see the second, so y_t = T(h_t) for every t: the outputs are computed
+// after the loop, all at once. With one query and two keys the softmax is a gate per head; the loop that
+// remains is ops/recurrence/unit_recurrence.h.
 #pragma once
 
 #include <string>
@@ -29,34 +34,36 @@ class RecurrentTransformer : public Model {
   double forward_macs_per_token(std::int64_t time) const override;
 
  protected:
-  // All layers over embedded tokens [batch, time, dim], or time-major where the variant says so: the last
-  // `rows` positions, or all of them in the literal form.
+  // The outputs of all layers over embedded tokens: those of the last `rows` positions, or of all in the
+  // literal form.
+  // shapes: x [batch, time, dim], or [time, batch, dim] where time_major(input.literal).
   virtual Tensor run_layers(const Tensor& x, std::int64_t rows, const DropoutSite& drop,
                             const ForwardInput& input) const = 0;
-  // Whether run_layers takes and gives [time, batch, dim].
+  // Whether run_layers takes and returns [time, batch, dim].
   virtual bool time_major(bool literal) const = 0;
 
   void check_tokens(const Tensor& tokens, std::int64_t first_position) const;
-  // errors: ValueError when so many positions do not fit into the table.
+  // errors: ValueError when the position table has fewer rows.
   void check_positions(std::int64_t positions) const;
-  // What a stream's state holds besides its position, after `position` tokens of `batch` rows: each tensor's
-  // name and shape.
+  // Name and shape of each tensor, besides `position`, that a stream's state holds after `position` tokens of
+  // `batch` rows.
   using NamedShapes = std::vector<std::pair<std::string, Shape>>;
   virtual NamedShapes stream_shapes(std::int64_t batch, std::int64_t position) const = 0;
-  // Where a stream stands, 0 in an empty state. Refuses tokens that do not go on with it, and a state that is
-  // not one of this model: a tensor that is missing is no cold start.
-  // errors: ShapeError, ValueError.
+  // The position of a stream, 0 for an empty state.
+  // errors: ShapeError, ValueError for tokens that do not continue it, and for a state that is not one of
+  // this model; a missing tensor is an error, not a cold start.
   std::int64_t check_stream(const Tensor& tokens, const State& state) const;
-  // The tokens of a whole sequence, and no state: nothing is carried from call to call.
+  // errors: those of tokens; ValueError for a state, because nothing is carried from call to call.
   void check_input(const ForwardInput& input) const;
-  // How many last positions give logits.
-  // errors: ValueError for a tail outside the sequence.
+  // The number of last positions that give logits.
+  // errors: ValueError for a tail longer than the sequence.
   std::int64_t rows_read(const ForwardInput& input) const;
-  // The same where no tail is known, which then counts as one row.
+  // The same where the tail is not known: it counts as one row.
   std::int64_t least_rows(std::int64_t time) const { return config().readout == "all" ? time : 1; }
-  // Embedded tokens of the positions from `first`; tokens [batch, time], or [time, batch] when time-major.
+  // The embedded tokens of positions from `first` on.
+  // shapes: tokens [batch, time], or [time, batch] when time-major.
   Tensor embed(const Tensor& tokens, std::int64_t first, bool is_time_major) const;
-  // The end of the model over hidden rows.
+  // The final norm and the head over hidden rows y.
   Classifier head(const Tensor& y, bool is_time_major) const;
 
   std::vector<TransformerLayer> layers_;
@@ -72,8 +79,8 @@ class RegularTransformer final : public RecurrentTransformer {
  public:
   using RecurrentTransformer::RecurrentTransformer;
   // State: position, and keys and values of the tokens so far in layers.i.k, layers.i.v [batch, context,
-  // dim], written in place: to go on twice from one state, copy its tensors first. Caches of fewer rows will
-  // do as long as the tokens fit.
+  // dim]. Caches with fewer rows are accepted as long as the tokens fit.
+  // aliasing: the caches are written in place. To continue twice from one state, copy its tensors first.
   Tensor stream(const Tensor& tokens, State& state) const override;
   std::int64_t stream_room(const State& state) const override;
   double forward_macs_per_token(std::int64_t time) const override;
@@ -97,8 +104,8 @@ class UnitForget final : public RecurrentTransformer {
                     const ForwardInput& input) const override;
   bool time_major(bool literal) const override { return !literal; }
   NamedShapes stream_shapes(std::int64_t batch, std::int64_t position) const override;
-  // One layer in the order chosen for speed, time-major: outputs of the last `rows` positions. `keys` and
-  // `values` carry the last h's in and out; may be null.
+  // One layer in the fast form, time-major: the outputs of the last `rows` positions. `key` and `value` are
+  // those of the last h, read and replaced; may be null.
   Tensor run_hoisted(const TransformerLayer& layer, const Tensor& x, std::int64_t rows,
                      const DropoutSite& drop, Tensor* key, Tensor* value) const;
   Tensor run_literal(const TransformerLayer& layer, const Tensor& x, const DropoutSite& drop) const;

@@ -1,4 +1,4 @@
-// The base layer.
+// The base layer T: as a whole (operator(), attention and MLP in ten lines), and in parts (WindowLayer).
 #include "models/recurrent_transformer/transformer_layer.h"
 
 #include <cmath>

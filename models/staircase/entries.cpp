@@ -132,8 +132,8 @@ void check_staircase(const ModelConfig& c) {
   below_one("out_dropout", c.out_dropout);
   if (c.model != "lstm" && c.kv_heads != 0 && c.kv_heads != c.heads)
     fail<ConfigError>(
-        "config: model.kv_heads must be heads in this family: heads {}, kv_heads {} (leave it "
-        "out)",
+        "config: model.kv_heads must be heads in this family: heads {}, kv_heads {} (leave "
+        "it out)",
         c.heads, c.kv_heads);
   if (c.model == "staircase" || c.model == "cached_staircase") check_chunks(c);
   if (c.model == "universal" && c.layers != 1)

@@ -1,4 +1,4 @@
-// What the models of the staircase family share.
+// What the models of the staircase family share: embedding, head, segments, and checks of tokens and states.
 #include "models/staircase/family.h"
 
 #include <algorithm>
@@ -175,26 +175,6 @@ ForwardOutput StaircaseFamily::forward(const ForwardInput& input) const {
     hidden.push_back(done.hidden);
   }
   return {input, head(segments == 1 ? hidden[0] : concat(hidden, axis), input.dropout), state};
-}
-
-Tensor StaircaseFamily::stream(const Tensor& tokens, State& state) const {
-  const NoGrad no_grad;
-  check_tokens(tokens);
-  const std::int64_t batch = tokens.dim(0);
-  const Tensor x = embed(tokens);
-  if (is_stream(state)) {
-    const Tensor& rows = state.get(kStreamRows);
-    if (rows.rank() != 4 || rows.dim(1) != batch)
-      fail<ShapeError>("{}: {} rows of tokens and a stream of {} (one batch size for a whole stream)",
-                       config().model, batch, to_string(rows.shape()));
-  } else {
-    state = begin_stream(state.empty() ? cold_state(batch) : import_state(state, batch), batch);
-  }
-  return head(run_stream(x, state), {}).logits();
-}
-
-bool is_stream(const State& state) {
-  return state.find(kStreamPosition) != nullptr;
 }
 
 }  // namespace eddy

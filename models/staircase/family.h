@@ -1,10 +1,12 @@
-// What the models of the staircase family share: tokens cut into segments that run left to right with the
-// state between them held constant, the embedding, the head, and the checks of tokens and states.
+// What the models of the staircase family share: the loop over segments, with a constant state between them,
+// the embedding, the head, and the checks of tokens and states.
 //
-//   tokens  | segment | segment | rest |        logits = LN_f(h) W^T + b for all of them, no norm with
-//   state   s0 -----> s1 -----> s2 ---> s3      post-norm; LN_f once, outside of the recurrence
+//   tokens   | segment | segment | rest |
+//   state    s0 -----> s1 -----> s2 ---> s3
 //
-// A model fills in one segment, one piece of a stream, and its state before the first token.
+//   logits = LN_f(h) W^T + b          once for all segments; without LN_f in post-norm models
+//
+// A model adds: one segment, one piece of a stream, and the state before the first token.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +23,14 @@ class StaircaseFamily : public Model {
   StaircaseFamily(const ModelConfig& config, const ParamScope& scope);
   ~StaircaseFamily() override;
 
-  // state: what forward returned, or what stream returned at a place where a segment may end; `start` resets
-  // rows to the state before the first token.
-  // errors: ShapeError for tokens or states of other sizes; ValueError for a state of another model, or flags
-  // that a model with an empty cold start cannot follow.
+  // The logits of whole segments. input.state: what forward returned, or what stream returned where a segment
+  // may end. input.start resets rows to the state before the first token.
+  // errors: ShapeError for tokens or states of other sizes; ValueError for a state of another model, and for
+  // flags in some rows only with cold_start "empty".
   ForwardOutput forward(const ForwardInput& input) const final;
   void check_length(std::int64_t time, bool /*carried*/) const final { check_time(time); }
-  // state: as for forward, or a stream's. It holds keys and values ready for use and is constant in size;
-  // copies of it go on independently.
+  // state: as for forward, or a stream's, which holds computed keys and values and does not grow. Copies of a
+  // state continue independently.
   Tensor stream(const Tensor& tokens, State& state) const final;
   std::int64_t stream_room(const State&) const final { return -1; }
 
@@ -37,25 +39,26 @@ class StaircaseFamily : public Model {
   struct Run {
     DropoutSite drop;
     bool literal = false;
-    std::uint64_t calls = 0;  // of layers so far, to name their dropout masks
+    std::uint64_t calls = 0;  // calls of layers so far; names their dropout masks
   };
   struct Segment {
     Tensor hidden;  // like x
     State state;    // constant
   };
 
-  // x: embedded tokens [batch, time, width], or [time, batch, width] when time_major().
+  // One segment of embedded tokens.
+  // shapes: x [batch, time, width], or [time, batch, width] when time_major().
   virtual Segment run_segment(const Tensor& x, const State& state, Run& run) const = 0;
-  // A stream's state that goes on from an imported one.
+  // A stream's state that continues from a segment's.
   virtual State begin_stream(const State& imported, std::int64_t batch) const = 0;
-  // The same numbers as run_segment, outside of any graph; moves a stream's state past x.
+  // The same numbers as run_segment, without a graph; moves a stream's state past x.
   virtual Tensor run_stream(const Tensor& x, State& state) const = 0;
   virtual bool time_major() const { return false; }
-  // The state before the first token; empty where there is nothing.
+  // The state before the first token; empty with cold_start "empty".
   virtual State cold_state(std::int64_t batch) const = 0;
-  // A state given by the caller as run_segment wants it: checked, and a stream's turned into a segment's.
+  // A caller's state, checked, as a segment's: that of a stream is converted.
   virtual State import_state(const State& state, std::int64_t batch) const = 0;
-  // errors: ShapeError when that many tokens cannot be cut into segments.
+  // errors: ShapeError when that many tokens cannot be cut into segments of whole chunks.
   virtual void check_time(std::int64_t) const {}
   virtual bool has_outer_dropout() const { return false; }
 
@@ -64,18 +67,17 @@ class StaircaseFamily : public Model {
   Device device() const { return head_weight_.device(); }
   Tensor zeros(const Shape& shape) const { return Tensor::zeros(shape, dtype(), device()); }
   bool cold_zeros() const { return config().cold_start == "zeros"; }
-  // Checks one tensor of a state against what fits; rows of axis 1 may be any number when `shape` has -1
-  // there.
+  // Checks one tensor of a state; -1 as size of axis 1 in `shape` allows any number.
   // errors: ShapeError, DtypeError, DeviceError naming the tensor.
   void check_state_tensor(const std::string& name, const Tensor& tensor, const Shape& shape) const;
-  // errors: ValueError when the state holds another number of tensors than `expected`.
+  // errors: ValueError unless the state holds `expected` tensors.
   void check_state_size(const State& state, std::size_t expected) const;
 
  private:
   void check_tokens(const Tensor& tokens) const;
   Tensor embed(const Tensor& tokens) const;
   Classifier head(const Tensor& hidden, const DropoutContext& context) const;
-  // The state of a segment whose flagged rows begin a document.
+  // The state with flagged rows reset to the state before the first token.
   State restarted(const State& state, const Tensor& start, std::int64_t segment) const;
 
   Tensor embed_weight_;
@@ -83,16 +85,16 @@ class StaircaseFamily : public Model {
   Tensor head_weight_, head_bias_;
 };
 
-// What a stream's state holds: where it stands (i64), and rows of keys, values and inputs, [.., batch, rows,
-// ..].
+// Names in a stream's state: its position (i64), and rows of keys, values and inputs [.., batch, rows, ..].
 inline constexpr const char* kStreamPosition = "stream.position";
 inline constexpr const char* kStreamRows = "stream.rows";
+// Whether a state is one of a stream.
 bool is_stream(const State& state);
 
-// A tensor to be carried on: constant, row-major, and f32 where it is bf16.
+// x as part of a state: detached, row-major, and f32 where it is bf16.
 Tensor carried(const Tensor& x);
-// The last `count` entries of axis 1 of `before` followed by `x`, or all when there are fewer, to be carried
-// on. `before` may be undefined.
+// The last `count` entries on axis 1 of `before` followed by `x`, or all when there are fewer, as part of a
+// state. `before` may be undefined.
 Tensor last_rows(const Tensor& before, const Tensor& x, std::int64_t count);
 // "act.1.0": a name with two numbers.
 std::string numbered(const char* name, std::int64_t a, std::int64_t b);

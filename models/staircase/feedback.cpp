@@ -1,4 +1,6 @@
-// The Feedback Transformer: segments, token by token, and streams.
+// The Feedback Transformer: states, and a segment in both forms, token by token. The fast form makes keys and
+// values of a memory vector m_t once, when it appears; the literal form makes those of all visible ones anew
+// for each token. Streaming is in stream_baselines.cpp.
 #include "models/staircase/feedback.h"
 
 #include <algorithm>
@@ -6,8 +8,6 @@
 #include "autograd/seq_buffer.h"
 #include "autograd/tape.h"
 #include "models/staircase/stream_rows.h"
-#include "ops/cast/widen.h"
-#include "ops/product/matmul.h"
 #include "ops/product/repeated_products.h"
 #include "ops/reduce/softmax.h"
 #include "ops/views/views.h"
@@ -32,8 +32,9 @@ double StaircaseFeedback::forward_macs_per_token(std::int64_t) const {
   return layers * own + projections + mixed + dim * static_cast<double>(c.n_out);
 }
 
-// The last key of a token is itself, at distance 0 of column S-1, or the one before, at distance 1 of column
-// S - 1: to the attention, which puts the last key at the query's place, both are the same table.
+// The last key of a token is the token itself, at distance 0, or the token before, at distance 1; both have
+// column S-1 of the position table. Attention places the last key at the query's position, so one table
+// serves both.
 LayerCall StaircaseFeedback::call_with_positions() const {
   LayerCall call;
   call.attention.causal = true;
@@ -56,12 +57,12 @@ State StaircaseFeedback::import_state(const State& given, std::int64_t batch) co
   State state = given;
   if (is_stream(given)) {
     const std::vector<std::int64_t> position = stream_position(given);
-    const std::int64_t begin = position.at(0), end = position.at(1), since = position.at(2);
+    const std::int64_t begin = position.at(0), end = position.at(1), segment_tokens = position.at(2);
     const Tensor& data = given.get(kStreamRows);
     const Tensor rows = raw::cast(raw::narrow(raw::narrow(raw::select(data, 0, 0), 1, begin, end - begin), 2,
                                               data.dim(3) - config().dim, config().dim),
                                   dtype());
-    const std::int64_t fresh = std::min(since, end - begin);
+    const std::int64_t fresh = std::min(segment_tokens, end - begin);
     if (carries_normed() && fresh > 0) {
       const NoGrad no_grad;
       const Tensor part = raw::narrow(rows, 1, end - begin - fresh, fresh);
@@ -75,24 +76,6 @@ State StaircaseFeedback::import_state(const State& given, std::int64_t batch) co
   check_state_tensor("mem", memory, {batch, shorter ? memory.dim(1) : config().span, config().dim});
   check_state_size(state, 1);
   return state;
-}
-
-template <class Memory>
-StaircaseFeedback::Token StaircaseFeedback::run_token(const Tensor& x, const Tensor& weights,
-                                                      const LayerCall& call, Memory&& memory) const {
-  const std::int64_t batch = x.dim(0), dim = x.dim(2);
-  std::vector<Tensor> states{reshape(x, {1, batch * dim})};
-  Tensor h = x;
-  for (std::size_t l = 0; l < core_.layers.size(); ++l) {
-    const StaircaseLayer& layer = core_.layers[l];
-    const Tensor normed = layer.normed(h);
-    KeysValues seen = memory(l);
-    if (config().feedback_self) seen = layer.keys_values(normed).after(seen.k, seen.v);
-    h = layer(h, normed, seen, call);
-    if (weights.defined()) states.push_back(reshape(h, {1, batch * dim}));
-  }
-  if (!weights.defined()) return {h, h};
-  return {h, reshape(activation(matmul(weights, wide(concat(states, 0)))), {batch, 1, dim})};
 }
 
 Tensor StaircaseFeedback::memory_after(const Tensor* before, const Tensor& memory) const {
@@ -156,79 +139,6 @@ StaircaseFamily::Segment StaircaseFeedback::run_segment(const Tensor& x, const S
   State next;
   next.set("mem", memory_after(carried_memory, concat(memories, 1)));
   return {concat(outputs, 0), next};
-}
-
-// A stream's rows [begin, end) are the last memory vectors, `span` at most; `since` of them (or more, gone by
-// now) came after the last end of a segment.
-State StaircaseFeedback::begin_stream(const State& imported, std::int64_t batch) const {
-  const ModelConfig& c = config();
-  const Tensor* memory = imported.find("mem");
-  const std::int64_t count = memory != nullptr ? memory->dim(1) : 0;
-  const StreamRows rows(owners(), batch, 2 * c.span, c.heads, c.head_dim, c.dim, params().activations(),
-                        device());
-  for (std::int64_t l = 0; count > 0 && l < owners(); ++l) {
-    const StaircaseLayer& layer = core_.layers[static_cast<std::size_t>(l)];
-    rows.put(l, 0, layer.keys_values(layer.normed(activation(*memory))));
-    rows.put_x(l, 0, *memory);
-  }
-  State stream;
-  stream.set(kStreamRows, rows.data());
-  set_stream_position(stream, {0, count, 0});
-  return stream;
-}
-
-void StaircaseFeedback::norm_stream(State& state, std::int64_t begin, std::int64_t end) const {
-  const StreamRows rows(state, kStreamRows, config().heads, config().head_dim);
-  const Tensor memory = core_.layers[0].normed(raw::copy(rows.x(0, begin, end)));
-  for (std::int64_t l = 0; l < owners(); ++l) {
-    const StaircaseLayer& layer = core_.layers[static_cast<std::size_t>(l)];
-    rows.put(l, begin, layer.keys_values(layer.normed(memory)));
-    rows.put_x(l, begin, memory);
-  }
-}
-
-Tensor StaircaseFeedback::run_stream(const Tensor& x, State& state) const {
-  const ModelConfig& c = config();
-  const std::int64_t batch = x.dim(1);
-  const LayerCall call = call_with_positions();
-  const Tensor weights = mix_weights();
-  std::vector<std::int64_t> position = stream_position(state);
-  std::int64_t &begin = position.at(0), &end = position.at(1), &since = position.at(2);
-  std::vector<Tensor> outputs;
-  for (std::int64_t t = 0; t < x.dim(0); ++t) {
-    if (end == state.get(kStreamRows).dim(2)) {  // the kept rows go to the front of a new tensor
-      const StreamRows full(state, kStreamRows, c.heads, c.head_dim);
-      const StreamRows rows(owners(), batch, 2 * c.span, c.heads, c.head_dim, c.dim, params().activations(),
-                            device());
-      rows.put_rows(0, full, begin, end - begin);
-      state.set(kStreamRows, rows.data());
-      end -= begin;
-      begin = 0;
-    }
-    {
-      const StreamRows rows(state, kStreamRows, c.heads, c.head_dim);
-      const std::int64_t first = std::max(begin, end - reach());
-      const Token token =
-          run_token(raw::reshape(raw::select(x, 0, t), {batch, 1, c.dim}), weights, call, [&](std::size_t l) {
-            return rows.keys_values(c.shared_kv ? 0 : static_cast<std::int64_t>(l), first, end);
-          });
-      outputs.push_back(raw::reshape(token.output, {1, batch, c.dim}));
-      for (std::int64_t l = 0; l < owners(); ++l) {
-        const StaircaseLayer& layer = core_.layers[static_cast<std::size_t>(l)];
-        rows.put(l, end, layer.keys_values(layer.normed(token.memory)));
-        rows.put_x(l, end, token.memory);
-      }
-    }
-    ++end;
-    ++since;
-    begin = std::max(begin, end - c.span);
-    if (since == c.segment) {
-      if (carries_normed()) norm_stream(state, std::max(begin, end - since), end);
-      since = 0;
-    }
-    set_stream_position(state, position);
-  }
-  return outputs.size() == 1 ? outputs[0] : concat(outputs, 0);
 }
 
 }  // namespace eddy

@@ -4,21 +4,25 @@
 //
 // One token at a time. With h^0 the embedding and h^l the output of layer l, token t leaves one memory vector
 //
-//   m_t = sum_l softmax(layer_logits)_l h_t^l        (feedback_memory "last": h_t^L)
+//   m_t = sum_l softmax(layer_logits)_l h_t^l            feedback_memory = "mix"
+//       = h_t^L                                          feedback_memory = "last"
 //
 // and layer l of token t attends to m_{t-S} .. m_{t-1} through its own norm, Wk and Wv. With shared_kv all
 // layers use those of layer 0, so one set of keys and values serves them all. With feedback_self a token also
 // sees itself, through the layer's input, and S - 1 vectors before it.
 //
-// State: mem [batch, S, dim], constant: zeros at the start, which receive attention, or with an empty cold
-// start as many rows as there are. feedback_carry "official" carries LN1_0(m_t) with pre-norm, as the
-// authors' code does, which norms it again.
+// State: mem [batch, S, dim], constant. At the start it is zeros, which receive attention; with an empty cold
+// start it has as many rows as there are tokens. feedback_carry "official" carries LN1_0(m_t) in pre-norm
+// models, as the authors' code does, and the next segment norms it again.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "models/staircase/family.h"
+#include "ops/cast/widen.h"
+#include "ops/product/matmul.h"
+#include "ops/views/views.h"
 
 namespace eddy {
 
@@ -29,7 +33,7 @@ class StaircaseFeedback final : public StaircaseFamily {
   double forward_macs_per_token(std::int64_t time) const override;
 
  private:
-  // What one token leaves: [batch, 1, dim] both.
+  // The results of one token, [batch, 1, dim] both.
   struct Token {
     Tensor output, memory;
   };
@@ -41,24 +45,43 @@ class StaircaseFeedback final : public StaircaseFamily {
   State cold_state(std::int64_t batch) const override;
   State import_state(const State& state, std::int64_t batch) const override;
 
-  // x [batch, 1, dim] through all layers; memory(l) gives the keys and values that layer l looks at.
+  // x [batch, 1, dim] through all layers; memory(l) returns the keys and values that layer l attends to.
   template <class Memory>
   Token run_token(const Tensor& x, const Tensor& weights, const LayerCall& call, Memory&& memory) const;
   LayerCall call_with_positions() const;
-  // softmax(layer_logits) [1, layers + 1], or undefined when only the last layer is remembered.
+  // softmax(layer_logits) [1, layers + 1]; undefined with feedback_memory "last".
   Tensor mix_weights() const;
-  // Memory vectors that a token sees besides itself.
+  // The number of memory vectors that a token sees, itself not counted.
   std::int64_t reach() const { return config().span - (config().feedback_self ? 1 : 0); }
-  // Layers with keys and values of their own.
+  // The number of layers with keys and values of their own.
   std::int64_t owners() const { return config().shared_kv ? 1 : config().layers; }
   bool carries_normed() const { return config().feedback_carry == "official" && config().prenorm; }
   // The memory at the end of a segment that began with `before` and left `memory`.
   Tensor memory_after(const Tensor* before, const Tensor& memory) const;
-  // A stream's rows at the end of a segment of official carry: normed, with keys and values made anew.
+  // At the end of a segment with feedback_carry "official": norms a stream's rows and recomputes keys and
+  // values.
   void norm_stream(State& state, std::int64_t begin, std::int64_t end) const;
 
   StaircaseCore core_;
   Tensor layer_logits_;
 };
+
+template <class Memory>
+StaircaseFeedback::Token StaircaseFeedback::run_token(const Tensor& x, const Tensor& weights,
+                                                      const LayerCall& call, Memory&& memory) const {
+  const std::int64_t batch = x.dim(0), dim = x.dim(2);
+  std::vector<Tensor> states{reshape(x, {1, batch * dim})};
+  Tensor h = x;
+  for (std::size_t l = 0; l < core_.layers.size(); ++l) {
+    const StaircaseLayer& layer = core_.layers[l];
+    const Tensor normed = layer.normed(h);
+    KeysValues seen = memory(l);
+    if (config().feedback_self) seen = layer.keys_values(normed).with_past(seen.k, seen.v);
+    h = layer(h, normed, seen, call);
+    if (weights.defined()) states.push_back(reshape(h, {1, batch * dim}));
+  }
+  if (!weights.defined()) return {h, h};
+  return {h, reshape(activation(matmul(weights, wide(concat(states, 0)))), {batch, 1, dim})};
+}
 
 }  // namespace eddy

@@ -1,4 +1,5 @@
-// The layer of the staircase family.
+// The layer of the staircase family, its fast form; the literal form is StaircaseLayer::literal in
+// literal.cpp.
 #include "models/staircase/layer.h"
 
 #include <algorithm>
@@ -91,10 +92,6 @@ Tensor StaircaseLayer::operator()(const Tensor& x, const Tensor& normed_x, const
   };
   const Tensor delta = call.drop.active() ? dropped() : relu_mlp(rows, up_, up_bias_, down_, down_bias_);
   return prenorm_ ? h + delta : mlp_norm_.of_sum(h, delta).norm;
-}
-
-Tensor StaircaseLayer::plain(const Tensor& x, const Tensor& context, const LayerCall& call) const {
-  return (*this)(x, normed(x), keys_values(normed(context)), call);
 }
 
 Tensor position_rows(const Tensor& key_pe, std::int64_t distances, std::int64_t last) {

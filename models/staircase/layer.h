@@ -4,12 +4,17 @@
 //
 // For queries x and a context c that may hold more tokens than x, d = (position of query) - (of key):
 //
-//   pre-norm    h = x + Attn(LN1(x), LN1(c)) Wo^T;   y = h + FFN(LN2(h))      one LN1 for queries and context
-//   post-norm   h = LN1(x + Attn(x, c) Wo^T);        y = LN2(h + FFN(h))
-//   score(i, j) = (q_i . k_j + q_i . positions[d]) / sqrt(head_dim);    FFN(z) = relu(z U^T + a) V^T + b
+//   pre-norm      h = x + Attn(LN1(x), LN1(c)) Wo^T            one LN1 for queries and context
+//                 y = h + FFN(LN2(h))
 //
-// The order of work is the model's: `normed` and `keys_values` are functions of their own, so that what does
-// not change is computed once.
+//   post-norm     h = LN1(x + Attn(x, c) Wo^T)
+//                 y = LN2(h + FFN(h))
+//
+//   score(i, j) = (q_i . k_j + q_i . positions[d]) / sqrt(head_dim)
+//   FFN(z)      = relu(z U^T + a) V^T + b
+//
+// `normed` and `keys_values` are separate functions, so that a model computes once what does not change;
+// `literal` computes everything from x and c.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +27,7 @@
 
 namespace eddy {
 
-// What a layer needs besides tensors of its own input.
+// What a call of a layer needs besides its input.
 struct LayerCall {
   AttentionOptions attention;  // band and position table
   DropoutSite drop;
@@ -43,8 +48,8 @@ class StaircaseLayer {
   // The layer's output [batch, time, dim] for x of that shape, normed(x) and the context's keys and values.
   Tensor operator()(const Tensor& x, const Tensor& normed_x, const KeysValues& context,
                     const LayerCall& call) const;
-  // The layer as its equations stand: everything is computed from x and the context [batch, keys, dim].
-  Tensor plain(const Tensor& x, const Tensor& context, const LayerCall& call) const;
+  // The layer word for word: everything is computed from x and the context [batch, keys, dim] (literal.cpp).
+  Tensor literal(const Tensor& x, const Tensor& context, const LayerCall& call) const;
 
   const std::string path;
   const std::int64_t heads, head_dim;
@@ -57,9 +62,9 @@ class StaircaseLayer {
   Tensor up_, up_bias_, down_, down_bias_;
 };
 
-// The rows of `key_pe` [head_dim, span] by distance, [distances, head_dim]: row d is column `last - d`, with
-// distances that have no column (they are never visible) given the nearest one.
-// grad: flows to key_pe, exact zeros in columns that no visible distance uses.
+// The position table by distance, [distances, head_dim]: row d is column `last - d` of `key_pe` [head_dim,
+// span]. Distances without a column, which are never visible, get the nearest one.
+// grad: for key_pe; exact zeros in columns that no visible distance uses.
 Tensor position_rows(const Tensor& key_pe, std::int64_t distances, std::int64_t last);
 
 }  // namespace eddy

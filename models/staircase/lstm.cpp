@@ -1,9 +1,10 @@
-// The LSTM baseline.
+// The LSTM baseline, both forms: they differ in the cell, lstm_cell or literal_cell (literal.cpp).
 #include "models/staircase/lstm.h"
 
 #include <cmath>
 
 #include "autograd/scope.h"
+#include "models/staircase/internal.h"
 #include "ops/cast/widen.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/product/matmul.h"
@@ -16,14 +17,6 @@ namespace {
 
 std::string of_layer(const char* name, std::size_t layer) {
   return std::string(name) + "." + std::to_string(layer);
-}
-
-// The cell from one-line functions.
-LstmCell plain_cell(const Tensor& gates, const Tensor& c) {
-  const std::int64_t hidden = c.dim(1);
-  const std::vector<Tensor> parts = split(gates, 1, {hidden, hidden, hidden, hidden});
-  const Tensor next = sigmoid(parts[1]) * c + sigmoid(parts[0]) * tanh(parts[2]);
-  return {sigmoid(parts[3]) * tanh(next), next};
 }
 
 }  // namespace
@@ -72,13 +65,13 @@ StaircaseFamily::Segment StaircaseLstm::run_segment(const Tensor& x, const State
     const ScopeGuard scope(path);
     const Layer& layer = layers_[l];
     if (l > 0) sequence = run.drop(sequence, path + ".drop", run.calls++);
-    // The chain carries its state from step to step: beside bf16 activations it is computed in f32.
+    // The state of the chain is f32 also with bf16 activations.
     const Tensor from_below = wide(linear(sequence, layer.w_ih, layer.b_ih + layer.b_hh));
     Tensor h = state.get(of_layer("h", l)), c = state.get(of_layer("c", l));
     std::vector<Tensor> steps;
     for (std::int64_t t = 0; t < time; ++t) {
       const Tensor gates = select(from_below, 0, t) + linear(h, layer.w_hh);
-      const LstmCell cell = run.literal ? plain_cell(gates, c) : lstm_cell(gates, c);
+      const LstmCell cell = run.literal ? literal_cell(gates, c) : lstm_cell(gates, c);
       h = cell.h;
       c = cell.c;
       steps.push_back(reshape(h, {1, batch, dim}));
@@ -88,13 +81,6 @@ StaircaseFamily::Segment StaircaseLstm::run_segment(const Tensor& x, const State
     sequence = activation(concat(steps, 0));
   }
   return {sequence, next};
-}
-
-Tensor StaircaseLstm::run_stream(const Tensor& x, State& state) const {
-  Run run;
-  Segment segment = run_segment(x, state, run);
-  state = std::move(segment.state);
-  return segment.hidden;
 }
 
 }  // namespace eddy

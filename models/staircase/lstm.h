@@ -1,9 +1,11 @@
 // The LSTM baseline of the staircase family.
 // Source: Hochreiter, Schmidhuber (1997); gate order i, f, g, o.
 //
-//   [i f g o] = x W_ih^T + b_ih + h W_hh^T + b_hh;   c' = sig(f) c + sig(i) tanh(g);   h' = sig(o) tanh(c')
+//   [i f g o] = x W_ih^T + b_ih + h W_hh^T + b_hh
+//   c'        = sigmoid(f) c + sigmoid(i) tanh(g)
+//   h'        = sigmoid(o) tanh(c')
 //
-// The products with x of all time steps are one; those with h wait for the step before. Dropout falls between
+// The products with x of all time steps are one product; those with h run step by step. Dropout is between
 // layers. State: h.l, c.l [batch, dim], zeros at the start.
 #pragma once
 

@@ -1,10 +1,18 @@
-// Staircase and Cached Staircase: segments, in the order chosen for speed and word for word.
+// Staircase and Cached Staircase: sizes, states, and the fast form of a segment (run_rows), where each tensor
+// is computed once:
+//
+//   LN1 of a layer's input        once for queries, keys and values
+//   keys and values of a chunk    when it is frozen, once for all rows that see it
+//   the active chunks             in one tensor from row to row
+//
+// The literal form is run_literal in literal.cpp, streaming in stream.cpp.
 #include "models/staircase/staircase.h"
 
 #include <algorithm>
 
 #include "autograd/seq_buffer.h"
 #include "autograd/tape.h"
+#include "models/staircase/internal.h"
 #include "ops/product/repeated_products.h"
 #include "ops/views/views.h"
 #include "tensor/base/format.h"
@@ -64,7 +72,7 @@ std::int64_t Staircase::past_chunks(const State& state) const {
 
 State Staircase::import_state(const State& given, std::int64_t batch) const {
   State state = is_stream(given) ? export_stream(given) : given;
-  // One step keeps no finished chunk: a state may say so with a tensor without rows, or leave it out.
+  // With N = 1 no finished chunk is kept: `done` may be a tensor without rows, or absent.
   if (const Tensor* none = state.find("done");
       none != nullptr && config().model == "cached_staircase" && steps_ == 1) {
     check_state_tensor("done", *none, {batch, 0, config().dim});
@@ -96,7 +104,7 @@ State Staircase::import_state(const State& given, std::int64_t batch) const {
     ++tensors;
   }
   check_state_size(state, tensors);
-  // The plain staircase's state is one of the cached model with M = N.
+  // With M = N the cached model accepts the plain staircase's state, which has no `done`.
   if (has_done() && done == nullptr) state.set("done", zeros({batch, past * chunk_, config().dim}));
   return state;
 }
@@ -108,22 +116,6 @@ Tensor Staircase::positions() const {
 StaircaseFamily::Segment Staircase::run_segment(const Tensor& x, const State& state, Run& run) const {
   return run.literal ? run_literal(x, state, run) : run_rows(x, state, run);
 }
-
-namespace {
-
-// The states of the last chunks: `before` followed by the outputs.
-Tensor done_after(const State& state, const Tensor& outputs, std::int64_t rows) {
-  const Tensor* before = state.find("done");
-  return last_rows(before != nullptr ? *before : Tensor(), outputs, rows);
-}
-
-// a followed by b on the axis of tokens; either may be undefined.
-Tensor joined(const Tensor& a, const Tensor& b) {
-  if (!a.defined()) return b;
-  return b.defined() ? concat({a, b}, 1) : a;
-}
-
-}  // namespace
 
 Tensor Staircase::carried_rows(const State& state, std::int64_t step, std::int64_t layer) const {
   const Tensor* rows = step < passes_ - 1 ? state.find(numbered("act", step, layer)) : nullptr;
@@ -181,8 +173,8 @@ StaircaseFamily::Segment Staircase::run_rows(const Tensor& x, const State& state
       KeysValues context = layer.keys_values(old.defined() ? joined(layer.normed(old), normed) : normed);
       if (has_frozen() && frozen_end > frozen_begin) {
         const std::size_t at = static_cast<std::size_t>(l);
-        context = context.after(frozen_keys[at].window(frozen_begin, frozen_end),
-                                frozen_values[at].window(frozen_begin, frozen_end));
+        context = context.with_past(frozen_keys[at].window(frozen_begin, frozen_end),
+                                    frozen_values[at].window(frozen_begin, frozen_end));
       }
       h = layer(h, normed, context, call);
       if (s >= chunks) next.set(numbered("act", s - chunks, l), official() ? carried(h) : seen);
@@ -202,43 +194,6 @@ StaircaseFamily::Segment Staircase::run_rows(const Tensor& x, const State& state
     if (has_frozen() && static_cast<std::int64_t>(outputs.size()) < chunks) freeze(finished);
   }
   const Tensor hidden = outputs.size() == 1 ? contiguous(outputs[0]) : concat(outputs, 1);
-  if (has_done()) next.set("done", done_after(state, hidden, (steps_ - 1) * chunk_));
-  return {hidden, next};
-}
-
-StaircaseFamily::Segment Staircase::run_literal(const Tensor& x, const State& state, Run& run) const {
-  const std::int64_t chunks = x.dim(1) / chunk_, past = past_chunks(state);
-  const auto layers = static_cast<std::int64_t>(core_.layers.size());
-  LayerCall call;
-  call.attention.causal = true;
-  call.attention.positions = positions();
-  call.drop = run.drop;
-  call.literal = true;
-
-  std::vector<Tensor> now;  // the chunks' states
-  for (std::int64_t j = 0; j < chunks; ++j) now.push_back(narrow(x, 1, j * chunk_, chunk_));
-  State next;
-  for (std::int64_t s = 0; s < chunks + passes_ - 1; ++s) {
-    Tensor frozen;  // of chunks s-N+1 .. s-M; negative ones come from `done`
-    for (std::int64_t j = std::max(s - steps_ + 1, -past); j <= s - passes_; ++j)
-      frozen =
-          joined(frozen, j < 0 ? activation(raw::narrow(state.get("done"), 1, (past + j) * chunk_, chunk_))
-                               : now[static_cast<std::size_t>(j)]);
-    const std::int64_t first = std::max<std::int64_t>(0, s - passes_ + 1), last = std::min(s, chunks - 1);
-    Tensor h;
-    for (std::int64_t j = first; j <= last; ++j) h = joined(h, now[static_cast<std::size_t>(j)]);
-    call.index = run.calls++;
-    for (std::int64_t l = 0; l < layers; ++l) {
-      const Tensor old = carried_rows(state, s, l);
-      if (s >= chunks && !official())
-        next.set(numbered("act", s - chunks, l), carried(joined(old, detach(h))));
-      h = core_.layers[static_cast<std::size_t>(l)].plain(h, joined(frozen, joined(old, h)), call);
-      if (s >= chunks && official()) next.set(numbered("act", s - chunks, l), carried(h));
-    }
-    for (std::int64_t j = first; j <= last; ++j)
-      now[static_cast<std::size_t>(j)] = narrow(h, 1, (j - first) * chunk_, chunk_);
-  }
-  const Tensor hidden = now.size() == 1 ? contiguous(now[0]) : concat(now, 1);
   if (has_done()) next.set("done", done_after(state, hidden, (steps_ - 1) * chunk_));
   return {hidden, next};
 }

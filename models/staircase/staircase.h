@@ -5,16 +5,21 @@
 // A sequence is cut into chunks of C tokens. At row s chunk s enters; the window holds the last N chunks, and
 // each row advances the active ones (the last M; plain staircase: M = N) by one pass through the same layers:
 //
-//   row s:   frozen s-N+1 .. s-M | active s-M+1 .. s      queries: the active ones; keys: all, causal
-//   row s+1:        s-N+2 .. s-M+1 |      s-M+2 .. s+1    chunk s-M+1 is final after row s: its output, and
-//                                                         from now on keys and values only
+//   row s     | frozen s-N+1 .. s-M   | active s-M+1 .. s   |      queries: active chunks; keys: all, causal
+//   row s+1   | frozen s-N+2 .. s-M+1 | active s-M+2 .. s+1 |
 //
-// A segment of K chunks runs rows 0 .. K+M-2; the last M-1 take no new tokens (the flush). State, constant:
-//   act.s.l  [batch, (M-1-s) C, dim]  what layer l saw at flush row K+s ("exact"), or gave there ("official",
-//            as in the authors' code: one layer ahead); keys and values of the next segment's row s
-//   done     [batch, (N-1) C, dim]    with M < N: final states of the last N-1 chunks. With M = N nothing is
-//            frozen and none is written; one that is given to the cached model is taken and left out
-// With an empty cold start they are shorter as long as there is no longer past.
+// Chunk s-M+1 is final after row s: that is its output, and from then on it gives keys and values only.
+//
+// A segment of K chunks runs rows 0 .. K+M-2; the last M-1 rows take in no new tokens (the flush). State,
+// constant:
+//
+//   act.s.l   [batch, (M-1-s) C, dim]   gives keys and values in row s, layer l of the next segment:
+//                                       the input of layer l at flush row K+s (carry = "exact"), or its
+//                                       output there, one layer ahead (carry = "official", the authors' code)
+//   done      [batch, (N-1) C, dim]     final states of the last N-1 chunks; cached_staircase only. With
+//                                       M = N nothing reads it
+//
+// With an empty cold start they are shorter until the past is long enough.
 #pragma once
 
 #include <cstdint>
@@ -29,19 +34,18 @@ class Staircase final : public StaircaseFamily {
  public:
   Staircase(const ModelConfig& config, const ParamScope& scope);
 
-  // Specification of the cost: M passes over the visible keys, one projection of frozen chunks, and of the
-  // carried state.
+  // Counts M passes over the visible keys, and one projection of the frozen chunks and of the carried state.
   double forward_macs_per_token(std::int64_t time) const override;
 
  private:
-  // A stream's rows n = 1 .. M of the current chunk: what pass n sees; `past` finished or carried chunks lie
-  // before this one (at most N-1), `filled` tokens of it are there, `since` since the segment began.
+  // The position of a stream: tokens so far of the current chunk (`filled`), finished or carried chunks
+  // before it, at most N-1 (`past`), and tokens so far of the segment (`segment_tokens`).
   struct Position {
-    std::int64_t filled = 0, past = 0, since = 0;
+    std::int64_t filled = 0, past = 0, segment_tokens = 0;
   };
 
   Segment run_segment(const Tensor& x, const State& state, Run& run) const override;
-  // What a layer saw at one of a segment's first steps, as activations; undefined where there is nothing.
+  // act.step.layer of a state, as activations; undefined where there is none.
   Tensor carried_rows(const State& state, std::int64_t step, std::int64_t layer) const;
   Segment run_rows(const Tensor& x, const State& state, Run& run) const;
   Segment run_literal(const Tensor& x, const State& state, Run& run) const;
@@ -52,18 +56,18 @@ class Staircase final : public StaircaseFamily {
   void check_time(std::int64_t time) const override;
   bool has_outer_dropout() const override { return true; }
 
-  // Chunks that a state of act and done holds, N-1 at most.
+  // The number of chunks in a segment's state, N-1 at most.
   std::int64_t past_chunks(const State& state) const;
-  // A stream between two chunks as the state of a segment.
+  // A stream's state between two chunks as that of a segment.
   State export_stream(const State& stream) const;
   void finish_chunk(State& stream, Position& position) const;
   Tensor stream_piece(const Tensor& x, State& stream, const Position& position) const;
 
   bool has_frozen() const { return passes_ < steps_; }
-  // The cached model's state holds final states (`done`), also where M = N and nothing reads them.
+  // Whether the state has `done`: in the cached model, also where M = N and nothing reads it.
   bool has_done() const { return config().model == "cached_staircase" && steps_ > 1; }
   bool official() const { return config().carry == "official"; }
-  // What pass n of a chunk sees of those before it, in chunks: frozen ones and active ones.
+  // The number of active and of frozen chunks that pass n of a chunk sees before it.
   std::int64_t active_before(std::int64_t pass, std::int64_t past) const;
   std::int64_t frozen_before(std::int64_t pass, std::int64_t past) const;
   Tensor positions() const;

@@ -1,16 +1,23 @@
-// Staircase, as a stream: the current chunk's M rows. Row n holds, for every layer, keys and values of what
-// pass n sees: frozen chunks, chunks that were active then, and this chunk's own tokens so far.
+// Streaming of the staircase, token by token, and the entry of every stream of the family. The baselines'
+// streams are in stream_baselines.cpp.
 //
-//   row 1   | frozen N-M | active M-1      | own ->       a new token goes through rows 1 .. M, and what it
-//   row 2   | frozen N-M | active M-2 | own ->            becomes in row n enters row n+1; row M gives the
-//   ...                                                   output
-//   row M   | frozen N-M | own ->                         chunk full: row n+1 becomes row n, and row M begins
-//                                                         with the last N-M finished chunks, now frozen
+// A stream keeps the current chunk's M rows. Row n holds, for every layer, keys and values of what pass n
+// sees: frozen chunks, chunks that were active then, and this chunk's own tokens so far.
 //
-// A row's third column is what a segment's state is made of (act.{n-1}.l): the layer's inputs, or with carry
-// "official" its outputs.
+//   row 1   | frozen N-M | active M-1      | own ->
+//   row 2   | frozen N-M | active M-2 | own ->
+//   ...
+//   row M   | frozen N-M | own ->
+//
+// A new token passes through rows 1 .. M: what it becomes in row n enters row n+1, and row M gives the
+// output. When the chunk is complete, row n+1 becomes row n, and row M begins with the last N-M finished
+// chunks, now frozen.
+//
+// Beside keys and values a row keeps what a segment's state is made of (act.{n-1}.l): the layer's inputs, or
+// with carry "official" its outputs.
 #include <algorithm>
 
+#include "autograd/tape.h"
 #include "models/staircase/staircase.h"
 #include "models/staircase/stream_rows.h"
 #include "ops/views/views.h"
@@ -28,6 +35,26 @@ std::string row_name(std::int64_t pass) {
 }
 
 }  // namespace
+
+Tensor StaircaseFamily::stream(const Tensor& tokens, State& state) const {
+  const NoGrad no_grad;
+  check_tokens(tokens);
+  const std::int64_t batch = tokens.dim(0);
+  const Tensor x = embed(tokens);
+  if (is_stream(state)) {
+    const Tensor& rows = state.get(kStreamRows);
+    if (rows.rank() != 4 || rows.dim(1) != batch)
+      fail<ShapeError>("{}: {} rows of tokens and a stream of {} (one batch size for a whole stream)",
+                       config().model, batch, to_string(rows.shape()));
+  } else {
+    state = begin_stream(state.empty() ? cold_state(batch) : import_state(state, batch), batch);
+  }
+  return head(run_stream(x, state), {}).logits();
+}
+
+bool is_stream(const State& state) {
+  return state.find(kStreamPosition) != nullptr;
+}
 
 std::int64_t Staircase::active_before(std::int64_t pass, std::int64_t past) const {
   return std::min(past, passes_ - pass);
@@ -75,16 +102,16 @@ State Staircase::begin_stream(const State& imported, std::int64_t batch) const {
 
 State Staircase::export_stream(const State& stream) const {
   const std::vector<std::int64_t> position = stream_position(stream);
-  const std::int64_t filled = position.at(0), past = position.at(1), since = position.at(2);
+  const std::int64_t filled = position.at(0), past = position.at(1), segment_tokens = position.at(2);
   if (filled != 0)
     fail<ValueError>(
         "{}: the stream stands behind {} of {} tokens of a chunk (a segment begins with a chunk; stream the "
         "rest of it first)",
         config().model, filled, chunk_);
-  if (official() && since != 0 && since < (passes_ - 1) * chunk_)
+  if (official() && segment_tokens != 0 && segment_tokens < (passes_ - 1) * chunk_)
     fail<ValueError>(
         "{}: the stream stands behind {} tokens of a segment (at least {} with carry \"official\")",
-        config().model, since, (passes_ - 1) * chunk_);
+        config().model, segment_tokens, (passes_ - 1) * chunk_);
   State state;
   if (past == 0) return state;
   for (std::int64_t n = 1; n < passes_; ++n) {
@@ -134,13 +161,13 @@ void Staircase::finish_chunk(State& stream, Position& position) const {
   stream.set(row_name(passes_), top.data());
   position.past = next_past;
   position.filled = 0;
-  if (!official() || position.since < c.segment) {
-    set_stream_position(stream, {0, position.past, position.since});
+  if (!official() || position.segment_tokens < c.segment) {
+    set_stream_position(stream, {0, position.past, position.segment_tokens});
     return;
   }
   set_stream_position(stream, {0, position.past, 0});
   stream = begin_stream(export_stream(stream), batch);
-  position.since = 0;
+  position.segment_tokens = 0;
 }
 
 Tensor Staircase::stream_piece(const Tensor& x, State& stream, const Position& position) const {
@@ -177,11 +204,11 @@ Tensor Staircase::run_stream(const Tensor& x, State& state) const {
     outputs.push_back(y);
     begin += count;
     position.filled += count;
-    position.since += count;
+    position.segment_tokens += count;
     if (position.filled == chunk_)
       finish_chunk(state, position);
     else
-      set_stream_position(state, {position.filled, position.past, position.since});
+      set_stream_position(state, {position.filled, position.past, position.segment_tokens});
   }
   return outputs.size() == 1 ? outputs[0] : concat(outputs, 1);
 }

@@ -1,4 +1,4 @@
-// Rows of keys, values and inputs of a stream.
+// Reading and writing the rows of a stream.
 #include "models/staircase/stream_rows.h"
 
 #include "models/staircase/family.h"

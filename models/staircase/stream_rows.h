@@ -1,9 +1,9 @@
-// What a stream of the staircase family keeps of the tokens behind it: for every layer, keys, values and one
-// more vector (the layer's input, or what else a state is made of) side by side in one row per token.
+// What a stream of the staircase family keeps of past tokens: for every layer one row per token with keys,
+// values and one more vector x, from which a segment's state is made (mostly the layer's input).
 //
 //   data [layers, batch, capacity, 2 heads head_dim + dim]      row = keys | values | x
 //
-// Rows are written in place behind the others while there is room.
+// New rows are written in place behind the others while there is room.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,18 @@ namespace eddy {
 
 class StreamRows {
  public:
-  // Room for `capacity` tokens; nothing is set. heads, head_dim: of keys and values.
+  // Room for `capacity` tokens, zeros. heads, head_dim: of keys and values.
   StreamRows(std::int64_t layers, std::int64_t batch, std::int64_t capacity, std::int64_t heads,
              std::int64_t head_dim, std::int64_t dim, Dtype dtype, Device device);
-  // The rows kept in a state under `name`, to be written in place: copied first when another handle sees
-  // them, so that copies of a state go on independently.
+  // The rows that a state has under `name`, to be written in place: copied first when another handle sees
+  // them, so that copies of a state continue independently.
   StreamRows(State& state, const std::string& name, std::int64_t heads, std::int64_t head_dim);
 
-  // Writes keys and values [batch, rows, heads, head_dim], or x [batch, rows, dim], from row `at` on, in the
-  // rows' dtype.
+  // Writes keys and values [batch, rows, heads, head_dim], or x [batch, rows, dim], from row `at` on, cast to
+  // the dtype of the rows.
   void put(std::int64_t layer, std::int64_t at, const KeysValues& rows) const;
   void put_x(std::int64_t layer, std::int64_t at, const Tensor& x) const;
-  // Writes `count` rows of another, all layers and columns.
+  // Copies `count` rows of all layers from another object.
   void put_rows(std::int64_t at, const StreamRows& from, std::int64_t begin, std::int64_t count) const;
 
   // Views of rows [begin, end).
@@ -44,7 +44,7 @@ class StreamRows {
   std::int64_t heads_, head_dim_;
 };
 
-// The numbers of a stream's position.
+// The numbers that make up a stream's position.
 std::vector<std::int64_t> stream_position(const State& state);
 void set_stream_position(State& state, const std::vector<std::int64_t>& position);
 

@@ -1,4 +1,5 @@
-// Transformer-XL, ladder and universal: whole segments, and streams.
+// Transformer-XL, ladder and universal: states, and a segment in both forms. The fast form norms the memory
+// and the layer's own rows apart, once each. Streaming is in stream_baselines.cpp.
 #include "models/staircase/xl.h"
 
 #include <algorithm>
@@ -20,14 +21,6 @@ double StaircaseXl::forward_macs_per_token(std::int64_t time) const {
   const double memory = 2 * dim * inner * span / static_cast<double>(std::min(time, c.segment));
   const double layer = 4 * dim * inner + 2 * dim * static_cast<double>(c.mlp_dim) + 3 * inner * span + memory;
   return static_cast<double>(repeats_ * c.layers) * layer + dim * static_cast<double>(c.n_out);
-}
-
-template <class Body>
-void StaircaseXl::each_layer(Body&& body) const {
-  std::int64_t number = 0;
-  for (std::int64_t r = 0; r < repeats_; ++r)
-    for (std::size_t l = 0; l < core_.layers.size(); ++l)
-      body(numbered("mem", r, static_cast<std::int64_t>(l)), number++, core_.layers[l]);
 }
 
 LayerCall StaircaseXl::call_with_positions() const {
@@ -85,7 +78,7 @@ StaircaseFamily::Segment StaircaseXl::run_segment(const Tensor& x, const State& 
     const Tensor memory = carried_memory != nullptr ? activation(*carried_memory) : Tensor();
     call.index = run.calls++;
     if (run.literal) {
-      h = layer.plain(h, memory.defined() ? concat({memory, h}, 1) : h, call);
+      h = layer.literal(h, memory.defined() ? concat({memory, h}, 1) : h, call);
       return;
     }
     const Tensor normed = layer.normed(h);
@@ -93,59 +86,6 @@ StaircaseFamily::Segment StaircaseXl::run_segment(const Tensor& x, const State& 
               layer.keys_values(memory.defined() ? concat({layer.normed(memory), normed}, 1) : normed), call);
   });
   return {h, next};
-}
-
-// A stream's rows [begin, end) are the last ones of every memory, `span` at most.
-State StaircaseXl::begin_stream(const State& imported, std::int64_t batch) const {
-  const ModelConfig& c = config();
-  const Tensor* first = imported.find("mem.0.0");
-  const std::int64_t count = first != nullptr ? first->dim(1) : 0;
-  const StreamRows rows(repeats_ * c.layers, batch, 2 * c.span, c.heads, c.head_dim, c.dim,
-                        params().activations(), device());
-  each_layer([&](const std::string& name, std::int64_t number, const StaircaseLayer& layer) {
-    if (count == 0) return;
-    const Tensor& memory = imported.get(name);
-    rows.put(number, 0, layer.keys_values(layer.normed(activation(memory))));
-    rows.put_x(number, 0, memory);
-  });
-  State stream;
-  stream.set(kStreamRows, rows.data());
-  set_stream_position(stream, {0, count});
-  return stream;
-}
-
-Tensor StaircaseXl::run_stream(const Tensor& x, State& state) const {
-  const ModelConfig& c = config();
-  const LayerCall call = call_with_positions();
-  std::vector<std::int64_t> position = stream_position(state);
-  std::int64_t &begin = position.at(0), &end = position.at(1);
-  std::vector<Tensor> outputs;
-  for (std::int64_t at = 0; at < x.dim(1);) {
-    const std::int64_t count = std::min(x.dim(1) - at, c.span);
-    if (end + count > state.get(kStreamRows).dim(2)) {  // the kept rows go to the front of a new tensor
-      const StreamRows full(state, kStreamRows, c.heads, c.head_dim);
-      const StreamRows rows(repeats_ * c.layers, x.dim(0), 2 * c.span, c.heads, c.head_dim, c.dim,
-                            params().activations(), device());
-      rows.put_rows(0, full, begin, end - begin);
-      state.set(kStreamRows, rows.data());
-      end -= begin;
-      begin = 0;
-    }
-    const StreamRows rows(state, kStreamRows, c.heads, c.head_dim);
-    Tensor h = raw::copy(raw::narrow(x, 1, at, count));
-    each_layer([&](const std::string&, std::int64_t number, const StaircaseLayer& layer) {
-      const Tensor normed = layer.normed(h);
-      rows.put(number, end, layer.keys_values(normed));
-      rows.put_x(number, end, h);
-      h = layer(h, normed, rows.keys_values(number, begin, end + count), call);
-    });
-    outputs.push_back(h);
-    at += count;
-    end += count;
-    begin = std::max(begin, end - c.span);
-    set_stream_position(state, position);
-  }
-  return outputs.size() == 1 ? outputs[0] : concat(outputs, 1);
 }
 
 }  // namespace eddy

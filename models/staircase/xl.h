@@ -1,12 +1,12 @@
 // Transformer-XL as the staircase paper's baseline, and its two relatives.
 // Source: the authors' code; ladder and universal as the paper describes them.
 //
-//   transformer_xl   h = layer_L(... layer_1(x)): every layer sees the S positions before a token, not itself
+//   transformer_xl   h = layer_L(.. layer_1(x)); a token sees the S positions before it, not itself
 //   ladder           the stack applied R times
 //   universal        one layer applied R times
 //
-// State: mem.r.l [batch, S, dim], the last S inputs of layer l in pass r, constant; zeros at the start, which
-// receive attention, or with an empty cold start as many rows as there are.
+// State: mem.r.l [batch, S, dim], the last S inputs of layer l in pass r, constant. At the start it is zeros,
+// which receive attention; with an empty cold start it has as many rows as there are tokens.
 #pragma once
 
 #include <cstdint>
@@ -36,5 +36,13 @@ class StaircaseXl final : public StaircaseFamily {
   const std::int64_t repeats_;
   StaircaseCore core_;
 };
+
+template <class Body>
+void StaircaseXl::each_layer(Body&& body) const {
+  std::int64_t number = 0;
+  for (std::int64_t r = 0; r < repeats_; ++r)
+    for (std::size_t l = 0; l < core_.layers.size(); ++l)
+      body(numbered("mem", r, static_cast<std::int64_t>(l)), number++, core_.layers[l]);
+}
 
 }  // namespace eddy

@@ -1,5 +1,5 @@
-// Checks, work memory and gradients of blocked attention; the kernels are in attention.isa.cpp and
-// attention_backward.isa.cpp, where the derivation of the backward stands.
+// Checks, working memory and gradients of blocked attention. The kernels are in attention.isa.cpp and
+// attention_backward.isa.cpp, which also derives the backward.
 #include "ops/attention/attention.h"
 
 #include <algorithm>
@@ -137,7 +137,7 @@ std::optional<JoinedPast> join_past(const char* op, const Tensor& k, const Tenso
 }
 
 AttentionBand attention_band(const AttentionOptions& options) {
-  return cut_band(options.band, options.causal);
+  return apply_causal(options.band, options.causal);
 }
 
 double attention_scale(const AttentionOptions& options, std::int64_t head_size) {
@@ -169,8 +169,8 @@ AttentionStrides strides_of(const Tensor& x) {
   return {x.strides()[0], x.strides()[1], x.strides()[2]};
 }
 
-// The tensors of a call as the kernels read them, or their gradients as the kernel writes them; the optional
-// ones, and gradients that nobody wants, are undefined.
+// The tensors of a call as the kernels read them, or their gradients as the kernel writes them. Missing
+// optional tensors and unwanted gradients are undefined.
 struct Parts {
   Tensor q, k, v, head_scale, bias, positions, past_k, past_v;
 };
@@ -187,13 +187,13 @@ AttentionOptions without_tensors(AttentionOptions options) {
   return options;
 }
 
-// Where a tensor's row 0 would be if `rows` more lay before it.
+// The address `rows` rows before a tensor's row 0.
 void* counted_from(const Tensor& x, std::int64_t rows) {
   const auto bytes = static_cast<std::uintptr_t>(rows * x.strides()[1]) * dtype_bytes(x.dtype());
   return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(x.raw_data()) - bytes);
 }
 
-// What the kernels get. Nothing may be computed when no pair is visible: least > most, or a size of 0.
+// The kernels' arguments. Kernels must not be called if no pair is visible: least > most, or a size of 0.
 AttentionArgs arguments(const Parts& x, const Mixed& mixed, const AttentionOptions& options) {
   AttentionArgs args{};
   args.dtype = x.q.dtype();
@@ -241,8 +241,8 @@ bool nothing_to_mix(const Parts& x, const AttentionArgs& args) {
   return x.q.elements() == 0 || args.keys == 0 || args.least > args.most;
 }
 
-// Working memory for the kernel, alive while the returned tensor is; it grows with the tables and the
-// threads, not with the length, and on a GPU with the rows. `gradient` is null for a forward call.
+// Working memory for the kernel, which lives as long as the returned tensor. It grows with the tables and the
+// threads, not with the length; on a GPU it grows with the rows. `gradient` is null for a forward call.
 Tensor lend_scratch(AttentionArgs& args, const AttentionBackwardArgs* gradient, const Device& device) {
   if (device.type != DeviceType::cpu) {
     if (gradient == nullptr) return {};
@@ -276,8 +276,8 @@ Mixed forward(const Parts& x, const AttentionOptions& options) {
   return mixed;
 }
 
-// Overwrites the gradients that are defined; they and doutput, [batch, queries, heads, head_size], have any
-// strides with a last one of 1. With head_scale_beta 1 that of head_scale is added to instead.
+// Writes the gradients that are defined; that of head_scale is accumulated if head_scale_beta is 1. They and
+// doutput, [batch, queries, heads, head_size], may have any strides with a last one of 1.
 void backward_into(const Parts& x, const Mixed& mixed, const Tensor& doutput, const AttentionOptions& options,
                    const Parts& gradients, float head_scale_beta) {
   AttentionBackwardArgs args{};
@@ -341,7 +341,7 @@ Parts packed_parts(const Tensor& qkv, std::int64_t heads, const Tensor& head_sca
           {}};
 }
 
-// Of tensors, or of their gradients, of which none need be there.
+// The parts of packed tensors, or of their gradients; all may be undefined.
 Parts packed_keys_parts(const Tensor& q, const Tensor& past, const Tensor& own, std::int64_t heads) {
   return {q.defined() ? of_heads(q, heads) : Tensor(),
           packed_part(own, 0, 2, heads),
@@ -353,13 +353,13 @@ Parts packed_keys_parts(const Tensor& q, const Tensor& past, const Tensor& own, 
           packed_part(past, 1, 2, heads)};
 }
 
-// Gives those gradients, by their inputs' places, that somebody wants.
+// Passes on the gradients that are defined, each to the input with that index.
 void give_defined(VjpContext& context, std::initializer_list<std::pair<int, Tensor>> gradients) {
   for (const auto& [place, gradient] : gradients)
     if (gradient.defined()) context.sink.give(place, gradient);
 }
 
-// Room for the gradient of input `k`, or nothing when nobody wants it.
+// Memory for the gradient of input `k`; undefined if it is not wanted.
 Tensor gradient_of(const VjpContext& context, int k, const Tensor& x) {
   return context.sink.needs(k) ? Tensor::empty(x.shape(), x.dtype(), x.device()) : Tensor();
 }

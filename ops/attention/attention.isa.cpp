@@ -1,8 +1,8 @@
-// CPU kernel of blocked attention, forward; ops/attention/attention_item.h says how the work is cut. Work items
-// write disjoint rows, so the bits depend on no thread count. Rows of one head lie a whole projection apart,
-// usually on different pages, where the processor foresees nothing: while one tile is worked on, the rows
-// that it will write and that the next one reads are prefetched (16 sequences, 6 heads, 256 steps, head_size
-// 64, causal, forward and backward on one Emerald Rapids core: 84 GFLOP/s without, 104 with).
+// CPU kernel of blocked attention, forward; attention_item.h describes work items and tiles. Work items write
+// disjoint rows, so bits do not depend on the number of threads. Rows of one head lie a whole projection
+// apart, usually on different pages, where the hardware prefetcher does not help: while one tile is computed,
+// the rows that it will write and that the next one reads are prefetched (16 sequences, 6 heads, 256 steps,
+// head_size 64, causal, forward and backward on one Emerald Rapids core: 84 GFLOP/s without, 104 with).
 #include "ops/attention/attention.h"
 
 #include <math.h>
@@ -166,8 +166,8 @@ void forward_item(const Item<T>& item, std::int64_t first_row, std::int64_t end_
   const AttentionArgs& args = item.args;
   const AttentionScratch& at = item.layout;
   T* const sums = item.scratch + at.sums;
-  // With fewer rows than a register tile, packing would cost more than the products: read the keys where they
-  // are.
+  // With fewer rows than a register tile, packing would cost more than the products: the keys are read in
+  // place.
   const bool direct = end_row - first_row < kRows;
   const bool values_in_place = direct && args.head_size % kLanes<T> == 0;
   for (std::int64_t key_begin = 0; key_begin < args.keys; key_begin += kAttentionKeyTile) {
@@ -177,7 +177,7 @@ void forward_item(const Item<T>& item, std::int64_t first_row, std::int64_t end_
     for (Tile tile = item.tile_at(first_row, end_row); tile.count > 0;
          tile = item.tile_at(tile.first + tile.count, end_row)) {
       if (tile.sees_nothing() && key_begin == 0) forward_nothing(item, tile);
-      if (!tile.meets(key_begin, key_count)) continue;
+      if (!tile.overlaps(key_begin, key_count)) continue;
       if (!packed) {
         if (!direct)
           pack_transposed(item.at(args.k, args.k_strides, key_begin, item.kv_head), args.k_strides.time,

@@ -1,7 +1,7 @@
-// CPU kernel of blocked attention, backward; ops/attention/attention_item.h says how the work is cut. Work items
-// write disjoint rows of the gradients of q, k and v. The gradients of the tables are summed in parts, one
-// for each head of a work item (positions, shared by all heads: for each run of consecutive work items), and
-// the parts in their order, so the bits depend on no thread count.
+// CPU kernel of blocked attention, backward; attention_item.h describes work items and tiles. Work items
+// write disjoint rows of the gradients of q, k and v. The gradients of the tables are summed in parts: one
+// for each head of a work item, or for positions, which all heads share, one for each run of consecutive work
+// items. The parts are added in a fixed order, so bits do not depend on the number of threads.
 #include "ops/attention/attention.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@
 namespace eddy::EDDY_ISA {
 namespace {
 
-// Where a work item adds the gradients of the tables; null when not wanted.
+// Where a work item accumulates the gradients of the tables; null if not wanted.
 template <class T>
 struct TableSums {
   T* head_scale;  // [group]
@@ -21,7 +21,7 @@ struct TableSums {
   T* positions;   // [distances, row]
 };
 
-// The rows of a key tile, padded to whole vectors or where they are.
+// The rows of a key tile: packed, with rows padded to whole vectors, or in place.
 template <class T>
 struct KeyRows {
   bool direct;  // neither keys nor values are packed for block_products
@@ -29,12 +29,17 @@ struct KeyRows {
   std::int64_t stride;
 };
 
-// ds = P (M dp - delta) and p = P M, with P = exp(scale score - log_sum); p holds the scores before, ds holds
-// dp. M is keep, or 1 when that is null. Also writes up to whole vectors what has no meaning.
-// `whole`: these are all keys that the row sees. Then f64 spares rounding errors that huge scores multiply,
-// as the check of all else: P is divided by its sum, as log_sum is known to eps |score| alone, and delta
-// comes from P: where one probability is 1, M dp - delta is then 0, and do . o, summed in another order, is
-// not.
+// Computes, with M = keep (1 if it is null):
+//
+//   P  = exp(scale score - log_sum)
+//   ds = P (M dp - delta) factor
+//   p  = P M
+//
+// On entry p holds the scores and ds holds dp. Elements up to whole vectors are overwritten with arbitrary
+// values. `whole` says that these are all keys that the row sees. f64, the reference for all else, then
+// avoids rounding errors that huge scores amplify: it divides P by its sum, since log_sum is accurate only to
+// eps |score|, and computes delta from P. Where one probability is 1, M dp - delta is then exactly 0; with do
+// . o, summed in another order, it would not be.
 template <class T>
 EDDY_INLINE void probability_gradients(T* __restrict p, T* __restrict ds, const T* __restrict keep,
                                        std::int64_t sees, T scale, T log_sum, T delta, T factor,
@@ -75,8 +80,8 @@ EDDY_INLINE void probability_gradients(T* __restrict p, T* __restrict ds, const 
   }
 }
 
-// Writes the rows of dscores with the shift that makes their columns distances, zeros elsewhere, as far as
-// any product reads.
+// Writes the rows of dscores shifted so that their columns are distances, with zeros elsewhere, as far as any
+// product reads.
 template <class T>
 EDDY_INLINE void skew_rows(const Item<T>& item, const Rows& rows, const Skew& skew, const T* dscores,
                            T* skewed) {
@@ -92,13 +97,21 @@ EDDY_INLINE void skew_rows(const Item<T>& item, const Rows& rows, const Skew& sk
   }
 }
 
-// The backward of one query tile against one key tile. With P the probabilities, M the dropout factors, o =
-// (P M) v, r the raw score q . k + q . position + bias and s = scale head_scale its factor:
-//   dv = (P M)^T do,  d(P M) = do v^T,  dP = M d(P M),
-//   dscore = P (dP - rowsum(P dP)) and rowsum(P dP) = rowsum((P M) (do v^T)) = do . o, so no second pass over
-//   the keys is due; dr = s dscore;
-//   dq = dr (k + position), dk = dr^T q, dbias = dr and dposition = dr^T q by distance,
-//   dhead_scale = scale sum(dscore r).
+// The backward of one query tile against one key tile. With P the probabilities, M the dropout factors,
+// o = (P M) v, r = q . k + q . position + bias the raw score and s = scale head_scale its factor:
+//
+//   dv          = (P M)^T do
+//   d(P M)      = do v^T
+//   dP          = M d(P M)
+//   dscore      = P (dP - rowsum(P dP))
+//   dr          = s dscore
+//   dq          = dr (k + position)
+//   dk          = dr^T q
+//   dbias       = dr, by distance
+//   dposition   = dr^T q, by distance
+//   dhead_scale = scale sum(dscore r)
+//
+// rowsum(P dP) = rowsum((P M) (do v^T)) = do . o, so no second pass over the keys is needed.
 template <class T>
 void backward_tile(const Item<T>& item, const AttentionBackwardArgs& gradient, const Rows& rows,
                    const KeyRows<T>& keys, const TableSums<T>& sums) {
@@ -170,7 +183,7 @@ void backward_tile(const Item<T>& item, const AttentionBackwardArgs& gradient, c
   }
   if (sums.head_scale != nullptr) sums.head_scale[group_head] += dhead_scale;
 
-  // Keys kRows at a time, with the rows from the first that sees one of them to the last.
+  // kRows keys at a time, with the rows from the first to the last that sees one of them.
   for (std::int64_t key = rows.visible_begin, from = 0, to = 0; key < rows.visible_end; key += kRows) {
     while (rows.see_end[from] <= key) ++from;
     while (to < rows.count && rows.see_begin[to] < key + kRows) ++to;
@@ -181,7 +194,7 @@ void backward_tile(const Item<T>& item, const AttentionBackwardArgs& gradient, c
                   at.row, item.scratch + at.dkeys + key * at.row, at.row, true);
   }
   if (args.positions != nullptr) skew_rows(item, rows, skew, dscores, skewed);
-  // The same for columns of the table, from the last down: then the rows that meet them come in their order.
+  // The same for columns of the table, from the last one down: the rows that use them then come in order.
   if (sums.positions != nullptr)
     for (std::int64_t column = (skew.end - skew.origin - 1) / kRows * kRows, from = 0, to = 0; column >= 0;
          column -= kRows) {
@@ -297,7 +310,7 @@ void backward_item(const Item<T>& item, const AttentionBackwardArgs& gradient, c
     for (Tile tile = item.tile_at(0, item.rows()); tile.count > 0;
          tile = item.tile_at(tile.first + tile.count, item.rows())) {
       if (tile.sees_nothing() && key_begin == 0) backward_nothing(item, gradient, tile);
-      if (!tile.meets(key_begin, key_count)) continue;
+      if (!tile.overlaps(key_begin, key_count)) continue;
       if (!packed) {
         if (!direct) {
           pack_transposed(keys, args.k_strides.time, key_count, args.head_size, item.scratch + at.keys_t);

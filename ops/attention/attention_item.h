@@ -1,18 +1,18 @@
-// What the forward and the backward of attention share: the tables of a call, the place of a work item, its
-// query tiles and what each row of one sees, and products limited to the visible pairs. Included by *.isa.cpp
-// files only.
+// Shared parts of attention's forward and backward kernels on the CPU: the tables of a call, work items,
+// query tiles and what each of their rows sees, and products limited to the visible pairs. Included by
+// *.isa.cpp files only.
 //
-// A work item is one key head of one batch entry; the query rows of all heads that share it form one list of
-// `group * queries` rows, cut into tiles of kAttentionQueryTile. Keys are taken in tiles of
-// kAttentionKeyTile, the outer loop: a key tile is packed once and stays in L2 while all query tiles meet it.
-// Distances fall by 1 from key to key and rise by 1 from query to query, so what a row sees is an interval of
-// keys that moves by one key per row: tiles outside the band are never met, and inside a tile kRows rows at a
-// time take their own interval of columns, rounded to whole vectors.
+// A work item is one key head of one batch entry. The query rows of all heads that share it form one list of
+// `group * queries` rows, cut into tiles of kAttentionQueryTile. The outer loop runs over tiles of
+// kAttentionKeyTile keys: a key tile is packed once and stays in L2 while all query tiles use it. Distances
+// fall by 1 from key to key and rise by 1 from query to query, so a row sees an interval of keys that moves
+// by one key per row. Tiles outside the band are skipped. Inside a tile, kRows rows at a time use their own
+// interval of columns, rounded to whole vectors.
 //
 // Tables are packed in reversed order, column c for distance `distances` - 1 - c: then the columns of a row
 // rise with its keys, and row r of a tile has them shifted by r. q . positions is one product with the run of
-// columns that the tile touches, added to the scores row by row with that shift; its gradients take the
-// gradient of the scores, shifted back ("skewed"), through the same products.
+// columns that the tile needs, added to the scores row by row with that shift. For its gradients the gradient
+// of the scores is shifted back ("skewed") and goes through the same products.
 #pragma once
 
 #include "ops/attention/attention_scratch.h"
@@ -37,7 +37,7 @@ EDDY_INLINE void add_to(T* __restrict y, const T* __restrict x, std::int64_t n) 
   for (std::int64_t i = 0; i < n; ++i) y[i] += x[i];
 }
 
-// Zeros what a row of a score tile holds in [begin, end) outside the keys it sees, [see_begin, see_end).
+// Zeros a row of a score tile in [begin, end), except for the keys it sees, [see_begin, see_end).
 template <class T>
 EDDY_INLINE void zero_unseen(T* row, std::int64_t begin, std::int64_t see_begin, std::int64_t see_end,
                              std::int64_t end) {
@@ -53,7 +53,8 @@ struct Call {
   AttentionShared shared;
   std::int64_t group;   // heads of a key head
   std::int64_t offset;  // distance of query 0 and key 0
-  // A query tile then lies within one head: its rows see intervals that move one way, and share a table row.
+  // Whether query tiles stay within one head: the intervals of their rows then move one way, and share a
+  // table row.
   bool separate_heads;
   // Packed tables; null when absent. positions_t serves products with queries, positions the gradient of q.
   const T *positions_t, *positions, *bias;
@@ -114,12 +115,12 @@ struct Tile {
   std::int64_t first, count;
   std::int64_t begin, end;  // keys that some row sees
   bool sees_nothing() const { return begin >= end; }
-  bool meets(std::int64_t key_begin, std::int64_t key_count) const {
+  bool overlaps(std::int64_t key_begin, std::int64_t key_count) const {
     return begin < end && begin < key_begin + key_count && end > key_begin;
   }
 };
 
-// Such a tile against one key tile. Keys count from the start of the key tile.
+// A query tile against one key tile. Keys count from the start of the key tile.
 struct Rows {
   Tile tile;
   std::int64_t key_begin;
@@ -132,11 +133,10 @@ struct Rows {
   std::int64_t block_begin[kAttentionQueryTile / kRows], block_end[kAttentionQueryTile / kRows];
 };
 
-// Where the columns of packed tables that a tile meets lie; of one head.
+// The columns of the packed tables that a tile needs; of one head.
 struct Skew {
-  std::int64_t base;  // key t and row r meet column base - r + t
-  std::int64_t origin,
-      end;  // of the columns; origin is a multiple of whole vectors
+  std::int64_t base;         // key t and row r use column base - r + t
+  std::int64_t origin, end;  // the columns; origin is a multiple of whole vectors
   std::int64_t block_begin[kAttentionQueryTile / kRows], block_end[kAttentionQueryTile / kRows];
 };
 
@@ -153,8 +153,7 @@ struct Item {
   const AttentionScratch& layout;
   T* scratch;
   std::int64_t batch, kv_head, group;
-  std::int64_t next_batch,
-      next_kv_head;  // of the work item that this thread is likely to run next
+  std::int64_t next_batch, next_kv_head;  // the work item that this thread is likely to run next
 
   Item(const Call<T>& c, int rank, std::int64_t index, std::int64_t next)
       : call(c),
@@ -258,7 +257,7 @@ struct Item {
     return skew;
   }
 
-  // The places of row `row` of the list and of key `key`; those past the end are of the next work item.
+  // The places of row `row` of the list and of key `key`; past the end, those of the next work item.
   Place query_place(std::int64_t row) const {
     const bool beyond = row >= rows();
     if (beyond) row -= rows();
@@ -272,8 +271,7 @@ struct Item {
     if (key >= args.keys) return {args.batch, 0, 0};
     return {beyond ? next_batch : batch, key, beyond ? next_kv_head : kv_head};
   }
-  // Always inline, both: GCC takes a function that only prefetches for one without effect and drops its
-  // calls.
+  // Both are always inline: GCC drops calls of a function that only prefetches, as if it had no effect.
   __attribute__((always_inline)) void prefetch(const void* base, const AttentionStrides& s,
                                                const Place& place) const {
     if (base != nullptr && place.batch < args.batch)
@@ -281,7 +279,7 @@ struct Item {
           static_cast<const T*>(base) + place.batch * s.batch + place.time * s.time + place.head * s.head,
           args.head_size);
   }
-  // The keys that follow the key tile at `key_begin`, one for each row of the list that meets the tile.
+  // Prefetches the keys after the key tile at `key_begin`, one for each row of the list.
   __attribute__((always_inline)) void prefetch_next_keys(std::int64_t key_begin, std::int64_t row) const {
     if (row >= kAttentionKeyTile) return;
     const Place next = key_place(smaller(args.keys, key_begin + kAttentionKeyTile) + row);
@@ -319,8 +317,8 @@ struct Item {
       }
   }
 
-  // The same at the keys that some row sees, for few rows, with the right side's rows where they are: with
-  // fewer rows than a register tile, packing would cost more than the products.
+  // The same at the keys that some row sees, for few rows, reading the right operand in place: with fewer
+  // rows than a register tile, packing would cost more than the products.
   void direct_products(const Rows& rows, const T* left, const void* right, const AttentionStrides& strides,
                        T* result) const {
     const T* const keys = at(right, strides, rows.key_begin, kv_head);
@@ -365,8 +363,7 @@ struct Item {
   }
 };
 
-// Runs body(rank, index) for every index below count, on up to `threads` threads, each with a rank of its
-// own.
+// Runs body(rank, index) for every index below count, on up to `threads` threads with different ranks.
 template <class Body>
 EDDY_INLINE void for_each_item(int threads, std::int64_t count, Body&& body) {
   std::int64_t next = 0;

@@ -1,27 +1,28 @@
-// Working memory of the GPU's attention backward: numbers that one kernel leaves for the next, among them
-// sums that are added in a fixed order. All f32 whatever the dtype; places are in elements. What depends on
-// the choice of kernels is not here: cuda/attention/attention_tensor_core_bias.cuh.
+// Working memory of the GPU's attention backward: numbers that one kernel passes to the next, among them
+// partial sums that are added in a fixed order. Everything is f32 for every dtype; offsets are in elements.
+// The memory of bias gradients in the tensor-core kernels is separate:
+// cuda/attention/attention_tensor_core_bias.cuh.
 #pragma once
 
 #include "ops/attention/attention.h"
 
 namespace eddy {
 
-// The gradients of the tables are summed in some so many parts, each a whole table: enough blocks for a GPU,
-// and memory that does not grow with the batch.
+// About this many partial sums of the tables' gradients, each a whole table: enough blocks for a GPU, and
+// memory that does not grow with the batch.
 inline constexpr std::int64_t kAttentionTableParts = 64;
 
-// What rows add to the gradient of a head's scale is summed in parts of so many rows or more, and at most so
-// many parts: few rows are one part and one launch.
+// The gradient of a head's scale is summed over rows in at most kMostHeadScaleParts parts of at least
+// kHeadScaleRows rows: few rows are one part and one launch.
 inline constexpr std::int64_t kHeadScaleRows = 4096, kMostHeadScaleParts = 64;
 
 struct AttentionPartials {
   std::int64_t deltas;            // [batch, heads, queries]: doutput . output of each row
-  std::int64_t head_scales;       // [batch, heads, queries]: what each row adds to dhead_scale
+  std::int64_t head_scales;       // [batch, heads, queries]: each row's term of dhead_scale
   std::int64_t head_scale_parts;  // runs of a head's [batch, queries] rows, `part_rows` in a run
   std::int64_t part_rows;
-  std::int64_t head_scale_sums;  // [heads, head_scale_parts], where there is more than one
-  std::int64_t batch_parts;  // runs of sequences with a part of the tables each, `part_sequences` in a run
+  std::int64_t head_scale_sums;  // [heads, head_scale_parts], if there is more than one part
+  std::int64_t batch_parts;      // runs of sequences with a partial table each, `part_sequences` in a run
   std::int64_t part_sequences;
   std::int64_t bias;       // [heads, batch_parts, distances]
   std::int64_t positions;  // [heads, batch_parts, distances, head_size]

@@ -1,6 +1,6 @@
-// Attention from plain loops that store every probability: what the blocked kernels are compared with. Sums
-// are f64 for both dtypes, every pair is asked on its own whether it is visible, dropout words are drawn one
-// at a time, and nothing is shared with the kernels.
+// Attention from plain loops that store every probability: the reference for the blocked kernels. Sums are
+// f64 for both dtypes, visibility is checked pair by pair, dropout words are drawn one at a time, and nothing
+// is shared with the kernels.
 #include <algorithm>
 #include <cmath>
 
@@ -96,7 +96,7 @@ void add_scaled(double* y, double a, const double* x, std::int64_t size) {
   for (std::int64_t i = 0; i < size; ++i) y[i] += a * x[i];
 }
 
-// The mixed values; writes the probabilities, zeros where a query does not see a key.
+// The attention output; also writes the probabilities, 0 where a query does not see a key.
 Doubles mix(const Attended& n, Doubles& probabilities) {
   Doubles output(n.q.size(), 0.0);
   n.each_row([&](std::int64_t b, std::int64_t h, std::int64_t j) {
@@ -123,10 +123,16 @@ struct Gradients {
   Doubles q, k, v, head_scale, bias, positions;
 };
 
-// With m the dropout factors, r the score before scales and s its factor: dp = m (dy . v), dscore = p (dp -
-// sum(p dp)), dv = m p dy; dr = s dscore goes to bias; dq = dr (k + position), dk = dposition = dr q; dfactor
-// = dscore r.
-Gradients unmix(const Attended& n, const Doubles& probabilities, const Doubles& dy) {
+// With m the dropout factors, r the score before scales and s its factor:
+//
+//   dp     = m (dy . v)
+//   dv     = m p dy
+//   dscore = p (dp - sum(p dp))
+//   ds     = dscore r
+//   dr     = s dscore                   also the gradient of bias
+//   dq     = dr (k + position)
+//   dk     = dr q                       also the gradient of position
+Gradients mix_gradients(const Attended& n, const Doubles& probabilities, const Doubles& dy) {
   Gradients g{Doubles(n.q.size(), 0.0),    Doubles(n.k.size(), 0.0),
               Doubles(n.v.size(), 0.0),    Doubles(n.head_scale.size(), 0.0),
               Doubles(n.bias.size(), 0.0), Doubles(n.positions.size(), 0.0)};
@@ -192,8 +198,8 @@ Tensor attention_composed(const Tensor& q, const Tensor& k, const Tensor& v,
                   all.bias = context.saved(5);
                   all.positions = context.saved(6);
                   const Gradients g =
-                      unmix(Attended(context.saved(0), context.saved(1), context.saved(2), all),
-                            doubles(context.saved(3)), doubles(context.dy()));
+                      mix_gradients(Attended(context.saved(0), context.saved(1), context.saved(2), all),
+                                    doubles(context.saved(3)), doubles(context.dy()));
                   const auto give = [&](int input, int saved, const Doubles& gradient) {
                     if (!context.sink.needs(input)) return;
                     const Tensor& x = context.saved(saved);

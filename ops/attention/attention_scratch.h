@@ -1,5 +1,5 @@
-// Tiles and working memory of the CPU's attention kernels: where one thread has what, and what all threads
-// share. Offsets and sizes are in elements; every part is 64-byte aligned.
+// Tiles and working memory of the CPU's attention kernels: the layout of each thread's part and of what all
+// threads share. Offsets and sizes are in elements; every part is 64-byte aligned.
 #pragma once
 
 #include "ops/attention/attention.h"
@@ -11,15 +11,15 @@ inline constexpr std::int64_t kAttentionQueryTile = 48;
 inline constexpr std::int64_t kAttentionKeyTile = 256;
 // Query rows of one forward work item.
 inline constexpr std::int64_t kAttentionForwardRows = 512;
-// The gradient of positions is summed in parts, each over consecutive work items: between so many, one for
-// each 16 query rows. More would spread over more threads, but every part is a whole table to zero and add.
+// The gradient of positions is summed in parts over consecutive work items: one part for every 16 query rows,
+// within these limits. More parts would keep more threads busy, but each is a whole table to zero and to add.
 inline constexpr std::int64_t kAttentionLeastSums = 16, kAttentionMostSums = 64;
 
 // One thread's own part.
 struct AttentionScratch {
   std::int64_t row;  // head_size rounded up to whole vectors
-  // Rows of a score tile, an odd number of cache lines so that columns spread over cache sets, and of a tile
-  // whose columns are distances.
+  // Row strides of a score tile (an odd number of cache lines, so that columns spread over cache sets) and of
+  // a tile whose columns are distances.
   std::int64_t score_row, skew_row;
   std::int64_t keys_t, values_t, keys, values, dkeys, dvalues;  // of one key tile; _t is transposed
   std::int64_t q, doutput, output;                              // of one query tile
@@ -29,8 +29,8 @@ struct AttentionScratch {
   std::int64_t elements;
 };
 
-// What all threads share: the tables in the order in which keys rise (column c is distance `distances` - 1 -
-// c), and the parts of their gradients.
+// What all threads share: the tables in the order of rising keys (column c is distance `distances` - 1 - c),
+// and the partial sums of their gradients.
 struct AttentionShared {
   std::int64_t positions_t;                  // packed by pack_transposed
   std::int64_t positions;                    // [distances, row]
@@ -57,7 +57,7 @@ EDDY_INLINE AttentionScratch attention_scratch(std::int64_t head_size) {
   AttentionScratch s{};
   s.row = (head_size + 15) / 16 * 16;
   s.score_row = kAttentionKeyTile + 16;
-  // A tile meets the distances of its keys and queries, from a whole vector on to a whole register tile.
+  // A tile covers the distances of its keys and queries, rounded to a whole vector and a whole register tile.
   s.skew_row = kAttentionKeyTile + kAttentionQueryTile + 64;
   const std::int64_t key_part = (kAttentionKeyTile + 16) * s.row, query_part = kAttentionQueryTile * s.row;
   const std::int64_t score_part = kAttentionQueryTile * s.score_row;

@@ -1,6 +1,6 @@
 // Samples and costs of attention's forms for the generic tests and the benchmark. Every form is compared with
 // attention_composed. Samples of several tiles have too many elements for finite differences: there the
-// gradients of attention_composed are the oracle (tests/op/test_attention*.cpp).
+// gradients of attention_composed are the oracle (tests/ops/attention/test_attention*.cpp).
 #include <algorithm>
 #include <string>
 
@@ -10,7 +10,7 @@
 namespace eddy {
 namespace {
 
-// What the inputs of a form hold after q, k and v: the keys and values of a past, then tables.
+// The inputs of a form after q, k and v: the keys and values of a past, then tables.
 struct Tables {
   bool head_scale = false, bias = false, positions = false, past = false;
 };
@@ -19,16 +19,16 @@ using Attention = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const 
 
 OpFunction call_of(Attention function, const AttentionOptions& options, const Tables& tables) {
   return [=](const Tensors& x) {
-    AttentionOptions with = options;
+    AttentionOptions completed = options;
     std::size_t next = 3;
     if (tables.past) {
-      with.past_keys = x[next++];
-      with.past_values = x[next++];
+      completed.past_keys = x[next++];
+      completed.past_values = x[next++];
     }
-    if (tables.head_scale) with.head_scale = x[next++];
-    if (tables.bias) with.bias = x[next++];
-    if (tables.positions) with.positions = x[next++];
-    return Tensors{function(x[0], x[1], x[2], with)};
+    if (tables.head_scale) completed.head_scale = x[next++];
+    if (tables.bias) completed.bias = x[next++];
+    if (tables.positions) completed.positions = x[next++];
+    return Tensors{function(x[0], x[1], x[2], completed)};
   };
 }
 

@@ -1,7 +1,7 @@
-// What the attention kernels are made of: a register tile of a matrix product, the packing of a transposed
-// operand and a row of the dropout mask. Operands lie in scratch with rows padded to whole vectors, so the
-// product has no tails. Included by *.isa.cpp files only: everything lives in the namespace of the
-// instruction set.
+// Building blocks of the CPU's attention kernels: a register tile of a matrix product, the packing of a
+// transposed operand, and a row of the dropout mask. Operands lie in scratch with rows padded to whole
+// vectors, so the product has no tails. Included by *.isa.cpp files only: everything is in the namespace of
+// the instruction set.
 #pragma once
 
 #include <string.h>
@@ -150,16 +150,16 @@ EDDY_INLINE void pack_rows(const T* x, std::int64_t stride, std::int64_t count, 
   }
 }
 
-// Asks for a row of `size` elements, to be read or written soon.
+// Prefetches a row of `size` elements.
 template <class T>
 EDDY_INLINE void prefetch_row(const T* row, std::int64_t size) {
   for (std::int64_t i = 0; i < size; i += static_cast<std::int64_t>(64 / sizeof(T)))
     __builtin_prefetch(row + i, 0, 3);
 }
 
-// The factors, 0 or keep_scale, of the elements first .. first+count-1 of a stream. Returns a pointer into
-// `buffer`, which holds count + kPhiloxWords + 3 elements: words are drawn in whole groups, from the block of
-// four that holds `first`.
+// Returns the dropout factors, 0 or keep_scale, of the elements first .. first + count - 1 of a stream: a
+// pointer into `buffer`, which holds count + kPhiloxWords + 3 elements, since words are drawn in whole groups
+// from the block of four that holds `first`.
 template <class T>
 __attribute__((noinline)) const T* keep_row(const RandomKey& key, std::uint64_t first, std::int64_t count,
                                             std::uint32_t drop_below, T keep_scale, T* buffer) {

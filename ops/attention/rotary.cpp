@@ -40,15 +40,15 @@ Tensor make_turns(std::int64_t first_position, std::int64_t positions, std::int6
   return raw::to_device(dtype == Dtype::f64 ? table : raw::cast(table, dtype), device);
 }
 
-// A model turns queries and keys of every layer by the same angles: sines and cosines would take a tenth of
-// the time of a call, so tables from position 0 on are kept.
+// A model rotates queries and keys of every layer by the same angles. Computing sines and cosines would take
+// a tenth of a call's time, so tables from position 0 on are cached.
 struct KeptTurns {
   std::int64_t pairs;
   double theta;
   Tensor table;
 };
-constexpr std::int64_t kKeptElements = 1 << 21;  // the largest table that is kept: 8 MiB of f32
-constexpr std::size_t kKeptTables = 8;           // the oldest goes
+constexpr std::int64_t kCachedElements = 1 << 21;  // the largest table that is cached: 8 MiB of f32
+constexpr std::size_t kCachedTables = 8;           // the oldest is dropped
 
 struct Kept {
   std::mutex mutex;
@@ -65,8 +65,8 @@ Tensor turns_of(std::int64_t first_position, std::int64_t time, std::int64_t pai
                 Device device) {
   const std::int64_t end = first_position + time;
   std::int64_t capacity = 64;
-  while (capacity < end && capacity * 4 * pairs <= kKeptElements) capacity *= 2;
-  if (capacity < end || capacity * 4 * pairs > kKeptElements)
+  while (capacity < end && capacity * 4 * pairs <= kCachedElements) capacity *= 2;
+  if (capacity < end || capacity * 4 * pairs > kCachedElements)
     return make_turns(first_position, time, pairs, theta, dtype, device);
 
   const std::lock_guard lock(the_kept().mutex);
@@ -76,20 +76,20 @@ Tensor turns_of(std::int64_t first_position, std::int64_t time, std::int64_t pai
         !(entry->table.device() == device))
       continue;
     if (entry->table.dim(0) >= end) {
-      keep_for_capture(entry->table);  // it may be dropped from here while captured work still reads it
+      keep_for_capture(entry->table);  // the cache may drop it while captured work still reads it
       return raw::narrow(entry->table, 0, first_position, time);
     }
     if (!capturing()) kept.erase(entry);
     break;
   }
-  // What goes up while work is captured is there only after a replay: not for others to use.
+  // A table uploaded during capture has its values only after a replay, so other calls must not use it.
   if (capturing()) return make_turns(first_position, time, pairs, theta, dtype, device);
-  if (kept.size() == kKeptTables) kept.erase(kept.begin());
+  if (kept.size() == kCachedTables) kept.erase(kept.begin());
   kept.push_back({pairs, theta, make_turns(0, capacity, pairs, theta, dtype, device)});
   return raw::narrow(kept.back().table, 0, first_position, time);
 }
 
-// y = beta y + x turned; x [batch, time, heads, head_size] with adjacent entries, y row-major.
+// y = beta y + x rotated; x [batch, time, heads, head_size] with last stride 1, y row-major.
 void run_rotary(const Tensor& x, const Tensor& turns, bool back, const Tensor& y, float beta) {
   if (x.elements() == 0) return;
   const std::int64_t* const strides = x.strides();
@@ -103,7 +103,7 @@ Tensor with_adjacent_entries(const Tensor& x) {
 
 }  // namespace
 
-void forget_rotary_tables() {
+void clear_rotary_cache() {
   const std::lock_guard lock(the_kept().mutex);
   the_kept().tables.clear();
 }
@@ -124,11 +124,11 @@ Tensor rotary(const Tensor& x, std::int64_t first_position, double theta) {
     fail<ValueError>("rotary: theta is {} (finite and above 0)", theta);
 
   const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
-  const Tensor turns =
-      x.elements() == 0 ? Tensor()
-                        : turns_of(first_position, x.dim(1), x.dim(3) / 2, theta, computed_in(x), x.device());
+  const Tensor turns = x.elements() == 0 ? Tensor()
+                                         : turns_of(first_position, x.dim(1), x.dim(3) / 2, theta,
+                                                    compute_dtype(x), x.device());
   run_rotary(with_adjacent_entries(x), turns, false, y, 0);
-  // A turn is orthogonal: its transpose, which takes dy to dx, is the turn back.
+  // A rotation is orthogonal: its transpose, which takes dy to dx, is the rotation by the negative angle.
   return record("rotary", {x}, y, {turns}, [](VjpContext& v) {
     const Tensor dy = with_adjacent_entries(v.dy());
     v.sink.into(0, [&](const Tensor& dx, float beta) { run_rotary(dy, v.saved(0), true, dx, beta); });

@@ -1,5 +1,5 @@
 // CPU kernel of the rotary embedding. Heads of one position share a row of the table, which stays in the
-// first-level cache; the neighbour that an entry is mixed with comes from a shuffle inside its vector.
+// first-level cache. An element's neighbour comes from a shuffle inside its vector.
 #include "ops/attention/rotary.h"
 
 #include "ops/cpu/isa.h"

@@ -17,8 +17,8 @@ constinit CpuSlot<WindowAttentionArgs> window_attention_backward_slot{{"window_a
 
 namespace {
 
-// Below a quarter of the lanes in use, and where the probabilities of 16 sequences leave the second-level
-// cache (2 x 2^14 x 16 numbers, 2 MiB), blocked attention is faster.
+// Blocked attention is faster if fewer than a quarter of the lanes are in use, or if the probabilities of 16
+// sequences do not fit the second-level cache (2 x 2^14 x 16 numbers, 2 MiB).
 constexpr std::int64_t kLeastBatch = kWindowLanes / 4;
 constexpr std::int64_t kMostPairs = 1 << 14;
 
@@ -44,7 +44,7 @@ void check(const Tensor& q, const Tensor& past, const Tensor& own, const WindowA
     fail<ValueError>("window_attention: dropout {} (at least 0 and below 1)", options.dropout);
 }
 
-// The same by blocked attention, which on a GPU reads the two parts where they are.
+// The same by blocked attention, which on a GPU reads the two parts in place.
 Tensor by_attention(const Tensor& q, const Tensor& past, const Tensor& own,
                     const WindowAttentionOptions& options) {
   AttentionOptions attention_options;
@@ -84,7 +84,7 @@ WindowAttentionArgs arguments(const Tensor& q, const Tensor& past, const Tensor&
   return args;
 }
 
-// Working memory for the kernel, alive while the returned tensor is.
+// Working memory for the kernel, which lives as long as the returned tensor.
 Tensor lend_scratch(WindowAttentionArgs& args) {
   const double work = static_cast<double>(args.batch * args.heads * args.queries) *
                       static_cast<double>((args.past + args.own) * args.head_size);

@@ -1,12 +1,15 @@
 // CPU kernels of window attention: 16 sequences side by side, one in each lane. A work item is one such group
-// and a few heads (one where heads are wide, so many that 16 columns are read where they are narrow). Its
-// rows are turned into columns of lanes, [row][channel][16]; after that every step is a plain loop over
-// vectors: two queries against four keys for scores, two queries or two keys against eight channels for sums
-// (with AVX-512). Work items write disjoint rows, so bits do not depend on the number of threads.
+// and a few heads (one if heads are wide; if they are narrow, enough for 16 columns). Its rows are transposed
+// into columns of lanes, [row][channel][16]. After that every step is a plain loop over vectors: two queries
+// against four keys for scores, two queries or two keys against eight channels for sums (with AVX-512). Work
+// items write disjoint rows, so bits do not depend on the number of threads.
 //
 // Milliseconds for 256 sequences, 32 queries, 64 keys, 4 heads of 8, f32, on one Emerald Rapids core with
-// AVX-512, in brackets blocked attention: forward 1.9 (7.0), backward 3.1 (11.1); with dropout 3.5 (9.2) and
-// 3.6 (13.9).
+// AVX-512, in brackets blocked attention:
+//
+//              without dropout   with dropout
+//   forward        1.9  (7.0)     3.5  (9.2)
+//   backward       3.1 (11.1)     3.6 (13.9)
 #include "ops/attention/window_attention.h"
 
 #include "ops/cpu/isa.h"
@@ -45,7 +48,7 @@ struct Vector {
 template <class T>
 using V = typename Vector<T>::type;
 
-// 16 rows of 16 into 16 columns: four rounds that deal out two halves like cards.
+// Transposes 16 rows of 16 into 16 columns, in four rounds that interleave two halves.
 template <class T>
 EDDY_INLINE void turn(V<T>* r) {
 #pragma GCC unroll 4
@@ -96,7 +99,7 @@ void read_columns(const WindowRows& x, const Group& group, std::int64_t count, s
   }
 }
 
-// The way back, into contiguous [batch, rows, row_width].
+// The inverse of read_columns, into contiguous [batch, rows, row_width].
 template <class T>
 void write_columns(V<T>* x, const Group& group, std::int64_t count, std::int64_t column, std::int64_t width,
                    std::int64_t row_width, void* to) {
@@ -221,9 +224,9 @@ struct Item {
     for (std::int64_t i = keys * width; i < padded * width; ++i) k[i] = v[i] = V<T>{};
   }
 
-  // Whether and how much of each of the first `limit` probabilities of one query is kept: four keys at a
-  // time, as counters give words. Where a sequence's probabilities do not begin with a counter, those of the
-  // row before, up to three, are drawn as well.
+  // Writes the dropout factors of the first `limit` probabilities of one query, four keys at a time, since
+  // one counter gives four words. Where a sequence's probabilities do not start at a counter, up to three of
+  // the row before are drawn, too.
   void draw_keep(std::int64_t h, std::int64_t query, std::int64_t limit) const {
     const T scale = static_cast<T>(args.keep_scale);
     std::uint64_t blocks[kLanes<T>];
@@ -302,8 +305,12 @@ struct Item {
     write_columns<T>(other, group, args.queries, head * d, width, args.heads * d, args.output);
   }
 
-  // With P the probabilities, K the kept share of each, W = P K and o = sum of W v:
-  //   dv_t = sum of W_t do;  dW_t = do . v_t;  ds_t = P_t (K_t dW_t - sum of P K dW);  dq = scale ds k
+  // With P the probabilities, K their dropout factors, W = P K and o = sum of W v:
+  //
+  //   dv_t = sum of W_t do
+  //   dW_t = do . v_t
+  //   ds_t = P_t (K_t dW_t - sum of P K dW)
+  //   dq   = scale ds k
   template <int Rows>
   EDDY_INLINE void backward_queries(std::int64_t h, std::int64_t first) const {
     const std::int64_t limit = sees(first + Rows - 1), column = h * d;
@@ -340,7 +347,8 @@ struct Item {
                  dq + first * width + column);
   }
 
-  // Gradients of Rows keys: over the queries that see the first of them, for which others have zeros.
+  // Gradients of Rows keys: sums over the queries that see the first of them; queries that do not see the
+  // others have zeros there.
   template <int Rows>
   EDDY_INLINE void backward_keys(std::int64_t h, std::int64_t t) const {
     const std::int64_t before = keys - args.queries, first = t > before ? t - before : 0, column = h * d;

@@ -80,9 +80,9 @@ OpSpec window_spec(const char* name, double rate) {
                   {"strided",
                    {strided_copy(inputs(4, 3, 3, 2, 4)[0]), strided_copy(inputs(4, 3, 3, 2, 4)[1]),
                     raw::transpose(sample_normal({2, 4, 8}, "past"), 0, 1)}},
-                  // Saturated: gradients are rounding alone.
+                  // Saturated: the gradients are rounding errors.
                   {"large", inputs(4, 3, 3, 2, 4, 30), false},
-                  // By attention.
+                  // Passed to attention.
                   {"size_0", inputs(4, 0, 3, 0, 4)},
                   {"small_batch", inputs(2, 3, 3, 2, 4)}};
   spec.roundings = 64;

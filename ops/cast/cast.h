@@ -1,4 +1,4 @@
-// Numbers in another type, with a gradient.
+// Differentiable conversion to another dtype.
 #pragma once
 
 #include <vector>

@@ -1,13 +1,12 @@
-// bf16 by way of f32. bf16 is a type to store activations in: every op computes in f32, whatever device it
-// runs on, and rounds its result once. A device with kernels that read and write bf16 does so inside the
-// kernel. Elsewhere, and so on the CPU, an op is put together: its inputs widened, itself, its result
-// narrowed; the gradients of the two casts do the rest. The CPU's results are thus what a device's are
-// compared with.
+// How ops take bf16. bf16 only stores activations: on every device an op computes in f32 and rounds its
+// result once. GPU kernels that read and write bf16 convert inside the kernel. On the CPU, and for ops
+// without such kernels, the op is composed: cast the inputs to f32, run the op, cast the result to bf16. The
+// gradients of the two casts complete its backward. The CPU's results are the reference for the GPU's.
 //
 //   Tensor op(x, weight) {
 //     if (widens(x)) return narrowed(op(wide(x), wide(weight)));
 //
-// A parameter beside bf16 activations may be f32, and is then taken as it is, as its gradient is.
+// A parameter beside bf16 activations may be f32; it and its gradient then stay f32.
 #pragma once
 
 #include "ops/cast/cast.h"
@@ -15,34 +14,34 @@
 
 namespace eddy {
 
-// Whether an op with kernels for bf16 on other devices goes by way of f32.
+// Whether an op that has bf16 kernels on the GPU must cast x to f32: x is bf16 on the CPU.
 inline bool widens(const Tensor& x) {
   return x.defined() && x.dtype() == Dtype::bf16 && x.device().type == DeviceType::cpu;
 }
-// Whether an op without such kernels does.
+// Whether an op without bf16 kernels must cast x to f32: x is bf16.
 inline bool widens_anywhere(const Tensor& x) {
   return x.defined() && x.dtype() == Dtype::bf16;
 }
 
-// What ops compute in on such inputs, and keep for their gradients: f32 for bf16.
-inline Dtype computed_in(const Tensor& x) {
+// Returns the dtype that ops compute in and save for backward: f32 for bf16, else that of x.
+inline Dtype compute_dtype(const Tensor& x) {
   return x.dtype() == Dtype::bf16 ? Dtype::f32 : x.dtype();
 }
 
-// x in f32 where it is bf16, else x itself. The type that results of bf16 are computed in.
+// Returns x as f32 if it is bf16, else x itself.
 inline Tensor wide(const Tensor& x) {
   return widens_anywhere(x) ? cast(x, Dtype::f32) : x;
 }
-// The same for an operand that must be of x's dtype and device; it may be undefined.
+// The same for an operand, which is checked to have x's dtype and device unless it is undefined.
 inline Tensor wide_like(const char* op, const Tensor& x, const Tensor& operand) {
   if (operand.defined()) checks::same_kind(op, x, operand);
   return wide(operand);
 }
-// A parameter as kernels for bf16 activations read it: f32 beside bf16. It may be undefined.
+// Returns a parameter as bf16 kernels read it: f32 if x is bf16. It may be undefined.
 inline Tensor wide_parameter(const Tensor& x, const Tensor& parameter) {
   return widens_anywhere(x) ? wide(parameter) : parameter;
 }
-// y in bf16.
+// Returns y as bf16.
 inline Tensor narrowed(const Tensor& y) {
   return cast(y, Dtype::bf16);
 }

@@ -1,21 +1,25 @@
-// Which keys a query sees, in the terms of attention and softmax.
+// Band masks: which keys a query of attention or softmax sees, by distance.
 #pragma once
 
 #include <cstdint>
 
 namespace eddy {
 
-// By distance = (position of the query) - (position of the key). The last query and the last key stand at the
-// same position: query j of Q and key t of K have distance j + (K - Q) - t, so that a block of queries behind
-// cached keys needs no offset of its own. One n positions earlier has it added to both: least + n, most + n.
+// A query sees the keys at the distances least .. most, where
+//
+//   distance = (position of the query) - (position of the key)
+//            = j + (K - Q) - t                                    query j of Q, key t of K
+//
+// The last query and the last key have the same position, so a block of queries after cached keys needs no
+// offset. For queries n positions earlier use least + n and most + n.
 struct AttentionBand {
   static constexpr std::int64_t kFar = std::int64_t{1} << 40;
   std::int64_t least = -kFar;  // 0: causal; 1: causal without the token itself
-  std::int64_t most = kFar;    // W: no further back than W positions
+  std::int64_t most = kFar;    // W: at most W positions back
 };
 
-// The band without the keys behind the query, where `causal`.
-inline AttentionBand cut_band(AttentionBand band, bool causal) {
+// Returns the band without the keys after the query if `causal`, else the band.
+inline AttentionBand apply_causal(AttentionBand band, bool causal) {
   if (causal && band.least < 0) band.least = 0;
   return band;
 }

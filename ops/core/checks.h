@@ -1,4 +1,4 @@
-// Checks that many ops share. Each names the op in its error.
+// Checks of arguments that many ops share. Each names the op in its error.
 #pragma once
 
 #include "tensor/base/format.h"
@@ -10,7 +10,7 @@ inline void defined(const char* op, const Tensor& x, const char* name = "input")
   if (!x.defined()) fail<ValueError>("{}: {} is undefined", op, name);
 }
 
-// f32 or f64, the types the kernels compute in; bf16 on devices whose kernels read it.
+// x is f32 or f64, the dtypes that kernels compute in, or bf16 on a device whose kernels read it.
 inline void floating(const char* op, const Tensor& x, const char* name = "input") {
   defined(op, x, name);
   const bool reads_bf16 = x.dtype() == Dtype::bf16 && x.device().type != DeviceType::cpu;
@@ -18,7 +18,7 @@ inline void floating(const char* op, const Tensor& x, const char* name = "input"
     fail<DtypeError>("{}: {} is {} (f32 or f64; cast it first)", op, name, dtype_name(x.dtype()));
 }
 
-// One dtype and one device for both.
+// a and b have one dtype and one device.
 inline void same_kind(const char* op, const Tensor& a, const Tensor& b) {
   defined(op, b);
   if (a.dtype() != b.dtype())
@@ -29,7 +29,7 @@ inline void same_kind(const char* op, const Tensor& a, const Tensor& b) {
                       to_string(a.device()), to_string(b.device()));
 }
 
-// What stands beside activations x as a parameter: of their dtype, or f32 beside bf16; on their device.
+// The parameter p has the dtype of the activations x, or is f32 beside bf16, and is on their device.
 inline void parameter(const char* op, const Tensor& x, const Tensor& p) {
   defined(op, p);
   if (p.dtype() != x.dtype() && !(x.dtype() == Dtype::bf16 && p.dtype() == Dtype::f32))

@@ -1,17 +1,17 @@
-// The buffer of an input's gradient, for kernels that write those of several inputs in one go.
+// The gradient buffer of an input, for kernels that write the gradients of several inputs at once.
 #pragma once
 
 #include "autograd/tape.h"
 
 namespace eddy {
 
-// tensor = beta * tensor + contribution is to be computed, with beta 0 or 1; undefined when nobody wants it.
+// The kernel must compute tensor = beta * tensor + contribution, beta 0 or 1; undefined if it is not needed.
 struct GradientBuffer {
   Tensor tensor;
   float beta = 0;
 };
 
-// That of input k. The vjp must write it before it returns.
+// Returns the gradient buffer of input k. The vjp must write it before it returns.
 inline GradientBuffer gradient_buffer(VjpContext& context, int k) {
   GradientBuffer buffer;
   if (context.sink.needs(k))

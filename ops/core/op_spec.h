@@ -1,5 +1,6 @@
-// One record per op. It drives the gradient check, the comparison with an independent reference, the contract
-// tests, the benchmark with its share of the roofline, and the table of ops in the docs.
+// One record per op: samples, a reference and costs. It drives the gradient check, the comparison with the
+// reference, the contract tests, the benchmark with its share of the roofline, and the table of ops in the
+// docs.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,8 @@ namespace eddy {
 using Tensors = std::vector<Tensor>;
 using OpFunction = std::function<Tensors(const Tensors&)>;
 
-// Inputs of one call. Floating inputs are f64; tests cast them to the dtype under test (the values should be
-// exact in f32). Label: what is special, e.g. "odd_tail", "size_0", "strided", "broadcast", "large".
+// The inputs of one call. Floating inputs are f64; tests cast them to the dtype under test (the values should
+// be exact in f32). The label says what is special: "odd_tail", "size_0", "strided", "broadcast", "large".
 struct OpSample {
   std::string label;
   Tensors inputs;
@@ -33,23 +34,22 @@ struct OpSpec {
   OpFunction run;        // the op under test; takes f32 or f64 inputs
   OpFunction reference;  // the same in plain loops over f64, independent of the op's kernels; may be empty
   std::vector<OpSample> samples;
-  double roundings =
-      4;  // how many roundings a result collects, for tolerances: roundings * eps * scale of the result
-  std::function<Tensors()> bench;              // makes the inputs of the benchmark
+  double roundings = 4;  // that a result accumulates; the tolerance is roundings * eps * scale of the result
+  std::function<Tensors()> bench;              // returns the inputs of the benchmark
   std::function<OpCost(const Tensors&)> cost;  // of one forward call on such inputs
 };
 
-// All ops of this build, in the order of the docs table.
+// Returns all ops of this build, in the order of the docs table.
 std::vector<OpSpec> op_specs();
 
-// Values for samples: normals from a fixed stream, rounded to f32, scaled. Different `stream`s differ.
+// Returns sample values: scaled normals, rounded to f32, the same at each call. Each `stream` has its own.
 Tensor sample_normal(const Shape& shape, const char* stream, double scale = 1.0);
-// Uniform in [low, high).
+// The same, uniform in [low, high).
 Tensor sample_uniform(const Shape& shape, const char* stream, double low, double high);
-// Integers in [0, limit) as i64.
+// The same, integers in [0, limit) as i64.
 Tensor sample_indices(const Shape& shape, const char* stream, std::int64_t limit);
-// The same values seen through other strides: the last two axes are swapped in memory (a rank of 1 gets a
-// step of 2).
+// Returns the same values with other strides: the last two axes are swapped in memory (rank 1: a stride of
+// 2).
 Tensor strided_copy(const Tensor& x);
 
 }  // namespace eddy

@@ -1,12 +1,12 @@
-// A tensor as rows of its last axis, for the ops that normalise rows.
+// A tensor as evenly spaced rows of its last axis, for the ops that normalise rows.
 #pragma once
 
 #include "tensor/tensor.h"
 
 namespace eddy {
 
-// `rows` rows of `width` adjacent elements, `stride` elements apart. A slice such as x[:, t] of [batch, time,
-// width], or a part of its last axis, is taken as it lies; what has no such form is copied.
+// `rows` rows of `width` adjacent elements, `stride` elements apart. Slices such as x[:, t] of [batch, time,
+// width], or a part of its last axis, need no copy; tensors without such a layout are copied.
 struct Rows {
   Tensor storage;
   std::int64_t rows = 0, width = 0, stride = 0;
@@ -14,10 +14,10 @@ struct Rows {
   const void* data() const { return storage.raw_data(); }
 };
 
-// Whether the rows of x, rank >= 1, lie so; if they do, `stride` is set.
-inline bool lies_in_rows(const Tensor& x, std::int64_t* stride) {
+// Whether x, rank >= 1, has that layout without a copy; if so, sets `stride`.
+inline bool has_even_rows(const Tensor& x, std::int64_t* stride) {
   const std::int64_t width = x.dim(-1);
-  // The leading axes must walk through the rows in one progression; an axis of size 1 has no say.
+  // The leading axes must step through the rows evenly; axes of size 1 do not matter.
   bool even = width <= 1 || x.strides()[x.rank() - 1] == 1;
   std::int64_t count = 1;
   *stride = width;
@@ -31,16 +31,16 @@ inline bool lies_in_rows(const Tensor& x, std::int64_t* stride) {
   }
   return even;
 }
-inline bool lies_in_rows(const Tensor& x) {
+inline bool has_even_rows(const Tensor& x) {
   std::int64_t stride = 0;
-  return lies_in_rows(x, &stride);
+  return has_even_rows(x, &stride);
 }
 
-// The rows of x, rank >= 1.
+// Returns the rows of x, rank >= 1.
 inline Rows rows_of(const Tensor& x) {
   const std::int64_t width = x.dim(-1), rows = width == 0 ? 0 : x.elements() / width;
   std::int64_t stride = 0;
-  if (lies_in_rows(x, &stride)) return {x, rows, width, stride};
+  if (has_even_rows(x, &stride)) return {x, rows, width, stride};
   return {raw::contiguous(x), rows, width, width};
 }
 

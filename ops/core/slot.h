@@ -1,7 +1,7 @@
-// Dispatch: one slot per kernel, one function per device in it, filled by the backend's install function. A
-// CPU build has empty CUDA entries: no stubs and no #ifdef. In a build with CUDA none is empty: what only the
-// CPU needs a kernel for has a CpuSlot. Kernels take one trivially copyable argument struct whose tensors are
-// raw pointers; they never allocate, check or throw.
+// Dispatch: each kernel has a slot with one function per device, which the backend's install function fills.
+// In a CPU build the CUDA entries are empty: no stubs and no #ifdef. In a build with CUDA none is empty; a
+// kernel that exists only on the CPU has a CpuSlot. Kernels take one trivially copyable argument struct whose
+// tensors are raw pointers; they never allocate, check or throw.
 #pragma once
 
 #include <type_traits>
@@ -12,7 +12,7 @@
 
 namespace eddy {
 
-// Fills the slots of every backend in this build, once. Called by the first slot that is found empty.
+// Fills the slots of every backend in this build, once. The first call through an empty slot calls it.
 void install_backends();
 
 namespace detail {
@@ -26,12 +26,12 @@ struct Slot {
 
   const char* name;
   Function function[kDeviceTypeCount] = {};
-  // The CPU's kernel for f64 when it is apart from function[cpu], which then takes f32 alone; else null.
+  // The CPU's f64 kernel; function[cpu] then takes only f32. Null if function[cpu] takes both.
   Function cpu_f64 = nullptr;
 
-  // Runs the kernel on a device. Kernels call other kernels this way too, so no copy of it may be left behind
-  // by one instruction set.
-  // errors: DeviceError when this build has none for it.
+  // Runs the kernel on a device. Always inlined, because kernels call other kernels this way and no
+  // instruction set may emit a shared copy (tensor/base/host_device.h).
+  // errors: DeviceError when this build has no kernel for the device.
   EDDY_INLINE void operator()(Device device, const Args& args) const {
     const Function& found = function[static_cast<int>(device.type)];
     if (found == nullptr) {
@@ -45,8 +45,7 @@ struct Slot {
   }
 };
 
-// The slot of a kernel that other devices need none of, because the op goes by other ops there: it is the
-// CPU's by its type, and never asked for another.
+// The slot of a kernel that only the CPU has, because on other devices the op is composed of other ops.
 template <class Args>
 struct CpuSlot : Slot<Args> {
   EDDY_INLINE void operator()(const Args& args) const { Slot<Args>::operator()(kCpu, args); }

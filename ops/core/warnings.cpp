@@ -1,4 +1,4 @@
-// The texts, and how many of them were taken.
+// The list of warnings, and how many of them were taken.
 #include "ops/core/warnings.h"
 
 #include <algorithm>
@@ -7,38 +7,39 @@
 namespace eddy {
 namespace {
 
-struct Notices {
+struct WarningList {
   std::mutex mutex;
-  std::vector<std::string> all;
+  std::vector<std::string> texts;
   std::size_t taken = 0;
 };
 
-Notices& notices() {
-  static Notices all;
-  return all;
+WarningList& warning_list() {
+  static WarningList list;
+  return list;
 }
 
 }  // namespace
 
-void give_notice(const std::string& text) {
-  Notices& n = notices();
-  const std::lock_guard lock(n.mutex);
-  if (std::find(n.all.begin(), n.all.end(), text) == n.all.end()) n.all.push_back(text);
+void add_warning(const std::string& text) {
+  WarningList& warnings = warning_list();
+  const std::lock_guard lock(warnings.mutex);
+  if (std::find(warnings.texts.begin(), warnings.texts.end(), text) == warnings.texts.end())
+    warnings.texts.push_back(text);
 }
 
-std::vector<std::string> take_notices() {
-  Notices& n = notices();
-  const std::lock_guard lock(n.mutex);
-  const std::size_t first = n.taken;
-  n.taken = n.all.size();
-  return {n.all.begin() + static_cast<std::ptrdiff_t>(first), n.all.end()};
+std::vector<std::string> take_warnings() {
+  WarningList& warnings = warning_list();
+  const std::lock_guard lock(warnings.mutex);
+  const std::size_t first = warnings.taken;
+  warnings.taken = warnings.texts.size();
+  return {warnings.texts.begin() + static_cast<std::ptrdiff_t>(first), warnings.texts.end()};
 }
 
-void forget_notices() {
-  Notices& n = notices();
-  const std::lock_guard lock(n.mutex);
-  n.all.clear();
-  n.taken = 0;
+void reset_warnings() {
+  WarningList& warnings = warning_list();
+  const std::lock_guard lock(warnings.mutex);
+  warnings.texts.clear();
+  warnings.taken = 0;
 }
 
 }  // namespace eddy

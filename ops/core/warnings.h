@@ -1,5 +1,5 @@
-// What a person should know of how a call was computed, where another way was asked for: a chosen kernel that
-// does not take its sizes. The library prints nothing: programs take these texts and show them.
+// Warnings that a call was not computed as chosen, for example because the chosen kernel does not support its
+// sizes. The library prints nothing: programs take these texts and show them.
 #pragma once
 
 #include <string>
@@ -7,14 +7,14 @@
 
 namespace eddy {
 
-// Keeps a text for take_notices, unless it was given before. Texts hold nothing that changes from call to
-// call. Any thread may call it.
-void give_notice(const std::string& text);
+// Adds a warning, unless the same text was added before. The text must not contain anything that changes from
+// call to call. Thread-safe.
+void add_warning(const std::string& text);
 
-// The texts given since the last call, in their order.
-std::vector<std::string> take_notices();
+// Returns the warnings added since the last call, in order.
+std::vector<std::string> take_warnings();
 
-// From here on every text counts as new; those not taken are dropped.
-void forget_notices();
+// Drops all warnings, so that each text counts as new again.
+void reset_warnings();
 
 }  // namespace eddy

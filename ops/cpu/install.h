@@ -5,14 +5,13 @@
 
 namespace eddy {
 
-// Fills the slots with the kernels of one instruction set; f64 kernels are those of the baseline.
+// Fills the slots with the kernels of one instruction set; f64 kernels are always the baseline's.
 void install_cpu_kernels(IsaLevel level);
 
-// Fills the product slots with OpenBLAS and sets it to one thread: the project's own threads share out the
-// work.
+// Fills the product slots with OpenBLAS and sets it to one thread: Eddy's own thread pool splits the work.
 void install_cpu_products();
 
-// Fills the slots of the search in a memory, and of writing into one.
+// Fill the slots of memory_search and of memory_write.
 void install_cpu_memory_search();
 void install_cpu_memory_write();
 

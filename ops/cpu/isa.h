@@ -1,13 +1,13 @@
-// Which instruction set the CPU kernels use. Files named *.isa.cpp are compiled once for each level, in the
-// namespace EDDY_ISA (isa_baseline, isa_avx2, isa_avx512), with `-O3 -fno-trapping-math -fno-math-errno`; the
-// best level this processor runs is chosen when the kernels are installed.
+// The instruction set of the CPU kernels. Files named *.isa.cpp are compiled once for each level, in the
+// namespace EDDY_ISA (isa_baseline, isa_avx2, isa_avx512), with `-O3 -fno-trapping-math -fno-math-errno`.
+// Installing the kernels chooses the best level that the processor supports.
 //
-// f64 serves checks, not speed: its kernels are compiled for the baseline alone and every level uses those,
-// which saves two of three compilations of half of all kernels. A file's install function says
+// f64 serves checks, not speed: its kernels are compiled only for the baseline and every level uses those,
+// which saves two of three compilations of half of all kernels. A file's install function contains
 //
 //   install_cpu(softmax_forward_slot, forward<float>, EDDY_F64(forward<double>));
 //
-// and names forward<double> only inside EDDY_F64: elsewhere it would be compiled for every level.
+// forward<double> appears only inside EDDY_F64; elsewhere it would be compiled for every level.
 #pragma once
 
 #include "ops/core/slot.h"
@@ -17,18 +17,18 @@ namespace eddy {
 
 enum class IsaLevel { baseline, avx2, avx512 };
 
-// The best level that this build has and this processor runs.
+// Returns the best level that this build contains and this processor supports.
 IsaLevel best_isa_level();
-// The level in use.
+// Returns the level in use.
 IsaLevel isa_level();
 // Chooses a lower level, for tests and comparisons.
 // errors: ValueError when the processor or the build lacks it.
 void set_isa_level(IsaLevel level);
-// "baseline", "avx2", "avx512".
+// Returns "baseline", "avx2" or "avx512".
 const char* isa_name(IsaLevel level);
 
-// EDDY_F64(kernel) is the kernel where EDDY_ISA is isa_baseline, and null at the other levels; EDDY_F64_HERE
-// tells them apart in an #if: only EDDY_F64_AT_isa_baseline is defined, and an undefined name counts as 0.
+// EDDY_F64(kernel) is the kernel if EDDY_ISA is isa_baseline, and null at the other levels. EDDY_F64_HERE is
+// the same test for an #if: only EDDY_F64_AT_isa_baseline is defined, and an undefined name counts as 0.
 #if defined(EDDY_ISA)
 #define EDDY_F64_AT_isa_baseline 1
 #define EDDY_F64_JOIN(level) EDDY_F64_AT_##level
@@ -41,7 +41,7 @@ const char* isa_name(IsaLevel level);
 #endif
 #endif
 
-// Fills a slot's CPU kernels, one for each dtype. A null f64 kernel keeps the one that is there: the baseline
+// Fills a slot's CPU kernels, one for each dtype. A null f64 kernel keeps the one in the slot: the baseline
 // is always installed first.
 template <class Args>
 EDDY_INLINE void install_cpu(Slot<Args>& slot, typename Slot<Args>::Function f32,

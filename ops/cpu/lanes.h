@@ -1,8 +1,7 @@
-// Sums and maxima over one contiguous row, for *.isa.cpp files only. A row is dealt out to 32 lanes in turn
-// (element i to lane i mod 32) and the lanes are folded in halves, so the order of additions is the same for
-// every vector width and does not depend on threads. The lanes are whole vectors of the instruction set,
-// several of them so that one addition does not wait for the last (32 floats are two AVX-512 registers and
-// four AVX2 ones).
+// Sums and maxima over one contiguous row, for *.isa.cpp files only. Element i of the row goes to lane i mod
+// 32, and the 32 lanes are folded in halves, so the order of additions is the same for every vector width and
+// any number of threads. The lanes are several vector registers (32 floats are two AVX-512 or four AVX2
+// registers), so that an addition need not wait for the one before.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +20,7 @@ constexpr std::int64_t kLaneVectorBytes = 32;
 constexpr std::int64_t kLaneVectorBytes = 16;
 #endif
 constexpr std::int64_t kLanes = 32;
-constexpr std::int64_t kShortRow = 8;  // below it, adding one by one is cheaper than folding the lanes
+constexpr std::int64_t kShortRow = 8;  // below this, a scalar sum is cheaper than folding the lanes
 
 template <class T, std::int64_t Width>
 struct LaneBlock {
@@ -37,7 +36,7 @@ struct LaneVector {
   typedef T loose __attribute__((vector_size(kLaneVectorBytes), aligned(sizeof(T)), may_alias));
 };
 
-// Reads one element, or one vector of elements: the terms of a sum are written once for both.
+// Readers of one element or one vector of elements, so that the terms of a sum are written once for both.
 template <class T>
 struct OneElement {
   EDDY_INLINE static T load(const T* from) { return *from; }
@@ -78,7 +77,7 @@ struct Plus {
   }
 };
 
-// The sum over i in [0, n) of term(reader, i), where term reads its operands by reader.load(pointer + i).
+// Returns the sum over i in [0, n) of term(reader, i); term reads its operands with reader.load(pointer + i).
 template <class T, class Term>
 EDDY_INLINE T lane_sum(std::int64_t n, Term term) {
   using Vector = LaneVector<T>;
@@ -111,7 +110,7 @@ struct TwoSums {
   T first, second;
 };
 
-// Two such sums in one pass; the terms are term_a and term_b.
+// Returns two such sums, of term_a and of term_b, in one pass.
 template <class T, class TermA, class TermB>
 EDDY_INLINE TwoSums<T> lane_two_sums(std::int64_t n, TermA term_a, TermB term_b) {
   using Vector = LaneVector<T>;
@@ -143,7 +142,7 @@ EDDY_INLINE TwoSums<T> lane_two_sums(std::int64_t n, TermA term_a, TermB term_b)
   return {fold_lanes<T>(sums_a, Plus{}), fold_lanes<T>(sums_b, Plus{})};
 }
 
-// The larger of two, and NaN once there is one. For elements and vectors.
+// The larger of two, or NaN if one is NaN. For elements and vectors.
 struct NanMax {
   template <class V>
   EDDY_INLINE V operator()(V a, V b) const {
@@ -151,7 +150,7 @@ struct NanMax {
   }
 };
 
-// The largest of n >= 1 elements; NaN when there is one.
+// Returns the largest of n >= 1 elements, or NaN if one is NaN.
 template <class T>
 EDDY_INLINE T lane_max(const T* x, std::int64_t n) {
   using Vector = LaneVector<T>;
@@ -167,7 +166,7 @@ EDDY_INLINE T lane_max(const T* x, std::int64_t n) {
   for (; i + kLanes <= n; i += kLanes)
     for (std::int64_t v = 0; v < Vector::count; ++v)
       best[v] = larger(best[v], OneVector<T>::load(x + i + v * Vector::width));
-  // A maximum may meet an element twice: the last lanes of the row serve the tail.
+  // The tail reads the last kLanes elements: reading some twice does not change a maximum.
   if (i < n)
     for (std::int64_t v = 0; v < Vector::count; ++v)
       best[v] = larger(best[v], OneVector<T>::load(x + (n - kLanes) + v * Vector::width));

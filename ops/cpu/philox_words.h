@@ -1,7 +1,7 @@
-// Many Philox words at once, for kernels that draw one word for each element. A 64-bit lane holds one 32-bit
-// word of a counter; what is left in its upper half never matters, because the multiplication reads lower
-// halves only: a round is two multiplications, two shifts and four exclusive ors for all lanes, with nothing
-// to pack or unpack. The words are those of RandomKey::words, in the same order.
+// Vectorised Philox, for kernels that draw one word for each element. Each 64-bit lane holds one 32-bit word
+// of a counter. The upper half of a lane may hold anything, because the multiplication reads only lower
+// halves; so a round is two multiplications, two shifts and four exclusive ors for all lanes, without
+// packing. The words are those of RandomKey::words, in the same order.
 #pragma once
 
 #include <string.h>
@@ -14,7 +14,7 @@
 
 namespace eddy::EDDY_ISA {
 
-// Elements that philox_words writes words for: 16 counters of 4 words.
+// The number of words that philox_words writes: 16 counters of 4 words.
 inline constexpr std::int64_t kPhiloxWords = 64;
 
 #if defined(__SSE2__)
@@ -31,7 +31,7 @@ inline constexpr int kPhiloxLanes = 2;
 #endif
 typedef std::uint32_t PhiloxHalves __attribute__((vector_size(sizeof(PhiloxLanes) / 2)));
 
-// The products of the lanes' lower halves, 64 bits each.
+// Returns the 64-bit products of the lanes' lower halves.
 EDDY_INLINE PhiloxLanes multiply_low_halves(PhiloxLanes a, PhiloxLanes b) {
 #if defined(__AVX512F__)
   // The form with a mask of ones: GCC 12 warns of an uninitialised variable inside _mm512_mul_epu32.
@@ -46,8 +46,8 @@ EDDY_INLINE PhiloxLanes multiply_low_halves(PhiloxLanes a, PhiloxLanes b) {
 #endif
 }
 
-// Ten rounds: the counters' words 0 and 1 come as one number, and what is drawn leaves in the lower halves of
-// c[0] to c[3].
+// Ten rounds. `counters` holds words 0 and 1 of each counter; the results are the lower halves of c[0] to
+// c[3].
 EDDY_INLINE void philox_rounds(const RandomKey& key, PhiloxLanes counters, PhiloxLanes* c) {
   c[0] = counters;
   c[1] = counters >> 32;
@@ -80,8 +80,7 @@ EDDY_INLINE void philox_lanes(const RandomKey& key, std::uint64_t block, std::ui
 #endif
   PhiloxLanes c[4];
   philox_rounds(key, counters, c);
-  // Words 0 and 1, and 2 and 3, of each counter side by side; then the pairs of one counter next to each
-  // other.
+  // Pack words 0 and 1, and words 2 and 3, of each counter; then interleave the pairs of each counter.
   const std::uint64_t lower = 0xffffffffu;
   const PhiloxLanes first = (c[0] & lower) | (c[1] << 32);
   const PhiloxLanes second = (c[2] & lower) | (c[3] << 32);
@@ -105,8 +104,8 @@ EDDY_INLINE void philox_words(const RandomKey& key, std::uint64_t block, std::ui
     philox_lanes(key, block + static_cast<std::uint64_t>(lane), words + 4 * lane);
 }
 
-// Writes the words of Count counters that lie anywhere, a multiple of kPhiloxLanes: word i of blocks[n] to
-// words[i Count + n].
+// Writes the words of any Count counters, a multiple of kPhiloxLanes: words[i Count + n] is word i of
+// blocks[n].
 template <int Count>
 EDDY_INLINE void philox_columns(const RandomKey& key, const std::uint64_t* blocks, std::uint32_t* words) {
   static_assert(Count % kPhiloxLanes == 0);

@@ -7,9 +7,8 @@
 namespace eddy::EDDY_ISA {
 namespace {
 
-// The sum of exp(x[i] - shift) in lanes. The exponentials pass through a small buffer on the stack, so a loop
-// over plain elements does them, which the compiler turns into vectors. `kept`, if not null, gets them; it
-// may be x.
+// Returns the sum of exp(x[i] - shift), added in lanes. The exponentials go to a small buffer on the stack,
+// in a plain loop that the compiler vectorises. `kept`, if not null, receives them; it may be x.
 template <class T>
 EDDY_INLINE T sum_of_exp(const T* x, std::int64_t n, T shift, T* kept = nullptr) {
   constexpr std::int64_t kPiece = 512;

@@ -1,7 +1,7 @@
-// Elementary functions for kernels: vec::exp, log, tanh, sigmoid, erf, normal_cdf, normal_pdf, sqrt, pow.
-// The float versions but pow have no branch, table or call, so that GCC vectorises a loop over them (with the
-// flags of *.isa.cpp files); a * b + c becomes a fused multiply-add where there is one. The double versions
-// call libm: they serve as the measure for the others. Device code gets CUDA's own functions.
+// Elementary functions for kernels: vec::exp, log, tanh, sigmoid, erf, normal_cdf, normal_pdf, sqrt, pow. The
+// float versions, except pow, have no branch, table or call, so that GCC vectorises a loop over them (with
+// the flags of *.isa.cpp files); a * b + c becomes a fused multiply-add where the processor has one. The
+// double versions call libm and are the reference for the float versions. Device code uses CUDA's functions.
 //
 // Errors against libm in double, in units in the last place: the bound that the tests hold, and the worst
 // seen over every 61st float on three instruction sets.
@@ -14,9 +14,9 @@
 //   exp 0.28 / 0.49 / 1.4   log 0.50 / 0.93 / 3.1   tanh 0.32 / 0.50 / 1.4   sigmoid 0.32 / 0.51 / 1.6
 //   erf 0.71 / 1.9 / 4.0    x normal_cdf(x) 0.58 / 1.2 / 3.3
 //
-// The polynomials are least-maximum-error fits made for this file (iteratively reweighted least squares in 40
-// digits); each names its interval and its error before rounding. Reductions: W. Cody, W. Waite, Software
-// Manual for the Elementary Functions, 1980.
+// The polynomials are minimax fits made for this file (iteratively reweighted least squares in 40 digits);
+// each comment gives the interval and the error before rounding.
+// Source: W. Cody, W. Waite, Software Manual for the Elementary Functions (1980), for the range reductions.
 #pragma once
 
 #include <math.h>
@@ -153,8 +153,9 @@ EDDY_HD_INLINE float log(float x) {
 #endif
 }
 
-// tanh x = (e^2a - 1) / (e^2a + 1) with a = |x|; e^2a - 1 = 2^n (e^r - 1) + (2^n - 1) keeps its relative
-// error near 0.
+// tanh x, with a = |x| and 2a = n ln 2 + r:
+//   tanh a   = (e^2a - 1) / (e^2a + 1)
+//   e^2a - 1 = 2^n (e^r - 1) + (2^n - 1)      keeps its relative precision near 0
 EDDY_HD_INLINE float tanh(float x) {
 #if defined(__CUDA_ARCH__)
   return ::tanhf(x);
@@ -171,8 +172,9 @@ EDDY_HD_INLINE float sigmoid(float x) {
   return 1.0f / (1.0f + vec::exp(-x));
 }
 
-// The error function: x + x P(x^2) on |x| < 1 (error 1.2e-9 relative), from the normal distribution's tail
-// beyond.
+// The error function:
+//   erf x = x + x P(x^2)                          |x| < 1, relative error 1.2e-9
+//   erf x = 1 - 2 normal_tail(x sqrt(2))          x >= 1, and odd
 EDDY_HD_INLINE float erf(float x) {
 #if defined(__CUDA_ARCH__)
   return ::erff(x);

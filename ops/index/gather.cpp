@@ -17,7 +17,7 @@ constinit Slot<GatherArgs> gather_backward_slot{"gather_backward"};
 
 namespace {
 
-// The first place whose index is outside [0, limit), or -1.
+// Returns the first position whose index is outside [0, limit), or -1.
 template <class Id>
 std::int64_t first_outside(const Id* ids, std::int64_t count, std::int64_t limit) {
   for (std::int64_t i = 0; i < count; ++i)
@@ -26,8 +26,7 @@ std::int64_t first_outside(const Id* ids, std::int64_t count, std::int64_t limit
 }
 
 std::int64_t first_outside(const Tensor& ids, std::int64_t limit) {
-  if (ids.device().type != DeviceType::cpu)
-    return -1;  // only the device could tell, and it would have to be waited for
+  if (ids.device().type != DeviceType::cpu) return -1;  // a check on the device would have to wait for it
   return ids.dtype() == Dtype::i32 ? first_outside(ids.data<std::int32_t>(), ids.elements(), limit)
                                    : first_outside(ids.data<std::int64_t>(), ids.elements(), limit);
 }
@@ -42,18 +41,18 @@ void check_device(const char* op, const Tensor& x, const Tensor& index) {
                       to_string(index.device()));
 }
 
-// The places of `rows` [..., dim] for each row of a tensor of this shape, with neighbouring axes merged.
+// Sets the sizes and strides of `rows` [..., dim] broadcast to this shape, with neighbouring axes merged.
 void add_rows(EmbeddingArgs& args, const Tensor& rows, const Shape& shape) {
-  const Tensor all = raw::expand(rows, shape);
-  args.added = all.raw_data();
+  const Tensor expanded = raw::expand(rows, shape);
+  args.added = expanded.raw_data();
   for (int i = 0; i + 1 < shape.rank(); ++i) {
     if (shape[i] == 1) continue;
     const int last = args.axes - 1;
-    if (last >= 0 && args.strides[last] == all.strides()[i] * shape[i])
+    if (last >= 0 && args.strides[last] == expanded.strides()[i] * shape[i])
       args.sizes[last] *= shape[i];
     else
       args.sizes[args.axes++] = shape[i];
-    args.strides[args.axes - 1] = all.strides()[i];
+    args.strides[args.axes - 1] = expanded.strides()[i];
   }
 }
 
@@ -66,7 +65,7 @@ void check_rows(const Tensor& table, const Tensor& ids, const Tensor& rows) {
     fail<ShapeError>("embedding_sum: rows {} do not repeat to {}", to_string(rows.shape()), to_string(shape));
 }
 
-// `dtype` is the table's, or bf16 beside a table of f32 on a device with kernels for it, as `rows` are.
+// `dtype` is that of the table, or bf16 beside an f32 table on a device with kernels for it.
 Tensor embed(const Tensor& table, const Tensor& ids, const Tensor& rows, Dtype dtype) {
   checks::floating("embedding", table, "table");
   checks::defined("embedding", ids, "ids");
@@ -139,20 +138,20 @@ Tensor gather(const Tensor& x, int axis, const Tensor& index) {
     fail<DtypeError>("gather: the index is {} (i64)", dtype_name(index.dtype()));
   check_device("gather", x, index);
   if (grad_enabled() && requires_grad(x)) checks::floating("gather", x);
-  const int along = x.shape().normal_axis(axis);
-  if (index.rank() != x.rank() || index.shape().with(along, 0) != x.shape().with(along, 0))
+  const int axis_number = x.shape().normal_axis(axis);
+  if (index.rank() != x.rank() || index.shape().with(axis_number, 0) != x.shape().with(axis_number, 0))
     fail<ShapeError>("gather: index {} for {} along axis {} (all other sizes must be equal)",
-                     to_string(index.shape()), to_string(x.shape()), along);
-  const std::int64_t size = x.shape()[along], picks = index.shape()[along];
+                     to_string(index.shape()), to_string(x.shape()), axis_number);
+  const std::int64_t size = x.shape()[axis_number], picks = index.shape()[axis_number];
   const Tensor picked = raw::contiguous(index), from = raw::contiguous(x);
   if (const std::int64_t bad = first_outside(picked, size); bad >= 0)
     fail<ValueError>(
         "gather: index out of range: {} at position {} of {}, axis {} has {} (indices are 0 to {})",
-        value_at(picked, bad), bad, to_string(index.shape()), along, size, size - 1);
+        value_at(picked, bad), bad, to_string(index.shape()), axis_number, size, size - 1);
   const Tensor y = Tensor::empty(index.shape(), x.dtype(), x.device());
   std::int64_t outer = 1, inner = 1;
-  for (int i = 0; i < along; ++i) outer *= x.shape()[i];
-  for (int i = along + 1; i < x.rank(); ++i) inner *= x.shape()[i];
+  for (int i = 0; i < axis_number; ++i) outer *= x.shape()[i];
+  for (int i = axis_number + 1; i < x.rank(); ++i) inner *= x.shape()[i];
   if (y.elements() > 0)
     gather_forward_slot(y.device(), {y.dtype(), outer, size, picks, inner, picked.data<std::int64_t>(),
                                      from.raw_data(), y.raw_data()});

@@ -1,8 +1,7 @@
-// Rows and entries picked by integer indices.
+// Lookup by integer indices: rows of a table (embedding) and entries along an axis (gather).
 //
-// The gradients add rows that were picked several times. Each element of the result is summed by one thread
-// in the order of the positions, so its bits depend neither on the number of threads nor on how the work was
-// cut.
+// The gradients add up rows that were picked several times. One thread sums each element of the result in the
+// order of the positions, so its bits depend neither on the number of threads nor on how the work is split.
 #pragma once
 
 #include <cstdint>
@@ -20,34 +19,34 @@ namespace eddy {
 // grad: dtable[v, :] = the sum of dy[i, :] over the positions i with ids[i] = v.
 Tensor embedding(const Tensor& table, const Tensor& ids);
 
-// Returns y[..., :] = table[ids[...], :] + rows, in `dtype`: cast(embedding(table, ids) + rows, dtype),
-// rounded once. On a GPU in one pass, whose gradients read dy as it comes and sum in f32.
-// shapes: rows [..., dim], which repeat to y's shape as in an addition, or undefined for none.
-// dtypes: rows of the table's; dtype floating.
-// errors: as embedding; ShapeError when rows do not repeat to y's shape.
-// grad: dtable as embedding; drows = dy summed over what was repeated.
+// Returns cast(embedding(table, ids) + rows, dtype), rounded once. On a GPU this is one fused kernel; its
+// gradients read dy in `dtype` and sum in f32.
+// shapes: rows [..., dim], broadcast to y's shape, or undefined for none.
+// dtypes: rows as the table; dtype floating.
+// errors: as embedding; ShapeError when rows do not broadcast to y's shape.
+// grad: dtable as embedding; drows = dy summed over the broadcast axes.
 Tensor embedding_sum(const Tensor& table, const Tensor& ids, const Tensor& rows, Dtype dtype);
 
 // Returns y[.., j, ..] = x[.., index[.., j, ..], ..]: along one axis, an index for every entry of the result.
-// shapes: index and y have the sizes of x but for `axis`, which may have any.
+// shapes: index and y have the sizes of x except on `axis`, which may have any size.
 // dtypes: x any (gradients for f32 and f64); index i64.
 // errors: ValueError names the position of an index outside the axis; ShapeError; DtypeError; DeviceError.
 // grad: dx[.., k, ..] = the sum of dy[.., j, ..] over the j with index[.., j, ..] = k.
 Tensor gather(const Tensor& x, int axis, const Tensor& index);
 
-// Rows picked from a table. Ids outside the table are refused before the kernel runs when the host can read
-// them; a kernel whose ids the host cannot read must not touch memory for them: a row of NaN forward, nothing
-// backward.
+// Rows picked from a table. When the host can read the ids, those outside the table are refused before the
+// kernel runs. When it cannot, the kernel must not access memory for them: it writes a row of NaN in the
+// forward pass and does nothing in the backward pass.
 struct EmbeddingArgs {
-  Dtype dtype;      // of table or dtable, and of what is added
+  Dtype dtype;      // of table or dtable, and of `added`
   Dtype row_dtype;  // of y or dy: the same, or bf16 beside f32, but not on the CPU
   Dtype id_dtype;   // i32 or i64
   std::int64_t positions, vocab, dim;
   const void* ids;
   const void* from;  // forward: table [vocab, dim]; backward: dy [positions, dim]
-  void* to;          // forward: y [positions, dim]; backward: dtable [vocab, dim], which is added to
-  // Forward, not on the CPU: row i of y gets the row of `added` at i's place in a walk over these sizes,
-  // whose elements are next to each other. Null for none.
+  void* to;          // forward: y [positions, dim]; backward: dtable [vocab, dim], accumulated into
+  // Forward on a GPU: row i of y gets the row of `added` at the index of i in a row-major walk over these
+  // sizes; the elements of a row are adjacent. Null for none.
   const void* added = nullptr;
   int axes = 0;
   std::int64_t sizes[kMaxRank] = {}, strides[kMaxRank] = {};  // strides in elements, 0 where rows repeat
@@ -60,7 +59,7 @@ struct GatherArgs {
   std::int64_t outer, size, picks, inner;
   const std::int64_t* index;  // [outer, picks, inner]
   const void* from;           // forward: x; backward: dy
-  void* to;                   // forward: y; backward: dx, which is added to
+  void* to;                   // forward: y; backward: dx, accumulated into
 };
 extern Slot<GatherArgs> gather_forward_slot, gather_backward_slot;
 

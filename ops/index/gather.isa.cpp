@@ -1,5 +1,5 @@
-// CPU kernels of embedding and gather. The forward moves bits, whatever the type. The backward cuts the
-// result into ranges of columns that no two threads share, and walks the positions in order: no atomics, no
+// CPU kernels of embedding and gather. The forward pass moves bits, whatever the type. The backward pass
+// gives each thread its own range of columns of the result and walks the positions in order: no atomics, no
 // sorting.
 #include "ops/index/gather.h"
 

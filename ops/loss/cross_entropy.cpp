@@ -13,7 +13,7 @@ constinit Slot<CrossEntropyMeanArgs> cross_entropy_mean_slot{"cross_entropy_mean
 constinit Slot<CrossEntropyBackwardArgs> cross_entropy_backward_slot{"cross_entropy_backward"};
 constinit Slot<CrossEntropyRowsArgs> cross_entropy_rows_slot{"cross_entropy_rows"};
 
-Tensor class_numbers(const char* op, const Tensor& targets, const Shape& rows, std::int64_t classes,
+Tensor class_indices(const char* op, const Tensor& targets, const Shape& rows, std::int64_t classes,
                      Device device, std::int64_t ignore) {
   checks::defined(op, targets, "targets");
   if (targets.dtype() != Dtype::i64 && targets.dtype() != Dtype::i32)
@@ -41,7 +41,7 @@ namespace {
 Tensor checked_targets(const char* op, const Tensor& logits, const Tensor& targets, std::int64_t ignore) {
   checks::floating(op, logits, "logits");
   if (logits.rank() == 0) fail<ShapeError>("{}: logits are a scalar (their last axis is the classes)", op);
-  return class_numbers(op, targets, logits.shape().without(logits.rank() - 1), logits.dim(-1),
+  return class_indices(op, targets, logits.shape().without(logits.rank() - 1), logits.dim(-1),
                        logits.device(), ignore);
 }
 
@@ -50,7 +50,7 @@ Tensor checked_targets(const char* op, const Tensor& logits, const Tensor& targe
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, std::int64_t ignore) {
   if (widens(logits)) return cross_entropy(wide(logits), targets, ignore);
   const Tensor numbers = checked_targets("cross_entropy", logits, targets, ignore);
-  const Dtype dtype = logits.dtype(), inside = computed_in(logits);
+  const Dtype dtype = logits.dtype(), inside = compute_dtype(logits);
   const Device device = logits.device();
   const std::int64_t rows = numbers.elements(), classes = logits.dim(-1);
   const Tensor packed = raw::contiguous(logits);
@@ -84,7 +84,7 @@ Tensor cross_entropy_rows(const Tensor& logits, const Tensor& targets, std::int6
   if (widens(logits)) return cross_entropy_rows(wide(logits), targets, ignore);
   const Tensor numbers = checked_targets("cross_entropy_rows", logits, targets, ignore);
   const Tensor packed = raw::contiguous(logits);
-  const Tensor losses = Tensor::empty(targets.shape(), computed_in(logits), logits.device());
+  const Tensor losses = Tensor::empty(targets.shape(), compute_dtype(logits), logits.device());
   if (losses.elements() > 0)
     cross_entropy_forward_slot(logits.device(),
                                {logits.dtype(), numbers.elements(), logits.dim(-1), ignore, packed.raw_data(),

@@ -1,7 +1,7 @@
-// CPU kernels of cross-entropy. Forward reads the logits once from memory (a row is small enough to come from
-// the cache for the second pass) and writes three numbers per row; the gradient reads them once and writes
-// dlogits once. Loss and gradient of a row at once read the logits once and write dlogits once, and take each
-// exponential once.
+// CPU kernels of cross-entropy. The forward reads the logits once from memory (for the second pass a row
+// comes from the cache) and writes three numbers per row. The backward reads the logits once and writes
+// dlogits once. The kernel for loss and gradient together reads the logits once, writes dlogits once and
+// computes each exponential once.
 #include "ops/loss/cross_entropy.h"
 
 #include "ops/cpu/isa.h"
@@ -43,7 +43,7 @@ void forward_kernel(const CrossEntropyArgs& args) {
   });
 }
 
-// The bits are those of the kernels beside it.
+// Gives the same bits as the separate kernels.
 template <class T>
 void loss_and_gradient_kernel(const CrossEntropyRowsArgs& args) {
   const T* const logits = static_cast<const T*>(args.logits);

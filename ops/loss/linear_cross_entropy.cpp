@@ -1,5 +1,5 @@
-// The chunks of a classifier with its loss: products by the gemm slot, rows by the kernels of cross-entropy:
-// loss and gradient of a row at once, since a chunk's logits are more than a cache holds.
+// A classifier with its loss in chunks: products by the gemm slot, then loss and gradient of each row in one
+// pass (cross_entropy_rows_slot), since a chunk's logits do not fit a cache.
 #include "ops/loss/linear_cross_entropy.h"
 
 #include <algorithm>
@@ -17,8 +17,8 @@
 namespace eddy {
 namespace {
 
-// The size of a chunk, where the caller does not say. Each chunk reads and writes the weight's gradient, so
-// it must not have few rows; its logits should be few beside the rest of a step. CPU: 32 MiB of f32, in
+// The default size of a chunk's logits. Each chunk reads and writes the weight's gradient, so it must not
+// have few rows; its logits should be small compared with the rest of a step. CPU: 32 MiB of f32, measured in
 // docs/performance.md. GPU: 256 MiB; the products of 1300 rows do 1000 operations for each byte of that
 // gradient. (Not measured on a GPU.)
 constexpr std::int64_t kChunkElements = std::int64_t{1} << 23, kFewestRows = 256;
@@ -42,7 +42,7 @@ std::int64_t chosen_chunk(std::int64_t rows, std::int64_t classes, Device device
   const std::int64_t most =
       std::max(on_cpu ? kFewestRows : kFewestRowsOnGpu,
                (on_cpu ? kChunkElements : kChunkElementsOnGpu) / std::max<std::int64_t>(1, classes));
-  // Chunks of one size, but for the last.
+  // Chunks of equal size, except for the last.
   const std::int64_t chunks = std::max<std::int64_t>(1, (rows + most - 1) / most);
   return (rows + chunks - 1) / chunks;
 }
@@ -62,11 +62,11 @@ Problem checked(const char* op, const Tensor& x, const Tensor& weight, const Ten
   }
   if (chunk < 0) fail<ValueError>("{}: a chunk of {} rows (0 lets the op choose)", op, chunk);
   Problem p;
-  p.targets = class_numbers(op, targets, x.shape().without(x.rank() - 1), weight.dim(0), x.device(), ignore);
-  p.inside = computed_in(x);
+  p.targets = class_indices(op, targets, x.shape().without(x.rank() - 1), weight.dim(0), x.device(), ignore);
+  p.inside = compute_dtype(x);
   p.ignore = ignore;
   p.chunk = chunk > 0 ? chunk : chosen_chunk(p.targets.elements(), weight.dim(0), x.device());
-  // As linear, products of bf16 round parameters of f32. Where there are none, they are computed in f32.
+  // As in linear, bf16 products round f32 parameters. Devices without bf16 products compute in f32.
   const auto factor = [&x](const Tensor& part) {
     const Tensor rounded = x.dtype() == Dtype::bf16 ? raw::to_bf16(part) : part;
     return widens(x) ? raw::cast(rounded, Dtype::f32) : rounded;
@@ -78,21 +78,21 @@ Problem checked(const char* op, const Tensor& x, const Tensor& weight, const Ten
   return p;
 }
 
-// The gradients of the sum of losses, undefined where none is wanted.
+// The gradients of the sum of losses; undefined if not wanted.
 struct SumGradients {
   Tensor x, weight, bias;
 
   bool wanted() const { return x.defined() || weight.defined() || bias.defined(); }
 };
 
-// Writes each row's loss, and the gradients that have a place.
+// Writes each row's loss, and the gradients that are defined.
 void run_chunks(const Problem& p, const Tensor& losses, const SumGradients& gradients) {
   const Device device = p.rows.device();
   const std::int64_t rows = p.count(), most = std::min(p.chunk, rows), classes = p.classes();
   const auto room = [&](const Shape& shape, Dtype dtype) { return Tensor::empty(shape, dtype, device); };
   const bool wanted = gradients.wanted(), bf16_products = p.rows.dtype() == Dtype::bf16;
   const Tensor logits = room({most, classes}, p.inside);
-  // Of the dtype of the other factor: in the place of the logits, or rounded for products of bf16.
+  // dz in the dtype of the other operand: in place of the logits, or rounded for bf16 products.
   const Tensor dlogits = wanted && bf16_products ? room({most, classes}, Dtype::bf16) : logits;
   const Tensor transposed = raw::transpose(p.weight, 0, 1);
   for (std::int64_t first = 0; first < rows; first += most) {
@@ -119,18 +119,19 @@ void run_chunks(const Problem& p, const Tensor& losses, const SumGradients& grad
   if (gradients.bias.defined()) raw::fill(gradients.bias, 0);
 }
 
-// Gives sum times a number that lies in the device's memory, and may overwrite sum.
-void give_product(GradSink& sink, int k, const Tensor& sum, const Tensor& by) {
+// Passes on sum * factor as the gradient of input k. `factor` is one number in the device's memory. May
+// overwrite sum.
+void give_product(GradSink& sink, int k, const Tensor& sum, const Tensor& factor) {
   const auto multiply = [&](const Tensor& to) {
     if (to.elements() > 0)
       scale_slot(to.device(), {sum.dtype(), to.dtype(), sum.elements(), sum.raw_data(), to.raw_data(), 1.0,
-                               by.raw_data()});
+                               factor.raw_data()});
   };
   if (sink.keeps(k, sum.dtype())) {
     multiply(sum);
     return sink.give(k, sum);
   }
-  // Where the gradient has a place, as in an arena, or another dtype, the product goes there.
+  // If the gradient already has memory, as in an arena, or another dtype, the result is written there.
   sink.into(k, [&](const Tensor& dst, float beta) {
     const bool one_kernel = dst.dtype() == sum.dtype() || !(dst.device() == kCpu);
     if (beta == 0 && one_kernel && dst.contiguous()) return multiply(dst);
@@ -160,14 +161,14 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
   const Tensor inverse_scored = Tensor::empty({}, p.inside, device);
   cross_entropy_mean_slot(device, {p.inside, p.count(), ignore, p.targets.data<std::int64_t>(),
                                    losses.raw_data(), loss.raw_data(), inverse_scored.raw_data()});
-  // The loss is the sum of losses over their number, so its gradient is that of the sum times dy over the
-  // number, and nothing else sees the sum.
+  // The loss is the sum of losses over their number, so its gradient is that of the sum, times dy, over the
+  // number. Nothing else uses the sum.
   return record("linear_cross_entropy", {x, weight, bias}, loss,
                 {sums.x, sums.weight, sums.bias, inverse_scored}, [shape = x.shape()](VjpContext& v) {
-                  const Tensor by = raw::alias(v.dy()) * v.saved(3);
+                  const Tensor factor = raw::alias(v.dy()) * v.saved(3);
                   for (int k = 0; k < 3; ++k) {
                     if (!v.sink.needs(k)) continue;
-                    give_product(v.sink, k, k == 0 ? raw::reshape(v.saved(k), shape) : v.saved(k), by);
+                    give_product(v.sink, k, k == 0 ? raw::reshape(v.saved(k), shape) : v.saved(k), factor);
                   }
                 });
 }

@@ -1,13 +1,16 @@
-// A classifier and its loss as one op: the cross-entropy of the logits x W^T + b, of which only a chunk of
-// rows exists at a time. With a large vocabulary the logits and their gradient are by far the largest tensors
-// of a training step; here neither is ever whole.
+// A classifier and its loss as one op: the cross-entropy of the logits x W^T + b, computed in chunks of rows.
+// With a large vocabulary the logits and their gradient are by far the largest tensors of a training step;
+// here neither ever exists as a whole. For each chunk of rows:
 //
-//   for each chunk of rows:   z = x W^T + b          losses, softmax(z) - [class = target] in z's place
-//                             dx = dz W,  dW += dz^T x,  db += sum of dz
+//   z   = x W^T + b
+//   dz  = softmax(z) - [class = target]      in place of z, with the losses
+//   dx  = dz W
+//   dW += dz^T x
+//   db += sum of dz over rows
 //
-// The gradients are those of the sum of losses and are made in the forward pass, while a chunk's logits are
-// there: to compute them again in the backward pass would be a fourth product beside three. The backward pass
-// multiplies them by what arrives, over the number of scored rows.
+// These are the gradients of the sum of losses. The forward pass computes them, while a chunk's logits exist:
+// recomputing the logits in the backward pass would be a fourth product besides three. The backward pass
+// scales them by the arriving gradient over the number of scored rows.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +20,21 @@
 
 namespace eddy {
 
-// The mean over the rows whose target is not `ignore` of the cross-entropy of linear(x, weight, bias), a
-// scalar []: cross_entropy(linear(x, weight, bias), targets, ignore) up to rounding.
+// Returns cross_entropy(linear(x, weight, bias), targets, ignore) up to rounding: the mean loss over the rows
+// whose target is not `ignore`, a scalar []. Needs memory for `chunk` rows of logits and, if gradients are
+// wanted, for x and weight once more (f32 for bf16). With chunk 0 the sizes and the device determine it.
 // shapes: x [..., in], weight [classes, in], bias [classes] or undefined, targets [...] (i32 or i64).
-// dtypes: f32, f64, bf16; beside x of bf16, weight and bias may be f32. Logits of bf16 products, the loss and
-// all sums are f32. memory: `chunk` rows of logits, and, where a gradient is wanted, x and weight once more
-// (f32 for bf16); chunk 0: chosen by the sizes and the device.
+// dtypes: f32, f64, bf16; with x in bf16, weight and bias may be f32. Logits of bf16 products, the loss and
+// all sums are f32.
 // errors: those of linear and of cross_entropy; ValueError for a negative chunk.
-// grad: of x, weight and bias, for any cotangent.
+// grad: for x, weight and bias, with any arriving gradient.
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& targets,
                             std::int64_t ignore = -1, std::int64_t chunk = 0);
 
-// Each row's loss, untracked; 0 where the target is `ignore`. For evaluation. shapes and errors: as
-// linear_cross_entropy; the result has the targets' shape.
+// Returns each row's loss, 0 where the target is `ignore`. For evaluation.
+// shapes: as linear_cross_entropy; the result has the targets' shape.
+// errors: as linear_cross_entropy.
+// grad: none.
 Tensor linear_cross_entropy_rows(const Tensor& x, const Tensor& weight, const Tensor& bias,
                                  const Tensor& targets, std::int64_t ignore = -1, std::int64_t chunk = 0);
 

@@ -1,4 +1,4 @@
-// Checks of the search in a memory, its products of scores, and its CPU kernels.
+// Checks of memory_search, the products that give its scores, and its CPU kernels.
 #include "ops/memory/memory_search.h"
 
 #include <algorithm>
@@ -20,8 +20,8 @@ constinit Slot<MemoryTakeArgs> memory_take_slot{"memory_take"};
 
 namespace {
 
-// Scores that are computed before entries are chosen by them. On the CPU 4 MiB of f32, so that choosing reads
-// them from the cache; a GPU needs more work for one launch.
+// Scores computed at a time, before the best are chosen. On the CPU 4 MiB of f32, so that choosing reads them
+// from the cache; a GPU needs more work per launch.
 constexpr std::int64_t kCpuScores = std::int64_t{1} << 20, kGpuScores = std::int64_t{1} << 24;
 
 void check_search(const Tensor& q, const Tensor& keys, const Tensor& values, std::int64_t topk) {
@@ -65,14 +65,14 @@ void mark(const MemoryMarkArgs& a) {
   });
 }
 
-// One query: its scores, and where its pairs go.
+// One query: its scores, and where its results go.
 template <class T>
 struct Taking {
   const MemoryTakeArgs& args;
   std::int64_t query, end;
 
   T score(std::int64_t m) const {
-    return args.blank[m] != 0 ? static_cast<T>(kMemoryBlankScore)
+    return args.blank[m] != 0 ? static_cast<T>(kMemoryEmptyScore)
                               : static_cast<const T*>(args.scores)[query * args.score_stride + m];
   }
   // Adds `weight` times an entry to a place.
@@ -98,11 +98,11 @@ void take_by_bucket(const Taking<T>& taking) {
   for (std::int64_t bucket = 0; bucket < std::min(topk, taking.end); ++bucket) {
     T best = taking.score(bucket);
     for (std::int64_t m = bucket; m < taking.end; m += topk) best = std::max(best, taking.score(m));
-    // A NaN among the scores makes the sum of weights NaN, and so the pair.
+    // A NaN among the scores makes the sum of weights NaN, and so the result.
     const auto weight = [&](std::int64_t m) {
       const double gap =
           kMemorySharpness * (static_cast<double>(best) - static_cast<double>(taking.score(m)));
-      return gap > kMemoryForgotten ? 0.0 : std::exp(-gap);
+      return gap > kMemoryNegligible ? 0.0 : std::exp(-gap);
     };
     double total = 0;
     for (std::int64_t m = bucket; m < taking.end; m += topk) total += weight(m);
@@ -111,7 +111,7 @@ void take_by_bucket(const Taking<T>& taking) {
   }
 }
 
-// NaN comes first, so that it shows in the result, and of equal scores the one in front.
+// NaN ranks first, so that it shows in the result; of equal scores, the first entry.
 template <class T>
 bool comes_before(T a, std::int32_t i, T b, std::int32_t j) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && (!std::isnan(b) || i < j);
@@ -154,12 +154,12 @@ void install_cpu_memory_search() {
   };
 }
 
-TakenPairs memory_search(const Tensor& q, const Tensor& given_keys, const Tensor& given_values,
-                         std::int64_t topk, MemorySearch search) {
+MemoryMatches memory_search(const Tensor& q, const Tensor& given_keys, const Tensor& given_values,
+                            std::int64_t topk, MemorySearch search) {
   if (widens_anywhere(q)) {
     const NoGrad no_grad;
-    const TakenPairs taken = memory_search(wide(q), wide_like("memory_search", q, given_keys),
-                                           wide_like("memory_search", q, given_values), topk, search);
+    const MemoryMatches taken = memory_search(wide(q), wide_like("memory_search", q, given_keys),
+                                              wide_like("memory_search", q, given_values), topk, search);
     return {narrowed(taken.keys), narrowed(taken.values)};
   }
   check_search(q, given_keys, given_values, topk);
@@ -169,7 +169,7 @@ TakenPairs memory_search(const Tensor& q, const Tensor& given_keys, const Tensor
   const Device device = q.device();
   const bool on_cpu = device == kCpu;
   const Shape shape{batch, time, topk, heads, head_dim};
-  const TakenPairs taken{Tensor::empty(shape, q.dtype(), device), Tensor::empty(shape, q.dtype(), device)};
+  const MemoryMatches taken{Tensor::empty(shape, q.dtype(), device), Tensor::empty(shape, q.dtype(), device)};
   if (taken.keys.elements() == 0) return taken;
 
   const Tensor queries = raw::contiguous(q);
@@ -184,7 +184,7 @@ TakenPairs memory_search(const Tensor& q, const Tensor& given_keys, const Tensor
   for (std::int64_t item = 0; item < batch * heads; ++item) {
     const std::int64_t sequence = item / heads, in_row = item % heads * head_dim;
     const std::int32_t* const end = ends.data<std::int32_t>() + item;
-    // The host does not wait for a GPU to learn how much of the memory is filled.
+    // How full the memory is stays unknown here: the host does not wait for a GPU.
     const std::int64_t filled = on_cpu ? *end : size;
     const std::int64_t of_entries = sequence * size * row + in_row;
     for (std::int64_t first = 0; first < time; first += chunk) {

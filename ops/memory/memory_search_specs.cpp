@@ -91,7 +91,7 @@ std::vector<OpSpec> memory_search_specs() {
     spec.formula =
         exact ? "the pairs of the topk best keys" : "the pair of the best key of each of topk buckets";
     spec.run = [search](const Tensors& x) {
-      const TakenPairs taken = memory_search(x[0], x[1], x[2], kTaken, search);
+      const MemoryMatches taken = memory_search(x[0], x[1], x[2], kTaken, search);
       return Tensors{taken.keys, taken.values};
     };
     spec.reference = [search](const Tensors& x) { return reference_search(x, kTaken, search); };

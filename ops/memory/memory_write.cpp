@@ -1,4 +1,4 @@
-// Checks of writing into a memory, and its CPU kernel, which moves bytes.
+// Checks of memory_write, and its CPU kernel, which moves bytes.
 #include "ops/memory/memory_write.h"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
-// Writing into a memory of past keys and values, a ring: new rows take the places of the oldest. What is
-// searched by memory_search.h.
-// source: Y. Wu et al., "Memorizing Transformers", 2022.
+// Writing into a memory of past keys and values, a ring buffer: new rows overwrite the oldest.
+// memory_search.h searches it.
+//
+// Source: Y. Wu et al., "Memorizing Transformers", 2022.
 #pragma once
 
 #include <cstdint>
@@ -15,22 +16,23 @@ namespace eddy {
 // Entries whose key is zero are empty. The next row of sequence b goes to place count[b] mod size.
 struct MemoryEntries {
   Tensor keys, values;  // [batch, size, heads, head_dim]
-  Tensor count;         // i64 [batch]: rows written since the sequence was empty
+  Tensor count;         // i64 [batch]: rows written since the sequence was emptied
 };
 
-// The memory after some sequences were emptied and then rows were written: row i of sequence b goes to place
-// (count[b] + i) mod size; of rows for one place the last stays. Nothing is read on the host, so that it can
-// be recorded and replayed. `memory` stays as it is.
-// shapes: keys, values [batch, rows, heads, head_dim], or both undefined for no rows; emptied [batch], not 0
-// where a sequence is emptied, or undefined for none; size >= 1. What is not row-major is copied once.
-// dtypes: the memory's keys and values of one floating dtype, to which those of the rows are rounded; count
-// i64, emptied u8.
+// Returns the memory after emptying some sequences and then writing rows. Row i of sequence b goes to place
+// (count[b] + i) mod size; of several rows for one place, the last wins. `memory` itself does not change. The
+// host reads nothing, so the op can be captured and replayed.
+// shapes: keys, values [batch, rows, heads, head_dim], or both undefined for no rows; emptied [batch],
+// nonzero where a sequence is emptied, or undefined for none; size >= 1. What is not row-major is copied
+// once.
+// dtypes: the memory's keys and values have one floating dtype, to which the rows are rounded; count i64,
+// emptied u8.
 // errors: ShapeError, DtypeError, DeviceError.
 // grad: none; a memory is constant.
 MemoryEntries memory_write(const MemoryEntries& memory, const Tensor& keys, const Tensor& values,
                            const Tensor& emptied = {});
 
-// One entry's numbers of all heads, `width` of them, lie together.
+// An entry is `width` adjacent numbers: those of all heads.
 struct MemoryWriteArgs {
   Dtype dtype;
   std::int64_t batch, size, rows, width;
@@ -38,13 +40,13 @@ struct MemoryWriteArgs {
   const std::int64_t* count;          // [batch]
   const void *new_keys, *new_values;  // [batch, rows, width]
   const std::uint8_t* emptied;        // [batch], or null
-  void *to_keys, *to_values;          // [batch, size, width]; they overlap nothing else
+  void *to_keys, *to_values;          // [batch, size, width]; overlap nothing else
   std::int64_t* to_count;             // [batch]
 };
 extern Slot<MemoryWriteArgs> memory_write_slot;
 
-// Which of so many rows stays at a place when the first goes to place count mod size; -1 for none. A count
-// below 0 is none that memory_write leaves, and must not lead out of the memory either.
+// Returns which of `rows` rows ends up at `place` if the first one is written to place count mod size; -1 for
+// none. memory_write never makes a negative count, but one must not lead outside the memory either.
 EDDY_HD_INLINE std::int64_t memory_row_at(std::int64_t place, std::int64_t count, std::int64_t rows,
                                           std::int64_t size) {
   const std::int64_t first = count % size;  // C++ rounds to 0: above -size

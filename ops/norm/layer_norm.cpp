@@ -30,9 +30,9 @@ void* data_or_null(const Tensor& x) {
   return x.defined() ? x.raw_data() : nullptr;
 }
 
-// One norm of rows: what the forward pass keeps, and the backward pass.
+// The results of a forward pass, and what it saves for backward.
 struct LayerNormRows {
-  Rows rows;  // what is normalised: x, or the sum
+  Rows rows;  // the input of the norm: x, or the sum
   Tensor gain, mean, rstd, y;
 };
 
@@ -44,17 +44,17 @@ void check_layer_norm(const char* op, const Tensor& x, const Tensor& weight, con
   if (!(eps >= 0) || !std::isfinite(eps)) fail<ValueError>("{}: eps is {} (finite and >= 0)", op, eps);
 }
 
-// With delta, the rows normalised are x + delta.
+// Normalises x, or x + delta if delta is defined.
 LayerNormRows normalise(const Tensor& x, const Tensor& delta, const Tensor& weight, const Tensor& bias,
                         double eps) {
   const Rows rows = rows_of(x);
-  const Dtype inside = computed_in(x);
+  const Dtype stats_dtype = compute_dtype(x);
   LayerNormRows result;
   result.gain = weight.defined() ? raw::contiguous(weight) : Tensor();
   const Tensor shift = bias.defined() ? raw::contiguous(bias) : Tensor();
   result.y = Tensor::empty(x.shape(), x.dtype(), x.device());
-  result.mean = Tensor::empty({rows.rows}, inside, x.device());
-  result.rstd = Tensor::empty({rows.rows}, inside, x.device());
+  result.mean = Tensor::empty({rows.rows}, stats_dtype, x.device());
+  result.rstd = Tensor::empty({rows.rows}, stats_dtype, x.device());
   const Rows addend = delta.defined() ? rows_of(delta) : Rows();
   const Tensor sum = delta.defined() ? Tensor::empty(x.shape(), x.dtype(), x.device()) : Tensor();
   result.rows = delta.defined() ? rows_of(sum) : rows;
@@ -66,17 +66,22 @@ LayerNormRows normalise(const Tensor& x, const Tensor& delta, const Tensor& weig
   return result;
 }
 
-// n = (x - mean) rstd has dn_i/dx_j = rstd ([i = j] - 1/width - n_i n_j / width): the mean moves by 1/width,
-// and since the variance's derivative is 2 (x_j - mean) / width, drstd/dx_j = -rstd^2 n_j / width. With g =
-// dy weight, dx_j = sum_i g_i dn_i/dx_j = rstd (g_j - mean(g) - n_j mean(g n)). dweight = sum dy n and dbias
-// = sum dy over rows. Of a sum, both summands get dsum + dx.
+// With n = (x - mean) rstd and g = dy weight:
+//   dmean/dx_j     = 1 / width
+//   dvariance/dx_j = 2 (x_j - mean) / width
+//   drstd/dx_j     = -rstd^2 n_j / width
+//   dn_i/dx_j      = rstd ([i = j] - 1 / width - n_i n_j / width)
+//   dx_j           = sum_i g_i dn_i/dx_j = rstd (g_j - mean(g) - n_j mean(g n))
+//   dweight        = sum of dy n over rows
+//   dbias          = sum of dy over rows
+// For add_layer_norm, both summands get dsum + dx.
 struct LayerNormVjp {
   std::int64_t count, width, x_stride;
-  bool of_sum;  // inputs x, delta, weight, bias and results sum, y, instead of x, weight, bias and y
+  bool has_delta;  // add_layer_norm: the inputs are x, delta, weight, bias, the results sum and y
 
   void operator()(VjpContext& v) const {
-    const int weight = of_sum ? 2 : 1, bias = weight + 1;
-    const Tensor dsum = of_sum ? v.dy(0) : Tensor(), dnorm = v.dy(of_sum ? 1 : 0);
+    const int weight = has_delta ? 2 : 1, bias = weight + 1;
+    const Tensor dsum = has_delta ? v.dy(0) : Tensor(), dnorm = v.dy(has_delta ? 1 : 0);
     const auto give_summands = [&](const Tensor& dx) {
       for (const int k : {0, 1})
         if (v.sink.needs(k)) v.sink.give(k, dx);
@@ -84,11 +89,12 @@ struct LayerNormVjp {
     if (!dnorm.defined()) return give_summands(dsum);
     const Rows dy = rows_of(dnorm);
     const Tensor &saved_x = v.saved(0), &saved_gain = v.saved(1);
-    const Dtype dtype = saved_x.dtype(), sums = computed_in(saved_x);
+    const Dtype dtype = saved_x.dtype(), stats_dtype = compute_dtype(saved_x);
     const Device device = saved_x.device();
     const Shape partial_shape{norm_blocks(count), width};
-    const Tensor dweight = v.sink.needs(weight) ? Tensor::empty(partial_shape, sums, device) : Tensor();
-    const Tensor dbias = v.sink.needs(bias) ? Tensor::empty(partial_shape, sums, device) : Tensor();
+    const Tensor dweight =
+        v.sink.needs(weight) ? Tensor::empty(partial_shape, stats_dtype, device) : Tensor();
+    const Tensor dbias = v.sink.needs(bias) ? Tensor::empty(partial_shape, stats_dtype, device) : Tensor();
     const auto run = [&](void* dx, float beta, const Tensor& more = {}) {
       if (count == 0 || width == 0) return;
       layer_norm_backward_slot(
@@ -96,11 +102,11 @@ struct LayerNormVjp {
                    data_or_null(saved_gain), v.saved(2).raw_data(), v.saved(3).raw_data(), dx, width, beta,
                    data_or_null(dweight), data_or_null(dbias), 0, data_or_null(more)});
     };
-    if (of_sum && (v.sink.needs(0) || v.sink.needs(1))) {
+    if (has_delta && (v.sink.needs(0) || v.sink.needs(1))) {
       const Tensor dx = Tensor::empty(dnorm.shape(), dtype, device);
       run(dx.raw_data(), 0, dsum.defined() ? raw::contiguous(dsum) : Tensor());
       give_summands(dx);
-    } else if (!of_sum && v.sink.needs(0)) {
+    } else if (!has_delta && v.sink.needs(0)) {
       v.sink.into(0, [&](const Tensor& dx, float beta) { run(dx.raw_data(), beta); });
     } else {
       run(nullptr, 0);
@@ -127,8 +133,8 @@ SumAndNorm add_layer_norm(const Tensor& x, const Tensor& delta, const Tensor& gi
   if (x.shape() != delta.shape())
     fail<ShapeError>("add_layer_norm: {} and {} (one shape for both)", to_string(x.shape()),
                      to_string(delta.shape()));
-  // What does not lie in rows would be copied for the kernel; add takes any strides.
-  if (widens(x) || (x.rank() > 0 && !(lies_in_rows(x) && lies_in_rows(delta)))) {
+  // A tensor without evenly spaced rows would be copied for the kernel; add takes any strides.
+  if (widens(x) || (x.rank() > 0 && !(has_even_rows(x) && has_even_rows(delta)))) {
     const Tensor sum = x + delta;
     return {sum, layer_norm(sum, weight, bias, eps)};
   }

@@ -1,7 +1,7 @@
-// CPU kernels of layer normalisation. A row stays in the first-level cache for its passes (sum, squared
-// distances, write; in the gradient two sums, then the write together with the partial sums of dweight and
-// dbias), so memory sees x once and y once, in the gradient dy, x and dx once. Two passes for the variance:
-// sum(x^2) - n mean^2 cancels.
+// CPU kernels of layer normalisation. A row stays in the L1 cache for its passes (forward: sum, squared
+// distances, write; backward: two sums, then the write together with the partial sums of dweight and dbias).
+// So memory moves x and y once in the forward pass, and dy, x and dx once in the backward pass. The variance
+// takes two passes because sum(x^2) - n mean^2 cancels.
 #include "ops/norm/layer_norm.h"
 
 #include "ops/cpu/isa.h"
@@ -20,7 +20,7 @@ EDDY_INLINE std::int64_t items_per_chunk(std::int64_t elements_per_item) {
   return elements_per_item >= kChunk ? 1 : kChunk / elements_per_item;
 }
 
-// y = n weight + bias for one row.
+// Writes y = n weight + bias for one row.
 template <class T>
 EDDY_INLINE void scale_row(const T* x, T mean, T rstd, const T* weight, const T* bias, T* y,
                            std::int64_t width) {
@@ -71,7 +71,7 @@ void forward_kernel(const LayerNormArgs& args) {
   });
 }
 
-// What the loops over one row share.
+// What the backward loops over one row share.
 template <class T>
 struct BackwardRow {
   const T *dy, *x, *weight;
@@ -108,7 +108,7 @@ EDDY_INLINE void dx_row(const BackwardRow<T>& row, T* dx, T beta, std::int64_t w
   }
 }
 
-// The beta that adds the gradient to row r of dsum, which is written to dx, where there is one.
+// With dsum, copies its row r to dx and returns beta 1, which adds the gradient to it.
 template <class T>
 EDDY_INLINE T start_dx(const T* dsum, std::int64_t r, T* dx, T beta, std::int64_t width) {
   if (dsum == nullptr) return beta;
@@ -116,7 +116,7 @@ EDDY_INLINE T start_dx(const T* dsum, std::int64_t r, T* dx, T beta, std::int64_
   return T(1);
 }
 
-// partial = beta * partial, where 0 forgets what was there.
+// partial = beta * partial; with beta 0 it is not read.
 template <class T>
 EDDY_INLINE void start_partial(T* partial, T beta, std::int64_t width) {
   if (partial == nullptr || beta == T(1)) return;

@@ -36,41 +36,44 @@ void check_rms_norm(const char* op, const Tensor& x, const Tensor& weight, doubl
 }
 
 struct RmsNormRows {
-  Rows rows;  // what is normalised: x, or the sum
+  Rows rows;  // the input of the norm: x, or the sum
   Tensor gain, rstd, y;
 };
 
-// With delta, the rows normalised are x + delta; with a table, it is added afterwards.
+// Normalises x, or x + delta if delta is defined; then adds the table if it is defined.
 RmsNormRows normalise(const Tensor& x, const Tensor& delta, const Tensor& weight, const Tensor& table,
                       double eps) {
   const Rows rows = rows_of(x);
   RmsNormRows result;
   result.gain = weight.defined() ? raw::contiguous(weight) : Tensor();
   result.y = Tensor::empty(x.shape(), x.dtype(), x.device());
-  result.rstd = Tensor::empty({rows.rows}, computed_in(x), x.device());
+  result.rstd = Tensor::empty({rows.rows}, compute_dtype(x), x.device());
   const Rows addend = delta.defined() ? rows_of(delta) : Rows();
   const Tensor sum = delta.defined() ? Tensor::empty(x.shape(), x.dtype(), x.device()) : Tensor();
   result.rows = delta.defined() ? rows_of(sum) : rows;
-  const Tensor places = table.defined() ? raw::contiguous(table) : Tensor();
+  const Tensor packed_table = table.defined() ? raw::contiguous(table) : Tensor();
   if (result.y.elements() > 0)
     rms_norm_forward_slot(
         x.device(), {x.dtype(), rows.rows, rows.width, rows.data(), rows.stride, data_or_null(result.gain),
                      result.y.raw_data(), rows.width, result.rstd.raw_data(), eps,
-                     data_or_null(addend.storage), addend.stride, data_or_null(sum), data_or_null(places),
-                     table.defined() ? table.elements() / rows.width : 1});
+                     data_or_null(addend.storage), addend.stride, data_or_null(sum),
+                     data_or_null(packed_table), table.defined() ? table.elements() / rows.width : 1});
   return result;
 }
 
-// n = x rstd with rstd = (mean(x^2) + eps)^(-1/2), so drstd/dx_j = -rstd^3 x_j / width = -rstd^2 n_j / width
-// and dn_i/dx_j = rstd ([i = j] - n_i n_j / width). With g = dy weight, dx_j = rstd (g_j - n_j mean(g n)),
-// and dweight = sum of dy n over rows. Of a sum, both summands get dsum + dx.
+// With rstd = (mean(x^2) + eps)^(-1/2), n = x rstd and g = dy weight:
+//   drstd/dx_j = -rstd^3 x_j / width = -rstd^2 n_j / width
+//   dn_i/dx_j  = rstd ([i = j] - n_i n_j / width)
+//   dx_j       = sum_i g_i dn_i/dx_j = rstd (g_j - n_j mean(g n))
+//   dweight    = sum of dy n over rows
+// For add_rms_norm, both summands get dsum + dx.
 struct RmsNormVjp {
   std::int64_t count, width, x_stride;
-  bool of_sum;  // inputs x, delta, weight and results sum, y, instead of x, weight and y
+  bool has_delta;  // add_rms_norm: the inputs are x, delta, weight, the results sum and y
 
   void operator()(VjpContext& v) const {
-    const int weight = of_sum ? 2 : 1;
-    const Tensor dsum = of_sum ? v.dy(0) : Tensor(), dnorm = v.dy(of_sum ? 1 : 0);
+    const int weight = has_delta ? 2 : 1;
+    const Tensor dsum = has_delta ? v.dy(0) : Tensor(), dnorm = v.dy(has_delta ? 1 : 0);
     const auto give_summands = [&](const Tensor& dx) {
       for (const int k : {0, 1})
         if (v.sink.needs(k)) v.sink.give(k, dx);
@@ -79,7 +82,7 @@ struct RmsNormVjp {
     const Rows dy = rows_of(dnorm);
     const Tensor &saved_x = v.saved(0), &saved_gain = v.saved(1);
     const Tensor dweight = v.sink.needs(weight) ? Tensor::empty({norm_blocks(count), width},
-                                                                computed_in(saved_x), saved_x.device())
+                                                                compute_dtype(saved_x), saved_x.device())
                                                 : Tensor();
     const auto run = [&](void* dx, float beta, const Tensor& more = {}) {
       if (count == 0 || width == 0) return;
@@ -88,11 +91,11 @@ struct RmsNormVjp {
                               x_stride, data_or_null(saved_gain), v.saved(2).raw_data(), dx, width, beta,
                               data_or_null(dweight), 0, data_or_null(more)});
     };
-    if (of_sum && (v.sink.needs(0) || v.sink.needs(1))) {
+    if (has_delta && (v.sink.needs(0) || v.sink.needs(1))) {
       const Tensor dx = Tensor::empty(dnorm.shape(), saved_x.dtype(), saved_x.device());
       run(dx.raw_data(), 0, dsum.defined() ? raw::contiguous(dsum) : Tensor());
       give_summands(dx);
-    } else if (!of_sum && v.sink.needs(0)) {
+    } else if (!has_delta && v.sink.needs(0)) {
       v.sink.into(0, [&](const Tensor& dx, float beta) { run(dx.raw_data(), beta); });
     } else {
       run(nullptr, 0);
@@ -139,8 +142,8 @@ SumAndNorm add_rms_norm(const Tensor& x, const Tensor& delta, const Tensor& give
   if (x.shape() != delta.shape())
     fail<ShapeError>("add_rms_norm: {} and {} (one shape for both)", to_string(x.shape()),
                      to_string(delta.shape()));
-  // What does not lie in rows would be copied for the kernel; add takes any strides.
-  if (widens(x) || (x.rank() > 0 && !(lies_in_rows(x) && lies_in_rows(delta)))) {
+  // A tensor without evenly spaced rows would be copied for the kernel; add takes any strides.
+  if (widens(x) || (x.rank() > 0 && !(has_even_rows(x) && has_even_rows(delta)))) {
     const Tensor sum = x + delta;
     return {sum, rms_norm(sum, weight, eps)};
   }

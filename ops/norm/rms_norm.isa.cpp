@@ -1,4 +1,4 @@
-// CPU kernels of root-mean-square normalisation; a row stays in the first-level cache for its passes, as in
+// CPU kernels of root-mean-square normalisation. A row stays in the L1 cache for its passes, as in
 // layer_norm.isa.cpp.
 #include "ops/norm/rms_norm.h"
 

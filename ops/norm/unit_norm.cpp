@@ -16,7 +16,7 @@ constinit Slot<UnitNormBackwardArgs> unit_norm_backward_slot{"unit_norm_backward
 
 namespace {
 
-// Of rows in groups of `heads`.
+// Normalises rows in groups of `heads`, except the plain heads.
 Tensor normalise(const char* op, const Tensor& x, double eps, std::int64_t heads, AxisRange plain) {
   checks::floating(op, x);
   if (!(eps >= 0) || !std::isfinite(eps)) fail<ValueError>("{}: eps is {} (finite and >= 0)", op, eps);
@@ -24,12 +24,14 @@ Tensor normalise(const char* op, const Tensor& x, double eps, std::int64_t heads
 
   const Rows rows = rows_of(x);
   const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
-  const Tensor scale = Tensor::empty({rows.rows}, computed_in(x), x.device());
+  const Tensor scale = Tensor::empty({rows.rows}, compute_dtype(x), x.device());
   if (y.elements() > 0)
     unit_norm_forward_slot(x.device(), {x.dtype(), rows.rows, rows.width, rows.data(), rows.stride,
                                         y.raw_data(), scale.raw_data(), eps, heads, plain.first, plain_end});
-  // y = x r with r = (sum x^2 + eps)^(-1/2): dr/dx_j = -r^3 x_j, so dy_i/dx_j = r ([i = j] - y_i y_j) and
-  // dx_j = r (dy_j - y_j sum(dy y)).
+  // With r = (sum(x^2) + eps)^(-1/2) and y = x r:
+  //   dr/dx_j   = -r^3 x_j
+  //   dy_i/dx_j = r ([i = j] - y_i y_j)
+  //   dx_j      = sum_i dy_i dy_i/dx_j = r (dy_j - y_j sum(dy y))
   return record(op, {x}, y, {y, scale},
                 [count = rows.rows, width = rows.width, heads, plain, plain_end](VjpContext& v) {
                   const Rows dy = rows_of(v.dy());

@@ -1,6 +1,7 @@
-// Unit vectors: each row of the last axis divided by its length, x (sum x^2 + eps)^(-1/2). The queries and
-// keys of cosine attention.
-// source: Hutchins et al., "Block-recurrent transformers" (2022), section 3.4, and the authors' code for the
+// Unit vectors: each row of the last axis divided by its length. For the queries and keys of cosine
+// attention.
+//   y = x (sum(x^2) + eps)^(-1/2)
+// Source: Hutchins et al., "Block-recurrent transformers" (2022), section 3.4, and the authors' code for the
 // place of eps.
 #pragma once
 
@@ -13,22 +14,24 @@
 
 namespace eddy {
 
-// x with each row of the last axis brought to a length of 1; a row of zeros stays zero for eps > 0.
-// shapes: x [..., width] -> the same; rows may lie anywhere as long as they are evenly spaced, else x is
-// copied once. Size 0 gives an empty result.
+// Returns x with each row of the last axis scaled to length 1. A row of zeros stays zero for eps > 0. Size 0
+// gives an empty result. Rows that are not evenly spaced are copied once.
+// shapes: x [..., width] -> the same.
 // dtypes: f32, f64, bf16.
 // errors: ShapeError for a scalar; ValueError unless eps is finite and >= 0; DtypeError.
-// grad: with r = (sum x^2 + eps)^(-1/2) and n = x r: dx = r (dy - n sum(dy n)).
+// grad: with r = (sum(x^2) + eps)^(-1/2) and y = x r,
+//   dx = r (dy - y sum(dy y))
 Tensor unit_norm(const Tensor& x, double eps = 1e-6);
 
-// Entries of an axis: `count` from `first` on.
+// A range of an axis: `count` entries from `first`.
 struct AxisRange {
   std::int64_t first = 0, count = 0;
 };
-// The same for the heads of one projection, of which those in `plain` stay as they are: its queries and keys
-// become unit vectors beside its values.
-// shapes: x [..., heads, width] -> the same. dtypes, errors: as unit_norm; ShapeError for fewer axes than two
-// or heads that x does not have.
+// The same for the heads of a fused projection, except the heads in `plain`, which are copied: its queries
+// and keys become unit vectors, its values stay.
+// shapes: x [..., heads, width] -> the same.
+// dtypes: as unit_norm.
+// errors: as unit_norm; ShapeError for fewer than two axes or heads that x does not have.
 // grad: as unit_norm; dy for plain heads.
 Tensor unit_norm_heads(const Tensor& x, double eps, AxisRange plain);
 
@@ -39,13 +42,12 @@ struct UnitNormArgs {
   const void* x;
   std::int64_t x_stride;
   void* y;
-  void* scale;  // [rows]: r above, kept for the gradient; f32 where the dtype is bf16
+  void* scale;  // [rows]: r above, saved for backward; f32 if the dtype is bf16
   double eps;
-  // Rows come in groups of `heads`; those of heads plain_first .. plain_end - 1 are copied, with a scale
-  // of 1.
+  // Rows come in groups of `heads`; heads plain_first .. plain_end - 1 are copied, with a scale of 1.
   std::int64_t heads, plain_first, plain_end;
 };
-// Whether row r is one of those that stay as they are.
+// Whether the row belongs to a plain head.
 template <class Args>
 EDDY_HD_INLINE bool unit_norm_plain(const Args& args, std::int64_t row) {
   const std::int64_t head = row % args.heads;
@@ -53,7 +55,7 @@ EDDY_HD_INLINE bool unit_norm_plain(const Args& args, std::int64_t row) {
 }
 extern Slot<UnitNormArgs> unit_norm_forward_slot;
 
-// dx = beta * dx + its gradient; dx is row-major and is not read when beta is 0.
+// Computes dx = beta * dx + the gradient of x; dx is row-major and is not read when beta is 0.
 struct UnitNormBackwardArgs {
   Dtype dtype;
   std::int64_t rows, width;

@@ -1,5 +1,4 @@
-// CPU kernels of unit vectors; a row is one head's query or key, so it stays in the first-level cache for
-// both of its passes.
+// CPU kernels of unit_norm. A row is the query or key of one head and stays in the L1 cache for both passes.
 #include "ops/norm/unit_norm.h"
 
 #include "ops/cpu/isa.h"
@@ -48,16 +47,15 @@ void backward_kernel(const UnitNormBackwardArgs& args) {
       const T* const y = static_cast<const T*>(args.y) + row * width;
       T* const dx = static_cast<T*>(args.dx) + row * width;
       const T scale = static_cast<const T*>(args.scale)[row];
-      const T along =
-          unit_norm_plain(args, row) ? T(0) : lane_sum<T>(width, [=](auto reader, std::int64_t i) {
-            return reader.load(dy + i) * reader.load(y + i);
-          });
+      const T dy_y = unit_norm_plain(args, row) ? T(0) : lane_sum<T>(width, [=](auto reader, std::int64_t i) {
+        return reader.load(dy + i) * reader.load(y + i);
+      });
       if (beta == T(0)) {
 #pragma GCC ivdep
-        for (std::int64_t i = 0; i < width; ++i) dx[i] = scale * (dy[i] - y[i] * along);
+        for (std::int64_t i = 0; i < width; ++i) dx[i] = scale * (dy[i] - y[i] * dy_y);
       } else {
 #pragma GCC ivdep
-        for (std::int64_t i = 0; i < width; ++i) dx[i] = beta * dx[i] + scale * (dy[i] - y[i] * along);
+        for (std::int64_t i = 0; i < width; ++i) dx[i] = beta * dx[i] + scale * (dy[i] - y[i] * dy_y);
       }
     }
   });

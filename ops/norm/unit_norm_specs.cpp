@@ -50,7 +50,7 @@ std::vector<OpSpec> unit_norm_specs() {
                   2.0 * static_cast<double>(inputs[0].bytes())};
   };
 
-  // Of four heads, or of all there are, the second stays as it is.
+  // The second head is plain.
   OpSpec heads = spec;
   heads.name = "unit_norm_heads";
   heads.formula = "the same, but for the heads that stay x";

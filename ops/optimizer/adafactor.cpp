@@ -16,8 +16,8 @@ constinit Slot<AdafactorArgs> adafactor_slot{"adafactor"};
 
 namespace {
 
-// Elements in a block, enough to pay for handing it to a thread; and the most blocks of a factored tensor,
-// each of which has a row of column sums.
+// Elements in a block, enough to be worth a chunk of its own; and the maximum number of blocks of a factored
+// tensor, each of which has a row of column sums.
 constexpr std::int64_t kBlockElements = 1 << 14;
 constexpr std::int64_t kMostBlocks = 64;
 
@@ -145,11 +145,11 @@ void adafactor_step(const Tensor& params, const Tensor& grads, const Tensor& mom
     fail<ValueError>("{}: clip {} without the norm of the gradients (give the result of l2_norm)", kName,
                      scalars.clip);
   run_adafactor(params, grads, momentum, second, plan, adafactor_tables(plan, params.device()), options,
-                records_on(params.device(), &scalars, 1), norm);
+                upload_records(params.device(), &scalars, 1), norm);
 }
 
 AdafactorTables adafactor_tables(const AdafactorPlan& plan, Device device) {
-  return {records_on(device, plan.tensors), records_on(device, plan.blocks)};
+  return {upload_records(device, plan.tensors), upload_records(device, plan.blocks)};
 }
 
 void adafactor_step_on_device(const Tensor& params, const Tensor& grads, const Tensor& momentum,

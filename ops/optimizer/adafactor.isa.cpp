@@ -1,6 +1,6 @@
-// CPU kernel of Adafactor. Bound by memory: of a factored f32 matrix it moves 24 bytes for an element (the
-// gradient three times, the parameter twice and once back, the momentum in and out), of the rest 32. Sums are
-// taken in f64 in 8 lanes, block by block; blocks are added in order.
+// CPU kernel of Adafactor. Memory-bound. Per f32 element of a factored matrix it moves 32 bytes: the gradient
+// is read three times, the parameter is read twice and written once, the momentum is read and written. Other
+// parameters take 40. Sums are f64 in 8 lanes, block by block; blocks are added in order.
 #include "ops/optimizer/adafactor.h"
 
 #include "ops/cpu/isa.h"
@@ -129,9 +129,10 @@ struct Step {
       param_squares += args.block_sums[2 * block + 1];
     }
     const double elements = static_cast<double>(tensor.rows) * static_cast<double>(tensor.columns);
-    const double over = vec::sqrt(update_squares / elements) / args.options.update_clip;
-    const double size = vec::sqrt(param_squares / elements), least = args.options.least_scale;
-    args.tensor_values[2 * number + 1] = lr * (size > least ? size : least) / (over > 1 ? over : 1);
+    const double clip_ratio = vec::sqrt(update_squares / elements) / args.options.update_clip;
+    const double param_rms = vec::sqrt(param_squares / elements), least = args.options.least_scale;
+    args.tensor_values[2 * number + 1] =
+        lr * (param_rms > least ? param_rms : least) / (clip_ratio > 1 ? clip_ratio : 1);
   }
 
   // Pass 5.

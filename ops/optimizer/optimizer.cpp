@@ -1,5 +1,4 @@
-// Checks of the optimizer kernels. The scalars and the segment table lie on the device of the arenas as
-// bytes.
+// Checks of the optimizer kernels. The scalars and the segment table are bytes on the device of the arenas.
 #include "ops/optimizer/optimizer.h"
 
 #include <cmath>
@@ -92,8 +91,8 @@ void run_adam(const char* op, const Tensor& params, const Tensor& grads, const T
     fail<ValueError>("{}: clip {} without the norm of the gradients (give the result of l2_norm)", op,
                      scalars.clip);
   check_segments(op, segments, params.elements());
-  run_adam(op, params, grads, m, v, records_on(params.device(), segments), options,
-           records_on(params.device(), &scalars, 1), norm);
+  run_adam(op, params, grads, m, v, upload_records(params.device(), segments), options,
+           upload_records(params.device(), &scalars, 1), norm);
 }
 
 }  // namespace
@@ -108,7 +107,7 @@ void check_scalars(const char* op, const AdamScalars& scalars, std::int64_t firs
 
 Tensor decay_table(const std::vector<DecaySegment>& segments, std::int64_t elements, Device device) {
   check_segments("decay_table", segments, elements);
-  return records_on(device, segments);
+  return upload_records(device, segments);
 }
 
 Tensor l2_norm(const Tensor& x) {

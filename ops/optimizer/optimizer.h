@@ -1,13 +1,14 @@
 // Optimizer steps over flat arenas: parameters, gradients and moments are buffers with equal offsets, and one
-// kernel goes over all of them once (read p, g, m, v; write p, m, v). None of this is differentiable.
+// kernel passes over all of them once (read p, g, m, v; write p, m, v). Not differentiable.
 //
-// Adam, step t = 1, 2, ...: with g the gradient times the clipping factor,
+// Clipping by the global norm, the square root of the sum of all squares:
+//   factor = min(1, clip / (norm + 1e-6))
+// Adam, step t = 1, 2, ..., with g the gradient times the clipping factor:
 //   m = beta1 m + (1 - beta1) g          m^ = m / (1 - beta1^t)
 //   v = beta2 v + (1 - beta2) g^2        v^ = v / (1 - beta2^t)
 //   p = p (1 - lr decay) - lr m^ / (sqrt(v^) + eps)
 // The decay is decoupled from the gradient (AdamW): it shrinks p first, is scaled by lr and never enters m or
-// v. Clipping by the global norm: factor = min(1, clip / (norm + 1e-6)), norm the square root of the sum of
-// all squares.
+// v.
 // Sources: Kingma, Ba, "Adam" (ICLR 2015), algorithm 1; Loshchilov, Hutter, "Decoupled weight decay
 // regularization" (ICLR 2019), algorithm 2 with schedule and lr in one number; Pascanu, Mikolov, Bengio, "On
 // the difficulty of training recurrent neural networks" (ICML 2013), for the clipping.
@@ -34,25 +35,23 @@ struct AdamOptions {
   double eps = 1e-8;
 };
 
-// What changes from step to step. Kernels read it from the memory of their device, so that a captured step
+// The numbers that change from step to step. Kernels read them from device memory, so that a captured step
 // can be replayed with new numbers.
 struct AdamScalars {
   double lr = 0;
   std::int64_t step = 1;  // t above, counted from 1
-  double clip = 0;        // the largest global norm let through; 0 for no clipping
+  double clip = 0;        // the largest global norm allowed; 0 for no clipping
 };
 
-// Returns the factor that gradients are multiplied by so that their norm is at most `clip`; 1 when clip is 0.
+// Returns the factor that scales gradients to a norm of at most `clip`; 1 when clip is 0.
 EDDY_HD_INLINE double clip_factor(double norm, double clip) {
   const double factor = clip / (norm + 1e-6);
   return clip > 0 && !(factor > 1) ? factor : 1.0;
 }
 
 // Returns the square root of the sum of squares of all elements, as an f64 tensor of one element on the
-// device of x. Sums in f64, in blocks of a fixed size and a fixed order: the same bits with any number of
-// threads.
+// device of x. Sums in f64, in blocks of a fixed size and order: the same bits with any number of threads.
 // dtypes: f32 and f64.
-// aliasing: none.
 // errors: DtypeError; ValueError unless x is contiguous (an arena is).
 Tensor l2_norm(const Tensor& x);
 
@@ -62,9 +61,9 @@ Tensor l2_norm(const Tensor& x);
 // is the result of a tracked operation.
 void scale_in_place(const Tensor& x, double factor);
 
-// One AdamW step in place on params, m and v. `segments` are disjoint, in rising order; elements in none of
-// them do not decay. `norm` is the result of l2_norm over the gradients and is needed when scalars.clip > 0;
-// may be undefined otherwise. A norm that is not finite leaves params, m and v as they are: one bad batch
+// Runs one AdamW step in place on params, m and v. `segments` are disjoint and in rising order; elements
+// outside them do not decay. `norm` is the result of l2_norm over the gradients; it is needed when
+// scalars.clip > 0 and may be undefined otherwise. If the norm is not finite, nothing changes: one bad batch
 // must not ruin the moments.
 // shapes: all of one shape.
 // dtypes: all f32 or all f64.
@@ -76,23 +75,24 @@ void adamw_step(const Tensor& params, const Tensor& grads, const Tensor& m, cons
                 const std::vector<DecaySegment>& segments, const AdamOptions& options,
                 const AdamScalars& scalars, const Tensor& norm = {});
 
-// Returns the segments' table in the memory of a device, as bytes, for arenas of `elements`.
+// Returns the table of segments in device memory, as bytes, for arenas of `elements`.
 // errors: ValueError for segments that overlap or leave the arena.
 Tensor decay_table(const std::vector<DecaySegment>& segments, std::int64_t elements, Device device);
-// adamw_step whose table and numbers lie in the memory of the arenas' device: `segments` is a decay_table,
-// `scalars` the bytes of one AdamScalars, read when the kernel runs and not checked. Nothing is uploaded.
-// errors: as adamw_step; ShapeError for bytes that are no such records.
+// adamw_step with its table and scalars in the memory of the arenas' device: `segments` is a decay_table,
+// `scalars` the bytes of one AdamScalars, which the kernel reads unchecked. Nothing is uploaded.
+// errors: as adamw_step; ShapeError for a table or scalars of another size.
 void adamw_step_on_device(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
                           const Tensor& segments, const AdamOptions& options, const Tensor& scalars,
                           const Tensor& norm);
-// Throws the ValueError of numbers out of range. Steps are counted from `first_step`.
+// Checks the scalars; steps count from `first_step`.
+// errors: ValueError for a number out of range.
 void check_scalars(const char* op, const AdamScalars& scalars, std::int64_t first_step);
 
-// One Adam step: adamw_step without decay.
+// Runs one Adam step: adamw_step without decay.
 void adam_step(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
                const AdamOptions& options, const AdamScalars& scalars, const Tensor& norm = {});
 
-// One Adam step over n elements. All pointers are memory of the device.
+// One Adam step over n elements. All pointers are device memory.
 struct AdamArgs {
   Dtype dtype;
   std::int64_t n;
@@ -107,7 +107,7 @@ struct AdamArgs {
 };
 extern Slot<AdamArgs> adam_slot;
 
-// norm[0] = the 2-norm of x; `partial` has room for one number for each block of kNormBlock elements. n > 0.
+// norm[0] = the 2-norm of x; `partial` holds one number for each block of kNormBlock elements. n > 0.
 struct NormArgs {
   Dtype dtype;
   std::int64_t n;
@@ -120,12 +120,13 @@ extern Slot<NormArgs> l2_norm_slot;
 
 // y[i] = factor x[i].
 struct ScaleArgs {
-  Dtype dtype, y_dtype;  // of x and y: one for both, or on a GPU either of f32 and bf16
+  Dtype dtype, y_dtype;  // of x and y: equal, or on a GPU each f32 or bf16
   std::int64_t n;
   const void* x;
   void* y;  // may be x
   double factor;
-  const void* by = nullptr;  // [1] in the device's memory, of dtype and f32 for bf16: another factor, or null
+  const void* device_factor =
+      nullptr;  // another factor in device memory, [1], of dtype (f32 for bf16); or null
 };
 extern Slot<ScaleArgs> scale_slot;
 

@@ -59,7 +59,7 @@ Tensor tiled_dropout(const Tensor& input, double p, const RandomKey& key, std::i
                                       y.raw_data(), p, key, 1 / (1 - p)});
     return y;
   };
-  // A product with a mask, so dx is the product of dy with it.
+  // y = mask x, so dx = mask dy.
   return record("tiled_dropout", {input}, masked(input), {},
                 [masked](VjpContext& v) { v.sink.give(0, masked(v.dy())); });
 }

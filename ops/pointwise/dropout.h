@@ -1,11 +1,11 @@
-// Dropout: elements set to zero at random, the others scaled up so that the mean stays.
+// Dropout: sets random elements to zero and scales the others up, so that the mean stays the same.
 // Source: Srivastava, Hinton, Krizhevsky, Sutskever, Salakhutdinov, "Dropout" (JMLR 2014), in its inverted
 // form.
 //
-// Which elements go is a pure function of a RandomKey and of the element's number, so the mask is never
-// stored: the backward pass, a recomputation and another device draw it again. Elements are numbered in
-// row-major order from `first_element`: element i of x goes by the word key.word(first_element + i). A caller
-// that cuts a tensor into parts gives each part its place and gets the mask of the whole.
+// The mask is a pure function of a RandomKey and the element's number, so it is never stored: the backward
+// pass, a recomputation and another device draw it again. Elements are numbered in row-major order from
+// `first_element`: the word key.word(first_element + i) decides about element i of x. A caller that splits a
+// tensor passes the number of each part's first element and gets the mask of the whole.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ namespace eddy {
 // grad: dx = dy with the same mask and scale.
 Tensor dropout(const Tensor& x, double p, const RandomKey& key, std::uint64_t first_element = 0);
 
-// Returns x times a mask that repeats along time and is one for all sequences: element (b, t, d) goes by the
-// word key.word(((first + t) % tile) dim + d), and is multiplied by 1 / (1 - p) or by 0.
+// Returns x times a mask that repeats along time and is the same for all sequences: the word key.word(((first
+// + t) % tile) dim + d) decides whether element (b, t, d) is multiplied by 1 / (1 - p) or by 0.
 // shapes: x and y [batch, time, dim].
 // dtypes: f32, f64 and bf16.
 // errors: ValueError unless 0 <= p < 1, tile >= 1 and first >= 0; ShapeError; DtypeError.
@@ -34,7 +34,7 @@ Tensor tiled_dropout(const Tensor& x, double p, const RandomKey& key, std::int64
                      std::int64_t first = 0);
 
 // y[i] = beta y[i] + (kept(i) ? scale x[i] : 0), beta 0 or 1, over n contiguous elements numbered as above. y
-// may be x; with beta 0 it is not read. The scale is the caller's: 1 / (1 - p) for dropout.
+// may be x; with beta 0 it is not read. The caller sets the scale: 1 / (1 - p) for dropout.
 struct DropoutArgs {
   Dtype dtype;
   std::int64_t n;
@@ -48,7 +48,7 @@ struct DropoutArgs {
 };
 extern Slot<DropoutArgs> dropout_slot;
 
-// y[b, t, d] = x[b, t, d] (kept((first + t) % tile dim + d) ? scale : 0), all row-major. y may be x.
+// y[b, t, d] = x[b, t, d] (kept(((first + t) % tile) dim + d) ? scale : 0), all row-major. y may be x.
 struct TiledDropoutArgs {
   Dtype dtype;
   std::int64_t batch, time, dim, tile, first;

@@ -1,6 +1,6 @@
-// CPU kernels of dropout: 64 words at a time in vector code, then one pass over the elements they belong to.
-// Bound by the ten Philox rounds (0.7 ns for an element with AVX-512), not by memory. Of a mask that repeats
-// a piece is drawn once and goes to all its places.
+// CPU kernels of dropout: vector code draws 64 words at a time, then one pass handles their elements. The ten
+// Philox rounds limit the speed (0.7 ns for an element with AVX-512), not memory. For a tiled mask, each
+// piece is drawn once and applied everywhere it repeats.
 #include "ops/pointwise/dropout.h"
 
 #include <math.h>
@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::int64_t kGrain = 1 << 14;  // elements per chunk
 
-// uniform01(word) >= p, as a comparison of integers: the 24 bits reach ceil(p 2^24). Exact for every p in [0,
-// 1).
+// uniform01(word) >= p as an integer comparison: the 24 bits are at least ceil(p 2^24). Exact for every p in
+// [0, 1).
 EDDY_INLINE std::uint32_t threshold_of(double p) {
   return static_cast<std::uint32_t>(ceil(p * 0x1p24));
 }
@@ -65,7 +65,7 @@ void dropout_by_beta(const DropoutArgs& args) {
 
 constexpr std::int64_t kPiece = 512;  // columns of a mask that are drawn at once
 
-// scale or 0 for each of `count` elements from a word on.
+// Writes scale or 0 for each of `count` elements, starting at a word.
 template <class T>
 EDDY_INLINE void draw_mask(const RandomKey& key, std::uint64_t first, std::int64_t count,
                            std::uint32_t threshold, T scale, T* mask) {

@@ -92,8 +92,8 @@ Tensor binary(const Tensor& a, const Tensor& b) {
   constexpr int number = IndexOf<Op, BinaryOps>::value;
   const Shape shape = broadcast_shape(Op::kName, a.shape(), b.shape());
   const Tensor y = run_binary(number, BinaryPart::forward, shape, a, b, {});
-  // Sums need no operand in their gradient, a product's gradient for one factor needs the other, and the rest
-  // keep both.
+  // add and sub save no operand, mul saves each factor only for the gradient of the other, the rest save
+  // both.
   constexpr bool kLinear = std::is_same_v<Op, Add> || std::is_same_v<Op, Sub>;
   constexpr bool kProduct = std::is_same_v<Op, Mul>;
   const Tensor kept_a = kLinear || (kProduct && !requires_grad(b)) ? Tensor() : a;
@@ -101,7 +101,7 @@ Tensor binary(const Tensor& a, const Tensor& b) {
   return record(
       Op::kName, {a, b}, y, {kept_a, kept_b}, [shape_a = a.shape(), shape_b = b.shape()](VjpContext& v) {
         const Tensor dy = raw::contiguous(v.dy());
-        // An operand that is not kept is not read.
+        // The kernel does not read an operand that was not saved.
         const auto kept = [&](int k) { return v.saved(k).defined() ? v.saved(k) : dy; };
         if (v.sink.needs(0)) {
           const Tensor da =

@@ -31,10 +31,10 @@ Tensor sub(const Tensor& a, const Tensor& b);
 Tensor mul(const Tensor& a, const Tensor& b);
 Tensor div(const Tensor& a, const Tensor& b);
 Tensor pow(const Tensor& a, const Tensor& b);
-// silu(gate) up, the middle of a gated MLP in one pass.
+// Returns silu(gate) up, the activation of a gated MLP, in one pass.
 Tensor swiglu(const Tensor& gate, const Tensor& up);
 
-// The same with a number for the second operand; the number gets no gradient.
+// The same with a number as the second operand, which gets no gradient.
 Tensor add(const Tensor& a, double b);
 Tensor mul(const Tensor& a, double b);
 Tensor pow(const Tensor& a, double b);
@@ -64,23 +64,23 @@ inline Tensor operator+(const Tensor& a, double b) {
   return add(a, b);
 }
 
-// y[i] = f(x[i]) or, in the gradient, dx[i] = f'(dy[i], saved[i]); contiguous, `elements` of them.
+// Forward: y[i] = f(x[i]). Backward: dx[i] = vjp(dy[i], saved[i]). Contiguous, `elements` of them.
 struct UnaryArgs {
-  int op;  // place in pointwise::UnaryOps
+  int op;  // index in pointwise::UnaryOps
   Dtype dtype;
   std::int64_t elements;
-  const void* x;   // forward: x; gradient: x or y, as the op saves
-  const void* dy;  // gradient only
-  void* y;         // forward: y; gradient: dx. May alias an input.
+  const void* x;   // forward: x; backward: x or y, whichever the op saves
+  const void* dy;  // backward only
+  void* y;         // forward: y; backward: dx. May alias an input.
 };
 extern Slot<UnaryArgs> unary_forward_slot, unary_backward_slot;
 
 enum class BinaryPart : std::uint8_t { forward, gradient_a, gradient_b };
 
-// One result over a broadcast shape: y = f(a, b), or da or db before the sum over repeated entries. y and dy
-// are contiguous; a and b have a stride of 0 where they repeat.
+// One result over a broadcast shape: y = f(a, b), or da or db before the sum over broadcast axes. y and dy
+// are contiguous; a and b have stride 0 on the axes where they repeat.
 struct BinaryArgs {
-  int op;  // place in pointwise::BinaryOps
+  int op;  // index in pointwise::BinaryOps
   BinaryPart part;
   Dtype dtype;
   int rank;

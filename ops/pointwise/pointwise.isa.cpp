@@ -1,4 +1,4 @@
-// CPU loops of the pointwise ops, one for each op, direction and type. Memory-bound but for exp and its kin.
+// CPU loops of the pointwise ops, one for each op, direction and type. Memory-bound, except exp and the like.
 #include "ops/pointwise/pointwise.h"
 
 #include "ops/cpu/isa.h"
@@ -12,8 +12,8 @@ using namespace pointwise;
 
 constexpr std::int64_t kGrain = 1 << 14;  // elements per chunk: 64 KiB of f32, so that a chunk stays in L2
 
-// No result overlaps an operand but in place, which is why no loop looks for overlaps (ivdep): that would
-// compile each twice.
+// A result overlaps an operand only if it is the same memory (in place), so the loops skip overlap checks
+// (ivdep), which would compile each loop twice.
 template <class Op, class T>
 void unary_forward(const UnaryArgs& args) {
   const T* x = static_cast<const T*>(args.x);
@@ -72,8 +72,8 @@ void binary_run(const Run<T>& run, std::int64_t n) {
   }
 }
 
-// Walks over the runs of the last axis; the loops over elements are reached by pointer, so that this is
-// compiled once for all ops.
+// Walks over the runs of the last axis. It calls the loop over elements through a pointer, so that the walk
+// is compiled once for all ops.
 template <class T>
 void for_runs(const BinaryArgs& args, void (*body)(const Run<T>&, std::int64_t)) {
   const T* const a = static_cast<const T*>(args.a);
@@ -94,7 +94,7 @@ void for_runs(const BinaryArgs& args, void (*body)(const Run<T>&, std::int64_t))
   for (int i = 0; i < last; ++i) rows *= args.shape[i];
   const std::int64_t grain = width >= kGrain ? 1 : kGrain / width;
   parallel_for(rows, grain, [=, &args](std::int64_t begin, std::int64_t end) {
-    // The index of the first row, then counted on.
+    // The index of the first row, incremented from row to row.
     std::int64_t index[6] = {}, at_a = 0, at_b = 0, rest = begin;
     for (int i = last - 1; i >= 0; --i) {
       index[i] = rest % args.shape[i];
@@ -117,7 +117,7 @@ void for_runs(const BinaryArgs& args, void (*body)(const Run<T>&, std::int64_t))
   });
 }
 
-// Kernels by the op's place in the list.
+// Kernels by the index of the op in the list.
 template <class T, class... Ops>
 void run_forward(const UnaryArgs& args, OpList<Ops...>) {
   static constexpr void (*kKernels[])(const UnaryArgs&) = {unary_forward<Ops, T>...};

@@ -1,8 +1,8 @@
 // The pointwise ops: one struct each, with the function and its derivative side by side. The CPU loops, the
-// CUDA kernels, the nodes, the tests and the docs are made from this list.
+// CUDA kernels, the nodes, the tests and the docs are generated from this list.
 //
-// Unary:  forward(x), vjp(dy, x or y); `kSaves` says which of the two the derivative wants.
-// Binary: forward(a, b), vjp_a(dy, a, b), vjp_b(dy, a, b).
+//   unary:   forward(x)      vjp(dy, x or y)                      kSaves: which of x and y the vjp needs
+//   binary:  forward(a, b)   vjp_a(dy, a, b)   vjp_b(dy, a, b)
 #pragma once
 
 #include "ops/cpu/vec_math.h"
@@ -257,7 +257,7 @@ struct Swiglu {
   }
 };
 
-// The lists that everything is made from. The position in the list is the kernel's number.
+// The lists of all ops. The index in the list is the number of the kernel.
 template <class... Ops>
 struct OpList {};
 using UnaryOps = OpList<Neg, Exp, Log, Tanh, Sigmoid, Relu, Silu, Gelu, GeluTanh, Sqrt, Rsqrt, Abs>;

@@ -11,7 +11,7 @@ namespace {
 
 using namespace pointwise;
 
-// What the record of an op takes from its struct.
+// The parts of an op's struct that its OpSpec uses.
 struct Names {
   const char *name, *formula;
 };

@@ -1,4 +1,4 @@
-// A choice between two tensors, element by element.
+// Elementwise choice between two tensors by a mask.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,17 @@
 
 namespace eddy {
 
-// Returns a where the mask is not 0 and b where it is 0. What is not chosen may be NaN or infinite: it leaves
-// no trace.
+// Returns a where the mask is not 0 and b where it is 0. Elements that are not chosen have no effect, even
+// NaN.
 // shapes: all three broadcast, aligned at the end.
 // dtypes: mask u8; a and b of one dtype, any.
 // errors: DtypeError, DeviceError; ShapeError when the shapes do not broadcast.
-// grad: da is dy where the mask is not 0 and 0 elsewhere, db the other way round, each summed over what it
-// repeats. The mask gets none.
+// grad: da is dy where the mask is not 0 and 0 elsewhere, db is dy where it is 0; each is summed over the
+// broadcast axes. The mask gets none.
 Tensor where(const Tensor& mask, const Tensor& a, const Tensor& b);
 
-// y over a broadcast shape, contiguous; the operands' strides are 0 where they repeat. Neighbouring axes come
-// merged where all three operands allow it; rank >= 1 and no size is 0.
+// y over a broadcast shape, contiguous; the operands have stride 0 on the axes where they repeat.
+// Neighbouring axes are merged where all three operands allow it; rank >= 1 and no size is 0.
 struct WhereArgs {
   Dtype dtype;
   int rank;

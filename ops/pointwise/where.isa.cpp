@@ -1,5 +1,5 @@
-// CPU kernel of where. It moves bits, so one instantiation per element size serves all types; four bytes, the
-// size that is trained in, has loops of its own for the steps that matter.
+// CPU kernel of where. It moves bits, so one instantiation per element size serves all types. Four bytes, the
+// size of f32, has its own loops for the common strides.
 #include "ops/pointwise/where.h"
 
 #include "tensor/threads/thread_pool.h"
@@ -52,7 +52,7 @@ void where(const WhereArgs& args) {
   const std::int64_t width = args.shape[last];
   const std::int64_t step_mask = args.stride_mask[last], step_a = args.stride_a[last],
                      step_b = args.stride_b[last];
-  // Chunks are counted in pieces of rows, so that one long row is shared out as well as many short ones.
+  // Chunks count pieces of rows, so that threads can split one long row as well as many short ones.
   const std::int64_t piece = width < kGrain ? width : kGrain;
   const std::int64_t pieces = (width + piece - 1) / piece;
   std::int64_t rows = 1;

@@ -1,5 +1,5 @@
-// What linear, linear_relu and relu_mlp share: x W^T + b as products read it, and its gradients, without a
-// node of the tape.
+// What linear, linear_relu and relu_mlp share: operands, checks and gradients of z = x W^T + b, without a
+// tape node.
 #pragma once
 
 #include "autograd/node.h"
@@ -7,24 +7,25 @@
 
 namespace eddy {
 
-// errors: those of linear, in the name of `op`.
+// Checks the operands of x W^T + b.
+// errors: those of linear, naming `op`.
 void check_affine(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias);
-// The part about the bias alone.
+// Checks the bias only.
 void check_bias(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias);
 
-// x as rows, W and b; parameters of f32 beside x of bf16 rounded. Their gradients are those of the numbers
-// they were rounded to, and are not rounded.
+// x as rows, W and b, as the product reads them: with x in bf16, parameters in f32 are rounded to bf16. Their
+// gradients are taken at the rounded values and are not rounded themselves.
 struct AffineOperands {
-  Tensor rows, factor, shift;
+  Tensor rows, weight, bias;
 };
 AffineOperands affine_operands(const Tensor& x, const Tensor& weight, const Tensor& bias);
 
 // dz = dy where y is positive, else 0.
 // aliasing: dz may be dy.
-void clip_gradient(const Tensor& dz, const Tensor& dy, const Tensor& y);
+void relu_backward(const Tensor& dz, const Tensor& dy, const Tensor& y);
 
-// Gives input `weight` dy^T x and input `weight` + 1, the bias, the sum of dy over its rows, where they are
-// wanted.
+// Passes on the gradients of a node's input `weight`, dy^T x, and of its input `weight` + 1, the bias: the
+// sum of dy over rows. Does nothing for an input without gradient.
 // shapes: dy [rows, out], x [rows, in].
 void give_weight_gradients(VjpContext& v, int weight, const Tensor& dy, const Tensor& x);
 

@@ -1,4 +1,4 @@
-// What is asked of the device, and the way without it.
+// Fused products where the device supports them, else a plain product and separate kernels.
 #include "ops/product/fused_product.h"
 
 #include "ops/product/affine.h"
@@ -9,15 +9,15 @@
 
 namespace eddy {
 
-constinit Slot<ProductQuestion> product_question_slot{"product_question"};
+constinit Slot<ProductSupportQuery> product_supports_slot{"product_supports"};
 
 namespace {
 
-constexpr std::int64_t kRowBits = 128;  // rows of a mask are a multiple of so many bits
+constexpr std::int64_t kRowBits = 128;  // a mask's row stride is a multiple of this
 
 bool fits(Device device, const GemmArgs* product) {
   bool answer = false;
-  if (!(device == kCpu)) product_question_slot(device, {product, &answer});
+  if (!(device == kCpu)) product_supports_slot(device, {product, &answer});
   return answer;
 }
 
@@ -25,7 +25,7 @@ bool row_major(const Tensor& x) {
   return x.rank() == 2 && x.contiguous() && x.elements() > 0;
 }
 
-// c = op(a) op(b) of matrices that are row_major.
+// The arguments of c = op(a) op(b), for matrices that are row_major.
 GemmArgs product_of(const Tensor& c, const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b) {
   GemmArgs g{};
   g.dtype = a.dtype();
@@ -44,7 +44,7 @@ GemmArgs product_of(const Tensor& c, const Tensor& a, bool transpose_a, const Te
   return g;
 }
 
-// Whether a product can write there: it stores 16 bytes at a time.
+// Whether a product can write into x: it stores 16 bytes at a time.
 bool writable(const Tensor& x) {
   return x.contiguous() && reinterpret_cast<std::uintptr_t>(x.raw_data()) % 16 == 0;
 }
@@ -55,7 +55,7 @@ bool fuses_products(Device device) {
   return fits(device, nullptr);
 }
 
-Tensor multiply_clipped(const Tensor& y, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+Tensor multiply_relu(const Tensor& y, const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const Device device = y.device();
   if (row_major(y) && row_major(x) && row_major(weight) && (!bias.defined() || bias.contiguous())) {
     GemmArgs g = product_of(y, x, false, weight, true);
@@ -82,7 +82,7 @@ void multiply_masked(const Tensor& dz, const Tensor& dy, const Tensor& weight, c
     if (fits(dz.device(), &g)) return gemm_slot(dz.device(), g);
   }
   multiply_into(dz, dy, weight, 0);
-  clip_gradient(dz, dz, y);
+  relu_backward(dz, dz, y);
 }
 
 void multiply_and_sum(const GradientBuffer& dweight, const GradientBuffer& dbias, const Tensor& dy,
@@ -91,7 +91,7 @@ void multiply_and_sum(const GradientBuffer& dweight, const GradientBuffer& dbias
   if (dw.dtype() == db.dtype() && row_major(dw) && row_major(dy) && row_major(x)) {
     GemmArgs g = product_of(dw, dy, true, x, false);
     g.beta = dweight.beta;
-    // The sums are written and not added: where others came before, beside them.
+    // The product overwrites the sums. To accumulate into db, it writes them to a temporary.
     const bool direct = dbias.beta == 0 && writable(db);
     const Tensor sums = direct ? db : Tensor::empty(db.shape(), db.dtype(), db.device());
     g.sums = sums.raw_data();

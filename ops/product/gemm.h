@@ -1,5 +1,6 @@
-// The raw matrix product every op stands on: C = alpha op(A) op(B) + beta C, row-major, for a batch of
-// matrices.
+// The raw matrix product that all products use, row-major, for a batch of matrices:
+//
+//   C = alpha op(A) op(B) + beta C
 #pragma once
 
 #include <cstdint>
@@ -9,9 +10,9 @@
 
 namespace eddy {
 
-// op(A) is [m, k], op(B) [k, n], C [m, n]; `lda`, `ldb`, `ldc` are the row strides of the matrices as stored,
-// in elements. `batch` matrices lie `stride_*` elements apart; two batch levels serve [batch, heads] without
-// copies.
+// op(A) is [m, k], op(B) [k, n], C [m, n]. `lda`, `ldb`, `ldc` are the row strides of the matrices as stored,
+// in elements. `batch` matrices lie `stride_*` elements apart, and `outer` such batches `outer_*` elements
+// apart: two levels serve [batch, heads] without copies.
 struct GemmArgs {
   Dtype dtype;  // bf16 is summed in f32; not on the CPU
   bool transpose_a = false, transpose_b = false;
@@ -25,32 +26,34 @@ struct GemmArgs {
   double alpha = 1, beta = 0;
   std::int64_t batch = 1, stride_a = 0, stride_b = 0, stride_c = 0;
   std::int64_t outer = 1, outer_a = 0, outer_b = 0, outer_c = 0;
-  // [n] of C's dtype, adjacent, or null: added to every row of C; beta must be 0 then.
+  // [n] of C's dtype, contiguous, or null: added to every row of C. Needs beta = 0.
   const void* bias = nullptr;
-  // With dtype bf16: C is f32, so that sums over several products are not rounded in between.
+  // With dtype bf16: C is f32, so that several products accumulate without rounding in between.
   bool c_f32 = false;
-  // On the CPU: op(B) as panels of ops/product/packed_gemm.h, or null; B counts else. For one matrix, A not
+  // On the CPU: op(B) packed into panels (packed_gemm.h), read instead of B; or null. For one matrix, A not
   // transposed and beta 0 or 1.
   const void* panels_b = nullptr;
-  // C becomes max(C, 0), behind the bias; beta must be 0 then, and k at least 1.
+  // C becomes max(C, 0), after the bias. Needs beta = 0 and k >= 1.
   bool relu = false;
 
-  // What only some GPUs do, of one matrix, and only where product_question_slot said so (fused_product.h).
-  // [m] of C's dtype, or null: the sum of op(A) over k is written there, whatever beta is.
+  // Fusions that only some GPUs support, for one matrix. Ask product_supports_slot first (fused_product.h).
+  // [m] of C's dtype, or null: receives the sum of op(A) over k, whatever beta is.
   void* sums = nullptr;
-  // A bit for each element of C, or null; rows lie mask_stride bits apart, a multiple of 128. With `relu` it
-  // is written, 1 where the element is positive; without, elements with 0 become 0, and beta must be 0.
+  // One bit for each element of C, or null; rows lie mask_stride bits apart, a multiple of 128. With `relu`
+  // the mask is written: 1 where the element is positive. Without `relu` it is read: elements with bit 0
+  // become 0. Needs beta = 0.
   void* mask = nullptr;
   std::int64_t mask_stride = 0;
 };
 extern Slot<GemmArgs> gemm_slot;
 
-// Asks whether products may do more than multiply (set_product_kernel), and whether they can this: what has
-// an address that is not null, and a mask where there is a mask_stride, whose address may still be null.
-struct ProductQuestion {
-  const GemmArgs* product;  // with what it should do; or null, to ask for no product in particular
-  bool* fits;
+// Capability query: are fused products switched on (set_product_kernel), and does the device support this
+// one? The fusions in question are the pointers of `product` that are not null, and a mask if mask_stride is
+// not 0 (its address may still be null).
+struct ProductSupportQuery {
+  const GemmArgs* product;  // null: only whether fused products are switched on
+  bool* fits;               // the result
 };
-extern Slot<ProductQuestion> product_question_slot;
+extern Slot<ProductSupportQuery> product_supports_slot;
 
 }  // namespace eddy

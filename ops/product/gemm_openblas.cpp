@@ -1,5 +1,5 @@
-// Products on the CPU: small ones by a kernel of our own (gemm_small.h), the others by OpenBLAS on one thread
-// per piece, the pieces shared out by our own pool. A large product is cut into row (or column) blocks whose
+// Products on the CPU: small ones by the library's own kernel (gemm_small.h), others by OpenBLAS, which runs
+// each piece on one thread of the library's pool. A large product is cut into row (or column) blocks whose
 // sizes depend on the shape alone, so results do not depend on the number of threads.
 #include <cblas.h>
 
@@ -32,7 +32,7 @@ constexpr std::int64_t kBlockRows = 256;
 constexpr std::int64_t kBiasElements = 1 << 15;
 
 // max(C, 0) over a piece that this thread has just written and its cache still holds.
-void clip(const GemmArgs& g, std::int64_t m, std::int64_t n, void* c) {
+void apply_relu(const GemmArgs& g, std::int64_t m, std::int64_t n, void* c) {
   constexpr int kRelu = pointwise::IndexOf<pointwise::Relu, pointwise::UnaryOps>::value;
   const bool adjacent = g.ldc == n;
   const std::int64_t runs = adjacent ? 1 : m, length = adjacent ? m * n : n,
@@ -56,7 +56,7 @@ void multiply(const GemmArgs& g, std::int64_t m, std::int64_t n, const void* a, 
                 static_cast<const double*>(a), int_of(g.lda), static_cast<const double*>(b), int_of(g.ldb),
                 g.beta, static_cast<double*>(c), int_of(g.ldc));
   }
-  if (g.relu) clip(g, m, n, c);
+  if (g.relu) apply_relu(g, m, n, c);
 }
 
 // One matrix of the batch, cut along its longer side.
@@ -81,7 +81,7 @@ void multiply_in_blocks(const GemmArgs& g) {
   });
 }
 
-// The bias in every row of C, for the product to be added to.
+// Writes the bias into every row of C; the product is then added to it.
 void write_bias(const GemmArgs& g) {
   const auto bytes = static_cast<std::int64_t>(dtype_bytes(g.dtype));
   const std::int64_t rows = g.batch * g.outer * g.m;
@@ -96,11 +96,11 @@ void write_bias(const GemmArgs& g) {
       });
 }
 
-// From panels, which threads share out: the kernel's bits do not depend on how.
+// Multiplies from panels, which are spread over threads; the bits do not depend on how.
 template <class T>
 void multiply_panels(const GemmArgs& g, const PackedGemm<T>& kernels) {
   const std::int64_t panels = kernels.panels(g.n), work = g.m * g.n * g.k;
-  // At least pieces of kSmallPiece; all by this thread where there would be few.
+  // Pieces of at least kSmallPiece; if there would be few, this thread does all.
   const std::int64_t pieces = work < 4 * kSmallPiece ? 1 : work / kSmallPiece;
   const std::int64_t grain = (panels + pieces - 1) / pieces;
   parallel_for(panels, grain, [&](std::int64_t begin, std::int64_t end) {
@@ -109,7 +109,7 @@ void multiply_panels(const GemmArgs& g, const PackedGemm<T>& kernels) {
     if (!g.relu) return;
     const std::int64_t first = begin * kernels.panel_columns,
                        last = std::min(end * kernels.panel_columns, g.n);
-    clip(g, g.m, last - first, static_cast<T*>(g.c) + first);
+    apply_relu(g, g.m, last - first, static_cast<T*>(g.c) + first);
   });
 }
 
@@ -141,12 +141,12 @@ void gemm(const GemmArgs& args) {
   });
 }
 
-// OpenBLAS picks its kernels by a list of processor models; for one younger than its release it falls back to
-// SSE3 ("Prescott"), a sixth of the rate: 25 against 143 GFLOP/s on an Emerald Rapids with OpenBLAS 0.3.21.
-// Systems that run on many machines mend that with OPENBLAS_CORETYPE=Haswell, which halves the rate of a
-// processor with AVX-512: 63 and 73 against 142 and 139 on an EPYC. In both cases the choice is made again by
-// these functions, which builds for several processors export. Another core that the user names stays, Zen
-// with its AVX2 among them.
+// OpenBLAS chooses its kernels from a list of processor models. For one newer than its release it falls back
+// to SSE3 ("Prescott"), a sixth of the rate: 25 against 143 GFLOP/s on an Emerald Rapids with OpenBLAS
+// 0.3.21. Some systems work around that with OPENBLAS_CORETYPE=Haswell, which halves the rate of a processor
+// with AVX-512: 63 and 73 against 142 and 139 on an EPYC. In both cases the functions below, which builds for
+// several processors export, choose again. Any other core that the user names is kept, Zen with its AVX2
+// among them.
 extern "C" {
 void gotoblas_dynamic_init(void) __attribute__((weak));
 void gotoblas_dynamic_quit(void) __attribute__((weak));
@@ -167,7 +167,7 @@ void choose_openblas_kernels() {
   setenv(kVariable, level == IsaLevel::avx2 ? "Haswell" : bf16_unit ? "Cooperlake" : "SkylakeX", 1);
   gotoblas_dynamic_quit();
   gotoblas_dynamic_init();
-  // It was a message to this process's OpenBLAS, not to child processes.
+  // The variable is meant for this process's OpenBLAS, not for child processes.
   if (named == nullptr)
     unsetenv(kVariable);
   else

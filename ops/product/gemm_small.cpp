@@ -1,4 +1,4 @@
-// Which products are small in the sense of gemm_small.h, and their rows shared out.
+// Decides which products are small in the sense of gemm_small.h, and spreads their rows over threads.
 #include "ops/product/gemm_small.h"
 
 #include <algorithm>
@@ -11,13 +11,13 @@ namespace {
 
 constinit SmallGemmKernel in_use{};
 
-// Elements up to which the kernel wins: of the factor B, which stays in the second-level cache; of the result
-// of dy^T x, which stays in the first. Measured on a core with 48 KiB and 2 MiB of them: 512 x 512 gains
-// 10 %, 1024 x 1024 loses half.
+// Elements up to which the kernel wins: of the operand B, which stays in the second-level cache, and of the
+// result of dy^T x, which stays in the first. Measured on a core with 48 KiB of the first and 2 MiB of the
+// second: 512 x 512 gains 10 %, 1024 x 1024 loses half.
 constexpr std::int64_t kSmallFactor = 1 << 18, kSmallResult = 3 << 12;
-// Rows below which writing out W^T, or the tiles' edges, are not paid back.
+// Rows below which writing out W^T, or the tiles' edges, cost more than the kernel saves.
 constexpr std::int64_t kLeastRows = 64, kLeastRowsTransposed = 128;
-// Rows of a piece, unless a transposed A has fewer: enough to hide the hand-over, few enough to stay cached.
+// Rows of a piece, unless a transposed A has fewer: enough to hide the dispatch, few enough to stay cached.
 constexpr std::int64_t kLeastPiece = 64, kMostPiece = 256, kPieceWork = 1 << 18;
 
 // Inner indices of a block. Columns of a transposed A are used a few at a time, and its lines stay in the

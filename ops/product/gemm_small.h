@@ -1,15 +1,22 @@
-// Products with a small factor or a small result, as narrow layers have them: x W^T, dy W and dy^T x of some
-// hundred or thousand rows and weights that fit a cache. OpenBLAS packs both operands at every call, a third
-// of the time of such a product, and waits for rows that are in no cache. Here operands are read where they
-// lie (only W^T is written out, once a call), and each tile asks for the rows that the next one needs. An
-// element of C is a sum of the sums over blocks of `inner`, each in rising order; how `inner` is cut follows
-// from the shape alone, and with x W^T and dy W not from the number of rows. So bits depend neither on other
+// CPU products with a small factor or a small result, as narrow layers have them: x W^T, dy W and dy^T x of
+// some hundred or thousand rows, with weights that fit a cache. OpenBLAS packs both operands at every call, a
+// third of the time of such a product, and waits for rows that are in no cache. Here operands are read where
+// they lie (only W^T is written out, once per call), and each tile prefetches the rows of the next one.
+//
+// `inner` is cut into blocks. An element of C is a sum of block sums, each in rising order. The cut follows
+// from the shape alone, and for x W^T and dy W not from the number of rows. So bits depend neither on other
 // rows nor on the number of threads.
 //
 // GFLOP/s on one Emerald Rapids core, AVX-512, f32, operands and result in no cache, a busy machine, against
-// OpenBLAS 0.3.21 (kernels Cooperlake): x W^T 2048 x 32 x 32 80 : 50, 2048 x 128 x 32 88 : 66 and
-// 2048 x 32 x 128 119 : 60, 512 x 96 x 384 123 : 93; dy W 4096 x 384 x 384 139 : 112; dy^T x 128 x 32 x 2048
-// 77 : 59.
+// OpenBLAS 0.3.21 (kernels Cooperlake):
+//
+//   product   rows x in x out    here   OpenBLAS
+//   x W^T     2048 x 32 x 32       80         50
+//   x W^T     2048 x 128 x 32      88         66
+//   x W^T     2048 x 32 x 128     119         60
+//   x W^T     512 x 96 x 384      123         93
+//   dy W      4096 x 384 x 384    139        112
+//   dy^T x    128 x 32 x 2048      77         59
 #pragma once
 
 #include <cstdint>
@@ -23,7 +30,7 @@ namespace eddy {
 // of the kernel's lanes.
 struct SmallGemmArgs {
   std::int64_t rows, columns, inner;
-  std::int64_t inner_block;  // inner indices that are summed up in registers
+  std::int64_t inner_block;  // inner indices that are summed in registers
   const float* a;
   std::int64_t a_row, a_inner;
   const float* b;
@@ -34,7 +41,8 @@ struct SmallGemmArgs {
   bool relu;  // C = max(C, 0) last
 };
 
-// The kernel of the instruction set in use. Without one `lanes` is 0: on the baseline OpenBLAS is faster.
+// The kernel of the instruction set in use. `lanes` is 0 if there is none: on the baseline OpenBLAS is
+// faster.
 struct SmallGemmKernel {
   std::int64_t lanes;
   void (*multiply)(const SmallGemmArgs&);
@@ -43,7 +51,8 @@ const SmallGemmKernel& small_gemm_kernel();
 // Called when an instruction set is installed.
 void set_small_gemm_kernel(const SmallGemmKernel& kernel);
 
-// Whether the product was of this kind, and has been computed.
+// Computes the product and returns true if it is small in this sense; otherwise does nothing and returns
+// false.
 bool try_small_gemm(const GemmArgs& args);
 
 }  // namespace eddy

@@ -1,6 +1,6 @@
 // The kernel of gemm_small.h for one instruction set: a tile of rows by vectors of C stays in registers while
-// the inner index runs over a block. A block of B and the rows of A that meet it stay in the second-level
-// cache.
+// the inner index runs over a block. A block of B and the rows of A multiplied with it stay in the
+// second-level cache.
 #include "ops/product/gemm_small.h"
 
 #include <algorithm>
@@ -28,8 +28,8 @@ constexpr std::int64_t kLanes = kVectorBytes / 4;
 typedef float Vector __attribute__((vector_size(kVectorBytes)));
 typedef float Loose __attribute__((vector_size(kVectorBytes), aligned(4), may_alias));
 
-// What a tile asks for while it computes: at every inner step a line of A, `a_step` elements on, and one of
-// B, `b_ahead` elements ahead of its own.
+// What a tile prefetches while it computes: at every inner step a cache line of A, `a_step` elements on, and
+// one of B, `b_ahead` elements ahead of the one in use.
 struct Ahead {
   const float* a;
   std::int64_t a_step, b_ahead;
@@ -38,7 +38,7 @@ struct Ahead {
 template <int Rows, int Vectors>
 void tile(const SmallGemmArgs& g, Ahead ahead) {
   Vector sum[Rows][Vectors] = {};
-  for (int r = 0; r < Rows; ++r)  // of the tile below: its stores would wait
+  for (int r = 0; r < Rows; ++r)  // prefetch C of the next tile, whose stores would wait
     for (int v = 0; v < Vectors; ++v) __builtin_prefetch(g.c + (r + kTileRows) * g.c_stride + v * kLanes, 1);
   const float* row[Rows];
   for (int r = 0; r < Rows; ++r) row[r] = g.a + r * g.a_row;
@@ -89,22 +89,22 @@ Tile tile_of(std::int64_t rows, std::int64_t vectors) {
 void multiply(const SmallGemmArgs& g) {
   // Tiles of nearly equal size: a narrow one left over would cost as much as a wide one.
   const std::int64_t vectors = g.columns / kLanes;
-  const std::int64_t across = (vectors + kTileVectors - 1) / kTileVectors;
-  const std::int64_t down = (g.rows + kTileRows - 1) / kTileRows;
+  const std::int64_t column_tiles = (vectors + kTileVectors - 1) / kTileVectors;
+  const std::int64_t row_tiles = (g.rows + kTileRows - 1) / kTileRows;
   const std::int64_t block = g.inner_block;
   for (std::int64_t k = 0; k < g.inner; k += block) {
     SmallGemmArgs t = g;
     t.inner = std::min(block, g.inner - k);
     t.accumulate = g.accumulate || k > 0;
     t.relu = g.relu && k + block >= g.inner;
-    for (std::int64_t x = 0; x < across; ++x) {
-      const std::int64_t first = vectors * x / across, count = vectors * (x + 1) / across - first;
+    for (std::int64_t x = 0; x < column_tiles; ++x) {
+      const std::int64_t first = vectors * x / column_tiles, count = vectors * (x + 1) / column_tiles - first;
       t.b = g.b + k * g.b_stride + first * kLanes;
-      for (std::int64_t y = 0; y < down; ++y) {
-        const std::int64_t row = g.rows * y / down, rows = g.rows * (y + 1) / down - row;
+      for (std::int64_t y = 0; y < row_tiles; ++y) {
+        const std::int64_t row = g.rows * y / row_tiles, rows = g.rows * (y + 1) / row_tiles - row;
         t.a = g.a + row * g.a_row + k * g.a_inner;
         t.c = g.c + row * g.c_stride + first * kLanes;
-        // A transposed A is wanted again in the next block, another one in the tile below.
+        // A transposed A is read again in the next block, a plain one in the next tile.
         const Ahead ahead = g.a_inner == 1 ? Ahead{t.a + kTileRows * g.a_row, kTileRows, 0}
                                            : Ahead{t.a + block * g.a_inner, g.a_inner, block * g.b_stride};
         tile_of(rows, count)(t, ahead);

@@ -54,7 +54,7 @@ Tensor readable(const Tensor& x) {
 
 constexpr int kRelu = pointwise::IndexOf<pointwise::Relu, pointwise::UnaryOps>::value;
 
-// Products of bf16 where there is no product of bf16: the factors widened, and a result of bf16 rounded once.
+// bf16 products on a device that has none: widens the operands, and rounds a bf16 result once.
 void multiply_widened(const Tensor& c, const Tensor& a, const Tensor& b, double beta, const Tensor& bias,
                       bool relu) {
   const auto widened = [](const Tensor& x) { return raw::cast(x, Dtype::f32); };
@@ -191,27 +191,28 @@ void check_linear(const char* op, const Tensor& x, const Tensor& weight) {
                      to_string(weight.shape()));
 }
 
-// What the gradients of a linear layer read, beside its result.
+// The result of a linear layer, and what its gradients read.
 struct Affine {
-  Tensor rows, factor, y;
+  Tensor rows, weight, y;
   std::shared_ptr<PackedWeights> repeated;
 };
 
 Affine affine(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias, bool relu) {
   check_affine(op, x, weight, bias);
   const Tensor y = Tensor::empty(x.shape().with(-1, weight.dim(0)), x.dtype(), x.device());
-  const AffineOperands by = affine_operands(x, weight, bias);
-  const Tensor y_rows = raw::reshape(y, {by.rows.dim(0), weight.dim(0)});
+  const AffineOperands operands = affine_operands(x, weight, bias);
+  const Tensor y_rows = raw::reshape(y, {operands.rows.dim(0), weight.dim(0)});
   const std::shared_ptr<PackedWeights>& repeated = RepeatedProducts::current();
-  multiply_into(y_rows, by.rows, raw::transpose(by.factor, 0, 1), 0, by.shift, relu, repeated.get());
-  return {by.rows, by.factor, y, repeated};
+  multiply_into(y_rows, operands.rows, raw::transpose(operands.weight, 0, 1), 0, operands.bias, relu,
+                repeated.get());
+  return {operands.rows, operands.weight, y, repeated};
 }
 
-// Products dy^T x over few rows each, as a recurrence's steps give them, made as one: the gradient, [out,
-// in], is read and written once for all of them.
+// Deferred weight gradients: products dy^T x over few rows each, as the steps of a recurrence produce them,
+// are computed as one product, which reads and writes the gradient [out, in] once for all of them.
 class RowProducts final : public DeferredGradient {
  public:
-  // Whether these rows can lie beside those that wait.
+  // Whether these rows can be concatenated with the deferred ones.
   bool takes(const Tensor& dy) const { return dys_.empty() || dys_[0].dtype() == dy.dtype(); }
   void add(const Tensor& dy, const Tensor& x) {
     dys_.push_back(dy);
@@ -232,10 +233,10 @@ class RowProducts final : public DeferredGradient {
   std::int64_t rows_ = 0;
 };
 
-// How few rows a product has that is put off, and how many are enough to be multiplied. dy and x cost a copy;
-// what is saved is the gradient's way through the caches. At a fourth of the gradient's size their copies
-// cost less, at twice its size they hide it. On a GPU copies are launches as products are: nothing is put
-// off.
+// Products of at most `few` rows are deferred, until `enough` rows have come together. Deferring copies dy
+// and x, and saves reading and writing the gradient. Up to a fourth of the gradient's size the copies are
+// cheaper; at twice its size the product hides the gradient's traffic. On a GPU a copy is a launch just as a
+// product is: nothing is deferred.
 struct RowLimits {
   std::int64_t few, enough;
 };
@@ -244,7 +245,8 @@ RowLimits row_limits(const Tensor& dy, const Tensor& x) {
   return {dy.device() == kCpu ? gradient / (4 * row) : 0, 2 * gradient / row};
 }
 
-// Gives input k, the weight of y = x W^T, its gradient dy^T x. Anomaly mode wants each node's own.
+// Passes on dy^T x, the gradient of input k, the weight of y = x W^T. Anomaly mode checks each node's own
+// gradient, so nothing is deferred there.
 void give_row_product(VjpContext& v, int k, const Tensor& dy, const Tensor& x) {
   const RowLimits limits = row_limits(dy, x);
   if (dy.dim(0) > limits.few || anomaly_mode())
@@ -256,7 +258,11 @@ void give_row_product(VjpContext& v, int k, const Tensor& dy, const Tensor& x) {
   if (products.rows() >= limits.enough) v.sink.settle(k);
 }
 
-// dx = dz W, dW = dz^T x, db = sum of dz over rows, for dz the gradient of z = x W^T + b. Saved are x and W.
+// The gradients of z = x W^T + b; x and W are saved:
+//
+//   dx = dz W
+//   dW = dz^T x
+//   db = sum of dz over rows
 void affine_gradients(VjpContext& v, const Tensor& dz, PackedWeights* repeated) {
   const Tensor rows = flat_rows(dz);
   if (v.sink.needs(0))
@@ -267,15 +273,15 @@ void affine_gradients(VjpContext& v, const Tensor& dz, PackedWeights* repeated) 
   give_weight_gradients(v, 1, rows, v.saved(0));
 }
 
-// dy where y is positive, else 0: written over dy where nobody else sees it, so that no third tensor of this
-// width stands beside y and dy.
+// dy where y is positive, else 0. Overwrites dy if nothing else uses it, so that no third tensor of this
+// width is allocated beside y and dy.
 Tensor relu_gradient(const Tensor& dy, const Tensor& y) {
   if (widens(dy))
     return raw::cast(relu_gradient(raw::cast(dy, Dtype::f32), raw::cast(y, Dtype::f32)), dy.dtype());
   const bool ours = dy.exclusive() || !dy.contiguous();
   const Tensor given = raw::contiguous(dy);
   const Tensor dz = ours ? given : Tensor::empty(dy.shape(), dy.dtype(), dy.device());
-  clip_gradient(dz, given, y);
+  relu_backward(dz, given, y);
   return dz;
 }
 
@@ -300,7 +306,7 @@ AffineOperands affine_operands(const Tensor& x, const Tensor& weight, const Tens
           rounds && bias.defined() ? raw::to_bf16(bias) : bias};
 }
 
-void clip_gradient(const Tensor& dz, const Tensor& dy, const Tensor& y) {
+void relu_backward(const Tensor& dz, const Tensor& dy, const Tensor& y) {
   if (dz.elements() > 0)
     unary_backward_slot(dz.device(),
                         {kRelu, dz.dtype(), dz.elements(), y.raw_data(), dy.raw_data(), dz.raw_data()});
@@ -316,13 +322,13 @@ void give_weight_gradients(VjpContext& v, int weight, const Tensor& dy, const Te
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const Affine made = affine("linear", x, weight, bias, false);
-  return record("linear", {x, weight, bias}, made.y, {made.rows, made.factor},
+  return record("linear", {x, weight, bias}, made.y, {made.rows, made.weight},
                 [repeated = made.repeated](VjpContext& v) { affine_gradients(v, v.dy(), repeated.get()); });
 }
 
 Tensor linear_relu(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const Affine made = affine("linear_relu", x, weight, bias, true);
-  return record("linear_relu", {x, weight, bias}, made.y, {made.rows, made.factor, made.y},
+  return record("linear_relu", {x, weight, bias}, made.y, {made.rows, made.weight, made.y},
                 [repeated = made.repeated](VjpContext& v) {
                   affine_gradients(v, relu_gradient(v.dy(), v.saved(2)), repeated.get());
                 });
@@ -330,10 +336,10 @@ Tensor linear_relu(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 
 namespace {
 
-// The matrices stacked upon each other, as one view; undefined unless each begins where the one before ends,
-// and on the CPU, where a call costs nothing and a factor that fits a cache is worth more: with the two
-// matrices of a gated MLP, 288 x 768 each, in one product of 256 rows a step of a small Llama took 15 to 20 %
-// longer (2026-11-22, AVX-512, one thread).
+// One view of all matrices, stacked; undefined unless each begins where the one before ends. Also undefined
+// on the CPU, where a call costs nothing and an operand that fits a cache is worth more: with the two
+// matrices of a gated MLP, 288 x 768 each, in one product of 256 rows, a step of a small Llama took 15 to 20
+// % longer (2026-11-22, AVX-512, one thread).
 Tensor stacked(const std::vector<Tensor>& matrices) {
   const Tensor& first = matrices[0];
   if (first.device() == kCpu) return {};
@@ -348,11 +354,11 @@ Tensor stacked(const std::vector<Tensor>& matrices) {
   return Tensor::over(first.buffer(), first.offset(), {rows, first.dim(1)}, strides, first.dtype());
 }
 
-// Up to so many elements the parts of dy are copied together for one product. Moving 2^20 of f32 there and
-// back is 8 MiB, 3 us of an H100's memory and so about a launch; an estimate, not measured on a GPU.
+// Up to this many elements, the parts of dy are concatenated for one product. Reading and writing 2^20 f32
+// numbers is 8 MiB, 3 us of an H100's memory and so about a launch; an estimate, not measured on a GPU.
 constexpr std::int64_t kMostGathered = 1 << 20;
 
-// The parts of dy side by side, as rows; undefined where parts are better.
+// The parts of dy side by side, as rows; undefined where separate products are better.
 Tensor gathered(const std::vector<Tensor>& parts, const std::vector<Tensor>& factors) {
   if (!stacked(factors).defined()) return {};
   std::int64_t elements = 0;
@@ -363,9 +369,9 @@ Tensor gathered(const std::vector<Tensor>& parts, const std::vector<Tensor>& fac
   return elements > kMostGathered ? Tensor() : flat_rows(raw::concat(parts, -1));
 }
 
-// dx = dy W and dW = dy^T x, as in linear: of the stack at once, or part by part. Of an x that is read by
-// several products dx is their sum. Inputs x and the weights, saved alike; results one for all, or one for
-// each.
+// The gradients dx = dy W and dW = dy^T x, as in linear: of the stacked weights at once, or part by part,
+// where dx is the sum over parts. Inputs and saved tensors: x and the weights. Results: one for all weights,
+// or one for each.
 struct JointLinearVjp {
   std::size_t weights;
   bool in_parts;
@@ -376,7 +382,7 @@ struct JointLinearVjp {
       factors.push_back(v.saved(static_cast<int>(i) + 1));
       if (in_parts) dys[i] = v.dy(static_cast<int>(i));
     }
-    // Of the stack, and of each part; as rows.
+    // dy of the stack, and dys of the parts, as rows.
     const Tensor dy = in_parts ? gathered(dys, factors) : flat_rows(v.dy());
     std::int64_t first = 0;
     for (std::size_t i = 0; i < weights; ++i) {
@@ -415,7 +421,7 @@ struct JointLinearVjp {
   }
 };
 
-// What both forms leave on the tape: the products side by side, and what goes in and is kept.
+// The products side by side, and the inputs and saved tensors of the node.
 struct JointProducts {
   Tensor y;
   std::vector<Tensor> inputs, saved;
@@ -459,7 +465,7 @@ Tensor joint_linear(const Tensor& x, const std::vector<Tensor>& weights) {
 }
 
 std::vector<Tensor> joint_linear_parts(const Tensor& x, const std::vector<Tensor>& weights) {
-  // There rows that lie apart cost 2 % of a step of a small Llama.
+  // On the CPU, slices with a larger row stride cost 2 % of a step of a small Llama.
   if (!weights.empty() && x.defined() && x.device() == kCpu) {
     std::vector<Tensor> products;
     for (const Tensor& weight : weights) products.push_back(linear(x, weight));

@@ -77,20 +77,20 @@ std::vector<OpSpec> matmul_specs() {
     return OpCost{2 * rows * n, static_cast<double>(x[0].bytes() + x[1].bytes())};
   };
 
-  OpSpec clipped = affine;
-  clipped.name = "linear_relu";
-  clipped.formula = "max(x W^T + b, 0)";
-  clipped.run = [](const Tensors& x) {
+  OpSpec with_relu = affine;
+  with_relu.name = "linear_relu";
+  with_relu.formula = "max(x W^T + b, 0)";
+  with_relu.run = [](const Tensors& x) {
     return Tensors{linear_relu(x[0], x[1], x.size() > 2 ? x[2] : Tensor())};
   };
-  clipped.reference = [affine_reference = affine.reference](const Tensors& x) {
+  with_relu.reference = [affine_reference = affine.reference](const Tensors& x) {
     const Tensor z = affine_reference(x)[0];
     std::vector<double> values = z.to_vector<double>();
     for (double& value : values) value = value > 0 ? value : 0;
     return Tensors{Tensor::from(values, z.shape())};
   };
 
-  // Weights that lie apart; those of "stacked" are parts of one tensor.
+  // Weights in separate tensors; those of "stacked" are slices of one tensor.
   OpSpec joint = affine;
   joint.name = "joint_linear";
   joint.formula = "x W_1^T, x W_2^T, .. side by side";
@@ -138,7 +138,7 @@ std::vector<OpSpec> matmul_specs() {
       results.push_back(naive_matmul(x[0], raw::copy(raw::transpose(x[i], 0, 1)))[0]);
     return results;
   };
-  return {product, affine, clipped, joint, parts};
+  return {product, affine, with_relu, joint, parts};
 }
 
 }  // namespace eddy

@@ -1,13 +1,21 @@
-// Matrix products whose right operand is packed once and used many times: C = A B (+ C), for recurrent
-// weights and for products with few rows. B [inner, columns] is stored as panels of `panel_columns` columns,
-// each panel inner-major (all columns of one inner index side by side) and 64-byte aligned, the last one
-// padded with zeros. An element of C is one accumulation over `inner` in rising order, begun at 0 or at C:
-// its bits depend neither on the number of rows nor on how panels are spread over threads. Source of the
-// blocking: K. Goto, R. van de Geijn, Anatomy of high-performance matrix multiplication, TOMS 2008.
+// CPU matrix products whose right operand is packed once and used many times: C = A B (+ C), for recurrent
+// weights and for products with few rows.
 //
-// GFLOP/s on one Emerald Rapids core, f32, five weight matrices of 7.7 MB in turn (packed_gemm_cycle.h), at 1
-// / 8 / 16 / 64 / 256 rows: AVX-512 15 / 99 / 146 / 171 / 166, AVX2 14 / 54 / 78 / 85 / 60; OpenBLAS 0.3.21
-// with its SkylakeX kernels 10 / 33 / 61 / 118 / 146.
+// B [inner, columns] is stored as panels of `panel_columns` columns. Each panel is inner-major (all columns
+// of one inner index side by side) and 64-byte aligned; the last one is padded with zeros. An element of C is
+// one accumulation over `inner` in rising order, starting at 0 or at C: its bits depend neither on the number
+// of rows nor on how panels are spread over threads.
+//
+// GFLOP/s on one Emerald Rapids core, f32, five weight matrices of 7.7 MB in turn (packed_gemm_cycle.h);
+// OpenBLAS is 0.3.21 with its SkylakeX kernels:
+//
+//   rows        1     8    16    64   256
+//   AVX-512    15    99   146   171   166
+//   AVX2       14    54    78    85    60
+//   OpenBLAS   10    33    61   118   146
+//
+// Source of the blocking: K. Goto, R. van de Geijn, Anatomy of high-performance matrix multiplication, TOMS
+// 2008.
 #pragma once
 
 #include <cstdint>

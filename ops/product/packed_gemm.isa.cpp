@@ -1,8 +1,8 @@
 // The packed matrix product for one instruction set; see packed_gemm.h. A register tile of up to kTileRows
 // rows by kTileVectors vectors of C stays in registers over the inner loop; B is read from its panel in
 // storage order. With few rows the product is bound by the stream of B from the outer caches (one recurrent
-// step uses more weights than the second-level cache holds), so while the row tiles of a panel compute they
-// fetch the next panel, each its share.
+// step uses more weights than the second-level cache holds), so the row tiles of a panel prefetch the next
+// panel while they compute, each its share.
 #include "ops/product/packed_gemm.h"
 
 #include "ops/cpu/isa.h"
@@ -53,7 +53,7 @@ template <class T>
 constexpr std::int64_t panel_width = Vector<T>::lanes* kTileVectors;
 
 // One register tile: Rows rows of A by Vectors vectors of a panel, of which `columns` columns exist in C.
-// Every step of the inner loop asks for Lines cache lines at `ahead`.
+// Every step of the inner loop prefetches Lines cache lines at `ahead`.
 template <class T, int Vectors, int Lines, int Rows>
 void tile(std::int64_t inner, const T* a, std::int64_t a_stride, const T* b, T* c, std::int64_t c_stride,
           std::int64_t columns, bool accumulate, const char* ahead) {
@@ -106,7 +106,7 @@ Tile<T> tile_of_rows(std::int64_t rows) {
   return tile<T, Vectors, Lines, Rows>;
 }
 
-// The tile for a panel with fewer than kTileVectors vectors: the last one, with nothing after it to ask for.
+// The tile for a panel with fewer than kTileVectors vectors: the last one, with nothing after it to prefetch.
 template <class T, int Vectors = kTileVectors>
 Tile<T> last_tile(std::int64_t rows, std::int64_t vectors) {
   if constexpr (Vectors > 1) {
@@ -115,8 +115,8 @@ Tile<T> last_tile(std::int64_t rows, std::int64_t vectors) {
   return tile_of_rows<T, Vectors, 0>(rows);
 }
 
-// The tile for a whole panel. One inner step of a panel is kPanelLines cache lines (none with narrow vectors:
-// then nothing is asked for), so no tile has more to fetch.
+// The tile for a whole panel. One inner step of a panel is kPanelLines cache lines (0 with narrow vectors:
+// then nothing is prefetched), so no tile has more to fetch.
 constexpr std::int64_t kPanelLines = kTileVectors * kVectorBytes / kLineBytes;
 template <class T, int Lines = static_cast<int>(kPanelLines)>
 Tile<T> full_tile(std::int64_t rows, std::int64_t lines) {
@@ -126,9 +126,8 @@ Tile<T> full_tile(std::int64_t rows, std::int64_t lines) {
   return tile_of_rows<T, kTileVectors, Lines>(rows);
 }
 
-// The cache lines that row tile `index` of `count` asks for at every inner step: what is to be fetched,
-// panel_lines lines per inner step, is spread over the first row tiles, so that the stream runs while all of
-// them compute.
+// The cache lines that row tile `index` of `count` prefetches at every inner step. The panel_lines lines per
+// inner step are spread over the first row tiles, so that the stream runs while all of them compute.
 struct Share {
   std::int64_t lines;  // of this row tile
   std::int64_t first;  // of the row tiles before it

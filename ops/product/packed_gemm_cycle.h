@@ -1,7 +1,6 @@
 // A workload for measuring the packed product: the five weight products of one step of a recurrent
 // transformer of width 384 and feed-forward width 1536 (keys, values, output, up, down: 7.7 MB in f32, more
-// than the second-level cache of current processors holds), over and over as in a sequence. It reads no
-// clock.
+// than the second-level cache of current processors), repeated as over a sequence. It reads no clock.
 #pragma once
 
 #include <array>

@@ -1,7 +1,12 @@
-// h = max(x Wu^T + bu, 0), y = h Wd^T + bd as one node.
+// Two linear layers with ReLU in between as one tape node.
 //
-//   dh = dy Wd where h is positive, else 0;  dWd = dy^T h,  dbd = sum of dy over rows
-//   dx = dh Wu;                              dWu = dh^T x,  dbu = sum of dh over rows
+//   h   = max(x Wu^T + bu, 0)
+//   y   = h Wd^T + bd
+//
+//   dh  = dy Wd where h is positive, else 0
+//   dx  = dh Wu
+//   dWd = dy^T h        dbd = sum of dy over rows
+//   dWu = dh^T x        dbu = sum of dh over rows
 #include "ops/product/relu_mlp.h"
 
 #include "autograd/tape.h"
@@ -15,7 +20,7 @@
 namespace eddy {
 namespace {
 
-// Inputs x, up, up_bias, down, down_bias; saved x as rows, up, h, down, and the bits of h.
+// Inputs: x, up, up_bias, down, down_bias. Saved: x as rows, up, h, down, and the bit mask of h.
 void relu_mlp_vjp(VjpContext& v) {
   const Tensor dy = flat_rows(v.dy());
   const Tensor& h = v.saved(2);
@@ -39,19 +44,19 @@ Tensor relu_mlp(const Tensor& x, const Tensor& up, const Tensor& up_bias, const 
     fail<ShapeError>("relu_mlp: up {} and down {} (up [mlp, in], down [out, mlp])", to_string(up.shape()),
                      to_string(down.shape()));
   check_bias("relu_mlp", x, down, down_bias);
-  // Without a gradient through h there are no bits to keep; anomaly mode wants a look at h.
+  // Without a gradient through h no mask is needed; anomaly mode checks h.
   const bool passes = grad_enabled() && (requires_grad(x) || requires_grad(up) || requires_grad(up_bias));
   if (!passes || anomaly_mode() || !fuses_products(x.device()))
     return linear(linear_relu(x, up, up_bias), down, down_bias);
 
   const AffineOperands first = affine_operands(x, up, up_bias);
   const Tensor h = Tensor::empty({first.rows.dim(0), up.dim(0)}, x.dtype(), x.device());
-  const Tensor mask = multiply_clipped(h, first.rows, first.factor, first.shift);
+  const Tensor mask = multiply_relu(h, first.rows, first.weight, first.bias);
   const AffineOperands second = affine_operands(h, down, down_bias);
   const Tensor y = Tensor::empty(x.shape().with(-1, down.dim(0)), x.dtype(), x.device());
-  multiply_into(flat_rows(y), h, raw::transpose(second.factor, 0, 1), 0, second.shift);
+  multiply_into(flat_rows(y), h, raw::transpose(second.weight, 0, 1), 0, second.bias);
   return record("relu_mlp", {x, up, up_bias, down, down_bias}, y,
-                {first.rows, first.factor, h, second.factor, mask}, relu_mlp_vjp);
+                {first.rows, first.weight, h, second.weight, mask}, relu_mlp_vjp);
 }
 
 }  // namespace eddy

@@ -1,4 +1,4 @@
-// Two linear layers with ReLU between.
+// Two linear layers with ReLU in between, as one op.
 #pragma once
 
 #include <vector>
@@ -7,14 +7,14 @@
 
 namespace eddy {
 
-// linear(linear_relu(x, up, up_bias), down, down_bias), and on the CPU nothing else. On a GPU with products
-// fused (set_product_kernel) one node: the first product also keeps a bit for each element that was clipped,
-// and the gradient passes those bits within its product.
+// Returns linear(linear_relu(x, up, up_bias), down, down_bias), which is also how the CPU computes it. On a
+// GPU with fused products (set_product_kernel) it is one node: the first product also stores the bit mask of
+// the ReLU, and the product of its gradient applies the mask.
 // shapes: x [..., in], up [mlp, in], up_bias [mlp], down [out, mlp], down_bias [out]; biases may be
 // undefined; result [..., out].
 // dtypes: as linear.
 // errors: as linear.
-// grad: as linear and linear_relu; a NaN within may become 0 on a GPU, as in linear_relu.
+// grad: as linear and linear_relu; a NaN inside may become 0 on a GPU, as in linear_relu.
 Tensor relu_mlp(const Tensor& x, const Tensor& up, const Tensor& up_bias, const Tensor& down,
                 const Tensor& down_bias = {});
 

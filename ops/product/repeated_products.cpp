@@ -1,4 +1,4 @@
-// Panels by weight.
+// Packs each weight at its first product, and finds its panels again at later ones.
 #include "ops/product/repeated_products.h"
 
 #include "ops/product/packed_gemm.h"
@@ -7,9 +7,9 @@
 namespace eddy {
 namespace {
 
-// From here on OpenBLAS hides what it packs.
+// From this many rows on, packing is a negligible part of OpenBLAS's product.
 constexpr std::int64_t kManyRows = 1024;
-// What packing costs beside so many products of some rows is no gain.
+// For up to this many products, packing costs more than it saves.
 constexpr std::int64_t kFewTimes = 3;
 
 std::shared_ptr<PackedWeights>& of_this_thread() {

@@ -1,4 +1,4 @@
-// Checks, buffers and the node of the block recurrence with accumulate.
+// Checks, buffers and tape node of the block recurrence with accumulate.
 #include "ops/recurrence/block_accumulate.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace eddy {
 
 using namespace recurrence;
 
-constinit Slot<BlockRecurrenceQuestion> block_accumulate_question_slot{"block_accumulate_question"};
+constinit Slot<RecurrenceSupportQuery> block_accumulate_supports_slot{"block_accumulate_supports"};
 constinit Slot<BlockAccumulateArgs> block_accumulate_forward_slot{"block_accumulate_forward"};
 constinit Slot<BlockAccumulateArgs> block_accumulate_backward_slot{"block_accumulate_backward"};
 
@@ -20,7 +20,7 @@ bool block_accumulate_fits(const Tensor& x, std::int64_t mlp, const BlockAccumul
   if (x.device() == kCpu) return false;
   bool fits = false;
   const Dtype products = widens_anywhere(x) ? Dtype::bf16 : options.chain.products;
-  block_accumulate_question_slot(x.device(), {x.dim(-1), mlp, options.chain.heads, options.sequences,
+  block_accumulate_supports_slot(x.device(), {x.dim(-1), mlp, options.chain.heads, options.sequences,
                                               options.block, products, &fits, options.spreads_output});
   return fits;
 }
@@ -61,19 +61,19 @@ Tensor block_accumulate(const Tensor& x, const UnitRecurrenceWeights& given,
   args.block = block;
   args.last = last;
   args.keys = static_cast<const RandomKey*>(data_of(keys));
-  // The older half at the place of block i: of the last window but one those of block n - 2.
+  // Unread rows of the older half at the place of block i; that of the last window but one is at block n - 2.
   const auto unread = [&](std::int64_t i, std::int64_t length) {
     return std::clamp<std::int64_t>(options.first_read - i * block, 0, length);
   };
   args.unread[0] = unread(time - 2, block);
   args.unread[1] = unread(time - 1, last);
   bind(args, w, options.chain, true);
-  const KeptRows kept = kept_rows(args, out);
+  const SavedRows kept = saved_rows(args, out);
   args.wqkv = data_of(w.wqkv);
   args.wqkv_bias = data_of(w.wqkv_bias);
   args.x = x_rows.raw_data();
   args.z = z.raw_data();
-  args.qkv = args.made_qkv = qkv.raw_data();
+  args.qkv = args.qkv_output = qkv.raw_data();
   args.h = out.raw_data();
   block_accumulate_forward_slot(x.device(), args);
 
@@ -85,7 +85,7 @@ Tensor block_accumulate(const Tensor& x, const UnitRecurrenceWeights& given,
                                   z,       qkv,       kept.o,     kept.r,     kept.a1,    kept.a2,
                                   kept.u,  kept.gate, kept.mean1, kept.rstd1, kept.mean2, kept.rstd2};
   record_many(kOp, inputs, {y}, saved, [args, keys](VjpContext& context) {
-    for (int i = 0; i < 18; ++i) static_cast<void>(context.saved(i));  // versions
+    for (int i = 0; i < 18; ++i) static_cast<void>(context.saved(i));  // checks versions
     const Tensor &sz = context.saved(6), &sqkv = context.saved(7), &so = context.saved(8),
                  &sr = context.saved(9), &sa1 = context.saved(10), &sa2 = context.saved(11),
                  &su = context.saved(12);

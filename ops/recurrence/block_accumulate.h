@@ -1,19 +1,25 @@
-// Block recurrence with accumulate as one op: all of one layer T (models/recurrent_transformer/transformer_layer.h), over the
-// windows t = 0..n of n blocks, one after the other. A window has an older half A_t, if t > 0, and a newer
-// half B_t, if t < n, and T is causal over the whole of it:
+// Block recurrence with accumulate (Kausik's recurrent transformers), fused into one op: all windows of one
+// layer T (models/recurrent_transformer/transformer_layer.h).
 //
-//   B_0 = x_0     A_t = p/2 + h_{t-1}     B_t = p/2 + x_t     A_n = h_{n-1}
-//   (y_{t-1}, h_t) = T(A_t || B_t)        p = x_0 in window 1, then y_{t-2}
+// The sequence is cut into n blocks x_0 .. x_{n-1}. Windows t = 0 .. n follow one another. Window t has an
+// older half A_t (if t > 0) and a newer half B_t (if t < n); T is causal over the whole window:
 //
-// A short last block adds to the first rows of p alone. Blocks count from 0, so y_{t-1} is the output of
-// block t - 1, as long as that block.
+//   B_0 = x_0
+//   A_t = p/2 + h_{t-1}              0 < t < n
+//   B_t = p/2 + x_t                  0 < t < n
+//   A_n = h_{n-1}
+//   (y_{t-1}, h_t) = T(A_t || B_t)
+//   p = x_0 in window 1, then y_{t-2}
 //
-// All rows of all windows go through the same products, so that weights' gradients are one product over them
-// and kernels know two kinds of rows and no more: newer halves, which lie as x does, and behind them older
-// halves, which lie the same way, A_t at the place of block t - 1.
+// y_{t-1} is the output of block t - 1 and has its length. A short last block receives the first rows of p
+// only.
 //
-// There is one kernel for the whole chain, on a GPU; the CPU composes it of other ops
-// (models/recurrent_transformer/block_accumulate.cpp), which is the kernel's test.
+// The rows of all windows share their products, so each weight gradient is one product over all of them.
+// Kernels know two kinds of rows: first the newer halves, laid out as x is, then the older halves in the same
+// layout, A_t at the place of block t - 1.
+//
+// Only GPUs have a kernel for it. The CPU composes the recurrence from other ops
+// (models/recurrent_transformer/block_accumulate.cpp); that composition is also the kernel's test.
 //
 // Source: Kausik, "Recurrent Transformers" (2025).
 #pragma once
@@ -22,41 +28,46 @@
 
 namespace eddy {
 
-struct BlockAccumulateOptions : BlockRecurrenceOptions {
-  // Outputs of the positions from here on are read. Where this cuts off rows of the last two windows' older
-  // halves, masks are numbered as if those rows were not there.
+struct BlockAccumulateOptions : BlockForgetOptions {
+  // Only the outputs of positions first_read and later are read. Where that leaves out rows of the last two
+  // windows' older halves, dropout masks are numbered as if those rows did not exist.
   std::int64_t first_read = 0;
-  // Whether p becomes y_{t-2}, as above. The other form (accumulate = "hidden") has no kernel: nothing fits
-  // it.
+  // Whether p becomes y_{t-2}, as above. The other form (accumulate = "hidden") has no kernel.
   bool spreads_output = true;
-  // With dropout, `keys` has three for each newer half B_0 .. B_{n-1}, then three for each older one A_1 ..
-  // A_n, numbered within the half as BlockRecurrenceOptions says: queries are the half's rows that are read,
-  // keys for B_t those of A_t and B_t.
+  // With dropout, `keys` holds three random keys for each newer half B_0 .. B_{n-1}, then three for each
+  // older half A_1 .. A_n. Elements are numbered within the half as BlockForgetOptions says: the queries
+  // are the half's rows that are read; B_t attends to the keys of A_t and B_t.
 };
 
-// Whether x's device has the kernel, has been told to use it (set_recurrence_kernel), and it takes these
-// sizes.
+// Capability query: whether x's device has the kernel, the kernel is switched on (set_recurrence_kernel), and
+// it supports these sizes.
 bool block_accumulate_fits(const Tensor& x, std::int64_t mlp, const BlockAccumulateOptions& options);
 
-// y over all blocks; rows before first_read may have masks of no meaning.
-// shapes: x [rows, dim], rows being block after block [sequences, positions of the block]; y like x.
-// dtypes: f32, and bf16 by way of it with products in bf16.
+// Returns y over all blocks. Rows before first_read are computed with arbitrary dropout masks.
+// shapes: x [rows, dim], block after block, each [sequences, positions of the block]; y like x.
+// dtypes: f32; bf16 is widened to f32, with products in bf16.
 // grad: x and all weights.
-// errors: ShapeError; ValueError for another number of keys; DeviceError where block_accumulate_fits is
-// false.
+// errors: ShapeError; ValueError for another number of random keys; DeviceError where block_accumulate_fits
+// is false.
 Tensor block_accumulate(const Tensor& x, const UnitRecurrenceWeights& weights,
                         const BlockAccumulateOptions& options);
 
-// As UnitRecurrenceArgs, with these differences: arrays but x and dh have the rows of both kinds, twice those
-// of x; qkv is made by the forward, for all rows; h is the result T of every row; wkv, key and value are not
-// used. dqkv is working memory, and dproducts has it for all rows, stored as `kept`. dh is the gradient of
-// the results y, and dx leaves as the gradient of the windows' rows, whose first half, that of B_t, is the
-// gradient of x.
+// As UnitRecurrenceArgs, with these differences:
+//
+//   all arrays but x, dh   have the rows of both kinds, twice those of x
+//   qkv                    is written by the forward, for all rows
+//   h                      is the result T of every row
+//   wkv, key, value        are not used
+//   dqkv                   is working memory of one window
+//   dproducts              is dqkv of all rows, stored as `kept`
+//   dh                     is the gradient of the results y
+//   dx                     receives the gradient of the windows' rows; its first half, that of the newer
+//                          halves, is the gradient of x
 struct BlockAccumulateArgs : UnitRecurrenceArgs {
   const void *wqkv, *wqkv_bias;
-  void *z, *made_qkv;  // the rows of the windows; qkv where it is written
+  void *z, *qkv_output;  // the rows of the windows; qkv as the forward writes it
 };
-extern Slot<BlockRecurrenceQuestion> block_accumulate_question_slot;
+extern Slot<RecurrenceSupportQuery> block_accumulate_supports_slot;
 extern Slot<BlockAccumulateArgs> block_accumulate_forward_slot, block_accumulate_backward_slot;
 
 }  // namespace eddy

@@ -1,16 +1,22 @@
-// The chain of block recurrence with forget, all of one layer that cannot leave the loop over blocks: the
-// unit recurrence with blocks of several positions in place of one, and attention in place of its gate.
+// Block recurrence with forget (Kausik's recurrent transformers), fused into one op: the sequential part of
+// one layer, the loop over blocks. It generalizes the unit recurrence (unit_recurrence.h) from one position
+// to blocks of several; attention over two blocks takes the place of the gate. Not to be confused with the
+// Block-Recurrent Transformer of Hutchins et al., whose gates are in gates.h.
 //
-// Given rows x and q, kx, vx of LN1(x) (one product before the loop), for blocks i = 1..n, per sequence and
-// head:
+// Inputs: rows x, and q, kx, vx of LN1(x), made by one product before the loop. For blocks i = 1 .. n, per
+// sequence and head, with kh, vh of the block before:
 //
-//   o_j = sum_t dropout(softmax_t(q_j k_t / sqrt(d))) v_t   t over all of kh, vh of the block before, then
-//   over
-//                                                           kx, vx of this block up to j
-//   r = x + o Wo^T,  h = r + act(LN2(r) Wup^T) Wdown^T,  kh, vh = LN1(h) Wk^T, LN1(h) Wv^T
+//   o_j = sum_t dropout(softmax_t(q_j k_t / sqrt(d))) v_t
+//   r   = x + o Wo^T
+//   h   = r + act(LN2(r) Wup^T) Wdown^T
+//   kh  = LN1(h) Wk^T
+//   vh  = LN1(h) Wv^T
 //
-// There is one kernel for the whole chain, on a GPU; the CPU has none and needs none: composed of other ops
-// (models/recurrent_transformer/block_forget.cpp) a block's rows are in the cache. That composition is the kernel's test.
+// where t runs over all rows kh, vh of the block before, then over the rows kx, vx of this block up to j.
+//
+// Only GPUs have a kernel for it. On the CPU a block's rows stay in the cache, so the recurrence composed
+// from other ops (models/recurrent_transformer/block_forget.cpp) is as good; that composition is also the
+// kernel's test. The functions are in unit_recurrence.cpp.
 //
 // Source: Kausik, "Recurrent Transformers" (2025).
 #pragma once
@@ -21,38 +27,40 @@
 
 namespace eddy {
 
-struct BlockRecurrenceOptions {
+struct BlockForgetOptions {
   std::int64_t sequences = 1, block = 1;  // positions of a block; the last one may be shorter
-  UnitRecurrenceOptions chain;            // but its three keys
-  // With dropout, of every block: the key of the probabilities, where ((sequence heads + head) rows + j) keys
-  // + t is an element, rows and keys being those of the block; of the attention's result, and of the MLP's,
-  // [sequences, rows, dim] each.
+  UnitRecurrenceOptions chain;            // the options of the layer; its three random keys are not used
+  // With dropout, three random keys for each block:
+  //   of the probabilities        element ((sequence heads + head) rows + j) keys + t, with the rows and keys
+  //                               of that block
+  //   of the attention's result   element of [sequences, rows, dim]
+  //   of the MLP's result         element of [sequences, rows, dim]
   std::vector<RandomKey> keys;
 };
 
-// Whether x's device has the kernel, has been told to use it (set_recurrence_kernel), and it takes these
-// sizes.
-bool block_recurrence_fits(const Tensor& x, std::int64_t mlp, const BlockRecurrenceOptions& options);
+// Capability query: whether x's device has the kernel, the kernel is switched on (set_recurrence_kernel), and
+// it supports these sizes.
+bool block_forget_fits(const Tensor& x, std::int64_t mlp, const BlockForgetOptions& options);
 
-// The chain over all blocks.
-// shapes: x [rows, dim], qkv [rows, 3 dim], rows being block after block [sequences, positions of the block];
-// results like x; key and value are those of LN1(h).
+// Returns h, and the keys and values of LN1(h), over all blocks.
+// shapes: x [rows, dim], qkv [rows, 3 dim], block after block, each [sequences, positions of the block];
+// results like x.
 // dtypes: f32.
 // grad: x, qkv and all weights.
-// errors: ShapeError; ValueError for another number of keys; DeviceError where block_recurrence_fits is
-// false.
-UnitRecurrenceResult block_recurrence(const Tensor& x, const Tensor& qkv,
-                                      const UnitRecurrenceWeights& weights,
-                                      const BlockRecurrenceOptions& options);
+// errors: ShapeError; ValueError for another number of random keys; DeviceError where block_forget_fits
+// is false.
+UnitRecurrenceResult block_forget(const Tensor& x, const Tensor& qkv, const UnitRecurrenceWeights& weights,
+                                  const BlockForgetOptions& options);
 
-// Asks for both directions. Of the unit recurrence block is 1.
-struct BlockRecurrenceQuestion {
+// Capability query for the fused kernels of unit_recurrence, block_forget and block_accumulate, forward and
+// backward: does the device support these sizes? For the unit recurrence `block` is 1.
+struct RecurrenceSupportQuery {
   std::int64_t dim, mlp, heads, sequences, block;
   Dtype products;
-  bool* fits;
-  bool spreads_output = true;  // of accumulate
+  bool* fits;                  // the result
+  bool spreads_output = true;  // block_accumulate only
 };
-extern Slot<BlockRecurrenceQuestion> unit_recurrence_question_slot, block_recurrence_question_slot;
-extern Slot<UnitRecurrenceArgs> block_recurrence_forward_slot, block_recurrence_backward_slot;
+extern Slot<RecurrenceSupportQuery> unit_recurrence_supports_slot, block_forget_supports_slot;
+extern Slot<UnitRecurrenceArgs> block_forget_forward_slot, block_forget_backward_slot;
 
 }  // namespace eddy

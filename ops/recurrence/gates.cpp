@@ -41,7 +41,7 @@ GateRows gate_rows(const Rows& rows) {
   return {rows.data(), rows.stride};
 }
 
-// Somewhere for the gradient of input k, or undefined when it is not wanted.
+// Memory for the gradient of input k; undefined if it is not wanted.
 Tensor wanted(VjpContext& v, int k, const Shape& shape, const Tensor& like) {
   return v.sink.needs(k) ? Tensor::empty(shape, like.dtype(), like.device()) : Tensor();
 }
@@ -50,9 +50,10 @@ void* data_or_null(const Tensor& x) {
   return x.defined() ? x.raw_data() : nullptr;
 }
 
-// Runs the backward kernel and hands out what was asked for. `args` are those of the forward pass; their
-// pointers are taken anew from the saved tensors, which check that nobody wrote to them. Inputs and saved
-// tensors in the order c, z, i, f, bias_i, bias_f; the fixed gate has c, z and bias, the kernel's bias_f.
+// Runs the backward kernel and passes on the gradients that are wanted. `args` are those of the forward pass;
+// their pointers are taken again from the saved tensors, whose versions are checked. Inputs and saved tensors
+// are in the order c, z, i, f, bias_i, bias_f; the fixed gate has c, z and bias, which is the kernel's
+// bias_f.
 void give_gradients(VjpContext& v, GateArgs args, const Shape& shape) {
   const bool lstm = args.kind == GateKind::lstm;
   const int bias_i_place = 4, bias_f_place = lstm ? 5 : 2;
@@ -99,7 +100,7 @@ Tensor fixed_gate(const Tensor& c, const Tensor& z, const Tensor& bias, bool tan
                       gate_rows(c_rows), gate_rows(z_rows), {},     {},          nullptr,
                       gate.raw_data(),   y.raw_data()};
   if (y.elements() > 0) gate_forward_slot(c.device(), args);
-  // y = z' + (c - z') g: dg = dy (c - z') summed over rows, and dg/dbias = g (1 - g), the same for all rows.
+  // y = z' + (c - z') g, so dg = sum of dy (c - z') over rows, and dg/dbias = g (1 - g) in every row.
   return record("fixed_gate", {c, z, bias}, y, {c_rows.storage, z_rows.storage, gate},
                 [args, shape = c.shape()](VjpContext& v) { give_gradients(v, args, shape); });
 }
@@ -132,8 +133,10 @@ Tensor lstm_gate(const Tensor& c, const Tensor& z, const Tensor& i, const Tensor
                       forget_bias.raw_data(),
                       y.raw_data()};
   if (y.elements() > 0) gate_forward_slot(c.device(), args);
-  // With s = sigmoid, s' = s (1 - s): df = dy c s'(f + bias_f + 1), di = dy z' s'(i + bias_i - 1); a bias
-  // adds to every row, so its gradient is the sum of these.
+  // With s = sigmoid and s' = s (1 - s):
+  //   df = dy c  s'(f + bias_f + 1)
+  //   di = dy z' s'(i + bias_i - 1)
+  // A bias is added to every row, so its gradient is the sum over rows.
   return record("lstm_gate", {c, z, i, f, bias_i, bias_f}, y,
                 {c_rows.storage, z_rows.storage, i_rows.storage, f_rows.storage, input_bias, forget_bias},
                 [args, shape = c.shape()](VjpContext& v) { give_gradients(v, args, shape); });

@@ -1,11 +1,14 @@
-// The gates of a recurrent cell: the old state c and a candidate z are mixed, entry by entry.
+// Gates of the Block-Recurrent Transformer's cell (Hutchins et al.): mix the old state c with a candidate z,
+// element by element.
 //
-//   fixed: c' = c g + z' (1 - g),   g = sigmoid(bias)
-//   lstm:  c' = c F + z' I,         F = sigmoid(f + bias_f + 1),  I = sigmoid(i + bias_i - 1)
+//   fixed:  c' = c g + z' (1 - g)      g = sigmoid(bias)
+//   lstm:   c' = c F + z' I            F = sigmoid(f + bias_f + 1)
+//                                      I = sigmoid(i + bias_i - 1)
 //
-// with z' = tanh z or z. The constants +1 and -1 make a new cell remember; they stand beside the biases so
-// that an optimizer whose steps grow with a parameter's size leaves them alone.
-// source: Hutchins et al., "Block-recurrent transformers" (2022), section 3.2, equations 2 to 6.
+// with z' = tanh z or z. The constants +1 and -1 make a new cell remember. They are added beside the biases
+// so that an optimizer whose steps grow with a parameter's size leaves them alone.
+//
+// Source: Hutchins et al., "Block-recurrent transformers" (2022), section 3.2, equations 2 to 6.
 #pragma once
 
 #include <cstdint>
@@ -16,26 +19,32 @@
 
 namespace eddy {
 
-// The next state by the fixed gate.
+// Returns the next state by the fixed gate.
 // shapes: c and z [..., width] alike, bias [width] -> [..., width]; rank >= 1. Size 0 gives an empty result.
 // dtypes: f32, f64, one for all. Operands may be slices along the last axis.
 // errors: ShapeError, DtypeError, DeviceError.
-// grad: dc = dy g; dz = dy (1 - g) dz'/dz; dbias = sum over rows of dy (c - z') g (1 - g).
+// grad:
+//   dc    = dy g
+//   dz    = dy (1 - g) dz'/dz
+//   dbias = sum over rows of dy (c - z') g (1 - g)
 Tensor fixed_gate(const Tensor& c, const Tensor& z, const Tensor& bias, bool tanh_z);
 
-// The next state by the lstm gate; i and f are the products of the gate's input with its matrices.
+// Returns the next state by the lstm gate. i and f are the products of the gate's input with its matrices.
 // shapes: c, z, i and f [..., width] alike, bias_i and bias_f [width] -> [..., width]; rank >= 1. Size 0
 // gives an empty result.
 // dtypes: f32, f64, one for all. Operands may be slices along the last axis.
 // errors: ShapeError, DtypeError, DeviceError.
-// grad: dc = dy F; dz = dy I dz'/dz; df = dy c F (1 - F); di = dy z' I (1 - I); dbias_f and dbias_i are the
-// sums of df and di over rows.
+// grad:
+//   dc = dy F
+//   dz = dy I dz'/dz
+//   df = dy c F (1 - F)        dbias_f = sum of df over rows
+//   di = dy z' I (1 - I)       dbias_i = sum of di over rows
 Tensor lstm_gate(const Tensor& c, const Tensor& z, const Tensor& i, const Tensor& f, const Tensor& bias_i,
                  const Tensor& bias_f, bool tanh_z);
 
 enum class GateKind : std::uint8_t { fixed, lstm };
 
-// Rows whose share of the bias gradients is one partial sum.
+// Rows that one partial sum of the bias gradients covers.
 constexpr std::int64_t kGateBlockRows = 64;
 constexpr std::int64_t gate_blocks(std::int64_t rows) {
   return (rows + kGateBlockRows - 1) / kGateBlockRows;
@@ -60,13 +69,13 @@ struct GateArgs {
 };
 extern Slot<GateArgs> gate_forward_slot;
 
-// All gradients in one pass, all row-major, each null where it is not wanted.
+// All gradients in one pass. All are row-major; each is null if not wanted.
 struct GateBackwardArgs {
   Dtype dtype;
   GateArgs forward;  // as in the forward pass; y is not read
   GateRows dy;
   void *dc, *dz, *di, *df;
-  // [gate_blocks(rows), width] of the dtype: the sums over each block of rows. fixed: dbias_f is its bias's.
+  // [gate_blocks(rows), width] of the dtype: the sums over each block of rows. fixed: dbias_f is the bias's.
   void *dbias_i_partials, *dbias_f_partials;
 };
 extern Slot<GateBackwardArgs> gate_backward_slot;

@@ -1,5 +1,5 @@
-// CPU kernels of the gates. A block of rows is walked in pieces of its columns: what belongs to a column (the
-// fixed gate's sigmoid, the sums of the bias gradients) lies on the stack meanwhile. Every operand is read
+// CPU kernels of the gates. A block of rows is processed in pieces of its columns, so that what belongs to a
+// column (the fixed gate's sigmoid, the sums of the bias gradients) stays on the stack. Every operand is read
 // once and every result written once.
 #include "ops/recurrence/gates.h"
 

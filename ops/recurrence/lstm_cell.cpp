@@ -32,8 +32,7 @@ LstmCell lstm_cell(const Tensor& gates, const Tensor& c) {
   if (c.elements() > 0)
     lstm_cell_forward_slot(c.device(), {c.dtype(), c.dim(0), c.dim(1), gate_rows.data(), gate_rows.stride,
                                         c_rows.data(), c_rows.stride, next.h.raw_data(), next.c.raw_data()});
-  // The gradients of the header by the chain rule; the gates' values are cheaper to compute again than to
-  // keep.
+  // The gradients are in the header. Recomputing the gates' values is cheaper than saving them.
   record_many(
       "lstm_cell", {gates, c}, {next.h, next.c}, {gate_rows.storage, c_rows.storage, next.c},
       [gates_stride = gate_rows.stride, c_stride = c_rows.stride](VjpContext& v) {

@@ -1,6 +1,9 @@
-// One step of an LSTM after its matrix products: c' = sigmoid(f) c + sigmoid(i) tanh(g), h = sigmoid(o)
-// tanh(c').
-// source: Hochreiter, Schmidhuber, "Long short-term memory" (1997), with the forget gate of Gers,
+// One step of an LSTM after its matrix products (for the staircase paper's LSTM baseline):
+//
+//   c' = sigmoid(f) c + sigmoid(i) tanh(g)
+//   h  = sigmoid(o) tanh(c')
+//
+// Source: Hochreiter, Schmidhuber, "Long short-term memory" (1997), with the forget gate of Gers,
 // Schmidhuber, Cummins (2000).
 #pragma once
 
@@ -16,14 +19,19 @@ struct LstmCell {
   Tensor h, c;
 };
 
-// The next hidden and cell state from the gates before their nonlinearities, side by side in the order i, f,
-// g, o.
+// Returns the next hidden and cell state. `gates` holds the gates before their nonlinearities, side by side
+// in the order i, f, g, o.
 // shapes: gates [batch, 4 hidden], c [batch, hidden] -> h and c, both [batch, hidden]. Size 0 gives empty
 // results.
 // dtypes: f32, f64, one for both. Rows may be slices, such as one time step.
 // errors: ShapeError, DtypeError, DeviceError.
-// grad: with the gates' values i, f, g, o and t = tanh(c'): dc' += dh o (1 - t^2); then do = dh t o (1 - o),
-// di = dc' g i (1 - i), df = dc' c f (1 - f), dg = dc' i (1 - g^2), dc = dc' f.
+// grad: with i, f, g, o after their nonlinearities and t = tanh(c'):
+//   dc' += dh o (1 - t^2)
+//   do   = dh t o (1 - o)
+//   di   = dc' g i (1 - i)
+//   df   = dc' c f (1 - f)
+//   dg   = dc' i (1 - g^2)
+//   dc   = dc' f
 LstmCell lstm_cell(const Tensor& gates, const Tensor& c);
 
 // One step. h and c_next are row-major. batch >= 1, hidden >= 1.
@@ -38,8 +46,8 @@ struct LstmCellArgs {
 };
 extern Slot<LstmCellArgs> lstm_cell_forward_slot;
 
-// Its gradient: dgates [batch, 4 hidden] and dc [batch, hidden], row-major, null where not wanted. dh and
-// dc_next may be null for zero.
+// The gradient of one step: dgates [batch, 4 hidden] and dc [batch, hidden], row-major, null if not wanted.
+// A null dh or dc_next stands for zeros.
 struct LstmCellBackwardArgs {
   Dtype dtype;
   std::int64_t batch, hidden;

@@ -63,13 +63,13 @@ UnitRecurrenceWeights wide_weights(const UnitRecurrenceWeights& w) {
 }
 
 Tensor keys_on(const Tensor& x, const std::vector<RandomKey>& keys) {
-  return keys.empty() ? Tensor() : records_on(x.device(), keys);
+  return keys.empty() ? Tensor() : upload_records(x.device(), keys);
 }
 
 void bind(UnitRecurrenceArgs& args, const UnitRecurrenceWeights& w, const UnitRecurrenceOptions& options,
-          bool narrows) {
+          bool stores_bf16) {
   args.products = options.products;
-  args.kept = narrows && options.products == Dtype::bf16 ? Dtype::bf16 : args.dtype;
+  args.kept = stores_bf16 && options.products == Dtype::bf16 ? Dtype::bf16 : args.dtype;
   args.dim = w.up.dim(1);
   args.mlp = w.up.dim(0);
   args.heads = options.heads;
@@ -91,23 +91,23 @@ void bind(UnitRecurrenceArgs& args, const UnitRecurrenceWeights& w, const UnitRe
   args.down_bias = data_of(w.down_bias);
 }
 
-KeptRows kept_rows(UnitRecurrenceArgs& args, const Tensor& rows) {
-  const auto as = [&](std::int64_t width, Dtype dtype) {
+SavedRows saved_rows(UnitRecurrenceArgs& args, const Tensor& rows) {
+  const auto rows_of = [&](std::int64_t width, Dtype dtype) {
     return Tensor::empty(rows.shape().with(rows.rank() - 1, width), dtype, rows.device());
   };
   const auto statistic = [&] {
     return Tensor::empty({rows.elements() / args.dim}, rows.dtype(), rows.device());
   };
-  const KeptRows kept{as(args.dim, args.kept),
-                      as(args.dim, args.dtype),
-                      as(args.dim, args.kept),
-                      as(args.dim, args.kept),
-                      as(args.mlp, args.kept),
-                      as(args.heads, args.dtype),
-                      statistic(),
-                      statistic(),
-                      statistic(),
-                      statistic()};
+  const SavedRows kept{rows_of(args.dim, args.kept),
+                       rows_of(args.dim, args.dtype),
+                       rows_of(args.dim, args.kept),
+                       rows_of(args.dim, args.kept),
+                       rows_of(args.mlp, args.kept),
+                       rows_of(args.heads, args.dtype),
+                       statistic(),
+                       statistic(),
+                       statistic(),
+                       statistic()};
   args.o = kept.o.raw_data();
   args.r = kept.r.raw_data();
   args.a1 = kept.a1.raw_data();
@@ -134,7 +134,7 @@ BackwardRows backward_rows(UnitRecurrenceArgs& args, const Tensor& rows, const T
   return made;
 }
 
-Tensor own_gradient(const VjpContext& context, int output) {
+Tensor writable_gradient(const VjpContext& context, int output) {
   const Tensor& given = context.dy(output);
   if (!given.defined()) return context.dy_or_zeros(output);
   return given.exclusive() && given.contiguous() ? raw::alias(given) : raw::copy(given);
@@ -185,15 +185,16 @@ void give_weight_gradients(VjpContext& context, int first, const LayerRows& rows
   bias(kUpBias, rows.du);
   bias(kDownBias, rows.dmlp);
   // The gains' gradients, as one pass over all rows: partial sums by blocks of rows, then their sum.
-  const auto norm = [&](Weight gain, Weight shift, const NormRows& of) {
-    bias(shift, of.dy);
+  const auto norm = [&](Weight gain, Weight shift, const NormRows& norm_rows) {
+    bias(shift, norm_rows.dy);
     if (!sink.needs(first + gain)) return;
-    const std::int64_t dim = of.x.dim(-1), count = of.x.elements() / dim;
-    const Tensor partials = Tensor::empty({norm_blocks(count), dim}, of.dy.dtype(), of.dy.device());
-    layer_norm_backward_slot(
-        of.dy.device(),
-        {of.dy.dtype(), count, dim, of.dy.raw_data(), dim, of.x.raw_data(), dim, nullptr, of.mean.raw_data(),
-         of.rstd.raw_data(), nullptr, dim, 0, partials.raw_data(), nullptr, 0});
+    const std::int64_t dim = norm_rows.x.dim(-1), count = norm_rows.x.elements() / dim;
+    const Tensor partials =
+        Tensor::empty({norm_blocks(count), dim}, norm_rows.dy.dtype(), norm_rows.dy.device());
+    layer_norm_backward_slot(norm_rows.dy.device(),
+                             {norm_rows.dy.dtype(), count, dim, norm_rows.dy.raw_data(), dim,
+                              norm_rows.x.raw_data(), dim, nullptr, norm_rows.mean.raw_data(),
+                              norm_rows.rstd.raw_data(), nullptr, dim, 0, partials.raw_data(), nullptr, 0});
     sink.into(first + gain, [&](const Tensor& dst, float beta) { sum_into(dst, partials, beta); });
   };
   norm(kNorm1, kNorm1Bias, rows.norm1);

@@ -1,6 +1,6 @@
-// The layer T inside the recurrences that are one op (unit_recurrence.h, block_forget.h,
-// block_accumulate.h): its weights as kernels read them, and their gradients, each one product over the rows
-// of all steps.
+// The transformer layer T inside Kausik's three fused recurrences (unit_recurrence.h, block_forget.h,
+// block_accumulate.h): checks its weights, lays them out for the kernels, and computes the weight gradients,
+// each one product over the rows of all steps.
 #pragma once
 
 #include <vector>
@@ -14,24 +14,27 @@ inline const void* data_of(const Tensor& x) {
   return x.defined() ? x.raw_data() : nullptr;
 }
 
-// Refuses x when it is defined and not of this shape, or not of the kind of `like`.
+// Checks that x, if defined, has this shape, and the dtype and device of `like`.
+// errors: ShapeError; DtypeError; DeviceError.
 void check_kind(const char* op, const char* name, const Tensor& x, const Shape& shape, const Tensor& like);
-// Refuses weights that are not those of a layer of `like`'s width; the width of the MLP is that of `up`.
+// Checks that the weights are those of a layer as wide as `like`; `up` gives the width of the MLP.
 void check_weights(const char* op, const UnitRecurrenceWeights& w, const Tensor& like);
 
+// x, contiguous; undefined if x is.
 Tensor row_major(const Tensor& x);
-// The weights as kernels read them. Gradients go to the ones that were given.
+// The weights, contiguous, as kernels read them. Their gradients go to the weights that the caller gave.
 UnitRecurrenceWeights row_major(const UnitRecurrenceWeights& w);
+// The weights widened to f32.
 UnitRecurrenceWeights wide_weights(const UnitRecurrenceWeights& w);
-// The keys of all masks in the memory of x's device; undefined without any.
+// The random keys of all dropout masks, in the memory of x's device; undefined if there are none.
 Tensor keys_on(const Tensor& x, const std::vector<RandomKey>& keys);
 
-// Puts the sizes, the options and the weights, all but wqkv, into the arguments, and what rows are kept as:
-// `narrows` where products are bf16 and the kernels to be called keep bf16 then.
+// Fills in the arguments' sizes, options, weights (all but wqkv) and `kept`, the dtype of the saved rows:
+// bf16 if the products are bf16 and `stores_bf16` says that the kernels then store bf16.
 void bind(UnitRecurrenceArgs& args, const UnitRecurrenceWeights& w, const UnitRecurrenceOptions& options,
-          bool narrows);
+          bool stores_bf16);
 
-// The weights' places among the inputs of a node that has them in this order.
+// The places of the weights among the inputs of a node.
 enum Weight {
   kNorm1,
   kNorm1Bias,
@@ -46,42 +49,45 @@ enum Weight {
   kDown,
   kDownBias
 };
+// The weights in the order of `Weight`.
 std::vector<Tensor> in_order(const UnitRecurrenceWeights& w);
 
-// dst [out, in] = beta dst + dy^T x over rows [.., out] and [.., in], both of dst's dtype or both bf16; `row`
-// is the first output row written.
+// dst [out, in] = beta dst + dy^T x. `row` is the first row of dst that is written.
+// shapes: dy [.., out], x [.., in].
+// dtypes: dy and x have dst's dtype, or both are bf16.
 void weight_product(const Tensor& dst, std::int64_t row, const Tensor& dy, const Tensor& x, double beta);
 // dst [width] += the sum of the rows of dy [.., width].
 void add_rows(const Tensor& dst, const Tensor& dy);
 
-// What a forward kernel keeps of the layer's rows for the backward; `gate` is the chain's own.
-struct KeptRows {
+// The layer's rows that a forward kernel saves for the backward. `gate` belongs to the recurrence.
+struct SavedRows {
   Tensor o, r, a1, a2, u, gate, mean1, rstd1, mean2, rstd2;
 };
-// Makes them beside rows [.., dim], and names them in the arguments, whose sizes are bound.
-KeptRows kept_rows(UnitRecurrenceArgs& args, const Tensor& rows);
+// Allocates them for rows [.., dim] and puts their addresses into the arguments, whose sizes `bind` has set.
+SavedRows saved_rows(UnitRecurrenceArgs& args, const Tensor& rows);
 
-// What a backward kernel leaves of the layer's rows, for the weights' gradients.
+// The layer's rows that a backward kernel writes for the weight gradients.
 struct BackwardRows {
   Tensor act, du, dattn, dmlp, da1, da2;
 };
-// Makes them beside rows of the layer's width and u, and names them in the arguments.
+// Allocates them for rows of the layer's width and u, and puts their addresses into the arguments.
 BackwardRows backward_rows(UnitRecurrenceArgs& args, const Tensor& rows, const Tensor& u);
 
-// The gradient of an output for a kernel to write over: itself where nobody else sees it, else a copy; zeros
-// when none arrived.
-Tensor own_gradient(const VjpContext& context, int output);
+// The gradient of an output, for a kernel to overwrite: the arriving tensor if nothing else uses it, else a
+// copy; zeros if none arrived.
+Tensor writable_gradient(const VjpContext& context, int output);
 
-// What a norm's gain gets its gradient from: that of the normalised rows, the rows before, their statistics.
+// What the gradient of a norm's gain is computed from: the gradient of the normalised rows, the rows before
+// the norm, and their statistics.
 struct NormRows {
   Tensor dy, x, mean, rstd;
 };
-// The rows on the two sides of every product of the layer, as its kernels left them.
+// Both operands of every weight-gradient product of the layer.
 struct LayerRows {
   NormRows norm1, norm2;
   Tensor dattn, o, du, a2, dmlp, act;
 };
-// Gives the gradients of all weights but wqkv; the node's inputs have norm1 at place `first`.
+// Passes on the gradients of all weights but wqkv. norm1 is input `first` of the node.
 void give_weight_gradients(VjpContext& context, int first, const LayerRows& rows);
 
 }  // namespace eddy::recurrence

@@ -1,5 +1,5 @@
-// Checks, buffers and the node of the unit recurrence; its weight gradients are products over all steps at
-// once.
+// Checks, buffers and tape node of the unit recurrence and of the block recurrence with forget. The weight
+// gradients are products over all steps at once.
 #include "ops/recurrence/unit_recurrence.h"
 
 #include <algorithm>
@@ -17,10 +17,10 @@ using namespace recurrence;
 
 constinit Slot<UnitRecurrenceArgs> unit_recurrence_forward_slot{"unit_recurrence_forward"};
 constinit Slot<UnitRecurrenceArgs> unit_recurrence_backward_slot{"unit_recurrence_backward"};
-constinit Slot<BlockRecurrenceQuestion> unit_recurrence_question_slot{"unit_recurrence_question"};
-constinit Slot<BlockRecurrenceQuestion> block_recurrence_question_slot{"block_recurrence_question"};
-constinit Slot<UnitRecurrenceArgs> block_recurrence_forward_slot{"block_recurrence_forward"};
-constinit Slot<UnitRecurrenceArgs> block_recurrence_backward_slot{"block_recurrence_backward"};
+constinit Slot<RecurrenceSupportQuery> unit_recurrence_supports_slot{"unit_recurrence_supports"};
+constinit Slot<RecurrenceSupportQuery> block_forget_supports_slot{"block_forget_supports"};
+constinit Slot<UnitRecurrenceArgs> block_forget_forward_slot{"block_forget_forward"};
+constinit Slot<UnitRecurrenceArgs> block_forget_backward_slot{"block_forget_backward"};
 
 namespace {
 
@@ -35,18 +35,18 @@ Tensor packed_weights(std::int64_t dim, std::int64_t mlp, Dtype dtype) {
   return Tensor::empty({dtype == Dtype::f32 ? elements(kernels.f32) : elements(kernels.f64)}, dtype);
 }
 
-// How the rows of x fall into steps.
+// How the rows of x are divided into steps.
 struct Steps {
   std::int64_t time, batch, sequences, block, last;
   Tensor keys;  // see UnitRecurrenceArgs::keys
 };
 
-// The chain over rows x [.., dim] in the order of the steps, by the kernels of `forward` and `backward`,
-// which keep bf16 beside bf16 products where `narrows`.
+// Runs the recurrence over rows x [.., dim], which are in the order of the steps, with the kernels `forward`
+// and `backward`, and records it. `stores_bf16`: these kernels store bf16 where products are bf16.
 UnitRecurrenceResult chain(const char* op, const Slot<UnitRecurrenceArgs>& forward,
                            const Slot<UnitRecurrenceArgs>& backward, const Steps& steps, const Tensor& x,
                            const Tensor& qkv, const UnitRecurrenceWeights& given,
-                           const UnitRecurrenceOptions& options, bool narrows, const Tensor& key_any,
+                           const UnitRecurrenceOptions& options, bool stores_bf16, const Tensor& key_any,
                            const Tensor& value_any) {
   const UnitRecurrenceWeights w = row_major(given);
   const Tensor key = row_major(key_any), value = row_major(value_any);
@@ -74,8 +74,8 @@ UnitRecurrenceResult chain(const char* op, const Slot<UnitRecurrenceArgs>& forwa
   args.block = steps.block;
   args.last = steps.last;
   args.keys = static_cast<const RandomKey*>(data_of(steps.keys));
-  bind(args, w, options, narrows);
-  const KeptRows kept = kept_rows(args, h);
+  bind(args, w, options, stores_bf16);
+  const SavedRows kept = saved_rows(args, h);
   args.wkv = data_of(wkv);
   args.wkv_bias = data_of(wkv_bias);
   args.x = x_rows.raw_data();
@@ -100,10 +100,11 @@ UnitRecurrenceResult chain(const char* op, const Slot<UnitRecurrenceArgs>& forwa
                                   v,         kept.o,     kept.r,     kept.a1,    kept.a2,    kept.u,
                                   kept.gate, kept.mean1, kept.rstd1, kept.mean2, kept.rstd2, steps.keys};
   record_many(op, inputs, {h, k, v}, saved, [args, dim, slot = &backward](VjpContext& context) {
-    for (int i = 0; i < 24; ++i) static_cast<void>(context.saved(i));  // versions
+    for (int i = 0; i < 24; ++i) static_cast<void>(context.saved(i));  // checks versions
     const Tensor &sh = context.saved(10), &so = context.saved(13), &sr = context.saved(14),
                  &sa1 = context.saved(15), &sa2 = context.saved(16), &su = context.saved(17);
-    const Tensor dh = own_gradient(context, 0), dk = own_gradient(context, 1), dv = own_gradient(context, 2);
+    const Tensor dh = writable_gradient(context, 0), dk = writable_gradient(context, 1),
+                 dv = writable_gradient(context, 2);
     const auto rows = [&](std::int64_t width, Dtype stored_as) {
       return Tensor::empty(sh.shape().with(sh.rank() - 1, width), stored_as, sh.device());
     };
@@ -136,11 +137,12 @@ UnitRecurrenceResult chain(const char* op, const Slot<UnitRecurrenceArgs>& forwa
                            sa2,
                            back.dmlp,
                            back.act});
-    // Of the rows of k and v: at once where the kernel left both side by side.
+    // For the rows of k and v of wqkv: one product if the kernel stored both gradients side by side, else
+    // two.
     const std::vector<Tensor> dkeys = dkv.defined() ? std::vector{dkv} : std::vector{dk, dv};
     if (sink.needs(kWeights + kWqkv))
       sink.into(kWeights + kWqkv, [&](const Tensor& dst, float beta) {
-        if (beta == 0) raw::fill(raw::narrow(dst, 0, 0, dim), 0);  // the q of h is never used
+        if (beta == 0) raw::fill(raw::narrow(dst, 0, 0, dim), 0);  // no q of h is computed
         std::int64_t row = dim;
         for (const Tensor& dy : dkeys) {
           weight_product(dst, row, dy, sa1, beta);
@@ -159,12 +161,12 @@ UnitRecurrenceResult chain(const char* op, const Slot<UnitRecurrenceArgs>& forwa
   return {h, k, v};
 }
 
-// Whether x's device runs the whole chain as one kernel, which keeps bf16 beside bf16 products.
+// Whether x's device runs all steps as one kernel, which stores bf16 where products are bf16.
 bool one_kernel(const Tensor& x, const UnitRecurrenceWeights& w, const UnitRecurrenceOptions& options) {
   if (x.device() == kCpu || options.products != Dtype::bf16) return false;
   check_weights("unit_recurrence", w, x);
   bool fits = false;
-  unit_recurrence_question_slot(x.device(),
+  unit_recurrence_supports_slot(x.device(),
                                 {x.dim(2), w.up.dim(0), options.heads, x.dim(1), 1, options.products, &fits});
   return fits;
 }
@@ -191,31 +193,30 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
                key, value);
 }
 
-bool block_recurrence_fits(const Tensor& x, std::int64_t mlp, const BlockRecurrenceOptions& options) {
+bool block_forget_fits(const Tensor& x, std::int64_t mlp, const BlockForgetOptions& options) {
   if (x.device() == kCpu) return false;
   bool fits = false;
-  block_recurrence_question_slot(x.device(), {x.dim(-1), mlp, options.chain.heads, options.sequences,
-                                              options.block, options.chain.products, &fits});
+  block_forget_supports_slot(x.device(), {x.dim(-1), mlp, options.chain.heads, options.sequences,
+                                          options.block, options.chain.products, &fits});
   return fits;
 }
 
-UnitRecurrenceResult block_recurrence(const Tensor& x, const Tensor& qkv,
-                                      const UnitRecurrenceWeights& weights,
-                                      const BlockRecurrenceOptions& options) {
-  checks::floating("block_recurrence", x);
+UnitRecurrenceResult block_forget(const Tensor& x, const Tensor& qkv, const UnitRecurrenceWeights& weights,
+                                  const BlockForgetOptions& options) {
+  checks::floating("block_forget", x);
   const std::int64_t sequences = options.sequences, block = options.block;
   if (x.rank() != 2 || x.elements() == 0 || sequences < 1 || block < 1 || x.dim(0) % sequences != 0)
-    fail<ShapeError>("block_recurrence: x has shape {} ([{} sequences x positions, dim], in blocks of {})",
+    fail<ShapeError>("block_forget: x has shape {} ([{} sequences x positions, dim], in blocks of {})",
                      to_string(x.shape()), sequences, block);
   const std::int64_t positions = x.dim(0) / sequences, time = (positions + block - 1) / block;
   Tensor keys;
   if (options.chain.dropout > 0) {
     if (static_cast<std::int64_t>(options.keys.size()) != 3 * time)
-      fail<ValueError>("block_recurrence: {} keys for dropout in {} blocks (three for each)",
-                       options.keys.size(), time);
+      fail<ValueError>("block_forget: {} keys for dropout in {} blocks (three for each)", options.keys.size(),
+                       time);
     keys = keys_on(x, options.keys);
   }
-  return chain("block_recurrence", block_recurrence_forward_slot, block_recurrence_backward_slot,
+  return chain("block_forget", block_forget_forward_slot, block_forget_backward_slot,
                {time, sequences * block, sequences, block, positions - (time - 1) * block, keys}, x, qkv,
                weights, options.chain, true, {}, {});
 }

@@ -1,11 +1,12 @@
-// The chain of the unit recurrence on the CPU, forward and backward.
+// CPU kernels of the unit recurrence, forward and backward.
 //
 // Two ways to use several threads, chosen by the batch alone so that bits do not depend on their number:
-//   many rows: blocks of 64 rows run all steps on their own; weights stream from L3 once per 64 rows, no
-//   waiting. few rows:  all threads walk through time together; products are split by panels of columns, row
-//   work by rows, with a
-//              barrier between (7 a step). Splitting 16 rows instead would make every thread stream all
-//              weights.
+//
+//   many rows   blocks of 64 rows run all steps on their own; weights stream from L3 once per 64 rows;
+//               threads do not wait for one another
+//   few rows    all threads walk through time together; products are split by panels of columns, row work by
+//               rows, with a barrier between (7 a step); splitting 16 rows instead would make every thread
+//               stream all weights
 #include "ops/recurrence/unit_recurrence.h"
 
 #include "ops/cpu/isa.h"
@@ -21,9 +22,9 @@ namespace {
 
 constexpr std::int64_t kManyRows = 128;
 constexpr std::int64_t kBlockRows = 64;
-// Multiply-adds of one step below which waiting for each other costs threads more than the work.
+// Multiply-adds of one step below which threads lose more at the barriers than they gain.
 constexpr std::int64_t kSmallStep = 1 << 20;
-// Rows times steps below which packing the weights costs more than it saves: they are read as they lie.
+// Rows times steps below which packing the weights costs more than it saves: they are then read unpacked.
 constexpr std::int64_t kFewProducts = 16;
 
 template <class T>
@@ -133,7 +134,7 @@ void add_bias(T* x, const void* bias, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) x[i] += b[i];
 }
 
-// The kept share of a probability: 1/(1-p) or 0.
+// The dropout factor of a probability: 1 / (1 - p), or 0 if it is dropped.
 EDDY_INLINE double keep(const UnitRecurrenceArgs& args, std::uint64_t element) {
   if (args.dropout == 0) return 1;
   return static_cast<double>(uniform01(args.gate_key.word(element))) >= args.dropout ? 1 / (1 - args.dropout)
@@ -182,7 +183,7 @@ struct Chain {
            at(mean, t, first, 1), at(rstd, t, first, 1), at(dx, t, first, dim), dim, 1, nullptr, nullptr, 0});
   }
 
-  // o = px vx + ph vh with (ph, px) = softmax over the two scores, dropped apart.
+  // o = px vx + ph vh with (ph, px) the softmax over the two scores, each with its own dropout.
   void gate_forward(std::int64_t t, std::int64_t row) const {
     const std::int64_t d = dim / heads;
     const T* q = at(args.qkv, t, row, 3 * dim);
@@ -208,7 +209,7 @@ struct Chain {
     }
   }
 
-  // From do: dq, dkx, dvx of this step, and the shares of kh and vh added to the step before.
+  // From do: dq, dkx, dvx of this step; the gradients of kh and vh are accumulated into the step before.
   void gate_backward(std::int64_t t, std::int64_t row, const T* dout) const {
     const std::int64_t d = dim / heads;
     const T* q = at(args.qkv, t, row, 3 * dim);

@@ -170,7 +170,7 @@ OpSpec spec_of(const char* name, std::int64_t heads, bool gelu, double rate) {
     options.gate_key = gate_key;
     options.attn_key = attn_key;
     options.mlp_key = mlp_key;
-    // The carried state is a constant: gradients for it are not asked for.
+    // The carried state is a constant: it has no gradient.
     const UnitRecurrenceResult result = unit_recurrence(t[0], t[1], in.weights, options, in.key, in.value);
     return Tensors{result.h, result.key, result.value};
   };

@@ -1,4 +1,4 @@
-// One launch, or a sum for each.
+// The final sum of partial sums: one launch for all, or sum_into for each.
 #include "ops/reduce/partial_sums.h"
 
 #include <algorithm>
@@ -11,8 +11,8 @@ constinit Slot<PartialSumsArgs> partial_sums_slot{"partial_sums"};
 
 namespace {
 
-// A block of threads goes over all rows of its columns: with more rows than this the sums of sum_into, which
-// share out rows as well, keep more of a GPU at work. An estimate: 64 rows for each of 32 threads.
+// In partial_sums one thread block sums all rows of its columns. With more rows than this, sum_into, which
+// splits the rows too, keeps more of a GPU busy. An estimate: 64 rows for each of 32 threads.
 constexpr std::int64_t kMostBlocks = 2048;
 
 }  // namespace
@@ -31,7 +31,7 @@ void give_partial_sums(VjpContext& v, std::initializer_list<PartialSums> parts) 
       const bool at_once = !(device == kCpu) && partials.dim(0) <= kMostBlocks && partials.elements() > 0 &&
                            dst.dtype() == partials.dtype() && dst.contiguous();
       if (!at_once) return sum_into(dst, partials, beta);
-      // One buffer for two inputs: the second adds to what the first has written.
+      // Two inputs share one buffer: the second adds to what the first has written.
       void** const end = args.sums + args.tensors;
       if (std::find(&args.sums[0], end, dst.raw_data()) != end) launch(device);
       args.dtype = partials.dtype();

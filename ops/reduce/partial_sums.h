@@ -1,5 +1,5 @@
-// The end of a gradient that kernels leave as partial sums, one row for each block of rows: those of a norm's
-// weight and bias, of the gates' biases.
+// The final sum of gradients that kernels leave as partial sums, one row for each block of rows: the weight
+// and bias of a norm, the biases of gates.
 #pragma once
 
 #include <initializer_list>
@@ -10,27 +10,27 @@
 
 namespace eddy {
 
-// The gradient of an input is the sum over the rows of partials [blocks, width]; undefined where it is not
-// wanted.
+// The gradient of an input is the sum over the rows of partials [blocks, width]; undefined if it is not
+// needed.
 struct PartialSums {
   int input;
   Tensor partials;
 };
 
-// Gives all of them, of one shape and type and four at most: on a GPU by one launch, where they have not too
-// many rows for that, else each by sum_into.
+// Adds the sums of up to four partials, all of one shape and dtype, to the gradients of their inputs. On a
+// GPU one launch does all, unless they have too many rows for that; else sum_into does each.
 void give_partial_sums(VjpContext& v, std::initializer_list<PartialSums> parts);
 
-// sums[t][i] = beta[t] sums[t][i] + the sum over `blocks` rows of partials[t][row, i], for `tensors` of them.
-// On a GPU alone.
+// sums[t][i] = beta[t] sums[t][i] + the sum over `blocks` rows of partials[t][row, i], t < tensors. Only on a
+// GPU.
 struct PartialSumsArgs {
-  static constexpr int kMost = 4;
+  static constexpr int kMaxTensors = 4;
   Dtype dtype;
   std::int64_t blocks, width;
   int tensors;
-  const void* partials[kMost];
-  void* sums[kMost];
-  float beta[kMost];
+  const void* partials[kMaxTensors];
+  void* sums[kMaxTensors];
+  float beta[kMaxTensors];
 };
 extern Slot<PartialSumsArgs> partial_sums_slot;
 

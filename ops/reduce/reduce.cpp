@@ -165,7 +165,7 @@ void sum_into(const Tensor& dst, const Tensor& x, float beta) {
     return raw::copy_into(dst, packed);
   }
 
-  // Neighbouring axes of the same fate merge, so that kept and summed groups alternate.
+  // Merge neighbouring axes that are all kept or all summed, so that kept and summed groups alternate.
   struct Group {
     std::int64_t size;
     bool summed;
@@ -185,7 +185,7 @@ void sum_into(const Tensor& dst, const Tensor& x, float beta) {
   }
   Tensor rest = raw::contiguous(x);
   if (summed == 0) return run_sum({1, 1, x.elements()}, rest, dst, beta, 1);
-  // One summed group after the other, the largest first: it leaves the least to do for the next.
+  // Sum one group after the other, the largest first: it leaves the least work for the next.
   for (; summed > 0; --summed) {
     int place = -1;
     for (int i = 0; i < count; ++i)

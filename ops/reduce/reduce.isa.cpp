@@ -1,6 +1,6 @@
-// CPU kernels of the reductions. Every one sees its input as [outer, count, inner] and works on the middle
-// axis: with inner 1 a row is contiguous and is summed in lanes, else whole rows of `inner` elements are
-// added to each other. Each input element is read once.
+// CPU kernels of the reductions. Each sees its input as [outer, count, inner] and reduces the middle axis.
+// With inner 1 a row is contiguous and is summed in lanes; else whole rows of `inner` elements are added up.
+// Each input element is read once.
 #include "ops/reduce/reduce.h"
 
 #include "ops/cpu/isa.h"
@@ -13,7 +13,7 @@ void install_reduce();
 namespace {
 
 constexpr std::int64_t kChunk = 1 << 14;  // elements that pay for handing a chunk to a thread
-constexpr std::int64_t kTile = 1024;      // columns whose running sums stay in the first-level cache
+constexpr std::int64_t kTile = 1024;      // columns whose running sums stay in the L1 cache
 
 EDDY_INLINE std::int64_t smaller(std::int64_t a, std::int64_t b) {
   return a < b ? a : b;
@@ -102,7 +102,7 @@ void sum_kernel(const SumArgs& args) {
   sum_in_blocks(args.outer, blocks, args.inner, blocks, partials, y, beta, scale);
 }
 
-// One contiguous row: the value in lanes, then a search for its place.
+// One contiguous row: finds the maximum in lanes, then searches for its index.
 template <class T>
 void max_of_row(const T* x, std::int64_t count, T* y, std::int64_t* index) {
   const T best = lane_max(x, count);

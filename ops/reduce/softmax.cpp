@@ -50,10 +50,10 @@ void check_bias(const Tensor& x, const Tensor& bias) {
   check_repeats(x, bias, "bias");
 }
 
-// What the band shows of x, rank >= 1.
+// Returns the band of the options for x, rank >= 1.
 SoftmaxBand checked_band(const Tensor& x, const SoftmaxOptions& options) {
   constexpr std::int64_t kFar = AttentionBand::kFar;
-  const AttentionBand band = cut_band(options.band, options.causal);
+  const AttentionBand band = apply_causal(options.band, options.causal);
   const std::int64_t width = x.dim(-1);
   if (band.least <= -kFar && band.most >= kFar) return {1, 0, width};
   if (x.rank() < 2)
@@ -62,15 +62,15 @@ SoftmaxBand checked_band(const Tensor& x, const SoftmaxOptions& options) {
   if (band.least > band.most)
     fail<ValueError>("softmax: no distance lies in the band {} .. {}{} (least <= most)", band.least,
                      band.most, options.causal ? ", causal" : "");
-  // Distances are 1 - queries .. width - 1; one beyond stands for all, so that nothing overflows.
+  // Distances are 1 - queries .. width - 1; clamp the band to one beyond them, so that nothing overflows.
   const std::int64_t queries = x.dim(-2);
   const std::int64_t least = std::clamp(band.least, -queries, width);
   const std::int64_t most = std::clamp(band.most, -queries, width);
   return {queries, width - queries - most, width - queries - least + 1};
 }
 
-// A mask or a bias seen over x's shape with each row's entries side by side; leading axes may repeat with
-// stride 0.
+// Returns a mask or a bias expanded to x's shape, with adjacent entries in each row; leading axes may repeat
+// with stride 0.
 Tensor rows_over(const Tensor& extra, const Shape& shape) {
   Tensor rows = extra.rank() == 0 ? raw::reshape(extra, {1}) : extra;
   rows = raw::contiguous(raw::expand(rows, rows.shape().with(rows.rank() - 1, shape[shape.rank() - 1])));
@@ -119,9 +119,11 @@ Tensor softmax(const Tensor& x, const SoftmaxOptions& options) {
   }
   args.y = y.raw_data();
   softmax_forward_slot(x.device(), args);
-  // With s = x + bias: dy_i/ds_j = y_i ([i = j] - y_j), so ds_j = sum_i dy_i y_i ([i = j] - y_j) =
-  // y_j (dy_j - sum_i dy_i y_i), which is dx_j; the bias gets its sum over the entries it was added to.
-  // A hidden entry has y = 0: it takes no part in the sums and gets 0.
+  // With s = x + bias:
+  //   dy_i/ds_j = y_i ([i = j] - y_j)
+  //   dx_j      = sum_i dy_i y_i ([i = j] - y_j) = y_j (dy_j - sum_i dy_i y_i)
+  //   dbias     = dx summed over the broadcast axes
+  // A hidden entry has y = 0: it enters no sum and its gradient is 0.
   const Shape bias_shape = bias.defined() ? bias.shape() : Shape{};
   return record("softmax", {x, bias}, y, {y}, [=](VjpContext& v) {
     const Tensor dy = raw::contiguous(v.dy());
@@ -146,7 +148,9 @@ Tensor log_softmax(const Tensor& x) {
     return record("log_softmax", {x}, y, {}, [](VjpContext& v) { v.sink.open_zeroed(0); });
   const std::int64_t rows = x.elements() / width;
   log_softmax_forward_slot(x.device(), {x.dtype(), rows, width, packed.raw_data(), y.raw_data()});
-  // dy_i/dx_j = [i = j] - softmax_j and softmax = exp(y), so dx_j = dy_j - exp(y_j) sum_i dy_i.
+  // With softmax(x) = exp(y):
+  //   dy_i/dx_j = [i = j] - exp(y_j)
+  //   dx_j      = dy_j - exp(y_j) sum_i dy_i
   return record("log_softmax", {x}, y, {y}, [=](VjpContext& v) {
     const Tensor dy = raw::contiguous(v.dy());
     v.sink.into(0, [&](const Tensor& dx, float beta) {

@@ -1,7 +1,9 @@
-// Softmax and log-softmax over the last axis: y = exp(x - max x) / sum exp(x - max x). The maximum is
-// subtracted first, so nothing overflows. Scores may get a bias, and may be hidden by a band of distances
-// (causal is one), by a mask, or both; hidden entries are never read into a sum, so even a NaN there does no
-// harm.
+// Softmax and log-softmax over the last axis:
+//   softmax(x)     = exp(x - max x) / sum(exp(x - max x))
+//   log_softmax(x) = x - max x - log(sum(exp(x - max x)))
+// Subtracting the maximum prevents overflow. Softmax can add a bias to the scores and hide entries by a band
+// mask (a causal mask is one), by a mask tensor, or both. Hidden entries enter no sum, so even a NaN there is
+// harmless.
 #pragma once
 
 #include <cstdint>
@@ -22,24 +24,24 @@ struct SoftmaxOptions {
   Tensor bias = {};         // may be undefined; added to x, broadcasts to x's shape, differentiable
 };
 
-// The weights that sum to 1 over the last axis, of x + bias.
-// shapes: x [..., width] -> the same. A hidden entry is exactly 0, and a row with nothing visible, or with
-// -inf only, is all 0 and passes no gradient.
-// dtypes: f32, f64, and bf16, beside which the bias may be f32.
+// Returns the softmax of x + bias over the last axis. A hidden entry is exactly 0. A row without visible
+// entries, or with only -inf, is all 0 and passes no gradient.
+// shapes: x [..., width] -> the same.
+// dtypes: f32, f64 and bf16; beside bf16 the bias may be f32.
 // errors: ShapeError for a scalar, for a band with one axis, for a mask or a bias that does not broadcast;
 // ValueError for a band that holds no distance; DtypeError; DeviceError.
-// grad: dx = y (dy - sum(dy y)), and that summed over the axes that repeat for the bias; none for the mask.
+// grad: dx = y (dy - sum(dy y)); dbias = dx summed over the broadcast axes; none for the mask.
 Tensor softmax(const Tensor& x, const SoftmaxOptions& options = {});
 
-// The logarithm of softmax over the last axis, x - max x - log(sum exp(x - max x)).
+// Returns the logarithm of softmax over the last axis.
 // shapes: x [..., width] -> the same.
 // dtypes: f32, f64.
 // errors: ShapeError for a scalar; DtypeError.
 // grad: dx = dy - exp(y) sum(dy).
 Tensor log_softmax(const Tensor& x);
 
-// The entries that the band shows to row r of [rows, width], which is query j = r mod queries: those from
-// j + first to j + end - 1. Without a band, queries 1, first 0 and end width.
+// A band over [rows, width]: row r is query j = r mod queries and sees the entries j + first .. j + end - 1.
+// Without a band, queries is 1, first 0 and end width.
 struct SoftmaxBand {
   std::int64_t queries, first, end;
 };
@@ -61,8 +63,8 @@ struct SoftmaxArgs {
   const void* x;
   const std::uint8_t* mask;  // 1 = allowed, or null
   const void* bias;          // or null
-  // Where row r of mask and bias is: its entries lie side by side, and the leading axes of x give its place,
-  // 0 strides where it repeats.
+  // The location of row r of mask and bias: its entries are adjacent, its offset follows from the leading
+  // axes of x, with stride 0 where it repeats.
   int leading;  // axes
   std::int64_t shape[6], mask_strides[6], bias_strides[6];
   void* y;
@@ -82,7 +84,7 @@ extern Slot<SoftmaxArgs> softmax_forward_slot;
 struct SoftmaxBackwardArgs {
   Dtype dtype;
   std::int64_t rows, width;
-  SoftmaxBand band;  // leaves out the hidden entries' arithmetic
+  SoftmaxBand band;  // to skip the arithmetic of hidden entries
   const void *dy, *y;
   void* dx;
   float beta;

@@ -1,6 +1,5 @@
-// CPU kernels of softmax: one row at a time, which stays in the first-level cache for its three passes
-// (maximum, exp and sum, scale), so memory sees one read and one write. The gradient reads dy and y twice
-// from the cache.
+// CPU kernels of softmax. A row stays in the L1 cache for its three passes (maximum, exp and sum, scale), so
+// memory sees one read and one write. The backward pass reads dy and y twice from the cache.
 #include "ops/reduce/softmax.h"
 
 #include <math.h>
@@ -20,7 +19,7 @@ EDDY_INLINE std::int64_t rows_per_chunk(std::int64_t width) {
   return width >= kChunk ? 1 : kChunk / width;
 }
 
-// exp(x - max) / sum over n >= 1 entries; hidden ones are 0. x may be y.
+// y = exp(x - max) / sum over n >= 1 entries; hidden entries are 0. x may be y.
 template <class T>
 EDDY_INLINE void softmax_row(const T* x, T* y, std::int64_t n) {
   const T top = lane_max(x, n);
@@ -82,7 +81,7 @@ void softmax_backward_kernel(const SoftmaxBackwardArgs& args) {
       const T* const y = all_y + row * args.width + seen.begin;
       T* const whole_dx = all_dx + row * args.width;
       T* const dx = whole_dx + seen.begin;
-      // The choice by y keeps an infinite dy of a hidden entry out of the sum.
+      // Testing y keeps an infinite dy of a hidden entry out of the sum.
       const T inner = lane_sum<T>(visible, [dy, y](auto reader, std::int64_t i) {
         const auto weight = reader.load(y + i);
         const auto product = weight * reader.load(dy + i);

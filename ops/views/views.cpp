@@ -12,13 +12,13 @@
 namespace eddy {
 namespace {
 
-// t in the dtype of the gradient it is added to: a bf16 leaf may gather its gradient in f32.
+// Returns t in the dtype of the gradient it is added to: a bf16 leaf may accumulate its gradient in f32.
 Tensor like(const Tensor& target, const Tensor& t) {
   return t.dtype() == target.dtype() ? t : raw::cast(t, target.dtype());
 }
 
-// Whether x can be seen with these sizes: axes that continue each other's addresses form a run, and each run
-// must be used up by whole new axes.
+// Whether x can be viewed with these sizes. Axes with contiguous addresses form a run, and each run must be
+// split into whole new axes.
 bool viewable(const Tensor& x, const Shape& shape) {
   if (x.contiguous()) return true;
   int to = shape.rank() - 1;
@@ -106,7 +106,7 @@ Tensor expand(const Tensor& x, const Shape& shape) {
   });
 }
 
-// One node for all parts, so that the gradient of x is written once: a part that got no gradient is set to
+// All parts share one node, so that the gradient of x is written once; a part without a gradient is set to
 // zero.
 std::vector<Tensor> split(const Tensor& x, int axis, const std::vector<std::int64_t>& sizes) {
   checks::defined("split", x);
@@ -158,21 +158,21 @@ Tensor concat(const std::vector<Tensor>& tensors, int axis) {
   if (tensors.empty()) fail<ValueError>("concat: no tensors (at least one)");
   const Tensor& first = tensors[0];
   checks::defined("concat", first);
-  const int along = first.shape().normal_axis(axis);
+  const int axis_number = first.shape().normal_axis(axis);
   std::vector<std::int64_t> sizes;
   for (const Tensor& x : tensors) {
     checks::same_kind("concat", first, x);
-    if (x.rank() != first.rank() || x.shape().with(along, 0) != first.shape().with(along, 0))
+    if (x.rank() != first.rank() || x.shape().with(axis_number, 0) != first.shape().with(axis_number, 0))
       fail<ShapeError>("concat: {} and {} along axis {} (all other sizes must be equal)",
-                       to_string(first.shape()), to_string(x.shape()), along);
-    sizes.push_back(x.shape()[along]);
+                       to_string(first.shape()), to_string(x.shape()), axis_number);
+    sizes.push_back(x.shape()[axis_number]);
   }
-  const Tensor y = raw::concat(tensors, along);
-  record_many("concat", tensors, {y}, {}, [along, sizes](VjpContext& v) {
+  const Tensor y = raw::concat(tensors, axis_number);
+  record_many("concat", tensors, {y}, {}, [axis_number, sizes](VjpContext& v) {
     std::int64_t at = 0;
     for (std::size_t k = 0; k < sizes.size(); ++k) {
       const int input = static_cast<int>(k);
-      if (v.sink.needs(input)) v.sink.give(input, raw::narrow(v.dy(), along, at, sizes[k]));
+      if (v.sink.needs(input)) v.sink.give(input, raw::narrow(v.dy(), axis_number, at, sizes[k]));
       at += sizes[k];
     }
   });

@@ -1,8 +1,8 @@
-// Differentiable views and the copies that go with them: the same numbers seen with other sizes or strides,
-// parts of an axis, and tensors laid end to end. Any dtype; gradients flow through floating ones.
+// Differentiable views (reshape, transpose, slices, expand) and the copies that go with them (contiguous,
+// concat). Any dtype; gradients flow through floating ones.
 //
-// A view shares its bytes with x. The gradient of a part of x is added to that part of x's gradient, so that
-// a loop over T time steps costs what one pass over x costs, not T passes.
+// A view shares its bytes with x. The gradient of a slice of x is added to that slice of x's gradient, so a
+// loop over T time steps costs one pass over x, not T passes.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@
 
 namespace eddy {
 
-// Returns x with other sizes, row-major order kept; a view where the strides allow one, else a copy.
+// Returns x with another shape in row-major order: a view if the strides allow one, else a copy.
 // errors: ShapeError when the numbers of elements differ.
 Tensor reshape(const Tensor& x, const Shape& shape);
-// The same with sizes one of which may be -1: what is left of the elements.
+// The same; one of the sizes may be -1 and is then computed from the number of elements.
 // errors: ShapeError with two such sizes, a size below -1, or sizes that do not divide the elements.
 Tensor reshape(const Tensor& x, std::initializer_list<std::int64_t> sizes);
 
@@ -28,13 +28,13 @@ Tensor transpose(const Tensor& x, int axis_a, int axis_b);
 // errors: ShapeError outside the axis.
 Tensor narrow(const Tensor& x, int axis, std::int64_t start, std::int64_t length);
 
-// Returns a view of one entry of an axis; the axis goes.
+// Returns a view of one entry of an axis, without that axis.
 // errors: ShapeError outside the axis.
 Tensor select(const Tensor& x, int axis, std::int64_t index);
 
 // Returns a view in which sizes of 1, and missing leading axes, repeat with stride 0.
 // errors: ShapeError when another size differs.
-// grad: summed over what repeats.
+// grad: dy summed over the repeated axes.
 Tensor expand(const Tensor& x, const Shape& shape);
 
 // Returns views of consecutive parts of an axis.
@@ -44,7 +44,7 @@ std::vector<Tensor> split(const Tensor& x, int axis, const std::vector<std::int6
 // Returns x itself when it is row-major, else a row-major copy.
 Tensor contiguous(const Tensor& x);
 
-// Returns the tensors laid end to end along an axis, as a new tensor.
+// Returns the tensors concatenated along an axis, as a new tensor.
 // errors: ValueError without tensors; ShapeError when other sizes differ; DtypeError and DeviceError when
 // they mix.
 Tensor concat(const std::vector<Tensor>& tensors, int axis);

@@ -24,8 +24,9 @@ struct bf16 {
     std::memcpy(&value, &wide, sizeof value);
     return value;
   }
-  // The nearest bf16 of an f64, rounded once. By way of the nearest f32 it would be rounded twice: what that
-  // f32 ties to is no tie. So of the two f32 around the value the odd one is taken, which is never a tie.
+  // Returns the bf16 nearest to an f64, rounded once. Rounding to the nearest f32 first would round twice:
+  // that f32 can be a tie between two bf16 when the f64 is not. So of the two f32 around the value the odd
+  // one is rounded, which is never a tie (round to odd).
   // source: S. Boldo, G. Melquiond, "Emulation of FMA and correctly rounded sums" (2008), theorem 3.
   EDDY_HD_INLINE static bf16 nearest(double value) {
     const float close = static_cast<float>(value);
@@ -33,7 +34,7 @@ struct bf16 {
     std::memcpy(&wide, &close, sizeof wide);
     const double back = static_cast<double>(close);
     if (back != value && value == value && (wide & 1u) == 0) {
-      // One step towards the value: away from zero when it is larger. Of a zero the sign is the value's.
+      // One step towards the value: away from zero when its magnitude is larger. A zero has the value's sign.
       const bool larger = value < 0 ? value < back : value > back;
       wide = larger ? wide + 1 : wide - 1;
     }

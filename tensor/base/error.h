@@ -1,6 +1,6 @@
-// The one tree of errors that Eddy throws. Text: `op: what is wrong: the values (the rule)`, with the fix if
-// known. This header stays free of fmt so that `.cu` files can include what includes it; see tensor/base/format.h
-// for `fail`.
+// The exceptions that Eddy throws. Their text is `op: what is wrong: the values (the rule)`, with the fix if
+// known. This header does not include fmt, so that `.cu` files can include it; `fail` is in
+// tensor/base/format.h.
 #pragma once
 
 #include <stdexcept>
@@ -24,7 +24,7 @@ class DtypeError : public Error {
  public:
   using Error::Error;
 };
-// A device the operation, or this build, does not serve; mixed devices.
+// A device that the operation or this build does not support, or operands on different devices.
 class DeviceError : public Error {
  public:
   using Error::Error;
@@ -49,7 +49,7 @@ class NonFiniteError : public Error {
  public:
   using Error::Error;
 };
-// Memory could not be had; the text says what was asked, what is live and what would lower it.
+// An allocation failed; the text says what was requested, what is live and what would lower it.
 class OutOfMemoryError : public Error {
  public:
   using Error::Error;

@@ -1,6 +1,6 @@
-// `fail<SomeError>("op: what: {} (rule)", value)`: throw a typed error with a formatted text. Host code only
-// (fmt). What formats and throws is compiled once, in format.cpp: the calls stay small, and this header stays
-// with fmt's core. Files that format ranges include <fmt/format.h> themselves.
+// `fail<SomeError>("op: what: {} (rule)", value)` throws a typed error with a formatted text. Host code only
+// (fmt). Formatting and throwing are compiled once, in format.cpp: calls stay small, and this header needs
+// only fmt's core. Files that format ranges include <fmt/format.h> themselves.
 #pragma once
 
 #include <fmt/core.h>

@@ -1,6 +1,6 @@
-// Marks for code that runs on the CPU and inside CUDA kernels, and for code that must leave no out-of-line
-// copy: kernel sources are compiled once per instruction set, and a shared inline function emitted from the
-// AVX-512 copy would be picked by the linker for every processor.
+// Function qualifiers: EDDY_HOST_DEVICE for code that runs on the CPU and inside CUDA kernels, EDDY_INLINE
+// for code that must be inlined everywhere. Kernel sources are compiled once per instruction set; if the
+// AVX-512 copy emitted a shared inline function, the linker could pick that function for every processor.
 #pragma once
 
 #if defined(__CUDACC__)

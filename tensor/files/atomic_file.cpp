@@ -17,8 +17,8 @@
 namespace eddy {
 namespace {
 
-// Going over RLIMIT_FSIZE raises SIGXFSZ, which ends the process unless someone ignores it. The signal is
-// sent to the writing thread, so blocking it here and taking it back off the queue turns it into plain EFBIG.
+// Exceeding RLIMIT_FSIZE raises SIGXFSZ, which ends the process unless it is ignored. The signal goes to the
+// writing thread, so blocking it here and removing it from the queue leaves a plain EFBIG.
 class FileSizeSignalBlock {
  public:
   FileSizeSignalBlock() {
@@ -63,15 +63,15 @@ int sync_file(int file) {
 }  // namespace
 
 AtomicFile::AtomicFile(const std::string& path) : path_(path) {
-  // Paths given to the system end at a NUL byte: the file would get another name than the one asked for.
+  // The system ends paths at a NUL byte: the file would get a different name.
   if (path.empty() || path.find('\0') != std::string::npos)
     fail<IoError>("write: the path is empty or holds a NUL byte");
-  // Opened before anything is written: a directory that cannot be synced is found while the target is still
+  // Opened before anything is written, so that a directory that cannot be synced fails while the target is
   // whole.
   directory_ = open(parent_directory(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (directory_ < 0) refuse("open the directory of", errno);
   static std::atomic<unsigned> counter{0};
-  // A name can be taken by a leftover of a killed process with the same id; the next number is free.
+  // A killed process with the same id may have left a file of this name; try the next number.
   for (int attempt = 0; attempt < 100 && file_ < 0; ++attempt) {
     temporary_ = fmt::format("{}.tmp-{}-{}", path, getpid(), counter++);
     file_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

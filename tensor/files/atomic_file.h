@@ -1,5 +1,5 @@
-// A file that appears whole or not at all: written under a temporary name beside the target, synced, renamed
-// over the target, and the directory synced, so that a crash or a full disk leaves the old file as it was.
+// A file that appears whole or not at all. It is written under a temporary name beside the target, synced and
+// renamed over the target, and the directory is synced. A crash or a full disk leaves the old file as it was.
 #pragma once
 
 #include <cstdint>

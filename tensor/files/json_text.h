@@ -1,4 +1,4 @@
-// Texts written as JSON strings, for files and for error messages. Needs no JSON header.
+// Text as JSON strings, for files and for error messages. Needs no JSON header.
 #pragma once
 
 #include <optional>
@@ -7,11 +7,11 @@
 
 namespace eddy {
 
-// The text as a JSON string, quotes included; nothing when it is not UTF-8.
+// Returns the text as a JSON string, quotes included; nothing when it is not UTF-8.
 std::optional<std::string> json_string(std::string_view text);
 
-// The text in quotes for an error message: control characters escaped, invalid UTF-8 replaced, long texts
-// cut.
+// Returns the text in quotes for an error message: control characters are escaped, invalid UTF-8 is replaced,
+// long texts are cut.
 std::string quote_text(std::string_view text);
 
 }  // namespace eddy

@@ -1,4 +1,4 @@
-// Reading safetensors files. The header is hostile until proven good: each rule has its own message.
+// Reading safetensors files. The header is untrusted: each rule is checked and has its own message.
 #include "tensor/files/safetensors.h"
 
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 // Safetensors files: a little-endian u64 with the length of a JSON header, the header, then the raw
-// little-endian bytes of all tensors with offsets counted from the end of the header. Files come from
-// anywhere, so every header is checked in full before a tensor is handed out.
+// little-endian bytes of all tensors with offsets counted from the end of the header. Files may be hostile,
+// so the whole header is checked before a tensor is returned.
 // Source: the format's description at https://github.com/huggingface/safetensors (Format).
 #pragma once
 
@@ -30,11 +30,11 @@ struct SafetensorsEntry {
   std::int64_t bytes = 0;
 };
 
-// A read-only file in memory. Entries and their data live as long as the object or a copy of it. The file
-// must not be shortened meanwhile; write_safetensors replaces files whole and never does so.
+// A file mapped into memory for reading. Entries and their data live as long as the object or a copy of it.
+// The file must not be truncated meanwhile; write_safetensors replaces files whole and never truncates one.
 class SafetensorsFile {
  public:
-  // The file with its header checked.
+  // Returns the file with its header checked.
   // errors: IoError when it cannot be read; FormatError for a malformed header; DtypeError for an element
   // type that the format knows and Eddy does not.
   static SafetensorsFile open(const std::string& path);
@@ -62,18 +62,18 @@ struct SafetensorsItem {
   const void* data = nullptr;
 };
 
-// Writes a file, whole or not at all. Names stand sorted in the header, data lie with the widest elements
-// first so that each tensor is aligned, and equal input gives equal bytes.
+// Writes a file, whole or not at all. Names are sorted in the header; data are ordered by element size,
+// widest first, so that each tensor is aligned. Equal input gives equal bytes.
 // errors: ValueError for names that are equal, reserved or not UTF-8, for bad shapes and missing data;
 // IoError when writing fails, with the old file untouched.
 void write_safetensors(const std::string& path, std::span<const SafetensorsItem> items,
                        const SafetensorsMetadata& metadata = {});
 
-// All tensors of a file, copied to the CPU.
+// Returns all tensors of a file, copied to the CPU.
 // errors: as SafetensorsFile::open; OutOfMemoryError.
 std::map<std::string, Tensor> load_safetensors(const std::string& path);
 
-// Writes tensors of any strides and device.
+// Writes tensors of any strides and device to a file.
 // errors: as write_safetensors; ValueError for an undefined tensor.
 void save_safetensors(const std::string& path, const std::map<std::string, Tensor>& tensors,
                       const SafetensorsMetadata& metadata = {});

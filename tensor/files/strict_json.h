@@ -1,6 +1,6 @@
-// JSON read from files that others wrote: stricter than the parser underneath (nlohmann_json), which keeps
-// the last of two equal keys, stops silently at a NUL byte and sets no bound on nesting or on the number of
-// values. Internal: included by .cpp files only, so that users of tensor/ need no JSON header.
+// A strict JSON parser for untrusted files. The parser underneath (nlohmann_json) keeps the last of two equal
+// keys, stops silently at a NUL byte and does not bound nesting or the number of values; this one refuses all
+// of these. Internal: included by .cpp files only, so that users of tensor/ need no JSON header.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace eddy {
 
 struct JsonLimits {
   int depth = 32;                   // of arrays and objects inside each other
-  std::int64_t values = 4'000'000;  // bounds the memory that a small hostile file can ask for
+  std::int64_t values = 4'000'000;  // bounds the memory that a small hostile file can request
 };
 
 struct JsonResult {
@@ -23,9 +23,9 @@ struct JsonResult {
   bool ok() const { return problem.empty(); }
 };
 
-// The value that a whole text stands for, or the problem with it. Refused: anything but one JSON value with
+// Returns the JSON value of a whole text, or the problem with it. Refused: anything but one JSON value with
 // white space around it, invalid UTF-8, NUL bytes, byte order marks, equal keys in one object, numbers out of
-// a double's range.
+// the range of a double.
 JsonResult parse_strict_json(std::string_view text, const JsonLimits& limits = {});
 
 }  // namespace eddy

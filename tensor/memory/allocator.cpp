@@ -1,7 +1,7 @@
-// The caching CPU allocator. Size classes step by an eighth of a power of two (at most 12.5 % waste); a freed
-// block goes to its class's list and is handed out again, last in first out. Blocks of 2 MiB and more are
-// mapped on their own and advised to use huge pages; smaller ones are cut from 4 MiB slabs. When the system
-// refuses, cached large blocks go back to it and the request is tried once more.
+// The caching CPU allocator. Each doubling has eight size classes (at most 12.5 % waste). A freed block goes
+// to the list of its class and is reused, last in first out. Blocks of 2 MiB and more are mapped individually
+// with advice to use huge pages; smaller ones are cut from 4 MiB slabs. When the system has no memory, cached
+// large blocks are returned to it and the request is tried once more.
 #include "tensor/memory/allocator.h"
 
 #include <sys/mman.h>

@@ -19,8 +19,8 @@ class RefCounted {
  private:
   template <class T>
   friend class Ref;
-  // Called when the last reference went. Classes that can form long chains override it to free without
-  // recursion.
+  // Called when the last reference is gone. Classes that can form long chains override it to free them
+  // without recursion.
   virtual void release() noexcept { delete this; }
 
   std::atomic<std::int64_t> references_{0};

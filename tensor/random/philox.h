@@ -30,37 +30,37 @@ EDDY_HD_INLINE Philox4 philox4x32(Philox4 counter, std::uint32_t key0, std::uint
   return {{c0, c1, c2, c3}};
 }
 
-// Names one sequence of random words. `seed` and `stream` make the key; `step` and the element make the
-// counter. Streams are named: `random_key(seed, "layers.0.mlp.dropout", step)`.
+// One sequence of random words. The seed and the stream's name make the key; the step and the element's
+// number make the counter. Example: `random_key(seed, "layers.0.mlp.dropout", step)`.
 struct RandomKey {
   std::uint32_t key0 = 0, key1 = 0;
   std::uint64_t step = 0;
-  // A number in the memory of the device that draws, added to `step` when it draws; null for none. Work that
-  // is recorded once and replayed finds the step it is in there.
+  // A number in device memory that is added to `step` when a word is drawn; null for none. Captured work
+  // reads the current step from it at each replay.
   const std::uint64_t* step_base = nullptr;
 
   EDDY_HD_INLINE std::uint64_t current_step() const {
     return step_base == nullptr ? step : step + *step_base;
   }
-  // Four words for the elements 4*block .. 4*block+3.
+  // Returns the words of the elements 4 * block .. 4 * block + 3.
   EDDY_HD_INLINE Philox4 words(std::uint64_t block) const {
     const std::uint64_t now = current_step();
     return philox4x32({{static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
                         static_cast<std::uint32_t>(now), static_cast<std::uint32_t>(now >> 32)}},
                       key0, key1);
   }
-  // The word of one element.
+  // Returns the word of one element.
   EDDY_HD_INLINE std::uint32_t word(std::uint64_t element) const {
     return words(element >> 2).word[element & 3];
   }
 };
 
-// A key whose 64 bits mix the seed with the stream's name (FNV-1a, then splitmix64's finaliser).
+// Returns a key whose 64 bits mix the seed with the stream's name (FNV-1a, then splitmix64's finaliser).
 RandomKey random_key(std::uint64_t seed, const char* stream, std::uint64_t step);
 // The same for a stream with a number in its name, such as a time step or a call count.
 RandomKey random_key(std::uint64_t seed, const char* stream, std::uint64_t index, std::uint64_t step);
 
-// Uniform in [0, 1) with 24 bits: exact in f32 and the same on every device.
+// Returns a number uniform in [0, 1) with 24 bits: exact in f32 and the same on every device.
 EDDY_HD_INLINE float uniform01(std::uint32_t word) {
   return static_cast<float>(word >> 8) * 0x1p-24f;
 }

@@ -1,7 +1,6 @@
-// Unbiased draws below a bound. Draw `element` of a key is a pure function of (key, element, bound):
-// candidates that would favour small results are rejected and replaced by words far away in the same stream,
-// not by the next element's.
-// Source: rejection of the first 2^64 mod bound values, the usual remedy for the bias of `word % bound`.
+// Unbiased random integers below a bound. The result is a pure function of (key, element, bound). The first
+// 2^64 mod bound values are rejected, because `word % bound` would favour small results; a rejected value is
+// replaced by one far away in the same stream, not by the next element's.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +9,7 @@
 
 namespace eddy {
 
-// A uniform integer in [0, bound). bound must be > 0 and element < 2^48.
+// Returns a uniform integer in [0, bound). bound must be > 0 and element < 2^48.
 inline std::uint64_t uniform_below(const RandomKey& key, std::uint64_t element, std::uint64_t bound) {
   const std::uint64_t rejected = (0 - bound) % bound;  // 2^64 mod bound
   for (std::uint64_t attempt = 0;; ++attempt) {

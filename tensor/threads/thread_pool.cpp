@@ -1,5 +1,5 @@
-// A small pool: one job at a time, chunks claimed by an atomic counter. The workers' places in a team are
-// fixed; which worker takes which chunk is not, and must not matter.
+// A small pool: one job at a time, chunks claimed by an atomic counter. The ranks in a team are fixed; which
+// worker takes which chunk is not, and must not matter.
 #include "tensor/threads/thread_pool.h"
 
 #include <pthread.h>
@@ -139,7 +139,7 @@ Pool& current_pool() {
   return *pool;
 }
 
-// A forked child has none of its parent's threads: it starts a pool of its own when it first needs one.
+// A forked child has none of its parent's threads: it starts its own pool at the first use.
 [[maybe_unused]] const int fork_handler =
     pthread_atfork([] { pool_mutex.lock(); }, [] { pool_mutex.unlock(); },
                    [] {

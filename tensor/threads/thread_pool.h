@@ -1,6 +1,6 @@
-// The project's own threads. Work is cut into chunks whose borders depend on the problem alone, never on the
-// number of threads, so results are the same bits with one thread or many. Workers spin for some 20 us after
-// the last chunk, then sleep: longer spinning falls 8-22 times behind when another process holds a core.
+// The thread pool. Work is cut into chunks whose borders depend only on the problem, never on the number of
+// threads, so results are the same bits with one thread or many. Workers spin for some 20 us after the last
+// chunk, then sleep: longer spinning is 8-22 times slower when another process occupies a core.
 #pragma once
 
 #include <atomic>
@@ -10,16 +10,17 @@
 
 namespace eddy {
 
-// Threads that take part in a parallel region, the caller included. Default: EDDY_NUM_THREADS or the
-// processors allowed to this process.
+// Returns the number of threads of a parallel region, the caller included. Default: EDDY_NUM_THREADS, or the
+// processors that this process may use.
 int thread_count();
-// errors: ValueError unless 1 <= threads <= 256. Not from inside a parallel region.
+// Sets that number.
+// errors: ValueError unless 1 <= threads <= 256, and inside a parallel region.
 void set_thread_count(int threads);
 // True on a thread that is running a chunk; a nested parallel_for then runs on the caller alone.
 bool in_parallel_region();
 
-// Threads of one team meet here: arrive_and_wait returns once all `threads` have arrived. Spins briefly, then
-// sleeps.
+// A barrier for the threads of one team: arrive_and_wait returns once all `threads` have arrived. It spins
+// briefly, then sleeps.
 class TeamBarrier {
  public:
   explicit TeamBarrier(int threads) : threads_(threads) {}
@@ -51,9 +52,9 @@ EDDY_INLINE void parallel_for(std::int64_t n, std::int64_t grain, Body&& body) {
       const_cast<void*>(static_cast<const void*>(&body)));
 }
 
-// Runs body(rank, size, barrier) once on each of up to `max_threads` threads at the same time, for loops over
-// time whose steps are too short to enter a parallel region each. The body must write disjoint results for
-// each rank, and must not throw: the others would wait for it at the barrier.
+// Runs body(rank, size, barrier) once on each of up to `max_threads` threads at the same time. For loops over
+// time whose steps are too short for a parallel region each. Ranks must write disjoint results and must not
+// throw: the other ranks would wait at the barrier for ever.
 template <class Body>
 EDDY_INLINE void parallel_team(int max_threads, Body&& body) {
   detail::parallel_team(

@@ -130,7 +130,7 @@ TEST_CASE("a segment shrinks to the request when the device has no room for a wh
   CHECK(memory.used == 6 * kMiB);
 }
 
-TEST_CASE("a request that cannot be met says what was asked and what would help") {
+TEST_CASE("a request that fails says what was requested and what would help") {
   FakeMemory memory(64 * kMiB);
   Pool pool(memory);
   void* const a = pool.allocate(40 * kMiB);
@@ -158,7 +158,7 @@ TEST_CASE("the limit of a pool counts live bytes") {
   CHECK_NOTHROW(pool.allocate(600 * kKiB));
 }
 
-TEST_CASE("a pool knows its own blocks and keeps its segments while it is told to") {
+TEST_CASE("a pool knows its own blocks and keeps its segments while that is on") {
   FakeMemory memory(std::size_t{1} << 30);
   Pool pool(memory), other(memory);
   void* const block = pool.allocate(600 * kKiB);

@@ -1,14 +1,15 @@
-// What training steps ask a GPU for, counted where there is none: launches, operations, bytes and memory of
-// the rows of `eddy reproduce speed`, at their full sizes. The step and the host's side of cuda/ run as they
-// are; kernels, products and copies within the GPU are counted and not done.
+// What a training step enqueues on a GPU, counted without one: launches, operations, bytes and memory of the
+// rows of `eddy reproduce speed`, at their full sizes. The step's host code and that of cuda/ run as usual;
+// kernels, products and copies within the GPU are counted and not computed.
 //
 //   count_gpu_steps                               all rows
-//   count_gpu_steps --rows slide_13l --kernels    and what each op and each kernel asks for
+//   count_gpu_steps --rows slide_13l --kernels    and the counts of each op and each kernel
 //   count_gpu_steps --preset copy --batch 64 --vocab 16 --dropout    a configuration of the papers
-//   count_gpu_steps --preset shakespeare_unit --token                what its generation launches for a token
+//   count_gpu_steps --preset shakespeare_unit --token                the launches of generating one token
 //
-// Beside them stands a sum over kernels of the longer of operations and bytes at the rates given, and of a
-// launch's own time: what a step would take if each kernel reached its roofline. None does.
+// It also prints a lower bound of the step's time: the sum over kernels of the longer of operations and bytes
+// at the given rates, plus the time of the launches. A step would take this if each kernel reached its
+// roofline; none does.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -37,7 +38,7 @@ struct Options {
   std::vector<std::string> rows;
   bool kernels = false, dropout = false, token = false;
   std::string precision = "bf16";
-  std::string preset;  // instead of rows
+  std::string preset;  // in place of rows
   std::int64_t batch = 1, sequence = 0, vocab = 256;
   double bf16 = 700e3, tf32 = 350e3;  // GFLOP/s of products
   double memory = 4000;               // GB/s
@@ -46,7 +47,7 @@ struct Options {
 
 using Cells = std::vector<std::string>;
 
-// Kernels by the slot, or the copy, that asks for them.
+// Counts kernels by the slot, or the copy, that launches them.
 class KernelCounts final : public KernelObserver {
  public:
   struct Sum {
@@ -107,7 +108,7 @@ void print_launches(const std::map<std::string, std::int64_t>& launches) {
   std::printf("%s\n", text_table(table).c_str());
 }
 
-// Launches of one step, those of a graph one by one.
+// Returns the launches of one step, with those of a graph one by one.
 std::map<std::string, std::int64_t> launches_of(StepTrial& trial) {
   synchronize(cuda_device());
   const std::map<std::string, std::int64_t> before = emulation::launches();
@@ -131,9 +132,10 @@ SpeedRow row_of(const Options& options) {
   fail<ConfigError>("there is no configuration '{}' (eddy models lists them)", options.preset);
 }
 
-// The row's line of the table.
+// Returns the row's line of the table.
 Cells count(const SpeedRow& row, const Options& options) {
-  const Placement placement = choose_placement({"count_gpu_steps", "", ""}, "cuda", options.precision);
+  const DevicePrecision placement =
+      choose_device_precision({"count_gpu_steps", "", ""}, "cuda", options.precision);
   StepTrialOptions trial_options;
   trial_options.model = row.model;
   ModelConfig& m = trial_options.model;
@@ -182,8 +184,8 @@ Cells count(const SpeedRow& row, const Options& options) {
           trial.captured() ? "yes" : "no"};
 }
 
-// Launches of one token of generation, f32, each row's place in a block once: from graphs where there are
-// some.
+// Counts the launches of generating one token, in f32, for each position in a block once; from graphs where
+// there are some.
 void count_token(const SpeedRow& row) {
   const Device device = cuda_device();
   const std::unique_ptr<Model> model = make_model(row.model, Dtype::f32, device);
@@ -193,8 +195,7 @@ void count_token(const SpeedRow& row) {
   const ModelConfig& config = model->config();
   const std::int64_t period =
       std::max({config.block, config.chunk, std::min<std::int64_t>(config.window, 512)});
-  for (std::int64_t i = 0; i < (kRecordedWarmUp + 2) * period; ++i)
-    static_cast<void>(stream.step(ids, state));
+  for (std::int64_t i = 0; i < (kCaptureWarmUp + 2) * period; ++i) static_cast<void>(stream.step(ids, state));
   synchronize(device);
   const std::map<std::string, std::int64_t> before = emulation::launches();
   for (std::int64_t i = 0; i < period; ++i) static_cast<void>(stream.step(ids, state));

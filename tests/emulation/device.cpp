@@ -1,4 +1,4 @@
-// What the emulated GPU says of itself.
+// The properties of the emulated GPU.
 #include <cstdio>
 
 #include "tests/emulation/include/cuda_runtime_api.h"
@@ -8,7 +8,7 @@ namespace {
 int shown = 1, current = 0;
 bool counting = false;
 
-// One multiprocessor: grids are small, and their threads walk.
+// One multiprocessor: grids are small, and kernels loop over their items.
 constexpr cudaDeviceProp kEmulated{"Emulated GPU", 9, 0, std::size_t{16} << 30, 1, std::size_t{99} << 10};
 constexpr cudaDeviceProp kCounting{"GPU that only counts", 9, 0, std::size_t{141} * 1000 * 1000 * 1000, 132,
                                    std::size_t{227} << 10};
@@ -49,7 +49,7 @@ cudaError_t cudaSetDevice(int index) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceReset() {
-  emulation::describe_blocks();  // there should be none
+  emulation::describe_blocks();  // leaks: there should be none
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(std::size_t* unused, std::size_t* total) {

@@ -1,8 +1,7 @@
-// CUDA's threads, memory and streams on the host, for tests of the kernels where there is no GPU. README.md
-// says what this checks and what it cannot. The headers in include/ stand in for the toolkit's and stand on
-// the functions below.
+// CUDA's threads, memory and streams on the host, to test kernels without a GPU. README.md says what this
+// checks and what it cannot. The headers in include/ replace the toolkit's and use the functions below.
 //
-// Whatever is wrong ends the program with a line that names the kernel: a kernel cannot throw.
+// Every error ends the program with a line that names the kernel, since a kernel cannot throw.
 #pragma once
 
 #include <cstddef>
@@ -20,30 +19,30 @@ namespace emulation {
 
 // ---- devices (device.cpp)
 
-// How many GPUs CUDA shows from now on, all alike; 1 at the start. The first one has the stream.
+// Sets how many GPUs CUDA shows from now on, all alike; 1 at the start. The first one has the stream.
 void show_devices(int count);
-// Of the process: threads do not have one each.
+// The current device of the process: threads do not have their own.
 int current_device();
-// From here on the GPU is an H200 by its size, and its kernels, products and copies within its memory are
-// counted and not done: steps of any size take seconds, and every number is what the memory began with, 0.
-// To be called before a GPU is opened.
+// From now on the GPU has the sizes of an H200, and its kernels, products and copies within its memory are
+// counted and not computed: a step of any size takes seconds, and every number keeps the memory's initial
+// value, 0. Must be called before a GPU is opened.
 void only_count();
 bool counts_only();
 int multiprocessors();
 
 // ---- memory (memory.cpp)
 
-// A block whose bytes are all 255, so NaN as numbers, and whose end, rounded up to 16 bytes, is followed by a
-// page that cannot be touched. nullptr when there is not enough.
+// Allocates a block whose bytes are all 255, which is NaN, and whose end, rounded up to 16 bytes, is followed
+// by an inaccessible page. Returns nullptr when there is not enough memory.
 void* take_memory(std::size_t bytes);
-// The next so many requests get nullptr.
+// Makes the next `requests` allocations return nullptr.
 void refuse_memory(int requests);
 void give_memory_back(void* block);
-// Host memory that copies are read from when they run, not when they are asked for.
+// Allocates host memory that copies read when they run, not when they are enqueued.
 void* take_pinned(std::size_t bytes);
 void give_pinned_back(void* memory);
 bool is_pinned(const void* address);
-// Blocks can be read and written while one of these exists, and at no other time.
+// Blocks can be read and written only while an object of this class exists.
 class OpenMemory {
  public:
   OpenMemory();
@@ -51,7 +50,7 @@ class OpenMemory {
   OpenMemory(const OpenMemory&) = delete;
   OpenMemory& operator=(const OpenMemory&) = delete;
 };
-// Prints what lies at an address; for the report of an access that is not allowed.
+// Prints what is at an address, for the report of a forbidden access.
 void describe_address(const void* address);
 // Prints the size of every live block.
 void describe_blocks();
@@ -63,40 +62,39 @@ struct Launch {
   std::int64_t blocks;
   int threads, shared_bytes;
 };
-// Runs a kernel's body once for every thread, block by block, both in random order. Each thread has a stack
-// of its own and runs until it waits for others.
+// Runs a kernel's body once for every thread, block by block, both in random order. Each thread has its own
+// stack and runs until it waits for others.
 void run(const Launch& launch, const std::function<void()>& body);
-// How often each kernel was run so far; "memcpy" and "memset" for copies and fills of bytes on the GPU,
-// "product" for products.
+// Returns how often each kernel was launched so far; "memcpy" and "memset" for copies and fills of bytes on
+// the GPU, "product" for products.
 std::map<std::string, std::int64_t> launches();
 void count_launch(const char* what);
-// The block's shared memory that the launch asked for: NaN at first, with a page behind its end that cannot
-// be touched.
+// Returns the block's dynamic shared memory: NaN at first, with an inaccessible page after its end.
 void* shared_memory();
 std::int64_t shared_bytes();
-// Counts the blocks that have run: changes from each to the next, over launches too.
+// Returns how many blocks have run, over all launches.
 unsigned block_count();
 // Waits for all threads of the block.
 void barrier();
-// Waits for all threads of the warp; gives a pointer to the value that each lane brought, 64 bytes apart.
-// They stay until this thread's next but one call.
+// Waits for all threads of the warp. Returns a pointer to the values of the lanes, kLaneBytes apart, which
+// stay valid until this thread's next call but one.
 constexpr std::size_t kLaneBytes = 64;
 const unsigned char* exchange(const void* mine, std::size_t bytes);
-// What runs now, for reports; prints nothing between kernels.
+// Prints what is running, for reports; nothing between kernels.
 void describe_running();
 
 // ---- products (products.cpp)
 
-// From now on cuBLASLt knows no algorithm for products with this epilogue, in its header's numbers; 0 for
-// none.
+// From now on cuBLASLt has no algorithm for products with this epilogue (the value in its header); 0 restores
+// all.
 void refuse_epilogue(std::uint32_t epilogue);
 
 // ---- the stream (stream.cpp)
 
-// Puts work at the end of the stream's queue, or into the graph that is being captured. It runs when the host
-// waits for the stream, or when the queue has become long.
+// Enqueues work on the stream, or adds it to the graph that is being captured. It runs when the host waits
+// for the stream, or when the queue has become long.
 void submit(EmulatedStream* stream, std::function<void()> work);
-// Runs all that is queued.
+// Runs everything in the queue.
 void finish();
 
 }  // namespace emulation

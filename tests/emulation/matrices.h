@@ -1,4 +1,4 @@
-// Matrices that the tests of emulated matrix instructions multiply.
+// Matrices for the tests of emulated matrix instructions.
 #pragma once
 
 #include "tensor/tensor.h"

@@ -1,4 +1,4 @@
-// The emulated GPU's memory: each block is a mapping of its own that ends at a page without rights.
+// The emulated GPU's memory: each block is a separate mapping that ends at an inaccessible page.
 #include <sys/mman.h>
 
 #include <cstdarg>
@@ -13,7 +13,7 @@ namespace emulation {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-constexpr std::size_t kMostBytes = std::size_t{16} << 30;  // of one block: more is out of memory
+constexpr std::size_t kMostBytes = std::size_t{16} << 30;  // of one block; more is out of memory
 constexpr std::size_t kMostPoisoned = std::size_t{64} << 20;
 
 std::size_t round_up(std::size_t bytes, std::size_t unit) {
@@ -22,10 +22,10 @@ std::size_t round_up(std::size_t bytes, std::size_t unit) {
 
 struct Block {
   char* map;
-  std::size_t length, bytes;  // of the mapping without the last page; of the request
+  std::size_t length, bytes;  // of the mapping without the last page, and of the request
 };
 
-// Live to the end: tensors may be freed by static destructors.
+// Never destroyed: static destructors may still free tensors.
 std::map<char*, Block>& blocks() {
   static auto* const all = new std::map<char*, Block>;
   return *all;

@@ -1,6 +1,6 @@
-// cuBLASLt's products by OpenBLAS: the layouts, the epilogue and the rounding of the inputs as it describes
-// them. What its documentation does not say: where a bit of ReLU's mask lies within its byte, here from the
-// lowest on, and what becomes of the bits behind a column's last row, here nothing.
+// cuBLASLt's products by OpenBLAS, with its layouts, epilogues and rounding of inputs as documented. Two
+// details are not documented: the order of the bits of ReLU's mask in a byte (here from the lowest on), and
+// the bits after a column's last row (here not written).
 #include <cblas.h>
 
 #include <bit>
@@ -21,14 +21,14 @@ float number_at(const void* data, std::int32_t type, std::int64_t at) {
                             : static_cast<float>(static_cast<const eddy::bf16*>(data)[at]);
 }
 
-// 10 bits of mantissa, ties away from zero.
+// Rounds to 10 bits of mantissa, ties away from zero.
 float tf32(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   if ((bits & 0x7f800000u) == 0x7f800000u) return x;
   return std::bit_cast<float>((bits + 0x1000u) & 0xffffe000u);
 }
 
-// One matrix of a batch, by columns without gaps.
+// Reads one matrix of a batch, by columns without gaps.
 std::vector<float> read(const void* data, const Layout& layout, std::int64_t batch, bool rounded) {
   std::vector<float> values(layout.rows * layout.columns);
   for (std::uint64_t column = 0; column < layout.columns; ++column)
@@ -56,8 +56,8 @@ bool sums_a_factor(const Desc& desc) {
 
 std::uint32_t refused_epilogue = 0;
 
-// Whether what stands beside the matrices is as the documentation asks for. Vectors need 16 bytes here: the
-// library may pick kernels that read and write so many at a time, and they fail elsewhere.
+// Returns whether the arguments beside the matrices satisfy the documentation. Vectors must be aligned to 16
+// bytes here: the library may choose kernels that access so many bytes at a time and fail on other addresses.
 bool allowed(const Desc& desc, const Layout& d) {
   switch (desc.epilogue) {
     case CUBLASLT_EPILOGUE_DEFAULT:
@@ -100,7 +100,7 @@ Bit bit_at(const Desc& desc, std::int64_t row, std::int64_t column) {
   return {at / 8, static_cast<unsigned char>(1u << (at % 8))};
 }
 
-// The factor as it lies, [rows, columns] by columns, summed over k for each of the others.
+// Sums the factor, stored as [rows, columns] by columns, over k.
 void sum_over_k(const Desc& desc, const std::vector<float>& factor, std::int64_t rows, std::int64_t columns,
                 bool k_is_rows) {
   const std::int64_t count = k_is_rows ? columns : rows, k = k_is_rows ? rows : columns;
@@ -138,7 +138,7 @@ void multiply(const Call& call) {
       for (std::int64_t row = 0; row < m; ++row) {
         float x = d[static_cast<std::size_t>(row + column * m)];
         if (has_bias(desc)) x += number_at(desc.bias, desc.bias_type, row);
-        // By its documentation max(x, 0), which does not say what becomes of NaN: here it is lost.
+        // Documented as max(x, 0), which leaves NaN open; here NaN is lost.
         if (clips(desc)) x = std::fmax(x, 0.0f);
         if (has_mask(desc)) {
           const Bit bit = bit_at(desc, row, column);

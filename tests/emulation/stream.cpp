@@ -1,5 +1,5 @@
 // The emulated GPU's stream, graphs, copies and events. Work is queued and runs late, as on a GPU that the
-// host is ahead of: what reads host memory after it was overwritten gives wrong results here too.
+// host is ahead of: work that reads host memory after it was overwritten gives wrong results here too.
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -15,7 +15,7 @@ struct EmulatedStream {
   std::vector<std::function<void()>> queue;
   EmulatedGraph* capture = nullptr;
   bool capture_failed = false;
-  bool relaxed = false;  // allocations do not break the capture
+  bool relaxed = false;  // allocations do not invalidate the capture
 };
 
 namespace {
@@ -31,7 +31,7 @@ bool capturing() {
   return the_stream() != nullptr && the_stream()->capture != nullptr;
 }
 
-// What a call that waits answers: none may while a stream is captured.
+// The result of a call that waits: an error while a stream is captured.
 cudaError_t wait_for_all() {
   if (capturing()) {
     the_stream()->capture_failed = true;
@@ -111,8 +111,8 @@ cudaError_t cudaFreeHost(void* memory) {
   return cudaSuccess;
 }
 
-// Pinned memory is read and written when the copy runs. Pageable memory is read before the call returns (or,
-// in a captured graph, at every replay), and is written before it returns.
+// Pinned memory is read and written when the copy runs. Pageable memory is read before the call returns (in a
+// captured graph: at every replay) and written before it returns.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   if (kind == cudaMemcpyHostToDevice && !emulation::is_pinned(from) && !capturing()) {
@@ -147,7 +147,7 @@ cudaError_t cudaMemset2DAsync(void* to, std::size_t pitch, int value, std::size_
   return cudaSuccess;
 }
 
-// ---- events: all that counts is that waiting for one runs what is queued
+// ---- events: only this matters, that waiting for one runs the queue
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   *event = new EmulatedEvent;
@@ -172,7 +172,7 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) {
   return cudaSuccess;
 }
 
-// ---- graphs: the works that were captured, in their order
+// ---- graphs: the captured work, in order
 
 struct EmulatedGraphExec {
   std::vector<std::function<void()>> works;

@@ -1,4 +1,4 @@
-// Which kernel sums the gradient of attention's bias by distance: those for dq, or that of the tables.
+// Which kernel sums the gradient of attention's bias by distance: the kernel for dq, or that for the tables.
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct Launches {
   std::int64_t tables, slices;
 };
 
-// Of a call in bf16 and its gradients.
+// The launches of a call in bf16 with the gradients wanted.
 Launches launches_of(const AttentionCase& c) {
   Tensors inputs = attention_inputs(c, Dtype::bf16);
   for (std::size_t i = 0; i < inputs.size(); ++i)
@@ -65,7 +65,7 @@ TEST_SUITE("device") {
   TEST_CASE("the gradient of a bias over more distances than fit is summed by the kernel of the tables") {
     for (const char* const kernel : {"tensor_core", "wgmma"}) {
       set_attention_kernel(kernel);
-      for (const std::int64_t keys : {3056, 3057}) {  // what is left beside tiles of 128, for each warp
+      for (const std::int64_t keys : {3056, 3057}) {  // the space left for each warp beside tiles of 128
         const Launches counts = launches_of({1, 1, keys, 1, 1, 128, 0, kFar, false, true, false, false, 31});
         CHECK(counts.tables == (keys == 3057 ? 1 : 0));
         CHECK(counts.slices == (keys == 3057 ? 0 : 1));

@@ -1,4 +1,5 @@
-// What the emulated GPU must see: each case breaks a rule in a process of its own, and looks for the report.
+// Errors that the emulated GPU must detect: each case breaks a rule in a process of its own and checks the
+// report.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -20,7 +21,7 @@ using namespace eddy::gpu_test;
 
 namespace {
 
-// What `work` prints before it ends its process, or "ended well".
+// Returns what `work` prints before it ends its process, or "ended well".
 template <class Work>
 std::string report_of(Work&& work) {
   cuda::synchronize();
@@ -49,7 +50,7 @@ void shared_past_the_end_kernel(Floats args) {
   cuda::shared_memory()[threadIdx.x] = args.from[threadIdx.x];
 }
 
-// Turns a row of 256 numbers around by shared memory; without the barrier a thread reads before its partner
+// Reverses a row of 256 numbers through shared memory. Without the barrier a thread reads before its partner
 // has written.
 template <bool Waits>
 void turn_around_kernel(Floats args) {
@@ -62,11 +63,11 @@ void turn_around_kernel(Floats args) {
 struct Groups {
   unsigned* counters;
   float* numbers;  // [8, 64], a row for each block
-  int blocks;      // of a group
+  int blocks;      // blocks of a group
 };
 
-// Each block of a group writes the row of the next one and reads its own, twice; one stays away from a
-// meeting.
+// Each block of a group writes the row of the next one and reads its own, twice. In the second kernel one
+// block misses a barrier.
 template <bool Waits>
 void pass_around_kernel(Groups args) {
   cuda::BlockGroup group(args.counters, args.blocks);
@@ -76,15 +77,15 @@ void pass_around_kernel(Groups args) {
   own[threadIdx.x] = static_cast<float>(100 * blockIdx.x + threadIdx.x);
   for (int turn = 0; turn < 2; ++turn) {
     args.numbers[next * 64 + threadIdx.x] = own[threadIdx.x];
-    if (Waits) group.meet();
+    if (Waits) group.sync();
     own[threadIdx.x] = args.numbers[blockIdx.x * 64 + threadIdx.x];
-    if (Waits) group.meet();
+    if (Waits) group.sync();
   }
 }
 
-void one_stays_away_kernel(Groups args) {
+void one_misses_the_barrier_kernel(Groups args) {
   cuda::BlockGroup group(args.counters, args.blocks);
-  if (blockIdx.x != 3) group.meet();
+  if (blockIdx.x != 3) group.sync();
 }
 
 }  // namespace
@@ -160,23 +161,23 @@ TEST_SUITE("device") {
     CHECK(run(turn_around_kernel<false>) != turned);
   }
 
-  TEST_CASE("blocks of a group see what each other wrote once they have met and not before") {
+  TEST_CASE("blocks of a group see what each other wrote after a grid barrier and not before") {
     const Tensor counters = Tensor::zeros({2 * cuda::BlockGroup::kCounterStride}, Dtype::i32, gpu());
     const Tensor numbers = Tensor::empty({8, 64}, Dtype::f32, gpu());
     const Groups args{static_cast<unsigned*>(counters.raw_data()), numbers.data<float>(), 4};
     const auto run = [&](void (*kernel)(Groups)) {
       raw::fill(numbers, -1);
-      cuda::start_together("pass_around", kernel, 8, 64, 256, args);
+      cuda::start_resident("pass_around", kernel, 8, 64, 256, args);
       return to_cpu(numbers).to_vector<float>();
     };
-    std::vector<float> want(512);  // after two turns: what the block before the one before had
+    std::vector<float> want(512);  // after two rounds: the numbers of the block two before
     for (std::size_t block = 0; block < 8; ++block)
       for (std::size_t i = 0; i < 64; ++i)
         want[block * 64 + i] = static_cast<float>(100 * (block / 4 * 4 + (block + 2) % 4) + i);
     CHECK(run(pass_around_kernel<true>) == want);
     CHECK(run(pass_around_kernel<false>) != want);
     const std::string text = report_of([&] {
-      cuda::start_together("one_stays_away", one_stays_away_kernel, 8, 64, 0, args);
+      cuda::start_resident("one_misses_the_barrier", one_misses_the_barrier_kernel, 8, 64, 0, args);
       cuda::synchronize();
     });
     CHECK_MESSAGE(
@@ -185,7 +186,7 @@ TEST_SUITE("device") {
         text);
   }
 
-  TEST_CASE("work that was asked for runs late and reads pinned memory as it is then") {
+  TEST_CASE("enqueued work runs late and reads pinned memory as it is then") {
     void* pinned = nullptr;
     REQUIRE(cudaHostAlloc(&pinned, 4, cudaHostAllocDefault) == cudaSuccess);
     const Tensor x = Tensor::zeros({1}, Dtype::f32, gpu());
@@ -229,7 +230,7 @@ TEST_SUITE("device") {
     CHECK(to_cpu(to).to_vector<float>() == std::vector<float>(16, 4.0f));
   }
 
-  TEST_CASE("a captured graph runs at every launch and not before, and a wait spoils the capture") {
+  TEST_CASE("a captured graph runs at every launch and not before, and a wait invalidates the capture") {
     const Tensor x = Tensor::zeros({4}, Dtype::f32, gpu()), one = to_gpu(Tensor::full({4}, 1));
     cuda::synchronize();
     cudaGraph_t graph = nullptr;

@@ -23,7 +23,7 @@ using namespace eddy::gpu_test;
 
 namespace {
 
-// Fused products, of which those with one epilogue are not known.
+// Turns fused products on; products with `epilogue` have no algorithm.
 struct Fused {
   explicit Fused(std::uint32_t refused = 0) {
     set_product_kernel("fused");
@@ -34,7 +34,7 @@ struct Fused {
     set_refused(0);
   }
   static void set_refused(std::uint32_t epilogue) {
-    cuda::forget_product_plans();  // which say what was known before
+    cuda::forget_product_plans();  // they were made with the former answer
     emulation::refuse_epilogue(epilogue);
   }
 };
@@ -94,7 +94,7 @@ TEST_SUITE("device") {
     Counts counts = counted([&] { backward(y, dy); });
     CHECK(counts.products == 2);
     CHECK(counts.others == 0);
-    // Gradients that came before are added to: the weight's by the product, the bias' by a sum of its own.
+    // Gradients accumulate: the weight's in the product, the bias' in a separate sum.
     const Tensor second = linear(x, weight, bias);
     counts = counted([&] { backward(second, dy); });
     CHECK(counts.products == 2);
@@ -136,18 +136,18 @@ TEST_SUITE("device") {
       }
   }
 
-  TEST_CASE("where cuBLASLt has no algorithm the plain kernels compute and one notice says so") {
+  TEST_CASE("where cuBLASLt has no algorithm the plain kernels compute and one warning says so") {
     set_product_kernel("plain");
     const spec_check::Outcome plain = outcome();
     struct Refusal {
       std::uint32_t epilogue;
-      const char* told;
+      const char* warning;
     };
     const Refusal refusals[] = {{CUBLASLT_EPILOGUE_RELU_AUX_BIAS, "keep the mask of ReLU"},
                                 {CUBLASLT_EPILOGUE_DRELU, "mask the gradient of ReLU"},
                                 {CUBLASLT_EPILOGUE_BGRADB, "sum the gradient of a bias"}};
     for (const Refusal& refusal : refusals) {
-      CAPTURE(refusal.told);
+      CAPTURE(refusal.warning);
       const Fused fused(refusal.epilogue);
       for (int i = 0; i < 2; ++i) {
         const spec_check::Outcome got = outcome();
@@ -158,19 +158,19 @@ TEST_SUITE("device") {
                                                spec_check::epsilon(Dtype::f32));
         CHECK_MESSAGE(text.empty(), text);
       }
-      const std::vector<std::string> notices = take_notices();
-      REQUIRE(notices.size() == 1);
-      CHECK(notices[0].find(refusal.told) != std::string::npos);
-      forget_notices();  // as each benchmark does, which is told anew
+      const std::vector<std::string> warnings = take_warnings();
+      REQUIRE(warnings.size() == 1);
+      CHECK(warnings[0].find(refusal.warning) != std::string::npos);
+      reset_warnings();  // as each benchmark does, so that warnings are given anew
       static_cast<void>(outcome());
-      CHECK(take_notices() == notices);
+      CHECK(take_warnings() == warnings);
     }
-    {  // with nothing refused the same results, and nothing to say
+    {  // with nothing refused: the same results, and no warning
       const Fused fused;
       static_cast<void>(outcome());
-      CHECK(take_notices().empty());
+      CHECK(take_warnings().empty());
     }
-    // Products that were not to be fused have no other way.
+    // Products that are not fused have no fallback.
     const Fused fused(CUBLASLT_EPILOGUE_BIAS);
     const Mlp mlp;
     CHECK_THROWS_WITH_AS(linear(mlp.x, mlp.up, mlp.up_bias),

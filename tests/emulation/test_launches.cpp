@@ -1,4 +1,4 @@
-// How often a training step asks the GPU for what: that nothing is done twice, and the table of copies in
+// How many launches a training step needs, by kernel: that no work is done twice, and the table of copies in
 // docs/gpu-status.md.
 #include <doctest/doctest.h>
 
@@ -27,7 +27,7 @@ namespace {
 
 using Counts = std::map<std::string, std::int64_t>;
 
-// What is asked for by `work` and by nothing before it.
+// Returns the launches of `work`, without those queued before it.
 template <class Work>
 Counts counted(Work&& work) {
   cuda::synchronize();
@@ -39,7 +39,7 @@ Counts counted(Work&& work) {
   return counts;
 }
 
-// Steps of one kind, with a state where the model carries one.
+// Training steps of one kind, with a state if the model carries one.
 class Steps {
  public:
   Steps(const ModelConfig& config, Dtype dtype, bool capture)
@@ -83,7 +83,7 @@ std::int64_t sum(const Counts& counts) {
   return all;
 }
 
-// Of a call over two rows of so many tokens, with gradients.
+// Returns the launches of a call over two rows of so many tokens, with gradients.
 Passes launches_of_call(const ModelConfig& config, std::int64_t time) {
   const std::unique_ptr<Model> model = make_model(config, Dtype::f32, gpu());
   model->params().initialize(3);
@@ -99,7 +99,7 @@ Passes launches_of_call(const ModelConfig& config, std::int64_t time) {
   return passes;
 }
 
-// What the fifth window, or chunk, of a call asks for.
+// Returns the launches of the fifth window, or chunk, of a call.
 Passes launches_of_step(const ModelConfig& config, std::int64_t step) {
   Passes five = launches_of_call(config, 5 * step);
   const Passes four = launches_of_call(config, 4 * step);
@@ -108,8 +108,8 @@ Passes launches_of_step(const ModelConfig& config, std::int64_t step) {
   return five;
 }
 
-// Of a call of one layer with dropout over so many blocks, each of one token in unit_forget and of four else:
-// forward, backward.
+// Returns the launches, forward and backward, of a call of one layer with dropout over so many blocks: of one
+// token each in unit_forget, else of four.
 std::pair<std::int64_t, std::int64_t> launches_of_blocks(const std::string& name, std::int64_t blocks) {
   ModelConfig config;
   config.family = "recurrent_transformer";
@@ -163,7 +163,7 @@ TEST_SUITE("device") {
       Steps steps(config, Dtype::f32, false);
       static_cast<void>(steps.count());  // without a state
       const Counts counts = steps.count();
-      // One for each stretch of the arena that has gradients: some parameters of these two get none.
+      // One launch for each stretch of the arena that has gradients: some parameters of these two have none.
       CHECK(at(counts, "adam") == (config.model == "memory_llama"      ? 3
                                    : config.model == "block_recurrent" ? 2
                                                                        : 1));
@@ -242,7 +242,7 @@ TEST_SUITE("device") {
     }
   }
 
-  TEST_CASE("a grid of more blocks than a GPU takes is refused in words") {
+  TEST_CASE("a grid of more blocks than a GPU takes is refused with a message") {
     struct Nothing {};
     CHECK_THROWS_WITH_AS(cuda::launch<Nothing>("mine", [](Nothing) {}, std::int64_t{1} << 31, 32, {}),
                          doctest::Contains("mine: a grid of 2147483648 blocks"), DeviceError);

@@ -1,6 +1,6 @@
-// The emulated matrix instructions of a warp against another description of their operands than the one they
-// were written from: strides of (threads, values), as CUTLASS's CuTe gives them for the m16n8k16 product
-// (cute/atom/mma_traits_sm80.hpp); and the operands that attention reads from tiles against plain loops.
+// The emulated matrix instructions of a warp, tested against a second description of their operands: the
+// strides of (threads, values) that CUTLASS's CuTe gives for the m16n8k16 product
+// (cute/atom/mma_traits_sm80.hpp). Also: the operands that attention loads from tiles, against plain loops.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -16,9 +16,12 @@ using namespace eddy::gpu_test;
 
 namespace {
 
-// A thread is (t, g) = (lane % 4, lane / 4), its values (i, j, k) by bits from the lowest; the place of
-// A [m, k], B [n, k] and C [m, n] is counted by columns.
-//   A: 32 t + g + 16 i + 8 j + 128 k    B: 16 t + g + 8 i + 64 j    C: 32 t + g + 16 i + 8 j
+// A thread is (t, g) = (lane % 4, lane / 4); its values are (i, j, k) by bits from the lowest. The offsets,
+// by columns:
+//
+//   A [m, k]   32 t + g + 16 i + 8 j + 128 k
+//   B [n, k]   16 t + g + 8 i + 64 j
+//   C [m, n]   32 t + g + 16 i + 8 j
 void product_kernel(Matrices args) {
   const int t = lane() % 4, g = lane() / 4;
   const auto value = [](const float* from, int place, int rows, int columns) {
@@ -42,8 +45,7 @@ void product_kernel(Matrices args) {
     }
 }
 
-// C [16, 16] = A B with A [16, 16] and B [16, 16], each read from shared memory as it is or from its
-// transpose.
+// C [16, 16] = A B with A [16, 16] and B [16, 16], each loaded from shared memory as stored or transposed.
 template <bool LeftTransposed, bool RightAcross>
 void tiles_kernel(Matrices args) {
   bf16* const left = reinterpret_cast<bf16*>(shared_memory());
@@ -71,7 +73,7 @@ void tiles_kernel(Matrices args) {
     args.c[pair_row(pair) * 16 + pair_column(pair)] = c[pair / 4][pair % 4];
 }
 
-// c is 1 where the place of a copy holds NaN before it is finished and the right number after.
+// c is 1 where the target of a copy holds NaN before finish_copies and the right number after it.
 void copies_kernel(Matrices args) {
   bf16* const place = reinterpret_cast<bf16*>(shared_memory()) + 8 * lane();
   const bf16* const from = reinterpret_cast<const bf16*>(args.a);
@@ -86,7 +88,7 @@ void copies_kernel(Matrices args) {
   args.c[lane()] = right ? 1.0f : 0.0f;
 }
 
-// Warp 0 writes a row, after as many exchanges as every warp makes, that warp 1 reads.
+// Warp 0 writes a row that warp 1 reads, after as many exchanges as every warp makes.
 template <bool Waits>
 void two_warps_kernel(Matrices args) {
   float* const row = shared_memory();
@@ -124,7 +126,7 @@ TEST_SUITE("device") {
     CHECK(wrong_entries(a, b, false, run(tiles_kernel<true, true>, a, b, {16, 16})) == 0);
   }
 
-  TEST_CASE("an emulated copy in the background shows NaN until it is finished and zeros where nothing is") {
+  TEST_CASE("an emulated asynchronous copy shows NaN until it is finished and zeros where nothing is") {
     const Tensor numbers = raw::cast(whole({256}, 5), Dtype::bf16);
     const Tensor right = run(copies_kernel, numbers, numbers, {32});
     for (int lane = 0; lane < 32; ++lane) CHECK(right.data<float>()[lane] == 1.0f);

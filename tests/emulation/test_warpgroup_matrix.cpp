@@ -1,7 +1,7 @@
-// The emulated products of a warpgroup against other descriptions of their operands than the one they were
-// written from: the layouts of the PTX ISA's worked examples, strides of (threads, values) as CUTLASS's CuTe
-// gives them for a product of 64 x N (cute/atom/mma_traits_sm90_gmma.hpp), and plain loops; the tiles and
-// descriptors of the attention kernels; and that broken rules are reported.
+// The emulated products of a warpgroup, tested against other descriptions of their operands than the one they
+// were written from: the layouts of the PTX ISA's worked examples, the strides of (threads, values) that
+// CUTLASS's CuTe gives for a product of 64 x N (cute/atom/mma_traits_sm90_gmma.hpp), and plain loops. Also:
+// the tiles and descriptors of the attention kernels, and that broken rules are reported.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -30,24 +30,26 @@ Tensor run(void (*kernel)(Matrices), const Tensor& a, const Tensor& b, const Sha
 
 // ---- layouts, by hand
 
-// 16 bytes with number c of row r of a pattern of 8 rows of `span` bytes are found at the place that the
-// drawings of the swizzled layouts show: rows of the table, by r. 64 bytes: two rows share one line of it.
+// The place of 16-byte piece c of row r, in a pattern of 8 rows of `span` bytes, from the drawings of the
+// swizzled layouts: the tables' rows are r. With 64 bytes two rows share one line of the drawing.
 const int kPlaces128[8][8] = {{0, 1, 2, 3, 4, 5, 6, 7}, {1, 0, 3, 2, 5, 4, 7, 6}, {2, 3, 0, 1, 6, 7, 4, 5},
                               {3, 2, 1, 0, 7, 6, 5, 4}, {4, 5, 6, 7, 0, 1, 2, 3}, {5, 4, 7, 6, 1, 0, 3, 2},
                               {6, 7, 4, 5, 2, 3, 0, 1}, {7, 6, 5, 4, 3, 2, 1, 0}};
 const int kPlaces64[8][4] = {{0, 1, 2, 3}, {0, 1, 2, 3}, {1, 0, 3, 2}, {1, 0, 3, 2},
                              {2, 3, 0, 1}, {2, 3, 0, 1}, {3, 2, 1, 0}, {3, 2, 1, 0}};
 
-// Where number `column` of row `row` lies, in a pattern of rows one behind the other.
+// Returns where number `column` of row `row` is, in a pattern of consecutive rows.
 template <int Span>
 int place_of(int row, int column) {
   const int place = Span == 128 ? kPlaces128[row % 8][column / 8] : kPlaces64[row % 8][column / 8];
   return row * Span / 2 + place * 8 + column % 8;
 }
 
-// A [64, 16] B [16, N], N the numbers of a row of the swizzle: A with rows of 16 in the first columns of its
-// pattern; B by columns in rows, as A, or, with Across, 16 rows of N. Fragments by the strides of CuTe:
-// thread ((t, g, w), value (i, j, n)) has C at column-major place 128 t + g + 16 w + 64 i + 8 j + 512 n.
+// A [64, 16] B [16, N], where N is the numbers of a row of the swizzle. A has rows of 16 in the first columns
+// of its pattern. B has its columns as rows, as A, or, with Across, 16 rows of N. Fragments have the strides
+// of CuTe: thread ((t, g, w), value (i, j, n)) has C at the column-major offset
+//
+//   128 t + g + 16 w + 64 i + 8 j + 512 n
 template <int Span, bool Across, bool Held>
 void product_kernel(Matrices args) {
   constexpr int N = Span / 2;
@@ -91,10 +93,9 @@ void product_kernel(Matrices args) {
       }
 }
 
-// ---- the tiles of attention
-
-// C [128, 64] = A [128, H] B [64, H]^T, or with Across C [128, H] = A [128, 64] B [64, H], by the functions
-// of the attention kernels, with 256 threads.
+// ---- the tiles of attention C [128, 64] = A [128, H] B [64, H]^T, or with Across C [128, H] = A [128, 64] B
+// [64, H], by the functions of the attention kernels, with 256 threads. of the attention kernels, with 256
+// threads.
 template <int H, bool Across, bool Held>
 void tiles_kernel(Matrices args) {
   constexpr int kInner = Across ? 64 : H, kColumns = Across ? H : 64;
@@ -111,7 +112,7 @@ void tiles_kernel(Matrices args) {
   __syncthreads();
   float c[kColumns / 8][4] = {};
   const SwizzledRows<kInner, kBlockRows> rows{left, warp() * 16};
-  const HeldRows<kInner> held(rows);
+  const RegisterRows<kInner> held(rows);
   if constexpr (Across) {
     Rounded<64> weights;
     for (int k = 0; k < 4; ++k) held.load(k, weights.parts[k]);
@@ -135,7 +136,7 @@ void tiles_kernel(Matrices args) {
 enum class Fault {
   none,
   read_before_the_wait,   // gives NaN
-  overwritten_too_early,  // gives wrong numbers, as often as a product happens late
+  overwritten_too_early,  // gives wrong numbers whenever a product runs late
   not_ordered,
   left_changed,
   not_published,
@@ -175,7 +176,7 @@ Tensor run_rules() {
   const Tensor one = whole({1, 1}, 0);
   return run(rules_kernel<Broken>, one, one, {128, 128});
 }
-// Of 128 threads, whose right number is 16.
+// A kernel of 128 threads; the right result is 16.
 template <Fault Broken>
 int wrong_of_rules() {
   const Tensor c = run_rules<Broken>();
@@ -184,7 +185,7 @@ int wrong_of_rules() {
   return wrong;
 }
 
-// What is printed before the process ends.
+// Returns what is printed before the process ends.
 template <Fault Broken>
 std::string report() {
   cuda::synchronize();
@@ -241,17 +242,17 @@ TEST_SUITE("device") {
     CHECK(report<Fault::other_descriptor>().find("start different products") != std::string::npos);
   }
 
-  TEST_CASE("the emulated GPU computes attention with wgmma where that is asked for") {
+  TEST_CASE("the emulated GPU computes attention with wgmma where that is chosen") {
     AttentionArgs args{};
     args.dtype = Dtype::bf16;
     args.head_size = 64;
     set_attention_kernel("tensor_core");
-    CHECK_FALSE(on_wgmma(args));
+    CHECK_FALSE(uses_wgmma(args));
     set_attention_kernel("wgmma");
-    CHECK(on_wgmma(args));
-    CHECK(on_tensor_cores(args));
+    CHECK(uses_wgmma(args));
+    CHECK(uses_tensor_cores(args));
     args.head_size = 40;
-    CHECK_FALSE(on_wgmma(args));
+    CHECK_FALSE(uses_wgmma(args));
     set_attention_kernel("plain");
   }
 }

@@ -1,7 +1,7 @@
 // The emulated GPU's threads: one runs at a time, on a stack of its own, until it waits for others.
 //
-// Switching is _setjmp and _longjmp between the stacks, some 20 ns; swapcontext would make two system calls
-// each time. A thread that has ended waits for the next block and is used again.
+// Threads are switched by _setjmp and _longjmp between the stacks, some 20 ns; swapcontext would make two
+// system calls each time. A thread that has ended waits for the next block and is reused.
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <csetjmp>
@@ -23,41 +23,42 @@ namespace {
 
 constexpr int kWarp = 32;
 constexpr int kMostThreads = 1024;   // of a block
-constexpr int kMostResident = 4096;  // of blocks that run together
-constexpr int kMostBlocks = 16;      // that run together
+constexpr int kMostResident = 4096;  // threads of resident blocks
+constexpr int kMostBlocks = 16;      // resident blocks
 constexpr std::size_t kStackBytes = 256 << 10, kPage = 4096;
 constexpr std::size_t kMostShared = 227 << 10;
 
-enum class State : unsigned char { ready, at_barrier, at_exchange, at_meeting, ended };
+enum class State : unsigned char { ready, at_barrier, at_exchange, at_group_barrier, ended };
 
 struct Thread {
   std::jmp_buf context;
   bool started = false;
   State state = State::ended;
   int turn = 0;                     // which of the two values the next exchange writes
-  int first_block = 0, blocks = 0;  // whom it meets
+  int first_block = 0, blocks = 0;  // the group whose barrier it waits at
 };
 
 struct Machine {
-  Thread threads[kMostResident];  // of one block, or block after block of those that run together
+  Thread threads[kMostResident];  // of one block, or of all resident blocks in order
   // [turn][thread]: a lane may write its next value while others still read the last one.
   alignas(64) unsigned char values[2][kMostResident][kLaneBytes];
   char* stacks = nullptr;
-  char* shared_end[kMostBlocks] = {};  // where the page without rights begins
+  char* shared_end[kMostBlocks] = {};  // the start of the inaccessible page
   char* shared[kMostBlocks] = {};
-  unsigned blocks = 0;  // that have run or do
+  unsigned blocks = 0;  // that have run or are running
   std::jmp_buf scheduler;
   const Launch* launch = nullptr;
   const std::function<void()>* body = nullptr;
   int current = -1;
-  bool together = false;
+  bool resident = false;
   std::uint64_t random = 0x9e3779b97f4a7c15u;
 };
 Machine machine;
 
-// Where the current block's shared memory is: blocks that do not run together take turns in the first place.
+// Returns the index of the current block's shared memory: blocks that are not resident together all use the
+// first.
 int place_of_block() {
-  return machine.together ? static_cast<int>(blockIdx.x) : 0;
+  return machine.resident ? static_cast<int>(blockIdx.x) : 0;
 }
 
 std::map<std::string, std::int64_t>& launch_counts() {
@@ -80,7 +81,7 @@ std::uint32_t random_below(std::uint32_t end) {
   return static_cast<std::uint32_t>((x >> 32) * end >> 32);
 }
 
-// 0 .. count - 1 in an order that a random start and a random step give.
+// The numbers 0 .. count - 1 in random order: a random start and a random step.
 class RandomOrder {
  public:
   explicit RandomOrder(std::uint32_t count) : count_(count), at_(random_below(count)) {
@@ -96,7 +97,7 @@ class RandomOrder {
   std::uint32_t count_, at_, step_ = 1;
 };
 
-// Back to the scheduler, until it resumes this thread.
+// Returns to the scheduler until it resumes this thread.
 __attribute__((noinline)) void leave(State state) {
   Thread& thread = machine.threads[machine.current];
   thread.state = state;
@@ -124,7 +125,7 @@ __attribute__((noinline)) void start_thread(int index) {
 
 __attribute__((noinline)) void resume(int index) {
   machine.current = index;
-  if (machine.together) blockIdx.x = static_cast<unsigned>(index / machine.launch->threads);
+  if (machine.resident) blockIdx.x = static_cast<unsigned>(index / machine.launch->threads);
   threadIdx.x = static_cast<unsigned>(index % machine.launch->threads);
   if (_setjmp(machine.scheduler) != 0) return;
   Thread& thread = machine.threads[machine.current];
@@ -133,7 +134,7 @@ __attribute__((noinline)) void resume(int index) {
   start_thread(machine.current);
 }
 
-// Lets the warps go on all of whose threads have come to an exchange.
+// Releases the warps whose threads have all reached an exchange.
 bool release_warps(int threads) {
   bool any = false;
   for (int warp = 0; warp + kWarp <= threads; warp += kWarp) {
@@ -146,7 +147,7 @@ bool release_warps(int threads) {
   return any;
 }
 
-// Lets the threads of a block go on when all wait at its barrier. False when none could.
+// Releases the threads of a block if all wait at its barrier. Returns false otherwise.
 bool release_block(int first, int threads) {
   for (int i = first; i < first + threads; ++i)
     if (machine.threads[i].state != State::at_barrier) return false;
@@ -154,16 +155,16 @@ bool release_block(int first, int threads) {
   return true;
 }
 
-// Lets the blocks go on all of whose threads have come to a meeting of the same blocks.
-bool release_meetings(int blocks, int threads) {
+// Releases the blocks of a group if all of their threads wait at its barrier.
+bool release_groups(int blocks, int threads) {
   for (int block = 0; block < blocks; ++block) {
     const Thread& first = machine.threads[block * threads];
-    if (first.state != State::at_meeting || first.first_block != block) continue;
+    if (first.state != State::at_group_barrier || first.first_block != block) continue;
     const int begin = block * threads, end = begin + first.blocks * threads;
     bool all = end <= blocks * threads;
     for (int i = begin; i < end && all; ++i) {
       const Thread& thread = machine.threads[i];
-      all = thread.state == State::at_meeting && thread.first_block == first.first_block &&
+      all = thread.state == State::at_group_barrier && thread.first_block == first.first_block &&
             thread.blocks == first.blocks;
     }
     if (!all) continue;
@@ -173,9 +174,9 @@ bool release_meetings(int blocks, int threads) {
   return false;
 }
 
-// Which warps go on in a round: each runs for some rounds, then rests for some, so that one may be far ahead
-// of another. In step, warps that exchange would wait for each other as at a barrier, and none would be
-// missed.
+// Which warps run in a round: each runs for some rounds, then rests for some, so that one may be far ahead of
+// another. In lockstep, warps that exchange would wait for each other as at a barrier, and a missing barrier
+// would go unnoticed.
 class Paces {
  public:
   explicit Paces(int threads) : warps_((threads + kWarp - 1) / kWarp) {
@@ -200,7 +201,7 @@ class Paces {
   bool rests_[kMostResident / kWarp];
 };
 
-// Runs blocks that are all there at once; a single one where they do not know of each other.
+// Runs resident blocks at once, or a single block.
 void run_blocks(int blocks, int threads_each) {
   const int threads = blocks * threads_each;
   for (int i = 0; i < threads; ++i) {
@@ -216,11 +217,11 @@ void run_blocks(int blocks, int threads_each) {
       if (machine.threads[index].state == State::ready && !paces.rests(index)) resume(index);
     }
     machine.current = -1;
-    int ended = 0, at_barrier = 0, at_meeting = 0, resting = 0;
+    int ended = 0, at_barrier = 0, at_group_barrier = 0, resting = 0;
     for (int i = 0; i < threads; ++i) {
       ended += machine.threads[i].state == State::ended;
       at_barrier += machine.threads[i].state == State::at_barrier;
-      at_meeting += machine.threads[i].state == State::at_meeting;
+      at_group_barrier += machine.threads[i].state == State::at_group_barrier;
       resting += machine.threads[i].state == State::ready;
     }
     if (ended == threads) return;
@@ -229,13 +230,13 @@ void run_blocks(int blocks, int threads_each) {
       paces.wake_all();
       continue;
     }
-    bool any = release_meetings(blocks, threads_each);
+    bool any = release_groups(blocks, threads_each);
     for (int block = 0; block < blocks; ++block) any |= release_block(block * threads_each, threads_each);
     if (!any)
       stop(
           "threads wait for others that do not come: of %d, %d have ended, %d wait at a barrier, %d in a "
           "warp, %d for other blocks",
-          threads, ended, at_barrier, threads - ended - at_barrier - at_meeting, at_meeting);
+          threads, ended, at_barrier, threads - ended - at_barrier - at_group_barrier, at_group_barrier);
   }
 }
 
@@ -262,7 +263,7 @@ void report_fault(int, siginfo_t* info, void*) {
   std::abort();
 }
 
-// Reports faults while a kernel runs, and leaves them to others after.
+// Reports faults while a kernel runs, and restores the former handlers after.
 class WatchFaults {
  public:
   WatchFaults() {
@@ -302,7 +303,7 @@ void count_launch(const char* what) {
 }
 
 namespace {
-void prepare(const Launch& launch, const std::function<void()>& body, bool together) {
+void prepare(const Launch& launch, const std::function<void()>& body, bool resident) {
   count_launch(launch.kernel);
   if (launch.threads < 1 || launch.threads > kMostThreads || launch.blocks > 0x7fffffff)
     stop("%s: %lld blocks of %d threads", launch.kernel, static_cast<long long>(launch.blocks),
@@ -310,7 +311,7 @@ void prepare(const Launch& launch, const std::function<void()>& body, bool toget
   if (machine.stacks == nullptr) machine.stacks = map_bytes(kMostResident * kStackBytes);
   machine.launch = &launch;
   machine.body = &body;
-  machine.together = together;
+  machine.resident = resident;
   blockDim.x = static_cast<unsigned>(launch.threads);
   gridDim.x = static_cast<unsigned>(launch.blocks);
 }
@@ -330,11 +331,11 @@ void run(const Launch& launch, const std::function<void()>& body) {
   machine.launch = nullptr;
 }
 
-void run_together(const Launch& launch, const std::function<void()>& body) {
+void run_resident(const Launch& launch, const std::function<void()>& body) {
   if (counts_only()) return count_launch(launch.kernel);
-  if (launch.blocks > blocks_together(launch.threads) || launch.threads % kWarp != 0)
-    stop("%s: %lld blocks of %d threads together (%d at most, of whole warps)", launch.kernel,
-         static_cast<long long>(launch.blocks), launch.threads, blocks_together(launch.threads));
+  if (launch.blocks > most_resident_blocks(launch.threads) || launch.threads % kWarp != 0)
+    stop("%s: %lld blocks of %d threads resident at once (%d at most, of whole warps)", launch.kernel,
+         static_cast<long long>(launch.blocks), launch.threads, most_resident_blocks(launch.threads));
   prepare(launch, body, true);
   const WatchFaults watch;
   for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) {
@@ -345,17 +346,17 @@ void run_together(const Launch& launch, const std::function<void()>& body) {
   machine.launch = nullptr;
 }
 
-int blocks_together(int threads) {
-  if (counts_only()) return multiprocessors();  // whatever they hold, one fits each
+int most_resident_blocks(int threads) {
+  if (counts_only()) return multiprocessors();  // whatever blocks need, one fits on each
   return std::min(kMostBlocks, kMostResident / threads);
 }
 
-void meet(int first_block, int blocks) {
-  if (!machine.together) stop("blocks that do not run together cannot meet");
+void sync_blocks(int first_block, int blocks) {
+  if (!machine.resident) stop("a grid barrier in a launch whose blocks are not resident together");
   Thread& thread = machine.threads[machine.current];
   thread.first_block = first_block;
   thread.blocks = blocks;
-  leave(State::at_meeting);
+  leave(State::at_group_barrier);
 }
 
 void* shared_memory() {

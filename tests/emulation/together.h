@@ -1,16 +1,16 @@
-// Kernels whose blocks are all there at once and wait for each other; threads.cpp.
+// Kernels whose blocks are all resident at once and have grid barriers; implemented in threads.cpp.
 #pragma once
 
 #include "tests/emulation/emulation.h"
 
 namespace emulation {
 
-// As run, but all blocks are there at once, their threads in one random order. The blocks' shared memory is
-// that of the launch: what the kernel declares itself would be one for all of them.
-void run_together(const Launch& launch, const std::function<void()>& body);
-// The most blocks that run_together takes.
-int blocks_together(int threads);
-// Waits for all threads of the `blocks` blocks from `first_block` on.
-void meet(int first_block, int blocks);
+// As run, but all blocks are resident at once, with their threads in one random order. Blocks have their own
+// dynamic shared memory; shared memory that the kernel declares would be the same for all of them.
+void run_resident(const Launch& launch, const std::function<void()>& body);
+// Returns the most blocks that can be resident at once.
+int most_resident_blocks(int threads);
+// A barrier: waits for all threads of the `blocks` blocks from `first_block` on.
+void sync_blocks(int first_block, int blocks);
 
 }  // namespace emulation

@@ -70,7 +70,7 @@ int main(int argc, char** argv) {
     std::fputs("no test case matches the filter\n", stderr);
     return 1;
   }
-  eddy::forget_rotary_tables();
+  eddy::clear_rotary_cache();
   if (const std::int64_t left = eddy::cuda::device_allocator().stats().live_bytes; left != 0) {
     std::fprintf(stderr, "%lld bytes are left on the GPU\n", static_cast<long long>(left));
     return 1;

@@ -281,7 +281,7 @@ TEST_SUITE("device") {
     CHECK(training.optimizer->steps() == 8);
   }
 
-  TEST_CASE("more kinds of steps than graphs are told of once and run as they are") {
+  TEST_CASE("more kinds of steps than graphs give one warning and run uncaptured") {
     const ModelConfig config = small("recurrent_transformer", "regular");
     Training training(config, "adam", true);
     training.step.emplace(*training.model, *training.optimizer, true, 4);

@@ -66,8 +66,8 @@ std::size_t compare(const ModelConfig& config, EvalPlan plan, Dtype dtype = Dtyp
     const CapturedEval::Output want = eager.run(batch_of(i), want_state),
                                got = captured.run(batch_of(i), got_state);
     CHECK(floats(got.losses) == floats(want.losses));
-    CHECK(got.logits.defined() == plan.count_right);
-    if (plan.count_right)
+    CHECK(got.logits.defined() == plan.count_correct);
+    if (plan.count_correct)
       CHECK(floats(raw::cast(got.logits, Dtype::f32)) == floats(raw::cast(want.logits, Dtype::f32)));
     CHECK(got.carried == want.carried);
     CHECK(got_state.rows == want_state.rows);
@@ -97,9 +97,9 @@ TEST_SUITE("device") {
     CHECK(compare(small("block_recurrent", "memorizing"), plan, Dtype::bf16) == 2);
   }
 
-  TEST_CASE("captured batches of an evaluation give the logits where they are asked for") {
+  TEST_CASE("captured batches of an evaluation give the logits where they are wanted") {
     EvalPlan plan;
-    plan.count_right = true;
+    plan.count_correct = true;
     CHECK(compare(small("recurrent_transformer", "block_forget"), plan) >= 1);
     CHECK(compare(small("recurrent_transformer", "regular"), plan, Dtype::bf16) >= 1);
   }
@@ -108,7 +108,7 @@ TEST_SUITE("device") {
     const auto model = make_model(small("block_recurrent", "memorizing"), Dtype::f32, gpu());
     model->params().initialize(7);
     EvalPlan plan;
-    plan.carry_state = plan.clear_state = plan.count_right = true;
+    plan.carry_state = plan.clear_state = plan.count_correct = true;
     const auto measured = [&](bool capture) {
       plan.capture = capture;
       int number = 0;

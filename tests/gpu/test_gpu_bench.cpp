@@ -118,7 +118,7 @@ TEST_SUITE("device") {
       CHECK(row.bytes >= options.tensor_bytes);
       CHECK(row.ms > 0);
       CHECK(std::isfinite(row.gbs));
-      CHECK(row.percent_of_copy > kAskedPercentOfCopy);
+      CHECK(row.percent_of_copy > kRequiredPercentOfCopy);
     }
     CHECK(forward == 28);
     CHECK(backward == 18);

@@ -125,7 +125,7 @@ bool same_bits(const std::map<std::string, Tensor>& a, const std::map<std::strin
   return true;
 }
 
-template <class Options = BlockRecurrenceOptions>
+template <class Options = BlockForgetOptions>
 Options options_of(std::int64_t heads, std::int64_t sequences, std::int64_t block) {
   Options options;
   options.sequences = sequences;
@@ -196,10 +196,10 @@ TEST_SUITE("device") {
     const auto run_in = [&](Dtype products) {
       Tensors t;
       for (const Tensor& x : inputs) t.push_back(require_grad(raw::alias(x)));
-      BlockRecurrenceOptions options = options_of(4, kSequences, kBlock);
+      BlockForgetOptions options = options_of(4, kSequences, kBlock);
       options.chain.products = products;
       const UnitRecurrenceResult result =
-          block_recurrence(t[0], t[1], {t[2], {}, t[3], {}, t[4], {}, t[5], {}, t[6], {}, t[7], {}}, options);
+          block_forget(t[0], t[1], {t[2], {}, t[3], {}, t[4], {}, t[5], {}, t[6], {}, t[7], {}}, options);
       backward({result.h, result.key, result.value}, dys);
       Tensors all{to_cpu(detach(result.h)), to_cpu(detach(result.key)), to_cpu(detach(result.value))};
       for (const Tensor& leaf : t) all.push_back(to_cpu(grad(leaf)));
@@ -272,16 +272,16 @@ TEST_SUITE("device") {
     }
   }
 
-  TEST_CASE("what the fused block recurrence does not take is told apart and refused") {
+  TEST_CASE("sizes that the fused block recurrence does not support are refused") {
     const Tensor x = Tensor::zeros({6, 32}, Dtype::f32, gpu());
-    CHECK_FALSE(block_recurrence_fits(x, 64, options_of(2, 2, 3)));  // not chosen
+    CHECK_FALSE(block_forget_fits(x, 64, options_of(2, 2, 3)));  // not chosen
     const Fused choice;
-    CHECK(block_recurrence_fits(x, 64, options_of(2, 2, 3)));
-    CHECK_FALSE(block_recurrence_fits(to_cpu(x), 64, options_of(2, 2, 3)));
-    CHECK_FALSE(block_recurrence_fits(x, 48, options_of(2, 2, 3)));
-    CHECK_FALSE(block_recurrence_fits(x, 64, options_of(2, 2, 65)));
-    CHECK_FALSE(block_recurrence_fits(Tensor::zeros({6, 64}, Dtype::f32, gpu()), 64, options_of(1, 2, 3)));
-    CHECK_FALSE(block_recurrence_fits(Tensor::zeros({6, 48}, Dtype::f32, gpu()), 64, options_of(2, 2, 3)));
+    CHECK(block_forget_fits(x, 64, options_of(2, 2, 3)));
+    CHECK_FALSE(block_forget_fits(to_cpu(x), 64, options_of(2, 2, 3)));
+    CHECK_FALSE(block_forget_fits(x, 48, options_of(2, 2, 3)));
+    CHECK_FALSE(block_forget_fits(x, 64, options_of(2, 2, 65)));
+    CHECK_FALSE(block_forget_fits(Tensor::zeros({6, 64}, Dtype::f32, gpu()), 64, options_of(1, 2, 3)));
+    CHECK_FALSE(block_forget_fits(Tensor::zeros({6, 48}, Dtype::f32, gpu()), 64, options_of(2, 2, 3)));
     const auto sizes = options_of<BlockAccumulateOptions>(2, 2, 3);
     CHECK(block_accumulate_fits(x, 64, sizes));
     CHECK_FALSE(block_accumulate_fits(to_cpu(x), 64, sizes));
@@ -292,11 +292,11 @@ TEST_SUITE("device") {
 
 TEST_CASE("a block recurrence that does not fit its blocks is refused") {
   const Tensor x = Tensor::zeros({6, 32}), qkv = Tensor::zeros({6, 96});
-  CHECK_THROWS_AS(block_recurrence(x, qkv, {}, options_of(2, 4, 2)), ShapeError);
-  CHECK_THROWS_AS(block_recurrence(x, qkv, {}, options_of(2, 2, 0)), ShapeError);
-  BlockRecurrenceOptions options = options_of(2, 2, 2);
+  CHECK_THROWS_AS(block_forget(x, qkv, {}, options_of(2, 4, 2)), ShapeError);
+  CHECK_THROWS_AS(block_forget(x, qkv, {}, options_of(2, 2, 0)), ShapeError);
+  BlockForgetOptions options = options_of(2, 2, 2);
   options.chain.dropout = 0.1;
-  CHECK_THROWS_AS(block_recurrence(x, qkv, {}, options), ValueError);
+  CHECK_THROWS_AS(block_forget(x, qkv, {}, options), ValueError);
   auto accumulate_options = options_of<BlockAccumulateOptions>(2, 4, 2);
   CHECK_THROWS_AS(block_accumulate(x, {}, accumulate_options), ShapeError);
   accumulate_options.sequences = 2;

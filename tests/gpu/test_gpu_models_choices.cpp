@@ -90,7 +90,7 @@ void check_choices(const ModelConfig& config, const std::vector<Choice>& choices
     CHECK(!(worst > 0.01));
     CHECK(!std::isnan(worst));
     // All of it was taken; attention and recurrence then have other bits, ReLU by its mask has the same.
-    CHECK(take_notices() == std::vector<std::string>());
+    CHECK(take_warnings() == std::vector<std::string>());
     CHECK(gpu_kernels()->products == choice.products);
     const bool products_alone = choice.attention == kPlain && choice.recurrence == kPlain;
     if (!products_alone) CHECK(result.losses != plain);
@@ -99,9 +99,9 @@ void check_choices(const ModelConfig& config, const std::vector<Choice>& choices
 
 const std::vector<Choice> kAttentions{{"tensor_core", kPlain}, {"wgmma", kPlain}};
 
-bool told(const std::string& text) {
-  const std::vector<std::string> notices = take_notices();
-  return notices.size() == 1 && notices[0].find(text) != std::string::npos;
+bool warned(const std::string& text) {
+  const std::vector<std::string> warnings = take_warnings();
+  return warnings.size() == 1 && warnings[0].find(text) != std::string::npos;
 }
 
 StepBench bench_of(const ModelConfig& model) {
@@ -148,41 +148,41 @@ TEST_SUITE("device") {
     check_choices(dry, {{kPlain, kPlain, kFused}});
   }
 
-  TEST_CASE("a choice of kernels that a call does not take is told of once") {
+  TEST_CASE("a choice of kernels that a call does not support gives one warning") {
     const Chosen chosen({"wgmma", kFused});
     const auto train = [](const ModelConfig& config, Dtype dtype) {
       Training training(config, "adamw", false, dtype);
       CHECK(training.step->step(learnable(0), training.carried, options_of(0, true)).finite);
     };
     train(wide("regular", 64, 1), Dtype::f32);
-    CHECK(told("attention in f32 with heads of 64 goes by the plain kernels"));
+    CHECK(warned("attention in f32 with heads of 64 goes by the plain kernels"));
     train(wide("regular", 64, 1), Dtype::f32);
-    CHECK(take_notices().empty());
+    CHECK(take_warnings().empty());
     train(wide("regular", 48, 2), Dtype::bf16);
-    CHECK(told("attention in bf16 with heads of 24 goes by the plain kernels"));
+    CHECK(warned("attention in bf16 with heads of 24 goes by the plain kernels"));
     train(wide("unit_forget", 48, 2), Dtype::bf16);
-    CHECK(told("unit_recurrence is not fused: dim 48, mlp 64, products in bf16 (the kernel takes"));
+    CHECK(warned("unit_recurrence is not fused: dim 48, mlp 64, products in bf16 (the kernel takes"));
     train(wide("block_forget", 64, 1), Dtype::bf16);
-    CHECK(told("block_recurrence is not fused: dim 64, mlp 64, 1 heads, blocks of 4, products in bf16"));
-    BlockRecurrenceOptions sizes;
+    CHECK(warned("block_forget is not fused: dim 64, mlp 64, 1 heads, blocks of 4, products in bf16"));
+    BlockForgetOptions sizes;
     sizes.sequences = 2;
     sizes.block = 3;
     sizes.chain.heads = 16;
     const Tensor rows = Tensor::zeros({6, 512}, Dtype::f32, gpu());
-    CHECK_FALSE(block_recurrence_fits(rows, 8192, sizes));  // 37 MiB of weights
-    CHECK(told("block_recurrence is not fused: dim 512, mlp 8192, 16 heads, blocks of 3, products in f32"));
+    CHECK_FALSE(block_forget_fits(rows, 8192, sizes));  // 37 MiB of weights
+    CHECK(warned("block_forget is not fused: dim 512, mlp 8192, 16 heads, blocks of 3, products in f32"));
     ModelConfig hidden = wide("block_accumulate");
     hidden.accumulate = "hidden";
     train(hidden, Dtype::bf16);
-    CHECK(told("block_accumulate with accumulate = \"hidden\" is composed of other ops"));
-    set_attention_kernel("tensor_core");  // a choice made anew is told of anew
+    CHECK(warned("block_accumulate with accumulate = \"hidden\" is composed of other ops"));
+    set_attention_kernel("tensor_core");  // a new choice gives a new warning
     train(wide("regular", 64, 1), Dtype::f32);
-    CHECK(told("heads of 64"));
+    CHECK(warned("heads of 64"));
   }
 
-  TEST_CASE("the choices of kernels stand beside what was measured with them") {
+  TEST_CASE("the choices of kernels are recorded with what was measured") {
     const Chosen chosen({"wgmma", kFused, kFused});
-    for (int i = 0; i < 2; ++i) {  // each benchmark has what it was told
+    for (int i = 0; i < 2; ++i) {  // each benchmark has its own warnings
       const nlohmann::json json = to_json(bench_of(wide("regular", 48, 2)));
       CHECK(json.at("gpu_kernels") ==
             nlohmann::json{

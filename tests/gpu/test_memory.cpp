@@ -65,7 +65,7 @@ TEST_SUITE("device") {
     }
   }
 
-  TEST_CASE("many copies asked for together are all done") {
+  TEST_CASE("many copies enqueued together are all done") {
     for (const Dtype dtype : kAll) {
       std::vector<Tensor> want, got, from;
       for (std::int64_t k = 0; k < 19; ++k) {  // more than fit into two launches, one of them empty

@@ -143,7 +143,7 @@ TEST_SUITE("device") {
     std::fflush(stdout);
   }
 
-  TEST_CASE("an f32 product is exact to f32 unless TF32 is asked for") {
+  TEST_CASE("an f32 product is exact to f32 unless TF32 is on") {
     const Sizes s{"short sums", 1024 / kPart, 1024 / kPart, 8, false, true};
     const Tensor a = stored("a", s.m, s.k, false), b = stored("b", s.k, s.n, true);
     const Tensor want = matmul(a, seen(b, true)), magnitudes = matmul(absolute(a), absolute(seen(b, true)));

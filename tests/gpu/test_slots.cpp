@@ -70,7 +70,7 @@ std::vector<std::string> names_in_sources() {
 
 std::vector<Entry> all_entries() {
   return entries_of(
-      gemm_slot, product_question_slot, unary_forward_slot, unary_backward_slot, binary_slot, where_slot,
+      gemm_slot, product_supports_slot, unary_forward_slot, unary_backward_slot, binary_slot, where_slot,
       sum_slot, partial_sums_slot, max_forward_slot, max_backward_slot, softmax_forward_slot,
       softmax_backward_slot, log_softmax_forward_slot, log_softmax_backward_slot, layer_norm_forward_slot,
       layer_norm_backward_slot, rms_norm_forward_slot, rms_norm_backward_slot, unit_norm_forward_slot,
@@ -78,9 +78,9 @@ std::vector<Entry> all_entries() {
       cross_entropy_backward_slot, embedding_forward_slot, embedding_backward_slot, gather_forward_slot,
       gather_backward_slot, dropout_slot, tiled_dropout_slot, attention_forward_slot, attention_backward_slot,
       rotary_slot, gate_forward_slot, gate_backward_slot, lstm_cell_forward_slot, lstm_cell_backward_slot,
-      unit_recurrence_forward_slot, unit_recurrence_backward_slot, unit_recurrence_question_slot,
-      block_recurrence_question_slot, block_recurrence_forward_slot, block_recurrence_backward_slot,
-      block_accumulate_question_slot, block_accumulate_forward_slot, block_accumulate_backward_slot,
+      unit_recurrence_forward_slot, unit_recurrence_backward_slot, unit_recurrence_supports_slot,
+      block_forget_supports_slot, block_forget_forward_slot, block_forget_backward_slot,
+      block_accumulate_supports_slot, block_accumulate_forward_slot, block_accumulate_backward_slot,
       adam_slot, l2_norm_slot, scale_slot, adafactor_slot, memory_mark_slot, memory_take_slot,
       memory_write_slot);
 }

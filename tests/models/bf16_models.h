@@ -5,6 +5,7 @@
 
 #include "models/optimizer/optimizer.h"
 #include "tests/models/compare.h"
+#include "train/config/run_config.h"
 
 namespace eddy::test {
 

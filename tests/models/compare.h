@@ -29,8 +29,8 @@
 
 namespace eddy::test {
 
-// A small configuration under a name that says what is special about it. Each family lists its own in the
-// <family>_case.h of its folder; every_model.h has them all.
+// A small configuration with a name that says what is special about it. Each family lists its own in the
+// <family>_case.h of its folder; every_model.h combines them.
 struct ModelCase {
   std::string name;
   ModelConfig config;
@@ -95,6 +95,26 @@ inline void check_states(const State& mine, const State& expected, double relati
 
 inline bool same_bits(const Tensor& a, const Tensor& b) {
   return a.shape() == b.shape() && a.dtype() == b.dtype() && numbers(a) == numbers(b);
+}
+
+// The entries first .. first + count - 1 of axis 1, copied: tokens or logits of a stretch of time.
+inline Tensor part(const Tensor& x, std::int64_t first, std::int64_t count) {
+  return raw::copy(raw::narrow(x, 1, first, count));
+}
+
+inline double largest_magnitude(const Tensor& x) {
+  double result = 0;
+  for (const double value : numbers(x)) result = std::max(result, std::abs(value));
+  return result;
+}
+
+// "name [shape]" of every parameter of a model, in their order.
+inline std::vector<std::string> listed(const ModelConfig& config) {
+  const ParamStore counted = count_parameters(config);
+  std::vector<std::string> lines;
+  for (const Parameter& parameter : counted.parameters())
+    lines.push_back(parameter.name + " " + to_string(parameter.shape));
+  return lines;
 }
 
 // Uniform ids in [0, vocab).

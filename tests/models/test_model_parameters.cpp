@@ -12,20 +12,8 @@
 #include "tensor/memory/allocator.h"
 #include "tests/models/compare.h"
 
-namespace {
-
 using namespace eddy;
 using namespace eddy::test;
-
-std::vector<std::string> listed(const ModelConfig& config) {
-  const ParamStore counted = count_parameters(config);
-  std::vector<std::string> lines;
-  for (const Parameter& parameter : counted.parameters())
-    lines.push_back(parameter.name + " " + to_string(parameter.shape));
-  return lines;
-}
-
-}  // namespace
 
 TEST_CASE("model parameters: the published configurations have exactly the published counts") {
   // Specification, section 1: V D + [positions] N D + L (12 D^2 + 2 D) + D + [untied] n_out D.
@@ -158,7 +146,7 @@ TEST_CASE("model parameters: values and gradients lie in arenas at equal offsets
   ForwardInput input;
   input.tokens = random_ids(2, 5, 11, 1);
   const Outcome outcome = run(*model, input, random_ids(2, 5, 11, 2));
-  params.settle_gradients();
+  params.zero_missing_gradients();
   const std::vector<double> values = numbers(params.values()), gradients = numbers(params.gradients());
   for (std::size_t i = 0; i < owned.size(); ++i) {
     if (owned[i]) continue;

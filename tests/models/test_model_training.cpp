@@ -10,6 +10,7 @@
 #include "models/optimizer/adam.h"
 #include "ops/loss/cross_entropy.h"
 #include "tests/models/recurrent_transformer/recurrent_transformer_case.h"
+#include "train/config/run_config.h"
 
 namespace {
 

@@ -1,25 +1,25 @@
-// What is told of once, and taken by whoever shows it.
+// Each warning is given once, until it is reset.
 #include "ops/core/warnings.h"
 
 #include <doctest/doctest.h>
 
 using namespace eddy;
 
-TEST_CASE("a notice is taken once however often it is given until all are forgotten") {
+TEST_CASE("a warning is taken once however often it is added until all are reset") {
   using Texts = std::vector<std::string>;
-  forget_notices();
-  CHECK(take_notices().empty());
-  give_notice("first");
-  give_notice("second");
-  give_notice("first");
-  CHECK(take_notices() == Texts{"first", "second"});
-  give_notice("second");
-  CHECK(take_notices().empty());
-  give_notice("third");
-  CHECK(take_notices() == Texts{"third"});
-  give_notice("fourth");
-  forget_notices();
-  give_notice("first");
-  CHECK(take_notices() == Texts{"first"});
-  forget_notices();
+  reset_warnings();
+  CHECK(take_warnings().empty());
+  add_warning("first");
+  add_warning("second");
+  add_warning("first");
+  CHECK(take_warnings() == Texts{"first", "second"});
+  add_warning("second");
+  CHECK(take_warnings().empty());
+  add_warning("third");
+  CHECK(take_warnings() == Texts{"third"});
+  add_warning("fourth");
+  reset_warnings();
+  add_warning("first");
+  CHECK(take_warnings() == Texts{"first"});
+  reset_warnings();
 }

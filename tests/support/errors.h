@@ -1,4 +1,4 @@
-// What tests say about errors: the text that one carries, and whether a text has a part.
+// For tests of errors: the text of an error, and whether a text contains another.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ std::string error_of(Action&& action) {
   return "";
 }
 
-// Whether `part` stands somewhere in `text`.
+// Whether `text` contains `part`.
 inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }

@@ -21,7 +21,7 @@ inline std::unique_ptr<Task> task_of(const RunConfig& config, bool training = tr
 
 // A model in f64 that fits a task.
 inline std::unique_ptr<Model> model_for(const Task& task, ModelConfig config) {
-  task.fit(config);
+  task.set_model_sizes(config);
   std::unique_ptr<Model> model = make_model(config, Dtype::f64);
   model->params().initialize(3);
   return model;

@@ -9,6 +9,7 @@
 
 #include "tests/support/files.h"
 #include "tests/support/processes.h"
+#include "train/config/run_config.h"
 #include "train/files/text_file.h"
 #include "train/run/trainer.h"
 #include "train/text/stories/story_generator.h"

@@ -231,3 +231,9 @@ TEST_CASE("comments: the headers and sources of the tree keep the rules") {
   for (const std::string& file : files)
     for (const std::string& fault : faults_of(lines_of(file))) FAIL_CHECK(file << ":" << fault);
 }
+
+TEST_CASE("comments: the settings of clang-format leave comments and string literals as they are") {
+  const std::vector<std::string> settings = lines_of(".clang-format");
+  for (const char* setting : {"ReflowComments: false", "BreakStringLiterals: false"})
+    CHECK_MESSAGE(std::count(settings.begin(), settings.end(), setting) == 1, setting);
+}

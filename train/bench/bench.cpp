@@ -1,4 +1,4 @@
-// Timing by repetition, and tables.
+// Timing by repetition, and text tables.
 #include "train/bench/bench.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ double elapsed_seconds(BenchClock::time_point from, BenchClock::time_point to) {
 Timing timing_of(std::vector<double> seconds) {
   if (seconds.empty()) fail<ValueError>("bench: nothing was measured (at least one run)");
   std::sort(seconds.begin(), seconds.end());
-  // A clock of coarse steps can show 0; rates divide by it.
+  // A coarse clock can show 0, and rates divide by the time.
   for (double& value : seconds) value = std::max(value, 1e-9);
   return {seconds.front(), seconds[seconds.size() / 2], static_cast<std::int64_t>(seconds.size())};
 }

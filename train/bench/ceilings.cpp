@@ -1,5 +1,5 @@
-// Products and memory, measured. The copy is the C library's memcpy for each chunk, the triad a loop compiled
-// for the instruction set in use, since 16-byte vectors do not saturate a second-level cache.
+// Measures products and memory. The copy is the C library's memcpy for each chunk. The triad is a loop
+// compiled for the instruction set in use, since 16-byte vectors do not saturate a second-level cache.
 #include "train/bench/ceilings.h"
 
 #include <cblas.h>
@@ -56,11 +56,12 @@ Triad triad_for(IsaLevel level) {
   return triad_baseline;
 }
 
-// Elements of a chunk: small enough that a chunk of all arrays stays in a second-level cache, large enough to
-// be handed out for free.
+// Elements of a chunk: small enough that a chunk of all arrays stays in a second-level cache, large enough
+// that handing it to a thread costs nothing.
 constexpr std::int64_t kChunk = 1 << 16;
 
-// GB/s of passes over `bytes` in all. Small arrays get many passes for each reading of the clock.
+// Returns the GB/s of passes over `bytes` in total. Small arrays get many passes for each reading of the
+// clock.
 template <class Pass>
 Rate bandwidth(std::int64_t bytes, double seconds, Pass&& pass) {
   const std::int64_t passes =
@@ -74,12 +75,13 @@ Rate bandwidth(std::int64_t bytes, double seconds, Pass&& pass) {
   return {total / time.best, total / time.median};
 }
 
-// Of a GPU: the triad is a sum of two tensors into a third.
+// The same for a GPU, where the triad is a sum of two tensors into a third.
 Bandwidth measure_gpu_bandwidth(std::int64_t bytes, double seconds, Device device) {
   Bandwidth result;
   result.bytes = bytes;
-  const auto array = [&](int of) {
-    const std::int64_t n = std::max<std::int64_t>(1, bytes / of / static_cast<std::int64_t>(sizeof(float)));
+  const auto array = [&](int arrays) {
+    const std::int64_t n =
+        std::max<std::int64_t>(1, bytes / arrays / static_cast<std::int64_t>(sizeof(float)));
     return Tensor::full({n}, 1.5, Dtype::f32, device);
   };
   const auto rate_of = [&](std::int64_t moved, const std::function<void()>& pass) {
@@ -104,7 +106,7 @@ Bandwidth measure_bandwidth(std::int64_t bytes, double seconds, Device device) {
   const auto elements_of = [bytes](int arrays) {
     return std::max<std::int64_t>(1, bytes / arrays / static_cast<std::int64_t>(sizeof(float)));
   };
-  // Chunks that a small size still spreads over the threads.
+  // The chunk is small enough to spread small arrays over all threads.
   const auto grain_of = [](std::int64_t elements) {
     return std::clamp<std::int64_t>((elements + thread_count() - 1) / thread_count(), 1, kChunk);
   };
@@ -139,7 +141,7 @@ nlohmann::json rate_json(const Rate& rate) {
 
 }  // namespace
 
-// Products of a GPU between two readings of the clock: one alone would measure its start.
+// Products between two readings of the clock on a GPU: a single one would measure its launch.
 constexpr int kGpuProducts = 10;
 
 struct ProductProbe::Operands {
@@ -149,8 +151,8 @@ struct ProductProbe::Operands {
 
 ProductProbe::ProductProbe(std::int64_t size, Device device, Dtype dtype) {
   if (size < 1) fail<ValueError>("bench: a product of {} rows (at least 1)", size);
-  // A GPU draws less power for numbers that are all alike, and is faster than it can be. They repeat after
-  // some 2^20, since more would take the CPU seconds.
+  // Random values, since a GPU draws less power for equal numbers and runs faster than it otherwise could.
+  // They repeat after some 2^20, since more would take the CPU seconds.
   const auto numbers = [&](const char* stream) {
     const std::int64_t elements = size * size, period = std::gcd(elements, std::int64_t{1} << 20);
     const Tensor some = raw::to_device(raw::cast(sample_normal({1, period}, stream), dtype), device);
@@ -220,9 +222,9 @@ Ceilings measure_ceilings(double seconds, const CeilingSizes& sizes, Device devi
 
   const ProductProbe probe(sizes.product, device);
   std::vector<double> shared, single;
-  static_cast<void>(probe.run());  // touches the pages and the library's own buffers
+  static_cast<void>(probe.run());  // warm-up: touches the pages and the buffers of the library
   const BenchClock::time_point start = BenchClock::now();
-  do {  // in turns, so that a neighbour's burst of load meets both
+  do {  // in turns, so that a burst of other load on the machine affects both
     shared.push_back(1 / probe.run());
     if (on_cpu) single.push_back(1 / probe.run_blas());
   } while (shared.size() < 3 || elapsed_seconds(start) < seconds / 2);
@@ -257,7 +259,7 @@ std::string to_text(const Ceilings& ceilings) {
   }
   std::string text = text_table(rows);
   if (ceilings.device == kCpu)
-    if (const std::string why = slow_products(); !why.empty()) text += "slow products: " + why + "\n";
+    if (const std::string why = slow_matmul_reason(); !why.empty()) text += "slow products: " + why + "\n";
   return text;
 }
 

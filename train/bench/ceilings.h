@@ -1,5 +1,8 @@
-// What this machine gives at best, measured now: products and memory. An op's time can be no less than
-// max(operations / product rate, bytes / bandwidth), its roofline.
+// The ceilings of this machine, measured now: the rate of a large matrix product and the bandwidth of memory.
+// They give the roofline of an op:
+//
+//   time >= max(operations / product rate, bytes / bandwidth)
+//
 // Source: S. Williams, A. Waterman, D. Patterson, "Roofline", CACM 2009; copy and triad as in J. McCalpin's
 // STREAM.
 #pragma once
@@ -15,14 +18,15 @@
 
 namespace eddy {
 
-// units: 1e9 per second. `best` and `median` of several runs.
+// The best and the median of several runs.
+// units: 1e9 per second.
 struct Rate {
   double best = 0;
   double median = 0;
 };
 
-// Bandwidth of arrays that take `bytes` in all. Counted is what the program reads and writes; a cache line
-// that is fetched only to be overwritten is not.
+// Bandwidth of arrays of `bytes` in total. It counts what the program reads and writes; a cache line that is
+// fetched only to be overwritten does not count.
 struct Bandwidth {
   std::int64_t bytes = 0;
   Rate copy;   // a = b
@@ -34,24 +38,25 @@ struct Ceilings {
   Device device = kCpu;
   int threads = 1;
   Rate product;                   // GFLOP/s of f32 through gemm_slot, with the threads in use
-  Rate product_one_blas;          // the same, cblas_sgemm on this thread; 0 for a GPU
-  std::vector<Bandwidth> memory;  // GB/s, f32, by rising size
+  Rate product_one_blas;          // the same with cblas_sgemm on one thread; 0 for a GPU
+  std::vector<Bandwidth> memory;  // GB/s, f32, from small to large
 
-  // GB/s for work on so many bytes: of the smallest arrays measured that are at least as large, so that what
-  // fits a cache is compared with that cache.
+  // Returns the GB/s for work on so many bytes: the rate of the smallest measured arrays that are at least as
+  // large, so that work that fits a cache is compared with that cache.
   double bandwidth_for(double bytes) const;
-  // The least seconds for so many operations and bytes.
+  // Returns the least seconds for so many operations and bytes.
   double least_seconds(double flops, double bytes) const;
 };
 
-// A square product, made once and run between other measurements: of f32, or on a GPU of bf16 as well.
+// A square matrix product that is set up once and run between other measurements: f32, or on a GPU also bf16.
 class ProductProbe {
  public:
   explicit ProductProbe(std::int64_t size, Device device = kCpu, Dtype dtype = Dtype::f32);
   ~ProductProbe();
-  // GFLOP/s of one product through gemm_slot, with the threads in use; on a GPU of some in a row.
+  // Returns the GFLOP/s of one product through gemm_slot, with the threads in use; on a GPU of several in a
+  // row.
   double run() const;
-  // The same by cblas_sgemm on the calling thread, for a probe on the CPU.
+  // The same with cblas_sgemm on the calling thread, for a probe on the CPU.
   double run_blas() const;
 
  private:
@@ -61,9 +66,9 @@ class ProductProbe {
 
 struct CeilingSizes {
   std::int64_t product = 2048;                             // rows of the square product
-  std::vector<std::int64_t> bytes_per_thread = {1 << 20};  // inside a core's own second-level cache
+  std::vector<std::int64_t> bytes_per_thread = {1 << 20};  // fits the second-level cache of a core
   std::vector<std::int64_t> bytes = {32 << 20,
-                                     512 << 20};  // shared cache, as the ops' benchmarks; main memory
+                                     512 << 20};  // shared cache, as in the benchmarks of ops; main memory
 };
 
 // Measures for about `seconds` in all.

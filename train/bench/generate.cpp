@@ -1,5 +1,7 @@
-// Timing the next token at many lengths, and the tables and plots of it.
+// Times the next token at many lengths, and makes the tables and plots.
 #include "train/bench/generate.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -13,7 +15,7 @@
 #include "tensor/memory/allocator.h"
 #include "tensor/random/philox.h"
 #include "tensor/threads/thread_pool.h"
-#include "train/config/placement.h"
+#include "train/config/device_precision.h"
 #include "train/config/run_config.h"
 #include "train/generate/captured_stream.h"
 #include "train/generate/sampler.h"
@@ -25,7 +27,7 @@ namespace {
 
 constexpr std::uint64_t kSeed = 1337;
 constexpr std::int64_t kLeastTokens = 3;
-constexpr std::int64_t kTokensOfFullCache = 64;  // timed at one length by a model that takes all tokens
+constexpr std::int64_t kTokensOfFullCache = 64;  // timed at one length by a model that reads all tokens
 constexpr double kCeilingSeconds = 1;
 constexpr std::int64_t kMostLength = std::int64_t{1} << 24;
 
@@ -47,8 +49,8 @@ std::vector<std::int64_t> lengths_of(const GenerateBenchOptions& options) {
   return lengths;
 }
 
-// Values in [-1, 1): one row of them, copied to all others, so that a gigabyte is filled at the speed of
-// memory.
+// Fills the cache with values in [-1, 1). One pattern is drawn and copied over the rest, so that a gigabyte
+// is filled at the speed of memory.
 void fill_random(const Tensor& cache, const char* stream) {
   constexpr std::int64_t kPattern = 1 << 16;
   const RandomKey key = random_key(kSeed, stream, 0);
@@ -63,7 +65,7 @@ void fill_random(const Tensor& cache, const char* stream) {
   if (!on_cpu) raw::copy_into(cache, raw::to_device(host, cache.device()));
 }
 
-// Tokens after which a model's work comes again: a block, a window, a chunk.
+// Returns the period of a model's work in tokens: a block, a window or a chunk.
 std::int64_t period_of(const ModelConfig& config) {
   if (config.family == "recurrent_transformer") return config.block;
   if (config.family == "block_recurrent")
@@ -73,21 +75,21 @@ std::int64_t period_of(const ModelConfig& config) {
   return model == "transformer_xl" ? config.segment : 1;
 }
 
-// A model and what it carries: a cache filled to the end, the state after some blocks, or, where the state
-// cannot be moved on by hand, that of all tokens.
+// A model and its state at a chosen length. The state is a filled cache, or the state after some blocks, or,
+// for models whose state cannot be set directly (`reads_all_`), the state after reading all tokens.
 class LongStream {
  public:
   LongStream(const ModelConfig& config, const GenerateBenchOptions& options, std::int64_t max_length,
              Device device)
       : model_(make_model(config, Dtype::f32, device)),
         stream_(*model_, options.capture),
-        room_(config.context),
+        context_(config.context),
         ids_(static_cast<std::size_t>(options.batch), 0),
-        walks_(config.family != "recurrent_transformer") {
+        reads_all_(config.family != "recurrent_transformer") {
     model_->params().initialize(kSeed);
-    if (walks_) {
-      // Until each place in a block has been recorded; then from the first token.
-      for (std::int64_t i = 0; can_capture(device) && i < (kRecordedWarmUp + 2) * period(); ++i)
+    if (reads_all_) {
+      // Warm up until each position of a block is captured, then start again from the first token.
+      for (std::int64_t i = 0; can_capture(device) && i < (kCaptureWarmUp + 2) * period(); ++i)
         static_cast<void>(stream_.step(ids_, state_));
       state_ = {};
       return;
@@ -98,8 +100,8 @@ class LongStream {
       fill_random(tensor, name.c_str());
       cached_ = true;
     }
-    // Past the first blocks, and past the tokens that are recorded.
-    const std::int64_t blocks = 1 + (can_capture(device) ? kRecordedWarmUp + 2 : 2);
+    // Go past the first blocks, and past the tokens that are captured.
+    const std::int64_t blocks = 1 + (can_capture(device) ? kCaptureWarmUp + 2 : 2);
     for (std::int64_t i = 1; !cached_ && i < blocks * period() && i < max_length; ++i)
       static_cast<void>(stream_.step(ids_, state_));
   }
@@ -108,18 +110,18 @@ class LongStream {
   bool captured() const { return stream_.graphs() > 0; }
   std::string message() { return stream_.take_message(); }
 
-  // Whether the next token is still one after `length` others, or so: a cache that grows should not.
-  bool may_go_on(std::int64_t length) const {
-    return !walks_ || model_->stream_room(state_) < 0 ||
-           walked_ < length + std::min(length, kTokensOfFullCache);
+  // Whether another token may be timed at this length: a growing cache should stay near it.
+  bool may_time_another(std::int64_t length) const {
+    return !reads_all_ || model_->stream_room(state_) < 0 ||
+           tokens_read_ < length + std::min(length, kTokensOfFullCache);
   }
 
-  // Seconds of one token after `length` others, and the most bytes of state; a model with blocks is timed
-  // over one whole block. A model that takes all tokens goes on from where it is.
+  // Returns the seconds of one token after `length` others, and the largest number of bytes of state. A model
+  // with blocks is timed over one whole block. A model that reads all tokens continues from where it is.
   std::pair<double, std::int64_t> time_token(std::int64_t length) {
-    for (; walks_ && walked_ < length; ++walked_) static_cast<void>(stream_.step(ids_, state_));
-    // Alone in holding its tensors: a stream copies those that others see.
-    State state = walks_ ? std::exchange(state_, {}) : at(length);
+    for (; reads_all_ && tokens_read_ < length; ++tokens_read_) static_cast<void>(stream_.step(ids_, state_));
+    // The state must be the only owner of its tensors: a stream copies tensors that have other owners.
+    State state = reads_all_ ? std::exchange(state_, {}) : state_after(length);
     const std::int64_t tokens = cached_ ? 1 : period();
     std::int64_t bytes = 0;
     double seconds = 0;
@@ -130,22 +132,22 @@ class LongStream {
       seconds += elapsed_seconds(start);
       bytes = std::max(bytes, bytes_in_use(state));
     }
-    // A replayed state lies in its place: what was kept of it moves on with it.
+    // A replayed graph writes its state in place, so the state kept here advances with it.
     if (!cached_) state_ = std::move(state);
-    walked_ += tokens;
+    tokens_read_ += tokens;
     return {seconds / static_cast<double>(tokens), bytes};
   }
 
  private:
-  // Of a cache with room for all tokens, the rows that are filled.
+  // Returns the bytes of the state; of a cache with room for all tokens, only the filled rows count.
   std::int64_t bytes_in_use(const State& state) const {
-    const std::int64_t room = walks_ ? model_->stream_room(state) : -1;
+    const std::int64_t room = reads_all_ ? model_->stream_room(state) : -1;
     if (room < 0) return state.bytes();
     std::int64_t bytes = 0;
     for (const auto& [name, tensor] : state) {
       const Shape& shape = tensor.shape();
-      const bool of_all = std::find(shape.begin(), shape.end(), room_) != shape.end();
-      bytes += of_all ? tensor.bytes() / room_ * (room_ - room) : tensor.bytes();
+      const bool holds_all = std::find(shape.begin(), shape.end(), context_) != shape.end();
+      bytes += holds_all ? tensor.bytes() / context_ * (context_ - room) : tensor.bytes();
     }
     return bytes;
   }
@@ -158,9 +160,9 @@ class LongStream {
     return sample_token(values, classes, {.temperature = 0}, 0);
   }
 
-  // The state with some `length` tokens behind it and room for one more in its caches; the place inside a
-  // block stays what it is, and a state that has a block behind it keeps one.
-  State at(std::int64_t length) const {
+  // Returns the state after about `length` tokens, with room for one more in its caches. The position inside
+  // a block stays what it is, and a state that has a finished block keeps one.
+  State state_after(std::int64_t length) const {
     State state;
     for (const auto& [name, tensor] : state_)
       state.set(name, is_cache(tensor) ? raw::narrow(tensor, 1, 0, length + 1) : tensor);
@@ -172,21 +174,21 @@ class LongStream {
     return state;
   }
 
-  // Of one row for each position: [batch, context, width].
-  bool is_cache(const Tensor& tensor) const { return tensor.rank() == 3 && tensor.dim(1) == room_; }
+  // Whether the tensor has one row for each position: [batch, context, width].
+  bool is_cache(const Tensor& tensor) const { return tensor.rank() == 3 && tensor.dim(1) == context_; }
 
   std::unique_ptr<Model> model_;
   CapturedStream stream_;
-  std::int64_t room_;
+  std::int64_t context_;
   std::vector<std::int32_t> ids_;
   State state_;
   bool cached_ = false;
-  bool walks_;
-  std::int64_t walked_ = 0;  // tokens behind state_, where it walks
+  bool reads_all_;
+  std::int64_t tokens_read_ = 0;  // tokens read into state_, where reads_all_
 };
 
-// Of all parameters but tables of which a token reads a row: positions, and the token table where the head
-// has weights of its own, as it always has in the staircase family.
+// Returns the bytes of all parameters except tables of which a token reads one row: positions, and the token
+// table where the head has its own weights, as it always has in the staircase family.
 std::int64_t weights_read(const Model& model) {
   const ModelConfig& config = model.config();
   std::int64_t elements = model.params().count();
@@ -204,7 +206,7 @@ GenerateSeries measure_config(const std::string& name, const GenerateBenchOption
   const NamedConfig named = find_config(name);
   ModelConfig config = named.config;
   if (config.vocab == 0) config.vocab = 65;
-  // A cache of all keys, or a table of positions, has a row for each token.
+  // A cache of all keys or a table of positions has one row for each token.
   if (config.family == "recurrent_transformer") config.context = lengths.back() + 2 * config.block;
   if (config.model == "llama") config.context = lengths.back() + 2 * kTokensOfFullCache;
   LongStream stream(config, options, lengths.back(), ceilings.device);
@@ -222,7 +224,7 @@ GenerateSeries measure_config(const std::string& name, const GenerateBenchOption
     std::vector<double> times;
     const BenchClock::time_point start = BenchClock::now();
     while (static_cast<std::int64_t>(times.size()) < kLeastTokens ||
-           (elapsed_seconds(start) < seconds && stream.may_go_on(length))) {
+           (elapsed_seconds(start) < seconds && stream.may_time_another(length))) {
       const auto [time, bytes] = stream.time_token(length);
       times.push_back(time);
       point.state_bytes = std::max(point.state_bytes, bytes);
@@ -236,7 +238,7 @@ GenerateSeries measure_config(const std::string& name, const GenerateBenchOption
   return series;
 }
 
-// One row for each length: what `cell` says of every series.
+// Returns one table row for each length, with `cell` of every series.
 template <class Cell>
 std::vector<std::vector<std::string>> rows_of(const GenerateBench& bench, Cell&& cell) {
   std::vector<std::vector<std::string>> rows;
@@ -274,7 +276,7 @@ Chart chart_of(const GenerateBench& bench, std::string title, std::string y_titl
   return chart;
 }
 
-// Tokens of small models take microseconds: three digits of them too.
+// Tokens of small models take microseconds: show three digits of them too.
 std::string in_milliseconds(double seconds) {
   const double ms = seconds * 1e3;
   return ms < 0.1 ? fmt::format("{:.3g}", ms) : table_number(ms);
@@ -315,8 +317,8 @@ std::string describe(const GenerateSeries& series) {
 
 }  // namespace
 
-GenerateBench bench_generate(const GenerateBenchOptions& wanted) {
-  GenerateBenchOptions options = wanted;
+GenerateBench bench_generate(const GenerateBenchOptions& given) {
+  GenerateBenchOptions options = given;
   const bool on_gpu = options.device == "cuda";
   if (options.min_length == 0) options.min_length = on_gpu ? 1000 : 256;
   if (options.max_length == 0) options.max_length = on_gpu ? 100'000 : 65'536;
@@ -330,19 +332,19 @@ GenerateBench bench_generate(const GenerateBenchOptions& wanted) {
   for (const std::string& name : options.configs) static_cast<void>(find_config(name));
 
   const Device device =
-      choose_placement({"bench generate", "--device", "--precision"}, options.device, "f32").device;
+      choose_device_precision({"bench generate", "--device", "--precision"}, options.device, "f32").device;
   const std::vector<std::int64_t> lengths = lengths_of(options);
   GenerateBench bench;
   bench.device = options.device;
   bench.threads = thread_count();
   bench.batch = options.batch;
   const Ceilings ceilings = measure_ceilings(kCeilingSeconds, options.ceilings, device);
-  const double each = options.seconds / static_cast<double>(lengths.size() * options.configs.size());
+  const double seconds_each = options.seconds / static_cast<double>(lengths.size() * options.configs.size());
   for (const std::string& name : options.configs) {
     try {
-      bench.series.push_back(measure_config(name, options, lengths, each, ceilings));
+      bench.series.push_back(measure_config(name, options, lengths, seconds_each, ceilings));
     } catch (const OutOfMemoryError&) {
-      // The allocator's own text would advise on training.
+      // The allocator's own error text gives advice about training.
       bench.left_out.push_back(
           fmt::format("bench generate: {} at length {}, batch {} does not fit in the memory of {} (lower "
                       "--max-length or --batch, or leave it out of --configs)",

@@ -1,4 +1,4 @@
-// Products of layers, and one table of ops with the tensors that each pass must move.
+// Products of layers, and a table of memory-bound ops with the bytes that each pass must move.
 #include "train/bench/gpu.h"
 
 #include <algorithm>
@@ -33,17 +33,18 @@
 namespace eddy {
 namespace {
 
-// Calls between two marks: a mark takes some microseconds, and the shortest call some fifty.
-constexpr int kTogether = 4;
+// Calls between two stamps of the clock: a stamp takes some microseconds, and the shortest call some fifty.
+constexpr int kCallsPerStamp = 4;
 
-// The least seconds of one call of each part, which gets numbers below kTogether. All calls of a part run in
-// a row, then those of the next; all of it `runs` times, and the host waits at the end.
+// Returns the least seconds of one call of each part. A part receives the index of the call, 0 to
+// kCallsPerStamp - 1. All calls of a part run in a row, then those of the next part; this is repeated `runs`
+// times, and the host waits only at the end.
 using Part = std::function<void(std::size_t)>;
 std::vector<double> best_seconds(Device device, int runs, const std::vector<Part>& parts) {
   const std::unique_ptr<DeviceClock> clock = device_clock(device);
   if (clock == nullptr) fail<DeviceError>("bench: {} has no clock of its own (a GPU has)", to_string(device));
   const auto call = [](const Part& part) {
-    for (std::size_t i = 0; i < kTogether; ++i) part(i);
+    for (std::size_t i = 0; i < kCallsPerStamp; ++i) part(i);
   };
   for (int warm = 0; warm < 2; ++warm)
     for (const Part& part : parts) call(part);
@@ -57,13 +58,14 @@ std::vector<double> best_seconds(Device device, int runs, const std::vector<Part
   std::vector<double> best(parts.size(), std::numeric_limits<double>::infinity());
   for (int run = 0; run < runs; ++run)
     for (std::size_t i = 0; i < parts.size(); ++i) {
-      const auto mark = static_cast<std::int64_t>(i) + run * static_cast<std::int64_t>(parts.size() + 1);
-      best[i] = std::min(best[i], std::max(clock->seconds(mark, mark + 1), 1e-9) / kTogether);
+      const auto stamp = static_cast<std::int64_t>(i) + run * static_cast<std::int64_t>(parts.size() + 1);
+      best[i] = std::min(best[i], std::max(clock->seconds(stamp, stamp + 1), 1e-9) / kCallsPerStamp);
     }
   return best;
 }
 
-// Normal numbers, which repeat after some 2^20: a GPU draws less power for numbers that are all alike.
+// Returns normal numbers that repeat after some 2^20. They are random because a GPU draws less power for
+// equal numbers.
 Tensor numbers(const Shape& shape, Dtype dtype, Device device) {
   const std::int64_t elements = shape.elements(), period = std::gcd(elements, std::int64_t{1} << 20);
   const Tensor some = raw::to_device(raw::cast(sample_normal({1, period}, "bench"), dtype), device);
@@ -74,7 +76,7 @@ Tensor leaf(const Tensor& x) {
   return require_grad(x);
 }
 
-// Seconds of the forward pass without a tape, and of the backward pass, where there is one.
+// Seconds of the forward pass without a tape, and of the backward pass where there is one.
 struct Passes {
   double forward = 0, backward = 0;
 };
@@ -89,7 +91,7 @@ Passes time_passes(const std::function<Tensors(const Tensors&)>& run, const Tens
   if (!backwards) return passes;
   Tensors dys;
   for (const Tensor& y : run(inputs)) dys.push_back(numbers(y.shape(), y.dtype(), device));
-  std::vector<Tensors> ys(kTogether);
+  std::vector<Tensors> ys(kCallsPerStamp);
   const Part forward = [&](std::size_t i) { ys[i] = run(inputs); };
   const Part back = [&](std::size_t i) {
     backward(ys[i], dys);
@@ -108,7 +110,7 @@ struct Layer {
   std::int64_t m, n, k;
 };
 
-// At 4096: rows of 8 sequences of 1024 tokens, a width of 1024, a vocabulary of 32768.
+// With size 4096: 8 sequences of 1024 tokens, a width of 1024, a vocabulary of 32768.
 std::vector<Layer> layers_of(std::int64_t size) {
   const std::int64_t rows = 2 * size, width = size / 4;
   return {{"square", size, size, size},
@@ -126,7 +128,7 @@ GpuProductRow bench_layer(const Layer& layer, const char* precision, int runs, D
                weight = leaf(numbers({layer.n, layer.k}, Dtype::f32, device)),
                bias = leaf(numbers({layer.n}, Dtype::f32, device)), rounded = raw::cast(weight, dtype),
                y = Tensor::empty({layer.m, layer.n}, dtype, device);
-  // As in the arena of a model: rounded once and not at every use.
+  // As in the arena of a model: the bf16 copy is rounded once, not at every use.
   for (const Tensor& x32 : {weight, bias})
     if (half) x32.buffer()->keep_bf16_copy();
   GemmArgs args{};
@@ -154,13 +156,13 @@ GpuProductRow bench_layer(const Layer& layer, const char* precision, int runs, D
           2 * operations / passes.backward};
 }
 
-// ---- kernels that memory bounds
+// ---- memory-bound kernels
 
 constexpr std::int64_t kWidth = 1024, kHeadSize = 64;
 
 struct MemoryCase {
   const char* op;
-  double forward, backward;  // tensors that must be read and written; 0: the pass is not measured
+  double forward, backward;  // tensors to read and write; 0: the pass is not measured
   std::function<Tensors(std::int64_t rows, Dtype, Device)> inputs;  // of rows * kWidth elements each
   std::function<Tensors(const Tensors&)> run;
 };
@@ -172,11 +174,11 @@ Tensors one_matrix(std::int64_t rows, Dtype dtype, Device device) {
   return {leaf(matrix(rows, dtype, device))};
 }
 // [batch, time, heads, head_size].
-Tensors of_heads(std::int64_t rows, Dtype dtype, Device device) {
+Tensors head_tensors(std::int64_t rows, Dtype dtype, Device device) {
   const std::int64_t time = std::gcd(rows, std::int64_t{1024});
   return {leaf(numbers({rows / time, time, kWidth / kHeadSize, kHeadSize}, dtype, device))};
 }
-// Parameters of a norm are f32 beside bf16.
+// Parameters of a norm are f32 even beside bf16.
 Tensor parameter(Device device) {
   return leaf(numbers({kWidth}, Dtype::f32, device));
 }
@@ -186,7 +188,7 @@ Tensors with_classes(std::int64_t rows, Dtype dtype, Device device) {
   return {leaf(numbers({examples, classes}, dtype, device)),
           raw::to_device(sample_indices({examples}, "bench.classes", classes), device)};
 }
-// Each row of the table once, in another order: then both passes move every row.
+// Returns each row index once, permuted, so that both passes move every row.
 Tensors with_ids(std::int64_t rows, Dtype dtype, Device device) {
   constexpr std::int64_t kStep = 1000003;  // a prime: i kStep mod rows is a permutation
   std::vector<std::int64_t> ids(static_cast<std::size_t>(rows));
@@ -204,7 +206,7 @@ std::vector<MemoryCase> memory_cases() {
        [](const Tensors& x) { return Tensors{add(x[0], x[1])}; }},
       {"dropout", 2, 2, one_matrix,
        [](const Tensors& x) { return Tensors{dropout(x[0], 0.1, random_key(1, "bench", 0))}; }},
-      // Backward: the gradients of sum and norm and the sum are read, one gradient is written.
+      // Backward: reads the gradients of sum and norm, and the sum; writes one gradient.
       {"add_layer_norm", 4, 4,
        [](std::int64_t rows, Dtype dtype, Device device) {
          return Tensors{leaf(matrix(rows, dtype, device)), matrix(rows, dtype, device), parameter(device),
@@ -219,12 +221,12 @@ std::vector<MemoryCase> memory_cases() {
          return Tensors{leaf(matrix(rows, dtype, device)), parameter(device)};
        },
        [](const Tensors& x) { return Tensors{rms_norm(x[0], x[1])}; }},
-      {"unit_norm", 2, 3, of_heads, [](const Tensors& x) { return Tensors{unit_norm(x[0])}; }},
+      {"unit_norm", 2, 3, head_tensors, [](const Tensors& x) { return Tensors{unit_norm(x[0])}; }},
       {"softmax", 2, 3, one_matrix, [](const Tensors& x) { return Tensors{softmax(x[0])}; }},
       {"cross_entropy", 1, 2, with_classes,
        [](const Tensors& x) { return Tensors{cross_entropy(x[0], x[1])}; }},
-      {"rotary", 2, 2, of_heads, [](const Tensors& x) { return Tensors{rotary(x[0], 0)}; }},
-      {"contiguous, heads before time", 2, 0, of_heads,
+      {"rotary", 2, 2, head_tensors, [](const Tensors& x) { return Tensors{rotary(x[0], 0)}; }},
+      {"contiguous, heads before time", 2, 0, head_tensors,
        [](const Tensors& x) { return Tensors{contiguous(transpose(x[0], 1, 2))}; }},
       {"contiguous, transposed", 2, 0, one_matrix,
        [](const Tensors& x) { return Tensors{contiguous(transpose(x[0], 0, 1))}; }},
@@ -301,10 +303,11 @@ std::string to_text(const std::vector<GpuMemoryRow>& rows) {
   std::vector<std::vector<std::string>> table{
       {"kernels bound by memory", "pass", "dtype", "MB at least", "ms", "GB/s", "% of copy", ""}};
   for (const GpuMemoryRow& row : rows)
-    table.push_back(
-        {row.op, row.pass, dtype_name(row.dtype), table_number(row.bytes * 1e-6), table_number(row.ms),
-         table_number(row.gbs), table_number(row.percent_of_copy),
-         row.percent_of_copy >= kAskedPercentOfCopy ? "" : fmt::format("below {:.0f}", kAskedPercentOfCopy)});
+    table.push_back({row.op, row.pass, dtype_name(row.dtype), table_number(row.bytes * 1e-6),
+                     table_number(row.ms), table_number(row.gbs), table_number(row.percent_of_copy),
+                     row.percent_of_copy >= kRequiredPercentOfCopy
+                         ? ""
+                         : fmt::format("below {:.0f}", kRequiredPercentOfCopy)});
   return text_table(table);
 }
 

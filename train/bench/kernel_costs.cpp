@@ -1,4 +1,4 @@
-// The least of each kernel, by counting the tensors that go in and come out.
+// The least work of each kernel, by counting the tensors that go in and come out.
 #include "train/bench/kernel_costs.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ double number(std::int64_t count) {
   return static_cast<double>(count);
 }
 
-// So many elements moved, and nothing multiplied.
+// The cost of moving so many elements, without products.
 KernelCost moved(Dtype dtype, std::int64_t elements) {
   return {0, number(elements) * static_cast<double>(dtype_bytes(dtype)), false};
 }
@@ -22,18 +22,20 @@ KernelCost products(Dtype dtype, double multiply_adds, std::int64_t elements) {
   return cost;
 }
 
-// The same of a recurrence whose kernels keep `of_kept` of the elements as `kept`: bf16 where their products
-// are (UnitRecurrenceArgs::kept).
+// The cost of a recurrence that also stores `kept_elements` in the dtype `kept`, which is bf16 where its
+// products are (UnitRecurrenceArgs::kept).
 KernelCost recurrence_cost(const UnitRecurrenceArgs& a, double multiply_adds, std::int64_t elements,
-                           std::int64_t of_kept) {
+                           std::int64_t kept_elements) {
   KernelCost cost = products(a.dtype, multiply_adds, elements);
-  cost.bytes += moved(a.kept, of_kept).bytes;
+  cost.bytes += moved(a.kept, kept_elements).bytes;
   cost.half = a.kept == Dtype::bf16;
   return cost;
 }
 
-// Pairs of one head of one sequence that see each other, of keys before `end`: key j is seen by query i when
-// least <= i + keys - queries - j <= most.
+// Returns the visible pairs of a query and a key of one head of one sequence, counting keys before `end`.
+// Query i sees key j when
+//
+//   least <= i + keys - queries - j <= most
 double visible_pairs(const AttentionArgs& a, std::int64_t end) {
   std::int64_t pairs = 0;
   for (std::int64_t i = 0; i < a.queries; ++i) {
@@ -45,8 +47,9 @@ double visible_pairs(const AttentionArgs& a, std::int64_t end) {
   return number(pairs);
 }
 
-// So many products of all pairs and rows of queries and keys in and out, less one product with the past and
-// the rows that come out of it for each gradient of the past that nobody wants.
+// The cost of `count` products over all pairs, and of reading and writing the rows of queries and keys as
+// often. For each gradient of the past that is not wanted, one product over the past and its rows are left
+// out.
 KernelCost attention_cost(const AttentionArgs& a, int count, int unwanted) {
   const double pairs = count * visible_pairs(a, a.keys) - unwanted * visible_pairs(a, a.past);
   const std::int64_t rows =
@@ -61,7 +64,7 @@ std::int64_t elements_of(int rank, const std::int64_t* shape) {
   return elements;
 }
 
-// Those that differ: an axis of stride 0 repeats.
+// Returns the number of distinct elements: an axis of stride 0 repeats.
 std::int64_t elements_read(int rank, const std::int64_t* shape, const std::int64_t* strides) {
   std::int64_t elements = 1;
   for (int i = 0; i < rank; ++i) elements *= strides[i] == 0 ? 1 : shape[i];
@@ -87,7 +90,8 @@ KernelCost cost_of(const GemmArgs& g) {
   return cost;
 }
 
-// Scores and mixed values forward; four products backward, the scores computed again not counted.
+// Forward: the scores and the weighted sum of the values. Backward: four products; recomputing the scores
+// does not count.
 KernelCost cost_of(const AttentionArgs& args) {
   return attention_cost(args, 2, 0);
 }
@@ -96,7 +100,7 @@ KernelCost cost_of(const AttentionBackwardArgs& args) {
                         (args.past_dk == nullptr ? 1 : 0) + (args.past_dv == nullptr ? 1 : 0));
 }
 
-// Query j of the last `queries` own rows sees all of past and the own rows up to itself.
+// A query sees all of the past and the own rows up to itself; the queries are the last `queries` own rows.
 KernelCost cost_of(const WindowAttentionArgs& a) {
   const bool backward = a.doutput != nullptr;
   const int factor = backward ? 2 : 1;
@@ -106,11 +110,14 @@ KernelCost cost_of(const WindowAttentionArgs& a) {
                   2 * factor * a.batch * a.heads * a.head_size * (a.queries + a.past + a.own));
 }
 
-// One step multiplies by keys' and values' weights (2 D^2), wo (D^2) and the MLP (2 D mlp), forward and, for
-// the gradient of its inputs, backward; the gradients of the weights are products outside the kernel. Per
-// token of width D: x, qkv, h, key, value, r forward, and o, a1, a2, u kept for products; backward qkv, h,
-// key, value, r, u and dh, dkey, dvalue are read, dx, dqkv, da1, da2 and the weight products' right sides
-// written, those of bf16 beside dkey and dvalue.
+// Products of one step, forward and again backward for the gradient of its inputs: the weights of keys and
+// values (2 D^2), wo (D^2) and the MLP (2 D mlp). The products for the gradients of the weights are outside
+// the kernel. Tensors moved for a token of width D:
+//
+//   forward   writes or reads x, qkv, h, key, value, r; stores o, a1, a2, u for the backward pass
+//   backward  reads  qkv, h, key, value, r, u, dh, dkey, dvalue
+//             writes dx, dqkv, da1, da2 and the right-hand sides of the weight products, which in bf16 are
+//                    copies beside dkey and dvalue
 KernelCost cost_of(const UnitRecurrenceArgs& a) {
   const bool backward = a.dh != nullptr;
   const std::int64_t tokens = a.sequences * ((a.time - 1) * a.block + a.last),
@@ -120,14 +127,17 @@ KernelCost cost_of(const UnitRecurrenceArgs& a) {
                          tokens * (backward ? right_sides * a.dim + 3 * a.mlp : 3 * a.dim + a.mlp));
 }
 
-// With accumulate all products and the attention are inside. Rows of windows are twice the tokens; of each,
-// z, qkv, r and result are written forward, and o, a1, a2, u kept for products; backward z, qkv, o, r and u
-// are read, and da1, dz, da2, dqkv, two right sides, act and du are written.
+// With accumulate, all products and the attention are inside the kernel. A window has twice as many rows as
+// the block has tokens. Tensors moved for each row:
+//
+//   forward   writes z, qkv, r and the result; stores o, a1, a2, u for the backward pass
+//   backward  reads  z, qkv, o, r, u
+//             writes da1, dz, da2, dqkv, two right-hand sides, act, du
 KernelCost cost_of(const BlockAccumulateArgs& a) {
   const bool backward = a.dh != nullptr;
   const std::int64_t tokens = a.sequences * ((a.time - 1) * a.block + a.last),
                      weights = 4 * a.dim * a.dim + 2 * a.dim * a.mlp;
-  // Of a sequence: the newer half of the first window, of those that follow the whole, then the closing one.
+  // Of each sequence: the newer half of the first window, the whole of the following ones, then the last.
   const auto causal = [](std::int64_t rows) { return rows * (rows + 1) / 2; };
   const std::int64_t pairs = a.sequences * ((a.time - 1) * 2 * causal(a.block) + 2 * causal(a.last) +
                                             (a.time == 1 ? 0 : (a.time - 2) * a.block + a.last) * a.block);
@@ -137,7 +147,7 @@ KernelCost cost_of(const BlockAccumulateArgs& a) {
       2 * tokens * (backward ? 6 * a.dim + 3 * a.mlp : 3 * a.dim + a.mlp));
 }
 
-// Rows are added to in the backward pass of these two.
+// The backward passes of these two add to rows.
 KernelCost cost_of(const EmbeddingArgs& a) {
   KernelCost cost = moved(a.dtype, a.positions * a.dim);
   cost.bytes += moved(a.row_dtype, a.positions * a.dim).bytes;
@@ -204,7 +214,7 @@ KernelCost cost_of(const CrossEntropyRowsArgs& a) {
   return cost;
 }
 
-// Four gates and the cell in, the cell and h out; backward also both gradients in.
+// Reads four gates and the cell, writes the cell and h; backward also reads both gradients.
 KernelCost cost_of(const LstmCellArgs& a) {
   return moved(a.dtype, 7 * a.batch * a.hidden);
 }
@@ -216,7 +226,7 @@ KernelCost cost_of(const RotaryArgs& a) {
   return moved(a.dtype, (2 + also_read(a.beta)) * a.batch * a.time * a.heads * 2 * a.pairs);
 }
 
-// c, z and the result; the LSTM's gate reads i and f besides.
+// Moves c, z and the result; the LSTM gate also reads i and f.
 KernelCost cost_of(const GateArgs& a) {
   return moved(a.dtype, (a.kind == GateKind::lstm ? 5 : 3) * a.rows * a.width);
 }
@@ -224,7 +234,7 @@ KernelCost cost_of(const GateBackwardArgs& a) {
   return moved(a.dtype, (a.forward.kind == GateKind::lstm ? 9 : 5) * a.forward.rows * a.forward.width);
 }
 
-// A mask's bytes are not counted.
+// The bytes of a mask do not count.
 KernelCost cost_of(const SoftmaxArgs& a) {
   const std::int64_t bias =
       a.bias == nullptr ? 0 : a.width * elements_read(a.leading, a.shape, a.bias_strides);
@@ -243,16 +253,16 @@ KernelCost cost_of(const LogSoftmaxBackwardArgs& a) {
 KernelCost cost_of(const MemoryMarkArgs& a) {
   return moved(a.dtype, a.batch * a.size * a.heads * a.head_dim);
 }
-// The scores once, and keys and values of the pairs taken.
+// Reads the scores once, and the keys and values of the pairs taken.
 KernelCost cost_of(const MemoryTakeArgs& a) {
   return moved(a.dtype, a.queries * (a.score_stride + 4 * a.topk * a.head_dim));
 }
-// Keys and values of every entry in and out.
+// Reads and writes the keys and values of every entry.
 KernelCost cost_of(const MemoryWriteArgs& a) {
   return moved(a.dtype, 4 * a.batch * a.size * a.width);
 }
 
-// Parameter and two moments in and out, the gradient in.
+// Reads and writes the parameter and two moments, reads the gradient.
 KernelCost cost_of(const AdamArgs& a) {
   return moved(a.dtype, 7 * a.n);
 }
@@ -264,7 +274,7 @@ KernelCost cost_of(const ScaleArgs& a) {
   cost.bytes += moved(a.y_dtype, a.n).bytes;
   return cost;
 }
-// How many parameters there are stands in tables in the device's memory.
+// Unknown here: the number of parameters stands in tables in device memory.
 KernelCost cost_of(const AdafactorArgs&) {
   return {};
 }

@@ -1,9 +1,9 @@
-// What a kernel must do at least, read from its arguments: the operations of its products and the bytes that
-// it has to read and write once. An op's floor is made of these (bench/profile.h).
+// The least work of each kernel, computed from its arguments: the operations of its products and the bytes
+// that it must read and write once. The floor of an op is the sum over its kernels (profile.h).
 //
-// Counted are products, those of attention included, with 2 operations per multiply-add and without what is
-// only computed again; arithmetic per element is not, since memory takes longer. Small things (biases, norms'
-// weights, statistics, ids) are left out.
+// Only products count, including those of attention, with 2 operations per multiply-add and without
+// recomputation. Elementwise arithmetic does not count, since its memory traffic takes longer. Small tensors
+// (biases, weights of norms, statistics, ids) are left out.
 #pragma once
 
 #include "ops/attention/attention.h"
@@ -36,7 +36,7 @@ namespace eddy {
 struct KernelCost {
   double flops = 0;
   double bytes = 0;
-  bool half = false;  // the products are of bf16
+  bool half = false;  // the products are in bf16
 };
 
 KernelCost cost_of(const GemmArgs& args);

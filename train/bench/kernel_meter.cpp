@@ -1,4 +1,4 @@
-// Functions put in front of the kernels, one for each slot.
+// Wrappers around the kernels, one for each slot.
 #include "train/bench/kernel_meter.h"
 
 #include <type_traits>
@@ -6,21 +6,21 @@
 namespace eddy {
 namespace {
 
-thread_local KernelObserver* watching = nullptr;
+thread_local KernelObserver* current_observer = nullptr;
 
-// Tells of one kernel, and of none inside it.
+// Reports one kernel to the observer, but no kernel inside it.
 template <class Call, class Cost>
-void watched(const char* name, Call&& call, Cost&& cost) {
-  KernelObserver* const observer = watching;
+void observed(const char* name, Call&& call, Cost&& cost) {
+  KernelObserver* const observer = current_observer;
   if (observer == nullptr) return call();
-  struct Inside {
+  struct Pause {
     KernelObserver* observer;
-    explicit Inside(KernelObserver* found) : observer(found) { watching = nullptr; }
-    ~Inside() { watching = observer; }
+    explicit Pause(KernelObserver* paused) : observer(paused) { current_observer = nullptr; }
+    ~Pause() { current_observer = observer; }
   };
   observer->kernel_begins();
   {
-    const Inside inside(observer);
+    const Pause pause(observer);
     call();
   }
   observer->kernel_done(name, cost());
@@ -29,32 +29,32 @@ void watched(const char* name, Call&& call, Cost&& cost) {
 template <class Args>
 Args arguments_of(const Slot<Args>&);
 
-// What a slot held before.
+// The wrapper of a slot, and the kernels that the slot held before.
 template <auto& slot>
 struct Metered {
   using Args = decltype(arguments_of(slot));
   using Function = typename Slot<Args>::Function;
-  static inline Function found = nullptr, found_f64 = nullptr;
+  static inline Function kernel = nullptr, kernel_f64 = nullptr;
 
   static void run(const Args& args) {
-    watched(
-        slot.name, [&] { found(args); }, [&] { return cost_of(args); });
+    observed(
+        slot.name, [&] { kernel(args); }, [&] { return cost_of(args); });
   }
   static void run_f64(const Args& args) {
-    watched(
-        slot.name, [&] { found_f64(args); }, [&] { return cost_of(args); });
+    observed(
+        slot.name, [&] { kernel_f64(args); }, [&] { return cost_of(args); });
   }
 
   static void install(DeviceType type) {
     Function& function = slot.function[static_cast<int>(type)];
-    found = function;
-    if (found != nullptr) function = run;
-    found_f64 = type == DeviceType::cpu ? slot.cpu_f64 : nullptr;
-    if (found_f64 != nullptr) slot.cpu_f64 = run_f64;
+    kernel = function;
+    if (kernel != nullptr) function = run;
+    kernel_f64 = type == DeviceType::cpu ? slot.cpu_f64 : nullptr;
+    if (kernel_f64 != nullptr) slot.cpu_f64 = run_f64;
   }
   static void restore(DeviceType type) {
-    if (found != nullptr) slot.function[static_cast<int>(type)] = found;
-    if (found_f64 != nullptr) slot.cpu_f64 = found_f64;
+    if (kernel != nullptr) slot.function[static_cast<int>(type)] = kernel;
+    if (kernel_f64 != nullptr) slot.cpu_f64 = kernel_f64;
   }
 };
 
@@ -68,7 +68,7 @@ struct MeteredSlots {
 using AllSlots = MeteredSlots<
     gemm_slot, attention_forward_slot, attention_backward_slot, window_attention_forward_slot,
     window_attention_backward_slot, unit_recurrence_forward_slot, unit_recurrence_backward_slot,
-    block_recurrence_forward_slot, block_recurrence_backward_slot, block_accumulate_forward_slot,
+    block_forget_forward_slot, block_forget_backward_slot, block_accumulate_forward_slot,
     block_accumulate_backward_slot, embedding_forward_slot, embedding_backward_slot, gather_forward_slot,
     gather_backward_slot, layer_norm_forward_slot, layer_norm_backward_slot, rms_norm_forward_slot,
     rms_norm_backward_slot, unit_norm_forward_slot, unit_norm_backward_slot, dropout_slot, tiled_dropout_slot,
@@ -79,46 +79,48 @@ using AllSlots = MeteredSlots<
     memory_take_slot, memory_write_slot, adam_slot, l2_norm_slot, scale_slot, adafactor_slot,
     unary_forward_slot, unary_backward_slot, binary_slot, where_slot>;
 
-// A GPU's copies, told of like kernels.
+// Reports the copies of a GPU like kernels.
 class MeteredTransfer final : public Transfer {
  public:
-  explicit MeteredTransfer(Transfer& own) : own_(own) {}
+  explicit MeteredTransfer(Transfer& original) : original_(original) {}
   Tensor to_device(const Tensor& x, Device device) override {
     Tensor result;
-    watched(
-        "to_device", [&] { result = own_.to_device(x, device); }, [&] { return KernelCost{}; });
+    observed(
+        "to_device", [&] { result = original_.to_device(x, device); }, [&] { return KernelCost{}; });
     return result;
   }
   void copy_strided(const Tensor& to, const Tensor& from) override {
-    watched(
-        "copy", [&] { own_.copy_strided(to, from); }, [&] { return bytes(to.bytes() + from.bytes()); });
+    observed(
+        "copy", [&] { original_.copy_strided(to, from); }, [&] { return bytes(to.bytes() + from.bytes()); });
   }
   void copy_all(const std::vector<Tensor>& to, const std::vector<Tensor>& from) override {
     std::int64_t moved = 0;
     for (std::size_t i = 0; i < to.size(); ++i) moved += to[i].bytes() + from[i].bytes();
-    watched(
-        "copy", [&] { own_.copy_all(to, from); }, [&] { return bytes(moved); });
+    observed(
+        "copy", [&] { original_.copy_all(to, from); }, [&] { return bytes(moved); });
   }
   void add(const Tensor& to, const Tensor& a, const Tensor& b) override {
-    watched(
-        "add_into", [&] { own_.add(to, a, b); }, [&] { return bytes(to.bytes() + a.bytes() + b.bytes()); });
+    observed(
+        "add_into", [&] { original_.add(to, a, b); },
+        [&] { return bytes(to.bytes() + a.bytes() + b.bytes()); });
   }
   void add_into(const Tensor& to, const Tensor& from) override {
-    watched(
-        "add_into", [&] { own_.add_into(to, from); }, [&] { return bytes(2 * to.bytes() + from.bytes()); });
+    observed(
+        "add_into", [&] { original_.add_into(to, from); },
+        [&] { return bytes(2 * to.bytes() + from.bytes()); });
   }
   void fill(const Tensor& x, double value) override {
-    watched(
-        "fill", [&] { own_.fill(x, value); }, [&] { return bytes(x.bytes()); });
+    observed(
+        "fill", [&] { original_.fill(x, value); }, [&] { return bytes(x.bytes()); });
   }
   void cast(const Tensor& to, const Tensor& from) override {
-    watched(
-        "cast", [&] { own_.cast(to, from); }, [&] { return bytes(to.bytes() + from.bytes()); });
+    observed(
+        "cast", [&] { original_.cast(to, from); }, [&] { return bytes(to.bytes() + from.bytes()); });
   }
 
  private:
   static KernelCost bytes(std::int64_t count) { return {0, static_cast<double>(count), false}; }
-  Transfer& own_;
+  Transfer& original_;
 };
 
 }  // namespace
@@ -127,17 +129,17 @@ ObserveKernels::ObserveKernels(KernelObserver& observer, Device device) : device
   install_backends();
   AllSlots::install(device.type);
   if (!(device == kCpu)) {
-    own_transfer_ = &transfer(device);
-    transfer_ = std::make_unique<MeteredTransfer>(*own_transfer_);
+    original_transfer_ = &transfer(device);
+    transfer_ = std::make_unique<MeteredTransfer>(*original_transfer_);
     set_transfer(device.type, transfer_.get());
   }
-  watching = &observer;
+  current_observer = &observer;
 }
 
 ObserveKernels::~ObserveKernels() {
-  watching = nullptr;
+  current_observer = nullptr;
   AllSlots::restore(device_.type);
-  if (own_transfer_ != nullptr) set_transfer(device_.type, own_transfer_);
+  if (original_transfer_ != nullptr) set_transfer(device_.type, original_transfer_);
 }
 
 }  // namespace eddy

@@ -1,6 +1,6 @@
-// Who wants to see kernels at work: while someone watches, the slots of a device (ops/core/slot.h) hold functions
-// that say when a kernel begins, what it must do at least, and when it is done, and call it in between. When
-// nobody does, the slots hold the kernels themselves: it costs nothing then.
+// Observes kernels. While an observer is installed, the slots of a device (ops/core/slot.h) hold wrappers
+// that call the observer before and after each kernel, with the least work of the kernel. Otherwise the slots
+// hold the kernels themselves, so observing costs nothing when it is off.
 #pragma once
 
 #include <memory>
@@ -14,15 +14,15 @@ namespace eddy {
 class KernelObserver {
  public:
   virtual ~KernelObserver() = default;
-  // A kernel is called on this thread, and has been: on a GPU it may not have run yet. Kernels that a kernel
-  // calls are part of it.
+  // Called on the calling thread before and after a kernel; on a GPU it may not have run yet. Kernels that a
+  // kernel calls are part of it.
   virtual void kernel_begins() = 0;
   virtual void kernel_done(const char* name, const KernelCost& cost) = 0;
 };
 
-// While alive, `observer` is told of the kernels that the calling thread asks a device for; on a GPU of its
-// copies, fills and casts as well. The CPU's copies are no kernels. One at a time in the process, and no
-// other thread may ask for kernels while it comes and goes.
+// While alive, reports the kernels that the calling thread launches on a device to `observer`; on a GPU also
+// copies, fills and casts. Copies on the CPU do not count as kernels. Only one may exist in the process, and
+// no other thread may launch kernels while it is constructed or destroyed.
 // aliasing: the observer must outlive it.
 class ObserveKernels {
  public:
@@ -34,7 +34,7 @@ class ObserveKernels {
  private:
   Device device_;
   std::unique_ptr<Transfer> transfer_;
-  Transfer* own_transfer_ = nullptr;
+  Transfer* original_transfer_ = nullptr;
 };
 
 }  // namespace eddy

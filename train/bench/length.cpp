@@ -1,4 +1,4 @@
-// Steps at doubled lengths, their table and their plots.
+// Times steps at doubled lengths, and makes the table and the plots.
 #include "train/bench/length.h"
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 #include "tensor/threads/thread_pool.h"
 #include "train/bench/step.h"
 #include "train/config/config.h"
-#include "train/config/placement.h"
+#include "train/config/device_precision.h"
 #include "train/page/html_page.h"
 #include "train/page/human_text.h"
 
@@ -26,7 +26,7 @@ constexpr std::int64_t kProduct = 512;  // its operands stay in a cache
 constexpr std::int64_t kCpuMemory = std::int64_t{4} << 30;
 constexpr std::int64_t kMostLength = std::int64_t{1} << 24;
 
-// An upper limit on a device's live bytes for as long as this lives.
+// Limits the live bytes of a device while it exists.
 class MemoryLimit {
  public:
   MemoryLimit(Device device, std::int64_t bytes) : allocator_(allocator(device)) {
@@ -58,7 +58,7 @@ void check_options(const LengthBenchOptions& options) {
         "others not negative)",
         options.dim, options.layers, options.batch, options.memory_bytes, options.seconds);
   if (options.models.empty()) fail<ConfigError>("bench length: no models (at least one)");
-  // What speaks against a model is said before any is measured.
+  // Refuse an invalid model before any is measured.
   for (const std::string& model : options.models) validate(length_model(options, model, options.shortest));
 }
 
@@ -85,8 +85,9 @@ std::string conditions(const LengthBench& bench) {
                      bench.threads == 1 ? "" : "s");
 }
 
-// What the last doubling added, by what the one before added: 2 is linear growth, 4 quadratic. Constant parts
-// fall out. Of times the best are taken: a neighbour's load would be magnified.
+// Returns what the last doubling of the length added, divided by what the doubling before added: 2 is linear
+// growth, 4 quadratic. Constant parts cancel. It uses the best times, since the ratio would magnify other
+// load on the machine.
 double last_growth(const std::vector<LengthPoint>& points, double (*value)(const LengthPoint&)) {
   const std::size_t n = points.size();
   return (value(points[n - 1]) - value(points[n - 2])) / (value(points[n - 2]) - value(points[n - 3]));
@@ -99,20 +100,20 @@ double bytes_of(const LengthPoint& point) {
   return static_cast<double>(point.peak_bytes);
 }
 
-// How a series grew, and why it ended.
+// Describes how a series grew, and why it ended.
 std::string growth(const LengthSeries& series) {
   std::string text;
   if (series.points.size() > 2)
     text = fmt::format(
-        "the doubling to {} tokens added {:.2f} times the time and {:.2f} times the memory of the one "
-        "before",
+        "the doubling to {} tokens added {:.2f} times the time and {:.2f} times the memory of the "
+        "one before",
         grouped(series.points.back().length), last_growth(series.points, seconds_of),
         last_growth(series.points, bytes_of));
   if (!series.stopped.empty()) text += (text.empty() ? "" : "; ") + series.stopped;
   return text;
 }
 
-// One row for each length, one cell for each series that got there.
+// Returns one row for each length, with one cell for each series that reached it.
 template <class Cell>
 std::vector<Cells> rows_of(const LengthBench& bench, Cell&& cell) {
   std::vector<Cells> rows{{"tokens"}};
@@ -180,8 +181,8 @@ ModelConfig length_model(const LengthBenchOptions& options, const std::string& m
 LengthBench bench_length(const LengthBenchOptions& options,
                          const std::function<void(const LengthBench&)>& keep) {
   check_options(options);
-  const Placement placement =
-      choose_placement({"bench length", "--device", "--precision"}, options.device, options.precision);
+  const DevicePrecision placement =
+      choose_device_precision({"bench length", "--device", "--precision"}, options.device, options.precision);
   const bool on_cpu = placement.device == kCpu;
   const MemoryLimit limit(placement.device, options.memory_bytes > 0 ? options.memory_bytes
                                             : on_cpu                 ? kCpuMemory
@@ -203,7 +204,7 @@ LengthBench bench_length(const LengthBenchOptions& options,
         series.stopped = fmt::format("{} tokens do not fit in the memory there is{}", grouped(length),
                                      on_cpu ? " (--memory-mib sets how much)" : "");
       }
-      allocator(placement.device).trim();  // the next length has other sizes
+      allocator(placement.device).trim();  // the next length needs other sizes
       keep(bench);
       if (!series.stopped.empty()) break;
     }

@@ -1,5 +1,6 @@
-// Step time and memory against the length of the segment that gradients flow through, for a small model of
-// each recurrent family, which should be linear in it, beside the regular transformer, which is not.
+// `eddy bench length`: time and memory of a training step against the length of the segment that gradients
+// flow through. For a small model of each recurrent family it should be linear in the length; for the regular
+// transformer, which stands beside them, it is not.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +18,11 @@ namespace eddy {
 struct LengthBenchOptions {
   std::vector<std::string> models = {"unit_forget",  "block_forget", "block_recurrent",
                                      "memory_llama", "staircase",    "regular"};
-  std::int64_t shortest = 256, longest = 65'536;  // tokens; doubled in between
+  std::int64_t shortest = 256, longest = 65'536;  // tokens; lengths double from one to the other
   std::int64_t dim = 64, layers = 2, batch = 1;
-  double seconds = 1;             // of timed steps at each length; three at least
-  std::int64_t memory_bytes = 0;  // of live tensors, at most; 0: 4 GiB, and no limit on a GPU but its own
-  std::int64_t product_size = 0;  // rows of the product beside each step; 0: the benchmark's own
+  double seconds = 1;             // of timed steps at each length, at least three
+  std::int64_t memory_bytes = 0;  // limit of live tensors; 0: 4 GiB, on a GPU its memory
+  std::int64_t product_size = 0;  // rows of the product timed beside each step; 0: the default
   std::string device = "cpu";     // cpu or cuda
   std::string precision = "f32";
 };
@@ -30,14 +31,14 @@ struct LengthPoint {
   std::int64_t length = 0;
   Timing step;  // units: seconds
   std::int64_t peak_bytes = 0;
-  double floor = 0;  // seconds of the step's products at the rate of a large one beside it
+  double floor = 0;  // seconds of the step's products at the rate of a large product timed beside it
 };
 
 struct LengthSeries {
   std::string model, family;
   std::int64_t parameters = 0;
-  std::vector<LengthPoint> points;  // by rising length
-  std::string stopped{};            // why it ends before the longest; empty when it does not
+  std::vector<LengthPoint> points;  // by increasing length
+  std::string stopped{};            // why it ends before the longest length; else empty
 };
 
 struct LengthBench {
@@ -47,21 +48,22 @@ struct LengthBench {
   std::vector<LengthSeries> series;
 };
 
-// The model of a name at a length: blocks, windows and chunks of 32, segments of the whole length.
-// errors: ConfigError for a name that is no model's.
+// Returns the configuration of a model for a segment of `length` tokens, with blocks, windows and chunks of
+// 32.
+// errors: ConfigError for an unknown model.
 ModelConfig length_model(const LengthBenchOptions& options, const std::string& model, std::int64_t length);
 
-// Whole training steps on random tokens, from a cold state. A series ends where memory does not suffice, and
-// says so; the others go on. `keep` is given what there is after every point.
-// errors: ConfigError for an unknown model, lengths that the models do not take, a precision that the device
-// does not have; ValueError for lengths, sizes or seconds out of range; DeviceError when there is no GPU to
-// use.
+// Times whole training steps on random tokens, starting without a state. A series ends where memory does not
+// suffice and says so; the others continue. `keep` receives the results so far after every point.
+// errors: ConfigError for an unknown model, lengths that the models do not support, a precision that the
+// device does not have; ValueError for lengths, sizes or seconds out of range; DeviceError when there is no
+// GPU to use.
 LengthBench bench_length(const LengthBenchOptions& options,
                          const std::function<void(const LengthBench&)>& keep);
 
 std::string to_text(const LengthBench& bench);
 nlohmann::json to_json(const LengthBench& bench);
-// A self-contained page with the plots and the table. `notes` are lines about the machine.
+// Returns a self-contained page with the plots and the table. `notes` are lines about the machine.
 std::string to_html(const LengthBench& bench, const std::vector<std::string>& notes);
 
 }  // namespace eddy

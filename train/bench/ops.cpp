@@ -1,4 +1,4 @@
-// Ops, host cost and optimizer, measured.
+// Measures ops, host cost and optimizer.
 #include "train/bench/ops.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-// The inputs as leaves, over the same memory: an op that takes slices of one tensor gets slices.
+// Returns the inputs as leaves that share their memory: an op that takes slices of one tensor gets slices.
 Tensors tracked(const Tensors& inputs) {
   Tensors leaves;
   for (const Tensor& x : inputs) {
@@ -29,7 +29,8 @@ Tensors tracked(const Tensors& inputs) {
   return leaves;
 }
 
-// The results that depend on a leaf, and a random cotangent for each; both empty for an op without gradient.
+// The outputs that depend on a leaf, and a random cotangent for each; both empty for an op without a
+// gradient.
 struct Cotangents {
   std::vector<std::size_t> outputs;
   Tensors values;
@@ -76,7 +77,7 @@ OpBenchRow bench_op(const OpSpec& spec, double seconds, const Ceilings& ceilings
             if (leaf.defined() && requires_grad(leaf)) zero_grad(leaf);
         },
         seconds);
-    // Noise can make the difference of two best times negative where the backward hands on its cotangent.
+    // Where the backward pass only forwards its cotangent, noise can make the difference negative.
     row.backward_ms = std::max(0.0, both.best - forward.best) * 1e3;
   }
 
@@ -186,10 +187,10 @@ OptimizerCost bench_optimizer(const OpsBenchOptions& options) {
   const Tensor p = Tensor::full({n}, 0.1, Dtype::f32, device),
                g = Tensor::full({n}, 1e-3, Dtype::f32, device), m = Tensor::zeros({n}, Dtype::f32, device),
                v = Tensor::zeros({n}, Dtype::f32, device);
-  // As a training step has them: in the device's memory already.
+  // As in a training step: already in device memory.
   const AdamScalars numbers{1e-4, 1, 1.0};
-  const Tensor segments = decay_table({{0, n, 0.1}}, n, device), scalars = records_on(device, &numbers, 1),
-               norm = l2_norm(g);
+  const Tensor segments = decay_table({{0, n, 0.1}}, n, device),
+               scalars = upload_records(device, &numbers, 1), norm = l2_norm(g);
   const double adamw =
       measure_on(
           device, [&] { adamw_step_on_device(p, g, m, v, segments, {}, scalars, norm); }, options.seconds)

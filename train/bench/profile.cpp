@@ -1,4 +1,4 @@
-// Events of a step, read when it is done, and their tables.
+// Evaluates the events of a step when it has finished, and makes the tables.
 #include "train/bench/profile.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace eddy {
 namespace {
 
-// The CPU's work is done when the call returns: the host's clock tells.
+// On the CPU the work is done when the call returns, so the host's clock serves.
 class HostClock final : public DeviceClock {
  public:
   std::int64_t stamp() override {
@@ -106,12 +106,12 @@ void StepProfiler::backward_done(const Node& node) {
 void StepProfiler::finish(const char* rest) {
   mark(Kind::rest, rest);
   ++steps_;
-  ProfileRow part;  // what has happened since the tape's last event
-  double since = 0;
+  ProfileRow part;  // since the last event of the tape
+  double elapsed = 0;
   std::int64_t last = begin_;
   for (const Event& event : events_) {
     const double seconds = clock_->seconds(std::exchange(last, event.stamp), event.stamp);
-    since += seconds;
+    elapsed += seconds;
     if (event.kind == Kind::begin) continue;
     if (event.kind == Kind::kernel) {
       part.kernels += seconds;
@@ -120,11 +120,11 @@ void StepProfiler::finish(const char* rest) {
       part.floor += event.floor;
       continue;
     }
-    (event.kind == Kind::backward ? part.backward : part.forward) = since;
+    (event.kind == Kind::backward ? part.backward : part.forward) = elapsed;
     part.calls = event.kind == Kind::backward ? 0 : 1;
     add_to(rows_[{event.op, event.scope}], part);
     part = {};
-    since = 0;
+    elapsed = 0;
   }
 }
 

@@ -1,12 +1,12 @@
-// Where a step's time goes, by op and by module, beside the least it could take.
+// Where the time of a step goes, by op and by module, beside the least time it could take.
 //
-//   time of an op  =  floor + kernels above it + outside kernels
+//   time of an op = floor + kernels above the floor + outside kernels
 //
-// The profiler watches the tape (autograd/profile.h) and the kernels (kernel_meter.h): whatever happens
+// The profiler observes the tape (autograd/profile.h) and the kernels (kernel_meter.h). Whatever happens
 // between two events of the tape belongs to the op that has just finished, so the parts add up to the whole.
-// A kernel's floor is the longer of its operations at the rate of a large product and its bytes at the rate
-// of memory. Outside of kernels are the CPU's copies, allocation, shapes and the tape; on a GPU it is the
-// time that it waits for the host.
+// The floor of a kernel is the longer of its operations at the rate of a large product and its bytes at the
+// bandwidth of memory. Time outside kernels is copies, allocation, shapes and the tape on the CPU; on a GPU
+// it is the time that the GPU waits for the host.
 #pragma once
 
 #include <cstdint>
@@ -26,13 +26,14 @@
 
 namespace eddy {
 
-// What floors are made of.
+// The rates that floors are computed with.
 struct ProfileRates {
   Ceilings ceilings;
-  double half_product = 0;  // GFLOP/s of bf16 products; 0: those of the ceilings
+  double half_product = 0;  // GFLOP/s of bf16 products; 0: that of the ceilings
 };
 
-// units: seconds, over all steps watched.
+// The time and work of one op or module.
+// units: seconds, over all profiled steps.
 struct ProfileRow {
   std::string name;
   std::int64_t calls = 0;
@@ -40,7 +41,7 @@ struct ProfileRow {
   double backward = 0;
   double flops = 0, bytes = 0;  // forward and backward, as kernel_costs.h counts them
   double floor = 0;
-  double kernels = 0;  // the part of the time inside kernels
+  double kernels = 0;  // the part of the total time inside kernels
   double total() const { return forward + backward; }
   double above_floor() const { return kernels - floor; }
   double outside() const { return total() - kernels; }
@@ -48,11 +49,11 @@ struct ProfileRow {
 
 class StepProfiler final : public TapeObserver, public KernelObserver {
  public:
-  // Times are those of `device`: on a GPU its own clock's.
+  // Measures times on `device`, with its own clock on a GPU.
   StepProfiler(Device device, ProfileRates rates);
   ~StepProfiler() override;
 
-  // Between start and finish lies a step; what comes behind its last op is named by `rest`.
+  // A step lies between start and finish. What follows its last op is named by `rest`.
   void start();
   void finish(const char* rest);
   void forward_done(const char* op, const Scope* scope) override;
@@ -60,7 +61,7 @@ class StepProfiler final : public TapeObserver, public KernelObserver {
   void kernel_begins() override;
   void kernel_done(const char* name, const KernelCost& cost) override;
 
-  // The longest first.
+  // Each returns its rows, longest first.
   std::vector<ProfileRow> by_op() const;
   std::vector<ProfileRow> by_module() const;
   std::vector<ProfileRow> by_module_and_op() const;  // "layers.0.mlp linear"
@@ -88,16 +89,16 @@ class StepProfiler final : public TapeObserver, public KernelObserver {
   Device device_;
   std::unique_ptr<DeviceClock> clock_;
   std::int64_t begin_ = 0;
-  std::vector<Event> events_;  // of the step in hand: read when the device has done it
+  std::vector<Event> events_;  // of the current step; read when the device has finished it
   std::unordered_map<Key, ProfileRow, KeyHash> rows_;
   std::int64_t steps_ = 0;
 };
 
-// Rows of modules with their layers' numbers left out, "layers.*.mlp": what deep models are read by.
+// Returns the rows of modules summed over layers, with their numbers replaced: "layers.*.mlp".
 std::vector<ProfileRow> over_layers(const std::vector<ProfileRow>& rows);
 
-// A table of milliseconds per step: forward, backward and share of the whole; work and floor; where the rest
-// goes. Rows under a thousandth of the whole stand in one line; the last line is the sum.
+// Returns a table in milliseconds per step: forward, backward, share of the whole, work, floor, and where the
+// rest goes. Rows under a thousandth of the whole share one line; the last line is the sum.
 std::string profile_table(const std::string& head, const std::vector<ProfileRow>& rows, std::int64_t steps);
 nlohmann::json profile_json(const std::vector<ProfileRow>& rows, std::int64_t steps);
 

@@ -10,7 +10,7 @@
 #include "tensor/memory/allocator.h"
 #include "tensor/threads/thread_pool.h"
 #include "train/bench/step_trial.h"
-#include "train/config/placement.h"
+#include "train/config/device_precision.h"
 #include "train/page/human_text.h"
 
 namespace eddy {
@@ -18,10 +18,11 @@ namespace {
 
 constexpr std::int64_t kLeastSteps = 3;
 constexpr double kCeilingSeconds = 1;
-// Rows of a square product that reaches a device's rate: on a GPU some milliseconds of bf16.
+// Rows of the square product that reaches the full rate of a device; on a GPU it takes some milliseconds in
+// bf16.
 constexpr std::int64_t kCpuProduct = 1536, kGpuProduct = 8192;
 
-// Runs one step after the other, for so many steps or so long.
+// Repeats the step, for so many steps or so long.
 template <class Step>
 void repeat(std::int64_t steps, double seconds, Step&& step) {
   const BenchClock::time_point start = BenchClock::now();
@@ -30,8 +31,8 @@ void repeat(std::int64_t steps, double seconds, Step&& step) {
     step();
 }
 
-// Rates of products and memory for the floors of single ops, measured now.
-ProfileRates profile_rates(const Placement& placement, const StepBenchOptions& options,
+// Measures the rates of products and memory for the floors of single ops.
+ProfileRates profile_rates(const DevicePrecision& placement, const StepBenchOptions& options,
                            std::int64_t product_size, const ProductProbe& probe, bool half) {
   CeilingSizes sizes;
   sizes.product = product_size;
@@ -49,12 +50,12 @@ StepBench bench_step(const StepBenchOptions& options) {
   const std::int64_t sequence = options.sequence > 0 ? options.sequence : options.model.context;
   if (options.batch < 1 || options.tail < 1 || options.sequence < 0 || options.steps < 0)
     fail<ValueError>(
-        "bench step: batch {}, tail {}, sequence {}, steps {} (batch and tail at least 1, the others not "
-        "negative)",
+        "bench step: batch {}, tail {}, sequence {}, steps {} (batch and tail at least 1, the others "
+        "not negative)",
         options.batch, options.tail, options.sequence, options.steps);
-  const Placement placement =
-      choose_placement({"bench step", "--device", "--precision"}, options.device, options.precision);
-  forget_notices();  // each benchmark has its own
+  const DevicePrecision placement =
+      choose_device_precision({"bench step", "--device", "--precision"}, options.device, options.precision);
+  reset_warnings();  // report only those of this benchmark
   StepTrialOptions trial_options;
   trial_options.model = options.model;
   trial_options.batch = options.batch;
@@ -84,7 +85,7 @@ StepBench bench_step(const StepBenchOptions& options) {
   result.flops_per_token = 2.0 * 3.0 * trial.model().forward_macs_per_token(sequence);
 
   trial.warm_up();
-  // Behind the steps before a capture, which need their memory beside what the capture keeps.
+  // Warm-up does not count: a capture needs the memory of the steps before it beside its own.
   allocator(placement.device).reset_peak();
   static_cast<void>(probe.run());
   std::vector<double> steps, product_seconds;
@@ -96,8 +97,8 @@ StepBench bench_step(const StepBenchOptions& options) {
     result.loss = step.loss;
     result.graph_nodes = step.graph.nodes;
     result.saved_bytes = step.graph.saved_bytes;
-    // A tenth of the time: one short product beside a long step would meet a neighbour's burst of load, or
-    // miss it.
+    // Products take a tenth of the time: a single short product beside a long step would be hit by a burst of
+    // other load on the machine, or miss it.
     const BenchClock::time_point probing = BenchClock::now();
     do product_seconds.push_back(1 / probe.run());
     while (elapsed_seconds(probing) < 0.1 * steps.back());
@@ -109,7 +110,7 @@ StepBench bench_step(const StepBenchOptions& options) {
   result.captured = trial.captured();
   result.message = trial.message();
   if (!(placement.device == kCpu)) result.gpu_kernels = gpu_kernels();
-  result.notices = take_notices();
+  result.warnings = take_warnings();
   if (!options.profile) return result;
 
   StepProfiler profiler(placement.device, profile_rates(placement, options, product_size, probe, half));
@@ -144,15 +145,15 @@ std::string to_text(const StepBench& b) {
   text += fmt::format("{} operations per token; peak memory {}; graph: {} nodes, {} saved\n",
                       human_count(b.flops_per_token), human_bytes(b.peak_bytes), b.graph_nodes,
                       human_bytes(b.saved_bytes));
-  if (b.gpu_kernels) text += fmt::format("kernels: {}\n", in_words(*b.gpu_kernels));
+  if (b.gpu_kernels) text += fmt::format("kernels: {}\n", describe(*b.gpu_kernels));
   if (!b.message.empty()) text += b.message + '\n';
-  for (const std::string& notice : b.notices) text += notice + '\n';
+  for (const std::string& warning : b.warnings) text += warning + '\n';
   if (b.by_op.empty()) return text;
   text += fmt::format(
       "\nprofile of {} further steps{}, milliseconds of one step: its time is the floor (the longer of the\n"
       "operations at the rate of a large product and the bytes at that of memory, kernel by kernel), what\n"
       "kernels take above it, and what happens outside of them ({})\n",
-      b.profiled_steps, b.captured ? ", each kernel asked for anew" : "",
+      b.profiled_steps, b.captured ? ", not captured" : "",
       b.device == "cuda" ? "the GPU waits for the host" : "copies, allocation, the tape");
   text += profile_table("op", b.by_op, b.profiled_steps) + '\n' +
           profile_table("module", over_layers(b.by_module), b.profiled_steps);
@@ -187,7 +188,7 @@ nlohmann::json to_json(const StepBench& b) {
                             {"recurrence", b.gpu_kernels->recurrence},
                             {"products", b.gpu_kernels->products},
                             {"tf32", b.gpu_kernels->tf32}};
-  if (!b.notices.empty()) value["notices"] = b.notices;
+  if (!b.warnings.empty()) value["notices"] = b.warnings;
   if (!b.by_op.empty()) {
     value["by_op"] = profile_json(b.by_op, b.profiled_steps);
     value["by_module"] = profile_json(b.by_module, b.profiled_steps);

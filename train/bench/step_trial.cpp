@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "models/optimizer/schedule.h"
 #include "ops/core/capture.h"
 #include "tensor/base/format.h"
 #include "tensor/random/philox.h"
@@ -11,8 +12,9 @@ namespace eddy {
 namespace {
 
 constexpr std::uint64_t kSeed = 1337;
-constexpr std::int64_t kBatches = 4;  // taken in turns
-// Steps of a state that still grows are of kinds of their own; then two to see the kind, one to record it.
+constexpr std::int64_t kBatches = 4;  // used in turns
+// Warm-up steps: while the state still grows, each step is of a new kind; then two steps show that a kind
+// repeats and one captures it.
 constexpr int kMostWarmUp = 12;
 
 std::int64_t rows_of(const ModelConfig& config, std::int64_t sequence, std::int64_t tail) {
@@ -31,17 +33,15 @@ std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t limit, 
   return tokens;
 }
 
-StepTrial::StepTrial(const StepTrialOptions& options, const Placement& placement)
+StepTrial::StepTrial(const StepTrialOptions& options, const DevicePrecision& placement)
     : capture_(options.capture && can_capture(placement.device)),
       carry_state_(options.carry_state),
       model_(make_model(resolved(options.model), placement.dtype, placement.device)) {
   const ModelConfig& config = model_->config();
   model_->check_length(options.sequence, carry_state_);
   model_->params().initialize(kSeed);
-  TrainConfig train;
-  train.optimizer = "adamw";
-  learning_rate_ = train.learning_rate;
-  optimizer_ = make_optimizer(model_->params(), train);
+  learning_rate_ = ScheduleOptions().learning_rate;
+  optimizer_ = make_optimizer(model_->params(), {.optimizer = "adamw"});
   captured_ = std::make_unique<CapturedStep>(*model_, *optimizer_, options.capture);
   plain_ = std::make_unique<CapturedStep>(*model_, *optimizer_, false);
   const std::int64_t tail = std::min(options.tail, options.sequence),
@@ -79,7 +79,7 @@ void StepTrial::warm_up() {
     static_cast<void>(step());
     if (captured()) break;
   }
-  if (captured()) static_cast<void>(step());  // a graph's first replay also sends it to the GPU
+  if (captured()) static_cast<void>(step());  // the first replay of a graph also uploads it to the GPU
 }
 
 }  // namespace eddy

@@ -1,5 +1,6 @@
-// A model in training on random tokens, for measurements: the step of the training loop, clipping and
-// optimizer included, recorded into a graph where the device can do that. The tokens are made beforehand.
+// A model in training on random tokens, for measurements. It runs the step of the training loop, with
+// clipping and optimizer, captured into a graph where the device supports it. The tokens are drawn
+// beforehand.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 #include <vector>
 
 #include "models/model.h"
-#include "train/config/placement.h"
+#include "train/config/device_precision.h"
 #include "train/step/captured_step.h"
 
 namespace eddy {
@@ -16,28 +17,28 @@ namespace eddy {
 struct StepTrialOptions {
   ModelConfig model;
   std::int64_t batch = 1, sequence = 1;
-  std::int64_t tail = 16;    // positions scored of a model with readout tail, at most the sequence
-  bool capture = true;       // where the device can
-  bool carry_state = false;  // each step goes on from the state of the one before; else it begins cold
+  std::int64_t tail = 16;    // scored positions of a model with readout tail, at most the sequence
+  bool capture = true;       // where the device supports it
+  bool carry_state = false;  // each step continues from the state of the last; else it starts without one
 };
 
 class StepTrial {
  public:
-  // errors: ConfigError for the model's sizes; ShapeError for a sequence that it does not take;
+  // errors: ConfigError for the model's sizes; ShapeError for a sequence that it does not support;
   // OutOfMemoryError.
-  StepTrial(const StepTrialOptions& options, const Placement& placement);
+  StepTrial(const StepTrialOptions& options, const DevicePrecision& placement);
 
-  // One step, waited for.
+  // Runs one step and waits for it.
   // errors: NonFiniteError when its loss or gradient is not finite; OutOfMemoryError.
   StepResult step();
-  // The same, each kernel asked for by itself whatever was recorded.
+  // The same, but always launches each kernel instead of replaying a graph.
   StepResult step_uncaptured();
-  // Steps until one is replayed from a graph, at most a few, or two where nothing is recorded.
+  // Runs steps until one is replayed from a graph, at most a few; two steps where nothing is captured.
   void warm_up();
 
   const Model& model() const { return *model_; }
   bool captured() const { return captured_->graphs() > 0; }
-  // Why steps are not recorded although they were to be; empty when they are.
+  // Why steps are not captured although options.capture asked for it; else empty.
   std::string message() { return captured_->take_message(); }
 
  private:
@@ -53,7 +54,7 @@ class StepTrial {
   std::int64_t steps_ = 0;
 };
 
-// Ids below `limit` that a step's name and number give.
+// Returns random ids below `limit`; they depend on the name of the stream and the step.
 std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t limit, const char* stream,
                                         std::int64_t step);
 

@@ -1,4 +1,4 @@
-// The described keys: reading with all checks, writing.
+// Reading values into described keys, with all checks, and writing them as JSON.
 #include "train/config/config.h"
 
 #include <fmt/format.h>
@@ -48,8 +48,8 @@ void ConfigKeys::add(std::string key, std::string& target, std::string help,
 void ConfigKeys::add(std::string key, std::vector<std::int64_t>& target, std::string help, IntRange range) {
   fields_.push_back({sections_.back(), std::move(key), std::move(help), &target, range, {}, {}});
 }
-void ConfigKeys::accept(std::initializer_list<const char*> keys) {
-  for (const char* key : keys) accepted_.push_back(sections_.back() + "." + key);
+void ConfigKeys::ignore(std::initializer_list<const char*> keys) {
+  for (const char* key : keys) ignored_.push_back(sections_.back() + "." + key);
 }
 
 const ConfigField* ConfigKeys::find(const std::string& full_key) const {
@@ -58,8 +58,8 @@ const ConfigField* ConfigKeys::find(const std::string& full_key) const {
   return found != fields_.end() ? &*found : nullptr;
 }
 
-bool ConfigKeys::accepted(const std::string& full_key) const {
-  return std::find(accepted_.begin(), accepted_.end(), full_key) != accepted_.end();
+bool ConfigKeys::ignored(const std::string& full_key) const {
+  return std::find(ignored_.begin(), ignored_.end(), full_key) != ignored_.end();
 }
 
 void ConfigKeys::refuse_key(const std::string& place, const std::string& section,
@@ -72,7 +72,7 @@ void ConfigKeys::refuse_key(const std::string& place, const std::string& section
                         field.section);
     if (field.section == section) here.push_back(field.key);
   }
-  for (const std::string& full_key : accepted_)
+  for (const std::string& full_key : ignored_)
     if (full_key.starts_with(section + ".")) here.push_back(full_key.substr(section.size() + 1));
   fail<ConfigError>("{}: unknown key {} in [{}] (nearest: {})", place, quote_text(key), section,
                     nearest_match(key, here));
@@ -99,7 +99,7 @@ void ConfigKeys::read(const ConfigSource& source) {
       if (const ConfigField* field = find(full_key)) {
         check_value(*field, value, source.place(full_key));
         checked.emplace_back(field, &value);
-      } else if (!accepted(full_key)) {
+      } else if (!ignored(full_key)) {
         refuse_key(source.place(full_key), section, key);
       }
     }
@@ -132,14 +132,14 @@ json ConfigKeys::to_json() const {
 }
 
 std::string nearest_match(std::string_view text, const std::vector<std::string>& candidates) {
-  // A key of a hostile file can be a megabyte long; what follows the longest candidate cannot change the
-  // choice much.
+  // A key of a hostile file can be a megabyte long. The characters beyond the longest candidate hardly change
+  // the choice.
   text = text.substr(0, 64);
   std::string best;
   std::size_t best_distance = std::numeric_limits<std::size_t>::max();
   for (const std::string& candidate : candidates) {
-    // Levenshtein distance by rows: row[j] is the distance of the text so far to the candidate's first j
-    // characters.
+    // Levenshtein distance by rows: row[j] is the distance between the text so far and the candidate's first
+    // j characters.
     std::vector<std::size_t> row(candidate.size() + 1);
     for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
     for (std::size_t i = 1; i <= text.size(); ++i) {

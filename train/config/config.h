@@ -33,7 +33,7 @@ struct IntRange {
 struct RealRange {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
-  bool low_open = false, high_open = false;  // whether the bound itself is left out; infinity always is
+  bool low_open = false, high_open = false;  // whether the bound itself is excluded; infinity always is
 };
 inline constexpr RealRange kPositive{.low = 0, .low_open = true};
 inline constexpr RealRange kNonNegative{.low = 0};
@@ -47,51 +47,52 @@ struct ConfigField {
   Target target;
   IntRange ints;                     // for integers, and for each element of a list
   RealRange reals;                   // for real numbers
-  std::vector<std::string> allowed;  // for texts, "*.x" for all that end in ".x"; empty: any
+  std::vector<std::string> allowed;  // for texts; "*.x" allows all that end in ".x"; empty: any text
 
   std::string full_key() const { return section + "." + key; }
   // "true or false", "a whole number, at least 1", ...: completes an error text and the help.
   std::string rule() const;
-  // The value the struct holds now.
+  // The struct's current value.
   nlohmann::json value() const;
 };
 
 // The described keys of one or more structs, pointing into them: they must outlive this object.
 class ConfigKeys {
  public:
-  // What add() and accept() add from here on belongs to this section.
+  // Begins a section: later calls of add() and ignore() belong to it.
   void section(std::string name);
+  // Describes a key of the section.
   void add(std::string key, bool& target, std::string help);
   void add(std::string key, std::int64_t& target, std::string help, IntRange range = {});
   void add(std::string key, double& target, std::string help, RealRange range = {});
   void add(std::string key, std::string& target, std::string help, std::vector<std::string> allowed = {});
   void add(std::string key, std::vector<std::int64_t>& target, std::string help, IntRange range = {});
-  // Keys of the section that are read past: they concern someone else.
-  void accept(std::initializer_list<const char*> keys);
+  // Keys of the section that read() ignores: another reader uses them.
+  void ignore(std::initializer_list<const char*> keys);
 
   const std::vector<ConfigField>& fields() const { return fields_; }
   const std::vector<std::string>& sections() const { return sections_; }
 
-  // Puts the values of a config into the structs; keys that are missing keep their values. All is checked
-  // before anything is changed.
-  // errors: ConfigError with the place, the key, the value and the rule; for an unknown key the nearest one
-  // there is.
+  // Writes the values of a config into the structs; missing keys keep their values. Everything is checked
+  // before anything changes.
+  // errors: ConfigError with the place, the key, the value and the rule; for an unknown key the nearest known
+  // one.
   void read(const ConfigSource& source);
-  // Puts in values given as texts, full key to text, as flags bring them.
+  // Writes values given as texts, full key to text, as command line flags give them.
   // errors: as read.
   void read_texts(const std::map<std::string, std::string>& texts);
-  // All values, one object per section.
+  // All values as JSON, one object per section.
   nlohmann::json to_json() const;
 
  private:
   const ConfigField* find(const std::string& full_key) const;
-  bool accepted(const std::string& full_key) const;
+  bool ignored(const std::string& full_key) const;
   [[noreturn]] void refuse_key(const std::string& place, const std::string& section,
                                const std::string& key) const;
 
   std::vector<std::string> sections_;
   std::vector<ConfigField> fields_;
-  std::vector<std::string> accepted_;  // full keys
+  std::vector<std::string> ignored_;  // full keys
 };
 
 // The keys of a described struct.

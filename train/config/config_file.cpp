@@ -1,7 +1,7 @@
 // TOML by toml++, JSON by the strict reader. Only this file includes toml++. It is compiled here,
-// header-only, rather than linked, because some texts break an assertion inside its parser (3.3), which ends
-// the process wherever assertions are on; compiled here, a broken assertion throws and becomes an error about
-// the file.
+// header-only, rather than linked: some texts break an assertion inside its parser (3.3), which would end the
+// process wherever assertions are on. Compiled here, a broken assertion throws and becomes an error about the
+// file.
 #include "train/config/config_file.h"
 
 #include <nlohmann/json.hpp>

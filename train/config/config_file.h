@@ -1,5 +1,4 @@
-// Config files: TOML or JSON, told apart by the file's ending, turned into one JSON value with the place of
-// every key.
+// Config files, TOML or JSON by the file's ending, parsed into one JSON value with the place of every key.
 #pragma once
 
 #include <map>
@@ -11,8 +10,8 @@
 
 namespace eddy {
 
-// A config as it was read: `places` maps "section.key" (or "section") to where it stands, "run.toml:3:1", for
-// errors.
+// A config as it was read. `places` maps "section.key" (or "section") to its place, such as "run.toml:3:1",
+// for error texts.
 struct ConfigSource {
   std::string name;
   nlohmann::json value;
@@ -22,12 +21,12 @@ struct ConfigSource {
   std::string place(const std::string& full_key) const;
 };
 
-// A config file's content.
+// The content of a config file.
 // errors: IoError when it cannot be read; ConfigError with file:line:column when it is not TOML (.toml) or
 // JSON (.json), is larger than a megabyte, or nests deeper than 16 tables.
 ConfigSource read_config_file(const std::string& path);
 
-// The same from a text; `name` stands for the file in errors.
+// The same from a text; errors call it `name`.
 ConfigSource config_from_toml(std::string_view text, const std::string& name);
 ConfigSource config_from_json(std::string_view text, const std::string& name);
 

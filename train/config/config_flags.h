@@ -1,6 +1,9 @@
-// Command line flags for described keys: `--model.layers 6`, `--model.positions true`, `--section.list
-// 1,2,3`. CLI11 only splits the command line; texts become values by the same checks as a file's values.
-// Precedence is the order of the calls: defaults, then a file, then apply().
+// Command line flags for described keys:
+//
+//   --model.layers 6   --model.positions true   --section.list 1,2,3
+//
+// CLI11 only splits the command line; the texts are parsed and checked like the values of a file. The last
+// call wins: first the defaults, then a file, then apply().
 #pragma once
 
 #include <map>
@@ -16,13 +19,13 @@ namespace eddy {
 
 class ConfigFlags {
  public:
-  // Gives the program (or subcommand) one option per key, with help, rule and default. The app and this
-  // object must outlive each other's use: options write into this object.
+  // Adds one option per key to the program (or subcommand), with help, rule and default. Parsing writes into
+  // this object, and apply() reads the app: both must live until then.
   void add_to(CLI::App& app, const ConfigKeys& keys);
-  // Puts what the command line gave into the structs.
+  // Writes the values of the flags given into the structs.
   // errors: ConfigError for a bad value, and for an argument that no option takes, with the nearest flag.
   void apply(ConfigKeys& keys) const;
-  // "section.key" to text, of the flags given.
+  // The flags given: "section.key" to text.
   const std::map<std::string, std::string>& given() const { return given_; }
 
   ConfigFlags() = default;

@@ -64,7 +64,7 @@ std::string shown(const json& value) {
   if (value.is_string()) return quote_text(value.get_ref<const std::string&>());
   if (value.is_object()) return "a table";
   if (value.is_number_float() && !std::isfinite(value.get<double>()))
-    return fmt::format("{}", value.get<double>());  // JSON has no word for it and would say null
+    return fmt::format("{}", value.get<double>());  // JSON has no form for it and would print null
   if (!value.is_array()) return value.dump();
   std::vector<std::string> parts;
   for (const json& element : value) {

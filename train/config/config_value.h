@@ -1,5 +1,5 @@
-// One value of a described key: its rule in words, the check against it, the way from a text and into the
-// struct. Internal to the config files of train/.
+// One value of a described key: its rule in words, the check, parsing from a text, and assignment to the
+// struct. Internal to train/config/.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -12,15 +12,16 @@ namespace eddy {
 // The rule of a key, in words.
 std::string rule_of(const ConfigField& field);
 
+// Checks a value against the rule of its key.
 // errors: ConfigError "place: key: value (rule)" for a wrong type, a value out of range or one that is not
 // allowed.
 void check_value(const ConfigField& field, const nlohmann::json& value, const std::string& place);
 
-// The JSON value that a flag's text stands for: a list is "1,2,3".
+// The JSON value of a flag's text; a list is written "1,2,3".
 // errors: ConfigError when the type is wrong.
 nlohmann::json value_from_text(const ConfigField& field, const std::string& text, const std::string& place);
 
-// Puts a checked value into the struct.
+// Assigns a checked value to the struct.
 void assign_value(const ConfigField& field, const nlohmann::json& value);
 
 }  // namespace eddy

@@ -1,4 +1,4 @@
-// The description of a run's keys, and the two shapes a file may have.
+// The description of a run's keys, and the two layouts of a config file: with tables, or flat.
 #include "train/config/run_config.h"
 
 #include <nlohmann/json.hpp>
@@ -25,8 +25,8 @@ constexpr IntRange kSize{1, 1'000'000'000};
 constexpr IntRange kSizeOrZero{0, 1'000'000'000};
 constexpr IntRange kExamples{1, 10'000'000};
 
-// Whether the model's keys stand at the top: there "model" is the model's name, in a run's config it is a
-// table.
+// Whether the model's keys stand at the top level. There "model" is the model's name; in a run's config it is
+// a table.
 bool is_flat(const json& value) {
   if (!value.is_object()) return false;
   const auto model = value.find("model");
@@ -210,11 +210,11 @@ void describe(ConfigKeys& keys, TrainConfig& c) {
   keys.add(
       "precision", c.precision,
       "f32; bf16: activations and products, beside parameters, gradients and states of f32 (on the CPU a "
-      "slow check of what a GPU computes); f64 on the CPU; tf32 on a GPU: f32 whose products round their "
-      "inputs",
+      "slow check of what a GPU computes); f64 on the CPU; tf32 on a GPU: f32 whose products round "
+      "their inputs",
       {"f32", "bf16", "tf32", "f64"});
   keys.add("capture", c.capture,
-           "auto: on a GPU, record a step and replay it; off: ask for every kernel anew", {"auto", "off"});
+           "auto: on a GPU, capture a step and replay it; off: launch every kernel anew", {"auto", "off"});
 }
 
 Dtype precision_dtype(const std::string& precision) {
@@ -252,8 +252,7 @@ RunConfig load_run_config(const std::string& path) {
 }
 
 json to_json(const ModelConfig& config) {
-  ModelConfig copy =
-      config;  // described keys point into what they describe, so they need one that may change
+  ModelConfig copy = config;  // described keys point into the struct, so they need one that is not const
   return keys_of(copy).to_json().at("model");
 }
 
@@ -267,7 +266,7 @@ void validate(const RunConfig& config) {
   if (model.vocab == 0) model.vocab = model.tied && model.n_out > 0 ? model.n_out : 1;
   validate(model);
   const TrainConfig& train = config.train;
-  // What segment_length takes where it is not the context itself.
+  // The segment length (segment_length in train/tasks/task.h) where it is not the context itself.
   const bool own = train.sequence > 0;
   const std::int64_t row = own ? train.sequence : model.segment;
   if (model.positions && row > model.context)

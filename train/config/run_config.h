@@ -1,4 +1,4 @@
-// All that a training run is told: the model, the data and the training, as one described struct.
+// The configuration of a training run: model, data and training, as one described struct (config.h).
 #pragma once
 
 #include <cstdint>
@@ -6,6 +6,8 @@
 #include <string>
 
 #include "models/config.h"
+#include "models/optimizer/optimizer.h"
+#include "models/optimizer/schedule.h"
 #include "tensor/base/dtype.h"
 #include "train/config/config.h"
 
@@ -15,15 +17,15 @@ struct DataConfig {
   std::string name = "text";       // the data set
   std::string path;                // file or folder; empty: the data set's own default
   std::string tokenizer = "char";  // char | byte | byte260 | the path of a SentencePiece .model file
-  double split = 0.9;              // part of the tokens that is trained on; the rest validates
-  double test = 0.0;               // part, at the end of that rest, that is kept for a test
+  double split = 0.9;              // part of the tokens that is trained on; the rest is for validation
+  double test = 0.0;               // part of all tokens, at the very end, that is kept for a test
   std::string order = "windows";   // windows | stream | documents: how a text is read
   std::string offset = "auto";     // zero | random: where a stream's segments begin; auto: by the task
   // Images.
   std::int64_t block_min = 0;  // each step draws its block size from block_min … block_max; 0, 0: model.block
   std::int64_t block_max = 0;
   // Copy tasks.
-  std::int64_t symbols = 16;      // to be remembered
+  std::int64_t symbols = 16;      // to remember
   std::int64_t noise = 32;        // noise symbols at the start of the curriculum; recall: before a question
   std::int64_t noise_max = 4096;  // and at its end
   std::int64_t curriculum_every = 100;  // steps between validations that may lengthen the noise; 0: never
@@ -37,7 +39,7 @@ struct DataConfig {
   // State tracking: algorithm, random_walk.
   std::int64_t examples_seed = 0;
   std::int64_t examples = 10000;       // of the training split
-  std::int64_t valid_examples = 1000;  // and of the others
+  std::int64_t valid_examples = 1000;  // of the validation split
   std::int64_t test_examples = 1000;
   std::int64_t statements = 100;  // of a program
   std::int64_t variables = 3;
@@ -49,28 +51,16 @@ struct DataConfig {
   friend bool operator==(const DataConfig&, const DataConfig&) = default;
 };
 
-struct TrainConfig {
-  std::int64_t steps = 5000;
+// The keys of [train], those of the optimizer and of its schedule included.
+struct TrainConfig : OptimizerOptions, ScheduleOptions {
   std::int64_t batch = 64;
-  std::int64_t accumulate = 1;       // batches whose gradients are summed up for one step
+  std::int64_t accumulate = 1;       // batches whose gradients are accumulated for one step
   std::int64_t sequence = 0;         // tokens per row; 0: model.segment, or where that is 0 too model.context
   std::string carry_state = "auto";  // auto: as the task's order of data needs it | always | never
-  std::string optimizer = "adamw";
-  double learning_rate = 1e-3;
-  double beta1 = 0.9;
-  double beta2 = 0.95;
-  double eps = 1e-8;
-  double weight_decay = 0.1;
-  double clip = 1.0;  // 0: off
-  std::int64_t warmup = 0;
-  std::int64_t warmup_from = 1;  // what the first step counts as in the warm-up: 0 gives it a rate of 0
-  std::string schedule = "constant";
-  double min_learning_rate = 0.0;
   std::int64_t seed = 1337;
   std::int64_t eval_every = 250;  // 0: never
   std::int64_t eval_batches = 0;  // 0: every window of the validation split once; else so many random batches
-  std::int64_t state_gain_batches =
-      8;  // of which an evaluation measures what clearing the state costs; 0: none
+  std::int64_t state_gain_batches = 8;   // on which an evaluation measures the cost of clearing the state
   std::int64_t checkpoint_every = 1000;  // 0: only at the end
   std::int64_t keep = 2;
   std::int64_t sample_every = 0;  // 0: never
@@ -81,7 +71,7 @@ struct TrainConfig {
   double minutes = 0.0;      // 0: no limit
   std::string device = "cpu";
   std::string precision = "f32";
-  std::string capture = "auto";  // auto: record steps and replay them where the device can | off
+  std::string capture = "auto";  // auto: capture steps and replay them where the device supports it | off
 
   friend bool operator==(const TrainConfig&, const TrainConfig&) = default;
 };
@@ -101,7 +91,7 @@ struct RunConfig {
   friend bool operator==(const RunConfig&, const RunConfig&) = default;
 };
 
-// What a model computes in under a name of train.precision: f32 and tf32 give f32.
+// The dtype a model computes in for a value of train.precision; f32 and tf32 both give f32.
 // errors: ConfigError for another name.
 Dtype precision_dtype(const std::string& precision);
 
@@ -110,9 +100,8 @@ void describe(ConfigKeys& keys, DataConfig& config);
 void describe(ConfigKeys& keys, TrainConfig& config);
 void describe(ConfigKeys& keys, RunConfig& config);
 
-// A model's config from JSON, either a run's (with a "model" table; other tables are left alone) or flat,
-// with the model's keys at the top. Keys of other model families are read past. `name` stands for the JSON in
-// errors.
+// A model's config from JSON: either a run's, with a "model" table (other tables are ignored), or flat, with
+// the model's keys at the top. Keys of other model families are ignored. Errors call the JSON `name`.
 // errors: ConfigError.
 ModelConfig model_config_from_json(const nlohmann::json& value, const std::string& name = "config");
 
@@ -128,7 +117,8 @@ RunConfig load_run_config(const std::string& path);
 nlohmann::json to_json(const ModelConfig& config);  // flat
 nlohmann::json to_json(const RunConfig& config);
 
-// Checks what no single key can tell, of the model and between the sections. A vocab of 0 is good here.
+// Checks the rules that involve several keys, of the model and between the sections. A vocab of 0 is allowed:
+// the task fills it in.
 // errors: ConfigError naming the keys and their values.
 void validate(const RunConfig& config);
 

@@ -1,6 +1,6 @@
-// Forward passes of one evaluation that are recorded once and replayed, where the device can do that
-// (recorded_kinds.h): a batch's tokens go up by one copy, one graph is replayed, the losses come back. What
-// runs as it is gives the same bits.
+// The forward passes of one evaluation, captured once and replayed where the device supports it
+// (train/step/graph_cache.h): one copy sends a batch's tokens to the device, one graph is replayed, the
+// losses come back. The eager pass gives the same bits.
 #pragma once
 
 #include <cstddef>
@@ -8,44 +8,44 @@
 #include <string>
 
 #include "train/eval/evaluate.h"
-#include "train/step/recorded_kinds.h"
+#include "train/step/graph_cache.h"
 #include "train/step/step_inputs.h"
 
 namespace eddy {
 
 class CapturedEval {
  public:
-  // Of a model whose parameters stay as they are meanwhile.
+  // `model` must outlive this object, and its parameters must not change meanwhile.
   CapturedEval(const Model& model, const EvalPlan& plan);
   ~CapturedEval();
   CapturedEval(const CapturedEval&) = delete;
   CapturedEval& operator=(const CapturedEval&) = delete;
 
-  // On the model's device; the next call may overwrite them.
+  // Results on the model's device.
   struct Output {
     Tensor losses;         // [batch * rows], 0 where not scored
-    Tensor logits;         // with EvalPlan::count_right
-    bool carried = false;  // whether it went on from a state
+    Tensor logits;         // with EvalPlan::count_correct
+    bool carried = false;  // whether the batch started from a carried state
   };
-  // Of one batch. With carry_state it goes on from the state in `carried`, and leaves its own there, which
-  // the next call may overwrite as well.
+  // The losses of one batch. With carry_state it starts from the state in `carried` and stores its own there.
+  // aliasing: the next call may overwrite the output and the tensors in `carried`.
   // errors: those of the model.
   Output run(const Batch& batch, CarriedState& carried);
 
-  // What a person should know and has not been told, once: why batches are not recorded. Else "".
+  // Why batches are not captured, returned once; else "".
   std::string take_message() { return kinds_.take_message(); }
-  // Graphs recorded so far.
+  // The number of graphs captured so far.
   std::size_t graphs() const { return kinds_.graphs(); }
 
  private:
   struct Graph;
 
-  Output ask(ForwardInput input, const Tensor& targets, const Batch& batch, CarriedState& carried) const;
+  Output forward(ForwardInput input, const Tensor& targets, const Batch& batch, CarriedState& carried) const;
   std::unique_ptr<Graph> record(const Batch& batch, const State& state) const;
 
   const Model& model_;
   bool carry_, logits_, wanted_;
-  RecordedKinds<Graph> kinds_;
+  GraphCache<Graph> kinds_;
 };
 
 }  // namespace eddy

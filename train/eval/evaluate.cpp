@@ -1,4 +1,4 @@
-// Batches through the model, losses summed in f64.
+// Runs batches through the model and sums their losses in f64.
 #include "train/eval/evaluate.h"
 
 #include <algorithm>
@@ -39,8 +39,8 @@ Tensor plain_f64(Tensor x) {
   return raw::contiguous(x.dtype() == Dtype::f64 ? x : raw::cast(x, Dtype::f64));
 }
 
-// How many scored targets have the highest logit of their row; of equal ones the first counts, a NaN never.
-std::int64_t count_right(const Tensor& logits, const Tensor& targets) {
+// How many scored targets have the highest logit of their row. Of equal logits the first counts, a NaN never.
+std::int64_t count_correct(const Tensor& logits, const Tensor& targets) {
   const Tensor values = plain_f64(logits);
   const std::int64_t classes = values.dim(-1), rows = targets.elements();
   const double* row = values.data<double>();
@@ -53,7 +53,7 @@ std::int64_t count_right(const Tensor& logits, const Tensor& targets) {
   return right;
 }
 
-// A text's ids are all scored: one that looks like a target to leave out is an error.
+// All ids of a text are scored, so one equal to kNotScored is an error.
 Batch window_batch(std::int64_t rows, std::vector<std::int32_t> inputs, std::vector<std::int32_t> targets) {
   for (const std::int32_t id : targets)
     if (id < 0) fail<ValueError>("evaluate: {} is no token (ids are at least 0)", id);
@@ -107,13 +107,13 @@ EvalResult evaluate_batches(const Model& model, const std::function<bool(Batch& 
       mean += deviation / static_cast<double>(++done);
       squares += deviation * (loss - mean);
     }
-    if (plan.count_right) right += count_right(output.logits, batch.targets);
-    if (plan.see) plan.see(batch, losses);
+    if (plan.count_correct) right += count_correct(output.logits, batch.targets);
+    if (plan.on_batch) plan.on_batch(batch, losses);
     if (progress && !progress(result.tokens, std::max(plan.total, result.tokens))) break;
   }
   if (result.tokens > 0) {
     result.loss = sum / static_cast<double>(result.tokens);
-    if (plan.count_right)
+    if (plan.count_correct)
       result.extras.emplace_back("accuracy", static_cast<double>(right) / static_cast<double>(result.tokens));
   }
   if (plan.random && done > 1)
@@ -148,7 +148,7 @@ EvalResult evaluate_random(const Model& model, std::span<const std::int32_t> tok
                            const EvalProgress& progress, const EvalPlan& plan) {
   if (batches < 1) fail<ValueError>("evaluate: {} batches (at least 1)", batches);
   check_request(model, static_cast<std::int64_t>(tokens.size()), batch, sequence);
-  // sample_batch draws from the stream of the training batches; another seed makes these draws others.
+  // sample_batch draws as for training batches; another seed makes these draws different.
   const RandomKey key = random_key(seed, "evaluate", 0);
   const std::uint64_t draw_seed = (static_cast<std::uint64_t>(key.key1) << 32) | key.key0;
   std::int64_t drawn = 0;
@@ -174,7 +174,7 @@ EvalResult evaluate_last(const Model& model, const std::vector<std::span<const s
   if (options.batch < 1 || last < 1 || last > sequence)
     fail<ValueError>("evaluate: batch {}, the last {} targets of {} (at least 1, and no more than there are)",
                      options.batch, last, sequence);
-  // The last token of a window is target only, so it takes sequence + 1.
+  // The last token of a window is only a target, so a window needs sequence + 1 tokens.
   std::vector<const std::int32_t*> windows;
   for (const std::span<const std::int32_t> text : texts)
     for (std::int64_t end = first_end; end <= static_cast<std::int64_t>(text.size()); end += last)
@@ -208,7 +208,7 @@ EvalResult evaluate_last(const Model& model, const std::vector<std::span<const s
   };
   EvalPlan counted = plan;
   counted.total = wanted * last;
-  counted.count_right = true;
+  counted.count_correct = true;
   return evaluate_batches(model, next, counted, progress);
 }
 

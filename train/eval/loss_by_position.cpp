@@ -1,4 +1,4 @@
-// Two curves and a table of a few points.
+// Computing the two curves, and a table of a few of their points.
 #include "train/eval/loss_by_position.h"
 
 #include <fmt/core.h>
@@ -25,9 +25,9 @@ Chart curve_chart(const char* title, const std::vector<NamedResult>& results,
 
 // The curve's bits at a position, or at the last one before it.
 std::string bits_at(const PositionCurve& curve, double position) {
-  const auto behind = std::upper_bound(curve.positions.begin(), curve.positions.end(), position);
-  if (behind == curve.positions.begin()) return {};
-  return fmt::format("{:.4f}", curve.bits[static_cast<std::size_t>(behind - curve.positions.begin()) - 1]);
+  const auto next = std::upper_bound(curve.positions.begin(), curve.positions.end(), position);
+  if (next == curve.positions.begin()) return {};
+  return fmt::format("{:.4f}", curve.bits[static_cast<std::size_t>(next - curve.positions.begin()) - 1]);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The loss against the position in what is read, as a small page: does a model profit from what lies far
-// back? Source: Hutchins et al., "Block-recurrent transformers" (2022), appendix H, cumulative cross-entropy.
+// A page of charts of the loss by position in a document: does a model profit from distant context?
+// Source: Hutchins et al., "Block-recurrent transformers" (2022), appendix H, cumulative cross-entropy.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,19 @@ struct PositionCurve {
   std::vector<double> bits;       // per token
 };
 
-// The mean over all targets up to each position, every document counted as far as it goes.
+// The mean over all targets up to each position; each document counts up to its own length.
 PositionCurve cumulative_bits(const EvalResult& result);
-// The mean over the targets of a stretch of positions; stretches grow by an eighth of where they begin, so
-// that a logarithmic axis shows them alike. Stretches without a target are left out.
+// The mean over the targets of each interval of positions. An interval's length is an eighth of its first
+// position, so that all look equal on a logarithmic axis. Intervals without a target are left out.
 PositionCurve local_bits(const EvalResult& result);
 
-// What a line of the page's charts shows.
+// One line in the page's charts.
 struct NamedResult {
   std::string name;  // "the state carried"
   EvalResult result;
 };
 
-// The page with both curves of each result. Works with results without positions, and says so.
+// The HTML page with both curves of each result. When no result has positions, the page says so.
 std::string render_loss_by_position(const std::string& title, const std::string& subtitle,
                                     const std::vector<NamedResult>& results);
 

@@ -1,4 +1,4 @@
-// Three bytes are four digits of six bits.
+// Three bytes become four digits of six bits.
 #include "train/files/base64.h"
 
 #include <cstddef>
@@ -52,7 +52,7 @@ std::optional<std::string> from_base64(std::string_view text) {
       if (i < count)
         bytes += static_cast<char>(byte);
       else if (byte != 0)
-        return std::nullopt;  // the bits behind the end are 0
+        return std::nullopt;  // the bits after the last byte must be 0
     }
   }
   return bytes;

@@ -1,4 +1,4 @@
-// Bytes as text: base64 (RFC 4648, section 4), for files inside JSON and pictures inside pages.
+// Base64 (RFC 4648, section 4): bytes as text, for files inside JSON and pictures inside pages.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@ namespace eddy {
 // The bytes in base64, padded, without line breaks.
 std::string to_base64(std::string_view bytes);
 
-// The bytes behind a text that to_base64 wrote; nullopt for any other text.
+// The bytes that to_base64 encoded as `text`; nullopt when it is not such a text.
 std::optional<std::string> from_base64(std::string_view text);
 
 }  // namespace eddy

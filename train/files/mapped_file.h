@@ -1,5 +1,5 @@
-// A file's bytes, mapped read-only into memory and unmapped at the end of the object's life: a large text
-// costs address space, and only the pages that are read cost memory.
+// A file's bytes, mapped read-only into memory and unmapped by the destructor. A large text costs address
+// space; only the pages that are read cost memory.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ class MappedFile {
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
 
-  // Valid while this object lives. The file must not be shortened meanwhile.
+  // The file's bytes. Valid while this object lives; the file must not be shortened meanwhile.
   std::string_view bytes() const { return {data_, size_}; }
 
  private:

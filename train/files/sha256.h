@@ -1,4 +1,4 @@
-// SHA-256, to check that a downloaded file is the one that was meant.
+// SHA-256, to check that a downloaded file is the expected one, and to recognise a run's data and weights.
 // Source: FIPS 180-4, sections 4.1.2, 5.1.1, 6.2.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace eddy {
 
-// Hashes bytes given in pieces of any size; the pieces' borders do not matter.
+// Hashes bytes given in pieces; where the pieces are cut does not matter.
 class Sha256 {
  public:
   Sha256();

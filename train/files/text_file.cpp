@@ -1,4 +1,4 @@
-// Whole-file reads through POSIX calls, which tell why they fail; replacements through AtomicFile.
+// Whole-file reads by POSIX calls, which report why they fail; replacement by AtomicFile.
 #include "train/files/text_file.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-// Whole text files: read at once, or replaced so that a reader, or a crash at any moment, sees the old text
-// or the new one and never a part (see tensor/files/atomic_file.h).
+// Whole text files: read at once, or replaced atomically. A reader, or a crash at any moment, sees the old
+// text or the new one, never a part (see tensor/files/atomic_file.h).
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,7 @@ namespace eddy {
 // errors: IoError when it cannot be opened or read.
 std::string read_text_file(const std::filesystem::path& path);
 
-// Replaces (or creates) the file with `text`. On an error the old file stands as it was and no neighbour is
+// Replaces (or creates) the file with `text`. On an error the old file is unchanged and no temporary file is
 // left.
 // errors: IoError when the folder is missing, the disk is full, or the system refuses.
 void replace_text_file(const std::filesystem::path& path, std::string_view text);

@@ -1,4 +1,4 @@
-// UTF-8 one character at a time, strict: overlong forms, surrogates and values past U+10FFFF are invalid.
+// Strict UTF-8, one character at a time: overlong forms, surrogates and values above U+10FFFF are invalid.
 // Source: RFC 3629, section 4.
 #pragma once
 
@@ -16,7 +16,7 @@ struct Utf8Char {
 // The character that starts at `offset` (< text.size()).
 Utf8Char utf8_at(std::string_view text, std::size_t offset);
 
-// Adds the UTF-8 form of a valid code point to `text`.
+// Appends the UTF-8 form of a valid code point to `text`.
 void append_utf8(std::string& text, char32_t code_point);
 
 }  // namespace eddy

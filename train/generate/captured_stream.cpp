@@ -1,4 +1,4 @@
-// Kinds of tokens; recording one, and replaying it.
+// The kinds of tokens; capturing one, and replaying it.
 #include "train/generate/captured_stream.h"
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@ bool on_host(const Tensor& x) {
   return x.device() == kCpu;
 }
 
-// A tensor of the same shape and dtype, row-major, with memory of its own.
+// A row-major tensor of the same shape and dtype with new memory.
 Tensor place_like(const Tensor& x) {
   return Tensor::empty(x.shape(), x.dtype(), x.device());
 }
@@ -36,8 +36,8 @@ bool same_layout(const State& a, const State& b) {
   });
 }
 
-// Writes what a token left into the places that the next one reads: all of it is read before any is written,
-// since one may be a view of another.
+// Copies the state after a token into the memory that the next token reads. Tensors that share that memory
+// are copied aside first, since one may be a view of another.
 void put_back(const State& places, const State& after) {
   std::vector<std::pair<Tensor, Tensor>> copies;
   for (const auto& [name, place] : places) {
@@ -53,9 +53,9 @@ void put_back(const State& places, const State& after) {
 
 }  // namespace
 
-// A recorded token: where its inputs lie, what it leaves, and the graph, which goes first.
+// A captured token: its inputs, its results, and the graph, which is destroyed first.
 struct CapturedStream::Graph {
-  State before, after;  // on the host: the counts there were when it was recorded
+  State before, after;  // tensors on the host: the counts at the time of capture
   Tensor tokens, logits;
   std::unique_ptr<CapturedWork> graph;
 };
@@ -64,7 +64,7 @@ CapturedStream::CapturedStream(const Model& model, bool wanted)
     : model_(model),
       device_(model.params().values().device()),
       wanted_(wanted && can_capture(device_)),
-      kinds_({kMostGraphs, kMostKinds, "tokens", "(places in a block)"}) {}
+      kinds_({kMaxGraphs, kMaxKinds, "tokens", "(places in a block)"}) {}
 
 CapturedStream::~CapturedStream() = default;
 
@@ -87,8 +87,8 @@ Tensor CapturedStream::logits_of(const Tensor& tokens, State& state) const {
 std::optional<std::string> CapturedStream::kind_of(std::int64_t rows, const State& state) {
   const auto place = stream_place(model_.config(), state);
   if (!place) {
-    kinds_.say(fmt::format("tokens of {} run uncaptured: no two positions ask for the same work",
-                           model_.config().model));
+    kinds_.set_message(fmt::format("tokens of {} run uncaptured: no two positions ask for the same work",
+                                   model_.config().model));
     return std::nullopt;
   }
   std::string text = fmt::format("{} [{}]", rows, fmt::join(*place, " "));
@@ -138,7 +138,7 @@ Tensor CapturedStream::replay(Graph& graph, std::span<const std::int32_t> ids, S
       next.set(name, tensor);
       continue;
     }
-    // Counts move on by as much as they did while this was recorded.
+    // Counts on the host advance by as much as they did during capture.
     std::vector<std::int64_t> numbers = raw::contiguous(state.get(name)).to_vector<std::int64_t>();
     const std::vector<std::int64_t> from = raw::contiguous(*then).to_vector<std::int64_t>(),
                                     to = raw::contiguous(tensor).to_vector<std::int64_t>();

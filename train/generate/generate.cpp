@@ -1,4 +1,4 @@
-// Feeding the prompt, then drawing and feeding one token at a time.
+// Reads the prompt, then draws and reads one token at a time.
 #include "train/generate/generate.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Moves the state past the ids. Returns the logits after the last one: f32 on the CPU, contiguous.
+// The logits after the last id: f32 on the CPU, contiguous. Advances the state past the ids.
 Tensor feed(const Model& model, std::span<const std::int32_t> ids, State& state) {
   const Device device = model.params().values().device();
   Tensor tokens = Tensor::from(std::vector<std::int32_t>(ids.begin(), ids.end()),
@@ -73,7 +73,7 @@ GenerateResult generate(const Model& model, const Tokenizer& tokenizer, Generate
   auto clock = std::chrono::steady_clock::now();
   text.position += length - static_cast<std::int64_t>(text.unread.size());
   const std::int64_t context = room < 0 ? room : room + text.position - length;
-  // The unread token alone, as it would have been read had the text not ended with it: the same bits.
+  // The unread token is read alone, as in a text that had not ended there, so the bits are the same.
   std::span<const std::int32_t> rest = ahead;
   for (std::size_t part = text.unread.size(); !rest.empty(); part = 0) {
     if (part == 0) part = std::min(kPromptChunk, rest.size());

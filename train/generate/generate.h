@@ -1,5 +1,5 @@
-// Text from a model, token by token, through Model::stream: the state is held here and handed over
-// explicitly, so that a recurrent model generates any length in constant memory.
+// Generates text token by token through Model::stream. The caller holds the state, so a recurrent model
+// generates any length in constant memory.
 #pragma once
 
 #include <cstdint>
@@ -17,44 +17,42 @@
 namespace eddy {
 
 struct GenerateResult {
-  std::int64_t drawn = 0;  // tokens, without the prompt
-  std::vector<std::int32_t>
-      tokens;                    // these; none where on_text took them, so that a text may be of any length
-  std::string stopped;           // why there are fewer than asked for; empty when there are not
-  std::string uncaptured;        // why a GPU ran tokens one by one; empty when it replayed them
-  std::int64_t state_bytes = 0;  // of the state at the end
-  double prompt_seconds = 0;     // until the first token's logits were there
-  double seconds = 0;            // from there to the end
+  std::int64_t drawn = 0;            // tokens generated, without the prompt
+  std::vector<std::int32_t> tokens;  // these tokens; empty with on_text, so that a text may have any length
+  std::string stopped;               // why there are fewer than requested; empty when there are not
+  std::string uncaptured;            // why a GPU did not replay tokens; empty when it did
+  std::int64_t state_bytes = 0;      // of the state at the end
+  double prompt_seconds = 0;         // until the first token's logits were computed
+  double seconds = 0;                // from there to the end
 };
 
-// What is fed when there is no prompt, as a model needs one token to begin: the newline when the vocabulary
-// has it, as that starts a line of text, else token 0.
+// The tokens to start from without a prompt, as a model needs one token to begin: a newline if the vocabulary
+// has one, else token 0.
 std::vector<std::int32_t> start_tokens(const Tokenizer& tokenizer);
 
-// Where a text stands: all that a later call needs to go on with it.
+// A text in progress: all that a later call needs to continue it.
 struct GenerateState {
-  State model;    // after the tokens that were read
-  Tensor logits;  // f32 [n_out] on the CPU, after the last of them; undefined before the first
-  std::vector<std::int32_t> unread;  // the token drawn last, when the text ended with it
-  std::int64_t position = 0;         // tokens of prompts and text so far, the unread one too
+  State model;                       // the model's state after the tokens read so far
+  Tensor logits;                     // f32 [n_out] on the CPU, after the last of them; undefined if none
+  std::vector<std::int32_t> unread;  // the last token drawn, if the model has not read it yet
+  std::int64_t position = 0;         // number of tokens of prompts and text so far, the unread one included
 };
 
-// Up to `tokens` tokens that continue the prompt (an empty one: start_tokens). The prompt is fed in chunks of
-// at most 256 tokens. `on_text` gets the bytes of each token as it is drawn; with byte vocabularies a token
-// may be a part of a character, so the bytes must be written in order and unchanged. Token i of the prompt
-// and text together is drawn with position i, so that a run with more tokens repeats a shorter one. Ids above
-// the tokenizer's are never drawn. The text ends early, with a reason, when Model::stream_room says that the
-// model takes no more.
-// errors: ValueError when tokens is negative, for bad options and for a prompt longer than the model takes;
-// NonFiniteError when the model's logits are.
+// Up to `tokens` tokens that continue the prompt (when it is empty: start_tokens). The prompt is read in
+// chunks of at most 256 tokens. `on_text` gets the bytes of each token as it is drawn; with byte vocabularies
+// a token may be a part of a character, so write the bytes in order and unchanged. Token i of prompt and text
+// together is drawn with position i, so a run with more tokens begins like a shorter one. Ids beyond the
+// tokenizer's vocabulary are never drawn. The text ends early, with a reason, when Model::stream_room is 0.
+// errors: ValueError when tokens is negative, for bad options, and for a prompt longer than the model takes;
+// NonFiniteError when the model's logits are not finite.
 GenerateResult generate(const Model& model, const Tokenizer& tokenizer, std::span<const std::int32_t> prompt,
                         std::int64_t tokens, const SampleOptions& options,
                         const std::function<void(std::string_view)>& on_text = {});
 
-// The same, from where `text` stands; it moves on. A prompt is put behind the text so far. Parts give the
-// tokens of one call that draws as many. `stop` is asked between two tokens: when it says so, the text ends
-// there, and can be gone on with like one that came to its end.
-// errors: as above, with `text` as it was where nothing was read yet, else not to be gone on with.
+// The same, continuing `text`, which is advanced. A prompt is appended to the text so far. Several calls give
+// the same tokens as one call for their sum. `stop` is called between two tokens; when it returns true, the
+// text ends there and can be continued later.
+// errors: as above. Then `text` is unchanged if nothing was read yet; otherwise it cannot be continued.
 GenerateResult generate(const Model& model, const Tokenizer& tokenizer, GenerateState& text,
                         std::span<const std::int32_t> prompt, std::int64_t tokens,
                         const SampleOptions& options,

@@ -1,4 +1,4 @@
-// Greedy choice, the cuts, and the draw by inverting the cumulative sum.
+// The greedy choice, top_k and top_p, and the draw by inverting the cumulative sum.
 #include "train/generate/sampler.h"
 
 #include <algorithm>
@@ -19,8 +19,8 @@ void check_logits(const float* logits, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i)
     if (!std::isfinite(logits[i]))
       fail<NonFiniteError>(
-          "sample_token: logit {} of {} is {} (logits must be finite; the weights of the model are probably "
-          "not)",
+          "sample_token: logit {} of {} is {} (logits must be finite; the weights of the model are "
+          "probably not)",
           i, count, logits[i]);
 }
 
@@ -59,7 +59,8 @@ std::int32_t sample_token(const float* logits, std::int64_t count, const SampleO
     std::nth_element(ids.begin(), ids.begin() + options.top_k - 1, ids.end(), before);
     ids.resize(static_cast<std::size_t>(options.top_k));
   }
-  // A cut leaves the ids in an order of the library's choosing; sorted, the draw depends on the logits alone.
+  // The library's partial sort leaves the ids in an unspecified order; sorted, the draw depends only on the
+  // logits.
   if (static_cast<std::int64_t>(ids.size()) < count || options.top_p < 1)
     std::sort(ids.begin(), ids.end(), before);
 
@@ -67,7 +68,7 @@ std::int32_t sample_token(const float* logits, std::int64_t count, const SampleO
   double total = 0;
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const double distance = static_cast<double>(logits[ids[i]]) - static_cast<double>(*largest);
-    // A distance of 0 is kept from the division: 0 / temperature is 0 anyway, and the sum is then at least 1.
+    // A distance of 0 is not divided: 0 / temperature is 0 anyway, and the sum is then at least 1.
     weights[i] = distance == 0 ? 1.0 : std::exp(distance / options.temperature);
     total += weights[i];
   }

@@ -1,10 +1,12 @@
-// One token drawn from logits: softmax at a temperature, cut to the most probable tokens.
+// Draws one token from logits l: softmax at a temperature, restricted to the most probable tokens.
 //
-//   p_i = exp((l_i - max l) / temperature) / sum;  keep the top_k largest;  of these the fewest whose share
-//   reaches top_p
+//   p_i = exp((l_i - max l) / temperature) / sum
+//   keep the top_k largest p
+//   of these keep the fewest, largest first, whose sum reaches top_p of theirs
+//   draw from what is left
 //
-// Draws are counter-based: token `position` of seed s is the same whatever was drawn before. Source of top-p:
-// Holtzman et al., "The Curious Case of Neural Text Degeneration" (2020), section 3.1.
+// Draws are counter-based: the token drawn at a position depends on (seed, position), not on earlier draws.
+// Source of top-p: Holtzman et al., "The Curious Case of Neural Text Degeneration" (2020), section 3.1.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +20,14 @@ struct SampleOptions {
   std::uint64_t seed = 1337;
 };
 
-// errors: ValueError for a temperature that is negative or not finite, a negative top_k, a top_p outside (0,
-// 1].
+// Checks the options.
+// errors: ValueError for a temperature that is negative or not finite, a negative top_k, a top_p outside
+// (0, 1].
 void validate(const SampleOptions& options);
 
-// The index drawn from `count` logits for a place in a sequence. Of equal logits the lower index counts as
-// the larger one, in the greedy choice as in the cuts. Arithmetic is f64.
-// errors: as validate; ValueError when there are no logits or more than an i32 can name; NonFiniteError
+// The index drawn from `count` logits for a position in a sequence. Of equal logits the lower index ranks
+// first, in the greedy choice and in both restrictions. Arithmetic is f64.
+// errors: as validate; ValueError when there are no logits or more than an i32 can number; NonFiniteError
 // naming the first logit that is a NaN or infinite.
 std::int32_t sample_token(const float* logits, std::int64_t count, const SampleOptions& options,
                           std::uint64_t position);

@@ -1,4 +1,4 @@
-// Sessions to and from safetensors, and how one tells whose it is.
+// Sessions to and from safetensors, and the digests that identify their model.
 #include "train/generate/session.h"
 
 #include <charconv>
@@ -15,14 +15,14 @@ namespace eddy {
 namespace {
 
 constexpr const char* kFormat = "eddy session 1";
-// Far from where counting on would overflow.
+// The largest position accepted from a file, far from where counting on would overflow.
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 62;
 
 std::string config_digest(const Model& model) {
   return sha256_hex(to_json(model.config()).dump());
 }
 
-// Of the values in the order of their declaration: equal for equal weights of one precision.
+// A digest of the parameters in order of declaration: equal for equal weights of one precision.
 std::string weights_digest(const Model& model) {
   Sha256 digest;
   for (const Parameter& parameter : model.params().parameters()) {
@@ -36,7 +36,7 @@ std::string precision_of(const Model& model) {
   return dtype_name(model.params().activations());
 }
 
-// The texts that stand beside a session's tensors.
+// The metadata of a session's file.
 class Notes {
  public:
   Notes(const SafetensorsMetadata& notes, const std::string& file) : notes_(notes), file_(file) {}
@@ -145,7 +145,7 @@ void save_session(const std::string& path, const Model& model, const Session& se
                     {"top_p", fmt::format("{}", session.sample.top_p)}});
 }
 
-bool takes_session(const std::string& path) {
+bool can_write_session(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;
   if (!fs::exists(path, error) || (fs::is_regular_file(path, error) && fs::file_size(path, error) == 0))

@@ -1,6 +1,6 @@
-// Drawing a chart as SVG. All of a series is one path element: "M x y L x y ..." per unbroken run, or "M x y
-// h0" per point, which a round line cap turns into a dot. The script of a page reads the points back from
-// these paths.
+// Draws a chart as SVG. A series is one path element: "M x y L x y ..." for each unbroken run of points, or
+// "M x y h0" for each single point, which a round line cap turns into a dot. The script of the page reads the
+// points back from these paths.
 #include "train/page/chart.h"
 
 #include <fmt/format.h>
@@ -17,11 +17,11 @@
 namespace eddy {
 namespace {
 
-// Beyond this a value is not drawn: the arithmetic of an axis needs room above it.
+// Larger values are not drawn: the arithmetic of an axis needs room above them.
 constexpr double kLargestDrawn = 1e290;
 constexpr double kCharacterWidth = 6.9;  // of the tick labels, at 12 units height
 
-// What a value must be to be drawn, and how many were not.
+// Counts of the values that are not drawn.
 struct Hidden {
   std::int64_t not_finite = 0;
   std::int64_t not_positive = 0;
@@ -43,7 +43,7 @@ struct Range {
   }
 };
 
-// The range of a faint series without its rarest values: 0.5 % at either end.
+// Extends the range by a faint series without its rarest values: 0.5 % at either end.
 void take_quantiles(Range& range, std::vector<double> values) {
   if (values.empty()) return;
   const auto quantile = [&](double q) {
@@ -103,7 +103,7 @@ Axes make_axes(const Chart& chart, const Ranges& ranges, int width, int height) 
   const int y_ticks = std::clamp(height / 42, 3, 10);
   Axes axes;
   if (ranges.x.empty) return axes;
-  // Steps are counted from 1; an axis of them starts at 0, where people look for its beginning.
+  // Steps are counted from 1, but an axis of steps starts at 0.
   const bool from_zero = !chart.log_x && ranges.x.low > 0 && ranges.x.low < 0.05 * ranges.x.high;
   axes.x =
       make_axis(from_zero ? 0 : ranges.x.low, ranges.x.high, {chart.log_x, false, ranges.whole_x, x_ticks});
@@ -122,12 +122,12 @@ std::int64_t count_beyond(const Chart& chart, const Axis& axis) {
   return beyond;
 }
 
-// Where the plot stands within the drawing.
+// The rectangle of the plot within the drawing.
 struct Frame {
   double left, top, width, height;
 
   double at_x(const Axis& axis, double x) const { return left + width * axis.place(x); }
-  // Values beyond the axis land one unit outside of the frame: seen, and known from values on its edge.
+  // Values beyond the axis land one unit outside the frame, so they differ from values on its edge.
   double at_y(const Axis& axis, double y) const {
     return std::clamp(top + height * (1 - axis.place(y)), top - 1, top + height + 1);
   }
@@ -225,7 +225,8 @@ std::string chart_svg(const Chart& chart, int width, int height, int most_points
   const auto out = std::back_inserter(svg);
   fmt::format_to(out, "<svg class=\"plot\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\"", width,
                  height, html_escape(chart.title));
-  // For the read-out: the frame in drawing units, and the values at its edges.
+  // For the values under the pointer (html_page.cpp): the frame in drawing units, and the values at its
+  // edges.
   fmt::format_to(out, " data-frame=\"[{},{},{},{},{}]\"", width, number(frame.left), number(frame.top),
                  number(frame.width), number(frame.height));
   fmt::format_to(out, " data-x-title=\"{}\"", html_escape(chart.x_title));

@@ -1,6 +1,6 @@
-// Round ticks. A linear step is the smallest of 1, 2, 5 times a power of ten that needs no more than the
-// ticks allowed; on a logarithmic scale the choices are 1-2-5 within each decade, every decade, every second
-// decade and so on.
+// Round ticks. A linear step is the smallest of 1, 2, 5 times a power of ten that needs no more ticks than
+// allowed. On a logarithmic scale the choices are 1-2-5 within each decade, every decade, every second decade
+// and so on.
 #include "train/page/chart_axis.h"
 
 #include <fmt/format.h>
@@ -14,14 +14,14 @@
 namespace eddy {
 namespace {
 
-// A tick that differs from the end of the axis by rounding only still counts as inside.
+// A tick that differs from the end of the axis only by rounding counts as inside.
 constexpr double kSlack = 1e-9;
 
 int decade_of(double value) {
   return static_cast<int>(std::floor(std::log10(std::abs(value)) + kSlack));
 }
 
-// mantissa * 10^exponent; negative powers by division, which rounds once: 3 / 10 is the double nearest to
+// mantissa * 10^exponent. Negative powers divide, which rounds only once: 3 / 10 is the double nearest to
 // 0.3.
 double scaled(double mantissa, int exponent) {
   return exponent < 0 ? mantissa / std::pow(10.0, -exponent) : mantissa * std::pow(10.0, exponent);
@@ -53,7 +53,8 @@ void set_linear_ticks(Axis& axis, const AxisOptions& options) {
   }
 }
 
-// The round values around [low, high]: `mantissas` times every power of ten whose exponent `stride` divides.
+// Returns round values around [low, high]: each of `mantissas` times every power of ten whose exponent is a
+// multiple of `stride`.
 std::vector<double> log_candidates(const Axis& axis, const std::vector<int>& mantissas, int stride) {
   std::vector<double> values;
   const int first = static_cast<int>(std::floor(std::log10(axis.low) / stride)) * stride;
@@ -65,7 +66,7 @@ std::vector<double> log_candidates(const Axis& axis, const std::vector<int>& man
 }
 
 void set_log_ticks(Axis& axis, const AxisOptions& options) {
-  // Within a decade 1-2-5 is too coarse; linear ticks, unevenly spaced, read better.
+  // Within a decade 1-2-5 is too coarse; unevenly spaced linear ticks read better.
   if (axis.high / axis.low < 8) {
     AxisOptions linear = options;
     linear.round_ends =
@@ -124,7 +125,7 @@ Axis make_axis(double low, double high, const AxisOptions& options) {
       axis.low = low / 2;
       axis.high = high * 2;
     }
-    // Below this the powers of ten of the ticks would be subnormal and no longer round.
+    // Below this the powers of ten of the ticks would be subnormal, and so not round.
     constexpr double kSmallest = 1e-290;
     axis.low = std::max(axis.low, kSmallest);
     axis.high = std::max(axis.high, 10 * kSmallest);

@@ -1,4 +1,4 @@
-// Series made fit for drawing: fewer points that draw the same, and a smoothed companion.
+// Prepares series for drawing: decimate() keeps fewer points that draw the same, running_median() smooths.
 #include <algorithm>
 #include <cmath>
 
@@ -26,8 +26,8 @@ std::vector<ChartPoint> decimate(const std::vector<double>& x, const std::vector
     for (std::size_t i = 0; i < n; ++i) points.push_back({x[i], drawable(x[i], y[i]) ? y[i] : gap});
     return points;
   }
-  // Each stretch gives at most its lowest, its highest and a gap; two more places are for the first and the
-  // last point.
+  // Each stretch gives at most its lowest point, its highest point and a gap; two more points are the first
+  // and the last.
   const std::size_t stretches = (static_cast<std::size_t>(most) - 2) / 3;
   points.push_back({x.front(), drawable(x.front(), y.front()) ? y.front() : gap});
   for (std::size_t s = 0; s < stretches; ++s) {
@@ -62,7 +62,7 @@ Series running_median(const Series& series) {
   }
   constexpr std::size_t kFewest = 50;
   constexpr std::size_t kMostPoints = 400;
-  constexpr std::size_t kMostUneven = 8;  // values that one side of a window may have more than the other
+  constexpr std::size_t kMostUneven = 8;  // how many more values one side of a window may have
   Series smooth = series;
   smooth.x.clear();
   smooth.y.clear();
@@ -85,7 +85,7 @@ Series running_median(const Series& series) {
   std::vector<double> window;
   for (std::size_t k = 0; k < count; ++k) {
     const std::size_t i = k * (n - 1) / (count - 1);
-    // Nearly equal on both sides, so that a steep beginning is not pulled down by what follows it.
+    // The sides are nearly equal, so that what follows a steep beginning does not pull it down.
     const std::size_t before = std::min({half_window, i, n - 1 - i + kMostUneven});
     const std::size_t after = std::min({half_window, n - 1 - i, i + kMostUneven});
     const auto here = smooth.y.begin() + static_cast<std::ptrdiff_t>(i);

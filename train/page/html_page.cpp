@@ -1,5 +1,5 @@
-// The page around the sections: its style sheet, and a few lines of script that read values out under the
-// pointer. The policy in the head forbids the page to load anything.
+// The frame of the page: its style sheet, and a short script that shows the values under the pointer. The
+// content security policy in the head forbids the page to load anything.
 #include "train/page/html_page.h"
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 namespace eddy {
 namespace {
 
-// The chart colours differ in lightness as well as in hue, for those who see few colours and for print.
+// The chart colours differ in lightness as well as in hue, for colour-blind readers and for print.
 constexpr std::string_view kStyle = R"css(
 :root { color-scheme: light dark; --page: #f6f7f9; --card: #fff; --ink: #1b1f24; --soft: #5c6670; --rule: #e1e5ea;
   --c0: #1f6feb; --c1: #d9580d; --c2: #1a7f4b; --c3: #8250df; --c4: #c2255c; --c5: #0b7285; }
@@ -87,7 +87,7 @@ details { margin: 12px 0; } summary { cursor: pointer; color: var(--soft); margi
 }
 )css";
 
-// The values under the pointer, read back from the drawing; see chart.cpp for the form of the paths.
+// Shows the values under the pointer, read back from the paths of the drawing (chart.cpp).
 constexpr std::string_view kScript = R"js(
 document.querySelectorAll("svg.plot").forEach(function (svg) {
   const [width, left, top, w, h] = JSON.parse(svg.dataset.frame);
@@ -131,13 +131,13 @@ document.querySelectorAll("svg.plot").forEach(function (svg) {
 )js";
 
 std::string text_block(const LabelledText& item) {
-  // A line feed right after the tag would be dropped by a browser, so one is given for it to drop.
+  // A browser drops a line feed right after the tag, so one is added.
   return fmt::format("<div class=\"text\"><div class=\"label\">{}</div><pre>\n{}</pre></div>\n",
                      html_escape(item.label), html_escape(item.text));
 }
 
-// The picture as a Windows bitmap of 24 bits per pixel: the simplest format that every browser reads. Rows go
-// from the lowest to the highest, each filled up to a multiple of 4 bytes.
+// Returns the picture as a Windows bitmap of 24 bits per pixel, the simplest format that every browser reads.
+// Rows go from bottom to top, each padded to a multiple of 4 bytes.
 std::string bitmap(const Picture& picture) {
   const auto width = static_cast<std::uint32_t>(picture.width),
              height = static_cast<std::uint32_t>(picture.height);

@@ -1,6 +1,6 @@
-// A page of HTML built section by section: one self-contained file with its style sheet inside, readable on a
-// phone, in light and dark, without a network. Every text given is escaped; the result is well-formed XML as
-// well.
+// A page of HTML, built section by section: one self-contained file with its style sheet inside, readable on
+// a phone, in light and dark, without a network. Every text is escaped, and the result is also well-formed
+// XML.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace eddy {
 
-// A number that matters, with its name above and a remark below.
+// A number in large type, with its name above and a remark below.
 struct Tile {
   std::string name;
   std::string value;
@@ -25,7 +25,7 @@ struct LabelledText {
   std::string text;
 };
 
-// A small grey picture, drawn enlarged with a caption; `good` false marks it.
+// A small grey picture, drawn enlarged with a caption. `good` = false marks it as wrong.
 struct Picture {
   int width = 0, height = 0;
   std::vector<std::uint8_t> grey;  // width * height, row by row
@@ -35,10 +35,10 @@ struct Picture {
 
 class HtmlPage {
  public:
-  // A page whose heading is `title`, with a line below it when `subtitle` is not empty.
+  // Creates a page with the heading `title` and, when `subtitle` is not empty, a line below it.
   explicit HtmlPage(std::string_view title, std::string_view subtitle = "");
 
-  // Each adds a section below the last.
+  // Each of these appends a section.
   void heading(std::string_view text);
   void paragraph(std::string_view text);
   void tiles(const std::vector<Tile>& tiles);
@@ -49,16 +49,16 @@ class HtmlPage {
   // Charts two by two, or one below the other on a narrow screen.
   void charts(const std::vector<Chart>& charts);
   // Pictures side by side, as many in a row as fit.
-  // errors: ValueError when a picture's sizes and bytes differ.
+  // errors: ValueError when the sizes of a picture do not match its bytes.
   void pictures(const std::vector<Picture>& pictures);
   // Text in a fixed-width font that keeps its line breaks; long lines wrap.
   void preformatted(std::string_view text);
   // Labelled texts side by side, or one below the other on a narrow screen.
   void texts(const std::vector<LabelledText>& texts);
-  // Labelled texts that open at a click on `summary`.
+  // Labelled texts that open with a click on `summary`.
   void folded_texts(std::string_view summary, const std::vector<LabelledText>& texts);
 
-  // The whole page.
+  // Returns the whole page.
   std::string html() const;
 
  private:

@@ -11,8 +11,8 @@
 namespace eddy {
 namespace {
 
-// "1.2", "12.3", "123": at most three digits. The limit is where rounding would make a fourth: 99.96 is
-// "100".
+// Returns "1.2", "12.3" or "123": at most three digits. The limit is where rounding would give a fourth:
+// 99.96 is "100".
 std::string three_digits(double value) {
   return std::abs(value) < 99.95 ? fmt::format("{:.1f}", value) : fmt::format("{:.0f}", value);
 }

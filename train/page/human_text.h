@@ -1,5 +1,5 @@
-// Text for people: numbers with units a person reads at a glance, and strings of unknown origin (samples of a
-// byte-level model, error texts) made safe to show on a terminal or in a page.
+// Text for people: numbers with readable units, and strings of unknown origin (samples of a byte-level model,
+// error texts) made safe to show on a terminal or in a page.
 #pragma once
 
 #include <cstdint>
@@ -8,29 +8,29 @@
 
 namespace eddy {
 
-// A count in at most four characters and a suffix: "0", "950", "12.3k", "1.2M", "3.4G"; "-" when it is not
-// finite.
+// Returns a count in at most four characters and a suffix: "0", "950", "12.3k", "1.2M", "3.4G"; "-" when it
+// is not finite.
 std::string human_count(double value);
 
-// Bytes with binary units: "512 B", "1.2 GiB".
+// Returns bytes with binary units: "512 B", "1.2 GiB".
 std::string human_bytes(std::int64_t bytes);
 
-// A time in its two largest units: "0.4s", "12s", "3m 20s", "2h 05m", "3d 04h"; "-" when it is not finite or
-// negative.
+// Returns a time in its two largest units: "0.4s", "12s", "3m 20s", "2h 05m", "3d 04h"; "-" when it is not
+// finite or negative.
 std::string human_duration(double seconds);
 
-// A number with `digits` significant digits, without trailing zeros: "3.142", "3e-4", "nan".
+// Returns a number with `digits` significant digits and no trailing zeros: "3.142", "3e-4", "nan".
 std::string human_number(double value, int digits = 4);
 
-// An integer with a thin separation of thousands for reading: "12 345 678".
+// Returns an integer with its thousands separated: "12 345 678".
 std::string grouped(std::int64_t value);
 
-// The text as valid UTF-8 without control characters other than newline and tab: what is invalid, and what
-// could steer a terminal (escape, carriage return, C1 controls), becomes U+FFFD. A carriage return before a
-// newline is dropped.
+// Returns the text as valid UTF-8 without control characters other than newline and tab. Invalid bytes and
+// characters that could control a terminal (escape, carriage return, C1 controls) become U+FFFD. A carriage
+// return before a newline is dropped.
 std::string printable(std::string_view text);
 
-// printable(text) with the characters that mean something in HTML escaped; fit for element text and quoted
+// Returns printable(text) with the special characters of HTML escaped, fit for element text and quoted
 // attributes.
 std::string html_escape(std::string_view text);
 

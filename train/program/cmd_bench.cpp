@@ -1,6 +1,6 @@
-// `eddy bench ops`, `bench step` and `bench generate`: speed against what this machine gives, measured in the
-// same run, and the cost of the next token against the length of the past. `eddy bench length`: steps against
-// the length of the segment. `eddy bench staircase`: what more recurrent steps cost and bring.
+// `eddy bench`: ops, step and generate measure speed against the limits of this machine, taken in the same
+// run; length measures steps against the length of the segment; staircase measures what more recurrent steps
+// cost and bring.
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -14,7 +14,7 @@
 #include "train/bench/ops.h"
 #include "train/bench/step.h"
 #include "train/config/config_flags.h"
-#include "train/config/placement.h"
+#include "train/config/device_precision.h"
 #include "train/config/run_config.h"
 #include "train/files/text_file.h"
 #include "train/program/commands.h"
@@ -41,7 +41,7 @@ constexpr const char* kDeviceGroup =
     "bench ops, bench step, bench generate, bench length and bench staircase";
 constexpr const char* kSpeedGroup = "bench ops, bench step, bench generate and bench length";
 constexpr const char* kPageGroup = "bench generate, bench length and bench staircase";
-// Tokens of a configuration that leaves them to its text: the characters of Shakespeare's plays.
+// Vocabulary of a configuration that leaves it to the text: the characters of Shakespeare's plays.
 constexpr std::int64_t kDefaultVocab = 65;
 
 struct BenchFlags {
@@ -50,7 +50,7 @@ struct BenchFlags {
   OpsBenchOptions ops;
   std::string config_path, preset;
   double dropout = -1;
-  std::int64_t batch = 0, steps = 0;  // 0: the benchmark's own
+  std::int64_t batch = 0, steps = 0;  // 0: the default of the benchmark
   StepBenchOptions step;
   ModelConfig defaults;
   ConfigFlags keys;
@@ -62,7 +62,7 @@ struct BenchFlags {
   std::string html_path;
 };
 
-// The short names, and every configuration of the papers by its own.
+// Returns a configuration by its short name or by its name in paper_configs().
 ModelConfig preset_config(const std::string& name) {
   const std::string full = name == "unit"       ? "shakespeare_unit"
                            : name == "regular6" ? "shakespeare_regular_6"
@@ -76,16 +76,16 @@ ModelConfig preset_config(const std::string& name) {
                     nearest_match(name, known), fmt::join(known, ", "));
 }
 
-// The batch of the paper where one thread takes a second or two for it, else 16.
+// Returns the batch of the paper where a thread takes only a second or two for it, else 16.
 std::int64_t default_batch(const std::string& preset) {
   return preset == "cifar_block" ? 256 : 16;
 }
 
-// An option of another benchmark would be read past in silence.
+// Refuses options of another benchmark, which would be ignored silently.
 void refuse_options_of_another(const CLI::App& command, const std::string& what) {
   for (const CLI::Option* option : command.get_options()) {
     std::string group = option->get_group();
-    if (group.starts_with("[")) group = kStepGroup;  // the keys of a model
+    if (group.starts_with("[")) group = kStepGroup;  // the configuration keys of a model
     if (option->count() > 0 && group.starts_with("bench ") &&
         group.find("bench " + what) == std::string::npos)
       fail<ConfigError>("bench {}: {} belongs to {}", what, option->get_name(false, true), group);
@@ -110,20 +110,20 @@ int run_staircase(BenchFlags& flags) {
   if (flags.steps > 0) flags.staircase.steps = flags.steps;
   if (flags.batch > 0) flags.staircase.batch = flags.batch;
   flags.staircase.device = flags.device;
-  const auto says = [](std::string_view text) {
+  const auto log = [](std::string_view text) {
     print(text);
-    flush_output();  // training writes to the same place by other ways
+    flush_output();  // training writes to standard output too, not through print()
   };
   // After every point, so that a long benchmark can be read while it runs and loses nothing.
   const auto keep = [&](const StaircaseBench& bench) {
     write_json(flags, bench);
     if (!flags.html_path.empty()) replace_text_file(flags.html_path, to_html(bench, environment_lines()));
   };
-  const StaircaseBench bench = bench_staircase(flags.staircase, says, keep);
+  const StaircaseBench bench = bench_staircase(flags.staircase, log, keep);
   print(to_text(bench));
   if (!bench.interrupted) return 0;
   keep(bench);
-  print("interrupted: the same command goes on\n");
+  print("interrupted: repeat the command to continue\n");
   return 130;
 }
 
@@ -153,7 +153,8 @@ int run_bench(BenchFlags& flags, const CLI::App& command) {
   if (!flags.html_path.empty()) check_page_output(where.c_str(), flags.html_path);
   if (flags.what == "ops") {
     if (flags.seconds > 0) flags.ops.seconds = flags.seconds;
-    flags.ops.device = choose_placement({"bench ops", "--device", "--precision"}, flags.device, "f32").device;
+    flags.ops.device =
+        choose_device_precision({"bench ops", "--device", "--precision"}, flags.device, "f32").device;
     show(flags, bench_ops(flags.ops));
     return 0;
   }
@@ -202,29 +203,33 @@ void add_staircase_options(CLI::App& command, StaircaseBenchOptions& options) {
       ->delimiter(',');
   add("--data", options.data, "File or folder of text (default: the text task's own)")->check(not_empty());
   add("--tokenizer", options.tokenizer, "char or byte");
-  add("--segment", options.segment, "Tokens between two cuts of the gradient")->check(size);
-  add("--dim", options.dim, "Width; the MLP is four times as wide")->group(kModelsGroup)->check(size);
-  add("--layers", options.layers, "Layers; universal has one")->group(kModelsGroup)->check(size);
-  add("--heads", options.heads, "Heads of the attention")->check(size);
-  add("--learning-rate", options.learning_rate, "After a warm-up")->check(number_between(1e-9, 10));
-  add("--seed", options.seed, "Of weights and data")->check(seed_number());
+  add("--segment", options.segment, "Tokens of a segment: gradients stop at its ends")->check(size);
+  add("--dim", options.dim, "Width of the model; the MLP is four times as wide")
+      ->group(kModelsGroup)
+      ->check(size);
+  add("--layers", options.layers, "Layers (universal always has one)")->group(kModelsGroup)->check(size);
+  add("--heads", options.heads, "Attention heads")->check(size);
+  add("--learning-rate", options.learning_rate, "Learning rate after the warm-up")
+      ->check(number_between(1e-9, 10));
+  add("--seed", options.seed, "Seed of weights and data")->check(seed_number());
   add("--runs", options.runs, "Folder of the runs");
 }
 
 void add_length_options(CLI::App& command, BenchFlags& flags) {
   const auto length = CLI::Range(1, 1 << 24);
   command
-      .add_option("--shortest", flags.length.shortest, "Tokens of the first segment; doubled from there on")
+      .add_option("--shortest", flags.length.shortest,
+                  "Tokens of the shortest segment; lengths double from there")
       ->group(kLengthGroup)
       ->capture_default_str()
       ->check(length);
-  command.add_option("--longest", flags.length.longest, "The most tokens of a segment")
+  command.add_option("--longest", flags.length.longest, "Tokens of the longest segment")
       ->group(kLengthGroup)
       ->capture_default_str()
       ->check(length);
   command
       .add_option("--memory-mib", flags.memory_mib,
-                  "A model ends where it needs more than so many MiB (4096; on a GPU what it has)")
+                  "Stop a model at the length that needs more MiB (default: 4096; on a GPU its memory)")
       ->group(kLengthGroup)
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
 }
@@ -239,22 +244,22 @@ void add_bench_command(CLI::App& app, std::function<int()>& action) {
   command
       ->add_option(
           "what", flags->what,
-          "ops: every op; step: forward, backward and optimizer of a model; generate: the next token after "
-          "ever longer texts; length: steps of ever longer segments, by family; staircase: quality, time and "
-          "memory by recurrent steps and forward size")
+          "ops: every op; step: a training step of a model; generate: the next token after growing texts; "
+          "length: training steps on growing segments, by family; staircase: quality, time and memory by "
+          "recurrent steps and forward size")
       ->required()
       ->check(CLI::IsMember({"ops", "step", "generate", "length", "staircase"}));
   command->add_option("--json", flags->json_path, "Also write the numbers to this file")->check(not_empty());
   command
       ->add_option("--seconds", flags->seconds,
-                   "Time for each measurement of an op (0.2), for all steps (20), for all lengths of "
-                   "generate (30), for each length of length (1)")
+                   "Seconds to measure: ops: each op (0.2); step: all steps (20); generate: all lengths "
+                   "(30); length: each length (1)")
       ->check(number_between(1e-3, 1e6))
       ->group(kSpeedGroup);
   command->add_option("--device", flags->device, "Where to compute (default: cpu)")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->group(kDeviceGroup);
-  command->add_option("--filter", flags->ops.filter, "Only ops with this in their name")->group(kOpsGroup);
+  command->add_option("--filter", flags->ops.filter, "Only ops whose name contains this")->group(kOpsGroup);
 
   const auto step_option = [&](const char* name, auto& target, const char* help) {
     return command->add_option(name, target, help)->group(kStepGroup);
@@ -267,13 +272,14 @@ void add_bench_command(CLI::App& app, std::function<int()>& action) {
   command
       ->add_option(
           "--batch", flags->batch,
-          "Sequences of a step (default: 16, for cifar_block 256), or that generate side by side (1)")
+          "Sequences of a step (default: 16, cifar_block: 256); generate: sequences side by side (1)")
       ->check(CLI::Range(1, 1'000'000))
       ->group(kBatchGroup);
   step_option("--sequence", flags->step.sequence, "Tokens of a sequence (default: model.context)")
       ->check(CLI::Range(1, 100'000'000));
   command
-      ->add_option("--steps", flags->steps, "step: timed steps, instead of a time; staircase: training (200)")
+      ->add_option("--steps", flags->steps,
+                   "step: timed steps, instead of --seconds; staircase: training steps (200)")
       ->check(CLI::Range(1, 100'000'000))
       ->group(kStepStaircaseGroup);
   step_option("--dropout", flags->dropout, "Short for --model.dropout")->check(number_between(0, 0.999));
@@ -282,11 +288,11 @@ void add_bench_command(CLI::App& app, std::function<int()>& action) {
       ->group(kPrecisionGroup);
   command
       ->add_flag("--profile", flags->step.profile,
-                 "Also time, work and floor of each op and module, over as many steps again")
+                 "Also show time, work and floor of each op and module, from as many further steps")
       ->group(kStepGroup);
   command
       ->add_flag("--no-capture", flags->no_capture,
-                 "On a GPU: ask for each kernel anew instead of replaying steps or tokens from graphs")
+                 "On a GPU: launch each kernel instead of replaying steps or tokens from CUDA graphs")
       ->group(kCaptureGroup);
   flags->keys.add_to(*command, keys_of(flags->defaults));
 
@@ -297,7 +303,7 @@ void add_bench_command(CLI::App& app, std::function<int()>& action) {
       ->delimiter(',')
       ->capture_default_str();
   generate_option("--min-length", flags->generate.min_length,
-                  "Tokens before the first one timed (256, on a GPU 1000)")
+                  "Tokens before the timed one, at the first point (256, on a GPU 1000)")
       ->check(CLI::Range(1, 1 << 24));
   generate_option("--max-length", flags->generate.max_length,
                   "The same at the last point (65536, on a GPU 100000)")

@@ -1,4 +1,5 @@
-// `eddy compare`: two runs, or one with its state kept and cleared, on the same texts, token by token.
+// `eddy compare`: compares two runs, or one run with its state kept and cleared, on the same texts, token by
+// token.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
@@ -8,7 +9,7 @@
 #include <vector>
 
 #include "tensor/base/format.h"
-#include "train/config/placement.h"
+#include "train/config/device_precision.h"
 #include "train/files/mapped_file.h"
 #include "train/files/text_file.h"
 #include "train/program/commands.h"
@@ -30,7 +31,7 @@ struct CompareFlags {
   bool clear_state = false;
 };
 
-// How a run reads a text: as it was trained.
+// Returns how a run reads a text: as in training.
 TokenReading reading_of(const LoadedRun& run, std::int64_t rows) {
   TokenReading reading;
   reading.segment = segment_length(run.config);
@@ -53,7 +54,7 @@ std::string about(const LoadedRun& run, const TokenReading& reading) {
                      reading.clear_state   ? "the state cleared at each"
                      : reading.carry_state ? "the state carried"
                                            : "each read afresh",
-                     trained_in(run.config.train.precision, "f32"));
+                     precision_note(run.config.train.precision, "f32"));
 }
 
 void print_list(const char* heading, const std::vector<TokenDifference>& list, bool with_text) {
@@ -67,9 +68,10 @@ void print_list(const char* heading, const std::vector<TokenDifference>& list, b
 int run_compare(const CompareFlags& flags) {
   const bool same_run = flags.run_b.empty();
   if (same_run && !flags.clear_state)
-    fail<ValueError>("compare: one run is compared with what? (name a second one, or add --clear-state)");
+    fail<ValueError>("compare: there is only one run (name a second one, or add --clear-state)");
   check_page_output("compare", flags.html);
-  const Device device = choose_placement({"compare", "--device", "--precision"}, flags.device, "f32").device;
+  const Device device =
+      choose_device_precision({"compare", "--device", "--precision"}, flags.device, "f32").device;
   const LoadedRun a = text_run(flags.run_a, flags.checkpoint, device);
   LoadedRun other;
   if (!same_run) other = text_run(flags.run_b, flags.checkpoint, device);
@@ -125,11 +127,11 @@ int run_compare(const CompareFlags& flags) {
 }  // namespace
 
 void add_compare_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command =
-      app.add_subcommand("compare", "Tokens on which two runs differ most, and how far back they were");
+  CLI::App* command = app.add_subcommand("compare", "List the tokens on which two runs differ most");
   const auto flags = std::make_shared<CompareFlags>();
   command->add_option("RUN_A", flags->run_a, "Folder of a run, or of one checkpoint")->required();
-  command->add_option("RUN_B", flags->run_b, "Another; without one, RUN_A with --clear-state");
+  command->add_option("RUN_B", flags->run_b,
+                      "The run to compare with; without it: RUN_A itself, with --clear-state");
   command->add_option("--data", flags->data, "A text file, or a folder of them")
       ->required()
       ->check(not_empty());
@@ -138,12 +140,12 @@ void add_compare_command(CLI::App& app, std::function<int()>& action) {
       ->capture_default_str();
   command->add_flag(
       "--clear-state", flags->clear_state,
-      "Clear what recurrence carries in B at every segment; cached keys stay where a model has both");
+      "Clear the recurrent state of B at every segment; a cache of keys stays if the model has both");
   command->add_option("--html", flags->html, "Page to write")->check(not_empty())->capture_default_str();
-  command->add_option("--rows", flags->rows, "Texts read at a time")
+  command->add_option("--rows", flags->rows, "Texts read side by side")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}).description(""))
       ->capture_default_str();
-  command->add_option("--checkpoint", flags->checkpoint, "Which one of a run's folder")
+  command->add_option("--checkpoint", flags->checkpoint, "Which checkpoint of a run")
       ->check(CLI::IsMember({"latest", "best"}))
       ->capture_default_str();
   command->add_option("--device", flags->device, "Where to compute")

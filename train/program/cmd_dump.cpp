@@ -1,4 +1,4 @@
-// `eddy dump`: logits, loss, gradients and states of one case, for comparison with other implementations.
+// `eddy dump`: writes logits, loss, gradients and states of one case, to compare with other implementations.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
@@ -30,12 +30,12 @@ void add_dump_command(CLI::App& app, std::function<int()>& action) {
   command->add_option("--device", options->device, "Where to compute; cuda takes --precision f32")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
-  command->add_flag("--grads", options->grads, "Also the gradient of every parameter");
+  command->add_flag("--grads", options->grads, "Also write the gradient of every parameter");
   command->callback([options, &action] {
     action = [options] {
       check_output("dump", options->out);
-      const std::string notice = dump(*options);
-      if (!notice.empty()) std::fprintf(stderr, "dump: %s\n", notice.c_str());
+      const std::string warning = dump(*options);
+      if (!warning.empty()) std::fprintf(stderr, "dump: %s\n", warning.c_str());
       std::printf("wrote %s\n", options->out.c_str());
       return 0;
     };

@@ -1,4 +1,4 @@
-// `eddy eval`: a trained model measured on its task, or on other data of the same kind.
+// `eddy eval`: measures a trained model on its task, or on other data of the same kind.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tensor/base/format.h"
-#include "train/config/placement.h"
+#include "train/config/device_precision.h"
 #include "train/eval/loss_by_position.h"
 #include "train/files/text_file.h"
 #include "train/program/commands.h"
@@ -42,7 +42,7 @@ EvalResult measure(const Task& task, const Model& model, const EvalOptions& opti
   });
 }
 
-// "bits_per_byte" as "bits per byte".
+// Returns "bits_per_byte" as "bits per byte".
 std::string spaced(std::string name) {
   std::replace(name.begin(), name.end(), '_', ' ');
   return name;
@@ -51,16 +51,16 @@ std::string spaced(std::string name) {
 int run_eval(const EvalFlags& flags) {
   if (!flags.by_position.empty()) check_page_output("eval", flags.by_position);
   const auto [device, dtype] =
-      choose_placement({"eval", "--device", "--precision"}, flags.device, flags.precision);
+      choose_device_precision({"eval", "--device", "--precision"}, flags.device, flags.precision);
   LoadedRun run = load_run(flags.run, dtype, flags.checkpoint, device);
   TaskArguments arguments;
   arguments.config = run.config;
   arguments.tokenizer = std::move(run.tokenizer);
   arguments.run = flags.run;
   arguments.training = false;
-  arguments.says = &std::cerr;
+  arguments.messages = &std::cerr;
   if (flags.data.empty())
-    arguments.same_data_as = run.state.text_sha256;
+    arguments.expected_sha256 = run.state.text_sha256;
   else
     arguments.config.data.path = flags.data;
   if (flags.sequence > 0) arguments.config.train.sequence = flags.sequence;
@@ -83,9 +83,9 @@ int run_eval(const EvalFlags& flags) {
                      run.config.data.name);
   EvalOptions drawn = options;
   drawn.batches = std::max(options.batches, flags.sampled);
-  if (flags.seeded && !task->draws(drawn)) {
+  if (flags.seeded && !task->uses_seed(drawn)) {
     drawn.batches = 1;
-    if (task->draws(drawn))
+    if (task->uses_seed(drawn))
       fail<ValueError>("eval: --seed draws nothing where all of {} is read once (add --batches or --sampled)",
                        options.split);
     fail<ValueError>("eval: --seed draws nothing where {} is read from its beginning (leave out --seed)",
@@ -98,7 +98,7 @@ int run_eval(const EvalFlags& flags) {
   if (!result.uncaptured.empty()) fmt::print(stderr, "{}\n", result.uncaptured);
   const bool text = task->tokenizer() != nullptr;
   print_line("step: {}", run.step);
-  print_line("precision: {}{}", flags.precision, trained_in(run.config.train.precision, flags.precision));
+  print_line("precision: {}{}", flags.precision, precision_note(run.config.train.precision, flags.precision));
   print_line("data: {} ({})", task->name(), options.split);
   if (task->carries_state())
     print_line("state: {}", options.clear_state ? "cleared at every segment"
@@ -119,9 +119,9 @@ int run_eval(const EvalFlags& flags) {
     const EvalResult sampled = measure(*task, *run.model, random);
     if (!std::isfinite(sampled.standard_error))
       fail<ValueError>("eval: the batches of {} are no random ones (leave out --sampled)", task->name());
-    const std::string of = fmt::format("of {} random batches of {}", flags.sampled, options.batch);
-    print_line("loss {}: {:.6f}, standard error {:.6f}", of, sampled.loss, sampled.standard_error);
-    for (const auto& [name, value] : sampled.extras) print_line("{} {}: {:.6g}", spaced(name), of, value);
+    const std::string sample = fmt::format("of {} random batches of {}", flags.sampled, options.batch);
+    print_line("loss {}: {:.6f}, standard error {:.6f}", sample, sampled.loss, sampled.standard_error);
+    for (const auto& [name, value] : sampled.extras) print_line("{} {}: {:.6g}", spaced(name), sample, value);
   }
   print_line("{}: {}", text ? "tokens" : "targets", result.tokens);
   print_line("{}/s: {:.0f}", text ? "tokens" : "targets",
@@ -131,7 +131,7 @@ int run_eval(const EvalFlags& flags) {
       fail<ValueError>("eval: the task {} keeps no losses by position (leave out --by-position)",
                        run.config.data.name);
     std::vector<NamedResult> shown{{options.clear_state ? "state cleared" : "loss", result}};
-    // What the state is worth at each position.
+    // Show the benefit of the state at each position.
     if (result.carried && !options.clear_state) {
       options.clear_state = true;
       shown = {{"state carried", result}, {"state cleared", measure(*task, *run.model, options)}};
@@ -150,7 +150,7 @@ int run_eval(const EvalFlags& flags) {
 }  // namespace
 
 void add_eval_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command = app.add_subcommand("eval", "Loss of a trained model on its task");
+  CLI::App* command = app.add_subcommand("eval", "Measure the loss of a trained model on its task");
   const auto options = std::make_shared<EvalFlags>();
   const CLI::Validator size = CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000}).description("");
   command->add_option("RUN", options->run, "Folder of a run, or of one checkpoint")->required();
@@ -161,19 +161,19 @@ void add_eval_command(CLI::App& app, std::function<int()>& action) {
       ->capture_default_str();
   command
       ->add_option("--batches", options->options.batches,
-                   "So many batches (of windows: random ones); 0: all of the split once")
+                   "Number of batches, random ones for data.order windows; 0: all of the split once")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1'000'000'000}).description(""))
       ->capture_default_str();
   command
       ->add_option("--sampled", options->sampled,
-                   "Besides, the mean over so many random batches, as papers estimate their numbers")
+                   "Also print the mean over so many random batches, as papers estimate their numbers")
       ->check(CLI::Range(std::int64_t{2}, std::int64_t{1'000'000'000}).description(""));
-  command->add_option("--batch", options->options.batch, "Rows at a time (default: the run's)")->check(size);
+  command->add_option("--batch", options->options.batch, "Rows of a batch (default: the run's)")->check(size);
   command->add_option("--sequence", options->sequence, "Tokens of a row (default: the run's)")->check(size);
-  CLI::Option* seed = command->add_option("--seed", options->options.seed, "Of the random batches")
+  CLI::Option* seed = command->add_option("--seed", options->options.seed, "Seed of the random batches")
                           ->check(seed_number())
                           ->capture_default_str();
-  command->add_option("--checkpoint", options->checkpoint, "Which one of a run's folder")
+  command->add_option("--checkpoint", options->checkpoint, "Which checkpoint of a run")
       ->check(CLI::IsMember({"latest", "best"}))
       ->capture_default_str();
   command->add_option("--precision", options->precision, "Arithmetic; bf16 on the CPU is a slow check")
@@ -184,14 +184,16 @@ void add_eval_command(CLI::App& app, std::function<int()>& action) {
       ->capture_default_str();
   command->add_flag(
       "--clear-state", options->options.clear_state,
-      "Clear what recurrence carries at every segment; cached keys stay where a model has both");
+      "Clear the recurrent state at every segment; a cache of keys stays if the model has both");
   CLI::Option* score_last =
       command
-          ->add_option("--score-last", options->options.score_last,
-                       "Overlapping windows that start cold; only the last so many tokens of each count")
+          ->add_option(
+              "--score-last", options->options.score_last,
+              "Read overlapping windows, each without a state, and score only the last so many tokens")
           ->check(size);
   command
-      ->add_option("--from", options->options.from, "With --score-last: the token the first window ends at")
+      ->add_option("--from", options->options.from,
+                   "With --score-last: the token at which the first window ends")
       ->check(size)
       ->needs(score_last);
   command

@@ -1,4 +1,4 @@
-// `eddy generate`: text from a trained model, shown as it comes.
+// `eddy generate`: writes text from a trained model, token by token.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "tensor/base/format.h"
-#include "train/config/placement.h"
+#include "train/config/device_precision.h"
 #include "train/generate/generate.h"
 #include "train/generate/session.h"
 #include "train/page/human_text.h"
@@ -33,7 +33,7 @@ struct GenerateOptions {
   std::string session, save_session;
 };
 
-// The flags of the draws, so that those that were given go before those of a session.
+// The sampling flags: those given on the command line override those of a session.
 struct SampleFlags {
   const CLI::Option* temperature = nullptr;
   const CLI::Option* top_k = nullptr;
@@ -49,7 +49,7 @@ SampleOptions with_flags(SampleOptions kept, const SampleOptions& given, const S
   return kept;
 }
 
-// A prompt that never ends (`yes |`) must not fill the memory.
+// An endless prompt (`yes |`) must not fill the memory.
 constexpr std::size_t kLongestPrompt = std::size_t{1} << 24;
 
 std::string read_standard_input() {
@@ -71,13 +71,13 @@ int run_generate(const GenerateOptions& options, const SampleFlags& flags) {
   const bool saving = !options.save_session.empty();
   if (saving) {
     check_output("generate", options.save_session);
-    if (!takes_session(options.save_session))
+    if (!can_write_session(options.save_session))
       fail<IoError>(
           "generate: {} exists and is no session (--save-session replaces nothing else: name another file)",
           options.save_session);
   }
   const auto [device, dtype] =
-      choose_placement({"generate", "--device", "--precision"}, options.device, options.precision);
+      choose_device_precision({"generate", "--device", "--precision"}, options.device, options.precision);
   const LoadedRun run = load_run(options.run, dtype, options.checkpoint, device);
   if (!run.tokenizer)
     fail<ValueError>("generate: {} was trained on the task {}, which has no text (generate writes text)",
@@ -90,7 +90,7 @@ int run_generate(const GenerateOptions& options, const SampleFlags& flags) {
   session.sample =
       options.session.empty() ? options.sample : with_flags(session.sample, options.sample, flags);
 
-  // A file or a pipe gets the bytes as they are; a terminal gets nothing that could steer it.
+  // A file or a pipe gets the bytes as they are; a terminal gets printable text.
   const bool terminal = is_terminal(1);
   TerminalText safe;
   const auto show = [&](std::string_view bytes) {
@@ -99,7 +99,7 @@ int run_generate(const GenerateOptions& options, const SampleFlags& flags) {
   };
   const double prompt_seconds =
       generate(*run.model, *run.tokenizer, session.text, ids, 0, session.sample).prompt_seconds;
-  // From here on there is a text to put away, and an interrupt waits for that.
+  // From here on an interrupt waits until the session is saved.
   std::optional<StopOnSignal> signals;
   if (saving) signals.emplace();
   const GenerateResult result = generate(*run.model, *run.tokenizer, session.text, {}, options.tokens,
@@ -114,49 +114,50 @@ int run_generate(const GenerateOptions& options, const SampleFlags& flags) {
   fmt::print(stderr, "generated: {} tokens, {:.0f} tokens/s; prompt: {} tokens in {}; state: {}; {}{}\n",
              result.drawn, static_cast<double>(result.drawn) / std::max(result.seconds, 1e-9), ids.size(),
              human_duration(prompt_seconds), human_bytes(result.state_bytes), options.precision,
-             trained_in(run.config.train.precision, options.precision));
+             precision_note(run.config.train.precision, options.precision));
   return saving && stop_requested() ? 130 : 0;
 }
 
 }  // namespace
 
 void add_generate_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command = app.add_subcommand("generate", "Text from a trained model");
+  CLI::App* command = app.add_subcommand("generate", "Write text from a trained model");
   const auto options = std::make_shared<GenerateOptions>();
   command->add_option("RUN", options->run, "Folder of a run, or of one checkpoint")->required();
   command->add_option("--prompt", options->prompt,
-                      "Text to continue, '-': standard input (default: begin a line)");
-  command->add_option("--tokens", options->tokens, "How many to write")
+                      "Text to continue; '-' reads standard input (default: a new line)");
+  command->add_option("--tokens", options->tokens, "Number of tokens to write")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1'000'000'000'000}).description(""))
       ->capture_default_str();
   SampleFlags flags;
-  flags.temperature = command
-                          ->add_option("--temperature", options->sample.temperature,
-                                       "Below 1: safer, above: wilder, 0: most probable")
-                          ->capture_default_str();
+  flags.temperature =
+      command
+          ->add_option("--temperature", options->sample.temperature,
+                       "Below 1: more predictable; above 1: more random; 0: always the most probable token")
+          ->capture_default_str();
   flags.top_k =
-      command->add_option("--top-k", options->sample.top_k, "Draw from the k most probable tokens, 0: all")
+      command->add_option("--top-k", options->sample.top_k, "Sample from the k most probable tokens; 0: all")
           ->check(CLI::Range(std::int64_t{0}, std::int64_t{1'000'000'000}).description(""))
           ->capture_default_str();
   flags.top_p = command
                     ->add_option("--top-p", options->sample.top_p,
-                                 "Draw from the fewest tokens of this probability in all")
+                                 "Sample from the fewest tokens whose probabilities sum to this")
                     ->capture_default_str();
-  flags.seed =
-      command->add_option("--seed", options->sample.seed, "Of the draws: the same seed writes the same text")
-          ->check(seed_number())
-          ->capture_default_str();
+  flags.seed = command
+                   ->add_option("--seed", options->sample.seed,
+                                "Seed of the sampling: the same seed gives the same text")
+                   ->check(seed_number())
+                   ->capture_default_str();
   command
       ->add_option("--session", options->session,
-                   "Go on with the text that --save-session put away, by its draws unless flags say others")
+                   "Continue a text that --save-session saved; sampling flags override the saved ones")
       ->check(not_empty());
   command
-      ->add_option(
-          "--save-session", options->save_session,
-          "File to put the text's state away in when its tokens are written or Ctrl-C ends them; may "
-          "be --session's")
+      ->add_option("--save-session", options->save_session,
+                   "File to save the state of the text in, after the last token or Ctrl-C; may be the file "
+                   "of --session")
       ->check(not_empty());
-  command->add_option("--checkpoint", options->checkpoint, "Which one of a run's folder")
+  command->add_option("--checkpoint", options->checkpoint, "Which checkpoint of a run")
       ->check(CLI::IsMember({"latest", "best"}))
       ->capture_default_str();
   command->add_option("--precision", options->precision, "Arithmetic; bf16 on the CPU is a slow check")

@@ -1,4 +1,4 @@
-// `eddy info`: what this program is and runs on.
+// `eddy info`: prints what this program is and what it runs on.
 #include <CLI/CLI.hpp>
 #include <memory>
 
@@ -11,16 +11,16 @@ namespace eddy {
 
 void add_info_command(CLI::App& app, std::function<int()>& action) {
   CLI::App* command =
-      app.add_subcommand("info", "Version, compiler, processor, kernels, libraries and memory");
+      app.add_subcommand("info", "Show version, compiler, processor, kernels, libraries and memory");
   const auto measure = std::make_shared<bool>(false);
   command->add_flag("--measure", *measure,
-                    "Also the speed of products here and, with CUDA, on the GPU: a second");
+                    "Also measure the speed of products, on the CPU and with CUDA on the GPU (a second)");
   command->callback([measure, &action] {
     action = [measure] {
       for (const std::string& line : environment_lines()) print_line("{}", line);
       if (*measure) {
         flush_output();
-        print_line("product: {:.1f} GFLOP/s (f32, 1024 x 1024 x 1024)", measure_product_gflops());
+        print_line("product: {:.1f} GFLOP/s (f32, 1024 x 1024 x 1024)", measure_matmul_gflops());
         for (const std::string& line : measure_gpu()) print_line("{}", line);
         if (const std::string line = gpu_allocator_line(); !line.empty()) print_line("{}", line);
       }

@@ -1,5 +1,5 @@
-// `eddy models`: the models of this build, and the papers' configurations with their numbers of parameters.
-// Nothing is allocated: a model of any size can be counted.
+// `eddy models`: lists the models of this build, and the configurations of the papers with their numbers of
+// parameters. It only counts parameters and allocates nothing, so any size works.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
@@ -30,7 +30,7 @@ int list_models() {
   for (const ModelEntry& entry : model_registry())
     print_line("  {:<44} {}", entry.family + "/" + entry.model, entry.summary);
   print_line("\nConfigurations of the papers:");
-  // Papers count with or without the table of token vectors, which depends on the vocabulary.
+  // Papers count with or without the embedding table, whose size depends on the vocabulary.
   print_line("  {:<30} {:<18} {:>14} {:>14} {:>14}", "name", "model", "parameters", "without table",
              "expected");
   bool differs = false;
@@ -44,7 +44,7 @@ int list_models() {
   return differs ? 1 : 0;
 }
 
-// The tokens of a vocabulary that does not depend on a text; 0 for the others.
+// Returns the size of a vocabulary that does not depend on a text; 0 for the others.
 std::int64_t fixed_vocab(const std::string& tokenizer) {
   return tokenizer == "char" ? 0 : make_tokenizer(tokenizer, "")->vocab_size();
 }
@@ -67,15 +67,15 @@ int list_parameters(const ModelsOptions& options) {
 }  // namespace
 
 void add_models_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command = app.add_subcommand("models", "Models, and numbers of parameters");
+  CLI::App* command = app.add_subcommand("models", "List models and their numbers of parameters");
   const auto options = std::make_shared<ModelsOptions>();
   CLI::Option* config = command
                             ->add_option("--config", options->config,
-                                         "Lists the parameters of this config (TOML or JSON) instead")
+                                         "List the parameters of this configuration (TOML or JSON) instead")
                             ->check(not_empty());
   command
       ->add_option("--vocab", options->vocab,
-                   "Tokens of the vocabulary, where the config leaves them to a text")
+                   "Size of the vocabulary, if the configuration leaves it to the text")
       ->check(CLI::Range(1, 1'000'000'000).description(""))
       ->needs(config);
   command->callback([options, &action] {

@@ -1,4 +1,4 @@
-// `eddy reproduce`: a table of one of the papers, trained and measured again, or the table of step times.
+// `eddy reproduce`: trains and measures a table of one of the papers, or the table of step times.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
@@ -25,7 +25,7 @@ struct ReproduceFlags {
   SpeedOptions speed;
 };
 
-// "train.steps=100" as key and value.
+// Splits "train.steps=100" into key and value.
 void take_overrides(ReproduceFlags& flags) {
   for (const std::string& text : flags.set) {
     const std::size_t at = text.find('=');
@@ -40,7 +40,7 @@ void take_overrides(ReproduceFlags& flags) {
                       flags.device, set->second);
 }
 
-// An option of the other kind of table would be read past in silence.
+// Refuses options of the other kind of table, which would be ignored silently.
 void refuse_options_of_another(const CLI::App& command, bool speed) {
   for (const char* name : {"--task", "--data", "--set", "--windows", "--dry-run"})
     if (speed && command.count(name) > 0)
@@ -72,7 +72,7 @@ int run_reproduce(ReproduceFlags& flags, const CLI::App& command) {
     for (const char* name :
          {"--rows", "--scale", "--task", "--data", "--runs", "--set", "--windows", "--dry-run"})
       if (command.count(name) > 0)
-        fail<ConfigError>("reproduce: {} and no table (name one; without options all there are are listed)",
+        fail<ConfigError>("reproduce: {} and no table (name one; without options all tables are listed)",
                           name);
     for (const TableEntry& entry : reproduce_tables())
       print_line("{:<32}{}{}", entry.name, entry.summary,
@@ -81,11 +81,11 @@ int run_reproduce(ReproduceFlags& flags, const CLI::App& command) {
     return 0;
   }
   take_overrides(flags);
-  const auto says = [](std::string_view text) {
+  const auto log = [](std::string_view text) {
     print(text);
-    flush_output();  // training writes to the same place by other ways
+    flush_output();  // training writes to standard output too, not through print()
   };
-  switch (reproduce(flags.options, says)) {
+  switch (reproduce(flags.options, log)) {
     case ReproduceEnd::done:
       return 0;
     case ReproduceEnd::interrupted:
@@ -101,18 +101,18 @@ int run_reproduce(ReproduceFlags& flags, const CLI::App& command) {
 void add_reproduce_command(CLI::App& app, std::function<int()>& action) {
   CLI::App* command = app.add_subcommand(
       "reproduce",
-      "A table of a paper: trains its rows, measures them, shows both numbers side by side; or the "
-      "table of training steps' times");
+      "Train and measure the rows of a paper's table, and show its numbers beside ours; or the "
+      "table of step times");
   const auto flags = std::make_shared<ReproduceFlags>();
   ReproduceOptions& options = flags->options;
-  command->add_option("TABLE", options.table,
-                      "FAMILY/TABLE, or speed; without one, all there are are listed");
-  command->add_option("--rows", options.rows, "Names of rows, with commas; default: all")->delimiter(',');
+  command->add_option("TABLE", options.table, "FAMILY/TABLE, or speed; without one, all tables are listed");
+  command->add_option("--rows", options.rows, "Names of rows, separated by commas (default: all)")
+      ->delimiter(',');
   command
       ->add_option(
           "--scale", options.scale,
-          "small: sizes for a few CPU cores; paper: the paper's; tiny: seconds, to try the command. speed "
-          "has paper, its default, and small, which takes seconds")
+          "small: sizes for a few CPU cores; paper: the sizes of the paper; tiny: seconds, to try the "
+          "command. speed: paper (its default), or small, which takes seconds")
       ->capture_default_str();
   command->add_option("--task", options.task, "Variant of the table, where it has some");
   command->add_option("--data", options.data, "File or folder of the table's data (default: see the table)")
@@ -122,17 +122,17 @@ void add_reproduce_command(CLI::App& app, std::function<int()>& action) {
       ->allow_extra_args(false);
   command
       ->add_option("--windows", options.windows,
-                   "Tables by length: windows measured at each length, fewer at the longest")
+                   "For tables by length: windows measured at each length, fewer at the longest")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000}).description(""));
-  command->add_flag("--dry-run", options.dry_run, "Show the rows and their configurations, and leave");
+  command->add_flag("--dry-run", options.dry_run, "Show the rows and their configurations, and exit");
   command
       ->add_option("--device", flags->device,
                    "Where every row is trained and measured, the same as --set train.device (default: cpu; "
                    "speed: cuda, cpu at scale small)")
       ->check(CLI::IsMember({"cpu", "cuda"}));
-  command->add_option("--seconds", flags->speed.seconds, "speed: of timed steps for each row (10)")
+  command->add_option("--seconds", flags->speed.seconds, "speed: seconds of timed steps for each row (10)")
       ->check(number_between(1e-3, 1e6));
-  command->add_flag("--profile", flags->speed.profile, "speed: also where the time of each row goes");
+  command->add_flag("--profile", flags->speed.profile, "speed: also show where the time of each row goes");
   command->callback(
       [flags, command, &action] { action = [flags, command] { return run_reproduce(*flags, *command); }; });
 }

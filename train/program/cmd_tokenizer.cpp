@@ -1,4 +1,4 @@
-// `eddy tokenizer train` and `tokenizer show`: vocabularies made from texts, and what is in them.
+// `eddy tokenizer train` makes a vocabulary from texts; `eddy tokenizer show` prints what is in one.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
@@ -36,7 +36,7 @@ struct TokenizerFlags {
 
 int run_train_tokenizer(TokenizerFlags& flags) {
   std::error_code error;
-  if (!names_sentencepiece(flags.out))
+  if (!is_sentencepiece_path(flags.out))
     fail<ValueError>(
         "tokenizer train: --out is '{}' (a name that ends with .model, by which configurations know it)",
         flags.out);
@@ -48,15 +48,15 @@ int run_train_tokenizer(TokenizerFlags& flags) {
   const TrainedVocabulary made = train_vocabulary(files, flags.options);
   replace_text_file(flags.out, made.model);
   print_line("text: {} files, {} bytes, {} of them trained on", files.size(), made.bytes, made.used_bytes);
-  print_line("characters: {}, {} of them written as bytes", made.characters, made.as_bytes);
+  print_line("characters: {}, {} of them written as bytes", made.characters, made.without_piece);
   print_line("vocabulary: {} tokens ({}), {}", flags.options.size, flags.options.type, flags.out);
   return 0;
 }
 
-// The tokenizer of a .model file, a tokenizer.json, a checkpoint or a run.
+// Loads the tokenizer of a .model file, a tokenizer.json, a checkpoint or a run.
 std::unique_ptr<Tokenizer> tokenizer_behind(const std::string& subject) {
   std::error_code error;
-  if (names_sentencepiece(subject) && !fs::is_directory(subject, error)) return read_sentencepiece(subject);
+  if (is_sentencepiece_path(subject) && !fs::is_directory(subject, error)) return read_sentencepiece(subject);
   if (fs::is_regular_file(subject, error)) return tokenizer_from_json(read_text_file(subject));
   const fs::path kept = fs::path(subject) / "tokenizer.json";
   if (fs::is_regular_file(kept, error)) return tokenizer_from_json(read_text_file(kept));
@@ -67,7 +67,7 @@ std::unique_ptr<Tokenizer> tokenizer_behind(const std::string& subject) {
   return std::move(run.tokenizer);
 }
 
-// A token's text for people: in quotes, control characters and bytes that are no character as \xNN.
+// Returns the text of a token for people: in quotes, with control characters and invalid bytes as \xNN.
 std::string shown(std::string_view bytes) {
   std::string text = "'";
   for (std::size_t at = 0; at < bytes.size();) {
@@ -84,7 +84,7 @@ std::string shown(std::string_view bytes) {
   return text + "'";
 }
 
-// Tokens of one text, numbers and all.
+// Prints the tokens of one text with their ids.
 void show_text(const Tokenizer& tokenizer, const std::string& text) {
   const std::vector<std::int32_t> ids = tokenizer.encode(text);
   for (const std::int32_t id : ids) print_line("  {:>7}  {}", id, shown(tokenizer.decode_one(id)));
@@ -92,7 +92,7 @@ void show_text(const Tokenizer& tokenizer, const std::string& text) {
              tokenizer.decode(ids) == text ? "the same text" : shown(tokenizer.decode(ids)));
 }
 
-// How texts come out: what a table of vocabularies compares.
+// Prints how texts are tokenized: the numbers to compare vocabularies by.
 void show_data(const Tokenizer& tokenizer, const std::string& path) {
   std::int64_t bytes = 0, tokens = 0, words = 0;
   std::vector<std::int64_t> seen(static_cast<std::size_t>(tokenizer.vocab_size()));
@@ -119,15 +119,15 @@ int run_show_tokenizer(const TokenizerFlags& flags) {
   const std::unique_ptr<Tokenizer> tokenizer = tokenizer_behind(flags.subject);
   print_line("{}: {} tokens", tokenizer->name(), tokenizer->vocab_size());
   std::vector<std::int32_t> by_length;
-  std::string silent;
-  std::int64_t silent_count = 0;
+  std::string textless;
+  std::int64_t textless_count = 0;
   for (std::int32_t id = 0; id < tokenizer->vocab_size(); ++id) {
     if (!tokenizer->decode_one(id).empty())
       by_length.push_back(id);
-    else if (++silent_count <= 8)
-      silent += fmt::format(" {}", id);
+    else if (++textless_count <= 8)
+      textless += fmt::format(" {}", id);
   }
-  if (silent_count > 0) print_line("without text:{}{}", silent, silent_count > 8 ? " ..." : "");
+  if (textless_count > 0) print_line("without text:{}{}", textless, textless_count > 8 ? " ..." : "");
   const std::size_t most = std::min<std::size_t>(by_length.size(), 20);
   std::stable_sort(by_length.begin(), by_length.end(), [&](std::int32_t a, std::int32_t b) {
     return tokenizer->decode_one(a).size() > tokenizer->decode_one(b).size();
@@ -144,26 +144,29 @@ int run_show_tokenizer(const TokenizerFlags& flags) {
 
 void add_tokenizer_command(CLI::App& app, std::function<int()>& action) {
   CLI::App* command =
-      app.add_subcommand("tokenizer", "Vocabularies of subwords (SentencePiece): train one, show one");
+      app.add_subcommand("tokenizer", "Train or show a vocabulary of subwords (SentencePiece)");
   command->require_subcommand(1);
   const auto flags = std::make_shared<TokenizerFlags>();
   CLI::App* train = command->add_subcommand("train", "Make a vocabulary from texts");
-  train->add_option("--data", flags->data, "Text file or folder; of one with train and valid, train")
+  train
+      ->add_option("--data", flags->data, "Text file or folder; of a folder with train and valid, only train")
       ->required();
-  train->add_option("--vocab", flags->options.size, "Tokens")
+  train->add_option("--vocab", flags->options.size, "Number of tokens")
       ->check(CLI::Range(std::int64_t{512}, std::int64_t{1} << 20).description(""))
       ->capture_default_str();
   train->add_option("--type", flags->options.type, "bpe: merged pairs; unigram: most probable pieces")
       ->check(CLI::IsMember({"bpe", "unigram"}))
       ->capture_default_str();
-  train->add_option("--megabytes", flags->megabytes, "Of longer texts, take so much of their lines, evenly")
+  train
+      ->add_option("--megabytes", flags->megabytes,
+                   "Train on at most so many megabytes: lines taken evenly from longer texts")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20).description(""))
       ->capture_default_str();
   train->add_option("--out", flags->out, "File to write: NAME.model")->required();
   train->callback([flags, &action] { action = [flags] { return run_train_tokenizer(*flags); }; });
-  CLI::App* show = command->add_subcommand("show", "What a vocabulary holds, and how it cuts texts");
+  CLI::App* show = command->add_subcommand("show", "Show what a vocabulary holds, and how it splits texts");
   show->add_option("FILE|RUN", flags->subject, "A .model file, or a run's folder")->required();
-  show->add_option("--text", flags->text, "Cut this text");
+  show->add_option("--text", flags->text, "Split this text");
   show->add_option("--data", flags->show_data, "Count the tokens of this file or folder");
   show->callback([flags, &action] { action = [flags] { return run_show_tokenizer(*flags); }; });
 }

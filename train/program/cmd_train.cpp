@@ -1,4 +1,4 @@
-// `eddy train`: a new run from a configuration, or the continuation of one.
+// `eddy train`: starts a new run from a configuration, or resumes one.
 #include <CLI/CLI.hpp>
 #include <memory>
 
@@ -24,10 +24,10 @@ int run_train(TrainFlags& flags, const std::string& command_line, const CLI::Opt
   request.command_line = command_line;
   const bool resuming = !request.resume.empty();
   if (resuming && (!request.run_dir.empty() || !request.init_from.empty()))
-    fail<ValueError>("train: --resume goes on with a run: it takes neither --run nor --init-from");
+    fail<ValueError>("train: --resume continues a run and excludes --run and --init-from");
   if (!resuming && request.run_dir.empty())
-    fail<ValueError>("train: the run has no folder (--run DIR for a new one, --resume DIR to go on)");
-  // A resumed run keeps its own configuration; a file or flags given again change it.
+    fail<ValueError>("train: the run has no folder (--run DIR for a new run, --resume DIR to continue one)");
+  // A resumed run keeps its own configuration, unless a file or flags are given again.
   if (!flags.config_path.empty())
     request.config = load_run_config(flags.config_path);
   else if (resuming)
@@ -35,7 +35,7 @@ int run_train(TrainFlags& flags, const std::string& command_line, const CLI::Opt
   ConfigKeys keys = keys_of(request.config);
   flags.keys.apply(keys);
   if (!flags.data.empty()) request.config.data.path = flags.data;
-  // The flag goes before the configuration, whose number the training would set after it.
+  // The flag overrides the configuration, which training would apply later.
   if (threads.count() > 0 && request.config.train.threads > 0)
     request.config.train.threads = threads.as<std::int64_t>();
   validate(request.config);
@@ -54,8 +54,7 @@ int run_train(TrainFlags& flags, const std::string& command_line, const CLI::Opt
 }  // namespace
 
 void add_train_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command =
-      app.add_subcommand("train", "Train a model; every key of the configuration is also a flag");
+  CLI::App* command = app.add_subcommand("train", "Train a model; every configuration key is also a flag");
   const auto flags = std::make_shared<TrainFlags>();
   command
       ->add_option("config,--config", flags->config_path,
@@ -65,11 +64,11 @@ void add_train_command(CLI::App& app, std::function<int()>& action) {
       ->check(not_empty());
   command
       ->add_option("--resume", flags->request.resume,
-                   "Folder of a run to go on with, from its latest checkpoint")
+                   "Folder of a run to continue from its latest checkpoint")
       ->check(not_empty());
   command
       ->add_option("--init-from", flags->request.init_from,
-                   "Run or checkpoint whose parameters the new run starts from")
+                   "Start the new run from the parameters of this run or checkpoint")
       ->check(not_empty());
   command->add_option("--data", flags->data, "Short for --data.path: a text file or a folder of texts")
       ->check(not_empty());

@@ -1,4 +1,4 @@
-// The parsed command line written out again, for reports.
+// Writes the parsed command line out again, for reports.
 #include <CLI/CLI.hpp>
 #include <string>
 #include <string_view>
@@ -17,7 +17,7 @@ std::string quoted(const std::string& word) {
   return text + "'";
 }
 
-// The options given to one app, with their values.
+// Returns the options given to one app, with their values.
 std::string given_options(const CLI::App& app) {
   std::string text;
   for (const CLI::Option* option : app.get_options()) {

@@ -1,5 +1,5 @@
-// The commands of the program. Each function adds one to the command line; when the user asked for that
-// command, `action` is what to run once the whole line was understood. An action returns the exit status, or
+// The commands of the program. Each function adds one command to the command line. When the user chose that
+// command, it sets `action` to what runs once the whole line is parsed. An action returns the exit status, or
 // throws an eddy::Error.
 #pragma once
 
@@ -23,7 +23,7 @@ void add_models_command(CLI::App& app, std::function<int()>& action);
 void add_bench_command(CLI::App& app, std::function<int()>& action);
 void add_dump_command(CLI::App& app, std::function<int()>& action);
 
-// The command line that was parsed, in words that a shell takes: "eddy train --run out --data 'my texts'".
+// Returns the parsed command line, quoted for a shell: "eddy train --run out --data 'my texts'".
 std::string command_line_of(const CLI::App& app);
 
 }  // namespace eddy

@@ -1,5 +1,5 @@
-// The program `eddy`. Exit status: 0 done, 1 an error (one line on standard error), 2 a command line it does
-// not take.
+// The program `eddy`. Exit status: 0 success; 1 an error, with one line on standard error; 2 an invalid
+// command line. Some commands add 3 (failed) and 130 (interrupted).
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -34,17 +34,16 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 
-// Signals that would end the program where an error code tells more, and missing standard streams.
+// Ignores signals where an error code says more, and opens missing standard streams.
 void prepare_process() {
   std::signal(SIGPIPE, SIG_IGN);  // a write to a closed pipe fails with EPIPE
   std::signal(SIGXFSZ, SIG_IGN);  // a write past the limit on file sizes fails with EFBIG
-  // Started with a standard stream closed, the next file opened would take its number and get what is
-  // printed.
+  // If a standard stream is closed, the next file opened would take its number and receive what is printed.
   for (int stream = open("/dev/null", O_RDWR); stream >= 0 && stream <= STDERR_FILENO;)
     stream = open("/dev/null", O_RDWR);
 }
 
-// Lowers the level of the CPU kernels when EDDY_CPU_LEVEL asks for it.
+// Lowers the instruction set of the CPU kernels to EDDY_CPU_LEVEL.
 // errors: ConfigError; ValueError.
 void choose_cpu_level() {
   const char* const wanted = std::getenv("EDDY_CPU_LEVEL");
@@ -57,7 +56,7 @@ void choose_cpu_level() {
   fail<ConfigError>("EDDY_CPU_LEVEL: unknown level '{}' (one of {})", wanted, fmt::join(names, ", "));
 }
 
-// Refuses an EDDY_NUM_THREADS that the pool would pass over in silence, as it must where no error can be
+// Refuses an invalid EDDY_NUM_THREADS. The thread pool ignores it, since it starts where no error can be
 // caught.
 // errors: ConfigError.
 void check_thread_variable() {
@@ -70,7 +69,7 @@ void check_thread_variable() {
     fail<ConfigError>("EDDY_NUM_THREADS: '{}' is no number of threads (1 to 256; unset it for all)", text);
 }
 
-// Gives a GPU's choice of kernels what an environment variable asks for.
+// Sets a choice of GPU kernels from an environment variable.
 // errors: ConfigError.
 void choose_kernel(const char* variable, void (*choose)(std::string_view)) {
   const char* const wanted = std::getenv(variable);
@@ -89,14 +88,15 @@ int report(std::string_view text, int status) {
   return status;
 }
 
-// The flag a user may have meant: one with the same last word (--steps for --train.steps), else the nearest.
+// Returns the flag that the user may have meant: one with the same last word (--steps for --train.steps),
+// else the nearest.
 std::string nearest_flag(const std::string& flag, const std::vector<std::string>& flags) {
   for (const std::string& known : flags)
     if (flag.starts_with("--") && known.ends_with("." + flag.substr(2))) return known;
   return nearest_match(flag, flags);
 }
 
-// The complaint about the first argument that nothing took.
+// Returns the error text for the first argument that was not recognised.
 std::string refuse_argument(const CLI::App& app, const CLI::App* command, const std::string& argument) {
   if (argument.starts_with("-") && argument != "-") {
     const std::string flag = argument.substr(0, argument.find('='));
@@ -122,19 +122,19 @@ int run_command_line(int argc, char** argv) {
   std::function<int()> action;
   int threads = 0;
   CLI::App app{"Trains, evaluates and runs recurrent transformers.", "eddy"};
-  app.set_version_flag("--version", "eddy " EDDY_VERSION, "Print the version and leave");
+  app.set_version_flag("--version", "eddy " EDDY_VERSION, "Print the version and exit");
   app.add_option("--threads", threads,
-                 "CPU threads; also after a command (default: all, or EDDY_NUM_THREADS)")
+                 "CPU threads; may also follow the command (default: EDDY_NUM_THREADS, or all)")
       ->check(CLI::Range(1, 256).description(""));
   app.footer(
-      "EDDY_CPU_LEVEL=baseline|avx2|avx512 chooses lower CPU kernels.\n"
-      "EDDY_ATTENTION=plain|tensor_core|wgmma chooses a GPU's kernels of attention in bf16.\n"
-      "EDDY_RECURRENCE=plain|fused chooses a GPU's kernels of unit and block recurrence.\n"
-      "EDDY_PRODUCTS=plain|fused chooses whether a GPU's products sum bias gradients and mask ReLU's, too.\n"
-      "eddy COMMAND --help tells a command's options.");
+      "EDDY_CPU_LEVEL=baseline|avx2|avx512 lowers the instruction set of the CPU kernels.\n"
+      "EDDY_ATTENTION=plain|tensor_core|wgmma chooses the GPU kernels of attention in bf16.\n"
+      "EDDY_RECURRENCE=plain|fused chooses the GPU kernels of unit and block recurrence.\n"
+      "EDDY_PRODUCTS=plain|fused chooses whether GPU products fuse bias gradients and ReLU masks.\n"
+      "eddy COMMAND --help lists the options of a command.");
   app.get_formatter()->column_width(34);
-  // Commands take --threads after their name, and leave what they do not know to refuse_argument, which names
-  // the nearest.
+  // Commands accept --threads after their name, and leave unknown arguments to refuse_argument, which names
+  // the nearest one.
   app.require_subcommand(0, 1)->allow_extras()->fallthrough();
   for (const auto add :
        {add_train_command, add_reproduce_command, add_eval_command, add_compare_command, add_generate_command,
@@ -170,7 +170,7 @@ int run_command_line(int argc, char** argv) {
   choose_kernel("EDDY_PRODUCTS", set_product_kernel);
   if (threads > 0) set_thread_count(threads);
   const int status = action();
-  for (const std::string& notice : take_notices()) std::cerr << notice << '\n';
+  for (const std::string& warning : take_warnings()) std::cerr << warning << '\n';
   flush_output();
   return status;
 }

@@ -1,4 +1,4 @@
-// Options that are numbers.
+// Checks of options that are numbers.
 #include "train/program/number_options.h"
 
 #include <fmt/format.h>

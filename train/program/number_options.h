@@ -1,15 +1,15 @@
-// Options that are numbers, where CLI11 takes too much: its conversions turn -1 into the largest unsigned
-// number and cut what is too large, and its ranges hold a NaN.
+// Checks of options that are numbers, where CLI11 accepts too much: its conversions turn -1 into the largest
+// unsigned number and truncate what is too large, and its ranges accept a NaN.
 #pragma once
 
 #include <CLI/CLI.hpp>
 
 namespace eddy {
 
-// A whole number from 0 to 2^64 - 1.
+// Accepts a whole number from 0 to 2^64 - 1.
 CLI::Validator seed_number();
 
-// A number from `low` to `high`; a NaN is none.
+// Accepts a number from `low` to `high`, but no NaN.
 CLI::Validator number_between(double low, double high);
 
 }  // namespace eddy

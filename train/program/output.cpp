@@ -1,4 +1,4 @@
-// stdio with its errors looked at.
+// Output through stdio, with its errors checked.
 #include "train/program/output.h"
 
 #include <poll.h>
@@ -17,7 +17,7 @@ namespace eddy {
 namespace {
 
 [[noreturn]] void output_failed(int error) {
-  // Asked of the pipe itself: errno may be that of a later call.
+  // Asks the pipe itself, since errno may come from a later call.
   pollfd output{STDOUT_FILENO, POLLOUT, 0};
   const bool reader_gone = poll(&output, 1, 0) > 0 && (output.revents & POLLERR) != 0;
   if (error == EPIPE || reader_gone) throw OutputClosed{};
@@ -25,7 +25,7 @@ namespace {
                 error != 0 ? std::strerror(error) : "unknown reason");
 }
 
-// The bytes at the end of a text that begin a UTF-8 character and do not complete it.
+// Returns the number of bytes at the end of a text that begin a UTF-8 character and do not complete it.
 std::size_t cut_bytes(std::string_view text) {
   for (std::size_t back = 1; back <= std::min<std::size_t>(3, text.size()); ++back) {
     const auto byte = static_cast<unsigned char>(text[text.size() - back]);

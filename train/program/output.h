@@ -1,4 +1,4 @@
-// Standard output that notices when it fails: a full disk is an error, and a reader that has gone (`eddy
+// Standard output with checked errors: a full disk is an error, and a reader that closes the pipe (`eddy
 // models | head`) ends the program without one.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace eddy {
 
-// Thrown when nobody reads the output any more. No eddy::Error: it is no failure.
+// Thrown when the reader has closed the output. It is not an eddy::Error, since it is no failure.
 struct OutputClosed {};
 
 // Writes to standard output.
@@ -20,19 +20,19 @@ template <class... Args>
 void print_line(fmt::format_string<Args...> text, Args&&... args) {
   print(fmt::format(text, std::forward<Args>(args)...) + '\n');
 }
-// Hands on what is buffered, also of std::cout and stdio.
+// Flushes what is buffered, also by std::cout and stdio.
 // errors: as print.
 void flush_output();
 
 // Whether standard output (1) or standard error (2) is a terminal.
 bool is_terminal(int stream);
 
-// Text that comes in pieces of any length, as whole characters that cannot steer a terminal (see printable).
-// A character cut by the end of a piece waits for the next one.
+// Makes text that arrives in pieces of any length safe for a terminal: it returns whole characters, through
+// printable(). A character cut by the end of a piece waits for the next one.
 class TerminalText {
  public:
   std::string take(std::string_view bytes);
-  // What still waits.
+  // Returns what still waits.
   std::string finish();
 
  private:

@@ -1,4 +1,4 @@
-// Options that name files.
+// Checks of options that name files.
 #include "train/program/path_options.h"
 
 #include <unistd.h>
@@ -54,12 +54,12 @@ void check_bench_output(const char* where, const std::string& file) {
   check_output(where, file);
   std::error_code error;
   if (!std::filesystem::exists(file, error) || std::filesystem::is_empty(file, error)) return;
-  bool of_a_bench = false;
+  bool is_bench = false;
   if (std::filesystem::is_regular_file(file, error)) {
     const nlohmann::json old = nlohmann::json::parse(read_text_file(file), nullptr, false);
-    of_a_bench = old.is_object() && old.contains("bench") && old.contains("environment");
+    is_bench = old.is_object() && old.contains("bench") && old.contains("environment");
   }
-  if (!of_a_bench)
+  if (!is_bench)
     fail<IoError>(
         "{}: {} exists and holds no numbers of a benchmark (they replace nothing else: name another file)",
         where, file);

@@ -1,4 +1,4 @@
-// Options that name files: what can be known to go wrong is said before the work begins.
+// Checks of options that name files: predictable failures are reported before the work begins.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -6,20 +6,21 @@
 
 namespace eddy {
 
-// Refuses an empty name, which an unset variable of a shell leaves behind: it would read as no option at all.
+// Refuses an empty name, which an unset shell variable leaves behind and which would count as no option at
+// all.
 CLI::Validator not_empty();
 
-// Refuses a file that could not be written once its contents are there.
-// errors: IoError for a folder in its place, and for one around it that is missing or takes no files; `where`
-// is at its head.
+// Refuses an output file that could not be written later.
+// errors: IoError when the path is a folder, or when its parent folder is missing or not writable. The text
+// begins with `where`.
 void check_output(const char* where, const std::string& file);
 
-// The same for a page of HTML, which may replace a page or an empty file and nothing else.
+// The same for a page of HTML, which may only replace a page or an empty file.
 // errors: IoError.
 void check_page_output(const char* where, const std::string& file);
 
-// The same for the numbers of a benchmark: only such a file, JSON with the keys "bench" and "environment", or
-// an empty one is replaced.
+// The same for the JSON of a benchmark, which may only replace such a file (JSON with the keys "bench" and
+// "environment") or an empty one.
 // errors: IoError.
 void check_bench_output(const char* where, const std::string& file);
 

@@ -1,5 +1,5 @@
-// How far a measurement is: a line on the terminal that is written over, at most ten times a second; nothing
-// when standard error is no terminal.
+// The progress of a measurement: a line on the terminal that is updated at most ten times a second. Nothing
+// is shown when standard error is not a terminal.
 #pragma once
 
 #include <chrono>

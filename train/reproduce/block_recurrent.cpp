@@ -7,7 +7,7 @@
 namespace eddy {
 namespace {
 
-constexpr std::int64_t kTokensPerStep = 131072;  // of the paper, whatever the segment
+constexpr std::int64_t kTokensPerStep = 131072;  // as in the paper, for every segment length
 
 // Bits per byte on PG19, and the step time relative to Slide:13L.
 struct PaperRow {
@@ -45,7 +45,7 @@ ReproduceRow row_of(const PaperRow& paper, const std::string& name, const std::s
   return row;
 }
 
-// What all rows train with: whole books, bytes, Adafactor, no clipping and no decay.
+// Training of all rows: whole books, bytes, Adafactor, no clipping and no decay.
 void set_training(RunConfig& config) {
   config.data.order = "documents";
   config.data.tokenizer = "byte260";
@@ -76,8 +76,8 @@ std::vector<ReproduceRow> paper_rows() {
   return rows;
 }
 
-// A size for a few CPU cores: 6 layers of 128, windows of 128, the state read and written in the layer before
-// the last.
+// Returns a size for a few CPU cores: 6 layers of 128, windows of 128; the layer before the last reads and
+// writes the state.
 ModelConfig small_slide(Scale scale) {
   ModelConfig c;
   c.family = "block_recurrent";
@@ -113,7 +113,7 @@ std::vector<ReproduceRow> small_rows(Scale scale) {
     t.batch = 8;
     t.steps = 2000;
     t.warmup = 200;
-    t.learning_rate = 0.45;  // the peak, 0.45 / sqrt(200), is that of the paper, 1 / sqrt(1000)
+    t.learning_rate = 0.45;  // same peak as the paper: 0.45 / sqrt(200) = 1 / sqrt(1000)
     t.eval_every = t.checkpoint_every = 200;
     t.eval_batches = 40;
     if (scale == Scale::tiny) {

@@ -1,6 +1,6 @@
-// Tables 1 and 2 of S. Liang, "Block-wise Recurrent Transformer": the loss on the last 256 tokens of
-// windows of growing length, for four ways to train a memory and for Llama with and without a sliding window.
-// Both tables are cuts of the same six rows; the picture of them is the paper's Figure 1.
+// Tables 1 and 2 of S. Liang, "Block-wise Recurrent Transformer": the loss on the last 256 tokens of windows
+// of growing length, for four ways to train a memory, and for Llama with and without a sliding window. Both
+// tables show parts of the same six rows; a chart of them is the paper's Figure 1.
 #include <filesystem>
 
 #include "tensor/base/format.h"
@@ -74,7 +74,7 @@ ReproduceTable blockwise_recurrent_tables(const TableRequest& request) {
   ReproduceTable table;
   table.folder = "blockwise-recurrent/tables-1-2";
   table.title = "Block-wise recurrent transformer (Liang), Tables 1 and 2: loss by length";
-  table.rows.reserve(6);  // references to rows stay good
+  table.rows.reserve(6);  // keeps references to rows valid
   const Scale scale = request.scale;
   const RunConfig llama = common(scale, paper_model("blockwise_llama")),
                   learned = common(scale, paper_model("blockwise_memory_shared_learned")),
@@ -117,12 +117,12 @@ ReproduceTable blockwise_recurrent_tables(const TableRequest& request) {
     for (const std::int64_t length : {16384, 65536}) table.lengths.push_back(length);
   for (ReproduceRow& row : table.rows)
     if (row.config.model.model == "llama" && scale != Scale::tiny)
-      row.longest = 16384;  // its work is quadratic
+      row.longest = 16384;  // its work is quadratic in the length
   for (const std::int64_t length : table.lengths)
     table.columns.push_back(
         {fmt::format("last {} of {}", table.last, length), fmt::format("last_{}", length)});
   if (scale == Scale::tiny)
-    for (ReproduceRow& row : table.rows) row.published.clear();  // of other lengths
+    for (ReproduceRow& row : table.rows) row.published.clear();  // they are for other lengths
   const std::int64_t windows[] = {4, 128, 32'000};
   table.windows = windows[static_cast<int>(scale)];
 
@@ -135,8 +135,8 @@ ReproduceTable blockwise_recurrent_tables(const TableRequest& request) {
     table.text.source = stories;
   if (scale == Scale::tiny) table.text.source_bytes = 100'000;
   table.text.generated_bytes = scale == Scale::tiny ? 20'000 : std::int64_t{4} << 20;
-  // The paper's stories have some 200 tokens of its vocabulary. Bytes are shorter, so stories are cut to as
-  // many of them: what is repeated then lies as far back.
+  // The stories of the paper have some 200 tokens of its vocabulary. As bytes they would have more, so they
+  // are cut to about as many bytes: then the repeated text lies as far back.
   const bool subwords = request.tokenizer.ends_with(".model");
   if (!subwords) table.text.most_bytes = scale == Scale::tiny ? 24 : 220;
   if (!repeat)

@@ -1,4 +1,4 @@
-// Cells, Markdown, charts.
+// The cells, the Markdown and the charts of a table.
 #include "train/reproduce/page.h"
 
 #include <fmt/format.h>
@@ -28,13 +28,13 @@ std::string published_cell(const Published& published) {
   return fmt::format("{} ({})", number(published.value), published.remark);
 }
 
-// The number of a column for a row, NaN where it was not measured.
+// Returns the number of a column for a row, NaN where it was not measured.
 double own_value(const ReproduceTable& table, const std::vector<ShownRow>& rows, const ShownRow& shown,
                  const ReproduceColumn& column) {
-  const auto measured = [&](const ShownRow& of) {
-    if (!of.result) return kNotMeasured;
-    const auto found = of.result->values.find(column.key);
-    return found != of.result->values.end() ? found->second : kNotMeasured;
+  const auto measured = [&](const ShownRow& one) {
+    if (!one.result) return kNotMeasured;
+    const auto found = one.result->values.find(column.key);
+    return found != one.result->values.end() ? found->second : kNotMeasured;
   };
   if (!column.relative) return column.factor * measured(shown);
   for (const ShownRow& other : rows)
@@ -76,14 +76,14 @@ Cells cells_of(const ReproduceTable& table, const std::vector<ShownRow>& rows, c
   return cells;
 }
 
-// A table of its own: these cells are long, and beside them the numbers would have no room.
+// A table of its own: these cells are long and would leave no room for numbers beside them.
 const Cells kRunHeader{"row", "command", "device"};
 
 Cells run_of(const ShownRow& shown) {
   return {shown.row->title, shown.command, shown.result ? shown.result->device : ""};
 }
 
-// Characters as a terminal counts them: bytes that begin one.
+// Returns the number of characters: bytes that begin one.
 std::size_t width_of(const std::string& text) {
   return static_cast<std::size_t>(std::count_if(
       text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0u) != 0x80u; }));
@@ -176,7 +176,7 @@ void add_curves(HtmlPage& page, const ReproduceTable& table, const std::vector<S
   page.chart(training);
 }
 
-// The loss against the length of the window: ours and, from the same columns, the published.
+// Charts the loss against the length of the window: ours and, from the same columns, the published one.
 void add_lengths(HtmlPage& page, const ReproduceTable& table, const std::vector<ShownRow>& rows) {
   Chart ours{
       "Loss on the last targets by length, ours", "tokens of the window", "loss, nats", true, false, {}};
@@ -217,10 +217,10 @@ std::string table_text(const ReproduceTable& table, const std::vector<ShownRow>&
     runs.back()[1] = "`" + shown.command + "`";
   }
   std::string text = fmt::format("\n{}\n\n{}\n{}", table.title, markdown(lines), markdown(runs));
-  std::vector<std::string> below = table.notes;
-  for (std::string& remark : remarks_of(rows)) below.push_back(std::move(remark));
-  if (!below.empty()) text += '\n';
-  for (const std::string& line : below) text += "- " + line + '\n';
+  std::vector<std::string> notes = table.notes;
+  for (std::string& remark : remarks_of(rows)) notes.push_back(std::move(remark));
+  if (!notes.empty()) text += '\n';
+  for (const std::string& line : notes) text += "- " + line + '\n';
   return text;
 }
 

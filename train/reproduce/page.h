@@ -1,5 +1,5 @@
-// A table as people read it: as text for a terminal or a Markdown page, and as one HTML page with the rows'
-// curves in one picture.
+// A table for readers: as text for a terminal or a Markdown page, and as an HTML page with the curves of all
+// rows in one picture.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace eddy {
 
-// What a table's row shows: its result where there is one, and the command that makes it.
+// A row of a table: its result where there is one, and the command that makes it.
 struct ShownRow {
   const ReproduceRow* row = nullptr;
   std::optional<RowResult> result;
@@ -18,13 +18,13 @@ struct ShownRow {
   std::string folder;
 };
 
-// The table in Markdown, columns aligned: row, the published and the own number of every column, seed, steps,
-// tokens, time; a second one with each row's command and device; below them the notes and the rows' remarks.
-// Rows without a result say so.
+// Returns the table in Markdown with aligned columns: row, the published and our number for every column,
+// seed, steps, tokens, time. A second table has the command and the device of each row; below stand the notes
+// and the remarks. Rows without a result say so.
 std::string table_text(const ReproduceTable& table, const std::vector<ShownRow>& rows);
 
-// The page: the table, the validation and training losses of all rows that have a metrics file, and, where
-// lengths are measured, the loss against the length, ours and the published.
+// Returns the page: the table; the validation and training losses of all rows that have a metrics file; and,
+// where lengths are measured, the loss against the length, ours and the published one.
 // errors: those of reading metrics.
 std::string table_page(const ReproduceTable& table, const std::vector<ShownRow>& rows);
 

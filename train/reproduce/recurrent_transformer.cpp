@@ -1,5 +1,5 @@
-// The tables of Kausik, "Recurrent Transformers" (2025): tiny Shakespeare, CIFAR-10, copying. At paper scale
-// the rows are the configurations in examples/configs.
+// Tables 3, 4 and 6 of Kausik, "Recurrent Transformers" (2025): tiny Shakespeare, CIFAR-10, copying. At paper
+// scale the rows are the configurations in examples/configs.
 #include "train/reproduce/tables.h"
 
 namespace eddy {
@@ -49,7 +49,7 @@ ReproduceRow shakespeare(const TableRequest& request, const char* name, const ch
   return row;
 }
 
-// Adam as the CIFAR and copy runs have it.
+// Training of the CIFAR and copy runs: Adam without decay.
 TrainConfig plain_adam() {
   TrainConfig t;
   t.optimizer = "adam";
@@ -66,7 +66,7 @@ ReproduceRow cifar(const TableRequest& request, const char* name, const char* ti
   ReproduceRow row;
   row.name = name;
   row.title = title;
-  Published none;  // the paper makes estimates alone
+  Published none;  // the paper only gives estimates
   none.remark = "not given";
   row.published = {none, none, {accuracy}, {loss}};
   row.config.model = paper_model(paper_config);
@@ -101,7 +101,7 @@ ReproduceRow cifar(const TableRequest& request, const char* name, const char* ti
   return row;
 }
 
-// `steps` are the paper's, `small_steps` those of scale small.
+// `steps` are those of the paper, `small_steps` those of scale small.
 ReproduceRow copying(const TableRequest& request, const char* name, const char* title, std::int64_t steps,
                      std::int64_t small_steps, double loss, double accuracy) {
   ReproduceRow row;
@@ -114,14 +114,15 @@ ReproduceRow copying(const TableRequest& request, const char* name, const char* 
   TrainConfig& t = row.config.train;
   t = plain_adam();
   t.steps = steps;
-  t.eval_every = 0;  // the curriculum validates
+  t.eval_every = 0;  // the curriculum runs the validation
   t.checkpoint_every = 50;
   t.log_every = 1;
   t.sample_tokens = 0;
   if (request.scale == Scale::small) {
     data.noise_max = 256;
     data.curriculum_batches = 10;
-    data.stop_loss = 0.025;  // all symbols are right, and the curriculum's rate too small for more
+    data.stop_loss =
+        0.025;  // all symbols are right, and the curriculum's learning rate is too small to go on
     t.steps = small_steps;
     t.log_every = 10;
   } else if (request.scale == Scale::tiny) {

@@ -1,4 +1,4 @@
-// The list of tables, and the procedure that all of them go through.
+// The list of tables, and the procedure that runs them.
 #include "train/reproduce/reproduce.h"
 
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ namespace eddy {
 namespace {
 
 namespace fs = std::filesystem;
-using Says = std::function<void(std::string_view)>;
+using Log = std::function<void(std::string_view)>;
 
 constexpr std::uint64_t kStorySeed = 1;
 constexpr std::int64_t kDocuments = 8;
@@ -78,7 +78,7 @@ bool is_wanted(const ReproduceOptions& options, const ReproduceRow& row) {
          std::find(options.rows.begin(), options.rows.end(), row.name) != options.rows.end();
 }
 
-// Text of the table's own.
+// ---- text that a table makes for itself
 
 fs::path stories_file(const fs::path& folder) {
   return folder / "text" / "stories.txt";
@@ -94,7 +94,7 @@ void put_in_paths(ReproduceTable& table, const fs::path& folder) {
   for (ReproduceRow& row : table.rows) row.config.data.path = path.string();
 }
 
-// Runs that were trained on a text must not find another one in its place.
+// Refuses to overwrite a text that runs were trained on with another one.
 void write_once(const fs::path& file, const std::string& text) {
   std::error_code error;
   if (fs::exists(file, error)) {
@@ -107,7 +107,7 @@ void write_once(const fs::path& file, const std::string& text) {
   replace_text_file(file, text);
 }
 
-void prepare_text(const ReproduceTable& table, const fs::path& folder, const Says& says) {
+void prepare_text(const ReproduceTable& table, const fs::path& folder, const Log& log) {
   const ReproduceText& plan = table.text;
   if (plan.kind == ReproduceText::Kind::none) return;
   const std::int64_t bytes = plan.generated_bytes;
@@ -116,31 +116,31 @@ void prepare_text(const ReproduceTable& table, const fs::path& folder, const Say
     const auto part = static_cast<std::size_t>(bytes / kDocuments);
     for (std::size_t i = 0; i < static_cast<std::size_t>(kDocuments); ++i)
       write_once(documents_folder(folder) / fmt::format("book-{}.txt", i), all.substr(i * part, part));
-    says(fmt::format("data: {} documents of stories written by Eddy, {} bytes\n", kDocuments, bytes));
+    log(fmt::format("data: {} documents of stories written by Eddy, {} bytes\n", kDocuments, bytes));
     return;
   }
   const bool given = !plan.source.empty();
-  std::string told_text =
+  std::string source_text =
       given ? std::string(read_text(plan.source).view()) : generate_stories(kStorySeed, bytes);
-  if (given && plan.source_bytes > 0 && plan.source_bytes < static_cast<std::int64_t>(told_text.size()))
-    told_text.resize(static_cast<std::size_t>(plan.source_bytes));
-  std::vector<std::string> stories = split_stories(told_text);
-  const std::size_t told = stories.size();
-  if (told < 2)
+  if (given && plan.source_bytes > 0 && plan.source_bytes < static_cast<std::int64_t>(source_text.size()))
+    source_text.resize(static_cast<std::size_t>(plan.source_bytes));
+  std::vector<std::string> stories = split_stories(source_text);
+  const std::size_t story_count = stories.size();
+  if (story_count < 2)
     fail<ValueError>(
         "reproduce: {} has {} stories (at least 2, with <|endoftext|> or blank lines between them: told as "
         "one story, a text repeats nothing within reach)",
-        plan.source, told);
+        plan.source, story_count);
   const bool repeat = plan.kind == ReproduceText::Kind::repeat;
   if (repeat && plan.most_bytes > 0) stories = cut_stories(stories, plan.most_bytes);
   const std::string text = repeat ? repeat_text(stories) : plain_text(stories);
   write_once(stories_file(folder), text);
   const std::string from = given ? plan.source : std::string("Eddy's own generator");
   const std::string pieces = repeat ? fmt::format(" in {} pieces, each told twice", stories.size()) : "";
-  says(fmt::format("data: {} stories from {}{}: {} bytes\n", told, from, pieces, text.size()));
+  log(fmt::format("data: {} stories from {}{}: {} bytes\n", story_count, from, pieces, text.size()));
 }
 
-// Commands.
+// ---- commands
 
 std::string quoted(const std::string& word) {
   constexpr std::string_view kPlain =
@@ -171,7 +171,7 @@ std::string command_of(const ReproduceOptions& options, const ReproduceRow& row)
   return text;
 }
 
-// A dry run.
+// ---- a dry run
 
 std::string plan_text(const ReproduceOptions& options, const ReproduceTable& table, const fs::path& folder) {
   std::string text = fmt::format("{}\nin {}\n", table.title, folder.string());
@@ -180,14 +180,14 @@ std::string plan_text(const ReproduceOptions& options, const ReproduceTable& tab
     if (!is_wanted(options, row)) continue;
     const RowState state = row_state(table, row, options.runs);
     const bool measured = state.result && state.result->measured == measurement_of(table, row);
-    const char* stands = measured          ? "done"
+    const char* status = measured          ? "done"
                          : state.trained   ? "trained, to be measured"
                          : state.resumable ? "begun, to be resumed"
                                            : "to be trained";
-    if (!row.weights_of.empty() && !measured) stands = "to be measured";
+    if (!row.weights_of.empty() && !measured) status = "to be measured";
     const TrainConfig& t = row.config.train;
     const std::int64_t tokens = t.batch * t.accumulate * segment_length(row.config);
-    text += fmt::format("\n[{}] {}: {}\n", row.name, row.title, stands);
+    text += fmt::format("\n[{}] {}: {}\n", row.name, row.title, status);
     if (row.weights_of.empty())
       text += fmt::format("  {} steps, {} tokens each at most\n", t.steps, tokens);
     else
@@ -198,40 +198,40 @@ std::string plan_text(const ReproduceOptions& options, const ReproduceTable& tab
   return text;
 }
 
-// The rows one after the other.
+// ---- running the rows
 class Reproduction {
  public:
-  Reproduction(const ReproduceOptions& options, const Says& says)
+  Reproduction(const ReproduceOptions& options, const Log& log)
       : options_(options),
-        says_(says),
+        log_(log),
         table_(plan_table(options)),
         folder_(fs::path(options.runs) / table_.folder) {}
 
   ReproduceEnd run() {
     if (options_.dry_run) {
-      says_(plan_text(options_, table_, folder_));
+      log_(plan_text(options_, table_, folder_));
       return ReproduceEnd::done;
     }
-    // Whatever speaks against a row is said before hours are spent on another.
+    // Report an error of any row before hours are spent on another.
     for (const ReproduceRow& row : table_.rows)
       if (is_wanted(options_, row)) {
         static_cast<void>(row_state(table_, row, options_.runs));
         static_cast<void>(row_state(table_, trained_row(row), options_.runs));
       }
-    prepare_text(table_, folder_, says_);
+    prepare_text(table_, folder_, log_);
     ReproduceEnd end = ReproduceEnd::done;
     for (const ReproduceRow& row : table_.rows) {
       if (!is_wanted(options_, row)) continue;
-      const ReproduceEnd of_row = do_row(row);
-      if (of_row != ReproduceEnd::done) end = of_row;
-      if (of_row == ReproduceEnd::interrupted) break;
+      const ReproduceEnd row_end = run_row(row);
+      if (row_end != ReproduceEnd::done) end = row_end;
+      if (row_end == ReproduceEnd::interrupted) break;
       write_page();
     }
     const std::vector<ShownRow> rows = shown_rows();
     write_page();
-    says_(table_text(table_, rows));
-    says_(fmt::format("\npage: {}\n", page_file().string()));
-    if (end == ReproduceEnd::interrupted) says_("interrupted: the same command goes on\n");
+    log_(table_text(table_, rows));
+    log_(fmt::format("\npage: {}\n", page_file().string()));
+    if (end == ReproduceEnd::interrupted) log_("interrupted: repeat the command to continue\n");
     return end;
   }
 
@@ -240,12 +240,12 @@ class Reproduction {
     return row.weights_of.empty() ? row : *find_row(table_, row.weights_of);
   }
 
-  ReproduceEnd do_row(const ReproduceRow& row) {
+  ReproduceEnd run_row(const ReproduceRow& row) {
     const ReproduceRow& source = trained_row(row);
     RowState trained = row_state(table_, source, options_.runs);
     ReproduceEnd end = ReproduceEnd::done;
     if (!trained.trained) {
-      says_(fmt::format("\n== {}: {} ==\n", source.name, source.title));
+      log_(fmt::format("\n== {}: {} ==\n", source.name, source.title));
       end = train_row(source, trained, command_of(options_, source));
       if (end == ReproduceEnd::interrupted) return end;
       trained = row_state(table_, source, options_.runs);
@@ -254,15 +254,16 @@ class Reproduction {
     const bool current = state.result && state.result->measured == measurement_of(table_, row) &&
                          trained.result && state.result->step == trained.result->step;
     if (current) {
-      says_(fmt::format("{}: done already\n", row.name));
+      log_(fmt::format("{}: done already\n", row.name));
       return end;
     }
-    says_(fmt::format("{}: measuring\n", row.name));
+    log_(fmt::format("{}: measuring\n", row.name));
     static_cast<void>(measure_row(table_, row, state.folder, trained.folder));
     return end;
   }
 
-  // All rows of the table, those of earlier calls too; a row of another configuration counts as not run.
+  // Returns all rows of the table, including those of earlier calls; a row with another configuration counts
+  // as not run.
   std::vector<ShownRow> shown_rows() const {
     std::vector<ShownRow> rows;
     for (const ReproduceRow& row : table_.rows) {
@@ -285,7 +286,7 @@ class Reproduction {
   }
 
   const ReproduceOptions& options_;
-  const Says& says_;
+  const Log& log_;
   const ReproduceTable table_;
   const fs::path folder_;
 };
@@ -341,11 +342,11 @@ ReproduceTable plan_table(const ReproduceOptions& options) {
   return table;
 }
 
-ReproduceEnd reproduce(const ReproduceOptions& options, const std::function<void(std::string_view)>& says) {
-  return Reproduction(options, says).run();
+ReproduceEnd reproduce(const ReproduceOptions& options, const std::function<void(std::string_view)>& log) {
+  return Reproduction(options, log).run();
 }
 
-// What the tables share.
+// ---- shared by the tables
 
 ModelConfig paper_model(const std::string& name) {
   for (const NamedConfig& named : paper_configs()) {

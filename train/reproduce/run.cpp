@@ -1,4 +1,4 @@
-// Training with trainer.h, measuring with the row's task, and result.json.
+// Trains a row (train/run/trainer.h), measures it with its task, and keeps result.json.
 #include "train/reproduce/run.h"
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 
 #include "tensor/base/format.h"
 #include "train/config/config_file.h"
-#include "train/config/placement.h"
+#include "train/config/device_precision.h"
 #include "train/files/text_file.h"
 #include "train/run/checkpoint.h"
 #include "train/run/environment.h"
@@ -29,20 +29,20 @@ using nlohmann::json;
 
 constexpr const char* kResultFile = "result.json";
 
-// Windows longer than this are measured in smaller numbers: the work is the product of both.
+// Of longer windows fewer are measured: the work grows with number times length.
 constexpr std::int64_t kManyWindowsUpTo = 4096;
-// Tokens of a batch of windows: their keys and values are what fills the memory.
+// Tokens of a batch of windows: their keys and values fill the memory.
 constexpr std::int64_t kWindowTokens = 32768;
 
-// Keys that a run may go on with in another value and still be the same run.
+// Whether a run may continue with another value of this key and still count as the same run.
 bool may_change(const std::string& key, const RunConfig& wanted) {
-  if (key == "train.steps")  // a decay that is spread over the steps would be another one
+  if (key == "train.steps")  // a decay that spans all steps would change with their number
     return wanted.train.schedule == "constant" || wanted.train.schedule == "rsqrt";
-  for (const char* free :
+  for (const char* changeable :
        {"data.path", "train.minutes", "train.eval_every", "train.eval_batches", "train.checkpoint_every",
         "train.keep", "train.sample_every", "train.sample_tokens", "train.log_every", "train.max_bad_steps",
         "train.threads", "train.device", "train.state_gain_batches"})
-    if (key == free) return true;
+    if (key == changeable) return true;
   return false;
 }
 
@@ -50,21 +50,23 @@ std::string text_of(const json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-// Calls see(key, a, b) for every key in which the two differ.
-template <class See>
-void compare(const RunConfig& a, const RunConfig& b, const See& see) {
+// Calls visit(key, a, b) for every key in which the two differ.
+template <class Visit>
+void compare(const RunConfig& a, const RunConfig& b, const Visit& visit) {
   const json left = to_json(a), right = to_json(b);
   for (const auto& [section, keys] : left.items())
     for (const auto& [key, value] : keys.items())
       if (const json& other = right.at(section).at(key); other != value)
-        see(section + "." + key, value, other);
+        visit(section + "." + key, value, other);
 }
 
-// The differences between a run and what is wanted, but for those that a continuation may have.
+// Returns the differences between a run and the wanted configuration, except those that a continuation may
+// have.
 std::vector<std::string> contradictions(const RunConfig& run, const RunConfig& wanted) {
   std::vector<std::string> found;
   compare(run, wanted, [&](const std::string& key, const json& had, const json& want) {
-    const bool filled_in = (key == "model.vocab" || key == "model.n_out") && want == 0;  // by the task
+    const bool filled_in =
+        (key == "model.vocab" || key == "model.n_out") && want == 0;  // filled in by the task
     if (!filled_in && !may_change(key, wanted))
       found.push_back(fmt::format("{}: {}, wanted {}", key, text_of(had), text_of(want)));
   });
@@ -129,8 +131,8 @@ std::string device_text(const std::string& device) {
   return fmt::format("{}, {} threads, {}", device, threads, processor);
 }
 
-// The median time of a step; the first ones, which touch memory for the first time, are left out when there
-// are enough.
+// Returns the median time of a step. The first steps, which touch memory for the first time, are left out
+// when available are enough others.
 double step_ms(const fs::path& folder) {
   std::vector<double> times;
   const Metrics metrics = read_metrics(folder / "metrics.jsonl");
@@ -143,13 +145,14 @@ double step_ms(const fs::path& folder) {
   return *middle;
 }
 
-// The run that is measured: its best checkpoint where evaluations told which that is, else its last; on the
-// device that the row is trained on.
+// Loads the run to measure: its best checkpoint where evaluations chose one, else its last, on the device
+// that the row is trained on.
 LoadedRun run_to_measure(const ReproduceTable& table, const ReproduceRow& row, const fs::path& weights) {
   std::error_code error;
   const char* which = fs::exists(weights / "checkpoints" / "best", error) ? "best" : "latest";
-  const auto [device, dtype] = choose_placement({table.program.c_str(), "train.device", "train.precision"},
-                                                row.config.train.device, row.config.train.precision);
+  const auto [device, dtype] =
+      choose_device_precision({table.program.c_str(), "train.device", "train.precision"},
+                              row.config.train.device, row.config.train.precision);
   LoadedRun run = load_run(weights.string(), dtype, which);
   if (row.weights_of.empty() && device == kCpu) return run;
   RunConfig config = row.config;
@@ -167,7 +170,7 @@ TaskArguments arguments_for(const ReproduceRow& row, const LoadedRun& run) {
   arguments.config = run.config;
   arguments.config.data.path = row.config.data.path;  // the folder may have been moved
   if (run.tokenizer) arguments.tokenizer = tokenizer_from_json(run.tokenizer->to_json());
-  arguments.same_data_as = run.state.text_sha256;
+  arguments.expected_sha256 = run.state.text_sha256;
   arguments.run = run.checkpoint.string();
   arguments.training = false;
   return arguments;
@@ -206,8 +209,8 @@ std::int64_t validation_tokens(const ReproduceRow& row, const LoadedRun& run) {
   return length - part(row.config.data.split) - part(row.config.data.test);
 }
 
-// The loss on the last targets of windows of every length; the same targets for all of them, as far as their
-// number is the same.
+// Measures the loss on the last targets of windows of every length. The targets are the same for all lengths,
+// as far as their numbers of windows agree.
 // source: Liang, table 1.
 void measure_lengths(const ReproduceTable& table, const ReproduceRow& row, const LoadedRun& run,
                      RowResult& result) {
@@ -220,12 +223,12 @@ void measure_lengths(const ReproduceTable& table, const ReproduceRow& row, const
     const std::string key = fmt::format("last_{}", length);
     result.values[key] = kNotMeasured;
     if (length > base || length < last || (row.longest > 0 && length > row.longest)) continue;
-    const std::int64_t there = (tokens - base) / last;
+    const std::int64_t available = (tokens - base) / last;
     std::int64_t wanted = std::max<std::int64_t>(table.windows, 1);
     if (length > kManyWindowsUpTo) wanted = std::max<std::int64_t>(1, wanted * kManyWindowsUpTo / length);
     EvalOptions options;
     options.batch = std::clamp<std::int64_t>(kWindowTokens / length, 1, std::min<std::int64_t>(32, wanted));
-    options.batches = wanted >= there ? 0 : wanted / options.batch;
+    options.batches = wanted >= available ? 0 : wanted / options.batch;
     options.seed = 42;
     options.score_last = last;
     options.from = base + last;
@@ -279,7 +282,7 @@ RowState row_state(const ReproduceTable& table, const ReproduceRow& row, const s
   const fs::path config_file = state.folder / "config.json", result_file = state.folder / kResultFile;
   const bool has_result = fs::exists(result_file, error);
   if (own && !fs::exists(config_file, error))
-    fail<IoError>("{}: {} is there and is no run (choose another --runs)", table.program,
+    fail<IoError>("{}: {} exists and is not a run (choose another --runs)", table.program,
                   state.folder.string());
   if (own) {
     const RunConfig run =
@@ -309,7 +312,7 @@ ReproduceEnd train_row(const ReproduceRow& row, const RowState& state, const std
   if (state.resumable) {
     request.resume = state.folder.string();
   } else {
-    // Nothing was learned yet: the run begins again.
+    // Killed before its first checkpoint: start again.
     if (state.begun) fs::remove_all(state.folder);
     request.run_dir = state.folder.string();
   }

@@ -1,4 +1,4 @@
-// One row of a table on the disk: where it stands, training and measuring it, and what is kept of that.
+// One row of a table on disk: its progress, how to train and measure it, and the results that are kept.
 #pragma once
 
 #include <cstdint>
@@ -12,49 +12,50 @@
 
 namespace eddy {
 
-// What is known of a row that was trained to its end.
+// The result of a row that was trained to its end.
 struct RowResult {
   RunConfig config;
   std::string ended;  // "finished", "time over", "gave up"
   std::int64_t step = 0;
-  std::int64_t measured_step = 0;  // of the checkpoint that was measured
+  std::int64_t measured_step = 0;  // step of the measured checkpoint
   std::int64_t tokens = 0;
   std::int64_t parameters = 0;
   double seconds = 0;
   std::string device;
-  std::string measured;                  // how; empty: not measured yet
-  std::map<std::string, double> values;  // by the keys of columns
+  std::string measured;                  // how it was measured (measurement_of); empty: not yet
+  std::map<std::string, double> values;  // by ReproduceColumn::key
   std::vector<std::string> remarks;
 };
 
-// Where a row stands.
+// The progress of a row.
 struct RowState {
   std::filesystem::path folder;
-  std::optional<RowResult> result;  // of the configuration that is wanted
-  bool trained = false;             // to the end that is wanted
+  std::optional<RowResult> result;  // with the configuration of the table
+  bool trained = false;             // to the end that the configuration asks for
   bool resumable = false;
-  bool begun = false;  // a run without a checkpoint: killed before its first
+  bool begun = false;  // a run that was killed before its first checkpoint
 };
 
-// Looks at a row's folder.
+// Returns the progress of a row, read from its folder.
 // errors: ConfigError when it holds a run of another configuration, naming the keys; IoError when it holds
 // something else; FormatError for damaged files.
 RowState row_state(const ReproduceTable& table, const ReproduceRow& row, const std::string& runs);
 
-// Trains the row from where it stands; its result is kept once it came to its end.
+// Trains the row, continuing from its last checkpoint if there is one. The result is kept when the row
+// reaches its end.
 // errors: those of train.
 ReproduceEnd train_row(const ReproduceRow& row, const RowState& state, const std::string& command);
 
-// Measures a trained row and keeps the numbers. For a row with weights_of, `weights` is the folder of that
-// row's run, else its own.
+// Measures a trained row, keeps the numbers and returns them. `weights` is the folder of the run whose
+// weights are used: that of weights_of, or else the row's own.
 // errors: those of reading the run, its data and of evaluation.
 RowResult measure_row(const ReproduceTable& table, const ReproduceRow& row,
                       const std::filesystem::path& folder, const std::filesystem::path& weights);
 
-// How a row is measured, in words that change when the numbers would.
+// Returns a text that says how a row is measured; it changes whenever the numbers would.
 std::string measurement_of(const ReproduceTable& table, const ReproduceRow& row);
 
-// "section.key = value" of every key that is not at its default.
+// Returns "section.key = value" for every key that is not at its default.
 std::vector<std::string> changed_keys(const RunConfig& config);
 
 }  // namespace eddy

@@ -1,4 +1,4 @@
-// The rows, their measurement, and the table.
+// The rows of the speed table, their measurement, and the table.
 #include "train/reproduce/speed.h"
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"
 #include "train/config/config.h"
-#include "train/config/placement.h"
+#include "train/config/device_precision.h"
 #include "train/files/text_file.h"
 #include "train/page/html_page.h"
 #include "train/page/human_text.h"
@@ -33,8 +33,8 @@ const std::vector<std::string>& notes() {
       "and replayed from a graph, after some steps to warm up; the time is the median of repeated steps",
       "PyTorch: figures given for PyTorch 2.11 on an H200, not measured here. First as published or eager, "
       "then at its best: compiled, captured, hoisted by hand",
-      "floor: the operations of the step's products, at the rate of one large product measured between the "
-      "steps",
+      "floor: the operations of the step's products, at the rate of one large product measured between "
+      "the steps",
       "peak memory is that of live tensors: parameters, gradients, moments and the step"};
   return lines;
 }
@@ -43,7 +43,7 @@ SpeedFigure milliseconds(double ms, const std::string& remark = "") {
   return {ms, fmt::format("{} ms{}", ms, remark)};
 }
 
-// A rate in millions of tokens per second for steps of so many tokens.
+// Returns the figure of a rate in millions of tokens per second, for steps of so many tokens.
 SpeedFigure rate(double millions, std::int64_t tokens, const char* sign = "") {
   return {static_cast<double>(tokens) / millions * 1e-3, fmt::format("{}{} M tokens/s", sign, millions)};
 }
@@ -110,7 +110,7 @@ std::vector<SpeedRow> paper_rows() {
       {"copy_4128", "copy task, block_accumulate, 64 x 4128", with_vocab("copy", 16), 64, 4128}};
 }
 
-// Small enough for a step of milliseconds on one core; every recurrence keeps some blocks.
+// Shrinks a row to a step of milliseconds on one core; every recurrence keeps several blocks.
 void shrink(SpeedRow& row) {
   ModelConfig& m = row.model;
   m.vocab = std::min<std::int64_t>(m.vocab, 64);
@@ -164,7 +164,7 @@ Cells cells_of(const SpeedResult& result) {
   return cells;
 }
 
-std::string conditions(const SpeedOptions& options, const Placement& placement,
+std::string conditions(const SpeedOptions& options, const DevicePrecision& placement,
                        const std::string& precision) {
   return fmt::format("scale {}, {}, {}", options.scale, placement.device == kCpu ? "cpu" : "cuda", precision);
 }
@@ -174,7 +174,8 @@ nlohmann::json figure_json(const SpeedFigure& figure) {
   return {{"ms", figure.ms}, {"text", figure.text}};
 }
 
-// A row of result.json; "cells" and "text" are its part of the page, for later calls that measure other rows.
+// Returns a row of result.json. "cells" and "text" are its part of the page, for later calls that measure
+// other rows.
 nlohmann::json json_of(const SpeedResult& result) {
   return {{"name", result.row.name},
           {"title", result.row.title},
@@ -187,17 +188,17 @@ nlohmann::json json_of(const SpeedResult& result) {
           {"text", result.bench ? to_text(*result.bench) : result.failure}};
 }
 
-// The machine and the build. What the allocator holds is another number at every moment.
+// Returns the lines about the machine and the build, without those that change from moment to moment.
 std::vector<std::string> machine_lines(std::vector<std::string> environment) {
   std::erase_if(environment, [](const std::string& line) {
     return line.starts_with("allocator: ") || line.starts_with("cuda allocator: ") ||
-           line.starts_with("memory: ");  // of a virtual machine it may grow
+           line.starts_with("memory: ");  // the memory of a virtual machine may grow
   });
   return environment;
 }
 
-// The rows of an earlier call under equal conditions, by name; none where there was none, or its file is not
-// as this version writes it.
+// Returns the rows of an earlier call under equal conditions, by name; empty when there was none, or when its
+// file does not have the format of this version.
 std::map<std::string, nlohmann::json> rows_before(const fs::path& file, const std::string& where) {
   std::error_code error;
   if (!fs::exists(file, error)) return {};
@@ -256,10 +257,11 @@ void check_options(const SpeedOptions& options, const std::vector<SpeedRow>& row
         "--rows, or take --scale small)");
 }
 
-// errors: DeviceError without a GPU, with what can be done instead.
-Placement place(const std::string& device, const std::string& precision) {
+// Chooses the device.
+// errors: DeviceError without a GPU, with alternatives.
+DevicePrecision place(const std::string& device, const std::string& precision) {
   try {
-    return choose_placement({"reproduce speed", "--device", "the precision"}, device, precision);
+    return choose_device_precision({"reproduce speed", "--device", "the precision"}, device, precision);
   } catch (const DeviceError& error) {
     fail<DeviceError>(
         "reproduce speed: its sizes are for a GPU, and there is none to use: {} (--scale small tries every "
@@ -304,7 +306,7 @@ std::vector<SpeedRow> speed_rows(bool small) {
 }
 
 std::vector<SpeedResult> reproduce_speed(const SpeedOptions& options,
-                                         const std::function<void(std::string_view)>& says) {
+                                         const std::function<void(std::string_view)>& log) {
   if (options.scale != "paper" && options.scale != "small")
     fail<ConfigError>("reproduce speed: there is no scale \"{}\" (paper or small)", options.scale);
   const bool small = options.scale == "small";
@@ -312,7 +314,7 @@ std::vector<SpeedResult> reproduce_speed(const SpeedOptions& options,
   check_options(options, rows);
   const std::string device = !options.device.empty() ? options.device : small ? "cpu" : "cuda";
   const std::string precision = device == "cpu" ? "f32" : "bf16";
-  const Placement placement = place(device, precision);
+  const DevicePrecision placement = place(device, precision);
   const std::string where = conditions(options, placement, precision);
 
   const fs::path folder = fs::path(options.runs) / ("speed-" + options.scale);
@@ -325,15 +327,15 @@ std::vector<SpeedResult> reproduce_speed(const SpeedOptions& options,
     if (!options.rows.empty() &&
         std::find(options.rows.begin(), options.rows.end(), row.name) == options.rows.end())
       continue;
-    says(fmt::format("== {}: {} ==\n", row.name, row.title));
+    log(fmt::format("== {}: {} ==\n", row.name, row.title));
     results.push_back(measure(row, options, device, precision));
-    allocator(placement.device).trim();  // the next row's sizes are others
+    allocator(placement.device).trim();  // the next row needs other sizes
     const SpeedResult& result = results.back();
-    says(result.bench ? to_text(*result.bench) + '\n' : fmt::format("failed: {}\n\n", result.failure));
-    // After every row, so that a run that is killed loses nothing.
-    // A row that fails does not take the place of one that was measured.
+    log(result.bench ? to_text(*result.bench) + '\n' : fmt::format("failed: {}\n\n", result.failure));
+    // Written after every row, so that a killed run loses nothing. A failed row does not replace a measured
+    // one.
     if (result.bench || !measured.contains(row.name)) measured[row.name] = json_of(result);
-    nlohmann::json written = nlohmann::json::array();  // in the table's order
+    nlohmann::json written = nlohmann::json::array();  // in the order of the table
     for (const SpeedRow& one : rows)
       if (const auto found = measured.find(one.name); found != measured.end())
         written.push_back(found->second);
@@ -342,9 +344,9 @@ std::vector<SpeedResult> reproduce_speed(const SpeedOptions& options,
   }
   std::vector<Cells> lines{header()};
   for (const SpeedResult& result : results) lines.push_back(cells_of(result));
-  says(fmt::format("{}\n{}\n", where, text_table(lines)));
-  for (const std::string& note : notes()) says("- " + note + '\n');
-  says(fmt::format("\npage: {}\n", (folder / "index.html").string()));
+  log(fmt::format("{}\n{}\n", where, text_table(lines)));
+  for (const std::string& note : notes()) log("- " + note + '\n');
+  log(fmt::format("\npage: {}\n", (folder / "index.html").string()));
   return results;
 }
 

@@ -1,12 +1,12 @@
-// `eddy reproduce speed`: the training step of models of all families, beside figures given for PyTorch on a
-// GPU of the same kind. A step is forward, loss, backward, clipping and AdamW in bf16 without dropout,
-// replayed from a graph; the state goes on from step to step where a model carries one.
+// `eddy reproduce speed`: times the training step of models of all families, beside figures given for PyTorch
+// on the same kind of GPU. A step is forward, loss, backward, clipping and AdamW in bf16 without dropout,
+// replayed from a graph. Models with a state carry it from step to step.
 //
-//   RUNS/speed-SCALE/result.json    rows with what was measured, given and wanted, after every row
+//   RUNS/speed-SCALE/result.json    rows with the measured, given and wanted numbers, updated after every row
 //                   /index.html     the same as a page
 //
-// Rows that an earlier call measured under equal conditions, of scale, device, precision, machine and build,
-// stay in both files beside the new ones.
+// Rows that an earlier call measured stay in both files if scale, device, precision, machine and build are
+// the same.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@
 
 namespace eddy {
 
-// A figure as it was given: milliseconds of a step, and the words it came in.
+// A figure as it was given: milliseconds of a step, and its original wording.
 struct SpeedFigure {
   double ms = 0;  // 0: none
   std::string text{};
@@ -30,11 +30,11 @@ struct SpeedRow {
   std::string title;
   ModelConfig model;
   std::int64_t batch = 0, sequence = 0;
-  SpeedFigure eager{}, best{}, aim{};  // PyTorch as published or eager, at its best; what Eddy is to reach
+  SpeedFigure eager{}, best{}, aim{};  // PyTorch as published or eager; PyTorch at its best; Eddy's target
 };
 
-// The table; `small`: every row shrunk to what a CPU does in moments, without figures, since they are
-// others'.
+// Returns the rows of the table. `small`: every row shrunk to a size for a CPU, without figures, since those
+// belong to the full sizes.
 std::vector<SpeedRow> speed_rows(bool small);
 
 struct SpeedOptions {
@@ -42,9 +42,9 @@ struct SpeedOptions {
   std::string scale = "paper";    // paper | small
   std::string device{};           // cpu | cuda; empty: cuda, at scale small cpu
   std::string runs = "runs/reproduce";
-  double seconds = 0;  // of timed steps for each row; 0: 10, at scale small as few as there may be
+  double seconds = 0;  // of timed steps for each row; 0: 10, at scale small the fewest possible
   bool profile = false;
-  // For tests: of the product and the copies that floors are made of; 0: the benchmark's own.
+  // For tests: sizes of the product and the copies that floors are made of; 0: the defaults of the benchmark.
   std::int64_t product_size = 0, memory_bytes = 0;
 };
 
@@ -54,11 +54,11 @@ struct SpeedResult {
   std::string failure{};           // why
 };
 
-// Measures the rows one after the other; `says` is told of each, and the table at the end. A row that fails,
-// for want of memory say, is reported and the others go on. Returns the rows' results.
-// errors: ConfigError for an unknown row, scale or device, and for the paper's sizes on a CPU without --rows;
-// DeviceError when there is no GPU, with what can be done instead; IoError for the files.
+// Measures the rows one after the other and returns their results. `log` receives each row and, at the end,
+// the table. A row that fails, for example for lack of memory, is reported and the others continue.
+// errors: ConfigError for an unknown row, scale or device, and for the sizes of the paper on a CPU without
+// --rows; DeviceError when there is no GPU, with alternatives; IoError for the files.
 std::vector<SpeedResult> reproduce_speed(const SpeedOptions& options,
-                                         const std::function<void(std::string_view)>& says);
+                                         const std::function<void(std::string_view)>& log);
 
 }  // namespace eddy

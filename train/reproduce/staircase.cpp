@@ -1,6 +1,5 @@
-// The state tracking tasks of Table 1 of Ju et al., "Staircase Attention for Recurrent Processing of
-// Sequences" (2021). Sizes and training are those of the published script for Algorithm, and suggested for
-// Random Walk.
+// Table 1 of Ju et al., "Staircase Attention for Recurrent Processing of Sequences" (2021): state tracking.
+// Sizes and training are those of the published script for Algorithm, and its suggestions for Random Walk.
 #include "train/reproduce/tables.h"
 
 namespace eddy {
@@ -23,10 +22,10 @@ std::vector<PaperRow> paper_rows() {
       {"cached_staircase", "Cached Staircase", "algorithm_cached", {1.2, "the paper's data"}, {0.1}}};
 }
 
-// Sizes for a few CPU cores, and those of a try. The small Random Walk is the one at which a core shows the
-// pattern: 100 actions on 4 x 4 cells. A model without recurrence sees as many actions, but its layers are
-// too few to follow them; chunks are short, since inside one only layers carry the walk on, and a segment has
-// many of them, since gradients end with it.
+// Shrinks a row to a few CPU cores (small), or to a quick trial (tiny). The small Random Walk has 100 actions
+// on 4 x 4 cells, a size at which one core shows the pattern of the paper. A model without recurrence sees as
+// many actions, but has too few layers to follow them. Chunks are short, since inside a chunk only the layers
+// carry the walk on; a segment has many chunks, since gradients end with it.
 void shrink(RunConfig& config, Scale scale) {
   ModelConfig& m = config.model;
   const bool cached = m.model == "cached_staircase", chunked = cached || m.model == "staircase";
@@ -37,7 +36,7 @@ void shrink(RunConfig& config, Scale scale) {
   m.segment = m.context = chunked ? 2 * window : window;
   m.chunk = walk ? 8 : window;
   if (m.model == "lstm") {
-    // Of as many parameters as the others; half as wide it learns the walk.
+    // This width gives as many parameters as the other models have; for Random Walk half the width suffices.
     m.dim = walk ? dim : 2 * dim;
     m.embed_dim = m.dim / 2;
   } else {
@@ -45,7 +44,7 @@ void shrink(RunConfig& config, Scale scale) {
     m.mlp_dim = 4 * dim;
     m.heads = tiny ? 2 : 4;
     m.layers = deeper ? 4 : 2;
-    if (walk && cached) {  // one pass for each token: half the chunk, seen for twice as many steps
+    if (walk && cached) {  // one pass for each token: half the chunk, for twice as many steps
       m.chunk /= 2;
       m.steps *= 2;
     }
@@ -110,12 +109,12 @@ ReproduceTable staircase_table_1(const TableRequest& request) {
   table.chart_key = "error_percent";
   if (walk)
     table.notes = {
-        "the walks are of our own definition, since the paper's is not published: compare the pattern, not "
-        "digits"};
+        "the walks are of our own definition, since the paper's is not published: compare the pattern, "
+        "not digits"};
   else
     table.notes = {
-        "58.44 and 3.6 are the published script's numbers for these data; the paper's own data differ "
-        "slightly"};
+        "58.44 and 3.6 are the published script's numbers for these data; the paper's own data "
+        "differ slightly"};
   table.notes.emplace_back(
       "the paper took the best of several seeds by validation; ours is one seed, measured at its best "
       "validation loss. Rows of a batch begin inside an example, whose first labels then cannot be known: "

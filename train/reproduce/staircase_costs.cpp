@@ -10,7 +10,7 @@ namespace {
 constexpr double kFlopsPerMac = 2;
 constexpr double kBytesPerNumber = 4;
 
-// The sizes by the letters of the header, as numbers to compute with.
+// The sizes named in the header, as doubles.
 struct Sizes {
   explicit Sizes(const ModelConfig& c)
       : width(static_cast<double>(c.dim)),
@@ -24,7 +24,8 @@ struct Sizes {
   // One call of a layer for one query that sees `keys` keys.
   double layer_flops(double keys) const { return 8 * width * inner + 4 * width * mlp + 6 * keys * inner; }
   double key_value_flops() const { return 4 * width * inner; }
-  // Numbers that one call of a layer needs kept: of a query's row, and of a row that is context alone.
+  // Numbers that one call of a layer needs for its backward pass: for the row of a query, and for a row that
+  // is only context.
   double row_numbers() const { return 4 * width + 4 * inner + mlp; }
   double context_numbers() const { return 2 * width + 2 * inner; }
 
@@ -39,8 +40,8 @@ void add_staircase(const ModelConfig& c, const Sizes& s, StaircaseCosts& costs) 
       s.layers * (passes * s.layer_flops(steps * chunk) + (frozen + carried) * s.key_value_flops());
   costs.needed_bytes += s.layers * (passes * s.row_numbers() + carried * s.context_numbers());
   if (frozen > 0) {
-    // Every chunk's final state becomes keys and values, but the last of the segment in the next one; its
-    // N-1 carried ones are there besides. Their norm's input is one for all layers.
+    // The final state of every chunk becomes keys and values: that of the last chunk only in the next
+    // segment, and those of the N-1 carried chunks in this one. Their norm has one input for all layers.
     const double done = (steps - 1) * chunk / s.segment, all = 1 - chunk / s.segment + done;
     costs.needed_bytes += s.layers * all * (s.width + 2 * s.inner) + done * s.width;
   }
@@ -55,8 +56,9 @@ void add_xl(const ModelConfig& c, const Sizes& s, StaircaseCosts& costs) {
 
 void add_feedback(const ModelConfig& c, const Sizes& s, StaircaseCosts& costs) {
   costs.formula_flops += s.layers * s.layer_flops(s.span);
-  // Keys and values are of the memories: a segment's own but the last, and the carried ones; the states that
-  // are mixed to one are the layers' outputs, which are kept anyway but for the last.
+  // Keys and values come from the memories: the carried ones, and those of the segment except its last. The
+  // states that are mixed into one memory are the outputs of the layers, which are kept anyway except for the
+  // last.
   const double memories = 1 - 1 / s.segment + s.span / s.segment;
   const double owners = c.shared_kv ? 1 : s.layers;
   costs.needed_bytes += s.layers * (s.row_numbers() - 2 * s.inner) +
@@ -80,7 +82,7 @@ StaircaseCosts staircase_costs(const ModelConfig& config) {
   costs.formula_flops += 2 * sizes.width * sizes.logits;
   costs.needed_bytes += 2 * sizes.width + sizes.logits;
   costs.needed_bytes *= kBytesPerNumber;
-  ParamStore counted;  // the model without its numbers
+  ParamStore counted;  // declares the parameters without allocating them
   for (const ModelEntry& entry : model_registry())
     if (entry.family == full.family && entry.model == full.model)
       costs.flops = kFlopsPerMac * entry.make(full, counted.root())->forward_macs_per_token(full.segment);

@@ -1,4 +1,4 @@
-// The points of the staircase benchmark, trained by the trainer and kept like the rows of a table.
+// Trains the points of the staircase benchmark, and keeps them like the rows of a table.
 #include "train/reproduce/staircase_table.h"
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 #include "tensor/memory/allocator.h"
 #include "tensor/threads/thread_pool.h"
 #include "train/config/config.h"
-#include "train/config/placement.h"
+#include "train/config/device_precision.h"
 #include "train/eval/evaluate.h"
 #include "train/files/text_file.h"
 #include "train/reproduce/run.h"
@@ -23,8 +23,8 @@ namespace eddy {
 namespace {
 
 constexpr const char* kFolder = "bench-staircase";
-constexpr std::int64_t kMost = 1 << 20;
-// A point that is killed loses no more steps than these.
+constexpr std::int64_t kLargestSize = 1 << 20;
+// A killed point loses at most so many steps.
 constexpr std::int64_t kSaveEvery = 50;
 
 const std::vector<std::string>& known_models() {
@@ -43,9 +43,9 @@ bool has_chunks(const std::string& model) {
 void check_list(const char* name, const std::vector<std::int64_t>& values) {
   const std::set<std::int64_t> different(values.begin(), values.end());
   if (values.empty() || different.size() != values.size() || *different.begin() < 1 ||
-      *different.rbegin() > kMost)
+      *different.rbegin() > kLargestSize)
     fail<ConfigError>("bench staircase: --{} {} (different whole numbers, 1 to {})", name,
-                      fmt::join(values, ","), kMost);
+                      fmt::join(values, ","), kLargestSize);
 }
 
 void check_options(const StaircaseBenchOptions& options) {
@@ -113,7 +113,7 @@ StaircaseBenchPoint point_of(const StaircaseBenchOptions& options, const std::st
   return point;
 }
 
-// The points as rows of a table, which says where they stand and how they are measured.
+// Returns the points as rows of a table, so that row_state and measure_row (run.h) can be used.
 ReproduceTable table_of(const StaircaseBench& bench) {
   ReproduceTable table;
   table.name = table.program = "bench staircase";
@@ -121,7 +121,7 @@ ReproduceTable table_of(const StaircaseBench& bench) {
       bench.options.device == "cpu" ? kFolder : fmt::format("{}-{}", kFolder, bench.options.device);
   table.evaluation.split = "valid";
   table.evaluation.batches = 0;
-  table.evaluation.batch = 0;  // that of training
+  table.evaluation.batch = 0;  // 0: the batch of training
   for (const StaircaseBenchPoint& point : bench.points) {
     ReproduceRow row;
     row.name = row.title = point.name;
@@ -145,7 +145,7 @@ void take_result(const RowResult& result, const std::filesystem::path& folder, S
     point.saved_bytes = std::max(point.saved_bytes, step.saved_bytes);
     if (step.ms < point.best_ms) point.best_ms = step.ms;
   }
-  // The run's own configuration: the text has put its vocabulary in.
+  // Uses the configuration of the run, since the task has filled in the vocabulary.
   const std::string file = (folder / "config.json").string();
   point.costs =
       staircase_costs(run_config_from_json(nlohmann::json::parse(read_text_file(file)), file).model);
@@ -155,7 +155,8 @@ void take_result(const RowResult& result, const std::filesystem::path& folder, S
 }  // namespace
 
 double StaircaseBenchPoint::kept_bytes_per_token() const {
-  // Every product keeps a handle to its weight, and all parameters are one buffer of f32.
+  // saved_bytes includes the weights: every product saves a handle to its weight, and all parameters are one
+  // buffer of f32.
   return static_cast<double>(saved_bytes - 4 * parameters) /
          static_cast<double>(config.train.batch * config.model.segment);
 }
@@ -172,7 +173,7 @@ StaircaseBench plan_staircase_bench(const StaircaseBenchOptions& options) {
     }
     for (const std::int64_t n : options.n) {
       if (!has_chunks(model)) bench.points.push_back(point_of(options, model, n, 0));
-      // With N = 1 nothing is ever cached: it is the plain staircase.
+      // With N = 1 nothing is ever cached, so it is the plain staircase.
       if (has_chunks(model) && (n > 1 || model == "staircase"))
         for (const std::int64_t c : options.c) bench.points.push_back(point_of(options, model, n, c));
     }
@@ -183,13 +184,13 @@ StaircaseBench plan_staircase_bench(const StaircaseBenchOptions& options) {
 }
 
 StaircaseBench bench_staircase(const StaircaseBenchOptions& options,
-                               const std::function<void(std::string_view)>& says,
-                               const std::function<void(const StaircaseBench&)>& after) {
+                               const std::function<void(std::string_view)>& log,
+                               const std::function<void(const StaircaseBench&)>& keep) {
   StaircaseBench bench = plan_staircase_bench(options);
   const Device device =
-      choose_placement({"bench staircase", "--device", "--precision"}, options.device, "f32").device;
+      choose_device_precision({"bench staircase", "--device", "--precision"}, options.device, "f32").device;
   const ReproduceTable table = table_of(bench);
-  // Whatever speaks against a point is said before time is spent on another.
+  // Report an error of any point before time is spent on another.
   for (const ReproduceRow& row : table.rows) static_cast<void>(row_state(table, row, options.runs));
   const std::string command =
       fmt::format("eddy bench staircase --runs {}{}", options.runs, device == kCpu ? "" : " --device cuda");
@@ -198,7 +199,7 @@ StaircaseBench bench_staircase(const StaircaseBenchOptions& options,
     RowState state = row_state(table, row, options.runs);
     const std::string place = fmt::format("{} of {}, {}", i + 1, bench.points.size(), row.name);
     if (!state.trained) {
-      says(fmt::format("\n== {} ==\n", place));
+      log(fmt::format("\n== {} ==\n", place));
       allocator(device).reset_peak();
       const ReproduceEnd end = train_row(row, state, command);
       if (end == ReproduceEnd::interrupted) {
@@ -210,12 +211,12 @@ StaircaseBench bench_staircase(const StaircaseBenchOptions& options,
     if (state.result && state.result->measured == measurement_of(table, row)) {
       take_result(*state.result, state.folder, bench.points[i]);
     } else {
-      says(fmt::format("{}: measuring\n", place));
+      log(fmt::format("{}: measuring\n", place));
       take_result(measure_row(table, row, state.folder, state.folder), state.folder, bench.points[i]);
     }
-    says(fmt::format("{}: {:.4f} bits per character, {:.0f} ms a batch\n", place, bench.points[i].bits,
-                     bench.points[i].batch_ms));
-    after(bench);
+    log(fmt::format("{}: {:.4f} bits per character, {:.0f} ms a batch\n", place, bench.points[i].bits,
+                    bench.points[i].batch_ms));
+    keep(bench);
   }
   return bench;
 }

@@ -1,4 +1,5 @@
-// The staircase benchmark for reading: the table beside the paper's, JSON, and the page with its plots.
+// The results of the staircase benchmark: the table beside that of the paper, JSON, and the page with its
+// plots.
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -132,7 +133,7 @@ constexpr const char* kPaperNote =
     "The paper's numbers are of Pushshift.io Reddit, 117M parameters and graphics processors: compare the "
     "pattern, not digits.";
 
-// One line for each model and N, with a point for each C; of models without C, one line over N.
+// One line for each model and N, with a point for each C; models without C have one line over N.
 struct Group {
   std::string name;
   std::vector<const StaircaseBenchPoint*> points;
@@ -170,7 +171,7 @@ Chart chart_of(const std::vector<Group>& groups, const char* title, const char* 
   return chart;
 }
 
-// Figure 3 of the paper, from its tables.
+// Figure 3 of the paper, drawn from its tables.
 Chart paper_chart() {
   Chart chart{"The same in the paper", "ms a batch", "validation perplexity", true, false, {}};
   for (const PaperPoint& point : kPaper) {
@@ -201,7 +202,7 @@ void add_charts(HtmlPage& page, const StaircaseBench& bench) {
                         })});
 }
 
-// Narrow columns would break their numbers: the point's name says its N and C.
+// Leaves N and C to the name of the point: more columns would be too narrow for their numbers.
 void add_points(HtmlPage& page, const StaircaseBench& bench, Cells head, std::vector<Cells> rows) {
   head.erase(head.begin() + 1, head.begin() + 3);
   for (std::size_t i = 0; i < rows.size(); ++i) {

@@ -1,5 +1,5 @@
-// What makes each table, and what their descriptions share: a new table adds its function here and its row in
-// reproduce.cpp.
+// The functions that make the tables, and what their descriptions share. A new table adds its function here
+// and an entry in reproduce.cpp.
 #pragma once
 
 #include <string>
@@ -15,21 +15,23 @@ ReproduceTable block_recurrent_table_1(const TableRequest& request);
 ReproduceTable blockwise_recurrent_tables(const TableRequest& request);
 ReproduceTable staircase_table_1(const TableRequest& request);
 
-// A model of models/paper_configs() by name; vocabulary and head are left for the data to fill in.
+// Returns a configuration of paper_configs() (models/model.h) by name; the vocabulary and the head are left
+// for the data to fill in.
 ModelConfig paper_model(const std::string& name);
 
-// How rows are measured: on `batches` batches of a split, 0 for all of it, in rows as in training.
+// Returns options that measure rows on `batches` batches of a split (0: all of it), with the batch of
+// training.
 EvalOptions measured_on(const std::string& split, std::int64_t batches);
 
-// Refuses --data for a table whose data are made, not read.
+// Refuses --data for a table whose data are generated.
 // errors: ConfigError, always.
 [[noreturn]] void refuse_data(const char* table);
 
-// What to say when there are no books to train on.
+// Reports that there are no books to train on.
 // errors: IoError, always.
 [[noreturn]] void books_missing();
 
-// What to say when sizes are not the paper's; nothing at paper scale.
+// Adds a note that the sizes are not those of the paper; nothing at paper scale.
 void add_scale_note(ReproduceTable& table, Scale scale);
 
 }  // namespace eddy

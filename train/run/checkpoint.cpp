@@ -45,7 +45,7 @@ std::string pointed_at(const fs::path& pointer) {
   return name;
 }
 
-// Removes all but the newest `keep` and the best; and what a killed run left half-written.
+// Removes all checkpoints but the newest `keep` and the best, and what a killed run left half-written.
 void prune(const fs::path& folder, std::int64_t keep) {
   std::vector<fs::path> found;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
@@ -59,9 +59,9 @@ void prune(const fs::path& folder, std::int64_t keep) {
     if (found[i].filename() != best && found[i].filename() != latest) fs::remove_all(found[i]);
 }
 
-// Renames the new checkpoint to its name. A step may be saved again (as the best, or after a resume): then
-// the two change places at once, since `latest` may name the old one, and a kill between its removal and the
-// rename would leave it pointing to nothing.
+// Renames the new checkpoint to its name. When the step was saved before (as the best, or before a resume),
+// the two folders are exchanged atomically: `latest` may name the old one, and a kill between its removal and
+// the rename would leave `latest` pointing to nothing.
 void put_in_place(const fs::path& temporary, const fs::path& target) {
   if (!fs::exists(target)) {
     fs::rename(temporary, target);
@@ -71,8 +71,7 @@ void put_in_place(const fs::path& temporary, const fs::path& target) {
     const int error = errno;
     if (error != EINVAL && error != ENOSYS)
       fail<IoError>("checkpoint: cannot replace {}: {}", target.string(), std::strerror(error));
-    // A file system that cannot exchange (network mounts): the moment without a checkpoint is as short as can
-    // be.
+    // Some file systems (network mounts) cannot exchange; the time without a checkpoint is then kept short.
     const fs::path old = target.parent_path() / (".tmp-old-" + target.filename().string());
     fs::remove_all(old);
     fs::rename(target, old);

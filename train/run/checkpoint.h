@@ -1,15 +1,15 @@
-// Checkpoints: whole or absent, never half. A checkpoint is written under a temporary name, every file and
-// the folder are flushed to the disk, then it is renamed to checkpoints/step-N, and only then does the
-// one-line file `latest` point to it. A kill at any moment leaves the one before.
+// Checkpoints, written atomically: a checkpoint is complete or absent. It is written under a temporary name,
+// every file and the folder are flushed to disk, it is renamed to checkpoints/step-N, and only then the
+// one-line file `latest` points to it. A process killed at any moment leaves the checkpoint before.
 //
-//   RUN/config.json              the configuration of the run
-//   RUN/tokenizer.json           of tasks on text; tokenizer.model, when it is one of SentencePiece
+//   RUN/config.json                                the configuration of the run
+//   RUN/tokenizer.json                             for tasks on text; tokenizer.model with SentencePiece
 //   RUN/metrics.jsonl, report.html
 //   RUN/checkpoints/step-N/model.safetensors       parameters
 //                          optimizer.safetensors   moments and step count
 //                          recurrent.safetensors   the carried state, for models that have one
 //                          state.json              config, tokenizer, step, best validation loss, and
-//                                                  what the task keeps: stream positions, a curriculum
+//                                                  the task's own: stream positions, a curriculum
 //   RUN/checkpoints/latest, best                   the names of two checkpoints
 #pragma once
 
@@ -27,7 +27,7 @@
 
 namespace eddy {
 
-// What state.json carries besides config and tokenizer.
+// The content of state.json besides config and tokenizer.
 struct TrainingState {
   std::int64_t step = 0;  // optimizer steps done, skipped ones included
   std::int64_t tokens = 0;
@@ -35,19 +35,18 @@ struct TrainingState {
   double best_loss = std::numeric_limits<double>::infinity();
   std::int64_t best_step = -1;
   std::string text_sha256;    // of the text trained on; empty when not known
-  std::string task = "null";  // what Task::save gave, as JSON
+  std::string task = "null";  // the result of Task::save, as JSON
 };
 
-// Writes checkpoints/step-N of a run, points `latest` (and with `is_best`, `best`) to it and removes older
-// ones: the last `keep` and the best stay. `tokenizer` may be null: not every task is on text. Returns its
-// folder.
-// errors: IoError; the checkpoints before are untouched then.
+// Writes checkpoints/step-N of a run, points `latest` (and with `is_best`, `best`) to it, removes all older
+// ones but the last `keep` and the best, and returns its folder. `tokenizer` is null for tasks without text.
+// errors: IoError; the older checkpoints are then unchanged.
 std::filesystem::path save_checkpoint(const std::filesystem::path& run_dir, const RunConfig& config,
                                       const Tokenizer* tokenizer, const Model& model,
                                       const Optimizer& optimizer, const State& recurrent,
                                       const TrainingState& state, bool is_best, std::int64_t keep);
 
-// A trained model with what it was trained by.
+// A trained model with its configuration and training state.
 struct LoadedRun {
   RunConfig config;
   std::unique_ptr<Tokenizer> tokenizer;  // null when the task has none
@@ -57,15 +56,17 @@ struct LoadedRun {
   std::filesystem::path checkpoint;  // the folder it came from
 };
 
-// The run behind a path: a checkpoint's folder, or a run's folder, whose latest checkpoint is taken (`which`
-// may name another file than "latest", such as "best"); its model lies on the device.
+// The run at a path, which is a checkpoint's folder or a run's folder. Of a run the checkpoint named by the
+// file `which` is loaded: "latest" or "best". The model lies on `device`.
 // errors: IoError when there is none; FormatError for damaged files.
 LoadedRun load_run(const std::string& path, Dtype dtype = Dtype::f32, const std::string& which = "latest",
                    Device device = kCpu);
 
-// The optimizer and recurrent state of a checkpoint.
+// Loads a checkpoint's optimizer state into `optimizer`.
 // errors: IoError, FormatError.
 void load_optimizer(const std::filesystem::path& checkpoint, const Model& model, Optimizer& optimizer);
+// The recurrent state of a checkpoint.
+// errors: IoError, FormatError.
 State load_recurrent(const std::filesystem::path& checkpoint);
 
 }  // namespace eddy

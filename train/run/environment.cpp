@@ -1,4 +1,4 @@
-// Asked from the compiler's macros, /proc/cpuinfo, OpenBLAS and the backends.
+// Read from the compiler's macros, /proc/cpuinfo, OpenBLAS and the backends.
 #include "train/run/environment.h"
 
 #include <cblas.h>
@@ -77,7 +77,7 @@ std::string blas() {
   const char* const flavours[] = {"serial, which is not safe here", "pthread", "openmp"};
   const int flavour = openblas_get_parallel();
   const std::string core = text(openblas_get_corename());
-  std::string hint = slow_products();
+  std::string hint = slow_matmul_reason();
   if (!hint.empty()) hint = " (" + hint + ")";
   return fmt::format("{}; core {}{}; {}", text(openblas_get_config()), core, hint,
                      flavour >= 0 && flavour <= 2 ? flavours[flavour] : "unknown flavour");
@@ -91,9 +91,9 @@ std::string system_memory() {
 
 }  // namespace
 
-// OpenBLAS takes a processor that is newer than its release for an old one, which ops/cpu mends, but not
-// against the user's word; that word is sometimes another machine's.
-std::string slow_products() {
+// OpenBLAS takes a processor newer than its release for an old one. ops/cpu corrects that, unless the user
+// chose a core type by an environment variable, which may be meant for another machine.
+std::string slow_matmul_reason() {
   install_backends();
   if (best_isa_level() == IsaLevel::baseline) return "";
   std::string core = openblas_get_corename();
@@ -141,12 +141,12 @@ std::vector<std::string> environment_lines() {
   std::vector<std::string> texts;
   for (const auto& [name, value] : lines) texts.push_back(fmt::format("{}: {}", name, value));
   if (const std::optional<GpuKernels> kernels = gpu_kernels())
-    texts.push_back("gpu kernels: " + in_words(*kernels));
+    texts.push_back("gpu kernels: " + describe(*kernels));
   if (std::string line = gpu_allocator_line(); !line.empty()) texts.push_back(std::move(line));
   return texts;
 }
 
-double measure_product_gflops(int size) {
+double measure_matmul_gflops(int size) {
   if (size < 1) fail<ValueError>("measure: a product of {} rows (at least 1)", size);
   using Clock = std::chrono::steady_clock;
   const auto seconds_since = [](Clock::time_point start) {

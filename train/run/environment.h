@@ -1,5 +1,5 @@
-// What the program runs on: itself, the compiler, the processor, the libraries. Kept with every run, since
-// numbers without it cannot be compared.
+// The environment of a run: program, compiler, processor, libraries. Every run keeps it, since measurements
+// cannot be compared without it.
 #pragma once
 
 #include <string>
@@ -7,20 +7,20 @@
 
 namespace eddy {
 
-// "name: value" lines: version, compiler, build, processor, kernels, threads, BLAS, CUDA, memory, once a GPU
-// is open which kernels are chosen there, and what the allocators hold. Installs the backends.
+// "name: value" lines: version, compiler, build, processor, kernels, threads, BLAS, CUDA, memory, the kernels
+// chosen for an open GPU, and what the allocators hold. Installs the backends.
 std::vector<std::string> environment_lines();
 
-// The last of them, of the GPU's allocator as it is now; "" where no GPU can be used.
+// The line on the GPU's allocator as it is now; "" without a usable GPU.
 std::string gpu_allocator_line();
 
-// Why products on the CPU are slower than this processor allows, and what to do about it, in words; "" where
-// nothing is known against them. Installs the backends.
-std::string slow_products();
+// Why matrix products on the CPU are slower than this processor allows, and what to do about it; "" when no
+// reason is known. Installs the backends.
+std::string slow_matmul_reason();
 
-// GFLOP/s of a square f32 product of `size` rows with all threads: the best of some runs in about half a
-// second.
+// The speed in GFLOP/s of a square f32 matrix product of `size` rows with all threads: the best of several
+// runs in about half a second.
 // errors: ValueError when size is not positive; OutOfMemoryError.
-double measure_product_gflops(int size = 1024);
+double measure_matmul_gflops(int size = 1024);
 
 }  // namespace eddy

@@ -43,7 +43,7 @@ std::vector<Line> whole_lines(std::string_view text) {
   }
 }
 
-// One parsed line with typed access to its fields; every complaint names the file and the line.
+// One parsed line with typed access to its fields; every error names the file and the line.
 class Record {
  public:
   Record(const std::filesystem::path& path, const Line& line) : path_(path), line_(line) {
@@ -71,7 +71,7 @@ class Record {
     if (!value->is_number()) bad_field(key, "a number or null");
     return value->get<double>();
   }
-  // Every number, or null for one that is not finite, but for those of these names.
+  // Every number (NaN for null) but those of these names.
   std::vector<std::pair<std::string, double>> numbers_besides(
       std::initializer_list<std::string_view> names) const {
     std::vector<std::pair<std::string, double>> found;
@@ -201,7 +201,7 @@ Metrics read_metrics(const std::filesystem::path& path) {
 }
 
 std::int64_t drop_metrics_after(const std::filesystem::path& path, std::int64_t step) {
-  std::error_code ignored;  // of a path that cannot be looked at: reading it below says why
+  std::error_code ignored;  // a path that cannot be examined: reading it below says why
   if (std::filesystem::status(path, ignored).type() == std::filesystem::file_type::not_found) return 0;
   const std::string text = read_text_file(path);
   std::string kept;

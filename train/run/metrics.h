@@ -1,6 +1,6 @@
-// The numbers of a run as they happen: `metrics.jsonl`, one JSON object per line, only ever appended to. A
-// crash can cut the last line at most; the reader skips such a line and the writer removes it. A number that
-// is not finite is written as null and read as NaN, since JSON (RFC 8259) has no other word for it.
+// The numbers of a run while it trains: `metrics.jsonl`, one JSON object per line, append-only. A crash can
+// cut at most the last line; the reader skips such a line and the writer removes it. A number that is not
+// finite is written as null and read as NaN, since JSON (RFC 8259) has no other form for it.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ struct SampleRecord {
   std::string text;
 };
 
-// {"kind":"event",...}: what a person should know later: a resume, a skipped batch, the end and why.
+// {"kind":"event",...}: what a person should know later: a resume, a skipped step, why the run ended.
 struct EventRecord {
   std::int64_t step = 0;
   std::string text;
@@ -58,18 +58,17 @@ struct Metrics {
   std::vector<EventRecord> events;
 };
 
-// Appends records to a file. Each write is one line handed to the system at once, so that a killed process
-// loses nothing.
+// Appends records to a file. Each record is one line in one system call, so a killed process loses nothing.
 class MetricsWriter {
  public:
-  // Opens the file for appending and creates it when it is missing; a last line cut by a crash is removed
-  // first.
+  // Opens the file for appending, and creates it when it is missing. A last line cut by a crash is removed.
   // errors: IoError.
   explicit MetricsWriter(const std::filesystem::path& path);
   ~MetricsWriter();
   MetricsWriter(const MetricsWriter&) = delete;
   MetricsWriter& operator=(const MetricsWriter&) = delete;
 
+  // Appends one record.
   // errors: IoError when the disk is full or the system refuses; the file then ends with the last whole line.
   void write(const StepRecord& record);
   void write(const EvalRecord& record);
@@ -83,16 +82,16 @@ class MetricsWriter {
   int file_ = -1;
 };
 
-// The records of a file. Kinds and fields this version does not know are passed over; fields a known kind
-// lacks keep their defaults; a last line without a newline was cut and is left out.
-// errors: IoError when the file cannot be read; FormatError that names the line when a whole line is no such
+// The records of a file. Unknown kinds and fields are skipped; missing fields keep their defaults; a last
+// line without a newline was cut and is left out.
+// errors: IoError when the file cannot be read; FormatError that names the line when a whole line is no
 // record.
 Metrics read_metrics(const std::filesystem::path& path);
 
-// The number of lines removed: those of steps after `step`, and a cut last line. For a resume from a
-// checkpoint older than the end of the file: the steps between will be run again. The other lines keep their
-// bytes; the file is replaced atomically, and left alone when nothing is to be removed or when it does not
-// exist (0 lines).
+// Removes the lines of steps after `step`, and a cut last line; returns how many. A resume from a checkpoint
+// older than the end of the file needs it, since the steps between run again. The other lines keep their
+// bytes. The file is replaced atomically; it is left alone when there is nothing to remove, or when it does
+// not exist.
 // errors: as read_metrics, before anything is written; IoError.
 std::int64_t drop_metrics_after(const std::filesystem::path& path, std::int64_t step);
 

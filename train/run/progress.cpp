@@ -18,7 +18,7 @@ using std::chrono::duration;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr milliseconds kRedraw{100};  // faster than this is not seen, and slows short steps
+constexpr milliseconds kRedraw{100};  // redrawing more often is not visible, and slows short steps
 constexpr milliseconds kMarkSpacing{500};
 constexpr seconds kWindow{60};
 constexpr double kSmoothing = 0.95;  // a mean over some 20 steps
@@ -28,7 +28,7 @@ double seconds_between(Progress::Clock::time_point from, Progress::Clock::time_p
   return duration<double>(to - from).count();
 }
 
-// A piece of the line. Pieces of a high rank go first when the line is too long.
+// A piece of the line. Pieces of a high rank are dropped first when the line is too long.
 struct Piece {
   std::string text;
   int rank;
@@ -58,8 +58,7 @@ Progress::~Progress() {
 }
 
 void Progress::update(const ProgressUpdate& update, Clock::time_point now) {
-  // A step that goes back is a new beginning (a second phase, a rollback): the old pace says nothing about
-  // it.
+  // A lower step number is a new beginning (a second phase, a rollback): the old pace does not apply.
   if (has_state_ && update.step < state_.step) marks_.clear();
   state_ = update;
   has_state_ = true;
@@ -69,7 +68,7 @@ void Progress::update(const ProgressUpdate& update, Clock::time_point now) {
     smooth_weight_ = kSmoothing * smooth_weight_ + (1 - kSmoothing);
   }
   if (marks_.empty() || now - marks_.back().time >= kMarkSpacing) marks_.push_back({now, update.step});
-  // Two marks stay however old they are: steps of more than a minute still have a pace.
+  // The last two marks stay however old they are, so that steps of more than a minute still have a pace.
   while (marks_.size() > 2 && now - marks_[1].time >= kWindow) marks_.pop_front();
 
   const Clock::duration interval = terminal_ ? Clock::duration(kRedraw)
@@ -126,7 +125,7 @@ std::string Progress::line(Clock::time_point now, int columns) const {
   }
   const double loss = std::isfinite(state_.loss) ? smooth_sum_ / smooth_weight_ : state_.loss;
   const bool fixed =
-      std::abs(loss) >= 0.01 && std::abs(loss) < 1e5;  // steady digits, where they say something
+      std::abs(loss) >= 0.01 && std::abs(loss) < 1e5;  // a fixed number of decimals is readable here
   pieces.push_back({"loss " + (fixed ? fmt::format("{:.4f}", loss) : human_number(loss)), 1});
   if (std::isfinite(state_.learning_rate))
     pieces.push_back({"lr " + human_number(state_.learning_rate, 3), 6});

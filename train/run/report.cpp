@@ -1,4 +1,5 @@
-// Which numbers of a run go where on its page. Drawing and HTML are in chart.cpp and html_page.cpp.
+// Chooses the numbers of a run and their places on its page. train/page/ draws the charts and writes the
+// HTML.
 #include "train/run/report.h"
 
 #include <fmt/format.h>
@@ -49,7 +50,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// Raw values faint behind their running median, or alone when there are too few to smooth.
+// Raw values faintly behind their running median, or alone when there are too few to smooth.
 std::vector<Series> with_median(Series raw, int colour) {
   raw.colour = colour;
   Series smooth = running_median(raw);
@@ -59,8 +60,7 @@ std::vector<Series> with_median(Series raw, int colour) {
   return {raw, smooth};
 }
 
-// Whether values spread so far that a linear axis would flatten the low ones: the highest over 50 times the
-// lowest.
+// Whether values need a logarithmic axis: the highest is over 50 times the lowest.
 bool wants_log(const std::vector<Series>& series) {
   double low = INFINITY;
   double high = 0;
@@ -120,7 +120,7 @@ std::string readable(std::string name) {
   return name;
 }
 
-// What evaluations measured besides the loss: a chart for each name, a line for each split.
+// The evaluations' other measurements: a chart for each name, a line for each split.
 std::vector<Chart> measure_charts(const Metrics& metrics) {
   std::vector<Chart> charts;
   for (const EvalRecord& eval : metrics.evals) {
@@ -166,7 +166,7 @@ std::vector<Chart> training_charts(const Metrics& metrics) {
   return charts;
 }
 
-// What the tape holds when the backward pass starts. Flat lines are what truncated backpropagation promises.
+// The size of the tape when the backward pass starts. With truncated backpropagation the lines are flat.
 std::vector<Chart> graph_charts(const Metrics& metrics) {
   std::vector<Chart> charts;
   const Series nodes = step_series(metrics, "nodes", &StepRecord::graph_nodes);
@@ -223,7 +223,7 @@ std::vector<Tile> summary(const ReportData& data) {
       if (name == "state_gain") gain = value;
   if (std::isfinite(gain))
     tiles.push_back({"State gain", human_number(gain),
-                     gain < kLeastStateGain ? "nats: the state is ignored" : "nats lost without the state"});
+                     gain < kMinStateGain ? "nats: the state is ignored" : "nats lost without the state"});
   std::int64_t memory = 0;
   for (const StepRecord& record : metrics.steps) memory = std::max(memory, record.memory_bytes);
   if (memory > 0) tiles.push_back({"Memory", human_bytes(memory), "highest"});
@@ -351,7 +351,7 @@ std::string render_report(const ReportData& data) {
     page.charts(charts);
   }
   add_samples(page, data);
-  if (data.more) data.more(page);
+  if (data.add_sections) data.add_sections(page);
   add_events(page, data.metrics.events);
   add_config(page, data.config_json);
   add_circumstances(page, data);

@@ -1,5 +1,4 @@
-// The report of a run as one self-contained page, `report.html`: the numbers that matter, charts, samples,
-// settings.
+// The report of a run as one self-contained page, `report.html`: key numbers, charts, samples, settings.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +25,11 @@ struct ReportData {
   std::optional<EvalRecord> best_eval;  // nullopt: the lowest "valid" loss of the metrics
   std::int64_t tokens_seen = 0;         // 0: not shown
   double seconds = kNotMeasured;        // of training; NaN: not shown
-  std::function<void(HtmlPage&)> more;  // adds sections of the task's own behind the samples; may be empty
+  std::function<void(HtmlPage&)>
+      add_sections;  // adds the task's own sections after the samples; may be empty
 };
 
-// The report as HTML. Works with any number of records, none included, and with values that are not finite.
+// The report as HTML. It works with any number of records, even none, and with values that are not finite.
 std::string render_report(const ReportData& data);
 
 // Writes `report.html` into the folder of a run and returns its path; an older report is replaced atomically.

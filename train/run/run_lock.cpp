@@ -1,3 +1,4 @@
+// The lock by flock on the folder itself.
 #include "train/run/run_lock.h"
 
 #include <fcntl.h>

@@ -1,13 +1,13 @@
-// One process at a time trains in a run's folder.
+// A lock on a run's folder: only one process at a time trains in it.
 #pragma once
 
 #include <filesystem>
 
 namespace eddy {
 
-// Holds the folder until it dies; the system lets go of it when the process ends, however it ends. Reading a
-// run needs no lock. A file system without locks gives none, and says nothing.
-// errors: IoError when another process holds the folder, or it cannot be opened.
+// Holds the lock while it lives. The operating system releases it when the process ends, however it ends.
+// Reading a run needs no lock. On a file system without locks the folder is silently not locked.
+// errors: IoError when another process holds the lock, or when the folder cannot be opened.
 class RunLock {
  public:
   explicit RunLock(const std::filesystem::path& folder);

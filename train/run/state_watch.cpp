@@ -1,4 +1,4 @@
-// The same batches twice, with the state and without.
+// Evaluates the same batches twice, with the state and without.
 #include "train/run/state_watch.h"
 
 #include <cmath>
@@ -29,14 +29,14 @@ void StateWatch::measure(const Task& task, const Model& model, const EvalOptions
 std::string StateWatch::warning(const EvalResult& result, double done) {
   for (const auto& [name, gain] : result.extras) {
     if (name != "state_gain" || !std::isfinite(gain)) continue;
-    if (gain >= kLeastStateGain) warned_ = false;
-    if (gain >= kLeastStateGain || done < kStateGainFrom || warned_) return {};
+    if (gain >= kMinStateGain) warned_ = false;
+    if (gain >= kMinStateGain || done < kStateGainCheckFrom || warned_) return {};
     warned_ = true;
     return fmt::format(
         "warning: the carried state is ignored: clearing it changes the loss by {:+.2g} nats (used, by {} at "
         "least; a recurrent model seldom comes back from there: look at the learning rate, the biases of "
         "gates where it has any, and whether the text needs what lies further back than attention reaches)",
-        gain, kLeastStateGain);
+        gain, kMinStateGain);
   }
   return {};
 }

@@ -1,6 +1,9 @@
-// Whether a model uses the state it carries. Recurrence has a failure that the loss does not show: a model
-// learns to do without its state, is then as good as one that has none, and does not come back. What tells is
-// the loss with the state cleared minus the loss with it.
+// Measures whether a model uses the state it carries. A recurrent model can learn to ignore its state, and
+// then rarely uses it again; its loss equals that of a model without a state, so the loss does not show the
+// failure. This does:
+//
+//   state_gain = loss with the state cleared - loss with the state
+//
 // Source: Hutchins et al., "Block-recurrent transformers" (2022), appendix B.
 #pragma once
 
@@ -11,22 +14,22 @@
 
 namespace eddy {
 
-inline constexpr double kLeastStateGain = 1e-3;  // nats; below it a state counts as ignored
-inline constexpr double kStateGainFrom = 0.1;    // of a run: before, no state can be expected to be of use
+inline constexpr double kMinStateGain = 1e-3;       // nats; below it a state counts as ignored
+inline constexpr double kStateGainCheckFrom = 0.1;  // part of a run before which there is no warning
 
 class StateWatch {
  public:
-  // `batches`: measured on so many per evaluation; 0: never. `cleared`: the model clears its state by itself
-  // at every segment, so that nothing can be gained.
+  // Measures on `batches` batches per evaluation; never when it is 0, or with `cleared`: the model itself
+  // clears its state at every segment.
   StateWatch(std::int64_t batches, bool cleared) : batches_(cleared ? 0 : batches) {}
 
-  // Adds to an evaluation in which a state was carried: "state_gain", and the model's diagnostics. `options`
-  // are those of the evaluation. An evaluation that is ended by `progress` gets nothing.
+  // Adds "state_gain" and the model's diagnostics to the result of an evaluation that carried a state;
+  // `options` are those of the evaluation. Adds nothing when `progress` ends the measurement.
   void measure(const Task& task, const Model& model, const EvalOptions& options, EvalResult& result,
                const EvalProgress& progress = {}) const;
 
-  // A warning when `result` says that the state is ignored, once until it is used again; else "". `done` is
-  // the part of the run that is over.
+  // A warning when `result` shows that the state is ignored, else "". It is not repeated until the state has
+  // been used again. `done` is the fraction of the run that is over.
   std::string warning(const EvalResult& result, double done);
 
  private:

@@ -1,4 +1,4 @@
-// The handler only notes the signal: nothing else is safe inside one.
+// The handler only sets a flag: hardly anything else is safe inside a signal handler.
 #include "train/run/stop_signal.h"
 
 namespace eddy {

@@ -1,4 +1,4 @@
-// SIGINT, SIGTERM and SIGHUP (a closed terminal) as a wish to stop, which a loop looks at when it can.
+// SIGINT, SIGTERM and SIGHUP (a closed terminal) as a request to stop, which a loop polls.
 #pragma once
 
 #include <array>
@@ -6,8 +6,8 @@
 
 namespace eddy {
 
-// While alive, these signals ask to stop; a second one ends the program at once. SIGHUP stays ignored where
-// it was, as under nohup.
+// While it lives, these signals request a stop; a second one ends the program at once. SIGHUP stays ignored
+// if it was ignored before, as under nohup.
 class StopOnSignal {
  public:
   StopOnSignal();
@@ -20,7 +20,7 @@ class StopOnSignal {
   std::array<struct sigaction, kSignals.size()> before_{};
 };
 
-// Whether a signal asked to stop since the last StopOnSignal was made.
+// Whether a signal has requested a stop since the last StopOnSignal was made.
 bool stop_requested();
 
 }  // namespace eddy

@@ -1,4 +1,4 @@
-// One run, from its task to its report.
+// One training run, from its task to its report.
 #include "train/run/trainer.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"
 #include "tensor/threads/thread_pool.h"
-#include "train/config/placement.h"
+#include "train/config/device_precision.h"
 #include "train/files/text_file.h"
 #include "train/page/human_text.h"
 #include "train/run/checkpoint.h"
@@ -38,7 +38,7 @@ double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
-// The tensors of a saved state, as the model computes. A run may go on in another precision.
+// A saved state on the model's device and in its dtype: a run may be resumed in another precision.
 State placed(const State& saved, Dtype dtype, Device device) {
   State state;
   for (const auto& [name, tensor] : saved) {
@@ -62,7 +62,7 @@ class Run {
     try {
       open();
     } catch (...) {
-      // Nothing is learned yet: a folder that could not be filled goes, so that the command can be repeated.
+      // Nothing is learned yet: a folder that could not be filled is removed, so the command can be repeated.
       std::error_code ignored;
       if (made_folder_) fs::remove_all(run_dir_, ignored);
       throw;
@@ -76,15 +76,15 @@ class Run {
   }
 
  private:
-  // Everything that can be refused is refused here, before a folder is made.
+  // Makes task, model and optimizer. All checks are here, before a folder is made.
   void prepare() {
-    const auto [device, dtype] = choose_placement({"train", "train.device", "train.precision"},
-                                                  config_.train.device, config_.train.precision);
+    const auto [device, dtype] = choose_device_precision({"train", "train.device", "train.precision"},
+                                                         config_.train.device, config_.train.precision);
     const bool resuming = !request_.resume.empty();
     run_dir_ = resuming ? request_.resume : request_.run_dir;
     if (run_dir_.empty())
       fail<ValueError>("train: the run has no folder (--run DIR for a new one, --resume DIR)");
-    if (!run_dir_.has_filename()) run_dir_ = run_dir_.parent_path();  // of "runs/a/"
+    if (!run_dir_.has_filename()) run_dir_ = run_dir_.parent_path();  // "runs/a/" becomes "runs/a"
     std::error_code error;
     if (!resuming && fs::exists(run_dir_, error)) fail_because_it_exists();
     if (resuming && fs::exists(run_dir_ / "state.json", error))
@@ -122,14 +122,14 @@ class Run {
   void make_the_task(std::optional<LoadedRun>& loaded, bool resuming) {
     TaskArguments arguments;
     arguments.config = config_;
-    arguments.says = &std::cout;
+    arguments.messages = &std::cout;
     if (loaded) {
       arguments.tokenizer = std::move(loaded->tokenizer);
       arguments.run = loaded->checkpoint.string();
-      if (resuming) arguments.same_data_as = loaded->state.text_sha256;
+      if (resuming) arguments.expected_sha256 = loaded->state.text_sha256;
     }
     task_ = make_task(std::move(arguments));
-    task_->fit(config_.model);
+    task_->set_model_sizes(config_.model);
   }
 
   [[noreturn]] void fail_because_it_exists() const {
@@ -156,7 +156,7 @@ class Run {
         loaded.checkpoint.string(), differ);
   }
 
-  // Each row of a batch has a state of its own, which goes on with that row's data.
+  // Each row of a batch has its own state, which belongs to that row's data.
   void check_same_rows(std::int64_t batch) const {
     if (config_.train.batch != batch)
       fail<ConfigError>(
@@ -169,7 +169,7 @@ class Run {
     std::error_code error;
     if (request_.resume.empty()) {
       if (run_dir_.has_parent_path()) fs::create_directories(run_dir_.parent_path(), error);
-      // Not there a moment ago: of two programs that begin the same run one goes on.
+      // create_directory is atomic: of two programs that begin the same run only one continues.
       const bool made = !error && fs::create_directory(run_dir_, error);
       if (error) fail<IoError>("train: {} cannot be made: {}", run_dir_.string(), error.message());
       if (!made) fail_because_it_exists();
@@ -199,14 +199,14 @@ class Run {
     if (config_.train.precision == "bf16" && model_->params().values().device() == kCpu)
       event("bf16 on the CPU rounds as a GPU does and is slower than f32: it is there for checks");
     if (model_->params().values().device() == kCpu)
-      if (const std::string why = slow_products(); !why.empty()) event("slow products: " + why);
+      if (const std::string why = slow_matmul_reason(); !why.empty()) event("slow products: " + why);
     if (task_->row_length() > 0)
-      if (const std::string what = model_->unused_by(task_->row_length(), task_->carries_state());
+      if (const std::string what = model_->unused_parts(task_->row_length(), task_->carries_state());
           !what.empty())
         event("warning: " + what);
     if (!request_.resume.empty())
       event(fmt::format("resumed at step {}", state_.step));
-    else  // it can be gone on with from its first moment, and a full disk shows before anything is learned
+    else  // the run can be resumed from the beginning, and a full disk shows before anything is learned
       save(false);
   }
 
@@ -270,7 +270,7 @@ class Run {
     options.carry_state = task_->carries_state();
     StepResult result = captured_step_->step(batches, carried_, options);
     if (const std::string message = captured_step_->take_message(); !message.empty()) event(message);
-    for (const std::string& notice : take_notices()) event(notice);
+    for (const std::string& notice : take_warnings()) event(notice);
     if (!result.finite) event(fmt::format("step {} skipped: {}", state_.step, result.problem));
     if (options.carry_state && result.finite && carried_.state.empty() && !said_no_state_) {
       said_no_state_ = true;
@@ -279,7 +279,7 @@ class Run {
     return result;
   }
 
-  // Whether the task wants the run to end.
+  // Calls the task's after_step; returns whether the run ends.
   bool after_step(const StepResult& result) {
     AfterStep after = task_->after_step(*model_, state_.step, result.finite ? result.loss : kNotMeasured);
     if (after.evaluation) record_evaluation(*after.evaluation);
@@ -306,7 +306,7 @@ class Run {
     progress_->update({state_.step, result.loss, rate, tokens_per_second, memory}, Clock::now());
   }
 
-  // The loss, with what else was measured.
+  // Records an evaluation; returns its loss and other numbers as a text.
   std::string record_evaluation(const EvalResult& result) {
     EvalRecord record;
     record.step = state_.step;
@@ -326,7 +326,7 @@ class Run {
     options.batch = t.batch;
     options.seed = static_cast<std::uint64_t>(t.seed);
     options.capture = t.capture == "auto";
-    // An interrupt does not wait for the end of a pass over a long text.
+    // An interrupt need not wait for the end of a pass over a long text.
     const EvalProgress unless_stopped = [](std::int64_t, std::int64_t) { return !stop_requested(); };
     EvalResult result = task_->evaluate(*model_, options, unless_stopped);
     if (!stop_requested()) state_watch_.measure(*task_, *model_, options, result, unless_stopped);
@@ -352,7 +352,7 @@ class Run {
     std::string text;
     try {
       text = task_->sample(*model_, t.sample_tokens, static_cast<std::uint64_t>(t.seed));
-    } catch (const NonFiniteError& error) {  // the steps and the evaluations say the same; the run goes on
+    } catch (const NonFiniteError& error) {  // steps and evaluations report it too; the run continues
       event(fmt::format("no sample at step {}: {}", state_.step, error.what()));
     }
     if (text.empty()) return;
@@ -368,8 +368,7 @@ class Run {
     saved_step_ = state_.step;
   }
 
-  // An error ends the run, but not what it has learned: the steps done are saved, with the data as they were
-  // before the step that failed.
+  // Saves a checkpoint after an error: the steps done, with the data positions before the step that failed.
   void rescue() {
     if (saved_step_ == state_.step) return;
     std::string text;
@@ -400,16 +399,16 @@ class Run {
     data.metrics = read_metrics(run_dir_ / "metrics.jsonl");
     data.tokens_seen = state_.tokens;
     data.seconds = seconds_before_ + seconds_between(started_, Clock::now());
-    data.more = [this](HtmlPage& page) { task_->report(page, *model_); };
+    data.add_sections = [this](HtmlPage& page) { task_->report(page, *model_); };
     try {
       write_report(run_dir_, data);
-    } catch (const IoError& error) {  // a page that can be made again: the run goes on
+    } catch (const IoError& error) {  // the page can be made again: the run continues
       event(fmt::format("warning: no report: {}", error.what()));
     }
   }
 
   void finish(TrainEnd end) {
-    // The checkpoint comes first: what was learned must not depend on the evaluation going well.
+    // The checkpoint comes first, so that a failing evaluation cannot lose what was learned.
     if (saved_step_ != state_.step) save(false);
     if (end == TrainEnd::finished || end == TrainEnd::time_over) {
       if (config_.train.eval_every > 0) evaluate_now();
@@ -440,11 +439,11 @@ class Run {
   bool made_folder_ = false;
   std::optional<RunLock> lock_;
   std::unique_ptr<Task> task_;
-  std::optional<nlohmann::json> task_before_step_;  // while a step is on its way
+  std::optional<nlohmann::json> task_before_step_;  // set while a step is in progress
   std::unique_ptr<Model> model_;
   std::unique_ptr<Optimizer> optimizer_;
   std::optional<CapturedStep> captured_step_;
-  CarriedState carried_;  // of training; evaluations have one of their own
+  CarriedState carried_;  // of training; evaluations have their own
   TrainingState state_;
   std::int64_t saved_step_ = -1;
   bool said_no_state_ = false;

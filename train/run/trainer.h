@@ -1,5 +1,4 @@
-// The training loop: data, forward, backward, optimizer, evaluation, checkpoints, and what a person sees of
-// it.
+// The training loop: data, forward, backward, optimizer, evaluation, checkpoints, progress and report.
 #pragma once
 
 #include <string>
@@ -11,17 +10,18 @@ namespace eddy {
 struct TrainRequest {
   RunConfig config;
   std::string run_dir;       // of a new run; must not exist
-  std::string resume;        // or: the folder of a run to go on with
+  std::string resume;        // or: the folder of a run to resume
   std::string init_from;     // a run or checkpoint whose parameters a new run starts from
   std::string command_line;  // for the report
 };
 
 enum class TrainEnd { finished, time_over, interrupted, too_many_bad_steps };
 
-// Trains until the configured steps are done, the minutes are over, SIGINT or SIGTERM arrives, or too many
-// steps in a row were not finite; each way ends with a checkpoint and a report. Step s of a run depends on
-// (config, seed, s) and on the checkpoint before it alone: a resumed run equals an unbroken one to the bit.
-// errors: IoError when the run's folder exists (nothing is overwritten), or text or checkpoint cannot be
+// Trains until the configured steps are done, the minutes are over, SIGINT, SIGTERM or SIGHUP arrives, or too
+// many steps in a row were not finite, and returns which. Every end writes a checkpoint and a report. Step s
+// of a run depends only on (config, seed, s) and on the checkpoint before it: a resumed run equals an
+// unbroken one to the bit.
+// errors: IoError when the run's folder exists (nothing is overwritten), or when text or checkpoint cannot be
 // read; ConfigError and ValueError when sizes, vocabulary and text do not fit each other. All are found
 // before the folder is made.
 TrainEnd train(const TrainRequest& request);

@@ -1,4 +1,4 @@
-// Loading checks everything before the first number changes.
+// Loading checks everything before the first value changes.
 #include "train/run/weights.h"
 
 #include <fmt/format.h>

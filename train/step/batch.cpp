@@ -1,4 +1,4 @@
-// Batches from plain vectors, and the hand-over of the state.
+// Batches from plain vectors, and carrying the state from one to the next.
 #include "train/step/batch.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ std::int64_t columns_of(const char* what, std::size_t ids, std::int64_t batch) {
   return count / batch;
 }
 
-// Segments in one call of so many tokens. In blockwise_recurrent a call is one.
+// The number of segments in a call of `time` tokens. In blockwise_recurrent a call is one segment.
 std::int64_t segments_of(const ModelConfig& config, std::int64_t time) {
   const std::int64_t segment = config.segment > 0 ? config.segment : config.context;
   return config.family == "blockwise_recurrent" ? 1 : (time + segment - 1) / segment;
@@ -47,7 +47,7 @@ ForwardInput forward_input(const Batch& batch, Device device) {
   return input;
 }
 
-void CarriedState::enter(ForwardInput& input, const Batch& batch, const ModelConfig& config) const {
+void CarriedState::set_input(ForwardInput& input, const Batch& batch, const ModelConfig& config) const {
   if (state.empty() || rows != batch.tokens.dim(0)) return;
   if (batch.start.defined()) {
     const std::int64_t* flags = batch.start.data<std::int64_t>();
@@ -61,7 +61,7 @@ void CarriedState::enter(ForwardInput& input, const Batch& batch, const ModelCon
   input.state = state;
 }
 
-void CarriedState::leave(const State& after, const Batch& batch) {
+void CarriedState::update(const State& after, const Batch& batch) {
   state = after.detach();
   rows = batch.tokens.dim(0);
 }

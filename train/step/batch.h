@@ -1,4 +1,4 @@
-// What one forward pass is given and scored on, and the state that goes from one to the next.
+// The tokens and targets of one forward pass, and the model's state between two passes.
 #pragma once
 
 #include <cstdint>
@@ -14,33 +14,33 @@ inline constexpr std::int32_t kNotScored = -1;
 
 struct Batch {
   Tensor tokens;   // [batch, time] i32
-  Tensor targets;  // [batch, rows] i32, rows as the model's readout gives: time, 1, or tail; kNotScored: none
-  Tensor start;    // [batch, 1] i64, 1 where a row begins anew; undefined: no row does
+  Tensor targets;  // [batch, rows] i32; by the model's readout rows is time, 1 or tail; kNotScored: no target
+  Tensor start;    // [batch, 1] i64, 1 where a row begins with a new state; undefined: no row does
   std::int64_t block = 0;   // positions per block in this call; 0: model.block
   std::int64_t tail = 0;    // with readout tail: how many last positions are scored
-  std::int64_t scored = 0;  // targets that are
+  std::int64_t scored = 0;  // how many targets are scored
 };
 
-// The batch of given ids, row by row; counts what is scored. `tokens` has batch * time ids, `targets` batch *
-// rows; `starts` has a 0 or 1 for each row, or is empty for none.
+// A batch of the given ids, row-major, with its scored targets counted. `tokens` has batch * time ids and
+// `targets` batch * rows; `starts` has a 0 or 1 for each row, or is empty for none.
 // errors: ShapeError when the sizes do not fit.
 Batch make_batch(std::int64_t batch, std::vector<std::int32_t> tokens, std::vector<std::int32_t> targets,
                  const std::vector<std::int64_t>& starts = {});
 
-// The input for a batch on a model's device. Start flags, state and dropout are left to the caller.
+// The input for a batch on a model's device. The caller sets start flags, state and dropout.
 ForwardInput forward_input(const Batch& batch, Device device);
 
-// The model's state between batches.
+// The recurrent state between batches. Its values carry over; gradients do not.
 struct CarriedState {
-  State state;  // without a graph
+  State state;  // detached
   std::int64_t rows = 0;
 
-  // Hands the state to the next batch's input, with the flags of the rows to reset: one for each segment of
-  // the call, as the model counts them, set in the first, on the CPU. Nothing is handed over when
-  // every row begins anew or the number of rows is another: the model starts cold.
-  void enter(ForwardInput& input, const Batch& batch, const ModelConfig& config) const;
-  // Takes what the batch left, cut off from its graph.
-  void leave(const State& after, const Batch& batch);
+  // Sets input.state, and input.start for the rows that begin anew: [rows, segments of the call] on the CPU,
+  // with the flag in the first segment. Sets nothing, so that the model starts cold, when every row begins
+  // anew or when the number of rows has changed.
+  void set_input(ForwardInput& input, const Batch& batch, const ModelConfig& config) const;
+  // Stores the detached state after a batch.
+  void update(const State& after, const Batch& batch);
 };
 
 }  // namespace eddy

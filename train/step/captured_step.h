@@ -1,11 +1,13 @@
-// Training steps that are recorded once and replayed, where the device can do that. The eager step of
-// train_step.h is what is recorded (recorded_kinds.h), and what runs wherever recording does not pay or does
-// not work: the results are the same to the bit. For a replay, inputs are sent by one copy, and the state
-// goes to its place.
+// Training steps that are captured once and replayed, where the device supports it. What is captured is the
+// eager step of train_step.h, which also runs wherever capture does not pay or does not work; the results are
+// the same to the bit. A replay sends the step's inputs by one copy and puts the state into the memory that
+// the graph reads.
 //
-// Two steps are of one kind when the host does the same for both: equal shapes and block sizes, whether some
-// or all rows begin anew, and tensors that the state keeps on the host. New tokens, rows that begin, learning
-// rates and random numbers need no new graph.
+// Steps of one kind share a graph (graph_cache.h). Two steps are of one kind when the host does the same
+// for both:
+//
+//   part of the kind   shapes, block sizes, whether some or all rows begin anew, state tensors on the host
+//   data of a replay   tokens, which rows begin anew, learning rate, random numbers
 #pragma once
 
 #include <cstdint>
@@ -13,37 +15,37 @@
 #include <string>
 #include <vector>
 
-#include "train/step/recorded_kinds.h"
+#include "train/step/graph_cache.h"
 #include "train/step/train_step.h"
 
 namespace eddy {
 
 class CapturedStep {
  public:
-  static constexpr std::size_t kMostGraphs = 64;  // block sizes drawn from 16 to 48 make 33
-  static constexpr std::size_t kMostKinds = 256;  // that are counted
+  static constexpr std::size_t kMaxGraphs = 64;  // block sizes drawn from 16 to 48 make 33
+  static constexpr std::size_t kMaxKinds = 256;  // remembered
 
-  // Of a model and its optimizer, which must outlive this. With `wanted` false, or on a device that cannot
-  // record, every step is a train_step.
-  CapturedStep(Model& model, Optimizer& optimizer, bool wanted, std::size_t most_graphs = kMostGraphs);
+  // `model` and `optimizer` must outlive this object. With `wanted` false, or on a device that does not
+  // support capture, every step is a train_step.
+  CapturedStep(Model& model, Optimizer& optimizer, bool wanted, std::size_t max_graphs = kMaxGraphs);
   ~CapturedStep();
   CapturedStep(const CapturedStep&) = delete;
   CapturedStep& operator=(const CapturedStep&) = delete;
 
-  // As train_step. The tensors in `carried` may be overwritten by the next call, which takes them over: copy
-  // what must last.
+  // The result of one step, as train_step.
+  // aliasing: the next call may overwrite the tensors in `carried`; copy what must last.
   // errors: those of train_step.
   StepResult step(const std::vector<Batch>& batches, CarriedState& carried, const StepOptions& options);
 
-  // What a person should know and has not been told, once: why steps are not recorded. Else "".
+  // Why steps are not captured, returned once; else "".
   std::string take_message() { return kinds_.take_message(); }
-  // Graphs recorded so far.
+  // The number of graphs captured so far.
   std::size_t graphs() const { return kinds_.graphs(); }
 
  private:
   struct Graph;
 
-  // `given`: the state that the first batch is given, of so many rows; empty when it begins cold.
+  // `given`: the state, with `rows` rows, that the first batch starts from; empty for a cold start.
   std::unique_ptr<Graph> record(const std::vector<Batch>& batches, const State& given, std::int64_t rows,
                                 const StepOptions& options);
   StepResult replay(Graph& graph, const std::vector<Batch>& batches, CarriedState& carried,
@@ -52,7 +54,7 @@ class CapturedStep {
   Model& model_;
   Optimizer& optimizer_;
   bool wanted_;
-  RecordedKinds<Graph> kinds_;
+  GraphCache<Graph> kinds_;
 };
 
 }  // namespace eddy

@@ -1,5 +1,5 @@
-// One buffer's layout: the numbers, then tokens, targets, share and flags of each batch, each at a multiple
-// of 64 bytes.
+// The buffer's layout: scalars, step base, then tokens, targets, share and flags of each batch, each aligned
+// to 64 bytes.
 #include "train/step/step_inputs.h"
 
 #include <cstring>
@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t kAlign = 64;
 
-// Hands out places in a buffer, one after the other.
+// Assigns aligned offsets in a buffer, one after the other.
 class Places {
  public:
   std::int64_t next(std::int64_t bytes) {
@@ -66,16 +66,16 @@ StepInputs::StepInputs(const std::vector<Batch>& batches, Dtype dtype, Device de
   }
 }
 
-ForwardInput step_input(const StepInputs& inputs, std::size_t micro, const Batch& batch,
-                        const CarriedState* state, const ModelConfig& config) {
+ForwardInput micro_batch_input(const StepInputs& inputs, std::size_t micro, const Batch& batch,
+                               const CarriedState* state, const ModelConfig& config) {
   ForwardInput input;
-  input.tokens = inputs.micros()[micro].tokens;
+  input.tokens = inputs.micro_batches()[micro].tokens;
   input.block = batch.block;
   input.tail = batch.tail;
-  if (state != nullptr) state->enter(input, batch, config);
+  if (state != nullptr) state->set_input(input, batch, config);
   if (const Device device = input.tokens.device(); input.start.defined() && !(device == kCpu)) {
-    // The flags of this step and not those of the step that was recorded.
-    const Tensor& flags = inputs.micros()[micro].start;
+    // A copy on the device, so that a replay uses its own step's flags and not the captured step's.
+    const Tensor& flags = inputs.micro_batches()[micro].start;
     input.start = Tensor::zeros(input.start.shape(), flags.dtype(), device);
     raw::copy_into(raw::narrow(input.start, 1, 0, 1), flags);
   }
@@ -84,7 +84,7 @@ ForwardInput step_input(const StepInputs& inputs, std::size_t micro, const Batch
 
 void StepInputs::write(const std::vector<Batch>& batches, const AdamScalars& scalars,
                        std::uint64_t step_base) {
-  // A tensor's place in the buffer is the same on the host.
+  // The offsets are the same in both buffers.
   const auto on_host = [this](const Tensor& x) {
     return view_of_bytes(on_host_, x.offset() * static_cast<std::int64_t>(dtype_bytes(x.dtype())), x.shape(),
                          x.dtype());
@@ -97,7 +97,7 @@ void StepInputs::write(const std::vector<Batch>& batches, const AdamScalars& sca
     raw::copy_into(on_host(micros_[i].tokens), batches[i].tokens);
     raw::copy_into(on_host(micros_[i].targets), batches[i].targets);
     if (batches[i].start.defined()) raw::copy_into(on_host(micros_[i].start), batches[i].start);
-    // One over the number of such batches, exact when batches are alike.
+    // share = 1 / (all scored targets / this batch's): exactly 1 / batches when all batches have as many.
     const double shares = static_cast<double>(scored) / static_cast<double>(batches[i].scored);
     raw::fill(on_host(micros_[i].share), batches[i].scored > 0 ? 1.0 / shares : 0.0);
   }

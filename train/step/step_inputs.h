@@ -1,7 +1,9 @@
-// What changes from step to step, in the memory of the device: tokens, targets, start flags, each batch's
-// share of the loss, the optimizer's numbers and the count that dropout draws by. One buffer, filled on the
-// host and sent by one copy, so that a step which was recorded once finds the numbers of each replay at the
-// same addresses.
+// The inputs of a step in device memory: everything that changes from step to step. They lie in one buffer,
+// which is filled on the host and sent by one copy, so a captured step finds them at the same addresses in
+// every replay.
+//
+//   for the step        the optimizer's scalars, the step count that numbers the dropout masks
+//   for each batch      tokens, targets, its share of the loss, start flags
 #pragma once
 
 #include <cstdint>
@@ -14,34 +16,34 @@ namespace eddy {
 
 class StepInputs {
  public:
-  // Room for batches of these shapes. `dtype` is that of the shares: the parameters'.
+  // Allocates the buffer for batches of these shapes. `dtype` is the parameters' and that of the shares.
   StepInputs(const std::vector<Batch>& batches, Dtype dtype, Device device);
 
-  // Sends the contents of batches of the shapes the room was made for. `scalars` are the optimizer's, and
-  // `step_base` is what DropoutContext::step_base will point at. Does not wait.
+  // Sends the contents of batches, which have the shapes given to the constructor. `scalars` are the
+  // optimizer's; DropoutContext::step_base points to `step_base` on the device. Does not wait for the device.
   void write(const std::vector<Batch>& batches, const AdamScalars& scalars, std::uint64_t step_base);
 
-  struct Micro {
+  struct MicroBatch {
     Tensor tokens, targets;
     Tensor start;  // as Batch::start; undefined where that is
-    Tensor share;  // scalar: the batch's part of all targets that are scored
+    Tensor share;  // scalar: the batch's scored targets / those of all batches
   };
-  const std::vector<Micro>& micros() const { return micros_; }
-  const Tensor& scalars() const { return scalars_; }  // bytes of one AdamScalars
+  const std::vector<MicroBatch>& micro_batches() const { return micros_; }
+  const Tensor& scalars() const { return scalars_; }  // the bytes of one AdamScalars
   const std::uint64_t* step_base() const { return static_cast<const std::uint64_t*>(step_base_.raw_data()); }
 
  private:
-  Tensor on_host_, on_device_;  // the same on the CPU
-  std::vector<Micro> micros_;
+  Tensor on_host_, on_device_;  // one tensor when the device is the CPU
+  std::vector<MicroBatch> micros_;
   Tensor scalars_, step_base_;
 };
 
-// The input of one of those batches, as it lies on the device: it can be recorded. A state is entered where
-// one is given. `batch` has the shapes, sizes and flags.
-ForwardInput step_input(const StepInputs& inputs, std::size_t micro, const Batch& batch,
-                        const CarriedState* state, const ModelConfig& config);
+// The forward pass's input for one of those batches, as views of the device buffer, so that the pass can be
+// captured. `state`, if not null, is passed on with it. `batch` gives shapes, sizes and flags.
+ForwardInput micro_batch_input(const StepInputs& inputs, std::size_t micro, const Batch& batch,
+                               const CarriedState* state, const ModelConfig& config);
 
-// A view of a buffer of bytes as a row-major tensor that begins at a byte, which must suit the dtype.
+// A row-major tensor that views a buffer of bytes from byte `first` on, which must be aligned for the dtype.
 Tensor view_of_bytes(const Tensor& bytes, std::int64_t first, const Shape& shape, Dtype dtype);
 
 }  // namespace eddy

@@ -1,4 +1,4 @@
-// The step's two halves, one after the other.
+// The two halves of the step, one after the other.
 #include "train/step/train_step.h"
 
 namespace eddy {
@@ -7,10 +7,10 @@ StepResult train_step(Model& model, Optimizer& optimizer, const std::vector<Batc
                       CarriedState& carried, const StepOptions& options) {
   const Tensor& values = model.params().values();
   StepInputs inputs(batches, values.dtype(), values.device());
-  write_step(inputs, optimizer, batches, options);
+  write_step_inputs(inputs, optimizer, batches, options);
   const CarriedState before = carried;
-  const StepWork work = ask_step(model, optimizer, inputs, batches, before, options);
-  return read_step(model, optimizer, inputs, batches, before, work, carried, options);
+  const EnqueuedStep work = enqueue_step(model, optimizer, inputs, batches, before, options);
+  return collect_step(model, optimizer, inputs, batches, before, work, carried, options);
 }
 
 }  // namespace eddy

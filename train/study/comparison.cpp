@@ -1,4 +1,4 @@
-// Ranking, and looking back for tokens and words.
+// Ranks the tokens by the difference of their losses, and finds the earlier occurrences of tokens and words.
 #include "train/study/comparison.h"
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::size_t kBefore = 90, kAfter = 60;  // bytes of an excerpt
 
-// Letters and digits, and all of Unicode but what is known to part words: spaces, and the quotation marks and
-// dashes of the block U+2000 to U+206F.
+// Letters, digits and all of Unicode except known separators: spaces, and the quotation marks and dashes of
+// the block U+2000 to U+206F.
 bool in_word(char32_t c) {
   if (c < 0x80) return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
   return !(c <= 0xbf || (c >= 0x2000 && c <= 0x206f) || (c >= 0x3000 && c <= 0x303f));
@@ -27,7 +27,7 @@ bool is_continuation(char byte) {
 
 struct Word {
   std::size_t begin = 0, end = 0;  // bytes
-  std::int64_t previous = -1;      // the same word's last beginning, in bytes
+  std::int64_t previous = -1;      // where the same word last began, in bytes
 };
 
 std::vector<Word> words_of(std::string_view text) {
@@ -52,10 +52,10 @@ std::vector<Word> words_of(std::string_view text) {
   return words;
 }
 
-// A text as bytes, and where each token begins in them.
+// A text as bytes, and the byte at which each token begins.
 struct Layout {
   std::string text;
-  std::vector<std::size_t> begin;  // one more than tokens: the end
+  std::vector<std::size_t> begin;  // tokens + 1 entries; the last is the end
   std::vector<Word> words;
 
   Layout(const Tokenizer& tokenizer, const std::vector<std::int32_t>& tokens) {
@@ -68,7 +68,7 @@ struct Layout {
     words = words_of(text);
   }
 
-  // The token that the byte belongs to.
+  // Returns the token that the byte belongs to.
   std::int64_t token_at(std::size_t byte) const {
     return std::upper_bound(begin.begin(), begin.end(), byte) - begin.begin() - 1;
   }
@@ -85,7 +85,7 @@ struct Layout {
     d.after = text.substr(to, right - to);
     for (std::size_t i = token; i-- > 0 && d.token_back < 0;)
       if (tokens[i] == tokens[token]) d.token_back = static_cast<std::int64_t>(token - i);
-    // The first word that has a byte in common with the token.
+    // The first word that shares a byte with the token.
     const auto word = std::lower_bound(words.begin(), words.end(), from,
                                        [](const Word& w, std::size_t byte) { return w.end <= byte; });
     if (word == words.end() || word->begin >= to) return;
@@ -95,7 +95,7 @@ struct Layout {
   }
 };
 
-// The `top` tokens by how much more the second run loses, or with `sign` -1 the first.
+// Returns the `top` tokens by nats_b - nats_a, or with `sign` -1 by nats_a - nats_b.
 std::vector<TokenDifference> largest(const std::vector<ComparedText>& texts, std::int64_t top, double sign) {
   std::vector<TokenDifference> all;
   const auto gap = [sign](const TokenDifference& d) { return sign * (d.nats_b - d.nats_a); };
@@ -113,7 +113,7 @@ std::vector<TokenDifference> largest(const std::vector<ComparedText>& texts, std
       d.nats_b = texts[t].nats_b[i];
       if (gap(d) > 0 && std::isfinite(gap(d))) all.push_back(std::move(d));
     }
-    // Only candidates go on to the next text.
+    // Keep only the best candidates for the next text.
     const std::size_t kept = std::min(most, all.size());
     std::partial_sort(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(kept), all.end(), before);
     all.resize(kept);

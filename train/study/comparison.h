@@ -1,6 +1,6 @@
-// Two runs on the same texts, token by token: where does one predict better, and how far back did the token
-// last occur? With a recurrent model and one without, the list shows what only recurrence knows; with one
-// model whose state is kept and cleared, what the state knows.
+// Compares two runs on the same texts, token by token: where does one predict better, and how far back did
+// the token last occur? Comparing a recurrent model with one that is not shows what recurrence adds.
+// Comparing one model with its state kept and with its state cleared shows what the state holds.
 // Source: Hutchins et al., "Block-recurrent transformers" (2022), appendices G, G.1 and H.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace eddy {
 
-// A text with what both runs lose on each of its tokens (NaN: not predicted).
+// A text with the loss of both runs on each of its tokens (NaN: not predicted).
 struct ComparedText {
   std::string name;
   std::vector<std::int32_t> tokens;
@@ -22,36 +22,38 @@ struct ComparedText {
 
 // A token on which the runs differ.
 struct TokenDifference {
-  std::int64_t text = 0, token = 0;  // which text, and which token in it
+  std::int64_t text = 0, token = 0;  // index of the text, and of the token in it
   double nats_a = 0, nats_b = 0;
-  std::string before, piece, after;  // the text around and of the token
-  std::string word;                  // that the token is a part of; empty for spaces and signs
-  std::int64_t token_back = -1;      // tokens since the same token; -1: it is the first
-  std::int64_t word_back = -1;       // tokens since the word began before; -1: it is the first
+  std::string before, piece, after;  // the text of the token, and around it
+  std::string word;                  // the word the token belongs to; empty for spaces and signs
+  std::int64_t token_back = -1;      // tokens since the same token; -1: its first occurrence
+  std::int64_t word_back = -1;       // tokens since the word last began; -1: its first occurrence
 };
 
 struct Comparison {
-  std::int64_t tokens = 0;                          // that both runs predict
+  std::int64_t tokens = 0;                          // predicted by both runs
   double loss_a = 0, loss_b = 0;                    // mean nats
   std::vector<TokenDifference> a_better, b_better;  // the largest differences first
 };
 
-// The `top` tokens on which a loses less than b, and those on which it loses more, by the difference; of
-// equal ones the earlier.
-// errors: ValueError when a text's losses and tokens differ in number, or no token is predicted by both.
+// Returns the `top` tokens on which a loses less than b, and the `top` on which it loses more, sorted by the
+// difference; ties go to the earlier token.
+// errors: ValueError when the losses and the tokens of a text differ in number, or no token is predicted by
+// both.
 Comparison compare_runs(const Tokenizer& tokenizer, const std::vector<ComparedText>& texts, std::int64_t top);
 
-// What the page and the terminal say of the runs.
+// Names and descriptions of the runs, for the page and the terminal.
 struct ComparedRuns {
   std::string name_a, name_b;
-  std::string about_a, about_b;  // model, step, how it reads
+  std::string about_a, about_b;  // model, step, how it reads the text
 };
 
-// The page: means, the difference at each token, the loss up to each position, and both lists.
+// Returns a page with the mean losses, the difference at each token, the loss up to each position, and both
+// lists.
 std::string render_comparison(const ComparedRuns& runs, const std::vector<ComparedText>& texts,
                               const Comparison& comparison);
 
-// One difference as a line for a terminal: places, losses, distances, and the excerpt with |token|.
+// Returns one difference as a line for a terminal: places, losses, distances, and the excerpt with |token|.
 std::string comparison_line(const TokenDifference& difference, bool with_text);
 
 }  // namespace eddy

@@ -1,4 +1,4 @@
-// Reading a case, one forward (and backward), writing what came out.
+// Reads a case, runs one forward pass (and one backward pass), and writes the results.
 #include "train/study/dump.h"
 
 #include <filesystem>
@@ -10,7 +10,7 @@
 #include "ops/loss/cross_entropy.h"
 #include "tensor/base/format.h"
 #include "tensor/files/safetensors.h"
-#include "train/config/placement.h"
+#include "train/config/device_precision.h"
 #include "train/config/run_config.h"
 #include "train/run/weights.h"
 
@@ -19,7 +19,7 @@ namespace {
 
 using TensorMap = std::map<std::string, Tensor>;
 
-// The entries called `<prefix><name>`, by name.
+// Returns the entries called `<prefix><name>`, by name.
 TensorMap with_prefix(const TensorMap& tensors, std::string_view prefix) {
   TensorMap found;
   for (const auto& [name, tensor] : tensors)
@@ -27,7 +27,7 @@ TensorMap with_prefix(const TensorMap& tensors, std::string_view prefix) {
   return found;
 }
 
-// What a case file may hold besides parameters.
+// The names that a case file may hold besides parameters.
 bool belongs_to_a_case(const std::string& name) {
   for (const char* word : {"tokens", "targets", "start", "logits", "loss"})
     if (name == word) return true;
@@ -52,7 +52,7 @@ const Tensor* find_integers(const TensorMap& file, const std::string& name, cons
   return &found->second;
 }
 
-// Whether a file is the case that is run: the same tokens beside what they must give.
+// Whether a file is the case itself: it holds the same tokens and their expected logits.
 bool is_the_case(const TensorMap& file, const Tensor& tokens, const std::string& path) {
   const Tensor* const own = find_integers(file, "tokens", path);
   const auto numbers = [](const Tensor& x) {
@@ -62,14 +62,16 @@ bool is_the_case(const TensorMap& file, const Tensor& tokens, const std::string&
          numbers(*own) == numbers(tokens);
 }
 
-// The state in a file that was named for it, or in the file of the tokens, which may hold one.
-State state_of(const TensorMap& file, const Placement& placement, const Tensor& tokens, bool named,
+// Returns the state from the file of --state (`named`), or else from the file of the tokens, which may hold
+// one.
+State state_of(const TensorMap& file, const DevicePrecision& placement, const Tensor& tokens, bool named,
                const std::string& path) {
   TensorMap carried = with_prefix(file, "state.");
-  // An earlier dump or case hands on its next state. In the case itself that is one of the answers.
+  // The next_state of an earlier dump or case is this state. In the case itself next_state is an expected
+  // result.
   if (carried.empty() && named && !is_the_case(file, tokens, path))
     carried = with_prefix(file, "next_state.");
-  // Cases and dumps of models without a state hold none, rightly; an empty file is a cold start.
+  // Cases and dumps of models without a state hold none; an empty file means an empty state.
   if (carried.empty() && !file.contains("tokens") && !file.contains("logits") && !file.empty())
     fail<FormatError>("dump: {} holds neither state.<name> nor next_state.<name>", path);
   State state;
@@ -97,13 +99,13 @@ std::string dump(const DumpOptions& given) {
     fail<ValueError>("dump: the precision is {} (f64 or f32)", options.precision);
   if (options.device == "cuda" && options.precision == "f64")
     fail<ConfigError>("dump: --precision is f64 and --device cuda (f64 is for the CPU: add --precision f32)");
-  const Placement placement =
-      choose_placement({"dump", "--device", "--precision"}, options.device, options.precision);
+  const DevicePrecision placement =
+      choose_device_precision({"dump", "--device", "--precision"}, options.device, options.precision);
   const Dtype dtype = placement.dtype;
   const Device device = placement.device;
 
   for (const std::string& input : {options.config, options.weights, options.tokens, options.state}) {
-    std::error_code error;  // where one of them is missing, they are not the same
+    std::error_code error;  // ignored: a missing file is not the same file
     if (std::filesystem::equivalent(options.out, input, error))
       fail<ValueError>("dump: --out {} is the input {} (name another file)", options.out, input);
   }
@@ -114,7 +116,7 @@ std::string dump(const DumpOptions& given) {
   const TensorMap weights = parameters_of(weights_file);
 
   ModelConfig config = load_run_config(options.config).model;
-  if (config.vocab == 0) {  // a run's config leaves it to the tokenizer: the table tells
+  if (config.vocab == 0) {  // a run's config leaves it to the tokenizer: take it from the table
     const auto table = weights.find("embed.weight");
     if (table != weights.end() && table->second.rank() == 2) config.vocab = table->second.dim(0);
   }
@@ -131,12 +133,12 @@ std::string dump(const DumpOptions& given) {
   ForwardInput input;
   input.tokens = raw::to_device(*tokens, device);
   if (start != nullptr) input.start = *start;
-  const bool apart = options.state != options.tokens;
-  const TensorMap state_file = apart ? load_safetensors(options.state) : tokens_file;
+  const bool separate_state = options.state != options.tokens;
+  const TensorMap state_file = separate_state ? load_safetensors(options.state) : tokens_file;
   input.state = state_of(state_file, placement, *tokens, !given.state.empty(), options.state);
-  std::string notice;
-  if (apart && input.state.empty() && !with_prefix(state_file, "next_state.").empty())
-    notice = fmt::format(
+  std::string warning;
+  if (separate_state && input.state.empty() && !with_prefix(state_file, "next_state.").empty())
+    warning = fmt::format(
         "{} holds these tokens and their logits, so its next_state is taken for an answer and the state is "
         "empty; to carry it on, name a file without the logits",
         options.state);
@@ -175,7 +177,7 @@ std::string dump(const DumpOptions& given) {
   }
   for (auto& [name, tensor] : out) tensor = raw::to_device(tensor, kCpu);
   save_safetensors(options.out, out);
-  return notice;
+  return warning;
 }
 
 }  // namespace eddy

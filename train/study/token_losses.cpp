@@ -1,4 +1,4 @@
-// Texts as sequences whose labels are the tokens one place further.
+// Reads texts as sequences whose labels are the tokens one position further.
 #include "train/study/token_losses.h"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ std::vector<std::vector<double>> token_losses(const Model& model,
   SequenceReader reader(sequences, options);
   plan.carry_state = reading.carry_state;
   plan.clear_state = reading.clear_state;
-  plan.see = [&](const Batch& batch, std::span<const double> nats) {
+  plan.on_batch = [&](const Batch& batch, std::span<const double> nats) {
     const std::int32_t* target = batch.targets.data<std::int32_t>();
     for (std::size_t i = 0; i < nats.size(); ++i) {
       if (target[i] == kNotScored) continue;

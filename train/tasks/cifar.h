@@ -1,6 +1,6 @@
 // CIFAR-10 as grey images, read from the original binary files or from files of grey records.
-// Source: A. Krizhevsky, "Learning multiple layers of features from tiny images" (2009); the grey task: Y.
-// Tay et al., "Long range arena" (2021).
+// Source: A. Krizhevsky, "Learning multiple layers of features from tiny images" (2009); the grey task:
+// Y. Tay et al., "Long range arena" (2021).
 //
 //   original record   1 label byte, then 1024 bytes each of red, green and blue, row by row
 //   grey record       1 label byte, then 1024 bytes
@@ -28,14 +28,14 @@ struct GreyImages {
   }
 };
 
-// (19595 R + 38470 G + 7471 B + 32768) >> 16: the luma weights of ITU-R BT.601 in 16-bit integers, as imaging
-// programs convert.
+// The grey value of a pixel, by the luma weights of ITU-R BT.601 in 16-bit integers, as imaging programs do:
+//   (19595 R + 38470 G + 7471 B + 32768) >> 16
 inline std::uint8_t grey_of(std::uint8_t red, std::uint8_t green, std::uint8_t blue) {
   return static_cast<std::uint8_t>((19595u * red + 38470u * green + 7471u * blue + 32768u) >> 16);
 }
 
-// The images of one file, appended. Whether its records are grey or coloured follows from its size, and where
-// both fit from the labels.
+// Appends the images of one file. The file's size tells whether its records are grey or coloured; when both
+// fit, the labels do.
 // errors: IoError when it cannot be read; FormatError for a size that is no whole number of records (a
 // truncated file) or a label above 9, with the record's number.
 void read_cifar_file(const std::string& path, GreyImages& images);
@@ -45,10 +45,10 @@ struct CifarData {
   std::string folder;
 };
 
-// data_batch_1.bin … data_batch_5.bin and test_batch.bin of a folder, or of its subfolder
-// cifar-10-batches-bin. `path` empty: cifar10-gray or cifar-10-batches-bin in the folder that EDDY_DATA_DIR
-// names. `training` false reads the test images alone.
-// errors: IoError naming what is missing and where to get it; as read_cifar_file.
+// The images of data_batch_1.bin … data_batch_5.bin and test_batch.bin in a folder, or in its subfolder
+// cifar-10-batches-bin. With an empty `path`: in cifar10-gray or cifar-10-batches-bin below the folder that
+// EDDY_DATA_DIR names. With `training` false only the test images are read.
+// errors: IoError that names what is missing and where to get it; as read_cifar_file.
 CifarData read_cifar(const std::string& path, bool training);
 
 }  // namespace eddy

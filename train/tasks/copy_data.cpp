@@ -1,4 +1,4 @@
-// Examples drawn by number, and the curriculum.
+// Examples, each drawn from its own random stream, and the curriculum.
 #include "train/tasks/copy_data.h"
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 namespace eddy {
 namespace {
 
-// `count` of the places 0 … places - 1, in rising order, all sets equally likely.
-// Source: R. Floyd's sampling without replacement (J. Bentley, "Programming pearls", 1987).
+// A uniformly drawn set of `count` of the places 0 … places - 1, in ascending order.
+// source: R. Floyd's sampling without replacement (J. Bentley, "Programming pearls", 1987).
 std::vector<std::int64_t> draw_places(const RandomKey& key, std::uint64_t first_draw, std::int64_t places,
                                       std::int64_t count) {
   std::vector<std::int64_t> drawn;

@@ -1,4 +1,4 @@
-// Draws: word row * length + place of a key.
+// The token at a place of a row is drawn from word row * length + place of the key.
 #include "train/tasks/recall_data.h"
 
 #include <algorithm>

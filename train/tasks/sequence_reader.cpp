@@ -36,12 +36,12 @@ SequenceReader::SequenceReader(std::vector<Sequence> sequences, const ReadingOpt
     if (!sequence.labels.empty() && sequence.labels.size() != sequence.tokens.size())
       fail<ValueError>("data: sequence {} has {} tokens and {} labels (as many of each)", i,
                        sequence.tokens.size(), sequence.labels.size());
-    const bool enough = length_of(sequence) >= least(sequence);
+    const bool enough = length_of(sequence) >= tokens_needed(sequence);
     if (!enough && !options.pad)
       fail<ValueError>(
           "data: sequence {} of {} has {} tokens, and a segment needs {} (take longer texts, fewer rows by "
           "train.batch, or a shorter train.sequence)",
-          i, sequences_.size(), length_of(sequence), least(sequence));
+          i, sequences_.size(), length_of(sequence), tokens_needed(sequence));
     any = any || enough;
   }
   if (!any)
@@ -51,8 +51,8 @@ SequenceReader::SequenceReader(std::vector<Sequence> sequences, const ReadingOpt
   rows_.resize(static_cast<std::size_t>(options.rows));
 }
 
-// The tokens a sequence must have left for one more segment.
-std::int64_t SequenceReader::least(const Sequence& sequence) const {
+// The least number of tokens that one more segment of a sequence needs.
+std::int64_t SequenceReader::tokens_needed(const Sequence& sequence) const {
   const std::int64_t ahead = sequence.labels.empty() ? 1 : 0;  // the target of the last token
   return (options_.pad ? 1 : options_.segment) + ahead;
 }
@@ -60,7 +60,7 @@ std::int64_t SequenceReader::least(const Sequence& sequence) const {
 bool SequenceReader::readable(const Row& row) const {
   if (row.sequence < 0) return false;
   const Sequence& sequence = sequences_[static_cast<std::size_t>(row.sequence)];
-  return length_of(sequence) - row.position >= least(sequence);
+  return length_of(sequence) - row.position >= tokens_needed(sequence);
 }
 
 void SequenceReader::shuffle_pass(std::int64_t pass) {
@@ -76,7 +76,7 @@ void SequenceReader::shuffle_pass(std::int64_t pass) {
 }
 
 // Gives the row the next sequence that can be read. Returns false when there is none.
-bool SequenceReader::take(Row& row) {
+bool SequenceReader::take_sequence(Row& row) {
   const auto count = static_cast<std::int64_t>(sequences_.size());
   for (;; ++next_) {
     if (options_.once && next_ >= count) return false;
@@ -85,10 +85,11 @@ bool SequenceReader::take(Row& row) {
     row.sequence = order_[static_cast<std::size_t>(next_ % count)];
     row.position = 0;
     const Sequence& sequence = sequences_[static_cast<std::size_t>(row.sequence)];
-    const std::int64_t room = length_of(sequence) - least(sequence) + 1;  // places where a segment fits
+    // The number of positions where a segment can begin.
+    const std::int64_t room = length_of(sequence) - tokens_needed(sequence) + 1;
     if (room < 1) continue;
     if (options_.random_offset) {
-      // One draw for the whole pass: equal spans then end together, and cut the text elsewhere in each pass.
+      // One draw for the whole pass: equal spans then end together, and each pass cuts the text elsewhere.
       const RandomKey key = random_key(options_.seed, "data.offset", static_cast<std::uint64_t>(pass));
       const std::int64_t bound = pass == 0 ? room : std::min(room, options_.segment);
       row.position = static_cast<std::int64_t>(uniform_below(key, 0, static_cast<std::uint64_t>(bound)));
@@ -109,7 +110,7 @@ bool SequenceReader::next(Batch& batch) {
     Row& row = rows_[r];
     if (!readable(row)) {
       starts[r] = 1;
-      if (!take(row)) {
+      if (!take_sequence(row)) {
         row.sequence = -1;
         continue;
       }
@@ -141,7 +142,7 @@ std::int64_t SequenceReader::targets() const {
   std::int64_t total = 0;
   for (const Sequence& sequence : sequences_) {
     const std::int64_t length = length_of(sequence), ahead = sequence.labels.empty() ? 1 : 0;
-    if (options_.pad)  // each segment, the last one too, lacks one target
+    if (options_.pad)  // each segment, the last one too, has one target less than tokens
       total += length - ahead * ((length + options_.segment - 1) / options_.segment);
     else
       total += (length - ahead) / options_.segment * options_.segment;
@@ -171,7 +172,7 @@ void SequenceReader::load(const json& saved, const std::string& file) {
   std::vector<Row> loaded;
   for (const json& row : rows) {
     const Row place{integer_at(row, "sequence", file), integer_at(row, "position", file)};
-    // A position may lie behind the end, by less than a segment: the row then takes the next sequence.
+    // A position may lie beyond the end by less than a segment: the row then takes the next sequence.
     if (place.sequence < -1 || place.sequence >= count || place.position < 0 ||
         place.position > (std::int64_t{1} << 60))
       fail<FormatError>("data: {} is damaged: a row at position {} of sequence {}, of {}", file,

@@ -1,6 +1,6 @@
-// Reading sequences segment by segment: every row of a batch follows one sequence to its end and then takes
-// the next, so that a model's state can go on from batch to batch. Serves continuous reading of a text (its
-// sequences are equal spans, or the files of a folder), documents, and streams with labels of their own.
+// Reads sequences segment by segment: each row of a batch follows one sequence to its end and then takes the
+// next, so that the model's state can be carried from batch to batch. Serves streams (equal spans of a text,
+// or the files of a folder), documents, and sequences with labels of their own.
 //
 //   row 0   [ sequence 2: 0-7 | 8-15 | 16-20 pad ][ sequence 5: 0-7 | ...      start is 1 at each [
 //   row 1   [ sequence 0: 0-7 | 8-15 | 16-23 | 24-31 | ...
@@ -20,50 +20,52 @@
 
 namespace eddy {
 
-// Tokens and what is to be said at each of them. Both must outlive the reader.
+// Tokens and the target at each of them. The memory behind both must outlive the reader.
 struct Sequence {
   std::span<const std::int32_t> tokens;
-  std::span<const std::int32_t> labels;  // as many, kNotScored where nothing is scored; empty: the next token
+  std::span<const std::int32_t> labels;  // one for each token, kNotScored for none; empty: the next token
 };
 
 struct ReadingOptions {
   std::int64_t rows = 1;
   std::int64_t segment = 1;  // tokens of a row in one batch
   std::uint64_t seed = 0;    // of the order and the offset
-  // false: only whole segments are read, and the last token of one has the first of the next as its target.
-  // true: the last segment of a sequence is filled up with token 0, and targets lie inside the segment: its
+  // false: only whole segments are read; the target of a segment's last token is the next segment's first.
+  // true: the last segment of a sequence is padded with token 0, and targets stay inside the segment: its
   // last position has none.
   bool pad = false;
   bool skip_zero = false;      // positions whose input or target is 0 are not scored
-  bool shuffle = false;        // each pass over the sequences takes them in an order of its own
+  bool shuffle = false;        // each pass over the sequences has its own random order
   bool random_offset = false;  // the first pass begins anywhere, later ones within the first segment
-  bool once = false;           // each sequence once, then the end; else passes without end
+  bool once = false;           // one pass over the sequences; else passes without end
 };
 
 class SequenceReader {
  public:
-  // errors: ValueError when a size is not positive, there is no sequence, labels differ in number from
-  // tokens, or a sequence is too short: for one segment, or, with `pad`, all are too short to predict
-  // anything.
+  // errors: ValueError when a size is not positive, when there is no sequence, when a sequence has not as
+  // many labels as tokens, when one is shorter than a segment, or, with `pad`, when all are too short for a
+  // target.
   SequenceReader(std::vector<Sequence> sequences, const ReadingOptions& options);
 
-  // Fills the next batch and goes on by one segment. Returns false, and leaves the batch alone, when `once`
-  // is set and everything was read. Rows that have nothing more to read hold token 0 and nothing scored.
+  // Fills the next batch and advances by one segment. Returns false, and leaves the batch unchanged, when
+  // `once` is set and everything was read. Rows with nothing left to read hold token 0 and no targets.
   bool next(Batch& batch);
 
   // Where a row of the last batch stood.
   struct Place {
-    std::int64_t sequence = -1;  // -1: the row had nothing more to read
+    std::int64_t sequence = -1;  // -1: the row had nothing left to read
     std::int64_t position = 0;   // of the segment's first token in it
   };
   const std::vector<Place>& places() const { return places_; }
 
-  // The targets of one pass from offset 0, before skip_zero.
+  // The number of targets of one pass from offset 0, before skip_zero.
   std::int64_t targets() const;
 
-  // Positions as {"next", "rows", "sequences"}; load takes them over. errors of load: FormatError for damaged
-  // values; ConfigError when the number of rows or sequences is another. Nothing is changed then.
+  // The positions as {"next", "rows", "sequences"}.
   nlohmann::json save() const;
+  // Restores saved positions; errors call them `file`.
+  // errors: FormatError for damaged values; ConfigError for another number of rows or sequences. Nothing is
+  // changed then.
   void load(const nlohmann::json& saved, const std::string& file);
 
  private:
@@ -72,9 +74,9 @@ class SequenceReader {
     std::int64_t position = 0;   // of the next segment
   };
 
-  std::int64_t least(const Sequence& sequence) const;
+  std::int64_t tokens_needed(const Sequence& sequence) const;
   bool readable(const Row& row) const;
-  bool take(Row& row);
+  bool take_sequence(Row& row);
   void shuffle_pass(std::int64_t pass);
 
   std::vector<Sequence> sequences_;
@@ -86,7 +88,7 @@ class SequenceReader {
   std::vector<std::int64_t> order_;  // of the sequences in that pass
 };
 
-// Tokens cut into `spans` sequences of equal length; what is left over at the end belongs to none.
+// A sequence cut into `spans` of equal length; the remainder at the end is left out.
 std::vector<Sequence> equal_spans(const Sequence& whole, std::int64_t spans);
 
 }  // namespace eddy

@@ -1,4 +1,4 @@
-// Random Walk and Algorithm.
+// Drawing the examples of Random Walk and Algorithm.
 #include "train/tasks/state_tracking.h"
 
 #include <optional>
@@ -130,7 +130,8 @@ std::int32_t variable(std::int64_t index) {
   return static_cast<std::int32_t>(kFirstVariable + index);
 }
 
-// Writes one program. A drawing function returns nothing when its draw is not allowed; the caller draws anew.
+// Writes one program. A drawing function returns nothing when its draw is not allowed; the caller draws
+// again.
 class ProgramWriter {
  public:
   ProgramWriter(SplitMix64 draws, std::int64_t variables)
@@ -163,7 +164,7 @@ class ProgramWriter {
     return from[static_cast<std::size_t>(draws_.below(static_cast<std::int64_t>(from.size())))];
   }
 
-  // Assign (kind 0), increment (1) or decrement (2), carried out on `values`.
+  // Assign (kind 0), increment (1) or decrement (2), executed on `values`.
   std::optional<Words> change(std::int64_t kind, Values& values) {
     const std::vector<std::int64_t> candidates = those(values, kind != 0);
     if (candidates.empty()) return std::nullopt;
@@ -218,7 +219,7 @@ class ProgramWriter {
     const std::int64_t left_value = values_[static_cast<std::size_t>(left)];
     const bool holds = less ? left_value < right_value : left_value > right_value;
     emit({kIf, variable(left), less ? kLess : kGreater, right, kColon});
-    // A body that is not carried out is drawn as if it were.
+    // A body that is not executed is drawn as if it were.
     Values aside = values_;
     std::optional<Words> body;
     while (!body) {

@@ -49,9 +49,9 @@ class CifarTask final : public Task {
     for (const std::vector<std::uint8_t>* bytes : {&images_.test.labels, &images_.test.pixels})
       hash.update({reinterpret_cast<const char*>(bytes->data()), bytes->size()});
     sha256_ = hash.hex_digest();
-    if (!arguments.same_data_as.empty() && arguments.same_data_as != sha256_)
+    if (!arguments.expected_sha256.empty() && arguments.expected_sha256 != sha256_)
       fail<ConfigError>("cifar: the test images in {} are not those of {}: SHA-256 {} and {}", images_.folder,
-                        arguments.run, sha256_, arguments.same_data_as);
+                        arguments.run, sha256_, arguments.expected_sha256);
   }
 
   std::string name() const override { return "grey CIFAR-10"; }
@@ -65,9 +65,9 @@ class CifarTask final : public Task {
   }
   std::string data_sha256() const override { return sha256_; }
   bool reads_files() const override { return true; }
-  bool draws(const EvalOptions& options) const override { return options.batches > 0; }
+  bool uses_seed(const EvalOptions& options) const override { return options.batches > 0; }
 
-  void fit(ModelConfig& model) const override {
+  void set_model_sizes(ModelConfig& model) const override {
     if (model.vocab == 0) model.vocab = 256;
     if (model.n_out == 0) model.n_out = kCifarClasses;
     if (model.vocab != 256 || model.n_out != kCifarClasses)
@@ -85,7 +85,7 @@ class CifarTask final : public Task {
           model.context);
   }
 
-  // Distinct images in a batch, drawn anew for each: there are no epochs.
+  // A batch holds distinct images, drawn independently for each batch: there are no epochs.
   Batch next(std::int64_t step, std::int64_t micro) override {
     const auto seed = static_cast<std::uint64_t>(train_.seed), at = static_cast<std::uint64_t>(step);
     const RandomKey key = random_key(seed, "cifar.train", static_cast<std::uint64_t>(micro), at);
@@ -120,13 +120,13 @@ class CifarTask final : public Task {
     }
   }
 
-  // With `batches` 0 every image of the split once; else random batches, as the paper estimates it.
+  // With `batches` 0: every image of the split once; else random batches, as in the paper.
   EvalResult evaluate(const Model& model, const EvalOptions& options,
                       const EvalProgress& progress) const override {
     const GreyImages& images = part(options.split);
     EvalPlan plan;
     plan.capture = options.capture;
-    plan.count_right = true;
+    plan.count_correct = true;
     plan.random = options.batches > 0;
     const std::int64_t rows = std::min(options.batch, images.count());
     plan.total = options.batches > 0 ? options.batches * rows : images.count();

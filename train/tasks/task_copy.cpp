@@ -1,4 +1,4 @@
-// The copy tasks: fresh examples at every step, noise that grows when the model has learned its length.
+// The copy tasks: new examples at every step; the noise grows when the model has learned its length.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -52,9 +52,9 @@ class CopyTask final : public Task {
       text += fmt::format(", noise {}: blocks of {} (model.block is {})", data_.noise, block, largest_block_);
     return text;
   }
-  bool draws(const EvalOptions&) const override { return true; }
+  bool uses_seed(const EvalOptions&) const override { return true; }
 
-  void fit(ModelConfig& model) const override {
+  void set_model_sizes(ModelConfig& model) const override {
     if (model.vocab == 0) model.vocab = kCopyAlphabet;
     if (model.n_out == 0) model.n_out = kCopyAlphabet;
     if (model.vocab != kCopyAlphabet || model.n_out != kCopyAlphabet)
@@ -143,7 +143,7 @@ class CopyTask final : public Task {
   }
 
   void report(HtmlPage& page, const Model& model) const override {
-    // The model as it is now, at every length up to the one it trains on.
+    // The accuracy at every noise length up to the current one.
     Series now{"this model, 16 examples each", {}, {}, SeriesStyle::line_points};
     for (std::int64_t noise = data_.noise;; noise = std::min(2 * noise, curriculum_.noise)) {
       const EvalResult result =
@@ -188,7 +188,7 @@ class CopyTask final : public Task {
                      const RandomKey& key, const EvalProgress& progress = {}) const {
     EvalPlan plan;
     plan.capture = train_.capture == "auto";
-    plan.count_right = true;
+    plan.count_correct = true;
     plan.total = batches * rows * data_.symbols;
     std::int64_t done = 0;
     const auto next = [&](Batch& made) {

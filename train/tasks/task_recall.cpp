@@ -1,6 +1,6 @@
-// The recall task (see recall_data.h): fresh documents, all rows in step. Batch i of a run is segment
-// i mod segments of document i / segments, so the data depend on (seed, step, micro) alone, and the state
-// carried is that of the same documents' beginning.
+// The recall task (see recall_data.h): new documents; all rows are at the same segment. Batch i of a run is
+// segment i mod segments of document i / segments. So the data depend only on (seed, step, micro), and the
+// carried state is that of the same documents' earlier segments.
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -36,9 +36,9 @@ class RecallTask final : public Task {
   }
   bool carries_state() const override { return config_.train.carry_state != "never"; }
   std::int64_t row_length() const override { return shape_.segment; }
-  bool draws(const EvalOptions&) const override { return true; }
+  bool uses_seed(const EvalOptions&) const override { return true; }
 
-  void fit(ModelConfig& model) const override {
+  void set_model_sizes(ModelConfig& model) const override {
     if (model.vocab == 0) model.vocab = shape_.vocab();
     if (model.n_out == 0) model.n_out = shape_.vocab();
     if (model.vocab != shape_.vocab() || model.n_out != shape_.vocab())
@@ -68,8 +68,8 @@ class RecallTask final : public Task {
     plan.capture = options.capture;
     plan.carry_state = carries_state();
     plan.clear_state = options.clear_state;
-    plan.count_right = true;
-    plan.see = [&](const Batch& batch, std::span<const double> losses) {
+    plan.count_correct = true;
+    plan.on_batch = [&](const Batch& batch, std::span<const double> losses) {
       const std::int64_t part = (done - 1) % shape_.segments;
       const std::int32_t* target = batch.targets.data<std::int32_t>();
       for (std::size_t i = 0; i < losses.size(); ++i) {

@@ -1,4 +1,4 @@
-// What makes each task: a new task adds its declaration here and its row in task_registry.cpp.
+// The factory function of each task. A new task adds its declaration here and its row in task_registry.cpp.
 #pragma once
 
 #include <memory>

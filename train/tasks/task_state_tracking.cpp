@@ -1,6 +1,6 @@
-// State tracking: Random Walk and Algorithm. The examples of a split stand one after the other in one stream,
-// which is cut into as many rows as a batch has; a row is read on and on, its state carried, and nothing
-// tells the model where an example ends but the tokens. Labels belong to their own token: nothing is shifted.
+// State tracking: Random Walk and Algorithm. The examples of a split are concatenated to one stream, which is
+// cut into as many rows as a batch has. Each row is read with its state carried; only the tokens tell the
+// model where an example ends. A label belongs to its own token; nothing is shifted.
 // Source: Ju et al., "Staircase Attention for Recurrent Processing of Sequences" (2021), tasks and training.
 //
 //   split    [ example 0 ][ example 1 ][ example 2 ] ...
@@ -58,7 +58,7 @@ class StateTrackingTask final : public Task {
         generator_(generator_of(config_.data)),
         segment_(segment_length(config_)),
         sha256_(sha256_hex(recipe())) {
-    if (!arguments.same_data_as.empty() && arguments.same_data_as != sha256_)
+    if (!arguments.expected_sha256.empty() && arguments.expected_sha256 != sha256_)
       fail<ConfigError>("{}: the examples are not those of {} (go on with the same data keys)",
                         config_.data.name, arguments.run);
     if (!arguments.training) return;
@@ -78,11 +78,11 @@ class StateTrackingTask final : public Task {
                        vocab());
   }
   std::string data_sha256() const override { return sha256_; }
-  bool draws(const EvalOptions&) const override { return false; }
+  bool uses_seed(const EvalOptions&) const override { return false; }
   bool carries_state() const override { return config_.train.carry_state != "never"; }
   std::int64_t row_length() const override { return segment_; }
 
-  void fit(ModelConfig& model) const override {
+  void set_model_sizes(ModelConfig& model) const override {
     if (model.vocab == 0) model.vocab = vocab();
     if (model.n_out == 0) model.n_out = vocab();
     if (model.vocab != vocab() || model.n_out != vocab())
@@ -101,14 +101,14 @@ class StateTrackingTask final : public Task {
 
   json save() const override { return reader_ ? json{{"reading", reader_->save()}} : json(); }
   void load(const json& saved, const std::string& file) override {
-    if (!reader_) return;  // to evaluate, where training stands does not matter
+    if (!reader_) return;  // an evaluation does not need the positions of training
     if (!saved.is_object())
       fail<FormatError>("{}: {} does not hold where the stream was read", config_.data.name, file);
     reader_->load(saved.value("reading", json()), file);
   }
 
-  // Every label of the split counts once. The rows are those of `options.batch`: all but the first begin
-  // inside an example, whose state no model can know there. Fewer rows cut fewer examples.
+  // Every label of the split counts once. There are `options.batch` rows; all but the first begin inside an
+  // example, where no model can know the state. Fewer rows cut fewer examples.
   EvalResult evaluate(const Model& model, const EvalOptions& options,
                       const EvalProgress& progress) const override {
     if (options.batch < 1) fail<ValueError>("evaluate: {} rows (at least 1)", options.batch);
@@ -121,10 +121,10 @@ class StateTrackingTask final : public Task {
     plan.capture = options.capture;
     plan.carry_state = carries_state();
     plan.clear_state = options.clear_state;
-    plan.count_right = true;
+    plan.count_correct = true;
     plan.total = std::count_if(all.labels.begin(), all.labels.end(),
                                [](std::int32_t label) { return label != kNotScored; });
-    plan.see = [&](const Batch& batch, std::span<const double> losses) {
+    plan.on_batch = [&](const Batch& batch, std::span<const double> losses) {
       if (!options.by_position) return;
       const std::int32_t* target = batch.targets.data<std::int32_t>();
       for (std::size_t i = 0; i < losses.size(); ++i)
@@ -166,17 +166,17 @@ class StateTrackingTask final : public Task {
 
  private:
   std::int64_t vocab() const {
-    return std::visit([](const auto& made) { return made.vocab(); }, generator_);
+    return std::visit([](const auto& task) { return task.vocab(); }, generator_);
   }
   std::string token_name(std::int32_t id) const {
-    return std::visit([id](const auto& made) { return made.name(id); }, generator_);
+    return std::visit([id](const auto& task) { return task.name(id); }, generator_);
   }
   std::uint64_t seed() const { return static_cast<std::uint64_t>(config_.data.examples_seed); }
   LabelledTokens example(StateSplit split, std::int64_t index) const {
-    return std::visit([&](const auto& made) { return made.example(seed(), split, index); }, generator_);
+    return std::visit([&](const auto& task) { return task.example(seed(), split, index); }, generator_);
   }
 
-  // All that the examples of all splits depend on.
+  // Everything that the examples of all splits depend on.
   std::string recipe() const {
     const DataConfig& d = config_.data;
     if (d.name == "algorithm")
@@ -192,17 +192,18 @@ class StateTrackingTask final : public Task {
     fail<ValueError>("{}: there is no split \"{}\" (train, valid, test)", config_.data.name, split);
   }
 
-  // Made when it is first asked for: to measure takes one split, and training millions of tokens.
+  // The stream of a split, made at the first call: an evaluation needs one split, and the training split has
+  // millions of tokens.
   const LabelledTokens& stream(StateSplit split) const {
-    std::optional<LabelledTokens>& made = streams_[static_cast<std::size_t>(split)];
-    if (!made) {
+    std::optional<LabelledTokens>& cached = streams_[static_cast<std::size_t>(split)];
+    if (!cached) {
       const DataConfig& d = config_.data;
       const std::int64_t counts[] = {d.examples, d.valid_examples, d.test_examples};
       const std::int64_t count = counts[static_cast<std::size_t>(split)];
-      made =
+      cached =
           std::visit([&](const auto& from) { return state_stream(from, seed(), split, count); }, generator_);
     }
-    return *made;
+    return *cached;
   }
 
   ReadingOptions reading(std::int64_t rows) const {
@@ -212,7 +213,7 @@ class StateTrackingTask final : public Task {
     options.seed = static_cast<std::uint64_t>(config_.train.seed);
     return options;
   }
-  // Once, to the last token.
+  // Reads the split once, to the last token.
   ReadingOptions whole_reading(std::int64_t rows) const {
     ReadingOptions options = reading(rows);
     options.pad = true;
@@ -231,7 +232,7 @@ class StateTrackingTask final : public Task {
       predicted.emplace_back(one.tokens.size(), kNotScored);
     }
     const Device device = model.params().values().device();
-    // Examples end at different times, and a row that begins the next one beside rows that go on must have a
+    // Examples end at different times, and a row that begins the next one while others continue must have a
     // state to begin with.
     const bool one_by_one = model.config().cold_start == "empty";
     const auto rows = one_by_one ? std::int64_t{1} : static_cast<std::int64_t>(examples.size());
@@ -239,20 +240,20 @@ class StateTrackingTask final : public Task {
     CarriedState carried;
     for (Batch batch; reader.next(batch); batch = {}) {
       ForwardInput input = forward_input(batch, device);
-      if (carries_state()) carried.enter(input, batch, model.config());
+      if (carries_state()) carried.set_input(input, batch, model.config());
       const ForwardOutput output = model.forward(input);
-      if (carries_state()) carried.leave(output.state, batch);
+      if (carries_state()) carried.update(output.state, batch);
       const Tensor logits = raw::cast(raw::to_device(raw::contiguous(output.logits), kCpu), Dtype::f64);
       const std::int64_t classes = logits.dim(-1);
       for (std::size_t row = 0; row < reader.places().size(); ++row) {
         const auto [sequence, position] = reader.places()[row];
         if (sequence < 0) continue;
-        std::vector<std::int32_t>& into = predicted[static_cast<std::size_t>(sequence)];
-        const auto length = static_cast<std::int64_t>(into.size());
+        std::vector<std::int32_t>& answers = predicted[static_cast<std::size_t>(sequence)];
+        const auto length = static_cast<std::int64_t>(answers.size());
         for (std::int64_t t = 0; t < std::min(segment_, length - position); ++t) {
           const double* values =
               logits.data<double>() + (static_cast<std::int64_t>(row) * segment_ + t) * classes;
-          into[static_cast<std::size_t>(position + t)] =
+          answers[static_cast<std::size_t>(position + t)] =
               static_cast<std::int32_t>(std::max_element(values, values + classes) - values);
         }
       }

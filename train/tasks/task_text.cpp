@@ -1,7 +1,8 @@
 // Language modelling: the next token of a text, read in one of three orders (data.order).
-//   windows    random windows without a state, as Kausik, "Recurrent Transformers" (2025), trains
-//   stream     continuous reading: row i of every batch goes on where it stopped
-//   documents  the files of a folder, each slot follows one and then takes the next of a shuffled stream
+//
+//   windows     random windows without a state, as in Kausik, "Recurrent Transformers" (2025)
+//   stream      row i of every batch continues where it stopped in the batch before
+//   documents   the files of a folder: each row follows one file, then takes the next of a shuffled pass
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -34,7 +35,7 @@ class TextTask : public Task {
   const Tokenizer* tokenizer() const override { return data_.tokenizer.get(); }
   std::string data_sha256() const override { return data_.sha256; }
   bool reads_files() const override { return true; }
-  bool draws(const EvalOptions& options) const override {
+  bool uses_seed(const EvalOptions& options) const override {
     return options.batches > 0 && (config_.data.order == "windows" || options.score_last > 0);
   }
 
@@ -44,9 +45,9 @@ class TextTask : public Task {
     return carry == "auto" ? config_.data.order != "windows" : carry == "always";
   }
 
-  void fit(ModelConfig& model) const override {
+  void set_model_sizes(ModelConfig& model) const override {
     const std::int64_t vocab = data_.tokenizer->vocab_size();
-    // Tables for SentencePiece are often rounded up: T5's has 32128 rows for 32100 tokens.
+    // Embedding tables for SentencePiece are often rounded up: T5's has 32128 rows for 32100 tokens.
     const bool rounded_up = data_.tokenizer->name() == kSentencePiece && model.vocab > vocab;
     if (model.vocab != 0 && model.vocab != vocab && !rounded_up)
       fail<ConfigError>(
@@ -74,14 +75,14 @@ class TextTask : public Task {
   std::string vocabulary() const {
     return fmt::format("vocabulary {} ({})", data_.tokenizer->vocab_size(), data_.tokenizer->name());
   }
-  // What EvalOptions::score_last asks for.
+  // The evaluation by EvalOptions::score_last.
   EvalResult evaluate_last_of(const Model& model, const std::vector<std::span<const std::int32_t>>& texts,
                               const EvalOptions& options, const EvalProgress& progress) const {
     TextMeasure measure(*data_.tokenizer);
     EvalResult positions;
     EvalPlan plan;
     plan.capture = options.capture;
-    plan.see = [&](const Batch& batch, std::span<const double> losses) {
+    plan.on_batch = [&](const Batch& batch, std::span<const double> losses) {
       measure.add(batch);
       const std::int32_t* target = batch.targets.data<std::int32_t>();
       for (std::size_t i = 0; options.by_position && i < losses.size(); ++i)
@@ -100,14 +101,14 @@ class TextTask : public Task {
         "eval: a text has no split \"{}\" (valid, train, all; test where data.test or the folder gives one)",
         split);
   }
-  // How many of `all` tokens, or files, are kept for the test: the whole part of data.test * all.
-  std::int64_t tested(std::int64_t all) const {
+  // How many of `all` tokens, or files, are kept for the test: floor(data.test * all).
+  std::int64_t test_count(std::int64_t all) const {
     return static_cast<std::int64_t>(std::floor(config_.data.test * static_cast<double>(all)));
   }
   // Where the training tokens of one text end.
-  // errors: ValueError when a split is no segment and one.
+  // errors: ValueError when a split has fewer than one segment and one token.
   std::int64_t cut_tokens() const {
-    const auto all = static_cast<std::int64_t>(data_.tokens.size()), test = tested(all);
+    const auto all = static_cast<std::int64_t>(data_.tokens.size()), test = test_count(all);
     const std::int64_t train = training_part(all, config_.data.split, segment_);
     if (test == 0) return train;
     if (all - test - train <= segment_ || test <= segment_)
@@ -117,7 +118,8 @@ class TextTask : public Task {
           data_.name, all - test - train, test, segment_ + 1, config_.data.split, config_.data.test);
     return train;
   }
-  // Adds exp(all nats / words); the loss stands for the tokens that are read and not predicted, too.
+  // Adds word_perplexity = exp(all nats / words). Tokens that are read but not predicted count with the mean
+  // loss.
   static void add_word_perplexity(EvalResult& result, std::int64_t tokens, std::int64_t words) {
     if (words > 0)
       result.extras.emplace_back("word_perplexity", std::exp(result.loss * static_cast<double>(tokens) /
@@ -159,7 +161,7 @@ class WindowsTask final : public TextTask {
     EvalResult positions;
     EvalPlan plan;
     plan.capture = options.capture;
-    plan.see = [&](const Batch& batch, std::span<const double> losses) {
+    plan.on_batch = [&](const Batch& batch, std::span<const double> losses) {
       measure.add(batch);
       if (!options.by_position) return;
       for (std::size_t i = 0; i < losses.size(); ++i)
@@ -205,7 +207,7 @@ class WindowsTask final : public TextTask {
   std::int64_t valid_end() const {
     return data_.has_splits()
                ? data_.ends[static_cast<std::size_t>(data_.train_parts + data_.valid_parts - 1)]
-               : length() - tested(length());
+               : length() - test_count(length());
   }
 
   std::int64_t train_tokens_ = 0;
@@ -220,13 +222,13 @@ class ReadingTask final : public TextTask {
     if (!training) return;
     static_cast<void>(SequenceReader(sequences("valid", config.train.batch), reading(true, 1)));
     ReadingOptions options = reading(false, config.train.batch);
-    options.shuffle = apart();
+    options.shuffle = separate_files();
     options.random_offset = config.data.offset == "random" && !documents_;
     reader_.emplace(sequences("train", config.train.batch), options);
   }
 
   std::string summary() const override {
-    if (!apart()) {
+    if (!separate_files()) {
       const std::int64_t train = cut(data_.parts());
       return fmt::format("{} training and {} validation tokens read in {} rows, {}", train,
                          valid_end() - train, config_.train.batch, vocabulary());
@@ -236,12 +238,12 @@ class ReadingTask final : public TextTask {
                        documents_ ? "documents" : "streams", data_.tokens.size(), vocabulary());
   }
 
-  void fit(ModelConfig& model) const override {
-    TextTask::fit(model);
-    // Texts of their own lengths end at their own times, and their rows begin the next one there.
+  void set_model_sizes(ModelConfig& model) const override {
+    TextTask::set_model_sizes(model);
+    // Texts of different lengths end at different times, and their rows then begin the next one.
     const bool empty_past =
         model.family == "staircase" && model.model != "lstm" && model.cold_start == "empty";
-    if (apart() && carries_state() && config_.train.batch > 1 && empty_past)
+    if (separate_files() && carries_state() && config_.train.batch > 1 && empty_past)
       fail<ConfigError>(
           "config: model.cold_start is \"empty\" and {} rows begin their texts at different times (set it to "
           "\"zeros\", train.batch to 1, or train.carry_state to \"never\")",
@@ -259,7 +261,7 @@ class ReadingTask final : public TextTask {
   }
 
   void load(const json& saved, const std::string& file) override {
-    if (!reader_) return;  // to evaluate, where training stands does not matter
+    if (!reader_) return;  // an evaluation does not need the positions of training
     if (!saved.is_object() || saved.value("order", json()) != config_.data.order)
       fail<ConfigError>(
           "train: data.order is {} and {} was read in another order (resume with the same, or start a new "
@@ -286,7 +288,7 @@ class ReadingTask final : public TextTask {
     plan.carry_state = carries_state();
     plan.clear_state = options.clear_state;
     plan.total = reader.targets();
-    plan.see = [&](const Batch& batch, std::span<const double> losses) {
+    plan.on_batch = [&](const Batch& batch, std::span<const double> losses) {
       measure.add(batch);
       if (!options.by_position) return;
       const std::int32_t* target = batch.targets.data<std::int32_t>();
@@ -318,8 +320,8 @@ class ReadingTask final : public TextTask {
   }
 
  private:
-  // Whether the text came in files that are read each for itself.
-  bool apart() const { return !data_.files.empty(); }
+  // Whether each file is read as a sequence of its own.
+  bool separate_files() const { return !data_.files.empty(); }
 
   ReadingOptions reading(bool once, std::int64_t rows) const {
     ReadingOptions options;
@@ -332,11 +334,11 @@ class ReadingTask final : public TextTask {
     return options;
   }
 
-  // Files, or of one text tokens, that are for training: the rest, without a test, validates.
+  // The number of training files (of one text: tokens). The rest, without the test, is for validation.
   std::int64_t cut(std::int64_t files) const {
     const double fraction = config_.data.split;
     if (data_.has_splits()) return data_.train_parts;
-    if (!apart()) return cut_tokens();
+    if (!separate_files()) return cut_tokens();
     if (!(fraction > 0 && fraction < 1))
       fail<ValueError>("data: data.split is {} (between 0 and 1)", fraction);
     if (files < 2)
@@ -348,19 +350,21 @@ class ReadingTask final : public TextTask {
     const auto whole = static_cast<std::int64_t>(std::floor(fraction * static_cast<double>(files)));
     return std::clamp<std::int64_t>(whole, 1, valid_end() - 1);
   }
-  // Files, or of one text tokens, before the test.
+  // The number of files (of one text: tokens) before the test split.
   std::int64_t valid_end() const {
     if (data_.has_splits()) return data_.train_parts + data_.valid_parts;
-    const std::int64_t all = apart() ? data_.parts() : static_cast<std::int64_t>(data_.tokens.size());
-    return all - tested(all);
+    const std::int64_t all =
+        separate_files() ? data_.parts() : static_cast<std::int64_t>(data_.tokens.size());
+    return all - test_count(all);
   }
 
-  // What is read of a split. One text is cut into as many spans as there are rows, fewer when it is short.
+  // The sequences of a split. One text is cut into as many spans as there are rows, fewer when it is short.
   std::vector<Sequence> sequences(const std::string& split, std::int64_t rows) const {
-    const std::int64_t all = apart() ? data_.parts() : static_cast<std::int64_t>(data_.tokens.size());
+    const std::int64_t all =
+        separate_files() ? data_.parts() : static_cast<std::int64_t>(data_.tokens.size());
     const bool test = split == "test" && valid_end() < all;
     if (split != "all" && split != "train" && split != "valid" && !test) refuse_split(split);
-    if (!apart()) {
+    if (!separate_files()) {
       std::span<const std::int32_t> tokens = data_.tokens;
       if (split != "all") {
         const auto train = static_cast<std::size_t>(cut(1)), end = static_cast<std::size_t>(valid_end());
@@ -368,7 +372,7 @@ class ReadingTask final : public TextTask {
                  : split == "valid" ? tokens.subspan(train, end - train)
                                     : tokens.subspan(end);
       }
-      if (split != "train") {  // training keeps its rows; to measure, fewer will do
+      if (split != "train") {  // training needs all its rows; an evaluation can have fewer
         const auto fitting = static_cast<std::int64_t>(tokens.size()) / (segment_ + 1);
         rows = std::clamp<std::int64_t>(fitting, 1, rows);
       }
@@ -403,7 +407,7 @@ class ReadingTask final : public TextTask {
     return {tokens, words};
   }
 
-  // Padding must not be a token that texts are written in.
+  // The padding token must not occur in texts.
   void check_padding() const {
     if (documents_ && config_.model.mask_token_zero && !data_.tokenizer->decode_one(0).empty())
       fail<ConfigError>(

@@ -18,25 +18,26 @@ namespace eddy {
 namespace {
 
 void check_same_data(const TextData& data, const TaskArguments& arguments) {
-  if (!arguments.same_data_as.empty() && arguments.same_data_as != data.sha256)
+  if (!arguments.expected_sha256.empty() && arguments.expected_sha256 != data.sha256)
     fail<ConfigError>(
         "{}: {} is not the text that {} was trained on: SHA-256 {} and {} (name it by --data, or start a new "
         "run with --init-from)",
-        arguments.training ? "train" : "eval", data.name, arguments.run, data.sha256, arguments.same_data_as);
+        arguments.training ? "train" : "eval", data.name, arguments.run, data.sha256,
+        arguments.expected_sha256);
 }
 
-// `text` is asked for only by a vocabulary that is made from it.
+// `text` is called only for a vocabulary that is made from it.
 template <class MakeText>
 std::unique_ptr<Tokenizer> tokenizer_for(TaskArguments& arguments, const MakeText& text) {
   const std::string& name = arguments.config.data.tokenizer;
   if (!arguments.tokenizer) return make_tokenizer(name, text());
   std::unique_ptr<Tokenizer> tokenizer = std::move(arguments.tokenizer);
-  const bool from_file = names_sentencepiece(name);
+  const bool from_file = is_sentencepiece_path(name);
   if (tokenizer->name() != (from_file ? kSentencePiece : name))
     fail<ConfigError>(
         "train: data.tokenizer is {} and that of {} is {} (its parameters fit its own tokens alone)", name,
         arguments.run, tokenizer->name());
-  // A run keeps its vocabulary, so the file may be gone. When it is there and training is to go on with it,
+  // A run keeps its vocabulary, so the file may be gone. When it exists and training continues with it,
   // it must be the same.
   std::error_code unreadable;
   if (from_file && arguments.training && std::filesystem::is_regular_file(name, unreadable) &&
@@ -48,9 +49,9 @@ std::unique_ptr<Tokenizer> tokenizer_for(TaskArguments& arguments, const MakeTex
   return tokenizer;
 }
 
-// What `action` makes of a file's bytes; its errors name the file.
+// The result of `action` on a file's bytes; its errors name the file.
 template <class Action>
-auto of_file(const TextFile& file, const Action& action) {
+auto read_with(const TextFile& file, const Action& action) {
   const MappedFile mapped(file.path);
   try {
     return action(mapped.bytes());
@@ -61,24 +62,25 @@ auto of_file(const TextFile& file, const Action& action) {
   }
 }
 
-// Of a folder that was read as one text: throws what the tokenizer refuses in the first file that it refuses,
-// with the file's name and the offset in it; `made` is none where the vocabulary could not be made either.
-void name_the_file(const DataConfig& config, const Tokenizer* made) {
+// For a folder that was read as one text and that the tokenizer rejects: throws the error of the first
+// rejected file, with the file's name and the offset in it. `tokenizer` is null when the
+// vocabulary could not be made either.
+void name_the_file(const DataConfig& config, const Tokenizer* tokenizer) {
   std::error_code error;
   if (!std::filesystem::is_directory(config.path, error)) return;
   for (const TextFile& file : list_text_files(config.path, false).files)
-    of_file(file, [&](std::string_view text) {
-      if (made != nullptr)
-        static_cast<void>(made->encode(text));
+    read_with(file, [&](std::string_view text) {
+      if (tokenizer != nullptr)
+        static_cast<void>(tokenizer->encode(text));
       else
         static_cast<void>(make_tokenizer(config.tokenizer, text));
       return true;
     });
 }
 
-TextData read_one_text(TaskArguments& arguments, std::ostream& says) {
+TextData read_one_text(TaskArguments& arguments, std::ostream& messages) {
   const TextSource source =
-      resolve_text(arguments.config.data.path, says, standard_places(), arguments.same_data_as);
+      resolve_text(arguments.config.data.path, messages, standard_places(), arguments.expected_sha256);
   const std::string_view text = source.text.view();
   TextData data;
   data.name = source.name;
@@ -95,7 +97,7 @@ TextData read_one_text(TaskArguments& arguments, std::ostream& says) {
   return data;
 }
 
-TextData read_files(TaskArguments& arguments, std::ostream& says) {
+TextData read_files(TaskArguments& arguments, std::ostream& messages) {
   TextData data;
   data.name = arguments.config.data.path;
   std::vector<TextFile> files;
@@ -125,16 +127,16 @@ TextData read_files(TaskArguments& arguments, std::ostream& says) {
     digest.update(mapped.bytes());
   }
   data.sha256 = digest.hex_digest();
-  says << "data: " << data.name << ", " << files.size() << " files, " << bytes << " bytes (--data.path)";
-  if (empty > 0) says << "; empty files left out: " << empty;
-  says << '\n';
+  messages << "data: " << data.name << ", " << files.size() << " files, " << bytes << " bytes (--data.path)";
+  if (empty > 0) messages << "; empty files left out: " << empty;
+  messages << '\n';
   check_same_data(data, arguments);
   data.tokenizer = tokenizer_for(arguments, [&] {
     std::string all;
-    if (arguments.config.data.tokenizer != "char") return all;  // bytes are known beforehand
+    if (arguments.config.data.tokenizer != "char") return all;  // only `char` needs the text
     all.reserve(static_cast<std::size_t>(bytes));
     for (const TextFile& file : files)
-      all += of_file(file, [](std::string_view text) {
+      all += read_with(file, [](std::string_view text) {
         static_cast<void>(make_tokenizer("char", text));  // an error names the file
         return std::string(text);
       });
@@ -143,7 +145,7 @@ TextData read_files(TaskArguments& arguments, std::ostream& says) {
   if (splits && !splits->test.empty() && !arguments.training) add(splits->test, "test/");
   for (const TextFile& file : files) {
     const std::vector<std::int32_t> ids =
-        of_file(file, [&](std::string_view text) { return data.tokenizer->encode(text); });
+        read_with(file, [&](std::string_view text) { return data.tokenizer->encode(text); });
     data.tokens.insert(data.tokens.end(), ids.begin(), ids.end());
     data.ends.push_back(static_cast<std::int64_t>(data.tokens.size()));
     data.files.push_back(file.name);
@@ -151,8 +153,8 @@ TextData read_files(TaskArguments& arguments, std::ostream& says) {
   return data;
 }
 
-// Takes what nobody reads.
-class Nowhere final : public std::streambuf {
+// An output stream that discards everything.
+class NullBuffer final : public std::streambuf {
   int overflow(int character) override { return traits_type::not_eof(character); }
 };
 
@@ -166,16 +168,16 @@ std::span<const std::int32_t> TextData::part(std::int64_t index) const {
 }
 
 TextData read_text_data(TaskArguments& arguments) {
-  Nowhere nowhere;
-  std::ostream silence(&nowhere);
-  std::ostream& says = arguments.says != nullptr ? *arguments.says : silence;
+  NullBuffer null_buffer;
+  std::ostream null_stream(&null_buffer);
+  std::ostream& messages = arguments.messages != nullptr ? *arguments.messages : null_stream;
   const DataConfig& config = arguments.config.data;
   std::error_code error;
   if (config.order == "documents" && config.path.empty())
     fail<ConfigError>("config: data.order is documents and data.path is empty (name a folder of texts)");
-  const bool apart = config.order == "documents" || find_splits(config.path).has_value() ||
-                     (config.order == "stream" && std::filesystem::is_directory(config.path, error));
-  return apart ? read_files(arguments, says) : read_one_text(arguments, says);
+  const bool separate_files = config.order == "documents" || find_splits(config.path).has_value() ||
+                              (config.order == "stream" && std::filesystem::is_directory(config.path, error));
+  return separate_files ? read_files(arguments, messages) : read_one_text(arguments, messages);
 }
 
 }  // namespace eddy

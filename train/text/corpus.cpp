@@ -26,8 +26,7 @@ bool is_visible_file(const fs::directory_entry& entry) {
   return entry.is_regular_file(unknown) && entry.path().filename().native().front() != '.';
 }
 
-// The regular, visible files of a folder, by name; the order a file system lists them in is not the same
-// twice.
+// The regular, visible files of a folder, sorted by name: file systems list them in no fixed order.
 std::vector<fs::path> files_of(const std::string& folder, bool recursive) {
   std::vector<fs::path> files;
   std::error_code error;
@@ -82,8 +81,8 @@ Text read_folder(const std::string& folder) {
   return Text(std::move(text));
 }
 
-// What lies behind a path.
-// errors: IoError when nothing does.
+// The status of the file or folder at a path.
+// errors: IoError when there is none.
 fs::file_status status_of(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);

@@ -1,5 +1,4 @@
-// Finding the text to train on: the user's, tiny Shakespeare (given, cached or downloaded), or generated
-// stories.
+// Finding the text to train on: the user's, tiny Shakespeare (local, cached or downloaded), or the stories.
 #include "train/text/dataset.h"
 
 #include <fcntl.h>
@@ -65,38 +64,38 @@ std::string curl_reason(int status) {
   }
 }
 
-// A text that was read and checked, or why there is none.
+// A text that was read and checked, or the reason why there is none.
 struct Attempt {
   std::optional<Text> text;
   std::string reason;
 };
 
-// The file when it is there and has the right checksum. A file with another one is removed, and `says` is
-// told.
-Attempt checked_file(const std::string& path, const std::string& sha256, std::ostream& says) {
+// The file when it exists and has the right checksum. A file with another one is removed, with a line to
+// `messages`.
+Attempt checked_file(const std::string& path, const std::string& sha256, std::ostream& messages) {
   std::error_code error;
   if (!fs::exists(path, error)) return {std::nullopt, "not there"};
   MappedFile file(path);
   const std::string found = sha256_hex(file.bytes());
   if (found == sha256) return {Text(std::move(file)), ""};
-  says << "data: wrong checksum, file removed: " << path << " has SHA-256 " << found << ", expected "
-       << sha256 << '\n';
+  messages << "data: wrong checksum, file removed: " << path << " has SHA-256 " << found << ", expected "
+           << sha256 << '\n';
   fs::remove(path, error);
   return {std::nullopt, "the checksum was wrong"};
 }
 
-Attempt download(const std::string& path, const TextPlaces& places, std::ostream& says) {
+Attempt download(const std::string& path, const TextPlaces& places, std::ostream& messages) {
   std::error_code error;
   fs::create_directories(fs::path(path).parent_path(), error);
   if (error) return {std::nullopt, fmt::format("cannot create the folder for {}: {}", path, error.message())};
-  // A name of this process's own: two runs that download at once do not write into one file.
+  // The name holds the process id: two runs that download at the same time do not write into one file.
   const std::string partial = fmt::format("{}.{}.part", path, getpid());
   const std::string reason = places.fetch(places.origin, partial);
   if (!reason.empty()) {
     fs::remove(partial, error);
     return {std::nullopt, reason};
   }
-  Attempt attempt = checked_file(partial, places.sha256, says);
+  Attempt attempt = checked_file(partial, places.sha256, messages);
   if (!attempt.text) return attempt;
   fs::rename(partial, path, error);  // the mapping stays valid: it belongs to the file, not to its name
   if (error) {
@@ -140,7 +139,7 @@ TextPlaces standard_places() {
   places.data_dir = environment("EDDY_DATA_DIR");
   const std::string cache = environment("XDG_CACHE_HOME");
   const std::string home = environment("HOME");
-  // The base directory specification has relative values of XDG_CACHE_HOME ignored.
+  // By the XDG base directory specification, relative values of XDG_CACHE_HOME are ignored.
   if (!cache.empty() && cache.front() == '/')
     places.cache_dir = cache;
   else if (!home.empty())
@@ -151,19 +150,19 @@ TextPlaces standard_places() {
   return places;
 }
 
-TextSource resolve_text(const std::string& data_path, std::ostream& says, const TextPlaces& places,
+TextSource resolve_text(const std::string& data_path, std::ostream& messages, const TextPlaces& places,
                         const std::string& same_as) {
   if (!data_path.empty()) {
     TextSource source{read_text(data_path), data_path};
-    says << "data: " << data_path << ", " << source.text.view().size() << " bytes (--data.path)\n";
+    messages << "data: " << data_path << ", " << source.text.view().size() << " bytes (--data.path)\n";
     return source;
   }
 
   if (!same_as.empty() && same_as != places.sha256) {
     TextSource source{Text(generate_stories(kStorySeed, kStoryBytes)), "stories"};
     if (sha256_hex(source.text.view()) == same_as) {
-      says << "data: stories written by Eddy, " << kStoryBytes << " bytes, seed " << kStorySeed
-           << " (the run was trained on them)\n";
+      messages << "data: stories written by Eddy, " << kStoryBytes << " bytes, seed " << kStorySeed
+               << " (the run was trained on them)\n";
       return source;
     }
   }
@@ -173,14 +172,14 @@ TextSource resolve_text(const std::string& data_path, std::ostream& says, const 
     std::error_code error;
     if (!fs::exists(path, error))
       fail<IoError>(
-          "data: EDDY_DATA_DIR lacks a file: '{}' (put tiny Shakespeare there, unset EDDY_DATA_DIR, or give "
-          "--data.path)",
+          "data: EDDY_DATA_DIR lacks a file: '{}' (put tiny Shakespeare there, unset EDDY_DATA_DIR, or "
+          "give --data.path)",
           path);
     TextSource source{read_text(path), "tinyshakespeare"};
     const bool known = sha256_hex(source.text.view()) == places.sha256;
-    says << "data: tiny Shakespeare from " << path << ", " << source.text.view().size()
-         << " bytes (EDDY_DATA_DIR" << (known ? "" : "; its SHA-256 is not that of the published file")
-         << ")\n";
+    messages << "data: tiny Shakespeare from " << path << ", " << source.text.view().size()
+             << " bytes (EDDY_DATA_DIR" << (known ? "" : "; its SHA-256 is not that of the published file")
+             << ")\n";
     return source;
   }
 
@@ -188,14 +187,14 @@ TextSource resolve_text(const std::string& data_path, std::ostream& says, const 
   if (!places.cache_dir.empty()) {
     const std::string path = (fs::path(places.cache_dir) / "eddy" / kRelativePath).string();
     try {
-      Attempt attempt = checked_file(path, places.sha256, says);
+      Attempt attempt = checked_file(path, places.sha256, messages);
       const bool cached = attempt.text.has_value();
-      if (!cached) attempt = download(path, places, says);
+      if (!cached) attempt = download(path, places, messages);
       if (attempt.text) {
-        says << "data: tiny Shakespeare from " << path << ", " << attempt.text->view().size() << " bytes ("
-             << (cached ? "cached" : "downloaded now")
-             << ", SHA-256 checked; neither --data.path nor EDDY_DATA_DIR "
-             << "is given)\n";
+        messages << "data: tiny Shakespeare from " << path << ", " << attempt.text->view().size()
+                 << " bytes (" << (cached ? "cached" : "downloaded now")
+                 << ", SHA-256 checked; neither --data.path nor EDDY_DATA_DIR "
+                 << "is given)\n";
         return {std::move(*attempt.text), "tinyshakespeare"};
       }
       reason = attempt.reason;
@@ -204,8 +203,9 @@ TextSource resolve_text(const std::string& data_path, std::ostream& says, const 
     }
   }
   TextSource source{Text(generate_stories(kStorySeed, kStoryBytes)), "stories"};
-  says << "data: stories written by Eddy, " << kStoryBytes << " bytes, seed " << kStorySeed
-       << " (tiny Shakespeare could not be had: " << reason << "; to take your own text give --data.path)\n";
+  messages << "data: stories written by Eddy, " << kStoryBytes << " bytes, seed " << kStorySeed
+           << " (tiny Shakespeare could not be had: " << reason
+           << "; to take your own text give --data.path)\n";
   return source;
 }
 

@@ -1,5 +1,5 @@
-// Text is cut where SentencePiece would change it: bytes that are no UTF-8 would become U+FFFD, and U+2581
-// stands for a space inside pieces. Both are written in byte pieces here.
+// Text is cut where SentencePiece would change it: it would replace bytes that are no UTF-8 by U+FFFD, and it
+// writes a space in pieces as U+2581. Such bytes, and U+2581 itself, are encoded as byte pieces here.
 #include "train/text/sentencepiece_tokenizer.h"
 
 #include <sentencepiece_processor.h>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::string_view kSpaceMark = "\xe2\x96\x81";     // U+2581, a space in pieces
 constexpr const char* kUnknown = " \xe2\x81\x87 ";          // what SentencePiece writes for an unknown token
-constexpr std::size_t kLongestLine = std::size_t{1} << 16;  // bytes handed over at once
+constexpr std::size_t kLongestLine = std::size_t{1} << 16;  // bytes that one call of the library gets
 
 // The bytes that one token stands for.
 std::string text_of(const sentencepiece::SentencePieceProcessor& processor, int id, bool has_bytes) {
@@ -64,8 +64,8 @@ class SentencePieceTokenizer final : public Tokenizer {
     const bool has_bytes = std::find(byte_ids_.begin(), byte_ids_.end(), -1) == byte_ids_.end();
     for (int id = 0; id < pieces; ++id) texts_.push_back(text_of(processor_, id, has_bytes));
     unknown_ = processor_.unk_id();
-    // What normalizers and dummy prefixes change: spaces around a text and runs of them, control characters,
-    // and full-width letters.
+    // A probe with everything that normalizers and dummy prefixes change: spaces around a text and runs of
+    // spaces, control characters, and full-width letters.
     const std::string probe = "  a\n\n \tb  \xef\xbc\xa1 ";
     std::vector<std::int32_t> ids;
     append(probe, ids);
@@ -118,7 +118,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   void append_stretch(std::string_view text, std::vector<std::int32_t>& ids) const {
     if (!exact_) return append(text, ids);
     for (std::size_t begin = 0; begin < text.size();) {
-      const std::size_t end = end_of_line(text, begin, kLongestLine);
+      const std::size_t end = find_line_end(text, begin, kLongestLine);
       append(text.substr(begin, end - begin), ids);
       begin = end;
     }
@@ -148,7 +148,7 @@ class SentencePieceTokenizer final : public Tokenizer {
 
 }  // namespace
 
-bool names_sentencepiece(std::string_view tokenizer) {
+bool is_sentencepiece_path(std::string_view tokenizer) {
   return tokenizer.ends_with(".model");
 }
 
@@ -160,7 +160,7 @@ std::unique_ptr<Tokenizer> read_sentencepiece(const std::string& path) {
   return sentencepiece_tokenizer(read_text_file(path), path);
 }
 
-std::size_t end_of_line(std::string_view text, std::size_t begin, std::size_t most) {
+std::size_t find_line_end(std::string_view text, std::size_t begin, std::size_t most) {
   const std::size_t limit = std::min(text.size(), begin + most);
   std::size_t end = text.substr(0, limit).find('\n', begin);
   if (end != std::string_view::npos) {

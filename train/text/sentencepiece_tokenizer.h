@@ -1,12 +1,11 @@
-// SentencePiece vocabularies: subwords, from a .model file that `eddy tokenizer train` or any other program
-// of SentencePiece wrote.
-// Source: Kudo and Richardson, "SentencePiece: a simple and language independent subword tokenizer" (2018);
-// the work is done by its library.
+// SentencePiece tokenizers: subword vocabularies from a .model file, which `eddy tokenizer train` or any
+// other SentencePiece program wrote. The SentencePiece library does the work.
+// Source: Kudo and Richardson, "SentencePiece: a simple and language independent subword tokenizer" (2018).
 //
-// Vocabularies made here (see vocabulary_training.h) are exact: decode(encode(text)) = text for all bytes, as
-// what no piece stands for is written in 256 byte pieces, and encode works line by line, so that long texts
-// take little memory. A vocabulary with a normalizer of its own, or a space in front of every text, keeps its
-// rules: it sees a text as a whole, and what it changes or leaves out stays so.
+// Vocabularies made here (see vocabulary_training.h) are lossless: decode(encode(text)) = text for all bytes,
+// because bytes without a piece of their own are encoded as one of 256 byte pieces. They encode line by line,
+// so long texts take little memory. A vocabulary with its own normalizer, or with a space before every text,
+// keeps its rules: it encodes a text as a whole, and what it changes or leaves out is lost.
 #pragma once
 
 #include <memory>
@@ -17,22 +16,22 @@
 
 namespace eddy {
 
-inline constexpr const char* kSentencePiece = "sentencepiece";  // the name of such tokenizers
+inline constexpr const char* kSentencePiece = "sentencepiece";  // Tokenizer::name() of these
 
-// Whether data.tokenizer names a .model file instead of a vocabulary.
-bool names_sentencepiece(std::string_view tokenizer);
+// Whether a value of data.tokenizer is the path of a .model file, not the name of a built-in vocabulary.
+bool is_sentencepiece_path(std::string_view tokenizer);
 
-// The tokenizer of a .model file's bytes; `file` stands for them in errors.
-// errors: FormatError when they are no model of SentencePiece.
+// The tokenizer of a .model file's bytes; errors call them `file`.
+// errors: FormatError when they are no SentencePiece model.
 std::unique_ptr<Tokenizer> sentencepiece_tokenizer(std::string model, const std::string& file);
 
 // The tokenizer of a .model file.
 // errors: IoError when it cannot be read; FormatError.
 std::unique_ptr<Tokenizer> read_sentencepiece(const std::string& path);
 
-// One line of text for SentencePiece: where a piece of `text` that begins at `begin` ends. It ends behind a
-// run of newlines, so that no token reaches from one line into the next, or after at most `most` bytes: there
-// in front of a space, if there is one, and never inside a character.
-std::size_t end_of_line(std::string_view text, std::size_t begin, std::size_t most);
+// The end of the line of `text` that begins at `begin`, for handing long texts to SentencePiece in parts. A
+// line ends after a run of newlines, so that no token spans two lines, or after at most `most` bytes: then
+// before a space, if there is one, and never inside a character.
+std::size_t find_line_end(std::string_view text, std::size_t begin, std::size_t most);
 
 }  // namespace eddy

@@ -1,4 +1,4 @@
-// A look at the names.
+// Looks for the subfolders by their names.
 #include "train/text/split_folder.h"
 
 #include <filesystem>

@@ -1,5 +1,5 @@
-// Data that come with their splits: a folder with the subfolders train and valid (or validation), and perhaps
-// test, as PG19 and others are published.
+// Data sets published with their splits, such as PG19: a folder with the subfolders train and valid (or
+// validation), and perhaps test.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace eddy {
 
-// Paths of the subfolders.
+// The paths of the subfolders.
 struct SplitFolder {
   std::string train, valid, test;  // test is empty where there is none
 };

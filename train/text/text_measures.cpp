@@ -1,4 +1,4 @@
-// Words, bytes and characters.
+// Counting words, bytes and characters.
 #include "train/text/text_measures.h"
 
 #include <numbers>
@@ -9,7 +9,7 @@ namespace eddy {
 namespace {
 
 // The property White_Space of the Unicode character database (PropList.txt), and the four separators
-// U+001C..U+001F, at which Python's str.split, that published word counts come from, cuts as well.
+// U+001C..U+001F: Python's str.split, from which published word counts come, splits at them too.
 bool is_space(char32_t c) {
   if (c <= 0x20) return (c >= 0x09 && c <= 0x0d) || c >= 0x1c;
   return c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 ||

@@ -1,7 +1,10 @@
-// What a loss on tokens means for the text behind them: bits per byte and per character, and the perplexity
-// per word, which can be compared between tokenizers.
-// Source: Hutchins et al., "Block-recurrent transformers" (2022), section 4 and appendix: word-level
-// perplexity = exp(all nats / words).
+// Measures of a text that do not depend on the tokenizer, from the summed loss of its tokens:
+//
+//   bits per byte        = nats / (ln 2 * bytes)
+//   bits per character   = nats / (ln 2 * characters)
+//   word perplexity      = exp(nats / words)
+//
+// Source: Hutchins et al., "Block-recurrent transformers" (2022), section 4 and appendix (word perplexity).
 #pragma once
 
 #include <cstdint>
@@ -15,18 +18,19 @@
 
 namespace eddy {
 
-// The number of words: stretches between white space, that of Unicode included. Any bytes will do; those that
-// are no UTF-8 belong to words.
+// The number of words: stretches between white space, Unicode's included. Bytes that are no UTF-8 count as
+// parts of words.
 std::int64_t count_words(std::string_view text);
 
-// Adds up the text behind scored targets. Each token's length is looked up once.
+// Counts the bytes and characters of the scored targets' text. Token lengths are computed once, in advance.
 class TextMeasure {
  public:
   explicit TextMeasure(const Tokenizer& tokenizer);
 
+  // Counts a batch's scored targets.
   void add(const Batch& batch);
-  // {"bits_per_byte", ...}, and "bits_per_character" where the text has characters of several bytes. `nats`
-  // is the sum of the losses of the targets added. Empty without any text.
+  // {"bits_per_byte", ...}, and "bits_per_character" when the text has characters of several bytes. `nats` is
+  // the summed loss of the targets counted. Empty when there is no text.
   std::vector<std::pair<std::string, double>> extras(double nats) const;
 
  private:

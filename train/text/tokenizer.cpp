@@ -1,5 +1,8 @@
-// The char and byte vocabularies, and the JSON of all: {"name":"byte"}, {"characters":"...","name":"char"} or
-// {"model":"(base64)","name":"sentencepiece"}.
+// The char and byte vocabularies, and the JSON form of all tokenizers:
+//
+//   {"name":"byte"}
+//   {"characters":"...","name":"char"}
+//   {"model":"(base64)","name":"sentencepiece"}
 #include "train/text/tokenizer.h"
 
 #include <algorithm>
@@ -32,7 +35,7 @@ Utf8Char checked_utf8_at(std::string_view text, std::size_t offset) {
   return character;
 }
 
-// 'x' for what prints, the number alone for control characters.
+// 'x' for a printable character, the number alone for a control character.
 std::string shown(char32_t code_point) {
   const auto number = static_cast<std::uint32_t>(code_point);
   if (number < 0x20 || (number >= 0x7f && number < 0xa0)) return fmt::format("U+{:04X}", number);
@@ -135,8 +138,7 @@ class ByteTokenizer final : public Tokenizer {
 
 std::unique_ptr<Tokenizer> byte_tokenizer(std::string_view name) {
   if (name == "byte") return std::make_unique<ByteTokenizer>("byte", 256, 0);
-  // 260 = 256 bytes and 3 reserved ids, rounded up to a multiple of four; id 259 is spare and decodes to
-  // nothing.
+  // 260 = 256 bytes + 3 reserved ids, rounded up to a multiple of four. Id 259 is unused and decodes to "".
   if (name == "byte260") return std::make_unique<ByteTokenizer>("byte260", 260, 3);
   return nullptr;
 }
@@ -163,7 +165,7 @@ std::unique_ptr<Tokenizer> char_tokenizer(std::string_view text) {
 std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name, std::string_view text) {
   if (name == "char") return char_tokenizer(text);
   if (auto tokenizer = byte_tokenizer(name)) return tokenizer;
-  if (names_sentencepiece(name)) return read_sentencepiece(std::string(name));
+  if (is_sentencepiece_path(name)) return read_sentencepiece(std::string(name));
   fail<ValueError>("tokenizer: unknown name: '{}' (one of char, byte, byte260, or a .model file)", name);
 }
 

@@ -1,8 +1,11 @@
-// Text to token ids and back. Three vocabularies need no training: `char` (the code points of one text),
-// `byte` (256) and `byte260` (bytes moved up by three, so that ids 0..2 stay free for special tokens).
-// Decoding is a concatenation: decode(a then b) = decode(a) + decode(b), so ids can be decoded one by one as
-// they come. With byte vocabularies one id may be a part of a UTF-8 character; whoever writes the bytes in
-// order gets it whole. Vocabularies of subwords are trained before: see sentencepiece_tokenizer.h.
+// Text to token ids and back. Three vocabularies need no training; subwords do (sentencepiece_tokenizer.h).
+//
+//   char      the code points of one text
+//   byte      the 256 bytes
+//   byte260   id = byte + 3, so that ids 0..2 are free for special tokens
+//
+// decode(a followed by b) = decode(a) + decode(b), so ids can be decoded one by one. With byte vocabularies
+// an id may be a part of a UTF-8 character: write the bytes in order, and the characters are whole.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +21,7 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // "char", "byte", "byte260": what the configuration calls it; "sentencepiece" for what it names by a file.
+  // "char", "byte", "byte260" or "sentencepiece".
   virtual std::string name() const = 0;
   virtual std::int64_t vocab_size() const = 0;
   // The ids of a text.
@@ -28,15 +31,16 @@ class Tokenizer {
   // The bytes of the ids.
   // errors: ValueError for an id outside 0..vocab_size-1.
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
-  // The bytes of one id, for output that appears while it is generated.
+  // The bytes of one id, for printing while generating.
   std::string decode_one(std::int32_t id) const { return decode({&id, 1}); }
   // Everything needed to build the tokenizer again, as one line of JSON with sorted keys.
   virtual std::string to_json() const = 0;
-  // The bytes of a file for other programs that know this vocabulary; "" when there is no such form.
+  // The vocabulary as a file that other programs read (SentencePiece's .model); "" when there is no such
+  // form.
   virtual std::string model_file() const { return {}; }
 };
 
-// A tokenizer by name, or by the path of a SentencePiece .model file; `char` takes its vocabulary from
+// A tokenizer by name, or by the path of a SentencePiece .model file. `char` takes its vocabulary from
 // `text`: the sorted distinct code points, id = rank.
 // errors: ValueError for an unknown name or, for char, an empty text; FormatError when a char text is not
 // UTF-8, or a file is no model; IoError.

@@ -1,4 +1,4 @@
-// Two passes over the files: one counts characters, one hands lines to the library.
+// Two passes over the files: one counts characters, one feeds lines to the library.
 #include "train/text/vocabulary_training.h"
 
 #include <sentencepiece_trainer.h>
@@ -22,16 +22,17 @@ namespace {
 constexpr std::size_t kCodePoints = 0x110000;
 constexpr std::size_t kLongestLine = 4096;  // bytes; the library takes up to twice as many
 constexpr std::int64_t kReserved = 259;     // <unk>, <s>, </s>, and the bytes
-// The threads are a part of the result: the unigram model sums in their order.
+// A fixed number, because the result depends on it: the unigram model sums in the order of the threads.
 constexpr const char* kThreads = "4";
 
-// Characters the library keeps for itself, and the space, which it writes in a form of its own.
+// Characters that the library reserves: NUL and the tab as boundaries, U+2581 for spaces, U+2585 for
+// unknowns.
 bool is_reserved(char32_t c) {
   return c == 0 || c == U'\t' || c == U'\u2581' || c == U'\u2585';
 }
 
 struct Counts {
-  std::vector<std::int64_t> of = std::vector<std::int64_t>(kCodePoints);  // each code point
+  std::vector<std::int64_t> count = std::vector<std::int64_t>(kCodePoints);  // by code point
   std::int64_t bytes = 0;
 };
 
@@ -43,31 +44,31 @@ Counts count_characters(const std::vector<TextFile>& files) {
     counts.bytes += static_cast<std::int64_t>(text.size());
     for (std::size_t at = 0; at < text.size();) {
       const Utf8Char character = utf8_at(text, at);
-      if (character.bytes > 0) ++counts.of[character.code_point];
+      if (character.bytes > 0) ++counts.count[character.code_point];
       at += static_cast<std::size_t>(std::max(character.bytes, 1));
     }
   }
   return counts;
 }
 
-// Which characters get a piece; tells how many do not.
+// Which characters get a piece. Sets result.characters and result.without_piece.
 std::vector<bool> kept_characters(const Counts& counts, std::int64_t room, TrainedVocabulary& result) {
   std::vector<char32_t> found;
   for (std::size_t c = 0; c < kCodePoints; ++c)
-    if (counts.of[c] > 0) found.push_back(static_cast<char32_t>(c));
+    if (counts.count[c] > 0) found.push_back(static_cast<char32_t>(c));
   result.characters = static_cast<std::int64_t>(found.size());
   std::erase_if(found, [](char32_t c) { return is_reserved(c) || c == U' '; });
   if (static_cast<std::int64_t>(found.size()) > room) {
     // The most frequent first; of equally frequent ones the lower.
     std::stable_sort(found.begin(), found.end(),
-                     [&](char32_t a, char32_t b) { return counts.of[a] > counts.of[b]; });
+                     [&](char32_t a, char32_t b) { return counts.count[a] > counts.count[b]; });
     found.resize(static_cast<std::size_t>(room));
   }
   std::vector<bool> kept(kCodePoints);
   for (const char32_t c : found) kept[c] = true;
   kept[U' '] = true;
-  result.as_bytes =
-      result.characters - static_cast<std::int64_t>(found.size()) - (counts.of[U' '] > 0 ? 1 : 0);
+  result.without_piece =
+      result.characters - static_cast<std::int64_t>(found.size()) - (counts.count[U' '] > 0 ? 1 : 0);
   return kept;
 }
 
@@ -86,7 +87,7 @@ class Lines final : public sentencepiece::SentenceIterator {
 
   void Next() override {
     while (take()) {
-      // Lines are taken when their share of what was passed over has come together.
+      // Every line adds its share to due_; a line is taken when due_ covers its length.
       due_ += share_ * static_cast<double>(line_.size());
       if (share_ < 1 && due_ < static_cast<double>(line_.size())) continue;
       due_ -= static_cast<double>(line_.size());
@@ -107,7 +108,7 @@ class Lines final : public sentencepiece::SentenceIterator {
         continue;
       }
       const std::string_view text = mapped_->bytes();
-      if (at_ >= line_end_) line_end_ = end_of_line(text, at_, kLongestLine);
+      if (at_ >= line_end_) line_end_ = find_line_end(text, at_, kLongestLine);
       const std::size_t begin = at_;
       while (at_ < line_end_) {
         const Utf8Char character = utf8_at(text, at_);
@@ -132,7 +133,8 @@ class Lines final : public sentencepiece::SentenceIterator {
   bool done_ = false;
 };
 
-// What the library says against a size it cannot reach, in our words: it names the largest it can.
+// Turns the library's error about a vocabulary size that is too large into one that names the largest
+// possible.
 [[noreturn]] void refuse(const std::string& complaint, const VocabularyOptions& options) {
   const std::string mark = "to a value <= ";
   const std::size_t at = complaint.find(mark);

@@ -1,14 +1,16 @@
-// SentencePiece vocabularies made from texts: byte-pair encoding (Sennrich et al. 2016) or a unigram model
+// Training SentencePiece vocabularies on texts: byte-pair encoding (Sennrich et al. 2016) or a unigram model
 // (Kudo 2018), by the library of Kudo and Richardson (2018).
 //
-//   token 0   <unk>, never written, so free for padding        3 .. 258   the 256 bytes
-//   token 1   <s>                                              259 ..     pieces
-//   token 2   </s>
+//   token 0    <unk>, never produced, so free for padding
+//   token 1    <s>
+//   token 2    </s>
+//   3 .. 258   the 256 bytes
+//   259 ..     pieces
 //
-// No normalization, no space in front; digits stand alone; pieces may be spaces only, and none reaches from
-// one line into the next. Every character of the texts has a piece, unless there are so many that they would
-// take more than half of the room: then the most frequent ones do, and the others are written as bytes. Tabs
-// and NUL are always bytes: the library keeps them for itself.
+// There is no normalization and no space added before a text. Every digit is a token of its own; pieces may
+// consist of spaces, and no piece spans two lines. Every character of the texts has a piece, unless
+// characters would take more than half of the vocabulary: then only the most frequent ones have one, and the
+// others are encoded as bytes. Tabs and NUL are always bytes: the library reserves them.
 #pragma once
 
 #include <cstdint>
@@ -22,23 +24,23 @@ namespace eddy {
 struct VocabularyOptions {
   std::int64_t size = 32000;                          // tokens in all
   std::string type = "bpe";                           // bpe | unigram
-  std::int64_t most_bytes = std::int64_t{256} << 20;  // of texts; of more, lines are taken evenly
+  std::int64_t most_bytes = std::int64_t{256} << 20;  // of texts; of larger ones an even sample of lines
 };
 
 struct TrainedVocabulary {
-  std::string model;            // what is to be written to the .model file
-  std::int64_t bytes = 0;       // of the texts
-  std::int64_t used_bytes = 0;  // of the lines that were trained on
-  std::int64_t characters = 0;  // different ones in the texts
-  std::int64_t as_bytes = 0;    // of these, that have no piece
+  std::string model;               // the content of the .model file
+  std::int64_t bytes = 0;          // of the texts
+  std::int64_t used_bytes = 0;     // of the lines that were trained on
+  std::int64_t characters = 0;     // distinct ones in the texts
+  std::int64_t without_piece = 0;  // those of them that have no piece
 };
 
-// A vocabulary for the texts; the same one for the same texts and options.
-// errors: ValueError for sizes outside 512 to 2^20, an unknown type, texts that give no vocabulary of this
-// size (how much they give is named); IoError.
+// A vocabulary trained on the texts; deterministic in texts and options.
+// errors: ValueError for sizes outside 512 to 2^20, an unknown type, and texts too small for this size (the
+// error names the largest size they allow); IoError.
 TrainedVocabulary train_vocabulary(const std::vector<TextFile>& files, const VocabularyOptions& options);
 
-// The files a vocabulary is made from: those of a path, or, where it is a folder with subfolders train and
+// The files to train a vocabulary on: those of a path or, when it is a folder with subfolders train and
 // valid, those of train.
 // errors: as list_text_files.
 std::vector<TextFile> vocabulary_files(const std::string& path);

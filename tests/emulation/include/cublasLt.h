@@ -1,4 +1,4 @@
-// Stands in for cuBLASLt's header: what cuda/runtime/gemm.cpp uses of it. Products are computed in products.cpp.
+// Replaces cuBLASLt's header: what cuda/runtime/gemm.cpp uses of it. products.cpp computes the products.
 #pragma once
 
 #include <cstddef>
@@ -49,9 +49,9 @@ struct cublasLtMatmulDescOpaque_t {
   std::int32_t transpose_a = 0, transpose_b = 0, bias_type = CUDA_R_32F;
   std::uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   const void *bias = nullptr, *aux = nullptr;
-  std::int64_t aux_stride = 0;  // of columns, in bits
+  std::int64_t aux_stride = 0;  // between columns, in bits
 };
-// Matrices lie by columns.
+// Matrices are stored by columns.
 struct cublasLtMatrixLayoutOpaque_t {
   cudaDataType_t type;
   std::uint64_t rows, columns;
@@ -120,7 +120,7 @@ inline cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// These look at the sizes of what they are given, as cuBLASLt does.
+// As in cuBLASLt, these check the sizes of their arguments.
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
                                               cublasLtMatmulDescAttributes_t attribute, const void* value,
                                               std::size_t bytes);

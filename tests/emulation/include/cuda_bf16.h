@@ -1,4 +1,4 @@
-// Stands in for CUDA's header: bf16 as storage, rounded to nearest even, and pairs of it.
+// Replaces CUDA's header: bf16 as storage, rounded to nearest even, and pairs of it.
 #pragma once
 
 #include "tensor/base/dtype.h"

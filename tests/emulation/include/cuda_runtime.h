@@ -1,4 +1,4 @@
-// Stands in for CUDA's header: the words of kernels, for g++.
+// Replaces CUDA's header: the keywords and device functions of kernels, for g++.
 #pragma once
 
 #include <math.h>
@@ -14,7 +14,7 @@
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
-// One block runs at a time, so its shared memory can be a static variable.
+// One block runs at a time, so its declared shared memory can be a static variable.
 #define __shared__ static
 
 struct EmulatedIndex {
@@ -36,7 +36,7 @@ inline void __syncwarp(unsigned = 0xffffffffu) {
 
 namespace emulation {
 
-// The value that a lane brought to this warp's meeting. A full warp alone can meet.
+// The value of a lane in this exchange of the warp. Only a full warp can exchange.
 template <class T>
 T from_lane(unsigned mask, const T& mine, int lane) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -124,7 +124,7 @@ inline float rsqrtf(float x) {
   return 1.0f / sqrtf(x);
 }
 
-// One thread runs at a time.
+// Only one thread runs at a time, so nothing more is needed.
 inline unsigned atomicAdd(unsigned* to, unsigned value) {
   const unsigned before = *to;
   *to += value;
@@ -136,7 +136,7 @@ inline int atomicAdd(int* to, int value) {
   return before;
 }
 
-// CUDA's overloads for two numbers of one type; of a number and a NaN they give the number.
+// CUDA's overloads for two numbers of one type. Of a number and a NaN they return the number.
 template <class T>
 requires std::is_integral_v<T> T min(T a, T b) {
   return b < a ? b : a;

@@ -1,4 +1,4 @@
-// Stands in for CUDA's header: what the library's host code uses of it, under CUDA's names.
+// Replaces CUDA's header: what the library's host code uses of it, under CUDA's names.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,6 @@ const char* cudaGetErrorName(cudaError_t error);
 const char* cudaGetErrorString(cudaError_t error);
 
 // ---- devices
-// --------------------------------------------------------------------------------------------------------
 struct cudaDeviceProp {
   char name[64];
   int major, minor;
@@ -62,7 +61,6 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes*, Kernel) {
 }
 
 // ---- memory and the stream
-// ------------------------------------------------------------------------------------------
 typedef struct EmulatedStream* cudaStream_t;
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 enum { cudaHostAllocDefault = 0, cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2 };
@@ -80,7 +78,6 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 
 // ---- events
-// ---------------------------------------------------------------------------------------------------------
 struct EmulatedEvent {
   bool recorded = false;
 };
@@ -93,7 +90,6 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end);
 
 // ---- graphs
-// ---------------------------------------------------------------------------------------------------------
 typedef struct EmulatedGraph* cudaGraph_t;
 typedef struct EmulatedGraphExec* cudaGraphExec_t;
 typedef struct EmulatedGraphNode* cudaGraphNode_t;

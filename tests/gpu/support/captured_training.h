@@ -11,6 +11,7 @@
 
 #include "models/model.h"
 #include "tests/gpu/support/gpu_test.h"
+#include "train/config/run_config.h"
 #include "train/step/captured_step.h"
 
 namespace eddy::gpu_test {

@@ -135,10 +135,6 @@ inline ForwardOutput evaluate(const Model& model, const Tensor& tokens, const St
   return model.forward(input_of(tokens, state, start));
 }
 
-inline Tensor part(const Tensor& tokens, std::int64_t first, std::int64_t length) {
-  return raw::copy(raw::narrow(tokens, 1, first, length));
-}
-
 inline Tensor flags(std::vector<std::int64_t> values, std::int64_t batch) {
   const auto count = static_cast<std::int64_t>(values.size());
   return Tensor::from(values, {batch, count / batch});

@@ -92,10 +92,6 @@ inline std::unique_ptr<Model> blockwise_model(const ModelConfig& config, Dtype d
   return model;
 }
 
-inline Tensor time_range(const Tensor& tokens, std::int64_t start, std::int64_t length) {
-  return raw::copy(raw::narrow(tokens, 1, start, length));
-}
-
 inline State memory_state(const Tensor& memory) {
   State state;
   state.set("memory", memory);
@@ -137,12 +133,6 @@ inline void scale_parameter(const Model& model, const std::string& name, double 
   const Tensor values = values_of(model, name);
   const NoGrad no_grad;
   raw::copy_into(values, mul(values, factor));
-}
-
-inline double largest_magnitude(const Tensor& x) {
-  double result = 0;
-  for (const double value : numbers(x)) result = std::max(result, std::abs(value));
-  return result;
 }
 
 }  // namespace eddy::test

@@ -46,7 +46,7 @@ TEST_CASE("memory_llama: a token moves no logits before it and all of its chunk'
     const Tensor changed = raw::copy(tokens);
     changed.data<std::int64_t>()[t] = (changed.data<std::int64_t>()[t] + 1) % 11;
     const Call other = call(*model, changed, memory_state(given));
-    if (t > 0) CHECK(same_bits(time_range(other.logits, 0, t), time_range(whole.logits, 0, t)));
+    if (t > 0) CHECK(same_bits(part(other.logits, 0, t), part(whole.logits, 0, t)));
     for (std::int64_t later = t; later < 11; ++later)
       CHECK(distance(row(other.logits, 1, later), row(whole.logits, 1, later)).error > 1e-9);
   }
@@ -93,11 +93,11 @@ TEST_CASE("memory_llama: with detach chunk the gradients are the mean of two seg
   const Outcome both = run(*cut, input, targets), through = run(*whole, input, targets);
   check_close("logits", both.logits, through.logits, 1e-14);
 
-  input.tokens = time_range(tokens, 0, 4);
-  const Outcome first = run(*whole, input, time_range(targets, 0, 4));
+  input.tokens = part(tokens, 0, 4);
+  const Outcome first = run(*whole, input, part(targets, 0, 4));
   input.state = memory_state(call(*whole, input.tokens).memory);
-  input.tokens = time_range(tokens, 4, 4);
-  const Outcome second = run(*whole, input, time_range(targets, 4, 4));
+  input.tokens = part(tokens, 4, 4);
+  const Outcome second = run(*whole, input, part(targets, 4, 4));
   const NoGrad no_grad;
   for (const auto& [name, gradient] : both.gradients) {
     CAPTURE(name);
@@ -197,7 +197,7 @@ TEST_CASE("llama_window: up to the window's length it is llama with the same wei
              whole = blockwise_model(blockwise_config("llama"));
   const Tensor tokens = random_ids(2, 7, 11, 1);
   const Tensor a = call(*windowed, tokens).logits, b = call(*whole, tokens).logits;
-  check_close("logits", time_range(a, 0, 5), time_range(b, 0, 5), kOrder);
+  check_close("logits", part(a, 0, 5), part(b, 0, 5), kOrder);
   for (const std::int64_t t : {5, 6}) CHECK(distance(row(a, 1, t), row(b, 1, t)).error > 1e-6);
 }
 
@@ -205,16 +205,16 @@ TEST_CASE("memory_llama: a partial last chunk leaves the memory of the last comp
   const auto model = blockwise_model(blockwise_config("memory_llama"));
   const Tensor tokens = random_ids(2, 8, 11, 1), given = random_memory(model->config(), 2, 4);
   const Call whole = call(*model, tokens, memory_state(given)),
-             chunk = call(*model, time_range(tokens, 0, 4), memory_state(given));
+             chunk = call(*model, part(tokens, 0, 4), memory_state(given));
   for (const bool literal : {false, true})
     for (const std::int64_t time : {5, 6, 7}) {
       CAPTURE(time);
-      const Call part = call(*model, time_range(tokens, 0, time), memory_state(given), {}, literal);
-      check_close("logits", part.logits, time_range(whole.logits, 0, time), kOrder);
-      check_close("memory", part.memory, chunk.memory, kOrder);
+      const Call some = call(*model, part(tokens, 0, time), memory_state(given), {}, literal);
+      check_close("logits", some.logits, part(whole.logits, 0, time), kOrder);
+      check_close("memory", some.memory, chunk.memory, kOrder);
     }
   for (const bool literal : {false, true}) {
-    const Tensor three = time_range(tokens, 0, 3);
+    const Tensor three = part(tokens, 0, 3);
     CHECK(same_bits(call(*model, three, memory_state(given), {}, literal).memory, given));
     // A row that began anew within it goes on from the initial memory.
     const Call mixed = call(*model, three, memory_state(given), flags({0, 1}), literal),

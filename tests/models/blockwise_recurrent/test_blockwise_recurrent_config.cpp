@@ -10,14 +10,6 @@ namespace {
 using namespace eddy;
 using namespace eddy::test;
 
-std::vector<std::string> listed(const ModelConfig& config) {
-  const ParamStore counted = count_parameters(config);
-  std::vector<std::string> lines;
-  for (const Parameter& parameter : counted.parameters())
-    lines.push_back(parameter.name + " " + to_string(parameter.shape));
-  return lines;
-}
-
 ModelConfig published(const std::string& name) {
   for (const NamedConfig& named : paper_configs())
     if (named.name == name) return named.config;

@@ -22,7 +22,7 @@ Tensor streamed(const Model& model, const Tensor& tokens, const std::vector<std:
   for (std::int64_t at = 0; at < tokens.dim(1);) {
     const std::int64_t length = std::min(lengths[next], tokens.dim(1) - at);
     raw::copy_into(raw::narrow(logits, 1, at, length),
-                   raw::cast(model.stream(time_range(tokens, at, length), state), Dtype::f64));
+                   raw::cast(model.stream(part(tokens, at, length), state), Dtype::f64));
     at += length;
     if (next + 1 < lengths.size()) ++next;
   }
@@ -60,11 +60,11 @@ TEST_CASE("blockwise_recurrent stream: a state put away inside a chunk goes on l
       CAPTURE(stop);
       const auto model = blockwise_model(blockwise_config(name));
       const Tensor tokens = random_ids(2, 20, 11, 1);
-      const Tensor whole = time_range(call(*model, tokens).logits, stop, 20 - stop);
+      const Tensor whole = part(call(*model, tokens).logits, stop, 20 - stop);
       State state;
-      static_cast<void>(streamed(*model, time_range(tokens, 0, stop), {1}, state));
+      static_cast<void>(streamed(*model, part(tokens, 0, stop), {1}, state));
       State first = copied(state), second = state;
-      const Tensor rest = time_range(tokens, stop, 20 - stop);
+      const Tensor rest = part(tokens, stop, 20 - stop);
       check_close("first", streamed(*model, rest, {1}, first), whole, kOrder);
       check_close("second", streamed(*model, rest, {20}, second), whole, kOrder);
       check_close("third", streamed(*model, rest, {2}, state), whole, kOrder);
@@ -74,18 +74,16 @@ TEST_CASE("blockwise_recurrent stream: a state put away inside a chunk goes on l
 TEST_CASE("memory_llama stream: it goes on from a forward and a forward goes on from it") {
   const auto model = blockwise_model(blockwise_config("memory_llama"));
   const Tensor tokens = random_ids(2, 20, 11, 1);
-  const Call whole = call(*model, tokens), prompt = call(*model, time_range(tokens, 0, 8));
+  const Call whole = call(*model, tokens), prompt = call(*model, part(tokens, 0, 8));
 
   State state = memory_state(prompt.memory);
   const Tensor kept = raw::copy(prompt.memory);
-  check_close("stream", streamed(*model, time_range(tokens, 8, 4), {1}, state),
-              time_range(whole.logits, 8, 4), kOrder);
+  check_close("stream", streamed(*model, part(tokens, 8, 4), {1}, state), part(whole.logits, 8, 4), kOrder);
   CHECK(same_bits(prompt.memory, kept));  // what forward gave is not written over
-  check_close("forward", call(*model, time_range(tokens, 12, 8), state).logits,
-              time_range(whole.logits, 12, 8), kOrder);
+  check_close("forward", call(*model, part(tokens, 12, 8), state).logits, part(whole.logits, 12, 8), kOrder);
 
-  static_cast<void>(model->stream(time_range(tokens, 12, 3), state));
-  const std::string text = error_of<ValueError>([&] { call(*model, time_range(tokens, 15, 4), state); });
+  static_cast<void>(model->stream(part(tokens, 12, 3), state));
+  const std::string text = error_of<ValueError>([&] { call(*model, part(tokens, 15, 4), state); });
   CHECK(contains(text, "3 tokens into a chunk of 4"));
 }
 

@@ -18,6 +18,7 @@
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "tensor/base/error.h"
+#include "train/config/run_config.h"
 
 using namespace eddy;
 

@@ -25,6 +25,15 @@ inline ModelConfig block_config(const std::string& model, std::int64_t block) {
   return config;
 }
 
+// The logits of whole sequences, in blocks of `block` positions; 0: those of the config.
+inline Tensor whole(const Model& model, const Tensor& tokens, std::int64_t block = 0) {
+  const NoGrad no_grad;
+  ForwardInput input;
+  input.tokens = tokens;
+  input.block = block;
+  return raw::contiguous(model.forward(input).logits);
+}
+
 // Every model with every switch: blocks of one position, with and without a remainder, and longer than the
 // sequence; one layer and several.
 inline std::vector<ModelCase> recurrent_transformer_cases() {

@@ -1,4 +1,4 @@
-// Block recurrence beyond single calls (section 9 of its specification): streams, gradients far back in time,
+// The block variants beyond single calls (section 9 of its specification): streams, gradients far back in time,
 // dropout's rules, the optimizer, and the short copy task.
 #include <doctest/doctest.h>
 
@@ -16,28 +16,12 @@
 #include "ops/views/views.h"
 #include "tensor/base/error.h"
 #include "tests/models/recurrent_transformer/recurrent_transformer_case.h"
+#include "train/config/run_config.h"
 
 namespace {
 
 using namespace eddy;
 using namespace eddy::test;
-
-Tensor whole(const Model& model, const Tensor& tokens) {
-  const NoGrad no_grad;
-  ForwardInput input;
-  input.tokens = tokens;
-  return raw::contiguous(model.forward(input).logits);
-}
-
-Tensor part(const Tensor& tokens, std::int64_t begin, std::int64_t length) {
-  return raw::copy(raw::narrow(tokens, 1, begin, length));
-}
-
-double largest(const Tensor& x) {
-  double result = 0;
-  for (const double value : numbers(x)) result = std::max(result, std::abs(value));
-  return result;
-}
 
 }  // namespace
 
@@ -159,7 +143,7 @@ TEST_CASE("block gradients: the last of 256 losses reaches the first input throu
     for (const std::int64_t place : {0, 7, 8, 128, 255}) {
       CAPTURE(place);
       const Tensor row = raw::narrow(fast, 0, place, 1);
-      CHECK(largest(row) > 0);
+      CHECK(largest_magnitude(row) > 0);
       // Each row on its own scale: a detach after some blocks would leave the large rows right.
       check_close("row", row, raw::narrow(literal, 0, place, 1), 1e-6, 0);
     }
@@ -224,7 +208,7 @@ TEST_CASE("block dropout: every use of an input sees one embedding mask") {
   const Tensor x1 = select(x, 0, 0), x2 = select(x, 0, 1);
   check_close("logits", logits, layer_norm(concat({x1 * 1.5, x1 * 0.5 + x2}, 1), {}), 1e-12);
   input.dropout = {};
-  CHECK(largest(model->forward(input).logits) < 1e-6);  // rows of equal channels
+  CHECK(largest_magnitude(model->forward(input).logits) < 1e-6);  // rows of equal channels
 }
 
 TEST_CASE("block dropout: masks inside the layer differ between applications and halves of a window") {

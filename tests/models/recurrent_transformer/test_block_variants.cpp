@@ -1,4 +1,4 @@
-// Identities of block recurrence from section 9 of its specification: the order chosen for speed against
+// Identities of the block variants from section 9 of its specification: the order chosen for speed against
 // plain loops written here, at lengths with and without a remainder (the models without blocks against the
 // same loops), and against the equations word for word under all switches; what a position may depend on;
 // readouts; and what a call refuses. Streams, dropout and training are in test_block_training.cpp.
@@ -22,14 +22,6 @@ using namespace eddy::test;
 // Two orders of the same f64 sums through a chain of layers: 1e-12 relative to the largest element. Some
 // 10^3 roundings of 1e-16 that the layers damp; 2e-13 was the largest seen.
 constexpr double kOrder = 1e-12;
-
-Tensor whole(const Model& model, const Tensor& tokens, std::int64_t block = 0) {
-  const NoGrad no_grad;
-  ForwardInput input;
-  input.tokens = tokens;
-  input.block = block;
-  return raw::contiguous(model.forward(input).logits);
-}
 
 void check_forms(const ModelConfig& config, std::int64_t batch, std::int64_t time, std::int64_t rows,
                  std::int64_t block = 0) {
@@ -179,7 +171,7 @@ struct Plain {
 
 }  // namespace
 
-TEST_CASE("block recurrence: the paper's configurations have exactly the paper's sizes") {
+TEST_CASE("block variants: the paper's configurations have exactly the paper's sizes") {
   int found = 0;
   for (const NamedConfig& named : paper_configs()) {
     if (named.name == "cifar_block") {
@@ -196,7 +188,7 @@ TEST_CASE("block recurrence: the paper's configurations have exactly the paper's
   CHECK(found == 2);
 }
 
-TEST_CASE("block recurrence: every length agrees with plain loops over the equations") {
+TEST_CASE("block variants: every length agrees with plain loops over the equations") {
   for (const std::string& name : models_with_blocks())
     for (const std::int64_t block : {1, 3, 5})
       for (const std::int64_t time : {std::int64_t{1}, std::int64_t{2}, block, block + 1, 2 * block,
@@ -240,7 +232,7 @@ TEST_CASE("models without blocks: logits and gradients agree with plain loops ov
       }
 }
 
-TEST_CASE("block recurrence: both forms agree under every combination of switches") {
+TEST_CASE("block variants: both forms agree under every combination of switches") {
   for (const std::string& name : models_with_blocks())
     for (int bits = 0; bits < 32; ++bits)
       for (const char* readout : {"all", "last", "tail"}) {
@@ -260,7 +252,7 @@ TEST_CASE("block recurrence: both forms agree under every combination of switche
       }
 }
 
-TEST_CASE("block recurrence: both forms agree for every tail and several layers") {
+TEST_CASE("block variants: both forms agree for every tail and several layers") {
   for (const std::string& name : models_with_blocks())
     for (const char* spread : {"output", "hidden"})
       for (const std::int64_t layers : {1, 2, 3})
@@ -276,7 +268,7 @@ TEST_CASE("block recurrence: both forms agree for every tail and several layers"
         }
 }
 
-TEST_CASE("block recurrence: a call may set its own block") {
+TEST_CASE("block variants: a call may set its own block") {
   for (const std::string& name : models_with_blocks()) {
     CAPTURE(name);
     const Tensor tokens = random_ids(2, 17, 11, 4);
@@ -293,7 +285,7 @@ TEST_CASE("block recurrence: a call may set its own block") {
   }
 }
 
-TEST_CASE("block recurrence: blocks of one position are the unit recurrence") {
+TEST_CASE("block variants: blocks of one position are the unit recurrence") {
   for (const std::int64_t layers : {1, 2})
     for (const std::int64_t time : {1, 2, 9}) {
       CAPTURE(layers);
@@ -311,7 +303,7 @@ TEST_CASE("block recurrence: blocks of one position are the unit recurrence") {
     }
 }
 
-TEST_CASE("block recurrence: a sequence of one block goes twice through the layer") {
+TEST_CASE("block variants: a sequence of one block goes twice through the layer") {
   // Where a published loop fails or leaves the layer out: y = T(T(x)).
   for (const std::string& name : models_with_blocks())
     for (const std::int64_t time : {1, 3, 5}) {
@@ -326,7 +318,7 @@ TEST_CASE("block recurrence: a sequence of one block goes twice through the laye
     }
 }
 
-TEST_CASE("block recurrence: what accumulates changes the function from the third block on") {
+TEST_CASE("block variants: what accumulates changes the function from the third block on") {
   const Tensor tokens = random_ids(2, 15, 11, 1);
   ModelConfig config = block_config("block_accumulate", 5);
   const auto output = random_model(config), forget = random_model(block_config("block_forget", 5));
@@ -338,7 +330,7 @@ TEST_CASE("block recurrence: what accumulates changes the function from the thir
   CHECK(distance(whole(*output, tokens), whole(*hidden, tokens)).error > 1e-2);
 }
 
-TEST_CASE("block recurrence: every block size of the image task handles its remainder") {
+TEST_CASE("block variants: every block size of the image task handles its remainder") {
   // 1024 positions; 31 of the 33 sizes leave a remainder, of one position at 31 and 33.
   for (std::int64_t block = 16; block <= 48; ++block) {
     CAPTURE(block);
@@ -364,7 +356,7 @@ TEST_CASE("block recurrence: every block size of the image task handles its rema
   }
 }
 
-TEST_CASE("block recurrence: outputs that nobody reads are not computed") {
+TEST_CASE("block variants: outputs that nobody reads are not computed") {
   // What the graph keeps, and with it the work: with readout last the outputs of 24 blocks are left out.
   for (const std::string& name : models_with_blocks()) {
     CAPTURE(name);
@@ -385,7 +377,7 @@ TEST_CASE("block recurrence: outputs that nobody reads are not computed") {
   }
 }
 
-TEST_CASE("block recurrence: multiply-adds are those of the specification") {
+TEST_CASE("block variants: multiply-adds are those of the specification") {
   // 5.87e7 and 3.56e7 operations per CIFAR sample for all outputs and for the last one, 1.93e9 for copy.
   for (const NamedConfig& named : paper_configs()) {
     if (named.name == "cifar_block") {
@@ -399,7 +391,7 @@ TEST_CASE("block recurrence: multiply-adds are those of the specification") {
   }
 }
 
-TEST_CASE("block recurrence: a prefix keeps its outputs with forget and not with accumulate") {
+TEST_CASE("block variants: a prefix keeps its outputs with forget and not with accumulate") {
   const Tensor tokens = random_ids(2, 17, 11, 4);
   for (const std::string& name : models_with_blocks()) {
     CAPTURE(name);
@@ -420,7 +412,7 @@ TEST_CASE("block recurrence: a prefix keeps its outputs with forget and not with
   }
 }
 
-TEST_CASE("block recurrence: rows of a batch know nothing of each other") {
+TEST_CASE("block variants: rows of a batch know nothing of each other") {
   for (const std::string& name : models_with_blocks()) {
     CAPTURE(name);
     ModelConfig config = block_config(name, 4);
@@ -444,7 +436,7 @@ TEST_CASE("block recurrence: rows of a batch know nothing of each other") {
   }
 }
 
-TEST_CASE("block recurrence: f32 follows f64 to rounding and repeats its bits with any number of threads") {
+TEST_CASE("block variants: f32 follows f64 to rounding and repeats its bits with any number of threads") {
   const int before = thread_count();
   for (const std::string& name : models_with_blocks()) {
     CAPTURE(name);
@@ -468,7 +460,7 @@ TEST_CASE("block recurrence: f32 follows f64 to rounding and repeats its bits wi
   }
 }
 
-TEST_CASE("block recurrence: tokens and tails that make no sense are refused") {
+TEST_CASE("block variants: tokens and tails that make no sense are refused") {
   for (const std::string& name : models_with_blocks())
     for (const bool literal : {false, true}) {
       CAPTURE(name);

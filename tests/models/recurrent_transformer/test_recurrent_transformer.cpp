@@ -21,13 +21,6 @@ using namespace eddy::test;
 // relative to the largest element.
 constexpr double kOrder = 1e-11;
 
-Tensor whole(const Model& model, const Tensor& tokens) {
-  const NoGrad no_grad;
-  ForwardInput input;
-  input.tokens = tokens;
-  return raw::contiguous(model.forward(input).logits);
-}
-
 // The logits of `tokens` in calls of the given lengths.
 Tensor streamed(const Model& model, const Tensor& tokens, const std::vector<std::int64_t>& lengths) {
   const Tensor logits = Tensor::zeros({tokens.dim(0), tokens.dim(1), model.config().n_out}, Dtype::f64);

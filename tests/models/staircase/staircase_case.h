@@ -144,10 +144,6 @@ inline bool has_chunks(const ModelConfig& c) {
   return c.model == "staircase" || c.model == "cached_staircase";
 }
 
-inline Tensor columns(const Tensor& x, std::int64_t begin, std::int64_t count) {
-  return raw::copy(raw::narrow(x, 1, begin, count));
-}
-
 inline ForwardOutput forward_of(const Model& model, const Tensor& tokens, const State& state = {},
                                 bool literal = false) {
   const NoGrad no_grad;

@@ -41,8 +41,7 @@ std::vector<double> influence(const Model& model, const Tensor& tokens, std::int
   other.data<std::int64_t>()[changed] = (other.data<std::int64_t>()[changed] + 1) % model.config().vocab;
   const Tensor a = forward_of(model, tokens).logits, b = forward_of(model, other).logits;
   std::vector<double> change;
-  for (std::int64_t t = 0; t < a.dim(1); ++t)
-    change.push_back(distance(columns(a, t, 1), columns(b, t, 1)).error);
+  for (std::int64_t t = 0; t < a.dim(1); ++t) change.push_back(distance(part(a, t, 1), part(b, t, 1)).error);
   return change;
 }
 
@@ -103,8 +102,7 @@ TEST_CASE("staircase: one step is independent chunks without a state") {
   const ForwardOutput whole = forward_of(*model, tokens);
   CHECK(whole.state.empty());
   for (std::int64_t t = 0; t < 12; t += 3)
-    check_close("chunk", columns(whole.logits, t, 3), forward_of(*model, columns(tokens, t, 3)).logits,
-                kClose);
+    check_close("chunk", part(whole.logits, t, 3), forward_of(*model, part(tokens, t, 3)).logits, kClose);
 }
 
 TEST_CASE("staircase: one cached step takes a state without rows and no other") {
@@ -279,12 +277,12 @@ TEST_CASE("staircase: zeros before the first token receive attention and an empt
       config.cold_start = cold;
       const auto model = random_model(config);
       const Tensor tokens = random_ids(1, 12, config.vocab, 15);
-      const Tensor before = columns(forward_of(*model, tokens).logits, 0, 1);
+      const Tensor before = part(forward_of(*model, tokens).logits, 0, 1);
       std::vector<double> table = numbers(model->params().get("pos.key_pe").value);
       for (std::int64_t row = 0; row < config.head_dim; ++row)
         table[static_cast<std::size_t>((row + 1) * config.span - 2)] += 1;  // the one before the last column
       set_values(*model, "pos.key_pe", table);
-      const double moved = distance(columns(forward_of(*model, tokens).logits, 0, 1), before).error;
+      const double moved = distance(part(forward_of(*model, tokens).logits, 0, 1), before).error;
       CHECK((moved > 0) == (std::string(cold) == "zeros"));
     }
   }
@@ -323,11 +321,11 @@ TEST_CASE("staircase: rows that begin a document forget their past") {
     const Tensor flagged = model->forward(input).logits;
     input.start = {};
     const Tensor unflagged = model->forward(input).logits;
-    const Tensor fresh = forward_of(*model, columns(input.tokens, 2 * config.segment, config.segment)).logits;
-    check_close("restarted row", raw::select(columns(flagged, 2 * config.segment, config.segment), 0, 1),
+    const Tensor fresh = forward_of(*model, part(input.tokens, 2 * config.segment, config.segment)).logits;
+    check_close("restarted row", raw::select(part(flagged, 2 * config.segment, config.segment), 0, 1),
                 raw::select(fresh, 0, 1), kClose);
     if (!all) check_close("other row", raw::select(flagged, 0, 0), raw::select(unflagged, 0, 0), kClose);
-    if (all && !forward_of(*model, columns(input.tokens, 0, config.segment)).state.empty()) {
+    if (all && !forward_of(*model, part(input.tokens, 0, config.segment)).state.empty()) {
       input.start = Tensor::from(std::vector<std::int64_t>{0, 0, 0, 0, 0, 1}, {2, 3});
       CHECK(contains(error_of<ValueError>([&] { model->forward(input); }), "begin a document"));
     }

@@ -53,7 +53,7 @@ TEST_CASE("products of turned rows depend on the distance alone") {
   CHECK(std::abs(dot(rotary(q, 1000005), rotary(k, 1000000)) - near) <= 1e-7);
 }
 
-TEST_CASE("rotary gives the same bits whatever was asked for before") {
+TEST_CASE("rotary gives the same bits whatever was computed before") {
   const Tensor x = sample_normal({1, 5, 2, 6}, "x");
   const std::vector<double> fresh = rotary(x, 3, 12345.0).to_vector<double>();
   rotary(sample_normal({1, 500, 1, 6}, "x"), 0, 12345.0);

@@ -113,7 +113,7 @@ TEST_CASE("window attention computes a gradient for the parts that want one only
   }
 }
 
-TEST_CASE("window attention drops the share of probabilities it is asked to and keeps their mean") {
+TEST_CASE("window attention drops the given share of probabilities and keeps their mean") {
   // Values of one: the result is the sum of what is kept of each row of probabilities.
   const std::int64_t batch = 64, rows = 16, dim = 8;
   const Tensor q = Tensor::zeros({batch, rows, dim}, Dtype::f32),

@@ -40,7 +40,7 @@ TEST_CASE("the exact search gives the entries in the order of the memory") {
   // Scores 1 .. 5 in a mixed order: the three best are entries 0, 3 and 4.
   const Tensor keys = Tensor::from(std::vector<double>{4, 2, 1, 5, 3}, {1, 5, 1, 1});
   const Tensor q = Tensor::from(std::vector<double>{1}, {1, 1, 1, 1});
-  const TakenPairs taken = memory_search(q, keys, keys, 3, MemorySearch::exact);
+  const MemoryMatches taken = memory_search(q, keys, keys, 3, MemorySearch::exact);
   CHECK(taken.keys.to_vector<double>() == std::vector<double>{4, 5, 3});
 }
 

@@ -48,7 +48,7 @@ TEST_CASE("a timing holds the best and the middle of the runs") {
   CHECK_THROWS_WITH_AS(timing_of({}), doctest::Contains("nothing was measured"), ValueError);
 }
 
-TEST_CASE("measure runs once before it counts and then as often as asked") {
+TEST_CASE("measure runs once before it counts and then as often as requested") {
   int runs = 0;
   const Timing timing = measure([&runs] { ++runs; }, 0, 4);
   CHECK(runs == 5);

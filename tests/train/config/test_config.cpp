@@ -38,7 +38,7 @@ void describe(ConfigKeys& keys, Sample& c) {
   keys.add("rate", c.rate, "how fast", kBelowOne);
   keys.add("kind", c.kind, "which", {"round", "square"});
   keys.add("sizes", c.sizes, "how large", {.low = 0});
-  keys.accept({"elsewhere"});
+  keys.ignore({"elsewhere"});
 }
 
 Sample read_sample(const std::string& toml) {

@@ -184,7 +184,7 @@ TEST_CASE("evaluate: accuracy counts the targets with the highest logit") {
     if (best == tokens[t + 1]) ++right;
   }
   EvalPlan plan;
-  plan.count_right = true;
+  plan.count_correct = true;
   const EvalResult result = evaluate(*model, tokens, 28, 1, {}, plan);
   REQUIRE(result.extras.size() == 1);
   CHECK(result.extras[0].first == "accuracy");

@@ -184,14 +184,14 @@ TEST_CASE("session: it takes the place of a session or of nothing") {
   const auto tokenizer = tokens_of_text();
   const auto model = tiny_model(tiny_config("unit_forget", kVocab, 8));
   const std::string file = folder.path("a.session");
-  CHECK(takes_session(file));
+  CHECK(can_write_session(file));
   Session session;
   generate(*model, *tokenizer, session.text, Tokens{1, 2, 3}, 2, kDraws);
   save_session(file, *model, session);
-  CHECK(takes_session(file));
-  CHECK(takes_session(folder.write("empty", "")));
-  CHECK(!takes_session(folder.write("text.txt", "a text to train on")));
-  CHECK(!takes_session("/dev/null"));
+  CHECK(can_write_session(file));
+  CHECK(can_write_session(folder.write("empty", "")));
+  CHECK(!can_write_session(folder.write("text.txt", "a text to train on")));
+  CHECK(!can_write_session("/dev/null"));
   save_safetensors(folder.path("weights"), {{"w", Tensor::zeros({2}, Dtype::f32)}});
-  CHECK(!takes_session(folder.path("weights")));
+  CHECK(!can_write_session(folder.path("weights")));
 }

@@ -14,6 +14,7 @@
 #include "tests/support/files.h"
 #include "tests/support/processes.h"
 #include "tests/support/threads.h"
+#include "train/config/run_config.h"
 #include "train/files/text_file.h"
 #include "train/reproduce/reproduce.h"
 #include "train/reproduce/run.h"
@@ -239,7 +240,7 @@ TEST_CASE("a folder with another configuration or with something else is refused
   options.set.erase("model.dim");
   options.rows = {"staircase"};
   fs::create_directories(row_folder(options, "staircase"));
-  CHECK(contains(error_of<IoError>([&] { reproduce_quietly(options); }), "no run"));
+  CHECK(contains(error_of<IoError>([&] { reproduce_quietly(options); }), "is not a run"));
   options.rows = {"lstm"};  // which is done: the other does not stand in its way
   CHECK(reproduce_quietly(options).end == ReproduceEnd::done);
 }

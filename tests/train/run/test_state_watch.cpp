@@ -61,7 +61,7 @@ TEST_CASE("state watch: the gain is the loss without the state minus the loss wi
   TaskArguments arguments;
   arguments.config = config;
   const std::unique_ptr<Task> task = make_task(std::move(arguments));
-  task->fit(config.model);
+  task->set_model_sizes(config.model);
   const std::unique_ptr<Model> model = make_model(config.model, Dtype::f64);
   model->params().initialize(2);
   EvalOptions options;

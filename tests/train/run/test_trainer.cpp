@@ -1,4 +1,5 @@
 // Whole runs: what they learn, what they leave behind, that they go on to the bit, and what they refuse.
+#include "train/config/run_config.h"
 #include "train/run/trainer.h"
 
 #include <doctest/doctest.h>

@@ -17,6 +17,7 @@
 #include "tests/support/processes.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_run.h"
+#include "train/config/run_config.h"
 #include "train/run/checkpoint.h"
 #include "train/run/metrics.h"
 

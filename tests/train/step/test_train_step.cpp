@@ -1,4 +1,5 @@
 // One step over batches: how their gradients add up, and the state between them.
+#include "train/config/run_config.h"
 #include "train/step/train_step.h"
 
 #include <doctest/doctest.h>
@@ -26,7 +27,7 @@ class Watcher final : public Optimizer {
  public:
   AdamScalars scalars(double rate) const override { return {rate, count + 1, 0}; }
   Tensor apply(ParamStore& params, const Tensor&) override {
-    params.settle_gradients();
+    params.zero_missing_gradients();
     gradients = raw::cast(params.gradients(), Dtype::f64).to_vector<double>();
     return Tensor::full({}, result, Dtype::f64);
   }

@@ -189,7 +189,7 @@ TEST_CASE("the report of images shows them with what they are and what they are 
   config.layers = 1;
   config.tied = false;
   config.context = 1024;
-  task->fit(config);
+  task->set_model_sizes(config);
   const std::unique_ptr<Model> model = make_model(config, Dtype::f32);
   model->params().initialize(1);
   // Every image is taken for the first class, which one of the six is.
@@ -212,14 +212,14 @@ TEST_CASE("a model that does not fit images is refused") {
   const TempFolder folder;
   const std::unique_ptr<Task> task = six_test_images(folder);
   ModelConfig model;
-  CHECK_THROWS_AS(task->fit(model), ConfigError);
+  CHECK_THROWS_AS(task->set_model_sizes(model), ConfigError);
   model = {};
   model.readout = "last";
   model.positions = true;
   model.context = 1000;
-  CHECK_THROWS_WITH_AS(task->fit(model), doctest::Contains("1024 tokens"), ConfigError);
+  CHECK_THROWS_WITH_AS(task->set_model_sizes(model), doctest::Contains("1024 tokens"), ConfigError);
   model.context = 1024;
-  task->fit(model);
+  task->set_model_sizes(model);
   CHECK(model.vocab == 256);
   CHECK(model.n_out == 10);
 }

@@ -156,16 +156,18 @@ TEST_CASE("a copy task refuses noise and a context and a vocabulary that do not 
   const std::unique_ptr<Task> task = task_of(config);
   ModelConfig model = config.model;
   model.vocab = 8;
-  CHECK_THROWS_WITH_AS(task->fit(model), doctest::Contains("model.vocab is 8"), ConfigError);
+  CHECK_THROWS_WITH_AS(task->set_model_sizes(model), doctest::Contains("model.vocab is 8"), ConfigError);
   model = config.model;
   model.readout = "all";
-  CHECK_THROWS_WITH_AS(task->fit(model), doctest::Contains("model.readout is \"all\""), ConfigError);
+  CHECK_THROWS_WITH_AS(task->set_model_sizes(model), doctest::Contains("model.readout is \"all\""),
+                       ConfigError);
   model = config.model;
   model.positions = true;
   model.context = 95;  // 2 * 16 symbols and 64 of noise
-  CHECK_THROWS_WITH_AS(task->fit(model), doctest::Contains("the longest example has 96 tokens"), ConfigError);
+  CHECK_THROWS_WITH_AS(task->set_model_sizes(model), doctest::Contains("the longest example has 96 tokens"),
+                       ConfigError);
   model.context = 96;
-  task->fit(model);
+  task->set_model_sizes(model);
   CHECK(model.vocab == kCopyAlphabet);
   CHECK(model.n_out == kCopyAlphabet);
 }

@@ -99,9 +99,10 @@ TEST_CASE("recall: what does not fit is refused") {
   config = recall_config();
   const std::unique_ptr<Task> task = task_of(config);
   config.model.vocab = 20;
-  CHECK(contains(error_of<ConfigError>([&] { task->fit(config.model); }), "recall has 14 tokens"));
+  CHECK(
+      contains(error_of<ConfigError>([&] { task->set_model_sizes(config.model); }), "recall has 14 tokens"));
   config = recall_config();
-  task->fit(config.model);
+  task->set_model_sizes(config.model);
   const std::unique_ptr<Model> model = make_model(config.model, Dtype::f64);
   EvalOptions options;
   options.split = "test";
@@ -114,7 +115,7 @@ TEST_CASE("recall: an evaluation says the loss after a border and at each place"
   const OneThread one;
   RunConfig config = recall_config();
   const std::unique_ptr<Task> task = task_of(config);
-  task->fit(config.model);
+  task->set_model_sizes(config.model);
   const std::unique_ptr<Model> model = make_model(config.model, Dtype::f64);
   model->params().initialize(1);
   EvalOptions options;

@@ -14,6 +14,7 @@
 #include "tests/support/tasks.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_run.h"
+#include "train/config/run_config.h"
 #include "train/run/checkpoint.h"
 #include "train/run/metrics.h"
 #include "train/tasks/state_tracking.h"
@@ -170,16 +171,16 @@ TEST_CASE("vocabulary and readout must fit the task") {
   const RunConfig config = tracking_config("algorithm");
   const auto task = task_of(config);
   ModelConfig model = config.model;
-  task->fit(model);
+  task->set_model_sizes(model);
   CHECK(model.vocab == 26);
   CHECK(model.n_out == 26);
   RunConfig five = config;
   five.data.variables = 5;
-  CHECK(contains(error_of<ConfigError>([&] { task_of(five)->fit(model); }), "28 tokens"));
+  CHECK(contains(error_of<ConfigError>([&] { task_of(five)->set_model_sizes(model); }), "28 tokens"));
   model.readout = "last";
-  CHECK(contains(error_of<ConfigError>([&] { task->fit(model); }), "readout"));
+  CHECK(contains(error_of<ConfigError>([&] { task->set_model_sizes(model); }), "readout"));
   ModelConfig walk;
-  task_of(tracking_config("random_walk"))->fit(walk);
+  task_of(tracking_config("random_walk"))->set_model_sizes(walk);
   CHECK(walk.vocab == 69);
 }
 
@@ -203,7 +204,7 @@ TEST_CASE("other examples than those of the run are refused") {
   const auto again = [&](const RunConfig& with) {
     TaskArguments arguments;
     arguments.config = with;
-    arguments.same_data_as = same;
+    arguments.expected_sha256 = same;
     arguments.run = "runs/a";
     return make_task(std::move(arguments));
   };

@@ -149,7 +149,7 @@ TEST_CASE("text task: files in subfolders are documents and the last ones valida
   std::ostringstream said;
   TaskArguments arguments;
   arguments.config = config;
-  arguments.says = &said;
+  arguments.messages = &said;
   CHECK(contains(make_task(std::move(arguments))->summary(), "8 training and 2 validation documents"));
   CHECK(contains(said.str(), "10 files"));
   CHECK(contains(said.str(), "; empty files left out: 1"));

@@ -36,7 +36,7 @@ std::int64_t lines_of(const std::string& text) {
 
 // ---- generated stories -----------------------------------------------------------------------------------
 
-TEST_CASE("stories have the asked length and are a beginning of longer ones") {
+TEST_CASE("stories have the requested length and are a beginning of longer ones") {
   const std::string text = generate_stories(1, 20000);
   CHECK(text.size() == 20000);
   CHECK(generate_stories(1, 20000) == text);

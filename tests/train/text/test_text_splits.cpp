@@ -66,7 +66,7 @@ TEST_CASE("text splits: each split is measured for itself and the test only ther
     const std::unique_ptr<Task> training = task_of(config), task = task_of(config, false);
     CHECK(training->data_sha256() == task->data_sha256());
     ModelConfig sizes = config.model;
-    task->fit(sizes);
+    task->set_model_sizes(sizes);
     const std::unique_ptr<Model> model = make_model(sizes, Dtype::f64);
     model->params().initialize(1);
     EvalOptions options;
@@ -131,7 +131,7 @@ TEST_CASE("text splits: data.test keeps the end of one text for the test") {
     for (std::int64_t step = 0; step < 40; ++step)
       for (const std::int32_t id : task->next(step, 0).tokens.to_vector<std::int32_t>()) CHECK(id == 'a' + 3);
     ModelConfig sizes = config.model;
-    task->fit(sizes);
+    task->set_model_sizes(sizes);
     const std::unique_ptr<Model> model = make_model(sizes, Dtype::f64);
     model->params().initialize(1);
     const auto tokens = [&](const char* split) {

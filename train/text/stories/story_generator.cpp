@@ -1,6 +1,6 @@
-// Tells stories from the grammar in train/text/stories/story_grammar.cpp. A story binds its facts first (who, where, what
-// is carried, what was promised), names them, wanders through filler sentences, and then repeats the facts as
-// they were.
+// Generates stories from the grammar in story_grammar.cpp. A story first chooses its facts (who, where, what
+// is carried, what was promised), then names them, continues with filler sentences, and repeats the facts
+// unchanged.
 #include "train/text/stories/story_generator.h"
 
 #include <array>

@@ -1,7 +1,6 @@
-// Text to train on without a network: small English stories from a seeded grammar. Each story names a person,
-// a home, a carried object and a few other facts early, goes elsewhere for many hundred characters, and then
-// needs them again word for word. A model that remembers past its window predicts those places better than
-// one that does not.
+// Training text without a download: small English stories from a seeded grammar. Each story names a person, a
+// home, a carried object and a few other facts early, digresses for many hundred characters, and then repeats
+// them word for word. A model that remembers beyond its attention window predicts the repetitions better.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +8,8 @@
 
 namespace eddy {
 
-// Exactly `bytes` characters of stories, plain ASCII, separated by a blank line; the last story may be cut.
-// The same on every platform, and generate_stories(seed, n) is the beginning of generate_stories(seed, n +
-// m).
+// Exactly `bytes` characters of stories, plain ASCII, separated by blank lines; the last story may be cut.
+// The same on every platform; generate_stories(seed, n) is a prefix of generate_stories(seed, n + m).
 // errors: ValueError when bytes < 0.
 std::string generate_stories(std::uint64_t seed, std::int64_t bytes);
 

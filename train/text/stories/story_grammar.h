@@ -1,8 +1,13 @@
-// The words and sentences of the generated stories, as text: blocks separated by blank lines, each a symbol
-// and then one alternatives, one per line or with " / " between them. In an alternative, <symbol> stands for
-// one of the symbol's alternatives, <a symbol> sets "a" or "an" before it, and <^symbol> or <^a symbol>
-// starts with a capital. Symbols that a story binds (hero, home, thing, ...) mean the same words throughout
-// that story; story_generator.cpp lists them.
+// The words and sentences of the generated stories, as text. Blocks are separated by blank lines; the first
+// line of a block is a symbol, the others are its alternatives, one per line or separated by " / ". In an
+// alternative,
+//
+//   <symbol>               is replaced by one of the symbol's alternatives
+//   <a symbol>             the same with "a" or "an" before it
+//   <^symbol> <^a symbol>  the same with a capital letter
+//
+// The facts of a story (hero, home, thing, ...) keep their words throughout that story; story_generator.cpp
+// lists them.
 #pragma once
 
 namespace eddy {

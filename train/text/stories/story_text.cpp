@@ -1,4 +1,4 @@
-// Splitting, cutting and putting together.
+// Splitting a text into stories, cutting long ones, and joining them.
 #include "train/text/stories/story_text.h"
 
 #include "tensor/base/format.h"
@@ -27,7 +27,7 @@ bool sentence_ends(std::string_view text, std::size_t at) {
   return text[stop] == '.' || text[stop] == '!' || text[stop] == '?';
 }
 
-// How much of a text that is longer than `most` becomes its first piece.
+// The length of the first piece of a text that is longer than `most`.
 std::size_t piece_length(std::string_view text, std::size_t most) {
   for (std::size_t length = most; length > most / 2; --length)
     if (sentence_ends(text, length - 1)) return length;

@@ -1,12 +1,12 @@
-// Texts of short stories for the memory experiments of S. Liang, "Block-wise Recurrent Transformer": every
-// story as it is, or told twice with the request to repeat it in between, which only a model that remembers
-// what lies behind its window can predict.
+// Texts of short stories for the memory experiments of S. Liang, "Block-wise Recurrent Transformer": each
+// story once, or twice with the request to repeat it in between. Only a model that remembers beyond its
+// attention window can predict the repetition.
 //
 //   plain    ^A story ^A story ...
 //   repeat   ^A story ^B Repeat above. ^A story ^B  ^A next story ^B ...
 //
-// ^A (U+0001) begins a story and ^B (U+0002) ends one, as tokens of their own do in the paper: one byte each,
-// so that every tokenizer has them as one token and the text stays a text file.
+// ^A (U+0001) begins a story and ^B (U+0002) ends one, as special tokens do in the paper. They are one byte
+// each, so every tokenizer has them as one token, and the text remains a text file.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,16 @@ namespace eddy {
 inline constexpr char kStoryBegin = '\x01';
 inline constexpr char kStoryEnd = '\x02';
 
-// The stories of a text, without white space at their ends and none of them empty: what stands between the
-// marks <|endoftext|> or, where there is no such mark, between blank lines.
+// The stories of a text: the parts between the marks <|endoftext|> or, when there is no such mark, between
+// blank lines. They are trimmed, and empty ones are left out.
 std::vector<std::string> split_stories(std::string_view text);
 
-// The stories cut into pieces of at most `most_bytes` bytes, at the end of a sentence where one lies in the
-// second half of what fits, else between words, else between characters.
+// The stories cut into pieces of at most `most_bytes` bytes: at the end of a sentence, if one lies in the
+// second half of the piece, else between words, else between characters.
 // errors: ValueError when most_bytes is below 4, the longest character.
 std::vector<std::string> cut_stories(const std::vector<std::string>& stories, std::int64_t most_bytes);
 
+// The plain and the repeat text above.
 std::string plain_text(const std::vector<std::string>& stories);
 std::string repeat_text(const std::vector<std::string>& stories);
 

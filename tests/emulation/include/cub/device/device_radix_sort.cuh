@@ -1,4 +1,4 @@
-// Stands in for CUB's header: its stable sort of pairs.
+// Replaces CUB's header: its stable sort of pairs.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace cub {
 
 struct DeviceRadixSort {
-  // As CUB's: without working memory it tells how much it wants. Keys are not negative.
+  // As CUB's: called without working memory it returns the size. Keys must not be negative.
   template <class Key, class Value>
   static cudaError_t SortPairs(void* scratch, std::size_t& bytes, const Key* keys, Key* sorted_keys,
                                const Value* values, Value* sorted_values, int count, int first_bit,

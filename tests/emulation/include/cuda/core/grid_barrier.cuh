@@ -1,5 +1,5 @@
-// Stands in for cuda/core/grid_barrier.cuh: blocks meet by the emulation's scheduler, which knows whom each waits
-// for.
+// Replaces cuda/core/grid_barrier.cuh: the emulation's scheduler, which knows the blocks of each group,
+// implements the barrier.
 #pragma once
 
 #include "cuda/core/start.cuh"
@@ -18,7 +18,7 @@ class BlockGroup {
     if (counters[index * kCounterStride] != 0) emulation::stop("a group's counter is not 0 at the start");
   }
 
-  void meet() { emulation::meet(index * blocks_, blocks_); }
+  void sync() { emulation::sync_blocks(index * blocks_, blocks_); }
 
   const int index, rank;
 
@@ -27,8 +27,8 @@ class BlockGroup {
 };
 
 template <class Args>
-int blocks_together(void (*)(Args), int threads, int) {
-  return emulation::blocks_together(threads);
+int most_resident_blocks(void (*)(Args), int threads, int) {
+  return emulation::most_resident_blocks(threads);
 }
 
 inline int most_shared_bytes() {
@@ -36,12 +36,12 @@ inline int most_shared_bytes() {
 }
 
 template <class Args>
-void start_together(const char* name, void (*kernel)(Args), int blocks, int threads, int shared_bytes,
+void start_resident(const char* name, void (*kernel)(Args), int blocks, int threads, int shared_bytes,
                     const Args& args) {
   if (shared_bytes > most_shared_bytes())
     emulation::stop("%s: %d bytes of shared memory", name, shared_bytes);
   emulation::submit(stream(), [=] {
-    emulation::run_together({name, blocks, threads, shared_bytes}, [&] { kernel(args); });
+    emulation::run_resident({name, blocks, threads, shared_bytes}, [&] { kernel(args); });
   });
 }
 

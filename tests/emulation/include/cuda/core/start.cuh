@@ -1,4 +1,4 @@
-// Stands in for cuda/core/start.cuh: kernels go to the emulated GPU.
+// Replaces cuda/core/start.cuh: kernels are enqueued on the emulated GPU.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ inline float* shared_memory() {
 template <class Args>
 void start(const char* name, void (*kernel)(Args), std::int64_t blocks, int threads, int shared_bytes,
            const Args& args) {
-  // What a GPU of 9.0 gives to a block; kernels for all GPUs assert less.
+  // The shared memory of a block on 9.0; kernels for all GPUs assert less.
   if (shared_bytes > 227 * 1024) emulation::stop("%s: %d bytes of shared memory", name, shared_bytes);
   emulation::submit(stream(), [=] {
     emulation::run({name, blocks, threads, shared_bytes}, [&] { kernel(args); });

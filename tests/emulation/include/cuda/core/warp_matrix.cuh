@@ -1,7 +1,7 @@
-// Stands in for cuda/core/warp_matrix.cuh: what a warp's matrix instructions and copies in the background do, by
-// exchanges between its threads. The layouts are those of the PTX ISA; test_warp_matrix.cpp checks them
-// against another description. A copy's place holds NaN from its start until finish_copies, so that a kernel
-// shows that reads it too early, or starts a copy onto what is still read.
+// Replaces cuda/core/warp_matrix.cuh: a warp's matrix instructions and asynchronous copies, by exchanges
+// between its threads. The layouts are those of the PTX ISA; test_warp_matrix.cpp checks them against another
+// description. The target of a copy holds NaN from its start until finish_copies, which reveals a kernel that
+// reads it too early, or starts a copy onto data that is still read.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -16,7 +16,7 @@ namespace eddy::cuda {
 
 namespace emulated {
 
-// What a lane brings: which instruction it is at, and its operands.
+// What a lane passes to an exchange: its instruction and the operands.
 struct Operands {
   std::uint32_t instruction;
   std::uint32_t a[4], b[2];
@@ -65,16 +65,16 @@ struct Copy {
   const bf16* from;
   unsigned block;
 };
-// Started by a thread and not finished.
+// The copies that a thread has started and not finished.
 inline std::vector<Copy>& copies() {
   static std::vector<Copy> of_thread[1024];
   return of_thread[threadIdx.x];
 }
 
-// Addresses in shared memory count from here: at no more than a multiple of 16, as kernels must expect.
+// Addresses in shared memory start here: a multiple of 16 and of nothing larger, as kernels must expect.
 constexpr std::int64_t kSharedStart = 1040;
 
-// Threads that have finished copies which products in the background need not see yet. A new block has none.
+// Threads that have finished copies and not published them to asynchronous products. A new block has none.
 struct Unpublished {
   unsigned block = 0;
   int count = 0;

@@ -1,13 +1,13 @@
-// Stands in for cuda/core/warpgroup_matrix.cuh: what a warpgroup's products in the background do. Written from the
-// PTX ISA's words on matrix descriptors, canonical layouts and fragments of wgmma.m64nNk16, and not from the
+// Replaces cuda/core/warpgroup_matrix.cuh: the asynchronous products of a warpgroup. Written from the PTX
+// ISA's text on matrix descriptors, canonical layouts and fragments of wgmma.m64nNk16, and not from the
 // functions that make the descriptors; test_warpgroup_matrix.cpp checks it against another description.
 //
-// A product may happen at any time between its start and its wait, so half of them, drawn by chance, happen
-// at the start and half at the wait: operands that come too late or are overwritten too early give wrong
-// numbers. From its start on its sums are NaN until they have been waited for. The program stops where
-//   - registers are given to a product without order_registers since the last wait, or change under it,
+// A product may happen at any time between its start and its wait. So half of them, chosen at random, happen
+// at the start and half at the wait: operands that arrive too late or are overwritten too early give wrong
+// numbers. From its start until its wait the sums of a product are NaN. The program stops where
+//   - registers are given to a product without order_registers since the last wait, or change during it,
 //   - a thread of the block has finished copies and not published them,
-//   - warps of a warpgroup start different products, or a block ends with some not waited for.
+//   - warps of a warpgroup start different products, or a block ends with products that were not waited for.
 #pragma once
 
 #include <cmath>
@@ -34,7 +34,7 @@ inline bf16 read_shared(std::uint64_t address) {
   return x;
 }
 
-// One operand, whose numbers are (mn, k): along the sums, and along what is summed over.
+// One operand, with numbers (mn, k): mn along the sums, k along what is summed over.
 class SharedMatrix {
  public:
   SharedMatrix(std::uint64_t descriptor, bool k_major)
@@ -54,8 +54,8 @@ class SharedMatrix {
         emulation::stop("a descriptor whose swizzle is neither 128 nor 64 bytes");
     }
   }
-  // In elements of 16 bits 8 to 16 bytes: T = 8. Along the leading dimension the swizzle's span of bytes is
-  // contiguous; 8 of such rows make a pattern.
+  // In units of 8 elements of 16 bits, 16 bytes: T = 8. The swizzle's span of bytes is contiguous along the
+  // leading dimension; 8 such rows make a pattern.
   bf16 at(std::uint64_t mn, std::uint64_t k) const {
     const std::uint64_t wide = span_ / 2;  // elements of a row of the pattern
     std::uint64_t address = start_;
@@ -75,21 +75,21 @@ class SharedMatrix {
   bool k_major_;
 };
 
-// ---- products in the background
+// ---- asynchronous products
 
 struct Product {
-  std::uint64_t left, right;  // descriptors; left is not used with registers
+  std::uint64_t left, right;  // descriptors; left is not used if A is in registers
   int columns;
   bool from_registers, across, add;
 
   bool operator==(const Product&) const = default;
 };
 
-// A thread's part of a product: rows 16 w + g and 8 more, columns 8 n + 2 t and 1 more.
+// A thread's part of a product: rows 16 w + g and + 8, columns 8 n + 2 t and + 1.
 struct Part {
   Product product;
   float* sums;                 // [columns / 8][4]
-  const std::uint32_t* place;  // the registers of A
+  const std::uint32_t* place;  // the thread's registers of A
   std::uint32_t own[4];
   std::uint32_t rows[2][4][2];  // of A in registers: [row half][t][column half], of the lanes with row g
 };
@@ -117,7 +117,7 @@ inline void compute(const Part& part, std::vector<float>& sums) {
     }
 }
 
-// Sums with products under way: their true numbers.
+// Sums of products in flight: their true values.
 struct Sums {
   std::vector<float> numbers;
   int under_way = 0;
@@ -133,7 +133,7 @@ struct Thread {
   std::map<float*, Sums> sums;
 };
 
-// What a block's warpgroups have started, by the first warp to do so; a new block begins anew.
+// What a block's warpgroups have started, recorded by the first warp to do so; a new block starts empty.
 struct Block {
   unsigned number = 0;
   std::vector<Product> started[8];
@@ -163,7 +163,7 @@ inline Block& block() {
 
 inline void start(const Product& product, float* sums, const std::uint32_t* left) {
   Thread& mine = background();
-  // Operands has the room for what the lanes must agree on, and for A.
+  // Operands has room for the values that the lanes must agree on, and for A.
   Operands operands{4u + (product.from_registers ? 1u : 0u), {}, {}, nullptr};
   if (left != nullptr) std::memcpy(operands.a, left, sizeof operands.a);
   const Warp warp(operands);

@@ -1,5 +1,5 @@
-// Devices and precisions that a user may name together, and what the others are told. Needs no GPU: what
-// contradicts itself is refused before one is opened.
+// Which devices and precisions go together, and the errors for the others. Needs no GPU: a contradiction is
+// refused before one is opened.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -9,7 +9,7 @@
 #include "tests/support/errors.h"
 #include "train/bench/generate.h"
 #include "train/bench/step.h"
-#include "train/config/placement.h"
+#include "train/config/device_precision.h"
 #include "train/reproduce/staircase_table.h"
 #include "train/run/checkpoint.h"
 #include "train/run/trainer.h"
@@ -20,7 +20,7 @@ using namespace eddy::test;
 
 namespace {
 
-const PlacementNames kNames{"eval", "--device", "--precision"};
+const DevicePrecisionNames kNames{"eval", "--device", "--precision"};
 
 // Whether a CUDA build finds a GPU here; then a choice of cuda is no error.
 bool has_gpu() {
@@ -42,14 +42,14 @@ RunConfig run_on(const std::string& device, const std::string& precision) {
 }  // namespace
 
 TEST_CASE("the CPU computes in f32 and bf16 and f64") {
-  CHECK(choose_placement(kNames, "cpu", "f32").dtype == Dtype::f32);
-  CHECK(choose_placement(kNames, "cpu", "bf16").dtype == Dtype::bf16);
-  CHECK(choose_placement(kNames, "cpu", "f64").dtype == Dtype::f64);
-  CHECK(choose_placement(kNames, "cpu", "f64").device == kCpu);
+  CHECK(choose_device_precision(kNames, "cpu", "f32").dtype == Dtype::f32);
+  CHECK(choose_device_precision(kNames, "cpu", "bf16").dtype == Dtype::bf16);
+  CHECK(choose_device_precision(kNames, "cpu", "f64").dtype == Dtype::f64);
+  CHECK(choose_device_precision(kNames, "cpu", "f64").device == kCpu);
 }
 
 TEST_CASE("tf32 on the CPU is refused with the precisions that it has") {
-  CHECK(error_of<ConfigError>([] { choose_placement(kNames, "cpu", "tf32"); }) ==
+  CHECK(error_of<ConfigError>([] { choose_device_precision(kNames, "cpu", "tf32"); }) ==
         "eval: --precision is tf32 and --device cpu (tf32 is for a GPU; choose f32, bf16 or f64)");
   TrainRequest request;
   request.config = run_on("cpu", "tf32");
@@ -59,7 +59,7 @@ TEST_CASE("tf32 on the CPU is refused with the precisions that it has") {
 }
 
 TEST_CASE("f64 on a GPU is refused with the precisions that it has") {
-  CHECK(error_of<ConfigError>([] { choose_placement(kNames, "cuda", "f64"); }) ==
+  CHECK(error_of<ConfigError>([] { choose_device_precision(kNames, "cuda", "f64"); }) ==
         "eval: --precision is f64 and --device cuda (f64 is for the CPU; choose f32, tf32 or bf16)");
   TrainRequest request;
   request.config = run_on("cuda", "f64");
@@ -69,9 +69,9 @@ TEST_CASE("f64 on a GPU is refused with the precisions that it has") {
 }
 
 TEST_CASE("a device or precision that does not exist is refused by its name") {
-  CHECK(error_of<ConfigError>([] { choose_placement(kNames, "tpu", "f32"); }) ==
+  CHECK(error_of<ConfigError>([] { choose_device_precision(kNames, "tpu", "f32"); }) ==
         "eval: --device is \"tpu\" (cpu or cuda)");
-  CHECK_THROWS_AS(choose_placement(kNames, "cpu", "f16"), ConfigError);
+  CHECK_THROWS_AS(choose_device_precision(kNames, "cpu", "f16"), ConfigError);
   StaircaseBenchOptions staircase;
   staircase.device = "tpu";
   CHECK(error_of<ConfigError>([&] { plan_staircase_bench(staircase); }) ==
@@ -80,7 +80,7 @@ TEST_CASE("a device or precision that does not exist is refused by its name") {
 
 TEST_CASE("a GPU that cannot be used is refused with what to do") {
   if (has_gpu()) return;
-  const std::string text = error_of<DeviceError>([] { choose_placement(kNames, "cuda", "f32"); });
+  const std::string text = error_of<DeviceError>([] { choose_device_precision(kNames, "cuda", "f32"); });
   CAPTURE(text);
   CHECK(text.find("cuda: ") == 0);
   CHECK((text.find("-DEDDY_CUDA=ON") != std::string::npos || text.find("driver") != std::string::npos));

@@ -1,5 +1,5 @@
-// The rules of devices and precisions.
-#include "train/config/placement.h"
+// Which precisions each device supports.
+#include "train/config/device_precision.h"
 
 #include "ops/backends.h"
 #include "tensor/base/format.h"
@@ -7,9 +7,9 @@
 
 namespace eddy {
 
-Placement choose_placement(const PlacementNames& names, const std::string& device,
-                           const std::string& precision) {
-  Placement chosen;
+DevicePrecision choose_device_precision(const DevicePrecisionNames& names, const std::string& device,
+                                        const std::string& precision) {
+  DevicePrecision chosen;
   chosen.dtype = precision_dtype(precision);
   if (device != "cpu" && device != "cuda")
     fail<ConfigError>("{}: {} is {:?} (cpu or cuda)", names.program, names.device, device);
@@ -20,12 +20,12 @@ Placement choose_placement(const PlacementNames& names, const std::string& devic
     fail<ConfigError>("{}: {} is tf32 and {} cpu (tf32 is for a GPU; choose f32, bf16 or f64)", names.program,
                       names.precision, names.device);
   if (device == "cuda") chosen.device = cuda_device();
-  // Beside bf16 the products left in f32 are those of recurrences, and TF32 keeps more of them than bf16.
+  // With bf16 only the products of recurrences remain in f32, and TF32 is still more precise than bf16.
   set_tf32(device == "cuda" && (precision == "tf32" || chosen.dtype == Dtype::bf16));
   return chosen;
 }
 
-std::string trained_in(const std::string& trained, const std::string& chosen) {
+std::string precision_note(const std::string& trained, const std::string& chosen) {
   return trained == chosen ? "" : ", trained in " + trained;
 }
 

@@ -1,5 +1,5 @@
-// Kinds of batches as text, and places of states.
-#include "train/step/recorded_batches.h"
+// The kinds of batches as text, and memory for the states of graphs.
+#include "train/step/graph_state.h"
 
 #include <algorithm>
 #include <utility>
@@ -9,12 +9,12 @@
 namespace eddy {
 namespace {
 
-// What makes two pieces of work one kind, as text that is only compared.
+// Builds the text of a kind, which is only compared.
 class KindText {
  public:
   void add(std::int64_t number) { text_ += std::to_string(number) + ' '; }
   void add(const std::string& name) { text_ += name + ' '; }
-  // Shape, layout and dtype; on the host also the contents, by which models decide.
+  // Shape, layout and dtype; on the host also the contents, since models branch on them.
   void add(const Tensor& x) {
     if (!x.defined()) return add("none");
     add(static_cast<std::int64_t>(x.dtype()));
@@ -33,14 +33,14 @@ class KindText {
   std::string text_;
 };
 
-// 0 when no row begins anew, 2 when all do, which is a cold start, 1 for some: which ones is data.
+// 0 when no row begins anew, 2 when all do (a cold start), 1 when some do: which ones is data, not kind.
 int rows_that_begin(const Tensor& start) {
   if (!start.defined()) return 0;
   const std::int64_t* const flags = start.data<std::int64_t>();
   return std::all_of(flags, flags + start.elements(), [](std::int64_t flag) { return flag != 0; }) ? 2 : 1;
 }
 
-// A tensor of the same layout with memory of its own, uninitialised.
+// A tensor of the same layout with new, uninitialised memory.
 Tensor place_like(const Tensor& x) {
   std::int64_t span = 1;
   for (int i = 0; i < x.rank(); ++i) span += (x.dim(i) - 1) * x.strides()[i];
@@ -50,7 +50,7 @@ Tensor place_like(const Tensor& x) {
 
 }  // namespace
 
-std::string kind_text(const std::vector<Batch>& batches, const State& state) {
+std::string capture_key(const std::vector<Batch>& batches, const State& state) {
   KindText text;
   for (const Batch& batch : batches) {
     for (const Tensor* tensor : {&batch.tokens, &batch.targets}) {
@@ -69,21 +69,21 @@ std::string kind_text(const std::vector<Batch>& batches, const State& state) {
   return text.take();
 }
 
-State places_for(const State& state) {
+State state_buffers_like(const State& state) {
   State places;
   for (const auto& [name, tensor] : state)
     places.set(name, tensor.device() == kCpu ? raw::copy(tensor) : place_like(tensor));
   return places;
 }
 
-void put_state(const State& places, const State& state) {
+void copy_state_into(const State& places, const State& state) {
   for (const auto& [name, place] : places) {
     const Tensor& from = state.get(name);
     if (!(place.device() == kCpu) && from.raw_data() != place.raw_data()) raw::copy_into(place, from);
   }
 }
 
-void round_values(const ParamStore& params) {
+void update_bf16_copy(const ParamStore& params) {
   if (params.activations() == Dtype::bf16) static_cast<void>(raw::to_bf16(params.values()));
 }
 

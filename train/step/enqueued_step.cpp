@@ -1,5 +1,5 @@
-// The two halves of a step, and where a NaN came from.
-#include "train/step/step_work.h"
+// The two halves of a step, and the search for the source of a NaN.
+#include "train/step/enqueued_step.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,18 +11,18 @@
 namespace eddy {
 namespace {
 
-constexpr std::int64_t kNumberBytes = 8;  // of each number that is read back
+constexpr std::int64_t kNumberBytes = 8;  // bytes of each number that is read back
 
 ForwardInput input_of(const Model& model, const StepInputs& inputs, const std::vector<Batch>& batches,
                       std::size_t micro, const CarriedState& state, const StepOptions& options) {
-  ForwardInput input =
-      step_input(inputs, micro, batches[micro], options.carry_state ? &state : nullptr, model.config());
+  ForwardInput input = micro_batch_input(inputs, micro, batches[micro],
+                                         options.carry_state ? &state : nullptr, model.config());
   input.dropout = {true, options.seed, micro, inputs.step_base()};
   input.logits = false;
   return input;
 }
 
-// Runs the batches again up to the bad one, and that one with every result checked, to name the op and the
+// Runs the batches up to the bad one again, and that one with every result checked, to name the op and the
 // module.
 std::string explain_bad_loss(const Model& model, const StepInputs& inputs, const std::vector<Batch>& batches,
                              std::size_t bad, const CarriedState& before, const StepOptions& options) {
@@ -33,7 +33,7 @@ std::string explain_bad_loss(const Model& model, const StepInputs& inputs, const
   CarriedState state = before;
   for (std::size_t micro = 0; micro < bad; ++micro) {
     const ForwardOutput output = model.forward(input_of(model, inputs, batches, micro, state, options));
-    if (options.carry_state) state.leave(output.state, batches[micro]);
+    if (options.carry_state) state.update(output.state, batches[micro]);
   }
   const ForwardInput input = input_of(model, inputs, batches, bad, state, options);
   for (const auto& [name, tensor] : input.state)
@@ -41,7 +41,8 @@ std::string explain_bad_loss(const Model& model, const StepInputs& inputs, const
       return fmt::format("the carried state {} holds a NaN or infinity", name);
   try {
     const AnomalyMode checking;
-    static_cast<void>(model.forward(input).classifier.losses(inputs.micros()[bad].targets, kNotScored));
+    static_cast<void>(
+        model.forward(input).classifier.losses(inputs.micro_batches()[bad].targets, kNotScored));
   } catch (const NonFiniteError& error) {
     return error.what();
   }
@@ -61,8 +62,8 @@ bool state_is_finite(const State& state) {
   });
 }
 
-// The gradient of the step's loss by a batch's: its share, exactly, or NaN when the batch's loss is not
-// finite, since l - l is 0 for finite l alone.
+// The gradient of the step's loss with respect to a batch's loss l: share + (l - l). That is exactly the
+// share for a finite l, and NaN for any other.
 Tensor cotangent(const Tensor& loss, const Tensor& share) {
   const NoGrad no_grad;
   const Tensor value = raw::alias(loss);
@@ -71,18 +72,19 @@ Tensor cotangent(const Tensor& loss, const Tensor& share) {
 
 }  // namespace
 
-void write_step(StepInputs& inputs, const Optimizer& optimizer, const std::vector<Batch>& batches,
-                const StepOptions& options) {
+void write_step_inputs(StepInputs& inputs, const Optimizer& optimizer, const std::vector<Batch>& batches,
+                       const StepOptions& options) {
   inputs.write(batches, optimizer.scalars(options.learning_rate),
                static_cast<std::uint64_t>(options.step) * batches.size());
 }
 
-StepWork ask_step(Model& model, Optimizer& optimizer, const StepInputs& inputs,
-                  const std::vector<Batch>& batches, const CarriedState& before, const StepOptions& options) {
+EnqueuedStep enqueue_step(Model& model, Optimizer& optimizer, const StepInputs& inputs,
+                          const std::vector<Batch>& batches, const CarriedState& before,
+                          const StepOptions& options) {
   const Device device = model.params().values().device();
-  StepWork work;
+  EnqueuedStep work;
   work.after = before;
-  // A loss of f32 fills half of its bytes, and all of them go to the host.
+  // Zeroed because an f32 loss fills only half of its 8 bytes, and all of them are copied to the host.
   work.numbers =
       Tensor::zeros({kNumberBytes * static_cast<std::int64_t>(1 + batches.size())}, Dtype::u8, device);
   model.params().zero_gradients();
@@ -91,7 +93,7 @@ StepWork ask_step(Model& model, Optimizer& optimizer, const StepInputs& inputs,
     const ForwardOutput output = model.forward(input_of(model, inputs, batches, micro, work.after, options));
     if (batches[micro].scored > 0) {
       scored = true;
-      const StepInputs::Micro& own = inputs.micros()[micro];
+      const StepInputs::MicroBatch& own = inputs.micro_batches()[micro];
       const Tensor loss = output.classifier.loss(own.targets, kNotScored);
       work.loss_dtype = loss.dtype();
       raw::copy_into(
@@ -100,7 +102,7 @@ StepWork ask_step(Model& model, Optimizer& optimizer, const StepInputs& inputs,
       work.graph = graph_stats();
       backward(loss, cotangent(loss, own.share));
     }
-    if (options.carry_state) work.after.leave(output.state, batches[micro]);
+    if (options.carry_state) work.after.update(output.state, batches[micro]);
   }
   if (scored) {
     const Tensor norm = optimizer.apply(model.params(), inputs.scalars());
@@ -109,9 +111,9 @@ StepWork ask_step(Model& model, Optimizer& optimizer, const StepInputs& inputs,
   return work;
 }
 
-StepResult read_step(Model& model, Optimizer& optimizer, const StepInputs& inputs,
-                     const std::vector<Batch>& batches, const CarriedState& before, const StepWork& work,
-                     CarriedState& carried, const StepOptions& options) {
+StepResult collect_step(Model& model, Optimizer& optimizer, const StepInputs& inputs,
+                        const std::vector<Batch>& batches, const CarriedState& before,
+                        const EnqueuedStep& work, CarriedState& carried, const StepOptions& options) {
   const Tensor numbers = raw::to_device(work.numbers, kCpu);
   std::int64_t scored = 0;
   for (const Batch& batch : batches) scored += batch.scored;
@@ -123,7 +125,7 @@ StepResult read_step(Model& model, Optimizer& optimizer, const StepInputs& input
     const double value =
         view_of_bytes(numbers, kNumberBytes * static_cast<std::int64_t>(1 + micro), {}, work.loss_dtype)
             .item();
-    // The batch's mean counts by its part of the targets.
+    // The batch's mean loss is weighted by its share of the scored targets.
     result.loss += value / (static_cast<double>(scored) / static_cast<double>(batches[micro].scored));
     if (!std::isfinite(value)) bad = std::min(bad, micro);
   }

@@ -1,0 +1,21 @@
+// What several .cpp files of this folder share and nobody else needs.
+#pragma once
+
+#include "models/blockwise_recurrent/blockwise_recurrent.h"
+#include "ops/attention/attention.h"
+
+namespace eddy {
+
+// The causal attention of chunk `chunk` of a layer.
+inline AttentionOptions chunk_attention(const LlamaLayer& layer, const DropoutSite& drop,
+                                        std::uint64_t chunk) {
+  AttentionOptions options;
+  options.causal = true;
+  if (drop.active()) {
+    options.dropout = drop.rate;
+    options.dropout_key = drop.key(layer.path + ".attn.probabilities", chunk);
+  }
+  return options;
+}
+
+}  // namespace eddy

@@ -1,0 +1,260 @@
+// Streaming of the recurrent transformers: the same numbers token by token, in portions of any size.
+//
+//   model              what each layer keeps                                          size
+//   regular            keys and values of all tokens so far                           grows up to `context`
+//   unit_forget        key and value of h_{t-1}                                       constant
+//   block_forget       keys and values of h_{i-1}, of x_i so far and of h_i so far    constant
+//   block_accumulate   the same, p/2, what becomes the next p, and the rows h_i       constant
+//
+// Inside a block each layer answers as if the sequence ended at the current token: h_i, then y_i = T(h_i).
+// When the block is complete, end_block turns h_i into the past of the next block.
+#include <algorithm>
+
+#include "autograd/tape.h"
+#include "models/recurrent_transformer/block_variant.h"
+#include "ops/attention/attention.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/views/views.h"
+#include "tensor/base/format.h"
+
+namespace eddy {
+namespace {
+
+std::int64_t position_of(const State& state) {
+  return state.size() == 0 ? 0 : state.get("position").item_int();
+}
+
+// In a state's shape: any number of rows from the tokens so far on. No size of a state is 0.
+constexpr std::int64_t kAtLeastPosition = 0;
+
+std::string shape_text(const Shape& shape) {
+  std::string text;
+  for (int i = 0; i < shape.rank(); ++i)
+    text += (i == 0 ? "" : ", ") + (shape[i] == kAtLeastPosition ? "rows" : std::to_string(shape[i]));
+  return "[" + text + "]";
+}
+
+// What the state holds under `name`, if anything, followed by `rows` on the axis of positions.
+Tensor appended(const State& state, const std::string& name, const Tensor& rows) {
+  const Tensor* before = state.find(name);
+  return before == nullptr ? rows : concat({*before, rows}, 1);
+}
+
+std::string layer_name(std::size_t i) {
+  return "layers." + std::to_string(i);
+}
+
+}  // namespace
+
+std::int64_t RecurrentTransformer::check_stream(const Tensor& tokens, const State& state) const {
+  const std::int64_t position = position_of(state);
+  check_tokens(tokens, position);
+  if (state.empty()) return 0;
+  if (position < 1)
+    fail<ValueError>("{}: the state's position is {} (at least 1; an empty state begins a stream)",
+                     config().model, position);
+  const NamedShapes expected = stream_shapes(tokens.dim(0), position);
+  for (const auto& [name, shape] : expected) {
+    const Tensor& tensor = state.get(name);
+    if (tensor.rank() == shape.rank() && tensor.dim(0) != shape[0])
+      fail<ShapeError>("{}: {} rows of tokens and a state of {} rows (one batch size for a whole stream)",
+                       config().model, shape[0], tensor.dim(0));
+    bool fits = tensor.rank() == shape.rank();
+    for (int i = 0; fits && i < shape.rank(); ++i)
+      fits = shape[i] == kAtLeastPosition ? tensor.dim(i) >= position : tensor.dim(i) == shape[i];
+    if (!fits)
+      fail<ShapeError>("{}: the state's {} has shape {} after {} tokens (here {})", config().model, name,
+                       to_string(tensor.shape()), position, shape_text(shape));
+  }
+  if (state.size() != expected.size() + 1)
+    fail<ValueError>("{}: a state of {} tensors, which has {} after {} tokens (a state that `stream` left)",
+                     config().model, state.size(), expected.size() + 1, position);
+  return position;
+}
+
+RecurrentTransformer::NamedShapes RegularTransformer::stream_shapes(std::int64_t batch, std::int64_t) const {
+  NamedShapes shapes;
+  for (const TransformerLayer& layer : layers_)
+    for (const char* part : {".k", ".v"})
+      shapes.emplace_back(layer.path + part, Shape{batch, kAtLeastPosition, config().dim});
+  return shapes;
+}
+
+std::int64_t RegularTransformer::stream_room(const State& state) const {
+  return config().context - position_of(state);
+}
+
+Tensor RegularTransformer::stream(const Tensor& tokens, State& state) const {
+  const NoGrad no_grad;
+  const std::int64_t first = check_stream(tokens, state);
+  const std::int64_t batch = tokens.dim(0), time = tokens.dim(1), dim = config().dim, heads = config().heads;
+  if (first + time > config().context)
+    fail<ValueError>("{}: {} positions and a context of {} (the cache is full)", config().model, first + time,
+                     config().context);
+  Tensor y = embed(tokens, first, false);
+  const DropoutSite no_dropout;
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const TransformerLayer& layer = layers_[i];
+    const std::string name = "layers." + std::to_string(i);
+    if (first == 0) {
+      state.set(name + ".k", Tensor::zeros({batch, config().context, dim}, y.dtype(), y.device()));
+      state.set(name + ".v", Tensor::zeros({batch, config().context, dim}, y.dtype(), y.device()));
+    }
+    const Tensor qkv = layer.wqkv(layer.attn_norm(y));
+    const auto heads_of = [&](const Tensor& rows) {
+      return raw::reshape(rows, {batch, rows.dim(1), heads, dim / heads});
+    };
+    const auto extended = [&](const char* which, int part) {
+      const Tensor& cache = state.get(name + which);
+      if (cache.dim(1) < first + time)
+        fail<ValueError>("{}: {} positions and a cache of {} rows (the cache is full)", config().model,
+                         first + time, cache.dim(1));
+      raw::copy_into(raw::narrow(cache, 1, first, time), raw::narrow(qkv, 2, part * dim, dim));
+      return heads_of(raw::narrow(cache, 1, 0, first + time));
+    };
+    AttentionOptions options;
+    options.causal = true;
+    const Tensor attended =
+        attention(heads_of(raw::narrow(qkv, 2, 0, dim)), extended(".k", 1), extended(".v", 2), options);
+    y = layer.mlp(y, layer.wo(raw::reshape(attended, {batch, time, dim})), no_dropout, 0);
+  }
+  state.set("position", Tensor::from(std::vector<std::int64_t>{first + time}, {1}));
+  return head(y, false).logits();
+}
+
+RecurrentTransformer::NamedShapes UnitForget::stream_shapes(std::int64_t batch, std::int64_t) const {
+  NamedShapes shapes;
+  for (const TransformerLayer& layer : layers_)
+    for (const char* part : {".k", ".v"}) shapes.emplace_back(layer.path + part, Shape{batch, config().dim});
+  return shapes;
+}
+
+std::int64_t UnitForget::stream_room(const State& state) const {
+  if (!config().positions) return -1;
+  return config().context - (state.size() == 0 ? 0 : state.get("position").item_int());
+}
+
+Tensor UnitForget::stream(const Tensor& tokens, State& state) const {
+  const NoGrad no_grad;
+  const std::int64_t first = check_stream(tokens, state);
+  Tensor y = embed(raw::copy(raw::transpose(tokens, 0, 1)), first, true);
+  const DropoutSite no_dropout;
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const std::string name = "layers." + std::to_string(i);
+    Tensor key = first == 0 ? Tensor() : state.get(name + ".k");
+    Tensor value = first == 0 ? Tensor() : state.get(name + ".v");
+    y = run_hoisted(layers_[i], y, y.dim(0), no_dropout, &key, &value);
+    state.set(name + ".k", key);
+    state.set(name + ".v", value);
+  }
+  state.set("position", Tensor::from(std::vector<std::int64_t>{first + tokens.dim(1)}, {1}));
+  return head(y, true).logits();
+}
+
+std::int64_t BlockVariant::stream_room(const State& state) const {
+  if (!config().positions) return -1;
+  return config().context - (state.empty() ? 0 : state.get("position").item_int());
+}
+
+RecurrentTransformer::NamedShapes BlockVariant::stream_shapes(std::int64_t batch,
+                                                              std::int64_t position) const {
+  const std::int64_t block = config().block, dim = config().dim, rows = position % block;
+  const bool first_block = position < block;
+  NamedShapes shapes;
+  for (const TransformerLayer& layer : layers_) {
+    const auto add = [&](const char* part, std::int64_t count, std::int64_t width) {
+      shapes.emplace_back(layer.path + part, Shape{batch, count, width});
+    };
+    if (!first_block) add(".past", block, 2 * dim);
+    if (!first_block && keeps_rows())
+      for (const char* part : {".half", ".spread"}) add(part, block, dim);
+    if (rows == 0) continue;
+    for (const char* part : {".x", ".h"}) add(part, rows, 2 * dim);
+    if (!keeps_rows()) continue;
+    add(".rows_h", rows, dim);
+    if (first_block) add(".rows_x", rows, dim);
+  }
+  return shapes;
+}
+
+Tensor BlockVariant::stream_rows(const WindowLayer& layer, const std::string& name, const Tensor& x,
+                                 State& state) const {
+  const Tensor* so_far = state.find(name + ".x");
+  const std::int64_t done = so_far == nullptr ? 0 : so_far->dim(1);
+  const Tensor* half = state.find(name + ".half");
+  const Tensor rows = half == nullptr ? x : x + narrow(*half, 1, done, x.dim(1));
+  const auto [query, own] = layer.query_key_value(rows);
+  const Tensor own_all = appended(state, name + ".x", own);
+  const Tensor* past = state.find(name + ".past");
+  const Tensor h = layer.finish(rows, query, past == nullptr ? Tensor() : *past, own_all, 0);
+  const auto [h_query, h_own] = layer.query_key_value(h);
+  const Tensor h_all = appended(state, name + ".h", h_own);
+  if (keeps_rows()) {
+    if (past == nullptr) state.set(name + ".rows_x", appended(state, name + ".rows_x", x));
+    state.set(name + ".rows_h", appended(state, name + ".rows_h", h));
+  }
+  state.set(name + ".x", own_all);
+  state.set(name + ".h", h_all);
+  return layer.finish(h, h_query, {}, h_all, 0);
+}
+
+Tensor BlockVariant::stream(const Tensor& tokens, State& state) const {
+  const NoGrad no_grad;
+  const std::int64_t first = check_stream(tokens, state), block = config().block;
+  const Tensor x = embed(tokens, first, false);
+  const DropoutSite no_dropout;
+  std::vector<WindowLayer> layers;
+  layers.reserve(layers_.size());
+  for (const TransformerLayer& layer : layers_) layers.emplace_back(layer, no_dropout);
+
+  State next = state;
+  std::vector<Tensor> outputs;
+  const std::int64_t time = tokens.dim(1);
+  for (std::int64_t at = 0; at < time;) {
+    const std::int64_t length = std::min(time - at, block - (first + at) % block);
+    Tensor rows = raw::copy(raw::narrow(x, 1, at, length));
+    for (std::size_t i = 0; i < layers.size(); ++i) rows = stream_rows(layers[i], layer_name(i), rows, next);
+    outputs.push_back(rows);
+    at += length;
+    if ((first + at) % block != 0) continue;
+    Tensor final_rows;
+    for (std::size_t i = 0; i < layers.size(); ++i)
+      final_rows = end_block(layers[i], layer_name(i), final_rows, next);
+  }
+  next.set("position", Tensor::from(std::vector<std::int64_t>{first + time}, {1}));
+  const Tensor logits = head(outputs.size() == 1 ? outputs[0] : concat(outputs, 1), false).logits();
+  state = std::move(next);
+  return logits;
+}
+
+Tensor BlockForget::end_block(const WindowLayer&, const std::string& name, const Tensor&,
+                              State& state) const {
+  state.set(name + ".past", state.get(name + ".h"));
+  state.erase(name + ".x");
+  state.erase(name + ".h");
+  return {};
+}
+
+// The older half of the next window is p/2 + h with this block's h; its output y is this block's output, now
+// that another block follows. Layers above the first have so far seen the closing outputs of this block: they
+// run the block again on `x`, from the state before it.
+Tensor BlockAccumulate::end_block(const WindowLayer& layer, const std::string& name, const Tensor& x,
+                                  State& state) const {
+  if (x.defined()) {
+    for (const char* part : {".x", ".h", ".rows_x", ".rows_h"}) state.erase(name + part);
+    static_cast<void>(stream_rows(layer, name, x, state));
+  }
+  const Tensor h = state.get(name + ".rows_h");
+  const Tensor* carried = state.find(name + ".spread");
+  const Tensor half = (carried != nullptr ? *carried : state.get(name + ".rows_x")) * 0.5;
+  const Tensor older = half + h;
+  const Tensor past = layer.key_value(older);
+  const Tensor y = layer.output(older, past, 0, 0);
+  for (const char* part : {".x", ".h", ".rows_x", ".rows_h"}) state.erase(name + part);
+  state.set(name + ".half", half);
+  state.set(name + ".past", past);
+  state.set(name + ".spread", spreads_output() ? y : h);
+  return y;
+}
+
+}  // namespace eddy

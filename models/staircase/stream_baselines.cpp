@@ -1,0 +1,152 @@
+// Streaming of the staircase family's baselines: the same numbers as run_segment, token by token.
+//
+//   transformer_xl,    rows of keys, values and inputs of each layer; the last S of them are visible
+//   ladder, universal
+//   feedback           rows of keys and values of m_t, one set per layer or one for all (shared_kv), and m_t
+//   lstm               h and c: a stream's state is that of a segment
+//
+// The rows (stream_rows.h) have room for 2 S tokens. When they are full, the last S move to a new tensor.
+#include <algorithm>
+
+#include "models/staircase/feedback.h"
+#include "models/staircase/lstm.h"
+#include "models/staircase/stream_rows.h"
+#include "models/staircase/xl.h"
+#include "ops/views/views.h"
+
+namespace eddy {
+
+// A stream's rows [begin, end) are the last ones of every memory, `span` at most.
+State StaircaseXl::begin_stream(const State& imported, std::int64_t batch) const {
+  const ModelConfig& c = config();
+  const Tensor* first = imported.find("mem.0.0");
+  const std::int64_t count = first != nullptr ? first->dim(1) : 0;
+  const StreamRows rows(repeats_ * c.layers, batch, 2 * c.span, c.heads, c.head_dim, c.dim,
+                        params().activations(), device());
+  each_layer([&](const std::string& name, std::int64_t number, const StaircaseLayer& layer) {
+    if (count == 0) return;
+    const Tensor& memory = imported.get(name);
+    rows.put(number, 0, layer.keys_values(layer.normed(activation(memory))));
+    rows.put_x(number, 0, memory);
+  });
+  State stream;
+  stream.set(kStreamRows, rows.data());
+  set_stream_position(stream, {0, count});
+  return stream;
+}
+
+Tensor StaircaseXl::run_stream(const Tensor& x, State& state) const {
+  const ModelConfig& c = config();
+  const LayerCall call = call_with_positions();
+  std::vector<std::int64_t> position = stream_position(state);
+  std::int64_t &begin = position.at(0), &end = position.at(1);
+  std::vector<Tensor> outputs;
+  for (std::int64_t at = 0; at < x.dim(1);) {
+    const std::int64_t count = std::min(x.dim(1) - at, c.span);
+    if (end + count > state.get(kStreamRows).dim(2)) {  // the kept rows go to the front of a new tensor
+      const StreamRows full(state, kStreamRows, c.heads, c.head_dim);
+      const StreamRows rows(repeats_ * c.layers, x.dim(0), 2 * c.span, c.heads, c.head_dim, c.dim,
+                            params().activations(), device());
+      rows.put_rows(0, full, begin, end - begin);
+      state.set(kStreamRows, rows.data());
+      end -= begin;
+      begin = 0;
+    }
+    const StreamRows rows(state, kStreamRows, c.heads, c.head_dim);
+    Tensor h = raw::copy(raw::narrow(x, 1, at, count));
+    each_layer([&](const std::string&, std::int64_t number, const StaircaseLayer& layer) {
+      const Tensor normed = layer.normed(h);
+      rows.put(number, end, layer.keys_values(normed));
+      rows.put_x(number, end, h);
+      h = layer(h, normed, rows.keys_values(number, begin, end + count), call);
+    });
+    outputs.push_back(h);
+    at += count;
+    end += count;
+    begin = std::max(begin, end - c.span);
+    set_stream_position(state, position);
+  }
+  return outputs.size() == 1 ? outputs[0] : concat(outputs, 1);
+}
+
+// A stream's rows [begin, end) are the last memory vectors, `span` at most; `segment_tokens` counts the
+// tokens since the segment began.
+State StaircaseFeedback::begin_stream(const State& imported, std::int64_t batch) const {
+  const ModelConfig& c = config();
+  const Tensor* memory = imported.find("mem");
+  const std::int64_t count = memory != nullptr ? memory->dim(1) : 0;
+  const StreamRows rows(owners(), batch, 2 * c.span, c.heads, c.head_dim, c.dim, params().activations(),
+                        device());
+  for (std::int64_t l = 0; count > 0 && l < owners(); ++l) {
+    const StaircaseLayer& layer = core_.layers[static_cast<std::size_t>(l)];
+    rows.put(l, 0, layer.keys_values(layer.normed(activation(*memory))));
+    rows.put_x(l, 0, *memory);
+  }
+  State stream;
+  stream.set(kStreamRows, rows.data());
+  set_stream_position(stream, {0, count, 0});
+  return stream;
+}
+
+void StaircaseFeedback::norm_stream(State& state, std::int64_t begin, std::int64_t end) const {
+  const StreamRows rows(state, kStreamRows, config().heads, config().head_dim);
+  const Tensor memory = core_.layers[0].normed(raw::copy(rows.x(0, begin, end)));
+  for (std::int64_t l = 0; l < owners(); ++l) {
+    const StaircaseLayer& layer = core_.layers[static_cast<std::size_t>(l)];
+    rows.put(l, begin, layer.keys_values(layer.normed(memory)));
+    rows.put_x(l, begin, memory);
+  }
+}
+
+Tensor StaircaseFeedback::run_stream(const Tensor& x, State& state) const {
+  const ModelConfig& c = config();
+  const std::int64_t batch = x.dim(1);
+  const LayerCall call = call_with_positions();
+  const Tensor weights = mix_weights();
+  std::vector<std::int64_t> position = stream_position(state);
+  std::int64_t &begin = position.at(0), &end = position.at(1), &segment_tokens = position.at(2);
+  std::vector<Tensor> outputs;
+  for (std::int64_t t = 0; t < x.dim(0); ++t) {
+    if (end == state.get(kStreamRows).dim(2)) {  // the kept rows go to the front of a new tensor
+      const StreamRows full(state, kStreamRows, c.heads, c.head_dim);
+      const StreamRows rows(owners(), batch, 2 * c.span, c.heads, c.head_dim, c.dim, params().activations(),
+                            device());
+      rows.put_rows(0, full, begin, end - begin);
+      state.set(kStreamRows, rows.data());
+      end -= begin;
+      begin = 0;
+    }
+    {
+      const StreamRows rows(state, kStreamRows, c.heads, c.head_dim);
+      const std::int64_t first = std::max(begin, end - reach());
+      const Token token =
+          run_token(raw::reshape(raw::select(x, 0, t), {batch, 1, c.dim}), weights, call, [&](std::size_t l) {
+            return rows.keys_values(c.shared_kv ? 0 : static_cast<std::int64_t>(l), first, end);
+          });
+      outputs.push_back(raw::reshape(token.output, {1, batch, c.dim}));
+      for (std::int64_t l = 0; l < owners(); ++l) {
+        const StaircaseLayer& layer = core_.layers[static_cast<std::size_t>(l)];
+        rows.put(l, end, layer.keys_values(layer.normed(token.memory)));
+        rows.put_x(l, end, token.memory);
+      }
+    }
+    ++end;
+    ++segment_tokens;
+    begin = std::max(begin, end - c.span);
+    if (segment_tokens == c.segment) {
+      if (carries_normed()) norm_stream(state, std::max(begin, end - segment_tokens), end);
+      segment_tokens = 0;
+    }
+    set_stream_position(state, position);
+  }
+  return outputs.size() == 1 ? outputs[0] : concat(outputs, 0);
+}
+
+Tensor StaircaseLstm::run_stream(const Tensor& x, State& state) const {
+  Run run;
+  Segment segment = run_segment(x, state, run);
+  state = std::move(segment.state);
+  return segment.hidden;
+}
+
+}  // namespace eddy

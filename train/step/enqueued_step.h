@@ -1,0 +1,60 @@
+// One optimizer step in two halves: enqueue its work on the device, then wait and read the results. The first
+// half never waits for the device, and the device itself decides whether the step changes the parameters: so
+// the first half can be captured and replayed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "autograd/tape.h"
+#include "models/model.h"
+#include "models/optimizer/optimizer.h"
+#include "train/step/batch.h"
+#include "train/step/step_inputs.h"
+
+namespace eddy {
+
+struct StepResult {
+  double loss = 0;       // mean over the scored targets of all batches, nats
+  double grad_norm = 0;  // before clipping
+  bool finite = true;    // when not, no parameter changed
+  std::string problem;   // what was not finite, and which op, module or parameter it came from; else empty
+  GraphStats graph;      // of the last batch, when its backward pass began
+};
+
+struct StepOptions {
+  double learning_rate = 0;
+  std::uint64_t seed = 0;  // of dropout
+  std::int64_t step = 0;   // optimizer steps done before; numbers the dropout masks
+  bool carry_state = false;
+};
+
+// A step whose work is enqueued on the device.
+struct EnqueuedStep {
+  Tensor numbers;  // bytes on the device: the norm (f64), then each batch's loss in 8 bytes
+  Dtype loss_dtype = Dtype::f32;
+  GraphStats graph;
+  CarriedState after;  // with carry_state: the state after the step
+};
+
+// Sends the inputs of a step to the device: batches, the optimizer's scalars and the step count.
+void write_step_inputs(StepInputs& inputs, const Optimizer& optimizer, const std::vector<Batch>& batches,
+                       const StepOptions& options);
+
+// Enqueues forward, loss and backward of every batch, and the optimizer's step. The device reads tokens,
+// targets, shares and scalars from `inputs`; `batches` gives only shapes, flags and sizes. A loss that is not
+// finite makes the gradient, and so its norm, NaN: the optimizer then changes nothing.
+EnqueuedStep enqueue_step(Model& model, Optimizer& optimizer, const StepInputs& inputs,
+                          const std::vector<Batch>& batches, const CarriedState& before,
+                          const StepOptions& options);
+
+// Waits for the step, reads its norm and losses by one copy, and counts the optimizer's step if it was taken.
+// With carry_state `carried` becomes the state after the step; after a loss that is not finite it is cleared,
+// since it may be the cause. `inputs` and `before` must still be those of the step: to find the source of a
+// value that is not finite, the step is computed again.
+StepResult collect_step(Model& model, Optimizer& optimizer, const StepInputs& inputs,
+                        const std::vector<Batch>& batches, const CarriedState& before,
+                        const EnqueuedStep& work, CarriedState& carried, const StepOptions& options);
+
+}  // namespace eddy
