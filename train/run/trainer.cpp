@@ -182,6 +182,7 @@ class Run {
         if (!model.empty()) replace_text_file(run_dir_ / "tokenizer.model", model);
       }
     } else {
+      correct_best();
       drop_metrics_after(run_dir_ / "metrics.jsonl", state_.step);
     }
     metrics_.emplace(run_dir_ / "metrics.jsonl");
@@ -210,28 +211,59 @@ class Run {
       save(false);
   }
 
+  // Points `best` to the checkpoint that the state names: the run may have ended between that checkpoint and
+  // the pointer to it, or the pointer is damaged.
+  void correct_best() const {
+    const fs::path folder = run_dir_ / "checkpoints", pointer = folder / "best";
+    const std::string name = "step-" + std::to_string(state_.best_step);
+    if (state_.best_step <= 0 || !fs::exists(folder / name / "state.json")) return;
+    if (!fs::exists(pointer) || read_text_file(pointer) != name + "\n")
+      replace_text_file(pointer, name + "\n");
+  }
+
+  // Whether a signal or train.minutes asks for the end. It is looked at between steps, accumulated batches,
+  // batches of an evaluation, and tokens of a sample.
+  bool must_end() const {
+    const double minutes = config_.train.minutes;
+    return stop_requested() || (minutes > 0 && seconds_between(started_, Clock::now()) >= 60 * minutes);
+  }
+
+  // Does what a stop kept the last step from doing. Returns whether the run ends.
+  bool do_what_is_owed() {
+    const TrainConfig& t = config_.train;
+    if (state_.step > 0 && task_->owes_after_step() && after_step(kNotMeasured)) return true;
+    const bool sampled = t.sample_every > 0 && state_.step % t.sample_every == 0 && state_.step < t.steps;
+    if (state_.step == 0 || (sampled && !request_.resume.empty() && !has_sample())) write_sample();
+    return false;
+  }
+
+  // Whether the metrics hold a sample of this step.
+  bool has_sample() const {
+    const Metrics metrics = read_metrics(run_dir_ / "metrics.jsonl");
+    return std::any_of(metrics.samples.begin(), metrics.samples.end(),
+                       [&](const SampleRecord& sample) { return sample.step == state_.step; });
+  }
+
   TrainEnd loop() {
     const TrainConfig& t = config_.train;
     TrainEnd end = TrainEnd::finished;
     std::int64_t bad_in_a_row = 0;
-    if (state_.step == 0) write_sample();
-    while (state_.step < t.steps) {
-      if (t.eval_every > 0 && state_.step % t.eval_every == 0) evaluate_now();
-      if (stop_requested()) {
-        end = TrainEnd::interrupted;
-        break;
-      }
-      if (t.minutes > 0 && seconds_between(started_, Clock::now()) >= 60 * t.minutes) {
-        end = TrainEnd::time_over;
+    const bool learned = do_what_is_owed();
+    while (!learned && state_.step < t.steps) {
+      if (!must_end() && t.eval_every > 0 && state_.step % t.eval_every == 0) evaluate_now();
+      if (must_end()) {
+        end = stop_requested() ? TrainEnd::interrupted : TrainEnd::time_over;
         break;
       }
       const Clock::time_point before = Clock::now();
       const double rate = task_->learning_rate(state_.step, learning_rate_at(t, state_.step));
       task_before_step_ = task_->save();
       const std::vector<Batch> batches = next_batches();
+      if (batches.empty()) continue;  // as below
       std::int64_t tokens = 0;
       for (const Batch& batch : batches) tokens += batch.tokens.elements();
       const StepResult result = step(batches, rate);
+      if (result.stopped) continue;  // to the end of the run: the step is not counted
       const double ms = 1000 * seconds_between(before, Clock::now());
       ++state_.step;
       task_before_step_.reset();
@@ -244,21 +276,24 @@ class Run {
         end = TrainEnd::too_many_bad_steps;
         break;
       }
-      if (after_step(result)) break;
+      if (after_step(result.finite ? result.loss : kNotMeasured)) break;
+      if (must_end()) continue;
       if (t.sample_every > 0 && state_.step % t.sample_every == 0 && state_.step < t.steps) write_sample();
       if (t.checkpoint_every > 0 && state_.step % t.checkpoint_every == 0 && state_.step < t.steps) {
         save(false);
         write_report_now();
       }
     }
-    finish(end);
-    return end;
+    return finish(end);
   }
 
+  // The batches of the next step; none when the run must end before all are read.
   std::vector<Batch> next_batches() {
     std::vector<Batch> batches;
-    for (std::int64_t micro = 0; micro < config_.train.accumulate; ++micro)
+    for (std::int64_t micro = 0; micro < config_.train.accumulate; ++micro) {
+      if (micro > 0 && must_end()) return {};
       batches.push_back(task_->next(state_.step, micro));
+    }
     return batches;
   }
 
@@ -268,7 +303,9 @@ class Run {
     options.seed = static_cast<std::uint64_t>(config_.train.seed);
     options.step = state_.step;
     options.carry_state = task_->carries_state();
+    options.stop = [this] { return must_end(); };
     StepResult result = captured_step_->step(batches, carried_, options);
+    if (result.stopped) return result;
     if (const std::string message = captured_step_->take_message(); !message.empty()) event(message);
     for (const std::string& notice : take_warnings()) event(notice);
     if (!result.finite) event(fmt::format("step {} skipped: {}", state_.step, result.problem));
@@ -280,8 +317,9 @@ class Run {
   }
 
   // Calls the task's after_step; returns whether the run ends.
-  bool after_step(const StepResult& result) {
-    AfterStep after = task_->after_step(*model_, state_.step, result.finite ? result.loss : kNotMeasured);
+  bool after_step(double loss) {
+    AfterStep after = task_->after_step(*model_, state_.step, loss,
+                                        [this](std::int64_t, std::int64_t) { return !must_end(); });
     if (after.evaluation) record_evaluation(*after.evaluation);
     if (!after.message.empty()) event(after.message);
     return after.stop;
@@ -319,18 +357,24 @@ class Run {
     return text;
   }
 
-  void evaluate_now() {
+  // `last`: the evaluation at the end of a run, which comes on top of train.minutes.
+  void evaluate_now(bool last = false) {
     const TrainConfig& t = config_.train;
     EvalOptions options;
     options.batches = t.eval_batches;
     options.batch = t.batch;
     options.seed = static_cast<std::uint64_t>(t.seed);
     options.capture = t.capture == "auto";
-    // An interrupt need not wait for the end of a pass over a long text.
-    const EvalProgress unless_stopped = [](std::int64_t, std::int64_t) { return !stop_requested(); };
+    // The end of the run need not wait for the end of a pass over a long text.
+    bool stopped = false;
+    const EvalProgress unless_stopped = [&](std::int64_t, std::int64_t) {
+      stopped = stopped || (last ? stop_requested() : must_end());
+      return !stopped;
+    };
     EvalResult result = task_->evaluate(*model_, options, unless_stopped);
-    if (!stop_requested()) state_watch_.measure(*task_, *model_, options, result, unless_stopped);
-    if (stop_requested()) return;
+    if (!stopped) state_watch_.measure(*task_, *model_, options, result, unless_stopped);
+    cut_by_time_ = stopped && !stop_requested();
+    if (stopped) return;
     const std::string text = record_evaluation(result);
     const bool best = result.loss < state_.best_loss;
     progress_->message(
@@ -346,16 +390,20 @@ class Run {
     write_report_now();
   }
 
-  void write_sample() {
+  // `last`: as for evaluate_now.
+  void write_sample(bool last = false) {
     const TrainConfig& t = config_.train;
     if (t.sample_tokens <= 0) return;
+    bool stopped = false;
+    const auto stop = [&] { return stopped = last ? stop_requested() : must_end(); };
     std::string text;
     try {
-      text = task_->sample(*model_, t.sample_tokens, static_cast<std::uint64_t>(t.seed));
+      text = task_->sample(*model_, t.sample_tokens, static_cast<std::uint64_t>(t.seed), stop);
     } catch (const NonFiniteError& error) {  // steps and evaluations report it too; the run continues
       event(fmt::format("no sample at step {}: {}", state_.step, error.what()));
     }
-    if (text.empty()) return;
+    cut_by_time_ = stopped && !stop_requested();
+    if (text.empty() || stopped) return;
     metrics_->write(SampleRecord{state_.step, text});
     progress_->message(fmt::format("--- sample at step {}\n{}\n---", state_.step, text));
   }
@@ -407,18 +455,21 @@ class Run {
     }
   }
 
-  void finish(TrainEnd end) {
+  // Saves, measures and reports. Returns how the run ended: an interrupt may come as late as here.
+  TrainEnd finish(TrainEnd end) {
     // The checkpoint comes first, so that a failing evaluation cannot lose what was learned.
     if (saved_step_ != state_.step) save(false);
-    if (end == TrainEnd::finished || end == TrainEnd::time_over) {
-      if (config_.train.eval_every > 0) evaluate_now();
-      write_sample();
+    if (end == TrainEnd::finished || (end == TrainEnd::time_over && !cut_by_time_)) {
+      if (config_.train.eval_every > 0) evaluate_now(true);
+      if (!stop_requested()) write_sample(true);
+      if (stop_requested()) end = TrainEnd::interrupted;
     }
     switch (end) {
       case TrainEnd::finished:
         break;
       case TrainEnd::time_over:
-        event(fmt::format("stopped after {} minutes at step {}", config_.train.minutes, state_.step));
+        event(fmt::format("stopped after {} minutes at step {}{}", config_.train.minutes, state_.step,
+                          cut_by_time_ ? ", inside an evaluation or a sample" : ""));
         break;
       case TrainEnd::interrupted:
         event(fmt::format("interrupted at step {}: saved; go on with --resume {}", state_.step,
@@ -430,6 +481,7 @@ class Run {
     progress_->finish(Clock::now());
     write_report_now();
     progress_->message(fmt::format("report: {}", (run_dir_ / "report.html").string()));
+    return end;
   }
 
   const TrainRequest& request_;
@@ -447,6 +499,7 @@ class Run {
   TrainingState state_;
   std::int64_t saved_step_ = -1;
   bool said_no_state_ = false;
+  bool cut_by_time_ = false;  // train.minutes ended an evaluation or a sample, which is not begun again
   std::optional<MetricsWriter> metrics_;
   std::optional<Progress> progress_;
   Clock::time_point started_;

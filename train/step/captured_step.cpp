@@ -61,8 +61,10 @@ std::unique_ptr<CapturedStep::Graph> CapturedStep::record(const std::vector<Batc
     const Tensor& values;
     ~AfterAll() { wrote_in_place(values, "captured_step"); }
   } const after_all{values};
+  StepOptions whole = options;
+  whole.stop = nullptr;  // a graph holds a whole step
   graph->graph = capture(values.device(), [&] {
-    graph->work = enqueue_step(model_, optimizer_, graph->inputs, batches, graph->before, options);
+    graph->work = enqueue_step(model_, optimizer_, graph->inputs, batches, graph->before, whole);
   });
   return graph;
 }

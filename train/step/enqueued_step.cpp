@@ -90,6 +90,10 @@ EnqueuedStep enqueue_step(Model& model, Optimizer& optimizer, const StepInputs& 
   model.params().zero_gradients();
   bool scored = false;
   for (std::size_t micro = 0; micro < batches.size(); ++micro) {
+    if (micro > 0 && options.stop && options.stop()) {
+      work.stopped = true;
+      return work;
+    }
     const ForwardOutput output = model.forward(input_of(model, inputs, batches, micro, work.after, options));
     if (batches[micro].scored > 0) {
       scored = true;
@@ -114,10 +118,14 @@ EnqueuedStep enqueue_step(Model& model, Optimizer& optimizer, const StepInputs& 
 StepResult collect_step(Model& model, Optimizer& optimizer, const StepInputs& inputs,
                         const std::vector<Batch>& batches, const CarriedState& before,
                         const EnqueuedStep& work, CarriedState& carried, const StepOptions& options) {
+  StepResult result;
+  if (work.stopped) {
+    result.stopped = true;
+    return result;
+  }
   const Tensor numbers = raw::to_device(work.numbers, kCpu);
   std::int64_t scored = 0;
   for (const Batch& batch : batches) scored += batch.scored;
-  StepResult result;
   result.graph = work.graph;
   std::size_t bad = batches.size();
   for (std::size_t micro = 0; micro < batches.size(); ++micro) {

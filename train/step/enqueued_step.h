@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct StepResult {
   double loss = 0;       // mean over the scored targets of all batches, nats
   double grad_norm = 0;  // before clipping
   bool finite = true;    // when not, no parameter changed
+  bool stopped = false;  // ended by StepOptions::stop: nothing changed, and the numbers mean nothing
   std::string problem;   // what was not finite, and which op, module or parameter it came from; else empty
   GraphStats graph;      // of the last batch, when its backward pass began
 };
@@ -28,6 +30,8 @@ struct StepOptions {
   std::uint64_t seed = 0;  // of dropout
   std::int64_t step = 0;   // optimizer steps done before; numbers the dropout masks
   bool carry_state = false;
+  // Called between two batches of a step that is not captured: true ends the step, which then has no effect.
+  std::function<bool()> stop{};
 };
 
 // A step whose work is enqueued on the device.
@@ -36,6 +40,7 @@ struct EnqueuedStep {
   Dtype loss_dtype = Dtype::f32;
   GraphStats graph;
   CarriedState after;  // with carry_state: the state after the step
+  bool stopped = false;
 };
 
 // Sends the inputs of a step to the device: batches, the optimizer's scalars and the step count.
@@ -44,7 +49,8 @@ void write_step_inputs(StepInputs& inputs, const Optimizer& optimizer, const std
 
 // Enqueues forward, loss and backward of every batch, and the optimizer's step. The device reads tokens,
 // targets, shares and scalars from `inputs`; `batches` gives only shapes, flags and sizes. A loss that is not
-// finite makes the gradient, and so its norm, NaN: the optimizer then changes nothing.
+// finite makes the gradient, and so its norm, NaN: the optimizer then changes nothing. When options.stop ends
+// it, parameters and optimizer are untouched.
 EnqueuedStep enqueue_step(Model& model, Optimizer& optimizer, const StepInputs& inputs,
                           const std::vector<Batch>& batches, const CarriedState& before,
                           const StepOptions& options);

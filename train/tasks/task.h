@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <iosfwd>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -71,8 +72,13 @@ class Task {
   // The learning rate of a step, counted from 0. `scheduled` is the rate by train.schedule.
   virtual double learning_rate(std::int64_t step, double scheduled) const;
   // Called after every optimizer step, skipped ones included, before a checkpoint of it is written.
-  // `steps_done` counts this one; `loss` is its loss, NaN when the step was skipped.
-  virtual AfterStep after_step(const Model& model, std::int64_t steps_done, double loss);
+  // `steps_done` counts this one; `loss` is its loss, NaN when the step was skipped or after_step is
+  // called again for a resumed run. `progress` is that of an evaluation; where it ends one, save() notes that
+  // after_step is owed.
+  virtual AfterStep after_step(const Model& model, std::int64_t steps_done, double loss,
+                               const EvalProgress& progress = {});
+  // Whether the run that load() restored was stopped inside after_step.
+  virtual bool owes_after_step() const { return false; }
 
   // The loss and other numbers of the model on data it is not trained on. Does not change the positions and
   // the state of training.
@@ -80,8 +86,10 @@ class Task {
   virtual EvalResult evaluate(const Model& model, const EvalOptions& options,
                               const EvalProgress& progress = {}) const = 0;
 
-  // Text that the model generates; "" for tasks without text.
-  virtual std::string sample(const Model& model, std::int64_t tokens, std::uint64_t seed) const;
+  // Text that the model generates; "" for tasks without text. `stop` is called between two tokens; true ends
+  // the text there.
+  virtual std::string sample(const Model& model, std::int64_t tokens, std::uint64_t seed,
+                             const std::function<bool()>& stop = {}) const;
   // Adds sections of the task's own to the run's report: charts, pictures, tables.
   virtual void report(HtmlPage& page, const Model& model) const;
 

@@ -98,7 +98,7 @@ class CifarTask final : public Task {
     return batch;
   }
 
-  AfterStep after_step(const Model&, std::int64_t, double loss) override {
+  AfterStep after_step(const Model&, std::int64_t, double loss, const EvalProgress&) override {
     AfterStep after;
     if (config_.stop_loss <= 0) return after;
     if (!std::isfinite(loss)) return after;  // a skipped step

@@ -84,13 +84,25 @@ class CopyTask final : public Task {
     return data_.curriculum_every > 0 ? curriculum_.rate : scheduled;
   }
 
-  AfterStep after_step(const Model& model, std::int64_t steps_done, double) override {
+  AfterStep after_step(const Model& model, std::int64_t steps_done, double,
+                       const EvalProgress& progress) override {
     AfterStep after;
+    owes_validation_ = false;
     if (data_.curriculum_every == 0 || steps_done % data_.curriculum_every != 0) return after;
     const std::int64_t noise = curriculum_.noise;
+    bool stopped = false;
+    const EvalProgress watched = [&](std::int64_t done, std::int64_t total) {
+      stopped = progress && !progress(done, total);
+      return !stopped;
+    };
     const EvalResult result = measure(model, noise, data_.curriculum_batches, train_.batch,
                                       random_key(static_cast<std::uint64_t>(train_.seed), "copy.curriculum",
-                                                 static_cast<std::uint64_t>(steps_done)));
+                                                 static_cast<std::uint64_t>(steps_done)),
+                                      watched);
+    if (stopped) {
+      owes_validation_ = true;
+      return after;
+    }
     const bool grew = curriculum_.update(result.loss);
     history_.push_back({steps_done, noise, result.loss, accuracy_of(result), curriculum_.rate});
     after.message =
@@ -102,12 +114,15 @@ class CopyTask final : public Task {
     return after;
   }
 
+  bool owes_after_step() const override { return owes_validation_; }
+
   nlohmann::json save() const override {
     nlohmann::json saved{
         {"noise", curriculum_.noise}, {"base", curriculum_.base}, {"rate", curriculum_.rate}};
     saved["history"] = nlohmann::json::array();
     for (const Validation& v : history_)
       saved["history"].push_back({v.step, v.noise, v.loss, v.accuracy, v.rate});
+    if (owes_validation_) saved["owes_validation"] = true;
     return saved;
   }
 
@@ -125,6 +140,7 @@ class CopyTask final : public Task {
       for (const nlohmann::json& row : saved.at("history"))
         history.push_back({row.at(0).get<std::int64_t>(), row.at(1).get<std::int64_t>(),
                            row.at(2).get<double>(), row.at(3).get<double>(), row.at(4).get<double>()});
+      owes_validation_ = saved.value("owes_validation", false);
       curriculum_ = restored;
       history_ = std::move(history);
     } catch (const nlohmann::json::exception& error) {
@@ -208,6 +224,7 @@ class CopyTask final : public Task {
   std::int64_t largest_block_;
   CopyCurriculum curriculum_;
   std::vector<Validation> history_;
+  bool owes_validation_ = false;  // after_step was stopped
 };
 
 }  // namespace

@@ -51,11 +51,11 @@ double Task::learning_rate(std::int64_t, double scheduled) const {
   return scheduled;
 }
 
-AfterStep Task::after_step(const Model&, std::int64_t, double) {
+AfterStep Task::after_step(const Model&, std::int64_t, double, const EvalProgress&) {
   return {};
 }
 
-std::string Task::sample(const Model&, std::int64_t, std::uint64_t) const {
+std::string Task::sample(const Model&, std::int64_t, std::uint64_t, const std::function<bool()>&) const {
   return {};
 }
 

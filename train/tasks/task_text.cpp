@@ -62,12 +62,16 @@ class TextTask : public Task {
     if (!rounded_up) model.vocab = vocab;
   }
 
-  std::string sample(const Model& model, std::int64_t tokens, std::uint64_t seed) const override {
+  std::string sample(const Model& model, std::int64_t tokens, std::uint64_t seed,
+                     const std::function<bool()>& stop) const override {
     SampleOptions options;
     options.seed = seed;
     options.temperature = 0.8;
     std::string text;
-    generate(model, *data_.tokenizer, {}, tokens, options, [&](std::string_view piece) { text += piece; });
+    GenerateState state;
+    generate(
+        model, *data_.tokenizer, state, {}, tokens, options, [&](std::string_view piece) { text += piece; },
+        stop);
     return text;
   }
 
@@ -340,7 +344,7 @@ class ReadingTask final : public TextTask {
     if (data_.has_splits()) return data_.train_parts;
     if (!separate_files()) return cut_tokens();
     if (!(fraction > 0 && fraction < 1))
-      fail<ValueError>("data: data.split is {} (between 0 and 1)", fraction);
+      fail<ValueError>("data: data.split is {} (above 0 and below 1)", fraction);
     if (files < 2)
       fail<ValueError>("data: {} has {} text (at least 2 are needed: the last ones validate)", data_.name,
                        files);

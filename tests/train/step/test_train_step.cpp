@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "models/optimizer/adam.h"
 #include "ops/core/capture.h"
 #include "ops/index/gather.h"
 #include "ops/pointwise/pointwise.h"
@@ -208,4 +209,31 @@ TEST_CASE("make_batch: sizes that do not fit are refused") {
   const Batch batch = make_batch(2, {1, 2, 3, 4}, {kNotScored, 2}, {0, 0});
   CHECK(batch.scored == 1);
   CHECK(!batch.start.defined());
+}
+
+TEST_CASE("train_step: a stop between two batches changes nothing") {
+  const OneThread one;
+  ModelConfig config = tiny_config("unit_forget", 7);
+  const std::unique_ptr<Model> model = tiny_model(config, Dtype::f32);
+  AdamOptimizer optimizer(model->params(), OptimizerOptions());
+  const std::vector<std::int32_t> tokens = random_tokens(8, 7);
+  const Batch batch = make_batch(2, tokens, tokens);
+  const std::vector<float> before = raw::contiguous(model->params().values()).to_vector<float>();
+  CarriedState carried;
+  StepOptions options;
+  options.learning_rate = 0.1;
+  options.carry_state = true;
+  int asked = 0;
+  options.stop = [&asked] { return ++asked == 2; };
+  const StepResult stopped = train_step(*model, optimizer, {batch, batch, batch, batch}, carried, options);
+  CHECK(stopped.stopped);
+  CHECK(asked == 2);
+  CHECK(carried.state.empty());
+  CHECK(optimizer.steps() == 0);
+  CHECK(raw::contiguous(model->params().values()).to_vector<float>() == before);
+  // It is not asked before the first batch or after the last one.
+  asked = 0;
+  CHECK_FALSE(train_step(*model, optimizer, {batch, batch}, carried, options).stopped);
+  CHECK(asked == 1);
+  CHECK(optimizer.steps() == 1);
 }
