@@ -2,12 +2,19 @@
 // each piece on one thread of the library's pool. A large product is cut into row (or column) blocks whose
 // sizes depend on the shape alone, so results do not depend on the number of threads.
 #include <cblas.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ops/cpu/install.h"
 #include "ops/cpu/isa.h"
@@ -16,6 +23,7 @@
 #include "ops/product/gemm.h"
 #include "ops/product/gemm_small.h"
 #include "ops/product/packed_gemm.h"
+#include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"
 
 namespace eddy {
@@ -30,6 +38,47 @@ constexpr std::int64_t kSmallPiece = 1 << 18;
 constexpr std::int64_t kBlockRows = 256;
 // Elements of C that one thread writes the bias into at a time.
 constexpr std::int64_t kBiasElements = 1 << 15;
+
+// OpenBLAS packs operands into a buffer of its own for each thread that is inside a product, and keeps it.
+// Where the system refuses the memory it tries again for ever, so the system is asked here first.
+// 128 MiB: BUFFER_SIZE (32 << 22) of OpenBLAS on x86-64 and ARM64; measured with 0.3.21, by the growth of the
+// address space at a first product. Pages that are not used take no memory.
+constexpr std::size_t kBufferBytes = std::size_t{128} << 20;
+// A limit that would do leaves each thread room for its stack and malloc's arena (8 and 64 MiB), and the rest
+// of a small run 128 MiB.
+constexpr std::size_t kThreadBytes = std::size_t{72} << 20, kSmallRunBytes = std::size_t{128} << 20;
+// More threads than this share buffers taken early; OpenBLAS's table has at least two places for each of 64.
+constexpr int kMaxBuffers = 64;
+
+extern "C" {
+// Exported by OpenBLAS: take and return one buffer.
+void* blas_memory_alloc(int position) __attribute__((weak));
+void blas_memory_free(void* buffer) __attribute__((weak));
+}
+
+std::atomic<int> threads_with_buffers{0};
+
+// Bytes of this process's address space; 0 when the system does not say.
+std::size_t address_space_bytes() {
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+[[noreturn]] void refuse_memory_limit(int threads) {
+  const auto count = static_cast<std::size_t>(threads);
+  const std::size_t enough = address_space_bytes() + count * (kBufferBytes + kThreadBytes) + kSmallRunBytes;
+  rlimit limit{};
+  getrlimit(RLIMIT_AS, &limit);
+  const std::string found = limit.rlim_cur == RLIM_INFINITY
+                                ? "the system refuses it"
+                                : fmt::format("the limit is {} KiB", limit.rlim_cur >> 10);
+  fail<OutOfMemoryError>(
+      "memory: products on {} threads need {} MiB of virtual memory for OpenBLAS, and {} (ulimit -v {} would "
+      "do, with more for a large model{})",
+      threads, count * (kBufferBytes >> 20), found, (enough >> 10) + 1,
+      threads > 1 ? "; fewer threads need less: --threads 1" : "");
+}
 
 // max(C, 0) over a piece that this thread has just written and its cache still holds.
 void apply_relu(const GemmArgs& g, std::int64_t m, std::int64_t n, void* c) {
@@ -117,6 +166,7 @@ void gemm(const GemmArgs& args) {
   GemmArgs g = args;
   const std::int64_t matrices = g.batch * g.outer, work = g.m * g.n * g.k;
   if (matrices == 0 || g.m == 0 || g.n == 0) return;
+  reserve_product_memory(thread_count());
   if (g.bias != nullptr) {
     write_bias(g);
     g.beta = 1;
@@ -176,6 +226,32 @@ void choose_openblas_kernels() {
 }
 
 }  // namespace
+
+void reserve_product_memory(int threads) {
+  if (threads_with_buffers.load(std::memory_order_acquire) >= threads) return;
+  static std::mutex mutex;
+  const std::lock_guard<std::mutex> lock(mutex);
+  const int had = threads_with_buffers.load(std::memory_order_relaxed);
+  if (had >= threads) return;
+  std::vector<void*> asked;
+  for (int i = had; i < threads; ++i) {
+    void* const memory =
+        mmap(nullptr, kBufferBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory != MAP_FAILED) asked.push_back(memory);
+  }
+  for (void* const memory : asked) munmap(memory, kBufferBytes);
+  if (static_cast<int>(asked.size()) < threads - had) refuse_memory_limit(threads);
+  rlimit limit{};
+  const bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  // Under a limit the buffers are taken now, before anything else takes their place. Those that OpenBLAS has
+  // already are among them.
+  if (limited && blas_memory_alloc != nullptr && blas_memory_free != nullptr) {
+    std::vector<void*> buffers;
+    for (int i = 0; i < std::min(threads, kMaxBuffers); ++i) buffers.push_back(blas_memory_alloc(0));
+    for (void* const buffer : buffers) blas_memory_free(buffer);
+  }
+  threads_with_buffers.store(threads, std::memory_order_release);
+}
 
 void install_cpu_products() {
   choose_openblas_kernels();

@@ -2,6 +2,7 @@
 // command line. Some commands add 3 (failed) and 130 (interrupted).
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -22,6 +23,7 @@
 #include "ops/backends.h"
 #include "ops/core/warnings.h"
 #include "ops/cpu/isa.h"
+#include "ops/product/gemm.h"
 #include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"
 #include "train/config/config.h"
@@ -34,13 +36,42 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 
+// Under a limit on memory OpenBLAS's own threads, which it starts when it is loaded, can be left asking for a
+// buffer without an end. It is not to have threads then (it works on those of the thread pool), and that can
+// only be said in the environment of a new program: this one, begun anew.
+void start_without_openblas_threads(char** argv) {
+  constexpr const char* kVariable = "OPENBLAS_NUM_THREADS";
+  rlimit limit{};
+  const bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  if (!limited || std::getenv(kVariable) != nullptr) return;
+  setenv(kVariable, "1", 1);
+  execv("/proc/self/exe", argv);  // returns where there is no /proc: go on as before
+}
+
+bool output_is_closed = false;
+
 // Ignores signals where an error code says more, and opens missing standard streams.
 void prepare_process() {
   std::signal(SIGPIPE, SIG_IGN);  // a write to a closed pipe fails with EPIPE
   std::signal(SIGXFSZ, SIG_IGN);  // a write past the limit on file sizes fails with EFBIG
+  output_is_closed = fcntl(STDOUT_FILENO, F_GETFD) < 0;
   // If a standard stream is closed, the next file opened would take its number and receive what is printed.
   for (int stream = open("/dev/null", O_RDWR); stream >= 0 && stream <= STDERR_FILENO;)
     stream = open("/dev/null", O_RDWR);
+}
+
+// Makes printing fail when standard output was closed, where what is printed is the result. A run that is
+// trained keeps its results in its folder.
+void refuse_closed_output(const std::string& command) {
+  if (!output_is_closed || command == "train" || command == "reproduce") return;
+  const int unwritable = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (unwritable >= 0) dup2(unwritable, STDOUT_FILENO);
+}
+
+// Asks early for the memory of products, for the commands that compute.
+void reserve_memory(const std::string& command) {
+  for (const char* const computes : {"train", "reproduce", "eval", "compare", "generate", "bench", "dump"})
+    if (command == computes) return reserve_product_memory(thread_count());
 }
 
 // Lowers the instruction set of the CPU kernels to EDDY_CPU_LEVEL.
@@ -169,6 +200,10 @@ int run_command_line(int argc, char** argv) {
   choose_kernel("EDDY_RECURRENCE", set_recurrence_kernel);
   choose_kernel("EDDY_PRODUCTS", set_product_kernel);
   if (threads > 0) set_thread_count(threads);
+  if (command != nullptr) {
+    refuse_closed_output(command->get_name());
+    reserve_memory(command->get_name());
+  }
   const int status = action();
   for (const std::string& warning : take_warnings()) std::cerr << warning << '\n';
   flush_output();
@@ -196,6 +231,7 @@ int guarded_main(int argc, char** argv) {
 }  // namespace eddy
 
 int main(int argc, char** argv) {
+  eddy::start_without_openblas_threads(argv);
   eddy::prepare_process();
   return eddy::guarded_main(argc, argv);
 }
