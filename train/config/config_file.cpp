@@ -100,6 +100,9 @@ std::string place_in_text(const std::string& name, std::string_view text, std::i
 std::string read_whole(const std::string& path) {
   std::error_code unknown;
   if (std::filesystem::is_directory(path, unknown)) fail<IoError>("config: {} is a folder", path);
+  // Opening a pipe would wait for its writer, and reading a device may never end.
+  if (std::filesystem::exists(path, unknown) && !std::filesystem::is_regular_file(path, unknown))
+    fail<IoError>("config: {} is no regular file (name a file, no pipe or device)", path);
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   if (!file) fail<IoError>("config: cannot open {}: {}", path, std::strerror(errno));
@@ -112,11 +115,52 @@ std::string read_whole(const std::string& path) {
   return text;
 }
 
+// Refuses characters beyond ASCII where toml++ 3.3 asks whether they are white space: its answer for many of
+// them (accented letters, Greek, Cyrillic, Hiragana) is undefined behaviour. It asks outside of strings and
+// comments, where TOML itself allows none, and behind a backslash in a """ string.
+// errors: ConfigError with line and column.
+void refuse_odd_unicode(const std::string& name, std::string_view text) {
+  const auto refuse = [&](std::size_t at, const char* where, const char* remedy) {
+    fail<ConfigError>("{}: a character beyond ASCII {} ({})",
+                      place_in_text(name, text, static_cast<std::int64_t>(at) + 1), where, remedy);
+  };
+  const auto beyond_ascii = [&](std::size_t at) {
+    return at < text.size() && static_cast<unsigned char>(text[at]) >= 0x80;
+  };
+  std::size_t at = text.starts_with("\xef\xbb\xbf") ? 3 : 0;  // a byte order mark
+  while (at < text.size()) {
+    const char c = text[at];
+    if (beyond_ascii(at))
+      refuse(at, "outside of quotes and comments", "put a text in quotes; keys have none");
+    if (c == '#') {
+      at = std::min(text.find('\n', at), text.size());
+    } else if (c == '"' || c == '\'') {
+      const bool basic = c == '"', lines = text.substr(at, 3) == std::string(3, c);
+      const std::string end(lines ? 3 : 1, c);
+      at += end.size();
+      while (at < text.size() && text.substr(at, end.size()) != end) {
+        if (!lines && text[at] == '\n') break;  // not closed: the parser stops here
+        const bool escape = basic && text[at] == '\\';
+        at += escape ? 2 : 1;
+        if (!escape || !lines) continue;
+        const std::size_t behind = text.find_first_not_of(" \t\r\n", at - 1);
+        if (behind != std::string_view::npos && beyond_ascii(behind))
+          refuse(behind, "behind a backslash", "begin the line with another character, or leave it out");
+      }
+      at = std::min(at + end.size(), text.size());
+      for (int more = 0; lines && more < 2 && at < text.size() && text[at] == c; ++more) ++at;
+    } else {
+      ++at;
+    }
+  }
+}
+
 }  // namespace
 
 ConfigSource config_from_toml(std::string_view text, const std::string& name) {
   if (const auto dots = std::count(text.begin(), text.end(), '.'); dots > kMaxDots)
     fail<ConfigError>("{}: {} dots in the file (at most {}: dotted keys nest tables)", name, dots, kMaxDots);
+  refuse_odd_unicode(name, text);
   ConfigSource source{name, {}, {}};
   try {
     const toml::table table = toml::parse(text, name);

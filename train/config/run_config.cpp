@@ -134,7 +134,7 @@ void describe(ConfigKeys& keys, DataConfig& c) {
   keys.add("path", c.path, "file or folder of the data");
   keys.add("tokenizer", c.tokenizer, "how text becomes tokens", {"char", "byte", "byte260", "*.model"});
   keys.add("split", c.split, "part of the tokens (or documents) to train on",
-           {.low = 0, .high = 1, .low_open = true});
+           {.low = 0, .high = 1, .low_open = true, .high_open = true});
   keys.add("test", c.test, "part of them, the last ones, that only `eval --split test` reads", kBelowOne);
   keys.add("order", c.order, "random windows, continuous reading, or one document after the other",
            {"windows", "stream", "documents"});

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "autograd/tape.h"
@@ -113,6 +114,8 @@ EvalResult evaluate_batches(const Model& model, const std::function<bool(Batch& 
   }
   if (result.tokens > 0) {
     result.loss = sum / static_cast<double>(result.tokens);
+    // A NaN's sign says nothing and would be printed as "-nan".
+    if (std::isnan(result.loss)) result.loss = std::numeric_limits<double>::quiet_NaN();
     if (plan.count_correct)
       result.extras.emplace_back("accuracy", static_cast<double>(right) / static_cast<double>(result.tokens));
   }

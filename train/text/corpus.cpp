@@ -138,7 +138,7 @@ TextFiles list_text_files(const std::string& path, bool subfolders) {
 std::int64_t training_part(std::int64_t length, double train_fraction, std::int64_t sequence) {
   check_sequence("corpus", sequence);
   if (!(train_fraction > 0.0 && train_fraction < 1.0))
-    fail<ValueError>("corpus: the training fraction must lie between 0 and 1: {}", train_fraction);
+    fail<ValueError>("corpus: the training fraction is {} (above 0 and below 1)", train_fraction);
   const auto train = static_cast<std::int64_t>(std::floor(train_fraction * static_cast<double>(length)));
   const std::int64_t valid = length - train;
   if (train <= sequence || valid <= sequence)
