@@ -190,14 +190,16 @@ class Tester {
       rest = resume(run_dir);
       outcome.note =
           done > saved ? "lost " + std::to_string(done - saved) + " steps, done again" : "lost nothing";
+    } else if (has_checkpoint(run_dir)) {  // the first one, and nothing points to it yet
+      rest = resume(run_dir);
+      if (rest.status == 1 && rest.output.find("newest-whole") != std::string::npos)
+        rest = resume(run_dir, {"--checkpoint", "newest-whole"});
+      outcome.note = "lost nothing: gone on as the error says, by newest-whole";
     } else {
       rest = start(family, run_dir, {});
       outcome.note = "begun again: there was no checkpoint yet";
     }
-    if (rest.status != 0)
-      outcome.problem = (saved >= 0 ? "not resumed: " : "not begun again: ") + first_error(rest);
-    else
-      outcome.problem = difference(family, run_dir);
+    outcome.problem = rest.status != 0 ? "does not go on: " + first_error(rest) : difference(family, run_dir);
     if (outcome.problem.empty()) fs::remove_all(run_dir);
     return outcome;
   }
@@ -311,6 +313,12 @@ class Tester {
   static std::int64_t latest_step(const fs::path& run_dir) {
     const std::string name = first_line(read_file(run_dir / "checkpoints/latest"));
     return name.starts_with("step-") ? std::atoll(name.c_str() + 5) : -1;
+  }
+  static bool has_checkpoint(const fs::path& run_dir) {
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(run_dir / "checkpoints", error))
+      if (entry.path().filename().string().starts_with("step-")) return true;
+    return false;
   }
   // The last step that the metrics hold.
   static std::int64_t last_step(const fs::path& run_dir) {
