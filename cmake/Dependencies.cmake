@@ -36,6 +36,12 @@ if(NOT EDDY_TOMLPLUSPLUS_INCLUDE)
   eddy_missing("toml++" libtomlplusplus-dev)
 endif()
 
+# xxHash is compiled in from its header.
+find_path(EDDY_XXHASH_INCLUDE xxhash.h)
+if(NOT EDDY_XXHASH_INCLUDE)
+  eddy_missing("xxHash" libxxhash-dev)
+endif()
+
 find_package(SentencePiece QUIET)
 if(NOT SentencePiece_FOUND)
   eddy_missing("SentencePiece" libsentencepiece-dev)

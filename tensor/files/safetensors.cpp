@@ -243,6 +243,7 @@ SafetensorsFile SafetensorsFile::open(const std::string& path) {
   }
   check_layout(path, file.entries_, data, data_bytes);
   file.mapping_ = std::move(mapping.data);
+  file.size_ = static_cast<std::size_t>(mapping.bytes);
   return file;
 }
 

@@ -45,11 +45,14 @@ class SafetensorsFile {
   const SafetensorsEntry* find(std::string_view name) const;
   // The texts under "__metadata__".
   const SafetensorsMetadata& metadata() const { return metadata_; }
+  // The whole file, header included.
+  std::span<const std::byte> bytes() const { return {mapping_.get(), size_}; }
 
  private:
   SafetensorsFile() = default;
 
   std::shared_ptr<const std::byte> mapping_;
+  std::size_t size_ = 0;
   std::vector<SafetensorsEntry> entries_;
   SafetensorsMetadata metadata_;
 };
@@ -72,6 +75,10 @@ void write_safetensors(const std::string& path, std::span<const SafetensorsItem>
 // Returns all tensors of a file, copied to the CPU.
 // errors: as SafetensorsFile::open; OutOfMemoryError.
 std::map<std::string, Tensor> load_safetensors(const std::string& path);
+
+// Returns all tensors of an open file, copied to the CPU.
+// errors: OutOfMemoryError.
+std::map<std::string, Tensor> load_safetensors(const SafetensorsFile& file);
 
 // Writes tensors of any strides and device to a file.
 // errors: as write_safetensors; ValueError for an undefined tensor.

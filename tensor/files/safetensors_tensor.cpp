@@ -8,7 +8,10 @@
 namespace eddy {
 
 std::map<std::string, Tensor> load_safetensors(const std::string& path) {
-  const SafetensorsFile file = SafetensorsFile::open(path);
+  return load_safetensors(SafetensorsFile::open(path));
+}
+
+std::map<std::string, Tensor> load_safetensors(const SafetensorsFile& file) {
   std::map<std::string, Tensor> tensors;
   for (const SafetensorsEntry& entry : file.entries()) {
     Tensor tensor = Tensor::empty(Shape(entry.shape), entry.dtype);
