@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string_view>
 
 #include "tensor/base/format.h"
@@ -43,10 +44,10 @@ std::vector<Line> whole_lines(std::string_view text) {
   }
 }
 
-// One parsed line with typed access to its fields; every error names the file and the line.
+// One parsed line with typed access to its fields; every error, a FormatError, names the line.
 class Record {
  public:
-  Record(const std::filesystem::path& path, const Line& line) : path_(path), line_(line) {
+  explicit Record(const Line& line) : line_(line) {
     // Records are flat. Depth is bounded so that a hostile line cannot build a deep value.
     const auto flat = [](int depth, Json::parse_event_t, Json&) { return depth < 8; };
     json_ = Json::parse(line.text, flat, false);
@@ -94,18 +95,44 @@ class Record {
     return it == json_.end() || it->is_null() ? nullptr : &*it;
   }
   [[noreturn]] void bad(const char* what) const {
-    fail<FormatError>("read_metrics: {} line {}: {} (every line is an object with \"kind\" and \"step\")",
-                      path_.string(), line_.number, what);
+    fail<FormatError>("line {}: {} (every line is an object with \"kind\" and \"step\")", line_.number, what);
   }
   [[noreturn]] void bad_field(const char* key, const char* rule) const {
-    fail<FormatError>("read_metrics: {} line {}: field \"{}\" has the wrong type (it is {})", path_.string(),
-                      line_.number, key, rule);
+    fail<FormatError>("line {}: field \"{}\" has the wrong type (it is {})", line_.number, key, rule);
   }
 
-  const std::filesystem::path& path_;
   Line line_;
   Json json_;
 };
+
+// Adds the record of a line.
+// errors: FormatError when it is none.
+void add_record(Metrics& metrics, const Line& line) {
+  const Record r(line);
+  const std::string kind = r.kind();
+  const std::int64_t step = r.integer("step");
+  if (kind == "step") {
+    metrics.steps.push_back({step, r.number("loss"), r.number("learning_rate"), r.number("grad_norm"),
+                             r.number("tokens_per_second"), r.integer("memory_bytes"), r.number("ms"),
+                             r.integer("graph_nodes"), r.integer("saved_bytes"), r.integer("graph_depth")});
+  } else if (kind == "eval") {
+    metrics.evals.push_back({step, r.string("split"), r.number("loss"), r.integer("tokens"),
+                             r.numbers_besides({"kind", "step", "split", "loss", "tokens"})});
+  } else if (kind == "sample") {
+    metrics.samples.push_back({step, r.string("text")});
+  } else if (kind == "event") {
+    metrics.events.push_back({step, r.string("text")});
+  }
+}
+
+// The step of a line; nothing when it is no record.
+std::optional<std::int64_t> step_of_line(const Line& line) {
+  try {
+    return Record(line).integer("step");
+  } catch (const FormatError&) {
+    return std::nullopt;
+  }
+}
 
 }  // namespace
 
@@ -181,20 +208,10 @@ Metrics read_metrics(const std::filesystem::path& path) {
   const std::string text = read_text_file(path);
   Metrics metrics;
   for (const Line& line : whole_lines(text)) {
-    const Record r(path, line);
-    const std::string kind = r.kind();
-    const std::int64_t step = r.integer("step");
-    if (kind == "step") {
-      metrics.steps.push_back({step, r.number("loss"), r.number("learning_rate"), r.number("grad_norm"),
-                               r.number("tokens_per_second"), r.integer("memory_bytes"), r.number("ms"),
-                               r.integer("graph_nodes"), r.integer("saved_bytes"), r.integer("graph_depth")});
-    } else if (kind == "eval") {
-      metrics.evals.push_back({step, r.string("split"), r.number("loss"), r.integer("tokens"),
-                               r.numbers_besides({"kind", "step", "split", "loss", "tokens"})});
-    } else if (kind == "sample") {
-      metrics.samples.push_back({step, r.string("text")});
-    } else if (kind == "event") {
-      metrics.events.push_back({step, r.string("text")});
+    try {
+      add_record(metrics, line);
+    } catch (const FormatError& error) {
+      metrics.foreign.emplace_back(error.what());
     }
   }
   return metrics;
@@ -207,7 +224,8 @@ std::int64_t drop_metrics_after(const std::filesystem::path& path, std::int64_t 
   std::string kept;
   std::int64_t dropped = !text.empty() && text.back() != '\n' ? 1 : 0;  // the cut last line
   for (const Line& line : whole_lines(text)) {
-    if (Record(path, line).integer("step") > step) {
+    const std::optional<std::int64_t> at = step_of_line(line);
+    if (at && *at > step) {
       ++dropped;
       continue;
     }

@@ -56,6 +56,7 @@ struct Metrics {
   std::vector<EvalRecord> evals;
   std::vector<SampleRecord> samples;
   std::vector<EventRecord> events;
+  std::vector<std::string> foreign;  // of each whole line that is no record: its number and why
 };
 
 // Appends records to a file. Each record is one line in one system call, so a killed process loses nothing.
@@ -83,16 +84,15 @@ class MetricsWriter {
 };
 
 // The records of a file. Unknown kinds and fields are skipped; missing fields keep their defaults; a last
-// line without a newline was cut and is left out.
-// errors: IoError when the file cannot be read; FormatError that names the line when a whole line is no
-// record.
+// line without a newline was cut and is left out. Whole lines that are no records are listed in `foreign`.
+// errors: IoError when the file cannot be read.
 Metrics read_metrics(const std::filesystem::path& path);
 
 // Removes the lines of steps after `step`, and a cut last line; returns how many. A resume from a checkpoint
 // older than the end of the file needs it, since the steps between run again. The other lines keep their
-// bytes. The file is replaced atomically; it is left alone when there is nothing to remove, or when it does
-// not exist.
-// errors: as read_metrics, before anything is written; IoError.
+// bytes, and lines that are no records stay. The file is replaced atomically; it is left alone when there is
+// nothing to remove, or when it does not exist.
+// errors: IoError.
 std::int64_t drop_metrics_after(const std::filesystem::path& path, std::int64_t step);
 
 }  // namespace eddy
