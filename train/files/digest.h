@@ -1,6 +1,6 @@
-// XXH3 digests of 128 bits, to find files that are no longer what was written: a flipped bit, a lost block. They
-// are fast and no protection against someone who wants to deceive (that is SHA-256's, in sha256.h). The digits
-// are those that `xxh128sum` prints.
+// XXH3 digests of 128 bits, to find files that are no longer what was written: a flipped bit, a lost block.
+// They are fast and no protection against someone who wants to deceive (that is SHA-256's, in sha256.h). The
+// digits are those that `xxh128sum` prints.
 // Source: https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md (XXH3 algorithms).
 #pragma once
 
@@ -34,8 +34,8 @@ struct FileDigest {
   std::string hex;
 };
 
-// The size and digest of a file. It is read, not mapped, so that a disk that cannot read it is an error and no
-// signal.
+// The size and digest of a file. It is read, not mapped, so that a disk that cannot read it is an error and
+// no signal.
 // errors: IoError when it is no regular file, or cannot be read.
 FileDigest digest_of_file(const std::filesystem::path& file);
 

@@ -145,9 +145,7 @@ void add_compare_command(CLI::App& app, std::function<int()>& action) {
   command->add_option("--rows", flags->rows, "Texts read side by side")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}).description(""))
       ->capture_default_str();
-  command->add_option("--checkpoint", flags->checkpoint, "Which checkpoint of a run")
-      ->check(CLI::IsMember({"latest", "best"}))
-      ->capture_default_str();
+  add_checkpoint_option(*command, flags->checkpoint, "Which checkpoint of a run");
   command->add_option("--device", flags->device, "Where to compute")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();

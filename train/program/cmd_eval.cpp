@@ -173,9 +173,7 @@ void add_eval_command(CLI::App& app, std::function<int()>& action) {
   CLI::Option* seed = command->add_option("--seed", options->options.seed, "Seed of the random batches")
                           ->check(seed_number())
                           ->capture_default_str();
-  command->add_option("--checkpoint", options->checkpoint, "Which checkpoint of a run")
-      ->check(CLI::IsMember({"latest", "best"}))
-      ->capture_default_str();
+  add_checkpoint_option(*command, options->checkpoint, "Which checkpoint of a run");
   command->add_option("--precision", options->precision, "Arithmetic; bf16 on the CPU is a slow check")
       ->check(CLI::IsMember({"f32", "bf16", "tf32", "f64"}))
       ->capture_default_str();

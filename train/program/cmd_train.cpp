@@ -27,11 +27,14 @@ int run_train(TrainFlags& flags, const std::string& command_line, const CLI::Opt
     fail<ValueError>("train: --resume continues a run and excludes --run and --init-from");
   if (!resuming && request.run_dir.empty())
     fail<ValueError>("train: the run has no folder (--run DIR for a new run, --resume DIR to continue one)");
+  if (request.checkpoint != "latest" && !resuming && request.init_from.empty())
+    fail<ValueError>("train: --checkpoint {} and no run to take it from (--resume RUN, or --init-from RUN)",
+                     request.checkpoint);
   // A resumed run keeps its own configuration, unless a file or flags are given again.
   if (!flags.config_path.empty())
     request.config = load_run_config(flags.config_path);
   else if (resuming)
-    request.config = load_run(request.resume).config;
+    request.config = load_config_of_run(request.resume, request.checkpoint);
   ConfigKeys keys = keys_of(request.config);
   flags.keys.apply(keys);
   if (!flags.data.empty()) request.config.data.path = flags.data;
@@ -60,16 +63,19 @@ void add_train_command(CLI::App& app, std::function<int()>& action) {
       ->add_option("config,--config", flags->config_path,
                    "Configuration (TOML or JSON); without one, the defaults")
       ->check(not_empty());
-  command->add_option("--run,--out", flags->request.run_dir, "Folder of the new run; must not exist")
+  command
+      ->add_option("--run,--out", flags->request.run_dir,
+                   "Folder of the new run; must not exist, unless its run ended before the first checkpoint")
       ->check(not_empty());
   command
       ->add_option("--resume", flags->request.resume,
-                   "Folder of a run to continue from its latest checkpoint")
+                   "Folder of a run to continue from its latest checkpoint, or from --checkpoint")
       ->check(not_empty());
   command
       ->add_option("--init-from", flags->request.init_from,
                    "Start the new run from the parameters of this run or checkpoint")
       ->check(not_empty());
+  add_checkpoint_option(*command, flags->request.checkpoint, "Checkpoint to resume, or to init, from");
   command->add_option("--data", flags->data, "Short for --data.path: a text file or a folder of texts")
       ->check(not_empty());
   flags->keys.add_to(*command, keys_of(flags->defaults));

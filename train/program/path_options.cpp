@@ -12,6 +12,7 @@
 
 #include "tensor/base/format.h"
 #include "train/files/text_file.h"
+#include "train/run/run_folder.h"
 
 namespace eddy {
 namespace {
@@ -23,6 +24,18 @@ constexpr std::string_view kPageHead = "<!DOCTYPE HTML";
 CLI::Validator not_empty() {
   return {[](std::string& value) { return value.empty() ? std::string("the name is empty") : std::string(); },
           ""};
+}
+
+void add_checkpoint_option(CLI::App& command, std::string& which, const std::string& help) {
+  const auto check = [](std::string& name) {
+    return is_checkpoint_name(name) ? std::string()
+                                    : fmt::format("{} is not latest, best, newest-whole or step-N", name);
+  };
+  command
+      .add_option("--checkpoint", which,
+                  help + ": latest, best, step-N, or newest-whole, the newest with nothing damaged")
+      ->check(CLI::Validator(check, ""))
+      ->capture_default_str();
 }
 
 void check_output(const char* where, const std::string& file) {

@@ -10,6 +10,9 @@ namespace eddy {
 // all.
 CLI::Validator not_empty();
 
+// Adds --checkpoint: latest, best, newest-whole or step-N (is_checkpoint_name in train/run/run_folder.h).
+void add_checkpoint_option(CLI::App& command, std::string& which, const std::string& help);
+
 // Refuses an output file that could not be written later.
 // errors: IoError when the path is a folder, or when its parent folder is missing or not writable. The text
 // begins with `where`.

@@ -16,6 +16,7 @@
 #include "train/run/checkpoint.h"
 #include "train/run/environment.h"
 #include "train/run/metrics.h"
+#include "train/run/run_folder.h"
 #include "train/run/trainer.h"
 #include "train/run/weights.h"
 #include "train/tasks/task.h"
@@ -281,9 +282,12 @@ RowState row_state(const ReproduceTable& table, const ReproduceRow& row, const s
   const bool own = row.weights_of.empty();
   const fs::path config_file = state.folder / "config.json", result_file = state.folder / kResultFile;
   const bool has_result = fs::exists(result_file, error);
-  if (own && !fs::exists(config_file, error))
+  if (own && !fs::exists(config_file, error)) {
+    state.begun = ended_before_first_checkpoint(state.folder);
+    if (state.begun) return state;
     fail<IoError>("{}: {} exists and is not a run (choose another --runs)", table.program,
                   state.folder.string());
+  }
   if (own) {
     const RunConfig run =
         run_config_from_json(json::parse(read_text_file(config_file), nullptr, false), config_file.string());
@@ -311,9 +315,8 @@ ReproduceEnd train_row(const ReproduceRow& row, const RowState& state, const std
   request.command_line = command;
   if (state.resumable) {
     request.resume = state.folder.string();
+    request.checkpoint = "newest-whole";  // a step trained again has the same bits
   } else {
-    // Killed before its first checkpoint: start again.
-    if (state.begun) fs::remove_all(state.folder);
     request.run_dir = state.folder.string();
   }
   const TrainEnd end = train(request);

@@ -4,16 +4,20 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <nlohmann/json.hpp>
-#include <vector>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include "tensor/base/format.h"
 #include "tensor/files/safetensors.h"
 #include "train/files/text_file.h"
+#include "train/run/digests.h"
+#include "train/run/run_folder.h"
 #include "train/run/weights.h"
 
 namespace eddy {
@@ -29,34 +33,6 @@ void flush_folder(const fs::path& folder) {
   const int error = errno;
   ::close(file);
   if (result != 0) fail<IoError>("checkpoint: cannot flush {}: {}", folder.string(), std::strerror(error));
-}
-
-std::int64_t step_of(const fs::path& folder) {
-  const std::string name = folder.filename().string();
-  if (!name.starts_with("step-") || name.size() == 5 || name.size() > 20) return -1;
-  if (!std::all_of(name.begin() + 5, name.end(), [](char c) { return c >= '0' && c <= '9'; })) return -1;
-  return std::stoll(name.substr(5));
-}
-
-std::string pointed_at(const fs::path& pointer) {
-  if (!fs::exists(pointer)) return {};
-  std::string name = read_text_file(pointer);
-  while (!name.empty() && (name.back() == '\n' || name.back() == '\r')) name.pop_back();
-  return name;
-}
-
-// Removes all checkpoints but the newest `keep` and the best, and what a killed run left half-written.
-void prune(const fs::path& folder, std::int64_t keep) {
-  std::vector<fs::path> found;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    if (entry.path().filename().string().starts_with(".tmp-")) fs::remove_all(entry.path());
-    if (step_of(entry.path()) >= 0) found.push_back(entry.path());
-  }
-  std::sort(found.begin(), found.end(),
-            [](const fs::path& a, const fs::path& b) { return step_of(a) > step_of(b); });
-  const std::string best = pointed_at(folder / "best"), latest = pointed_at(folder / "latest");
-  for (std::size_t i = static_cast<std::size_t>(std::max<std::int64_t>(keep, 1)); i < found.size(); ++i)
-    if (found[i].filename() != best && found[i].filename() != latest) fs::remove_all(found[i]);
 }
 
 // Renames the new checkpoint to its name. When the step was saved before (as the best, or before a resume),
@@ -110,15 +86,19 @@ fs::path save_checkpoint(const fs::path& run_dir, const RunConfig& config, const
                      {"seconds", state.seconds},
                      {"best_loss", number_or_null(state.best_loss)},
                      {"best_step", state.best_step},
+                     {"loss", number_or_null(state.loss)},
+                     {"lowest_loss", number_or_null(state.lowest_loss)},
                      {"text_sha256", state.text_sha256},
                      {"task", json::parse(state.task)}};
     replace_text_file(temporary / "state.json", about.dump(1) + "\n");
+    write_digests(temporary);
     flush_folder(temporary);
     put_in_place(temporary, target);
     flush_folder(folder);
     if (is_best) replace_text_file(folder / "best", name + "\n");
     replace_text_file(folder / "latest", name + "\n");
-    prune(folder, keep);
+    const bool is_good = state.loss <= state.lowest_loss + kGoodLossRange;  // not where it is NaN
+    prune_checkpoints(folder, state.step, keep, is_good, state.lowest_loss);
   } catch (const fs::filesystem_error& error) {
     std::error_code ignored;
     fs::remove_all(temporary, ignored);
@@ -134,31 +114,37 @@ fs::path save_checkpoint(const fs::path& run_dir, const RunConfig& config, const
 
 namespace {
 
-fs::path checkpoint_behind(const std::string& path, const std::string& which) {
-  const fs::path given(path);
-  std::error_code error;
-  if (!fs::is_directory(given, error))
-    fail<IoError>("run: {} is not a folder (a run, or a checkpoint in it)", path);
-  if (fs::exists(given / "state.json", error)) return given;
-  const fs::path folder = given / "checkpoints";
-  const std::string name = pointed_at(folder / which);
-  if (name.empty())
-    fail<IoError>("run: {} holds no checkpoint ({} is missing)", path, (folder / which).string());
-  const fs::path found = folder / name;
-  if (step_of(found) < 0 || !fs::exists(found / "state.json", error))
-    fail<FormatError>("run: {} names {:?}, which is no checkpoint", (folder / which).string(), name);
-  return found;
+// Calls `read`; the error of a damaged checkpoint then says which one is whole.
+template <class Read>
+auto reading(const fs::path& checkpoint, const Read& read) {
+  try {
+    return read();
+  } catch (const FormatError& error) {
+    fail<FormatError>("{}{}", error.what(), way_out(checkpoint));
+  } catch (const IoError& error) {
+    fail<IoError>("{}{}", error.what(), way_out(checkpoint));
+  }
 }
 
-}  // namespace
-
-LoadedRun load_run(const std::string& path, Dtype dtype, const std::string& which, Device device) {
-  LoadedRun run;
-  run.checkpoint = checkpoint_behind(path, which);
-  const std::string state_file = (run.checkpoint / "state.json").string();
-  json about;
+// The tensors of a checkpoint's file, checked. Its bytes are read once for both.
+std::map<std::string, Tensor> saved_tensors(const fs::path& checkpoint, const char* name) {
+  std::optional<SafetensorsFile> file;
   try {
-    about = json::parse(read_text_file(state_file));
+    file = SafetensorsFile::open((checkpoint / name).string());
+  } catch (const Error&) {
+    static_cast<void>(check_saved_file(checkpoint, name));  // says more than that it cannot be read
+    throw;
+  }
+  check_saved_file(checkpoint, name, file->bytes());
+  return load_safetensors(*file);
+}
+
+// Everything that state.json holds.
+void read_state(LoadedRun& run) {
+  const std::string state_file = (run.checkpoint / "state.json").string();
+  static_cast<void>(check_saved_file(run.checkpoint, "state.json"));
+  try {
+    const json about = json::parse(read_text_file(state_file));
     if (about.at("format") != 1)
       fail<FormatError>("run: {} has format {} (this version reads 1)", state_file,
                         about.at("format").dump());
@@ -167,6 +153,8 @@ LoadedRun load_run(const std::string& path, Dtype dtype, const std::string& whic
     run.state.seconds = about.at("seconds").get<double>();
     if (!about.at("best_loss").is_null()) run.state.best_loss = about.at("best_loss").get<double>();
     run.state.best_step = about.at("best_step").get<std::int64_t>();
+    for (auto [key, loss] : {std::pair{"loss", &run.state.loss}, {"lowest_loss", &run.state.lowest_loss}})
+      if (about.contains(key) && !about.at(key).is_null()) *loss = about.at(key).get<double>();
     run.state.text_sha256 = about.value("text_sha256", std::string());
     run.config = run_config_from_json(about.at("config"), state_file);
     run.state.task = about.value("task", json()).dump();
@@ -175,21 +163,43 @@ LoadedRun load_run(const std::string& path, Dtype dtype, const std::string& whic
     fail<FormatError>("run: {} is damaged: {}", state_file, error.what());
   }
   run.step = run.state.step;
+}
+
+}  // namespace
+
+LoadedRun load_run(const std::string& path, Dtype dtype, const std::string& which, Device device) {
+  LoadedRun run;
+  run.checkpoint = find_checkpoint(path, which);
+  reading(run.checkpoint, [&] { read_state(run); });
   run.model = make_model(run.config.model, dtype, device);
-  const std::string weights = (run.checkpoint / "model.safetensors").string();
-  load_parameters(run.model->params(), load_safetensors(weights), weights);
+  reading(run.checkpoint, [&] {
+    constexpr const char* kName = "model.safetensors";
+    load_parameters(run.model->params(), saved_tensors(run.checkpoint, kName),
+                    (run.checkpoint / kName).string());
+  });
   return run;
 }
 
+RunConfig load_config_of_run(const std::string& path, const std::string& which) {
+  LoadedRun run;
+  run.checkpoint = find_checkpoint(path, which);
+  reading(run.checkpoint, [&] { read_state(run); });
+  return run.config;
+}
+
 void load_optimizer(const fs::path& checkpoint, const Model& model, Optimizer& optimizer) {
-  const std::string file = (checkpoint / "optimizer.safetensors").string();
-  optimizer.load(model.params(), load_safetensors(file), file);
+  reading(checkpoint, [&] {
+    constexpr const char* kName = "optimizer.safetensors";
+    optimizer.load(model.params(), saved_tensors(checkpoint, kName), (checkpoint / kName).string());
+  });
 }
 
 State load_recurrent(const fs::path& checkpoint) {
-  const fs::path file = checkpoint / "recurrent.safetensors";
-  std::error_code error;
-  return fs::exists(file, error) ? State::from_map(load_safetensors(file.string())) : State();
+  return reading(checkpoint, [&] {
+    constexpr const char* kName = "recurrent.safetensors";
+    if (!check_saved_file(checkpoint, kName)) return State();
+    return State::from_map(load_safetensors((checkpoint / kName).string()));
+  });
 }
 
 }  // namespace eddy

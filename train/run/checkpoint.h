@@ -10,6 +10,7 @@
 //                          recurrent.safetensors   the carried state, for models that have one
 //                          state.json              config, tokenizer, step, best validation loss, and
 //                                                  the task's own: stream positions, a curriculum
+//                          digests                 size and digest of each of these files (digests.h)
 //   RUN/checkpoints/latest, best                   the names of two checkpoints
 #pragma once
 
@@ -34,12 +35,15 @@ struct TrainingState {
   double seconds = 0;
   double best_loss = std::numeric_limits<double>::infinity();
   std::int64_t best_step = -1;
+  double loss = std::numeric_limits<double>::quiet_NaN();        // of the last step
+  double lowest_loss = std::numeric_limits<double>::infinity();  // of all steps
   std::string text_sha256;    // of the text trained on; empty when not known
   std::string task = "null";  // the result of Task::save, as JSON
 };
 
 // Writes checkpoints/step-N of a run, points `latest` (and with `is_best`, `best`) to it, removes all older
-// ones but the last `keep` and the best, and returns its folder. `tokenizer` is null for tasks without text.
+// ones but the last `keep`, the best and the last two before the loss went up by kGoodLossRange or was lost
+// (run_folder.h), and returns its folder. `tokenizer` is null for tasks without text.
 // errors: IoError; the older checkpoints are then unchanged.
 std::filesystem::path save_checkpoint(const std::filesystem::path& run_dir, const RunConfig& config,
                                       const Tokenizer* tokenizer, const Model& model,
@@ -56,17 +60,22 @@ struct LoadedRun {
   std::filesystem::path checkpoint;  // the folder it came from
 };
 
-// The run at a path, which is a checkpoint's folder or a run's folder. Of a run the checkpoint named by the
-// file `which` is loaded: "latest" or "best". The model lies on `device`.
-// errors: IoError when there is none; FormatError for damaged files.
+// The run at a path, which is a checkpoint's folder or a run's folder. Of a run the checkpoint `which` is
+// loaded: "latest", "best", "newest-whole" or "step-N" (find_checkpoint in run_folder.h). The model lies on
+// `device`. Each file is checked against the checkpoint's digests before it is used.
+// errors: IoError when there is none; FormatError for damaged files. The text says which checkpoint is whole.
 LoadedRun load_run(const std::string& path, Dtype dtype = Dtype::f32, const std::string& which = "latest",
                    Device device = kCpu);
 
+// The configuration of the run at a path, as load_run would find it.
+// errors: as load_run.
+RunConfig load_config_of_run(const std::string& path, const std::string& which = "latest");
+
 // Loads a checkpoint's optimizer state into `optimizer`.
-// errors: IoError, FormatError.
+// errors: as load_run.
 void load_optimizer(const std::filesystem::path& checkpoint, const Model& model, Optimizer& optimizer);
-// The recurrent state of a checkpoint.
-// errors: IoError, FormatError.
+// The recurrent state of a checkpoint; empty when none was saved.
+// errors: as load_run.
 State load_recurrent(const std::filesystem::path& checkpoint);
 
 }  // namespace eddy

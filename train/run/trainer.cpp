@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -21,6 +22,7 @@
 #include "train/run/metrics.h"
 #include "train/run/progress.h"
 #include "train/run/report.h"
+#include "train/run/run_folder.h"
 #include "train/run/run_lock.h"
 #include "train/run/state_watch.h"
 #include "train/run/stop_signal.h"
@@ -86,15 +88,14 @@ class Run {
       fail<ValueError>("train: the run has no folder (--run DIR for a new one, --resume DIR)");
     if (!run_dir_.has_filename()) run_dir_ = run_dir_.parent_path();  // "runs/a/" becomes "runs/a"
     std::error_code error;
-    if (!resuming && fs::exists(run_dir_, error)) fail_because_it_exists();
-    if (resuming && fs::exists(run_dir_ / "state.json", error))
-      fail<ValueError>("train: {} is a checkpoint: --resume takes its run, and --init-from a checkpoint",
-                       run_dir_.string());
+    if (!resuming && fs::exists(run_dir_, error) && !ended_before_first_checkpoint(run_dir_))
+      fail_because_it_exists();
+    if (resuming && fs::exists(run_dir_ / "state.json", error)) fail_because_it_is_a_checkpoint();
     if (resuming && fs::is_directory(run_dir_, error)) lock_.emplace(run_dir_);  // else load_run says more
 
     std::optional<LoadedRun> loaded;
-    if (resuming) loaded = load_run(request_.resume, dtype);
-    if (!resuming && !request_.init_from.empty()) loaded = load_run(request_.init_from, dtype);
+    if (const std::string& from = resuming ? request_.resume : request_.init_from; !from.empty())
+      loaded = load_run(from, dtype, request_.checkpoint);
     make_the_task(loaded, resuming);
     if (loaded) check_same_model(*loaded);
     model_ = make_model(config_.model, dtype, device);
@@ -133,8 +134,20 @@ class Run {
   }
 
   [[noreturn]] void fail_because_it_exists() const {
+    if (checkpoints_of_run(run_dir_).empty())
+      fail<IoError>("train: {} exists and holds no checkpoint to go on from (choose another folder)",
+                    run_dir_.string());
     fail<IoError>("train: {} exists (go on with it by --resume {}, or choose another folder)",
                   run_dir_.string(), run_dir_.string());
+  }
+
+  [[noreturn]] void fail_because_it_is_a_checkpoint() const {
+    const fs::path run = fs::absolute(run_dir_).parent_path().parent_path();
+    const std::string name = checkpoint_step(run_dir_) >= 0 ? run_dir_.filename().string() : "step-N";
+    fail<ValueError>(
+        "train: {} is a checkpoint (to go on from it: --resume {} --checkpoint {}; to start a new run with "
+        "its weights: --init-from {})",
+        run_dir_.string(), run.string(), name, run_dir_.string());
   }
 
   void check_same_model(const LoadedRun& loaded) const {
@@ -172,9 +185,12 @@ class Run {
       // create_directory is atomic: of two programs that begin the same run only one continues.
       const bool made = !error && fs::create_directory(run_dir_, error);
       if (error) fail<IoError>("train: {} cannot be made: {}", run_dir_.string(), error.message());
-      if (!made) fail_because_it_exists();
-      made_folder_ = true;
       lock_.emplace(run_dir_);
+      // Looked at again under the lock: by now it may be the run of another process.
+      if (!made && !ended_before_first_checkpoint(run_dir_)) fail_because_it_exists();
+      made_folder_ = made;
+      if (!made) fs::remove(run_dir_ / "metrics.jsonl", error);  // of the run that ended before its first one
+      remove_left_overs(run_dir_);
       replace_text_file(run_dir_ / "config.json", to_json(config_).dump(1) + "\n");
       if (const Tokenizer* tokenizer = task_->tokenizer()) {
         replace_text_file(run_dir_ / "tokenizer.json", tokenizer->to_json() + "\n");
@@ -182,6 +198,7 @@ class Run {
         if (!model.empty()) replace_text_file(run_dir_ / "tokenizer.model", model);
       }
     } else {
+      remove_left_overs(run_dir_);
       correct_best();
       drop_metrics_after(run_dir_ / "metrics.jsonl", state_.step);
     }
@@ -206,7 +223,7 @@ class Run {
           !what.empty())
         event("warning: " + what);
     if (!request_.resume.empty())
-      event(fmt::format("resumed at step {}", state_.step));
+      say_resumed();
     else  // the run can be resumed from the beginning, and a full disk shows before anything is learned
       save(false);
   }
@@ -244,6 +261,16 @@ class Run {
                        [&](const SampleRecord& sample) { return sample.step == state_.step; });
   }
 
+  void say_resumed() {
+    event(fmt::format("resumed at step {}", state_.step));
+    const std::vector<std::string> foreign = read_metrics(run_dir_ / "metrics.jsonl").foreign;
+    if (!foreign.empty())
+      event(fmt::format(
+          "warning: metrics.jsonl has {} lines that are no records, the first is {} (they stay, and "
+          "the report leaves them out)",
+          foreign.size(), foreign.front()));
+  }
+
   TrainEnd loop() {
     const TrainConfig& t = config_.train;
     TrainEnd end = TrainEnd::finished;
@@ -268,6 +295,7 @@ class Run {
       ++state_.step;
       task_before_step_.reset();
       state_.tokens += tokens;
+      note_loss(result);
       state_.seconds = seconds_before_ + seconds_between(started_, Clock::now());
       bad_in_a_row = result.finite ? 0 : bad_in_a_row + 1;
       report_step(result, rate, static_cast<double>(tokens) / ms * 1000, ms);
@@ -314,6 +342,12 @@ class Run {
       event(fmt::format("{} has no state to carry: every batch begins afresh", config_.model.model));
     }
     return result;
+  }
+
+  // Keeps what tells later whether the run was going well. A step without targets has no loss.
+  void note_loss(const StepResult& result) {
+    if (!result.finite || std::isfinite(result.loss)) state_.loss = result.loss;
+    if (std::isfinite(state_.loss)) state_.lowest_loss = std::min(state_.lowest_loss, state_.loss);
   }
 
   // Calls the task's after_step; returns whether the run ends.

@@ -9,9 +9,11 @@ namespace eddy {
 
 struct TrainRequest {
   RunConfig config;
-  std::string run_dir;       // of a new run; must not exist
-  std::string resume;        // or: the folder of a run to resume
-  std::string init_from;     // a run or checkpoint whose parameters a new run starts from
+  std::string run_dir;    // of a new run; must not exist, or hold a run without a checkpoint
+  std::string resume;     // or: the folder of a run to resume
+  std::string init_from;  // a run or checkpoint whose parameters a new run starts from
+  // The checkpoint to resume, or to initialise from: latest, best, newest-whole or step-N.
+  std::string checkpoint = "latest";
   std::string command_line;  // for the report
 };
 

@@ -1,0 +1,354 @@
+// What becomes of a checkpoint that is no longer what was saved, which checkpoints stay, and how a run begins
+// again where it was killed.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "models/optimizer/adam.h"
+#include "ops/core/warnings.h"
+#include "tests/train/tiny_run.h"
+#include "train/files/digest.h"
+#include "train/run/checkpoint.h"
+#include "train/run/digests.h"
+#include "train/run/metrics.h"
+#include "train/run/run_folder.h"
+#include "train/run/run_lock.h"
+
+namespace {
+
+using namespace eddy;
+using namespace eddy::test;
+namespace fs = std::filesystem;
+
+TrainRequest resumed(const TrainRequest& request, std::int64_t steps) {
+  TrainRequest result = request;
+  result.resume = request.run_dir;
+  result.run_dir.clear();
+  result.config.train.steps = steps;
+  return result;
+}
+
+// A run with a carried state and the checkpoints step-0, step-2, step-4 and step-6.
+TrainRequest carried_run(const TempFolder& folder) {
+  TrainRequest request = tiny_run(folder, "run");
+  request.config.model.family = "staircase";
+  request.config.model.model = "lstm";
+  request.config.data.order = "stream";
+  request.config.train.checkpoint_every = 2;
+  request.config.train.keep = 10;
+  return request;
+}
+
+void flip_bit(const fs::path& file, std::size_t byte, int bit) {
+  std::string bytes = read_text_file(file);
+  bytes.at(byte) = static_cast<char>(bytes.at(byte) ^ (1 << bit));
+  replace_text_file(file, bytes);
+}
+
+// A checkpoint like that of `run`, at `step`, with these losses.
+void save_with_loss(const LoadedRun& run, const std::string& to, std::int64_t step, double loss,
+                    double lowest, bool best = false) {
+  AdamOptimizer optimizer(run.model->params(), run.config.train);
+  TrainingState state = run.state;
+  state.step = step;
+  state.loss = loss;
+  state.lowest_loss = lowest;
+  save_checkpoint(to, run.config, run.tokenizer.get(), *run.model, optimizer, {}, state, best, 2);
+}
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+}  // namespace
+
+TEST_CASE("digest: the digits are those of xxh128sum however the bytes are cut") {
+  // printf abc | xxh128sum, and the same of nothing.
+  Digest whole, cut, none;
+  whole.update("abc");
+  for (const char* part : {"a", "", "bc"}) cut.update(part);
+  CHECK(whole.hex() == "06b05ab6733a618578af5f94892f3950");
+  CHECK(cut.hex() == whole.hex());
+  CHECK(none.hex() == "99aa06d3014798d86001c324468d497f");
+  const TempFolder folder;
+  const std::string long_text = generate_stories(3, 600'000);
+  Digest text;
+  text.update(long_text);
+  const FileDigest file = digest_of_file(folder.write("text", long_text));
+  CHECK(file.bytes == static_cast<std::int64_t>(long_text.size()));
+  CHECK(file.hex == text.hex());
+  CHECK(contains(error_of<IoError>([&] { digest_of_file(folder.path()); }), "not a regular file"));
+  CHECK(contains(error_of<IoError>([&] { digest_of_file(folder.path("none")); }), "none"));
+}
+
+TEST_CASE("durability: a flipped bit anywhere in a checkpoint is refused and the whole one before is named") {
+  const OneThread one;
+  const TempFolder folder;
+  const TrainRequest request = carried_run(folder);
+  CHECK(train_quietly(request) == TrainEnd::finished);
+  const fs::path checkpoint = latest_of(request.run_dir);
+  const std::string latest = read_text_file(request.run_dir + "/checkpoints/latest");
+  for (const char* name :
+       {"model.safetensors", "optimizer.safetensors", "recurrent.safetensors", "state.json", "digests"}) {
+    CAPTURE(name);
+    const std::string whole = read_text_file(checkpoint / name);
+    for (const std::size_t place : {std::size_t{3}, whole.size() / 2, whole.size() - 2}) {
+      CAPTURE(place);
+      flip_bit(checkpoint / name, place, 6);
+      CHECK(!is_whole(checkpoint));
+      const std::string error = error_of<FormatError>([&] { train_quietly(resumed(request, 8)); });
+      CHECK_MESSAGE(contains(error, checkpoint.string()), error);
+      CHECK_MESSAGE(contains(error, "; step-4 is whole (go on from it with --checkpoint step-4"), error);
+      CHECK(read_text_file(request.run_dir + "/checkpoints/latest") == latest);
+      replace_text_file(checkpoint / name, whole);
+    }
+    if (name == std::string("digests")) continue;
+    fs::remove(checkpoint / name);
+    CHECK(contains(error_of<FormatError>([&] { train_quietly(resumed(request, 8)); }), name));
+    replace_text_file(checkpoint / name, whole);
+  }
+  CHECK(is_whole(checkpoint));
+  CHECK(train_quietly(resumed(request, 8)) == TrainEnd::finished);
+}
+
+TEST_CASE("durability: a run goes on from the checkpoint that is named to the bits of an unbroken one") {
+  const OneThread one;
+  const TempFolder folder;
+  const TrainRequest request = carried_run(folder);
+  CHECK(train_quietly(request) == TrainEnd::finished);
+  const fs::path checkpoint = latest_of(request.run_dir);
+  const std::string weights = read_text_file(checkpoint / "model.safetensors");
+  for (const char* which : {"step-2", "newest-whole"}) {
+    CAPTURE(which);
+    flip_bit(checkpoint / "model.safetensors", weights.size() - 5, 3);
+    TrainRequest again = resumed(request, 6);
+    again.checkpoint = which;
+    CHECK(train_quietly(again) == TrainEnd::finished);
+    CHECK(read_text_file(checkpoint / "model.safetensors") == weights);
+    CHECK(is_whole(checkpoint));
+  }
+  std::string events;
+  for (const EventRecord& event : read_metrics(request.run_dir + "/metrics.jsonl").events)
+    events += event.text + "\n";
+  CHECK(contains(events, "resumed at step 2"));
+}
+
+TEST_CASE("durability: a checkpoint without digests is loaded with a warning") {
+  const OneThread one;
+  const TempFolder folder;
+  const TrainRequest request = tiny_run(folder, "run");
+  CHECK(train_quietly(request) == TrainEnd::finished);
+  const fs::path checkpoint = latest_of(request.run_dir);
+  static_cast<void>(take_warnings());
+  CHECK(load_run(request.run_dir).step == 6);
+  CHECK(take_warnings().empty());
+  fs::remove(checkpoint / "digests");
+  CHECK(load_run(request.run_dir).step == 6);
+  const std::vector<std::string> warnings = take_warnings();
+  REQUIRE(warnings.size() == 1);
+  CHECK(contains(warnings[0], "step-6 has no digests"));
+  CHECK(is_whole(checkpoint));
+  CHECK(train_quietly(resumed(request, 8)) == TrainEnd::finished);
+}
+
+TEST_CASE("durability: names of checkpoints find them or say which there are") {
+  const OneThread one;
+  const TempFolder folder;
+  const TrainRequest request = carried_run(folder);
+  CHECK(train_quietly(request) == TrainEnd::finished);
+  const std::string run = request.run_dir;
+  const auto found = [&](const char* which) { return find_checkpoint(run, which).filename(); };
+  CHECK(found("latest") == "step-6");
+  CHECK(found("newest-whole") == "step-6");
+  CHECK(found("step-2") == "step-2");
+  CHECK(find_checkpoint(run + "/checkpoints/step-6/", "latest").filename() == "step-6");
+  CHECK(find_checkpoint(run + "/checkpoints/step-6", "step-4").filename() == "step-4");
+  CHECK(contains(error_of<IoError>([&] { found("step-3"); }), "it has step-6, step-4, step-2, step-0"));
+  CHECK(contains(error_of<IoError>([&] { found("best"); }), "no best checkpoint"));
+  CHECK(contains(error_of<ValueError>([&] { found("step-"); }), "no checkpoint is called"));
+  replace_text_file(run + "/checkpoints/latest", "");
+  CHECK(contains(error_of<FormatError>([&] { found("latest"); }), "latest is empty; step-6 is whole"));
+  fs::remove(run + "/checkpoints/latest");
+  CHECK(contains(error_of<FormatError>([&] { found("latest"); }), "latest is missing; step-6 is whole"));
+  CHECK(found("newest-whole") == "step-6");
+  // What lies behind `latest` is left of a time from which the run was taken back.
+  replace_text_file(run + "/checkpoints/latest", "step-2\n");
+  CHECK(found("newest-whole") == "step-2");
+  for (const char* name : {"step-0", "step-2", "step-4", "step-6"})
+    fs::remove(fs::path(run) / "checkpoints" / name / "optimizer.safetensors");
+  CHECK(contains(error_of<FormatError>([&] { found("newest-whole"); }), "is whole (step-6, step-4"));
+  CHECK(contains(error_of<FormatError>([&] { train_quietly(resumed(request, 8)); }),
+                 "the run has no checkpoint that is whole"));
+  const TrainRequest inside = resumed(request, 8);
+  TrainRequest wrong = inside;
+  wrong.resume = run + "/checkpoints/step-4";
+  const std::string error = error_of<ValueError>([&] { train_quietly(wrong); });
+  CHECK_MESSAGE(contains(error, "--resume " + run + " --checkpoint step-4"), error);
+}
+
+TEST_CASE("durability: pruning keeps the last two checkpoints from before the loss was lost") {
+  const OneThread one;
+  const TempFolder folder;
+  const TrainRequest request = tiny_run(folder, "made");
+  CHECK(train_quietly(request) == TrainEnd::finished);
+  const LoadedRun run = load_run(request.run_dir);
+  CHECK(std::isfinite(run.state.loss));
+  CHECK(run.state.lowest_loss <= run.state.loss);
+  for (const double lost : {kNan, 5.5, std::numeric_limits<double>::infinity()}) {
+    CAPTURE(lost);
+    const TempFolder other;
+    const std::string to = other.path("run");
+    save_with_loss(run, to, 10, 3.5, 3.5, true);
+    for (const std::int64_t step : {15, 20}) save_with_loss(run, to, step, 3.4, 3.4);
+    for (const std::int64_t step : {30, 40, 50, 60}) save_with_loss(run, to, step, lost, 3.4);
+    CHECK(checkpoints_of(to) ==
+          std::vector<std::string>{"best", "latest", "step-10", "step-15", "step-20", "step-50", "step-60"});
+    // Once the run goes well again they are old checkpoints like others.
+    save_with_loss(run, to, 70, 5.3, 3.4);
+    CHECK(checkpoints_of(to) == std::vector<std::string>{"best", "latest", "step-10", "step-60", "step-70"});
+  }
+}
+
+TEST_CASE("durability: pruning leaves what is newer than the checkpoint that was saved") {
+  const OneThread one;
+  const TempFolder folder;
+  const TrainRequest request = tiny_run(folder, "made");
+  CHECK(train_quietly(request) == TrainEnd::finished);
+  const LoadedRun run = load_run(request.run_dir);
+  const std::string to = folder.path("run");
+  for (const std::int64_t step : {10, 20, 30, 40}) save_with_loss(run, to, step, 3, 3);
+  CHECK(checkpoints_of(to) == std::vector<std::string>{"latest", "step-30", "step-40"});
+  for (const std::int64_t step : {31, 32}) save_with_loss(run, to, step, 3, 3);
+  CHECK(checkpoints_of(to) == std::vector<std::string>{"latest", "step-31", "step-32", "step-40"});
+  CHECK(find_checkpoint(to, "newest-whole").filename() == "step-32");
+}
+
+TEST_CASE("durability: a run that diverges and is resumed keeps its last good checkpoint") {
+  const OneThread one;
+  const TempFolder folder;
+  TrainRequest request = tiny_run(folder, "run");
+  TrainConfig& t = request.config.train;
+  t.checkpoint_every = 1;
+  t.keep = 2;
+  t.max_bad_steps = 100;
+  CHECK(train_quietly(request) == TrainEnd::finished);
+  TrainRequest worse = resumed(request, 20);
+  worse.config.train.learning_rate = 3e38;  // the weights after step 7 have no finite loss
+  worse.config.train.clip = 0;
+  CHECK(train_quietly(worse) == TrainEnd::finished);
+  const std::vector<std::string> left = checkpoints_of(request.run_dir);
+  CHECK(left == std::vector<std::string>{"latest", "step-19", "step-20", "step-6", "step-7"});
+  TrainRequest back = resumed(request, 8);
+  back.checkpoint = "step-6";
+  CHECK(train_quietly(back) == TrainEnd::finished);
+  CHECK(std::isfinite(load_run(request.run_dir).state.loss));
+}
+
+TEST_CASE("durability: a run killed before its first checkpoint begins again in its folder") {
+  const OneThread one;
+  const TempFolder folder;
+  const TrainRequest whole = tiny_run(folder, "whole");
+  CHECK(train_quietly(whole) == TrainEnd::finished);
+  const TrainRequest request = tiny_run(folder, "run");
+  // All that a kill at any moment can leave, one after the other.
+  const std::vector<std::pair<std::string, std::string>> left{
+      {"config.json.tmp-999999999-0", "{"},
+      {"config.json", "{}"},
+      {"tokenizer.json", "{}"},
+      {"metrics.jsonl", "{\"kind\":\"event\",\"step\":0,\"text\":\"a\"}\n{\"ki"},
+      {"checkpoints/.tmp-step-0/model.safetensors.tmp-999999999-1", "part"}};
+  for (std::size_t count = 0; count <= left.size(); ++count) {
+    CAPTURE(count);
+    fs::remove_all(request.run_dir);
+    fs::create_directories(request.run_dir);
+    for (std::size_t i = 0; i < count; ++i) folder.write("run/" + left[i].first, left[i].second);
+    CHECK(ended_before_first_checkpoint(request.run_dir));
+    if (count > 0)
+      CHECK(contains(error_of<IoError>([&] { train_quietly(resumed(request, 6)); }), "start it again"));
+    CHECK(train_quietly(request) == TrainEnd::finished);
+    CHECK(!fs::exists(request.run_dir + "/config.json.tmp-999999999-0"));
+    CHECK(read_text_file(latest_of(request.run_dir) + "/model.safetensors") ==
+          read_text_file(latest_of(whole.run_dir) + "/model.safetensors"));
+    CHECK(read_metrics(request.run_dir + "/metrics.jsonl").events.size() ==
+          read_metrics(whole.run_dir + "/metrics.jsonl").events.size());
+  }
+  CHECK(!ended_before_first_checkpoint(request.run_dir));
+  CHECK(contains(error_of<IoError>([&] { train_quietly(request); }), "go on with it by --resume"));
+}
+
+TEST_CASE("durability: a folder with anything of worth is not begun again") {
+  const TempFolder folder;
+  const std::string step = "{\"kind\":\"step\",\"step\":5,\"loss\":1.5}\n";
+  for (const auto& [name, bytes] :
+       std::vector<std::pair<std::string, std::string>>{{"notes.txt", "mine"},
+                                                        {"report.html", "<html>"},
+                                                        {"metrics.jsonl", step},
+                                                        {"metrics.jsonl", "mine\n"},
+                                                        {"checkpoints/step-5/model.safetensors", "weights"},
+                                                        {"checkpoints/latest", "step-5\n"},
+                                                        {"checkpoints/.tmp-old-step-5/state.json", "{}"}}) {
+    CAPTURE(name);
+    const std::string run = folder.path("run");
+    fs::remove_all(run);
+    fs::create_directories(run);
+    folder.write("run/config.json", "{}");
+    CHECK(ended_before_first_checkpoint(run));
+    folder.write("run/" + name, bytes);
+    CHECK(!ended_before_first_checkpoint(run));
+    TrainRequest request = tiny_run(folder, "run");
+    CHECK(contains(error_of<IoError>([&] { train_quietly(request); }), "exists"));
+    CHECK(read_text_file(run + "/" + name) == bytes);
+  }
+  CHECK(!ended_before_first_checkpoint(folder.path("text.txt")));
+}
+
+TEST_CASE("durability: a folder in which another process begins is left to it") {
+  const TempFolder folder;
+  const TrainRequest request = tiny_run(folder, "run");
+  fs::create_directories(request.run_dir);
+  const RunLock other(request.run_dir);
+  CHECK(contains(error_of<IoError>([&] { train_quietly(request); }), "another process trains"));
+  CHECK(fs::exists(request.run_dir));
+}
+
+TEST_CASE("durability: what killed processes left goes when a run is resumed and what others write stays") {
+  const OneThread one;
+  const TempFolder folder;
+  const TrainRequest request = tiny_run(folder, "run");
+  CHECK(train_quietly(request) == TrainEnd::finished);
+  const std::string living = std::to_string(::getppid());
+  const std::vector<std::string> goes{
+      "run/report.html.tmp-999999999-3", "run/checkpoints/latest.tmp-999999999-0",
+      "run/checkpoints/.tmp-step-9/state.json", "run/config.json.tmp-" + std::to_string(::getpid()) + "-77"};
+  const std::vector<std::string> stays{"run/page.html.tmp-" + living + "-0", "run/notes.tmp-mine",
+                                       "run/a.tmp-5"};
+  for (const std::string& name : goes) folder.write(name, "part");
+  for (const std::string& name : stays) folder.write(name, "part");
+  // Of a file system that cannot exchange folders: set aside to be replaced, when the kill came.
+  fs::rename(latest_of(request.run_dir), folder.path("run/checkpoints/.tmp-old-step-6"));
+  TrainRequest again = resumed(request, 6);
+  again.checkpoint = "step-0";
+  again.config.train.steps = 1;
+  CHECK(train_quietly(again) == TrainEnd::finished);
+  for (const std::string& name : goes) CHECK_MESSAGE(!fs::exists(folder.path(name)), name);
+  for (const std::string& name : stays) CHECK_MESSAGE(fs::exists(folder.path(name)), name);
+  CHECK(!fs::exists(folder.path("run/checkpoints/.tmp-step-9")));
+  CHECK(is_whole(folder.path("run/checkpoints/step-6")));
+}
+
+TEST_CASE("durability: a foreign line in the metrics does not stop a resume") {
+  const OneThread one;
+  const TempFolder folder;
+  const TrainRequest request = tiny_run(folder, "run");
+  CHECK(train_quietly(request) == TrainEnd::finished);
+  const std::string file = request.run_dir + "/metrics.jsonl", before = read_text_file(file);
+  replace_text_file(file, before + std::string(40, '\0') + "\n");
+  CHECK(train_quietly(resumed(request, 8)) == TrainEnd::finished);
+  const Metrics metrics = read_metrics(file);
+  CHECK(metrics.steps.size() == 8);
+  CHECK(metrics.foreign.size() == 1);
+  std::string events;
+  for (const EventRecord& event : metrics.events) events += event.text + "\n";
+  CHECK(contains(events, "1 lines that are no records, the first is line "));
+}

@@ -1,0 +1,225 @@
+// Lines of `digests` to and from text, and the checks of a checkpoint's files against them.
+#include "train/run/digests.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string_view>
+
+#include "ops/core/warnings.h"
+#include "tensor/base/format.h"
+#include "tensor/files/safetensors.h"
+#include "train/files/digest.h"
+#include "train/files/text_file.h"
+
+namespace eddy {
+namespace {
+
+namespace fs = std::filesystem;
+using Digests = std::map<std::string, FileDigest>;  // by the file's name
+
+constexpr const char* kNeeded[] = {"model.safetensors", "optimizer.safetensors", "state.json"};
+constexpr const char* kOptional = "recurrent.safetensors";  // of models that carry a state
+
+// Reads one line; nothing when it is no such line.
+std::optional<std::pair<std::string, FileDigest>> line_of(std::string_view line) {
+  constexpr std::size_t kDigits = 32;
+  const std::size_t second = line.find("  ", kDigits + 2);
+  if (line.size() < kDigits + 2 || line.substr(kDigits, 2) != "  " || second == std::string_view::npos)
+    return std::nullopt;
+  FileDigest digest;
+  digest.hex = line.substr(0, kDigits);
+  if (digest.hex.find_first_not_of("0123456789abcdef") != std::string::npos) return std::nullopt;
+  const char* const begin = line.data() + kDigits + 2;
+  const char* const end = line.data() + second;
+  const auto [stop, error] = std::from_chars(begin, end, digest.bytes);
+  std::string name(line.substr(second + 2));
+  if (error != std::errc() || stop != end || digest.bytes < 0 || name.empty() ||
+      name.find('/') != std::string::npos)
+    return std::nullopt;
+  return std::pair{std::move(name), std::move(digest)};
+}
+
+// The digests of a checkpoint; nothing when it has none.
+std::optional<Digests> read_digests(const fs::path& checkpoint) {
+  const fs::path file = checkpoint / kDigestsFile;
+  // A file that cannot be examined is read, so that the error says why.
+  std::error_code ignored;
+  if (fs::symlink_status(file, ignored).type() == fs::file_type::not_found) return std::nullopt;
+  const std::string text = read_text_file(file);
+  Digests digests;
+  std::string_view rest = text;
+  for (int number = 1; !rest.empty(); ++number) {
+    const std::size_t end = rest.find('\n');
+    auto line = line_of(rest.substr(0, end));
+    if (end == std::string_view::npos || !line || !digests.insert(std::move(*line)).second)
+      fail<FormatError>("checkpoint: {} is damaged: line {} is no digest, size and name", file.string(),
+                        number);
+    rest.remove_prefix(end + 1);
+  }
+  for (const char* name : kNeeded)
+    if (!digests.contains(name))
+      fail<FormatError>("checkpoint: {} is damaged: it lacks {}", file.string(), name);
+  return digests;
+}
+
+// What is wrong with a file that should have this digest; empty when nothing is. `digest` computes it now.
+template <class Compute>
+std::string difference(std::int64_t bytes, const FileDigest& saved, const Compute& digest) {
+  if (bytes != saved.bytes)
+    return fmt::format("it has {} bytes, and {} when it was saved", bytes, saved.bytes);
+  const std::string now = digest();
+  return now == saved.hex ? "" : fmt::format("its digest is {}, and {} when it was saved", now, saved.hex);
+}
+
+// errors: IoError; fs::filesystem_error.
+std::string difference(const fs::path& file, const FileDigest& saved) {
+  return difference(static_cast<std::int64_t>(fs::file_size(file)), saved,
+                    [&] { return digest_of_file(file).hex; });
+}
+
+// What is wrong with a file that has no digest, as far as its format shows.
+void read_without_digest(const fs::path& file) {
+  if (file.extension() == ".safetensors") {
+    static_cast<void>(SafetensorsFile::open(file.string()));
+  } else if (file.extension() == ".json" && !nlohmann::json::accept(read_text_file(file))) {
+    fail<FormatError>("it is not JSON");
+  }
+}
+
+// What a file was when it was saved; nothing when it was not, or when the checkpoint has no digests.
+// errors: FormatError when it exists and was not saved; those of read_digests.
+std::optional<FileDigest> saved_digest(const fs::path& checkpoint, const std::string& name, bool exists) {
+  const std::optional<Digests> digests = read_digests(checkpoint);
+  if (!digests) {
+    add_warning(
+        fmt::format("warning: {} has no digests, so its files are not checked (checkpoints saved by this "
+                    "version have them)",
+                    checkpoint.string()));
+    return std::nullopt;
+  }
+  const auto saved = digests->find(name);
+  if (saved != digests->end()) return saved->second;
+  if (exists)
+    fail<FormatError>("checkpoint: {} was not saved with the checkpoint: {} does not list it (remove it)",
+                      (checkpoint / name).string(), kDigestsFile);
+  return std::nullopt;
+}
+
+void refuse_damage(const fs::path& file, const std::string& problem) {
+  if (!problem.empty()) fail<FormatError>("checkpoint: {} is damaged: {}", file.string(), problem);
+}
+
+FileCheck check_file(const fs::path& file, const FileDigest* saved) {
+  FileCheck check{file, FileCondition::unchecked};
+  std::error_code error;
+  if (fs::symlink_status(file, error).type() == fs::file_type::not_found) {
+    check.condition = FileCondition::missing;
+    check.problem = "it is missing";
+    return check;
+  }
+  const auto bytes = fs::file_size(file, error);
+  check.bytes = error ? 0 : static_cast<std::int64_t>(bytes);
+  try {
+    if (saved == nullptr) {
+      read_without_digest(file);
+      return check;
+    }
+    check.condition = FileCondition::whole;
+    check.problem = difference(file, *saved);
+    if (!check.problem.empty()) check.condition = FileCondition::damaged;
+  } catch (const IoError& refused) {
+    check.condition = FileCondition::unreadable;
+    check.problem = refused.what();
+  } catch (const fs::filesystem_error& refused) {
+    check.condition = FileCondition::unreadable;
+    check.problem = refused.code().message();
+  } catch (const std::exception& wrong) {
+    check.condition = FileCondition::damaged;
+    check.problem = wrong.what();
+  }
+  return check;
+}
+
+}  // namespace
+
+void write_digests(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+    names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  std::string text;
+  for (const std::string& name : names) {
+    if (name == kDigestsFile) continue;
+    const FileDigest digest = digest_of_file(folder / name);
+    text += fmt::format("{}  {}  {}\n", digest.hex, digest.bytes, name);
+  }
+  replace_text_file(folder / kDigestsFile, text);
+}
+
+bool check_saved_file(const fs::path& checkpoint, const std::string& name) {
+  const fs::path file = checkpoint / name;
+  std::error_code ignored;
+  const bool exists = fs::symlink_status(file, ignored).type() != fs::file_type::not_found;
+  const std::optional<FileDigest> saved = saved_digest(checkpoint, name, exists);
+  if (!saved) return exists;
+  if (!exists)
+    fail<FormatError>("checkpoint: {} is missing: it was saved with the checkpoint", file.string());
+  try {
+    refuse_damage(file, difference(file, *saved));
+  } catch (const fs::filesystem_error& error) {
+    fail<IoError>("checkpoint: cannot examine {}: {}", file.string(), error.code().message());
+  }
+  return true;
+}
+
+void check_saved_file(const fs::path& checkpoint, const std::string& name, std::span<const std::byte> bytes) {
+  const std::optional<FileDigest> saved = saved_digest(checkpoint, name, true);
+  if (!saved) return;
+  const auto digest = [&] {
+    Digest of_bytes;
+    of_bytes.update({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    return of_bytes.hex();
+  };
+  refuse_damage(checkpoint / name, difference(static_cast<std::int64_t>(bytes.size()), *saved, digest));
+}
+
+std::vector<FileCheck> check_checkpoint(const fs::path& checkpoint) {
+  std::vector<FileCheck> checks;
+  std::optional<Digests> digests;
+  try {
+    digests = read_digests(checkpoint);
+    if (digests) checks.push_back({checkpoint / kDigestsFile});
+  } catch (const IoError& error) {
+    checks.push_back({checkpoint / kDigestsFile, FileCondition::unreadable, 0, error.what()});
+  } catch (const FormatError& error) {
+    checks.push_back({checkpoint / kDigestsFile, FileCondition::damaged, 0, error.what()});
+  }
+  // Other files that lie in the folder are somebody else's.
+  std::set<std::string> names(std::begin(kNeeded), std::end(kNeeded));
+  std::error_code ignored;
+  if (fs::exists(checkpoint / kOptional, ignored)) names.insert(kOptional);
+  if (digests)
+    for (const auto& [name, digest] : *digests) names.insert(name);
+  for (const std::string& name : names) {
+    const FileDigest* saved = nullptr;
+    if (digests && digests->contains(name)) saved = &digests->at(name);
+    checks.push_back(check_file(checkpoint / name, saved));
+    if (digests && saved == nullptr) {
+      checks.back().condition = FileCondition::damaged;
+      checks.back().problem = fmt::format("{} does not list it", kDigestsFile);
+    }
+  }
+  return checks;
+}
+
+bool is_whole(const fs::path& checkpoint) {
+  const std::vector<FileCheck> checks = check_checkpoint(checkpoint);
+  return std::all_of(checks.begin(), checks.end(),
+                     [](const FileCheck& check) { return check.problem.empty(); });
+}
+
+}  // namespace eddy

@@ -1,0 +1,54 @@
+// The file `digests` of a checkpoint: what every other file in its folder was when it was saved, one line a
+// file, sorted by name, two spaces between the fields:
+//
+//   <XXH3 digest of 128 bits, 32 hexadecimal digits>  <size in bytes>  <name>
+//
+// It is written last. A checkpoint of a version that wrote none is loaded with a warning.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace eddy {
+
+inline constexpr const char* kDigestsFile = "digests";
+
+// Writes the file `digests` of a folder and flushes it to disk.
+// errors: IoError.
+void write_digests(const std::filesystem::path& folder);
+
+// Checks that a file of a checkpoint is the one that was saved, and returns whether it exists. Where the
+// checkpoint has no digests, a warning says so and nothing is checked.
+// errors: FormatError when the file was changed, or added later, when it is missing though it was saved, and
+// for a damaged `digests`; IoError when either cannot be read.
+bool check_saved_file(const std::filesystem::path& checkpoint, const std::string& name);
+// The same for a file that exists, with its bytes, which are then read once.
+void check_saved_file(const std::filesystem::path& checkpoint, const std::string& name,
+                      std::span<const std::byte> bytes);
+
+enum class FileCondition {
+  whole,       // what its digest says
+  unchecked,   // it reads well, and there is no digest
+  damaged,     // not what was saved
+  missing,     // saved, and gone
+  unreadable,  // the system refused to read it
+};
+
+struct FileCheck {
+  std::filesystem::path file;
+  FileCondition condition = FileCondition::whole;
+  std::int64_t bytes = 0;
+  std::string problem{};  // what is wrong with it; empty when nothing is
+};
+
+// The condition of every file of a checkpoint, by name. Never throws for what is wrong with a file.
+std::vector<FileCheck> check_checkpoint(const std::filesystem::path& checkpoint);
+
+// Whether nothing is wrong with any file of a checkpoint.
+bool is_whole(const std::filesystem::path& checkpoint);
+
+}  // namespace eddy

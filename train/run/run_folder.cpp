@@ -1,0 +1,281 @@
+// Names, choice and removal of checkpoints.
+#include "train/run/run_folder.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
+#include <system_error>
+
+#include "ops/core/warnings.h"
+#include "tensor/base/format.h"
+#include "train/files/text_file.h"
+#include "train/run/digests.h"
+#include "train/run/metrics.h"
+
+namespace eddy {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kNewestWhole = "newest-whole";
+
+std::string names_of(const std::vector<fs::path>& folders) {
+  std::vector<std::string> names;
+  for (const fs::path& folder : folders) names.push_back(folder.filename().string());
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+// The checkpoint that `latest` names, if it exists and is another one.
+fs::path left_out(const fs::path& run, const fs::path& taken) {
+  try {
+    const fs::path latest = run / "checkpoints" / named_checkpoint(run / "checkpoints" / "latest");
+    return checkpoint_step(latest) > checkpoint_step(taken) && fs::exists(latest) ? latest : fs::path();
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
+std::string advice(const fs::path& whole) {
+  return fmt::format("{0} is whole (go on from it with --checkpoint {0}, or with --checkpoint {1})",
+                     whole.filename().string(), kNewestWhole);
+}
+
+// The process that wrote a temporary file NAME.tmp-PROCESS-NUMBER; 0 for other names.
+pid_t writer_of(std::string_view name) {
+  const std::size_t mark = name.rfind(".tmp-");
+  if (mark == std::string_view::npos) return 0;
+  pid_t process = 0;
+  unsigned number = 0;
+  const char* const end = name.data() + name.size();
+  const auto [dash, error] = std::from_chars(name.data() + mark + 5, end, process);
+  if (error != std::errc() || process <= 0 || dash == end || *dash != '-') return 0;
+  const auto [stop, wrong] = std::from_chars(dash + 1, end, number);
+  return wrong == std::errc() && stop == end ? process : 0;
+}
+
+// Whether a temporary file is nobody's any more: its process is gone, or had this process's number.
+bool is_left_over(const std::string& name) {
+  const pid_t writer = writer_of(name);
+  return writer > 0 && (writer == ::getpid() || (::kill(writer, 0) != 0 && errno == ESRCH));
+}
+
+// Whether a checkpoint was saved while its run went well. One of a version that kept no loss counts as good.
+bool is_good(const fs::path& checkpoint, double lowest_loss) {
+  try {
+    const json about = json::parse(read_text_file(checkpoint / "state.json"));
+    if (!about.contains("loss")) return true;
+    const json& loss = about.at("loss");
+    return loss.is_number() && loss.get<double>() <= lowest_loss + kGoodLossRange;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+std::int64_t checkpoint_step(const fs::path& folder) {
+  const std::string name = folder.filename().string();
+  if (!name.starts_with("step-") || name.size() == 5 || name.size() > 20) return -1;
+  if (!std::all_of(name.begin() + 5, name.end(), [](char c) { return c >= '0' && c <= '9'; })) return -1;
+  return std::stoll(name.substr(5));
+}
+
+std::string named_checkpoint(const fs::path& pointer) {
+  if (!fs::exists(pointer)) return {};
+  std::string name = read_text_file(pointer);
+  while (!name.empty() && (name.back() == '\n' || name.back() == '\r')) name.pop_back();
+  return name;
+}
+
+std::vector<fs::path> checkpoints_of_run(const fs::path& run) {
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (fs::directory_iterator entry(run / "checkpoints", error), end; !error && entry != end;
+       entry.increment(error))
+    if (checkpoint_step(entry->path()) >= 0) found.push_back(entry->path());
+  std::sort(found.begin(), found.end(),
+            [](const fs::path& a, const fs::path& b) { return checkpoint_step(a) > checkpoint_step(b); });
+  return found;
+}
+
+bool is_checkpoint_name(const std::string& which) {
+  return which == "latest" || which == "best" || which == kNewestWhole ||
+         (which.find('/') == std::string::npos && checkpoint_step(which) >= 0);
+}
+
+fs::path newest_whole_checkpoint(const fs::path& run) {
+  std::vector<fs::path> found = checkpoints_of_run(run);
+  std::int64_t latest = -1;
+  try {
+    latest = checkpoint_step(named_checkpoint(run / "checkpoints" / "latest"));
+  } catch (const Error&) {  // a pointer that cannot be read points to nothing
+  }
+  if (latest >= 0)
+    std::stable_partition(found.begin(), found.end(),
+                          [latest](const fs::path& folder) { return checkpoint_step(folder) <= latest; });
+  const auto whole = std::find_if(found.begin(), found.end(), is_whole);
+  return whole == found.end() ? fs::path() : *whole;
+}
+
+fs::path find_checkpoint(const std::string& path, const std::string& which) {
+  fs::path run(path);
+  std::error_code error;
+  if (!fs::is_directory(run, error))
+    fail<IoError>("run: {} is not a folder (a run, or a checkpoint in it)", path);
+  if (!is_checkpoint_name(which))
+    fail<ValueError>("run: no checkpoint is called {:?} (latest, best, {}, or step-N)", which, kNewestWhole);
+  if (!run.has_filename()) run = run.parent_path();  // "step-5/" becomes "step-5"
+  const bool in_a_run =
+      checkpoint_step(run) >= 0 && fs::absolute(run).parent_path().filename() == "checkpoints";
+  if (in_a_run || fs::exists(run / "state.json", error)) {
+    if (which == "latest" || !in_a_run) return run;
+    run = fs::absolute(run).parent_path().parent_path();
+  }
+
+  const std::vector<fs::path> found = checkpoints_of_run(run);
+  if (found.empty())
+    fail<IoError>("run: {} holds no checkpoint{}", path,
+                  ended_before_first_checkpoint(run) ? " (it ended before its first one: start it again with "
+                                                       "the same command, --run and all)"
+                                                     : " (the folder of a run holds checkpoints/step-N)");
+  if (which == kNewestWhole) {
+    if (const fs::path whole = newest_whole_checkpoint(run); !whole.empty()) {
+      if (const fs::path left = left_out(run, whole); !left.empty())
+        add_warning(fmt::format("warning: {} is not whole: {} is taken instead", left.string(),
+                                whole.filename().string()));
+      return whole;
+    }
+    fail<FormatError>(
+        "run: no checkpoint of {} is whole ({} are there; eddy check {} --all says what is wrong)", path,
+        names_of(found), run.string());
+  }
+  if (checkpoint_step(which) >= 0) {
+    const auto named = std::find_if(found.begin(), found.end(),
+                                    [&](const fs::path& folder) { return folder.filename() == which; });
+    if (named != found.end()) return *named;
+    fail<IoError>("run: {} has no checkpoint {} (it has {})", path, which, names_of(found));
+  }
+  const fs::path pointer = run / "checkpoints" / which;
+  const std::string name = named_checkpoint(pointer);
+  if (name.empty() && which == "best" && !fs::exists(pointer, error))
+    fail<IoError>("run: {} has no best checkpoint: no evaluation chose one ({} are there: --checkpoint {})",
+                  path, names_of(found), found.front().filename().string());
+  const fs::path target = pointer.parent_path() / name;
+  if (name.find('/') == std::string::npos && checkpoint_step(target) >= 0 && fs::is_directory(target, error))
+    return target;
+  const std::string what =
+      name.empty()
+          ? fmt::format("{} is {}", pointer.string(), fs::exists(pointer, error) ? "empty" : "missing")
+          : fmt::format("{} names {:?}, which is no checkpoint", pointer.string(), name);
+  const fs::path whole = newest_whole_checkpoint(run);
+  fail<FormatError>("run: {}; {}", what,
+                    whole.empty()
+                        ? fmt::format("of {} none is whole (eddy check {} --all says what is wrong)",
+                                      names_of(found), run.string())
+                        : advice(whole));
+}
+
+std::string way_out(const fs::path& checkpoint) {
+  const std::vector<FileCheck> checks = check_checkpoint(checkpoint);
+  if (std::all_of(checks.begin(), checks.end(), [](const FileCheck& check) { return check.problem.empty(); }))
+    return "";
+  const fs::path run = fs::absolute(checkpoint).parent_path().parent_path();
+  if (const fs::path whole = newest_whole_checkpoint(run); !whole.empty()) return "; " + advice(whole);
+  // Where the system refuses to read this checkpoint, it may refuse the others too, and nothing is known.
+  const bool refused = std::any_of(checks.begin(), checks.end(), [](const FileCheck& check) {
+    return check.condition == FileCondition::unreadable;
+  });
+  return refused ? "" : "; the run has no checkpoint that is whole";
+}
+
+void prune_checkpoints(const fs::path& checkpoints, std::int64_t saved, std::int64_t keep, bool good,
+                       double lowest_loss) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(checkpoints))
+    if (entry.path().filename().string().starts_with(".tmp-")) fs::remove_all(entry.path());
+  std::vector<fs::path> older = checkpoints_of_run(checkpoints.parent_path());
+  std::erase_if(older, [saved](const fs::path& folder) { return checkpoint_step(folder) >= saved; });
+  const std::string best = named_checkpoint(checkpoints / "best"),
+                    latest = named_checkpoint(checkpoints / "latest");
+  const auto kept = static_cast<std::size_t>(std::max<std::int64_t>(keep, 1)) - 1;
+  if (older.size() <= kept) return;
+  // Two good ones: a loss is that of the weights before its step, so the step after which the newest of them
+  // was saved may be the one that went wrong.
+  std::set<fs::path> stay{checkpoints / best, checkpoints / latest};
+  if (!good) {
+    int found = 0;
+    for (std::size_t i = 0; i < older.size() && found < 2; ++i)
+      if (is_good(older[i], lowest_loss)) {
+        stay.insert(older[i]);
+        ++found;
+      }
+  }
+  for (std::size_t i = kept; i < older.size(); ++i) {
+    if (stay.contains(older[i])) continue;
+    // Renamed first, so that a kill leaves no checkpoint from which a part is gone.
+    const fs::path gone = checkpoints / (".tmp-gone-" + older[i].filename().string());
+    fs::rename(older[i], gone);
+    fs::remove_all(gone);
+  }
+}
+
+bool ended_before_first_checkpoint(const fs::path& run) {
+  std::error_code error;
+  if (!fs::is_directory(run, error)) return false;
+  try {
+    for (const fs::directory_entry& entry : fs::directory_iterator(run)) {
+      const std::string name = entry.path().filename().string();
+      if (name == "checkpoints" && entry.is_directory()) {
+        for (const fs::directory_entry& inside : fs::directory_iterator(entry.path())) {
+          const std::string inner = inside.path().filename().string();
+          if (!inner.starts_with(".tmp-step-") && writer_of(inner) == 0) return false;
+        }
+      } else if (name == "metrics.jsonl") {
+        // Steps were logged: its checkpoints were there and are gone, and the numbers are still worth
+        // something.
+        const Metrics metrics = read_metrics(entry.path());
+        if (!metrics.steps.empty() || !metrics.foreign.empty()) return false;
+      } else if (name != "config.json" && name != "tokenizer.json" && name != "tokenizer.model" &&
+                 writer_of(name) == 0) {
+        return false;
+      }
+    }
+  } catch (const std::exception&) {  // what cannot be read is not touched
+    return false;
+  }
+  return true;
+}
+
+void remove_left_overs(const fs::path& run) {
+  std::error_code ignored;
+  const fs::path checkpoints = run / "checkpoints";
+  std::vector<fs::path> left;
+  for (const fs::path& folder : {run, checkpoints})
+    for (fs::directory_iterator entry(folder, ignored), end; !ignored && entry != end;
+         entry.increment(ignored)) {
+      const std::string name = entry->path().filename().string();
+      if (is_left_over(name) || (folder == checkpoints && name.starts_with(".tmp-")))
+        left.push_back(entry->path());
+    }
+  // On a file system that cannot exchange two folders, a checkpoint saved again is set aside first, and a
+  // kill may leave it so.
+  constexpr std::string_view kSetAside = ".tmp-old-";
+  for (const fs::path& path : left) {
+    const std::string name = path.filename().string();
+    const fs::path was = checkpoints / name.substr(std::min(kSetAside.size(), name.size()));
+    if (name.starts_with(kSetAside) && !fs::exists(was, ignored))
+      fs::rename(path, was, ignored);
+    else
+      fs::remove_all(path, ignored);
+  }
+}
+
+}  // namespace eddy

@@ -1,0 +1,56 @@
+// The checkpoints in a run's folder: which there are, which one is meant, which go, and what a killed process
+// left behind. checkpoint.h says what lies where.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace eddy {
+
+// The N of a folder named step-N; -1 for other names.
+std::int64_t checkpoint_step(const std::filesystem::path& folder);
+
+// The name in the file `latest` or `best`; empty when there is no such file, or nothing in it.
+// errors: IoError.
+std::string named_checkpoint(const std::filesystem::path& pointer);
+
+// The folders of a run's checkpoints, newest first; none when there is no such run.
+std::vector<std::filesystem::path> checkpoints_of_run(const std::filesystem::path& run);
+
+// The newest checkpoint of a run with nothing wrong in it; empty when there is none. What lies behind
+// `latest` comes last: it is left of a time from which the run was taken back.
+std::filesystem::path newest_whole_checkpoint(const std::filesystem::path& run);
+
+// Whether `which` can name a checkpoint of a run: latest, best, newest-whole or step-N.
+bool is_checkpoint_name(const std::string& which);
+
+// The folder of the checkpoint meant by a path, which is a run's folder or a checkpoint's. `which` is a name
+// as above. A checkpoint's folder means itself when `which` is "latest", and the run around it otherwise.
+// "newest-whole" is newest_whole_checkpoint; a warning says so where `latest` names a newer one.
+// errors: IoError when there is none; FormatError when `latest` or `best` names none, or none is whole.
+std::filesystem::path find_checkpoint(const std::string& path, const std::string& which);
+
+// What to do about a checkpoint that could not be read, to end an error's text with: "; step-59 is whole (go
+// on from it with ...)". Empty when nothing is wrong with the checkpoint's files.
+std::string way_out(const std::filesystem::path& checkpoint);
+
+// Removes checkpoints that are older than the one just saved, step-`saved`, but the newest `keep` (with it),
+// those that `latest` and `best` name, and, unless the one just saved `is_good`, the two newest whose latest
+// loss was finite and at most kGoodLossRange above `lowest_loss`.
+// errors: IoError; std::filesystem::filesystem_error.
+void prune_checkpoints(const std::filesystem::path& checkpoints, std::int64_t saved, std::int64_t keep,
+                       bool is_good, double lowest_loss);
+
+// A run that is further than this above its lowest loss has diverged. Nats: e^2 times the perplexity, which
+// no noise of a batch explains.
+inline constexpr double kGoodLossRange = 2;
+
+// Whether a folder holds nothing but what a run leaves that was killed before its first checkpoint.
+bool ended_before_first_checkpoint(const std::filesystem::path& run);
+
+// Removes the files that killed processes left half-written in a run's folder. The caller holds its lock.
+void remove_left_overs(const std::filesystem::path& run);
+
+}  // namespace eddy
