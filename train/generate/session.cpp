@@ -1,20 +1,31 @@
 // Sessions to and from safetensors, and the digests that identify their model.
 #include "train/generate/session.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "ops/core/warnings.h"
 #include "tensor/base/format.h"
 #include "tensor/files/safetensors.h"
 #include "train/config/run_config.h"
+#include "train/files/digest.h"
 #include "train/files/sha256.h"
 
 namespace eddy {
 namespace {
 
 constexpr const char* kFormat = "eddy session 1";
+constexpr const char* kDigestKey = "digest";
+// The other texts of a session.
+constexpr const char* kKeys[] = {"format",   "model", "config_sha256", "weights_sha256", "precision",
+                                 "position", "seed",  "temperature",   "top_k",          "top_p"};
 // The largest position accepted from a file, far from where counting on would overflow.
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 62;
 
@@ -113,12 +124,55 @@ GenerateState text_of(const std::map<std::string, Tensor>& tensors, std::int64_t
   return text;
 }
 
-SafetensorsMetadata metadata_of(const std::string& path) {
+SafetensorsFile open_session(const std::string& path) {
   try {
-    return SafetensorsFile::open(path).metadata();
+    return SafetensorsFile::open(path);
   } catch (const FormatError& error) {
     fail<FormatError>("session: {} is no session (a file that --save-session wrote): {}", path, error.what());
   }
+}
+
+// The digest of a session: of its metadata but the digest itself, and of its tensors, both by name, each text
+// with its length before it, so that no two sessions are the same bytes.
+class SessionDigest {
+ public:
+  explicit SessionDigest(const SafetensorsMetadata& notes) {
+    for (const auto& [key, value] : notes) {
+      if (key == kDigestKey) continue;
+      add_text(key);
+      add_text(value);
+    }
+  }
+  void add_tensor(const std::string& name, Dtype dtype, const std::vector<std::int64_t>& shape,
+                  const void* data, std::int64_t bytes) {
+    add_text(name);
+    add_text(dtype_name(dtype));
+    add_text(fmt::format("{}", fmt::join(shape, ",")));
+    digest_.update({static_cast<const char*>(data), static_cast<std::size_t>(bytes)});
+  }
+  std::string hex() const { return digest_.hex(); }
+
+ private:
+  void add_text(const std::string& text) { digest_.update(fmt::format("{}:{}", text.size(), text)); }
+
+  Digest digest_;
+};
+
+std::string problem_of(const SafetensorsFile& file) {
+  const SafetensorsMetadata& notes = file.metadata();
+  const auto saved = notes.find(kDigestKey);
+  if (saved == notes.end()) {
+    // Its name may be what was damaged.
+    for (const auto& [key, value] : notes)
+      if (std::find(std::begin(kKeys), std::end(kKeys), key) == std::end(kKeys))
+        return fmt::format("it holds the unknown text {:?}", key);
+    return "";
+  }
+  SessionDigest digest(notes);
+  for (const SafetensorsEntry& entry : file.entries())
+    digest.add_tensor(entry.name, entry.dtype, entry.shape, entry.data, entry.bytes);
+  if (digest.hex() == saved->second) return "";
+  return fmt::format("its digest is {}, and {:?} when it was saved", digest.hex(), saved->second);
 }
 
 }  // namespace
@@ -132,17 +186,42 @@ void save_session(const std::string& path, const Model& model, const Session& se
     tensors.emplace("logits", text.logits);
   else
     tensors.emplace("unread", Tensor::from(text.unread, {static_cast<std::int64_t>(text.unread.size())}));
-  save_safetensors(path, tensors,
-                   {{"format", kFormat},
-                    {"model", model.config().model},
-                    {"config_sha256", config_digest(model)},
-                    {"weights_sha256", weights_digest(model)},
-                    {"precision", precision_of(model)},
-                    {"position", fmt::format("{}", text.position)},
-                    {"seed", fmt::format("{}", session.sample.seed)},
-                    {"temperature", fmt::format("{}", session.sample.temperature)},
-                    {"top_k", fmt::format("{}", session.sample.top_k)},
-                    {"top_p", fmt::format("{}", session.sample.top_p)}});
+  SafetensorsMetadata notes{{"format", kFormat},
+                            {"model", model.config().model},
+                            {"config_sha256", config_digest(model)},
+                            {"weights_sha256", weights_digest(model)},
+                            {"precision", precision_of(model)},
+                            {"position", fmt::format("{}", text.position)},
+                            {"seed", fmt::format("{}", session.sample.seed)},
+                            {"temperature", fmt::format("{}", session.sample.temperature)},
+                            {"top_k", fmt::format("{}", session.sample.top_k)},
+                            {"top_p", fmt::format("{}", session.sample.top_p)}};
+  SessionDigest digest(notes);
+  for (auto& [name, tensor] : tensors) {
+    tensor = raw::contiguous(raw::to_device(tensor, kCpu));
+    digest.add_tensor(name, tensor.dtype(), tensor.shape().to_vector(),
+                      tensor.elements() == 0 ? nullptr : tensor.raw_data(), tensor.bytes());
+  }
+  notes.emplace(kDigestKey, digest.hex());
+  save_safetensors(path, tensors, notes);
+}
+
+std::string session_problem(const std::string& path) {
+  const SafetensorsFile file = open_session(path);
+  const auto format = file.metadata().find("format");
+  if (format == file.metadata().end() || format->second != kFormat)
+    fail<FormatError>("session: {} is no session (a file that --save-session wrote)", path);
+  return problem_of(file);
+}
+
+std::string not_finite_in_session(const std::string& path) {
+  if (open_session(path).metadata().contains(kDigestKey)) return "";
+  for (const auto& [name, tensor] : load_safetensors(path)) {
+    if (!is_floating(tensor.dtype())) continue;
+    for (const double value : raw::cast(tensor, Dtype::f64).to_vector<double>())
+      if (!std::isfinite(value)) return name;
+  }
+  return "";
 }
 
 bool can_write_session(const std::string& path) {
@@ -160,10 +239,16 @@ bool can_write_session(const std::string& path) {
 }
 
 Session load_session(const std::string& path, const Model& model) {
-  const SafetensorsMetadata metadata = metadata_of(path);
-  const Notes notes(metadata, path);
+  const SafetensorsFile file = open_session(path);
+  const Notes notes(file.metadata(), path);
   if (notes.text("format") != kFormat)
     fail<FormatError>("session: {} is in format {:?} (here {:?})", path, notes.text("format"), kFormat);
+  // First of all: what was damaged must not be taken for another model's.
+  if (const std::string problem = problem_of(file); !problem.empty())
+    fail<FormatError>("session: {} is damaged: {} (begin the text again, or take a copy)", path, problem);
+  if (!file.metadata().contains(kDigestKey))
+    add_warning(fmt::format(
+        "warning: {} has no digest, so it is not checked (sessions saved by this version have one)", path));
   check_model(notes, model, path);
   Session session;
   session.sample.seed = notes.number<std::uint64_t>("seed");
@@ -171,7 +256,7 @@ Session load_session(const std::string& path, const Model& model) {
   session.sample.top_k = notes.number<std::int64_t>("top_k");
   session.sample.top_p = notes.number<double>("top_p");
   validate(session.sample);
-  session.text = text_of(load_safetensors(path), notes.number<std::int64_t>("position"), model, path);
+  session.text = text_of(load_safetensors(file), notes.number<std::int64_t>("position"), model, path);
   return session;
 }
 

@@ -6,7 +6,8 @@
 //   logits            f32 [n_out], of the next token; absent while a drawn token has not been read
 //   unread            i32 [1], the drawn token that the model has not read
 //   metadata          model, config and weights by their digests, precision, position, seed, temperature,
-//                     top_k, top_p
+//                     top_k, top_p; and `digest`, the XXH3 digest of everything else (a session of a
+//                     version that wrote none is loaded with a warning)
 #pragma once
 
 #include <string>
@@ -27,6 +28,17 @@ void save_session(const std::string& path, const Model& model, const Session& se
 
 // Whether a session may be written to this path: it does not exist, or is an empty file or another session.
 bool can_write_session(const std::string& path);
+
+// What is wrong with a session as its digest tells, without its model; empty when nothing is, or when it has
+// no digest.
+// errors: IoError; FormatError for a file that is no session.
+std::string session_problem(const std::string& path);
+
+// The first tensor that holds a NaN or an infinity in a session without a digest; empty when there is none,
+// and for a session with a digest. It tells a damaged session from damaged weights when the text cannot go
+// on.
+// errors: as session_problem.
+std::string not_finite_in_session(const std::string& path);
 
 // The session in a file, on the model's device.
 // errors: IoError; FormatError for a file that is no session, or a damaged one; ConfigError, naming the

@@ -49,6 +49,20 @@ SampleOptions with_flags(SampleOptions kept, const SampleOptions& given, const S
   return kept;
 }
 
+// Calls `write`. The error of a text that cannot go on names the session it was taken from if that is the
+// cause.
+template <class Write>
+GenerateResult blaming_session(const std::string& session, const Write& write) {
+  try {
+    return write();
+  } catch (const NonFiniteError& error) {
+    const std::string part = session.empty() ? "" : not_finite_in_session(session);
+    if (part.empty()) throw;
+    fail<FormatError>("session: {} is damaged: its {} is not finite (begin the text again, or take a copy)",
+                      session, part);
+  }
+}
+
 // An endless prompt (`yes |`) must not fill the memory.
 constexpr std::size_t kLongestPrompt = std::size_t{1} << 24;
 
@@ -98,12 +112,16 @@ int run_generate(const GenerateOptions& options, const SampleFlags& flags) {
     flush_output();
   };
   const double prompt_seconds =
-      generate(*run.model, *run.tokenizer, session.text, ids, 0, session.sample).prompt_seconds;
+      blaming_session(options.session, [&] {
+        return generate(*run.model, *run.tokenizer, session.text, ids, 0, session.sample);
+      }).prompt_seconds;
   // From here on an interrupt waits until the session is saved.
   std::optional<StopOnSignal> signals;
   if (saving) signals.emplace();
-  const GenerateResult result = generate(*run.model, *run.tokenizer, session.text, {}, options.tokens,
-                                         session.sample, show, [&] { return saving && stop_requested(); });
+  const GenerateResult result = blaming_session(options.session, [&] {
+    return generate(*run.model, *run.tokenizer, session.text, {}, options.tokens, session.sample, show,
+                    [&] { return saving && stop_requested(); });
+  });
   if (terminal) print(safe.finish() + "\n");
   flush_output();
   if (saving) save_session(options.save_session, *run.model, session);
@@ -157,9 +175,7 @@ void add_generate_command(CLI::App& app, std::function<int()>& action) {
                    "File to save the state of the text in, after the last token or Ctrl-C; may be the file "
                    "of --session")
       ->check(not_empty());
-  command->add_option("--checkpoint", options->checkpoint, "Which checkpoint of a run")
-      ->check(CLI::IsMember({"latest", "best"}))
-      ->capture_default_str();
+  add_checkpoint_option(*command, options->checkpoint, "Which checkpoint of a run");
   command->add_option("--precision", options->precision, "Arithmetic; bf16 on the CPU is a slow check")
       ->check(CLI::IsMember({"f32", "bf16", "tf32", "f64"}))
       ->capture_default_str();

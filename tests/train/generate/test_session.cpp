@@ -148,7 +148,8 @@ TEST_CASE("session: a file that is none or damaged is refused") {
   Session session{{}, kDraws};
   generate(*model, *tokenizer, session.text, Tokens{1, 2}, 3, kDraws);
   save_session(file, *model, session);
-  const SafetensorsMetadata notes = SafetensorsFile::open(file).metadata();
+  SafetensorsMetadata notes = SafetensorsFile::open(file).metadata();
+  CHECK(notes.erase("digest") == 1);  // so that each change gets as far as its own check
   const std::map<std::string, Tensor> tensors = load_safetensors(file);
   const auto refused = [&](std::map<std::string, Tensor> changed, SafetensorsMetadata said) {
     save_safetensors(file, changed, said);
