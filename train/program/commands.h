@@ -18,6 +18,7 @@ void add_eval_command(CLI::App& app, std::function<int()>& action);
 void add_compare_command(CLI::App& app, std::function<int()>& action);
 void add_tokenizer_command(CLI::App& app, std::function<int()>& action);
 void add_generate_command(CLI::App& app, std::function<int()>& action);
+void add_check_command(CLI::App& app, std::function<int()>& action);
 void add_info_command(CLI::App& app, std::function<int()>& action);
 void add_models_command(CLI::App& app, std::function<int()>& action);
 void add_bench_command(CLI::App& app, std::function<int()>& action);

@@ -31,7 +31,7 @@ Words operator+(Words words, const Words& more) {
   return words;
 }
 
-const Words kCommands{"train",     "reproduce", "eval", "compare", "generate",
+const Words kCommands{"train",     "reproduce", "eval", "compare", "generate", "check",
                       "tokenizer", "models",    "info", "bench",   "dump"};
 
 // A few steps of a 16-wide model in a context of 16 tokens.
@@ -102,6 +102,7 @@ TEST_CASE("program: version and help go to standard output and are no errors") {
       {"--data", "--split", "--batches"},
       {"--data", "--top", "--clear-state", "--html"},
       {"--prompt", "--tokens", "--temperature", "--top-k", "--seed"},
+      {"--all"},
       {"train", "show"},
       {"--config", "--vocab"},
       {"--measure"},
@@ -181,7 +182,7 @@ TEST_CASE("program: a run's folder that exists is refused and stays as it is") {
   folder.write("file", "mine too");
   const auto before = content_of(folder.path());
   check_refused(run(folder, tiny_train(text) + Words{"--run", "out"}), 1,
-                "out exists (go on with it by --resume out");
+                "out exists and holds no checkpoint to go on from (choose another folder)");
   check_refused(run(folder, tiny_train(text) + Words{"--run", "file"}), 1, "file exists");
   check_refused(run(folder, tiny_train(text) + Words{"--run", "file/inside"}), 1, "file/inside");
   check_refused(run(folder, {"train", "--resume", "out"}), 1, "holds no checkpoint");

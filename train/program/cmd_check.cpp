@@ -1,0 +1,187 @@
+// `eddy check`: verifies the files of a run, or a session, against their digests.
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tensor/base/format.h"
+#include "tensor/files/safetensors.h"
+#include "train/files/text_file.h"
+#include "train/generate/session.h"
+#include "train/page/human_text.h"
+#include "train/program/commands.h"
+#include "train/program/output.h"
+#include "train/run/digests.h"
+#include "train/run/metrics.h"
+#include "train/run/run_folder.h"
+
+namespace eddy {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct CheckFlags {
+  std::string path;
+  bool all = false;
+};
+
+const char* word_for(FileCondition condition) {
+  switch (condition) {
+    case FileCondition::whole:
+      return "whole";
+    case FileCondition::unchecked:
+      return "no digest";
+    case FileCondition::damaged:
+      return "DAMAGED";
+    case FileCondition::missing:
+      return "MISSING";
+    case FileCondition::unreadable:
+      return "UNREADABLE";
+  }
+  return "?";
+}
+
+// Prints one line and counts what is wrong.
+class Checks {
+ public:
+  void add(const FileCheck& check) {
+    std::error_code error;
+    const auto bytes = fs::file_size(check.file, error);
+    print_line("{:<10}  {:>10}  {}{}{}", word_for(check.condition),
+               error ? "-" : human_bytes(static_cast<std::int64_t>(bytes)), check.file.string(),
+               check.problem.empty() ? "" : ": ", check.problem);
+    flush_output();
+    if (!check.problem.empty()) ++wrong_;
+    if (check.condition == FileCondition::unchecked) ++unchecked_;
+  }
+  // Checks a file that has no digest: `problem` reads it and returns what is wrong. A missing one is no
+  // error.
+  template <class Problem>
+  void add_if_there(const fs::path& file, const Problem& problem) {
+    std::error_code error;
+    if (fs::symlink_status(file, error).type() == fs::file_type::not_found) return;
+    FileCheck check{file, FileCondition::whole};
+    try {
+      check.problem = problem(file);
+      if (!check.problem.empty()) check.condition = FileCondition::damaged;
+    } catch (const FormatError& wrong) {
+      check.condition = FileCondition::damaged;
+      check.problem = wrong.what();
+    } catch (const std::exception& refused) {
+      check.condition = FileCondition::unreadable;
+      check.problem = refused.what();
+    }
+    add(check);
+  }
+  int wrong() const { return wrong_; }
+  int unchecked() const { return unchecked_; }
+
+ private:
+  int wrong_ = 0, unchecked_ = 0;
+};
+
+std::string problem_of_json(const fs::path& file) {
+  return nlohmann::json::accept(read_text_file(file)) ? "" : "it is not JSON";
+}
+
+std::string problem_of_metrics(const fs::path& file) {
+  const Metrics metrics = read_metrics(file);
+  if (metrics.foreign.empty()) return "";
+  return fmt::format("{} lines are no records, the first is {} (a resumed run leaves them out)",
+                     metrics.foreign.size(), metrics.foreign.front());
+}
+
+std::string problem_of_pointer(const fs::path& pointer) {
+  const std::string name = named_checkpoint(pointer);
+  if (name.empty()) return "it is empty";
+  std::error_code error;
+  const fs::path target = pointer.parent_path() / name;
+  if (checkpoint_step(target) >= 0 && fs::is_directory(target, error)) return "";
+  return fmt::format("it names {:?}, which is no checkpoint", name);
+}
+
+// The checkpoints to check, newest first: all, or those that `latest` and `best` name and the newest.
+std::vector<fs::path> chosen_checkpoints(const fs::path& run, bool all) {
+  std::vector<fs::path> found = checkpoints_of_run(run);
+  if (all || found.empty()) return found;
+  const fs::path folder = run / "checkpoints", newest = found.front();
+  const std::string latest = named_checkpoint(folder / "latest"), best = named_checkpoint(folder / "best");
+  std::erase_if(found, [&](const fs::path& checkpoint) {
+    return checkpoint.filename() != latest && checkpoint.filename() != best && checkpoint != newest;
+  });
+  return found;
+}
+
+void check_run(const fs::path& run, bool all, Checks& checks) {
+  const fs::path folder = run / "checkpoints";
+  checks.add_if_there(run / "config.json", problem_of_json);
+  checks.add_if_there(run / "tokenizer.json", problem_of_json);
+  checks.add_if_there(run / "metrics.jsonl", problem_of_metrics);
+  checks.add_if_there(folder / "best", problem_of_pointer);
+  std::error_code error;
+  if (fs::exists(folder / "latest", error))
+    checks.add_if_there(folder / "latest", problem_of_pointer);
+  else
+    checks.add({folder / "latest", FileCondition::missing, 0, "it is missing"});
+  for (const fs::path& checkpoint : chosen_checkpoints(run, all))
+    for (const FileCheck& check : check_checkpoint(checkpoint)) checks.add(check);
+}
+
+int run_check(const CheckFlags& flags) {
+  fs::path path(flags.path);
+  if (!path.has_filename()) path = path.parent_path();
+  std::error_code error;
+  Checks checks;
+  bool is_run = false;
+  if (fs::is_regular_file(path, error)) {
+    if (flags.all)
+      fail<ValueError>("check: {} is a file (--all is for the checkpoints of a run)", flags.path);
+    checks.add_if_there(path, [](const fs::path& file) { return session_problem(file.string()); });
+    if (checks.wrong() == 0 && !SafetensorsFile::open(path.string()).metadata().contains("digest")) {
+      print_line("it has no digest (an older version saved it)");
+      return 0;
+    }
+  } else if (checkpoint_step(path) >= 0 || fs::exists(path / "state.json", error)) {
+    if (flags.all)
+      fail<ValueError>("check: {} is a checkpoint (--all is for all those of its run)", flags.path);
+    static_cast<void>(find_checkpoint(flags.path, "latest"));
+    for (const FileCheck& check : check_checkpoint(path)) checks.add(check);
+  } else {
+    if (checkpoints_of_run(path).empty()) static_cast<void>(find_checkpoint(flags.path, "latest"));
+    is_run = true;
+    check_run(path, flags.all, checks);
+  }
+  if (checks.wrong() == 0) {
+    print_line(
+        "nothing is wrong{}",
+        checks.unchecked() > 0 ? ", as far as can be seen without digests (an older version saved it)" : "");
+    return 0;
+  }
+  std::string whole;
+  if (is_run) {
+    const fs::path newest = newest_whole_checkpoint(path);
+    whole = newest.empty()
+                ? "; no checkpoint is whole"
+                : fmt::format("; the newest checkpoint that is whole is {}", newest.filename().string());
+  }
+  print_line("wrong: {}{}", checks.wrong() == 1 ? "1 file" : fmt::format("{} files", checks.wrong()), whole);
+  return 1;
+}
+
+}  // namespace
+
+void add_check_command(CLI::App& app, std::function<int()>& action) {
+  CLI::App* command =
+      app.add_subcommand("check", "Verify the files of a run, or a session, against their digests");
+  const auto flags = std::make_shared<CheckFlags>();
+  command->add_option("RUN", flags->path, "Folder of a run, or of one checkpoint, or a session's file")
+      ->required();
+  command->add_flag("--all", flags->all,
+                    "Check every checkpoint of the run (default: the newest, the latest and the best)");
+  command->callback([flags, &action] { action = [flags] { return run_check(*flags); }; });
+}
+
+}  // namespace eddy
