@@ -117,41 +117,60 @@ std::string read_whole(const std::string& path) {
 
 // Refuses characters beyond ASCII where toml++ 3.3 asks whether they are white space: its answer for many of
 // them (accented letters, Greek, Cyrillic, Hiragana) is undefined behaviour. It asks outside of strings and
-// comments, where TOML itself allows none, and behind a backslash in a """ string.
+// comments, where TOML itself allows none; behind a backslash in a """ string; and while it looks for the end
+// of a value that is no string, which may hold quotes. So where a text has such characters, a quote begins a
+// string: in the middle of a word it is refused.
 // errors: ConfigError with line and column.
 void refuse_odd_unicode(const std::string& name, std::string_view text) {
-  const auto refuse = [&](std::size_t at, const char* where, const char* remedy) {
-    fail<ConfigError>("{}: a character beyond ASCII {} ({})",
-                      place_in_text(name, text, static_cast<std::int64_t>(at) + 1), where, remedy);
-  };
   const auto beyond_ascii = [&](std::size_t at) {
     return at < text.size() && static_cast<unsigned char>(text[at]) >= 0x80;
   };
+  const auto refuse = [&](std::size_t at, const char* what) {
+    fail<ConfigError>("{}: {}", place_in_text(name, text, static_cast<std::int64_t>(at) + 1), what);
+  };
   std::size_t at = text.starts_with("\xef\xbb\xbf") ? 3 : 0;  // a byte order mark
+  if (std::none_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) >= 0x80; }))
+    return;
+  bool word = false;   // inside a bare key or value
+  bool value = false;  // behind the '=' of a line, its brackets included
+  int depth = 0;
   while (at < text.size()) {
     const char c = text[at];
     if (beyond_ascii(at))
-      refuse(at, "outside of quotes and comments", "put a text in quotes; keys have none");
+      refuse(
+          at,
+          "a character beyond ASCII outside of quotes and comments (put a text in quotes; keys have none)");
     if (c == '#') {
       at = std::min(text.find('\n', at), text.size());
-    } else if (c == '"' || c == '\'') {
-      const bool basic = c == '"', lines = text.substr(at, 3) == std::string(3, c);
-      const std::string end(lines ? 3 : 1, c);
-      at += end.size();
-      while (at < text.size() && text.substr(at, end.size()) != end) {
-        if (!lines && text[at] == '\n') break;  // not closed: the parser stops here
-        const bool escape = basic && text[at] == '\\';
-        at += escape ? 2 : 1;
-        if (!escape || !lines) continue;
-        const std::size_t behind = text.find_first_not_of(" \t\r\n", at - 1);
-        if (behind != std::string_view::npos && beyond_ascii(behind))
-          refuse(behind, "behind a backslash", "begin the line with another character, or leave it out");
-      }
-      at = std::min(at + end.size(), text.size());
-      for (int more = 0; lines && more < 2 && at < text.size() && text[at] == c; ++more) ++at;
-    } else {
-      ++at;
+      continue;
     }
+    if (c != '"' && c != '\'') {
+      const bool opens = c == '[' || c == '{', closes = c == ']' || c == '}';
+      if (opens && !word) ++depth;
+      if (closes) depth = std::max(depth - 1, 0);
+      const bool ends_key = c == '=' && !value;
+      if (c == '=') value = true;
+      if (c == '\n' && depth == 0) value = false;
+      const bool ends = closes || ends_key || c == ',' || c == ' ' || c == '\t' || c == '\r' || c == '\n';
+      word = !ends && (word || !(opens || c == '='));
+      ++at;
+      continue;
+    }
+    if (word) refuse(at, "a quote in the middle of a word (put a blank before it)");
+    const bool basic = c == '"', lines = text.substr(at, 3) == std::string(3, c);
+    const std::string end(lines ? 3 : 1, c);
+    at += end.size();
+    while (at < text.size() && text.substr(at, end.size()) != end) {
+      if (!lines && text[at] == '\n') break;  // not closed: the parser stops here
+      const bool escape = basic && text[at] == '\\';
+      at += escape ? 2 : 1;
+      if (!escape || !lines) continue;
+      const std::size_t behind = text.find_first_not_of(" \t\r\n", at - 1);
+      if (behind != std::string_view::npos && beyond_ascii(behind))
+        refuse(behind, "a character beyond ASCII behind a backslash (begin with another, or leave it out)");
+    }
+    at = std::min(at + end.size(), text.size());
+    for (int more = 0; lines && more < 2 && at < text.size() && text[at] == c; ++more) ++at;
   }
 }
 

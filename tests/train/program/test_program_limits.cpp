@@ -165,6 +165,9 @@ TEST_CASE("config: letters beyond ASCII stand in strings and comments and nowher
     CHECK(contains(refused("a = \"\"\"x\\\n  " + c + "\"\"\"\n"),
                    "a.toml:2:3: a character beyond ASCII behind"));
     CHECK(contains(refused("a = \"\"\"\\" + c + "\"\"\"\n"), "a.toml:1:9: "));
+    // The end of a value that is no string is looked for through quotes.
+    for (const char* const value : {"1\"", "1[\"", "x = 1=\"", "[1=\"", "[\n1=\""})
+      CHECK(contains(refused("a = " + std::string(value) + c + "\"\n"), "a quote in the middle of a word"));
     // In its place it is what it is.
     const std::string text = "\xef\xbb\xbf# " + c + "\na = \"" + c + "\\\"" + c + "\" # " + c + "\nb = '" +
                              c + "\\'\nc = \"\"\"\n" + c + "\"" + c + "\"\"\"\"\n'" + c + "' = '''" + c +
@@ -174,5 +177,8 @@ TEST_CASE("config: letters beyond ASCII stand in strings and comments and nowher
     CHECK(value.at("b") == c + "\\");
     CHECK(value.at("c") == c + "\"" + c + "\"");
     CHECK(value.at(c) == c);
+    const std::string list =
+        "a=\"" + c + "\"\nb = [\"" + c + "\", '" + c + "']\nc = [\n\"" + c + "\",\n[\"" + c + "\"]]\n";
+    CHECK(config_from_toml(list, "a.toml").value.at("c").at(1).at(0) == c);
   }
 }
