@@ -154,11 +154,11 @@ __device__ inline void fill_bias(const Head<bf16>& head, std::int64_t lowest, fl
     to[i] = bias[max(std::int64_t{0}, min(lowest + i, args.distances - 1))];
 }
 
-// scores += of_first[row - column], or with KeysInRows of_first[column - row], for a warp's pairs.
+// scores += bias_at_first[row - column], or with KeysInRows bias_at_first[column - row], for a warp's pairs.
 template <int N, bool KeysInRows = false>
-__device__ void add_bias_window(const float* of_first, float (&scores)[N / 8][4]) {
+__device__ void add_bias_window(const float* bias_at_first, float (&scores)[N / 8][4]) {
   constexpr int kSign = KeysInRows ? -1 : 1;
-  const float* const own = of_first + kSign * (own_row() - own_column());
+  const float* const own = bias_at_first + kSign * (own_row() - own_column());
 #pragma unroll
   for (int n = 0; n < N / 8; ++n)
 #pragma unroll

@@ -41,7 +41,7 @@ class BlockGroup {
       // Compares the difference, so that the counter may wrap.
       const long long began = clock64();
       while (static_cast<int>(read() - awaited_) < 0)
-        if (clock64() - began > kPatience) __trap();
+        if (clock64() - began > kTimeoutClocks) __trap();
     }
     __syncthreads();
   }
@@ -49,7 +49,7 @@ class BlockGroup {
   const int index, rank;
 
  private:
-  static constexpr long long kPatience = 1ll << 36;  // clocks: half a minute
+  static constexpr long long kTimeoutClocks = 1ll << 36;  // clocks: half a minute
 
   __device__ unsigned read() const {
     unsigned value;

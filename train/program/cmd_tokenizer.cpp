@@ -54,7 +54,7 @@ int run_train_tokenizer(TokenizerFlags& flags) {
 }
 
 // Loads the tokenizer of a .model file, a tokenizer.json, a checkpoint or a run.
-std::unique_ptr<Tokenizer> tokenizer_behind(const std::string& subject) {
+std::unique_ptr<Tokenizer> load_tokenizer_of(const std::string& subject) {
   std::error_code error;
   if (is_sentencepiece_path(subject) && !fs::is_directory(subject, error)) return read_sentencepiece(subject);
   if (fs::is_regular_file(subject, error)) return tokenizer_from_json(read_text_file(subject));
@@ -116,7 +116,7 @@ void show_data(const Tokenizer& tokenizer, const std::string& path) {
 }
 
 int run_show_tokenizer(const TokenizerFlags& flags) {
-  const std::unique_ptr<Tokenizer> tokenizer = tokenizer_behind(flags.subject);
+  const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer_of(flags.subject);
   print_line("{}: {} tokens", tokenizer->name(), tokenizer->vocab_size());
   std::vector<std::int32_t> by_length;
   std::string textless;

@@ -73,7 +73,7 @@ class Record {
     return value->get<double>();
   }
   // Every number (NaN for null) but those of these names.
-  std::vector<std::pair<std::string, double>> numbers_besides(
+  std::vector<std::pair<std::string, double>> extra_numbers(
       std::initializer_list<std::string_view> names) const {
     std::vector<std::pair<std::string, double>> found;
     for (const auto& [key, value] : json_.items())
@@ -117,7 +117,7 @@ void add_record(Metrics& metrics, const Line& line) {
                              r.integer("graph_nodes"), r.integer("saved_bytes"), r.integer("graph_depth")});
   } else if (kind == "eval") {
     metrics.evals.push_back({step, r.string("split"), r.number("loss"), r.integer("tokens"),
-                             r.numbers_besides({"kind", "step", "split", "loss", "tokens"})});
+                             r.extra_numbers({"kind", "step", "split", "loss", "tokens"})});
   } else if (kind == "sample") {
     metrics.samples.push_back({step, r.string("text")});
   } else if (kind == "event") {

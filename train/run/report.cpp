@@ -254,9 +254,9 @@ void add_samples(HtmlPage& page, const ReportData& data) {
       shown.back().label = "after: " + shown.back().label;
     }
     // Of many samples in between, a few evenly spaced ones tell the story.
-    const std::size_t between = records.size() > 2 ? records.size() - 2 : 0;
-    const std::size_t count = std::min(between, kMostFolded);
-    for (std::size_t k = 0; k < count; ++k) folded.push_back(labelled(records[1 + k * between / count]));
+    const std::size_t middle = records.size() > 2 ? records.size() - 2 : 0;
+    const std::size_t count = std::min(middle, kMostFolded);
+    for (std::size_t k = 0; k < count; ++k) folded.push_back(labelled(records[1 + k * middle / count]));
   }
   if (shown.empty()) return;
   page.heading("Samples");

@@ -17,12 +17,12 @@ void StateWatch::measure(const Task& task, const Model& model, const EvalOptions
   };
   EvalOptions part = options;
   part.batches = batches_;
-  const double with =
+  const double loss_with_state =
       part.batches == options.batches ? result.loss : task.evaluate(model, part, watched).loss;
   part.clear_state = true;
-  const double without = task.evaluate(model, part, watched).loss;
+  const double loss_cleared = task.evaluate(model, part, watched).loss;
   if (ended) return;
-  result.extras.emplace_back("state_gain", without - with);
+  result.extras.emplace_back("state_gain", loss_cleared - loss_with_state);
   result.extras.insert(result.extras.end(), result.diagnostics.begin(), result.diagnostics.end());
 }
 

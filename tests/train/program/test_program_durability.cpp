@@ -9,9 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "tensor/base/error.h"
 #include "tensor/files/safetensors.h"
-#include "tests/train/program_test.h"
-#include "tests/train/tiny_run.h"
+#include "tests/support/errors.h"
+#include "tests/support/program.h"
+#include "tests/support/threads.h"
+#include "tests/support/tiny_run.h"
 
 namespace {
 

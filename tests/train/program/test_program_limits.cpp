@@ -10,8 +10,9 @@
 
 #include "tensor/base/error.h"
 #include "tensor/files/safetensors.h"
-#include "tests/train/program_test.h"
-#include "tests/train/text_test.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+#include "tests/support/program.h"
 #include "train/config/config_file.h"
 #include "train/files/text_file.h"
 #include "train/text/stories/story_generator.h"

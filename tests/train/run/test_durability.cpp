@@ -9,7 +9,10 @@
 
 #include "models/optimizer/adam.h"
 #include "ops/core/warnings.h"
-#include "tests/train/tiny_run.h"
+#include "tensor/base/error.h"
+#include "tests/support/errors.h"
+#include "tests/support/threads.h"
+#include "tests/support/tiny_run.h"
 #include "train/files/digest.h"
 #include "train/run/checkpoint.h"
 #include "train/run/digests.h"
@@ -22,14 +25,6 @@ namespace {
 using namespace eddy;
 using namespace eddy::test;
 namespace fs = std::filesystem;
-
-TrainRequest resumed(const TrainRequest& request, std::int64_t steps) {
-  TrainRequest result = request;
-  result.resume = request.run_dir;
-  result.run_dir.clear();
-  result.config.train.steps = steps;
-  return result;
-}
 
 // A run with a carried state and the checkpoints step-0, step-2, step-4 and step-6.
 TrainRequest carried_run(const TempFolder& folder) {

@@ -11,7 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "tests/train/tiny_run.h"
+#include "tensor/base/error.h"
+#include "tests/support/errors.h"
+#include "tests/support/threads.h"
+#include "tests/support/tiny_run.h"
 #include "train/run/checkpoint.h"
 #include "train/run/metrics.h"
 

@@ -170,7 +170,7 @@ TEST_CASE("metrics: unknown kinds and fields are passed over and survive a resum
 }
 
 TEST_CASE("metrics: a whole line that is no record is passed over and named and survives a resume") {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const std::string good = "{\"kind\":\"event\",\"step\":1,\"text\":\"a\"}\n";
   const std::string late = "{\"kind\":\"event\",\"step\":9,\"text\":\"b\"}\n";
   const std::string deep(100000, '[');
@@ -181,14 +181,14 @@ TEST_CASE("metrics: a whole line that is no record is passed over and named and 
         std::string("{\"kind\":\"step\",\"step\":18446744073709551615}"),
         std::string("{\"kind\":\"step\",\"step\":1,\"loss\":\"x\"}"), std::string(3, '\0'), deep}) {
     CAPTURE(bad.substr(0, 60));
-    replace_text_file(folder / "m", good + bad + "\n" + late);
-    const Metrics metrics = read_metrics(folder / "m");
+    replace_text_file(folder.path("m"), good + bad + "\n" + late);
+    const Metrics metrics = read_metrics(folder.path("m"));
     CHECK(metrics.events.size() == 2);
     CHECK(metrics.steps.empty());
     REQUIRE(metrics.foreign.size() == 1);
     CHECK(metrics.foreign[0].starts_with("line 2: "));
-    drop_metrics_after(folder / "m", 8);
-    const std::string left = read_text_file(folder / "m");
+    drop_metrics_after(folder.path("m"), 8);
+    const std::string left = read_text_file(folder.path("m"));
     CHECK(left.starts_with(good));
     CHECK(left.find(late) == std::string::npos);
     if (bad != "{\"step\":1}" && !bad.starts_with("{\"kind\":\"step\",\"step\":1844"))
