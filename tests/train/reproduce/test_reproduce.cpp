@@ -221,8 +221,8 @@ TEST_CASE("a run that was killed before its first checkpoint begins again") {
   options.rows = {"lstm"};
   CHECK(reproduce_quietly(options).end == ReproduceEnd::done);
   const std::string row = row_folder(options, "lstm");
-  fs::remove_all(row + "/checkpoints");
-  fs::remove(row + "/result.json");
+  for (const char* later : {"checkpoints", "result.json", "metrics.jsonl", "report.html"})
+    fs::remove_all(row + "/" + later);
   CHECK(reproduce_quietly(options).end == ReproduceEnd::done);
   CHECK(result_of(options, "lstm").step == 12);
 }
@@ -240,6 +240,7 @@ TEST_CASE("a folder with another configuration or with something else is refused
   options.set.erase("model.dim");
   options.rows = {"staircase"};
   fs::create_directories(row_folder(options, "staircase"));
+  replace_text_file(row_folder(options, "staircase") + "/notes.txt", "mine");
   CHECK(contains(error_of<IoError>([&] { reproduce_quietly(options); }), "is not a run"));
   options.rows = {"lstm"};  // which is done: the other does not stand in its way
   CHECK(reproduce_quietly(options).end == ReproduceEnd::done);
