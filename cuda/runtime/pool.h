@@ -33,7 +33,7 @@ class RawMemory {
   // Returns memory aligned to 512 bytes, or nullptr when there is not enough.
   virtual void* take(std::size_t bytes) = 0;
   virtual void give_back(void* memory, std::size_t bytes) noexcept = 0;
-  // The device's name for errors: "cuda:0".
+  // The device's name in errors, such as "cuda:0".
   virtual std::string name() const = 0;
   // What the device says about its memory, for errors; may be empty.
   virtual std::string describe() const = 0;

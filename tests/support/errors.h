@@ -1,4 +1,4 @@
-// For tests of errors: the text of an error, and whether a text contains another.
+// The text of an error, and whether a text contains another.
 #pragma once
 
 #include <string>

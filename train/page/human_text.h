@@ -12,11 +12,11 @@ namespace eddy {
 // is not finite.
 std::string human_count(double value);
 
-// Returns bytes with binary units: "512 B", "1.2 GiB".
+// Returns bytes in binary units, such as "512 B", "1.2 GiB".
 std::string human_bytes(std::int64_t bytes);
 
-// Returns a time in its two largest units: "0.4s", "12s", "3m 20s", "2h 05m", "3d 04h"; "-" when it is not
-// finite or negative.
+// Returns a time in its two largest units, such as "0.4s", "12s", "3m 20s", "2h 05m", "3d 04h"; "-" when it
+// is not finite or negative.
 std::string human_duration(double seconds);
 
 // Returns a number with `digits` significant digits and no trailing zeros: "3.142", "3e-4", "nan".
