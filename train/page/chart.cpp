@@ -21,12 +21,6 @@ namespace {
 constexpr double kLargestDrawn = 1e290;
 constexpr double kCharacterWidth = 6.9;  // of the tick labels, at 12 units height
 
-// Counts of the values that are not drawn.
-struct Hidden {
-  std::int64_t not_finite = 0;
-  std::int64_t not_positive = 0;
-};
-
 bool fits(double value, bool log) {
   return std::abs(value) <= kLargestDrawn && (!log || value > 0);
 }
@@ -58,8 +52,8 @@ void take_quantiles(Range& range, std::vector<double> values) {
 struct Ranges {
   Range x;
   Range y;
-  bool whole_x = true;  // every x is a whole number: steps, lengths
-  Hidden hidden;
+  bool whole_x = true;                            // every x is a whole number: steps, lengths
+  std::int64_t not_finite = 0, not_positive = 0;  // values that are not drawn
 };
 
 Ranges measure(const Chart& chart) {
@@ -72,11 +66,11 @@ Ranges measure(const Chart& chart) {
     std::vector<double> faint;
     for (std::size_t i = 0; i < s.x.size(); ++i) {
       if (!fits(s.x[i], false) || !fits(s.y[i], false)) {
-        ++ranges.hidden.not_finite;
+        ++ranges.not_finite;
         continue;
       }
       if (!fits(s.x[i], chart.log_x) || !fits(s.y[i], chart.log_y)) {
-        ++ranges.hidden.not_positive;
+        ++ranges.not_positive;
         continue;
       }
       ranges.x.take(s.x[i]);
@@ -146,17 +140,8 @@ int colour_of(const Chart& chart, std::size_t index) {
 }
 
 const char* style_class(SeriesStyle style) {
-  switch (style) {
-    case SeriesStyle::faint:
-      return "faint";
-    case SeriesStyle::points:
-      return "points";
-    case SeriesStyle::line_points:
-      return "line dotted";
-    case SeriesStyle::line:
-      break;
-  }
-  return "line";
+  constexpr const char* kClasses[] = {"line", "faint", "points", "line dotted"};
+  return kClasses[static_cast<std::size_t>(style)];
 }
 
 struct Paths {
@@ -170,8 +155,10 @@ Paths draw(const Series& s, const Chart& chart, const Axes& axes, const Frame& f
     return i < points.size() && fits(points[i].x, chart.log_x) && fits(points[i].y, chart.log_y);
   };
   constexpr std::size_t kMostDots = 60;  // more of them on a line run into each other
-  const bool all_dots =
-      s.style == SeriesStyle::points || (s.style == SeriesStyle::line_points && points.size() <= kMostDots);
+  // Between two points a logarithmic axis bends what was straight: dots show what is known.
+  const bool dotted =
+      s.style == SeriesStyle::line_points || (s.style == SeriesStyle::line && (chart.log_x || chart.log_y));
+  const bool all_dots = s.style == SeriesStyle::points || (dotted && points.size() <= kMostDots);
   Paths paths;
   for (std::size_t i = 0; i < points.size(); ++i) {
     if (!shown(i)) continue;
@@ -188,27 +175,30 @@ Paths draw(const Series& s, const Chart& chart, const Axes& axes, const Frame& f
 void append_axes(std::string& svg, const Chart& chart, const Axes& axes, const Frame& frame) {
   const auto out = std::back_inserter(svg);
   const double bottom = frame.top + frame.height;
+  const auto line = [&](double x1, double y1, double x2, double y2) {
+    fmt::format_to(out, R"(<line x1="{}" y1="{}" x2="{}" y2="{}"/>)", number(x1), number(y1), number(x2),
+                   number(y2));
+  };
+  const auto text = [&](double x, double y, const char* anchor, const std::string& shown) {
+    fmt::format_to(out, "<text x=\"{}\" y=\"{}\" class=\"{}\">{}</text>\n", number(x), number(y), anchor,
+                   shown);
+  };
   svg += "<g class=\"axis\">\n";
   for (const Tick& tick : axes.y.ticks) {
     const double y = frame.at_y(axes.y, tick.value);
-    fmt::format_to(out, "<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"/>", number(frame.left), number(y),
-                   number(frame.left + frame.width), number(y));
-    fmt::format_to(out, "<text x=\"{}\" y=\"{}\" class=\"end\">{}</text>\n", number(frame.left - 7),
-                   number(y + 4), tick.label);
+    line(frame.left, y, frame.left + frame.width, y);
+    text(frame.left - 7, y + 4, "end", tick.label);
   }
   for (const Tick& tick : axes.x.ticks) {
     const double x = frame.at_x(axes.x, tick.value);
-    fmt::format_to(out, "<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"/>", number(x), number(frame.top),
-                   number(x), number(bottom));
-    fmt::format_to(out, "<text x=\"{}\" y=\"{}\" class=\"middle\">{}</text>\n", number(x),
-                   number(bottom + 17), tick.label);
+    line(x, frame.top, x, bottom);
+    text(x, bottom + 17, "middle", tick.label);
   }
   svg += "</g>\n";
   fmt::format_to(out, "<text x=\"0\" y=\"11\">{}{}</text>\n", html_escape(chart.y_title),
                  chart.log_y ? " (log scale)" : "");
-  fmt::format_to(out, "<text x=\"{}\" y=\"{}\" class=\"middle\">{}{}</text>\n",
-                 number(frame.left + frame.width / 2), number(bottom + 37), html_escape(chart.x_title),
-                 chart.log_x ? " (log scale)" : "");
+  text(frame.left + frame.width / 2, bottom + 37, "middle",
+       html_escape(chart.x_title) + (chart.log_x ? " (log scale)" : ""));
 }
 
 }  // namespace
@@ -282,9 +272,8 @@ std::string chart_figure(const Chart& chart, bool full_width) {
     if (count > 0)
       fmt::format_to(out, "<p class=\"note\">{} {}</p>\n", grouped(count), count == 1 ? one : many);
   };
-  note(ranges.hidden.not_finite, "value is not finite and leaves a gap.",
-       "values are not finite and leave gaps.");
-  note(ranges.hidden.not_positive, "value is not positive and has no place on a log scale.",
+  note(ranges.not_finite, "value is not finite and leaves a gap.", "values are not finite and leave gaps.");
+  note(ranges.not_positive, "value is not positive and has no place on a log scale.",
        "values are not positive and have no place on a log scale.");
   note(beyond, "single value beyond the scale is drawn on its edge.",
        "single values beyond the scale are drawn on its edge.");

@@ -18,6 +18,11 @@ struct Series {
   std::vector<double> y;  // as many as x; a value that is not finite is a gap
   SeriesStyle style = SeriesStyle::line;
   int colour = -1;  // index into the palette of kChartColours; -1: the index of the series in the chart
+
+  void add(double at, double value) {
+    x.push_back(at);
+    y.push_back(value);
+  }
 };
 
 inline constexpr int kChartColours = 6;

@@ -132,7 +132,9 @@ Axis make_axis(double low, double high, const AxisOptions& options) {
     set_log_ticks(axis, options);
     return axis;
   }
-  if (!(high - low > 1e-9 * size) || size < 1e-290) {  // closer values would have ticks with equal labels
+  // Values that hardly vary would have ticks with equal or endless labels, and rounding would look like news.
+  const double least = options.round_ends ? 1e-3 : 1e-9;
+  if (!(high - low > least * size) || size < 1e-290) {
     const double middle = size < 1e-290 ? 0.0 : low;
     const double half = middle == 0 ? 1.0 : 0.05 * std::abs(middle);
     axis.low = middle - half;
@@ -149,20 +151,10 @@ std::string tick_label(double value, double step, double largest) {
     const int decade = decade_of(value);
     return fmt::format("{:.{}f}e{}", scaled(value, -decade), std::max(0, decade - step_decade), decade);
   }
-  int unit_decade = 0;
-  const char* suffix = "";
-  if (largest >= 1e9) {
-    unit_decade = 9;
-    suffix = "G";
-  } else if (largest >= 1e6) {
-    unit_decade = 6;
-    suffix = "M";
-  } else if (largest >= 1e4) {
-    unit_decade = 3;
-    suffix = "k";
-  }
+  const int unit_decade = largest >= 1e9 ? 9 : largest >= 1e6 ? 6 : largest >= 1e4 ? 3 : 0;
+  constexpr const char* kSuffixes[] = {"", "k", "M", "G"};
   return fmt::format("{:.{}f}{}", scaled(value, -unit_decade), std::max(0, unit_decade - step_decade),
-                     suffix);
+                     kSuffixes[unit_decade / 3]);
 }
 
 }  // namespace eddy

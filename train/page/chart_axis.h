@@ -29,7 +29,8 @@ struct AxisOptions {
 };
 
 // Returns an axis that covers [low, high] with ticks at 1, 2 or 5 times a power of ten, or, on a logarithmic
-// scale of many decades, at powers of ten. An empty range is widened around its value.
+// scale of many decades, at powers of ten. An empty range is widened around its value, and with round_ends
+// also one of less than a thousandth of its values.
 // errors: ValueError when low or high is not finite or beyond 1e300, low > high, log and low <= 0, or
 // most_ticks < 2.
 Axis make_axis(double low, double high, const AxisOptions& options);

@@ -1,6 +1,7 @@
 // Prepares series for drawing: decimate() keeps fewer points that draw the same, running_median() smooths.
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "tensor/base/format.h"
 #include "train/page/chart.h"
@@ -19,17 +20,19 @@ std::vector<ChartPoint> decimate(const std::vector<double>& x, const std::vector
     fail<ValueError>("decimate: x and y must have equal length: {} and {}", x.size(), y.size());
   }
   if (most < 8) fail<ValueError>("decimate: most must be at least 8: {}", most);
-  const double gap = std::nan("");
   std::vector<ChartPoint> points;
+  const auto keep = [&](std::size_t i) {
+    points.push_back({x[i], drawable(x[i], y[i]) ? y[i] : std::nan("")});
+  };
   const std::size_t n = x.size();
   if (n <= static_cast<std::size_t>(most)) {
-    for (std::size_t i = 0; i < n; ++i) points.push_back({x[i], drawable(x[i], y[i]) ? y[i] : gap});
+    for (std::size_t i = 0; i < n; ++i) keep(i);
     return points;
   }
   // Each stretch gives at most its lowest point, its highest point and a gap; two more points are the first
   // and the last.
   const std::size_t stretches = (static_cast<std::size_t>(most) - 2) / 3;
-  points.push_back({x.front(), drawable(x.front(), y.front()) ? y.front() : gap});
+  keep(0);
   for (std::size_t s = 0; s < stretches; ++s) {
     const std::size_t begin = 1 + (n - 2) * s / stretches;
     const std::size_t end = 1 + (n - 2) * (s + 1) / stretches;
@@ -44,14 +47,10 @@ std::vector<ChartPoint> decimate(const std::vector<double>& x, const std::vector
       if (lowest == end || y[i] < y[lowest]) lowest = i;
       if (highest == end || y[i] > y[highest]) highest = i;
     }
-    std::vector<std::size_t> kept = {lowest, highest, hole};
-    std::sort(kept.begin(), kept.end());
-    kept.erase(std::unique(kept.begin(), kept.end()), kept.end());
-    for (const std::size_t i : kept) {
-      if (i < end) points.push_back({x[i], i == hole ? gap : y[i]});
-    }
+    for (const std::size_t i : std::set{lowest, highest, hole})
+      if (i < end) keep(i);
   }
-  points.push_back({x.back(), drawable(x.back(), y.back()) ? y.back() : gap});
+  keep(n - 1);
   return points;
 }
 
@@ -63,40 +62,28 @@ Series running_median(const Series& series) {
   constexpr std::size_t kFewest = 50;
   constexpr std::size_t kMostPoints = 400;
   constexpr std::size_t kMostUneven = 8;  // how many more values one side of a window may have
-  Series smooth = series;
-  smooth.x.clear();
-  smooth.y.clear();
+  Series finite;
+  Series smooth{series.name, {}, {}, series.style, series.colour};
   for (std::size_t i = 0; i < series.x.size(); ++i) {
-    if (!drawable(series.x[i], series.y[i])) continue;
-    smooth.x.push_back(series.x[i]);
-    smooth.y.push_back(series.y[i]);
+    if (drawable(series.x[i], series.y[i])) finite.add(series.x[i], series.y[i]);
   }
-  const std::size_t n = smooth.x.size();
-  if (n < kFewest) {
-    smooth.x.clear();
-    smooth.y.clear();
-    return smooth;
-  }
+  const std::size_t n = finite.x.size();
+  if (n < kFewest) return smooth;
 
   const std::size_t half_window = std::max<std::size_t>(2, n / 100);
   const std::size_t count = std::min(n, kMostPoints);
-  std::vector<double> x(count);
-  std::vector<double> y(count);
   std::vector<double> window;
   for (std::size_t k = 0; k < count; ++k) {
     const std::size_t i = k * (n - 1) / (count - 1);
     // The sides are nearly equal, so that what follows a steep beginning does not pull it down.
     const std::size_t before = std::min({half_window, i, n - 1 - i + kMostUneven});
     const std::size_t after = std::min({half_window, n - 1 - i, i + kMostUneven});
-    const auto here = smooth.y.begin() + static_cast<std::ptrdiff_t>(i);
+    const auto here = finite.y.begin() + static_cast<std::ptrdiff_t>(i);
     window.assign(here - static_cast<std::ptrdiff_t>(before), here + static_cast<std::ptrdiff_t>(after + 1));
     const auto middle = window.begin() + static_cast<std::ptrdiff_t>(window.size() / 2);
     std::nth_element(window.begin(), middle, window.end());
-    x[k] = smooth.x[i];
-    y[k] = *middle;
+    smooth.add(finite.x[i], *middle);
   }
-  smooth.x = std::move(x);
-  smooth.y = std::move(y);
   return smooth;
 }
 

@@ -143,18 +143,10 @@ std::string bitmap(const Picture& picture) {
              height = static_cast<std::uint32_t>(picture.height);
   const std::uint32_t row_bytes = (3 * width + 3) / 4 * 4, header = 54;
   std::string bytes = "BM";
-  const auto put = [&bytes](std::uint32_t value, int count) {
-    for (int i = 0; i < count; ++i) bytes += static_cast<char>((value >> (8 * i)) & 255);
-  };
-  put(header + row_bytes * height, 4);
-  put(0, 4);
-  put(header, 4);
-  put(40, 4);
-  put(width, 4);
-  put(height, 4);
-  put(1, 2);
-  put(24, 2);
-  for (int i = 0; i < 6; ++i) put(0, 4);
+  constexpr std::uint32_t kPlanesAndBits = 1 | 24 << 16;  // two fields of 16 bits
+  for (const std::uint32_t field :
+       {header + row_bytes * height, 0u, header, 40u, width, height, kPlanesAndBits, 0u, 0u, 0u, 0u, 0u, 0u})
+    for (int i = 0; i < 4; ++i) bytes += static_cast<char>((field >> (8 * i)) & 255);
   for (std::uint32_t y = height; y-- > 0;) {
     for (std::uint32_t x = 0; x < width; ++x) bytes.append(3, static_cast<char>(picture.grey[y * width + x]));
     bytes.append(row_bytes - 3 * width, '\0');
@@ -248,10 +240,9 @@ void HtmlPage::texts(const std::vector<LabelledText>& texts) {
   body_ += "</div>\n";
 }
 
-void HtmlPage::folded_texts(std::string_view summary, const std::vector<LabelledText>& items) {
-  if (items.empty()) return;
+void HtmlPage::folded(std::string_view summary, const std::function<void()>& add) {
   body_ += fmt::format("<details><summary>{}</summary>\n", html_escape(summary));
-  texts(items);
+  add();
   body_ += "</details>\n";
 }
 

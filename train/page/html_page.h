@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -55,8 +56,8 @@ class HtmlPage {
   void preformatted(std::string_view text);
   // Labelled texts side by side, or one below the other on a narrow screen.
   void texts(const std::vector<LabelledText>& texts);
-  // Labelled texts that open with a click on `summary`.
-  void folded_texts(std::string_view summary, const std::vector<LabelledText>& texts);
+  // The sections that `add` appends, opened with a click on `summary`.
+  void folded(std::string_view summary, const std::function<void()>& add);
 
   // Returns the whole page.
   std::string html() const;

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
+#include <utility>
 
 #include "train/files/utf8.h"
 
@@ -24,6 +26,18 @@ std::string without_trailing_zeros(std::string text) {
   return text;
 }
 
+// Returns a value in the first of the units, each `base` times the one before, in which it rounds to less
+// than `base`, or in the last.
+std::pair<double, const char*> in_units(double value, double base, std::initializer_list<const char*> units) {
+  const char* unit = "";
+  for (const char* next : units) {
+    if (std::abs(value) < base - 0.5) break;
+    value /= base;
+    unit = next;
+  }
+  return {value, unit};
+}
+
 constexpr char32_t kReplacement = 0xfffd;
 
 }  // namespace
@@ -35,28 +49,14 @@ std::string human_count(double value) {
     const bool whole = value == std::floor(value);
     return whole ? fmt::format("{:.0f}", value + 0.0) : three_digits(value);
   }
-  constexpr const char* kSuffixes[] = {"k", "M", "G", "T"};
-  double scaled = value;
-  const char* suffix = "";
-  for (const char* next : kSuffixes) {
-    if (std::abs(scaled) < 999.5) break;
-    scaled /= 1000;
-    suffix = next;
-  }
+  const auto [scaled, suffix] = in_units(value, 1000, {"k", "M", "G", "T"});
   if (std::abs(scaled) >= 99999.5) return fmt::format("{:.2e}", value);
   return three_digits(scaled) + suffix;
 }
 
 std::string human_bytes(std::int64_t bytes) {
-  constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB"};
-  double scaled = static_cast<double>(bytes);
-  if (std::abs(scaled) < 1024) return fmt::format("{} B", bytes);
-  const char* unit = "";
-  for (const char* next : kUnits) {
-    if (std::abs(scaled) < 1023.5) break;
-    scaled /= 1024;
-    unit = next;
-  }
+  if (std::abs(static_cast<double>(bytes)) < 1024) return fmt::format("{} B", bytes);
+  const auto [scaled, unit] = in_units(static_cast<double>(bytes), 1024, {"KiB", "MiB", "GiB", "TiB"});
   return fmt::format("{} {}", three_digits(scaled), unit);
 }
 
@@ -116,29 +116,25 @@ std::string printable(std::string_view text) {
   return safe;
 }
 
+std::string shell_quoted(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
 std::string html_escape(std::string_view text) {
   std::string escaped;
   escaped.reserve(text.size());
+  constexpr std::string_view kSpecial = "&<>\"'";
+  constexpr const char* kEntities[] = {"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"};
   for (const char c : printable(text)) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      case '\'':
-        escaped += "&#39;";
-        break;
-      default:
-        escaped += c;
-    }
+    if (const std::size_t special = kSpecial.find(c); special != std::string_view::npos)
+      escaped += kEntities[special];
+    else
+      escaped += c;
   }
   return escaped;
 }

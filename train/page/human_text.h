@@ -30,6 +30,9 @@ std::string grouped(std::int64_t value);
 // return before a newline is dropped.
 std::string printable(std::string_view text);
 
+// Returns a word as a shell reads it: in quotes where it needs them.
+std::string shell_quoted(const std::string& word);
+
 // Returns printable(text) with the special characters of HTML escaped, fit for element text and quoted
 // attributes.
 std::string html_escape(std::string_view text);

@@ -236,7 +236,7 @@ std::string page_of(const nlohmann::json& measured, const std::string& where) {
   }
   page.table(header(), rows);
   for (const std::string& note : notes()) page.paragraph(note);
-  page.folded_texts("Each row in full", details);
+  page.folded("Each row in full", [&] { page.texts(details); });
   std::string machine;
   for (const std::string& line : environment_lines()) machine += line + '\n';
   page.heading("Machine");

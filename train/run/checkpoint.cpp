@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cmath>
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -58,10 +57,6 @@ void put_in_place(const fs::path& temporary, const fs::path& target) {
   fs::remove_all(temporary);  // holds the old checkpoint now
 }
 
-json number_or_null(double value) {
-  return std::isfinite(value) ? json(value) : json(nullptr);
-}
-
 }  // namespace
 
 fs::path save_checkpoint(const fs::path& run_dir, const RunConfig& config, const Tokenizer* tokenizer,
@@ -78,16 +73,16 @@ fs::path save_checkpoint(const fs::path& run_dir, const RunConfig& config, const
     save_safetensors((temporary / "optimizer.safetensors").string(), optimizer.save(model.params()));
     if (!recurrent.empty())
       save_safetensors((temporary / "recurrent.safetensors").string(), recurrent.to_map());
-    const json about{{"format", 1},
+    const json about{{"format", 1},  // a loss that is not finite is written as null
                      {"config", to_json(config)},
                      {"tokenizer", tokenizer != nullptr ? json::parse(tokenizer->to_json()) : json()},
                      {"step", state.step},
                      {"tokens", state.tokens},
                      {"seconds", state.seconds},
-                     {"best_loss", number_or_null(state.best_loss)},
+                     {"best_loss", state.best_loss},
                      {"best_step", state.best_step},
-                     {"loss", number_or_null(state.loss)},
-                     {"lowest_loss", number_or_null(state.lowest_loss)},
+                     {"loss", state.loss},
+                     {"lowest_loss", state.lowest_loss},
                      {"text_sha256", state.text_sha256},
                      {"task", json::parse(state.task)}};
     replace_text_file(temporary / "state.json", about.dump(1) + "\n");

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -19,6 +20,20 @@ namespace eddy {
 namespace {
 
 using Json = nlohmann::ordered_json;  // keeps the fields of a line in the order in which a person reads them
+
+// The fields of a step's record in the order of the file, but its kind and the step itself.
+template <class Record, class Visit>
+void visit_fields(Record& r, const Visit& visit) {
+  visit("loss", r.loss);
+  visit("learning_rate", r.learning_rate);
+  visit("grad_norm", r.grad_norm);
+  visit("tokens_per_second", r.tokens_per_second);
+  visit("memory_bytes", r.memory_bytes);
+  visit("ms", r.ms);
+  visit("graph_nodes", r.graph_nodes);
+  visit("saved_bytes", r.saved_bytes);
+  visit("graph_depth", r.graph_depth);
+}
 
 // Invalid UTF-8 (a sample cut inside a character) becomes U+FFFD; numbers that are not finite become null.
 std::string dump(const Json& record) {
@@ -59,6 +74,8 @@ class Record {
     if (!json_.contains("kind")) bad("no field \"kind\"");
     return string("kind");
   }
+  void read(const char* key, std::int64_t& value) const { value = integer(key); }
+  void read(const char* key, double& value) const { value = number(key); }
   std::int64_t integer(const char* key) const {
     const Json* value = find(key);
     if (value == nullptr) return 0;
@@ -112,9 +129,10 @@ void add_record(Metrics& metrics, const Line& line) {
   const std::string kind = r.kind();
   const std::int64_t step = r.integer("step");
   if (kind == "step") {
-    metrics.steps.push_back({step, r.number("loss"), r.number("learning_rate"), r.number("grad_norm"),
-                             r.number("tokens_per_second"), r.integer("memory_bytes"), r.number("ms"),
-                             r.integer("graph_nodes"), r.integer("saved_bytes"), r.integer("graph_depth")});
+    StepRecord record;
+    record.step = step;
+    visit_fields(record, [&](const char* key, auto& value) { r.read(key, value); });
+    metrics.steps.push_back(record);
   } else if (kind == "eval") {
     metrics.evals.push_back({step, r.string("split"), r.number("loss"), r.integer("tokens"),
                              r.extra_numbers({"kind", "step", "split", "loss", "tokens"})});
@@ -135,6 +153,14 @@ std::optional<std::int64_t> step_of_line(const Line& line) {
 }
 
 }  // namespace
+
+double median(std::vector<double> values) {
+  std::erase_if(values, [](double v) { return !std::isfinite(v); });
+  if (values.empty()) return kNotMeasured;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
 
 MetricsWriter::MetricsWriter(const std::filesystem::path& path) : path_(path) {
   file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
@@ -157,17 +183,9 @@ MetricsWriter::~MetricsWriter() {
 }
 
 void MetricsWriter::write(const StepRecord& r) {
-  append_line(dump({{"kind", "step"},
-                    {"step", r.step},
-                    {"loss", r.loss},
-                    {"learning_rate", r.learning_rate},
-                    {"grad_norm", r.grad_norm},
-                    {"tokens_per_second", r.tokens_per_second},
-                    {"memory_bytes", r.memory_bytes},
-                    {"ms", r.ms},
-                    {"graph_nodes", r.graph_nodes},
-                    {"saved_bytes", r.saved_bytes},
-                    {"graph_depth", r.graph_depth}}));
+  Json record{{"kind", "step"}, {"step", r.step}};
+  visit_fields(r, [&](const char* key, const auto& value) { record[key] = value; });
+  append_line(dump(record));
 }
 
 void MetricsWriter::write(const EvalRecord& r) {

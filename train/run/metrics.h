@@ -50,6 +50,9 @@ struct EventRecord {
   std::string text;
 };
 
+// The median of the finite values (of two middle ones the upper); NaN when there is none.
+double median(std::vector<double> values);
+
 // All records of a run, each kind in the order of the file.
 struct Metrics {
   std::vector<StepRecord> steps;

@@ -97,6 +97,14 @@ void Progress::finish(Clock::time_point now) {
   marks_.clear();
 }
 
+double Progress::part_done(std::int64_t step, Clock::time_point now) const {
+  double done = 0;
+  if (options_.total_steps > 0) done = static_cast<double>(step) / static_cast<double>(options_.total_steps);
+  if (options_.minutes_limit > 0)
+    done = std::max(done, seconds_between(start_, now) / (60 * options_.minutes_limit));
+  return std::clamp(done, 0.0, 1.0);
+}
+
 std::optional<double> Progress::seconds_left(Clock::time_point now) const {
   std::optional<double> left;
   if (options_.minutes_limit > 0) {
@@ -118,11 +126,9 @@ std::string Progress::line(Clock::time_point now, int columns) const {
   const std::int64_t total = options_.total_steps;
   pieces.push_back(
       {total > 0 ? fmt::format("step {}/{}", state_.step, total) : fmt::format("step {}", state_.step), 0});
-  if (total > 0 && state_.step >= 0 && state_.step <= total) {
-    // Rounded down: 100% is said only when the last step is done.
-    const double percent = std::floor(100 * static_cast<double>(state_.step) / static_cast<double>(total));
-    pieces.push_back({fmt::format("{:.0f}%", percent), 5});
-  }
+  // Rounded down: 100% is said only when the last step is done, or the time is over.
+  if (total > 0 || options_.minutes_limit > 0)
+    pieces.push_back({fmt::format("{:.0f}%", std::floor(100 * part_done(state_.step, now))), 5});
   const double loss = std::isfinite(state_.loss) ? smooth_sum_ / smooth_weight_ : state_.loss;
   const bool fixed =
       std::abs(loss) >= 0.01 && std::abs(loss) < 1e5;  // a fixed number of decimals is readable here

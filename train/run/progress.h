@@ -53,6 +53,9 @@ class Progress {
   // Prints the last state and ends the line. Later updates start a new one.
   void finish(Clock::time_point now);
 
+  // The part of the run that is over after `step`, from 0 to 1: of the steps or of the limit in minutes,
+  // whichever ends it first; 0 when neither is known.
+  double part_done(std::int64_t step, Clock::time_point now) const;
   // Seconds until the run ends: by the steps left at the pace of the last minute (evaluations and checkpoints
   // included) or by the limit in minutes, whichever comes first; nullopt while neither is known.
   std::optional<double> seconds_left(Clock::time_point now) const;

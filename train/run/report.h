@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "train/config/run_config.h"
 #include "train/page/html_page.h"
 #include "train/run/metrics.h"
 
@@ -15,16 +15,13 @@ namespace eddy {
 
 struct ReportData {
   std::string title;
-  std::string model_name;
   std::int64_t parameters = 0;  // 0: not shown
-  std::string config_json;      // shown as a table; as it is when it is not JSON
+  RunConfig config;             // what differs from the defaults is shown, the rest folded
   std::string command_line;
   std::vector<std::string> environment;  // "name: value" each: machine, threads, BLAS
   Metrics metrics;
-  std::vector<LabelledText> samples;    // empty: the first and the last sample of the metrics
-  std::optional<EvalRecord> best_eval;  // nullopt: the lowest "valid" loss of the metrics
-  std::int64_t tokens_seen = 0;         // 0: not shown
-  double seconds = kNotMeasured;        // of training; NaN: not shown
+  std::int64_t tokens_seen = 0;   // 0: not shown
+  double seconds = kNotMeasured;  // of training; NaN: not shown
   std::function<void(HtmlPage&)>
       add_sections;  // adds the task's own sections after the samples; may be empty
 };

@@ -413,8 +413,7 @@ class Run {
     const bool best = result.loss < state_.best_loss;
     progress_->message(
         fmt::format("step {}: validation loss {}{}", state_.step, text, best ? " (best)" : ""));
-    double done = static_cast<double>(state_.step) / static_cast<double>(std::max<std::int64_t>(t.steps, 1));
-    if (t.minutes > 0) done = std::max(done, seconds_between(started_, Clock::now()) / (60 * t.minutes));
+    const double done = progress_->part_done(state_.step, Clock::now());
     if (const std::string warning = state_watch_.warning(result, done); !warning.empty()) event(warning);
     if (best) {
       state_.best_loss = result.loss;
@@ -473,9 +472,8 @@ class Run {
   void write_report_now() {
     ReportData data;
     data.title = fmt::format("{} on {}", config_.model.model, task_->name());
-    data.model_name = config_.model.model;
     data.parameters = model_->params().count();
-    data.config_json = to_json(config_).dump();
+    data.config = config_;
     data.command_line = request_.command_line;
     data.environment = environment_lines();
     data.metrics = read_metrics(run_dir_ / "metrics.jsonl");

@@ -123,7 +123,7 @@ TEST_CASE("report: the page is well formed for none one and few records") {
 TEST_CASE("report: hostile text in every field ends up escaped") {
   const std::string evil = "</pre></script><script>alert('&')</script>\"\xff\x1b]0;x\x07";
   ReportData data = run_of(3);
-  data.title = data.model_name = data.config_json = data.command_line = evil;
+  data.title = data.config.model.model = data.config.data.path = data.command_line = evil;
   data.environment = {evil, "name: " + evil};
   data.metrics.samples = {{0, evil}, {1, evil}, {2, evil}};
   data.metrics.events = {{1, evil}};
@@ -170,20 +170,36 @@ TEST_CASE("report: the best validation loss is the lowest finite one of the vali
   const std::string html = render_report(data);
   CHECK(html.find("<div class=\"value\">1.25</div><div class=\"remark\">at step 2</div>") !=
         std::string::npos);
-  data.best_eval = EvalRecord{9, "valid", 1.125, 1};
-  CHECK(render_report(data).find("<div class=\"value\">1.125</div><div class=\"remark\">at step 9</div>") !=
+}
+
+TEST_CASE("report: the steps are those done and not those of the last logged one") {
+  ReportData data = run_of(100);
+  data.metrics.evals = {{109, "valid", 2.5, 1}};
+  CHECK(render_report(data).find("<div class=\"name\">Steps</div><div class=\"value\">109</div>") !=
         std::string::npos);
 }
 
-TEST_CASE("report: settings become a table of dotted names and text that is no JSON is shown as it is") {
+TEST_CASE("report: the final training loss is of the last part of a run however short") {
+  const auto final_loss = [](int steps) {
+    const std::string html = render_report(run_of(steps)),
+                      mark = "Final training loss</div><div class=\"value\">";
+    return html.substr(html.find(mark) + mark.size(), 5);
+  };
+  CHECK(final_loss(8) == "1.5</");   // 1 + 4 / 8
+  CHECK(final_loss(40) == "1.105");  // the upper middle one of the last four: 1 + 4 / 38
+}
+
+TEST_CASE("report: settings that differ from the defaults stand first and the others are folded") {
   ReportData data = run_of(1);
-  data.config_json = R"({"model":{"layers":6,"betas":[0.9,0.98],"name":"a<b"},"none":{}})";
+  data.config.model.layers = 7;
+  data.config.data.path = "a<b";
   const std::string html = render_report(data);
-  CHECK(html.find("<tr><td>model.layers</td><td class=\"number\">6</td></tr>") != std::string::npos);
-  CHECK(html.find("<tr><td>model.betas</td><td>[0.9,0.98]</td></tr>") != std::string::npos);
-  CHECK(html.find("<tr><td>model.name</td><td>a&lt;b</td></tr>") != std::string::npos);
-  data.config_json = "{\"a\":" + std::string(100000, '[') + std::string(100000, ']') + "}";
-  CHECK(markup_fault(render_report(data)) == "");
+  const std::size_t fold = html.find("settings at their defaults</summary>");
+  CHECK(html.find("<tr><td>model.layers</td><td class=\"number\">7</td></tr>") < fold);
+  CHECK(html.find("<tr><td>data.path</td><td>a&lt;b</td></tr>") < fold);
+  const std::size_t kept = html.find("<tr><td>model.recurrent_layers</td><td>[]</td></tr>");
+  CHECK(kept > fold);
+  CHECK(kept != std::string::npos);
 }
 
 TEST_CASE("report: a run of 100000 steps gives a page of bounded size") {
@@ -266,6 +282,13 @@ TEST_CASE("make_axis: logarithmic ticks are 1 2 or 5 times powers of ten and cov
   CHECK(make_axis(2, 5, {true, false, false, 6}).ticks.size() >= 3);
 }
 
+TEST_CASE("make_axis: values that hardly vary are not stretched over the whole axis") {
+  const Axis axis = make_axis(225.44545, 225.44565, {false, true, false, 6});
+  CHECK(axis.low < 220);
+  CHECK(axis.high > 230);
+  CHECK(make_axis(1.49, 1.5, {false, true, false, 6}).low > 1.48);
+}
+
 TEST_CASE("make_axis: ranges that are no ranges are errors") {
   CHECK_THROWS_AS(make_axis(1, 0, {}), ValueError);
   CHECK_THROWS_AS(make_axis(std::nan(""), 1, {}), ValueError);
@@ -344,6 +367,20 @@ TEST_CASE("chart_svg: a lone point is drawn as a dot and an empty chart says so"
   CHECK_THROWS_WITH_AS(chart_svg(chart, 360, 260, 100), doctest::Contains("\"b\""), ValueError);
 }
 
+TEST_CASE("chart_svg: few points on a logarithmic axis are marked, many are not") {
+  Chart chart;
+  Series& line = chart.series.emplace_back();
+  for (int i = 1; i <= 3; ++i) line.add(i, i);
+  const auto marked = [&] {
+    return chart_svg(chart, 360, 260, 1000).find("class=\"dots") != std::string::npos;
+  };
+  CHECK_FALSE(marked());
+  chart.log_y = true;
+  CHECK(marked());
+  for (int i = 4; i <= 100; ++i) chart.series[0].add(i, i);
+  CHECK_FALSE(marked());
+}
+
 TEST_CASE("chart_figure: values without a place on a log scale are counted") {
   Chart chart;
   chart.log_x = chart.log_y = true;
@@ -377,7 +414,7 @@ TEST_CASE("HtmlPage: every kind of section is well formed and escaped") {
   page.preformatted("\n<x>");
   page.texts({{"<l>", "<t>"}});
   page.texts({});
-  page.folded_texts("<s>", {{"l", "t"}, {"m", "u"}});
+  page.folded("<s>", [&] { page.texts({{"l", "t"}, {"m", "u"}}); });
   page.charts({Chart{}, Chart{}});
   page.chart(Chart{});
   CHECK(markup_fault(page.html()) == "");
@@ -406,6 +443,8 @@ TEST_CASE("human text: counts bytes times and numbers in units a person reads") 
   CHECK(human_number(123456) == "123456");
   CHECK(human_number(1.5e10) == "1.5e10");
   CHECK(human_number(-INFINITY) == "-inf");
+  CHECK(shell_quoted("a/b-1.txt") == "a/b-1.txt");
+  CHECK(shell_quoted("it's") == "'it'\\''s'");
   CHECK(grouped(12345678) == "12 345 678");
   CHECK(grouped(-123) == "-123");
 }

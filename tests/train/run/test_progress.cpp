@@ -134,6 +134,17 @@ TEST_CASE("progress: the minutes limit ends a run that has steps left") {
   CHECK(p.seconds_left(at(500)) == 0.0);
 }
 
+TEST_CASE("progress: the part that is done is of the steps or of the minutes, whichever ends the run") {
+  const Capture out;
+  ProgressOptions o = options(false, 1'000'000);
+  o.minutes_limit = 2;
+  Progress p(out.file(), o, at(0));
+  p.update(state(5), at(30));
+  CHECK(p.line(at(30), 200).find("  25%  ") != std::string::npos);
+  CHECK(p.part_done(900'000, at(30)) == 0.9);
+  CHECK(p.part_done(5, at(500)) == 1);
+}
+
 TEST_CASE("progress: nothing is promised before there is a pace") {
   const Capture out;
   Progress p(out.file(), options(false), at(0));
