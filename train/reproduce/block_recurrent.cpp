@@ -1,7 +1,7 @@
 // Table 1 of Hutchins et al., "Block-recurrent transformers" (2022): bits per byte on books, and step times.
-#include <algorithm>
 #include <filesystem>
 
+#include "tensor/base/format.h"
 #include "train/reproduce/tables.h"
 
 namespace eddy {
@@ -10,12 +10,12 @@ namespace {
 constexpr std::int64_t kTokensPerStep = 131072;  // as in the paper, for every segment length
 
 // Bits per byte on PG19, and the step time relative to Slide:13L.
-struct PaperRow {
+struct PublishedRow {
   const char* name;
   const char* title;
   double bits, time;
 };
-constexpr PaperRow kRows[] = {
+constexpr PublishedRow kRows[] = {
     {"xl_512", "XL:512", 1.01, 0.88},
     {"xl_1024", "XL:1024", 0.997, 1.20},
     {"xl_2048", "XL:2048", 0.990, 2.11},
@@ -32,121 +32,55 @@ constexpr PaperRow kRows[] = {
     {"memorizing", "Memorizing 64k", 0.950, 1.94},
 };
 
-const PaperRow& paper_row(const std::string& name) {
-  return *std::find_if(std::begin(kRows), std::end(kRows),
-                       [&](const PaperRow& row) { return name == row.name; });
-}
+// Training of all rows: whole books (48 of 52 to train on), bytes, Adafactor, no clipping and no decay. At the
+// smaller scales the layer before the last reads and writes the state, and the learning rate has the paper's
+// peak: 0.45 / sqrt(200) = 1 / sqrt(1000).
+const std::string kBooks =
+    "data.order=documents data.tokenizer=byte260 data.split=0.925 train.optimizer=adafactor "
+    "train.schedule=rsqrt train.weight_decay=0 train.clip=0 ";
+const ScaleSettings kPaper = {kBooks +
+                                  "train.steps=500000 train.warmup=1000 train.learning_rate=1 "
+                                  "train.eval_every=5000 train.eval_batches=50",
+                              "", ""};
+const ScaleSettings kSmaller = {
+    kBooks + "train.learning_rate=0.45 model.family=block_recurrent model.model=slide",
+    "model.layers=6 model.dim=128 model.heads=4 model.head_dim=32 model.mlp_dim=512 model.context=512 "
+    "model.segment=512 model.window=128 model.states=128 train.batch=8 train.steps=2000 train.warmup=200 "
+    "train.eval_every=200 train.checkpoint_every=200 train.eval_batches=40",
+    "model.layers=2 model.dim=32 model.heads=2 model.head_dim=16 model.mlp_dim=64 model.context=32 "
+    "model.segment=32 model.window=8 model.states=8 train.batch=4 train.steps=12 train.warmup=4 "
+    "train.eval_every=6 train.eval_batches=2 train.checkpoint_every=0 train.log_every=1 train.sample_tokens=0"};
 
-ReproduceRow row_of(const PaperRow& paper, const std::string& name, const std::string& title) {
-  ReproduceRow row;
-  row.name = name;
-  row.title = title;
-  row.published = {{paper.bits}, {paper.time}};
-  return row;
-}
-
-// Training of all rows: whole books, bytes, Adafactor, no clipping and no decay.
-void set_training(RunConfig& config) {
-  config.data.order = "documents";
-  config.data.tokenizer = "byte260";
-  config.data.split = 0.925;  // 48 of 52 books
-  TrainConfig& t = config.train;
-  t.optimizer = "adafactor";
-  t.schedule = "rsqrt";
-  t.learning_rate = 1;
-  t.weight_decay = 0;
-  t.clip = 0;
-}
-
-std::vector<ReproduceRow> paper_rows() {
-  std::vector<ReproduceRow> rows;
-  for (const PaperRow& paper : kRows) {
-    ReproduceRow row = row_of(paper, paper.name, paper.title);
-    RunConfig& config = row.config;
-    config.model = paper_model(std::string("br_150m_") + paper.name);
-    set_training(config);
-    TrainConfig& t = config.train;
-    t.steps = 500'000;
-    t.warmup = 1000;
-    t.batch = kTokensPerStep / config.model.segment;
-    t.eval_every = 5000;
-    t.eval_batches = 50;
-    rows.push_back(std::move(row));
-  }
+std::vector<ReproduceRow> paper_rows(const TableRequest& request) {
+  std::vector<PaperRow> papers;
+  for (const PublishedRow& row : kRows)
+    papers.push_back({row.name, row.title, std::string("br_150m_") + row.name, "", {{row.bits}, {row.time}}});
+  std::vector<ReproduceRow> rows = make_rows(request, kPaper, papers);
+  for (ReproduceRow& row : rows) row.config.train.batch = kTokensPerStep / row.config.model.segment;
   return rows;
 }
 
-// Returns a size for a few CPU cores: 6 layers of 128, windows of 128; the layer before the last reads and
-// writes the state.
-ModelConfig small_slide(Scale scale) {
-  ModelConfig c;
-  c.family = "block_recurrent";
-  c.model = "slide";
-  c.layers = 6;
-  c.dim = 128;
-  c.heads = 4;
-  c.head_dim = 32;
-  c.mlp_dim = 512;
-  c.context = c.segment = 512;
-  c.window = c.states = 128;
-  if (scale == Scale::tiny) {
-    c.layers = 2;
-    c.dim = 32;
-    c.heads = 2;
-    c.head_dim = 16;
-    c.mlp_dim = 64;
-    c.context = c.segment = 32;
-    c.window = c.states = 8;
-  }
-  return c;
-}
-
-std::vector<ReproduceRow> small_rows(Scale scale) {
-  const ModelConfig slide = small_slide(scale);
-  std::vector<ReproduceRow> rows;
-  const auto add = [&](const char* paper, const std::string& name, const std::string& title,
-                       const ModelConfig& model) {
-    ReproduceRow row = row_of(paper_row(paper), name, title);
-    row.config.model = model;
-    set_training(row.config);
-    TrainConfig& t = row.config.train;
-    t.batch = 8;
-    t.steps = 2000;
-    t.warmup = 200;
-    t.learning_rate = 0.45;  // same peak as the paper: 0.45 / sqrt(200) = 1 / sqrt(1000)
-    t.eval_every = t.checkpoint_every = 200;
-    t.eval_batches = 40;
-    if (scale == Scale::tiny) {
-      t.batch = 4;
-      t.steps = 12;
-      t.warmup = 4;
-      t.eval_every = 6;
-      t.eval_batches = 2;
-      t.checkpoint_every = 0;
-      t.log_every = 1;
-      t.sample_tokens = 0;
-    }
-    rows.push_back(std::move(row));
+std::vector<ReproduceRow> small_rows(const TableRequest& request) {
+  std::vector<PaperRow> papers;
+  const auto add = [&](const std::string& of, const std::string& name, const std::string& title,
+                       const std::string& settings) {
+    for (const PublishedRow& row : kRows)
+      if (of == row.name) papers.push_back({name, title, "", settings, {{row.bits}, {row.time}}});
   };
-  ModelConfig xl = slide;
-  xl.model = "xl";
-  xl.window = xl.segment;
-  ModelConfig deeper = slide;
-  ++deeper.layers;
-  const std::int64_t windows = slide.segment / slide.window;
-  add("xl_2048", "xl", "XL, " + std::to_string(windows) + " windows long", xl);
-  add("slide_12l", "slide", "Slide", slide);
-  add("slide_13l", "slide_plus_1", "Slide, 1 layer more", deeper);
-  for (const char* gate : {"lstm", "fixed"})
-    for (const char* cell : {"dual", "single", "skip"}) {
-      ModelConfig recurrent = slide;
-      recurrent.model = "block_recurrent";
-      recurrent.recurrent_layers = {slide.layers - 2};
-      recurrent.gate = gate;
-      recurrent.cell = cell;
-      const std::string name = std::string("rec_") + gate + "_" + cell;
-      add(name.c_str(), name, std::string("Rec:") + gate + ":" + cell, recurrent);
-    }
+  add("xl_2048", "xl", "XL, 4 windows long", "model.model=xl");
+  add("slide_12l", "slide", "Slide", "");
+  add("slide_13l", "slide_plus_1", "Slide, 1 layer more", "");
+  for (const std::string gate : {"lstm", "fixed"})
+    for (const std::string cell : {"dual", "single", "skip"})
+      add("rec_" + gate + "_" + cell, "rec_" + gate + "_" + cell, "Rec:" + gate + ":" + cell,
+          "model.model=block_recurrent model.gate=" + gate + " model.cell=" + cell);
+  std::vector<ReproduceRow> rows = make_rows(request, kSmaller, papers);
+  for (ReproduceRow& row : rows) {
+    ModelConfig& model = row.config.model;
+    if (model.model == "xl") model.window = model.segment;
+    if (model.model == "block_recurrent") model.recurrent_layers = {model.layers - 2};
+    if (row.name == "slide_plus_1") ++model.layers;
+  }
   return rows;
 }
 
@@ -157,7 +91,7 @@ ReproduceTable block_recurrent_table_1(const TableRequest& request) {
   table.title = "Block-Recurrent Transformers (Hutchins et al. 2022), Table 1: books as bytes";
   table.columns = {{"bits per byte", "bits_per_byte"}, {"step time, relative", "step_ms", 1, true, 2}};
   const bool paper = request.scale == Scale::paper;
-  table.rows = paper ? paper_rows() : small_rows(request.scale);
+  table.rows = paper ? paper_rows(request) : small_rows(request);
   table.reference = paper ? "slide_13l" : "slide_plus_1";
   const std::int64_t batches[] = {2, 400, 0};
   table.evaluation = measured_on("valid", batches[static_cast<int>(request.scale)]);
@@ -167,7 +101,10 @@ ReproduceTable block_recurrent_table_1(const TableRequest& request) {
   std::error_code error;
   if (path.empty() && !request.data_dir.empty() && std::filesystem::exists(books, error)) path = books;
   if (path.empty()) {
-    if (request.scale != Scale::tiny) books_missing();
+    if (request.scale != Scale::tiny)
+      fail<IoError>(
+          "reproduce: block-recurrent/table-1 needs books, one text file each (--data FOLDER, or EDDY_DATA_DIR "
+          "with a folder books)");
     table.text.kind = ReproduceText::Kind::documents;
     table.text.generated_bytes = 20'000;
     table.notes.push_back("the books are stories written by Eddy");

@@ -11,62 +11,17 @@ namespace {
 
 constexpr std::int64_t kPublishedLengths = 5;  // 256 to 4096; longer windows are ours
 
-Published out_of_memory() {
-  Published published;
-  published.remark = "out of memory";
-  return published;
-}
-
 // The model's sizes, text and training that all rows share.
-RunConfig common(Scale scale, const ModelConfig& paper) {
-  RunConfig config;
-  config.model = paper;
-  config.data.tokenizer = "byte";
-  TrainConfig& t = config.train;
-  t.batch = 32;
-  t.accumulate = 16;
-  t.steps = 100'000;
-  t.learning_rate = 5e-4;
-  t.schedule = "cosine";
-  t.warmup = 1000;
-  t.warmup_from = 0;
-  t.eval_every = 2000;
-  t.eval_batches = 100;
-  t.checkpoint_every = 500;
-  if (scale == Scale::paper) return config;
-  ModelConfig& m = config.model;
-  m.dim = 128;
-  m.layers = 4;
-  m.heads = 4;
-  t.batch = 16;
-  t.accumulate = 1;
-  t.steps = 3000;
-  t.learning_rate = 1e-3;
-  t.warmup = 100;
-  t.eval_every = t.checkpoint_every = 300;
-  t.eval_batches = 20;
-  if (scale == Scale::small) return config;
-  m.dim = 32;
-  m.layers = 2;
-  m.heads = 2;
-  m.context = 32;
-  m.chunk = 8;
-  t.batch = 4;
-  t.steps = 12;
-  t.warmup = 4;
-  t.eval_every = 6;
-  t.eval_batches = 2;
-  t.checkpoint_every = 0;
-  t.log_every = 1;
-  t.sample_tokens = 0;
-  return config;
-}
-
-std::vector<Published> published(std::initializer_list<double> values) {
-  std::vector<Published> cells;
-  for (const double value : values) cells.push_back({value});
-  return cells;
-}
+const ScaleSettings kShared = {
+    "data.tokenizer=byte train.batch=32 train.accumulate=16 train.steps=100000 train.learning_rate=5e-4 "
+    "train.schedule=cosine train.warmup=1000 train.warmup_from=0 train.eval_every=2000 "
+    "train.eval_batches=100 train.checkpoint_every=500",
+    "model.dim=128 model.layers=4 model.heads=4 train.batch=16 train.accumulate=1 train.steps=3000 "
+    "train.learning_rate=1e-3 train.warmup=100 train.eval_every=300 "
+    "train.checkpoint_every=300 train.eval_batches=20",
+    "model.dim=32 model.layers=2 model.heads=2 model.context=32 model.chunk=8 train.batch=4 "
+    "train.accumulate=1 train.steps=12 train.learning_rate=1e-3 train.warmup=4 train.eval_every=6 "
+    "train.eval_batches=2 train.checkpoint_every=0 train.log_every=1 train.sample_tokens=0"};
 
 }  // namespace
 
@@ -74,42 +29,38 @@ ReproduceTable blockwise_recurrent_tables(const TableRequest& request) {
   ReproduceTable table;
   table.folder = "blockwise-recurrent/tables-1-2";
   table.title = "Block-wise recurrent transformer (Liang), Tables 1 and 2: loss by length";
-  table.rows.reserve(6);  // keeps references to rows valid
   const Scale scale = request.scale;
-  const RunConfig llama = common(scale, paper_model("blockwise_llama")),
-                  learned = common(scale, paper_model("blockwise_memory_shared_learned")),
-                  zero = common(scale, paper_model("blockwise_memory_shared_zero"));
-  const auto add = [&](const char* name, const char* title, const RunConfig& config,
-                       std::vector<Published> cells) -> ReproduceRow& {
-    ReproduceRow row;
-    row.name = name;
-    row.title = title;
-    row.config = config;
-    row.published = std::move(cells);
-    table.rows.push_back(std::move(row));
-    return table.rows.back();
-  };
-  add("mem", "Mem: shuffled, cleared", learned, published({1.0540, 0.8138, 0.8153, 0.8153, 0.8153}));
-  ReproduceRow& data = add("only_data", "only data: continuous, cleared", zero,
-                           published({1.1189, 0.8845, 0.8853, 0.8853, 0.8853}));
-  data.config.data.order = "stream";
-  data.config.train.carry_state = "never";
-  ReproduceRow& model = add("only_model", "only model: shuffled, carried", zero,
-                            published({1.1238, 0.9338, 0.9394, 0.9394, 0.9394}));
-  model.config.train.carry_state = "always";
-  ReproduceRow& full = add("full", "full stateful: continuous, carried", zero,
-                           published({1.1631, 0.7235, 0.7010, 0.7009, 0.7009}));
-  full.config.data.order = "stream";
-  ReproduceRow& causal = add("llama", "Llama", llama, published({1.04, 1.28, 3.60, 5.25}));
-  causal.published.push_back(out_of_memory());
-  ReproduceRow& window =
-      add("llama_window", "Llama, sliding window", llama, published({1.04, 0.81, 0.83, 0.83}));
-  window.published.push_back(out_of_memory());
+  const char *learned = "blockwise_memory_shared_learned", *zero = "blockwise_memory_shared_zero";
+  const Published out_of_memory{.remark = "out of memory"};
+  table.rows = make_rows(
+      request, kShared,
+      {{"mem", "Mem: shuffled, cleared", learned, "", {{1.0540}, {0.8138}, {0.8153}, {0.8153}, {0.8153}}},
+       {"only_data",
+        "only data: continuous, cleared",
+        zero,
+        "data.order=stream train.carry_state=never",
+        {{1.1189}, {0.8845}, {0.8853}, {0.8853}, {0.8853}}},
+       {"only_model",
+        "only model: shuffled, carried",
+        zero,
+        "train.carry_state=always",
+        {{1.1238}, {0.9338}, {0.9394}, {0.9394}, {0.9394}}},
+       {"full",
+        "full stateful: continuous, carried",
+        zero,
+        "data.order=stream",
+        {{1.1631}, {0.7235}, {0.7010}, {0.7009}, {0.7009}}},
+       {"llama", "Llama", "blockwise_llama", "", {{1.04}, {1.28}, {3.60}, {5.25}, out_of_memory}},
+       {"llama_window",
+        "Llama, sliding window",
+        "blockwise_llama",
+        "model.model=llama_window",
+        {{1.04}, {0.81}, {0.83}, {0.83}, out_of_memory}}});
+  ReproduceRow& window = table.rows.back();
   window.weights_of = "llama";
-  window.config.model.model = "llama_window";
   window.config.model.window = window.config.model.context;
 
-  table.last = llama.model.context;
+  table.last = window.config.model.context;
   for (std::int64_t i = 0, length = table.last; i < (scale == Scale::tiny ? 3 : kPublishedLengths);
        ++i, length *= 2)
     table.lengths.push_back(length);

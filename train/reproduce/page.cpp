@@ -124,14 +124,6 @@ SeriesStyle style_of(std::size_t index) {
   return index < static_cast<std::size_t>(kChartColours) ? SeriesStyle::line : SeriesStyle::line_points;
 }
 
-Chart against_steps(std::string title, std::string y_title) {
-  Chart chart;
-  chart.title = std::move(title);
-  chart.x_title = "step";
-  chart.y_title = std::move(y_title);
-  return chart;
-}
-
 void add_series(Chart& chart, Series series, std::size_t index, const ShownRow& shown) {
   if (series.x.empty()) return;
   series.name = shown.row->title;
@@ -141,11 +133,11 @@ void add_series(Chart& chart, Series series, std::size_t index, const ShownRow& 
 }
 
 void add_curves(HtmlPage& page, const ReproduceTable& table, const std::vector<ShownRow>& rows) {
-  Chart valid = against_steps("Validation loss of all rows", "loss, nats");
-  Chart training = against_steps("Training loss, running median", "loss, nats");
-  Chart extra = against_steps(table.chart_key, table.chart_key);
-  std::replace(extra.title.begin(), extra.title.end(), '_', ' ');
-  std::replace(extra.y_title.begin(), extra.y_title.end(), '_', ' ');
+  std::string name = table.chart_key;
+  std::replace(name.begin(), name.end(), '_', ' ');
+  Chart extra{name, "step", name, false, false, {}};
+  Chart valid{"Validation loss of all rows", "step", "loss, nats", false, false, {}};
+  Chart training{"Training loss, running median", "step", "loss, nats", false, false, {}};
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const fs::path file = fs::path(rows[i].folder) / "metrics.jsonl";
     std::error_code error;
@@ -153,18 +145,11 @@ void add_curves(HtmlPage& page, const ReproduceTable& table, const std::vector<S
     const Metrics metrics = read_metrics(file);
     Series losses, numbers, steps;
     for (const EvalRecord& record : metrics.evals) {
-      losses.x.push_back(static_cast<double>(record.step));
-      losses.y.push_back(record.loss);
-      for (const auto& [name, value] : record.extras) {
-        if (name != table.chart_key) continue;
-        numbers.x.push_back(static_cast<double>(record.step));
-        numbers.y.push_back(table.chart_factor * value);
-      }
+      losses.add(static_cast<double>(record.step), record.loss);
+      for (const auto& [key, value] : record.extras)
+        if (key == table.chart_key) numbers.add(static_cast<double>(record.step), table.chart_factor * value);
     }
-    for (const StepRecord& record : metrics.steps) {
-      steps.x.push_back(static_cast<double>(record.step));
-      steps.y.push_back(record.loss);
-    }
+    for (const StepRecord& record : metrics.steps) steps.add(static_cast<double>(record.step), record.loss);
     Series smooth = running_median(steps);
     add_series(valid, std::move(losses), i, rows[i]);
     add_series(extra, std::move(numbers), i, rows[i]);
@@ -187,14 +172,10 @@ void add_lengths(HtmlPage& page, const ReproduceTable& table, const std::vector<
       const ReproduceColumn& column = table.columns[c];
       if (!column.key.starts_with("last_")) continue;
       const double length = std::strtod(column.key.c_str() + 5, nullptr);
-      if (const double value = own_value(table, rows, rows[i], column); std::isfinite(value)) {
-        own.x.push_back(length);
-        own.y.push_back(value);
-      }
-      if (c < rows[i].row->published.size() && std::isfinite(rows[i].row->published[c].value)) {
-        published.x.push_back(length);
-        published.y.push_back(rows[i].row->published[c].value);
-      }
+      if (const double value = own_value(table, rows, rows[i], column); std::isfinite(value))
+        own.add(length, value);
+      if (c < rows[i].row->published.size() && std::isfinite(rows[i].row->published[c].value))
+        published.add(length, rows[i].row->published[c].value);
     }
     add_series(ours, std::move(own), i, rows[i]);
     add_series(paper, std::move(published), i, rows[i]);

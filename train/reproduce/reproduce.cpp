@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <sstream>
 
 #include "tensor/base/format.h"
 #include "train/config/config.h"
 #include "train/files/text_file.h"
+#include "train/page/human_text.h"
 #include "train/reproduce/page.h"
 #include "train/reproduce/run.h"
 #include "train/reproduce/tables.h"
@@ -64,34 +66,26 @@ const ReproduceRow* find_row(const ReproduceTable& table, const std::string& nam
   return nullptr;
 }
 
-void check_rows(const ReproduceTable& table, const std::vector<std::string>& wanted) {
-  std::vector<std::string> names;
-  for (const ReproduceRow& row : table.rows) names.push_back(row.name);
-  for (const std::string& name : wanted)
+// The rows of these names, or all.
+std::vector<const ReproduceRow*> wanted_rows(const ReproduceTable& table,
+                                             const std::vector<std::string>& names) {
+  std::vector<std::string> known;
+  for (const ReproduceRow& row : table.rows) known.push_back(row.name);
+  for (const std::string& name : names)
     if (find_row(table, name) == nullptr)
       fail<ConfigError>("reproduce: {} has no row \"{}\" (nearest: {}; all: {})", table.name, name,
-                        nearest_match(name, names), fmt::join(names, ", "));
-}
-
-bool is_wanted(const ReproduceOptions& options, const ReproduceRow& row) {
-  return options.rows.empty() ||
-         std::find(options.rows.begin(), options.rows.end(), row.name) != options.rows.end();
+                        nearest_match(name, known), fmt::join(known, ", "));
+  std::vector<const ReproduceRow*> rows;
+  for (const ReproduceRow& row : table.rows)
+    if (names.empty() || std::find(names.begin(), names.end(), row.name) != names.end()) rows.push_back(&row);
+  return rows;
 }
 
 // ---- text that a table makes for itself
 
-fs::path stories_file(const fs::path& folder) {
-  return folder / "text" / "stories.txt";
-}
-fs::path documents_folder(const fs::path& folder) {
-  return folder / "text" / "books";
-}
-
-void put_in_paths(ReproduceTable& table, const fs::path& folder) {
-  if (table.text.kind == ReproduceText::Kind::none) return;
-  const bool documents = table.text.kind == ReproduceText::Kind::documents;
-  const fs::path path = documents ? documents_folder(folder) : stories_file(folder);
-  for (ReproduceRow& row : table.rows) row.config.data.path = path.string();
+// Its place: a file of stories, or a folder of documents.
+fs::path text_path(const ReproduceTable& table, const fs::path& folder) {
+  return folder / "text" / (table.text.kind == ReproduceText::Kind::documents ? "books" : "stories.txt");
 }
 
 // Refuses to overwrite a text that runs were trained on with another one.
@@ -115,7 +109,7 @@ void prepare_text(const ReproduceTable& table, const fs::path& folder, const Log
     const std::string all = generate_stories(kStorySeed, bytes);
     const auto part = static_cast<std::size_t>(bytes / kDocuments);
     for (std::size_t i = 0; i < static_cast<std::size_t>(kDocuments); ++i)
-      write_once(documents_folder(folder) / fmt::format("book-{}.txt", i), all.substr(i * part, part));
+      write_once(text_path(table, folder) / fmt::format("book-{}.txt", i), all.substr(i * part, part));
     log(fmt::format("data: {} documents of stories written by Eddy, {} bytes\n", kDocuments, bytes));
     return;
   }
@@ -134,7 +128,7 @@ void prepare_text(const ReproduceTable& table, const fs::path& folder, const Log
   const bool repeat = plan.kind == ReproduceText::Kind::repeat;
   if (repeat && plan.most_bytes > 0) stories = cut_stories(stories, plan.most_bytes);
   const std::string text = repeat ? repeat_text(stories) : plain_text(stories);
-  write_once(stories_file(folder), text);
+  write_once(text_path(table, folder), text);
   const std::string from = given ? plan.source : std::string("Eddy's own generator");
   const std::string pieces = repeat ? fmt::format(" in {} pieces, each told twice", stories.size()) : "";
   log(fmt::format("data: {} stories from {}{}: {} bytes\n", story_count, from, pieces, text.size()));
@@ -142,21 +136,12 @@ void prepare_text(const ReproduceTable& table, const fs::path& folder, const Log
 
 // ---- commands
 
-std::string quoted(const std::string& word) {
-  constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
-
 std::string command_of(const ReproduceOptions& options, const ReproduceRow& row) {
   const ReproduceOptions defaults;
   std::string text =
       fmt::format("eddy reproduce {} --rows {} --scale {}", options.table, row.name, options.scale);
   const auto add = [&](const char* flag, const std::string& value) {
-    text += fmt::format(" {} {}", flag, quoted(value));
+    text += fmt::format(" {} {}", flag, shell_quoted(value));
   };
   if (!options.task.empty()) add("--task", options.task);
   if (!options.data.empty()) add("--data", options.data);
@@ -176,8 +161,8 @@ std::string command_of(const ReproduceOptions& options, const ReproduceRow& row)
 std::string plan_text(const ReproduceOptions& options, const ReproduceTable& table, const fs::path& folder) {
   std::string text = fmt::format("{}\nin {}\n", table.title, folder.string());
   for (const std::string& note : table.notes) text += "- " + note + '\n';
-  for (const ReproduceRow& row : table.rows) {
-    if (!is_wanted(options, row)) continue;
+  for (const ReproduceRow* wanted : wanted_rows(table, options.rows)) {
+    const ReproduceRow& row = *wanted;
     const RowState state = row_state(table, row, options.runs);
     const bool measured = state.result && state.result->measured == measurement_of(table, row);
     const char* status = measured          ? "done"
@@ -213,16 +198,14 @@ class Reproduction {
       return ReproduceEnd::done;
     }
     // Report an error of any row before hours are spent on another.
-    for (const ReproduceRow& row : table_.rows)
-      if (is_wanted(options_, row)) {
-        static_cast<void>(row_state(table_, row, options_.runs));
-        static_cast<void>(row_state(table_, trained_row(row), options_.runs));
-      }
+    const std::vector<const ReproduceRow*> wanted = wanted_rows(table_, options_.rows);
+    for (const ReproduceRow* row : wanted)
+      for (const ReproduceRow* one : {row, &trained_row(*row)})
+        static_cast<void>(row_state(table_, *one, options_.runs));
     prepare_text(table_, folder_, log_);
     ReproduceEnd end = ReproduceEnd::done;
-    for (const ReproduceRow& row : table_.rows) {
-      if (!is_wanted(options_, row)) continue;
-      const ReproduceEnd row_end = run_row(row);
+    for (const ReproduceRow* row : wanted) {
+      const ReproduceEnd row_end = run_row(*row);
       if (row_end != ReproduceEnd::done) end = row_end;
       if (row_end == ReproduceEnd::interrupted) break;
       write_page();
@@ -272,7 +255,8 @@ class Reproduction {
         const RowState state = row_state(table_, row, options_.runs);
         if (state.result && !state.result->measured.empty()) shown.result = state.result;
       } catch (const Error&) {
-        if (is_wanted(options_, row)) throw;
+        const auto wanted = wanted_rows(table_, options_.rows);
+        if (std::find(wanted.begin(), wanted.end(), &row) != wanted.end()) throw;
       }
       rows.push_back(std::move(shown));
     }
@@ -332,9 +316,10 @@ ReproduceTable plan_table(const ReproduceOptions& options) {
     fail<ConfigError>("reproduce: --windows is for tables by length, and {} is none (leave it out)",
                       entry.name);
   if (options.windows > 0) table.windows = options.windows;
-  check_rows(table, options.rows);
-  put_in_paths(table, fs::path(options.runs) / table.folder);
+  static_cast<void>(wanted_rows(table, options.rows));
+  const std::string made_text = text_path(table, fs::path(options.runs) / table.folder).string();
   for (ReproduceRow& row : table.rows) {
+    if (table.text.kind != ReproduceText::Kind::none) row.config.data.path = made_text;
     ConfigKeys keys = keys_of(row.config);
     keys.read_texts(options.set);
     validate(row.config);
@@ -348,6 +333,16 @@ ReproduceEnd reproduce(const ReproduceOptions& options, const std::function<void
 
 // ---- shared by the tables
 
+void set_keys(RunConfig& config, const std::string& settings) {
+  std::map<std::string, std::string> texts;
+  std::istringstream words(settings);
+  for (std::string word; words >> word;) {
+    const std::size_t at = word.find('=');
+    texts[word.substr(0, at)] = word.substr(at + 1);
+  }
+  keys_of(config).read_texts(texts);
+}
+
 ModelConfig paper_model(const std::string& name) {
   for (const NamedConfig& named : paper_configs()) {
     if (named.name != name) continue;
@@ -356,6 +351,24 @@ ModelConfig paper_model(const std::string& name) {
     return config;
   }
   fail<ValueError>("reproduce: there is no configuration {} among those of the papers", name);
+}
+
+std::vector<ReproduceRow> make_rows(const TableRequest& request, const ScaleSettings& shared,
+                                    const std::vector<PaperRow>& rows) {
+  std::vector<ReproduceRow> made;
+  for (const PaperRow& paper : rows) {
+    ReproduceRow& row = made.emplace_back();
+    row.name = paper.name;
+    row.title = paper.title;
+    row.published = paper.published;
+    if (!paper.model.empty()) row.config.model = paper_model(paper.model);
+    row.config.data.path = request.data;
+    set_keys(row.config, shared.paper);
+    set_keys(row.config, paper.settings);
+    if (request.scale == Scale::small) set_keys(row.config, shared.small + " " + paper.small);
+    if (request.scale == Scale::tiny) set_keys(row.config, shared.tiny);
+  }
+  return made;
 }
 
 EvalOptions measured_on(const std::string& split, std::int64_t batches) {
@@ -368,12 +381,6 @@ EvalOptions measured_on(const std::string& split, std::int64_t batches) {
 
 void refuse_data(const char* table) {
   fail<ConfigError>("reproduce: the data of {} are made, not read (leave out --data)", table);
-}
-
-void books_missing() {
-  fail<IoError>(
-      "reproduce: block-recurrent/table-1 needs books, one text file each (--data FOLDER, or EDDY_DATA_DIR "
-      "with a folder books)");
 }
 
 void add_scale_note(ReproduceTable& table, Scale scale) {

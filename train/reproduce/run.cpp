@@ -74,47 +74,38 @@ std::vector<std::string> contradictions(const RunConfig& run, const RunConfig& w
   return found;
 }
 
-json number_or_null(double value) {
-  return std::isfinite(value) ? json(value) : json(nullptr);
+// The fields of result.json but its format, its configuration and its values.
+template <class Result, class Visit>
+void visit_fields(Result& r, const Visit& visit) {
+  visit("ended", r.ended);
+  visit("step", r.step);
+  visit("measured_step", r.measured_step);
+  visit("tokens", r.tokens);
+  visit("parameters", r.parameters);
+  visit("device", r.device);
+  visit("measured", r.measured);
+  visit("remarks", r.remarks);
 }
 
+// Numbers that are not finite are written as null.
 void write_result(const fs::path& folder, const RowResult& r) {
-  json values = json::object();
-  for (const auto& [key, value] : r.values) values[key] = number_or_null(value);
-  const json about{{"format", 1},
-                   {"config", to_json(r.config)},
-                   {"ended", r.ended},
-                   {"step", r.step},
-                   {"measured_step", r.measured_step},
-                   {"tokens", r.tokens},
-                   {"parameters", r.parameters},
-                   {"seconds", number_or_null(r.seconds)},
-                   {"device", r.device},
-                   {"measured", r.measured},
-                   {"values", std::move(values)},
-                   {"remarks", r.remarks}};
+  json about{
+      {"format", 1}, {"config", to_json(r.config)}, {"seconds", r.seconds}, {"values", json(r.values)}};
+  visit_fields(r, [&](const char* key, const auto& value) { about[key] = value; });
   replace_text_file(folder / kResultFile, about.dump(1) + "\n");
 }
 
-double number_of(const json& value) {
-  return value.is_null() ? kNotMeasured : value.get<double>();
-}
-
 RowResult read_result(const ReproduceTable& table, const fs::path& file) {
+  const auto number_of = [](const json& value) {
+    return value.is_null() ? kNotMeasured : value.get<double>();
+  };
   try {
     const json about = json::parse(read_text_file(file));
     RowResult r;
     r.config = run_config_from_json(about.at("config"), file.string());
-    r.ended = about.at("ended").get<std::string>();
-    r.step = about.at("step").get<std::int64_t>();
-    r.measured_step = about.at("measured_step").get<std::int64_t>();
-    r.tokens = about.at("tokens").get<std::int64_t>();
-    r.parameters = about.at("parameters").get<std::int64_t>();
+    visit_fields(r, [&](const char* key, auto& value) { about.at(key).get_to(value); });
     r.seconds = number_of(about.at("seconds"));
-    r.device = about.at("device").get<std::string>();
-    r.measured = about.at("measured").get<std::string>();
     for (const auto& [key, value] : about.at("values").items()) r.values[key] = number_of(value);
-    r.remarks = about.at("remarks").get<std::vector<std::string>>();
     return r;
   } catch (const json::exception& error) {
     fail<FormatError>("{}: {} is damaged: {} (remove it, and the row is measured again)", table.program,
@@ -138,12 +129,8 @@ double step_ms(const fs::path& folder) {
   std::vector<double> times;
   const Metrics metrics = read_metrics(folder / "metrics.jsonl");
   const std::size_t skipped = metrics.steps.size() > 20 ? 5 : 0;
-  for (std::size_t i = skipped; i < metrics.steps.size(); ++i)
-    if (std::isfinite(metrics.steps[i].ms)) times.push_back(metrics.steps[i].ms);
-  if (times.empty()) return kNotMeasured;
-  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-  std::nth_element(times.begin(), middle, times.end());
-  return *middle;
+  for (std::size_t i = skipped; i < metrics.steps.size(); ++i) times.push_back(metrics.steps[i].ms);
+  return median(std::move(times));
 }
 
 // Loads the run to measure: its best checkpoint where evaluations chose one, else its last, on the device
@@ -154,8 +141,8 @@ LoadedRun run_to_measure(const ReproduceTable& table, const ReproduceRow& row, c
   const auto [device, dtype] =
       choose_device_precision({table.program.c_str(), "train.device", "train.precision"},
                               row.config.train.device, row.config.train.precision);
-  LoadedRun run = load_run(weights.string(), dtype, which);
-  if (row.weights_of.empty() && device == kCpu) return run;
+  LoadedRun run = load_run(weights.string(), dtype, which, device);
+  if (row.weights_of.empty()) return run;
   RunConfig config = row.config;
   config.model.vocab = run.config.model.vocab;
   config.model.n_out = run.config.model.n_out;
@@ -349,8 +336,9 @@ RowResult measure_row(const ReproduceTable& table, const ReproduceRow& row, cons
     measure_evaluation(table, row, run, result);
   else
     measure_lengths(table, row, run, result);
-  if (row.weights_of.empty()) result.values["step_ms"] = step_ms(weights);
-  if (!row.weights_of.empty())
+  if (row.weights_of.empty())
+    result.values["step_ms"] = step_ms(weights);
+  else
     result.remarks.push_back(fmt::format("the weights of {}, not trained itself", row.weights_of));
   if (result.ended != "finished")
     result.remarks.push_back(fmt::format("{} at step {}", result.ended, result.step));

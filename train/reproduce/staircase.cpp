@@ -5,22 +5,20 @@
 namespace eddy {
 namespace {
 
-struct PaperRow {
+struct PublishedRow {
   const char* name;
   const char* title;
   const char* config;
   Published algorithm, walk;
 };
 
-std::vector<PaperRow> paper_rows() {
-  return {
-      {"lstm", "LSTM", "algorithm_lstm", {1.0, "quoted there, other data"}, {0.6}},
-      {"transformer_xl", "Transformer-XL", "algorithm_xl", {48.7, "the paper's data"}, {84.1}},
-      {"transformer_xl_deep", "Transformer-XL, twice as deep, as scripted", "algorithm_xl_8", {58.44}, {}},
-      {"feedback", "Feedback", "algorithm_feedback", {0.2, "the paper's data"}, {0.1}},
-      {"staircase", "Staircase", "algorithm_staircase", {3.6}, {0.1}},
-      {"cached_staircase", "Cached Staircase", "algorithm_cached", {1.2, "the paper's data"}, {0.1}}};
-}
+const PublishedRow kRows[] = {
+    {"lstm", "LSTM", "algorithm_lstm", {1.0, "quoted there, other data"}, {0.6}},
+    {"transformer_xl", "Transformer-XL", "algorithm_xl", {48.7, "the paper's data"}, {84.1}},
+    {"transformer_xl_deep", "Transformer-XL, twice as deep, as scripted", "algorithm_xl_8", {58.44}, {}},
+    {"feedback", "Feedback", "algorithm_feedback", {0.2, "the paper's data"}, {0.1}},
+    {"staircase", "Staircase", "algorithm_staircase", {3.6}, {0.1}},
+    {"cached_staircase", "Cached Staircase", "algorithm_cached", {1.2, "the paper's data"}, {0.1}}};
 
 // Shrinks a row to a few CPU cores (small), or to a quick trial (tiny). The small Random Walk has 100 actions
 // on 4 x 4 cells, a size at which one core shows the pattern of the paper. A model without recurrence sees as
@@ -53,24 +51,14 @@ void shrink(RunConfig& config, Scale scale) {
   TrainConfig& t = config.train;
   const std::int64_t tokens = tiny ? 64 : 4096;
   t.batch = tokens / m.segment;
-  t.steps = walk ? 4500 : 6000;
-  t.warmup = walk ? 100 : 200;
   t.learning_rate = !walk ? 5e-4 : m.model == "lstm" ? 2e-3 : 1e-3;
-  t.eval_every = t.checkpoint_every = 500;
-  if (walk) {
-    config.data.walk_grid = 4;
-    config.data.walk_length = 100;
-  }
-  if (!tiny) return;
-  t.steps = 12;
-  t.warmup = 4;
-  t.eval_every = 6;
-  t.checkpoint_every = 0;
-  t.log_every = 1;
-  config.data.examples = 40;
-  config.data.valid_examples = config.data.test_examples = 8;
-  config.data.statements = 10;
-  config.data.walk_length = 40;
+  set_keys(config, tiny ? "train.steps=12 train.warmup=4 train.eval_every=6 train.checkpoint_every=0 "
+                          "train.log_every=1 data.examples=40 data.valid_examples=8 data.test_examples=8 "
+                          "data.statements=10 data.walk_length=40"
+                   : walk
+                       ? "train.steps=4500 train.warmup=100 train.eval_every=500 train.checkpoint_every=500 "
+                         "data.walk_grid=4 data.walk_length=100"
+                       : "train.steps=6000 train.warmup=200 train.eval_every=500 train.checkpoint_every=500");
 }
 
 }  // namespace
@@ -82,28 +70,21 @@ ReproduceTable staircase_table_1(const TableRequest& request) {
   table.title = std::string("Staircase Attention (Ju et al. 2021), Table 1: ") +
                 (walk ? "Random Walk" : "Algorithm, 3 variables");
   table.columns = {{"error, %", "error_percent", 1, false, 2}};
-  for (const PaperRow& paper : paper_rows()) {
-    ReproduceRow row;
-    row.name = paper.name;
-    row.title = paper.title;
-    row.published = {walk ? paper.walk : paper.algorithm};
+  const ScaleSettings shared = {
+      std::string("train.optimizer=adam train.learning_rate=1e-4 train.beta2=0.999 train.weight_decay=0 "
+                  "train.clip=0.1 train.warmup=1000 train.sample_tokens=0 data.name=") +
+          (walk ? "random_walk" : "algorithm"),
+      "", ""};
+  std::vector<PaperRow> papers;
+  for (const PublishedRow& row : kRows)
+    papers.push_back({row.name, row.title, row.config, "", {walk ? row.walk : row.algorithm}});
+  table.rows = make_rows(request, shared, papers);
+  for (ReproduceRow& row : table.rows) {
     RunConfig& config = row.config;
-    config.model = paper_model(paper.config);
-    config.data.name = walk ? "random_walk" : "algorithm";
-    TrainConfig& t = config.train;
     const bool chunked = config.model.segment == 128;
-    t.batch = chunked ? 256 : 512;
-    t.steps = chunked ? 100'000 : 50'000;
-    t.optimizer = "adam";
-    t.learning_rate = 1e-4;
-    t.beta2 = 0.999;
-    t.weight_decay = 0;
-    t.clip = 0.1;
-    t.warmup = 1000;
-    t.eval_every = chunked ? 2000 : 1000;
-    t.sample_tokens = 0;
+    set_keys(config, chunked ? "train.batch=256 train.steps=100000 train.eval_every=2000"
+                             : "train.batch=512 train.steps=50000 train.eval_every=1000");
     if (request.scale != Scale::paper) shrink(config, request.scale);
-    table.rows.push_back(std::move(row));
   }
   table.evaluation = measured_on("test", 0);
   table.chart_key = "error_percent";
