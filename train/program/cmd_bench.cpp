@@ -18,9 +18,8 @@
 #include "train/config/run_config.h"
 #include "train/files/text_file.h"
 #include "train/program/commands.h"
-#include "train/program/number_options.h"
+#include "train/program/options.h"
 #include "train/program/output.h"
-#include "train/program/path_options.h"
 #include "train/reproduce/staircase_table.h"
 #include "train/run/environment.h"
 

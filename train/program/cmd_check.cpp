@@ -29,19 +29,8 @@ struct CheckFlags {
 };
 
 const char* word_for(FileCondition condition) {
-  switch (condition) {
-    case FileCondition::whole:
-      return "whole";
-    case FileCondition::unchecked:
-      return "no digest";
-    case FileCondition::damaged:
-      return "DAMAGED";
-    case FileCondition::missing:
-      return "MISSING";
-    case FileCondition::unreadable:
-      return "UNREADABLE";
-  }
-  return "?";
+  constexpr const char* kWords[] = {"whole", "no digest", "DAMAGED", "MISSING", "UNREADABLE"};
+  return kWords[static_cast<std::size_t>(condition)];
 }
 
 // Prints one line and counts what is wrong.

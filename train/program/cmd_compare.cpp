@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,8 +14,8 @@
 #include "train/files/mapped_file.h"
 #include "train/files/text_file.h"
 #include "train/program/commands.h"
+#include "train/program/options.h"
 #include "train/program/output.h"
-#include "train/program/path_options.h"
 #include "train/program/percent_line.h"
 #include "train/run/checkpoint.h"
 #include "train/study/comparison.h"
@@ -26,7 +27,8 @@ namespace eddy {
 namespace {
 
 struct CompareFlags {
-  std::string run_a, run_b, data, html = "compare.html", checkpoint = "latest", device = "cpu";
+  RunOptions a;  // the checkpoint and the device of both
+  std::string run_b, data, html = "compare.html";
   std::int64_t top = 20, rows = 4;
   bool clear_state = false;
 };
@@ -41,10 +43,11 @@ TokenReading reading_of(const LoadedRun& run, std::int64_t rows) {
   return reading;
 }
 
-LoadedRun text_run(const std::string& path, const std::string& checkpoint, Device device) {
-  LoadedRun run = load_run(path, Dtype::f32, checkpoint, device);
+LoadedRun text_run(const RunOptions& options) {
+  LoadedRun run = load_run("compare", options);
   if (!run.tokenizer)
-    fail<ValueError>("compare: {} was trained on the task {}, which has no text", path, run.config.data.name);
+    fail<ValueError>("compare: {} was trained on the task {}, which has no text", options.path,
+                     run.config.data.name);
   return run;
 }
 
@@ -70,11 +73,9 @@ int run_compare(const CompareFlags& flags) {
   if (same_run && !flags.clear_state)
     fail<ValueError>("compare: there is only one run (name a second one, or add --clear-state)");
   check_page_output("compare", flags.html);
-  const Device device =
-      choose_device_precision({"compare", "--device", "--precision"}, flags.device, "f32").device;
-  const LoadedRun a = text_run(flags.run_a, flags.checkpoint, device);
+  const LoadedRun a = text_run(flags.a);
   LoadedRun other;
-  if (!same_run) other = text_run(flags.run_b, flags.checkpoint, device);
+  if (!same_run) other = text_run({flags.run_b, flags.a.checkpoint, flags.a.precision, flags.a.device});
   const LoadedRun& b = same_run ? a : other;
   if (a.tokenizer->to_json() != b.tokenizer->to_json())
     fail<ValueError>(
@@ -87,7 +88,7 @@ int run_compare(const CompareFlags& flags) {
   if (flags.clear_state && !reading_b.carry_state)
     fail<ValueError>(
         "compare: {} carries no state that could be cleared (data.order {}, train.carry_state {})",
-        same_run ? flags.run_a : flags.run_b, b.config.data.order, b.config.train.carry_state);
+        same_run ? flags.a.path : flags.run_b, b.config.data.order, b.config.train.carry_state);
 
   std::vector<ComparedText> texts;
   for (const TextFile& file : list_text_files(flags.data).files) {
@@ -98,10 +99,7 @@ int run_compare(const CompareFlags& flags) {
   for (const ComparedText& text : texts) tokens.emplace_back(text.tokens);
   const auto losses = [&](const char* name, const LoadedRun& run, const TokenReading& reading) {
     PercentLine line(name);
-    return token_losses(*run.model, tokens, reading, [&](std::int64_t done, std::int64_t total) {
-      line.update(done, total);
-      return true;
-    });
+    return token_losses(*run.model, tokens, reading, std::ref(line));
   };
   const auto losses_a = losses("compare: A", a, reading_a), losses_b = losses("compare: B", b, reading_b);
   for (std::size_t i = 0; i < texts.size(); ++i) {
@@ -109,7 +107,7 @@ int run_compare(const CompareFlags& flags) {
     texts[i].nats_b = losses_b[i];
   }
   const Comparison comparison = compare_runs(*a.tokenizer, texts, flags.top);
-  ComparedRuns runs{flags.run_a, same_run ? flags.run_a + " with its state cleared" : flags.run_b,
+  ComparedRuns runs{flags.a.path, same_run ? flags.a.path + " with its state cleared" : flags.run_b,
                     about(a, reading_a), about(b, reading_b)};
   replace_text_file(flags.html, render_comparison(runs, texts, comparison));
 
@@ -129,26 +127,18 @@ int run_compare(const CompareFlags& flags) {
 void add_compare_command(CLI::App& app, std::function<int()>& action) {
   CLI::App* command = app.add_subcommand("compare", "List the tokens on which two runs differ most");
   const auto flags = std::make_shared<CompareFlags>();
-  command->add_option("RUN_A", flags->run_a, "Folder of a run, or of one checkpoint")->required();
+  command->add_option("RUN_A", flags->a.path, "Folder of a run, or of one checkpoint")->required();
   command->add_option("RUN_B", flags->run_b,
                       "The run to compare with; without it: RUN_A itself, with --clear-state");
-  command->add_option("--data", flags->data, "A text file, or a folder of them")
-      ->required()
-      ->check(not_empty());
-  command->add_option("--top", flags->top, "Tokens to list in each direction")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{100'000}).description(""))
-      ->capture_default_str();
+  add_option(*command, "--data", flags->data, "A text file, or a folder of them", not_empty())->required();
+  add_option(*command, "--top", flags->top, "Tokens to list in each direction", whole_number(0, 100'000));
   command->add_flag(
       "--clear-state", flags->clear_state,
       "Clear the recurrent state of B at every segment; a cache of keys stays if the model has both");
-  command->add_option("--html", flags->html, "Page to write")->check(not_empty())->capture_default_str();
-  command->add_option("--rows", flags->rows, "Texts read side by side")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}).description(""))
-      ->capture_default_str();
-  add_checkpoint_option(*command, flags->checkpoint, "Which checkpoint of a run");
-  command->add_option("--device", flags->device, "Where to compute")
-      ->check(CLI::IsMember({"cpu", "cuda"}))
-      ->capture_default_str();
+  add_option(*command, "--html", flags->html, "Page to write", not_empty());
+  add_option(*command, "--rows", flags->rows, "Texts read side by side", whole_number(1, 4096));
+  add_checkpoint_option(*command, flags->a.checkpoint, "Which checkpoint of a run");
+  add_device_option(*command, flags->a.device);
   command->callback([flags, &action] { action = [flags] { return run_compare(*flags); }; });
 }
 

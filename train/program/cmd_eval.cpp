@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -15,9 +16,8 @@
 #include "train/eval/loss_by_position.h"
 #include "train/files/text_file.h"
 #include "train/program/commands.h"
-#include "train/program/number_options.h"
+#include "train/program/options.h"
 #include "train/program/output.h"
-#include "train/program/path_options.h"
 #include "train/program/percent_line.h"
 #include "train/run/checkpoint.h"
 #include "train/tasks/task.h"
@@ -26,9 +26,9 @@ namespace eddy {
 namespace {
 
 struct EvalFlags {
-  std::string run, data, checkpoint = "latest", device = "cpu", precision = "f32", by_position;
+  RunOptions run;
+  std::string data, by_position;
   std::int64_t sequence = 0, sampled = 0;
-  bool seeded = false;  // --seed was given
   EvalOptions options;
 
   EvalFlags() { options.batch = 0; }
@@ -36,10 +36,7 @@ struct EvalFlags {
 
 EvalResult measure(const Task& task, const Model& model, const EvalOptions& options) {
   PercentLine line("eval");
-  return task.evaluate(model, options, [&line](std::int64_t done, std::int64_t total) {
-    line.update(done, total);
-    return true;
-  });
+  return task.evaluate(model, options, std::ref(line));
 }
 
 // Returns "bits_per_byte" as "bits per byte".
@@ -48,15 +45,13 @@ std::string spaced(std::string name) {
   return name;
 }
 
-int run_eval(const EvalFlags& flags) {
+int run_eval(const EvalFlags& flags, const CLI::App& command) {
   if (!flags.by_position.empty()) check_page_output("eval", flags.by_position);
-  const auto [device, dtype] =
-      choose_device_precision({"eval", "--device", "--precision"}, flags.device, flags.precision);
-  LoadedRun run = load_run(flags.run, dtype, flags.checkpoint, device);
+  LoadedRun run = load_run("eval", flags.run);
   TaskArguments arguments;
   arguments.config = run.config;
   arguments.tokenizer = std::move(run.tokenizer);
-  arguments.run = flags.run;
+  arguments.run = flags.run.path;
   arguments.training = false;
   arguments.messages = &std::cerr;
   if (flags.data.empty())
@@ -83,7 +78,7 @@ int run_eval(const EvalFlags& flags) {
                      run.config.data.name);
   EvalOptions drawn = options;
   drawn.batches = std::max(options.batches, flags.sampled);
-  if (flags.seeded && !task->uses_seed(drawn)) {
+  if (command.count("--seed") > 0 && !task->uses_seed(drawn)) {
     drawn.batches = 1;
     if (task->uses_seed(drawn))
       fail<ValueError>("eval: --seed draws nothing where all of {} is read once (add --batches or --sampled)",
@@ -93,12 +88,13 @@ int run_eval(const EvalFlags& flags) {
   }
   if (options.clear_state && !task->carries_state())
     fail<ValueError>("eval: {} carries no state that could be cleared (data.order {}, train.carry_state {})",
-                     flags.run, run.config.data.order, run.config.train.carry_state);
+                     flags.run.path, run.config.data.order, run.config.train.carry_state);
   const EvalResult result = measure(*task, *run.model, options);
   if (!result.uncaptured.empty()) fmt::print(stderr, "{}\n", result.uncaptured);
   const bool text = task->tokenizer() != nullptr;
   print_line("step: {}", run.step);
-  print_line("precision: {}{}", flags.precision, precision_note(run.config.train.precision, flags.precision));
+  print_line("precision: {}{}", flags.run.precision,
+             precision_note(run.config.train.precision, flags.run.precision));
   print_line("data: {} ({})", task->name(), options.split);
   if (task->carries_state())
     print_line("state: {}", options.clear_state ? "cleared at every segment"
@@ -152,57 +148,42 @@ int run_eval(const EvalFlags& flags) {
 void add_eval_command(CLI::App& app, std::function<int()>& action) {
   CLI::App* command = app.add_subcommand("eval", "Measure the loss of a trained model on its task");
   const auto options = std::make_shared<EvalFlags>();
-  const CLI::Validator size = CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000}).description("");
-  command->add_option("RUN", options->run, "Folder of a run, or of one checkpoint")->required();
-  command->add_option("--data", options->data, "File or folder of data (default: the run's)")
-      ->check(not_empty());
-  command->add_option("--split", options->options.split, "Part of the data, cut as the run cuts it")
-      ->check(CLI::IsMember({"valid", "train", "test", "all"}))
-      ->capture_default_str();
-  command
-      ->add_option("--batches", options->options.batches,
-                   "Number of batches, random ones for data.order windows; 0: all of the split once")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1'000'000'000}).description(""))
-      ->capture_default_str();
+  const CLI::Validator size = whole_number(1, 1'000'000'000);
+  EvalOptions& measured = options->options;
+  command->add_option("RUN", options->run.path, "Folder of a run, or of one checkpoint")->required();
+  add_option(*command, "--data", options->data, "File or folder of data (default: the run's)", not_empty());
+  add_option(*command, "--split", measured.split, "Part of the data, cut as the run cuts it",
+             CLI::IsMember({"valid", "train", "test", "all"}));
+  add_option(*command, "--batches", measured.batches,
+             "Number of batches, random ones for data.order windows; 0: all of the split once",
+             whole_number(0, 1'000'000'000));
   command
       ->add_option("--sampled", options->sampled,
                    "Also print the mean over so many random batches, as papers estimate their numbers")
-      ->check(CLI::Range(std::int64_t{2}, std::int64_t{1'000'000'000}).description(""));
-  command->add_option("--batch", options->options.batch, "Rows of a batch (default: the run's)")->check(size);
+      ->check(whole_number(2, 1'000'000'000));
+  command->add_option("--batch", measured.batch, "Rows of a batch (default: the run's)")->check(size);
   command->add_option("--sequence", options->sequence, "Tokens of a row (default: the run's)")->check(size);
-  CLI::Option* seed = command->add_option("--seed", options->options.seed, "Seed of the random batches")
-                          ->check(seed_number())
-                          ->capture_default_str();
-  add_checkpoint_option(*command, options->checkpoint, "Which checkpoint of a run");
-  command->add_option("--precision", options->precision, "Arithmetic; bf16 on the CPU is a slow check")
-      ->check(CLI::IsMember({"f32", "bf16", "tf32", "f64"}))
-      ->capture_default_str();
-  command->add_option("--device", options->device, "Where to compute")
-      ->check(CLI::IsMember({"cpu", "cuda"}))
-      ->capture_default_str();
+  add_option(*command, "--seed", measured.seed, "Seed of the random batches", seed_number());
+  add_checkpoint_option(*command, options->run.checkpoint, "Which checkpoint of a run");
+  add_precision_option(*command, options->run.precision);
+  add_device_option(*command, options->run.device);
   command->add_flag(
-      "--clear-state", options->options.clear_state,
+      "--clear-state", measured.clear_state,
       "Clear the recurrent state at every segment; a cache of keys stays if the model has both");
   CLI::Option* score_last =
       command
           ->add_option(
-              "--score-last", options->options.score_last,
+              "--score-last", measured.score_last,
               "Read overlapping windows, each without a state, and score only the last so many tokens")
           ->check(size);
-  command
-      ->add_option("--from", options->options.from,
-                   "With --score-last: the token at which the first window ends")
+  command->add_option("--from", measured.from, "With --score-last: the token at which the first window ends")
       ->check(size)
       ->needs(score_last);
-  command
-      ->add_option(
-          "--by-position", options->by_position,
-          "HTML file to write: the loss against the position in the text, with and without the state")
-      ->check(not_empty());
-  command->callback([options, seed, &action] {
-    options->seeded = seed->count() > 0;
-    action = [options] { return run_eval(*options); };
-  });
+  add_option(*command, "--by-position", options->by_position,
+             "HTML file to write: the loss against the position in the text, with and without the state",
+             not_empty());
+  command->callback(
+      [options, command, &action] { action = [options, command] { return run_eval(*options, *command); }; });
 }
 
 }  // namespace eddy

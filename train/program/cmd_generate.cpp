@@ -17,9 +17,8 @@
 #include "train/generate/session.h"
 #include "train/page/human_text.h"
 #include "train/program/commands.h"
-#include "train/program/number_options.h"
+#include "train/program/options.h"
 #include "train/program/output.h"
-#include "train/program/path_options.h"
 #include "train/run/checkpoint.h"
 #include "train/run/stop_signal.h"
 
@@ -27,25 +26,18 @@ namespace eddy {
 namespace {
 
 struct GenerateOptions {
-  std::string run, prompt, checkpoint = "latest", device = "cpu", precision = "f32";
+  RunOptions run;
+  std::string prompt, session, save_session;
   std::int64_t tokens = 200;
   SampleOptions sample;
-  std::string session, save_session;
 };
 
-// The sampling flags: those given on the command line override those of a session.
-struct SampleFlags {
-  const CLI::Option* temperature = nullptr;
-  const CLI::Option* top_k = nullptr;
-  const CLI::Option* top_p = nullptr;
-  const CLI::Option* seed = nullptr;
-};
-
-SampleOptions with_flags(SampleOptions kept, const SampleOptions& given, const SampleFlags& flags) {
-  if (flags.temperature->count() > 0) kept.temperature = given.temperature;
-  if (flags.top_k->count() > 0) kept.top_k = given.top_k;
-  if (flags.top_p->count() > 0) kept.top_p = given.top_p;
-  if (flags.seed->count() > 0) kept.seed = given.seed;
+// Returns the sampling of a session with what was given on the command line in its place.
+SampleOptions with_flags(SampleOptions kept, const SampleOptions& given, const CLI::App& command) {
+  if (command.count("--temperature") > 0) kept.temperature = given.temperature;
+  if (command.count("--top-k") > 0) kept.top_k = given.top_k;
+  if (command.count("--top-p") > 0) kept.top_p = given.top_p;
+  if (command.count("--seed") > 0) kept.seed = given.seed;
   return kept;
 }
 
@@ -80,7 +72,7 @@ std::string read_standard_input() {
   return text;
 }
 
-int run_generate(const GenerateOptions& options, const SampleFlags& flags) {
+int run_generate(const GenerateOptions& options, const CLI::App& command) {
   validate(options.sample);
   const bool saving = !options.save_session.empty();
   if (saving) {
@@ -90,19 +82,17 @@ int run_generate(const GenerateOptions& options, const SampleFlags& flags) {
           "generate: {} exists and is no session (--save-session replaces nothing else: name another file)",
           options.save_session);
   }
-  const auto [device, dtype] =
-      choose_device_precision({"generate", "--device", "--precision"}, options.device, options.precision);
-  const LoadedRun run = load_run(options.run, dtype, options.checkpoint, device);
+  const LoadedRun run = load_run("generate", options.run);
   if (!run.tokenizer)
     fail<ValueError>("generate: {} was trained on the task {}, which has no text (generate writes text)",
-                     options.run, run.config.data.name);
+                     options.run.path, run.config.data.name);
   const std::string prompt = options.prompt == "-" ? read_standard_input() : options.prompt;
   const std::vector<std::int32_t> ids = run.tokenizer->encode(prompt);
 
   Session session;
   if (!options.session.empty()) session = load_session(options.session, *run.model);
   session.sample =
-      options.session.empty() ? options.sample : with_flags(session.sample, options.sample, flags);
+      options.session.empty() ? options.sample : with_flags(session.sample, options.sample, command);
 
   // A file or a pipe gets the bytes as they are; a terminal gets printable text.
   const bool terminal = is_terminal(1);
@@ -131,8 +121,8 @@ int run_generate(const GenerateOptions& options, const SampleFlags& flags) {
   if (!result.uncaptured.empty()) fmt::print(stderr, "{}\n", result.uncaptured);
   fmt::print(stderr, "generated: {} tokens, {:.0f} tokens/s; prompt: {} tokens in {}; state: {}; {}{}\n",
              result.drawn, static_cast<double>(result.drawn) / std::max(result.seconds, 1e-9), ids.size(),
-             human_duration(prompt_seconds), human_bytes(result.state_bytes), options.precision,
-             precision_note(run.config.train.precision, options.precision));
+             human_duration(prompt_seconds), human_bytes(result.state_bytes), options.run.precision,
+             precision_note(run.config.train.precision, options.run.precision));
   return saving && stop_requested() ? 130 : 0;
 }
 
@@ -141,49 +131,36 @@ int run_generate(const GenerateOptions& options, const SampleFlags& flags) {
 void add_generate_command(CLI::App& app, std::function<int()>& action) {
   CLI::App* command = app.add_subcommand("generate", "Write text from a trained model");
   const auto options = std::make_shared<GenerateOptions>();
-  command->add_option("RUN", options->run, "Folder of a run, or of one checkpoint")->required();
+  command->add_option("RUN", options->run.path, "Folder of a run, or of one checkpoint")->required();
   command->add_option("--prompt", options->prompt,
                       "Text to continue; '-' reads standard input (default: a new line)");
-  command->add_option("--tokens", options->tokens, "Number of tokens to write")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1'000'000'000'000}).description(""))
-      ->capture_default_str();
-  SampleFlags flags;
-  flags.temperature =
-      command
-          ->add_option("--temperature", options->sample.temperature,
-                       "Below 1: more predictable; above 1: more random; 0: always the most probable token")
-          ->capture_default_str();
-  flags.top_k =
-      command->add_option("--top-k", options->sample.top_k, "Sample from the k most probable tokens; 0: all")
-          ->check(CLI::Range(std::int64_t{0}, std::int64_t{1'000'000'000}).description(""))
-          ->capture_default_str();
-  flags.top_p = command
-                    ->add_option("--top-p", options->sample.top_p,
-                                 "Sample from the fewest tokens whose probabilities sum to this")
-                    ->capture_default_str();
-  flags.seed = command
-                   ->add_option("--seed", options->sample.seed,
-                                "Seed of the sampling: the same seed gives the same text")
-                   ->check(seed_number())
-                   ->capture_default_str();
+  add_option(*command, "--tokens", options->tokens, "Number of tokens to write",
+             whole_number(0, 1'000'000'000'000));
+  SampleOptions& sample = options->sample;
   command
-      ->add_option("--session", options->session,
-                   "Continue a text that --save-session saved; sampling flags override the saved ones")
-      ->check(not_empty());
+      ->add_option("--temperature", sample.temperature,
+                   "Below 1: more predictable; above 1: more random; 0: always the most probable token")
+      ->capture_default_str();
+  add_option(*command, "--top-k", sample.top_k, "Sample from the k most probable tokens; 0: all",
+             whole_number(0, 1'000'000'000));
   command
-      ->add_option("--save-session", options->save_session,
-                   "File to save the state of the text in, after the last token or Ctrl-C; may be the file "
-                   "of --session")
-      ->check(not_empty());
-  add_checkpoint_option(*command, options->checkpoint, "Which checkpoint of a run");
-  command->add_option("--precision", options->precision, "Arithmetic; bf16 on the CPU is a slow check")
-      ->check(CLI::IsMember({"f32", "bf16", "tf32", "f64"}))
+      ->add_option("--top-p", sample.top_p, "Sample from the fewest tokens whose probabilities sum to this")
       ->capture_default_str();
-  command->add_option("--device", options->device, "Where to compute")
-      ->check(CLI::IsMember({"cpu", "cuda"}))
-      ->capture_default_str();
-  command->callback(
-      [options, flags, &action] { action = [options, flags] { return run_generate(*options, flags); }; });
+  add_option(*command, "--seed", sample.seed, "Seed of the sampling: the same seed gives the same text",
+             seed_number());
+  add_option(*command, "--session", options->session,
+             "Continue a text that --save-session saved; sampling flags override the saved ones",
+             not_empty());
+  add_option(*command, "--save-session", options->save_session,
+             "File to save the state of the text in, after the last token or Ctrl-C; may be the file "
+             "of --session",
+             not_empty());
+  add_checkpoint_option(*command, options->run.checkpoint, "Which checkpoint of a run");
+  add_precision_option(*command, options->run.precision);
+  add_device_option(*command, options->run.device);
+  command->callback([options, command, &action] {
+    action = [options, command] { return run_generate(*options, *command); };
+  });
 }
 
 }  // namespace eddy

@@ -9,8 +9,8 @@
 #include "models/model.h"
 #include "train/config/run_config.h"
 #include "train/program/commands.h"
+#include "train/program/options.h"
 #include "train/program/output.h"
-#include "train/program/path_options.h"
 #include "train/text/tokenizer.h"
 
 namespace eddy {
@@ -69,14 +69,13 @@ int list_parameters(const ModelsOptions& options) {
 void add_models_command(CLI::App& app, std::function<int()>& action) {
   CLI::App* command = app.add_subcommand("models", "List models and their numbers of parameters");
   const auto options = std::make_shared<ModelsOptions>();
-  CLI::Option* config = command
-                            ->add_option("--config", options->config,
-                                         "List the parameters of this configuration (TOML or JSON) instead")
-                            ->check(not_empty());
+  CLI::Option* config =
+      add_option(*command, "--config", options->config,
+                 "List the parameters of this configuration (TOML or JSON) instead", not_empty());
   command
       ->add_option("--vocab", options->vocab,
                    "Size of the vocabulary, if the configuration leaves it to the text")
-      ->check(CLI::Range(1, 1'000'000'000).description(""))
+      ->check(whole_number(1, 1'000'000'000))
       ->needs(config);
   command->callback([options, &action] {
     action = [options] { return options->config.empty() ? list_models() : list_parameters(*options); };

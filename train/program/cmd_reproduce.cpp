@@ -7,9 +7,8 @@
 
 #include "tensor/base/format.h"
 #include "train/program/commands.h"
-#include "train/program/number_options.h"
+#include "train/program/options.h"
 #include "train/program/output.h"
-#include "train/program/path_options.h"
 #include "train/reproduce/reproduce.h"
 #include "train/reproduce/speed.h"
 
@@ -55,10 +54,7 @@ int run_speed(ReproduceFlags& flags, const CLI::App& command) {
   flags.speed.runs = flags.options.runs;
   flags.speed.device = flags.device;
   if (command.count("--scale") > 0) flags.speed.scale = flags.options.scale;
-  const std::vector<SpeedResult> results = reproduce_speed(flags.speed, [](std::string_view text) {
-    print(text);
-    flush_output();
-  });
+  const std::vector<SpeedResult> results = reproduce_speed(flags.speed, print_now);
   const bool failed =
       std::any_of(results.begin(), results.end(), [](const SpeedResult& row) { return !row.bench; });
   return failed ? 3 : 0;
@@ -81,19 +77,8 @@ int run_reproduce(ReproduceFlags& flags, const CLI::App& command) {
     return 0;
   }
   take_overrides(flags);
-  const auto log = [](std::string_view text) {
-    print(text);
-    flush_output();  // training writes to standard output too, not through print()
-  };
-  switch (reproduce(flags.options, log)) {
-    case ReproduceEnd::done:
-      return 0;
-    case ReproduceEnd::interrupted:
-      return 130;
-    case ReproduceEnd::failed:
-      return 3;
-  }
-  return 1;
+  const ReproduceEnd end = reproduce(flags.options, print_now);
+  return end == ReproduceEnd::interrupted ? 130 : end == ReproduceEnd::failed ? 3 : 0;
 }
 
 }  // namespace
@@ -115,21 +100,20 @@ void add_reproduce_command(CLI::App& app, std::function<int()>& action) {
           "command. speed: paper (its default), or small, which takes seconds")
       ->capture_default_str();
   command->add_option("--task", options.task, "Variant of the table, where it has some");
-  command->add_option("--data", options.data, "File or folder of the table's data (default: see the table)")
-      ->check(not_empty());
+  add_option(*command, "--data", options.data, "File or folder of the table's data (default: see the table)",
+             not_empty());
   command->add_option("--runs", options.runs, "Folder of the runs")->capture_default_str();
   command->add_option("--set", flags->set, "KEY=VALUE of the configuration, for every row; may be repeated")
       ->allow_extra_args(false);
   command
       ->add_option("--windows", options.windows,
                    "For tables by length: windows measured at each length, fewer at the longest")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000}).description(""));
+      ->check(whole_number(1, 1'000'000'000));
   command->add_flag("--dry-run", options.dry_run, "Show the rows and their configurations, and exit");
-  command
-      ->add_option("--device", flags->device,
-                   "Where every row is trained and measured, the same as --set train.device (default: cpu; "
-                   "speed: cuda, cpu at scale small)")
-      ->check(CLI::IsMember({"cpu", "cuda"}));
+  add_option(*command, "--device", flags->device,
+             "Where every row is trained and measured, the same as --set train.device (default: cpu; "
+             "speed: cuda, cpu at scale small)",
+             CLI::IsMember({"cpu", "cuda"}));
   command->add_option("--seconds", flags->speed.seconds, "speed: seconds of timed steps for each row (10)")
       ->check(number_between(1e-3, 1e6));
   command->add_flag("--profile", flags->speed.profile, "speed: also show where the time of each row goes");

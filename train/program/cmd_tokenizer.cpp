@@ -15,8 +15,8 @@
 #include "train/files/utf8.h"
 #include "train/page/human_text.h"
 #include "train/program/commands.h"
+#include "train/program/options.h"
 #include "train/program/output.h"
-#include "train/program/path_options.h"
 #include "train/run/checkpoint.h"
 #include "train/text/corpus.h"
 #include "train/text/sentencepiece_tokenizer.h"
@@ -151,17 +151,12 @@ void add_tokenizer_command(CLI::App& app, std::function<int()>& action) {
   train
       ->add_option("--data", flags->data, "Text file or folder; of a folder with train and valid, only train")
       ->required();
-  train->add_option("--vocab", flags->options.size, "Number of tokens")
-      ->check(CLI::Range(std::int64_t{512}, std::int64_t{1} << 20).description(""))
-      ->capture_default_str();
-  train->add_option("--type", flags->options.type, "bpe: merged pairs; unigram: most probable pieces")
-      ->check(CLI::IsMember({"bpe", "unigram"}))
-      ->capture_default_str();
-  train
-      ->add_option("--megabytes", flags->megabytes,
-                   "Train on at most so many megabytes: lines taken evenly from longer texts")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20).description(""))
-      ->capture_default_str();
+  add_option(*train, "--vocab", flags->options.size, "Number of tokens", whole_number(512, 1 << 20));
+  add_option(*train, "--type", flags->options.type, "bpe: merged pairs; unigram: most probable pieces",
+             CLI::IsMember({"bpe", "unigram"}));
+  add_option(*train, "--megabytes", flags->megabytes,
+             "Train on at most so many megabytes: lines taken evenly from longer texts",
+             whole_number(1, 1 << 20));
   train->add_option("--out", flags->out, "File to write: NAME.model")->required();
   train->callback([flags, &action] { action = [flags] { return run_train_tokenizer(*flags); }; });
   CLI::App* show = command->add_subcommand("show", "Show what a vocabulary holds, and how it splits texts");

@@ -5,7 +5,7 @@
 #include "tensor/base/format.h"
 #include "train/config/config_flags.h"
 #include "train/program/commands.h"
-#include "train/program/path_options.h"
+#include "train/program/options.h"
 #include "train/run/checkpoint.h"
 #include "train/run/trainer.h"
 
@@ -42,16 +42,8 @@ int run_train(TrainFlags& flags, const std::string& command_line, const CLI::Opt
   if (threads.count() > 0 && request.config.train.threads > 0)
     request.config.train.threads = threads.as<std::int64_t>();
   validate(request.config);
-  switch (train(request)) {
-    case TrainEnd::finished:
-    case TrainEnd::time_over:
-      return 0;
-    case TrainEnd::interrupted:
-      return 130;
-    case TrainEnd::too_many_bad_steps:
-      return 3;
-  }
-  return 1;
+  const TrainEnd end = train(request);
+  return end == TrainEnd::interrupted ? 130 : end == TrainEnd::too_many_bad_steps ? 3 : 0;
 }
 
 }  // namespace
@@ -59,25 +51,19 @@ int run_train(TrainFlags& flags, const std::string& command_line, const CLI::Opt
 void add_train_command(CLI::App& app, std::function<int()>& action) {
   CLI::App* command = app.add_subcommand("train", "Train a model; every configuration key is also a flag");
   const auto flags = std::make_shared<TrainFlags>();
-  command
-      ->add_option("config,--config", flags->config_path,
-                   "Configuration (TOML or JSON); without one, the defaults")
-      ->check(not_empty());
-  command
-      ->add_option("--run,--out", flags->request.run_dir,
-                   "Folder of the new run; must not exist, unless its run ended before the first checkpoint")
-      ->check(not_empty());
-  command
-      ->add_option("--resume", flags->request.resume,
-                   "Folder of a run to continue from its latest checkpoint, or from --checkpoint")
-      ->check(not_empty());
-  command
-      ->add_option("--init-from", flags->request.init_from,
-                   "Start the new run from the parameters of this run or checkpoint")
-      ->check(not_empty());
-  add_checkpoint_option(*command, flags->request.checkpoint, "Checkpoint to resume, or to init, from");
-  command->add_option("--data", flags->data, "Short for --data.path: a text file or a folder of texts")
-      ->check(not_empty());
+  TrainRequest& request = flags->request;
+  add_option(*command, "config,--config", flags->config_path,
+             "Configuration (TOML or JSON); without one, the defaults", not_empty());
+  add_option(*command, "--run,--out", request.run_dir,
+             "Folder of the new run; must not exist, unless its run ended before the first checkpoint",
+             not_empty());
+  add_option(*command, "--resume", request.resume,
+             "Folder of a run to continue from its latest checkpoint, or from --checkpoint", not_empty());
+  add_option(*command, "--init-from", request.init_from,
+             "Start the new run from the parameters of this run or checkpoint", not_empty());
+  add_checkpoint_option(*command, request.checkpoint, "Checkpoint to resume, or to init, from");
+  add_option(*command, "--data", flags->data, "Short for --data.path: a text file or a folder of texts",
+             not_empty());
   flags->keys.add_to(*command, keys_of(flags->defaults));
   command->callback([flags, &action, &app] {
     action = [flags, line = command_line_of(app), threads = app.get_option("--threads")] {

@@ -1,21 +1,12 @@
 // Writes the parsed command line out again, for reports.
 #include <CLI/CLI.hpp>
 #include <string>
-#include <string_view>
 
+#include "train/page/human_text.h"
 #include "train/program/commands.h"
 
 namespace eddy {
 namespace {
-
-std::string quoted(const std::string& word) {
-  constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
 
 // Returns the options given to one app, with their values.
 std::string given_options(const CLI::App& app) {
@@ -25,7 +16,7 @@ std::string given_options(const CLI::App& app) {
     const bool is_flag = option->get_expected_max() == 0;
     if (!option->get_lnames().empty()) text += " --" + option->get_lnames().front();
     if (!is_flag)
-      for (const std::string& value : option->results()) text += " " + quoted(value);
+      for (const std::string& value : option->results()) text += " " + shell_quoted(value);
   }
   return text;
 }

@@ -215,8 +215,6 @@ int guarded_main(int argc, char** argv) {
     return run_command_line(argc, argv);
   } catch (const OutputClosed&) {
     return 0;
-  } catch (const Error& error) {
-    return report(error.what(), kFailed);
   } catch (const std::bad_alloc&) {
     return report("out of memory (smaller batches, sequences or models need less)", kFailed);
   } catch (const std::system_error& error) {

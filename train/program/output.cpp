@@ -49,6 +49,11 @@ void flush_output() {
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout) output_failed(errno);
 }
 
+void print_now(std::string_view text) {
+  print(text);
+  flush_output();
+}
+
 bool is_terminal(int stream) {
   return isatty(stream) != 0;
 }

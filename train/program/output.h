@@ -16,6 +16,8 @@ struct OutputClosed {};
 // Writes to standard output.
 // errors: OutputClosed; IoError.
 void print(std::string_view text);
+// The same, and flushes: training writes to standard output too, not through print().
+void print_now(std::string_view text);
 template <class... Args>
 void print_line(fmt::format_string<Args...> text, Args&&... args) {
   print(fmt::format(text, std::forward<Args>(args)...) + '\n');

@@ -21,13 +21,15 @@ class PercentLine {
   PercentLine(const PercentLine&) = delete;
   PercentLine& operator=(const PercentLine&) = delete;
 
-  void update(std::int64_t done, std::int64_t total) {
+  // Shows how much is done; returns that the measurement goes on, as its callback.
+  bool operator()(std::int64_t done, std::int64_t total) {
     const auto now = std::chrono::steady_clock::now();
-    if (!shown_ || now - last_ < std::chrono::milliseconds(100)) return;
+    if (!shown_ || now - last_ < std::chrono::milliseconds(100)) return true;
     last_ = now;
     std::fprintf(stderr, "\r%s: %.0f %%", name_.c_str(),
                  100.0 * static_cast<double>(done) / static_cast<double>(total));
     std::fflush(stderr);
+    return true;
   }
 
  private:

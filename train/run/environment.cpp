@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <initializer_list>
@@ -14,7 +13,6 @@
 #include <utility>
 
 #include "ops/backends.h"
-#include "ops/core/slot.h"
 #include "ops/cpu/isa.h"
 #include "ops/product/gemm.h"
 #include "tensor/base/format.h"
@@ -144,33 +142,6 @@ std::vector<std::string> environment_lines() {
     texts.push_back("gpu kernels: " + describe(*kernels));
   if (std::string line = gpu_allocator_line(); !line.empty()) texts.push_back(std::move(line));
   return texts;
-}
-
-double measure_matmul_gflops(int size) {
-  if (size < 1) fail<ValueError>("measure: a product of {} rows (at least 1)", size);
-  using Clock = std::chrono::steady_clock;
-  const auto seconds_since = [](Clock::time_point start) {
-    return std::chrono::duration<double>(Clock::now() - start).count();
-  };
-  const Tensor a = Tensor::full({size, size}, 0.5), b = Tensor::full({size, size}, 0.25),
-               c = Tensor::zeros({size, size});
-  GemmArgs args{};
-  args.dtype = Dtype::f32;
-  args.m = args.n = args.k = args.lda = args.ldb = args.ldc = size;
-  args.a = a.raw_data();
-  args.b = b.raw_data();
-  args.c = c.raw_data();
-  args.alpha = 1;
-  args.batch = args.outer = 1;
-  const double operations = 2.0 * size * size * size;
-  double best = 0;
-  const auto start = Clock::now();
-  do {
-    const auto run = Clock::now();
-    gemm_slot(kCpu, args);
-    best = std::max(best, operations / std::max(seconds_since(run), 1e-9) * 1e-9);
-  } while (seconds_since(start) < 0.5);
-  return best;
 }
 
 }  // namespace eddy

@@ -18,9 +18,4 @@ std::string gpu_allocator_line();
 // reason is known. Installs the backends.
 std::string slow_matmul_reason();
 
-// The speed in GFLOP/s of a square f32 matrix product of `size` rows with all threads: the best of several
-// runs in about half a second.
-// errors: ValueError when size is not positive; OutOfMemoryError.
-double measure_matmul_gflops(int size = 1024);
-
 }  // namespace eddy

@@ -1,16 +1,18 @@
-// Checks of options that name files.
-#include "train/program/path_options.h"
+// Options of several commands.
+#include "train/program/options.h"
 
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "tensor/base/format.h"
+#include "train/config/device_precision.h"
 #include "train/files/text_file.h"
 #include "train/run/run_folder.h"
 
@@ -19,7 +21,36 @@ namespace {
 
 constexpr std::string_view kPageHead = "<!DOCTYPE HTML";
 
+template <class Number>
+bool read(const std::string& text, Number& value) {
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc() && stop == end;
+}
+
 }  // namespace
+
+CLI::Validator seed_number() {
+  return {[](std::string& text) {
+            std::uint64_t value = 0;
+            return read(text, value) ? std::string()
+                                     : fmt::format("{:?} is no whole number from 0 to 2^64 - 1", text);
+          },
+          ""};
+}
+
+CLI::Validator whole_number(std::int64_t low, std::int64_t high) {
+  return CLI::Range(low, high).description("");
+}
+
+CLI::Validator number_between(double low, double high) {
+  return {[low, high](std::string& text) {
+            double value = 0;
+            const bool good = read(text, value) && value >= low && value <= high;
+            return good ? std::string() : fmt::format("{:?} is no number from {} to {}", text, low, high);
+          },
+          ""};
+}
 
 CLI::Validator not_empty() {
   return {[](std::string& value) { return value.empty() ? std::string("the name is empty") : std::string(); },
@@ -31,11 +62,24 @@ void add_checkpoint_option(CLI::App& command, std::string& which, const std::str
     return is_checkpoint_name(name) ? std::string()
                                     : fmt::format("{} is not latest, best, newest-whole or step-N", name);
   };
-  command
-      .add_option("--checkpoint", which,
-                  help + ": latest, best, step-N, or newest-whole, the newest with nothing damaged")
-      ->check(CLI::Validator(check, ""))
-      ->capture_default_str();
+  add_option(command, "--checkpoint", which,
+             (help + ": latest, best, step-N, or newest-whole, the newest with nothing damaged").c_str(),
+             CLI::Validator(check, ""));
+}
+
+void add_precision_option(CLI::App& command, std::string& precision) {
+  add_option(command, "--precision", precision, "Arithmetic; bf16 on the CPU is a slow check",
+             CLI::IsMember({"f32", "bf16", "tf32", "f64"}));
+}
+
+void add_device_option(CLI::App& command, std::string& device) {
+  add_option(command, "--device", device, "Where to compute", CLI::IsMember({"cpu", "cuda"}));
+}
+
+LoadedRun load_run(const char* command, const RunOptions& options) {
+  const auto [device, dtype] =
+      choose_device_precision({command, "--device", "--precision"}, options.device, options.precision);
+  return load_run(options.path, dtype, options.checkpoint, device);
 }
 
 void check_output(const char* where, const std::string& file) {
