@@ -24,10 +24,6 @@ constexpr seconds kWindow{60};
 constexpr double kSmoothing = 0.95;  // a mean over some 20 steps
 constexpr int kUnknownColumns = 80;
 
-double seconds_between(Progress::Clock::time_point from, Progress::Clock::time_point to) {
-  return duration<double>(to - from).count();
-}
-
 // A piece of the line. Pieces of a high rank are dropped first when the line is too long.
 struct Piece {
   std::string text;
@@ -57,7 +53,7 @@ Progress::~Progress() {
   std::fflush(out_);
 }
 
-void Progress::update(const ProgressUpdate& update, Clock::time_point now) {
+void Progress::update(const StepRecord& update, Clock::time_point now) {
   // A lower step number is a new beginning (a second phase, a rollback): the old pace does not apply.
   if (has_state_ && update.step < state_.step) marks_.clear();
   state_ = update;

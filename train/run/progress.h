@@ -7,10 +7,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <deque>
-#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include "train/run/metrics.h"
 
 namespace eddy {
 
@@ -22,15 +23,10 @@ struct ProgressOptions {
   int width = 0;                      // columns; 0: the terminal's width each time, as it may be resized
 };
 
-// The state after a step. Rates that are NaN and memory of 0 bytes are not shown. The loss shown is smoothed
-// over some 20 steps; one that is not finite is shown as it is and does not enter the smoothed loss.
-struct ProgressUpdate {
-  std::int64_t step = 0;
-  double loss = std::numeric_limits<double>::quiet_NaN();
-  double learning_rate = std::numeric_limits<double>::quiet_NaN();
-  double tokens_per_second = std::numeric_limits<double>::quiet_NaN();
-  std::int64_t memory_bytes = 0;
-};
+inline double seconds_between(std::chrono::steady_clock::time_point from,
+                              std::chrono::steady_clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
 
 class Progress {
  public:
@@ -45,8 +41,9 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   // Records a step, and prints when a line is due (on a terminal at most ten times a second). The first
-  // update prints at once.
-  void update(const ProgressUpdate& update, Clock::time_point now);
+  // update prints at once. Rates that are NaN and memory of 0 bytes are not shown. The loss shown is smoothed
+  // over some 20 steps; one that is not finite is shown as it is and does not enter the smoothed loss.
+  void update(const StepRecord& update, Clock::time_point now);
   // Prints a text of one or more lines above the live line, made safe for a terminal (`printable` in
   // train/page/human_text.h).
   void message(std::string_view text);
@@ -78,7 +75,7 @@ class Progress {
   Clock::time_point start_;
   std::optional<Clock::time_point> last_print_;
   std::deque<Mark> marks_;  // the moving window: one mark per half second, for a minute
-  ProgressUpdate state_;
+  StepRecord state_;
   bool has_state_ = false;
   bool unprinted_ = false;  // an update has not been shown yet
   // Exponentially decaying sum of the losses, and of their weights; the ratio has no bias at the start.

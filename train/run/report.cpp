@@ -253,11 +253,10 @@ void add_circumstances(HtmlPage& page, const ReportData& data) {
   if (!data.command_line.empty()) rows.push_back({"command", data.command_line});
   for (const std::string& line : data.environment) {
     const std::size_t colon = line.find(": ");
-    if (colon == std::string::npos) {
+    if (colon == std::string::npos)
       rows.push_back({"", line});
-    } else {
+    else
       rows.push_back({line.substr(0, colon), line.substr(colon + 2)});
-    }
   }
   if (rows.empty()) return;
   page.heading("How it was run");

@@ -1,14 +1,17 @@
-// Names, choice and removal of checkpoints.
+// Names, choice and removal of checkpoints; the lock by flock on the folder itself.
 #include "train/run/run_folder.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
@@ -276,6 +279,20 @@ void remove_left_overs(const fs::path& run) {
     else
       fs::remove_all(path, ignored);
   }
+}
+
+RunLock::RunLock(const std::filesystem::path& folder)
+    : folder_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  if (folder_ < 0)
+    fail<IoError>("run: {} cannot be opened: {} (a run's folder)", folder.string(), std::strerror(errno));
+  if (::flock(folder_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  ::close(folder_);
+  fail<IoError>("train: another process trains in {} (stop it first, or choose another folder)",
+                folder.string());
+}
+
+RunLock::~RunLock() {
+  ::close(folder_);
 }
 
 }  // namespace eddy

@@ -1,5 +1,5 @@
 // The checkpoints in a run's folder: which there are, which one is meant, which go, and what a killed process
-// left behind. checkpoint.h says what lies where.
+// left behind; the lock on the folder. checkpoint.h says what lies where.
 #pragma once
 
 #include <cstdint>
@@ -52,5 +52,19 @@ bool ended_before_first_checkpoint(const std::filesystem::path& run);
 
 // Removes the files that killed processes left half-written in a run's folder. The caller holds its lock.
 void remove_left_overs(const std::filesystem::path& run);
+
+// The lock on a run's folder, held while it lives: only one process at a time trains in it. The operating system releases it when the process ends, however it ends.
+// Reading a run needs no lock. On a file system without locks the folder is silently not locked.
+// errors: IoError when another process holds the lock, or when the folder cannot be opened.
+class RunLock {
+ public:
+  explicit RunLock(const std::filesystem::path& folder);
+  ~RunLock();
+  RunLock(const RunLock&) = delete;
+  RunLock& operator=(const RunLock&) = delete;
+
+ private:
+  int folder_ = -1;
+};
 
 }  // namespace eddy

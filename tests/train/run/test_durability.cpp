@@ -18,7 +18,6 @@
 #include "train/run/digests.h"
 #include "train/run/metrics.h"
 #include "train/run/run_folder.h"
-#include "train/run/run_lock.h"
 
 namespace {
 

@@ -45,8 +45,8 @@ ProgressOptions options(bool terminal, std::int64_t total = 1000) {
   return o;
 }
 
-ProgressUpdate state(std::int64_t step, double loss = 2.5) {
-  return {step, loss, 3e-4, 12345, 1288490189};
+StepRecord state(std::int64_t step, double loss = 2.5) {
+  return {step, loss, 3e-4, kNotMeasured, 12345, 1288490189};
 }
 
 }  // namespace

@@ -1,0 +1,177 @@
+// Everything that is checked before a run begins, and the files it begins with.
+#include "train/run/run_start.h"
+
+#include <algorithm>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "models/optimizer/optimizer.h"
+#include "tensor/base/format.h"
+#include "tensor/threads/thread_pool.h"
+#include "train/config/device_precision.h"
+#include "train/files/text_file.h"
+#include "train/run/metrics.h"
+#include "train/run/weights.h"
+
+namespace eddy {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A saved state on the model's device and in its dtype: a run may be resumed in another precision.
+State placed(const State& saved, Dtype dtype, Device device) {
+  State state;
+  for (const auto& [name, tensor] : saved) {
+    const Tensor cast = is_floating(tensor.dtype()) ? raw::cast(tensor, dtype) : tensor;
+    state.set(name, raw::to_device(cast, device));
+  }
+  return state;
+}
+
+[[noreturn]] void fail_because_it_exists(const fs::path& run) {
+  if (checkpoints_of_run(run).empty())
+    fail<IoError>("train: {} exists and holds no checkpoint to go on from (choose another folder)",
+                  run.string());
+  fail<IoError>("train: {} exists (go on with it by --resume {}, or choose another folder)", run.string(),
+                run.string());
+}
+
+[[noreturn]] void fail_because_it_is_a_checkpoint(const fs::path& folder) {
+  const fs::path run = fs::absolute(folder).parent_path().parent_path();
+  const std::string name = checkpoint_step(folder) >= 0 ? folder.filename().string() : "step-N";
+  fail<ValueError>(
+      "train: {} is a checkpoint (to go on from it: --resume {} --checkpoint {}; to start a new run with "
+      "its weights: --init-from {})",
+      folder.string(), run.string(), name, folder.string());
+}
+
+void check_same_model(const RunConfig& config, const LoadedRun& loaded) {
+  const nlohmann::json theirs = to_json(resolved(loaded.config.model)),
+                       mine = to_json(resolved(config.model));
+  std::vector<std::string> may_differ = {"dropout", "init_std"};
+  if (!loaded.config.model.positions) may_differ.push_back("context");
+  if (loaded.config.model.family == "recurrent_transformer")
+    for (const char* of_others : {"segment", "window"}) may_differ.emplace_back(of_others);
+  std::string differ;
+  for (const auto& [key, value] : theirs.items())
+    if (mine.at(key) != value && std::find(may_differ.begin(), may_differ.end(), key) == may_differ.end())
+      differ +=
+          fmt::format("{}{} {} for {}", differ.empty() ? "" : ", ", key, mine.at(key).dump(), value.dump());
+  if (differ.empty()) return;
+  fail<ConfigError>(
+      "train: the configuration's model is not that of {}: {} (resume and init-from take the same "
+      "[model] table)",
+      loaded.checkpoint.string(), differ);
+}
+
+// Each row of a batch has its own state, which belongs to that row's data.
+void check_same_rows(const RunConfig& config, std::int64_t batch) {
+  if (config.train.batch != batch)
+    fail<ConfigError>(
+        "train: train.batch is {} and the run carries the state of {} rows (resume with the same batch, or "
+        "start a new run with --init-from)",
+        config.train.batch, batch);
+}
+
+// Points `best` to the checkpoint that the state names: the run may have ended between that checkpoint and
+// the pointer to it, or the pointer is damaged.
+void correct_best(const ReadyRun& run) {
+  const fs::path folder = run.folder / "checkpoints", pointer = folder / "best";
+  const std::string name = "step-" + std::to_string(run.state.best_step);
+  if (run.state.best_step <= 0 || !fs::exists(folder / name / "state.json")) return;
+  if (!fs::exists(pointer) || read_text_file(pointer) != name + "\n") replace_text_file(pointer, name + "\n");
+}
+
+std::unique_ptr<Task> task_of(const RunConfig& config, std::optional<LoadedRun>& loaded, bool resuming) {
+  TaskArguments arguments;
+  arguments.config = config;
+  arguments.messages = &std::cout;
+  if (loaded) {
+    arguments.tokenizer = std::move(loaded->tokenizer);
+    arguments.run = loaded->checkpoint.string();
+    if (resuming) arguments.expected_sha256 = loaded->state.text_sha256;
+  }
+  return make_task(std::move(arguments));
+}
+
+// Takes up the state of a run where its checkpoint left it.
+void resume(ReadyRun& run, const LoadedRun& loaded) {
+  const bool carries = run.task->carries_state();
+  const State saved = carries ? load_recurrent(loaded.checkpoint) : State();
+  if (!saved.empty()) check_same_rows(run.config, loaded.config.train.batch);
+  load_optimizer(loaded.checkpoint, *run.model, *run.optimizer);
+  run.state = loaded.state;
+  run.task->load(nlohmann::json::parse(run.state.task), (loaded.checkpoint / "state.json").string());
+  const Tensor& values = run.model->params().values();
+  if (carries) run.carried = {placed(saved, values.dtype(), values.device()), loaded.config.train.batch};
+}
+
+}  // namespace
+
+ReadyRun prepare_run(const TrainRequest& request) {
+  ReadyRun run;
+  run.config = request.config;
+  const TrainConfig& t = run.config.train;
+  if (t.threads > 0) set_thread_count(static_cast<int>(t.threads));
+  const auto [device, dtype] =
+      choose_device_precision({"train", "train.device", "train.precision"}, t.device, t.precision);
+  const bool resuming = !request.resume.empty();
+  run.folder = resuming ? request.resume : request.run_dir;
+  if (run.folder.empty())
+    fail<ValueError>("train: the run has no folder (--run DIR for a new one, --resume DIR)");
+  if (!run.folder.has_filename()) run.folder = run.folder.parent_path();  // "runs/a/" becomes "runs/a"
+  std::error_code error;
+  if (!resuming && fs::exists(run.folder, error) && !ended_before_first_checkpoint(run.folder))
+    fail_because_it_exists(run.folder);
+  if (resuming && fs::exists(run.folder / "state.json", error)) fail_because_it_is_a_checkpoint(run.folder);
+  if (resuming && fs::is_directory(run.folder, error))  // else load_run says more
+    run.lock = std::make_unique<RunLock>(run.folder);
+
+  std::optional<LoadedRun> loaded;
+  if (const std::string& from = resuming ? request.resume : request.init_from; !from.empty())
+    loaded = load_run(from, dtype, request.checkpoint);
+  run.task = task_of(run.config, loaded, resuming);
+  run.task->set_model_sizes(run.config.model);
+  if (loaded) check_same_model(run.config, *loaded);
+  run.model = make_model(run.config.model, dtype, device);
+  ParamStore& params = run.model->params();
+  if (loaded)
+    load_parameters(params, parameter_map(loaded->model->params()), loaded->checkpoint.string());
+  else
+    params.initialize(static_cast<std::uint64_t>(t.seed));
+  if (run.task->row_length() > 0) run.model->check_length(run.task->row_length(), run.task->carries_state());
+  run.optimizer = make_optimizer(params, t);
+  if (resuming) resume(run, *loaded);
+  run.state.text_sha256 = run.task->data_sha256();
+  return run;
+}
+
+void open_folder(ReadyRun& run, const TrainRequest& request) {
+  const fs::path metrics = run.folder / "metrics.jsonl";
+  if (!request.resume.empty()) {
+    remove_left_overs(run.folder);
+    correct_best(run);
+    drop_metrics_after(metrics, run.state.step);
+    return;
+  }
+  std::error_code error;
+  if (run.folder.has_parent_path()) fs::create_directories(run.folder.parent_path(), error);
+  // create_directory is atomic: of two programs that begin the same run only one continues.
+  const bool made = !error && fs::create_directory(run.folder, error);
+  if (error) fail<IoError>("train: {} cannot be made: {}", run.folder.string(), error.message());
+  run.lock = std::make_unique<RunLock>(run.folder);
+  // Looked at again under the lock: by now it may be the run of another process.
+  if (!made && !ended_before_first_checkpoint(run.folder)) fail_because_it_exists(run.folder);
+  run.made_folder = made;
+  if (!made) fs::remove(metrics, error);  // of the run that ended before its first one
+  remove_left_overs(run.folder);
+  replace_text_file(run.folder / "config.json", to_json(run.config).dump(1) + "\n");
+  if (const Tokenizer* tokenizer = run.task->tokenizer()) {
+    replace_text_file(run.folder / "tokenizer.json", tokenizer->to_json() + "\n");
+    const std::string model = tokenizer->model_file();
+    if (!model.empty()) replace_text_file(run.folder / "tokenizer.model", model);
+  }
+}
+
+}  // namespace eddy

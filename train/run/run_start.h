@@ -1,0 +1,38 @@
+// What a run starts from: task, model, optimizer and state, new or from a checkpoint, and its folder.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "train/run/checkpoint.h"
+#include "train/run/run_folder.h"
+#include "train/run/trainer.h"
+#include "train/step/train_step.h"
+#include "train/tasks/task.h"
+
+namespace eddy {
+
+// A run that can take its next step.
+struct ReadyRun {
+  RunConfig config;  // with the sizes that the task fills in
+  std::filesystem::path folder;
+  bool made_folder = false;       // by open_folder
+  std::unique_ptr<RunLock> lock;  // of a run to resume; of a new one from open_folder on
+  std::unique_ptr<Task> task;
+  std::unique_ptr<Model> model;
+  std::unique_ptr<Optimizer> optimizer;
+  CarriedState carried;  // of training; evaluations have their own
+  TrainingState state;
+};
+
+// Makes task, model and optimizer, and loads what the request names. All checks are here, before a folder is
+// made.
+// errors: those of train (trainer.h).
+ReadyRun prepare_run(const TrainRequest& request);
+
+// Makes the folder of a new run with its configuration and tokenizer, or corrects what the end of a resumed
+// run may have left: half-written files, the pointer `best`, metrics of steps after the checkpoint.
+// errors: IoError.
+void open_folder(ReadyRun& run, const TrainRequest& request);
+
+}  // namespace eddy
