@@ -17,7 +17,7 @@ struct Classifier {
 
   // From this number of classes on, losses are computed in chunks of rows, without a tensor of all logits.
   // With fewer classes that tensor and its gradient are small, and chunks cost more, because they copy and
-  // scale gradients. Measured: docs/performance.md.
+  // scale gradients. Measured: docs/choices.md.
   static constexpr std::int64_t kManyClasses = 4096;
 
   // The number of positions of each sequence.

@@ -12,7 +12,7 @@
 // Chunk t of layer l needs (l-1, t) and (l, t-1). The fast form goes layer by layer: what does not depend on
 // the memory is computed for all chunks at once. The literal form goes chunk by chunk, as streaming does;
 // with dropout it draws other masks. Going along anti-diagonals would place products of different weights
-// side by side, not merge them into larger ones: on two threads that gains nothing (docs/performance.md).
+// side by side, not merge them into larger ones: on two threads that gains nothing (docs/choices.md).
 #pragma once
 
 #include <string>

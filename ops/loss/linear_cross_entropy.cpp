@@ -19,7 +19,7 @@ namespace {
 
 // The default size of a chunk's logits. Each chunk reads and writes the weight's gradient, so it must not
 // have few rows; its logits should be small compared with the rest of a step. CPU: 32 MiB of f32, measured in
-// docs/performance.md. GPU: 256 MiB; the products of 1300 rows do 1000 operations for each byte of that
+// docs/choices.md. GPU: 256 MiB; the products of 1300 rows do 1000 operations for each byte of that
 // gradient. (Not measured on a GPU.)
 constexpr std::int64_t kChunkElements = std::int64_t{1} << 23, kFewestRows = 256;
 constexpr std::int64_t kChunkElementsOnGpu = std::int64_t{1} << 26, kFewestRowsOnGpu = 1024;
