@@ -107,7 +107,7 @@ void backward(const std::vector<Tensor>& ys, const std::vector<Tensor>& dys) {
     if (variable == nullptr)
       fail<GraphError>(
           "backward: the tensor depends on nothing that requires a gradient (mark a leaf by require_grad, "
-          "and do not call backward under NoGrad's results)");
+          "and compute outside of NoGrad)");
     if (variable->node->freed)
       fail<GraphError>(
           "backward: the graph behind {} was freed by an earlier backward (run the forward again; gradients "

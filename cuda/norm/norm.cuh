@@ -65,7 +65,8 @@ __global__ void __launch_bounds__(kLongestRegisterRow / kForwardElements<T>)
   for (std::int64_t first = blockIdx.x * launched.block_rows; first < args.rows;
        first += gridDim.x * launched.block_rows) {
     const std::int64_t row = first + teams.team();
-    // A team without a row takes part with the last one, which another team may overwrite, and uses nothing.
+    // Teams past the end reread the last row so that every thread reaches the barriers; their result is
+    // discarded.
     const int groups = row < args.rows ? teams.groups : 0;
     const std::int64_t read = min(row, args.rows - 1);
     Group<T> x[kThreadGroups];
