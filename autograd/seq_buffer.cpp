@@ -1,6 +1,5 @@
-// Append-only and sliding buffers. The backward of SeqBuffer follows the picture in the header: a window
-// selects rows, so its transpose adds dy to those rows; an append stores rows, so its transpose reads them
-// out again.
+// The backward of SeqBuffer follows the picture in the header: a window selects rows, so its transpose adds
+// dy to those rows; an append stores rows, so its transpose reads them out again.
 #include "autograd/seq_buffer.h"
 
 #include <algorithm>
@@ -11,25 +10,19 @@ namespace eddy {
 namespace {
 
 // Checks that `rows` can be written into `data` along `axis`.
-void check_rows(const char* op, const Tensor& rows, const Tensor& data, int axis) {
-  if (!rows.defined()) fail<ValueError>("{}: the rows are undefined", op);
+void check_rows(const Tensor& rows, const Tensor& data, int axis) {
+  if (!rows.defined()) fail<ValueError>("SeqBuffer.append: the rows are undefined");
   if (rows.dtype() != data.dtype())
-    fail<DtypeError>("{}: rows of {} for a buffer of {} (cast them first)", op, dtype_name(rows.dtype()),
-                     dtype_name(data.dtype()));
+    fail<DtypeError>("SeqBuffer.append: rows of {} for a buffer of {} (cast them first)",
+                     dtype_name(rows.dtype()), dtype_name(data.dtype()));
   if (rows.device() != data.device())
-    fail<DeviceError>("{}: rows on {} for a buffer on {} (use to_device)", op, to_string(rows.device()),
-                      to_string(data.device()));
+    fail<DeviceError>("SeqBuffer.append: rows on {} for a buffer on {} (use to_device)",
+                      to_string(rows.device()), to_string(data.device()));
   bool fits = rows.rank() == data.rank();
   for (int i = 0; fits && i < rows.rank(); ++i) fits = i == axis || rows.shape()[i] == data.shape()[i];
   if (!fits)
-    fail<ShapeError>("{}: rows {} for a buffer {} (equal sizes on all axes but axis {})", op,
+    fail<ShapeError>("SeqBuffer.append: rows {} for a buffer {} (equal sizes on all axes but axis {})",
                      to_string(rows.shape()), to_string(data.shape()), axis);
-}
-
-void check_buffer(const char* op, const Shape& shape, Dtype dtype) {
-  if (!is_floating(dtype))
-    fail<DtypeError>("{}: a buffer of {} (floating types only)", op, dtype_name(dtype));
-  if (shape.rank() == 0) fail<ShapeError>("{}: the shape {} has no axis for the rows", op, to_string(shape));
 }
 
 Tensor as_dtype(const Tensor& x, Dtype dtype) {
@@ -80,7 +73,10 @@ class SeqBuffer::AppendNode final : public Node {
 };
 
 SeqBuffer::SeqBuffer(const Shape& shape, int axis, Dtype dtype, Device device) {
-  check_buffer("SeqBuffer", shape, dtype);
+  if (!is_floating(dtype))
+    fail<DtypeError>("SeqBuffer: a buffer of {} (floating types only)", dtype_name(dtype));
+  if (shape.rank() == 0)
+    fail<ShapeError>("SeqBuffer: the shape {} has no axis for the rows", to_string(shape));
   const int rows_axis = shape.normal_axis(axis);
   storage_ = std::make_shared<Storage>();
   storage_->data = Tensor::empty(shape, dtype, device);
@@ -109,7 +105,7 @@ Device SeqBuffer::device() const {
 
 SeqBuffer SeqBuffer::append(const Tensor& rows) const {
   const Storage& mine = storage("SeqBuffer.append");
-  check_rows("SeqBuffer.append", rows, mine.data, mine.axis);
+  check_rows(rows, mine.data, mine.axis);
   const std::int64_t length = rows.shape()[mine.axis];
   if (count_ != mine.written)
     fail<GraphError>(
@@ -168,47 +164,6 @@ SeqBuffer SeqBuffer::detach() const {
   plain.chain_ = nullptr;
   if (storage_ != nullptr) plain.version_ = storage_->data;
   return plain;
-}
-
-RingBuffer::RingBuffer(const Shape& shape, int axis, Dtype dtype, Device device) {
-  check_buffer("RingBuffer", shape, dtype);
-  axis_ = shape.normal_axis(axis);
-  width_ = shape[axis_];
-  if (width_ == 0)
-    fail<ValueError>("RingBuffer: the width is 0 on axis {} of {} (at least 1)", axis_, to_string(shape));
-  data_ = Tensor::empty(shape.with(axis_, 2 * width_), dtype, device);
-}
-
-void RingBuffer::append(const Tensor& rows) {
-  check_rows("RingBuffer.append", rows, data_, axis_);
-  if (grad_enabled() && requires_grad(rows))
-    fail<GraphError>(
-        "RingBuffer.append: the rows are tracked and old rows get overwritten (detach them, or "
-        "use SeqBuffer)");
-  const std::int64_t appended = rows.shape()[axis_];
-  const std::int64_t length = std::min(appended, width_);
-  const Tensor last = raw::narrow(rows, axis_, appended - length, length);
-  if (end_ + length > 2 * width_) {
-    // Here end_ > 2 * width - length, so the kept rows start behind row width and cannot overlap the front.
-    const std::int64_t kept = width_ - length;
-    data_.buffer()->bump_version("RingBuffer.append");
-    raw::copy_into(raw::narrow(data_, axis_, 0, kept), raw::narrow(data_, axis_, end_ - kept, kept));
-    end_ = kept;
-  }
-  raw::copy_into(raw::narrow(data_, axis_, end_, length), last);
-  end_ += length;
-  count_ += appended;
-}
-
-Tensor RingBuffer::window() const {
-  const std::int64_t length = std::min(count_, width_);
-  return raw::narrow(data_, axis_, end_ - length, length);
-}
-
-void RingBuffer::clear() {
-  data_.buffer()->bump_version("RingBuffer.clear");
-  count_ = 0;
-  end_ = 0;
 }
 
 }  // namespace eddy

@@ -1,4 +1,4 @@
-// Buffers that grow by rows: the key and value caches and memory banks of recurrent models.
+// A buffer that grows by rows: the key and value caches and memory banks of recurrent models.
 //
 // SeqBuffer is differentiable: append writes rows in place after the old ones and returns a new version. Rows
 // are never overwritten, so windows saved for backward stay valid and the buffer's version counter does not
@@ -11,8 +11,6 @@
 //
 // The engine runs nodes from the newest to the oldest, so all windows that see the rows of append k have run
 // before it does. T appends and T windows cost the size of the windows, not T times the buffer.
-//
-// RingBuffer keeps only the last rows, without gradients, for streaming.
 #pragma once
 
 #include <cstdint>
@@ -69,42 +67,6 @@ class SeqBuffer {
   std::shared_ptr<Chain> chain_;  // the tracked appends since the last detach; null when there are none
   Tensor version_;                // the whole storage, carrying the node of the last tracked append
   std::int64_t count_ = 0;
-};
-
-// The last `width` rows of an endless sequence. The storage holds twice the width, so the window is always
-// contiguous rows. At the end of the storage the last rows move to the front, which costs less than one row
-// copy per appended row.
-class RingBuffer {
- public:
-  // shapes: shape[axis] is the width in rows.
-  // errors: ValueError when the width is 0; ShapeError.
-  RingBuffer(const Shape& shape, int axis, Dtype dtype = Dtype::f32, Device device = kCpu);
-  RingBuffer(const RingBuffer&) = delete;  // two handles would write over each other
-  RingBuffer& operator=(const RingBuffer&) = delete;
-  RingBuffer(RingBuffer&&) = default;
-  RingBuffer& operator=(RingBuffer&&) = default;
-
-  // Appends rows; of more than `width` rows the last are kept. Moving rows to the front bumps the buffer's
-  // version with the writer "RingBuffer.append", because it overwrites rows that older windows may see.
-  // errors: GraphError when recording is on and rows are tracked (detach them); ShapeError, DtypeError,
-  // DeviceError, ValueError as for SeqBuffer.
-  void append(const Tensor& rows);
-  // Returns the last min(count(), width()) rows, oldest first.
-  // aliasing: a view that later appends may overwrite; copy it to keep it.
-  Tensor window() const;
-  // Forgets all rows, for a new stream.
-  void clear();
-
-  std::int64_t count() const { return count_; }  // of all rows ever appended
-  std::int64_t width() const { return width_; }
-  int axis() const { return axis_; }
-
- private:
-  Tensor data_;
-  int axis_;
-  std::int64_t width_;
-  std::int64_t count_ = 0;
-  std::int64_t end_ = 0;  // one past the last row in the storage
 };
 
 }  // namespace eddy

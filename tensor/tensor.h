@@ -11,7 +11,6 @@
 #include "tensor/base/dtype.h"
 #include "tensor/memory/ref.h"
 #include "tensor/shape.h"
-#include "tensor/view.h"
 
 namespace eddy {
 
@@ -105,16 +104,6 @@ class Tensor {
     check_dtype(dtype_of<T>);
     return static_cast<T*>(raw_data());
   }
-  template <class T>
-  View<T> view() const {
-    check_dtype(dtype_of<T>);
-    return make_view<T>();
-  }
-  template <class T>
-  ConstView<T> const_view() const {
-    check_dtype(dtype_of<T>);
-    return make_view<const T>();
-  }
 
   // Returns the value of a tensor with one element, as double or int64.
   // errors: ShapeError with more than one.
@@ -144,17 +133,6 @@ class Tensor {
     if (impl_->dtype != wanted) dtype_mismatch(wanted);
   }
   [[noreturn]] void dtype_mismatch(Dtype wanted) const;
-  template <class T>
-  View<T> make_view() const {
-    View<T> view;
-    view.data = static_cast<T*>(raw_data());
-    view.rank = rank();
-    for (int i = 0; i < view.rank; ++i) {
-      view.shape[i] = impl_->shape[i];
-      view.strides[i] = impl_->strides[i];
-    }
-    return view;
-  }
 
   Ref<Impl> impl_;
 };

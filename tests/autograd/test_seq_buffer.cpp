@@ -1,4 +1,4 @@
-// Append-only and sliding buffers: numbers, gradients against a composition of plain operations, cost and
+// Append-only buffers: numbers, gradients against a composition of plain operations, cost and
 // errors.
 #include <doctest/doctest.h>
 
@@ -286,62 +286,4 @@ TEST_CASE("rows that do not fit are refused with the numbers and change nothing"
   CHECK_THROWS_AS(SeqBuffer({2}, 0, Dtype::i32), DtypeError);
   CHECK_THROWS_AS((void)SeqBuffer().append(vec({1})), ValueError);
   CHECK_THROWS_AS(SeqBuffer().window(0, 0), ValueError);
-}
-
-TEST_CASE("a ring gives the last rows as one view whatever was appended") {
-  for (const std::int64_t width : {1, 3, 7}) {
-    RingBuffer ring({2, width}, 1, Dtype::f64);
-    Values all;
-    double next = 0;
-    for (int round = 0; round < 60; ++round) {
-      const std::int64_t length = (round * 5 + 3) % 11;  // 0 to 10: also more than the width
-      Tensor rows = Tensor::empty({2, length}, Dtype::f64);
-      for (std::int64_t i = 0; i < length; ++i) {
-        rows.data<double>()[i] = next;
-        rows.data<double>()[length + i] = -next;
-        all.push_back(next++);
-      }
-      ring.append(rows);
-      const std::int64_t held = std::min<std::int64_t>(ring.count(), width);
-      REQUIRE(ring.count() == static_cast<std::int64_t>(all.size()));
-      const Tensor window = ring.window();
-      REQUIRE(window.shape() == Shape{2, held});
-      CHECK(raw::select(window, 0, 0).to_vector<double>() == Values(all.end() - held, all.end()));
-      Values negated(all.end() - held, all.end());
-      for (double& v : negated) v = -v;
-      CHECK(raw::select(window, 0, 1).to_vector<double>() == negated);
-    }
-  }
-}
-
-TEST_CASE("a ring bumps the version only when it moves rows") {
-  RingBuffer ring({2, 3}, 0, Dtype::f64);
-  const Tensor row = Tensor::zeros({1, 3}, Dtype::f64);
-  for (int i = 0; i < 4; ++i) ring.append(row);
-  CHECK(ring.window().buffer()->version() == 0);
-  CHECK(ring.window().contiguous());
-  const Tensor w = require_grad(Tensor::zeros({2, 3}, Dtype::f64));
-  const Tensor y = sum(mul(w, ring.window()));
-  ring.append(row);
-  CHECK(ring.window().buffer()->version() == 1);
-  CHECK(contains(error_of<VersionError>([&] { backward(y); }), "overwritten by RingBuffer.append"));
-  ring.clear();
-  CHECK(ring.count() == 0);
-  CHECK(ring.window().shape() == Shape{0, 3});
-}
-
-TEST_CASE("a ring refuses tracked rows and rows that do not fit") {
-  RingBuffer ring({3}, 0, Dtype::f64);
-  const Tensor a = leaf({1});
-  CHECK(contains(error_of<GraphError>([&] { ring.append(a); }), "detach"));
-  CHECK(ring.count() == 0);
-  ring.append(detach(a));
-  {
-    const NoGrad off;
-    ring.append(a);
-  }
-  CHECK(ring.count() == 2);
-  CHECK_THROWS_AS(ring.append(Tensor::zeros({1})), DtypeError);
-  CHECK_THROWS_AS(ring.append(Tensor::zeros({1, 1}, Dtype::f64)), ShapeError);
-  CHECK_THROWS_AS(RingBuffer({0, 2}, 0), ValueError);
 }
