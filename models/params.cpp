@@ -68,6 +68,11 @@ Tensor ParamScope::param(const std::string& name, const Shape& shape, Init init)
   return store_.declare(prefix_ + name, shape, init);
 }
 
+Tensor ParamScope::omitted(const std::string& name, const std::string& why) const {
+  store_.omitted_.emplace(prefix_ + name, why);
+  return {};
+}
+
 ParamStore::ParamStore(const ParamStore& counted, Dtype dtype, Device device)
     : parameters_(counted.parameters_), index_(counted.index_), arena_elements_(counted.arena_elements_) {
   const Dtype kept = dtype == Dtype::bf16 ? Dtype::f32 : dtype;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -45,6 +46,9 @@ class ParamScope {
   ParamScope scope(std::int64_t index) const { return scope(std::to_string(index)); }
   // Declares a parameter and returns its tensor (undefined while counting).
   Tensor param(const std::string& name, const Shape& shape, Init init) const;
+  // Notes that the configuration leaves this parameter out, and returns an undefined tensor. `why` names the
+  // setting and says what to do with a file that holds the parameter: the error of loading it ends with that.
+  Tensor omitted(const std::string& name, const std::string& why) const;
 
  private:
   ParamStore& store_;
@@ -68,6 +72,8 @@ class ParamStore {
   const Parameter& get(const std::string& name) const;
   // The same, or null when there is none.
   const Parameter* find(const std::string& name) const;
+  // The parameters that the configuration leaves out, each with the reason.
+  const std::map<std::string, std::string>& omitted() const { return omitted_; }
   // The number of parameters, in elements, without padding.
   std::int64_t count() const;
 
@@ -93,6 +99,7 @@ class ParamStore {
 
   std::vector<Parameter> parameters_;
   std::unordered_map<std::string, std::size_t> index_;  // name -> place in parameters_
+  std::map<std::string, std::string> omitted_;
   std::int64_t arena_elements_ = 0;
   std::size_t next_ = 0;  // second construction: the parameter that must be declared next
   Tensor values_, gradients_;

@@ -54,8 +54,15 @@ Tensor HeadRules::join(const Tensor& x) const {
   return reshape(x, {x.dim(0), x.dim(1), heads * head_dim});
 }
 
+Tensor HeadRules::learned_scale(const ParamScope& scope, const std::string& name) const {
+  if (unit) return scope.param(name, {heads}, Init::ones());
+  return scope.omitted(name,
+                       "model.qk_norm = false has no scales of heads: train such a model anew; where all "
+                       "scales are 1, take them out of the file");
+}
+
 Tensor HeadRules::scale(const Tensor& learned) const {
-  return absolute ? abs(learned) : learned;
+  return absolute && unit ? abs(learned) : learned;
 }
 
 }  // namespace eddy

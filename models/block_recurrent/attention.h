@@ -3,15 +3,19 @@
 //
 //   logit = (unit(q) . unit(k) + bias[head, bucket(distance)]) |s[head]|
 //
-// Without qk_norm, q . k / sqrt(head_dim) replaces the product of unit vectors, as in the authors' code; bias
-// and scale stay as they are.
+// Without qk_norm there is no scale, as in the authors' code:
+//
+//   logit = q . k / sqrt(head_dim) + bias[head, bucket(distance)]
+//
 // Source: D. Hutchins et al., "Block-Recurrent Transformers", 2022, section 3.4 and the authors' code; the
 // buckets: C. Raffel et al., "Exploring the limits of transfer learning", 2020, with one direction only.
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "models/config.h"
+#include "models/params.h"
 #include "ops/attention/attention.h"
 #include "tensor/tensor.h"
 
@@ -46,7 +50,10 @@ struct HeadRules {
   // The heads side by side, the inverse of split.
   // shapes: [batch, rows, heads, head_dim] -> [batch, rows, heads head_dim].
   Tensor join(const Tensor& x) const;
+  // Declares a learned scale [heads], all 1 at the start; undefined without qk_norm.
+  Tensor learned_scale(const ParamScope& scope, const std::string& name) const;
   // The factor of the logits, [heads], from a learned scale [heads]: its absolute value, or the scale itself.
+  // Undefined without qk_norm.
   Tensor scale(const Tensor& learned) const;
 
   std::int64_t heads, head_dim;

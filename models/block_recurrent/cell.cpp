@@ -65,8 +65,8 @@ RecurrentCell::RecurrentCell(const ParamScope& scope, const ModelConfig& config)
   wv_ = scaled_matrix(scope, "wv", width, dim);
   wq_self_ = scaled_matrix(scope, "wq_self", width, dim);
   wq_cross_ = scaled_matrix(scope, "wq_cross", width, dim);
-  scale_self_ = scope.param("scale_self", {config.heads}, Init::ones());
-  scale_cross_ = scope.param("scale_cross", {config.heads}, Init::ones());
+  scale_self_ = rules_.learned_scale(scope, "scale_self");
+  scale_cross_ = rules_.learned_scale(scope, "scale_cross");
   const bool single = config.cell == "single";
   if (!single) gate_attn_.emplace(scope.scope("gate_attn"), 2 * width, config);
   if (config.cell == "skip") return;

@@ -47,7 +47,7 @@ struct StateHeads {
   StateRead read;
   StateQueries queries;
 };
-// The factors of the logits, [heads] each: the same for all blocks of a call.
+// The factors of the logits, [heads] each, the same for all blocks of a call; undefined without qk_norm.
 struct CellScales {
   Tensor self, cross;
 };

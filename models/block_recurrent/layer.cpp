@@ -32,8 +32,7 @@ BlockRecurrentLayer::BlockRecurrentLayer(const ParamScope& layers, std::int64_t 
       reads_state(config.feedback || contains(config.recurrent_layers, index)),
       rules_(config),
       eps_(config.norm_eps),
-      window_(config.window),
-      biased_(config.memory_bias || !contains(config.memory_layers, index)) {
+      window_(config.window) {
   const ParamScope scope = layers.scope(index), attn = scope.scope("attn"), mlp = scope.scope("mlp");
   const std::int64_t dim = config.dim, width = config.heads * config.head_dim;
   attn_norm_ = scope.scope("attn_norm").param("weight", {dim}, Init::ones());
@@ -41,12 +40,17 @@ BlockRecurrentLayer::BlockRecurrentLayer(const ParamScope& layers, std::int64_t 
   wk_ = scaled_matrix(attn, "wk", width, dim);
   wv_ = scaled_matrix(attn, "wv", width, dim);
   wo_ = scaled_matrix(attn, "wo", dim, reads_state ? 2 * width : width);
-  scale_ = attn.param("scale", {config.heads}, Init::ones());
-  rel_bias_ = attn.param("rel_bias", {config.heads, config.rel_buckets},
-                         Init::normal(1 / std::sqrt(static_cast<double>(config.rel_buckets))));
+  scale_ = rules_.learned_scale(attn, "scale");
+  if (config.memory_bias || !contains(config.memory_layers, index))
+    rel_bias_ = attn.param("rel_bias", {config.heads, config.rel_buckets},
+                           Init::normal(1 / std::sqrt(static_cast<double>(config.rel_buckets))));
+  else
+    attn.omitted("rel_bias",
+                 "model.memory_bias = false has no relative bias in memory layers: take it out of the file, "
+                 "where nothing reads it");
   if (reads_state) {
     cross_wq_ = scaled_matrix(scope.scope("cross"), "wq", width, dim);
-    cross_scale_ = scope.scope("cross").param("scale", {config.heads}, Init::ones());
+    cross_scale_ = rules_.learned_scale(scope.scope("cross"), "scale");
   }
   if (contains(config.memory_layers, index)) memory.emplace(scope.scope("memory"), config);
   mlp_norm_ = scope.scope("mlp_norm").param("weight", {dim}, Init::ones());
@@ -76,7 +80,7 @@ Tensor BlockRecurrentLayer::finish(const Tensor& x, const TokenHeads& heads, con
     options.scale = 1;
     options.band = {1, window_};
     options.head_scale = rules_.scale(scale_);
-    if (biased_) options.bias = distance_bias(rel_bias_, call.bias_index);
+    if (rel_bias_.defined()) options.bias = distance_bias(rel_bias_, call.bias_index);
     if (call.attn_drop.active()) {
       options.dropout = call.attn_drop.rate;
       options.dropout_key = call.attn_drop.key(path + ".attn_probs", call.draw);

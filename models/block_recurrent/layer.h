@@ -71,7 +71,6 @@ class BlockRecurrentLayer {
   HeadRules rules_;
   double eps_;
   std::int64_t window_;
-  bool biased_;
   Tensor attn_norm_, wq_, wk_, wv_, wo_, scale_, rel_bias_, cross_wq_, cross_scale_;
   Tensor mlp_norm_, up_, down_;
 };

@@ -15,9 +15,15 @@
 namespace eddy {
 
 StaircaseFeedback::StaircaseFeedback(const ModelConfig& config, const ParamScope& scope)
-    : StaircaseFamily(config, scope),
-      core_(scope, config, config.shared_kv),
-      layer_logits_(scope.scope("feedback").param("layer_logits", {config.layers + 1}, Init::zeros())) {}
+    : StaircaseFamily(config, scope), core_(scope, config, config.shared_kv) {
+  const ParamScope mix = scope.scope("feedback");
+  layer_logits_ =
+      config.feedback_memory == "mix"
+          ? mix.param("layer_logits", {config.layers + 1}, Init::zeros())
+          : mix.omitted("layer_logits",
+                        "model.feedback_memory = \"last\" mixes no layers: take it out of the file, where "
+                        "nothing reads it");
+}
 
 double StaircaseFeedback::forward_macs_per_token(std::int64_t) const {
   const ModelConfig& c = config();
@@ -49,7 +55,7 @@ Tensor StaircaseFeedback::mix_weights() const {
 
 State StaircaseFeedback::cold_state(std::int64_t batch) const {
   State state;
-  if (cold_zeros()) state.set("mem", zeros({batch, config().span, config().dim}));
+  if (cold_zeros()) state.set("mem", zeros({batch, reach(), config().dim}));
   return state;
 }
 
@@ -72,18 +78,23 @@ State StaircaseFeedback::import_state(const State& given, std::int64_t batch) co
     state.set("mem", rows);
   }
   const Tensor& memory = state.get("mem");
-  const bool shorter = !cold_zeros() && memory.rank() == 3 && memory.dim(1) < config().span;
-  check_state_tensor("mem", memory, {batch, shorter ? memory.dim(1) : config().span, config().dim});
+  if (config().feedback_self && memory.rank() == 3 && memory.dim(1) == config().span)
+    fail<ShapeError>(
+        "{}: state mem has {} rows (model.feedback_self = true carries {}, one less than model.span, because "
+        "a token is itself one of those it sees: begin with an empty state, or a new run with --init-from)",
+        config().model, memory.dim(1), reach());
+  const bool shorter = !cold_zeros() && memory.rank() == 3 && memory.dim(1) < reach();
+  check_state_tensor("mem", memory, {batch, shorter ? memory.dim(1) : reach(), config().dim});
   check_state_size(state, 1);
   return state;
 }
 
 Tensor StaircaseFeedback::memory_after(const Tensor* before, const Tensor& memory) const {
   const NoGrad no_grad;
-  const std::int64_t kept = std::min(memory.dim(1), config().span);
+  const std::int64_t kept = std::min(memory.dim(1), reach());
   Tensor last = raw::copy(raw::narrow(memory, 1, memory.dim(1) - kept, kept));
   if (carries_normed()) last = core_.layers[0].normed(last);
-  return last_rows(before != nullptr ? *before : Tensor(), last, config().span);
+  return last_rows(before != nullptr ? *before : Tensor(), last, reach());
 }
 
 StaircaseFamily::Segment StaircaseFeedback::run_segment(const Tensor& x, const State& state, Run& run) const {

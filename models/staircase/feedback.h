@@ -11,9 +11,9 @@
 // layers use those of layer 0, so one set of keys and values serves them all. With feedback_self a token also
 // sees itself, through the layer's input, and S - 1 vectors before it.
 //
-// State: mem [batch, S, dim], constant. At the start it is zeros, which receive attention; with an empty cold
-// start it has as many rows as there are tokens. feedback_carry "official" carries LN1_0(m_t) in pre-norm
-// models, as the authors' code does, and the next segment norms it again.
+// State: mem [batch, S, dim], constant; S - 1 rows with feedback_self. At the start it is zeros, which receive
+// attention; with an empty cold start it has as many rows as there are tokens. feedback_carry "official"
+// carries LN1_0(m_t) in pre-norm models, as the authors' code does, and the next segment norms it again.
 #pragma once
 
 #include <cstdint>

@@ -69,7 +69,7 @@ Tensor StaircaseXl::run_stream(const Tensor& x, State& state) const {
   return outputs.size() == 1 ? outputs[0] : concat(outputs, 1);
 }
 
-// A stream's rows [begin, end) are the last memory vectors, `span` at most; `segment_tokens` counts the
+// A stream's rows [begin, end) are the last memory vectors, reach() at most; `segment_tokens` counts the
 // tokens since the segment began.
 State StaircaseFeedback::begin_stream(const State& imported, std::int64_t batch) const {
   const ModelConfig& c = config();
@@ -132,7 +132,7 @@ Tensor StaircaseFeedback::run_stream(const Tensor& x, State& state) const {
     }
     ++end;
     ++segment_tokens;
-    begin = std::max(begin, end - c.span);
+    begin = std::max(begin, end - reach());
     if (segment_tokens == c.segment) {
       if (carries_normed()) norm_stream(state, std::max(begin, end - segment_tokens), end);
       segment_tokens = 0;

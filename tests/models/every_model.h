@@ -91,6 +91,28 @@ inline Tensor starts_of(const ModelConfig& c, std::int64_t time) {
   return flags;
 }
 
+// Why a parameter that exists has no influence on the loss, whatever the input; "" for the others.
+inline std::string without_influence(const ModelConfig& c, const std::string& parameter) {
+  const auto is_one_of = [&](std::initializer_list<const char*> parts) {
+    return std::any_of(parts.begin(), parts.end(), [&](const char* one) { return contains(parameter, one); });
+  };
+  if (parameter.ends_with("memory.wq.weight")) return "nothing asks the memory's query matrix";
+  if (c.model == "llama_window" && c.window == 1 && is_one_of({"attn.wq", "attn.wk"}))
+    return "the only key in sight gets all attention whatever its score";
+  if (c.model != "block_recurrent") return "";
+  const bool recurs = contains(parameter, "layers.1.");
+  if (c.window == 1 && (is_one_of({".attn.scale", ".attn.rel_bias", ".attn.wq"}) ||
+                        (is_one_of({".attn.wk"}) && !recurs)))  // states have several tokens in sight
+    return "the only key in sight gets all attention whatever its score";
+  if (c.states == 1 &&
+      is_one_of({"cross.scale", "cross.wq", "recurrent.scale_self", "recurrent.wk", "recurrent.wq_self"}))
+    return "the only state gets all attention whatever its score";
+  if (c.segment == c.window &&
+      is_one_of({"recurrent.gate_", "recurrent.mlp", "recurrent.scale_", "recurrent.wq_"}))
+    return "what a segment's last block writes is read in the next segment alone";
+  return "";
+}
+
 // What a call before leaves; empty for models that carry nothing.
 inline State carried_state(const Model& model, std::int64_t batch) {
   const NoGrad no_grad;

@@ -103,32 +103,6 @@ bool has_kinks(const ModelConfig& config) {
   return config.family == "block_recurrent" || (config.family == "staircase" && config.model != "lstm");
 }
 
-// Why a parameter has no influence on the loss of one segment; "" for the others.
-std::string without_influence(const ModelConfig& c, const std::string& parameter) {
-  const auto is_one_of = [&](std::initializer_list<const char*> parts) {
-    return std::any_of(parts.begin(), parts.end(), [&](const char* one) { return contains(parameter, one); });
-  };
-  if (parameter.ends_with("memory.wq.weight")) return "nothing asks the memory's query matrix";
-  if (parameter == "feedback.layer_logits" && c.feedback_memory == "last")
-    return "the memory is the last layer and no mix";
-  if (c.model == "llama_window" && c.window == 1 && is_one_of({"attn.wq", "attn.wk"}))
-    return "the only key in sight gets all attention whatever its score";
-  if (c.model == "memorizing" && !c.memory_bias && parameter == "layers.1.attn.rel_bias")
-    return "the memory's layer has no bias by distance";
-  if (c.model != "block_recurrent") return "";
-  const bool recurs = contains(parameter, "layers.1.");
-  if (c.window == 1 && (is_one_of({".attn.scale", ".attn.rel_bias", ".attn.wq"}) ||
-                        (is_one_of({".attn.wk"}) && !recurs)))  // states have several tokens in sight
-    return "the only key in sight gets all attention whatever its score";
-  if (c.states == 1 &&
-      is_one_of({"cross.scale", "cross.wq", "recurrent.scale_self", "recurrent.wk", "recurrent.wq_self"}))
-    return "the only state gets all attention whatever its score";
-  if (c.segment == c.window &&
-      is_one_of({"recurrent.gate_", "recurrent.mlp", "recurrent.scale_", "recurrent.wq_"}))
-    return "what a segment's last block writes is read in the next segment alone";
-  return "";
-}
-
 // In memory where the system has a place for that: to wait for the disk would take longer than all else.
 fs::path temporary(const char* name) {
   const fs::path in_memory = "/dev/shm";

@@ -2,6 +2,7 @@
 #include "train/run/weights.h"
 
 #include <fmt/format.h>
+#include <set>
 #include <vector>
 
 #include "autograd/tape.h"
@@ -12,6 +13,7 @@ namespace eddy {
 void load_parameters(ParamStore& params, const std::map<std::string, Tensor>& tensors,
                      const std::string& file) {
   std::vector<std::string> problems;
+  std::set<std::string> reasons;
   for (const Parameter& parameter : params.parameters()) {
     const auto found = tensors.find(parameter.name);
     if (found == tensors.end())
@@ -24,10 +26,14 @@ void load_parameters(ParamStore& params, const std::map<std::string, Tensor>& te
           fmt::format("{} holds {} (a floating type)", parameter.name, dtype_name(found->second.dtype())));
   }
   for (const auto& [name, tensor] : tensors)
-    if (params.find(name) == nullptr)
+    if (params.find(name) == nullptr) {
       problems.push_back(fmt::format("{} {} is not in the model", name, to_string(tensor.shape())));
+      if (const auto omitted = params.omitted().find(name); omitted != params.omitted().end())
+        reasons.insert(omitted->second);
+    }
   if (!problems.empty())
-    fail<FormatError>("weights: {} does not fit the model: {}", file, fmt::join(problems, "; "));
+    fail<FormatError>("weights: {} does not fit the model: {}{}{}{}", file, fmt::join(problems, "; "),
+                      reasons.empty() ? "" : " (", fmt::join(reasons, "; "), reasons.empty() ? "" : ")");
   for (const Parameter& parameter : params.parameters()) {
     raw::copy_into(detach(parameter.value),
                    raw::to_device(raw::cast(tensors.at(parameter.name), parameter.value.dtype()),

@@ -68,9 +68,9 @@ inline std::vector<ModelCase> block_recurrent_cases() {
   });
   with("plain products", base, [](ModelConfig& c) {
     c.qk_norm = false;
-    c.scale_abs = false;
     c.logit_divisor = "none";
   });
+  with("scales of both signs", base, [](ModelConfig& c) { c.scale_abs = false; });
   with("state cleared", base, [](ModelConfig& c) { c.clear_state = true; });
   with("no cache", base, [](ModelConfig& c) { c.cache = false; });
   with("segment of one window", base, [](ModelConfig& c) { c.segment = 4; });
@@ -87,7 +87,7 @@ inline std::vector<ModelCase> block_recurrent_cases() {
     c.memory_size = 16;
   });
   with("slide with plain products", block_recurrent_config("slide"),
-       [](ModelConfig& c) { c.qk_norm = c.scale_abs = false; });
+       [](ModelConfig& c) { c.qk_norm = false; });
   with("xl with logits divided by the vocabulary's root", block_recurrent_config("xl"),
        [](ModelConfig& c) { c.logit_divisor = "sqrt_vocab"; });
   with("vanilla with odd buckets", block_recurrent_config("vanilla"), [](ModelConfig& c) {

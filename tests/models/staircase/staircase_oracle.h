@@ -172,8 +172,10 @@ class StaircaseOracle {
     std::vector<Vec> memory, outputs;
     Vec weights;
     double sum = 0;
-    for (const double logit : at("feedback.layer_logits")) sum += std::exp(logit);
-    for (const double logit : at("feedback.layer_logits")) weights.push_back(std::exp(logit) / sum);
+    const bool last_layer = c.feedback_memory == "last";
+    const Vec logits = last_layer ? Vec(static_cast<std::size_t>(c.layers + 1)) : at("feedback.layer_logits");
+    for (const double logit : logits) sum += std::exp(logit);
+    for (const double logit : logits) weights.push_back(std::exp(logit) / sum);
     for (std::int64_t t = 0; t < static_cast<std::int64_t>(x.size()); ++t) {
       Vec h = x[static_cast<std::size_t>(t)], mixed(h.size(), 0.0);
       for (std::size_t i = 0; i < h.size(); ++i) mixed[i] += weights[0] * h[i];
@@ -191,7 +193,7 @@ class StaircaseOracle {
           mixed[i] += weights[static_cast<std::size_t>(l + 1)] * h[i];
       }
       outputs.push_back(h);
-      memory.push_back(c.feedback_memory == "last" ? h : mixed);
+      memory.push_back(last_layer ? h : mixed);
     }
     return outputs;
   }

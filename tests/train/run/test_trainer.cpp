@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "tests/support/threads.h"
 #include "tests/support/tiny_run.h"
 #include "train/run/checkpoint.h"
+#include "train/run/digests.h"
 #include "train/run/metrics.h"
 #include "train/run/weights.h"
 
@@ -445,6 +447,47 @@ TEST_CASE("train: a damaged checkpoint is an error that names the file") {
     replace_text_file(fs::path(checkpoint) / name, whole);
   }
   CHECK(train_quietly(resumed(request, 8)) == TrainEnd::finished);
+}
+
+TEST_CASE("train: a checkpoint with what its settings leave out is refused by the setting's name") {
+  const OneThread one;
+  const TempFolder folder;
+  TrainRequest request = tiny_run(folder, "scales");
+  ModelConfig& model = request.config.model;
+  model.family = "block_recurrent";
+  model.model = "slide";
+  model.window = 8;
+  model.qk_norm = false;
+  CHECK(train_quietly(request) == TrainEnd::finished);
+  const auto rewrite = [](const std::string& checkpoint, const char* file, const char* name,
+                          const Tensor& tensor) {
+    const std::string path = checkpoint + "/" + file;
+    std::map<std::string, Tensor> tensors = load_safetensors(path);
+    tensors.insert_or_assign(name, tensor);
+    save_safetensors(path, tensors);
+    write_digests(checkpoint);
+  };
+  rewrite(latest_of(request.run_dir), "model.safetensors", "layers.0.attn.scale", Tensor::full({2}, 1));
+  const std::string resuming = error_of<FormatError>([&] { train_quietly(resumed(request, 10)); });
+  const std::string loading = error_of<FormatError>([&] { static_cast<void>(load_run(request.run_dir)); });
+  for (const std::string& problem : {resuming, loading}) {
+    CHECK(contains(problem, "layers.0.attn.scale [2] is not in the model"));
+    CHECK(contains(problem, "model.qk_norm = false"));
+  }
+
+  request = tiny_run(folder, "rows");
+  ModelConfig& feedback = request.config.model;
+  feedback.family = "staircase";
+  feedback.model = "feedback";
+  feedback.span = 4;
+  feedback.feedback_self = true;
+  request.config.data.order = "stream";
+  CHECK(train_quietly(request) == TrainEnd::finished);
+  const std::string checkpoint = latest_of(request.run_dir);
+  CHECK(load_recurrent(checkpoint).get("mem").shape() == Shape{4, 3, 16});
+  rewrite(checkpoint, "recurrent.safetensors", "mem", Tensor::zeros({4, 4, 16}));
+  CHECK(contains(error_of<ShapeError>([&] { train_quietly(resumed(request, 10)); }),
+                 "model.feedback_self = true carries 3"));
 }
 
 TEST_CASE("train: a pointer to nothing is an error") {
