@@ -70,7 +70,7 @@ TEST_SUITE("device") {
       CHECK(by_op > 0);
       CHECK(by_op == doctest::Approx(by_module));
       CHECK(flops == doctest::Approx(2 * bench.flops_per_token * bench.tokens()));
-      CHECK(to_text(bench).find("cuda (graph)") != std::string::npos);
+      CHECK(to_text(measurement_of(bench)).find("cuda (graph)") != std::string::npos);
 
       options.profile = options.capture = false;
       const StepBench plain = bench_step(options);
@@ -102,7 +102,7 @@ TEST_SUITE("device") {
       CAPTURE(row.layer);
       for (const double rate : {row.product, row.linear, row.linear_backward}) CHECK(rate > 0);
     }
-    CHECK(to_text(bench).find("over 10000 parameters: AdamW") != std::string::npos);
+    CHECK(to_text(measurement_of(bench)).find("over 10000 parameters: AdamW") != std::string::npos);
   }
 
   TEST_CASE("every kernel that memory bounds has a row for each pass and dtype and slow ones are marked") {
@@ -122,10 +122,10 @@ TEST_SUITE("device") {
     }
     CHECK(forward == 28);
     CHECK(backward == 18);
-    CHECK(to_text(bench.gpu.memory).find("below 80") == std::string::npos);
+    CHECK(to_text(tables_of(bench.gpu)[1]).find("below 80") == std::string::npos);
     bench.gpu.memory[3].percent_of_copy = 79;
-    CHECK(to_text(bench).find("below 80") != std::string::npos);
-    const nlohmann::json json = to_json(bench);
+    CHECK(to_text(measurement_of(bench)).find("below 80") != std::string::npos);
+    const nlohmann::json json = to_json(measurement_of(bench));
     CHECK(json["gpu"]["memory"].size() == bench.gpu.memory.size());
     CHECK(json["gpu"]["memory"][3]["percent_of_copy"] == 79);
     options.tensor_bytes = 100;

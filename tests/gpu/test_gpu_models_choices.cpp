@@ -183,7 +183,7 @@ TEST_SUITE("device") {
   TEST_CASE("the choices of kernels are recorded with what was measured") {
     const Chosen chosen({"wgmma", kFused, kFused});
     for (int i = 0; i < 2; ++i) {  // each benchmark has its own warnings
-      const nlohmann::json json = to_json(bench_of(wide("regular", 48, 2)));
+      const nlohmann::json json = to_json(measurement_of(bench_of(wide("regular", 48, 2))));
       CHECK(json.at("gpu_kernels") ==
             nlohmann::json{
                 {"attention", "wgmma"}, {"recurrence", "fused"}, {"products", "fused"}, {"tf32", true}});
@@ -191,9 +191,9 @@ TEST_SUITE("device") {
     }
     set_recurrence_kernel(kPlain);
     const StepBench bench = bench_of(wide("regular"));
-    CHECK(!to_json(bench).contains("notices"));
+    CHECK(!to_json(measurement_of(bench)).contains("notices"));
     const std::string words = "attention wgmma, recurrence plain, products fused, TF32 on";
-    CHECK(to_text(bench).find("kernels: " + words) != std::string::npos);
+    CHECK(to_text(measurement_of(bench)).find("kernels: " + words) != std::string::npos);
     const std::vector<std::string> lines = environment_lines();
     CHECK(std::find(lines.begin(), lines.end(), "gpu kernels: " + words) != lines.end());
   }

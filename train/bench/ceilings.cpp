@@ -241,10 +241,11 @@ Ceilings measure_ceilings(double seconds, const CeilingSizes& sizes, Device devi
   return result;
 }
 
-std::string to_text(const Ceilings& ceilings) {
-  std::vector<std::vector<std::string>> rows{{"ceiling", "best", "median", ""}};
-  const auto row = [&rows](const std::string& name, const Rate& rate, const char* unit) {
-    rows.push_back({name, table_number(rate.best), table_number(rate.median), unit});
+MeasuredTable table_of(const Ceilings& ceilings) {
+  MeasuredTable table;
+  table.columns = {{"", "ceiling"}, {"", "best"}, {"", "median"}, {"", "unit"}};
+  const auto row = [&table](const std::string& name, const Rate& rate, const char* unit) {
+    table.add({name, rate.best, rate.median, unit});
   };
   if (ceilings.device == kCpu) {
     row(fmt::format("f32 product, {} thread{}", ceilings.threads, ceilings.threads == 1 ? "" : "s"),
@@ -257,10 +258,9 @@ std::string to_text(const Ceilings& ceilings) {
     row(fmt::format("copy, {} in all", human_bytes(level.bytes)), level.copy, "GB/s");
     row(fmt::format("triad, {} in all", human_bytes(level.bytes)), level.triad, "GB/s");
   }
-  std::string text = text_table(rows);
   if (ceilings.device == kCpu)
-    if (const std::string why = slow_matmul_reason(); !why.empty()) text += "slow products: " + why + "\n";
-  return text;
+    if (const std::string why = slow_matmul_reason(); !why.empty()) table.notes = {"slow products: " + why};
+  return table;
 }
 
 nlohmann::json to_json(const Ceilings& ceilings) {

@@ -9,12 +9,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "tensor/base/device.h"
 #include "tensor/base/dtype.h"
+#include "train/bench/measurement.h"
 
 namespace eddy {
 
@@ -75,7 +75,7 @@ struct CeilingSizes {
 // errors: OutOfMemoryError; ValueError for sizes below 1.
 Ceilings measure_ceilings(double seconds = 3, const CeilingSizes& sizes = {}, Device device = kCpu);
 
-std::string to_text(const Ceilings& ceilings);
+MeasuredTable table_of(const Ceilings& ceilings);
 nlohmann::json to_json(const Ceilings& ceilings);
 
 }  // namespace eddy

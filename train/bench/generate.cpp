@@ -19,7 +19,6 @@
 #include "train/config/run_config.h"
 #include "train/generate/captured_stream.h"
 #include "train/generate/sampler.h"
-#include "train/page/html_page.h"
 #include "train/page/human_text.h"
 
 namespace eddy {
@@ -238,70 +237,10 @@ GenerateSeries measure_config(const std::string& name, const GenerateBenchOption
   return series;
 }
 
-// Returns one table row for each length, with `cell` of every series.
-template <class Cell>
-std::vector<std::vector<std::string>> rows_of(const GenerateBench& bench, Cell&& cell) {
-  std::vector<std::vector<std::string>> rows;
-  const std::size_t count = bench.series.empty() ? 0 : bench.series[0].points.size();
-  for (std::size_t i = 0; i < count; ++i) {
-    rows.push_back({grouped(bench.series[0].points[i].length)});
-    for (const GenerateSeries& series : bench.series) rows.back().push_back(cell(series.points[i]));
-  }
-  return rows;
-}
-
-std::vector<std::string> head_of(const GenerateBench& bench, const std::string& first) {
-  std::vector<std::string> head{first};
-  for (const GenerateSeries& series : bench.series) head.push_back(series.config);
-  return head;
-}
-
-template <class Value>
-Chart chart_of(const GenerateBench& bench, std::string title, std::string y_title, Value&& value) {
-  Chart chart;
-  chart.title = std::move(title);
-  chart.x_title = "tokens before";
-  chart.y_title = std::move(y_title);
-  chart.log_x = chart.log_y = true;
-  for (const GenerateSeries& series : bench.series) {
-    Series line;
-    line.name = series.config;
-    line.style = SeriesStyle::line_points;
-    for (const GeneratePoint& point : series.points) {
-      line.x.push_back(static_cast<double>(point.length));
-      line.y.push_back(value(point));
-    }
-    chart.series.push_back(std::move(line));
-  }
-  return chart;
-}
-
-// Tokens of small models take microseconds: show three digits of them too.
-std::string in_milliseconds(double seconds) {
+// Tokens of small models take microseconds: shows three digits of them too.
+Cell milliseconds(double seconds) {
   const double ms = seconds * 1e3;
-  return ms < 0.1 ? fmt::format("{:.3g}", ms) : table_number(ms);
-}
-std::string milliseconds(const GeneratePoint& point) {
-  return in_milliseconds(point.token.median);
-}
-std::string floor_milliseconds(const GeneratePoint& point) {
-  return in_milliseconds(point.floor);
-}
-double tokens_per_second(const GenerateBench& bench, const GeneratePoint& point) {
-  return static_cast<double>(bench.batch) / point.token.median;
-}
-std::string rate(const GenerateBench& bench, const GeneratePoint& point) {
-  return table_number(tokens_per_second(bench, point));
-}
-std::string bytes(const GeneratePoint& point) {
-  return human_bytes(point.state_bytes);
-}
-
-// "one sequence, f32, random weights, 2 threads".
-std::string conditions(const GenerateBench& bench) {
-  const std::string rows = bench.batch == 1 ? "one sequence" : fmt::format("{} sequences", bench.batch);
-  return fmt::format("{}, f32, random weights, {}{} thread{}", rows, bench.device == "cuda" ? "cuda, " : "",
-                     bench.threads, bench.threads == 1 ? "" : "s");
+  return {ms, ms < 0.1 ? fmt::format("{:.3g}", ms) : table_number(ms)};
 }
 
 // "shakespeare_regular_6: regular, 6 layers, 10 646 784 parameters …".
@@ -356,90 +295,56 @@ GenerateBench bench_generate(const GenerateBenchOptions& given) {
   return bench;
 }
 
-std::string to_text(const GenerateBench& bench) {
-  std::string text = "generation, " + conditions(bench) + '\n';
-  for (const GenerateSeries& series : bench.series) text += describe(series) + '\n';
-  for (const std::string& line : bench.left_out) text += line + '\n';
-  const auto table = [&](const char* title, const std::string& first, auto&& cell) {
-    std::vector<std::vector<std::string>> rows = rows_of(bench, cell);
-    rows.insert(rows.begin(), head_of(bench, first));
-    text += fmt::format("\n{}\n{}", title, text_table(rows));
-  };
-  table("milliseconds per token of each sequence (median)", "tokens before", milliseconds);
-  table("floor, milliseconds: weights and state read once at the rate of memory", "tokens before",
-        floor_milliseconds);
-  table("tokens per second", "tokens before", [&](const GeneratePoint& point) { return rate(bench, point); });
-  table("state", "tokens before", bytes);
-  return text;
-}
-
-nlohmann::json to_json(const GenerateBench& bench) {
-  nlohmann::json list = nlohmann::json::array();
-  for (const GenerateSeries& series : bench.series) {
-    nlohmann::json points = nlohmann::json::array();
-    for (const GeneratePoint& point : series.points)
-      points.push_back(
-          {{"length", point.length},
-           {"token_ms", {{"median", point.token.median * 1e3}, {"best", point.token.best * 1e3}}},
-           {"tokens_per_second", tokens_per_second(bench, point)},
-           {"floor_ms", point.floor * 1e3},
-           {"tokens_timed", point.token.runs},
-           {"state_bytes", point.state_bytes}});
-    list.push_back({{"config", series.config},
-                    {"model", series.model},
-                    {"layers", series.layers},
-                    {"parameters", series.parameters},
-                    {"weight_bytes", series.weight_bytes},
-                    {"captured", series.captured},
-                    {"message", series.message},
-                    {"growth", series.growth()},
-                    {"points", points}});
-  }
-  return {{"device", bench.device},
-          {"threads", bench.threads},
-          {"batch", bench.batch},
-          {"series", list},
-          {"left_out", bench.left_out}};
-}
-
-std::string to_html(const GenerateBench& bench, const std::vector<std::string>& notes) {
-  HtmlPage page("The cost of the next token", conditions(bench));
-  std::vector<Tile> tiles;
-  for (const GenerateSeries& series : bench.series) {
-    const GeneratePoint &first = series.points.front(), &last = series.points.back();
-    tiles.push_back({series.config, milliseconds(last) + " ms",
-                     fmt::format("a token after {}; {} ms after {}; floor {} ms", grouped(last.length),
-                                 milliseconds(first), grouped(first.length), floor_milliseconds(last))});
-  }
-  page.tiles(tiles);
-  page.paragraph(
+Measurement measurement_of(const GenerateBench& bench) {
+  Measurement m;
+  m.bench = "generate";
+  m.title = "The cost of the next token";
+  m.conditions =
+      fmt::format("generation, {}, f32, random weights, {}{} thread{}",
+                  bench.batch == 1 ? "one sequence" : fmt::format("{} sequences", bench.batch),
+                  bench.device == "cuda" ? "cuda, " : "", bench.threads, bench.threads == 1 ? "" : "s");
+  m.about =
       "A recurrent model carries a state of one size, so its next token costs the same after any length. The "
       "regular transformer reads the keys and values of all tokens before. Long pasts were not computed: the "
-      "cache was filled with random numbers and the tokens after it were timed.");
-  for (const std::string& line : bench.left_out) page.paragraph(line);
-  page.chart(chart_of(bench, "Time of a token", "milliseconds",
-                      [](const GeneratePoint& point) { return point.token.median * 1e3; }));
-  page.charts({chart_of(bench, "Tokens per second", "tokens per second",
-                        [&](const GeneratePoint& point) { return tokens_per_second(bench, point); }),
-               chart_of(bench, "Floor: weights and state read once at the rate of memory", "milliseconds",
-                        [](const GeneratePoint& point) { return point.floor * 1e3; }),
-               chart_of(bench, "State", "bytes",
-                        [](const GeneratePoint& point) { return static_cast<double>(point.state_bytes); })});
+      "cache was filled with random numbers and the tokens after it were timed.";
+  m.facts = {{"device", bench.device},
+             {"threads", bench.threads},
+             {"batch", bench.batch},
+             {"left_out", bench.left_out}};
+  MeasuredTable& table = m.tables.emplace_back();
+  table.key = "series";
+  table.names = "milliseconds per token of each sequence";
+  table.columns = {{"length", "tokens before"},
+                   {"token_ms.median", "ms, median"},
+                   {"token_ms.best", "ms, best"},
+                   {"floor_ms", "floor, ms"},
+                   {"tokens_per_second", "tokens per second"},
+                   {"state_bytes", "state"},
+                   {"tokens_timed", "tokens timed"}};
+  table.plots = {{"Time of a token", "milliseconds", 1},
+                 {"Tokens per second", "tokens per second", 4},
+                 {"Floor: weights and state read once at the rate of memory", "milliseconds", 3},
+                 {"State", "bytes", 5}};
   for (const GenerateSeries& series : bench.series) {
-    page.heading(describe(series));
-    std::vector<std::vector<std::string>> rows;
+    MeasuredSeries& measured = table.series.emplace_back();
+    measured.name = series.config;
+    measured.facts = {{"config", series.config},
+                      {"model", series.model},
+                      {"layers", series.layers},
+                      {"parameters", series.parameters},
+                      {"weight_bytes", series.weight_bytes},
+                      {"captured", series.captured},
+                      {"message", series.message},
+                      {"growth", series.growth()}};
     for (const GeneratePoint& point : series.points)
-      rows.push_back({grouped(point.length), milliseconds(point), in_milliseconds(point.token.best),
-                      floor_milliseconds(point), rate(bench, point), bytes(point),
-                      grouped(point.token.runs)});
-    page.table({"tokens before", "ms, median", "ms, best", "ms, floor", "tokens/s", "state", "tokens timed"},
-               rows);
+      measured.rows.push_back({point.length, milliseconds(point.token.median), milliseconds(point.token.best),
+                               milliseconds(point.floor),
+                               static_cast<double>(bench.batch) / point.token.median,
+                               bytes_cell(point.state_bytes), point.token.runs});
+    table.notes.push_back(describe(series));
   }
-  std::string lines;
-  for (const std::string& note : notes) lines += note + '\n';
-  page.heading("Machine");
-  page.preformatted(lines);
-  return page.html();
+  table.notes.insert(table.notes.end(), bench.left_out.begin(), bench.left_out.end());
+  return m;
 }
 
 }  // namespace eddy

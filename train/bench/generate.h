@@ -14,13 +14,13 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "models/config.h"
 #include "train/bench/bench.h"
 #include "train/bench/ceilings.h"
+#include "train/bench/measurement.h"
 
 namespace eddy {
 
@@ -69,9 +69,6 @@ struct GenerateBench {
 // lengths, batch or seconds out of range; OutOfMemoryError when no configuration fits with its longest cache.
 GenerateBench bench_generate(const GenerateBenchOptions& options);
 
-std::string to_text(const GenerateBench& bench);
-nlohmann::json to_json(const GenerateBench& bench);
-// Returns a self-contained page with the plots and the table. `notes` are lines about the machine.
-std::string to_html(const GenerateBench& bench, const std::vector<std::string>& notes);
+Measurement measurement_of(const GenerateBench& bench);
 
 }  // namespace eddy

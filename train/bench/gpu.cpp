@@ -236,22 +236,6 @@ std::vector<MemoryCase> memory_cases() {
   };
 }
 
-nlohmann::json product_json(const GpuProductRow& row) {
-  return {{"layer", row.layer},
-          {"precision", row.precision},
-          {"m", row.m},
-          {"n", row.n},
-          {"k", row.k},
-          {"product_tflops", row.product},
-          {"linear_tflops", row.linear},
-          {"linear_backward_tflops", row.linear_backward}};
-}
-
-nlohmann::json memory_json(const GpuMemoryRow& row) {
-  return {{"op", row.op}, {"pass", row.pass}, {"dtype", dtype_name(row.dtype)},        {"bytes", row.bytes},
-          {"ms", row.ms}, {"gbs", row.gbs},   {"percent_of_copy", row.percent_of_copy}};
-}
-
 }  // namespace
 
 std::vector<GpuProductRow> bench_gpu_products(const GpuBenchOptions& options, Device device) {
@@ -286,36 +270,40 @@ std::vector<GpuMemoryRow> bench_gpu_memory(const GpuBenchOptions& options, doubl
   return rows;
 }
 
-std::string to_text(const std::vector<GpuProductRow>& rows) {
-  if (rows.empty()) return "";
-  std::vector<std::vector<std::string>> table{{"TFLOP/s", "[m, k] to n", "precision", "product", "linear",
-                                               "% of product", "backward", "% of product"}};
-  for (const GpuProductRow& row : rows)
-    table.push_back({row.layer, fmt::format("[{}, {}] to {}", row.m, row.k, row.n), row.precision,
-                     table_number(row.product), table_number(row.linear),
-                     table_number(100 * row.linear / row.product), table_number(row.linear_backward),
-                     table_number(100 * row.linear_backward / row.product)});
-  return text_table(table);
-}
-
-std::string to_text(const std::vector<GpuMemoryRow>& rows) {
-  if (rows.empty()) return "";
-  std::vector<std::vector<std::string>> table{
-      {"kernels bound by memory", "pass", "dtype", "MB at least", "ms", "GB/s", "% of copy", ""}};
-  for (const GpuMemoryRow& row : rows)
-    table.push_back({row.op, row.pass, dtype_name(row.dtype), table_number(row.bytes * 1e-6),
-                     table_number(row.ms), table_number(row.gbs), table_number(row.percent_of_copy),
-                     row.percent_of_copy >= kRequiredPercentOfCopy
-                         ? ""
-                         : fmt::format("below {:.0f}", kRequiredPercentOfCopy)});
-  return text_table(table);
-}
-
-nlohmann::json to_json(const GpuBench& bench) {
-  nlohmann::json products = nlohmann::json::array(), memory = nlohmann::json::array();
-  for (const GpuProductRow& row : bench.products) products.push_back(product_json(row));
-  for (const GpuMemoryRow& row : bench.memory) memory.push_back(memory_json(row));
-  return {{"products", products}, {"memory", memory}};
+std::vector<MeasuredTable> tables_of(const GpuBench& bench) {
+  MeasuredTable products, memory;
+  products.key = "gpu.products";
+  products.columns = {{"layer", "TFLOP/s"},
+                      {"", "[m, k] to n"},
+                      {"precision", "precision"},
+                      {"product_tflops", "product"},
+                      {"linear_tflops", "linear"},
+                      {"", "% of product"},
+                      {"linear_backward_tflops", "backward"},
+                      {"", "% of product"},
+                      {"m", ""},
+                      {"n", ""},
+                      {"k", ""}};
+  for (const GpuProductRow& row : bench.products)
+    products.add({row.layer, fmt::format("[{}, {}] to {}", row.m, row.k, row.n), row.precision, row.product,
+                  row.linear, 100 * row.linear / row.product, row.linear_backward,
+                  100 * row.linear_backward / row.product, row.m, row.n, row.k});
+  memory.key = "gpu.memory";
+  memory.columns = {{"op", "kernels bound by memory"}, {"pass", "pass"},   {"dtype", "dtype"},
+                    {"bytes", "MB at least"},          {"ms", "ms"},       {"gbs", "GB/s"},
+                    {"percent_of_copy", "% of copy"},  {"", "requirement"}};
+  for (const GpuMemoryRow& row : bench.memory)
+    memory.add({row.op,
+                row.pass,
+                dtype_name(row.dtype),
+                {row.bytes, table_number(row.bytes * 1e-6)},
+                row.ms,
+                row.gbs,
+                row.percent_of_copy,
+                row.percent_of_copy >= kRequiredPercentOfCopy
+                    ? ""
+                    : fmt::format("below {:.0f}", kRequiredPercentOfCopy)});
+  return {products, memory};
 }
 
 }  // namespace eddy

@@ -6,12 +6,12 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "tensor/base/device.h"
 #include "tensor/base/dtype.h"
+#include "train/bench/measurement.h"
 
 namespace eddy {
 
@@ -59,8 +59,7 @@ std::vector<GpuProductRow> bench_gpu_products(const GpuBenchOptions& options, De
 // writes.
 std::vector<GpuMemoryRow> bench_gpu_memory(const GpuBenchOptions& options, double copy_gbs, Device device);
 
-std::string to_text(const std::vector<GpuProductRow>& rows);
-std::string to_text(const std::vector<GpuMemoryRow>& rows);
-nlohmann::json to_json(const GpuBench& bench);
+// Returns the tables of products and of memory.
+std::vector<MeasuredTable> tables_of(const GpuBench& bench);
 
 }  // namespace eddy

@@ -13,13 +13,10 @@
 #include "train/bench/step.h"
 #include "train/config/config.h"
 #include "train/config/device_precision.h"
-#include "train/page/html_page.h"
 #include "train/page/human_text.h"
 
 namespace eddy {
 namespace {
-
-using Cells = std::vector<std::string>;
 
 constexpr std::int64_t kBlock = 32, kVocab = 256, kHeadWidth = 32;
 constexpr std::int64_t kProduct = 512;  // its operands stay in a cache
@@ -78,13 +75,6 @@ LengthPoint measure(const LengthBenchOptions& options, const std::string& model,
   return {length, bench.step, bench.peak_bytes, bench.floor_median()};
 }
 
-// "2 layers of width 64, batch 1, f32, 2 threads".
-std::string conditions(const LengthBench& bench) {
-  return fmt::format("{} layers of width {}, batch {}, {}, {}{} thread{}", bench.layers, bench.dim,
-                     bench.batch, bench.precision, bench.device == "cuda" ? "cuda, " : "", bench.threads,
-                     bench.threads == 1 ? "" : "s");
-}
-
 // Returns what the last doubling of the length added, divided by what the doubling before added: 2 is linear
 // growth, 4 quadratic. Constant parts cancel. It uses the best times, since the ratio would magnify other
 // load on the machine.
@@ -111,49 +101,6 @@ std::string growth(const LengthSeries& series) {
         last_growth(series.points, bytes_of));
   if (!series.stopped.empty()) text += (text.empty() ? "" : "; ") + series.stopped;
   return text;
-}
-
-// Returns one row for each length, with one cell for each series that reached it.
-template <class Cell>
-std::vector<Cells> rows_of(const LengthBench& bench, Cell&& cell) {
-  std::vector<Cells> rows{{"tokens"}};
-  std::size_t longest = 0;
-  for (std::size_t i = 0; i < bench.series.size(); ++i) {
-    rows[0].push_back(bench.series[i].model);
-    if (bench.series[i].points.size() > bench.series[longest].points.size()) longest = i;
-  }
-  for (std::size_t at = 0; !bench.series.empty() && at < bench.series[longest].points.size(); ++at) {
-    rows.push_back({grouped(bench.series[longest].points[at].length)});
-    for (const LengthSeries& series : bench.series)
-      rows.back().push_back(at < series.points.size() ? cell(series.points[at]) : "-");
-  }
-  return rows;
-}
-
-template <class Value>
-Chart chart_of(const LengthBench& bench, std::string title, std::string y_title, Value&& value) {
-  Chart chart{std::move(title), "tokens of the segment", std::move(y_title), true, true, {}};
-  for (const LengthSeries& series : bench.series) {
-    Series line;
-    line.name = series.model;
-    line.style = SeriesStyle::line_points;
-    for (const LengthPoint& point : series.points) {
-      line.x.push_back(static_cast<double>(point.length));
-      line.y.push_back(value(point));
-    }
-    chart.series.push_back(std::move(line));
-  }
-  return chart;
-}
-
-std::string step_ms(const LengthPoint& point) {
-  return table_number(point.step.median * 1e3);
-}
-double token_us(const LengthPoint& point) {
-  return point.step.median * 1e6 / static_cast<double>(point.length);
-}
-std::string peak(const LengthPoint& point) {
-  return human_bytes(point.peak_bytes);
 }
 
 }  // namespace
@@ -212,65 +159,44 @@ LengthBench bench_length(const LengthBenchOptions& options,
   return bench;
 }
 
-std::string to_text(const LengthBench& bench) {
-  std::string text = "steps by length of the segment, " + conditions(bench) + '\n';
-  const auto table = [&](const char* title, auto&& cell) {
-    text += fmt::format("\n{}\n{}", title, text_table(rows_of(bench, cell)));
-  };
-  table("milliseconds of a step (median)", step_ms);
-  table("microseconds for each token",
-        [](const LengthPoint& point) { return table_number(token_us(point)); });
-  table("peak memory", peak);
-  text += "\n2 times is linear growth, 4 times quadratic:\n";
-  for (const LengthSeries& series : bench.series)
-    text += fmt::format("{} ({}, {} parameters): {}\n", series.model, series.family,
-                        grouped(series.parameters), growth(series));
-  return text;
-}
-
-nlohmann::json to_json(const LengthBench& bench) {
-  nlohmann::json list = nlohmann::json::array();
-  for (const LengthSeries& series : bench.series) {
-    nlohmann::json points = nlohmann::json::array();
-    for (const LengthPoint& point : series.points)
-      points.push_back({{"length", point.length},
-                        {"step_ms", {{"median", point.step.median * 1e3}, {"best", point.step.best * 1e3}}},
-                        {"floor_ms", point.floor * 1e3},
-                        {"peak_bytes", point.peak_bytes}});
-    list.push_back({{"model", series.model},
-                    {"family", series.family},
-                    {"parameters", series.parameters},
-                    {"stopped", series.stopped},
-                    {"points", points}});
-  }
-  return {{"device", bench.device}, {"precision", bench.precision}, {"threads", bench.threads},
-          {"dim", bench.dim},       {"layers", bench.layers},       {"batch", bench.batch},
-          {"series", list}};
-}
-
-std::string to_html(const LengthBench& bench, const std::vector<std::string>& notes) {
-  HtmlPage page("Steps by length of the segment", conditions(bench));
-  page.paragraph(
+Measurement measurement_of(const LengthBench& bench) {
+  Measurement m;
+  m.bench = "length";
+  m.title = "Steps by length of the segment";
+  m.conditions =
+      fmt::format("steps by length of the segment, {} layers of width {}, batch {}, {}, {}{} thread{}",
+                  bench.layers, bench.dim, bench.batch, bench.precision,
+                  bench.device == "cuda" ? "cuda, " : "", bench.threads, bench.threads == 1 ? "" : "s");
+  m.about =
       "Whole training steps, gradients through all of the segment. The time and the memory of a recurrent "
       "model grow with the length; the regular transformer's attention grows with its square. Both axes are "
-      "logarithmic, so that linear growth is a straight line of one slope.");
-  page.chart(chart_of(bench, "Time of a step", "ms",
-                      [](const LengthPoint& point) { return point.step.median * 1e3; }));
-  page.charts({chart_of(bench, "Time for each token", "microseconds", token_us),
-               chart_of(bench, "Peak memory", "MiB", [](const LengthPoint& point) {
-                 return static_cast<double>(point.peak_bytes) / (1 << 20);
-               })});
-  for (const auto& [title, rows] : {std::pair{"Milliseconds of a step", rows_of(bench, step_ms)},
-                                    std::pair{"Peak memory", rows_of(bench, peak)}}) {
-    page.heading(title);
-    page.table(rows[0], {rows.begin() + 1, rows.end()});
+      "logarithmic, so that linear growth is a straight line of one slope.";
+  m.facts = {{"device", bench.device}, {"precision", bench.precision}, {"threads", bench.threads},
+             {"dim", bench.dim},       {"layers", bench.layers},       {"batch", bench.batch}};
+  MeasuredTable& table = m.tables.emplace_back();
+  table.key = "series";
+  table.names = "model";
+  table.columns = {{"length", "tokens"},         {"step_ms.median", "ms, median"},
+                   {"step_ms.best", "ms, best"}, {"floor_ms", "floor, ms"},
+                   {"", "us for each token"},    {"peak_bytes", "peak memory"}};
+  table.plots = {
+      {"Time of a step", "ms", 1}, {"Time for each token", "microseconds", 4}, {"Peak memory", "bytes", 5}};
+  table.notes = {"2 times is linear growth, 4 times quadratic:"};
+  for (const LengthSeries& series : bench.series) {
+    MeasuredSeries& measured = table.series.emplace_back();
+    measured.name = series.model;
+    measured.facts = {{"model", series.model},
+                      {"family", series.family},
+                      {"parameters", series.parameters},
+                      {"stopped", series.stopped}};
+    for (const LengthPoint& point : series.points)
+      measured.rows.push_back({point.length, point.step.median * 1e3, point.step.best * 1e3,
+                               point.floor * 1e3, point.step.median * 1e6 / static_cast<double>(point.length),
+                               bytes_cell(point.peak_bytes)});
+    table.notes.push_back(fmt::format("{} ({}, {} parameters): {}", series.model, series.family,
+                                      grouped(series.parameters), growth(series)));
   }
-  for (const LengthSeries& series : bench.series) page.paragraph(series.model + ": " + growth(series));
-  std::string lines;
-  for (const std::string& note : notes) lines += note + '\n';
-  page.heading("Machine");
-  page.preformatted(lines);
-  return page.html();
+  return m;
 }
 
 }  // namespace eddy

@@ -5,13 +5,13 @@
 
 #include <cstdint>
 #include <functional>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "models/config.h"
 #include "train/bench/bench.h"
+#include "train/bench/measurement.h"
 
 namespace eddy {
 
@@ -61,9 +61,6 @@ ModelConfig length_model(const LengthBenchOptions& options, const std::string& m
 LengthBench bench_length(const LengthBenchOptions& options,
                          const std::function<void(const LengthBench&)>& keep);
 
-std::string to_text(const LengthBench& bench);
-nlohmann::json to_json(const LengthBench& bench);
-// Returns a self-contained page with the plots and the table. `notes` are lines about the machine.
-std::string to_html(const LengthBench& bench, const std::vector<std::string>& notes);
+Measurement measurement_of(const LengthBench& bench);
 
 }  // namespace eddy

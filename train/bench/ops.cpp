@@ -226,59 +226,55 @@ OpsBench bench_ops(const OpsBenchOptions& options) {
   return bench;
 }
 
-std::string to_text(const OpsBench& bench) {
-  std::string text = to_text(bench.ceilings);
-  for (const std::string& part : {to_text(bench.gpu.products), to_text(bench.gpu.memory)})
-    if (!part.empty()) text += "\n" + part;
-  text += fmt::format("\nhost cost of one op: {:.3f} us, recorded {:.3f} us, its backward {:.3f} us\n",
-                      bench.host.forward_us, bench.host.recorded_us, bench.host.backward_us);
-  text += fmt::format(
-      "AdamW: {:.3f} ns per parameter, {:.1f} GB/s; norm of the gradient: {:.3f} ns, {:.1f} GB/s\n",
-      bench.optimizer.adamw_ns, bench.optimizer.adamw_gbs, bench.optimizer.norm_ns, bench.optimizer.norm_gbs);
+Measurement measurement_of(const OpsBench& bench) {
+  Measurement m;
+  m.bench = "ops";
+  m.title = "The speed of ops";
+  m.facts = {{"ceilings", to_json(bench.ceilings)},
+             {"host_us_per_op",
+              {{"forward", bench.host.forward_us},
+               {"recorded", bench.host.recorded_us},
+               {"backward", bench.host.backward_us}}},
+             {"gpu", {{"products", nlohmann::json::array()}, {"memory", nlohmann::json::array()}}},
+             {"optimizer",
+              {{"parameters", bench.optimizer.parameters},
+               {"adamw_ms", bench.optimizer.adamw_ms()},
+               {"norm_ms", bench.optimizer.norm_ms()},
+               {"adamw_ns_per_parameter", bench.optimizer.adamw_ns},
+               {"adamw_gbs", bench.optimizer.adamw_gbs},
+               {"norm_ns_per_parameter", bench.optimizer.norm_ns},
+               {"norm_gbs", bench.optimizer.norm_gbs}}}};
+  m.tables = {table_of(bench.ceilings)};
+  for (MeasuredTable& table : tables_of(bench.gpu))
+    if (!table.series.empty()) m.tables.push_back(std::move(table));
+  std::vector<std::string>& costs = m.tables.back().notes;
+  costs.push_back(fmt::format("host cost of one op: {:.3f} us, recorded {:.3f} us, its backward {:.3f} us",
+                              bench.host.forward_us, bench.host.recorded_us, bench.host.backward_us));
+  costs.push_back(
+      fmt::format("AdamW: {:.3f} ns per parameter, {:.1f} GB/s; norm of the gradient: {:.3f} ns, {:.1f} GB/s",
+                  bench.optimizer.adamw_ns, bench.optimizer.adamw_gbs, bench.optimizer.norm_ns,
+                  bench.optimizer.norm_gbs));
   if (!(bench.ceilings.device == kCpu))
-    text += fmt::format("over {} parameters: AdamW {:.3f} ms, norm {:.3f} ms\n", bench.optimizer.parameters,
-                        bench.optimizer.adamw_ms(), bench.optimizer.norm_ms());
-  text += "\n";
-  std::vector<std::vector<std::string>> rows{
-      {"op", "forward ms", "median ms", "backward ms", "GFLOP/s", "GB/s", "% of roofline", "bound"}};
-  for (const OpBenchRow& row : bench.rows)
-    rows.push_back({row.op, table_number(row.forward_ms), table_number(row.forward_median_ms),
-                    table_number(row.backward_ms), table_number(row.gflops), table_number(row.gbs),
-                    table_number(row.roofline_percent), row.bound});
-  text += text_table(rows);
-  for (const OpBenchRow& row : bench.rows)
-    if (!row.refused.empty()) text += fmt::format("{}: {}\n", row.op, row.refused);
-  return text;
-}
-
-nlohmann::json to_json(const OpsBench& bench) {
-  // JSON writes NaN as null.
-  nlohmann::json rows = nlohmann::json::array();
-  for (const OpBenchRow& row : bench.rows)
-    rows.push_back({{"op", row.op},
-                    {"forward_ms", row.forward_ms},
-                    {"forward_median_ms", row.forward_median_ms},
-                    {"backward_ms", row.backward_ms},
-                    {"gflops", row.gflops},
-                    {"gbs", row.gbs},
-                    {"roofline_percent", row.roofline_percent},
-                    {"bound", row.bound},
-                    {"refused", row.refused}});
-  return {{"ceilings", to_json(bench.ceilings)},
-          {"host_us_per_op",
-           {{"forward", bench.host.forward_us},
-            {"recorded", bench.host.recorded_us},
-            {"backward", bench.host.backward_us}}},
-          {"gpu", to_json(bench.gpu)},
-          {"optimizer",
-           {{"parameters", bench.optimizer.parameters},
-            {"adamw_ms", bench.optimizer.adamw_ms()},
-            {"norm_ms", bench.optimizer.norm_ms()},
-            {"adamw_ns_per_parameter", bench.optimizer.adamw_ns},
-            {"adamw_gbs", bench.optimizer.adamw_gbs},
-            {"norm_ns_per_parameter", bench.optimizer.norm_ns},
-            {"norm_gbs", bench.optimizer.norm_gbs}}},
-          {"ops", rows}};
+    costs.push_back(fmt::format("over {} parameters: AdamW {:.3f} ms, norm {:.3f} ms",
+                                bench.optimizer.parameters, bench.optimizer.adamw_ms(),
+                                bench.optimizer.norm_ms()));
+  MeasuredTable& table = m.tables.emplace_back();
+  table.key = "ops";
+  table.columns = {{"op", "op"},
+                   {"forward_ms", "forward ms"},
+                   {"forward_median_ms", "median ms"},
+                   {"backward_ms", "backward ms"},
+                   {"gflops", "GFLOP/s"},
+                   {"gbs", "GB/s"},
+                   {"roofline_percent", "% of roofline"},
+                   {"bound", "bound"},
+                   {"refused", ""}};
+  for (const OpBenchRow& row : bench.rows) {
+    table.add({row.op, row.forward_ms, row.forward_median_ms, row.backward_ms, row.gflops, row.gbs,
+               row.roofline_percent, row.bound, row.refused});
+    if (!row.refused.empty()) table.notes.push_back(fmt::format("{}: {}", row.op, row.refused));
+  }
+  return m;
 }
 
 }  // namespace eddy

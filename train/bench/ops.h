@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -71,7 +70,6 @@ OptimizerCost bench_optimizer(const OpsBenchOptions& options);
 // errors: as bench_op_rows and bench_gpu_memory.
 OpsBench bench_ops(const OpsBenchOptions& options);
 
-std::string to_text(const OpsBench& bench);
-nlohmann::json to_json(const OpsBench& bench);
+Measurement measurement_of(const OpsBench& bench);
 
 }  // namespace eddy

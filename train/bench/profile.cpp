@@ -165,19 +165,21 @@ std::vector<ProfileRow> over_layers(const std::vector<ProfileRow>& rows) {
   return longest_first(named);
 }
 
-std::string profile_table(const std::string& head, const std::vector<ProfileRow>& rows, std::int64_t steps) {
+MeasuredTable profile_table(const std::string& head, const std::vector<ProfileRow>& rows,
+                            std::int64_t steps) {
   constexpr double kShown = 1e-3;  // of the whole
   const ProfileRow sum = sum_of(rows, "sum");
   const auto count = static_cast<double>(std::max<std::int64_t>(steps, 1));
   const auto ms = [count](double seconds) { return fmt::format("{:.2f}", seconds * 1e3 / count); };
-  std::vector<std::vector<std::string>> cells{{head, "calls", "forward ms", "backward ms", "share %", "GFLOP",
-                                               "MiB", "floor ms", "+ in kernels", "+ outside"}};
+  MeasuredTable table;
+  table.columns = {{"", head},    {"", "calls"}, {"", "forward ms"}, {"", "backward ms"},  {"", "share %"},
+                   {"", "GFLOP"}, {"", "MiB"},   {"", "floor ms"},   {"", "+ in kernels"}, {"", "+ outside"}};
   const auto add = [&](const ProfileRow& row, const std::string& calls) {
-    cells.push_back({row.name, calls, ms(row.forward), ms(row.backward),
-                     fmt::format("{:.1f}", sum.total() > 0 ? 100 * row.total() / sum.total() : 0),
-                     fmt::format("{:.2f}", row.flops * 1e-9 / count),
-                     fmt::format("{:.1f}", row.bytes / (1 << 20) / count), ms(row.floor),
-                     ms(row.above_floor()), ms(row.outside())});
+    table.add({row.name, calls, ms(row.forward), ms(row.backward),
+               fmt::format("{:.1f}", sum.total() > 0 ? 100 * row.total() / sum.total() : 0),
+               fmt::format("{:.2f}", row.flops * 1e-9 / count),
+               fmt::format("{:.1f}", row.bytes / (1 << 20) / count), ms(row.floor), ms(row.above_floor()),
+               ms(row.outside())});
   };
   std::vector<ProfileRow> small;
   for (const ProfileRow& row : rows) {
@@ -188,7 +190,7 @@ std::string profile_table(const std::string& head, const std::vector<ProfileRow>
   }
   if (!small.empty()) add(sum_of(small, fmt::format("({} more)", small.size())), "");
   add(sum, "");
-  return text_table(cells);
+  return table;
 }
 
 nlohmann::json profile_json(const std::vector<ProfileRow>& rows, std::int64_t steps) {

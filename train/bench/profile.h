@@ -13,7 +13,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -23,6 +22,7 @@
 #include "ops/core/device_clock.h"
 #include "train/bench/ceilings.h"
 #include "train/bench/kernel_meter.h"
+#include "train/bench/measurement.h"
 
 namespace eddy {
 
@@ -99,7 +99,7 @@ std::vector<ProfileRow> over_layers(const std::vector<ProfileRow>& rows);
 
 // Returns a table in milliseconds per step: forward, backward, share of the whole, work, floor, and where the
 // rest goes. Rows under a thousandth of the whole share one line; the last line is the sum.
-std::string profile_table(const std::string& head, const std::vector<ProfileRow>& rows, std::int64_t steps);
+MeasuredTable profile_table(const std::string& head, const std::vector<ProfileRow>& rows, std::int64_t steps);
 nlohmann::json profile_json(const std::vector<ProfileRow>& rows, std::int64_t steps);
 
 }  // namespace eddy

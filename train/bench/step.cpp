@@ -127,73 +127,69 @@ StepBench bench_step(const StepBenchOptions& options) {
   return result;
 }
 
-std::string to_text(const StepBench& b) {
-  std::string text =
-      fmt::format("{}: {} parameters, batch {}, sequence {}, dropout {}, {}, {}{} thread{}, {} steps\n",
+Measurement measurement_of(const StepBench& b) {
+  Measurement m;
+  m.bench = "step";
+  m.title = "A training step";
+  m.conditions =
+      fmt::format("{}: {} parameters, batch {}, sequence {}, dropout {}, {}, {}{} thread{}, {} steps",
                   b.model, grouped(b.parameters), b.batch, b.sequence, b.dropout, b.precision,
                   b.device == "cuda" ? b.captured ? "cuda (graph), " : "cuda, " : "", b.threads,
                   b.threads == 1 ? "" : "s", b.step.runs);
-  text += text_table(
-      {{"", "median", "best"},
-       {"step, ms", table_number(b.step.median * 1e3), table_number(b.step.best * 1e3)},
-       {"tokens per second", table_number(b.tokens() / b.step.median),
-        table_number(b.tokens() / b.step.best)},
-       {"product beside it, GFLOP/s", table_number(b.product.median), table_number(b.product.best)},
-       {"floor, ms", table_number(b.floor_median() * 1e3), table_number(b.floor_best() * 1e3)},
-       {"floor / step, %", table_number(100 * b.floor_median() / b.step.median),
-        table_number(100 * b.floor_best() / b.step.best)}});
-  text += fmt::format("{} operations per token; peak memory {}; graph: {} nodes, {} saved\n",
-                      human_count(b.flops_per_token), human_bytes(b.peak_bytes), b.graph_nodes,
-                      human_bytes(b.saved_bytes));
-  if (b.gpu_kernels) text += fmt::format("kernels: {}\n", describe(*b.gpu_kernels));
-  if (!b.message.empty()) text += b.message + '\n';
-  for (const std::string& warning : b.warnings) text += warning + '\n';
-  if (b.by_op.empty()) return text;
-  text += fmt::format(
-      "\nprofile of {} further steps{}, milliseconds of one step: its time is the floor (the longer of the\n"
+  m.facts = {{"model", b.model},
+             {"parameters", b.parameters},
+             {"batch", b.batch},
+             {"sequence", b.sequence},
+             {"threads", b.threads},
+             {"dropout", b.dropout},
+             {"device", b.device},
+             {"precision", b.precision},
+             {"steps", b.step.runs},
+             {"loss", b.loss},
+             {"flops_per_token", b.flops_per_token},
+             {"captured", b.captured},
+             {"peak_bytes", b.peak_bytes},
+             {"graph_nodes", b.graph_nodes},
+             {"saved_bytes", b.saved_bytes}};
+  MeasuredTable& table = m.tables.emplace_back();
+  table.columns = {{"", "median"}, {"", "best"}};
+  table.names = " ";
+  const auto row = [&](const char* key, const char* name, double median, double best) {
+    m.facts[key] = {{"median", median}, {"best", best}};
+    table.series.push_back({name, {}, {{median, best}}});
+  };
+  row("step_ms", "step, ms", b.step.median * 1e3, b.step.best * 1e3);
+  row("tokens_per_second", "tokens per second", b.tokens() / b.step.median, b.tokens() / b.step.best);
+  row("product_gflops", "product beside it, GFLOP/s", b.product.median, b.product.best);
+  row("floor_ms", "floor, ms", b.floor_median() * 1e3, b.floor_best() * 1e3);
+  row("floor_percent", "floor / step, %", 100 * b.floor_median() / b.step.median,
+      100 * b.floor_best() / b.step.best);
+  table.notes = {fmt::format("{} operations per token; peak memory {}; graph: {} nodes, {} saved",
+                             human_count(b.flops_per_token), human_bytes(b.peak_bytes), b.graph_nodes,
+                             human_bytes(b.saved_bytes))};
+  if (b.gpu_kernels) {
+    table.notes.push_back(fmt::format("kernels: {}", describe(*b.gpu_kernels)));
+    m.facts["gpu_kernels"] = {{"attention", b.gpu_kernels->attention},
+                              {"recurrence", b.gpu_kernels->recurrence},
+                              {"products", b.gpu_kernels->products},
+                              {"tf32", b.gpu_kernels->tf32}};
+  }
+  if (!b.message.empty()) table.notes.push_back(b.message);
+  table.notes.insert(table.notes.end(), b.warnings.begin(), b.warnings.end());
+  if (!b.warnings.empty()) m.facts["notices"] = b.warnings;
+  if (b.by_op.empty()) return m;
+  MeasuredTable by_op = profile_table("op", b.by_op, b.profiled_steps);
+  by_op.title = fmt::format(
+      "profile of {} further steps{}, milliseconds of one step: its time is the floor (the longer of the\n"
       "operations at the rate of a large product and the bytes at that of memory, kernel by kernel), what\n"
-      "kernels take above it, and what happens outside of them ({})\n",
+      "kernels take above it, and what happens outside of them ({})",
       b.profiled_steps, b.captured ? ", not captured" : "",
       b.device == "cuda" ? "the GPU waits for the host" : "copies, allocation, the tape");
-  text += profile_table("op", b.by_op, b.profiled_steps) + '\n' +
-          profile_table("module", over_layers(b.by_module), b.profiled_steps);
-  return text;
-}
-
-nlohmann::json to_json(const StepBench& b) {
-  nlohmann::json value{
-      {"model", b.model},
-      {"parameters", b.parameters},
-      {"batch", b.batch},
-      {"sequence", b.sequence},
-      {"threads", b.threads},
-      {"dropout", b.dropout},
-      {"device", b.device},
-      {"precision", b.precision},
-      {"steps", b.step.runs},
-      {"step_ms", {{"median", b.step.median * 1e3}, {"best", b.step.best * 1e3}}},
-      {"tokens_per_second", {{"median", b.tokens() / b.step.median}, {"best", b.tokens() / b.step.best}}},
-      {"loss", b.loss},
-      {"flops_per_token", b.flops_per_token},
-      {"product_gflops", {{"median", b.product.median}, {"best", b.product.best}}},
-      {"floor_ms", {{"median", b.floor_median() * 1e3}, {"best", b.floor_best() * 1e3}}},
-      {"floor_percent",
-       {{"median", 100 * b.floor_median() / b.step.median}, {"best", 100 * b.floor_best() / b.step.best}}},
-      {"captured", b.captured},
-      {"peak_bytes", b.peak_bytes},
-      {"graph_nodes", b.graph_nodes},
-      {"saved_bytes", b.saved_bytes}};
-  if (b.gpu_kernels)
-    value["gpu_kernels"] = {{"attention", b.gpu_kernels->attention},
-                            {"recurrence", b.gpu_kernels->recurrence},
-                            {"products", b.gpu_kernels->products},
-                            {"tf32", b.gpu_kernels->tf32}};
-  if (!b.warnings.empty()) value["notices"] = b.warnings;
-  if (!b.by_op.empty()) {
-    value["by_op"] = profile_json(b.by_op, b.profiled_steps);
-    value["by_module"] = profile_json(b.by_module, b.profiled_steps);
-  }
-  return value;
+  m.facts["by_op"] = profile_json(b.by_op, b.profiled_steps);
+  m.facts["by_module"] = profile_json(b.by_module, b.profiled_steps);
+  m.tables.push_back(std::move(by_op));
+  m.tables.push_back(profile_table("module", over_layers(b.by_module), b.profiled_steps));
+  return m;
 }
 
 }  // namespace eddy

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "ops/backends.h"
 #include "train/bench/bench.h"
 #include "train/bench/ceilings.h"
+#include "train/bench/measurement.h"
 #include "train/bench/profile.h"
 
 namespace eddy {
@@ -67,7 +67,6 @@ struct StepBench {
 // sequence that the model does not support; NonFiniteError when a loss is not finite; OutOfMemoryError.
 StepBench bench_step(const StepBenchOptions& options);
 
-std::string to_text(const StepBench& bench);
-nlohmann::json to_json(const StepBench& bench);
+Measurement measurement_of(const StepBench& bench);
 
 }  // namespace eddy

@@ -25,8 +25,7 @@ std::string given_options(const CLI::App& app) {
 
 std::string command_line_of(const CLI::App& app) {
   std::string text = app.get_name() + given_options(app);
-  for (const CLI::App* command : app.get_subcommands())
-    text += " " + command->get_name() + given_options(*command);
+  for (const CLI::App* command : app.get_subcommands()) text += " " + command_line_of(*command);
   return text;
 }
 

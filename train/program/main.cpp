@@ -127,6 +127,21 @@ std::string nearest_flag(const std::string& flag, const std::vector<std::string>
   return nearest_match(flag, flags);
 }
 
+// Returns the innermost command that was given: "step" of "bench step"; null without one.
+const CLI::App* chosen_command(const CLI::App& app) {
+  const CLI::App* command = nullptr;
+  for (auto chosen = app.get_subcommands(); !chosen.empty(); chosen = command->get_subcommands())
+    command = chosen.front();
+  return command;
+}
+
+// Returns "bench step" for the command step of bench.
+std::string full_name(const CLI::App& command) {
+  const CLI::App* const parent = command.get_parent();
+  const bool nested = parent != nullptr && parent->get_parent() != nullptr;
+  return (nested ? full_name(*parent) + " " : "") + command.get_name();
+}
+
 // Returns the error text for the first argument that was not recognised.
 std::string refuse_argument(const CLI::App& app, const CLI::App* command, const std::string& argument) {
   if (argument.starts_with("-") && argument != "-") {
@@ -138,15 +153,17 @@ std::string refuse_argument(const CLI::App& app, const CLI::App* command, const 
         for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
     }
     return fmt::format("{}unknown flag '{}' (nearest: {})",
-                       command != nullptr ? command->get_name() + ": " : "", flag, nearest_flag(flag, flags));
+                       command != nullptr ? full_name(*command) + ": " : "", flag, nearest_flag(flag, flags));
   }
-  if (command != nullptr)
-    return fmt::format("{}: nothing takes the argument '{}' (see eddy {} --help)", command->get_name(),
-                       argument, command->get_name());
   std::vector<std::string> commands;
-  for (const CLI::App* known : app.get_subcommands({})) commands.push_back(known->get_name());
-  return fmt::format("unknown command '{}' (nearest: {}; see eddy --help)", argument,
-                     nearest_match(argument, commands));
+  for (const CLI::App* known : (command != nullptr ? *command : app).get_subcommands({}))
+    commands.push_back(known->get_name());
+  const std::string name = command != nullptr ? full_name(*command) : "eddy";
+  if (commands.empty())
+    return fmt::format("{}: nothing takes the argument '{}' (see eddy {} --help)", name, argument, name);
+  return fmt::format("{}unknown command '{}' (nearest: {}; see {}{} --help)",
+                     command != nullptr ? name + ": " : "", argument, nearest_match(argument, commands),
+                     command != nullptr ? "eddy " : "", name);
 }
 
 int run_command_line(int argc, char** argv) {
@@ -180,18 +197,17 @@ int run_command_line(int argc, char** argv) {
       flush_output();
       return 0;
     }
-    const std::string named = app.get_subcommands().empty() ? "" : app.get_subcommands().front()->get_name();
+    const CLI::App* const failed = chosen_command(app);
+    const std::string named = failed == nullptr ? "" : full_name(*failed);
     return report(fmt::format("{}{} (see eddy {}{}--help)", named.empty() ? "" : named + ": ", error.what(),
                               named, named.empty() ? "" : " "),
                   kUsage);
   }
-  const std::vector<CLI::App*> chosen = app.get_subcommands();
-  const CLI::App* const command = chosen.empty() ? nullptr : chosen.front();
-  std::vector<std::string> extras = command != nullptr ? command->remaining() : std::vector<std::string>{};
-  for (const std::string& argument : app.remaining()) extras.push_back(argument);
+  const CLI::App* const command = chosen_command(app);
+  const std::vector<std::string> extras = app.remaining(true);
   if (!extras.empty()) return report(refuse_argument(app, command, extras.front()), kUsage);
   if (!action) {
-    std::cerr << app.help();
+    std::cerr << (command != nullptr ? command->help("eddy") : app.help());
     return kUsage;
   }
   check_thread_variable();
@@ -201,8 +217,9 @@ int run_command_line(int argc, char** argv) {
   choose_kernel("EDDY_PRODUCTS", set_product_kernel);
   if (threads > 0) set_thread_count(threads);
   if (command != nullptr) {
-    refuse_closed_output(command->get_name());
-    reserve_memory(command->get_name());
+    const std::string name = app.get_subcommands().front()->get_name();
+    refuse_closed_output(name);
+    reserve_memory(name);
   }
   const int status = action();
   for (const std::string& warning : take_warnings()) std::cerr << warning << '\n';

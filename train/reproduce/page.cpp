@@ -49,11 +49,17 @@ std::string own_cell(const ReproduceTable& table, const std::vector<ShownRow>& r
   return std::isfinite(value) ? fmt::format("{:.{}f}", value, column.decimals) : "-";
 }
 
+// Whether any row has a published number for a column.
+bool is_published(const ReproduceTable& table, std::size_t column) {
+  return std::any_of(table.rows.begin(), table.rows.end(),
+                     [&](const ReproduceRow& row) { return column < row.published.size(); });
+}
+
 Cells header_of(const ReproduceTable& table) {
   Cells header{"row"};
-  for (const ReproduceColumn& column : table.columns) {
-    header.push_back(column.title + ", paper");
-    header.push_back(column.title + ", ours");
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    if (is_published(table, i)) header.push_back(table.columns[i].title + ", paper");
+    header.push_back(table.columns[i].title + ", ours");
   }
   header.insert(header.end(), {"seed", "steps", "tokens", "time"});
   return header;
@@ -62,7 +68,8 @@ Cells header_of(const ReproduceTable& table) {
 Cells cells_of(const ReproduceTable& table, const std::vector<ShownRow>& rows, const ShownRow& shown) {
   Cells cells{shown.row->title};
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
-    cells.push_back(i < shown.row->published.size() ? published_cell(shown.row->published[i]) : "");
+    if (is_published(table, i))
+      cells.push_back(i < shown.row->published.size() ? published_cell(shown.row->published[i]) : "");
     cells.push_back(own_cell(table, rows, shown, table.columns[i]));
   }
   cells.push_back(std::to_string(shown.row->config.train.seed));
@@ -187,6 +194,21 @@ void add_lengths(HtmlPage& page, const ReproduceTable& table, const std::vector<
     if (!chart->series.empty()) page.chart(*chart);
 }
 
+// Charts the first column against another; rows whose titles begin alike are one series.
+void add_across(HtmlPage& page, const ReproduceTable& table, const std::vector<ShownRow>& rows) {
+  const ReproduceColumn &up = table.columns[0], &along = table.columns[table.across];
+  Chart chart{up.title + " against " + along.title, along.title, up.title, true, false, {}};
+  for (const ShownRow& shown : rows) {
+    const double x = own_value(table, rows, shown, along), y = own_value(table, rows, shown, up);
+    if (!std::isfinite(x) || !std::isfinite(y)) continue;
+    const std::string name = shown.row->title.substr(0, shown.row->title.find(','));
+    if (chart.series.empty() || chart.series.back().name != name)
+      chart.series.push_back({name, {}, {}, SeriesStyle::points});
+    chart.series.back().add(x, y);
+  }
+  if (!chart.series.empty()) page.chart(chart);
+}
+
 }  // namespace
 
 std::string table_text(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
@@ -214,6 +236,7 @@ std::string table_page(const ReproduceTable& table, const std::vector<ShownRow>&
   }
   page.table(header_of(table), lines);
   for (const std::string& note : table.notes) page.paragraph(note);
+  if (table.across > 0) add_across(page, table, rows);
   if (!table.lengths.empty()) add_lengths(page, table, rows);
   add_curves(page, table, rows);
   page.heading("How the rows are run");

@@ -294,6 +294,7 @@ std::span<const TableEntry> reproduce_tables() {
        {"repeat", "plain"},
        blockwise_recurrent_tables},
       {"staircase/table-1", "state tracking", {"algorithm", "random-walk"}, staircase_table_1},
+      {"staircase/tables-2-3", "steps and forward size: loss, time, memory", {}, staircase_tables_2_3},
   };
   return tables;
 }

@@ -35,8 +35,8 @@ struct Published {
   std::string remark{};  // "out of memory", or which of two numbers it is
 };
 
-// One measured column: a number of the evaluation by its name, such as loss or accuracy; step_ms; or
-// "last_N", the loss on the last targets of windows of N tokens.
+// One measured column: a number of the evaluation by its name, such as loss or accuracy; of training, step_ms,
+// peak_bytes or saved_bytes; or "last_N", the loss on the last targets of windows of N tokens.
 struct ReproduceColumn {
   std::string title;
   std::string key;
@@ -66,14 +66,14 @@ struct ReproduceText {
 };
 
 struct ReproduceTable {
-  std::string name;                   // "staircase/table-1"
-  std::string program = "reproduce";  // the command that runs it, at the head of error texts
-  std::string folder;                 // below RUNS; tables that share rows share it
+  std::string name;    // "staircase/table-1"
+  std::string folder;  // below RUNS; tables that share rows share it
   std::string title;
   std::vector<std::string> notes;  // what to know when comparing
   std::vector<ReproduceColumn> columns;
   std::vector<ReproduceRow> rows;
   std::string reference{};  // the row that relative columns divide by
+  std::size_t across = 0;   // above 0: the page draws the first column against this one
   EvalOptions evaluation;   // how rows are measured; batch 0: the batch of training
   // Above 0: also measure rows on so many random batches, as a paper estimates its numbers. These numbers are
   // named "sampled_loss", "sampled_accuracy" and so on.

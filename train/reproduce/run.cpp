@@ -95,7 +95,7 @@ void write_result(const fs::path& folder, const RowResult& r) {
   replace_text_file(folder / kResultFile, about.dump(1) + "\n");
 }
 
-RowResult read_result(const ReproduceTable& table, const fs::path& file) {
+RowResult read_result(const fs::path& file) {
   const auto number_of = [](const json& value) {
     return value.is_null() ? kNotMeasured : value.get<double>();
   };
@@ -108,7 +108,7 @@ RowResult read_result(const ReproduceTable& table, const fs::path& file) {
     for (const auto& [key, value] : about.at("values").items()) r.values[key] = number_of(value);
     return r;
   } catch (const json::exception& error) {
-    fail<FormatError>("{}: {} is damaged: {} (remove it, and the row is measured again)", table.program,
+    fail<FormatError>("reproduce: {} is damaged: {} (remove it, and the row is measured again)",
                       file.string(), error.what());
   }
 }
@@ -123,24 +123,30 @@ std::string device_text(const std::string& device) {
   return fmt::format("{}, {} threads, {}", device, threads, processor);
 }
 
-// Returns the median time of a step. The first steps, which touch memory for the first time, are left out
-// when available are enough others.
-double step_ms(const fs::path& folder) {
+// Adds what training measured: the median time of a step and the most memory of any. The first steps, which
+// touch memory for the first time, are left out of the times when available are enough others.
+void add_training(const fs::path& folder, std::map<std::string, double>& values) {
   std::vector<double> times;
+  double peak = 0, saved = 0;
   const Metrics metrics = read_metrics(folder / "metrics.jsonl");
   const std::size_t skipped = metrics.steps.size() > 20 ? 5 : 0;
-  for (std::size_t i = skipped; i < metrics.steps.size(); ++i) times.push_back(metrics.steps[i].ms);
-  return median(std::move(times));
+  for (std::size_t i = 0; i < metrics.steps.size(); ++i) {
+    if (i >= skipped) times.push_back(metrics.steps[i].ms);
+    peak = std::max(peak, static_cast<double>(metrics.steps[i].memory_bytes));
+    saved = std::max(saved, static_cast<double>(metrics.steps[i].saved_bytes));
+  }
+  values["step_ms"] = median(std::move(times));
+  values["peak_bytes"] = peak;
+  values["saved_bytes"] = saved;
 }
 
 // Loads the run to measure: its best checkpoint where evaluations chose one, else its last, on the device
 // that the row is trained on.
-LoadedRun run_to_measure(const ReproduceTable& table, const ReproduceRow& row, const fs::path& weights) {
+LoadedRun run_to_measure(const ReproduceRow& row, const fs::path& weights) {
   std::error_code error;
   const char* which = fs::exists(weights / "checkpoints" / "best", error) ? "best" : "latest";
-  const auto [device, dtype] =
-      choose_device_precision({table.program.c_str(), "train.device", "train.precision"},
-                              row.config.train.device, row.config.train.precision);
+  const auto [device, dtype] = choose_device_precision({"reproduce", "train.device", "train.precision"},
+                                                       row.config.train.device, row.config.train.precision);
   LoadedRun run = load_run(weights.string(), dtype, which, device);
   if (row.weights_of.empty()) return run;
   RunConfig config = row.config;
@@ -272,20 +278,19 @@ RowState row_state(const ReproduceTable& table, const ReproduceRow& row, const s
   if (own && !fs::exists(config_file, error)) {
     state.begun = ended_before_first_checkpoint(state.folder);
     if (state.begun) return state;
-    fail<IoError>("{}: {} exists and is not a run (choose another --runs)", table.program,
-                  state.folder.string());
+    fail<IoError>("reproduce: {} exists and is not a run (choose another --runs)", state.folder.string());
   }
   if (own) {
     const RunConfig run =
         run_config_from_json(json::parse(read_text_file(config_file), nullptr, false), config_file.string());
     if (const std::vector<std::string> keys = contradictions(run, row.config); !keys.empty())
-      fail<ConfigError>("{}: {} was trained with another configuration: {} (choose another --runs)",
-                        table.program, state.folder.string(), fmt::join(keys, "; "));
+      fail<ConfigError>("reproduce: {} was trained with another configuration: {} (choose another --runs)",
+                        state.folder.string(), fmt::join(keys, "; "));
     state.resumable = fs::exists(state.folder / "checkpoints" / "latest", error);
     state.begun = !state.resumable;
   }
   if (!has_result) return state;
-  RowResult result = read_result(table, result_file);
+  RowResult result = read_result(result_file);
   if (own) {
     const TrainConfig &had = result.config.train, &want = row.config.train;
     state.trained = state.resumable && had.steps == want.steps && had.minutes == want.minutes;
@@ -325,11 +330,11 @@ ReproduceEnd train_row(const ReproduceRow& row, const RowState& state, const std
 
 RowResult measure_row(const ReproduceTable& table, const ReproduceRow& row, const fs::path& folder,
                       const fs::path& weights) {
-  RowResult result = read_result(table, weights / kResultFile);
+  RowResult result = read_result(weights / kResultFile);
   result.config = row.config;
   result.values.clear();
   result.remarks.clear();
-  const LoadedRun run = run_to_measure(table, row, weights);
+  const LoadedRun run = run_to_measure(row, weights);
   result.measured_step = run.step;
   result.parameters = run.model->params().count();
   if (table.lengths.empty())
@@ -337,7 +342,7 @@ RowResult measure_row(const ReproduceTable& table, const ReproduceRow& row, cons
   else
     measure_lengths(table, row, run, result);
   if (row.weights_of.empty())
-    result.values["step_ms"] = step_ms(weights);
+    add_training(weights, result.values);
   else
     result.remarks.push_back(fmt::format("the weights of {}, not trained itself", row.weights_of));
   if (result.ended != "finished")
@@ -345,7 +350,7 @@ RowResult measure_row(const ReproduceTable& table, const ReproduceRow& row, cons
   result.measured = measurement_of(table, row);
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) fail<IoError>("{}: {} cannot be made: {}", table.program, folder.string(), error.message());
+  if (error) fail<IoError>("reproduce: {} cannot be made: {}", folder.string(), error.message());
   write_result(folder, result);
   return result;
 }

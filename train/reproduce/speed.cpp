@@ -182,10 +182,10 @@ nlohmann::json json_of(const SpeedResult& result) {
           {"pytorch_given", figure_json(result.row.eager)},
           {"pytorch_best_given", figure_json(result.row.best)},
           {"aim", figure_json(result.row.aim)},
-          {"measured", result.bench ? to_json(*result.bench) : nlohmann::json(nullptr)},
+          {"measured", result.bench ? measurement_of(*result.bench).facts : nlohmann::json(nullptr)},
           {"failure", result.failure},
           {"cells", cells_of(result)},
-          {"text", result.bench ? to_text(*result.bench) : result.failure}};
+          {"text", result.bench ? to_text(measurement_of(*result.bench)) : result.failure}};
 }
 
 // Returns the lines about the machine and the build, without those that change from moment to moment.
@@ -331,7 +331,8 @@ std::vector<SpeedResult> reproduce_speed(const SpeedOptions& options,
     results.push_back(measure(row, options, device, precision));
     allocator(placement.device).trim();  // the next row needs other sizes
     const SpeedResult& result = results.back();
-    log(result.bench ? to_text(*result.bench) + '\n' : fmt::format("failed: {}\n\n", result.failure));
+    log(result.bench ? to_text(measurement_of(*result.bench)) + '\n'
+                     : fmt::format("failed: {}\n\n", result.failure));
     // Written after every row, so that a killed run loses nothing. A failed row does not replace a measured
     // one.
     if (result.bench || !measured.contains(row.name)) measured[row.name] = json_of(result);

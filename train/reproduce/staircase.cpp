@@ -1,5 +1,9 @@
-// Table 1 of Ju et al., "Staircase Attention for Recurrent Processing of Sequences" (2021): state tracking.
-// Sizes and training are those of the published script for Algorithm, and its suggestions for Random Walk.
+// Tables of Ju et al., "Staircase Attention for Recurrent Processing of Sequences" (2021). Table 1: state
+// tracking, with sizes and training of the published script for Algorithm, and its suggestions for Random Walk.
+// Tables 2 and 3: what the recurrent steps N and the forward size C bring and cost, on text.
+#include <algorithm>
+
+#include "tensor/base/format.h"
 #include "train/reproduce/tables.h"
 
 namespace eddy {
@@ -100,6 +104,99 @@ ReproduceTable staircase_table_1(const TableRequest& request) {
       "the paper took the best of several seeds by validation; ours is one seed, measured at its best "
       "validation loss. Rows of a batch begin inside an example, whose first labels then cannot be known: "
       "it raises the error of all models alike");
+  add_scale_note(table, request.scale);
+  return table;
+}
+
+namespace {
+
+// Validation perplexity and milliseconds of a batch on Reddit; 0 where the paper has no such row.
+struct TextRow {
+  const char* model;
+  std::int64_t n, c;  // steps or repeats, and forward size; 0: the model has none
+  double perplexity, ms;
+};
+constexpr double kXlMs = 178;
+constexpr TextRow kTextRows[] = {{"transformer_xl", 0, 0, 26.5, kXlMs},
+                                 {"feedback", 0, 0, 25.8, 3260},
+                                 {"staircase", 1, 32, 0, 0},
+                                 {"staircase", 1, 64, 0, 0},
+                                 {"staircase", 1, 128, 0, 0},
+                                 {"staircase", 2, 32, 0, 0},
+                                 {"staircase", 2, 64, 25.2, 310},
+                                 {"staircase", 2, 128, 25.0, 297},
+                                 {"staircase", 4, 32, 23.8, 605},
+                                 {"staircase", 4, 64, 23.7, 580},
+                                 {"staircase", 4, 128, 0, 0},
+                                 {"staircase", 8, 32, 22.9, 1147},
+                                 {"cached_staircase", 9, 32, 26.4, 489},
+                                 {"cached_staircase", 5, 64, 26.4, 318},
+                                 {"cached_staircase", 3, 128, 26.4, 246},
+                                 {"ladder", 2, 0, 0, 0},
+                                 {"universal", 2, 0, 39.9, 51},
+                                 {"universal", 4, 0, 34.9, 88},
+                                 {"universal", 8, 0, 32.3, 163},
+                                 {"universal", 16, 0, 31.5, 328}};
+
+// The sizes of the paper follow from its parameter counts; its data and its training are not published.
+const ScaleSettings kText = {
+    "model.family=staircase model.dim=1024 model.mlp_dim=4096 model.heads=16 model.layers=8 "
+    "model.segment=512 model.context=512 model.span=512 model.dropout=0 data.order=stream "
+    "train.steps=100000 train.batch=64 train.optimizer=adam train.learning_rate=5e-4 train.beta2=0.999 "
+    "train.weight_decay=0 train.clip=0.1 train.warmup=1000 train.eval_every=0 train.sample_tokens=0 "
+    "train.state_gain_batches=0 train.log_every=1 train.checkpoint_every=50",
+    "model.dim=64 model.mlp_dim=256 model.heads=4 model.layers=2 model.segment=128 model.context=128 "
+    "model.span=128 data.tokenizer=char train.steps=200 train.batch=16 "
+    "train.learning_rate=2e-3 train.warmup=50",
+    "model.dim=8 model.mlp_dim=32 model.heads=2 model.layers=1 model.segment=16 model.context=16 "
+    "model.span=16 data.tokenizer=char train.steps=3 train.batch=2 train.warmup=1"};
+
+}  // namespace
+
+ReproduceTable staircase_tables_2_3(const TableRequest& request) {
+  ReproduceTable table;
+  table.title = "Staircase Attention (Ju et al. 2021), Tables 2 and 3: steps N and forward size C on text";
+  table.columns = {{"bits per byte", "bits_per_byte"},
+                   {"time of a batch, relative", "step_ms", 1, true, 2},
+                   {"kept for backward, MiB", "saved_bytes", 1.0 / (1 << 20), false, 1}};
+  table.across = 1;
+  table.reference = "transformer_xl";
+  std::vector<PaperRow> papers;
+  for (const TextRow& row : kTextRows) {
+    const std::int64_t c = row.c / (request.scale == Scale::paper   ? 1
+                                    : request.scale == Scale::small ? 2
+                                                                    : 16);
+    const std::string model = row.model, n = std::to_string(row.n);
+    PaperRow& paper = papers.emplace_back();
+    paper.title = model == "transformer_xl" ? "Transformer-XL" : model;
+    paper.name = model;
+    paper.settings = "model.model=" + model;
+    if (model == "feedback") paper.settings += " model.shared_kv=true";
+    if (c > 0) {
+      paper.title += fmt::format(", N {}, C {}", n, c);
+      paper.name += fmt::format("-n{}-c{}", n, c);
+      paper.settings += fmt::format(" model.steps={} model.chunk={}", n, c);
+    } else if (row.n > 0) {
+      paper.title += ", N " + n;
+      paper.name += "-n" + n;
+      paper.settings += " model.repeats=" + n;
+    }
+    if (row.ms > 0)
+      paper.published = {{.remark = fmt::format("perplexity {}", row.perplexity)}, {row.ms / kXlMs}};
+  }
+  table.rows = make_rows(request, kText, papers);
+  for (ReproduceRow& row : table.rows) {
+    ModelConfig& m = row.config.model;
+    if (m.model.ends_with("staircase")) m.span = 0;  // steps * chunk
+    if (m.model == "universal") m.layers = 1;
+  }
+  table.evaluation = measured_on("valid", 0);
+  table.notes = {
+      "the paper's numbers are validation perplexities of Reddit, which is not published: compare rows, not columns",
+      "kept for backward: what the graph of a step saves, with the weights",
+      "another N or C: --rows staircase-n4-c32 --set model.steps=N --set model.chunk=C --runs FOLDER"};
+  if (request.scale != Scale::paper)
+    table.notes.emplace_back("the forward sizes are the paper's divided by the same number as the segment");
   add_scale_note(table, request.scale);
   return table;
 }

@@ -15,6 +15,7 @@ ReproduceTable recurrent_transformers_table_6(const TableRequest& request);
 ReproduceTable block_recurrent_table_1(const TableRequest& request);
 ReproduceTable blockwise_recurrent_tables(const TableRequest& request);
 ReproduceTable staircase_table_1(const TableRequest& request);
+ReproduceTable staircase_tables_2_3(const TableRequest& request);
 
 // Settings are texts of keys and values as --set takes them, separated by blanks: "train.steps=100 model.dim=64".
 // errors: ConfigError as ConfigKeys::read_texts.

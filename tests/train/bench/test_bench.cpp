@@ -121,12 +121,12 @@ TEST_CASE("an op without a gradient shows a dash and JSON says null") {
   OpsBench bench;
   bench.ceilings.memory = {{1000, {50, 50}, {40, 40}}};
   bench.rows = {row};
-  const nlohmann::json parsed = nlohmann::json::parse(to_json(bench).dump());
+  const nlohmann::json parsed = nlohmann::json::parse(to_json(measurement_of(bench)).dump());
   CHECK(parsed["ops"][0]["op"] == "norm");
   CHECK(parsed["ops"][0]["gbs"] == 1.5);
   CHECK(parsed["ops"][0]["backward_ms"].is_null());
   CHECK(parsed["ceilings"]["memory"][0]["copy_gbs"]["best"] == 50);
-  CHECK(to_text(bench).find("  -  ") != std::string::npos);
+  CHECK(to_text(measurement_of(bench)).find("  -  ") != std::string::npos);
 }
 
 TEST_CASE("host cost and optimizer are measured per op and per parameter") {
@@ -161,10 +161,10 @@ TEST_CASE("the benchmark of a step counts tokens and operations and leaves no gr
   // q, k, v and the output 4 D^2, the MLP 8 D^2, (time + 1) D pairs, the head V D; twice three times each.
   CHECK(bench.flops_per_token == doctest::Approx(6.0 * (12 * 16 * 16 + 9 * 16 + 11 * 16)));
   CHECK(bench.by_op.empty());
-  const nlohmann::json parsed = nlohmann::json::parse(to_json(bench).dump());
+  const nlohmann::json parsed = nlohmann::json::parse(to_json(measurement_of(bench)).dump());
   CHECK(parsed["steps"] == 3);
   CHECK(positive(parsed["floor_percent"]["best"].get<double>()));
-  CHECK(to_text(bench).find("tokens per second") != std::string::npos);
+  CHECK(to_text(measurement_of(bench)).find("tokens per second") != std::string::npos);
 }
 
 TEST_CASE("a profiled step names ops and modules and its parts add up to the step") {
@@ -189,7 +189,7 @@ TEST_CASE("a profiled step names ops and modules and its parts add up to the ste
   CHECK(by_op == doctest::Approx(by_module));
   CHECK(bench.profiled_steps == 3);
   CHECK(by_op >= 0.5 * 3 * bench.step.best);
-  CHECK(to_json(bench)["by_op"].size() == bench.by_op.size());
+  CHECK(to_json(measurement_of(bench))["by_op"].size() == bench.by_op.size());
 
   // What the ops multiply is what the step multiplies: the model's own count, by op and by module.
   double by_op_flops = 0, by_module_flops = 0;

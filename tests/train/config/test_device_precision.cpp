@@ -10,7 +10,6 @@
 #include "train/bench/generate.h"
 #include "train/bench/step.h"
 #include "train/config/device_precision.h"
-#include "train/reproduce/staircase_table.h"
 #include "train/run/checkpoint.h"
 #include "train/run/trainer.h"
 #include "train/study/dump.h"
@@ -72,10 +71,6 @@ TEST_CASE("a device or precision that does not exist is refused by its name") {
   CHECK(error_of<ConfigError>([] { choose_device_precision(kNames, "tpu", "f32"); }) ==
         "eval: --device is \"tpu\" (cpu or cuda)");
   CHECK_THROWS_AS(choose_device_precision(kNames, "cpu", "f16"), ConfigError);
-  StaircaseBenchOptions staircase;
-  staircase.device = "tpu";
-  CHECK(error_of<ConfigError>([&] { plan_staircase_bench(staircase); }) ==
-        "bench staircase: --device is \"tpu\" (cpu or cuda)");
 }
 
 TEST_CASE("a GPU that cannot be used is refused with what to do") {
@@ -90,9 +85,6 @@ TEST_CASE("a GPU that cannot be used is refused with what to do") {
   GenerateBenchOptions generate;
   generate.device = "cuda";
   CHECK_THROWS_AS(bench_generate(generate), DeviceError);
-  StaircaseBenchOptions staircase;
-  staircase.device = "cuda";
-  CHECK_THROWS_AS(bench_staircase(staircase, {}, {}), DeviceError);
   DumpOptions dumped;
   dumped.case_dir = EDDY_SOURCE_DIR "/tests/golden/none";
   dumped.out = "unused";

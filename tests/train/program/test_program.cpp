@@ -106,7 +106,7 @@ TEST_CASE("program: version and help go to standard output and are no errors") {
       {"train", "show"},
       {"--config", "--vocab"},
       {"--measure"},
-      {"--preset", "--json", "--steps"},
+      {"ops", "step", "generate", "length"},
       {"--case", "--weights", "--out", "--grads"}};
   for (std::size_t i = 0; i < kCommands.size(); ++i) {
     CAPTURE(kCommands[i]);
@@ -329,8 +329,7 @@ TEST_CASE("program: a file that cannot be written is refused before the work beg
   const Trained& t = trained();
   const TempFolder folder;
   folder.write("text.txt", generate_stories(3, 4000));
-  const std::vector<Words> commands{words_of("bench staircase --data text.txt --steps 2 --html"),
-                                    words_of("bench staircase --data text.txt --steps 2 --json"),
+  const std::vector<Words> commands{words_of("bench length --json"),
                                     words_of("bench generate --html"),
                                     words_of("bench ops --json"),
                                     {"eval", t.unit, "--by-position"},

@@ -76,14 +76,29 @@ TEST_CASE("reproduce takes the device of every row and shows it in the rows' com
   CHECK(unknown.err.find("--device") != std::string::npos);
 }
 
-TEST_CASE("each benchmark refuses the options of the others") {
+TEST_CASE("each benchmark is a command with its own options and help") {
   if (!has_program()) return;
   const TempFolder folder;
-  for (const char* line : {"bench length --n 2", "bench staircase --longest 64", "bench ops --no-capture",
-                           "bench generate --profile", "bench step --min-length 5"}) {
+  for (const char* line : {"bench length --dropout 0.1", "bench ops --no-capture", "bench generate --profile",
+                           "bench step --min-length 5", "bench ops --sequence 3"}) {
     CAPTURE(line);
     const Ended end = run_line(folder, line);
-    CHECK(end.status != 0);
-    CHECK(end.err.find("belongs to bench ") != std::string::npos);
+    CHECK(end.status == 2);
+    const std::string command(line, std::string(line).find(" --"));
+    CHECK(end.err.find("error: " + command + ": unknown flag '") == 0);
   }
+  const Ended help = run_line(folder, "bench step --help");
+  CHECK(help.status == 0);
+  for (const char* option : {"--preset", "--json", "--steps", "--model.dim"})
+    CHECK_MESSAGE(help.out.find(option) != std::string::npos, option);
+  CHECK(help.out.find("--filter") == std::string::npos);
+  const Ended none = run_line(folder, "bench");
+  CHECK(none.status == 2);
+  CHECK(none.err.find("generate") != std::string::npos);
+  const Ended unknown = run_line(folder, "bench lenght --dim 32");
+  CHECK(unknown.status == 2);
+  CHECK(unknown.err.find("bench: unknown command 'lenght' (nearest: length; see eddy bench --help)") !=
+        std::string::npos);
+  const Ended extra = run_line(folder, "bench ops softmax");
+  CHECK(extra.err.find("bench ops: nothing takes the argument 'softmax'") != std::string::npos);
 }

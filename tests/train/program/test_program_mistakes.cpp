@@ -103,11 +103,10 @@ TEST_CASE("program: names that are empty are refused wherever a file is named") 
 TEST_CASE("program: numbers that an option cannot hold are refused") {
   if (!has_program()) return;
   const TempFolder folder;
-  for (const char* line :
-       {"bench ops --seconds nan", "bench step --dropout nan", "bench staircase --learning-rate nan",
-        "reproduce speed --seconds nan", "eval r --seed -1", "generate r --seed -1",
-        "generate r --seed 18446744073709551616", "generate r --top-k -1",
-        "generate r --top-k 99999999999999999999"}) {
+  for (const char* line : {"bench ops --seconds nan", "bench step --dropout nan",
+                           "bench length --seconds nan", "reproduce speed --seconds nan", "eval r --seed -1",
+                           "generate r --seed -1", "generate r --seed 18446744073709551616",
+                           "generate r --top-k -1", "generate r --top-k 99999999999999999999"}) {
     CAPTURE(line);
     CHECK(run(folder, line).status == 2);
   }

@@ -181,6 +181,32 @@ TEST_CASE("rows are trained and measured once and shown beside the paper's numbe
   CHECK(fs::last_write_time(row_folder(options, "lstm") + "/result.json") == before);
 }
 
+TEST_CASE("the staircase's steps and forward sizes are measured beside those of Transformer-XL") {
+  const OneThread one_thread;
+  const TempFolder folder;
+  ReproduceOptions options;
+  options.table = "staircase/tables-2-3";
+  options.scale = "tiny";
+  options.rows = {"transformer_xl", "staircase-n2-c4", "cached_staircase-n3-c8", "universal-n4"};
+  options.runs = folder.path("runs");
+  options.data = folder.write("text.txt", generate_stories(3, 3000));
+  options.set = {{"train.threads", "1"}};
+  const Told told = reproduce_quietly(options);
+  CHECK(told.end == ReproduceEnd::done);
+  for (const char* part : {"time of a batch, relative, ours", "perplexity 25.2", "| staircase, N 2, C 4 "})
+    CHECK_MESSAGE(contains(told.text, part), part);
+  CHECK(!contains(told.text, "kept for backward, MiB, paper"));
+  for (const std::string& row : options.rows) {
+    const RowResult result = result_of(options, row);
+    CHECK(result.values.at("bits_per_byte") > 0);
+    CHECK(result.values.at("bits_per_byte") < 8);
+    CHECK(result.values.at("saved_bytes") > 0);
+    CHECK(result.values.at("peak_bytes") >= result.values.at("saved_bytes"));
+  }
+  const std::string page = read_text_file(row_folder(options, "") + "index.html");
+  CHECK(contains(page, "bits per byte against time of a batch, relative"));
+}
+
 TEST_CASE("the report of a copy run shows the accuracy by noise length") {
   const OneThread one_thread;
   const TempFolder folder;

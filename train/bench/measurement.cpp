@@ -1,0 +1,128 @@
+// The writers of a measurement.
+#include "train/bench/measurement.h"
+
+#include "train/bench/bench.h"
+#include "train/page/html_page.h"
+#include "train/page/human_text.h"
+#include "train/run/environment.h"
+
+namespace eddy {
+namespace {
+
+using Cells = std::vector<std::string>;
+
+// Returns the head and the rows as they are shown, with the name of its series before each row.
+std::vector<Cells> shown(const MeasuredTable& table) {
+  std::vector<Cells> lines(1);
+  if (!table.names.empty()) lines[0].push_back(table.names);
+  for (const MeasuredColumn& column : table.columns)
+    if (!column.title.empty()) lines[0].push_back(column.title);
+  for (const MeasuredSeries& series : table.series)
+    for (const std::vector<Cell>& row : series.rows) {
+      Cells& cells = lines.emplace_back();
+      if (!table.names.empty()) cells.push_back(series.name);
+      for (std::size_t i = 0; i < row.size(); ++i)
+        if (!table.columns[i].title.empty()) cells.push_back(row[i].text);
+    }
+  return lines;
+}
+
+// Returns the place of "a.b" in an object: b inside a.
+nlohmann::json& place_of(nlohmann::json& object, const std::string& key) {
+  const std::size_t dot = key.find('.');
+  return dot == std::string::npos ? object[key] : object[key.substr(0, dot)][key.substr(dot + 1)];
+}
+
+nlohmann::json rows_json(const MeasuredTable& table, const MeasuredSeries& series) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const std::vector<Cell>& row : series.rows) {
+    nlohmann::json& about = rows.emplace_back(nlohmann::json::object());
+    for (std::size_t i = 0; i < row.size(); ++i)
+      if (!table.columns[i].key.empty()) place_of(about, table.columns[i].key) = row[i].value;
+  }
+  return rows;
+}
+
+Chart chart_of(const MeasuredTable& table, const MeasuredPlot& plot) {
+  Chart chart{plot.title, table.columns[0].title, plot.unit, true, true, {}};
+  for (const MeasuredSeries& series : table.series) {
+    Series& line = chart.series.emplace_back();
+    line.name = series.name;
+    line.style = SeriesStyle::line_points;
+    for (const std::vector<Cell>& row : series.rows)
+      line.add(row[0].value.get<double>(), row[plot.column].value.get<double>());
+  }
+  return chart;
+}
+
+}  // namespace
+
+Cell::Cell(double number) : value(number), text(table_number(number)) {}
+Cell::Cell(std::int64_t number) : value(number), text(grouped(number)) {}
+Cell bytes_cell(std::int64_t bytes) {
+  return {bytes, human_bytes(bytes)};
+}
+
+void MeasuredTable::add(std::vector<Cell> row) {
+  if (series.empty()) series.emplace_back();
+  series.back().rows.push_back(std::move(row));
+}
+
+std::string to_text(const MeasuredTable& table) {
+  std::string text = table.title.empty() ? "" : table.title + '\n';
+  text += text_table(shown(table));
+  for (const std::string& note : table.notes) text += note + '\n';
+  return text;
+}
+
+std::string to_text(const Measurement& measurement) {
+  std::string text = measurement.conditions.empty() ? "" : measurement.conditions + '\n';
+  for (const MeasuredTable& table : measurement.tables) {
+    if (&table != &measurement.tables.front()) text += '\n';
+    text += to_text(table);
+  }
+  return text;
+}
+
+nlohmann::json to_json(const Measurement& measurement) {
+  nlohmann::json all = measurement.facts;
+  all["bench"] = measurement.bench;
+  all["environment"] = environment_lines();
+  for (const MeasuredTable& table : measurement.tables) {
+    if (table.key.empty()) continue;
+    nlohmann::json& list = place_of(all, table.key) = nlohmann::json::array();
+    for (const MeasuredSeries& series : table.series) {
+      if (table.names.empty()) {
+        list = rows_json(table, series);
+      } else {
+        list.push_back(series.facts);
+        list.back()["points"] = rows_json(table, series);
+      }
+    }
+  }
+  return all;
+}
+
+std::string to_html(const Measurement& measurement) {
+  HtmlPage page(measurement.title, measurement.conditions);
+  if (!measurement.about.empty()) page.paragraph(measurement.about);
+  for (const MeasuredTable& table : measurement.tables) {
+    std::vector<Chart> charts;
+    for (const MeasuredPlot& plot : table.plots) charts.push_back(chart_of(table, plot));
+    if (!charts.empty()) page.chart(charts.front());
+    if (charts.size() > 1) page.charts({charts.begin() + 1, charts.end()});
+    if (!table.title.empty()) page.heading(table.title);
+    std::vector<Cells> rows = shown(table);
+    const Cells head = rows.front();
+    rows.erase(rows.begin());
+    page.table(head, rows);
+    for (const std::string& note : table.notes) page.paragraph(note);
+  }
+  std::string machine;
+  for (const std::string& line : environment_lines()) machine += line + '\n';
+  page.heading("Machine");
+  page.preformatted(machine);
+  return page.html();
+}
+
+}  // namespace eddy
