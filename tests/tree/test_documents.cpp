@@ -256,9 +256,30 @@ TEST_CASE("documents: every file and folder that a page names exists") {
   CHECK(paths > 300);
 }
 
+TEST_CASE("documents: the files of the reading order have what it says to look for") {
+  static const std::regex name(R"((\w+::)?([A-Za-z_]\w*))");
+  int names = 0;
+  for (const std::string& line : lines_of("docs/reading-order.md")) {
+    const std::size_t second = line.find('|', 1), third = line.find('|', second + 1);
+    if (!line.starts_with("| `") || third == std::string::npos) continue;
+    std::string text;
+    for (const std::string& file : named_in(line.substr(0, second)))
+      if (fs::is_regular_file(in_tree(file)))
+        for (const std::string& of_file : lines_of(file)) text += of_file + "\n";
+    for (const std::string& word : named_in(line.substr(second, third - second))) {
+      std::smatch match;
+      if (text.empty() || is_path(word) || !std::regex_match(word, match, name)) continue;
+      ++names;
+      CHECK_MESSAGE(text.find(match[2].str()) != std::string::npos,
+                    word << " is not in " << line.substr(0, second));
+    }
+  }
+  CHECK(names > 40);
+}
+
 TEST_CASE("documents: every page of docs has at most 200 lines") {
   for (const std::string& page : pages())
-    if (page.starts_with("docs/") && page != "docs/ops.md")  // generated: a line for each op
+    if (page.starts_with("docs/") && page != "docs/ops.md")  // has a line for each op
       CHECK_MESSAGE(lines_of(page).size() <= 200, page << " has " << lines_of(page).size() << " lines");
 }
 

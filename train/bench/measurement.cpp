@@ -1,6 +1,10 @@
 // The writers of a measurement.
 #include "train/bench/measurement.h"
 
+#include <fmt/chrono.h>
+
+#include <ctime>
+
 #include "train/bench/bench.h"
 #include "train/page/html_page.h"
 #include "train/page/human_text.h"
@@ -41,6 +45,20 @@ nlohmann::json rows_json(const MeasuredTable& table, const MeasuredSeries& serie
       if (!table.columns[i].key.empty()) place_of(about, table.columns[i].key) = row[i].value;
   }
   return rows;
+}
+
+std::string today() {
+  return fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
+}
+
+// "AMD EPYC, 2 threads": the two lines of the environment that a table needs.
+std::string machine() {
+  std::string processor, threads;
+  for (const std::string& line : environment_lines()) {
+    if (line.starts_with("processor: ")) processor = line.substr(line.find(' ') + 1);
+    if (line.starts_with("threads: ")) threads = line.substr(line.find(' ') + 1);
+  }
+  return fmt::format("{}, {} thread{}", processor, threads, threads == "1" ? "" : "s");
 }
 
 Chart chart_of(const MeasuredTable& table, const MeasuredPlot& plot) {
@@ -84,11 +102,17 @@ std::string to_text(const Measurement& measurement) {
   return text;
 }
 
-nlohmann::json to_json(const Measurement& measurement) {
+nlohmann::json to_json(const Measurement& measurement, const std::string& command) {
   nlohmann::json all = measurement.facts;
   all["bench"] = measurement.bench;
   all["environment"] = environment_lines();
   for (const MeasuredTable& table : measurement.tables) {
+    const std::vector<Cells> lines = shown(table);
+    all["measured"].push_back({{"machine", machine()},
+                               {"date", today()},
+                               {"command", command},
+                               {"columns", lines.front()},
+                               {"rows", std::vector<Cells>(lines.begin() + 1, lines.end())}});
     if (table.key.empty()) continue;
     nlohmann::json& list = place_of(all, table.key) = nlohmann::json::array();
     for (const MeasuredSeries& series : table.series) {

@@ -65,7 +65,8 @@ struct Measurement {
 
 std::string to_text(const MeasuredTable& table);
 std::string to_text(const Measurement& measurement);
-nlohmann::json to_json(const Measurement& measurement);
+// `command` is what was called. The list "measured" has each table as a file of docs/measured/ holds it.
+nlohmann::json to_json(const Measurement& measurement, const std::string& command = "");
 // Returns a self-contained page with the plots, the tables and the lines about the machine.
 std::string to_html(const Measurement& measurement);
 

@@ -38,6 +38,7 @@ CLI::App& add_benchmark(CLI::App& bench, const std::string& name, const std::str
   };
   const auto files = std::make_shared<Files>();
   CLI::App& command = *bench.add_subcommand(name, help);
+  const CLI::App* const app = bench.get_parent();
   add_option(command, "--json", files->json, "Also write the numbers to this file", not_empty());
   add_option(command, "--html", files->html, "Also write a page with plots and tables to this file",
              not_empty());
@@ -47,7 +48,8 @@ CLI::App& add_benchmark(CLI::App& bench, const std::string& name, const std::str
       if (!files->json.empty()) check_bench_output(where.c_str(), files->json);
       if (!files->html.empty()) check_page_output(where.c_str(), files->html);
       const Keep keep = [&](const Measurement& so_far) {
-        if (!files->json.empty()) replace_text_file(files->json, to_json(so_far).dump(1) + "\n");
+        if (!files->json.empty())
+          replace_text_file(files->json, to_json(so_far, command_line_of(*app)).dump(1) + "\n");
         if (!files->html.empty()) replace_text_file(files->html, to_html(so_far));
       };
       const Measurement measurement = measure(keep);

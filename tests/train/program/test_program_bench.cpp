@@ -34,6 +34,12 @@ TEST_CASE("bench length writes its numbers and its page") {
   CHECK(json["bench"] == "length");
   CHECK(json["dim"] == 32);
   CHECK(json["series"][1]["points"][1]["length"] == 64);
+  const nlohmann::json& measured = json["measured"][0];
+  CHECK(measured["command"].get<std::string>().starts_with("eddy bench length "));
+  CHECK(measured["date"].get<std::string>().size() == 10);
+  CHECK(measured["machine"].get<std::string>().find(" thread") != std::string::npos);
+  CHECK(measured["rows"].size() == 4);
+  CHECK(measured["rows"][0].size() == measured["columns"].size());
   CHECK(read_text_file(folder.path() + "/length.html").find("<svg") != std::string::npos);
 }
 
@@ -100,5 +106,5 @@ TEST_CASE("each benchmark is a command with its own options and help") {
   CHECK(unknown.err.find("bench: unknown command 'lenght' (nearest: length; see eddy bench --help)") !=
         std::string::npos);
   const Ended extra = run_line(folder, "bench ops softmax");
-  CHECK(extra.err.find("bench ops: nothing takes the argument 'softmax'") != std::string::npos);
+  CHECK(extra.err.find("bench ops: unexpected argument 'softmax'") != std::string::npos);
 }
