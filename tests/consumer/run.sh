@@ -14,6 +14,8 @@ temporary="$(mktemp --directory)"
 trap 'rm -rf "$temporary"' EXIT
 
 cmake --install "$build" --prefix "$temporary/prefix" >/dev/null
+bash -n "$temporary/prefix/share/bash-completion/completions/eddy"
+[[ -s "$temporary/prefix/share/zsh/site-functions/_eddy" ]]
 cmake -G Ninja -S "$source_dir" -B "$temporary/build" -DCMAKE_BUILD_TYPE=Release \
   -DCMAKE_PREFIX_PATH="$temporary/prefix" -DCMAKE_FIND_USE_PACKAGE_REGISTRY=OFF
 cmake --build "$temporary/build"

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "ops/views/views.h"
+#include "tensor/base/error.h"
 #include "tensor/files/safetensors.h"
 #include "tests/models/every_model.h"
 #include "tests/support/files.h"
@@ -420,4 +421,52 @@ TEST_CASE("every model: weights go through a file into a model of another seed a
     CHECK(same_bits(other->params().values(), model.params().values()));
   });
   fs::remove(file);
+}
+
+namespace {
+
+// Another value that the key's own rule allows.
+void change(const ConfigField& field) {
+  if (auto* const* flag = std::get_if<bool*>(&field.target)) **flag = !**flag;
+  if (auto* const* whole = std::get_if<std::int64_t*>(&field.target))
+    **whole += **whole < field.ints.high ? 1 : -1;
+  if (auto* const* real = std::get_if<double*>(&field.target)) **real = **real == 0 ? 0.25 : **real / 2;
+  if (auto* const* list = std::get_if<std::vector<std::int64_t>*>(&field.target)) (*list)->push_back(0);
+  if (auto* const* text = std::get_if<std::string*>(&field.target))
+    **text = **text == field.allowed[0] ? field.allowed[1] : field.allowed[0];
+}
+
+// What a model computes in two calls, the second from the state of the first.
+std::vector<Tensor> two_calls(const ModelConfig& config, std::int64_t time) {
+  const std::unique_ptr<Model> model = model_of(config);
+  const Tensor tokens = random_ids(2, 2 * time, config.vocab, 1);
+  const ForwardOutput first = forwarded(*model, part(tokens, 0, time));
+  return {first.logits, forwarded(*model, part(tokens, time, time), first.state).logits};
+}
+
+}  // namespace
+
+TEST_CASE("every model: a key that it does not read changes nothing or is refused") {
+  for (const auto& [name, config] : every_case()) {
+    CAPTURE(config.model);
+    CAPTURE(name);
+    const std::int64_t time = call_time(config);
+    const std::vector<Tensor> expected = two_calls(config, time);
+    ModelConfig changed = config;
+    const ConfigKeys keys = keys_of(changed);
+    for (const ConfigField& field : keys.fields()) {
+      if (field.is_read_by(config.family, config.model)) continue;
+      CAPTURE(field.key);
+      changed = config;
+      change(field);
+      std::vector<Tensor> found;
+      try {
+        found = two_calls(changed, time);
+      } catch (const ConfigError&) {
+        continue;
+      }
+      CHECK(same_bits(found[0], expected[0]));
+      CHECK(same_bits(found[1], expected[1]));
+    }
+  }
 }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tensor/base/format.h"
 #include "tensor/files/json_text.h"
@@ -28,25 +29,70 @@ json ConfigField::value() const {
   return std::visit([](const auto* held) { return json(*held); }, target);
 }
 
+ConfigField& ConfigField::everyday() {
+  use = KeyUse::everyday;
+  return *this;
+}
+ConfigField& ConfigField::oddity() {
+  use = KeyUse::oddity;
+  return *this;
+}
+ConfigField& ConfigField::read_by(std::string names) {
+  readers = std::move(names);
+  return *this;
+}
+
+bool ConfigField::is_read_by(std::string_view family, std::string_view name) const {
+  bool included = false, names_any = false;
+  std::istringstream words(readers);
+  for (std::string word; words >> word;) {
+    const bool excludes = word.starts_with("-");
+    if (excludes) word.erase(0, 1);
+    const bool is_meant =
+        word == name || word == family || word == std::string(family) + "/" + std::string(name);
+    if (excludes && is_meant) return false;
+    included = included || (is_meant && !excludes);
+    names_any = names_any || !excludes;
+  }
+  return included || !names_any;
+}
+
 void ConfigKeys::section(std::string name) {
   sections_.push_back(std::move(name));
 }
 
-void ConfigKeys::add(std::string key, bool& target, std::string help) {
-  fields_.push_back({sections_.back(), std::move(key), std::move(help), &target, {}, {}, {}});
+ConfigField& ConfigKeys::add(std::string key, ConfigField::Target target, std::string help) {
+  ConfigField& field = fields_.emplace_back();
+  field.section = sections_.back();
+  field.key = std::move(key);
+  field.help = std::move(help);
+  field.target = target;
+  return field;
 }
-void ConfigKeys::add(std::string key, std::int64_t& target, std::string help, IntRange range) {
-  fields_.push_back({sections_.back(), std::move(key), std::move(help), &target, range, {}, {}});
+ConfigField& ConfigKeys::add(std::string key, bool& target, std::string help) {
+  return add(std::move(key), ConfigField::Target(&target), std::move(help));
 }
-void ConfigKeys::add(std::string key, double& target, std::string help, RealRange range) {
-  fields_.push_back({sections_.back(), std::move(key), std::move(help), &target, {}, range, {}});
+ConfigField& ConfigKeys::add(std::string key, std::int64_t& target, std::string help, IntRange range) {
+  ConfigField& field = add(std::move(key), ConfigField::Target(&target), std::move(help));
+  field.ints = range;
+  return field;
 }
-void ConfigKeys::add(std::string key, std::string& target, std::string help,
-                     std::vector<std::string> allowed) {
-  fields_.push_back({sections_.back(), std::move(key), std::move(help), &target, {}, {}, std::move(allowed)});
+ConfigField& ConfigKeys::add(std::string key, double& target, std::string help, RealRange range) {
+  ConfigField& field = add(std::move(key), ConfigField::Target(&target), std::move(help));
+  field.reals = range;
+  return field;
 }
-void ConfigKeys::add(std::string key, std::vector<std::int64_t>& target, std::string help, IntRange range) {
-  fields_.push_back({sections_.back(), std::move(key), std::move(help), &target, range, {}, {}});
+ConfigField& ConfigKeys::add(std::string key, std::string& target, std::string help,
+                             std::vector<std::string> allowed) {
+  ConfigField& field = add(std::move(key), ConfigField::Target(&target), std::move(help));
+  field.allowed = std::move(allowed);
+  return field;
+}
+ConfigField& ConfigKeys::add(std::string key, std::vector<std::int64_t>& target, std::string help,
+                             IntRange range) {
+  ConfigField& field = add(std::move(key), ConfigField::Target(&target), std::move(help));
+  field.ints = range;
+  return field;
 }
 void ConfigKeys::ignore(std::initializer_list<const char*> keys) {
   for (const char* key : keys) ignored_.push_back(sections_.back() + "." + key);

@@ -3,7 +3,8 @@
 //
 //   void describe(ConfigKeys& keys, TrainConfig& c) {
 //     keys.section("train");
-//     keys.add("steps", c.steps, "optimizer steps", {1, 1'000'000'000});
+//     keys.add("steps", c.steps, "Optimizer steps", {1, 1'000'000'000}).everyday();
+//     keys.add("window", c.window, "Tokens that a token sees").read_by("slide block_recurrent");
 //   }
 //
 // The struct's own initial values are the defaults. Files have one table per section; flags are
@@ -39,15 +40,26 @@ inline constexpr RealRange kPositive{.low = 0, .low_open = true};
 inline constexpr RealRange kNonNegative{.low = 0};
 inline constexpr RealRange kBelowOne{.low = 0, .high = 1, .high_open = true};
 
+// Who needs a key: every run, some runs, or only those that reproduce an oddity of published code.
+enum class KeyUse { everyday, special, oddity };
+
 // One described key.
 struct ConfigField {
   using Target = std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::int64_t>*>;
 
-  std::string section, key, help;
+  std::string section, key, help;  // help: a sentence without its full stop
   Target target;
   IntRange ints;                     // for integers, and for each element of a list
   RealRange reals;                   // for real numbers
   std::vector<std::string> allowed;  // for texts; "*.x" allows all that end in ".x"; empty: any text
+  KeyUse use = KeyUse::special;
+  std::string readers;  // families, models or tasks, separated by blanks, "-lstm" excludes one; empty: all
+
+  ConfigField& everyday();
+  ConfigField& oddity();
+  ConfigField& read_by(std::string names);
+  // Whether the model `name` of a family reads this key; for a key of [data]: whether the task `name` does.
+  bool is_read_by(std::string_view family, std::string_view name) const;
 
   std::string full_key() const { return section + "." + key; }
   // "true or false", "a whole number, at least 1", ...: completes an error text and the help.
@@ -61,12 +73,13 @@ class ConfigKeys {
  public:
   // Begins a section: later calls of add() and ignore() belong to it.
   void section(std::string name);
-  // Describes a key of the section.
-  void add(std::string key, bool& target, std::string help);
-  void add(std::string key, std::int64_t& target, std::string help, IntRange range = {});
-  void add(std::string key, double& target, std::string help, RealRange range = {});
-  void add(std::string key, std::string& target, std::string help, std::vector<std::string> allowed = {});
-  void add(std::string key, std::vector<std::int64_t>& target, std::string help, IntRange range = {});
+  // Describes a key of the section. The reference is valid until the next call.
+  ConfigField& add(std::string key, bool& target, std::string help);
+  ConfigField& add(std::string key, std::int64_t& target, std::string help, IntRange range = {});
+  ConfigField& add(std::string key, double& target, std::string help, RealRange range = {});
+  ConfigField& add(std::string key, std::string& target, std::string help,
+                   std::vector<std::string> allowed = {});
+  ConfigField& add(std::string key, std::vector<std::int64_t>& target, std::string help, IntRange range = {});
   // Keys of the section that read() ignores: another reader uses them.
   void ignore(std::initializer_list<const char*> keys);
 
@@ -89,6 +102,8 @@ class ConfigKeys {
   bool ignored(const std::string& full_key) const;
   [[noreturn]] void refuse_key(const std::string& place, const std::string& section,
                                const std::string& key) const;
+
+  ConfigField& add(std::string key, ConfigField::Target target, std::string help);
 
   std::vector<std::string> sections_;
   std::vector<ConfigField> fields_;

@@ -102,7 +102,7 @@ std::string read_whole(const std::string& path) {
   if (std::filesystem::is_directory(path, unknown)) fail<IoError>("config: {} is a folder", path);
   // Opening a pipe would wait for its writer, and reading a device may never end.
   if (std::filesystem::exists(path, unknown) && !std::filesystem::is_regular_file(path, unknown))
-    fail<IoError>("config: {} is no regular file (name a file, no pipe or device)", path);
+    fail<IoError>("config: {} is not a regular file (name a file; pipes and devices cannot be read)", path);
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   if (!file) fail<IoError>("config: cannot open {}: {}", path, std::strerror(errno));

@@ -19,6 +19,12 @@ struct TypeName {
   std::string operator()(const std::vector<std::int64_t>*) const { return "INT,INT,..."; }
 };
 
+constexpr const char* kHidden = "";  // the group of options that CLI11 leaves out of the help
+
+std::string group_of(const ConfigField& field) {
+  return "[" + field.section + "]";
+}
+
 std::string default_text(const ConfigField& field) {
   const nlohmann::json value = field.value();
   return value.is_string() ? value.get<std::string>() : value.dump();
@@ -26,7 +32,7 @@ std::string default_text(const ConfigField& field) {
 
 [[noreturn]] void refuse_argument(const CLI::App& app, const std::string& argument) {
   if (!argument.starts_with("-"))
-    fail<ConfigError>("command line: nothing takes the argument {}", quote_text(argument));
+    fail<ConfigError>("command line: unexpected argument {}", quote_text(argument));
   std::vector<std::string> flags;
   for (const CLI::Option* option : app.get_options())
     for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
@@ -46,8 +52,19 @@ void ConfigFlags::add_to(CLI::App& app, const ConfigKeys& keys) {
         "--" + name, [this, name](const std::string& text) { given_[name] = text; },
         fmt::format("{} ({})", field.help, field.rule()));
     option->type_name(std::visit(TypeName{}, field.target))->default_str(default_text(field));
-    option->group("[" + field.section + "]");
+    option->group(field.use == KeyUse::everyday ? group_of(field) : kHidden);
   }
+  std::vector<std::pair<CLI::Option*, std::string>> hidden;
+  for (const ConfigField& field : keys.fields())
+    if (field.use != KeyUse::everyday)
+      hidden.emplace_back(app.get_option("--" + field.full_key()), group_of(field));
+  const auto show_all = [hidden] {
+    for (const auto& [option, group] : hidden) option->group(group);
+    throw CLI::CallForHelp();
+  };
+  app.add_flag_callback("--help-all", show_all, "Print this help with every key, and exit")
+      ->trigger_on_parse()
+      ->configurable(false);
 }
 
 void ConfigFlags::apply(ConfigKeys& keys) const {

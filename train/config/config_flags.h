@@ -19,8 +19,9 @@ namespace eddy {
 
 class ConfigFlags {
  public:
-  // Adds one option per key to the program (or subcommand), with help, rule and default. Parsing writes into
-  // this object, and apply() reads the app: both must live until then.
+  // Adds one option per key to the program (or subcommand), with help, rule and default. --help shows those of
+  // every run, --help-all the others too. Parsing writes into this object, and apply() reads the app: both
+  // must live until then.
   void add_to(CLI::App& app, const ConfigKeys& keys);
   // Writes the values of the flags given into the structs.
   // errors: ConfigError for a bad value, and for an argument that no option takes, with the nearest flag.

@@ -52,169 +52,301 @@ RunConfig run_config_from(ConfigSource source) {
 
 void describe(ConfigKeys& keys, ModelConfig& c) {
   keys.section("model");
-  keys.add("family", c.family, "model family", family_list());
-  keys.add("model", c.model, "model of the family", model_list());
-  keys.add("vocab", c.vocab, "tokens in the table, 0: the tokenizer's", kSizeOrZero);
-  keys.add("n_out", c.n_out, "rows of the head, 0: vocab", kSizeOrZero);
-  keys.add("context", c.context, "longest sequence with learned positions", kSize);
-  keys.add("dim", c.dim, "width of the residual stream", {1, 1 << 20});
-  keys.add("layers", c.layers, "layers", {1, 1 << 16});
-  keys.add("heads", c.heads, "attention heads", {1, 1 << 16});
-  keys.add("kv_heads", c.kv_heads, "heads of keys and values, 0: heads", {0, 1 << 16});
-  keys.add("head_dim", c.head_dim, "width of a head, 0: dim / heads", {0, 1 << 20});
-  keys.add("mlp_dim", c.mlp_dim, "width inside the MLP, 0: 4 dim", {0, 1 << 24});
-  keys.add("dropout", c.dropout, "probability of dropping a value", kBelowOne);
-  keys.add("norm_eps", c.norm_eps, "added to the variance in norms, 0: the family's own", kNonNegative);
-  keys.add("block", c.block, "positions per block of the recurrence", kSize);
-  keys.add("positions", c.positions, "learned positions");
-  keys.add("tied", c.tied, "the head is the token table");
-  keys.add("bias", c.bias, "biases in norms and linear layers");
-  keys.add("activation", c.activation, "activation of the MLP", {"gelu", "relu"});
-  keys.add("readout", c.readout, "positions that give logits", {"all", "last", "tail"});
-  keys.add("accumulate", c.accumulate, "what block_accumulate spreads forward", {"output", "hidden"});
-  keys.add("init_std", c.init_std, "standard deviation of initial weights", kNonNegative);
-  keys.add("segment", c.segment, "tokens of one call, 0: context", kSizeOrZero);
-  keys.add("window", c.window, "tokens a token sees (block_recurrent, llama_window), 0: segment",
-           kSizeOrZero);
-  keys.add("chunk", c.chunk, "rows of the memory, or tokens that enter the staircase at a step", kSize);
+  keys.add("family", c.family, "Model family", family_list()).everyday();
+  keys.add("model", c.model, "Model of the family", model_list()).everyday();
+  keys.add("vocab", c.vocab, "Number of token ids; 0: as many as the tokenizer has", kSizeOrZero);
+  keys.add("n_out", c.n_out, "Number of classes that the head predicts; 0: vocab", kSizeOrZero)
+      .read_by("-block_recurrent");
+  keys.add("context", c.context, "Longest sequence with learned positions; also the default of segment",
+           kSize)
+      .everyday();
+  keys.add("dim", c.dim, "Width of the residual stream", {1, 1 << 20}).everyday();
+  keys.add("layers", c.layers, "Number of layers", {1, 1 << 16}).everyday();
+  keys.add("heads", c.heads, "Number of attention heads", {1, 1 << 16}).everyday().read_by("-lstm");
+  keys.add("kv_heads", c.kv_heads, "Number of heads of keys and values; 0: heads", {0, 1 << 16})
+      .read_by("blockwise_recurrent");
+  keys.add("head_dim", c.head_dim, "Width of a head; 0: dim / heads", {0, 1 << 20})
+      .read_by("block_recurrent staircase -lstm");
+  keys.add("mlp_dim", c.mlp_dim,
+           "Width inside the MLP; 0: 4 dim (blockwise_recurrent: 8/3 dim, up to a multiple of 32)",
+           {0, 1 << 24})
+      .read_by("-lstm");
+  keys.add("dropout", c.dropout, "Probability of dropping a value", kBelowOne).everyday();
+  keys.add("norm_eps", c.norm_eps,
+           "Number added to the variance in norms; 0: 1e-6 in block_recurrent, else 1e-5", kNonNegative)
+      .read_by("-lstm");
+  keys.add("block", c.block, "Positions in a block of the recurrence", kSize)
+      .read_by("block_forget block_accumulate");
+  keys.add("positions", c.positions, "Whether learned positions are added to the embeddings")
+      .read_by("recurrent_transformer");
+  keys.add("tied", c.tied, "Whether the head uses the token table as its weight")
+      .read_by("recurrent_transformer blockwise_recurrent");
+  keys.add("bias", c.bias, "Whether norms and linear layers have biases").read_by("recurrent_transformer");
+  keys.add("activation", c.activation, "Activation of the MLP", {"gelu", "relu"})
+      .read_by("recurrent_transformer");
+  keys.add("readout", c.readout, "Positions that give logits", {"all", "last", "tail"})
+      .read_by("recurrent_transformer");
+  keys.add(
+          "accumulate", c.accumulate,
+          "What is added to later windows: outputs, as in the published code, or hidden states, as in equation 5",
+          {"output", "hidden"})
+      .oddity()
+      .read_by("block_accumulate");
+  keys.add("init_std", c.init_std, "Standard deviation of initial weights", kNonNegative)
+      .read_by("recurrent_transformer blockwise_recurrent");
+  keys.add("segment", c.segment, "Tokens of one call; the state is detached between segments; 0: context",
+           kSizeOrZero)
+      .everyday();
+  keys.add("window", c.window, "Number of tokens that a token sees; 0: segment", kSizeOrZero)
+      .read_by("block_recurrent llama_window");
+  keys.add("chunk", c.chunk,
+           "Rows of the memory (memory_llama), or tokens that enter the staircase at a step", kSize)
+      .read_by("memory_llama staircase -lstm");
   // block_recurrent
-  keys.add("recurrent_layers", c.recurrent_layers, "layers with a recurrent cell", {0, 1 << 16});
-  keys.add("states", c.states, "state vectors of a recurrent layer", kSize);
-  keys.add("gate", c.gate, "gate of the cell", {"fixed", "lstm"});
-  keys.add("cell", c.cell, "configuration of the cell", {"dual", "single", "skip"});
-  keys.add("feedback", c.feedback, "all layers read the state");
-  keys.add("cache", c.cache, "keys and values of the last window go on into the next segment");
-  keys.add("clear_state", c.clear_state, "the state begins anew at every segment");
-  keys.add("rel_buckets", c.rel_buckets, "buckets of the relative bias", {2, 1 << 16});
-  keys.add("rel_max_distance", c.rel_max_distance, "distance from which all share the last bucket", kSize);
-  keys.add("qk_norm", c.qk_norm, "queries and keys are unit vectors; else q is divided by sqrt(head_dim)");
-  keys.add("qk_eps", c.qk_eps, "added to the squared length of queries and keys", kNonNegative);
-  keys.add("scale_abs", c.scale_abs, "attention is scaled by the absolute value of its scale");
-  keys.add("logit_divisor", c.logit_divisor, "what logits are divided by", {"sqrt_d", "sqrt_vocab", "none"});
-  keys.add("tanh_rule", c.tanh_rule, "where the gates' input goes through tanh", {"code", "paper"});
-  keys.add("z_bias", c.z_bias, "bias on the gates' input");
-  keys.add("attn_dropout", c.attn_dropout, "probability of dropping an attention probability", kBelowOne);
-  keys.add("mask_token_zero", c.mask_token_zero, "token 0 is padding and carries no loss");
-  keys.add("memory_layers", c.memory_layers, "layers with an external memory", {0, 1 << 16});
-  keys.add("memory_size", c.memory_size, "entries of the external memory", kSizeOrZero);
-  keys.add("memory_topk", c.memory_topk, "entries read per query", kSize);
-  keys.add("memory_search", c.memory_search, "how entries are found", {"bucket", "exact"});
-  keys.add("memory_bias", c.memory_bias, "memory layers keep the relative bias in local attention");
+  keys.add("recurrent_layers", c.recurrent_layers, "Layers with a recurrent cell, counted from 0",
+           {0, 1 << 16})
+      .read_by("block_recurrent/block_recurrent");
+  keys.add("states", c.states, "Number of state vectors of a recurrent layer", kSize)
+      .read_by("block_recurrent/block_recurrent");
+  keys.add("gate", c.gate, "Gate of the recurrent cell", {"fixed", "lstm"})
+      .read_by("block_recurrent/block_recurrent");
+  keys.add("cell", c.cell, "Configuration of the recurrent cell", {"dual", "single", "skip"})
+      .read_by("block_recurrent/block_recurrent");
+  keys.add("feedback", c.feedback, "Whether all layers read the state")
+      .read_by("block_recurrent/block_recurrent");
+  keys.add("cache", c.cache, "Whether a segment sees keys and values of the last window before it")
+      .read_by("block_recurrent -vanilla");
+  keys.add("clear_state", c.clear_state, "Whether every segment begins with the initial state")
+      .read_by("block_recurrent/block_recurrent");
+  keys.add("rel_buckets", c.rel_buckets, "Number of buckets of the bias by distance", {2, 1 << 16})
+      .read_by("block_recurrent");
+  keys.add("rel_max_distance", c.rel_max_distance, "Distance from which all keys share the last bucket",
+           kSize)
+      .read_by("block_recurrent");
+  keys.add("qk_norm", c.qk_norm,
+           "Whether queries and keys are unit vectors; if not, queries are divided by sqrt(head_dim)")
+      .read_by("block_recurrent");
+  keys.add("qk_eps", c.qk_eps, "Number added to the squared length of queries and keys", kNonNegative)
+      .oddity()
+      .read_by("block_recurrent");
+  keys.add("scale_abs", c.scale_abs, "Whether attention is scaled by the absolute value of its scale")
+      .oddity()
+      .read_by("block_recurrent");
+  keys.add("logit_divisor", c.logit_divisor, "Divisor of the logits", {"sqrt_d", "sqrt_vocab", "none"})
+      .oddity()
+      .read_by("block_recurrent");
+  keys.add("tanh_rule", c.tanh_rule,
+           "Whether tanh is applied to the input of gates where the code or the paper says",
+           {"code", "paper"})
+      .oddity()
+      .read_by("block_recurrent/block_recurrent");
+  keys.add("z_bias", c.z_bias, "Whether the input of the gates has a bias")
+      .oddity()
+      .read_by("block_recurrent/block_recurrent");
+  keys.add("attn_dropout", c.attn_dropout, "Probability of dropping an attention probability", kBelowOne)
+      .read_by("block_recurrent");
+  keys.add("mask_token_zero", c.mask_token_zero, "Whether token 0 of documents is padding, without a loss")
+      .oddity();
+  keys.add("memory_layers", c.memory_layers, "Layers with an external memory, counted from 0", {0, 1 << 16})
+      .read_by("memorizing");
+  keys.add("memory_size", c.memory_size, "Number of entries of the external memory", kSizeOrZero)
+      .read_by("memorizing");
+  keys.add("memory_topk", c.memory_topk, "Number of entries that a query reads", kSize).read_by("memorizing");
+  keys.add("memory_search", c.memory_search,
+           "How entries are found: the best of each bucket, or the exact best", {"bucket", "exact"})
+      .read_by("memorizing");
+  keys.add("memory_bias", c.memory_bias, "Whether memory layers keep the bias by distance in local attention")
+      .oddity()
+      .read_by("memorizing");
   // blockwise_recurrent
-  keys.add("memory_qkv", c.memory_qkv, "projections of the memory", {"separate", "shared"});
-  keys.add("memory_init", c.memory_init, "initial memory", {"learned", "zero"});
-  keys.add("memory_query", c.memory_query, "keep the query matrix of the memory, which has no effect");
-  keys.add("memory_ffn", c.memory_ffn, "the memory goes through an MLP between chunks");
-  keys.add("memory_ffn_prenorm", c.memory_ffn_prenorm, "norm before that MLP");
-  keys.add("memory_norm", c.memory_norm, "norm after that MLP");
-  keys.add("memory_proj", c.memory_proj, "square matrix before that MLP");
-  keys.add("detach", c.detach, "where gradients through the memory stop", {"segment", "chunk"});
-  keys.add("rope_theta", c.rope_theta, "base of the rotary frequencies", kPositive);
+  keys.add("memory_qkv", c.memory_qkv, "Whether the memory has projections of its own",
+           {"separate", "shared"})
+      .read_by("memory_llama");
+  keys.add("memory_init", c.memory_init, "Memory of the first chunk", {"learned", "zero"})
+      .read_by("memory_llama");
+  keys.add("memory_query", c.memory_query,
+           "Whether the memory keeps its query matrix, which has no effect on the results")
+      .oddity()
+      .read_by("memory_llama");
+  keys.add("memory_ffn", c.memory_ffn, "Whether the memory passes through an MLP between chunks")
+      .read_by("memory_llama");
+  keys.add("memory_ffn_prenorm", c.memory_ffn_prenorm, "Whether that MLP begins with a norm")
+      .oddity()
+      .read_by("memory_llama");
+  keys.add("memory_norm", c.memory_norm, "Whether a norm follows that MLP").read_by("memory_llama");
+  keys.add("memory_proj", c.memory_proj, "Whether a square matrix stands before that MLP")
+      .oddity()
+      .read_by("memory_llama");
+  keys.add("detach", c.detach, "Where gradients through the memory stop", {"segment", "chunk"})
+      .read_by("memory_llama");
+  keys.add("rope_theta", c.rope_theta, "Base of the frequencies of rotary positions", kPositive)
+      .read_by("blockwise_recurrent");
   // staircase
-  keys.add("steps", c.steps, "passes of a token, and chunks in the window", kSize);
-  keys.add("cache_after", c.cache_after, "passes before a chunk is frozen, 0: steps (cached_staircase: 1)",
-           kSizeOrZero);
-  keys.add("span", c.span, "columns of the position table, 0: steps * chunk", kSizeOrZero);
-  keys.add("prenorm", c.prenorm, "norm before attention and MLP instead of after");
-  keys.add("carry", c.carry, "what is carried between segments", {"exact", "official"});
-  keys.add("cold_start", c.cold_start, "what stands before the first token", {"zeros", "empty"});
-  keys.add("repeats", c.repeats, "applications of the stack (ladder, universal)", kSize);
-  keys.add("shared_kv", c.shared_kv, "feedback: all layers use layer 0's keys and values");
-  keys.add("feedback_memory", c.feedback_memory, "what feedback remembers", {"mix", "last"});
-  keys.add("feedback_self", c.feedback_self, "a token of feedback sees itself");
-  keys.add("feedback_carry", c.feedback_carry, "what feedback carries between segments", {"raw", "official"});
-  keys.add("embed_dim", c.embed_dim, "width of the LSTM's embedding, 0: dim", kSizeOrZero);
-  keys.add("emb_dropout", c.emb_dropout, "dropout of embeddings (staircase)", kBelowOne);
-  keys.add("out_dropout", c.out_dropout, "dropout before the head (staircase)", kBelowOne);
+  keys.add("steps", c.steps,
+           "Number of chunks in the window, and of times that a staircase passes a chunk through the layers",
+           kSize)
+      .read_by("staircase -lstm");
+  keys.add("cache_after", c.cache_after, "Number of passes after which a chunk is frozen; 0: 1", kSizeOrZero)
+      .read_by("cached_staircase");
+  keys.add("span", c.span, "Number of distances with learned positions; 0: steps * chunk", kSizeOrZero)
+      .read_by("staircase -lstm");
+  keys.add("prenorm", c.prenorm, "Whether norms stand before attention and MLP, instead of after")
+      .read_by("staircase -lstm");
+  keys.add("carry", c.carry,
+           "What a segment leaves to the next: what the equations say, or what the code keeps",
+           {"exact", "official"})
+      .oddity()
+      .read_by("staircase/staircase cached_staircase");
+  keys.add("cold_start", c.cold_start, "What stands before the first token: zeros, or nothing",
+           {"zeros", "empty"})
+      .read_by("staircase -lstm");
+  keys.add("repeats", c.repeats, "Number of times that the layers are applied", kSize)
+      .read_by("ladder universal");
+  keys.add("shared_kv", c.shared_kv, "Whether all layers use the keys and values of layer 0")
+      .read_by("feedback");
+  keys.add("feedback_memory", c.feedback_memory, "What is remembered: a mix of all layers, or the last layer",
+           {"mix", "last"})
+      .read_by("feedback");
+  keys.add("feedback_self", c.feedback_self, "Whether a token sees itself").oddity().read_by("feedback");
+  keys.add("feedback_carry", c.feedback_carry,
+           "Whether carried memories are normalised as in the published code", {"raw", "official"})
+      .oddity()
+      .read_by("feedback");
+  keys.add("embed_dim", c.embed_dim, "Width of the embedding; 0: dim", kSizeOrZero).read_by("lstm");
+  keys.add("emb_dropout", c.emb_dropout, "Probability of dropping a value of an embedding", kBelowOne)
+      .read_by("staircase");
+  keys.add("out_dropout", c.out_dropout, "Probability of dropping a value before the head", kBelowOne)
+      .read_by("staircase");
 }
 
 void describe(ConfigKeys& keys, DataConfig& c) {
   keys.section("data");
-  keys.add("name", c.name, "data set");
-  keys.add("path", c.path, "file or folder of the data");
-  keys.add("tokenizer", c.tokenizer, "how text becomes tokens", {"char", "byte", "byte260", "*.model"});
-  keys.add("split", c.split, "part of the tokens (or documents) to train on",
-           {.low = 0, .high = 1, .low_open = true, .high_open = true});
-  keys.add("test", c.test, "part of them, the last ones, that only `eval --split test` reads", kBelowOne);
-  keys.add("order", c.order, "random windows, continuous reading, or one document after the other",
-           {"windows", "stream", "documents"});
+  keys.add("name", c.name, "Task; `eddy tasks` lists them").everyday();
+  keys.add("path", c.path, "File or folder of the data; empty: the task's own default")
+      .everyday()
+      .read_by("text cifar10");
+  keys.add("tokenizer", c.tokenizer, "How text becomes tokens; *.model is a file of SentencePiece",
+           {"char", "byte", "byte260", "*.model"})
+      .everyday()
+      .read_by("text");
+  keys.add("split", c.split, "Part of the tokens, or of the documents, to train on",
+           {.low = 0, .high = 1, .low_open = true, .high_open = true})
+      .everyday()
+      .read_by("text");
+  keys.add("test", c.test, "Part of the data, at its end, that only `eval --split test` reads", kBelowOne)
+      .read_by("text");
+  keys.add("order", c.order,
+           "How a text is read: random windows, a continuous stream, or document by document",
+           {"windows", "stream", "documents"})
+      .everyday()
+      .read_by("text");
+  keys.add("offset", c.offset,
+           "Whether a stream's first segment begins at the start or at a random place; auto: zero for text, "
+           "else random",
+           {"auto", "zero", "random"})
+      .read_by("text algorithm random_walk");
+  keys.add("block_min", c.block_min, "Smallest block size that a step draws; 0: model.block", kSizeOrZero)
+      .read_by("cifar10");
+  keys.add("block_max", c.block_max, "Largest block size that a step draws; 0: model.block", kSizeOrZero)
+      .read_by("cifar10");
+  keys.add("symbols", c.symbols, "Number of symbols to remember", {1, 1 << 16})
+      .read_by("copy selective_copy");
   keys.add(
-      "offset", c.offset,
-      "where a stream's first segment begins, at the start or anywhere; auto: zero in texts, else random",
-      {"auto", "zero", "random"});
-  keys.add("block_min", c.block_min, "images: smallest block size that a step draws, 0: model.block",
-           kSizeOrZero);
-  keys.add("block_max", c.block_max, "images: largest block size that a step draws, 0: model.block",
-           kSizeOrZero);
-  keys.add("symbols", c.symbols, "copy: symbols to remember", {1, 1 << 16});
-  keys.add("noise", c.noise, "copy: noise symbols at the start; recall: tokens before the first question",
-           {2, 1 << 24});
-  keys.add("noise_max", c.noise_max, "copy: noise symbols at the end", {2, 1 << 24});
-  keys.add("curriculum_every", c.curriculum_every, "copy: steps between lengthenings, 0: never", kCount);
-  keys.add("curriculum_batches", c.curriculum_batches, "copy: validation batches of the curriculum", kSize);
-  keys.add("rate_rule", c.rate_rule, "copy: how the learning rate follows the noise", {"code", "paper"});
-  keys.add("secrets", c.secrets, "recall: secrets, one of which is told", {1, 1 << 16});
-  keys.add("every", c.every, "recall: tokens from one question to the next", kSize);
-  keys.add("segments", c.segments, "recall: segments of a document", {1, 1 << 16});
-  keys.add("stop_loss", c.stop_loss, "images, copy: loss that ends the run, 0: none", kNonNegative);
-  keys.add("examples_seed", c.examples_seed, "algorithm, random_walk: seed of the examples", {.low = 0});
-  keys.add("examples", c.examples, "algorithm, random_walk: training examples", kExamples);
-  keys.add("valid_examples", c.valid_examples, "algorithm, random_walk: validation examples", kExamples);
-  keys.add("test_examples", c.test_examples, "algorithm, random_walk: test examples", kExamples);
-  keys.add("statements", c.statements, "algorithm: statements of a program", {1, 1 << 20});
-  keys.add("variables", c.variables, "algorithm: variables (published: 3 and 5)", {1, 5});
-  keys.add("walk_length", c.walk_length, "random_walk: actions", {1, 1 << 20});
-  keys.add("walk_grid", c.walk_grid, "random_walk: cells in a row and in a column", {1, 1024});
-  keys.add("walk_torus", c.walk_torus, "random_walk: walking off an edge leads to the opposite one");
+          "noise", c.noise,
+          "Number of noise symbols at the start of the curriculum (recall: tokens before the first question)",
+          {2, 1 << 24})
+      .read_by("copy selective_copy recall");
+  keys.add("noise_max", c.noise_max, "Number of noise symbols at the end of the curriculum", {2, 1 << 24})
+      .read_by("copy selective_copy");
+  keys.add("curriculum_every", c.curriculum_every,
+           "Steps between validations that may lengthen the noise; 0: never", kCount)
+      .read_by("copy selective_copy");
+  keys.add("curriculum_batches", c.curriculum_batches, "Number of batches of such a validation", kSize)
+      .read_by("copy selective_copy");
+  keys.add("rate_rule", c.rate_rule,
+           "Whether the learning rate follows the noise as in the code or the paper", {"code", "paper"})
+      .oddity()
+      .read_by("copy selective_copy");
+  keys.add("secrets", c.secrets, "Number of secrets, one of which is told", {1, 1 << 16}).read_by("recall");
+  keys.add("every", c.every, "Tokens from one question to the next", kSize).read_by("recall");
+  keys.add("segments", c.segments, "Number of segments of a document", {1, 1 << 16}).read_by("recall");
+  keys.add("stop_loss", c.stop_loss, "Loss at which the run ends; 0: none", kNonNegative)
+      .read_by("cifar10 copy selective_copy");
+  keys.add("examples_seed", c.examples_seed, "Seed of the examples", {.low = 0})
+      .read_by("algorithm random_walk");
+  keys.add("examples", c.examples, "Number of training examples", kExamples).read_by("algorithm random_walk");
+  keys.add("valid_examples", c.valid_examples, "Number of validation examples", kExamples)
+      .read_by("algorithm random_walk");
+  keys.add("test_examples", c.test_examples, "Number of test examples", kExamples)
+      .read_by("algorithm random_walk");
+  keys.add("statements", c.statements, "Number of statements of a program", {1, 1 << 20})
+      .read_by("algorithm");
+  keys.add("variables", c.variables, "Number of variables of a program (published: 3 and 5)", {1, 5})
+      .read_by("algorithm");
+  keys.add("walk_length", c.walk_length, "Number of actions of a walk", {1, 1 << 20}).read_by("random_walk");
+  keys.add("walk_grid", c.walk_grid, "Number of cells in a row and in a column", {1, 1024})
+      .read_by("random_walk");
+  keys.add("walk_torus", c.walk_torus, "Whether walking off an edge leads to the opposite one")
+      .read_by("random_walk");
   keys.add("walk_random_start", c.walk_random_start,
-           "random_walk: each walk announces a start of its own instead of beginning in cell (0, 0)");
+           "Whether each walk announces a random start, instead of beginning in cell (0, 0)")
+      .read_by("random_walk");
 }
 
 void describe(ConfigKeys& keys, TrainConfig& c) {
   keys.section("train");
-  keys.add("steps", c.steps, "optimizer steps", kCount);
-  keys.add("batch", c.batch, "rows per batch", kSize);
-  keys.add("accumulate", c.accumulate, "batches per step", kSize);
-  keys.add("sequence", c.sequence, "tokens per row, 0: model.segment or model.context", kSizeOrZero);
+  keys.add("steps", c.steps, "Number of optimizer steps", kCount).everyday();
+  keys.add("minutes", c.minutes, "Minutes after which the run stops; 0: no limit", kNonNegative).everyday();
+  keys.add("batch", c.batch, "Sequences in a batch", kSize).everyday();
+  keys.add("accumulate", c.accumulate, "Batches whose gradients make one step", kSize).everyday();
+  keys.add("sequence", c.sequence, "Tokens of a sequence; 0: model.segment, or else model.context",
+           kSizeOrZero)
+      .everyday();
   keys.add("carry_state", c.carry_state,
-           "whether the model's state goes from batch to batch, auto: by data.order",
+           "Whether the recurrent state continues from batch to batch; auto: where the task needs it",
            {"auto", "always", "never"});
-  keys.add("optimizer", c.optimizer, "optimizer", {"adamw", "adam", "adafactor"});
-  keys.add("learning_rate", c.learning_rate, "learning rate after the warm-up", kNonNegative);
-  keys.add("beta1", c.beta1, "decay of the gradient's mean", kBelowOne);
-  keys.add("beta2", c.beta2, "decay of the gradient's square", kBelowOne);
-  keys.add("eps", c.eps, "added to the root of the square", kPositive);
-  keys.add("weight_decay", c.weight_decay, "decay of matrices per unit of learning rate", kNonNegative);
-  keys.add("clip", c.clip, "largest norm of the gradient, 0: off", kNonNegative);
-  keys.add("warmup", c.warmup, "steps of rising learning rate", kCount);
-  keys.add("warmup_from", c.warmup_from, "what the first step of the warm-up counts as (0: its rate is 0)",
-           {0, 1});
-  keys.add("schedule", c.schedule, "learning rate after the warm-up",
-           {"constant", "cosine", "linear", "rsqrt", "block_cosine"});
-  keys.add("min_learning_rate", c.min_learning_rate, "learning rate at the last step", kNonNegative);
-  keys.add("seed", c.seed, "of weights, batches and dropout", {.low = 0});
-  keys.add("eval_every", c.eval_every, "steps between evaluations, 0: never", kCount);
-  keys.add("eval_batches", c.eval_batches, "random batches per evaluation, 0: the whole validation split",
-           kCount);
+  keys.add("optimizer", c.optimizer, "Optimizer", {"adamw", "adam", "adafactor"}).everyday();
+  keys.add("learning_rate", c.learning_rate, "Learning rate after the warm-up", kNonNegative).everyday();
+  keys.add("beta1", c.beta1, "Decay of the running mean of the gradient", kBelowOne);
+  keys.add("beta2", c.beta2, "Decay of the running mean of the squared gradient", kBelowOne);
+  keys.add("eps", c.eps, "Number added to the root of that mean", kPositive);
+  keys.add("weight_decay", c.weight_decay, "Weight decay of matrices, multiplied by the learning rate",
+           kNonNegative)
+      .everyday();
+  keys.add("clip", c.clip, "Largest norm of the gradient; 0: no clipping", kNonNegative).everyday();
+  keys.add("warmup", c.warmup, "Steps in which the learning rate rises", kCount).everyday();
+  keys.add("warmup_from", c.warmup_from,
+           "Step at which warm-up starts counting: with 0, the first step has learning rate 0", {0, 1})
+      .oddity();
+  keys.add("schedule", c.schedule, "Learning rate after the warm-up",
+           {"constant", "cosine", "linear", "rsqrt", "block_cosine"})
+      .everyday();
+  keys.add("min_learning_rate", c.min_learning_rate, "Learning rate at the last step", kNonNegative);
+  keys.add("seed", c.seed, "Seed of weights, batches and dropout", {.low = 0}).everyday();
+  keys.add("eval_every", c.eval_every, "Steps between evaluations; 0: never", kCount).everyday();
+  keys.add("eval_batches", c.eval_batches, "Random batches of an evaluation; 0: the whole validation split",
+           kCount)
+      .everyday();
   keys.add("state_gain_batches", c.state_gain_batches,
-           "where a state is carried: batches to measure what clearing it costs, 0: none", kCount);
-  keys.add("checkpoint_every", c.checkpoint_every, "steps between checkpoints, 0: only at the end", kCount);
-  keys.add("keep", c.keep, "checkpoints kept besides the best", kSize);
-  keys.add("sample_every", c.sample_every, "steps between samples, 0: never", kCount);
-  keys.add("sample_tokens", c.sample_tokens, "tokens per sample, 0: no samples", kSizeOrZero);
-  keys.add("log_every", c.log_every, "steps between lines of the log", kSize);
-  keys.add("max_bad_steps", c.max_bad_steps, "non-finite steps in a row before giving up", kSizeOrZero);
-  keys.add("threads", c.threads, "CPU threads, 0: all", {0, 256});
-  keys.add("minutes", c.minutes, "stop after so many minutes, 0: no limit", kNonNegative);
-  keys.add("device", c.device, "where to compute", {"cpu", "cuda"});
-  keys.add(
-      "precision", c.precision,
-      "f32; bf16: activations and products, beside parameters, gradients and states of f32 (on the CPU a "
-      "slow check of what a GPU computes); f64 on the CPU; tf32 on a GPU: f32 whose products round "
-      "their inputs",
-      {"f32", "bf16", "tf32", "f64"});
-  keys.add("capture", c.capture,
-           "auto: on a GPU, capture a step and replay it; off: launch every kernel anew", {"auto", "off"});
+           "Batches on which an evaluation measures what clearing the state costs; 0: none", kCount);
+  keys.add("checkpoint_every", c.checkpoint_every, "Steps between checkpoints; 0: only at the end", kCount)
+      .everyday();
+  keys.add("keep", c.keep, "Number of checkpoints kept besides the best", kSize);
+  keys.add("sample_every", c.sample_every, "Steps between samples; 0: never", kCount);
+  keys.add("sample_tokens", c.sample_tokens, "Tokens of a sample; 0: no samples", kSizeOrZero);
+  keys.add("log_every", c.log_every, "Steps between lines of the log", kSize);
+  keys.add("max_bad_steps", c.max_bad_steps,
+           "Steps in a row with a loss or gradient that is not finite, after which the run ends",
+           kSizeOrZero);
+  keys.add("threads", c.threads, "CPU threads; 0: all", {0, 256}).everyday();
+  keys.add("device", c.device, "Where to compute", {"cpu", "cuda"}).everyday();
+  keys.add("precision", c.precision,
+           "Type of activations and products; parameters stay f32 in bf16. f64: CPU only, tf32: GPU only, "
+           "bf16 on the CPU: a slow check",
+           {"f32", "bf16", "tf32", "f64"})
+      .everyday();
+  keys.add("capture", c.capture, "Whether a GPU replays recorded steps; off: it launches every kernel anew",
+           {"auto", "off"});
 }
 
 Dtype precision_dtype(const std::string& precision) {

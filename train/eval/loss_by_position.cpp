@@ -78,8 +78,8 @@ std::string render_loss_by_position(const std::string& title, const std::string&
     return page.html();
   }
   page.paragraph(
-      "Position n is the n-th token behind the beginning of what is read: a document, a stream, or a "
-      "window. A curve that goes on falling shows that the model uses what lies far back.");
+      "Position n is the n-th token after the beginning of the document, stream or window. A curve that keeps "
+      "falling shows that the model uses tokens from far back.");
   page.chart(curve_chart("At a position", results, local_bits));
   page.chart(curve_chart("All up to a position", results, cumulative_bits));
   std::vector<std::string> header{"up to position"};

@@ -36,7 +36,7 @@ struct FileDigest {
 
 // The size and digest of a file. It is read, not mapped, so that a disk that cannot read it is an error and
 // no signal.
-// errors: IoError when it is no regular file, or cannot be read.
+// errors: IoError when it is not a regular file, or cannot be read.
 FileDigest digest_of_file(const std::filesystem::path& file);
 
 }  // namespace eddy

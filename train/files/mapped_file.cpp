@@ -43,7 +43,8 @@ MappedFile::MappedFile(const std::string& path) {
   if (fstat(file.get(), &status) != 0)
     fail<IoError>("file: cannot ask for the size of '{}': {}", path, std::strerror(errno));
   if (!S_ISREG(status.st_mode))
-    fail<IoError>("file: '{}' is not a regular file (name a file, no folder, pipe or device)", path);
+    fail<IoError>("file: '{}' is not a regular file (name a file; folders, pipes and devices cannot be read)",
+                  path);
   if (status.st_size == 0) return;  // mmap refuses a length of 0
 
   const auto size = static_cast<std::size_t>(status.st_size);

@@ -10,7 +10,7 @@ namespace eddy {
 
 class MappedFile {
  public:
-  // errors: IoError when the path is missing, is no regular file or cannot be read. An empty file is an empty
+  // errors: IoError when the path is missing, is not a regular file or cannot be read. An empty file is an empty
   // view.
   explicit MappedFile(const std::string& path);
   ~MappedFile();

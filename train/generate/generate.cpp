@@ -65,8 +65,7 @@ GenerateResult generate(const Model& model, const Tokenizer& tokenizer, Generate
                      room);
   if (room >= 0 && length > room)
     fail<ValueError>(
-        "generate: {} tokens to go on with behind {} read ones, and the model takes {} more (its context is "
-        "full: begin another text)",
+        "generate: {} tokens after {}, and the model takes only {} more (its context is full: start a new text)",
         length, text.position - static_cast<std::int64_t>(text.unread.size()), room);
 
   const NoGrad no_grad;

@@ -55,7 +55,7 @@ class Notes {
   const std::string& text(const char* key) const {
     const auto found = notes_.find(key);
     if (found == notes_.end())
-      fail<FormatError>("session: {} lacks its {} (a file that --save-session wrote)", file_, key);
+      fail<FormatError>("session: {} has no {} (expected: a file that --save-session wrote)", file_, key);
     return found->second;
   }
   template <class Number>
@@ -75,18 +75,18 @@ class Notes {
 
 void check_model(const Notes& notes, const Model& model, const std::string& file) {
   if (const std::string& theirs = notes.text("model"); theirs != model.config().model)
-    fail<ConfigError>("session: {} is of a {}, and this model is a {} (go on with the run it came from)",
+    fail<ConfigError>("session: {} was written by a {}, and this model is a {} (use the run that wrote it)",
                       file, theirs, model.config().model);
   if (notes.text("config_sha256") != config_digest(model))
-    fail<ConfigError>("session: {} is of a {} of other sizes or switches (go on with the run it came from)",
-                      file, model.config().model);
+    fail<ConfigError>(
+        "session: {} was written by a {} with other sizes or switches (use the run that wrote it)", file,
+        model.config().model);
   if (const std::string& theirs = notes.text("precision"); theirs != precision_of(model))
     fail<ConfigError>("session: {} was computed in {}, and this is {} (choose the same --precision)", file,
                       theirs, precision_of(model));
   if (notes.text("weights_sha256") != weights_digest(model))
     fail<ConfigError>(
-        "session: {} is of other weights of the same model (another run, or another checkpoint of this one: "
-        "its state means nothing to these)",
+        "session: {} was written with other weights of the same model (use the run and the checkpoint that wrote it)",
         file);
 }
 
@@ -128,7 +128,8 @@ SafetensorsFile open_session(const std::string& path) {
   try {
     return SafetensorsFile::open(path);
   } catch (const FormatError& error) {
-    fail<FormatError>("session: {} is no session (a file that --save-session wrote): {}", path, error.what());
+    fail<FormatError>("session: {} is not a session (expected: a file that --save-session wrote): {}", path,
+                      error.what());
   }
 }
 
@@ -210,7 +211,7 @@ std::string session_problem(const std::string& path) {
   const SafetensorsFile file = open_session(path);
   const auto format = file.metadata().find("format");
   if (format == file.metadata().end() || format->second != kFormat)
-    fail<FormatError>("session: {} is no session (a file that --save-session wrote)", path);
+    fail<FormatError>("session: {} is not a session (expected: a file that --save-session wrote)", path);
   return problem_of(file);
 }
 

@@ -31,7 +31,7 @@ bool can_write_session(const std::string& path);
 
 // What is wrong with a session as its digest tells, without its model; empty when nothing is, or when it has
 // no digest.
-// errors: IoError; FormatError for a file that is no session.
+// errors: IoError; FormatError for a file that is not a session.
 std::string session_problem(const std::string& path);
 
 // The first tensor that holds a NaN or an infinity in a session without a digest; empty when there is none,
@@ -41,7 +41,7 @@ std::string session_problem(const std::string& path);
 std::string not_finite_in_session(const std::string& path);
 
 // The session in a file, on the model's device.
-// errors: IoError; FormatError for a file that is no session, or a damaged one; ConfigError, naming the
+// errors: IoError; FormatError for a file that is not a session, or a damaged one; ConfigError, naming the
 // difference, when it belongs to another model, other weights or another precision.
 Session load_session(const std::string& path, const Model& model);
 

@@ -52,7 +52,7 @@ void take_quantiles(Range& range, std::vector<double> values) {
 struct Ranges {
   Range x;
   Range y;
-  bool whole_x = true;                            // every x is a whole number: steps, lengths
+  bool whole_x = true, whole_y = true;            // every value is a whole number: steps, nodes
   std::int64_t not_finite = 0, not_positive = 0;  // values that are not drawn
 };
 
@@ -75,6 +75,7 @@ Ranges measure(const Chart& chart) {
       }
       ranges.x.take(s.x[i]);
       ranges.whole_x = ranges.whole_x && s.x[i] == std::floor(s.x[i]);
+      ranges.whole_y = ranges.whole_y && s.y[i] == std::floor(s.y[i]);
       if (s.style == SeriesStyle::faint) {
         faint.push_back(s.y[i]);
       } else {
@@ -101,7 +102,7 @@ Axes make_axes(const Chart& chart, const Ranges& ranges, int width, int height) 
   const bool from_zero = !chart.log_x && ranges.x.low > 0 && ranges.x.low < 0.05 * ranges.x.high;
   axes.x =
       make_axis(from_zero ? 0 : ranges.x.low, ranges.x.high, {chart.log_x, false, ranges.whole_x, x_ticks});
-  axes.y = make_axis(ranges.y.low, ranges.y.high, {chart.log_y, true, false, y_ticks});
+  axes.y = make_axis(ranges.y.low, ranges.y.high, {chart.log_y, true, ranges.whole_y, y_ticks});
   return axes;
 }
 

@@ -79,8 +79,7 @@ int run_compare(const CompareFlags& flags) {
   const LoadedRun& b = same_run ? a : other;
   if (a.tokenizer->to_json() != b.tokenizer->to_json())
     fail<ValueError>(
-        "compare: the runs have different tokenizers: {} with {} tokens and {} with {} (tokens can be "
-        "compared one by one only where both runs cut a text alike)",
+        "compare: the runs have different tokenizers: {} with {} tokens and {} with {} (runs can be compared only with the same tokenizer)",
         a.tokenizer->name(), a.tokenizer->vocab_size(), b.tokenizer->name(), b.tokenizer->vocab_size());
   const TokenReading reading_a = reading_of(a, flags.rows);
   TokenReading reading_b = reading_of(b, flags.rows);

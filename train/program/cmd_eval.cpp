@@ -71,8 +71,7 @@ int run_eval(const EvalFlags& flags, const CLI::App& command) {
     fail<ValueError>("eval: the task {} is not read in windows (leave out --score-last)",
                      run.config.data.name);
   if (!flags.data.empty() && !task->reads_files())
-    fail<ValueError>("eval: the examples of the task {} are made, not read (leave out --data)",
-                     run.config.data.name);
+    fail<ValueError>("eval: the task {} generates its examples (leave out --data)", run.config.data.name);
   if (flags.sequence > 0 && task->row_length() == 0)
     fail<ValueError>("eval: the task {} has rows of its own length (leave out --sequence)",
                      run.config.data.name);
@@ -81,9 +80,9 @@ int run_eval(const EvalFlags& flags, const CLI::App& command) {
   if (command.count("--seed") > 0 && !task->uses_seed(drawn)) {
     drawn.batches = 1;
     if (task->uses_seed(drawn))
-      fail<ValueError>("eval: --seed draws nothing where all of {} is read once (add --batches or --sampled)",
+      fail<ValueError>("eval: --seed has no effect when all of {} is read once (add --batches or --sampled)",
                        options.split);
-    fail<ValueError>("eval: --seed draws nothing where {} is read from its beginning (leave out --seed)",
+    fail<ValueError>("eval: --seed has no effect when {} is read from its beginning (leave out --seed)",
                      options.split);
   }
   if (options.clear_state && !task->carries_state())
@@ -114,7 +113,7 @@ int run_eval(const EvalFlags& flags, const CLI::App& command) {
     random.by_position = false;
     const EvalResult sampled = measure(*task, *run.model, random);
     if (!std::isfinite(sampled.standard_error))
-      fail<ValueError>("eval: the batches of {} are no random ones (leave out --sampled)", task->name());
+      fail<ValueError>("eval: {} has no random batches (leave out --sampled)", task->name());
     const std::string sample = fmt::format("of {} random batches of {}", flags.sampled, options.batch);
     print_line("loss {}: {:.6f}, standard error {:.6f}", sample, sampled.loss, sampled.standard_error);
     for (const auto& [name, value] : sampled.extras) print_line("{} {}: {:.6g}", spaced(name), sample, value);

@@ -79,7 +79,7 @@ int run_generate(const GenerateOptions& options, const CLI::App& command) {
     check_output("generate", options.save_session);
     if (!can_write_session(options.save_session))
       fail<IoError>(
-          "generate: {} exists and is no session (--save-session replaces nothing else: name another file)",
+          "generate: {} exists and is not a session (--save-session overwrites only a session: name another file)",
           options.save_session);
   }
   const LoadedRun run = load_run("generate", options.run);

@@ -65,6 +65,7 @@ void add_train_command(CLI::App& app, std::function<int()>& action) {
   add_option(*command, "--data", flags->data, "Short for --data.path: a text file or a folder of texts",
              not_empty());
   flags->keys.add_to(*command, keys_of(flags->defaults));
+  command->footer("eddy keys MODEL lists the keys that a model reads, eddy tasks what it can be trained on.");
   command->callback([flags, &action, &app] {
     action = [flags, line = command_line_of(app), threads = app.get_option("--threads")] {
       return run_train(*flags, line, *threads);

@@ -21,8 +21,11 @@ void add_generate_command(CLI::App& app, std::function<int()>& action);
 void add_check_command(CLI::App& app, std::function<int()>& action);
 void add_info_command(CLI::App& app, std::function<int()>& action);
 void add_models_command(CLI::App& app, std::function<int()>& action);
+void add_keys_command(CLI::App& app, std::function<int()>& action);
+void add_tasks_command(CLI::App& app, std::function<int()>& action);
 void add_bench_command(CLI::App& app, std::function<int()>& action);
 void add_dump_command(CLI::App& app, std::function<int()>& action);
+void add_completion_command(CLI::App& app, std::function<int()>& action);
 
 // Returns the parsed command line, quoted for a shell: "eddy train --run out --data 'my texts'".
 std::string command_line_of(const CLI::App& app);

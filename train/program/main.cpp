@@ -97,7 +97,8 @@ void check_thread_variable() {
   int threads = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), threads);
   if (error != std::errc() || stop != text.data() + text.size() || threads < 1 || threads > 256)
-    fail<ConfigError>("EDDY_NUM_THREADS: '{}' is no number of threads (1 to 256; unset it for all)", text);
+    fail<ConfigError>("EDDY_NUM_THREADS: '{}' is not a number of threads (1 to 256; unset it to use all)",
+                      text);
 }
 
 // Sets a choice of GPU kernels from an environment variable.
@@ -160,7 +161,7 @@ std::string refuse_argument(const CLI::App& app, const CLI::App* command, const 
     commands.push_back(known->get_name());
   const std::string name = command != nullptr ? full_name(*command) : "eddy";
   if (commands.empty())
-    return fmt::format("{}: nothing takes the argument '{}' (see eddy {} --help)", name, argument, name);
+    return fmt::format("{}: unexpected argument '{}' (see eddy {} --help)", name, argument, name);
   return fmt::format("{}unknown command '{}' (nearest: {}; see {}{} --help)",
                      command != nullptr ? name + ": " : "", argument, nearest_match(argument, commands),
                      command != nullptr ? "eddy " : "", name);
@@ -174,20 +175,25 @@ int run_command_line(int argc, char** argv) {
   app.add_option("--threads", threads,
                  "CPU threads; may also follow the command (default: EDDY_NUM_THREADS, or all)")
       ->check(CLI::Range(1, 256).description(""));
-  app.footer(
-      "EDDY_CPU_LEVEL=baseline|avx2|avx512 lowers the instruction set of the CPU kernels.\n"
-      "EDDY_ATTENTION=plain|tensor_core|wgmma chooses the GPU kernels of attention in bf16.\n"
-      "EDDY_RECURRENCE=plain|fused chooses the GPU kernels of unit and block recurrence.\n"
-      "EDDY_PRODUCTS=plain|fused chooses whether GPU products fuse bias gradients and ReLU masks.\n"
-      "eddy COMMAND --help lists the options of a command.");
   app.get_formatter()->column_width(34);
   // Commands accept --threads after their name, and leave unknown arguments to refuse_argument, which names
   // the nearest one.
   app.require_subcommand(0, 1)->allow_extras()->fallthrough();
-  for (const auto add : {add_train_command, add_reproduce_command, add_eval_command, add_compare_command,
-                         add_generate_command, add_check_command, add_tokenizer_command, add_models_command,
-                         add_info_command, add_bench_command, add_dump_command})
+  for (const auto add :
+       {add_train_command, add_reproduce_command, add_eval_command, add_compare_command, add_generate_command,
+        add_check_command, add_tokenizer_command, add_models_command, add_keys_command, add_tasks_command,
+        add_info_command, add_bench_command, add_dump_command, add_completion_command})
     add(app, action);
+  // Set after the commands were added: they would inherit it.
+  app.footer(
+      "eddy COMMAND --help lists the options of a command.\n\n"
+      "Environment:\n"
+      "  EDDY_NUM_THREADS=N                       CPU threads, unless --threads or train.threads says\n"
+      "  EDDY_CPU_LEVEL=baseline|avx2|avx512      lower instruction set of the CPU kernels\n"
+      "  EDDY_DATA_DIR=FOLDER                     where the data of tasks and tables are\n"
+      "  EDDY_ATTENTION=plain|tensor_core|wgmma   GPU kernels of attention in bf16\n"
+      "  EDDY_RECURRENCE=plain|fused              GPU kernels of unit and block recurrence\n"
+      "  EDDY_PRODUCTS=plain|fused                GPU products: bias gradients and ReLU masks fused or apart");
 
   try {
     app.parse(argc, argv);

@@ -91,7 +91,7 @@ void check_output(const char* where, const std::string& file) {
   if (!fs::is_directory(folder, error))
     fail<IoError>("{}: cannot write {}: {} is not a folder (make it first)", where, file, folder.string());
   if (::access(folder.c_str(), W_OK) != 0)
-    fail<IoError>("{}: cannot write {}: {} takes no new files (choose another folder)", where, file,
+    fail<IoError>("{}: cannot write {}: {} is not writable (choose another folder)", where, file,
                   folder.string());
 }
 
@@ -103,8 +103,9 @@ void check_page_output(const char* where, const std::string& file) {
   head.resize(static_cast<std::size_t>(old.gcount()));
   const auto same = [](char a, char b) { return a == std::toupper(static_cast<unsigned char>(b)); };
   if (!head.empty() && !std::equal(kPageHead.begin(), kPageHead.end(), head.begin(), head.end(), same))
-    fail<IoError>("{}: {} exists and is no page of HTML (a page replaces nothing else: name another file)",
-                  where, file);
+    fail<IoError>(
+        "{}: {} exists and is not an HTML page (only an HTML page is overwritten: name another file)", where,
+        file);
 }
 
 void check_bench_output(const char* where, const std::string& file) {
@@ -118,7 +119,7 @@ void check_bench_output(const char* where, const std::string& file) {
   }
   if (!is_bench)
     fail<IoError>(
-        "{}: {} exists and holds no numbers of a benchmark (they replace nothing else: name another file)",
+        "{}: {} exists and has no numbers of a benchmark (only such a file is overwritten: name another file)",
         where, file);
 }
 

@@ -31,9 +31,9 @@ State placed(const State& saved, Dtype dtype, Device device) {
 
 [[noreturn]] void fail_because_it_exists(const fs::path& run) {
   if (checkpoints_of_run(run).empty())
-    fail<IoError>("train: {} exists and holds no checkpoint to go on from (choose another folder)",
+    fail<IoError>("train: {} exists and holds no checkpoint to continue from (choose another folder)",
                   run.string());
-  fail<IoError>("train: {} exists (go on with it by --resume {}, or choose another folder)", run.string(),
+  fail<IoError>("train: {} exists (continue it with --resume {}, or choose another folder)", run.string(),
                 run.string());
 }
 
@@ -41,7 +41,7 @@ State placed(const State& saved, Dtype dtype, Device device) {
   const fs::path run = fs::absolute(folder).parent_path().parent_path();
   const std::string name = checkpoint_step(folder) >= 0 ? folder.filename().string() : "step-N";
   fail<ValueError>(
-      "train: {} is a checkpoint (to go on from it: --resume {} --checkpoint {}; to start a new run with "
+      "train: {} is a checkpoint (to continue from it: --resume {} --checkpoint {}; to start a new run with "
       "its weights: --init-from {})",
       folder.string(), run.string(), name, folder.string());
 }

@@ -33,9 +33,9 @@ std::string StateWatch::warning(const EvalResult& result, double done) {
     if (gain >= kMinStateGain || done < kStateGainCheckFrom || warned_) return {};
     warned_ = true;
     return fmt::format(
-        "warning: the carried state is ignored: clearing it changes the loss by {:+.2g} nats (used, by {} at "
-        "least; a recurrent model seldom comes back from there: look at the learning rate, the biases of "
-        "gates where it has any, and whether the text needs what lies further back than attention reaches)",
+        "warning: the model ignores the carried state: clearing it changes the loss by {:+.2g} nats (a state in "
+        "use: by {} or more). A recurrent model seldom recovers from this. Check the learning rate, the biases "
+        "of its gates, and whether the text needs anything from further back than attention reaches",
         gain, kMinStateGain);
   }
   return {};

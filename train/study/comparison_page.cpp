@@ -86,11 +86,11 @@ std::string render_comparison(const ComparedRuns& runs, const std::vector<Compar
               {"B", bits(comparison.loss_b), "bits per token"},
               {"B - A", bits(comparison.loss_b - comparison.loss_a), "bits per token"},
               {"Tokens", grouped(comparison.tokens), texts.size() == 1 ? texts[0].name : ""}});
-  page.paragraph(
-      fmt::format("A is {}. B is {}. Losses in the lists are in nats. Where a token or its word was last "
-                  "seen further back than attention reaches, what predicts it was carried there. Of a long "
-                  "text the picture shows the least and the greatest difference of each stretch.",
-                  runs.name_a, runs.name_b));
+  page.paragraph(fmt::format(
+      "A is {}. B is {}. Losses in the lists are in nats. If a token was last seen further back "
+      "than attention reaches, only the recurrent state can carry it to where it is predicted. For a "
+      "long text the chart shows the smallest and the largest difference of each part.",
+      runs.name_a, runs.name_b));
   Chart up_to{"Loss up to a position", "position", "bits per token", true, false, {}};
   up_to.series = {cumulative("A: " + runs.name_a, texts, &ComparedText::nats_a),
                   cumulative("B: " + runs.name_b, texts, &ComparedText::nats_b)};

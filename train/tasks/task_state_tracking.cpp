@@ -59,7 +59,7 @@ class StateTrackingTask final : public Task {
         segment_(segment_length(config_)),
         sha256_(sha256_hex(recipe())) {
     if (!arguments.expected_sha256.empty() && arguments.expected_sha256 != sha256_)
-      fail<ConfigError>("{}: the examples are not those of {} (go on with the same data keys)",
+      fail<ConfigError>("{}: the examples are not those of {} (resume with the same data keys)",
                         config_.data.name, arguments.run);
     if (!arguments.training) return;
     const LabelledTokens& all = stream(StateSplit::train);

@@ -22,7 +22,7 @@ bool looks_like_text(std::string_view bytes) {
 
 // Whether an entry of a folder is a regular, visible file.
 bool is_visible_file(const fs::directory_entry& entry) {
-  std::error_code unknown;  // a dangling link is no regular file, and no reason to stop
+  std::error_code unknown;  // a dangling link is not a regular file, and no reason to stop
   return entry.is_regular_file(unknown) && entry.path().filename().native().front() != '.';
 }
 

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "train/config/config_file.h"
 #include "train/config/config_flags.h"
 #include "train/config/run_config.h"
+#include "train/tasks/task.h"
 
 using namespace eddy;
 using namespace eddy::test;
@@ -198,17 +200,59 @@ TEST_CASE("an unknown flag is refused with the nearest flag") {
              {"unknown flag \"--sample.cuont\"", "nearest: --sample.count"});
   check_text(flag_error({"--samle.kind=square"}),
              {"unknown flag \"--samle.kind\"", "nearest: --sample.kind"});
-  check_text(flag_error({"stray"}), {"nothing takes the argument \"stray\""});
+  check_text(flag_error({"stray"}), {"unexpected argument \"stray\""});
 }
 
-TEST_CASE("the help lists every flag with rule and default") {
+TEST_CASE("the help lists the flags of every run with rule and default, and --help-all every flag") {
   Sample sample;
-  const ConfigKeys keys = keys_of(sample);
+  ConfigKeys keys;
+  keys.section("sample");
+  keys.add("count", sample.count, "How many", {1, 10}).everyday();
+  keys.add("kind", sample.kind, "Which", {"round", "square"});
   CLI::App app("test");
   ConfigFlags flags;
   flags.add_to(app, keys);
-  check_text(app.help(),
-             {"--sample.count", "how many", "1 to 10", "=3", "[sample]", "--sample.kind", "=round"});
+  check_text(app.help(), {"--sample.count", "How many", "1 to 10", "=3", "[sample]", "--help-all"});
+  CHECK_FALSE(contains(app.help(), "--sample.kind"));
+  std::vector<std::string> arguments{"--help-all"};
+  CHECK_THROWS_AS(app.parse(arguments), CLI::CallForHelp);
+  check_text(app.help(), {"--sample.count", "--sample.kind", "Which", "=round", "one of round, square"});
+}
+
+TEST_CASE("a key says which models or tasks read it") {
+  bool flag = false;
+  ConfigKeys keys;
+  keys.section("model");
+  CHECK(keys.add("a", flag, "A").is_read_by("staircase", "lstm"));
+  const ConfigField family = keys.add("b", flag, "B").read_by("staircase -lstm slide");
+  CHECK(family.is_read_by("staircase", "feedback"));
+  CHECK(family.is_read_by("block_recurrent", "slide"));
+  CHECK_FALSE(family.is_read_by("staircase", "lstm"));
+  CHECK_FALSE(family.is_read_by("block_recurrent", "xl"));
+  const ConfigField one = keys.add("c", flag, "C").read_by("staircase/staircase");
+  CHECK(one.is_read_by("staircase", "staircase"));
+  CHECK_FALSE(one.is_read_by("staircase", "ladder"));
+  const ConfigField others = keys.add("d", flag, "D").read_by("-lstm");
+  CHECK(others.is_read_by("staircase", "ladder"));
+  CHECK_FALSE(others.is_read_by("staircase", "lstm"));
+}
+
+TEST_CASE("every name that a key gives for its readers is a family or a model or a task") {
+  RunConfig config;
+  const ConfigKeys keys = keys_of(config);
+  for (const ConfigField& field : keys.fields()) {
+    std::istringstream words(field.readers);
+    for (std::string word; words >> word;) {
+      if (word.starts_with("-")) word.erase(0, 1);
+      bool known = false;
+      for (const ModelName& name : model_names())
+        known = known || (field.section == "model" && (word == name.family || word == name.model ||
+                                                       word == std::string(name.family) + "/" + name.model));
+      for (const TaskEntry& task : task_registry())
+        known = known || (field.section == "data" && word == task.name);
+      CHECK_MESSAGE(known, field.full_key() << " is read by " << word);
+    }
+  }
 }
 
 TEST_CASE("nearest_match counts edits") {

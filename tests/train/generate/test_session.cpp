@@ -104,7 +104,7 @@ TEST_CASE("session: a full context is refused and leaves the text as it was") {
   const GenerateResult first = generate(*model, *tokenizer, text, Tokens{1, 2, 3}, 60, kDraws);
   CHECK(first.tokens.size() == 6);
   CHECK(contains(error_of<ValueError>([&] { generate(*model, *tokenizer, text, {}, 1, kDraws); }),
-                 "1 tokens to go on with behind 8 read ones, and the model takes 0 more"));
+                 "1 tokens after 8, and the model takes only 0 more"));
   CHECK(text.position == 9);
   CHECK(text.unread.size() == 1);
   GenerateState other;
@@ -129,7 +129,7 @@ TEST_CASE("session: one of another model or other weights or another precision i
   };
   CHECK(refused(*model).empty());
   CHECK(contains(refused(*tiny_model(tiny_config("regular", kVocab))),
-                 "is of a unit_forget, and this model is a regular"));
+                 "was written by a unit_forget, and this model is a regular"));
   ModelConfig wider = config;
   wider.dim = 32;
   CHECK(contains(refused(*tiny_model(wider)), "other sizes or switches"));
@@ -156,7 +156,7 @@ TEST_CASE("session: a file that is none or damaged is refused") {
     return error_of<FormatError>([&] { load_session(file, *model); });
   };
   CHECK(refused(tensors, notes).empty());
-  CHECK(contains(refused(tensors, {}), "lacks its format"));
+  CHECK(contains(refused(tensors, {}), "has no format"));
   SafetensorsMetadata said = notes;
   said["position"] = "5 or so";
   CHECK(contains(refused(tensors, said), "its position is \"5 or so\""));

@@ -187,6 +187,7 @@ TEST_CASE("report: the final training loss is of the last part of a run however 
   };
   CHECK(final_loss(8) == "1.5</");   // 1 + 4 / 8
   CHECK(final_loss(40) == "1.105");  // the upper middle one of the last four: 1 + 4 / 38
+  CHECK(render_report(run_of(8)).find("1.5</div><div class=\"remark\">at step 8</div>") != std::string::npos);
 }
 
 TEST_CASE("report: settings that differ from the defaults stand first and the others are folded") {
@@ -379,6 +380,14 @@ TEST_CASE("chart_svg: few points on a logarithmic axis are marked, many are not"
   CHECK(marked());
   for (int i = 4; i <= 100; ++i) chart.series[0].add(i, i);
   CHECK_FALSE(marked());
+}
+
+TEST_CASE("chart_svg: an axis of whole numbers has no tick between them") {
+  Chart chart;
+  chart.series = {{"nodes", {1, 2, 3}, {13, 13, 13}}};
+  CHECK(chart_svg(chart, 510, 270, 100).find(">12.5<") == std::string::npos);
+  chart.series[0].y[1] = 13.5;
+  CHECK(chart_svg(chart, 510, 270, 100).find(">13.5<") != std::string::npos);
 }
 
 TEST_CASE("chart_figure: values without a place on a log scale are counted") {

@@ -31,8 +31,8 @@ Words operator+(Words words, const Words& more) {
   return words;
 }
 
-const Words kCommands{"train",     "reproduce", "eval", "compare", "generate", "check",
-                      "tokenizer", "models",    "info", "bench",   "dump"};
+const Words kCommands{"train",  "reproduce", "eval",  "compare", "generate", "check", "tokenizer",
+                      "models", "keys",      "tasks", "info",    "bench",    "dump",  "completion"};
 
 // A few steps of a 16-wide model in a context of 16 tokens.
 Words tiny_train(const std::string& text, int steps = 4) {
@@ -105,9 +105,12 @@ TEST_CASE("program: version and help go to standard output and are no errors") {
       {"--all"},
       {"train", "show"},
       {"--config", "--vocab"},
+      {"MODEL"},
+      {"--help"},
       {"--measure"},
       {"ops", "step", "generate", "length"},
-      {"--case", "--weights", "--out", "--grads"}};
+      {"--case", "--weights", "--out", "--grads"},
+      {"bash", "zsh"}};
   for (std::size_t i = 0; i < kCommands.size(); ++i) {
     CAPTURE(kCommands[i]);
     CHECK(contains(help.out, "\n  " + kCommands[i] + " "));
@@ -182,7 +185,7 @@ TEST_CASE("program: a run's folder that exists is refused and stays as it is") {
   folder.write("file", "mine too");
   const auto before = content_of(folder.path());
   check_refused(run(folder, tiny_train(text) + Words{"--run", "out"}), 1,
-                "out exists and holds no checkpoint to go on from (choose another folder)");
+                "out exists and holds no checkpoint to continue from (choose another folder)");
   check_refused(run(folder, tiny_train(text) + Words{"--run", "file"}), 1, "file exists");
   check_refused(run(folder, tiny_train(text) + Words{"--run", "file/inside"}), 1, "file/inside");
   check_refused(run(folder, {"train", "--resume", "out"}), 1, "holds no checkpoint");
@@ -254,7 +257,7 @@ TEST_CASE("program: a run on documents is measured by position and with the stat
   CHECK(contains(eval.out, "state: cleared at every segment\n"));
   CHECK(contains(run(folder, {"eval", "out", "--batches", "1"}).out, "state: none to carry\n"));
   check_refused(run(folder, {"eval", "out", "--split", "test"}), 1, "no split");
-  check_refused(run(folder, {"eval", "out", "--sampled", "2"}), 1, "no random ones");
+  check_refused(run(folder, {"eval", "out", "--sampled", "2"}), 1, "has no random batches");
   check_refused(run(folder, {"eval", trained().unit, "--clear-state"}), 1, "carries no state");
 }
 
@@ -294,11 +297,11 @@ TEST_CASE("program: a text is put away and gone on with by the run it came from 
   CHECK(run(folder, go_on + Words{"15", "--seed", "6"}).out != third.out);
 
   check_refused(run(folder, {"generate", t.regular, "--session", "a.session"}), 1,
-                "a.session is of a unit_forget, and this model is a regular");
+                "a.session was written by a unit_forget, and this model is a regular");
   check_refused(run(folder, {"generate", t.unit, "--session", t.text}), 1,
-                "is no session (a file that --save-session wrote)");
+                "is not a session (expected: a file that --save-session wrote)");
   check_refused(run(folder, {"generate", t.unit, "--session", latest_of(t.unit) + "/model.safetensors"}), 1,
-                "lacks its format");
+                "has no format");
   check_refused(run(folder, {"generate", t.unit, "--session", ""}), 2, "--session: the name is empty");
   check_refused(run(folder, begin + Words{"--save-session", ""}), 2, "--save-session: the name is empty");
   check_refused(run(folder, begin + Words{"--save-session", "nowhere/a.session"}), 1,

@@ -118,7 +118,7 @@ TEST_CASE("program: checkpoints that are not there or named wrongly are refused 
   check_refused(run(copy, "train --data text.txt --run b --checkpoint best"), "no run to take it from");
   CHECK(!fs::exists(copy.path("b")));
   check_refused(run(copy, "train --resume a/checkpoints/step-2"),
-                "is a checkpoint (to go on from it: --resume " + copy.path("a") + " --checkpoint step-2;");
+                "is a checkpoint (to continue from it: --resume " + copy.path("a") + " --checkpoint step-2;");
   copy.write("a/checkpoints/latest", "");
   check_refused(run(copy, "train --resume a"),
                 "a/checkpoints/latest is empty; step-4 is whole (go on from it");

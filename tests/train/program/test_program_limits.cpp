@@ -94,7 +94,7 @@ TEST_CASE("program: a pipe or a device is no configuration") {
   for (const char* const file : {"pipe.toml", "endless.json"}) {
     const Ended ended = shell(folder, std::string("$EDDY train ") + file + " --run run");
     CHECK(ended.status == 1);
-    CHECK_MESSAGE(contains(ended.err, std::string(file) + " is no regular file"), ended.err);
+    CHECK_MESSAGE(contains(ended.err, std::string(file) + " is not a regular file"), ended.err);
   }
 }
 
@@ -105,7 +105,7 @@ TEST_CASE("program: data.split says and does the same in its help and its errors
   const Ended help = shell(folder, "$EDDY train --help");
   const std::size_t at = help.out.find("--data.split");
   REQUIRE(at != std::string::npos);
-  const std::string about = help.out.substr(at, help.out.find("--data.test", at) - at);
+  const std::string about = help.out.substr(at, help.out.find("--data.order", at) - at);
   CHECK_MESSAGE(contains(about, "above 0 and below 1"), about);
   for (const char* const split : {"0", "1", "1.5", "nan"}) {
     const Ended ended = shell(folder, kTrain + std::string("--run run --data.split ") + split);

@@ -53,14 +53,14 @@ TEST_CASE("program: sessions and pages and numbers replace nothing of another ki
   for (const char* file :
        {"text.txt", "tiny/checkpoints/latest", "tiny/checkpoints/step-2/model.safetensors"})
     check_refused(run(folder, std::string("generate tiny --tokens 3 --save-session ") + file), 1,
-                  std::string(file) + " exists and is no session");
+                  std::string(file) + " exists and is not a session");
   for (const char* command :
        {"compare tiny tiny --data text.txt --html ", "eval tiny --by-position ", "bench generate --html "})
     check_refused(run(folder, std::string(command) + "tiny.toml"), 1,
-                  "tiny.toml exists and is no page of HTML");
+                  "tiny.toml exists and is not an HTML page");
   for (const char* file : {"tiny.toml", "tiny/config.json", "tiny/checkpoints/step-2/model.safetensors"})
     check_refused(run(folder, std::string("bench ops --json ") + file), 1,
-                  std::string(file) + " exists and holds no numbers of a benchmark");
+                  std::string(file) + " exists and has no numbers of a benchmark");
   CHECK(content_of(folder.path()) == before);
   folder.write("numbers", "");
   for (int twice = 0; twice < 2; ++twice)
@@ -114,7 +114,7 @@ TEST_CASE("program: numbers that an option cannot hold are refused") {
     CAPTURE(threads);
     const std::string variable = std::string("EDDY_NUM_THREADS=") + threads;
     check_refused(run(folder, "info", variable), 1,
-                  "EDDY_NUM_THREADS: '" + std::string(threads) + "' is no number of threads (1 to 256");
+                  "EDDY_NUM_THREADS: '" + std::string(threads) + "' is not a number of threads (1 to 256");
   }
 }
 
@@ -124,11 +124,11 @@ TEST_CASE("program: options that would go unread are refused") {
   const TempFolder& folder = tiny.folder;
   check_refused(run(folder, "models --vocab 7"), 2, "--vocab requires --config");
   check_refused(run(folder, "eval tiny --from 8"), 2, "--from requires --score-last");
-  check_refused(run(folder, "eval tiny --seed 3"), 1, "--seed draws nothing");
+  check_refused(run(folder, "eval tiny --seed 3"), 1, "--seed has no effect");
   CHECK(run(folder, "eval tiny --seed 3 --batches 2").status == 0);
   REQUIRE(run(folder, std::string(kTinyTraining) + "--data text.txt --data.order stream --run read").status ==
           0);
-  check_refused(run(folder, "eval read --seed 3 --batches 2"), 1, "--seed draws nothing where valid is read");
+  check_refused(run(folder, "eval read --seed 3 --batches 2"), 1, "--seed has no effect when valid is read");
   CHECK(run(folder, "eval read --seed 3 --batches 2 --score-last 4").status == 0);
   const Ended copied =
       run(folder, std::string(kTinyTraining) +

@@ -268,7 +268,7 @@ TEST_CASE("durability: a run killed before its first checkpoint begins again in 
           read_metrics(whole.run_dir + "/metrics.jsonl").events.size());
   }
   CHECK(!ended_before_first_checkpoint(request.run_dir));
-  CHECK(contains(error_of<IoError>([&] { train_quietly(request); }), "go on with it by --resume"));
+  CHECK(contains(error_of<IoError>([&] { train_quietly(request); }), "continue it with --resume"));
 }
 
 TEST_CASE("durability: a folder with anything of worth is not begun again") {

@@ -46,10 +46,10 @@ TrainRequest recurrent_run(const TempFolder& folder, const std::string& name) {
 TEST_CASE("state watch: it warns once after a tenth of a run and again after the state was in use") {
   StateWatch watch(8, false);
   CHECK(watch.warning(with_gain(0), 0.05).empty());
-  CHECK(contains(watch.warning(with_gain(0.0005), 0.2), "the carried state is ignored"));
+  CHECK(contains(watch.warning(with_gain(0.0005), 0.2), "the model ignores the carried state"));
   CHECK(watch.warning(with_gain(-0.1), 0.3).empty());
   CHECK(watch.warning(with_gain(0.01), 0.4).empty());
-  CHECK(contains(watch.warning(with_gain(0), 0.5), "ignored"));
+  CHECK(contains(watch.warning(with_gain(0), 0.5), "ignores"));
   CHECK(watch.warning(with_gain(std::nan("")), 0.6).empty());
   CHECK(watch.warning(EvalResult(), 0.7).empty());
 }
@@ -140,8 +140,8 @@ TEST_CASE("train: a state that makes no difference is warned of in events and re
   request.config.train.learning_rate = 0.01;
   CHECK(train_quietly(request) == TrainEnd::finished);
   const std::string metrics = read_text_file(request.run_dir + "/metrics.jsonl");
-  CHECK(contains(metrics, "the carried state is ignored"));
+  CHECK(contains(metrics, "the model ignores the carried state"));
   const std::string report = read_text_file(request.run_dir + "/report.html");
-  CHECK(contains(report, "the carried state is ignored"));
+  CHECK(contains(report, "the model ignores the carried state"));
   CHECK(contains(report, "nats: the state is ignored"));
 }

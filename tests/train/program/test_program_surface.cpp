@@ -1,0 +1,102 @@
+// What the program says of itself: short and complete help, the keys of a model, the tasks, completion.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+#include "tests/support/program.h"
+#include "train/config/run_config.h"
+#include "train/tasks/task.h"
+
+namespace {
+
+using namespace eddy;
+using namespace eddy::test;
+
+std::string output_of(const std::vector<std::string>& arguments) {
+  const TempFolder folder;
+  const Ended ended = run_program({arguments, folder.path()});
+  CHECK_MESSAGE(ended.status == 0, ended.err);
+  return ended.out;
+}
+
+std::ptrdiff_t lines_in(const std::string& text) {
+  return std::count(text.begin(), text.end(), '\n');
+}
+
+}  // namespace
+
+TEST_CASE("program: the help of train has at most 80 lines and --help-all has every key") {
+  if (!has_program()) return;
+  const std::string brief = output_of({"train", "--help"}), whole = output_of({"train", "--help-all"});
+  CHECK(lines_in(brief) <= 80);
+  RunConfig defaults;
+  const ConfigKeys keys = keys_of(defaults);
+  for (const ConfigField& field : keys.fields()) {
+    const std::string flag = "--" + field.full_key() + " ";
+    CHECK_MESSAGE(contains(whole, flag), flag);
+    CHECK_MESSAGE(contains(brief, flag) == (field.use == KeyUse::everyday), flag);
+  }
+}
+
+TEST_CASE("program: environment variables stand in the help of the program alone") {
+  if (!has_program()) return;
+  CHECK(contains(output_of({"--help"}), "EDDY_CPU_LEVEL"));
+  for (const char* const command : {"train", "eval", "models"})
+    CHECK_FALSE(contains(output_of({command, "--help"}), "EDDY_CPU_LEVEL"));
+}
+
+TEST_CASE("program: keys lists what a model reads and no oddities of published code") {
+  if (!has_program()) return;
+  const std::string unit = output_of({"keys", "unit_forget"}), slide = output_of({"keys", "slide"});
+  CHECK(unit == output_of({"keys", "recurrent_transformer/unit_forget"}));
+  CHECK(contains(unit, "model.dim"));
+  CHECK(contains(unit, "384"));
+  CHECK(contains(unit, "a whole number, 1 to 1048576"));
+  CHECK(contains(unit, "Width of the residual stream."));
+  CHECK_FALSE(contains(unit, "model.window"));
+  CHECK_FALSE(contains(unit, "train.steps"));
+  CHECK(contains(slide, "model.window"));
+  CHECK_FALSE(contains(slide, "model.scale_abs"));
+  const std::string all = output_of({"keys"});
+  for (const char* const key : {"model.dim", "model.window", "data.walk_grid", "train.steps"})
+    CHECK_MESSAGE(contains(all, key), key);
+  const TempFolder folder;
+  const Ended wrong = run_program({{"keys", "unit_forgot"}, folder.path()});
+  CHECK(wrong.status == 1);
+  CHECK_MESSAGE(contains(wrong.err, "nearest: unit_forget"), wrong.err);
+}
+
+TEST_CASE("program: tasks lists every task with its keys") {
+  if (!has_program()) return;
+  const std::string tasks = output_of({"tasks"});
+  for (const TaskEntry& task : task_registry())
+    CHECK_MESSAGE(contains(tasks, std::string(task.name) + " "), task.name);
+  CHECK(contains(tasks, "walk_grid"));
+  const std::size_t recall = tasks.find("recall "), after = tasks.find("algorithm ");
+  REQUIRE(recall < after);
+  CHECK(contains(tasks.substr(recall, after - recall), "secrets"));
+  CHECK_FALSE(contains(tasks.substr(recall, after - recall), "tokenizer"));
+}
+
+TEST_CASE("program: completion completes commands and flags in bash") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  const std::string script = folder.write("eddy.bash", output_of({"completion", "bash"}));
+  const auto completed = [&](const std::string& words, int word) {
+    const std::string line = "bash -c '. " + script + "; COMP_WORDS=(" + words +
+                             "); COMP_CWORD=" + std::to_string(word) +
+                             "; _eddy; echo \"${COMPREPLY[*]}\"' > " + folder.path("out");
+    CHECK(std::system(line.c_str()) == 0);
+    return read_bytes(folder.path("out"));
+  };
+  CHECK(completed("eddy tra", 1) == "train\n");
+  CHECK(completed("eddy train --model.rope", 2) == "--model.rope_theta\n");
+  CHECK(completed("eddy eval --batche", 2) == "--batches\n");
+  CHECK(completed("eddy bench len", 2) == "length\n");
+  CHECK(contains(output_of({"completion", "zsh"}), "#compdef eddy"));
+}

@@ -1,0 +1,109 @@
+// `eddy keys` and `eddy tasks`: the configuration keys that a model or a task reads, from the descriptions in
+// train/config/run_config.cpp.
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "models/config.h"
+#include "tensor/base/format.h"
+#include "train/config/run_config.h"
+#include "train/program/commands.h"
+#include "train/program/output.h"
+#include "train/tasks/task.h"
+
+namespace eddy {
+namespace {
+
+// "every model", "llama, llama_window", "staircase but lstm": who reads a key.
+std::string readers_of(const ConfigField& field) {
+  const char* const everyone = field.section == "model"  ? "every model"
+                               : field.section == "data" ? "every task"
+                                                         : "every run";
+  std::string included, excluded;
+  std::istringstream words(field.readers);
+  for (std::string word; words >> word;) {
+    std::string& list = word.starts_with("-") ? excluded : included;
+    list += (list.empty() ? "" : ", ") + word.substr(word.starts_with("-") ? 1 : 0);
+  }
+  if (included.empty()) included = everyone;
+  return excluded.empty() ? included : included + " but " + excluded;
+}
+
+void print_key(const ConfigField& field) {
+  const nlohmann::json value = field.value();
+  const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+  print_line("{:<26} {:<22} {}; {}", field.full_key(), text.empty() ? "\"\"" : text, field.rule(),
+             readers_of(field));
+  print_line("    {}.", field.help);
+}
+
+// The model that the user names by `model`, or by `family/model`.
+// errors: ConfigError with the nearest name.
+ModelName named_model(const std::string& wanted) {
+  std::vector<std::string> known;
+  for (const ModelName& name : model_names()) {
+    const std::string full = std::string(name.family) + "/" + name.model;
+    if (wanted == name.model || wanted == full) return name;
+    known.emplace_back(wanted.find('/') == std::string::npos ? name.model : full);
+  }
+  fail<ConfigError>("keys: there is no model {:?} (nearest: {}; eddy models lists them)", wanted,
+                    nearest_match(wanted, known));
+}
+
+int list_keys(const std::string& model) {
+  RunConfig defaults;
+  const ConfigKeys keys = keys_of(defaults);
+  const bool all = model.empty();
+  const ModelName name = all ? ModelName{"", ""} : named_model(model);
+  int hidden = 0;
+  print_line("{:<26} {:<22} {}", "key", "default", "allowed; read by");
+  for (const ConfigField& field : keys.fields()) {
+    if (!all && (field.section != "model" || !field.is_read_by(name.family, name.model))) continue;
+    if (field.use == KeyUse::oddity)
+      ++hidden;
+    else
+      print_key(field);
+  }
+  print_line("\nA key is TABLE.KEY in a configuration file, and a flag --TABLE.KEY VALUE.");
+  if (!all) print_line("`eddy keys` also lists the keys of [data] and [train].");
+  if (hidden > 0)
+    print_line("Keys for details of published code are left out ({}); `eddy train --help-all` lists them.",
+               hidden);
+  return 0;
+}
+
+int list_tasks() {
+  RunConfig defaults;
+  const ConfigKeys keys = keys_of(defaults);
+  for (const TaskEntry& task : task_registry()) {
+    std::string names;
+    for (const ConfigField& field : keys.fields())
+      if (field.section == "data" && field.key != "name" && field.use != KeyUse::oddity &&
+          field.is_read_by("", task.name))
+        names += (names.empty() ? "" : ", ") + field.key;
+    print_line("{:<16} predicts {}", task.name, task.summary);
+    print_line("    keys: {}", names);
+  }
+  print_line("\nTrain on one with --data.name TASK; its keys are --data.KEY. `eddy keys` explains them.");
+  return 0;
+}
+
+}  // namespace
+
+void add_keys_command(CLI::App& app, std::function<int()>& action) {
+  CLI::App* command =
+      app.add_subcommand("keys", "List the configuration keys that a model reads, with type and default");
+  const auto model = std::make_shared<std::string>();
+  command->add_option("MODEL", *model, "A model, or family/model; without one, all keys are listed");
+  command->callback([model, &action] { action = [model] { return list_keys(*model); }; });
+}
+
+void add_tasks_command(CLI::App& app, std::function<int()>& action) {
+  CLI::App* command = app.add_subcommand("tasks", "List what a model can be trained on");
+  command->callback([&action] { action = list_tasks; });
+}
+
+}  // namespace eddy
