@@ -3,6 +3,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -99,4 +104,38 @@ TEST_CASE("program: completion completes commands and flags in bash") {
   CHECK(completed("eddy eval --batche", 2) == "--batches\n");
   CHECK(completed("eddy bench len", 2) == "length\n");
   CHECK(contains(output_of({"completion", "zsh"}), "#compdef eddy"));
+}
+
+TEST_CASE("program: the documents and configurations give it commands and flags that it has") {
+  if (!has_program()) return;
+  namespace fs = std::filesystem;
+  static const std::regex known(R"re( (\w+)\) flags="([^"]*)")re"), called(R"(\beddy ([a-z]+)\b([^`#|\n]*))"),
+      flag(R"(--[a-z][a-z0-9._-]*)");
+  const auto each = [](const std::string& text, const std::regex& pattern, auto&& use) {
+    for (std::sregex_iterator match(text.begin(), text.end(), pattern), end; match != end; ++match)
+      use(*match);
+  };
+  std::map<std::string, std::set<std::string>> flags;
+  each(output_of({"completion", "bash"}), known, [&](const std::smatch& match) {
+    std::istringstream words(match[2].str());
+    for (std::string word; words >> word;) flags[match[1].str()].insert(word);
+    flags[match[1].str()].insert("--threads");
+  });
+  CHECK(flags.size() > 10);
+  int found = 0;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(EDDY_SOURCE_DIR)) {
+    const std::string path = fs::relative(entry.path(), EDDY_SOURCE_DIR).generic_string();
+    if (path.starts_with("build") || path.starts_with("runs") || path.starts_with(".git")) continue;
+    if (!path.ends_with(".md") && !path.ends_with(".toml")) continue;
+    const std::string text = std::regex_replace(read_bytes(entry.path()), std::regex(R"(\\\n)"), " ");
+    each(text, called, [&](const std::smatch& call) {
+      const auto command = flags.find(call[1].str());
+      if (command == flags.end()) return;
+      each(call[2].str(), flag, [&](const std::smatch& match) {
+        ++found;
+        CHECK_MESSAGE(command->second.contains(match.str()), path << ": " << call.str());
+      });
+    });
+  }
+  CHECK(found > 150);
 }
