@@ -171,8 +171,9 @@ std::vector<Tile> summary(const ReportData& data) {
     const std::size_t recent = std::clamp<std::size_t>(losses.size() / 10, 1, 20);
     const std::vector<double> last(losses.end() - static_cast<std::ptrdiff_t>(recent), losses.end());
     tiles.push_back({"Final training loss", human_number(median(last)),
-                     recent > 1 ? fmt::format("median of the last {} records", recent)
-                                : "at step " + grouped(metrics.steps.back().step)});
+                     recent > 1
+                         ? fmt::format("median of the last {} records", recent)
+                         : fmt::format("at step {}, the last logged", grouped(metrics.steps.back().step))});
     tiles.push_back({"Steps", grouped(last_step(metrics)), ""});
   }
   if (data.tokens_seen > 0)

@@ -187,7 +187,8 @@ TEST_CASE("report: the final training loss is of the last part of a run however 
   };
   CHECK(final_loss(8) == "1.5</");   // 1 + 4 / 8
   CHECK(final_loss(40) == "1.105");  // the upper middle one of the last four: 1 + 4 / 38
-  CHECK(render_report(run_of(8)).find("1.5</div><div class=\"remark\">at step 8</div>") != std::string::npos);
+  CHECK(render_report(run_of(8)).find("1.5</div><div class=\"remark\">at step 8, the last logged</div>") !=
+        std::string::npos);
 }
 
 TEST_CASE("report: settings that differ from the defaults stand first and the others are folded") {
