@@ -113,7 +113,7 @@ measure_gpu() { # capability, or nothing
     "$@" 2>&1 | tee "$folder/$name.txt" || failed+=("$name")
   }
   measured info "$bin/eddy" info --measure
-  measured ops "$bin/eddy" bench ops --device cuda
+  measured ops "$bin/eddy" bench ops --device cuda --json "$folder/ops.json"
   measured attention "$bin/bin/example_kernels_attention"
   local speed=("$bin/eddy" reproduce speed --profile --seconds 2 --runs)
   measured speed "${speed[@]}" "$folder/speed"
@@ -121,13 +121,14 @@ measure_gpu() { # capability, or nothing
   measured speed-wgmma-fused env EDDY_ATTENTION=wgmma EDDY_RECURRENCE=fused "${speed[@]}" "$folder/speed-wgmma-fused"
   measured speed-products env EDDY_PRODUCTS=fused "${speed[@]}" "$folder/speed-products"
   measured speed-all env EDDY_ATTENTION=wgmma EDDY_RECURRENCE=fused EDDY_PRODUCTS=fused "${speed[@]}" "$folder/speed-all"
-  measured step-cifar "$bin/eddy" bench step --preset cifar_block --batch 256 --device cuda --profile
+  measured step-cifar "$bin/eddy" bench step --preset cifar_block --batch 256 --device cuda --profile \
+    --json "$folder/step-cifar.json"
   local batch
   for batch in 1 64; do
     measured "generate-$batch" "$bin/eddy" bench generate --device cuda --batch "$batch" \
-      --html "$folder/generate-$batch.html"
+      --json "$folder/generate-$batch.json" --html "$folder/generate-$batch.html"
   done
-  measured length "$bin/eddy" bench length --device cuda --html "$folder/length.html"
+  measured length "$bin/eddy" bench length --device cuda --json "$folder/length.json" --html "$folder/length.html"
   if ((${#failed[@]} > 0)); then
     echo "run.sh: failed: ${failed[*]}; what they printed is in $folder" >&2
     exit 1

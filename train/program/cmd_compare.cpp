@@ -136,7 +136,7 @@ void add_compare_command(CLI::App& app, std::function<int()>& action) {
       "Clear the recurrent state of B at every segment; a cache of keys stays if the model has both");
   add_option(*command, "--html", flags->html, "Page to write", not_empty());
   add_option(*command, "--rows", flags->rows, "Texts read side by side", whole_number(1, 4096));
-  add_checkpoint_option(*command, flags->a.checkpoint, "Which checkpoint of a run");
+  add_checkpoint_option(*command, flags->a.checkpoint, "Checkpoint of the run");
   add_device_option(*command, flags->a.device);
   command->callback([flags, &action] { action = [flags] { return run_compare(*flags); }; });
 }

@@ -163,7 +163,7 @@ void add_eval_command(CLI::App& app, std::function<int()>& action) {
   command->add_option("--batch", measured.batch, "Rows of a batch (default: the run's)")->check(size);
   command->add_option("--sequence", options->sequence, "Tokens of a row (default: the run's)")->check(size);
   add_option(*command, "--seed", measured.seed, "Seed of the random batches", seed_number());
-  add_checkpoint_option(*command, options->run.checkpoint, "Which checkpoint of a run");
+  add_checkpoint_option(*command, options->run.checkpoint, "Checkpoint of the run");
   add_precision_option(*command, options->run.precision);
   add_device_option(*command, options->run.device);
   command->add_flag(

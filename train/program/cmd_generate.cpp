@@ -155,7 +155,7 @@ void add_generate_command(CLI::App& app, std::function<int()>& action) {
              "File to save the state of the text in, after the last token or Ctrl-C; may be the file "
              "of --session",
              not_empty());
-  add_checkpoint_option(*command, options->run.checkpoint, "Which checkpoint of a run");
+  add_checkpoint_option(*command, options->run.checkpoint, "Checkpoint of the run");
   add_precision_option(*command, options->run.precision);
   add_device_option(*command, options->run.device);
   command->callback([options, command, &action] {

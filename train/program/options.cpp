@@ -63,7 +63,7 @@ void add_checkpoint_option(CLI::App& command, std::string& which, const std::str
                                     : fmt::format("{} is not latest, best, newest-whole or step-N", name);
   };
   add_option(command, "--checkpoint", which,
-             (help + ": latest, best, step-N, or newest-whole, the newest with nothing damaged").c_str(),
+             (help + ": latest, best, step-N, or newest-whole (the newest undamaged one)").c_str(),
              CLI::Validator(check, ""));
 }
 
