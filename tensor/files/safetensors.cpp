@@ -70,6 +70,16 @@ Mapping map_file(const std::string& path) {
           bytes};
 }
 
+// Whether a file is what torch.save writes: a zip archive, or in old versions a pickle, which begins with its
+// protocol. A header length may begin with the same bytes, but is followed by the header's brace.
+bool is_pickle(const std::string& path, const Mapping& file) {
+  const std::string_view text(reinterpret_cast<const char*>(file.data.get()),
+                              static_cast<std::size_t>(file.bytes));
+  if (text.size() > 8 && text[8] == '{') return false;
+  return text.starts_with("PK\x03\x04") || (text[0] == '\x80' && static_cast<unsigned char>(text[1]) <= 5) ||
+         path.ends_with(".pt") || path.ends_with(".pth");
+}
+
 // The JSON text between the length and the data.
 std::string_view header_text(const std::string& path, const Mapping& file) {
   std::uint64_t length;
@@ -117,18 +127,22 @@ class EntryReader {
   SafetensorsEntry read(const std::byte* data, std::int64_t data_bytes) const {
     check_fields();
     SafetensorsEntry entry;
+    const SafetensorsType& type = element_type();
     entry.name = name_;
-    entry.dtype = dtype();
+    entry.type = type.name;
+    entry.dtype = type.dtype;
     entry.shape = shape();
     const auto [begin, end] = offsets();
     if (end > data_bytes)
       refuse(fmt::format("data_offsets go out of the file: [{}, {}] of {} bytes of data", begin, end,
                          data_bytes));
-    const auto wanted = safetensors_bytes(entry.shape, entry.dtype);
-    if (!wanted) refuse(fmt::format("the shape [{}] overflows 64 bits", fmt::join(entry.shape, ", ")));
+    const auto wanted = safetensors_bytes(entry.shape, type);
+    if (!wanted)
+      refuse(fmt::format("the shape [{}] overflows 64 bits, or its {} end inside a byte",
+                         fmt::join(entry.shape, ", "), type.name));
     if (*wanted != end - begin)
-      refuse(fmt::format("data_offsets hold {} bytes, but {} of shape [{}] takes {}", end - begin,
-                         safetensors_dtype_name(entry.dtype), fmt::join(entry.shape, ", "), *wanted));
+      refuse(fmt::format("data_offsets hold {} bytes, but {} of shape [{}] takes {}", end - begin, type.name,
+                         fmt::join(entry.shape, ", "), *wanted));
     entry.data = data + begin;
     entry.bytes = end - begin;
     return entry;
@@ -146,15 +160,11 @@ class EntryReader {
     for (const char* key : {"dtype", "shape", "data_offsets"})
       if (!fields_.contains(key)) refuse(fmt::format("missing field {}", key));
   }
-  Dtype dtype() const {
+  const SafetensorsType& element_type() const {
     const json& field = fields_["dtype"];
     if (!field.is_string()) refuse(fmt::format("dtype is not a string but {}", field.type_name()));
     const auto& text = field.get_ref<const std::string&>();
-    if (const auto known = safetensors_dtype(text)) return *known;
-    if (is_safetensors_dtype(text))
-      fail<DtypeError>(
-          "safetensors: {}: tensor {}: dtype {} is not supported (F32, F64, BF16, I32, I64, U8 are)", path_,
-          quote_text(name_), text);
+    if (const SafetensorsType* const known = find_safetensors_type(text)) return *known;
     refuse(fmt::format("unknown dtype {}", quote_text(text)));
   }
   std::vector<std::int64_t> shape() const {
@@ -228,6 +238,11 @@ void check_layout(const std::string& path, const std::vector<SafetensorsEntry>& 
 
 SafetensorsFile SafetensorsFile::open(const std::string& path) {
   Mapping mapping = map_file(path);
+  if (is_pickle(path, mapping))
+    fail<FormatError>(
+        "safetensors: {}: this is a PyTorch pickle: save it with safetensors (in Python: from "
+        "safetensors.torch import save_file; save_file(model.state_dict(), \"model.safetensors\"))",
+        path);
   const std::string_view text = header_text(path, mapping);
   const json header = parse_header(path, text);
   const std::int64_t data_begin = 8 + static_cast<std::int64_t>(text.size());
@@ -235,6 +250,7 @@ SafetensorsFile SafetensorsFile::open(const std::string& path) {
   const std::byte* data = mapping.data.get() + data_begin;
 
   SafetensorsFile file;
+  file.path_ = path;
   for (const auto& [name, value] : header.items()) {  // a JSON object iterates in the order of its names
     if (name == kSafetensorsMetadataKey)
       file.metadata_ = metadata_from_json(path, value);

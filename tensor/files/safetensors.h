@@ -6,8 +6,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,7 +26,8 @@ using SafetensorsMetadata = std::map<std::string, std::string>;
 // memcpy.
 struct SafetensorsEntry {
   std::string name;
-  Dtype dtype = Dtype::f32;
+  std::string type;            // the format's name of the element type: "F32", "F16", "BOOL", ...
+  std::optional<Dtype> dtype;  // Eddy's dtype of that name; nothing for F16 and for types that Eddy lacks
   std::vector<std::int64_t> shape;
   const std::byte* data = nullptr;
   std::int64_t bytes = 0;
@@ -34,9 +37,8 @@ struct SafetensorsEntry {
 // The file must not be truncated meanwhile; write_safetensors replaces files whole and never truncates one.
 class SafetensorsFile {
  public:
-  // Returns the file with its header checked.
-  // errors: IoError when it cannot be read; FormatError for a malformed header; DtypeError for an element
-  // type that the format knows and Eddy does not.
+  // Returns the file with its header checked. It may hold tensors of any type that the format knows.
+  // errors: IoError when it cannot be read; FormatError for a malformed header, and for what PyTorch pickled.
   static SafetensorsFile open(const std::string& path);
 
   // All tensors, sorted by name.
@@ -45,12 +47,15 @@ class SafetensorsFile {
   const SafetensorsEntry* find(std::string_view name) const;
   // The texts under "__metadata__".
   const SafetensorsMetadata& metadata() const { return metadata_; }
+  // Where it was opened.
+  const std::string& path() const { return path_; }
   // The whole file, header included.
   std::span<const std::byte> bytes() const { return {mapping_.get(), size_}; }
 
  private:
   SafetensorsFile() = default;
 
+  std::string path_;
   std::shared_ptr<const std::byte> mapping_;
   std::size_t size_ = 0;
   std::vector<SafetensorsEntry> entries_;
@@ -72,13 +77,17 @@ struct SafetensorsItem {
 void write_safetensors(const std::string& path, std::span<const SafetensorsItem> items,
                        const SafetensorsMetadata& metadata = {});
 
-// Returns all tensors of a file, copied to the CPU.
-// errors: as SafetensorsFile::open; OutOfMemoryError.
-std::map<std::string, Tensor> load_safetensors(const std::string& path);
+// Which tensors to read, by name; an empty function stands for all.
+using SafetensorsNames = std::function<bool(const std::string&)>;
 
-// Returns all tensors of an open file, copied to the CPU.
-// errors: OutOfMemoryError.
-std::map<std::string, Tensor> load_safetensors(const SafetensorsFile& file);
+// Returns the wanted tensors of a file, copied to the CPU.
+// dtypes: F32, F64, BF16, I32, I64 and U8 as they are; F16 becomes f32.
+// errors: as SafetensorsFile::open; DtypeError for a wanted tensor of another type; OutOfMemoryError.
+std::map<std::string, Tensor> load_safetensors(const std::string& path, const SafetensorsNames& wanted = {});
+
+// The same for an open file.
+std::map<std::string, Tensor> load_safetensors(const SafetensorsFile& file,
+                                               const SafetensorsNames& wanted = {});
 
 // Writes tensors of any strides and device to a file.
 // errors: as write_safetensors; ValueError for an undefined tensor.

@@ -2,51 +2,49 @@
 #include "tensor/files/safetensors_layout.h"
 
 #include <algorithm>
-#include <array>
+#include <iterator>
 
 namespace eddy {
+namespace {
 
-std::string_view safetensors_dtype_name(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::f32:
-      return "F32";
-    case Dtype::bf16:
-      return "BF16";
-    case Dtype::f64:
-      return "F64";
-    case Dtype::i32:
-      return "I32";
-    case Dtype::i64:
-      return "I64";
-    case Dtype::u8:
-      return "U8";
-  }
-  return "?";
+constexpr SafetensorsType kTypes[] = {
+    {"F32", 32, Dtype::f32}, {"BF16", 16, Dtype::bf16}, {"F64", 64, Dtype::f64}, {"I32", 32, Dtype::i32},
+    {"I64", 64, Dtype::i64}, {"U8", 8, Dtype::u8},      {"F16", 16, {}},         {"BOOL", 8, {}},
+    {"I8", 8, {}},           {"I16", 16, {}},           {"U16", 16, {}},         {"U32", 32, {}},
+    {"U64", 64, {}},         {"C64", 64, {}},           {"F4", 4, {}},           {"F6_E2M3", 6, {}},
+    {"F6_E3M2", 6, {}},      {"F8_E5M2", 8, {}},        {"F8_E4M3", 8, {}},      {"F8_E8M0", 8, {}},
+    {"F8_E4M3FNUZ", 8, {}},
+};
+
+template <class Match>
+const SafetensorsType* find_type(Match&& match) {
+  const SafetensorsType* const found = std::find_if(std::begin(kTypes), std::end(kTypes), match);
+  return found == std::end(kTypes) ? nullptr : found;
 }
 
-std::optional<Dtype> safetensors_dtype(std::string_view name) {
-  for (int i = 0; i < kDtypeCount; ++i)
-    if (const auto dtype = static_cast<Dtype>(i); safetensors_dtype_name(dtype) == name) return dtype;
-  return std::nullopt;
+}  // namespace
+
+const SafetensorsType* find_safetensors_type(std::string_view name) {
+  return find_type([&](const SafetensorsType& type) { return type.name == name; });
 }
 
-bool is_safetensors_dtype(std::string_view name) {
-  static constexpr std::array<std::string_view, 15> kOthers = {
-      "BOOL", "F4",  "F6_E2M3", "F6_E3M2", "I8",  "F8_E5M2", "F8_E4M3",    "F8_E8M0",
-      "I16",  "U16", "F16",     "U32",     "U64", "C64",     "F8_E4M3FNUZ"};
-  return safetensors_dtype(name).has_value() ||
-         std::find(kOthers.begin(), kOthers.end(), name) != kOthers.end();
+const SafetensorsType& safetensors_type(Dtype dtype) {
+  return *find_type([&](const SafetensorsType& type) { return type.dtype == dtype; });
 }
 
-std::optional<std::int64_t> safetensors_bytes(const std::vector<std::int64_t>& shape, Dtype dtype) {
-  auto bytes = static_cast<std::int64_t>(dtype_bytes(dtype));
+std::optional<std::int64_t> safetensors_bytes(const std::vector<std::int64_t>& shape,
+                                              const SafetensorsType& type) {
+  const bool whole_bytes = type.bits % 8 == 0;
+  std::int64_t size_of_all = whole_bytes ? type.bits / 8 : type.bits;
   bool empty = false;
   for (const std::int64_t size : shape) {
     if (size < 0) return std::nullopt;
     empty = empty || size == 0;
-    if (size > 0 && __builtin_mul_overflow(bytes, size, &bytes)) return std::nullopt;
+    if (size > 0 && __builtin_mul_overflow(size_of_all, size, &size_of_all)) return std::nullopt;
   }
-  return empty ? 0 : bytes;
+  if (empty) return 0;
+  if (whole_bytes) return size_of_all;
+  return size_of_all % 8 == 0 ? std::optional(size_of_all / 8) : std::nullopt;
 }
 
 }  // namespace eddy

@@ -1,4 +1,5 @@
 // Safetensors files as maps of tensors.
+#include <bit>
 #include <cstring>
 
 #include "tensor/base/format.h"
@@ -6,18 +7,45 @@
 #include "tensor/files/safetensors.h"
 
 namespace eddy {
+namespace {
 
-std::map<std::string, Tensor> load_safetensors(const std::string& path) {
-  return load_safetensors(SafetensorsFile::open(path));
+// The number of an IEEE 754 binary16: 1 bit of sign, 5 of exponent, 10 of mantissa. Every one is an f32.
+float from_half(std::uint16_t bits) {
+  const std::uint32_t sign = (bits & 0x8000u) << 16, exponent = bits >> 10 & 0x1fu, mantissa = bits & 0x3ffu;
+  if (exponent == 0) return (sign != 0 ? -0x1p-24f : 0x1p-24f) * static_cast<float>(mantissa);
+  const std::uint32_t wide = exponent == 0x1f ? 0xffu : exponent + (127 - 15);
+  return std::bit_cast<float>(sign | wide << 23 | mantissa << 13);
 }
 
-std::map<std::string, Tensor> load_safetensors(const SafetensorsFile& file) {
+Tensor load_entry(const std::string& path, const SafetensorsEntry& entry) {
+  const bool half = entry.type == "F16";
+  if (!entry.dtype && !half)
+    fail<DtypeError>(
+        "safetensors: {}: tensor {}: dtype {} is not supported (F32, F64, BF16, F16, I32, I64, U8 are; read "
+        "the tensors that you need by name, or leave this one out of the file)",
+        path, quote_text(entry.name), entry.type);
+  Tensor tensor = Tensor::empty(Shape(entry.shape), half ? Dtype::f32 : *entry.dtype);
+  if (half)
+    for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+      std::uint16_t bits;
+      std::memcpy(&bits, entry.data + 2 * i, sizeof bits);
+      tensor.data<float>()[i] = from_half(bits);
+    }
+  else if (entry.bytes > 0)
+    std::memcpy(tensor.raw_data(), entry.data, static_cast<std::size_t>(entry.bytes));
+  return tensor;
+}
+
+}  // namespace
+
+std::map<std::string, Tensor> load_safetensors(const std::string& path, const SafetensorsNames& wanted) {
+  return load_safetensors(SafetensorsFile::open(path), wanted);
+}
+
+std::map<std::string, Tensor> load_safetensors(const SafetensorsFile& file, const SafetensorsNames& wanted) {
   std::map<std::string, Tensor> tensors;
-  for (const SafetensorsEntry& entry : file.entries()) {
-    Tensor tensor = Tensor::empty(Shape(entry.shape), entry.dtype);
-    if (entry.bytes > 0) std::memcpy(tensor.raw_data(), entry.data, static_cast<std::size_t>(entry.bytes));
-    tensors.emplace(entry.name, std::move(tensor));
-  }
+  for (const SafetensorsEntry& entry : file.entries())
+    if (!wanted || wanted(entry.name)) tensors.emplace(entry.name, load_entry(file.path(), entry));
   return tensors;
 }
 

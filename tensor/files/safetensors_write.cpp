@@ -28,7 +28,7 @@ std::int64_t checked_bytes(const SafetensorsItem& item) {
   if (item.shape.size() > kMaxRank)
     fail<ValueError>("write_safetensors: tensor {}: rank {} (at most {})", quote_text(item.name),
                      item.shape.size(), kMaxRank);
-  const auto bytes = safetensors_bytes(item.shape, item.dtype);
+  const auto bytes = safetensors_bytes(item.shape, safetensors_type(item.dtype));
   if (!bytes)
     fail<ValueError>(
         "write_safetensors: tensor {}: shape [{}] (sizes must be >= 0 and their bytes fit 64 bits)",
@@ -79,7 +79,7 @@ std::string header_text(const std::vector<Placed>& placed, const SafetensorsMeta
   for (const Placed& tensor : placed)
     members.push_back(
         fmt::format("{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
-                    quoted(tensor.item->name, "a name"), safetensors_dtype_name(tensor.item->dtype),
+                    quoted(tensor.item->name, "a name"), safetensors_type(tensor.item->dtype).name,
                     fmt::join(tensor.item->shape, ","), tensor.begin, tensor.begin + tensor.bytes));
   std::string text = fmt::format("{{{}}}", fmt::join(members, ","));
   text.resize((text.size() + 7) / 8 * 8, ' ');

@@ -20,7 +20,7 @@ using namespace eddy::test;
 
 namespace {
 
-// What open() throws for these bytes: "FormatError: text", "DtypeError: text", or "accepted".
+// What open() throws for these bytes, or "accepted".
 std::string refusal(const std::string& bytes) {
   const TempFolder folder;
   const std::string path = folder.path("given.safetensors");
@@ -28,18 +28,15 @@ std::string refusal(const std::string& bytes) {
   try {
     (void)SafetensorsFile::open(path);
   } catch (const FormatError& error) {
-    return std::string("FormatError: ") + error.what();
-  } catch (const DtypeError& error) {
-    return std::string("DtypeError: ") + error.what();
+    return error.what();
   }
   return "accepted";
 }
 
-// The type, the file's name and a part of the text.
-void check_refused(const std::string& bytes, const std::string& part, const char* type = "FormatError") {
+// The file's name and a part of the text.
+void check_refused(const std::string& bytes, const std::string& part) {
   const std::string got = refusal(bytes);
   INFO(got);
-  CHECK(got.starts_with(std::string(type) + ": "));
   CHECK(got.find("given.safetensors") != std::string::npos);
   CHECK(got.find(part) != std::string::npos);
 }
@@ -115,7 +112,7 @@ TEST_CASE("safetensors round trips every dtype with rank 0 and size 0") {
     const bool same =
         entry->bytes == 0 || std::memcmp(entry->data, item.data, static_cast<std::size_t>(entry->bytes)) == 0;
     CHECK(same);
-    CHECK(reinterpret_cast<std::uintptr_t>(entry->data) % dtype_bytes(entry->dtype) == 0);
+    CHECK(reinterpret_cast<std::uintptr_t>(entry->data) % dtype_bytes(item.dtype) == 0);
   }
   CHECK(file.find("empty")->bytes == 0);
   CHECK(file.find("i64.scalar")->bytes == 8);
@@ -253,10 +250,87 @@ TEST_CASE("safetensors refuses unknown dtypes") {
   check_refused(one_tensor(R"("dtype":"F33","shape":[1],"data_offsets":[0,1])", 1), "unknown dtype \"F33\"");
   check_refused(one_tensor(R"("dtype":"f32","shape":[1],"data_offsets":[0,4])", 4), "unknown dtype \"f32\"");
 }
-TEST_CASE("safetensors names dtypes of the format that Eddy does not have") {
-  for (const std::string name : {"F16", "BOOL", "I8", "I16", "U16", "U32", "U64", "F8_E4M3", "F8_E5M2"})
-    check_refused(one_tensor("\"dtype\":\"" + name + R"(","shape":[0],"data_offsets":[0,0])", 0),
-                  "dtype " + name + " is not supported", "DtypeError");
+TEST_CASE("safetensors: a tensor of a dtype that Eddy does not have is in the way only of who reads it") {
+  const TempFolder folder;
+  const std::string path = folder.path("mixed.safetensors");
+  const std::vector<std::pair<std::string, std::size_t>> types{
+      {"BOOL", 4},    {"I8", 4},          {"I16", 8},     {"U16", 8},     {"U32", 16},
+      {"U64", 32},    {"C64", 32},        {"F8_E4M3", 4}, {"F8_E5M2", 4}, {"F8_E8M0", 4},
+      {"F6_E2M3", 3}, {"F8_E4M3FNUZ", 4}, {"F4", 2}};
+  for (const auto& [type, bytes] : types) {
+    CAPTURE(type);
+    const std::string end = std::to_string(bytes);
+    write_bytes(path,
+                safetensors_bytes_of(R"({"mask":{"dtype":")" + type + R"(","shape":[4],"data_offsets":[0,)" +
+                                         end + R"(]},"w":{"dtype":"U8","shape":[1],"data_offsets":[)" + end +
+                                         "," + std::to_string(bytes + 1) + "]}}",
+                                     std::string(bytes, '\1') + "\7"));
+    const SafetensorsFile file = SafetensorsFile::open(path);
+    CHECK(file.find("mask")->type == type);
+    CHECK(!file.find("mask")->dtype.has_value());
+    const auto read = load_safetensors(path, [](const std::string& name) { return name == "w"; });
+    CHECK(read.size() == 1);
+    CHECK(read.at("w").item() == 7);
+    const std::string problem = error_of<DtypeError>([&] { static_cast<void>(load_safetensors(path)); });
+    CHECK(contains(problem, path + ": tensor \"mask\": dtype " + type + " is not supported"));
+  }
+  check_refused(one_tensor(R"("dtype":"F4","shape":[3],"data_offsets":[0,1])", 1), "end inside a byte");
+  check_refused(one_tensor(R"("dtype":"I16","shape":[3],"data_offsets":[0,3])", 3), "takes 6");
+}
+TEST_CASE("safetensors: every f16 is read as the f32 of the same number") {
+  const TempFolder folder;
+  const std::string path = folder.path("half.safetensors");
+  std::string data;
+  for (int bits = 0; bits < 1 << 16; ++bits) {
+    data += static_cast<char>(bits & 0xff);
+    data += static_cast<char>(bits >> 8);
+  }
+  // One byte before it, so that its numbers lie at odd addresses.
+  write_bytes(path,
+              safetensors_bytes_of(R"({"byte":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+                                   R"("half":{"dtype":"F16","shape":[256,256],"data_offsets":[1,131073]}})",
+                                   "x" + data));
+  const Tensor half = load_safetensors(path).at("half");
+  CHECK(half.dtype() == Dtype::f32);
+  CHECK(half.shape() == Shape{256, 256});
+  const std::vector<float> read = half.to_vector<float>();
+  int wrong = 0;
+  for (int bits = 0; bits < 1 << 16; ++bits) {
+    const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+    const double sign = bits >> 15 != 0 ? -1 : 1;
+    const double expected = exponent == 31  ? (mantissa == 0 ? INFINITY : NAN)
+                            : exponent == 0 ? std::ldexp(mantissa, -24)
+                                            : std::ldexp(1024 + mantissa, exponent - 25);
+    const auto got = static_cast<double>(read[static_cast<std::size_t>(bits)]);
+    const bool right = std::isnan(expected)
+                           ? std::isnan(got)
+                           : got == sign * expected && std::signbit(got) == std::signbit(sign);
+    wrong += right ? 0 : 1;
+  }
+  CHECK(wrong == 0);
+}
+TEST_CASE("safetensors: what torch.save writes is named, with the way out") {
+  const TempFolder folder;
+  const std::string zip = std::string("PK\x03\x04\0\0\x08\x08\0\0", 10) + std::string(40, 'a'),
+                    pickle = std::string("\x80\x02\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19.", 15),
+                    text = "neither of both";
+  const std::vector<std::pair<std::string, std::string>> files{
+      {"model.pt", zip}, {"model.bin", zip}, {"old.pth", pickle}, {"old", pickle}, {"text.pt", text}};
+  for (const auto& [name, bytes] : files) {
+    CAPTURE(name);
+    write_bytes(folder.path(name), bytes);
+    const std::string problem =
+        error_of<FormatError>([&] { static_cast<void>(load_safetensors(folder.path(name))); });
+    CHECK(contains(problem, name + ": this is a PyTorch pickle: save it with safetensors"));
+    CHECK(contains(problem, "save_file(model.state_dict()"));
+  }
+  check_refused(text, "header length is too large");
+  // A header of 640 bytes begins like a pickle, and a file may have any name.
+  const std::string long_header = "{}" + std::string(638, ' ');
+  for (const char* name : {"fine.safetensors", "fine.pt"}) {
+    write_bytes(folder.path(name), safetensors_bytes_of(long_header));
+    CHECK(load_safetensors(folder.path(name)).empty());
+  }
 }
 TEST_CASE("safetensors refuses negative sizes and offsets") {
   check_refused(one_tensor(R"("dtype":"U8","shape":[-1],"data_offsets":[0,1])", 1),

@@ -170,8 +170,10 @@ std::string problem_of(const SafetensorsFile& file) {
     return "";
   }
   SessionDigest digest(notes);
-  for (const SafetensorsEntry& entry : file.entries())
-    digest.add_tensor(entry.name, entry.dtype, entry.shape, entry.data, entry.bytes);
+  for (const SafetensorsEntry& entry : file.entries()) {
+    if (!entry.dtype) return fmt::format("it holds {:?} of type {}", entry.name, entry.type);
+    digest.add_tensor(entry.name, *entry.dtype, entry.shape, entry.data, entry.bytes);
+  }
   if (digest.hex() == saved->second) return "";
   return fmt::format("its digest is {}, and {:?} when it was saved", digest.hex(), saved->second);
 }

@@ -1,6 +1,7 @@
 // Reads a case, runs one forward pass (and one backward pass), and writes the results.
 #include "train/study/dump.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <string_view>
@@ -34,6 +35,19 @@ bool belongs_to_a_case(const std::string& name) {
   for (const char* prefix : {"state.", "next_state.", "grad."})
     if (name.starts_with(prefix)) return true;
   return false;
+}
+
+// The tensors of a file that dump reads: those of a case, and with `parameters` those too. Others may be of
+// any dtype.
+TensorMap load_parts(const std::string& path, bool parameters) {
+  const SafetensorsFile file = SafetensorsFile::open(path);
+  const auto& entries = file.entries();
+  const bool prefixed = std::any_of(entries.begin(), entries.end(), [](const SafetensorsEntry& entry) {
+    return entry.name.starts_with("param.");
+  });
+  return load_safetensors(file, [&](const std::string& name) {
+    return belongs_to_a_case(name) || (parameters && (!prefixed || name.starts_with("param.")));
+  });
 }
 
 TensorMap parameters_of(const TensorMap& file) {
@@ -109,9 +123,9 @@ std::string dump(const DumpOptions& given) {
       fail<ValueError>("dump: --out {} is the input {} (name another file)", options.out, input);
   }
 
-  const TensorMap weights_file = load_safetensors(options.weights);
+  const TensorMap weights_file = load_parts(options.weights, true);
   const TensorMap tokens_file =
-      options.tokens == options.weights ? weights_file : load_safetensors(options.tokens);
+      options.tokens == options.weights ? weights_file : load_parts(options.tokens, false);
   const TensorMap weights = parameters_of(weights_file);
 
   ModelConfig config = load_run_config(options.config).model;
@@ -133,7 +147,7 @@ std::string dump(const DumpOptions& given) {
   input.tokens = raw::to_device(*tokens, device);
   if (start != nullptr) input.start = *start;
   const bool separate_state = options.state != options.tokens;
-  const TensorMap state_file = separate_state ? load_safetensors(options.state) : tokens_file;
+  const TensorMap state_file = separate_state ? load_parts(options.state, false) : tokens_file;
   input.state = state_of(state_file, placement, *tokens, !given.state.empty(), options.state);
   std::string warning;
   if (separate_state && input.state.empty() && !with_prefix(state_file, "next_state.").empty())

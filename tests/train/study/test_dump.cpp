@@ -237,6 +237,28 @@ TEST_CASE("dump: f32 writes f32 and an unknown precision is refused") {
   CHECK(contains(bench.error<ValueError>(), "bf16"));
 }
 
+TEST_CASE("dump: tensors that it does not read may be of a dtype that Eddy does not have") {
+  Bench bench;
+  const TensorMap expected = bench.result();
+  bench.tensors.emplace("mask", Tensor::zeros({3}, Dtype::u8));
+  const auto with_mask_of_i8 = [&](const char* name, const TensorMap& tensors) {
+    const std::string path = bench.save(name, tensors);
+    std::string bytes = read_bytes(path);
+    bytes.replace(bytes.find("\"U8\""), 4, "\"I8\"");
+    write_bytes(path, bytes);
+    return path;
+  };
+  bench.options.weights = bench.options.tokens = with_mask_of_i8("case.safetensors", bench.tensors);
+  check_same(bench.dumped(), expected);
+  // Without a prefix it counts as a parameter.
+  TensorMap plain;
+  for (const auto& [name, tensor] : bench.tensors)
+    plain.emplace(is_parameter(name) ? name.substr(6) : name, tensor);
+  bench.options.weights = with_mask_of_i8("plain.safetensors", plain);
+  CHECK(contains(error_of<DtypeError>([&] { static_cast<void>(bench.dumped()); }),
+                 "tensor \"mask\": dtype I8 is not supported"));
+}
+
 TEST_CASE("dump: weights that hold a NaN give a file that holds it") {
   Bench bench;
   bench.tensors.at("param.final_norm.weight").data<double>()[0] = std::numeric_limits<double>::quiet_NaN();
