@@ -21,6 +21,9 @@ struct OpSample {
   std::string label;
   Tensors inputs;
   bool gradcheck = true;  // false where the function has a kink or a pole at these inputs
+  // Whether each element of the results and of the gradients is held to roundings of its own size, and not of
+  // the largest: where an op is computed element by element and none is small by cancellation.
+  bool own_size = false;
 };
 
 struct OpCost {

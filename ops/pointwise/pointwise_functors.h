@@ -107,6 +107,7 @@ struct Gelu {
     return dy * (vec::normal_cdf(x) + x * vec::normal_pdf(x));
   }
 };
+// (1 + tanh u) / 2 is sigmoid(2u), which keeps its relative precision where tanh u is near -1.
 struct GeluTanh {
   EDDY_UNARY(GeluTanh, "gelu_tanh", "x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))", input)
   template <class T>
@@ -115,13 +116,13 @@ struct GeluTanh {
   }
   template <class T>
   EDDY_HD_INLINE static T forward(T x) {
-    return T(0.5) * x * (T(1) + vec::tanh(inner(x)));
+    return x * vec::sigmoid(T(2) * inner(x));
   }
   template <class T>
   EDDY_HD_INLINE static T vjp(T dy, T x) {
-    const T t = vec::tanh(inner(x));
+    const T s = vec::sigmoid(T(2) * inner(x));
     const T slope = T(0.79788456080286535588) * (T(1) + T(3 * 0.044715) * x * x);
-    return dy * T(0.5) * (T(1) + t + x * (T(1) - t * t) * slope);
+    return dy * (s + T(2) * x * s * (T(1) - s) * slope);
   }
 };
 struct Sqrt {

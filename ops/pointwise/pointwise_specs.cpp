@@ -27,6 +27,17 @@ OpCost pointwise_cost(const Tensors& inputs, double flops_per_element) {
   return {elements * flops_per_element, bytes + 4 * elements};
 }
 
+// Numbers of all sizes, for results that are small: of both signs, or positive with some next to 1.
+Tensor sizes_sample(bool positive) {
+  std::vector<double> values;
+  for (const double size : {1e-20, 1e-12, 1e-6, 1e-3, 0.1, 5.0, 7.0, 10.0, 15.0, 20.0}) {
+    values.push_back(size);
+    values.push_back(positive ? 1 + size : -size);
+  }
+  for (double& value : values) value = static_cast<double>(static_cast<float>(value));
+  return Tensor::from(values, {static_cast<std::int64_t>(values.size())});
+}
+
 OpSpec unary_spec(const Names& names, Tensor (*op)(const Tensor&), double (*oracle)(double), double low,
                   double high, double flops) {
   OpSpec spec;
@@ -46,7 +57,8 @@ OpSpec unary_spec(const Names& names, Tensor (*op)(const Tensor&), double (*orac
       {"size_1", {values({1})}},
       {"odd_tail", {values({3, 37})}},
       {"strided", {strided_copy(values({5, 7}))}},
-      {"large", {raw::copy(sample_uniform({33}, names.name, low >= 0 ? low : 40 * low, 40 * high))}, false}};
+      {"large", {raw::copy(sample_uniform({33}, names.name, low >= 0 ? low : 40 * low, 40 * high))}, false},
+      {"sizes", {sizes_sample(low >= 0)}, false, true}};
   spec.roundings = 16;
   spec.bench = [=] { return Tensors{raw::cast(values({4096, 1024}), Dtype::f32)}; };
   spec.cost = [flops](const Tensors& x) { return pointwise_cost(x, flops); };
@@ -120,8 +132,8 @@ std::vector<OpSpec> pointwise_specs() {
       unary_spec(
           kNames<GeluTanh>, gelu_tanh,
           [](double x) {
-            return 0.5 * x *
-                   (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+            return x /
+                   (1 + std::exp(-2 * std::sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
           },
           -3, 3, 20),
       unary_spec(

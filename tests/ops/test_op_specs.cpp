@@ -53,7 +53,7 @@ TEST_CASE("the results of every op agree with its reference on every instruction
         for (std::size_t i = 0; i < want.size(); ++i)
           expect_none(
               difference(fmt::format("{} {} {} result {}", name, isa_name(isa_level()), dtype_name(dtype), i),
-                         got[i], want[i], roundings, epsilon(dtype)));
+                         got[i], want[i], roundings, epsilon(dtype), sample.own_size));
       }
     });
   });
@@ -61,13 +61,15 @@ TEST_CASE("the results of every op agree with its reference on every instruction
 
 TEST_CASE("the f32 gradients of every op agree with its f64 gradients on every instruction set") {
   for_each_sample([](const OpSpec& spec, const OpSample& sample, const std::string& name) {
-    if (!sample.gradcheck) return;
+    // The derivatives of these are computed from results, which are 1 where they are saturated.
+    const bool from_result = spec.name == "tanh" || spec.name == "sigmoid";
+    if (!sample.gradcheck && (!sample.own_size || from_result)) return;
     const Tensors f32 = inputs_as(sample.inputs, Dtype::f32);
     const Outcome want = evaluate(spec, inputs_as(sample.inputs, Dtype::f64));
     on_every_isa_level([&] {
       expect_none(gradient_difference(fmt::format("{} {}", name, isa_name(isa_level())),
                                       evaluate(spec, f32).gradients, want.gradients, gradient_roundings(spec),
-                                      epsilon(Dtype::f32)));
+                                      epsilon(Dtype::f32), sample.own_size));
     });
   });
 }

@@ -71,6 +71,10 @@ TEST_CASE("vec exp is within 2 units in the last place everywhere") {
 TEST_CASE("vec log is within 2 units in the last place everywhere") {
   sweep([](float x) { return vec::log(x); }, [](double x) { return std::log(x); }, -kInf, kInf, 2);
 }
+TEST_CASE("vec expm1 and log1p are within 2 units in the last place everywhere") {
+  sweep([](float x) { return vec::expm1(x); }, [](double x) { return std::expm1(x); }, -kInf, kInf, 2);
+  sweep([](float x) { return vec::log1p(x); }, [](double x) { return std::log1p(x); }, -kInf, kInf, 2);
+}
 TEST_CASE("vec tanh is within 3 units in the last place everywhere") {
   sweep([](float x) { return vec::tanh(x); }, [](double x) { return std::tanh(x); }, -kInf, kInf, 3);
 }
@@ -91,6 +95,7 @@ TEST_CASE("vec normal_pdf is within 3 units in the last place everywhere") {
 // The sweep has few floats in the ranges that matter most; these have the same exponent over and over.
 TEST_CASE("vec functions hold their bounds on a fine grid around 0") {
   double exp_worst = 0, log_worst = 0, tanh_worst = 0, cdf_worst = 0, erf_worst = 0;
+  double expm1_worst = 0, log1p_worst = 0;
   const auto keep = [](double& worst, double error) {
     if (!(error <= worst)) worst = error;
   };
@@ -100,12 +105,16 @@ TEST_CASE("vec functions hold their bounds on a fine grid around 0") {
     keep(exp_worst, error_in_ulp(vec::exp(x), std::exp(wide)));
     keep(log_worst,
          error_in_ulp(vec::log(1.0f + 0.15f * x), std::log(static_cast<double>(1.0f + 0.15f * x))));
+    keep(expm1_worst, error_in_ulp(vec::expm1(x), std::expm1(wide)));
+    keep(log1p_worst, error_in_ulp(vec::log1p(0.2f * x), std::log1p(static_cast<double>(0.2f * x))));
     keep(tanh_worst, error_in_ulp(vec::tanh(x), std::tanh(wide)));
     keep(cdf_worst, error_in_ulp(vec::normal_cdf(x), normal_cdf_in_double(wide)));
     keep(erf_worst, error_in_ulp(vec::erf(x), std::erf(wide)));
   }
   CHECK_FALSE(!(exp_worst <= 2));
   CHECK_FALSE(!(log_worst <= 2));
+  CHECK_FALSE(!(expm1_worst <= 2));
+  CHECK_FALSE(!(log1p_worst <= 2));
   CHECK_FALSE(!(tanh_worst <= 3));
   CHECK_FALSE(!(cdf_worst <= 8));
   CHECK_FALSE(!(erf_worst <= 2));
@@ -116,6 +125,8 @@ TEST_CASE("vec functions give NaN for NaN") {
        {kNan, -kNan, std::bit_cast<float>(0x7f800001u), std::bit_cast<float>(0xffffffffu)}) {
     CHECK(std::isnan(vec::exp(nan)));
     CHECK(std::isnan(vec::log(nan)));
+    CHECK(std::isnan(vec::expm1(nan)));
+    CHECK(std::isnan(vec::log1p(nan)));
     CHECK(std::isnan(vec::tanh(nan)));
     CHECK(std::isnan(vec::sigmoid(nan)));
     CHECK(std::isnan(vec::erf(nan)));
@@ -128,6 +139,10 @@ TEST_CASE("vec functions are exact at 0 and keep the sign of zero") {
   for (const float zero : {0.0f, -0.0f}) {
     CHECK(vec::exp(zero) == 1.0f);
     CHECK(vec::log(zero) == -kInf);
+    for (const float result : {vec::expm1(zero), vec::log1p(zero)}) {
+      CHECK(result == 0.0f);
+      CHECK(std::signbit(result) == std::signbit(zero));
+    }
     CHECK(vec::tanh(zero) == 0.0f);
     CHECK(std::signbit(vec::tanh(zero)) == std::signbit(zero));
     CHECK(vec::sigmoid(zero) == 0.5f);
@@ -150,6 +165,14 @@ TEST_CASE("vec functions take infinities and overflow to what libm gives") {
   CHECK(std::isnan(vec::log(-kInf)));
   CHECK(std::isnan(vec::log(-kLeast)));
   CHECK(std::isfinite(vec::log(std::numeric_limits<float>::max())));
+  CHECK(vec::expm1(kInf) == kInf);
+  CHECK(vec::expm1(88.73f) == kInf);
+  CHECK(std::isfinite(vec::expm1(88.7228f)));
+  for (const float low : {-17.5f, -104.0f, -3e38f, -kInf}) CHECK(vec::expm1(low) == -1.0f);
+  CHECK(vec::log1p(kInf) == kInf);
+  CHECK(std::isfinite(vec::log1p(std::numeric_limits<float>::max())));
+  CHECK(vec::log1p(-1.0f) == -kInf);
+  for (const float low : {-0x1.000002p0f, -2.0f, -3e38f, -kInf}) CHECK(std::isnan(vec::log1p(low)));
   for (const float big : {20.0f, 3e38f, kInf}) {
     CHECK(vec::tanh(big) == 1.0f);
     CHECK(vec::tanh(-big) == -1.0f);
@@ -188,6 +211,7 @@ TEST_CASE("vec tanh and erf of denormal numbers keep their size") {
 TEST_CASE("vec functions in double are those of libm") {
   for (const double x : {-3.0, -0.5, 0.0, 0.25, 2.0}) {
     CHECK(vec::exp(x) == std::exp(x));
+    CHECK(vec::expm1(x) == std::expm1(x));
     CHECK(vec::tanh(x) == std::tanh(x));
     CHECK(vec::erf(x) == std::erf(x));
     CHECK(std::abs(vec::normal_cdf(x) - normal_cdf_in_double(x)) <= 1e-15);
@@ -195,6 +219,7 @@ TEST_CASE("vec functions in double are those of libm") {
     CHECK(std::abs(vec::sigmoid(x) - 0.5 * (1.0 + std::tanh(0.5 * x))) <= 1e-15);
   }
   CHECK(vec::log(2.5) == std::log(2.5));
+  CHECK(vec::log1p(1e-20) == 1e-20);
   CHECK(vec::sqrt(2.0f) == std::sqrt(2.0f));
   CHECK(vec::pow(2.0f, 10.0f) == 1024.0f);
 }
