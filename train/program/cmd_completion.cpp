@@ -1,5 +1,7 @@
 // `eddy completion`: a script that completes the program's commands and flags in a shell, from its own list
 // of options. `cmake --install` installs both.
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <set>
