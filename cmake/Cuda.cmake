@@ -47,4 +47,3 @@ string(REPLACE ";" " " EDDY_CUDA_ARCHITECTURES_TEXT "${EDDY_CUDA_ARCHITECTURES}"
 target_compile_definitions(eddy_cuda PRIVATE EDDY_CUDA_ARCHITECTURES="${EDDY_CUDA_ARCHITECTURES_TEXT}")
 target_sources(eddy PRIVATE $<TARGET_OBJECTS:eddy_cuda> $<TARGET_OBJECTS:eddy_cuda_90a>)
 target_link_libraries(eddy PRIVATE CUDA::cudart_static CUDA::cublasLt)
-target_compile_definitions(eddy PRIVATE EDDY_HAS_CUDA)

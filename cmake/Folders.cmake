@@ -1,5 +1,5 @@
-# The folders of the source tree, in the order in which they may include each other; only ops/backends.cpp includes
-# cuda/ (with EDDY_CUDA). A new file in one of them is found automatically; a new folder is added here. A test compares
+# The folders of the source tree, in the order in which they may include each other; no other folder
+# includes cuda/. A new file in one of them is found automatically; a new folder is added here. A test compares
 # these lists with the tree.
 set(EDDY_TENSOR_FOLDERS tensor/base tensor/memory tensor/threads tensor tensor/random tensor/files)
 set(EDDY_AUTOGRAD_FOLDERS autograd)

@@ -1,5 +1,5 @@
-// The backends of this build: opens the GPU, and chooses its kernels. backends.cpp is the only file with an
-// #ifdef for CUDA.
+// The backends of this build: opens the GPU, and chooses its kernels. The build compiles cuda/backends.cpp if
+// it has CUDA, and backends_cpu.cpp if not.
 #pragma once
 
 #include <cstdint>
@@ -82,5 +82,14 @@ void install_cuda_backend();
 
 // Returns "cpu" or "cpu, cuda", for errors.
 const char* backend_names();
+
+// The names that set_attention_kernel takes.
+inline constexpr std::string_view kAttentionKernels[] = {"plain", "tensor_core", "wgmma"};
+namespace detail {
+// Choose kernels whose names are checked; `kernel` counts kAttentionKernels.
+void choose_attention_kernel(int kernel);
+void choose_fused_recurrences(bool on);
+void choose_fused_products(bool on);
+}  // namespace detail
 
 }  // namespace eddy

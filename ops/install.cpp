@@ -1,23 +1,26 @@
-// Fills every slot: the CPU's kernels, then those of the GPU where the build has them.
+// Defines every slot, and fills them: with the CPU's kernels, then those of the GPU where the build has them.
 #include <mutex>
 
 #include "ops/backends.h"
-#include "ops/core/slot.h"
-#include "ops/cpu/install.h"
 #include "ops/cpu/isa.h"
+#include "ops/op_list.h"
 #include "tensor/base/format.h"
 
 namespace eddy {
 
-namespace {
-std::once_flag installed;
-}
+#define EDDY_SLOT(Args, name) constinit Slot<Args> name##_slot{#name};
+#define EDDY_CPU_SLOT(Args, name) constinit CpuSlot<Args> name##_slot{{#name}};
+EDDY_ALL_GPU_KERNELS(EDDY_SLOT)
+EDDY_CPU_KERNELS(EDDY_CPU_SLOT)
+
+#define EDDY_DECLARE(Args, name) void install_##name();
+EDDY_HOST_KERNELS(EDDY_DECLARE)
 
 void install_backends() {
+  static std::once_flag installed;
   std::call_once(installed, [] {
-    install_cpu_products();
-    install_cpu_memory_search();
-    install_cpu_memory_write();
+#define EDDY_INSTALL(Args, name) install_##name();
+    EDDY_HOST_KERNELS(EDDY_INSTALL)
     install_cpu_kernels(best_isa_level());
     install_cuda_backend();
   });

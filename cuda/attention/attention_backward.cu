@@ -44,7 +44,6 @@
 // once: sharing them would need a second pass over stored parts of dq.
 #include "cuda/attention/attention.cuh"
 #include "cuda/attention/attention_tensor_core.h"
-#include "cuda/core/install.h"
 #include "cuda/core/numbers.cuh"
 #include "cuda/core/team.cuh"
 #include "ops/attention/attention_partials.h"
@@ -525,16 +524,12 @@ void run(const AttentionBackwardArgs& gradient) {
            kThreads, launched);
 }
 
-void backward(const AttentionBackwardArgs& args) {
+}  // namespace
+
+void attention_backward(const AttentionBackwardArgs& args) {
   for_type_and_size("attention", args.dtype, args.forward.head_size, [&](auto* type, auto size) {
     run<std::remove_pointer_t<decltype(type)>, decltype(size)::value>(args);
   });
-}
-
-}  // namespace
-
-void install_attention_backward() {
-  attention_backward_slot.function[static_cast<int>(DeviceType::cuda)] = backward;
 }
 
 }  // namespace eddy::cuda

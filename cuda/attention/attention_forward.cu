@@ -18,7 +18,6 @@
 // the second-level cache, where the least is once in all.
 #include "cuda/attention/attention.cuh"
 #include "cuda/attention/attention_tensor_core.h"
-#include "cuda/core/install.h"
 #include "cuda/core/team.cuh"
 
 namespace eddy::cuda {
@@ -128,7 +127,9 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(AttentionArgs args
                 head.output_stride());
 }
 
-void forward(const AttentionArgs& args) {
+}  // namespace
+
+void attention_forward(const AttentionArgs& args) {
   if (uses_wgmma(args)) return wgmma_forward(args);
   if (uses_tensor_cores(args)) return tensor_core_forward(args);
   for_type_and_size("attention", args.dtype, args.head_size, [&](auto* type, auto size) {
@@ -139,12 +140,6 @@ void forward(const AttentionArgs& args) {
                   args.batch * args.heads * divide_up(args.queries, Tile::kRows), kThreads, Tile::kShared,
                   args);
   });
-}
-
-}  // namespace
-
-void install_attention_forward() {
-  attention_forward_slot.function[static_cast<int>(DeviceType::cuda)] = forward;
 }
 
 }  // namespace eddy::cuda

@@ -4,7 +4,6 @@
 //                  table
 //   shared memory  none
 //   bytes moved    x and y once, the least; a row of the table serves all heads and sequences from the cache
-#include "cuda/core/install.h"
 #include "cuda/core/numbers.cuh"
 #include "cuda/core/walk.h"
 #include "ops/attention/rotary.h"
@@ -61,10 +60,8 @@ void rotary(const RotaryArgs& args) {
 
 }  // namespace
 
-void install_rotary() {
-  rotary_slot.function[static_cast<int>(DeviceType::cuda)] = [](const RotaryArgs& args) {
-    for_activations("rotary", args.dtype, [&](auto* type) { rotary<StoredIn<decltype(type)>>(args); });
-  };
+void rotary(const RotaryArgs& args) {
+  for_activations("rotary", args.dtype, [&](auto* type) { rotary<StoredIn<decltype(type)>>(args); });
 }
 
 }  // namespace eddy::cuda

@@ -26,7 +26,6 @@
 //                  written and read once, and the sort: near the least
 //
 // An id outside the table gives a row of NaN forward and nothing backward.
-#include "cuda/core/install.h"
 #include "cuda/core/numbers.cuh"
 #include "cuda/core/team.cuh"
 #include "cuda/index/sort.cuh"
@@ -213,19 +212,16 @@ void backward(const EmbeddingArgs& args) {
 
 }  // namespace
 
-void install_embedding() {
-  constexpr int kCuda = static_cast<int>(DeviceType::cuda);
-  embedding_forward_slot.function[kCuda] = [](const EmbeddingArgs& args) {
-    require_f32("embedding", args.dtype);
-    for_activations("embedding", args.row_dtype, [&](auto* type) {
-      using T = StoredIn<decltype(type)>;
-      args.id_dtype == Dtype::i32 ? forward<std::int32_t, T>(args) : forward<std::int64_t, T>(args);
-    });
-  };
-  embedding_backward_slot.function[kCuda] = [](const EmbeddingArgs& args) {
-    for_activations("embedding", args.row_dtype,
-                    [&](auto* type) { backward<StoredIn<decltype(type)>>(args); });
-  };
+void embedding_forward(const EmbeddingArgs& args) {
+  require_f32("embedding", args.dtype);
+  for_activations("embedding", args.row_dtype, [&](auto* type) {
+    using T = StoredIn<decltype(type)>;
+    args.id_dtype == Dtype::i32 ? forward<std::int32_t, T>(args) : forward<std::int64_t, T>(args);
+  });
+}
+
+void embedding_backward(const EmbeddingArgs& args) {
+  for_activations("embedding", args.row_dtype, [&](auto* type) { backward<StoredIn<decltype(type)>>(args); });
 }
 
 }  // namespace eddy::cuda

@@ -9,7 +9,6 @@
 //
 // An index outside the axis gives an entry with all bits set (NaN of a floating type) forward and nothing
 // backward.
-#include "cuda/core/install.h"
 #include "cuda/core/launch.cuh"
 #include "ops/index/gather.h"
 
@@ -47,24 +46,22 @@ void forward(const GatherArgs& args) {
 
 }  // namespace
 
-void install_gather() {
-  constexpr int kCuda = static_cast<int>(DeviceType::cuda);
-  gather_forward_slot.function[kCuda] = [](const GatherArgs& args) {
-    switch (dtype_bytes(args.dtype)) {
-      case 1:
-        return forward<std::uint8_t>(args);
-      case 2:
-        return forward<std::uint16_t>(args);
-      case 4:
-        return forward<std::uint32_t>(args);
-      default:
-        return forward<std::uint64_t>(args);
-    }
-  };
-  gather_backward_slot.function[kCuda] = [](const GatherArgs& args) {
-    require_f32("gather", args.dtype);
-    launch("gather_backward", backward_kernel, grid_for(args.outer * args.inner, kThreads), kThreads, args);
-  };
+void gather_forward(const GatherArgs& args) {
+  switch (dtype_bytes(args.dtype)) {
+    case 1:
+      return forward<std::uint8_t>(args);
+    case 2:
+      return forward<std::uint16_t>(args);
+    case 4:
+      return forward<std::uint32_t>(args);
+    default:
+      return forward<std::uint64_t>(args);
+  }
+}
+
+void gather_backward(const GatherArgs& args) {
+  require_f32("gather", args.dtype);
+  launch("gather_backward", backward_kernel, grid_for(args.outer * args.inner, kThreads), kThreads, args);
 }
 
 }  // namespace eddy::cuda

@@ -25,7 +25,6 @@
 #include <cfloat>
 
 #include "cuda/core/grid_barrier.cuh"
-#include "cuda/core/install.h"
 #include "cuda/core/numbers.cuh"
 #include "cuda/core/shared_launch.cuh"
 #include "cuda/core/team.cuh"
@@ -117,21 +116,6 @@ __global__ void backward_kernel(CrossEntropyBackwardArgs args) {
       add_to(dx[i], args.beta, share);
     }
   }
-}
-
-void forward(const CrossEntropyArgs& args) {
-  for_activations("cross_entropy", args.dtype, [&](auto* type) {
-    using T = StoredIn<decltype(type)>;
-    launch_rows("cross_entropy", rows_kernel<32, T>, rows_kernel<kThreads, T>, args.rows, args.classes, args);
-  });
-}
-
-void backward(const CrossEntropyBackwardArgs& args) {
-  for_activations("cross_entropy", args.dtype, [&](auto* type) {
-    using T = StoredIn<decltype(type)>;
-    launch_rows("cross_entropy_backward", backward_kernel<32, T>, backward_kernel<kThreads, T>, args.rows,
-                args.classes, args);
-  });
 }
 
 // A row's largest logit so far, and the sum of exponentials relative to it. A NaN makes the sum NaN.
@@ -272,16 +256,27 @@ void loss_and_gradient(const CrossEntropyRowsArgs& args) {
 
 }  // namespace
 
-void install_cross_entropy() {
-  constexpr int kCuda = static_cast<int>(DeviceType::cuda);
-  cross_entropy_forward_slot.function[kCuda] = forward;
-  cross_entropy_mean_slot.function[kCuda] = [](const CrossEntropyMeanArgs& args) {
-    launch("cross_entropy_mean", mean_kernel, 1, kMeanThreads, args);
-  };
-  cross_entropy_backward_slot.function[kCuda] = backward;
-  cross_entropy_rows_slot.function[kCuda] = [](const CrossEntropyRowsArgs& args) {
-    args.bf16_dlogits ? loss_and_gradient<bf16>(args) : loss_and_gradient<float>(args);
-  };
+void cross_entropy_forward(const CrossEntropyArgs& args) {
+  for_activations("cross_entropy", args.dtype, [&](auto* type) {
+    using T = StoredIn<decltype(type)>;
+    launch_rows("cross_entropy", rows_kernel<32, T>, rows_kernel<kThreads, T>, args.rows, args.classes, args);
+  });
+}
+
+void cross_entropy_mean(const CrossEntropyMeanArgs& args) {
+  launch("cross_entropy_mean", mean_kernel, 1, kMeanThreads, args);
+}
+
+void cross_entropy_backward(const CrossEntropyBackwardArgs& args) {
+  for_activations("cross_entropy", args.dtype, [&](auto* type) {
+    using T = StoredIn<decltype(type)>;
+    launch_rows("cross_entropy_backward", backward_kernel<32, T>, backward_kernel<kThreads, T>, args.rows,
+                args.classes, args);
+  });
+}
+
+void cross_entropy_rows(const CrossEntropyRowsArgs& args) {
+  args.bf16_dlogits ? loss_and_gradient<bf16>(args) : loss_and_gradient<float>(args);
 }
 
 }  // namespace eddy::cuda

@@ -15,7 +15,6 @@
 //                  once, the least
 //
 // Counts are integers, so their order does not matter and results are deterministic.
-#include "cuda/core/install.h"
 #include "cuda/core/team.cuh"
 #include "ops/memory/memory_search.h"
 
@@ -202,27 +201,21 @@ __global__ void take_kernel(MemoryTakeArgs args) {
   }
 }
 
-void mark(const MemoryMarkArgs& args) {
+}  // namespace
+
+void memory_mark(const MemoryMarkArgs& args) {
   require_f32("memory_search", args.dtype);
   launch("memory_mark", mark_kernel,
          grid_for(args.batch * args.size * args.heads, Team<32>::kRowsPerBlock, 64), kThreads, args);
   launch("memory_ends", ends_kernel, grid_for(args.batch * args.heads, 1, 64), kThreads, args);
 }
 
-void take(const MemoryTakeArgs& args) {
+void memory_take(const MemoryTakeArgs& args) {
   require_f32("memory_search", args.dtype);
   launch("memory_choose", args.exact ? exact_kernel : bucket_kernel, grid_for(args.queries, 1, 64), kThreads,
          args);
   launch("memory_take", take_kernel, grid_for(args.queries * args.topk, Team<32>::kRowsPerBlock, 64),
          kThreads, args);
-}
-
-}  // namespace
-
-void install_memory_search() {
-  constexpr int kCuda = static_cast<int>(DeviceType::cuda);
-  memory_mark_slot.function[kCuda] = mark;
-  memory_take_slot.function[kCuda] = take;
 }
 
 }  // namespace eddy::cuda

@@ -5,7 +5,6 @@
 //                  and values, each thread every 32nd element
 //   shared memory  none
 //   bytes moved    every entry read and written once, the least for a result that is another tensor
-#include "cuda/core/install.h"
 #include "cuda/core/team.cuh"
 #include "ops/memory/memory_write.h"
 
@@ -43,17 +42,15 @@ void write(const MemoryWriteArgs& args) {
 
 }  // namespace
 
-void install_memory_write() {
-  memory_write_slot.function[static_cast<int>(DeviceType::cuda)] = [](const MemoryWriteArgs& args) {
-    switch (dtype_bytes(args.dtype)) {
-      case 2:
-        return write<std::uint16_t>(args);
-      case 4:
-        return write<std::uint32_t>(args);
-      default:
-        return write<std::uint64_t>(args);
-    }
-  };
+void memory_write(const MemoryWriteArgs& args) {
+  switch (dtype_bytes(args.dtype)) {
+    case 2:
+      return write<std::uint16_t>(args);
+    case 4:
+      return write<std::uint32_t>(args);
+    default:
+      return write<std::uint64_t>(args);
+  }
 }
 
 }  // namespace eddy::cuda

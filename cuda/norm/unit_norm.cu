@@ -12,7 +12,6 @@
 //                  register-resident come from the cache the second time.
 //   registers      31 to 56 for aligned register-resident rows (nvcc 13.0, sm_90), none spilled, so 36 to 64
 //                  warps on a multiprocessor
-#include "cuda/core/install.h"
 #include "cuda/core/numbers.cuh"
 #include "cuda/core/register_rows.cuh"
 #include "cuda/core/team.cuh"
@@ -147,26 +146,23 @@ void run(const char* name, void (*register_kernel)(RegisterRowUnitNorm<Args>), v
 
 }  // namespace
 
-void install_unit_norm() {
-  constexpr int kCuda = static_cast<int>(DeviceType::cuda);
-  unit_norm_forward_slot.function[kCuda] = [](const UnitNormArgs& args) {
-    for_activations("unit_norm", args.dtype, [&](auto* type) {
-      using T = StoredIn<decltype(type)>;
-      const bool all = rows_aligned<T>(args.x, args.x_stride) && rows_aligned<T>(args.y);
-      run<T>("unit_norm", all ? register_forward_kernel<true, T> : register_forward_kernel<false, T>,
-             forward_kernel<32, T>, forward_kernel<kThreads, T>, args);
-    });
-  };
-  unit_norm_backward_slot.function[kCuda] = [](const UnitNormBackwardArgs& args) {
-    for_activations("unit_norm", args.dtype, [&](auto* type) {
-      using T = StoredIn<decltype(type)>;
-      const bool all =
-          rows_aligned<T>(args.dy, args.dy_stride) && rows_aligned<T>(args.y) && rows_aligned<T>(args.dx);
-      run<T>("unit_norm_backward",
-             all ? register_backward_kernel<true, T> : register_backward_kernel<false, T>,
-             backward_kernel<32, T>, backward_kernel<kThreads, T>, args);
-    });
-  };
+void unit_norm_forward(const UnitNormArgs& args) {
+  for_activations("unit_norm", args.dtype, [&](auto* type) {
+    using T = StoredIn<decltype(type)>;
+    const bool all = rows_aligned<T>(args.x, args.x_stride) && rows_aligned<T>(args.y);
+    run<T>("unit_norm", all ? register_forward_kernel<true, T> : register_forward_kernel<false, T>,
+           forward_kernel<32, T>, forward_kernel<kThreads, T>, args);
+  });
+}
+
+void unit_norm_backward(const UnitNormBackwardArgs& args) {
+  for_activations("unit_norm", args.dtype, [&](auto* type) {
+    using T = StoredIn<decltype(type)>;
+    const bool all =
+        rows_aligned<T>(args.dy, args.dy_stride) && rows_aligned<T>(args.y) && rows_aligned<T>(args.dx);
+    run<T>("unit_norm_backward", all ? register_backward_kernel<true, T> : register_backward_kernel<false, T>,
+           backward_kernel<32, T>, backward_kernel<kThreads, T>, args);
+  });
 }
 
 }  // namespace eddy::cuda

@@ -9,7 +9,6 @@
 //   bytes moved    of a factored matrix the gradient four times (the second from the cache, as a block is at
 //                  most some 64 KiB), the parameter read twice and written once, the momentum read and
 //                  written; the least is the gradient three times
-#include "cuda/core/install.h"
 #include "cuda/core/team.cuh"
 #include "ops/optimizer/adafactor.h"
 #include "ops/optimizer/optimizer.h"
@@ -231,6 +230,8 @@ __global__ void apply_kernel(AdafactorArgs args) {
   });
 }
 
+}  // namespace
+
 void adafactor(const AdafactorArgs& args) {
   require_f32("adafactor", args.dtype);
   launch("adafactor_sums", sums_kernel, args.block_count, kThreads, args);
@@ -239,12 +240,6 @@ void adafactor(const AdafactorArgs& args) {
   launch("adafactor_rates", rates_kernel, grid_for(args.tensor_count, Team<32>::kRowsPerBlock), kThreads,
          args);
   launch("adafactor_apply", apply_kernel, args.block_count, kThreads, args);
-}
-
-}  // namespace
-
-void install_adafactor() {
-  adafactor_slot.function[static_cast<int>(DeviceType::cuda)] = adafactor;
 }
 
 }  // namespace eddy::cuda

@@ -21,7 +21,6 @@
 // Scale.
 //   mapping        one thread per four elements
 //   bytes moved    x read once and y written once, the least
-#include "cuda/core/install.h"
 #include "cuda/core/numbers.cuh"
 #include "cuda/core/team.cuh"
 #include "ops/optimizer/optimizer.h"
@@ -206,24 +205,23 @@ void scale(const ScaleArgs& args) {
 
 }  // namespace
 
-void install_optimizer() {
-  constexpr int kCuda = static_cast<int>(DeviceType::cuda);
-  adam_slot.function[kCuda] = [](const AdamArgs& args) {
-    require_f32("adam", args.dtype);
-    const bool by_four = aligned(args.p) && aligned(args.g) && aligned(args.m) && aligned(args.v);
-    launch("adam", adam_kernel, grid_for(args.n, kChunk, 64), kThreads, {args, by_four});
-  };
-  l2_norm_slot.function[kCuda] = [](const NormArgs& args) {
-    require_f32("l2_norm", args.dtype);
-    launch("l2_norm", squares_kernel, grid_for(args.n, kNormBlock, 8), kThreads, args);
-    launch("l2_norm", norm_kernel, 1, kThreads, args);
-  };
-  scale_slot.function[kCuda] = [](const ScaleArgs& args) {
-    for_activations("scale", args.dtype, [&](auto* x) {
-      for_activations("scale", args.y_dtype,
-                      [&](auto* y) { scale<StoredIn<decltype(x)>, StoredIn<decltype(y)>>(args); });
-    });
-  };
+void adam(const AdamArgs& args) {
+  require_f32("adam", args.dtype);
+  const bool by_four = aligned(args.p) && aligned(args.g) && aligned(args.m) && aligned(args.v);
+  launch("adam", adam_kernel, grid_for(args.n, kChunk, 64), kThreads, {args, by_four});
+}
+
+void l2_norm(const NormArgs& args) {
+  require_f32("l2_norm", args.dtype);
+  launch("l2_norm", squares_kernel, grid_for(args.n, kNormBlock, 8), kThreads, args);
+  launch("l2_norm", norm_kernel, 1, kThreads, args);
+}
+
+void scale(const ScaleArgs& args) {
+  for_activations("scale", args.dtype, [&](auto* x) {
+    for_activations("scale", args.y_dtype,
+                    [&](auto* y) { scale<StoredIn<decltype(x)>, StoredIn<decltype(y)>>(args); });
+  });
 }
 
 }  // namespace eddy::cuda

@@ -15,7 +15,6 @@
 //   bytes moved    x and y once, the least
 #include <cmath>
 
-#include "cuda/core/install.h"
 #include "cuda/core/numbers.cuh"
 #include "ops/pointwise/dropout.h"
 
@@ -158,14 +157,13 @@ void tiled_dropout(const TiledDropoutArgs& args) {
 
 }  // namespace
 
-void install_dropout() {
-  dropout_slot.function[static_cast<int>(DeviceType::cuda)] = [](const DropoutArgs& args) {
-    for_activations("dropout", args.dtype, [&](auto* type) { dropout<StoredIn<decltype(type)>>(args); });
-  };
-  tiled_dropout_slot.function[static_cast<int>(DeviceType::cuda)] = [](const TiledDropoutArgs& args) {
-    for_activations("tiled_dropout", args.dtype,
-                    [&](auto* type) { tiled_dropout<StoredIn<decltype(type)>>(args); });
-  };
+void dropout(const DropoutArgs& args) {
+  for_activations("dropout", args.dtype, [&](auto* type) { dropout<StoredIn<decltype(type)>>(args); });
+}
+
+void tiled_dropout(const TiledDropoutArgs& args) {
+  for_activations("tiled_dropout", args.dtype,
+                  [&](auto* type) { tiled_dropout<StoredIn<decltype(type)>>(args); });
 }
 
 }  // namespace eddy::cuda

@@ -7,7 +7,6 @@
 //   shared memory  none
 //   bytes moved    the result and dy once; a broadcast operand comes from the cache after its first use, so
 //                  memory sees each operand once, the least
-#include "cuda/core/install.h"
 #include "cuda/core/numbers.cuh"
 #include "cuda/core/walk.h"
 #include "ops/pointwise/pointwise.h"
@@ -126,11 +125,9 @@ void run_op(const BinaryArgs& args, OpList<Ops...>) {
 
 }  // namespace
 
-void install_pointwise_binary() {
-  binary_slot.function[static_cast<int>(DeviceType::cuda)] = [](const BinaryArgs& args) {
-    for_activations("pointwise", args.dtype,
-                    [&](auto* type) { run_op<StoredIn<decltype(type)>>(args, BinaryOps{}); });
-  };
+void binary(const BinaryArgs& args) {
+  for_activations("pointwise", args.dtype,
+                  [&](auto* type) { run_op<StoredIn<decltype(type)>>(args, BinaryOps{}); });
 }
 
 }  // namespace eddy::cuda

@@ -7,7 +7,6 @@
 //   bytes moved    each operand once, the least
 //
 // The result may be in the place of an operand, so no pointer is __restrict__.
-#include "cuda/core/install.h"
 #include "cuda/core/numbers.cuh"
 #include "ops/pointwise/pointwise.h"
 #include "ops/pointwise/pointwise_functors.h"
@@ -74,15 +73,14 @@ void backward(const UnaryArgs& args, OpList<Ops...>) {
 
 }  // namespace
 
-void install_pointwise_unary() {
-  unary_forward_slot.function[static_cast<int>(DeviceType::cuda)] = [](const UnaryArgs& args) {
-    for_activations("pointwise", args.dtype,
-                    [&](auto* type) { forward<StoredIn<decltype(type)>>(args, UnaryOps{}); });
-  };
-  unary_backward_slot.function[static_cast<int>(DeviceType::cuda)] = [](const UnaryArgs& args) {
-    for_activations("pointwise", args.dtype,
-                    [&](auto* type) { backward<StoredIn<decltype(type)>>(args, UnaryOps{}); });
-  };
+void unary_forward(const UnaryArgs& args) {
+  for_activations("pointwise", args.dtype,
+                  [&](auto* type) { forward<StoredIn<decltype(type)>>(args, UnaryOps{}); });
+}
+
+void unary_backward(const UnaryArgs& args) {
+  for_activations("pointwise", args.dtype,
+                  [&](auto* type) { backward<StoredIn<decltype(type)>>(args, UnaryOps{}); });
 }
 
 }  // namespace eddy::cuda

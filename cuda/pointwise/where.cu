@@ -5,7 +5,6 @@
 //   shared memory  none
 //   bytes moved    the mask, the result, and the chosen elements of each operand in whole sectors: at most
 //                  one read of each operand
-#include "cuda/core/install.h"
 #include "cuda/core/launch.cuh"
 #include "cuda/core/walk.h"
 #include "ops/pointwise/where.h"
@@ -46,19 +45,17 @@ void where(const WhereArgs& args) {
 
 }  // namespace
 
-void install_where() {
-  where_slot.function[static_cast<int>(DeviceType::cuda)] = [](const WhereArgs& args) {
-    switch (dtype_bytes(args.dtype)) {
-      case 1:
-        return where<std::uint8_t>(args);
-      case 2:
-        return where<std::uint16_t>(args);
-      case 4:
-        return where<std::uint32_t>(args);
-      default:
-        return where<std::uint64_t>(args);
-    }
-  };
+void where(const WhereArgs& args) {
+  switch (dtype_bytes(args.dtype)) {
+    case 1:
+      return where<std::uint8_t>(args);
+    case 2:
+      return where<std::uint16_t>(args);
+    case 4:
+      return where<std::uint32_t>(args);
+    default:
+      return where<std::uint64_t>(args);
+  }
 }
 
 }  // namespace eddy::cuda

@@ -52,13 +52,13 @@ Direction<BlockAccumulateArgs> accumulate_forward_of(const BlockAccumulateArgs& 
 
 }  // namespace
 
-bool supports_block_accumulate(const RecurrenceSupportQuery& query) {
-  if (!fused_recurrences()) return false;
+void block_accumulate_supports(const RecurrenceSupportQuery& query) {
+  *query.fits = false;
+  if (!fused_recurrences()) return;
   const auto args = sizes_of<BlockAccumulateArgs>(query);
-  const bool takes = supports_blocks(query) && plan_of(args, accumulate_forward_of(args)).groups > 0 &&
-                     plan_of(args, accumulate_backward_of(args)).groups > 0;
-  if (!takes) warn_not_fused("block_accumulate", query);
-  return takes;
+  *query.fits = supports_blocks(query) && plan_of(args, accumulate_forward_of(args)).groups > 0 &&
+                plan_of(args, accumulate_backward_of(args)).groups > 0;
+  if (!*query.fits) warn_not_fused("block_accumulate", query);
 }
 
 void block_accumulate_forward(const BlockAccumulateArgs& args) {

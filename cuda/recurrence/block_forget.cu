@@ -35,13 +35,13 @@ constexpr const char* kNoKernel =
 
 }  // namespace
 
-bool supports_block_forget(const RecurrenceSupportQuery& query) {
-  if (!fused_recurrences()) return false;
+void block_forget_supports(const RecurrenceSupportQuery& query) {
+  *query.fits = false;
+  if (!fused_recurrences()) return;
   const auto args = sizes_of<UnitRecurrenceArgs>(query);
-  const bool takes = supports_blocks(query) && plan_of(args, forward_of<true>(args)).groups > 0 &&
-                     plan_of(args, backward_of<true>(args)).groups > 0;
-  if (!takes) warn_not_fused("block_forget", query);
-  return takes;
+  *query.fits = supports_blocks(query) && plan_of(args, forward_of<true>(args)).groups > 0 &&
+                plan_of(args, backward_of<true>(args)).groups > 0;
+  if (!*query.fits) warn_not_fused("block_forget", query);
 }
 
 void block_forget_forward(const UnitRecurrenceArgs& args) {

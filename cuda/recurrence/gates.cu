@@ -5,7 +5,6 @@
 //                  gradients, which are then added in order
 //   shared memory  2 KiB (2,048 bytes) in the gradient
 //   bytes moved    every operand and every result once, the least; the partial sums are 1/64 of a result
-#include "cuda/core/install.h"
 #include "cuda/core/launch.cuh"
 #include "ops/cpu/vec_math.h"
 #include "ops/recurrence/gates.h"
@@ -129,7 +128,9 @@ std::int64_t blocks_of(const GateArgs& args) {
   return grid_for((args.width + kColumns - 1) / kColumns * gate_blocks(args.rows), 1, 64);
 }
 
-void forward(const GateArgs& args) {
+}  // namespace
+
+void gate_forward(const GateArgs& args) {
   require_f32("gate", args.dtype);
   const bool fixed = args.kind == GateKind::fixed;
   const auto kernel =
@@ -138,7 +139,7 @@ void forward(const GateArgs& args) {
   launch(fixed ? "fixed_gate" : "lstm_gate", kernel, blocks_of(args), kThreads, args);
 }
 
-void backward(const GateBackwardArgs& args) {
+void gate_backward(const GateBackwardArgs& args) {
   require_f32("gate", args.dtype);
   const bool fixed = args.forward.kind == GateKind::fixed, tanh_z = args.forward.tanh_z;
   const auto kernel =
@@ -146,13 +147,6 @@ void backward(const GateBackwardArgs& args) {
             : (tanh_z ? backward_kernel<GateKind::lstm, true> : backward_kernel<GateKind::lstm, false>);
   launch(fixed ? "fixed_gate_backward" : "lstm_gate_backward", kernel, blocks_of(args.forward), kThreads,
          args);
-}
-
-}  // namespace
-
-void install_gates() {
-  gate_forward_slot.function[static_cast<int>(DeviceType::cuda)] = forward;
-  gate_backward_slot.function[static_cast<int>(DeviceType::cuda)] = backward;
 }
 
 }  // namespace eddy::cuda

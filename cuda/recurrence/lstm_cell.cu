@@ -4,7 +4,6 @@
 //   shared memory  none
 //   bytes moved    every operand and every result once, the least; the gradient computes the gates' values
 //                  again
-#include "cuda/core/install.h"
 #include "cuda/core/launch.cuh"
 #include "ops/cpu/vec_math.h"
 #include "ops/recurrence/lstm_cell.h"
@@ -57,17 +56,14 @@ __global__ void backward_kernel(LstmCellBackwardArgs args) {
 
 }  // namespace
 
-void install_lstm_cell() {
-  constexpr int kCuda = static_cast<int>(DeviceType::cuda);
-  lstm_cell_forward_slot.function[kCuda] = [](const LstmCellArgs& args) {
-    require_f32("lstm_cell", args.dtype);
-    launch("lstm_cell", forward_kernel, grid_for(args.batch * args.hidden, kThreads), kThreads, args);
-  };
-  lstm_cell_backward_slot.function[kCuda] = [](const LstmCellBackwardArgs& args) {
-    require_f32("lstm_cell", args.dtype);
-    launch("lstm_cell_backward", backward_kernel, grid_for(args.batch * args.hidden, kThreads), kThreads,
-           args);
-  };
+void lstm_cell_forward(const LstmCellArgs& args) {
+  require_f32("lstm_cell", args.dtype);
+  launch("lstm_cell", forward_kernel, grid_for(args.batch * args.hidden, kThreads), kThreads, args);
+}
+
+void lstm_cell_backward(const LstmCellBackwardArgs& args) {
+  require_f32("lstm_cell", args.dtype);
+  launch("lstm_cell_backward", backward_kernel, grid_for(args.batch * args.hidden, kThreads), kThreads, args);
 }
 
 }  // namespace eddy::cuda

@@ -9,7 +9,6 @@
 //   bytes moved    the weights once a step, the least only if they do not stay in the second-level cache;
 //                  every row that a kernel reads or writes passes through memory once, where one kernel for
 //                  all steps would keep it on the multiprocessor
-#include "cuda/core/install.h"
 #include "cuda/recurrence/unit_recurrence.cuh"
 #include "cuda/recurrence/unit_recurrence_fused.h"
 #include "cuda/runtime/gemm.h"
@@ -265,34 +264,19 @@ struct Chain {
 
 }  // namespace
 
-void install_unit_recurrence() {
-  constexpr int kCuda = static_cast<int>(DeviceType::cuda);
-  unit_recurrence_forward_slot.function[kCuda] = [](const UnitRecurrenceArgs& args) {
-    require_f32("unit_recurrence", args.dtype);
-    if (fused_unit_recurrence_forward(args)) return;
-    require_f32("unit_recurrence", args.kept);
-    for (Chain chain(args); chain.step.t < args.time; ++chain.step.t) chain.forward();
-  };
-  unit_recurrence_supports_slot.function[kCuda] = [](const RecurrenceSupportQuery& query) {
-    *query.fits = supports_unit_recurrence(query);
-  };
-  block_forget_supports_slot.function[kCuda] = [](const RecurrenceSupportQuery& query) {
-    *query.fits = supports_block_forget(query);
-  };
-  block_forget_forward_slot.function[kCuda] = block_forget_forward;
-  block_forget_backward_slot.function[kCuda] = block_forget_backward;
-  block_accumulate_supports_slot.function[kCuda] = [](const RecurrenceSupportQuery& query) {
-    *query.fits = supports_block_accumulate(query);
-  };
-  block_accumulate_forward_slot.function[kCuda] = block_accumulate_forward;
-  block_accumulate_backward_slot.function[kCuda] = block_accumulate_backward;
-  unit_recurrence_backward_slot.function[kCuda] = [](const UnitRecurrenceArgs& args) {
-    require_f32("unit_recurrence", args.dtype);
-    if (fused_unit_recurrence_backward(args)) return;
-    require_f32("unit_recurrence", args.kept);
-    Chain chain(args);
-    for (chain.step.t = args.time - 1; chain.step.t >= 0; --chain.step.t) chain.backward();
-  };
+void unit_recurrence_forward(const UnitRecurrenceArgs& args) {
+  require_f32("unit_recurrence", args.dtype);
+  if (fused_unit_recurrence_forward(args)) return;
+  require_f32("unit_recurrence", args.kept);
+  for (Chain chain(args); chain.step.t < args.time; ++chain.step.t) chain.forward();
+}
+
+void unit_recurrence_backward(const UnitRecurrenceArgs& args) {
+  require_f32("unit_recurrence", args.dtype);
+  if (fused_unit_recurrence_backward(args)) return;
+  require_f32("unit_recurrence", args.kept);
+  Chain chain(args);
+  for (chain.step.t = args.time - 1; chain.step.t >= 0; --chain.step.t) chain.backward();
 }
 
 }  // namespace eddy::cuda

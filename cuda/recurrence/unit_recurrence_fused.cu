@@ -36,17 +36,17 @@ bool fused_recurrences() {
   return allowed.load(std::memory_order_relaxed);
 }
 
-bool supports_unit_recurrence(const RecurrenceSupportQuery& query) {
-  if (!fused_recurrences()) return false;
+void unit_recurrence_supports(const RecurrenceSupportQuery& query) {
+  *query.fits = false;
+  if (!fused_recurrences()) return;
   const auto args = sizes_of<UnitRecurrenceArgs>(query);
-  const bool takes =
+  *query.fits =
       plan_of(args, forward_of<false>(args)).groups > 0 && plan_of(args, backward_of<false>(args)).groups > 0;
-  if (!takes) {
+  if (!*query.fits) {
     RecurrenceSupportQuery without_block = query;
     without_block.block = 0;
     warn_not_fused("unit_recurrence", without_block);
   }
-  return takes;
 }
 
 bool fused_unit_recurrence_forward(const UnitRecurrenceArgs& args) {

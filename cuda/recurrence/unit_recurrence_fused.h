@@ -14,27 +14,18 @@ bool fused_recurrences();
 // of 0 means the unit recurrence. It is defined in a .cpp file, since .cu files cannot format.
 void warn_not_fused(const char* op, const RecurrenceSupportQuery& sizes);
 
-// Returns whether the fused kernels are on and support such a unit recurrence, forward and backward: dim and
-// mlp are multiples of 32, dim is at most 512, and the GPU's multiprocessors together hold the weights. If
-// they are on and do not support it, it gives a warning.
-bool supports_unit_recurrence(const RecurrenceSupportQuery& query);
+// Answers whether the fused kernels are on and support such a recurrence, forward and backward: dim and mlp
+// are multiples of 32, dim is at most 512, and the GPU's multiprocessors together hold the weights; blocks
+// have at most 64 positions and heads at most 32 numbers. If the kernels are on and do not support it, it
+// gives a warning.
+void unit_recurrence_supports(const RecurrenceSupportQuery& query);
+void block_forget_supports(const RecurrenceSupportQuery& query);
+void block_accumulate_supports(const RecurrenceSupportQuery& query);
+
 // Runs the whole chain of the unit recurrence, or its gradient. Returns whether the fused kernel supports the
 // call; if not, it only gives a warning. With products in bf16 the rows are stored as the capability query
 // answered, so that decides, forward and backward; in f32 the setting is checked here.
 bool fused_unit_recurrence_forward(const UnitRecurrenceArgs& args);
 bool fused_unit_recurrence_backward(const UnitRecurrenceArgs& args);
-
-// Returns whether the fused kernels are on and support such a block recurrence: as for the unit recurrence,
-// and blocks have at most 64 positions and heads at most 32 numbers. If they are on and do not support it, it
-// gives a warning.
-bool supports_block_forget(const RecurrenceSupportQuery& query);
-// Runs the chain of the block recurrence with forget, or its gradient.
-// errors: DeviceError for unsupported sizes.
-void block_forget_forward(const UnitRecurrenceArgs& args);
-void block_forget_backward(const UnitRecurrenceArgs& args);
-// The same for the block recurrence with accumulate.
-bool supports_block_accumulate(const RecurrenceSupportQuery& query);
-void block_accumulate_forward(const BlockAccumulateArgs& args);
-void block_accumulate_backward(const BlockAccumulateArgs& args);
 
 }  // namespace eddy::cuda

@@ -18,7 +18,6 @@
 // Maximum, and its gradient.
 //   mapping        rows as above, else a thread per column; the gradient has a thread per element of dx
 //   bytes moved    x once; for the gradient dx once, dy and the index once per row through the cache
-#include "cuda/core/install.h"
 #include "cuda/core/numbers.cuh"
 #include "cuda/core/team.cuh"
 #include "ops/reduce/partial_sums.h"
@@ -153,12 +152,6 @@ __global__ void __launch_bounds__(kPartialThreads)
   }
 }
 
-void partial_sums(const PartialSumsArgs& args) {
-  require_f32("partial_sums", args.dtype);
-  const std::int64_t tiles = (args.width + kPartialColumns - 1) / kPartialColumns;
-  launch("partial_sums", partial_sums_kernel, grid_for(tiles * args.tensors, 1, 2), kPartialThreads, args);
-}
-
 // A value and its index. The larger value wins, NaN above all, and among equals the lower index, so that the
 // order of comparisons does not matter.
 struct Best {
@@ -215,14 +208,6 @@ __global__ void max_columns_kernel(MaxArgs args) {
   }
 }
 
-void max_forward(const MaxArgs& args) {
-  require_f32("max", args.dtype);
-  if (args.inner == 1)
-    launch_rows("max", max_rows_kernel<32>, max_rows_kernel<kThreads>, args.outer, args.count, args);
-  else
-    launch("max", max_columns_kernel, grid_for(args.outer * args.inner, kThreads), kThreads, args);
-}
-
 __global__ void max_backward_kernel(MaxBackwardArgs args) {
   float* const dx = static_cast<float*>(args.dx);
   for (std::int64_t i = first_item(); i < args.outer * args.count * args.inner; i += item_step()) {
@@ -234,21 +219,30 @@ __global__ void max_backward_kernel(MaxBackwardArgs args) {
   }
 }
 
+}  // namespace
+
+void sum(const SumArgs& args) {
+  for_activations("sum", args.dtype, [&](auto* type) { sum<StoredIn<decltype(type)>>(args); });
+}
+
+void partial_sums(const PartialSumsArgs& args) {
+  require_f32("partial_sums", args.dtype);
+  const std::int64_t tiles = (args.width + kPartialColumns - 1) / kPartialColumns;
+  launch("partial_sums", partial_sums_kernel, grid_for(tiles * args.tensors, 1, 2), kPartialThreads, args);
+}
+
+void max_forward(const MaxArgs& args) {
+  require_f32("max", args.dtype);
+  if (args.inner == 1)
+    launch_rows("max", max_rows_kernel<32>, max_rows_kernel<kThreads>, args.outer, args.count, args);
+  else
+    launch("max", max_columns_kernel, grid_for(args.outer * args.inner, kThreads), kThreads, args);
+}
+
 void max_backward(const MaxBackwardArgs& args) {
   require_f32("max", args.dtype);
   launch("max_backward", max_backward_kernel, grid_for(args.outer * args.count * args.inner, kThreads),
          kThreads, args);
-}
-
-}  // namespace
-
-void install_reduce() {
-  sum_slot.function[static_cast<int>(DeviceType::cuda)] = [](const SumArgs& args) {
-    for_activations("sum", args.dtype, [&](auto* type) { sum<StoredIn<decltype(type)>>(args); });
-  };
-  partial_sums_slot.function[static_cast<int>(DeviceType::cuda)] = partial_sums;
-  max_forward_slot.function[static_cast<int>(DeviceType::cuda)] = max_forward;
-  max_backward_slot.function[static_cast<int>(DeviceType::cuda)] = max_backward;
 }
 
 }  // namespace eddy::cuda

@@ -8,7 +8,6 @@
 //                  repeat. The gradients read dy and y in the same way.
 //
 // Masked entries take no part in the arithmetic, so a NaN there does no harm.
-#include "cuda/core/install.h"
 #include "cuda/core/team.cuh"
 #include "ops/reduce/softmax.h"
 
@@ -108,32 +107,32 @@ __global__ void log_softmax_backward_kernel(LogSoftmaxBackwardArgs args) {
 
 }  // namespace
 
-void install_softmax() {
-  constexpr int kCuda = static_cast<int>(DeviceType::cuda);
-  softmax_forward_slot.function[kCuda] = [](const SoftmaxArgs& args) {
-    require_f32("softmax", args.dtype);
-    if (args.mask == nullptr && args.bias == nullptr)
-      launch_rows("softmax", softmax_kernel<32, true>, softmax_kernel<kThreads, true>, args.rows, args.width,
-                  args);
-    else
-      launch_rows("softmax", softmax_kernel<32, false>, softmax_kernel<kThreads, false>, args.rows,
-                  args.width, args);
-  };
-  softmax_backward_slot.function[kCuda] = [](const SoftmaxBackwardArgs& args) {
-    require_f32("softmax", args.dtype);
-    launch_rows("softmax_backward", softmax_backward_kernel<32>, softmax_backward_kernel<kThreads>, args.rows,
-                args.width, args);
-  };
-  log_softmax_forward_slot.function[kCuda] = [](const LogSoftmaxArgs& args) {
-    require_f32("log_softmax", args.dtype);
-    launch_rows("log_softmax", log_softmax_kernel<32>, log_softmax_kernel<kThreads>, args.rows, args.width,
+void softmax_forward(const SoftmaxArgs& args) {
+  require_f32("softmax", args.dtype);
+  if (args.mask == nullptr && args.bias == nullptr)
+    launch_rows("softmax", softmax_kernel<32, true>, softmax_kernel<kThreads, true>, args.rows, args.width,
                 args);
-  };
-  log_softmax_backward_slot.function[kCuda] = [](const LogSoftmaxBackwardArgs& args) {
-    require_f32("log_softmax", args.dtype);
-    launch_rows("log_softmax_backward", log_softmax_backward_kernel<32>,
-                log_softmax_backward_kernel<kThreads>, args.rows, args.width, args);
-  };
+  else
+    launch_rows("softmax", softmax_kernel<32, false>, softmax_kernel<kThreads, false>, args.rows, args.width,
+                args);
+}
+
+void softmax_backward(const SoftmaxBackwardArgs& args) {
+  require_f32("softmax", args.dtype);
+  launch_rows("softmax_backward", softmax_backward_kernel<32>, softmax_backward_kernel<kThreads>, args.rows,
+              args.width, args);
+}
+
+void log_softmax_forward(const LogSoftmaxArgs& args) {
+  require_f32("log_softmax", args.dtype);
+  launch_rows("log_softmax", log_softmax_kernel<32>, log_softmax_kernel<kThreads>, args.rows, args.width,
+              args);
+}
+
+void log_softmax_backward(const LogSoftmaxBackwardArgs& args) {
+  require_f32("log_softmax", args.dtype);
+  launch_rows("log_softmax_backward", log_softmax_backward_kernel<32>, log_softmax_backward_kernel<kThreads>,
+              args.rows, args.width, args);
 }
 
 }  // namespace eddy::cuda

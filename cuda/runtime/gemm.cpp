@@ -429,14 +429,13 @@ std::string product_library_version() {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
-void install_gemm() {
-  gemm_slot.function[static_cast<int>(DeviceType::cuda)] = [](const GemmArgs& args) {
-    multiply({args, type_of_c(args)});
-  };
-  product_supports_slot.function[static_cast<int>(DeviceType::cuda)] = [](const ProductSupportQuery& query) {
-    *query.fits =
-        fused_products() && (query.product == nullptr || fits({*query.product, type_of_c(*query.product)}));
-  };
+void gemm(const GemmArgs& args) {
+  multiply({args, type_of_c(args)});
+}
+
+void product_supports(const ProductSupportQuery& query) {
+  *query.fits =
+      fused_products() && (query.product == nullptr || fits({*query.product, type_of_c(*query.product)}));
 }
 
 }  // namespace eddy::cuda

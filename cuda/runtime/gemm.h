@@ -37,7 +37,4 @@ void forget_product_plans();
 // Returns the version of cuBLASLt, for example "13.0.2".
 std::string product_library_version();
 
-// Fills the gemm slot and the slot of its capability query.
-void install_gemm();
-
 }  // namespace eddy::cuda

@@ -17,9 +17,6 @@
 
 namespace eddy {
 
-constinit Slot<AttentionArgs> attention_forward_slot{"attention_forward"};
-constinit Slot<AttentionBackwardArgs> attention_backward_slot{"attention_backward"};
-
 namespace {
 
 // An optional tensor beside q.

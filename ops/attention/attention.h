@@ -10,7 +10,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "ops/core/attention_band.h"
 #include "ops/core/slot.h"
@@ -161,8 +160,5 @@ struct AttentionBackwardArgs {
 };
 extern Slot<AttentionArgs> attention_forward_slot;
 extern Slot<AttentionBackwardArgs> attention_backward_slot;
-
-struct OpSpec;
-std::vector<OpSpec> attention_specs();
 
 }  // namespace eddy

@@ -207,11 +207,6 @@ void forward(const AttentionArgs& args) {
 
 }  // namespace
 
-void install_attention_backward();
-void install_attention();
-void install_attention() {
-  install_cpu(attention_forward_slot, forward<float>, EDDY_F64(forward<double>));
-  install_attention_backward();
-}
+EDDY_CPU_KERNEL(attention_forward, forward)
 
 }  // namespace eddy::EDDY_ISA

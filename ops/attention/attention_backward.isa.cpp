@@ -408,9 +408,6 @@ void backward(const AttentionBackwardArgs& gradient) {
 
 }  // namespace
 
-void install_attention_backward();
-void install_attention_backward() {
-  install_cpu(attention_backward_slot, backward<float>, EDDY_F64(backward<double>));
-}
+EDDY_CPU_KERNEL(attention_backward, backward)
 
 }  // namespace eddy::EDDY_ISA

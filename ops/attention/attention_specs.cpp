@@ -28,7 +28,7 @@ OpFunction call_of(Attention function, const AttentionOptions& options, const Ta
     if (tables.head_scale) completed.head_scale = x[next++];
     if (tables.bias) completed.bias = x[next++];
     if (tables.positions) completed.positions = x[next++];
-    return Tensors{function(x[0], x[1], x[2], completed)};
+    return function(x[0], x[1], x[2], completed);
   };
 }
 
@@ -85,9 +85,7 @@ OpCost cost_of(const Tensors& x, const AttentionOptions& options, const Tables& 
 
 OpSpec spec_of(const char* name, const char* formula, const AttentionOptions& options,
                const Tables& tables = {}) {
-  OpSpec spec;
-  spec.name = name;
-  spec.formula = formula;
+  OpSpec spec{name, formula};
   spec.run = call_of(attention, options, tables);
   spec.reference = call_of(attention_composed, options, tables);
   spec.cost = [=](const Tensors& x) { return cost_of(x, options, tables); };
@@ -140,8 +138,8 @@ OpSpec relative_spec(const char* name, const char* formula, const AttentionOptio
   add("two_query_tiles", sample("tiles", {1, 55, 2, 2}, {1, 62, 2, 2}), false);
   add("two_key_tiles", sample("long", {1, 10, 1, 2}, {1, 262, 1, 2}), false);
   add("grouped_heads", sample("grouped", {2, 8, 6, 4}, {2, 9, 2, 4}));
-  Tensors strided = with_tables(sample("strided", {1, 6, 2, 4}, {1, 8, 2, 4}), options, tables);
-  for (Tensor& x : strided) x = strided_copy(x);
+  const Tensors strided =
+      strided_copies(with_tables(sample("strided", {1, 6, 2, 4}, {1, 8, 2, 4}), options, tables));
   spec.samples.push_back({"strided", strided});
   add("large", sample("large", {1, 8, 2, 4}, {1, 9, 2, 4}, 30), false);
   if (bench.rank() == 4)
@@ -149,7 +147,6 @@ OpSpec relative_spec(const char* name, const char* formula, const AttentionOptio
       Tensors x =
           with_tables(sample("bench", {bench[0], bench[1], bench[3], 64}, {bench[0], bench[2], bench[3], 64}),
                       options, tables);
-      for (Tensor& part : x) part = raw::cast(part, Dtype::f32);
       return x;
     };
   return spec;
@@ -178,37 +175,32 @@ OpSpec past_spec(const char* name, const char* formula, const AttentionOptions& 
   add("more_queries", {1, 9, 2, 3}, {1, 2, 2, 3}, 3);
   add("two_key_tiles", {1, 10, 1, 2}, {1, 131, 1, 2}, 135, false);
   add("grouped_heads", {2, 5, 6, 4}, {2, 5, 2, 4}, 4);
-  Tensors strided = inputs({1, 6, 2, 4}, {1, 6, 2, 4}, 5);
-  for (Tensor& x : strided) x = strided_copy(x);
+  const Tensors strided = strided_copies(inputs({1, 6, 2, 4}, {1, 6, 2, 4}, 5));
   spec.samples.push_back({"strided", strided});
   if (bench.rank() == 4)
     spec.bench = [=] {
       const Shape own{bench[0], bench[1], bench[3], 64};
-      Tensors x = inputs(own, own, bench[2]);
-      for (Tensor& part : x) part = raw::cast(part, Dtype::f32);
-      return x;
+      return inputs(own, own, bench[2]);
     };
   return spec;
 }
 
 OpSpec packed_spec() {
-  OpSpec spec;
-  spec.name = "attention_packed";
-  spec.formula = "attention of the three parts of [q k v], causal, 3 heads";
+  OpSpec spec{"attention_packed", "attention of the three parts of [q k v], causal, 3 heads"};
   AttentionOptions options;
   options.causal = true;
-  spec.run = [options](const Tensors& x) { return Tensors{attention_packed(x[0], 3, options)}; };
+  spec.run = [options](const Tensors& x) { return attention_packed(x[0], 3, options); };
   spec.reference = [options](const Tensors& x) {
     const Tensors parts = packed_slices(raw::contiguous(x[0]), 3);
     const Tensor y = attention_composed(parts[0], parts[1], parts[2], options);
-    return Tensors{raw::reshape(y, {y.dim(0), y.dim(1), y.dim(2) * y.dim(3)})};
+    return raw::reshape(y, {y.dim(0), y.dim(1), y.dim(2) * y.dim(3)});
   };
   spec.samples = {{"size_0", {sample_normal({2, 0, 18}, "p0")}},
                   {"size_1", {sample_normal({1, 1, 9}, "p1")}},
                   {"odd_tail", {sample_normal({2, 11, 45}, "p2")}},
                   {"strided", {strided_copy(sample_normal({2, 5, 18}, "p3"))}}};
   spec.roundings = 32;
-  spec.bench = [] { return Tensors{raw::cast(sample_normal({16, 256, 3 * 384}, "bench"), Dtype::f32)}; };
+  spec.bench = [] { return sample_normal({16, 256, 3 * 384}, "bench"); };
   spec.cost = [](const Tensors& x) {
     const double time = static_cast<double>(x[0].dim(1)), dim = static_cast<double>(x[0].dim(2)) / 3;
     return OpCost{4 * static_cast<double>(x[0].dim(0)) * dim * time * (time + 1) / 2,

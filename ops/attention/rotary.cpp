@@ -13,8 +13,6 @@
 
 namespace eddy {
 
-constinit Slot<RotaryArgs> rotary_slot{"rotary"};
-
 namespace {
 
 constexpr std::int64_t kLastPosition = std::int64_t{1} << 52;  // up to here an f64 holds every position

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "ops/core/slot.h"
 #include "tensor/tensor.h"
@@ -46,8 +45,5 @@ struct RotaryArgs {
   float beta;  // y = beta * y + the rotated pairs; y is not read if beta is 0
 };
 extern Slot<RotaryArgs> rotary_slot;
-
-struct OpSpec;
-std::vector<OpSpec> rotary_specs();
 
 }  // namespace eddy

@@ -7,8 +7,6 @@
 #include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
-void install_rotary();
-
 namespace {
 
 constexpr std::int64_t kChunk = 1 << 14;  // elements that pay for handing a chunk to a thread
@@ -81,8 +79,6 @@ void rotary_kernel(const RotaryArgs& args) {
 
 }  // namespace
 
-void install_rotary() {
-  install_cpu(rotary_slot, rotary_kernel<float>, EDDY_F64(rotary_kernel<double>));
-}
+EDDY_CPU_KERNEL(rotary, rotary_kernel)
 
 }  // namespace eddy::EDDY_ISA

@@ -30,11 +30,9 @@ Tensor reference_rotary(const Tensor& input) {
 }  // namespace
 
 std::vector<OpSpec> rotary_specs() {
-  OpSpec spec;
-  spec.name = "rotary";
-  spec.formula = "(u cos a - w sin a, u sin a + w cos a), a = position theta^(-2i / head_size)";
-  spec.run = [](const Tensors& x) { return Tensors{rotary(x[0], kFirst, kTheta)}; };
-  spec.reference = [](const Tensors& x) { return Tensors{reference_rotary(x[0])}; };
+  OpSpec spec{"rotary", "(u cos a - w sin a, u sin a + w cos a), a = position theta^(-2i / head_size)"};
+  spec.run = [](const Tensors& x) { return rotary(x[0], kFirst, kTheta); };
+  spec.reference = [](const Tensors& x) { return reference_rotary(x[0]); };
   const auto x = [](const Shape& shape, double scale = 1) { return sample_normal(shape, "x", scale); };
   spec.samples = {{"size_0", {x({2, 0, 3, 4})}},
                   {"no_entries", {x({2, 3, 1, 0})}},
@@ -51,11 +49,8 @@ std::vector<OpSpec> rotary_specs() {
                    },
                    false}};
   spec.roundings = 64;  // an angle of up to 23 radians with 3 roundings
-  spec.bench = [x] { return Tensors{raw::cast(x({32, 256, 6, 48}), Dtype::f32)}; };
-  spec.cost = [](const Tensors& inputs) {
-    return OpCost{3.0 * static_cast<double>(inputs[0].elements()),
-                  2.0 * static_cast<double>(inputs[0].bytes())};
-  };
+  spec.bench = [x] { return x({32, 256, 6, 48}); };
+  spec.cost = cost_per_element(3, 2);
   return {spec};
 }
 

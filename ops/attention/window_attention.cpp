@@ -12,9 +12,6 @@
 
 namespace eddy {
 
-constinit CpuSlot<WindowAttentionArgs> window_attention_forward_slot{{"window_attention_forward"}};
-constinit CpuSlot<WindowAttentionArgs> window_attention_backward_slot{{"window_attention_backward"}};
-
 namespace {
 
 // Blocked attention is faster if fewer than a quarter of the lanes are in use, or if the probabilities of 16

@@ -14,7 +14,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "ops/core/slot.h"
 #include "tensor/random/philox.h"
@@ -83,8 +82,5 @@ EDDY_INLINE std::int64_t window_attention_scratch(const WindowAttentionArgs& arg
   return kWindowLanes *
          (3 * args.queries * width + 4 * keys * width + 2 * args.queries * keys + 3 * keys + 4);
 }
-
-struct OpSpec;
-std::vector<OpSpec> window_attention_specs();
 
 }  // namespace eddy

@@ -18,9 +18,6 @@
 #include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
-
-void install_window_attention();
-
 namespace {
 
 // Lanes are those of one register: 16 with AVX-512, fewer elsewhere.
@@ -402,9 +399,7 @@ void backward(const WindowAttentionArgs& args) {
 
 }  // namespace
 
-void install_window_attention() {
-  install_cpu(window_attention_forward_slot, forward<float>, EDDY_F64(forward<double>));
-  install_cpu(window_attention_backward_slot, backward<float>, EDDY_F64(backward<double>));
-}
+EDDY_CPU_KERNEL(window_attention_forward, forward)
+EDDY_CPU_KERNEL(window_attention_backward, backward)
 
 }  // namespace eddy::EDDY_ISA

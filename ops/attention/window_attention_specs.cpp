@@ -53,15 +53,13 @@ Tensors reference(const Tensors& inputs, double rate, const RandomKey& key) {
 
 OpSpec window_spec(const char* name, double rate) {
   const RandomKey key = random_key(5, "window sample", 2);
-  OpSpec spec;
-  spec.name = name;
-  spec.formula = "softmax(q k^T / sqrt(d)) v over the rows before a block and its own";
+  OpSpec spec{name, "softmax(q k^T / sqrt(d)) v over the rows before a block and its own"};
   spec.run = [rate, key](const Tensors& x) {
     WindowAttentionOptions options;
     options.heads = kHeads;
     options.dropout = rate;
     options.dropout_key = key;
-    return Tensors{window_attention(x[0], x.size() > 2 ? x[2] : Tensor(), x[1], options)};
+    return window_attention(x[0], optional_input(x, 2), x[1], options);
   };
   spec.reference = [rate, key](const Tensors& x) { return reference(x, rate, key); };
   const auto inputs = [](std::int64_t batch, std::int64_t queries, std::int64_t own, std::int64_t past,
@@ -87,9 +85,8 @@ OpSpec window_spec(const char* name, double rate) {
                   {"small_batch", inputs(2, 3, 3, 2, 4)}};
   spec.roundings = 64;
   spec.bench = [] {
-    return Tensors{raw::cast(sample_normal({256, 32, 32}, "q"), Dtype::f32),
-                   raw::cast(sample_normal({256, 32, 64}, "own"), Dtype::f32),
-                   raw::cast(sample_normal({256, 32, 64}, "past"), Dtype::f32)};
+    return Tensors{sample_normal({256, 32, 32}, "q"), sample_normal({256, 32, 64}, "own"),
+                   sample_normal({256, 32, 64}, "past")};
   };
   spec.cost = [](const Tensors& x) {
     const auto queries = static_cast<double>(x[0].dim(1)), own = static_cast<double>(x[1].dim(1)),

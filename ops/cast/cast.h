@@ -1,8 +1,6 @@
 // Differentiable conversion to another dtype.
 #pragma once
 
-#include <vector>
-
 #include "tensor/tensor.h"
 
 namespace eddy {
@@ -12,8 +10,5 @@ namespace eddy {
 // errors: ValueError when x is undefined.
 // grad: between floating types, dy in the dtype of x; no gradient passes through integers.
 Tensor cast(const Tensor& x, Dtype dtype);
-
-struct OpSpec;
-std::vector<OpSpec> cast_specs();
 
 }  // namespace eddy

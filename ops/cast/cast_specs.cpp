@@ -8,15 +8,9 @@ namespace eddy {
 // difference would see the rounding, so the gradient is tested against the identity in
 // tests/ops/views/test_views.cpp.
 std::vector<OpSpec> cast_specs() {
-  OpSpec spec;
-  spec.name = "cast";
-  spec.formula = "x in another dtype";
-  spec.run = [](const Tensors& x) {
-    return Tensors{cast(cast(cast(x[0], Dtype::f32), Dtype::bf16), x[0].dtype())};
-  };
-  spec.reference = [](const Tensors& x) {
-    return Tensors{Tensor::from(x[0].to_vector<double>(), x[0].shape())};
-  };
+  OpSpec spec{"cast", "x in another dtype"};
+  spec.run = [](const Tensors& x) { return cast(cast(cast(x[0], Dtype::f32), Dtype::bf16), x[0].dtype()); };
+  spec.reference = [](const Tensors& x) { return Tensor::from(x[0].to_vector<double>(), x[0].shape()); };
   const auto values = [](const Shape& shape, double scale = 1) {
     return raw::cast(raw::cast(sample_normal(shape, "cast", scale), Dtype::bf16), Dtype::f64);
   };
@@ -26,8 +20,8 @@ std::vector<OpSpec> cast_specs() {
                   {"strided", {strided_copy(values({5, 7}))}, false},
                   {"large", {values({33}, 1e6)}, false}};
   spec.roundings = 0;
-  spec.bench = [values] { return Tensors{raw::cast(values({2048, 1024}), Dtype::f32)}; };
-  spec.cost = [](const Tensors& x) { return OpCost{0, 3 * static_cast<double>(x[0].bytes())}; };
+  spec.bench = [values] { return values({2048, 1024}); };
+  spec.cost = cost_per_element(0, 3);
   return {spec};
 }
 

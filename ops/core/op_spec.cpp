@@ -48,4 +48,10 @@ Tensor strided_copy(const Tensor& x) {
   return raw::transpose(raw::copy(raw::transpose(x, -1, -2)), -1, -2);
 }
 
+Tensors strided_copies(const Tensors& inputs) {
+  Tensors copies;
+  for (const Tensor& x : inputs) copies.push_back(strided_copy(x));
+  return copies;
+}
+
 }  // namespace eddy

@@ -13,7 +13,15 @@
 namespace eddy {
 
 using Tensors = std::vector<Tensor>;
-using OpFunction = std::function<Tensors(const Tensors&)>;
+
+// A function that gives tensors; it may return a single one as a Tensor.
+template <class... Inputs>
+struct TensorsOf : std::function<Tensors(Inputs...)> {
+  TensorsOf() = default;
+  template <class F>
+  TensorsOf(F f) : std::function<Tensors(Inputs...)>([f](Inputs... x) -> Tensors { return {f(x...)}; }) {}
+};
+using OpFunction = TensorsOf<const Tensors&>;  // from the inputs of an op to its results
 
 // The inputs of one call. Floating inputs are f64; tests cast them to the dtype under test (the values should
 // be exact in f32). The label says what is special: "odd_tail", "size_0", "strided", "broadcast", "large".
@@ -30,19 +38,35 @@ struct OpCost {
   double flops = 0;
   double bytes = 0;  // the least that must move
 };
+using OpCostFunction = std::function<OpCost(const Tensors&)>;
+// The cost of so many operations for each element of an input, and of moving so many tensors of its size.
+inline OpCostFunction cost_per_element(double flops, double tensors, std::size_t input = 0) {
+  return [=](const Tensors& x) {
+    return OpCost{flops * static_cast<double>(x[input].elements()),
+                  tensors * static_cast<double>(x[input].bytes())};
+  };
+}
 
 struct OpSpec {
-  std::string name;      // as in tests: op/<name>/<label>
-  std::string formula;   // for the docs table
-  OpFunction run;        // the op under test; takes f32 or f64 inputs
-  OpFunction reference;  // the same in plain loops over f64, independent of the op's kernels; may be empty
-  std::vector<OpSample> samples;
+  std::string name;     // as in tests: op/<name>/<label>
+  std::string formula;  // for the docs table
+  OpFunction run = {};  // the op under test; takes f32 or f64 inputs
+  // The same in plain loops over f64, independent of the op's kernels; may be empty.
+  OpFunction reference = {};
+  std::vector<OpSample> samples = {};
   double roundings = 4;  // that a result accumulates; the tolerance is roundings * eps * scale of the result
-  std::function<Tensors()> bench;              // returns the inputs of the benchmark
-  std::function<OpCost(const Tensors&)> cost;  // of one forward call on such inputs
+  TensorsOf<> bench = {};    // returns the inputs of the benchmark, which casts f64 to f32
+  OpCostFunction cost = {};  // of one forward call on such inputs
 };
 
-// Returns all ops of this build, in the order of the docs table.
+// The ops of one header: a section of docs/ops.md.
+struct OpGroup {
+  std::string title, header, note;
+  std::vector<OpSpec> specs;
+};
+
+// Returns all ops, in the order of ops/op_list.h.
+std::vector<OpGroup> op_groups();
 std::vector<OpSpec> op_specs();
 
 // Returns sample values: scaled normals, rounded to f32, the same at each call. Each `stream` has its own.
@@ -54,5 +78,10 @@ Tensor sample_indices(const Shape& shape, const char* stream, std::int64_t limit
 // Returns the same values with other strides: the last two axes are swapped in memory (rank 1: a stride of
 // 2).
 Tensor strided_copy(const Tensor& x);
+Tensors strided_copies(const Tensors& inputs);
+// Returns an optional input: undefined if there are not so many.
+inline Tensor optional_input(const Tensors& inputs, std::size_t i) {
+  return i < inputs.size() ? inputs[i] : Tensor();
+}
 
 }  // namespace eddy

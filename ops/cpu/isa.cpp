@@ -2,7 +2,6 @@
 #include <atomic>
 
 #include "ops/core/slot.h"
-#include "ops/cpu/install.h"
 #include "ops/cpu/isa.h"
 #include "tensor/base/format.h"
 

@@ -3,11 +3,11 @@
 // Installing the kernels chooses the best level that the processor supports.
 //
 // f64 serves checks, not speed: its kernels are compiled only for the baseline and every level uses those,
-// which saves two of three compilations of half of all kernels. A file's install function contains
+// which saves two of three compilations of half of all kernels. A file ends with a line for each kernel:
 //
-//   install_cpu(softmax_forward_slot, forward<float>, EDDY_F64(forward<double>));
+//   EDDY_CPU_KERNEL(softmax_forward, softmax_kernel)
 //
-// forward<double> appears only inside EDDY_F64; elsewhere it would be compiled for every level.
+// kernel<double> appears only inside EDDY_F64; elsewhere it would be compiled for every level.
 #pragma once
 
 #include "ops/core/slot.h"
@@ -26,19 +26,22 @@ IsaLevel isa_level();
 void set_isa_level(IsaLevel level);
 // Returns "baseline", "avx2" or "avx512".
 const char* isa_name(IsaLevel level);
+// Fills the slots with the kernels of a level; f64 kernels are always the baseline's. For install_backends.
+void install_cpu_kernels(IsaLevel level);
 
-// EDDY_F64(kernel) is the kernel if EDDY_ISA is isa_baseline, and null at the other levels. EDDY_F64_HERE is
+// EDDY_F64(kernel) is the kernel if EDDY_ISA is isa_baseline, and null at the other levels. It is the kernel
+// too in a file that is compiled once. EDDY_F64_HERE is
 // the same test for an #if: only EDDY_F64_AT_isa_baseline is defined, and an undefined name counts as 0.
 #if defined(EDDY_ISA)
 #define EDDY_F64_AT_isa_baseline 1
 #define EDDY_F64_JOIN(level) EDDY_F64_AT_##level
 #define EDDY_F64_AT(level) EDDY_F64_JOIN(level)
 #define EDDY_F64_HERE EDDY_F64_AT(EDDY_ISA)
-#if EDDY_F64_HERE
+#endif
+#if !defined(EDDY_ISA) || EDDY_F64_HERE
 #define EDDY_F64(...) __VA_ARGS__
 #else
 #define EDDY_F64(...) nullptr
-#endif
 #endif
 
 // Fills a slot's CPU kernels, one for each dtype. A null f64 kernel keeps the one in the slot: the baseline
@@ -53,3 +56,16 @@ EDDY_INLINE void install_cpu(Slot<Args>& slot, typename Slot<Args>::Function f32
 }
 
 }  // namespace eddy
+
+// Defines what installs kernel<float> and kernel<double> into the slot `name`_slot of ops/op_list.h.
+#define EDDY_CPU_KERNEL(name, kernel)                                  \
+  void install_##name();                                               \
+  void install_##name() {                                              \
+    install_cpu(name##_slot, kernel<float>, EDDY_F64(kernel<double>)); \
+  }
+// The same for one kernel that takes all dtypes.
+#define EDDY_CPU_KERNEL_OF_ALL_DTYPES(name, kernel) \
+  void install_##name();                            \
+  void install_##name() {                           \
+    name##_slot.function[0] = kernel;               \
+  }

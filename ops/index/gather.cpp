@@ -10,11 +10,6 @@
 
 namespace eddy {
 
-constinit Slot<EmbeddingArgs> embedding_forward_slot{"embedding_forward"};
-constinit Slot<EmbeddingArgs> embedding_backward_slot{"embedding_backward"};
-constinit Slot<GatherArgs> gather_forward_slot{"gather_forward"};
-constinit Slot<GatherArgs> gather_backward_slot{"gather_backward"};
-
 namespace {
 
 // Returns the first position whose index is outside [0, limit), or -1.

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "ops/core/slot.h"
 #include "tensor/tensor.h"
@@ -62,8 +61,5 @@ struct GatherArgs {
   void* to;                   // forward: y; backward: dx, accumulated into
 };
 extern Slot<GatherArgs> gather_forward_slot, gather_backward_slot;
-
-struct OpSpec;
-std::vector<OpSpec> gather_specs();
 
 }  // namespace eddy

@@ -9,9 +9,6 @@
 #include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
-
-void install_gather();
-
 namespace {
 
 constexpr std::int64_t kGrain = 1 << 14;  // elements per chunk
@@ -117,12 +114,9 @@ void gather_forward_entry(const GatherArgs& args) {
 
 }  // namespace
 
-void install_gather() {
-  embedding_forward_slot.function[0] = embedding_forward_entry;
-  install_cpu(embedding_backward_slot, embedding_backward_by_ids<float>,
-              EDDY_F64(embedding_backward_by_ids<double>));
-  gather_forward_slot.function[0] = gather_forward_entry;
-  install_cpu(gather_backward_slot, gather_backward<float>, EDDY_F64(gather_backward<double>));
-}
+EDDY_CPU_KERNEL_OF_ALL_DTYPES(embedding_forward, embedding_forward_entry)
+EDDY_CPU_KERNEL(embedding_backward, embedding_backward_by_ids)
+EDDY_CPU_KERNEL_OF_ALL_DTYPES(gather_forward, gather_forward_entry)
+EDDY_CPU_KERNEL(gather_backward, gather_backward)
 
 }  // namespace eddy::EDDY_ISA

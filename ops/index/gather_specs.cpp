@@ -6,17 +6,15 @@ namespace eddy {
 namespace {
 
 OpSpec embedding_spec() {
-  OpSpec spec;
-  spec.name = "embedding";
-  spec.formula = "y[i, :] = table[ids[i], :]";
-  spec.run = [](const Tensors& x) { return Tensors{embedding(x[0], x[1])}; };
+  OpSpec spec{"embedding", "y[i, :] = table[ids[i], :]"};
+  spec.run = [](const Tensors& x) { return embedding(x[0], x[1]); };
   spec.reference = [](const Tensors& x) {
     const std::vector<double> table = x[0].to_vector<double>();
     const std::int64_t dim = x[0].dim(1);
     std::vector<double> result;
     for (const std::int64_t id : raw::cast(x[1], Dtype::i64).to_vector<std::int64_t>())
       for (std::int64_t c = 0; c < dim; ++c) result.push_back(table[static_cast<std::size_t>(id * dim + c)]);
-    return Tensors{Tensor::from(result, x[1].shape().inserted(x[1].rank(), dim))};
+    return Tensor::from(result, x[1].shape().inserted(x[1].rank(), dim));
   };
   const auto table = [](std::int64_t vocab, std::int64_t dim) {
     return sample_normal({vocab, dim}, "table");
@@ -33,9 +31,7 @@ OpSpec embedding_spec() {
                   {"many_chunks", {table(11, 150), ids({300}, 11)}, false},
                   {"large", {sample_normal({5, 3}, "table", 1e6), ids({6}, 5)}}};
   spec.roundings = 0;
-  spec.bench = [table, ids] {
-    return Tensors{raw::cast(table(16384, 512), Dtype::f32), ids({8, 1024}, 16384)};
-  };
+  spec.bench = [table, ids] { return Tensors{table(16384, 512), ids({8, 1024}, 16384)}; };
   spec.cost = [](const Tensors& x) {
     const auto moved =
         static_cast<double>(x[1].elements() * x[0].dim(1)) * static_cast<double>(dtype_bytes(x[0].dtype()));
@@ -45,10 +41,8 @@ OpSpec embedding_spec() {
 }
 
 OpSpec gather_spec() {
-  OpSpec spec;
-  spec.name = "gather";
-  spec.formula = "y[i, j, k] = x[i, index[i, j, k], k]";
-  spec.run = [](const Tensors& x) { return Tensors{gather(x[0], 1, x[1])}; };
+  OpSpec spec{"gather", "y[i, j, k] = x[i, index[i, j, k], k]"};
+  spec.run = [](const Tensors& x) { return gather(x[0], 1, x[1]); };
   spec.reference = [](const Tensors& x) {
     const std::vector<double> values = x[0].to_vector<double>();
     const std::vector<std::int64_t> index = x[1].to_vector<std::int64_t>();
@@ -60,7 +54,7 @@ OpSpec gather_spec() {
           const std::int64_t pick = index[static_cast<std::size_t>((i * x[1].dim(1) + j) * inner + k)];
           result.push_back(values[static_cast<std::size_t>((i * x[0].dim(1) + pick) * inner + k)]);
         }
-    return Tensors{Tensor::from(result, x[1].shape())};
+    return Tensor::from(result, x[1].shape());
   };
   const auto values = [](const Shape& shape) { return sample_normal(shape, "x"); };
   const auto index = [](const Shape& shape, std::int64_t limit) {
@@ -76,9 +70,7 @@ OpSpec gather_spec() {
                   {"many_chunks", {values({2, 9, 150}), index({2, 300, 150}, 9)}, false},
                   {"large", {sample_normal({3, 4}, "x", 1e6), index({3, 2}, 4)}}};
   spec.roundings = 0;
-  spec.bench = [values, index] {
-    return Tensors{raw::cast(values({4096, 1024}), Dtype::f32), index({4096, 64}, 1024)};
-  };
+  spec.bench = [values, index] { return Tensors{values({4096, 1024}), index({4096, 64}, 1024)}; };
   spec.cost = [](const Tensors& x) {
     const auto picks = static_cast<double>(x[1].elements());
     return OpCost{0, picks * (8 + 2 * static_cast<double>(dtype_bytes(x[0].dtype())))};
@@ -87,10 +79,8 @@ OpSpec gather_spec() {
 }
 
 OpSpec embedding_sum_spec() {
-  OpSpec spec;
-  spec.name = "embedding_sum";
-  spec.formula = "y[i, :] = table[ids[i], :] + rows[i, :], in another dtype";
-  spec.run = [](const Tensors& x) { return Tensors{embedding_sum(x[0], x[1], x[2], x[0].dtype())}; };
+  OpSpec spec{"embedding_sum", "y[i, :] = table[ids[i], :] + rows[i, :], in another dtype"};
+  spec.run = [](const Tensors& x) { return embedding_sum(x[0], x[1], x[2], x[0].dtype()); };
   spec.reference = [](const Tensors& x) {
     const std::vector<double> table = x[0].to_vector<double>();
     const std::int64_t dim = x[0].dim(1);
@@ -99,7 +89,7 @@ OpSpec embedding_sum_spec() {
     std::size_t place = 0;
     for (const std::int64_t id : raw::cast(x[1], Dtype::i64).to_vector<std::int64_t>())
       for (std::int64_t c = 0; c < dim; ++c) result[place++] += table[static_cast<std::size_t>(id * dim + c)];
-    return Tensors{Tensor::from(result, shape)};
+    return Tensor::from(result, shape);
   };
   const auto sample = [](const Shape& ids, std::int64_t vocab, const Shape& rows) {
     return Tensors{sample_normal({vocab, rows[rows.rank() - 1]}, "table"), sample_indices(ids, "ids", vocab),
@@ -115,12 +105,11 @@ OpSpec embedding_sum_spec() {
                   {"all_rows", sample({2, 3}, 4, {2, 3, 5})},
                   {"time_major", sample({5, 2}, 7, {5, 1, 12})},
                   {"blocks", sample({3, 2, 4}, 7, {3, 1, 4, 6})},
-                  {"strided", {strided_copy(odd[0]), strided_copy(odd[1]), strided_copy(odd[2])}}};
+                  {"strided", strided_copies(odd)}};
   spec.roundings = 1;
   spec.bench = [] {
-    return Tensors{raw::cast(sample_normal({16384, 512}, "table"), Dtype::f32),
-                   sample_indices({8, 1024}, "ids", 16384),
-                   raw::cast(sample_normal({1024, 512}, "rows"), Dtype::f32)};
+    return Tensors{sample_normal({16384, 512}, "table"), sample_indices({8, 1024}, "ids", 16384),
+                   sample_normal({1024, 512}, "rows")};
   };
   spec.cost = [](const Tensors& x) {
     const auto moved = static_cast<double>(x[1].elements() * x[0].dim(1)) * 2;

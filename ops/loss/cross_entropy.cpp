@@ -8,11 +8,6 @@
 
 namespace eddy {
 
-constinit Slot<CrossEntropyArgs> cross_entropy_forward_slot{"cross_entropy_forward"};
-constinit Slot<CrossEntropyMeanArgs> cross_entropy_mean_slot{"cross_entropy_mean"};
-constinit Slot<CrossEntropyBackwardArgs> cross_entropy_backward_slot{"cross_entropy_backward"};
-constinit Slot<CrossEntropyRowsArgs> cross_entropy_rows_slot{"cross_entropy_rows"};
-
 Tensor class_indices(const char* op, const Tensor& targets, const Shape& rows, std::int64_t classes,
                      Device device, std::int64_t ignore) {
   checks::defined(op, targets, "targets");

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "ops/core/slot.h"
 #include "tensor/tensor.h"
@@ -82,8 +81,5 @@ struct CrossEntropyRowsArgs {
   bool bf16_dlogits = false;  // with dtype f32: dlogits is bf16, not in place of the logits; not on the CPU
 };
 extern Slot<CrossEntropyRowsArgs> cross_entropy_rows_slot;
-
-struct OpSpec;
-std::vector<OpSpec> cross_entropy_specs();
 
 }  // namespace eddy

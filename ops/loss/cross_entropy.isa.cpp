@@ -9,8 +9,6 @@
 #include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
-void install_cross_entropy();
-
 namespace {
 
 constexpr std::int64_t kChunk = 1 << 14;  // elements that pay for handing a chunk to a thread
@@ -115,12 +113,9 @@ void backward_kernel(const CrossEntropyBackwardArgs& args) {
 
 }  // namespace
 
-void install_cross_entropy() {
-  install_cpu(cross_entropy_forward_slot, forward_kernel<float>, EDDY_F64(forward_kernel<double>));
-  install_cpu(cross_entropy_mean_slot, mean_kernel<float>, EDDY_F64(mean_kernel<double>));
-  install_cpu(cross_entropy_backward_slot, backward_kernel<float>, EDDY_F64(backward_kernel<double>));
-  install_cpu(cross_entropy_rows_slot, loss_and_gradient_kernel<float>,
-              EDDY_F64(loss_and_gradient_kernel<double>));
-}
+EDDY_CPU_KERNEL(cross_entropy_forward, forward_kernel)
+EDDY_CPU_KERNEL(cross_entropy_mean, mean_kernel)
+EDDY_CPU_KERNEL(cross_entropy_backward, backward_kernel)
+EDDY_CPU_KERNEL(cross_entropy_rows, loss_and_gradient_kernel)
 
 }  // namespace eddy::EDDY_ISA

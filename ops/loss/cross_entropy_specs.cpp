@@ -34,50 +34,35 @@ std::vector<OpSample> samples() {
   const Tensors odd = sample({5}, 7);
   const Tensor some = Tensor::from(std::vector<std::int64_t>{3, -1, 0, 6, -1}, {5});
   const Tensor none = Tensor::full({5}, -1, Dtype::i64);
-  return {{"size_0", sample({0}, 4)},
-          {"size_1", sample({1}, 1)},
-          {"odd_tail", sample({3}, 37)},
-          {"many_classes", sample({2}, 1031), false},
-          {"rank_3", sample({2, 3}, 9)},
-          {"i32_targets", {odd[0], raw::cast(odd[1], Dtype::i32)}},
-          {"ignored", {odd[0], some}},
-          {"all_ignored", {odd[0], none}},
-          {"strided", {strided_copy(odd[0]), strided_copy(odd[1])}},
-          {"large", sample({3}, 33, 1e4), false}};
-}
-
-OpCost read_once(const Tensors& x) {
-  return {20.0 * static_cast<double>(x[0].elements()), static_cast<double>(x[0].bytes())};
+  return {{"size_0", sample({0}, 4)},       {"size_1", sample({1}, 1)},
+          {"odd_tail", sample({3}, 37)},    {"many_classes", sample({2}, 1031), false},
+          {"rank_3", sample({2, 3}, 9)},    {"i32_targets", {odd[0], raw::cast(odd[1], Dtype::i32)}},
+          {"ignored", {odd[0], some}},      {"all_ignored", {odd[0], none}},
+          {"strided", strided_copies(odd)}, {"large", sample({3}, 33, 1e4), false}};
 }
 
 }  // namespace
 
 std::vector<OpSpec> cross_entropy_specs() {
-  OpSpec mean;
-  mean.name = "cross_entropy";
-  mean.formula = "mean over rows of log(sum exp(x)) - x[target]";
-  mean.run = [](const Tensors& x) { return Tensors{cross_entropy(x[0], x[1])}; };
+  OpSpec mean{"cross_entropy", "mean over rows of log(sum exp(x)) - x[target]"};
+  mean.run = [](const Tensors& x) { return cross_entropy(x[0], x[1]); };
   mean.reference = [](const Tensors& x) {
     double total = 0, scored = 0;
     for (const double loss : reference_losses(x)) total += loss;
     for (const std::int64_t target : raw::cast(x[1], Dtype::i64).to_vector<std::int64_t>())
       scored += target >= 0;
-    return Tensors{Tensor::full({}, scored > 0 ? total / scored : 0, Dtype::f64)};
+    return Tensor::full({}, scored > 0 ? total / scored : 0, Dtype::f64);
   };
   mean.samples = samples();
   mean.roundings = 32;
-  mean.bench = [] {
-    Tensors inputs = sample({4096}, 512);
-    inputs[0] = raw::cast(inputs[0], Dtype::f32);
-    return inputs;
-  };
-  mean.cost = read_once;
+  mean.bench = [] { return sample({4096}, 512); };
+  mean.cost = cost_per_element(20, 1);
 
   OpSpec rows = mean;
   rows.name = "cross_entropy_rows";
   rows.formula = "log(sum exp(x)) - x[target] of each row";
-  rows.run = [](const Tensors& x) { return Tensors{cross_entropy_rows(x[0], x[1])}; };
-  rows.reference = [](const Tensors& x) { return Tensors{Tensor::from(reference_losses(x), x[1].shape())}; };
+  rows.run = [](const Tensors& x) { return cross_entropy_rows(x[0], x[1]); };
+  rows.reference = [](const Tensors& x) { return Tensor::from(reference_losses(x), x[1].shape()); };
   for (OpSample& sample_of_rows : rows.samples) sample_of_rows.gradcheck = false;
   return {mean, rows};
 }

@@ -14,7 +14,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "tensor/tensor.h"
 
@@ -37,8 +36,5 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
 // grad: none.
 Tensor linear_cross_entropy_rows(const Tensor& x, const Tensor& weight, const Tensor& bias,
                                  const Tensor& targets, std::int64_t ignore = -1, std::int64_t chunk = 0);
-
-struct OpSpec;
-std::vector<OpSpec> linear_cross_entropy_specs();
 
 }  // namespace eddy

@@ -56,39 +56,29 @@ std::vector<OpSample> samples() {
           {"i32_targets", {odd[0], odd[1], raw::cast(odd[2], Dtype::i32)}},
           {"ignored", with_bias({odd[0], odd[1], some})},
           {"all_ignored", with_bias({odd[0], odd[1], none})},
-          {"strided", {strided_copy(odd[0]), strided_copy(odd[1]), strided_copy(odd[2])}},
+          {"strided", strided_copies(odd)},
           {"large", sample({3}, 5, 33, 1e4), false}};
-}
-
-Tensor bias_of(const Tensors& inputs) {
-  return inputs.size() > 3 ? inputs[3] : Tensor();
 }
 
 }  // namespace
 
 std::vector<OpSpec> linear_cross_entropy_specs() {
   constexpr std::int64_t kChunk = 2;  // so that samples have several, and a last one of another size
-  OpSpec mean;
-  mean.name = "linear_cross_entropy";
-  mean.formula = "mean over rows of log(sum exp(z)) - z[target], z = x W^T + b, in chunks of rows";
+  OpSpec mean{"linear_cross_entropy",
+              "mean over rows of log(sum exp(z)) - z[target], z = x W^T + b, in chunks of rows"};
   mean.run = [](const Tensors& x) {
-    return Tensors{linear_cross_entropy(x[0], x[1], bias_of(x), x[2], -1, kChunk)};
+    return linear_cross_entropy(x[0], x[1], optional_input(x, 3), x[2], -1, kChunk);
   };
   mean.reference = [](const Tensors& x) {
     double total = 0, scored = 0;
     for (const double loss : reference_losses(x)) total += loss;
     for (const std::int64_t target : raw::cast(x[2], Dtype::i64).to_vector<std::int64_t>())
       scored += target >= 0;
-    return Tensors{Tensor::full({}, scored > 0 ? total / scored : 0, Dtype::f64)};
+    return Tensor::full({}, scored > 0 ? total / scored : 0, Dtype::f64);
   };
   mean.samples = samples();
   mean.roundings = 64;
-  mean.bench = [] {
-    Tensors inputs = sample({1024}, 256, 32768);
-    for (int i : {0, 1})
-      inputs[static_cast<std::size_t>(i)] = raw::cast(inputs[static_cast<std::size_t>(i)], Dtype::f32);
-    return inputs;
-  };
+  mean.bench = [] { return sample({1024}, 256, 32768); };
   mean.cost = [](const Tensors& x) {
     const double products = 2.0 * static_cast<double>(x[0].elements()) * static_cast<double>(x[1].dim(0));
     return OpCost{products, static_cast<double>(x[0].bytes() + x[1].bytes())};
@@ -98,9 +88,9 @@ std::vector<OpSpec> linear_cross_entropy_specs() {
   rows.name = "linear_cross_entropy_rows";
   rows.formula = "log(sum exp(z)) - z[target] of each row, z = x W^T + b, in chunks of rows";
   rows.run = [](const Tensors& x) {
-    return Tensors{linear_cross_entropy_rows(x[0], x[1], bias_of(x), x[2], -1, kChunk)};
+    return linear_cross_entropy_rows(x[0], x[1], optional_input(x, 3), x[2], -1, kChunk);
   };
-  rows.reference = [](const Tensors& x) { return Tensors{Tensor::from(reference_losses(x), x[2].shape())}; };
+  rows.reference = [](const Tensors& x) { return Tensor::from(reference_losses(x), x[2].shape()); };
   for (OpSample& sample_of_rows : rows.samples) sample_of_rows.gradcheck = false;
   return {mean, rows};
 }

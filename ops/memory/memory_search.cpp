@@ -8,15 +8,12 @@
 #include "autograd/tape.h"
 #include "ops/cast/widen.h"
 #include "ops/core/checks.h"
-#include "ops/cpu/install.h"
+#include "ops/cpu/isa.h"
 #include "ops/product/gemm.h"
 #include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"
 
 namespace eddy {
-
-constinit Slot<MemoryMarkArgs> memory_mark_slot{"memory_mark"};
-constinit Slot<MemoryTakeArgs> memory_take_slot{"memory_take"};
 
 namespace {
 
@@ -144,15 +141,8 @@ void take(const MemoryTakeArgs& a) {
 
 }  // namespace
 
-void install_cpu_memory_search() {
-  constexpr int kHost = static_cast<int>(DeviceType::cpu);
-  memory_mark_slot.function[kHost] = [](const MemoryMarkArgs& a) {
-    a.dtype == Dtype::f32 ? mark<float>(a) : mark<double>(a);
-  };
-  memory_take_slot.function[kHost] = [](const MemoryTakeArgs& a) {
-    a.dtype == Dtype::f32 ? take<float>(a) : take<double>(a);
-  };
-}
+EDDY_CPU_KERNEL(memory_mark, mark)
+EDDY_CPU_KERNEL(memory_take, take)
 
 MemoryMatches memory_search(const Tensor& q, const Tensor& given_keys, const Tensor& given_values,
                             std::int64_t topk, MemorySearch search) {
@@ -214,7 +204,5 @@ MemoryMatches memory_search(const Tensor& q, const Tensor& given_keys, const Ten
   }
   return taken;
 }
-
-// ---- the record
 
 }  // namespace eddy

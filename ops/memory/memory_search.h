@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "ops/core/slot.h"
 #include "tensor/tensor.h"
@@ -67,8 +66,5 @@ extern Slot<MemoryTakeArgs> memory_take_slot;
 inline constexpr double kMemorySharpness = 1e6, kMemoryNegligible = 60;
 // The score of an empty entry.
 inline constexpr double kMemoryEmptyScore = -1e6;
-
-struct OpSpec;
-std::vector<OpSpec> memory_search_specs();
 
 }  // namespace eddy

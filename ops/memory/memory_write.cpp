@@ -5,13 +5,11 @@
 #include <cstring>
 
 #include "ops/core/checks.h"
-#include "ops/cpu/install.h"
+#include "ops/cpu/isa.h"
 #include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"
 
 namespace eddy {
-
-constinit Slot<MemoryWriteArgs> memory_write_slot{"memory_write"};
 
 namespace {
 
@@ -99,9 +97,7 @@ void write(const MemoryWriteArgs& a) {
 
 }  // namespace
 
-void install_cpu_memory_write() {
-  memory_write_slot.function[static_cast<int>(DeviceType::cpu)] = write;
-}
+EDDY_CPU_KERNEL_OF_ALL_DTYPES(memory_write, write)
 
 MemoryEntries memory_write(const MemoryEntries& memory, const Tensor& keys, const Tensor& values,
                            const Tensor& emptied) {

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "ops/core/slot.h"
 #include "tensor/base/host_device.h"
@@ -55,8 +54,5 @@ EDDY_HD_INLINE std::int64_t memory_row_at(std::int64_t place, std::int64_t count
   if (row >= size) row -= size;
   return row >= rows ? -1 : row + (rows - 1 - row) / size * size;
 }
-
-struct OpSpec;
-std::vector<OpSpec> memory_write_specs();
 
 }  // namespace eddy

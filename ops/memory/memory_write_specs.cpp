@@ -42,9 +42,7 @@ Tensors writing(const Shape& rows, std::int64_t size, const std::vector<std::int
 }  // namespace
 
 std::vector<OpSpec> memory_write_specs() {
-  OpSpec spec;
-  spec.name = "memory_write";
-  spec.formula = "row i to place (count + i) mod size of a ring, some sequences emptied first";
+  OpSpec spec{"memory_write", "row i to place (count + i) mod size of a ring, some sequences emptied first"};
   // Counts as numbers that can be compared; those of the samples are exact in every dtype.
   spec.run = [](const Tensors& x) {
     const MemoryEntries after = memory_write({x[0], x[1], x[2]}, x[3], x[4], x[5]);
@@ -66,12 +64,7 @@ std::vector<OpSpec> memory_write_specs() {
       {"strided", strided(writing({2, 3, 2, 5}, 7, {5, 1}, {0, 0})), false},
   };
   spec.roundings = 0;
-  spec.bench = [] {
-    Tensors inputs;
-    for (const Tensor& x : writing({1, 512, 8, 128}, 8192, {7936}, {0}))
-      inputs.push_back(is_floating(x.dtype()) ? raw::cast(x, Dtype::f32) : x);
-    return inputs;
-  };
+  spec.bench = [] { return writing({1, 512, 8, 128}, 8192, {7936}, {0}); };
   spec.cost = [](const Tensors& x) { return OpCost{0, static_cast<double>(4 * x[0].bytes())}; };
   return {spec};
 }

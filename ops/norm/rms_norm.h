@@ -3,12 +3,7 @@
 // Source: Zhang, Sennrich, "Root mean square layer normalization" (2019), equation 4.
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
-#include "ops/core/slot.h"
-#include "ops/norm/layer_norm.h"
-#include "tensor/tensor.h"
+#include "ops/norm/row_norm.h"
 
 namespace eddy {
 
@@ -33,47 +28,7 @@ Tensor rms_norm_add(const Tensor& x, const Tensor& weight, const Tensor& table, 
 // Returns x + delta and rms_norm(x + delta), with the same bits as add and rms_norm; else as add_layer_norm.
 SumAndNorm add_rms_norm(const Tensor& x, const Tensor& delta, const Tensor& weight, double eps = 1e-5);
 
-// Row r of x starts at x + r * x_stride elements, of y at y + r * y_stride. width >= 1.
-// aliasing: y may be x with the same stride (then without a gradient).
-struct RmsNormArgs {
-  Dtype dtype;  // of x, y, delta, sum and their gradients; if bf16, everything else is f32
-  std::int64_t rows, width;
-  const void* x;
-  std::int64_t x_stride;
-  const void* weight;  // [width] or null
-  void* y;
-  std::int64_t y_stride;
-  void* rstd;  // [rows], saved for backward, or null
-  double eps;
-  // As in LayerNormArgs.
-  const void* delta = nullptr;
-  std::int64_t delta_stride = 0;
-  void* sum = nullptr;
-  // With a table (row-major), adds its row r % table_rows to row r of y.
-  const void* table = nullptr;
-  std::int64_t table_rows = 1;
-};
-extern Slot<RmsNormArgs> rms_norm_forward_slot;
-
-// Computes dx and partial sums of dweight, as LayerNormBackwardArgs.
-struct RmsNormBackwardArgs {
-  Dtype dtype;
-  std::int64_t rows, width;
-  const void* dy;
-  std::int64_t dy_stride;
-  const void* x;
-  std::int64_t x_stride;
-  const void* weight;  // [width] or null
-  const void* rstd;
-  void* dx;  // null if not needed
-  std::int64_t dx_stride;
-  float dx_beta;
-  void* dweight_partials;  // [norm_blocks(rows), width], or null
-  float partial_beta;
-  const void* dsum = nullptr;  // as in LayerNormBackwardArgs
-};
-extern Slot<RmsNormBackwardArgs> rms_norm_backward_slot;
-
-std::vector<OpSpec> rms_norm_specs();
+extern Slot<RowNormArgs> rms_norm_forward_slot;
+extern Slot<RowNormBackwardArgs> rms_norm_backward_slot;
 
 }  // namespace eddy

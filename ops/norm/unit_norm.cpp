@@ -11,9 +11,6 @@
 
 namespace eddy {
 
-constinit Slot<UnitNormArgs> unit_norm_forward_slot{"unit_norm_forward"};
-constinit Slot<UnitNormBackwardArgs> unit_norm_backward_slot{"unit_norm_backward"};
-
 namespace {
 
 // Normalises rows in groups of `heads`, except the plain heads.

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "ops/core/slot.h"
 #include "tensor/base/host_device.h"
@@ -68,8 +67,5 @@ struct UnitNormBackwardArgs {
   std::int64_t heads, plain_first, plain_end;  // as in UnitNormArgs
 };
 extern Slot<UnitNormBackwardArgs> unit_norm_backward_slot;
-
-struct OpSpec;
-std::vector<OpSpec> unit_norm_specs();
 
 }  // namespace eddy

@@ -7,8 +7,6 @@
 #include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
-void install_unit_norm();
-
 namespace {
 
 constexpr std::int64_t kChunk = 1 << 14;  // elements that pay for handing a chunk to a thread
@@ -63,9 +61,7 @@ void backward_kernel(const UnitNormBackwardArgs& args) {
 
 }  // namespace
 
-void install_unit_norm() {
-  install_cpu(unit_norm_forward_slot, forward_kernel<float>, EDDY_F64(forward_kernel<double>));
-  install_cpu(unit_norm_backward_slot, backward_kernel<float>, EDDY_F64(backward_kernel<double>));
-}
+EDDY_CPU_KERNEL(unit_norm_forward, forward_kernel)
+EDDY_CPU_KERNEL(unit_norm_backward, backward_kernel)
 
 }  // namespace eddy::EDDY_ISA

@@ -25,11 +25,9 @@ Tensor reference_unit_norm(const Tensor& input) {
 }  // namespace
 
 std::vector<OpSpec> unit_norm_specs() {
-  OpSpec spec;
-  spec.name = "unit_norm";
-  spec.formula = "x (sum(x^2) + eps)^(-1/2), last axis";
-  spec.run = [](const Tensors& x) { return Tensors{unit_norm(x[0], kEps)}; };
-  spec.reference = [](const Tensors& x) { return Tensors{reference_unit_norm(x[0])}; };
+  OpSpec spec{"unit_norm", "x (sum(x^2) + eps)^(-1/2), last axis"};
+  spec.run = [](const Tensors& x) { return unit_norm(x[0], kEps); };
+  spec.reference = [](const Tensors& x) { return reference_unit_norm(x[0]); };
   const auto x = [](const Shape& shape, double scale = 1) { return sample_normal(shape, "x", scale); };
   // One element of the size of sqrt(eps): with a larger one dx is only what rounding leaves of dy - dy.
   const double near_eps = 1e-3;
@@ -44,22 +42,19 @@ std::vector<OpSpec> unit_norm_specs() {
                   {"zeros", {Tensor::zeros({2, 3}, Dtype::f64)}, false},
                   {"large", {x({3, 65}, 1e4)}, false}};
   spec.roundings = 32;
-  spec.bench = [x] { return Tensors{raw::cast(x({16384, 128}), Dtype::f32)}; };
-  spec.cost = [](const Tensors& inputs) {
-    return OpCost{4.0 * static_cast<double>(inputs[0].elements()),
-                  2.0 * static_cast<double>(inputs[0].bytes())};
-  };
+  spec.bench = [x] { return x({16384, 128}); };
+  spec.cost = cost_per_element(4, 2);
 
   // The second head is plain.
   OpSpec heads = spec;
   heads.name = "unit_norm_heads";
   heads.formula = "the same, but for the heads that stay x";
-  heads.run = [](const Tensors& inputs) { return Tensors{unit_norm_heads(inputs[0], kEps, kPlain)}; };
+  heads.run = [](const Tensors& inputs) { return unit_norm_heads(inputs[0], kEps, kPlain); };
   heads.reference = [](const Tensors& inputs) {
     const Tensor y = reference_unit_norm(inputs[0]);
     raw::copy_into(raw::narrow(y, -2, kPlain.first, kPlain.count),
                    raw::narrow(inputs[0], -2, kPlain.first, kPlain.count));
-    return Tensors{y};
+    return y;
   };
   heads.samples = {{"size_0", {x({3, 4, 0})}},
                    {"no_rows", {x({0, 4, 5})}},
@@ -70,7 +65,7 @@ std::vector<OpSpec> unit_norm_specs() {
                    {"strided", {strided_copy(x({5, 4, 7}))}},
                    {"part_of_heads", {raw::narrow(x({2, 3, 9, 5}), 2, 3, 4)}},
                    {"large", {x({3, 4, 65}, 1e4)}, false}};
-  heads.bench = [x] { return Tensors{raw::cast(x({4096, 4, 128}), Dtype::f32)}; };
+  heads.bench = [x] { return x({4096, 4, 128}); };
   return {spec, heads};
 }
 

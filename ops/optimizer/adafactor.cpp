@@ -12,8 +12,6 @@
 
 namespace eddy {
 
-constinit Slot<AdafactorArgs> adafactor_slot{"adafactor"};
-
 namespace {
 
 // Elements in a block, enough to be worth a chunk of its own; and the maximum number of blocks of a factored

@@ -131,7 +131,4 @@ struct AdafactorArgs {
 };
 extern Slot<AdafactorArgs> adafactor_slot;
 
-struct OpSpec;
-std::vector<OpSpec> adafactor_specs();
-
 }  // namespace eddy

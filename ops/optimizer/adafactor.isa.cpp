@@ -9,8 +9,6 @@
 #include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
-void install_adafactor();
-
 namespace {
 
 constexpr std::int64_t kSumLanes = 8;
@@ -200,8 +198,6 @@ void adafactor(const AdafactorArgs& args) {
 
 }  // namespace
 
-void install_adafactor() {
-  install_cpu(adafactor_slot, adafactor<float>, EDDY_F64(adafactor<double>));
-}
+EDDY_CPU_KERNEL(adafactor, adafactor)
 
 }  // namespace eddy::EDDY_ISA

@@ -55,9 +55,7 @@ Tensors adafactor_reference(const Tensors& x) {
 }  // namespace
 
 std::vector<OpSpec> adafactor_specs() {
-  OpSpec spec;
-  spec.name = "adafactor";
-  spec.formula = "p - m, m = 0.9 m + 0.1 rate g / sqrt(second moment), factored for matrices";
+  OpSpec spec{"adafactor", "p - m, m = 0.9 m + 0.1 rate g / sqrt(second moment), factored for matrices"};
   spec.run = [](const Tensors& x) {
     const Tensor p = raw::copy(x[0]), m = raw::copy(x[2]), second = raw::copy(x[3]);
     const Tensor g = raw::contiguous(x[1]);
@@ -85,14 +83,8 @@ std::vector<OpSpec> adafactor_specs() {
                   {"tiny_parameters", tiny, false},
                   {"large", sample({33}, 1e6), false}};
   spec.roundings = 32;
-  spec.bench = [sample] {
-    Tensors inputs;
-    for (const Tensor& x : sample({2048, 2048}, 1)) inputs.push_back(raw::cast(x, Dtype::f32));
-    return inputs;
-  };
-  spec.cost = [](const Tensors& x) {
-    return OpCost{16 * static_cast<double>(x[0].elements()), 7 * static_cast<double>(x[0].bytes())};
-  };
+  spec.bench = [sample] { return sample({2048, 2048}, 1); };
+  spec.cost = cost_per_element(16, 7);
   return {spec};
 }
 

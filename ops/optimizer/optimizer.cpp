@@ -10,10 +10,6 @@
 
 namespace eddy {
 
-constinit Slot<AdamArgs> adam_slot{"adam"};
-constinit Slot<NormArgs> l2_norm_slot{"l2_norm"};
-constinit Slot<ScaleArgs> scale_slot{"scale"};
-
 namespace {
 
 void check_arena(const char* op, const Tensor& x, const char* name) {

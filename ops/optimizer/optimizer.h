@@ -130,7 +130,4 @@ struct ScaleArgs {
 };
 extern Slot<ScaleArgs> scale_slot;
 
-struct OpSpec;
-std::vector<OpSpec> optimizer_specs();
-
 }  // namespace eddy

@@ -8,9 +8,6 @@
 #include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
-
-void install_optimizer();
-
 namespace {
 
 constexpr std::int64_t kGrain = 1 << 14;  // elements per chunk
@@ -140,10 +137,8 @@ void scale(const ScaleArgs& args) {
 
 }  // namespace
 
-void install_optimizer() {
-  install_cpu(adam_slot, adam<float>, EDDY_F64(adam<double>));
-  install_cpu(l2_norm_slot, l2_norm<float>, EDDY_F64(l2_norm<double>));
-  install_cpu(scale_slot, scale<float>, EDDY_F64(scale<double>));
-}
+EDDY_CPU_KERNEL(adam, adam)
+EDDY_CPU_KERNEL(l2_norm, l2_norm)
+EDDY_CPU_KERNEL(scale, scale)
 
 }  // namespace eddy::EDDY_ISA

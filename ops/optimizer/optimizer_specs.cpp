@@ -39,9 +39,7 @@ Tensors adam_reference(const Tensors& x) {
 }
 
 OpSpec adamw_spec() {
-  OpSpec spec;
-  spec.name = "adamw";
-  spec.formula = "p (1 - lr decay) - lr m^ / (sqrt(v^) + eps)";
+  OpSpec spec{"adamw", "p (1 - lr decay) - lr m^ / (sqrt(v^) + eps)"};
   spec.run = [](const Tensors& x) {
     const Tensor p = raw::copy(x[0]), m = raw::copy(x[2]), v = raw::copy(x[3]), g = raw::contiguous(x[1]);
     adamw_step(p, g, m, v, sample_segments(p.elements()), kOptions, kScalars, l2_norm(g));
@@ -56,26 +54,18 @@ OpSpec adamw_spec() {
                   {"odd_tail", sample(67, 0.1), false}, {"many_chunks", sample(40001, 0.003), false},
                   {"clipped", sample(67, 10), false},   {"large", sample(33, 1e6), false}};
   spec.roundings = 16;
-  spec.bench = [sample] {
-    Tensors inputs;
-    for (const Tensor& x : sample(1 << 22, 1)) inputs.push_back(raw::cast(x, Dtype::f32));
-    return inputs;
-  };
-  spec.cost = [](const Tensors& x) {
-    return OpCost{16 * static_cast<double>(x[0].elements()), 7 * static_cast<double>(x[0].bytes())};
-  };
+  spec.bench = [sample] { return sample(1 << 22, 1); };
+  spec.cost = cost_per_element(16, 7);
   return spec;
 }
 
 OpSpec norm_spec() {
-  OpSpec spec;
-  spec.name = "l2_norm";
-  spec.formula = "sqrt(sum of x^2)";
-  spec.run = [](const Tensors& x) { return Tensors{l2_norm(raw::contiguous(x[0]))}; };
+  OpSpec spec{"l2_norm", "sqrt(sum of x^2)"};
+  spec.run = [](const Tensors& x) { return l2_norm(raw::contiguous(x[0])); };
   spec.reference = [](const Tensors& x) {
     long double sum = 0;
     for (const double value : x[0].to_vector<double>()) sum += static_cast<long double>(value) * value;
-    return Tensors{Tensor::full({}, static_cast<double>(std::sqrt(sum)), Dtype::f64)};
+    return Tensor::full({}, static_cast<double>(std::sqrt(sum)), Dtype::f64);
   };
   const auto values = [](const Shape& shape) { return sample_normal(shape, "x"); };
   spec.samples = {{"size_0", {values({0})}, false},
@@ -86,7 +76,7 @@ OpSpec norm_spec() {
                   {"large", {sample_normal({33}, "x", 1e6)}, false}};
   spec.roundings =
       64;  // each of 16 lanes adds up to 1024 squares of one sign; roundings of random sign grow by a root
-  spec.bench = [values] { return Tensors{raw::cast(values({1 << 22}), Dtype::f32)}; };
+  spec.bench = [values] { return values({1 << 22}); };
   spec.cost = [](const Tensors& x) {
     return OpCost{2 * static_cast<double>(x[0].elements()), static_cast<double>(x[0].bytes())};
   };
@@ -94,18 +84,16 @@ OpSpec norm_spec() {
 }
 
 OpSpec scale_spec() {
-  OpSpec spec;
-  spec.name = "scale_in_place";
-  spec.formula = "factor x";
+  OpSpec spec{"scale_in_place", "factor x"};
   spec.run = [](const Tensors& x) {
     const Tensor y = raw::copy(x[0]);
     scale_in_place(y, 0.3);
-    return Tensors{y};
+    return y;
   };
   spec.reference = [](const Tensors& x) {
     std::vector<double> values = x[0].to_vector<double>();
     for (double& value : values) value *= 0.3;
-    return Tensors{Tensor::from(values, x[0].shape())};
+    return Tensor::from(values, x[0].shape());
   };
   const auto values = [](const Shape& shape) { return sample_normal(shape, "x"); };
   spec.samples = {
@@ -113,7 +101,7 @@ OpSpec scale_spec() {
       {"odd_tail", {values({3, 37})}, false},    {"strided", {strided_copy(values({5, 7}))}, false},
       {"many_chunks", {values({40001})}, false}, {"large", {sample_normal({33}, "x", 1e6)}, false}};
   spec.roundings = 2;
-  spec.bench = [values] { return Tensors{raw::cast(values({1 << 22}), Dtype::f32)}; };
+  spec.bench = [values] { return values({1 << 22}); };
   spec.cost = [](const Tensors& x) {
     return OpCost{static_cast<double>(x[0].elements()), 2 * static_cast<double>(x[0].bytes())};
   };

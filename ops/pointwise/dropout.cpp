@@ -8,9 +8,6 @@
 
 namespace eddy {
 
-constinit Slot<DropoutArgs> dropout_slot{"dropout"};
-constinit Slot<TiledDropoutArgs> tiled_dropout_slot{"tiled_dropout"};
-
 namespace {
 
 void check(const char* op, const Tensor& x, double p) {

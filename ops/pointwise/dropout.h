@@ -9,7 +9,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "ops/core/slot.h"
 #include "tensor/random/philox.h"
@@ -59,8 +58,5 @@ struct TiledDropoutArgs {
   double scale;
 };
 extern Slot<TiledDropoutArgs> tiled_dropout_slot;
-
-struct OpSpec;
-std::vector<OpSpec> dropout_specs();
 
 }  // namespace eddy

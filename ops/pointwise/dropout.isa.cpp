@@ -10,9 +10,6 @@
 #include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
-
-void install_dropout();
-
 namespace {
 
 constexpr std::int64_t kGrain = 1 << 14;  // elements per chunk
@@ -108,9 +105,7 @@ void tiled_dropout(const TiledDropoutArgs& args) {
 
 }  // namespace
 
-void install_dropout() {
-  install_cpu(dropout_slot, dropout_by_beta<float>, EDDY_F64(dropout_by_beta<double>));
-  install_cpu(tiled_dropout_slot, tiled_dropout<float>, EDDY_F64(tiled_dropout<double>));
-}
+EDDY_CPU_KERNEL(dropout, dropout_by_beta)
+EDDY_CPU_KERNEL(tiled_dropout, tiled_dropout)
 
 }  // namespace eddy::EDDY_ISA

@@ -9,11 +9,10 @@ constexpr double kP = 0.3;
 
 OpSpec tiled_dropout_spec() {
   constexpr std::int64_t kTile = 5, kFirst = 3;
-  OpSpec spec;
-  spec.name = "tiled_dropout";
-  spec.formula = "x[b, t, d] / (1 - p) where uniform01(word (first + t) % tile dim + d) >= p, else 0";
+  OpSpec spec{"tiled_dropout",
+              "x[b, t, d] / (1 - p) where uniform01(word (first + t) % tile dim + d) >= p, else 0"};
   const RandomKey key = random_key(7, "tiled dropout sample", 3);
-  spec.run = [key](const Tensors& x) { return Tensors{tiled_dropout(x[0], kP, key, kTile, kFirst)}; };
+  spec.run = [key](const Tensors& x) { return tiled_dropout(x[0], kP, key, kTile, kFirst); };
   spec.reference = [key](const Tensors& x) {
     std::vector<double> values = x[0].to_vector<double>();
     const std::int64_t time = x[0].dim(1), dim = x[0].dim(2);
@@ -22,7 +21,7 @@ OpSpec tiled_dropout_spec() {
       const double drawn = uniform01(key.word(static_cast<std::uint64_t>(word)));
       values[static_cast<std::size_t>(i)] *= drawn >= kP ? 1 / (1 - kP) : 0;
     }
-    return Tensors{Tensor::from(values, x[0].shape())};
+    return Tensor::from(values, x[0].shape());
   };
   const auto values = [](const Shape& shape) { return sample_normal(shape, "x"); };
   spec.samples = {{"size_0", {values({2, 0, 3})}},
@@ -33,8 +32,8 @@ OpSpec tiled_dropout_spec() {
                   {"many_chunks", {values({2, 33, 1029})}, false},
                   {"large", {sample_normal({1, 4, 9}, "x", 1e6)}}};
   spec.roundings = 2;
-  spec.bench = [values] { return Tensors{raw::cast(values({4, 512, 1024}), Dtype::f32)}; };
-  spec.cost = [](const Tensors& x) { return OpCost{0, 2 * static_cast<double>(x[0].bytes())}; };
+  spec.bench = [values] { return values({4, 512, 1024}); };
+  spec.cost = cost_per_element(0, 2);
   return spec;
 }
 
@@ -42,16 +41,14 @@ OpSpec tiled_dropout_spec() {
 
 std::vector<OpSpec> dropout_specs() {
   static constexpr std::uint64_t kFirst = 0x3ffffffe5;  // odd, and the counter of its words passes 2^32 soon
-  OpSpec spec;
-  spec.name = "dropout";
-  spec.formula = "x / (1 - p) where uniform01(word) >= p, else 0";
+  OpSpec spec{"dropout", "x / (1 - p) where uniform01(word) >= p, else 0"};
   const RandomKey key = random_key(7, "dropout sample", 3);
-  spec.run = [key](const Tensors& x) { return Tensors{dropout(x[0], kP, key, kFirst)}; };
+  spec.run = [key](const Tensors& x) { return dropout(x[0], kP, key, kFirst); };
   spec.reference = [key](const Tensors& x) {
     std::vector<double> values = x[0].to_vector<double>();
     for (std::size_t i = 0; i < values.size(); ++i)
       values[i] = static_cast<double>(uniform01(key.word(kFirst + i))) >= kP ? values[i] / (1 - kP) : 0;
-    return Tensors{Tensor::from(values, x[0].shape())};
+    return Tensor::from(values, x[0].shape());
   };
   const auto values = [](const Shape& shape) { return sample_normal(shape, "x"); };
   spec.samples = {{"size_0", {values({0, 3})}},
@@ -61,8 +58,8 @@ std::vector<OpSpec> dropout_specs() {
                   {"many_chunks", {values({3, 16389})}, false},
                   {"large", {sample_normal({33}, "x", 1e6)}}};
   spec.roundings = 2;
-  spec.bench = [values] { return Tensors{raw::cast(values({2048, 1024}), Dtype::f32)}; };
-  spec.cost = [](const Tensors& x) { return OpCost{0, 2 * static_cast<double>(x[0].bytes())}; };
+  spec.bench = [values] { return values({2048, 1024}); };
+  spec.cost = cost_per_element(0, 2);
   return {spec, tiled_dropout_spec()};
 }
 

@@ -11,10 +11,6 @@
 
 namespace eddy {
 
-constinit Slot<UnaryArgs> unary_forward_slot{"unary_forward"};
-constinit Slot<UnaryArgs> unary_backward_slot{"unary_backward"};
-constinit Slot<BinaryArgs> binary_slot{"binary"};
-
 namespace {
 
 using namespace pointwise;

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "ops/core/slot.h"
 #include "tensor/tensor.h"
@@ -90,8 +89,5 @@ struct BinaryArgs {
   void* y;
 };
 extern Slot<BinaryArgs> binary_slot;
-
-struct OpSpec;
-std::vector<OpSpec> pointwise_specs();
 
 }  // namespace eddy

@@ -153,11 +153,8 @@ void binary_kernel(const BinaryArgs& args) {
 
 }  // namespace
 
-void install_pointwise();
-void install_pointwise() {
-  install_cpu(unary_forward_slot, unary_forward_kernel<float>, EDDY_F64(unary_forward_kernel<double>));
-  install_cpu(unary_backward_slot, unary_backward_kernel<float>, EDDY_F64(unary_backward_kernel<double>));
-  install_cpu(binary_slot, binary_kernel<float>, EDDY_F64(binary_kernel<double>));
-}
+EDDY_CPU_KERNEL(unary_forward, unary_forward_kernel)
+EDDY_CPU_KERNEL(unary_backward, unary_backward_kernel)
+EDDY_CPU_KERNEL(binary, binary_kernel)
 
 }  // namespace eddy::EDDY_ISA

@@ -40,14 +40,12 @@ Tensor sizes_sample(bool positive) {
 
 OpSpec unary_spec(const Names& names, Tensor (*op)(const Tensor&), double (*oracle)(double), double low,
                   double high, double flops) {
-  OpSpec spec;
-  spec.name = names.name;
-  spec.formula = names.formula;
-  spec.run = [op](const Tensors& x) { return Tensors{op(x[0])}; };
+  OpSpec spec{names.name, names.formula};
+  spec.run = [op](const Tensors& x) { return op(x[0]); };
   spec.reference = [oracle](const Tensors& x) {
     std::vector<double> values = x[0].to_vector<double>();
     for (double& value : values) value = oracle(value);
-    return Tensors{Tensor::from(values, x[0].shape())};
+    return Tensor::from(values, x[0].shape());
   };
   const auto values = [name = names.name, low, high](const Shape& shape) {
     return sample_uniform(shape, name, low, high);
@@ -60,23 +58,21 @@ OpSpec unary_spec(const Names& names, Tensor (*op)(const Tensor&), double (*orac
       {"large", {raw::copy(sample_uniform({33}, names.name, low >= 0 ? low : 40 * low, 40 * high))}, false},
       {"sizes", {sizes_sample(low >= 0)}, false, true}};
   spec.roundings = 16;
-  spec.bench = [=] { return Tensors{raw::cast(values({4096, 1024}), Dtype::f32)}; };
+  spec.bench = [=] { return values({4096, 1024}); };
   spec.cost = [flops](const Tensors& x) { return pointwise_cost(x, flops); };
   return spec;
 }
 
 OpSpec binary_spec(const Names& names, Tensor (*op)(const Tensor&, const Tensor&),
                    double (*oracle)(double, double), double low, double high) {
-  OpSpec spec;
-  spec.name = names.name;
-  spec.formula = names.formula;
-  spec.run = [op](const Tensors& x) { return Tensors{op(x[0], x[1])}; };
+  OpSpec spec{names.name, names.formula};
+  spec.run = [op](const Tensors& x) { return op(x[0], x[1]); };
   spec.reference = [name = names.name, oracle](const Tensors& x) {
     const Shape shape = broadcast_shape(name, x[0].shape(), x[1].shape());
     std::vector<double> a = raw::expand(x[0], shape).to_vector<double>();
     const std::vector<double> b = raw::expand(x[1], shape).to_vector<double>();
     for (std::size_t i = 0; i < a.size(); ++i) a[i] = oracle(a[i], b[i]);
-    return Tensors{Tensor::from(a, shape)};
+    return Tensor::from(a, shape);
   };
   const auto a = [=](const Shape& shape) { return sample_uniform(shape, "a", low, high); };
   const auto b = [=](const Shape& shape) { return sample_uniform(shape, "b", low, high); };
@@ -89,9 +85,7 @@ OpSpec binary_spec(const Names& names, Tensor (*op)(const Tensor&, const Tensor&
                   {"strided", {strided_copy(a({5, 7})), b({5, 7})}},
                   {"strided_both", {strided_copy(a({5, 7})), strided_copy(b({7}))}}};
   spec.roundings = 16;
-  spec.bench = [=] {
-    return Tensors{raw::cast(a({2048, 1024}), Dtype::f32), raw::cast(b({2048, 1024}), Dtype::f32)};
-  };
+  spec.bench = [=] { return Tensors{a({2048, 1024}), b({2048, 1024})}; };
   spec.cost = [](const Tensors& x) { return pointwise_cost(x, 1); };
   return spec;
 }

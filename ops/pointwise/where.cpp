@@ -8,8 +8,6 @@
 
 namespace eddy {
 
-constinit Slot<WhereArgs> where_slot{"where"};
-
 namespace {
 
 Tensor choose(const Tensor& mask, const Tensor& a, const Tensor& b, const Shape& shape) {

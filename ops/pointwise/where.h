@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "ops/core/slot.h"
 #include "tensor/tensor.h"
@@ -30,8 +29,5 @@ struct WhereArgs {
   void* y;
 };
 extern Slot<WhereArgs> where_slot;
-
-struct OpSpec;
-std::vector<OpSpec> where_specs();
 
 }  // namespace eddy

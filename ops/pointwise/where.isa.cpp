@@ -2,12 +2,10 @@
 // size of f32, has its own loops for the common strides.
 #include "ops/pointwise/where.h"
 
+#include "ops/cpu/isa.h"
 #include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
-
-void install_where();
-
 namespace {
 
 constexpr std::int64_t kGrain = 1 << 14;  // elements per chunk
@@ -89,8 +87,6 @@ void where_entry(const WhereArgs& args) {
 
 }  // namespace
 
-void install_where() {
-  where_slot.function[0] = where_entry;
-}
+EDDY_CPU_KERNEL_OF_ALL_DTYPES(where, where_entry)
 
 }  // namespace eddy::EDDY_ISA

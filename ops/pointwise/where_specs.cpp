@@ -5,10 +5,8 @@
 namespace eddy {
 
 std::vector<OpSpec> where_specs() {
-  OpSpec spec;
-  spec.name = "where";
-  spec.formula = "a where the mask is not 0, else b";
-  spec.run = [](const Tensors& x) { return Tensors{where(x[0], x[1], x[2])}; };
+  OpSpec spec{"where", "a where the mask is not 0, else b"};
+  spec.run = [](const Tensors& x) { return where(x[0], x[1], x[2]); };
   spec.reference = [](const Tensors& x) {
     const Shape shape =
         broadcast_shape("where", x[0].shape(), broadcast_shape("where", x[1].shape(), x[2].shape()));
@@ -17,7 +15,7 @@ std::vector<OpSpec> where_specs() {
     const std::vector<double> b = raw::expand(x[2], shape).to_vector<double>();
     for (std::size_t i = 0; i < a.size(); ++i)
       if (mask[i] == 0) a[i] = b[i];
-    return Tensors{Tensor::from(a, shape)};
+    return Tensor::from(a, shape);
   };
   const auto mask = [](const Shape& shape) { return raw::cast(sample_indices(shape, "mask", 3), Dtype::u8); };
   const auto a = [](const Shape& shape) { return sample_normal(shape, "a"); };
@@ -40,7 +38,7 @@ std::vector<OpSpec> where_specs() {
   spec.roundings = 0;
   spec.bench = [=] {
     const Shape shape = {2048, 1024};
-    return Tensors{mask(shape), raw::cast(a(shape), Dtype::f32), raw::cast(b(shape), Dtype::f32)};
+    return Tensors{mask(shape), a(shape), b(shape)};
   };
   spec.cost = [](const Tensors& x) {
     return OpCost{0, static_cast<double>(x[0].bytes() + x[1].bytes() + x[2].bytes() + x[1].bytes())};

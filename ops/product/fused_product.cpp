@@ -9,8 +9,6 @@
 
 namespace eddy {
 
-constinit Slot<ProductSupportQuery> product_supports_slot{"product_supports"};
-
 namespace {
 
 constexpr std::int64_t kRowBits = 128;  // a mask's row stride is a multiple of this

@@ -16,7 +16,6 @@
 #include <string_view>
 #include <vector>
 
-#include "ops/cpu/install.h"
 #include "ops/cpu/isa.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/pointwise/pointwise_functors.h"
@@ -27,8 +26,6 @@
 #include "tensor/threads/thread_pool.h"
 
 namespace eddy {
-
-constinit Slot<GemmArgs> gemm_slot{"gemm"};
 
 namespace {
 
@@ -253,7 +250,8 @@ void reserve_product_memory(int threads) {
   threads_with_buffers.store(threads, std::memory_order_release);
 }
 
-void install_cpu_products() {
+void install_gemm();
+void install_gemm() {
   choose_openblas_kernels();
   openblas_set_num_threads(1);
   gemm_slot.function[0] = gemm;

@@ -42,7 +42,4 @@ Tensor joint_linear(const Tensor& x, const std::vector<Tensor>& weights);
 // grad: as linear; none for the weight of a part that received no gradient.
 std::vector<Tensor> joint_linear_parts(const Tensor& x, const std::vector<Tensor>& weights);
 
-struct OpSpec;
-std::vector<OpSpec> matmul_specs();
-
 }  // namespace eddy

@@ -25,10 +25,8 @@ Tensors naive_matmul(const Tensor& a, const Tensor& b) {
 }  // namespace
 
 std::vector<OpSpec> matmul_specs() {
-  OpSpec product;
-  product.name = "matmul";
-  product.formula = "A B";
-  product.run = [](const Tensors& x) { return Tensors{matmul(x[0], x[1])}; };
+  OpSpec product{"matmul", "A B"};
+  product.run = [](const Tensors& x) { return matmul(x[0], x[1]); };
   product.reference = [](const Tensors& x) { return naive_matmul(x[0], x[1]); };
   const auto a = [](const Shape& shape) { return sample_normal(shape, "a"); };
   const auto b = [](const Shape& shape) { return sample_normal(shape, "b"); };
@@ -43,23 +41,18 @@ std::vector<OpSpec> matmul_specs() {
       {"heads", {raw::transpose(a({2, 3, 4, 5}), 1, 2), raw::transpose(b({2, 5, 4, 6}), 1, 2)}},
       {"large", {sample_normal({4, 9}, "la", 1e3), sample_normal({9, 4}, "lb", 1e3)}}};
   product.roundings = 16;
-  product.bench = [] {
-    return Tensors{raw::cast(sample_normal({1024, 1024}, "a"), Dtype::f32),
-                   raw::cast(sample_normal({1024, 1024}, "b"), Dtype::f32)};
-  };
+  product.bench = [] { return Tensors{sample_normal({1024, 1024}, "a"), sample_normal({1024, 1024}, "b")}; };
   product.cost = [](const Tensors& x) {
     const double m = static_cast<double>(x[0].elements()), n = static_cast<double>(x[1].dim(-1));
     return OpCost{2 * m * n, static_cast<double>(x[0].bytes() + x[1].bytes())};
   };
 
-  OpSpec affine;
-  affine.name = "linear";
-  affine.formula = "x W^T + b";
-  affine.run = [](const Tensors& x) { return Tensors{linear(x[0], x[1], x.size() > 2 ? x[2] : Tensor())}; };
+  OpSpec affine{"linear", "x W^T + b"};
+  affine.run = [](const Tensors& x) { return linear(x[0], x[1], optional_input(x, 2)); };
   affine.reference = [](const Tensors& x) {
     const Tensor y = naive_matmul(x[0], raw::copy(raw::transpose(x[1], 0, 1)))[0];
     if (x.size() > 2) raw::add_into(y, raw::expand(x[2], y.shape()));
-    return Tensors{y};
+    return y;
   };
   affine.samples = {{"size_0", {a({0, 3}), b({4, 3}), a({4})}},
                     {"size_1", {a({1, 1}), b({1, 1}), a({1})}},
@@ -68,10 +61,7 @@ std::vector<OpSpec> matmul_specs() {
                     {"strided", {strided_copy(a({6, 5})), strided_copy(b({4, 5})), a({4})}},
                     {"large", {sample_normal({4, 9}, "la", 1e3), sample_normal({5, 9}, "lb", 1e3)}}};
   affine.roundings = 16;
-  affine.bench = [] {
-    return Tensors{raw::cast(sample_normal({4096, 384}, "a"), Dtype::f32),
-                   raw::cast(sample_normal({1536, 384}, "b"), Dtype::f32)};
-  };
+  affine.bench = [] { return Tensors{sample_normal({4096, 384}, "a"), sample_normal({1536, 384}, "b")}; };
   affine.cost = [](const Tensors& x) {
     const double rows = static_cast<double>(x[0].elements()), n = static_cast<double>(x[1].dim(0));
     return OpCost{2 * rows * n, static_cast<double>(x[0].bytes() + x[1].bytes())};
@@ -80,21 +70,19 @@ std::vector<OpSpec> matmul_specs() {
   OpSpec with_relu = affine;
   with_relu.name = "linear_relu";
   with_relu.formula = "max(x W^T + b, 0)";
-  with_relu.run = [](const Tensors& x) {
-    return Tensors{linear_relu(x[0], x[1], x.size() > 2 ? x[2] : Tensor())};
-  };
+  with_relu.run = [](const Tensors& x) { return linear_relu(x[0], x[1], optional_input(x, 2)); };
   with_relu.reference = [affine_reference = affine.reference](const Tensors& x) {
     const Tensor z = affine_reference(x)[0];
     std::vector<double> values = z.to_vector<double>();
     for (double& value : values) value = value > 0 ? value : 0;
-    return Tensors{Tensor::from(values, z.shape())};
+    return Tensor::from(values, z.shape());
   };
 
   // Weights in separate tensors; those of "stacked" are slices of one tensor.
   OpSpec joint = affine;
   joint.name = "joint_linear";
   joint.formula = "x W_1^T, x W_2^T, .. side by side";
-  joint.run = [](const Tensors& x) { return Tensors{joint_linear(x[0], {x.begin() + 1, x.end()})}; };
+  joint.run = [](const Tensors& x) { return joint_linear(x[0], {x.begin() + 1, x.end()}); };
   joint.reference = [](const Tensors& x) {
     std::int64_t width = 0, at = 0;
     for (std::size_t i = 1; i < x.size(); ++i) width += x[i].dim(0);
@@ -104,7 +92,7 @@ std::vector<OpSpec> matmul_specs() {
       raw::copy_into(raw::narrow(y, -1, at, x[i].dim(0)), part);
       at += x[i].dim(0);
     }
-    return Tensors{y};
+    return y;
   };
   const Tensor stack = b({9, 5});
   joint.samples = {
@@ -116,9 +104,8 @@ std::vector<OpSpec> matmul_specs() {
       {"stacked", {a({6, 5}), raw::narrow(stack, 0, 0, 4), raw::narrow(stack, 0, 4, 5)}},
       {"large", {sample_normal({4, 9}, "la", 1e3), sample_normal({5, 9}, "lb", 1e3)}}};
   joint.bench = [] {
-    return Tensors{raw::cast(sample_normal({4096, 384}, "a"), Dtype::f32),
-                   raw::cast(sample_normal({768, 384}, "b"), Dtype::f32),
-                   raw::cast(sample_normal({768, 384}, "c"), Dtype::f32)};
+    return Tensors{sample_normal({4096, 384}, "a"), sample_normal({768, 384}, "b"),
+                   sample_normal({768, 384}, "c")};
   };
   joint.cost = [](const Tensors& x) {
     OpCost cost{0, static_cast<double>(x[0].bytes())};

@@ -1,8 +1,6 @@
 // Two linear layers with ReLU in between, as one op.
 #pragma once
 
-#include <vector>
-
 #include "tensor/tensor.h"
 
 namespace eddy {
@@ -17,8 +15,5 @@ namespace eddy {
 // grad: as linear and linear_relu; a NaN inside may become 0 on a GPU, as in linear_relu.
 Tensor relu_mlp(const Tensor& x, const Tensor& up, const Tensor& up_bias, const Tensor& down,
                 const Tensor& down_bias = {});
-
-struct OpSpec;
-std::vector<OpSpec> relu_mlp_specs();
 
 }  // namespace eddy

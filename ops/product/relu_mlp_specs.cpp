@@ -50,25 +50,16 @@ Tensors sample(const Shape& shape, std::int64_t mlp, std::int64_t out, bool bias
 }  // namespace
 
 std::vector<OpSpec> relu_mlp_specs() {
-  OpSpec mlp;
-  mlp.name = "relu_mlp";
-  mlp.formula = "max(x Wu^T + bu, 0) Wd^T + bd";
+  OpSpec mlp{"relu_mlp", "max(x Wu^T + bu, 0) Wd^T + bd"};
   mlp.run = run;
   mlp.reference = reference;
   const Tensors odd = sample({5, 7}, 9, 3, false);
-  mlp.samples = {{"size_0", sample({0, 3}, 4, 2, true)},
-                 {"size_1", sample({1, 1}, 1, 1, true)},
-                 {"odd_tail", sample({5, 7}, 9, 3, true)},
-                 {"no_bias", sample({2, 3, 5}, 6, 4, false)},
-                 {"wide", sample({3, 4}, 131, 5, true)},
-                 {"strided", {strided_copy(odd[0]), strided_copy(odd[1]), strided_copy(odd[2])}},
+  mlp.samples = {{"size_0", sample({0, 3}, 4, 2, true)},     {"size_1", sample({1, 1}, 1, 1, true)},
+                 {"odd_tail", sample({5, 7}, 9, 3, true)},   {"no_bias", sample({2, 3, 5}, 6, 4, false)},
+                 {"wide", sample({3, 4}, 131, 5, true)},     {"strided", strided_copies(odd)},
                  {"large", sample({4, 9}, 5, 6, false, 1e3)}};
   mlp.roundings = 32;
-  mlp.bench = [] {
-    Tensors inputs;
-    for (const Tensor& x : sample({4096, 384}, 1536, 384, true)) inputs.push_back(raw::cast(x, Dtype::f32));
-    return inputs;
-  };
+  mlp.bench = [] { return sample({4096, 384}, 1536, 384, true); };
   mlp.cost = [](const Tensors& x) {
     const double rows = static_cast<double>(x[0].elements() / x[0].dim(-1));
     return OpCost{2 * rows * static_cast<double>(x[1].elements() + x[2].elements()),

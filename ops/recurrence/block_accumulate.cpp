@@ -12,10 +12,6 @@ namespace eddy {
 
 using namespace recurrence;
 
-constinit Slot<RecurrenceSupportQuery> block_accumulate_supports_slot{"block_accumulate_supports"};
-constinit Slot<BlockAccumulateArgs> block_accumulate_forward_slot{"block_accumulate_forward"};
-constinit Slot<BlockAccumulateArgs> block_accumulate_backward_slot{"block_accumulate_backward"};
-
 bool block_accumulate_fits(const Tensor& x, std::int64_t mlp, const BlockAccumulateOptions& options) {
   if (x.device() == kCpu) return false;
   bool fits = false;

@@ -11,9 +11,6 @@
 
 namespace eddy {
 
-constinit Slot<GateArgs> gate_forward_slot{"gate_forward"};
-constinit Slot<GateBackwardArgs> gate_backward_slot{"gate_backward"};
-
 namespace {
 
 void check_state(const char* op, const Tensor& c) {

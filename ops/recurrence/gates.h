@@ -12,7 +12,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "ops/core/slot.h"
 #include "tensor/tensor.h"
@@ -79,8 +78,5 @@ struct GateBackwardArgs {
   void *dbias_i_partials, *dbias_f_partials;
 };
 extern Slot<GateBackwardArgs> gate_backward_slot;
-
-struct OpSpec;
-std::vector<OpSpec> gates_specs();
 
 }  // namespace eddy

@@ -8,8 +8,6 @@
 #include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
-void install_gates();
-
 namespace {
 
 constexpr std::int64_t kChunk = 1 << 14;  // elements that pay for handing a chunk to a thread
@@ -172,9 +170,7 @@ void backward_kernel(const GateBackwardArgs& args) {
 
 }  // namespace
 
-void install_gates() {
-  install_cpu(gate_forward_slot, forward_kernel<float>, EDDY_F64(forward_kernel<double>));
-  install_cpu(gate_backward_slot, backward_kernel<float>, EDDY_F64(backward_kernel<double>));
-}
+EDDY_CPU_KERNEL(gate_forward, forward_kernel)
+EDDY_CPU_KERNEL(gate_backward, backward_kernel)
 
 }  // namespace eddy::EDDY_ISA

@@ -54,19 +54,16 @@ Tensors sliced(const Tensors& inputs) {
 }
 
 OpSpec gate_spec(const char* name, const char* formula, bool lstm, bool tanh_z) {
-  OpSpec spec;
-  spec.name = name;
-  spec.formula = formula;
+  OpSpec spec{name, formula};
   spec.run = [lstm, tanh_z](const Tensors& x) {
-    return Tensors{lstm ? lstm_gate(x[0], x[1], x[2], x[3], x[4], x[5], tanh_z)
-                        : fixed_gate(x[0], x[1], x[2], tanh_z)};
+    return lstm ? lstm_gate(x[0], x[1], x[2], x[3], x[4], x[5], tanh_z)
+                : fixed_gate(x[0], x[1], x[2], tanh_z);
   };
-  spec.reference = [tanh_z](const Tensors& x) { return Tensors{reference_gate(x, tanh_z)}; };
+  spec.reference = [tanh_z](const Tensors& x) { return reference_gate(x, tanh_z); };
   const auto sample = [lstm](const Shape& shape, double scale = 1) {
     return gate_sample(shape, lstm, scale);
   };
-  Tensors strided = sample({5, 7});
-  for (Tensor& x : strided) x = strided_copy(x);
+  const Tensors strided = strided_copies(sample({5, 7}));
   spec.samples = {{"size_0", sample({3, 0})},
                   {"no_rows", sample({0, 5})},
                   {"size_1", sample({1})},
@@ -78,15 +75,8 @@ OpSpec gate_spec(const char* name, const char* formula, bool lstm, bool tanh_z) 
                   {"part_of_last_axis", sliced(sample({2, 3, 5}))},
                   {"large", sample({3, 33}, 1e3), false}};
   spec.roundings = 64;  // the bias gradients add up to 131 terms
-  spec.bench = [sample] {
-    Tensors inputs = sample({4096, 1024});
-    for (Tensor& x : inputs) x = raw::cast(x, Dtype::f32);
-    return inputs;
-  };
-  spec.cost = [lstm](const Tensors& x) {
-    return OpCost{(lstm ? 40.0 : 5.0) * static_cast<double>(x[0].elements()),
-                  (lstm ? 5.0 : 3.0) * static_cast<double>(x[0].bytes())};
-  };
+  spec.bench = [sample] { return sample({4096, 1024}); };
+  spec.cost = lstm ? cost_per_element(40, 5) : cost_per_element(5, 3);
   return spec;
 }
 

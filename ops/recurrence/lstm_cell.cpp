@@ -9,9 +9,6 @@
 
 namespace eddy {
 
-constinit Slot<LstmCellArgs> lstm_cell_forward_slot{"lstm_cell_forward"};
-constinit Slot<LstmCellBackwardArgs> lstm_cell_backward_slot{"lstm_cell_backward"};
-
 LstmCell lstm_cell(const Tensor& gates, const Tensor& c) {
   if (widens_anywhere(gates)) {
     const LstmCell next = lstm_cell(wide(gates), wide_like("lstm_cell", gates, c));

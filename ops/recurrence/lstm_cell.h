@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "ops/core/slot.h"
 #include "tensor/tensor.h"
@@ -63,8 +62,5 @@ struct LstmCellBackwardArgs {
   void *dgates, *dc;
 };
 extern Slot<LstmCellBackwardArgs> lstm_cell_backward_slot;
-
-struct OpSpec;
-std::vector<OpSpec> lstm_cell_specs();
 
 }  // namespace eddy

@@ -6,8 +6,6 @@
 #include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
-void install_lstm_cell();
-
 namespace {
 
 constexpr std::int64_t kChunk = 1 << 13;  // entries that pay for handing a chunk to a thread
@@ -88,9 +86,7 @@ void backward_kernel(const LstmCellBackwardArgs& args) {
 
 }  // namespace
 
-void install_lstm_cell() {
-  install_cpu(lstm_cell_forward_slot, forward_kernel<float>, EDDY_F64(forward_kernel<double>));
-  install_cpu(lstm_cell_backward_slot, backward_kernel<float>, EDDY_F64(backward_kernel<double>));
-}
+EDDY_CPU_KERNEL(lstm_cell_forward, forward_kernel)
+EDDY_CPU_KERNEL(lstm_cell_backward, backward_kernel)
 
 }  // namespace eddy::EDDY_ISA

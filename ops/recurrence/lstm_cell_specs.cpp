@@ -23,9 +23,7 @@ Tensors reference_cell(const Tensors& inputs) {
 }  // namespace
 
 std::vector<OpSpec> lstm_cell_specs() {
-  OpSpec spec;
-  spec.name = "lstm_cell";
-  spec.formula = "c' = sigmoid(f) c + sigmoid(i) tanh(g), h = sigmoid(o) tanh(c')";
+  OpSpec spec{"lstm_cell", "c' = sigmoid(f) c + sigmoid(i) tanh(g), h = sigmoid(o) tanh(c')"};
   spec.run = [](const Tensors& x) {
     const LstmCell next = lstm_cell(x[0], x[1]);
     return Tensors{next.h, next.c};
@@ -35,8 +33,7 @@ std::vector<OpSpec> lstm_cell_specs() {
     return Tensors{sample_normal({batch, 4 * hidden}, "gates", scale),
                    sample_normal({batch, hidden}, "c", scale)};
   };
-  Tensors strided = sample(5, 7);
-  for (Tensor& x : strided) x = strided_copy(x);
+  const Tensors strided = strided_copies(sample(5, 7));
   spec.samples = {{"size_0", sample(0, 5)},
                   {"no_entries", sample(3, 0)},
                   {"size_1", sample(1, 1)},
@@ -49,14 +46,8 @@ std::vector<OpSpec> lstm_cell_specs() {
                     raw::select(sample_normal({3, 2, 5}, "c"), 1, 1)}},
                   {"large", sample(3, 33, 1e3), false}};
   spec.roundings = 32;
-  spec.bench = [sample] {
-    Tensors inputs = sample(512, 512);
-    for (Tensor& x : inputs) x = raw::cast(x, Dtype::f32);
-    return inputs;
-  };
-  spec.cost = [](const Tensors& x) {
-    return OpCost{60.0 * static_cast<double>(x[1].elements()), 7.0 * static_cast<double>(x[1].bytes())};
-  };
+  spec.bench = [sample] { return sample(512, 512); };
+  spec.cost = cost_per_element(60, 7, 1);
   return {spec};
 }
 

@@ -15,13 +15,6 @@ namespace eddy {
 
 using namespace recurrence;
 
-constinit Slot<UnitRecurrenceArgs> unit_recurrence_forward_slot{"unit_recurrence_forward"};
-constinit Slot<UnitRecurrenceArgs> unit_recurrence_backward_slot{"unit_recurrence_backward"};
-constinit Slot<RecurrenceSupportQuery> unit_recurrence_supports_slot{"unit_recurrence_supports"};
-constinit Slot<RecurrenceSupportQuery> block_forget_supports_slot{"block_forget_supports"};
-constinit Slot<UnitRecurrenceArgs> block_forget_forward_slot{"block_forget_forward"};
-constinit Slot<UnitRecurrenceArgs> block_forget_backward_slot{"block_forget_backward"};
-
 namespace {
 
 // Room for the five weights packed for the CPU's products.

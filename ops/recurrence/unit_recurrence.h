@@ -28,8 +28,6 @@
 // derivative, follow because the first half of a window does not see the second.
 #pragma once
 
-#include <vector>
-
 #include "ops/core/slot.h"
 #include "tensor/random/philox.h"
 #include "tensor/tensor.h"
@@ -120,8 +118,5 @@ struct UnitRecurrenceArgs {
   void* scratch;  // [batch, max(dim, mlp)]; block_accumulate: [2 batch, dim]
 };
 extern Slot<UnitRecurrenceArgs> unit_recurrence_forward_slot, unit_recurrence_backward_slot;
-
-struct OpSpec;
-std::vector<OpSpec> unit_recurrence_specs();
 
 }  // namespace eddy

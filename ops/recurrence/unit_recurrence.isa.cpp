@@ -405,10 +405,7 @@ void run_backward(const UnitRecurrenceArgs& args) {
 
 }  // namespace
 
-void install_unit_recurrence();
-void install_unit_recurrence() {
-  install_cpu(unit_recurrence_forward_slot, run_forward<float>, EDDY_F64(run_forward<double>));
-  install_cpu(unit_recurrence_backward_slot, run_backward<float>, EDDY_F64(run_backward<double>));
-}
+EDDY_CPU_KERNEL(unit_recurrence_forward, run_forward)
+EDDY_CPU_KERNEL(unit_recurrence_backward, run_backward)
 
 }  // namespace eddy::EDDY_ISA

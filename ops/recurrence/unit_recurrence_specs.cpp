@@ -158,9 +158,7 @@ Tensors sample(std::int64_t time, std::int64_t batch, std::int64_t dim, std::int
 OpSpec spec_of(const char* name, std::int64_t heads, bool gelu, double rate) {
   const RandomKey gate_key = random_key(7, "gate", 3), attn_key = random_key(7, "attn", 3),
                   mlp_key = random_key(7, "mlp", 3);
-  OpSpec spec;
-  spec.name = name;
-  spec.formula = "h_t = T(h_{t-1}, x_t), key and value of LN1(h_t)";
+  OpSpec spec{name, "h_t = T(h_{t-1}, x_t), key and value of LN1(h_t)"};
   spec.run = [=](const Tensors& t) {
     const Inputs in = inputs_of(t);
     UnitRecurrenceOptions options;
@@ -199,11 +197,7 @@ std::vector<OpSpec> unit_recurrence_specs() {
   OpSpec dropped = spec_of("unit_recurrence_dropout", 2, true, 0.3);
   dropped.samples = {{"odd_tail", sample(3, 3, 4, 5, false, false)},
                      {"biases", sample(3, 2, 4, 5, true, false)}};
-  plain.bench = [] {
-    Tensors t = sample(32, 16, 384, 1536, false, false);
-    for (Tensor& x : t) x = raw::cast(x, Dtype::f32);
-    return t;
-  };
+  plain.bench = [] { return sample(32, 16, 384, 1536, false, false); };
   plain.cost = [](const Tensors& t) {
     const double rows = static_cast<double>(t[0].dim(0) * t[0].dim(1)),
                  dim = static_cast<double>(t[0].dim(2)), mlp = static_cast<double>(t[6].dim(0));

@@ -7,8 +7,6 @@
 
 namespace eddy {
 
-constinit Slot<PartialSumsArgs> partial_sums_slot{"partial_sums"};
-
 namespace {
 
 // In partial_sums one thread block sums all rows of its columns. With more rows than this, sum_into, which

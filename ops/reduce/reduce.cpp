@@ -10,10 +10,6 @@
 
 namespace eddy {
 
-constinit Slot<SumArgs> sum_slot{"sum"};
-constinit Slot<MaxArgs> max_forward_slot{"max_forward"};
-constinit Slot<MaxBackwardArgs> max_backward_slot{"max_backward"};
-
 namespace {
 
 // A shape around one axis: [outer, count, inner].

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "ops/core/slot.h"
 #include "tensor/tensor.h"
@@ -86,8 +85,5 @@ struct MaxBackwardArgs {
   float beta;
 };
 extern Slot<MaxBackwardArgs> max_backward_slot;
-
-struct OpSpec;
-std::vector<OpSpec> reduce_specs();
 
 }  // namespace eddy

@@ -8,8 +8,6 @@
 #include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
-void install_reduce();
-
 namespace {
 
 constexpr std::int64_t kChunk = 1 << 14;  // elements that pay for handing a chunk to a thread
@@ -175,10 +173,8 @@ void max_backward_kernel(const MaxBackwardArgs& args) {
 
 }  // namespace
 
-void install_reduce() {
-  install_cpu(sum_slot, sum_kernel<float>, EDDY_F64(sum_kernel<double>));
-  install_cpu(max_forward_slot, max_kernel<float>, EDDY_F64(max_kernel<double>));
-  install_cpu(max_backward_slot, max_backward_kernel<float>, EDDY_F64(max_backward_kernel<double>));
-}
+EDDY_CPU_KERNEL(sum, sum_kernel)
+EDDY_CPU_KERNEL(max_forward, max_kernel)
+EDDY_CPU_KERNEL(max_backward, max_backward_kernel)
 
 }  // namespace eddy::EDDY_ISA

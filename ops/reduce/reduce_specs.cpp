@@ -29,10 +29,6 @@ double plus(double a, double b) {
   return a + b;
 }
 
-OpCost read_once(const Tensors& x) {
-  return {static_cast<double>(x[0].elements()), static_cast<double>(x[0].bytes())};
-}
-
 Tensors bench_input() {
   return {raw::cast(sample_normal({4096, 1024}, "reduce"), Dtype::f32)};
 }
@@ -49,15 +45,13 @@ std::vector<OpSample> samples_of_axis_1() {
 }
 
 OpSpec axis_spec(const char* name, const char* formula, OpFunction run, OpFunction reference) {
-  OpSpec spec;
-  spec.name = name;
-  spec.formula = formula;
+  OpSpec spec{name, formula};
   spec.run = std::move(run);
   spec.reference = std::move(reference);
   spec.samples = samples_of_axis_1();
   spec.roundings = 32;  // some 300 terms in 32 lanes and a fold of 5, with cancellation
   spec.bench = bench_input;
-  spec.cost = read_once;
+  spec.cost = cost_per_element(1, 1);
   return spec;
 }
 
@@ -65,18 +59,15 @@ OpSpec all_spec(const char* name, const char* formula, OpFunction run, bool aver
   OpSpec spec = axis_spec(name, formula, std::move(run), [average](const Tensors& x) {
     double total = 0;
     for (const double value : x[0].to_vector<double>()) total += value;
-    return Tensors{
-        Tensor::full({}, average ? total / static_cast<double>(x[0].elements()) : total, Dtype::f64)};
+    return Tensor::full({}, average ? total / static_cast<double>(x[0].elements()) : total, Dtype::f64);
   });
   if (average) spec.samples.erase(spec.samples.begin());  // no average of nothing
   return spec;
 }
 
 OpSpec sum_to_spec() {
-  OpSpec spec;
-  spec.name = "sum_to";
-  spec.formula = "x summed to the shape of y";
-  spec.run = [](const Tensors& x) { return Tensors{sum_to(x[0], x[1].shape())}; };
+  OpSpec spec{"sum_to", "x summed to the shape of y"};
+  spec.run = [](const Tensors& x) { return sum_to(x[0], x[1].shape()); };
   spec.reference = [](const Tensors& x) {
     const Shape from = x[0].shape(), to = x[1].shape();
     const std::vector<double> values = x[0].to_vector<double>();
@@ -92,7 +83,7 @@ OpSpec sum_to_spec() {
       }
       result[static_cast<std::size_t>(at)] += values[n];
     }
-    return Tensors{Tensor::from(result, to)};
+    return Tensor::from(result, to);
   };
   const auto pair = [](const Shape& from, const Shape& to) {
     return Tensors{sample_normal(from, "sum_to"), Tensor::zeros(to, Dtype::f64)};
@@ -109,7 +100,7 @@ OpSpec sum_to_spec() {
       {"strided", {strided_copy(sample_normal({6, 7}, "sum_to")), Tensor::zeros({7}, Dtype::f64)}, false}};
   spec.roundings = 32;
   spec.bench = [] { return Tensors{bench_input()[0], Tensor::zeros({1024})}; };
-  spec.cost = read_once;
+  spec.cost = cost_per_element(1, 1);
   return spec;
 }
 
@@ -118,23 +109,22 @@ OpSpec sum_to_spec() {
 std::vector<OpSpec> reduce_specs() {
   return {
       all_spec(
-          "sum", "sum of all x", [](const Tensors& x) { return Tensors{sum(x[0])}; }, false),
+          "sum", "sum of all x", [](const Tensors& x) { return sum(x[0]); }, false),
       axis_spec(
-          "sum_axis", "sum over an axis", [](const Tensors& x) { return Tensors{sum(x[0], 1)}; },
-          [](const Tensors& x) { return Tensors{reference_axis(x[0], 1, 0, plus)}; }),
+          "sum_axis", "sum over an axis", [](const Tensors& x) { return sum(x[0], 1); },
+          [](const Tensors& x) { return reference_axis(x[0], 1, 0, plus); }),
       all_spec(
-          "mean", "average of all x", [](const Tensors& x) { return Tensors{mean(x[0])}; }, true),
+          "mean", "average of all x", [](const Tensors& x) { return mean(x[0]); }, true),
       axis_spec(
-          "mean_axis", "average over an axis", [](const Tensors& x) { return Tensors{mean(x[0], 1)}; },
+          "mean_axis", "average over an axis", [](const Tensors& x) { return mean(x[0], 1); },
           [](const Tensors& x) {
             const double count = static_cast<double>(x[0].dim(1));
-            return Tensors{reference_axis(x[0], 1, 0, [count](double a, double b) { return a + b / count; })};
+            return reference_axis(x[0], 1, 0, [count](double a, double b) { return a + b / count; });
           }),
       axis_spec(
-          "max", "largest over an axis", [](const Tensors& x) { return Tensors{max(x[0], 1)}; },
+          "max", "largest over an axis", [](const Tensors& x) { return max(x[0], 1); },
           [](const Tensors& x) {
-            return Tensors{
-                reference_axis(x[0], 1, -INFINITY, [](double a, double b) { return b > a ? b : a; })};
+            return reference_axis(x[0], 1, -INFINITY, [](double a, double b) { return b > a ? b : a; });
           }),
       sum_to_spec(),
   };

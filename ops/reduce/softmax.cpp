@@ -11,11 +11,6 @@
 
 namespace eddy {
 
-constinit Slot<SoftmaxArgs> softmax_forward_slot{"softmax_forward"};
-constinit Slot<SoftmaxBackwardArgs> softmax_backward_slot{"softmax_backward"};
-constinit Slot<LogSoftmaxArgs> log_softmax_forward_slot{"log_softmax_forward"};
-constinit Slot<LogSoftmaxBackwardArgs> log_softmax_backward_slot{"log_softmax_backward"};
-
 namespace {
 
 std::int64_t checked_width(const char* op, const Tensor& x) {

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "ops/core/attention_band.h"
 #include "ops/core/slot.h"
@@ -108,8 +107,5 @@ struct LogSoftmaxBackwardArgs {
   float beta;
 };
 extern Slot<LogSoftmaxBackwardArgs> log_softmax_backward_slot;
-
-struct OpSpec;
-std::vector<OpSpec> softmax_specs();
 
 }  // namespace eddy

@@ -9,8 +9,6 @@
 #include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
-void install_softmax();
-
 namespace {
 
 constexpr std::int64_t kChunk = 1 << 14;  // elements that pay for handing a chunk to a thread
@@ -141,13 +139,9 @@ void log_softmax_backward_kernel(const LogSoftmaxBackwardArgs& args) {
 
 }  // namespace
 
-void install_softmax() {
-  install_cpu(softmax_forward_slot, softmax_kernel<float>, EDDY_F64(softmax_kernel<double>));
-  install_cpu(softmax_backward_slot, softmax_backward_kernel<float>,
-              EDDY_F64(softmax_backward_kernel<double>));
-  install_cpu(log_softmax_forward_slot, log_softmax_kernel<float>, EDDY_F64(log_softmax_kernel<double>));
-  install_cpu(log_softmax_backward_slot, log_softmax_backward_kernel<float>,
-              EDDY_F64(log_softmax_backward_kernel<double>));
-}
+EDDY_CPU_KERNEL(softmax_forward, softmax_kernel)
+EDDY_CPU_KERNEL(softmax_backward, softmax_backward_kernel)
+EDDY_CPU_KERNEL(log_softmax_forward, log_softmax_kernel)
+EDDY_CPU_KERNEL(log_softmax_backward, log_softmax_backward_kernel)
 
 }  // namespace eddy::EDDY_ISA

@@ -44,9 +44,7 @@ Tensor sample_mask(const Shape& shape) {
 }
 
 OpSpec softmax_spec(const char* name, const char* formula, OpFunction run, OpFunction reference) {
-  OpSpec spec;
-  spec.name = name;
-  spec.formula = formula;
+  OpSpec spec{name, formula};
   spec.run = std::move(run);
   spec.reference = std::move(reference);
   spec.samples = {{"size_0", {values({3, 0})}},
@@ -57,10 +55,8 @@ OpSpec softmax_spec(const char* name, const char* formula, OpFunction run, OpFun
                   {"strided", {strided_copy(values({5, 7}))}},
                   {"large", {sample_normal({3, 33}, "softmax", 1e4)}, false}};
   spec.roundings = 32;
-  spec.bench = [] { return Tensors{raw::cast(values({16384, 256}), Dtype::f32)}; };
-  spec.cost = [](const Tensors& x) {
-    return OpCost{20.0 * static_cast<double>(x[0].elements()), 2.0 * static_cast<double>(x[0].bytes())};
-  };
+  spec.bench = [] { return values({16384, 256}); };
+  spec.cost = cost_per_element(20, 2);
   return spec;
 }
 
@@ -74,30 +70,30 @@ bool in_band(const Tensor& x, std::int64_t row, std::int64_t key, std::int64_t l
 OpSpec banded_spec(const char* name, const char* formula, const SoftmaxOptions& options, std::int64_t least,
                    std::int64_t most) {
   OpSpec spec = softmax_spec(
-      name, formula, [options](const Tensors& x) { return Tensors{softmax(x[0], options)}; },
+      name, formula, [options](const Tensors& x) { return softmax(x[0], options); },
       [least, most](const Tensors& x) {
-        return Tensors{reference_softmax(x[0], false, [&](std::int64_t row, std::int64_t key) {
+        return reference_softmax(x[0], false, [&](std::int64_t row, std::int64_t key) {
           return in_band(x[0], row, key, least, most);
-        })};
+        });
       });
   // With more queries than keys, some rows see nothing.
   spec.samples = {{"size_0", {values({2, 0, 3})}},       {"size_1", {values({1, 1})}},
                   {"square", {values({2, 9, 9})}},       {"more_keys", {values({2, 3, 21})}},
                   {"more_queries", {values({2, 5, 3})}}, {"strided", {strided_copy(values({2, 5, 5}))}}};
-  spec.bench = [] { return Tensors{raw::cast(values({64, 256, 256}), Dtype::f32)}; };
+  spec.bench = [] { return values({64, 256, 256}); };
   return spec;
 }
 
 OpSpec masked_spec() {
   OpSpec spec = softmax_spec(
       "softmax_masked", "softmax over the entries that the mask allows",
-      [](const Tensors& x) { return Tensors{softmax(x[0], {.mask = x[1]})}; },
+      [](const Tensors& x) { return softmax(x[0], {.mask = x[1]}); },
       [](const Tensors& x) {
         const std::vector<std::uint8_t> mask = raw::expand(x[1], x[0].shape()).to_vector<std::uint8_t>();
         const std::int64_t width = x[0].dim(-1);
-        return Tensors{reference_softmax(x[0], false, [&](std::int64_t row, std::int64_t key) {
+        return reference_softmax(x[0], false, [&](std::int64_t row, std::int64_t key) {
           return mask[static_cast<std::size_t>(row * width + key)] != 0;
-        })};
+        });
       });
   spec.samples = {{"size_0", {values({0, 3}), sample_mask({3})}},
                   {"size_1", {values({1, 1}), sample_mask({1, 1})}},
@@ -106,19 +102,19 @@ OpSpec masked_spec() {
                   {"broadcast_heads", {values({2, 3, 4, 9}), sample_mask({2, 1, 4, 9})}},
                   {"whole_rows", {values({2, 5, 9}), sample_mask({5, 1})}},
                   {"strided", {strided_copy(values({5, 7})), strided_copy(sample_mask({5, 7}))}}};
-  spec.bench = [] { return Tensors{raw::cast(values({64, 256, 256}), Dtype::f32), sample_mask({256, 256})}; };
+  spec.bench = [] { return Tensors{values({64, 256, 256}), sample_mask({256, 256})}; };
   return spec;
 }
 
 OpSpec biased_spec() {
   OpSpec spec = softmax_spec(
       "softmax_bias", "softmax of x + bias, the bias repeated over leading axes",
-      [](const Tensors& x) { return Tensors{softmax(x[0], {.bias = x[1]})}; },
+      [](const Tensors& x) { return softmax(x[0], {.bias = x[1]}); },
       [](const Tensors& x) {
         std::vector<double> sums = x[0].to_vector<double>();
         const std::vector<double> bias = raw::expand(x[1], x[0].shape()).to_vector<double>();
         for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += bias[i];
-        return Tensors{reference_softmax(Tensor::from(sums, x[0].shape()), false, all_visible)};
+        return reference_softmax(Tensor::from(sums, x[0].shape()), false, all_visible);
       });
   const auto bias = [](const Shape& shape) { return sample_normal(shape, "softmax_bias"); };
   spec.samples = {{"size_0", {values({0, 3}), bias({3})}},
@@ -130,10 +126,7 @@ OpSpec biased_spec() {
                   {"broadcast_heads", {values({2, 3, 4, 9}), bias({2, 1, 4, 9})}},
                   {"long_row", {values({2, 1029}), bias({1029})}, false},
                   {"strided", {strided_copy(values({5, 7})), strided_copy(bias({5, 7}))}}};
-  spec.bench = [] {
-    return Tensors{raw::cast(values({64, 256, 256}), Dtype::f32),
-                   raw::cast(sample_normal({256, 256}, "softmax_bias"), Dtype::f32)};
-  };
+  spec.bench = [] { return Tensors{values({64, 256, 256}), sample_normal({256, 256}, "softmax_bias")}; };
   spec.cost = [](const Tensors& x) {
     return OpCost{21.0 * static_cast<double>(x[0].elements()),
                   2.0 * static_cast<double>(x[0].bytes()) + static_cast<double>(x[1].bytes())};
@@ -146,9 +139,8 @@ OpSpec biased_spec() {
 std::vector<OpSpec> softmax_specs() {
   return {
       softmax_spec(
-          "softmax", "exp(x) / sum exp(x), last axis",
-          [](const Tensors& x) { return Tensors{softmax(x[0])}; },
-          [](const Tensors& x) { return Tensors{reference_softmax(x[0], false, all_visible)}; }),
+          "softmax", "exp(x) / sum exp(x), last axis", [](const Tensors& x) { return softmax(x[0]); },
+          [](const Tensors& x) { return reference_softmax(x[0], false, all_visible); }),
       banded_spec("softmax_causal", "softmax over the keys k <= j + (keys - queries)", {.causal = true}, 0,
                   AttentionBand::kFar),
       banded_spec("softmax_band", "softmax over the keys at distances j + (keys - queries) - k of 1 .. 4",
@@ -156,9 +148,8 @@ std::vector<OpSpec> softmax_specs() {
       masked_spec(),
       biased_spec(),
       softmax_spec(
-          "log_softmax", "x - log(sum exp(x)), last axis",
-          [](const Tensors& x) { return Tensors{log_softmax(x[0])}; },
-          [](const Tensors& x) { return Tensors{reference_softmax(x[0], true, all_visible)}; }),
+          "log_softmax", "x - log(sum exp(x)), last axis", [](const Tensors& x) { return log_softmax(x[0]); },
+          [](const Tensors& x) { return reference_softmax(x[0], true, all_visible); }),
   };
 }
 

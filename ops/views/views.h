@@ -49,7 +49,4 @@ Tensor contiguous(const Tensor& x);
 // they mix.
 Tensor concat(const std::vector<Tensor>& tensors, int axis);
 
-struct OpSpec;
-std::vector<OpSpec> views_specs();
-
 }  // namespace eddy

@@ -33,9 +33,7 @@ Tensor picked(const Tensor& x, const Shape& shape, From&& from) {
 // `bytes_per_byte` counts what moves for each byte of x: 0 for views.
 OpSpec view_spec(const char* name, const char* formula, OpFunction run, OpFunction reference,
                  double bytes_per_byte) {
-  OpSpec spec;
-  spec.name = name;
-  spec.formula = formula;
+  OpSpec spec{name, formula};
   spec.run = std::move(run);
   spec.reference = std::move(reference);
   const auto values = [name](const Shape& shape) { return sample_normal(shape, name); };
@@ -46,18 +44,14 @@ OpSpec view_spec(const char* name, const char* formula, OpFunction run, OpFuncti
                   {"strided_outer", {raw::transpose(values({3, 5, 4}), 0, 1)}},
                   {"large", {sample_normal({2, 3, 4}, name, 1e6)}}};
   spec.roundings = 0;
-  spec.bench = [name] { return Tensors{raw::cast(sample_normal({512, 256, 4}, name), Dtype::f32)}; };
-  spec.cost = [bytes_per_byte](const Tensors& x) {
-    return OpCost{0, bytes_per_byte * static_cast<double>(x[0].bytes())};
-  };
+  spec.bench = [name] { return sample_normal({512, 256, 4}, name); };
+  spec.cost = cost_per_element(0, bytes_per_byte);
   return spec;
 }
 
 OpSpec concat_spec() {
-  OpSpec spec;
-  spec.name = "concat";
-  spec.formula = "a, b, c end to end along axis 1";
-  spec.run = [](const Tensors& x) { return Tensors{concat({x[0], x[1], x[2]}, 1)}; };
+  OpSpec spec{"concat", "a, b, c end to end along axis 1"};
+  spec.run = [](const Tensors& x) { return concat({x[0], x[1], x[2]}, 1); };
   spec.reference = [](const Tensors& x) {
     std::vector<double> result;
     for (std::int64_t row = 0; row < x[0].dim(0); ++row)
@@ -66,7 +60,7 @@ OpSpec concat_spec() {
         for (std::int64_t i = 0; i < part.dim(1); ++i)
           result.push_back(values[static_cast<std::size_t>(row * part.dim(1) + i)]);
       }
-    return Tensors{Tensor::from(result, {x[0].dim(0), x[0].dim(1) + x[1].dim(1) + x[2].dim(1)})};
+    return Tensor::from(result, {x[0].dim(0), x[0].dim(1) + x[1].dim(1) + x[2].dim(1)});
   };
   const auto values = [](std::int64_t rows, std::int64_t columns, const char* stream) {
     return sample_normal({rows, columns}, stream);
@@ -81,8 +75,7 @@ OpSpec concat_spec() {
   spec.roundings = 0;
   spec.bench = [values] {
     Tensors inputs;
-    for (const char* stream : {"a", "b", "c"})
-      inputs.push_back(raw::cast(values(1024, 512, stream), Dtype::f32));
+    for (const char* stream : {"a", "b", "c"}) inputs.push_back(values(1024, 512, stream));
     return inputs;
   };
   spec.cost = [](const Tensors& x) {
@@ -101,20 +94,18 @@ std::vector<OpSpec> views_specs() {
       view_spec(
           "reshape", "the same elements in row-major order",
           [](const Tensors& x) {
-            return Tensors{reshape(x[0], {2, x[0].dim(0), -1})};
+            return reshape(x[0], {2, x[0].dim(0), -1});
           },
           [](const Tensors& x) {
-            return Tensors{
-                Tensor::from(x[0].to_vector<double>(), {2, x[0].dim(0), x[0].dim(1) * x[0].dim(2) / 2})};
+            return Tensor::from(x[0].to_vector<double>(), {2, x[0].dim(0), x[0].dim(1) * x[0].dim(2) / 2});
           },
           0),
       view_spec(
-          "transpose", "y[k, j, i] = x[i, j, k]",
-          [](const Tensors& x) { return Tensors{transpose(x[0], 0, -1)}; },
+          "transpose", "y[k, j, i] = x[i, j, k]", [](const Tensors& x) { return transpose(x[0], 0, -1); },
           [](const Tensors& x) {
-            return Tensors{picked(x[0], {x[0].dim(2), x[0].dim(1), x[0].dim(0)}, [](const Index& i) {
+            return picked(x[0], {x[0].dim(2), x[0].dim(1), x[0].dim(0)}, [](const Index& i) {
               return Index{i[2], i[1], i[0]};
-            })};
+            });
           },
           0),
       view_spec(
@@ -134,23 +125,23 @@ std::vector<OpSpec> views_specs() {
           },
           0),
       view_spec(
-          "select", "y[i, j] = x[i, j, index]", [](const Tensors& x) { return Tensors{select(x[0], 2, 3)}; },
+          "select", "y[i, j] = x[i, j, index]", [](const Tensors& x) { return select(x[0], 2, 3); },
           [](const Tensors& x) {
-            return Tensors{picked(x[0], {x[0].dim(0), x[0].dim(1)}, [](const Index& i) {
+            return picked(x[0], {x[0].dim(0), x[0].dim(1)}, [](const Index& i) {
               return Index{i[0], i[1], 3};
-            })};
+            });
           },
           0),
       view_spec(
           "expand", "y[n, i, j, m, k] = x[i, j, k]",
           [](const Tensors& x) {
             const Shape one = {x[0].dim(0), x[0].dim(1), 1, 4};
-            return Tensors{expand(reshape(x[0], one), {2, x[0].dim(0), x[0].dim(1), 3, 4})};
+            return expand(reshape(x[0], one), {2, x[0].dim(0), x[0].dim(1), 3, 4});
           },
           [](const Tensors& x) {
-            return Tensors{picked(x[0], {2, x[0].dim(0), x[0].dim(1), 3, 4}, [](const Index& i) {
+            return picked(x[0], {2, x[0].dim(0), x[0].dim(1), 3, 4}, [](const Index& i) {
               return Index{i[1], i[2], i[4]};
-            })};
+            });
           },
           0),
       view_spec(
@@ -169,11 +160,11 @@ std::vector<OpSpec> views_specs() {
           0),
       view_spec(
           "contiguous", "x in row-major order",
-          [](const Tensors& x) { return Tensors{contiguous(transpose(x[0], 1, 2))}; },
+          [](const Tensors& x) { return contiguous(transpose(x[0], 1, 2)); },
           [](const Tensors& x) {
-            return Tensors{picked(x[0], {x[0].dim(0), x[0].dim(2), x[0].dim(1)}, [](const Index& i) {
+            return picked(x[0], {x[0].dim(0), x[0].dim(2), x[0].dim(1)}, [](const Index& i) {
               return Index{i[0], i[2], i[1]};
-            })};
+            });
           },
           2),
       concat_spec(),

@@ -230,10 +230,10 @@ TEST_SUITE("device") {
                          bias_sums.raw_data(), partial_beta});
           } else {
             rms_norm_forward_slot(device, {dtype, rows, kWidth, at_x.raw_data(), kWidth, gain.raw_data(),
-                                           y.raw_data(), kWidth, rstd.raw_data(), 1e-5});
-            rms_norm_backward_slot(
-                device, {dtype, rows, kWidth, dx.raw_data(), kWidth, at_x.raw_data(), kWidth, gain.raw_data(),
-                         rstd.raw_data(), dx.raw_data(), kWidth, 0, sums.raw_data(), partial_beta});
+                                           nullptr, y.raw_data(), kWidth, nullptr, rstd.raw_data(), 1e-5});
+            rms_norm_backward_slot(device, {dtype, rows, kWidth, dx.raw_data(), kWidth, at_x.raw_data(),
+                                            kWidth, gain.raw_data(), nullptr, rstd.raw_data(), dx.raw_data(),
+                                            kWidth, 0, sums.raw_data(), nullptr, partial_beta});
           }
         }
         return Tensors{to_cpu(dx), to_cpu(sums), to_cpu(bias_sums)};

@@ -3,10 +3,13 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
 
 #include "autograd/gradcheck.h"
 #include "ops/cpu/isa.h"
 #include "tensor/threads/thread_pool.h"
+#include "tests/support/files.h"
 #include "tests/support/isa_levels.h"
 #include "tests/support/spec_check.h"
 #include "tests/support/threads.h"
@@ -30,7 +33,38 @@ void for_each_sample(Check&& check) {
   }
 }
 
+// The text of docs/ops.md, which follows from ops/op_list.h and the names and formulas of the specs.
+std::string ops_page() {
+  std::string page =
+      "# Ops\n\n"
+      "All operations of `ops/op_list.h`, in its order. The tests and `eddy bench ops` go over the same list. Several rows\n"
+      "may belong to one function with different options. A test compares this page with the list, and writes it:\n\n"
+      "    EDDY_UPDATE_DOCS=1 build/release/bin/test_ops --test-case='the page of ops*'\n\n"
+      "Shapes, dtypes, errors and gradients stand in the docstring in the header. The inputs that each op is tested on\n"
+      "(sizes 0 and 1, odd tails, strides, broadcasting where it applies, large numbers) are in the `..._specs.cpp` beside it.\n\n"
+      "    build/release/bin/test_ops --source-file='*ops/test_op_specs*' --subcase=softmax\n"
+      "    build/release/eddy bench ops --filter softmax\n";
+  for (const OpGroup& group : op_groups()) {
+    page += fmt::format("\n## {}\n\nIn `{}`.{}{}\n\n| op | formula |\n| --- | --- |\n", group.title,
+                        group.header, group.note.empty() ? "" : " ", group.note);
+    for (const OpSpec& spec : group.specs) {
+      std::string formula = spec.formula;
+      for (std::size_t bar = formula.find('|'); bar != std::string::npos; bar = formula.find('|', bar + 2))
+        formula.insert(bar, "\\");
+      page += fmt::format("| `{}` | {} |\n", spec.name, formula);
+    }
+  }
+  return page;
+}
+
 }  // namespace
+
+TEST_CASE("the page of ops follows from their list") {
+  const char* const path = EDDY_SOURCE_DIR "/docs/ops.md";
+  if (std::getenv("EDDY_UPDATE_DOCS") != nullptr) std::ofstream(path) << ops_page();
+  CHECK_MESSAGE((read_bytes(path) == ops_page()),
+                "docs/ops.md differs: run this test with EDDY_UPDATE_DOCS=1 to write it");
+}
 
 TEST_CASE("the gradients of every op agree with finite differences") {
   for_each_sample([](const OpSpec& spec, const OpSample& sample, const std::string& name) {

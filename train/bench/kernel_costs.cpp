@@ -159,17 +159,10 @@ KernelCost cost_of(const GatherArgs& a) {
   return moved(a.dtype, 2 * a.outer * a.picks * a.inner);
 }
 
-KernelCost cost_of(const LayerNormArgs& a) {
+KernelCost cost_of(const RowNormArgs& a) {
   return moved(a.dtype, (a.delta == nullptr ? 2 : 4) * a.rows * a.width);
 }
-KernelCost cost_of(const LayerNormBackwardArgs& a) {
-  const bool reads_more = a.dx_beta != 0 || a.dsum != nullptr;
-  return moved(a.dtype, (a.dx == nullptr ? 2 : reads_more ? 4 : 3) * a.rows * a.width);
-}
-KernelCost cost_of(const RmsNormArgs& a) {
-  return moved(a.dtype, (a.delta == nullptr ? 2 : 4) * a.rows * a.width);
-}
-KernelCost cost_of(const RmsNormBackwardArgs& a) {
+KernelCost cost_of(const RowNormBackwardArgs& a) {
   const bool reads_more = a.dx_beta != 0 || a.dsum != nullptr;
   return moved(a.dtype, (a.dx == nullptr ? 2 : reads_more ? 4 : 3) * a.rows * a.width);
 }

@@ -6,30 +6,7 @@
 // (biases, weights of norms, statistics, ids) are left out.
 #pragma once
 
-#include "ops/attention/attention.h"
-#include "ops/attention/rotary.h"
-#include "ops/attention/window_attention.h"
-#include "ops/index/gather.h"
-#include "ops/loss/cross_entropy.h"
-#include "ops/memory/memory_search.h"
-#include "ops/memory/memory_write.h"
-#include "ops/norm/layer_norm.h"
-#include "ops/norm/rms_norm.h"
-#include "ops/norm/unit_norm.h"
-#include "ops/optimizer/adafactor.h"
-#include "ops/optimizer/optimizer.h"
-#include "ops/pointwise/dropout.h"
-#include "ops/pointwise/pointwise.h"
-#include "ops/pointwise/where.h"
-#include "ops/product/gemm.h"
-#include "ops/recurrence/block_accumulate.h"
-#include "ops/recurrence/block_forget.h"
-#include "ops/recurrence/gates.h"
-#include "ops/recurrence/lstm_cell.h"
-#include "ops/recurrence/unit_recurrence.h"
-#include "ops/reduce/partial_sums.h"
-#include "ops/reduce/reduce.h"
-#include "ops/reduce/softmax.h"
+#include "ops/op_list.h"
 
 namespace eddy {
 
@@ -47,10 +24,8 @@ KernelCost cost_of(const UnitRecurrenceArgs& args);
 KernelCost cost_of(const BlockAccumulateArgs& args);
 KernelCost cost_of(const EmbeddingArgs& args);
 KernelCost cost_of(const GatherArgs& args);
-KernelCost cost_of(const LayerNormArgs& args);
-KernelCost cost_of(const LayerNormBackwardArgs& args);
-KernelCost cost_of(const RmsNormArgs& args);
-KernelCost cost_of(const RmsNormBackwardArgs& args);
+KernelCost cost_of(const RowNormArgs& args);
+KernelCost cost_of(const RowNormBackwardArgs& args);
 KernelCost cost_of(const UnitNormArgs& args);
 KernelCost cost_of(const UnitNormBackwardArgs& args);
 KernelCost cost_of(const DropoutArgs& args);

@@ -3,6 +3,8 @@
 
 #include <type_traits>
 
+#include "ops/op_list.h"
+
 namespace eddy {
 namespace {
 
@@ -58,26 +60,18 @@ struct Metered {
   }
 };
 
-template <auto&... slots>
-struct MeteredSlots {
-  static void install(DeviceType type) { (Metered<slots>::install(type), ...); }
-  static void restore(DeviceType type) { (Metered<slots>::restore(type), ...); }
-};
+#define EDDY_MEASURED_KERNELS(ROW) \
+  EDDY_ISA_KERNELS(ROW) EDDY_HOST_KERNELS(ROW) EDDY_GPU_KERNELS(ROW) EDDY_CPU_KERNELS(ROW)
 
-// A kernel that is not among these counts as time outside kernels.
-using AllSlots = MeteredSlots<
-    gemm_slot, attention_forward_slot, attention_backward_slot, window_attention_forward_slot,
-    window_attention_backward_slot, unit_recurrence_forward_slot, unit_recurrence_backward_slot,
-    block_forget_forward_slot, block_forget_backward_slot, block_accumulate_forward_slot,
-    block_accumulate_backward_slot, embedding_forward_slot, embedding_backward_slot, gather_forward_slot,
-    gather_backward_slot, layer_norm_forward_slot, layer_norm_backward_slot, rms_norm_forward_slot,
-    rms_norm_backward_slot, unit_norm_forward_slot, unit_norm_backward_slot, dropout_slot, tiled_dropout_slot,
-    sum_slot, partial_sums_slot, max_forward_slot, max_backward_slot, cross_entropy_forward_slot,
-    cross_entropy_mean_slot, cross_entropy_rows_slot, cross_entropy_backward_slot, lstm_cell_forward_slot,
-    lstm_cell_backward_slot, rotary_slot, gate_forward_slot, gate_backward_slot, softmax_forward_slot,
-    softmax_backward_slot, log_softmax_forward_slot, log_softmax_backward_slot, memory_mark_slot,
-    memory_take_slot, memory_write_slot, adam_slot, l2_norm_slot, scale_slot, adafactor_slot,
-    unary_forward_slot, unary_backward_slot, binary_slot, where_slot>;
+void install_meters(DeviceType type) {
+#define EDDY_METER(Args, name) Metered<name##_slot>::install(type);
+  EDDY_MEASURED_KERNELS(EDDY_METER)
+}
+
+void remove_meters(DeviceType type) {
+#define EDDY_REMOVE(Args, name) Metered<name##_slot>::restore(type);
+  EDDY_MEASURED_KERNELS(EDDY_REMOVE)
+}
 
 // Reports the copies of a GPU like kernels.
 class MeteredTransfer final : public Transfer {
@@ -127,7 +121,7 @@ class MeteredTransfer final : public Transfer {
 
 ObserveKernels::ObserveKernels(KernelObserver& observer, Device device) : device_(device) {
   install_backends();
-  AllSlots::install(device.type);
+  install_meters(device.type);
   if (!(device == kCpu)) {
     original_transfer_ = &transfer(device);
     transfer_ = std::make_unique<MeteredTransfer>(*original_transfer_);
@@ -138,7 +132,7 @@ ObserveKernels::ObserveKernels(KernelObserver& observer, Device device) : device
 
 ObserveKernels::~ObserveKernels() {
   current_observer = nullptr;
-  AllSlots::restore(device_.type);
+  remove_meters(device_.type);
   if (original_transfer_ != nullptr) set_transfer(device_.type, original_transfer_);
 }
 

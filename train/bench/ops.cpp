@@ -53,6 +53,8 @@ OpBenchRow bench_op(const OpSpec& spec, double seconds, const Ceilings& ceilings
   row.op = spec.name;
   Tensors inputs = spec.bench();
   for (Tensor& x : inputs)
+    if (x.dtype() == Dtype::f64) x = raw::cast(x, Dtype::f32);
+  for (Tensor& x : inputs)
     if (x.defined() && !(device == kCpu)) x = raw::to_device(x, device);
   Timing forward;
   {

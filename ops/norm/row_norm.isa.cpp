@@ -1,8 +1,10 @@
-// CPU kernels of layer normalisation. A row stays in the L1 cache for its passes (forward: sum, squared
+// CPU kernels of layer norm and RMS norm. A row stays in the L1 cache for its passes (forward: sum, squared
 // distances, write; backward: two sums, then the write together with the partial sums of dweight and dbias).
 // So memory moves x and y once in the forward pass, and dy, x and dx once in the backward pass. The variance
-// takes two passes because sum(x^2) - n mean^2 cancels.
+// takes two passes because sum(x^2) - n mean^2 cancels. `Centred` kernels are those of layer norm; without it
+// the mean is the constant 0.
 #include "ops/norm/layer_norm.h"
+#include "ops/norm/rms_norm.h"
 
 #include "ops/cpu/isa.h"
 #include "ops/cpu/lanes.h"
@@ -10,8 +12,6 @@
 #include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
-void install_layer_norm();
-
 namespace {
 
 constexpr std::int64_t kChunk = 1 << 14;  // elements that pay for handing a chunk to a thread
@@ -39,8 +39,8 @@ EDDY_INLINE void scale_row(const T* x, T mean, T rstd, const T* weight, const T*
   }
 }
 
-template <class T>
-void forward_kernel(const LayerNormArgs& args) {
+template <class T, bool Centred>
+void forward_rows(const RowNormArgs& args) {
   const T *const weight = static_cast<const T*>(args.weight), *const bias = static_cast<const T*>(args.bias);
   T *const means = static_cast<T*>(args.mean), *const rstds = static_cast<T*>(args.rstd);
   const std::int64_t width = args.width;
@@ -55,18 +55,23 @@ void forward_kernel(const LayerNormArgs& args) {
         for (std::int64_t i = 0; i < width; ++i) sum[i] = first[i] + second[i];
         x = sum;
       }
-      const T mean =
-          lane_sum<T>(width, [x](auto reader, std::int64_t i) { return reader.load(x + i); }) / count;
+      T mean = 0;
+      if constexpr (Centred)
+        mean = lane_sum<T>(width, [x](auto reader, std::int64_t i) { return reader.load(x + i); }) / count;
       const T squares = lane_sum<T>(width, [x, mean](auto reader, std::int64_t i) {
         const auto distance = reader.load(x + i) - mean;
         return distance * distance;
       });
       const T rstd = T(1) / vec::sqrt(squares / count + eps);
-      scale_row(x, mean, rstd, weight, bias, static_cast<T*>(args.y) + row * args.y_stride, width);
-      if (means != nullptr) {
-        means[row] = mean;
-        rstds[row] = rstd;
+      T* const y = static_cast<T*>(args.y) + row * args.y_stride;
+      scale_row(x, mean, rstd, weight, Centred ? bias : nullptr, y, width);
+      if (!Centred && args.table != nullptr) {
+        const T* const place = static_cast<const T*>(args.table) + row % args.table_rows * width;
+#pragma GCC ivdep
+        for (std::int64_t i = 0; i < width; ++i) y[i] += place[i];
       }
+      if (Centred && means != nullptr) means[row] = mean;
+      if (rstds != nullptr) rstds[row] = rstd;
     }
   });
 }
@@ -78,7 +83,7 @@ struct BackwardRow {
   T mean, rstd;
 };
 
-template <class T, bool HasWeight>
+template <class T, bool Centred, bool HasWeight>
 EDDY_INLINE void dx_row(const BackwardRow<T>& row, T* dx, T beta, std::int64_t width) {
   const T *const dy = row.dy, *const x = row.x, *const weight = row.weight;
   const T mean = row.mean, rstd = row.rstd;
@@ -88,13 +93,26 @@ EDDY_INLINE void dx_row(const BackwardRow<T>& row, T* dx, T beta, std::int64_t w
     else
       return reader.load(dy + i);
   };
-  const TwoSums<T> sums = lane_two_sums<T>(width, g, [=](auto reader, std::int64_t i) {
-    return g(reader, i) * ((reader.load(x + i) - mean) * rstd);
-  });
-  const T mean_g = sums.first / static_cast<T>(width), mean_gn = sums.second / static_cast<T>(width);
-  // A row of one element is its own mean: dx is exactly 0, where rounding would leave g - g times a large
-  // rstd.
-  const T factor = width == 1 ? T(0) : rstd;
+  T mean_g = 0, mean_gn = 0, factor = rstd;
+  if constexpr (Centred) {
+    const TwoSums<T> sums = lane_two_sums<T>(width, g, [=](auto reader, std::int64_t i) {
+      return g(reader, i) * ((reader.load(x + i) - mean) * rstd);
+    });
+    mean_g = sums.first / static_cast<T>(width);
+    mean_gn = sums.second / static_cast<T>(width);
+    // A row of one element is its own mean: dx is exactly 0, where rounding would leave g - g times a large
+    // rstd.
+    if (width == 1) factor = T(0);
+  } else {
+    const T sum_gx = lane_sum<T>(width, [=](auto reader, std::int64_t i) {
+      const auto product = reader.load(dy + i) * reader.load(x + i);
+      if constexpr (HasWeight)
+        return product * reader.load(weight + i);
+      else
+        return product;
+    });
+    mean_gn = sum_gx * rstd / static_cast<T>(width);
+  }
   const auto gradient = [=](std::int64_t i) __attribute__((always_inline)) {
     const T scaled = HasWeight ? dy[i] * weight[i] : dy[i];
     return factor * (scaled - mean_g - (x[i] - mean) * rstd * mean_gn);
@@ -142,8 +160,8 @@ EDDY_INLINE void add_partials(const BackwardRow<T>& row, T* dweight, T* dbias, s
   }
 }
 
-template <class T>
-void backward_kernel(const LayerNormBackwardArgs& args) {
+template <class T, bool Centred>
+void backward_rows(const RowNormBackwardArgs& args) {
   const std::int64_t width = args.width;
   const T dx_beta = static_cast<T>(args.dx_beta), partial_beta = static_cast<T>(args.partial_beta);
   const T* const weight = static_cast<const T*>(args.weight);
@@ -163,25 +181,42 @@ void backward_kernel(const LayerNormBackwardArgs& args) {
           for (std::int64_t r = first; r < last; ++r) {
             const BackwardRow<T> row{static_cast<const T*>(args.dy) + r * args.dy_stride,
                                      static_cast<const T*>(args.x) + r * args.x_stride, weight,
-                                     static_cast<const T*>(args.mean)[r],
+                                     Centred ? static_cast<const T*>(args.mean)[r] : T(0),
                                      static_cast<const T*>(args.rstd)[r]};
             // Before dx: it may overwrite dy.
             add_partials(row, dweight, dbias, width);
             if (args.dx == nullptr) continue;
             T* const dx = static_cast<T*>(args.dx) + r * args.dx_stride;
             const T beta = start_dx(static_cast<const T*>(args.dsum), r, dx, dx_beta, width);
-            weight != nullptr ? dx_row<T, true>(row, dx, beta, width)
-                              : dx_row<T, false>(row, dx, beta, width);
+            weight != nullptr ? dx_row<T, Centred, true>(row, dx, beta, width)
+                              : dx_row<T, Centred, false>(row, dx, beta, width);
           }
         }
       });
 }
 
+template <class T>
+void layer_norm(const RowNormArgs& args) {
+  forward_rows<T, true>(args);
+}
+template <class T>
+void layer_norm_gradient(const RowNormBackwardArgs& args) {
+  backward_rows<T, true>(args);
+}
+template <class T>
+void rms_norm(const RowNormArgs& args) {
+  forward_rows<T, false>(args);
+}
+template <class T>
+void rms_norm_gradient(const RowNormBackwardArgs& args) {
+  backward_rows<T, false>(args);
+}
+
 }  // namespace
 
-void install_layer_norm() {
-  install_cpu(layer_norm_forward_slot, forward_kernel<float>, EDDY_F64(forward_kernel<double>));
-  install_cpu(layer_norm_backward_slot, backward_kernel<float>, EDDY_F64(backward_kernel<double>));
-}
+EDDY_CPU_KERNEL(layer_norm_forward, layer_norm)
+EDDY_CPU_KERNEL(layer_norm_backward, layer_norm_gradient)
+EDDY_CPU_KERNEL(rms_norm_forward, rms_norm)
+EDDY_CPU_KERNEL(rms_norm_backward, rms_norm_gradient)
 
 }  // namespace eddy::EDDY_ISA

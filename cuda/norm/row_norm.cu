@@ -1,5 +1,11 @@
-// What the norms of rows share on the GPU: the kernels for register-resident rows (register_rows.cuh), layer
-// and RMS norm by one template, and how all of their kernels are launched.
+// Layer norm and RMS norm of rows and their gradients, by one template: without `Centred` there is no mean.
+//
+//   y  = (x - mean) rstd weight + bias             layer norm
+//   y  = x rstd weight + a row of a table          RMS norm
+//   dx = rstd (g - mean(g) - n mean(g n))          g = dy weight, n = (x - mean) rstd; RMS norm without mean(g)
+//
+// Rows of whole groups of 16 bytes, up to kLongestRegisterRow entries, are kept in registers
+// (register_rows.cuh).
 //
 // Forward.
 //   mapping        a team of threads per row, 64 bytes of it to a thread: for 1024 entries a warp in bf16,
@@ -24,25 +30,28 @@
 //
 // To try where a GPU reaches less than 80 % of a copy's rate: in the backward pass 8 entries to a thread, for
 // more warps; or loading the next row before this one's sums are reduced.
-#pragma once
-
+//
+// Other rows, and the partial sums of few rows.
+//   mapping        forward and dx: a warp per row of up to 1024 entries, a block per longer row. Partial sums
+//                  of dweight and dbias: a block of 32 columns x 8 rows for every 32 columns and every
+//                  kNormBlockRows rows; thread row t adds rows t, t + 8, ..., then the 8 sums are added in
+//                  order.
+//   shared memory  8 numbers (32 bytes) per block for rows, 2 KiB (2,048 bytes) for the partial sums
+//   bytes moved    forward: x and y once, and delta and the sum for a norm of a sum, the least; passes over a
+//                  row after the first find it in the cache. Backward: dy and x twice, that is 5 row reads
+//                  and writes where 3 are the least, and once the gradient of the sum.
 #include "cuda/core/numbers.cuh"
 #include "cuda/core/register_rows.cuh"
 #include "cuda/core/team.cuh"
-#include "ops/norm/layer_norm.h"
+#include "ops/norm/row_norm.h"
 
 namespace eddy::cuda {
+namespace {
 
 // Elements of a row in the registers of a thread: 64 bytes forward; backward it has two rows and the sums.
 template <class T>
-inline constexpr int kForwardElements = 4 * kGroup<T>;
-inline constexpr int kBackwardElements = 16;
-
-// A layer norm has a mean; an RMS norm has a table.
-template <class Args>
-inline constexpr bool kCentred = requires(const Args& args) {
-  args.mean;
-};
+constexpr int kForwardElements = 4 * kGroup<T>;
+constexpr int kBackwardElements = 16;
 
 template <class Args>
 struct RegisterRowNorm {
@@ -51,13 +60,20 @@ struct RegisterRowNorm {
   std::int64_t block_rows;  // rows that a block takes at a time
 };
 
+// Returns what row `row` adds behind the weight, or null: the bias, or with an RMS norm a row of the table.
+template <bool Centred>
+__device__ const float* shift_of(const RowNormArgs& args, std::int64_t row) {
+  if (Centred || args.table == nullptr) return static_cast<const float*>(args.bias);
+  return static_cast<const float*>(args.table) + row % args.table_rows * args.width;
+}
+
 // y = (x - mean) rstd weight + bias. An RMS norm has no mean, and a row of the table in place of the bias.
 // With `Adds` the norm is of x + delta, which is written too.
-template <bool Aligned, bool Adds, class T, class Args>
+template <bool Centred, bool Aligned, bool Adds, class T>
 __global__ void __launch_bounds__(kLongestRegisterRow / kForwardElements<T>)
-    register_norm_kernel(RegisterRowNorm<Args> launched) {
+    register_norm_kernel(RegisterRowNorm<RowNormArgs> launched) {
   constexpr int kThreadGroups = kForwardElements<T> / kGroup<T>;
-  const Args& args = launched.args;
+  const RowNormArgs& args = launched.args;
   const RowTeams& teams = launched.teams;
   const float* const weight = static_cast<const float*>(args.weight);
   const float count = static_cast<float>(static_cast<int>(args.width)), eps = static_cast<float>(args.eps);
@@ -85,7 +101,7 @@ __global__ void __launch_bounds__(kLongestRegisterRow / kForwardElements<T>)
                                    [&](int k, int column) { write_row_group<Aligned>(sum + column, x[k]); });
     }
     float mean = 0;
-    if constexpr (kCentred<Args>) {
+    if constexpr (Centred) {
       float sum[1] = {0};
       each_group<T, kThreadGroups>(teams, groups, [&](int k, int) {
 #pragma unroll
@@ -101,11 +117,7 @@ __global__ void __launch_bounds__(kLongestRegisterRow / kForwardElements<T>)
     });
     add_up(squares, teams, turn);
     const float rstd = 1.0f / sqrtf(squares[0] / count + eps);
-    const float* shift = nullptr;  // the bias or a row of the table
-    if constexpr (kCentred<Args>)
-      shift = static_cast<const float*>(args.bias);
-    else if (args.table != nullptr)
-      shift = static_cast<const float*>(args.table) + row % args.table_rows * args.width;
+    const float* const shift = shift_of<Centred>(args, row);
     T* const y = static_cast<T*>(args.y) + row * args.y_stride;
     each_group<T, kThreadGroups>(teams, groups, [&](int k, int column) {
 #pragma unroll
@@ -123,7 +135,7 @@ __global__ void __launch_bounds__(kLongestRegisterRow / kForwardElements<T>)
       write_row_group<Aligned>(y + column, x[k]);
     });
     if (teams.lane() == 0 && groups > 0) {
-      if constexpr (kCentred<Args>)
+      if constexpr (Centred)
         if (args.mean != nullptr) static_cast<float*>(args.mean)[row] = mean;
       if (args.rstd != nullptr) static_cast<float*>(args.rstd)[row] = rstd;
     }
@@ -165,11 +177,11 @@ __device__ void write_partials(const Group<T> (&sums)[ThreadGroups], float* part
 //
 // An RMS norm has neither mean nor mean(g). `Sums`: the partial sums of dweight and dbias as well. dx may be
 // dy.
-template <bool Aligned, bool Sums, class T, class Args>
+template <bool Centred, bool Aligned, bool Sums, class T>
 __global__ void __launch_bounds__(32 * kMostTeamWarps)
-    register_norm_backward_kernel(RegisterRowNorm<Args> launched) {
+    register_norm_backward_kernel(RegisterRowNorm<RowNormBackwardArgs> launched) {
   constexpr int kThreadGroups = kBackwardElements / kGroup<T>;
-  const Args& args = launched.args;
+  const RowNormBackwardArgs& args = launched.args;
   const RowTeams& teams = launched.teams;
   const float* const weight = static_cast<const float*>(args.weight);
   const float count = static_cast<float>(static_cast<int>(args.width));
@@ -188,13 +200,13 @@ __global__ void __launch_bounds__(32 * kMostTeamWarps)
       const int groups = row < last ? teams.groups : 0;  // as above
       const std::int64_t read = min(row, last - 1);
       float mean = 0;
-      if constexpr (kCentred<Args>) mean = static_cast<const float*>(args.mean)[read];
+      if constexpr (Centred) mean = static_cast<const float*>(args.mean)[read];
       const float rstd = static_cast<const float*>(args.rstd)[read];
       Group<T> g[kThreadGroups], n[kThreadGroups], old[kThreadGroups];
       read_row<Aligned>(g, static_cast<const T*>(args.dy) + read * args.dy_stride, teams);
       read_row<Aligned>(n, static_cast<const T*>(args.x) + read * args.x_stride, teams);
       read_row<Aligned>(old, olds + read * old_stride, teams);
-      float sums[kCentred<Args> ? 2 : 1] = {};  // of g n and of g
+      float sums[Centred ? 2 : 1] = {};  // of g n and of g
       each_group<T, kThreadGroups>(teams, groups, [&](int k, int column) {
         Group<T> scale;
 #pragma unroll
@@ -206,10 +218,10 @@ __global__ void __launch_bounds__(32 * kMostTeamWarps)
           n[k].at[j] = (n[k].at[j] - mean) * rstd;
           g[k].at[j] = dy * scale.at[j];
           sums[0] += g[k].at[j] * n[k].at[j];
-          if constexpr (kCentred<Args>) sums[1] += g[k].at[j];
+          if constexpr (Centred) sums[1] += g[k].at[j];
           if constexpr (Sums) {
             dweight[k].at[j] += dy * n[k].at[j];
-            if constexpr (kCentred<Args>) dbias[k].at[j] += dy;
+            if constexpr (Centred) dbias[k].at[j] += dy;
           }
         }
       });
@@ -217,7 +229,7 @@ __global__ void __launch_bounds__(32 * kMostTeamWarps)
       add_up(sums, teams, turn);
       const float mean_gn = sums[0] / count;
       float mean_g = 0;
-      if constexpr (kCentred<Args>) mean_g = sums[1] / count;
+      if constexpr (Centred) mean_g = sums[1] / count;
       T* const dx = static_cast<T*>(args.dx) + row * args.dx_stride;
       each_group<T, kThreadGroups>(teams, groups, [&](int k, int column) {
 #pragma unroll
@@ -235,7 +247,7 @@ __global__ void __launch_bounds__(32 * kMostTeamWarps)
                             teams);
       };
       write(dweight, args.dweight_partials);
-      if constexpr (kCentred<Args>) write(dbias, args.dbias_partials);
+      if constexpr (Centred) write(dbias, args.dbias_partials);
     }
   }
 }
@@ -244,17 +256,17 @@ __global__ void __launch_bounds__(32 * kMostTeamWarps)
 
 // Partial sums of the parameters' gradients: a block of kNormColumns columns x kNormLanes rows for every
 // kNormColumns columns and every kNormBlockRows rows.
-inline constexpr int kNormColumns = 32, kNormLanes = kThreads / kNormColumns;
+constexpr int kNormColumns = 32, kNormLanes = kThreads / kNormColumns;
 
 // Returns the number of column blocks of a partial sum.
-__host__ __device__ inline std::int64_t norm_tiles(std::int64_t width) {
+__host__ __device__ constexpr std::int64_t norm_tiles(std::int64_t width) {
   return (width + kNormColumns - 1) / kNormColumns;
 }
 
 // Returns the row to normalise: of x, or of x + delta. Each thread writes the entries of the sum that it
 // reads.
-template <int Threads, class T, class Args>
-__device__ const T* row_to_norm(const Args& args, std::int64_t row) {
+template <int Threads, class T>
+__device__ const T* row_to_norm(const RowNormArgs& args, std::int64_t row) {
   const T* const x = static_cast<const T*>(args.x) + row * args.x_stride;
   if (args.delta == nullptr) return x;
   const T* const delta = static_cast<const T*>(args.delta) + row * args.delta_stride;
@@ -265,33 +277,129 @@ __device__ const T* row_to_norm(const Args& args, std::int64_t row) {
 }
 
 // dx = dsum[at] + gradient if there is a dsum, else dx_beta dx + gradient.
-template <class T, class Args>
-__device__ void set_dx(const Args& args, std::int64_t at, T& dx, float gradient) {
+template <class T>
+__device__ void set_dx(const RowNormBackwardArgs& args, std::int64_t at, T& dx, float gradient) {
   if (args.dsum != nullptr)
     dx = static_cast<T>(static_cast<float>(static_cast<const T*>(args.dsum)[at]) + gradient);
   else
     add_to(dx, args.dx_beta, gradient);
 }
 
+template <bool Centred, int Threads, class T>
+__global__ void forward_kernel(RowNormArgs args) {
+  using Rows = Team<Threads>;
+  const float* const weight = static_cast<const float*>(args.weight);
+  const float count = static_cast<float>(args.width), eps = static_cast<float>(args.eps);
+  for (std::int64_t row = Rows::first_row(); row < args.rows; row += Rows::row_step()) {
+    const T* const x = row_to_norm<Threads, T>(args, row);
+    T* const y = static_cast<T*>(args.y) + row * args.y_stride;
+    const float* const shift = shift_of<Centred>(args, row);
+    float mean = 0;
+    if constexpr (Centred) {
+      float sum = 0;
+      for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) sum += static_cast<float>(x[i]);
+      mean = Rows::reduce(sum, Plus{}) / count;
+    }
+    float squares = 0;  // of deviations: sum(x^2) - n mean^2 would cancel
+    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads)
+      squares += (static_cast<float>(x[i]) - mean) * (static_cast<float>(x[i]) - mean);
+    const float rstd = 1.0f / sqrtf(Rows::reduce(squares, Plus{}) / count + eps);
+    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) {
+      const float n = (static_cast<float>(x[i]) - mean) * rstd;
+      y[i] = static_cast<T>((weight != nullptr ? n * weight[i] : n) + (shift != nullptr ? shift[i] : 0.0f));
+    }
+    if (Rows::lane() != 0) continue;
+    if (Centred && args.mean != nullptr) static_cast<float*>(args.mean)[row] = mean;
+    if (args.rstd != nullptr) static_cast<float*>(args.rstd)[row] = rstd;
+  }
+}
+
+// dx may be dy: each thread reads its own entries of dy again before it overwrites them.
+template <bool Centred, int Threads, class T>
+__global__ void dx_kernel(RowNormBackwardArgs args) {
+  using Rows = Team<Threads>;
+  const float* const weight = static_cast<const float*>(args.weight);
+  const float count = static_cast<float>(args.width);
+  for (std::int64_t row = Rows::first_row(); row < args.rows; row += Rows::row_step()) {
+    const T* const dy = static_cast<const T*>(args.dy) + row * args.dy_stride;
+    const T* const x = static_cast<const T*>(args.x) + row * args.x_stride;
+    T* const dx = static_cast<T*>(args.dx) + row * args.dx_stride;
+    const float mean = Centred ? static_cast<const float*>(args.mean)[row] : 0.0f,
+                rstd = static_cast<const float*>(args.rstd)[row];
+    float sum_g = 0, sum_gn = 0;
+    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) {
+      const float g = static_cast<float>(dy[i]) * (weight != nullptr ? weight[i] : 1.0f);
+      sum_g += g;
+      sum_gn += g * ((static_cast<float>(x[i]) - mean) * rstd);
+    }
+    const float mean_gn = Rows::reduce(sum_gn, Plus{}) / count;
+    float mean_g = 0;
+    if constexpr (Centred) mean_g = Rows::reduce(sum_g, Plus{}) / count;
+    // A row of one element is its own mean. Its dx is exactly 0, where rounding would leave g - g times a
+    // large rstd.
+    const float factor = Centred && args.width == 1 ? 0.0f : rstd;
+    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) {
+      const float g = static_cast<float>(dy[i]) * (weight != nullptr ? weight[i] : 1.0f);
+      const float n = (static_cast<float>(x[i]) - mean) * rstd;
+      set_dx<T>(args, row * args.width + i, dx[i], factor * (g - mean_g - n * mean_gn));
+    }
+  }
+}
+
+// partials[block, column] = partial_beta * itself + the sums of dy n and of dy over the block's rows.
+template <bool Centred, class T>
+__global__ void partials_kernel(RowNormBackwardArgs args) {
+  __shared__ float dweight_sums[kNormLanes][kNormColumns], dbias_sums[kNormLanes][kNormColumns];
+  const int column_in_tile = static_cast<int>(threadIdx.x) % kNormColumns,
+            lane = static_cast<int>(threadIdx.x) / kNormColumns;
+  const std::int64_t tiles = norm_tiles(args.width);
+  const std::int64_t blocks = (args.rows + kNormBlockRows - 1) / kNormBlockRows;
+  for (std::int64_t item = blockIdx.x; item < tiles * blocks; item += gridDim.x) {
+    const std::int64_t column = item % tiles * kNormColumns + column_in_tile, block = item / tiles;
+    const std::int64_t last = min((block + 1) * kNormBlockRows, args.rows);
+    float dweight = 0, dbias = 0;
+    if (column < args.width) {
+      for (std::int64_t row = block * kNormBlockRows + lane; row < last; row += kNormLanes) {
+        const float dy = static_cast<float>(static_cast<const T*>(args.dy)[row * args.dy_stride + column]);
+        const float x = static_cast<float>(static_cast<const T*>(args.x)[row * args.x_stride + column]);
+        const float mean = Centred ? static_cast<const float*>(args.mean)[row] : 0.0f;
+        dweight += dy * ((x - mean) * static_cast<const float*>(args.rstd)[row]);
+        dbias += dy;
+      }
+    }
+    dweight_sums[lane][column_in_tile] = dweight;
+    dbias_sums[lane][column_in_tile] = dbias;
+    __syncthreads();
+    if (lane < 2 && column < args.width) {  // the first row of threads writes dweight, the second dbias
+      float* const partials = static_cast<float*>(lane == 0 ? args.dweight_partials : args.dbias_partials);
+      const auto& sums = lane == 0 ? dweight_sums : dbias_sums;
+      if (partials != nullptr) {
+        float sum = 0;
+        for (int i = 0; i < kNormLanes; ++i) sum += sums[i][column_in_tile];
+        float& to = partials[block * args.width + column];
+        to = args.partial_beta == 0.0f ? sum : args.partial_beta * to + sum;
+      }
+    }
+    __syncthreads();  // the next item overwrites the shared sums
+  }
+}
+
 // ---- launching
 
-// Launches the forward pass. The kernels passed in are for rows that are not register-resident.
-template <class T, class Args>
-void launch_norm(const char* name, void (*warp_kernel)(Args), void (*block_kernel)(Args), const Args& args) {
+template <bool Centred, class T>
+void forward(const char* name, const RowNormArgs& args) {
   if (!rows_fit_registers<T>(args.width))
-    return launch_rows(name, warp_kernel, block_kernel, args.rows, args.width, args);
+    return launch_rows(name, forward_kernel<Centred, 32, T>, forward_kernel<Centred, kThreads, T>, args.rows,
+                       args.width, args);
   const RowTeams teams = row_teams<kForwardElements<T>, T>(args.width);
-  bool all = rows_aligned<T>(args.x, args.x_stride) && rows_aligned<T>(args.y, args.y_stride) &&
-             rows_aligned<T>(args.delta, args.delta_stride) && rows_aligned<T>(args.sum) &&
-             aligned(args.weight);
-  if constexpr (kCentred<Args>)
-    all = all && aligned(args.bias);
-  else
-    all = all && aligned(args.table);
+  const bool all = rows_aligned<T>(args.x, args.x_stride) && rows_aligned<T>(args.y, args.y_stride) &&
+                   rows_aligned<T>(args.delta, args.delta_stride) && rows_aligned<T>(args.sum) &&
+                   aligned(args.weight) && aligned(args.bias) && aligned(args.table);
   const bool adds = args.delta != nullptr;
-  const auto kernel =
-      all ? (adds ? register_norm_kernel<true, true, T, Args> : register_norm_kernel<true, false, T, Args>)
-          : (adds ? register_norm_kernel<false, true, T, Args> : register_norm_kernel<false, false, T, Args>);
+  const auto kernel = all ? (adds ? register_norm_kernel<Centred, true, true, T>
+                                  : register_norm_kernel<Centred, true, false, T>)
+                          : (adds ? register_norm_kernel<Centred, false, true, T>
+                                  : register_norm_kernel<Centred, false, false, T>);
   if (args.rows > 0)
     launch(name, kernel, grid_for(args.rows, teams.count, 64), teams.threads(), {args, teams, teams.count});
 }
@@ -300,30 +408,54 @@ void launch_norm(const char* name, void (*warp_kernel)(Args), void (*block_kerne
 // would leave most multiprocessors of a large GPU idle, so two kernels divide rows and columns instead, and
 // the second finds dy and x in the L2 cache. The number is an estimate. The choice depends on the shape
 // alone, so that the bits are the same on every GPU.
-inline constexpr std::int64_t kJointBlocks = 64;
+constexpr std::int64_t kJointBlocks = 64;
 
 // Launches the kernels of a backward pass that are wanted. Partial sums with a kernel of their own come
 // first, since dx may overwrite dy.
-template <class T, class Args>
-void launch_norm_backward(const char* name, void (*partials)(Args), void (*dx_warp_kernel)(Args),
-                          void (*dx_block_kernel)(Args), bool wants_partials, const Args& args) {
+template <bool Centred, class T>
+void backward(const char* name, const RowNormBackwardArgs& args) {
+  const bool wants_partials = args.dweight_partials != nullptr || args.dbias_partials != nullptr;
   const bool in_registers = rows_fit_registers<T>(args.width);
   const bool joint = in_registers && wants_partials && norm_blocks(args.rows) >= kJointBlocks;
   if (wants_partials && !joint)
-    launch(name, partials, grid_for(norm_tiles(args.width) * norm_blocks(args.rows), 1, 64), kThreads, args);
+    launch(name, partials_kernel<Centred, T>,
+           grid_for(norm_tiles(args.width) * norm_blocks(args.rows), 1, 64), kThreads, args);
   if (!in_registers && args.dx != nullptr)
-    launch_rows(name, dx_warp_kernel, dx_block_kernel, args.rows, args.width, args);
+    launch_rows(name, dx_kernel<Centred, 32, T>, dx_kernel<Centred, kThreads, T>, args.rows, args.width,
+                args);
   if (!in_registers || args.rows == 0 || !(joint || args.dx != nullptr)) return;
   const RowTeams teams = row_teams<kBackwardElements, T>(args.width);
   const bool all = rows_aligned<T>(args.dy, args.dy_stride) && rows_aligned<T>(args.x, args.x_stride) &&
                    rows_aligned<T>(args.dx, args.dx_stride) && rows_aligned<T>(args.dsum) &&
                    aligned(args.weight);
-  const RegisterRowNorm<Args> launched{args, teams, joint ? kNormBlockRows : teams.count};
-  const auto kernel = all ? (joint ? register_norm_backward_kernel<true, true, T, Args>
-                                   : register_norm_backward_kernel<true, false, T, Args>)
-                          : (joint ? register_norm_backward_kernel<false, true, T, Args>
-                                   : register_norm_backward_kernel<false, false, T, Args>);
+  const RegisterRowNorm<RowNormBackwardArgs> launched{args, teams, joint ? kNormBlockRows : teams.count};
+  const auto kernel = all ? (joint ? register_norm_backward_kernel<Centred, true, true, T>
+                                   : register_norm_backward_kernel<Centred, true, false, T>)
+                          : (joint ? register_norm_backward_kernel<Centred, false, true, T>
+                                   : register_norm_backward_kernel<Centred, false, false, T>);
   launch(name, kernel, grid_for(args.rows, launched.block_rows, 64), teams.threads(), launched);
+}
+
+}  // namespace
+
+void layer_norm_forward(const RowNormArgs& args) {
+  for_activations("layer_norm", args.dtype,
+                  [&](auto* type) { forward<true, StoredIn<decltype(type)>>("layer_norm", args); });
+}
+
+void layer_norm_backward(const RowNormBackwardArgs& args) {
+  for_activations("layer_norm", args.dtype,
+                  [&](auto* type) { backward<true, StoredIn<decltype(type)>>("layer_norm_backward", args); });
+}
+
+void rms_norm_forward(const RowNormArgs& args) {
+  for_activations("rms_norm", args.dtype,
+                  [&](auto* type) { forward<false, StoredIn<decltype(type)>>("rms_norm", args); });
+}
+
+void rms_norm_backward(const RowNormBackwardArgs& args) {
+  for_activations("rms_norm", args.dtype,
+                  [&](auto* type) { backward<false, StoredIn<decltype(type)>>("rms_norm_backward", args); });
 }
 
 }  // namespace eddy::cuda

@@ -1,0 +1,67 @@
+// What ops/backends.h, ops/core/capture.h and ops/core/device_clock.h promise, in a build without CUDA. In a
+// build with CUDA cuda/backends.cpp stands in its place and defines the same functions.
+#include "ops/backends.h"
+#include "ops/core/capture.h"
+#include "ops/core/device_clock.h"
+#include "tensor/base/format.h"
+
+namespace eddy {
+
+std::string cuda_status() {
+  return "not in this build";
+}
+
+Device cuda_device(int index) {
+  fail<DeviceError>(
+      "cuda: GPU {} asked for and this build has no CUDA (configure with -DEDDY_CUDA=ON, or compute on "
+      "the cpu)",
+      index);
+}
+
+std::vector<std::string> measure_gpu() {
+  return {};
+}
+
+std::optional<GpuMemory> gpu_memory() {
+  return std::nullopt;
+}
+
+void synchronize(Device) {}
+
+std::unique_ptr<DeviceClock> device_clock(Device) {
+  return nullptr;
+}
+
+void set_tf32(bool) {}
+
+std::optional<GpuKernels> gpu_kernels() {
+  return {};
+}
+
+void install_cuda_backend() {}
+
+const char* backend_names() {
+  return "cpu";
+}
+
+bool can_capture(Device) {
+  return false;
+}
+
+std::unique_ptr<CapturedWork> capture(Device device, const std::function<void()>&) {
+  fail<DeviceError>("capture: the {} records no work", to_string(device));
+}
+
+bool capturing() {
+  return false;
+}
+
+void keep_for_capture(const Tensor&) {}
+
+namespace detail {
+void choose_attention_kernel(int) {}
+void choose_fused_recurrences(bool) {}
+void choose_fused_products(bool) {}
+}  // namespace detail
+
+}  // namespace eddy

@@ -1,0 +1,149 @@
+// Checks, results and gradients of layer norm and RMS norm.
+#include "ops/norm/row_norm.h"
+
+#include <cmath>
+
+#include "autograd/tape.h"
+#include "ops/cast/widen.h"
+#include "ops/core/checks.h"
+#include "ops/core/rows.h"
+#include "ops/reduce/partial_sums.h"
+#include "ops/reduce/reduce.h"
+#include "tensor/base/format.h"
+
+namespace eddy::row_norm {
+namespace {
+
+void check_vector(const char* op, const Tensor& x, const Tensor& vector, const char* name) {
+  if (!vector.defined()) return;
+  checks::parameter(op, x, vector);
+  if (vector.shape() != Shape{x.dim(-1)})
+    fail<ShapeError>("{}: a {} {} for x {} (it has the size of the last axis: [{}])", op, name,
+                     to_string(vector.shape()), to_string(x.shape()), x.dim(-1));
+}
+
+Tensor row_major(const Tensor& x) {
+  return x.defined() ? raw::contiguous(x) : x;
+}
+void* data_or_null(const Tensor& x) {
+  return x.defined() ? x.raw_data() : nullptr;
+}
+
+// The results of a forward pass, and what it saves for backward.
+struct Result {
+  Rows rows;  // the input of the norm: x, or the sum
+  Tensor y;
+  std::vector<Tensor> saved;  // the input's storage, weight, rstd, mean
+};
+
+// Normalises x, or x + delta if delta is defined.
+Result normalise(const Kind& kind, const Tensor& x, const Tensor& delta, const Tensor& given_weight,
+                 const Tensor& given_shift, double eps) {
+  const auto like_x = [&x] { return Tensor::empty(x.shape(), x.dtype(), x.device()); };
+  const Rows rows = rows_of(x), addend = delta.defined() ? rows_of(delta) : Rows();
+  const auto statistic = [&] { return Tensor::empty({rows.rows}, compute_dtype(x), x.device()); };
+  const Tensor weight = row_major(given_weight), shift = row_major(given_shift), y = like_x(),
+               rstd = statistic(), mean = kind.centred ? statistic() : Tensor(),
+               sum = delta.defined() ? like_x() : Tensor();
+  if (y.elements() > 0)
+    kind.forward(
+        x.device(),
+        {x.dtype(), rows.rows, rows.width, rows.data(), rows.stride, data_or_null(weight),
+         kind.centred ? data_or_null(shift) : nullptr, y.raw_data(), rows.width, data_or_null(mean),
+         rstd.raw_data(), eps, data_or_null(addend.storage), addend.stride, data_or_null(sum),
+         kind.centred ? nullptr : data_or_null(shift), shift.defined() ? shift.elements() / rows.width : 1});
+  const Rows of_norm = delta.defined() ? rows_of(sum) : rows;
+  return {of_norm, y, {of_norm.storage, weight, rstd, mean}};
+}
+
+// Layer norm, with n = (x - mean) rstd and g = dy weight:
+//   dmean/dx_j     = 1 / width
+//   dvariance/dx_j = 2 (x_j - mean) / width
+//   drstd/dx_j     = -rstd^2 n_j / width
+//   dn_i/dx_j      = rstd ([i = j] - 1 / width - n_i n_j / width)
+//   dx_j           = sum_i g_i dn_i/dx_j = rstd (g_j - mean(g) - n_j mean(g n))
+// RMS norm, with n = x rstd and rstd = (mean(x^2) + eps)^(-1/2):
+//   drstd/dx_j = -rstd^3 x_j / width = -rstd^2 n_j / width
+//   dn_i/dx_j  = rstd ([i = j] - n_i n_j / width)
+//   dx_j       = rstd (g_j - n_j mean(g n))
+// Both:
+//   dweight    = sum of dy n over rows
+//   dbias      = sum of dy over rows
+// Of x + delta, both summands get dsum + dx.
+struct Vjp {
+  Kind kind;
+  std::int64_t count, width, x_stride;
+  bool has_delta;  // the inputs are x, delta, weight, bias, the results sum and y
+
+  void operator()(VjpContext& v) const {
+    const int weight = has_delta ? 2 : 1, shift = weight + 1;
+    const Tensor dsum = has_delta ? v.dy(0) : Tensor(), dnorm = v.dy(has_delta ? 1 : 0);
+    const auto give_summands = [&](const Tensor& dx) {
+      for (const int k : {0, 1})
+        if (v.sink.needs(k)) v.sink.give(k, dx);
+    };
+    if (!dnorm.defined()) return give_summands(dsum);
+    const Rows dy = rows_of(dnorm);
+    const Tensor& x = v.saved(0);
+    const auto partials = [&](bool wanted) {
+      return wanted ? Tensor::empty({norm_blocks(count), width}, compute_dtype(x), x.device()) : Tensor();
+    };
+    const Tensor dweight = partials(v.sink.needs(weight)),
+                 dbias = partials(kind.centred && v.sink.needs(shift));
+    const auto run = [&](void* dx, float beta, const Tensor& more = {}) {
+      if (count == 0 || width == 0) return;
+      kind.backward(x.device(),
+                    {x.dtype(), count, width, dy.data(), dy.stride, x.raw_data(), x_stride,
+                     data_or_null(v.saved(1)), data_or_null(v.saved(3)), v.saved(2).raw_data(), dx, width,
+                     beta, data_or_null(dweight), data_or_null(dbias), 0, data_or_null(more)});
+    };
+    if (has_delta && (v.sink.needs(0) || v.sink.needs(1))) {
+      const Tensor dx = Tensor::empty(dnorm.shape(), x.dtype(), x.device());
+      run(dx.raw_data(), 0, row_major(dsum));
+      give_summands(dx);
+    } else if (!has_delta && v.sink.needs(0)) {
+      v.sink.into(0, [&](const Tensor& dx, float beta) { run(dx.raw_data(), beta); });
+    } else {
+      run(nullptr, 0);
+    }
+    give_partial_sums(v, {{weight, dweight}, {shift, dbias}});
+    if (!kind.centred && !has_delta && v.sink.needs(shift))  // the table
+      v.sink.into(shift, [&](const Tensor& dst, float beta) { sum_into(dst, dnorm, beta); });
+  }
+};
+
+}  // namespace
+
+void check(const Kind& kind, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+  checks::floating(kind.op, x);
+  if (x.rank() == 0) fail<ShapeError>("{}: a scalar has no last axis (give it at least one axis)", kind.op);
+  check_vector(kind.op, x, weight, "weight");
+  check_vector(kind.op, x, bias, "bias");
+  if (!(eps >= 0) || !std::isfinite(eps)) fail<ValueError>("{}: eps is {} (finite and >= 0)", kind.op, eps);
+}
+
+Tensor apply(const Kind& kind, const Tensor& x, const Tensor& weight, const Tensor& shift, double eps) {
+  const Result n = normalise(kind, x, {}, weight, shift, eps);
+  record_many(kind.op, {x, weight, shift}, {n.y}, n.saved,
+              Vjp{kind, n.rows.rows, n.rows.width, n.rows.stride, false});
+  return n.y;
+}
+
+bool takes_sum(const Kind& kind, const Tensor& x, const Tensor& delta) {
+  checks::same_kind(kind.op, x, delta);
+  if (x.shape() != delta.shape())
+    fail<ShapeError>("{}: {} and {} (one shape for both)", kind.op, to_string(x.shape()),
+                     to_string(delta.shape()));
+  return !widens(x) && (x.rank() == 0 || (has_even_rows(x) && has_even_rows(delta)));
+}
+
+SumAndNorm apply_to_sum(const Kind& kind, const Tensor& x, const Tensor& delta, const Tensor& weight,
+                        const Tensor& bias, double eps) {
+  check(kind, x, weight, bias, eps);
+  const Result n = normalise(kind, x, delta, weight, bias, eps);
+  record_many(kind.op, {x, delta, weight, bias}, {n.rows.storage, n.y}, n.saved,
+              Vjp{kind, n.rows.rows, n.rows.width, n.rows.stride, true});
+  return {n.rows.storage, n.y};
+}
+
+}  // namespace eddy::row_norm

@@ -1,0 +1,99 @@
+// What layer norm and RMS norm share: the arguments of their kernels, and checks, results and gradients of the
+// two ops in all their forms.
+//
+//   y = (x - mean) rstd weight + bias      layer norm: mean and rstd of the row
+//   y = x rstd weight + table              RMS norm: no mean, and a row of a table in place of the bias
+#pragma once
+
+#include <cstdint>
+
+#include "ops/core/slot.h"
+#include "tensor/tensor.h"
+
+namespace eddy {
+
+// x + delta and its norm, computed in one pass: the residual stream and the input of the next sublayer.
+struct SumAndNorm {
+  Tensor sum, norm;  // of x's shape
+};
+
+// Rows in one partial sum of dweight and dbias: many enough to make the final sum cheap, few enough to give
+// every thread some.
+constexpr std::int64_t kNormBlockRows = 64;
+constexpr std::int64_t norm_blocks(std::int64_t rows) {
+  return (rows + kNormBlockRows - 1) / kNormBlockRows;
+}
+
+// Row r of x starts at x + r * x_stride elements, of y at y + r * y_stride, so the rows of one time step of
+// [batch, time, width] need no copy. width >= 1.
+// aliasing: y may be x with the same stride (then without a gradient).
+struct RowNormArgs {
+  Dtype dtype;  // of x, y, delta, sum and their gradients; if bf16, everything else is f32
+  std::int64_t rows, width;
+  const void* x;
+  std::int64_t x_stride;
+  const void *weight, *bias;  // [width] or null; an RMS norm has no bias
+  void* y;
+  std::int64_t y_stride;
+  void *mean, *rstd;  // [rows], saved for backward; null without a gradient; an RMS norm has no mean
+  double eps;
+  // With delta, normalises x + delta, which is written to sum [rows, width].
+  const void* delta = nullptr;
+  std::int64_t delta_stride = 0;
+  void* sum = nullptr;
+  // RMS norm: with a table (row-major), adds its row r % table_rows to row r of y.
+  const void* table = nullptr;
+  std::int64_t table_rows = 1;
+};
+
+// Computes dx, and one partial sum of dweight and dbias for each block b of kNormBlockRows rows:
+//   dx         = dx_beta * dx + the gradient of x
+//   partial[b] = partial_beta * partial[b] + the sum over the rows of block b
+// sum_into(dweight, partials, beta) completes dweight. A recurrence calls this once per time step with the
+// same partials, with partial_beta 0 at the first call and 1 afterwards.
+// aliasing: dx may be dy with the same stride; else outputs overlap nothing.
+struct RowNormBackwardArgs {
+  Dtype dtype;
+  std::int64_t rows, width;
+  const void* dy;
+  std::int64_t dy_stride;
+  const void* x;
+  std::int64_t x_stride;
+  const void* weight;  // [width] or null
+  const void *mean, *rstd;
+  void* dx;  // null if not needed
+  std::int64_t dx_stride;
+  float dx_beta;
+  void *dweight_partials, *dbias_partials;  // [norm_blocks(rows), width]; each null if not needed
+  float partial_beta;
+  const void* dsum = nullptr;  // [rows, width] or null: dx = dsum + the gradient of x, with dx_beta 0
+};
+
+namespace row_norm {
+
+// The op's name in errors and on the tape, and its kernels.
+struct Kind {
+  const char* op;
+  bool centred;  // layer norm
+  const Slot<RowNormArgs>& forward;
+  const Slot<RowNormBackwardArgs>& backward;
+};
+
+// Checks x, a weight and a bias of one norm; both may be undefined.
+// errors: those of layer_norm.
+void check(const Kind& kind, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps);
+
+// Returns the norm of x and records it. `shift` is the bias of a layer norm or the table of an RMS norm; weight
+// and shift may be undefined.
+Tensor apply(const Kind& kind, const Tensor& x, const Tensor& weight, const Tensor& shift, double eps);
+
+// Whether apply_to_sum takes these summands: on a device that reads their dtype, with evenly spaced rows, which
+// need no copy for the kernel. (add takes any strides.)
+// errors: ShapeError when the shapes differ; DtypeError; DeviceError.
+bool takes_sum(const Kind& kind, const Tensor& x, const Tensor& delta);
+// Returns x + delta and its norm, and records them as one node.
+SumAndNorm apply_to_sum(const Kind& kind, const Tensor& x, const Tensor& delta, const Tensor& weight,
+                        const Tensor& bias, double eps);
+
+}  // namespace row_norm
+}  // namespace eddy
