@@ -1,4 +1,4 @@
-// Rules between the keys of a ModelConfig, and the list of model names.
+// Rules between the keys of a ModelConfig.
 #include "models/config.h"
 
 #include <fmt/format.h>
@@ -39,33 +39,11 @@ namespace {
 
 using rules::at_least, rules::below_one, rules::one_of;
 
-constexpr ModelName kModels[] = {
-    {"recurrent_transformer", "unit_forget"},
-    {"recurrent_transformer", "block_forget"},
-    {"recurrent_transformer", "block_accumulate"},
-    {"recurrent_transformer", "regular"},
-    {"block_recurrent", "slide"},
-    {"block_recurrent", "xl"},
-    {"block_recurrent", "vanilla"},
-    {"block_recurrent", "block_recurrent"},
-    {"block_recurrent", "memorizing"},
-    {"blockwise_recurrent", "memory_llama"},
-    {"blockwise_recurrent", "llama"},
-    {"blockwise_recurrent", "llama_window"},
-    {"staircase", "staircase"},
-    {"staircase", "cached_staircase"},
-    {"staircase", "ladder"},
-    {"staircase", "transformer_xl"},
-    {"staircase", "feedback"},
-    {"staircase", "universal"},
-    {"staircase", "lstm"},
-};
-
 void check_name(const ModelConfig& c) {
-  for (const ModelName& name : kModels)
+  for (const ModelName& name : model_names())
     if (c.model == name.model && c.family == name.family) return;
   std::vector<std::string> of_family;
-  for (const ModelName& name : kModels)
+  for (const ModelName& name : model_names())
     if (c.family == name.family) of_family.emplace_back(name.model);
   if (of_family.empty())
     fail<ConfigError>("config: model.family is \"{}\" (one of {})", c.family, fmt::join(family_list(), ", "));
@@ -104,20 +82,16 @@ void check_recurrent_transformer(const ModelConfig& c) {
 
 }  // namespace
 
-std::span<const ModelName> model_names() {
-  return kModels;
-}
-
 std::vector<std::string> family_list() {
   std::vector<std::string> families;
-  for (const ModelName& name : kModels)
+  for (const ModelName& name : model_names())
     if (families.empty() || families.back() != name.family) families.emplace_back(name.family);
   return families;
 }
 
 std::vector<std::string> model_list() {
   std::vector<std::string> models;
-  for (const ModelName& name : kModels) models.emplace_back(name.model);
+  for (const ModelName& name : model_names()) models.emplace_back(name.model);
   return models;
 }
 

@@ -105,7 +105,7 @@ struct ModelName {
   const char* family;
   const char* model;
 };
-// All names that a config may give.
+// All names that a config may give, in the order of the registry (registry.cpp).
 std::span<const ModelName> model_names();
 
 // The families and the models, each once, in the order of model_names().

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -67,6 +68,13 @@ class Model {
   virtual Tensor stream(const Tensor& tokens, State& state) const = 0;
   // The number of positions that `stream` still takes after this state; -1 for no limit.
   virtual std::int64_t stream_room(const State& state) const = 0;
+  // The place of a stream inside its block, chunk or window, for an empty state or one that `stream` left: the
+  // part of the position that decides which work the next token needs. For two states at the same place, with
+  // tensors of the same names and layouts, the host enqueues the same work on other numbers, so that work can
+  // be captured once and replayed (train/generate/captured_stream.h). Nothing for a model whose work differs
+  // at every position: one that keeps the keys of all tokens, uses a table of positions, or rotates keys by
+  // position.
+  virtual std::optional<std::vector<std::int64_t>> stream_place(const State& state) const = 0;
 
   // A copy of a state of `forward` in which everything that recurrence wrote has its initial value; keys and
   // values of cached tokens stay. Empty, a cold start, where a model carries nothing else.
@@ -87,6 +95,10 @@ class Model {
   const ModelConfig& config() const { return config_; }
   const ParamStore& params() const { return params_; }
   ParamStore& params() { return params_; }
+
+ protected:
+  // All counts of a state, its i64 numbers on the host: the place of a stream that counts below a bound.
+  static std::vector<std::int64_t> counts_of(const State& state);
 
  private:
   friend std::unique_ptr<Model> make_model(const ModelConfig&, Dtype, Device);

@@ -9,6 +9,16 @@ namespace eddy {
 
 Model::~Model() = default;
 
+std::vector<std::int64_t> Model::counts_of(const State& state) {
+  std::vector<std::int64_t> counts;
+  for (const auto& [name, tensor] : state) {
+    if (!(tensor.device() == kCpu) || tensor.dtype() != Dtype::i64) continue;
+    for (const std::int64_t number : raw::contiguous(tensor).to_vector<std::int64_t>())
+      counts.push_back(number);
+  }
+  return counts;
+}
+
 const std::vector<ModelEntry>& model_registry() {
   static const std::vector<ModelEntry> entries = [] {
     std::vector<ModelEntry> all;
@@ -18,6 +28,16 @@ const std::vector<ModelEntry>& model_registry() {
     return all;
   }();
   return entries;
+}
+
+std::span<const ModelName> model_names() {
+  static const std::vector<ModelName> names = [] {
+    std::vector<ModelName> all;
+    for (const ModelEntry& entry : model_registry())
+      all.push_back({entry.family.c_str(), entry.model.c_str()});
+    return all;
+  }();
+  return names;
 }
 
 namespace {

@@ -160,6 +160,15 @@ void BlockRecurrent::close_stream(const Stream& stream, State& state) const {
   state = std::move(moved);
 }
 
+// Without cached keys, with states that are cleared per segment, or with a memory that is written at the end
+// of a segment, the place in the segment decides; else that in the window.
+std::optional<std::vector<std::int64_t>> BlockRecurrent::stream_place(const State& state) const {
+  const Tensor* const position = state.find("position");
+  const bool by_segment = !cached() || config().clear_state || !config().memory_layers.empty();
+  return std::vector<std::int64_t>{(position == nullptr ? 0 : position->item_int()) %
+                                   (by_segment ? config().segment : config().window)};
+}
+
 Tensor BlockRecurrent::stream(const Tensor& tokens, State& state) const {
   const NoGrad no_grad;
   check_tokens(tokens);

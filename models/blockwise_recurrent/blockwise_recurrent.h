@@ -69,6 +69,7 @@ class CausalLlama final : public LlamaModel {
   // independently.
   Tensor stream(const Tensor& tokens, State& state) const override;
   std::int64_t stream_room(const State& state) const override;
+  std::optional<std::vector<std::int64_t>> stream_place(const State&) const override { return std::nullopt; }
   double forward_macs_per_token(std::int64_t time) const override;
 
  private:
@@ -101,6 +102,9 @@ class MemoryLlama final : public LlamaModel {
   // independently.
   Tensor stream(const Tensor& tokens, State& state) const override;
   std::int64_t stream_room(const State&) const override { return -1; }
+  std::optional<std::vector<std::int64_t>> stream_place(const State& state) const override {
+    return counts_of(state);
+  }
   double forward_macs_per_token(std::int64_t time) const override;
 
  private:

@@ -66,6 +66,7 @@ class BlockVariant : public RecurrentTransformer {
   double forward_macs_per_token(std::int64_t time) const override;
   // -1, or what is left of the position table.
   std::int64_t stream_room(const State& state) const override;
+  std::optional<std::vector<std::int64_t>> stream_place(const State& state) const override;
   Tensor stream(const Tensor& tokens, State& state) const override;
 
  protected:

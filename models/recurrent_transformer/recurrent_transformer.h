@@ -83,6 +83,7 @@ class RegularTransformer final : public RecurrentTransformer {
   // aliasing: the caches are written in place. To continue twice from one state, copy its tensors first.
   Tensor stream(const Tensor& tokens, State& state) const override;
   std::int64_t stream_room(const State& state) const override;
+  std::optional<std::vector<std::int64_t>> stream_place(const State&) const override { return std::nullopt; }
   double forward_macs_per_token(std::int64_t time) const override;
 
  private:
@@ -98,6 +99,7 @@ class UnitForget final : public RecurrentTransformer {
   // State: position, and key and value of the last h in layers.i.k, layers.i.v [batch, dim].
   Tensor stream(const Tensor& tokens, State& state) const override;
   std::int64_t stream_room(const State& state) const override;
+  std::optional<std::vector<std::int64_t>> stream_place(const State& state) const override;
 
  private:
   Tensor run_layers(const Tensor& x, std::int64_t rows, const DropoutSite& drop,

@@ -129,6 +129,11 @@ RecurrentTransformer::NamedShapes UnitForget::stream_shapes(std::int64_t batch, 
   return shapes;
 }
 
+std::optional<std::vector<std::int64_t>> UnitForget::stream_place(const State& state) const {
+  if (config().positions) return std::nullopt;
+  return std::vector<std::int64_t>{position_of(state) > 0 ? 1 : 0};
+}
+
 std::int64_t UnitForget::stream_room(const State& state) const {
   if (!config().positions) return -1;
   return config().context - (state.size() == 0 ? 0 : state.get("position").item_int());
@@ -149,6 +154,11 @@ Tensor UnitForget::stream(const Tensor& tokens, State& state) const {
   }
   state.set("position", Tensor::from(std::vector<std::int64_t>{first + tokens.dim(1)}, {1}));
   return head(y, true).logits();
+}
+
+std::optional<std::vector<std::int64_t>> BlockVariant::stream_place(const State& state) const {
+  if (config().positions) return std::nullopt;
+  return std::vector<std::int64_t>{position_of(state) % config().block};
 }
 
 std::int64_t BlockVariant::stream_room(const State& state) const {

@@ -33,6 +33,9 @@ class StaircaseFamily : public Model {
   // state continue independently.
   Tensor stream(const Tensor& tokens, State& state) const final;
   std::int64_t stream_room(const State&) const final { return -1; }
+  std::optional<std::vector<std::int64_t>> stream_place(const State& state) const override {
+    return counts_of(state);
+  }
 
  protected:
   // How one call of forward runs.

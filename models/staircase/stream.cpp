@@ -63,6 +63,13 @@ std::int64_t Staircase::frozen_before(std::int64_t pass, std::int64_t past) cons
   return std::min(past, steps_ - pass) - active_before(pass, past);
 }
 
+// The third count is that of the segment, which only the official carry ends.
+std::optional<std::vector<std::int64_t>> Staircase::stream_place(const State& state) const {
+  std::vector<std::int64_t> place = counts_of(state);
+  if (!official() && place.size() > 2) place.resize(2);
+  return place;
+}
+
 State Staircase::begin_stream(const State& imported, std::int64_t batch) const {
   const ModelConfig& c = config();
   const std::int64_t past = past_chunks(imported);

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "models/optimizer/optimizer.h"
-#include "tests/models/compare.h"
+#include "tests/models/every_model.h"
 #include "train/config/run_config.h"
 
 namespace eddy::test {
@@ -12,48 +12,19 @@ namespace eddy::test {
 // One model of each name; the longest recurrences of a call are 16 steps.
 inline std::vector<ModelConfig> bf16_configs() {
   std::vector<ModelConfig> all;
-  const auto add = [&](const char* family, const char* model, auto&& change) {
-    ModelConfig config;
-    config.family = family;
-    config.model = model;
-    config.vocab = 11;
-    config.context = 16;
-    config.dim = 16;
-    config.layers = 2;
-    config.heads = 2;
+  for (const ModelName& name : model_names()) {
+    ModelConfig& config = all.emplace_back(even_config(name, 11, 16));
     config.init_std = 0.1;
-    config.segment = 8;
-    config.window = 4;
-    config.chunk = 4;
-    config.block = config.model == "unit_forget" ? 1 : 4;
     config.steps = 3;
     config.repeats = 2;
-    config.states = 4;
-    config.memory_size = 16;
-    config.memory_topk = 2;
     config.rel_buckets = 8;
-    change(config);
-    all.push_back(config);
-  };
-  const auto as_is = [](ModelConfig&) {};
-  for (const char* model : {"unit_forget", "block_forget", "block_accumulate", "regular"})
-    add("recurrent_transformer", model, [](ModelConfig& c) { c.positions = c.bias = true; });
-  add("block_recurrent", "slide", as_is);
-  for (const char* model : {"xl", "vanilla"})
-    add("block_recurrent", model, [](ModelConfig& c) { c.window = 0; });
-  for (const char* gate : {"fixed", "lstm"})
-    add("block_recurrent", "block_recurrent", [&](ModelConfig& c) {
-      c.recurrent_layers = {1};
-      c.gate = gate;
-      c.cell = gate == std::string("lstm") ? "dual" : "skip";
-    });
-  add("block_recurrent", "memorizing", [](ModelConfig& c) { c.memory_layers = {1}; });
-  for (const char* model : {"memory_llama", "llama", "llama_window"})
-    add("blockwise_recurrent", model, as_is);
-  for (const char* model : {"staircase", "ladder", "transformer_xl", "feedback", "lstm"})
-    add("staircase", model, as_is);
-  add("staircase", "universal", [](ModelConfig& c) { c.layers = 1; });
-  add("staircase", "cached_staircase", [](ModelConfig& c) { c.cache_after = 1; });
+    config.positions = config.bias = config.family == "recurrent_transformer";
+    if (config.model != "block_recurrent") continue;
+    ModelConfig gated = config;
+    gated.gate = "lstm";
+    gated.cell = "dual";
+    all.push_back(gated);
+  }
   return all;
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tensor/base/error.h"
 #include "tests/models/block_recurrent/block_recurrent_case.h"
 #include "tests/models/blockwise_recurrent/blockwise_recurrent_case.h"
 #include "tests/models/compare.h"
@@ -23,6 +24,43 @@ inline std::vector<ModelCase> every_case() {
                              blockwise_recurrent_cases(), staircase_cases()})
     all.insert(all.end(), family.begin(), family.end());
   return all;
+}
+
+// The configuration from which a model's cases begin.
+inline ModelConfig plain_config(const ModelName& name) {
+  const std::string family = name.family;
+  if (family == "block_recurrent") return block_recurrent_config(name.model);
+  if (family == "blockwise_recurrent") return blockwise_config(name.model);
+  if (family == "staircase") return staircase_config(name.model);
+  return small_config(name.model);
+}
+
+// The same with sizes that are multiples of 2: two layers of 16 numbers, blocks, chunks and windows of 4
+// tokens, segments of 8. A size that the model does not take (one layer, a window per segment) stays.
+inline ModelConfig even_config(const ModelName& name, std::int64_t vocab, std::int64_t context) {
+  ModelConfig config = plain_config(name);
+  config.vocab = vocab;
+  config.context = context;
+  config.dim = 16;
+  config.heads = 2;
+  config.n_out = config.kv_heads = config.head_dim = config.mlp_dim = config.embed_dim = config.span = 0;
+  config.block = config.chunk = config.states = 4;
+  config.segment = 8;
+  config.window = 0;
+  config.memory_size = 16;
+  config.memory_topk = 2;
+  const auto set_if_taken = [&](std::int64_t ModelConfig::*size, std::int64_t value) {
+    ModelConfig changed = config;
+    changed.*size = value;
+    try {
+      validate(changed);
+      config = changed;
+    } catch (const ConfigError&) {
+    }
+  };
+  set_if_taken(&ModelConfig::layers, 2);
+  set_if_taken(&ModelConfig::window, 4);
+  return config;
 }
 
 // Random parameters: no scale is 1, no memory begins with zeros.
@@ -81,7 +119,7 @@ inline bool mixes_starts(const ModelConfig& c) {
 // Flags with which the second row of two begins anew: in the second segment of the call, or in the first of
 // one. Undefined for models that know no documents.
 inline Tensor starts_of(const ModelConfig& c, std::int64_t time) {
-  if (c.model == "memory_llama") return Tensor::from(std::vector<std::int64_t>{0, 1}, {2, 1});
+  if (c.family == "blockwise_recurrent") return Tensor::from(std::vector<std::int64_t>{0, 1}, {2, 1});
   if (c.family != "block_recurrent" && c.family != "staircase") return {};
   const std::int64_t segments = (time + c.segment - 1) / c.segment, flagged = segments > 1 ? 1 : 0;
   const Tensor flags = Tensor::zeros({2, segments}, Dtype::i64);

@@ -13,7 +13,7 @@
 
 #include "models/model.h"
 #include "tensor/files/safetensors.h"
-#include "tests/models/compare.h"
+#include "tests/models/every_model.h"
 #include "train/config/run_config.h"
 #include "train/run/weights.h"
 #include "train/study/dump.h"
@@ -106,6 +106,19 @@ std::unique_ptr<Model> model_of(const fs::path& folder, const TensorMap& golden)
 
 TEST_CASE("golden: the cases of the registered models are in the tree") {
   CHECK(cases().size() >= 27);
+}
+
+TEST_CASE("golden: every registered model has a case or a place in its streams") {
+  std::set<std::string> with_case;
+  for (const fs::path& folder : cases())
+    with_case.insert(load_run_config((folder / "config.json").string()).model.model);
+  for (const ModelName& name : model_names())
+    CHECK_MESSAGE(
+        (with_case.contains(name.model) || make_model(plain_config(name))->stream_place(State()).has_value()),
+        std::string(name.family) << "/" << std::string(name.model) << " has no golden case (tests/golden/"
+                                 << std::string(name.family)
+                                 << ") and no place in its streams (Model::stream_place): nothing but itself "
+                                    "tells what it computes");
 }
 
 TEST_CASE("golden: every case agrees at f64 in logits and loss and gradients and states") {

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "autograd/tape.h"
-#include "models/stream_place.h"
 #include "ops/core/capture.h"
 #include "tensor/base/format.h"
 
@@ -85,7 +84,7 @@ Tensor CapturedStream::logits_of(const Tensor& tokens, State& state) const {
 }
 
 std::optional<std::string> CapturedStream::kind_of(std::int64_t rows, const State& state) {
-  const auto place = stream_place(model_.config(), state);
+  const auto place = model_.stream_place(state);
   if (!place) {
     kinds_.set_message(fmt::format("tokens of {} run uncaptured: no two positions ask for the same work",
                                    model_.config().model));

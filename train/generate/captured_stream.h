@@ -2,7 +2,7 @@
 // For each token: copy the token to the device, replay one graph, copy the logits back. What is captured is
 // Model::stream, which also runs eagerly otherwise.
 //
-// Two tokens are of one kind when the host does the same for both (models/stream_place.h): a model without
+// Two tokens are of one kind when the host does the same for both (Model::stream_place): a model without
 // blocks has one kind, one with blocks has one for each position in a block. All graphs share one memory for
 // the states of each layout, so nothing is copied between two replayed tokens.
 #pragma once

@@ -11,6 +11,7 @@
 
 #include "tensor/base/error.h"
 #include "tensor/files/safetensors.h"
+#include "tests/models/every_model.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/threads.h"
@@ -26,19 +27,9 @@ constexpr const char* kText = "abcdefghij\n";
 constexpr std::int64_t kVocab = 11;
 
 ModelConfig config_of(const ModelName& name) {
-  ModelConfig config = tiny_config(name.model, kVocab, 96);
-  config.family = name.family;
-  config.segment = 8;
-  config.window = name.model == std::string("xl") || name.model == std::string("vanilla") ? 8 : 4;
-  config.chunk = 4;
-  config.block = name.model == std::string("unit_forget") ? 1 : 4;
-  if (name.model == std::string("universal")) config.layers = 1;
-  if (name.model == std::string("block_recurrent")) config.recurrent_layers = {1};
-  if (name.model == std::string("memorizing")) {
-    config.memory_layers = {0};
-    config.memory_size = 32;
-    config.memory_topk = 4;
-  }
+  ModelConfig config = even_config(name, kVocab, 96);
+  config.init_std = 0.3;
+  config.dropout = 0.5;  // must not show
   return config;
 }
 
