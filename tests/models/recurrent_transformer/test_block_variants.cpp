@@ -189,7 +189,7 @@ TEST_CASE("block variants: the paper's configurations have exactly the paper's s
 }
 
 TEST_CASE("block variants: every length agrees with plain loops over the equations") {
-  for (const std::string& name : models_with_blocks())
+  for (const std::string name : {"block_forget", "block_accumulate"})
     for (const std::int64_t block : {1, 3, 5})
       for (const std::int64_t time : {std::int64_t{1}, std::int64_t{2}, block, block + 1, 2 * block,
                                       2 * block + 1, 3 * block, 3 * block + 2}) {
@@ -210,7 +210,7 @@ TEST_CASE("block variants: every length agrees with plain loops over the equatio
 }
 
 TEST_CASE("models without blocks: logits and gradients agree with plain loops over the equations") {
-  for (const std::string& name : models_without_blocks())
+  for (const std::string name : {"regular", "unit_forget"})
     for (const std::int64_t time : {1, 2, 3, 37})
       for (const bool bare : {false, true}) {
         CAPTURE(name);

@@ -23,6 +23,13 @@ class StaircaseOracle {
       values_[parameter.name] = numbers(parameter.value);
   }
 
+  static bool knows(const std::string& model) {
+    for (const char* known :
+         {"staircase", "cached_staircase", "feedback", "transformer_xl", "ladder", "universal"})
+      if (model == known) return true;
+    return false;
+  }
+
   // Logits of one row of tokens from the cold start, [time][n_out].
   std::vector<Vec> logits(const std::vector<std::int64_t>& tokens) const {
     std::vector<Vec> x;
