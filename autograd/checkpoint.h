@@ -1,5 +1,5 @@
-// Checkpointing saves memory at the cost of time. The forward pass keeps the inputs of a function and none of
-// its intermediate results; the backward pass recomputes them, with a graph, and runs that graph at once.
+// Checkpointing saves memory at the cost of time. The forward pass keeps the inputs of a function but not its
+// intermediate results. The backward pass recomputes those, records a graph, and runs that graph at once.
 // Source: Chen, Xu, Zhang, Guestrin, "Training deep nets with sublinear memory cost" (arXiv 1604.06174),
 // section 3.
 #pragma once
@@ -13,13 +13,13 @@ namespace eddy {
 
 // Returns fn(inputs), recorded as one node whose backward recomputes them. fn runs twice and must compute the
 // same both times: it draws random numbers by key, writes nothing in place and never calls SeqBuffer::append.
-// Inputs may be untracked, of any dtype, or undefined. fn may capture leaves (parameters) that the checkpoint
-// cannot see, so a node is recorded whenever recording is on, and floating results always count as tracked.
-// grad: the same bits as without the checkpoint. Captured leaves get their gradients as usual; when nothing
-// in fn needs a gradient, backward does nothing there.
-// errors: in the forward pass ValueError for an undefined result, GraphError when fn wrote to an input; in
-// the backward pass VersionError when an input was overwritten since, GraphError when fn uses a tracked
-// result that is not among the inputs, or gives other shapes the second time.
+// Inputs may be untracked, of any dtype, or undefined. fn may capture leaves (parameters), which the
+// checkpoint cannot see. So it records a node whenever recording is on, and floating results are tracked.
+// grad: bit-identical to the gradient without the checkpoint. Captured leaves get their gradients as usual.
+// If nothing in fn needs a gradient, the backward of the node does nothing.
+// errors: in the forward pass ValueError for an undefined result, GraphError if fn wrote to an input; in the
+// backward pass VersionError if an input was overwritten since, GraphError if fn uses a tracked result that
+// is not among the inputs, or returns other shapes the second time.
 std::vector<Tensor> checkpoint(std::function<std::vector<Tensor>(const std::vector<Tensor>&)> fn,
                                const std::vector<Tensor>& inputs);
 // The same for a function with one result.

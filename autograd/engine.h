@@ -16,17 +16,17 @@ void settle(GradSlot& slot);
 
 class BackwardQueue {
  public:
-  // Adds a node once; leaves have nothing to run.
+  // Adds a node unless it is queued already. Leaves are not added: they have nothing to run.
   void push(const Ref<Node>& node) {
     if (node->queued || node->is_leaf()) return;
     node->queued = true;
     heap_.push_back(node);
     std::push_heap(heap_.begin(), heap_.end(), later);
   }
-  // Remembers that `node` was the first to defer a gradient of the slot at `edge`. A node's deferred
-  // gradients are computed before that node runs, a leaf's at the end.
+  // Remembers that `node` was the first to defer a gradient of the slot at `edge`. Deferred gradients of a
+  // node are computed before that node runs, those of a leaf at the end.
   void defer(const Edge& edge, Node& node) { deferred_.push_back({edge, Ref<Node>(&node)}); }
-  // Computes all deferred gradients that are left, and calls settled(node) for each.
+  // Computes all remaining deferred gradients, and calls settled(node) for each.
   template <class Settled>
   void settle_all(Settled&& settled) {
     for (const Deferral& deferral : deferred_) {
@@ -45,8 +45,8 @@ class BackwardQueue {
     node->queued = false;
     return node;
   }
-  // Nodes are left only after an error. Their gradients are dropped, so that they do not enter a later
-  // backward pass.
+  // Nodes remain in the queue only after an error. Their gradients are dropped, so that they do not enter a
+  // later backward pass.
   ~BackwardQueue() {
     for (const Deferral& deferral : deferred_)
       deferral.edge.node->slot(deferral.edge.output).deferred = nullptr;

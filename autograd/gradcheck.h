@@ -6,7 +6,7 @@
 //   D(h)    = (f(x + h) - f(x - h)) / (2 h)
 //   numeric = (4 D(h) - D(2h)) / 3               error O(h^4)
 //
-// The cotangent is random because a plain sum has gradient 0 through a softmax, whatever its backward does.
+// The cotangent is random because the sum of a softmax has gradient 0, which would hide a wrong backward.
 // Source: Richardson, "The approximate arithmetical solution by finite differences" (1911), for the
 // extrapolation.
 #pragma once
@@ -21,9 +21,9 @@
 namespace eddy {
 
 struct GradcheckOptions {
-  // h = step * max(1, sqrt|x|). At 1e-4 the truncation error (h^4 = 1e-16) and the rounding error
-  // (2e-16 / h = 2e-12) of a function of size 1 are both far below the tolerance. Near a kink, where D(h) and
-  // D(2h) disagree, smaller steps are tried.
+  // h = step * max(1, sqrt|x|). At 1e-4, for a function of size 1, the truncation error (h^4 = 1e-16) and the
+  // rounding error (2e-16 / h = 2e-12) are both far below the tolerance. Near a kink, where D(h) and D(2h)
+  // disagree, smaller steps are tried.
   double step = 1e-4;
   double tolerance = 1e-7;
   // Errors are relative to the larger of the two values, or to this if both are smaller.
@@ -46,9 +46,9 @@ struct GradcheckResult {
   std::string describe() const;
 };
 
-// Compares the gradients of all f64 inputs, element by element. Integer and undefined inputs are passed
-// through. fn gets copies with the same strides; the given tensors stay as they are. Results that are not
-// floating are ignored. `ok` is false when an error is NaN.
+// Compares the gradients of all f64 inputs, element by element. Integer and undefined inputs are passed on to
+// fn. fn gets copies with the same strides; the given tensors do not change. Results that are not floating
+// are ignored. `ok` is false if an error is NaN.
 // errors: DtypeError for f32 or bf16 inputs or results; ValueError when fn gives another number of elements
 // when called again; DeviceError unless on the CPU.
 GradcheckResult gradcheck(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& fn,

@@ -1,8 +1,8 @@
 // The nodes of the tape. Every tracked operation records a node: where the gradients of its inputs go
 // (edges), what its backward needs (saved tensors) and the backward itself (`vjp`, a vector-Jacobian
-// product). A node's sequence number is its creation order. The engine runs nodes strictly from the highest
-// number down, so when a node runs, every consumer of its outputs has run and its output gradients are
-// complete.
+// product). A node's sequence number is its creation order. The engine always runs the node with the
+// highest number first. So when a node runs, every consumer of its outputs has run, and the gradients of its
+// outputs are complete.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace eddy {
 class Node;
 class BackwardQueue;
 
-// A part of a gradient that is computed later, because it costs less together with other parts to come. The
-// example is a product over few rows, which reads and writes the whole gradient of a weight.
+// A part of a gradient that is computed later, because several parts together cost less. An example is a
+// product over few rows: each one would read and write the whole gradient of a weight.
 class DeferredGradient {
  public:
   virtual ~DeferredGradient() = default;
@@ -45,7 +45,7 @@ struct Edge {
   int output = 0;
 };
 
-// A tensor saved for backward, with the version its buffer had then. It keeps the bytes alive, not the graph.
+// A tensor saved for backward, and its buffer's version then. It keeps the bytes alive, but not the graph.
 class SavedTensor {
  public:
   SavedTensor(const Tensor& tensor, const Scope* scope);
@@ -63,7 +63,7 @@ class SavedTensor {
   const Scope* scope_;
 };
 
-// How a vjp hands gradients to the inputs of its node.
+// The destination of a vjp's gradients: the inputs of its node.
 class GradSink {
  public:
   GradSink(Node& node, BackwardQueue& queue) : node_(node), queue_(queue) {}
@@ -71,7 +71,7 @@ class GradSink {
   // Whether the gradient of input k is needed.
   bool needs(int k) const;
   // Calls write(dst, beta) with the input's gradient buffer: dst = beta * dst + contribution, beta 0 or 1.
-  // With beta 0 the buffer is uninitialised. Use it for matrix products, which accumulate for free.
+  // With beta 0 the buffer is uninitialised. It suits matrix products: adding costs them nothing.
   template <class Write>
   void into(int k, Write&& write) {
     float beta = 0;
@@ -79,7 +79,7 @@ class GradSink {
     write(dst, beta);
   }
   // Calls add(dst), which must add to dst, a slice of the gradient buffer: `length` entries of `axis` from
-  // `start`. It costs the slice, not the whole: the buffer is zeroed once.
+  // `start`. It touches only the slice; the whole buffer is zeroed once, before the first use.
   template <class Add>
   void slice(int k, int axis, std::int64_t start, std::int64_t length, Add&& add) {
     add(raw::narrow(open_zeroed(k), axis, start, length));
@@ -88,13 +88,13 @@ class GradSink {
   Tensor open_zeroed(int k);
   // Adds a tensor. The first contribution is kept without a copy.
   void give(int k, const Tensor& contribution);
-  // Whether `give` would keep a tensor of this dtype without a copy, so that making one costs no more than
+  // Whether `give` would keep a tensor of this dtype without a copy. Then a new tensor costs no more than
   // writing into the input's buffer.
   bool keeps(int k, Dtype dtype) const;
-  // Queues the producer of input k without a contribution: its gradient is in shared storage already.
+  // Queues the producer of input k without a contribution: shared storage already holds its gradient.
   void reach(int k);
-  // Returns the deferred gradient of input k, to append to; the first call makes it. All deferred work of one
-  // input has one type.
+  // Returns the deferred gradient of input k, so that the caller can add work to it; the first call makes it.
+  // All deferred work of an input has one type.
   template <class Deferred>
   Deferred& defer(int k) {
     std::unique_ptr<DeferredGradient>& deferred = open_deferred(k);
@@ -111,13 +111,13 @@ class GradSink {
   BackwardQueue& queue_;
 };
 
-// What a vjp sees.
+// What a vjp can read and write.
 class VjpContext {
  public:
   VjpContext(Node& node, BackwardQueue& queue) : sink(node, queue), node_(node) {}
-  // Returns the gradient of an output; undefined when none arrived (only with several outputs).
+  // Returns the gradient of an output; undefined if it has none, which happens only with several outputs.
   const Tensor& dy(int output = 0) const;
-  // The same, as zeros when none arrived.
+  // The same, but zeros if the output has none.
   Tensor dy_or_zeros(int output) const;
   const Tensor& saved(int i) const;
   GradSink sink;
@@ -134,7 +134,7 @@ class Node : public RefCounted {
 
   virtual void vjp(VjpContext& context) = 0;
   virtual bool is_leaf() const { return false; }
-  // Shared gradient storage overrides this.
+  // A node with shared gradient storage overrides this.
   virtual GradSlot& slot(int output) { return slots_[static_cast<std::size_t>(output)]; }
 
   void add_edge(const Tensor& input);
@@ -156,7 +156,7 @@ class Node : public RefCounted {
   bool freed = false;
 
  protected:
-  // Frees long chains without recursion: a worklist on this thread.
+  // Frees long chains without recursion, by a worklist on this thread.
   void release() noexcept override;
 
  private:

@@ -1,6 +1,6 @@
-// Profiling hooks of the tape: one observer per thread is called after the forward of every operation and
-// after the backward of every node. A profiler reads its clock there; autograd itself has none. Without an
-// observer a hook costs one test of a thread-local pointer.
+// Profiling hooks of the tape. Each thread can have one observer. It is called after the forward of every
+// operation and after the backward of every node, and can read a clock there; autograd itself reads none.
+// Without an observer a hook costs one test of a thread-local pointer.
 #pragma once
 
 namespace eddy {
@@ -11,8 +11,8 @@ struct Scope;
 class TapeObserver {
  public:
   virtual ~TapeObserver() = default;
-  // An operation computed its results on this thread, inside the module `scope`, recorded or not. `op` lives
-  // forever. The time of raw copies and allocations since the last call belongs to this operation.
+  // An operation computed its results on this thread, inside the module `scope`, whether or not it was
+  // recorded. `op` lives forever. Raw copies and allocations since the last call belong to this operation.
   virtual void forward_done(const char* op, const Scope* scope) = 0;
   // A node's backward ran and its saved tensors were freed. The node of a checkpoint comes after all nodes
   // that it recomputed.

@@ -1,5 +1,5 @@
-// Module paths such as "layers.0.attn", for error texts, statistics and the exported graph. A scope is
-// interned and lives forever, so a node keeps one pointer.
+// Module paths such as "layers.0.attn", for error texts, statistics and the exported graph. A scope
+// exists once and lives forever, so a node needs only a pointer.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace eddy {
 
 struct Scope {
   std::string path;
-  mutable std::int64_t saved_bytes = 0;  // saved for backward by nodes recorded here
+  mutable std::int64_t saved_bytes = 0;  // saved for backward by the nodes of this scope
 
   // Returns the scope called `name` inside this one.
   const Scope* child(std::string_view name) const;
@@ -29,7 +29,7 @@ const Scope* current_scope();
 class ScopeGuard {
  public:
   explicit ScopeGuard(std::string_view name);
-  // Enters a known scope instead: a recomputation belongs to the module of its forward pass.
+  // Enters a given scope, for a recomputation, which belongs to the module of its forward pass.
   explicit ScopeGuard(const Scope& scope);
   ~ScopeGuard();
   ScopeGuard(const ScopeGuard&) = delete;

@@ -4,13 +4,13 @@
 // are never overwritten, so windows saved for backward stay valid and the buffer's version counter does not
 // change. All versions share one gradient buffer:
 //
-//   forward    append 1 ----> append 2 ----> append 3        one node each, leading to the one before
+//   forward    append 1 ----> append 2 ----> append 3        one node each, with an edge to the one before
 //                 \              \              \   .
 //               window         window         window         views; their backward adds dy into rows [a, b)
-//   backward   the shared gradient, zeroed once; append k passes its slice on to the rows it was given
+//   backward   the shared gradient, zeroed once; append k passes its slice to the rows that it appended
 //
-// The engine runs nodes from the newest to the oldest, so all windows that see the rows of append k have run
-// before it does. T appends and T windows cost the size of the windows, not T times the buffer.
+// The engine runs nodes from the newest to the oldest, so all windows that see the rows of append k run
+// before append k. The cost of T appends and T windows is the size of the windows, not T times the buffer.
 #pragma once
 
 #include <cstdint>
@@ -33,11 +33,11 @@ class SeqBuffer {
   // Returns the version with `rows` after the rows of this one.
   // shapes: rows as the buffer, with any size on the axis.
   // grad: flows to rows when they are tracked and recording is on; tracked and untracked rows may alternate.
-  // errors: GraphError when something was appended to this version already; ShapeError when the shape differs
+  // errors: GraphError if rows were already appended to this version; ShapeError when the shape differs
   // or the capacity is exceeded; DtypeError, DeviceError, ValueError for rows that do not fit otherwise.
   [[nodiscard]] SeqBuffer append(const Tensor& rows) const;
 
-  // Returns rows [begin, end) as a view of the storage, tracked when it may hold tracked rows and recording
+  // Returns rows [begin, end) as a view of the storage. It is tracked if a row may be tracked and recording
   // is on.
   // errors: ShapeError unless 0 <= begin <= end <= count().
   Tensor window(std::int64_t begin, std::int64_t end) const;

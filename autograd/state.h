@@ -23,11 +23,11 @@ class State {
   static State from_map(const std::map<std::string, Tensor>& entries);
   std::map<std::string, Tensor> to_map() const;
 
-  // Puts a tensor under a name; a name that exists keeps its place.
+  // Sets the tensor of a name; an existing name keeps its place in the order.
   // errors: ValueError when the name is empty or the tensor undefined.
   void set(std::string_view name, const Tensor& tensor);
   // Returns the tensor of that name.
-  // errors: ValueError when there is none; lists the names there are.
+  // errors: ValueError if there is none; the text lists the existing names.
   const Tensor& get(std::string_view name) const;
   // The same, or nullptr when there is none.
   const Tensor* find(std::string_view name) const;
@@ -48,8 +48,8 @@ class State {
   //                          |              |        |
   //   gradients   segment 1 <-+             |  <-----+   h1 is a constant of segment 2
   //
-  // State that is carried over a backward must be detached; otherwise the next backward reaches the graph
-  // that the last one freed.
+  // Detach a state before you carry it past a backward. Otherwise the next backward reaches the graph that
+  // the last one freed.
   //
   // aliasing: a view of less than half of its buffer is copied, so that a small view does not keep a large
   // buffer alive; the others share their buffer.

@@ -1,4 +1,4 @@
-// What users of autograd call, and `record`, with which an op leaves a node on the tape.
+// What users of autograd call, and `record`, which ops call to add a node to the tape.
 #pragma once
 
 #include <initializer_list>
@@ -18,10 +18,10 @@ const Tensor& require_grad(const Tensor& x);
 inline bool requires_grad(const Tensor& x) {
   return x.autograd() != nullptr;
 }
-// Returns the gradient summed so far into a leaf; undefined when none arrived.
+// Returns the gradient that backward passes have added to a leaf; undefined if there is none.
 // errors: GraphError when x is not a leaf.
 Tensor grad(const Tensor& x);
-// Clears a leaf's gradient; storage set by set_grad_storage stays and is overwritten next time.
+// Clears the gradient of a leaf. Storage set by set_grad_storage stays; the next gradient overwrites it.
 void zero_grad(const Tensor& x);
 // Makes the given tensor (same shape, f32 or the leaf's dtype) the storage of a leaf's gradient, e.g. a part
 // of a parameter arena.
@@ -34,7 +34,7 @@ void backward(const Tensor& y, const Tensor& dy = {});
 // The same from several outputs at once; cotangents may be undefined for tensors of one element.
 void backward(const std::vector<Tensor>& ys, const std::vector<Tensor>& dys);
 
-// Returns the same bytes without a graph. Gradients stop here.
+// Returns a tensor with the same bytes and no graph: no gradient flows through it.
 Tensor detach(const Tensor& x);
 
 // While alive, operations on this thread record no nodes.
@@ -97,7 +97,7 @@ void check_finite_result(const char* op, const Tensor& y);
 void attach(Ref<Node> node, const Tensor& y, int output);
 
 // The parts of `record` that are compiled once for all ops. should_record also serves observers and anomaly
-// mode, which see every operation, recorded or not.
+// mode, which see every operation, whether or not it is recorded.
 bool should_record(const char* op, std::span<const Tensor> inputs, std::span<const Tensor> ys);
 void connect(const Ref<Node>& node, std::span<const Tensor> inputs, std::span<const Tensor> ys,
              std::span<const Tensor> saved);
@@ -115,7 +115,7 @@ class LambdaNode final : public Node {
 }  // namespace detail
 
 // Returns y = op(inputs), with a node on the tape when one of the inputs is tracked and recording is on.
-// `saved` may hold inputs and y itself. The vjp refers to saved tensors and to inputs by their places in the
+// `saved` may hold inputs and y itself. The vjp refers to saved tensors and to inputs by their index in these
 // lists.
 template <class Vjp>
 Tensor record(const char* op, std::initializer_list<Tensor> inputs, const Tensor& y,

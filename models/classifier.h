@@ -1,5 +1,5 @@
-// The last layer of every model, not yet computed: from it the caller takes the logits, or their loss without
-// logits in memory.
+// The last layer of every model, not yet computed. The caller asks it for the logits, or for their loss,
+// which needs no logits in memory.
 //
 //   logits = x weight^T + bias
 #pragma once
@@ -15,9 +15,9 @@ struct Classifier {
   Tensor weight, bias;  // [n_out, width]; [n_out] or undefined
   bool time_major = false;
 
-  // From this number of classes on, losses are computed in chunks of rows, without a tensor of all logits.
-  // With fewer classes that tensor and its gradient are small, and chunks cost more, because they copy and
-  // scale gradients. Measured: docs/choices.md.
+  // With at least this number of classes, losses are computed in chunks of rows, without a tensor of all
+  // logits. With fewer classes that tensor and its gradient are small, and chunks cost more, because they
+  // copy and scale gradients. Measured: docs/choices.md.
   static constexpr std::int64_t kManyClasses = 4096;
 
   // The number of positions of each sequence.

@@ -1,5 +1,5 @@
-// The configuration of a model as plain values: sizes, switches, and the family that reads them. train/ fills
-// it from files and flags.
+// The configuration of a model as plain values: its family, sizes and switches. train/ fills it from files
+// and flags.
 #pragma once
 
 #include <cstdint>
@@ -35,9 +35,9 @@ struct ModelConfig {
   // Several families.
   std::int64_t segment = 0;  // tokens per segment; the state between segments is detached. 0: context
   std::int64_t window =
-      0;  // block_recurrent: keys that a token sees, and tokens per block; llama_window: keys
-          // that a token sees. 0: segment
-  std::int64_t chunk = 32;  // blockwise_recurrent: rows of the memory; staircase: tokens that enter at a step
+      0;  // keys that a token sees (llama_window, block_recurrent), and tokens per block
+          // (block_recurrent). 0: segment
+  std::int64_t chunk = 32;  // tokens per chunk (staircase, blockwise_recurrent); also rows of the memory
 
   // block_recurrent.
   std::vector<std::int64_t> recurrent_layers;
@@ -75,7 +75,7 @@ struct ModelConfig {
   double rope_theta = 10000.0;
 
   // staircase.
-  std::int64_t steps = 2;        // N: passes of a token, and chunks in the window
+  std::int64_t steps = 2;        // N: passes of each token through the stack; also the chunks in the window
   std::int64_t cache_after = 0;  // M: passes before a chunk is frozen; 0: steps, in cached_staircase 1
   std::int64_t span = 0;         // columns of the position table; 0: steps * chunk
   bool prenorm = true;
@@ -90,7 +90,7 @@ struct ModelConfig {
   double emb_dropout = 0.0;
   double out_dropout = 0.0;
 
-  // Copying so many strings is much code: it is compiled once, in config.cpp, and not inlined in every file.
+  // Copying so many strings is much code, so it is compiled once, in config.cpp, and not inlined everywhere.
   ModelConfig();
   ModelConfig(const ModelConfig& other);
   ModelConfig(ModelConfig&& other) noexcept;
@@ -105,7 +105,7 @@ struct ModelName {
   const char* family;
   const char* model;
 };
-// All names that a config may give, in the order of the registry (registry.cpp).
+// All names that a config may contain, in the order of the registry (registry.cpp).
 std::span<const ModelName> model_names();
 
 // The families and the models, each once, in the order of model_names().
@@ -120,7 +120,7 @@ void validate(const ModelConfig& config);
 // The positions that give logits: model.readout in the family recurrent_transformer, "all" in the others.
 std::string readout_of(const ModelConfig& config);
 
-// Whether the model works in blocks of `block` positions; the others ignore that key and Batch::block.
+// Whether the model works in blocks of `block` positions; other models ignore that key and Batch::block.
 bool has_blocks(const ModelConfig& config);
 
 // The config with every default that depends on other keys filled in (n_out, kv_heads, head_dim, ...).

@@ -1,5 +1,5 @@
-// The simple rules of config keys, each with its error text. Used by config.cpp and by the families' own
-// checks.
+// The simple rules of config keys, each with its error text, for config.cpp and the checks of the
+// families.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace eddy::rules {
 // errors, of all: ConfigError naming model.<key>, its value and the rule.
 void at_least(const char* key, std::int64_t value, std::int64_t least);
 void one_of(const char* key, const std::string& value, std::initializer_list<const char*> allowed);
-// In [0, 1), as a probability of dropping must be.
+// The value of a dropout rate must be in [0, 1).
 void below_one(const char* key, double value);
 
 }  // namespace eddy::rules

@@ -1,5 +1,5 @@
-// Dropout masks are a function of (seed, module path, call index, step). Nothing is stored: a recomputed
-// forward draws the same masks.
+// Dropout masks are a function of (seed, module path, call index, step). No mask is stored: a recomputed
+// forward pass draws the same masks.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace eddy {
 
-// Dropout of one training step; the default is evaluation.
+// The dropout of one training step; the default is evaluation, without dropout.
 struct DropoutContext {
   bool training = false;
   std::uint64_t seed = 0;
@@ -19,7 +19,7 @@ struct DropoutContext {
   const std::uint64_t* step_base = nullptr;
 };
 
-// The dropout of one place in a model at one step.
+// The dropout at one place in a model at one step.
 struct DropoutSite {
   DropoutContext context;
   double rate = 0;

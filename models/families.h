@@ -1,5 +1,5 @@
-// What each family adds to the library, in its entries.cpp: its rows of the registry, the configurations of
-// its paper, and the rules between its config keys. A new family adds lines here, in registry.cpp and in
+// What the entries.cpp of each family defines: its entries in the registry, the configurations of its paper,
+// and the rules between its config keys. A new family adds lines here, in registry.cpp and in
 // config.cpp.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace eddy {
 
-// Rows of the registry.
+// Entries of the registry.
 std::vector<ModelEntry> recurrent_transformer_models();
 std::vector<ModelEntry> block_recurrent_models();
 std::vector<ModelEntry> blockwise_recurrent_models();

@@ -1,9 +1,9 @@
-// Keys and values of a layer's tokens, together with those of the tokens before them (the past).
+// Keys and values of a layer's tokens and of the tokens before them (the past).
 //
 //   | past_k, past_v | k, v |      one sequence of rows in two tensors, or all rows in k, v
 //
-// Where attention reads the past from a tensor of its own (attention_reads_past), nothing is copied.
-// Elsewhere with_past joins the rows once, for all who attend to them.
+// If attention can read the past from a separate tensor (attention_reads_past), nothing is copied. Otherwise
+// with_past concatenates the rows once, for all who attend to them.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct KeysValues {
   Tensor k, v;                // [batch, rows, heads, head_dim]
   Tensor past_k{}, past_v{};  // the rows before them; undefined when k and v hold all rows
 
-  // These rows, which must have no past yet, after earlier ones, which may be undefined.
+  // These rows, which must have no past yet, after earlier rows, which may be undefined.
   KeysValues with_past(const Tensor& before_k, const Tensor& before_v) const;
   // The number of rows, the past included.
   std::int64_t rows() const;

@@ -1,4 +1,4 @@
-// The small modules that models are built of: Linear, LayerNorm, Embedding. Each declares its parameters
+// The small modules that models are built from: Linear, LayerNorm, Embedding. Each declares its parameters
 // under a scope and is called with tensors.
 #pragma once
 
@@ -35,7 +35,7 @@ class Embedding {
  public:
   Embedding(const ParamScope& scope, std::int64_t entries, std::int64_t width, double deviation);
   Tensor operator()(const Tensor& ids) const;
-  // The same in `dtype`, plus `rows` where they are defined (embedding_sum).
+  // The same in `dtype`, plus `rows` if they are defined (embedding_sum).
   Tensor operator()(const Tensor& ids, Dtype dtype, const Tensor& rows = {}) const;
 
   Tensor weight;

@@ -1,5 +1,5 @@
 // The interface of every model: `forward` for training and evaluation, `stream` for generation. Also the
-// registry that makes a model from its config.
+// registry, which makes a model from its config.
 #pragma once
 
 #include <functional>
@@ -22,11 +22,11 @@ namespace eddy {
 struct ForwardInput {
   Tensor tokens;  // [batch, time] i64 or i32
   State state;    // what the previous call returned; empty for a cold start. Models without a state
-                  // take only an empty one
+                  // accept only an empty one
   Tensor start;   // [batch, segments] i64 or undefined: 1 where a row begins a document; on any device
   std::int64_t tail = 0;   // with readout "tail": how many last positions give logits
   DropoutContext dropout;  // off by default: evaluation
-  std::int64_t block = 0;  // positions per block of this call where the model has blocks; 0: config().block
+  std::int64_t block = 0;  // positions per block of this call if the model has blocks; 0: config().block
   bool literal = false;    // the paper's equations word for word (literal.cpp) instead of the fast form
   bool logits = true;      // whether the logits are computed; the classifier gives their loss without them
 };
@@ -34,7 +34,7 @@ struct ForwardInput {
 struct ForwardOutput {
   Tensor logits;          // [batch, rows, n_out]; rows = time, 1 or tail, by the model's readout. Undefined
                           // without input.logits
-  State state;            // for the next call; empty for models that carry nothing from call to call
+  State state;            // for the next call; empty if the model carries nothing from call to call
   Classifier classifier;  // the last layer, not yet computed
 
   // The output of a call, from the model's last layer and its next state.
@@ -55,41 +55,41 @@ class Model {
   // errors: ShapeError for tokens of other rank or longer than the position table, and for a state of other
   // sizes; ValueError for ids outside the vocabulary, and for a state that is not one of this model.
   virtual ForwardOutput forward(const ForwardInput& input) const = 0;
-  // Checks, before a run begins, that forward accepts training calls on rows of `time` tokens. `carried`:
-  // each call continues from the state of the previous one.
+  // Checks, before a run begins, that forward accepts rows of `time` tokens in training. `carried`: each call
+  // continues from the state of the previous one.
   // errors: those of forward.
   virtual void check_length(std::int64_t /*time*/, bool /*carried*/) const {}
-  // Names, for a warning, the part of the model that such training never uses; "" for none.
+  // Returns the name of the part of the model that such training never uses, for a warning; "" for none.
   virtual std::string unused_parts(std::int64_t /*time*/, bool /*carried*/) const { return {}; }
 
-  // The logits [batch, time, n_out] of the next positions of a sequence, for generation; moves `state` past
-  // them. An empty state begins a sequence. Recurrent models use constant memory.
+  // Returns the logits [batch, time, n_out] of the next tokens of a sequence, for generation, and updates
+  // `state`. An empty state begins a sequence. Recurrent models use constant memory.
   // errors: ValueError when the model cannot continue (context full).
   virtual Tensor stream(const Tensor& tokens, State& state) const = 0;
-  // The number of positions that `stream` still takes after this state; -1 for no limit.
+  // The number of tokens that `stream` still accepts after this state; -1 for no limit.
   virtual std::int64_t stream_room(const State& state) const = 0;
-  // The place of a stream inside its block, chunk or window, for an empty state or one that `stream` left: the
-  // part of the position that decides which work the next token needs. For two states at the same place, with
-  // tensors of the same names and layouts, the host enqueues the same work on other numbers, so that work can
-  // be captured once and replayed (train/generate/captured_stream.h). Nothing for a model whose work differs
-  // at every position: one that keeps the keys of all tokens, uses a table of positions, or rotates keys by
-  // position.
+  // Returns the place of a stream inside its block, chunk or window, for an empty state or one of `stream`:
+  // the part of the position that decides which work the next token needs. If two states are at the same
+  // place, and their tensors have the same names and layouts, the host enqueues the same work for both. So
+  // the work can be captured once and replayed (train/generate/captured_stream.h). Returns nothing if the
+  // work differs at every position: if the model keeps the keys of all tokens, uses a position table, or
+  // rotates keys by position.
   virtual std::optional<std::vector<std::int64_t>> stream_place(const State& state) const = 0;
 
-  // A copy of a state of `forward` in which everything that recurrence wrote has its initial value; keys and
-  // values of cached tokens stay. Empty, a cold start, where a model carries nothing else.
+  // Returns a copy of a state of `forward` in which the recurrent parts have their initial values; keys and
+  // values of cached tokens stay. It is empty (a cold start) if the model carries nothing else.
   // errors: those of forward for a state of another model.
   virtual State without_recurrence(const State&) const { return {}; }
-  // Named numbers that tell whether the recurrence is in use, read from the parameters and a state of
+  // Returns named numbers that show whether the model uses its recurrence, from the parameters and a state of
   // `forward`; empty for models without such numbers.
   virtual std::vector<std::pair<std::string, double>> diagnostics(const State&) const { return {}; }
 
-  // The multiply-adds of one token's forward pass in training, without those whose result is never used: the
-  // least possible time in benchmarks.
+  // The multiply-adds of one token's forward pass in training, without those whose result is never used.
+  // Benchmarks derive the least possible time from them.
   virtual double forward_macs_per_token(std::int64_t time) const = 0;
 
-  // x in the dtype of activations: the parameters' dtype, or bf16. Inputs of the layers are cast by this;
-  // states between calls, and sums along a recurrence, stay in the parameters' dtype.
+  // x in the dtype of activations: the parameters' dtype, or bf16. Models cast the inputs of
+  // layers with it; states between calls, and sums along a recurrence, stay in the parameters' dtype.
   Tensor activation(const Tensor& x) const { return cast(x, params_.activations()); }
 
   const ModelConfig& config() const { return config_; }
@@ -97,7 +97,7 @@ class Model {
   ParamStore& params() { return params_; }
 
  protected:
-  // All counts of a state, its i64 numbers on the host: the place of a stream that counts below a bound.
+  // All counters of a state (its i64 numbers on the host): the place of a stream whose counters are bounded.
   static std::vector<std::int64_t> counts_of(const State& state);
 
  private:
@@ -106,15 +106,15 @@ class Model {
   ParamStore params_;
 };
 
-// A model as configured, with its parameters allocated and not initialised.
+// Returns the configured model; its parameters are allocated but not initialised.
 // dtypes: `dtype` is that of activations and products. With bf16, parameters, gradients and states are f32.
 // errors: ConfigError for an unknown model or sizes that contradict each other.
 std::unique_ptr<Model> make_model(const ModelConfig& config, Dtype dtype = Dtype::f32, Device device = kCpu);
 
-// The parameters of such a model, counted and not allocated.
+// Returns the parameters of such a model, counted but not allocated.
 ParamStore count_parameters(const ModelConfig& config);
 
-// One row of the registry.
+// One entry of the registry.
 struct ModelEntry {
   std::string family, model;
   std::string summary;

@@ -1,8 +1,8 @@
 // Parameters: declared by name in a model's constructor, stored in one flat arena, initialised from (seed,
 // name).
 //
-// A model is constructed twice: first against a store that only counts (`eddy models` stops there and
-// allocates nothing), then against a store that returns views of an arena of the counted size.
+// A model is constructed twice: first with a store that only counts (`eddy models` stops there and allocates
+// nothing), then with a store that returns views of an arena of the counted size.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct Init {
   static Init zeros() { return {Kind::zeros, 0}; }
   static Init ones() { return {Kind::ones, 0}; }
   static Init normal(double deviation) { return {Kind::normal, deviation}; }
-  // Cut off at two standard deviations, then widened so that its standard deviation is the one given.
+  // Truncated at two standard deviations, then scaled so that the standard deviation is the given one.
   static Init truncated_normal(double deviation) { return {Kind::truncated_normal, deviation}; }
   // Between -limit and limit.
   static Init uniform(double limit) { return {Kind::uniform, limit}; }
@@ -46,8 +46,8 @@ class ParamScope {
   ParamScope scope(std::int64_t index) const { return scope(std::to_string(index)); }
   // Declares a parameter and returns its tensor (undefined while counting).
   Tensor param(const std::string& name, const Shape& shape, Init init) const;
-  // Notes that the configuration leaves this parameter out, and returns an undefined tensor. `why` names the
-  // setting and says what to do with a file that holds the parameter: the error of loading it ends with that.
+  // Records that the configuration removes this parameter, and returns an undefined tensor. `why` names the
+  // setting and says what to do with a file that contains the parameter; errors for such files end with it.
   Tensor omitted(const std::string& name, const std::string& why) const;
 
  private:
@@ -72,12 +72,12 @@ class ParamStore {
   const Parameter& get(const std::string& name) const;
   // The same, or null when there is none.
   const Parameter* find(const std::string& name) const;
-  // The parameters that the configuration leaves out, each with the reason.
+  // The parameters that the configuration removes, each with the reason.
   const std::map<std::string, std::string>& omitted() const { return omitted_; }
   // The number of parameters, in elements, without padding.
   std::int64_t count() const;
 
-  // Fills the values. Those of parameter `name` depend only on (seed, name).
+  // Sets the initial values. Those of parameter `name` depend only on (seed, name).
   void initialize(std::uint64_t seed);
   // The dtype of activations: that of the values, or bf16 with f32 values.
   Dtype activations() const { return values_.buffer()->keeps_bf16_copy() ? Dtype::bf16 : values_.dtype(); }
@@ -85,12 +85,12 @@ class ParamStore {
   // accumulates gradients into the gradient arena.
   const Tensor& values() const { return values_; }
   const Tensor& gradients() const { return gradients_; }
-  // Must be called after `writer` wrote to the values. With bf16 activations it also renews the rounded copy,
-  // so that a captured step replays that too.
+  // Call this after `writer` wrote to the values. With bf16 activations it also renews the rounded copy, so
+  // that a captured step replays this too.
   void wrote_values(const char* writer);
-  // Marks all gradients as absent; writes nothing.
+  // Marks all gradients as absent; it writes nothing.
   void zero_gradients();
-  // Writes zeros for parameters that no gradient reached, so that the whole gradient arena is defined.
+  // Writes zeros for parameters without a gradient, so that the whole gradient arena is defined.
   void zero_missing_gradients();
 
  private:

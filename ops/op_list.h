@@ -1,12 +1,12 @@
-// The one list of ops. From it follow the slots and their installation on the CPU and on a GPU, the samples
-// that tests and benchmarks go over, the kernels that a profile tells apart, and docs/ops.md.
+// The only list of ops. It defines the slots and their installation on the CPU and on a GPU, the samples that
+// tests and benchmarks use, the kernels that a profile distinguishes, and docs/ops.md.
 //
-// EDDY_OPS(ROW): ROW(room, name, title, note) for each header ops/room/name.h with ops; `name`_specs() has
-// their samples. The order is that of docs/ops.md, where `title` and `note` stand above their formulas.
+// EDDY_OPS(ROW): ROW(folder, name, title, note) for each header ops/folder/name.h with ops; `name`_specs()
+// has their samples. The order is that of docs/ops.md, which prints `title` and `note` above the formulas.
 //
-// EDDY_..._KERNELS(ROW): ROW(Args, name) for each kernel with the slot `name`_slot. A kernel on the CPU is
-// installed by EDDY_CPU_KERNEL (cpu/isa.h), a kernel on a GPU is the function cuda::name. The linker reports a
-// kernel that is missing.
+// EDDY_..._KERNELS(ROW): ROW(Args, name) for each kernel with the slot `name`_slot. EDDY_CPU_KERNEL
+// (cpu/isa.h) installs the CPU's kernel; the GPU's kernel is the function cuda::name. The linker reports a
+// missing kernel.
 #pragma once
 
 #include "ops/attention/attention.h"
@@ -36,7 +36,7 @@
 
 // clang-format off
 
-// On the CPU in a copy for each instruction set, and on a GPU.
+// Kernels of the CPU, compiled once for each instruction set, and of a GPU.
 #define EDDY_ISA_KERNELS(ROW) \
   ROW(UnaryArgs, unary_forward) \
   ROW(UnaryArgs, unary_backward) \
@@ -79,14 +79,14 @@
   ROW(ScaleArgs, scale) \
   ROW(AdafactorArgs, adafactor)
 
-// On the CPU compiled once, and on a GPU.
+// Kernels of the CPU, compiled once, and of a GPU.
 #define EDDY_HOST_KERNELS(ROW) \
   ROW(GemmArgs, gemm) \
   ROW(MemoryMarkArgs, memory_mark) \
   ROW(MemoryTakeArgs, memory_take) \
   ROW(MemoryWriteArgs, memory_write)
 
-// On a GPU alone: the CPU composes the op of others.
+// Kernels of a GPU only: the CPU composes the op from other ops.
 #define EDDY_GPU_KERNELS(ROW) \
   ROW(PartialSumsArgs, partial_sums) \
   ROW(UnitRecurrenceArgs, block_forget_forward) \
@@ -94,14 +94,14 @@
   ROW(BlockAccumulateArgs, block_accumulate_forward) \
   ROW(BlockAccumulateArgs, block_accumulate_backward)
 
-// Questions to a GPU: does it have a kernel for these sizes? No work of a device.
+// Capability queries: does the GPU have a kernel for these sizes? They run no work on a device.
 #define EDDY_GPU_QUERIES(ROW) \
   ROW(ProductSupportQuery, product_supports) \
   ROW(RecurrenceSupportQuery, unit_recurrence_supports) \
   ROW(RecurrenceSupportQuery, block_forget_supports) \
   ROW(RecurrenceSupportQuery, block_accumulate_supports)
 
-// On the CPU alone, in a copy for each instruction set: a GPU composes the op of others.
+// Kernels of the CPU only, compiled once for each instruction set: a GPU composes the op from other ops.
 #define EDDY_CPU_KERNELS(ROW) \
   ROW(WindowAttentionArgs, window_attention_forward) \
   ROW(WindowAttentionArgs, window_attention_backward)

@@ -1,5 +1,5 @@
-// Conversion of one element to another type, and dispatch on the size of an element. The copies and casts of
-// the CPU and of the GPU share it.
+// Conversion of one element to another type, and dispatch on the size of an element, for the copies and casts
+// of the CPU and of the GPU.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ EDDY_HD_INLINE double sticky_double(std::int64_t value) {
   return static_cast<double>((value & kLow) != 0 ? (value & ~kLow) | (kLow + 1) : value);
 }
 
-// Returns the value as a To. Conversions to bf16 round once.
+// Returns the value as type To. A conversion to bf16 rounds once.
 template <class To, class From>
 EDDY_HOST_DEVICE To convert(From value) {
   if constexpr (std::is_same_v<To, bf16> && std::is_same_v<From, std::int64_t>) {
@@ -34,7 +34,7 @@ EDDY_HOST_DEVICE To convert(From value) {
   }
 }
 
-// Calls visit with a zero of the unsigned type that has the element's size. For copies, which move bits.
+// Calls visit with a zero of the unsigned type of the element's size, for copies, which only move bits.
 template <class Visit>
 void dispatch_by_size(Dtype dtype, Visit&& visit) {
   switch (dtype_bytes(dtype)) {

@@ -58,7 +58,7 @@ class Shape {
 // "[2, 3, 4]", for error texts.
 std::string to_string(const Shape& shape);
 
-// Returns the common shape of two operands aligned at the end, where a size of 1 repeats (NumPy's rule).
+// Returns the common shape of two operands. Axes are aligned at the end; a size of 1 repeats (NumPy's rule).
 // errors: ShapeError that names `op` and both shapes.
 Shape broadcast_shape(const char* op, const Shape& a, const Shape& b);
 

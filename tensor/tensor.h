@@ -1,5 +1,5 @@
-// The tensor handle: one pointer to {buffer, offset, shape, strides, dtype, autograd data}. Copies alias. The
-// functions here ignore gradients; the differentiable operations are the free functions of ops/.
+// The tensor handle: one pointer to {buffer, offset, shape, strides, dtype, autograd data}. A copy shares
+// it. The functions here ignore gradients; the differentiable operations are the free functions of ops/.
 #pragma once
 
 #include <atomic>
@@ -14,8 +14,8 @@
 
 namespace eddy {
 
-// Bytes on a device, shared by all tensors that view them. `version` counts in-place writes; a tensor saved
-// for backward keeps the version it was saved with.
+// Bytes on a device, shared by all tensors that view them. `version` counts in-place writes; a tensor that is
+// saved for backward remembers the version at that time.
 class Buffer : public RefCounted {
  public:
   Buffer(std::int64_t bytes, Device device);
@@ -32,7 +32,7 @@ class Buffer : public RefCounted {
   std::int32_t saves = 0;
   std::int64_t* saved_bytes_counter = nullptr;
 
-  // Lets raw::to_bf16 cache a rounded copy of this f32 buffer. For parameters, which many products read
+  // Lets raw::to_bf16 cache a rounded copy of this f32 buffer, for parameters, which many products read
   // between two writes.
   void keep_bf16_copy() { keeps_bf16_copy_ = true; }
   bool keeps_bf16_copy() const { return keeps_bf16_copy_; }
@@ -52,7 +52,7 @@ class Buffer : public RefCounted {
   const char* last_writer_ = "";
 
  public:
-  // The cached copy (one bf16 for each f32 here) and the version it was made from; null before the first use.
+  // The cached copy (one bf16 for each f32) and the version it was made from; null before the first use.
   Ref<Buffer> bf16_copy;
   std::uint32_t bf16_copy_version = 0;
 };
@@ -171,9 +171,9 @@ Tensor cast(const Tensor& x, Dtype dtype);
 // Overwrites the elements of `to` with those of `from`, of any dtypes. Does not bump the version.
 // errors: ShapeError when the shapes differ; DeviceError.
 void cast_into(const Tensor& to, const Tensor& from);
-// Returns x in bf16: x itself if it is bf16. If the buffer caches a rounded copy, a view of that copy, which
-// is rebuilt only after the buffer was written: all tensors of the buffer share one cast between two writes.
-// Else a copy.
+// Returns x in bf16: x itself if it is bf16, else a copy. If the buffer keeps a rounded copy of itself, the
+// result is a view of that copy. It is made again only after a write to the buffer, so all tensors of the
+// buffer share one cast.
 Tensor to_bf16(const Tensor& x);
 // Returns a copy on another device.
 Tensor to_device(const Tensor& x, Device device);

@@ -1,5 +1,5 @@
-// The interface that tensor/ needs from a device other than the CPU: copies, sums, fills and casts. A backend
-// installs an implementation.
+// What tensor/ needs from a device other than the CPU: copies, sums, fills and casts. A backend installs an
+// implementation of this interface.
 #pragma once
 
 #include <vector>
@@ -32,7 +32,7 @@ namespace raw {
 // errors: as copy_into.
 void copy_all(const std::vector<Tensor>& to, const std::vector<Tensor>& from);
 // Returns the tensors (at least one) concatenated along an axis. They must agree in dtype, device and all
-// other sizes, which is not checked.
+// other sizes; this is not checked.
 Tensor concat(const std::vector<Tensor>& tensors, int axis);
 // Returns a + b as a new row-major tensor, for floating types and any strides.
 // errors: ShapeError unless shapes and dtypes are equal; DtypeError.

@@ -8,7 +8,7 @@
 //   logit = q . k / sqrt(head_dim) + bias[head, bucket(distance)]
 //
 // Source: D. Hutchins et al., "Block-Recurrent Transformers", 2022, section 3.4 and the authors' code; the
-// buckets: C. Raffel et al., "Exploring the limits of transfer learning", 2020, with one direction only.
+// buckets: C. Raffel et al., "Exploring the limits of transfer learning", 2020, with only one direction.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 
 namespace eddy {
 
-// The bucket of a distance: the distance itself below buckets / 2, then logarithmic; all distances from
+// The bucket of a distance: below buckets / 2 the distance itself, then logarithmic. All distances from
 // max_distance on share the last bucket. Needs distance >= 0, buckets >= 2, max_distance > buckets / 2.
 std::int64_t relative_bucket(std::int64_t distance, std::int64_t buckets, std::int64_t max_distance);
 
@@ -52,7 +52,7 @@ struct HeadRules {
   Tensor join(const Tensor& x) const;
   // Declares a learned scale [heads], all 1 at the start; undefined without qk_norm.
   Tensor learned_scale(const ParamScope& scope, const std::string& name) const;
-  // The factor of the logits, [heads], from a learned scale [heads]: its absolute value, or the scale itself.
+  // The factor of the logits, [heads], from a learned scale [heads]: the scale or its absolute value.
   // Undefined without qk_norm.
   Tensor scale(const Tensor& learned) const;
 

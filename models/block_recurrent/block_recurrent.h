@@ -4,7 +4,7 @@
 //   x      = layer_L(.. layer_1(x))               block_recurrent/layer.h
 //   logits = RMSNorm(x) E^T / sqrt(dim)
 //
-// Config keys of other families have no meaning here. Parameters are initialised as in the paper, not by
+// The keys of other families have no effect here. Parameters are initialised as in the paper, not with
 // init_std.
 // Source: D. Hutchins, I. Schlag, Y. Wu, E. Dyer, B. Neyshabur, "Block-Recurrent Transformers", 2022.
 #pragma once
@@ -17,8 +17,8 @@
 namespace eddy {
 
 // A sequence is cut into segments of `segment` tokens, a segment into blocks of `window`. Keys and values of
-// the last block, the states and the memory pass from segment to segment as constants. In a segment the
-// states of a recurrent layer are a chain of one cell per block, and block t reads the state from before it:
+// the last block, the states and the memory are passed to the next segment, detached. In a segment the states
+// of a recurrent layer form a chain with one cell per block, and block t reads the state before it:
 //
 //     c_0 --cell--> c_1 --cell--> c_2 -->          a loop: cell t needs c_t and the keys of blocks t-1 and t
 //      |             |             |
@@ -31,22 +31,22 @@ class BlockRecurrent final : public Model {
   BlockRecurrent(const ModelConfig& config, const ParamScope& scope);
 
   // The logits of whole segments. Time must be a multiple of config().window; the last segment may be shorter
-  // than the others. No gradient crosses from segment to segment. input.start flags rows whose document
-  // begins with a segment: they get zero keys and values, which are not masked, the learned initial state and
-  // an empty memory. An empty state flags all rows of the first segment. input.literal: literal.cpp.
+  // than the others. No gradient passes from segment to segment. input.start flags rows in which a document
+  // begins with a segment. They get zero keys and values (which are not masked), the learned initial state
+  // and an empty memory. An empty state flags all rows of the first segment. input.literal: literal.cpp.
   //
-  // State, constants; vanilla has none:
+  // State (detached); vanilla has none:
   //   layers.i.k, layers.i.v           [batch, window, heads, head_dim]        of the last tokens, unit keys
   //   layers.i.state                   [batch, states, dim]
   //   layers.i.mem_k, layers.i.mem_v   [batch, memory_size, heads, head_dim]
   //   layers.i.mem_count               [batch] i64
-  // A stream's state is accepted between two blocks; with a memory, between two segments.
+  // The state of a stream is accepted between two blocks; with a memory, only between two segments.
   // errors: ShapeError for tokens, flags or states of other sizes; DtypeError; ValueError.
   ForwardOutput forward(const ForwardInput& input) const override;
   void check_length(std::int64_t time, bool carried) const override;
 
-  // The same logits token by token, in portions of any size, from an empty state or one of forward. The state
-  // does not grow: it is that of forward, with 2 window rows in layers.i.k and layers.i.v, and what the
+  // The same logits token by token, in calls of any length, from an empty state or one of forward. The state
+  // does not grow. It is that of forward, with 2 window rows in layers.i.k and layers.i.v, and with what the
   // current block needs: position, layers.i.state_k, layers.i.state_v, and with a memory layers.i.segment_k,
   // layers.i.segment_v.
   // aliasing: rows are written in place. To continue twice from one state, copy its tensors first.
@@ -56,12 +56,12 @@ class BlockRecurrent final : public Model {
 
   // A state with initial states and an empty memory; keys and values of the last tokens stay.
   State without_recurrence(const State& state) const override;
-  // Two numbers per recurrent layer i; with several such layers the names end in "_i".
+  // Two numbers for each recurrent layer i. If there are several such layers, the names end in "_i".
   //   "state_gate"     the mean share of a state that a gate keeps at input 0:
   //                    sigmoid(bg), in lstm gates sigmoid(bf + 1)
   //   "state_spread"   the standard deviation between the state vectors of a sequence, mean over sequences
   //                    and channels; 0 when all vectors are equal
-  // source: appendix B of the paper names what may go wrong.
+  // source: appendix B of the paper, which describes how training may fail.
   std::vector<std::pair<std::string, double>> diagnostics(const State& state) const override;
 
   // Counts visible pairs of attention, products of the cells once per block, and a search of the whole
@@ -69,7 +69,7 @@ class BlockRecurrent final : public Model {
   double forward_macs_per_token(std::int64_t time) const override;
 
  private:
-  // What one layer carries from segment to segment.
+  // What a layer carries from segment to segment.
   struct Carry {
     Tensor k, v;   // [batch, window, heads, head_dim]; undefined without cache
     Tensor state;  // [batch, states, dim]; undefined without cell
@@ -82,7 +82,7 @@ class BlockRecurrent final : public Model {
   Classifier head(const Tensor& y) const;
   void check_tokens(const Tensor& tokens) const;
 
-  // The carry at the beginning of a document in every row; needs no begin_segment.
+  // The carry if a document begins in every row; begin_segment need not be called.
   std::vector<Carry> cold_carry(std::int64_t batch) const;
   std::vector<Carry> load_carry(const State& state, std::int64_t batch) const;
   const Tensor& load(const State& state, const std::string& name, const Shape& shape) const;
@@ -91,20 +91,20 @@ class BlockRecurrent final : public Model {
   MemoryEntries load_memory(const State& state, const std::string& name, std::int64_t batch) const;
   State save_carry(const std::vector<Carry>& carry) const;
   static void save_memory(State& state, const std::string& name, const MemoryEntries& entries);
-  // Resets the carry of rows in which a document begins. flags: u8 [batch] on the model's device, not 0 in
-  // those rows; undefined for none. The host does not wait for them.
+  // Resets the carry of rows in which a document begins. flags: u8 [batch] on the model's device, not 0 for
+  // such rows; undefined for none. The host does not wait for the flags.
   void begin_segment(std::vector<Carry>& carry, const Tensor& flags) const;
-  // The flags of a segment in that form. Flags on a GPU are not read by the host and so count as "some rows".
+  // The flags of a segment in this form. The host does not read flags on a GPU: they count as "some rows".
   Tensor flags_of(const Tensor& start, std::int64_t segment) const;
 
   // One segment through all layers, layer by layer (the fast form) or block by block (literal.cpp). Both move
   // `carry` past it.
   Tensor run_layers(const Tensor& x, std::vector<Carry>& carry, const BlockCall& call) const;
   Tensor run_blocks(const Tensor& x, std::vector<Carry>& carry, BlockCall call) const;
-  // Keys and values of the states that the segment's blocks read; moves c past the segment.
+  // Keys and values of the states that the segment's blocks read; updates c to the end of the segment.
   StateRead run_chain(const RecurrentCell& cell, Tensor& c, const KeysValues& tokens, std::int64_t time,
                       bool dense) const;
-  // Which layer's state layer i reads; -1 for none.
+  // The layer whose state layer i reads; -1 for none.
   std::int64_t source_of(std::int64_t layer) const;
 
   // errors: ShapeError, DtypeError, ValueError before anything is written.

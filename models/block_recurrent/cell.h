@@ -1,5 +1,5 @@
 // The horizontal direction of the Block-Recurrent Transformer: after each block of tokens a recurrent cell
-// updates `states` vectors c. They attend to themselves and to the keys and values of the tokens.
+// updates the state, `states` vectors c. They attend to themselves and to the tokens.
 // Source: D. Hutchins et al., "Block-Recurrent Transformers", 2022, sections 3.1 and 3.2, figures 2 and 3.
 #pragma once
 
@@ -39,7 +39,7 @@ class StateGate {
 struct StateRead {
   Tensor keys, values;
 };
-// Queries of a state to itself and to the tokens, of the same shape; unit vectors too.
+// Queries of a state for itself and for the tokens, of the same shape; unit vectors too.
 struct StateQueries {
   Tensor self, cross;
 };
@@ -62,7 +62,7 @@ struct CellScales {
 //   single    c' = gate(c, relu(h W_in))
 //   skip      c' = gate(c, h)
 //
-// A gate mixes c with z = (its input) W_z; see ops/recurrence/gates.h. The gates read c without norm and IDs.
+// A gate mixes c with z = (its input) W_z; see ops/recurrence/gates.h. Gates read c without norm and IDs.
 class RecurrentCell {
  public:
   RecurrentCell(const ParamScope& scope, const ModelConfig& config);
@@ -85,8 +85,8 @@ class RecurrentCell {
   double kept_at_rest() const;
 
  private:
-  // The heads of the products with several weights, as unit vectors except those of weight number `values`
-  // (-1: of none).
+  // The heads of the products with several weights. They are unit vectors, except those of weight number
+  // `values` (-1: no exception).
   std::vector<Tensor> project(const Tensor& with_ids, const std::vector<Tensor>& weights, int values) const;
 
   HeadRules rules_;

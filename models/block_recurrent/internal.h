@@ -1,4 +1,4 @@
-// What several .cpp files of this folder share and nobody else needs.
+// Functions that only the .cpp files of this folder share.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace eddy {
 
-// The last `rows` rows of x [batch, time, ...], copied: what the next segment finds in the cache.
+// A copy of the last `rows` rows of x [batch, time, ...], for the cache of the next segment.
 inline Tensor last_rows(const Tensor& x, std::int64_t rows) {
   return raw::copy(raw::narrow(x, 1, x.dim(1) - rows, rows));
 }

@@ -1,4 +1,4 @@
-// One layer of the Block-Recurrent family in its vertical direction, pre-norm:
+// One pre-norm layer of the Block-Recurrent family, in its vertical direction:
 //
 //   u       = drop(RMSNorm(x))
 //   q, k, v = u Wq^T, u Wk^T, u Wv^T
@@ -7,8 +7,8 @@
 //   x       = x + [a1, a2] Wo^T
 //   x       = x + drop(relu(RMSNorm(x) Wup^T) Wdown^T)
 //
-// The caller chooses the keys K before the tokens and the states that are read: for a whole segment at once,
-// for one block, or for the few tokens of a stream.
+// The caller chooses the earlier keys in K and the states that are read: for a whole segment at once, for one
+// block, or for the few tokens of a stream.
 // Source: D. Hutchins et al., "Block-Recurrent Transformers", 2022, section 3.1, with the mask, the norms and
 // the place of the bias as in the authors' code.
 #pragma once
@@ -22,13 +22,13 @@
 
 namespace eddy {
 
-// What the layers of one call share.
+// What all layers of one call share.
 //
 // Dropout masks of activations are one tile of up to 128 positions, the same for all sequences and repeated
-// along the segment, as in the authors' code. Masks of attention probabilities differ from the authors', who
-// share one mask [heads, window, 2 window] between sequences and blocks: here each probability has its own
-// random number, as ops/attention/attention.h numbers them, so the literal form and the fast one draw
-// different masks.
+// along the segment, as in the authors' code. Masks of attention probabilities differ: the authors use
+// one mask [heads, window, 2 window] for all sequences and blocks. Here each probability has its own random
+// number, in the numbering of ops/attention/attention.h, so the literal and the fast form draw different
+// masks.
 struct BlockCall {
   Tensor bias_index;       // of distance_bias
   bool dense = false;      // attention from products and a softmax: the literal form
@@ -56,7 +56,7 @@ class BlockRecurrentLayer {
   // shapes: x [batch, time, dim].
   TokenHeads project(const Tensor& x, const BlockCall& call) const;
   // The layer's output for x, whose projections are `heads`. tokens: keys and values; the last `time` rows
-  // are those of x. read: the state that each of n equal parts of the tokens reads; undefined without one.
+  // belong to x. read: the states that n equal parts of the tokens read; undefined if there are none.
   // entries: null without a memory.
   // shapes: read [batch n, states, heads, head_dim].
   Tensor finish(const Tensor& x, const TokenHeads& heads, const KeysValues& tokens, const StateRead& read,

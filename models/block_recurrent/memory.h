@@ -1,6 +1,6 @@
-// The external memory of the Memorizing Transformer baseline: a ring of a layer's past keys and values. Every
-// query of every head attends to the best `topk` pairs; a learned gate per head mixes the result with local
-// attention:
+// The external memory of the Memorizing Transformer baseline: a ring buffer of a layer's past keys and
+// values. Each query of each head attends to the `topk` best pairs. A learned gate per head mixes the result
+// with local attention:
 //
 //   y = (1 - g) y_local + g y_memory,   g = sigmoid(gate_bias[head])
 //
@@ -27,7 +27,7 @@ class ExternalMemory {
 
   // Local attention mixed with attention of the same queries to the memory.
   // shapes: local and q [batch, time, heads, head_dim]; head_scale [heads].
-  // grad: for local, q, head_scale and the gate; the entries and their selection are constants.
+  // grad: for local, q, head_scale and the gate; the entries and their choice are constants.
   Tensor mix(const Tensor& local, const Tensor& q, const MemoryEntries& entries, const Tensor& head_scale,
              bool dense) const;
 

@@ -9,10 +9,10 @@
 //                    next M = O                                      taken before Wo
 //                    the layer continues with Wo O
 //
-// Chunk t of layer l needs (l-1, t) and (l, t-1). The fast form goes layer by layer: what does not depend on
-// the memory is computed for all chunks at once. The literal form goes chunk by chunk, as streaming does;
-// with dropout it draws other masks. Going along anti-diagonals would place products of different weights
-// side by side, not merge them into larger ones: on two threads that gains nothing (docs/choices.md).
+// Chunk t of layer l needs (l-1, t) and (l, t-1). The fast form goes layer by layer: it computes what does
+// not depend on the memory for all chunks at once. The literal form goes chunk by chunk, as streaming does;
+// with dropout it draws other masks. Going along anti-diagonals would run products of different weights side
+// by side, but not merge them into larger ones: on two threads that gains nothing (docs/choices.md).
 #pragma once
 
 #include <string>
@@ -55,17 +55,17 @@ class CausalLlama final : public LlamaModel {
  public:
   using LlamaModel::LlamaModel;
 
-  // The logits of whole sequences of any length; positions count from the first token of the call. This is
-  // the only form of these models: input.literal changes nothing.
-  // errors: as Model::forward; ValueError for a state: these models carry none from call to call.
+  // The logits of whole sequences of any length; positions count from the first token of the call. These
+  // models have only this form: input.literal changes nothing.
+  // errors: as Model::forward; ValueError for a state, because these models carry none from call to call.
   ForwardOutput forward(const ForwardInput& input) const override;
   // State:
   //   position       [1]                                               tokens so far
   //   filled         [1]                                               rows in use
   //   keys, values   [layers, batch, rows, kv_heads, head_dim]         keys are rotated
-  // llama has `context` rows. llama_window has twice the window: when they are full, the visible ones move to
-  // the front.
-  // aliasing: written in place where no other handle sees the bytes, so copies of a state continue
+  // llama has `context` rows. llama_window has twice the window: if the rows are full, the visible ones move
+  // to the front.
+  // aliasing: written in place if no other handle shares the bytes, so copies of a state continue
   // independently.
   Tensor stream(const Tensor& tokens, State& state) const override;
   std::int64_t stream_room(const State& state) const override;
@@ -76,29 +76,29 @@ class CausalLlama final : public LlamaModel {
   bool windowed() const { return config().model == "llama_window"; }
 };
 
-// State of `forward`: memory [layers, batch, chunk, dim], not evolved: O of the last complete chunk, or the
-// memory that the call began with when it has no complete chunk.
+// State of `forward`: memory [layers, batch, chunk, dim], before its evolution. It is O of the last complete
+// chunk, or the memory at the beginning of the call if the call has no complete chunk.
 class MemoryLlama final : public LlamaModel {
  public:
   using LlamaModel::LlamaModel;
 
-  // The logits of one segment. Chunks are counted from its first token; the last one may be shorter, and then
-  // does not change the state. A memory from the state is a constant. The initial memory is used for rows
-  // flagged in `start`, and for all rows without a state or with a state of another batch size.
+  // The logits of one segment. Chunks count from its first token. The last one may be shorter; then it does
+  // not change the state. A memory from the state has no gradient. Rows flagged in `start` use the initial
+  // memory, and so do all rows without a state or with a state of another batch size.
   // errors: as Model::forward; ShapeError, DtypeError for a state or a start that does not fit; ValueError
   // for a stream's state inside a chunk.
   ForwardOutput forward(const ForwardInput& input) const override;
-  // errors: ValueError where training carries a memory over segments that are not whole chunks: the tokens of
-  // the last chunk would be lost.
+  // errors: ValueError if training carries a memory over segments that are not whole chunks, because the
+  // tokens of the last chunk would be lost.
   void check_length(std::int64_t time, bool carried) const override;
   std::string unused_parts(std::int64_t time, bool carried) const override;
   // State:
   //   filled         [1]                                            n, the tokens of the unfinished chunk
   //   keys, values   [layers, batch, 2 chunk, kv_heads, head_dim]   | memory | n of the chunk |, rotated keys
   //   memory         [layers, batch, chunk, dim]                    O of the chunk in the first n rows
-  // With n = 0 `memory` is the memory itself, and `forward` accepts the state; `stream` accepts a state of
+  // With n = 0, `memory` is the memory itself and `forward` accepts the state. `stream` accepts a state of
   // `forward`.
-  // aliasing: written in place where no other handle sees the bytes, so copies of a state continue
+  // aliasing: written in place if no other handle shares the bytes, so copies of a state continue
   // independently.
   Tensor stream(const Tensor& tokens, State& state) const override;
   std::int64_t stream_room(const State&) const override { return -1; }
@@ -108,11 +108,11 @@ class MemoryLlama final : public LlamaModel {
   double forward_macs_per_token(std::int64_t time) const override;
 
  private:
-  // The memories at the beginning of a call, one per layer: [batch, chunk, dim], or [1, chunk, dim] where all
+  // The memories at the beginning of a call, one per layer: [batch, chunk, dim], or [1, chunk, dim] if all
   // rows share one.
   std::vector<Tensor> first_memories(const ForwardInput& input) const;
   Tensor initial_memory(const LlamaLayer& layer) const;  // [1, chunk, dim]
-  // Keys, rotated, and values of an evolved memory.
+  // Rotated keys and the values of an evolved memory.
   KeyValue memory_rows(const LlamaLayer& layer, const Tensor& memory, const DropoutSite& drop,
                        std::uint64_t call) const;
   // x [batch, time, heads, head_dim] rotated by positions chunk .. 2 chunk - 1, the same in every chunk.

@@ -1,4 +1,4 @@
-// What several .cpp files of this folder share and nobody else needs.
+// Functions that only the .cpp files of this folder share.
 #pragma once
 
 #include "models/blockwise_recurrent/blockwise_recurrent.h"

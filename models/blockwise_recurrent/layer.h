@@ -34,8 +34,8 @@ class LlamaNorm {
   double eps;
 };
 
-// The gated MLP. As in the published code, `up` has the smaller initial deviation of projections into the
-// residual stream, and `down` the usual one.
+// The gated MLP. As in the published code, `up` starts with the smaller deviation of projections into the
+// residual stream, and `down` with the usual one.
 class LlamaMlp {
  public:
   LlamaMlp(const ParamScope& scope, const ModelConfig& config);
@@ -53,14 +53,14 @@ class LlamaMemory {
   Tensor evolve(const Tensor& memory, const DropoutSite& drop, std::uint64_t call) const;
 
   const std::string path;
-  Tensor init;  // [chunk, dim]; undefined when the initial memory is zero
+  Tensor init;  // [chunk, dim]; undefined if the initial memory is zero
   std::optional<Linear> proj;
   std::optional<LlamaNorm> mlp_norm;
   std::optional<LlamaMlp> mlp;
   std::optional<LlamaNorm> norm;
-  std::optional<Linear> wk, wv;  // absent when the memory shares the layer's own
-  // The memory's query, for checkpoints that have one. It is never used: queries of memory rows would give
-  // rows that nothing reads.
+  std::optional<Linear> wk, wv;  // absent if the memory uses those of the layer
+  // The memory's query, for checkpoints that have one. It is never used, because nothing would read the
+  // attention of memory rows.
   Tensor dead_query;
 };
 
@@ -71,7 +71,7 @@ struct KeyValue {
 
 class LlamaLayer {
  public:
-  // With a memory when the config's model has one.
+  // With a memory if the model has one.
   LlamaLayer(const ParamScope& scope, std::string path, const ModelConfig& config);
 
   // Projections of normed rows [batch, time, dim], split into heads: [batch, time, heads, head_dim], keys and

@@ -21,8 +21,8 @@ class AdafactorOptimizer final : public Optimizer {
   Tensor apply(ParamStore& params, const Tensor& numbers) override;
   void count_step() override { ++steps_; }
   std::int64_t steps() const override { return steps_; }
-  // "m.<parameter>" and "steps"; of a factored parameter "r.<parameter>" [rows] and "c.<parameter>"
-  // [columns], of others "v.<parameter>".
+  // "m.<parameter>" and "steps"; for a factored parameter "r.<parameter>" [rows] and "c.<parameter>"
+  // [columns], for others "v.<parameter>".
   std::map<std::string, Tensor> save(const ParamStore& params) const override;
   void load(const ParamStore& params, const std::map<std::string, Tensor>& tensors,
             const std::string& file) override;

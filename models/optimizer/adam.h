@@ -1,5 +1,5 @@
-// AdamW and Adam over a model's parameter arena: moments are arenas with equal offsets, and a step is one
-// kernel call, or one for each stretch between parameters without a gradient.
+// AdamW and Adam over a model's parameter arena. Moments are arenas with equal offsets. A step is one kernel
+// call, or one for each stretch between parameters without a gradient.
 #pragma once
 
 #include <map>
@@ -19,8 +19,8 @@ class AdamOptimizer final : public Optimizer {
   AdamOptimizer(const ParamStore& params, const OptimizerOptions& options);
 
   // Skips parameters that no gradient reached since zero_gradients: neither value (no decay) nor moments
-  // change, as in PyTorch where a gradient is None. A gradient of zeros is a gradient. The count of steps is
-  // common to all parameters.
+  // change, as in PyTorch where a gradient is None. A gradient of zeros is a gradient. All parameters share
+  // one count of steps.
   Tensor apply(ParamStore& params, const Tensor& numbers) override;
   AdamScalars scalars(double learning_rate) const override;
   void count_step() override { ++steps_; }

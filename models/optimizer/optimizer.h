@@ -1,9 +1,9 @@
 // The interface of an optimizer: one step over the arenas, and its state for a checkpoint.
 //
-// A step is enqueued and not waited for. Its numbers (learning rate, count, clipping) are read from the
-// device's memory, and the kernels themselves skip the step if the norm is not finite. The caller reads the
-// norm later and calls count_step if the step was taken. So a step can be captured once and replayed with
-// other numbers.
+// A step is enqueued; the host does not wait. Kernels read its numbers (learning rate, count, clipping) from
+// device memory, and skip the step themselves if the norm is not finite. The caller reads the norm later
+// and calls count_step if the step was taken. So a step can be captured once and replayed with other
+// numbers.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@
 
 namespace eddy {
 
-// Which optimizer, and its constants. Adafactor has its own constants (ops/optimizer/adafactor.h) and reads
-// `clip` only.
+// The name of an optimizer, and its constants. Adafactor has its own constants (ops/optimizer/adafactor.h)
+// and reads only `clip`.
 struct OptimizerOptions {
   std::string optimizer = "adamw";  // adamw | adam | adafactor
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
-  double weight_decay = 0.1;  // adamw: of every parameter with two axes or more
+  double weight_decay = 0.1;  // adamw: for each parameter with two axes or more
   double clip = 1.0;          // the largest global norm of the gradients; 0: no clipping
 
   friend bool operator==(const OptimizerOptions&, const OptimizerOptions&) = default;
@@ -48,7 +48,7 @@ class Optimizer {
   // Runs one step, waits for it and counts it if its norm is finite. Returns the gradients' norm.
   double step(ParamStore& params, double learning_rate);
 
-  // Returns the whole state by name: "steps", and "<what>.<parameter>" for what is kept of each parameter.
+  // Returns the whole state by name: "steps", and "<what>.<parameter>" for the statistics of a parameter.
   virtual std::map<std::string, Tensor> save(const ParamStore& params) const = 0;
   // Restores a state that save returned; errors name it `file`.
   // errors: FormatError when a name is missing or has another shape or dtype; nothing is changed then.

@@ -12,11 +12,11 @@
 //                y_n            = T(h_n)
 //
 // The first half of a window cannot see the second. So the second half needs only keys and values of the
-// first, and in the forget variant y_i = T(h_i) for every i: the outputs are computed after the loop, and
-// only those that are read.
+// first, and in the forget variant y_i = T(h_i) for every i. The outputs that are read are computed after
+// the loop.
 //
-// Rows are stored block by block, [blocks, batch, w, dim]: what a step of the loop reads is contiguous, and
-// the batch becomes rows of every product.
+// Rows are stored block by block, [blocks, batch, w, dim]. So what a step of the loop reads is contiguous,
+// and the rows of each product are those of the whole batch.
 #pragma once
 
 #include <optional>
@@ -27,12 +27,12 @@
 
 namespace eddy {
 
-// Rows of all blocks of a batch of sequences.
+// The rows of all blocks of a batch of sequences.
 struct BlockRows {
   Tensor full;  // [blocks, batch, w, width]; undefined without a complete block
-  Tensor rest;  // [batch, r, width] with r < w; undefined when w divides the sequence
+  Tensor rest;  // [batch, r, width] with r < w; undefined if w divides the sequence
 
-  // Both parts mapped by f(part, 0 or 1).
+  // Applies f(part, 0 or 1) to both parts.
   template <class F>
   BlockRows map(F&& f) const {
     return {full.defined() ? f(full, 0) : Tensor(), rest.defined() ? f(rest, 1) : Tensor()};
@@ -60,11 +60,11 @@ struct BlockPlan {
 class BlockVariant : public RecurrentTransformer {
  public:
   using RecurrentTransformer::RecurrentTransformer;
-  // The outputs in blocks of input.block positions, or of config().block where that is 0.
+  // The outputs in blocks of input.block positions, or of config().block if that is 0.
   // errors: as Model::forward; ValueError for a negative block.
   ForwardOutput forward(const ForwardInput& input) const override;
   double forward_macs_per_token(std::int64_t time) const override;
-  // -1, or what is left of the position table.
+  // -1, or the rest of the position table.
   std::int64_t stream_room(const State& state) const override;
   std::optional<std::vector<std::int64_t>> stream_place(const State& state) const override;
   Tensor stream(const Tensor& tokens, State& state) const override;
@@ -75,26 +75,26 @@ class BlockVariant : public RecurrentTransformer {
   // The outputs [batch, positions read, dim] of the last layer.
   virtual Tensor run_last_layer(const WindowLayer& layer, const BlockRows& x,
                                 const BlockPlan& plan) const = 0;
-  // One layer word for word, over x [batch, time, dim] (literal.cpp).
+  // The literal form of one layer, over x [batch, time, dim] (literal.cpp).
   virtual Tensor run_literal(const TransformerLayer& layer, const Tensor& x, const DropoutSite& drop,
                              std::int64_t block) const = 0;
   // Multiply-adds of one layer over one sequence.
   virtual double layer_macs(const BlockPlan& plan) const = 0;
 
-  // Streaming, one layer: the outputs of the next rows x [batch, rows, dim], which lie in one block. State of
-  // the layer `name`:
-  //   past            keys and values of the window's first half, which the previous block left
+  // Streaming in one layer: the outputs of the next rows x [batch, rows, dim], which are in one block. State
+  // of the layer `name`:
+  //   past            keys and values of the window's first half, from the previous block
   //   half            p/2, added to the block's rows                                           (accumulate)
-  //   spread          the next p: what the next block adds half of                             (accumulate)
+  //   spread          the next p, half of which is added to the next block's rows              (accumulate)
   //   x, h            keys and values of the block's rows so far, as x_i and as h_i
-  //   rows_x, rows_h  those rows themselves where keeps_rows(); rows_x in the first block only (accumulate)
+  //   rows_x, rows_h  these rows themselves if keeps_rows(); rows_x only in the first block    (accumulate)
   Tensor stream_rows(const WindowLayer& layer, const std::string& name, const Tensor& x, State& state) const;
   // Ends a complete block: stores what the next one needs as `past` (and `half`) and drops the rest. `x`: the
-  // block's outputs of the layer below, now that another block follows; undefined where that changes nothing.
-  // Returns the same of this layer.
+  // block's outputs of the layer below, given that another block follows; undefined if that changes nothing.
+  // Returns these outputs of this layer.
   virtual Tensor end_block(const WindowLayer& layer, const std::string& name, const Tensor& x,
                            State& state) const = 0;
-  // Whether end_block reads the rows x (of the first block) and h, which are then kept as `rows_x` and
+  // Whether end_block reads the rows x (of the first block) and h; then they are kept as `rows_x` and
   // `rows_h`.
   virtual bool keeps_rows() const = 0;
 
@@ -117,11 +117,11 @@ class BlockForget final : public BlockVariant {
     std::vector<Tensor> h, key_value;  // one tensor per block, or
     Tensor all_h, all_key_value;       // one tensor for all, block after block
 
-    // h, and keys and values, of the blocks [begin, end) as one batch of windows. The blocks have one length.
+    // h, and keys and values, of the blocks [begin, end), which have equal lengths, as one batch of windows.
     std::pair<Tensor, Tensor> windows(const BlockPlan& plan, std::int64_t begin, std::int64_t end) const;
   };
   static Chain run_chain(const WindowLayer& layer, const BlockRows& x);
-  // The same by one fused kernel; nothing where the device or the sizes do not support it.
+  // The same by one fused kernel; nothing if it does not support the device or the sizes.
   static std::optional<Chain> run_fused(const WindowLayer& layer, const BlockRows& x);
   BlockRows run_layer(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan) const override;
   Tensor run_last_layer(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan) const override;
@@ -141,10 +141,10 @@ class BlockAccumulate final : public BlockVariant {
   using BlockVariant::BlockVariant;
 
  private:
-  // The outputs of all blocks by one fused kernel; nothing where the device or the sizes do not support it.
+  // The outputs of all blocks by one fused kernel; nothing if it does not support the device or the sizes.
   std::optional<BlockRows> run_fused(const WindowLayer& layer, const BlockRows& x,
                                      const BlockPlan& plan) const;
-  // The outputs of each block, from the first row that is read on; undefined for blocks that are not read.
+  // The outputs of each block, from the first row that is read; undefined for blocks that are not read.
   std::vector<Tensor> run_chain(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan) const;
   BlockRows run_layer(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan) const override;
   Tensor run_last_layer(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan) const override;

@@ -23,7 +23,7 @@
 
 namespace eddy {
 
-// What the variants share: embeddings, readout and head.
+// The base class of the variants: embeddings, readout and head.
 class RecurrentTransformer : public Model {
  public:
   RecurrentTransformer(const ModelConfig& config, const ParamScope& scope);
@@ -34,9 +34,9 @@ class RecurrentTransformer : public Model {
   double forward_macs_per_token(std::int64_t time) const override;
 
  protected:
-  // The outputs of all layers over embedded tokens: those of the last `rows` positions, or of all in the
-  // literal form.
-  // shapes: x [batch, time, dim], or [time, batch, dim] where time_major(input.literal).
+  // The outputs of all layers for embedded tokens: those of the last `rows` positions, or of all positions in
+  // the literal form.
+  // shapes: x [batch, time, dim], or [time, batch, dim] if time_major(input.literal).
   virtual Tensor run_layers(const Tensor& x, std::int64_t rows, const DropoutSite& drop,
                             const ForwardInput& input) const = 0;
   // Whether run_layers takes and returns [time, batch, dim].
@@ -45,8 +45,8 @@ class RecurrentTransformer : public Model {
   void check_tokens(const Tensor& tokens, std::int64_t first_position) const;
   // errors: ValueError when the position table has fewer rows.
   void check_positions(std::int64_t positions) const;
-  // Name and shape of each tensor, besides `position`, that a stream's state holds after `position` tokens of
-  // `batch` rows.
+  // Name and shape of each tensor in a stream's state, except `position`, after `position` tokens of `batch`
+  // rows.
   using NamedShapes = std::vector<std::pair<std::string, Shape>>;
   virtual NamedShapes stream_shapes(std::int64_t batch, std::int64_t position) const = 0;
   // The position of a stream, 0 for an empty state.
@@ -58,7 +58,7 @@ class RecurrentTransformer : public Model {
   // The number of last positions that give logits.
   // errors: ValueError for a tail longer than the sequence.
   std::int64_t rows_read(const ForwardInput& input) const;
-  // The same where the tail is not known: it counts as one row.
+  // The same if the tail is not known: it then counts as one row.
   std::int64_t least_rows(std::int64_t time) const { return config().readout == "all" ? time : 1; }
   // The embedded tokens of positions from `first` on.
   // shapes: tokens [batch, time], or [time, batch] when time-major.

@@ -42,8 +42,8 @@ class TransformerLayer {
   bool gelu_activation;
 };
 
-// The layer T in parts, for one call: its packed weight split into that of queries and that of keys and
-// values.
+// The layer T in parts, for one call: its packed weight is split into the weight of queries and that of keys
+// and values.
 class WindowLayer {
  public:
   WindowLayer(const TransformerLayer& layer, const DropoutSite& drop);

@@ -1,4 +1,4 @@
-// What the models of the staircase family share: the loop over segments, with a constant state between them,
+// What the models of the staircase family share: the loop over segments, with a detached state between them,
 // the embedding, the head, and the checks of tokens and states.
 //
 //   tokens   | segment | segment | rest |
@@ -6,7 +6,7 @@
 //
 //   logits = LN_f(h) W^T + b          once for all segments; without LN_f in post-norm models
 //
-// A model adds: one segment, one piece of a stream, and the state before the first token.
+// Each model defines one segment, one piece of a stream, and the state before the first token.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +23,14 @@ class StaircaseFamily : public Model {
   StaircaseFamily(const ModelConfig& config, const ParamScope& scope);
   ~StaircaseFamily() override;
 
-  // The logits of whole segments. input.state: what forward returned, or what stream returned where a segment
-  // may end. input.start resets rows to the state before the first token.
-  // errors: ShapeError for tokens or states of other sizes; ValueError for a state of another model, and for
-  // flags in some rows only with cold_start "empty".
+  // The logits of whole segments. input.state: a state of forward, or one of stream at a place where a
+  // segment may end. input.start resets rows to the state before the first token.
+  // errors: ShapeError for tokens or states of other sizes; ValueError for a state of another model, and,
+  // with cold_start "empty", for flags in only some of the rows.
   ForwardOutput forward(const ForwardInput& input) const final;
   void check_length(std::int64_t time, bool /*carried*/) const final { check_time(time); }
-  // state: as for forward, or a stream's, which holds computed keys and values and does not grow. Copies of a
-  // state continue independently.
+  // state: as for forward, or that of a stream, which holds computed keys and values and does not grow.
+  // Copies of a state continue independently.
   Tensor stream(const Tensor& tokens, State& state) const final;
   std::int64_t stream_room(const State&) const final { return -1; }
   std::optional<std::vector<std::int64_t>> stream_place(const State& state) const override {
@@ -46,26 +46,26 @@ class StaircaseFamily : public Model {
   };
   struct Segment {
     Tensor hidden;  // like x
-    State state;    // constant
+    State state;    // detached
   };
 
   // One segment of embedded tokens.
   // shapes: x [batch, time, width], or [time, batch, width] when time_major().
   virtual Segment run_segment(const Tensor& x, const State& state, Run& run) const = 0;
-  // A stream's state that continues from a segment's.
+  // The state of a stream that continues from the state of a segment.
   virtual State begin_stream(const State& imported, std::int64_t batch) const = 0;
-  // The same numbers as run_segment, without a graph; moves a stream's state past x.
+  // The same numbers as run_segment, without a graph; updates the state of a stream.
   virtual Tensor run_stream(const Tensor& x, State& state) const = 0;
   virtual bool time_major() const { return false; }
   // The state before the first token; empty with cold_start "empty".
   virtual State cold_state(std::int64_t batch) const = 0;
-  // A caller's state, checked, as a segment's: that of a stream is converted.
+  // The state that a caller passed, checked and as the state of a segment: that of a stream is converted.
   virtual State import_state(const State& state, std::int64_t batch) const = 0;
-  // errors: ShapeError when that many tokens cannot be cut into segments of whole chunks.
+  // errors: ShapeError if this number of tokens cannot be cut into segments of whole chunks.
   virtual void check_time(std::int64_t) const {}
   virtual bool has_outer_dropout() const { return false; }
 
-  // The parameters' dtype, which is that of states, and their device.
+  // The dtype of the parameters, which states share, and their device.
   Dtype dtype() const { return head_weight_.dtype(); }
   Device device() const { return head_weight_.device(); }
   Tensor zeros(const Shape& shape) const { return Tensor::zeros(shape, dtype(), device()); }
@@ -96,7 +96,7 @@ bool is_stream(const State& state);
 
 // x as part of a state: detached, row-major, and f32 where it is bf16.
 Tensor carried(const Tensor& x);
-// The last `count` entries on axis 1 of `before` followed by `x`, or all when there are fewer, as part of a
+// The last `count` entries on axis 1 of `before` followed by `x`, or all if there are fewer, as part of a
 // state. `before` may be undefined.
 Tensor last_rows(const Tensor& before, const Tensor& x, std::int64_t count);
 // "act.1.0": a name with two numbers.

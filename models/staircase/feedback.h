@@ -2,18 +2,18 @@
 // Source: Fan, Lavril, Grave, Joulin, Sukhbaatar, "Addressing Some Limitations of Transformers with Feedback
 // Memory" (2020), and the authors' code.
 //
-// One token at a time. With h^0 the embedding and h^l the output of layer l, token t leaves one memory vector
+// It runs token by token. With h^0 the embedding and h^l the output of layer l, token t has the memory vector
 //
 //   m_t = sum_l softmax(layer_logits)_l h_t^l            feedback_memory = "mix"
 //       = h_t^L                                          feedback_memory = "last"
 //
-// and layer l of token t attends to m_{t-S} .. m_{t-1} through its own norm, Wk and Wv. With shared_kv all
-// layers use those of layer 0, so one set of keys and values serves them all. With feedback_self a token also
-// sees itself, through the layer's input, and S - 1 vectors before it.
+// and layer l of token t attends to m_{t-S} .. m_{t-1} with its own norm, Wk and Wv. With shared_kv all
+// layers use those of layer 0, so they share one set of keys and values. With feedback_self a token also sees
+// itself, through the layer's input, and only the S - 1 vectors before it.
 //
-// State: mem [batch, S, dim], constant; S - 1 rows with feedback_self. At the start it is zeros, which receive
-// attention; with an empty cold start it has as many rows as there are tokens. feedback_carry "official"
-// carries LN1_0(m_t) in pre-norm models, as the authors' code does, and the next segment norms it again.
+// State: mem [batch, S, dim], detached; S - 1 rows with feedback_self. At the start it is zeros, which are
+// not masked; with cold_start "empty" it has as many rows as there are tokens. With feedback_carry
+// "official", pre-norm models carry LN1_0(m_t), like the authors' code; the next segment norms it again.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ class StaircaseFeedback final : public StaircaseFamily {
   double forward_macs_per_token(std::int64_t time) const override;
 
  private:
-  // The results of one token, [batch, 1, dim] both.
+  // The results of one token, both [batch, 1, dim].
   struct Token {
     Tensor output, memory;
   };
@@ -56,7 +56,7 @@ class StaircaseFeedback final : public StaircaseFamily {
   // The number of layers with keys and values of their own.
   std::int64_t owners() const { return config().shared_kv ? 1 : config().layers; }
   bool carries_normed() const { return config().feedback_carry == "official" && config().prenorm; }
-  // The memory at the end of a segment that began with `before` and left `memory`.
+  // The memory at the end of a segment that began with `before` and added `memory`.
   Tensor memory_after(const Tensor* before, const Tensor& memory) const;
   // At the end of a segment with feedback_carry "official": norms a stream's rows and recomputes keys and
   // values.

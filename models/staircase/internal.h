@@ -1,4 +1,4 @@
-// What several .cpp files of this folder share and nobody else needs.
+// Functions that only the .cpp files of this folder share.
 #pragma once
 
 #include "models/staircase/family.h"
@@ -19,7 +19,7 @@ inline Tensor joined(const Tensor& a, const Tensor& b) {
   return b.defined() ? concat({a, b}, 1) : a;
 }
 
-// The LSTM cell as its equations stand, from one-line functions (literal.cpp).
+// The LSTM cell in its literal form, from one-line functions (literal.cpp).
 // shapes: gates [batch, 4 dim], c [batch, dim].
 LstmCell literal_cell(const Tensor& gates, const Tensor& c);
 

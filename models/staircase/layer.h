@@ -41,14 +41,14 @@ class StaircaseLayer {
   StaircaseLayer(const ParamScope& scope, std::string path, const ModelConfig& config,
                  const StaircaseLayer* shared = nullptr);
 
-  // What queries, keys and values are computed from: LN1(x) with pre-norm, x itself with post-norm.
+  // The input of queries, keys and values: LN1(x) with pre-norm, x itself with post-norm.
   Tensor normed(const Tensor& x) const;
   // Keys and values of normed rows [batch, keys, dim].
   KeysValues keys_values(const Tensor& normed_context) const;
   // The layer's output [batch, time, dim] for x of that shape, normed(x) and the context's keys and values.
   Tensor operator()(const Tensor& x, const Tensor& normed_x, const KeysValues& context,
                     const LayerCall& call) const;
-  // The layer word for word: everything is computed from x and the context [batch, keys, dim] (literal.cpp).
+  // The literal form: everything is computed from x and the context [batch, keys, dim] (literal.cpp).
   Tensor literal(const Tensor& x, const Tensor& context, const LayerCall& call) const;
 
   const std::string path;
@@ -63,7 +63,7 @@ class StaircaseLayer {
 };
 
 // The position table by distance, [distances, head_dim]: row d is column `last - d` of `key_pe` [head_dim,
-// span]. Distances without a column, which are never visible, get the nearest one.
+// span]. Distances without a column are never visible; they get the nearest column.
 // grad: for key_pe; exact zeros in columns that no visible distance uses.
 Tensor position_rows(const Tensor& key_pe, std::int64_t distances, std::int64_t last);
 

@@ -5,8 +5,8 @@
 //   c'        = sigmoid(f) c + sigmoid(i) tanh(g)
 //   h'        = sigmoid(o) tanh(c')
 //
-// The products with x of all time steps are one product; those with h run step by step. Dropout is between
-// layers. State: h.l, c.l [batch, dim], zeros at the start.
+// The products with x are one product for all time steps; those with h run step by step. Dropout is applied
+// between layers. State: h.l, c.l [batch, dim], zeros at the start.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Staircase and Cached Staircase.
 // Source: Ju, Roller, Sukhbaatar, Weston, "Staircase Attention for Recurrent Processing of Sequences" (2021),
-// with the boundary between segments made exact.
+// with exact values across the boundary between segments.
 //
 // A sequence is cut into chunks of C tokens. At row s chunk s enters; the window holds the last N chunks, and
 // each row advances the active ones (the last M; plain staircase: M = N) by one pass through the same layers:
@@ -8,18 +8,18 @@
 //   row s     | frozen s-N+1 .. s-M   | active s-M+1 .. s   |      queries: active chunks; keys: all, causal
 //   row s+1   | frozen s-N+2 .. s-M+1 | active s-M+2 .. s+1 |
 //
-// Chunk s-M+1 is final after row s: that is its output, and from then on it gives keys and values only.
+// Chunk s-M+1 is finished after row s: this is its output. After that it only provides keys and values.
 //
-// A segment of K chunks runs rows 0 .. K+M-2; the last M-1 rows take in no new tokens (the flush). State,
-// constant:
+// A segment of K chunks runs rows 0 .. K+M-2; in the last M-1 rows no new tokens enter (the flush). State,
+// detached:
 //
-//   act.s.l   [batch, (M-1-s) C, dim]   gives keys and values in row s, layer l of the next segment:
+//   act.s.l   [batch, (M-1-s) C, dim]   source of keys and values in row s, layer l of the next segment:
 //                                       the input of layer l at flush row K+s (carry = "exact"), or its
 //                                       output there, one layer ahead (carry = "official", the authors' code)
-//   done      [batch, (N-1) C, dim]     final states of the last N-1 chunks; cached_staircase only. With
+//   done      [batch, (N-1) C, dim]     outputs of the last N-1 chunks; only in cached_staircase. With
 //                                       M = N nothing reads it
 //
-// With an empty cold start they are shorter until the past is long enough.
+// With cold_start "empty" they are shorter until the past is long enough.
 #pragma once
 
 #include <cstdint>
@@ -59,13 +59,13 @@ class Staircase final : public StaircaseFamily {
 
   // The number of chunks in a segment's state, N-1 at most.
   std::int64_t past_chunks(const State& state) const;
-  // A stream's state between two chunks as that of a segment.
+  // The state of a stream between two chunks, as the state of a segment.
   State export_stream(const State& stream) const;
   void finish_chunk(State& stream, Position& position) const;
   Tensor stream_piece(const Tensor& x, State& stream, const Position& position) const;
 
   bool has_frozen() const { return passes_ < steps_; }
-  // Whether the state has `done`: in the cached model, also where M = N and nothing reads it.
+  // Whether the state has `done`: in the cached model, even if M = N and nothing reads it.
   bool has_done() const { return config().model == "cached_staircase" && steps_ > 1; }
   bool official() const { return config().carry == "official"; }
   // The number of active and of frozen chunks that pass n of a chunk sees before it.

@@ -1,9 +1,9 @@
-// What a stream of the staircase family keeps of past tokens: for every layer one row per token with keys,
-// values and one more vector x, from which a segment's state is made (mostly the layer's input).
+// What a stream of the staircase family keeps of past tokens: each layer has one row per token with keys,
+// values and one more vector x (mostly the layer's input), from which the state of a segment is made.
 //
 //   data [layers, batch, capacity, 2 heads head_dim + dim]      row = keys | values | x
 //
-// New rows are written in place behind the others while there is room.
+// New rows are written in place after the others while there is room.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ class StreamRows {
   // Room for `capacity` tokens, zeros. heads, head_dim: of keys and values.
   StreamRows(std::int64_t layers, std::int64_t batch, std::int64_t capacity, std::int64_t heads,
              std::int64_t head_dim, std::int64_t dim, Dtype dtype, Device device);
-  // The rows that a state has under `name`, to be written in place: copied first when another handle sees
-  // them, so that copies of a state continue independently.
+  // The rows that a state has under `name`, to be written in place. They are copied first if another handle
+  // shares them, so that copies of a state continue independently.
   StreamRows(State& state, const std::string& name, std::int64_t heads, std::int64_t head_dim);
 
   // Writes keys and values [batch, rows, heads, head_dim], or x [batch, rows, dim], from row `at` on, cast to

@@ -1,12 +1,12 @@
-// Transformer-XL as the staircase paper's baseline, and its two relatives.
+// Transformer-XL as the baseline of the staircase paper, and its two relatives.
 // Source: the authors' code; ladder and universal as the paper describes them.
 //
 //   transformer_xl   h = layer_L(.. layer_1(x)); a token sees the S positions before it, not itself
 //   ladder           the stack applied R times
 //   universal        one layer applied R times
 //
-// State: mem.r.l [batch, S, dim], the last S inputs of layer l in pass r, constant. At the start it is zeros,
-// which receive attention; with an empty cold start it has as many rows as there are tokens.
+// State: mem.r.l [batch, S, dim], the last S inputs of layer l in pass r, detached. At the start it is zeros,
+// which are not masked; with cold_start "empty" it has as many rows as there are tokens.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 //
 //   y = dropout(softmax(scale q k^T)) v
 //
-// The score matrix is never stored, so memory grows with the length and not with its square.
+// The score matrix is never stored, so memory grows linearly with the length, not with its square.
 //
 // Source: A. Vaswani et al., Attention is all you need, 2017. Online softmax: M. Milakov, N. Gimelshein,
 // 2018. Blocked forward and recomputing backward: T. Dao et al., FlashAttention, 2022.
@@ -26,25 +26,25 @@ struct AttentionOptions {
   bool causal = false;  // hides the keys after the query, like band.least = 0
   AttentionBand band;
   double scale = 0;       // of the scores; 0 stands for 1 / sqrt(head_size)
-  double dropout = 0;     // rate: this share of probabilities becomes 0, others are divided by 1 - dropout
+  double dropout = 0;     // rate: this share of probabilities becomes 0, the rest is divided by 1 - dropout
   RandomKey dropout_key;  // probability ((b heads + h) queries + j) keys + t takes the word of that number
-  // Optional tables, differentiable. bias and positions need band.least >= 0 (or causal), and an entry for
-  // every distance of a visible pair.
+  // Optional differentiable tables. bias and positions need band.least >= 0 (or causal), and an entry for
+  // each distance of a visible pair.
   Tensor head_scale;  // [heads]
   Tensor bias;        // [heads, distances]: T5's relative bias, one entry for each distance, not bucket
   Tensor positions;   // [distances, head_size]: relative key positions, shared by all heads (P. Shaw et al.,
                       // 2018)
-  // Optional, both or neither, differentiable: keys and values that precede k and v, [batch, past, kv_heads,
-  // head_size]. The result is that for the concatenated keys {past_keys, k} and values; `keys` above and
-  // below counts them. A GPU reads both in place; the CPU concatenates them first.
+  // Optional (both or neither) and differentiable: keys and values that precede k and v, [batch, past,
+  // kv_heads, head_size]. The result is as for the concatenated keys {past_keys, k} and values; `keys` above
+  // and below counts all of them. A GPU reads both in place; the CPU concatenates them first.
   Tensor past_keys, past_values;
 };
 
 // Returns the attention output [batch, queries, heads, head_size], contiguous; zeros for a query that sees no
 // key.
 // shapes: q [batch, queries, heads, head_size]; k, v [batch, keys, kv_heads, head_size]; kv_heads divides
-// heads, and head h uses key head h / (heads / kv_heads). Any strides; copied only if the last axis has a
-// stride other than 1.
+// heads, and head h uses key head h / (heads / kv_heads). Any strides; a tensor is copied only if its last
+// axis has a stride other than 1.
 // dtypes: f32, f64, bf16; with bf16 the tables are f32.
 // errors: ShapeError if sizes do not match; ValueError for dropout outside [0, 1), a scale that is not
 // finite, a table without an entry for a visible distance, or past keys without past values; DtypeError;
@@ -57,28 +57,28 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
 // shapes: qkv [batch, time, 3 dim]: columns 0 .. dim - 1 are q, then k, then v; head j has the columns
 // j d .. (j + 1) d - 1 of each, d = dim / heads.
 // dtypes: as attention.
-// errors: as attention; ValueError for a past.
-// grad: written once, as one [batch, time, 3 dim] tensor.
+// errors: as attention; ValueError for past keys and values.
+// grad: one [batch, time, 3 dim] tensor, written once.
 Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOptions& options = {});
 
-// Returns attention [batch, queries, dim] for keys and values side by side in rows, preceded by those of
-// `past`. Options: the band, the scale and dropout.
+// Returns attention [batch, queries, dim] for keys and values side by side in rows; the rows of `past` come
+// first. Of the options, the band, the scale and dropout apply.
 // shapes: q [batch, queries, dim]; past [batch, p, 2 dim] or undefined; own [batch, rows, 2 dim]: columns
 // 0 .. dim - 1 are keys, then values, with heads as in attention_packed.
 // dtypes: as attention.
 // errors: as attention; ValueError for options with tensors.
-// grad: those of past and own are written once each.
+// grad: for q, past and own; those of past and own are written once each.
 Tensor attention_packed_keys(const Tensor& q, const Tensor& past, const Tensor& own, std::int64_t heads,
                              const AttentionOptions& options = {});
 
-// Returns the same as `attention`, from plain loops that store all probabilities: the form to read and to
-// compare with. Runs on the CPU only.
+// Returns the same as `attention`, but stores all probabilities: the form to read first and to compare with.
+// Runs on the CPU only.
 // grad: as attention.
 Tensor attention_composed(const Tensor& q, const Tensor& k, const Tensor& v,
                           const AttentionOptions& options = {});
 
-// Whether attention on this device reads a past in place. If not, a caller that attends to the same keys more
-// than once should concatenate them once.
+// Whether attention on this device reads past keys in place. If not, a caller that attends to the same keys
+// several times should concatenate them once.
 bool attention_reads_past(const Device& device);
 
 namespace detail {
@@ -87,13 +87,13 @@ struct JoinedPast {
   Tensor k, v;
   AttentionOptions options;
 };
-// Concatenates the past with k and v, on the tape; nothing without a past.
-// errors: those of attention for a past.
+// Concatenates the past with k and v, on the tape; does nothing without a past.
+// errors: those of attention for past keys and values.
 std::optional<JoinedPast> join_past(const char* op, const Tensor& k, const Tensor& v,
                                     const AttentionOptions& options);
-// The options with bf16 tables widened to f32: no kernel reads bf16 tables.
+// The options with bf16 tables cast to f32, because no kernel reads bf16 tables.
 AttentionOptions with_wide_tables(AttentionOptions options);
-// Checks what all forms share.
+// The checks that all forms of attention share.
 // errors: those of attention, naming `op`.
 void check_attention(const char* op, const Tensor& q, const Tensor& k, const Tensor& v,
                      const AttentionOptions& options);
@@ -101,7 +101,7 @@ void check_attention(const char* op, const Tensor& q, const Tensor& k, const Ten
 AttentionBand attention_band(const AttentionOptions& options);
 // The factor of the scores.
 double attention_scale(const AttentionOptions& options, std::int64_t head_size);
-// A probability is dropped when the upper 24 bits of its word lie below this; 0 drops nothing.
+// A probability is dropped if the upper 24 bits of its word are below this; 0 drops nothing.
 std::uint32_t attention_drop_below(const AttentionOptions& options);
 }  // namespace detail
 
@@ -124,9 +124,9 @@ struct AttentionArgs {
   RandomKey dropout_key;
   const void *q, *k, *v;
   AttentionStrides q_strides, k_strides, v_strides;
-  // The first `past` of the keys and values lie in past_k and past_v; past is 0 on the CPU. k and v, and
-  // their gradients, point `past` rows before their first row, so that one index counts all keys; their rows
-  // below `past` are never read or written.
+  // The first `past` keys and values are in past_k and past_v; past is 0 on the CPU. k and v, and their
+  // gradients, point `past` rows before their first row, so that one index counts all keys; their rows below
+  // `past` are never read or written.
   std::int64_t past;
   const void *past_k, *past_v;
   AttentionStrides past_k_strides, past_v_strides;
@@ -136,13 +136,13 @@ struct AttentionArgs {
   std::int64_t bias_stride, positions_stride;  // between rows
   std::int64_t distances;                      // entries of the tables that can be used: the first most + 1
   void *output, *log_sum;
-  // Working memory. On the CPU laid out by attention_scratch.h: what the threads share, then one part for
-  // each of `threads`. On other devices for the backward only, laid out by attention_partials.h.
+  // Working memory. On the CPU attention_scratch.h describes it: one shared part, then one part for each of
+  // `threads`. Other devices need it only for the backward; attention_partials.h describes it.
   void* scratch;
   int threads;
 };
-// Writes dq, dk, dv and those of the past, each with its own strides, and the first `distances` entries of
-// dbias and dpositions, with their own row strides. A null gradient is not wanted. For dhead_scale:
+// Writes dq, dk, dv and the gradients of the past, each with its own strides, and the first `distances`
+// entries of dbias and dpositions, with their row strides. A null gradient is not needed. For dhead_scale:
 //
 //   dhead_scale = head_scale_beta * dhead_scale + its gradient      (not read if head_scale_beta is 0)
 struct AttentionBackwardArgs {

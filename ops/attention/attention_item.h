@@ -53,8 +53,8 @@ struct Call {
   AttentionShared shared;
   std::int64_t group;   // heads of a key head
   std::int64_t offset;  // distance of query 0 and key 0
-  // Whether query tiles stay within one head: the intervals of their rows then move one way, and share a
-  // table row.
+  // Whether a query tile stays within one head. The intervals of its rows then move in one direction and use
+  // the same table row.
   bool separate_heads;
   // Packed tables; null when absent. positions_t serves products with queries, positions the gradient of q.
   const T *positions_t, *positions, *bias;
@@ -73,7 +73,7 @@ struct Call {
     T* const base = static_cast<T*>(a.scratch);
     if (a.positions != nullptr) {
       const T* last = static_cast<const T*>(a.positions) + (a.distances - 1) * a.positions_stride;
-      if (group * a.queries >= kRows) {  // fewer rows take dot products with the table itself
+      if (group * a.queries >= kRows) {  // fewer rows use dot products with the table itself
         pack_transposed(last, -a.positions_stride, a.distances, a.head_size, base + shared.positions_t);
         positions_t = base + shared.positions_t;
       }
@@ -133,14 +133,14 @@ struct Rows {
   std::int64_t block_begin[kAttentionQueryTile / kRows], block_end[kAttentionQueryTile / kRows];
 };
 
-// The columns of the packed tables that a tile needs; of one head.
+// The columns of the packed tables of one head that a tile needs.
 struct Skew {
   std::int64_t base;         // key t and row r use column base - r + t
   std::int64_t origin, end;  // the columns; origin is a multiple of whole vectors
   std::int64_t block_begin[kAttentionQueryTile / kRows], block_end[kAttentionQueryTile / kRows];
 };
 
-// Where a row of a [batch, time, head, head_size] tensor is.
+// The place of a row in a [batch, time, head, head_size] tensor.
 struct Place {
   std::int64_t batch, time, head;
 };
@@ -317,7 +317,7 @@ struct Item {
       }
   }
 
-  // The same at the keys that some row sees, for few rows, reading the right operand in place: with fewer
+  // The same for few rows, at the keys that some row sees. It reads the right operand in place: with fewer
   // rows than a register tile, packing would cost more than the products.
   void direct_products(const Rows& rows, const T* left, const void* right, const AttentionStrides& strides,
                        T* result) const {

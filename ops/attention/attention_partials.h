@@ -1,5 +1,5 @@
-// Working memory of the GPU's attention backward: numbers that one kernel passes to the next, among them
-// partial sums that are added in a fixed order. Everything is f32 for every dtype; offsets are in elements.
+// Working memory of the attention backward on a GPU: numbers that one kernel passes to the next, such as
+// partial sums that are added in a fixed order. All of it is f32 for every dtype; offsets are in elements.
 // The memory of bias gradients in the tensor-core kernels is separate:
 // cuda/attention/attention_tensor_core_bias.cuh.
 #pragma once

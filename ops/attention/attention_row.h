@@ -1,6 +1,6 @@
-// Work items of a single query row: one key head and one query, as in a model that runs token by token. A
-// register tile has kRows rows, and packing pays off over many. Here every key is read once, in place, and
-// rows are prefetched some keys ahead. Included by *.isa.cpp files only.
+// Work items with a single query row: one key head and one query, as in a model that runs token by token. A
+// register tile has kRows rows, and packing pays off only for many rows. So here every key is read once, in
+// place, and rows are prefetched some keys ahead. Only *.isa.cpp files include this header.
 //
 // Milliseconds for 32 sequences, 4 heads, 100 keys, head_size 64, positions, on a busy Emerald Rapids core
 // (the backward with the sums of a SeqBuffer):
@@ -18,7 +18,7 @@ namespace {
 // Keys between the current one and the one that is prefetched.
 inline constexpr std::int64_t kPrefetchDistance = 8;
 
-// Whether the work items of a call have one row, of whole vectors, and no tables except positions.
+// Whether the work items of a call have a single row of whole vectors, and no tables except positions.
 template <class T>
 EDDY_INLINE bool has_single_rows(const Call<T>& call) {
   const AttentionArgs& args = call.args;

@@ -1,7 +1,7 @@
 // Building blocks of the CPU's attention kernels: a register tile of a matrix product, the packing of a
-// transposed operand, and a row of the dropout mask. Operands lie in scratch with rows padded to whole
-// vectors, so the product has no tails. Included by *.isa.cpp files only: everything is in the namespace of
-// the instruction set.
+// transposed operand, and a row of the dropout mask. Operands are in scratch memory with rows padded to
+// whole vectors, so the product has no tails. Only *.isa.cpp files include this header: everything is in the
+// namespace of the instruction set.
 #pragma once
 
 #include <string.h>

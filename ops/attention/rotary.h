@@ -27,7 +27,7 @@ namespace eddy {
 // grad: dy rotated by the negative angles.
 Tensor rotary(const Tensor& x, std::int64_t first_position, double theta = 10000.0);
 
-// Frees the cached tables of angles. Called before the GPU that holds them is closed.
+// Frees the cached tables of angles. It is called before the GPU with the tables is closed.
 void clear_rotary_cache();
 
 // y = the rotated pairs of x. The strides of x are in elements; y is row-major. No size is 0.

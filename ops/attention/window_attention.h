@@ -1,14 +1,14 @@
-// Causal attention over a short window in two parts, as the block recurrences need it: the rows of the block
-// before (`past`), all visible, and the block's own rows, visible up to the query itself:
+// Causal attention over a short window of two parts, for block recurrences: the rows of the previous block
+// (`past`), which are all visible, and the block's own rows, which are visible up to the query itself:
 //
 //   y_j = sum_t dropout(softmax_t(q_j . k_t / sqrt(d))) v_t
 //
 // where t runs over all rows of past, then over the own rows up to that of j.
 //
-// It is made for a batch of small windows. `attention` spreads one window's keys over vector lanes; with 8
-// numbers a head and 32 rows a block most of each vector would be idle. Here the lanes are sequences of the
-// batch: 16 of them run through the same window side by side, no sum runs across lanes, and no work is wasted
-// at any head size or causal edge. The two parts are read in place, without concatenation, and have separate
+// It is made for a batch of small windows. `attention` puts the keys of one window into vector lanes; with 8
+// numbers per head and 32 rows per block most of each vector would be idle. Here the lanes are sequences of
+// the batch: 16 of them run through the same window side by side, no sum runs across lanes, and no head size
+// or causal edge wastes work. The two parts are read in place, without concatenation, and have separate
 // gradients. On a GPU all calls use attention_packed_keys, which reads both parts in place, too; on the CPU
 // the calls that use it concatenate them.
 #pragma once
@@ -27,7 +27,7 @@ inline constexpr std::int64_t kWindowLanes = 16;
 
 struct WindowAttentionOptions {
   std::int64_t heads = 1;
-  double dropout = 0;     // of probabilities
+  double dropout = 0;     // rate for probabilities
   RandomKey dropout_key;  // gives the masks of `attention` over past and own concatenated
 };
 
@@ -35,7 +35,7 @@ struct WindowAttentionOptions {
 // `attention`.
 // shapes: q [batch, queries, dim]; past [batch, p, 2 dim] or undefined; own [batch, rows, 2 dim], whose last
 // `queries` rows belong to the queries; rows of past and own are the keys of all heads, then the values. Any
-// strides; copied only if the last axis has a stride other than 1.
+// strides; a tensor is copied only if its last axis has a stride other than 1.
 // dtypes: f32, f64.
 // errors: ShapeError if sizes do not match or there are more queries than own rows; ValueError for dropout
 // outside [0, 1); DtypeError; DeviceError.
@@ -61,7 +61,7 @@ struct WindowAttentionArgs {
   WindowRows q, past_rows, own_rows;
   void* output;   // [batch, queries, dim]
   void* log_sum;  // ceil(batch / 16) * heads * queries * 16 elements, in the kernel's order
-  // Backward only: contiguous, shaped like the output, q, past and own; a null gradient is not wanted.
+  // Backward only: contiguous, shaped like the output, q, past and own; a null gradient is not needed.
   const void* doutput;
   void *dq, *dpast, *down;
   // Working memory of the CPU's kernels: `threads` times window_attention_scratch elements.

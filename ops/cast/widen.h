@@ -1,7 +1,7 @@
 // How ops take bf16. bf16 only stores activations: on every device an op computes in f32 and rounds its
 // result once. GPU kernels that read and write bf16 convert inside the kernel. On the CPU, and for ops
-// without such kernels, the op is composed: cast the inputs to f32, run the op, cast the result to bf16. The
-// gradients of the two casts complete its backward. The CPU's results are the reference for the GPU's.
+// without such kernels, three ops are composed: cast the inputs to f32, run the op, cast the result to bf16.
+// The casts also have gradients, so the backward follows. The CPU's results are the reference for the GPU's.
 //
 //   Tensor op(x, weight) {
 //     if (widens(x)) return narrowed(op(wide(x), wide(weight)));
@@ -37,7 +37,7 @@ inline Tensor wide_like(const char* op, const Tensor& x, const Tensor& operand) 
   if (operand.defined()) checks::same_kind(op, x, operand);
   return wide(operand);
 }
-// Returns a parameter as bf16 kernels read it: f32 if x is bf16. It may be undefined.
+// Returns a parameter in the dtype that bf16 kernels read: f32 if x is bf16. It may be undefined.
 inline Tensor wide_parameter(const Tensor& x, const Tensor& parameter) {
   return widens_anywhere(x) ? wide(parameter) : parameter;
 }

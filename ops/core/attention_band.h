@@ -1,4 +1,4 @@
-// Band masks: which keys a query of attention or softmax sees, by distance.
+// Band masks: in attention and softmax, a query sees the keys in a range of distances.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@ namespace eddy {
 //   distance = (position of the query) - (position of the key)
 //            = j + (K - Q) - t                                    query j of Q, key t of K
 //
-// The last query and the last key have the same position, so a block of queries after cached keys needs no
-// offset. For queries n positions earlier use least + n and most + n.
+// The last query and the last key have the same position, so queries after cached keys need no offset. If the
+// last query is n positions before the last key, use least + n and most + n.
 struct AttentionBand {
   static constexpr std::int64_t kFar = std::int64_t{1} << 40;
   std::int64_t least = -kFar;  // 0: causal; 1: causal without the token itself

@@ -10,7 +10,7 @@ inline void defined(const char* op, const Tensor& x, const char* name = "input")
   if (!x.defined()) fail<ValueError>("{}: {} is undefined", op, name);
 }
 
-// x is f32 or f64, the dtypes that kernels compute in, or bf16 on a device whose kernels read it.
+// Checks that x is f32 or f64, in which kernels compute, or bf16 on a device whose kernels read it.
 inline void floating(const char* op, const Tensor& x, const char* name = "input") {
   defined(op, x, name);
   const bool reads_bf16 = x.dtype() == Dtype::bf16 && x.device().type != DeviceType::cpu;
@@ -18,7 +18,7 @@ inline void floating(const char* op, const Tensor& x, const char* name = "input"
     fail<DtypeError>("{}: {} is {} (f32 or f64; cast it first)", op, name, dtype_name(x.dtype()));
 }
 
-// a and b have one dtype and one device.
+// Checks that a and b have the same dtype and device.
 inline void same_kind(const char* op, const Tensor& a, const Tensor& b) {
   defined(op, b);
   if (a.dtype() != b.dtype())
@@ -29,7 +29,7 @@ inline void same_kind(const char* op, const Tensor& a, const Tensor& b) {
                       to_string(a.device()), to_string(b.device()));
 }
 
-// The parameter p has the dtype of the activations x, or is f32 beside bf16, and is on their device.
+// Checks that parameter p is on the device of the activations x and has their dtype, or is f32 beside bf16.
 inline void parameter(const char* op, const Tensor& x, const Tensor& p) {
   defined(op, p);
   if (p.dtype() != x.dtype() && !(x.dtype() == Dtype::bf16 && p.dtype() == Dtype::f32))

@@ -1,5 +1,5 @@
-// The interface to measure times on a GPU, which runs its kernels later than they are enqueued. CUDA events
-// implement it (cuda/runtime/event_clock.cpp).
+// A clock for a GPU, which runs kernels later than they are enqueued. CUDA events implement it
+// (cuda/runtime/event_clock.cpp).
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ class DeviceClock {
   virtual void clear() = 0;
 };
 
-// Returns the clock of a GPU; null for the CPU, where work is done when the call returns and any clock will
-// do.
+// Returns the clock of a GPU; null for the CPU, where work is done when a call returns, so that any clock
+// works.
 std::unique_ptr<DeviceClock> device_clock(Device device);
 
 }  // namespace eddy

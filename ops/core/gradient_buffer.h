@@ -5,7 +5,7 @@
 
 namespace eddy {
 
-// The kernel must compute tensor = beta * tensor + contribution, beta 0 or 1; undefined if it is not needed.
+// The kernel must compute tensor = beta * tensor + contribution, beta 0 or 1. Undefined: not needed.
 struct GradientBuffer {
   Tensor tensor;
   float beta = 0;

@@ -1,6 +1,6 @@
-// One record per op: samples, a reference and costs. It drives the gradient check, the comparison with the
-// reference, the contract tests, the benchmark with its share of the roofline, and the table of ops in the
-// docs.
+// One record per op: samples, a reference and costs. Gradient checks, comparisons with the reference,
+// contract tests, the benchmark against the roofline, and the table of ops in the documents are made from
+// this record.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace eddy {
 
 using Tensors = std::vector<Tensor>;
 
-// A function that gives tensors; it may return a single one as a Tensor.
+// A function that returns tensors; a single one may be returned as a Tensor.
 template <class... Inputs>
 struct TensorsOf : std::function<Tensors(Inputs...)> {
   TensorsOf() = default;
@@ -28,9 +28,9 @@ using OpFunction = TensorsOf<const Tensors&>;  // from the inputs of an op to it
 struct OpSample {
   std::string label;
   Tensors inputs;
-  bool gradcheck = true;  // false where the function has a kink or a pole at these inputs
-  // Whether each element of the results and of the gradients is held to roundings of its own size, and not of
-  // the largest: where an op is computed element by element and none is small by cancellation.
+  bool gradcheck = true;  // false if the function has a kink or a pole at these inputs
+  // Whether the tolerance of an element of a result or gradient scales with its own size, and not with the
+  // largest element: for elementwise ops whose results are not small by cancellation.
   bool own_size = false;
 };
 
@@ -39,7 +39,7 @@ struct OpCost {
   double bytes = 0;  // the least that must move
 };
 using OpCostFunction = std::function<OpCost(const Tensors&)>;
-// The cost of so many operations for each element of an input, and of moving so many tensors of its size.
+// The cost of `flops` operations for each element of an input, and of moving `tensors` tensors of its size.
 inline OpCostFunction cost_per_element(double flops, double tensors, std::size_t input = 0) {
   return [=](const Tensors& x) {
     return OpCost{flops * static_cast<double>(x[input].elements()),
@@ -79,7 +79,7 @@ Tensor sample_indices(const Shape& shape, const char* stream, std::int64_t limit
 // 2).
 Tensor strided_copy(const Tensor& x);
 Tensors strided_copies(const Tensors& inputs);
-// Returns an optional input: undefined if there are not so many.
+// Returns input i, or an undefined tensor if there are fewer inputs.
 inline Tensor optional_input(const Tensors& inputs, std::size_t i) {
   return i < inputs.size() ? inputs[i] : Tensor();
 }

@@ -1,4 +1,4 @@
-// Tables of plain structs in device memory, for kernels that read their arguments there.
+// Tables of plain structs in device memory, for kernels that read arguments from there.
 #pragma once
 
 #include <cstring>

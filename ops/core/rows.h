@@ -14,7 +14,7 @@ struct Rows {
   const void* data() const { return storage.raw_data(); }
 };
 
-// Whether x, rank >= 1, has that layout without a copy; if so, sets `stride`.
+// Whether x, rank >= 1, has this layout already; if so, sets `stride`.
 inline bool has_even_rows(const Tensor& x, std::int64_t* stride) {
   const std::int64_t width = x.dim(-1);
   // The leading axes must step through the rows evenly; axes of size 1 do not matter.

@@ -1,6 +1,6 @@
 // Dispatch: each kernel has a slot with one function per device, which the backend's install function fills.
-// In a CPU build the CUDA entries are empty: no stubs and no #ifdef. In a build with CUDA none is empty; a
-// kernel that exists only on the CPU has a CpuSlot. Kernels take one trivially copyable argument struct whose
+// A CPU build leaves the CUDA entries empty: it needs no stubs and no #ifdef. A build with CUDA fills them
+// all; a kernel only for the CPU has a CpuSlot. Kernels take one trivially copyable argument struct whose
 // tensors are raw pointers; they never allocate, check or throw.
 #pragma once
 
@@ -45,7 +45,7 @@ struct Slot {
   }
 };
 
-// The slot of a kernel that only the CPU has, because on other devices the op is composed of other ops.
+// The slot of a kernel that only the CPU has. On other devices the op is composed of other ops.
 template <class Args>
 struct CpuSlot : Slot<Args> {
   EDDY_INLINE void operator()(const Args& args) const { Slot<Args>::operator()(kCpu, args); }

@@ -1,5 +1,5 @@
-// Warnings that a call was not computed as chosen, for example because the chosen kernel does not support its
-// sizes. The library prints nothing: programs take these texts and show them.
+// Warnings, for example that the chosen kernel does not support a call, so another one computed it. The
+// library prints nothing: programs take these texts and show them.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ void add_warning(const std::string& text);
 // Returns the warnings added since the last call, in order.
 std::vector<std::string> take_warnings();
 
-// Drops all warnings, so that each text counts as new again.
+// Drops all warnings and forgets which texts were added before.
 void reset_warnings();
 
 }  // namespace eddy

@@ -2,8 +2,8 @@
 // namespace EDDY_ISA (isa_baseline, isa_avx2, isa_avx512), with `-O3 -fno-trapping-math -fno-math-errno`.
 // Installing the kernels chooses the best level that the processor supports.
 //
-// f64 serves checks, not speed: its kernels are compiled only for the baseline and every level uses those,
-// which saves two of three compilations of half of all kernels. A file ends with a line for each kernel:
+// f64 is for checks, not for speed: its kernels are compiled only for the baseline, and every level uses
+// them. This saves two of three compilations of half of all kernels. A file ends with a line per kernel:
 //
 //   EDDY_CPU_KERNEL(softmax_forward, softmax_kernel)
 //
@@ -26,12 +26,12 @@ IsaLevel isa_level();
 void set_isa_level(IsaLevel level);
 // Returns "baseline", "avx2" or "avx512".
 const char* isa_name(IsaLevel level);
-// Fills the slots with the kernels of a level; f64 kernels are always the baseline's. For install_backends.
+// Fills the slots with the kernels of a level; f64 kernels always come from the baseline.
 void install_cpu_kernels(IsaLevel level);
 
-// EDDY_F64(kernel) is the kernel if EDDY_ISA is isa_baseline, and null at the other levels. It is the kernel
-// too in a file that is compiled once. EDDY_F64_HERE is
-// the same test for an #if: only EDDY_F64_AT_isa_baseline is defined, and an undefined name counts as 0.
+// EDDY_F64(kernel) is the kernel if EDDY_ISA is isa_baseline, or if the file is compiled only once; at the
+// other levels it is null. EDDY_F64_HERE is the same test for an #if: only EDDY_F64_AT_isa_baseline is
+// defined, and an undefined name counts as 0.
 #if defined(EDDY_ISA)
 #define EDDY_F64_AT_isa_baseline 1
 #define EDDY_F64_JOIN(level) EDDY_F64_AT_##level
@@ -44,8 +44,8 @@ void install_cpu_kernels(IsaLevel level);
 #define EDDY_F64(...) nullptr
 #endif
 
-// Fills a slot's CPU kernels, one for each dtype. A null f64 kernel keeps the one in the slot: the baseline
-// is always installed first.
+// Fills the CPU kernels of a slot, one for each dtype. With a null f64 kernel the slot keeps the one that it
+// has; the baseline is always installed first.
 template <class Args>
 EDDY_INLINE void install_cpu(Slot<Args>& slot, typename Slot<Args>::Function f32,
                              typename Slot<Args>::Function f64) {
@@ -57,7 +57,7 @@ EDDY_INLINE void install_cpu(Slot<Args>& slot, typename Slot<Args>::Function f32
 
 }  // namespace eddy
 
-// Defines what installs kernel<float> and kernel<double> into the slot `name`_slot of ops/op_list.h.
+// Defines the function that installs kernel<float> and kernel<double> into `name`_slot of ops/op_list.h.
 #define EDDY_CPU_KERNEL(name, kernel)                                  \
   void install_##name();                                               \
   void install_##name() {                                              \

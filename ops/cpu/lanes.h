@@ -36,7 +36,7 @@ struct LaneVector {
   typedef T loose __attribute__((vector_size(kLaneVectorBytes), aligned(sizeof(T)), may_alias));
 };
 
-// Readers of one element or one vector of elements, so that the terms of a sum are written once for both.
+// Readers of one element and of one vector of elements, so that the code of a term serves both.
 template <class T>
 struct OneElement {
   EDDY_INLINE static T load(const T* from) { return *from; }

@@ -1,11 +1,11 @@
 // Elementary functions for kernels: vec::exp, expm1, log, log1p, tanh, sigmoid, erf, normal_cdf, normal_pdf,
-// sqrt, pow. The float versions, except pow, have no branch, table or call, so that GCC vectorises a loop over
+// sqrt, pow. The float versions, except pow, have no branch, table or call, so GCC vectorises a loop over
 // them (with the flags of *.isa.cpp files); a * b + c becomes a fused multiply-add where the processor has
 // one. The double versions call libm and are the reference for the float versions. Device code uses CUDA's
 // functions.
 //
-// Where a result may be chosen by two conditions, one comparison of bits decides: GCC 12 makes a conditional
-// bool of `a & b` once it knows something of a, and a loop with one is not vectorised.
+// If two conditions choose a result, the code uses one comparison of bits instead. GCC 12 turns `a & b` into
+// a branch if it knows something about a, and then it does not vectorise the loop.
 //
 // Errors against libm in double, in units in the last place: the bound that the tests hold, and the worst
 // seen over every 61st float on three instruction sets.
@@ -171,7 +171,7 @@ EDDY_HD_INLINE float log(float x) {
 #endif
 }
 
-// ln(1 + x), relatively as precise for small x as for large: -inf at -1, NaN below. With 1 + x = 2^e (1 + f):
+// ln(1 + x), with the same relative precision for small x: -inf at -1, NaN below. With 1 + x = 2^e (1 + f):
 //   f = 2^-e x + (2^-e - 1)
 // has one rounding, where 1 + x would lose the low bits of x. From 2^64 on they do not matter.
 EDDY_HD_INLINE float log1p(float x) {
@@ -189,7 +189,7 @@ EDDY_HD_INLINE float log1p(float x) {
 #endif
 }
 
-// e^x - 1, relatively as precise for small x as for large, with x = n ln 2 + r:
+// e^x - 1, with the same relative precision for small x, where x = n ln 2 + r:
 //   e^x - 1 = 2^n (e^r - 1) + (2^n - 1)
 // in halves, because n = 128 still has finite results.
 EDDY_HD_INLINE float expm1(float x) {

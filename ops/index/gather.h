@@ -1,7 +1,7 @@
 // Lookup by integer indices: rows of a table (embedding) and entries along an axis (gather).
 //
-// The gradients add up rows that were picked several times. One thread sums each element of the result in the
-// order of the positions, so its bits depend neither on the number of threads nor on how the work is split.
+// The gradient of an entry that several indices name is a sum. One thread adds each sum in the order of the
+// positions, so its bits depend neither on the number of threads nor on how the work is split.
 #pragma once
 
 #include <cstdint>
@@ -26,15 +26,15 @@ Tensor embedding(const Tensor& table, const Tensor& ids);
 // grad: dtable as embedding; drows = dy summed over the broadcast axes.
 Tensor embedding_sum(const Tensor& table, const Tensor& ids, const Tensor& rows, Dtype dtype);
 
-// Returns y[.., j, ..] = x[.., index[.., j, ..], ..]: along one axis, an index for every entry of the result.
+// Returns y[.., j, ..] = x[.., index[.., j, ..], ..]: each entry of the result has an index along one axis.
 // shapes: index and y have the sizes of x except on `axis`, which may have any size.
 // dtypes: x any (gradients for f32 and f64); index i64.
 // errors: ValueError names the position of an index outside the axis; ShapeError; DtypeError; DeviceError.
 // grad: dx[.., k, ..] = the sum of dy[.., j, ..] over the j with index[.., j, ..] = k.
 Tensor gather(const Tensor& x, int axis, const Tensor& index);
 
-// Rows picked from a table. When the host can read the ids, those outside the table are refused before the
-// kernel runs. When it cannot, the kernel must not access memory for them: it writes a row of NaN in the
+// Rows picked from a table. If the host can read the ids, an id outside the table is an error before the
+// kernel runs. If it cannot, the kernel must not access memory for such an id: it writes a row of NaN in the
 // forward pass and does nothing in the backward pass.
 struct EmbeddingArgs {
   Dtype dtype;      // of table or dtable, and of `added`

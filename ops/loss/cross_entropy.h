@@ -12,13 +12,13 @@
 
 namespace eddy {
 
-// Returns the mean loss over the scored rows, those whose target is not `ignore`: a scalar []. Without scored
-// rows the loss and the gradient are 0, so a batch of padding changes nothing.
+// Returns the mean loss over the scored rows (whose target is not `ignore`), a scalar []. Without scored rows
+// the loss and the gradient are 0, so a batch of padding changes nothing.
 // shapes: logits [..., classes], targets [...] (i32 or i64).
 // dtypes: f32, f64, and bf16, whose loss is f32; the mean is summed in f64, in row order.
-// errors: ValueError if a target is neither `ignore` nor in [0, classes), naming row, value and classes (on
-// the CPU; on other devices such a row's loss is NaN, since checking would wait for the device); ShapeError;
-// DtypeError; DeviceError.
+// errors: ValueError if a target is neither `ignore` nor in [0, classes), with row, value and classes (not on
+// a GPU, where a check would wait for the device: there the row's loss is NaN); ShapeError; DtypeError;
+// DeviceError.
 // grad: dlogits = dy (softmax - [class = target]) / scored rows; 0 in ignored rows.
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, std::int64_t ignore = -1);
 
@@ -70,7 +70,7 @@ struct CrossEntropyBackwardArgs {
 extern Slot<CrossEntropyBackwardArgs> cross_entropy_backward_slot;
 
 // Computes each row's loss and its gradient, softmax - [class = target], in one pass: the forward and
-// backward slots above with dy = inverse_scored = 1, for callers whose logits exist only briefly.
+// backward slots above with dy = inverse_scored = 1, for callers that keep the logits only briefly.
 struct CrossEntropyRowsArgs {
   Dtype dtype;
   std::int64_t rows, classes, ignore;

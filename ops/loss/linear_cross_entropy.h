@@ -1,6 +1,6 @@
 // A classifier and its loss as one op: the cross-entropy of the logits x W^T + b, computed in chunks of rows.
-// With a large vocabulary the logits and their gradient are by far the largest tensors of a training step;
-// here neither ever exists as a whole. For each chunk of rows:
+// With a large vocabulary the logits and their gradient are by far the largest tensors of a training step.
+// This op stores only one chunk of them at a time. For each chunk of rows:
 //
 //   z   = x W^T + b
 //   dz  = softmax(z) - [class = target]      in place of z, with the losses
@@ -8,9 +8,9 @@
 //   dW += dz^T x
 //   db += sum of dz over rows
 //
-// These are the gradients of the sum of losses. The forward pass computes them, while a chunk's logits exist:
-// recomputing the logits in the backward pass would be a fourth product besides three. The backward pass
-// scales them by the arriving gradient over the number of scored rows.
+// These are the gradients of the sum of losses. The forward pass computes them while a chunk's logits exist.
+// To recompute the logits in the backward pass would take a fourth product besides these three. The backward
+// pass scales the gradients by the incoming gradient over the number of scored rows.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,12 @@ namespace eddy {
 
 // Returns cross_entropy(linear(x, weight, bias), targets, ignore) up to rounding: the mean loss over the rows
 // whose target is not `ignore`, a scalar []. Needs memory for `chunk` rows of logits and, if gradients are
-// wanted, for x and weight once more (f32 for bf16). With chunk 0 the sizes and the device determine it.
+// wanted, for copies of x and weight (f32 for bf16). With chunk 0 the op chooses it by sizes and device.
 // shapes: x [..., in], weight [classes, in], bias [classes] or undefined, targets [...] (i32 or i64).
 // dtypes: f32, f64, bf16; with x in bf16, weight and bias may be f32. Logits of bf16 products, the loss and
 // all sums are f32.
 // errors: those of linear and of cross_entropy; ValueError for a negative chunk.
-// grad: for x, weight and bias, with any arriving gradient.
+// grad: for x, weight and bias, with any incoming gradient.
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& targets,
                             std::int64_t ignore = -1, std::int64_t chunk = 0);
 

@@ -1,8 +1,8 @@
-// Search in an external memory of keys and values: for every query, the `topk` entries whose keys have the
-// largest dot product with it.
+// Search in an external memory of keys and values. For each query it finds the `topk` entries whose keys have
+// the largest dot products with the query.
 //
-// Source: Y. Wu et al., "Memorizing Transformers", 2022. The search by buckets is that of the code of D.
-// Hutchins et al. ("Block-Recurrent Transformers", 2022), which has no exact search.
+// Source: Y. Wu et al., "Memorizing Transformers", 2022. The search by buckets is from the published code of
+// D. Hutchins et al. ("Block-Recurrent Transformers", 2022), which has no exact search.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@
 namespace eddy {
 
 // How entries are chosen.
-//   exact    the best topk of all entries, in the order of the memory; of equal scores, the first entries
-//   bucket   entry m is in bucket m mod topk, and result b is the best entry of bucket b: the mean of the
-//            bucket with weights softmax(1e6 score), so that entries with equal scores are averaged
+//   exact    the topk best of all entries, in the order of the memory; among equal scores, the first entries
+//   bucket   entry m is in bucket m mod topk, and result b is the best entry of bucket b. More exactly, it is
+//            the mean of the bucket with weights softmax(1e6 score): entries with equal scores are averaged
 enum class MemorySearch { bucket, exact };
 
 // The keys and values found, [batch, time, topk, heads, head_dim] each; zeros where there is no entry.
@@ -23,14 +23,14 @@ struct MemoryMatches {
   Tensor keys, values;
 };
 
-// Returns the best entries for every query and head. An entry whose key is zero is empty: it ranks below all
-// others, and entries behind the last nonempty one are never returned. A NaN score ranks above all others:
+// Returns the best entries for each query and head. An entry whose key is zero is empty: it ranks below all
+// others, and entries after the last nonempty one are never returned. A NaN score ranks above all others:
 // `exact` returns its entry; with `bucket` the result of its bucket is NaN.
 // shapes: q [batch, time, heads, head_dim]; keys, values [batch, size, heads, head_dim]; 1 <= topk <= size.
-// What is not row-major is copied once.
+// Tensors that are not row-major are copied.
 // dtypes: f32, f64, bf16; one for all.
 // errors: ShapeError, DtypeError, DeviceError; ValueError for topk.
-// grad: none; the choice of entries and the entries are constants.
+// grad: none; the entries and their choice are constants.
 MemoryMatches memory_search(const Tensor& q, const Tensor& keys, const Tensor& values, std::int64_t topk,
                             MemorySearch search);
 

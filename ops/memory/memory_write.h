@@ -18,16 +18,16 @@ struct MemoryEntries {
   Tensor count;         // i64 [batch]: rows written since the sequence was emptied
 };
 
-// Returns the memory after emptying some sequences and then writing rows. Row i of sequence b goes to place
-// (count[b] + i) mod size; of several rows for one place, the last wins. `memory` itself does not change. The
-// host reads nothing, so the op can be captured and replayed.
-// shapes: keys, values [batch, rows, heads, head_dim], or both undefined for no rows; emptied [batch],
-// nonzero where a sequence is emptied, or undefined for none; size >= 1. What is not row-major is copied
-// once.
+// Returns the memory after it empties some sequences and then writes rows. Row i of sequence b goes to place
+// (count[b] + i) mod size; if several rows go to one place, the last one stays. `memory` itself does not
+// change. The host reads nothing, so the op can be captured and replayed.
+// shapes: keys, values [batch, rows, heads, head_dim], or both undefined for no rows; emptied [batch], not 0
+// for a sequence that is emptied, or undefined for none; size >= 1. Tensors that are not row-major are
+// copied.
 // dtypes: the memory's keys and values have one floating dtype, to which the rows are rounded; count i64,
 // emptied u8.
 // errors: ShapeError, DtypeError, DeviceError.
-// grad: none; a memory is constant.
+// grad: none; the memory is a constant.
 MemoryEntries memory_write(const MemoryEntries& memory, const Tensor& keys, const Tensor& values,
                            const Tensor& emptied = {});
 

@@ -19,7 +19,7 @@ namespace eddy {
 //   dbias   = sum of dy over rows
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, double eps = 1e-5);
 
-// Returns x + delta and layer_norm(x + delta), with the same bits as add and layer_norm.
+// Returns x + delta and layer_norm(x + delta), bit-identical to add and layer_norm.
 // shapes: delta as x.
 // dtypes: as add and layer_norm.
 // errors: as add and layer_norm; ShapeError when the shapes differ.

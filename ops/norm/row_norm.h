@@ -1,5 +1,5 @@
-// What layer norm and RMS norm share: the arguments of their kernels, and checks, results and gradients of the
-// two ops in all their forms.
+// What layer norm and RMS norm share: the arguments of their kernels, and the checks, results and gradients
+// of both ops in all their forms.
 //
 //   y = (x - mean) rstd weight + bias      layer norm: mean and rstd of the row
 //   y = x rstd weight + table              RMS norm: no mean, and a row of a table in place of the bias
@@ -17,15 +17,15 @@ struct SumAndNorm {
   Tensor sum, norm;  // of x's shape
 };
 
-// Rows in one partial sum of dweight and dbias: many enough to make the final sum cheap, few enough to give
-// every thread some.
+// Rows in one partial sum of dweight and dbias: enough to make the final sum cheap, but so few that every
+// thread gets some.
 constexpr std::int64_t kNormBlockRows = 64;
 constexpr std::int64_t norm_blocks(std::int64_t rows) {
   return (rows + kNormBlockRows - 1) / kNormBlockRows;
 }
 
-// Row r of x starts at x + r * x_stride elements, of y at y + r * y_stride, so the rows of one time step of
-// [batch, time, width] need no copy. width >= 1.
+// Row r of x starts at x + r * x_stride elements, row r of y at y + r * y_stride. So the rows of one time
+// step of [batch, time, width] need no copy. width >= 1.
 // aliasing: y may be x with the same stride (then without a gradient).
 struct RowNormArgs {
   Dtype dtype;  // of x, y, delta, sum and their gradients; if bf16, everything else is f32
@@ -79,16 +79,16 @@ struct Kind {
   const Slot<RowNormBackwardArgs>& backward;
 };
 
-// Checks x, a weight and a bias of one norm; both may be undefined.
+// Checks x, and weight and bias of a norm, which may be undefined.
 // errors: those of layer_norm.
 void check(const Kind& kind, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps);
 
-// Returns the norm of x and records it. `shift` is the bias of a layer norm or the table of an RMS norm; weight
-// and shift may be undefined.
+// Returns the norm of x and records it. `shift` is the bias of a layer norm or the table of an RMS norm;
+// weight and shift may be undefined.
 Tensor apply(const Kind& kind, const Tensor& x, const Tensor& weight, const Tensor& shift, double eps);
 
-// Whether apply_to_sum takes these summands: on a device that reads their dtype, with evenly spaced rows, which
-// need no copy for the kernel. (add takes any strides.)
+// Whether apply_to_sum supports these summands: the device reads their dtype, and their rows are evenly
+// spaced, so that the kernel needs no copy. (`add` supports any strides.)
 // errors: ShapeError when the shapes differ; DtypeError; DeviceError.
 bool takes_sum(const Kind& kind, const Tensor& x, const Tensor& delta);
 // Returns x + delta and its norm, and records them as one node.

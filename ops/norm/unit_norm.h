@@ -1,4 +1,4 @@
-// Unit vectors: each row of the last axis divided by its length. For the queries and keys of cosine
+// Unit vectors: each row of the last axis is divided by its length, for the queries and keys of cosine
 // attention.
 //   y = x (sum(x^2) + eps)^(-1/2)
 // Source: Hutchins et al., "Block-recurrent transformers" (2022), section 3.4, and the authors' code for the
@@ -26,8 +26,8 @@ Tensor unit_norm(const Tensor& x, double eps = 1e-6);
 struct AxisRange {
   std::int64_t first = 0, count = 0;
 };
-// The same for the heads of a fused projection, except the heads in `plain`, which are copied: its queries
-// and keys become unit vectors, its values stay.
+// The same for the heads of a fused projection, except the heads in `plain`, which are copied. So queries and
+// keys become unit vectors, and values stay.
 // shapes: x [..., heads, width] -> the same.
 // dtypes: as unit_norm.
 // errors: as unit_norm; ShapeError for fewer than two axes or heads that x does not have.

@@ -14,8 +14,8 @@
 //   m = 0.9 m + 0.1 u                              the mean of the scaled updates, not bias-corrected
 //   w = w - m
 //
-// A parameter is factored when it is a matrix with both sides 128 or more. Matrices here are [out, in], those
-// of the authors [in, out]: rows and columns swap roles, and since mean(r) = mean(c) and RMS ignores the
+// A parameter is factored if it is a matrix with both sides 128 or more. Matrices here are [out, in], those
+// of the authors [in, out], so rows and columns swap roles. Because mean(r) = mean(c) and RMS ignores the
 // order, the update is the transpose of theirs. A fused matrix is one parameter, with one RMS and one set of
 // statistics.
 // Source: Shazeer, Stern, "Adafactor" (ICML 2018), algorithms 4 and 5, with the momentum and the constants of
@@ -52,12 +52,12 @@ struct AdafactorTensor {
   std::int64_t scratch = 0;  // factored: its offset in column_sums
 };
 
-// Some rows of a parameter: the unit of work and of partial sums. Borders depend only on the shapes.
+// Some rows of a parameter: the unit of work and of partial sums. Its borders depend only on the shapes.
 struct AdafactorBlock {
   std::int64_t tensor = 0, begin = 0, end = 0;  // rows; not factored: elements
 };
 
-// The layout of a set of parameters. Made once.
+// The layout of a set of parameters, made once.
 struct AdafactorPlan {
   std::vector<AdafactorTensor> tensors;
   std::vector<AdafactorBlock> blocks;
@@ -98,8 +98,8 @@ struct AdafactorTables {
   Tensor tensors, blocks;
 };
 AdafactorTables adafactor_tables(const AdafactorPlan& plan, Device device);
-// adafactor_step with its tables and scalars in the memory of the arenas' device: `tables` are those of the
-// plan, `scalars` the bytes of one AdafactorScalars, which the kernels read unchecked. Nothing is uploaded.
+// The same as adafactor_step, with tables and scalars already in the memory of the arenas' device: `tables`
+// are those of the plan, `scalars` the bytes of one AdafactorScalars, which kernels read without a check.
 // errors: as adafactor_step; ShapeError for tables or scalars of another size.
 void adafactor_step_on_device(const Tensor& params, const Tensor& grads, const Tensor& momentum,
                               const Tensor& second, const AdafactorPlan& plan, const AdafactorTables& tables,

@@ -1,4 +1,4 @@
-// Optimizer steps over flat arenas: parameters, gradients and moments are buffers with equal offsets, and one
+// Optimizer steps over arenas: parameters, gradients and moments are flat buffers with equal offsets. One
 // kernel passes over all of them once (read p, g, m, v; write p, m, v). Not differentiable.
 //
 // Clipping by the global norm, the square root of the sum of all squares:
@@ -7,8 +7,8 @@
 //   m = beta1 m + (1 - beta1) g          m^ = m / (1 - beta1^t)
 //   v = beta2 v + (1 - beta2) g^2        v^ = v / (1 - beta2^t)
 //   p = p (1 - lr decay) - lr m^ / (sqrt(v^) + eps)
-// The decay is decoupled from the gradient (AdamW): it shrinks p first, is scaled by lr and never enters m or
-// v.
+// The weight decay is decoupled from the gradient (AdamW): it shrinks p first, is scaled by lr, and never
+// enters m or v.
 // Sources: Kingma, Ba, "Adam" (ICLR 2015), algorithm 1; Loshchilov, Hutter, "Decoupled weight decay
 // regularization" (ICLR 2019), algorithm 2 with schedule and lr in one number; Pascanu, Mikolov, Bengio, "On
 // the difficulty of training recurrent neural networks" (ICML 2013), for the clipping.
@@ -50,7 +50,7 @@ EDDY_HD_INLINE double clip_factor(double norm, double clip) {
 }
 
 // Returns the square root of the sum of squares of all elements, as an f64 tensor of one element on the
-// device of x. Sums in f64, in blocks of a fixed size and order: the same bits with any number of threads.
+// device of x. It sums in f64, in blocks of a fixed size and order, so bits do not depend on the threads.
 // dtypes: f32 and f64.
 // errors: DtypeError; ValueError unless x is contiguous (an arena is).
 Tensor l2_norm(const Tensor& x);
@@ -78,8 +78,8 @@ void adamw_step(const Tensor& params, const Tensor& grads, const Tensor& m, cons
 // Returns the table of segments in device memory, as bytes, for arenas of `elements`.
 // errors: ValueError for segments that overlap or leave the arena.
 Tensor decay_table(const std::vector<DecaySegment>& segments, std::int64_t elements, Device device);
-// adamw_step with its table and scalars in the memory of the arenas' device: `segments` is a decay_table,
-// `scalars` the bytes of one AdamScalars, which the kernel reads unchecked. Nothing is uploaded.
+// The same as adamw_step, with table and scalars already in the memory of the arenas' device: `segments` is a
+// decay_table, `scalars` the bytes of one AdamScalars, which the kernel reads without a check.
 // errors: as adamw_step; ShapeError for a table or scalars of another size.
 void adamw_step_on_device(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
                           const Tensor& segments, const AdamOptions& options, const Tensor& scalars,

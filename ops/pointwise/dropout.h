@@ -23,8 +23,8 @@ namespace eddy {
 // grad: dx = dy with the same mask and scale.
 Tensor dropout(const Tensor& x, double p, const RandomKey& key, std::uint64_t first_element = 0);
 
-// Returns x times a mask that repeats along time and is the same for all sequences: the word key.word(((first
-// + t) % tile) dim + d) decides whether element (b, t, d) is multiplied by 1 / (1 - p) or by 0.
+// Returns x times a mask that repeats along time and is the same for all sequences. The word
+// key.word(((first + t) % tile) dim + d) decides whether element (b, t, d) is multiplied by 1 / (1 - p) or 0.
 // shapes: x and y [batch, time, dim].
 // dtypes: f32, f64 and bf16.
 // errors: ValueError unless 0 <= p < 1, tile >= 1 and first >= 0; ShapeError; DtypeError.

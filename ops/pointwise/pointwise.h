@@ -2,7 +2,7 @@
 //
 // shapes: unary ops keep the shape; binary ops broadcast, aligned at the end.
 // dtypes: f32, f64 and bf16, equal for both operands.
-// errors: ShapeError when shapes do not broadcast; DtypeError; DeviceError when operands are on two devices.
+// errors: ShapeError if shapes do not broadcast; DtypeError; DeviceError if operands are on two devices.
 #pragma once
 
 #include <cstdint>
@@ -63,7 +63,7 @@ inline Tensor operator+(const Tensor& a, double b) {
   return add(a, b);
 }
 
-// Forward: y[i] = f(x[i]). Backward: dx[i] = vjp(dy[i], saved[i]). Contiguous, `elements` of them.
+// Forward: y[i] = f(x[i]). Backward: dx[i] = vjp(dy[i], saved[i]). All are contiguous.
 struct UnaryArgs {
   int op;  // index in pointwise::UnaryOps
   Dtype dtype;

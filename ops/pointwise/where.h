@@ -1,4 +1,4 @@
-// Elementwise choice between two tensors by a mask.
+// Elements of one of two tensors, chosen by a mask.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace eddy {
 
-// Returns a where the mask is not 0 and b where it is 0. Elements that are not chosen have no effect, even
-// NaN.
+// Returns a where the mask is not 0 and b where it is 0. Elements that are not chosen have no effect, even if
+// they are NaN.
 // shapes: all three broadcast, aligned at the end.
 // dtypes: mask u8; a and b of one dtype, any.
 // errors: DtypeError, DeviceError; ShapeError when the shapes do not broadcast.
 // grad: da is dy where the mask is not 0 and 0 elsewhere, db is dy where it is 0; each is summed over the
-// broadcast axes. The mask gets none.
+// broadcast axes. The mask has none.
 Tensor where(const Tensor& mask, const Tensor& a, const Tensor& b);
 
 // y over a broadcast shape, contiguous; the operands have stride 0 on the axes where they repeat.

@@ -1,13 +1,13 @@
-// Products fused with an epilogue, where a GPU's library supports it and it is switched on
-// (set_product_kernel):
+// Products fused with an epilogue. They need a GPU whose library supports the fusion, and set_product_kernel
+// must choose it:
 //
 //   multiply_and_sum     also sums an operand, for a bias gradient
 //   multiply_relu        also stores a bit for each element that ReLU lets through
 //   multiply_masked      masks a gradient by these bits
 //
-// Where the library does not support a fusion, the functions use a plain product and separate kernels. The
-// result is the same, up to the order of sums, one more rounding where the result is added to bf16, and TF32,
-// to which a product also rounds what it sums.
+// If the library does not support a fusion, the functions use a plain product and separate kernels. The
+// result is the same up to three things: the order of sums, one more rounding where the result is added to
+// bf16, and TF32, to which a fused product also rounds the values that it sums.
 //
 // Only contiguous matrices [rows, columns] are fused.
 #pragma once
@@ -25,8 +25,8 @@ bool fuses_products(Device device);
 Tensor multiply_relu(const Tensor& y, const Tensor& x, const Tensor& weight, const Tensor& bias);
 
 // Writes dz = dy W where y is positive, else 0. `mask` is the result of multiply_relu for y; if it is
-// undefined, y itself decides. A NaN of dy W where y is not positive then becomes 0; a GPU's library may pass
-// it on.
+// undefined, y itself decides. Then a NaN of dy W becomes 0 where y is not positive; the GPU's library may
+// keep it.
 void multiply_masked(const Tensor& dz, const Tensor& dy, const Tensor& weight, const Tensor& y,
                      const Tensor& mask);
 

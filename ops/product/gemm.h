@@ -47,14 +47,14 @@ struct GemmArgs {
 };
 extern Slot<GemmArgs> gemm_slot;
 
-// Takes the memory that products on the CPU need on `threads` threads, besides their operands. A product does
-// so by itself; a program that calls it at its start learns early that a limit on memory is too low.
+// Allocates the memory that CPU products need on `threads` threads, besides their operands. A product does so
+// itself if needed; a program that calls this at its start learns early if a memory limit is too low.
 // errors: OutOfMemoryError, which names the limit and one that would do.
 void reserve_product_memory(int threads);
 
 // Capability query: are fused products switched on (set_product_kernel), and does the device support this
-// one? The fusions in question are the pointers of `product` that are not null, and a mask if mask_stride is
-// not 0 (its address may still be null).
+// one? It asks for the fusions whose pointers in `product` are not null, and for a mask if mask_stride is not
+// 0 (its address may still be null).
 struct ProductSupportQuery {
   const GemmArgs* product;  // null: only whether fused products are switched on
   bool* fits;               // the result

@@ -1,11 +1,11 @@
-// CPU products with a small factor or a small result, as narrow layers have them: x W^T, dy W and dy^T x of
-// some hundred or thousand rows, with weights that fit a cache. OpenBLAS packs both operands at every call, a
-// third of the time of such a product, and waits for rows that are in no cache. Here operands are read where
-// they lie (only W^T is written out, once per call), and each tile prefetches the rows of the next one.
+// CPU products with a small factor or a small result, as in narrow layers: x W^T, dy W and dy^T x of some
+// hundred or thousand rows, with weights that fit a cache. OpenBLAS packs both operands at every call, which
+// takes a third of the time, and waits for rows that are in no cache. Here operands are read in place (only
+// W^T is copied, once per call), and each tile prefetches the rows of the next one.
 //
-// `inner` is cut into blocks. An element of C is a sum of block sums, each in rising order. The cut follows
-// from the shape alone, and for x W^T and dy W not from the number of rows. So bits depend neither on other
-// rows nor on the number of threads.
+// `inner` is cut into blocks. An element of C is a sum of block sums, each in rising order. The cut depends
+// only on the shape, and for x W^T and dy W not on the number of rows. So bits depend neither on other rows
+// nor on the number of threads.
 //
 // GFLOP/s on one Emerald Rapids core, AVX-512, f32, operands and result in no cache, a busy machine, against
 // OpenBLAS 0.3.21 (kernels Cooperlake):
@@ -51,7 +51,7 @@ const SmallGemmKernel& small_gemm_kernel();
 // Called when an instruction set is installed.
 void set_small_gemm_kernel(const SmallGemmKernel& kernel);
 
-// Computes the product and returns true if it is small in this sense; otherwise does nothing and returns
+// Computes the product and returns true if this kernel suits its sizes; otherwise does nothing and returns
 // false.
 bool try_small_gemm(const GemmArgs& args);
 

@@ -9,8 +9,8 @@
 namespace eddy {
 
 // Returns A B over the last two axes.
-// shapes: [..., m, k] and [..., k, n] with equal leading axes, or b [k, n] for every a. Strides: the last two
-// axes may be row-major or transposed; anything else is copied first.
+// shapes: [..., m, k] and [..., k, n] with equal leading axes, or b [k, n] for every a. The last two axes may
+// be row-major or transposed; a tensor with other strides is copied first.
 // dtypes: f32, f64, bf16 with sums in f32.
 // errors: ShapeError when inner sizes or leading axes differ.
 // grad: dA = dC B^T, dB = A^T dC.
@@ -24,14 +24,14 @@ Tensor matmul(const Tensor& a, const Tensor& b);
 // rows.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
-// Returns max(x W^T + b, 0). The product applies the ReLU: values before it are not stored. Otherwise as
-// linear, except that a NaN may become 0 on a GPU.
+// Returns max(x W^T + b, 0). The product applies the ReLU, so the values before it are not stored. Otherwise
+// as linear, except that a NaN may become 0 on a GPU.
 // grad: as linear, with dy set to 0 where the result is not positive. Saved: x, the weight and the result.
 Tensor linear_relu(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
-// Returns x W_i^T for several weights, side by side: `linear` for the stacked weights. On a GPU this is one
-// product if the weights are adjacent in memory, as parameters declared one after the other usually are;
-// otherwise one product each. The same holds for the gradients.
+// Returns x W_i^T for several weights, side by side, like `linear` with the stacked weights. On a GPU this is
+// one product if the weights are adjacent in memory (parameters declared one after the other usually are),
+// otherwise one product per weight. The same holds for the gradients.
 // shapes: x [..., in], weights [out_i, in]; result [..., sum of out_i].
 // dtypes: as linear.
 // errors: ValueError without weights; ShapeError, DtypeError, DeviceError as linear.

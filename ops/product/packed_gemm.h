@@ -65,8 +65,8 @@ struct PackedGemmKernels {
   PackedGemm<double> f64;
 };
 
-// The kernels of the instruction set in use (ops/cpu/isa.h). A matrix packed on one level must be multiplied
-// on it: the panels of another are wider or narrower.
+// The kernels of the instruction set in use (ops/cpu/isa.h). A matrix must be packed and multiplied on the
+// same level, because the panels of other levels are wider or narrower.
 const PackedGemmKernels& packed_gemm_kernels();
 // Called when an instruction set is installed.
 void set_packed_gemm_kernels(const PackedGemmKernels& kernels);

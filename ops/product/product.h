@@ -1,5 +1,5 @@
-// Products into existing memory, without gradients: the building block of matmul, linear and the ops that
-// fuse a product with something else.
+// Products into existing memory, without gradients. matmul, linear and the ops with a fused product are built
+// on them.
 #pragma once
 
 #include "tensor/tensor.h"

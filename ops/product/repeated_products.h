@@ -1,7 +1,7 @@
-// Reuses packed weights in a loop: in a loop over time the same few matrices are multiplied with a few rows
-// at every step. OpenBLAS packs an operand again at every call, which for few rows is most of the work. While
-// a RepeatedProducts exists, `linear` and `linear_relu` on the CPU pack a weight at its first product and
-// multiply from the panels (packed_gemm.h) at all others, also in the backward.
+// Packed weights for loops: each step of a loop over time multiplies the same few weights by a few rows.
+// OpenBLAS packs an operand again at every call, which for few rows is most of the work. While an object of
+// RepeatedProducts exists, `linear` and `linear_relu` on the CPU pack a weight at its first product and reuse
+// the panels (packed_gemm.h) in all others, also in the backward.
 //
 // GFLOP/s of x W^T without : with panels, f32, one core of an AMD EPYC with AVX-512, OpenBLAS 0.3.21
 // (2026-11-22):
@@ -22,8 +22,8 @@
 
 namespace eddy {
 
-// The packed weights of one loop. They take as much memory as the weights, twice as much with a backward
-// pass; the recorded tape keeps them alive.
+// The packed weights of one loop. They take as much memory as the weights, or twice as much if there is a
+// backward pass. The recorded tape keeps them alive.
 class PackedWeights {
  public:
   // Returns the panels for products of `rows` rows with b [inner, columns], a matrix or its transposed view;
@@ -41,8 +41,8 @@ class PackedWeights {
   std::map<Key, Panels> packed_;
 };
 
-// While one exists, products on this thread use panels. `times` says about how often each weight is used: for
-// a few times nothing is packed. They nest; the outermost one counts.
+// While an object exists, products on this thread use panels. `times` says about how often each weight is
+// used; if only a few times, nothing is packed. Objects can nest; the outermost one counts.
 class RepeatedProducts {
  public:
   explicit RepeatedProducts(std::int64_t times);

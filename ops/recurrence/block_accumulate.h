@@ -11,12 +11,12 @@
 //   (y_{t-1}, h_t) = T(A_t || B_t)
 //   p = x_0 in window 1, then y_{t-2}
 //
-// y_{t-1} is the output of block t - 1 and has its length. A short last block receives the first rows of p
-// only.
+// y_{t-1} is the output of block t - 1 and has its length. A short last block receives only the first rows of
+// p.
 //
-// The rows of all windows share their products, so each weight gradient is one product over all of them.
-// Kernels know two kinds of rows: first the newer halves, laid out as x is, then the older halves in the same
-// layout, A_t at the place of block t - 1.
+// Each weight gradient is one product over the rows of all windows. Kernels know two kinds of rows: first the
+// newer halves, with the layout of x, then the older halves in the same layout, where A_t takes the place of
+// block t - 1.
 //
 // Only GPUs have a kernel for it. The CPU composes the recurrence from other ops
 // (models/recurrent_transformer/block_accumulate.cpp); that composition is also the kernel's test.
@@ -29,8 +29,8 @@
 namespace eddy {
 
 struct BlockAccumulateOptions : BlockForgetOptions {
-  // Only the outputs of positions first_read and later are read. Where that leaves out rows of the last two
-  // windows' older halves, dropout masks are numbered as if those rows did not exist.
+  // The caller reads only the outputs from position first_read on. Rows of the older halves of the last two
+  // windows that are not read do not count in the numbering of dropout masks.
   std::int64_t first_read = 0;
   // Whether p becomes y_{t-2}, as above. The other form (accumulate = "hidden") has no kernel.
   bool spreads_output = true;
@@ -39,11 +39,11 @@ struct BlockAccumulateOptions : BlockForgetOptions {
   // are the half's rows that are read; B_t attends to the keys of A_t and B_t.
 };
 
-// Capability query: whether x's device has the kernel, the kernel is switched on (set_recurrence_kernel), and
-// it supports these sizes.
+// Capability query: whether x's device has the kernel, set_recurrence_kernel has chosen it, and it supports
+// these sizes.
 bool block_accumulate_fits(const Tensor& x, std::int64_t mlp, const BlockAccumulateOptions& options);
 
-// Returns y over all blocks. Rows before first_read are computed with arbitrary dropout masks.
+// Returns y of all blocks. Rows before first_read have arbitrary dropout masks.
 // shapes: x [rows, dim], block after block, each [sequences, positions of the block]; y like x.
 // dtypes: f32; bf16 is widened to f32, with products in bf16.
 // grad: x and all weights.

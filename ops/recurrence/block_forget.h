@@ -1,10 +1,10 @@
 // Block recurrence with forget (Kausik's recurrent transformers), fused into one op: the sequential part of
-// one layer, the loop over blocks. It generalizes the unit recurrence (unit_recurrence.h) from one position
-// to blocks of several; attention over two blocks takes the place of the gate. Not to be confused with the
-// Block-Recurrent Transformer of Hutchins et al., whose gates are in gates.h.
+// one layer, the loop over blocks. It generalizes the unit recurrence (unit_recurrence.h) from single
+// positions to blocks; attention over two blocks replaces the gate. It is not part of the Block-Recurrent
+// Transformer of Hutchins et al., whose gates are in gates.h.
 //
-// Inputs: rows x, and q, kx, vx of LN1(x), made by one product before the loop. For blocks i = 1 .. n, per
-// sequence and head, with kh, vh of the block before:
+// Inputs: rows x, and q, kx, vx of LN1(x), computed by one product before the loop. For blocks i = 1 .. n,
+// per sequence and head, with kh, vh of the previous block:
 //
 //   o_j = sum_t dropout(softmax_t(q_j k_t / sqrt(d))) v_t
 //   r   = x + o Wo^T
@@ -12,10 +12,10 @@
 //   kh  = LN1(h) Wk^T
 //   vh  = LN1(h) Wv^T
 //
-// where t runs over all rows kh, vh of the block before, then over the rows kx, vx of this block up to j.
+// where t runs over all rows kh, vh of the previous block, then over the rows kx, vx of this block up to j.
 //
 // Only GPUs have a kernel for it. On the CPU a block's rows stay in the cache, so the recurrence composed
-// from other ops (models/recurrent_transformer/block_forget.cpp) is as good; that composition is also the
+// from other ops (models/recurrent_transformer/block_forget.cpp) is as fast; that composition is also the
 // kernel's test. The functions are in unit_recurrence.cpp.
 //
 // Source: Kausik, "Recurrent Transformers" (2025).
@@ -38,11 +38,11 @@ struct BlockForgetOptions {
   std::vector<RandomKey> keys;
 };
 
-// Capability query: whether x's device has the kernel, the kernel is switched on (set_recurrence_kernel), and
-// it supports these sizes.
+// Capability query: whether x's device has the kernel, set_recurrence_kernel has chosen it, and it supports
+// these sizes.
 bool block_forget_fits(const Tensor& x, std::int64_t mlp, const BlockForgetOptions& options);
 
-// Returns h, and the keys and values of LN1(h), over all blocks.
+// Returns h, and the keys and values of LN1(h), of all blocks.
 // shapes: x [rows, dim], qkv [rows, 3 dim], block after block, each [sequences, positions of the block];
 // results like x.
 // dtypes: f32.

@@ -1,12 +1,12 @@
-// Gates of the Block-Recurrent Transformer's cell (Hutchins et al.): mix the old state c with a candidate z,
-// element by element.
+// Gates of the Block-Recurrent Transformer's cell (Hutchins et al.). They mix the old state c with a
+// candidate z, element by element.
 //
 //   fixed:  c' = c g + z' (1 - g)      g = sigmoid(bias)
 //   lstm:   c' = c F + z' I            F = sigmoid(f + bias_f + 1)
 //                                      I = sigmoid(i + bias_i - 1)
 //
-// with z' = tanh z or z. The constants +1 and -1 make a new cell remember. They are added beside the biases
-// so that an optimizer whose steps grow with a parameter's size leaves them alone.
+// with z' = tanh z or z. The constants +1 and -1 make a new cell remember. They are not part of the biases,
+// so that an optimizer whose steps scale with the size of a parameter does not see them.
 //
 // Source: Hutchins et al., "Block-recurrent transformers" (2022), section 3.2, equations 2 to 6.
 #pragma once
@@ -68,7 +68,7 @@ struct GateArgs {
 };
 extern Slot<GateArgs> gate_forward_slot;
 
-// All gradients in one pass. All are row-major; each is null if not wanted.
+// All gradients in one pass. They are row-major; a gradient is null if it is not needed.
 struct GateBackwardArgs {
   Dtype dtype;
   GateArgs forward;  // as in the forward pass; y is not read

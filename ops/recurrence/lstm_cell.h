@@ -45,7 +45,7 @@ struct LstmCellArgs {
 };
 extern Slot<LstmCellArgs> lstm_cell_forward_slot;
 
-// The gradient of one step: dgates [batch, 4 hidden] and dc [batch, hidden], row-major, null if not wanted.
+// The gradient of one step: dgates [batch, 4 hidden] and dc [batch, hidden], row-major, null if not needed.
 // A null dh or dc_next stands for zeros.
 struct LstmCellBackwardArgs {
   Dtype dtype;

@@ -1,6 +1,6 @@
-// The transformer layer T inside Kausik's three fused recurrences (unit_recurrence.h, block_forget.h,
-// block_accumulate.h): checks its weights, lays them out for the kernels, and computes the weight gradients,
-// each one product over the rows of all steps.
+// The transformer layer T of Kausik's three fused recurrences (unit_recurrence.h, block_forget.h,
+// block_accumulate.h): checks of its weights, their layout for the kernels, and the weight gradients, each of
+// which is one product over the rows of all steps.
 #pragma once
 
 #include <vector>
@@ -22,19 +22,19 @@ void check_weights(const char* op, const UnitRecurrenceWeights& w, const Tensor&
 
 // x, contiguous; undefined if x is.
 Tensor row_major(const Tensor& x);
-// The weights, contiguous, as kernels read them. Their gradients go to the weights that the caller gave.
+// The weights, contiguous, as kernels read them. Gradients go to the weights that the caller passed.
 UnitRecurrenceWeights row_major(const UnitRecurrenceWeights& w);
 // The weights widened to f32.
 UnitRecurrenceWeights wide_weights(const UnitRecurrenceWeights& w);
 // The random keys of all dropout masks, in the memory of x's device; undefined if there are none.
 Tensor keys_on(const Tensor& x, const std::vector<RandomKey>& keys);
 
-// Fills in the arguments' sizes, options, weights (all but wqkv) and `kept`, the dtype of the saved rows:
-// bf16 if the products are bf16 and `stores_bf16` says that the kernels then store bf16.
+// Sets the arguments' sizes, options and weights (all but wqkv), and `kept`, the dtype of the saved rows:
+// bf16 if the products are bf16 and the kernels then store bf16 (`stores_bf16`).
 void bind(UnitRecurrenceArgs& args, const UnitRecurrenceWeights& w, const UnitRecurrenceOptions& options,
           bool stores_bf16);
 
-// The places of the weights among the inputs of a node.
+// The indices of the weights among the inputs of a node.
 enum Weight {
   kNorm1,
   kNorm1Bias,
@@ -63,22 +63,22 @@ void add_rows(const Tensor& dst, const Tensor& dy);
 struct SavedRows {
   Tensor o, r, a1, a2, u, gate, mean1, rstd1, mean2, rstd2;
 };
-// Allocates them for rows [.., dim] and puts their addresses into the arguments, whose sizes `bind` has set.
+// Allocates them for rows [.., dim] and sets their addresses in the arguments; call `bind` first.
 SavedRows saved_rows(UnitRecurrenceArgs& args, const Tensor& rows);
 
 // The layer's rows that a backward kernel writes for the weight gradients.
 struct BackwardRows {
   Tensor act, du, dattn, dmlp, da1, da2;
 };
-// Allocates them for rows of the layer's width and u, and puts their addresses into the arguments.
+// Allocates them for rows of the layer's width and u, and sets their addresses in the arguments.
 BackwardRows backward_rows(UnitRecurrenceArgs& args, const Tensor& rows, const Tensor& u);
 
-// The gradient of an output, for a kernel to overwrite: the arriving tensor if nothing else uses it, else a
-// copy; zeros if none arrived.
+// The gradient of an output, which a kernel may overwrite: the tensor itself if nothing else uses it, else a
+// copy; zeros if the output has no gradient.
 Tensor writable_gradient(const VjpContext& context, int output);
 
-// What the gradient of a norm's gain is computed from: the gradient of the normalised rows, the rows before
-// the norm, and their statistics.
+// The inputs for the gradient of a norm's weight: the gradient of the normalised rows, the rows before the
+// norm, and their statistics.
 struct NormRows {
   Tensor dy, x, mean, rstd;
 };

@@ -1,8 +1,8 @@
 // Unit recurrence with forget (Kausik's recurrent transformers), fused into one op: the sequential part of
 // one layer, the loop over time. Time-major.
 //
-// Inputs: x_t, and q_t, kx_t, vx_t of LN1(x_t), made by one product before the loop. For t = 1 .. n, per row
-// and head, with kh, vh of the step before:
+// Inputs: x_t, and q_t, kx_t, vx_t of LN1(x_t), computed by one product before the loop. For t = 1 .. n, per
+// row and head, with kh, vh of the previous step:
 //
 //   g   = sigmoid(q (kh - kx) / sqrt(d))      softmax over two scores; 0 at t = 1 without a carried state
 //   o   = vx + g (vh - vx)
@@ -11,9 +11,9 @@
 //   kh  = LN1(h_t) Wk^T                       read by step t + 1, and by y_t = T(h_t) after the loop
 //   vh  = LN1(h_t) Wv^T
 //
-// On the CPU, products use weights packed once per call: at 16 rows a plain sgemm packs its operands again at
-// every step and reaches a third of the processor's rate. The backward runs the same recurrence with
-// transposed weights and leaves each weight gradient to one product over all rows and steps.
+// On the CPU, products use weights that are packed once per call. At 16 rows a plain sgemm packs its operands
+// again at every step and reaches a third of the processor's rate. The backward runs the same recurrence with
+// transposed weights; then each weight gradient is one product over all rows and steps.
 //
 // Cost per row and step, with D the width and M the MLP width:
 //
@@ -24,8 +24,8 @@
 //   saved by a GPU's fused kernel   the same, with o, a1, a2 and u in bf16 where products are bf16
 //                                   (UnitRecurrenceArgs::kept): 46 D bytes
 //
-// Source: Kausik, "Recurrent Transformers" (2025). The form with q, kx, vx before the loop, and its
-// derivative, follow because the first half of a window does not see the second.
+// Source: Kausik, "Recurrent Transformers" (2025). The projections q, kx, vx can be computed before
+// the loop because the first half of a window does not see the second.
 #pragma once
 
 #include "ops/core/slot.h"
@@ -45,10 +45,10 @@ struct UnitRecurrenceOptions {
   bool gelu = true;  // exact GELU, else ReLU
   double eps = 1e-5;
   double dropout = 0;  // rate; 0 in evaluation
-  // bf16: products may round what they read to bf16, with sums in f32; a kernel may be more exact. The op
+  // bf16: products may round their operands to bf16, with sums in f32; a kernel may be more exact. The op
   // chooses bf16 itself if x is bf16. The fused kernels of a GPU do round, and the weight gradients after
-  // them are bf16 products. On the CPU, and in the plain kernels of a GPU, everything stays f32: rounding the
-  // rows first would move more bytes than it saves compared with TF32, which is on in bf16 runs (set_tf32).
+  // them are bf16 products. On the CPU, and in the plain kernels of a GPU, everything stays f32. There,
+  // rounding would move more bytes than it saves over TF32, which is on in bf16 runs (set_tf32).
   Dtype products = Dtype::f32;
   // Random keys of the dropout masks.
   RandomKey gate_key;  // of the two probabilities of each head: elements ((t B + b) H + j) 2 + {0: h, 1: x}
@@ -69,9 +69,9 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
                                      const UnitRecurrenceOptions& options, const Tensor& key = {},
                                      const Tensor& value = {});
 
-// Everything the kernels read and write. Arrays are [time, batch, ...] and contiguous unless said otherwise.
+// Everything that the kernels read and write. Arrays are contiguous and [time, batch, ...] by default.
 struct UnitRecurrenceArgs {
-  Dtype dtype, products;  // products: bf16 if they may round what they read to bf16
+  Dtype dtype, products;  // products: bf16 if they may round their operands to bf16
   // The dtype in which o, a1, a2, u, act, du, do_out, dmlp_out and dproducts are stored: `dtype`, or bf16 if
   // the kernels' products round them to bf16 anyway. Only products and bias sums read them, with two
   // exceptions:

@@ -10,15 +10,15 @@
 
 namespace eddy {
 
-// The gradient of an input is the sum over the rows of partials [blocks, width]; undefined if it is not
-// needed.
+// The gradient of an input is the sum over the rows of partials [blocks, width]; partials are undefined if it
+// is not needed.
 struct PartialSums {
   int input;
   Tensor partials;
 };
 
 // Adds the sums of up to four partials, all of one shape and dtype, to the gradients of their inputs. On a
-// GPU one launch does all, unless they have too many rows for that; else sum_into does each.
+// GPU one launch adds all, unless they have too many rows; otherwise sum_into adds each.
 void give_partial_sums(VjpContext& v, std::initializer_list<PartialSums> parts);
 
 // sums[t][i] = beta[t] sums[t][i] + the sum over `blocks` rows of partials[t][row, i], t < tensors. Only on a

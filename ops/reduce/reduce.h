@@ -1,8 +1,8 @@
 // Sums, means and maxima over axes, and the sums that undo broadcasting in gradients.
 //
 // dtypes: f32 and f64; f32 accumulates in f32. The order of additions is fixed: 32 lanes inside a row, blocks
-// of a size that depends only on the shape, and blocks summed in order. So results are the same bits with any
-// number of threads.
+// of a size that depends only on the shape, and blocks summed in order. So results are bit-identical with
+// any number of threads.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace eddy {
 // errors: DtypeError.
 // grad: dy, broadcast to x's shape.
 Tensor sum(const Tensor& x);
-// Returns the sum over one axis, which is removed, or stays with size 1 if `keep`.
+// Returns the sum over one axis. The axis is removed, or with `keep` it stays with size 1.
 // shapes: [.., n, ..] -> [.., ..].
 // errors: ShapeError when there is no such axis; DtypeError.
 // grad: dy repeated over the axis.
@@ -27,17 +27,17 @@ Tensor sum(const Tensor& x, int axis, bool keep = false);
 // grad: dy / count.
 Tensor mean(const Tensor& x);
 // Returns the average over one axis.
-// errors: ShapeError when there is no such axis, or it is empty while the result is not; DtypeError.
+// errors: ShapeError if there is no such axis, or if it is empty and the result is not; DtypeError.
 // grad: dy / count, repeated over the axis.
 Tensor mean(const Tensor& x, int axis, bool keep = false);
 
-// Returns the largest element over one axis; NaN when one of them is NaN.
-// errors: ShapeError when there is no such axis, or it is empty while the result is not; DtypeError.
+// Returns the largest element over one axis; NaN if one of them is NaN.
+// errors: ShapeError if there is no such axis, or if it is empty and the result is not; DtypeError.
 // grad: dy goes to the first of the largest elements (the first NaN counts as the largest).
 Tensor max(const Tensor& x, int axis, bool keep = false);
 
-// Returns x summed to `shape`: over the axes that broadcasting from `shape` to x's shape repeats. Untracked.
-// The same storage when the shapes are equal.
+// Returns x summed to `shape`, over the axes that broadcasting from `shape` to x's shape repeats. The result
+// is untracked. If the shapes are equal, it shares the storage of x.
 // errors: ShapeError when `shape` does not broadcast to x's; DtypeError.
 Tensor sum_to(const Tensor& x, const Shape& shape);
 // Computes dst = beta * dst + (x summed to dst's shape), untracked; with beta 0 dst may be uninitialised.
@@ -57,7 +57,7 @@ struct SumArgs {
 };
 extern Slot<SumArgs> sum_slot;
 
-// Entries of the summed axis in one block: some 32k elements, enough to be worth a chunk of its own.
+// Entries of the summed axis in one block: some 32k elements, so that a block is worth a chunk of work.
 constexpr std::int64_t sum_block(std::int64_t inner) {
   return inner >= 512 ? 64 : 32768 / inner;
 }

@@ -1,9 +1,9 @@
 // Softmax and log-softmax over the last axis:
 //   softmax(x)     = exp(x - max x) / sum(exp(x - max x))
 //   log_softmax(x) = x - max x - log(sum(exp(x - max x)))
-// Subtracting the maximum prevents overflow. Softmax can add a bias to the scores and hide entries by a band
-// mask (a causal mask is one), by a mask tensor, or both. Hidden entries enter no sum, so even a NaN there is
-// harmless.
+// Subtracting the maximum prevents overflow. Softmax can add a bias to the scores, and can hide entries by a
+// band mask (such as a causal mask), by a mask tensor, or by both. Hidden entries enter no sum, so even a NaN
+// there is harmless.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace eddy {
 
-// With a band, or causal, the last two axes of x are [queries, keys].
+// With a band or `causal`, the last two axes of x are [queries, keys].
 struct SoftmaxOptions {
   bool causal = false;      // the same as band.least = 0
   AttentionBand band = {};  // hides the keys at other distances
@@ -24,7 +24,7 @@ struct SoftmaxOptions {
 };
 
 // Returns the softmax of x + bias over the last axis. A hidden entry is exactly 0. A row without visible
-// entries, or with only -inf, is all 0 and passes no gradient.
+// entries, or with only -inf, gives zeros and passes no gradient.
 // shapes: x [..., width] -> the same.
 // dtypes: f32, f64 and bf16; beside bf16 the bias may be f32.
 // errors: ShapeError for a scalar, for a band with one axis, for a mask or a bias that does not broadcast;
@@ -62,8 +62,8 @@ struct SoftmaxArgs {
   const void* x;
   const std::uint8_t* mask;  // 1 = allowed, or null
   const void* bias;          // or null
-  // The location of row r of mask and bias: its entries are adjacent, its offset follows from the leading
-  // axes of x, with stride 0 where it repeats.
+  // Where row r of mask and bias is: its entries are adjacent, and its offset follows from the leading axes
+  // of x, with stride 0 on axes where it repeats.
   int leading;  // axes
   std::int64_t shape[6], mask_strides[6], bias_strides[6];
   void* y;

@@ -1,8 +1,8 @@
 // Differentiable views (reshape, transpose, slices, expand) and the copies that go with them (contiguous,
 // concat). Any dtype; gradients flow through floating ones.
 //
-// A view shares its bytes with x. The gradient of a slice of x is added to that slice of x's gradient, so a
-// loop over T time steps costs one pass over x, not T passes.
+// A view shares its bytes with x. The gradient of a slice is added only to that slice of x's gradient. So
+// a loop over T slices, one per time step, costs one pass over x and not T passes.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace eddy {
 // Returns x with another shape in row-major order: a view if the strides allow one, else a copy.
 // errors: ShapeError when the numbers of elements differ.
 Tensor reshape(const Tensor& x, const Shape& shape);
-// The same; one of the sizes may be -1 and is then computed from the number of elements.
+// The same; one of the sizes may be -1: it is computed from the number of elements.
 // errors: ShapeError with two such sizes, a size below -1, or sizes that do not divide the elements.
 Tensor reshape(const Tensor& x, std::initializer_list<std::int64_t> sizes);
 

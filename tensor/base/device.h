@@ -1,4 +1,4 @@
-// Where a tensor's bytes live.
+// Devices: where the bytes of a tensor are stored.
 #pragma once
 
 #include <cstdint>

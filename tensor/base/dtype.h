@@ -1,5 +1,5 @@
-// Element types. bf16 is storage: the upper half of an f32, rounded to nearest even; arithmetic happens in
-// f32.
+// Element types. bf16 only stores numbers: it is the upper half of an f32, rounded to nearest even.
+// Arithmetic on it is f32.
 #pragma once
 
 #include <cstddef>

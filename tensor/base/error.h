@@ -19,7 +19,7 @@ class ShapeError : public Error {
  public:
   using Error::Error;
 };
-// A dtype the operation does not take.
+// A dtype that the operation does not support.
 class DtypeError : public Error {
  public:
   using Error::Error;
@@ -39,7 +39,7 @@ class GraphError : public Error {
  public:
   using Error::Error;
 };
-// A tensor saved for the backward pass was overwritten since.
+// A tensor that was saved for the backward pass was overwritten since.
 class VersionError : public GraphError {
  public:
   using GraphError::GraphError;
@@ -49,17 +49,17 @@ class NonFiniteError : public Error {
  public:
   using Error::Error;
 };
-// An allocation failed; the text says what was requested, what is live and what would lower it.
+// An allocation failed. The text gives the request, the live memory and ways to use less.
 class OutOfMemoryError : public Error {
  public:
   using Error::Error;
 };
-// The operating system refused: a missing file, a full disk, a directory that exists.
+// The operating system reported an error: a missing file, a full disk, a directory that exists.
 class IoError : public Error {
  public:
   using Error::Error;
 };
-// A file's content is not what its format says.
+// The content of a file violates its format.
 class FormatError : public Error {
  public:
   using Error::Error;

@@ -1,5 +1,5 @@
-// A file that appears whole or not at all. It is written under a temporary name beside the target, synced and
-// renamed over the target, and the directory is synced. A crash or a full disk leaves the old file as it was.
+// Writes a file completely or not at all: it writes a temporary file beside the target, syncs it, renames it
+// to the target, and syncs the directory. After a crash or on a full disk the old file is unchanged.
 #pragma once
 
 #include <cstdint>

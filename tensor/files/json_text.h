@@ -7,7 +7,7 @@
 
 namespace eddy {
 
-// Returns the text as a JSON string, quotes included; nothing when it is not UTF-8.
+// Returns the text as a JSON string with its quotes; nothing if it is not UTF-8.
 std::optional<std::string> json_string(std::string_view text);
 
 // Returns the text in quotes for an error message: control characters are escaped, invalid UTF-8 is replaced,

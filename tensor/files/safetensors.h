@@ -1,6 +1,6 @@
 // Safetensors files: a little-endian u64 with the length of a JSON header, the header, then the raw
-// little-endian bytes of all tensors with offsets counted from the end of the header. Files may be hostile,
-// so the whole header is checked before a tensor is returned.
+// little-endian bytes of all tensors; offsets count from the end of the header. Files may be malicious, so
+// the whole header is checked before a tensor is returned.
 // Source: the format's description at https://github.com/huggingface/safetensors (Format).
 #pragma once
 
@@ -27,18 +27,18 @@ using SafetensorsMetadata = std::map<std::string, std::string>;
 struct SafetensorsEntry {
   std::string name;
   std::string type;            // the format's name of the element type: "F32", "F16", "BOOL", ...
-  std::optional<Dtype> dtype;  // Eddy's dtype of that name; nothing for F16 and for types that Eddy lacks
+  std::optional<Dtype> dtype;  // Eddy's dtype of this name; nothing for F16 and other types that it lacks
   std::vector<std::int64_t> shape;
   const std::byte* data = nullptr;
   std::int64_t bytes = 0;
 };
 
 // A file mapped into memory for reading. Entries and their data live as long as the object or a copy of it.
-// The file must not be truncated meanwhile; write_safetensors replaces files whole and never truncates one.
+// The file must not be truncated meanwhile. write_safetensors replaces whole files and truncates none.
 class SafetensorsFile {
  public:
   // Returns the file with its header checked. It may hold tensors of any type that the format knows.
-  // errors: IoError when it cannot be read; FormatError for a malformed header, and for what PyTorch pickled.
+  // errors: IoError if it cannot be read; FormatError for a malformed header or a pickle file of PyTorch.
   static SafetensorsFile open(const std::string& path);
 
   // All tensors, sorted by name.
@@ -47,7 +47,7 @@ class SafetensorsFile {
   const SafetensorsEntry* find(std::string_view name) const;
   // The texts under "__metadata__".
   const SafetensorsMetadata& metadata() const { return metadata_; }
-  // Where it was opened.
+  // The path that was opened.
   const std::string& path() const { return path_; }
   // The whole file, header included.
   std::span<const std::byte> bytes() const { return {mapping_.get(), size_}; }
@@ -70,14 +70,14 @@ struct SafetensorsItem {
   const void* data = nullptr;
 };
 
-// Writes a file, whole or not at all. Names are sorted in the header; data are ordered by element size,
+// Writes a file completely or not at all. Names are sorted in the header; data are ordered by element size,
 // widest first, so that each tensor is aligned. Equal input gives equal bytes.
 // errors: ValueError for names that are equal, reserved or not UTF-8, for bad shapes and missing data;
-// IoError when writing fails, with the old file untouched.
+// IoError when writing fails; the old file is then unchanged.
 void write_safetensors(const std::string& path, std::span<const SafetensorsItem> items,
                        const SafetensorsMetadata& metadata = {});
 
-// Which tensors to read, by name; an empty function stands for all.
+// Whether to read the tensor of a name; an empty function reads all.
 using SafetensorsNames = std::function<bool(const std::string&)>;
 
 // Returns the wanted tensors of a file, copied to the CPU.

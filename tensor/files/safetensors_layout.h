@@ -19,7 +19,7 @@ inline constexpr std::int64_t kSafetensorsMaxHeaderBytes =
 struct SafetensorsType {
   std::string_view name;       // "F32", "BF16", "BOOL", ...
   int bits;                    // of one element
-  std::optional<Dtype> dtype;  // Eddy's; nothing for a type that Eddy does not compute with
+  std::optional<Dtype> dtype;  // Eddy's dtype; nothing if it has none
 };
 // Returns the type of that name, or null when the format defines none.
 const SafetensorsType* find_safetensors_type(std::string_view name);

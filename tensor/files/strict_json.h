@@ -1,6 +1,6 @@
 // A strict JSON parser for untrusted files. The parser underneath (nlohmann_json) keeps the last of two equal
-// keys, stops silently at a NUL byte and does not bound nesting or the number of values; this one refuses all
-// of these. Internal: included by .cpp files only, so that users of tensor/ need no JSON header.
+// keys, stops silently at a NUL byte and does not bound nesting or the number of values. This one reports all
+// of these as errors. Only .cpp files include this header, so users of tensor/ need no JSON header.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,9 @@ struct JsonResult {
   bool ok() const { return problem.empty(); }
 };
 
-// Returns the JSON value of a whole text, or the problem with it. Refused: anything but one JSON value with
-// white space around it, invalid UTF-8, NUL bytes, byte order marks, equal keys in one object, numbers out of
-// the range of a double.
+// Returns the JSON value of a whole text, or the problem with it. Problems are anything but one JSON value
+// with white space around it, invalid UTF-8, NUL bytes, byte order marks, equal keys in one object, and
+// numbers out of the range of a double.
 JsonResult parse_strict_json(std::string_view text, const JsonLimits& limits = {});
 
 }  // namespace eddy

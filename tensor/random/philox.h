@@ -1,6 +1,6 @@
 // Philox4x32-10: a counter-based generator. Word i of a stream is a pure function of (seed, stream, step, i),
-// so the CPU and the GPU draw the same numbers, recomputation reproduces them, and masks never need to be
-// stored.
+// so the CPU and the GPU draw the same numbers, and masks need not be stored because recomputation draws them
+// again.
 // Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
 #pragma once
 
@@ -60,7 +60,7 @@ RandomKey random_key(std::uint64_t seed, const char* stream, std::uint64_t step)
 // The same for a stream with a number in its name, such as a time step or a call count.
 RandomKey random_key(std::uint64_t seed, const char* stream, std::uint64_t index, std::uint64_t step);
 
-// Returns a number uniform in [0, 1) with 24 bits: exact in f32 and the same on every device.
+// Returns a uniform number in [0, 1) of 24 bits: exact in f32, so the same on every device.
 EDDY_HD_INLINE float uniform01(std::uint32_t word) {
   return static_cast<float>(word >> 8) * 0x1p-24f;
 }

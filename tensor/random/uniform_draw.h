@@ -1,6 +1,6 @@
 // Unbiased random integers below a bound. The result is a pure function of (key, element, bound). The first
-// 2^64 mod bound values are rejected, because `word % bound` would favour small results; a rejected value is
-// replaced by one far away in the same stream, not by the next element's.
+// 2^64 mod bound values are rejected, because `word % bound` would favour small results. A rejected value is
+// replaced by one far away in the same stream, not by the value of the next element.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // The thread pool. Work is cut into chunks whose borders depend only on the problem, never on the number of
-// threads, so results are the same bits with one thread or many. Workers spin for some 20 us after the last
-// chunk, then sleep: longer spinning is 8-22 times slower when another process occupies a core.
+// threads, so results are bit-identical with one thread or many. Workers spin for some 20 us after the last
+// chunk, then sleep: with longer spinning, work is 8-22 times slower when another process occupies a core.
 #pragma once
 
 #include <atomic>
@@ -52,9 +52,9 @@ EDDY_INLINE void parallel_for(std::int64_t n, std::int64_t grain, Body&& body) {
       const_cast<void*>(static_cast<const void*>(&body)));
 }
 
-// Runs body(rank, size, barrier) once on each of up to `max_threads` threads at the same time. For loops over
-// time whose steps are too short for a parallel region each. Ranks must write disjoint results and must not
-// throw: the other ranks would wait at the barrier for ever.
+// Runs body(rank, size, barrier) once on each of up to `max_threads` threads at the same time, for loops over
+// time whose steps are too short for a parallel region of their own. Ranks must write disjoint results. They
+// must not throw: the other ranks would wait at the barrier forever.
 template <class Body>
 EDDY_INLINE void parallel_team(int max_threads, Body&& body) {
   detail::parallel_team(

@@ -1,6 +1,6 @@
-// The forward passes of one evaluation, captured once and replayed where the device supports it
-// (train/step/graph_cache.h): one copy sends a batch's tokens to the device, one graph is replayed, the
-// losses come back. The eager pass gives the same bits.
+// The forward passes of one evaluation, captured once and replayed if the device supports it
+// (train/step/graph_cache.h): one copy sends a batch's tokens to the device, a graph is replayed, and the
+// losses are copied back. Results are bit-identical to the eager pass.
 #pragma once
 
 #include <cstddef>
@@ -27,12 +27,12 @@ class CapturedEval {
     Tensor logits;         // with EvalPlan::count_correct
     bool carried = false;  // whether the batch started from a carried state
   };
-  // The losses of one batch. With carry_state it starts from the state in `carried` and stores its own there.
+  // Returns the losses of a batch. With carry_state it starts from the state in `carried` and updates it.
   // aliasing: the next call may overwrite the output and the tensors in `carried`.
   // errors: those of the model.
   Output run(const Batch& batch, CarriedState& carried);
 
-  // Why batches are not captured, returned once; else "".
+  // The reason why batches are not captured, returned once; else "".
   std::string take_message() { return kinds_.take_message(); }
   // The number of graphs captured so far.
   std::size_t graphs() const { return kinds_.graphs(); }

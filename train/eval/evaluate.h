@@ -1,8 +1,8 @@
-// The loss of a model on tokens it is not trained on. Dropout is off, and nothing is recorded for a backward
-// pass.
+// The loss of a model on held-out tokens, without dropout. Nothing is recorded for a backward pass. There are
+// four ways:
 //
 //   evaluate_batches   the batches that a task gives, with or without a state carried between them
-//   evaluate           every window of a split once: exact, the same bits each time
+//   evaluate           every window of a split once: exact and bit-identical each time
 //   evaluate_random    the mean over random windows with its standard error, as Kausik, "Recurrent
 //                      Transformers" (2025), reports it
 //   evaluate_last      only the last targets of each window, to compare windows of different lengths
@@ -24,9 +24,9 @@
 namespace eddy {
 
 struct EvalOptions {
-  std::string split = "valid";  // a part of the task's data: valid, train, test, all
-  std::int64_t batches = 0;     // 0: all of the split once; else so many batches
-  std::int64_t batch = 64;      // rows at a time
+  std::string split = "valid";  // part of the task's data: valid, train, test, all
+  std::int64_t batches = 0;     // number of batches; 0: the whole split once
+  std::int64_t batch = 64;      // rows per batch
   std::uint64_t seed = 1337;    // of random batches
   bool clear_state = false;     // clear the recurrent state at every segment (see EvalPlan)
   bool by_position = false;     // keep the losses by position
@@ -52,7 +52,7 @@ struct EvalResult {
   std::vector<std::int64_t> position_count;
   bool carried = false;                                     // whether any batch started from a carried state
   std::vector<std::pair<std::string, double>> diagnostics;  // of the model and the last carried state
-  std::string uncaptured;  // why a GPU did not replay batches; empty when it did, or there were few
+  std::string uncaptured;  // why a GPU did not replay batches; empty if it did, or if there were few
 
   double bits_per_token() const;
   double perplexity() const;
@@ -60,8 +60,8 @@ struct EvalResult {
   void add_position(std::int64_t position, double nats);
 };
 
-// Called after each batch with the number of tokens predicted so far, and in all. Returns whether to
-// continue; if not, the result is that of the batches so far.
+// Called after each batch with the number of tokens predicted so far and the total. Returns whether to
+// continue; if not, the result covers the batches so far.
 using EvalProgress = std::function<bool(std::int64_t done, std::int64_t total)>;
 
 // The options of evaluate_batches.
@@ -72,7 +72,7 @@ struct EvalPlan {
   bool random = false;         // the batches are random: add the standard error of their mean loss
   bool capture = true;         // as EvalOptions::capture
   std::int64_t total = 0;      // scored targets in all, for `progress`; 0 when not known
-  // Called with each batch and its losses, [batch * rows] nats, 0 where not scored; may be empty.
+  // Called with each batch and its losses, [batch * rows] in nats, 0 if not scored; may be empty.
   std::function<void(const Batch& batch, std::span<const double> losses)> on_batch;
 };
 
@@ -96,9 +96,9 @@ EvalResult evaluate_random(const Model& model, std::span<const std::int32_t> tok
                            std::int64_t batches, std::int64_t batch, std::int64_t sequence,
                            const EvalProgress& progress = {}, const EvalPlan& plan = {});
 
-// The mean loss over the last options.score_last targets of windows of `sequence` tokens. The windows end
-// score_last tokens apart, so each target counts once. With options.batches the windows are drawn at random
-// by options.seed; else all come in order. Adds the accuracy.
+// The mean loss over the last options.score_last targets of windows of `sequence` tokens, and the accuracy.
+// The windows end score_last tokens apart, so each target counts once. With options.batches, options.seed
+// draws random windows; otherwise all windows are used in order.
 // source: Liang, "Block-wise recurrent transformer" (2024), its evaluation by length.
 // errors: as evaluate; ValueError when score_last exceeds the sequence or no text has room for a window.
 EvalResult evaluate_last(const Model& model, const std::vector<std::span<const std::int32_t>>& texts,

@@ -1,4 +1,4 @@
-// A page of charts of the loss by position in a document: does a model profit from distant context?
+// A page of charts of the loss by position in a document: does a model use distant context?
 // Source: Hutchins et al., "Block-recurrent transformers" (2022), appendix H, cumulative cross-entropy.
 #pragma once
 
@@ -18,8 +18,8 @@ struct PositionCurve {
 
 // The mean over all targets up to each position; each document counts up to its own length.
 PositionCurve cumulative_bits(const EvalResult& result);
-// The mean over the targets of each interval of positions. An interval's length is an eighth of its first
-// position, so that all look equal on a logarithmic axis. Intervals without a target are left out.
+// The mean over the targets of each interval of positions. The length of an interval is an eighth of its
+// first position, so that all look equal on a logarithmic axis. Intervals without a target are omitted.
 PositionCurve local_bits(const EvalResult& result);
 
 // One line in the page's charts.

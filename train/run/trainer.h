@@ -9,7 +9,7 @@ namespace eddy {
 
 struct TrainRequest {
   RunConfig config;
-  std::string run_dir;    // of a new run; must not exist, or hold a run without a checkpoint
+  std::string run_dir;    // folder of a new run: does not exist, or has a run without a checkpoint
   std::string resume;     // or: the folder of a run to resume
   std::string init_from;  // a run or checkpoint whose parameters a new run starts from
   // The checkpoint to resume, or to initialise from: latest, best, newest-whole or step-N.
@@ -20,12 +20,12 @@ struct TrainRequest {
 enum class TrainEnd { finished, time_over, interrupted, too_many_bad_steps };
 
 // Trains until the configured steps are done, the minutes are over, SIGINT, SIGTERM or SIGHUP arrives, or too
-// many steps in a row were not finite, and returns which. Every end writes a checkpoint and a report. Step s
+// many steps in a row were not finite; returns which. It always writes a checkpoint and a report. Step s
 // of a run depends only on (config, seed, s) and on the checkpoint before it: a resumed run equals an
 // unbroken one to the bit.
 // errors: IoError when the run's folder exists (nothing is overwritten), or when text or checkpoint cannot be
-// read; ConfigError and ValueError when sizes, vocabulary and text do not fit each other. All are found
-// before the folder is made.
+// read; ConfigError and ValueError if sizes, vocabulary and text do not fit each other. All errors are
+// found before the folder is made.
 TrainEnd train(const TrainRequest& request);
 
 }  // namespace eddy

@@ -14,10 +14,10 @@ inline constexpr std::int32_t kNotScored = -1;
 
 struct Batch {
   Tensor tokens;   // [batch, time] i32
-  Tensor targets;  // [batch, rows] i32; by the model's readout rows is time, 1 or tail; kNotScored: no target
+  Tensor targets;  // [batch, rows] i32; the model's readout sets rows: time, 1 or tail; kNotScored: no target
   Tensor start;    // [batch, 1] i64, 1 where a row begins with a new state; undefined: no row does
   std::int64_t block = 0;   // positions per block in this call; 0: model.block
-  std::int64_t tail = 0;    // with readout tail: how many last positions are scored
+  std::int64_t tail = 0;    // with readout "tail": number of last positions that are scored
   std::int64_t scored = 0;  // how many targets are scored
 };
 
@@ -27,7 +27,7 @@ struct Batch {
 Batch make_batch(std::int64_t batch, std::vector<std::int32_t> tokens, std::vector<std::int32_t> targets,
                  const std::vector<std::int64_t>& starts = {});
 
-// The input for a batch on a model's device. The caller sets start flags, state and dropout.
+// The model's input for a batch, on its device. The caller sets start flags, state and dropout.
 ForwardInput forward_input(const Batch& batch, Device device);
 
 // The recurrent state between batches. Its values carry over; gradients do not.
@@ -35,9 +35,9 @@ struct CarriedState {
   State state;  // detached
   std::int64_t rows = 0;
 
-  // Sets input.state, and input.start for the rows that begin anew: [rows, segments of the call] on the CPU,
-  // with the flag in the first segment. Sets nothing, so that the model starts cold, when every row begins
-  // anew or when the number of rows has changed.
+  // Sets input.state, and input.start for the rows that begin with a new state: [rows, segments of the call]
+  // on the CPU, with the flag in the first segment. If all rows begin with a new state, or if the number of
+  // rows has changed, it sets nothing, so that the model starts cold.
   void set_input(ForwardInput& input, const Batch& batch, const ModelConfig& config) const;
   // Stores the detached state after a batch.
   void update(const State& after, const Batch& batch);

@@ -1,13 +1,13 @@
-// Training steps that are captured once and replayed, where the device supports it. What is captured is the
-// eager step of train_step.h, which also runs wherever capture does not pay or does not work; the results are
-// the same to the bit. A replay sends the step's inputs by one copy and puts the state into the memory that
-// the graph reads.
+// Training steps that are captured once and replayed, if the device supports it. The captured work is the
+// eager step of train_step.h. The eager step itself runs if capture fails or does not pay; results are
+// bit-identical. A replay sends the step's inputs in one copy and copies the state to the memory that the
+// graph reads.
 //
-// Steps of one kind share a graph (graph_cache.h). Two steps are of one kind when the host does the same
-// for both:
+// Steps of the same kind share a graph (graph_cache.h). Two steps are of the same kind if the host does the
+// same for both:
 //
-//   part of the kind   shapes, block sizes, whether some or all rows begin anew, state tensors on the host
-//   data of a replay   tokens, which rows begin anew, learning rate, random numbers
+//   part of the kind   shapes, block sizes, whether some or all rows restart, state tensors on the host
+//   data of a replay   tokens, which rows restart, learning rate, random numbers
 #pragma once
 
 #include <cstdint>
@@ -32,12 +32,12 @@ class CapturedStep {
   CapturedStep(const CapturedStep&) = delete;
   CapturedStep& operator=(const CapturedStep&) = delete;
 
-  // The result of one step, as train_step.
-  // aliasing: the next call may overwrite the tensors in `carried`; copy what must last.
+  // Returns the result of one step, as train_step does.
+  // aliasing: the next call may overwrite the tensors in `carried`; copy those that you keep.
   // errors: those of train_step.
   StepResult step(const std::vector<Batch>& batches, CarriedState& carried, const StepOptions& options);
 
-  // Why steps are not captured, returned once; else "".
+  // The reason why steps are not captured, returned once; else "".
   std::string take_message() { return kinds_.take_message(); }
   // The number of graphs captured so far.
   std::size_t graphs() const { return kinds_.graphs(); }

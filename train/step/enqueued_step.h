@@ -1,6 +1,6 @@
-// One optimizer step in two halves: enqueue its work on the device, then wait and read the results. The first
-// half never waits for the device, and the device itself decides whether the step changes the parameters: so
-// the first half can be captured and replayed.
+// One optimizer step in two halves: enqueue its work on the device; wait and read the results. The first half
+// never waits for the device, and the device itself decides whether the step changes the parameters. So the
+// first half can be captured and replayed.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ struct StepResult {
   double loss = 0;       // mean over the scored targets of all batches, nats
   double grad_norm = 0;  // before clipping
   bool finite = true;    // when not, no parameter changed
-  bool stopped = false;  // ended by StepOptions::stop: nothing changed, and the numbers mean nothing
-  std::string problem;   // what was not finite, and which op, module or parameter it came from; else empty
+  bool stopped = false;  // ended by StepOptions::stop: nothing changed, and the numbers are invalid
+  std::string problem;   // what was not finite, and the op, module or parameter that caused it; else empty
   GraphStats graph;      // of the last batch, when its backward pass began
 };
 
@@ -30,7 +30,7 @@ struct StepOptions {
   std::uint64_t seed = 0;  // of dropout
   std::int64_t step = 0;   // optimizer steps done before; numbers the dropout masks
   bool carry_state = false;
-  // Called between two batches of a step that is not captured: true ends the step, which then has no effect.
+  // Called between two batches of a step that is not captured. true ends the step without effect.
   std::function<bool()> stop{};
 };
 
@@ -49,16 +49,16 @@ void write_step_inputs(StepInputs& inputs, const Optimizer& optimizer, const std
 
 // Enqueues forward, loss and backward of every batch, and the optimizer's step. The device reads tokens,
 // targets, shares and scalars from `inputs`; `batches` gives only shapes, flags and sizes. A loss that is not
-// finite makes the gradient, and so its norm, NaN: the optimizer then changes nothing. When options.stop ends
-// it, parameters and optimizer are untouched.
+// finite makes the gradient and its norm NaN; the optimizer then changes nothing. If options.stop ends the
+// step, parameters and optimizer do not change.
 EnqueuedStep enqueue_step(Model& model, Optimizer& optimizer, const StepInputs& inputs,
                           const std::vector<Batch>& batches, const CarriedState& before,
                           const StepOptions& options);
 
-// Waits for the step, reads its norm and losses by one copy, and counts the optimizer's step if it was taken.
-// With carry_state `carried` becomes the state after the step; after a loss that is not finite it is cleared,
-// since it may be the cause. `inputs` and `before` must still be those of the step: to find the source of a
-// value that is not finite, the step is computed again.
+// Waits for the step, reads its norm and losses in one copy, and counts the optimizer's step if it was taken.
+// With carry_state, `carried` becomes the state after the step. After a loss that is not finite it is
+// cleared, because it may be the cause. `inputs` and `before` must still be those of the step, because the
+// function computes the step again to find the source of a value that is not finite.
 StepResult collect_step(Model& model, Optimizer& optimizer, const StepInputs& inputs,
                         const std::vector<Batch>& batches, const CarriedState& before,
                         const EnqueuedStep& work, CarriedState& carried, const StepOptions& options);

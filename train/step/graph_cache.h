@@ -1,10 +1,10 @@
-// Decides when repeated work runs eagerly, is captured, and is replayed. Work is sorted into kinds, each
-// named by a text; two pieces of work are of one kind when the host does the same for both.
+// Decides when repeated work runs eagerly, is captured, or is replayed. Work is sorted into kinds, which are
+// named by texts. Two pieces of work are of the same kind if the host does the same for both.
 //
-//   a kind is seen           what runs
+//   a kind occurs            what runs
 //   the first two times      the work itself, eagerly: it allocates tables, makes plans, loads kernels
-//   the third time           it is captured, then replayed
-//   from then on             replayed
+//   the third time           the work is captured, then replayed
+//   from then on             the work is replayed
 //
 // At most GraphCacheLimits::graphs kinds are captured; the others run eagerly.
 #pragma once
@@ -21,7 +21,7 @@ namespace eddy {
 
 inline constexpr int kCaptureWarmUp = 2;  // eager runs of a kind before it is captured
 
-// How many kinds are captured and how many remembered, and their names in messages: "steps", "(shapes,
+// How many kinds are captured and how many are remembered, and how messages name them: "steps", "(shapes,
 // flags)".
 struct GraphCacheLimits {
   std::size_t graphs, kinds;
@@ -34,8 +34,8 @@ class GraphCache {
  public:
   explicit GraphCache(const GraphCacheLimits& limits) : limits_(limits) {}
 
-  // The graph of a kind, or null when the work must run eagerly. When the kind is due, `record` makes the
-  // graph (it returns a unique_ptr<Graph>). A capture that fails is not tried again.
+  // Returns the graph of a kind, or null if the work must run eagerly. At the third occurrence of a kind,
+  // `record` makes the graph (it returns a unique_ptr<Graph>). A capture that fails is not tried again.
   template <class Record>
   Graph* find(const std::string& text, Record&& record) {
     Kind* const kind = kind_of(text);
@@ -62,7 +62,7 @@ class GraphCache {
     if (!has_message_) message_ = text;
     has_message_ = true;
   }
-  // Why work is not captured, returned once; else "".
+  // The reason why work is not captured, returned once; else "".
   std::string take_message() { return std::exchange(message_, std::string()); }
   // The number of graphs captured so far.
   std::size_t graphs() const { return graphs_; }

@@ -1,4 +1,4 @@
-// What captured steps and captured evaluations share (captured_step.h, train/eval/captured_eval.h): the kind
+// What captured steps and captured evaluations (captured_step.h, train/eval/captured_eval.h) share: the kind
 // of a batch as a text, and memory for the state that a graph reads.
 #pragma once
 
@@ -10,15 +10,15 @@
 
 namespace eddy {
 
-// The kind of batches and a state: equal texts for those on which the host does the same work. It covers
-// shapes and block sizes, whether some or all rows begin anew, and the contents of state tensors on the host.
-// Tokens, which rows begin anew, and values on the device are not part of it.
+// Returns the kind of batches and a state as a text: it is equal if the host does the same work. It covers
+// shapes and block sizes, whether some or all rows restart, and the contents of state tensors on the host.
+// Tokens, which rows restart, and values on the device are not part of it.
 std::string capture_key(const std::vector<Batch>& batches, const State& state);
 
-// A state with the same names and layouts: tensors on the device have new, uninitialised memory; tensors on
-// the host are copied, since the host's decisions depend on them.
+// Returns a state with the same names and layouts. Tensors on the device have new, uninitialised memory;
+// tensors on the host are copied, because the host's decisions depend on them.
 State state_buffers_like(const State& state);
-// Copies a state's device tensors into such memory, unless they already lie there.
+// Copies the device tensors of a state into such memory, unless they are already there.
 void copy_state_into(const State& places, const State& state);
 
 // Updates the parameters' bf16 copy, if the model has one and it is out of date.

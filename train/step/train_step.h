@@ -7,11 +7,11 @@
 
 namespace eddy {
 
-// The result of one optimizer step over `batches`, which see the same weights. Their accumulated gradient is
+// Runs one optimizer step over `batches`, all with the same weights, and returns its result. The gradient is
 // that of the mean loss over all scored targets. With carry_state the state is carried from batch to batch
-// and left in `carried`; after a loss that is not finite it is cleared, since it may be the cause. A step
-// without scored targets advances the state and changes no parameter; its loss is NaN. A loss or gradient
-// that is not finite skips the step.
+// and stored in `carried`; after a loss that is not finite it is cleared, because it may be the cause. A step
+// without scored targets advances the state and changes no parameter; its loss is NaN. If the loss or a
+// gradient is not finite, no parameter changes.
 // errors: those of the model.
 StepResult train_step(Model& model, Optimizer& optimizer, const std::vector<Batch>& batches,
                       CarriedState& carried, const StepOptions& options);

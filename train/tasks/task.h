@@ -1,6 +1,6 @@
-// A task is what a run is trained and evaluated on. The trainer knows no data: a Task gives it batches, says
-// whether the model's state is carried from one batch to the next, and measures the model. A task is one
-// file, train/tasks/task_<name>.cpp, and one line in task_registry.cpp; `data.name` chooses it.
+// A task defines what a run is trained and evaluated on. The trainer knows no data: a Task gives it batches,
+// says whether the model's state is carried from batch to batch, and evaluates the model. A task is one file,
+// train/tasks/task_<name>.cpp, and one line in task_registry.cpp; the key `data.name` chooses it.
 //
 //   for each step:    rate = learning_rate(step, scheduled)
 //                     next(step, 0), ..., next(step, accumulate - 1)      the batches of one optimizer step
@@ -51,15 +51,15 @@ class Task {
   // fit the task.
   virtual void set_model_sizes(ModelConfig& model) const = 0;
 
-  // The batch of one micro-batch of one step. Without carries_state it is a pure function of (seed, step,
-  // micro) and of what load restores. With carries_state each call advances by one segment; calls come in
-  // order, and none is repeated.
+  // Returns batch `micro` of one step. Without carries_state it is a pure function of (seed, step, micro) and
+  // of what load restores. With carries_state each call advances by one segment; calls come in order, and
+  // none is repeated.
   virtual Batch next(std::int64_t step, std::int64_t micro) = 0;
   // Whether the model's state is carried from batch to batch, row by row. Rows flagged by Batch::start begin
   // with a new state.
   virtual bool carries_state() const { return false; }
 
-  // The number of tokens in each row of every training batch; 0 when it differs from batch to batch.
+  // The number of tokens in each row of a training batch; 0 if it differs from batch to batch.
   virtual std::int64_t row_length() const { return 0; }
 
   // What a resumed run needs, such as stream positions or a curriculum: an object, or null for nothing.
@@ -73,34 +73,34 @@ class Task {
   virtual double learning_rate(std::int64_t step, double scheduled) const;
   // Called after every optimizer step, skipped ones included, before a checkpoint of it is written.
   // `steps_done` counts this one; `loss` is its loss, NaN when the step was skipped or after_step is
-  // called again for a resumed run. `progress` is that of an evaluation; where it ends one, save() notes that
-  // after_step is owed.
+  // called again for a resumed run. `progress` is that of an evaluation; if it ends one, save() notes that
+  // after_step must be called again.
   virtual AfterStep after_step(const Model& model, std::int64_t steps_done, double loss,
                                const EvalProgress& progress = {});
   // Whether the run that load() restored was stopped inside after_step.
   virtual bool owes_after_step() const { return false; }
 
-  // The loss and other numbers of the model on data it is not trained on. Does not change the positions and
-  // the state of training.
-  // errors: ValueError for a split or options the task does not have, and for sizes that make no batch.
+  // Returns the loss and other numbers of the model on held-out data. The positions and the state of training
+  // do not change.
+  // errors: ValueError for a split or options that the task does not have, and for sizes that give no batch.
   virtual EvalResult evaluate(const Model& model, const EvalOptions& options,
                               const EvalProgress& progress = {}) const = 0;
 
-  // Text that the model generates; "" for tasks without text. `stop` is called between two tokens; true ends
-  // the text there.
+  // Returns text that the model generates; "" for tasks without text. `stop` is called between two tokens;
+  // true ends the text there.
   virtual std::string sample(const Model& model, std::int64_t tokens, std::uint64_t seed,
                              const std::function<bool()>& stop = {}) const;
   // Adds sections of the task's own to the run's report: charts, pictures, tables.
   virtual void report(HtmlPage& page, const Model& model) const;
 
-  // Whether the data are read from data.path; else they are generated.
+  // Whether the data come from data.path; otherwise they are generated.
   virtual bool reads_files() const { return false; }
   // Whether evaluate draws random numbers by options.seed.
   virtual bool uses_seed(const EvalOptions& options) const = 0;
 
   // The tokenizer of a task on text, else nullptr. It is saved with the run and lives as long as the task.
   virtual const Tokenizer* tokenizer() const { return nullptr; }
-  // A digest of the data, by which a resumed run recognises other data; "" when the configuration fixes them.
+  // A digest of the data, so that a resumed run detects other data; "" if the configuration determines them.
   virtual std::string data_sha256() const { return {}; }
 };
 
@@ -108,13 +108,13 @@ class Task {
 struct TaskArguments {
   RunConfig config;
   std::unique_ptr<Tokenizer> tokenizer;  // of the run that is resumed, evaluated or started from; or none
-  std::string expected_sha256;           // data_sha256 of the run that is resumed; empty: any data will do
-  std::string run;                       // that run's name, for errors
-  bool training = true;              // false: only evaluate is called, and what training needs is not checked
-  std::ostream* messages = nullptr;  // gets a line on where the data come from; may be null
+  std::string expected_sha256;           // data_sha256 of the run that is resumed; empty: any data
+  std::string run;                       // the name of that run, for errors
+  bool training = true;              // false: only evaluate is called; checks for training are skipped
+  std::ostream* messages = nullptr;  // gets a line that says where the data come from; may be null
 };
 
-// The task that config.data.name names.
+// Returns the task that config.data.name names.
 // errors: ConfigError for an unknown name (the nearest is given) and for keys that do not fit each other;
 // IoError, FormatError and ValueError for data that cannot be read or are too small.
 std::unique_ptr<Task> make_task(TaskArguments arguments);
