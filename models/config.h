@@ -34,10 +34,9 @@ struct ModelConfig {
 
   // Several families.
   std::int64_t segment = 0;  // tokens per segment; the state between segments is detached. 0: context
-  std::int64_t window =
-      0;  // keys that a token sees (llama_window, block_recurrent), and tokens per block
-          // (block_recurrent). 0: segment
-  std::int64_t chunk = 32;  // tokens per chunk (staircase, blockwise_recurrent); also rows of the memory
+  std::int64_t window = 0;   // keys that a token sees (llama_window, block_recurrent), and tokens per block
+                             // (block_recurrent). 0: segment
+  std::int64_t chunk = 32;   // tokens per chunk (staircase, blockwise_recurrent); also rows of the memory
 
   // block_recurrent.
   std::vector<std::int64_t> recurrent_layers;

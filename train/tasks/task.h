@@ -110,8 +110,8 @@ struct TaskArguments {
   std::unique_ptr<Tokenizer> tokenizer;  // of the run that is resumed, evaluated or started from; or none
   std::string expected_sha256;           // data_sha256 of the run that is resumed; empty: any data
   std::string run;                       // the name of that run, for errors
-  bool training = true;              // false: only evaluate is called; checks for training are skipped
-  std::ostream* messages = nullptr;  // gets a line that says where the data come from; may be null
+  bool training = true;                  // false: only evaluate is called; checks for training are skipped
+  std::ostream* messages = nullptr;      // gets a line that says where the data come from; may be null
 };
 
 // Returns the task that config.data.name names.
