@@ -5,8 +5,9 @@
 //   targets  . . . . e d d y     (.: not scored, target -1)
 //
 // Read beside it: models/params.h, models/layers.h, models/recurrent_transformer/transformer_layer.h,
-// models/optimizer/adam.h. The training loop of a real run is train/run/trainer.cpp; it adds files,
-// evaluation, checkpoints and a report to these fifteen lines.
+// models/optimizer/adam.h. The step of a real run is train/step/train_step.cpp: the same lines for
+// several batches and a recurrent state. Its loop, train/run/trainer.cpp, adds files, evaluation, checkpoints and
+// a report.
 #include <algorithm>
 #include <cstdio>
 #include <string>

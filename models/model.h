@@ -71,7 +71,7 @@ class Model {
   // Returns the place of a stream inside its block, chunk or window, for an empty state or one of `stream`:
   // the part of the position that decides which work the next token needs. If two states are at the same
   // place, and their tensors have the same names and layouts, the host enqueues the same work for both. So
-  // the work can be captured once and replayed (train/generate/captured_stream.h). Returns nothing if the
+  // the work can be captured once and replayed (next_logits in train/generate/generate.h). Returns nothing if the
   // work differs at every position: if the model keeps the keys of all tokens, uses a position table, or
   // rotates keys by position.
   virtual std::optional<std::vector<std::int64_t>> stream_place(const State& state) const = 0;

@@ -26,7 +26,7 @@
 #include "tests/emulation/emulation.h"
 #include "train/bench/profile.h"
 #include "train/bench/step_trial.h"
-#include "train/generate/captured_stream.h"
+#include "train/generate/generate.h"
 #include "train/page/human_text.h"
 #include "train/reproduce/speed.h"
 
@@ -189,23 +189,24 @@ Cells count(const SpeedRow& row, const Options& options) {
 void count_token(const SpeedRow& row) {
   const Device device = cuda_device();
   const std::unique_ptr<Model> model = make_model(row.model, Dtype::f32, device);
-  CapturedStream stream(*model, true);
+  Recorder recorder(model->params(), token_recorder(true));
   const std::vector<std::int32_t> ids(static_cast<std::size_t>(row.batch), 0);
   State state;
   const ModelConfig& config = model->config();
   const std::int64_t period =
       std::max({config.block, config.chunk, std::min<std::int64_t>(config.window, 512)});
-  for (std::int64_t i = 0; i < (kCaptureWarmUp + 2) * period; ++i) static_cast<void>(stream.step(ids, state));
+  for (std::int64_t i = 0; i < (kCaptureWarmUp + 2) * period; ++i)
+    static_cast<void>(next_logits(*model, ids, state, recorder));
   synchronize(device);
   const std::map<std::string, std::int64_t> before = emulation::launches();
-  for (std::int64_t i = 0; i < period; ++i) static_cast<void>(stream.step(ids, state));
+  for (std::int64_t i = 0; i < period; ++i) static_cast<void>(next_logits(*model, ids, state, recorder));
   synchronize(device);
   std::int64_t launched = 0;
   for (const auto& [name, times] : emulation::launches()) launched += times;
   for (const auto& [name, times] : before) launched -= times;
   std::printf("%s: %s launches for a token, the mean over %lld; %zu graphs. %s\n", row.name.c_str(),
               table_number(static_cast<double>(launched) / static_cast<double>(period)).c_str(),
-              static_cast<long long>(period), stream.graphs(), stream.take_message().c_str());
+              static_cast<long long>(period), recorder.graphs(), recorder.take_message().c_str());
 }
 
 void count_rows(const Options& options) {

@@ -18,7 +18,7 @@
 #include "tests/emulation/emulation.h"
 #include "tests/gpu/support/gpu_test.h"
 #include "tests/models/bf16_models.h"
-#include "train/step/captured_step.h"
+#include "train/step/train_step.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;
@@ -46,7 +46,7 @@ class Steps {
       : model_(make_model(config, dtype, gpu())), vocab_(config.vocab) {
     model_->params().initialize(3);
     optimizer_ = make_optimizer(model_->params(), {});
-    step_.emplace(*model_, *optimizer_, capture);
+    recorder_.emplace(model_->params(), RecorderOptions{.wanted = capture});
   }
   Counts count() {
     const Tensor tokens = test::bf16_tokens(2, 17, vocab_, static_cast<std::uint64_t>(number_));
@@ -60,14 +60,16 @@ class Steps {
     options.learning_rate = 1e-3;
     options.step = number_++;
     options.carry_state = true;
-    return counted([&] { CHECK(step_->step({make_batch(2, inputs, targets)}, carried_, options).finite); });
+    const std::vector<Batch> batches{make_batch(2, inputs, targets)};
+    return counted(
+        [&] { CHECK(train_step(*model_, *optimizer_, batches, carried_, options, &*recorder_).finite); });
   }
-  std::size_t graphs() const { return step_->graphs(); }
+  std::size_t graphs() const { return recorder_->graphs(); }
 
  private:
   std::unique_ptr<Model> model_;
   std::unique_ptr<Optimizer> optimizer_;
-  std::optional<CapturedStep> step_;
+  std::optional<Recorder> recorder_;
   CarriedState carried_;
   std::int64_t vocab_;
   std::int64_t number_ = 0;

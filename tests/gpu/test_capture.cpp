@@ -258,11 +258,10 @@ TEST_SUITE("device") {
     config.segment = 6;
     Training training(config, "adamw", true);
     const auto step = [&](int i) {
-      return training.step->step({batch_of(6, static_cast<std::uint64_t>(i))}, training.carried,
-                                 options_of(i, true));
+      return training.step({batch_of(6, static_cast<std::uint64_t>(i))}, options_of(i, true));
     };
     for (int i = 0; i < 5; ++i) CHECK(step(i).finite);
-    CHECK(training.step->graphs() == 1);
+    CHECK(training.recorder->graphs() == 1);
     const std::vector<float> values = floats(training.model->params().values());
     const std::map<std::string, Tensor> kept = training.optimizer->save(training.model->params());
     std::map<std::string, std::vector<float>> moments;
@@ -284,16 +283,14 @@ TEST_SUITE("device") {
   TEST_CASE("more kinds of steps than graphs give one warning and run uncaptured") {
     const ModelConfig config = small("recurrent_transformer", "regular");
     Training training(config, "adam", true);
-    training.step.emplace(*training.model, *training.optimizer, true, 4);
+    training.recorder.emplace(training.model->params(), RecorderOptions{.graphs = 4});
     int step = 0;
     for (int round = 0; round < 3; ++round)
       for (std::int64_t time = 1; time <= 6; ++time, ++step)
-        CHECK(training.step
-                  ->step({batch_of(time, static_cast<std::uint64_t>(step))}, training.carried,
-                         options_of(step, false))
+        CHECK(training.step({batch_of(time, static_cast<std::uint64_t>(step))}, options_of(step, false))
                   .finite);
-    CHECK(training.step->graphs() == 4);
-    CHECK(training.step->take_message().find("kinds") != std::string::npos);
-    CHECK(training.step->take_message() == "");
+    CHECK(training.recorder->graphs() == 4);
+    CHECK(training.recorder->take_message().find("kinds") != std::string::npos);
+    CHECK(training.recorder->take_message() == "");
   }
 }

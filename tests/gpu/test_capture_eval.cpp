@@ -10,7 +10,7 @@
 #include "tensor/random/philox.h"
 #include "tests/gpu/support/captured_model.h"
 #include "tests/gpu/support/gpu_test.h"
-#include "train/eval/captured_eval.h"
+#include "train/eval/evaluate.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;
@@ -57,14 +57,14 @@ std::size_t compare(const ModelConfig& config, EvalPlan plan, Dtype dtype = Dtyp
   const NoGrad no_grad;
   const auto model = make_model(config, dtype, gpu());
   model->params().initialize(7);
-  CapturedEval captured(*model, plan);
+  Recorder captured(model->params(), eval_recorder(plan));
   plan.capture = false;
-  CapturedEval eager(*model, plan);
+  Recorder eager(model->params(), eval_recorder(plan));
   CarriedState got_state, want_state;
   for (int i = 0; i < kBatches; ++i) {
     CAPTURE(i);
-    const CapturedEval::Output want = eager.run(batch_of(i), want_state),
-                               got = captured.run(batch_of(i), got_state);
+    const BatchLosses want = evaluate_batch(*model, batch_of(i), want_state, plan, eager),
+                      got = evaluate_batch(*model, batch_of(i), got_state, plan, captured);
     CHECK(floats(got.losses) == floats(want.losses));
     CHECK(got.logits.defined() == plan.count_correct);
     if (plan.count_correct)

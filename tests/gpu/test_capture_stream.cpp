@@ -8,7 +8,6 @@
 #include "tensor/random/philox.h"
 #include "tests/gpu/support/captured_model.h"
 #include "tests/gpu/support/gpu_test.h"
-#include "train/generate/captured_stream.h"
 #include "train/generate/generate.h"
 #include "train/text/tokenizer.h"
 
@@ -29,12 +28,13 @@ std::vector<std::int32_t> ids_of(std::int64_t rows, std::uint64_t step) {
 std::size_t compare(const ModelConfig& config, std::int64_t rows, int tokens, Dtype dtype = Dtype::f32) {
   const auto model = make_model(config, dtype, gpu());
   model->params().initialize(7);
-  CapturedStream eager(*model, false), captured(*model, true);
+  Recorder eager(model->params(), token_recorder(false)), captured(model->params(), token_recorder(true));
   State want_state, got_state;
   for (int i = 0; i < tokens; ++i) {
     CAPTURE(i);
     const std::vector<std::int32_t> ids = ids_of(rows, static_cast<std::uint64_t>(i));
-    const Tensor want = eager.step(ids, want_state), got = captured.step(ids, got_state);
+    const Tensor want = next_logits(*model, ids, want_state, eager),
+                 got = next_logits(*model, ids, got_state, captured);
     CHECK(got.shape() == Shape{rows, 11});
     CHECK(got.to_vector<float>() == want.to_vector<float>());
     if (i == tokens / 2) poison_gpu();  // what a graph reads must not be handed out to others
@@ -89,12 +89,13 @@ TEST_SUITE("device") {
       config.positions = true;
       const auto model = make_model(config, Dtype::f32, gpu());
       model->params().initialize(7);
-      CapturedStream stream(*model, true);
+      Recorder recorder(model->params(), token_recorder(true));
       State state;
-      for (std::uint64_t i = 0; i < 5; ++i) static_cast<void>(stream.step(ids_of(1, i), state));
-      CHECK(stream.graphs() == 0);
-      CHECK(stream.take_message().find(name) != std::string::npos);
-      CHECK(stream.take_message() == "");
+      for (std::uint64_t i = 0; i < 5; ++i)
+        static_cast<void>(next_logits(*model, ids_of(1, i), state, recorder));
+      CHECK(recorder.graphs() == 0);
+      CHECK(recorder.take_message().find(name) != std::string::npos);
+      CHECK(recorder.take_message() == "");
     }
   }
 

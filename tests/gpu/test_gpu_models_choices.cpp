@@ -70,8 +70,7 @@ std::vector<Batch> learnable(int step) {
 std::vector<double> losses_of(const ModelConfig& config) {
   Training training(config, "adamw", true, Dtype::bf16);
   std::vector<double> losses;
-  for (int i = 0; i < kSteps; ++i)
-    losses.push_back(training.step->step(learnable(i), training.carried, options_of(i, true)).loss);
+  for (int i = 0; i < kSteps; ++i) losses.push_back(training.step(learnable(i), options_of(i, true)).loss);
   return losses;
 }
 
@@ -152,7 +151,7 @@ TEST_SUITE("device") {
     const Chosen chosen({"wgmma", kFused});
     const auto train = [](const ModelConfig& config, Dtype dtype) {
       Training training(config, "adamw", false, dtype);
-      CHECK(training.step->step(learnable(0), training.carried, options_of(0, true)).finite);
+      CHECK(training.step(learnable(0), options_of(0, true)).finite);
     };
     train(wide("regular", 64, 1), Dtype::f32);
     CHECK(warned("attention in f32 with heads of 64 goes by the plain kernels"));

@@ -17,8 +17,7 @@
 #include "tensor/threads/thread_pool.h"
 #include "train/config/device_precision.h"
 #include "train/config/run_config.h"
-#include "train/generate/captured_stream.h"
-#include "train/generate/sampler.h"
+#include "train/generate/generate.h"
 #include "train/page/human_text.h"
 
 namespace eddy {
@@ -81,7 +80,7 @@ class LongStream {
   LongStream(const ModelConfig& config, const GenerateBenchOptions& options, std::int64_t max_length,
              Device device)
       : model_(make_model(config, Dtype::f32, device)),
-        stream_(*model_, options.capture),
+        recorder_(model_->params(), token_recorder(options.capture)),
         context_(config.context),
         ids_(static_cast<std::size_t>(options.batch), 0),
         reads_all_(config.family != "recurrent_transformer") {
@@ -89,11 +88,11 @@ class LongStream {
     if (reads_all_) {
       // Warm up until each position of a block is captured, then start again from the first token.
       for (std::int64_t i = 0; can_capture(device) && i < (kCaptureWarmUp + 2) * period(); ++i)
-        static_cast<void>(stream_.step(ids_, state_));
+        static_cast<void>(next_logits(*model_, ids_, state_, recorder_));
       state_ = {};
       return;
     }
-    static_cast<void>(stream_.step(ids_, state_));
+    static_cast<void>(next_logits(*model_, ids_, state_, recorder_));
     for (const auto& [name, tensor] : state_) {
       if (!is_cache(tensor)) continue;
       fill_random(tensor, name.c_str());
@@ -102,12 +101,12 @@ class LongStream {
     // Go past the first blocks, and past the tokens that are captured.
     const std::int64_t blocks = 1 + (can_capture(device) ? kCaptureWarmUp + 2 : 2);
     for (std::int64_t i = 1; !cached_ && i < blocks * period() && i < max_length; ++i)
-      static_cast<void>(stream_.step(ids_, state_));
+      static_cast<void>(next_logits(*model_, ids_, state_, recorder_));
   }
 
   const Model& model() const { return *model_; }
-  bool captured() const { return stream_.graphs() > 0; }
-  std::string message() { return stream_.take_message(); }
+  bool captured() const { return recorder_.graphs() > 0; }
+  std::string message() { return recorder_.take_message(); }
 
   // Whether another token may be timed at this length: a growing cache should stay near it.
   bool may_time_another(std::int64_t length) const {
@@ -118,7 +117,8 @@ class LongStream {
   // Returns the seconds of one token after `length` others, and the largest number of bytes of state. A model
   // with blocks is timed over one whole block. A model that reads all tokens continues from where it is.
   std::pair<double, std::int64_t> time_token(std::int64_t length) {
-    for (; reads_all_ && tokens_read_ < length; ++tokens_read_) static_cast<void>(stream_.step(ids_, state_));
+    for (; reads_all_ && tokens_read_ < length; ++tokens_read_)
+      static_cast<void>(next_logits(*model_, ids_, state_, recorder_));
     // The state must be the only owner of its tensors: a stream copies tensors that have other owners.
     State state = reads_all_ ? std::exchange(state_, {}) : state_after(length);
     const std::int64_t tokens = cached_ ? 1 : period();
@@ -126,7 +126,7 @@ class LongStream {
     double seconds = 0;
     for (std::int64_t i = 0; i < tokens; ++i) {
       const BenchClock::time_point start = BenchClock::now();
-      const Tensor logits = stream_.step(ids_, state);
+      const Tensor logits = next_logits(*model_, ids_, state, recorder_);
       for (std::size_t row = 0; row < ids_.size(); ++row) ids_[row] = most_probable(logits, row);
       seconds += elapsed_seconds(start);
       bytes = std::max(bytes, bytes_in_use(state));
@@ -177,7 +177,7 @@ class LongStream {
   bool is_cache(const Tensor& tensor) const { return tensor.rank() == 3 && tensor.dim(1) == context_; }
 
   std::unique_ptr<Model> model_;
-  CapturedStream stream_;
+  Recorder recorder_;
   std::int64_t context_;
   std::vector<std::int32_t> ids_;
   State state_;

@@ -5,7 +5,7 @@
 //
 //   floor = (bytes of weights + bytes of state) / bandwidth of memory
 //
-// A GPU replays the token of a recurrent model from a graph (train/generate/captured_stream.h).
+// A GPU replays the token of a recurrent model from a graph (train/step/recorder.h).
 //
 // Models of the family recurrent_transformer need not compute the tokens before. The cache is filled with
 // random keys and values, the position is set to the length, and some tokens are timed there, each from the

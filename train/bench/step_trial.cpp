@@ -36,14 +36,13 @@ std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t limit, 
 StepTrial::StepTrial(const StepTrialOptions& options, const DevicePrecision& placement)
     : capture_(options.capture && can_capture(placement.device)),
       carry_state_(options.carry_state),
-      model_(make_model(resolved(options.model), placement.dtype, placement.device)) {
+      model_(make_model(resolved(options.model), placement.dtype, placement.device)),
+      recorder_(model_->params(), {.wanted = options.capture}) {
   const ModelConfig& config = model_->config();
   model_->check_length(options.sequence, carry_state_);
   model_->params().initialize(kSeed);
   learning_rate_ = ScheduleOptions().learning_rate;
   optimizer_ = make_optimizer(model_->params(), {.optimizer = "adamw"});
-  captured_ = std::make_unique<CapturedStep>(*model_, *optimizer_, options.capture);
-  plain_ = std::make_unique<CapturedStep>(*model_, *optimizer_, false);
   const std::int64_t tail = std::min(options.tail, options.sequence),
                      rows = rows_of(config, options.sequence, tail);
   for (std::int64_t i = 0; i < kBatches; ++i) {
@@ -55,20 +54,22 @@ StepTrial::StepTrial(const StepTrialOptions& options, const DevicePrecision& pla
 }
 
 StepResult StepTrial::step() {
-  return run(*captured_);
+  return run(&recorder_);
 }
 
 StepResult StepTrial::step_uncaptured() {
-  return run(*plain_);
+  return run(nullptr);
 }
 
-StepResult StepTrial::run(CapturedStep& step) {
+StepResult StepTrial::run(Recorder* recorder) {
   StepOptions options;
   options.learning_rate = learning_rate_;
   options.seed = kSeed;
   options.step = steps_;
   options.carry_state = carry_state_;
-  StepResult result = step.step({batches_[static_cast<std::size_t>(steps_ % kBatches)]}, carried_, options);
+  StepResult result =
+      train_step(*model_, *optimizer_, {batches_[static_cast<std::size_t>(steps_ % kBatches)]}, carried_,
+                 options, recorder);
   if (!result.finite) fail<NonFiniteError>("bench: step {}: {}", steps_, result.problem);
   ++steps_;
   return result;

@@ -10,7 +10,7 @@
 
 #include "models/model.h"
 #include "train/config/device_precision.h"
-#include "train/step/captured_step.h"
+#include "train/step/train_step.h"
 
 namespace eddy {
 
@@ -37,17 +37,17 @@ class StepTrial {
   void warm_up();
 
   const Model& model() const { return *model_; }
-  bool captured() const { return captured_->graphs() > 0; }
+  bool captured() const { return recorder_.graphs() > 0; }
   // Why steps are not captured although options.capture asked for it; else empty.
-  std::string message() { return captured_->take_message(); }
+  std::string message() { return recorder_.take_message(); }
 
  private:
-  StepResult run(CapturedStep& step);
+  StepResult run(Recorder* recorder);
 
   bool capture_, carry_state_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Optimizer> optimizer_;
-  std::unique_ptr<CapturedStep> captured_, plain_;
+  Recorder recorder_;
   std::vector<Batch> batches_;
   CarriedState carried_;
   double learning_rate_;

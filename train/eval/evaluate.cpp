@@ -8,10 +8,10 @@
 #include <numbers>
 
 #include "autograd/tape.h"
+#include "ops/loss/cross_entropy.h"
 #include "tensor/base/format.h"
 #include "tensor/random/philox.h"
 #include "tensor/random/uniform_draw.h"
-#include "train/eval/captured_eval.h"
 #include "train/text/corpus.h"
 
 namespace eddy {
@@ -81,11 +81,35 @@ void EvalResult::add_position(std::int64_t position, double nats) {
   ++position_count[at];
 }
 
+RecorderOptions eval_recorder(const EvalPlan& plan) {
+  return {.wanted = plan.capture, .work = "batches", .graphs = 8};
+}
+
+BatchLosses evaluate_batch(const Model& model, Batch batch, CarriedState& carried, const EvalPlan& plan,
+                           Recorder& recorder) {
+  ForwardInput given;
+  if (plan.carry_state) carried.set_input(given, batch, model.config());
+  const std::int64_t rows = batch.tokens.dim(0);
+  const BatchLosses result = recorder.run(
+      batch_kind(batch), {&batch.tokens, &batch.targets, &batch.start}, given.state, [&](State& state) {
+        ForwardInput input = forward_input(batch, batch.tokens.device());
+        CarriedState{state, rows}.set_input(input, batch, model.config());
+        input.logits = plan.count_correct;
+        const ForwardOutput output = model.forward(input);
+        if (plan.carry_state) state = output.state.detach();
+        return BatchLosses{plan.count_correct ? cross_entropy_rows(output.logits, batch.targets, kNotScored)
+                                              : output.classifier.losses(batch.targets, kNotScored),
+                           output.logits, !input.state.empty()};
+      });
+  if (plan.carry_state) carried = {given.state, rows};
+  return result;
+}
+
 EvalResult evaluate_batches(const Model& model, const std::function<bool(Batch& batch)>& next,
                             const EvalPlan& plan, const EvalProgress& progress) {
   const auto start = Clock::now();
   const NoGrad no_grad;
-  CapturedEval forward(model, plan);
+  Recorder recorder(model.params(), eval_recorder(plan));
   CarriedState carried;
   EvalResult result;
   double sum = 0;
@@ -95,7 +119,7 @@ EvalResult evaluate_batches(const Model& model, const std::function<bool(Batch& 
   std::int64_t done = 0;
   for (Batch batch; next(batch); batch = {}) {
     if (plan.clear_state && !carried.state.empty()) carried.state = model.without_recurrence(carried.state);
-    const CapturedEval::Output output = forward.run(batch, carried);
+    const BatchLosses output = evaluate_batch(model, batch, carried, plan, recorder);
     result.carried = result.carried || output.carried;
     const Tensor rows = plain_f64(output.losses);
     const std::span<const double> losses(rows.data<double>(), static_cast<std::size_t>(rows.elements()));
@@ -123,7 +147,7 @@ EvalResult evaluate_batches(const Model& model, const std::function<bool(Batch& 
     result.standard_error = std::sqrt(squares / static_cast<double>((done - 1) * done));
   if (!carried.state.empty()) result.diagnostics = model.diagnostics(carried.state);
   result.seconds = seconds_since(start);
-  result.uncaptured = forward.take_message();
+  result.uncaptured = recorder.take_message();
   return result;
 }
 

@@ -20,6 +20,7 @@
 
 #include "models/model.h"
 #include "train/step/batch.h"
+#include "train/step/recorder.h"
 
 namespace eddy {
 
@@ -75,6 +76,21 @@ struct EvalPlan {
   // Called with each batch and its losses, [batch * rows] in nats, 0 if not scored; may be empty.
   std::function<void(const Batch& batch, std::span<const double> losses)> on_batch;
 };
+
+// The results of one batch, on the model's device.
+struct BatchLosses {
+  Tensor losses;         // [batch * rows] nats, 0 where not scored
+  Tensor logits;         // with EvalPlan::count_correct
+  bool carried = false;  // whether the batch started from a carried state
+};
+// The recorder for a plan's batches. While it is in use the parameters must not change.
+RecorderOptions eval_recorder(const EvalPlan& plan);
+// The losses of one batch, replayed where the device supports it. With carry_state it starts from the state in
+// `carried` and leaves its own there.
+// aliasing: the next call may overwrite the result and the tensors in `carried`.
+// errors: those of the model.
+BatchLosses evaluate_batch(const Model& model, Batch batch, CarriedState& carried, const EvalPlan& plan,
+                           Recorder& recorder);
 
 // The mean loss over all scored targets of the batches that `next` fills until it returns false. Without any
 // scored target the loss is NaN.

@@ -1,13 +1,15 @@
 // Reads the prompt, then draws and reads one token at a time.
 #include "train/generate/generate.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "autograd/state.h"
 #include "autograd/tape.h"
 #include "tensor/base/format.h"
-#include "train/generate/captured_stream.h"
 
 namespace eddy {
 namespace {
@@ -18,19 +20,36 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// The logits after the last id: f32 on the CPU, contiguous. Advances the state past the ids.
-Tensor feed(const Model& model, std::span<const std::int32_t> ids, State& state) {
-  const Device device = model.params().values().device();
-  Tensor tokens = Tensor::from(std::vector<std::int32_t>(ids.begin(), ids.end()),
-                               {1, static_cast<std::int64_t>(ids.size())});
-  tokens = raw::to_device(tokens, device);
-  const Tensor logits = model.stream(tokens, state);
-  Tensor last = raw::contiguous(raw::select(raw::select(logits, 0, 0), 0, logits.dim(1) - 1));
-  last = raw::to_device(last, kCpu);
+Tensor rows_of(std::span<const std::int32_t> ids, std::int64_t rows) {
+  return Tensor::from(std::vector<std::int32_t>(ids.begin(), ids.end()),
+                      {rows, static_cast<std::int64_t>(ids.size()) / rows});
+}
+
+// The logits after the last token of each row: f32 [rows, n_out], contiguous. Advances the state.
+Tensor last_logits(const Model& model, const Tensor& tokens, State& state) {
+  const Tensor last = raw::contiguous(raw::select(model.stream(tokens, state), 1, tokens.dim(1) - 1));
   return last.dtype() == Dtype::f32 ? last : raw::cast(last, Dtype::f32);
 }
 
+// The kind of the next token; nullopt, with a message, when no two tokens of the model are of one kind.
+std::optional<std::string> kind_of_token(const Model& model, const State& state, Recorder& recorder) {
+  if (!recorder.wanted()) return std::nullopt;
+  const auto place = model.stream_place(state);
+  if (place) return fmt::format("{}", fmt::join(*place, " "));
+  recorder.set_message(fmt::format("tokens of {} run uncaptured: no two positions ask for the same work",
+                                   model.config().model));
+  return std::nullopt;
+}
+
 }  // namespace
+
+Tensor next_logits(const Model& model, std::span<const std::int32_t> ids, State& state, Recorder& recorder) {
+  const NoGrad no_grad;
+  Tensor tokens = rows_of(ids, static_cast<std::int64_t>(ids.size()));
+  return raw::to_device(recorder.run(kind_of_token(model, state, recorder), {&tokens}, state,
+                                     [&](State& before) { return last_logits(model, tokens, before); }),
+                        kCpu);
+}
 
 std::vector<std::int32_t> start_tokens(const Tokenizer& tokenizer) {
   try {
@@ -76,12 +95,14 @@ GenerateResult generate(const Model& model, const Tokenizer& tokenizer, Generate
   std::span<const std::int32_t> rest = ahead;
   for (std::size_t part = text.unread.size(); !rest.empty(); part = 0) {
     if (part == 0) part = std::min(kPromptChunk, rest.size());
-    text.logits = feed(model, rest.first(part), text.model);
+    const Tensor read = raw::to_device(rows_of(rest.first(part), 1), model.params().values().device());
+    const Tensor logits = raw::to_device(last_logits(model, read, text.model), kCpu);
+    text.logits = raw::reshape(logits, {logits.elements()});
     rest = rest.subspan(part);
   }
   text.unread.clear();
 
-  CapturedStream stream(model, true);
+  Recorder recorder(model.params(), token_recorder());
   GenerateResult result;
   result.prompt_seconds = seconds_since(clock);
   clock = std::chrono::steady_clock::now();
@@ -107,12 +128,12 @@ GenerateResult generate(const Model& model, const Tokenizer& tokenizer, Generate
           fmt::format("the context of {} tokens is full after {} of {} tokens", context, i + 1, tokens);
       break;
     }
-    const Tensor logits = stream.step({&token, 1}, text.model);
+    const Tensor logits = next_logits(model, {&token, 1}, text.model, recorder);
     text.logits = raw::reshape(logits, {logits.elements()});
     text.unread.clear();
   }
   result.seconds = seconds_since(clock);
-  result.uncaptured = stream.take_message();
+  result.uncaptured = recorder.take_message();
   result.state_bytes = text.model.bytes();
   return result;
 }

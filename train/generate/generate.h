@@ -12,6 +12,7 @@
 #include "autograd/state.h"
 #include "models/model.h"
 #include "train/generate/sampler.h"
+#include "train/step/recorder.h"
 #include "train/text/tokenizer.h"
 
 namespace eddy {
@@ -29,6 +30,19 @@ struct GenerateResult {
 // The tokens to start from without a prompt, as a model needs one token to begin: a newline if the vocabulary
 // has one, else token 0.
 std::vector<std::int32_t> start_tokens(const Tokenizer& tokenizer);
+
+// The recorder for next_logits. A window of the Block-Recurrent models has 512 positions or more. Graphs share
+// their working memory; each has its own logits, and its launches in the driver's memory.
+inline RecorderOptions token_recorder(bool wanted = true) {
+  return {.wanted = wanted, .work = "tokens", .graphs = 1024, .in_place = true};
+}
+
+// The logits of the next token after one token of each row: f32 [rows, n_out] on the CPU. Advances `state`.
+// Where the device supports it, tokens are replayed, with the same bits: a model without blocks has one kind of
+// token, one with blocks has one for each position in a block (Model::stream_place).
+// aliasing: the next call may overwrite the tensors in `state`; copy what must last.
+// errors: those of Model::stream.
+Tensor next_logits(const Model& model, std::span<const std::int32_t> ids, State& state, Recorder& recorder);
 
 // A text in progress: all that a later call needs to continue it.
 struct GenerateState {

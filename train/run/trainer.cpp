@@ -21,7 +21,7 @@
 #include "train/run/run_start.h"
 #include "train/run/state_watch.h"
 #include "train/run/stop_signal.h"
-#include "train/step/captured_step.h"
+#include "train/step/train_step.h"
 #include "train/tasks/task.h"
 
 namespace eddy {
@@ -35,7 +35,7 @@ class Run {
   explicit Run(const TrainRequest& request)
       : request_(request),
         run_(prepare_run(request)),
-        captured_step_(*run_.model, *run_.optimizer, run_.config.train.capture == "auto"),
+        recorder_(run_.model->params(), {.wanted = run_.config.train.capture == "auto"}),
         state_watch_(run_.config.train.state_gain_batches, run_.config.model.clear_state) {}
 
   TrainEnd train() {
@@ -184,9 +184,9 @@ class Run {
     options.step = run_.state.step;
     options.carry_state = run_.task->carries_state();
     options.stop = [this] { return must_end(); };
-    StepResult result = captured_step_.step(batches, run_.carried, options);
+    StepResult result = train_step(*run_.model, *run_.optimizer, batches, run_.carried, options, &recorder_);
     if (result.stopped) return result;
-    if (const std::string message = captured_step_.take_message(); !message.empty()) event(message);
+    if (const std::string message = recorder_.take_message(); !message.empty()) event(message);
     for (const std::string& notice : take_warnings()) event(notice);
     if (!result.finite) event(fmt::format("step {} skipped: {}", run_.state.step, result.problem));
     if (options.carry_state && result.finite && run_.carried.state.empty() && !said_no_state_) {
@@ -361,7 +361,7 @@ class Run {
 
   const TrainRequest& request_;
   ReadyRun run_;
-  CapturedStep captured_step_;
+  Recorder recorder_;
   StateWatch state_watch_;
   std::optional<nlohmann::json> task_before_step_;  // set while a step is in progress
   std::int64_t saved_step_ = -1;

@@ -32,11 +32,18 @@ Batch make_batch(std::int64_t batch, std::vector<std::int32_t> tokens, std::vect
   Batch result;
   result.scored =
       std::count_if(targets.begin(), targets.end(), [](std::int32_t t) { return t != kNotScored; });
-  if (std::any_of(starts.begin(), starts.end(), [](std::int64_t flag) { return flag != 0; }))
+  if (const auto begin = batch - std::count(starts.begin(), starts.end(), 0); !starts.empty() && begin > 0) {
     result.start = Tensor::from(starts, {batch, 1});
+    result.begin = begin == batch ? RowsBegin::all : RowsBegin::some;
+  }
   result.tokens = Tensor::from(tokens, {batch, time});
   result.targets = Tensor::from(targets, {batch, rows});
   return result;
+}
+
+std::string batch_kind(const Batch& batch) {
+  return fmt::format(" {} {} {} {}", batch.block, batch.tail, batch.scored > 0,
+                     static_cast<int>(batch.begin));
 }
 
 ForwardInput forward_input(const Batch& batch, Device device) {
@@ -48,15 +55,11 @@ ForwardInput forward_input(const Batch& batch, Device device) {
 }
 
 void CarriedState::set_input(ForwardInput& input, const Batch& batch, const ModelConfig& config) const {
-  if (state.empty() || rows != batch.tokens.dim(0)) return;
-  if (batch.start.defined()) {
-    const std::int64_t* flags = batch.start.data<std::int64_t>();
-    if (std::all_of(flags, flags + rows, [](std::int64_t flag) { return flag != 0; })) return;
+  if (state.empty() || rows != batch.tokens.dim(0) || batch.begin == RowsBegin::all) return;
+  if (batch.begin == RowsBegin::some) {
     const std::int64_t segments = segments_of(config, batch.tokens.dim(1));
-    std::vector<std::int64_t> first(static_cast<std::size_t>(rows * segments), 0);
-    for (std::int64_t row = 0; row < rows; ++row)
-      first[static_cast<std::size_t>(row * segments)] = flags[row];
-    input.start = Tensor::from(first, {rows, segments});
+    input.start = Tensor::zeros({rows, segments}, Dtype::i64, batch.start.device());
+    raw::copy_into(raw::narrow(input.start, 1, 0, 1), batch.start);
   }
   input.state = state;
 }

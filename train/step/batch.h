@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "models/model.h"
@@ -12,13 +13,16 @@ namespace eddy {
 // Targets of this value are not scored.
 inline constexpr std::int32_t kNotScored = -1;
 
+enum class RowsBegin : std::uint8_t { none, some, all };
+
 struct Batch {
   Tensor tokens;   // [batch, time] i32
   Tensor targets;  // [batch, rows] i32; the model's readout sets rows: time, 1 or tail; kNotScored: no target
   Tensor start;    // [batch, 1] i64, 1 where a row begins with a new state; undefined: no row does
-  std::int64_t block = 0;   // positions per block in this call; 0: model.block
-  std::int64_t tail = 0;    // with readout "tail": number of last positions that are scored
-  std::int64_t scored = 0;  // how many targets are scored
+  RowsBegin begin = RowsBegin::none;  // how many rows begin with a new state
+  std::int64_t block = 0;             // positions per block in this call; 0: model.block
+  std::int64_t tail = 0;              // with readout "tail": number of last positions that are scored
+  std::int64_t scored = 0;            // how many targets are scored
 };
 
 // A batch of the given ids, row-major, with its scored targets counted. `tokens` has batch * time ids and
@@ -26,6 +30,10 @@ struct Batch {
 // errors: ShapeError when the sizes do not fit.
 Batch make_batch(std::int64_t batch, std::vector<std::int32_t> tokens, std::vector<std::int32_t> targets,
                  const std::vector<std::int64_t>& starts = {});
+
+// The part of a batch's kind that is not in the shapes of its tensors (recorder.h): how many rows begin with a
+// new state is part of it, which ones is not.
+std::string batch_kind(const Batch& batch);
 
 // The model's input for a batch, on its device. The caller sets start flags, state and dropout.
 ForwardInput forward_input(const Batch& batch, Device device);
@@ -36,7 +44,7 @@ struct CarriedState {
   std::int64_t rows = 0;
 
   // Sets input.state, and input.start for the rows that begin with a new state: [rows, segments of the call]
-  // on the CPU, with the flag in the first segment. If all rows begin with a new state, or if the number of
+  // on the device of batch.start, with the flag in the first segment. If all rows begin with a new state, or if the number of
   // rows has changed, it sets nothing, so that the model starts cold.
   void set_input(ForwardInput& input, const Batch& batch, const ModelConfig& config) const;
   // Stores the detached state after a batch.

@@ -1,49 +1,44 @@
-// The inputs of a step in device memory: everything that changes from step to step. They are in one buffer,
-// which is filled on the host and sent in one copy. So a captured step finds them at the same addresses in
-// every replay.
-//
-//   for the step        the optimizer's scalars, the step count that numbers the dropout masks
-//   for each batch      tokens, targets, its share of the loss, start flags
+// What a training step reads: everything that changes from step to step is a tensor here, so that a recorder
+// can send it to the device by one copy.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <vector>
 
-#include "ops/optimizer/optimizer.h"
+#include "models/model.h"
+#include "models/optimizer/optimizer.h"
 #include "train/step/batch.h"
 
 namespace eddy {
 
-class StepInputs {
- public:
-  // Allocates the buffer for batches of these shapes. `dtype` is that of the parameters and of the shares.
-  StepInputs(const std::vector<Batch>& batches, Dtype dtype, Device device);
-
-  // Sends the contents of batches, which have the shapes given to the constructor. `scalars` are the
-  // optimizer's; DropoutContext::step_base points to `step_base` on the device. Does not wait for the device.
-  void write(const std::vector<Batch>& batches, const AdamScalars& scalars, std::uint64_t step_base);
-
-  struct MicroBatch {
-    Tensor tokens, targets;
-    Tensor start;  // as Batch::start; undefined where that is
-    Tensor share;  // scalar: the batch's scored targets / those of all batches
-  };
-  const std::vector<MicroBatch>& micro_batches() const { return micros_; }
-  const Tensor& scalars() const { return scalars_; }  // the bytes of one AdamScalars
-  const std::uint64_t* step_base() const { return static_cast<const std::uint64_t*>(step_base_.raw_data()); }
-
- private:
-  Tensor on_host_, on_device_;  // the same tensor if the device is the CPU
-  std::vector<MicroBatch> micros_;
-  Tensor scalars_, step_base_;
+struct StepOptions {
+  double learning_rate = 0;
+  std::uint64_t seed = 0;  // of dropout
+  std::int64_t step = 0;   // optimizer steps done before; numbers the dropout masks
+  bool carry_state = false;
+  // Called between two batches of a step that is not captured: true ends the step, which then has no effect.
+  std::function<bool()> stop{};
 };
 
-// Returns the model's input for one of those batches as views of the device buffer, so that the forward pass
-// can be captured. It contains `state` if that is not null. `batch` gives shapes, sizes and flags.
-ForwardInput micro_batch_input(const StepInputs& inputs, std::size_t micro, const Batch& batch,
-                               const CarriedState* state, const ModelConfig& config);
+struct StepInputs {
+  StepOptions options;
+  std::vector<Batch> batches;
+  std::vector<Tensor> shares;  // scalars: a batch's scored targets / those of all batches
+  Tensor scalars;              // the bytes of the optimizer's AdamScalars
+  Tensor batches_before;       // i64 scalar: of all steps before; it numbers the dropout masks
 
-// Returns a row-major view of a buffer of bytes from byte `first` on, which must be aligned for the dtype.
-Tensor view_of_bytes(const Tensor& bytes, std::int64_t first, const Shape& shape, Dtype dtype);
+  // The inputs of a step on the host. `values` are the parameters'.
+  StepInputs(const std::vector<Batch>& step_batches, const StepOptions& step_options,
+             const Optimizer& optimizer, Dtype values);
+
+  // All tensors, and the part of the step's kind that is not in their shapes (recorder.h).
+  std::vector<Tensor*> tensors();
+  std::string kind() const;
+
+  // The model's input for batch i, with the state before it.
+  ForwardInput forward(std::size_t i, const CarriedState& state, const ModelConfig& config) const;
+};
 
 }  // namespace eddy

@@ -12,7 +12,7 @@
 #include "models/model.h"
 #include "tests/gpu/support/gpu_test.h"
 #include "train/config/run_config.h"
-#include "train/step/captured_step.h"
+#include "train/step/train_step.h"
 
 namespace eddy::gpu_test {
 
@@ -48,11 +48,14 @@ struct Training {
     train.optimizer = optimizer_name;
     train.clip = 0.5;
     optimizer = make_optimizer(model->params(), train);
-    step.emplace(*model, *optimizer, capture);
+    recorder.emplace(model->params(), RecorderOptions{.wanted = capture});
+  }
+  StepResult step(const std::vector<Batch>& batches, const StepOptions& options) {
+    return train_step(*model, *optimizer, batches, carried, options, &*recorder);
   }
   std::unique_ptr<Model> model;
   std::unique_ptr<Optimizer> optimizer;
-  std::optional<CapturedStep> step;
+  std::optional<Recorder> recorder;
   CarriedState carried;
 };
 
@@ -92,8 +95,8 @@ inline Compared compare(const ModelConfig& config, const std::string& optimizer,
   for (int i = 0; i < steps; ++i) {
     CAPTURE(i);
     const StepOptions options = options_of(i, carry_state);
-    const StepResult want = eager.step->step(batches(i), eager.carried, options);
-    const StepResult got = captured.step->step(batches(i), captured.carried, options);
+    const StepResult want = eager.step(batches(i), options);
+    const StepResult got = captured.step(batches(i), options);
     CHECK(want.finite);
     CHECK(got.finite);
     CHECK(got.loss == want.loss);
@@ -111,9 +114,9 @@ inline Compared compare(const ModelConfig& config, const std::string& optimizer,
           floats(raw::cast(raw::cast(values, Dtype::bf16), Dtype::f32)));
   }
   CHECK(captured.optimizer->steps() == eager.optimizer->steps());
-  CHECK(eager.step->graphs() == 0);
-  CHECK(captured.step->take_message() == "");
-  result.graphs = captured.step->graphs();
+  CHECK(eager.recorder->graphs() == 0);
+  CHECK(captured.recorder->take_message() == "");
+  result.graphs = captured.recorder->graphs();
   result.state = !captured.carried.state.empty();
   return result;
 }

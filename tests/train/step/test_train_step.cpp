@@ -16,7 +16,6 @@
 #include "tests/support/errors.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_model.h"
-#include "train/step/captured_step.h"
 
 namespace {
 
@@ -176,29 +175,30 @@ TEST_CASE("train_step: a loss that is not finite is named and clears the state")
   CHECK(calls_of(carried) == std::vector<double>{2, 2});
 }
 
-TEST_CASE("CapturedStep: on the CPU every step is a train_step and there is nothing to tell") {
+TEST_CASE("train_step: on the CPU a recorder changes nothing and has nothing to tell") {
   const OneThread one;
   ModelConfig config = tiny_config("unit_forget", 7);
   TrainConfig train;
   const auto model = tiny_model(config), captured_model = tiny_model(config);
   const auto optimizer = make_optimizer(model->params(), train),
              captured_optimizer = make_optimizer(captured_model->params(), train);
-  CapturedStep step(*captured_model, *captured_optimizer, true);
+  Recorder recorder(captured_model->params());
   CarriedState carried;
   StepOptions options;
   for (options.step = 0; options.step < 4; ++options.step) {
     options.learning_rate = 0.01 * static_cast<double>(options.step);
     const std::vector<Batch> batches{make_batch(2, random_tokens(8, 7), random_tokens(8, 7))};
     const StepResult want = train_step(*model, *optimizer, batches, carried, options);
-    const StepResult got = step.step(batches, carried, options);
+    const StepResult got =
+        train_step(*captured_model, *captured_optimizer, batches, carried, options, &recorder);
     CHECK(got.loss == want.loss);
     CHECK(got.grad_norm == want.grad_norm);
   }
   CHECK(captured_model->params().values().to_vector<double>() ==
         model->params().values().to_vector<double>());
   CHECK(captured_optimizer->steps() == 4);
-  CHECK(step.graphs() == 0);
-  CHECK(step.take_message() == "");
+  CHECK(recorder.graphs() == 0);
+  CHECK(recorder.take_message() == "");
   CHECK_THROWS_AS(static_cast<void>(capture(kCpu, [] {})), DeviceError);
 }
 
