@@ -134,6 +134,12 @@ EvalResult evaluate_batches(const Model& model, const std::function<bool(Batch& 
     }
     if (plan.count_correct) right += count_correct(output.logits, batch.targets);
     if (plan.on_batch) plan.on_batch(batch, losses);
+    if (plan.position) {
+      const std::int32_t* const target = batch.targets.data<std::int32_t>();
+      for (std::size_t i = 0; i < losses.size(); ++i)
+        if (target[i] != kNotScored)
+          result.add_position(plan.position(static_cast<std::int64_t>(i)), losses[i]);
+    }
     if (progress && !progress(result.tokens, std::max(plan.total, result.tokens))) break;
   }
   if (result.tokens > 0) {

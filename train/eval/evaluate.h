@@ -75,6 +75,9 @@ struct EvalPlan {
   std::int64_t total = 0;      // scored targets in all, for `progress`; 0 when not known
   // Called with each batch and its losses, [batch * rows] in nats, 0 if not scored; may be empty.
   std::function<void(const Batch& batch, std::span<const double> losses)> on_batch;
+  // The position of the i-th target of the last batch: also sums the losses of scored targets by position, into
+  // EvalResult::position_loss; may be empty.
+  std::function<std::int64_t(std::int64_t i)> position;
 };
 
 // The results of one batch, on the model's device.

@@ -57,6 +57,10 @@ class SequenceReader {
     std::int64_t position = 0;   // of the segment's first token in it
   };
   const std::vector<Place>& places() const { return places_; }
+  // Where the i-th token of the last batch [rows, segment] stands in its sequence.
+  std::int64_t position(std::int64_t i) const {
+    return places_[static_cast<std::size_t>(i / options_.segment)].position + i % options_.segment;
+  }
 
   // The number of targets of one pass from offset 0, before skip_zero.
   std::int64_t targets() const;

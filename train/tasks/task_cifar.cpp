@@ -68,12 +68,7 @@ class CifarTask final : public Task {
   bool uses_seed(const EvalOptions& options) const override { return options.batches > 0; }
 
   void set_model_sizes(ModelConfig& model) const override {
-    if (model.vocab == 0) model.vocab = 256;
-    if (model.n_out == 0) model.n_out = kCifarClasses;
-    if (model.vocab != 256 || model.n_out != kCifarClasses)
-      fail<ConfigError>(
-          "config: model.vocab is {} and model.n_out {}; images have 256 grey values and 10 classes",
-          model.vocab, model.n_out);
+    fit_tokens(model, 256, kCifarClasses, "images have 256 grey values and 10 classes");
     if (const std::string readout = readout_of(model); readout != "last")
       fail<ConfigError>(
           "config: model.readout is \"{}\" in family {}; the class is read at the last position (set "

@@ -55,12 +55,7 @@ class CopyTask final : public Task {
   bool uses_seed(const EvalOptions&) const override { return true; }
 
   void set_model_sizes(ModelConfig& model) const override {
-    if (model.vocab == 0) model.vocab = kCopyAlphabet;
-    if (model.n_out == 0) model.n_out = kCopyAlphabet;
-    if (model.vocab != kCopyAlphabet || model.n_out != kCopyAlphabet)
-      fail<ConfigError>(
-          "config: model.vocab is {} and model.n_out {}; the copy tasks have 16 tokens (leave them out)",
-          model.vocab, model.n_out);
+    fit_tokens(model, kCopyAlphabet, kCopyAlphabet, "the copy tasks have 16 tokens");
     if (const std::string readout = readout_of(model); readout != "tail")
       fail<ConfigError>(
           "config: model.readout is \"{}\" in family {}; the copy tasks score the last {} positions (set "

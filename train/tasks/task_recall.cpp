@@ -39,11 +39,7 @@ class RecallTask final : public Task {
   bool uses_seed(const EvalOptions&) const override { return true; }
 
   void set_model_sizes(ModelConfig& model) const override {
-    if (model.vocab == 0) model.vocab = shape_.vocab();
-    if (model.n_out == 0) model.n_out = shape_.vocab();
-    if (model.vocab != shape_.vocab() || model.n_out != shape_.vocab())
-      fail<ConfigError>("config: model.vocab is {} and model.n_out {}; recall has {} tokens (leave them out)",
-                        model.vocab, model.n_out, shape_.vocab());
+    fit_tokens(model, shape_.vocab(), shape_.vocab(), fmt::format("recall has {} tokens", shape_.vocab()));
     if (model.readout != "all")
       fail<ConfigError>("config: model.readout is \"{}\" (questions stand anywhere: set \"all\")",
                         model.readout);
@@ -61,7 +57,6 @@ class RecallTask final : public Task {
     if (options.split != "valid")
       fail<ValueError>("recall: there is no split \"{}\" (valid: fresh documents)", options.split);
     const std::int64_t batches = options.batches > 0 ? options.batches : kValidDocuments * shape_.segments;
-    EvalResult seen;
     double border_nats = 0, border_count = 0;
     std::int64_t done = 0;
     EvalPlan plan;
@@ -69,14 +64,14 @@ class RecallTask final : public Task {
     plan.carry_state = carries_state();
     plan.clear_state = options.clear_state;
     plan.count_correct = true;
+    const auto place = [&](std::int64_t i) {
+      return (done - 1) % shape_.segments * shape_.segment + i % shape_.segment;
+    };
+    if (options.by_position) plan.position = place;
     plan.on_batch = [&](const Batch& batch, std::span<const double> losses) {
-      const std::int64_t part = (done - 1) % shape_.segments;
       const std::int32_t* target = batch.targets.data<std::int32_t>();
       for (std::size_t i = 0; i < losses.size(); ++i) {
-        if (target[i] == kNotScored) continue;
-        const std::int64_t column = static_cast<std::int64_t>(i) % shape_.segment;
-        if (options.by_position) seen.add_position(part * shape_.segment + column, losses[i]);
-        if (part == 0 || !first_question(part, column)) continue;
+        if (target[i] == kNotScored || !first_behind_border(place(static_cast<std::int64_t>(i)))) continue;
         border_nats += losses[i];
         border_count += 1;
       }
@@ -88,15 +83,14 @@ class RecallTask final : public Task {
     };
     EvalResult result = evaluate_batches(model, next, plan, progress);
     if (border_count > 0) result.extras.emplace_back("after_border", border_nats / border_count);
-    result.position_loss = std::move(seen.position_loss);
-    result.position_count = std::move(seen.position_count);
     return result;
   }
 
  private:
-  bool first_question(std::int64_t part, std::int64_t column) const {
-    const std::int64_t place = part * shape_.segment + column;
-    return place - shape_.every < part * shape_.segment;
+  // Whether a question is the first one of a segment other than the first.
+  bool first_behind_border(std::int64_t place) const {
+    const std::int64_t border = place / shape_.segment * shape_.segment;
+    return border > 0 && place - shape_.every < border;
   }
 
   Batch segment_of(std::uint64_t seed, const char* stream, std::int64_t index, std::int64_t rows) const {

@@ -37,6 +37,14 @@ std::unique_ptr<Task> make_task(TaskArguments arguments) {
                     nearest_match(name, names));
 }
 
+void fit_tokens(ModelConfig& model, std::int64_t vocab, std::int64_t n_out, const std::string& rule) {
+  if (model.vocab == 0) model.vocab = vocab;
+  if (model.n_out == 0) model.n_out = n_out;
+  if (model.vocab != vocab || model.n_out != n_out)
+    fail<ConfigError>("config: model.vocab is {} and model.n_out {}; {} (leave them out)", model.vocab,
+                      model.n_out, rule);
+}
+
 nlohmann::json Task::save() const {
   return nullptr;
 }

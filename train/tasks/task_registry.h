@@ -13,4 +13,8 @@ std::unique_ptr<Task> make_copy_task(TaskArguments&& arguments);
 std::unique_ptr<Task> make_recall_task(TaskArguments&& arguments);
 std::unique_ptr<Task> make_state_tracking_task(TaskArguments&& arguments);
 
+// Sets a model's vocab and n_out where they are 0, for a task whose tokens do not depend on data.
+// errors: ConfigError for other sizes than these; `rule` says what the task has.
+void fit_tokens(ModelConfig& model, std::int64_t vocab, std::int64_t n_out, const std::string& rule);
+
 }  // namespace eddy

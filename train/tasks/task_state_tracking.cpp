@@ -83,11 +83,7 @@ class StateTrackingTask final : public Task {
   std::int64_t row_length() const override { return segment_; }
 
   void set_model_sizes(ModelConfig& model) const override {
-    if (model.vocab == 0) model.vocab = vocab();
-    if (model.n_out == 0) model.n_out = vocab();
-    if (model.vocab != vocab() || model.n_out != vocab())
-      fail<ConfigError>("config: model.vocab is {} and model.n_out {}; {} has {} tokens (leave them out)",
-                        model.vocab, model.n_out, name(), vocab());
+    fit_tokens(model, vocab(), vocab(), fmt::format("{} has {} tokens", name(), vocab()));
     if (model.readout != "all")
       fail<ConfigError>("config: model.readout is \"{}\" (labels may stand at any token: set \"all\")",
                         model.readout);
@@ -116,7 +112,6 @@ class StateTrackingTask final : public Task {
     const auto fitting = static_cast<std::int64_t>(all.tokens.size()) / segment_;
     const std::int64_t rows = std::clamp<std::int64_t>(fitting, 1, options.batch);
     SequenceReader reader(equal_spans({all.tokens, all.labels}, rows), whole_reading(rows));
-    EvalResult positions;
     EvalPlan plan;
     plan.capture = options.capture;
     plan.carry_state = carries_state();
@@ -124,15 +119,7 @@ class StateTrackingTask final : public Task {
     plan.count_correct = true;
     plan.total = std::count_if(all.labels.begin(), all.labels.end(),
                                [](std::int32_t label) { return label != kNotScored; });
-    plan.on_batch = [&](const Batch& batch, std::span<const double> losses) {
-      if (!options.by_position) return;
-      const std::int32_t* target = batch.targets.data<std::int32_t>();
-      for (std::size_t i = 0; i < losses.size(); ++i)
-        if (target[i] != kNotScored)
-          positions.add_position(reader.places()[i / static_cast<std::size_t>(segment_)].position +
-                                     static_cast<std::int64_t>(i) % segment_,
-                                 losses[i]);
-    };
+    if (options.by_position) plan.position = [&](std::int64_t i) { return reader.position(i); };
     std::int64_t batches = 0;
     const auto next = [&](Batch& batch) {
       if (options.batches > 0 && batches == options.batches) return false;
@@ -145,8 +132,6 @@ class StateTrackingTask final : public Task {
         name = "error_percent";
         value = 100 * (1 - value);
       }
-    result.position_loss = std::move(positions.position_loss);
-    result.position_count = std::move(positions.position_count);
     return result;
   }
 

@@ -83,22 +83,18 @@ class TextTask : public Task {
   EvalResult evaluate_last_of(const Model& model, const std::vector<std::span<const std::int32_t>>& texts,
                               const EvalOptions& options, const EvalProgress& progress) const {
     TextMeasure measure(*data_.tokenizer);
-    EvalResult positions;
-    EvalPlan plan;
-    plan.capture = options.capture;
-    plan.on_batch = [&](const Batch& batch, std::span<const double> losses) {
-      measure.add(batch);
-      const std::int32_t* target = batch.targets.data<std::int32_t>();
-      for (std::size_t i = 0; options.by_position && i < losses.size(); ++i)
-        if (target[i] != kNotScored)
-          positions.add_position(static_cast<std::int64_t>(i) % segment_, losses[i]);
-    };
-    EvalResult result = evaluate_last(model, texts, segment_, options, progress, plan);
+    EvalResult result = evaluate_last(model, texts, segment_, options, progress, plan_of(options, measure));
     for (auto& extra : measure.extras(result.loss * static_cast<double>(result.tokens)))
       result.extras.push_back(std::move(extra));
-    result.position_loss = std::move(positions.position_loss);
-    result.position_count = std::move(positions.position_count);
     return result;
+  }
+  // A plan that adds each batch to `measure`, and sums losses by the position in the segment if asked for.
+  EvalPlan plan_of(const EvalOptions& options, TextMeasure& measure) const {
+    EvalPlan plan;
+    plan.capture = options.capture;
+    plan.on_batch = [&measure](const Batch& batch, std::span<const double>) { measure.add(batch); };
+    if (options.by_position) plan.position = [this](std::int64_t i) { return i % segment_; };
+    return plan;
   }
   [[noreturn]] void refuse_split(const std::string& split) const {
     fail<ValueError>(
@@ -162,15 +158,7 @@ class WindowsTask final : public TextTask {
     const std::span<const std::int32_t> tokens = part(options.split);
     if (options.score_last > 0) return evaluate_last_of(model, {tokens}, options, progress);
     TextMeasure measure(*data_.tokenizer);
-    EvalResult positions;
-    EvalPlan plan;
-    plan.capture = options.capture;
-    plan.on_batch = [&](const Batch& batch, std::span<const double> losses) {
-      measure.add(batch);
-      if (!options.by_position) return;
-      for (std::size_t i = 0; i < losses.size(); ++i)
-        positions.add_position(static_cast<std::int64_t>(i) % segment_, losses[i]);
-    };
+    const EvalPlan plan = plan_of(options, measure);
     EvalResult result = options.batches == 0
                             ? eddy::evaluate(model, tokens, segment_, options.batch, progress, plan)
                             : evaluate_random(model, tokens, options.seed, options.batches, options.batch,
@@ -181,8 +169,6 @@ class WindowsTask final : public TextTask {
       add_word_perplexity(
           result, read + 1,
           count_words(data_.tokenizer->decode(tokens.first(static_cast<std::size_t>(read + 1)))));
-    result.position_loss = std::move(positions.position_loss);
-    result.position_count = std::move(positions.position_count);
     return result;
   }
 
@@ -286,24 +272,11 @@ class ReadingTask final : public TextTask {
     SequenceReader reader(
         read, reading(true, std::min<std::int64_t>(options.batch, static_cast<std::int64_t>(read.size()))));
     TextMeasure measure(*data_.tokenizer);
-    EvalResult positions;
-    EvalPlan plan;
-    plan.capture = options.capture;
+    EvalPlan plan = plan_of(options, measure);
     plan.carry_state = carries_state();
     plan.clear_state = options.clear_state;
     plan.total = reader.targets();
-    plan.on_batch = [&](const Batch& batch, std::span<const double> losses) {
-      measure.add(batch);
-      if (!options.by_position) return;
-      const std::int32_t* target = batch.targets.data<std::int32_t>();
-      for (std::size_t i = 0; i < losses.size(); ++i) {
-        const auto row = i / static_cast<std::size_t>(segment_),
-                   column = i % static_cast<std::size_t>(segment_);
-        if (target[i] != kNotScored)
-          positions.add_position(reader.places()[row].position + static_cast<std::int64_t>(column),
-                                 losses[i]);
-      }
-    };
+    if (options.by_position) plan.position = [&](std::int64_t i) { return reader.position(i); };
     std::int64_t batches = 0;
     bool whole = false;
     const auto next = [&](Batch& batch) {
@@ -318,8 +291,6 @@ class ReadingTask final : public TextTask {
       const auto [tokens, words] = size_of(read);
       add_word_perplexity(result, tokens, words);
     }
-    result.position_loss = std::move(positions.position_loss);
-    result.position_count = std::move(positions.position_count);
     return result;
   }
 
