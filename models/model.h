@@ -15,6 +15,7 @@
 #include "models/dropout_site.h"
 #include "models/params.h"
 #include "ops/cast/cast.h"
+#include "ops/core/cost.h"
 
 namespace eddy {
 
@@ -84,10 +85,6 @@ class Model {
   // `forward`; empty for models without such numbers.
   virtual std::vector<std::pair<std::string, double>> diagnostics(const State&) const { return {}; }
 
-  // The multiply-adds of one token's forward pass in training, without those whose result is never used.
-  // Benchmarks derive the least possible time from them.
-  virtual double forward_macs_per_token(std::int64_t time) const = 0;
-
   // x in the dtype of activations: the parameters' dtype, or bf16. Models cast the inputs of
   // layers with it; states between calls, and sums along a recurrence, stay in the parameters' dtype.
   Tensor activation(const Tensor& x) const { return cast(x, params_.activations()); }
@@ -113,6 +110,13 @@ std::unique_ptr<Model> make_model(const ModelConfig& config, Dtype dtype = Dtype
 
 // Returns the parameters of such a model, counted but not allocated.
 ParamStore count_parameters(const ModelConfig& config);
+
+// Returns the work of one forward pass over [1, time] tokens in training, counted by running it without values
+// (ops/work/counting.h).
+// carried: whether the call continues from the state of an equal call before it, if the model has a state.
+// tail: the number of scored positions with readout "tail".
+// errors: those of make_model and forward.
+Cost forward_cost(const ModelConfig& config, std::int64_t time, bool carried = true, std::int64_t tail = 1);
 
 // One entry of the registry.
 struct ModelEntry {

@@ -3,6 +3,7 @@
 #include "autograd/tape.h"
 #include "models/families.h"
 #include "models/model.h"
+#include "ops/work/counting.h"
 #include "tensor/base/format.h"
 
 namespace eddy {
@@ -69,6 +70,17 @@ std::unique_ptr<Model> make_model(const ModelConfig& config, Dtype dtype, Device
   std::unique_ptr<Model> model = entry.make(full, store.root());
   model->params_ = std::move(store);
   return model;
+}
+
+Cost forward_cost(const ModelConfig& config, std::int64_t time, bool carried, std::int64_t tail) {
+  const Device device = counting_device();
+  const std::unique_ptr<Model> model = make_model(config, Dtype::f32, device);
+  const NoGrad no_grad;
+  ForwardInput input;
+  input.tokens = Tensor::empty({1, time}, Dtype::i64, device);
+  input.tail = tail;
+  if (carried) input.state = model->forward(input).state;
+  return counted([&] { static_cast<void>(model->forward(input)); });
 }
 
 std::vector<NamedConfig> paper_configs() {

@@ -164,34 +164,4 @@ Tensor BlockRecurrent::run_layers(const Tensor& x, std::vector<Carry>& carry, co
   return call.dropped(rms_norm(y, final_norm_, config().norm_eps), "final");
 }
 
-double BlockRecurrent::forward_macs_per_token(std::int64_t time) const {
-  const ModelConfig& c = config();
-  const auto dim = static_cast<double>(c.dim), width = static_cast<double>(c.heads * c.head_dim),
-             mlp = static_cast<double>(c.mlp_dim), states = static_cast<double>(c.states),
-             window = static_cast<double>(c.window);
-  const double tokens = static_cast<double>(std::max(c.window, std::min(time, c.segment)));
-  // Without a cache the first block sees only itself: token t has t keys.
-  double keys = window, block_keys = 2 * window;
-  if (!cached()) {
-    keys -= (window + 1) / 2 * (window / tokens);
-    block_keys -= window * (window / tokens);
-  }
-  const double gates = c.gate == "lstm" ? 3 : 1;
-  double cell = 0;
-  if (c.cell == "skip") cell = gates * 2 * width * dim;
-  if (c.cell == "dual") cell = gates * 2 * width * dim + dim * mlp + gates * mlp * dim;
-  if (c.cell == "single") cell = 2 * width * mlp + gates * mlp * dim;
-
-  double total = dim * static_cast<double>(c.vocab);
-  for (const BlockRecurrentLayer& layer : layers_) {
-    total += 4 * dim * width + 2 * dim * mlp + 2 * keys * width;
-    if (layer.reads_state) total += 2 * dim * width + 2 * states * width;
-    if (layer.memory)
-      total += width * static_cast<double>(c.memory_size) + 2 * width * static_cast<double>(c.memory_topk);
-    if (layer.cell)
-      total += (states * (4 * dim * width + cell) + 2 * width * states * (states + block_keys)) / window;
-  }
-  return total;
-}
-
 }  // namespace eddy

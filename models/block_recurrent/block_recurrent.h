@@ -64,10 +64,6 @@ class BlockRecurrent final : public Model {
   // source: appendix B of the paper, which describes how training may fail.
   std::vector<std::pair<std::string, double>> diagnostics(const State& state) const override;
 
-  // Counts visible pairs of attention, products of the cells once per block, and a search of the whole
-  // memory.
-  double forward_macs_per_token(std::int64_t time) const override;
-
  private:
   // What a layer carries from segment to segment.
   struct Carry {

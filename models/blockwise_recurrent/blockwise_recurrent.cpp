@@ -64,13 +64,6 @@ Classifier LlamaModel::head(const Tensor& y) const {
   return {final_norm_(y), head_weight_, {}};
 }
 
-double LlamaModel::trunk_macs() const {
-  const auto dim = static_cast<double>(config().dim), mlp = static_cast<double>(config().mlp_dim),
-             kv_dim = static_cast<double>(config().kv_heads * config().head_dim);
-  const double layer = 2 * dim * dim + 2 * dim * kv_dim + 3 * dim * mlp;
-  return static_cast<double>(config().layers) * layer + dim * static_cast<double>(config().n_out);
-}
-
 ForwardOutput CausalLlama::forward(const ForwardInput& input) const {
   check_tokens(input.tokens);
   if (!input.state.empty())
@@ -94,15 +87,6 @@ ForwardOutput CausalLlama::forward(const ForwardInput& input) const {
     x = layer.finish(x, attended, drop, 0);
   }
   return {input, head(x), {}};
-}
-
-double CausalLlama::forward_macs_per_token(std::int64_t time) const {
-  // Visible keys, summed over the queries: 1, 2, ... up to the window.
-  const std::int64_t most = windowed() ? std::min(config().window, time) : time;
-  const double keys = 0.5 * static_cast<double>(most) * static_cast<double>(most + 1) +
-                      static_cast<double>(most) * static_cast<double>(time - most);
-  const double attended = 2 * static_cast<double>(config().dim) * keys / static_cast<double>(time);
-  return trunk_macs() + static_cast<double>(config().layers) * attended;
 }
 
 }  // namespace eddy

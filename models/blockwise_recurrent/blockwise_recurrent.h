@@ -39,8 +39,6 @@ class LlamaModel : public Model {
 
   Tensor embed(const Tensor& tokens) const;
   Classifier head(const Tensor& y) const;
-  // The multiply-adds per token of everything but attention and the memory.
-  double trunk_macs() const;
 
   std::vector<LlamaLayer> layers_;
 
@@ -70,7 +68,6 @@ class CausalLlama final : public LlamaModel {
   Tensor stream(const Tensor& tokens, State& state) const override;
   std::int64_t stream_room(const State& state) const override;
   std::optional<std::vector<std::int64_t>> stream_place(const State&) const override { return std::nullopt; }
-  double forward_macs_per_token(std::int64_t time) const override;
 
  private:
   bool windowed() const { return config().model == "llama_window"; }
@@ -105,7 +102,6 @@ class MemoryLlama final : public LlamaModel {
   std::optional<std::vector<std::int64_t>> stream_place(const State& state) const override {
     return counts_of(state);
   }
-  double forward_macs_per_token(std::int64_t time) const override;
 
  private:
   // The memories at the beginning of a call, one per layer: [batch, chunk, dim], or [1, chunk, dim] if all

@@ -177,20 +177,4 @@ ForwardOutput MemoryLlama::forward(const ForwardInput& input) const {
   return {input, head(x), state};
 }
 
-double MemoryLlama::forward_macs_per_token(std::int64_t time) const {
-  const auto dim = static_cast<double>(config().dim), mlp = static_cast<double>(config().mlp_dim),
-             kv_dim = static_cast<double>(config().kv_heads * config().head_dim);
-  const std::int64_t chunk = config().chunk, whole = time / chunk, rest = time % chunk;
-  // A memory of `chunk` rows for every chunk, begun ones included.
-  const double memory_rows = static_cast<double>((whole + (rest > 0 ? 1 : 0)) * chunk);
-  double memory_row = 2 * dim * kv_dim;
-  if (config().memory_ffn) memory_row += 3 * dim * mlp;
-  if (config().memory_proj) memory_row += dim * dim;
-  // Token s of a chunk sees the memory and s + 1 tokens.
-  const double pairs = static_cast<double>(time * chunk) +
-                       0.5 * static_cast<double>(whole * chunk * (chunk + 1) + rest * (rest + 1));
-  return trunk_macs() + static_cast<double>(config().layers) * (memory_row * memory_rows + 2 * dim * pairs) /
-                            static_cast<double>(time);
-}
-
 }  // namespace eddy

@@ -121,24 +121,4 @@ Tensor BlockAccumulate::run_last_layer(const WindowLayer& layer, const BlockRows
   return read.size() == 1 ? read[0] : concat(read, 1);
 }
 
-double BlockAccumulate::layer_macs(const BlockPlan& plan) const {
-  const auto dim = static_cast<double>(config().dim), mlp = static_cast<double>(config().mlp_dim);
-  // Query, output projection and MLP of a row; keys and values of a row; a row with j rows before it and
-  // itself.
-  const double row = 2 * dim * dim + 2 * dim * mlp, key_value = 2 * dim * dim;
-  const auto causal = [&](double rows, double from) { return dim * (rows * (rows + 1) - from * (from + 1)); };
-  const auto length = [&](std::int64_t i) { return static_cast<double>(plan.length(i)); };
-  const std::int64_t last = plan.count() - 1;
-  double macs = length(0) * (row + key_value) + causal(length(0), 0);
-  for (std::int64_t i = 1; i <= last; ++i) {
-    const auto block = static_cast<double>(plan.block);
-    const bool spread = spreads_output() && i < last;
-    const double skipped = spread ? 0 : static_cast<double>(plan.skipped(i - 1));
-    macs += block * key_value + (block - skipped) * row + causal(block, skipped);
-    macs += length(i) * (row + key_value + 2 * dim * block) + causal(length(i), 0);
-  }
-  const auto skipped = static_cast<double>(plan.skipped(last));
-  return macs + length(last) * key_value + (length(last) - skipped) * row + causal(length(last), skipped);
-}
-
 }  // namespace eddy

@@ -128,18 +128,4 @@ Tensor BlockForget::run_last_layer(const WindowLayer& layer, const BlockRows& x,
   return outputs.size() == 1 ? outputs[0] : concat(outputs, 1);
 }
 
-double BlockForget::layer_macs(const BlockPlan& plan) const {
-  const auto dim = static_cast<double>(config().dim), mlp = static_cast<double>(config().mlp_dim);
-  const double finish = dim * dim + 2 * dim * mlp;
-  double macs = 0;
-  for (std::int64_t i = 0; i < plan.count(); ++i) {
-    const auto rows = static_cast<double>(plan.length(i)), skipped = static_cast<double>(plan.skipped(i)),
-               past = i == 0 ? 0 : static_cast<double>(plan.block);
-    macs += rows * (3 * dim * dim + finish + 2 * dim * dim) + 2 * dim * rows * (past + (rows + 1) / 2);
-    // Row j of an output sees j + 1 keys.
-    macs += (rows - skipped) * (dim * dim + finish) + dim * (rows * (rows + 1) - skipped * (skipped + 1));
-  }
-  return macs;
-}
-
 }  // namespace eddy

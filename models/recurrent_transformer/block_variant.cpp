@@ -81,12 +81,4 @@ ForwardOutput BlockVariant::forward(const ForwardInput& input) const {
   return {input, head(y, false), {}};
 }
 
-double BlockVariant::forward_macs_per_token(std::int64_t time) const {
-  const std::int64_t block = config().block, rows = least_rows(time);
-  const double last = layer_macs({1, time, block, time - rows});
-  const double below = config().layers > 1 ? layer_macs({1, time, block, 0}) : 0;
-  const double head = static_cast<double>(rows * config().dim * config().n_out);
-  return (static_cast<double>(config().layers - 1) * below + last + head) / static_cast<double>(time);
-}
-
 }  // namespace eddy

@@ -63,7 +63,6 @@ class BlockVariant : public RecurrentTransformer {
   // The outputs in blocks of input.block positions, or of config().block if that is 0.
   // errors: as Model::forward; ValueError for a negative block.
   ForwardOutput forward(const ForwardInput& input) const override;
-  double forward_macs_per_token(std::int64_t time) const override;
   // -1, or the rest of the position table.
   std::int64_t stream_room(const State& state) const override;
   std::optional<std::vector<std::int64_t>> stream_place(const State& state) const override;
@@ -78,8 +77,6 @@ class BlockVariant : public RecurrentTransformer {
   // The literal form of one layer, over x [batch, time, dim] (literal.cpp).
   virtual Tensor run_literal(const TransformerLayer& layer, const Tensor& x, const DropoutSite& drop,
                              std::int64_t block) const = 0;
-  // Multiply-adds of one layer over one sequence.
-  virtual double layer_macs(const BlockPlan& plan) const = 0;
 
   // Streaming in one layer: the outputs of the next rows x [batch, rows, dim], which are in one block. State
   // of the layer `name`:
@@ -127,7 +124,6 @@ class BlockForget final : public BlockVariant {
   Tensor run_last_layer(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan) const override;
   Tensor run_literal(const TransformerLayer& layer, const Tensor& x, const DropoutSite& drop,
                      std::int64_t block) const override;
-  double layer_macs(const BlockPlan& plan) const override;
   Tensor end_block(const WindowLayer& layer, const std::string& name, const Tensor& x,
                    State& state) const override;
   bool keeps_rows() const override { return false; }
@@ -150,7 +146,6 @@ class BlockAccumulate final : public BlockVariant {
   Tensor run_last_layer(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan) const override;
   Tensor run_literal(const TransformerLayer& layer, const Tensor& x, const DropoutSite& drop,
                      std::int64_t block) const override;
-  double layer_macs(const BlockPlan& plan) const override;
   Tensor end_block(const WindowLayer& layer, const std::string& name, const Tensor& x,
                    State& state) const override;
   bool keeps_rows() const override { return true; }

@@ -86,30 +86,6 @@ ForwardOutput RecurrentTransformer::forward(const ForwardInput& input) const {
   return {input, head(y, swapped), {}};
 }
 
-double RecurrentTransformer::forward_macs_per_token(std::int64_t time) const {
-  const auto dim = static_cast<double>(config().dim), mlp = static_cast<double>(config().mlp_dim);
-  const auto layers = static_cast<double>(config().layers);
-  const double read = static_cast<double>(least_rows(time)) / static_cast<double>(time);
-  // q, k, v of x; k, v of h; the output projection and the MLP for h, and again for the outputs that are
-  // read; the gate (specification section 4.1).
-  const double finish = dim * dim + 2 * dim * mlp, chain = 3 * dim * dim + 2 * dim * dim + finish + 4 * dim;
-  return layers * chain + (layers - 1 + read) * finish + read * dim * static_cast<double>(config().n_out);
-}
-
-double RegularTransformer::forward_macs_per_token(std::int64_t time) const {
-  const auto dim = static_cast<double>(config().dim), mlp = static_cast<double>(config().mlp_dim);
-  const auto layers = static_cast<double>(config().layers), length = static_cast<double>(time);
-  const auto rows = static_cast<double>(least_rows(time));
-  const double read = rows / length;
-  // Allowed pairs only, for scores and for values: the last `rows` queries see length - (rows - 1) / 2 keys
-  // on average.
-  const auto of_rows = [&](double share, double keys) {
-    return share * (2 * dim * dim + 2 * dim * mlp + 2 * dim * keys);
-  };
-  return layers * 2 * dim * dim + (layers - 1) * of_rows(1, (length + 1) / 2) +
-         of_rows(read, length - (rows - 1) / 2) + read * dim * static_cast<double>(config().n_out);
-}
-
 Tensor RegularTransformer::run_layers(const Tensor& x, std::int64_t rows, const DropoutSite& drop,
                                       const ForwardInput& input) const {
   Tensor y = x;

@@ -31,7 +31,6 @@ class RecurrentTransformer : public Model {
 
   ForwardOutput forward(const ForwardInput& input) const override;
   void check_length(std::int64_t time, bool /*carried*/) const override { check_positions(time); }
-  double forward_macs_per_token(std::int64_t time) const override;
 
  protected:
   // The outputs of all layers for embedded tokens: those of the last `rows` positions, or of all positions in
@@ -58,8 +57,6 @@ class RecurrentTransformer : public Model {
   // The number of last positions that give logits.
   // errors: ValueError for a tail longer than the sequence.
   std::int64_t rows_read(const ForwardInput& input) const;
-  // The same if the tail is not known: it then counts as one row.
-  std::int64_t least_rows(std::int64_t time) const { return config().readout == "all" ? time : 1; }
   // The embedded tokens of positions from `first` on.
   // shapes: tokens [batch, time], or [time, batch] when time-major.
   Tensor embed(const Tensor& tokens, std::int64_t first, bool is_time_major) const;
@@ -84,7 +81,6 @@ class RegularTransformer final : public RecurrentTransformer {
   Tensor stream(const Tensor& tokens, State& state) const override;
   std::int64_t stream_room(const State& state) const override;
   std::optional<std::vector<std::int64_t>> stream_place(const State&) const override { return std::nullopt; }
-  double forward_macs_per_token(std::int64_t time) const override;
 
  private:
   Tensor run_layers(const Tensor& x, std::int64_t rows, const DropoutSite& drop,

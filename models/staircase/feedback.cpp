@@ -25,19 +25,6 @@ StaircaseFeedback::StaircaseFeedback(const ModelConfig& config, const ParamScope
                         "nothing reads it");
 }
 
-double StaircaseFeedback::forward_macs_per_token(std::int64_t) const {
-  const ModelConfig& c = config();
-  const auto dim = static_cast<double>(c.dim), inner = static_cast<double>(c.heads * c.head_dim);
-  const auto layers = static_cast<double>(c.layers);
-  const double own =
-      2 * dim * inner + 2 * dim * static_cast<double>(c.mlp_dim) + 3 * inner * static_cast<double>(c.span);
-  const double mixed = c.feedback_memory == "mix" ? (layers + 1) * dim : 0;
-  // With feedback_self each layer also projects the token itself.
-  const double projections =
-      static_cast<double>(owners() + (c.feedback_self ? c.layers : 0)) * 2 * dim * inner;
-  return layers * own + projections + mixed + dim * static_cast<double>(c.n_out);
-}
-
 // The last key of a token is the token itself, at distance 0, or the token before, at distance 1; both have
 // column S-1 of the position table. Attention places the last key at the query's position, so one table
 // serves both.

@@ -30,8 +30,6 @@ class StaircaseFeedback final : public StaircaseFamily {
  public:
   StaircaseFeedback(const ModelConfig& config, const ParamScope& scope);
 
-  double forward_macs_per_token(std::int64_t time) const override;
-
  private:
   // The results of one token, both [batch, 1, dim].
   struct Token {

@@ -32,14 +32,6 @@ StaircaseLstm::StaircaseLstm(const ModelConfig& config, const ParamScope& scope)
   }
 }
 
-double StaircaseLstm::forward_macs_per_token(std::int64_t) const {
-  const auto dim = static_cast<double>(config().dim);
-  double macs = dim * static_cast<double>(config().n_out);
-  for (std::int64_t l = 0; l < config().layers; ++l)
-    macs += 4 * dim * (dim + (l == 0 ? static_cast<double>(config().embed_dim) : dim));
-  return macs;
-}
-
 State StaircaseLstm::cold_state(std::int64_t batch) const {
   State state;
   for (std::size_t l = 0; l < layers_.size(); ++l)

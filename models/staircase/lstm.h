@@ -20,8 +20,6 @@ class StaircaseLstm final : public StaircaseFamily {
  public:
   StaircaseLstm(const ModelConfig& config, const ParamScope& scope);
 
-  double forward_macs_per_token(std::int64_t time) const override;
-
  private:
   struct Layer {
     Tensor w_ih, w_hh, b_ih, b_hh;

@@ -26,22 +26,6 @@ Staircase::Staircase(const ModelConfig& config, const ParamScope& scope)
       chunk_(config.chunk),
       core_(scope, config, false) {}
 
-double Staircase::forward_macs_per_token(std::int64_t time) const {
-  const ModelConfig& c = config();
-  const auto dim = static_cast<double>(c.dim), inner = static_cast<double>(c.heads * c.head_dim);
-  const auto layers = static_cast<double>(c.layers), chunk = static_cast<double>(chunk_);
-  double pass_layers = 0;  // of one token: pass n sees N - n chunks before its own
-  for (std::int64_t n = 1; n <= passes_; ++n) {
-    const double keys = static_cast<double>(steps_ - n) * chunk + (chunk + 1) / 2;
-    pass_layers += 4 * dim * inner + 2 * dim * static_cast<double>(c.mlp_dim) + 3 * inner * keys;
-  }
-  const double frozen = has_frozen() ? 2 * dim * inner : 0;
-  const double carried_tokens = chunk * static_cast<double>(passes_ * (passes_ - 1)) / 2;
-  const double segment = static_cast<double>(std::min(time, c.segment));
-  const double projected = 2 * dim * inner * carried_tokens / segment;
-  return layers * (pass_layers + frozen + projected) + dim * static_cast<double>(c.n_out);
-}
-
 void Staircase::check_time(std::int64_t time) const {
   if (time % chunk_ != 0)
     fail<ShapeError>("{}: {} tokens in chunks of {} (a multiple of model.chunk; generation takes any number)",

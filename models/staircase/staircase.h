@@ -34,9 +34,7 @@ class Staircase final : public StaircaseFamily {
  public:
   Staircase(const ModelConfig& config, const ParamScope& scope);
 
-  // Counts M passes over the visible keys, and one projection of the frozen chunks and of the carried state.
   std::optional<std::vector<std::int64_t>> stream_place(const State& state) const override;
-  double forward_macs_per_token(std::int64_t time) const override;
 
  private:
   // The position of a stream: tokens so far of the current chunk (`filled`), finished or carried chunks

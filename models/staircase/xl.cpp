@@ -14,15 +14,6 @@ StaircaseXl::StaircaseXl(const ModelConfig& config, const ParamScope& scope)
       repeats_(config.model == "transformer_xl" ? 1 : config.repeats),
       core_(scope, config, false) {}
 
-double StaircaseXl::forward_macs_per_token(std::int64_t time) const {
-  const ModelConfig& c = config();
-  const auto dim = static_cast<double>(c.dim), inner = static_cast<double>(c.heads * c.head_dim);
-  const auto span = static_cast<double>(c.span);
-  const double memory = 2 * dim * inner * span / static_cast<double>(std::min(time, c.segment));
-  const double layer = 4 * dim * inner + 2 * dim * static_cast<double>(c.mlp_dim) + 3 * inner * span + memory;
-  return static_cast<double>(repeats_ * c.layers) * layer + dim * static_cast<double>(c.n_out);
-}
-
 LayerCall StaircaseXl::call_with_positions() const {
   LayerCall call;
   call.attention.band = {1, config().span};

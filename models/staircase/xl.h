@@ -19,8 +19,6 @@ class StaircaseXl final : public StaircaseFamily {
  public:
   StaircaseXl(const ModelConfig& config, const ParamScope& scope);
 
-  double forward_macs_per_token(std::int64_t time) const override;
-
  private:
   Segment run_segment(const Tensor& x, const State& state, Run& run) const override;
   State begin_stream(const State& imported, std::int64_t batch) const override;

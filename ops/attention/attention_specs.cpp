@@ -1,4 +1,4 @@
-// Samples and costs of attention's forms for the generic tests and the benchmark. Every form is compared with
+// Samples of attention's forms for the generic tests and the benchmark. Every form is compared with
 // attention_composed. Samples of several tiles have too many elements for finite differences: there the
 // gradients of attention_composed are the oracle (tests/ops/attention/test_attention*.cpp).
 #include <algorithm>
@@ -68,27 +68,11 @@ Tensors with_tables(Tensors x, const AttentionOptions& options, const Tables& ta
   return x;
 }
 
-OpCost cost_of(const Tensors& x, const AttentionOptions& options, const Tables& tables) {
-  const std::int64_t queries = x[0].dim(1), keys = x[1].dim(1) + (tables.past ? x[3].dim(1) : 0);
-  const AttentionBand band = detail::attention_band(options);
-  double pairs = 0;
-  for (std::int64_t j = 0; j < queries; ++j) {
-    const std::int64_t first = std::max<std::int64_t>(0, j + keys - queries - band.most);
-    const std::int64_t end = std::min(keys, j + keys - queries - band.least + 1);
-    pairs += static_cast<double>(std::max<std::int64_t>(0, end - first));
-  }
-  const double products = tables.positions ? 6 : 4;
-  return {products * pairs * static_cast<double>(x[0].dim(0) * x[0].dim(2) * x[0].dim(3)),
-          static_cast<double>(2 * x[0].bytes() + x[1].bytes() + x[2].bytes()) +
-              (tables.past ? static_cast<double>(2 * x[3].bytes()) : 0)};
-}
-
 OpSpec spec_of(const char* name, const char* formula, const AttentionOptions& options,
                const Tables& tables = {}) {
   OpSpec spec{name, formula};
   spec.run = call_of(attention, options, tables);
   spec.reference = call_of(attention_composed, options, tables);
-  spec.cost = [=](const Tensors& x) { return cost_of(x, options, tables); };
   // A score of size 30 * 30 * 2 keeps its rounding through exp, so the error is that of the score and not of
   // its exp.
   spec.roundings = 64;
@@ -201,11 +185,6 @@ OpSpec packed_spec() {
                   {"strided", {strided_copy(sample_normal({2, 5, 18}, "p3"))}}};
   spec.roundings = 32;
   spec.bench = [] { return sample_normal({16, 256, 3 * 384}, "bench"); };
-  spec.cost = [](const Tensors& x) {
-    const double time = static_cast<double>(x[0].dim(1)), dim = static_cast<double>(x[0].dim(2)) / 3;
-    return OpCost{4 * static_cast<double>(x[0].dim(0)) * dim * time * (time + 1) / 2,
-                  static_cast<double>(x[0].bytes()) * 4 / 3};
-  };
   return spec;
 }
 

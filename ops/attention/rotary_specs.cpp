@@ -1,4 +1,4 @@
-// Samples, references and costs of the ops in rotary.h.
+// Samples and references of the ops in rotary.h.
 #include <cmath>
 #include <vector>
 
@@ -50,7 +50,6 @@ std::vector<OpSpec> rotary_specs() {
                    false}};
   spec.roundings = 64;  // an angle of up to 23 radians with 3 roundings
   spec.bench = [x] { return x({32, 256, 6, 48}); };
-  spec.cost = cost_per_element(3, 2);
   return {spec};
 }
 

@@ -1,4 +1,4 @@
-// Samples, references and costs of the ops in window_attention.h.
+// Samples and references of the ops in window_attention.h.
 #include <algorithm>
 #include <cmath>
 
@@ -87,14 +87,6 @@ OpSpec window_spec(const char* name, double rate) {
   spec.bench = [] {
     return Tensors{sample_normal({256, 32, 32}, "q"), sample_normal({256, 32, 64}, "own"),
                    sample_normal({256, 32, 64}, "past")};
-  };
-  spec.cost = [](const Tensors& x) {
-    const auto queries = static_cast<double>(x[0].dim(1)), own = static_cast<double>(x[1].dim(1)),
-               past = x.size() > 2 ? static_cast<double>(x[2].dim(1)) : 0;
-    const double pairs = queries * (past + own - queries + (queries + 1) / 2);
-    double bytes = static_cast<double>(x[0].bytes());
-    for (const Tensor& t : x) bytes += static_cast<double>(t.bytes());
-    return OpCost{4 * static_cast<double>(x[0].dim(0) * x[0].dim(2)) * pairs, bytes};
   };
   return spec;
 }

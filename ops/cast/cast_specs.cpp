@@ -1,4 +1,4 @@
-// Samples, references and costs of the ops in cast.h.
+// Samples and references of the ops in cast.h.
 #include "ops/cast/cast.h"
 #include "ops/core/op_spec.h"
 
@@ -21,7 +21,6 @@ std::vector<OpSpec> cast_specs() {
                   {"large", {values({33}, 1e6)}, false}};
   spec.roundings = 0;
   spec.bench = [values] { return values({2048, 1024}); };
-  spec.cost = cost_per_element(0, 3);
   return {spec};
 }
 

@@ -1,4 +1,4 @@
-// One record per op: samples, a reference and costs. Gradient checks, comparisons with the reference,
+// One record per op: samples and a reference. Gradient checks, comparisons with the reference,
 // contract tests, the benchmark against the roofline, and the table of ops in the documents are made from
 // this record.
 #pragma once
@@ -34,19 +34,6 @@ struct OpSample {
   bool own_size = false;
 };
 
-struct OpCost {
-  double flops = 0;
-  double bytes = 0;  // the least that must move
-};
-using OpCostFunction = std::function<OpCost(const Tensors&)>;
-// The cost of `flops` operations for each element of an input, and of moving `tensors` tensors of its size.
-inline OpCostFunction cost_per_element(double flops, double tensors, std::size_t input = 0) {
-  return [=](const Tensors& x) {
-    return OpCost{flops * static_cast<double>(x[input].elements()),
-                  tensors * static_cast<double>(x[input].bytes())};
-  };
-}
-
 struct OpSpec {
   std::string name;     // as in tests: op/<name>/<label>
   std::string formula;  // for the docs table
@@ -55,8 +42,7 @@ struct OpSpec {
   OpFunction reference = {};
   std::vector<OpSample> samples = {};
   double roundings = 4;  // that a result accumulates; the tolerance is roundings * eps * scale of the result
-  TensorsOf<> bench = {};    // returns the inputs of the benchmark, which casts f64 to f32
-  OpCostFunction cost = {};  // of one forward call on such inputs
+  TensorsOf<> bench = {};  // returns the inputs of the benchmark, which casts f64 to f32
 };
 
 // The ops of one header: a section of docs/ops.md.

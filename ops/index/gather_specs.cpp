@@ -1,4 +1,4 @@
-// Samples, references and costs of the ops in gather.h.
+// Samples and references of the ops in gather.h.
 #include "ops/core/op_spec.h"
 #include "ops/index/gather.h"
 
@@ -32,11 +32,6 @@ OpSpec embedding_spec() {
                   {"large", {sample_normal({5, 3}, "table", 1e6), ids({6}, 5)}}};
   spec.roundings = 0;
   spec.bench = [table, ids] { return Tensors{table(16384, 512), ids({8, 1024}, 16384)}; };
-  spec.cost = [](const Tensors& x) {
-    const auto moved =
-        static_cast<double>(x[1].elements() * x[0].dim(1)) * static_cast<double>(dtype_bytes(x[0].dtype()));
-    return OpCost{0, 2 * moved + static_cast<double>(x[1].bytes())};
-  };
   return spec;
 }
 
@@ -71,10 +66,6 @@ OpSpec gather_spec() {
                   {"large", {sample_normal({3, 4}, "x", 1e6), index({3, 2}, 4)}}};
   spec.roundings = 0;
   spec.bench = [values, index] { return Tensors{values({4096, 1024}), index({4096, 64}, 1024)}; };
-  spec.cost = [](const Tensors& x) {
-    const auto picks = static_cast<double>(x[1].elements());
-    return OpCost{0, picks * (8 + 2 * static_cast<double>(dtype_bytes(x[0].dtype())))};
-  };
   return spec;
 }
 
@@ -110,10 +101,6 @@ OpSpec embedding_sum_spec() {
   spec.bench = [] {
     return Tensors{sample_normal({16384, 512}, "table"), sample_indices({8, 1024}, "ids", 16384),
                    sample_normal({1024, 512}, "rows")};
-  };
-  spec.cost = [](const Tensors& x) {
-    const auto moved = static_cast<double>(x[1].elements() * x[0].dim(1)) * 2;
-    return OpCost{0, moved * static_cast<double>(dtype_bytes(x[0].dtype()))};
   };
   return spec;
 }

@@ -1,4 +1,4 @@
-// Samples, references and costs of the ops in cross_entropy.h.
+// Samples and references of the ops in cross_entropy.h.
 #include <algorithm>
 #include <cmath>
 
@@ -56,7 +56,6 @@ std::vector<OpSpec> cross_entropy_specs() {
   mean.samples = samples();
   mean.roundings = 32;
   mean.bench = [] { return sample({4096}, 512); };
-  mean.cost = cost_per_element(20, 1);
 
   OpSpec rows = mean;
   rows.name = "cross_entropy_rows";

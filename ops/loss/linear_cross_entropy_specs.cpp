@@ -1,4 +1,4 @@
-// Samples, references and costs of the ops in linear_cross_entropy.h.
+// Samples and references of the ops in linear_cross_entropy.h.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -79,10 +79,6 @@ std::vector<OpSpec> linear_cross_entropy_specs() {
   mean.samples = samples();
   mean.roundings = 64;
   mean.bench = [] { return sample({1024}, 256, 32768); };
-  mean.cost = [](const Tensors& x) {
-    const double products = 2.0 * static_cast<double>(x[0].elements()) * static_cast<double>(x[1].dim(0));
-    return OpCost{products, static_cast<double>(x[0].bytes() + x[1].bytes())};
-  };
 
   OpSpec rows = mean;
   rows.name = "linear_cross_entropy_rows";

@@ -1,4 +1,4 @@
-// Samples, references and costs of the ops in memory_search.h.
+// Samples and references of the ops in memory_search.h.
 #include <algorithm>
 #include <cmath>
 
@@ -109,11 +109,6 @@ std::vector<OpSpec> memory_search_specs() {
                     {"strided", strided(memory_of({2, 6, 3, 4}, 9, 8)), false}};
     spec.roundings = 4;
     spec.bench = [] { return memory_of({1, 512, 8, 128}, 8192, 8192); };
-    spec.cost = [](const Tensors& x) {
-      const double queries = static_cast<double>(x[0].elements());
-      return OpCost{2 * queries * static_cast<double>(x[1].dim(1)),
-                    static_cast<double>(x[0].bytes() + 2 * x[1].bytes()) + 8 * queries * kTaken};
-    };
     specs.push_back(spec);
   }
   return specs;

@@ -65,7 +65,6 @@ std::vector<OpSpec> memory_write_specs() {
   };
   spec.roundings = 0;
   spec.bench = [] { return writing({1, 512, 8, 128}, 8192, {7936}, {0}); };
-  spec.cost = [](const Tensors& x) { return OpCost{0, static_cast<double>(4 * x[0].bytes())}; };
   return {spec};
 }
 

@@ -1,4 +1,4 @@
-// Samples, references and costs of the ops in layer_norm.h and rms_norm.h.
+// Samples and references of the ops in layer_norm.h and rms_norm.h.
 #include <cmath>
 
 #include "ops/core/op_spec.h"
@@ -62,7 +62,6 @@ OpSpec norm_spec(const char* name, const char* formula, OpFunction run, bool cen
   if (centred) spec.samples.push_back({"no_bias", {dense[0], dense[1]}});
   spec.roundings = centred ? 64 : 32;  // two sums over the row, and n is a difference
   spec.bench = [centred] { return sample(centred, {4096, 384}); };
-  spec.cost = centred ? cost_per_element(8, 2) : cost_per_element(5, 2);
   return spec;
 }
 
@@ -88,7 +87,6 @@ OpSpec sum_spec(const char* name, const char* formula, OpFunction run, const OpS
     inputs.insert(inputs.begin() + 1, raw::copy(inputs[0]));
     return inputs;
   };
-  spec.cost = cost_per_element(9, 4);
   return spec;
 }
 
@@ -116,7 +114,6 @@ OpSpec table_spec() {
                   {"large", with_table({3, 2, 65}, {2, 65}, 1e4), false}};
   spec.roundings = 32;
   spec.bench = [with_table] { return with_table({8, 512, 384}, {512, 384}); };
-  spec.cost = cost_per_element(5, 2);
   return spec;
 }
 

@@ -1,4 +1,4 @@
-// Samples, references and costs of the ops in unit_norm.h.
+// Samples and references of the ops in unit_norm.h.
 #include <cmath>
 
 #include "ops/core/op_spec.h"
@@ -43,7 +43,6 @@ std::vector<OpSpec> unit_norm_specs() {
                   {"large", {x({3, 65}, 1e4)}, false}};
   spec.roundings = 32;
   spec.bench = [x] { return x({16384, 128}); };
-  spec.cost = cost_per_element(4, 2);
 
   // The second head is plain.
   OpSpec heads = spec;

@@ -1,4 +1,4 @@
-// Samples, references and costs of the ops in adafactor.h.
+// Samples and references of the ops in adafactor.h.
 #include <algorithm>
 #include <cmath>
 
@@ -84,7 +84,6 @@ std::vector<OpSpec> adafactor_specs() {
                   {"large", sample({33}, 1e6), false}};
   spec.roundings = 32;
   spec.bench = [sample] { return sample({2048, 2048}, 1); };
-  spec.cost = cost_per_element(16, 7);
   return {spec};
 }
 

@@ -1,4 +1,4 @@
-// Samples, references and costs of the ops in optimizer.h.
+// Samples and references of the ops in optimizer.h.
 #include <algorithm>
 #include <cmath>
 
@@ -55,7 +55,6 @@ OpSpec adamw_spec() {
                   {"clipped", sample(67, 10), false},   {"large", sample(33, 1e6), false}};
   spec.roundings = 16;
   spec.bench = [sample] { return sample(1 << 22, 1); };
-  spec.cost = cost_per_element(16, 7);
   return spec;
 }
 
@@ -77,9 +76,6 @@ OpSpec norm_spec() {
   spec.roundings =
       64;  // each of 16 lanes adds up to 1024 squares of one sign; roundings of random sign grow by a root
   spec.bench = [values] { return values({1 << 22}); };
-  spec.cost = [](const Tensors& x) {
-    return OpCost{2 * static_cast<double>(x[0].elements()), static_cast<double>(x[0].bytes())};
-  };
   return spec;
 }
 
@@ -102,9 +98,6 @@ OpSpec scale_spec() {
       {"many_chunks", {values({40001})}, false}, {"large", {sample_normal({33}, "x", 1e6)}, false}};
   spec.roundings = 2;
   spec.bench = [values] { return values({1 << 22}); };
-  spec.cost = [](const Tensors& x) {
-    return OpCost{static_cast<double>(x[0].elements()), 2 * static_cast<double>(x[0].bytes())};
-  };
   return spec;
 }
 

@@ -1,4 +1,4 @@
-// Samples, references and costs of the ops in dropout.h.
+// Samples and references of the ops in dropout.h.
 #include "ops/core/op_spec.h"
 #include "ops/pointwise/dropout.h"
 
@@ -33,7 +33,6 @@ OpSpec tiled_dropout_spec() {
                   {"large", {sample_normal({1, 4, 9}, "x", 1e6)}}};
   spec.roundings = 2;
   spec.bench = [values] { return values({4, 512, 1024}); };
-  spec.cost = cost_per_element(0, 2);
   return spec;
 }
 
@@ -59,7 +58,6 @@ std::vector<OpSpec> dropout_specs() {
                   {"large", {sample_normal({33}, "x", 1e6)}}};
   spec.roundings = 2;
   spec.bench = [values] { return values({2048, 1024}); };
-  spec.cost = cost_per_element(0, 2);
   return {spec, tiled_dropout_spec()};
 }
 

@@ -1,4 +1,4 @@
-// Samples, references and costs of the pointwise ops.
+// Samples and references of the pointwise ops.
 #include <algorithm>
 #include <cmath>
 
@@ -18,15 +18,6 @@ struct Names {
 template <class Op>
 constexpr Names kNames{Op::kName, Op::kFormula};
 
-OpCost pointwise_cost(const Tensors& inputs, double flops_per_element) {
-  double bytes = 0, elements = 0;
-  for (const Tensor& x : inputs) {
-    bytes += static_cast<double>(x.bytes());
-    elements = std::max(elements, static_cast<double>(x.elements()));
-  }
-  return {elements * flops_per_element, bytes + 4 * elements};
-}
-
 // Numbers of all sizes, for results that are small: of both signs, or positive with some next to 1.
 Tensor sizes_sample(bool positive) {
   std::vector<double> values;
@@ -39,7 +30,7 @@ Tensor sizes_sample(bool positive) {
 }
 
 OpSpec unary_spec(const Names& names, Tensor (*op)(const Tensor&), double (*oracle)(double), double low,
-                  double high, double flops) {
+                  double high) {
   OpSpec spec{names.name, names.formula};
   spec.run = [op](const Tensors& x) { return op(x[0]); };
   spec.reference = [oracle](const Tensors& x) {
@@ -59,7 +50,6 @@ OpSpec unary_spec(const Names& names, Tensor (*op)(const Tensor&), double (*orac
       {"sizes", {sizes_sample(low >= 0)}, false, true}};
   spec.roundings = 16;
   spec.bench = [=] { return values({4096, 1024}); };
-  spec.cost = [flops](const Tensors& x) { return pointwise_cost(x, flops); };
   return spec;
 }
 
@@ -86,7 +76,6 @@ OpSpec binary_spec(const Names& names, Tensor (*op)(const Tensor&, const Tensor&
                   {"strided_both", {strided_copy(a({5, 7})), strided_copy(b({7}))}}};
   spec.roundings = 16;
   spec.bench = [=] { return Tensors{a({2048, 1024}), b({2048, 1024})}; };
-  spec.cost = [](const Tensors& x) { return pointwise_cost(x, 1); };
   return spec;
 }
 
@@ -108,34 +97,34 @@ std::vector<OpSpec> pointwise_specs() {
           kNames<Swiglu>, swiglu, [](double gate, double up) { return gate / (1 + std::exp(-gate)) * up; },
           -3, 3),
       unary_spec(
-          kNames<Neg>, neg, [](double x) { return -x; }, -3, 3, 1),
+          kNames<Neg>, neg, [](double x) { return -x; }, -3, 3),
       unary_spec(
-          kNames<Exp>, exp, [](double x) { return std::exp(x); }, -2, 2, 10),
+          kNames<Exp>, exp, [](double x) { return std::exp(x); }, -2, 2),
       unary_spec(
-          kNames<Log>, log, [](double x) { return std::log(x); }, 0.1, 5, 10),
+          kNames<Log>, log, [](double x) { return std::log(x); }, 0.1, 5),
       unary_spec(
-          kNames<Tanh>, tanh, [](double x) { return std::tanh(x); }, -3, 3, 15),
+          kNames<Tanh>, tanh, [](double x) { return std::tanh(x); }, -3, 3),
       unary_spec(
-          kNames<Sigmoid>, sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }, -3, 3, 12),
+          kNames<Sigmoid>, sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }, -3, 3),
       unary_spec(
-          kNames<Relu>, relu, [](double x) { return x > 0 ? x : 0; }, -3, 3, 1),
+          kNames<Relu>, relu, [](double x) { return x > 0 ? x : 0; }, -3, 3),
       unary_spec(
-          kNames<Silu>, silu, [](double x) { return x / (1 + std::exp(-x)); }, -3, 3, 13),
+          kNames<Silu>, silu, [](double x) { return x / (1 + std::exp(-x)); }, -3, 3),
       unary_spec(
-          kNames<Gelu>, gelu, [](double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }, -3, 3, 20),
+          kNames<Gelu>, gelu, [](double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }, -3, 3),
       unary_spec(
           kNames<GeluTanh>, gelu_tanh,
           [](double x) {
             return x /
                    (1 + std::exp(-2 * std::sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
           },
-          -3, 3, 20),
+          -3, 3),
       unary_spec(
-          kNames<Sqrt>, sqrt, [](double x) { return std::sqrt(x); }, 0.1, 5, 1),
+          kNames<Sqrt>, sqrt, [](double x) { return std::sqrt(x); }, 0.1, 5),
       unary_spec(
-          kNames<Rsqrt>, rsqrt, [](double x) { return 1 / std::sqrt(x); }, 0.1, 5, 2),
+          kNames<Rsqrt>, rsqrt, [](double x) { return 1 / std::sqrt(x); }, 0.1, 5),
       unary_spec(
-          kNames<Abs>, abs, [](double x) { return x < 0 ? -x : x; }, -3, 3, 1),
+          kNames<Abs>, abs, [](double x) { return x < 0 ? -x : x; }, -3, 3),
   };
 }
 

@@ -1,4 +1,4 @@
-// Samples, references and costs of the ops in where.h.
+// Samples and references of the ops in where.h.
 #include "ops/core/op_spec.h"
 #include "ops/pointwise/where.h"
 
@@ -39,9 +39,6 @@ std::vector<OpSpec> where_specs() {
   spec.bench = [=] {
     const Shape shape = {2048, 1024};
     return Tensors{mask(shape), a(shape), b(shape)};
-  };
-  spec.cost = [](const Tensors& x) {
-    return OpCost{0, static_cast<double>(x[0].bytes() + x[1].bytes() + x[2].bytes() + x[1].bytes())};
   };
   return {spec};
 }

@@ -1,4 +1,4 @@
-// Samples, references and costs of the ops in matmul.h.
+// Samples and references of the ops in matmul.h.
 #include "ops/core/op_spec.h"
 #include "ops/product/matmul.h"
 
@@ -42,10 +42,6 @@ std::vector<OpSpec> matmul_specs() {
       {"large", {sample_normal({4, 9}, "la", 1e3), sample_normal({9, 4}, "lb", 1e3)}}};
   product.roundings = 16;
   product.bench = [] { return Tensors{sample_normal({1024, 1024}, "a"), sample_normal({1024, 1024}, "b")}; };
-  product.cost = [](const Tensors& x) {
-    const double m = static_cast<double>(x[0].elements()), n = static_cast<double>(x[1].dim(-1));
-    return OpCost{2 * m * n, static_cast<double>(x[0].bytes() + x[1].bytes())};
-  };
 
   OpSpec affine{"linear", "x W^T + b"};
   affine.run = [](const Tensors& x) { return linear(x[0], x[1], optional_input(x, 2)); };
@@ -62,10 +58,6 @@ std::vector<OpSpec> matmul_specs() {
                     {"large", {sample_normal({4, 9}, "la", 1e3), sample_normal({5, 9}, "lb", 1e3)}}};
   affine.roundings = 16;
   affine.bench = [] { return Tensors{sample_normal({4096, 384}, "a"), sample_normal({1536, 384}, "b")}; };
-  affine.cost = [](const Tensors& x) {
-    const double rows = static_cast<double>(x[0].elements()), n = static_cast<double>(x[1].dim(0));
-    return OpCost{2 * rows * n, static_cast<double>(x[0].bytes() + x[1].bytes())};
-  };
 
   OpSpec with_relu = affine;
   with_relu.name = "linear_relu";
@@ -106,14 +98,6 @@ std::vector<OpSpec> matmul_specs() {
   joint.bench = [] {
     return Tensors{sample_normal({4096, 384}, "a"), sample_normal({768, 384}, "b"),
                    sample_normal({768, 384}, "c")};
-  };
-  joint.cost = [](const Tensors& x) {
-    OpCost cost{0, static_cast<double>(x[0].bytes())};
-    for (std::size_t i = 1; i < x.size(); ++i) {
-      cost.flops += 2 * static_cast<double>(x[0].elements()) * static_cast<double>(x[i].dim(0));
-      cost.bytes += static_cast<double>(x[i].bytes());
-    }
-    return cost;
   };
   OpSpec parts = joint;
   parts.name = "joint_linear_parts";

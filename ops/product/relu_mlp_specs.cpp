@@ -60,11 +60,6 @@ std::vector<OpSpec> relu_mlp_specs() {
                  {"large", sample({4, 9}, 5, 6, false, 1e3)}};
   mlp.roundings = 32;
   mlp.bench = [] { return sample({4096, 384}, 1536, 384, true); };
-  mlp.cost = [](const Tensors& x) {
-    const double rows = static_cast<double>(x[0].elements() / x[0].dim(-1));
-    return OpCost{2 * rows * static_cast<double>(x[1].elements() + x[2].elements()),
-                  static_cast<double>(x[0].bytes() + x[1].bytes() + x[2].bytes())};
-  };
   return {mlp};
 }
 

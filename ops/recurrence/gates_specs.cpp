@@ -1,4 +1,4 @@
-// Samples, references and costs of the ops in gates.h.
+// Samples and references of the ops in gates.h.
 #include <cmath>
 
 #include "ops/core/op_spec.h"
@@ -76,7 +76,6 @@ OpSpec gate_spec(const char* name, const char* formula, bool lstm, bool tanh_z) 
                   {"large", sample({3, 33}, 1e3), false}};
   spec.roundings = 64;  // the bias gradients add up to 131 terms
   spec.bench = [sample] { return sample({4096, 1024}); };
-  spec.cost = lstm ? cost_per_element(40, 5) : cost_per_element(5, 3);
   return spec;
 }
 

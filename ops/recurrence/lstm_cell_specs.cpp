@@ -1,4 +1,4 @@
-// Samples, references and costs of the ops in lstm_cell.h.
+// Samples and references of the ops in lstm_cell.h.
 #include <cmath>
 
 #include "ops/core/op_spec.h"
@@ -47,7 +47,6 @@ std::vector<OpSpec> lstm_cell_specs() {
                   {"large", sample(3, 33, 1e3), false}};
   spec.roundings = 32;
   spec.bench = [sample] { return sample(512, 512); };
-  spec.cost = cost_per_element(60, 7, 1);
   return {spec};
 }
 

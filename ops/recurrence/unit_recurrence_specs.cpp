@@ -198,12 +198,6 @@ std::vector<OpSpec> unit_recurrence_specs() {
   dropped.samples = {{"odd_tail", sample(3, 3, 4, 5, false, false)},
                      {"biases", sample(3, 2, 4, 5, true, false)}};
   plain.bench = [] { return sample(32, 16, 384, 1536, false, false); };
-  plain.cost = [](const Tensors& t) {
-    const double rows = static_cast<double>(t[0].dim(0) * t[0].dim(1)),
-                 dim = static_cast<double>(t[0].dim(2)), mlp = static_cast<double>(t[6].dim(0));
-    return OpCost{2 * rows * (3 * dim * dim + 2 * dim * mlp),
-                  4 * (rows * (12 * dim + mlp) + 3 * dim * dim + 2 * dim * mlp)};
-  };
   return {plain, relu, dropped};
 }
 

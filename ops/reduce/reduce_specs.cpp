@@ -1,4 +1,4 @@
-// Samples, references and costs of the ops in reduce.h.
+// Samples and references of the ops in reduce.h.
 #include <cmath>
 
 #include "ops/core/op_spec.h"
@@ -51,7 +51,6 @@ OpSpec axis_spec(const char* name, const char* formula, OpFunction run, OpFuncti
   spec.samples = samples_of_axis_1();
   spec.roundings = 32;  // some 300 terms in 32 lanes and a fold of 5, with cancellation
   spec.bench = bench_input;
-  spec.cost = cost_per_element(1, 1);
   return spec;
 }
 
@@ -100,7 +99,6 @@ OpSpec sum_to_spec() {
       {"strided", {strided_copy(sample_normal({6, 7}, "sum_to")), Tensor::zeros({7}, Dtype::f64)}, false}};
   spec.roundings = 32;
   spec.bench = [] { return Tensors{bench_input()[0], Tensor::zeros({1024})}; };
-  spec.cost = cost_per_element(1, 1);
   return spec;
 }
 

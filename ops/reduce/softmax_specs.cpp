@@ -1,4 +1,4 @@
-// Samples, references and costs of the ops in softmax.h.
+// Samples and references of the ops in softmax.h.
 #include <algorithm>
 #include <cmath>
 
@@ -56,7 +56,6 @@ OpSpec softmax_spec(const char* name, const char* formula, OpFunction run, OpFun
                   {"large", {sample_normal({3, 33}, "softmax", 1e4)}, false}};
   spec.roundings = 32;
   spec.bench = [] { return values({16384, 256}); };
-  spec.cost = cost_per_element(20, 2);
   return spec;
 }
 
@@ -127,10 +126,6 @@ OpSpec biased_spec() {
                   {"long_row", {values({2, 1029}), bias({1029})}, false},
                   {"strided", {strided_copy(values({5, 7})), strided_copy(bias({5, 7}))}}};
   spec.bench = [] { return Tensors{values({64, 256, 256}), sample_normal({256, 256}, "softmax_bias")}; };
-  spec.cost = [](const Tensors& x) {
-    return OpCost{21.0 * static_cast<double>(x[0].elements()),
-                  2.0 * static_cast<double>(x[0].bytes()) + static_cast<double>(x[1].bytes())};
-  };
   return spec;
 }
 

@@ -1,4 +1,4 @@
-// Samples, references and costs of the ops in views.h.
+// Samples and references of the ops in views.h.
 #include "ops/core/op_spec.h"
 #include "ops/views/views.h"
 
@@ -30,9 +30,7 @@ Tensor picked(const Tensor& x, const Shape& shape, From&& from) {
 }
 
 // Every view is exercised on inputs of rank 3 in both memory orders, of size 0 and of size 1.
-// `bytes_per_byte` counts what moves for each byte of x: 0 for views.
-OpSpec view_spec(const char* name, const char* formula, OpFunction run, OpFunction reference,
-                 double bytes_per_byte) {
+OpSpec view_spec(const char* name, const char* formula, OpFunction run, OpFunction reference) {
   OpSpec spec{name, formula};
   spec.run = std::move(run);
   spec.reference = std::move(reference);
@@ -45,7 +43,6 @@ OpSpec view_spec(const char* name, const char* formula, OpFunction run, OpFuncti
                   {"large", {sample_normal({2, 3, 4}, name, 1e6)}}};
   spec.roundings = 0;
   spec.bench = [name] { return sample_normal({512, 256, 4}, name); };
-  spec.cost = cost_per_element(0, bytes_per_byte);
   return spec;
 }
 
@@ -78,11 +75,6 @@ OpSpec concat_spec() {
     for (const char* stream : {"a", "b", "c"}) inputs.push_back(values(1024, 512, stream));
     return inputs;
   };
-  spec.cost = [](const Tensors& x) {
-    double bytes = 0;
-    for (const Tensor& part : x) bytes += 2 * static_cast<double>(part.bytes());
-    return OpCost{0, bytes};
-  };
   return spec;
 }
 
@@ -98,16 +90,14 @@ std::vector<OpSpec> views_specs() {
           },
           [](const Tensors& x) {
             return Tensor::from(x[0].to_vector<double>(), {2, x[0].dim(0), x[0].dim(1) * x[0].dim(2) / 2});
-          },
-          0),
+          }),
       view_spec(
           "transpose", "y[k, j, i] = x[i, j, k]", [](const Tensors& x) { return transpose(x[0], 0, -1); },
           [](const Tensors& x) {
             return picked(x[0], {x[0].dim(2), x[0].dim(1), x[0].dim(0)}, [](const Index& i) {
               return Index{i[2], i[1], i[0]};
             });
-          },
-          0),
+          }),
       view_spec(
           "narrow", "y[.., i] = x[.., start + i]",
           [](const Tensors& x) {
@@ -122,16 +112,14 @@ std::vector<OpSpec> views_specs() {
                            picked(x[0], shape, [](const Index& i) {
                              return Index{i[0], i[1], i[2] + 2};
                            })};
-          },
-          0),
+          }),
       view_spec(
           "select", "y[i, j] = x[i, j, index]", [](const Tensors& x) { return select(x[0], 2, 3); },
           [](const Tensors& x) {
             return picked(x[0], {x[0].dim(0), x[0].dim(1)}, [](const Index& i) {
               return Index{i[0], i[1], 3};
             });
-          },
-          0),
+          }),
       view_spec(
           "expand", "y[n, i, j, m, k] = x[i, j, k]",
           [](const Tensors& x) {
@@ -142,8 +130,7 @@ std::vector<OpSpec> views_specs() {
             return picked(x[0], {2, x[0].dim(0), x[0].dim(1), 3, 4}, [](const Index& i) {
               return Index{i[1], i[2], i[4]};
             });
-          },
-          0),
+          }),
       view_spec(
           "split", "parts of an axis, in order",
           [](const Tensors& x) {
@@ -156,8 +143,7 @@ std::vector<OpSpec> views_specs() {
               });
             };
             return Tensors{part(0, 1), part(1, 0), part(1, 3)};
-          },
-          0),
+          }),
       view_spec(
           "contiguous", "x in row-major order",
           [](const Tensors& x) { return contiguous(transpose(x[0], 1, 2)); },
@@ -165,8 +151,7 @@ std::vector<OpSpec> views_specs() {
             return picked(x[0], {x[0].dim(0), x[0].dim(2), x[0].dim(1)}, [](const Index& i) {
               return Index{i[0], i[2], i[1]};
             });
-          },
-          2),
+          }),
       concat_spec(),
   };
 }

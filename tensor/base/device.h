@@ -1,4 +1,5 @@
-// Devices: where the bytes of a tensor are stored.
+// Devices: where the bytes of a tensor are stored. Tensors of the counting device have shapes and no bytes
+// (ops/work/counting.h).
 #pragma once
 
 #include <cstdint>
@@ -6,8 +7,8 @@
 
 namespace eddy {
 
-enum class DeviceType : std::uint8_t { cpu, cuda };
-inline constexpr int kDeviceTypeCount = 2;
+enum class DeviceType : std::uint8_t { cpu, cuda, counting };
+inline constexpr int kDeviceTypeCount = 3;
 
 struct Device {
   DeviceType type = DeviceType::cpu;
@@ -18,7 +19,7 @@ struct Device {
 
 inline constexpr Device kCpu{};
 
-// "cpu", "cuda:0".
+// "cpu", "cuda:0", "counting".
 std::string to_string(const Device& device);
 
 }  // namespace eddy

@@ -186,6 +186,7 @@ std::string memory_report() {
 }
 
 std::string to_string(const Device& device) {
+  if (device.type == DeviceType::counting) return "counting";
   return device.type == DeviceType::cpu ? "cpu" : "cuda:" + std::to_string(device.index);
 }
 

@@ -63,7 +63,7 @@ class KernelCounts final : public KernelObserver {
 
   explicit KernelCounts(const Options& options) : options_(options) {}
   void kernel_begins() override {}
-  void kernel_done(const char* name, const KernelCost& cost) override {
+  void kernel_done(const char* name, const Cost& cost) override {
     const double rate = cost.half ? options_.bf16 : options_.tf32;
     const Sum one{1, cost.flops, cost.bytes,
                   std::max(cost.flops / rate, cost.bytes / options_.memory) * 1e-9};

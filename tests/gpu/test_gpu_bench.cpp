@@ -90,44 +90,43 @@ TEST_SUITE("device") {
     options.gpu.product_size = 16;
     options.gpu.tensor_bytes = 1 << 16;
     options.gpu.runs = 2;
-    const OpsBench bench = bench_ops(options);
-    REQUIRE(bench.rows.size() == 1);
-    CHECK(bench.rows[0].refused == "");
-    CHECK(bench.rows[0].gbs > 0);
-    CHECK(bench.rows[0].backward_ms >= 0);
-    CHECK(bench.optimizer.adamw_ms() > 0);
-    CHECK(bench.gpu.memory.empty());
-    CHECK(bench.gpu.products.size() == 15);
-    for (const GpuProductRow& row : bench.gpu.products) {
-      CAPTURE(row.layer);
-      for (const double rate : {row.product, row.linear, row.linear_backward}) CHECK(rate > 0);
+    const Measurement bench = bench_ops(options);
+    const nlohmann::json json = to_json(bench);
+    REQUIRE(json["ops"].size() == 1);
+    CHECK(json["ops"][0]["refused"] == "");
+    CHECK(json["ops"][0]["gbs"] > 0);
+    CHECK(json["ops"][0]["backward_ms"] >= 0);
+    CHECK(json["optimizer"]["adamw_ms"] > 0);
+    CHECK(!json["gpu"].contains("memory"));
+    CHECK(json["gpu"]["products"].size() == 15);
+    for (const nlohmann::json& row : json["gpu"]["products"]) {
+      CAPTURE(row["layer"]);
+      for (const char* rate : {"product_tflops", "linear_tflops", "linear_backward_tflops"})
+        CHECK(row[rate] > 0);
     }
-    CHECK(to_text(measurement_of(bench)).find("over 10000 parameters: AdamW") != std::string::npos);
+    CHECK(to_text(bench).find("over 10000 parameters: AdamW") != std::string::npos);
   }
 
   TEST_CASE("every kernel that memory bounds has a row for each pass and dtype and slow ones are marked") {
     GpuBenchOptions options;
     options.tensor_bytes = 1 << 16;
     options.runs = 2;
-    OpsBench bench;
-    bench.gpu.memory = bench_gpu_memory(options, 1e-9, gpu());
+    Measurement fast, slow;
+    fast.tables = {bench_gpu_memory(options, 1e-9, gpu())};
+    slow.tables = {bench_gpu_memory(options, 1e9, gpu())};
     int forward = 0, backward = 0;
-    for (const GpuMemoryRow& row : bench.gpu.memory) {
-      CAPTURE(row.op);
-      ++(row.pass == std::string("forward") ? forward : backward);
-      CHECK(row.bytes >= options.tensor_bytes);
-      CHECK(row.ms > 0);
-      CHECK(std::isfinite(row.gbs));
-      CHECK(row.percent_of_copy > kRequiredPercentOfCopy);
+    for (const nlohmann::json& row : to_json(fast)["gpu"]["memory"]) {
+      CAPTURE(row["op"]);
+      ++(row["pass"] == "forward" ? forward : backward);
+      CHECK(row["bytes"] >= options.tensor_bytes);
+      CHECK(row["ms"] > 0);
+      CHECK(std::isfinite(row["gbs"].get<double>()));
+      CHECK(row["percent_of_copy"] > kRequiredPercentOfCopy);
     }
     CHECK(forward == 28);
     CHECK(backward == 18);
-    CHECK(to_text(tables_of(bench.gpu)[1]).find("below 80") == std::string::npos);
-    bench.gpu.memory[3].percent_of_copy = 79;
-    CHECK(to_text(measurement_of(bench)).find("below 80") != std::string::npos);
-    const nlohmann::json json = to_json(measurement_of(bench));
-    CHECK(json["gpu"]["memory"].size() == bench.gpu.memory.size());
-    CHECK(json["gpu"]["memory"][3]["percent_of_copy"] == 79);
+    CHECK(to_text(fast).find("below 80") == std::string::npos);
+    CHECK(to_text(slow).find("below 80") != std::string::npos);
     options.tensor_bytes = 100;
     CHECK_THROWS_AS(bench_gpu_memory(options, 1, gpu()), ValueError);
     options.tensor_bytes = 1 << 16;
@@ -144,13 +143,13 @@ TEST_SUITE("device") {
     options.seconds = 0;
     options.ceilings.product = 16;
     options.ceilings.bytes = {1 << 12};
-    const GenerateBench bench = bench_generate(options);
-    REQUIRE(bench.series.size() == 2);
-    CHECK(bench.series[0].captured);
-    CHECK(bench.series[0].message == "");
-    CHECK(!bench.series[1].captured);
-    CHECK(bench.series[1].message.find("uncaptured") != std::string::npos);
-    for (const GenerateSeries& series : bench.series) CHECK(series.points.back().token.median > 0);
+    const nlohmann::json series = to_json(bench_generate(options))["series"];
+    REQUIRE(series.size() == 2);
+    CHECK(series[0]["captured"] == true);
+    CHECK(series[0]["message"] == "");
+    CHECK(series[1]["captured"] == false);
+    CHECK(series[1]["message"].get<std::string>().find("uncaptured") != std::string::npos);
+    for (const nlohmann::json& one : series) CHECK(one["points"].back()["token_ms"]["median"] > 0);
   }
 
   TEST_CASE("every row of the speed table is replayed from a graph on a GPU in bf16") {

@@ -1,5 +1,5 @@
-// Measures products and memory. The copy is the C library's memcpy for each chunk. The triad is a loop
-// compiled for the instruction set in use, since 16-byte vectors do not saturate a second-level cache.
+// Measures products and memory. The copy on the CPU is the C library's memcpy for each chunk; the triad is the
+// sum of two tensors.
 #include "train/bench/ceilings.h"
 
 #include <cblas.h>
@@ -12,11 +12,9 @@
 #include "autograd/tape.h"
 #include "ops/backends.h"
 #include "ops/core/op_spec.h"
-#include "ops/cpu/isa.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/product/gemm.h"
 #include "tensor/base/format.h"
-#include "tensor/base/host_device.h"
 #include "tensor/tensor.h"
 #include "tensor/threads/thread_pool.h"
 #include "train/bench/bench.h"
@@ -26,112 +24,50 @@
 namespace eddy {
 namespace {
 
-EDDY_INLINE void triad_loop(float* __restrict a, const float* __restrict b, const float* __restrict c,
-                            std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) a[i] = b[i] + 0.5f * c[i];
-}
-
-using Triad = void (*)(float*, const float*, const float*, std::int64_t);
-
-void triad_baseline(float* a, const float* b, const float* c, std::int64_t n) {
-  triad_loop(a, b, c, n);
-}
-#if defined(__x86_64__) && defined(__GNUC__)
-__attribute__((target("avx2,fma"))) void triad_avx2(float* a, const float* b, const float* c,
-                                                    std::int64_t n) {
-  triad_loop(a, b, c, n);
-}
-__attribute__((target("avx512f,prefer-vector-width=512"))) void triad_avx512(float* a, const float* b,
-                                                                             const float* c, std::int64_t n) {
-  triad_loop(a, b, c, n);
-}
-#endif
-
-Triad triad_for(IsaLevel level) {
-#if defined(__x86_64__) && defined(__GNUC__)
-  if (level == IsaLevel::avx512) return triad_avx512;
-  if (level == IsaLevel::avx2) return triad_avx2;
-#endif
-  static_cast<void>(level);
-  return triad_baseline;
-}
-
 // Elements of a chunk: small enough that a chunk of all arrays stays in a second-level cache, large enough
 // that handing it to a thread costs nothing.
 constexpr std::int64_t kChunk = 1 << 16;
 
-// Returns the GB/s of passes over `bytes` in total. Small arrays get many passes for each reading of the
-// clock.
-template <class Pass>
-Rate bandwidth(std::int64_t bytes, double seconds, Pass&& pass) {
-  const std::int64_t passes =
-      std::clamp<std::int64_t>((std::int64_t{64} << 20) / std::max<std::int64_t>(1, bytes), 1, 64);
-  const Timing time = measure(
-      [&] {
-        for (std::int64_t i = 0; i < passes; ++i) pass();
-      },
-      seconds, 5);
-  const double total = static_cast<double>(bytes * passes) * 1e-9;
-  return {total / time.best, total / time.median};
+// Copies by all threads on the CPU.
+void copy_in_parallel(const Tensor& to, const Tensor& from) {
+  const std::int64_t n = to.elements();
+  // The chunk is small enough to spread small arrays over all threads.
+  const std::int64_t grain = std::clamp<std::int64_t>((n + thread_count() - 1) / thread_count(), 1, kChunk);
+  float* const a = to.data<float>();
+  const float* const b = from.data<float>();
+  parallel_for(n, grain, [&](std::int64_t begin, std::int64_t end) {
+    std::memcpy(a + begin, b + begin, static_cast<std::size_t>(end - begin) * sizeof(float));
+  });
 }
 
-// The same for a GPU, where the triad is a sum of two tensors into a third.
-Bandwidth measure_gpu_bandwidth(std::int64_t bytes, double seconds, Device device) {
-  Bandwidth result;
-  result.bytes = bytes;
+Bandwidth measure_bandwidth(std::int64_t bytes, double seconds, Device device) {
+  const bool on_cpu = device == kCpu;
+  // Small arrays get many passes for each reading of the clock; measure_on does so on a GPU.
+  const std::int64_t passes = on_cpu ? std::clamp<std::int64_t>((std::int64_t{64} << 20) / bytes, 1, 64) : 1;
   const auto array = [&](int arrays) {
-    const std::int64_t n =
-        std::max<std::int64_t>(1, bytes / arrays / static_cast<std::int64_t>(sizeof(float)));
-    return Tensor::full({n}, 1.5, Dtype::f32, device);
+    const auto floats = bytes / arrays / static_cast<std::int64_t>(sizeof(float));
+    return Tensor::full({std::max<std::int64_t>(1, floats)}, 1.5, Dtype::f32, device);
   };
   const auto rate_of = [&](std::int64_t moved, const std::function<void()>& pass) {
-    const Timing time = measure_on(device, pass, seconds / 2, 5);
-    const double total = static_cast<double>(moved) * 1e-9;
+    const Timing time = measure_on(
+        device,
+        [&] {
+          for (std::int64_t i = 0; i < passes; ++i) pass();
+        },
+        seconds / 2, 5);
+    const double total = static_cast<double>(moved * passes) * 1e-9;
     return Rate{total / time.best, total / time.median};
   };
+  Bandwidth result;
+  result.bytes = bytes;
   {
     const Tensor to = array(2), from = array(2);
-    result.copy = rate_of(2 * to.bytes(), [&] { raw::copy_into(to, from); });
+    result.copy =
+        rate_of(2 * to.bytes(), [&] { on_cpu ? copy_in_parallel(to, from) : raw::copy_into(to, from); });
   }
   const Tensor left = array(3), right = array(3);
   const NoGrad no_grad;
   result.triad = rate_of(3 * left.bytes(), [&] { static_cast<void>(add(left, right)); });
-  return result;
-}
-
-Bandwidth measure_bandwidth(std::int64_t bytes, double seconds, Device device) {
-  if (!(device == kCpu)) return measure_gpu_bandwidth(bytes, seconds, device);
-  Bandwidth result;
-  result.bytes = bytes;
-  const auto elements_of = [bytes](int arrays) {
-    return std::max<std::int64_t>(1, bytes / arrays / static_cast<std::int64_t>(sizeof(float)));
-  };
-  // The chunk is small enough to spread small arrays over all threads.
-  const auto grain_of = [](std::int64_t elements) {
-    return std::clamp<std::int64_t>((elements + thread_count() - 1) / thread_count(), 1, kChunk);
-  };
-  {
-    const std::int64_t n = elements_of(2), grain = grain_of(n);
-    const Tensor to = Tensor::zeros({n}), from = Tensor::full({n}, 1.0);
-    float* const a = to.data<float>();
-    const float* const b = from.data<float>();
-    result.copy = bandwidth(2 * to.bytes(), seconds / 2, [&] {
-      parallel_for(n, grain, [&](std::int64_t begin, std::int64_t end) {
-        std::memcpy(a + begin, b + begin, static_cast<std::size_t>(end - begin) * sizeof(float));
-      });
-    });
-  }
-  const std::int64_t n = elements_of(3), grain = grain_of(n);
-  const Tensor to = Tensor::zeros({n}), left = Tensor::full({n}, 1.0), right = Tensor::full({n}, 2.0);
-  float* const a = to.data<float>();
-  const float* const b = left.data<float>();
-  const float* const c = right.data<float>();
-  const Triad triad = triad_for(isa_level());
-  result.triad = bandwidth(3 * to.bytes(), seconds / 2, [&] {
-    parallel_for(n, grain, [&](std::int64_t begin, std::int64_t end) {
-      triad(a + begin, b + begin, c + begin, end - begin);
-    });
-  });
   return result;
 }
 

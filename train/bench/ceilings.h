@@ -30,7 +30,7 @@ struct Rate {
 struct Bandwidth {
   std::int64_t bytes = 0;
   Rate copy;   // a = b
-  Rate triad;  // a = b + s c
+  Rate triad;  // a = b + c
   double best() const { return copy.best > triad.best ? copy.best : triad.best; }
 };
 

@@ -15,6 +15,7 @@
 #include "tensor/memory/allocator.h"
 #include "tensor/random/philox.h"
 #include "tensor/threads/thread_pool.h"
+#include "train/bench/bench.h"
 #include "train/config/device_precision.h"
 #include "train/config/run_config.h"
 #include "train/generate/generate.h"
@@ -199,26 +200,28 @@ std::int64_t weights_read(const Model& model) {
   return elements * static_cast<std::int64_t>(dtype_bytes(Dtype::f32));
 }
 
-GenerateSeries measure_config(const std::string& name, const GenerateBenchOptions& options,
+// Tokens of small models take microseconds: shows three digits of them too.
+Cell milliseconds(double seconds) {
+  const double ms = seconds * 1e3;
+  return {ms, ms < 0.1 ? fmt::format("{:.3g}", ms) : table_number(ms)};
+}
+
+// Returns the points of one configuration, by increasing length.
+MeasuredSeries measure_config(const std::string& name, const GenerateBenchOptions& options,
                               const std::vector<std::int64_t>& lengths, double seconds,
                               const Ceilings& ceilings) {
-  const NamedConfig named = find_config(name);
-  ModelConfig config = named.config;
+  ModelConfig config = find_config(name).config;
   if (config.vocab == 0) config.vocab = 65;
   // A cache of all keys or a table of positions has one row for each token.
   if (config.family == "recurrent_transformer") config.context = lengths.back() + 2 * config.block;
   if (config.model == "llama") config.context = lengths.back() + 2 * kTokensOfFullCache;
   LongStream stream(config, options, lengths.back(), ceilings.device);
 
-  GenerateSeries series;
-  series.config = name;
-  series.model = config.model;
-  series.layers = config.layers;
-  series.parameters = stream.model().params().count() - (config.positions ? config.context * config.dim : 0);
-  series.weight_bytes = weights_read(stream.model());
+  const std::int64_t weight_bytes = weights_read(stream.model());
+  MeasuredSeries series{name, {}, {}};
+  std::vector<double> medians;
   for (const std::int64_t length : lengths) {
-    GeneratePoint point;
-    point.length = length;
+    std::int64_t state_bytes = 0;
     static_cast<void>(stream.time_token(length));
     std::vector<double> times;
     const BenchClock::time_point start = BenchClock::now();
@@ -226,37 +229,46 @@ GenerateSeries measure_config(const std::string& name, const GenerateBenchOption
            (elapsed_seconds(start) < seconds && stream.may_time_another(length))) {
       const auto [time, bytes] = stream.time_token(length);
       times.push_back(time);
-      point.state_bytes = std::max(point.state_bytes, bytes);
+      state_bytes = std::max(state_bytes, bytes);
     }
-    point.token = timing_of(std::move(times));
-    point.floor = ceilings.least_seconds(0, static_cast<double>(series.weight_bytes + point.state_bytes));
-    series.points.push_back(point);
+    const Timing token = timing_of(std::move(times));
+    const double floor = ceilings.least_seconds(0, static_cast<double>(weight_bytes + state_bytes));
+    medians.push_back(token.median);
+    series.rows.push_back({length, milliseconds(token.median), milliseconds(token.best), milliseconds(floor),
+                           static_cast<double>(options.batch) / token.median, bytes_cell(state_bytes),
+                           token.runs});
   }
-  series.captured = stream.captured();
-  series.message = stream.message();
+  series.facts = {
+      {"config", name},
+      {"model", config.model},
+      {"layers", config.layers},
+      // Without the position table, which grows with the length.
+      {"parameters", stream.model().params().count() - (config.positions ? config.context * config.dim : 0)},
+      {"weight_bytes", weight_bytes},  // read for every token
+      {"captured", stream.captured()},
+      {"message", stream.message()},  // why tokens were not captured although this was asked for
+      {"growth", medians.back() / medians.front()}};
   return series;
 }
 
-// Tokens of small models take microseconds: shows three digits of them too.
-Cell milliseconds(double seconds) {
-  const double ms = seconds * 1e3;
-  return {ms, ms < 0.1 ? fmt::format("{:.3g}", ms) : table_number(ms)};
-}
-
 // "shakespeare_regular_6: regular, 6 layers, 10 646 784 parameters …".
-std::string describe(const GenerateSeries& series) {
+std::string describe(const MeasuredSeries& series) {
+  const nlohmann::json& about = series.facts;
+  const std::int64_t layers = about["layers"];
+  const std::string message = about["message"];
   return fmt::format(
       "{}: {}, {} layer{}, {} parameters without positions{}; the last token takes {:.2f} times the first",
-      series.config, series.model, series.layers, series.layers == 1 ? "" : "s", grouped(series.parameters),
-      series.captured          ? ", replayed from a graph"
-      : series.message.empty() ? ""
-                               : "; " + series.message,
-      series.growth());
+      series.name, about["model"].get<std::string>(), layers, layers == 1 ? "" : "s",
+      grouped(about["parameters"]),
+      about["captured"] ? ", replayed from a graph"
+      : message.empty() ? ""
+                        : "; " + message,
+      about["growth"].get<double>());
 }
 
 }  // namespace
 
-GenerateBench bench_generate(const GenerateBenchOptions& given) {
+Measurement bench_generate(const GenerateBenchOptions& given) {
   GenerateBenchOptions options = given;
   const bool on_gpu = options.device == "cuda";
   if (options.min_length == 0) options.min_length = on_gpu ? 1000 : 256;
@@ -273,44 +285,18 @@ GenerateBench bench_generate(const GenerateBenchOptions& given) {
   const Device device =
       choose_device_precision({"bench generate", "--device", "--precision"}, options.device, "f32").device;
   const std::vector<std::int64_t> lengths = lengths_of(options);
-  GenerateBench bench;
-  bench.device = options.device;
-  bench.threads = thread_count();
-  bench.batch = options.batch;
   const Ceilings ceilings = measure_ceilings(kCeilingSeconds, options.ceilings, device);
   const double seconds_each = options.seconds / static_cast<double>(lengths.size() * options.configs.size());
-  for (const std::string& name : options.configs) {
-    try {
-      bench.series.push_back(measure_config(name, options, lengths, seconds_each, ceilings));
-    } catch (const OutOfMemoryError&) {
-      // The allocator's own error text gives advice about training.
-      bench.left_out.push_back(
-          fmt::format("bench generate: {} at length {}, batch {} does not fit in the memory of {} (lower "
-                      "--max-length or --batch, or leave it out of --configs)",
-                      name, lengths.back(), options.batch, to_string(device)));
-      allocator(device).trim();
-    }
-  }
-  if (bench.series.empty()) throw OutOfMemoryError(bench.left_out.at(0));
-  return bench;
-}
-
-Measurement measurement_of(const GenerateBench& bench) {
   Measurement m;
   m.bench = "generate";
   m.title = "The cost of the next token";
-  m.conditions =
-      fmt::format("generation, {}, f32, random weights, {}{} thread{}",
-                  bench.batch == 1 ? "one sequence" : fmt::format("{} sequences", bench.batch),
-                  bench.device == "cuda" ? "cuda, " : "", bench.threads, bench.threads == 1 ? "" : "s");
+  m.conditions = fmt::format("generation, {}, f32, random weights, {}{} thread{}",
+                             options.batch == 1 ? "one sequence" : fmt::format("{} sequences", options.batch),
+                             on_gpu ? "cuda, " : "", thread_count(), thread_count() == 1 ? "" : "s");
   m.about =
       "A recurrent model carries a state of one size, so its next token costs the same after any length. The "
       "regular transformer reads the keys and values of all tokens before. Long pasts were not computed: the "
       "cache was filled with random numbers and the tokens after it were timed.";
-  m.facts = {{"device", bench.device},
-             {"threads", bench.threads},
-             {"batch", bench.batch},
-             {"left_out", bench.left_out}};
   MeasuredTable& table = m.tables.emplace_back();
   table.key = "series";
   table.names = "milliseconds per token of each sequence";
@@ -325,25 +311,26 @@ Measurement measurement_of(const GenerateBench& bench) {
                  {"Tokens per second", "tokens per second", 4},
                  {"Floor: weights and state read once at the rate of memory", "milliseconds", 3},
                  {"State", "bytes", 5}};
-  for (const GenerateSeries& series : bench.series) {
-    MeasuredSeries& measured = table.series.emplace_back();
-    measured.name = series.config;
-    measured.facts = {{"config", series.config},
-                      {"model", series.model},
-                      {"layers", series.layers},
-                      {"parameters", series.parameters},
-                      {"weight_bytes", series.weight_bytes},
-                      {"captured", series.captured},
-                      {"message", series.message},
-                      {"growth", series.growth()}};
-    for (const GeneratePoint& point : series.points)
-      measured.rows.push_back({point.length, milliseconds(point.token.median), milliseconds(point.token.best),
-                               milliseconds(point.floor),
-                               static_cast<double>(bench.batch) / point.token.median,
-                               bytes_cell(point.state_bytes), point.token.runs});
-    table.notes.push_back(describe(series));
+  std::vector<std::string> left_out;
+  for (const std::string& name : options.configs) {
+    try {
+      table.series.push_back(measure_config(name, options, lengths, seconds_each, ceilings));
+      table.notes.push_back(describe(table.series.back()));
+    } catch (const OutOfMemoryError&) {
+      // The allocator's own error text gives advice about training.
+      left_out.push_back(
+          fmt::format("bench generate: {} at length {}, batch {} does not fit in the memory of {} (lower "
+                      "--max-length or --batch, or leave it out of --configs)",
+                      name, lengths.back(), options.batch, to_string(device)));
+      allocator(device).trim();
+    }
   }
-  table.notes.insert(table.notes.end(), bench.left_out.begin(), bench.left_out.end());
+  if (table.series.empty()) throw OutOfMemoryError(left_out.at(0));
+  table.notes.insert(table.notes.end(), left_out.begin(), left_out.end());
+  m.facts = {{"device", options.device},
+             {"threads", thread_count()},
+             {"batch", options.batch},
+             {"left_out", left_out}};
   return m;
 }
 

@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "models/config.h"
-#include "train/bench/bench.h"
 #include "train/bench/ceilings.h"
 #include "train/bench/measurement.h"
 
@@ -36,39 +35,10 @@ struct GenerateBenchOptions {
   CeilingSizes ceilings{};     // sizes of the arrays that memory is measured with
 };
 
-struct GeneratePoint {
-  std::int64_t length = 0;       // tokens before the timed one
-  Timing token;                  // units: seconds; for a model with blocks, the mean over one block
-  std::int64_t state_bytes = 0;  // the largest at any position of a block
-  double floor = 0;              // units: seconds
-};
-
-struct GenerateSeries {
-  std::string config, model;
-  std::int64_t layers = 0, parameters = 0;  // without the position table, which grows with the length
-  std::int64_t weight_bytes = 0;            // read for every token
-  bool captured = false;                    // tokens were replayed from graphs
-  std::string message{};                    // why they were not, although options.capture asked for it
-  std::vector<GeneratePoint> points;        // by increasing length
-
-  // Returns the time of a token at the last point over that at the first.
-  double growth() const { return points.back().token.median / points.front().token.median; }
-};
-
-struct GenerateBench {
-  std::string device;
-  int threads = 1;
-  std::int64_t batch = 1;
-  std::vector<GenerateSeries> series;
-  std::vector<std::string> left_out;  // configurations that did not fit in memory, and what to lower
-};
-
 // Measures all configurations at lengths that double from min_length; max_length is always the last. A
 // position table is made as long as it needs to be.
 // errors: ConfigError for an unknown configuration; DeviceError when there is no GPU to use; ValueError for
 // lengths, batch or seconds out of range; OutOfMemoryError when no configuration fits with its longest cache.
-GenerateBench bench_generate(const GenerateBenchOptions& options);
-
-Measurement measurement_of(const GenerateBench& bench);
+Measurement bench_generate(const GenerateBenchOptions& options);
 
 }  // namespace eddy

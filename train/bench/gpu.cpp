@@ -120,7 +120,7 @@ std::vector<Layer> layers_of(std::int64_t size) {
           {"readout", rows, 32 * width, width}};
 }
 
-GpuProductRow bench_layer(const Layer& layer, const char* precision, int runs, Device device) {
+std::vector<Cell> bench_layer(const Layer& layer, const char* precision, int runs, Device device) {
   const bool half = precision == std::string_view("bf16");
   const Dtype dtype = half ? Dtype::bf16 : Dtype::f32;
   set_tf32(precision == std::string_view("tf32"));
@@ -146,14 +146,14 @@ GpuProductRow bench_layer(const Layer& layer, const char* precision, int runs, D
   set_tf32(false);
   const double operations =
       2e-12 * static_cast<double>(layer.m) * static_cast<double>(layer.n) * static_cast<double>(layer.k);
-  return {layer.name,
-          precision,
-          layer.m,
-          layer.n,
-          layer.k,
-          operations / product,
-          operations / passes.forward,
-          2 * operations / passes.backward};
+  const double bare = operations / product, linear = operations / passes.forward,
+               back = 2 * operations / passes.backward;
+  return {layer.name, fmt::format("[{}, {}] to {}", layer.m, layer.k, layer.n),
+          precision,  bare,
+          linear,     100 * linear / bare,
+          back,       100 * back / bare,
+          layer.m,    layer.n,
+          layer.k};
 }
 
 // ---- memory-bound kernels
@@ -238,20 +238,36 @@ std::vector<MemoryCase> memory_cases() {
 
 }  // namespace
 
-std::vector<GpuProductRow> bench_gpu_products(const GpuBenchOptions& options, Device device) {
+MeasuredTable bench_gpu_products(const GpuBenchOptions& options, Device device) {
   if (options.product_size < 16)
     fail<ValueError>("bench: a product of {} rows on a GPU (at least 16)", options.product_size);
-  std::vector<GpuProductRow> rows;
+  MeasuredTable table;
+  table.key = "gpu.products";
+  table.columns = {{"layer", "TFLOP/s"},
+                   {"", "[m, k] to n"},
+                   {"precision", "precision"},
+                   {"product_tflops", "product"},
+                   {"linear_tflops", "linear"},
+                   {"", "% of product"},
+                   {"linear_backward_tflops", "backward"},
+                   {"", "% of product"},
+                   {"m", ""},
+                   {"n", ""},
+                   {"k", ""}};
   for (const Layer& layer : layers_of(options.product_size))
     for (const char* precision : {"f32", "tf32", "bf16"})
-      rows.push_back(bench_layer(layer, precision, options.runs, device));
-  return rows;
+      table.add(bench_layer(layer, precision, options.runs, device));
+  return table;
 }
 
-std::vector<GpuMemoryRow> bench_gpu_memory(const GpuBenchOptions& options, double copy_gbs, Device device) {
+MeasuredTable bench_gpu_memory(const GpuBenchOptions& options, double copy_gbs, Device device) {
   if (options.tensor_bytes < 1 << 16)
     fail<ValueError>("bench: tensors of {} bytes on a GPU (at least 65536)", options.tensor_bytes);
-  std::vector<GpuMemoryRow> rows;
+  MeasuredTable table;
+  table.key = "gpu.memory";
+  table.columns = {{"op", "kernels bound by memory"}, {"pass", "pass"},   {"dtype", "dtype"},
+                   {"bytes", "MB at least"},          {"ms", "ms"},       {"gbs", "GB/s"},
+                   {"percent_of_copy", "% of copy"},  {"", "requirement"}};
   for (const MemoryCase& one : memory_cases()) {
     if (std::string_view(one.op).find(options.filter) == std::string_view::npos) continue;
     for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
@@ -261,49 +277,22 @@ std::vector<GpuMemoryRow> bench_gpu_memory(const GpuBenchOptions& options, doubl
           time_passes(one.run, one.inputs(count, dtype, device), one.backward > 0, options.runs, device);
       const auto row = [&](const char* pass, double tensors, double seconds) {
         const double bytes = tensors * static_cast<double>(count * row_bytes), gbs = bytes / seconds * 1e-9;
-        rows.push_back({one.op, pass, dtype, bytes, seconds * 1e3, gbs, 100 * gbs / copy_gbs});
+        const double percent = 100 * gbs / copy_gbs;
+        table.add(
+            {one.op,
+             pass,
+             dtype_name(dtype),
+             {bytes, table_number(bytes * 1e-6)},
+             seconds * 1e3,
+             gbs,
+             percent,
+             percent >= kRequiredPercentOfCopy ? "" : fmt::format("below {:.0f}", kRequiredPercentOfCopy)});
       };
       row("forward", one.forward, passes.forward);
       if (one.backward > 0) row("backward", one.backward, passes.backward);
     }
   }
-  return rows;
-}
-
-std::vector<MeasuredTable> tables_of(const GpuBench& bench) {
-  MeasuredTable products, memory;
-  products.key = "gpu.products";
-  products.columns = {{"layer", "TFLOP/s"},
-                      {"", "[m, k] to n"},
-                      {"precision", "precision"},
-                      {"product_tflops", "product"},
-                      {"linear_tflops", "linear"},
-                      {"", "% of product"},
-                      {"linear_backward_tflops", "backward"},
-                      {"", "% of product"},
-                      {"m", ""},
-                      {"n", ""},
-                      {"k", ""}};
-  for (const GpuProductRow& row : bench.products)
-    products.add({row.layer, fmt::format("[{}, {}] to {}", row.m, row.k, row.n), row.precision, row.product,
-                  row.linear, 100 * row.linear / row.product, row.linear_backward,
-                  100 * row.linear_backward / row.product, row.m, row.n, row.k});
-  memory.key = "gpu.memory";
-  memory.columns = {{"op", "kernels bound by memory"}, {"pass", "pass"},   {"dtype", "dtype"},
-                    {"bytes", "MB at least"},          {"ms", "ms"},       {"gbs", "GB/s"},
-                    {"percent_of_copy", "% of copy"},  {"", "requirement"}};
-  for (const GpuMemoryRow& row : bench.memory)
-    memory.add({row.op,
-                row.pass,
-                dtype_name(row.dtype),
-                {row.bytes, table_number(row.bytes * 1e-6)},
-                row.ms,
-                row.gbs,
-                row.percent_of_copy,
-                row.percent_of_copy >= kRequiredPercentOfCopy
-                    ? ""
-                    : fmt::format("below {:.0f}", kRequiredPercentOfCopy)});
-  return {products, memory};
+  return table;
 }
 
 }  // namespace eddy

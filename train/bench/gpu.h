@@ -23,43 +23,16 @@ struct GpuBenchOptions {
   int runs = 10;                                        // after two that do not count; the best is shown
 };
 
-// A layer x [m, k] -> [m, n].
-// units: 1e12 operations per second, best.
-struct GpuProductRow {
-  std::string layer;
-  const char* precision = "";  // f32, tf32, bf16
-  std::int64_t m = 0, n = 0, k = 0;
-  double product = 0;          // the bare product, through gemm_slot
-  double linear = 0;           // the op, with a bias
-  double linear_backward = 0;  // its backward pass: two products and the sum for the bias
-};
-
-// A pass of an op over tensors of tensor_bytes.
-struct GpuMemoryRow {
-  std::string op;
-  const char* pass = "";  // forward, backward
-  Dtype dtype = Dtype::f32;
-  double bytes = 0;  // the least that the pass must read and write
-  double ms = 0;     // best
-  double gbs = 0;    // bytes over ms
-  double percent_of_copy = 0;
-};
 inline constexpr double kRequiredPercentOfCopy = 80;
 
-struct GpuBench {
-  std::vector<GpuProductRow> products;
-  std::vector<GpuMemoryRow> memory;
-};
-
-// Times layers with TF32 off.
+// Times layers x [m, k] -> [m, n] with TF32 off: the bare product through gemm_slot, the op with a bias, and
+// its backward pass (two products and the sum for the bias).
+// units: 1e12 operations per second, best.
 // errors: ValueError for sizes below 16 and tensors below 64 KiB; DeviceError for the CPU, which has no such
 // clock; OutOfMemoryError.
-std::vector<GpuProductRow> bench_gpu_products(const GpuBenchOptions& options, Device device);
-// Times memory-bound ops. `copy_gbs` is the rate of a copy of tensors of this size, counting reads and
-// writes.
-std::vector<GpuMemoryRow> bench_gpu_memory(const GpuBenchOptions& options, double copy_gbs, Device device);
-
-// Returns the tables of products and of memory.
-std::vector<MeasuredTable> tables_of(const GpuBench& bench);
+MeasuredTable bench_gpu_products(const GpuBenchOptions& options, Device device);
+// Times memory-bound ops over tensors of tensor_bytes, forward and backward, and names those below
+// kRequiredPercentOfCopy. `copy_gbs` is the rate of a copy of tensors of this size, counting reads and writes.
+MeasuredTable bench_gpu_memory(const GpuBenchOptions& options, double copy_gbs, Device device);
 
 }  // namespace eddy

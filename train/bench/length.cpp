@@ -59,10 +59,10 @@ void check_options(const LengthBenchOptions& options) {
   for (const std::string& model : options.models) validate(length_model(options, model, options.shortest));
 }
 
-LengthPoint measure(const LengthBenchOptions& options, const std::string& model, std::int64_t length,
-                    LengthSeries& series) {
+// Times one length and adds it to the series.
+void measure_into(MeasuredSeries& series, const LengthBenchOptions& options, std::int64_t length) {
   StepBenchOptions step;
-  step.model = length_model(options, model, length);
+  step.model = length_model(options, series.name, length);
   step.batch = options.batch;
   step.sequence = length;
   step.seconds = options.seconds;
@@ -71,36 +71,34 @@ LengthPoint measure(const LengthBenchOptions& options, const std::string& model,
   step.device = options.device;
   step.precision = options.precision;
   const StepBench bench = bench_step(step);
-  series.parameters = bench.parameters;
-  return {length, bench.step, bench.peak_bytes, bench.floor_median()};
+  series.facts["parameters"] = bench.parameters;
+  series.rows.push_back({length, bench.step.median * 1e3, bench.step.best * 1e3, bench.floor_median() * 1e3,
+                         bench.step.median * 1e6 / static_cast<double>(length),
+                         bytes_cell(bench.peak_bytes)});
 }
 
-// Returns what the last doubling of the length added, divided by what the doubling before added: 2 is linear
-// growth, 4 quadratic. Constant parts cancel. It uses the best times, since the ratio would magnify other
+// Returns what the last doubling of the length added to a column, divided by what the doubling before added: 2
+// is linear growth, 4 quadratic. Constant parts cancel.
+double last_growth(const MeasuredSeries& series, std::size_t column) {
+  const auto value = [&](std::size_t back) {
+    return series.rows[series.rows.size() - back][column].value.get<double>();
+  };
+  return (value(1) - value(2)) / (value(2) - value(3));
+}
+
+// Describes how a series grew, and why it ended. It uses the best times, since the ratio would magnify other
 // load on the machine.
-double last_growth(const std::vector<LengthPoint>& points, double (*value)(const LengthPoint&)) {
-  const std::size_t n = points.size();
-  return (value(points[n - 1]) - value(points[n - 2])) / (value(points[n - 2]) - value(points[n - 3]));
-}
-
-double seconds_of(const LengthPoint& point) {
-  return point.step.best;
-}
-double bytes_of(const LengthPoint& point) {
-  return static_cast<double>(point.peak_bytes);
-}
-
-// Describes how a series grew, and why it ended.
-std::string growth(const LengthSeries& series) {
-  std::string text;
-  if (series.points.size() > 2)
-    text = fmt::format(
-        "the doubling to {} tokens added {:.2f} times the time and {:.2f} times the memory of the "
-        "one before",
-        grouped(series.points.back().length), last_growth(series.points, seconds_of),
-        last_growth(series.points, bytes_of));
-  if (!series.stopped.empty()) text += (text.empty() ? "" : "; ") + series.stopped;
-  return text;
+std::string growth(const MeasuredSeries& series) {
+  constexpr std::size_t kBest = 2, kPeak = 5;
+  std::string text = fmt::format("{} ({}, {} parameters): ", series.name, family_of(series.name),
+                                 grouped(series.facts.value("parameters", std::int64_t{0})));
+  const std::string stopped = series.facts["stopped"];
+  if (series.rows.size() > 2)
+    text += fmt::format(
+        "the doubling to {} tokens added {:.2f} times the time and {:.2f} times the memory of the one before{}",
+        series.rows.back()[0].text, last_growth(series, kBest), last_growth(series, kPeak),
+        stopped.empty() ? "" : "; ");
+  return text + stopped;
 }
 
 }  // namespace
@@ -125,8 +123,8 @@ ModelConfig length_model(const LengthBenchOptions& options, const std::string& m
   return config;
 }
 
-LengthBench bench_length(const LengthBenchOptions& options,
-                         const std::function<void(const LengthBench&)>& keep) {
+Measurement bench_length(const LengthBenchOptions& options,
+                         const std::function<void(const Measurement&)>& keep) {
   check_options(options);
   const DevicePrecision placement =
       choose_device_precision({"bench length", "--device", "--precision"}, options.device, options.precision);
@@ -134,45 +132,19 @@ LengthBench bench_length(const LengthBenchOptions& options,
   const MemoryLimit limit(placement.device, options.memory_bytes > 0 ? options.memory_bytes
                                             : on_cpu                 ? kCpuMemory
                                                                      : 0);
-  LengthBench bench;
-  bench.device = options.device;
-  bench.precision = options.precision;
-  bench.threads = thread_count();
-  bench.dim = options.dim;
-  bench.layers = options.layers;
-  bench.batch = options.batch;
-  for (const std::string& model : options.models) {
-    bench.series.push_back({model, family_of(model), 0, {}, {}});
-    LengthSeries& series = bench.series.back();
-    for (std::int64_t length = options.shortest; length <= options.longest; length *= 2) {
-      try {
-        series.points.push_back(measure(options, model, length, series));
-      } catch (const OutOfMemoryError&) {
-        series.stopped = fmt::format("{} tokens do not fit in the memory there is{}", grouped(length),
-                                     on_cpu ? " (--memory-mib sets how much)" : "");
-      }
-      allocator(placement.device).trim();  // the next length needs other sizes
-      keep(bench);
-      if (!series.stopped.empty()) break;
-    }
-  }
-  return bench;
-}
-
-Measurement measurement_of(const LengthBench& bench) {
   Measurement m;
   m.bench = "length";
   m.title = "Steps by length of the segment";
   m.conditions =
       fmt::format("steps by length of the segment, {} layers of width {}, batch {}, {}, {}{} thread{}",
-                  bench.layers, bench.dim, bench.batch, bench.precision,
-                  bench.device == "cuda" ? "cuda, " : "", bench.threads, bench.threads == 1 ? "" : "s");
+                  options.layers, options.dim, options.batch, options.precision, on_cpu ? "" : "cuda, ",
+                  thread_count(), thread_count() == 1 ? "" : "s");
   m.about =
       "Whole training steps, gradients through all of the segment. The time and the memory of a recurrent "
       "model grow with the length; the regular transformer's attention grows with its square. Both axes are "
       "logarithmic, so that linear growth is a straight line of one slope.";
-  m.facts = {{"device", bench.device}, {"precision", bench.precision}, {"threads", bench.threads},
-             {"dim", bench.dim},       {"layers", bench.layers},       {"batch", bench.batch}};
+  m.facts = {{"device", options.device}, {"precision", options.precision}, {"threads", thread_count()},
+             {"dim", options.dim},       {"layers", options.layers},       {"batch", options.batch}};
   MeasuredTable& table = m.tables.emplace_back();
   table.key = "series";
   table.names = "model";
@@ -182,19 +154,22 @@ Measurement measurement_of(const LengthBench& bench) {
   table.plots = {
       {"Time of a step", "ms", 1}, {"Time for each token", "microseconds", 4}, {"Peak memory", "bytes", 5}};
   table.notes = {"2 times is linear growth, 4 times quadratic:"};
-  for (const LengthSeries& series : bench.series) {
-    MeasuredSeries& measured = table.series.emplace_back();
-    measured.name = series.model;
-    measured.facts = {{"model", series.model},
-                      {"family", series.family},
-                      {"parameters", series.parameters},
-                      {"stopped", series.stopped}};
-    for (const LengthPoint& point : series.points)
-      measured.rows.push_back({point.length, point.step.median * 1e3, point.step.best * 1e3,
-                               point.floor * 1e3, point.step.median * 1e6 / static_cast<double>(point.length),
-                               bytes_cell(point.peak_bytes)});
-    table.notes.push_back(fmt::format("{} ({}, {} parameters): {}", series.model, series.family,
-                                      grouped(series.parameters), growth(series)));
+  for (const std::string& model : options.models) {
+    table.series.push_back({model, {{"model", model}, {"family", family_of(model)}, {"stopped", ""}}, {}});
+    MeasuredSeries& series = table.series.back();
+    bool fits = true;
+    for (std::int64_t length = options.shortest; length <= options.longest && fits; length *= 2) {
+      try {
+        measure_into(series, options, length);
+      } catch (const OutOfMemoryError&) {
+        series.facts["stopped"] = fmt::format("{} tokens do not fit in the memory there is{}",
+                                              grouped(length), on_cpu ? " (--memory-mib sets how much)" : "");
+        fits = false;
+      }
+      allocator(placement.device).trim();  // the next length needs other sizes
+      keep(m);
+    }
+    table.notes.push_back(growth(series));
   }
   return m;
 }

@@ -6,11 +6,9 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "models/config.h"
-#include "train/bench/bench.h"
 #include "train/bench/measurement.h"
 
 namespace eddy {
@@ -27,27 +25,6 @@ struct LengthBenchOptions {
   std::string precision = "f32";
 };
 
-struct LengthPoint {
-  std::int64_t length = 0;
-  Timing step;  // units: seconds
-  std::int64_t peak_bytes = 0;
-  double floor = 0;  // seconds of the step's products at the rate of a large product timed beside it
-};
-
-struct LengthSeries {
-  std::string model, family;
-  std::int64_t parameters = 0;
-  std::vector<LengthPoint> points;  // by increasing length
-  std::string stopped{};            // why it ends before the longest length; else empty
-};
-
-struct LengthBench {
-  std::string device, precision;
-  int threads = 1;
-  std::int64_t dim = 0, layers = 0, batch = 1;
-  std::vector<LengthSeries> series;
-};
-
 // Returns the configuration of a model for a segment of `length` tokens, with blocks, windows and chunks of
 // 32.
 // errors: ConfigError for an unknown model.
@@ -58,9 +35,7 @@ ModelConfig length_model(const LengthBenchOptions& options, const std::string& m
 // errors: ConfigError for an unknown model, lengths that the models do not support, a precision that the
 // device does not have; ValueError for lengths, sizes or seconds out of range; DeviceError when there is no
 // GPU to use.
-LengthBench bench_length(const LengthBenchOptions& options,
-                         const std::function<void(const LengthBench&)>& keep);
-
-Measurement measurement_of(const LengthBench& bench);
+Measurement bench_length(const LengthBenchOptions& options,
+                         const std::function<void(const Measurement&)>& keep);
 
 }  // namespace eddy

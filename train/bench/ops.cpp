@@ -11,6 +11,7 @@
 #include "ops/core/records.h"
 #include "ops/optimizer/optimizer.h"
 #include "ops/pointwise/pointwise.h"
+#include "ops/work/counting.h"
 #include "tensor/base/format.h"
 #include "train/bench/bench.h"
 
@@ -18,6 +19,18 @@ namespace eddy {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+Tensors on_device(Tensors inputs, Device device) {
+  for (Tensor& x : inputs)
+    if (x.defined()) x = raw::to_device(x.dtype() == Dtype::f64 ? raw::cast(x, Dtype::f32) : x, device);
+  return inputs;
+}
+
+// Returns the work of one forward call.
+Cost work_of(const OpSpec& spec, const Tensors& inputs) {
+  const NoGrad no_grad;
+  return counted([&] { static_cast<void>(spec.run(on_device(inputs, counting_device()))); });
+}
 
 // Returns the inputs as leaves that share their memory: an op that takes slices of one tensor gets slices.
 Tensors tracked(const Tensors& inputs) {
@@ -48,26 +61,19 @@ Cotangents cotangents_of(const OpSpec& spec, const Tensors& leaves, Device devic
   return result;
 }
 
-OpBenchRow bench_op(const OpSpec& spec, double seconds, const Ceilings& ceilings, Device device) {
-  OpBenchRow row;
-  row.op = spec.name;
-  Tensors inputs = spec.bench();
-  for (Tensor& x : inputs)
-    if (x.dtype() == Dtype::f64) x = raw::cast(x, Dtype::f32);
-  for (Tensor& x : inputs)
-    if (x.defined() && !(device == kCpu)) x = raw::to_device(x, device);
+// Returns the row of one op; "-" where it has no gradient or no work that can be counted.
+std::vector<Cell> bench_op(const OpSpec& spec, double seconds, const Ceilings& ceilings, Device device) {
+  const Tensors host = spec.bench(), inputs = on_device(host, device);
+  const Cost cost = work_of(spec, host);
   Timing forward;
   {
     const NoGrad no_grad;
     forward = measure_on(
         device, [&] { static_cast<void>(spec.run(inputs)); }, seconds);
   }
-  row.forward_ms = forward.best * 1e3;
-  row.forward_median_ms = forward.median * 1e3;
-
   const Tensors leaves = tracked(inputs);
   const Cotangents cotangents = cotangents_of(spec, leaves, device);
-  row.backward_ms = kNone;
+  double backward_ms = kNone;
   if (!cotangents.outputs.empty()) {
     const Timing both = measure_on(
         device,
@@ -80,187 +86,27 @@ OpBenchRow bench_op(const OpSpec& spec, double seconds, const Ceilings& ceilings
         },
         seconds);
     // Where the backward pass only forwards its cotangent, noise can make the difference negative.
-    row.backward_ms = std::max(0.0, both.best - forward.best) * 1e3;
+    backward_ms = std::max(0.0, both.best - forward.best) * 1e3;
   }
-
-  row.gflops = row.gbs = row.roofline_percent = kNone;
-  if (!spec.cost) return row;
-  const OpCost cost = spec.cost(inputs);
   const double least = ceilings.least_seconds(cost.flops, cost.bytes);
-  if (!(least > 0)) return row;  // a view
-  row.gflops = cost.flops / forward.best * 1e-9;
-  row.gbs = cost.bytes / forward.best * 1e-9;
-  row.roofline_percent = 100 * least / forward.best;
-  row.bound = least > ceilings.least_seconds(0, cost.bytes) ? "compute" : "memory";
-  return row;
-}
-
-OpBenchRow refused_row(const OpSpec& spec, const Error& error) {
-  OpBenchRow row;
-  row.op = spec.name;
-  row.forward_ms = row.forward_median_ms = row.backward_ms = row.gflops = row.gbs = row.roofline_percent =
-      kNone;
-  row.refused = error.what();
-  return row;
-}
-
-Timing per_op(const Timing& chain, std::int64_t ops) {
-  const auto n = static_cast<double>(ops);
-  return {chain.best / n, chain.median / n, chain.runs};
+  const bool counts = least > 0;  // not of a view
+  return {spec.name,
+          forward.best * 1e3,
+          forward.median * 1e3,
+          backward_ms,
+          counts ? cost.flops / forward.best * 1e-9 : kNone,
+          counts ? cost.bytes / forward.best * 1e-9 : kNone,
+          counts ? 100 * least / forward.best : kNone,
+          !counts                                         ? "-"
+          : least > ceilings.least_seconds(0, cost.bytes) ? "compute"
+                                                          : "memory",
+          ""};
 }
 
 }  // namespace
 
-std::vector<OpBenchRow> bench_op_rows(const OpsBenchOptions& options, const Ceilings& ceilings) {
-  std::vector<OpSpec> chosen;
-  for (OpSpec& spec : op_specs())
-    if (spec.bench && spec.run && spec.name.find(options.filter) != std::string::npos)
-      chosen.push_back(std::move(spec));
-  if (chosen.empty())
-    fail<ValueError>("bench ops: no op has '{}' in its name (see eddy bench ops)", options.filter);
-  std::vector<OpBenchRow> rows;
-  for (const OpSpec& spec : chosen) {
-    try {
-      rows.push_back(bench_op(spec, options.seconds, ceilings, options.device));
-    } catch (const DtypeError& error) {
-      rows.push_back(refused_row(spec, error));
-    } catch (const DeviceError& error) {
-      rows.push_back(refused_row(spec, error));
-    }
-  }
-  return rows;
-}
-
-HostCost bench_host_cost(const OpsBenchOptions& options) {
-  const std::int64_t ops = options.host_ops;
-  if (ops < 1) fail<ValueError>("bench: a chain of {} ops (at least 1)", ops);
-  const Device device = options.device;
-  const Tensor one = Tensor::full({1}, 1.0, Dtype::f32, device),
-               start = Tensor::full({1}, 0.5, Dtype::f32, device);
-  const auto chain = [&](const Tensor& first) {
-    Tensor x = first;
-    for (std::int64_t i = 0; i < ops; ++i) x = add(x, one);
-    return x;
-  };
-  HostCost cost;
-  {
-    const NoGrad no_grad;
-    cost.forward_us = per_op(measure(
-                                 [&] {
-                                   static_cast<void>(chain(start));
-                                   synchronize(device);
-                                 },
-                                 options.seconds),
-                             ops)
-                          .best *
-                      1e6;
-  }
-  const Tensor leaf = require_grad(raw::alias(start));
-  cost.recorded_us = per_op(measure(
-                                [&] {
-                                  static_cast<void>(chain(leaf));
-                                  synchronize(device);
-                                },
-                                options.seconds),
-                            ops)
-                         .best *
-                     1e6;
-  std::vector<double> backward_seconds;
-  const BenchClock::time_point begin = BenchClock::now();
-  do {
-    const Tensor y = chain(leaf);
-    const BenchClock::time_point before = BenchClock::now();
-    backward(y);
-    synchronize(device);
-    backward_seconds.push_back(elapsed_seconds(before));
-  } while (backward_seconds.size() < 3 || elapsed_seconds(begin) < options.seconds);
-  cost.backward_us = per_op(timing_of(std::move(backward_seconds)), ops).best * 1e6;
-  return cost;
-}
-
-OptimizerCost bench_optimizer(const OpsBenchOptions& options) {
-  const std::int64_t n = options.optimizer_parameters > 0 ? options.optimizer_parameters
-                         : options.device == kCpu         ? 10'000'000
-                                                          : 150'000'000;
-  if (options.optimizer_parameters < 0)
-    fail<ValueError>("bench: an optimizer over {} parameters (at least 1, or 0 for the device's own)",
-                     options.optimizer_parameters);
-  const Device device = options.device;
-  const Tensor p = Tensor::full({n}, 0.1, Dtype::f32, device),
-               g = Tensor::full({n}, 1e-3, Dtype::f32, device), m = Tensor::zeros({n}, Dtype::f32, device),
-               v = Tensor::zeros({n}, Dtype::f32, device);
-  // As in a training step: already in device memory.
-  const AdamScalars numbers{1e-4, 1, 1.0};
-  const Tensor segments = decay_table({{0, n, 0.1}}, n, device),
-               scalars = upload_records(device, &numbers, 1), norm = l2_norm(g);
-  const double adamw =
-      measure_on(
-          device, [&] { adamw_step_on_device(p, g, m, v, segments, {}, scalars, norm); }, options.seconds)
-          .best;
-  const double norm_time = measure_on(
-                               device, [&] { static_cast<void>(l2_norm(g)); }, options.seconds)
-                               .best;
-  const auto count = static_cast<double>(n);
-  OptimizerCost cost;
-  cost.parameters = n;
-  cost.adamw_ns = adamw / count * 1e9;
-  cost.adamw_gbs = 28 * count / adamw * 1e-9;
-  cost.norm_ns = norm_time / count * 1e9;
-  cost.norm_gbs = 4 * count / norm_time * 1e-9;
-  return cost;
-}
-
-OpsBench bench_ops(const OpsBenchOptions& options) {
-  OpsBench bench;
-  const bool on_gpu = !(options.device == kCpu);
-  CeilingSizes sizes = options.ceilings;
-  if (on_gpu) sizes.product = options.gpu.product_size;
-  bench.ceilings = measure_ceilings(3, sizes, options.device);
-  if (on_gpu) {
-    GpuBenchOptions gpu = options.gpu;
-    gpu.filter = options.filter;
-    bench.gpu.products = bench_gpu_products(gpu, options.device);
-    bench.gpu.memory = bench_gpu_memory(gpu, bench.ceilings.memory.back().copy.best, options.device);
-  }
-  bench.host = bench_host_cost(options);
-  bench.optimizer = bench_optimizer(options);
-  bench.rows = bench_op_rows(options, bench.ceilings);
-  return bench;
-}
-
-Measurement measurement_of(const OpsBench& bench) {
-  Measurement m;
-  m.bench = "ops";
-  m.title = "The speed of ops";
-  m.facts = {{"ceilings", to_json(bench.ceilings)},
-             {"host_us_per_op",
-              {{"forward", bench.host.forward_us},
-               {"recorded", bench.host.recorded_us},
-               {"backward", bench.host.backward_us}}},
-             {"gpu", {{"products", nlohmann::json::array()}, {"memory", nlohmann::json::array()}}},
-             {"optimizer",
-              {{"parameters", bench.optimizer.parameters},
-               {"adamw_ms", bench.optimizer.adamw_ms()},
-               {"norm_ms", bench.optimizer.norm_ms()},
-               {"adamw_ns_per_parameter", bench.optimizer.adamw_ns},
-               {"adamw_gbs", bench.optimizer.adamw_gbs},
-               {"norm_ns_per_parameter", bench.optimizer.norm_ns},
-               {"norm_gbs", bench.optimizer.norm_gbs}}}};
-  m.tables = {table_of(bench.ceilings)};
-  for (MeasuredTable& table : tables_of(bench.gpu))
-    if (!table.series.empty()) m.tables.push_back(std::move(table));
-  std::vector<std::string>& costs = m.tables.back().notes;
-  costs.push_back(fmt::format("host cost of one op: {:.3f} us, recorded {:.3f} us, its backward {:.3f} us",
-                              bench.host.forward_us, bench.host.recorded_us, bench.host.backward_us));
-  costs.push_back(
-      fmt::format("AdamW: {:.3f} ns per parameter, {:.1f} GB/s; norm of the gradient: {:.3f} ns, {:.1f} GB/s",
-                  bench.optimizer.adamw_ns, bench.optimizer.adamw_gbs, bench.optimizer.norm_ns,
-                  bench.optimizer.norm_gbs));
-  if (!(bench.ceilings.device == kCpu))
-    costs.push_back(fmt::format("over {} parameters: AdamW {:.3f} ms, norm {:.3f} ms",
-                                bench.optimizer.parameters, bench.optimizer.adamw_ms(),
-                                bench.optimizer.norm_ms()));
-  MeasuredTable& table = m.tables.emplace_back();
+MeasuredTable bench_op_rows(const OpsBenchOptions& options, const Ceilings& ceilings) {
+  MeasuredTable table;
   table.key = "ops";
   table.columns = {{"op", "op"},
                    {"forward_ms", "forward ms"},
@@ -271,11 +117,121 @@ Measurement measurement_of(const OpsBench& bench) {
                    {"roofline_percent", "% of roofline"},
                    {"bound", "bound"},
                    {"refused", ""}};
-  for (const OpBenchRow& row : bench.rows) {
-    table.add({row.op, row.forward_ms, row.forward_median_ms, row.backward_ms, row.gflops, row.gbs,
-               row.roofline_percent, row.bound, row.refused});
-    if (!row.refused.empty()) table.notes.push_back(fmt::format("{}: {}", row.op, row.refused));
+  const auto refuse = [&table](const OpSpec& spec, const Error& error) {
+    table.add({spec.name, kNone, kNone, kNone, kNone, kNone, kNone, "-", error.what()});
+    table.notes.push_back(fmt::format("{}: {}", spec.name, error.what()));
+  };
+  for (const OpSpec& spec : op_specs()) {
+    if (!spec.bench || !spec.run || spec.name.find(options.filter) == std::string::npos) continue;
+    try {
+      table.add(bench_op(spec, options.seconds, ceilings, options.device));
+    } catch (const DtypeError& error) {
+      refuse(spec, error);
+    } catch (const DeviceError& error) {
+      refuse(spec, error);
+    }
   }
+  if (table.series.empty())
+    fail<ValueError>("bench ops: no op has '{}' in its name (see eddy bench ops)", options.filter);
+  return table;
+}
+
+nlohmann::json bench_host_cost(const OpsBenchOptions& options) {
+  const std::int64_t ops = options.host_ops;
+  if (ops < 1) fail<ValueError>("bench: a chain of {} ops (at least 1)", ops);
+  const Device device = options.device;
+  const Tensor one = Tensor::full({1}, 1.0, Dtype::f32, device),
+               start = Tensor::full({1}, 0.5, Dtype::f32, device), leaf = require_grad(raw::alias(start));
+  const auto chain = [&](const Tensor& first) {
+    Tensor x = first;
+    for (std::int64_t i = 0; i < ops; ++i) x = add(x, one);
+    return x;
+  };
+  const auto per_op = [&](const Timing& all) { return all.best / static_cast<double>(ops) * 1e6; };
+  const auto timed = [&](const Tensor& first) {
+    return per_op(measure(
+        [&] {
+          static_cast<void>(chain(first));
+          synchronize(device);
+        },
+        options.seconds));
+  };
+  const auto forward = [&] {
+    const NoGrad no_grad;
+    return timed(start);
+  };
+  std::vector<double> backward_seconds;
+  const BenchClock::time_point begin = BenchClock::now();
+  do {
+    const Tensor y = chain(leaf);
+    const BenchClock::time_point before = BenchClock::now();
+    backward(y);
+    synchronize(device);
+    backward_seconds.push_back(elapsed_seconds(before));
+  } while (backward_seconds.size() < 3 || elapsed_seconds(begin) < options.seconds);
+  return {{"forward", forward()},
+          {"recorded", timed(leaf)},
+          {"backward", per_op(timing_of(std::move(backward_seconds)))}};
+}
+
+nlohmann::json bench_optimizer(const OpsBenchOptions& options) {
+  if (options.optimizer_parameters < 0)
+    fail<ValueError>("bench: an optimizer over {} parameters (at least 1, or 0 for the device's own)",
+                     options.optimizer_parameters);
+  const Device device = options.device;
+  const std::int64_t n = options.optimizer_parameters > 0 ? options.optimizer_parameters
+                         : device == kCpu                 ? 10'000'000
+                                                          : 150'000'000;
+  const Tensor p = Tensor::full({n}, 0.1, Dtype::f32, device),
+               g = Tensor::full({n}, 1e-3, Dtype::f32, device), m = Tensor::zeros({n}, Dtype::f32, device),
+               v = Tensor::zeros({n}, Dtype::f32, device);
+  // As in a training step: already in device memory.
+  const AdamScalars numbers{1e-4, 1, 1.0};
+  const Tensor segments = decay_table({{0, n, 0.1}}, n, device),
+               scalars = upload_records(device, &numbers, 1), norm = l2_norm(g);
+  nlohmann::json result{{"parameters", n}};
+  const auto time = [&](const std::string& name, double bytes, const std::function<void()>& run) {
+    const double seconds = measure_on(device, run, options.seconds).best, count = static_cast<double>(n);
+    result[name + "_ms"] = seconds * 1e3;
+    result[name + "_ns_per_parameter"] = seconds / count * 1e9;
+    result[name + "_gbs"] = bytes * count / seconds * 1e-9;
+  };
+  time("adamw", 28, [&] { adamw_step_on_device(p, g, m, v, segments, {}, scalars, norm); });
+  time("norm", 4, [&] { static_cast<void>(l2_norm(g)); });
+  return result;
+}
+
+Measurement bench_ops(const OpsBenchOptions& options) {
+  const bool on_gpu = !(options.device == kCpu);
+  CeilingSizes sizes = options.ceilings;
+  if (on_gpu) sizes.product = options.gpu.product_size;
+  const Ceilings ceilings = measure_ceilings(3, sizes, options.device);
+  Measurement m;
+  m.bench = "ops";
+  m.title = "The speed of ops";
+  m.tables = {table_of(ceilings)};
+  if (on_gpu) {
+    GpuBenchOptions gpu = options.gpu;
+    gpu.filter = options.filter;
+    m.tables.push_back(bench_gpu_products(gpu, options.device));
+    MeasuredTable memory = bench_gpu_memory(gpu, ceilings.memory.back().copy.best, options.device);
+    if (!memory.series.empty()) m.tables.push_back(std::move(memory));
+  }
+  const nlohmann::json host = bench_host_cost(options), optimizer = bench_optimizer(options);
+  m.facts = {{"ceilings", to_json(ceilings)}, {"host_us_per_op", host}, {"optimizer", optimizer}};
+  const auto number = [](const nlohmann::json& of, const char* key) { return of[key].get<double>(); };
+  std::vector<std::string>& costs = m.tables.back().notes;
+  costs.push_back(fmt::format("host cost of one op: {:.3f} us, recorded {:.3f} us, its backward {:.3f} us",
+                              number(host, "forward"), number(host, "recorded"), number(host, "backward")));
+  costs.push_back(
+      fmt::format("AdamW: {:.3f} ns per parameter, {:.1f} GB/s; norm of the gradient: {:.3f} ns, {:.1f} GB/s",
+                  number(optimizer, "adamw_ns_per_parameter"), number(optimizer, "adamw_gbs"),
+                  number(optimizer, "norm_ns_per_parameter"), number(optimizer, "norm_gbs")));
+  if (on_gpu)
+    costs.push_back(fmt::format("over {} parameters: AdamW {:.3f} ms, norm {:.3f} ms",
+                                optimizer["parameters"].get<std::int64_t>(), number(optimizer, "adamw_ms"),
+                                number(optimizer, "norm_ms")));
+  m.tables.push_back(bench_op_rows(options, ceilings));
   return m;
 }
 

@@ -50,7 +50,7 @@ std::vector<ProfileRow> longest_first(const std::map<std::string, ProfileRow>& n
   return rows;
 }
 
-double least_seconds(const ProfileRates& rates, const KernelCost& cost) {
+double least_seconds(const ProfileRates& rates, const Cost& cost) {
   if (!cost.half || rates.half_product <= 0) return rates.ceilings.least_seconds(cost.flops, cost.bytes);
   return std::max(cost.flops / rates.half_product * 1e-9, rates.ceilings.least_seconds(0, cost.bytes));
 }
@@ -89,7 +89,7 @@ void StepProfiler::mark(Kind kind, const char* op, const Scope* scope) {
 void StepProfiler::kernel_begins() {
   mark(Kind::begin);
 }
-void StepProfiler::kernel_done(const char*, const KernelCost& cost) {
+void StepProfiler::kernel_done(const char*, const Cost& cost) {
   mark(Kind::kernel);
   Event& event = events_.back();
   event.flops = cost.flops;

@@ -82,7 +82,10 @@ StepBench bench_step(const StepBenchOptions& options) {
   result.dropout = trial.model().config().dropout;
   result.device = options.device;
   result.precision = options.precision;
-  result.flops_per_token = 2.0 * 3.0 * trial.model().forward_macs_per_token(sequence);
+  result.flops_per_token =
+      3.0 *
+      forward_cost(options.model, sequence, options.carry_state, std::min(options.tail, sequence)).flops /
+      static_cast<double>(sequence);
 
   trial.warm_up();
   // Warm-up does not count: a capture needs the memory of the steps before it beside its own.

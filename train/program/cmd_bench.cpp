@@ -82,7 +82,7 @@ void add_ops(CLI::App& bench, std::function<int()>& action) {
       [flags](const Keep&) {
         flags->options.device =
             choose_device_precision({"bench ops", "--device", "--precision"}, flags->device, "f32").device;
-        return measurement_of(bench_ops(flags->options));
+        return bench_ops(flags->options);
       });
   command.add_option("--filter", flags->options.filter, "Only ops whose name contains this");
   add_seconds(command, flags->options.seconds,
@@ -165,7 +165,7 @@ void add_generate(CLI::App& bench, std::function<int()>& action) {
       add_benchmark(bench, "generate", "Measure the next token of models after texts of growing length",
                     action, [flags](const Keep&) {
                       flags->options.capture = !flags->no_capture;
-                      return measurement_of(bench_generate(flags->options));
+                      return bench_generate(flags->options);
                     });
   GenerateBenchOptions& options = flags->options;
   command.add_option("--configs", options.configs, "Models to compare, by names that `eddy models` lists")
@@ -192,8 +192,7 @@ void add_length(CLI::App& bench, std::function<int()>& action) {
       bench, "length", "Measure training steps on segments of growing length, for one model of each family",
       action, [flags](const Keep& keep) {
         flags->options.memory_bytes = flags->memory_mib << 20;
-        return measurement_of(
-            bench_length(flags->options, [&](const LengthBench& so_far) { keep(measurement_of(so_far)); }));
+        return bench_length(flags->options, keep);
       });
   LengthBenchOptions& options = flags->options;
   command.add_option("--models", options.models, "Models to compare")->delimiter(',')->capture_default_str();

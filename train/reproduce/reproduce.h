@@ -36,7 +36,8 @@ struct Published {
 };
 
 // One measured column: a number of the evaluation by its name, such as loss or accuracy; of training, step_ms,
-// peak_bytes or saved_bytes; or "last_N", the loss on the last targets of windows of N tokens.
+// peak_bytes or saved_bytes; flops_per_token, the operations of the forward pass; or "last_N", the loss on the
+// last targets of windows of N tokens.
 struct ReproduceColumn {
   std::string title;
   std::string key;

@@ -341,6 +341,10 @@ RowResult measure_row(const ReproduceTable& table, const ReproduceRow& row, cons
     measure_evaluation(table, row, run, result);
   else
     measure_lengths(table, row, run, result);
+  const std::int64_t time = segment_length(run.config);
+  if (std::any_of(table.columns.begin(), table.columns.end(),
+                  [](const ReproduceColumn& column) { return column.key == "flops_per_token"; }))
+    result.values["flops_per_token"] = forward_cost(run.config.model, time).flops / static_cast<double>(time);
   if (row.weights_of.empty())
     add_training(weights, result.values);
   else

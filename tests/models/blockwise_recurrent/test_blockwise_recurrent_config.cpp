@@ -129,12 +129,7 @@ TEST_CASE("memory_llama: a new model of the published shape loses what guessing 
 
 TEST_CASE("blockwise_recurrent: costs per token count each pair and each memory row once") {
   const auto cost = [](const ModelConfig& config, std::int64_t time) {
-    ParamStore store;
-    const ModelConfig full = resolved(config);
-    for (const ModelEntry& entry : model_registry())
-      if (entry.family == full.family && entry.model == full.model)
-        return entry.make(full, store.root())->forward_macs_per_token(time);
-    return 0.0;
+    return forward_cost(config, time).flops / 2 / static_cast<double>(time);
   };
   const ModelConfig llama = published("blockwise_llama"), memory = published("blockwise_memory_separate");
   const double head = 288.0 * 4096;

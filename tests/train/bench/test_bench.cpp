@@ -13,10 +13,11 @@
 #include "autograd/scope.h"
 #include "autograd/tape.h"
 #include "ops/pointwise/pointwise.h"
+#include "ops/work/kernel_costs.h"
+#include "ops/work/kernel_observer.h"
 #include "tensor/base/error.h"
 #include "tests/support/tiny_bench.h"
 #include "train/bench/ceilings.h"
-#include "train/bench/kernel_meter.h"
 #include "train/bench/ops.h"
 #include "train/bench/profile.h"
 #include "train/bench/step.h"
@@ -98,35 +99,56 @@ TEST_CASE("the benchmark of one op gives finite numbers for forward and backward
   OpsBenchOptions options;
   options.filter = "contiguous";
   options.seconds = 0;
-  const std::vector<OpBenchRow> rows = bench_op_rows(options, quick_ceilings());
+  Measurement m;
+  m.tables = {bench_op_rows(options, quick_ceilings())};
+  const nlohmann::json rows = to_json(m)["ops"];
   REQUIRE(!rows.empty());
-  for (const OpBenchRow& row : rows) {
-    CAPTURE(row.op);
-    CHECK(row.op.find("contiguous") != std::string::npos);
-    CHECK(positive(row.forward_ms));
-    CHECK(row.forward_median_ms >= row.forward_ms);
-    CHECK(row.backward_ms >= 0);
-    CHECK(positive(row.gbs));
-    CHECK(positive(row.roofline_percent));
+  for (const nlohmann::json& row : rows) {
+    CAPTURE(row["op"]);
+    CHECK(row["op"].get<std::string>().find("contiguous") != std::string::npos);
+    CHECK(positive(row["forward_ms"]));
+    CHECK(row["forward_median_ms"] >= row["forward_ms"]);
+    CHECK(row["backward_ms"] >= 0);
+    CHECK(positive(row["gbs"]));
+    CHECK(positive(row["roofline_percent"]));
   }
   options.filter = "no such op";
   CHECK_THROWS_WITH_AS(bench_op_rows(options, quick_ceilings()), doctest::Contains("no such op"), ValueError);
 }
 
-TEST_CASE("an op without a gradient shows a dash and JSON says null") {
-  OpBenchRow row;
-  row.op = "norm";
-  row.forward_ms = row.forward_median_ms = row.gbs = 1.5;
-  row.backward_ms = row.gflops = row.roofline_percent = std::nan("");
-  OpsBench bench;
-  bench.ceilings.memory = {{1000, {50, 50}, {40, 40}}};
-  bench.rows = {row};
-  const nlohmann::json parsed = nlohmann::json::parse(to_json(measurement_of(bench)).dump());
-  CHECK(parsed["ops"][0]["op"] == "norm");
-  CHECK(parsed["ops"][0]["gbs"] == 1.5);
-  CHECK(parsed["ops"][0]["backward_ms"].is_null());
-  CHECK(parsed["ceilings"]["memory"][0]["copy_gbs"]["best"] == 50);
-  CHECK(to_text(measurement_of(bench)).find("  -  ") != std::string::npos);
+TEST_CASE("what was measured is written as text and JSON and a page alike") {
+  Measurement m;
+  m.bench = "example";
+  m.title = "An example <&>";
+  m.conditions = "one thread";
+  m.facts = {{"threads", 1}};
+  MeasuredTable& rows = m.tables.emplace_back();
+  rows.key = "some.rows";
+  rows.columns = {{"op", "op"}, {"ms.best", "ms"}, {"", "GB/s"}, {"bytes", ""}};
+  rows.add({"norm", std::nan(""), 2.5, bytes_cell(2048)});
+  rows.notes = {"a note"};
+  MeasuredTable& lengths = m.tables.emplace_back();
+  lengths.key = "series";
+  lengths.names = "model";
+  lengths.columns = {{"length", "tokens"}, {"ms", "ms"}};
+  lengths.series = {{"regular", {{"layers", 2}}, {{std::int64_t{1000}, 0.5}, {std::int64_t{2000}, 1.5}}}};
+  lengths.plots = {{"Time of a step", "ms", 1}};
+  CHECK(to_text(m) ==
+        "one thread\nop    ms  GB/s\nnorm   -  2.50\na note\n\nmodel    tokens      ms\n"
+        "regular   1 000  0.5000\nregular   2 000    1.50\n");
+  const nlohmann::json json = nlohmann::json::parse(to_json(m).dump());
+  CHECK(json["bench"] == "example");
+  CHECK(json["threads"] == 1);
+  CHECK(!json["environment"].empty());
+  CHECK(json["some"]["rows"][0]["op"] == "norm");
+  CHECK(json["some"]["rows"][0]["ms"]["best"].is_null());
+  CHECK(json["some"]["rows"][0]["bytes"] == 2048);
+  CHECK(json["series"][0]["layers"] == 2);
+  CHECK(json["series"][0]["points"][1]["length"] == 2000);
+  const std::string page = to_html(m);
+  for (const char* part :
+       {"An example &lt;&amp;&gt;", "<svg", "Time of a step", "a note", "regular", "Machine"})
+    CHECK_MESSAGE(page.find(part) != std::string::npos, part);
 }
 
 TEST_CASE("host cost and optimizer are measured per op and per parameter") {
@@ -134,13 +156,10 @@ TEST_CASE("host cost and optimizer are measured per op and per parameter") {
   options.seconds = 0;
   options.host_ops = 8;
   options.optimizer_parameters = 1000;
-  const HostCost host = bench_host_cost(options);
-  CHECK(positive(host.forward_us));
-  CHECK(positive(host.recorded_us));
-  CHECK(positive(host.backward_us));
-  const OptimizerCost optimizer = bench_optimizer(options);
-  CHECK(positive(optimizer.adamw_ns));
-  CHECK(positive(optimizer.norm_gbs));
+  const nlohmann::json host = bench_host_cost(options), optimizer = bench_optimizer(options);
+  for (const char* cost : {"forward", "recorded", "backward"}) CHECK(positive(host[cost]));
+  for (const char* rate : {"adamw_ms", "adamw_ns_per_parameter", "norm_gbs"})
+    CHECK(positive(optimizer[rate]));
   options.host_ops = 0;
   CHECK_THROWS_AS(bench_host_cost(options), ValueError);
 }
@@ -243,7 +262,7 @@ TEST_CASE("kernels are watched on one thread and one device and are themselves a
     std::vector<std::string> names;
     double bytes = 0;
     void kernel_begins() override { ++begun; }
-    void kernel_done(const char* name, const KernelCost& cost) override {
+    void kernel_done(const char* name, const Cost& cost) override {
       names.emplace_back(name);
       bytes += cost.bytes;
     }
@@ -271,14 +290,14 @@ TEST_CASE("attention costs nothing for the gradient of a past that nobody wants"
   args.forward.queries = 4;
   args.forward.keys = 6;
   args.forward.most = 5;
-  const KernelCost joined = [&] {
+  const Cost joined = [&] {
     AttentionBackwardArgs all = args;
     all.past_dk = all.past_dv = &place;
     return cost_of(all);
   }();
   args.forward.past = 2;
   // Every query sees both keys of the past: two products of 4 x 2 pairs, and 2 rows of dk and dv.
-  const KernelCost unwanted = cost_of(args);
+  const Cost unwanted = cost_of(args);
   CHECK(joined.flops - unwanted.flops == 2 * 2 * 4 * 2 * 8);
   CHECK(joined.bytes - unwanted.bytes == 2 * 2 * 8 * 4);
   args.past_dk = args.past_dv = &place;

@@ -14,6 +14,7 @@
 #include "tensor/tensor.h"
 
 using namespace eddy;
+using nlohmann::json;
 
 namespace {
 
@@ -27,36 +28,37 @@ LengthBenchOptions quick() {
   return options;
 }
 
-const auto kIgnore = [](const LengthBench&) {};
+const auto kIgnore = [](const Measurement&) {};
+
+std::int64_t peak_of(const json& series, std::size_t point) {
+  return series["points"][point]["peak_bytes"];
+}
 
 }  // namespace
 
 TEST_CASE("bench length doubles the segment for a model of each family and shows what it measured") {
   std::size_t kept = 0;
-  const LengthBench bench = bench_length(quick(), [&kept](const LengthBench&) { ++kept; });
-  REQUIRE(bench.series.size() == 6);
+  const Measurement bench = bench_length(quick(), [&kept](const Measurement&) { ++kept; });
+  const json series = to_json(bench)["series"];
+  REQUIRE(series.size() == 6);
   CHECK(kept == 6 * 3);
-  for (const LengthSeries& series : bench.series) {
-    CAPTURE(series.model);
-    CHECK(series.stopped == "");
-    REQUIRE(series.points.size() == 3);
+  for (const json& one : series) {
+    CAPTURE(one["model"]);
+    CHECK(one["stopped"] == "");
+    REQUIRE(one["points"].size() == 3);
     for (std::size_t i = 0; i < 3; ++i) {
-      const LengthPoint& point = series.points[i];
-      CHECK(point.length == 32 << i);
-      CHECK(point.step.median > 0);
-      CHECK(point.floor > 0);
-      CHECK(point.peak_bytes > 0);
+      CHECK(one["points"][i]["length"] == 32 << i);
+      CHECK(one["points"][i]["step_ms"]["median"] > 0);
+      CHECK(one["points"][i]["floor_ms"] > 0);
+      CHECK(peak_of(one, i) > 0);
     }
     // A quarter of the positions keeps less for the backward pass.
-    CHECK(series.points[0].peak_bytes < series.points[2].peak_bytes);
+    CHECK(peak_of(one, 0) < peak_of(one, 2));
   }
-  const std::string text = to_text(measurement_of(bench));
+  CHECK(series[5]["model"] == "regular");
+  const std::string text = to_text(bench), page = to_html(bench);
   for (const char* part : {"memory_llama (blockwise_recurrent", "peak memory", "times the memory"})
     CHECK(text.find(part) != std::string::npos);
-  const nlohmann::json json = nlohmann::json::parse(to_json(measurement_of(bench)).dump());
-  CHECK(json["series"][5]["model"] == "regular");
-  CHECK(json["series"][5]["points"][2]["length"] == 128);
-  const std::string page = to_html(measurement_of(bench));
   for (const char* part : {"<svg", "block_recurrent", "Peak memory"})
     CHECK(page.find(part) != std::string::npos);
 }
@@ -64,15 +66,16 @@ TEST_CASE("bench length doubles the segment for a model of each family and shows
 TEST_CASE("bench length ends a model that does not fit and goes on with the next") {
   LengthBenchOptions options = quick();
   options.models = {"regular", "unit_forget"};
-  const LengthBench free = bench_length(options, kIgnore);
+  const json free = to_json(bench_length(options, kIgnore))["series"];
   // Room for the regular model's shorter segments, and for all of the recurrent one's.
-  options.memory_bytes = (free.series[0].points[1].peak_bytes + free.series[0].points[2].peak_bytes) / 2;
-  REQUIRE(free.series[1].points[1].peak_bytes < options.memory_bytes);
-  const LengthBench bench = bench_length(options, kIgnore);
-  CHECK(bench.series[0].points.size() == 2);
-  CHECK(bench.series[0].stopped.find("128 tokens do not fit") != std::string::npos);
-  CHECK(bench.series[1].points.size() >= 2);
-  CHECK(to_text(measurement_of(bench)).find("--memory-mib") != std::string::npos);
+  options.memory_bytes = (peak_of(free[0], 1) + peak_of(free[0], 2)) / 2;
+  REQUIRE(peak_of(free[1], 1) < options.memory_bytes);
+  const Measurement bench = bench_length(options, kIgnore);
+  const json series = to_json(bench)["series"];
+  CHECK(series[0]["points"].size() == 2);
+  CHECK(series[0]["stopped"].get<std::string>().find("128 tokens do not fit") != std::string::npos);
+  CHECK(series[1]["points"].size() >= 2);
+  CHECK(to_text(bench).find("--memory-mib") != std::string::npos);
   // The limit is gone.
   CHECK(Tensor::zeros({options.memory_bytes / 4}).elements() == options.memory_bytes / 4);
 }

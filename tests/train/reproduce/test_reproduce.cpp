@@ -201,6 +201,7 @@ TEST_CASE("the staircase's steps and forward sizes are measured beside those of 
     CHECK(result.values.at("bits_per_byte") > 0);
     CHECK(result.values.at("bits_per_byte") < 8);
     CHECK(result.values.at("saved_bytes") > 0);
+    CHECK(result.values.at("flops_per_token") > 0);
     CHECK(result.values.at("peak_bytes") >= result.values.at("saved_bytes"));
   }
   const std::string page = read_text_file(row_folder(options, "") + "index.html");

@@ -67,7 +67,6 @@ class Counter final : public Model {
   Tensor stream(const Tensor&, State&) const override { return {}; }
   std::int64_t stream_room(const State&) const override { return -1; }
   std::optional<std::vector<std::int64_t>> stream_place(const State&) const override { return {}; }
-  double forward_macs_per_token(std::int64_t) const override { return 0; }
 
   double poison = 0;
 

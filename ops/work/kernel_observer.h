@@ -5,9 +5,9 @@
 
 #include <memory>
 
+#include "ops/core/cost.h"
 #include "tensor/base/device.h"
 #include "tensor/transfer.h"
-#include "train/bench/kernel_costs.h"
 
 namespace eddy {
 
@@ -17,7 +17,7 @@ class KernelObserver {
   // Called on the calling thread before and after a kernel; on a GPU it may not have run yet. Kernels that a
   // kernel calls are part of it.
   virtual void kernel_begins() = 0;
-  virtual void kernel_done(const char* name, const KernelCost& cost) = 0;
+  virtual void kernel_done(const char* name, const Cost& cost) = 0;
 };
 
 // While alive, reports the kernels that the calling thread launches on a device to `observer`; on a GPU also

@@ -1,5 +1,5 @@
 // The least work of each kernel, by counting the tensors that go in and come out.
-#include "train/bench/kernel_costs.h"
+#include "ops/work/kernel_costs.h"
 
 #include <algorithm>
 
@@ -11,12 +11,12 @@ double number(std::int64_t count) {
 }
 
 // The cost of moving so many elements, without products.
-KernelCost moved(Dtype dtype, std::int64_t elements) {
+Cost moved(Dtype dtype, std::int64_t elements) {
   return {0, number(elements) * static_cast<double>(dtype_bytes(dtype)), false};
 }
 
-KernelCost products(Dtype dtype, double multiply_adds, std::int64_t elements) {
-  KernelCost cost = moved(dtype, elements);
+Cost products(Dtype dtype, double multiply_adds, std::int64_t elements) {
+  Cost cost = moved(dtype, elements);
   cost.flops = 2 * multiply_adds;
   cost.half = dtype == Dtype::bf16;
   return cost;
@@ -24,9 +24,9 @@ KernelCost products(Dtype dtype, double multiply_adds, std::int64_t elements) {
 
 // The cost of a recurrence that also stores `kept_elements` in the dtype `kept`, which is bf16 where its
 // products are (UnitRecurrenceArgs::kept).
-KernelCost recurrence_cost(const UnitRecurrenceArgs& a, double multiply_adds, std::int64_t elements,
-                           std::int64_t kept_elements) {
-  KernelCost cost = products(a.dtype, multiply_adds, elements);
+Cost recurrence_cost(const UnitRecurrenceArgs& a, double multiply_adds, std::int64_t elements,
+                     std::int64_t kept_elements) {
+  Cost cost = products(a.dtype, multiply_adds, elements);
   cost.bytes += moved(a.kept, kept_elements).bytes;
   cost.half = a.kept == Dtype::bf16;
   return cost;
@@ -48,10 +48,10 @@ double visible_pairs(const AttentionArgs& a, std::int64_t end) {
 }
 
 // The cost of `count` products over all pairs, and of reading and writing the rows of queries and keys as
-// often. For each gradient of the past that is not wanted, one product over the past and its rows are left
+// often; `with_table` products more read a small table in place of such rows. For each gradient of the past that is not wanted, one product over the past and its rows are left
 // out.
-KernelCost attention_cost(const AttentionArgs& a, int count, int unwanted) {
-  const double pairs = count * visible_pairs(a, a.keys) - unwanted * visible_pairs(a, a.past);
+Cost attention_cost(const AttentionArgs& a, int count, int with_table, int unwanted) {
+  const double pairs = (count + with_table) * visible_pairs(a, a.keys) - unwanted * visible_pairs(a, a.past);
   const std::int64_t rows =
       count * (a.queries * a.heads + a.keys * a.kv_heads) - unwanted * a.past * a.kv_heads;
   return products(a.dtype, pairs * number(a.batch) * number(a.heads) * number(a.head_size),
@@ -77,12 +77,12 @@ std::int64_t also_read(double beta) {
 
 }  // namespace
 
-KernelCost cost_of(const GemmArgs& g) {
+Cost cost_of(const GemmArgs& g) {
   const auto matrices = [&](std::int64_t stride, std::int64_t outer_stride) {
     return (stride == 0 ? 1 : g.batch) * (outer_stride == 0 ? 1 : g.outer);
   };
   const std::int64_t all = g.batch * g.outer;
-  KernelCost cost =
+  Cost cost =
       products(g.dtype, number(g.m) * number(g.n) * number(g.k) * number(all),
                g.m * g.k * matrices(g.stride_a, g.outer_a) + g.k * g.n * matrices(g.stride_b, g.outer_b));
   cost.bytes += moved(g.c_f32 ? Dtype::f32 : g.dtype, (1 + also_read(g.beta)) * g.m * g.n * all).bytes;
@@ -91,17 +91,17 @@ KernelCost cost_of(const GemmArgs& g) {
 }
 
 // Forward: the scores and the weighted sum of the values. Backward: four products; recomputing the scores
-// does not count.
-KernelCost cost_of(const AttentionArgs& args) {
-  return attention_cost(args, 2, 0);
+// does not count. Relative positions take part in the scores by one product more, and backward by two.
+Cost cost_of(const AttentionArgs& args) {
+  return attention_cost(args, 2, args.positions == nullptr ? 0 : 1, 0);
 }
-KernelCost cost_of(const AttentionBackwardArgs& args) {
-  return attention_cost(args.forward, 4,
+Cost cost_of(const AttentionBackwardArgs& args) {
+  return attention_cost(args.forward, 4, args.forward.positions == nullptr ? 0 : 2,
                         (args.past_dk == nullptr ? 1 : 0) + (args.past_dv == nullptr ? 1 : 0));
 }
 
 // A query sees all of the past and the own rows up to itself; the queries are the last `queries` own rows.
-KernelCost cost_of(const WindowAttentionArgs& a) {
+Cost cost_of(const WindowAttentionArgs& a) {
   const bool backward = a.doutput != nullptr;
   const int factor = backward ? 2 : 1;
   const double pairs =
@@ -118,7 +118,7 @@ KernelCost cost_of(const WindowAttentionArgs& a) {
 //   backward  reads  qkv, h, key, value, r, u, dh, dkey, dvalue
 //             writes dx, dqkv, da1, da2 and the right-hand sides of the weight products, which in bf16 are
 //                    copies beside dkey and dvalue
-KernelCost cost_of(const UnitRecurrenceArgs& a) {
+Cost cost_of(const UnitRecurrenceArgs& a) {
   const bool backward = a.dh != nullptr;
   const std::int64_t tokens = a.sequences * ((a.time - 1) * a.block + a.last),
                      weights = 3 * a.dim * a.dim + 2 * a.dim * a.mlp;
@@ -133,7 +133,7 @@ KernelCost cost_of(const UnitRecurrenceArgs& a) {
 //   forward   writes z, qkv, r and the result; stores o, a1, a2, u for the backward pass
 //   backward  reads  z, qkv, o, r, u
 //             writes da1, dz, da2, dqkv, two right-hand sides, act, du
-KernelCost cost_of(const BlockAccumulateArgs& a) {
+Cost cost_of(const BlockAccumulateArgs& a) {
   const bool backward = a.dh != nullptr;
   const std::int64_t tokens = a.sequences * ((a.time - 1) * a.block + a.last),
                      weights = 4 * a.dim * a.dim + 2 * a.dim * a.mlp;
@@ -148,141 +148,141 @@ KernelCost cost_of(const BlockAccumulateArgs& a) {
 }
 
 // The backward passes of these two add to rows.
-KernelCost cost_of(const EmbeddingArgs& a) {
-  KernelCost cost = moved(a.dtype, a.positions * a.dim);
+Cost cost_of(const EmbeddingArgs& a) {
+  Cost cost = moved(a.dtype, a.positions * a.dim);
   cost.bytes += moved(a.row_dtype, a.positions * a.dim).bytes;
   if (a.added != nullptr)
     cost.bytes += moved(a.dtype, elements_read(a.axes, a.sizes, a.strides) * a.dim).bytes;
   return cost;
 }
-KernelCost cost_of(const GatherArgs& a) {
+Cost cost_of(const GatherArgs& a) {
   return moved(a.dtype, 2 * a.outer * a.picks * a.inner);
 }
 
-KernelCost cost_of(const RowNormArgs& a) {
+Cost cost_of(const RowNormArgs& a) {
   return moved(a.dtype, (a.delta == nullptr ? 2 : 4) * a.rows * a.width);
 }
-KernelCost cost_of(const RowNormBackwardArgs& a) {
+Cost cost_of(const RowNormBackwardArgs& a) {
   const bool reads_more = a.dx_beta != 0 || a.dsum != nullptr;
   return moved(a.dtype, (a.dx == nullptr ? 2 : reads_more ? 4 : 3) * a.rows * a.width);
 }
-KernelCost cost_of(const UnitNormArgs& a) {
+Cost cost_of(const UnitNormArgs& a) {
   return moved(a.dtype, 2 * a.rows * a.width);
 }
-KernelCost cost_of(const UnitNormBackwardArgs& a) {
+Cost cost_of(const UnitNormBackwardArgs& a) {
   return moved(a.dtype, (3 + also_read(a.beta)) * a.rows * a.width);
 }
-KernelCost cost_of(const DropoutArgs& a) {
+Cost cost_of(const DropoutArgs& a) {
   return moved(a.dtype, (2 + also_read(a.beta)) * a.n);
 }
-KernelCost cost_of(const TiledDropoutArgs& a) {
+Cost cost_of(const TiledDropoutArgs& a) {
   return moved(a.dtype, 2 * a.batch * a.time * a.dim);
 }
 
-KernelCost cost_of(const SumArgs& a) {
+Cost cost_of(const SumArgs& a) {
   return moved(a.dtype, a.outer * a.inner * (a.count + 1 + also_read(a.beta)));
 }
-KernelCost cost_of(const PartialSumsArgs& a) {
+Cost cost_of(const PartialSumsArgs& a) {
   return moved(a.dtype, a.tensors * (a.blocks + 1) * a.width);
 }
-KernelCost cost_of(const MaxArgs& a) {
+Cost cost_of(const MaxArgs& a) {
   return moved(a.dtype, a.outer * a.inner * (a.count + 1));
 }
-KernelCost cost_of(const MaxBackwardArgs& a) {
+Cost cost_of(const MaxBackwardArgs& a) {
   return moved(a.dtype, a.outer * a.inner * ((1 + also_read(a.beta)) * a.count + 1));
 }
 
-KernelCost cost_of(const CrossEntropyArgs& a) {
+Cost cost_of(const CrossEntropyArgs& a) {
   return moved(a.dtype, a.rows * a.classes);
 }
-KernelCost cost_of(const CrossEntropyMeanArgs& a) {
+Cost cost_of(const CrossEntropyMeanArgs& a) {
   return moved(a.dtype, a.rows);
 }
-KernelCost cost_of(const CrossEntropyBackwardArgs& a) {
+Cost cost_of(const CrossEntropyBackwardArgs& a) {
   return moved(a.dtype, (2 + also_read(a.beta)) * a.rows * a.classes);
 }
-KernelCost cost_of(const CrossEntropyRowsArgs& a) {
-  KernelCost cost = moved(a.dtype, a.rows * a.classes);
+Cost cost_of(const CrossEntropyRowsArgs& a) {
+  Cost cost = moved(a.dtype, a.rows * a.classes);
   cost.bytes += moved(a.bf16_dlogits ? Dtype::bf16 : a.dtype, a.rows * a.classes).bytes;
   return cost;
 }
 
 // Reads four gates and the cell, writes the cell and h; backward also reads both gradients.
-KernelCost cost_of(const LstmCellArgs& a) {
+Cost cost_of(const LstmCellArgs& a) {
   return moved(a.dtype, 7 * a.batch * a.hidden);
 }
-KernelCost cost_of(const LstmCellBackwardArgs& a) {
+Cost cost_of(const LstmCellBackwardArgs& a) {
   return moved(a.dtype, 13 * a.batch * a.hidden);
 }
 
-KernelCost cost_of(const RotaryArgs& a) {
+Cost cost_of(const RotaryArgs& a) {
   return moved(a.dtype, (2 + also_read(a.beta)) * a.batch * a.time * a.heads * 2 * a.pairs);
 }
 
 // Moves c, z and the result; the LSTM gate also reads i and f.
-KernelCost cost_of(const GateArgs& a) {
+Cost cost_of(const GateArgs& a) {
   return moved(a.dtype, (a.kind == GateKind::lstm ? 5 : 3) * a.rows * a.width);
 }
-KernelCost cost_of(const GateBackwardArgs& a) {
+Cost cost_of(const GateBackwardArgs& a) {
   return moved(a.dtype, (a.forward.kind == GateKind::lstm ? 9 : 5) * a.forward.rows * a.forward.width);
 }
 
 // The bytes of a mask do not count.
-KernelCost cost_of(const SoftmaxArgs& a) {
+Cost cost_of(const SoftmaxArgs& a) {
   const std::int64_t bias =
       a.bias == nullptr ? 0 : a.width * elements_read(a.leading, a.shape, a.bias_strides);
   return moved(a.dtype, 2 * a.rows * a.width + bias);
 }
-KernelCost cost_of(const SoftmaxBackwardArgs& a) {
+Cost cost_of(const SoftmaxBackwardArgs& a) {
   return moved(a.dtype, (3 + also_read(a.beta)) * a.rows * a.width);
 }
-KernelCost cost_of(const LogSoftmaxArgs& a) {
+Cost cost_of(const LogSoftmaxArgs& a) {
   return moved(a.dtype, 2 * a.rows * a.width);
 }
-KernelCost cost_of(const LogSoftmaxBackwardArgs& a) {
+Cost cost_of(const LogSoftmaxBackwardArgs& a) {
   return moved(a.dtype, (3 + also_read(a.beta)) * a.rows * a.width);
 }
 
-KernelCost cost_of(const MemoryMarkArgs& a) {
+Cost cost_of(const MemoryMarkArgs& a) {
   return moved(a.dtype, a.batch * a.size * a.heads * a.head_dim);
 }
 // Reads the scores once, and the keys and values of the pairs taken.
-KernelCost cost_of(const MemoryTakeArgs& a) {
+Cost cost_of(const MemoryTakeArgs& a) {
   return moved(a.dtype, a.queries * (a.score_stride + 4 * a.topk * a.head_dim));
 }
 // Reads and writes the keys and values of every entry.
-KernelCost cost_of(const MemoryWriteArgs& a) {
+Cost cost_of(const MemoryWriteArgs& a) {
   return moved(a.dtype, 4 * a.batch * a.size * a.width);
 }
 
 // Reads and writes the parameter and two moments, reads the gradient.
-KernelCost cost_of(const AdamArgs& a) {
+Cost cost_of(const AdamArgs& a) {
   return moved(a.dtype, 7 * a.n);
 }
-KernelCost cost_of(const NormArgs& a) {
+Cost cost_of(const NormArgs& a) {
   return moved(a.dtype, a.n);
 }
-KernelCost cost_of(const ScaleArgs& a) {
-  KernelCost cost = moved(a.dtype, a.n);
+Cost cost_of(const ScaleArgs& a) {
+  Cost cost = moved(a.dtype, a.n);
   cost.bytes += moved(a.y_dtype, a.n).bytes;
   return cost;
 }
 // Unknown here: the number of parameters stands in tables in device memory.
-KernelCost cost_of(const AdafactorArgs&) {
+Cost cost_of(const AdafactorArgs&) {
   return {};
 }
 
-KernelCost cost_of(const UnaryArgs& a) {
+Cost cost_of(const UnaryArgs& a) {
   return moved(a.dtype, (a.dy == nullptr ? 2 : 3) * a.elements);
 }
-KernelCost cost_of(const BinaryArgs& a) {
+Cost cost_of(const BinaryArgs& a) {
   const std::int64_t all = elements_of(a.rank, a.shape);
   const auto read = [&](const void* x, const std::int64_t* strides) {
     return x == nullptr ? 0 : elements_read(a.rank, a.shape, strides);
   };
   return moved(a.dtype, all + read(a.a, a.stride_a) + read(a.b, a.stride_b) + (a.dy == nullptr ? 0 : all));
 }
-KernelCost cost_of(const WhereArgs& a) {
+Cost cost_of(const WhereArgs& a) {
   return moved(a.dtype, elements_of(a.rank, a.shape) + elements_read(a.rank, a.shape, a.stride_a) +
                             elements_read(a.rank, a.shape, a.stride_b));
 }

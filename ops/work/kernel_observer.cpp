@@ -1,0 +1,215 @@
+// Wrappers around the kernels, one for each slot, and the kernels of the counting device, which are such
+// wrappers around nothing.
+#include "ops/work/kernel_observer.h"
+
+#include <atomic>
+
+#include "ops/work/counting.h"
+#include "ops/work/kernel_costs.h"
+#include "tensor/base/format.h"
+#include "tensor/memory/allocator.h"
+
+namespace eddy {
+namespace {
+
+thread_local KernelObserver* current_observer = nullptr;
+
+// Sets the observer of this thread until it is destroyed.
+struct WithObserver {
+  KernelObserver* before = current_observer;
+  explicit WithObserver(KernelObserver* observer) { current_observer = observer; }
+  ~WithObserver() { current_observer = before; }
+};
+
+// Reports one kernel to the observer, but no kernel inside it.
+template <class Call, class Work>
+void observed(const char* name, Call&& call, Work&& work) {
+  KernelObserver* const observer = current_observer;
+  if (observer == nullptr) return call();
+  observer->kernel_begins();
+  {
+    const WithObserver paused(nullptr);
+    call();
+  }
+  observer->kernel_done(name, work());
+}
+
+template <class Args>
+Args arguments_of(const Slot<Args>&);
+
+// The wrappers of a slot, and the kernels that the slot held before.
+template <auto& slot>
+struct Metered {
+  using Args = decltype(arguments_of(slot));
+  using Function = typename Slot<Args>::Function;
+  static inline Function kernel = nullptr, kernel_f64 = nullptr;
+
+  static void run(const Args& args) {
+    observed(
+        slot.name, [&] { kernel(args); }, [&] { return cost_of(args); });
+  }
+  static void run_f64(const Args& args) {
+    observed(
+        slot.name, [&] { kernel_f64(args); }, [&] { return cost_of(args); });
+  }
+  static void count(const Args& args) {
+    observed(
+        slot.name, [] {}, [&] { return cost_of(args); });
+  }
+
+  static void install(DeviceType type) {
+    Function& function = slot.function[static_cast<int>(type)];
+    kernel = function;
+    if (kernel != nullptr) function = run;
+    kernel_f64 = type == DeviceType::cpu ? slot.cpu_f64 : nullptr;
+    if (kernel_f64 != nullptr) slot.cpu_f64 = run_f64;
+  }
+  static void restore(DeviceType type) {
+    if (kernel != nullptr) slot.function[static_cast<int>(type)] = kernel;
+    if (kernel_f64 != nullptr) slot.cpu_f64 = kernel_f64;
+  }
+};
+
+#define EDDY_MEASURED_KERNELS(ROW) \
+  EDDY_ISA_KERNELS(ROW) EDDY_HOST_KERNELS(ROW) EDDY_GPU_KERNELS(ROW) EDDY_CPU_KERNELS(ROW)
+
+// Has the slots of a device report their kernels, and no longer.
+void install_meters(DeviceType type) {
+#define EDDY_METER(Args, name) Metered<name##_slot>::install(type);
+  EDDY_MEASURED_KERNELS(EDDY_METER)
+}
+void remove_meters(DeviceType type) {
+#define EDDY_REMOVE(Args, name) Metered<name##_slot>::restore(type);
+  EDDY_MEASURED_KERNELS(EDDY_REMOVE)
+}
+
+// Fills the slots of the counting device. It answers no to the queries for a fused kernel: ops are composed.
+void install_counters() {
+  constexpr int kCounting = static_cast<int>(DeviceType::counting);
+#define EDDY_COUNT(Args, name) name##_slot.function[kCounting] = Metered<name##_slot>::count;
+  EDDY_MEASURED_KERNELS(EDDY_COUNT)
+#define EDDY_ANSWER_NO(Args, name) name##_slot.function[kCounting] = [](const Args&) {};
+  EDDY_GPU_QUERIES(EDDY_ANSWER_NO)
+}
+
+// Reports the copies of a device like kernels, and has another transfer do them; null: nothing does.
+class MeteredTransfer final : public Transfer {
+ public:
+  explicit MeteredTransfer(Transfer* original) : original_(original) {}
+  Tensor to_device(const Tensor& x, Device device) override {
+    if (original_ == nullptr) return without_values(x, device);
+    Tensor result;
+    observed(
+        "to_device", [&] { result = original_->to_device(x, device); }, [] { return Cost{}; });
+    return result;
+  }
+  void copy_strided(const Tensor& to, const Tensor& from) override {
+    work("copy", to.bytes() + from.bytes(), [&] { original_->copy_strided(to, from); });
+  }
+  void copy_all(const std::vector<Tensor>& to, const std::vector<Tensor>& from) override {
+    std::int64_t moved = 0;
+    for (std::size_t i = 0; i < to.size(); ++i) moved += to[i].bytes() + from[i].bytes();
+    work("copy", moved, [&] { original_->copy_all(to, from); });
+  }
+  void add(const Tensor& to, const Tensor& a, const Tensor& b) override {
+    work("add_into", to.bytes() + a.bytes() + b.bytes(), [&] { original_->add(to, a, b); });
+  }
+  void add_into(const Tensor& to, const Tensor& from) override {
+    work("add_into", 2 * to.bytes() + from.bytes(), [&] { original_->add_into(to, from); });
+  }
+  void fill(const Tensor& x, double value) override {
+    work("fill", x.bytes(), [&] { original_->fill(x, value); });
+  }
+  void cast(const Tensor& to, const Tensor& from) override {
+    work("cast", to.bytes() + from.bytes(), [&] { original_->cast(to, from); });
+  }
+
+ private:
+  template <class Call>
+  void work(const char* name, std::int64_t bytes, Call&& call) {
+    observed(
+        name,
+        [&] {
+          if (original_ != nullptr) call();
+        },
+        [&] {
+          return Cost{0, static_cast<double>(bytes)};
+        });
+  }
+  static Tensor without_values(const Tensor& x, Device device) {
+    if (device.type == DeviceType::counting) return Tensor::empty(x.shape(), x.dtype(), device);
+    fail<DeviceError>(
+        "counting: the values of {} of {} are read on the {} (a counting tensor has none: keep them on the "
+        "device, or compute with a bound in place of them)",
+        to_string(x.shape()), dtype_name(x.dtype()), to_string(device));
+  }
+
+  Transfer* original_;
+};
+
+// Hands out addresses of no memory: kernels here read none, and a null pointer would say that an operand is
+// left out.
+class CountingAllocator final : public Allocator {
+ public:
+  void* allocate(std::size_t bytes) override {
+    if (bytes == 0) return nullptr;
+    constexpr std::size_t kAlignment = 64;
+    live_ += static_cast<std::int64_t>(bytes);
+    ++allocations_;
+    return reinterpret_cast<void*>(next_.fetch_add((bytes + kAlignment) / kAlignment * kAlignment));
+  }
+  void deallocate(void*, std::size_t bytes) noexcept override { live_ -= static_cast<std::int64_t>(bytes); }
+  void trim() override {}
+  AllocatorStats stats() const override { return {live_, live_, 0, allocations_}; }
+  void reset_peak() override {}
+  void set_limit(std::int64_t) override {}
+
+ private:
+  std::atomic<std::size_t> next_{std::size_t{1} << 40};
+  std::atomic<std::int64_t> live_{0}, allocations_{0};
+};
+
+}  // namespace
+
+ObserveKernels::ObserveKernels(KernelObserver& observer, Device device) : device_(device) {
+  install_backends();
+  install_meters(device.type);
+  if (!(device == kCpu)) {
+    original_transfer_ = &transfer(device);
+    transfer_ = std::make_unique<MeteredTransfer>(original_transfer_);
+    set_transfer(device.type, transfer_.get());
+  }
+  current_observer = &observer;
+}
+
+ObserveKernels::~ObserveKernels() {
+  current_observer = nullptr;
+  remove_meters(device_.type);
+  if (original_transfer_ != nullptr) set_transfer(device_.type, original_transfer_);
+}
+
+Device counting_device() {
+  static const bool installed = [] {
+    install_backends();
+    // They live to the end: tensors may be freed by static destructors.
+    set_allocator(DeviceType::counting, new CountingAllocator);
+    set_transfer(DeviceType::counting, new MeteredTransfer(nullptr));
+    install_counters();
+    return true;
+  }();
+  static_cast<void>(installed);
+  return {DeviceType::counting};
+}
+
+Cost counted(const std::function<void()>& run) {
+  struct Sum final : KernelObserver {
+    Cost cost;
+    void kernel_begins() override {}
+    void kernel_done(const char*, const Cost& more) override { cost += more; }
+  } sum;
+  const WithObserver observer(&sum);
+  run();
+  return sum.cost;
+}
+
+}  // namespace eddy

@@ -1,0 +1,145 @@
+// The costs of a token in the staircase family: what is counted, and what the graph keeps.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "autograd/tape.h"
+#include "models/model.h"
+#include "ops/loss/cross_entropy.h"
+
+namespace {
+
+using namespace eddy;
+
+// Sizes of which none divides another.
+ModelConfig odd_sizes(const std::string& model) {
+  ModelConfig c;
+  c.family = "staircase";
+  c.model = model;
+  c.vocab = 13;
+  c.n_out = 11;
+  c.dim = 10;
+  c.heads = 3;
+  c.head_dim = 5;
+  c.mlp_dim = 17;
+  c.layers = model == "universal" ? 1 : 2;
+  c.repeats = 3;
+  c.chunk = 3;
+  c.steps = 4;
+  c.cache_after = model == "staircase" ? 0 : 2;
+  c.span = model.ends_with("staircase") ? 12 : 5;
+  c.segment = c.context = model.ends_with("staircase") ? 15 : 7;
+  return c;
+}
+
+// Multiply-adds of one segment of 5 chunks in the middle of a text, counted row by row and key by key.
+double counted_macs(std::int64_t passes, bool all_keys, bool frozen_again) {
+  const std::int64_t chunks = 5, chunk = 3, steps = 4, width = 10, inner = 15, mlp = 17, layers = 2;
+  std::int64_t queries = 0, pairs = 0, projected = 0;
+  for (std::int64_t row = 0; row < chunks + passes - 1; ++row)
+    for (std::int64_t j = row - passes + 1; j <= std::min(row, chunks - 1); ++j) {
+      if (j < 0) {  // of the carried state: keys and values alone
+        projected += chunk;
+        continue;
+      }
+      for (std::int64_t i = 0; i < chunk; ++i) {
+        ++queries;
+        for (std::int64_t seen = row - steps + 1; seen <= (all_keys ? row : j); ++seen)
+          pairs += seen < j || all_keys ? chunk : i + 1;
+      }
+    }
+  // Frozen chunks become keys and values in each row that sees them, or once: those that the state brings, and
+  // all of the segment but the last.
+  const std::int64_t frozen =
+      passes == steps ? 0 : chunk * (frozen_again ? chunks * (steps - passes) : chunks + steps - 2);
+  return static_cast<double>(layers * (queries * (4 * width * inner + 2 * width * mlp) + 3 * inner * pairs +
+                                       (projected + frozen) * 2 * width * inner) +
+                             chunks * chunk * width * 11);
+}
+
+// Ju et al., section 11.3 of the specification: every query takes full windows of N C keys, and keys and values
+// of frozen chunks are made again in each row.
+double paper_flops(const ModelConfig& c, double passes) {
+  const auto dim = static_cast<double>(c.dim), inner = static_cast<double>(c.heads * c.head_dim);
+  const auto keys = static_cast<double>(c.steps * c.chunk), steps = static_cast<double>(c.steps);
+  const double carried =
+      static_cast<double>(c.chunk) * passes * (passes - 1) / 2 / static_cast<double>(c.segment);
+  return static_cast<double>(c.layers) *
+             (passes * (8 * dim * inner + 4 * dim * static_cast<double>(c.mlp_dim) + 6 * keys * inner) +
+              (steps - passes + carried) * 4 * dim * inner) +
+         2 * dim * static_cast<double>(c.n_out);
+}
+
+TEST_CASE("a segment's work is what its rows and keys add up to and the paper's formula takes full windows") {
+  for (const std::int64_t passes : {4, 2}) {
+    CAPTURE(passes);
+    const ModelConfig config = odd_sizes(passes == 4 ? "staircase" : "cached_staircase");
+    CHECK(forward_cost(config, 15).flops == 2 * counted_macs(passes, false, false));
+    const double paper = paper_flops(config, static_cast<double>(passes));
+    CHECK(std::abs(paper - 2 * counted_macs(passes, true, true) / 15) <= 1e-9 * paper);
+  }
+}
+
+// Bytes of a token that the backward pass needs, for each call of a layer:
+//   query rows   input and result of both norms, queries, keys, values, attended values, inner rows of the MLP
+//   other rows   of the context: input and result of the norm, keys, values
+// and the head's input and the logits.
+double needed_bytes(const ModelConfig& c) {
+  const auto width = static_cast<double>(c.dim), inner = static_cast<double>(c.heads * c.head_dim),
+             layers = static_cast<double>(c.layers), segment = static_cast<double>(c.segment),
+             span = static_cast<double>(c.span);
+  const double row = 4 * width + 4 * inner + static_cast<double>(c.mlp_dim), context = 2 * width + 2 * inner;
+  double numbers = 2 * width + static_cast<double>(c.n_out);
+  if (c.model.ends_with("staircase")) {
+    const auto steps = static_cast<double>(c.steps), chunk = static_cast<double>(c.chunk);
+    const double passes = c.model == "staircase" ? steps : static_cast<double>(c.cache_after);
+    numbers += layers * (passes * row + chunk * passes * (passes - 1) / 2 / segment * context);
+    // The final state of every chunk becomes keys and values: that of the last chunk only in the next segment,
+    // and those of the carried chunks in this one. Their norm has one input for all layers.
+    const double done = (steps - 1) * chunk / segment, all = 1 - chunk / segment + done;
+    if (passes < steps) numbers += layers * all * (width + 2 * inner) + done * width;
+  } else if (c.model == "feedback") {
+    // Keys and values come from the memories; the states that are mixed into one are the layers' outputs.
+    const double memories = 1 - 1 / segment + span / segment, owners = c.shared_kv ? 1 : layers;
+    numbers += layers * (row - 2 * inner) + memories * (owners * (width + 2 * inner) + width) + width;
+  } else {
+    const double calls = layers * (c.model == "transformer_xl" ? 1 : static_cast<double>(c.repeats));
+    numbers += calls * (row + span / segment * context);
+  }
+  return 4 * numbers;
+}
+
+TEST_CASE("the graph keeps what the backward pass of a token needs and little more") {
+  for (const char* name :
+       {"staircase", "cached_staircase", "transformer_xl", "ladder", "universal", "feedback"})
+    for (const std::int64_t passes : {1, 2}) {
+      CAPTURE(name);
+      CAPTURE(passes);
+      ModelConfig config = odd_sizes(name);
+      config.dim = 48;
+      config.heads = 4;
+      config.head_dim = 12;
+      config.mlp_dim = 150;
+      config.span = config.steps * config.chunk;
+      config.segment = config.context = 15;
+      if (config.model == "cached_staircase") config.cache_after = passes;
+      config.repeats = passes;
+      const auto model = make_model(config);
+      model->params().initialize(1);
+      ForwardInput input;
+      input.tokens = Tensor::zeros({3, 15}, Dtype::i64);
+      const std::int64_t before = graph_stats().saved_bytes;
+      const Tensor loss = cross_entropy(model->forward(input).logits, input.tokens);
+      const double kept =
+          static_cast<double>(graph_stats().saved_bytes - before - model->params().values().bytes()) /
+          (3 * 15);
+      const double ratio = kept / needed_bytes(model->config());
+      CAPTURE(ratio);
+      CHECK(ratio > 1);
+      CHECK(ratio < 1.35);
+    }
+}
+
+}  // namespace
