@@ -202,7 +202,8 @@ GradcheckResult gradcheck(const Function& fn, const std::vector<Tensor>& inputs,
     std::size_t at = 0;
     for_each_element(x, [&](const std::vector<std::int64_t>& index, std::int64_t offset) {
       const double a = analytic[at++];
-      const Difference::Estimate estimate = best_estimate(difference, x, x.data<double>() + offset, options);
+      const Difference::Estimate estimate =
+          best_estimate(difference, x, x.mutable_data<double>() + offset, options);
       const double n = estimate.value;
       const double scale = std::max({std::abs(a), std::abs(n), options.floor});
       const double error = std::abs(a - n) / (scale + estimate.noise / options.tolerance);

@@ -1,7 +1,8 @@
 # Rules for cmake --install and find_package(eddy CONFIG).
 include(CMakePackageConfigHelpers)
 
-install(TARGETS eddy eddy_specs eddy_train EXPORT eddyTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS eddy eddy_specs EXPORT eddyTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS eddy_train EXPORT eddyTrainTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET eddy_program)
   install(TARGETS eddy_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   foreach(place bash:bash-completion/completions/eddy zsh:zsh/site-functions/_eddy)
@@ -20,7 +21,10 @@ endif()
 foreach(folder tensor autograd ops models train)
   install(DIRECTORY ${folder}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/eddy/${folder} FILES_MATCHING PATTERN "*.h")
 endforeach()
-install(EXPORT eddyTargets NAMESPACE eddy:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/eddy)
+install(FILES models/eddy/eddy.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/eddy)
+foreach(targets eddyTargets eddyTrainTargets)
+  install(EXPORT ${targets} NAMESPACE eddy:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/eddy)
+endforeach()
 configure_package_config_file(cmake/eddyConfig.cmake.in ${CMAKE_BINARY_DIR}/eddyConfig.cmake
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/eddy)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/eddyConfigVersion.cmake COMPATIBILITY SameMinorVersion)

@@ -42,7 +42,7 @@ void handles_and_views() {
   expect(x.contiguous() && !xt.contiguous(), "its elements do not lie in row-major order any more");
 
   // Writing through one handle shows through the others. Only untracked tensors may be written in place.
-  x.data<float>()[0] = 10;
+  x.mutable_data<float>()[0] = 10;
   expect(xt.to_vector<float>()[0] == 10, "a view sees what is written to the tensor it came from");
 
   const Tensor column = eddy::narrow(x, 1, 1, 1);

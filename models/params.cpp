@@ -6,61 +6,12 @@
 
 #include "autograd/tape.h"
 #include "tensor/base/format.h"
-#include "tensor/random/philox.h"
-#include "tensor/threads/thread_pool.h"
+#include "tensor/random/random_tensors.h"
 
 namespace eddy {
 namespace {
 
 constexpr std::int64_t kAlignElements = 16;  // 64 bytes of f32: rows of kernels start on a cache line
-
-constexpr std::int64_t kGrain = 1 << 13;  // random numbers to a piece of work
-
-// Normals from pairs of Philox words by Box and Muller's transform, computed in f64 on every platform.
-void fill_normal(std::vector<double>& values, const RandomKey& key, double deviation) {
-  const auto count = static_cast<std::int64_t>(values.size());
-  parallel_for((count + 1) / 2, kGrain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t pair = begin; pair < end; ++pair) {
-      const Philox4 words = key.words(static_cast<std::uint64_t>(pair));
-      const double radius = std::sqrt(-2.0 * std::log((words.word[0] + 0.5) * 0x1p-32));
-      const double angle = 6.283185307179586476925 * (words.word[1] + 0.5) * 0x1p-32;
-      const auto i = static_cast<std::size_t>(2 * pair);
-      values[i] = deviation * radius * std::cos(angle);
-      if (i + 1 < values.size()) values[i + 1] = deviation * radius * std::sin(angle);
-    }
-  });
-}
-
-// The same, but what lies beyond two standard deviations is drawn again, which leaves this part of the
-// deviation.
-constexpr double kTruncatedDeviation = 0.8796256610342398;
-void fill_truncated_normal(std::vector<double>& values, const RandomKey& key, double deviation) {
-  const double widened = deviation / kTruncatedDeviation;
-  std::vector<double> drawn;
-  std::uint64_t draw = 0;
-  for (std::size_t filled = 0; filled < values.size();) {
-    drawn.resize(std::min(values.size() - filled, std::size_t{1} << 22));
-    parallel_for(static_cast<std::int64_t>(drawn.size()), kGrain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        const Philox4 words = key.words(draw + static_cast<std::uint64_t>(i));
-        const double radius = std::sqrt(-2.0 * std::log((words.word[0] + 0.5) * 0x1p-32));
-        drawn[static_cast<std::size_t>(i)] =
-            radius * std::cos(6.283185307179586476925 * (words.word[1] + 0.5) * 0x1p-32);
-      }
-    });
-    draw += drawn.size();
-    for (const double value : drawn)
-      if (std::abs(value) <= 2) values[filled++] = value * widened;
-  }
-}
-
-void fill_uniform(std::vector<double>& values, const RandomKey& key, double limit) {
-  parallel_for(static_cast<std::int64_t>(values.size()), kGrain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i)
-      values[static_cast<std::size_t>(i)] =
-          limit * ((key.word(static_cast<std::uint64_t>(i)) + 0.5) * 0x1p-31 - 1);
-  });
-}
 
 }  // namespace
 

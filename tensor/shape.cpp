@@ -19,9 +19,12 @@ Shape::Shape(const std::int64_t* sizes, int rank) : rank_(rank) {
 
 int Shape::normal_axis(int axis) const {
   const int normal = axis < 0 ? axis + rank_ : axis;
-  if (normal < 0 || normal >= rank_)
-    fail<ShapeError>("shape: no such axis: {} of {} ({} axes)", axis, to_string(*this), rank_);
+  if (normal < 0 || normal >= rank_) no_such_axis(axis);
   return normal;
+}
+
+void Shape::no_such_axis(int axis) const {
+  fail<ShapeError>("shape: no such axis: {} of {} ({} axes)", axis, to_string(*this), rank_);
 }
 
 Shape Shape::with(int axis, std::int64_t size) const {

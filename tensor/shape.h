@@ -21,8 +21,10 @@ class Shape {
   Shape(const std::int64_t* sizes, int rank);
 
   int rank() const { return rank_; }
-  std::int64_t operator[](int axis) const { return sizes_[axis]; }
-  std::int64_t& operator[](int axis) { return sizes_[axis]; }
+  // The size of axis 0 .. rank - 1; dim() also counts from the end.
+  // errors: ShapeError when there is no such axis.
+  std::int64_t operator[](int axis) const { return sizes_[checked(axis)]; }
+  std::int64_t& operator[](int axis) { return sizes_[checked(axis)]; }
   // Returns the size of an axis; -1 is the last one.
   // errors: ShapeError when there is no such axis.
   std::int64_t dim(int axis) const { return sizes_[normal_axis(axis)]; }
@@ -51,6 +53,12 @@ class Shape {
   }
 
  private:
+  int checked(int axis) const {
+    if (axis < 0 || axis >= rank_) no_such_axis(axis);
+    return axis;
+  }
+  [[noreturn]] void no_such_axis(int axis) const;
+
   int rank_ = 0;
   std::int64_t sizes_[kMaxRank] = {};
 };

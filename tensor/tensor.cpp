@@ -27,10 +27,6 @@ void row_major(const Shape& shape, std::int64_t* strides) {
   }
 }
 
-void require_defined(const char* op, const Tensor& x) {
-  if (!x.defined()) fail<ValueError>("{}: the tensor is undefined", op);
-}
-
 }  // namespace
 
 Tensor Tensor::over(Ref<Buffer> buffer, std::int64_t offset, const Shape& shape, const std::int64_t* strides,
@@ -79,7 +75,6 @@ Tensor Tensor::from(const std::vector<T>& values, const Shape& shape) {
 
 template <class T>
 std::vector<T> Tensor::to_vector() const {
-  require_defined("to_vector", *this);
   check_dtype(dtype_of<T>);
   const Tensor packed = raw::contiguous(raw::to_device(*this, kCpu));
   std::vector<T> values(static_cast<std::size_t>(elements()));
@@ -101,10 +96,15 @@ EDDY_INSTANTIATE(std::uint8_t)
 bool Tensor::contiguous() const {
   std::int64_t expected = 1;
   for (int i = rank() - 1; i >= 0; --i) {
-    if (impl_->shape[i] != 1 && impl_->strides[i] != expected) return elements() == 0;
-    expected *= impl_->shape[i];
+    if (shape()[i] != 1 && strides()[i] != expected) return elements() == 0;
+    expected *= shape()[i];
   }
   return true;
+}
+
+void Tensor::undefined() {
+  fail<ValueError>(
+      "tensor: it is undefined (a default-constructed Tensor has no elements: create one first)");
 }
 
 void Tensor::dtype_mismatch(Dtype wanted) const {
@@ -113,14 +113,12 @@ void Tensor::dtype_mismatch(Dtype wanted) const {
 }
 
 double Tensor::item() const {
-  require_defined("item", *this);
   if (elements() != 1)
     fail<ShapeError>("item: the tensor has {} elements: {} (one)", elements(), to_string(shape()));
   return raw::cast(raw::to_device(*this, kCpu), Dtype::f64).to_vector<double>()[0];
 }
 
 std::int64_t Tensor::item_int() const {
-  require_defined("item", *this);
   if (elements() != 1)
     fail<ShapeError>("item: the tensor has {} elements: {} (one)", elements(), to_string(shape()));
   return raw::cast(raw::to_device(*this, kCpu), Dtype::i64).to_vector<std::int64_t>()[0];

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
@@ -69,40 +70,56 @@ class Tensor {
   static Tensor empty(const Shape& shape, Dtype dtype = Dtype::f32, Device device = kCpu);
   static Tensor zeros(const Shape& shape, Dtype dtype = Dtype::f32, Device device = kCpu);
   static Tensor full(const Shape& shape, double value, Dtype dtype = Dtype::f32, Device device = kCpu);
-  // Returns a tensor filled with `values` in row-major order.
+  // Returns a tensor filled with `values` in row-major order; its dtype is that of T.
   // errors: ShapeError when the count differs from the shape's.
   template <class T>
   static Tensor from(const std::vector<T>& values, const Shape& shape);
+  template <class T>
+  static Tensor from(std::initializer_list<T> values, const Shape& shape) {
+    return from(std::vector<T>(values), shape);
+  }
   // Returns a tensor over an existing buffer; nothing checks that it fits.
   static Tensor over(Ref<Buffer> buffer, std::int64_t offset, const Shape& shape, const std::int64_t* strides,
                      Dtype dtype);
 
   bool defined() const { return impl_ != nullptr; }
-  const Shape& shape() const { return impl_->shape; }
-  std::int64_t dim(int axis) const { return impl_->shape.dim(axis); }
-  int rank() const { return impl_->shape.rank(); }
-  std::int64_t elements() const { return impl_->shape.elements(); }
+  // All that follows throws a ValueError on an undefined tensor.
+  const Shape& shape() const { return impl().shape; }
+  std::int64_t dim(int axis) const { return impl().shape.dim(axis); }
+  int rank() const { return impl().shape.rank(); }
+  std::int64_t elements() const { return impl().shape.elements(); }
   std::int64_t bytes() const { return elements() * static_cast<std::int64_t>(dtype_bytes(dtype())); }
-  const std::int64_t* strides() const { return impl_->strides; }
-  std::int64_t offset() const { return impl_->offset; }  // of the first element in the buffer, in elements
-  Dtype dtype() const { return impl_->dtype; }
-  Device device() const { return impl_->buffer->device(); }
-  const Ref<Buffer>& buffer() const { return impl_->buffer; }
+  const std::int64_t* strides() const { return impl().strides; }
+  std::int64_t offset() const { return impl().offset; }  // of the first element in the buffer, in elements
+  Dtype dtype() const { return impl().dtype; }
+  Device device() const { return impl().buffer->device(); }
+  const Ref<Buffer>& buffer() const { return impl().buffer; }
   bool contiguous() const;
   // Whether no other tensor shares these bytes.
-  bool exclusive() const { return impl_->ref_count() == 1 && impl_->buffer->ref_count() == 1; }
+  bool exclusive() const { return impl().ref_count() == 1 && impl().buffer->ref_count() == 1; }
   bool same(const Tensor& other) const { return impl_ == other.impl_; }
 
-  // Returns the address of the first element.
+  // Returns the address of the first element, to read: on the CPU by the host too. Elements lie where strides()
+  // says.
   // errors: DtypeError when T is not the tensor's type.
-  void* raw_data() const {
-    return static_cast<char*>(impl_->buffer->data()) +
-           impl_->offset * static_cast<std::int64_t>(dtype_bytes(dtype()));
-  }
   template <class T>
-  T* data() const {
+  const T* data() const {
     check_dtype(dtype_of<T>);
+    return static_cast<const T*>(raw_data());
+  }
+  // The same, to write. Counts as a write: a backward pass that needs the old values throws a VersionError.
+  // Call it anew for writes after a forward pass.
+  // errors: DtypeError when T is not the tensor's type.
+  template <class T>
+  T* mutable_data() const {
+    check_dtype(dtype_of<T>);
+    impl_->buffer->bump_version("mutable_data");
     return static_cast<T*>(raw_data());
+  }
+  // The same for kernels: without a type, and without counting as a write.
+  void* raw_data() const {
+    return static_cast<char*>(impl().buffer->data()) +
+           impl_->offset * static_cast<std::int64_t>(dtype_bytes(impl_->dtype));
   }
 
   // Returns the value of a tensor with one element, as double or int64.
@@ -114,9 +131,51 @@ class Tensor {
   template <class T>
   std::vector<T> to_vector() const;
 
+  // Returns entry `index` of the first axis as a view, select(x, 0, index); -1 is the last entry. Gradients
+  // flow. To write through a view, use mutable_data: an assignment to x[i] does not compile.
+  // errors: ShapeError outside the axis, or for a scalar.
+  const Tensor operator[](std::int64_t index) const;
+  // Returns x with another shape, reshape(x, sizes): a view if the strides allow one. One size may be -1.
+  Tensor reshape(std::initializer_list<std::int64_t> sizes) const;
+
+  // What users of other libraries type first: the compiler answers with Eddy's form.
+#define EDDY_WRITE_INSTEAD(name, text)           \
+  template <class... Args>                       \
+  auto name(Args&&...) const {                   \
+    static_assert(sizeof...(Args) > 1000, text); \
+    return *this;                                \
+  }
+  EDDY_WRITE_INSTEAD(sum, "write sum(x) or sum(x, axis)")
+  EDDY_WRITE_INSTEAD(mean, "write mean(x) or mean(x, axis)")
+  EDDY_WRITE_INSTEAD(max, "write max(x, axis)")
+  EDDY_WRITE_INSTEAD(argmax, "write argmax(x) or argmax(x, axis)")
+  EDDY_WRITE_INSTEAD(matmul, "write matmul(x, y)")
+  EDDY_WRITE_INSTEAD(t, "write transpose(x, 0, 1)")
+  EDDY_WRITE_INSTEAD(transpose, "write transpose(x, axis_a, axis_b)")
+  EDDY_WRITE_INSTEAD(view, "write x.reshape({sizes})")
+  EDDY_WRITE_INSTEAD(slice, "write narrow(x, axis, start, length)")
+  EDDY_WRITE_INSTEAD(to, "write cast(x, dtype) or raw::to_device(x, device)")
+  EDDY_WRITE_INSTEAD(sizes, "write x.shape()")
+  EDDY_WRITE_INSTEAD(size, "write x.dim(axis), or x.elements() for the number of elements")
+  EDDY_WRITE_INSTEAD(numel, "write x.elements()")
+  EDDY_WRITE_INSTEAD(ndim, "write x.rank()")
+  EDDY_WRITE_INSTEAD(data_ptr, "write x.data<T>() to read and x.mutable_data<T>() to write")
+  EDDY_WRITE_INSTEAD(set_requires_grad, "write require_grad(x)")
+  EDDY_WRITE_INSTEAD(backward, "write backward(x)")
+  EDDY_WRITE_INSTEAD(grad, "write grad(x)")
+#undef EDDY_WRITE_INSTEAD
+  template <class T>
+  void operator=(const T&) const {
+    static_assert(sizeof(T) == 0, "x[i] = y does not write: use where, concat, or x.mutable_data<T>()");
+  }
+
   // The autograd side; see autograd/tape.h for what users call.
-  AutogradData* autograd() const { return defined() ? impl_->autograd.get() : nullptr; }
-  void set_autograd(Ref<AutogradData> data) const { impl_->autograd = std::move(data); }
+  AutogradData* autograd() const {
+    return defined() ? impl_->autograd.get() : nullptr;
+  }
+  void set_autograd(Ref<AutogradData> data) const {
+    impl_->autograd = std::move(data);
+  }
 
   explicit operator bool() const = delete;  // use defined()
 
@@ -129,8 +188,13 @@ class Tensor {
     Dtype dtype = Dtype::f32;
     Ref<AutogradData> autograd;
   };
+  const Impl& impl() const {
+    if (impl_ == nullptr) undefined();
+    return *impl_;
+  }
+  [[noreturn]] static void undefined();
   void check_dtype(Dtype wanted) const {
-    if (impl_->dtype != wanted) dtype_mismatch(wanted);
+    if (dtype() != wanted) dtype_mismatch(wanted);
   }
   [[noreturn]] void dtype_mismatch(Dtype wanted) const;
 

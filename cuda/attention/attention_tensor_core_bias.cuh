@@ -145,7 +145,7 @@ inline bool launch_queries(const char* name, void (*plain)(TensorBackward), void
   }
   const int entries = static_cast<int>(args.forward.most - args.forward.least + 1);
   const Tensor slices = Tensor::empty({blocks, entries}, Dtype::f32, {DeviceType::cuda, device_index()});
-  launched.bias = {slices.data<float>(), entries, shared_bytes / 4};
+  launched.bias = {slices.mutable_data<float>(), entries, shared_bytes / 4};
   launch_shared(name, summing, blocks, threads, shared_bytes + threads / 32 * 4 * entries, launched);
   add_bias_slices(args, partials, slices.data<float>(), tiles);
   return true;

@@ -191,7 +191,7 @@ void backward(const EmbeddingArgs& args) {
     const Tensor keys = Tensor::empty({count}, Dtype::i32, device),
                  places = Tensor::empty({count}, Dtype::i32, device);
     const KeyArgs key_args{count, args.vocab, static_cast<const char*>(args.ids) + start * (narrow ? 4 : 8),
-                           keys.data<std::int32_t>(), places.data<std::int32_t>()};
+                           keys.mutable_data<std::int32_t>(), places.mutable_data<std::int32_t>()};
     launch("embedding_keys", narrow ? key_kernel<std::int32_t> : key_kernel<std::int64_t>,
            grid_for(count, kThreads), kThreads, key_args);
     const Sorted sorted = sort_by_key(keys, places, bits);
@@ -204,7 +204,7 @@ void backward(const EmbeddingArgs& args) {
                                   sorted.places.data<std::int32_t>(),
                                   static_cast<const T*>(args.from) + start * args.dim,
                                   static_cast<float*>(args.to),
-                                  spare.data<float>()};
+                                  spare.mutable_data<float>()};
     launch("embedding_backward", chunk_kernel<T>, grid_for(chunks, 1, 32), kThreads, run_args);
     launch("embedding_backward", spare_kernel<T>, grid_for(chunks, 1, 32), kThreads, run_args);
   }

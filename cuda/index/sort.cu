@@ -17,9 +17,9 @@ Sorted sort_by_key(const Tensor& keys, const Tensor& places, int bits) {
   const Sorted sorted{Tensor::empty(keys.shape(), Dtype::i32, keys.device()),
                       Tensor::empty(keys.shape(), Dtype::i32, keys.device())};
   const auto sort = [&](void* scratch, std::size_t* bytes) {
-    check(cub::DeviceRadixSort::SortPairs(scratch, *bytes, keys.data<std::int32_t>(),
-                                          sorted.keys.data<std::int32_t>(), places.data<std::int32_t>(),
-                                          sorted.places.data<std::int32_t>(), n, 0, bits, stream()),
+    check(cub::DeviceRadixSort::SortPairs(
+              scratch, *bytes, keys.data<std::int32_t>(), sorted.keys.mutable_data<std::int32_t>(),
+              places.data<std::int32_t>(), sorted.places.mutable_data<std::int32_t>(), n, 0, bits, stream()),
           "cub::DeviceRadixSort");
   };
   std::size_t bytes = 0;

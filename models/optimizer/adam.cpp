@@ -126,4 +126,28 @@ void AdamOptimizer::load(const ParamStore& params, const std::map<std::string, T
                          arena->device()));
 }
 
+namespace {
+
+OptimizerOptions checked(const AdamSettings& settings) {
+  const auto require = [](bool holds, const char* name, double value, const char* rule) {
+    if (!holds) fail<ConfigError>("Adam: {} is {} ({})", name, value, rule);
+  };
+  require(settings.beta1 >= 0 && settings.beta1 < 1, "beta1", settings.beta1, "at least 0 and below 1");
+  require(settings.beta2 >= 0 && settings.beta2 < 1, "beta2", settings.beta2, "at least 0 and below 1");
+  require(settings.eps > 0, "eps", settings.eps, "above 0");
+  require(settings.weight_decay >= 0, "weight_decay", settings.weight_decay, "0 or more");
+  require(settings.clip >= 0, "clip", settings.clip, "0 or more");
+  return {settings.weight_decay > 0 ? "adamw" : "adam",
+          settings.beta1,
+          settings.beta2,
+          settings.eps,
+          settings.weight_decay,
+          settings.clip};
+}
+
+}  // namespace
+
+Adam::Adam(ParamStore& params, const AdamSettings& given)
+    : settings(given), params_(params), optimizer_(params, checked(given)) {}
+
 }  // namespace eddy

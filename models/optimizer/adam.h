@@ -46,4 +46,40 @@ class AdamOptimizer final : public Optimizer {
   std::int64_t steps_ = 0;
 };
 
+// What Adam needs to know, with the usual defaults.
+struct AdamSettings {
+  double learning_rate = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;  // above 0: AdamW, of every parameter with two axes or more
+  double clip = 0;          // the largest global norm of the gradients; 0: no clipping
+};
+
+// Adam for a program of one's own: it holds the parameters that it updates.
+//
+//   Adam adam(net.params(), {.learning_rate = 1e-2});
+//   adam.zero_gradients();
+//   backward(loss);
+//   adam.step();
+class Adam {
+ public:
+  // `params` must outlive this object.
+  // errors: ConfigError for a constant out of its range.
+  explicit Adam(ParamStore& params, const AdamSettings& settings = {});
+
+  // Marks all gradients as absent; call it before each backward pass, or gradients add up.
+  void zero_gradients() { params_.zero_gradients(); }
+  // Updates the parameters by their gradients. Returns the gradients' global norm before clipping. If the norm is
+  // not finite, nothing changes.
+  double step() { return optimizer_.step(params_, settings.learning_rate); }
+
+  // learning_rate may change between steps; the other settings are read once.
+  AdamSettings settings;
+
+ private:
+  ParamStore& params_;
+  AdamOptimizer optimizer_;
+};
+
 }  // namespace eddy

@@ -186,7 +186,7 @@ Tensor attention_composed(const Tensor& q, const Tensor& k, const Tensor& v,
     const Attended attended(q, k, v, options);
     Doubles p(index(probabilities.elements()), 0.0);
     output = raw::cast(Tensor::from(mix(attended, p), q.shape()), q.dtype());
-    std::copy(p.begin(), p.end(), probabilities.data<double>());
+    std::copy(p.begin(), p.end(), probabilities.mutable_data<double>());
   }
   AttentionOptions plain = options;  // without the tensors: they are saved, not captured
   plain.head_scale = plain.bias = plain.positions = Tensor();

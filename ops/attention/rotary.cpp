@@ -21,7 +21,7 @@ constexpr std::int64_t kLastPosition = std::int64_t{1} << 52;  // up to here an 
 Tensor make_turns(std::int64_t first_position, std::int64_t positions, std::int64_t pairs, double theta,
                   Dtype dtype, Device device) {
   const Tensor table = Tensor::empty({positions, 2, 2 * pairs}, Dtype::f64);
-  double* const turns = table.data<double>();
+  double* const turns = table.mutable_data<double>();
   std::vector<double> frequencies;
   for (std::int64_t i = 0; i < pairs; ++i)
     frequencies.push_back(std::pow(theta, -static_cast<double>(i) / static_cast<double>(pairs)));

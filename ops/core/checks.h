@@ -15,15 +15,16 @@ inline void floating(const char* op, const Tensor& x, const char* name = "input"
   defined(op, x, name);
   const bool reads_bf16 = x.dtype() == Dtype::bf16 && x.device().type != DeviceType::cpu;
   if (x.dtype() != Dtype::f32 && x.dtype() != Dtype::f64 && !reads_bf16)
-    fail<DtypeError>("{}: {} is {} (f32 or f64; cast it first)", op, name, dtype_name(x.dtype()));
+    fail<DtypeError>("{}: {} is {} (f32 or f64; cast it first: cast(x, Dtype::f32))", op, name,
+                     dtype_name(x.dtype()));
 }
 
 // Checks that a and b have the same dtype and device.
 inline void same_kind(const char* op, const Tensor& a, const Tensor& b) {
   defined(op, b);
   if (a.dtype() != b.dtype())
-    fail<DtypeError>("{}: {} and {} (one dtype for all; nothing is promoted silently)", op,
-                     dtype_name(a.dtype()), dtype_name(b.dtype()));
+    fail<DtypeError>("{}: {} and {} (one dtype for all; cast one first: cast(x, Dtype::{}))", op,
+                     dtype_name(a.dtype()), dtype_name(b.dtype()), dtype_name(a.dtype()));
   if (!(a.device() == b.device()))
     fail<DeviceError>("{}: {} and {} (one device for all; nothing is copied silently)", op,
                       to_string(a.device()), to_string(b.device()));

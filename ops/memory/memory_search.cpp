@@ -166,7 +166,7 @@ MemoryMatches memory_search(const Tensor& q, const Tensor& given_keys, const Ten
   const Tensor blank = Tensor::empty({batch, heads, size}, Dtype::u8, device),
                ends = Tensor::empty({batch, heads}, Dtype::i32, device);
   memory_mark_slot(device, {q.dtype(), batch, size, heads, head_dim, keys.raw_data(),
-                            blank.data<std::uint8_t>(), ends.data<std::int32_t>()});
+                            blank.mutable_data<std::uint8_t>(), ends.mutable_data<std::int32_t>()});
   const std::int64_t chunk = std::clamp<std::int64_t>((on_cpu ? kCpuScores : kGpuScores) / size, 1, time);
   const Tensor scores = Tensor::empty({chunk, size}, q.dtype(), device),
                chosen = Tensor::empty({chunk, topk}, Dtype::i32, device),
@@ -199,7 +199,7 @@ MemoryMatches memory_search(const Tensor& q, const Tensor& given_keys, const Ten
           device, {q.dtype(), search == MemorySearch::exact, rows, topk, head_dim, row, scores.raw_data(),
                    size, blank.data<std::uint8_t>() + item * size, end, at(keys, of_entries),
                    at(values, of_entries), at(taken.keys, to), at(taken.values, to),
-                   chosen.data<std::int32_t>(), on_cpu ? nullptr : best.data<float>()});
+                   chosen.mutable_data<std::int32_t>(), on_cpu ? nullptr : best.mutable_data<float>()});
     }
   }
   return taken;

@@ -121,7 +121,7 @@ MemoryEntries memory_write(const MemoryEntries& memory, const Tensor& keys, cons
                              keys.defined() ? new_keys.raw_data() : nullptr,
                              keys.defined() ? new_values.raw_data() : nullptr,
                              emptied.defined() ? flags.data<std::uint8_t>() : nullptr, after.keys.raw_data(),
-                             after.values.raw_data(), after.count.data<std::int64_t>()});
+                             after.values.raw_data(), after.count.mutable_data<std::int64_t>()});
   return after;
 }
 

@@ -124,12 +124,13 @@ void run_adafactor(const Tensor& params, const Tensor& grads, const Tensor& mome
   const Tensor column_sums = Tensor::empty({plan.scratch_elements}, Dtype::f64, device);
   const Tensor block_sums = Tensor::empty({block_count, 2}, Dtype::f64, device);
   const Tensor tensor_values = Tensor::empty({tensor_count, 2}, Dtype::f64, device);
-  adafactor_slot(device, {params.dtype(), params.raw_data(), grads.raw_data(), momentum.raw_data(),
-                          second.raw_data(), static_cast<const AdafactorTensor*>(tables.tensors.raw_data()),
-                          tensor_count, static_cast<const AdafactorBlock*>(tables.blocks.raw_data()),
-                          block_count, options, static_cast<const AdafactorScalars*>(scalars.raw_data()),
-                          norm.defined() ? norm.data<double>() : nullptr, column_sums.data<double>(),
-                          block_sums.data<double>(), tensor_values.data<double>()});
+  adafactor_slot(device,
+                 {params.dtype(), params.raw_data(), grads.raw_data(), momentum.raw_data(), second.raw_data(),
+                  static_cast<const AdafactorTensor*>(tables.tensors.raw_data()), tensor_count,
+                  static_cast<const AdafactorBlock*>(tables.blocks.raw_data()), block_count, options,
+                  static_cast<const AdafactorScalars*>(scalars.raw_data()),
+                  norm.defined() ? norm.mutable_data<double>() : nullptr, column_sums.mutable_data<double>(),
+                  block_sums.mutable_data<double>(), tensor_values.mutable_data<double>()});
 }
 
 }  // namespace

@@ -112,8 +112,8 @@ Tensor l2_norm(const Tensor& x) {
   const Tensor norm = Tensor::empty({}, Dtype::f64, x.device());
   const Tensor partial =
       Tensor::empty({(x.elements() + kNormBlock - 1) / kNormBlock}, Dtype::f64, x.device());
-  l2_norm_slot(x.device(),
-               {x.dtype(), x.elements(), x.raw_data(), partial.data<double>(), norm.data<double>()});
+  l2_norm_slot(x.device(), {x.dtype(), x.elements(), x.raw_data(), partial.mutable_data<double>(),
+                            norm.mutable_data<double>()});
   return norm;
 }
 

@@ -126,7 +126,18 @@ Tensor times(const Tensor& a, double b) {
 }
 
 Tensor number_like(const Tensor& a, double value) {
+  checks::defined("number", a);
   return Tensor::full({}, value, a.dtype(), a.device());
+}
+
+// Compares by numbers of the operands' dtype, and integers by f64, in which ids and counts are exact.
+template <class Op>
+Tensor compare(const Tensor& a, const Tensor& b) {
+  checks::same_kind(Op::kName, a, b);
+  if (!is_floating(a.dtype()) && a.device() == kCpu)
+    return compare<Op>(raw::cast(a, Dtype::f64), raw::cast(b, Dtype::f64));
+  const NoGrad untracked;
+  return raw::cast(binary<Op>(a, b), Dtype::u8);
 }
 
 }  // namespace
@@ -195,9 +206,67 @@ Tensor mul(const Tensor& a, double b) {
   if (widens_anywhere(a)) return times(a, b);
   return mul(a, number_like(a, b));
 }
+Tensor div(const Tensor& a, double b) {
+  if (widens_anywhere(a)) return narrowed(div(wide(a), b));
+  return div(a, number_like(a, b));
+}
+Tensor div(double a, const Tensor& b) {
+  if (widens_anywhere(b)) return narrowed(div(a, wide(b)));
+  return div(number_like(b, a), b);
+}
 Tensor pow(const Tensor& a, double b) {
   if (widens_anywhere(a)) return narrowed(pow(wide(a), b));
   return pow(a, number_like(a, b));
+}
+
+Tensor greater(const Tensor& a, const Tensor& b) {
+  return compare<Greater>(a, b);
+}
+Tensor greater_equal(const Tensor& a, const Tensor& b) {
+  return compare<GreaterEqual>(a, b);
+}
+Tensor equal(const Tensor& a, const Tensor& b) {
+  return compare<Equal>(a, b);
+}
+Tensor not_equal(const Tensor& a, const Tensor& b) {
+  return compare<NotEqual>(a, b);
+}
+
+Tensor operator>(const Tensor& a, const Tensor& b) {
+  return greater(a, b);
+}
+Tensor operator>(const Tensor& a, double b) {
+  return greater(a, number_like(a, b));
+}
+Tensor operator>=(const Tensor& a, const Tensor& b) {
+  return greater_equal(a, b);
+}
+Tensor operator>=(const Tensor& a, double b) {
+  return greater_equal(a, number_like(a, b));
+}
+Tensor operator<(const Tensor& a, const Tensor& b) {
+  return greater(b, a);
+}
+Tensor operator<(const Tensor& a, double b) {
+  return greater(number_like(a, b), a);
+}
+Tensor operator<=(const Tensor& a, const Tensor& b) {
+  return greater_equal(b, a);
+}
+Tensor operator<=(const Tensor& a, double b) {
+  return greater_equal(number_like(a, b), a);
+}
+Tensor operator==(const Tensor& a, const Tensor& b) {
+  return equal(a, b);
+}
+Tensor operator==(const Tensor& a, double b) {
+  return equal(a, number_like(a, b));
+}
+Tensor operator!=(const Tensor& a, const Tensor& b) {
+  return not_equal(a, b);
+}
+Tensor operator!=(const Tensor& a, double b) {
+  return not_equal(a, number_like(a, b));
 }
 
 }  // namespace eddy

@@ -33,25 +33,47 @@ Tensor pow(const Tensor& a, const Tensor& b);
 // Returns silu(gate) up, the activation of a gated MLP, in one pass.
 Tensor swiglu(const Tensor& gate, const Tensor& up);
 
-// The same with a number as the second operand, which gets no gradient.
+// The same with a number as one operand, which gets no gradient.
 Tensor add(const Tensor& a, double b);
 Tensor mul(const Tensor& a, double b);
+Tensor div(const Tensor& a, double b);
+Tensor div(double a, const Tensor& b);
 Tensor pow(const Tensor& a, double b);
 
+// 1 where the comparison holds and 0 elsewhere, as u8: a mask for where(). False beside NaN, but for not_equal.
+// dtypes: any, equal for both operands; on a GPU floating ones.
+// errors: as above.
+// grad: none.
+Tensor greater(const Tensor& a, const Tensor& b);
+Tensor greater_equal(const Tensor& a, const Tensor& b);
+Tensor equal(const Tensor& a, const Tensor& b);
+Tensor not_equal(const Tensor& a, const Tensor& b);
+
+// Operators, with a tensor or a number on either side. `a += b` means a = a + b: it makes a new tensor, and
+// other handles keep the old one.
+inline Tensor operator-(const Tensor& a) {
+  return neg(a);
+}
 inline Tensor operator+(const Tensor& a, const Tensor& b) {
   return add(a, b);
+}
+inline Tensor operator+(const Tensor& a, double b) {
+  return add(a, b);
+}
+inline Tensor operator+(double a, const Tensor& b) {
+  return add(b, a);
 }
 inline Tensor operator-(const Tensor& a, const Tensor& b) {
   return sub(a, b);
 }
+inline Tensor operator-(const Tensor& a, double b) {
+  return add(a, -b);
+}
+inline Tensor operator-(double a, const Tensor& b) {
+  return add(neg(b), a);
+}
 inline Tensor operator*(const Tensor& a, const Tensor& b) {
   return mul(a, b);
-}
-inline Tensor operator/(const Tensor& a, const Tensor& b) {
-  return div(a, b);
-}
-inline Tensor operator-(const Tensor& a) {
-  return neg(a);
 }
 inline Tensor operator*(const Tensor& a, double b) {
   return mul(a, b);
@@ -59,9 +81,44 @@ inline Tensor operator*(const Tensor& a, double b) {
 inline Tensor operator*(double a, const Tensor& b) {
   return mul(b, a);
 }
-inline Tensor operator+(const Tensor& a, double b) {
-  return add(a, b);
+inline Tensor operator/(const Tensor& a, const Tensor& b) {
+  return div(a, b);
 }
+inline Tensor operator/(const Tensor& a, double b) {
+  return div(a, b);
+}
+inline Tensor operator/(double a, const Tensor& b) {
+  return div(a, b);
+}
+template <class Operand>
+Tensor& operator+=(Tensor& a, const Operand& b) {
+  return a = a + b;
+}
+template <class Operand>
+Tensor& operator-=(Tensor& a, const Operand& b) {
+  return a = a - b;
+}
+template <class Operand>
+Tensor& operator*=(Tensor& a, const Operand& b) {
+  return a = a * b;
+}
+template <class Operand>
+Tensor& operator/=(Tensor& a, const Operand& b) {
+  return a = a / b;
+}
+
+Tensor operator>(const Tensor& a, const Tensor& b);
+Tensor operator>(const Tensor& a, double b);
+Tensor operator>=(const Tensor& a, const Tensor& b);
+Tensor operator>=(const Tensor& a, double b);
+Tensor operator<(const Tensor& a, const Tensor& b);
+Tensor operator<(const Tensor& a, double b);
+Tensor operator<=(const Tensor& a, const Tensor& b);
+Tensor operator<=(const Tensor& a, double b);
+Tensor operator==(const Tensor& a, const Tensor& b);
+Tensor operator==(const Tensor& a, double b);
+Tensor operator!=(const Tensor& a, const Tensor& b);
+Tensor operator!=(const Tensor& a, double b);
 
 // Forward: y[i] = f(x[i]). Backward: dx[i] = vjp(dy[i], saved[i]). All are contiguous.
 struct UnaryArgs {

@@ -258,11 +258,36 @@ struct Swiglu {
   }
 };
 
+// 1 where the comparison holds, 0 elsewhere. The public functions return u8 and record no gradient, so the
+// vjps are never called.
+#define EDDY_COMPARISON(Name, op_name, sign)                 \
+  struct Name {                                              \
+    static constexpr const char* kName = op_name;            \
+    static constexpr const char* kFormula = "a " #sign " b"; \
+    template <class T>                                       \
+    EDDY_HD_INLINE static T forward(T a, T b) {              \
+      return a sign b ? T(1) : T(0);                         \
+    }                                                        \
+    template <class T>                                       \
+    EDDY_HD_INLINE static T vjp_a(T, T, T) {                 \
+      return T(0);                                           \
+    }                                                        \
+    template <class T>                                       \
+    EDDY_HD_INLINE static T vjp_b(T, T, T) {                 \
+      return T(0);                                           \
+    }                                                        \
+  };
+EDDY_COMPARISON(Greater, "greater", >)
+EDDY_COMPARISON(GreaterEqual, "greater_equal", >=)
+EDDY_COMPARISON(Equal, "equal", ==)
+EDDY_COMPARISON(NotEqual, "not_equal", !=)
+#undef EDDY_COMPARISON
+
 // The lists of all ops. The index in the list is the number of the kernel.
 template <class... Ops>
 struct OpList {};
 using UnaryOps = OpList<Neg, Exp, Log, Tanh, Sigmoid, Relu, Silu, Gelu, GeluTanh, Sqrt, Rsqrt, Abs>;
-using BinaryOps = OpList<Add, Sub, Mul, Div, Pow, Swiglu>;
+using BinaryOps = OpList<Add, Sub, Mul, Div, Pow, Swiglu, Greater, GreaterEqual, Equal, NotEqual>;
 
 template <class Op, class List>
 struct IndexOf;

@@ -23,7 +23,7 @@ Tensor packed(const PackedGemm<T>& gemm, const Tensor& b, PackLayout layout, std
   const Tensor panels = Tensor::empty({gemm.packed_elements(inner, columns)}, b.dtype(), b.device());
   constexpr std::int64_t kPanelsOfAThread = 4;
   parallel_for(gemm.panels(columns), kPanelsOfAThread, [&](std::int64_t begin, std::int64_t end) {
-    gemm.pack(b.data<T>(), stride, layout, inner, columns, begin, end, panels.data<T>());
+    gemm.pack(b.data<T>(), stride, layout, inner, columns, begin, end, panels.mutable_data<T>());
   });
   return panels;
 }

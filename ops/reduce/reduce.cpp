@@ -105,21 +105,35 @@ Tensor mean(const Tensor& x, int axis, bool keep) {
   return reduce_axis("mean", x, a, keep, 1.0 / static_cast<double>(std::max<std::int64_t>(count, 1)));
 }
 
-Tensor max(const Tensor& x, int axis, bool keep) {
-  if (widens_anywhere(x)) return narrowed(max(wide(x), axis, keep));
-  const int a = checked_axis("max", x, axis);
+namespace {
+
+// The largest elements along an axis and their places; x is f32 or f64.
+struct Largest {
+  Tensor values, index;
+  Around sizes;
+};
+Largest largest_of(const char* op, const Tensor& x, int axis, bool keep) {
+  const int a = checked_axis(op, x, axis);
   const Around sizes = around(x.shape(), a);
   if (sizes.count == 0 && sizes.outer * sizes.inner > 0)
-    fail<ShapeError>("max: the largest of no elements: axis {} of {} (at least one entry)", a,
+    fail<ShapeError>("{}: the largest of no elements: axis {} of {} (at least one entry)", op, a,
                      to_string(x.shape()));
   const Tensor packed = raw::contiguous(x);
   const Tensor y = Tensor::empty(reduced_shape(x.shape(), a, keep), x.dtype(), x.device());
   const Tensor index = Tensor::empty(y.shape(), Dtype::i64, x.device());
   if (y.elements() > 0)
     max_forward_slot(x.device(), {x.dtype(), sizes.outer, sizes.count, sizes.inner, packed.raw_data(),
-                                  y.raw_data(), index.data<std::int64_t>()});
+                                  y.raw_data(), index.mutable_data<std::int64_t>()});
+  return {y, index, sizes};
+}
+
+}  // namespace
+
+Tensor max(const Tensor& x, int axis, bool keep) {
+  if (widens_anywhere(x)) return narrowed(max(wide(x), axis, keep));
+  const auto [y, index, sizes] = largest_of("max", x, axis, keep);
   // dx is dy where the maximum was found and zero elsewhere.
-  return record("max", {x}, y, {index}, [sizes](VjpContext& v) {
+  return record("max", {x}, y, {index}, [sizes = sizes](VjpContext& v) {
     const Tensor dy = raw::contiguous(v.dy());
     v.sink.into(0, [&](const Tensor& dx, float beta) {
       if (dx.elements() > 0)
@@ -127,6 +141,14 @@ Tensor max(const Tensor& x, int axis, bool keep) {
                                         v.saved(0).data<std::int64_t>(), dx.raw_data(), beta});
     });
   });
+}
+
+Tensor argmax(const Tensor& x, int axis, bool keep) {
+  return largest_of("argmax", widens_anywhere(x) ? raw::cast(x, Dtype::f32) : x, axis, keep).index;
+}
+Tensor argmax(const Tensor& x) {
+  checks::defined("argmax", x);
+  return argmax(raw::reshape(raw::contiguous(x), {x.elements()}), 0);
 }
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {

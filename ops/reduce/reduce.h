@@ -36,6 +36,13 @@ Tensor mean(const Tensor& x, int axis, bool keep = false);
 // grad: dy goes to the first of the largest elements (the first NaN counts as the largest).
 Tensor max(const Tensor& x, int axis, bool keep = false);
 
+// Returns the place of the largest element of each row along an axis (the first of equal ones; the first NaN
+// counts as the largest), or in the whole tensor, counted in row-major order. i64.
+// errors: ShapeError when there is no such axis, or it is empty while the result is not; DtypeError.
+// grad: none.
+Tensor argmax(const Tensor& x, int axis, bool keep = false);
+Tensor argmax(const Tensor& x);
+
 // Returns x summed to `shape`, over the axes that broadcasting from `shape` to x's shape repeats. The result
 // is untracked. If the shapes are equal, it shares the storage of x.
 // errors: ShapeError when `shape` does not broadcast to x's; DtypeError.

@@ -75,6 +75,16 @@ Tensor reshape(const Tensor& x, std::initializer_list<std::int64_t> sizes) {
   return reshape(x, Shape(found));
 }
 
+Tensor Tensor::reshape(std::initializer_list<std::int64_t> sizes) const {
+  return eddy::reshape(*this, sizes);
+}
+
+const Tensor Tensor::operator[](std::int64_t index) const {
+  checks::defined("x[i]", *this);
+  if (rank() == 0) fail<ShapeError>("x[i]: x is a scalar (item() reads it)");
+  return select(*this, 0, index < 0 ? index + dim(0) : index);
+}
+
 Tensor transpose(const Tensor& x, int axis_a, int axis_b) {
   checks::defined("transpose", x);
   return record("transpose", {x}, raw::transpose(x, axis_a, axis_b), {},

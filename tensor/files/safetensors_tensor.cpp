@@ -25,13 +25,14 @@ Tensor load_entry(const std::string& path, const SafetensorsEntry& entry) {
         "the tensors that you need by name, or leave this one out of the file)",
         path, quote_text(entry.name), entry.type);
   Tensor tensor = Tensor::empty(Shape(entry.shape), half ? Dtype::f32 : *entry.dtype);
-  if (half)
+  if (half) {
+    float* const values = tensor.mutable_data<float>();
     for (std::int64_t i = 0; i < tensor.elements(); ++i) {
       std::uint16_t bits;
       std::memcpy(&bits, entry.data + 2 * i, sizeof bits);
-      tensor.data<float>()[i] = from_half(bits);
+      values[i] = from_half(bits);
     }
-  else if (entry.bytes > 0)
+  } else if (entry.bytes > 0)
     std::memcpy(tensor.raw_data(), entry.data, static_cast<std::size_t>(entry.bytes));
   return tensor;
 }

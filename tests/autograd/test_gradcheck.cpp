@@ -41,7 +41,7 @@ TEST_CASE("gradcheck names the worst element of a wrong gradient") {
     const Tensor x = in[0];
     return std::vector<Tensor>{record("cube", {x}, y, {x}, [](VjpContext& c) {
       Tensor g = zip(c.dy(), c.saved(0), [](double d, double v) { return 3 * d * v * v; });
-      g.data<double>()[1] *= 1.001;
+      g.mutable_data<double>()[1] *= 1.001;
       c.sink.give(0, g);
     })};
   };

@@ -15,7 +15,7 @@ template <class F>
 Tensor map(const Tensor& x, F f) {
   const std::vector<double> in = x.to_vector<double>();
   Tensor y = Tensor::empty(x.shape(), Dtype::f64);
-  for (std::size_t i = 0; i < in.size(); ++i) y.data<double>()[i] = f(in[i]);
+  for (std::size_t i = 0; i < in.size(); ++i) y.mutable_data<double>()[i] = f(in[i]);
   return y;
 }
 
@@ -23,7 +23,7 @@ template <class F>
 Tensor zip(const Tensor& a, const Tensor& b, F f) {
   const std::vector<double> left = a.to_vector<double>(), right = b.to_vector<double>();
   Tensor y = Tensor::empty(a.shape(), Dtype::f64);
-  for (std::size_t i = 0; i < left.size(); ++i) y.data<double>()[i] = f(left[i], right[i]);
+  for (std::size_t i = 0; i < left.size(); ++i) y.mutable_data<double>()[i] = f(left[i], right[i]);
   return y;
 }
 
@@ -72,7 +72,7 @@ inline Tensor sum(const Tensor& x) {
     const double d = c.dy().item();
     c.sink.into(0, [&](const Tensor& dst, float beta) {
       for (std::int64_t i = 0; i < dst.elements(); ++i)
-        dst.data<double>()[i] = d + (beta == 0 ? 0.0 : dst.data<double>()[i]);
+        dst.mutable_data<double>()[i] = d + (beta == 0 ? 0.0 : dst.data<double>()[i]);
     });
   });
 }

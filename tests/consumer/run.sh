@@ -19,4 +19,4 @@ bash -n "$temporary/prefix/share/bash-completion/completions/eddy"
 cmake -G Ninja -S "$source_dir" -B "$temporary/build" -DCMAKE_BUILD_TYPE=Release \
   -DCMAKE_PREFIX_PATH="$temporary/prefix" -DCMAKE_FIND_USE_PACKAGE_REGISTRY=OFF
 cmake --build "$temporary/build"
-"$temporary/build/consumer"
+cd "$temporary" && build/consumer

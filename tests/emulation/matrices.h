@@ -14,7 +14,7 @@ struct Matrices {
 inline Tensor whole(const Shape& shape, std::int64_t seed) {
   const Tensor x = Tensor::empty(shape, Dtype::f32);
   for (std::int64_t i = 0; i < x.elements(); ++i)
-    x.data<float>()[i] = static_cast<float>((i * 37 + seed * 11 + i * i % 23) % 17 - 8);
+    x.mutable_data<float>()[i] = static_cast<float>((i * 37 + seed * 11 + i * i % 23) % 17 - 8);
   return x;
 }
 

@@ -94,7 +94,8 @@ TEST_SUITE("device") {
   TEST_CASE("a thread that reads behind the end of a tensor is reported with its kernel and its place") {
     const Tensor from = to_gpu(Tensor::full({64}, 1)), to = Tensor::empty({64}, Dtype::f32, gpu());
     const std::string text = report_of([&] {
-      cuda::launch("past_the_end", past_the_end_kernel, 1, 64, {from.data<float>(), to.data<float>(), 64});
+      cuda::launch("past_the_end", past_the_end_kernel, 1, 64,
+                   {from.mutable_data<float>(), to.mutable_data<float>(), 64});
       cuda::synchronize();
     });
     CHECK_MESSAGE(text.find("in kernel past_the_end, block 0 of 1, thread 63 of 64") != std::string::npos,
@@ -106,7 +107,7 @@ TEST_SUITE("device") {
     const Tensor x = Tensor::zeros({64}, Dtype::f32, gpu());
     const auto text_of = [&](const char* name, void (*kernel)(Floats)) {
       return report_of([&] {
-        cuda::launch(name, kernel, 1, 64, {x.data<float>(), x.data<float>(), 64});
+        cuda::launch(name, kernel, 1, 64, {x.mutable_data<float>(), x.mutable_data<float>(), 64});
         cuda::synchronize();
       });
     };

@@ -101,7 +101,7 @@ TEST_SUITE("device") {
     for (const float bad : {NAN, INFINITY}) {
       const Tensor q = raw::cast(sample_normal({1, 70, 1, 16}, "q"), Dtype::f32);
       const Tensor k = to_gpu(raw::cast(sample_normal({1, 70, 1, 16}, "k"), Dtype::f32));
-      q.data<float>()[5 * 16] = bad;
+      q.mutable_data<float>()[5 * 16] = bad;
       const Tensor y = to_cpu(attention(to_gpu(q), k, k));
       for (std::int64_t row = 0; row < 70; ++row) CHECK(std::isnan(y.data<float>()[row * 16]) == (row == 5));
     }

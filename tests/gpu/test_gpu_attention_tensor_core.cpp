@@ -255,7 +255,7 @@ TEST_SUITE("device") {
       const KernelChoice choice(kernel);
       const Tensor q = raw::cast(sample_normal({1, 70, 1, 32}, "q"), Dtype::f32);
       const Tensor k = to_gpu(raw::cast(sample_normal({1, 70, 1, 32}, "k"), Dtype::bf16));
-      q.data<float>()[5 * 32] = bad;
+      q.mutable_data<float>()[5 * 32] = bad;
       const std::vector<double> y = numbers(to_cpu(attention(to_gpu(raw::cast(q, Dtype::bf16)), k, k)));
       for (std::size_t row = 0; row < 70; ++row) CHECK(std::isnan(y[row * 32]) == (row == 5));
     }

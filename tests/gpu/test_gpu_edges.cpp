@@ -202,7 +202,7 @@ TEST_SUITE("device") {
   TEST_CASE("a score that is NaN ranks on the GPU as on the CPU in the search of a memory") {
     for (const std::int64_t place : {0, 5, 299}) {
       const Tensor keys = raw::cast(sample_normal({1, 300, 2, 4}, "keys"), Dtype::f32);
-      keys.data<float>()[place * 8] = -NAN;
+      keys.mutable_data<float>()[place * 8] = -NAN;
       const Tensor q = raw::cast(sample_normal({1, 3, 2, 4}, "q"), Dtype::f32);
       for (const MemorySearch search : {MemorySearch::exact, MemorySearch::bucket}) {
         const Tensor want = memory_search(q, keys, keys, 7, search).keys;
@@ -228,14 +228,14 @@ TEST_SUITE("device") {
     // The last two are more than a multiprocessor keeps.
     for (const std::int64_t classes : {1, 31, 32, 1023, 1024, 1025, 4100, 8191, 8196, 20001, 60001, 60004}) {
       const Tensor logits = f32(sample_normal({6, classes}, "logits", 3));
-      for (std::int64_t i = 1; i < classes; i += 3) logits.data<float>()[5 * classes + i] = -INFINITY;
+      for (std::int64_t i = 1; i < classes; i += 3) logits.mutable_data<float>()[5 * classes + i] = -INFINITY;
       const Tensor targets =
           Tensor::from(std::vector<std::int64_t>{0, classes - 1, -1, classes / 2, classes, 0}, {6});
       const Tensor exact = raw::cast(logits, Dtype::f64), want_losses = Tensor::empty({6}, Dtype::f64, kCpu);
       const std::int64_t known[] = {0, classes - 1, -1, classes / 2, -1, 0};
       cross_entropy_rows_slot(kCpu, {Dtype::f64, 6, classes, -1, exact.raw_data(), known,
                                      want_losses.raw_data(), exact.raw_data()});
-      want_losses.data<double>()[4] = NAN;
+      want_losses.mutable_data<double>()[4] = NAN;
       raw::fill(raw::select(exact, 0, 4), NAN);
       for (const int start : {0, 1})  // of an address that is a multiple of 16 bytes, and of one that is not
         for (const bool bf16_products : {false, true}) {

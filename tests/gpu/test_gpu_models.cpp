@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "models/weights.h"
 #include "tensor/files/safetensors.h"
 #include "tests/gpu/support/gpu_test.h"
 #include "tests/models/bf16_models.h"
 #include "train/config/run_config.h"
-#include "train/run/weights.h"
 #include "train/study/dump.h"
 
 using namespace eddy;

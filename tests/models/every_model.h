@@ -123,8 +123,8 @@ inline Tensor starts_of(const ModelConfig& c, std::int64_t time) {
   if (c.family != "block_recurrent" && c.family != "staircase") return {};
   const std::int64_t segments = (time + c.segment - 1) / c.segment, flagged = segments > 1 ? 1 : 0;
   const Tensor flags = Tensor::zeros({2, segments}, Dtype::i64);
-  flags.data<std::int64_t>()[segments + flagged] = 1;
-  if (!mixes_starts(c)) flags.data<std::int64_t>()[flagged] = segments > 1 ? 1 : 0;
+  flags.mutable_data<std::int64_t>()[segments + flagged] = 1;
+  if (!mixes_starts(c)) flags.mutable_data<std::int64_t>()[flagged] = segments > 1 ? 1 : 0;
   if (!mixes_starts(c) && segments == 1) return {};
   return flags;
 }

@@ -43,7 +43,7 @@ TEST_CASE("classifier: the loss of every model and its gradients are those of it
       ForwardInput input;
       input.tokens = random_ids(3, 16, classes, 1);
       const Tensor targets = random_ids(3, 16, classes, 2);
-      for (const std::int64_t ignored : {3, 17, 40}) targets.data<std::int64_t>()[ignored] = -1;
+      for (const std::int64_t ignored : {3, 17, 40}) targets.mutable_data<std::int64_t>()[ignored] = -1;
       const Outcome want = run(*model, input, targets);
       const Loss got = classified(*model, input, targets);
       CHECK(std::abs(got.value - want.loss) <= 1e-12 * want.loss);

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/weights.h"
 #include "ops/views/views.h"
 #include "tensor/base/error.h"
 #include "tensor/files/safetensors.h"
@@ -24,7 +25,6 @@
 #include "tests/support/files.h"
 #include "train/config/config.h"
 #include "train/config/run_config.h"
-#include "train/run/weights.h"
 #include "train/study/dump.h"
 
 namespace {
@@ -164,7 +164,7 @@ TEST_CASE("every model: a changed token leaves every bit of the logits before it
     const Tensor tokens = raw::copy(raw::expand(random_ids(1, time, config.vocab, 1), {batch, time})),
                  changed = raw::copy(tokens);
     for (std::int64_t row = 0; row < batch; ++row) {
-      std::int64_t& id = changed.data<std::int64_t>()[row * time + changed_place(row)];
+      std::int64_t& id = changed.mutable_data<std::int64_t>()[row * time + changed_place(row)];
       id = (id + 1) % config.vocab;
     }
     const State state = carried_state(model, batch);
@@ -329,7 +329,7 @@ TEST_CASE("every model: rows that begin anew are computed as without a past") {
     const std::int64_t segments =
         config.family == "blockwise_recurrent" ? 1 : (time + config.segment - 1) / config.segment;
     input.start = Tensor::zeros({2, segments}, Dtype::i64);
-    for (const std::int64_t row : {0, 1}) input.start.data<std::int64_t>()[row * segments] = 1;
+    for (const std::int64_t row : {0, 1}) input.start.mutable_data<std::int64_t>()[row * segments] = 1;
     const Outcome anew = run(model, input, targets);
     input.state = State();
     input.start = Tensor();

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "models/model.h"
+#include "models/weights.h"
 #include "tensor/files/safetensors.h"
 #include "tests/models/every_model.h"
 #include "train/config/run_config.h"
-#include "train/run/weights.h"
 #include "train/study/dump.h"
 
 namespace {

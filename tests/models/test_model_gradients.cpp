@@ -18,7 +18,7 @@ TEST_CASE("model gradients: targets that are not scored have no part in any grad
     ForwardInput input;
     input.tokens = random_ids(2, 6, 11, 1);
     const Tensor targets = random_ids(2, 6, 11, 2);
-    for (const std::int64_t at : {1, 5, 6, 9}) targets.data<std::int64_t>()[at] = -1;
+    for (const std::int64_t at : {1, 5, 6, 9}) targets.mutable_data<std::int64_t>()[at] = -1;
     check_directions(*model, input, targets);
   }
 }

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "models/weights.h"
 #include "tensor/base/error.h"
 #include "tests/models/every_model.h"
 #include "train/config/config.h"
 #include "train/config/run_config.h"
-#include "train/run/weights.h"
 
 namespace {
 

@@ -41,14 +41,14 @@ bool reshapes(const Tensor& x, const Shape& shape) {
 
 TEST_CASE("tensor: copies of a handle see the same bytes and views share the buffer") {
   const Tensor x = counted<float>({2, 3}), same = x, view = raw::narrow(x, 1, 1, 2);
-  x.data<float>()[4] = 40;
+  x.mutable_data<float>()[4] = 40;
   CHECK(floats(same) == std::vector<float>{0, 1, 2, 3, 40, 5});
   CHECK(floats(view) == std::vector<float>{1, 2, 40, 5});
   CHECK(x.same(same));
   CHECK(!x.same(view));
   CHECK(!view.contiguous());
   const Tensor own = raw::copy(view);
-  x.data<float>()[4] = 4;
+  x.mutable_data<float>()[4] = 4;
   CHECK(own.contiguous());
   CHECK(floats(own) == std::vector<float>{1, 2, 40, 5});
   CHECK(!Tensor().defined());
@@ -182,6 +182,31 @@ TEST_CASE("tensor: reading with another type is an error") {
   CHECK_THROWS_AS(x.to_vector<double>(), DtypeError);
 }
 
+TEST_CASE("tensor: an undefined one throws, whatever is asked") {
+  const Tensor x;
+  CHECK(contains(error_of<ValueError>([&] { static_cast<void>(x.rank()); }), "undefined"));
+  CHECK_THROWS_AS(static_cast<void>(x.shape()), ValueError);
+  CHECK_THROWS_AS(static_cast<void>(x.dtype()), ValueError);
+  CHECK_THROWS_AS(static_cast<void>(x.device()), ValueError);
+  CHECK_THROWS_AS(static_cast<void>(x.elements()), ValueError);
+  CHECK_THROWS_AS(static_cast<void>(x.contiguous()), ValueError);
+  CHECK_THROWS_AS(x.data<float>(), ValueError);
+  CHECK_THROWS_AS(x.mutable_data<float>(), ValueError);
+  CHECK_THROWS_AS(x.raw_data(), ValueError);
+  CHECK_THROWS_AS(x.to_vector<float>(), ValueError);
+  CHECK_THROWS_AS(x.reshape({1}), ValueError);
+  CHECK_THROWS_AS(x[0], ValueError);
+}
+
+TEST_CASE("shape: an axis that does not exist throws") {
+  const Shape shape{2, 3};
+  CHECK(contains(error_of<ShapeError>([&] { static_cast<void>(shape[5]); }),
+                 "no such axis: 5 of [2, 3] (2 axes)"));
+  CHECK_THROWS_AS(static_cast<void>(shape[-1]), ShapeError);
+  CHECK_THROWS_AS(static_cast<void>(Shape{}[0]), ShapeError);
+  CHECK(shape.dim(-1) == 3);
+}
+
 TEST_CASE("item: one element of any type and no more than one") {
   CHECK(Tensor::full({1, 1}, 2.5, Dtype::bf16).item() == 2.5);
   CHECK(Tensor::full({}, 7, Dtype::u8).item() == 7);
@@ -246,7 +271,7 @@ TEST_CASE("cast: every type of value goes to every other and strided tensors too
 
 TEST_CASE("cast: the same type gives a copy") {
   const Tensor x = counted<float>({3}), y = raw::cast(x, Dtype::f32);
-  x.data<float>()[0] = 9;
+  x.mutable_data<float>()[0] = 9;
   CHECK(floats(y) == std::vector<float>{0, 1, 2});
 }
 

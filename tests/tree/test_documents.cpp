@@ -277,6 +277,17 @@ TEST_CASE("documents: the files of the reading order have what it says to look f
   CHECK(names > 40);
 }
 
+TEST_CASE("documents: the first page is short, and its program is the first example") {
+  const Lines page = lines_of("README.md");
+  CHECK_MESSAGE(page.size() <= 130, "README.md has " << page.size() << " lines (130 at most)");
+  const auto begin = std::find(page.begin(), page.end(), "```cpp"), end = std::find(begin, page.end(), "```");
+  REQUIRE(end != page.end());
+  const Lines example = lines_of("examples/00_first_program.cpp");
+  const auto code = std::find_if(example.begin(), example.end(),
+                                 [](const std::string& line) { return line.starts_with("#include"); });
+  CHECK(Lines(begin + 1, end) == Lines(code, example.end()));
+}
+
 TEST_CASE("documents: every page of docs has at most 200 lines") {
   for (const std::string& page : pages())
     if (page.starts_with("docs/") && page != "docs/ops.md")  // has a line for each op
@@ -298,7 +309,7 @@ TEST_CASE("documents: what is missing is found") {
   CHECK(named_in("see `ops/norm/` and `a.b`, not ops/") == Lines{"ops/norm/", "a.b"});
   CHECK(broken_link("docs/README.md", "design.md").empty());
   CHECK(broken_link("docs/README.md", "design.md#decisions").empty());
-  CHECK(broken_link("docs/README.md", "../README.md#licence").empty());
+  CHECK(broken_link("docs/README.md", "../README.md#requirements").empty());
   CHECK_FALSE(broken_link("docs/README.md", "design.md#nothing-of-the-kind").empty());
   CHECK_FALSE(broken_link("docs/README.md", "no_page.md").empty());
   const json data = {{"machine", "a core"},

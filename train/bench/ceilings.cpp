@@ -127,7 +127,7 @@ double ProductProbe::run_blas() const {
   const auto n = static_cast<blasint>(x.size);
   const BenchClock::time_point start = BenchClock::now();
   cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n, n, 1.0f, x.a.data<float>(), n,
-              x.b.data<float>(), n, 0.0f, x.c.data<float>(), n);
+              x.b.data<float>(), n, 0.0f, x.c.mutable_data<float>(), n);
   const auto rows = static_cast<double>(x.size);
   return 2 * rows * rows * rows / std::max(elapsed_seconds(start), 1e-9) * 1e-9;
 }

@@ -56,7 +56,7 @@ void fill_random(const Tensor& cache, const char* stream) {
   const std::int64_t first = std::min(cache.elements(), kPattern);
   const bool on_cpu = cache.device() == kCpu;
   const Tensor host = on_cpu ? cache : Tensor::empty(cache.shape());
-  float* const values = host.data<float>();
+  float* const values = host.mutable_data<float>();
   for (std::int64_t i = 0; i < first; ++i)
     values[i] = 2 * uniform01(key.word(static_cast<std::uint64_t>(i))) - 1;
   for (std::int64_t i = first; i < cache.elements(); i += first)

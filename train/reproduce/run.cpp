@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "models/weights.h"
 #include "tensor/base/format.h"
 #include "train/config/config_file.h"
 #include "train/config/device_precision.h"
@@ -18,7 +19,6 @@
 #include "train/run/metrics.h"
 #include "train/run/run_folder.h"
 #include "train/run/trainer.h"
-#include "train/run/weights.h"
 #include "train/tasks/task.h"
 #include "train/tasks/text_data.h"
 

@@ -12,12 +12,12 @@
 #include <string>
 #include <utility>
 
+#include "models/weights.h"
 #include "tensor/base/format.h"
 #include "tensor/files/safetensors.h"
 #include "train/files/text_file.h"
 #include "train/run/digests.h"
 #include "train/run/run_folder.h"
-#include "train/run/weights.h"
 
 namespace eddy {
 namespace {

@@ -7,12 +7,12 @@
 #include <optional>
 
 #include "models/optimizer/optimizer.h"
+#include "models/weights.h"
 #include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"
 #include "train/config/device_precision.h"
 #include "train/files/text_file.h"
 #include "train/run/metrics.h"
-#include "train/run/weights.h"
 
 namespace eddy {
 namespace {

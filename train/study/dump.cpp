@@ -8,12 +8,12 @@
 
 #include "autograd/tape.h"
 #include "models/model.h"
+#include "models/weights.h"
 #include "ops/loss/cross_entropy.h"
 #include "tensor/base/format.h"
 #include "tensor/files/safetensors.h"
 #include "train/config/device_precision.h"
 #include "train/config/run_config.h"
-#include "train/run/weights.h"
 
 namespace eddy {
 namespace {

@@ -11,6 +11,7 @@ std::unique_ptr<Task> make_text_task(TaskArguments&& arguments);
 std::unique_ptr<Task> make_cifar_task(TaskArguments&& arguments);
 std::unique_ptr<Task> make_copy_task(TaskArguments&& arguments);
 std::unique_ptr<Task> make_recall_task(TaskArguments&& arguments);
+std::unique_ptr<Task> make_parity_task(TaskArguments&& arguments);
 std::unique_ptr<Task> make_state_tracking_task(TaskArguments&& arguments);
 
 // Sets a model's vocab and n_out where they are 0, for a task whose tokens do not depend on data.

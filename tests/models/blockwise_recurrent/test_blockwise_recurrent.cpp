@@ -44,7 +44,7 @@ TEST_CASE("memory_llama: a token moves no logits before it and all of its chunk'
   for (std::int64_t t = 0; t < 11; ++t) {
     CAPTURE(t);
     const Tensor changed = raw::copy(tokens);
-    changed.data<std::int64_t>()[t] = (changed.data<std::int64_t>()[t] + 1) % 11;
+    changed.mutable_data<std::int64_t>()[t] = (changed.data<std::int64_t>()[t] + 1) % 11;
     const Call other = call(*model, changed, memory_state(given));
     if (t > 0) CHECK(same_bits(part(other.logits, 0, t), part(whole.logits, 0, t)));
     for (std::int64_t later = t; later < 11; ++later)
@@ -52,7 +52,7 @@ TEST_CASE("memory_llama: a token moves no logits before it and all of its chunk'
   }
   for (std::int64_t memory_row = 0; memory_row < 4; ++memory_row) {
     const Tensor changed = raw::copy(given);
-    changed.data<double>()[memory_row * 12] += 1;
+    changed.mutable_data<double>()[memory_row * 12] += 1;
     CHECK(distance(row(call(*model, tokens, memory_state(changed)).logits, 1, 0), row(whole.logits, 1, 0))
               .error > 1e-9);
   }
@@ -170,7 +170,7 @@ TEST_CASE("memory_llama: one layer reaches back without a limit") {
   config.layers = 1;
   const auto model = blockwise_model(config);
   const Tensor tokens = random_ids(1, 48, 11, 1), changed = raw::copy(tokens);
-  changed.data<std::int64_t>()[0] = (changed.data<std::int64_t>()[0] + 1) % 11;
+  changed.mutable_data<std::int64_t>()[0] = (changed.data<std::int64_t>()[0] + 1) % 11;
   CHECK(distance(row(call(*model, tokens).logits, 1, 47), row(call(*model, changed).logits, 1, 47)).error >
         1e-12);
 }
@@ -180,7 +180,7 @@ TEST_CASE("llama_window: one layer reaches back to the window's edge exactly") {
   config.layers = 1;
   const auto model = blockwise_model(config);
   const Tensor tokens = random_ids(1, 12, 11, 1), changed = raw::copy(tokens);
-  changed.data<std::int64_t>()[2] = (changed.data<std::int64_t>()[2] + 1) % 11;
+  changed.mutable_data<std::int64_t>()[2] = (changed.data<std::int64_t>()[2] + 1) % 11;
   const Tensor before = call(*model, tokens).logits, after = call(*model, changed).logits;
   for (std::int64_t t = 0; t < 12; ++t) {
     CAPTURE(t);

@@ -118,7 +118,7 @@ TEST_CASE("block stream: positions and batch sizes and ids that do not fit leave
     CHECK(contains(error_of<ShapeError>([&] { model->stream(random_ids(3, 1, 11, 4), state); }),
                    "3 rows of tokens and a state of 2 rows"));
     const Tensor wrong = random_ids(2, 2, 11, 4);
-    wrong.data<std::int64_t>()[3] = -1;
+    wrong.mutable_data<std::int64_t>()[3] = -1;
     CHECK(!error_of<ValueError>([&] { model->stream(wrong, state); }).empty());
     CHECK(model->stream_room(state) == 4);
     static_cast<void>(model->stream(random_ids(2, 4, 11, 4), state));
@@ -191,7 +191,7 @@ std::unique_ptr<Model> transparent_model(const std::string& name, double embeddi
                                                                        : 0.0);
   }
   const Tensor head = model->params().get("head.weight").value;
-  for (std::int64_t i = 0; i < config.dim; ++i) head.data<double>()[i * config.dim + i] = 1;
+  for (std::int64_t i = 0; i < config.dim; ++i) head.mutable_data<double>()[i * config.dim + i] = 1;
   return model;
 }
 
@@ -312,9 +312,9 @@ TEST_CASE("block training: accumulate learns to copy in a hundred steps and forg
                  tokens = Tensor::zeros({kBatch, kTime}, Dtype::i64);
     for (std::int64_t b = 0; b < kBatch; ++b)
       for (std::int64_t i = 0; i < kSymbols; ++i) {
-        std::int64_t& target = targets.data<std::int64_t>()[b * kSymbols + i];
-        tokens.data<std::int64_t>()[b * kTime + i] = ++target;  // 1 … 14
-        tokens.data<std::int64_t>()[b * kTime + kTime - kSymbols + i] = 15;
+        std::int64_t& target = targets.mutable_data<std::int64_t>()[b * kSymbols + i];
+        tokens.mutable_data<std::int64_t>()[b * kTime + i] = ++target;  // 1 … 14
+        tokens.mutable_data<std::int64_t>()[b * kTime + kTime - kSymbols + i] = 15;
       }
     return std::pair(tokens, targets);
   };

@@ -480,7 +480,7 @@ TEST_CASE("block variants: tokens and tails that make no sense are refused") {
       input.tokens = random_ids(1, 41, 11, 4);
       CHECK(contains(error_of<ValueError>([&] { model->forward(input); }), "context"));
       input.tokens = random_ids(2, 5, 11, 4);
-      input.tokens.data<std::int64_t>()[7] = 11;
+      input.tokens.mutable_data<std::int64_t>()[7] = 11;
       CHECK(contains(error_of<ValueError>([&] { model->forward(input); }), "11"));
       input.tokens = random_ids(2, 5, 11, 4);
       for (const std::int64_t tail : {0, -1, 6}) {

@@ -356,7 +356,7 @@ TEST_CASE("recurrent_transformer: ids outside the vocabulary and tokens that are
       CAPTURE(wrong);
       ForwardInput input;
       input.tokens = random_ids(2, 5, 11, 4);
-      input.tokens.data<std::int64_t>()[7] = wrong;
+      input.tokens.mutable_data<std::int64_t>()[7] = wrong;
       CHECK(contains(error_of<ValueError>([&] { model->forward(input); }), std::to_string(wrong)));
       State state;
       CHECK(

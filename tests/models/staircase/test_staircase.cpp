@@ -38,7 +38,8 @@ std::int64_t tokens_for(const ModelConfig& c) {
 // The largest change of each position's logits when token `changed` is another one.
 std::vector<double> influence(const Model& model, const Tensor& tokens, std::int64_t changed) {
   const Tensor other = raw::copy(tokens);
-  other.data<std::int64_t>()[changed] = (other.data<std::int64_t>()[changed] + 1) % model.config().vocab;
+  other.mutable_data<std::int64_t>()[changed] =
+      (other.data<std::int64_t>()[changed] + 1) % model.config().vocab;
   const Tensor a = forward_of(model, tokens).logits, b = forward_of(model, other).logits;
   std::vector<double> change;
   for (std::int64_t t = 0; t < a.dim(1); ++t) change.push_back(distance(part(a, t, 1), part(b, t, 1)).error);

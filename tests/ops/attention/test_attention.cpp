@@ -251,7 +251,7 @@ TEST_CASE("attention computes a gradient for the inputs that want one only") {
 
 TEST_CASE("a NaN in a query reaches its own row of the result") {
   const std::vector<Tensor> x = inputs_of({1, 12, 12, 1, 1, 16}, Dtype::f32);
-  x[0].data<float>()[5 * 16] = NAN;
+  x[0].mutable_data<float>()[5 * 16] = NAN;
   const Tensor y = attention(x[0], x[1], x[2]);
   for (std::int64_t row = 0; row < 12; ++row) CHECK(std::isnan(y.data<float>()[row * 16]) == (row == 5));
 }

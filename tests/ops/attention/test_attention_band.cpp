@@ -47,8 +47,8 @@ std::vector<Tensor> inputs_of(const Case& c, Dtype dtype) {
                            sample_normal({c.heads}, "head_scale"),
                            sample_normal({c.heads, distances}, "bias"),
                            sample_normal({distances, c.head_size}, "positions", 0.5)};
-  x[3].data<double>()[0] = -0.75;
-  if (c.heads > 1) x[3].data<double>()[1] = 0;
+  x[3].mutable_data<double>()[0] = -0.75;
+  if (c.heads > 1) x[3].mutable_data<double>()[1] = 0;
   for (Tensor& part : x) part = raw::cast(part, dtype);
   return x;
 }

@@ -93,7 +93,7 @@ TEST_CASE("a band of softmax shows what the same mask shows and reads nothing el
   const Tensor hidden = raw::copy(x);
   const std::vector<std::uint8_t> seen = {1, 1, 0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 1, 0};  // distances 1 .. 3
   for (std::size_t i = 0; i < 30; ++i)
-    if (seen[i % 15] == 0) hidden.data<float>()[i] = i % 2 == 0 ? kNan : kInfinity;
+    if (seen[i % 15] == 0) hidden.mutable_data<float>()[i] = i % 2 == 0 ? kNan : kInfinity;
   const Tensor want = softmax(x, {.mask = mask_of(seen, {3, 5})});
   CHECK(softmax(hidden, {.band = {1, 3}}).to_vector<float>() == want.to_vector<float>());
   CHECK(softmax(hidden, {.causal = true, .band = {1, 3}}).to_vector<float>() == want.to_vector<float>());
@@ -115,7 +115,8 @@ TEST_CASE("the gradient outside of a band is zero and is added to what is there"
   const Tensor y = softmax(x, {.band = {1, 2}}), again = softmax(x, {.band = {1, 2}});
   const Tensor dy = Tensor::full({3, 5}, kNan);
   for (int row = 0; row < 3; ++row)
-    for (int key = row; key < row + 2; ++key) dy.data<float>()[row * 5 + key] = static_cast<float>(key);
+    for (int key = row; key < row + 2; ++key)
+      dy.mutable_data<float>()[row * 5 + key] = static_cast<float>(key);
   backward(y, dy);
   const std::vector<float> once = grad(x).to_vector<float>();
   backward(again, dy);

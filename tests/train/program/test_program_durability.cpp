@@ -205,7 +205,7 @@ TEST_CASE("program: a session without a digest goes on with a warning and a NaN 
   for (auto& [name, tensor] : tensors)
     if (changed.empty() && name.starts_with("state.") && tensor.dtype() == Dtype::f32) {
       changed = name;
-      for (std::int64_t i = 0; i < tensor.elements(); ++i) tensor.data<float>()[i] = NAN;
+      for (std::int64_t i = 0; i < tensor.elements(); ++i) tensor.mutable_data<float>()[i] = NAN;
     }
   save_safetensors(copy.path("s"), tensors, notes);
   check_refused(run(copy, "generate a --tokens 20 --session s"),

@@ -13,6 +13,7 @@
 
 #include "autograd/tape.h"
 #include "models/optimizer/adam.h"
+#include "models/weights.h"
 #include "tensor/base/error.h"
 #include "tensor/files/safetensors.h"
 #include "tests/support/errors.h"
@@ -22,7 +23,6 @@
 #include "train/run/checkpoint.h"
 #include "train/run/digests.h"
 #include "train/run/metrics.h"
-#include "train/run/weights.h"
 
 namespace {
 
@@ -298,7 +298,7 @@ TEST_CASE("train: bad steps are skipped and named and end the run when there are
   CHECK(train_quietly(teacher) == TrainEnd::finished);
   const std::string weights = latest_of(teacher.run_dir) + "/model.safetensors";
   auto tensors = load_safetensors(weights);
-  tensors.at("layers.0.mlp.up.weight").data<float>()[3] = std::numeric_limits<float>::quiet_NaN();
+  tensors.at("layers.0.mlp.up.weight").mutable_data<float>()[3] = std::numeric_limits<float>::quiet_NaN();
   save_safetensors(weights, tensors);
   fs::remove(latest_of(teacher.run_dir) + "/digests");  // they are of the weights before
 

@@ -261,7 +261,8 @@ TEST_CASE("dump: tensors that it does not read may be of a dtype that Eddy does 
 
 TEST_CASE("dump: weights that hold a NaN give a file that holds it") {
   Bench bench;
-  bench.tensors.at("param.final_norm.weight").data<double>()[0] = std::numeric_limits<double>::quiet_NaN();
+  bench.tensors.at("param.final_norm.weight").mutable_data<double>()[0] =
+      std::numeric_limits<double>::quiet_NaN();
   const TensorMap result = bench.result();
   CHECK(result.at("loss").item() != result.at("loss").item());
 }

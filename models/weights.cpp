@@ -1,5 +1,5 @@
 // Loading checks everything before the first value changes.
-#include "train/run/weights.h"
+#include "models/weights.h"
 
 #include <fmt/format.h>
 #include <set>
@@ -7,8 +7,17 @@
 
 #include "autograd/tape.h"
 #include "tensor/base/format.h"
+#include "tensor/files/safetensors.h"
 
 namespace eddy {
+
+void save_weights(const ParamStore& params, const std::string& path) {
+  save_safetensors(path, parameter_map(params));
+}
+
+void load_weights(ParamStore& params, const std::string& path) {
+  load_parameters(params, load_safetensors(path), path);
+}
 
 void load_parameters(ParamStore& params, const std::map<std::string, Tensor>& tensors,
                      const std::string& file) {

@@ -1,0 +1,105 @@
+// New tensors, random tensors and their text.
+#include "tensor/create.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tensor/base/error.h"
+#include "tensor/print.h"
+#include "tensor/random/random_tensors.h"
+#include "tests/support/errors.h"
+
+namespace {
+
+using namespace eddy;
+using namespace eddy::test;
+
+using Floats = std::vector<float>;
+
+std::string text_of(const Tensor& x) {
+  std::ostringstream out;
+  out << x;
+  return out.str();
+}
+
+}  // namespace
+
+TEST_CASE("create: filled tensors, the identity and numbers given") {
+  CHECK(zeros({2}).to_vector<float>() == Floats{0, 0});
+  CHECK(ones({2}, Dtype::i64).to_vector<std::int64_t>() == std::vector<std::int64_t>{1, 1});
+  CHECK(full({1, 2}, 2.5).to_vector<float>() == Floats{2.5, 2.5});
+  CHECK(eye(2).to_vector<float>() == Floats{1, 0, 0, 1});
+  CHECK(eye(0).shape() == Shape{0, 0});
+  const Tensor x = Tensor::zeros({3, 1}, Dtype::f64);
+  CHECK(ones_like(x).to_vector<double>() == std::vector<double>{1, 1, 1});
+  CHECK(zeros_like(x).shape() == x.shape());
+  CHECK(tensor({1.f, 2.f}).to_vector<float>() == Floats{1, 2});
+  const Tensor matrix = tensor({{1, 2, 3}, {4, 5, 6}});
+  CHECK(matrix.shape() == Shape{2, 3});
+  CHECK(matrix.dtype() == Dtype::i32);
+  CHECK(Tensor::from({1.f, 2.f}, {2, 1}).shape() == Shape{2, 1});
+  CHECK(contains(error_of<ShapeError>([] { tensor({{1.f, 2.f}, {3.f}}); }), "rows of 2 and of 1 numbers"));
+  CHECK_THROWS_AS(eye(-1), ShapeError);
+}
+
+TEST_CASE("arange: from, to, by") {
+  CHECK(arange(4).to_vector<float>() == Floats{0, 1, 2, 3});
+  CHECK(arange(3, Dtype::i64).to_vector<std::int64_t>() == std::vector<std::int64_t>{0, 1, 2});
+  CHECK(arange(1, 2, 0.25).to_vector<float>() == Floats{1, 1.25, 1.5, 1.75});
+  CHECK(arange(3, 0, -1).to_vector<float>() == Floats{3, 2, 1});
+  CHECK(arange(0).shape() == Shape{0});
+  CHECK(arange(2, 1).shape() == Shape{0});
+  CHECK(contains(error_of<ValueError>([] { arange(0, 1, 0); }), "a step other than 0"));
+  CHECK_THROWS_AS(arange(std::nan("")), ValueError);
+  CHECK_THROWS_AS(arange(0, 1e300), OutOfMemoryError);
+}
+
+TEST_CASE("random tensors: the default generator draws anew, a seed repeats, a key is a pure function") {
+  manual_seed(3);
+  const Floats first = randn({5}).to_vector<float>(), second = randn({5}).to_vector<float>();
+  CHECK(first != second);
+  manual_seed(3);
+  CHECK(randn({5}).to_vector<float>() == first);
+  manual_seed(4);
+  CHECK(randn({5}).to_vector<float>() != first);
+  const RandomKey key = random_key(1, "test", 0);
+  CHECK(randn({5}, key).to_vector<float>() == randn({5}, key).to_vector<float>());
+
+  const std::vector<double> normal = randn({10000}, key, Dtype::f64).to_vector<double>();
+  double sum = 0, squares = 0;
+  for (const double value : normal) sum += value, squares += value * value;
+  CHECK(std::abs(sum / 10000) < 0.04);  // four standard errors
+  CHECK(std::abs(squares / 10000 - 1) < 0.06);
+
+  const Floats uniform = rand({10000}, key).to_vector<float>();
+  CHECK(*std::min_element(uniform.begin(), uniform.end()) >= 0);
+  CHECK(*std::max_element(uniform.begin(), uniform.end()) < 1);
+
+  const std::vector<std::int64_t> whole = randint(-2, 3, {1000}, key).to_vector<std::int64_t>();
+  CHECK(*std::min_element(whole.begin(), whole.end()) == -2);
+  CHECK(*std::max_element(whole.begin(), whole.end()) == 2);
+  CHECK(randint(0, 9, {3}, Dtype::i32).dtype() == Dtype::i32);
+  CHECK_THROWS_AS(randint(3, 3, {1}), ValueError);
+  CHECK_THROWS_AS(randn({2}, Dtype::i64), DtypeError);
+  CHECK_THROWS_AS(randint(0, 3, {2}, Dtype::f32), DtypeError);
+}
+
+TEST_CASE("print: numbers in columns, then dtype, shape and device") {
+  CHECK(text_of(Tensor()) == "undefined");
+  CHECK(text_of(full({}, 1.5)) == "1.5  f32 [] cpu");
+  CHECK(text_of(tensor({{1.5f, 2.f, -3.f}, {4.f, 50.f, 6.f}})) ==
+        "[[1.5,   2,  -3],\n [  4,  50,   6]]  f32 [2, 3] cpu");
+  CHECK(text_of(arange(8, Dtype::i64).reshape({2, 2, 2})) ==
+        "[[[0, 1],\n  [2, 3]],\n\n [[4, 5],\n  [6, 7]]]  i64 [2, 2, 2] cpu");
+  CHECK(text_of(zeros({0, 3})) == "[]  f32 [0, 3] cpu");
+  CHECK(text_of(tensor({1e-7f, 1.f})) == "[1.0000e-07, 1.0000e+00]  f32 [2] cpu");
+  CHECK(text_of(tensor({1.f / 3, NAN, -INFINITY})) == "[0.3333,    nan,   -inf]  f32 [3] cpu");
+  CHECK(text_of(arange(2000)) == "[   0,    1,    2, ..., 1997, 1998, 1999]  f32 [2000] cpu");
+  CHECK(text_of(zeros({100, 100})).size() < 300);
+  CHECK(text_of(raw::transpose(tensor({{1, 2}, {3, 4}}), 0, 1)) == "[[1, 3],\n [2, 4]]  i32 [2, 2] cpu");
+}
