@@ -33,7 +33,7 @@ void copy_in_parallel(const Tensor& to, const Tensor& from) {
   const std::int64_t n = to.elements();
   // The chunk is small enough to spread small arrays over all threads.
   const std::int64_t grain = std::clamp<std::int64_t>((n + thread_count() - 1) / thread_count(), 1, kChunk);
-  float* const a = to.data<float>();
+  float* const a = to.mutable_data<float>();
   const float* const b = from.data<float>();
   parallel_for(n, grain, [&](std::int64_t begin, std::int64_t end) {
     std::memcpy(a + begin, b + begin, static_cast<std::size_t>(end - begin) * sizeof(float));
