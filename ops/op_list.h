@@ -89,8 +89,8 @@
 // Kernels of a GPU only: the CPU composes the op from other ops.
 #define EDDY_GPU_KERNELS(ROW) \
   ROW(PartialSumsArgs, partial_sums) \
-  ROW(UnitRecurrenceArgs, block_forget_forward) \
-  ROW(UnitRecurrenceArgs, block_forget_backward) \
+  ROW(BlockForgetArgs, block_forget_forward) \
+  ROW(BlockForgetArgs, block_forget_backward) \
   ROW(BlockAccumulateArgs, block_accumulate_forward) \
   ROW(BlockAccumulateArgs, block_accumulate_backward)
 
@@ -152,7 +152,7 @@
   ROW(memory, memory_write, "Writing into a memory", \
       "Not differentiable. The counts lie in the device's memory, so that nothing waits for them.") \
   ROW(optimizer, optimizer, "Optimizer", \
-      "Not differentiable. `adamw` and `scale_in_place` write in place.") \
+      "Not differentiable. `adamw` writes in place.") \
   ROW(optimizer, adafactor, "Adafactor", \
       "Not differentiable. `adafactor_step` works over the same arenas as `adamw`, with a table of the " \
       "parameters in them.")

@@ -107,17 +107,19 @@ __device__ void start_rows(const From& from, std::int64_t first, std::int64_t en
       from, first, end, width, [to](int row, int piece) { return to + row * tensor_row(H) + 8 * piece; });
 }
 
-// The same from a table in f32, rounded to bf16. It needs no finish_copies.
+// The same from the table of positions, which is in f32, rounded to bf16; nothing without one. It needs no
+// finish_copies.
 template <int H, int Count, int Threads = kTensorThreads>
-__device__ void round_rows(const float* from, std::int64_t stride, std::int64_t first, std::int64_t end,
-                           int width, bf16* to) {
+__device__ void round_positions(const AttentionArgs& args, std::int64_t first, bf16* to) {
+  if (args.positions == nullptr) return;
   constexpr int kPairs = H / 2;
 #pragma unroll 2
   for (int i = static_cast<int>(threadIdx.x); i < Count * kPairs; i += Threads) {
     const int row = i / kPairs, column = i % kPairs * 2;
     const std::int64_t at = first + row;
-    const bool there = at >= 0 && at < end && column < width;
-    const float* const source = from + at * stride + column;
+    const bool there = at >= 0 && at < args.distances && column < args.head_size;
+    const float* const source =
+        static_cast<const float*>(args.positions) + at * args.positions_stride + column;
     *reinterpret_cast<std::uint32_t*>(to + row * tensor_row(H) + column) =
         there ? pack(source[0], source[1]) : 0u;
   }

@@ -95,9 +95,7 @@ __global__ void __launch_bounds__(kTensorThreads, SumsBias&& H == 128 ? 3 : 0)
 
   const auto start_keys = [&](std::int64_t key) {
     start_rows<H, N>(launched.keys(head), key, args.keys, width, keys);
-    if (args.positions != nullptr)
-      round_rows<H, kTileRows + N>(static_cast<const float*>(args.positions), args.positions_stride,
-                                   first + head.offset - key - (N - 1), args.distances, width, window);
+    round_positions<H, kTileRows + N>(args, first + head.offset - key - (N - 1), window);
   };
   const auto start_values = [&](std::int64_t key) {
     start_rows<H, N>(launched.values(head), key, args.keys, width, values);
@@ -197,10 +195,7 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_keys_kernel(TensorBackw
     const std::int64_t end = min(args.queries, last_key - head.offset + args.most + 1);
     const auto start_queries = [&](std::int64_t query) {
       start_rows<H, N>(launched.queries(head), query, args.queries, width, q);
-      if (args.positions != nullptr)
-        round_rows<H, kTileRows + N>(static_cast<const float*>(args.positions), args.positions_stride,
-                                     query + head.offset - key - (kTileRows - 1), args.distances, width,
-                                     window);
+      round_positions<H, kTileRows + N>(args, query + head.offset - key - (kTileRows - 1), window);
     };
     const auto start_doutputs = [&](std::int64_t query) {
       start_rows<H, N>(launched.doutputs(head), query, args.queries, width, doutput);

@@ -69,9 +69,7 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_forward_kernel(TensorFo
 
   const auto start_keys = [&](std::int64_t key) {
     start_rows<H, N>(own_keys, key, args.keys, width, keys);
-    if (args.positions != nullptr)
-      round_rows<H, kTileRows + N>(static_cast<const float*>(args.positions), args.positions_stride,
-                                   first + head.offset - key - (N - 1), args.distances, width, window);
+    round_positions<H, kTileRows + N>(args, first + head.offset - key - (N - 1), window);
   };
   start_rows<H, kTileRows>(Rows{{head.queries(), args.q_strides.time}, launched.q_aligned}, first,
                            args.queries, width, q);

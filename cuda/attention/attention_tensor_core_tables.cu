@@ -61,9 +61,7 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_tables_kernel(TensorBac
   const std::int64_t h = item / partials.batch_parts, run = item % partials.batch_parts;
   const std::int64_t end_batch = min((run + 1) * partials.part_sequences, args.batch);
   const int width = static_cast<int>(args.head_size);
-  if (args.positions != nullptr)
-    round_rows<H, N>(static_cast<const float*>(args.positions), args.positions_stride, distance,
-                     args.distances, width, positions);
+  round_positions<H, N>(args, distance, positions);
 
   const ReadRows<H> own_q{q + warp() * 16 * tensor_row(H)},
       own_doutput{doutput + warp() * 16 * tensor_row(H)};

@@ -89,10 +89,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_queries_kernel(TensorB
     fill_bias(head, lowest(tile), bias + tile % 2 * kBiasWindow);
   };
   const auto fill_window = [&](int tile) {
-    if (args.positions != nullptr)
-      round_rows<H, kBlockRows + N, kWgmmaThreads>(static_cast<const float*>(args.positions),
-                                                   args.positions_stride, lowest(tile), args.distances, width,
-                                                   window);
+    round_positions<H, kBlockRows + N, kWgmmaThreads>(args, lowest(tile), window);
   };
   start_swizzled<H, kBlockRows>(launched.queries(head), first, args.queries, width, q);
   start_swizzled<H, kBlockRows>(launched.doutputs(head), first, args.queries, width, doutput);
@@ -202,10 +199,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_keys_kernel(TensorBack
     fill_bias(head, lowest(step), bias + step % 2 * kBiasWindow);
   };
   const auto fill_window = [&](int step) {
-    if (args.positions != nullptr)
-      round_rows<H, kBlockRows + N, kWgmmaThreads>(static_cast<const float*>(args.positions),
-                                                   args.positions_stride, lowest(step), args.distances, width,
-                                                   window);
+    round_positions<H, kBlockRows + N, kWgmmaThreads>(args, lowest(step), window);
   };
   start_swizzled<H, kBlockRows>(launched.keys(first_head), key, args.keys, width, keys);
   start_swizzled<H, kBlockRows>(launched.values(first_head), key, args.keys, width, values);

@@ -93,9 +93,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, H <= 64 ? 2 : 1)
   const auto start_bias = [&](int tile) { fill_bias(head, lowest(tile), bias + tile % 2 * kBiasWindow); };
   const auto fill_window = [&](int tile) {
     if (args.positions == nullptr) return;
-    round_rows<H, kBlockRows + N, kWgmmaThreads>(static_cast<const float*>(args.positions),
-                                                 args.positions_stride, lowest(tile), args.distances, width,
-                                                 window);
+    round_positions<H, kBlockRows + N, kWgmmaThreads>(args, lowest(tile), window);
     __syncthreads();
   };
   start_swizzled<H, kBlockRows>(Rows{{head.queries(), args.q_strides.time}, launched.q_aligned}, first,

@@ -55,6 +55,14 @@ struct Team {
     }
     return value;
   }
+
+  // Returns the sum of term(i) over first <= i < end.
+  template <class Term>
+  __device__ static auto sum(std::int64_t first, std::int64_t end, Term&& term) {
+    decltype(term(first)) own = 0;
+    for (std::int64_t i = first + lane(); i < end; i += Threads) own += term(i);
+    return reduce(own, Plus{});
+  }
 };
 
 // Rows of up to this many elements are reduced by a warp. For longer rows a block is faster than the serial

@@ -11,6 +11,7 @@
 // backward.
 #include "cuda/core/launch.cuh"
 #include "ops/index/gather.h"
+#include "tensor/convert.h"
 
 namespace eddy::cuda {
 namespace {
@@ -47,16 +48,7 @@ void forward(const GatherArgs& args) {
 }  // namespace
 
 void gather_forward(const GatherArgs& args) {
-  switch (dtype_bytes(args.dtype)) {
-    case 1:
-      return forward<std::uint8_t>(args);
-    case 2:
-      return forward<std::uint16_t>(args);
-    case 4:
-      return forward<std::uint32_t>(args);
-    default:
-      return forward<std::uint64_t>(args);
-  }
+  dispatch_by_size(args.dtype, [&](auto bits) { forward<decltype(bits)>(args); });
 }
 
 void gather_backward(const GatherArgs& args) {

@@ -54,10 +54,8 @@ __global__ void rows_kernel(CrossEntropyArgs args) {
     for (std::int64_t i = Rows::lane(); i < args.classes; i += Threads)
       top = NanMax{}(top, static_cast<float>(x[i]));
     top = Rows::reduce(top, NanMax{});
-    float sum = 0;
-    for (std::int64_t i = Rows::lane(); i < args.classes; i += Threads)
-      sum += expf(static_cast<float>(x[i]) - top);
-    sum = Rows::reduce(sum, Plus{});
+    const float sum =
+        Rows::sum(0, args.classes, [=](std::int64_t i) { return expf(static_cast<float>(x[i]) - top); });
     if (!first) continue;
     *loss = logf(sum) - (static_cast<float>(x[target]) - top);
     if (args.row_max != nullptr) {

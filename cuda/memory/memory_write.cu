@@ -7,6 +7,7 @@
 //   bytes moved    every entry read and written once, the least for a result that is another tensor
 #include "cuda/core/team.cuh"
 #include "ops/memory/memory_write.h"
+#include "tensor/convert.h"
 
 namespace eddy::cuda {
 namespace {
@@ -43,14 +44,7 @@ void write(const MemoryWriteArgs& args) {
 }  // namespace
 
 void memory_write(const MemoryWriteArgs& args) {
-  switch (dtype_bytes(args.dtype)) {
-    case 2:
-      return write<std::uint16_t>(args);
-    case 4:
-      return write<std::uint32_t>(args);
-    default:
-      return write<std::uint64_t>(args);
-  }
+  dispatch_by_size(args.dtype, [&](auto bits) { write<decltype(bits)>(args); });
 }
 
 }  // namespace eddy::cuda

@@ -295,15 +295,13 @@ __global__ void forward_kernel(RowNormArgs args) {
     T* const y = static_cast<T*>(args.y) + row * args.y_stride;
     const float* const shift = shift_of<Centred>(args, row);
     float mean = 0;
-    if constexpr (Centred) {
-      float sum = 0;
-      for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) sum += static_cast<float>(x[i]);
-      mean = Rows::reduce(sum, Plus{}) / count;
-    }
-    float squares = 0;  // of deviations: sum(x^2) - n mean^2 would cancel
-    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads)
-      squares += (static_cast<float>(x[i]) - mean) * (static_cast<float>(x[i]) - mean);
-    const float rstd = 1.0f / sqrtf(Rows::reduce(squares, Plus{}) / count + eps);
+    if constexpr (Centred)
+      mean = Rows::sum(0, args.width, [=](std::int64_t i) { return static_cast<float>(x[i]); }) / count;
+    // The squares of deviations: sum(x^2) - n mean^2 would cancel.
+    const float squares = Rows::sum(0, args.width, [=](std::int64_t i) {
+      return (static_cast<float>(x[i]) - mean) * (static_cast<float>(x[i]) - mean);
+    });
+    const float rstd = 1.0f / sqrtf(squares / count + eps);
     for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) {
       const float n = (static_cast<float>(x[i]) - mean) * rstd;
       y[i] = static_cast<T>((weight != nullptr ? n * weight[i] : n) + (shift != nullptr ? shift[i] : 0.0f));

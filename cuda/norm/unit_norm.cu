@@ -66,10 +66,9 @@ __global__ void forward_kernel(UnitNormArgs args) {
   for (std::int64_t row = Rows::first_row(); row < args.rows; row += Rows::row_step()) {
     const T* const x = static_cast<const T*>(args.x) + row * args.x_stride;
     T* const y = static_cast<T*>(args.y) + row * args.width;
-    float squares = 0;
-    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads)
-      squares += static_cast<float>(x[i]) * static_cast<float>(x[i]);
-    const float length = sqrtf(Rows::reduce(squares, Plus{}) + eps);
+    const float length = sqrtf(eps + Rows::sum(0, args.width, [=](std::int64_t i) {
+                                 return static_cast<float>(x[i]) * static_cast<float>(x[i]);
+                               }));
     const float scale = unit_norm_plain(args, row) ? 1.0f : 1.0f / length;
     for (std::int64_t i = Rows::lane(); i < args.width; i += Threads)
       y[i] = static_cast<T>(static_cast<float>(x[i]) * scale);
@@ -123,10 +122,9 @@ __global__ void backward_kernel(UnitNormBackwardArgs args) {
     const T* const y = static_cast<const T*>(args.y) + row * args.width;
     T* const dx = static_cast<T*>(args.dx) + row * args.width;
     const float scale = static_cast<const float*>(args.scale)[row];
-    float product = 0;
-    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads)
-      product += static_cast<float>(dy[i]) * static_cast<float>(y[i]);
-    const float sum = Rows::reduce(product, Plus{}), dy_y = unit_norm_plain(args, row) ? 0.0f : sum;
+    const float sum = Rows::sum(
+        0, args.width, [=](std::int64_t i) { return static_cast<float>(dy[i]) * static_cast<float>(y[i]); });
+    const float dy_y = unit_norm_plain(args, row) ? 0.0f : sum;
     for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) {
       add_to(dx[i], args.beta, scale * (static_cast<float>(dy[i]) - static_cast<float>(y[i]) * dy_y));
     }

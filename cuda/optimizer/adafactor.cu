@@ -82,15 +82,6 @@ __device__ void for_each_row(const Step& step, const AdafactorTensor& tensor, co
   }
 }
 
-// Returns the sum over the block's threads t of term(i) for i = first + t, first + t + 256, ... below `end`,
-// to all threads.
-template <class Term>
-__device__ double block_sum(std::int64_t first, std::int64_t end, Term&& term) {
-  double sum = 0;
-  for (std::int64_t i = first + threadIdx.x; i < end; i += kThreads) sum += term(i);
-  return Block::reduce(sum, Plus{});
-}
-
 // Pass 1: second moments, and the sums of squares of each block.
 __global__ void sums_kernel(AdafactorArgs args) {
   const Step step(args);
@@ -111,21 +102,19 @@ __global__ void sums_kernel(AdafactorArgs args) {
     }
     using Warp = Team<32>;
     for (std::int64_t row = block.begin + threadIdx.x / 32; row < block.end; row += Warp::kRowsPerBlock) {
-      double sum = 0;
-      for (std::int64_t column = Warp::lane(); column < columns; column += 32)
-        sum += step.square(g[row * columns + column]);
-      sum = Warp::reduce(sum, Plus{});
+      const double sum =
+          Warp::sum(0, columns, [&](std::int64_t column) { return step.square(g[row * columns + column]); });
       if (Warp::lane() == 0) second[row] = step.decayed(second[row], sum / static_cast<double>(columns));
     }
   } else {
-    const double update_squares = block_sum(begin, end, [&](std::int64_t i) {
+    const double update_squares = Block::sum(begin, end, [&](std::int64_t i) {
       second[i] = step.decayed(second[i], step.square(g[i]));
       const double value = step.factor * static_cast<double>(g[i]);
       return value * value / static_cast<double>(second[i]);
     });
     if (threadIdx.x == 0) args.block_sums[2 * number] = update_squares;
   }
-  const double squares = block_sum(begin, end, [p](std::int64_t i) {
+  const double squares = Block::sum(begin, end, [p](std::int64_t i) {
     const double value = static_cast<double>(p[i]);
     return value * value;
   });
@@ -151,7 +140,7 @@ __global__ void columns_kernel(AdafactorArgs args) {
   }
   if (part != 0) return;
   const double total =
-      block_sum(0, tensor.rows, [second](std::int64_t row) { return static_cast<double>(second[row]); });
+      Block::sum(0, tensor.rows, [second](std::int64_t row) { return static_cast<double>(second[row]); });
   if (threadIdx.x == 0) args.tensor_values[2 * number] = total / static_cast<double>(tensor.rows);
 }
 

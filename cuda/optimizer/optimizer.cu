@@ -1,4 +1,4 @@
-// Adam over flat arenas, the norm of an arena, and scaling.
+// Adam over flat arenas, and the norm of an arena.
 //
 // Adam.
 //   mapping        a block per 4096 elements in turn; thread t takes four elements from 4 t, 4 (t + 256), ...
@@ -17,10 +17,6 @@
 //                  256, ...; then one block sums the partial results in the same way
 //   shared memory  64 bytes
 //   bytes moved    x once, the least
-//
-// Scale.
-//   mapping        one thread per four elements
-//   bytes moved    x read once and y written once, the least
 #include "cuda/core/numbers.cuh"
 #include "cuda/core/team.cuh"
 #include "ops/optimizer/optimizer.h"
@@ -53,19 +49,6 @@ __device__ Step step_of(const AdamArgs& args) {
   step.rate = static_cast<float>(scalars.lr / (1 - pow(args.options.beta1, t)));
   step.lr = scalars.lr;
   return step;
-}
-
-// Returns the first segment that ends after `element`.
-__device__ std::int64_t segment_after(const AdamArgs& args, std::int64_t element) {
-  std::int64_t low = 0, high = args.segment_count;
-  while (low < high) {
-    const std::int64_t middle = low + (high - low) / 2;
-    if (args.segments[middle].end > element)
-      high = middle;
-    else
-      low = middle + 1;
-  }
-  return low;
 }
 
 // The weight decay at an element index that only increases: its f64 is computed once per segment that a
@@ -156,51 +139,18 @@ __global__ void squares_kernel(NormArgs args) {
   const std::int64_t blocks = (args.n + kNormBlock - 1) / kNormBlock;
   for (std::int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
     const std::int64_t end = min((block + 1) * kNormBlock, args.n);
-    double sum = 0;
-    for (std::int64_t i = block * kNormBlock + threadIdx.x; i < end; i += kThreads) {
+    const double sum = Block::sum(block * kNormBlock, end, [x](std::int64_t i) {
       const double value = static_cast<double>(x[i]);
-      sum += value * value;
-    }
-    sum = Block::reduce(sum, Plus{});
+      return value * value;
+    });
     if (threadIdx.x == 0) args.partial[block] = sum;
   }
 }
 
 __global__ void norm_kernel(NormArgs args) {
   const std::int64_t blocks = (args.n + kNormBlock - 1) / kNormBlock;
-  double sum = 0;
-  for (std::int64_t block = threadIdx.x; block < blocks; block += kThreads) sum += args.partial[block];
-  sum = Team<kThreads>::reduce(sum, Plus{});
+  const double sum = Team<kThreads>::sum(0, blocks, [&](std::int64_t block) { return args.partial[block]; });
   if (threadIdx.x == 0) *args.norm = sqrt(sum);
-}
-
-struct ScaleLaunch {
-  ScaleArgs args;
-  std::int64_t fours;  // groups of four, loaded and stored as one
-};
-
-template <class X, class Y>
-__global__ void scale_kernel(ScaleLaunch launched) {
-  const ScaleArgs& args = launched.args;
-  const X* const x = static_cast<const X*>(args.x);
-  Y* const y = static_cast<Y*>(args.y);
-  float factor = static_cast<float>(args.factor);
-  if (args.device_factor != nullptr) factor *= *static_cast<const float*>(args.device_factor);
-  for (std::int64_t i = first_item(); i < launched.fours; i += item_step()) {
-    Four four = read_four(x + 4 * i);
-#pragma unroll
-    for (float& value : four.at) value *= factor;
-    write_four(y + 4 * i, four);
-  }
-  for (std::int64_t i = 4 * launched.fours + first_item(); i < args.n; i += item_step())
-    y[i] = static_cast<Y>(factor * static_cast<float>(x[i]));
-}
-
-template <class X, class Y>
-void scale(const ScaleArgs& args) {
-  const bool by_four = aligned(args.x, sizeof(StoredFour<X>)) && aligned(args.y, sizeof(StoredFour<Y>));
-  launch("scale", scale_kernel<X, Y>, grid_for(args.n, 4 * kThreads), kThreads,
-         {args, by_four ? args.n / 4 : 0});
 }
 
 }  // namespace
@@ -215,13 +165,6 @@ void l2_norm(const NormArgs& args) {
   require_f32("l2_norm", args.dtype);
   launch("l2_norm", squares_kernel, grid_for(args.n, kNormBlock, 8), kThreads, args);
   launch("l2_norm", norm_kernel, 1, kThreads, args);
-}
-
-void scale(const ScaleArgs& args) {
-  for_activations("scale", args.dtype, [&](auto* x) {
-    for_activations("scale", args.y_dtype,
-                    [&](auto* y) { scale<StoredIn<decltype(x)>, StoredIn<decltype(y)>>(args); });
-  });
 }
 
 }  // namespace eddy::cuda

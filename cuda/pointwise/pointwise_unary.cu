@@ -71,6 +71,36 @@ void backward(const UnaryArgs& args, OpList<Ops...>) {
   ((place++ == args.op ? run<T>(Ops::kName, backward_kernel<Ops, T>, args) : void()), ...);
 }
 
+// y = factor x, with x and y of any dtypes: one thread per four elements.
+struct ScaleLaunch {
+  ScaleArgs args;
+  std::int64_t fours;  // groups of four, loaded and stored as one
+};
+
+template <class X, class Y>
+__global__ void scale_kernel(ScaleLaunch launched) {
+  const ScaleArgs& args = launched.args;
+  const X* const x = static_cast<const X*>(args.x);
+  Y* const y = static_cast<Y*>(args.y);
+  float factor = static_cast<float>(args.factor);
+  if (args.device_factor != nullptr) factor *= *static_cast<const float*>(args.device_factor);
+  for (std::int64_t i = first_item(); i < launched.fours; i += item_step()) {
+    Four four = read_four(x + 4 * i);
+#pragma unroll
+    for (float& value : four.at) value *= factor;
+    write_four(y + 4 * i, four);
+  }
+  for (std::int64_t i = 4 * launched.fours + first_item(); i < args.n; i += item_step())
+    y[i] = static_cast<Y>(factor * static_cast<float>(x[i]));
+}
+
+template <class X, class Y>
+void scale(const ScaleArgs& args) {
+  const bool by_four = aligned(args.x, sizeof(StoredFour<X>)) && aligned(args.y, sizeof(StoredFour<Y>));
+  launch("scale", scale_kernel<X, Y>, grid_for(args.n, 4 * kThreads), kThreads,
+         {args, by_four ? args.n / 4 : 0});
+}
+
 }  // namespace
 
 void unary_forward(const UnaryArgs& args) {
@@ -81,6 +111,13 @@ void unary_forward(const UnaryArgs& args) {
 void unary_backward(const UnaryArgs& args) {
   for_activations("pointwise", args.dtype,
                   [&](auto* type) { backward<StoredIn<decltype(type)>>(args, UnaryOps{}); });
+}
+
+void scale(const ScaleArgs& args) {
+  for_activations("scale", args.dtype, [&](auto* x) {
+    for_activations("scale", args.y_dtype,
+                    [&](auto* y) { scale<StoredIn<decltype(x)>, StoredIn<decltype(y)>>(args); });
+  });
 }
 
 }  // namespace eddy::cuda

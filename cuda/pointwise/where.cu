@@ -8,6 +8,7 @@
 #include "cuda/core/launch.cuh"
 #include "cuda/core/walk.h"
 #include "ops/pointwise/where.h"
+#include "tensor/convert.h"
 
 namespace eddy::cuda {
 namespace {
@@ -46,16 +47,7 @@ void where(const WhereArgs& args) {
 }  // namespace
 
 void where(const WhereArgs& args) {
-  switch (dtype_bytes(args.dtype)) {
-    case 1:
-      return where<std::uint8_t>(args);
-    case 2:
-      return where<std::uint16_t>(args);
-    case 4:
-      return where<std::uint32_t>(args);
-    default:
-      return where<std::uint64_t>(args);
-  }
+  dispatch_by_size(args.dtype, [&](auto bits) { where<decltype(bits)>(args); });
 }
 
 }  // namespace eddy::cuda

@@ -53,12 +53,7 @@ Direction<BlockAccumulateArgs> accumulate_forward_of(const BlockAccumulateArgs& 
 }  // namespace
 
 void block_accumulate_supports(const RecurrenceSupportQuery& query) {
-  *query.fits = false;
-  if (!fused_recurrences()) return;
-  const auto args = sizes_of<BlockAccumulateArgs>(query);
-  *query.fits = supports_blocks(query) && plan_of(args, accumulate_forward_of(args)).groups > 0 &&
-                plan_of(args, accumulate_backward_of(args)).groups > 0;
-  if (!*query.fits) warn_not_fused("block_accumulate", query);
+  answer("block_accumulate", query, supports_blocks(query), accumulate_forward_of, accumulate_backward_of);
 }
 
 void block_accumulate_forward(const BlockAccumulateArgs& args) {

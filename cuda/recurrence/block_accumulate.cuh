@@ -38,11 +38,11 @@ __device__ void for_each_half(Worker<T>& worker, const BlockAccumulateArgs& args
 }
 
 // Returns one head of one sequence in a half. For the newer half the keys of the older one come first.
-__device__ inline Window window_of_half(const Step& step, int sequence, int head) {
-  const UnitRecurrenceArgs& args = step.args;
+__device__ inline Window window_of_half(const BlockAccumulateArgs& args, const Step& step, int sequence,
+                                        int head) {
   const std::int64_t dim = args.dim, row = std::int64_t{sequence} * args.block;
-  const bool backward = args.dqkv != nullptr;
-  float* const gradients = static_cast<float*>(args.dqkv);
+  const bool backward = args.window_dqkv != nullptr;
+  float* const gradients = static_cast<float*>(args.window_dqkv);
   float* const own = backward ? step.working(gradients, 0, 3 * dim) : nullptr;
   if (step.older != 0 || step.t == 0) return {step, sequence, head, {}, own};
   const Step older{args, step.t - 1, 1};
@@ -70,7 +70,7 @@ struct WindowRow {
   const float *own, *spread;
 
   __device__ WindowRow(const Step& step, int row) : own(nullptr), spread(nullptr) {
-    const UnitRecurrenceArgs& args = step.args;
+    const RecurrenceArgs& args = step.args;
     const std::int64_t window = step.t + step.older;
     const void *const x = args.x, *const out = args.h;
     own = Step{args, step.t}.at(step.older != 0 ? out : x, row, args.dim);
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       const int rows_each = rows_of(args, step.t);
       worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
         const int row = item / heads;
-        attend<T>(window_of_half(step, row / rows_each, item % heads), row % rows_each);
+        attend<T>(window_of_half(args, step, row / rows_each, item % heads), row % rows_each);
       });
     });
     worker.sync_group();
@@ -147,8 +147,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 // Returns what window t propagates to p at a row of p's block: half of the gradients of the rows of both
 // halves. 0 if the window adds no p.
-__device__ inline Eight<float> spread_gradient(const UnitRecurrenceArgs& args, std::int64_t t, int row,
-                                               int k) {
+__device__ inline Eight<float> spread_gradient(const RecurrenceArgs& args, std::int64_t t, int row, int k) {
   if (t >= args.time) return zeros<float>();
   const int block = static_cast<int>(args.block), rows = rows_of(args, t), j = row % block;
   const auto dz = [&](const Step& step, int index) {
@@ -166,7 +165,7 @@ __device__ inline Eight<float> spread_gradient(const UnitRecurrenceArgs& args, s
 template <class T>
 __device__ void output_gradient_row(const Step& step, const DropoutMask& mask, int row, float* carry,
                                     bool store, OfLane& entries) {
-  const UnitRecurrenceArgs& args = step.args;
+  const RecurrenceArgs& args = step.args;
   const int dim = static_cast<int>(args.dim);
   const void *const dy = args.dh, *const dz = args.dx;
   const float* const from =
@@ -225,7 +224,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       const int rows_each = rows_of(args, step.t);
       worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
         const int row = item / heads, j = row % rows_each;
-        const Window window = window_of_half(step, row / rows_each, item % heads);
+        const Window window = window_of_half(args, step, row / rows_each, item % heads);
         query_gradient<T>(window, j);
         key_gradient<T>(window, window.past.rows + j);
       });
@@ -234,7 +233,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       worker.start_step(block);
       worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
         const int row = item / heads;
-        key_gradient<T>(window_of_half(step, row / block, item % heads), row % block);
+        key_gradient<T>(window_of_half(args, step, row / block, item % heads), row % block);
       });
     });
     worker.sync_group();
@@ -244,8 +243,10 @@ __global__ void __launch_bounds__(kThreads, 1)
           [&](int first, int rows, int k, int width) {
             worker.stage_rows(
                 first, rows, width,
-                [&](int row) { return step.working(static_cast<const float*>(args.dqkv), row, 3 * dim) + k; },
-                [&](int row) { return step.at<T>(args.dproducts, row, 3 * dim) + k; });
+                [&](int row) {
+                  return step.working(static_cast<const float*>(args.window_dqkv), row, 3 * dim) + k;
+                },
+                [&](int row) { return step.at<T>(args.dqkv, row, 3 * dim) + k; });
           },
           [&](int row, int column, float value, float next) {
             float* const to = step.at(args.da1, row, dim) + column;

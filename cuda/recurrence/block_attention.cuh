@@ -16,7 +16,7 @@ inline constexpr int kLongestBlock = 64, kWidestHead = 32;
 inline constexpr int kLaneKeys = 2 * kLongestBlock / 32, kLaneQueries = kLongestBlock / 32;
 
 // Returns how many rows each sequence has in a step.
-__device__ inline int rows_of(const UnitRecurrenceArgs& args, std::int64_t t) {
+__device__ inline int rows_of(const RecurrenceArgs& args, std::int64_t t) {
   return static_cast<int>(t + 1 < args.time ? args.block : args.last);
 }
 
@@ -30,8 +30,7 @@ struct Past {
 };
 
 // Those of the previous block, for the block recurrence with forget.
-__device__ inline Past past_of_state(const Step& step, int sequence, int head) {
-  const UnitRecurrenceArgs& args = step.args;
+__device__ inline Past past_of_state(const BlockForgetArgs& args, const Step& step, int sequence, int head) {
   if (step.t == 0) return {};
   const std::int64_t place = ((step.t - 1) * args.batch + std::int64_t{sequence} * args.block) * args.dim +
                              head * (args.dim / args.heads);
@@ -199,9 +198,10 @@ __device__ void key_gradient(const Window& window, int t) {
 }
 
 // Returns one head of one sequence in a block, for the block recurrence with forget.
-__device__ inline Window window_of_state(const Step& step, int sequence, int head) {
-  float* const dqkv = step.args.dqkv == nullptr ? nullptr : step.at(step.args.dqkv, 0, 3 * step.args.dim);
-  return {step, sequence, head, past_of_state(step, sequence, head), dqkv};
+__device__ inline Window window_of_state(const BlockForgetArgs& args, const Step& step, int sequence,
+                                         int head) {
+  float* const dqkv = args.dqkv == nullptr ? nullptr : step.at(args.dqkv, 0, 3 * args.dim);
+  return {step, sequence, head, past_of_state(args, step, sequence, head), dqkv};
 }
 
 // ---- host
@@ -210,19 +210,6 @@ __device__ inline Window window_of_state(const Step& step, int sequence, int hea
 inline bool supports_blocks(const RecurrenceSupportQuery& query) {
   return query.spreads_output && query.block <= kLongestBlock && query.heads > 0 &&
          query.dim % query.heads == 0 && query.dim / query.heads <= kWidestHead;
-}
-
-// Returns arguments with the sizes that a plan depends on.
-template <class Args>
-Args sizes_of(const RecurrenceSupportQuery& query) {
-  Args args{};
-  args.dim = query.dim;
-  args.mlp = query.mlp;
-  args.heads = query.heads;
-  args.sequences = query.sequences;
-  args.batch = query.sequences * query.block;
-  args.products = query.products;
-  return args;
 }
 
 }  // namespace eddy::cuda

@@ -25,8 +25,8 @@
 
 namespace eddy::cuda {
 
-extern template Direction<UnitRecurrenceArgs> backward_of<true>(
-    const UnitRecurrenceArgs& a);  // in block_forget_backward.cu
+extern template Direction<BlockForgetArgs> backward_of(
+    const BlockForgetArgs& a);  // in block_forget_backward.cu
 
 namespace {
 
@@ -36,20 +36,15 @@ constexpr const char* kNoKernel =
 }  // namespace
 
 void block_forget_supports(const RecurrenceSupportQuery& query) {
-  *query.fits = false;
-  if (!fused_recurrences()) return;
-  const auto args = sizes_of<UnitRecurrenceArgs>(query);
-  *query.fits = supports_blocks(query) && plan_of(args, forward_of<true>(args)).groups > 0 &&
-                plan_of(args, backward_of<true>(args)).groups > 0;
-  if (!*query.fits) warn_not_fused("block_forget", query);
+  answer<BlockForgetArgs>("block_forget", query, supports_blocks(query), forward_of, backward_of);
 }
 
-void block_forget_forward(const UnitRecurrenceArgs& args) {
-  if (!run(args, forward_of<true>(args))) throw DeviceError(kNoKernel);
+void block_forget_forward(const BlockForgetArgs& args) {
+  if (!run(args, forward_of(args))) throw DeviceError(kNoKernel);
 }
 
-void block_forget_backward(const UnitRecurrenceArgs& args) {
-  if (!run(args, backward_of<true>(args))) throw DeviceError(kNoKernel);
+void block_forget_backward(const BlockForgetArgs& args) {
+  if (!run(args, backward_of(args))) throw DeviceError(kNoKernel);
 }
 
 }  // namespace eddy::cuda

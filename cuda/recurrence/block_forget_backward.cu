@@ -16,6 +16,6 @@
 
 namespace eddy::cuda {
 
-template Direction<UnitRecurrenceArgs> backward_of<true>(const UnitRecurrenceArgs& a);
+template Direction<BlockForgetArgs> backward_of(const BlockForgetArgs& a);
 
 }  // namespace eddy::cuda

@@ -11,13 +11,14 @@
 
 #include "cuda/recurrence/group_product.cuh"
 #include "cuda/recurrence/unit_recurrence.cuh"
+#include "cuda/recurrence/unit_recurrence_fused.h"
 #include "cuda/runtime/context.h"
 #include "ops/pointwise/pointwise_functors.h"
 #include "tensor/tensor.h"
 
 namespace eddy::cuda {
 
-// Args: UnitRecurrenceArgs, or those of a recurrence that begin with them.
+// Args: those of a recurrence.
 template <class Args>
 struct Launched {
   Args args;
@@ -124,7 +125,7 @@ __device__ inline void add_residual(const Step& step, const DropoutMask& mask, c
 // r = residual + drop(o Wo^T).
 template <class T>
 __device__ void add_attention(Worker<T>& worker, const Step& step, const Tiles<T>& wo, const void* residual) {
-  const UnitRecurrenceArgs& args = step.args;
+  const RecurrenceArgs& args = step.args;
   const DropoutMask mask(step, 1, args.attn_key);
   worker.product(
       wo,
@@ -136,14 +137,14 @@ __device__ void add_attention(Worker<T>& worker, const Step& step, const Tiles<T
       });
 }
 
-__device__ inline float activation(const UnitRecurrenceArgs& args, float u) {
+__device__ inline float activation(const RecurrenceArgs& args, float u) {
   return args.gelu ? pointwise::Gelu::forward(u) : pointwise::Relu::forward(u);
 }
 
 // u = norm2(r) Wup^T, and act(u) to act [rows of the step, mlp].
 template <class T>
 __device__ void mlp_up(Worker<T>& worker, const Step& step, const Tiles<T>& up, T* act) {
-  const UnitRecurrenceArgs& args = step.args;
+  const RecurrenceArgs& args = step.args;
   const Norm norm{args.norm2, args.norm2_bias, args.a2, args.mean2, args.rstd2};
   worker.product(
       up,
@@ -163,7 +164,7 @@ __device__ void mlp_up(Worker<T>& worker, const Step& step, const Tiles<T>& up, 
 // h = r + drop(act Wdown^T).
 template <class T>
 __device__ void mlp_down(Worker<T>& worker, const Step& step, const Tiles<T>& down, const T* act) {
-  const UnitRecurrenceArgs& args = step.args;
+  const RecurrenceArgs& args = step.args;
   const DropoutMask mask(step, 2, args.mlp_key);
   worker.product(
       down,
@@ -239,7 +240,7 @@ __device__ auto stage_norm_gradient(Worker<T>& worker, const Step& step, const N
 // du = dmlp Wdown act'(u), and act(u); `stage` provides dmlp.
 template <class T, class Stage>
 __device__ void mlp_down_backward(Worker<T>& worker, const Step& step, const Tiles<T>& down, Stage&& stage) {
-  const UnitRecurrenceArgs& args = step.args;
+  const RecurrenceArgs& args = step.args;
   worker.product(down, stage, [&](int row, int column, float value, float next) {
     const T* const kept = step.at<T>(args.u, row, args.mlp) + column;
     const float u[2] = {static_cast<float>(kept[0]), static_cast<float>(kept[1])};
@@ -254,7 +255,7 @@ __device__ void mlp_down_backward(Worker<T>& worker, const Step& step, const Til
 // da2 = du Wup.
 template <class T>
 __device__ void mlp_up_backward(Worker<T>& worker, const Step& step, const Tiles<T>& up) {
-  const UnitRecurrenceArgs& args = step.args;
+  const RecurrenceArgs& args = step.args;
   worker.product(
       up,
       [&](int first, int rows, int k, int width) {
@@ -273,7 +274,7 @@ __device__ void mlp_up_backward(Worker<T>& worker, const Step& step, const Tiles
 template <class T>
 __device__ void add_attention_backward(Worker<T>& worker, const Step& step, const Tiles<T>& wo,
                                        const float* carry) {
-  const UnitRecurrenceArgs& args = step.args;
+  const RecurrenceArgs& args = step.args;
   const auto made = [&](const void* base, std::int64_t width) { return step.at(base, 0, width); };
   worker.product(wo,
                  stage_norm_gradient<T>(
@@ -327,7 +328,7 @@ Plan plan_for(const Args& args, void (*kernel)(Launched<Args>), const Weight (&w
   return {groups, blocks, static_cast<int>(bytes(blocks))};
 }
 
-// A direction of a chain: its kernels, for rows stored as products read them (UnitRecurrenceArgs::kept), and
+// A direction of a chain: its kernels, for rows stored as products read them (RecurrenceArgs::kept), and
 // the sizes of the weights.
 template <class Args>
 struct Direction {
@@ -343,6 +344,23 @@ template <class Args>
 Plan plan_of(const Args& args, const Direction<Args>& direction) {
   return args.products == Dtype::bf16 ? plan_for<bf16>(args, direction.in_bf16, direction.weights)
                                       : plan_for<float>(args, direction.in_f32, direction.weights);
+}
+
+// Answers a capability query by the plans of both directions; `fits` says whether the kernels take such blocks.
+template <class Args>
+void answer(const char* op, const RecurrenceSupportQuery& query, bool fits,
+            Direction<Args> (*forward)(const Args&), Direction<Args> (*backward)(const Args&)) {
+  *query.fits = false;
+  if (!fused_recurrences()) return;
+  Args args{};
+  args.dim = query.dim;
+  args.mlp = query.mlp;
+  args.heads = query.heads;
+  args.sequences = query.sequences;
+  args.batch = query.sequences * query.block;
+  args.products = query.products;
+  *query.fits = fits && plan_of(args, forward(args)).groups > 0 && plan_of(args, backward(args)).groups > 0;
+  if (!*query.fits) warn_not_fused(op, query);
 }
 
 // Launches the kernel. Returns false, and does nothing, if the kernel does not support the call.

@@ -16,7 +16,7 @@
 //
 // Types: the chain is f32. T is what products read: f32, with plain multiply-adds, or bf16 on tensor cores
 // with f32 sums, as other products of bf16 activations. What is stored only for products is stored as T, as
-// it was staged (UnitRecurrenceArgs::kept). So the weights' gradients after the loop read what the chain's
+// it was staged (RecurrenceArgs::kept). So the weights' gradients after the loop read what the chain's
 // products read, except act, which is computed again from u.
 //
 // Shared memory: this block's share of the weights, 11 dim^2 sizeof(T) / blocks at mlp = 4 dim, and 32 dim
@@ -52,10 +52,13 @@
 
 namespace eddy::cuda {
 
-template <class T, bool Blocks>
+template <class Args>
+inline constexpr bool kBlocks = std::is_same_v<Args, BlockForgetArgs>;
+
+template <class T, class Args>
 __global__ void __launch_bounds__(kThreads, 1)
-    fused_forward_kernel(const __grid_constant__ Launched<UnitRecurrenceArgs> launched) {
-  const UnitRecurrenceArgs& args = launched.args;
+    fused_forward_kernel(const __grid_constant__ Launched<Args> launched) {
+  const Args& args = launched.args;
   const int dim = static_cast<int>(args.dim), mlp = static_cast<int>(args.mlp),
             heads = static_cast<int>(args.heads), blocks = launched.blocks;
   T* const staged = reinterpret_cast<T*>(shared_memory());
@@ -70,14 +73,14 @@ __global__ void __launch_bounds__(kThreads, 1)
 
   for (std::int64_t t = 0; t < args.time; ++t) {
     const Step step{args, t};
-    const int rows_each = Blocks ? rows_of(args, t) : 1;
+    const int rows_each = kBlocks<Args> ? rows_of(args, t) : 1;
     worker.start_step(rows_each);
     worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
       const int row = item / heads;
-      if constexpr (Blocks)
-        attend<T>(window_of_state(step, row / rows_each, item % heads), row % rows_each);
+      if constexpr (kBlocks<Args>)
+        attend<T>(window_of_state(args, step, row / rows_each, item % heads), row % rows_each);
       else
-        gate_of_head<T>(step, item);
+        gate_of_head<T>(args, step, item);
     });
     worker.sync_group();
     add_attention(worker, step, wo, args.x);
@@ -104,10 +107,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
 }
 
-template <class T, bool Blocks>
+template <class T, class Args>
 __global__ void __launch_bounds__(kThreads, 1)
-    fused_backward_kernel(const __grid_constant__ Launched<UnitRecurrenceArgs> launched) {
-  const UnitRecurrenceArgs& args = launched.args;
+    fused_backward_kernel(const __grid_constant__ Launched<Args> launched) {
+  const Args& args = launched.args;
   const int dim = static_cast<int>(args.dim), mlp = static_cast<int>(args.mlp),
             heads = static_cast<int>(args.heads), blocks = launched.blocks;
   T* const staged = reinterpret_cast<T*>(shared_memory());
@@ -121,7 +124,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 
   for (std::int64_t t = args.time - 1; t >= 0; --t) {
     const Step step{args, t};
-    const int rows_each = Blocks ? rows_of(args, t) : 1;
+    const int rows_each = kBlocks<Args> ? rows_of(args, t) : 1;
     worker.start_step(rows_each);
     // An array made by the forward pass or by this kernel.
     const auto made = [&](const void* base, int width) { return step.at(base, 0, width); };
@@ -132,7 +135,7 @@ __global__ void __launch_bounds__(kThreads, 1)
           worker.stage_rows(
               first, rows, width, [&](int row) { return from + std::int64_t{row} * dim; },
               [&](int row) {
-                return args.dproducts == nullptr ? nullptr : step.at<T>(args.dproducts, row, 2 * dim) + k;
+                return args.dkv == nullptr ? nullptr : step.at<T>(args.dkv, row, 2 * dim) + k;
               });
         },
         [&](int row, int column, float value, float next) {
@@ -153,22 +156,22 @@ __global__ void __launch_bounds__(kThreads, 1)
     add_attention_backward(worker, step, wo, carry);
     worker.sync_group();
     worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
-      if constexpr (Blocks) {
+      if constexpr (kBlocks<Args>) {
         const int row = item / heads, j = row % rows_each;
-        const Window window = window_of_state(step, row / rows_each, item % heads);
+        const Window window = window_of_state(args, step, row / rows_each, item % heads);
         query_gradient<T>(window, j);
         key_gradient<T>(window, window.past.rows + j);
       } else {
-        gate_backward_of_head(step, item);
+        gate_backward_of_head(args, step, item);
       }
     });
-    if constexpr (Blocks) {
+    if constexpr (kBlocks<Args>) {
       if (t > 0) {
         const int block = static_cast<int>(args.block);
         worker.start_step(block);  // the rows of the previous block
         worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
           const int row = item / heads;
-          key_gradient<T>(window_of_state(step, row / block, item % heads), row % block);
+          key_gradient<T>(window_of_state(args, step, row / block, item % heads), row % block);
         });
       }
     }
@@ -176,19 +179,19 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
 }
 
-template <bool Blocks>
-Direction<UnitRecurrenceArgs> forward_of(const UnitRecurrenceArgs& a) {
-  return {Blocks ? "block_forget" : "unit_recurrence_fused",
-          fused_forward_kernel<float, Blocks>,
-          fused_forward_kernel<bf16, Blocks>,
+template <class Args>
+Direction<Args> forward_of(const Args& a) {
+  return {kBlocks<Args> ? "block_forget" : "unit_recurrence_fused",
+          fused_forward_kernel<float, Args>,
+          fused_forward_kernel<bf16, Args>,
           {{a.dim, a.dim}, {a.mlp, a.dim}, {a.dim, a.mlp}, {2 * a.dim, a.dim}},
           false};
 }
-template <bool Blocks>
-Direction<UnitRecurrenceArgs> backward_of(const UnitRecurrenceArgs& a) {
-  return {Blocks ? "block_forget_backward" : "unit_recurrence_fused_backward",
-          fused_backward_kernel<float, Blocks>,
-          fused_backward_kernel<bf16, Blocks>,
+template <class Args>
+Direction<Args> backward_of(const Args& a) {
+  return {kBlocks<Args> ? "block_forget_backward" : "unit_recurrence_fused_backward",
+          fused_backward_kernel<float, Args>,
+          fused_backward_kernel<bf16, Args>,
           {{a.dim, 2 * a.dim}, {a.mlp, a.dim}, {a.dim, a.mlp}, {a.dim, a.dim}},
           true};
 }

@@ -9,7 +9,7 @@ void warn_not_fused(const char* op, const RecurrenceSupportQuery& q) {
   if (!q.spreads_output)
     return add_warning(fmt::format(
         "{} with accumulate = \"hidden\" is composed of other ops: the fused kernel spreads the output", op));
-  const bool blocks = q.block > 0;
+  const bool blocks = q.block > 1;
   add_warning(fmt::format(
       "{} is not fused: dim {}, mlp {}{}, products in {} (the kernel takes dim and mlp in steps of 32, dim "
       "up to 512{}, and weights that the GPU's multiprocessors together hold)",

@@ -30,7 +30,7 @@ __global__ void gate_kernel(LaunchedStep launched) {
   using Warp = Team<32>;
   for (std::int64_t item = Warp::first_row(); item < step.args.batch * step.args.heads;
        item += Warp::row_step())
-    gate_of_head<float>(step, item);
+    gate_of_head<float>(launched.args, step, item);
 }
 
 __global__ void gate_backward_kernel(LaunchedStep launched) {
@@ -38,7 +38,7 @@ __global__ void gate_backward_kernel(LaunchedStep launched) {
   using Warp = Team<32>;
   for (std::int64_t item = Warp::first_row(); item < step.args.batch * step.args.heads;
        item += Warp::row_step())
-    gate_backward_of_head(step, item);
+    gate_backward_of_head(launched.args, step, item);
 }
 
 // The end of a half of the layer: y, which holds a product, becomes residual + drop(y), and `normalised` its
@@ -172,37 +172,16 @@ struct Chain {
   // y [batch, out] = x [batch, in] w^T + bias, for a weight w [out, in].
   void product(const void* x, const void* w, const void* bias, void* y, std::int64_t in,
                std::int64_t out) const {
-    GemmArgs g{};
-    g.dtype = Dtype::f32;
-    g.transpose_b = true;
-    g.m = args().batch;
-    g.n = out;
-    g.k = in;
-    g.a = x;
-    g.lda = in;
-    g.b = w;
-    g.ldb = in;
-    g.c = y;
-    g.ldc = out;
+    GemmArgs g{Dtype::f32, false, true, args().batch, out, in, x, in, w, in, y, out};
     g.bias = bias;
-    multiply({g, Dtype::f32});
+    gemm(g);
   }
   // dx [batch, in] = beta dx + dy [batch, out] w.
   void product_back(const void* dy, const void* w, void* dx, std::int64_t in, std::int64_t out,
                     double beta = 0) const {
-    GemmArgs g{};
-    g.dtype = Dtype::f32;
-    g.m = args().batch;
-    g.n = in;
-    g.k = out;
-    g.a = dy;
-    g.lda = out;
-    g.b = w;
-    g.ldb = in;
-    g.c = dx;
-    g.ldc = in;
+    GemmArgs g{Dtype::f32, false, false, args().batch, in, out, dy, out, w, in, dx, in};
     g.beta = beta;
-    multiply({g, Dtype::f32});
+    gemm(g);
   }
 
   // Each step waits for all rows, so a block pays off for shorter rows than elsewhere.

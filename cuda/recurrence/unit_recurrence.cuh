@@ -11,7 +11,7 @@ namespace eddy::cuda {
 // Step t of the chain. Accumulate (block_accumulate.cuh) has two for each block: for the rows of a newer half
 // and, with `older` 1, for those of an older half, which are stored after all newer ones.
 struct Step {
-  const UnitRecurrenceArgs& args;  // a reference: a copy would be stored in local memory
+  const RecurrenceArgs& args;  // a reference: a copy would be stored in local memory
   std::int64_t t;
   int older = 0;
 
@@ -64,8 +64,7 @@ struct HeadOfRow {
   const float *kh, *vh;      // of the state before; null without one
   float scale, keep_h, keep_x;
 
-  __device__ HeadOfRow(const Step& step, std::int64_t item) {
-    const UnitRecurrenceArgs& args = step.args;
+  __device__ HeadOfRow(const UnitRecurrenceArgs& args, const Step& step, std::int64_t item) {
     row = item / args.heads;
     head = item % args.heads;
     d = args.dim / args.heads;
@@ -90,10 +89,9 @@ struct HeadOfRow {
 //   (ph, px) = softmax over the two scores, each with its own dropout
 //   o        = px vx + ph vh
 template <class T>
-__device__ void gate_of_head(const Step& step, std::int64_t item) {
+__device__ void gate_of_head(const UnitRecurrenceArgs& args, const Step& step, std::int64_t item) {
   using Warp = Team<32>;
-  const UnitRecurrenceArgs& args = step.args;
-  const HeadOfRow own(step, item);
+  const HeadOfRow own(args, step, item);
   float g = 0;
   if (own.kh != nullptr) {
     float to_state = 0, to_token = 0;
@@ -112,10 +110,10 @@ __device__ void gate_of_head(const Step& step, std::int64_t item) {
 
 // Its gradient. From do, in the scratch memory: dq, dkx, dvx of this step; the shares of kh and vh are added
 // to the step before.
-__device__ inline void gate_backward_of_head(const Step& step, std::int64_t item) {
+__device__ inline void gate_backward_of_head(const UnitRecurrenceArgs& args, const Step& step,
+                                             std::int64_t item) {
   using Warp = Team<32>;
-  const UnitRecurrenceArgs& args = step.args;
-  const HeadOfRow own(step, item);
+  const HeadOfRow own(args, step, item);
   const float* const dout = static_cast<const float*>(args.scratch) + own.row * args.dim + own.head * own.d;
   const float g = step.at(args.gate, own.row, args.heads)[own.head];
   const float ph = g * own.keep_h, px = (1.0f - g) * own.keep_x;

@@ -22,7 +22,7 @@ bool run_or_warn(const UnitRecurrenceArgs& args, const Direction<UnitRecurrenceA
   if (args.products == Dtype::bf16 ? args.kept != Dtype::bf16 : !fused_recurrences()) return false;
   if (run(args, direction)) return true;
   warn_not_fused("unit_recurrence",
-                 {args.dim, args.mlp, args.heads, args.sequences, 0, args.products, nullptr});
+                 {args.dim, args.mlp, args.heads, args.sequences, 1, args.products, nullptr});
   return false;
 }
 
@@ -37,24 +37,15 @@ bool fused_recurrences() {
 }
 
 void unit_recurrence_supports(const RecurrenceSupportQuery& query) {
-  *query.fits = false;
-  if (!fused_recurrences()) return;
-  const auto args = sizes_of<UnitRecurrenceArgs>(query);
-  *query.fits =
-      plan_of(args, forward_of<false>(args)).groups > 0 && plan_of(args, backward_of<false>(args)).groups > 0;
-  if (!*query.fits) {
-    RecurrenceSupportQuery without_block = query;
-    without_block.block = 0;
-    warn_not_fused("unit_recurrence", without_block);
-  }
+  answer<UnitRecurrenceArgs>("unit_recurrence", query, true, forward_of, backward_of);
 }
 
 bool fused_unit_recurrence_forward(const UnitRecurrenceArgs& args) {
-  return run_or_warn(args, forward_of<false>(args));
+  return run_or_warn(args, forward_of(args));
 }
 
 bool fused_unit_recurrence_backward(const UnitRecurrenceArgs& args) {
-  return run_or_warn(args, backward_of<false>(args));
+  return run_or_warn(args, backward_of(args));
 }
 
 }  // namespace eddy::cuda

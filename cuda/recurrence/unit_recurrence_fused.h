@@ -11,7 +11,7 @@ void set_fused_recurrences(bool on);
 bool fused_recurrences();
 
 // Warns (ops/core/warnings.h) that such a call does not run fused although fused kernels were chosen. A block
-// of 0 means the unit recurrence. It is defined in a .cpp file, since .cu files cannot format.
+// of 1 is the unit recurrence. It is defined in a .cpp file, since .cu files cannot format.
 void warn_not_fused(const char* op, const RecurrenceSupportQuery& sizes);
 
 // Answers whether the fused kernels are on and support such a recurrence, forward and backward: dim and mlp

@@ -49,9 +49,7 @@ __global__ void sum_rows_kernel(SumPass<T> args) {
     const std::int64_t first = item % args.blocks * args.block;
     const std::int64_t length = min(args.block, args.count - first);
     const T* const from = args.x + item / args.blocks * args.count + first;
-    float sum = 0;
-    for (std::int64_t i = Rows::lane(); i < length; i += Threads) sum += static_cast<float>(from[i]);
-    sum = Rows::reduce(sum, Plus{});
+    const float sum = Rows::sum(0, length, [=](std::int64_t i) { return static_cast<float>(from[i]); });
     if (Rows::lane() == 0) args.store(item, sum);
   }
 }

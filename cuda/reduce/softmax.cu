@@ -41,11 +41,9 @@ __global__ void softmax_kernel(SoftmaxArgs args) {
       if (shown(i)) top = NanMax{}(top, score(i));
     top = Rows::reduce(top, NanMax{});
     const bool empty = top == minus_infinity();  // every entry is masked or -inf: the row is all zeros
-    float sum = 0;
-    for (std::int64_t i = seen.begin + Rows::lane(); i < seen.end; i += Threads)
-      if (shown(i) && !empty) sum += expf(score(i) - top);
-    sum = Rows::reduce(sum, Plus{});
-    const float scale = 1.0f / sum;
+    const float scale = 1.0f / Rows::sum(seen.begin, seen.end, [=](std::int64_t i) {
+                          return shown(i) && !empty ? expf(score(i) - top) : 0.0f;
+                        });
     for (std::int64_t i = Rows::lane(); i < args.width; i += Threads)
       y[i] = shown(i) && !empty ? expf(score(i) - top) * scale : 0.0f;
   }
@@ -60,10 +58,8 @@ __global__ void softmax_backward_kernel(SoftmaxBackwardArgs args) {
     float* const dx = static_cast<float*>(args.dx) + row * args.width;
     const SoftmaxSpan seen = softmax_span(args.band, row, args.width);
     // Selecting by y keeps an infinite dy of a masked entry out of the sum.
-    float inner = 0;
-    for (std::int64_t i = seen.begin + Rows::lane(); i < seen.end; i += Threads)
-      if (y[i] != 0.0f) inner += y[i] * dy[i];
-    inner = Rows::reduce(inner, Plus{});
+    const float inner =
+        Rows::sum(seen.begin, seen.end, [=](std::int64_t i) { return y[i] != 0.0f ? y[i] * dy[i] : 0.0f; });
     for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) {
       const bool counts = i >= seen.begin && i < seen.end && y[i] != 0.0f;
       const float share = counts ? y[i] * (dy[i] - inner) : 0.0f;
@@ -81,9 +77,7 @@ __global__ void log_softmax_kernel(LogSoftmaxArgs args) {
     float top = minus_infinity();
     for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) top = NanMax{}(top, x[i]);
     top = Rows::reduce(top, NanMax{});
-    float sum = 0;
-    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) sum += expf(x[i] - top);
-    const float log_sum = logf(Rows::reduce(sum, Plus{}));
+    const float log_sum = logf(Rows::sum(0, args.width, [=](std::int64_t i) { return expf(x[i] - top); }));
     for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) y[i] = (x[i] - top) - log_sum;
   }
 }
@@ -95,9 +89,7 @@ __global__ void log_softmax_backward_kernel(LogSoftmaxBackwardArgs args) {
     const float* const dy = static_cast<const float*>(args.dy) + row * args.width;
     const float* const y = static_cast<const float*>(args.y) + row * args.width;
     float* const dx = static_cast<float*>(args.dx) + row * args.width;
-    float total = 0;
-    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) total += dy[i];
-    total = Rows::reduce(total, Plus{});
+    const float total = Rows::sum(0, args.width, [=](std::int64_t i) { return dy[i]; });
     for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) {
       const float share = dy[i] - expf(y[i]) * total;
       dx[i] = args.beta == 0.0f ? share : args.beta * dx[i] + share;

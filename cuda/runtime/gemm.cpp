@@ -57,6 +57,10 @@ cudaDataType_t data_type(Dtype dtype) {
   return dtype == Dtype::f32 ? CUDA_R_32F : CUDA_R_16BF;
 }
 
+Dtype type_of_c(const GemmArgs& args) {
+  return args.c_f32 ? Dtype::f32 : args.dtype;
+}
+
 // What identifies a product to cuBLASLt. Only 64-bit members, so there is no padding and equal keys have
 // equal bytes.
 struct Key {
@@ -122,10 +126,9 @@ std::int64_t alignment(const void* address, std::int64_t stride_bytes) {
   return std::int64_t{1} << std::countr_zero(bits);
 }
 
-Key key_of(const Product& product) {
-  const GemmArgs& g = product.args;
+Key key_of(const GemmArgs& g) {
   const auto in = static_cast<std::int64_t>(dtype_bytes(g.dtype));
-  const auto out = static_cast<std::int64_t>(dtype_bytes(product.c_dtype));
+  const auto out = static_cast<std::int64_t>(dtype_bytes(type_of_c(g)));
   const bool batched = g.batch > 1;
   Key key{};
   key.m = g.m;
@@ -139,7 +142,7 @@ Key key_of(const Product& product) {
   key.stride_b = batched ? g.stride_b : 0;
   key.stride_c = batched ? g.stride_c : 0;
   key.mask_stride = g.mask_stride;
-  key.flags = (g.dtype == Dtype::bf16 ? 1 : 0) | (product.c_dtype == Dtype::bf16 ? 2 : 0) |
+  key.flags = (g.dtype == Dtype::bf16 ? 1 : 0) | (type_of_c(g) == Dtype::bf16 ? 2 : 0) |
               (g.transpose_a ? 4 : 0) | (g.transpose_b ? 8 : 0) | (g.bias != nullptr ? 16 : 0) |
               (g.dtype == Dtype::f32 && tf32() ? 32 : 0) | (g.relu ? 64 : 0) | (g.sums != nullptr ? 128 : 0);
   key.align_a = alignment(g.a, key.stride_a * in);
@@ -192,8 +195,7 @@ const void* aligned_like(std::int64_t alignment) {
   return reinterpret_cast<const void*>((std::uintptr_t{1} << 20) + static_cast<std::uintptr_t>(alignment));
 }
 
-Plan make_plan(State& s, const Product& product, const Key& key) {
-  const GemmArgs& g = product.args;
+Plan make_plan(State& s, const GemmArgs& g, const Key& key) {
   Plan plan;
   cublasLtMatmulDesc_t desc = nullptr;
   const bool rounds_to_tf32 = (key.flags & 32) != 0;
@@ -207,7 +209,7 @@ Plan make_plan(State& s, const Product& product, const Key& key) {
   if (const std::uint32_t epilogue = epilogue_of(g); epilogue != CUBLASLT_EPILOGUE_DEFAULT)
     set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
   if (g.bias != nullptr || g.sums != nullptr) {
-    set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, std::int32_t{data_type(product.c_dtype)});
+    set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, std::int32_t{data_type(type_of_c(g))});
     set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned_like(g.sums != nullptr ? 16 : key.align_bias));
   }
   if (g.mask_stride > 0) {
@@ -218,7 +220,7 @@ Plan make_plan(State& s, const Product& product, const Key& key) {
                          : layout(g.dtype, g.m, g.k, g.lda, g.batch, key.stride_a);
   plan.b = g.transpose_b ? layout(g.dtype, g.n, g.k, g.ldb, g.batch, key.stride_b)
                          : layout(g.dtype, g.k, g.n, g.ldb, g.batch, key.stride_b);
-  plan.c = layout(product.c_dtype, g.m, g.n, g.ldc, g.batch, key.stride_c);
+  plan.c = layout(type_of_c(g), g.m, g.n, g.ldc, g.batch, key.stride_c);
 
   cublasLtMatmulPreference_t made = nullptr;
   check_lt(cublasLtMatmulPreferenceCreate(&made), "cublasLtMatmulPreferenceCreate");
@@ -246,40 +248,38 @@ Plan make_plan(State& s, const Product& product, const Key& key) {
 }
 
 // Returns the plan of a product, made when its key is new. The caller holds the lock.
-const Plan& plan_of(State& s, const Product& product, const Key& key) {
+const Plan& plan_of(State& s, const GemmArgs& g, const Key& key) {
   if (s.handle == nullptr) check_lt(cublasLtCreate(&s.handle), "cublasLtCreate");
   auto found = s.plans.find(key);
   if (found == s.plans.end()) {
     if (s.plans.size() >= kMostPlans) s.plans.clear();
-    found = s.plans.emplace(key, make_plan(s, product, key)).first;
+    found = s.plans.emplace(key, make_plan(s, g, key)).first;
   }
   return found->second;
 }
 
 // "[4, 8] by [8, 2] of bf16 into f32, with a bias, with ReLU".
-std::string in_words(const Product& product) {
-  const GemmArgs& g = product.args;
+std::string in_words(const GemmArgs& g) {
   return fmt::format("[{}, {}] by [{}, {}] of {} into {}{}{}{}{}", g.m, g.k, g.k, g.n, dtype_name(g.dtype),
-                     dtype_name(product.c_dtype), g.bias == nullptr ? "" : ", with a bias",
+                     dtype_name(type_of_c(g)), g.bias == nullptr ? "" : ", with a bias",
                      g.relu ? ", with ReLU" : "", g.mask_stride == 0 ? "" : ", with a bit for each element",
                      g.sums == nullptr ? "" : ", with sums of the left factor");
 }
 
 // Runs one strided batch.
-void run(const Product& product) {
-  const GemmArgs& g = product.args;
+void run(const GemmArgs& g) {
   State& s = state();
   const cudaStream_t queue = stream();
   const std::lock_guard lock(s.mutex);
   // Not from the pools: captured products contain this address, and it outlives every tensor.
   if (kWorkspace > 0 && s.workspace == nullptr) s.workspace = allocate_backend_memory(kWorkspace);
-  const Key key = key_of(product);
-  const Plan& plan = plan_of(s, product, key);
+  const Key key = key_of(g);
+  const Plan& plan = plan_of(s, g, key);
   if (!plan.found)
     fail<DeviceError>(
         "gemm: cuBLASLt has no algorithm for {}, {} times, row strides {}, {}, {}, addresses aligned to "
         "{}, {}, {} bytes: {}",
-        in_words(product), g.batch, g.lda, g.ldb, g.ldc, key.align_a, key.align_b, key.align_c,
+        in_words(g), g.batch, g.lda, g.ldb, g.ldc, key.align_a, key.align_b, key.align_c,
         cublasLtGetStatusName(plan.status));
   if (g.bias != nullptr) set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);
   if (g.sums != nullptr) set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.sums);
@@ -301,15 +301,14 @@ void warn_separate_kernels(const GemmArgs& g) {
 }
 
 // Returns whether there is an algorithm for a fused product.
-bool fits(const Product& product) {
-  const GemmArgs& g = product.args;
+bool fits(const GemmArgs& g) {
   if (g.k == 0 || g.m * g.n == 0 || g.batch * g.outer != 1) return false;
   State& s = state();
   const std::lock_guard lock(s.mutex);
-  Key key = key_of(product);
+  Key key = key_of(g);
   if (g.bias != nullptr) key.align_bias = kBiasAlignment;
-  const bool found = plan_of(s, product, key).found;
-  if (!found) warn_separate_kernels(product.args);
+  const bool found = plan_of(s, g, key).found;
+  if (!found) warn_separate_kernels(g);
   return found;
 }
 
@@ -336,10 +335,9 @@ GemmArgs arranged(GemmArgs g) {
 }
 
 // A product with k = 0: C stays as it is for beta 1, else it becomes 0 or the bias.
-void clear(const Product& product) {
-  const GemmArgs& g = product.args;
+void clear(const GemmArgs& g) {
   if (g.beta == 1) return;
-  const std::size_t width = dtype_bytes(product.c_dtype);
+  const std::size_t width = dtype_bytes(type_of_c(g));
   for (std::int64_t matrix = 0; matrix < g.batch * g.outer; ++matrix) {
     char* const c = static_cast<char*>(g.c) + (matrix / g.batch * g.outer_c + matrix % g.batch * g.stride_c) *
                                                   static_cast<std::int64_t>(width);
@@ -355,22 +353,18 @@ void clear(const Product& product) {
 
 // Returns the bias, or a copy that is aligned. Some algorithms read it 16 bytes at a time, and the heuristic
 // is told the alignment of the matrices only. `copy` keeps it alive until the product is enqueued.
-const void* aligned_bias(const Product& product, Tensor* copy) {
-  const void* const bias = product.args.bias;
+const void* aligned_bias(const GemmArgs& g, Tensor* copy) {
+  const void* const bias = g.bias;
   if (bias == nullptr || reinterpret_cast<std::uintptr_t>(bias) % kBiasAlignment == 0) return bias;
-  *copy = Tensor::empty({product.args.n}, product.c_dtype, {DeviceType::cuda, device_index()});
+  *copy = Tensor::empty({g.n}, type_of_c(g), {DeviceType::cuda, device_index()});
   check(cudaMemcpyAsync(copy->raw_data(), bias, static_cast<std::size_t>(copy->bytes()),
                         cudaMemcpyDeviceToDevice, stream()),
         "cudaMemcpyAsync");
   return copy->raw_data();
 }
 
-Dtype type_of_c(const GemmArgs& args) {
-  return args.c_f32 ? Dtype::f32 : args.dtype;
-}
-
-void check_types(const Product& product) {
-  const Dtype in = product.args.dtype, out = product.c_dtype;
+void check_types(const GemmArgs& g) {
+  const Dtype in = g.dtype, out = type_of_c(g);
   const bool known = (in == Dtype::f32 && out == Dtype::f32) ||
                      (in == Dtype::bf16 && (out == Dtype::f32 || out == Dtype::bf16));
   if (!known)
@@ -380,23 +374,21 @@ void check_types(const Product& product) {
 
 }  // namespace
 
-void multiply(const Product& product) {
-  check_types(product);
-  if (product.args.m == 0 || product.args.n == 0 || product.args.batch * product.args.outer == 0) return;
-  if (product.args.k == 0) return clear(product);
-  Product one = product;
-  one.args = arranged(product.args);
+void gemm(const GemmArgs& args) {
+  check_types(args);
+  if (args.m == 0 || args.n == 0 || args.batch * args.outer == 0) return;
+  if (args.k == 0) return clear(args);
   Tensor copy;
-  one.args.bias = aligned_bias(product, &copy);
-  const GemmArgs all = one.args;
-  const auto in = static_cast<std::int64_t>(dtype_bytes(all.dtype));
-  const auto out = static_cast<std::int64_t>(dtype_bytes(product.c_dtype));
-  one.args.outer = 1;
-  for (std::int64_t i = 0; i < all.outer; ++i) {
-    one.args.a = static_cast<const char*>(all.a) + i * all.outer_a * in;
-    one.args.b = static_cast<const char*>(all.b) + i * all.outer_b * in;
-    one.args.c = static_cast<char*>(all.c) + i * all.outer_c * out;
-    run(one);
+  GemmArgs g = arranged(args);
+  g.bias = aligned_bias(args, &copy);
+  const auto in = static_cast<std::int64_t>(dtype_bytes(g.dtype));
+  const auto out = static_cast<std::int64_t>(dtype_bytes(type_of_c(g)));
+  const std::int64_t outer = std::exchange(g.outer, 1);
+  for (std::int64_t i = 0; i < outer; ++i) {
+    run(g);
+    g.a = static_cast<const char*>(g.a) + g.outer_a * in;
+    g.b = static_cast<const char*>(g.b) + g.outer_b * in;
+    g.c = static_cast<char*>(g.c) + g.outer_c * out;
   }
 }
 
@@ -429,13 +421,8 @@ std::string product_library_version() {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
-void gemm(const GemmArgs& args) {
-  multiply({args, type_of_c(args)});
-}
-
 void product_supports(const ProductSupportQuery& query) {
-  *query.fits =
-      fused_products() && (query.product == nullptr || fits({*query.product, type_of_c(*query.product)}));
+  *query.fits = fused_products() && (query.product == nullptr || fits(*query.product));
 }
 
 }  // namespace eddy::cuda

@@ -7,20 +7,14 @@
 
 namespace eddy::cuda {
 
-// A product as the gemm slot takes it, with the types of A, B and of C apart. `args.dtype` is the type of A
-// and B. beta accumulates into C, so gradients of bf16 products can accumulate in f32.
+// Enqueues the product. beta accumulates into C, so gradients of bf16 products can accumulate in f32.
 //
 //   A, B     C           sums in
 //   f32      f32         f32, exact (or from inputs rounded to TF32, if that is on)
 //   bf16     f32, bf16   f32
-struct Product {
-  GemmArgs args;
-  Dtype c_dtype;
-};
-
-// Enqueues the product.
+//
 // errors: DtypeError for other types; DeviceError when cuBLASLt has no algorithm or fails.
-void multiply(const Product& product);
+void gemm(const GemmArgs& args);
 
 // Sets whether f32 products may round their inputs to TF32 (10 bits of mantissa): several times the speed on
 // tensor cores, for errors of up to 1e-3. Off by default, so that f32 means f32.

@@ -31,15 +31,12 @@ double best_ms(Work&& work) {
 
 double product_tflops(Dtype dtype, const Tensor& values) {
   const Tensor a = raw::cast(values, dtype), c = Tensor::empty({kSize, kSize}, dtype, values.device());
-  GemmArgs g{};
-  g.dtype = dtype;
-  g.m = g.n = g.k = g.lda = g.ldb = g.ldc = kSize;
-  g.transpose_b = true;  // as in a linear layer
-  g.a = g.b = a.raw_data();
-  g.c = c.raw_data();
+  // B is transposed, as in a linear layer.
+  const GemmArgs g{dtype,        false, true,         kSize, kSize,        kSize,
+                   a.raw_data(), kSize, a.raw_data(), kSize, c.raw_data(), kSize};
   const double operations =
       2.0 * static_cast<double>(kSize) * static_cast<double>(kSize) * static_cast<double>(kSize);
-  return operations / best_ms([&] { multiply({g, dtype}); }) / 1e9;
+  return operations / best_ms([&] { gemm(g); }) / 1e9;
 }
 
 }  // namespace

@@ -171,7 +171,6 @@ AttentionStrides strides_of(const Tensor& x) {
 struct Parts {
   Tensor q, k, v, head_scale, bias, positions, past_k, past_v;
 };
-constexpr int kParts = 8;
 
 struct Mixed {
   Tensor output, log_sum;
@@ -326,39 +325,79 @@ Tensor packed_part(const Tensor& x, int part, int count, std::int64_t heads) {
   return of_heads(raw::narrow(x, 2, part * dim, dim), heads);
 }
 
-Parts packed_parts(const Tensor& qkv, std::int64_t heads, const Tensor& head_scale, const Tensor& bias,
-                   const Tensor& positions) {
-  return {packed_part(qkv, 0, 3, heads),
-          packed_part(qkv, 1, 3, heads),
-          packed_part(qkv, 2, 3, heads),
-          head_scale,
-          bias,
-          positions,
-          {},
-          {}};
-}
+// How the inputs of a node hold the parts; the same for its gradients, of which any may be undefined.
+struct Form {
+  const char* op;
+  Parts (*parts)(const std::vector<Tensor>& inputs, std::int64_t heads);
+  int head_scale;  // its place among the inputs, or -1
+};
 
-// The parts of packed tensors, or of their gradients; all may be undefined.
-Parts packed_keys_parts(const Tensor& q, const Tensor& past, const Tensor& own, std::int64_t heads) {
-  return {q.defined() ? of_heads(q, heads) : Tensor(),
-          packed_part(own, 0, 2, heads),
-          packed_part(own, 1, 2, heads),
-          {},
-          {},
-          {},
-          packed_part(past, 0, 2, heads),
-          packed_part(past, 1, 2, heads)};
-}
+const Form kSeparate{"attention",
+                     [](const std::vector<Tensor>& x, std::int64_t) {
+                       return Parts{x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7]};
+                     },
+                     3};
+const Form kPacked{"attention_packed",
+                   [](const std::vector<Tensor>& x, std::int64_t heads) {
+                     return Parts{packed_part(x[0], 0, 3, heads),
+                                  packed_part(x[0], 1, 3, heads),
+                                  packed_part(x[0], 2, 3, heads),
+                                  x[1],
+                                  x[2],
+                                  x[3],
+                                  {},
+                                  {}};
+                   },
+                   1};
+const Form kPackedKeys{"attention_packed_keys",
+                       [](const std::vector<Tensor>& x, std::int64_t heads) {
+                         return Parts{packed_part(x[0], 0, 1, heads),
+                                      packed_part(x[2], 0, 2, heads),
+                                      packed_part(x[2], 1, 2, heads),
+                                      {},
+                                      {},
+                                      {},
+                                      packed_part(x[1], 0, 2, heads),
+                                      packed_part(x[1], 1, 2, heads)};
+                       },
+                       -1};
 
-// Passes on the gradients that are defined, each to the input with that index.
-void give_defined(VjpContext& context, std::initializer_list<std::pair<int, Tensor>> gradients) {
-  for (const auto& [place, gradient] : gradients)
-    if (gradient.defined()) context.sink.give(place, gradient);
-}
-
-// Memory for the gradient of input `k`; undefined if it is not wanted.
-Tensor gradient_of(const VjpContext& context, int k, const Tensor& x) {
-  return context.sink.needs(k) ? Tensor::empty(x.shape(), x.dtype(), x.device()) : Tensor();
+// Checks what all forms share, runs the kernel and records it. The result has the shape `shape`.
+Tensor mix(const Form& form, const std::vector<Tensor>& inputs, std::int64_t heads, const Shape& shape,
+           const AttentionOptions& options) {
+  const Parts given = form.parts(inputs, heads);
+  AttentionOptions all = options;
+  all.past_keys = given.past_k;
+  all.past_values = given.past_v;
+  detail::check_attention(form.op, given.q, given.k, given.v, all);
+  std::vector<Tensor> saved;
+  for (const Tensor& x : inputs)
+    saved.push_back(static_cast<int>(saved.size()) == form.head_scale ? contiguous_or_none(x) : readable(x));
+  const Mixed mixed = forward(form.parts(saved, heads), options);
+  saved.insert(saved.end(), {mixed.output, mixed.log_sum});
+  const Tensor y = raw::reshape(mixed.output, shape);
+  record_many(
+      form.op, inputs, {y}, saved,
+      [plain = without_tensors(options), form, heads,
+       count = static_cast<int>(inputs.size())](VjpContext& v) {
+        std::vector<Tensor> x, gradients;
+        const GradientBuffer dhead_scale =
+            form.head_scale < 0 ? GradientBuffer{} : gradient_buffer(v, form.head_scale);
+        for (int i = 0; i < count; ++i) {
+          x.push_back(v.saved(i));
+          gradients.push_back(i == form.head_scale ? dhead_scale.tensor
+                              : v.sink.needs(i)    ? Tensor::empty(x[i].shape(), x[i].dtype(), x[i].device())
+                                                   : Tensor());
+        }
+        const Tensor &output = v.saved(count), &dy = v.dy();
+        const Tensor doutput =
+            dy.shape() == output.shape() ? readable(dy) : raw::reshape(raw::contiguous(dy), output.shape());
+        backward_into(form.parts(x, heads), {output, v.saved(count + 1)}, doutput, plain,
+                      form.parts(gradients, heads), dhead_scale.beta);
+        for (int i = 0; i < count; ++i)
+          if (i != form.head_scale && gradients[i].defined()) v.sink.give(i, gradients[i]);
+      });
+  return y;
 }
 
 }  // namespace
@@ -370,38 +409,11 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
       return attention(q, joined->k, joined->v, joined->options);
   if (widens(q))
     return narrowed(attention(wide(q), wide_like("attention", q, k), wide_like("attention", q, v), options));
-  detail::check_attention("attention", q, k, v, options);
-  const Parts x{readable(q),
-                readable(k),
-                readable(v),
-                contiguous_or_none(options.head_scale),
-                readable(options.bias),
-                readable(options.positions),
-                readable(options.past_keys),
-                readable(options.past_values)};
-  const Mixed mixed = forward(x, options);
-  return record(
-      "attention",
+  if (!q.defined()) checks::floating("attention", q, "q");
+  return mix(
+      kSeparate,
       {q, k, v, options.head_scale, options.bias, options.positions, options.past_keys, options.past_values},
-      mixed.output,
-      {x.q, x.k, x.v, x.head_scale, x.bias, x.positions, x.past_k, x.past_v, mixed.output, mixed.log_sum},
-      [plain = without_tensors(options)](VjpContext& context) {
-        const auto saved = [&context](int i) { return context.saved(i); };
-        const auto gradient = [&context](int i) { return gradient_of(context, i, context.saved(i)); };
-        const GradientBuffer dhead_scale = gradient_buffer(context, 3);
-        const Parts gradients{gradient(0), gradient(1), gradient(2), dhead_scale.tensor,
-                              gradient(4), gradient(5), gradient(6), gradient(7)};
-        backward_into({saved(0), saved(1), saved(2), saved(3), saved(4), saved(5), saved(6), saved(7)},
-                      {saved(kParts), saved(kParts + 1)}, readable(context.dy()), plain, gradients,
-                      dhead_scale.beta);
-        give_defined(context, {{0, gradients.q},
-                               {1, gradients.k},
-                               {2, gradients.v},
-                               {4, gradients.bias},
-                               {5, gradients.positions},
-                               {6, gradients.past_k},
-                               {7, gradients.past_v}});
-      });
+      0, q.shape(), options);
 }
 
 Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOptions& given) {
@@ -417,29 +429,8 @@ Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOp
     fail<ShapeError>(
         "attention_packed: 3 heads must divide the width: width {}, heads {} (columns q, k, v of dim each)",
         qkv.dim(2), heads);
-  const Tensor rows = readable(qkv);
-  const Parts x = packed_parts(rows, heads, contiguous_or_none(options.head_scale), readable(options.bias),
-                               readable(options.positions));
-  detail::check_attention("attention_packed", x.q, x.k, x.v, options);
-  const Mixed mixed = forward(x, options);
-  const Tensor y = raw::reshape(mixed.output, {qkv.dim(0), qkv.dim(1), qkv.dim(2) / 3});
-  return record(
-      "attention_packed", {qkv, options.head_scale, options.bias, options.positions}, y,
-      {rows, x.head_scale, x.bias, x.positions, mixed.output, mixed.log_sum},
-      [plain = without_tensors(options), heads](VjpContext& context) {
-        const auto gradient = [&context](int i) { return gradient_of(context, i, context.saved(i)); };
-        const Tensor dqkv = gradient(0);
-        const GradientBuffer dhead_scale = gradient_buffer(context, 1);
-        Parts gradients{{}, {}, {}, dhead_scale.tensor, gradient(2), gradient(3), {}, {}};
-        if (dqkv.defined())
-          gradients = packed_parts(dqkv, heads, gradients.head_scale, gradients.bias, gradients.positions);
-        const Tensor &output = context.saved(4), doutput = raw::contiguous(context.dy());
-        backward_into(
-            packed_parts(context.saved(0), heads, context.saved(1), context.saved(2), context.saved(3)),
-            {output, context.saved(5)}, raw::reshape(doutput, output.shape()), plain, gradients,
-            dhead_scale.beta);
-        give_defined(context, {{0, dqkv}, {2, gradients.bias}, {3, gradients.positions}});
-      });
+  return mix(kPacked, {qkv, options.head_scale, options.bias, options.positions}, heads,
+             {qkv.dim(0), qkv.dim(1), qkv.dim(2) / 3}, options);
 }
 
 Tensor attention_packed_keys(const Tensor& q, const Tensor& past, const Tensor& own, std::int64_t heads,
@@ -470,24 +461,7 @@ Tensor attention_packed_keys(const Tensor& q, const Tensor& past, const Tensor& 
     };
     return reshape(attention(by_head(q), by_head(parts[0]), by_head(parts[1]), options), q.shape());
   }
-  const Tensor queries = readable(q), before = readable(past), rows = readable(own);
-  const Parts x = packed_keys_parts(queries, before, rows, heads);
-  AttentionOptions with_past = options;
-  with_past.past_keys = x.past_k;
-  with_past.past_values = x.past_v;
-  detail::check_attention(op, x.q, x.k, x.v, with_past);
-  const Mixed mixed = forward(x, options);
-  return record(
-      op, {q, past, own}, raw::reshape(mixed.output, q.shape()),
-      {queries, before, rows, mixed.output, mixed.log_sum}, [options, heads](VjpContext& context) {
-        const auto gradient = [&context](int i) { return gradient_of(context, i, context.saved(i)); };
-        const Tensor dq = gradient(0), dpast = gradient(1), down = gradient(2);
-        const Tensor &output = context.saved(3), doutput = raw::contiguous(context.dy());
-        backward_into(packed_keys_parts(context.saved(0), context.saved(1), context.saved(2), heads),
-                      {output, context.saved(4)}, raw::reshape(doutput, output.shape()), options,
-                      packed_keys_parts(dq, dpast, down, heads), 0);
-        give_defined(context, {{0, dq}, {1, dpast}, {2, down}});
-      });
+  return mix(kPackedKeys, {q, past, own}, heads, q.shape(), options);
 }
 
 }  // namespace eddy

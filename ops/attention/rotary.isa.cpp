@@ -4,12 +4,10 @@
 
 #include "ops/cpu/isa.h"
 #include "ops/cpu/lanes.h"
-#include "tensor/threads/thread_pool.h"
+#include "ops/cpu/rows.h"
 
 namespace eddy::EDDY_ISA {
 namespace {
-
-constexpr std::int64_t kChunk = 1 << 14;  // elements that pay for handing a chunk to a thread
 
 template <class T>
 struct SwapMask;
@@ -57,24 +55,21 @@ template <class T>
 void rotary_kernel(const RotaryArgs& args) {
   const std::int64_t width = 2 * args.pairs, row_elements = args.heads * width;
   const T sign = args.back ? T(-1) : T(1), beta = static_cast<T>(args.beta);
-  parallel_for(args.batch * args.time, row_elements >= kChunk ? 1 : kChunk / row_elements,
-               [=, &args](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t row = begin; row < end; ++row) {
-                   const std::int64_t batch = row / args.time, time = row % args.time;
-                   const T* const x = static_cast<const T*>(args.x) + batch * args.x_batch_stride +
-                                      time * args.x_time_stride;
-                   const T* const cosines = static_cast<const T*>(args.turns) + time * 2 * width;
-                   const T* const sines = cosines + width;
-                   T* const y = static_cast<T*>(args.y) + row * row_elements;
-                   for (std::int64_t head = 0; head < args.heads; ++head) {
-                     const T* const from = x + head * args.x_head_stride;
-                     if (beta == T(0))
-                       turn_head<T, false>(from, cosines, sines, sign, y + head * width, beta, width);
-                     else
-                       turn_head<T, true>(from, cosines, sines, sign, y + head * width, beta, width);
-                   }
-                 }
-               });
+  for_each_row(args.batch * args.time, row_elements, [=, &args](std::int64_t row) {
+    const std::int64_t batch = row / args.time, time = row % args.time;
+    const T* const x =
+        static_cast<const T*>(args.x) + batch * args.x_batch_stride + time * args.x_time_stride;
+    const T* const cosines = static_cast<const T*>(args.turns) + time * 2 * width;
+    const T* const sines = cosines + width;
+    T* const y = static_cast<T*>(args.y) + row * row_elements;
+    for (std::int64_t head = 0; head < args.heads; ++head) {
+      const T* const from = x + head * args.x_head_stride;
+      if (beta == T(0))
+        turn_head<T, false>(from, cosines, sines, sign, y + head * width, beta, width);
+      else
+        turn_head<T, true>(from, cosines, sines, sign, y + head * width, beta, width);
+    }
+  });
 }
 
 }  // namespace

@@ -19,6 +19,13 @@ inline void floating(const char* op, const Tensor& x, const char* name = "input"
                      dtype_name(x.dtype()));
 }
 
+// Checks that x is an arena: floating, and contiguous.
+inline void arena(const char* op, const Tensor& x, const char* name = "input") {
+  floating(op, x, name);
+  if (!x.contiguous())
+    fail<ValueError>("{}: {} {} has strides (row-major arenas only)", op, name, to_string(x.shape()));
+}
+
 // Checks that a and b have the same dtype and device.
 inline void same_kind(const char* op, const Tensor& a, const Tensor& b) {
   defined(op, b);

@@ -142,6 +142,19 @@ EDDY_INLINE TwoSums<T> lane_two_sums(std::int64_t n, TermA term_a, TermB term_b)
   return {fold_lanes<T>(sums_a, Plus{}), fold_lanes<T>(sums_b, Plus{})};
 }
 
+// Returns the same sum of term(i), with element i in lane i mod Lanes and the lanes added in order.
+template <std::int64_t Lanes, class Term>
+EDDY_INLINE double sum_in_order(std::int64_t n, Term term) {
+  double lanes[Lanes] = {};
+  std::int64_t i = 0;
+  for (; i + Lanes <= n; i += Lanes)
+    for (std::int64_t lane = 0; lane < Lanes; ++lane) lanes[lane] += term(i + lane);
+  for (std::int64_t lane = 0; i < n; ++i, ++lane) lanes[lane] += term(i);
+  double sum = 0;
+  for (std::int64_t lane = 0; lane < Lanes; ++lane) sum += lanes[lane];
+  return sum;
+}
+
 // The larger of two, or NaN if one is NaN. For elements and vectors.
 struct NanMax {
   template <class V>

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ops/cpu/isa.h"
+#include "tensor/convert.h"
 #include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
@@ -71,45 +72,35 @@ EDDY_INLINE void for_columns(const GatherArgs& args, Body&& body) {
   });
 }
 
-template <class T>
-void gather_forward(const GatherArgs& args) {
-  const T* const x = static_cast<const T*>(args.from);
-  T* const y = static_cast<T*>(args.to);
+// Runs body(index into picks, index into x) for every pick.
+template <class Body>
+EDDY_INLINE void for_picks(const GatherArgs& args, Body body) {
   const std::int64_t size = args.size, picks = args.picks, inner = args.inner;
   const std::int64_t* const index = args.index;
   for_columns(args, [=](std::int64_t o, std::int64_t first, std::int64_t last) {
     for (std::int64_t j = 0; j < picks; ++j) {
       const std::int64_t row = (o * picks + j) * inner;
-      for (std::int64_t i = first; i < last; ++i) y[row + i] = x[(o * size + index[row + i]) * inner + i];
+      for (std::int64_t i = first; i < last; ++i) body(row + i, (o * size + index[row + i]) * inner + i);
     }
   });
+}
+
+template <class T>
+void gather_forward(const GatherArgs& args) {
+  const T* const x = static_cast<const T*>(args.from);
+  T* const y = static_cast<T*>(args.to);
+  for_picks(args, [=](std::int64_t pick, std::int64_t place) { y[pick] = x[place]; });
 }
 
 template <class T>
 void gather_backward(const GatherArgs& args) {
   const T* const dy = static_cast<const T*>(args.from);
   T* const dx = static_cast<T*>(args.to);
-  const std::int64_t size = args.size, picks = args.picks, inner = args.inner;
-  const std::int64_t* const index = args.index;
-  for_columns(args, [=](std::int64_t o, std::int64_t first, std::int64_t last) {
-    for (std::int64_t j = 0; j < picks; ++j) {
-      const std::int64_t row = (o * picks + j) * inner;
-      for (std::int64_t i = first; i < last; ++i) dx[(o * size + index[row + i]) * inner + i] += dy[row + i];
-    }
-  });
+  for_picks(args, [=](std::int64_t pick, std::int64_t place) { dx[place] += dy[pick]; });
 }
 
 void gather_forward_entry(const GatherArgs& args) {
-  switch (dtype_bytes(args.dtype)) {
-    case 1:
-      return gather_forward<std::uint8_t>(args);
-    case 2:
-      return gather_forward<std::uint16_t>(args);
-    case 4:
-      return gather_forward<std::uint32_t>(args);
-    default:
-      return gather_forward<std::uint64_t>(args);
-  }
+  dispatch_by_size(args.dtype, [&](auto bits) { gather_forward<decltype(bits)>(args); });
 }
 
 }  // namespace

@@ -6,37 +6,29 @@
 
 #include "ops/cpu/isa.h"
 #include "ops/cpu/row_exp.h"
-#include "tensor/threads/thread_pool.h"
+#include "ops/cpu/rows.h"
 
 namespace eddy::EDDY_ISA {
 namespace {
-
-constexpr std::int64_t kChunk = 1 << 14;  // elements that pay for handing a chunk to a thread
-
-EDDY_INLINE std::int64_t rows_per_chunk(std::int64_t classes) {
-  return classes >= kChunk ? 1 : kChunk / (classes > 0 ? classes : 1);
-}
 
 template <class T>
 void forward_kernel(const CrossEntropyArgs& args) {
   const T* const logits = static_cast<const T*>(args.logits);
   T* const row_loss = static_cast<T*>(args.row_loss);
   const std::int64_t classes = args.classes;
-  parallel_for(args.rows, rows_per_chunk(classes), [=, &args](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      const std::int64_t target = args.targets[row];
-      if (target == args.ignore) {
-        row_loss[row] = T(0);
-        continue;
-      }
-      const T* const x = logits + row * classes;
-      const T top = lane_max(x, classes);
-      const T sum = sum_of_exp(x, classes, top);
-      row_loss[row] = vec::log(sum) - (x[target] - top);
-      if (args.row_max != nullptr) {
-        static_cast<T*>(args.row_max)[row] = top;
-        static_cast<T*>(args.row_inverse)[row] = T(1) / sum;
-      }
+  for_each_row(args.rows, classes, [=, &args](std::int64_t row) {
+    const std::int64_t target = args.targets[row];
+    if (target == args.ignore) {
+      row_loss[row] = T(0);
+      return;
+    }
+    const T* const x = logits + row * classes;
+    const T top = lane_max(x, classes);
+    const T sum = sum_of_exp(x, classes, top);
+    row_loss[row] = vec::log(sum) - (x[target] - top);
+    if (args.row_max != nullptr) {
+      static_cast<T*>(args.row_max)[row] = top;
+      static_cast<T*>(args.row_inverse)[row] = T(1) / sum;
     }
   });
 }
@@ -47,23 +39,21 @@ void loss_and_gradient_kernel(const CrossEntropyRowsArgs& args) {
   const T* const logits = static_cast<const T*>(args.logits);
   T *const row_loss = static_cast<T*>(args.row_loss), *const dlogits = static_cast<T*>(args.dlogits);
   const std::int64_t classes = args.classes;
-  parallel_for(args.rows, rows_per_chunk(classes), [=, &args](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      const std::int64_t target = args.targets[row];
-      const T* const x = logits + row * classes;
-      T* const dx = dlogits + row * classes;
-      if (target == args.ignore) {
-        row_loss[row] = T(0);
-        for (std::int64_t i = 0; i < classes; ++i) dx[i] = T(0);
-        continue;
-      }
-      const T top = lane_max(x, classes), of_target = x[target];
-      const T sum = sum_of_exp(x, classes, top, dx);
-      row_loss[row] = vec::log(sum) - (of_target - top);
-      const T inverse = T(1) / sum;
-      for (std::int64_t i = 0; i < classes; ++i) dx[i] = inverse * dx[i];
-      dx[target] -= T(1);
+  for_each_row(args.rows, classes, [=, &args](std::int64_t row) {
+    const std::int64_t target = args.targets[row];
+    const T* const x = logits + row * classes;
+    T* const dx = dlogits + row * classes;
+    if (target == args.ignore) {
+      row_loss[row] = T(0);
+      for (std::int64_t i = 0; i < classes; ++i) dx[i] = T(0);
+      return;
     }
+    const T top = lane_max(x, classes), of_target = x[target];
+    const T sum = sum_of_exp(x, classes, top, dx);
+    row_loss[row] = vec::log(sum) - (of_target - top);
+    const T inverse = T(1) / sum;
+    for (std::int64_t i = 0; i < classes; ++i) dx[i] = inverse * dx[i];
+    dx[target] -= T(1);
   });
 }
 
@@ -91,23 +81,21 @@ void backward_kernel(const CrossEntropyBackwardArgs& args) {
   const T beta = static_cast<T>(args.beta);
   const T scale = *static_cast<const T*>(args.dy) * *static_cast<const T*>(args.inverse_scored);
   const std::int64_t classes = args.classes;
-  parallel_for(args.rows, rows_per_chunk(classes), [=, &args](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      const std::int64_t target = args.targets[row];
-      const T* const x = logits + row * classes;
-      T* const dx = dlogits + row * classes;
-      if (target == args.ignore) {
-        for (std::int64_t i = 0; i < classes; ++i) dx[i] = beta == T(0) ? T(0) : beta * dx[i];
-        continue;
-      }
-      const T top = tops[row], factor = scale * inverses[row];
-      if (beta == T(0)) {
-        for (std::int64_t i = 0; i < classes; ++i) dx[i] = factor * vec::exp(x[i] - top);
-      } else {
-        for (std::int64_t i = 0; i < classes; ++i) dx[i] = beta * dx[i] + factor * vec::exp(x[i] - top);
-      }
-      dx[target] -= scale;
+  for_each_row(args.rows, classes, [=, &args](std::int64_t row) {
+    const std::int64_t target = args.targets[row];
+    const T* const x = logits + row * classes;
+    T* const dx = dlogits + row * classes;
+    if (target == args.ignore) {
+      for (std::int64_t i = 0; i < classes; ++i) dx[i] = beta == T(0) ? T(0) : beta * dx[i];
+      return;
     }
+    const T top = tops[row], factor = scale * inverses[row];
+    if (beta == T(0)) {
+      for (std::int64_t i = 0; i < classes; ++i) dx[i] = factor * vec::exp(x[i] - top);
+    } else {
+      for (std::int64_t i = 0; i < classes; ++i) dx[i] = beta * dx[i] + factor * vec::exp(x[i] - top);
+    }
+    dx[target] -= scale;
   });
 }
 

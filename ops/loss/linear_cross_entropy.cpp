@@ -8,7 +8,6 @@
 #include "ops/cast/widen.h"
 #include "ops/core/checks.h"
 #include "ops/loss/cross_entropy.h"
-#include "ops/optimizer/optimizer.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/product/product.h"
 #include "ops/reduce/reduce.h"

@@ -180,19 +180,8 @@ MemoryMatches memory_search(const Tensor& q, const Tensor& given_keys, const Ten
     for (std::int64_t first = 0; first < time; first += chunk) {
       const std::int64_t rows = std::min(chunk, time - first), query = sequence * time + first;
       if (filled > 0) {
-        GemmArgs gemm{};
-        gemm.dtype = q.dtype();
-        gemm.transpose_b = true;
-        gemm.m = rows;
-        gemm.n = filled;
-        gemm.k = head_dim;
-        gemm.a = at(queries, query * row + in_row);
-        gemm.lda = row;
-        gemm.b = at(keys, of_entries);
-        gemm.ldb = row;
-        gemm.c = scores.raw_data();
-        gemm.ldc = size;
-        gemm_slot(device, gemm);
+        gemm_slot(device, {q.dtype(), false, true, rows, filled, head_dim, at(queries, query * row + in_row),
+                           row, at(keys, of_entries), row, scores.raw_data(), size});
       }
       const std::int64_t to = query * topk * row + in_row;
       memory_take_slot(

@@ -8,17 +8,11 @@
 
 #include "ops/cpu/isa.h"
 #include "ops/cpu/lanes.h"
+#include "ops/cpu/rows.h"
 #include "ops/cpu/vec_math.h"
-#include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
 namespace {
-
-constexpr std::int64_t kChunk = 1 << 14;  // elements that pay for handing a chunk to a thread
-
-EDDY_INLINE std::int64_t items_per_chunk(std::int64_t elements_per_item) {
-  return elements_per_item >= kChunk ? 1 : kChunk / elements_per_item;
-}
 
 // Writes y = n weight + bias for one row.
 template <class T>
@@ -45,34 +39,32 @@ void forward_rows(const RowNormArgs& args) {
   T *const means = static_cast<T*>(args.mean), *const rstds = static_cast<T*>(args.rstd);
   const std::int64_t width = args.width;
   const T count = static_cast<T>(width), eps = static_cast<T>(args.eps);
-  parallel_for(args.rows, items_per_chunk(width), [=, &args](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      const T* x = static_cast<const T*>(args.x) + row * args.x_stride;
-      if (args.delta != nullptr) {
-        const T *const first = x, *const second = static_cast<const T*>(args.delta) + row * args.delta_stride;
-        T* const sum = static_cast<T*>(args.sum) + row * width;
+  for_each_row(args.rows, width, [=, &args](std::int64_t row) {
+    const T* x = static_cast<const T*>(args.x) + row * args.x_stride;
+    if (args.delta != nullptr) {
+      const T *const first = x, *const second = static_cast<const T*>(args.delta) + row * args.delta_stride;
+      T* const sum = static_cast<T*>(args.sum) + row * width;
 #pragma GCC ivdep
-        for (std::int64_t i = 0; i < width; ++i) sum[i] = first[i] + second[i];
-        x = sum;
-      }
-      T mean = 0;
-      if constexpr (Centred)
-        mean = lane_sum<T>(width, [x](auto reader, std::int64_t i) { return reader.load(x + i); }) / count;
-      const T squares = lane_sum<T>(width, [x, mean](auto reader, std::int64_t i) {
-        const auto distance = reader.load(x + i) - mean;
-        return distance * distance;
-      });
-      const T rstd = T(1) / vec::sqrt(squares / count + eps);
-      T* const y = static_cast<T*>(args.y) + row * args.y_stride;
-      scale_row(x, mean, rstd, weight, Centred ? bias : nullptr, y, width);
-      if (!Centred && args.table != nullptr) {
-        const T* const place = static_cast<const T*>(args.table) + row % args.table_rows * width;
-#pragma GCC ivdep
-        for (std::int64_t i = 0; i < width; ++i) y[i] += place[i];
-      }
-      if (Centred && means != nullptr) means[row] = mean;
-      if (rstds != nullptr) rstds[row] = rstd;
+      for (std::int64_t i = 0; i < width; ++i) sum[i] = first[i] + second[i];
+      x = sum;
     }
+    T mean = 0;
+    if constexpr (Centred)
+      mean = lane_sum<T>(width, [x](auto reader, std::int64_t i) { return reader.load(x + i); }) / count;
+    const T squares = lane_sum<T>(width, [x, mean](auto reader, std::int64_t i) {
+      const auto distance = reader.load(x + i) - mean;
+      return distance * distance;
+    });
+    const T rstd = T(1) / vec::sqrt(squares / count + eps);
+    T* const y = static_cast<T*>(args.y) + row * args.y_stride;
+    scale_row(x, mean, rstd, weight, Centred ? bias : nullptr, y, width);
+    if (!Centred && args.table != nullptr) {
+      const T* const place = static_cast<const T*>(args.table) + row % args.table_rows * width;
+#pragma GCC ivdep
+      for (std::int64_t i = 0; i < width; ++i) y[i] += place[i];
+    }
+    if (Centred && means != nullptr) means[row] = mean;
+    if (rstds != nullptr) rstds[row] = rstd;
   });
 }
 
@@ -165,34 +157,29 @@ void backward_rows(const RowNormBackwardArgs& args) {
   const std::int64_t width = args.width;
   const T dx_beta = static_cast<T>(args.dx_beta), partial_beta = static_cast<T>(args.partial_beta);
   const T* const weight = static_cast<const T*>(args.weight);
-  parallel_for(
-      norm_blocks(args.rows), items_per_chunk(kNormBlockRows * width),
-      [=, &args](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t block = begin; block < end; ++block) {
-          T* const dweight = args.dweight_partials == nullptr
-                                 ? nullptr
-                                 : static_cast<T*>(args.dweight_partials) + block * width;
-          T* const dbias =
-              args.dbias_partials == nullptr ? nullptr : static_cast<T*>(args.dbias_partials) + block * width;
-          start_partial(dweight, partial_beta, width);
-          start_partial(dbias, partial_beta, width);
-          const std::int64_t first = block * kNormBlockRows;
-          const std::int64_t last = first + kNormBlockRows < args.rows ? first + kNormBlockRows : args.rows;
-          for (std::int64_t r = first; r < last; ++r) {
-            const BackwardRow<T> row{static_cast<const T*>(args.dy) + r * args.dy_stride,
-                                     static_cast<const T*>(args.x) + r * args.x_stride, weight,
-                                     Centred ? static_cast<const T*>(args.mean)[r] : T(0),
-                                     static_cast<const T*>(args.rstd)[r]};
-            // Before dx: it may overwrite dy.
-            add_partials(row, dweight, dbias, width);
-            if (args.dx == nullptr) continue;
-            T* const dx = static_cast<T*>(args.dx) + r * args.dx_stride;
-            const T beta = start_dx(static_cast<const T*>(args.dsum), r, dx, dx_beta, width);
-            weight != nullptr ? dx_row<T, Centred, true>(row, dx, beta, width)
-                              : dx_row<T, Centred, false>(row, dx, beta, width);
-          }
-        }
-      });
+  for_each_row(norm_blocks(args.rows), kNormBlockRows * width, [=, &args](std::int64_t block) {
+    T* const dweight =
+        args.dweight_partials == nullptr ? nullptr : static_cast<T*>(args.dweight_partials) + block * width;
+    T* const dbias =
+        args.dbias_partials == nullptr ? nullptr : static_cast<T*>(args.dbias_partials) + block * width;
+    start_partial(dweight, partial_beta, width);
+    start_partial(dbias, partial_beta, width);
+    const std::int64_t first = block * kNormBlockRows;
+    const std::int64_t last = first + kNormBlockRows < args.rows ? first + kNormBlockRows : args.rows;
+    for (std::int64_t r = first; r < last; ++r) {
+      const BackwardRow<T> row{static_cast<const T*>(args.dy) + r * args.dy_stride,
+                               static_cast<const T*>(args.x) + r * args.x_stride, weight,
+                               Centred ? static_cast<const T*>(args.mean)[r] : T(0),
+                               static_cast<const T*>(args.rstd)[r]};
+      // Before dx: it may overwrite dy.
+      add_partials(row, dweight, dbias, width);
+      if (args.dx == nullptr) continue;
+      T* const dx = static_cast<T*>(args.dx) + r * args.dx_stride;
+      const T beta = start_dx(static_cast<const T*>(args.dsum), r, dx, dx_beta, width);
+      weight != nullptr ? dx_row<T, Centred, true>(row, dx, beta, width)
+                        : dx_row<T, Centred, false>(row, dx, beta, width);
+    }
+  });
 }
 
 template <class T>

@@ -3,35 +3,27 @@
 
 #include "ops/cpu/isa.h"
 #include "ops/cpu/lanes.h"
+#include "ops/cpu/rows.h"
 #include "ops/cpu/vec_math.h"
-#include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
 namespace {
-
-constexpr std::int64_t kChunk = 1 << 14;  // elements that pay for handing a chunk to a thread
-
-EDDY_INLINE std::int64_t rows_per_chunk(std::int64_t width) {
-  return width >= kChunk ? 1 : kChunk / width;
-}
 
 template <class T>
 void forward_kernel(const UnitNormArgs& args) {
   const std::int64_t width = args.width;
   const T eps = static_cast<T>(args.eps);
-  parallel_for(args.rows, rows_per_chunk(width), [=, &args](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      const T* const x = static_cast<const T*>(args.x) + row * args.x_stride;
-      T* const y = static_cast<T*>(args.y) + row * width;
-      const T squares = lane_sum<T>(width, [x](auto reader, std::int64_t i) {
-        const auto value = reader.load(x + i);
-        return value * value;
-      });
-      const T scale = unit_norm_plain(args, row) ? T(1) : T(1) / vec::sqrt(squares + eps);
+  for_each_row(args.rows, width, [=, &args](std::int64_t row) {
+    const T* const x = static_cast<const T*>(args.x) + row * args.x_stride;
+    T* const y = static_cast<T*>(args.y) + row * width;
+    const T squares = lane_sum<T>(width, [x](auto reader, std::int64_t i) {
+      const auto value = reader.load(x + i);
+      return value * value;
+    });
+    const T scale = unit_norm_plain(args, row) ? T(1) : T(1) / vec::sqrt(squares + eps);
 #pragma GCC ivdep
-      for (std::int64_t i = 0; i < width; ++i) y[i] = x[i] * scale;
-      static_cast<T*>(args.scale)[row] = scale;
-    }
+    for (std::int64_t i = 0; i < width; ++i) y[i] = x[i] * scale;
+    static_cast<T*>(args.scale)[row] = scale;
   });
 }
 
@@ -39,22 +31,20 @@ template <class T>
 void backward_kernel(const UnitNormBackwardArgs& args) {
   const std::int64_t width = args.width;
   const T beta = static_cast<T>(args.beta);
-  parallel_for(args.rows, rows_per_chunk(width), [=, &args](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      const T* const dy = static_cast<const T*>(args.dy) + row * args.dy_stride;
-      const T* const y = static_cast<const T*>(args.y) + row * width;
-      T* const dx = static_cast<T*>(args.dx) + row * width;
-      const T scale = static_cast<const T*>(args.scale)[row];
-      const T dy_y = unit_norm_plain(args, row) ? T(0) : lane_sum<T>(width, [=](auto reader, std::int64_t i) {
-        return reader.load(dy + i) * reader.load(y + i);
-      });
-      if (beta == T(0)) {
+  for_each_row(args.rows, width, [=, &args](std::int64_t row) {
+    const T* const dy = static_cast<const T*>(args.dy) + row * args.dy_stride;
+    const T* const y = static_cast<const T*>(args.y) + row * width;
+    T* const dx = static_cast<T*>(args.dx) + row * width;
+    const T scale = static_cast<const T*>(args.scale)[row];
+    const T dy_y = unit_norm_plain(args, row) ? T(0) : lane_sum<T>(width, [=](auto reader, std::int64_t i) {
+      return reader.load(dy + i) * reader.load(y + i);
+    });
+    if (beta == T(0)) {
 #pragma GCC ivdep
-        for (std::int64_t i = 0; i < width; ++i) dx[i] = scale * (dy[i] - y[i] * dy_y);
-      } else {
+      for (std::int64_t i = 0; i < width; ++i) dx[i] = scale * (dy[i] - y[i] * dy_y);
+    } else {
 #pragma GCC ivdep
-        for (std::int64_t i = 0; i < width; ++i) dx[i] = beta * dx[i] + scale * (dy[i] - y[i] * dy_y);
-      }
+      for (std::int64_t i = 0; i < width; ++i) dx[i] = beta * dx[i] + scale * (dy[i] - y[i] * dy_y);
     }
   });
 }

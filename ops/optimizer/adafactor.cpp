@@ -62,12 +62,6 @@ namespace {
 
 constexpr const char* kName = "adafactor_step";
 
-void check_arena(const Tensor& x, const char* name) {
-  checks::floating(kName, x, name);
-  if (!x.contiguous())
-    fail<ValueError>("{}: {} {} has strides (row-major arenas only)", kName, name, to_string(x.shape()));
-}
-
 void check_options(const AdafactorOptions& options) {
   const auto positive = [](const char* name, double value) {
     if (!(value > 0 && std::isfinite(value)))
@@ -84,18 +78,7 @@ void check_options(const AdafactorOptions& options) {
 // Everything but the tables and the scalars.
 void check_step(const Tensor& params, const Tensor& grads, const Tensor& momentum, const Tensor& second,
                 const AdafactorPlan& plan, const AdafactorOptions& options, const Tensor& norm) {
-  check_arena(params, "params");
-  const struct {
-    const Tensor& tensor;
-    const char* name;
-  } others[] = {{grads, "grads"}, {momentum, "momentum"}, {second, "second"}};
-  for (const auto& [tensor, name] : others) {
-    check_arena(tensor, name);
-    checks::same_kind(kName, params, tensor);
-    if (!tensor.same(second) && tensor.shape() != params.shape())
-      fail<ShapeError>("{}: params {} and {} {} (one shape for both)", kName, to_string(params.shape()), name,
-                       to_string(tensor.shape()));
-  }
+  check_arenas(kName, params, {{grads, "grads"}, {momentum, "momentum"}, {second, "second"}}, norm);
   if (second.elements() != plan.second_elements)
     fail<ShapeError>("{}: second {} for a plan of {} second moments", kName, to_string(second.shape()),
                      plan.second_elements);
@@ -103,14 +86,6 @@ void check_step(const Tensor& params, const Tensor& grads, const Tensor& momentu
     fail<ShapeError>("{}: params {} for a plan over {} elements", kName, to_string(params.shape()),
                      plan.arena_elements);
   check_options(options);
-  if (norm.defined()) {
-    if (norm.dtype() != Dtype::f64 || norm.elements() != 1)
-      fail<ValueError>("{}: the norm is {} of {} (one f64, the result of l2_norm)", kName,
-                       to_string(norm.shape()), dtype_name(norm.dtype()));
-    if (!(norm.device() == params.device()))
-      fail<DeviceError>("{}: the norm is on {} and params on {} (one device for all)", kName,
-                        to_string(norm.device()), to_string(params.device()));
-  }
 }
 
 void run_adafactor(const Tensor& params, const Tensor& grads, const Tensor& momentum, const Tensor& second,
@@ -140,9 +115,7 @@ void adafactor_step(const Tensor& params, const Tensor& grads, const Tensor& mom
                     const AdafactorScalars& scalars, const Tensor& norm) {
   check_step(params, grads, momentum, second, plan, options, norm);
   check_scalars(kName, scalars, 0);
-  if (scalars.clip > 0 && !norm.defined())
-    fail<ValueError>("{}: clip {} without the norm of the gradients (give the result of l2_norm)", kName,
-                     scalars.clip);
+  check_clip(kName, scalars, norm);
   run_adafactor(params, grads, momentum, second, plan, adafactor_tables(plan, params.device()), options,
                 upload_records(params.device(), &scalars, 1), norm);
 }
@@ -158,10 +131,7 @@ void adafactor_step_on_device(const Tensor& params, const Tensor& grads, const T
   if (record_count<AdafactorTensor>(tables.tensors) != static_cast<std::int64_t>(plan.tensors.size()) ||
       record_count<AdafactorBlock>(tables.blocks) != static_cast<std::int64_t>(plan.blocks.size()))
     fail<ShapeError>("{}: the tables are of another plan (the result of adafactor_tables)", kName);
-  if (scalars.dtype() != Dtype::u8 ||
-      scalars.elements() != static_cast<std::int64_t>(sizeof(AdafactorScalars)))
-    fail<ShapeError>("{}: scalars are {} of {} (the bytes of one AdafactorScalars)", kName,
-                     to_string(scalars.shape()), dtype_name(scalars.dtype()));
+  check_scalars(kName, scalars);
   if (!(tables.tensors.device() == params.device()) || !(scalars.device() == params.device()))
     fail<DeviceError>("{}: tables on {}, scalars on {} and params on {} (one device for all)", kName,
                       to_string(tables.tensors.device()), to_string(scalars.device()),

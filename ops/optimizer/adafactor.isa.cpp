@@ -4,27 +4,13 @@
 #include "ops/optimizer/adafactor.h"
 
 #include "ops/cpu/isa.h"
+#include "ops/cpu/lanes.h"
 #include "ops/cpu/vec_math.h"
 #include "ops/optimizer/optimizer.h"
 #include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
 namespace {
-
-constexpr std::int64_t kSumLanes = 8;
-
-// The sum over i in [0, n) of term(i), a double.
-template <class Term>
-EDDY_INLINE double sum_in_lanes(std::int64_t n, Term term) {
-  double lanes[kSumLanes] = {};
-  std::int64_t i = 0;
-  for (; i + kSumLanes <= n; i += kSumLanes)
-    for (std::int64_t lane = 0; lane < kSumLanes; ++lane) lanes[lane] += term(i + lane);
-  for (std::int64_t lane = 0; i < n; ++i, ++lane) lanes[lane] += term(i);
-  double sum = 0;
-  for (std::int64_t lane = 0; lane < kSumLanes; ++lane) sum += lanes[lane];
-  return sum;
-}
 
 template <class T>
 struct Step {
@@ -50,7 +36,7 @@ struct Step {
     T* const r = second(tensor);
     for (std::int64_t row = block.begin; row < block.end; ++row) {
       const T* const g = grads(tensor) + row * columns;
-      const double total = sum_in_lanes(columns, [&](std::int64_t j) { return square(g[j]); });
+      const double total = sum_in_order<8>(columns, [&](std::int64_t j) { return square(g[j]); });
       for (std::int64_t j = 0; j < columns; ++j) sums[j] += square(g[j]);
       r[row] = static_cast<T>(beta2 * static_cast<double>(r[row]) +
                               (1 - beta2) * total / static_cast<double>(columns));
@@ -66,7 +52,7 @@ struct Step {
     T* const v = second(tensor) + block.begin;
     for (std::int64_t i = 0; i < n; ++i)
       v[i] = static_cast<T>(beta2 * static_cast<double>(v[i]) + (1 - beta2) * square(g[i]));
-    args.block_sums[2 * number] = sum_in_lanes(n, [&](std::int64_t i) {
+    args.block_sums[2 * number] = sum_in_order<8>(n, [&](std::int64_t i) {
       const double value = factor * static_cast<double>(g[i]);
       return value * value / static_cast<double>(v[i]);
     });
@@ -74,7 +60,7 @@ struct Step {
   }
 
   static double squares(const T* x, std::int64_t n) {
-    return sum_in_lanes(n, [x](std::int64_t i) {
+    return sum_in_order<8>(n, [x](std::int64_t i) {
       const double value = static_cast<double>(x[i]);
       return value * value;
     });
@@ -94,7 +80,7 @@ struct Step {
       sums[j] = 1 / vec::sqrt(static_cast<double>(c[j]));
     }
     const double total =
-        sum_in_lanes(tensor.rows, [r](std::int64_t row) { return static_cast<double>(r[row]); });
+        sum_in_order<8>(tensor.rows, [r](std::int64_t row) { return static_cast<double>(r[row]); });
     args.tensor_values[2 * number] = total / static_cast<double>(tensor.rows);
   }
 
@@ -111,7 +97,7 @@ struct Step {
     for (std::int64_t row = block.begin; row < block.end; ++row) {
       const T* const g = grads(tensor) + row * tensor.columns;
       const double scale = row_scale(tensor, block.tensor, row);
-      total += sum_in_lanes(tensor.columns, [=](std::int64_t j) {
+      total += sum_in_order<8>(tensor.columns, [=](std::int64_t j) {
         const double value = scale * static_cast<double>(g[j]) * column_scale[j];
         return value * value;
       });

@@ -2,6 +2,7 @@
 #include "ops/optimizer/optimizer.h"
 
 #include <cmath>
+#include <string_view>
 
 #include "autograd/tape.h"
 #include "ops/core/checks.h"
@@ -11,12 +12,6 @@
 namespace eddy {
 
 namespace {
-
-void check_arena(const char* op, const Tensor& x, const char* name) {
-  checks::floating(op, x, name);
-  if (!x.contiguous())
-    fail<ValueError>("{}: {} {} has strides (row-major arenas only)", op, name, to_string(x.shape()));
-}
 
 void check_options(const char* op, const AdamOptions& options) {
   for (const double beta : {options.beta1, options.beta2})
@@ -43,27 +38,8 @@ void check_segments(const char* op, const std::vector<DecaySegment>& segments, s
 // Everything but the table and the scalars.
 void check_step(const char* op, const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
                 const AdamOptions& options, const Tensor& norm) {
-  check_arena(op, params, "params");
-  const struct {
-    const Tensor& tensor;
-    const char* name;
-  } others[] = {{grads, "grads"}, {m, "m"}, {v, "v"}};
-  for (const auto& [tensor, name] : others) {
-    check_arena(op, tensor, name);
-    checks::same_kind(op, params, tensor);
-    if (tensor.shape() != params.shape())
-      fail<ShapeError>("{}: params {} and {} {} (one shape for all)", op, to_string(params.shape()), name,
-                       to_string(tensor.shape()));
-  }
+  check_arenas(op, params, {{grads, "grads"}, {m, "m"}, {v, "v"}}, norm);
   check_options(op, options);
-  if (norm.defined()) {
-    if (norm.dtype() != Dtype::f64 || norm.elements() != 1)
-      fail<ValueError>("{}: the norm is {} of {} (one f64, the result of l2_norm)", op,
-                       to_string(norm.shape()), dtype_name(norm.dtype()));
-    if (!(norm.device() == params.device()))
-      fail<DeviceError>("{}: the norm is on {} and params on {} (one device for all)", op,
-                        to_string(norm.device()), to_string(params.device()));
-  }
 }
 
 void run_adam(const char* op, const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
@@ -83,15 +59,32 @@ void run_adam(const char* op, const Tensor& params, const Tensor& grads, const T
               const AdamScalars& scalars, const Tensor& norm) {
   check_step(op, params, grads, m, v, options, norm);
   check_scalars(op, scalars, 1);
-  if (scalars.clip > 0 && !norm.defined())
-    fail<ValueError>("{}: clip {} without the norm of the gradients (give the result of l2_norm)", op,
-                     scalars.clip);
+  check_clip(op, scalars, norm);
   check_segments(op, segments, params.elements());
   run_adam(op, params, grads, m, v, upload_records(params.device(), segments), options,
            upload_records(params.device(), &scalars, 1), norm);
 }
 
 }  // namespace
+
+void check_arenas(const char* op, const Tensor& params, std::initializer_list<NamedArena> others,
+                  const Tensor& norm) {
+  checks::arena(op, params, "params");
+  for (const auto& [tensor, name] : others) {
+    checks::arena(op, tensor, name);
+    checks::same_kind(op, params, tensor);
+    if (std::string_view(name) != "second" && tensor.shape() != params.shape())
+      fail<ShapeError>("{}: params {} and {} {} (one shape for all)", op, to_string(params.shape()), name,
+                       to_string(tensor.shape()));
+  }
+  if (!norm.defined()) return;
+  if (norm.dtype() != Dtype::f64 || norm.elements() != 1)
+    fail<ValueError>("{}: the norm is {} of {} (one f64, the result of l2_norm)", op, to_string(norm.shape()),
+                     dtype_name(norm.dtype()));
+  if (!(norm.device() == params.device()))
+    fail<DeviceError>("{}: the norm is on {} and params on {} (one device for all)", op,
+                      to_string(norm.device()), to_string(params.device()));
+}
 
 void check_scalars(const char* op, const AdamScalars& scalars, std::int64_t first_step) {
   if (!(scalars.lr >= 0 && std::isfinite(scalars.lr)))
@@ -101,13 +94,25 @@ void check_scalars(const char* op, const AdamScalars& scalars, std::int64_t firs
   if (!(scalars.clip >= 0)) fail<ValueError>("{}: clip {} (0 or more; 0 is no clipping)", op, scalars.clip);
 }
 
+void check_clip(const char* op, const AdamScalars& scalars, const Tensor& norm) {
+  if (scalars.clip > 0 && !norm.defined())
+    fail<ValueError>("{}: clip {} without the norm of the gradients (give the result of l2_norm)", op,
+                     scalars.clip);
+}
+
+void check_scalars(const char* op, const Tensor& scalars) {
+  if (scalars.dtype() != Dtype::u8 || scalars.elements() != static_cast<std::int64_t>(sizeof(AdamScalars)))
+    fail<ShapeError>("{}: scalars are {} of {} (the bytes of one AdamScalars)", op,
+                     to_string(scalars.shape()), dtype_name(scalars.dtype()));
+}
+
 Tensor decay_table(const std::vector<DecaySegment>& segments, std::int64_t elements, Device device) {
   check_segments("decay_table", segments, elements);
   return upload_records(device, segments);
 }
 
 Tensor l2_norm(const Tensor& x) {
-  check_arena("l2_norm", x, "input");
+  checks::arena("l2_norm", x);
   if (x.elements() == 0) return Tensor::zeros({}, Dtype::f64, x.device());
   const Tensor norm = Tensor::empty({}, Dtype::f64, x.device());
   const Tensor partial =
@@ -115,14 +120,6 @@ Tensor l2_norm(const Tensor& x) {
   l2_norm_slot(x.device(), {x.dtype(), x.elements(), x.raw_data(), partial.mutable_data<double>(),
                             norm.mutable_data<double>()});
   return norm;
-}
-
-void scale_in_place(const Tensor& x, double factor) {
-  check_arena("scale_in_place", x, "input");
-  if (!std::isfinite(factor)) fail<ValueError>("scale_in_place: factor {} (finite)", factor);
-  wrote_in_place(x, "scale_in_place");
-  if (x.elements() > 0)
-    scale_slot(x.device(), {x.dtype(), x.dtype(), x.elements(), x.raw_data(), x.raw_data(), factor});
 }
 
 void adamw_step(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
@@ -140,9 +137,7 @@ void adamw_step_on_device(const Tensor& params, const Tensor& grads, const Tenso
       segments.elements() % static_cast<std::int64_t>(sizeof(DecaySegment)) != 0)
     fail<ShapeError>("{}: segments are {} of {} (the result of decay_table)", kName,
                      to_string(segments.shape()), dtype_name(segments.dtype()));
-  if (scalars.dtype() != Dtype::u8 || scalars.elements() != static_cast<std::int64_t>(sizeof(AdamScalars)))
-    fail<ShapeError>("{}: scalars are {} of {} (the bytes of one AdamScalars)", kName,
-                     to_string(scalars.shape()), dtype_name(scalars.dtype()));
+  check_scalars(kName, scalars);
   if (!(segments.device() == params.device()) || !(scalars.device() == params.device()))
     fail<DeviceError>("{}: segments on {}, scalars on {} and params on {} (one device for all)", kName,
                       to_string(segments.device()), to_string(scalars.device()), to_string(params.device()));

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <vector>
 
 #include "ops/core/slot.h"
@@ -55,12 +56,6 @@ EDDY_HD_INLINE double clip_factor(double norm, double clip) {
 // errors: DtypeError; ValueError unless x is contiguous (an arena is).
 Tensor l2_norm(const Tensor& x);
 
-// Multiplies all elements of x in place.
-// dtypes: f32 and f64.
-// errors: DtypeError; ValueError unless x is contiguous or when the factor is not finite; GraphError when x
-// is the result of a tracked operation.
-void scale_in_place(const Tensor& x, double factor);
-
 // Runs one AdamW step in place on params, m and v. `segments` are disjoint and in rising order; elements
 // outside them do not decay. `norm` is the result of l2_norm over the gradients; it is needed when
 // scalars.clip > 0 and may be undefined otherwise. If the norm is not finite, nothing changes: one bad batch
@@ -84,9 +79,19 @@ Tensor decay_table(const std::vector<DecaySegment>& segments, std::int64_t eleme
 void adamw_step_on_device(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
                           const Tensor& segments, const AdamOptions& options, const Tensor& scalars,
                           const Tensor& norm);
-// Checks the scalars; steps count from `first_step`.
-// errors: ValueError for a number out of range.
+
+// Checks of both optimizers: arenas of the kind of `params` and, but for one named "second", of its shape; a
+// norm, which may be undefined; the scalars of a step, counted from `first_step`, in host or device memory.
+// errors: those of adamw_step.
+struct NamedArena {
+  const Tensor& tensor;
+  const char* name;
+};
+void check_arenas(const char* op, const Tensor& params, std::initializer_list<NamedArena> others,
+                  const Tensor& norm);
 void check_scalars(const char* op, const AdamScalars& scalars, std::int64_t first_step);
+void check_scalars(const char* op, const Tensor& scalars);
+void check_clip(const char* op, const AdamScalars& scalars, const Tensor& norm);  // which clipping needs
 
 // Runs one Adam step: adamw_step without decay.
 void adam_step(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
@@ -107,6 +112,19 @@ struct AdamArgs {
 };
 extern Slot<AdamArgs> adam_slot;
 
+// Returns the first segment that ends after `element`.
+EDDY_HD_INLINE std::int64_t segment_after(const AdamArgs& args, std::int64_t element) {
+  std::int64_t low = 0, high = args.segment_count;
+  while (low < high) {
+    const std::int64_t middle = low + (high - low) / 2;
+    if (args.segments[middle].end > element)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return low;
+}
+
 // norm[0] = the 2-norm of x; `partial` holds one number for each block of kNormBlock elements. n > 0.
 struct NormArgs {
   Dtype dtype;
@@ -117,17 +135,5 @@ struct NormArgs {
 };
 inline constexpr std::int64_t kNormBlock = 1 << 14;
 extern Slot<NormArgs> l2_norm_slot;
-
-// y[i] = factor x[i].
-struct ScaleArgs {
-  Dtype dtype, y_dtype;  // of x and y: equal, or on a GPU each f32 or bf16
-  std::int64_t n;
-  const void* x;
-  void* y;  // may be x
-  double factor;
-  const void* device_factor =
-      nullptr;  // another factor in device memory, [1], of dtype (f32 for bf16); or null
-};
-extern Slot<ScaleArgs> scale_slot;
 
 }  // namespace eddy

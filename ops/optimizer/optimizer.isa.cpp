@@ -1,17 +1,16 @@
-// CPU kernels over flat arenas. All are memory-bound: per f32 element Adam moves 28 bytes, the norm 4, the
-// scaling 8.
+// CPU kernels over flat arenas. All are memory-bound: per f32 element Adam moves 28 bytes, the norm 4.
 #include "ops/optimizer/optimizer.h"
 
 #include <math.h>
 
 #include "ops/cpu/isa.h"
+#include "ops/cpu/lanes.h"
 #include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
 namespace {
 
 constexpr std::int64_t kGrain = 1 << 14;  // elements per chunk
-constexpr int kLanes = 16;
 
 EDDY_INLINE float square_root(float x) {
   return sqrtf(x);
@@ -42,19 +41,6 @@ EDDY_INLINE void adam_run(const AdamStep<T>& step, T keep, std::int64_t n, T* __
     v[i] = second;
     p[i] = keep * p[i] - step.rate * first / (square_root(second) * step.inverse_root2 + step.eps);
   }
-}
-
-// The first segment that ends after `element`.
-EDDY_INLINE std::int64_t segment_after(const AdamArgs& args, std::int64_t element) {
-  std::int64_t low = 0, high = args.segment_count;
-  while (low < high) {
-    const std::int64_t middle = low + (high - low) / 2;
-    if (args.segments[middle].end > element)
-      high = middle;
-    else
-      low = middle + 1;
-  }
-  return low;
 }
 
 template <class T>
@@ -95,17 +81,10 @@ void adam(const AdamArgs& args) {
 
 template <class T>
 double sum_of_squares(const T* x, std::int64_t n) {
-  double lanes[kLanes] = {};
-  std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes)
-    for (int lane = 0; lane < kLanes; ++lane) {
-      const double value = static_cast<double>(x[i + lane]);
-      lanes[lane] += value * value;
-    }
-  for (int lane = 0; i < n; ++i, ++lane) lanes[lane] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
-  double sum = 0;
-  for (int lane = 0; lane < kLanes; ++lane) sum += lanes[lane];
-  return sum;
+  return sum_in_order<16>(n, [x](std::int64_t i) {
+    const double value = static_cast<double>(x[i]);
+    return value * value;
+  });
 }
 
 template <class T>
@@ -124,21 +103,9 @@ void l2_norm(const NormArgs& args) {
   *args.norm = sqrt(sum);
 }
 
-template <class T>
-void scale(const ScaleArgs& args) {
-  const T* const x = static_cast<const T*>(args.x);
-  T* const y = static_cast<T*>(args.y);
-  T factor = static_cast<T>(args.factor);
-  if (args.device_factor != nullptr) factor *= *static_cast<const T*>(args.device_factor);
-  parallel_for(args.n, kGrain, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) y[i] = factor * x[i];
-  });
-}
-
 }  // namespace
 
 EDDY_CPU_KERNEL(adam, adam)
 EDDY_CPU_KERNEL(l2_norm, l2_norm)
-EDDY_CPU_KERNEL(scale, scale)
 
 }  // namespace eddy::EDDY_ISA

@@ -1,10 +1,11 @@
 // Checks, broadcasting and nodes of the pointwise ops.
 #include "ops/pointwise/pointwise.h"
 
+#include <cmath>
+
 #include "autograd/tape.h"
 #include "ops/cast/widen.h"
 #include "ops/core/checks.h"
-#include "ops/optimizer/optimizer.h"
 #include "ops/pointwise/pointwise_functors.h"
 #include "ops/reduce/reduce.h"
 #include "tensor/base/format.h"
@@ -142,61 +143,24 @@ Tensor compare(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-Tensor neg(const Tensor& x) {
-  return unary<Neg>(x);
-}
-Tensor exp(const Tensor& x) {
-  return unary<Exp>(x);
-}
-Tensor log(const Tensor& x) {
-  return unary<Log>(x);
-}
-Tensor tanh(const Tensor& x) {
-  return unary<Tanh>(x);
-}
-Tensor sigmoid(const Tensor& x) {
-  return unary<Sigmoid>(x);
-}
-Tensor relu(const Tensor& x) {
-  return unary<Relu>(x);
-}
-Tensor silu(const Tensor& x) {
-  return unary<Silu>(x);
-}
-Tensor gelu(const Tensor& x) {
-  return unary<Gelu>(x);
-}
-Tensor gelu_tanh(const Tensor& x) {
-  return unary<GeluTanh>(x);
-}
-Tensor sqrt(const Tensor& x) {
-  return unary<Sqrt>(x);
-}
-Tensor rsqrt(const Tensor& x) {
-  return unary<Rsqrt>(x);
-}
-Tensor abs(const Tensor& x) {
-  return unary<Abs>(x);
-}
+#define EDDY_UNARY(Name, name, ...) \
+  Tensor name(const Tensor& x) {    \
+    return unary<Name>(x);          \
+  }
+EDDY_UNARY_OPS(EDDY_UNARY)
 
-Tensor add(const Tensor& a, const Tensor& b) {
-  return binary<Add>(a, b);
-}
-Tensor sub(const Tensor& a, const Tensor& b) {
-  return binary<Sub>(a, b);
-}
-Tensor mul(const Tensor& a, const Tensor& b) {
-  return binary<Mul>(a, b);
-}
-Tensor div(const Tensor& a, const Tensor& b) {
-  return binary<Div>(a, b);
-}
-Tensor pow(const Tensor& a, const Tensor& b) {
-  return binary<Pow>(a, b);
-}
-Tensor swiglu(const Tensor& gate, const Tensor& up) {
-  return binary<Swiglu>(gate, up);
-}
+#define EDDY_BINARY(Name, name, ...)              \
+  Tensor name(const Tensor& a, const Tensor& b) { \
+    return binary<Name>(a, b);                    \
+  }
+EDDY_BINARY_OPS(EDDY_BINARY)
+
+#define EDDY_COMPARISON(Name, name, sign)         \
+  Tensor name(const Tensor& a, const Tensor& b) { \
+    return compare<Name>(a, b);                   \
+  }
+EDDY_COMPARISONS(EDDY_COMPARISON)
+
 Tensor add(const Tensor& a, double b) {
   if (widens_anywhere(a)) return narrowed(add(wide(a), b));
   return add(a, number_like(a, b));
@@ -217,19 +181,6 @@ Tensor div(double a, const Tensor& b) {
 Tensor pow(const Tensor& a, double b) {
   if (widens_anywhere(a)) return narrowed(pow(wide(a), b));
   return pow(a, number_like(a, b));
-}
-
-Tensor greater(const Tensor& a, const Tensor& b) {
-  return compare<Greater>(a, b);
-}
-Tensor greater_equal(const Tensor& a, const Tensor& b) {
-  return compare<GreaterEqual>(a, b);
-}
-Tensor equal(const Tensor& a, const Tensor& b) {
-  return compare<Equal>(a, b);
-}
-Tensor not_equal(const Tensor& a, const Tensor& b) {
-  return compare<NotEqual>(a, b);
 }
 
 Tensor operator>(const Tensor& a, const Tensor& b) {
@@ -267,6 +218,14 @@ Tensor operator!=(const Tensor& a, const Tensor& b) {
 }
 Tensor operator!=(const Tensor& a, double b) {
   return not_equal(a, number_like(a, b));
+}
+
+void scale_in_place(const Tensor& x, double factor) {
+  checks::arena("scale_in_place", x);
+  if (!std::isfinite(factor)) fail<ValueError>("scale_in_place: factor {} (finite)", factor);
+  wrote_in_place(x, "scale_in_place");
+  if (x.elements() > 0)
+    scale_slot(x.device(), {x.dtype(), x.dtype(), x.elements(), x.raw_data(), x.raw_data(), factor});
 }
 
 }  // namespace eddy

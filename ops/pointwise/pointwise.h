@@ -49,6 +49,12 @@ Tensor greater_equal(const Tensor& a, const Tensor& b);
 Tensor equal(const Tensor& a, const Tensor& b);
 Tensor not_equal(const Tensor& a, const Tensor& b);
 
+// Multiplies all elements of x in place.
+// dtypes: f32 and f64.
+// errors: DtypeError; ValueError unless x is contiguous or when the factor is not finite; GraphError when x
+// is the result of a tracked operation.
+void scale_in_place(const Tensor& x, double factor);
+
 // Operators, with a tensor or a number on either side. `a += b` means a = a + b: it makes a new tensor, and
 // other handles keep the old one.
 inline Tensor operator-(const Tensor& a) {
@@ -146,5 +152,17 @@ struct BinaryArgs {
   void* y;
 };
 extern Slot<BinaryArgs> binary_slot;
+
+// y[i] = factor x[i].
+struct ScaleArgs {
+  Dtype dtype, y_dtype;  // of x and y: equal, or on a GPU each f32 or bf16
+  std::int64_t n;
+  const void* x;
+  void* y;  // may be x
+  double factor;
+  const void* device_factor =
+      nullptr;  // another factor in device memory, [1], of dtype (f32 for bf16); or null
+};
+extern Slot<ScaleArgs> scale_slot;
 
 }  // namespace eddy

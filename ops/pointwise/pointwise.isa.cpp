@@ -151,10 +151,22 @@ void binary_kernel(const BinaryArgs& args) {
   run_binary<T>(args, BinaryOps{});
 }
 
+template <class T>
+void scale(const ScaleArgs& args) {
+  const T* const x = static_cast<const T*>(args.x);
+  T* const y = static_cast<T*>(args.y);
+  T factor = static_cast<T>(args.factor);
+  if (args.device_factor != nullptr) factor *= *static_cast<const T*>(args.device_factor);
+  parallel_for(args.n, kGrain, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) y[i] = factor * x[i];
+  });
+}
+
 }  // namespace
 
 EDDY_CPU_KERNEL(unary_forward, unary_forward_kernel)
 EDDY_CPU_KERNEL(unary_backward, unary_backward_kernel)
 EDDY_CPU_KERNEL(binary, binary_kernel)
+EDDY_CPU_KERNEL(scale, scale)
 
 }  // namespace eddy::EDDY_ISA

@@ -79,6 +79,28 @@ OpSpec binary_spec(const Names& names, Tensor (*op)(const Tensor&, const Tensor&
   return spec;
 }
 
+OpSpec scale_spec() {
+  OpSpec spec{"scale_in_place", "factor x, in place"};
+  spec.run = [](const Tensors& x) {
+    const Tensor y = raw::copy(x[0]);
+    scale_in_place(y, 0.3);
+    return y;
+  };
+  spec.reference = [](const Tensors& x) {
+    std::vector<double> values = x[0].to_vector<double>();
+    for (double& value : values) value *= 0.3;
+    return Tensor::from(values, x[0].shape());
+  };
+  const auto values = [](const Shape& shape) { return sample_normal(shape, "x"); };
+  spec.samples = {
+      {"size_0", {values({0})}, false},          {"size_1", {values({1})}, false},
+      {"odd_tail", {values({3, 37})}, false},    {"strided", {strided_copy(values({5, 7}))}, false},
+      {"many_chunks", {values({40001})}, false}, {"large", {sample_normal({33}, "x", 1e6)}, false}};
+  spec.roundings = 2;
+  spec.bench = [values] { return values({1 << 22}); };
+  return spec;
+}
+
 }  // namespace
 
 std::vector<OpSpec> pointwise_specs() {
@@ -125,6 +147,7 @@ std::vector<OpSpec> pointwise_specs() {
           kNames<Rsqrt>, rsqrt, [](double x) { return 1 / std::sqrt(x); }, 0.1, 5),
       unary_spec(
           kNames<Abs>, abs, [](double x) { return x < 0 ? -x : x; }, -3, 3),
+      scale_spec(),
   };
 }
 

@@ -3,6 +3,7 @@
 #include "ops/pointwise/where.h"
 
 #include "ops/cpu/isa.h"
+#include "tensor/convert.h"
 #include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
@@ -73,16 +74,7 @@ void where(const WhereArgs& args) {
 }
 
 void where_entry(const WhereArgs& args) {
-  switch (dtype_bytes(args.dtype)) {
-    case 1:
-      return where<std::uint8_t>(args);
-    case 2:
-      return where<std::uint16_t>(args);
-    case 4:
-      return where<std::uint32_t>(args);
-    default:
-      return where<std::uint64_t>(args);
-  }
+  dispatch_by_size(args.dtype, [&](auto bits) { where<decltype(bits)>(args); });
 }
 
 }  // namespace

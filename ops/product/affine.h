@@ -10,7 +10,8 @@ namespace eddy {
 // Checks the operands of x W^T + b.
 // errors: those of linear, naming `op`.
 void check_affine(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias);
-// Checks the bias only.
+// Checks x and the weight only, or the bias only.
+void check_linear(const char* op, const Tensor& x, const Tensor& weight);
 void check_bias(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias);
 
 // x as rows, W and b, as the product reads them: with x in bf16, parameters in f32 are rounded to bf16. Their

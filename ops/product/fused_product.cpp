@@ -25,20 +25,9 @@ bool row_major(const Tensor& x) {
 
 // The arguments of c = op(a) op(b), for matrices that are row_major.
 GemmArgs product_of(const Tensor& c, const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b) {
-  GemmArgs g{};
-  g.dtype = a.dtype();
+  GemmArgs g{a.dtype(),    transpose_a, transpose_b,  c.dim(0), c.dim(1),     a.dim(transpose_a ? 0 : 1),
+             a.raw_data(), a.dim(1),    b.raw_data(), b.dim(1), c.raw_data(), c.dim(1)};
   g.c_f32 = c.dtype() == Dtype::f32;
-  g.m = c.dim(0);
-  g.n = c.dim(1);
-  g.k = a.dim(transpose_a ? 0 : 1);
-  g.transpose_a = transpose_a;
-  g.transpose_b = transpose_b;
-  g.lda = a.dim(1);
-  g.ldb = b.dim(1);
-  g.ldc = c.dim(1);
-  g.a = a.raw_data();
-  g.b = b.raw_data();
-  g.c = c.raw_data();
   return g;
 }
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "tensor/memory/allocator.h"
+#include "tensor/tensor.h"
 #include "tensor/threads/thread_pool.h"
 
 namespace eddy {
@@ -35,21 +35,6 @@ void transpose(const float* w, std::int64_t w_stride, std::int64_t inner, std::i
           b[i * columns + c] = w[c * w_stride + i];
 }
 
-class Floats {
- public:
-  explicit Floats(std::int64_t count)
-      : bytes_(static_cast<std::size_t>(count) * sizeof(float)),
-        data_(static_cast<float*>(allocator(kCpu).allocate(bytes_))) {}
-  ~Floats() { allocator(kCpu).deallocate(data_, bytes_); }
-  Floats(const Floats&) = delete;
-  Floats& operator=(const Floats&) = delete;
-  float* data() const { return data_; }
-
- private:
-  std::size_t bytes_;
-  float* data_;
-};
-
 }  // namespace
 
 const SmallGemmKernel& small_gemm_kernel() {
@@ -70,7 +55,7 @@ bool try_small_gemm(const GemmArgs& g) {
   if (gradient ? g.transpose_b || g.k < kLeastRows || g.m * g.n > kSmallResult
                : g.m < least || g.n * g.k > kSmallFactor)
     return false;
-  const Floats transposed(g.transpose_b ? g.k * g.n : 0);
+  const Tensor transposed = g.transpose_b ? Tensor::empty({g.k, g.n}, Dtype::f32) : Tensor();
   SmallGemmArgs whole{
       g.m,
       g.n,
@@ -86,8 +71,9 @@ bool try_small_gemm(const GemmArgs& g) {
       g.beta == 1,
       g.relu};
   if (g.transpose_b) {
-    transpose(whole.b, g.ldb, g.k, g.n, transposed.data());
-    whole.b = transposed.data();
+    float* const b = static_cast<float*>(transposed.raw_data());
+    transpose(whole.b, g.ldb, g.k, g.n, b);
+    whole.b = b;
     whole.b_stride = g.n;
   }
   const std::int64_t enough = (kPieceWork / (g.n * g.k) + 8) / 8 * 8;  // whole tiles

@@ -1,135 +1,17 @@
-// matmul, linear and linear_relu: every case is one call of the gemm slot.
+// matmul, linear, linear_relu and joint_linear.
 #include "ops/product/matmul.h"
-
-#include <algorithm>
 
 #include "autograd/tape.h"
 #include "ops/cast/widen.h"
 #include "ops/core/checks.h"
 #include "ops/core/gradient_buffer.h"
-#include "ops/pointwise/pointwise.h"
-#include "ops/pointwise/pointwise_functors.h"
 #include "ops/product/affine.h"
-#include "ops/product/fused_product.h"
 #include "ops/product/product.h"
 #include "ops/product/repeated_products.h"
-#include "ops/reduce/reduce.h"
 #include "tensor/base/format.h"
 #include "tensor/transfer.h"
 
 namespace eddy {
-namespace {
-
-// How a matrix (the last two axes of a tensor) lies in memory for gemm.
-struct Layout {
-  bool transposed = false;
-  std::int64_t row_stride = 0;
-  bool usable = false;
-};
-
-Layout layout_of(const Tensor& x) {
-  const std::int64_t rows = x.dim(-2), columns = x.dim(-1);
-  const std::int64_t row_stride = x.strides()[x.rank() - 2], column_stride = x.strides()[x.rank() - 1];
-  if ((column_stride == 1 || columns == 1) && (row_stride >= columns || rows == 1))
-    return {false, rows == 1 ? std::max<std::int64_t>(columns, 1) : row_stride, true};
-  if ((row_stride == 1 || rows == 1) && (column_stride >= rows || columns == 1))
-    return {true, columns == 1 ? std::max<std::int64_t>(rows, 1) : column_stride, true};
-  return {};
-}
-
-// The leading axes as up to two batch levels; false when their strides do not allow it.
-bool batch_levels(const Tensor& x, std::int64_t* inner, std::int64_t* outer) {
-  const int leading = x.rank() - 2;
-  *inner = *outer = 0;
-  if (leading >= 1) *inner = x.strides()[leading - 1];
-  if (leading == 2) *outer = x.strides()[0];
-  return leading <= 2;
-}
-
-// x, or a copy that gemm can read.
-Tensor readable(const Tensor& x) {
-  std::int64_t inner, outer;
-  return layout_of(x).usable && batch_levels(x, &inner, &outer) ? x : raw::copy(x);
-}
-
-constexpr int kRelu = pointwise::IndexOf<pointwise::Relu, pointwise::UnaryOps>::value;
-
-// bf16 products on a device that has none: widens the operands, and rounds a bf16 result once.
-void multiply_widened(const Tensor& c, const Tensor& a, const Tensor& b, double beta, const Tensor& bias,
-                      bool relu) {
-  const auto widened = [](const Tensor& x) { return raw::cast(x, Dtype::f32); };
-  const Tensor shift = bias.defined() ? widened(bias) : bias;
-  if (c.dtype() == Dtype::f32) return multiply_into(c, widened(a), widened(b), beta, shift, relu);
-  const Tensor sum = beta == 0 ? Tensor::empty(c.shape(), Dtype::f32) : widened(c);
-  multiply_into(sum, widened(a), widened(b), beta, shift, relu);
-  raw::cast_into(c, sum);
-}
-
-}  // namespace
-
-void multiply_into(const Tensor& c, const Tensor& a_any, const Tensor& b_any, double beta, const Tensor& bias,
-                   bool relu, PackedWeights* repeated) {
-  if (widens(a_any)) return multiply_widened(c, a_any, b_any, beta, bias, relu);
-  Tensor a = readable(a_any), b = readable(b_any);
-  const int leading = c.rank() - 2;
-  Tensor target = c;
-  if (leading > 2) {  // fold all leading axes into one
-    const auto folded = [](const Tensor& x) {
-      return raw::reshape(
-          raw::contiguous(x),
-          {x.elements() / std::max<std::int64_t>(1, x.dim(-1) * x.dim(-2)), x.dim(-2), x.dim(-1)});
-    };
-    a = folded(a);
-    if (b.rank() > 2) b = folded(b);
-    target = folded(c);  // contiguous: c is fresh or a gradient buffer
-  }
-  const Layout la = layout_of(a), lb = layout_of(b);
-  GemmArgs g{};
-  g.dtype = a.dtype();
-  g.c_f32 = c.dtype() == Dtype::f32;
-  g.m = c.dim(-2);
-  g.n = c.dim(-1);
-  g.k = a.dim(-1);
-  g.transpose_a = la.transposed;
-  g.lda = la.row_stride;
-  g.transpose_b = lb.transposed;
-  g.ldb = lb.row_stride;
-  g.ldc = std::max<std::int64_t>(
-      g.n, target.rank() >= 2 && target.dim(-2) > 1 ? target.strides()[target.rank() - 2] : g.n);
-  g.a = a.raw_data();
-  g.b = b.raw_data();
-  g.c = target.raw_data();
-  g.beta = beta;
-  batch_levels(a, &g.stride_a, &g.outer_a);
-  if (b.rank() > 2) batch_levels(b, &g.stride_b, &g.outer_b);
-  batch_levels(target, &g.stride_c, &g.outer_c);
-  const int levels = target.rank() - 2;
-  if (levels >= 1) g.batch = target.dim(levels - 1);
-  if (levels == 2) g.outer = target.dim(0);
-  if (c.elements() == 0) return;
-  if (g.k == 0) {
-    if (bias.defined())
-      raw::copy_into(c, raw::expand(bias, c.shape()));
-    else if (beta == 0)
-      raw::fill(c, 0);
-    if (relu)
-      unary_forward_slot(c.device(), {kRelu, c.dtype(), c.elements(), c.raw_data(), nullptr, c.raw_data()});
-    return;
-  }
-  const Tensor packed_bias = bias.defined() ? raw::contiguous(bias) : Tensor();
-  if (bias.defined()) g.bias = packed_bias.raw_data();
-  g.relu = relu;
-  if (repeated != nullptr && levels == 0 && !g.transpose_a && b.raw_data() == b_any.raw_data())
-    g.panels_b = repeated->panels_for(b, g.m);
-  gemm_slot(c.device(), g);
-}
-
-Tensor flat_rows(const Tensor& x) {
-  const std::int64_t width = x.dim(-1);
-  std::int64_t rows = 1;
-  for (int i = 0; i + 1 < x.rank(); ++i) rows *= x.shape()[i];
-  return raw::reshape(raw::contiguous(x), {rows, width});
-}
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
   if (!widens(a)) checks::floating("matmul", a);
@@ -169,7 +51,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   const Tensor y = Tensor::empty(a.shape().with(-1, b.dim(-1)), a.dtype(), a.device());
   multiply_into(y, a, b, 0);
   return record("matmul", {a, b}, y, {a, b}, [](VjpContext& v) {
-    const Tensor dy = readable(v.dy());
+    const Tensor dy = readable_by_gemm(v.dy());
     if (v.sink.needs(0))
       v.sink.into(0, [&](const Tensor& dst, float beta) {
         multiply_into(dst, dy, raw::transpose(v.saved(1), -1, -2), beta);
@@ -182,14 +64,6 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 }
 
 namespace {
-
-void check_linear(const char* op, const Tensor& x, const Tensor& weight) {
-  if (!widens(x)) checks::floating(op, x);
-  checks::parameter(op, x, weight);
-  if (x.rank() < 1 || weight.rank() != 2 || x.dim(-1) != weight.dim(1))
-    fail<ShapeError>("{}: x {} and weight {} (x [..., in], weight [out, in])", op, to_string(x.shape()),
-                     to_string(weight.shape()));
-}
 
 // The result of a linear layer, and what its gradients read.
 struct Affine {
@@ -206,56 +80,6 @@ Affine affine(const char* op, const Tensor& x, const Tensor& weight, const Tenso
   multiply_into(y_rows, operands.rows, raw::transpose(operands.weight, 0, 1), 0, operands.bias, relu,
                 repeated.get());
   return {operands.rows, operands.weight, y, repeated};
-}
-
-// Deferred weight gradients: products dy^T x over few rows each, as the steps of a recurrence produce them,
-// are computed as one product, which reads and writes the gradient [out, in] once for all of them.
-class RowProducts final : public DeferredGradient {
- public:
-  // Whether these rows can be concatenated with the deferred ones.
-  bool takes(const Tensor& dy) const { return dys_.empty() || dys_[0].dtype() == dy.dtype(); }
-  void add(const Tensor& dy, const Tensor& x) {
-    dys_.push_back(dy);
-    xs_.push_back(x);
-    rows_ += dy.dim(0);
-  }
-  std::int64_t rows() const { return rows_; }
-  void add_to(const Tensor& dst, float beta) override {
-    multiply_into(dst, raw::transpose(joined(dys_), 0, 1), joined(xs_), beta);
-  }
-
- private:
-  static Tensor joined(const std::vector<Tensor>& parts) {
-    return parts.size() == 1 ? parts[0] : raw::concat(parts, 0);
-  }
-
-  std::vector<Tensor> dys_, xs_;
-  std::int64_t rows_ = 0;
-};
-
-// Products of at most `few` rows are deferred, until `enough` rows have come together. Deferring copies dy
-// and x, and saves reading and writing the gradient. Up to a fourth of the gradient's size the copies are
-// cheaper; at twice its size the product hides the gradient's traffic. On a GPU a copy is a launch just as a
-// product is: nothing is deferred.
-struct RowLimits {
-  std::int64_t few, enough;
-};
-RowLimits row_limits(const Tensor& dy, const Tensor& x) {
-  const std::int64_t row = dy.dim(1) + x.dim(1), gradient = dy.dim(1) * x.dim(1);
-  return {dy.device() == kCpu ? gradient / (4 * row) : 0, 2 * gradient / row};
-}
-
-// Passes on dy^T x, the gradient of input k, the weight of y = x W^T. Anomaly mode checks each node's own
-// gradient, so nothing is deferred there.
-void give_row_product(VjpContext& v, int k, const Tensor& dy, const Tensor& x) {
-  const RowLimits limits = row_limits(dy, x);
-  if (dy.dim(0) > limits.few || anomaly_mode())
-    return v.sink.into(
-        k, [&](const Tensor& dst, float beta) { multiply_into(dst, raw::transpose(dy, 0, 1), x, beta); });
-  if (!v.sink.defer<RowProducts>(k).takes(dy)) v.sink.settle(k);
-  auto& products = v.sink.defer<RowProducts>(k);
-  products.add(dy, x);
-  if (products.rows() >= limits.enough) v.sink.settle(k);
 }
 
 // The gradients of z = x W^T + b; x and W are saved:
@@ -286,39 +110,6 @@ Tensor relu_gradient(const Tensor& dy, const Tensor& y) {
 }
 
 }  // namespace
-
-void check_bias(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  if (!bias.defined()) return;
-  checks::parameter(op, x, bias);
-  if (bias.shape() != Shape{weight.dim(0)})
-    fail<ShapeError>("{}: bias {} for weight {} (bias [out])", op, to_string(bias.shape()),
-                     to_string(weight.shape()));
-}
-
-void check_affine(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  check_linear(op, x, weight);
-  check_bias(op, x, weight, bias);
-}
-
-AffineOperands affine_operands(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  const bool rounds = x.dtype() == Dtype::bf16;
-  return {flat_rows(x), rounds ? raw::to_bf16(weight) : weight,
-          rounds && bias.defined() ? raw::to_bf16(bias) : bias};
-}
-
-void relu_backward(const Tensor& dz, const Tensor& dy, const Tensor& y) {
-  if (dz.elements() > 0)
-    unary_backward_slot(dz.device(),
-                        {kRelu, dz.dtype(), dz.elements(), y.raw_data(), dy.raw_data(), dz.raw_data()});
-}
-
-void give_weight_gradients(VjpContext& v, int weight, const Tensor& dy, const Tensor& x) {
-  const int bias = weight + 1;
-  if (v.sink.needs(weight) && v.sink.needs(bias) && fuses_products(dy.device()) && dy.dim(0) > 0)
-    return multiply_and_sum(gradient_buffer(v, weight), gradient_buffer(v, bias), dy, x);
-  if (v.sink.needs(weight)) give_row_product(v, weight, dy, x);
-  if (v.sink.needs(bias)) v.sink.into(bias, [&](const Tensor& dst, float beta) { sum_into(dst, dy, beta); });
-}
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const Affine made = affine("linear", x, weight, bias, false);

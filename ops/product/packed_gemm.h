@@ -6,7 +6,7 @@
 // one accumulation over `inner` in rising order, starting at 0 or at C: its bits depend neither on the number
 // of rows nor on how panels are spread over threads.
 //
-// GFLOP/s on one Emerald Rapids core, f32, five weight matrices of 7.7 MB in turn (packed_gemm_cycle.h);
+// GFLOP/s on one Emerald Rapids core, f32, five weight matrices of 7.7 MB in turn;
 // OpenBLAS is 0.3.21 with its SkylakeX kernels:
 //
 //   rows        1     8    16    64   256

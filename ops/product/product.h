@@ -18,6 +18,9 @@ class PackedWeights;
 void multiply_into(const Tensor& c, const Tensor& a, const Tensor& b, double beta, const Tensor& bias = {},
                    bool relu = false, PackedWeights* repeated = nullptr);
 
+// Returns x, or a copy if gemm cannot read its strides.
+Tensor readable_by_gemm(const Tensor& x);
+
 // Returns x [..., width] as [rows, width], row-major.
 // aliasing: x's storage, or a copy if x is not contiguous.
 Tensor flat_rows(const Tensor& x);

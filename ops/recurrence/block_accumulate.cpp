@@ -29,42 +29,28 @@ Tensor block_accumulate(const Tensor& x, const UnitRecurrenceWeights& given,
     in_bf16.chain.products = Dtype::bf16;
     return narrowed(block_accumulate(wide(x), wide_weights(given), in_bf16));
   }
-  checks::floating(kOp, x);
-  const std::int64_t sequences = options.sequences, block = options.block;
-  if (x.rank() != 2 || x.elements() == 0 || sequences < 1 || block < 1 || x.dim(0) % sequences != 0)
-    fail<ShapeError>("{}: x has shape {} ([{} sequences x positions, dim], in blocks of {})", kOp,
-                     to_string(x.shape()), sequences, block);
-  const std::int64_t positions = x.dim(0) / sequences, time = (positions + block - 1) / block,
-                     last = positions - (time - 1) * block;
-  if (options.chain.dropout > 0 && static_cast<std::int64_t>(options.keys.size()) != 6 * time)
-    fail<ValueError>("{}: {} keys for dropout in {} blocks (six for each)", kOp, options.keys.size(), time);
+  const Steps steps =
+      steps_of_blocks(kOp, x, options.sequences, options.block, options.chain.dropout, options.keys, 6);
   const UnitRecurrenceWeights w = row_major(given);
-  check_weights(kOp, w, x);
-  const std::int64_t rows = x.dim(0), dim = x.dim(1), heads = options.chain.heads;
-  if (heads < 1 || dim % heads != 0)
-    fail<ShapeError>("{}: heads must divide dim: heads {}, dim {}", kOp, heads, dim);
+  check_weights(kOp, w, x, options.chain);
+  const std::int64_t rows = x.dim(0), dim = x.dim(1), time = steps.time, block = steps.block;
 
-  const Tensor x_rows = raw::contiguous(x), keys = keys_on(x, options.keys);
+  const Tensor x_rows = raw::contiguous(x);
   const auto buffer = [&](std::int64_t width) {
     return Tensor::empty({2 * rows, width}, x.dtype(), x.device());
   };
   const Tensor z = buffer(dim), qkv = buffer(3 * dim), out = buffer(dim);
   BlockAccumulateArgs args{};
   args.dtype = x.dtype();
-  args.time = time;
-  args.batch = sequences * block;
-  args.sequences = sequences;
-  args.block = block;
-  args.last = last;
-  args.keys = static_cast<const RandomKey*>(data_of(keys));
+  bind(args, steps);
   // Unread rows of the older half at the place of block i; that of the last window but one is at block n - 2.
   const auto unread = [&](std::int64_t i, std::int64_t length) {
     return std::clamp<std::int64_t>(options.first_read - i * block, 0, length);
   };
   args.unread[0] = unread(time - 2, block);
-  args.unread[1] = unread(time - 1, last);
+  args.unread[1] = unread(time - 1, steps.last);
   bind(args, w, options.chain, true);
-  const SavedRows kept = saved_rows(args, out);
+  const SavedRows kept(args, out);
   args.wqkv = data_of(w.wqkv);
   args.wqkv_bias = data_of(w.wqkv_bias);
   args.x = x_rows.raw_data();
@@ -77,25 +63,23 @@ Tensor block_accumulate(const Tensor& x, const UnitRecurrenceWeights& given,
   constexpr int kX = 0, kWeights = 1;
   std::vector<Tensor> inputs{x};
   for (const Tensor& weight : in_order(given)) inputs.push_back(weight);
-  const std::vector<Tensor> saved{w.norm1, w.wqkv,    w.wo,       w.norm2,    w.up,       w.down,
-                                  z,       qkv,       kept.o,     kept.r,     kept.a1,    kept.a2,
-                                  kept.u,  kept.gate, kept.mean1, kept.rstd1, kept.mean2, kept.rstd2};
-  record_many(kOp, inputs, {y}, saved, [args, keys](VjpContext& context) {
-    for (int i = 0; i < 18; ++i) static_cast<void>(context.saved(i));  // checks versions
-    const Tensor &sz = context.saved(6), &sqkv = context.saved(7), &so = context.saved(8),
-                 &sr = context.saved(9), &sa1 = context.saved(10), &sa2 = context.saved(11),
-                 &su = context.saved(12);
+  const std::vector<Tensor> saved =
+      kept.with({z, qkv, w.norm1, w.wqkv, w.wo, w.norm2, w.up, w.down, steps.keys});
+  record_many(kOp, inputs, {y}, saved, [args, count = static_cast<int>(saved.size())](VjpContext& context) {
+    for (int i = 0; i < count; ++i) static_cast<void>(context.saved(i));  // checks versions
+    const SavedRows kept_rows(context);
+    const Tensor &sz = context.saved(10), &sqkv = context.saved(11);
     const Tensor dy = raw::contiguous(context.dy());
     const auto like = [](const Tensor& t) { return Tensor::empty(t.shape(), t.dtype(), t.device()); };
     const Tensor dz = like(sz), dqkv = Tensor::empty(sqkv.shape(), args.kept, sqkv.device());
     const Tensor of_window = Tensor::empty({2 * args.batch, 3 * args.dim}, sz.dtype(), sz.device());
     const Tensor scratch = Tensor::empty({2 * args.batch, args.dim}, sz.dtype(), sz.device());
     BlockAccumulateArgs a = args;
-    const BackwardRows back = backward_rows(a, sz, su);
+    const BackwardRows back(a, sz, kept_rows.u);
     a.dh = dy.raw_data();
     a.dx = dz.raw_data();
-    a.dqkv = of_window.raw_data();
-    a.dproducts = dqkv.raw_data();
+    a.window_dqkv = of_window.raw_data();
+    a.dqkv = dqkv.raw_data();
     a.scratch = scratch.raw_data();
     block_accumulate_backward_slot(sz.device(), a);
 
@@ -103,18 +87,10 @@ Tensor block_accumulate(const Tensor& x, const UnitRecurrenceWeights& given,
     if (sink.needs(kX)) sink.give(kX, raw::narrow(dz, 0, 0, sz.dim(0) / 2));
     if (sink.needs(kWeights + kWqkv))
       sink.into(kWeights + kWqkv,
-                [&](const Tensor& dst, float beta) { weight_product(dst, 0, dqkv, sa1, beta); });
+                [&](const Tensor& dst, float beta) { weight_product(dst, 0, dqkv, kept_rows.a1, beta); });
     if (sink.needs(kWeights + kWqkvBias))
       sink.slice(kWeights + kWqkvBias, 0, 0, 3 * args.dim, [&](const Tensor& dst) { add_rows(dst, dqkv); });
-    give_weight_gradients(context, kWeights,
-                          {{back.da1, sz, context.saved(14), context.saved(15)},
-                           {back.da2, sr, context.saved(16), context.saved(17)},
-                           back.dattn,
-                           so,
-                           back.du,
-                           sa2,
-                           back.dmlp,
-                           back.act});
+    give_weight_gradients(context, kWeights, sz, kept_rows, back);
   });
   return y;
 }

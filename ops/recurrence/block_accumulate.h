@@ -52,20 +52,14 @@ bool block_accumulate_fits(const Tensor& x, std::int64_t mlp, const BlockAccumul
 Tensor block_accumulate(const Tensor& x, const UnitRecurrenceWeights& weights,
                         const BlockAccumulateOptions& options);
 
-// As UnitRecurrenceArgs, with these differences:
-//
-//   all arrays but x, dh   have the rows of both kinds, twice those of x
-//   qkv                    is written by the forward, for all rows
-//   h                      is the result T of every row
-//   wkv, key, value        are not used
-//   dqkv                   is working memory of one window
-//   dproducts              is dqkv of all rows, stored as `kept`
-//   dh                     is the gradient of the results y
-//   dx                     receives the gradient of the windows' rows; its first half, that of the newer
-//                          halves, is the gradient of x
-struct BlockAccumulateArgs : UnitRecurrenceArgs {
+// The arrays but x and dh have the rows of both kinds, twice those of x; h is the result T of every row, and dh
+// the gradient of the results y. dx receives the gradient of the windows' rows; its first half, that of the
+// newer halves, is the gradient of x.
+struct BlockAccumulateArgs : RecurrenceArgs {
   const void *wqkv, *wqkv_bias;
   void *z, *qkv_output;  // the rows of the windows; qkv as the forward writes it
+  void* window_dqkv;     // backward only, working memory: [2 batch, 3 dim]
+  void* dqkv;            // backward only, as products read it, of `kept`
 };
 extern Slot<RecurrenceSupportQuery> block_accumulate_supports_slot;
 extern Slot<BlockAccumulateArgs> block_accumulate_forward_slot, block_accumulate_backward_slot;

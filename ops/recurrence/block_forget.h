@@ -16,7 +16,7 @@
 //
 // Only GPUs have a kernel for it. On the CPU a block's rows stay in the cache, so the recurrence composed
 // from other ops (models/recurrent_transformer/block_forget.cpp) is as fast; that composition is also the
-// kernel's test. The functions are in unit_recurrence.cpp.
+// kernel's test.
 //
 // Source: Kausik, "Recurrent Transformers" (2025).
 #pragma once
@@ -52,15 +52,8 @@ bool block_forget_fits(const Tensor& x, std::int64_t mlp, const BlockForgetOptio
 UnitRecurrenceResult block_forget(const Tensor& x, const Tensor& qkv, const UnitRecurrenceWeights& weights,
                                   const BlockForgetOptions& options);
 
-// Capability query for the fused kernels of unit_recurrence, block_forget and block_accumulate, forward and
-// backward: does the device support these sizes? For the unit recurrence `block` is 1.
-struct RecurrenceSupportQuery {
-  std::int64_t dim, mlp, heads, sequences, block;
-  Dtype products;
-  bool* fits;                  // the result
-  bool spreads_output = true;  // block_accumulate only
-};
-extern Slot<RecurrenceSupportQuery> unit_recurrence_supports_slot, block_forget_supports_slot;
-extern Slot<UnitRecurrenceArgs> block_forget_forward_slot, block_forget_backward_slot;
+struct BlockForgetArgs : StateRecurrenceArgs {};
+extern Slot<RecurrenceSupportQuery> block_forget_supports_slot;
+extern Slot<BlockForgetArgs> block_forget_forward_slot, block_forget_backward_slot;
 
 }  // namespace eddy

@@ -4,29 +4,23 @@
 #include "ops/recurrence/gates.h"
 
 #include "ops/cpu/isa.h"
+#include "ops/cpu/rows.h"
 #include "ops/cpu/vec_math.h"
-#include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
 namespace {
 
-constexpr std::int64_t kChunk = 1 << 14;  // elements that pay for handing a chunk to a thread
-constexpr std::int64_t kPiece = 256;      // columns
+constexpr std::int64_t kPiece = 256;  // columns
 
 // Calls body(block, first row, last row, first column, columns) for every piece of every block of rows.
 template <class Body>
 EDDY_INLINE void for_each_piece(const GateArgs& args, const Body& body) {
-  const std::int64_t block_elements = kGateBlockRows * args.width;
-  parallel_for(
-      gate_blocks(args.rows), block_elements >= kChunk ? 1 : kChunk / block_elements,
-      [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t block = begin; block < end; ++block) {
-          const std::int64_t first = block * kGateBlockRows;
-          const std::int64_t last = first + kGateBlockRows < args.rows ? first + kGateBlockRows : args.rows;
-          for (std::int64_t column = 0; column < args.width; column += kPiece)
-            body(block, first, last, column, args.width - column < kPiece ? args.width - column : kPiece);
-        }
-      });
+  for_each_row(gate_blocks(args.rows), kGateBlockRows * args.width, [&](std::int64_t block) {
+    const std::int64_t first = block * kGateBlockRows;
+    const std::int64_t last = first + kGateBlockRows < args.rows ? first + kGateBlockRows : args.rows;
+    for (std::int64_t column = 0; column < args.width; column += kPiece)
+      body(block, first, last, column, args.width - column < kPiece ? args.width - column : kPiece);
+  });
 }
 
 template <class T>

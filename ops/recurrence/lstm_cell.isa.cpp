@@ -2,36 +2,28 @@
 #include "ops/recurrence/lstm_cell.h"
 
 #include "ops/cpu/isa.h"
+#include "ops/cpu/rows.h"
 #include "ops/cpu/vec_math.h"
-#include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
 namespace {
 
-constexpr std::int64_t kChunk = 1 << 13;  // entries that pay for handing a chunk to a thread
-constexpr std::int64_t kPiece = 256;      // entries of a row whose unwanted results share scratch
-
-EDDY_INLINE std::int64_t rows_per_chunk(std::int64_t hidden) {
-  return hidden >= kChunk ? 1 : kChunk / hidden;
-}
+constexpr std::int64_t kPiece = 256;  // entries of a row whose unwanted results share scratch
 
 template <class T>
 void forward_kernel(const LstmCellArgs& args) {
   const std::int64_t hidden = args.hidden;
-  parallel_for(args.batch, rows_per_chunk(hidden), [=, &args](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      const T* const gate_i = static_cast<const T*>(args.gates) + row * args.gates_stride;
-      const T *const gate_f = gate_i + hidden, *const gate_g = gate_f + hidden,
-                     *const gate_o = gate_g + hidden;
-      const T* const c = static_cast<const T*>(args.c) + row * args.c_stride;
-      T* const h = static_cast<T*>(args.h) + row * hidden;
-      T* const c_next = static_cast<T*>(args.c_next) + row * hidden;
+  for_each_row(args.batch, 2 * hidden, [=, &args](std::int64_t row) {
+    const T* const gate_i = static_cast<const T*>(args.gates) + row * args.gates_stride;
+    const T *const gate_f = gate_i + hidden, *const gate_g = gate_f + hidden, *const gate_o = gate_g + hidden;
+    const T* const c = static_cast<const T*>(args.c) + row * args.c_stride;
+    T* const h = static_cast<T*>(args.h) + row * hidden;
+    T* const c_next = static_cast<T*>(args.c_next) + row * hidden;
 #pragma GCC ivdep
-      for (std::int64_t j = 0; j < hidden; ++j) {
-        const T state = vec::sigmoid(gate_f[j]) * c[j] + vec::sigmoid(gate_i[j]) * vec::tanh(gate_g[j]);
-        c_next[j] = state;
-        h[j] = vec::sigmoid(gate_o[j]) * vec::tanh(state);
-      }
+    for (std::int64_t j = 0; j < hidden; ++j) {
+      const T state = vec::sigmoid(gate_f[j]) * c[j] + vec::sigmoid(gate_i[j]) * vec::tanh(gate_g[j]);
+      c_next[j] = state;
+      h[j] = vec::sigmoid(gate_o[j]) * vec::tanh(state);
     }
   });
 }
@@ -45,7 +37,7 @@ EDDY_INLINE const T* row_of(const void* data, std::int64_t row, std::int64_t str
 template <class T>
 void backward_kernel(const LstmCellBackwardArgs& args) {
   const std::int64_t hidden = args.hidden;
-  parallel_for(args.batch, rows_per_chunk(hidden), [=, &args](std::int64_t begin, std::int64_t end) {
+  parallel_for(args.batch, items_per_chunk(2 * hidden), [=, &args](std::int64_t begin, std::int64_t end) {
     T zeros[kPiece], unused[5][kPiece];
     for (std::int64_t j = 0; j < kPiece; ++j) zeros[j] = 0;
     for (std::int64_t row = begin; row < end; ++row) {

@@ -1,5 +1,7 @@
 #include "ops/recurrence/recurrence_layer.h"
 
+#include <algorithm>
+
 #include "ops/cast/widen.h"
 #include "ops/core/checks.h"
 #include "ops/core/records.h"
@@ -15,6 +17,13 @@ Tensor rows_of(const Tensor& x) {
   return raw::reshape(x, {x.elements() / x.dim(-1), x.dim(-1)});
 }
 
+template <class Change>
+UnitRecurrenceWeights each(const UnitRecurrenceWeights& w, Change change) {
+  return {change(w.norm1), change(w.norm1_bias), change(w.wqkv),  change(w.wqkv_bias),
+          change(w.wo),    change(w.wo_bias),    change(w.norm2), change(w.norm2_bias),
+          change(w.up),    change(w.up_bias),    change(w.down),  change(w.down_bias)};
+}
+
 }  // namespace
 
 void check_kind(const char* op, const char* name, const Tensor& x, const Shape& shape, const Tensor& like) {
@@ -28,7 +37,8 @@ void check_kind(const char* op, const char* name, const Tensor& x, const Shape& 
                       to_string(like.device()));
 }
 
-void check_weights(const char* op, const UnitRecurrenceWeights& w, const Tensor& like) {
+void check_weights(const char* op, const UnitRecurrenceWeights& w, const Tensor& like,
+                   const UnitRecurrenceOptions& options) {
   checks::defined(op, w.wqkv, "wqkv");
   checks::defined(op, w.up, "up");
   const std::int64_t dim = like.dim(-1), mlp = w.up.dim(0);
@@ -44,6 +54,8 @@ void check_weights(const char* op, const UnitRecurrenceWeights& w, const Tensor&
   expect("down", w.down, {dim, mlp});
   expect("down bias", w.down_bias, {dim});
   for (const Tensor& gain : {w.norm1, w.norm1_bias, w.norm2, w.norm2_bias}) expect("norm", gain, {dim});
+  if (options.heads < 1 || dim % options.heads != 0)
+    fail<ShapeError>("{}: heads must divide dim: heads {}, dim {}", op, options.heads, dim);
 }
 
 Tensor row_major(const Tensor& x) {
@@ -51,22 +63,14 @@ Tensor row_major(const Tensor& x) {
 }
 
 UnitRecurrenceWeights row_major(const UnitRecurrenceWeights& w) {
-  return {row_major(w.norm1), row_major(w.norm1_bias), row_major(w.wqkv),  row_major(w.wqkv_bias),
-          row_major(w.wo),    row_major(w.wo_bias),    row_major(w.norm2), row_major(w.norm2_bias),
-          row_major(w.up),    row_major(w.up_bias),    row_major(w.down),  row_major(w.down_bias)};
+  return each(w, [](const Tensor& x) { return row_major(x); });
 }
 
 UnitRecurrenceWeights wide_weights(const UnitRecurrenceWeights& w) {
-  return {wide(w.norm1), wide(w.norm1_bias), wide(w.wqkv),  wide(w.wqkv_bias),
-          wide(w.wo),    wide(w.wo_bias),    wide(w.norm2), wide(w.norm2_bias),
-          wide(w.up),    wide(w.up_bias),    wide(w.down),  wide(w.down_bias)};
+  return each(w, [](const Tensor& x) { return wide(x); });
 }
 
-Tensor keys_on(const Tensor& x, const std::vector<RandomKey>& keys) {
-  return keys.empty() ? Tensor() : upload_records(x.device(), keys);
-}
-
-void bind(UnitRecurrenceArgs& args, const UnitRecurrenceWeights& w, const UnitRecurrenceOptions& options,
+void bind(RecurrenceArgs& args, const UnitRecurrenceWeights& w, const UnitRecurrenceOptions& options,
           bool stores_bf16) {
   args.products = options.products;
   args.kept = stores_bf16 && options.products == Dtype::bf16 ? Dtype::bf16 : args.dtype;
@@ -91,47 +95,46 @@ void bind(UnitRecurrenceArgs& args, const UnitRecurrenceWeights& w, const UnitRe
   args.down_bias = data_of(w.down_bias);
 }
 
-SavedRows saved_rows(UnitRecurrenceArgs& args, const Tensor& rows) {
-  const auto rows_of = [&](std::int64_t width, Dtype dtype) {
-    return Tensor::empty(rows.shape().with(rows.rank() - 1, width), dtype, rows.device());
+SavedRows::SavedRows(RecurrenceArgs& args, const Tensor& rows) {
+  const auto make = [&](Tensor& made, void*& address, std::int64_t width, Dtype dtype) {
+    made = Tensor::empty(rows.shape().with(rows.rank() - 1, width), dtype, rows.device());
+    address = made.raw_data();
   };
-  const auto statistic = [&] {
-    return Tensor::empty({rows.elements() / args.dim}, rows.dtype(), rows.device());
-  };
-  const SavedRows kept{rows_of(args.dim, args.kept),
-                       rows_of(args.dim, args.dtype),
-                       rows_of(args.dim, args.kept),
-                       rows_of(args.dim, args.kept),
-                       rows_of(args.mlp, args.kept),
-                       rows_of(args.heads, args.dtype),
-                       statistic(),
-                       statistic(),
-                       statistic(),
-                       statistic()};
-  args.o = kept.o.raw_data();
-  args.r = kept.r.raw_data();
-  args.a1 = kept.a1.raw_data();
-  args.a2 = kept.a2.raw_data();
-  args.u = kept.u.raw_data();
-  args.gate = kept.gate.raw_data();
-  args.mean1 = kept.mean1.raw_data();
-  args.rstd1 = kept.rstd1.raw_data();
-  args.mean2 = kept.mean2.raw_data();
-  args.rstd2 = kept.rstd2.raw_data();
-  return kept;
+  make(o, args.o, args.dim, args.kept);
+  make(r, args.r, args.dim, args.dtype);
+  make(a1, args.a1, args.dim, args.kept);
+  make(a2, args.a2, args.dim, args.kept);
+  make(u, args.u, args.mlp, args.kept);
+  make(gate, args.gate, args.heads, args.dtype);
+  make(mean1, args.mean1, 1, args.dtype);
+  make(rstd1, args.rstd1, 1, args.dtype);
+  make(mean2, args.mean2, 1, args.dtype);
+  make(rstd2, args.rstd2, 1, args.dtype);
 }
 
-BackwardRows backward_rows(UnitRecurrenceArgs& args, const Tensor& rows, const Tensor& u) {
-  const auto like = [](const Tensor& t, Dtype dtype) { return Tensor::empty(t.shape(), dtype, t.device()); };
-  const BackwardRows made{like(u, args.kept),    like(u, args.kept),     like(rows, args.kept),
-                          like(rows, args.kept), like(rows, args.dtype), like(rows, args.dtype)};
-  args.act = made.act.raw_data();
-  args.du = made.du.raw_data();
-  args.do_out = made.dattn.raw_data();
-  args.dmlp_out = made.dmlp.raw_data();
-  args.da1 = made.da1.raw_data();
-  args.da2 = made.da2.raw_data();
-  return made;
+SavedRows::SavedRows(const VjpContext& context) {
+  int i = 0;
+  for (Tensor* rows : {&o, &r, &a1, &a2, &u, &gate, &mean1, &rstd1, &mean2, &rstd2})
+    *rows = context.saved(i++);
+}
+
+std::vector<Tensor> SavedRows::with(const std::vector<Tensor>& more) const {
+  std::vector<Tensor> all{o, r, a1, a2, u, gate, mean1, rstd1, mean2, rstd2};
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+BackwardRows::BackwardRows(RecurrenceArgs& args, const Tensor& rows, const Tensor& kept_u) {
+  const auto make = [&](Tensor& made, void*& address, const Tensor& like, Dtype dtype) {
+    made = Tensor::empty(like.shape(), dtype, like.device());
+    address = made.raw_data();
+  };
+  make(act, args.act, kept_u, args.kept);
+  make(du, args.du, kept_u, args.kept);
+  make(dattn, args.do_out, rows, args.kept);
+  make(dmlp, args.dmlp_out, rows, args.kept);
+  make(da1, args.da1, rows, args.dtype);
+  make(da2, args.da2, rows, args.dtype);
 }
 
 Tensor writable_gradient(const VjpContext& context, int output) {
@@ -147,19 +150,19 @@ std::vector<Tensor> in_order(const UnitRecurrenceWeights& w) {
 
 void weight_product(const Tensor& dst, std::int64_t row, const Tensor& dy, const Tensor& x, double beta) {
   const std::int64_t out = dy.dim(-1), in = x.dim(-1), rows = dy.elements() / out;
-  GemmArgs g{};
-  g.dtype = dy.dtype();
+  GemmArgs g{dy.dtype(),
+             true,
+             false,
+             out,
+             in,
+             rows,
+             dy.raw_data(),
+             out,
+             x.raw_data(),
+             in,
+             raw::narrow(dst, 0, row, out).raw_data(),
+             in};
   g.c_f32 = g.dtype == Dtype::bf16;
-  g.transpose_a = true;
-  g.m = out;
-  g.n = in;
-  g.k = rows;
-  g.a = dy.raw_data();
-  g.lda = out;
-  g.b = x.raw_data();
-  g.ldb = in;
-  g.c = raw::narrow(dst, 0, row, out).raw_data();
-  g.ldc = in;
   g.beta = beta;
   gemm_slot(dst.device(), g);
 }
@@ -168,7 +171,8 @@ void add_rows(const Tensor& dst, const Tensor& dy) {
   sum_into(dst, rows_of(dy), 1);
 }
 
-void give_weight_gradients(VjpContext& context, int first, const LayerRows& rows) {
+void give_weight_gradients(VjpContext& context, int first, const Tensor& x, const SavedRows& saved,
+                           const BackwardRows& rows) {
   GradSink& sink = context.sink;
   const auto product = [&](Weight which, const Tensor& dy, const Tensor& in) {
     if (sink.needs(first + which))
@@ -178,27 +182,146 @@ void give_weight_gradients(VjpContext& context, int first, const LayerRows& rows
     if (sink.needs(first + which))
       sink.into(first + which, [&](const Tensor& dst, float beta) { sum_into(dst, rows_of(dy), beta); });
   };
-  product(kWo, rows.dattn, rows.o);
-  product(kUp, rows.du, rows.a2);
+  product(kWo, rows.dattn, saved.o);
+  product(kUp, rows.du, saved.a2);
   product(kDown, rows.dmlp, rows.act);
   bias(kWoBias, rows.dattn);
   bias(kUpBias, rows.du);
   bias(kDownBias, rows.dmlp);
   // The gains' gradients, as one pass over all rows: partial sums by blocks of rows, then their sum.
-  const auto norm = [&](Weight gain, Weight shift, const NormRows& norm_rows) {
-    bias(shift, norm_rows.dy);
+  const auto norm = [&](Weight gain, Weight shift, const Tensor& dy, const Tensor& of, const Tensor& mean,
+                        const Tensor& rstd) {
+    bias(shift, dy);
     if (!sink.needs(first + gain)) return;
-    const std::int64_t dim = norm_rows.x.dim(-1), count = norm_rows.x.elements() / dim;
-    const Tensor partials =
-        Tensor::empty({norm_blocks(count), dim}, norm_rows.dy.dtype(), norm_rows.dy.device());
-    layer_norm_backward_slot(norm_rows.dy.device(),
-                             {norm_rows.dy.dtype(), count, dim, norm_rows.dy.raw_data(), dim,
-                              norm_rows.x.raw_data(), dim, nullptr, norm_rows.mean.raw_data(),
-                              norm_rows.rstd.raw_data(), nullptr, dim, 0, partials.raw_data(), nullptr, 0});
+    const std::int64_t dim = of.dim(-1), count = of.elements() / dim;
+    const Tensor partials = Tensor::empty({norm_blocks(count), dim}, dy.dtype(), dy.device());
+    layer_norm_backward_slot(
+        dy.device(), {dy.dtype(), count, dim, dy.raw_data(), dim, of.raw_data(), dim, nullptr,
+                      mean.raw_data(), rstd.raw_data(), nullptr, dim, 0, partials.raw_data(), nullptr, 0});
     sink.into(first + gain, [&](const Tensor& dst, float beta) { sum_into(dst, partials, beta); });
   };
-  norm(kNorm1, kNorm1Bias, rows.norm1);
-  norm(kNorm2, kNorm2Bias, rows.norm2);
+  norm(kNorm1, kNorm1Bias, rows.da1, x, saved.mean1, saved.rstd1);
+  norm(kNorm2, kNorm2Bias, rows.da2, saved.r, saved.mean2, saved.rstd2);
+}
+
+void bind(RecurrenceArgs& args, const Steps& steps) {
+  args.time = steps.time;
+  args.batch = steps.batch;
+  args.sequences = steps.sequences;
+  args.block = steps.block;
+  args.last = steps.last;
+  args.keys = static_cast<const RandomKey*>(data_of(steps.keys));
+}
+
+Steps steps_of_blocks(const char* op, const Tensor& x, std::int64_t sequences, std::int64_t block,
+                      double dropout, const std::vector<RandomKey>& keys, std::int64_t keys_a_block) {
+  checks::floating(op, x);
+  if (x.rank() != 2 || x.elements() == 0 || sequences < 1 || block < 1 || x.dim(0) % sequences != 0)
+    fail<ShapeError>("{}: x has shape {} ([{} sequences x positions, dim], in blocks of {})", op,
+                     to_string(x.shape()), sequences, block);
+  const std::int64_t positions = x.dim(0) / sequences, time = (positions + block - 1) / block;
+  if (dropout > 0 && static_cast<std::int64_t>(keys.size()) != keys_a_block * time)
+    fail<ValueError>("{}: {} keys for dropout in {} blocks ({} for each)", op, keys.size(), time,
+                     keys_a_block);
+  return {time,
+          sequences * block,
+          sequences,
+          block,
+          positions - (time - 1) * block,
+          dropout > 0 ? upload_records(x.device(), keys) : Tensor()};
+}
+
+UnitRecurrenceResult run_chain(const char* op, const RunKernel& run, const Steps& steps, const Tensor& x,
+                               const Tensor& qkv, const UnitRecurrenceWeights& given,
+                               const UnitRecurrenceOptions& options, bool stores_bf16,
+                               const std::vector<Tensor>& carried) {
+  const UnitRecurrenceWeights w = row_major(given);
+  check_weights(op, w, x, options);
+  const std::int64_t dim = x.dim(-1);
+  const auto rows_like = [](const Tensor& like, std::int64_t width, Dtype dtype) {
+    return Tensor::empty(like.shape().with(like.rank() - 1, width), dtype, like.device());
+  };
+  check_kind(op, "qkv", qkv, x.shape().with(x.rank() - 1, 3 * dim), x);
+  check_kind(op, "key", carried[0], {steps.sequences, dim}, x);
+  check_kind(op, "value", carried[1], {steps.sequences, dim}, x);
+  const Tensor x_rows = raw::contiguous(x), qkv_rows = raw::contiguous(qkv);
+  const Tensor wkv = raw::narrow(w.wqkv, 0, dim, 2 * dim);
+  const Tensor wkv_bias = w.wqkv_bias.defined() ? raw::narrow(w.wqkv_bias, 0, dim, 2 * dim) : Tensor();
+  const Tensor h = rows_like(x, dim, x.dtype()), k = rows_like(x, dim, x.dtype()),
+               v = rows_like(x, dim, x.dtype());
+  StateRecurrenceArgs args{};
+  args.dtype = x.dtype();
+  bind(args, steps);
+  bind(args, w, options, stores_bf16);
+  const SavedRows kept(args, h);
+  args.wkv = data_of(wkv);
+  args.wkv_bias = data_of(wkv_bias);
+  args.x = x_rows.raw_data();
+  args.qkv = qkv_rows.raw_data();
+  args.h = h.raw_data();
+  args.key = k.raw_data();
+  args.value = v.raw_data();
+  const auto lend_scratch = [device = x.device()](StateRecurrenceArgs& to) {
+    const Tensor scratch = Tensor::empty({to.batch, std::max(to.dim, to.mlp)}, to.dtype, device);
+    to.scratch = scratch.raw_data();
+    return scratch;
+  };
+  const Tensor scratch = lend_scratch(args);
+  run(x.device(), args);
+
+  constexpr int kX = 0, kQkv = 1, kWeights = 2, kH = 10;
+  std::vector<Tensor> inputs{x, qkv};
+  for (const Tensor& weight : in_order(given)) inputs.push_back(weight);
+  std::vector<Tensor> saved =
+      kept.with({h, k, v, x_rows, qkv_rows, w.norm1, w.wqkv, w.wo, w.norm2, w.up, w.down, steps.keys});
+  saved.insert(saved.end(), carried.begin(), carried.end());
+  record_many(
+      op, inputs, {h, k, v}, saved,
+      [args, run, rows_like, lend_scratch, count = static_cast<int>(saved.size())](VjpContext& context) {
+        for (int i = 0; i < count; ++i) static_cast<void>(context.saved(i));  // checks versions
+        const SavedRows rows(context);
+        const Tensor& sh = context.saved(kH);
+        const Tensor dh = writable_gradient(context, 0), dk = writable_gradient(context, 1),
+                     dv = writable_gradient(context, 2);
+        StateRecurrenceArgs a = args;
+        const Tensor dx = rows_like(sh, a.dim, sh.dtype()), dqkv = rows_like(sh, 3 * a.dim, sh.dtype());
+        const Tensor dkv = a.kept == a.dtype ? Tensor() : rows_like(sh, 2 * a.dim, a.kept);
+        const BackwardRows back(a, sh, rows.u);
+        a.dh = dh.raw_data();
+        a.dkey = dk.raw_data();
+        a.dvalue = dv.raw_data();
+        a.dx = dx.raw_data();
+        a.dqkv = dqkv.raw_data();
+        a.dkv = dkv.defined() ? dkv.raw_data() : nullptr;
+        const Tensor step = lend_scratch(a);
+        run(sh.device(), a);
+
+        GradSink& sink = context.sink;
+        if (sink.needs(kX)) sink.give(kX, dx);
+        if (sink.needs(kQkv)) sink.give(kQkv, dqkv);
+        give_weight_gradients(context, kWeights, sh, rows, back);
+        // For the rows of k and v of wqkv: one product if the kernel stored both gradients side by side, else
+        // two.
+        const std::vector<Tensor> dkeys = dkv.defined() ? std::vector{dkv} : std::vector{dk, dv};
+        if (sink.needs(kWeights + kWqkv))
+          sink.into(kWeights + kWqkv, [&](const Tensor& dst, float beta) {
+            if (beta == 0) raw::fill(raw::narrow(dst, 0, 0, a.dim), 0);  // no q of h is computed
+            std::int64_t row = a.dim;
+            for (const Tensor& dy : dkeys) {
+              weight_product(dst, row, dy, rows.a1, beta);
+              row += dy.dim(-1);
+            }
+          });
+        if (sink.needs(kWeights + kWqkvBias))
+          sink.slice(kWeights + kWqkvBias, 0, a.dim, 2 * a.dim, [&](const Tensor& dst) {
+            std::int64_t row = 0;
+            for (const Tensor& dy : dkeys) {
+              add_rows(raw::narrow(dst, 0, row, dy.dim(-1)), dy);
+              row += dy.dim(-1);
+            }
+          });
+      });
+  return {h, k, v};
 }
 
 }  // namespace eddy::recurrence

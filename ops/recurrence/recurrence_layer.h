@@ -3,6 +3,7 @@
 // which is one product over the rows of all steps.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "autograd/tape.h"
@@ -17,8 +18,10 @@ inline const void* data_of(const Tensor& x) {
 // Checks that x, if defined, has this shape, and the dtype and device of `like`.
 // errors: ShapeError; DtypeError; DeviceError.
 void check_kind(const char* op, const char* name, const Tensor& x, const Shape& shape, const Tensor& like);
-// Checks that the weights are those of a layer as wide as `like`; `up` gives the width of the MLP.
-void check_weights(const char* op, const UnitRecurrenceWeights& w, const Tensor& like);
+// Checks that the weights are those of a layer as wide as `like`, whose heads divide it; `up` gives the width
+// of the MLP.
+void check_weights(const char* op, const UnitRecurrenceWeights& w, const Tensor& like,
+                   const UnitRecurrenceOptions& options);
 
 // x, contiguous; undefined if x is.
 Tensor row_major(const Tensor& x);
@@ -26,12 +29,9 @@ Tensor row_major(const Tensor& x);
 UnitRecurrenceWeights row_major(const UnitRecurrenceWeights& w);
 // The weights widened to f32.
 UnitRecurrenceWeights wide_weights(const UnitRecurrenceWeights& w);
-// The random keys of all dropout masks, in the memory of x's device; undefined if there are none.
-Tensor keys_on(const Tensor& x, const std::vector<RandomKey>& keys);
-
-// Sets the arguments' sizes, options and weights (all but wqkv), and `kept`, the dtype of the saved rows:
-// bf16 if the products are bf16 and the kernels then store bf16 (`stores_bf16`).
-void bind(UnitRecurrenceArgs& args, const UnitRecurrenceWeights& w, const UnitRecurrenceOptions& options,
+// Fills in the arguments' options, weights (all but wqkv), their sizes and `kept`, the dtype of the saved rows:
+// bf16 if the products are bf16 and `stores_bf16` says that the kernels then store bf16.
+void bind(RecurrenceArgs& args, const UnitRecurrenceWeights& w, const UnitRecurrenceOptions& options,
           bool stores_bf16);
 
 // The indices of the weights among the inputs of a node.
@@ -59,35 +59,54 @@ void weight_product(const Tensor& dst, std::int64_t row, const Tensor& dy, const
 // dst [width] += the sum of the rows of dy [.., width].
 void add_rows(const Tensor& dst, const Tensor& dy);
 
-// The layer's rows that a forward kernel saves for the backward. `gate` belongs to the recurrence.
+// The layer's rows that a forward kernel saves for the backward: the first tensors that a node saves. `gate`
+// belongs to the recurrence.
 struct SavedRows {
   Tensor o, r, a1, a2, u, gate, mean1, rstd1, mean2, rstd2;
+
+  explicit SavedRows(const VjpContext& context);
+  // Allocates them for rows [.., dim] and puts their addresses into the arguments, whose sizes `bind` has set.
+  SavedRows(RecurrenceArgs& args, const Tensor& rows);
+  // Returns them, followed by `more`.
+  std::vector<Tensor> with(const std::vector<Tensor>& more) const;
 };
-// Allocates them for rows [.., dim] and sets their addresses in the arguments; call `bind` first.
-SavedRows saved_rows(UnitRecurrenceArgs& args, const Tensor& rows);
 
 // The layer's rows that a backward kernel writes for the weight gradients.
 struct BackwardRows {
   Tensor act, du, dattn, dmlp, da1, da2;
+
+  // Allocates them for rows of the layer's width and u, and puts their addresses into the arguments.
+  BackwardRows(RecurrenceArgs& args, const Tensor& rows, const Tensor& u);
 };
-// Allocates them for rows of the layer's width and u, and sets their addresses in the arguments.
-BackwardRows backward_rows(UnitRecurrenceArgs& args, const Tensor& rows, const Tensor& u);
 
 // The gradient of an output, which a kernel may overwrite: the tensor itself if nothing else uses it, else a
 // copy; zeros if the output has no gradient.
 Tensor writable_gradient(const VjpContext& context, int output);
 
-// The inputs for the gradient of a norm's weight: the gradient of the normalised rows, the rows before the
-// norm, and their statistics.
-struct NormRows {
-  Tensor dy, x, mean, rstd;
+// Passes on the gradients of all weights but wqkv. norm1, the norm of the rows x, is input `first` of the node.
+void give_weight_gradients(VjpContext& context, int first, const Tensor& x, const SavedRows& saved,
+                           const BackwardRows& rows);
+
+// How rows are divided into steps.
+struct Steps {
+  std::int64_t time, batch, sequences, block, last;
+  Tensor keys;  // see RecurrenceArgs::keys
 };
-// Both operands of every weight-gradient product of the layer.
-struct LayerRows {
-  NormRows norm1, norm2;
-  Tensor dattn, o, du, a2, dmlp, act;
-};
-// Passes on the gradients of all weights but wqkv. norm1 is input `first` of the node.
-void give_weight_gradients(VjpContext& context, int first, const LayerRows& rows);
+// Puts them into the arguments.
+void bind(RecurrenceArgs& args, const Steps& steps);
+// Returns the steps of rows [sequences positions, dim] in blocks, with the keys of their masks on x's device, of
+// which there must be `keys_a_block` for each block if `dropout` is above 0.
+// errors: ShapeError; ValueError for another number of keys.
+Steps steps_of_blocks(const char* op, const Tensor& x, std::int64_t sequences, std::int64_t block,
+                      double dropout, const std::vector<RandomKey>& keys, std::int64_t keys_a_block);
+
+// Runs and records a recurrence that carries keys and values, over rows x [.., dim] in the order of the steps.
+// `run` calls the kernel: with dh null the forward one. `stores_bf16`: the kernels store bf16 where products are
+// bf16. `carried` are the key and value before the first step, which `run` reads, or undefined.
+using RunKernel = std::function<void(const Device&, const StateRecurrenceArgs&)>;
+UnitRecurrenceResult run_chain(const char* op, const RunKernel& run, const Steps& steps, const Tensor& x,
+                               const Tensor& qkv, const UnitRecurrenceWeights& weights,
+                               const UnitRecurrenceOptions& options, bool stores_bf16,
+                               const std::vector<Tensor>& carried);
 
 }  // namespace eddy::recurrence

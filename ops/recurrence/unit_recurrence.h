@@ -22,15 +22,13 @@
 //   saved for backward              x, q, kx, vx, kh, vh, o, r, a2, h, a1 (D each), u (M), g (heads) and four
 //                                   norm statistics: in f32 at M = 4 D 60 D bytes, and the statistics
 //   saved by a GPU's fused kernel   the same, with o, a1, a2 and u in bf16 where products are bf16
-//                                   (UnitRecurrenceArgs::kept): 46 D bytes
+//                                   (RecurrenceArgs::kept): 46 D bytes
 //
 // Source: Kausik, "Recurrent Transformers" (2025). The projections q, kx, vx can be computed before
 // the loop because the first half of a window does not see the second.
 #pragma once
 
-#include "ops/core/slot.h"
-#include "tensor/random/philox.h"
-#include "tensor/tensor.h"
+#include "ops/recurrence/recurrence_args.h"
 
 namespace eddy {
 
@@ -69,54 +67,11 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
                                      const UnitRecurrenceOptions& options, const Tensor& key = {},
                                      const Tensor& value = {});
 
-// Everything that the kernels read and write. Arrays are contiguous and [time, batch, ...] by default.
-struct UnitRecurrenceArgs {
-  Dtype dtype, products;  // products: bf16 if they may round their operands to bf16
-  // The dtype in which o, a1, a2, u, act, du, do_out, dmlp_out and dproducts are stored: `dtype`, or bf16 if
-  // the kernels' products round them to bf16 anyway. Only products and bias sums read them, with two
-  // exceptions:
-  //   u   gives the slope of the activation, and act again. It is the result of a bf16 product, so one more
-  //       rounding moves it by less than its error, and not past 0.
-  //   o   is read over blocks for do . o, the mean of the gradients of probabilities. Its rounding counts
-  //       there as much as that of do, which a bf16 product made.
-  // All else stays f32: x, h, r, key, value, dx, dh, dkey and dvalue are sums that pass from step to step; a
-  // norm's gradient takes differences of da1 and da2, and reads r and h in the same kernel, in one dtype.
-  Dtype kept;
-  std::int64_t time, batch, dim, mlp, heads;
-  // Over blocks (block_forget.h, block_accumulate.h) a step is a block: it has `block` rows of each of
-  // `sequences` sequences, together its batch. The last step has `last` rows of each, and arrays end there.
-  // The unit recurrence has sequences = batch and block = last = 1.
-  std::int64_t sequences, block, last;
-  const RandomKey* keys;  // over blocks with dropout: three for each step, on the device; else null
-  // block_accumulate: how many rows of each sequence are not read, and have no masks, in the older halves of
-  // the last window but one and of the last. Otherwise 0.
-  std::int64_t unread[2];
-  bool gelu;
-  double eps, dropout;
-  RandomKey gate_key, attn_key, mlp_key;
-
-  const void *norm1, *norm1_bias, *wkv, *wkv_bias, *wo, *wo_bias, *norm2, *norm2_bias, *up, *up_bias, *down,
-      *down_bias;
-  const void *x, *qkv, *key0, *value0;  // key0, value0 may be null
-
-  // Saved by the forward for the backward. Statistics are [time, batch].
-  void *h, *key, *value, *o, *r, *a1, *a2, *u, *gate, *mean1, *rstd1, *mean2, *rstd2;
-
-  // Backward only. dh, dkey and dvalue are read and overwritten: dkey and dvalue end as the whole gradients
-  // of key and value; dh ends undefined.
-  void *dh, *dkey, *dvalue;
-  void *dx, *dqkv;                     // block_accumulate: dqkv is working memory, [2 batch, 3 dim]
-  void *act, *du, *do_out, *dmlp_out;  // act(u), its gradient before the activation, and the gradients of the
-                                       // two results after dropout: operands of the weight-gradient products
-  void *da1, *da2;                     // gradients of the normalised rows
-  // [.., 2 dim]: dkey and dvalue side by side, as products read them; null if `kept` is `dtype`, where
-  // products read dkey and dvalue themselves. block_accumulate: dqkv [.., 3 dim], never null.
-  void* dproducts;
-
-  // Working memory.
-  void* packed;   // on the CPU the weights packed for products with few rows; otherwise null
-  void* scratch;  // [batch, max(dim, mlp)]; block_accumulate: [2 batch, dim]
+struct UnitRecurrenceArgs : StateRecurrenceArgs {
+  const void *key0, *value0;  // of the state before the first step; may be null
+  void* packed;               // on the CPU the weights packed for products with few rows; otherwise null
 };
 extern Slot<UnitRecurrenceArgs> unit_recurrence_forward_slot, unit_recurrence_backward_slot;
+extern Slot<RecurrenceSupportQuery> unit_recurrence_supports_slot;
 
 }  // namespace eddy

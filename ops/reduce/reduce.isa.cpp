@@ -5,21 +5,16 @@
 
 #include "ops/cpu/isa.h"
 #include "ops/cpu/lanes.h"
-#include "tensor/threads/thread_pool.h"
+#include "ops/cpu/rows.h"
 
 namespace eddy::EDDY_ISA {
 namespace {
 
-constexpr std::int64_t kChunk = 1 << 14;  // elements that pay for handing a chunk to a thread
-constexpr std::int64_t kTile = 1024;      // columns whose running sums stay in the L1 cache
+constexpr std::int64_t kTile = 1024;  // columns whose running sums stay in the L1 cache
 
 EDDY_INLINE std::int64_t smaller(std::int64_t a, std::int64_t b) {
   return a < b ? a : b;
 }
-EDDY_INLINE std::int64_t grain_for(std::int64_t elements_per_item) {
-  return elements_per_item >= kChunk ? 1 : kChunk / (elements_per_item > 0 ? elements_per_item : 1);
-}
-
 // sums[j] = x[0][j] + x[1][j] + ..., four rows at a time so that the sums are read and written less often.
 template <class T>
 void add_rows(const T* x, std::int64_t stride, std::int64_t rows, std::int64_t width, T* __restrict sums) {
@@ -54,7 +49,7 @@ void sum_in_blocks(std::int64_t outer, std::int64_t count, std::int64_t inner, s
   const std::int64_t blocks = count > 0 ? (count + block - 1) / block : 1;
   const std::int64_t tiles = (inner + kTile - 1) / kTile;
   const std::int64_t block_rows = smaller(block, count);
-  parallel_for(outer * blocks * tiles, grain_for(block_rows * smaller(inner, kTile)),
+  parallel_for(outer * blocks * tiles, items_per_chunk(block_rows * smaller(inner, kTile)),
                [=](std::int64_t begin, std::int64_t end) {
                  T sums[kTile];
                  for (std::int64_t item = begin; item < end; ++item) {
@@ -76,13 +71,11 @@ void sum_in_blocks(std::int64_t outer, std::int64_t count, std::int64_t inner, s
 // Contiguous rows that are one block each: y is [outer].
 template <class T>
 void sum_short_rows(std::int64_t outer, std::int64_t count, const T* x, T* y, T beta, T scale) {
-  parallel_for(outer, grain_for(count), [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      const T* const from = x + row * count;
-      const T sum =
-          scale * lane_sum<T>(count, [from](auto reader, std::int64_t i) { return reader.load(from + i); });
-      y[row] = beta == T(0) ? sum : beta * y[row] + sum;
-    }
+  for_each_row(outer, count, [=](std::int64_t row) {
+    const T* const from = x + row * count;
+    const T sum =
+        scale * lane_sum<T>(count, [from](auto reader, std::int64_t i) { return reader.load(from + i); });
+    y[row] = beta == T(0) ? sum : beta * y[row] + sum;
   });
 }
 
@@ -137,18 +130,15 @@ void max_kernel(const MaxArgs& args) {
   T* const y = static_cast<T*>(args.y);
   const std::int64_t count = args.count, inner = args.inner, tiles = (inner + kTile - 1) / kTile;
   std::int64_t* const index = args.index;
-  parallel_for(args.outer * tiles, grain_for(count * smaller(inner, kTile)),
-               [=](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t item = begin; item < end; ++item) {
-                   const std::int64_t o = item / tiles, column = item % tiles * kTile;
-                   const std::int64_t to = o * inner + column;
-                   const T* const from = x + o * count * inner + column;
-                   if (inner == 1)
-                     max_of_row(from, count, y + to, index + to);
-                   else
-                     max_of_columns(from, inner, count, smaller(kTile, inner - column), y + to, index + to);
-                 }
-               });
+  for_each_row(args.outer * tiles, count * smaller(inner, kTile), [=](std::int64_t item) {
+    const std::int64_t o = item / tiles, column = item % tiles * kTile;
+    const std::int64_t to = o * inner + column;
+    const T* const from = x + o * count * inner + column;
+    if (inner == 1)
+      max_of_row(from, count, y + to, index + to);
+    else
+      max_of_columns(from, inner, count, smaller(kTile, inner - column), y + to, index + to);
+  });
 }
 
 template <class T>
@@ -158,16 +148,14 @@ void max_backward_kernel(const MaxBackwardArgs& args) {
   const T beta = static_cast<T>(args.beta);
   const std::int64_t count = args.count, inner = args.inner;
   const std::int64_t* const index = args.index;
-  parallel_for(args.outer, grain_for(count * inner), [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t o = begin; o < end; ++o) {
-      T* const rows = dx + o * count * inner;
-      if (beta == T(0)) {
-        for (std::int64_t j = 0; j < count * inner; ++j) rows[j] = T(0);
-      } else if (beta != T(1)) {
-        for (std::int64_t j = 0; j < count * inner; ++j) rows[j] *= beta;
-      }
-      for (std::int64_t i = 0; i < inner; ++i) rows[index[o * inner + i] * inner + i] += dy[o * inner + i];
+  for_each_row(args.outer, count * inner, [=](std::int64_t o) {
+    T* const rows = dx + o * count * inner;
+    if (beta == T(0)) {
+      for (std::int64_t j = 0; j < count * inner; ++j) rows[j] = T(0);
+    } else if (beta != T(1)) {
+      for (std::int64_t j = 0; j < count * inner; ++j) rows[j] *= beta;
     }
+    for (std::int64_t i = 0; i < inner; ++i) rows[index[o * inner + i] * inner + i] += dy[o * inner + i];
   });
 }
 

@@ -6,16 +6,10 @@
 
 #include "ops/cpu/isa.h"
 #include "ops/cpu/row_exp.h"
-#include "tensor/threads/thread_pool.h"
+#include "ops/cpu/rows.h"
 
 namespace eddy::EDDY_ISA {
 namespace {
-
-constexpr std::int64_t kChunk = 1 << 14;  // elements that pay for handing a chunk to a thread
-
-EDDY_INLINE std::int64_t rows_per_chunk(std::int64_t width) {
-  return width >= kChunk ? 1 : kChunk / width;
-}
 
 // y = exp(x - max) / sum over n >= 1 entries; hidden entries are 0. x may be y.
 template <class T>
@@ -35,33 +29,31 @@ template <class T>
 void softmax_kernel(const SoftmaxArgs& args) {
   const T* const all_x = static_cast<const T*>(args.x);
   T* const all_y = static_cast<T*>(args.y);
-  parallel_for(args.rows, rows_per_chunk(args.width), [=, &args](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      const SoftmaxSpan seen = softmax_span(args.band, row, args.width);
-      const std::int64_t visible = seen.end - seen.begin;
-      T* const whole_y = all_y + row * args.width;
-      for (std::int64_t i = 0; i < seen.begin; ++i) whole_y[i] = T(0);
-      for (std::int64_t i = seen.end; i < args.width; ++i) whole_y[i] = T(0);
-      if (visible == 0) continue;
-      const T* scores = all_x + row * args.width + seen.begin;
-      T* const y = whole_y + seen.begin;
-      if (args.bias != nullptr) {
-        const T* const bias =
-            static_cast<const T*>(args.bias) + softmax_row_offset(args, args.bias_strides, row) + seen.begin;
-        for (std::int64_t i = 0; i < visible; ++i) y[i] = scores[i] + bias[i];
-        scores = y;
-      }
-      if (args.mask == nullptr) {
-        softmax_row(scores, y, visible);
-        continue;
-      }
-      const std::uint8_t* const mask =
-          args.mask + softmax_row_offset(args, args.mask_strides, row) + seen.begin;
-      for (std::int64_t i = 0; i < visible; ++i) y[i] = mask[i] != 0 ? scores[i] : T(-INFINITY);
-      softmax_row(y, y, visible);
-      // A visible +inf or NaN makes the row NaN; hidden entries stay 0 even then.
-      for (std::int64_t i = 0; i < visible; ++i) y[i] = mask[i] != 0 ? y[i] : T(0);
+  for_each_row(args.rows, args.width, [=, &args](std::int64_t row) {
+    const SoftmaxSpan seen = softmax_span(args.band, row, args.width);
+    const std::int64_t visible = seen.end - seen.begin;
+    T* const whole_y = all_y + row * args.width;
+    for (std::int64_t i = 0; i < seen.begin; ++i) whole_y[i] = T(0);
+    for (std::int64_t i = seen.end; i < args.width; ++i) whole_y[i] = T(0);
+    if (visible == 0) return;
+    const T* scores = all_x + row * args.width + seen.begin;
+    T* const y = whole_y + seen.begin;
+    if (args.bias != nullptr) {
+      const T* const bias =
+          static_cast<const T*>(args.bias) + softmax_row_offset(args, args.bias_strides, row) + seen.begin;
+      for (std::int64_t i = 0; i < visible; ++i) y[i] = scores[i] + bias[i];
+      scores = y;
     }
+    if (args.mask == nullptr) {
+      softmax_row(scores, y, visible);
+      return;
+    }
+    const std::uint8_t* const mask =
+        args.mask + softmax_row_offset(args, args.mask_strides, row) + seen.begin;
+    for (std::int64_t i = 0; i < visible; ++i) y[i] = mask[i] != 0 ? scores[i] : T(-INFINITY);
+    softmax_row(y, y, visible);
+    // A visible +inf or NaN makes the row NaN; hidden entries stay 0 even then.
+    for (std::int64_t i = 0; i < visible; ++i) y[i] = mask[i] != 0 ? y[i] : T(0);
   });
 }
 
@@ -71,30 +63,28 @@ void softmax_backward_kernel(const SoftmaxBackwardArgs& args) {
   const T* const all_y = static_cast<const T*>(args.y);
   T* const all_dx = static_cast<T*>(args.dx);
   const T beta = static_cast<T>(args.beta);
-  parallel_for(args.rows, rows_per_chunk(args.width), [=, &args](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      const SoftmaxSpan seen = softmax_span(args.band, row, args.width);
-      const std::int64_t visible = seen.end - seen.begin;
-      const T* const dy = all_dy + row * args.width + seen.begin;
-      const T* const y = all_y + row * args.width + seen.begin;
-      T* const whole_dx = all_dx + row * args.width;
-      T* const dx = whole_dx + seen.begin;
-      // Testing y keeps an infinite dy of a hidden entry out of the sum.
-      const T inner = lane_sum<T>(visible, [dy, y](auto reader, std::int64_t i) {
-        const auto weight = reader.load(y + i);
-        const auto product = weight * reader.load(dy + i);
-        return weight == T(0) ? weight : product;
-      });
-      if (beta == T(0)) {
-        for (std::int64_t i = 0; i < seen.begin; ++i) whole_dx[i] = T(0);
-        for (std::int64_t i = 0; i < visible; ++i) dx[i] = y[i] == T(0) ? T(0) : y[i] * (dy[i] - inner);
-        for (std::int64_t i = seen.end; i < args.width; ++i) whole_dx[i] = T(0);
-      } else {
-        for (std::int64_t i = 0; i < seen.begin; ++i) whole_dx[i] *= beta;
-        for (std::int64_t i = 0; i < visible; ++i)
-          dx[i] = beta * dx[i] + (y[i] == T(0) ? T(0) : y[i] * (dy[i] - inner));
-        for (std::int64_t i = seen.end; i < args.width; ++i) whole_dx[i] *= beta;
-      }
+  for_each_row(args.rows, args.width, [=, &args](std::int64_t row) {
+    const SoftmaxSpan seen = softmax_span(args.band, row, args.width);
+    const std::int64_t visible = seen.end - seen.begin;
+    const T* const dy = all_dy + row * args.width + seen.begin;
+    const T* const y = all_y + row * args.width + seen.begin;
+    T* const whole_dx = all_dx + row * args.width;
+    T* const dx = whole_dx + seen.begin;
+    // Testing y keeps an infinite dy of a hidden entry out of the sum.
+    const T inner = lane_sum<T>(visible, [dy, y](auto reader, std::int64_t i) {
+      const auto weight = reader.load(y + i);
+      const auto product = weight * reader.load(dy + i);
+      return weight == T(0) ? weight : product;
+    });
+    if (beta == T(0)) {
+      for (std::int64_t i = 0; i < seen.begin; ++i) whole_dx[i] = T(0);
+      for (std::int64_t i = 0; i < visible; ++i) dx[i] = y[i] == T(0) ? T(0) : y[i] * (dy[i] - inner);
+      for (std::int64_t i = seen.end; i < args.width; ++i) whole_dx[i] = T(0);
+    } else {
+      for (std::int64_t i = 0; i < seen.begin; ++i) whole_dx[i] *= beta;
+      for (std::int64_t i = 0; i < visible; ++i)
+        dx[i] = beta * dx[i] + (y[i] == T(0) ? T(0) : y[i] * (dy[i] - inner));
+      for (std::int64_t i = seen.end; i < args.width; ++i) whole_dx[i] *= beta;
     }
   });
 }
@@ -104,14 +94,12 @@ void log_softmax_kernel(const LogSoftmaxArgs& args) {
   const std::int64_t width = args.width;
   const T* const all_x = static_cast<const T*>(args.x);
   T* const all_y = static_cast<T*>(args.y);
-  parallel_for(args.rows, rows_per_chunk(width), [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      const T* const x = all_x + row * width;
-      T* const y = all_y + row * width;
-      const T top = lane_max(x, width);
-      const T log_sum = vec::log(sum_of_exp(x, width, top));
-      for (std::int64_t i = 0; i < width; ++i) y[i] = (x[i] - top) - log_sum;
-    }
+  for_each_row(args.rows, width, [=](std::int64_t row) {
+    const T* const x = all_x + row * width;
+    T* const y = all_y + row * width;
+    const T top = lane_max(x, width);
+    const T log_sum = vec::log(sum_of_exp(x, width, top));
+    for (std::int64_t i = 0; i < width; ++i) y[i] = (x[i] - top) - log_sum;
   });
 }
 
@@ -122,17 +110,15 @@ void log_softmax_backward_kernel(const LogSoftmaxBackwardArgs& args) {
   const T* const all_y = static_cast<const T*>(args.y);
   T* const all_dx = static_cast<T*>(args.dx);
   const T beta = static_cast<T>(args.beta);
-  parallel_for(args.rows, rows_per_chunk(width), [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      const T* const dy = all_dy + row * width;
-      const T* const y = all_y + row * width;
-      T* const dx = all_dx + row * width;
-      const T total = lane_sum<T>(width, [dy](auto reader, std::int64_t i) { return reader.load(dy + i); });
-      if (beta == T(0)) {
-        for (std::int64_t i = 0; i < width; ++i) dx[i] = dy[i] - vec::exp(y[i]) * total;
-      } else {
-        for (std::int64_t i = 0; i < width; ++i) dx[i] = beta * dx[i] + (dy[i] - vec::exp(y[i]) * total);
-      }
+  for_each_row(args.rows, width, [=](std::int64_t row) {
+    const T* const dy = all_dy + row * width;
+    const T* const y = all_y + row * width;
+    T* const dx = all_dx + row * width;
+    const T total = lane_sum<T>(width, [dy](auto reader, std::int64_t i) { return reader.load(dy + i); });
+    if (beta == T(0)) {
+      for (std::int64_t i = 0; i < width; ++i) dx[i] = dy[i] - vec::exp(y[i]) * total;
+    } else {
+      for (std::int64_t i = 0; i < width; ++i) dx[i] = beta * dx[i] + (dy[i] - vec::exp(y[i]) * total);
     }
   });
 }

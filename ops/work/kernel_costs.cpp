@@ -23,8 +23,8 @@ Cost products(Dtype dtype, double multiply_adds, std::int64_t elements) {
 }
 
 // The cost of a recurrence that also stores `kept_elements` in the dtype `kept`, which is bf16 where its
-// products are (UnitRecurrenceArgs::kept).
-Cost recurrence_cost(const UnitRecurrenceArgs& a, double multiply_adds, std::int64_t elements,
+// products are (RecurrenceArgs::kept).
+Cost recurrence_cost(const RecurrenceArgs& a, double multiply_adds, std::int64_t elements,
                      std::int64_t kept_elements) {
   Cost cost = products(a.dtype, multiply_adds, elements);
   cost.bytes += moved(a.kept, kept_elements).bytes;
@@ -118,7 +118,7 @@ Cost cost_of(const WindowAttentionArgs& a) {
 //   backward  reads  qkv, h, key, value, r, u, dh, dkey, dvalue
 //             writes dx, dqkv, da1, da2 and the right-hand sides of the weight products, which in bf16 are
 //                    copies beside dkey and dvalue
-Cost cost_of(const UnitRecurrenceArgs& a) {
+Cost cost_of(const StateRecurrenceArgs& a) {
   const bool backward = a.dh != nullptr;
   const std::int64_t tokens = a.sequences * ((a.time - 1) * a.block + a.last),
                      weights = 3 * a.dim * a.dim + 2 * a.dim * a.mlp;

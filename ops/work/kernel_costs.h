@@ -15,7 +15,7 @@ Cost cost_of(const GemmArgs& args);
 Cost cost_of(const AttentionArgs& args);
 Cost cost_of(const AttentionBackwardArgs& args);
 Cost cost_of(const WindowAttentionArgs& args);
-Cost cost_of(const UnitRecurrenceArgs& args);
+Cost cost_of(const StateRecurrenceArgs& args);
 Cost cost_of(const BlockAccumulateArgs& args);
 Cost cost_of(const EmbeddingArgs& args);
 Cost cost_of(const GatherArgs& args);

@@ -60,19 +60,9 @@ Tensor seen(const Tensor& x, bool transposed) {
 }
 
 GemmArgs arguments(const Sizes& s, const Tensor& a, const Tensor& b, const Tensor& c) {
-  GemmArgs g{};
-  g.dtype = a.dtype();
-  g.m = s.m;
-  g.n = s.n;
-  g.k = s.k;
-  g.transpose_a = s.transpose_a;
-  g.transpose_b = s.transpose_b;
-  g.lda = a.dim(1);
-  g.ldb = b.dim(1);
-  g.ldc = s.n;
-  g.a = a.raw_data();
-  g.b = b.raw_data();
-  g.c = c.raw_data();
+  GemmArgs g{a.dtype(),    s.transpose_a, s.transpose_b, s.m,      s.n,          s.k,
+             a.raw_data(), a.dim(1),      b.raw_data(),  b.dim(1), c.raw_data(), s.n};
+  g.c_f32 = c.dtype() == Dtype::f32;
   return g;
 }
 
@@ -93,13 +83,13 @@ double worst_share(const Tensor& got, const Tensor& want, const Tensor& magnitud
 enum class Form { f32, tf32, bf16_to_f32, bf16_to_bf16 };
 constexpr const char* kFormNames[] = {"f32", "tf32", "bf16 > f32", "bf16 > bf16"};
 
-double tflops(const Sizes& s, const cuda::Product& product) {
+double tflops(const Sizes& s, const GemmArgs& product) {
   if (kEmulated) return 0;
-  for (int warm = 0; warm < 3; ++warm) cuda::multiply(product);
+  for (int warm = 0; warm < 3; ++warm) cuda::gemm(product);
   constexpr int kRepeats = 20;
   cuda::Timer timer;
   timer.start();
-  for (int i = 0; i < kRepeats; ++i) cuda::multiply(product);
+  for (int i = 0; i < kRepeats; ++i) cuda::gemm(product);
   return 2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k) * kRepeats /
          (timer.stop() * 1e9);
 }
@@ -125,14 +115,14 @@ TEST_SUITE("device") {
         const Tensor device_a = to_gpu(a), device_b = to_gpu(b),
                      c = Tensor::full({s.m, s.n}, NAN, out, gpu());
         set_tf32(form == Form::tf32);
-        const cuda::Product product{arguments(s, device_a, device_b, c), out};
-        cuda::multiply(product);
+        const GemmArgs product = arguments(s, device_a, device_b, c);
+        cuda::gemm(product);
         const Tensor got = to_cpu(c);
         const double sums = static_cast<double>(s.k) * 0x1p-24;
         const double share = worst_share(got, want, magnitudes, sums + (form == Form::tf32 ? 0x1p-9 : 0),
                                          out == Dtype::bf16 ? 0x1p-8 : 0);
         CHECK_MESSAGE(share <= 1, std::string(s.what), " ", std::string(kFormNames[static_cast<int>(form)]));
-        cuda::multiply(product);
+        cuda::gemm(product);
         spec_check::expect_none(spec_check::bit_difference(s.what, to_cpu(c), got));
         std::printf("%-22s %5d %5d %5d  %-12s %14.4f %9.2f\n", s.what, static_cast<int>(s.m),
                     static_cast<int>(s.n), static_cast<int>(s.k), kFormNames[static_cast<int>(form)], share,
@@ -149,7 +139,7 @@ TEST_SUITE("device") {
     const Tensor want = matmul(a, seen(b, true)), magnitudes = matmul(absolute(a), absolute(seen(b, true)));
     const Tensor device_a = to_gpu(raw::cast(a, Dtype::f32)), device_b = to_gpu(raw::cast(b, Dtype::f32));
     const Tensor c = Tensor::empty({s.m, s.n}, Dtype::f32, gpu());
-    cuda::multiply({arguments(s, device_a, device_b, c), Dtype::f32});
+    cuda::gemm(arguments(s, device_a, device_b, c));
     CHECK(worst_share(to_cpu(c), want, magnitudes, 8 * 0x1p-24, 0) <= 1);  // TF32 would be some 100 times off
   }
 
@@ -160,9 +150,9 @@ TEST_SUITE("device") {
     const Tensor exact_a = seen(raw::cast(a, Dtype::f64), true), exact_b = raw::cast(b, Dtype::f64);
     const Tensor want = matmul(exact_a, exact_b), magnitudes = matmul(absolute(exact_a), absolute(exact_b));
     const Tensor device_a = to_gpu(a), device_b = to_gpu(b), c = Tensor::zeros({s.m, s.n}, Dtype::f32, gpu());
-    cuda::Product product{arguments(s, device_a, device_b, c), Dtype::f32};
-    product.args.beta = 1;
-    for (int i = 0; i < 3; ++i) cuda::multiply(product);
+    GemmArgs product = arguments(s, device_a, device_b, c);
+    product.beta = 1;
+    for (int i = 0; i < 3; ++i) cuda::gemm(product);
     const Tensor thrice = raw::copy(want), bound = raw::copy(magnitudes);
     for (int i = 0; i < 2; ++i) {
       raw::add_into(thrice, want);

@@ -10,6 +10,7 @@
 
 #include "autograd/tape.h"
 #include "ops/core/op_spec.h"
+#include "ops/pointwise/pointwise.h"
 #include "ops/views/views.h"
 #include "tensor/base/error.h"
 #include "tests/support/errors.h"

@@ -1,0 +1,118 @@
+// Products into existing memory: every case is one call of the gemm slot.
+#include "ops/product/product.h"
+
+#include <algorithm>
+
+#include "ops/cast/widen.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/pointwise/pointwise_functors.h"
+#include "ops/product/gemm.h"
+#include "ops/product/repeated_products.h"
+#include "tensor/transfer.h"
+
+namespace eddy {
+namespace {
+
+// How a matrix (the last two axes of a tensor) lies in memory for gemm.
+struct Layout {
+  bool transposed = false;
+  std::int64_t row_stride = 0;
+  bool usable = false;
+};
+
+Layout layout_of(const Tensor& x) {
+  const std::int64_t rows = x.dim(-2), columns = x.dim(-1);
+  const std::int64_t row_stride = x.strides()[x.rank() - 2], column_stride = x.strides()[x.rank() - 1];
+  if ((column_stride == 1 || columns == 1) && (row_stride >= columns || rows == 1))
+    return {false, rows == 1 ? std::max<std::int64_t>(columns, 1) : row_stride, true};
+  if ((row_stride == 1 || rows == 1) && (column_stride >= rows || columns == 1))
+    return {true, columns == 1 ? std::max<std::int64_t>(rows, 1) : column_stride, true};
+  return {};
+}
+
+// The leading axes as up to two batch levels; false when their strides do not allow it.
+bool batch_levels(const Tensor& x, std::int64_t* inner, std::int64_t* outer) {
+  const int leading = x.rank() - 2;
+  *inner = *outer = 0;
+  if (leading >= 1) *inner = x.strides()[leading - 1];
+  if (leading == 2) *outer = x.strides()[0];
+  return leading <= 2;
+}
+
+constexpr int kRelu = pointwise::IndexOf<pointwise::Relu, pointwise::UnaryOps>::value;
+
+// bf16 products on a device that has none: widens the operands, and rounds a bf16 result once.
+void multiply_widened(const Tensor& c, const Tensor& a, const Tensor& b, double beta, const Tensor& bias,
+                      bool relu) {
+  const auto widened = [](const Tensor& x) { return raw::cast(x, Dtype::f32); };
+  const Tensor shift = bias.defined() ? widened(bias) : bias;
+  if (c.dtype() == Dtype::f32) return multiply_into(c, widened(a), widened(b), beta, shift, relu);
+  const Tensor sum = beta == 0 ? Tensor::empty(c.shape(), Dtype::f32) : widened(c);
+  multiply_into(sum, widened(a), widened(b), beta, shift, relu);
+  raw::cast_into(c, sum);
+}
+
+}  // namespace
+
+Tensor readable_by_gemm(const Tensor& x) {
+  std::int64_t inner, outer;
+  return layout_of(x).usable && batch_levels(x, &inner, &outer) ? x : raw::copy(x);
+}
+
+void multiply_into(const Tensor& c, const Tensor& a_any, const Tensor& b_any, double beta, const Tensor& bias,
+                   bool relu, PackedWeights* repeated) {
+  if (widens(a_any)) return multiply_widened(c, a_any, b_any, beta, bias, relu);
+  Tensor a = readable_by_gemm(a_any), b = readable_by_gemm(b_any);
+  const int leading = c.rank() - 2;
+  Tensor target = c;
+  if (leading > 2) {  // fold all leading axes into one
+    const auto folded = [](const Tensor& x) {
+      return raw::reshape(
+          raw::contiguous(x),
+          {x.elements() / std::max<std::int64_t>(1, x.dim(-1) * x.dim(-2)), x.dim(-2), x.dim(-1)});
+    };
+    a = folded(a);
+    if (b.rank() > 2) b = folded(b);
+    target = folded(c);  // contiguous: c is fresh or a gradient buffer
+  }
+  const Layout la = layout_of(a), lb = layout_of(b);
+  const std::int64_t columns = c.dim(-1);
+  const std::int64_t row_stride = target.rank() >= 2 && target.dim(-2) > 1
+                                      ? std::max(columns, target.strides()[target.rank() - 2])
+                                      : columns;
+  GemmArgs g{a.dtype(),    la.transposed, lb.transposed, c.dim(-2),     columns,           a.dim(-1),
+             a.raw_data(), la.row_stride, b.raw_data(),  lb.row_stride, target.raw_data(), row_stride};
+  g.c_f32 = c.dtype() == Dtype::f32;
+  g.beta = beta;
+  batch_levels(a, &g.stride_a, &g.outer_a);
+  if (b.rank() > 2) batch_levels(b, &g.stride_b, &g.outer_b);
+  batch_levels(target, &g.stride_c, &g.outer_c);
+  const int levels = target.rank() - 2;
+  if (levels >= 1) g.batch = target.dim(levels - 1);
+  if (levels == 2) g.outer = target.dim(0);
+  if (c.elements() == 0) return;
+  if (g.k == 0) {
+    if (bias.defined())
+      raw::copy_into(c, raw::expand(bias, c.shape()));
+    else if (beta == 0)
+      raw::fill(c, 0);
+    if (relu)
+      unary_forward_slot(c.device(), {kRelu, c.dtype(), c.elements(), c.raw_data(), nullptr, c.raw_data()});
+    return;
+  }
+  const Tensor packed_bias = bias.defined() ? raw::contiguous(bias) : Tensor();
+  if (bias.defined()) g.bias = packed_bias.raw_data();
+  g.relu = relu;
+  if (repeated != nullptr && levels == 0 && !g.transpose_a && b.raw_data() == b_any.raw_data())
+    g.panels_b = repeated->panels_for(b, g.m);
+  gemm_slot(c.device(), g);
+}
+
+Tensor flat_rows(const Tensor& x) {
+  const std::int64_t width = x.dim(-1);
+  std::int64_t rows = 1;
+  for (int i = 0; i + 1 < x.rank(); ++i) rows *= x.shape()[i];
+  return raw::reshape(raw::contiguous(x), {rows, width});
+}
+
+}  // namespace eddy
