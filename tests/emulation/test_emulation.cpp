@@ -95,7 +95,7 @@ TEST_SUITE("device") {
     const Tensor from = to_gpu(Tensor::full({64}, 1)), to = Tensor::empty({64}, Dtype::f32, gpu());
     const std::string text = report_of([&] {
       cuda::launch("past_the_end", past_the_end_kernel, 1, 64,
-                   {from.mutable_data<float>(), to.mutable_data<float>(), 64});
+                   {from.data<float>(), to.mutable_data<float>(), 64});
       cuda::synchronize();
     });
     CHECK_MESSAGE(text.find("in kernel past_the_end, block 0 of 1, thread 63 of 64") != std::string::npos,
@@ -107,7 +107,7 @@ TEST_SUITE("device") {
     const Tensor x = Tensor::zeros({64}, Dtype::f32, gpu());
     const auto text_of = [&](const char* name, void (*kernel)(Floats)) {
       return report_of([&] {
-        cuda::launch(name, kernel, 1, 64, {x.mutable_data<float>(), x.mutable_data<float>(), 64});
+        cuda::launch(name, kernel, 1, 64, {x.data<float>(), x.mutable_data<float>(), 64});
         cuda::synchronize();
       });
     };
@@ -155,7 +155,8 @@ TEST_SUITE("device") {
     const std::vector<float> turned(numbers.rbegin(), numbers.rend());
     const Tensor from = to_gpu(Tensor::from(numbers, {256})), to = Tensor::empty({256}, Dtype::f32, gpu());
     const auto run = [&](void (*kernel)(Floats)) {
-      cuda::launch_shared("turn_around", kernel, 3, 256, 1024, {from.data<float>(), to.data<float>(), 256});
+      cuda::launch_shared("turn_around", kernel, 3, 256, 1024,
+                          {from.data<float>(), to.mutable_data<float>(), 256});
       return to_cpu(to).to_vector<float>();
     };
     CHECK(run(turn_around_kernel<true>) == turned);
@@ -165,7 +166,7 @@ TEST_SUITE("device") {
   TEST_CASE("blocks of a group see what each other wrote after a grid barrier and not before") {
     const Tensor counters = Tensor::zeros({2 * cuda::BlockGroup::kCounterStride}, Dtype::i32, gpu());
     const Tensor numbers = Tensor::empty({8, 64}, Dtype::f32, gpu());
-    const Groups args{static_cast<unsigned*>(counters.raw_data()), numbers.data<float>(), 4};
+    const Groups args{static_cast<unsigned*>(counters.raw_data()), numbers.mutable_data<float>(), 4};
     const auto run = [&](void (*kernel)(Groups)) {
       raw::fill(numbers, -1);
       cuda::start_resident("pass_around", kernel, 8, 64, 256, args);
