@@ -46,15 +46,15 @@ struct Metered {
 
   static void run(const Args& args) {
     observed(
-        slot.name, [&] { kernel(args); }, [&] { return cost_of(args); });
+        slot.name, [&] { kernel(args); }, [&] { return work::cost_of(args); });
   }
   static void run_f64(const Args& args) {
     observed(
-        slot.name, [&] { kernel_f64(args); }, [&] { return cost_of(args); });
+        slot.name, [&] { kernel_f64(args); }, [&] { return work::cost_of(args); });
   }
   static void count(const Args& args) {
     observed(
-        slot.name, [] {}, [&] { return cost_of(args); });
+        slot.name, [] {}, [&] { return work::cost_of(args); });
   }
 
   static void install(DeviceType type) {
@@ -104,29 +104,29 @@ class MeteredTransfer final : public Transfer {
     return result;
   }
   void copy_strided(const Tensor& to, const Tensor& from) override {
-    work("copy", to.bytes() + from.bytes(), [&] { original_->copy_strided(to, from); });
+    report("copy", to.bytes() + from.bytes(), [&] { original_->copy_strided(to, from); });
   }
   void copy_all(const std::vector<Tensor>& to, const std::vector<Tensor>& from) override {
     std::int64_t moved = 0;
     for (std::size_t i = 0; i < to.size(); ++i) moved += to[i].bytes() + from[i].bytes();
-    work("copy", moved, [&] { original_->copy_all(to, from); });
+    report("copy", moved, [&] { original_->copy_all(to, from); });
   }
   void add(const Tensor& to, const Tensor& a, const Tensor& b) override {
-    work("add_into", to.bytes() + a.bytes() + b.bytes(), [&] { original_->add(to, a, b); });
+    report("add_into", to.bytes() + a.bytes() + b.bytes(), [&] { original_->add(to, a, b); });
   }
   void add_into(const Tensor& to, const Tensor& from) override {
-    work("add_into", 2 * to.bytes() + from.bytes(), [&] { original_->add_into(to, from); });
+    report("add_into", 2 * to.bytes() + from.bytes(), [&] { original_->add_into(to, from); });
   }
   void fill(const Tensor& x, double value) override {
-    work("fill", x.bytes(), [&] { original_->fill(x, value); });
+    report("fill", x.bytes(), [&] { original_->fill(x, value); });
   }
   void cast(const Tensor& to, const Tensor& from) override {
-    work("cast", to.bytes() + from.bytes(), [&] { original_->cast(to, from); });
+    report("cast", to.bytes() + from.bytes(), [&] { original_->cast(to, from); });
   }
 
  private:
   template <class Call>
-  void work(const char* name, std::int64_t bytes, Call&& call) {
+  void report(const char* name, std::int64_t bytes, Call&& call) {
     observed(
         name,
         [&] {

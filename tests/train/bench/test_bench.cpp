@@ -293,16 +293,16 @@ TEST_CASE("attention costs nothing for the gradient of a past that nobody wants"
   const Cost joined = [&] {
     AttentionBackwardArgs all = args;
     all.past_dk = all.past_dv = &place;
-    return cost_of(all);
+    return work::cost_of(all);
   }();
   args.forward.past = 2;
   // Every query sees both keys of the past: two products of 4 x 2 pairs, and 2 rows of dk and dv.
-  const Cost unwanted = cost_of(args);
+  const Cost unwanted = work::cost_of(args);
   CHECK(joined.flops - unwanted.flops == 2 * 2 * 4 * 2 * 8);
   CHECK(joined.bytes - unwanted.bytes == 2 * 2 * 8 * 4);
   args.past_dk = args.past_dv = &place;
-  CHECK(cost_of(args).flops == joined.flops);
-  CHECK(cost_of(args).bytes == joined.bytes);
+  CHECK(work::cost_of(args).flops == joined.flops);
+  CHECK(work::cost_of(args).bytes == joined.bytes);
 }
 
 TEST_CASE("modules of all layers are one row where layers are left out") {
