@@ -31,6 +31,13 @@ struct DropoutSite {
     key.step_base = context.step_base;
     return key;
   }
+  // Sets the dropout of attention probabilities; call `index` of the place `path`.
+  template <class Options>
+  void set_attention(Options& options, const std::string& path, std::uint64_t index = 0) const {
+    if (!active()) return;
+    options.dropout = rate;
+    options.dropout_key = key(path, index);
+  }
   // x with dropout in training, x itself in evaluation.
   Tensor operator()(const Tensor& x, const std::string& path, std::uint64_t index = 0) const {
     return active() ? dropout(x, rate, key(path, index)) : x;

@@ -3,11 +3,20 @@
 // config.cpp.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "models/model.h"
 
 namespace eddy {
+
+// An entry of the registry for models of class M.
+template <class M>
+ModelEntry model_entry(const char* family, const char* model, const char* summary) {
+  return {family, model, summary, [](const ModelConfig& config, ParamScope scope) -> std::unique_ptr<Model> {
+            return std::make_unique<M>(config, scope);
+          }};
+}
 
 // Entries of the registry.
 std::vector<ModelEntry> recurrent_transformer_models();

@@ -1,10 +1,16 @@
 // Linear, LayerNorm, Embedding.
 #include "models/layers.h"
 
+#include <cmath>
+
 #include "ops/index/gather.h"
 #include "ops/product/matmul.h"
 
 namespace eddy {
+
+double residual_deviation(const ModelConfig& config) {
+  return config.init_std / std::sqrt(2.0 * static_cast<double>(config.layers));
+}
 
 Linear::Linear(const ParamScope& scope, std::int64_t in, std::int64_t out, double deviation, bool with_bias)
     : weight(scope.param("weight", {out, in}, Init::normal(deviation))) {

@@ -4,10 +4,14 @@
 
 #include <string>
 
+#include "models/config.h"
 #include "models/params.h"
 #include "ops/norm/layer_norm.h"
 
 namespace eddy {
+
+// The initial deviation of projections into the residual stream: init_std / sqrt(2 layers).
+double residual_deviation(const ModelConfig& config);
 
 // x W^T + b. Parameters: weight [out, in], and bias [out] with `with_bias`.
 class Linear {

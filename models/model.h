@@ -85,6 +85,9 @@ class Model {
   // `forward`; empty for models without such numbers.
   virtual std::vector<std::pair<std::string, double>> diagnostics(const State&) const { return {}; }
 
+  // Checks the tokens of a call.
+  // errors: ShapeError unless they are [batch, time] with at least one row of one token.
+  void check_tokens(const Tensor& tokens) const;
   // x in the dtype of activations: the parameters' dtype, or bf16. Models cast the inputs of
   // layers with it; states between calls, and sums along a recurrence, stay in the parameters' dtype.
   Tensor activation(const Tensor& x) const { return cast(x, params_.activations()); }

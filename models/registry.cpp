@@ -20,6 +20,15 @@ std::vector<std::int64_t> Model::counts_of(const State& state) {
   return counts;
 }
 
+void Model::check_tokens(const Tensor& tokens) const {
+  if (!tokens.defined() || tokens.rank() != 2)
+    fail<ShapeError>("{}: tokens have shape {} ([batch, time])", config().model,
+                     tokens.defined() ? to_string(tokens.shape()) : "none");
+  if (tokens.dim(0) == 0 || tokens.dim(1) == 0)
+    fail<ShapeError>("{}: no tokens: {} (at least one row of one token)", config().model,
+                     to_string(tokens.shape()));
+}
+
 const std::vector<ModelEntry>& model_registry() {
   static const std::vector<ModelEntry> entries = [] {
     std::vector<ModelEntry> all;

@@ -45,15 +45,6 @@ std::int64_t BlockRecurrent::source_of(std::int64_t layer) const {
   return config().feedback ? highest_ : -1;
 }
 
-void BlockRecurrent::check_tokens(const Tensor& tokens) const {
-  if (!tokens.defined() || tokens.rank() != 2)
-    fail<ShapeError>("{}: tokens have shape {} ([batch, time])", config().model,
-                     tokens.defined() ? to_string(tokens.shape()) : "none");
-  if (tokens.dim(0) == 0 || tokens.dim(1) == 0)
-    fail<ShapeError>("{}: no tokens: {} (at least one row of one token)", config().model,
-                     to_string(tokens.shape()));
-}
-
 BlockCall BlockRecurrent::call_of(const ForwardInput& input) const {
   BlockCall call;
   call.bias_index = bucket_index(config(), embed_.device());

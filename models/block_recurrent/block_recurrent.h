@@ -76,7 +76,6 @@ class BlockRecurrent final : public Model {
   bool cached() const { return config().cache && config().model != "vanilla"; }
   BlockCall call_of(const ForwardInput& input) const;
   Classifier head(const Tensor& y) const;
-  void check_tokens(const Tensor& tokens) const;
 
   // The carry if a document begins in every row; begin_segment need not be called.
   std::vector<Carry> cold_carry(std::int64_t batch) const;

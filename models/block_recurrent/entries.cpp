@@ -142,22 +142,17 @@ constexpr ScalingRow kScaling[] = {
     {"1.3b", 24, 2048, 16, 128, 8192, 1'279'384'032, 1'308'745'120},
 };
 
-std::unique_ptr<Model> make(const ModelConfig& config, ParamScope scope) {
-  return std::make_unique<BlockRecurrent>(config, scope);
-}
-
 }  // namespace
 
 std::vector<ModelEntry> block_recurrent_models() {
-  return {
-      {"block_recurrent", "slide", "sliding-window transformer: gradients between the blocks of a segment",
-       make},
-      {"block_recurrent", "xl", "one window per segment, keys of the last one cached", make},
-      {"block_recurrent", "vanilla", "one window per segment, no cache", make},
-      {"block_recurrent", "block_recurrent",
-       "recurrent cells over blocks of tokens, optionally with feedback", make},
-      {"block_recurrent", "memorizing", "external memory of past keys and values", make},
+  const auto entry = [](const char* model, const char* summary) {
+    return model_entry<BlockRecurrent>("block_recurrent", model, summary);
   };
+  return {entry("slide", "sliding-window transformer: gradients between the blocks of a segment"),
+          entry("xl", "one window per segment, keys of the last one cached"),
+          entry("vanilla", "one window per segment, no cache"),
+          entry("block_recurrent", "recurrent cells over blocks of tokens, optionally with feedback"),
+          entry("memorizing", "external memory of past keys and values")};
 }
 
 std::vector<NamedConfig> block_recurrent_configs() {

@@ -81,10 +81,7 @@ Tensor BlockRecurrentLayer::finish(const Tensor& x, const TokenHeads& heads, con
     options.band = {1, window_};
     options.head_scale = rules_.scale(scale_);
     if (rel_bias_.defined()) options.bias = distance_bias(rel_bias_, call.bias_index);
-    if (call.attn_drop.active()) {
-      options.dropout = call.attn_drop.rate;
-      options.dropout_key = call.attn_drop.key(path + ".attn_probs", call.draw);
-    }
+    call.attn_drop.set_attention(options, path + ".attn_probs", call.draw);
     Tensor mixed = attend(heads.q, tokens, options, call.dense);
     if (memory) mixed = memory->mix(mixed, heads.q, *entries, options.head_scale, call.dense);
     mixed = rules_.join(mixed);

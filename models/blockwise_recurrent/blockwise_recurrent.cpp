@@ -23,15 +23,6 @@ LlamaModel::LlamaModel(const ModelConfig& config, const ParamScope& scope)
                                : scope.scope("head").param("weight", {config.n_out, config.dim},
                                                            Init::normal(config.init_std))) {}
 
-void LlamaModel::check_tokens(const Tensor& tokens) const {
-  if (!tokens.defined() || tokens.rank() != 2)
-    fail<ShapeError>("{}: tokens have shape {} ([batch, time])", config().model,
-                     tokens.defined() ? to_string(tokens.shape()) : "none");
-  if (tokens.dim(0) == 0 || tokens.dim(1) == 0)
-    fail<ShapeError>("{}: no tokens: {} (at least one row of one token)", config().model,
-                     to_string(tokens.shape()));
-}
-
 const Tensor& LlamaModel::state_part(const State& state, const char* name, const Shape& shape,
                                      Dtype dtype) const {
   const Tensor& part = state.get(name);
@@ -76,10 +67,7 @@ ForwardOutput CausalLlama::forward(const ForwardInput& input) const {
     AttentionOptions options;
     options.causal = true;
     if (windowed()) options.band = {0, config().window - 1};
-    if (drop.active()) {
-      options.dropout = drop.rate;
-      options.dropout_key = drop.key(layer.path + ".attn.probabilities");
-    }
+    drop.set_attention(options, layer.path + ".attn.probabilities");
     const Tensor rows = layer.attn_norm(x);
     const Tensor attended =
         attention(rotary(layer.query(rows), 0, config().rope_theta),

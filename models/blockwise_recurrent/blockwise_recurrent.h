@@ -28,8 +28,6 @@ class LlamaModel : public Model {
   LlamaModel(const ModelConfig& config, const ParamScope& scope);
 
  protected:
-  // errors: ShapeError unless tokens are [batch, time] and there is at least one.
-  void check_tokens(const Tensor& tokens) const;
   // The state's tensor of that name, checked against this dtype and shape [layers, batch, ...].
   // errors: ShapeError; DtypeError; ValueError when the state has no such tensor.
   const Tensor& state_part(const State& state, const char* name, const Shape& shape, Dtype dtype) const;

@@ -10,16 +10,12 @@
 namespace eddy {
 
 std::vector<ModelEntry> blockwise_recurrent_models() {
-  const auto causal = [](const ModelConfig& c, ParamScope s) -> std::unique_ptr<Model> {
-    return std::make_unique<CausalLlama>(c, s);
-  };
-  return {{"blockwise_recurrent", "memory_llama", "Llama whose layers attend over a chunk and a memory of it",
-           [](const ModelConfig& c, ParamScope s) -> std::unique_ptr<Model> {
-             return std::make_unique<MemoryLlama>(c, s);
-           }},
-          {"blockwise_recurrent", "llama", "Llama: rotary positions, RMS norms, gated MLP", causal},
-          {"blockwise_recurrent", "llama_window", "the same weights, each token seeing a window of keys",
-           causal}};
+  constexpr const char* kFamily = "blockwise_recurrent";
+  return {model_entry<MemoryLlama>(kFamily, "memory_llama",
+                                   "Llama whose layers attend over a chunk and a memory of it"),
+          model_entry<CausalLlama>(kFamily, "llama", "Llama: rotary positions, RMS norms, gated MLP"),
+          model_entry<CausalLlama>(kFamily, "llama_window",
+                                   "the same weights, each token seeing a window of keys")};
 }
 
 std::vector<NamedConfig> blockwise_recurrent_configs() {

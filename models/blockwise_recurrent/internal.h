@@ -11,10 +11,7 @@ inline AttentionOptions chunk_attention(const LlamaLayer& layer, const DropoutSi
                                         std::uint64_t chunk) {
   AttentionOptions options;
   options.causal = true;
-  if (drop.active()) {
-    options.dropout = drop.rate;
-    options.dropout_key = drop.key(layer.path + ".attn.probabilities", chunk);
-  }
+  drop.set_attention(options, layer.path + ".attn.probabilities", chunk);
   return options;
 }
 

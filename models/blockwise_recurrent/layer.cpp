@@ -12,10 +12,6 @@
 namespace eddy {
 namespace {
 
-double residual_deviation(const ModelConfig& config) {
-  return config.init_std / std::sqrt(2.0 * static_cast<double>(config.layers));
-}
-
 Tensor split_heads(const Tensor& rows, std::int64_t heads, std::int64_t head_dim) {
   return reshape(rows, Shape{rows.dim(0), rows.dim(1), heads, head_dim});
 }

@@ -63,8 +63,6 @@ class BlockVariant : public RecurrentTransformer {
   // The outputs in blocks of input.block positions, or of config().block if that is 0.
   // errors: as Model::forward; ValueError for a negative block.
   ForwardOutput forward(const ForwardInput& input) const override;
-  // -1, or the rest of the position table.
-  std::int64_t stream_room(const State& state) const override;
   std::optional<std::vector<std::int64_t>> stream_place(const State& state) const override;
   Tensor stream(const Tensor& tokens, State& state) const override;
 

@@ -5,25 +5,13 @@
 namespace eddy {
 
 std::vector<ModelEntry> recurrent_transformer_models() {
+  constexpr const char* kFamily = "recurrent_transformer";
   return {
-      {"recurrent_transformer", "unit_forget", "unit recurrence with forget: state of one position",
-       [](const ModelConfig& c, ParamScope s) -> std::unique_ptr<Model> {
-         return std::make_unique<UnitForget>(c, s);
-       }},
-      {"recurrent_transformer", "block_forget", "block recurrence with forget: state of one block",
-       [](const ModelConfig& c, ParamScope s) -> std::unique_ptr<Model> {
-         return std::make_unique<BlockForget>(c, s);
-       }},
-      {"recurrent_transformer", "block_accumulate",
-       "block recurrence with accumulate: outputs are spread forward",
-       [](const ModelConfig& c, ParamScope s) -> std::unique_ptr<Model> {
-         return std::make_unique<BlockAccumulate>(c, s);
-       }},
-      {"recurrent_transformer", "regular", "the regular causal transformer",
-       [](const ModelConfig& c, ParamScope s) -> std::unique_ptr<Model> {
-         return std::make_unique<RegularTransformer>(c, s);
-       }},
-  };
+      model_entry<UnitForget>(kFamily, "unit_forget", "unit recurrence with forget: state of one position"),
+      model_entry<BlockForget>(kFamily, "block_forget", "block recurrence with forget: state of one block"),
+      model_entry<BlockAccumulate>(kFamily, "block_accumulate",
+                                   "block recurrence with accumulate: outputs are spread forward"),
+      model_entry<RegularTransformer>(kFamily, "regular", "the regular causal transformer")};
 }
 
 std::vector<NamedConfig> recurrent_transformer_configs() {

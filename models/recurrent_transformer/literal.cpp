@@ -32,22 +32,9 @@
 
 namespace eddy {
 
-Tensor UnitForget::run_literal(const TransformerLayer& layer, const Tensor& x,
-                               const DropoutSite& drop) const {
-  const std::int64_t time = x.dim(1);
-  Tensor h = layer(narrow(x, 1, 0, 1), drop, 0);
-  std::vector<Tensor> outputs;
-  for (std::int64_t t = 1; t < time; ++t) {
-    const Tensor window = layer(concat({h, narrow(x, 1, t, 1)}, 1), drop, static_cast<std::uint64_t>(t));
-    outputs.push_back(narrow(window, 1, 0, 1));
-    h = narrow(window, 1, 1, 1);
-  }
-  outputs.push_back(layer(h, drop, static_cast<std::uint64_t>(time)));
-  return concat(outputs, 1);
-}
+namespace {
 
-Tensor BlockForget::run_literal(const TransformerLayer& layer, const Tensor& x, const DropoutSite& drop,
-                                std::int64_t block) const {
+Tensor forget(const TransformerLayer& layer, const Tensor& x, const DropoutSite& drop, std::int64_t block) {
   const std::int64_t time = x.dim(1);
   Tensor h = layer(narrow(x, 1, 0, std::min(block, time)), drop, 0);
   std::vector<Tensor> outputs;
@@ -60,6 +47,18 @@ Tensor BlockForget::run_literal(const TransformerLayer& layer, const Tensor& x, 
   }
   outputs.push_back(layer(h, drop, call));
   return concat(outputs, 1);
+}
+
+}  // namespace
+
+Tensor UnitForget::run_literal(const TransformerLayer& layer, const Tensor& x,
+                               const DropoutSite& drop) const {
+  return forget(layer, x, drop, 1);
+}
+
+Tensor BlockForget::run_literal(const TransformerLayer& layer, const Tensor& x, const DropoutSite& drop,
+                                std::int64_t block) const {
+  return forget(layer, x, drop, block);
 }
 
 Tensor BlockAccumulate::run_literal(const TransformerLayer& layer, const Tensor& x, const DropoutSite& drop,

@@ -27,16 +27,6 @@ RecurrentTransformer::RecurrentTransformer(const ModelConfig& config, const Para
                                : scope.scope("head").param("weight", {config.n_out, config.dim},
                                                            Init::normal(config.init_std))) {}
 
-void RecurrentTransformer::check_tokens(const Tensor& tokens, std::int64_t first_position) const {
-  if (!tokens.defined() || tokens.rank() != 2)
-    fail<ShapeError>("{}: tokens have shape {} ([batch, time])", config().model,
-                     tokens.defined() ? to_string(tokens.shape()) : "none");
-  if (tokens.dim(0) == 0 || tokens.dim(1) == 0)
-    fail<ShapeError>("{}: no tokens: {} (at least one row of one token)", config().model,
-                     to_string(tokens.shape()));
-  check_positions(first_position + tokens.dim(1));
-}
-
 void RecurrentTransformer::check_positions(std::int64_t positions) const {
   if (config().positions && positions > config().context)
     fail<ValueError>(
@@ -48,7 +38,8 @@ void RecurrentTransformer::check_input(const ForwardInput& input) const {
   if (!input.state.empty())
     fail<ValueError>("{}: a state for a model that carries none from call to call (leave it empty)",
                      config().model);
-  check_tokens(input.tokens, 0);
+  check_tokens(input.tokens);
+  check_positions(input.tokens.dim(1));
 }
 
 Tensor RecurrentTransformer::embed(const Tensor& tokens, std::int64_t first, bool is_time_major) const {

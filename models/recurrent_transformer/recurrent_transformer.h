@@ -31,6 +31,8 @@ class RecurrentTransformer : public Model {
 
   ForwardOutput forward(const ForwardInput& input) const override;
   void check_length(std::int64_t time, bool /*carried*/) const override { check_positions(time); }
+  // -1, or what is left of the position table.
+  std::int64_t stream_room(const State& state) const override;
 
  protected:
   // The outputs of all layers for embedded tokens: those of the last `rows` positions, or of all positions in
@@ -41,7 +43,6 @@ class RecurrentTransformer : public Model {
   // Whether run_layers takes and returns [time, batch, dim].
   virtual bool time_major(bool literal) const = 0;
 
-  void check_tokens(const Tensor& tokens, std::int64_t first_position) const;
   // errors: ValueError when the position table has fewer rows.
   void check_positions(std::int64_t positions) const;
   // Name and shape of each tensor in a stream's state, except `position`, after `position` tokens of `batch`
@@ -94,7 +95,6 @@ class UnitForget final : public RecurrentTransformer {
   using RecurrentTransformer::RecurrentTransformer;
   // State: position, and key and value of the last h in layers.i.k, layers.i.v [batch, dim].
   Tensor stream(const Tensor& tokens, State& state) const override;
-  std::int64_t stream_room(const State& state) const override;
   std::optional<std::vector<std::int64_t>> stream_place(const State& state) const override;
 
  private:

@@ -40,15 +40,12 @@ Tensor appended(const State& state, const std::string& name, const Tensor& rows)
   return before == nullptr ? rows : concat({*before, rows}, 1);
 }
 
-std::string layer_name(std::size_t i) {
-  return "layers." + std::to_string(i);
-}
-
 }  // namespace
 
 std::int64_t RecurrentTransformer::check_stream(const Tensor& tokens, const State& state) const {
   const std::int64_t position = position_of(state);
-  check_tokens(tokens, position);
+  check_tokens(tokens);
+  check_positions(position + tokens.dim(1));
   if (state.empty()) return 0;
   if (position < 1)
     fail<ValueError>("{}: the state's position is {} (at least 1; an empty state begins a stream)",
@@ -70,6 +67,10 @@ std::int64_t RecurrentTransformer::check_stream(const Tensor& tokens, const Stat
     fail<ValueError>("{}: a state of {} tensors, which has {} after {} tokens (a state that `stream` left)",
                      config().model, state.size(), expected.size() + 1, position);
   return position;
+}
+
+std::int64_t RecurrentTransformer::stream_room(const State& state) const {
+  return config().positions ? config().context - position_of(state) : -1;
 }
 
 RecurrentTransformer::NamedShapes RegularTransformer::stream_shapes(std::int64_t batch, std::int64_t) const {
@@ -95,7 +96,7 @@ Tensor RegularTransformer::stream(const Tensor& tokens, State& state) const {
   const DropoutSite no_dropout;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const TransformerLayer& layer = layers_[i];
-    const std::string name = "layers." + std::to_string(i);
+    const std::string& name = layer.path;
     if (first == 0) {
       state.set(name + ".k", Tensor::zeros({batch, config().context, dim}, y.dtype(), y.device()));
       state.set(name + ".v", Tensor::zeros({batch, config().context, dim}, y.dtype(), y.device()));
@@ -134,18 +135,13 @@ std::optional<std::vector<std::int64_t>> UnitForget::stream_place(const State& s
   return std::vector<std::int64_t>{position_of(state) > 0 ? 1 : 0};
 }
 
-std::int64_t UnitForget::stream_room(const State& state) const {
-  if (!config().positions) return -1;
-  return config().context - (state.size() == 0 ? 0 : state.get("position").item_int());
-}
-
 Tensor UnitForget::stream(const Tensor& tokens, State& state) const {
   const NoGrad no_grad;
   const std::int64_t first = check_stream(tokens, state);
   Tensor y = embed(raw::copy(raw::transpose(tokens, 0, 1)), first, true);
   const DropoutSite no_dropout;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    const std::string name = "layers." + std::to_string(i);
+    const std::string& name = layers_[i].path;
     Tensor key = first == 0 ? Tensor() : state.get(name + ".k");
     Tensor value = first == 0 ? Tensor() : state.get(name + ".v");
     y = run_hoisted(layers_[i], y, y.dim(0), no_dropout, &key, &value);
@@ -159,11 +155,6 @@ Tensor UnitForget::stream(const Tensor& tokens, State& state) const {
 std::optional<std::vector<std::int64_t>> BlockVariant::stream_place(const State& state) const {
   if (config().positions) return std::nullopt;
   return std::vector<std::int64_t>{position_of(state) % config().block};
-}
-
-std::int64_t BlockVariant::stream_room(const State& state) const {
-  if (!config().positions) return -1;
-  return config().context - (state.empty() ? 0 : state.get("position").item_int());
 }
 
 RecurrentTransformer::NamedShapes BlockVariant::stream_shapes(std::int64_t batch,
@@ -223,13 +214,14 @@ Tensor BlockVariant::stream(const Tensor& tokens, State& state) const {
   for (std::int64_t at = 0; at < time;) {
     const std::int64_t length = std::min(time - at, block - (first + at) % block);
     Tensor rows = raw::copy(raw::narrow(x, 1, at, length));
-    for (std::size_t i = 0; i < layers.size(); ++i) rows = stream_rows(layers[i], layer_name(i), rows, next);
+    for (std::size_t i = 0; i < layers.size(); ++i)
+      rows = stream_rows(layers[i], layers_[i].path, rows, next);
     outputs.push_back(rows);
     at += length;
     if ((first + at) % block != 0) continue;
     Tensor final_rows;
     for (std::size_t i = 0; i < layers.size(); ++i)
-      final_rows = end_block(layers[i], layer_name(i), final_rows, next);
+      final_rows = end_block(layers[i], layers_[i].path, final_rows, next);
   }
   next.set("position", Tensor::from(std::vector<std::int64_t>{first + time}, {1}));
   const Tensor logits = head(outputs.size() == 1 ? outputs[0] : concat(outputs, 1), false).logits();

@@ -1,8 +1,6 @@
 // The base layer T: as a whole (operator(), attention and MLP in ten lines), and in parts (WindowLayer).
 #include "models/recurrent_transformer/transformer_layer.h"
 
-#include <cmath>
-
 #include "autograd/scope.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/window_attention.h"
@@ -12,14 +10,6 @@
 #include "ops/views/views.h"
 
 namespace eddy {
-namespace {
-
-double residual_deviation(const ModelConfig& config) {
-  return config.init_std / std::sqrt(2.0 * static_cast<double>(config.layers));
-}
-
-}  // namespace
-
 TransformerLayer::TransformerLayer(const ParamScope& scope, std::string layer_path, const ModelConfig& config)
     : path(std::move(layer_path)),
       attn_norm(scope.scope("attn_norm"), config.dim, config.norm_eps, config.bias),
@@ -50,10 +40,7 @@ Tensor TransformerLayer::operator()(const Tensor& z, const DropoutSite& drop, st
     const ScopeGuard inside("attn");
     AttentionOptions options;
     options.causal = true;
-    if (drop.active()) {
-      options.dropout = drop.rate;
-      options.dropout_key = drop.key(path + ".attn.probabilities", call);
-    }
+    drop.set_attention(options, path + ".attn.probabilities", call);
     attended = drop(wo(attention_packed(wqkv(attn_norm(z)), heads, options)), path + ".attn.drop", call);
   }
   return mlp(z, attended, drop, call);
@@ -89,10 +76,7 @@ Tensor WindowLayer::finish(const Tensor& rows, const Tensor& queries, const Tens
     const ScopeGuard scope("attn");
     WindowAttentionOptions options;
     options.heads = layer.heads;
-    if (drop_.active()) {
-      options.dropout = drop_.rate;
-      options.dropout_key = drop_.key(layer.path + ".attn.probabilities", call);
-    }
+    drop_.set_attention(options, layer.path + ".attn.probabilities", call);
     const Tensor attended = window_attention(queries, past, own, options);
     read = drop_(layer.wo(attended), layer.path + ".attn.drop", call);
   }

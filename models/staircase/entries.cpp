@@ -18,9 +18,7 @@ using rules::at_least, rules::one_of, rules::below_one;
 
 template <class M>
 ModelEntry entry(const char* model, const char* summary) {
-  return {"staircase", model, summary, [](const ModelConfig& c, ParamScope s) -> std::unique_ptr<Model> {
-            return std::make_unique<M>(c, s);
-          }};
+  return model_entry<M>("staircase", model, summary);
 }
 
 // Rules of the two models with chunks.

@@ -64,15 +64,6 @@ StaircaseFamily::StaircaseFamily(const ModelConfig& config, const ParamScope& sc
   head_bias_ = scope.scope("head").param("bias", {config.n_out}, init);
 }
 
-void StaircaseFamily::check_tokens(const Tensor& tokens) const {
-  if (!tokens.defined() || tokens.rank() != 2)
-    fail<ShapeError>("{}: tokens have shape {} ([batch, time])", config().model,
-                     tokens.defined() ? to_string(tokens.shape()) : "none");
-  if (tokens.dim(0) == 0 || tokens.dim(1) == 0)
-    fail<ShapeError>("{}: no tokens: {} (at least one row of one token)", config().model,
-                     to_string(tokens.shape()));
-}
-
 void StaircaseFamily::check_state_tensor(const std::string& name, const Tensor& tensor,
                                          const Shape& shape) const {
   bool fits = tensor.rank() == shape.rank();

@@ -15,6 +15,7 @@
 
 #include "models/model.h"
 #include "models/staircase/layer.h"
+#include "models/staircase/stream_rows.h"
 
 namespace eddy {
 
@@ -70,6 +71,14 @@ class StaircaseFamily : public Model {
   Device device() const { return head_weight_.device(); }
   Tensor zeros(const Shape& shape) const { return Tensor::zeros(shape, dtype(), device()); }
   bool cold_zeros() const { return config().cold_start == "zeros"; }
+  // Rows of a stream (stream_rows.h): new ones of zeros, those that a state has under `name`, and those under
+  // kStreamRows with room for `count` more behind `end`: where there is none, rows [begin, end) move to the
+  // front of a new tensor.
+  StreamRows new_rows(std::int64_t layers, std::int64_t batch, std::int64_t capacity) const;
+  StreamRows rows_of(State& state, const std::string& name = kStreamRows) const;
+  StreamRows rows_with_room(State& state, std::int64_t& begin, std::int64_t& end, std::int64_t count) const;
+  // Rows [begin, end) of the vectors x of a stream's data, as part of a segment's state.
+  Tensor stream_inputs(const Tensor& data, std::int64_t layer, std::int64_t begin, std::int64_t end) const;
   // Checks one tensor of a state; -1 as size of axis 1 in `shape` allows any number.
   // errors: ShapeError, DtypeError, DeviceError naming the tensor.
   void check_state_tensor(const std::string& name, const Tensor& tensor, const Shape& shape) const;
@@ -77,7 +86,6 @@ class StaircaseFamily : public Model {
   void check_state_size(const State& state, std::size_t expected) const;
 
  private:
-  void check_tokens(const Tensor& tokens) const;
   Tensor embed(const Tensor& tokens) const;
   Classifier head(const Tensor& hidden, const DropoutContext& context) const;
   // The state with flagged rows reset to the state before the first token.
@@ -88,9 +96,6 @@ class StaircaseFamily : public Model {
   Tensor head_weight_, head_bias_;
 };
 
-// Names in a stream's state: its position (i64), and rows of keys, values and inputs [.., batch, rows, ..].
-inline constexpr const char* kStreamPosition = "stream.position";
-inline constexpr const char* kStreamRows = "stream.rows";
 // Whether a state is one of a stream.
 bool is_stream(const State& state);
 

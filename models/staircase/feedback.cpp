@@ -7,7 +7,6 @@
 
 #include "autograd/seq_buffer.h"
 #include "autograd/tape.h"
-#include "models/staircase/stream_rows.h"
 #include "ops/product/repeated_products.h"
 #include "ops/reduce/softmax.h"
 #include "ops/views/views.h"
@@ -52,9 +51,7 @@ State StaircaseFeedback::import_state(const State& given, std::int64_t batch) co
     const std::vector<std::int64_t> position = stream_position(given);
     const std::int64_t begin = position.at(0), end = position.at(1), segment_tokens = position.at(2);
     const Tensor& data = given.get(kStreamRows);
-    const Tensor rows = raw::cast(raw::narrow(raw::narrow(raw::select(data, 0, 0), 1, begin, end - begin), 2,
-                                              data.dim(3) - config().dim, config().dim),
-                                  dtype());
+    const Tensor rows = stream_inputs(data, 0, begin, end);
     const std::int64_t fresh = std::min(segment_tokens, end - begin);
     if (carries_normed() && fresh > 0) {
       const NoGrad no_grad;

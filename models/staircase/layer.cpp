@@ -75,10 +75,7 @@ Tensor StaircaseLayer::operator()(const Tensor& x, const Tensor& normed_x, const
     const ScopeGuard inside("attn");
     const Tensor q = reshape(linear(normed_x, wq_), {batch, time, heads, head_dim});
     AttentionOptions options = call.attention;
-    if (call.drop.active()) {
-      options.dropout = call.drop.rate;
-      options.dropout_key = call.drop.key(path + ".attn.probabilities", call.index);
-    }
+    call.drop.set_attention(options, path + ".attn.probabilities", call.index);
     const Tensor mixed = attend(q, context, options, call.literal);
     const Tensor read = linear(reshape(mixed, {batch, time, heads * head_dim}), wo_);
     const SumAndNorm sum = (prenorm_ ? mlp_norm_ : attn_norm_).of_sum(x, read);

@@ -19,7 +19,6 @@
 
 #include "autograd/tape.h"
 #include "models/staircase/staircase.h"
-#include "models/staircase/stream_rows.h"
 #include "ops/views/views.h"
 #include "tensor/base/format.h"
 
@@ -77,8 +76,7 @@ State Staircase::begin_stream(const State& imported, std::int64_t batch) const {
   State stream;
   for (std::int64_t n = 1; n <= passes_; ++n) {
     const std::int64_t active = active_before(n, past), frozen = frozen_before(n, past);
-    const StreamRows rows(c.layers, batch, (frozen + active + 1) * chunk_, c.heads, c.head_dim, c.dim,
-                          params().activations(), device());
+    const StreamRows rows = new_rows(c.layers, batch, (frozen + active + 1) * chunk_);
     for (std::int64_t l = 0; l < c.layers; ++l) {
       if (active == 0) continue;
       const StaircaseLayer& layer = core_.layers[static_cast<std::size_t>(l)];
@@ -95,7 +93,7 @@ State Staircase::begin_stream(const State& imported, std::int64_t batch) const {
       const std::int64_t frozen = frozen_before(n, past) * chunk_;
       if (frozen == 0) continue;
       const std::int64_t begin = (past - active_before(n, past)) * chunk_ - frozen;
-      StreamRows(stream, row_name(n), c.heads, c.head_dim)
+      rows_of(stream, row_name(n))
           .put(l, 0, {raw::narrow(all.k, 1, begin, frozen), raw::narrow(all.v, 1, begin, frozen)});
     }
   }
@@ -125,10 +123,7 @@ State Staircase::export_stream(const State& stream) const {
     const Tensor& data = stream.get(row_name(n));
     const std::int64_t begin = frozen_before(n, past) * chunk_, rows = active_before(n, past) * chunk_;
     for (std::int64_t l = 0; l < config().layers; ++l)
-      state.set(numbered("act", n - 1, l),
-                raw::cast(raw::narrow(raw::narrow(raw::select(data, 0, l), 1, begin, rows), 2,
-                                      data.dim(3) - config().dim, config().dim),
-                          dtype()));
+      state.set(numbered("act", n - 1, l), stream_inputs(data, l, begin, begin + rows));
   }
   if (const Tensor* done = stream.find(kDone)) state.set("done", *done);
   return state;
@@ -144,16 +139,12 @@ void Staircase::finish_chunk(State& stream, Position& position) const {
     const Tensor* before = stream.find(kDone);
     stream.set(kDone, last_rows(before != nullptr ? *before : Tensor(), finished, (steps_ - 1) * chunk_));
   }
-  const auto new_rows = [&](std::int64_t chunks) {
-    return StreamRows(c.layers, batch, (chunks + 1) * chunk_, c.heads, c.head_dim, c.dim,
-                      params().activations(), device());
-  };
   // Row M as it was lends the new one its frozen chunks before it becomes row M-1.
   const std::int64_t frozen = frozen_before(passes_, next_past);
-  const StreamRows top = new_rows(frozen);
+  const StreamRows top = new_rows(c.layers, batch, (frozen + 1) * chunk_);
   if (frozen > 0) {
     const std::int64_t kept = (frozen - 1) * chunk_, had = frozen_before(passes_, past) * chunk_;
-    top.put_rows(0, StreamRows(stream, row_name(passes_), c.heads, c.head_dim), had - kept, kept);
+    top.put_rows(0, rows_of(stream, row_name(passes_)), had - kept, kept);
     for (std::int64_t l = 0; l < c.layers; ++l) {
       const StaircaseLayer& layer = core_.layers[static_cast<std::size_t>(l)];
       top.put(l, kept, layer.keys_values(layer.normed(activation(finished))));
@@ -161,8 +152,8 @@ void Staircase::finish_chunk(State& stream, Position& position) const {
   }
   for (std::int64_t n = 1; n < passes_; ++n) {
     const std::int64_t chunks = std::min(past, steps_ - n - 1) + 1;  // all that row n+1 holds
-    const StreamRows rows = new_rows(chunks);
-    rows.put_rows(0, StreamRows(stream, row_name(n + 1), c.heads, c.head_dim), 0, chunks * chunk_);
+    const StreamRows rows = new_rows(c.layers, batch, (chunks + 1) * chunk_);
+    rows.put_rows(0, rows_of(stream, row_name(n + 1)), 0, chunks * chunk_);
     stream.set(row_name(n), rows.data());
   }
   stream.set(row_name(passes_), top.data());
@@ -184,7 +175,7 @@ Tensor Staircase::stream_piece(const Tensor& x, State& stream, const Position& p
   call.attention.positions = positions();
   Tensor h = x;
   for (std::int64_t n = 1; n <= passes_; ++n) {
-    const StreamRows rows(stream, row_name(n), c.heads, c.head_dim);
+    const StreamRows rows = rows_of(stream, row_name(n));
     const std::int64_t at = std::min(position.past, steps_ - n) * chunk_ + position.filled;
     for (std::int64_t l = 0; l < c.layers; ++l) {
       const StaircaseLayer& layer = core_.layers[static_cast<std::size_t>(l)];

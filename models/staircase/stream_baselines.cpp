@@ -10,7 +10,6 @@
 
 #include "models/staircase/feedback.h"
 #include "models/staircase/lstm.h"
-#include "models/staircase/stream_rows.h"
 #include "models/staircase/xl.h"
 #include "ops/views/views.h"
 
@@ -18,11 +17,9 @@ namespace eddy {
 
 // A stream's rows [begin, end) are the last ones of every memory, `span` at most.
 State StaircaseXl::begin_stream(const State& imported, std::int64_t batch) const {
-  const ModelConfig& c = config();
   const Tensor* first = imported.find("mem.0.0");
   const std::int64_t count = first != nullptr ? first->dim(1) : 0;
-  const StreamRows rows(repeats_ * c.layers, batch, 2 * c.span, c.heads, c.head_dim, c.dim,
-                        params().activations(), device());
+  const StreamRows rows = new_rows(repeats_ * config().layers, batch, 2 * config().span);
   each_layer([&](const std::string& name, std::int64_t number, const StaircaseLayer& layer) {
     if (count == 0) return;
     const Tensor& memory = imported.get(name);
@@ -43,16 +40,7 @@ Tensor StaircaseXl::run_stream(const Tensor& x, State& state) const {
   std::vector<Tensor> outputs;
   for (std::int64_t at = 0; at < x.dim(1);) {
     const std::int64_t count = std::min(x.dim(1) - at, c.span);
-    if (end + count > state.get(kStreamRows).dim(2)) {  // the kept rows go to the front of a new tensor
-      const StreamRows full(state, kStreamRows, c.heads, c.head_dim);
-      const StreamRows rows(repeats_ * c.layers, x.dim(0), 2 * c.span, c.heads, c.head_dim, c.dim,
-                            params().activations(), device());
-      rows.put_rows(0, full, begin, end - begin);
-      state.set(kStreamRows, rows.data());
-      end -= begin;
-      begin = 0;
-    }
-    const StreamRows rows(state, kStreamRows, c.heads, c.head_dim);
+    const StreamRows rows = rows_with_room(state, begin, end, count);
     Tensor h = raw::copy(raw::narrow(x, 1, at, count));
     each_layer([&](const std::string&, std::int64_t number, const StaircaseLayer& layer) {
       const Tensor normed = layer.normed(h);
@@ -72,11 +60,9 @@ Tensor StaircaseXl::run_stream(const Tensor& x, State& state) const {
 // A stream's rows [begin, end) are the last memory vectors, reach() at most; `segment_tokens` counts the
 // tokens since the segment began.
 State StaircaseFeedback::begin_stream(const State& imported, std::int64_t batch) const {
-  const ModelConfig& c = config();
   const Tensor* memory = imported.find("mem");
   const std::int64_t count = memory != nullptr ? memory->dim(1) : 0;
-  const StreamRows rows(owners(), batch, 2 * c.span, c.heads, c.head_dim, c.dim, params().activations(),
-                        device());
+  const StreamRows rows = new_rows(owners(), batch, 2 * config().span);
   for (std::int64_t l = 0; count > 0 && l < owners(); ++l) {
     const StaircaseLayer& layer = core_.layers[static_cast<std::size_t>(l)];
     rows.put(l, 0, layer.keys_values(layer.normed(activation(*memory))));
@@ -89,7 +75,7 @@ State StaircaseFeedback::begin_stream(const State& imported, std::int64_t batch)
 }
 
 void StaircaseFeedback::norm_stream(State& state, std::int64_t begin, std::int64_t end) const {
-  const StreamRows rows(state, kStreamRows, config().heads, config().head_dim);
+  const StreamRows rows = rows_of(state);
   const Tensor memory = core_.layers[0].normed(raw::copy(rows.x(0, begin, end)));
   for (std::int64_t l = 0; l < owners(); ++l) {
     const StaircaseLayer& layer = core_.layers[static_cast<std::size_t>(l)];
@@ -107,17 +93,8 @@ Tensor StaircaseFeedback::run_stream(const Tensor& x, State& state) const {
   std::int64_t &begin = position.at(0), &end = position.at(1), &segment_tokens = position.at(2);
   std::vector<Tensor> outputs;
   for (std::int64_t t = 0; t < x.dim(0); ++t) {
-    if (end == state.get(kStreamRows).dim(2)) {  // the kept rows go to the front of a new tensor
-      const StreamRows full(state, kStreamRows, c.heads, c.head_dim);
-      const StreamRows rows(owners(), batch, 2 * c.span, c.heads, c.head_dim, c.dim, params().activations(),
-                            device());
-      rows.put_rows(0, full, begin, end - begin);
-      state.set(kStreamRows, rows.data());
-      end -= begin;
-      begin = 0;
-    }
     {
-      const StreamRows rows(state, kStreamRows, c.heads, c.head_dim);
+      const StreamRows rows = rows_with_room(state, begin, end, 1);
       const std::int64_t first = std::max(begin, end - reach());
       const Token token =
           run_token(raw::reshape(raw::select(x, 0, t), {batch, 1, c.dim}), weights, call, [&](std::size_t l) {

@@ -59,6 +59,33 @@ Tensor StreamRows::x(std::int64_t layer, std::int64_t begin, std::int64_t end) c
   return columns(layer, begin, end, first, data_.dim(3) - first);
 }
 
+StreamRows StaircaseFamily::new_rows(std::int64_t layers, std::int64_t batch, std::int64_t capacity) const {
+  return {layers,  batch, capacity, config().heads, config().head_dim, config().dim, params().activations(),
+          device()};
+}
+
+StreamRows StaircaseFamily::rows_of(State& state, const std::string& name) const {
+  return {state, name, config().heads, config().head_dim};
+}
+
+StreamRows StaircaseFamily::rows_with_room(State& state, std::int64_t& begin, std::int64_t& end,
+                                           std::int64_t count) const {
+  const StreamRows rows = rows_of(state);
+  if (end + count <= rows.capacity()) return rows;
+  const StreamRows fresh = new_rows(rows.data().dim(0), rows.data().dim(1), rows.capacity());
+  fresh.put_rows(0, rows, begin, end - begin);
+  state.set(kStreamRows, fresh.data());
+  end -= begin;
+  begin = 0;
+  return fresh;
+}
+
+Tensor StaircaseFamily::stream_inputs(const Tensor& data, std::int64_t layer, std::int64_t begin,
+                                      std::int64_t end) const {
+  const Tensor rows = raw::narrow(raw::select(data, 0, layer), 1, begin, end - begin);
+  return raw::cast(raw::narrow(rows, 2, data.dim(3) - config().dim, config().dim), dtype());
+}
+
 std::vector<std::int64_t> stream_position(const State& state) {
   return state.get(kStreamPosition).to_vector<std::int64_t>();
 }

@@ -13,6 +13,10 @@
 
 namespace eddy {
 
+// Names in a stream's state: its position (i64), and rows of keys, values and inputs [.., batch, rows, ..].
+inline constexpr const char* kStreamPosition = "stream.position";
+inline constexpr const char* kStreamRows = "stream.rows";
+
 class StreamRows {
  public:
   // Room for `capacity` tokens, zeros. heads, head_dim: of keys and values.

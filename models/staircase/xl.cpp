@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "models/staircase/stream_rows.h"
 #include "ops/views/views.h"
 
 namespace eddy {
@@ -38,9 +37,7 @@ State StaircaseXl::import_state(const State& given, std::int64_t batch) const {
     const Tensor& data = given.get(kStreamRows);
     state = {};
     each_layer([&](const std::string& name, std::int64_t number, const StaircaseLayer&) {
-      state.set(name, raw::cast(raw::narrow(raw::narrow(raw::select(data, 0, number), 1, begin, end - begin),
-                                            2, data.dim(3) - config().dim, config().dim),
-                                dtype()));
+      state.set(name, stream_inputs(data, number, begin, end));
     });
   }
   std::size_t tensors = 0;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tensor/base/format.h"
+#include "train/files/descriptor.h"
 
 namespace eddy {
 namespace {
@@ -20,20 +21,6 @@ namespace {
 [[noreturn]] void cannot(const char* what, const std::filesystem::path& file, int error) {
   fail<IoError>("digest: cannot {} {}: {}", what, file.string(), std::strerror(error));
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 }  // namespace
 

@@ -11,26 +11,9 @@
 #include <utility>
 
 #include "tensor/base/format.h"
+#include "train/files/descriptor.h"
 
 namespace eddy {
-namespace {
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-}  // namespace
-
 MappedFile::MappedFile(const std::string& path) {
   // O_NONBLOCK: opening a pipe must not wait for its writer.
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));

@@ -9,24 +9,10 @@
 
 #include "tensor/base/format.h"
 #include "tensor/files/atomic_file.h"
+#include "train/files/descriptor.h"
 
 namespace eddy {
 namespace {
-
-// A file descriptor that is closed when it goes out of scope.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 [[noreturn]] void cannot(const char* what, const std::filesystem::path& path, int error) {
   fail<IoError>("read_text_file: cannot {}: {}: {}", what, path.string(), std::strerror(error));

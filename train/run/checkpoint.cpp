@@ -15,6 +15,7 @@
 #include "models/weights.h"
 #include "tensor/base/format.h"
 #include "tensor/files/safetensors.h"
+#include "train/files/descriptor.h"
 #include "train/files/text_file.h"
 #include "train/run/digests.h"
 #include "train/run/run_folder.h"
@@ -26,12 +27,10 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 void flush_folder(const fs::path& folder) {
-  const int file = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (file < 0) fail<IoError>("checkpoint: cannot open {}: {}", folder.string(), std::strerror(errno));
-  const int result = ::fsync(file);
-  const int error = errno;
-  ::close(file);
-  if (result != 0) fail<IoError>("checkpoint: cannot flush {}: {}", folder.string(), std::strerror(error));
+  const Descriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (file.get() < 0) fail<IoError>("checkpoint: cannot open {}: {}", folder.string(), std::strerror(errno));
+  if (::fsync(file.get()) != 0)
+    fail<IoError>("checkpoint: cannot flush {}: {}", folder.string(), std::strerror(errno));
 }
 
 // Renames the new checkpoint to its name. When the step was saved before (as the best, or before a resume),

@@ -1,6 +1,14 @@
-// Generates stories from the grammar in story_grammar.cpp. A story first chooses its facts (who, where, what
-// is carried, what was promised), then names them, continues with filler sentences, and repeats the facts
-// unchanged.
+// Generates stories from a grammar. A story first chooses its facts (who, where, what is carried, what was
+// promised), then names them, continues with filler sentences, and repeats the facts unchanged.
+//
+// The grammar is grammar.txt, a string literal. Blocks are separated by blank lines; the first line of a block
+// is a symbol, the others are its alternatives, one per line or separated by " / ". In an alternative,
+//
+//   <symbol>               is replaced by one of the symbol's alternatives
+//   <a symbol>             the same with "a" or "an" before it
+//   <^symbol> <^a symbol>  the same with a capital letter
+//
+// The facts of a story (hero, home, thing, ...) keep their words throughout that story.
 #include "train/text/stories/story_generator.h"
 
 #include <array>
@@ -13,10 +21,13 @@
 #include "tensor/base/format.h"
 #include "tensor/random/philox.h"
 #include "tensor/random/uniform_draw.h"
-#include "train/text/stories/story_grammar.h"
 
 namespace eddy {
 namespace {
+
+constexpr std::string_view kStoryGrammar =
+#include "train/text/stories/grammar.txt"
+    ;
 
 using Grammar = std::unordered_map<std::string_view, std::vector<std::string_view>>;
 
