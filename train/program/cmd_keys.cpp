@@ -85,7 +85,7 @@ int list_tasks() {
           field.is_read_by("", task.name))
         names += (names.empty() ? "" : ", ") + field.key;
     print_line("{:<16} predicts {}", task.name, task.summary);
-    print_line("    keys: {}", names);
+    print_line("    keys: {}", names.empty() ? "none of its own" : names);
   }
   print_line("\nTrain on one with --data.name TASK; its keys are --data.KEY. `eddy keys` explains them.");
   return 0;

@@ -15,7 +15,7 @@ constexpr TaskEntry kTasks[] = {
     {"cifar10", "the class of an image read as 1024 grey values", make_cifar_task},
     {"copy", "symbols repeated after a long noise", make_copy_task},
     {"selective_copy", "the same, with the symbols scattered in the noise", make_copy_task},
-    {"recall", "questions about a secret beyond the reach of attention", make_recall_task},
+    {"recall", "the answers to questions about a secret beyond the reach of attention", make_recall_task},
     {"parity", "whether the ones of a stream of bits so far are odd", make_parity_task},
     {"algorithm", "the values that a program prints", make_state_tracking_task},
     {"random_walk", "where an agent stands after each of its actions", make_state_tracking_task},
