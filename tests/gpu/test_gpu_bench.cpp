@@ -115,7 +115,8 @@ TEST_SUITE("device") {
     fast.tables = {bench_gpu_memory(options, 1e-9, gpu())};
     slow.tables = {bench_gpu_memory(options, 1e9, gpu())};
     int forward = 0, backward = 0;
-    for (const nlohmann::json& row : to_json(fast)["gpu"]["memory"]) {
+    const nlohmann::json json = to_json(fast);  // outlives the loop over its rows
+    for (const nlohmann::json& row : json["gpu"]["memory"]) {
       CAPTURE(row["op"]);
       ++(row["pass"] == "forward" ? forward : backward);
       CHECK(row["bytes"] >= options.tensor_bytes);
