@@ -94,7 +94,7 @@ TEST_CASE("print: numbers in columns, then dtype, shape and device") {
   CHECK(text_of(full({}, 1.5)) == "1.5  f32 [] cpu");
   CHECK(text_of(tensor({{1.5f, 2.f, -3.f}, {4.f, 50.f, 6.f}})) ==
         "[[1.5,   2,  -3],\n [  4,  50,   6]]  f32 [2, 3] cpu");
-  CHECK(text_of(arange(8, Dtype::i64).reshape({2, 2, 2})) ==
+  CHECK(text_of(raw::reshape(arange(8, Dtype::i64), {2, 2, 2})) ==
         "[[[0, 1],\n  [2, 3]],\n\n [[4, 5],\n  [6, 7]]]  i64 [2, 2, 2] cpu");
   CHECK(text_of(zeros({0, 3})) == "[]  f32 [0, 3] cpu");
   CHECK(text_of(tensor({1e-7f, 1.f})) == "[1.0000e-07, 1.0000e+00]  f32 [2] cpu");

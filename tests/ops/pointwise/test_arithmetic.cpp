@@ -115,6 +115,8 @@ TEST_CASE("x[i] is a view of a row") {
   CHECK(x[0].buffer() == x.buffer());
   CHECK(contains(error_of<ShapeError>([&] { x[2]; }), "entry 2 of axis 0"));
   CHECK_THROWS_AS(x[-3], ShapeError);
+  CHECK_THROWS_AS(Tensor()[0], ValueError);
+  CHECK_THROWS_AS(Tensor().reshape({1}), ValueError);
   CHECK(contains(error_of<ShapeError>([&] { x[0][0][0]; }), "scalar"));
 }
 
