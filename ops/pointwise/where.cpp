@@ -55,4 +55,13 @@ Tensor where(const Tensor& mask, const Tensor& a, const Tensor& b) {
                 });
 }
 
+Tensor where(const Tensor& mask, const Tensor& a, double b) {
+  checks::defined("where", a, "a");
+  return where(mask, a, Tensor::full({}, b, a.dtype(), a.device()));
+}
+Tensor where(const Tensor& mask, double a, const Tensor& b) {
+  checks::defined("where", b, "b");
+  return where(mask, Tensor::full({}, a, b.dtype(), b.device()), b);
+}
+
 }  // namespace eddy

@@ -16,6 +16,9 @@ namespace eddy {
 // grad: da is dy where the mask is not 0 and 0 elsewhere, db is dy where it is 0; each is summed over the
 // broadcast axes. The mask has none.
 Tensor where(const Tensor& mask, const Tensor& a, const Tensor& b);
+// The same with a number, which gets no gradient.
+Tensor where(const Tensor& mask, const Tensor& a, double b);
+Tensor where(const Tensor& mask, double a, const Tensor& b);
 
 // y over a broadcast shape, contiguous; the operands have stride 0 on the axes where they repeat.
 // Neighbouring axes are merged where all three operands allow it; rank >= 1 and no size is 0.

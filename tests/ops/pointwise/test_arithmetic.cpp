@@ -78,6 +78,7 @@ TEST_CASE("arithmetic: gradients of numbers and of rows") {
   check("row", [](const Tensor& x) { return x[0] * x[-1]; });
   check("reshape", [](const Tensor& x) { return x.reshape({2, -1}) * 2; });
   check("masked", [](const Tensor& x) { return where(x > 1.0, x * x, x); });
+  check("masked by numbers", [](const Tensor& x) { return where(x > 1.0, x, 0) + where(x > 1.5, 2.0, x); });
 }
 
 TEST_CASE("comparisons: u8, any dtype, false beside NaN, and no gradient") {
