@@ -115,7 +115,7 @@ std::unique_ptr<Model> make_model(const ModelConfig& config, Dtype dtype = Dtype
 ParamStore count_parameters(const ModelConfig& config);
 
 // Returns the work of one forward pass over [1, time] tokens in training, counted by running it without values
-// (ops/work/counting.h).
+// (ops/cost/counting.h).
 // carried: whether the call continues from the state of an equal call before it, if the model has a state.
 // tail: the number of scored positions with readout "tail".
 // errors: those of make_model and forward.

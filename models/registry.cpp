@@ -3,7 +3,7 @@
 #include "autograd/tape.h"
 #include "models/families.h"
 #include "models/model.h"
-#include "ops/work/counting.h"
+#include "ops/cost/counting.h"
 #include "tensor/base/format.h"
 
 namespace eddy {

@@ -77,7 +77,7 @@ class Printer {
 
 std::string to_string(const Tensor& x) {
   if (!x.defined()) return "undefined";
-  const bool integers = x.dtype() != Dtype::f32 && x.dtype() != Dtype::f64 && x.dtype() != Dtype::bf16;
+  const bool integers = !is_floating(x.dtype());
   const Tensor host = raw::contiguous(raw::cast(raw::to_device(x, kCpu), Dtype::f64));
   return fmt::format("{}  {} {} {}", Printer(host, integers).text(), dtype_name(x.dtype()),
                      to_string(x.shape()), to_string(x.device()));

@@ -11,7 +11,6 @@
 #include "ops/reduce/reduce.h"
 #include "tensor/base/format.h"
 #include "tensor/transfer.h"
-#include "tensor/transfer.h"
 
 namespace eddy {
 namespace {

@@ -1,5 +1,5 @@
 // Devices: where the bytes of a tensor are stored. Tensors of the counting device have shapes and no bytes
-// (ops/work/counting.h).
+// (ops/cost/counting.h).
 #pragma once
 
 #include <cstdint>

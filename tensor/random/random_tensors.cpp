@@ -20,7 +20,7 @@ constexpr double kTruncatedDeviation = 0.8796256610342398;
 std::atomic<std::uint64_t> default_seed{0}, draws{0};
 
 void require_floating(const char* op, Dtype dtype) {
-  if (dtype != Dtype::f32 && dtype != Dtype::f64 && dtype != Dtype::bf16)
+  if (!is_floating(dtype))
     fail<DtypeError>("{}: no such numbers of type {} (f32, f64 or bf16)", op, dtype_name(dtype));
 }
 

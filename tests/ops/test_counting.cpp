@@ -1,5 +1,5 @@
 // The counting device: every op runs on it by shapes alone, and counts the work that its kernels would have.
-#include "ops/work/counting.h"
+#include "ops/cost/counting.h"
 
 #include <doctest/doctest.h>
 

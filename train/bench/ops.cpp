@@ -9,9 +9,9 @@
 #include "ops/backends.h"
 #include "ops/core/op_spec.h"
 #include "ops/core/records.h"
+#include "ops/cost/counting.h"
 #include "ops/optimizer/optimizer.h"
 #include "ops/pointwise/pointwise.h"
-#include "ops/work/counting.h"
 #include "tensor/base/format.h"
 #include "train/bench/bench.h"
 

@@ -2,7 +2,7 @@
 //
 //   time of an op = floor + kernels above the floor + outside kernels
 //
-// The profiler observes the tape (autograd/profile.h) and the kernels (ops/work/kernel_observer.h). Whatever happens
+// The profiler observes the tape (autograd/profile.h) and the kernels (ops/cost/kernel_observer.h). Whatever happens
 // between two events of the tape belongs to the op that has just finished, so the parts add up to the whole.
 // The floor of a kernel is the longer of its operations at the rate of a large product and its bytes at the
 // bandwidth of memory. Time outside kernels is copies, allocation, shapes and the tape on the CPU; on a GPU
@@ -20,7 +20,7 @@
 
 #include "autograd/profile.h"
 #include "ops/core/device_clock.h"
-#include "ops/work/kernel_observer.h"
+#include "ops/cost/kernel_observer.h"
 #include "train/bench/ceilings.h"
 #include "train/bench/measurement.h"
 
@@ -39,7 +39,7 @@ struct ProfileRow {
   std::int64_t calls = 0;
   double forward = 0;
   double backward = 0;
-  double flops = 0, bytes = 0;  // forward and backward, as ops/work/kernel_costs.h counts them
+  double flops = 0, bytes = 0;  // forward and backward, as ops/cost/kernel_costs.h counts them
   double floor = 0;
   double kernels = 0;  // the part of the total time inside kernels
   double total() const { return forward + backward; }

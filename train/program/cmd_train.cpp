@@ -61,7 +61,8 @@ void add_train_command(CLI::App& app, std::function<int()>& action) {
              "Folder of a run to continue from its latest checkpoint, or from --checkpoint", not_empty());
   add_option(*command, "--init-from", request.init_from,
              "Start the new run from the parameters of this run or checkpoint", not_empty());
-  add_checkpoint_option(*command, request.checkpoint, "Checkpoint to continue from, or to start from with --init-from");
+  add_checkpoint_option(*command, request.checkpoint,
+                        "Checkpoint to continue from, or to start from with --init-from");
   add_option(*command, "--data", flags->data, "Short for --data.path: a text file or a folder of texts",
              not_empty());
   flags->keys.add_to(*command, keys_of(flags->defaults));

@@ -8,25 +8,17 @@
 #include "autograd/tape.h"
 #include "models/model.h"
 #include "ops/loss/cross_entropy.h"
+#include "tests/models/staircase/staircase_case.h"
 
 namespace {
 
 using namespace eddy;
 
-// Sizes of which none divides another.
+// A staircase's segment has five chunks, and its window four.
 ModelConfig odd_sizes(const std::string& model) {
-  ModelConfig c;
-  c.family = "staircase";
-  c.model = model;
-  c.vocab = 13;
-  c.n_out = 11;
-  c.dim = 10;
-  c.heads = 3;
-  c.head_dim = 5;
-  c.mlp_dim = 17;
-  c.layers = model == "universal" ? 1 : 2;
+  ModelConfig c = test::staircase_config(model);
+  c.embed_dim = 0;
   c.repeats = 3;
-  c.chunk = 3;
   c.steps = 4;
   c.cache_after = model == "staircase" ? 0 : 2;
   c.span = model.ends_with("staircase") ? 12 : 5;

@@ -1,11 +1,11 @@
 // Wrappers around the kernels, one for each slot, and the kernels of the counting device, which are such
 // wrappers around nothing.
-#include "ops/work/kernel_observer.h"
+#include "ops/cost/kernel_observer.h"
 
 #include <atomic>
 
-#include "ops/work/counting.h"
-#include "ops/work/kernel_costs.h"
+#include "ops/cost/counting.h"
+#include "ops/cost/kernel_costs.h"
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"
 
