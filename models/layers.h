@@ -17,6 +17,11 @@ double residual_deviation(const ModelConfig& config);
 class Linear {
  public:
   Linear(const ParamScope& scope, std::int64_t in, std::int64_t out, double deviation, bool with_bias);
+  template <class Size>
+  requires std::is_arithmetic_v<Size> Linear(Size, Size) {
+    static_assert(sizeof(Size) == 0,
+                  "write Linear(scope.scope(name), in, out, deviation, with_bias) in a module");
+  }
   Tensor operator()(const Tensor& x) const;
 
   Tensor weight, bias;

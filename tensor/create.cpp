@@ -7,6 +7,17 @@
 
 namespace eddy {
 
+namespace {
+
+Tensor stepping(double first, double step, std::int64_t count, Dtype dtype, Device device = kCpu) {
+  const Tensor x = Tensor::empty({count}, Dtype::f64);
+  double* const values = x.mutable_data<double>();
+  for (std::int64_t i = 0; i < count; ++i) values[i] = first + static_cast<double>(i) * step;
+  return raw::to_device(raw::cast(x, dtype), device);
+}
+
+}  // namespace
+
 Tensor zeros(const Shape& shape, Dtype dtype, Device device) {
   return Tensor::zeros(shape, dtype, device);
 }
@@ -37,10 +48,16 @@ Tensor arange(double begin, double end, double step, Dtype dtype, Device device)
   const double count = std::ceil((end - begin) / step);
   if (count > 0x1p53)
     fail<OutOfMemoryError>("arange: from {} to {} by {} is more than 2^53 numbers", begin, end, step);
-  std::vector<double> values(static_cast<std::size_t>(count > 0 ? count : 0));
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = begin + static_cast<double>(i) * step;
-  const Shape shape{static_cast<std::int64_t>(values.size())};
-  return raw::to_device(raw::cast(Tensor::from(values, shape), dtype), device);
+  return stepping(begin, step, count > 0 ? static_cast<std::int64_t>(count) : 0, dtype, device);
+}
+
+Tensor linspace(double first, double last, std::int64_t count, Dtype dtype, Device device) {
+  if (!std::isfinite(first) || !std::isfinite(last))
+    fail<ValueError>("linspace: from {} to {} (finite numbers)", first, last);
+  const Tensor x =
+      stepping(first, count > 1 ? (last - first) / static_cast<double>(count - 1) : 0, count, Dtype::f64);
+  if (count > 1) x.mutable_data<double>()[count - 1] = last;
+  return raw::to_device(raw::cast(x, dtype), device);
 }
 
 void rows_differ(std::int64_t first, std::int64_t other) {

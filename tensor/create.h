@@ -45,13 +45,27 @@ inline Tensor arange(double end, Dtype dtype = Dtype::f32, Device device = kCpu)
   return arange(0, end, 1, dtype, device);
 }
 
-// Returns the numbers given, as a vector or as rows of a matrix; the dtype is that of T: tensor({1.f, 2.f}) is
+// Returns `count` numbers from `first` to `last`, equally far apart.
+// shapes: [count].
+// errors: ShapeError when count < 0; ValueError when a number is not finite.
+Tensor linspace(double first, double last, std::int64_t count, Dtype dtype = Dtype::f32,
+                Device device = kCpu);
+
+// Returns the numbers given, as a scalar, as a vector or as rows of a matrix; the dtype is that of T: tensor({1.f, 2.f}) is
 // f32, tensor({{1, 2}, {3, 4}}) is i32.
-// shapes: [count]; [rows, columns].
+// shapes: []; [count]; [rows, columns].
 // errors: ShapeError when rows differ in length.
 template <class T>
 Tensor tensor(std::initializer_list<T> values) {
   return Tensor::from(values, {static_cast<std::int64_t>(values.size())});
+}
+template <class T>
+Tensor tensor(const std::vector<T>& values) {
+  return Tensor::from(values, {static_cast<std::int64_t>(values.size())});
+}
+template <class T>
+requires std::is_arithmetic_v<T> Tensor tensor(T value) {
+  return Tensor::from({value}, {});
 }
 [[noreturn]] void rows_differ(std::int64_t first, std::int64_t other);
 template <class T>

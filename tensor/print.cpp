@@ -86,5 +86,14 @@ std::string to_string(const Tensor& x) {
 std::ostream& operator<<(std::ostream& out, const Tensor& x) {
   return out << to_string(x);
 }
+std::ostream& operator<<(std::ostream& out, const Shape& shape) {
+  return out << to_string(shape);
+}
+std::ostream& operator<<(std::ostream& out, Dtype dtype) {
+  return out << dtype_name(dtype);
+}
+std::ostream& operator<<(std::ostream& out, const Device& device) {
+  return out << to_string(device);
+}
 
 }  // namespace eddy

@@ -18,5 +18,8 @@ namespace eddy {
 // three. "undefined" for an undefined tensor.
 std::string to_string(const Tensor& x);
 std::ostream& operator<<(std::ostream& out, const Tensor& x);
+std::ostream& operator<<(std::ostream& out, const Shape& shape);
+std::ostream& operator<<(std::ostream& out, Dtype dtype);
+std::ostream& operator<<(std::ostream& out, const Device& device);
 
 }  // namespace eddy

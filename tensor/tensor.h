@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <initializer_list>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "tensor/base/dtype.h"
 #include "tensor/memory/ref.h"
 #include "tensor/shape.h"
+#include "tensor/write_instead.h"
 
 namespace eddy {
 
@@ -126,6 +128,10 @@ class Tensor {
   // errors: ShapeError with more than one.
   double item() const;
   std::int64_t item_int() const;
+  template <class T>
+  T item() const {
+    return static_cast<T>(item());
+  }
   // Returns all elements in row-major order.
   // errors: DtypeError when T is not the tensor's type.
   template <class T>
@@ -139,45 +145,34 @@ class Tensor {
   Tensor reshape(std::initializer_list<std::int64_t> sizes) const;
 
   // What users of other libraries type first: the compiler answers with Eddy's form.
-#define EDDY_WRITE_INSTEAD(name, text)           \
-  template <class... Args>                       \
-  auto name(Args&&...) const {                   \
-    static_assert(sizeof...(Args) > 1000, text); \
-    return *this;                                \
+  EDDY_METHODS_INSTEAD(EDDY_METHOD_INSTEAD)
+  template <class T = void>
+  auto dim() const {
+    static_assert(sizeof(T*) == 0, "write x.rank(), or x.dim(axis)");
   }
-  EDDY_WRITE_INSTEAD(sum, "write sum(x) or sum(x, axis)")
-  EDDY_WRITE_INSTEAD(mean, "write mean(x) or mean(x, axis)")
-  EDDY_WRITE_INSTEAD(max, "write max(x, axis)")
-  EDDY_WRITE_INSTEAD(argmax, "write argmax(x) or argmax(x, axis)")
-  EDDY_WRITE_INSTEAD(matmul, "write matmul(x, y)")
-  EDDY_WRITE_INSTEAD(t, "write transpose(x, 0, 1)")
-  EDDY_WRITE_INSTEAD(transpose, "write transpose(x, axis_a, axis_b)")
-  EDDY_WRITE_INSTEAD(view, "write x.reshape({sizes})")
-  EDDY_WRITE_INSTEAD(slice, "write narrow(x, axis, start, length)")
-  EDDY_WRITE_INSTEAD(to, "write cast(x, dtype) or raw::to_device(x, device)")
-  EDDY_WRITE_INSTEAD(sizes, "write x.shape()")
-  EDDY_WRITE_INSTEAD(size, "write x.dim(axis), or x.elements() for the number of elements")
-  EDDY_WRITE_INSTEAD(numel, "write x.elements()")
-  EDDY_WRITE_INSTEAD(ndim, "write x.rank()")
-  EDDY_WRITE_INSTEAD(data_ptr, "write x.data<T>() to read and x.mutable_data<T>() to write")
-  EDDY_WRITE_INSTEAD(set_requires_grad, "write require_grad(x)")
-  EDDY_WRITE_INSTEAD(backward, "write backward(x)")
-  EDDY_WRITE_INSTEAD(grad, "write grad(x)")
-#undef EDDY_WRITE_INSTEAD
+  template <class Axis>
+  auto shape(Axis) const {
+    static_assert(sizeof(Axis) == 0, "write x.dim(axis)");
+  }
+  template <class T>
+  explicit Tensor(std::initializer_list<T>) {
+    static_assert(sizeof(T) == 0, "write tensor({values}), or zeros({sizes})");
+  }
   template <class T>
   void operator=(const T&) const {
     static_assert(sizeof(T) == 0, "x[i] = y does not write: use where, concat, or x.mutable_data<T>()");
   }
+  template <class T>
+  requires std::is_arithmetic_v<T>
+  operator T() const {
+    static_assert(sizeof(T) == 0,
+                  "write x.item() for the number in a tensor, and x.defined() to ask for a tensor");
+    return {};
+  }
 
   // The autograd side; see autograd/tape.h for what users call.
-  AutogradData* autograd() const {
-    return defined() ? impl_->autograd.get() : nullptr;
-  }
-  void set_autograd(Ref<AutogradData> data) const {
-    impl_->autograd = std::move(data);
-  }
-
-  explicit operator bool() const = delete;  // use defined()
+  AutogradData* autograd() const { return defined() ? impl_->autograd.get() : nullptr; }
+  void set_autograd(Ref<AutogradData> data) const { impl_->autograd = std::move(data); }
 
  private:
   struct Impl : RefCounted {

@@ -19,6 +19,7 @@
 // Ops
 #include "ops/attention/attention.h"
 #include "ops/attention/rotary.h"
+#include "ops/backends.h"
 #include "ops/cast/cast.h"
 #include "ops/index/gather.h"
 #include "ops/loss/cross_entropy.h"
@@ -33,6 +34,7 @@
 #include "ops/reduce/reduce.h"
 #include "ops/reduce/softmax.h"
 #include "ops/views/views.h"
+#include "ops/write_instead.h"
 
 // Modules, optimizers, models
 #include "models/layers.h"

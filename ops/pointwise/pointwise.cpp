@@ -126,11 +126,6 @@ Tensor times(const Tensor& a, double b) {
   return record("mul", {a}, multiplied(a), {}, [=](VjpContext& v) { v.sink.give(0, multiplied(v.dy())); });
 }
 
-Tensor number_like(const Tensor& a, double value) {
-  checks::defined("number", a);
-  return Tensor::full({}, value, a.dtype(), a.device());
-}
-
 // Compares by numbers of the operands' dtype, and integers by f64, in which ids and counts are exact.
 template <class Op>
 Tensor compare(const Tensor& a, const Tensor& b) {
@@ -161,14 +156,31 @@ EDDY_BINARY_OPS(EDDY_BINARY)
   }
 EDDY_COMPARISONS(EDDY_COMPARISON)
 
+Tensor number_like(const Tensor& a, double value) {
+  checks::defined("number", a);
+  return Tensor::full({}, value, a.dtype(), a.device());
+}
+
 Tensor add(const Tensor& a, double b) {
   if (widens_anywhere(a)) return narrowed(add(wide(a), b));
   return add(a, number_like(a, b));
+}
+Tensor add(double a, const Tensor& b) {
+  return add(b, a);
+}
+Tensor sub(const Tensor& a, double b) {
+  return add(a, -b);
+}
+Tensor sub(double a, const Tensor& b) {
+  return add(neg(b), a);
 }
 Tensor mul(const Tensor& a, double b) {
   if (widens(a)) return narrowed(mul(wide(a), b));
   if (widens_anywhere(a)) return times(a, b);
   return mul(a, number_like(a, b));
+}
+Tensor mul(double a, const Tensor& b) {
+  return mul(b, a);
 }
 Tensor div(const Tensor& a, double b) {
   if (widens_anywhere(a)) return narrowed(div(wide(a), b));
@@ -181,43 +193,6 @@ Tensor div(double a, const Tensor& b) {
 Tensor pow(const Tensor& a, double b) {
   if (widens_anywhere(a)) return narrowed(pow(wide(a), b));
   return pow(a, number_like(a, b));
-}
-
-Tensor operator>(const Tensor& a, const Tensor& b) {
-  return greater(a, b);
-}
-Tensor operator>(const Tensor& a, double b) {
-  return greater(a, number_like(a, b));
-}
-Tensor operator>=(const Tensor& a, const Tensor& b) {
-  return greater_equal(a, b);
-}
-Tensor operator>=(const Tensor& a, double b) {
-  return greater_equal(a, number_like(a, b));
-}
-Tensor operator<(const Tensor& a, const Tensor& b) {
-  return greater(b, a);
-}
-Tensor operator<(const Tensor& a, double b) {
-  return greater(number_like(a, b), a);
-}
-Tensor operator<=(const Tensor& a, const Tensor& b) {
-  return greater_equal(b, a);
-}
-Tensor operator<=(const Tensor& a, double b) {
-  return greater_equal(number_like(a, b), a);
-}
-Tensor operator==(const Tensor& a, const Tensor& b) {
-  return equal(a, b);
-}
-Tensor operator==(const Tensor& a, double b) {
-  return equal(a, number_like(a, b));
-}
-Tensor operator!=(const Tensor& a, const Tensor& b) {
-  return not_equal(a, b);
-}
-Tensor operator!=(const Tensor& a, double b) {
-  return not_equal(a, number_like(a, b));
 }
 
 void scale_in_place(const Tensor& x, double factor) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "ops/core/slot.h"
 #include "tensor/tensor.h"
@@ -35,7 +36,11 @@ Tensor swiglu(const Tensor& gate, const Tensor& up);
 
 // The same with a number as one operand, which gets no gradient.
 Tensor add(const Tensor& a, double b);
+Tensor add(double a, const Tensor& b);
+Tensor sub(const Tensor& a, double b);
+Tensor sub(double a, const Tensor& b);
 Tensor mul(const Tensor& a, double b);
+Tensor mul(double a, const Tensor& b);
 Tensor div(const Tensor& a, double b);
 Tensor div(double a, const Tensor& b);
 Tensor pow(const Tensor& a, double b);
@@ -55,76 +60,59 @@ Tensor not_equal(const Tensor& a, const Tensor& b);
 // is the result of a tracked operation.
 void scale_in_place(const Tensor& x, double factor);
 
+// Returns a scalar tensor of x's dtype and device.
+Tensor number_like(const Tensor& x, double value);
+
 // Operators, with a tensor or a number on either side. `a += b` means a = a + b: it makes a new tensor, and
 // other handles keep the old one.
+template <class T>
+concept Number = std::is_arithmetic_v<T>;
+
+#define EDDY_ARITHMETIC(sign, name)                               \
+  inline Tensor operator sign(const Tensor& a, const Tensor& b) { \
+    return name(a, b);                                            \
+  }                                                               \
+  template <Number N>                                             \
+  Tensor operator sign(const Tensor& a, N b) {                    \
+    return name(a, static_cast<double>(b));                       \
+  }                                                               \
+  template <Number N>                                             \
+  Tensor operator sign(N a, const Tensor& b) {                    \
+    return name(static_cast<double>(a), b);                       \
+  }                                                               \
+  template <class Operand>                                        \
+  Tensor& operator sign##=(Tensor& a, const Operand& b) {         \
+    return a = a sign b;                                          \
+  }
+EDDY_ARITHMETIC(+, add)
+EDDY_ARITHMETIC(-, sub)
+EDDY_ARITHMETIC(*, mul)
+EDDY_ARITHMETIC(/, div)
+#undef EDDY_ARITHMETIC
+
+#define EDDY_COMPARE(sign, result)                                \
+  inline Tensor operator sign(const Tensor& a, const Tensor& b) { \
+    return result;                                                \
+  }                                                               \
+  template <Number N>                                             \
+  Tensor operator sign(const Tensor& a, N b) {                    \
+    return a sign number_like(a, static_cast<double>(b));         \
+  }                                                               \
+  template <Number N>                                             \
+  Tensor operator sign(N a, const Tensor& b) {                    \
+    return number_like(b, static_cast<double>(a)) sign b;         \
+  }
+EDDY_COMPARE(>, greater(a, b))
+EDDY_COMPARE(>=, greater_equal(a, b))
+EDDY_COMPARE(<, greater(b, a))
+EDDY_COMPARE(<=, greater_equal(b, a))
+EDDY_COMPARE(==, equal(a, b))
+EDDY_COMPARE(!=, not_equal(a, b))
+#undef EDDY_COMPARE
+
 inline Tensor operator-(const Tensor& a) {
   return neg(a);
 }
-inline Tensor operator+(const Tensor& a, const Tensor& b) {
-  return add(a, b);
-}
-inline Tensor operator+(const Tensor& a, double b) {
-  return add(a, b);
-}
-inline Tensor operator+(double a, const Tensor& b) {
-  return add(b, a);
-}
-inline Tensor operator-(const Tensor& a, const Tensor& b) {
-  return sub(a, b);
-}
-inline Tensor operator-(const Tensor& a, double b) {
-  return add(a, -b);
-}
-inline Tensor operator-(double a, const Tensor& b) {
-  return add(neg(b), a);
-}
-inline Tensor operator*(const Tensor& a, const Tensor& b) {
-  return mul(a, b);
-}
-inline Tensor operator*(const Tensor& a, double b) {
-  return mul(a, b);
-}
-inline Tensor operator*(double a, const Tensor& b) {
-  return mul(b, a);
-}
-inline Tensor operator/(const Tensor& a, const Tensor& b) {
-  return div(a, b);
-}
-inline Tensor operator/(const Tensor& a, double b) {
-  return div(a, b);
-}
-inline Tensor operator/(double a, const Tensor& b) {
-  return div(a, b);
-}
-template <class Operand>
-Tensor& operator+=(Tensor& a, const Operand& b) {
-  return a = a + b;
-}
-template <class Operand>
-Tensor& operator-=(Tensor& a, const Operand& b) {
-  return a = a - b;
-}
-template <class Operand>
-Tensor& operator*=(Tensor& a, const Operand& b) {
-  return a = a * b;
-}
-template <class Operand>
-Tensor& operator/=(Tensor& a, const Operand& b) {
-  return a = a / b;
-}
-
-Tensor operator>(const Tensor& a, const Tensor& b);
-Tensor operator>(const Tensor& a, double b);
-Tensor operator>=(const Tensor& a, const Tensor& b);
-Tensor operator>=(const Tensor& a, double b);
-Tensor operator<(const Tensor& a, const Tensor& b);
-Tensor operator<(const Tensor& a, double b);
-Tensor operator<=(const Tensor& a, const Tensor& b);
-Tensor operator<=(const Tensor& a, double b);
-Tensor operator==(const Tensor& a, const Tensor& b);
-Tensor operator==(const Tensor& a, double b);
-Tensor operator!=(const Tensor& a, const Tensor& b);
-Tensor operator!=(const Tensor& a, double b);
 
 // Forward: y[i] = f(x[i]). Backward: dx[i] = vjp(dy[i], saved[i]). All are contiguous.
 struct UnaryArgs {

@@ -82,7 +82,7 @@ Tensor Tensor::reshape(std::initializer_list<std::int64_t> sizes) const {
 const Tensor Tensor::operator[](std::int64_t index) const {
   checks::defined("x[i]", *this);
   if (rank() == 0) fail<ShapeError>("x[i]: x is a scalar (item() reads it)");
-  return select(*this, 0, index < 0 ? index + dim(0) : index);
+  return eddy::select(*this, 0, index < 0 ? index + dim(0) : index);
 }
 
 Tensor transpose(const Tensor& x, int axis_a, int axis_b) {

@@ -39,6 +39,8 @@ TEST_CASE("create: filled tensors, the identity and numbers given") {
   CHECK(ones_like(x).to_vector<double>() == std::vector<double>{1, 1, 1});
   CHECK(zeros_like(x).shape() == x.shape());
   CHECK(tensor({1.f, 2.f}).to_vector<float>() == Floats{1, 2});
+  CHECK(tensor(std::vector<double>{1, 2}).dtype() == Dtype::f64);
+  CHECK(tensor(2.5f).item<float>() == 2.5f);
   const Tensor matrix = tensor({{1, 2, 3}, {4, 5, 6}});
   CHECK(matrix.shape() == Shape{2, 3});
   CHECK(matrix.dtype() == Dtype::i32);
@@ -57,6 +59,16 @@ TEST_CASE("arange: from, to, by") {
   CHECK(contains(error_of<ValueError>([] { arange(0, 1, 0); }), "a step other than 0"));
   CHECK_THROWS_AS(arange(std::nan("")), ValueError);
   CHECK_THROWS_AS(arange(0, 1e300), OutOfMemoryError);
+}
+
+TEST_CASE("linspace: both ends are among the numbers") {
+  CHECK(linspace(0, 1, 5).to_vector<float>() == Floats{0, 0.25, 0.5, 0.75, 1});
+  CHECK(linspace(3, 1, 3, Dtype::i64).to_vector<std::int64_t>() == std::vector<std::int64_t>{3, 2, 1});
+  CHECK(linspace(0.1, 0.7, 8, Dtype::f64).to_vector<double>().back() == 0.7);
+  CHECK(linspace(2, 5, 1).to_vector<float>() == Floats{2});
+  CHECK(linspace(2, 5, 0).shape() == Shape{0});
+  CHECK_THROWS_AS(linspace(0, 1, -1), ShapeError);
+  CHECK_THROWS_AS(linspace(0, INFINITY, 3), ValueError);
 }
 
 TEST_CASE("random tensors: the default generator draws anew, a seed repeats, a key is a pure function") {
@@ -101,5 +113,8 @@ TEST_CASE("print: numbers in columns, then dtype, shape and device") {
   CHECK(text_of(tensor({1.f / 3, NAN, -INFINITY})) == "[0.3333,    nan,   -inf]  f32 [3] cpu");
   CHECK(text_of(arange(2000)) == "[   0,    1,    2, ..., 1997, 1998, 1999]  f32 [2000] cpu");
   CHECK(text_of(zeros({100, 100})).size() < 300);
+  std::ostringstream parts;
+  parts << Shape{2, 3} << " " << Dtype::bf16 << " " << kCpu;
+  CHECK(parts.str() == "[2, 3] bf16 cpu");
   CHECK(text_of(raw::transpose(tensor({{1, 2}, {3, 4}}), 0, 1)) == "[[1, 3],\n [2, 4]]  i32 [2, 2] cpu");
 }

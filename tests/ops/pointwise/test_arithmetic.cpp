@@ -97,6 +97,8 @@ TEST_CASE("comparisons: u8, any dtype, false beside NaN, and no gradient") {
   CHECK(bits(a <= 2.0) == bits(a <= b));
   CHECK(bits(a == 2.0) == bits(a == b));
   CHECK(bits(a != 2.0) == bits(a != b));
+  CHECK(bits(2 < a) == bits(a > b));
+  CHECK(bits(2.0 == a) == bits(a == 2));
   CHECK(!requires_grad(a > b));
   CHECK(bits(tensor({{1.f}, {3.f}}) > tensor({0.f, 2.f})) == Bits{1, 0, 1, 1});  // broadcasts
   CHECK(bits(arange(3, Dtype::i64) == 1) == Bits{0, 1, 0});
