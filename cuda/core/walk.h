@@ -36,6 +36,7 @@ struct FastDivide {
 };
 
 inline constexpr int kWalkAxes = 6;
+inline constexpr std::int64_t kMostWalked = std::int64_t{1} << 30;  // elements of one Walk
 
 // A Walk over `Operands` tensors of one shape: its sizes, and the strides of each tensor in elements.
 template <int Operands>
@@ -54,6 +55,12 @@ struct Walk {
       element = above;
     }
     for (int k = 0; k < Operands; ++k) at[k] += strides[k][0] * element;
+  }
+
+  // Whether the element is the last of its row, which is the last axis.
+  EDDY_HD_INLINE bool ends_row(std::uint32_t element) const {
+    const FastDivide& row = sizes[rank - 1];
+    return element - row.quotient(element) * row.divisor == row.divisor - 1;
   }
 };
 
@@ -85,7 +92,7 @@ struct WalkShape {
   // Calls run(walk, offsets) for parts of fewer than 2^31 elements, in order; together they are the whole,
   // and usually there is one. `offsets` are the starts of the parts in the operands.
   template <class Run>
-  void for_parts(Run&& run, std::int64_t most = std::int64_t{1} << 30) const {
+  void for_parts(Run&& run, std::int64_t most = kMostWalked) const {
     if (elements() == 0) return;
     // Axes from `cut` + 1 on fit into a part. Axis `cut` is split; the axes before it are taken one index at
     // a time.

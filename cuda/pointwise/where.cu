@@ -1,47 +1,29 @@
-// A choice between two tensors by a mask, over their broadcast shape. It moves bits, so one instantiation per
-// element size serves all types.
-//
-//   mapping        one thread per element of the result
-//   shared memory  none
-//   bytes moved    the mask, the result, and the chosen elements of each operand in whole sectors: at most
-//                  one read of each operand
-#include "cuda/core/launch.cuh"
-#include "cuda/core/walk.h"
+// A choice between two tensors by a mask, over their broadcast shape: a map (cuda/core/map.cuh). It moves bits,
+// so one instantiation per element size serves all types.
+#include "cuda/core/map.cuh"
 #include "ops/pointwise/where.h"
 #include "tensor/convert.h"
 
 namespace eddy::cuda {
 namespace {
 
-template <class T>
-struct WhereLaunch {
-  Walk<3> walk;  // over the mask, a and b
-  const std::uint8_t* mask;
-  const T *a, *b;
-  T* y;
+struct Choice {
+  template <class T>
+  __device__ T operator()(std::uint8_t mask, T a, T b) const {
+    return mask != 0 ? a : b;
+  }
 };
 
 template <class T>
-__global__ void where_kernel(WhereLaunch<T> args) {
-  for (std::int64_t i = first_item(); i < args.walk.elements; i += item_step()) {
-    std::int64_t at[3] = {};
-    args.walk.add_offsets(static_cast<std::uint32_t>(i), at);
-    args.y[i] = args.mask[at[0]] != 0 ? args.a[at[1]] : args.b[at[2]];
-  }
-}
-
-template <class T>
 void where(const WhereArgs& args) {
-  WalkShape<3> shape;
-  for (int i = 0; i < args.rank; ++i)
-    shape.add_axis(args.shape[i], {args.stride_mask[i], args.stride_a[i], args.stride_b[i]});
-  T* y = static_cast<T*>(args.y);
-  shape.for_parts([&](const Walk<3>& walk, const std::int64_t* at) {
-    launch("where", where_kernel<T>, grid_for(walk.elements, kThreads), kThreads,
-           {walk, args.mask + at[0], static_cast<const T*>(args.a) + at[1],
-            static_cast<const T*>(args.b) + at[2], y});
-    y += walk.elements;
-  });
+  WalkShape<4> shape;
+  for (int i = 0; i < args.rank; ++i) {
+    std::int64_t row_major = 1;
+    for (int k = i + 1; k < args.rank; ++k) row_major *= args.shape[k];
+    shape.add_axis(args.shape[i], {row_major, args.stride_mask[i], args.stride_a[i], args.stride_b[i]});
+  }
+  launch_map("where", Choice{}, shape, static_cast<T*>(args.y), args.mask, static_cast<const T*>(args.a),
+             static_cast<const T*>(args.b));
 }
 
 }  // namespace

@@ -275,6 +275,30 @@ TEST_SUITE("device") {
     }
   }
 
+  TEST_CASE("rows of any length, padding and alignment move as on the CPU, and the padding stays") {
+    for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
+      for (const std::int64_t width : {1, 7, 8, 9, 24, 65})
+        for (const std::int64_t start : {0, 1}) {
+          CAPTURE(width);
+          CAPTURE(start);
+          const Tensor x = raw::cast(normal({5, 72}), dtype), z = raw::cast(normal({5, 1}), dtype);
+          const auto results = [&](const Tensor& whole, const Tensor& column) {
+            const Tensor rows = raw::narrow(raw::copy(whole), 1, start, width);
+            raw::add_into(rows, raw::narrow(whole, 1, 0, width));
+            const Tensor padded = raw::copy(whole);
+            raw::copy_into(raw::narrow(padded, 1, 0, width), rows);
+            raw::fill(raw::narrow(padded, 1, 71, 1), 3);
+            const Tensor other =
+                dtype == Dtype::f32 ? raw::cast(rows, Dtype::bf16) : raw::cast(rows, Dtype::f32);
+            return Tensors{rows, padded, other, raw::copy(raw::expand(column, {5, width})),
+                           add(rows, column)};
+          };
+          const Tensors got = results(to_gpu(x), to_gpu(z)), want = results(x, z);
+          for (std::size_t i = 0; i < got.size(); ++i)
+            CHECK(f32(to_cpu(got[i])).to_vector<float>() == raw::copy(f32(want[i])).to_vector<float>());
+        }
+  }
+
   TEST_CASE("binary ops broadcast every axis of a tensor of six") {
     const Tensor a = normal({2, 3, 1, 4, 1, 8}, "a"), b = normal({3, 5, 1, 2, 8}, "b");
     compare("mul", {a, b}, 32, [](const Tensors& t) { return mul(t[0], t[1]); });
