@@ -2,8 +2,6 @@
 // ops/core/capture.h and ops/core/device_clock.h promise. In a build without CUDA ops/backends_cpu.cpp stands
 // in its place.
 #include "ops/backends.h"
-#include "cuda/attention/attention_tensor_core.h"
-#include "cuda/recurrence/unit_recurrence_fused.h"
 #include "cuda/runtime/allocator.h"
 #include "cuda/runtime/context.h"
 #include "cuda/runtime/device.h"
@@ -58,8 +56,8 @@ void set_tf32(bool on) {
 
 std::optional<GpuKernels> gpu_kernels() {
   if (!cuda::is_open()) return {};
-  return GpuKernels{std::string(kAttentionKernels[static_cast<int>(cuda::attention_kernels())]),
-                    cuda::fused_recurrences() ? "fused" : "plain", cuda::fused_products() ? "fused" : "plain",
+  const auto name = [](KernelOp op) { return std::string(kernel_name(kernel_choice(op))); };
+  return GpuKernels{name(KernelOp::attention), name(KernelOp::recurrence), name(KernelOp::products),
                     cuda::tf32()};
 }
 
@@ -95,17 +93,5 @@ bool capturing() {
 void keep_for_capture(const Tensor& tensor) {
   cuda::keep_for_capture(tensor);
 }
-
-namespace detail {
-void choose_attention_kernel(int kernel) {
-  cuda::set_attention_kernels(static_cast<cuda::AttentionKernels>(kernel));
-}
-void choose_fused_recurrences(bool on) {
-  cuda::set_fused_recurrences(on);
-}
-void choose_fused_products(bool on) {
-  cuda::set_fused_products(on);
-}
-}  // namespace detail
 
 }  // namespace eddy

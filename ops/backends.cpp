@@ -1,7 +1,8 @@
-// The names of a GPU's kernels, in every build.
+// The choice among a GPU's kernels, in every build.
 #include "ops/backends.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "ops/core/warnings.h"
 #include "tensor/base/format.h"
@@ -9,12 +10,36 @@
 namespace eddy {
 namespace {
 
-// Whether the name is "fused".
-// errors: ValueError for a name other than "plain" and "fused"; the text begins with `set`.
-bool is_fused(const char* set, std::string_view name) {
-  if (name != "plain" && name != "fused")
-    fail<ValueError>("{}: unknown kernel '{}' (plain or fused)", set, name);
-  return name == "fused";
+struct Choices {
+  const char *op, *kernels;
+};
+constexpr Choices kChoices[] = {{"attention", "auto|plain|mma|wgmma"},
+                                {"recurrence", "auto|plain|fused"},
+                                {"products", "auto|plain|fused"}};
+constexpr std::string_view kKernels[] = {"auto", "plain", "mma", "wgmma", "fused"};  // as Kernel
+
+std::atomic<Kernel> chosen[std::size(kChoices)];
+
+// Applies an item of the list.
+// errors: ValueError.
+void choose(std::string_view item, Kernel (&wanted)[std::size(kChoices)]) {
+  const std::size_t equals = item.find('=');
+  const std::string_view op = item.substr(0, equals == item.npos ? 0 : equals),
+                         name = item.substr(equals + 1);
+  const auto* const kernel = std::find(std::begin(kKernels), std::end(kKernels), name);
+  const bool known = kernel != std::end(kKernels),
+             of_all = equals == item.npos && (name == "auto" || name == "plain");
+  std::string allowed = "auto, plain";
+  bool applied = false;
+  for (std::size_t i = 0; i < std::size(kChoices); ++i) {
+    const auto& [its_op, kernels] = kChoices[i];
+    allowed += fmt::format(", {}={}", its_op, kernels);
+    if (!known || !(of_all || op == its_op) || std::string_view(kernels).find(name) == name.npos) continue;
+    wanted[i] = static_cast<Kernel>(kernel - kKernels);
+    applied = true;
+  }
+  if (!applied)
+    fail<ValueError>("set_gpu_kernels: unknown choice '{}' (a list with commas of {})", item, allowed);
 }
 
 }  // namespace
@@ -24,22 +49,27 @@ std::string describe(const GpuKernels& kernels) {
                      kernels.recurrence, kernels.products, kernels.tf32 ? "on" : "off");
 }
 
-void set_attention_kernel(std::string_view name) {
-  const auto* const found = std::find(std::begin(kAttentionKernels), std::end(kAttentionKernels), name);
-  if (found == std::end(kAttentionKernels))
-    fail<ValueError>("set_attention_kernel: unknown kernel '{}' (plain, tensor_core or wgmma)", name);
-  detail::choose_attention_kernel(static_cast<int>(found - std::begin(kAttentionKernels)));
+void set_gpu_kernels(std::string_view text) {
+  Kernel wanted[std::size(kChoices)] = {};
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    choose(text.substr(begin, end - begin), wanted);
+    begin = end + 1;
+  }
+  std::copy(std::begin(wanted), std::end(wanted), std::begin(chosen));
   reset_warnings();
 }
 
-void set_recurrence_kernel(std::string_view name) {
-  detail::choose_fused_recurrences(is_fused("set_recurrence_kernel", name));
-  reset_warnings();
+Kernel kernel_choice(KernelOp op) {
+  return chosen[static_cast<int>(op)].load(std::memory_order_relaxed);
 }
 
-void set_product_kernel(std::string_view name) {
-  detail::choose_fused_products(is_fused("set_product_kernel", name));
-  reset_warnings();
+std::string_view kernel_name(Kernel kernel) {
+  return kKernels[static_cast<int>(kernel)];
+}
+
+void note_kernels(const std::string& what) {
+  add_warning(what + "; no GPU has tested this yet (EDDY_KERNELS=plain chooses the plain kernels)");
 }
 
 }  // namespace eddy

@@ -42,30 +42,16 @@ void synchronize(Device device);
 // then several times as fast, with relative errors of up to 1e-3. Off by default; no effect on the CPU.
 void set_tf32(bool on);
 
-// Chooses the kernels of bf16 attention on a GPU. No effect on the CPU.
-//   plain         the default
-//   tensor_core   for head sizes of 32 to 128 in steps of 16
-//   wgmma         for the same head sizes on GPUs of compute capability 9.0; on other GPUs as tensor_core
-// Other calls use the plain kernels and add a warning (ops/core/warnings.h). Earlier warnings are dropped.
-// errors: ValueError for another name.
-void set_attention_kernel(std::string_view name);
-
-// Chooses the kernels of the unit recurrence and of the block recurrences on a GPU. No effect on the CPU.
-//   plain   the default
-//   fused   one kernel for all steps, for widths that are multiples of 32 and weights that fit on the GPU's
-//           multiprocessors
-// Other calls use the plain kernels and add a warning, as above.
-// errors: ValueError for another name.
-void set_recurrence_kernel(std::string_view name);
-
-// Chooses what is fused into products on a GPU. No effect on the CPU.
-//   plain   the default: only adding a bias and ReLU
-//   fused   also the gradient of a bias, which the product of the weight's gradient sums, and the bit mask of
-//           a ReLU between two linear layers (ops/product/relu_mlp.h), which the product of its gradient
-//           applies
-// If cuBLASLt does not support a fusion, separate kernels do the work and add a warning, as above.
-// errors: ValueError for another name.
-void set_product_kernel(std::string_view name);
+// Overrides the program's choice among a GPU's kernels, which cuda/README.md describes. `text` is a list with
+// commas of "auto" or "plain" for all three, or of
+//   attention=auto|plain|mma|wgmma
+//   recurrence=auto|plain|fused
+//   products=auto|plain|fused
+// of which a later one overrides an earlier one; what is not named is "auto", the program's choice. A call that
+// the kernel asked for does not support runs on another and adds a warning (ops/core/warnings.h). Earlier
+// warnings are dropped. No effect on the CPU.
+// errors: ValueError for another text; it lists these.
+void set_gpu_kernels(std::string_view text);
 
 struct GpuKernels {
   std::string attention, recurrence, products;
@@ -73,7 +59,7 @@ struct GpuKernels {
 };
 // Returns the four choices in force, or nothing before a GPU is opened.
 std::optional<GpuKernels> gpu_kernels();
-// Returns the choices as text: "attention plain, recurrence fused, products plain, TF32 off".
+// Returns the choices as text: "attention auto, recurrence fused, products auto, TF32 off".
 std::string describe(const GpuKernels& kernels);
 
 // Fills the GPU's slots, allocator and transfer functions if this build has CUDA. Touches no GPU. Called by
@@ -83,13 +69,12 @@ void install_cuda_backend();
 // Returns "cpu" or "cpu, cuda", for errors.
 const char* backend_names();
 
-// The names that set_attention_kernel takes.
-inline constexpr std::string_view kAttentionKernels[] = {"plain", "tensor_core", "wgmma"};
-namespace detail {
-// Choose kernels after their names were checked; `kernel` is an index into kAttentionKernels.
-void choose_attention_kernel(int kernel);
-void choose_fused_recurrences(bool on);
-void choose_fused_products(bool on);
-}  // namespace detail
+// For the backend: what set_gpu_kernels chose.
+enum class KernelOp { attention, recurrence, products };
+enum class Kernel { automatic, plain, mma, wgmma, fused };
+Kernel kernel_choice(KernelOp op);
+std::string_view kernel_name(Kernel kernel);
+// For the backend: tells, by a warning, of kernels that the program chose itself: "attention in bf16 goes by ...".
+void note_kernels(const std::string& what);
 
 }  // namespace eddy

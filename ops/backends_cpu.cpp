@@ -58,10 +58,4 @@ bool capturing() {
 
 void keep_for_capture(const Tensor&) {}
 
-namespace detail {
-void choose_attention_kernel(int) {}
-void choose_fused_recurrences(bool) {}
-void choose_fused_products(bool) {}
-}  // namespace detail
-
 }  // namespace eddy

@@ -117,10 +117,11 @@ measure_gpu() { # capability, or nothing
   measured attention "$bin/bin/example_kernels_attention"
   local speed=("$bin/eddy" reproduce speed --profile --seconds 2 --runs)
   measured speed "${speed[@]}" "$folder/speed"
-  measured speed-tensor-core env EDDY_ATTENTION=tensor_core "${speed[@]}" "$folder/speed-tensor-core"
-  measured speed-wgmma-fused env EDDY_ATTENTION=wgmma EDDY_RECURRENCE=fused "${speed[@]}" "$folder/speed-wgmma-fused"
-  measured speed-products env EDDY_PRODUCTS=fused "${speed[@]}" "$folder/speed-products"
-  measured speed-all env EDDY_ATTENTION=wgmma EDDY_RECURRENCE=fused EDDY_PRODUCTS=fused "${speed[@]}" "$folder/speed-all"
+  # What each choice brings: the table again with one kernel other than the program's.
+  local kernels
+  for kernels in plain attention=mma recurrence=plain recurrence=fused products=plain products=fused; do
+    measured "speed-${kernels/=/-}" env EDDY_KERNELS="$kernels" "${speed[@]}" "$folder/speed-${kernels/=/-}"
+  done
   measured step-cifar "$bin/eddy" bench step --preset cifar_block --batch 256 --device cuda --profile \
     --json "$folder/step-cifar.json"
   local batch

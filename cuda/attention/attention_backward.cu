@@ -472,8 +472,9 @@ template <class T, int H>
 void run(const AttentionBackwardArgs& gradient) {
   const AttentionArgs& args = gradient.forward;
   const BackwardLaunch launched{gradient, attention_partials(gradient)};
-  const bool positions = args.positions != nullptr, tensor_core = uses_tensor_cores(args),
-             wgmma = uses_wgmma(args);
+  const Kernel kernel = attention_kernel(args);
+  const bool positions = args.positions != nullptr, tensor_core = kernel != Kernel::plain,
+             wgmma = kernel == Kernel::wgmma;
   const std::int64_t rows = args.batch * args.queries * args.heads;
   launch("attention_delta", delta_kernel<T>, grid_for(rows, Team<32>::kRowsPerBlock, 64), kThreads, launched);
   const bool queries_wanted = gradient.dq != nullptr || gradient.dhead_scale != nullptr,

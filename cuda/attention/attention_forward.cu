@@ -130,8 +130,9 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(AttentionArgs args
 }  // namespace
 
 void attention_forward(const AttentionArgs& args) {
-  if (uses_wgmma(args)) return wgmma_forward(args);
-  if (uses_tensor_cores(args)) return tensor_core_forward(args);
+  const Kernel kernel = attention_kernel(args);
+  if (kernel == Kernel::wgmma) return wgmma_forward(args);
+  if (kernel == Kernel::mma) return tensor_core_forward(args);
   for_type_and_size("attention", args.dtype, args.head_size, [&](auto* type, auto size) {
     using T = std::remove_pointer_t<decltype(type)>;
     constexpr int H = decltype(size)::value;

@@ -1,17 +1,18 @@
-// The choice between the plain attention kernels, those on tensor cores and those with wgmma.
+// The choice between the plain attention kernels, those with mma.sync and those with wgmma.
 #include "cuda/attention/attention_tensor_core.h"
-
-#include <atomic>
 
 #include "cuda/runtime/context.h"
 #include "cuda/runtime/device.h"
+#include "ops/backends.h"
 #include "ops/core/warnings.h"
 #include "tensor/base/format.h"
 
 namespace eddy::cuda {
 namespace {
 
-std::atomic<AttentionKernels> allowed{AttentionKernels::plain};
+// A block of the kernels with wgmma has 128 queries, one of those with mma.sync 64, and wgmma multiplies for 64
+// queries at least: with no more of them, half of its block has nothing to do.
+constexpr std::int64_t kMostQueriesOfMma = 64;
 
 // Computed once: the GPU of a process does not change.
 bool gpu_has_wgmma() {
@@ -26,31 +27,25 @@ bool gpu_has_wgmma() {
 
 }  // namespace
 
-void set_attention_kernels(AttentionKernels kernels) {
-  allowed.store(kernels);
-}
-
-AttentionKernels attention_kernels() {
-  return allowed.load(std::memory_order_relaxed);
-}
-
-bool uses_tensor_cores(const AttentionArgs& args) {
-  if (attention_kernels() == AttentionKernels::plain) return false;
-  if (args.dtype == Dtype::bf16 && args.head_size % 16 == 0 && args.head_size >= 32 && args.head_size <= 128)
-    return true;
-  add_warning(
-      fmt::format("attention in {} with heads of {} goes by the plain kernels: those on tensor cores take "
-                  "bf16 with heads of 32 to 128 in steps of 16",
-                  dtype_name(args.dtype), args.head_size));
-  return false;
-}
-
-bool uses_wgmma(const AttentionArgs& args) {
-  if (attention_kernels() != AttentionKernels::wgmma || !uses_tensor_cores(args)) return false;
-  if (gpu_has_wgmma()) return true;
-  add_warning(
-      "attention goes by tensor_core in place of wgmma, which is for GPUs of compute capability 9.0 alone");
-  return false;
+Kernel attention_kernel(const AttentionArgs& args) {
+  const Kernel asked = kernel_choice(KernelOp::attention);
+  const bool automatic = asked == Kernel::automatic;
+  if (asked == Kernel::plain) return Kernel::plain;
+  if (args.dtype != Dtype::bf16 || args.head_size % 16 != 0 || args.head_size < 32 || args.head_size > 128) {
+    if (!automatic)
+      add_warning(
+          fmt::format("attention in {} with heads of {} goes by the plain kernels: those on tensor "
+                      "cores take bf16 with heads of 32 to 128 in steps of 16",
+                      dtype_name(args.dtype), args.head_size));
+    return Kernel::plain;
+  }
+  const bool wgmma = asked == Kernel::wgmma || (automatic && args.queries > kMostQueriesOfMma);
+  const Kernel kernel = wgmma && gpu_has_wgmma() ? Kernel::wgmma : Kernel::mma;
+  if (automatic)
+    note_kernels(fmt::format("attention in bf16 goes by the {} kernels", kernel_name(kernel)));
+  else if (kernel != asked)
+    add_warning("attention goes by mma in place of wgmma, which is for GPUs of compute capability 9.0 alone");
+  return kernel;
 }
 
 bool sums_bias_with_queries(const AttentionBackwardArgs& args, std::int64_t blocks, int warps,

@@ -1,30 +1,22 @@
-// Attention in bf16 on tensor cores: which calls it supports, and its kernels as the files of the plain ones
+// Attention in bf16 on tensor cores: which calls it takes, and its kernels as the files of the plain ones
 // call them. No CUDA header is needed to include this.
 #pragma once
 
 #include "ops/attention/attention.h"
 #include "ops/attention/attention_partials.h"
+#include "ops/backends.h"
 
 namespace eddy::cuda {
 
-enum class AttentionKernels { plain, tensor_core, wgmma };
-
-// Chooses the kernels for the calls that they support. The default is the plain ones.
-void set_attention_kernels(AttentionKernels kernels);
-AttentionKernels attention_kernels();
-
-// Returns whether this call runs on tensor cores: they are chosen, its tensors are bf16, and head_size is a
-// multiple of 16 from 32 to 128. If they are chosen and do not support the call, it gives a warning
-// (ops/core/warnings.h).
-bool uses_tensor_cores(const AttentionArgs& args);
-// Returns whether this call runs on the kernels with wgmma: uses_tensor_cores, wgmma is chosen, and the GPU
-// is of compute capability 9.0. If it is chosen and the GPU is another, it gives a warning.
-bool uses_wgmma(const AttentionArgs& args);
+// Returns the kernel of this call: plain, mma or wgmma. Those on tensor cores take bf16 and a head_size that is a
+// multiple of 16 from 32 to 128; wgmma needs a GPU of compute capability 9.0, and by the program's own choice more
+// than 64 queries. Gives a warning (ops/core/warnings.h) if the kernel that was asked for does not support the call.
+Kernel attention_kernel(const AttentionArgs& args);
 
 // Enqueues the whole forward pass.
 void tensor_core_forward(const AttentionArgs& args);
 
-// The same with wgmma, for calls for which uses_wgmma is true.
+// The same with wgmma.
 void wgmma_forward(const AttentionArgs& args);
 
 // The parts of the backward pass, each as the plain kernel of that name, with the deltas in the scratch

@@ -38,6 +38,7 @@
 namespace eddy::cuda {
 namespace {
 
+constexpr int kLaunches = 80;  // of a block of the composed chain, forward and backward
 constexpr const char* kNoKernel =
     "block_accumulate: the GPU has no kernel for these sizes (ask block_accumulate_fits first)";
 
@@ -53,7 +54,8 @@ Direction<BlockAccumulateArgs> accumulate_forward_of(const BlockAccumulateArgs& 
 }  // namespace
 
 void block_accumulate_supports(const RecurrenceSupportQuery& query) {
-  answer("block_accumulate", query, supports_blocks(query), accumulate_forward_of, accumulate_backward_of);
+  answer("block_accumulate", query, supports_blocks(query), kLaunches, accumulate_forward_of,
+         accumulate_backward_of);
 }
 
 void block_accumulate_forward(const BlockAccumulateArgs& args) {

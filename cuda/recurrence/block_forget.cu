@@ -30,13 +30,14 @@ extern template Direction<BlockForgetArgs> backward_of(
 
 namespace {
 
+constexpr int kLaunches = 33;  // of a block of the composed chain, forward and backward
 constexpr const char* kNoKernel =
     "block_forget: the GPU has no kernel for these sizes (ask block_forget_fits first)";
 
 }  // namespace
 
 void block_forget_supports(const RecurrenceSupportQuery& query) {
-  answer<BlockForgetArgs>("block_forget", query, supports_blocks(query), forward_of, backward_of);
+  answer<BlockForgetArgs>("block_forget", query, supports_blocks(query), kLaunches, forward_of, backward_of);
 }
 
 void block_forget_forward(const BlockForgetArgs& args) {

@@ -13,6 +13,7 @@
 #include "cuda/recurrence/unit_recurrence.cuh"
 #include "cuda/recurrence/unit_recurrence_fused.h"
 #include "cuda/runtime/context.h"
+#include "ops/backends.h"
 #include "ops/pointwise/pointwise_functors.h"
 #include "tensor/tensor.h"
 
@@ -346,12 +347,15 @@ Plan plan_of(const Args& args, const Direction<Args>& direction) {
                                       : plan_for<float>(args, direction.in_f32, direction.weights);
 }
 
-// Answers a capability query by the plans of both directions; `fits` says whether the kernels take such blocks.
+// Answers a capability query by the plans of both directions; `fits` says whether the kernels take such blocks, and
+// `launches` are those of a step of the composed chain, both directions together.
 template <class Args>
-void answer(const char* op, const RecurrenceSupportQuery& query, bool fits,
+void answer(const char* op, const RecurrenceSupportQuery& query, bool fits, int launches,
             Direction<Args> (*forward)(const Args&), Direction<Args> (*backward)(const Args&)) {
   *query.fits = false;
-  if (!fused_recurrences()) return;
+  const Kernel asked = kernel_choice(KernelOp::recurrence);
+  const bool automatic = asked == Kernel::automatic;
+  if (asked == Kernel::plain) return;
   Args args{};
   args.dim = query.dim;
   args.mlp = query.mlp;
@@ -359,8 +363,16 @@ void answer(const char* op, const RecurrenceSupportQuery& query, bool fits,
   args.sequences = query.sequences;
   args.batch = query.sequences * query.block;
   args.products = query.products;
-  *query.fits = fits && plan_of(args, forward(args)).groups > 0 && plan_of(args, backward(args)).groups > 0;
-  if (!*query.fits) warn_not_fused(op, query);
+  const Direction<Args> there = forward(args);
+  const int groups = fits ? std::min(plan_of(args, there).groups, plan_of(args, backward(args)).groups) : 0;
+  *query.fits = groups > 0;
+  if (automatic && *query.fits) {
+    const std::int64_t rows = (query.sequences + groups - 1) / groups * query.block * there.halves,
+                       steps = query.elements / (args.batch * args.dim);
+    *query.fits = fused_wins(rows, std::max(steps, std::int64_t{1}), launches);
+  }
+  if (!automatic && !*query.fits) warn_not_fused(op, query);
+  if (automatic && *query.fits) note_fused(op);
 }
 
 // Launches the kernel. Returns false, and does nothing, if the kernel does not support the call.

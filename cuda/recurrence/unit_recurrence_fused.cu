@@ -9,43 +9,33 @@
 //                  once a call; fused_recurrence.cuh derives both, and the traffic of the second-level cache
 #include "cuda/recurrence/unit_recurrence_fused.h"
 
-#include <atomic>
-
 #include "cuda/recurrence/fused_recurrence.cuh"
 
 namespace eddy::cuda {
 namespace {
 
-std::atomic<bool> allowed{false};
+constexpr int kLaunches = 18;  // of a step of the chain, forward and backward
 
-bool run_or_warn(const UnitRecurrenceArgs& args, const Direction<UnitRecurrenceArgs>& direction) {
-  if (args.products == Dtype::bf16 ? args.kept != Dtype::bf16 : !fused_recurrences()) return false;
-  if (run(args, direction)) return true;
-  warn_not_fused("unit_recurrence",
-                 {args.dim, args.mlp, args.heads, args.sequences, 1, args.products, nullptr});
-  return false;
+bool runs_fused(const UnitRecurrenceArgs& args) {
+  bool fits = args.kept == Dtype::bf16;
+  if (args.products != Dtype::bf16)
+    unit_recurrence_supports({args.dim, args.mlp, args.heads, args.sequences, 1,
+                              args.time * args.batch * args.dim, args.products, &fits});
+  return fits;
 }
 
 }  // namespace
 
-void set_fused_recurrences(bool on) {
-  allowed.store(on);
-}
-
-bool fused_recurrences() {
-  return allowed.load(std::memory_order_relaxed);
-}
-
 void unit_recurrence_supports(const RecurrenceSupportQuery& query) {
-  answer<UnitRecurrenceArgs>("unit_recurrence", query, true, forward_of, backward_of);
+  answer<UnitRecurrenceArgs>("unit_recurrence", query, true, kLaunches, forward_of, backward_of);
 }
 
 bool fused_unit_recurrence_forward(const UnitRecurrenceArgs& args) {
-  return run_or_warn(args, forward_of(args));
+  return runs_fused(args) && run(args, forward_of(args));
 }
 
 bool fused_unit_recurrence_backward(const UnitRecurrenceArgs& args) {
-  return run_or_warn(args, backward_of(args));
+  return runs_fused(args) && run(args, backward_of(args));
 }
 
 }  // namespace eddy::cuda

@@ -6,25 +6,27 @@
 
 namespace eddy::cuda {
 
-// Sets whether calls that the fused kernels support use them. Off by default.
-void set_fused_recurrences(bool on);
-bool fused_recurrences();
-
-// Warns (ops/core/warnings.h) that such a call does not run fused although fused kernels were chosen. A block
-// of 1 is the unit recurrence. It is defined in a .cpp file, since .cu files cannot format.
+// Tells (ops/core/warnings.h) that such a call does not run fused although fused kernels were asked for, or that it
+// does by the program's choice. A block of 1 is the unit recurrence. They are defined in a .cpp file, since .cu
+// files cannot format.
 void warn_not_fused(const char* op, const RecurrenceSupportQuery& sizes);
+void note_fused(const char* op);
 
-// Answers whether the fused kernels are on and support such a recurrence, forward and backward: dim and mlp
-// are multiples of 32, dim is at most 512, and the GPU's multiprocessors together hold the weights; blocks
-// have at most 64 positions and heads at most 32 numbers. If the kernels are on and do not support it, it
-// gives a warning.
+// Returns whether the fused kernels are expected to take less time than the composed chain, both directions
+// together, when a group has `rows` rows of a step; `launches` are those of a step of the chain.
+bool fused_wins(std::int64_t rows, std::int64_t steps, int launches);
+
+// Answers whether such a recurrence runs on the fused kernels, forward and backward. They must not be refused
+// (set_gpu_kernels), must win unless they are asked for, and support the sizes: dim and mlp are multiples of 32, dim
+// is at most 512, and the GPU's multiprocessors together hold the weights; blocks have at most 64 positions and
+// heads at most 32 numbers. If they are asked for and do not support it, it gives a warning.
 void unit_recurrence_supports(const RecurrenceSupportQuery& query);
 void block_forget_supports(const RecurrenceSupportQuery& query);
 void block_accumulate_supports(const RecurrenceSupportQuery& query);
 
-// Runs the whole chain of the unit recurrence, or its gradient. Returns whether the fused kernel supports the
-// call; if not, it only gives a warning. With products in bf16 the rows are stored as the capability query
-// answered, so that decides, forward and backward; in f32 the setting is checked here.
+// Runs the whole chain of the unit recurrence, or its gradient, if the fused kernels are to; returns whether it did.
+// With products in bf16 the rows are stored as the capability query answered, so that decides, forward and
+// backward; in f32 it is asked here.
 bool fused_unit_recurrence_forward(const UnitRecurrenceArgs& args);
 bool fused_unit_recurrence_backward(const UnitRecurrenceArgs& args);
 

@@ -37,6 +37,7 @@
 
 #include "cuda/runtime/allocator.h"
 #include "cuda/runtime/stream.cuh"
+#include "ops/backends.h"
 #include "ops/core/warnings.h"
 #include "tensor/base/format.h"
 
@@ -106,7 +107,7 @@ struct Plan {
 
 struct State {
   std::mutex mutex;
-  std::atomic<bool> tf32{false}, fused{false};
+  std::atomic<bool> tf32{false};
   cublasLtHandle_t handle = nullptr;
   void* workspace = nullptr;
   std::unordered_map<Key, Plan, KeyHash> plans;
@@ -300,6 +301,17 @@ void warn_separate_kernels(const GemmArgs& g) {
       "cuBLASLt has no algorithm for some products that also {}: separate kernels do that", to_do));
 }
 
+// Returns whether a fused product is expected to take less time than a plain one and a kernel beside it. In f32
+// the products take ten times as long and the kernels do not matter. A gradient of a weight is a sum over many
+// rows; it is small where the weight is, and the library then splits the sum, which it may not do with the
+// epilogue: there the product must fill the GPU by its tiles alone.
+bool wins(const GemmArgs& g) {
+  constexpr std::int64_t kTile = 128;
+  if (g.dtype == Dtype::f32 && !tf32()) return false;
+  const std::int64_t tiles = ((g.m + kTile - 1) / kTile) * ((g.n + kTile - 1) / kTile);
+  return g.sums == nullptr || tiles >= multiprocessors();
+}
+
 // Returns whether there is an algorithm for a fused product.
 bool fits(const GemmArgs& g) {
   if (g.k == 0 || g.m * g.n == 0 || g.batch * g.outer != 1) return false;
@@ -399,13 +411,6 @@ bool tf32() {
   return state().tf32.load(std::memory_order_relaxed);
 }
 
-void set_fused_products(bool on) {
-  state().fused.store(on);
-}
-bool fused_products() {
-  return state().fused.load(std::memory_order_relaxed);
-}
-
 void forget_product_plans() {
   State& s = state();
   const std::lock_guard lock(s.mutex);
@@ -422,7 +427,12 @@ std::string product_library_version() {
 }
 
 void product_supports(const ProductSupportQuery& query) {
-  *query.fits = fused_products() && (query.product == nullptr || fits(*query.product));
+  const Kernel asked = kernel_choice(KernelOp::products);
+  const bool automatic = asked == Kernel::automatic;
+  *query.fits = asked != Kernel::plain &&
+                (query.product == nullptr || ((!automatic || wins(*query.product)) && fits(*query.product)));
+  if (automatic && *query.fits && query.product != nullptr)
+    note_kernels("products sum gradients of biases and mask those of ReLU");
 }
 
 }  // namespace eddy::cuda

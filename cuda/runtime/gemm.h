@@ -21,11 +21,6 @@ void gemm(const GemmArgs& args);
 void set_tf32(bool on);
 bool tf32();
 
-// Sets whether products may use fused epilogues where cuBLASLt has an algorithm (GemmArgs::sums and mask).
-// Off by default.
-void set_fused_products(bool on);
-bool fused_products();
-
 // Destroys all plans, the handle and the workspace; the next product creates them again.
 void forget_product_plans();
 // Returns the version of cuBLASLt, for example "13.0.2".

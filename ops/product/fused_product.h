@@ -1,5 +1,5 @@
-// Products fused with an epilogue. They need a GPU whose library supports the fusion, and set_product_kernel
-// must choose it:
+// Products fused with an epilogue. They need a GPU whose library supports the fusion, and whose backend
+// expects it to be faster:
 //
 //   multiply_and_sum     also sums an operand, for a bias gradient
 //   multiply_relu        also stores a bit for each element that ReLU lets through
@@ -17,7 +17,7 @@
 
 namespace eddy {
 
-// Whether fused products are switched on for this device.
+// Whether products on this device may be fused.
 bool fuses_products(Device device);
 
 // Writes y = max(x W^T + b, 0), as multiply_into does. Returns a bit mask, u8 [rows, bytes of a row], 1 where

@@ -52,11 +52,11 @@ extern Slot<GemmArgs> gemm_slot;
 // errors: OutOfMemoryError, which names the limit and one that would do.
 void reserve_product_memory(int threads);
 
-// Capability query: are fused products switched on (set_product_kernel), and does the device support this
-// one? It asks for the fusions whose pointers in `product` are not null, and for a mask if mask_stride is not
-// 0 (its address may still be null).
+// Capability query: may the device fuse products (set_gpu_kernels), and does it fuse this one? It asks for the
+// fusions whose pointers in `product` are not null, and for a mask if mask_stride is not 0 (its address may
+// still be null).
 struct ProductSupportQuery {
-  const GemmArgs* product;  // null: only whether fused products are switched on
+  const GemmArgs* product;  // null: only whether some may be fused
   bool* fits;               // the result
 };
 extern Slot<ProductSupportQuery> product_supports_slot;

@@ -6,7 +6,7 @@
 namespace eddy {
 
 // Returns linear(linear_relu(x, up, up_bias), down, down_bias). The CPU computes exactly these two ops. On a
-// GPU with fused products (set_product_kernel) it is one node: the first product also stores the bit mask of
+// GPU with fused products it is one node: the first product also stores the bit mask of
 // the ReLU, and the product of its gradient applies the mask.
 // shapes: x [..., in], up [mlp, in], up_bias [mlp], down [out, mlp], down_bias [out]; biases may be
 // undefined; result [..., out].

@@ -39,8 +39,7 @@ struct BlockAccumulateOptions : BlockForgetOptions {
   // are the half's rows that are read; B_t attends to the keys of A_t and B_t.
 };
 
-// Capability query: whether x's device has the kernel, set_recurrence_kernel has chosen it, and it supports
-// these sizes.
+// Capability query: whether x's device has the kernel for these sizes and is to use it (set_gpu_kernels).
 bool block_accumulate_fits(const Tensor& x, std::int64_t mlp, const BlockAccumulateOptions& options);
 
 // Returns y of all blocks. Rows before first_read have arbitrary dropout masks.

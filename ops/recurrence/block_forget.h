@@ -38,8 +38,7 @@ struct BlockForgetOptions {
   std::vector<RandomKey> keys;
 };
 
-// Capability query: whether x's device has the kernel, set_recurrence_kernel has chosen it, and it supports
-// these sizes.
+// Capability query: whether x's device has the kernel for these sizes and is to use it (set_gpu_kernels).
 bool block_forget_fits(const Tensor& x, std::int64_t mlp, const BlockForgetOptions& options);
 
 // Returns h, and the keys and values of LN1(h), of all blocks.

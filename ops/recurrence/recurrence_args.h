@@ -60,10 +60,11 @@ struct StateRecurrenceArgs : RecurrenceArgs {
   void* dkv;
 };
 
-// Capability query for the fused kernels, forward and backward: does the device support these sizes? For the
+// Capability query for the fused kernels, forward and backward: does the device use them for these sizes? For the
 // unit recurrence `block` is 1.
 struct RecurrenceSupportQuery {
   std::int64_t dim, mlp, heads, sequences, block;
+  std::int64_t elements;  // of x, or of most of it
   Dtype products;
   bool* fits;                  // the result
   bool spreads_output = true;  // block_accumulate only

@@ -231,7 +231,7 @@ void count_rows(const Options& options) {
 int main(int argc, char** argv) {
   CLI::App app("What training steps ask a GPU for, counted where there is none");
   Options options;
-  std::string attention = "plain", recurrence = "plain", products = "plain";
+  std::string choice = "auto";
   std::vector<std::string> names;
   for (const SpeedRow& row : speed_rows(false)) names.push_back(row.name);
   app.add_option("--rows", options.rows, "Rows of `eddy reproduce speed` (default: all)")
@@ -245,10 +245,7 @@ int main(int argc, char** argv) {
   app.add_flag("--token", options.token, "Instead, the launches of a token of its generation");
   app.add_flag("--kernels", options.kernels, "Also each kernel, op and module");
   app.add_flag("--dropout", options.dropout, "With each model's dropout (default: none, as in the table)");
-  app.add_option("--attention", attention, "Kernels of attention in bf16")->capture_default_str();
-  app.add_option("--recurrence", recurrence, "Kernels of unit and block recurrence")->capture_default_str();
-  app.add_option("--products", products, "Whether products sum bias gradients and mask ReLU's, too")
-      ->capture_default_str();
+  app.add_option("--choose", choice, "Kernels, as EDDY_KERNELS")->capture_default_str();
   app.add_option("--bf16", options.bf16, "GFLOP/s of products in bf16")->capture_default_str();
   app.add_option("--tf32", options.tf32, "The same of those in f32 beside them")->capture_default_str();
   app.add_option("--memory", options.memory, "GB/s of the GPU's memory")->capture_default_str();
@@ -256,9 +253,7 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   emulation::only_count();
   try {
-    set_attention_kernel(attention);
-    set_recurrence_kernel(recurrence);
-    set_product_kernel(products);
+    set_gpu_kernels(choice);
     if (options.token)
       count_token(row_of(options));
     else

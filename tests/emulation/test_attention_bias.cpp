@@ -45,8 +45,8 @@ TEST_SUITE("device") {
     const auto of = [](unsigned wanted, bool positions) {
       return launches_of({1, 20, 20, 1, 1, 32, 0, 10, true, true, positions, false, wanted});
     };
-    for (const char* const kernel : {"tensor_core", "wgmma"}) {
-      set_attention_kernel(kernel);
+    for (const char* const kernel : {"attention=mma", "attention=wgmma"}) {
+      set_gpu_kernels(kernel);
       for (const unsigned with_queries : {1u, 8u, 9u}) {  // q, head_scale, both
         const Launches both = of(16 + with_queries, false), read = of(16 + with_queries, true),
                        wanted = of(48 + with_queries, true), none = of(with_queries, true);
@@ -59,19 +59,19 @@ TEST_SUITE("device") {
       CHECK((alone.tables == 1 && alone.slices == 0));
       CHECK((with_keys.tables == 1 && with_keys.slices == 0));
     }
-    set_attention_kernel("plain");
+    set_gpu_kernels("plain");
   }
 
   TEST_CASE("the gradient of a bias over more distances than fit is summed by the kernel of the tables") {
-    for (const char* const kernel : {"tensor_core", "wgmma"}) {
-      set_attention_kernel(kernel);
+    for (const char* const kernel : {"attention=mma", "attention=wgmma"}) {
+      set_gpu_kernels(kernel);
       for (const std::int64_t keys : {3056, 3057}) {  // the space left for each warp beside tiles of 128
         const Launches counts = launches_of({1, 1, keys, 1, 1, 128, 0, kFar, false, true, false, false, 31});
         CHECK(counts.tables == (keys == 3057 ? 1 : 0));
         CHECK(counts.slices == (keys == 3057 ? 0 : 1));
       }
     }
-    set_attention_kernel("plain");
+    set_gpu_kernels("plain");
   }
 }
 

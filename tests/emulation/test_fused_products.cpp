@@ -26,11 +26,11 @@ namespace {
 // Turns fused products on; products with `epilogue` have no algorithm.
 struct Fused {
   explicit Fused(std::uint32_t refused = 0) {
-    set_product_kernel("fused");
+    set_gpu_kernels("products=fused");
     set_refused(refused);
   }
   ~Fused() {
-    set_product_kernel("plain");
+    set_gpu_kernels("plain");
     set_refused(0);
   }
   static void set_refused(std::uint32_t epilogue) {
@@ -137,7 +137,7 @@ TEST_SUITE("device") {
   }
 
   TEST_CASE("where cuBLASLt has no algorithm the plain kernels compute and one warning says so") {
-    set_product_kernel("plain");
+    set_gpu_kernels("plain");
     const spec_check::Outcome plain = outcome();
     struct Refusal {
       std::uint32_t epilogue;
@@ -179,7 +179,7 @@ TEST_SUITE("device") {
   }
 
   TEST_CASE("with plain products relu_mlp is two linear layers") {
-    set_product_kernel("plain");
+    set_gpu_kernels("plain");
     const Mlp mlp;
     Tensor y;
     Counts counts = counted([&] { y = mlp.run(); });

@@ -183,10 +183,10 @@ TEST_SUITE("device") {
     for (const char* name : {"unit_forget", "block_forget", "block_accumulate"}) {
       CAPTURE(name);
       const auto four = launches_of_blocks(name, 4), five = launches_of_blocks(name, 5);
-      set_recurrence_kernel("fused");
+      set_gpu_kernels("recurrence=fused");
       const auto fused = launches_of_blocks(name, 4);
       CHECK(launches_of_blocks(name, 5) == fused);
-      set_recurrence_kernel("plain");
+      set_gpu_kernels("plain");
       std::printf("%-18s %9lld + %4lld %9lld + %4lld\n", name,
                   static_cast<long long>(five.first - four.first),
                   static_cast<long long>(five.second - four.second), static_cast<long long>(fused.first),

@@ -9,6 +9,7 @@
 #include "cuda/attention/attention_tensor_core.h"
 #include "cuda/attention/attention_wgmma.cuh"
 #include "ops/backends.h"
+#include "ops/core/warnings.h"
 #include "tests/emulation/matrices.h"
 #include "tests/gpu/support/gpu_test.h"
 #include "tests/support/processes.h"
@@ -242,17 +243,26 @@ TEST_SUITE("device") {
     CHECK(report<Fault::other_descriptor>().find("start different products") != std::string::npos);
   }
 
-  TEST_CASE("the emulated GPU computes attention with wgmma where that is chosen") {
+  TEST_CASE("the kernel of attention is chosen by type, sizes and GPU unless one is asked for") {
     AttentionArgs args{};
     args.dtype = Dtype::bf16;
     args.head_size = 64;
-    set_attention_kernel("tensor_core");
-    CHECK_FALSE(uses_wgmma(args));
-    set_attention_kernel("wgmma");
-    CHECK(uses_wgmma(args));
-    CHECK(uses_tensor_cores(args));
+    args.queries = 65;
+    const auto kernel = [&args](const char* choice) {
+      set_gpu_kernels(choice);
+      return attention_kernel(args);
+    };
+    CHECK(kernel("plain") == Kernel::plain);
+    CHECK(kernel("attention=mma") == Kernel::mma);
+    CHECK(kernel("attention=wgmma") == Kernel::wgmma);
+    CHECK(kernel("auto") == Kernel::wgmma);
+    args.queries = 64;
+    CHECK(kernel("auto") == Kernel::mma);
+    CHECK(kernel("attention=wgmma") == Kernel::wgmma);
     args.head_size = 40;
-    CHECK_FALSE(uses_wgmma(args));
-    set_attention_kernel("plain");
+    CHECK(kernel("auto") == Kernel::plain);
+    CHECK(take_warnings().empty());
+    CHECK(kernel("attention=wgmma") == Kernel::plain);
+    CHECK(take_warnings().size() == 1);
   }
 }

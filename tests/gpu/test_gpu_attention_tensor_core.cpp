@@ -1,7 +1,7 @@
 // Attention in bf16 against plain loops in f64 on the same numbers: tiles and their tails, bands, every table
 // and gradient, grouped heads, rows that are not aligned, the same bits twice. On tensor cores, with mma.sync
-// ("tensor_core") and with wgmma, which GPUs of other kinds than 9.0 compute by mma.sync, and by the plain
-// kernels, which are the default.
+// ("mma") and with wgmma, which GPUs of other kinds than 9.0 compute by mma.sync, and by the plain
+// kernels.
 //
 // Tolerances are in units of 2^-8, the rounding of bf16, of the largest number expected. The result has two
 // roundings, of the probabilities and its own; a gradient has four: of the probabilities or the gradients of
@@ -81,8 +81,8 @@ const AttentionCase kBiasCases[] = {
 
 // Takes the choice back at the end of a test.
 struct KernelChoice {
-  explicit KernelChoice(const char* kernel) { set_attention_kernel(kernel); }
-  ~KernelChoice() { set_attention_kernel("plain"); }
+  explicit KernelChoice(const std::string& kernel) { set_gpu_kernels("attention=" + kernel); }
+  ~KernelChoice() { set_gpu_kernels("plain"); }
 };
 
 // The numbers on the GPU, q and both places of k and v as bf16 and the tables as f32; with a gap, inside
@@ -141,7 +141,7 @@ void check(const AttentionCase& c) {
 TEST_SUITE("device") {
   TEST_CASE(
       "attention on tensor cores equals plain loops in result and every gradient and repeats its bits") {
-    const KernelChoice choice("tensor_core");
+    const KernelChoice choice("mma");
     for (const AttentionCase& c : kCases) check(c);
     if (!kEmulated)
       for (const AttentionCase& c : kLargeCases) check(c);
@@ -167,7 +167,7 @@ TEST_SUITE("device") {
   // With a bias alone no kernel for dq runs. The gradients of the scores are f32 in both sums and rounded in
   // neither: what differs is the order of sums, of up to 200 terms here, and of the 128 products in a score.
   TEST_CASE("the gradient of a bias is the same from the kernels for dq and from that of the tables") {
-    for (const char* const kernel : {"tensor_core", "wgmma"}) {
+    for (const char* const kernel : {"mma", "wgmma"}) {
       const KernelChoice choice(kernel);
       for (const AttentionCase& c : kBiasCases) {
         check(c);
@@ -184,7 +184,7 @@ TEST_SUITE("device") {
   }
 
   TEST_CASE("attention to keys in two places equals plain loops for all kernels and repeats its bits") {
-    for (const char* const kernel : {"plain", "tensor_core", "wgmma"}) {
+    for (const char* const kernel : {"plain", "mma", "wgmma"}) {
       const KernelChoice choice(kernel);
       for (const AttentionCase& c : kPastCases) check(c);
     }
@@ -192,7 +192,7 @@ TEST_SUITE("device") {
 
   // The tiles are the same, whatever place their rows come from.
   TEST_CASE("attention to keys in two places has the bits of the same keys in one") {
-    for (const char* const kernel : {"plain", "tensor_core", "wgmma"}) {
+    for (const char* const kernel : {"plain", "mma", "wgmma"}) {
       const KernelChoice choice(kernel);
       for (const AttentionCase& c : kPastCases) {
         const Tensors inputs = attention_inputs(c, Dtype::bf16);
@@ -212,7 +212,7 @@ TEST_SUITE("device") {
     const AttentionCase c{2, 70, 131, 2, 1, 64, 1, 60, true, true, false, true, kNoPositions, 61};
     const Tensors inputs = on_gpu(attention_inputs(c, Dtype::bf16), 0);
     const Tensor dy = to_gpu(raw::cast(attention_cotangent(c, Dtype::bf16), Dtype::bf16));
-    for (const char* const kernel : {"plain", "tensor_core", "wgmma"}) {
+    for (const char* const kernel : {"plain", "mma", "wgmma"}) {
       const KernelChoice choice(kernel);
       const Tensors want = to_cpu(run_attention(attention, c, inputs, dy));
       Tensors got;
@@ -229,8 +229,9 @@ TEST_SUITE("device") {
     const AttentionCase c{1, 70, 90, 2, 1, 64, 0, kFar, false, false, false, false};
     const Tensors x = on_gpu(attention_inputs(c, Dtype::bf16), 0);
     const Tensor dy = to_gpu(raw::cast(sample_normal({1, 70, 2, 64}, "dy"), Dtype::bf16));
+    set_gpu_kernels("plain");
     const Tensors plain = to_cpu(run_attention(attention, c, x, dy));
-    for (const char* const kernel : {"tensor_core", "wgmma"}) {
+    for (const char* const kernel : {"mma", "wgmma"}) {
       const KernelChoice choice(kernel);
       const Tensors tensor_core = to_cpu(run_attention(attention, c, x, dy));
       CHECK_FALSE(bit_difference("y", tensor_core[0], plain[0]).empty());
@@ -243,6 +244,7 @@ TEST_SUITE("device") {
   TEST_CASE("f32 and heads of other sizes stay with the plain kernels of attention") {
     for (const auto& [dtype, head_size] : {std::pair{Dtype::f32, 64}, {Dtype::bf16, 40}, {Dtype::bf16, 16}}) {
       const Tensor x = to_gpu(raw::cast(sample_normal({1, 20, 1, head_size}, "x"), dtype));
+      set_gpu_kernels("plain");
       const Tensor plain = to_cpu(attention(x, x, x));
       const KernelChoice choice("wgmma");
       expect_none(bit_difference("y", to_cpu(attention(x, x, x)), plain));
@@ -251,7 +253,7 @@ TEST_SUITE("device") {
 
   TEST_CASE("a NaN or an infinity in a query reaches its own row of the result on tensor cores") {
     for (const auto& [kernel, bad] :
-         {std::pair{"tensor_core", NAN}, {"tensor_core", INFINITY}, {"wgmma", NAN}, {"wgmma", INFINITY}}) {
+         {std::pair{"mma", NAN}, {"mma", INFINITY}, {"wgmma", NAN}, {"wgmma", INFINITY}}) {
       const KernelChoice choice(kernel);
       const Tensor q = raw::cast(sample_normal({1, 70, 1, 32}, "q"), Dtype::f32);
       const Tensor k = to_gpu(raw::cast(sample_normal({1, 70, 1, 32}, "k"), Dtype::bf16));
@@ -262,6 +264,17 @@ TEST_SUITE("device") {
   }
 }
 
-TEST_CASE("an unknown kernel of attention is refused by name") {
-  CHECK_THROWS_AS(set_attention_kernel("fast"), ValueError);
+TEST_CASE("an unknown choice of kernels is refused and changes nothing") {
+  set_gpu_kernels("plain");
+  for (const char* text : {"fast", "", "plain,", "attention=fused", "recurrence=wgmma", "=plain",
+                           "product=fused", "recurrence=fused,attention="})
+    CHECK_THROWS_WITH_AS(set_gpu_kernels(text), doctest::Contains("attention=auto|plain|mma|wgmma"),
+                         ValueError);
+  CHECK(kernel_choice(KernelOp::recurrence) == Kernel::plain);
+  set_gpu_kernels("plain,attention=mma");  // later items override
+  CHECK(kernel_choice(KernelOp::attention) == Kernel::mma);
+  CHECK(kernel_choice(KernelOp::products) == Kernel::plain);
+  set_gpu_kernels("attention=mma,recurrence=fused");
+  CHECK(kernel_choice(KernelOp::recurrence) == Kernel::fused);
+  CHECK(kernel_choice(KernelOp::products) == Kernel::automatic);
 }

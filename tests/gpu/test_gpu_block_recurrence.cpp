@@ -27,8 +27,8 @@ using namespace eddy::spec_check;
 namespace {
 
 struct Fused {
-  Fused() { set_recurrence_kernel("fused"); }
-  ~Fused() { set_recurrence_kernel("plain"); }
+  Fused() { set_gpu_kernels("recurrence=fused"); }
+  ~Fused() { set_gpu_kernels("plain"); }
 };
 
 struct Case {
@@ -174,7 +174,7 @@ TEST_SUITE("device") {
       check(got, want, c, 1e-4, 1e-3);
       poison_gpu();
       CHECK(same_bits(run(c, Dtype::f32, gpu()), got));
-      set_recurrence_kernel("plain");
+      set_gpu_kernels("plain");
       CHECK_FALSE(same_bits(run(c, Dtype::f32, gpu()), got));  // the other kernels were at work
     }
   }
@@ -274,6 +274,7 @@ TEST_SUITE("device") {
 
   TEST_CASE("sizes that the fused block recurrence does not support are refused") {
     const Tensor x = Tensor::zeros({6, 32}, Dtype::f32, gpu());
+    set_gpu_kernels("plain");
     CHECK_FALSE(block_forget_fits(x, 64, options_of(2, 2, 3)));  // not chosen
     const Fused choice;
     CHECK(block_forget_fits(x, 64, options_of(2, 2, 3)));

@@ -1,4 +1,4 @@
-// Products that do more (set_product_kernel): linear with a bias and relu_mlp in f32, TF32 and bf16 against
+// Products that do more (fused): linear with a bias and relu_mlp in f32, TF32 and bf16 against
 // f64 on the CPU, results and gradients.
 //
 // Bounds: beside each case stands the same one on absolute values, whose results and gradients are the sums
@@ -30,8 +30,8 @@ using namespace eddy::spec_check;
 namespace {
 
 struct Fused {
-  Fused() { set_product_kernel("fused"); }
-  ~Fused() { set_product_kernel("plain"); }
+  Fused() { set_gpu_kernels("products=fused"); }
+  ~Fused() { set_gpu_kernels("plain"); }
 };
 
 enum class Form { f32, tf32, bf16, bf16_parameters };

@@ -49,8 +49,8 @@ const Case kLargeCases[] = {
 
 // Takes the choice back at the end of a test.
 struct Fused {
-  Fused() { set_recurrence_kernel("fused"); }
-  ~Fused() { set_recurrence_kernel("plain"); }
+  Fused() { set_gpu_kernels("recurrence=fused"); }
+  ~Fused() { set_gpu_kernels("plain"); }
 };
 
 // x, qkv, the twelve weights, the carried key and value; numbers that f32 can hold, in f64.
@@ -183,6 +183,7 @@ TEST_SUITE("device") {
   TEST_CASE("the two kernels of the unit recurrence add in different orders") {
     const Case c = kCases[3];
     const Tensors inputs = inputs_on_gpu(inputs_of(c)), dys = inputs_on_gpu(dys_of(c));
+    set_gpu_kernels("plain");
     const Tensors plain = to_cpu(run(c, inputs, dys, Dtype::f32));
     const Fused choice;
     const Tensors fused = to_cpu(run(c, inputs, dys, Dtype::f32));
@@ -208,6 +209,7 @@ TEST_SUITE("device") {
     for (const auto& [dim, mlp] : {std::pair{16, 32}, {32, 48}, {544, 32}}) {
       const Case c{2, 3, dim, mlp, 2, true, false, false, 0};
       const Tensors inputs = inputs_on_gpu(inputs_of(c)), dys = inputs_on_gpu(dys_of(c));
+      set_gpu_kernels("plain");
       const Tensors plain = to_cpu(run(c, inputs, dys, Dtype::bf16));
       const Fused choice;
       CHECK(same_bits(to_cpu(run(c, inputs, dys, Dtype::bf16)), plain));
@@ -233,12 +235,11 @@ TEST_SUITE("device") {
   TEST_CASE("the choice at the forward of a unit recurrence in bf16 holds for its gradient") {
     const Case c = kCases[3];
     const Tensors inputs = inputs_on_gpu(inputs_of(c)), dys = inputs_on_gpu(dys_of(c));
-    for (const char* first : {"fused", "plain"}) {
-      const Fused back_to_plain_at_the_end;
-      set_recurrence_kernel(first);
+    for (const char* first : {"recurrence=fused", "plain"}) {
+      set_gpu_kernels(first);
       const Tensors want = to_cpu(run(c, inputs, dys, Dtype::bf16));
       const Tensors got = to_cpu(run(c, inputs, dys, Dtype::bf16, [&] {
-        set_recurrence_kernel(first == std::string("fused") ? "plain" : "fused");
+        set_gpu_kernels(first == std::string("plain") ? "recurrence=fused" : "plain");
       }));
       CHECK(same_bits(got, want));
     }
@@ -260,8 +261,4 @@ TEST_SUITE("device") {
       expect_none(bit_difference("h", to_cpu(to), want));
     }
   }
-}
-
-TEST_CASE("an unknown kernel of the unit recurrence is refused by name") {
-  CHECK_THROWS_AS(set_recurrence_kernel("fast"), ValueError);
 }

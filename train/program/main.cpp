@@ -101,15 +101,18 @@ void check_thread_variable() {
                       text);
 }
 
-// Sets a choice of GPU kernels from an environment variable.
-// errors: ConfigError.
-void choose_kernel(const char* variable, void (*choose)(std::string_view)) {
-  const char* const wanted = std::getenv(variable);
+// Overrides the choice of GPU kernels by EDDY_KERNELS.
+// errors: ConfigError, also for variables that it replaced.
+void choose_gpu_kernels() {
+  for (const char* const former : {"EDDY_ATTENTION", "EDDY_RECURRENCE", "EDDY_PRODUCTS"})
+    if (std::getenv(former) != nullptr)
+      fail<ConfigError>("{} is no longer read: EDDY_KERNELS chooses, for example EDDY_KERNELS=plain", former);
+  const char* const wanted = std::getenv("EDDY_KERNELS");
   if (wanted == nullptr || *wanted == '\0') return;
   try {
-    choose(wanted);
+    set_gpu_kernels(wanted);
   } catch (const ValueError& error) {
-    fail<ConfigError>("{}: {}", variable, error.what());
+    fail<ConfigError>("EDDY_KERNELS: {}", error.what());
   }
 }
 
@@ -191,9 +194,7 @@ int run_command_line(int argc, char** argv) {
       "  EDDY_NUM_THREADS=N                       CPU threads, unless --threads or train.threads says\n"
       "  EDDY_CPU_LEVEL=baseline|avx2|avx512      lower instruction set of the CPU kernels\n"
       "  EDDY_DATA_DIR=FOLDER                     where the data of tasks and tables are\n"
-      "  EDDY_ATTENTION=plain|tensor_core|wgmma   GPU kernels of attention in bf16\n"
-      "  EDDY_RECURRENCE=plain|fused              GPU kernels of unit and block recurrence\n"
-      "  EDDY_PRODUCTS=plain|fused                GPU products: bias gradients and ReLU masks fused or apart");
+      "  EDDY_KERNELS=plain|...                   GPU kernels other than the program's choice (cuda/README.md)");
 
   try {
     app.parse(argc, argv);
@@ -218,9 +219,7 @@ int run_command_line(int argc, char** argv) {
   }
   check_thread_variable();
   choose_cpu_level();
-  choose_kernel("EDDY_ATTENTION", set_attention_kernel);
-  choose_kernel("EDDY_RECURRENCE", set_recurrence_kernel);
-  choose_kernel("EDDY_PRODUCTS", set_product_kernel);
+  choose_gpu_kernels();
   if (threads > 0) set_thread_count(threads);
   if (command != nullptr) {
     const std::string name = app.get_subcommands().front()->get_name();

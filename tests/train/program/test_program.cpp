@@ -492,12 +492,13 @@ TEST_CASE("program: info and models tell what this build is") {
   }
   check_refused(run_program({{"info"}, folder.path(), "/dev/null", 0, {"EDDY_CPU_LEVEL=mmx"}}), 1,
                 "EDDY_CPU_LEVEL: unknown level 'mmx'");
-  check_refused(run_program({{"info"}, folder.path(), "/dev/null", 0, {"EDDY_ATTENTION=fast"}}), 1,
-                "EDDY_ATTENTION: set_attention_kernel: unknown kernel 'fast'");
-  check_refused(run_program({{"info"}, folder.path(), "/dev/null", 0, {"EDDY_RECURRENCE=fast"}}), 1,
-                "EDDY_RECURRENCE: set_recurrence_kernel: unknown kernel 'fast'");
-  check_refused(run_program({{"info"}, folder.path(), "/dev/null", 0, {"EDDY_PRODUCTS=fast"}}), 1,
-                "EDDY_PRODUCTS: set_product_kernel: unknown kernel 'fast'");
+  check_refused(
+      run_program({{"info"}, folder.path(), "/dev/null", 0, {"EDDY_KERNELS=plain,attention=fast"}}), 1,
+      "EDDY_KERNELS: set_gpu_kernels: unknown choice 'attention=fast' (a list with commas of auto, plain, "
+      "attention=auto|plain|mma|wgmma, recurrence=auto|plain|fused, products=auto|plain|fused)");
+  for (const char* former : {"EDDY_ATTENTION=plain", "EDDY_RECURRENCE=plain", "EDDY_PRODUCTS=plain"})
+    check_refused(run_program({{"info"}, folder.path(), "/dev/null", 0, {former}}), 1,
+                  "is no longer read: EDDY_KERNELS chooses");
   const Ended models = run(folder, {"models"});
   CHECK(models.status == 0);
   CHECK(contains(models.out, "recurrent_transformer/unit_forget"));

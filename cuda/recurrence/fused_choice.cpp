@@ -1,5 +1,6 @@
-// The warning about a recurrence that was to run fused and that the fused kernels do not support.
+// When a recurrence runs fused, and what is said about it.
 #include "cuda/recurrence/unit_recurrence_fused.h"
+#include "ops/backends.h"
 #include "ops/core/warnings.h"
 #include "tensor/base/format.h"
 
@@ -15,6 +16,20 @@ void warn_not_fused(const char* op, const RecurrenceSupportQuery& q) {
       "up to 512{}, and weights that the GPU's multiprocessors together hold)",
       op, q.dim, q.mlp, blocks ? fmt::format(", {} heads, blocks of {}", q.heads, q.block) : "",
       dtype_name(q.products), blocks ? ", blocks of up to 64 positions, heads of up to 32 numbers" : ""));
+}
+
+void note_fused(const char* op) {
+  note_kernels(fmt::format("{} runs as one kernel for all steps", op));
+}
+
+// In microseconds, expected and not measured. A launch of the chain is a small kernel and the gap before it. A step
+// of the fused kernels has ten phases, each with a grid barrier and slices of 32 rows; a call first loads the
+// weights, twice.
+bool fused_wins(std::int64_t rows, std::int64_t steps, int launches) {
+  constexpr double kLaunch = 5.5, kBarrier = 2.5, kSlice = 4, kWeights = 80, kPhases = 10;
+  const auto slices = static_cast<double>((rows + 31) / 32);
+  const double fused = kPhases * (kBarrier + kSlice * slices) + 2 * kWeights / static_cast<double>(steps);
+  return fused < kLaunch * launches;
 }
 
 }  // namespace eddy::cuda
