@@ -1,0 +1,138 @@
+#!/usr/bin/env bash
+# A GPU that is there for half an hour: four parts of less than nine minutes each, in the order of what they tell. From
+# the root of the project, with OUT a folder for what is kept; each part leaves OUT/part<N>.tgz:
+#
+#   OUT=out tests/gpu/first_hour.sh 1      build for this GPU; every GPU test
+#   OUT=out tests/gpu/first_hour.sh 2      the table of training steps, then what each choice of kernels brings
+#   OUT=out tests/gpu/first_hour.sh 3      why: three kernels under ncu, four test files under compute-sanitizer
+#   OUT=out tests/gpu/first_hour.sh 4      real use: train, resume, generate, length
+#
+# Needs no network. Headers that the machine lacks are found in carry/include:
+#
+#   mkdir -p carry/include && cp -r /usr/include/toml++ /usr/include/xxhash.h carry/include/
+#
+# Each part builds what is not built yet. A rehearsal without a GPU takes programs that are built, and finds mistakes
+# of this script and of command lines; TESTS selects files:
+#
+#   OUT=out BUILD=build/release TESTS="test_random test_slots" tests/gpu/first_hour.sh 1
+set -uo pipefail
+part="${1:?1, 2, 3 or 4}"
+OUT="${OUT:?a folder for the results}"
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+export EDDY_NO_INSTALL=1 CMAKE_INCLUDE_PATH="$PWD/carry/include${CMAKE_INCLUDE_PATH:+:$CMAKE_INCLUDE_PATH}"
+export PATH="$PATH:/usr/local/cuda/bin"
+B="${BUILD:-build/cuda-ci}"
+eddy="$B/eddy"
+limit=520 # seconds of a part
+log="$(mktemp -d)"
+mkdir -p "$OUT"
+trap 'tar czf "$OUT/part$part.tgz" -C "$log" . && rm -rf "$log"' EXIT
+
+say() { printf '\n== %s (%d s)\n' "$*" $SECONDS; }
+
+# name seconds lines command [argument ...]: runs a command into a file, and shows its last lines.
+run() {
+  local name="$1" seconds="$2" lines="$3" status
+  shift 3
+  if ((limit - SECONDS < seconds)); then seconds=$((limit - SECONDS)); fi
+  say "$name: $*"
+  if ((seconds < 5)); then
+    echo "left out: no time"
+    return
+  fi
+  timeout "$seconds" "$@" >"$log/$name.txt" 2>&1
+  status=$?
+  tail -n "$lines" "$log/$name.txt"
+  if ((status != 0)); then echo "status $status"; fi
+}
+
+build() {
+  local capability
+  capability="$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1)"
+  say "build for $capability"
+  cmake --preset cuda-ci -DEDDY_CUDA_ARCHITECTURES="${capability//[!0-9]/}" >"$log/configure.txt" 2>&1 || {
+    tail -n 20 "$log/configure.txt"
+    exit 1
+  }
+  timeout $((limit - SECONDS)) cmake --build --preset cuda-ci --target eddy_program test_gpu example_kernels_attention \
+    >"$log/build.txt" 2>&1 || {
+    grep -E -A5 "error|FAILED" "$log/build.txt" | head -n 40
+    exit 1
+  }
+  cp "$B/.ninja_log" "$log/ninja_log.txt"
+}
+
+if [[ -z "${BUILD:-}" ]]; then build; fi
+tests="$B/bin/test_gpu"
+if [[ -n "${BUILD:-}" && ! -x "$tests" ]]; then tests="$B/bin/test_gpu_emulated"; fi
+
+case "$part" in
+  1)
+    run info 60 40 "$eddy" info --measure
+    run kernels 60 40 "$B/bin/example_kernels_attention"
+    say "tests"
+    # Those that train first, so that they do not end alone; benchmarks are part 2. Five at a time: each waits for its
+    # GPU after every launch, so that an error names its kernel.
+    if [[ -z "${TESTS:-}" ]]; then
+      TESTS="$(cd tests/gpu && printf '%s\n' test_gpu_models*.cpp test_gpu_training.cpp test_*.cpp | grep -v bench)"
+    fi
+    export tests log
+    # shellcheck disable=SC2016
+    printf '%s\n' $TESTS | sed 's/\.cpp$//' | awk '!seen[$0]++' |
+      xargs -P 5 -I{} timeout $((limit - SECONDS)) bash -c '
+        began=$SECONDS
+        timeout 240 "$tests" --checks "--source-file=*gpu/{}.cpp" >"$log/{}.txt" 2>&1
+        echo "status $? {} $((SECONDS - began)) s"' | tee "$log/tests.txt"
+    grep -h -E "ERROR|FATAL|error:|SKIPPED" "$log"/test_*.txt | sort | uniq -c | head -n 60
+    ;;
+  2)
+    speed=("$eddy" reproduce speed --seconds 2 --profile --runs)
+    run speed 240 40 "${speed[@]}" "$log/speed"
+    kernels() { # name rows: those rows with other kernels
+      run "$1" 100 15 env EDDY_KERNELS="$1" "${speed[@]}" "$log/$1.runs" --rows "$2"
+    }
+    kernels attention=mma rec_fixed_skip,gpt2_124m
+    kernels recurrence=plain unit_256,copy_4128
+    kernels recurrence=fused unit_1024
+    kernels products=plain rec_fixed_skip,gpt2_124m
+    kernels products=fused gpt2_124m
+    kernels attention=plain gpt2_124m
+    run ops 100 60 "$eddy" bench ops --device cuda --seconds 0.05
+    ;;
+  3)
+    step=("$eddy" bench step --device cuda --precision bf16 --dropout 0 --no-capture --steps 1 --preset)
+    profile() { # kernel command [argument ...]
+      local kernel="$1"
+      shift
+      run "$kernel" 100 3 ncu --clock-control none --set full -c 1 -k "regex:$kernel" -o "$log/$kernel" "$@"
+      ncu --import "$log/$kernel.ncu-rep" --page details 2>/dev/null |
+        grep -E "Duration|Throughput|Stall|Occupancy|Registers|L1/TEX|Warp Cycles" | head -n 30
+    }
+    unit=("${step[@]}" shakespeare_unit --batch 256)
+    profile fused_forward "${unit[@]}"
+    profile fused_backward "${unit[@]}"
+    profile wgmma_keys "${step[@]}" br_150m_rec_fixed_skip --batch 8 --sequence 4096
+    for file in test_gpu_ops test_gpu_norms test_gpu_edges test_capture; do
+      run "$file.memcheck" 75 1 compute-sanitizer --tool memcheck --error-exitcode 1 "$tests" --plain \
+        "--source-file=*gpu/$file.cpp"
+    done
+    ;;
+  4)
+    train=("$eddy" train examples/configs/quickstart.toml --data README.md --train.device cuda --train.minutes 0.3
+      --train.precision bf16 --run)
+    run captured 60 6 "${train[@]}" "$log/captured"
+    run uncaptured 60 6 "${train[@]}" "$log/uncaptured" --train.capture off
+    run resumed 60 4 "$eddy" train --resume "$log/captured" --train.minutes 0.2
+    run generate 60 8 "$eddy" generate "$log/captured" --tokens 200 --device cuda
+    for batch in 1 64; do
+      run "generate-$batch" 100 30 "$eddy" bench generate --device cuda --batch "$batch" --seconds 10
+    done
+    run length 120 20 "$eddy" bench length --device cuda --seconds 0.5
+    rm -f "$log"/*/*.safetensors # the runs' logs are enough
+    ;;
+  *)
+    echo "first_hour.sh: unknown part: $part (1, 2, 3 or 4)" >&2
+    exit 2
+    ;;
+esac
+say "done"
