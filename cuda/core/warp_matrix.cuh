@@ -50,7 +50,7 @@ __device__ inline void load_matrices_transposed(std::uint32_t (&to)[4], const bf
 
 // Starts an asynchronous copy of 16 bytes from global to shared memory, both aligned to 16 bytes. If not
 // `there`, it writes zeros and does not read `from`.
-__device__ inline void start_copy(bf16* to, const bf16* from, bool there) {
+__device__ inline void start_copy(void* to, const void* from, bool there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
                "r"(there ? 16 : 0)
                : "memory");

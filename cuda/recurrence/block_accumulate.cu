@@ -44,8 +44,8 @@ constexpr const char* kNoKernel =
 
 Direction<BlockAccumulateArgs> accumulate_forward_of(const BlockAccumulateArgs& a) {
   return {"block_accumulate",
-          accumulate_forward_kernel<float>,
-          accumulate_forward_kernel<bf16>,
+          {accumulate_forward_kernel<float, false>, accumulate_forward_kernel<float, true>},
+          {accumulate_forward_kernel<bf16, false>, accumulate_forward_kernel<bf16, true>},
           {{3 * a.dim, a.dim}, {a.dim, a.dim}, {a.mlp, a.dim}, {a.dim, a.mlp}},
           false,
           2};

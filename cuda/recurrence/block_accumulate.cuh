@@ -26,14 +26,14 @@ namespace eddy::cuda {
 
 // Calls body(step) for both halves of window t, with the worker's rows set to those of the half.
 template <class T, class Body>
-__device__ void for_each_half(Worker<T>& worker, const BlockAccumulateArgs& args, std::int64_t t,
-                              Body&& body) {
+__device__ void for_each_half(Worker<T>& worker, const BlockAccumulateArgs& args, const Dropout& dropout,
+                              std::int64_t t, Body&& body) {
 #pragma unroll 1
   for (int older = 1; older >= 0; --older) {
     const std::int64_t block = t - older;
     if (block < 0 || block >= args.time) continue;
     worker.start_step(rows_of(args, block));
-    body(Step{args, block, older});
+    body(Step{args, block, older, dropout});
   }
 }
 
@@ -65,68 +65,50 @@ __device__ inline std::int64_t row_of_whole(const Step& step, int row) {
   return row / rows * step.args.block + row % rows;
 }
 
-// The input rows of one row of a window: own + spread / 2, or own alone.
-struct WindowRow {
-  const float *own, *spread;
-
-  __device__ WindowRow(const Step& step, int row) : own(nullptr), spread(nullptr) {
-    const RecurrenceArgs& args = step.args;
-    const std::int64_t window = step.t + step.older;
-    const void *const x = args.x, *const out = args.h;
-    own = Step{args, step.t}.at(step.older != 0 ? out : x, row, args.dim);
-    if (window == 0 || window == args.time) return;
-    const std::int64_t whole = row_of_whole(step, row);
-    spread = window == 1 ? Step{args, 0}.at(x, whole, args.dim)
-                         : Step{args, window - 2, 1}.at(out, whole, args.dim);
-  }
-  __device__ Eight<float> read(int k) const {
-    Eight<float> sum = read_eight(own + k);
-    if (spread == nullptr) return sum;
-    const Eight<float> p = read_eight(spread + k);
+// The input of one row of a window from entry k on: own + spread / 2, or own alone.
+__device__ inline Eight<float> input(const Step& step, int row, int k) {
+  const RecurrenceArgs& args = step.args;
+  const std::int64_t window = step.t + step.older;
+  const void *const x = args.x, *const out = args.h;
+  Eight<float> sum = read_eight(Step{args, step.t}.at(step.older != 0 ? out : x, row, args.dim) + k);
+  if (window == 0 || window == args.time) return sum;
+  const std::int64_t whole = row_of_whole(step, row);
+  const Eight<float> p = read_eight((window == 1 ? Step{args, 0}.at(x, whole, args.dim)
+                                                 : Step{args, window - 2, 1}.at(out, whole, args.dim)) +
+                                    k);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) sum.at[i] += 0.5f * p.at[i];
-    return sum;
-  }
-};
+  for (int i = 0; i < 8; ++i) sum.at[i] += 0.5f * p.at[i];
+  return sum;
+}
 
-template <class T>
-__global__ void __launch_bounds__(kThreads, 1)
+template <class T, bool Drops>
+__global__ void __launch_bounds__(kFusedThreads, 1)
     accumulate_forward_kernel(const __grid_constant__ Launched<BlockAccumulateArgs> launched) {
   const BlockAccumulateArgs& args = launched.args;
   const int dim = static_cast<int>(args.dim), mlp = static_cast<int>(args.mlp),
             heads = static_cast<int>(args.heads), blocks = launched.blocks;
-  T* const staged = reinterpret_cast<T*>(shared_memory());
-  Worker<T> worker = worker_of<T>(launched, staged);
-  T* free = staged + kRows * dim;
-  const Tiles<T> wqkv = load_tiles(free, worker.rank(), blocks, args.wqkv, 3 * dim, dim, dim, 1);
-  const Tiles<T> wo = load_tiles(free, worker.rank(), blocks, args.wo, dim, dim, dim, 1);
-  const Tiles<T> up = load_tiles(free, worker.rank(), blocks, args.up, mlp, dim, dim, 1);
-  const Tiles<T> down = load_tiles(free, worker.rank(), blocks, args.down, dim, mlp, mlp, 1);
+  Worker<T> worker = worker_of<T>(launched);
+  int free = kRows * dim;
+  const Tiles wqkv = load_tiles<T>(free, worker.rank(), blocks, args.wqkv, 3 * dim, dim, dim, 1);
+  const Tiles wo = load_tiles<T>(free, worker.rank(), blocks, args.wo, dim, dim, dim, 1);
+  const Tiles up = load_tiles<T>(free, worker.rank(), blocks, args.up, mlp, dim, dim, 1);
+  const Tiles down = load_tiles<T>(free, worker.rank(), blocks, args.down, dim, mlp, mlp, 1);
   T* const act = static_cast<T*>(launched.act_or_carry);
-  const Norm norm1{args.norm1, args.norm1_bias, args.a1, args.mean1, args.rstd1};
+  const Dropout dropout = dropout_of(Drops, args.dropout);
 
   for (std::int64_t t = 0; t <= args.time; ++t) {
-    for_each_half(worker, args, t, [&](const Step& step) {
+    for_each_half(worker, args, dropout, t, [&](const Step& step) {
       worker.product(
           wqkv,
-          [&](int first, int rows, int, int) {
-            worker.stage_by_warp(first, rows, [&](int row, bool store, OfLane& entries) {
-              const WindowRow from(step, row);
-              norm_row<T>(step, row, norm1, store, entries, [&](int k) {
-                const Eight<float> z = from.read(k);
-                if (store) write_eight(step.at(args.z, row, dim) + k, z);
-                return z;
-              });
-            });
-          },
-          [&](int row, int column, float value, float next) {
-            float* const to = step.at(args.qkv_output, row, 3 * dim) + column;
-            to[0] = value + bias_at(args.wqkv_bias, column);
-            to[1] = next + bias_at(args.wqkv_bias, column + 1);
+          stage_norm(worker, step, {args.norm1, args.norm1_bias, args.a1, args.mean1, args.rstd1}, args.z,
+                     [&](int row, int k) { return input(step, row, k); }),
+          [&](int, int column) { return two_of(args.wqkv_bias, column); },
+          [&](int row, int column, const Two<float>& product, const Two<float>& bias) {
+            write_two(step.at(args.qkv_output, row, 3 * dim) + column, sum_of(product, bias));
           });
     });
     worker.sync_group();
-    for_each_half(worker, args, t, [&](const Step& step) {
+    for_each_half(worker, args, dropout, t, [&](const Step& step) {
       const int rows_each = rows_of(args, step.t);
       worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
         const int row = item / heads;
@@ -134,12 +116,13 @@ __global__ void __launch_bounds__(kThreads, 1)
       });
     });
     worker.sync_group();
-    for_each_half(worker, args, t, [&](const Step& step) { add_attention(worker, step, wo, args.z); });
+    for_each_half(worker, args, dropout, t,
+                  [&](const Step& step) { add_attention(worker, step, wo, args.z); });
     worker.sync_group();
-    for_each_half(worker, args, t,
+    for_each_half(worker, args, dropout, t,
                   [&](const Step& step) { mlp_up(worker, step, up, step.working(act, 0, mlp)); });
     worker.sync_group();
-    for_each_half(worker, args, t,
+    for_each_half(worker, args, dropout, t,
                   [&](const Step& step) { mlp_down(worker, step, down, step.working(act, 0, mlp)); });
     worker.sync_group();
   }
@@ -148,79 +131,86 @@ __global__ void __launch_bounds__(kThreads, 1)
 // Returns what window t propagates to p at a row of p's block: half of the gradients of the rows of both
 // halves. 0 if the window adds no p.
 __device__ inline Eight<float> spread_gradient(const RecurrenceArgs& args, std::int64_t t, int row, int k) {
-  if (t >= args.time) return zeros<float>();
+  if (t >= args.time) return repeat_eight(0);
   const int block = static_cast<int>(args.block), rows = rows_of(args, t), j = row % block;
   const auto dz = [&](const Step& step, int index) {
     return read_eight(step.at(static_cast<const void*>(args.dx), index, args.dim) + k);
   };
   Eight<float> sum = dz(Step{args, t - 1, 1}, row);
-  const Eight<float> newer = j < rows ? dz(Step{args, t}, row / block * rows + j) : zeros<float>();
+  const Eight<float> newer = j < rows ? dz(Step{args, t}, row / block * rows + j) : repeat_eight(0);
 #pragma unroll
   for (int i = 0; i < 8; ++i) sum.at[i] = 0.5f * (sum.at[i] + newer.at[i]);
   return sum;
 }
 
-// Writes the gradient of a row's output to carry, and its dropout to dmlp_out and `entries`. An output h is
-// read as the older half of the next window, as y from outside, and as p two windows later.
+// Returns the dropout of the gradients of a warp's rows of output, which are written to carry; the dropout is
+// written to dmlp_out. An output h is read as the older half of the next window, as y from outside, and as p
+// two windows later.
 template <class T>
-__device__ void output_gradient_row(const Step& step, const DropoutMask& mask, int row, float* carry,
-                                    bool store, OfLane& entries) {
+__device__ OfLane output_gradient_rows(const Step& step, const DropoutMask& mask, const WarpRows& rows,
+                                       float* carry) {
   const RecurrenceArgs& args = step.args;
   const int dim = static_cast<int>(args.dim);
   const void *const dy = args.dh, *const dz = args.dx;
-  const float* const from =
-      step.older != 0 ? Step{args, step.t}.at(dy, row, dim) : Step{args, step.t, 1}.at(dz, row, dim);
-  const std::int64_t drawn = mask.first_element(row, dim);
-  for_each_eight(dim, entries, [&](Eight<float>& eight, int k) {
-    Eight<float> sum = read_eight(from + k);
+  OfLane entries = load_rows(rows, dim, [&](int row, int k) {
+    if (step.older == 0) return read_eight(Step{args, step.t, 1}.at(dz, row, dim) + k);
     // A short block is the last one, whose output is not read as p.
-    const Eight<float> spread = step.older != 0 ? spread_gradient(args, step.t + 2, row, k) : zeros<float>();
+    Eight<float> sum = read_eight(Step{args, step.t}.at(dy, row, dim) + k);
+    const Eight<float> spread = spread_gradient(args, step.t + 2, row, k);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      sum.at[i] += spread.at[i];
-      eight.at[i] = step.keep(mask.key, drawn + k + i) * sum.at[i];
-    }
-    if (!store) return;
-    write_eight(carry + std::int64_t{row} * dim + k, sum);
-    write_eight(step.at<T>(args.dmlp_out, row, dim) + k, converted<T>(eight));
+    for (int i = 0; i < 8; ++i) sum.at[i] += spread.at[i];
+    return sum;
   });
+  for_each_stored(rows, dim, entries, [&](int row, int k, const Eight<float>& sum) {
+    write_eight(carry + std::int64_t{row} * dim + k, sum);
+  });
+#pragma unroll
+  for (int j = 0; j < kRowsOfWarp; ++j)
+    for_each_eight(dim, [&](int i, int k) {
+      float keep[8];
+      step.dropout.get(keep, mask.key, mask.first_element(rows.at[j], dim) + k);
+#pragma unroll
+      for (int e = 0; e < 8; ++e) entries.at[j][i].at[e] *= keep[e];
+    });
+  for_each_stored(rows, dim, entries, [&](int row, int k, const Eight<float>& dropped) {
+    write_eight(step.at<T>(args.dmlp_out, row, dim) + k, dropped);
+  });
+  return entries;
 }
 
-template <class T>
-__global__ void __launch_bounds__(kThreads, 1)
+template <class T, bool Drops>
+__global__ void __launch_bounds__(kFusedThreads, 1)
     accumulate_backward_kernel(const __grid_constant__ Launched<BlockAccumulateArgs> launched) {
   const BlockAccumulateArgs& args = launched.args;
   const int dim = static_cast<int>(args.dim), mlp = static_cast<int>(args.mlp),
             heads = static_cast<int>(args.heads), blocks = launched.blocks;
-  T* const staged = reinterpret_cast<T*>(shared_memory());
-  Worker<T> worker = worker_of<T>(launched, staged);
-  T* free = staged + kRows * dim;
-  const Tiles<T> down = load_tiles(free, worker.rank(), blocks, args.down, mlp, dim, 1, mlp);
-  const Tiles<T> up = load_tiles(free, worker.rank(), blocks, args.up, dim, mlp, 1, dim);
-  const Tiles<T> wo = load_tiles(free, worker.rank(), blocks, args.wo, dim, dim, 1, dim);
-  const Tiles<T> wqkv = load_tiles(free, worker.rank(), blocks, args.wqkv, dim, 3 * dim, 1, dim);
+  Worker<T> worker = worker_of<T>(launched);
+  int free = kRows * dim;
+  const Tiles down = load_tiles<T>(free, worker.rank(), blocks, args.down, mlp, dim, 1, mlp);
+  const Tiles up = load_tiles<T>(free, worker.rank(), blocks, args.up, dim, mlp, 1, dim);
+  const Tiles wo = load_tiles<T>(free, worker.rank(), blocks, args.wo, dim, dim, 1, dim);
+  const Tiles wqkv = load_tiles<T>(free, worker.rank(), blocks, args.wqkv, dim, 3 * dim, 1, dim);
   float* const all_carry = static_cast<float*>(launched.act_or_carry);
+  const Dropout dropout = dropout_of(Drops, args.dropout);
 
   for (std::int64_t t = args.time; t >= 0; --t) {
-    for_each_half(worker, args, t, [&](const Step& step) {
+    for_each_half(worker, args, dropout, t, [&](const Step& step) {
       const DropoutMask mask(step, 2, args.mlp_key);
       float* const carry = step.working(all_carry, 0, dim);
-      mlp_down_backward(worker, step, down, [&](int first, int rows, int, int) {
-        worker.stage_by_warp(first, rows, [&](int row, bool store, OfLane& entries) {
-          output_gradient_row<T>(step, mask, row, carry, store, entries);
-        });
+      mlp_down_backward(worker, step, down, [&](int first, int count, int, int) {
+        worker.stage(output_gradient_rows<T>(step, mask, worker.rows_of_warp(first, count), carry), dim);
       });
     });
     worker.sync_group();
-    for_each_half(worker, args, t, [&](const Step& step) { mlp_up_backward(worker, step, up); });
+    for_each_half(worker, args, dropout, t, [&](const Step& step) { mlp_up_backward(worker, step, up); });
     worker.sync_group();
-    for_each_half(worker, args, t, [&](const Step& step) {
+    for_each_half(worker, args, dropout, t, [&](const Step& step) {
       add_attention_backward(worker, step, wo, step.working(all_carry, 0, dim));
     });
     worker.sync_group();
     // An older key gets the share of its own half first; the warp that has it then adds that of the newer
     // half.
-    for_each_half(worker, args, t, [&](const Step& step) {
+    for_each_half(worker, args, dropout, t, [&](const Step& step) {
       const int rows_each = rows_of(args, step.t);
       worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
         const int row = item / heads, j = row % rows_each;
@@ -237,26 +227,19 @@ __global__ void __launch_bounds__(kThreads, 1)
       });
     });
     worker.sync_group();
-    for_each_half(worker, args, t, [&](const Step& step) {
-      worker.product(
-          wqkv,
-          [&](int first, int rows, int k, int width) {
-            worker.stage_rows(
-                first, rows, width,
-                [&](int row) {
-                  return step.working(static_cast<const float*>(args.window_dqkv), row, 3 * dim) + k;
-                },
-                [&](int row) { return step.at<T>(args.dqkv, row, 3 * dim) + k; });
-          },
-          [&](int row, int column, float value, float next) {
-            float* const to = step.at(args.da1, row, dim) + column;
-            to[0] = value;
-            to[1] = next;
-          });
+    for_each_half(worker, args, dropout, t, [&](const Step& step) {
+      product_into(worker, wqkv, step.at(args.da1, 0, dim), dim, [&](int first, int rows, int k, int width) {
+        stage_converted(
+            worker, first, rows, width,
+            [&](int row) {
+              return step.working(static_cast<const float*>(args.window_dqkv), row, 3 * dim) + k;
+            },
+            [&](int row) { return step.at<T>(args.dqkv, row, 3 * dim) + k; });
+      });
     });
     worker.sync_group();
     // dz overwrites dr.
-    for_each_half(worker, args, t, [&](const Step& step) {
+    for_each_half(worker, args, dropout, t, [&](const Step& step) {
       const auto made = [&](const void* base, int width) { return step.at(base, 0, width); };
       float* const dz = step.at(args.dx, 0, dim);
       const NormGradient<T> gradient{DropoutMask(step, 2, args.mlp_key),
@@ -268,24 +251,23 @@ __global__ void __launch_bounds__(kThreads, 1)
                                      args.norm1,
                                      dz,
                                      nullptr};
-      worker.for_each_item(worker.begin, worker.end, [&](int row) {
-        OfLane entries;
-        norm_gradient_row(step, row, gradient, true, entries);
-      });
+      worker.for_each_row(
+          [&](const WarpRows& rows) { static_cast<void>(norm_gradient_rows(step, rows, gradient)); });
     });
     worker.sync_group();
   }
   // x_0 is also read as p, by window 1.
   worker.start_step(rows_of(args, 0));
-  worker.for_each_item(worker.begin, worker.end, [&](int row) {
-    OfLane entries;
-    for_each_eight(dim, entries, [&](Eight<float>& eight, int k) {
-      float* const dx = Step{args, 0}.at(args.dx, row, dim) + k;
-      eight = read_eight(dx);
+  worker.for_each_row([&](const WarpRows& rows) {
+    const OfLane entries = load_rows(rows, dim, [&](int row, int k) {
+      Eight<float> dx = read_eight(Step{args, 0}.at<float>(args.dx, row, dim) + k);
       const Eight<float> spread = spread_gradient(args, 1, row, k);
 #pragma unroll
-      for (int i = 0; i < 8; ++i) eight.at[i] += spread.at[i];
-      write_eight(dx, eight);
+      for (int i = 0; i < 8; ++i) dx.at[i] += spread.at[i];
+      return dx;
+    });
+    for_each_stored(rows, dim, entries, [&](int row, int k, const Eight<float>& dx) {
+      write_eight(Step{args, 0}.at(args.dx, row, dim) + k, dx);
     });
   });
 }

@@ -12,8 +12,8 @@ namespace eddy::cuda {
 
 Direction<BlockAccumulateArgs> accumulate_backward_of(const BlockAccumulateArgs& a) {
   return {"block_accumulate_backward",
-          accumulate_backward_kernel<float>,
-          accumulate_backward_kernel<bf16>,
+          {accumulate_backward_kernel<float, false>, accumulate_backward_kernel<float, true>},
+          {accumulate_backward_kernel<bf16, false>, accumulate_backward_kernel<bf16, true>},
           {{a.mlp, a.dim}, {a.dim, a.mlp}, {a.dim, a.dim}, {a.dim, 3 * a.dim}},
           true,
           2};

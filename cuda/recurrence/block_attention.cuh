@@ -60,8 +60,8 @@ struct Window {
         size(static_cast<int>(whole.args.dim / whole.args.heads)),
         rows(rows_of(whole.args, whole.t)),
         unread(whole.unread()),
-        scale(static_cast<float>(1 / sqrt(static_cast<double>(size)))) {
-    if (step.args.keys != nullptr) key_of_draws = step.block_key(0);
+        scale(1.0f / sqrtf(static_cast<float>(size))) {
+    if (step.dropout.on) key_of_draws = resolved(step.block_key(0));
     if (dqkv != nullptr) dqkv += row(0) * 3 * step.args.dim + head * size;
   }
 
@@ -90,7 +90,7 @@ struct Window {
   __device__ float* log_sum(int j) const { return step.at(step.args.gate, row(j), step.args.heads) + head; }
 
   __device__ float keep(int j, int t) const {
-    if (step.args.dropout == 0) return 1.0f;
+    if (!step.dropout.on) return 1.0f;
     const std::int64_t query =
         (std::int64_t{sequence} * step.args.heads + head) * (rows - unread) + j - unread;
     return step.keep(key_of_draws, query * (past.rows + rows) + t);

@@ -32,22 +32,25 @@ struct Launched {
 
 // Returns the worker of this block, with the group's share of the sequences.
 template <class T, class Args>
-__device__ Worker<T> worker_of(const Launched<Args>& launched, T* staged) {
+__device__ Worker<T> worker_of(const Launched<Args>& launched) {
   const BlockGroup group(launched.counters, launched.blocks);
   const std::int64_t sequences = launched.args.sequences;
-  return {group,
-          launched.blocks,
-          staged,
-          static_cast<int>(launched.args.dim),
+  return {group, launched.blocks, static_cast<int>(launched.args.dim),
           static_cast<int>(sequences * group.index / launched.groups),
           static_cast<int>(sequences * (group.index + 1) / launched.groups)};
 }
 
-__device__ inline float weight_at(const void* weight, int k) {
-  return weight == nullptr ? 1.0f : static_cast<const float*>(weight)[k];
+// A norm's weight or a bias from column k on; `otherwise` where there is none.
+__device__ inline Eight<float> eight_of(const void* parameters, int k, float otherwise) {
+  return parameters == nullptr ? repeat_eight(otherwise)
+                               : read_eight(static_cast<const float*>(parameters) + k);
 }
-__device__ inline float bias_at(const void* bias, int k) {
-  return bias == nullptr ? 0.0f : static_cast<const float*>(bias)[k];
+// Returns a function that reads rows of `dim` entries.
+__device__ inline auto rows_from(const float* base, int dim) {
+  return [=](int row, int k) { return read_eight(base + std::int64_t{row} * dim + k); };
+}
+__device__ inline Two<float> two_of(const void* bias, int k) {
+  return bias == nullptr ? Two<float>{} : read_two(static_cast<const float*>(bias) + k);
 }
 
 // The dropout mask of a result [rows, dim] of a step: element (first_row + row) dim + column of the random
@@ -59,7 +62,7 @@ struct DropoutMask {
 
   // Uses key number `which` of the step or, if steps have no keys, `whole` for all steps.
   __device__ DropoutMask(const Step& step, int which, const RandomKey& whole)
-      : key(step.args.keys == nullptr ? whole : step.block_key(which)),
+      : key(resolved(step.args.keys == nullptr ? whole : step.block_key(which))),
         first_row(step.args.keys == nullptr ? step.t * step.args.batch : 0),
         each(static_cast<int>(step.t + 1 < step.args.time ? step.args.block : step.args.last)),
         unread(step.unread()) {}
@@ -78,64 +81,107 @@ struct Norm {
   void *normalised, *mean, *rstd;
 };
 
-// Computes the norm of a row of this step, read(k) being its entries from k on, into `entries`. T: what the
-// norm is stored as.
-template <class T, class Read>
-__device__ void norm_row(const Step& step, int row, const Norm& norm, bool store, OfLane& entries,
-                         Read&& read) {
-  using Warp = Team<32>;
+// Computes the norms of a warp's rows of this step, in place. T: what they are stored as.
+template <class T>
+__device__ void norm_rows(const Step& step, const WarpRows& rows, const Norm& norm, OfLane& entries) {
   const int dim = static_cast<int>(step.args.dim);
-  float sum = 0, squares = 0;
-  for_each_eight(dim, entries, [&](Eight<float>& eight, int k) {
-    eight = read(k);
-#pragma unroll
-    for (const float entry : eight.at) sum += entry;
+  const float count = static_cast<float>(dim);
+  Eight<float> weight[kRowEights], bias[kRowEights];
+  for_each_eight(dim, [&](int i, int k) {
+    weight[i] = eight_of(norm.weight, k, 1);
+    bias[i] = eight_of(norm.bias, k, 0);
   });
-  const float mean = Warp::reduce(sum, Plus{}) / static_cast<float>(dim);
-  for_each_eight(dim, entries, [&](const Eight<float>& eight, int) {
+  float mean[kRowsOfWarp] = {}, squares[kRowsOfWarp] = {};
+  for_each_eight(dim, [&](int i, int) {
 #pragma unroll
-    for (const float entry : eight.at) squares += (entry - mean) * (entry - mean);
-  });
-  const float variance = Warp::reduce(squares, Plus{}) / static_cast<float>(dim);
-  const float rstd = 1.0f / sqrtf(variance + static_cast<float>(step.args.eps));
-  for_each_eight(dim, entries, [&](Eight<float>& eight, int k) {
+    for (int j = 0; j < kRowsOfWarp; ++j)
 #pragma unroll
-    for (int i = 0; i < 8; ++i)
-      eight.at[i] = (eight.at[i] - mean) * rstd * weight_at(norm.weight, k + i) + bias_at(norm.bias, k + i);
-    if (store) write_eight(step.at<T>(norm.normalised, row, dim) + k, converted<T>(eight));
+      for (const float entry : entries.at[j][i].at) mean[j] += entry;
   });
-  if (store && Warp::lane() == 0) {
-    *step.at(norm.mean, row, 1) = mean;
-    *step.at(norm.rstd, row, 1) = rstd;
+  add_lanes(mean);
+#pragma unroll
+  for (float& of_row : mean) of_row /= count;
+  for_each_eight(dim, [&](int i, int) {
+#pragma unroll
+    for (int j = 0; j < kRowsOfWarp; ++j)
+#pragma unroll
+      for (const float entry : entries.at[j][i].at) squares[j] += (entry - mean[j]) * (entry - mean[j]);
+  });
+  add_lanes(squares);
+#pragma unroll
+  for (int j = 0; j < kRowsOfWarp; ++j) {
+    const float rstd = 1.0f / sqrtf(squares[j] / count + static_cast<float>(step.args.eps));
+    for_each_eight(dim, [&](int i, int) {
+#pragma unroll
+      for (int e = 0; e < 8; ++e) {
+        float& entry = entries.at[j][i].at[e];
+        entry = (entry - mean[j]) * rstd * weight[i].at[e] + bias[i].at[e];
+      }
+    });
+    if (!rows.stored[j] || lane_of_warp() != 0) continue;
+    *step.at(norm.mean, rows.at[j], 1) = mean[j];
+    *step.at(norm.rstd, rows.at[j], 1) = rstd;
   }
+  for_each_stored(rows, dim, entries, [&](int row, int k, const Eight<float>& eight) {
+    write_eight(step.at<T>(norm.normalised, row, dim) + k, eight);
+  });
 }
 
-// Two neighbours of a row of `to`, in this step: residual + drop(product + bias).
-__device__ inline void add_residual(const Step& step, const DropoutMask& mask, const void* residual,
-                                    const void* bias, void* to, int row, int column, float value,
-                                    float next) {
+// Stages the rows of a product: the norms of the rows whose entries are read(row, k). One block of the group
+// also stores the rows themselves to `inputs`, unless that is null.
+template <class T, class Read>
+__device__ auto stage_norm(Worker<T>& worker, const Step& step, const Norm& norm, void* inputs, Read read) {
+  return [&worker, &step, norm, inputs, read](int first, int count, int, int dim) {
+    const WarpRows rows = worker.rows_of_warp(first, count);
+    OfLane entries = load_rows(rows, dim, read);
+    if (inputs != nullptr)
+      for_each_stored(rows, dim, entries, [&](int row, int k, const Eight<float>& eight) {
+        write_eight(step.at(inputs, row, dim) + k, eight);
+      });
+    norm_rows<T>(step, rows, norm, entries);
+    worker.stage(entries, dim);
+  };
+}
+__device__ inline Two<float> sum_of(const Two<float>& a, const Two<float>& b) {
+  return {{a.at[0] + b.at[0], a.at[1] + b.at[1]}};
+}
+
+// What residual + drop(product + bias) adds to a product, for two neighbours.
+struct Addends {
+  Two<float> residual, bias;
+};
+
+// to = residual + drop(x w^T + bias), for rows of this step; `stage` provides x.
+template <class T, class Stage>
+__device__ void add_residual(Worker<T>& worker, const Step& step, const Tiles& weight,
+                             const DropoutMask& mask, const void* residual, const void* bias, void* to,
+                             Stage&& stage) {
   const int dim = static_cast<int>(step.args.dim);
-  const std::int64_t drawn = mask.first_element(row, dim) + column;
-  const float *const from = step.at(residual, row, dim) + column, values[2] = {value, next};
-  float* const sum = step.at(to, row, dim) + column;
+  worker.product(
+      weight, stage,
+      [&](int row, int column) {
+        return Addends{read_two(step.at(residual, row, dim) + column), two_of(bias, column)};
+      },
+      [&](int row, int column, const Two<float>& product, const Addends& add) {
+        float keep[2];
+        step.dropout.get(keep, mask.key, mask.first_element(row, dim) + column);
+        Two<float> sum;
 #pragma unroll
-  for (int i = 0; i < 2; ++i)
-    sum[i] = from[i] + step.keep(mask.key, drawn + i) * (values[i] + bias_at(bias, column + i));
+        for (int i = 0; i < 2; ++i)
+          sum.at[i] = add.residual.at[i] + keep[i] * (product.at[i] + add.bias.at[i]);
+        write_two(step.at(to, row, dim) + column, sum);
+      });
 }
 
 // r = residual + drop(o Wo^T).
 template <class T>
-__device__ void add_attention(Worker<T>& worker, const Step& step, const Tiles<T>& wo, const void* residual) {
+__device__ void add_attention(Worker<T>& worker, const Step& step, const Tiles& wo, const void* residual) {
   const RecurrenceArgs& args = step.args;
-  const DropoutMask mask(step, 1, args.attn_key);
-  worker.product(
-      wo,
-      [&](int first, int rows, int, int width) {
-        worker.stage_rows(first, rows, width, [&](int row) { return step.at<T>(args.o, row, args.dim); });
-      },
-      [&](int row, int column, float value, float next) {
-        add_residual(step, mask, residual, args.wo_bias, args.r, row, column, value, next);
-      });
+  add_residual(worker, step, wo, DropoutMask(step, 1, args.attn_key), residual, args.wo_bias, args.r,
+               [&](int first, int rows, int, int width) {
+                 worker.stage_rows(first, rows, width,
+                                   [&](int row) { return step.at<T>(args.o, row, args.dim); });
+               });
 }
 
 __device__ inline float activation(const RecurrenceArgs& args, float u) {
@@ -144,40 +190,42 @@ __device__ inline float activation(const RecurrenceArgs& args, float u) {
 
 // u = norm2(r) Wup^T, and act(u) to act [rows of the step, mlp].
 template <class T>
-__device__ void mlp_up(Worker<T>& worker, const Step& step, const Tiles<T>& up, T* act) {
+__device__ void mlp_up(Worker<T>& worker, const Step& step, const Tiles& up, T* act) {
   const RecurrenceArgs& args = step.args;
-  const Norm norm{args.norm2, args.norm2_bias, args.a2, args.mean2, args.rstd2};
   worker.product(
       up,
-      [&](int first, int rows, int, int) {
-        worker.stage_by_warp(first, rows, [&](int row, bool store, OfLane& entries) {
-          norm_row<T>(step, row, norm, store, entries,
-                      [&](int k) { return read_eight(step.at(args.r, row, args.dim) + k); });
-        });
-      },
-      [&](int row, int column, float value, float next) {
-        const float u[2] = {value + bias_at(args.up_bias, column), next + bias_at(args.up_bias, column + 1)};
-        write_two(step.at<T>(args.u, row, args.mlp) + column, u[0], u[1]);
-        write_two(act + row * args.mlp + column, activation(args, u[0]), activation(args, u[1]));
+      stage_norm(worker, step, {args.norm2, args.norm2_bias, args.a2, args.mean2, args.rstd2}, nullptr,
+                 rows_from(step.at(args.r, 0, args.dim), static_cast<int>(args.dim))),
+      [&](int, int column) { return two_of(args.up_bias, column); },
+      [&](int row, int column, const Two<float>& product, const Two<float>& bias) {
+        const Two<float> u = sum_of(product, bias);
+        write_two(step.at<T>(args.u, row, args.mlp) + column, u);
+        write_two(act + row * args.mlp + column, {activation(args, u.at[0]), activation(args, u.at[1])});
       });
 }
 
 // h = r + drop(act Wdown^T).
 template <class T>
-__device__ void mlp_down(Worker<T>& worker, const Step& step, const Tiles<T>& down, const T* act) {
+__device__ void mlp_down(Worker<T>& worker, const Step& step, const Tiles& down, const T* act) {
   const RecurrenceArgs& args = step.args;
-  const DropoutMask mask(step, 2, args.mlp_key);
-  worker.product(
-      down,
-      [&](int first, int rows, int k, int width) {
-        worker.stage_rows(first, rows, width, [&](int row) { return act + row * args.mlp + k; });
-      },
-      [&](int row, int column, float value, float next) {
-        add_residual(step, mask, args.r, args.down_bias, args.h, row, column, value, next);
-      });
+  add_residual(worker, step, down, DropoutMask(step, 2, args.mlp_key), args.r, args.down_bias, args.h,
+               [&](int first, int rows, int k, int width) {
+                 worker.stage_rows(first, rows, width, [&](int row) { return act + row * args.mlp + k; });
+               });
 }
 
 // ---- backward
+
+// to = x w for rows [.., width]; `to` is row 0 of a step and `stage` provides x.
+template <class T, class Stage>
+__device__ void product_into(Worker<T>& worker, const Tiles& weight, float* to, std::int64_t width,
+                             Stage&& stage) {
+  worker.product(
+      weight, stage, [](int, int) { return 0; },
+      [&](int row, int column, const Two<float>& product, int) {
+        write_two(to + row * width + column, product);
+      });
+}
 
 // All pointers are to row 0 of a step; rows have dim entries, those of the statistics 1.
 template <class T>
@@ -189,105 +237,133 @@ struct NormGradient {
   T* dropped;
 };
 
-// A row of from + the norm's gradient of dy, written to `to`, and its dropout, written to `dropped` unless
-// that is null and to `entries`. `to` must not be `from` where other blocks read that at the same time.
+// Returns, for a warp's rows, the dropout of from + the norm's gradient of dy, which is written to `to`; the
+// dropout is written to `dropped` unless that is null. `to` must not be `from` where other blocks read that
+// at the same time.
 template <class T>
-__device__ void norm_gradient_row(const Step& step, int row, const NormGradient<T>& rows, bool store,
-                                  OfLane& entries) {
-  using Warp = Team<32>;
+__device__ OfLane norm_gradient_rows(const Step& step, const WarpRows& rows,
+                                     const NormGradient<T>& gradient) {
   const int dim = static_cast<int>(step.args.dim);
-  const std::int64_t begin = std::int64_t{row} * dim;
-  const float mean = rows.mean[row], rstd = rows.rstd[row];
-  OfLane normalised;
-  float sum_g = 0, sum_gn = 0;
-  for_each_eight(dim, normalised, [&](Eight<float>& n, int k) {
-    const Eight<float> dy = read_eight(rows.dy + begin + k), x = read_eight(rows.x + begin + k);
+  OfLane g = load_rows(rows, dim, rows_from(gradient.dy, dim)),
+         n = load_rows(rows, dim, rows_from(gradient.x, dim)), to;
+  Eight<float> weight[kRowEights];
+  for_each_eight(dim, [&](int i, int k) { weight[i] = eight_of(gradient.weight, k, 1); });
+  load_row(rows, 0, dim, to, rows_from(gradient.from, dim));
+  float mean[kRowsOfWarp] = {}, rstd[kRowsOfWarp] = {}, sums[2 * kRowsOfWarp] = {};
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      const float g = dy.at[i] * weight_at(rows.weight, k + i);
-      n.at[i] = (x.at[i] - mean) * rstd;
-      sum_g += g;
-      sum_gn += g * n.at[i];
-    }
-  });
-  const float mean_g = Warp::reduce(sum_g, Plus{}) / static_cast<float>(dim),
-              mean_gn = Warp::reduce(sum_gn, Plus{}) / static_cast<float>(dim);
-  const std::int64_t drawn = rows.mask.first_element(row, dim);
-  for_each_eight(dim, normalised, [&](Eight<float>& n, int k) {
-    const Eight<float> dy = read_eight(rows.dy + begin + k);
-    Eight<float> to = read_eight(rows.from + begin + k);
+  for (int j = 0; j < kRowsOfWarp; ++j) {
+    if (!rows.there[j]) continue;
+    mean[j] = gradient.mean[rows.at[j]];
+    rstd[j] = gradient.rstd[rows.at[j]];
+  }
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      to.at[i] += rstd * (dy.at[i] * weight_at(rows.weight, k + i) - mean_g - n.at[i] * mean_gn);
-      n.at[i] = step.keep(rows.mask.key, drawn + k + i) * to.at[i];
-    }
-    if (!store) return;
-    write_eight(rows.to + begin + k, to);
-    if (rows.dropped != nullptr) write_eight(rows.dropped + begin + k, converted<T>(n));
+  for (int j = 0; j < kRowsOfWarp; ++j) {
+    for_each_eight(dim, [&](int i, int) {
+#pragma unroll
+      for (int e = 0; e < 8; ++e) {
+        float &of_g = g.at[j][i].at[e], &of_n = n.at[j][i].at[e];
+        of_g *= weight[i].at[e];
+        of_n = (of_n - mean[j]) * rstd[j];
+        to.at[j][i].at[e] += rstd[j] * of_g;
+        sums[2 * j] += of_g;
+        sums[2 * j + 1] += of_g * of_n;
+      }
+    });
+    // Only now, since g is read no more: registers do not hold all arrays of all rows at once.
+    if (j + 1 < kRowsOfWarp) load_row(rows, j + 1, dim, to, rows_from(gradient.from, dim));
+  }
+  add_lanes(sums);
+#pragma unroll
+  for (float& sum : sums) sum /= static_cast<float>(dim);
+#pragma unroll
+  for (int j = 0; j < kRowsOfWarp; ++j)
+    for_each_eight(dim, [&](int i, int k) {
+      float keep[8];
+      step.dropout.get(keep, gradient.mask.key, gradient.mask.first_element(rows.at[j], dim) + k);
+#pragma unroll
+      for (int e = 0; e < 8; ++e) {
+        float &sum = to.at[j][i].at[e], &dropped = n.at[j][i].at[e];
+        sum -= rstd[j] * (sums[2 * j] + dropped * sums[2 * j + 1]);
+        dropped = keep[e] * sum;
+      }
+    });
+  for_each_stored(rows, dim, to, [&](int row, int k, const Eight<float>& eight) {
+    write_eight(gradient.to + std::int64_t{row} * dim + k, eight);
   });
-  entries = normalised;
+  if (gradient.dropped != nullptr)
+    for_each_stored(rows, dim, n, [&](int row, int k, const Eight<float>& eight) {
+      write_eight(gradient.dropped + std::int64_t{row} * dim + k, eight);
+    });
+  return n;
 }
 
-// Stages the rows of a product: the results of norm_gradient_row.
+// Stages the rows of a product: the results of norm_gradient_rows.
 template <class T>
-__device__ auto stage_norm_gradient(Worker<T>& worker, const Step& step, const NormGradient<T>& rows) {
-  return [&worker, &step, rows](int first, int count, int, int) {
-    worker.stage_by_warp(first, count, [&](int row, bool store, OfLane& entries) {
-      norm_gradient_row(step, row, rows, store, entries);
-    });
+__device__ auto stage_norm_gradient(Worker<T>& worker, const Step& step, const NormGradient<T>& gradient) {
+  return [&worker, &step, gradient](int first, int count, int, int width) {
+    worker.stage(norm_gradient_rows(step, worker.rows_of_warp(first, count), gradient), width);
   };
+}
+
+// Stages rows of f32 as T, and one block of the group also stores them: from(row) and keep(row) are where the
+// entries of a row start. Where keep(row) is null they are not stored.
+template <class T, class From, class Keep>
+__device__ void stage_converted(Worker<T>& worker, int first, int count, int width, From&& from,
+                                Keep&& keep) {
+  const WarpRows rows = worker.rows_of_warp(first, count);
+  const OfLane entries =
+      load_rows(rows, width, [&](int row, int k) { return read_eight<float>(from(row) + k); });
+  worker.stage(entries, width);
+  for_each_stored(rows, width, entries, [&](int row, int k, const Eight<float>& eight) {
+    if (T* const to = keep(row); to != nullptr) write_eight(to + k, eight);
+  });
 }
 
 // du = dmlp Wdown act'(u), and act(u); `stage` provides dmlp.
 template <class T, class Stage>
-__device__ void mlp_down_backward(Worker<T>& worker, const Step& step, const Tiles<T>& down, Stage&& stage) {
+__device__ void mlp_down_backward(Worker<T>& worker, const Step& step, const Tiles& down, Stage&& stage) {
   const RecurrenceArgs& args = step.args;
-  worker.product(down, stage, [&](int row, int column, float value, float next) {
-    const T* const kept = step.at<T>(args.u, row, args.mlp) + column;
-    const float u[2] = {static_cast<float>(kept[0]), static_cast<float>(kept[1])};
-    const auto du = [&](float dact, float x) {
-      return args.gelu ? pointwise::Gelu::vjp(dact, x) : pointwise::Relu::vjp(dact, x);
-    };
-    write_two(step.at<T>(args.act, row, args.mlp) + column, activation(args, u[0]), activation(args, u[1]));
-    write_two(step.at<T>(args.du, row, args.mlp) + column, du(value, u[0]), du(next, u[1]));
-  });
+  worker.product(
+      down, stage,
+      [&](int row, int column) {
+        return read_two(step.at<T>(const_cast<const void*>(args.u), row, args.mlp) + column);
+      },
+      [&](int row, int column, const Two<float>& product, const Two<T>& kept) {
+        const float u[2] = {static_cast<float>(kept.at[0]), static_cast<float>(kept.at[1])};
+        const auto du = [&](float dact, float x) {
+          return args.gelu ? pointwise::Gelu::vjp(dact, x) : pointwise::Relu::vjp(dact, x);
+        };
+        write_two(step.at<T>(args.act, row, args.mlp) + column,
+                  {activation(args, u[0]), activation(args, u[1])});
+        write_two(step.at<T>(args.du, row, args.mlp) + column,
+                  {du(product.at[0], u[0]), du(product.at[1], u[1])});
+      });
 }
 
 // da2 = du Wup.
 template <class T>
-__device__ void mlp_up_backward(Worker<T>& worker, const Step& step, const Tiles<T>& up) {
+__device__ void mlp_up_backward(Worker<T>& worker, const Step& step, const Tiles& up) {
   const RecurrenceArgs& args = step.args;
-  worker.product(
-      up,
-      [&](int first, int rows, int k, int width) {
-        worker.stage_rows(first, rows, width,
-                          [&](int row) { return step.at<T>(args.du, row, args.mlp) + k; });
-      },
-      [&](int row, int column, float value, float next) {
-        float* const to = step.at(args.da2, row, args.dim) + column;
-        to[0] = value;
-        to[1] = next;
-      });
+  product_into(worker, up, step.at(args.da2, 0, args.dim), args.dim,
+               [&](int first, int rows, int k, int width) {
+                 worker.stage_rows(first, rows, width,
+                                   [&](int row) { return step.at<T>(args.du, row, args.mlp) + k; });
+               });
 }
 
 // dr = dh + norm2'(da2), with dh in carry and dr in dx; its dropout goes to do_out; do = do_out Wo goes to
 // the scratch memory.
 template <class T>
-__device__ void add_attention_backward(Worker<T>& worker, const Step& step, const Tiles<T>& wo,
+__device__ void add_attention_backward(Worker<T>& worker, const Step& step, const Tiles& wo,
                                        const float* carry) {
   const RecurrenceArgs& args = step.args;
   const auto made = [&](const void* base, std::int64_t width) { return step.at(base, 0, width); };
-  worker.product(wo,
-                 stage_norm_gradient<T>(
-                     worker, step,
-                     {DropoutMask(step, 1, args.attn_key), made(args.da2, args.dim), made(args.r, args.dim),
-                      made(args.mean2, 1), made(args.rstd2, 1), carry, args.norm2,
-                      step.at(args.dx, 0, args.dim), step.at<T>(args.do_out, 0, args.dim)}),
-                 [&](int row, int column, float value, float next) {
-                   float* const to = step.working(static_cast<float*>(args.scratch), row, args.dim) + column;
-                   to[0] = value;
-                   to[1] = next;
-                 });
+  product_into(worker, wo, step.working(static_cast<float*>(args.scratch), 0, args.dim), args.dim,
+               stage_norm_gradient<T>(
+                   worker, step,
+                   {DropoutMask(step, 1, args.attn_key), made(args.da2, args.dim), made(args.r, args.dim),
+                    made(args.mean2, 1), made(args.rstd2, 1), carry, args.norm2,
+                    step.at(args.dx, 0, args.dim), step.at<T>(args.do_out, 0, args.dim)}));
 }
 
 // ---- host
@@ -318,7 +394,7 @@ Plan plan_for(const Args& args, void (*kernel)(Launched<Args>), const Weight (&w
   int least = 1;
   while (least <= most_blocks && bytes(least) > most_bytes) ++least;
   if (least > most_blocks) return {};
-  const int resident = most_resident_blocks(kernel, kThreads, static_cast<int>(bytes(least)));
+  const int resident = most_resident_blocks(kernel, kFusedThreads, static_cast<int>(bytes(least)));
   const std::int64_t most_groups =
       std::min({std::int64_t{resident / least}, args.sequences, (args.batch + 15) / 16});
   if (most_groups == 0) return {};
@@ -329,22 +405,26 @@ Plan plan_for(const Args& args, void (*kernel)(Launched<Args>), const Weight (&w
   return {groups, blocks, static_cast<int>(bytes(blocks))};
 }
 
-// A direction of a chain: its kernels, for rows stored as products read them (RecurrenceArgs::kept), and
-// the sizes of the weights.
+// A direction of a chain: its kernels, without and with dropout, for rows stored as products read them
+// (RecurrenceArgs::kept), and the sizes of the weights.
 template <class Args>
 struct Direction {
   const char* name;
-  void (*in_f32)(Launched<Args>);
-  void (*in_bf16)(Launched<Args>);
+  void (*in_f32[2])(Launched<Args>);
+  void (*in_bf16[2])(Launched<Args>);
   Weight weights[4];
   bool backward;
   int halves = 1;  // halves of a window, with rows of their own
+
+  auto kernel(const Args& args) const {
+    return (args.products == Dtype::bf16 ? in_bf16 : in_f32)[args.dropout > 0 ? 1 : 0];
+  }
 };
 
 template <class Args>
 Plan plan_of(const Args& args, const Direction<Args>& direction) {
-  return args.products == Dtype::bf16 ? plan_for<bf16>(args, direction.in_bf16, direction.weights)
-                                      : plan_for<float>(args, direction.in_f32, direction.weights);
+  return args.products == Dtype::bf16 ? plan_for<bf16>(args, direction.kernel(args), direction.weights)
+                                      : plan_for<float>(args, direction.kernel(args), direction.weights);
 }
 
 // Answers a capability query by the plans of both directions; `fits` says whether the kernels take such blocks, and
@@ -390,8 +470,8 @@ bool run(const Args& args, const Direction<Args>& direction) {
                         static_cast<std::size_t>(plan.groups * BlockGroup::kCounterStride) * sizeof(unsigned),
                         stream()),
         "cudaMemsetAsync");
-  start_resident(direction.name, args.products == Dtype::bf16 ? direction.in_bf16 : direction.in_f32,
-                 plan.groups * plan.blocks, kThreads, plan.shared_bytes,
+  start_resident(direction.name, direction.kernel(args), plan.groups * plan.blocks, kFusedThreads,
+                 plan.shared_bytes,
                  Launched<Args>{args, static_cast<unsigned*>(counters.raw_data()), act_or_carry.raw_data(),
                                 plan.groups, plan.blocks});
   check_launch(direction.name);

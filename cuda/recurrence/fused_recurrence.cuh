@@ -37,14 +37,7 @@
 //   backward writes          f32: dx, dqkv, da1, da2, dkey, dvalue      T: act, du, dattn, dmlp (10 dim)
 //                            in bf16 dkey and dvalue once more
 //
-// A step forward at dim 384, batch 256, in bf16:
-//   memory                 4.5 MB, the least: 0.9 us at 4.8 TB/s
-//   second-level cache     every block of a group reads r, h in f32 and o, act(u) in bf16 again: 221 KB a
-//                          block, about 2 us at 64 bytes a clock
-//   products               1.62 M multiply-adds a row, 3.2 M a block: 0.9 us at the tensor cores' full rate
-//   weights                read once a call instead of 3.2 MB a group and step
-//   barriers               five
-// None of these times has been measured.
+// README.md has the time that each phase is expected to take.
 #pragma once
 
 #include "cuda/recurrence/block_attention.cuh"
@@ -55,24 +48,23 @@ namespace eddy::cuda {
 template <class Args>
 inline constexpr bool kBlocks = std::is_same_v<Args, BlockForgetArgs>;
 
-template <class T, class Args>
-__global__ void __launch_bounds__(kThreads, 1)
+template <class T, bool Drops, class Args>
+__global__ void __launch_bounds__(kFusedThreads, 1)
     fused_forward_kernel(const __grid_constant__ Launched<Args> launched) {
   const Args& args = launched.args;
   const int dim = static_cast<int>(args.dim), mlp = static_cast<int>(args.mlp),
             heads = static_cast<int>(args.heads), blocks = launched.blocks;
-  T* const staged = reinterpret_cast<T*>(shared_memory());
-  Worker<T> worker = worker_of<T>(launched, staged);
-  T* free = staged + kRows * dim;
-  const Tiles<T> wo = load_tiles(free, worker.rank(), blocks, args.wo, dim, dim, dim, 1);
-  const Tiles<T> up = load_tiles(free, worker.rank(), blocks, args.up, mlp, dim, dim, 1);
-  const Tiles<T> down = load_tiles(free, worker.rank(), blocks, args.down, dim, mlp, mlp, 1);
-  const Tiles<T> wkv = load_tiles(free, worker.rank(), blocks, args.wkv, 2 * dim, dim, dim, 1);
+  Worker<T> worker = worker_of<T>(launched);
+  int free = kRows * dim;
+  const Tiles wo = load_tiles<T>(free, worker.rank(), blocks, args.wo, dim, dim, dim, 1);
+  const Tiles up = load_tiles<T>(free, worker.rank(), blocks, args.up, mlp, dim, dim, 1);
+  const Tiles down = load_tiles<T>(free, worker.rank(), blocks, args.down, dim, mlp, mlp, 1);
+  const Tiles wkv = load_tiles<T>(free, worker.rank(), blocks, args.wkv, 2 * dim, dim, dim, 1);
   T* const act = static_cast<T*>(launched.act_or_carry);
-  const Norm norm1{args.norm1, args.norm1_bias, args.a1, args.mean1, args.rstd1};
+  const Dropout dropout = dropout_of(Drops, args.dropout);
 
   for (std::int64_t t = 0; t < args.time; ++t) {
-    const Step step{args, t};
+    const Step step{args, t, 0, dropout};
     const int rows_each = kBlocks<Args> ? rows_of(args, t) : 1;
     worker.start_step(rows_each);
     worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
@@ -80,7 +72,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       if constexpr (kBlocks<Args>)
         attend<T>(window_of_state(args, step, row / rows_each, item % heads), row % rows_each);
       else
-        gate_of_head<T>(args, step, item);
+        gate_of_head<T>(args, step, row, item % heads);
     });
     worker.sync_group();
     add_attention(worker, step, wo, args.x);
@@ -91,58 +83,45 @@ __global__ void __launch_bounds__(kThreads, 1)
     worker.sync_group();
     worker.product(
         wkv,
-        [&](int first, int rows, int, int) {
-          worker.stage_by_warp(first, rows, [&](int row, bool store, OfLane& entries) {
-            norm_row<T>(step, row, norm1, store, entries,
-                        [&](int k) { return read_eight(step.at(args.h, row, dim) + k); });
-          });
-        },
-        [&](int row, int column, float value, float next) {
+        stage_norm(worker, step, {args.norm1, args.norm1_bias, args.a1, args.mean1, args.rstd1}, nullptr,
+                   rows_from(step.at(args.h, 0, dim), dim)),
+        [&](int, int column) { return two_of(args.wkv_bias, column); },
+        [&](int row, int column, const Two<float>& product, const Two<float>& bias) {
           float* const to = column < dim ? step.at(args.key, row, dim) + column
                                          : step.at(args.value, row, dim) + column - dim;
-          to[0] = value + bias_at(args.wkv_bias, column);
-          to[1] = next + bias_at(args.wkv_bias, column + 1);
+          write_two(to, sum_of(product, bias));
         });
     worker.sync_group();
   }
 }
 
-template <class T, class Args>
-__global__ void __launch_bounds__(kThreads, 1)
+template <class T, bool Drops, class Args>
+__global__ void __launch_bounds__(kFusedThreads, 1)
     fused_backward_kernel(const __grid_constant__ Launched<Args> launched) {
   const Args& args = launched.args;
   const int dim = static_cast<int>(args.dim), mlp = static_cast<int>(args.mlp),
             heads = static_cast<int>(args.heads), blocks = launched.blocks;
-  T* const staged = reinterpret_cast<T*>(shared_memory());
-  Worker<T> worker = worker_of<T>(launched, staged);
-  T* free = staged + kRows * dim;
-  const Tiles<T> wkv = load_tiles(free, worker.rank(), blocks, args.wkv, dim, 2 * dim, 1, dim);
-  const Tiles<T> down = load_tiles(free, worker.rank(), blocks, args.down, mlp, dim, 1, mlp);
-  const Tiles<T> up = load_tiles(free, worker.rank(), blocks, args.up, dim, mlp, 1, dim);
-  const Tiles<T> wo = load_tiles(free, worker.rank(), blocks, args.wo, dim, dim, 1, dim);
+  Worker<T> worker = worker_of<T>(launched);
+  int free = kRows * dim;
+  const Tiles wkv = load_tiles<T>(free, worker.rank(), blocks, args.wkv, dim, 2 * dim, 1, dim);
+  const Tiles down = load_tiles<T>(free, worker.rank(), blocks, args.down, mlp, dim, 1, mlp);
+  const Tiles up = load_tiles<T>(free, worker.rank(), blocks, args.up, dim, mlp, 1, dim);
+  const Tiles wo = load_tiles<T>(free, worker.rank(), blocks, args.wo, dim, dim, 1, dim);
   float* const carry = static_cast<float*>(launched.act_or_carry);
+  const Dropout dropout = dropout_of(Drops, args.dropout);
 
   for (std::int64_t t = args.time - 1; t >= 0; --t) {
-    const Step step{args, t};
+    const Step step{args, t, 0, dropout};
     const int rows_each = kBlocks<Args> ? rows_of(args, t) : 1;
     worker.start_step(rows_each);
     // An array made by the forward pass or by this kernel.
     const auto made = [&](const void* base, int width) { return step.at(base, 0, width); };
-    worker.product(
-        wkv,
-        [&](int first, int rows, int k, int width) {
-          const float* const from = made(k < dim ? args.dkey : args.dvalue, dim);
-          worker.stage_rows(
-              first, rows, width, [&](int row) { return from + std::int64_t{row} * dim; },
-              [&](int row) {
-                return args.dkv == nullptr ? nullptr : step.at<T>(args.dkv, row, 2 * dim) + k;
-              });
-        },
-        [&](int row, int column, float value, float next) {
-          float* const to = step.at(args.da1, row, dim) + column;
-          to[0] = value;
-          to[1] = next;
-        });
+    product_into(worker, wkv, step.at(args.da1, 0, dim), dim, [&](int first, int rows, int k, int width) {
+      const float* const from = made(k < dim ? args.dkey : args.dvalue, dim);
+      stage_converted(
+          worker, first, rows, width, [&](int row) { return from + std::int64_t{row} * dim; },
+          [&](int row) { return args.dkv == nullptr ? nullptr : step.at<T>(args.dkv, row, 2 * dim) + k; });
+    });
     worker.sync_group();
     mlp_down_backward(
         worker, step, down,
@@ -162,7 +141,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         query_gradient<T>(window, j);
         key_gradient<T>(window, window.past.rows + j);
       } else {
-        gate_backward_of_head(args, step, item);
+        gate_backward_of_head(args, step, item / heads, item % heads);
       }
     });
     if constexpr (kBlocks<Args>) {
@@ -182,16 +161,16 @@ __global__ void __launch_bounds__(kThreads, 1)
 template <class Args>
 Direction<Args> forward_of(const Args& a) {
   return {kBlocks<Args> ? "block_forget" : "unit_recurrence_fused",
-          fused_forward_kernel<float, Args>,
-          fused_forward_kernel<bf16, Args>,
+          {fused_forward_kernel<float, false, Args>, fused_forward_kernel<float, true, Args>},
+          {fused_forward_kernel<bf16, false, Args>, fused_forward_kernel<bf16, true, Args>},
           {{a.dim, a.dim}, {a.mlp, a.dim}, {a.dim, a.mlp}, {2 * a.dim, a.dim}},
           false};
 }
 template <class Args>
 Direction<Args> backward_of(const Args& a) {
   return {kBlocks<Args> ? "block_forget_backward" : "unit_recurrence_fused_backward",
-          fused_backward_kernel<float, Args>,
-          fused_backward_kernel<bf16, Args>,
+          {fused_backward_kernel<float, false, Args>, fused_backward_kernel<float, true, Args>},
+          {fused_backward_kernel<bf16, false, Args>, fused_backward_kernel<bf16, true, Args>},
           {{a.dim, 2 * a.dim}, {a.mlp, a.dim}, {a.dim, a.mlp}, {a.dim, a.dim}},
           true};
 }

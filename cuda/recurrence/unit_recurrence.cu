@@ -22,7 +22,7 @@ struct LaunchedStep {
   UnitRecurrenceArgs args;
   std::int64_t t;
 
-  __device__ Step get() const { return {args, t}; }
+  __device__ Step get() const { return {args, t, 0, dropout_of(args.dropout > 0, args.dropout)}; }
 };
 
 __global__ void gate_kernel(LaunchedStep launched) {
@@ -30,7 +30,8 @@ __global__ void gate_kernel(LaunchedStep launched) {
   using Warp = Team<32>;
   for (std::int64_t item = Warp::first_row(); item < step.args.batch * step.args.heads;
        item += Warp::row_step())
-    gate_of_head<float>(launched.args, step, item);
+    gate_of_head<float>(launched.args, step, item / step.args.heads,
+                        static_cast<int>(item % step.args.heads));
 }
 
 __global__ void gate_backward_kernel(LaunchedStep launched) {
@@ -38,7 +39,8 @@ __global__ void gate_backward_kernel(LaunchedStep launched) {
   using Warp = Team<32>;
   for (std::int64_t item = Warp::first_row(); item < step.args.batch * step.args.heads;
        item += Warp::row_step())
-    gate_backward_of_head(launched.args, step, item);
+    gate_backward_of_head(launched.args, step, item / step.args.heads,
+                          static_cast<int>(item % step.args.heads));
 }
 
 // The end of a half of the layer: y, which holds a product, becomes residual + drop(y), and `normalised` its

@@ -8,12 +8,50 @@
 
 namespace eddy::cuda {
 
+// Dropout by the words of a key. Kernels that have no dropout set `on` to a constant, so that they contain no
+// random numbers.
+struct Dropout {
+  bool on = false;
+  std::uint32_t drop_below = 0;  // an element is dropped if the upper 24 bits of its word are below this
+  float scale = 1;               // of what is kept
+
+  // Sets the factors of `Count` neighbours from an element on whose number is a multiple of Count (of 4 if
+  // Count is larger): 1 / (1 - rate) or 0.
+  template <int Count>
+  __device__ void get(float (&factors)[Count], const RandomKey& key, std::int64_t element) const {
+#pragma unroll
+    for (int i = 0; i < Count; i += 4) {
+      const Philox4 words = on ? key.words(static_cast<std::uint64_t>(element + i) / 4) : Philox4{};
+#pragma unroll
+      for (int j = 0; j < Count - i && j < 4; ++j) {
+        // Not words.word[element % 4 + j], which would be a table in local memory.
+        std::uint32_t word = words.word[j];
+#pragma unroll
+        for (unsigned first = Count; first + j < 4; first += Count)
+          if ((static_cast<unsigned>(element) & 3u) == first) word = words.word[first + j];
+        factors[i + j] = !on ? 1.0f : (word >> 8) >= drop_below ? scale : 0.0f;
+      }
+    }
+  }
+};
+__device__ inline Dropout dropout_of(bool on, double rate) {
+  return {on, static_cast<std::uint32_t>(ceil(rate * 0x1p24)), static_cast<float>(1 / (1 - rate))};
+}
+
+// The same key without a base in memory, which would be read for every word.
+__device__ inline RandomKey resolved(RandomKey key) {
+  key.step = key.current_step();
+  key.step_base = nullptr;
+  return key;
+}
+
 // Step t of the chain. Accumulate (block_accumulate.cuh) has two for each block: for the rows of a newer half
 // and, with `older` 1, for those of an older half, which are stored after all newer ones.
 struct Step {
   const RecurrenceArgs& args;  // a reference: a copy would be stored in local memory
   std::int64_t t;
   int older = 0;
+  Dropout dropout = {};
 
   // Returns row `row` of this step of an array [time, batch, width]; of T if it is stored as args.kept.
   template <class T = float>
@@ -43,104 +81,140 @@ struct Step {
     const std::int64_t from_last = args.time - 1 - t;
     return older == 0 || from_last > 1 ? 0 : static_cast<int>(args.unread[1 - from_last]);
   }
+  // Returns the dropout factor of an element.
+  __device__ float keep(const RandomKey& key, std::int64_t element) const {
+    float factor[1];
+    dropout.get(factor, key, element);
+    return factor[0];
+  }
   // Returns the key or value of the state before this step; null at the first step of a sequence.
   __device__ const float* previous(const void* array, const void* carried, std::int64_t row) const {
     if (t > 0) return static_cast<const float*>(array) + ((t - 1) * args.batch + row) * args.dim;
     return carried == nullptr ? nullptr : static_cast<const float*>(carried) + row * args.dim;
   }
-  // Returns the dropout factor of an element: 1 / (1 - rate) or 0.
-  __device__ float keep(const RandomKey& key, std::int64_t element) const {
-    if (args.dropout == 0) return 1.0f;
-    const std::uint32_t word = key.word(static_cast<std::uint64_t>(element));
-    return static_cast<double>(uniform01(word)) >= args.dropout ? static_cast<float>(1 / (1 - args.dropout))
-                                                                : 0.0f;
-  }
 };
 
-// What a warp needs for one head of one row. A lane has entries j, j + 32, ... of the head's d.
-struct HeadOfRow {
-  std::int64_t row, head, d;
-  const float *q, *kx, *vx;  // of this step
-  const float *kh, *vh;      // of the state before; null without one
-  float scale, keep_h, keep_x;
+// A lane's entries of a head, i = lane, lane + 32, ...: the first are read at once, ahead of their use, the
+// others when they are asked for. Null reads as 0.
+constexpr int kAhead = 2;
+struct HeadEntries {
+  const float* from;
+  float first[kAhead];
 
-  __device__ HeadOfRow(const UnitRecurrenceArgs& args, const Step& step, std::int64_t item) {
-    row = item / args.heads;
-    head = item % args.heads;
-    d = args.dim / args.heads;
-    q = step.at(args.qkv, row, 3 * args.dim) + head * d;
-    kx = q + args.dim;
-    vx = kx + args.dim;
-    kh = step.previous(args.key, args.key0, row);
-    vh = step.previous(args.value, args.value0, row);
-    if (kh != nullptr) {
-      kh += head * d;
-      vh += head * d;
+  __device__ HeadEntries(const float* entries, int size) : from(entries) {
+#pragma unroll
+    for (int j = 0; j < kAhead; ++j) {
+      const int i = Team<32>::lane() + 32 * j;
+      first[j] = from != nullptr && i < size ? from[i] : 0.0f;
     }
-    scale = static_cast<float>(1 / sqrt(static_cast<double>(d)));
-    const std::int64_t element = ((step.t * args.batch + row) * args.heads + head) * 2;
-    keep_h = step.keep(args.gate_key, element);
-    keep_x = step.keep(args.gate_key, element + 1);
+  }
+  __device__ float at(int j, int i) const {
+    return j < kAhead ? first[j < kAhead ? j : 0] : from != nullptr ? from[i] : 0.0f;
   }
 };
 
-// The gate of head item % heads of row item / heads, by a warp. T: what o is stored as.
+// What a warp needs for one head of one row.
+struct HeadOfRow {
+  std::int64_t row;
+  int head, d;
+  std::int64_t place;     // of the head in an array [batch, dim]
+  bool has_state;         // whether there is a state before
+  HeadEntries q, kx, vx;  // of this step
+  HeadEntries kh, vh;     // of the state before
+  float scale, keep[2];   // of the state's probability and the token's
+
+  __device__ HeadOfRow(const UnitRecurrenceArgs& args, const Step& step, std::int64_t of_row, int of_head)
+      : row(of_row),
+        head(of_head),
+        d(static_cast<int>(args.dim) / static_cast<int>(args.heads)),
+        place(row * args.dim + head * d),
+        has_state(step.t > 0 || args.key0 != nullptr),
+        q(qkv(args, step, 0), d),
+        kx(qkv(args, step, 1), d),
+        vx(qkv(args, step, 2), d),
+        kh(state(step, args.key, args.key0), d),
+        vh(state(step, args.value, args.value0), d),
+        scale(1.0f / sqrtf(static_cast<float>(d))) {
+    step.dropout.get(keep, args.gate_key, ((step.t * args.batch + row) * args.heads + head) * 2);
+  }
+  // Calls body(j, i) for the lane's entries of the head.
+  template <class Body>
+  __device__ void for_each(Body&& body) const {
+    const int lane = Team<32>::lane();
+#pragma unroll
+    for (int j = 0; j < kAhead; ++j)
+      if (lane + 32 * j < d) body(j, lane + 32 * j);
+    for (int i = lane + 32 * kAhead; i < d; i += 32) body(kAhead, i);
+  }
+
+ private:
+  __device__ const float* qkv(const UnitRecurrenceArgs& args, const Step& step, int part) const {
+    return step.at(args.qkv, row, 3 * args.dim) + part * args.dim + head * d;
+  }
+  __device__ const float* state(const Step& step, const void* array, const void* carried) const {
+    const float* const of_row = step.previous(array, carried, row);
+    return of_row == nullptr ? nullptr : of_row + head * d;
+  }
+};
+
+// The gate of one head of a row, by a warp. T: what o is stored as.
 //
 //   (ph, px) = softmax over the two scores, each with its own dropout
 //   o        = px vx + ph vh
 template <class T>
-__device__ void gate_of_head(const UnitRecurrenceArgs& args, const Step& step, std::int64_t item) {
+__device__ void gate_of_head(const UnitRecurrenceArgs& args, const Step& step, std::int64_t row, int head) {
   using Warp = Team<32>;
-  const HeadOfRow own(args, step, item);
+  const HeadOfRow own(args, step, row, head);
   float g = 0;
-  if (own.kh != nullptr) {
+  if (own.has_state) {
     float to_state = 0, to_token = 0;
-    for (std::int64_t i = Warp::lane(); i < own.d; i += 32) {
-      to_state += own.q[i] * own.kh[i];
-      to_token += own.q[i] * own.kx[i];
-    }
+    own.for_each([&](int j, int i) {
+      to_state += own.q.at(j, i) * own.kh.at(j, i);
+      to_token += own.q.at(j, i) * own.kx.at(j, i);
+    });
     g = vec::sigmoid((Warp::reduce(to_state, Plus{}) - Warp::reduce(to_token, Plus{})) * own.scale);
   }
-  if (Warp::lane() == 0) step.at(args.gate, own.row, args.heads)[own.head] = g;
-  const float ph = g * own.keep_h, px = (1.0f - g) * own.keep_x;
-  T* const o = step.at<T>(args.o, own.row, args.dim) + own.head * own.d;
-  for (std::int64_t i = Warp::lane(); i < own.d; i += 32)
-    o[i] = static_cast<T>(px * own.vx[i] + (own.kh != nullptr ? ph * own.vh[i] : 0.0f));
+  if (Warp::lane() == 0) step.at(args.gate, row, args.heads)[head] = g;
+  const float ph = g * own.keep[0], px = (1.0f - g) * own.keep[1];
+  T* const o = step.at<T>(args.o, 0, args.dim) + own.place;
+  own.for_each([&](int j, int i) { o[i] = static_cast<T>(px * own.vx.at(j, i) + ph * own.vh.at(j, i)); });
 }
 
 // Its gradient. From do, in the scratch memory: dq, dkx, dvx of this step; the shares of kh and vh are added
 // to the step before.
 __device__ inline void gate_backward_of_head(const UnitRecurrenceArgs& args, const Step& step,
-                                             std::int64_t item) {
+                                             std::int64_t row, int head) {
   using Warp = Team<32>;
-  const HeadOfRow own(args, step, item);
-  const float* const dout = static_cast<const float*>(args.scratch) + own.row * args.dim + own.head * own.d;
-  const float g = step.at(args.gate, own.row, args.heads)[own.head];
-  const float ph = g * own.keep_h, px = (1.0f - g) * own.keep_x;
-  float* const dq = step.at(args.dqkv, own.row, 3 * args.dim) + own.head * own.d;
+  const HeadOfRow own(args, step, row, head);
+  const bool gives = step.t > 0;
+  const std::int64_t before = (step.t - 1) * args.batch * args.dim + own.place;
+  float *const dkh = static_cast<float*>(args.dkey) + before, *const dvh =
+                                                                  static_cast<float*>(args.dvalue) + before;
+  const HeadEntries dout(static_cast<const float*>(args.scratch) + own.place, own.d),
+      dkh_before(gives ? dkh : nullptr, own.d), dvh_before(gives ? dvh : nullptr, own.d);
+  const float g = step.at(args.gate, row, args.heads)[head];
+  const float ph = g * own.keep[0], px = (1.0f - g) * own.keep[1];
+  float* const dq = step.at(args.dqkv, row, 3 * args.dim) + head * own.d;
   float *const dkx = dq + args.dim, *const dvx = dkx + args.dim;
   float ds = 0;
-  if (own.kh != nullptr) {
+  if (own.has_state) {
     float of_state = 0, of_token = 0;
-    for (std::int64_t i = Warp::lane(); i < own.d; i += 32) {
-      of_state += dout[i] * own.vh[i];
-      of_token += dout[i] * own.vx[i];
-    }
+    own.for_each([&](int j, int i) {
+      of_state += dout.at(j, i) * own.vh.at(j, i);
+      of_token += dout.at(j, i) * own.vx.at(j, i);
+    });
     const float dg =
-        own.keep_h * Warp::reduce(of_state, Plus{}) - own.keep_x * Warp::reduce(of_token, Plus{});
+        own.keep[0] * Warp::reduce(of_state, Plus{}) - own.keep[1] * Warp::reduce(of_token, Plus{});
     ds = g * (1.0f - g) * dg * own.scale;
   }
-  const std::int64_t before = (own.row - args.batch) * args.dim + own.head * own.d;  // from this step's start
-  float* const dkh = step.t > 0 ? step.at(args.dkey, 0, args.dim) + before : nullptr;
-  float* const dvh = step.t > 0 ? step.at(args.dvalue, 0, args.dim) + before : nullptr;
-  for (std::int64_t i = Warp::lane(); i < own.d; i += 32) {
-    dvx[i] = px * dout[i];
-    dq[i] = own.kh != nullptr ? ds * (own.kh[i] - own.kx[i]) : 0.0f;
-    dkx[i] = own.kh != nullptr ? -ds * own.q[i] : 0.0f;
-    if (dkh == nullptr) continue;
-    dkh[i] += ds * own.q[i];
-    dvh[i] += ph * dout[i];
-  }
+  own.for_each([&](int j, int i) {
+    dvx[i] = px * dout.at(j, i);
+    dq[i] = ds * (own.kh.at(j, i) - own.kx.at(j, i));
+    dkx[i] = -ds * own.q.at(j, i);
+    if (!gives) return;
+    dkh[i] = dkh_before.at(j, i) + ds * own.q.at(j, i);
+    dvh[i] = dvh_before.at(j, i) + ph * dout.at(j, i);
+  });
 }
 
 }  // namespace eddy::cuda

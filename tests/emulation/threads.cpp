@@ -23,7 +23,7 @@ namespace {
 
 constexpr int kWarp = 32;
 constexpr int kMostThreads = 1024;   // of a block
-constexpr int kMostResident = 4096;  // threads of resident blocks
+constexpr int kMostResident = 8192;  // threads of resident blocks
 constexpr int kMostBlocks = 16;      // resident blocks
 constexpr std::size_t kStackBytes = 256 << 10, kPage = 4096;
 constexpr std::size_t kMostShared = 227 << 10;

@@ -61,8 +61,8 @@ inline void load(std::uint32_t (&to)[4], const bf16* row, bool transposed) {
 }
 
 struct Copy {
-  bf16* to;
-  const bf16* from;
+  void* to;
+  const void* from;
   unsigned block;
 };
 // The copies that a thread has started and not finished.
@@ -119,19 +119,19 @@ inline void load_matrices_transposed(std::uint32_t (&to)[4], const bf16* row) {
   emulated::load(to, row, true);
 }
 
-inline void start_copy(bf16* to, const bf16* from, bool there) {
+inline void start_copy(void* to, const void* from, bool there) {
   if (reinterpret_cast<std::uintptr_t>(to) % 16 != 0 || reinterpret_cast<std::uintptr_t>(from) % 16 != 0)
     emulation::stop("a copy in the background is not aligned");
-  std::memset(static_cast<void*>(to), 0xff, 16);
+  std::memset(to, 0xff, 16);
   emulated::copies().push_back({to, there ? from : nullptr, blockIdx.x});
 }
 inline void finish_copies() {
   for (const emulated::Copy& copy : emulated::copies()) {
     if (copy.block != blockIdx.x) emulation::stop("a copy was not finished by block %u", copy.block);
     if (copy.from != nullptr)
-      std::memcpy(static_cast<void*>(copy.to), copy.from, 16);
+      std::memcpy(copy.to, copy.from, 16);
     else
-      std::memset(static_cast<void*>(copy.to), 0, 16);
+      std::memset(copy.to, 0, 16);
   }
   if (!emulated::copies().empty()) emulated::mark_published(false);
   emulated::copies().clear();
