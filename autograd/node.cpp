@@ -128,8 +128,16 @@ std::string describe(const Node& node) {
   return node.scope->path.empty() ? std::string(node.op) : fmt::format("{} in {}", node.op, node.scope->path);
 }
 
+const Edge& GradSink::edge(int k) const {
+  return node_.edges_[static_cast<std::size_t>(k)];
+}
+
+GradSlot& GradSink::target(int k) const {
+  return edge(k).node->slot(edge(k).output);
+}
+
 bool GradSink::needs(int k) const {
-  return node_.edges_[static_cast<std::size_t>(k)].node != nullptr;
+  return edge(k).node != nullptr;
 }
 
 Tensor open_slot(GradSlot& slot, float* beta) {
@@ -153,22 +161,18 @@ void settle(GradSlot& slot) {
 }
 
 Tensor GradSink::open(int k, float* beta) {
-  const Edge& edge = node_.edges_[static_cast<std::size_t>(k)];
-  queue_.push(edge.node);
-  return open_slot(edge.node->slot(edge.output), beta);
+  reach(k);
+  return open_slot(target(k), beta);
 }
 
 std::unique_ptr<DeferredGradient>& GradSink::open_deferred(int k) {
-  const Edge& edge = node_.edges_[static_cast<std::size_t>(k)];
-  queue_.push(edge.node);
-  GradSlot& slot = edge.node->slot(edge.output);
-  if (slot.deferred == nullptr) queue_.defer(edge, node_);
-  return slot.deferred;
+  reach(k);
+  if (target(k).deferred == nullptr) queue_.defer(edge(k), node_);
+  return target(k).deferred;
 }
 
 void GradSink::settle(int k) {
-  const Edge& edge = node_.edges_[static_cast<std::size_t>(k)];
-  eddy::settle(edge.node->slot(edge.output));
+  eddy::settle(target(k));
 }
 
 Tensor GradSink::open_zeroed(int k) {
@@ -179,8 +183,7 @@ Tensor GradSink::open_zeroed(int k) {
 }
 
 void GradSink::give(int k, const Tensor& contribution) {
-  const Edge& edge = node_.edges_[static_cast<std::size_t>(k)];
-  GradSlot& slot = edge.node->slot(edge.output);
+  GradSlot& slot = target(k);
   if (contribution.shape() != slot.shape)
     fail<ShapeError>("{}: the gradient of input {} has shape {} and the input has {}", describe(node_), k,
                      to_string(contribution.shape()), to_string(slot.shape));
@@ -189,14 +192,14 @@ void GradSink::give(int k, const Tensor& contribution) {
     slot.grad = contribution.dtype() != slot.dtype   ? raw::cast(contribution, slot.dtype)
                 : contribution.autograd() == nullptr ? contribution
                                                      : raw::alias(contribution);
-    queue_.push(edge.node);
+    reach(k);
     return;
   }
   // A shared tensor or a view is not written to: the sum goes to a new tensor.
   if (!slot.pinned && slot.grad.defined() && contribution.dtype() == slot.dtype &&
       !(slot.grad.exclusive() && slot.grad.contiguous())) {
     slot.grad = raw::add(slot.grad, contribution);
-    queue_.push(edge.node);
+    reach(k);
     return;
   }
   float beta = 0;
@@ -211,13 +214,12 @@ void GradSink::give(int k, const Tensor& contribution) {
 }
 
 bool GradSink::keeps(int k, Dtype dtype) const {
-  const Edge& edge = node_.edges_[static_cast<std::size_t>(k)];
-  const GradSlot& slot = edge.node->slot(edge.output);
+  const GradSlot& slot = target(k);
   return !slot.has_grad() && !slot.pinned && dtype == slot.dtype;
 }
 
 void GradSink::reach(int k) {
-  queue_.push(node_.edges_[static_cast<std::size_t>(k)].node);
+  queue_.push(edge(k).node);
 }
 
 const Tensor& VjpContext::dy(int output) const {

@@ -105,6 +105,8 @@ class GradSink {
   void settle(int k);
 
  private:
+  const Edge& edge(int k) const;
+  GradSlot& target(int k) const;
   Tensor open(int k, float* beta);
   std::unique_ptr<DeferredGradient>& open_deferred(int k);
   Node& node_;

@@ -3,6 +3,8 @@
 // Without an observer a hook costs one test of a thread-local pointer.
 #pragma once
 
+#include "autograd/setting.h"
+
 namespace eddy {
 
 class Node;
@@ -26,17 +28,9 @@ void observe_forward(const char* op);
 
 // While alive, makes `observer` the observer of this thread.
 // aliasing: the observer must outlive the guard.
-class ObserveTape {
+class ObserveTape : detail::Setting<TapeObserver*> {
  public:
-  explicit ObserveTape(TapeObserver& observer) : previous_(detail::tape_observer) {
-    detail::tape_observer = &observer;
-  }
-  ~ObserveTape() { detail::tape_observer = previous_; }
-  ObserveTape(const ObserveTape&) = delete;
-  ObserveTape& operator=(const ObserveTape&) = delete;
-
- private:
-  TapeObserver* previous_;
+  explicit ObserveTape(TapeObserver& observer) : Setting(detail::tape_observer, &observer) {}
 };
 
 }  // namespace eddy

@@ -36,15 +36,8 @@ const Scope* current_scope() {
   return current != nullptr ? current : &root();
 }
 
-ScopeGuard::ScopeGuard(std::string_view name) : previous_(current) {
-  current = current_scope()->child(name);
-}
-ScopeGuard::ScopeGuard(const Scope& scope) : previous_(current) {
-  current = &scope;
-}
-ScopeGuard::~ScopeGuard() {
-  current = previous_;
-}
+ScopeGuard::ScopeGuard(std::string_view name) : Setting(current, current_scope()->child(name)) {}
+ScopeGuard::ScopeGuard(const Scope& scope) : Setting(current, &scope) {}
 
 std::vector<const Scope*> largest_scopes(std::size_t count) {
   std::lock_guard lock(scopes_mutex);

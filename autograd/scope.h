@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "autograd/setting.h"
+
 namespace eddy {
 
 struct Scope {
@@ -26,17 +28,11 @@ struct Scope {
 const Scope* current_scope();
 
 // Enters a child of the current scope for the guard's lifetime.
-class ScopeGuard {
+class ScopeGuard : detail::Setting<const Scope*> {
  public:
   explicit ScopeGuard(std::string_view name);
   // Enters a given scope, for a recomputation, which belongs to the module of its forward pass.
   explicit ScopeGuard(const Scope& scope);
-  ~ScopeGuard();
-  ScopeGuard(const ScopeGuard&) = delete;
-  ScopeGuard& operator=(const ScopeGuard&) = delete;
-
- private:
-  const Scope* previous_;
 };
 
 // Returns the `count` scopes with the most saved bytes, largest first.

@@ -2,7 +2,6 @@
 #include "autograd/tape.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "autograd/engine.h"
 #include "tensor/base/format.h"
@@ -149,28 +148,13 @@ Tensor detach(const Tensor& x) {
   return raw::alias(x);
 }
 
-NoGrad::NoGrad() : previous_(recording) {
-  recording = false;
-}
-NoGrad::~NoGrad() {
-  recording = previous_;
-}
-EnableGrad::EnableGrad() : previous_(recording) {
-  recording = true;
-}
-EnableGrad::~EnableGrad() {
-  recording = previous_;
-}
+NoGrad::NoGrad() : Setting(recording, false) {}
+EnableGrad::EnableGrad() : Setting(recording, true) {}
 bool grad_enabled() {
   return recording;
 }
 
-AnomalyMode::AnomalyMode() : previous_(checking) {
-  checking = true;
-}
-AnomalyMode::~AnomalyMode() {
-  checking = previous_;
-}
+AnomalyMode::AnomalyMode() : Setting(checking, true) {}
 bool anomaly_mode() {
   return checking;
 }

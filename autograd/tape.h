@@ -38,40 +38,22 @@ void backward(const std::vector<Tensor>& ys, const std::vector<Tensor>& dys);
 Tensor detach(const Tensor& x);
 
 // While alive, operations on this thread record no nodes.
-class NoGrad {
+class NoGrad : detail::Setting<bool> {
  public:
   NoGrad();
-  ~NoGrad();
-  NoGrad(const NoGrad&) = delete;
-  NoGrad& operator=(const NoGrad&) = delete;
-
- private:
-  bool previous_;
 };
 // Turns recording on inside a NoGrad region (checkpoint's recomputation).
-class EnableGrad {
+class EnableGrad : detail::Setting<bool> {
  public:
   EnableGrad();
-  ~EnableGrad();
-  EnableGrad(const EnableGrad&) = delete;
-  EnableGrad& operator=(const EnableGrad&) = delete;
-
- private:
-  bool previous_;
 };
 bool grad_enabled();
 
 // While alive, every forward result and every gradient on this thread is checked: a NaN or infinity throws a
 // NonFiniteError that names the op and the module path. Slow.
-class AnomalyMode {
+class AnomalyMode : detail::Setting<bool> {
  public:
   AnomalyMode();
-  ~AnomalyMode();
-  AnomalyMode(const AnomalyMode&) = delete;
-  AnomalyMode& operator=(const AnomalyMode&) = delete;
-
- private:
-  bool previous_;
 };
 bool anomaly_mode();
 

@@ -131,7 +131,7 @@
       "Of the logits z = x W^T + b only a chunk of rows exists at a time.") \
   ROW(pointwise, dropout, "Dropout", "") \
   ROW(attention, attention, "Attention", \
-      "The score matrix is never stored. `attention_composed` is the same function in plain loops. Keys " \
+      "The score matrix is never stored. `attention_composed` is the same from two products and a softmax. Keys " \
       "and values may lie in two places, `past_keys` and `past_values` before `k` and `v`: the result " \
       "and the gradients are those of the joined tensors. On a GPU the kernels read and write both " \
       "where they are; the CPU joins them. `attention_packed_keys` takes both places with keys and " \

@@ -11,6 +11,7 @@
 #include "ops/cast/widen.h"
 #include "ops/core/checks.h"
 #include "ops/core/gradient_buffer.h"
+#include "ops/core/optional_tensor.h"
 #include "ops/views/views.h"
 #include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"
@@ -156,10 +157,6 @@ namespace {
 // x, or a copy whose last axis has stride 1.
 Tensor readable(const Tensor& x) {
   return !x.defined() || x.dim(-1) <= 1 || x.strides()[x.rank() - 1] == 1 ? x : raw::copy(x);
-}
-
-Tensor contiguous_or_none(const Tensor& x) {
-  return x.defined() ? raw::contiguous(x) : x;
 }
 
 AttentionStrides strides_of(const Tensor& x) {

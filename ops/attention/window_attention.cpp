@@ -7,6 +7,7 @@
 #include "ops/attention/attention.h"
 #include "ops/cast/widen.h"
 #include "ops/core/checks.h"
+#include "ops/core/optional_tensor.h"
 #include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"
 
@@ -129,10 +130,9 @@ Tensor window_attention(const Tensor& q_any, const Tensor& past_any, const Tenso
                     if (x.defined() && context.sink.needs(i))
                       gradient[i] = Tensor::empty(x.shape(), x.dtype());
                   }
-                  const auto data = [](const Tensor& x) { return x.defined() ? x.raw_data() : nullptr; };
-                  args.dq = data(gradient[0]);
-                  args.dpast = data(gradient[1]);
-                  args.down = data(gradient[2]);
+                  args.dq = data_or_null(gradient[0]);
+                  args.dpast = data_or_null(gradient[1]);
+                  args.down = data_or_null(gradient[2]);
                   const Tensor scratch = lend_scratch(args);
                   window_attention_backward_slot(args);
                   for (int i = 0; i < 3; ++i)

@@ -1,7 +1,5 @@
 // Samples and references of the ops in window_attention.h.
-#include <algorithm>
-#include <cmath>
-
+#include "ops/attention/attention.h"
 #include "ops/attention/window_attention.h"
 #include "ops/core/op_spec.h"
 
@@ -11,44 +9,24 @@ namespace {
 // Two heads; inputs q, own and, if there is one, past.
 constexpr std::int64_t kHeads = 2;
 
-Tensors reference(const Tensors& inputs, double rate, const RandomKey& key) {
-  const Tensor &q = inputs[0], &own = inputs[1];
-  const std::int64_t batch = q.dim(0), queries = q.dim(1), dim = q.dim(2), d = dim / kHeads;
-  const std::int64_t before = inputs.size() > 2 ? inputs[2].dim(1) : 0, keys = before + own.dim(1);
-  const auto values = [](const Tensor& x) { return x.to_vector<double>(); };
-  const std::vector<double> vq = values(q), vo = values(own),
-                            vp = before > 0 ? values(inputs[2]) : std::vector<double>();
-  const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
-  const auto row = [&](std::int64_t b, std::int64_t t) {
-    return t < before ? vp.data() + (b * before + t) * 2 * dim
-                      : vo.data() + (b * (keys - before) + t - before) * 2 * dim;
-  };
-  std::vector<double> y(vq.size(), 0.0);
-  for (std::int64_t b = 0; b < batch; ++b)
-    for (std::int64_t h = 0; h < kHeads; ++h)
-      for (std::int64_t j = 0; j < queries; ++j) {
-        const std::int64_t sees = keys - queries + j + 1, place = (b * queries + j) * dim + h * d;
-        std::vector<double> weight(at(sees));
-        double total = 0;
-        for (std::int64_t t = 0; t < sees; ++t) {
-          double score = 0;
-          for (std::int64_t c = 0; c < d; ++c) score += vq[at(place + c)] * row(b, t)[h * d + c];
-          weight[at(t)] = score / std::sqrt(static_cast<double>(d));
-        }
-        const double most = *std::max_element(weight.begin(), weight.end());
-        for (double& w : weight) {
-          w = std::exp(w - most);
-          total += w;
-        }
-        for (std::int64_t t = 0; t < sees; ++t) {
-          const std::int64_t number = ((b * kHeads + h) * queries + j) * keys + t;
-          const bool kept = rate == 0 || static_cast<double>(
-                                             uniform01(key.word(static_cast<std::uint64_t>(number)))) >= rate;
-          const double share = kept ? weight[at(t)] / total / (1 - rate) : 0;
-          for (std::int64_t c = 0; c < d; ++c) y[at(place + c)] += share * row(b, t)[dim + h * d + c];
-        }
-      }
-  return {Tensor::from(y, q.shape())};
+// Columns `first` .. first + dim - 1 by head.
+Tensor by_head(const Tensor& x, std::int64_t first, std::int64_t dim) {
+  return raw::reshape(raw::narrow(x, 2, first, dim), {x.dim(0), x.dim(1), kHeads, dim / kHeads});
+}
+
+Tensor reference(const Tensors& x, double rate, const RandomKey& key) {
+  const std::int64_t dim = x[0].dim(2);
+  AttentionOptions options;
+  options.causal = true;
+  options.dropout = rate;
+  options.dropout_key = key;
+  if (x.size() > 2) {
+    options.past_keys = by_head(x[2], 0, dim);
+    options.past_values = by_head(x[2], dim, dim);
+  }
+  const Tensor y =
+      attention_composed(by_head(x[0], 0, dim), by_head(x[1], 0, dim), by_head(x[1], dim, dim), options);
+  return raw::reshape(y, x[0].shape());
 }
 
 OpSpec window_spec(const char* name, double rate) {

@@ -38,7 +38,8 @@ struct OpSpec {
   std::string name;     // as in tests: op/<name>/<label>
   std::string formula;  // for the docs table
   OpFunction run = {};  // the op under test; takes f32 or f64 inputs
-  // The same in plain loops over f64, independent of the op's kernels; may be empty.
+  // The same in f64 without the op's kernels: plain loops, or simpler ops, which have references of their own;
+  // may be empty.
   OpFunction reference = {};
   std::vector<OpSample> samples = {};
   double roundings = 4;  // that a result accumulates; the tolerance is roundings * eps * scale of the result

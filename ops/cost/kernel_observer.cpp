@@ -4,6 +4,7 @@
 
 #include <atomic>
 
+#include "autograd/setting.h"
 #include "ops/cost/counting.h"
 #include "ops/cost/kernel_costs.h"
 #include "tensor/base/format.h"
@@ -14,13 +15,6 @@ namespace {
 
 thread_local KernelObserver* current_observer = nullptr;
 
-// Sets the observer of this thread until it is destroyed.
-struct WithObserver {
-  KernelObserver* before = current_observer;
-  explicit WithObserver(KernelObserver* observer) { current_observer = observer; }
-  ~WithObserver() { current_observer = before; }
-};
-
 // Reports one kernel to the observer, but no kernel inside it.
 template <class Call, class Work>
 void observed(const char* name, Call&& call, Work&& work) {
@@ -28,7 +22,7 @@ void observed(const char* name, Call&& call, Work&& work) {
   if (observer == nullptr) return call();
   observer->kernel_begins();
   {
-    const WithObserver paused(nullptr);
+    const detail::Setting<KernelObserver*> paused(current_observer, nullptr);
     call();
   }
   observer->kernel_done(name, work());
@@ -207,7 +201,7 @@ Cost counted(const std::function<void()>& run) {
     void kernel_begins() override {}
     void kernel_done(const char*, const Cost& more) override { cost += more; }
   } sum;
-  const WithObserver observer(&sum);
+  const detail::Setting<KernelObserver*> observer(current_observer, &sum);
   run();
   return sum.cost;
 }

@@ -28,8 +28,6 @@ class ObserveKernels {
  public:
   ObserveKernels(KernelObserver& observer, Device device);
   ~ObserveKernels();
-  ObserveKernels(const ObserveKernels&) = delete;
-  ObserveKernels& operator=(const ObserveKernels&) = delete;
 
  private:
   Device device_;

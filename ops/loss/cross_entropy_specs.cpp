@@ -1,28 +1,24 @@
 // Samples and references of the ops in cross_entropy.h.
 #include <algorithm>
-#include <cmath>
 
+#include "ops/cast/cast.h"
 #include "ops/core/op_spec.h"
+#include "ops/index/gather.h"
 #include "ops/loss/cross_entropy.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/pointwise/where.h"
+#include "ops/reduce/reduce.h"
+#include "ops/reduce/softmax.h"
+#include "ops/views/views.h"
 
 namespace eddy {
 namespace {
 
-// Each row's loss in f64; -1 ignores.
-std::vector<double> reference_losses(const Tensors& inputs) {
-  const std::vector<double> x = inputs[0].to_vector<double>();
-  const std::vector<std::int64_t> targets = raw::cast(inputs[1], Dtype::i64).to_vector<std::int64_t>();
-  const std::size_t classes = static_cast<std::size_t>(inputs[0].dim(-1));
-  std::vector<double> losses;
-  for (std::size_t row = 0; row < targets.size(); ++row) {
-    double top = -INFINITY, sum = 0;
-    for (std::size_t c = 0; c < classes; ++c) top = std::max(top, x[row * classes + c]);
-    for (std::size_t c = 0; c < classes; ++c) sum += std::exp(x[row * classes + c] - top);
-    losses.push_back(targets[row] < 0
-                         ? 0
-                         : top + std::log(sum) - x[row * classes + static_cast<std::size_t>(targets[row])]);
-  }
-  return losses;
+// Each row's loss; -1 ignores.
+Tensor reference_losses(const Tensors& x) {
+  const Tensor targets = raw::cast(x[1], Dtype::i64), scored = targets >= 0;
+  const Tensor index = reshape(where(scored, targets, 0), targets.shape().inserted(targets.rank(), 1));
+  return where(scored, -reshape(gather(log_softmax(x[0]), -1, index), targets.shape()), 0);
 }
 
 Tensors sample(const Shape& rows, std::int64_t classes, double scale = 1) {
@@ -47,11 +43,8 @@ std::vector<OpSpec> cross_entropy_specs() {
   OpSpec mean{"cross_entropy", "mean over rows of log(sum exp(x)) - x[target]"};
   mean.run = [](const Tensors& x) { return cross_entropy(x[0], x[1]); };
   mean.reference = [](const Tensors& x) {
-    double total = 0, scored = 0;
-    for (const double loss : reference_losses(x)) total += loss;
-    for (const std::int64_t target : raw::cast(x[1], Dtype::i64).to_vector<std::int64_t>())
-      scored += target >= 0;
-    return Tensor::full({}, scored > 0 ? total / scored : 0, Dtype::f64);
+    const double scored = sum(cast(raw::cast(x[1], Dtype::i64) >= 0, Dtype::f64)).item<double>();
+    return sum(reference_losses(x)) / std::max(scored, 1.0);
   };
   mean.samples = samples();
   mean.roundings = 32;
@@ -61,7 +54,7 @@ std::vector<OpSpec> cross_entropy_specs() {
   rows.name = "cross_entropy_rows";
   rows.formula = "log(sum exp(x)) - x[target] of each row";
   rows.run = [](const Tensors& x) { return cross_entropy_rows(x[0], x[1]); };
-  rows.reference = [](const Tensors& x) { return Tensor::from(reference_losses(x), x[1].shape()); };
+  rows.reference = reference_losses;
   for (OpSample& sample_of_rows : rows.samples) sample_of_rows.gradcheck = false;
   return {mean, rows};
 }

@@ -1,34 +1,17 @@
 // Samples and references of the ops in linear_cross_entropy.h.
 #include <algorithm>
-#include <cmath>
-#include <cstddef>
 
 #include "ops/core/op_spec.h"
+#include "ops/loss/cross_entropy.h"
 #include "ops/loss/linear_cross_entropy.h"
+#include "ops/product/matmul.h"
 
 namespace eddy {
 namespace {
 
-// Each row's loss in f64; inputs x, weight, targets and, if there is one, bias; -1 ignores.
-std::vector<double> reference_losses(const Tensors& inputs) {
-  const std::vector<double> x = inputs[0].to_vector<double>(), weight = inputs[1].to_vector<double>();
-  const std::vector<double> bias =
-      inputs.size() > 3 ? inputs[3].to_vector<double>() : std::vector<double>(weight.size(), 0.0);
-  const std::vector<std::int64_t> targets = raw::cast(inputs[2], Dtype::i64).to_vector<std::int64_t>();
-  const std::size_t classes = static_cast<std::size_t>(inputs[1].dim(0)),
-                    width = static_cast<std::size_t>(inputs[1].dim(1));
-  std::vector<double> losses;
-  for (std::size_t row = 0; row < targets.size(); ++row) {
-    std::vector<double> logits(bias.begin(), bias.begin() + static_cast<std::ptrdiff_t>(classes));
-    for (std::size_t c = 0; c < classes; ++c)
-      for (std::size_t i = 0; i < width; ++i) logits[c] += x[row * width + i] * weight[c * width + i];
-    double top = -INFINITY, sum = 0;
-    for (const double logit : logits) top = std::max(top, logit);
-    for (const double logit : logits) sum += std::exp(logit - top);
-    losses.push_back(targets[row] < 0 ? 0
-                                      : top + std::log(sum) - logits[static_cast<std::size_t>(targets[row])]);
-  }
-  return losses;
+// Inputs x, weight, targets and, if there is one, bias; -1 ignores.
+Tensor logits_of(const Tensors& x) {
+  return linear(x[0], x[1], optional_input(x, 3));
 }
 
 Tensors sample(const Shape& rows, std::int64_t width, std::int64_t classes, double scale = 1) {
@@ -69,13 +52,7 @@ std::vector<OpSpec> linear_cross_entropy_specs() {
   mean.run = [](const Tensors& x) {
     return linear_cross_entropy(x[0], x[1], optional_input(x, 3), x[2], -1, kChunk);
   };
-  mean.reference = [](const Tensors& x) {
-    double total = 0, scored = 0;
-    for (const double loss : reference_losses(x)) total += loss;
-    for (const std::int64_t target : raw::cast(x[2], Dtype::i64).to_vector<std::int64_t>())
-      scored += target >= 0;
-    return Tensor::full({}, scored > 0 ? total / scored : 0, Dtype::f64);
-  };
+  mean.reference = [](const Tensors& x) { return cross_entropy(logits_of(x), x[2]); };
   mean.samples = samples();
   mean.roundings = 64;
   mean.bench = [] { return sample({1024}, 256, 32768); };
@@ -86,7 +63,7 @@ std::vector<OpSpec> linear_cross_entropy_specs() {
   rows.run = [](const Tensors& x) {
     return linear_cross_entropy_rows(x[0], x[1], optional_input(x, 3), x[2], -1, kChunk);
   };
-  rows.reference = [](const Tensors& x) { return Tensor::from(reference_losses(x), x[2].shape()); };
+  rows.reference = [](const Tensors& x) { return cross_entropy_rows(logits_of(x), x[2]); };
   for (OpSample& sample_of_rows : rows.samples) sample_of_rows.gradcheck = false;
   return {mean, rows};
 }

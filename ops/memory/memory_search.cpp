@@ -179,10 +179,9 @@ MemoryMatches memory_search(const Tensor& q, const Tensor& given_keys, const Ten
     const std::int64_t of_entries = sequence * size * row + in_row;
     for (std::int64_t first = 0; first < time; first += chunk) {
       const std::int64_t rows = std::min(chunk, time - first), query = sequence * time + first;
-      if (filled > 0) {
+      if (filled > 0)
         gemm_slot(device, {q.dtype(), false, true, rows, filled, head_dim, at(queries, query * row + in_row),
                            row, at(keys, of_entries), row, scores.raw_data(), size});
-      }
       const std::int64_t to = query * topk * row + in_row;
       memory_take_slot(
           device, {q.dtype(), search == MemorySearch::exact, rows, topk, head_dim, row, scores.raw_data(),

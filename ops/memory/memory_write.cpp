@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "ops/core/checks.h"
+#include "ops/core/optional_tensor.h"
 #include "ops/cpu/isa.h"
 #include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"
@@ -114,14 +115,12 @@ MemoryEntries memory_write(const MemoryEntries& memory, const Tensor& keys, cons
   const Tensor old_keys = packed(memory.keys), old_values = packed(memory.values);
   const Tensor count = raw::contiguous(memory.count);
   const Tensor new_keys = keys.defined() ? packed(keys) : Tensor(),
-               new_values = keys.defined() ? packed(values) : Tensor(),
-               flags = emptied.defined() ? raw::contiguous(emptied) : Tensor();
-  memory_write_slot(device, {dtype, shape[0], shape[1], keys.defined() ? keys.dim(1) : 0, shape[2] * shape[3],
-                             old_keys.raw_data(), old_values.raw_data(), count.data<std::int64_t>(),
-                             keys.defined() ? new_keys.raw_data() : nullptr,
-                             keys.defined() ? new_values.raw_data() : nullptr,
-                             emptied.defined() ? flags.data<std::uint8_t>() : nullptr, after.keys.raw_data(),
-                             after.values.raw_data(), after.count.mutable_data<std::int64_t>()});
+               new_values = keys.defined() ? packed(values) : Tensor(), flags = contiguous_or_none(emptied);
+  memory_write_slot(
+      device, {dtype, shape[0], shape[1], keys.defined() ? keys.dim(1) : 0, shape[2] * shape[3],
+               old_keys.raw_data(), old_values.raw_data(), count.data<std::int64_t>(), data_or_null(new_keys),
+               data_or_null(new_values), emptied.defined() ? flags.data<std::uint8_t>() : nullptr,
+               after.keys.raw_data(), after.values.raw_data(), after.count.mutable_data<std::int64_t>()});
   return after;
 }
 

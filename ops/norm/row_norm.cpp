@@ -6,6 +6,7 @@
 #include "autograd/tape.h"
 #include "ops/cast/widen.h"
 #include "ops/core/checks.h"
+#include "ops/core/optional_tensor.h"
 #include "ops/core/rows.h"
 #include "ops/reduce/partial_sums.h"
 #include "ops/reduce/reduce.h"
@@ -22,13 +23,6 @@ void check_vector(const char* op, const Tensor& x, const Tensor& vector, const c
                      to_string(vector.shape()), to_string(x.shape()), x.dim(-1));
 }
 
-Tensor row_major(const Tensor& x) {
-  return x.defined() ? raw::contiguous(x) : x;
-}
-void* data_or_null(const Tensor& x) {
-  return x.defined() ? x.raw_data() : nullptr;
-}
-
 // The results of a forward pass, and what it saves for backward.
 struct Result {
   Rows rows;  // the input of the norm: x, or the sum
@@ -42,8 +36,8 @@ Result normalise(const Kind& kind, const Tensor& x, const Tensor& delta, const T
   const auto like_x = [&x] { return Tensor::empty(x.shape(), x.dtype(), x.device()); };
   const Rows rows = rows_of(x), addend = delta.defined() ? rows_of(delta) : Rows();
   const auto statistic = [&] { return Tensor::empty({rows.rows}, compute_dtype(x), x.device()); };
-  const Tensor weight = row_major(given_weight), shift = row_major(given_shift), y = like_x(),
-               rstd = statistic(), mean = kind.centred ? statistic() : Tensor(),
+  const Tensor weight = contiguous_or_none(given_weight), shift = contiguous_or_none(given_shift),
+               y = like_x(), rstd = statistic(), mean = kind.centred ? statistic() : Tensor(),
                sum = delta.defined() ? like_x() : Tensor();
   if (y.elements() > 0)
     kind.forward(
@@ -99,7 +93,7 @@ struct Vjp {
     };
     if (has_delta && (v.sink.needs(0) || v.sink.needs(1))) {
       const Tensor dx = Tensor::empty(dnorm.shape(), x.dtype(), x.device());
-      run(dx.raw_data(), 0, row_major(dsum));
+      run(dx.raw_data(), 0, contiguous_or_none(dsum));
       give_summands(dx);
     } else if (!has_delta && v.sink.needs(0)) {
       v.sink.into(0, [&](const Tensor& dx, float beta) { run(dx.raw_data(), beta); });

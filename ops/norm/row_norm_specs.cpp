@@ -1,9 +1,9 @@
 // Samples and references of the ops in layer_norm.h and rms_norm.h.
-#include <cmath>
-
 #include "ops/core/op_spec.h"
 #include "ops/norm/layer_norm.h"
 #include "ops/norm/rms_norm.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/reduce/reduce.h"
 
 namespace eddy {
 namespace {
@@ -15,25 +15,12 @@ constexpr double kNearEps = 3e-3;
 
 // Inputs: x, and the weight and the bias if there are; an RMS norm has no mean.
 Tensor reference_norm(const Tensors& inputs, bool centred) {
-  const std::int64_t width = inputs[0].dim(-1), rows = width == 0 ? 0 : inputs[0].elements() / width;
-  const auto values = [&](std::size_t i) {
-    return i < inputs.size() ? inputs[i].to_vector<double>() : std::vector<double>();
-  };
-  std::vector<double> x = values(0);
-  const std::vector<double> weight = values(1), bias = values(2);
-  for (std::int64_t r = 0; r < rows; ++r) {
-    double* const row = x.data() + r * width;
-    double mean = 0, variance = 0;
-    for (std::int64_t i = 0; centred && i < width; ++i) mean += row[i] / static_cast<double>(width);
-    for (std::int64_t i = 0; i < width; ++i)
-      variance += std::pow(row[i] - mean, 2) / static_cast<double>(width);
-    for (std::int64_t i = 0; i < width; ++i) {
-      const std::size_t at = static_cast<std::size_t>(i);
-      row[i] = (row[i] - mean) / std::sqrt(variance + kEps) * (weight.empty() ? 1 : weight[at]) +
-               (bias.empty() ? 0 : bias[at]);
-    }
-  }
-  return Tensor::from(x, inputs[0].shape());
+  if (inputs[0].elements() == 0) return inputs[0];
+  const Tensor x = centred ? inputs[0] - mean(inputs[0], -1, true) : inputs[0];
+  Tensor y = x / sqrt(mean(x * x, -1, true) + kEps);
+  if (inputs.size() > 1) y *= inputs[1];
+  if (inputs.size() > 2) y += inputs[2];
+  return y;
 }
 
 // x, weight and, for a layer norm, bias.
@@ -72,8 +59,7 @@ OpSpec sum_spec(const char* name, const char* formula, OpFunction run, const OpS
   spec.formula = formula;
   spec.run = std::move(run);
   spec.reference = [reference = norm.reference](const Tensors& x) {
-    Tensors inputs{raw::copy(x[0])};
-    raw::add_into(inputs[0], x[1]);
+    Tensors inputs{x[0] + x[1]};
     inputs.insert(inputs.end(), x.begin() + 2, x.end());
     return Tensors{inputs[0], reference(inputs)[0]};
   };
@@ -94,9 +80,7 @@ OpSpec table_spec() {
   OpSpec spec{"rms_norm_add", "x / sqrt(mean(x^2) + eps) weight + table, last axes"};
   spec.run = [](const Tensors& x) { return rms_norm_add(x[0], x[1], x[2], kEps); };
   spec.reference = [](const Tensors& x) {
-    const Tensor y = reference_norm({x[0], x[1]}, false);
-    raw::add_into(y, raw::expand(x[2], y.shape()));
-    return y;
+    return reference_norm({x[0], x[1]}, false) + x[2];
   };
   const auto with_table = [](const Shape& shape, const Shape& table, double scale = 1) {
     Tensors inputs = sample(false, shape, scale);

@@ -4,6 +4,9 @@
 
 #include "ops/core/op_spec.h"
 #include "ops/optimizer/adafactor.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/reduce/reduce.h"
+#include "ops/views/views.h"
 
 namespace eddy {
 namespace {
@@ -11,45 +14,31 @@ namespace {
 constexpr AdafactorOptions kOptions;
 constexpr AdafactorScalars kScalars = {0.03, 4, 1.5};
 
+double root_mean_square(const Tensor& x) {
+  return std::sqrt(sum(x * x).item<double>() / std::max(1.0, static_cast<double>(x.elements())));
+}
+
 // One parameter of the shape of p, at the arena's start.
 Tensors adafactor_reference(const Tensors& x) {
   const Shape shape = x[0].shape();
-  std::vector<double> p = x[0].to_vector<double>(), g = x[1].to_vector<double>(),
-                      m = x[2].to_vector<double>(), second = x[3].to_vector<double>();
-  const std::size_t n = p.size();
-  double norm = 0, size = 0, update_size = 0;
-  for (const double value : g) norm += value * value;
-  for (double& value : g) value *= std::min(1.0, kScalars.clip / (std::sqrt(norm) + 1e-6));
+  const double norm = std::sqrt(sum(x[1] * x[1]).item<double>());
+  const Tensor g = x[1] * std::min(1.0, kScalars.clip / (norm + 1e-6));
   const double beta2 = 1 - std::pow(static_cast<double>(kScalars.step) + 1, -0.8);
-  std::vector<double> u(n);
+  const Tensor squares = (1 - beta2) * (g * g + 1e-30), before = beta2 * x[3];
+  Tensor second, u;
   if (shape.rank() == 2 && shape[0] >= 128 && shape[1] >= 128) {
-    const std::size_t rows = static_cast<std::size_t>(shape[0]), columns = n / rows;
-    for (double& value : second) value *= beta2;
-    for (std::size_t i = 0; i < n; ++i) {
-      const double square = (1 - beta2) * (g[i] * g[i] + 1e-30);
-      second[i / columns] += square / static_cast<double>(columns);
-      second[rows + i % columns] += square / static_cast<double>(rows);
-    }
-    double mean = 0;
-    for (std::size_t i = 0; i < rows; ++i) mean += second[i] / static_cast<double>(rows);
-    for (std::size_t i = 0; i < n; ++i)
-      u[i] = g[i] / std::sqrt(second[i / columns] / mean * second[rows + i % columns]);
+    const Tensor rows = narrow(before, 0, 0, shape[0]) + mean(squares, 1),
+                 columns = narrow(before, 0, shape[0], shape[1]) + mean(squares, 0);
+    second = concat({rows, columns}, 0);
+    u = g / sqrt(reshape(rows / mean(rows), {shape[0], 1}) * columns);
   } else {
-    for (std::size_t i = 0; i < n; ++i) {
-      second[i] = beta2 * second[i] + (1 - beta2) * (g[i] * g[i] + 1e-30);
-      u[i] = g[i] / std::sqrt(second[i]);
-    }
+    second = before + reshape(squares, before.shape());
+    u = g / sqrt(reshape(second, shape));
   }
-  for (std::size_t i = 0; i < n; ++i) {
-    size += p[i] * p[i] / static_cast<double>(n);
-    update_size += u[i] * u[i] / static_cast<double>(n);
-  }
-  const double rate = kScalars.lr * std::max(std::sqrt(size), 1e-3) / std::max(1.0, std::sqrt(update_size));
-  for (std::size_t i = 0; i < n; ++i) {
-    m[i] = 0.9 * m[i] + 0.1 * rate * u[i];
-    p[i] -= m[i];
-  }
-  return {Tensor::from(p, shape), Tensor::from(m, shape), Tensor::from(second, x[3].shape())};
+  const double rate =
+      kScalars.lr * std::max(root_mean_square(x[0]), 1e-3) / std::max(1.0, root_mean_square(u));
+  const Tensor m = 0.9 * x[2] + 0.1 * rate * u;
+  return {x[0] - m, m, second};
 }
 
 }  // namespace

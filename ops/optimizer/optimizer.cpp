@@ -13,14 +13,6 @@ namespace eddy {
 
 namespace {
 
-void check_options(const char* op, const AdamOptions& options) {
-  for (const double beta : {options.beta1, options.beta2})
-    if (!(beta >= 0 && beta < 1))
-      fail<ValueError>("{}: betas {} and {} (each 0 <= beta < 1)", op, options.beta1, options.beta2);
-  if (!(options.eps > 0 && std::isfinite(options.eps)))
-    fail<ValueError>("{}: eps {} (above 0)", op, options.eps);
-}
-
 void check_segments(const char* op, const std::vector<DecaySegment>& segments, std::int64_t n) {
   std::int64_t last = 0;
   for (const DecaySegment& segment : segments) {
@@ -35,34 +27,28 @@ void check_segments(const char* op, const std::vector<DecaySegment>& segments, s
   }
 }
 
+constexpr const char* kName = "adamw_step";
+
 // Everything but the table and the scalars.
-void check_step(const char* op, const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
+void check_step(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
                 const AdamOptions& options, const Tensor& norm) {
-  check_arenas(op, params, {{grads, "grads"}, {m, "m"}, {v, "v"}}, norm);
-  check_options(op, options);
+  check_arenas(kName, params, {{grads, "grads"}, {m, "m"}, {v, "v"}}, norm);
+  for (const double beta : {options.beta1, options.beta2})
+    if (!(beta >= 0 && beta < 1))
+      fail<ValueError>("{}: betas {} and {} (each 0 <= beta < 1)", kName, options.beta1, options.beta2);
+  if (!(options.eps > 0 && std::isfinite(options.eps)))
+    fail<ValueError>("{}: eps {} (above 0)", kName, options.eps);
 }
 
-void run_adam(const char* op, const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
+void run_adam(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
               const Tensor& segments, const AdamOptions& options, const Tensor& scalars, const Tensor& norm) {
-  wrote_in_place(params, op);
+  wrote_in_place(params, kName);
   if (params.elements() == 0) return;
   adam_slot(
       params.device(),
       {params.dtype(), params.elements(), params.raw_data(), grads.raw_data(), m.raw_data(), v.raw_data(),
        static_cast<const DecaySegment*>(segments.raw_data()), record_count<DecaySegment>(segments), options,
        static_cast<const AdamScalars*>(scalars.raw_data()), norm.defined() ? norm.data<double>() : nullptr});
-}
-
-// From numbers on the host.
-void run_adam(const char* op, const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
-              const std::vector<DecaySegment>& segments, const AdamOptions& options,
-              const AdamScalars& scalars, const Tensor& norm) {
-  check_step(op, params, grads, m, v, options, norm);
-  check_scalars(op, scalars, 1);
-  check_clip(op, scalars, norm);
-  check_segments(op, segments, params.elements());
-  run_adam(op, params, grads, m, v, upload_records(params.device(), segments), options,
-           upload_records(params.device(), &scalars, 1), norm);
 }
 
 }  // namespace
@@ -125,14 +111,18 @@ Tensor l2_norm(const Tensor& x) {
 void adamw_step(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
                 const std::vector<DecaySegment>& segments, const AdamOptions& options,
                 const AdamScalars& scalars, const Tensor& norm) {
-  run_adam("adamw_step", params, grads, m, v, segments, options, scalars, norm);
+  check_step(params, grads, m, v, options, norm);
+  check_scalars(kName, scalars, 1);
+  check_clip(kName, scalars, norm);
+  check_segments(kName, segments, params.elements());
+  run_adam(params, grads, m, v, upload_records(params.device(), segments), options,
+           upload_records(params.device(), &scalars, 1), norm);
 }
 
 void adamw_step_on_device(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
                           const Tensor& segments, const AdamOptions& options, const Tensor& scalars,
                           const Tensor& norm) {
-  constexpr const char* kName = "adamw_step";
-  check_step(kName, params, grads, m, v, options, norm);
+  check_step(params, grads, m, v, options, norm);
   if (segments.dtype() != Dtype::u8 || !segments.contiguous() ||
       segments.elements() % static_cast<std::int64_t>(sizeof(DecaySegment)) != 0)
     fail<ShapeError>("{}: segments are {} of {} (the result of decay_table)", kName,
@@ -141,12 +131,7 @@ void adamw_step_on_device(const Tensor& params, const Tensor& grads, const Tenso
   if (!(segments.device() == params.device()) || !(scalars.device() == params.device()))
     fail<DeviceError>("{}: segments on {}, scalars on {} and params on {} (one device for all)", kName,
                       to_string(segments.device()), to_string(scalars.device()), to_string(params.device()));
-  run_adam(kName, params, grads, m, v, segments, options, scalars, norm);
-}
-
-void adam_step(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
-               const AdamOptions& options, const AdamScalars& scalars, const Tensor& norm) {
-  run_adam("adam_step", params, grads, m, v, {}, options, scalars, norm);
+  run_adam(params, grads, m, v, segments, options, scalars, norm);
 }
 
 }  // namespace eddy

@@ -93,10 +93,6 @@ void check_scalars(const char* op, const AdamScalars& scalars, std::int64_t firs
 void check_scalars(const char* op, const Tensor& scalars);
 void check_clip(const char* op, const AdamScalars& scalars, const Tensor& norm);  // which clipping needs
 
-// Runs one Adam step: adamw_step without decay.
-void adam_step(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
-               const AdamOptions& options, const AdamScalars& scalars, const Tensor& norm = {});
-
 // One Adam step over n elements. All pointers are device memory.
 struct AdamArgs {
   Dtype dtype;

@@ -4,6 +4,8 @@
 
 #include "ops/core/op_spec.h"
 #include "ops/optimizer/optimizer.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/reduce/reduce.h"
 
 namespace eddy {
 namespace {
@@ -17,25 +19,16 @@ std::vector<DecaySegment> sample_segments(std::int64_t n) {
 }
 
 Tensors adam_reference(const Tensors& x) {
-  std::vector<double> p = x[0].to_vector<double>(), m = x[2].to_vector<double>(),
-                      v = x[3].to_vector<double>();
-  const std::vector<double> g = x[1].to_vector<double>();
-  double squares = 0;
-  for (const double gradient : g) squares += gradient * gradient;
-  const double factor = std::min(1.0, kScalars.clip / (std::sqrt(squares) + 1e-6));
-  const double t = static_cast<double>(kScalars.step);
-  for (std::size_t i = 0; i < p.size(); ++i) {
-    const double gradient = factor * g[i];
-    m[i] = kOptions.beta1 * m[i] + (1 - kOptions.beta1) * gradient;
-    v[i] = kOptions.beta2 * v[i] + (1 - kOptions.beta2) * gradient * gradient;
-    for (const DecaySegment& segment : sample_segments(x[0].elements()))
-      if (segment.begin <= static_cast<std::int64_t>(i) && static_cast<std::int64_t>(i) < segment.end)
-        p[i] -= kScalars.lr * segment.decay * p[i];
-    const double corrected_m = m[i] / (1 - std::pow(kOptions.beta1, t));
-    const double corrected_v = v[i] / (1 - std::pow(kOptions.beta2, t));
-    p[i] -= kScalars.lr * corrected_m / (std::sqrt(corrected_v) + kOptions.eps);
-  }
-  return {Tensor::from(p, x[0].shape()), Tensor::from(m, x[0].shape()), Tensor::from(v, x[0].shape())};
+  const double norm = sqrt(sum(x[1] * x[1])).item<double>(), t = static_cast<double>(kScalars.step);
+  const Tensor g = x[1] * std::min(1.0, kScalars.clip / (norm + 1e-6));
+  const Tensor m = kOptions.beta1 * x[2] + (1 - kOptions.beta1) * g,
+               v = kOptions.beta2 * x[3] + (1 - kOptions.beta2) * g * g;
+  const Tensor decay = Tensor::zeros(x[0].shape(), Dtype::f64);
+  for (const DecaySegment& segment : sample_segments(x[0].elements()))
+    raw::fill(raw::narrow(decay, 0, segment.begin, segment.end - segment.begin), segment.decay);
+  const Tensor corrected_m = m / (1 - std::pow(kOptions.beta1, t)),
+               corrected_v = v / (1 - std::pow(kOptions.beta2, t));
+  return {x[0] - kScalars.lr * (decay * x[0] + corrected_m / (sqrt(corrected_v) + kOptions.eps)), m, v};
 }
 
 OpSpec adamw_spec() {

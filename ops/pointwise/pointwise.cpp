@@ -1,14 +1,12 @@
 // Checks, broadcasting and nodes of the pointwise ops.
 #include "ops/pointwise/pointwise.h"
 
-#include <cmath>
-
 #include "autograd/tape.h"
 #include "ops/cast/widen.h"
 #include "ops/core/checks.h"
+#include "ops/core/optional_tensor.h"
 #include "ops/pointwise/pointwise_functors.h"
 #include "ops/reduce/reduce.h"
-#include "tensor/base/format.h"
 
 namespace eddy {
 
@@ -53,12 +51,8 @@ Tensor run_binary(int number, BinaryPart part, const Shape& shape, const Tensor&
   std::int64_t stride_a[kMaxRank], stride_b[kMaxRank];
   broadcast_strides(a, shape, stride_a);
   broadcast_strides(b, shape, stride_b);
-  BinaryArgs args{number,       part,
-                  a.dtype(),    0,
-                  {},           {},
-                  {},           a.raw_data(),
-                  b.raw_data(), dy.defined() ? dy.raw_data() : nullptr,
-                  y.raw_data()};
+  BinaryArgs args{number,       part,         a.dtype(),        0,           {}, {}, {},
+                  a.raw_data(), b.raw_data(), data_or_null(dy), y.raw_data()};
   for (int i = 0; i < shape.rank(); ++i) {
     if (shape[i] == 1) continue;
     const int last = args.rank - 1;
@@ -193,14 +187,6 @@ Tensor div(double a, const Tensor& b) {
 Tensor pow(const Tensor& a, double b) {
   if (widens_anywhere(a)) return narrowed(pow(wide(a), b));
   return pow(a, number_like(a, b));
-}
-
-void scale_in_place(const Tensor& x, double factor) {
-  checks::arena("scale_in_place", x);
-  if (!std::isfinite(factor)) fail<ValueError>("scale_in_place: factor {} (finite)", factor);
-  wrote_in_place(x, "scale_in_place");
-  if (x.elements() > 0)
-    scale_slot(x.device(), {x.dtype(), x.dtype(), x.elements(), x.raw_data(), x.raw_data(), factor});
 }
 
 }  // namespace eddy

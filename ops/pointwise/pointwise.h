@@ -54,12 +54,6 @@ Tensor greater_equal(const Tensor& a, const Tensor& b);
 Tensor equal(const Tensor& a, const Tensor& b);
 Tensor not_equal(const Tensor& a, const Tensor& b);
 
-// Multiplies all elements of x in place.
-// dtypes: f32 and f64.
-// errors: DtypeError; ValueError unless x is contiguous or when the factor is not finite; GraphError when x
-// is the result of a tracked operation.
-void scale_in_place(const Tensor& x, double factor);
-
 // Returns a scalar tensor of x's dtype and device.
 Tensor number_like(const Tensor& x, double value);
 

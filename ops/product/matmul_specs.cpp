@@ -1,5 +1,6 @@
 // Samples and references of the ops in matmul.h.
 #include "ops/core/op_spec.h"
+#include "ops/pointwise/pointwise.h"
 #include "ops/product/matmul.h"
 
 namespace eddy {
@@ -64,10 +65,7 @@ std::vector<OpSpec> matmul_specs() {
   with_relu.formula = "max(x W^T + b, 0)";
   with_relu.run = [](const Tensors& x) { return linear_relu(x[0], x[1], optional_input(x, 2)); };
   with_relu.reference = [affine_reference = affine.reference](const Tensors& x) {
-    const Tensor z = affine_reference(x)[0];
-    std::vector<double> values = z.to_vector<double>();
-    for (double& value : values) value = value > 0 ? value : 0;
-    return Tensor::from(values, z.shape());
+    return relu(affine_reference(x)[0]);
   };
 
   // Weights in separate tensors; those of "stacked" are slices of one tensor.

@@ -32,7 +32,7 @@ Tensor block_accumulate(const Tensor& x, const UnitRecurrenceWeights& given,
   }
   const Steps steps =
       steps_of_blocks(kOp, x, options.sequences, options.block, options.chain.dropout, options.keys, 6);
-  const UnitRecurrenceWeights w = row_major(given);
+  const UnitRecurrenceWeights w = contiguous_weights(given);
   check_weights(kOp, w, x, options.chain);
   const std::int64_t rows = x.dim(0), dim = x.dim(1), time = steps.time, block = steps.block;
 
@@ -52,8 +52,8 @@ Tensor block_accumulate(const Tensor& x, const UnitRecurrenceWeights& given,
   args.unread[1] = unread(time - 1, steps.last);
   bind(args, w, options.chain, true);
   const SavedRows kept(args, out);
-  args.wqkv = data_of(w.wqkv);
-  args.wqkv_bias = data_of(w.wqkv_bias);
+  args.wqkv = data_or_null(w.wqkv);
+  args.wqkv_bias = data_or_null(w.wqkv_bias);
   args.x = x_rows.raw_data();
   args.z = z.raw_data();
   args.qkv = args.qkv_output = qkv.raw_data();

@@ -4,6 +4,7 @@
 #include "autograd/tape.h"
 #include "ops/cast/widen.h"
 #include "ops/core/checks.h"
+#include "ops/core/optional_tensor.h"
 #include "ops/core/rows.h"
 #include "ops/reduce/partial_sums.h"
 #include "ops/reduce/reduce.h"
@@ -41,10 +42,6 @@ GateRows gate_rows(const Rows& rows) {
 // Memory for the gradient of input k; undefined if it is not wanted.
 Tensor wanted(VjpContext& v, int k, const Shape& shape, const Tensor& like) {
   return v.sink.needs(k) ? Tensor::empty(shape, like.dtype(), like.device()) : Tensor();
-}
-
-void* data_or_null(const Tensor& x) {
-  return x.defined() ? x.raw_data() : nullptr;
 }
 
 // Runs the backward kernel and passes on the gradients that are wanted. `args` are those of the forward pass;

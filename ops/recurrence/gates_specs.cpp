@@ -1,33 +1,17 @@
 // Samples and references of the ops in gates.h.
-#include <cmath>
-
 #include "ops/core/op_spec.h"
+#include "ops/pointwise/pointwise.h"
 #include "ops/recurrence/gates.h"
 
 namespace eddy {
 namespace {
 
-double sigmoid_of(double x) {
-  return 1 / (1 + std::exp(-x));
-}
-
 // Inputs: c, z, bias, or c, z, i, f, bias_i, bias_f.
-Tensor reference_gate(const Tensors& inputs, bool tanh_z) {
-  std::vector<std::vector<double>> x;
-  for (const Tensor& input : inputs) x.push_back(input.to_vector<double>());
-  const std::size_t width = static_cast<std::size_t>(inputs[0].dim(-1));
-  std::vector<double> y(x[0].size());
-  for (std::size_t k = 0; k < y.size(); ++k) {
-    const double z = tanh_z ? std::tanh(x[1][k]) : x[1][k];
-    if (inputs.size() == 3) {
-      const double gate = sigmoid_of(x[2][k % width]);
-      y[k] = x[0][k] * gate + z * (1 - gate);
-    } else {
-      y[k] =
-          x[0][k] * sigmoid_of(x[3][k] + x[5][k % width] + 1) + z * sigmoid_of(x[2][k] + x[4][k % width] - 1);
-    }
-  }
-  return Tensor::from(y, inputs[0].shape());
+Tensor reference_gate(const Tensors& x, bool tanh_z) {
+  const Tensor z = tanh_z ? tanh(x[1]) : x[1];
+  if (x.size() == 6) return x[0] * sigmoid(x[3] + x[5] + 1) + z * sigmoid(x[2] + x[4] - 1);
+  const Tensor gate = sigmoid(x[2]);
+  return x[0] * gate + z * (1 - gate);
 }
 
 Tensors gate_sample(const Shape& shape, bool lstm, double scale = 1) {

@@ -4,6 +4,7 @@
 #include "autograd/tape.h"
 #include "ops/cast/widen.h"
 #include "ops/core/checks.h"
+#include "ops/core/optional_tensor.h"
 #include "ops/core/rows.h"
 #include "tensor/base/format.h"
 
@@ -41,12 +42,12 @@ LstmCell lstm_cell(const Tensor& gates, const Tensor& c) {
         const Tensor dgates = wanted(0, 4 * hidden), dc = wanted(1, hidden);
         const Rows dh = v.dy(0).defined() ? rows_of(v.dy(0)) : Rows();
         const Rows dc_next = v.dy(1).defined() ? rows_of(v.dy(1)) : Rows();
-        const auto data = [](const Tensor& x) { return x.defined() ? x.raw_data() : nullptr; };
         if (c_next.elements() > 0)
-          lstm_cell_backward_slot(c_next.device(),
-                                  {c_next.dtype(), batch, hidden, v.saved(0).raw_data(), gates_stride,
-                                   v.saved(1).raw_data(), c_stride, c_next.raw_data(), data(dh.storage),
-                                   dh.stride, data(dc_next.storage), dc_next.stride, data(dgates), data(dc)});
+          lstm_cell_backward_slot(
+              c_next.device(),
+              {c_next.dtype(), batch, hidden, v.saved(0).raw_data(), gates_stride, v.saved(1).raw_data(),
+               c_stride, c_next.raw_data(), data_or_null(dh.storage), dh.stride,
+               data_or_null(dc_next.storage), dc_next.stride, data_or_null(dgates), data_or_null(dc)});
         if (dgates.defined()) v.sink.give(0, dgates);
         if (dc.defined()) v.sink.give(1, dc);
       });

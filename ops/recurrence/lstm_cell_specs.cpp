@@ -1,23 +1,17 @@
 // Samples and references of the ops in lstm_cell.h.
-#include <cmath>
-
 #include "ops/core/op_spec.h"
+#include "ops/pointwise/pointwise.h"
 #include "ops/recurrence/lstm_cell.h"
+#include "ops/views/views.h"
 
 namespace eddy {
 namespace {
 
-Tensors reference_cell(const Tensors& inputs) {
-  const std::vector<double> gates = inputs[0].to_vector<double>();
-  std::vector<double> c = inputs[1].to_vector<double>(), h(c.size());
-  const std::size_t hidden = static_cast<std::size_t>(inputs[1].dim(1));
-  const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
-  for (std::size_t k = 0; k < c.size(); ++k) {
-    const double* const row = gates.data() + k / hidden * 4 * hidden + k % hidden;
-    c[k] = sigmoid(row[hidden]) * c[k] + sigmoid(row[0]) * std::tanh(row[2 * hidden]);
-    h[k] = sigmoid(row[3 * hidden]) * std::tanh(c[k]);
-  }
-  return {Tensor::from(h, inputs[1].shape()), Tensor::from(c, inputs[1].shape())};
+Tensors reference_cell(const Tensors& x) {
+  const std::int64_t hidden = x[1].dim(1);
+  const Tensors gates = split(x[0], 1, {hidden, hidden, hidden, hidden});  // i, f, g, o
+  const Tensor c = sigmoid(gates[1]) * x[1] + sigmoid(gates[0]) * tanh(gates[2]);
+  return {sigmoid(gates[3]) * tanh(c), c};
 }
 
 }  // namespace

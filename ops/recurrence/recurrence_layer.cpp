@@ -58,16 +58,12 @@ void check_weights(const char* op, const UnitRecurrenceWeights& w, const Tensor&
     fail<ShapeError>("{}: heads must divide dim: heads {}, dim {}", op, options.heads, dim);
 }
 
-Tensor row_major(const Tensor& x) {
-  return x.defined() ? raw::contiguous(x) : x;
-}
-
-UnitRecurrenceWeights row_major(const UnitRecurrenceWeights& w) {
-  return each(w, [](const Tensor& x) { return row_major(x); });
+UnitRecurrenceWeights contiguous_weights(const UnitRecurrenceWeights& w) {
+  return each(w, contiguous_or_none);
 }
 
 UnitRecurrenceWeights wide_weights(const UnitRecurrenceWeights& w) {
-  return each(w, [](const Tensor& x) { return wide(x); });
+  return each(w, wide);
 }
 
 void bind(RecurrenceArgs& args, const UnitRecurrenceWeights& w, const UnitRecurrenceOptions& options,
@@ -83,16 +79,16 @@ void bind(RecurrenceArgs& args, const UnitRecurrenceWeights& w, const UnitRecurr
   args.gate_key = options.gate_key;
   args.attn_key = options.attn_key;
   args.mlp_key = options.mlp_key;
-  args.norm1 = data_of(w.norm1);
-  args.norm1_bias = data_of(w.norm1_bias);
-  args.wo = data_of(w.wo);
-  args.wo_bias = data_of(w.wo_bias);
-  args.norm2 = data_of(w.norm2);
-  args.norm2_bias = data_of(w.norm2_bias);
-  args.up = data_of(w.up);
-  args.up_bias = data_of(w.up_bias);
-  args.down = data_of(w.down);
-  args.down_bias = data_of(w.down_bias);
+  args.norm1 = data_or_null(w.norm1);
+  args.norm1_bias = data_or_null(w.norm1_bias);
+  args.wo = data_or_null(w.wo);
+  args.wo_bias = data_or_null(w.wo_bias);
+  args.norm2 = data_or_null(w.norm2);
+  args.norm2_bias = data_or_null(w.norm2_bias);
+  args.up = data_or_null(w.up);
+  args.up_bias = data_or_null(w.up_bias);
+  args.down = data_or_null(w.down);
+  args.down_bias = data_or_null(w.down_bias);
 }
 
 SavedRows::SavedRows(RecurrenceArgs& args, const Tensor& rows) {
@@ -210,7 +206,7 @@ void bind(RecurrenceArgs& args, const Steps& steps) {
   args.sequences = steps.sequences;
   args.block = steps.block;
   args.last = steps.last;
-  args.keys = static_cast<const RandomKey*>(data_of(steps.keys));
+  args.keys = static_cast<const RandomKey*>(data_or_null(steps.keys));
 }
 
 Steps steps_of_blocks(const char* op, const Tensor& x, std::int64_t sequences, std::int64_t block,
@@ -235,7 +231,7 @@ UnitRecurrenceResult run_chain(const char* op, const RunKernel& run, const Steps
                                const Tensor& qkv, const UnitRecurrenceWeights& given,
                                const UnitRecurrenceOptions& options, bool stores_bf16,
                                const std::vector<Tensor>& carried) {
-  const UnitRecurrenceWeights w = row_major(given);
+  const UnitRecurrenceWeights w = contiguous_weights(given);
   check_weights(op, w, x, options);
   const std::int64_t dim = x.dim(-1);
   const auto rows_like = [](const Tensor& like, std::int64_t width, Dtype dtype) {
@@ -254,8 +250,8 @@ UnitRecurrenceResult run_chain(const char* op, const RunKernel& run, const Steps
   bind(args, steps);
   bind(args, w, options, stores_bf16);
   const SavedRows kept(args, h);
-  args.wkv = data_of(wkv);
-  args.wkv_bias = data_of(wkv_bias);
+  args.wkv = data_or_null(wkv);
+  args.wkv_bias = data_or_null(wkv_bias);
   args.x = x_rows.raw_data();
   args.qkv = qkv_rows.raw_data();
   args.h = h.raw_data();
@@ -292,7 +288,7 @@ UnitRecurrenceResult run_chain(const char* op, const RunKernel& run, const Steps
         a.dvalue = dv.raw_data();
         a.dx = dx.raw_data();
         a.dqkv = dqkv.raw_data();
-        a.dkv = dkv.defined() ? dkv.raw_data() : nullptr;
+        a.dkv = data_or_null(dkv);
         const Tensor step = lend_scratch(a);
         run(sh.device(), a);
 

@@ -7,13 +7,10 @@
 #include <vector>
 
 #include "autograd/tape.h"
+#include "ops/core/optional_tensor.h"
 #include "ops/recurrence/unit_recurrence.h"
 
 namespace eddy::recurrence {
-
-inline const void* data_of(const Tensor& x) {
-  return x.defined() ? x.raw_data() : nullptr;
-}
 
 // Checks that x, if defined, has this shape, and the dtype and device of `like`.
 // errors: ShapeError; DtypeError; DeviceError.
@@ -23,10 +20,8 @@ void check_kind(const char* op, const char* name, const Tensor& x, const Shape& 
 void check_weights(const char* op, const UnitRecurrenceWeights& w, const Tensor& like,
                    const UnitRecurrenceOptions& options);
 
-// x, contiguous; undefined if x is.
-Tensor row_major(const Tensor& x);
 // The weights, contiguous, as kernels read them. Gradients go to the weights that the caller passed.
-UnitRecurrenceWeights row_major(const UnitRecurrenceWeights& w);
+UnitRecurrenceWeights contiguous_weights(const UnitRecurrenceWeights& w);
 // The weights widened to f32.
 UnitRecurrenceWeights wide_weights(const UnitRecurrenceWeights& w);
 // Fills in the arguments' options, weights (all but wqkv), their sizes and `kept`, the dtype of the saved rows:

@@ -50,8 +50,8 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
   if (x.rank() != 3 || x.elements() == 0)
     fail<ShapeError>("unit_recurrence: x has shape {} ([time, batch, dim], none of them 0)",
                      to_string(x.shape()));
-  const Tensor first_key = row_major(key), first_value = row_major(value);
-  const auto run = [key0 = data_of(first_key), value0 = data_of(first_value)](
+  const Tensor first_key = contiguous_or_none(key), first_value = contiguous_or_none(value);
+  const auto run = [key0 = data_or_null(first_key), value0 = data_or_null(first_value)](
                        const Device& device, const StateRecurrenceArgs& state) {
     const bool on_cpu = device.type == DeviceType::cpu;
     const Tensor packed = on_cpu ? packed_weights(state.dim, state.mlp, state.dtype) : Tensor();

@@ -1,5 +1,7 @@
 // Samples and references of the ops in reduce.h.
+#include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "ops/core/op_spec.h"
 #include "ops/reduce/reduce.h"
@@ -23,10 +25,6 @@ Tensor reference_axis(const Tensor& x, int axis, double start, Combine combine) 
         to = combine(to, values[static_cast<std::size_t>((o * count + k) * inner + i)]);
       }
   return Tensor::from(result, x.shape().without(axis));
-}
-
-double plus(double a, double b) {
-  return a + b;
 }
 
 Tensors bench_input() {
@@ -61,6 +59,23 @@ OpSpec all_spec(const char* name, const char* formula, OpFunction run, bool aver
     return Tensor::full({}, average ? total / static_cast<double>(x[0].elements()) : total, Dtype::f64);
   });
   if (average) spec.samples.erase(spec.samples.begin());  // no average of nothing
+  return spec;
+}
+
+OpSpec argmax_spec() {
+  OpSpec spec = axis_spec(
+      "argmax", "place of the largest over an axis", [](const Tensors& x) { return argmax(x[0], 1); },
+      [](const Tensors& x) {
+        const Shape shape = x[0].shape().without(1);
+        const std::vector<double> rows =
+            raw::contiguous(raw::transpose(x[0], 1, x[0].rank() - 1)).to_vector<double>();
+        std::vector<std::int64_t> places;
+        for (auto row = rows.begin(); row != rows.end(); row += x[0].dim(1))
+          places.push_back(std::max_element(row, row + x[0].dim(1)) - row);
+        return Tensor::from(places, shape);
+      });
+  for (OpSample& sample : spec.samples) sample.gradcheck = false;
+  spec.roundings = 0;
   return spec;
 }
 
@@ -105,27 +120,26 @@ OpSpec sum_to_spec() {
 }  // namespace
 
 std::vector<OpSpec> reduce_specs() {
-  return {
-      all_spec(
-          "sum", "sum of all x", [](const Tensors& x) { return sum(x[0]); }, false),
-      axis_spec(
-          "sum_axis", "sum over an axis", [](const Tensors& x) { return sum(x[0], 1); },
-          [](const Tensors& x) { return reference_axis(x[0], 1, 0, plus); }),
-      all_spec(
-          "mean", "average of all x", [](const Tensors& x) { return mean(x[0]); }, true),
-      axis_spec(
-          "mean_axis", "average over an axis", [](const Tensors& x) { return mean(x[0], 1); },
-          [](const Tensors& x) {
-            const double count = static_cast<double>(x[0].dim(1));
-            return reference_axis(x[0], 1, 0, [count](double a, double b) { return a + b / count; });
-          }),
-      axis_spec(
-          "max", "largest over an axis", [](const Tensors& x) { return max(x[0], 1); },
-          [](const Tensors& x) {
-            return reference_axis(x[0], 1, -INFINITY, [](double a, double b) { return b > a ? b : a; });
-          }),
-      sum_to_spec(),
+  const auto over_axis = [](double start, auto combine) {
+    return [=](const Tensors& x) { return reference_axis(x[0], 1, start, combine); };
   };
+  const auto average = [](const Tensors& x) {
+    const auto count = static_cast<double>(x[0].dim(1));
+    return reference_axis(x[0], 1, 0, [count](double a, double b) { return a + b / count; });
+  };
+  const auto larger = [](double a, double b) { return b > a ? b : a; };
+  const auto sum_of = [](const Tensors& x) { return sum(x[0]); };
+  const auto sum_axis = [](const Tensors& x) { return sum(x[0], 1); };
+  const auto mean_of = [](const Tensors& x) { return mean(x[0]); };
+  const auto mean_axis = [](const Tensors& x) { return mean(x[0], 1); };
+  const auto max_axis = [](const Tensors& x) { return max(x[0], 1); };
+  return {all_spec("sum", "sum of all x", sum_of, false),
+          axis_spec("sum_axis", "sum over an axis", sum_axis, over_axis(0, std::plus<double>())),
+          all_spec("mean", "average of all x", mean_of, true),
+          axis_spec("mean_axis", "average over an axis", mean_axis, average),
+          axis_spec("max", "largest over an axis", max_axis, over_axis(-INFINITY, larger)),
+          argmax_spec(),
+          sum_to_spec()};
 }
 
 }  // namespace eddy

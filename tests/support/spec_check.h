@@ -53,12 +53,14 @@ Tensors changed(const Tensors& tensors, Change&& change) {
   return result;
 }
 
-// One cotangent for each result: normals, so that no gradient hides behind a sum that is constant.
+// One cotangent for each result: normals, so that no gradient hides behind a sum that is constant; zeros for
+// whole numbers, which have no gradient.
 inline Tensors cotangents(const Tensors& results) {
   Tensors dys;
   for (std::size_t i = 0; i < results.size(); ++i) {
     const std::string stream = fmt::format("cotangent {}", i);
-    dys.push_back(raw::cast(sample_normal(results[i].shape(), stream.c_str()), results[i].dtype()));
+    const double scale = is_floating(results[i].dtype()) ? 1 : 0;
+    dys.push_back(raw::cast(sample_normal(results[i].shape(), stream.c_str(), scale), results[i].dtype()));
   }
   return dys;
 }
