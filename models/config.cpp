@@ -11,13 +11,6 @@
 
 namespace eddy {
 
-ModelConfig::ModelConfig() = default;
-ModelConfig::ModelConfig(const ModelConfig& other) = default;
-ModelConfig::ModelConfig(ModelConfig&& other) noexcept = default;
-ModelConfig& ModelConfig::operator=(const ModelConfig& other) = default;
-ModelConfig& ModelConfig::operator=(ModelConfig&& other) noexcept = default;
-ModelConfig::~ModelConfig() = default;
-
 namespace rules {
 
 void at_least(const char* key, std::int64_t value, std::int64_t least) {
@@ -31,6 +24,28 @@ void one_of(const char* key, const std::string& value, std::initializer_list<con
 
 void below_one(const char* key, double value) {
   if (!(value >= 0 && value < 1)) fail<ConfigError>("config: model.{} is {} (in [0, 1))", key, value);
+}
+
+void width_of_heads(const ModelConfig& c) {
+  if (c.head_dim != 0 && c.head_dim * c.heads != c.dim)
+    fail<ConfigError>(
+        "config: model.head_dim must be dim / heads in this family: dim {}, heads {}, head_dim {} (leave "
+        "it out)",
+        c.dim, c.heads, c.head_dim);
+}
+
+void one_kind_of_heads(const ModelConfig& c) {
+  if (c.kv_heads != 0 && c.kv_heads != c.heads)
+    fail<ConfigError>(
+        "config: model.kv_heads must be heads in this family: heads {}, kv_heads {} (leave it out)", c.heads,
+        c.kv_heads);
+}
+
+void tied_head(const ModelConfig& c) {
+  if (c.tied && c.n_out != 0 && c.n_out != c.vocab)
+    fail<ConfigError>(
+        "config: a tied head has one row per token: vocab {}, n_out {} (set model.tied = false)", c.vocab,
+        c.n_out);
 }
 
 }  // namespace rules
@@ -62,19 +77,9 @@ void check_heads(const ModelConfig& c) {
 
 void check_recurrent_transformer(const ModelConfig& c) {
   at_least("block", c.block, 1);
-  if (c.head_dim != 0 && c.head_dim * c.heads != c.dim)
-    fail<ConfigError>(
-        "config: model.head_dim must be dim / heads in this family: dim {}, heads {}, head_dim {} (leave "
-        "it out)",
-        c.dim, c.heads, c.head_dim);
-  if (c.kv_heads != 0 && c.kv_heads != c.heads)
-    fail<ConfigError>(
-        "config: model.kv_heads must be heads in this family: heads {}, kv_heads {} (leave it out)", c.heads,
-        c.kv_heads);
-  if (c.tied && c.n_out != 0 && c.n_out != c.vocab)
-    fail<ConfigError>(
-        "config: a tied head has one row per token: vocab {}, n_out {} (set model.tied = false)", c.vocab,
-        c.n_out);
+  rules::width_of_heads(c);
+  rules::one_kind_of_heads(c);
+  rules::tied_head(c);
   one_of("activation", c.activation, {"gelu", "relu"});
   one_of("readout", c.readout, {"all", "last", "tail"});
   one_of("accumulate", c.accumulate, {"output", "hidden"});

@@ -89,13 +89,6 @@ struct ModelConfig {
   double emb_dropout = 0.0;
   double out_dropout = 0.0;
 
-  // Copying so many strings is much code, so it is compiled once, in config.cpp, and not inlined everywhere.
-  ModelConfig();
-  ModelConfig(const ModelConfig& other);
-  ModelConfig(ModelConfig&& other) noexcept;
-  ModelConfig& operator=(const ModelConfig& other);
-  ModelConfig& operator=(ModelConfig&& other) noexcept;
-  ~ModelConfig();
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
 

@@ -2,9 +2,9 @@
 // families.
 #pragma once
 
-#include <cstdint>
 #include <initializer_list>
-#include <string>
+
+#include "models/config.h"
 
 namespace eddy::rules {
 
@@ -13,5 +13,10 @@ void at_least(const char* key, std::int64_t value, std::int64_t least);
 void one_of(const char* key, const std::string& value, std::initializer_list<const char*> allowed);
 // The value of a dropout rate must be in [0, 1).
 void below_one(const char* key, double value);
+// For the families whose heads have the width dim / heads, in which keys have as many heads as queries, and in
+// which the head may be the token table.
+void width_of_heads(const ModelConfig& config);
+void one_kind_of_heads(const ModelConfig& config);
+void tied_head(const ModelConfig& config);
 
 }  // namespace eddy::rules

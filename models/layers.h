@@ -2,8 +2,6 @@
 // under a scope and is called with tensors.
 #pragma once
 
-#include <string>
-
 #include "models/config.h"
 #include "models/params.h"
 #include "ops/norm/layer_norm.h"

@@ -31,13 +31,9 @@ ParamStore::ParamStore(const ParamStore& counted, Dtype dtype, Device device)
   gradients_ = Tensor::zeros({arena_elements_}, kept, device);
   if (dtype == Dtype::bf16) values_.buffer()->keep_bf16_copy();
   for (Parameter& parameter : parameters_) {
-    const auto view = [&](const Tensor& arena) {
-      return raw::reshape(raw::narrow(arena, 0, parameter.offset, parameter.shape.elements()),
-                          parameter.shape);
-    };
-    parameter.value = view(values_);
+    parameter.value = parameter.part_of(values_);
     require_grad(parameter.value);
-    set_grad_storage(parameter.value, view(gradients_));
+    set_grad_storage(parameter.value, parameter.part_of(gradients_));
   }
 }
 
@@ -113,10 +109,7 @@ void ParamStore::zero_gradients() {
 
 void ParamStore::zero_missing_gradients() {
   for (const Parameter& parameter : parameters_)
-    if (!grad(parameter.value).defined()) {
-      const Tensor region = raw::narrow(gradients_, 0, parameter.offset, parameter.shape.elements());
-      raw::fill(region, 0);
-    }
+    if (!grad(parameter.value).defined()) raw::fill(parameter.part_of(gradients_), 0);
 }
 
 }  // namespace eddy

@@ -34,6 +34,11 @@ struct Parameter {
   Init init;
   std::int64_t offset = 0;  // of its first element in both arenas
   Tensor value;             // a leaf: a view of the value arena; undefined in a store that only counts
+
+  // A view of the parameter's elements of an arena.
+  Tensor part_of(const Tensor& arena) const {
+    return raw::reshape(raw::narrow(arena, 0, offset, shape.elements()), shape);
+  }
 };
 
 class ParamStore;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <initializer_list>
 #include <string>
 
 #include "models/block_recurrent/block_recurrent.h"
@@ -43,10 +42,7 @@ void check_sizes(const ModelConfig& c) {
         "config: model {} has one window per segment: window {}, segment {} (leave window out, or "
         "take slide)",
         c.model, window, segment);
-  if (c.kv_heads != 0 && c.kv_heads != c.heads)
-    fail<ConfigError>(
-        "config: model.kv_heads must be heads in this family: heads {}, kv_heads {} (leave it out)", c.heads,
-        c.kv_heads);
+  rules::one_kind_of_heads(c);
   at_least("rel_buckets", c.rel_buckets, 2);
   if (c.rel_max_distance <= c.rel_buckets / 2)
     fail<ConfigError>(

@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "models/block_recurrent/attention.h"
+#include "models/config.h"
 #include "models/params.h"
 #include "ops/memory/memory_search.h"
 #include "ops/memory/memory_write.h"

@@ -13,7 +13,6 @@
 #include "ops/index/gather.h"
 #include "ops/norm/rms_norm.h"
 #include "ops/views/views.h"
-#include "tensor/base/format.h"
 
 namespace eddy {
 

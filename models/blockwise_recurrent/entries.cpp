@@ -44,21 +44,14 @@ std::vector<NamedConfig> blockwise_recurrent_configs() {
 }
 
 void check_blockwise_recurrent(const ModelConfig& c) {
-  if (c.head_dim != 0 && c.head_dim * c.heads != c.dim)
-    fail<ConfigError>(
-        "config: model.head_dim must be dim / heads in this family: dim {}, heads {}, head_dim {} (leave "
-        "it out)",
-        c.dim, c.heads, c.head_dim);
+  rules::width_of_heads(c);
   if (c.dim / c.heads % 2 != 0)
     fail<ConfigError>(
         "config: the width of a head must be even, rotary positions turn pairs: dim {}, heads {}, width {}",
         c.dim, c.heads, c.dim / c.heads);
   if (!(c.rope_theta > 0 && std::isfinite(c.rope_theta)))
     fail<ConfigError>("config: model.rope_theta is {} (above 0, finite)", c.rope_theta);
-  if (c.tied && c.n_out != 0 && c.n_out != c.vocab)
-    fail<ConfigError>(
-        "config: a tied head has one row per token: vocab {}, n_out {} (set model.tied = false)", c.vocab,
-        c.n_out);
+  rules::tied_head(c);
   rules::at_least("segment", c.segment, 0);
   rules::at_least("window", c.window, 0);
   rules::at_least("chunk", c.chunk, 1);

@@ -1,8 +1,6 @@
 // A Llama layer and its memory.
 #include "models/blockwise_recurrent/layer.h"
 
-#include <cmath>
-
 #include "autograd/scope.h"
 #include "ops/norm/rms_norm.h"
 #include "ops/pointwise/pointwise.h"

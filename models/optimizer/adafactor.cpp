@@ -1,10 +1,6 @@
 // Adafactor's state.
 #include "models/optimizer/adafactor.h"
 
-#include "autograd/tape.h"
-#include "ops/optimizer/optimizer.h"
-#include "tensor/base/format.h"
-
 namespace eddy {
 
 AdafactorOptimizer::AdafactorOptimizer(const ParamStore& params, const OptimizerOptions& options)
@@ -25,16 +21,12 @@ AdamScalars AdafactorOptimizer::scalars(double learning_rate) const {
   return next;
 }
 
-Tensor AdafactorOptimizer::apply(ParamStore& params, const Tensor& numbers) {
-  params.zero_missing_gradients();
-  const Tensor norm = l2_norm(params.gradients());
+void AdafactorOptimizer::update(ParamStore& params, const Tensor& numbers, const Tensor& norm) {
   adafactor_step_on_device(params.values(), params.gradients(), momentum_, second_, plan_, tables_, {},
                            numbers, norm);
-  params.wrote_values("optimizer.step");
-  return norm;
 }
 
-std::vector<AdafactorOptimizer::Part> AdafactorOptimizer::parts(const ParamStore& params) const {
+std::vector<Optimizer::Part> AdafactorOptimizer::parts(const ParamStore& params) const {
   std::vector<Part> found;
   std::int64_t second = 0;
   // The second moments are stored one after the other, as the plan places them.
@@ -44,8 +36,7 @@ std::vector<AdafactorOptimizer::Part> AdafactorOptimizer::parts(const ParamStore
   };
   for (const Parameter& parameter : params.parameters()) {
     const Shape& shape = parameter.shape;
-    found.push_back({"m." + parameter.name,
-                     raw::reshape(raw::narrow(momentum_, 0, parameter.offset, shape.elements()), shape)});
+    found.push_back({"m." + parameter.name, parameter.part_of(momentum_)});
     if (adafactor_factored(shape)) {
       next_of_second("r." + parameter.name, {shape[0]});
       next_of_second("c." + parameter.name, {shape[1]});
@@ -54,29 +45,6 @@ std::vector<AdafactorOptimizer::Part> AdafactorOptimizer::parts(const ParamStore
     }
   }
   return found;
-}
-
-std::map<std::string, Tensor> AdafactorOptimizer::save(const ParamStore& params) const {
-  std::map<std::string, Tensor> tensors{{"steps", Tensor::from(std::vector<std::int64_t>{steps_}, {1})}};
-  for (const Part& part : parts(params)) tensors.emplace(part.name, part.view);
-  return tensors;
-}
-
-void AdafactorOptimizer::load(const ParamStore& params, const std::map<std::string, Tensor>& tensors,
-                              const std::string& file) {
-  const auto find = [&](const std::string& name, const Shape& shape, Dtype dtype) -> const Tensor& {
-    const auto found = tensors.find(name);
-    if (found == tensors.end() || found->second.shape() != shape || found->second.dtype() != dtype)
-      fail<FormatError>("optimizer: {} in {} is missing, or is not {} of {} (was it saved by adafactor?)",
-                        name, file, to_string(shape), dtype_name(dtype));
-    return found->second;
-  };
-  const std::vector<Part> all = parts(params);
-  for (const Part& part : all) find(part.name, part.view.shape(), part.view.dtype());
-  steps_ = find("steps", {1}, Dtype::i64).item_int();
-  for (const Part& part : all)
-    raw::copy_into(part.view,
-                   raw::to_device(find(part.name, part.view.shape(), part.view.dtype()), part.view.device()));
 }
 
 }  // namespace eddy

@@ -78,9 +78,7 @@ std::vector<AdamOptimizer::Stretch> AdamOptimizer::stretches_of(const ParamStore
   return stretches;
 }
 
-Tensor AdamOptimizer::apply(ParamStore& params, const Tensor& numbers) {
-  params.zero_missing_gradients();
-  const Tensor norm = l2_norm(params.gradients());
+void AdamOptimizer::update(ParamStore& params, const Tensor& numbers, const Tensor& norm) {
   for (const Stretch& stretch : stretches_of(params)) {
     const auto part = [&](const Tensor& arena) {
       const std::int64_t count = stretch.end - stretch.begin;
@@ -89,41 +87,14 @@ Tensor AdamOptimizer::apply(ParamStore& params, const Tensor& numbers) {
     adamw_step_on_device(part(params.values()), part(params.gradients()), part(m_), part(v_), stretch.decays,
                          options_, numbers, norm);
   }
-  params.wrote_values("optimizer.step");
-  return norm;
 }
 
-std::map<std::string, Tensor> AdamOptimizer::save(const ParamStore& params) const {
-  std::map<std::string, Tensor> tensors{{"steps", Tensor::from(std::vector<std::int64_t>{steps_}, {1})}};
-  for (const Parameter& parameter : params.parameters()) {
-    const auto part = [&](const Tensor& arena) {
-      return raw::reshape(raw::narrow(arena, 0, parameter.offset, parameter.shape.elements()),
-                          parameter.shape);
-    };
-    tensors.emplace("m." + parameter.name, part(m_));
-    tensors.emplace("v." + parameter.name, part(v_));
-  }
-  return tensors;
-}
-
-void AdamOptimizer::load(const ParamStore& params, const std::map<std::string, Tensor>& tensors,
-                         const std::string& file) {
-  const auto find = [&](const std::string& name, const Shape& shape, Dtype dtype) -> const Tensor& {
-    const auto found = tensors.find(name);
-    if (found == tensors.end() || found->second.shape() != shape || found->second.dtype() != dtype)
-      fail<FormatError>("optimizer: {} in {} is missing, or is not {} of {}", name, file, to_string(shape),
-                        dtype_name(dtype));
-    return found->second;
-  };
-  for (const Parameter& parameter : params.parameters())
-    for (const char* moment : {"m.", "v."}) find(moment + parameter.name, parameter.shape, m_.dtype());
-  steps_ = find("steps", {1}, Dtype::i64).item_int();
+std::vector<Optimizer::Part> AdamOptimizer::parts(const ParamStore& params) const {
+  std::vector<Part> found;
   for (const Parameter& parameter : params.parameters())
     for (const Tensor* arena : {&m_, &v_})
-      raw::copy_into(
-          raw::reshape(raw::narrow(*arena, 0, parameter.offset, parameter.shape.elements()), parameter.shape),
-          raw::to_device(find((arena == &m_ ? "m." : "v.") + parameter.name, parameter.shape, m_.dtype()),
-                         arena->device()));
+      found.push_back({(arena == &m_ ? "m." : "v.") + parameter.name, parameter.part_of(*arena)});
+  return found;
 }
 
 namespace {

@@ -2,13 +2,9 @@
 // call, or one for each stretch between parameters without a gradient.
 #pragma once
 
-#include <map>
-#include <string>
 #include <vector>
 
 #include "models/optimizer/optimizer.h"
-#include "models/params.h"
-#include "ops/optimizer/optimizer.h"
 
 namespace eddy {
 
@@ -18,19 +14,16 @@ class AdamOptimizer final : public Optimizer {
   // other; `adam` has none.
   AdamOptimizer(const ParamStore& params, const OptimizerOptions& options);
 
+  AdamScalars scalars(double learning_rate) const override;
+
+ private:
   // Skips parameters that no gradient reached since zero_gradients: neither value (no decay) nor moments
   // change, as in PyTorch where a gradient is None. A gradient of zeros is a gradient. All parameters share
   // one count of steps.
-  Tensor apply(ParamStore& params, const Tensor& numbers) override;
-  AdamScalars scalars(double learning_rate) const override;
-  void count_step() override { ++steps_; }
-  std::int64_t steps() const override { return steps_; }
-  // "m.<parameter>", "v.<parameter>" and "steps".
-  std::map<std::string, Tensor> save(const ParamStore& params) const override;
-  void load(const ParamStore& params, const std::map<std::string, Tensor>& tensors,
-            const std::string& file) override;
+  void update(ParamStore& params, const Tensor& numbers, const Tensor& norm) override;
+  // "m.<parameter>" and "v.<parameter>".
+  std::vector<Part> parts(const ParamStore& params) const override;
 
- private:
   // Adjacent parameters that a step changes.
   struct Stretch {
     std::int64_t begin, end;  // in the arenas
@@ -43,7 +36,6 @@ class AdamOptimizer final : public Optimizer {
   std::vector<DecaySegment> segments_;
   std::vector<Stretch> stretches_;  // of the last step, mostly the same at every step
   Tensor m_, v_;
-  std::int64_t steps_ = 0;
 };
 
 // What Adam needs to know, with the usual defaults.

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "models/params.h"
 #include "ops/optimizer/optimizer.h"
@@ -39,21 +40,32 @@ class Optimizer {
   // Enqueues one step with the gradients in the arena. `numbers` holds the bytes of scalars() on the
   // parameters' device and is read when the step is computed. Returns the gradients' norm before clipping,
   // one f64 on that device. If the norm is not finite, nothing changes.
-  virtual Tensor apply(ParamStore& params, const Tensor& numbers) = 0;
+  virtual Tensor apply(ParamStore& params, const Tensor& numbers);
   // Counts an enqueued step whose norm was finite.
-  virtual void count_step() = 0;
+  void count_step() { ++steps_; }
   // Returns the number of steps counted so far.
-  virtual std::int64_t steps() const = 0;
-
+  std::int64_t steps() const { return steps_; }
   // Runs one step, waits for it and counts it if its norm is finite. Returns the gradients' norm.
   double step(ParamStore& params, double learning_rate);
 
   // Returns the whole state by name: "steps", and "<what>.<parameter>" for the statistics of a parameter.
-  virtual std::map<std::string, Tensor> save(const ParamStore& params) const = 0;
+  std::map<std::string, Tensor> save(const ParamStore& params) const;
   // Restores a state that save returned; errors name it `file`.
   // errors: FormatError when a name is missing or has another shape or dtype; nothing is changed then.
-  virtual void load(const ParamStore& params, const std::map<std::string, Tensor>& tensors,
-                    const std::string& file) = 0;
+  void load(const ParamStore& params, const std::map<std::string, Tensor>& tensors, const std::string& file);
+
+ protected:
+  // Enqueues the kernels of a step. All gradients are defined; `norm` is theirs.
+  virtual void update(ParamStore& params, const Tensor& numbers, const Tensor& norm) = 0;
+  // A part of the state: its name in a checkpoint, and a view of it.
+  struct Part {
+    std::string name;
+    Tensor view;
+  };
+  // All of the state but the number of steps.
+  virtual std::vector<Part> parts(const ParamStore& params) const = 0;
+
+  std::int64_t steps_ = 0;
 };
 
 // Returns the optimizer that options.optimizer names.

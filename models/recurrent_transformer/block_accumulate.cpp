@@ -36,11 +36,7 @@ std::optional<BlockRows> BlockAccumulate::run_fused(const WindowLayer& layer, co
         for (const char* site : {".attn.probabilities", ".attn.drop", ".mlp.drop"})
           options.keys.push_back(drop.key(t.path + site, 2 * i + older));
   }
-  const Tensor y = block_accumulate(
-      x.packed(),
-      {t.attn_norm.weight, t.attn_norm.bias, t.wqkv.weight, t.wqkv.bias, t.wo.weight, t.wo.bias,
-       t.mlp_norm.weight, t.mlp_norm.bias, t.up.weight, t.up.bias, t.down.weight, t.down.bias},
-      options);
+  const Tensor y = block_accumulate(x.packed(), t.weights(), options);
   std::int64_t done = 0;
   return x.map([&](const Tensor& part, int) {
     const std::int64_t rows = part.elements() / part.dim(-1);

@@ -38,12 +38,9 @@ std::optional<BlockForget::Chain> BlockForget::run_fused(const WindowLayer& laye
       for (const char* site : {".attn.probabilities", ".attn.drop", ".mlp.drop"})
         options.keys.push_back(drop.key(t.path + site, i));
   }
-  const UnitRecurrenceWeights weights{
-      t.attn_norm.weight, t.attn_norm.bias, t.wqkv.weight, t.wqkv.bias, t.wo.weight,   t.wo.bias,
-      t.mlp_norm.weight,  t.mlp_norm.bias,  t.up.weight,   t.up.bias,   t.down.weight, t.down.bias};
   // As in the unit recurrence, the chain is f32 also with bf16 activations.
   const UnitRecurrenceResult result =
-      block_forget(wide(rows), wide(t.wqkv(t.attn_norm(rows))), weights, options);
+      block_forget(wide(rows), wide(t.wqkv(t.attn_norm(rows))), t.weights(), options);
   const Tensor key_value = concat({result.key, result.value}, 1);
   const bool narrows = rows.dtype() == Dtype::bf16;
   Chain chain;

@@ -26,6 +26,11 @@ Tensor TransformerLayer::feed_forward(const Tensor& rows) const {
   return gelu_activation ? down(gelu(up(rows))) : relu_mlp(rows, up.weight, up.bias, down.weight, down.bias);
 }
 
+UnitRecurrenceWeights TransformerLayer::weights() const {
+  return {attn_norm.weight, attn_norm.bias, wqkv.weight, wqkv.bias, wo.weight,   wo.bias,
+          mlp_norm.weight,  mlp_norm.bias,  up.weight,   up.bias,   down.weight, down.bias};
+}
+
 Tensor TransformerLayer::mlp(const Tensor& z, const Tensor& attended, const DropoutSite& drop,
                              std::uint64_t call) const {
   const ScopeGuard scope("mlp");

@@ -15,6 +15,7 @@
 #include "models/dropout_site.h"
 #include "models/layers.h"
 #include "models/model.h"
+#include "ops/recurrence/unit_recurrence.h"
 
 namespace eddy {
 
@@ -32,6 +33,9 @@ class TransformerLayer {
   Tensor mlp(const Tensor& z, const Tensor& attended, const DropoutSite& drop, std::uint64_t call) const;
   // and act(rows Wup^T) Wdown^T.
   Tensor feed_forward(const Tensor& rows) const;
+
+  // The weights as the recurrences of ops/recurrence/ take them.
+  UnitRecurrenceWeights weights() const;
 
   const std::string path;
   LayerNorm attn_norm;

@@ -10,7 +10,6 @@
 #include "models/recurrent_transformer/recurrent_transformer.h"
 #include "ops/cast/widen.h"
 #include "ops/pointwise/pointwise.h"
-#include "ops/recurrence/unit_recurrence.h"
 #include "ops/views/views.h"
 
 namespace eddy {
@@ -31,10 +30,6 @@ Tensor UnitForget::run_hoisted(const TransformerLayer& layer, const Tensor& x, s
   const ScopeGuard scope(layer.path);
   const Tensor qkv = layer.wqkv(layer.attn_norm(x));
 
-  UnitRecurrenceWeights weights{layer.attn_norm.weight, layer.attn_norm.bias, layer.wqkv.weight,
-                                layer.wqkv.bias,        layer.wo.weight,      layer.wo.bias,
-                                layer.mlp_norm.weight,  layer.mlp_norm.bias,  layer.up.weight,
-                                layer.up.bias,          layer.down.weight,    layer.down.bias};
   UnitRecurrenceOptions options;
   options.heads = layer.heads;
   options.gelu = layer.gelu_activation;
@@ -48,7 +43,7 @@ Tensor UnitForget::run_hoisted(const TransformerLayer& layer, const Tensor& x, s
   // The state of the chain is f32 also with bf16 activations; only its products read bf16.
   if (x.dtype() == Dtype::bf16) options.products = Dtype::bf16;
   const UnitRecurrenceResult chain =
-      unit_recurrence(wide(x), wide(qkv), weights, options, key != nullptr ? *key : Tensor(),
+      unit_recurrence(wide(x), wide(qkv), layer.weights(), options, key != nullptr ? *key : Tensor(),
                       value != nullptr ? *value : Tensor());
   if (key != nullptr) {
     const std::int64_t last = x.dim(0) - 1;

@@ -1,7 +1,5 @@
 // The family's rows of the registry, the configurations of its paper, and the rules between its config keys.
 #include <fmt/format.h>
-#include <algorithm>
-#include <initializer_list>
 
 #include "models/config_rules.h"
 #include "models/families.h"
@@ -128,11 +126,7 @@ void check_staircase(const ModelConfig& c) {
   one_of("feedback_carry", c.feedback_carry, {"raw", "official"});
   below_one("emb_dropout", c.emb_dropout);
   below_one("out_dropout", c.out_dropout);
-  if (c.model != "lstm" && c.kv_heads != 0 && c.kv_heads != c.heads)
-    fail<ConfigError>(
-        "config: model.kv_heads must be heads in this family: heads {}, kv_heads {} (leave "
-        "it out)",
-        c.heads, c.kv_heads);
+  if (c.model != "lstm") rules::one_kind_of_heads(c);
   if (c.model == "staircase" || c.model == "cached_staircase") check_chunks(c);
   if (c.model == "universal" && c.layers != 1)
     fail<ConfigError>(
