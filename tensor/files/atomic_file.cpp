@@ -9,7 +9,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
-#include <ctime>
 #include <system_error>
 
 #include "tensor/base/format.h"
@@ -68,31 +67,20 @@ AtomicFile::AtomicFile(const std::string& path) : path_(path) {
     fail<IoError>("write: the path is empty or holds a NUL byte");
   // Opened before anything is written, so that a directory that cannot be synced fails while the target is
   // whole.
-  directory_ = open(parent_directory(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (directory_ < 0) refuse("open the directory of", errno);
+  directory_.reset(open(parent_directory(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory_.get() < 0) refuse("open the directory of", errno);
   static std::atomic<unsigned> counter{0};
   // A killed process with the same id may have left a file of this name; try the next number.
-  for (int attempt = 0; attempt < 100 && file_ < 0; ++attempt) {
+  for (int attempt = 0; attempt < 100 && file_.get() < 0; ++attempt) {
     temporary_ = fmt::format("{}.tmp-{}-{}", path, getpid(), counter++);
-    file_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (file_ < 0 && errno != EEXIST) break;
+    file_.reset(open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (file_.get() < 0 && errno != EEXIST) break;
   }
-  if (file_ < 0) {
-    const int error = errno;
-    close_all();
-    refuse("create a temporary file beside", error);
-  }
+  if (file_.get() < 0) refuse("create a temporary file beside", errno);
 }
 
 AtomicFile::~AtomicFile() {
   if (!in_place_) unlink(temporary_.c_str());
-  close_all();
-}
-
-void AtomicFile::close_all() {
-  if (file_ >= 0) close(file_);
-  if (directory_ >= 0) close(directory_);
-  file_ = directory_ = -1;
 }
 
 void AtomicFile::refuse(const char* action, int error) const {
@@ -107,7 +95,7 @@ void AtomicFile::write(const void* data, std::int64_t bytes) {
   const char* next = static_cast<const char*>(data);
   while (bytes > 0) {
     constexpr std::int64_t kChunk = std::int64_t{1} << 30;  // Linux writes at most 2 GiB - 4 KiB in one call
-    const ssize_t count = ::write(file_, next, static_cast<std::size_t>(std::min(bytes, kChunk)));
+    const ssize_t count = ::write(file_.get(), next, static_cast<std::size_t>(std::min(bytes, kChunk)));
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) refuse("write", count < 0 ? errno : ENOSPC);
     next += count;
@@ -117,16 +105,13 @@ void AtomicFile::write(const void* data, std::int64_t bytes) {
 }
 
 void AtomicFile::commit() {
-  if (sync_file(file_) != 0) refuse("sync", errno);
-  const int closed = close(file_);
-  file_ = -1;
+  if (sync_file(file_.get()) != 0) refuse("sync", errno);
   // Some network file systems report a failed write only here.
-  if (closed != 0 && errno != EINTR) refuse("close", errno);
+  if (file_.reset() != 0 && errno != EINTR) refuse("close", errno);
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) refuse("rename the finished file to", errno);
   in_place_ = true;
   // EINVAL: a file system that cannot sync directories, where nothing more can be done.
-  if (sync_file(directory_) != 0 && errno != EINVAL) refuse("sync the directory of", errno);
-  close_all();
+  if (sync_file(directory_.get()) != 0 && errno != EINVAL) refuse("sync the directory of", errno);
 }
 
 }  // namespace eddy

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "tensor/files/descriptor.h"
+
 namespace eddy {
 
 class AtomicFile {
@@ -14,8 +16,6 @@ class AtomicFile {
   explicit AtomicFile(const std::string& path);
   // Removes the temporary file unless commit() put it in place.
   ~AtomicFile();
-  AtomicFile(const AtomicFile&) = delete;
-  AtomicFile& operator=(const AtomicFile&) = delete;
 
   // Appends bytes.
   // errors: IoError (disk full, file size limit, device error); SIGXFSZ never reaches the process.
@@ -26,10 +26,9 @@ class AtomicFile {
 
  private:
   [[noreturn]] void refuse(const char* action, int error) const;
-  void close_all();
 
   std::string path_, temporary_;
-  int file_ = -1, directory_ = -1;
+  Descriptor file_, directory_;
   std::int64_t written_ = 0;
   bool in_place_ = false;
 };

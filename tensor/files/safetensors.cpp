@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -15,6 +14,7 @@
 #include <utility>
 
 #include "tensor/base/format.h"
+#include "tensor/files/descriptor.h"
 #include "tensor/files/json_text.h"
 #include "tensor/files/safetensors_layout.h"
 #include "tensor/files/strict_json.h"
@@ -32,20 +32,6 @@ struct Mapping {
   std::int64_t bytes = 0;
 };
 
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int value) : value_(value) {}
-  ~FileDescriptor() {
-    if (value_ >= 0) close(value_);
-  }
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  int value() const { return value_; }
-
- private:
-  int value_;
-};
-
 [[noreturn]] void refuse_system(const std::string& path, const char* action) {
   fail<IoError>("safetensors: cannot {} {}: {}", action, path, std::generic_category().message(errno));
 }
@@ -53,17 +39,17 @@ class FileDescriptor {
 Mapping map_file(const std::string& path) {
   if (path.find('\0') != std::string::npos) fail<IoError>("safetensors: the path holds a NUL byte");
   // O_NONBLOCK: opening a named pipe must not wait for a writer.
-  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.value() < 0) refuse_system(path, "open");
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() < 0) refuse_system(path, "open");
   struct stat status {};
-  if (fstat(file.value(), &status) != 0) refuse_system(path, "examine");
+  if (fstat(file.get(), &status) != 0) refuse_system(path, "examine");
   if (!S_ISREG(status.st_mode)) fail<IoError>("safetensors: {} is not a regular file", path);
   const auto bytes = static_cast<std::int64_t>(status.st_size);
   if (bytes < 8)
     fail<FormatError>("safetensors: {}: the file is too short: {} bytes (the header length alone takes 8)",
                       path, bytes);
   const auto length = static_cast<std::size_t>(bytes);
-  void* address = mmap(nullptr, length, PROT_READ, MAP_PRIVATE, file.value(), 0);
+  void* address = mmap(nullptr, length, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (address == MAP_FAILED) refuse_system(path, "map");
   return {std::shared_ptr<const std::byte>(static_cast<const std::byte*>(address),
                                            [address, length](const std::byte*) { munmap(address, length); }),

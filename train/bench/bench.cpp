@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "ops/backends.h"
+#include "ops/core/op_spec.h"
 #include "tensor/base/format.h"
 
 namespace eddy {
@@ -42,6 +44,12 @@ Timing measure_on(Device device, const std::function<void()>& run, double second
       },
       seconds, min_runs);
   return {all.best / together, all.median / together, all.runs};
+}
+
+Tensor repeated_normal(const Shape& shape, const char* stream, Dtype dtype, Device device) {
+  const std::int64_t elements = shape.elements(), period = std::gcd(elements, std::int64_t{1} << 20);
+  const Tensor some = raw::to_device(raw::cast(sample_normal({1, period}, stream), dtype), device);
+  return raw::reshape(raw::copy(raw::expand(some, {elements / period, period})), shape);
 }
 
 std::string text_table(const std::vector<std::vector<std::string>>& rows) {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tensor/base/device.h"
+#include "tensor/tensor.h"
 
 namespace eddy {
 
@@ -37,6 +37,10 @@ Timing measure(const std::function<void()>& run, double seconds, std::int64_t mi
 // The same on a device. On a GPU each time is that of ten runs in a row, divided by ten, since waiting after
 // every run would time the wait.
 Timing measure_on(Device device, const std::function<void()>& run, double seconds, std::int64_t min_runs = 3);
+
+// Returns normal numbers that repeat after some 2^20: more would take the CPU seconds. They are random because a
+// GPU draws less power for equal numbers, and runs faster than it otherwise could.
+Tensor repeated_normal(const Shape& shape, const char* stream, Dtype dtype, Device device);
 
 // Returns a table as text: the first row is the header, the first column is left-aligned, the others
 // right-aligned.

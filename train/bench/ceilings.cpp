@@ -7,15 +7,12 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "autograd/tape.h"
 #include "ops/backends.h"
-#include "ops/core/op_spec.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/product/gemm.h"
 #include "tensor/base/format.h"
-#include "tensor/tensor.h"
 #include "tensor/threads/thread_pool.h"
 #include "train/bench/bench.h"
 #include "train/page/human_text.h"
@@ -80,55 +77,38 @@ nlohmann::json rate_json(const Rate& rate) {
 // Products between two readings of the clock on a GPU: a single one would measure its launch.
 constexpr int kGpuProducts = 10;
 
-struct ProductProbe::Operands {
-  std::int64_t size;
-  Tensor a, b, c;
-};
-
-ProductProbe::ProductProbe(std::int64_t size, Device device, Dtype dtype) {
+ProductProbe::ProductProbe(std::int64_t size, Device device, Dtype dtype) : size_(size) {
   if (size < 1) fail<ValueError>("bench: a product of {} rows (at least 1)", size);
-  // Random values, since a GPU draws less power for equal numbers and runs faster than it otherwise could.
-  // They repeat after some 2^20, since more would take the CPU seconds.
-  const auto numbers = [&](const char* stream) {
-    const std::int64_t elements = size * size, period = std::gcd(elements, std::int64_t{1} << 20);
-    const Tensor some = raw::to_device(raw::cast(sample_normal({1, period}, stream), dtype), device);
-    return raw::reshape(raw::copy(raw::expand(some, {elements / period, period})), {size, size});
-  };
   const bool on_cpu = device == kCpu;
-  operands_ =
-      std::make_unique<Operands>(Operands{size, on_cpu ? Tensor::full({size, size}, 0.5) : numbers("probe.a"),
-                                          on_cpu ? Tensor::full({size, size}, 0.25) : numbers("probe.b"),
-                                          Tensor::zeros({size, size}, on_cpu ? Dtype::f32 : dtype, device)});
+  a_ = on_cpu ? Tensor::full({size, size}, 0.5) : repeated_normal({size, size}, "probe.a", dtype, device);
+  b_ = on_cpu ? Tensor::full({size, size}, 0.25) : repeated_normal({size, size}, "probe.b", dtype, device);
+  c_ = Tensor::zeros({size, size}, on_cpu ? Dtype::f32 : dtype, device);
 }
 
-ProductProbe::~ProductProbe() = default;
-
 double ProductProbe::run() const {
-  const Operands& x = *operands_;
   GemmArgs args{};
-  args.dtype = x.a.dtype();
-  args.m = args.n = args.k = args.lda = args.ldb = args.ldc = x.size;
-  args.a = x.a.raw_data();
-  args.b = x.b.raw_data();
-  args.c = x.c.raw_data();
-  const Device device = x.a.device();
+  args.dtype = a_.dtype();
+  args.m = args.n = args.k = args.lda = args.ldb = args.ldc = size_;
+  args.a = a_.raw_data();
+  args.b = b_.raw_data();
+  args.c = c_.raw_data();
+  const Device device = a_.device();
   const int products = device == kCpu ? 1 : kGpuProducts;
   synchronize(device);
   const BenchClock::time_point start = BenchClock::now();
   for (int i = 0; i < products; ++i) gemm_slot(device, args);
   synchronize(device);
-  const auto rows = static_cast<double>(x.size);
+  const auto rows = static_cast<double>(size_);
   return products * 2 * rows * rows * rows / std::max(elapsed_seconds(start), 1e-9) * 1e-9;
 }
 
 double ProductProbe::run_blas() const {
-  const Operands& x = *operands_;
   install_backends();  // sets OpenBLAS to one thread
-  const auto n = static_cast<blasint>(x.size);
+  const auto n = static_cast<blasint>(size_);
   const BenchClock::time_point start = BenchClock::now();
-  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n, n, 1.0f, x.a.data<float>(), n,
-              x.b.data<float>(), n, 0.0f, x.c.mutable_data<float>(), n);
-  const auto rows = static_cast<double>(x.size);
+  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n, n, 1.0f, a_.data<float>(), n, b_.data<float>(),
+              n, 0.0f, c_.mutable_data<float>(), n);
+  const auto rows = static_cast<double>(size_);
   return 2 * rows * rows * rows / std::max(elapsed_seconds(start), 1e-9) * 1e-9;
 }
 

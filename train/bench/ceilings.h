@@ -8,12 +8,9 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <string>
 #include <vector>
 
-#include "tensor/base/device.h"
-#include "tensor/base/dtype.h"
+#include "tensor/tensor.h"
 #include "train/bench/measurement.h"
 
 namespace eddy {
@@ -52,7 +49,6 @@ struct Ceilings {
 class ProductProbe {
  public:
   explicit ProductProbe(std::int64_t size, Device device = kCpu, Dtype dtype = Dtype::f32);
-  ~ProductProbe();
   // Returns the GFLOP/s of one product through gemm_slot, with the threads in use; on a GPU of several in a
   // row.
   double run() const;
@@ -60,8 +56,8 @@ class ProductProbe {
   double run_blas() const;
 
  private:
-  struct Operands;
-  std::unique_ptr<Operands> operands_;
+  std::int64_t size_;
+  Tensor a_, b_, c_;
 };
 
 struct CeilingSizes {

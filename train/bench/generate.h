@@ -17,7 +17,6 @@
 #include <string>
 #include <vector>
 
-#include "models/config.h"
 #include "train/bench/ceilings.h"
 #include "train/bench/measurement.h"
 

@@ -64,16 +64,8 @@ std::vector<double> best_seconds(Device device, int runs, const std::vector<Part
   return best;
 }
 
-// Returns normal numbers that repeat after some 2^20. They are random because a GPU draws less power for
-// equal numbers.
 Tensor numbers(const Shape& shape, Dtype dtype, Device device) {
-  const std::int64_t elements = shape.elements(), period = std::gcd(elements, std::int64_t{1} << 20);
-  const Tensor some = raw::to_device(raw::cast(sample_normal({1, period}, "bench"), dtype), device);
-  return raw::reshape(raw::copy(raw::expand(some, {elements / period, period})), shape);
-}
-
-Tensor leaf(const Tensor& x) {
-  return require_grad(x);
+  return repeated_normal(shape, "bench", dtype, device);
 }
 
 // Seconds of the forward pass without a tape, and of the backward pass where there is one.
@@ -124,10 +116,10 @@ std::vector<Cell> bench_layer(const Layer& layer, const char* precision, int run
   const bool half = precision == std::string_view("bf16");
   const Dtype dtype = half ? Dtype::bf16 : Dtype::f32;
   set_tf32(precision == std::string_view("tf32"));
-  const Tensor x = leaf(numbers({layer.m, layer.k}, dtype, device)),
-               weight = leaf(numbers({layer.n, layer.k}, Dtype::f32, device)),
-               bias = leaf(numbers({layer.n}, Dtype::f32, device)), rounded = raw::cast(weight, dtype),
-               y = Tensor::empty({layer.m, layer.n}, dtype, device);
+  const Tensor x = require_grad(numbers({layer.m, layer.k}, dtype, device)),
+               weight = require_grad(numbers({layer.n, layer.k}, Dtype::f32, device)),
+               bias = require_grad(numbers({layer.n}, Dtype::f32, device)),
+               rounded = raw::cast(weight, dtype), y = Tensor::empty({layer.m, layer.n}, dtype, device);
   // As in the arena of a model: the bf16 copy is rounded once, not at every use.
   for (const Tensor& x32 : {weight, bias})
     if (half) x32.buffer()->keep_bf16_copy();
@@ -171,21 +163,21 @@ Tensor matrix(std::int64_t rows, Dtype dtype, Device device) {
   return numbers({rows, kWidth}, dtype, device);
 }
 Tensors one_matrix(std::int64_t rows, Dtype dtype, Device device) {
-  return {leaf(matrix(rows, dtype, device))};
+  return {require_grad(matrix(rows, dtype, device))};
 }
 // [batch, time, heads, head_size].
 Tensors head_tensors(std::int64_t rows, Dtype dtype, Device device) {
   const std::int64_t time = std::gcd(rows, std::int64_t{1024});
-  return {leaf(numbers({rows / time, time, kWidth / kHeadSize, kHeadSize}, dtype, device))};
+  return {require_grad(numbers({rows / time, time, kWidth / kHeadSize, kHeadSize}, dtype, device))};
 }
 // Parameters of a norm are f32 even beside bf16.
 Tensor parameter(Device device) {
-  return leaf(numbers({kWidth}, Dtype::f32, device));
+  return require_grad(numbers({kWidth}, Dtype::f32, device));
 }
 Tensors with_classes(std::int64_t rows, Dtype dtype, Device device) {
   const std::int64_t classes = std::min<std::int64_t>(32768, rows * kWidth / 4),
                      examples = rows * kWidth / classes;
-  return {leaf(numbers({examples, classes}, dtype, device)),
+  return {require_grad(numbers({examples, classes}, dtype, device)),
           raw::to_device(sample_indices({examples}, "bench.classes", classes), device)};
 }
 // Returns each row index once, permuted, so that both passes move every row.
@@ -193,7 +185,7 @@ Tensors with_ids(std::int64_t rows, Dtype dtype, Device device) {
   constexpr std::int64_t kStep = 1000003;  // a prime: i kStep mod rows is a permutation
   std::vector<std::int64_t> ids(static_cast<std::size_t>(rows));
   for (std::int64_t i = 0; i < rows; ++i) ids[static_cast<std::size_t>(i)] = i * kStep % rows;
-  return {leaf(matrix(rows, dtype, device)), raw::to_device(Tensor::from(ids, {rows}), device)};
+  return {require_grad(matrix(rows, dtype, device)), raw::to_device(Tensor::from(ids, {rows}), device)};
 }
 
 std::vector<MemoryCase> memory_cases() {
@@ -209,8 +201,8 @@ std::vector<MemoryCase> memory_cases() {
       // Backward: reads the gradients of sum and norm, and the sum; writes one gradient.
       {"add_layer_norm", 4, 4,
        [](std::int64_t rows, Dtype dtype, Device device) {
-         return Tensors{leaf(matrix(rows, dtype, device)), matrix(rows, dtype, device), parameter(device),
-                        parameter(device)};
+         return Tensors{require_grad(matrix(rows, dtype, device)), matrix(rows, dtype, device),
+                        parameter(device), parameter(device)};
        },
        [](const Tensors& x) {
          const SumAndNorm both = add_layer_norm(x[0], x[1], x[2], x[3]);
@@ -218,7 +210,7 @@ std::vector<MemoryCase> memory_cases() {
        }},
       {"rms_norm", 2, 3,
        [](std::int64_t rows, Dtype dtype, Device device) {
-         return Tensors{leaf(matrix(rows, dtype, device)), parameter(device)};
+         return Tensors{require_grad(matrix(rows, dtype, device)), parameter(device)};
        },
        [](const Tensors& x) { return Tensors{rms_norm(x[0], x[1])}; }},
       {"unit_norm", 2, 3, head_tensors, [](const Tensors& x) { return Tensors{unit_norm(x[0])}; }},

@@ -7,10 +7,8 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "tensor/base/device.h"
-#include "tensor/base/dtype.h"
 #include "train/bench/measurement.h"
 
 namespace eddy {

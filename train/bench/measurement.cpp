@@ -5,6 +5,7 @@
 
 #include <ctime>
 
+#include "tensor/threads/thread_pool.h"
 #include "train/bench/bench.h"
 #include "train/page/html_page.h"
 #include "train/page/human_text.h"
@@ -51,14 +52,9 @@ std::string today() {
   return fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
 }
 
-// "AMD EPYC, 2 threads": the two lines of the environment that a table needs.
+// "AMD EPYC, 2 threads".
 std::string machine() {
-  std::string processor, threads;
-  for (const std::string& line : environment_lines()) {
-    if (line.starts_with("processor: ")) processor = line.substr(line.find(' ') + 1);
-    if (line.starts_with("threads: ")) threads = line.substr(line.find(' ') + 1);
-  }
-  return fmt::format("{}, {} thread{}", processor, threads, threads == "1" ? "" : "s");
+  return fmt::format("{}, {} thread{}", processor_name(), thread_count(), thread_count() == 1 ? "" : "s");
 }
 
 Chart chart_of(const MeasuredTable& table, const MeasuredPlot& plot) {
@@ -142,10 +138,8 @@ std::string to_html(const Measurement& measurement) {
     page.table(head, rows);
     for (const std::string& note : table.notes) page.paragraph(note);
   }
-  std::string machine;
-  for (const std::string& line : environment_lines()) machine += line + '\n';
   page.heading("Machine");
-  page.preformatted(machine);
+  page.preformatted(fmt::format("{}\n", fmt::join(environment_lines(), "\n")));
   return page.html();
 }
 

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "train/bench/ceilings.h"
 #include "train/bench/gpu.h"

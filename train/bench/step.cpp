@@ -9,7 +9,6 @@
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"
 #include "tensor/threads/thread_pool.h"
-#include "train/bench/step_trial.h"
 #include "train/config/device_precision.h"
 #include "train/page/human_text.h"
 
@@ -47,7 +46,6 @@ ProfileRates profile_rates(const DevicePrecision& placement, const StepBenchOpti
 }  // namespace
 
 StepBench bench_step(const StepBenchOptions& options) {
-  const std::int64_t sequence = options.sequence > 0 ? options.sequence : options.model.context;
   if (options.batch < 1 || options.tail < 1 || options.sequence < 0 || options.steps < 0)
     fail<ValueError>(
         "bench step: batch {}, tail {}, sequence {}, steps {} (batch and tail at least 1, the others "
@@ -56,14 +54,8 @@ StepBench bench_step(const StepBenchOptions& options) {
   const DevicePrecision placement =
       choose_device_precision({"bench step", "--device", "--precision"}, options.device, options.precision);
   reset_warnings();  // report only those of this benchmark
-  StepTrialOptions trial_options;
-  trial_options.model = options.model;
-  trial_options.batch = options.batch;
-  trial_options.sequence = sequence;
-  trial_options.tail = options.tail;
-  trial_options.capture = options.capture;
-  trial_options.carry_state = options.carry_state;
-  StepTrial trial(trial_options, placement);
+  StepTrial trial(options, placement);
+  const std::int64_t sequence = trial.sequence();
   const bool half = placement.dtype == Dtype::bf16 && !(placement.device == kCpu);
   const std::int64_t product_size = options.product_size > 0   ? options.product_size
                                     : placement.device == kCpu ? kCpuProduct

@@ -10,25 +10,19 @@
 #include <string>
 #include <vector>
 
-#include "models/config.h"
 #include "ops/backends.h"
 #include "train/bench/bench.h"
 #include "train/bench/ceilings.h"
 #include "train/bench/measurement.h"
 #include "train/bench/profile.h"
+#include "train/bench/step_trial.h"
 
 namespace eddy {
 
-struct StepBenchOptions {
-  ModelConfig model;
-  std::int64_t batch = 16;
-  std::int64_t sequence = 0;  // 0: model.context
-  std::int64_t tail = 16;     // scored positions with readout tail, at most the sequence
-  std::int64_t steps = 0;     // timed steps; 0: as many as fit `seconds`, at least 3
+struct StepBenchOptions : StepTrialOptions {
+  std::int64_t steps = 0;  // timed steps; 0: as many as fit `seconds`, at least 3
   double seconds = 20;
-  bool profile = false;      // also profile, for as many steps or as much time again
-  bool capture = true;       // capture steps where the device supports it
-  bool carry_state = false;  // each step continues from the state of the last; else it starts without one
+  bool profile = false;                   // also profile, for as many steps or as much time again
   std::int64_t product_size = 0;          // rows of the product timed between steps; 0: 1536, on a GPU 8192
   std::int64_t memory_bytes = 512 << 20;  // of the largest copies that measure memory for a profile
   std::string device = "cpu";             // cpu or cuda

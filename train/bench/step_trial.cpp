@@ -36,19 +36,18 @@ std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t limit, 
 StepTrial::StepTrial(const StepTrialOptions& options, const DevicePrecision& placement)
     : capture_(options.capture && can_capture(placement.device)),
       carry_state_(options.carry_state),
+      sequence_(options.sequence > 0 ? options.sequence : options.model.context),
       model_(make_model(resolved(options.model), placement.dtype, placement.device)),
       recorder_(model_->params(), {.wanted = options.capture}) {
   const ModelConfig& config = model_->config();
-  model_->check_length(options.sequence, carry_state_);
+  model_->check_length(sequence_, carry_state_);
   model_->params().initialize(kSeed);
-  learning_rate_ = ScheduleOptions().learning_rate;
   optimizer_ = make_optimizer(model_->params(), {.optimizer = "adamw"});
-  const std::int64_t tail = std::min(options.tail, options.sequence),
-                     rows = rows_of(config, options.sequence, tail);
+  const std::int64_t tail = std::min(options.tail, sequence_), rows = rows_of(config, sequence_, tail);
   for (std::int64_t i = 0; i < kBatches; ++i) {
-    batches_.push_back(make_batch(
-        options.batch, random_tokens(options.batch * options.sequence, config.vocab, "bench.tokens", i),
-        random_tokens(options.batch * rows, config.n_out, "bench.targets", i)));
+    batches_.push_back(make_batch(options.batch,
+                                  random_tokens(options.batch * sequence_, config.vocab, "bench.tokens", i),
+                                  random_tokens(options.batch * rows, config.n_out, "bench.targets", i)));
     batches_.back().tail = tail;
   }
 }
@@ -63,7 +62,7 @@ StepResult StepTrial::step_uncaptured() {
 
 StepResult StepTrial::run(Recorder* recorder) {
   StepOptions options;
-  options.learning_rate = learning_rate_;
+  options.learning_rate = ScheduleOptions().learning_rate;
   options.seed = kSeed;
   options.step = steps_;
   options.carry_state = carry_state_;

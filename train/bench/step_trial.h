@@ -16,10 +16,11 @@ namespace eddy {
 
 struct StepTrialOptions {
   ModelConfig model;
-  std::int64_t batch = 1, sequence = 1;
-  std::int64_t tail = 16;    // scored positions of a model with readout tail, at most the sequence
-  bool capture = true;       // where the device supports it
-  bool carry_state = false;  // each step continues from the state of the last; else it starts without one
+  std::int64_t batch = 16;
+  std::int64_t sequence = 0;  // 0: model.context
+  std::int64_t tail = 16;     // scored positions of a model with readout tail, at most the sequence
+  bool capture = true;        // where the device supports it
+  bool carry_state = false;   // each step continues from the state of the last; else it starts without one
 };
 
 class StepTrial {
@@ -37,6 +38,7 @@ class StepTrial {
   void warm_up();
 
   const Model& model() const { return *model_; }
+  std::int64_t sequence() const { return sequence_; }  // tokens of a row
   bool captured() const { return recorder_.graphs() > 0; }
   // Why steps are not captured although options.capture asked for it; else empty.
   std::string message() { return recorder_.take_message(); }
@@ -45,12 +47,12 @@ class StepTrial {
   StepResult run(Recorder* recorder);
 
   bool capture_, carry_state_;
+  std::int64_t sequence_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Optimizer> optimizer_;
   Recorder recorder_;
   std::vector<Batch> batches_;
   CarriedState carried_;
-  double learning_rate_;
   std::int64_t steps_ = 0;
 };
 

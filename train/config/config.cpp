@@ -29,6 +29,11 @@ json ConfigField::value() const {
   return std::visit([](const auto* held) { return json(*held); }, target);
 }
 
+std::string ConfigField::text() const {
+  const json held = value();
+  return held.is_string() ? held.get<std::string>() : held.dump();
+}
+
 ConfigField& ConfigField::everyday() {
   use = KeyUse::everyday;
   return *this;
@@ -57,43 +62,19 @@ bool ConfigField::is_read_by(std::string_view family, std::string_view name) con
   return included || !names_any;
 }
 
-void ConfigKeys::section(std::string name) {
-  sections_.push_back(std::move(name));
+void ConfigKeys::section(const std::string& name) {
+  sections_.push_back(name);
+  readers_.clear();
 }
 
-ConfigField& ConfigKeys::add(std::string key, ConfigField::Target target, std::string help) {
-  ConfigField& field = fields_.emplace_back();
+ConfigField& ConfigKeys::add(const char* key, const char* help, ConfigField field) {
   field.section = sections_.back();
-  field.key = std::move(key);
-  field.help = std::move(help);
-  field.target = target;
-  return field;
+  field.key = key;
+  field.help = help;
+  field.readers = readers_;
+  return fields_.emplace_back(std::move(field));
 }
-ConfigField& ConfigKeys::add(std::string key, bool& target, std::string help) {
-  return add(std::move(key), ConfigField::Target(&target), std::move(help));
-}
-ConfigField& ConfigKeys::add(std::string key, std::int64_t& target, std::string help, IntRange range) {
-  ConfigField& field = add(std::move(key), ConfigField::Target(&target), std::move(help));
-  field.ints = range;
-  return field;
-}
-ConfigField& ConfigKeys::add(std::string key, double& target, std::string help, RealRange range) {
-  ConfigField& field = add(std::move(key), ConfigField::Target(&target), std::move(help));
-  field.reals = range;
-  return field;
-}
-ConfigField& ConfigKeys::add(std::string key, std::string& target, std::string help,
-                             std::vector<std::string> allowed) {
-  ConfigField& field = add(std::move(key), ConfigField::Target(&target), std::move(help));
-  field.allowed = std::move(allowed);
-  return field;
-}
-ConfigField& ConfigKeys::add(std::string key, std::vector<std::int64_t>& target, std::string help,
-                             IntRange range) {
-  ConfigField& field = add(std::move(key), ConfigField::Target(&target), std::move(help));
-  field.ints = range;
-  return field;
-}
+
 void ConfigKeys::ignore(std::initializer_list<const char*> keys) {
   for (const char* key : keys) ignored_.push_back(sections_.back() + "." + key);
 }

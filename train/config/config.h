@@ -5,6 +5,7 @@
 //     keys.section("train");
 //     keys.add("steps", c.steps, "Optimizer steps", {1, 1'000'000'000}).everyday();
 //     keys.add("window", c.window, "Tokens that a token sees").read_by("slide block_recurrent");
+//     keys.readers("staircase");  // of the keys that follow
 //   }
 //
 // The struct's own initial values are the defaults. Files have one table per section; flags are
@@ -47,13 +48,13 @@ enum class KeyUse { everyday, special, oddity };
 struct ConfigField {
   using Target = std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::int64_t>*>;
 
-  std::string section, key, help;  // help: a sentence without its full stop
+  std::string section{}, key{}, help{};  // help: a sentence without its full stop
   Target target;
-  IntRange ints;                     // for integers, and for each element of a list
-  RealRange reals;                   // for real numbers
-  std::vector<std::string> allowed;  // for texts; "*.x" allows all that end in ".x"; empty: any text
+  IntRange ints{};                     // for integers, and for each element of a list
+  RealRange reals{};                   // for real numbers
+  std::vector<std::string> allowed{};  // for texts; "*.x" allows all that end in ".x"; empty: any text
   KeyUse use = KeyUse::special;
-  std::string readers;  // families, models or tasks, separated by blanks, "-lstm" excludes one; empty: all
+  std::string readers{};  // families, models or tasks, separated by blanks, "-lstm" excludes one; empty: all
 
   ConfigField& everyday();
   ConfigField& oddity();
@@ -64,22 +65,37 @@ struct ConfigField {
   std::string full_key() const { return section + "." + key; }
   // "true or false", "a whole number, at least 1", ...: completes an error text and the help.
   std::string rule() const;
-  // The struct's current value.
+  // The struct's current value: as JSON, and as a flag gives it.
   nlohmann::json value() const;
+  std::string text() const;
 };
 
 // The described keys of one or more structs, pointing into them: they must outlive this object.
 class ConfigKeys {
  public:
   // Begins a section: later calls of add() and ignore() belong to it.
-  void section(std::string name);
+  void section(const std::string& name);
+  // Sets ConfigField::readers of the section's next keys, where read_by does not set it for one of them. A
+  // section begins with keys that all read.
+  void readers(const std::string& names) { readers_ = names; }
   // Describes a key of the section. The reference is valid until the next call.
-  ConfigField& add(std::string key, bool& target, std::string help);
-  ConfigField& add(std::string key, std::int64_t& target, std::string help, IntRange range = {});
-  ConfigField& add(std::string key, double& target, std::string help, RealRange range = {});
-  ConfigField& add(std::string key, std::string& target, std::string help,
-                   std::vector<std::string> allowed = {});
-  ConfigField& add(std::string key, std::vector<std::int64_t>& target, std::string help, IntRange range = {});
+  ConfigField& add(const char* key, bool& target, const char* help) {
+    return add(key, help, {.target = &target});
+  }
+  ConfigField& add(const char* key, std::int64_t& target, const char* help, IntRange range = {}) {
+    return add(key, help, {.target = &target, .ints = range});
+  }
+  ConfigField& add(const char* key, std::vector<std::int64_t>& target, const char* help,
+                   IntRange range = {}) {
+    return add(key, help, {.target = &target, .ints = range});
+  }
+  ConfigField& add(const char* key, double& target, const char* help, RealRange range = {}) {
+    return add(key, help, {.target = &target, .reals = range});
+  }
+  ConfigField& add(const char* key, std::string& target, const char* help,
+                   std::vector<std::string> allowed = {}) {
+    return add(key, help, {.target = &target, .allowed = std::move(allowed)});
+  }
   // Keys of the section that read() ignores: another reader uses them.
   void ignore(std::initializer_list<const char*> keys);
 
@@ -103,11 +119,12 @@ class ConfigKeys {
   [[noreturn]] void refuse_key(const std::string& place, const std::string& section,
                                const std::string& key) const;
 
-  ConfigField& add(std::string key, ConfigField::Target target, std::string help);
+  ConfigField& add(const char* key, const char* help, ConfigField field);
 
   std::vector<std::string> sections_;
   std::vector<ConfigField> fields_;
   std::vector<std::string> ignored_;  // full keys
+  std::string readers_;               // of the next key
 };
 
 // The keys of a described struct.

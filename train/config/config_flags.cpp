@@ -6,7 +6,6 @@
 #include <variant>
 
 #include "tensor/base/format.h"
-#include "tensor/files/json_text.h"
 
 namespace eddy {
 namespace {
@@ -25,33 +24,15 @@ std::string group_of(const ConfigField& field) {
   return "[" + field.section + "]";
 }
 
-std::string default_text(const ConfigField& field) {
-  const nlohmann::json value = field.value();
-  return value.is_string() ? value.get<std::string>() : value.dump();
-}
-
-[[noreturn]] void refuse_argument(const CLI::App& app, const std::string& argument) {
-  if (!argument.starts_with("-"))
-    fail<ConfigError>("command line: unexpected argument {}", quote_text(argument));
-  std::vector<std::string> flags;
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
-  const std::string flag = argument.substr(0, argument.find('='));
-  fail<ConfigError>("command line: unknown flag {} (nearest: {})", quote_text(flag),
-                    nearest_match(flag, flags));
-}
-
 }  // namespace
 
 void ConfigFlags::add_to(CLI::App& app, const ConfigKeys& keys) {
-  app_ = &app;
-  app.allow_extras();  // so that apply() can name the nearest flag, which CLI11 cannot
   for (const ConfigField& field : keys.fields()) {
     const std::string name = field.full_key();
     CLI::Option* option = app.add_option_function<std::string>(
         "--" + name, [this, name](const std::string& text) { given_[name] = text; },
         fmt::format("{} ({})", field.help, field.rule()));
-    option->type_name(std::visit(TypeName{}, field.target))->default_str(default_text(field));
+    option->type_name(std::visit(TypeName{}, field.target))->default_str(field.text());
     option->group(field.use == KeyUse::everyday ? group_of(field) : kHidden);
   }
   std::vector<std::pair<CLI::Option*, std::string>> hidden;
@@ -68,8 +49,6 @@ void ConfigFlags::add_to(CLI::App& app, const ConfigKeys& keys) {
 }
 
 void ConfigFlags::apply(ConfigKeys& keys) const {
-  if (app_ != nullptr)
-    for (const std::string& argument : app_->remaining()) refuse_argument(*app_, argument);
   keys.read_texts(given_);
 }
 

@@ -20,22 +20,18 @@ namespace eddy {
 class ConfigFlags {
  public:
   // Adds one option per key to the program (or subcommand), with help, rule and default. --help shows those of
-  // every run, --help-all the others too. Parsing writes into this object, and apply() reads the app: both
-  // must live until then.
+  // every run, --help-all the others too. Parsing writes into this object, which must live until then.
   void add_to(CLI::App& app, const ConfigKeys& keys);
   // Writes the values of the flags given into the structs.
-  // errors: ConfigError for a bad value, and for an argument that no option takes, with the nearest flag.
+  // errors: ConfigError for a bad value.
   void apply(ConfigKeys& keys) const;
-  // The flags given: "section.key" to text.
-  const std::map<std::string, std::string>& given() const { return given_; }
 
   ConfigFlags() = default;
   ConfigFlags(const ConfigFlags&) = delete;
   ConfigFlags& operator=(const ConfigFlags&) = delete;
 
  private:
-  const CLI::App* app_ = nullptr;
-  std::map<std::string, std::string> given_;
+  std::map<std::string, std::string> given_;  // "section.key" to text
 };
 
 }  // namespace eddy

@@ -92,12 +92,24 @@ bool right_type(const ConfigField& field, const json& value) {
 }
 
 template <class T>
-std::optional<T> number_from(std::string_view text) {
+std::optional<json> number_from(std::string_view text) {
   T value{};
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   if (error != std::errc() || stop != end || text.empty()) return std::nullopt;
   return value;
+}
+
+std::optional<json> list_from(std::string_view text) {
+  json list = json::array();
+  for (std::size_t begin = 0; !text.empty() && begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const auto value = number_from<std::int64_t>(text.substr(begin, end - begin));
+    if (!value) return std::nullopt;
+    list.push_back(*value);
+    begin = end + 1;
+  }
+  return list;
 }
 
 }  // namespace
@@ -133,33 +145,14 @@ void check_value(const ConfigField& field, const json& value, const std::string&
 }
 
 json value_from_text(const ConfigField& field, const std::string& text, const std::string& place) {
-  const auto wrong_type = [&]() { refuse(field, quote_text(text), "which has the wrong type", place); };
-  if (holds<bool>(field)) {
-    if (text != "true" && text != "false") wrong_type();
-    return text == "true";
-  }
-  if (holds<std::int64_t>(field)) {
-    const auto value = number_from<std::int64_t>(text);
-    if (!value) wrong_type();
-    return *value;
-  }
-  if (holds<double>(field)) {
-    const auto value = number_from<double>(text);
-    if (!value) wrong_type();
-    return *value;
-  }
-  if (holds<IntList>(field)) {
-    json list = json::array();
-    for (std::size_t begin = 0; !text.empty() && begin <= text.size();) {
-      const std::size_t end = std::min(text.find(',', begin), text.size());
-      const auto value = number_from<std::int64_t>(std::string_view(text).substr(begin, end - begin));
-      if (!value) wrong_type();
-      list.push_back(*value);
-      begin = end + 1;
-    }
-    return list;
-  }
-  return text;
+  std::optional<json> value;
+  if (holds<std::string>(field)) value = text;
+  if (holds<bool>(field) && (text == "true" || text == "false")) value = text == "true";
+  if (holds<std::int64_t>(field)) value = number_from<std::int64_t>(text);
+  if (holds<double>(field)) value = number_from<double>(text);
+  if (holds<IntList>(field)) value = list_from(text);
+  if (!value) refuse(field, quote_text(text), "which has the wrong type", place);
+  return *value;
 }
 
 void assign_value(const ConfigField& field, const json& value) {

@@ -9,13 +9,6 @@
 
 namespace eddy {
 
-RunConfig::RunConfig() = default;
-RunConfig::RunConfig(const RunConfig& other) = default;
-RunConfig::RunConfig(RunConfig&& other) noexcept = default;
-RunConfig& RunConfig::operator=(const RunConfig& other) = default;
-RunConfig& RunConfig::operator=(RunConfig&& other) noexcept = default;
-RunConfig::~RunConfig() = default;
-
 namespace {
 
 using nlohmann::json;
@@ -77,15 +70,13 @@ void describe(ConfigKeys& keys, ModelConfig& c) {
       .read_by("-lstm");
   keys.add("block", c.block, "Positions in a block of the recurrence", kSize)
       .read_by("block_forget block_accumulate");
-  keys.add("positions", c.positions, "Whether learned positions are added to the embeddings")
-      .read_by("recurrent_transformer");
+  keys.readers("recurrent_transformer");
+  keys.add("positions", c.positions, "Whether learned positions are added to the embeddings");
   keys.add("tied", c.tied, "Whether the head uses the token table as its weight")
       .read_by("recurrent_transformer blockwise_recurrent");
-  keys.add("bias", c.bias, "Whether norms and linear layers have biases").read_by("recurrent_transformer");
-  keys.add("activation", c.activation, "Activation of the MLP", {"gelu", "relu"})
-      .read_by("recurrent_transformer");
-  keys.add("readout", c.readout, "Positions that give logits", {"all", "last", "tail"})
-      .read_by("recurrent_transformer");
+  keys.add("bias", c.bias, "Whether norms and linear layers have biases");
+  keys.add("activation", c.activation, "Activation of the MLP", {"gelu", "relu"});
+  keys.add("readout", c.readout, "Positions that give logits", {"all", "last", "tail"});
   keys.add(
           "accumulate", c.accumulate,
           "What is added to later windows: outputs, as in the published code, or hidden states, as in equation 5",
@@ -94,6 +85,7 @@ void describe(ConfigKeys& keys, ModelConfig& c) {
       .read_by("block_accumulate");
   keys.add("init_std", c.init_std, "Standard deviation of initial weights", kNonNegative)
       .read_by("recurrent_transformer blockwise_recurrent");
+  keys.readers("");
   keys.add("segment", c.segment, "Tokens of one call; the state is detached between segments; 0: context",
            kSizeOrZero)
       .everyday();
@@ -103,38 +95,28 @@ void describe(ConfigKeys& keys, ModelConfig& c) {
            "Rows of the memory (memory_llama), or tokens that enter the staircase at a step", kSize)
       .read_by("memory_llama staircase -lstm");
   // block_recurrent
+  keys.readers("block_recurrent/block_recurrent");
   keys.add("recurrent_layers", c.recurrent_layers, "Layers with a recurrent cell, counted from 0",
-           {0, 1 << 16})
-      .read_by("block_recurrent/block_recurrent");
-  keys.add("states", c.states, "Number of state vectors of a recurrent layer", kSize)
-      .read_by("block_recurrent/block_recurrent");
-  keys.add("gate", c.gate, "Gate of the recurrent cell", {"fixed", "lstm"})
-      .read_by("block_recurrent/block_recurrent");
-  keys.add("cell", c.cell, "Configuration of the recurrent cell", {"dual", "single", "skip"})
-      .read_by("block_recurrent/block_recurrent");
-  keys.add("feedback", c.feedback, "Whether all layers read the state")
-      .read_by("block_recurrent/block_recurrent");
+           {0, 1 << 16});
+  keys.add("states", c.states, "Number of state vectors of a recurrent layer", kSize);
+  keys.add("gate", c.gate, "Gate of the recurrent cell", {"fixed", "lstm"});
+  keys.add("cell", c.cell, "Configuration of the recurrent cell", {"dual", "single", "skip"});
+  keys.add("feedback", c.feedback, "Whether all layers read the state");
   keys.add("cache", c.cache, "Whether a segment sees keys and values of the last window before it")
       .read_by("block_recurrent -vanilla");
-  keys.add("clear_state", c.clear_state, "Whether every segment begins with the initial state")
-      .read_by("block_recurrent/block_recurrent");
-  keys.add("rel_buckets", c.rel_buckets, "Number of buckets of the bias by distance", {2, 1 << 16})
-      .read_by("block_recurrent");
+  keys.add("clear_state", c.clear_state, "Whether every segment begins with the initial state");
+  keys.readers("block_recurrent");
+  keys.add("rel_buckets", c.rel_buckets, "Number of buckets of the bias by distance", {2, 1 << 16});
   keys.add("rel_max_distance", c.rel_max_distance, "Distance from which all keys share the last bucket",
-           kSize)
-      .read_by("block_recurrent");
+           kSize);
   keys.add("qk_norm", c.qk_norm,
-           "Whether queries and keys are unit vectors; if not, queries are divided by sqrt(head_dim)")
-      .read_by("block_recurrent");
+           "Whether queries and keys are unit vectors; if not, queries are divided by sqrt(head_dim)");
   keys.add("qk_eps", c.qk_eps, "Number added to the squared length of queries and keys", kNonNegative)
-      .oddity()
-      .read_by("block_recurrent");
+      .oddity();
   keys.add("scale_abs", c.scale_abs, "Whether attention is scaled by the absolute value of its scale")
-      .oddity()
-      .read_by("block_recurrent");
+      .oddity();
   keys.add("logit_divisor", c.logit_divisor, "Divisor of the logits", {"sqrt_d", "sqrt_vocab", "none"})
-      .oddity()
-      .read_by("block_recurrent");
+      .oddity();
   keys.add("tanh_rule", c.tanh_rule,
            "Whether tanh is applied to the input of gates where the code or the paper says",
            {"code", "paper"})
@@ -143,154 +125,126 @@ void describe(ConfigKeys& keys, ModelConfig& c) {
   keys.add("z_bias", c.z_bias, "Whether the input of the gates has a bias")
       .oddity()
       .read_by("block_recurrent/block_recurrent");
-  keys.add("attn_dropout", c.attn_dropout, "Probability of dropping an attention probability", kBelowOne)
-      .read_by("block_recurrent");
+  keys.add("attn_dropout", c.attn_dropout, "Probability of dropping an attention probability", kBelowOne);
   keys.add("mask_token_zero", c.mask_token_zero, "Whether token 0 of documents is padding, without a loss")
-      .oddity();
-  keys.add("memory_layers", c.memory_layers, "Layers with an external memory, counted from 0", {0, 1 << 16})
-      .read_by("memorizing");
-  keys.add("memory_size", c.memory_size, "Number of entries of the external memory", kSizeOrZero)
-      .read_by("memorizing");
-  keys.add("memory_topk", c.memory_topk, "Number of entries that a query reads", kSize).read_by("memorizing");
-  keys.add("memory_search", c.memory_search,
-           "How entries are found: the best of each bucket, or the exact best", {"bucket", "exact"})
-      .read_by("memorizing");
-  keys.add("memory_bias", c.memory_bias, "Whether memory layers keep the bias by distance in local attention")
       .oddity()
-      .read_by("memorizing");
+      .read_by("");
+  keys.readers("memorizing");
+  keys.add("memory_layers", c.memory_layers, "Layers with an external memory, counted from 0", {0, 1 << 16});
+  keys.add("memory_size", c.memory_size, "Number of entries of the external memory", kSizeOrZero);
+  keys.add("memory_topk", c.memory_topk, "Number of entries that a query reads", kSize);
+  keys.add("memory_search", c.memory_search,
+           "How entries are found: the best of each bucket, or the exact best", {"bucket", "exact"});
+  keys.add("memory_bias", c.memory_bias, "Whether memory layers keep the bias by distance in local attention")
+      .oddity();
   // blockwise_recurrent
+  keys.readers("memory_llama");
   keys.add("memory_qkv", c.memory_qkv, "Whether the memory has projections of its own",
-           {"separate", "shared"})
-      .read_by("memory_llama");
-  keys.add("memory_init", c.memory_init, "Memory of the first chunk", {"learned", "zero"})
-      .read_by("memory_llama");
+           {"separate", "shared"});
+  keys.add("memory_init", c.memory_init, "Memory of the first chunk", {"learned", "zero"});
   keys.add("memory_query", c.memory_query,
            "Whether the memory keeps its query matrix, which has no effect on the results")
-      .oddity()
-      .read_by("memory_llama");
-  keys.add("memory_ffn", c.memory_ffn, "Whether the memory passes through an MLP between chunks")
-      .read_by("memory_llama");
-  keys.add("memory_ffn_prenorm", c.memory_ffn_prenorm, "Whether that MLP begins with a norm")
-      .oddity()
-      .read_by("memory_llama");
-  keys.add("memory_norm", c.memory_norm, "Whether a norm follows that MLP").read_by("memory_llama");
-  keys.add("memory_proj", c.memory_proj, "Whether a square matrix stands before that MLP")
-      .oddity()
-      .read_by("memory_llama");
-  keys.add("detach", c.detach, "Where gradients through the memory stop", {"segment", "chunk"})
-      .read_by("memory_llama");
+      .oddity();
+  keys.add("memory_ffn", c.memory_ffn, "Whether the memory passes through an MLP between chunks");
+  keys.add("memory_ffn_prenorm", c.memory_ffn_prenorm, "Whether that MLP begins with a norm").oddity();
+  keys.add("memory_norm", c.memory_norm, "Whether a norm follows that MLP");
+  keys.add("memory_proj", c.memory_proj, "Whether a square matrix stands before that MLP").oddity();
+  keys.add("detach", c.detach, "Where gradients through the memory stop", {"segment", "chunk"});
   keys.add("rope_theta", c.rope_theta, "Base of the frequencies of rotary positions", kPositive)
       .read_by("blockwise_recurrent");
   // staircase
+  keys.readers("staircase -lstm");
   keys.add("steps", c.steps,
            "Number of chunks in the window, and of times that a staircase passes a chunk through the layers",
-           kSize)
-      .read_by("staircase -lstm");
+           kSize);
   keys.add("cache_after", c.cache_after, "Number of passes after which a chunk is frozen; 0: 1", kSizeOrZero)
       .read_by("cached_staircase");
-  keys.add("span", c.span, "Number of distances with learned positions; 0: steps * chunk", kSizeOrZero)
-      .read_by("staircase -lstm");
-  keys.add("prenorm", c.prenorm, "Whether norms stand before attention and MLP, instead of after")
-      .read_by("staircase -lstm");
+  keys.add("span", c.span, "Number of distances with learned positions; 0: steps * chunk", kSizeOrZero);
+  keys.add("prenorm", c.prenorm, "Whether norms stand before attention and MLP, instead of after");
   keys.add("carry", c.carry,
            "What a segment leaves to the next: what the equations say, or what the code keeps",
            {"exact", "official"})
       .oddity()
       .read_by("staircase/staircase cached_staircase");
   keys.add("cold_start", c.cold_start, "What stands before the first token: zeros, or nothing",
-           {"zeros", "empty"})
-      .read_by("staircase -lstm");
+           {"zeros", "empty"});
   keys.add("repeats", c.repeats, "Number of times that the layers are applied", kSize)
       .read_by("ladder universal");
-  keys.add("shared_kv", c.shared_kv, "Whether all layers use the keys and values of layer 0")
-      .read_by("feedback");
+  keys.readers("feedback");
+  keys.add("shared_kv", c.shared_kv, "Whether all layers use the keys and values of layer 0");
   keys.add("feedback_memory", c.feedback_memory, "What is remembered: a mix of all layers, or the last layer",
-           {"mix", "last"})
-      .read_by("feedback");
-  keys.add("feedback_self", c.feedback_self, "Whether a token sees itself").oddity().read_by("feedback");
+           {"mix", "last"});
+  keys.add("feedback_self", c.feedback_self, "Whether a token sees itself").oddity();
   keys.add("feedback_carry", c.feedback_carry,
            "Whether carried memories are normalised as in the published code", {"raw", "official"})
-      .oddity()
-      .read_by("feedback");
+      .oddity();
+  keys.readers("staircase");
   keys.add("embed_dim", c.embed_dim, "Width of the embedding; 0: dim", kSizeOrZero).read_by("lstm");
-  keys.add("emb_dropout", c.emb_dropout, "Probability of dropping a value of an embedding", kBelowOne)
-      .read_by("staircase");
-  keys.add("out_dropout", c.out_dropout, "Probability of dropping a value before the head", kBelowOne)
-      .read_by("staircase");
+  keys.add("emb_dropout", c.emb_dropout, "Probability of dropping a value of an embedding", kBelowOne);
+  keys.add("out_dropout", c.out_dropout, "Probability of dropping a value before the head", kBelowOne);
 }
 
 void describe(ConfigKeys& keys, DataConfig& c) {
   keys.section("data");
   keys.add("name", c.name, "Task; `eddy tasks` lists them").everyday();
+  keys.readers("text");
   keys.add("path", c.path, "File or folder of the data; empty: the task's own default")
       .everyday()
       .read_by("text cifar10");
   keys.add("tokenizer", c.tokenizer, "How text becomes tokens; *.model is a file of SentencePiece",
            {"char", "byte", "byte260", "*.model"})
-      .everyday()
-      .read_by("text");
+      .everyday();
   keys.add("split", c.split, "Part of the tokens, or of the documents, to train on",
            {.low = 0, .high = 1, .low_open = true, .high_open = true})
-      .everyday()
-      .read_by("text");
-  keys.add("test", c.test, "Part of the data, at its end, that only `eval --split test` reads", kBelowOne)
-      .read_by("text");
+      .everyday();
+  keys.add("test", c.test, "Part of the data, at its end, that only `eval --split test` reads", kBelowOne);
   keys.add("order", c.order,
            "How a text is read: random windows, a continuous stream, or document by document",
            {"windows", "stream", "documents"})
-      .everyday()
-      .read_by("text");
+      .everyday();
   keys.add("offset", c.offset,
            "Whether a stream's first segment begins at the start or at a random place; auto: zero for text, "
            "else random",
            {"auto", "zero", "random"})
       .read_by("text algorithm random_walk");
-  keys.add("block_min", c.block_min, "Smallest block size that a step draws; 0: model.block", kSizeOrZero)
-      .read_by("cifar10");
-  keys.add("block_max", c.block_max, "Largest block size that a step draws; 0: model.block", kSizeOrZero)
-      .read_by("cifar10");
-  keys.add("symbols", c.symbols, "Number of symbols to remember", {1, 1 << 16})
-      .read_by("copy selective_copy");
+  keys.readers("cifar10");
+  keys.add("block_min", c.block_min, "Smallest block size that a step draws; 0: model.block", kSizeOrZero);
+  keys.add("block_max", c.block_max, "Largest block size that a step draws; 0: model.block", kSizeOrZero);
+  keys.readers("copy selective_copy");
+  keys.add("symbols", c.symbols, "Number of symbols to remember", {1, 1 << 16});
   keys.add(
           "noise", c.noise,
           "Number of noise symbols at the start of the curriculum (recall: tokens before the first question)",
           {2, 1 << 24})
       .read_by("copy selective_copy recall");
-  keys.add("noise_max", c.noise_max, "Number of noise symbols at the end of the curriculum", {2, 1 << 24})
-      .read_by("copy selective_copy");
+  keys.add("noise_max", c.noise_max, "Number of noise symbols at the end of the curriculum", {2, 1 << 24});
   keys.add("curriculum_every", c.curriculum_every,
-           "Steps between validations that may lengthen the noise; 0: never", kCount)
-      .read_by("copy selective_copy");
-  keys.add("curriculum_batches", c.curriculum_batches, "Number of batches of such a validation", kSize)
-      .read_by("copy selective_copy");
+           "Steps between validations that may lengthen the noise; 0: never", kCount);
+  keys.add("curriculum_batches", c.curriculum_batches, "Number of batches of such a validation", kSize);
   keys.add("rate_rule", c.rate_rule,
            "Whether the learning rate follows the noise as in the code or the paper", {"code", "paper"})
-      .oddity()
-      .read_by("copy selective_copy");
-  keys.add("secrets", c.secrets, "Number of secrets, one of which is told", {1, 1 << 16}).read_by("recall");
-  keys.add("every", c.every, "Tokens from one question to the next", kSize).read_by("recall");
-  keys.add("segments", c.segments, "Number of segments of a document", {1, 1 << 16}).read_by("recall");
+      .oddity();
+  keys.readers("recall");
+  keys.add("secrets", c.secrets, "Number of secrets, one of which is told", {1, 1 << 16});
+  keys.add("every", c.every, "Tokens from one question to the next", kSize);
+  keys.add("segments", c.segments, "Number of segments of a document", {1, 1 << 16});
+  keys.readers("algorithm random_walk");
   keys.add("stop_loss", c.stop_loss, "Loss at which the run ends; 0: none", kNonNegative)
       .read_by("cifar10 copy selective_copy");
-  keys.add("examples_seed", c.examples_seed, "Seed of the examples", {.low = 0})
-      .read_by("algorithm random_walk");
-  keys.add("examples", c.examples, "Number of training examples", kExamples).read_by("algorithm random_walk");
-  keys.add("valid_examples", c.valid_examples, "Number of validation examples", kExamples)
-      .read_by("algorithm random_walk");
-  keys.add("test_examples", c.test_examples, "Number of test examples", kExamples)
-      .read_by("algorithm random_walk");
+  keys.add("examples_seed", c.examples_seed, "Seed of the examples", {.low = 0});
+  keys.add("examples", c.examples, "Number of training examples", kExamples);
+  keys.add("valid_examples", c.valid_examples, "Number of validation examples", kExamples);
+  keys.add("test_examples", c.test_examples, "Number of test examples", kExamples);
   keys.add("statements", c.statements, "Number of statements of a program", {1, 1 << 20})
       .read_by("algorithm");
   keys.add("variables", c.variables, "Number of variables of a program (published: 3 and 5)", {1, 5})
       .read_by("algorithm");
-  keys.add("walk_length", c.walk_length, "Number of actions of a walk", {1, 1 << 20}).read_by("random_walk");
-  keys.add("walk_grid", c.walk_grid, "Number of cells in a row and in a column", {1, 1024})
-      .read_by("random_walk");
-  keys.add("walk_torus", c.walk_torus, "Whether walking off an edge leads to the opposite one")
-      .read_by("random_walk");
+  keys.readers("random_walk");
+  keys.add("walk_length", c.walk_length, "Number of actions of a walk", {1, 1 << 20});
+  keys.add("walk_grid", c.walk_grid, "Number of cells in a row and in a column", {1, 1024});
+  keys.add("walk_torus", c.walk_torus, "Whether walking off an edge leads to the opposite one");
   keys.add("walk_random_start", c.walk_random_start,
-           "Whether each walk announces a random start, instead of beginning in cell (0, 0)")
-      .read_by("random_walk");
+           "Whether each walk announces a random start, instead of beginning in cell (0, 0)");
 }
 
 void describe(ConfigKeys& keys, TrainConfig& c) {

@@ -81,13 +81,6 @@ struct RunConfig {
   DataConfig data;
   TrainConfig train;
 
-  // In run_config.cpp, as those of ModelConfig and for the same reason.
-  RunConfig();
-  RunConfig(const RunConfig& other);
-  RunConfig(RunConfig&& other) noexcept;
-  RunConfig& operator=(const RunConfig& other);
-  RunConfig& operator=(RunConfig&& other) noexcept;
-  ~RunConfig();
   friend bool operator==(const RunConfig&, const RunConfig&) = default;
 };
 

@@ -105,8 +105,16 @@ BatchLosses evaluate_batch(const Model& model, Batch batch, CarriedState& carrie
   return result;
 }
 
-EvalResult evaluate_batches(const Model& model, const std::function<bool(Batch& batch)>& next,
-                            const EvalPlan& plan, const EvalProgress& progress) {
+NextBatch batches_of(std::int64_t count, std::function<Batch(std::int64_t i)> make) {
+  return [count, make = std::move(make), i = std::int64_t{0}](Batch& batch) mutable {
+    if (i == count) return false;
+    batch = make(i++);
+    return true;
+  };
+}
+
+EvalResult evaluate_batches(const Model& model, const NextBatch& next, const EvalPlan& plan,
+                            const EvalProgress& progress) {
   const auto start = Clock::now();
   const NoGrad no_grad;
   Recorder recorder(model.params(), eval_recorder(plan));
@@ -117,7 +125,8 @@ EvalResult evaluate_batches(const Model& model, const std::function<bool(Batch& 
   // Mean and squared deviations of the batches in one pass (Welford, Technometrics 4(3), 1962).
   double mean = 0, squares = 0;
   std::int64_t done = 0;
-  for (Batch batch; next(batch); batch = {}) {
+  for (Batch batch; (plan.batches == 0 || done < plan.batches) && next(batch); batch = {}) {
+    ++done;
     if (plan.clear_state && !carried.state.empty()) carried.state = model.without_recurrence(carried.state);
     const BatchLosses output = evaluate_batch(model, batch, carried, plan, recorder);
     result.carried = result.carried || output.carried;
@@ -129,7 +138,7 @@ EvalResult evaluate_batches(const Model& model, const std::function<bool(Batch& 
     result.tokens += batch.scored;
     if (plan.random) {
       const double loss = batch_sum / static_cast<double>(batch.scored), deviation = loss - mean;
-      mean += deviation / static_cast<double>(++done);
+      mean += deviation / static_cast<double>(done);
       squares += deviation * (loss - mean);
     }
     if (plan.count_correct) right += count_correct(output.logits, batch.targets);
@@ -163,16 +172,12 @@ EvalResult evaluate(const Model& model, std::span<const std::int32_t> tokens, st
   const std::int64_t windows = window_count(static_cast<std::int64_t>(tokens.size()), sequence);
   EvalPlan whole = plan;
   whole.total = windows * sequence;
-  std::int64_t first = 0;
-  const auto next = [&](Batch& part) {
-    if (first >= windows) return false;
-    const std::int64_t rows = std::min(batch, windows - first);
+  const auto next = batches_of((windows + batch - 1) / batch, [&](std::int64_t i) {
+    const std::int64_t first = i * batch, rows = std::min(batch, windows - first);
     std::vector<std::int32_t> inputs(static_cast<std::size_t>(rows * sequence)), targets(inputs.size());
     read_windows(tokens, sequence, first, rows, inputs.data(), targets.data());
-    part = window_batch(rows, std::move(inputs), std::move(targets));
-    first += rows;
-    return true;
-  };
+    return window_batch(rows, std::move(inputs), std::move(targets));
+  });
   return evaluate_batches(model, next, whole, progress);
 }
 
@@ -184,15 +189,12 @@ EvalResult evaluate_random(const Model& model, std::span<const std::int32_t> tok
   // sample_batch draws as for training batches; another seed makes these draws different.
   const RandomKey key = random_key(seed, "evaluate", 0);
   const std::uint64_t draw_seed = (static_cast<std::uint64_t>(key.key1) << 32) | key.key0;
-  std::int64_t drawn = 0;
-  const auto next = [&](Batch& part) {
-    if (drawn >= batches) return false;
+  const auto next = batches_of(batches, [&](std::int64_t i) {
     std::vector<std::int32_t> inputs(static_cast<std::size_t>(batch * sequence)), targets(inputs.size());
-    sample_batch(tokens, draw_seed, static_cast<std::uint64_t>(drawn++), 0, batch, sequence, inputs.data(),
+    sample_batch(tokens, draw_seed, static_cast<std::uint64_t>(i), 0, batch, sequence, inputs.data(),
                  targets.data());
-    part = window_batch(batch, std::move(inputs), std::move(targets));
-    return true;
-  };
+    return window_batch(batch, std::move(inputs), std::move(targets));
+  });
   EvalPlan whole = plan;
   whole.random = true;
   whole.total = batches * batch * sequence;
@@ -221,12 +223,10 @@ EvalResult evaluate_last(const Model& model, const std::vector<std::span<const s
   const auto count = static_cast<std::int64_t>(windows.size());
   const std::int64_t wanted = options.batches > 0 ? options.batches * options.batch : count;
   const RandomKey key = random_key(options.seed, "evaluate.last", 0);
-  std::int64_t done = 0;
-  const auto next = [&](Batch& part) {
-    const std::int64_t rows = std::min(options.batch, wanted - done);
-    if (rows < 1) return false;
+  const auto next = batches_of((wanted + options.batch - 1) / options.batch, [&](std::int64_t i) {
+    const std::int64_t begin = i * options.batch, end = std::min(begin + options.batch, wanted);
     std::vector<std::int32_t> inputs, targets;
-    for (std::int64_t row = 0; row < rows; ++row, ++done) {
+    for (std::int64_t done = begin; done < end; ++done) {
       const std::int64_t chosen =
           options.batches > 0 ? static_cast<std::int64_t>(uniform_below(key, static_cast<std::uint64_t>(done),
                                                                         static_cast<std::uint64_t>(count)))
@@ -236,9 +236,8 @@ EvalResult evaluate_last(const Model& model, const std::vector<std::span<const s
       targets.insert(targets.end(), static_cast<std::size_t>(sequence - last), kNotScored);
       targets.insert(targets.end(), window + sequence + 1 - last, window + sequence + 1);
     }
-    part = make_batch(rows, std::move(inputs), std::move(targets));
-    return true;
-  };
+    return make_batch(end - begin, std::move(inputs), std::move(targets));
+  });
   EvalPlan counted = plan;
   counted.total = wanted * last;
   counted.count_correct = true;

@@ -72,12 +72,13 @@ struct EvalPlan {
   bool count_correct = false;  // add "accuracy": the fraction of scored targets with the highest logit
   bool random = false;         // the batches are random: add the standard error of their mean loss
   bool capture = true;         // as EvalOptions::capture
+  std::int64_t batches = 0;    // evaluate at most so many; 0: all
   std::int64_t total = 0;      // scored targets in all, for `progress`; 0 when not known
   // Called with each batch and its losses, [batch * rows] in nats, 0 if not scored; may be empty.
-  std::function<void(const Batch& batch, std::span<const double> losses)> on_batch;
+  std::function<void(const Batch& batch, std::span<const double> losses)> on_batch{};
   // The position of the i-th target of the last batch: also sums the losses of scored targets by position, into
   // EvalResult::position_loss; may be empty.
-  std::function<std::int64_t(std::int64_t i)> position;
+  std::function<std::int64_t(std::int64_t i)> position{};
 };
 
 // The results of one batch, on the model's device.
@@ -95,11 +96,16 @@ RecorderOptions eval_recorder(const EvalPlan& plan);
 BatchLosses evaluate_batch(const Model& model, Batch batch, CarriedState& carried, const EvalPlan& plan,
                            Recorder& recorder);
 
+// Fills a batch and returns true, or returns false at the end.
+using NextBatch = std::function<bool(Batch& batch)>;
+// The batches make(0), ..., make(count - 1).
+NextBatch batches_of(std::int64_t count, std::function<Batch(std::int64_t i)> make);
+
 // The mean loss over all scored targets of the batches that `next` fills until it returns false. Without any
 // scored target the loss is NaN.
 // errors: those of the model and of `next`.
-EvalResult evaluate_batches(const Model& model, const std::function<bool(Batch& batch)>& next,
-                            const EvalPlan& plan, const EvalProgress& progress = {});
+EvalResult evaluate_batches(const Model& model, const NextBatch& next, const EvalPlan& plan,
+                            const EvalProgress& progress = {});
 
 // The mean loss over the non-overlapping windows of `sequence` tokens, each once and in order, `batch` of
 // them at a time; the last batch may be smaller. The tokens after the last whole window are left out.

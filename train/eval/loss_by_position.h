@@ -2,7 +2,6 @@
 // Source: Hutchins et al., "Block-recurrent transformers" (2022), appendix H, cumulative cross-entropy.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -2,6 +2,7 @@
 #include "train/files/digest.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,7 +14,7 @@
 #include <vector>
 
 #include "tensor/base/format.h"
-#include "train/files/descriptor.h"
+#include "tensor/files/descriptor.h"
 
 namespace eddy {
 namespace {
@@ -42,13 +43,7 @@ void Digest::update(std::string_view bytes) {
 std::string Digest::hex() const {
   XXH128_canonical_t canonical;
   XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(&state_->xxh3));
-  constexpr const char* kDigits = "0123456789abcdef";
-  std::string text;
-  for (const unsigned char byte : canonical.digest) {
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  return text;
+  return fmt::format("{:02x}", fmt::join(canonical.digest, ""));
 }
 
 FileDigest digest_of_file(const std::filesystem::path& file) {

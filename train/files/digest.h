@@ -17,8 +17,6 @@ class Digest {
  public:
   Digest();
   ~Digest();
-  Digest(const Digest&) = delete;
-  Digest& operator=(const Digest&) = delete;
 
   void update(std::string_view bytes);
   // The digest of all bytes so far, as 32 lower-case hexadecimal digits.

@@ -4,14 +4,12 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
 #include "tensor/base/format.h"
-#include "train/files/descriptor.h"
+#include "tensor/files/descriptor.h"
 
 namespace eddy {
 MappedFile::MappedFile(const std::string& path) {
@@ -34,21 +32,8 @@ MappedFile::MappedFile(const std::string& path) {
   void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (data == MAP_FAILED)
     fail<IoError>("file: cannot map '{}' ({} bytes): {}", path, size, std::strerror(errno));
-  data_ = static_cast<const char*>(data);
+  data_ = {static_cast<const char*>(data), [data, size](const char*) { munmap(data, size); }};
   size_ = size;
-}
-
-MappedFile::~MappedFile() {
-  if (data_ != nullptr) munmap(const_cast<char*>(data_), size_);
-}
-
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  return *this;
 }
 
 }  // namespace eddy

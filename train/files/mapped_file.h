@@ -1,8 +1,9 @@
-// A file's bytes, mapped read-only into memory and unmapped by the destructor. A large text costs address
-// space; only the pages that are read cost memory.
+// A file's bytes, mapped read-only into memory and unmapped by the destructor of the last copy. A large text
+// costs address space; only the pages that are read cost memory.
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -13,17 +14,12 @@ class MappedFile {
   // errors: IoError when the path is missing, is not a regular file or cannot be read. An empty file is an empty
   // view.
   explicit MappedFile(const std::string& path);
-  ~MappedFile();
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile& operator=(MappedFile&& other) noexcept;
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
 
-  // The file's bytes. Valid while this object lives; the file must not be shortened meanwhile.
-  std::string_view bytes() const { return {data_, size_}; }
+  // The file's bytes. Valid while this object or a copy lives; the file must not be shortened meanwhile.
+  std::string_view bytes() const { return {data_.get(), data_ == nullptr ? 0 : size_}; }
 
  private:
-  const char* data_ = nullptr;
+  std::shared_ptr<const char> data_;
   std::size_t size_ = 0;
 };
 

@@ -2,6 +2,8 @@
 // the first 64 primes (section 4.2.2) and of the square roots of the first 8 (section 5.3.3).
 #include "train/files/sha256.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstddef>
@@ -85,11 +87,7 @@ std::string Sha256::hex_digest() {
   for (int shift = 56; shift >= 0; shift -= 8) padding.push_back(static_cast<char>((bits >> shift) & 0xff));
   update(padding);
 
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string hex;
-  for (const std::uint32_t word : state_)
-    for (int shift = 28; shift >= 0; shift -= 4) hex.push_back(kDigits[(word >> shift) & 15]);
-  return hex;
+  return fmt::format("{:08x}", fmt::join(state_, ""));
 }
 
 std::string sha256_hex(std::string_view bytes) {

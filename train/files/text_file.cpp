@@ -9,7 +9,7 @@
 
 #include "tensor/base/format.h"
 #include "tensor/files/atomic_file.h"
-#include "train/files/descriptor.h"
+#include "tensor/files/descriptor.h"
 
 namespace eddy {
 namespace {

@@ -27,21 +27,11 @@ void append_utf8(std::string& text, char32_t code_point) {
   const auto add = [&](char32_t bits) {
     text.push_back(static_cast<char>(static_cast<unsigned char>(bits)));
   };
-  if (code_point < 0x80) {
-    add(code_point);
-  } else if (code_point < 0x800) {
-    add(0xc0 | (code_point >> 6));
-    add(0x80 | (code_point & 0x3f));
-  } else if (code_point < 0x10000) {
-    add(0xe0 | (code_point >> 12));
-    add(0x80 | ((code_point >> 6) & 0x3f));
-    add(0x80 | (code_point & 0x3f));
-  } else {
-    add(0xf0 | (code_point >> 18));
-    add(0x80 | ((code_point >> 12) & 0x3f));
-    add(0x80 | ((code_point >> 6) & 0x3f));
-    add(0x80 | (code_point & 0x3f));
-  }
+  if (code_point < 0x80) return add(code_point);
+  const int bytes = code_point < 0x800 ? 2 : code_point < 0x10000 ? 3 : 4;
+  // The first byte begins with as many ones as there are bytes, each other one with 10, then six bits.
+  add((0xff00u >> bytes & 0xff) | code_point >> 6 * (bytes - 1));
+  for (int i = bytes - 2; i >= 0; --i) add(0x80 | (code_point >> 6 * i & 0x3f));
 }
 
 }  // namespace eddy

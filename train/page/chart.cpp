@@ -59,10 +59,9 @@ struct Ranges {
 Ranges measure(const Chart& chart) {
   Ranges ranges;
   for (const Series& s : chart.series) {
-    if (s.x.size() != s.y.size()) {
+    if (s.x.size() != s.y.size())
       fail<ValueError>("chart: series \"{}\": x and y must have equal length: {} and {}", s.name, s.x.size(),
                        s.y.size());
-    }
     std::vector<double> faint;
     for (std::size_t i = 0; i < s.x.size(); ++i) {
       if (!fits(s.x[i], false) || !fits(s.y[i], false)) {
@@ -229,18 +228,15 @@ std::string chart_svg(const Chart& chart, int width, int height, int most_points
     const Paths paths = draw(s, chart, axes, frame, most_points);
     const std::string name = html_escape(s.name);
     const int colour = colour_of(chart, i);
-    if (!paths.lines.empty()) {
+    if (!paths.lines.empty())
       fmt::format_to(out, "<path class=\"{} c{}\" data-name=\"{}\" d=\"{}\"/>\n", style_class(s.style),
                      colour, name, paths.lines);
-    }
-    if (!paths.dots.empty()) {
+    if (!paths.dots.empty())
       fmt::format_to(out, "<path class=\"dots c{}\" data-name=\"{}\" d=\"{}\"/>\n", colour, name, paths.dots);
-    }
   }
-  if (ranges.x.empty) {
+  if (ranges.x.empty)
     fmt::format_to(out, "<text x=\"{}\" y=\"{}\" class=\"middle\">nothing to draw yet</text>\n",
                    number(frame.left + frame.width / 2), number(frame.top + frame.height / 2));
-  }
   fmt::format_to(out, "<line class=\"cursor\" x1=\"-9\" y1=\"{}\" x2=\"-9\" y2=\"{}\"/>\n</svg>\n",
                  number(frame.top), number(frame.top + frame.height));
   return svg;

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 
 #include "tensor/base/format.h"
 
@@ -107,10 +106,9 @@ double Axis::place(double value) const {
 
 Axis make_axis(double low, double high, const AxisOptions& options) {
   constexpr double kLargest = 1e300;  // leaves room for the range and for rounding outwards
-  if (!(std::abs(low) <= kLargest && std::abs(high) <= kLargest && low <= high)) {
+  if (!(std::abs(low) <= kLargest && std::abs(high) <= kLargest && low <= high))
     fail<ValueError>("make_axis: bad range: {} to {} (finite, at most 1e300 in size, low <= high)", low,
                      high);
-  }
   if (options.log && !(low > 0)) fail<ValueError>("make_axis: log scale needs low > 0: {}", low);
   if (options.most_ticks < 2)
     fail<ValueError>("make_axis: most_ticks must be at least 2: {}", options.most_ticks);

@@ -16,9 +16,8 @@ bool drawable(double x, double y) {
 }  // namespace
 
 std::vector<ChartPoint> decimate(const std::vector<double>& x, const std::vector<double>& y, int most) {
-  if (x.size() != y.size()) {
+  if (x.size() != y.size())
     fail<ValueError>("decimate: x and y must have equal length: {} and {}", x.size(), y.size());
-  }
   if (most < 8) fail<ValueError>("decimate: most must be at least 8: {}", most);
   std::vector<ChartPoint> points;
   const auto keep = [&](std::size_t i) {
@@ -55,10 +54,9 @@ std::vector<ChartPoint> decimate(const std::vector<double>& x, const std::vector
 }
 
 Series running_median(const Series& series) {
-  if (series.x.size() != series.y.size()) {
+  if (series.x.size() != series.y.size())
     fail<ValueError>("running_median: x and y must have equal length: {} and {}", series.x.size(),
                      series.y.size());
-  }
   constexpr std::size_t kFewest = 50;
   constexpr std::size_t kMostPoints = 400;
   constexpr std::size_t kMostUneven = 8;  // how many more values one side of a window may have

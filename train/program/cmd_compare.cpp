@@ -1,12 +1,10 @@
 // `eddy compare`: compares two runs, or one run with its state kept and cleared, on the same texts, token by
 // token.
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tensor/base/format.h"

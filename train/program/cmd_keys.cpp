@@ -33,8 +33,7 @@ std::string readers_of(const ConfigField& field) {
 }
 
 void print_key(const ConfigField& field) {
-  const nlohmann::json value = field.value();
-  const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+  const std::string text = field.text();
   print_line("{:<26} {:<22} {}; {}", field.full_key(), text.empty() ? "\"\"" : text, field.rule(),
              readers_of(field));
   print_line("    {}.", field.help);

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "models/weights.h"
 #include "tensor/base/format.h"
+#include "tensor/threads/thread_pool.h"
 #include "train/config/config_file.h"
 #include "train/config/device_precision.h"
 #include "train/files/text_file.h"
@@ -111,16 +111,6 @@ RowResult read_result(const fs::path& file) {
     fail<FormatError>("reproduce: {} is damaged: {} (remove it, and the row is measured again)",
                       file.string(), error.what());
   }
-}
-
-// "cpu, 2 threads, <processor>".
-std::string device_text(const std::string& device) {
-  std::string processor, threads;
-  for (const std::string& line : environment_lines()) {
-    if (line.starts_with("processor: ")) processor = line.substr(11);
-    if (line.starts_with("threads: ")) threads = line.substr(9);
-  }
-  return fmt::format("{}, {} threads, {}", device, threads, processor);
 }
 
 // Adds what training measured: the median time of a step and the most memory of any. The first steps, which
@@ -323,7 +313,8 @@ ReproduceEnd train_row(const ReproduceRow& row, const RowState& state, const std
   result.tokens = run.state.tokens;
   result.seconds = run.state.seconds;
   result.parameters = run.model->params().count();
-  result.device = device_text(row.config.train.device);
+  result.device =
+      fmt::format("{}, {} threads, {}", row.config.train.device, thread_count(), processor_name());
   write_result(state.folder, result);
   return end == TrainEnd::too_many_bad_steps ? ReproduceEnd::failed : ReproduceEnd::done;
 }

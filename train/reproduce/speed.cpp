@@ -15,7 +15,6 @@
 #include "train/config/device_precision.h"
 #include "train/files/text_file.h"
 #include "train/page/html_page.h"
-#include "train/page/human_text.h"
 #include "train/reproduce/tables.h"
 #include "train/run/environment.h"
 
@@ -133,10 +132,6 @@ void shrink(SpeedRow& row) {
   row.eager = row.best = row.aim = {};
 }
 
-std::string figure_cell(const SpeedFigure& figure) {
-  return figure.text.empty() ? "" : figure.text;
-}
-
 Cells header() {
   return {"row",     "ms",      "best",     "M tokens/s", "peak GiB", "floor ms",
           "floor %", "PyTorch", "its best", "aim",        ""};
@@ -155,7 +150,7 @@ Cells cells_of(const SpeedResult& result) {
   } else {
     cells.insert(cells.end(), 6, "-");
   }
-  cells.insert(cells.end(), {figure_cell(row.eager), figure_cell(row.best), figure_cell(row.aim)});
+  cells.insert(cells.end(), {row.eager.text, row.best.text, row.aim.text});
   std::string remark = result.failure.empty() ? "" : "failed";
   if (result.bench && row.aim.ms > 0)
     remark = result.bench->step.median * 1e3 <= row.aim.ms ? "reached" : "missed";
@@ -237,10 +232,8 @@ std::string page_of(const nlohmann::json& measured, const std::string& where) {
   page.table(header(), rows);
   for (const std::string& note : notes()) page.paragraph(note);
   page.folded("Each row in full", [&] { page.texts(details); });
-  std::string machine;
-  for (const std::string& line : environment_lines()) machine += line + '\n';
   page.heading("Machine");
-  page.preformatted(machine);
+  page.preformatted(fmt::format("{}\n", fmt::join(environment_lines(), "\n")));
   return page.html();
 }
 

@@ -1,7 +1,6 @@
 // Tables of Ju et al., "Staircase Attention for Recurrent Processing of Sequences" (2021). Table 1: state
 // tracking, with sizes and training of the published script for Algorithm, and its suggestions for Random Walk.
 // Tables 2 and 3: what the recurrent steps N and the forward size C bring and cost, on text.
-#include <algorithm>
 
 #include "tensor/base/format.h"
 #include "train/reproduce/tables.h"

@@ -14,8 +14,8 @@
 
 #include "models/weights.h"
 #include "tensor/base/format.h"
+#include "tensor/files/descriptor.h"
 #include "tensor/files/safetensors.h"
-#include "train/files/descriptor.h"
 #include "train/files/text_file.h"
 #include "train/run/digests.h"
 #include "train/run/run_folder.h"

@@ -60,16 +60,6 @@ std::string without_edge_blanks(const std::string& text) {
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-std::string processor() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    const auto colon = line.find(':');
-    if (line.starts_with("model name") && colon != std::string::npos)
-      return without_edge_blanks(line.substr(colon + 1));
-  }
-  return "unknown";
-}
-
 std::string blas() {
   const auto text = [](const char* from) { return without_edge_blanks(from == nullptr ? "" : from); };
   const char* const flavours[] = {"serial, which is not safe here", "pthread", "openmp"};
@@ -88,6 +78,16 @@ std::string system_memory() {
 }
 
 }  // namespace
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const auto colon = line.find(':');
+    if (line.starts_with("model name") && colon != std::string::npos)
+      return without_edge_blanks(line.substr(colon + 1));
+  }
+  return "unknown";
+}
 
 // OpenBLAS takes a processor newer than its release for an old one. ops/cpu corrects that, unless the user
 // chose a core type by an environment variable, which may be meant for another machine.
@@ -126,7 +126,7 @@ std::vector<std::string> environment_lines() {
       {"eddy", EDDY_VERSION},
       {"compiler", compiler()},
       {"build", build_kind()},
-      {"processor", processor()},
+      {"processor", processor_name()},
       {"kernels", fmt::format("{} (best here: {})", isa_name(isa_level()), isa_name(best_isa_level()))},
       {"threads", std::to_string(thread_count())},
       {"blas", blas()},

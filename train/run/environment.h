@@ -11,6 +11,9 @@ namespace eddy {
 // chosen for an open GPU, and what the allocators hold. Installs the backends.
 std::vector<std::string> environment_lines();
 
+// The processor's name, as the system gives it.
+std::string processor_name();
+
 // The line on the GPU's allocator as it is now; "" without a usable GPU.
 std::string gpu_allocator_line();
 

@@ -162,24 +162,15 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-MetricsWriter::MetricsWriter(const std::filesystem::path& path) : path_(path) {
-  file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (file_ < 0) fail<IoError>("MetricsWriter: cannot open: {}: {}", path.string(), std::strerror(errno));
-  try {
-    const std::string text = read_text_file(path);
-    const std::size_t whole = text.rfind('\n') + 1;  // npos + 1 == 0: no whole line
-    if (whole < text.size() && ::ftruncate(file_, static_cast<off_t>(whole)) != 0) {
-      fail<IoError>("MetricsWriter: cannot remove the cut last line: {}: {}", path.string(),
-                    std::strerror(errno));
-    }
-  } catch (...) {
-    ::close(file_);
-    throw;
-  }
-}
-
-MetricsWriter::~MetricsWriter() {
-  ::close(file_);
+MetricsWriter::MetricsWriter(const std::filesystem::path& path)
+    : path_(path), file_(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
+  if (file_.get() < 0)
+    fail<IoError>("MetricsWriter: cannot open: {}: {}", path.string(), std::strerror(errno));
+  const std::string text = read_text_file(path);
+  const std::size_t whole = text.rfind('\n') + 1;  // npos + 1 == 0: no whole line
+  if (whole < text.size() && ::ftruncate(file_.get(), static_cast<off_t>(whole)) != 0)
+    fail<IoError>("MetricsWriter: cannot remove the cut last line: {}: {}", path.string(),
+                  std::strerror(errno));
 }
 
 void MetricsWriter::write(const StepRecord& r) {
@@ -205,17 +196,16 @@ void MetricsWriter::write(const EventRecord& r) {
 void MetricsWriter::append_line(std::string line) {
   line += '\n';
   struct stat before {};
-  if (::fstat(file_, &before) != 0) {
+  if (::fstat(file_.get(), &before) != 0)
     fail<IoError>("MetricsWriter: cannot stat: {}: {}", path_.string(), std::strerror(errno));
-  }
   std::string_view rest = line;
   while (!rest.empty()) {
-    const ssize_t written = ::write(file_, rest.data(), rest.size());
+    const ssize_t written = ::write(file_.get(), rest.data(), rest.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
       const int error = errno;
       // A half-written line would join the next one into a line that cannot be read.
-      (void)!::ftruncate(file_, before.st_size);
+      (void)!::ftruncate(file_.get(), before.st_size);
       fail<IoError>("MetricsWriter: cannot write: {}: {}", path_.string(), std::strerror(error));
     }
     rest.remove_prefix(static_cast<std::size_t>(written));

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "tensor/files/descriptor.h"
+
 namespace eddy {
 
 inline constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
@@ -68,9 +70,6 @@ class MetricsWriter {
   // Opens the file for appending, and creates it when it is missing. A last line cut by a crash is removed.
   // errors: IoError.
   explicit MetricsWriter(const std::filesystem::path& path);
-  ~MetricsWriter();
-  MetricsWriter(const MetricsWriter&) = delete;
-  MetricsWriter& operator=(const MetricsWriter&) = delete;
 
   // Appends one record.
   // errors: IoError when the disk is full or the system refuses; the file then ends with the last whole line.
@@ -83,7 +82,7 @@ class MetricsWriter {
   void append_line(std::string line);
 
   std::filesystem::path path_;
-  int file_ = -1;
+  Descriptor file_;
 };
 
 // The records of a file. Unknown kinds and fields are skipped; missing fields keep their defaults; a last

@@ -103,9 +103,8 @@ double Progress::part_done(std::int64_t step, Clock::time_point now) const {
 
 std::optional<double> Progress::seconds_left(Clock::time_point now) const {
   std::optional<double> left;
-  if (options_.minutes_limit > 0) {
+  if (options_.minutes_limit > 0)
     left = std::max(0.0, options_.minutes_limit * 60 - seconds_between(start_, now));
-  }
   const std::int64_t steps_left = options_.total_steps - state_.step;
   if (options_.total_steps <= 0 || !has_state_) return left;
   if (steps_left <= 0) return 0.0;
@@ -131,15 +130,13 @@ std::string Progress::line(Clock::time_point now, int columns) const {
   pieces.push_back({"loss " + (fixed ? fmt::format("{:.4f}", loss) : human_number(loss)), 1});
   if (std::isfinite(state_.learning_rate))
     pieces.push_back({"lr " + human_number(state_.learning_rate, 3), 6});
-  if (std::isfinite(state_.tokens_per_second)) {
+  if (std::isfinite(state_.tokens_per_second))
     pieces.push_back({human_count(state_.tokens_per_second) + " tokens/s", 3});
-  }
   if (state_.memory_bytes > 0) pieces.push_back({human_bytes(state_.memory_bytes), 7});
   pieces.push_back({human_duration(std::floor(seconds_between(start_, now))), 4});
   const bool done = total > 0 && state_.step >= total;
-  if (const std::optional<double> left = seconds_left(now); left && !done) {
+  if (const std::optional<double> left = seconds_left(now); left && !done)
     pieces.push_back({human_duration(std::floor(*left)) + " left", 2});
-  }
 
   std::string text = join(pieces);
   while (static_cast<int>(text.size()) > columns && pieces.size() > 1) {

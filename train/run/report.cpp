@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <string_view>
 
 #include "train/files/text_file.h"
 #include "train/page/human_text.h"
@@ -228,9 +227,8 @@ void add_config(HtmlPage& page, RunConfig config) {
   std::vector<std::vector<std::string>> changed, rest;
   for (std::size_t i = 0; i < given.fields().size(); ++i) {
     const ConfigField& field = given.fields()[i];
-    const nlohmann::json value = field.value();
-    auto& rows = value == plain.fields()[i].value() ? rest : changed;
-    rows.push_back({field.full_key(), value.is_string() ? value.get<std::string>() : value.dump()});
+    auto& rows = field.value() == plain.fields()[i].value() ? rest : changed;
+    rows.push_back({field.full_key(), field.text()});
   }
   const std::vector<std::string> header = {"setting", "value"};
   page.heading("Configuration");
@@ -244,9 +242,8 @@ void add_events(HtmlPage& page, const std::vector<EventRecord>& events) {
   const std::size_t left_out = events.size() > kMostEvents ? events.size() - kMostEvents : 0;
   if (left_out > 0) page.paragraph(fmt::format("The last {} of {} events.", kMostEvents, events.size()));
   std::vector<std::vector<std::string>> rows;
-  for (std::size_t i = left_out; i < events.size(); ++i) {
+  for (std::size_t i = left_out; i < events.size(); ++i)
     rows.push_back({grouped(events[i].step), shortened(events[i].text)});
-  }
   page.table({"step", "what happened"}, rows);
 }
 

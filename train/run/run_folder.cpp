@@ -283,16 +283,11 @@ void remove_left_overs(const fs::path& run) {
 
 RunLock::RunLock(const std::filesystem::path& folder)
     : folder_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-  if (folder_ < 0)
+  if (folder_.get() < 0)
     fail<IoError>("run: {} cannot be opened: {} (a run's folder)", folder.string(), std::strerror(errno));
-  if (::flock(folder_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
-  ::close(folder_);
+  if (::flock(folder_.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
   fail<IoError>("train: another process trains in {} (stop it first, or choose another folder)",
                 folder.string());
-}
-
-RunLock::~RunLock() {
-  ::close(folder_);
 }
 
 }  // namespace eddy

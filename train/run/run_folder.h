@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tensor/files/descriptor.h"
+
 namespace eddy {
 
 // The N of a folder named step-N; -1 for other names.
@@ -59,12 +61,9 @@ void remove_left_overs(const std::filesystem::path& run);
 class RunLock {
  public:
   explicit RunLock(const std::filesystem::path& folder);
-  ~RunLock();
-  RunLock(const RunLock&) = delete;
-  RunLock& operator=(const RunLock&) = delete;
 
  private:
-  int folder_ = -1;
+  Descriptor folder_;
 };
 
 }  // namespace eddy

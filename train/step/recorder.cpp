@@ -2,7 +2,6 @@
 #include "train/step/recorder.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "autograd/tape.h"

@@ -44,8 +44,6 @@ class Recorder {
   // `params`, which the work reads and may write, must outlive this object.
   explicit Recorder(const ParamStore& params, const RecorderOptions& options = {});
   ~Recorder();
-  Recorder(const Recorder&) = delete;
-  Recorder& operator=(const Recorder&) = delete;
 
   // Runs work(state), which must not wait for the device, and returns its result. `inputs` point to tensors on
   // the host, or undefined ones, that the work reads; they become tensors on the device. `state` becomes the

@@ -1,8 +1,6 @@
 // The token at a place of a row is drawn from word row * length + place of the key.
 #include "train/tasks/recall_data.h"
 
-#include <algorithm>
-
 #include "tensor/base/format.h"
 #include "tensor/random/uniform_draw.h"
 #include "train/step/batch.h"

@@ -10,22 +10,6 @@ namespace {
 
 constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15;
 
-void check_examples(std::int64_t examples) {
-  if (examples < 0) fail<ValueError>("state_stream: {} examples (at least 0)", examples);
-}
-
-template <class Task>
-LabelledTokens stream_of(const Task& task, std::uint64_t seed, StateSplit split, std::int64_t examples) {
-  check_examples(examples);
-  LabelledTokens all;
-  for (std::int64_t i = 0; i < examples; ++i) {
-    const LabelledTokens one = task.example(seed, split, i);
-    all.tokens.insert(all.tokens.end(), one.tokens.begin(), one.tokens.end());
-    all.labels.insert(all.labels.end(), one.labels.begin(), one.labels.end());
-  }
-  return all;
-}
-
 [[noreturn]] void no_such_token(const char* task, std::int32_t id, std::int64_t vocab) {
   fail<ValueError>("{}: there is no token {} (0 to {})", task, id, vocab - 1);
 }
@@ -96,11 +80,6 @@ LabelledTokens RandomWalk::example(std::uint64_t seed, StateSplit split, std::in
     out.labels.push_back(cell());
   }
   return out;
-}
-
-LabelledTokens state_stream(const RandomWalk& task, std::uint64_t seed, StateSplit split,
-                            std::int64_t examples) {
-  return stream_of(task, seed, split, examples);
 }
 
 // Algorithm.
@@ -254,9 +233,17 @@ LabelledTokens AlgorithmPrograms::example(std::uint64_t seed, StateSplit split, 
       .program(statements);
 }
 
-LabelledTokens state_stream(const AlgorithmPrograms& task, std::uint64_t seed, StateSplit split,
-                            std::int64_t examples) {
-  return stream_of(task, seed, split, examples);
+LabelledTokens state_stream(const std::variant<AlgorithmPrograms, RandomWalk>& task, std::uint64_t seed,
+                            StateSplit split, std::int64_t examples) {
+  if (examples < 0) fail<ValueError>("state_stream: {} examples (at least 0)", examples);
+  LabelledTokens all;
+  for (std::int64_t i = 0; i < examples; ++i) {
+    const LabelledTokens one =
+        std::visit([&](const auto& from) { return from.example(seed, split, i); }, task);
+    all.tokens.insert(all.tokens.end(), one.tokens.begin(), one.tokens.end());
+    all.labels.insert(all.labels.end(), one.labels.begin(), one.labels.end());
+  }
+  return all;
 }
 
 std::int64_t published_examples(StateSplit split) {

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace eddy {
@@ -91,10 +92,8 @@ struct AlgorithmPrograms {
 
 // The first `examples` examples of a split, concatenated.
 // errors: ValueError for a negative number, and those of example.
-LabelledTokens state_stream(const RandomWalk& task, std::uint64_t seed, StateSplit split,
-                            std::int64_t examples);
-LabelledTokens state_stream(const AlgorithmPrograms& task, std::uint64_t seed, StateSplit split,
-                            std::int64_t examples);
+LabelledTokens state_stream(const std::variant<AlgorithmPrograms, RandomWalk>& task, std::uint64_t seed,
+                            StateSplit split, std::int64_t examples);
 
 // The number of examples in the published splits: 10000, 1000 and 1000.
 std::int64_t published_examples(StateSplit split);

@@ -13,7 +13,7 @@
 #include <functional>
 #include <iosfwd>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -63,20 +63,22 @@ class Task {
   virtual std::int64_t row_length() const { return 0; }
 
   // What a resumed run needs, such as stream positions or a curriculum: an object, or null for nothing.
-  virtual nlohmann::json save() const;
+  virtual nlohmann::json save() const { return nullptr; }
   // Restores what save returned; errors call it `file`. It is also called before an evaluation: there a task
   // restores only what the measurement depends on, such as the length that a curriculum has reached.
   // errors: FormatError for damaged values; ConfigError when they do not fit a changed configuration.
   virtual void load(const nlohmann::json& saved, const std::string& file);
 
   // The learning rate of a step, counted from 0. `scheduled` is the rate by train.schedule.
-  virtual double learning_rate(std::int64_t step, double scheduled) const;
+  virtual double learning_rate(std::int64_t /*step*/, double scheduled) const { return scheduled; }
   // Called after every optimizer step, skipped ones included, before a checkpoint of it is written.
   // `steps_done` counts this one; `loss` is its loss, NaN when the step was skipped or after_step is
   // called again for a resumed run. `progress` is that of an evaluation; if it ends one, save() notes that
   // after_step must be called again.
-  virtual AfterStep after_step(const Model& model, std::int64_t steps_done, double loss,
-                               const EvalProgress& progress = {});
+  virtual AfterStep after_step(const Model& /*model*/, std::int64_t /*steps_done*/, double /*loss*/,
+                               const EvalProgress& /*progress*/ = {}) {
+    return {};
+  }
   // Whether the run that load() restored was stopped inside after_step.
   virtual bool owes_after_step() const { return false; }
 
@@ -88,10 +90,12 @@ class Task {
 
   // Returns text that the model generates; "" for tasks without text. `stop` is called between two tokens;
   // true ends the text there.
-  virtual std::string sample(const Model& model, std::int64_t tokens, std::uint64_t seed,
-                             const std::function<bool()>& stop = {}) const;
+  virtual std::string sample(const Model& /*model*/, std::int64_t /*tokens*/, std::uint64_t /*seed*/,
+                             const std::function<bool()>& /*stop*/ = {}) const {
+    return {};
+  }
   // Adds sections of the task's own to the run's report: charts, pictures, tables.
-  virtual void report(HtmlPage& page, const Model& model) const;
+  virtual void report(HtmlPage& /*page*/, const Model& /*model*/) const {}
 
   // Whether the data come from data.path; otherwise they are generated.
   virtual bool reads_files() const { return false; }

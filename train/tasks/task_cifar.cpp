@@ -119,32 +119,26 @@ class CifarTask final : public Task {
   EvalResult evaluate(const Model& model, const EvalOptions& options,
                       const EvalProgress& progress) const override {
     const GreyImages& images = part(options.split);
-    EvalPlan plan;
-    plan.capture = options.capture;
-    plan.count_correct = true;
-    plan.random = options.batches > 0;
+    const bool random = options.batches > 0;
     const std::int64_t rows = std::min(options.batch, images.count());
-    plan.total = options.batches > 0 ? options.batches * rows : images.count();
-    std::int64_t done = 0;
-    return evaluate_batches(
-        model,
-        [&](Batch& batch) {
+    const EvalPlan plan{.count_correct = true,
+                        .random = random,
+                        .capture = options.capture,
+                        .total = random ? options.batches * rows : images.count()};
+    const auto next =
+        batches_of(random ? options.batches : (images.count() + rows - 1) / rows, [&](std::int64_t i) {
           std::vector<std::int64_t> chosen;
-          if (options.batches > 0) {
-            if (done == options.batches) return false;
-            chosen = draw(random_key(options.seed, "cifar.eval", static_cast<std::uint64_t>(done)),
+          if (random)
+            chosen = draw(random_key(options.seed, "cifar.eval", static_cast<std::uint64_t>(i)),
                           images.count(), rows);
-          } else {
-            for (std::int64_t i = done * rows; i < std::min((done + 1) * rows, images.count()); ++i)
-              chosen.push_back(i);
-            if (chosen.empty()) return false;
-          }
-          ++done;
-          batch = batch_of(images, chosen);
+          else
+            for (std::int64_t at = i * rows; at < std::min((i + 1) * rows, images.count()); ++at)
+              chosen.push_back(at);
+          Batch batch = batch_of(images, chosen);
           batch.block = block_of_evaluation();
-          return true;
-        },
-        plan, progress);
+          return batch;
+        });
+    return evaluate_batches(model, next, plan, progress);
   }
 
   void report(HtmlPage& page, const Model& model) const override {

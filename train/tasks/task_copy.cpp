@@ -36,11 +36,8 @@ class CopyTask final : public Task {
           "config: data.noise is {} and data.noise_max {} (at least 2, a block is half the noise; and no "
           "more than the longest)",
           data_.noise, data_.noise_max);
-    curriculum_.noise = data_.noise;
-    curriculum_.longest = data_.noise_max;
-    curriculum_.symbols = data_.symbols;
-    curriculum_.first_rate = curriculum_.base = curriculum_.rate = train_.learning_rate;
-    curriculum_.paper_rule = data_.rate_rule == "paper";
+    const double rate = train_.learning_rate;
+    curriculum_ = {data_.noise, data_.noise_max, data_.symbols, rate, rate, rate, data_.rate_rule == "paper"};
   }
 
   std::string name() const override { return selective_ ? "selective copy" : "copy"; }
@@ -159,25 +156,20 @@ class CopyTask final : public Task {
     for (std::int64_t noise = data_.noise;; noise = std::min(2 * noise, curriculum_.noise)) {
       const EvalResult result =
           measure(model, noise, 1, 16, random_key(static_cast<std::uint64_t>(train_.seed), "copy.report", 0));
-      now.x.push_back(static_cast<double>(noise));
-      now.y.push_back(100 * accuracy_of(result));
+      now.add(static_cast<double>(noise), 100 * accuracy_of(result));
       if (noise == curriculum_.noise) break;
     }
     Chart by_noise{"Accuracy by noise length", "noise symbols", "% of symbols right", true, false, {now}};
     Series measured{"when last validated at this length", {}, {}, SeriesStyle::points};
     for (std::size_t i = 0; i < history_.size(); ++i) {
       const bool last = i + 1 == history_.size() || history_[i + 1].noise != history_[i].noise;
-      if (!last) continue;
-      measured.x.push_back(static_cast<double>(history_[i].noise));
-      measured.y.push_back(100 * history_[i].accuracy);
+      if (last) measured.add(static_cast<double>(history_[i].noise), 100 * history_[i].accuracy);
     }
     if (!measured.x.empty()) by_noise.series.push_back(measured);
     Series noise_now{"noise", {}, {}}, accuracy{"accuracy, %", {}, {}};
     for (const Validation& v : history_) {
-      noise_now.x.push_back(static_cast<double>(v.step));
-      noise_now.y.push_back(static_cast<double>(v.noise));
-      accuracy.x.push_back(static_cast<double>(v.step));
-      accuracy.y.push_back(100 * v.accuracy);
+      noise_now.add(static_cast<double>(v.step), static_cast<double>(v.noise));
+      accuracy.add(static_cast<double>(v.step), 100 * v.accuracy);
     }
     page.heading("Copying");
     page.chart(by_noise);
@@ -197,17 +189,9 @@ class CopyTask final : public Task {
 
   EvalResult measure(const Model& model, std::int64_t noise, std::int64_t batches, std::int64_t rows,
                      const RandomKey& key, const EvalProgress& progress = {}) const {
-    EvalPlan plan;
-    plan.capture = train_.capture == "auto";
-    plan.count_correct = true;
-    plan.total = batches * rows * data_.symbols;
-    std::int64_t done = 0;
-    const auto next = [&](Batch& made) {
-      if (done == batches) return false;
-      made = batch(key, done * rows, rows, noise);
-      ++done;
-      return true;
-    };
+    const EvalPlan plan{
+        .count_correct = true, .capture = train_.capture == "auto", .total = batches * rows * data_.symbols};
+    const auto next = batches_of(batches, [&](std::int64_t i) { return batch(key, i * rows, rows, noise); });
     EvalResult result = evaluate_batches(model, next, plan, progress);
     result.extras.emplace_back("noise", static_cast<double>(noise));
     return result;

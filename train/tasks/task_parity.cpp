@@ -21,14 +21,7 @@ class ParityTask final : public Task {
   bool uses_seed(const EvalOptions&) const override { return true; }
 
   void set_model_sizes(ModelConfig& model) const override {
-    if (model.vocab == 0) model.vocab = 2;
-    if (model.n_out == 0) model.n_out = 2;
-    if (model.vocab != 2 || model.n_out != 2)
-      fail<ConfigError>("config: model.vocab is {} and model.n_out {}; parity has 2 tokens (leave them out)",
-                        model.vocab, model.n_out);
-    if (model.readout != "all")
-      fail<ConfigError>("config: model.readout is \"{}\" (each bit has an answer: set \"all\")",
-                        model.readout);
+    fit_tokens(model, 2, 2, "parity has 2 tokens", "each bit has an answer");
   }
 
   Batch next(std::int64_t step, std::int64_t micro) override {
@@ -42,25 +35,11 @@ class ParityTask final : public Task {
     if (options.split != "valid")
       fail<ValueError>("parity: there is no split \"{}\" (valid: fresh streams)", options.split);
     const std::int64_t batches = options.batches > 0 ? options.batches : kValidBatches;
-    std::int64_t done = 0;
-    EvalResult seen;
-    EvalPlan plan;
-    plan.capture = options.capture;
-    plan.count_correct = true;
-    plan.on_batch = [&](const Batch&, std::span<const double> losses) {
-      if (!options.by_position) return;
-      for (std::size_t i = 0; i < losses.size(); ++i)
-        seen.add_position(static_cast<std::int64_t>(i) % length_, losses[i]);
-    };
-    const auto next = [&](Batch& batch) {
-      if (done == batches) return false;
-      batch = bits("parity.valid", options.seed, done++, options.batch);
-      return true;
-    };
-    EvalResult result = evaluate_batches(model, next, plan, progress);
-    result.position_loss = std::move(seen.position_loss);
-    result.position_count = std::move(seen.position_count);
-    return result;
+    EvalPlan plan{.count_correct = true, .capture = options.capture};
+    if (options.by_position) plan.position = [this](std::int64_t i) { return i % length_; };
+    const auto next = batches_of(
+        batches, [&](std::int64_t i) { return bits("parity.valid", options.seed, i, options.batch); });
+    return evaluate_batches(model, next, plan, progress);
   }
 
  private:

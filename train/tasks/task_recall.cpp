@@ -39,10 +39,8 @@ class RecallTask final : public Task {
   bool uses_seed(const EvalOptions&) const override { return true; }
 
   void set_model_sizes(ModelConfig& model) const override {
-    fit_tokens(model, shape_.vocab(), shape_.vocab(), fmt::format("recall has {} tokens", shape_.vocab()));
-    if (model.readout != "all")
-      fail<ConfigError>("config: model.readout is \"{}\" (questions stand anywhere: set \"all\")",
-                        model.readout);
+    fit_tokens(model, shape_.vocab(), shape_.vocab(), fmt::format("recall has {} tokens", shape_.vocab()),
+               "questions stand anywhere");
   }
 
   Batch next(std::int64_t step, std::int64_t micro) override {
@@ -58,15 +56,12 @@ class RecallTask final : public Task {
       fail<ValueError>("recall: there is no split \"{}\" (valid: fresh documents)", options.split);
     const std::int64_t batches = options.batches > 0 ? options.batches : kValidDocuments * shape_.segments;
     double border_nats = 0, border_count = 0;
-    std::int64_t done = 0;
-    EvalPlan plan;
-    plan.capture = options.capture;
-    plan.carry_state = carries_state();
-    plan.clear_state = options.clear_state;
-    plan.count_correct = true;
-    const auto place = [&](std::int64_t i) {
-      return (done - 1) % shape_.segments * shape_.segment + i % shape_.segment;
-    };
+    std::int64_t part = 0;  // of its document
+    EvalPlan plan{.carry_state = carries_state(),
+                  .clear_state = options.clear_state,
+                  .count_correct = true,
+                  .capture = options.capture};
+    const auto place = [&](std::int64_t i) { return part * shape_.segment + i % shape_.segment; };
     if (options.by_position) plan.position = place;
     plan.on_batch = [&](const Batch& batch, std::span<const double> losses) {
       const std::int32_t* target = batch.targets.data<std::int32_t>();
@@ -76,11 +71,10 @@ class RecallTask final : public Task {
         border_count += 1;
       }
     };
-    const auto next = [&](Batch& batch) {
-      if (done == batches) return false;
-      batch = segment_of(options.seed, "recall.valid", done++, options.batch);
-      return true;
-    };
+    const auto next = batches_of(batches, [&](std::int64_t i) {
+      part = i % shape_.segments;
+      return segment_of(options.seed, "recall.valid", i, options.batch);
+    });
     EvalResult result = evaluate_batches(model, next, plan, progress);
     if (border_count > 0) result.extras.emplace_back("after_border", border_nats / border_count);
     return result;

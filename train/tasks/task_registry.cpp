@@ -38,16 +38,15 @@ std::unique_ptr<Task> make_task(TaskArguments arguments) {
                     nearest_match(name, names));
 }
 
-void fit_tokens(ModelConfig& model, std::int64_t vocab, std::int64_t n_out, const std::string& rule) {
+void fit_tokens(ModelConfig& model, std::int64_t vocab, std::int64_t n_out, const std::string& rule,
+                const char* why_all) {
   if (model.vocab == 0) model.vocab = vocab;
   if (model.n_out == 0) model.n_out = n_out;
   if (model.vocab != vocab || model.n_out != n_out)
     fail<ConfigError>("config: model.vocab is {} and model.n_out {}; {} (leave them out)", model.vocab,
                       model.n_out, rule);
-}
-
-nlohmann::json Task::save() const {
-  return nullptr;
+  if (why_all != nullptr && model.readout != "all")
+    fail<ConfigError>("config: model.readout is \"{}\" ({}: set \"all\")", model.readout, why_all);
 }
 
 void Task::load(const nlohmann::json& saved, const std::string& file) {
@@ -55,20 +54,6 @@ void Task::load(const nlohmann::json& saved, const std::string& file) {
     fail<ConfigError>("task {}: {} holds the positions of another task (resume with the same data keys)",
                       name(), file);
 }
-
-double Task::learning_rate(std::int64_t, double scheduled) const {
-  return scheduled;
-}
-
-AfterStep Task::after_step(const Model&, std::int64_t, double, const EvalProgress&) {
-  return {};
-}
-
-std::string Task::sample(const Model&, std::int64_t, std::uint64_t, const std::function<bool()>&) const {
-  return {};
-}
-
-void Task::report(HtmlPage&, const Model&) const {}
 
 std::int64_t segment_length(const RunConfig& config) {
   if (config.train.sequence > 0) return config.train.sequence;

@@ -31,18 +31,8 @@ static_assert(kUnscored == kNotScored);
 using Generator = std::variant<AlgorithmPrograms, RandomWalk>;
 
 Generator generator_of(const DataConfig& data) {
-  if (data.name == "algorithm") {
-    AlgorithmPrograms programs;
-    programs.statements = data.statements;
-    programs.variables = data.variables;
-    return programs;
-  }
-  RandomWalk walk;
-  walk.length = data.walk_length;
-  walk.grid = data.walk_grid;
-  walk.torus = data.walk_torus;
-  walk.random_start = data.walk_random_start;
-  return walk;
+  if (data.name == "algorithm") return AlgorithmPrograms{data.statements, data.variables};
+  return RandomWalk{data.walk_length, data.walk_grid, data.walk_torus, data.walk_random_start};
 }
 
 // What a report shows of the model.
@@ -83,10 +73,8 @@ class StateTrackingTask final : public Task {
   std::int64_t row_length() const override { return segment_; }
 
   void set_model_sizes(ModelConfig& model) const override {
-    fit_tokens(model, vocab(), vocab(), fmt::format("{} has {} tokens", name(), vocab()));
-    if (model.readout != "all")
-      fail<ConfigError>("config: model.readout is \"{}\" (labels may stand at any token: set \"all\")",
-                        model.readout);
+    fit_tokens(model, vocab(), vocab(), fmt::format("{} has {} tokens", name(), vocab()),
+               "labels may stand at any token");
   }
 
   Batch next(std::int64_t, std::int64_t) override {
@@ -112,20 +100,15 @@ class StateTrackingTask final : public Task {
     const auto fitting = static_cast<std::int64_t>(all.tokens.size()) / segment_;
     const std::int64_t rows = std::clamp<std::int64_t>(fitting, 1, options.batch);
     SequenceReader reader(equal_spans({all.tokens, all.labels}, rows), whole_reading(rows));
-    EvalPlan plan;
-    plan.capture = options.capture;
-    plan.carry_state = carries_state();
-    plan.clear_state = options.clear_state;
-    plan.count_correct = true;
+    EvalPlan plan{.carry_state = carries_state(),
+                  .clear_state = options.clear_state,
+                  .count_correct = true,
+                  .capture = options.capture,
+                  .batches = options.batches};
     plan.total = std::count_if(all.labels.begin(), all.labels.end(),
                                [](std::int32_t label) { return label != kNotScored; });
     if (options.by_position) plan.position = [&](std::int64_t i) { return reader.position(i); };
-    std::int64_t batches = 0;
-    const auto next = [&](Batch& batch) {
-      if (options.batches > 0 && batches == options.batches) return false;
-      ++batches;
-      return reader.next(batch);
-    };
+    const auto next = [&](Batch& batch) { return reader.next(batch); };
     EvalResult result = evaluate_batches(model, next, plan, progress);
     for (auto& [name, value] : result.extras)
       if (name == "accuracy") {
@@ -184,26 +167,17 @@ class StateTrackingTask final : public Task {
     if (!cached) {
       const DataConfig& d = config_.data;
       const std::int64_t counts[] = {d.examples, d.valid_examples, d.test_examples};
-      const std::int64_t count = counts[static_cast<std::size_t>(split)];
-      cached =
-          std::visit([&](const auto& from) { return state_stream(from, seed(), split, count); }, generator_);
+      cached = state_stream(generator_, seed(), split, counts[static_cast<std::size_t>(split)]);
     }
     return *cached;
   }
 
   ReadingOptions reading(std::int64_t rows) const {
-    ReadingOptions options;
-    options.rows = rows;
-    options.segment = segment_;
-    options.seed = static_cast<std::uint64_t>(config_.train.seed);
-    return options;
+    return {.rows = rows, .segment = segment_, .seed = static_cast<std::uint64_t>(config_.train.seed)};
   }
   // Reads the split once, to the last token.
   ReadingOptions whole_reading(std::int64_t rows) const {
-    ReadingOptions options = reading(rows);
-    options.pad = true;
-    options.once = true;
-    return options;
+    return {.rows = rows, .segment = segment_, .pad = true, .once = true};
   }
 
   // The most likely token at every position of every example; each begins without a state.
@@ -261,8 +235,8 @@ class StateTrackingTask final : public Task {
     Series series{fmt::format("{} examples", examples.size()), {}, {}, SeriesStyle::line_points};
     for (std::size_t bin = 0; bin < scored.size(); ++bin) {
       if (scored[bin] == 0) continue;
-      series.x.push_back((static_cast<double>(bin) + 0.5) * static_cast<double>(width));
-      series.y.push_back(100 * wrong[bin] / scored[bin]);
+      series.add((static_cast<double>(bin) + 0.5) * static_cast<double>(width),
+                 100 * wrong[bin] / scored[bin]);
     }
     return {"Error by position in the example", "token", "% of labels wrong", false, false, {series}};
   }

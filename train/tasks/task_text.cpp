@@ -218,12 +218,10 @@ class ReadingTask final : public TextTask {
   }
 
   std::string summary() const override {
-    if (!separate_files()) {
-      const std::int64_t train = cut(data_.parts());
+    const std::int64_t train = cut(data_.parts());
+    if (!separate_files())
       return fmt::format("{} training and {} validation tokens read in {} rows, {}", train,
                          valid_end() - train, config_.train.batch, vocabulary());
-    }
-    const std::int64_t train = cut(data_.parts());
     return fmt::format("{} training and {} validation {} of {} tokens in all, {}", train, valid_end() - train,
                        documents_ ? "documents" : "streams", data_.tokens.size(), vocabulary());
   }
@@ -277,11 +275,9 @@ class ReadingTask final : public TextTask {
     plan.clear_state = options.clear_state;
     plan.total = reader.targets();
     if (options.by_position) plan.position = [&](std::int64_t i) { return reader.position(i); };
-    std::int64_t batches = 0;
+    plan.batches = options.batches;
     bool whole = false;
     const auto next = [&](Batch& batch) {
-      if (options.batches > 0 && batches == options.batches) return false;
-      ++batches;
       whole = !reader.next(batch);
       return !whole;
     };
@@ -297,16 +293,18 @@ class ReadingTask final : public TextTask {
  private:
   // Whether each file is read as a sequence of its own.
   bool separate_files() const { return !data_.files.empty(); }
+  // The number of files (of one text: tokens).
+  std::int64_t all() const {
+    return separate_files() ? data_.parts() : static_cast<std::int64_t>(data_.tokens.size());
+  }
 
   ReadingOptions reading(bool once, std::int64_t rows) const {
-    ReadingOptions options;
-    options.rows = rows;
-    options.segment = segment_;
-    options.seed = seed_;
-    options.pad = documents_;
-    options.skip_zero = documents_ && config_.model.mask_token_zero;
-    options.once = once;
-    return options;
+    return {.rows = rows,
+            .segment = segment_,
+            .seed = seed_,
+            .pad = documents_,
+            .skip_zero = documents_ && config_.model.mask_token_zero,
+            .once = once};
   }
 
   // The number of training files (of one text: tokens). The rest, without the test, is for validation.
@@ -328,16 +326,12 @@ class ReadingTask final : public TextTask {
   // The number of files (of one text: tokens) before the test split.
   std::int64_t valid_end() const {
     if (data_.has_splits()) return data_.train_parts + data_.valid_parts;
-    const std::int64_t all =
-        separate_files() ? data_.parts() : static_cast<std::int64_t>(data_.tokens.size());
-    return all - test_count(all);
+    return all() - test_count(all());
   }
 
   // The sequences of a split. One text is cut into as many spans as there are rows, fewer when it is short.
   std::vector<Sequence> sequences(const std::string& split, std::int64_t rows) const {
-    const std::int64_t all =
-        separate_files() ? data_.parts() : static_cast<std::int64_t>(data_.tokens.size());
-    const bool test = split == "test" && valid_end() < all;
+    const bool test = split == "test" && valid_end() < all();
     if (split != "all" && split != "train" && split != "valid" && !test) refuse_split(split);
     if (!separate_files()) {
       std::span<const std::int32_t> tokens = data_.tokens;
@@ -355,7 +349,7 @@ class ReadingTask final : public TextTask {
     }
     const std::int64_t train = split == "all" ? 0 : cut(data_.parts());
     const std::int64_t begin = test ? valid_end() : split == "valid" ? train : 0;
-    const std::int64_t end = split == "train" ? train : split == "valid" ? valid_end() : all;
+    const std::int64_t end = split == "train" ? train : split == "valid" ? valid_end() : all();
     std::vector<Sequence> found;
     for (std::int64_t i = begin; i < end; ++i) {
       found.push_back({data_.part(i), {}});

@@ -4,7 +4,6 @@
 
 #include <filesystem>
 #include <ostream>
-#include <streambuf>
 
 #include "tensor/base/format.h"
 #include "train/files/sha256.h"
@@ -153,11 +152,6 @@ TextData read_files(TaskArguments& arguments, std::ostream& messages) {
   return data;
 }
 
-// An output stream that discards everything.
-class NullBuffer final : public std::streambuf {
-  int overflow(int character) override { return traits_type::not_eof(character); }
-};
-
 }  // namespace
 
 std::span<const std::int32_t> TextData::part(std::int64_t index) const {
@@ -168,9 +162,8 @@ std::span<const std::int32_t> TextData::part(std::int64_t index) const {
 }
 
 TextData read_text_data(TaskArguments& arguments) {
-  NullBuffer null_buffer;
-  std::ostream null_stream(&null_buffer);
-  std::ostream& messages = arguments.messages != nullptr ? *arguments.messages : null_stream;
+  std::ostream nowhere(nullptr);  // without a buffer it discards everything
+  std::ostream& messages = arguments.messages != nullptr ? *arguments.messages : nowhere;
   const DataConfig& config = arguments.config.data;
   std::error_code error;
   if (config.order == "documents" && config.path.empty())

@@ -11,7 +11,6 @@
 #include <functional>
 #include <ostream>
 #include <string>
-#include <string_view>
 
 #include "train/text/corpus.h"
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -28,14 +29,8 @@ std::string text_of(const sentencepiece::SentencePieceProcessor& processor, int 
   // With byte pieces nothing is unknown: the token never occurs, and is free for padding.
   if (processor.IsUnknown(id)) return has_bytes ? "" : kUnknown;
   const std::string& piece = processor.IdToPiece(id);
-  if (processor.IsByte(id)) {
-    unsigned value = 0;  // "<0x1F>"
-    for (std::size_t i = 3; i + 1 < piece.size(); ++i) {
-      const char c = piece[i];
-      value = value * 16 + static_cast<unsigned>(c <= '9' ? c - '0' : c - 'A' + 10);
-    }
-    return std::string(1, static_cast<char>(static_cast<unsigned char>(value & 255)));
-  }
+  if (processor.IsByte(id))  // "<0x1F>"; the library has checked the form
+    return {static_cast<char>(std::strtoul(piece.c_str() + 3, nullptr, 16))};
   std::string text;
   for (std::size_t at = 0; at < piece.size();) {
     const bool space = piece.compare(at, kSpaceMark.size(), kSpaceMark) == 0;
@@ -94,21 +89,15 @@ class SentencePieceTokenizer final : public Tokenizer {
     return ids;
   }
 
-  std::string decode(std::span<const std::int32_t> ids) const override {
-    std::string text;
-    for (const std::int32_t id : ids) {
-      if (id < 0 || id >= vocab_size())
-        fail<ValueError>("tokenizer {}: no such id: {} (ids run from 0 to {})", name(), id, vocab_size() - 1);
-      text += texts_[static_cast<std::size_t>(id)];
-    }
-    return text;
-  }
-
   std::string to_json() const override {
     return nlohmann::json{{"model", to_base64(model_)}, {"name", kSentencePiece}}.dump();
   }
 
  private:
+  void append_text(std::string& text, std::int32_t id) const override {
+    text += texts_[static_cast<std::size_t>(id)];
+  }
+
   std::int32_t id_of_byte(char byte) const {
     const std::int32_t id = byte_ids_[static_cast<unsigned char>(byte)];
     return id >= 0 ? id : unknown_;

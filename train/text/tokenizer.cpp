@@ -20,19 +20,19 @@
 namespace eddy {
 namespace {
 
-void check_id(const std::string& name, std::int32_t id, std::int64_t vocab_size) {
-  if (id < 0 || id >= vocab_size)
-    fail<ValueError>("tokenizer {}: no such id: {} (ids run from 0 to {})", name, id, vocab_size - 1);
-}
-
-Utf8Char checked_utf8_at(std::string_view text, std::size_t offset) {
-  const Utf8Char character = utf8_at(text, offset);
-  if (character.bytes == 0)
-    fail<FormatError>(
-        "tokenizer char: the text is not UTF-8: byte 0x{:02x} at offset {} (convert the text, or take the "
-        "tokenizer byte)",
-        static_cast<unsigned char>(text[offset]), offset);
-  return character;
+// Calls visit(code point, byte offset) for each character of a text.
+template <class Visit>
+void for_each_character(std::string_view text, Visit&& visit) {
+  for (std::size_t offset = 0; offset < text.size();) {
+    const Utf8Char character = utf8_at(text, offset);
+    if (character.bytes == 0)
+      fail<FormatError>(
+          "tokenizer char: the text is not UTF-8: byte 0x{:02x} at offset {} (convert the text, or take the "
+          "tokenizer byte)",
+          static_cast<unsigned char>(text[offset]), offset);
+    visit(character.code_point, offset);
+    offset += static_cast<std::size_t>(character.bytes);
+  }
 }
 
 // 'x' for a printable character, the number alone for a control character.
@@ -59,28 +59,16 @@ class CharTokenizer final : public Tokenizer {
   std::vector<std::int32_t> encode(std::string_view text) const override {
     std::vector<std::int32_t> ids;
     ids.reserve(text.size());
-    for (std::size_t offset = 0; offset < text.size();) {
-      const Utf8Char character = checked_utf8_at(text, offset);
-      const std::int32_t id = rank_of(character.code_point);
+    for_each_character(text, [&](char32_t code_point, std::size_t offset) {
+      const std::int32_t id = rank_of(code_point);
       if (id < 0)
         fail<ValueError>(
             "tokenizer char: unknown character {} at byte offset {} (the vocabulary is the {} characters of "
             "the training text)",
-            shown(character.code_point), offset, vocab_size());
+            shown(code_point), offset, vocab_size());
       ids.push_back(id);
-      offset += static_cast<std::size_t>(character.bytes);
-    }
+    });
     return ids;
-  }
-
-  std::string decode(std::span<const std::int32_t> ids) const override {
-    std::string text;
-    text.reserve(ids.size());
-    for (const std::int32_t id : ids) {
-      check_id("char", id, vocab_size());
-      append_utf8(text, code_points_[static_cast<std::size_t>(id)]);
-    }
-    return text;
   }
 
   std::string to_json() const override {
@@ -90,6 +78,10 @@ class CharTokenizer final : public Tokenizer {
   }
 
  private:
+  void append_text(std::string& text, std::int32_t id) const override {
+    append_utf8(text, code_points_[static_cast<std::size_t>(id)]);
+  }
+
   std::int32_t rank_of(char32_t code_point) const {
     if (code_point < 128) return ascii_[code_point];
     const auto at = std::lower_bound(code_points_.begin(), code_points_.end(), code_point);
@@ -117,20 +109,14 @@ class ByteTokenizer final : public Tokenizer {
     return ids;
   }
 
-  std::string decode(std::span<const std::int32_t> ids) const override {
-    std::string text;
-    text.reserve(ids.size());
-    for (const std::int32_t id : ids) {
-      check_id(name_, id, vocab_size_);
-      const std::int32_t byte = id - reserved_;
-      if (byte >= 0 && byte < 256) text.push_back(static_cast<char>(static_cast<unsigned char>(byte)));
-    }
-    return text;
-  }
-
   std::string to_json() const override { return nlohmann::json{{"name", name_}}.dump(); }
 
  private:
+  void append_text(std::string& text, std::int32_t id) const override {
+    const std::int32_t byte = id - reserved_;
+    if (byte >= 0 && byte < 256) text.push_back(static_cast<char>(static_cast<unsigned char>(byte)));
+  }
+
   std::string name_;
   std::int32_t vocab_size_;
   std::int32_t reserved_;
@@ -149,11 +135,7 @@ std::unique_ptr<Tokenizer> char_tokenizer(std::string_view text) {
   // One flag per code point: 136 KiB, and no sort of the text.
   constexpr std::size_t kCodePoints = 0x110000;
   std::vector<bool> present(kCodePoints);
-  for (std::size_t offset = 0; offset < text.size();) {
-    const Utf8Char character = checked_utf8_at(text, offset);
-    present[character.code_point] = true;
-    offset += static_cast<std::size_t>(character.bytes);
-  }
+  for_each_character(text, [&](char32_t code_point, std::size_t) { present[code_point] = true; });
   std::vector<char32_t> code_points;
   for (std::size_t i = 0; i < kCodePoints; ++i)
     if (present[i]) code_points.push_back(static_cast<char32_t>(i));
@@ -161,6 +143,17 @@ std::unique_ptr<Tokenizer> char_tokenizer(std::string_view text) {
 }
 
 }  // namespace
+
+std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
+  std::string text;
+  text.reserve(ids.size());
+  for (const std::int32_t id : ids) {
+    if (id < 0 || id >= vocab_size())
+      fail<ValueError>("tokenizer {}: no such id: {} (ids run from 0 to {})", name(), id, vocab_size() - 1);
+    append_text(text, id);
+  }
+  return text;
+}
 
 std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name, std::string_view text) {
   if (name == "char") return char_tokenizer(text);
@@ -194,14 +187,12 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json) {
     fail<FormatError>("tokenizer char: the description has no string \"characters\", or an empty one");
   const auto& text = characters->get_ref<const std::string&>();
   std::vector<char32_t> code_points;
-  for (std::size_t offset = 0; offset < text.size();) {
-    const Utf8Char character = checked_utf8_at(text, offset);
-    if (!code_points.empty() && character.code_point <= code_points.back())
+  for_each_character(text, [&](char32_t code_point, std::size_t offset) {
+    if (!code_points.empty() && code_point <= code_points.back())
       fail<FormatError>("tokenizer char: \"characters\" must rise without repeats: {} at byte offset {}",
-                        shown(character.code_point), offset);
-    code_points.push_back(character.code_point);
-    offset += static_cast<std::size_t>(character.bytes);
-  }
+                        shown(code_point), offset);
+    code_points.push_back(code_point);
+  });
   return std::make_unique<CharTokenizer>(std::move(code_points));
 }
 

@@ -30,7 +30,7 @@ class Tokenizer {
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
   // The bytes of the ids.
   // errors: ValueError for an id outside 0..vocab_size-1.
-  virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
+  std::string decode(std::span<const std::int32_t> ids) const;
   // The bytes of one id, for printing while generating.
   std::string decode_one(std::int32_t id) const { return decode({&id, 1}); }
   // Everything needed to build the tokenizer again, as one line of JSON with sorted keys.
@@ -38,6 +38,10 @@ class Tokenizer {
   // The vocabulary as a file that other programs read (SentencePiece's .model); "" when there is no such
   // form.
   virtual std::string model_file() const { return {}; }
+
+ private:
+  // Appends the bytes of an id of the vocabulary.
+  virtual void append_text(std::string& text, std::int32_t id) const = 0;
 };
 
 // A tokenizer by name, or by the path of a SentencePiece .model file. `char` takes its vocabulary from

@@ -4,11 +4,8 @@
 #include <sentencepiece_trainer.h>
 
 #include <algorithm>
-#include <memory>
-#include <numeric>
 #include <optional>
 #include <unordered_map>
-#include <utility>
 
 #include "tensor/base/format.h"
 #include "train/files/mapped_file.h"

@@ -195,14 +195,6 @@ TEST_CASE("flags are checked as a file is") {
   check_text(flag_error({"--sample.kind", "oval"}), {"--sample.kind", "one of round, square"});
 }
 
-TEST_CASE("an unknown flag is refused with the nearest flag") {
-  check_text(flag_error({"--sample.cuont", "4"}),
-             {"unknown flag \"--sample.cuont\"", "nearest: --sample.count"});
-  check_text(flag_error({"--samle.kind=square"}),
-             {"unknown flag \"--samle.kind\"", "nearest: --sample.kind"});
-  check_text(flag_error({"stray"}), {"unexpected argument \"stray\""});
-}
-
 TEST_CASE("the help lists the flags of every run with rule and default, and --help-all every flag") {
   Sample sample;
   ConfigKeys keys;

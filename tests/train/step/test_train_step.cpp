@@ -25,19 +25,16 @@ using namespace eddy::test;
 // Keeps the gradients and moves nothing.
 class Watcher final : public Optimizer {
  public:
-  AdamScalars scalars(double rate) const override { return {rate, count + 1, 0}; }
+  AdamScalars scalars(double rate) const override { return {rate, steps() + 1, 0}; }
   Tensor apply(ParamStore& params, const Tensor&) override {
     params.zero_missing_gradients();
     gradients = raw::cast(params.gradients(), Dtype::f64).to_vector<double>();
     return Tensor::full({}, result, Dtype::f64);
   }
-  void count_step() override { ++count; }
-  std::int64_t steps() const override { return count; }
-  std::map<std::string, Tensor> save(const ParamStore&) const override { return {}; }
-  void load(const ParamStore&, const std::map<std::string, Tensor>&, const std::string&) override {}
+  void update(ParamStore&, const Tensor&, const Tensor&) override {}
+  std::vector<Part> parts(const ParamStore&) const override { return {}; }
 
   std::vector<double> gradients;
-  std::int64_t count = 0;
   double result = 1;
 };
 
@@ -144,12 +141,12 @@ TEST_CASE("train_step: a batch without targets carries the state on and a step w
   const StepResult nothing = train_step(model, watcher, {silent, silent}, carried, carrying());
   CHECK(nothing.finite);
   CHECK(std::isnan(nothing.loss));
-  CHECK(watcher.count == 0);
+  CHECK(watcher.steps() == 0);
   CHECK(calls_of(carried) == std::vector<double>{2, 2});
   const StepResult some =
       train_step(model, watcher, {silent, make_batch(2, kTokens, kTokens)}, carried, carrying());
   CHECK(std::isfinite(some.loss));
-  CHECK(watcher.count == 1);
+  CHECK(watcher.steps() == 1);
   CHECK(calls_of(carried) == std::vector<double>{4, 4});
 }
 
@@ -165,7 +162,7 @@ TEST_CASE("train_step: a loss that is not finite is named and clears the state")
   CHECK(!bad.finite);
   CHECK(contains(bad.problem, "the loss is not finite; the carried state calls holds a NaN"));
   CHECK(carried.state.empty());
-  CHECK(watcher.count == 1);
+  CHECK(watcher.steps() == 1);
   CHECK(train_step(model, watcher, {plain}, carried, carrying()).finite);
   watcher.result = std::numeric_limits<double>::infinity();
   const StepResult steep = train_step(model, watcher, {plain}, carried, carrying());

@@ -1,0 +1,27 @@
+// A file descriptor that is closed when it goes out of scope.
+#pragma once
+
+#include <unistd.h>
+
+#include <utility>
+
+namespace eddy {
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd = -1) : fd_(fd) {}
+  ~Descriptor() { reset(); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+  // Closes the descriptor, if there is one, and holds another; returns what the system says about closing.
+  int reset(int fd = -1) {
+    const int before = std::exchange(fd_, fd);
+    return before < 0 ? 0 : ::close(before);
+  }
+
+ private:
+  int fd_;
+};
+
+}  // namespace eddy
