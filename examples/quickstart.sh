@@ -49,6 +49,15 @@ heading "Build"
   cmake --build --preset release --target eddy_program
 )
 
+# bf16 where this machine's products are faster in it, unless the user chose.
+if [[ ! " ${options[*]-} " =~ [[:space:]]--train\.(precision|device)[=[:space:]] ]]; then
+  heading "Precision"
+  choice="$("$root/build/release/eddy" info --measure | grep '^precision here:')"
+  echo "$choice"
+  read -r _ _ precision _ <<<"$choice"
+  options=(--train.precision "$precision" "${options[@]}")
+fi
+
 heading "Training into $run"
 "$root/build/release/eddy" train --config "$root/examples/configs/quickstart.toml" --out "$run" "${options[@]}"
 

@@ -29,6 +29,7 @@ ParamStore::ParamStore(const ParamStore& counted, Dtype dtype, Device device)
   const Dtype kept = dtype == Dtype::bf16 ? Dtype::f32 : dtype;
   values_ = Tensor::zeros({arena_elements_}, kept, device);
   gradients_ = Tensor::zeros({arena_elements_}, kept, device);
+  values_.buffer()->holds_parameters = true;
   if (dtype == Dtype::bf16) values_.buffer()->keep_bf16_copy();
   for (Parameter& parameter : parameters_) {
     parameter.value = parameter.part_of(values_);

@@ -55,6 +55,10 @@ class Buffer : public RefCounted {
   const char* last_writer_ = "";
 
  public:
+  // Whether these are parameters. Products may then keep them packed, in a form of their own (PackedWeights in
+  // ops/product/repeated_products.h).
+  bool holds_parameters = false;
+  Ref<RefCounted> packed;
   // The cached copy (one bf16 for each f32) and the version it was made from; null before the first use.
   Ref<Buffer> bf16_copy;
   std::uint32_t bf16_copy_version = 0;

@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include <cstdint>
-#include <utility>
 
 #include "ops/cpu/philox_words.h"
+#include "ops/cpu/transpose.h"
 #include "tensor/base/host_device.h"
 #include "tensor/random/philox.h"
 
@@ -96,20 +96,6 @@ EDDY_INLINE void product(std::int64_t inner, std::int64_t columns, const T* a, s
   }
 }
 
-// One step of the transposition below: exchanges the off-diagonal blocks of size kStep.
-template <class T, int kStep, std::size_t... kLane>
-EDDY_INLINE void exchange(typename Vector<T>::type* rows, std::index_sequence<kLane...>) {
-  constexpr int lanes = Vector<T>::lanes;
-  for (int r = 0; r < lanes; ++r) {
-    if (r & kStep) continue;
-    const typename Vector<T>::type low = rows[r], high = rows[r + kStep];
-    rows[r] = __builtin_shufflevector(
-        low, high, ((kLane & kStep) ? lanes + static_cast<int>(kLane) - kStep : static_cast<int>(kLane))...);
-    rows[r + kStep] = __builtin_shufflevector(
-        low, high, ((kLane & kStep) ? lanes + static_cast<int>(kLane) : static_cast<int>(kLane) + kStep)...);
-  }
-}
-
 // Packs `count` rows of x transposed, as panels: column t of panel p is row p kPanel + t. A panel is
 // [size][kPanel]; rows past `count` are zeros up to the next whole vector.
 template <class T>
@@ -118,7 +104,6 @@ __attribute__((noinline)) void pack_transposed(const T* x, std::int64_t stride, 
   using Vec = typename Vector<T>::type;
   using Loose = typename Vector<T>::loose;
   constexpr std::int64_t lanes = kLanes<T>;
-  constexpr auto indices = std::make_index_sequence<static_cast<std::size_t>(lanes)>{};
   for (std::int64_t t = 0; t < count; t += lanes) {
     T* out = packed + t / kPanel<T> * kPanel<T> * size + t % kPanel<T>;
     const T* from = x + t * stride;
@@ -128,10 +113,7 @@ __attribute__((noinline)) void pack_transposed(const T* x, std::int64_t stride, 
       Vec rows[lanes];
       for (std::int64_t r = 0; r < lanes; ++r)
         rows[r] = *reinterpret_cast<const Loose*>(from + r * stride + i);
-      exchange<T, 1>(rows, indices);
-      if constexpr (lanes > 2) exchange<T, 2>(rows, indices);
-      if constexpr (lanes > 4) exchange<T, 4>(rows, indices);
-      if constexpr (lanes > 8) exchange<T, 8>(rows, indices);
+      transpose_square<kLanes<T>>(rows);
       for (std::int64_t r = 0; r < lanes; ++r) *reinterpret_cast<Loose*>(out + (i + r) * kPanel<T>) = rows[r];
     }
     for (; i < size; ++i)

@@ -1,4 +1,10 @@
 // Which instruction set is there, and the installing of its kernels into the slots.
+#if defined(EDDY_X86_LEVELS)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include <atomic>
 
 #include "ops/core/slot.h"
@@ -21,6 +27,18 @@ void install_all();
 namespace {
 
 std::atomic<int> chosen{-1};
+std::atomic<bool> rounding_wanted{false};
+
+#if defined(EDDY_X86_LEVELS)
+// Whether the processor has bf16 tiles and the system lets this process use them: Linux wants to be asked once.
+bool has_amx() {
+  constexpr unsigned kBf16 = 1u << 22, kTiles = 1u << 24;  // of leaf 7
+  constexpr long kAskPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kBf16) == 0 || (d & kTiles) == 0) return false;
+  return syscall(SYS_arch_prctl, kAskPermission, kTileData) == 0;
+}
+#endif
 
 }  // namespace
 
@@ -29,6 +47,8 @@ void install_cpu_kernels(IsaLevel level) {
   switch (level) {
 #if defined(EDDY_X86_LEVELS)
     case IsaLevel::avx512:
+    case IsaLevel::avx512_bf16:
+    case IsaLevel::amx:
       isa_avx512::install_all();
       break;
     case IsaLevel::avx2:
@@ -46,8 +66,12 @@ IsaLevel best_isa_level() {
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl"))
-    return IsaLevel::avx512;
+      __builtin_cpu_supports("avx512vl")) {
+    static const bool amx = has_amx();
+    return __builtin_cpu_supports("avx512bf16") <= 0 ? IsaLevel::avx512
+           : amx                                     ? IsaLevel::amx
+                                                     : IsaLevel::avx512_bf16;
+  }
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"))
     return IsaLevel::avx2;
 #endif
@@ -67,6 +91,15 @@ void set_isa_level(IsaLevel level) {
   install_cpu_kernels(level);
 }
 
+bool set_bf16_products(bool on) {
+  rounding_wanted = on;
+  return rounds_products();
+}
+
+bool rounds_products() {
+  return rounding_wanted && isa_level() >= IsaLevel::avx512_bf16;
+}
+
 const char* isa_name(IsaLevel level) {
   switch (level) {
     case IsaLevel::baseline:
@@ -75,6 +108,10 @@ const char* isa_name(IsaLevel level) {
       return "avx2";
     case IsaLevel::avx512:
       return "avx512";
+    case IsaLevel::avx512_bf16:
+      return "avx512_bf16";
+    case IsaLevel::amx:
+      return "amx";
   }
   return "?";
 }

@@ -159,6 +159,60 @@ void multiply_panels(const GemmArgs& g, const PackedGemm<T>& kernels) {
   });
 }
 
+// Rows of C that one thread multiplies at a time where there are many: several blocks of the kernel.
+constexpr std::int64_t kRoundedRows = 192;
+
+// One matrix, with factors rounded to bf16: packs B if the caller has not. Threads share rows of C, or, where
+// there are few, panels; the bits do not depend on how.
+void multiply_rounded_one(const GemmArgs& g, const float* a, const float* b, float* c) {
+  const PackedGemm<float>& kernels = packed_gemm_kernels().f32;
+  const std::int64_t panels = kernels.panels(g.n), work = g.m * g.n * g.k;
+  const float* packed = static_cast<const float*>(g.panels_b);
+  Tensor scratch;
+  if (packed == nullptr) {
+    scratch = Tensor::empty({kernels.packed_elements(g.k, g.n)});
+    float* const to = scratch.mutable_data<float>();
+    const PackLayout layout = g.transpose_b ? PackLayout::columns_by_inner : PackLayout::inner_by_columns;
+    parallel_for(panels, std::max<std::int64_t>(1, kSmallPiece / (g.k * kernels.panel_columns)),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   kernels.pack(b, g.ldb, layout, g.k, g.n, begin, end, to);
+                 });
+    packed = to;
+  }
+  const auto multiply = g.transpose_a ? kernels.multiply_transposed : kernels.multiply;
+  const auto piece = [&](std::int64_t row, std::int64_t rows, std::int64_t begin, std::int64_t end) {
+    multiply(rows, g.k, g.n, begin, end, a + row * (g.transpose_a ? 1 : g.lda), g.lda, packed,
+             c + row * g.ldc, g.ldc, g.beta != 0);
+    const std::int64_t first = begin * kernels.panel_columns,
+                       last = std::min(end * kernels.panel_columns, g.n);
+    if (g.relu) apply_relu(g, rows, last - first, c + row * g.ldc + first);
+  };
+  if (work < 4 * kSmallPiece) return piece(0, g.m, 0, panels);
+  if (g.m > kRoundedRows)
+    return parallel_for(g.m, kRoundedRows,
+                        [&](std::int64_t begin, std::int64_t end) { piece(begin, end - begin, 0, panels); });
+  // Each piece rounds all of A, so pieces are not small.
+  const std::int64_t pieces = std::min<std::int64_t>(work / kSmallPiece, 2 * thread_count());
+  parallel_for(panels, (panels + pieces - 1) / pieces,
+               [&](std::int64_t begin, std::int64_t end) { piece(0, g.m, begin, end); });
+}
+
+void multiply_rounded(const GemmArgs& g) {
+  const auto matrix = [&g](std::int64_t i) {
+    const std::int64_t outer = i / g.batch, inner = i % g.batch;
+    multiply_rounded_one(g, static_cast<const float*>(g.a) + outer * g.outer_a + inner * g.stride_a,
+                         static_cast<const float*>(g.b) + outer * g.outer_b + inner * g.stride_b,
+                         static_cast<float*>(g.c) + outer * g.outer_c + inner * g.stride_c);
+  };
+  const std::int64_t matrices = g.batch * g.outer;
+  if (matrices == 1) return matrix(0);
+  const std::int64_t grain =
+      std::max<std::int64_t>(1, kSmallPiece / std::max<std::int64_t>(1, g.m * g.n * g.k));
+  parallel_for(matrices, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) matrix(i);
+  });
+}
+
 void gemm(const GemmArgs& args) {
   GemmArgs g = args;
   const std::int64_t matrices = g.batch * g.outer, work = g.m * g.n * g.k;
@@ -169,6 +223,7 @@ void gemm(const GemmArgs& args) {
     g.beta = 1;
   }
   const auto bytes = static_cast<std::int64_t>(dtype_bytes(g.dtype));
+  if (g.dtype == Dtype::f32 && rounds_products()) return multiply_rounded(g);
   if (g.panels_b != nullptr)
     return g.dtype == Dtype::f32 ? multiply_panels(g, packed_gemm_kernels().f32)
                                  : multiply_panels(g, packed_gemm_kernels().f64);
@@ -206,11 +261,11 @@ void choose_openblas_kernels() {
   const std::string before = named == nullptr ? "" : named;
   const IsaLevel level = best_isa_level();
   const bool unknown = named == nullptr && std::string_view(openblas_get_corename()) == "Prescott";
-  const bool halved = before == "Haswell" && level == IsaLevel::avx512;
+  const bool halved = before == "Haswell" && level >= IsaLevel::avx512;
   if (gotoblas_dynamic_init == nullptr || gotoblas_dynamic_quit == nullptr || level == IsaLevel::baseline ||
       !(unknown || halved))
     return;
-  const bool bf16_unit = level == IsaLevel::avx512 && __builtin_cpu_supports("avx512bf16") > 0;
+  const bool bf16_unit = level >= IsaLevel::avx512_bf16;
   setenv(kVariable, level == IsaLevel::avx2 ? "Haswell" : bf16_unit ? "Cooperlake" : "SkylakeX", 1);
   gotoblas_dynamic_quit();
   gotoblas_dynamic_init();

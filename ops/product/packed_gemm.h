@@ -50,13 +50,25 @@ struct PackedGemm {
                    std::int64_t panel_end, const T* a, std::int64_t a_stride, const T* packed, T* c,
                    std::int64_t c_stride, bool accumulate);
 
+  // The same with A stored [inner, rows]; null where the kernel reads rows only.
+  void (*multiply_transposed)(std::int64_t rows, std::int64_t inner, std::int64_t columns,
+                              std::int64_t panel_begin, std::int64_t panel_end, const T* a,
+                              std::int64_t a_stride, const T* packed, T* c, std::int64_t c_stride,
+                              bool accumulate) = nullptr;
+  // How panels are stored: `inner` is padded to a multiple of this, and with `pairs` two factors take the place
+  // of one element.
+  std::int64_t inner_step = 1;
+  bool pairs = false;
+
   // The number of panels of a matrix with so many columns.
   EDDY_INLINE std::int64_t panels(std::int64_t columns) const {
     return (columns + panel_columns - 1) / panel_columns;
   }
   // The number of elements of a packed matrix; its start must be 64-byte aligned.
   EDDY_INLINE std::int64_t packed_elements(std::int64_t inner, std::int64_t columns) const {
-    return panels(columns) * panel_columns * inner;
+    const std::int64_t elements =
+        panels(columns) * panel_columns * ((inner + inner_step - 1) / inner_step) * inner_step;
+    return pairs ? elements / 2 : elements;
   }
 };
 
@@ -65,10 +77,19 @@ struct PackedGemmKernels {
   PackedGemm<double> f64;
 };
 
-// The kernels of the instruction set in use (ops/cpu/isa.h). A matrix must be packed and multiplied on the
-// same level, because the panels of other levels are wider or narrower.
+// The kernels of the instruction set in use (ops/cpu/isa.h). A matrix must be packed and multiplied by the same
+// kernels, because the panels of others are wider or narrower. While products round their factors to bf16
+// (set_bf16_products of ops/cpu/isa.h), the kernels of f32 do so.
 const PackedGemmKernels& packed_gemm_kernels();
+
+// Kernels that round their factors to bf16 (bf16_gemm.isa.cpp); empty where the build lacks them.
+struct Bf16GemmKernels {
+  PackedGemm<float> dot, amx;
+  PackedGemm<float> emulated_amx;  // for tests: the loops of `amx` with its instructions in plain C++
+};
+const Bf16GemmKernels& bf16_gemm_kernels();
+
 // Called when an instruction set is installed.
-void set_packed_gemm_kernels(const PackedGemmKernels& kernels);
+void set_packed_gemm_kernels(const PackedGemmKernels& kernels, const Bf16GemmKernels& rounding);
 
 }  // namespace eddy

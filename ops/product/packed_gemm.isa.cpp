@@ -15,6 +15,7 @@ PackedGemmKernels packed_gemm_table();
 
 namespace eddy::EDDY_ISA {
 PackedGemmKernels packed_gemm_table();
+Bf16GemmKernels bf16_gemm_table();
 void install_packed_gemm();
 
 namespace {
@@ -220,7 +221,7 @@ PackedGemmKernels packed_gemm_table() {
 }
 
 void install_packed_gemm() {
-  set_packed_gemm_kernels(packed_gemm_table());
+  set_packed_gemm_kernels(packed_gemm_table(), bf16_gemm_table());
 }
 
 }  // namespace eddy::EDDY_ISA

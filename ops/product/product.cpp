@@ -103,8 +103,9 @@ void multiply_into(const Tensor& c, const Tensor& a_any, const Tensor& b_any, do
   const Tensor packed_bias = bias.defined() ? raw::contiguous(bias) : Tensor();
   if (bias.defined()) g.bias = packed_bias.raw_data();
   g.relu = relu;
-  if (repeated != nullptr && levels == 0 && !g.transpose_a && b.raw_data() == b_any.raw_data())
-    g.panels_b = repeated->panels_for(b, g.m);
+  if (PackedWeights* const packed = PackedWeights::of(b, repeated);
+      packed != nullptr && levels == 0 && b.raw_data() == b_any.raw_data() && !g.transpose_a)
+    g.panels_b = packed->panels_for(b, g.m);
   gemm_slot(c.device(), g);
 }
 

@@ -1,6 +1,7 @@
 // Packs each weight at its first product, and finds its panels again at later ones.
 #include "ops/product/repeated_products.h"
 
+#include "ops/cpu/isa.h"
 #include "ops/product/packed_gemm.h"
 #include "tensor/threads/thread_pool.h"
 
@@ -30,20 +31,31 @@ Tensor packed(const PackedGemm<T>& gemm, const Tensor& b, PackLayout layout, std
 
 }  // namespace
 
+PackedWeights* PackedWeights::of(const Tensor& b, PackedWeights* of_loop) {
+  Buffer& buffer = *b.buffer();
+  if (!buffer.holds_parameters || b.dtype() != Dtype::f32 || !(b.device() == kCpu) || !rounds_products())
+    return of_loop;
+  if (buffer.packed == nullptr) buffer.packed = make_ref<PackedWeights>();
+  return static_cast<PackedWeights*>(buffer.packed.get());
+}
+
 const void* PackedWeights::panels_for(const Tensor& b, std::int64_t rows) {
   const bool single = b.dtype() == Dtype::f32;
   if (!(b.device() == kCpu) || !(single || b.dtype() == Dtype::f64) || b.rank() != 2 || rows < 1 ||
-      rows >= kManyRows || b.elements() == 0)
+      (rows >= kManyRows && !rounds_products()) || b.elements() == 0)
     return nullptr;
   const bool by_rows = b.strides()[1] == 1, by_columns = b.strides()[0] == 1;
   if (!by_rows && !by_columns) return nullptr;
   Panels& found = packed_[{b.raw_data(), b.dim(0), b.dim(1), b.strides()[0], b.strides()[1]}];
   const std::uint32_t version = b.buffer()->version();
-  if (!found.panels.defined() || found.version != version) {
+  const PackedGemmKernels& kernels = packed_gemm_kernels();
+  const void* const packer = single ? reinterpret_cast<const void*>(kernels.f32.pack)
+                                    : reinterpret_cast<const void*>(kernels.f64.pack);
+  if (!found.panels.defined() || found.version != version || found.packer != packer) {
     const PackLayout layout = by_rows ? PackLayout::inner_by_columns : PackLayout::columns_by_inner;
     const std::int64_t stride = by_rows ? b.strides()[0] : b.strides()[1];
-    const PackedGemmKernels& kernels = packed_gemm_kernels();
-    found = {raw::alias(b), version,
+    const bool own = b.buffer()->packed.get() == this;
+    found = {own ? Tensor() : raw::alias(b), version, packer,
              single ? packed(kernels.f32, b, layout, stride) : packed(kernels.f64, b, layout, stride)};
   }
   return found.panels.raw_data();

@@ -11,6 +11,10 @@
 //   256 -> 1024    133 : 129    87 : 220   159 : 230   128 : 230
 //
 // Packing costs as much as reading and writing the weight.
+//
+// While products round their factors to bf16 (set_bf16_products), every product packs its right factor. The
+// panels of parameters then stay with their buffer until the next write to it, one form for x W^T and one for
+// dy W.
 #pragma once
 
 #include <cstdint>
@@ -22,18 +26,23 @@
 
 namespace eddy {
 
-// The packed weights of one loop. They take as much memory as the weights, or twice as much if there is a
-// backward pass. The recorded tape keeps them alive.
-class PackedWeights {
+// The packed weights of one loop, or of one buffer of parameters. They take as much memory as the weights, or
+// twice as much if there is a backward pass. The recorded tape keeps those of a loop alive.
+class PackedWeights : public RefCounted {
  public:
+  // Returns those to use for products with b: the buffer's where products round and b is a parameter, else
+  // `of_loop`, which may be null.
+  static PackedWeights* of(const Tensor& b, PackedWeights* of_loop);
+
   // Returns the panels for products of `rows` rows with b [inner, columns], a matrix or its transposed view;
   // null if the product should read b itself: on a GPU, in bf16, or with many rows.
   const void* panels_for(const Tensor& b, std::int64_t rows);
 
  private:
   struct Panels {
-    Tensor source;  // keeps the memory whose address is the key
+    Tensor source;  // keeps the memory whose address is the key; undefined in a buffer's own panels
     std::uint32_t version;
+    const void* packer;  // of the kernels that the panels are for
     Tensor panels;
   };
   // Address, inner, columns, strides.

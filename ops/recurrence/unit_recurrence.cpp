@@ -3,7 +3,8 @@
 
 #include "ops/cast/widen.h"
 #include "ops/core/checks.h"
-#include "ops/product/packed_gemm.h"
+#include "ops/cpu/isa.h"
+#include "ops/product/repeated_products.h"
 #include "ops/recurrence/recurrence_layer.h"
 #include "tensor/base/format.h"
 
@@ -13,15 +14,20 @@ using namespace recurrence;
 
 namespace {
 
-// Room for the five weights packed for the CPU's products.
-Tensor packed_weights(std::int64_t dim, std::int64_t mlp, Dtype dtype) {
-  const auto elements = [&](const auto& gemm) {
-    constexpr std::int64_t kAlign = 5 * 15;  // each begins on a cache line
-    return 3 * gemm.packed_elements(dim, dim) + gemm.packed_elements(dim, mlp) +
-           gemm.packed_elements(mlp, dim) + kAlign;
-  };
-  const PackedGemmKernels& kernels = packed_gemm_kernels();
-  return Tensor::empty({dtype == Dtype::f32 ? elements(kernels.f32) : elements(kernels.f64)}, dtype);
+// Rows times steps below which packing the weights costs more than it saves, unless they are packed already.
+constexpr std::int64_t kFewProducts = 16;
+
+// Sets the panels of the arguments; `weights` owns those that no buffer of parameters keeps.
+void set_panels(UnitRecurrenceArgs& args, const UnitRecurrenceWeights& w, PackedWeights& weights) {
+  const bool forward = args.dh == nullptr;
+  if (forward && args.time * args.batch < kFewProducts && !rounds_products()) return;
+  const Tensor factors[] = {raw::narrow(w.wqkv, 0, args.dim, args.dim),
+                            raw::narrow(w.wqkv, 0, 2 * args.dim, args.dim), w.wo, w.up, w.down};
+  for (std::size_t i = 0; i < std::size(factors); ++i) {
+    const Tensor stored = raw::contiguous(factors[i]),
+                 factor = forward ? raw::transpose(stored, 0, 1) : stored;
+    args.panels[i] = PackedWeights::of(factor, &weights)->panels_for(factor, 1);
+  }
 }
 
 // Whether x's device runs all steps as one kernel, which stores bf16 where products are bf16.
@@ -51,11 +57,11 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
     fail<ShapeError>("unit_recurrence: x has shape {} ([time, batch, dim], none of them 0)",
                      to_string(x.shape()));
   const Tensor first_key = contiguous_or_none(key), first_value = contiguous_or_none(value);
-  const auto run = [key0 = data_or_null(first_key), value0 = data_or_null(first_value)](
+  const auto run = [weights, key0 = data_or_null(first_key), value0 = data_or_null(first_value)](
                        const Device& device, const StateRecurrenceArgs& state) {
-    const bool on_cpu = device.type == DeviceType::cpu;
-    const Tensor packed = on_cpu ? packed_weights(state.dim, state.mlp, state.dtype) : Tensor();
-    const UnitRecurrenceArgs args{state, key0, value0, on_cpu ? packed.raw_data() : nullptr};
+    UnitRecurrenceArgs args{state, key0, value0, {}};
+    PackedWeights packed;
+    if (device == kCpu) set_panels(args, weights, packed);
     (state.dh == nullptr ? unit_recurrence_forward_slot : unit_recurrence_backward_slot)(device, args);
   };
   const std::int64_t batch = x.dim(1);

@@ -11,7 +11,7 @@
 //   kh  = LN1(h_t) Wk^T                       read by step t + 1, and by y_t = T(h_t) after the loop
 //   vh  = LN1(h_t) Wv^T
 //
-// On the CPU, products use weights that are packed once per call. At 16 rows a plain sgemm packs its operands
+// On the CPU, products use weights that are packed once for all steps. At 16 rows a plain sgemm packs its operands
 // again at every step and reaches a third of the processor's rate. The backward runs the same recurrence with
 // transposed weights; then each weight gradient is one product over all rows and steps.
 //
@@ -69,7 +69,9 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
 
 struct UnitRecurrenceArgs : StateRecurrenceArgs {
   const void *key0, *value0;  // of the state before the first step; may be null
-  void* packed;               // on the CPU the weights packed for products with few rows; otherwise null
+  // On the CPU: wk, wv, wo, up and down packed (ops/product/packed_gemm.h), transposed for the forward pass. A
+  // weight without panels is read as it is stored, in the forward pass only.
+  const void* panels[5];
 };
 extern Slot<UnitRecurrenceArgs> unit_recurrence_forward_slot, unit_recurrence_backward_slot;
 extern Slot<RecurrenceSupportQuery> unit_recurrence_supports_slot;

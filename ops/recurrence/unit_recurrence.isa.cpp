@@ -24,8 +24,6 @@ constexpr std::int64_t kManyRows = 128;
 constexpr std::int64_t kBlockRows = 64;
 // Multiply-adds of one step below which threads lose more at the barriers than they gain.
 constexpr std::int64_t kSmallStep = 1 << 20;
-// Rows times steps below which packing the weights costs more than it saves: they are then read unpacked.
-constexpr std::int64_t kFewProducts = 16;
 
 template <class T>
 EDDY_INLINE const PackedGemm<T>& kernels() {
@@ -35,30 +33,12 @@ EDDY_INLINE const PackedGemm<T>& kernels() {
     return packed_gemm_kernels().f64;
 }
 
-// A weight for C = A B; `columns` of C, `inner` of A. Packed in panels, or as stored in rows [columns,
-// inner].
+// A weight for C = A B; `columns` of C, `inner` of A. Packed in panels, or without them as stored in rows
+// [columns, inner].
 template <class T>
 struct Packed {
   std::int64_t inner, columns;
-  const T* panels;
-  const T* rows = nullptr;
-};
-
-// Packs weights one after the other into the scratch the caller gave.
-template <class T>
-struct Packer {
-  T* next;
-
-  Packed<T> operator()(const void* w, std::int64_t inner, std::int64_t columns, PackLayout layout) {
-    const PackedGemm<T>& gemm = kernels<T>();
-    T* const to = next;
-    const std::int64_t stride = layout == PackLayout::inner_by_columns ? columns : inner;
-    parallel_for(gemm.panels(columns), 4, [=, &gemm](std::int64_t begin, std::int64_t end) {
-      gemm.pack(static_cast<const T*>(w), stride, layout, inner, columns, begin, end, to);
-    });
-    next += (gemm.packed_elements(inner, columns) + 15) / 16 * 16;  // the next one starts on a cache line too
-    return {inner, columns, to};
-  }
+  const T *panels, *rows;
 };
 
 // One thread's part of the rows [begin, end) at all steps.
@@ -94,7 +74,7 @@ struct ColumnRange {
 template <class T>
 EDDY_INLINE ColumnRange<T> multiply(const Share& share, const Packed<T>& w, const T* a, T* c,
                                     bool accumulate = false) {
-  if (w.rows != nullptr) {
+  if (w.panels == nullptr) {
     const std::int64_t from = w.columns * share.rank / share.size,
                        to = w.columns * (share.rank + 1) / share.size;
     for (std::int64_t row = share.begin; row < share.end; ++row)
@@ -373,32 +353,30 @@ EDDY_INLINE void share_out(const UnitRecurrenceArgs& args, Work&& work) {
   }
 }
 
+// Weight `index` of args.panels as the factor [inner, columns].
+template <class T>
+Packed<T> weight(const UnitRecurrenceArgs& args, int index, std::int64_t inner, std::int64_t columns,
+                 const void* stored) {
+  return {inner, columns, static_cast<const T*>(args.panels[index]), static_cast<const T*>(stored)};
+}
+
 template <class T>
 void run_forward(const UnitRecurrenceArgs& args) {
-  Packer<T> pack{static_cast<T*>(args.packed)};
-  const T* wkv = static_cast<const T*>(args.wkv);
-  const bool as_stored = args.time * args.batch < kFewProducts;
-  const auto weight = [&](const void* w, std::int64_t inner, std::int64_t columns) {
-    return as_stored ? Packed<T>{inner, columns, nullptr, static_cast<const T*>(w)}
-                     : pack(w, inner, columns, PackLayout::columns_by_inner);
-  };
-  const auto wk = weight(wkv, args.dim, args.dim), wv = weight(wkv + args.dim * args.dim, args.dim, args.dim);
-  const auto wo = weight(args.wo, args.dim, args.dim);
-  const auto up = weight(args.up, args.dim, args.mlp), down = weight(args.down, args.mlp, args.dim);
+  const std::int64_t dim = args.dim, mlp = args.mlp;
+  const auto wk = weight<T>(args, 0, dim, dim, args.wkv),
+             wv = weight<T>(args, 1, dim, dim, static_cast<const T*>(args.wkv) + dim * dim),
+             wo = weight<T>(args, 2, dim, dim, args.wo), up = weight<T>(args, 3, dim, mlp, args.up),
+             down = weight<T>(args, 4, mlp, dim, args.down);
   const Chain<T> chain(args);
   share_out(args, [&](Share share) { chain.forward(share, wk, wv, wo, up, down); });
 }
 
 template <class T>
 void run_backward(const UnitRecurrenceArgs& args) {
-  Packer<T> pack{static_cast<T*>(args.packed)};
-  const T* wkv = static_cast<const T*>(args.wkv);
-  constexpr PackLayout kAsStored = PackLayout::inner_by_columns;
-  const auto wk = pack(wkv, args.dim, args.dim, kAsStored);
-  const auto wv = pack(wkv + args.dim * args.dim, args.dim, args.dim, kAsStored);
-  const auto wo = pack(args.wo, args.dim, args.dim, kAsStored);
-  const auto up = pack(args.up, args.mlp, args.dim, kAsStored);
-  const auto down = pack(args.down, args.dim, args.mlp, kAsStored);
+  const std::int64_t dim = args.dim, mlp = args.mlp;
+  const auto wk = weight<T>(args, 0, dim, dim, nullptr), wv = weight<T>(args, 1, dim, dim, nullptr),
+             wo = weight<T>(args, 2, dim, dim, nullptr), up = weight<T>(args, 3, mlp, dim, nullptr),
+             down = weight<T>(args, 4, dim, mlp, nullptr);
   const Chain<T> chain(args);
   share_out(args, [&](Share share) { chain.backward(share, wk, wv, wo, up, down); });
 }

@@ -108,6 +108,21 @@ TEST_CASE("the f32 gradients of every op agree with its f64 gradients on every i
   });
 }
 
+// Of the roundings of an op in f32, those of factors are now roundings to bf16.
+TEST_CASE("every op with rounded factors of products stays near f64") {
+  const RoundedProducts rounded;
+  if (!rounded.on()) return;
+  for_each_sample([](const OpSpec& spec, const OpSample& sample, const std::string& name) {
+    const Outcome got = evaluate(spec, inputs_as(sample.inputs, Dtype::f32)),
+                  want = evaluate(spec, inputs_as(sample.inputs, Dtype::f64));
+    for (std::size_t i = 0; i < want.results.size(); ++i)
+      expect_none(difference(fmt::format("{} result {}", name, i), got.results[i], want.results[i],
+                             spec.roundings, 0x1p-8));
+    if (sample.gradcheck)
+      expect_none(gradient_difference(name, got.gradients, want.gradients, gradient_roundings(spec), 0x1p-8));
+  });
+}
+
 TEST_CASE("every op gives the same bits whatever its memory held before") {
   for_each_sample([](const OpSpec& spec, const OpSample& sample, const std::string& name) {
     for (const Dtype dtype : {Dtype::f64, Dtype::f32}) {

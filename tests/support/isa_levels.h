@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "ops/cpu/isa.h"
 
 namespace eddy::test {
@@ -19,15 +21,29 @@ class KeepIsaLevel {
   IsaLevel before_ = isa_level();
 };
 
-// Calls `body` once on every instruction set that this machine has, the lowest first.
+// Calls `body` once on every instruction set with kernels of its own that this machine has, the lowest first.
+// The levels above avx512 add only products that round their factors.
 template <class Body>
 void on_every_isa_level(Body&& body) {
   const KeepIsaLevel keep;
-  for (int level = 0; level <= static_cast<int>(best_isa_level()); ++level) {
+  for (int level = 0; level <= static_cast<int>(std::min(best_isa_level(), IsaLevel::avx512)); ++level) {
     set_isa_level(static_cast<IsaLevel>(level));
     CAPTURE(isa_name(isa_level()));
     body();
   }
 }
+
+// Lets products round their factors while it exists; on() tells whether this processor can.
+class RoundedProducts {
+ public:
+  RoundedProducts() : on_(set_bf16_products(true)) {}
+  ~RoundedProducts() { set_bf16_products(false); }
+  RoundedProducts(const RoundedProducts&) = delete;
+  RoundedProducts& operator=(const RoundedProducts&) = delete;
+  bool on() const { return on_; }
+
+ private:
+  bool on_;
+};
 
 }  // namespace eddy::test

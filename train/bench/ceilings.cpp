@@ -10,6 +10,7 @@
 
 #include "autograd/tape.h"
 #include "ops/backends.h"
+#include "ops/cpu/isa.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/product/gemm.h"
 #include "tensor/base/format.h"
@@ -137,18 +138,25 @@ Ceilings measure_ceilings(double seconds, const CeilingSizes& sizes, Device devi
     if (bytes < 1) fail<ValueError>("bench: arrays of {} bytes (at least 1)", bytes);
 
   const ProductProbe probe(sizes.product, device);
-  std::vector<double> shared, single;
+  std::vector<double> shared, single, rounded;
+  const bool rounds = rounds_products();
   static_cast<void>(probe.run());  // warm-up: touches the pages and the buffers of the library
   const BenchClock::time_point start = BenchClock::now();
   do {  // in turns, so that a burst of other load on the machine affects both
     shared.push_back(1 / probe.run());
     if (on_cpu) single.push_back(1 / probe.run_blas());
+    if (on_cpu && set_bf16_products(true)) rounded.push_back(1 / probe.run());
+    set_bf16_products(rounds);
   } while (shared.size() < 3 || elapsed_seconds(start) < seconds / 2);
   const Timing product = timing_of(shared);
   result.product = {1 / product.best, 1 / product.median};
   if (on_cpu) {
     const Timing blas = timing_of(single);
     result.product_one_blas = {1 / blas.best, 1 / blas.median};
+    if (!rounded.empty()) {
+      const Timing bf16_products = timing_of(rounded);
+      result.rounded_product = {1 / bf16_products.best, 1 / bf16_products.median};
+    }
   }
 
   for (const std::int64_t bytes : levels)
@@ -167,6 +175,8 @@ MeasuredTable table_of(const Ceilings& ceilings) {
     row(fmt::format("f32 product, {} thread{}", ceilings.threads, ceilings.threads == 1 ? "" : "s"),
         ceilings.product, "GFLOP/s");
     row("f32 product, OpenBLAS alone, 1 thread", ceilings.product_one_blas, "GFLOP/s");
+    if (ceilings.rounded_product.best > 0)
+      row("bf16 product, the same threads", ceilings.rounded_product, "GFLOP/s");
   } else {
     row(fmt::format("f32 product, {}", to_string(ceilings.device)), ceilings.product, "GFLOP/s");
   }
@@ -188,6 +198,7 @@ nlohmann::json to_json(const Ceilings& ceilings) {
           {"threads", ceilings.threads},
           {"product_gflops", rate_json(ceilings.product)},
           {"product_one_thread_blas_gflops", rate_json(ceilings.product_one_blas)},
+          {"bf16_product_gflops", rate_json(ceilings.rounded_product)},
           {"memory", memory}};
 }
 

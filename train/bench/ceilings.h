@@ -36,6 +36,7 @@ struct Ceilings {
   int threads = 1;
   Rate product;                   // GFLOP/s of f32 through gemm_slot, with the threads in use
   Rate product_one_blas;          // the same with cblas_sgemm on one thread; 0 for a GPU
+  Rate rounded_product;           // as `product`, of factors rounded to bf16; 0 where the CPU level has none
   std::vector<Bandwidth> memory;  // GB/s, f32, from small to large
 
   // Returns the GB/s for work on so many bytes: the rate of the smallest measured arrays that are at least as

@@ -2,6 +2,7 @@
 #include "train/config/device_precision.h"
 
 #include "ops/backends.h"
+#include "ops/cpu/isa.h"
 #include "tensor/base/format.h"
 #include "train/config/run_config.h"
 
@@ -22,6 +23,8 @@ DevicePrecision choose_device_precision(const DevicePrecisionNames& names, const
   if (device == "cuda") chosen.device = cuda_device();
   // With bf16 only the products of recurrences remain in f32, and TF32 is still more precise than bf16.
   set_tf32(device == "cuda" && (precision == "tf32" || chosen.dtype == Dtype::bf16));
+  // On the CPU bf16 is f32 whose products round their factors, where the processor has such products.
+  if (set_bf16_products(device == "cpu" && precision == "bf16")) chosen.dtype = Dtype::f32;
   return chosen;
 }
 

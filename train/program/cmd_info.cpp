@@ -1,7 +1,5 @@
 // `eddy info`: prints what this program is and what it runs on.
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <chrono>
 #include <memory>
 
 #include "ops/backends.h"
@@ -13,15 +11,19 @@
 namespace eddy {
 namespace {
 
-// Returns the best speed in GFLOP/s of a square f32 product on the CPU in about half a second.
-double product_gflops() {
-  using Clock = std::chrono::steady_clock;
-  const ProductProbe product(1024);
-  double best = 0;
-  const auto start = Clock::now();
-  do best = std::max(best, product.run());
-  while (Clock::now() - start < std::chrono::milliseconds(500));
-  return best;
+// Measures the CPU for about two seconds: products in f32 and bf16, and memory.
+void print_measured() {
+  CeilingSizes sizes;
+  sizes.product = 1024;
+  const Ceilings here = measure_ceilings(2, sizes);
+  print_line("product: {:.1f} GFLOP/s (f32, 1024 x 1024 x 1024)", here.product.best);
+  const double times = here.rounded_product.best / here.product.best;
+  if (times > 0) print_line("product in bf16: {:.1f} GFLOP/s", here.rounded_product.best);
+  print_line("memory: {:.1f} GB/s", here.memory.back().best());
+  print_line("precision here: {}",
+             times == 0    ? "f32 (the CPU level in use has no products in bf16)"
+             : times < 1.2 ? fmt::format("f32 (products in bf16 are {:.1f} times as fast)", times)
+                           : fmt::format("bf16 (its products are {:.1f} times as fast as in f32)", times));
 }
 
 }  // namespace
@@ -31,13 +33,13 @@ void add_info_command(CLI::App& app, std::function<int()>& action) {
       app.add_subcommand("info", "Show version, compiler, processor, kernels, libraries and memory");
   const auto measure = std::make_shared<bool>(false);
   command->add_flag("--measure", *measure,
-                    "Also measure the speed of products, on the CPU and with CUDA on the GPU (a second)");
+                    "Also measure products and memory of the CPU, and with CUDA of the GPU (three seconds)");
   command->callback([measure, &action] {
     action = [measure] {
       for (const std::string& line : environment_lines()) print_line("{}", line);
       if (*measure) {
         flush_output();
-        print_line("product: {:.1f} GFLOP/s (f32, 1024 x 1024 x 1024)", product_gflops());
+        print_measured();
         for (const std::string& line : measure_gpu()) print_line("{}", line);
         if (const std::string line = gpu_allocator_line(); !line.empty()) print_line("{}", line);
       }

@@ -79,7 +79,8 @@ void choose_cpu_level() {
   const char* const wanted = std::getenv("EDDY_CPU_LEVEL");
   if (wanted == nullptr || *wanted == '\0') return;
   std::vector<std::string> names;
-  for (const IsaLevel level : {IsaLevel::baseline, IsaLevel::avx2, IsaLevel::avx512}) {
+  for (int i = 0; i <= static_cast<int>(IsaLevel::amx); ++i) {
+    const auto level = static_cast<IsaLevel>(i);
     if (std::string_view(wanted) == isa_name(level)) return set_isa_level(level);
     names.emplace_back(isa_name(level));
   }
@@ -191,7 +192,8 @@ int run_command_line(int argc, char** argv) {
       "eddy COMMAND --help lists the options of a command.\n\n"
       "Environment:\n"
       "  EDDY_NUM_THREADS=N                       CPU threads, unless --threads or train.threads says\n"
-      "  EDDY_CPU_LEVEL=baseline|avx2|avx512      lower instruction set of the CPU kernels\n"
+      "  EDDY_CPU_LEVEL=baseline|avx2|avx512|avx512_bf16|amx\n"
+      "                                          lower instruction set of the CPU kernels\n"
       "  EDDY_DATA_DIR=FOLDER                     where the data of tasks and tables are\n"
       "  EDDY_KERNELS=plain|...                   GPU kernels other than the program's choice (cuda/README.md)");
 

@@ -68,7 +68,8 @@ void add_checkpoint_option(CLI::App& command, std::string& which, const std::str
 }
 
 void add_precision_option(CLI::App& command, std::string& precision) {
-  add_option(command, "--precision", precision, "Arithmetic; bf16 on the CPU is a slow check",
+  add_option(command, "--precision", precision,
+             "Arithmetic; on the CPU bf16 needs AVX512-BF16 or AMX to be fast",
              CLI::IsMember({"f32", "bf16", "tf32", "f64"}));
 }
 

@@ -99,7 +99,7 @@ std::string slow_matmul_reason() {
   const auto is_one_of = [&](std::initializer_list<const char*> cores) {
     return std::any_of(cores.begin(), cores.end(), [&](const char* known) { return core == known; });
   };
-  const bool full = best_isa_level() == IsaLevel::avx512;
+  const bool full = best_isa_level() >= IsaLevel::avx512;
   if (isa_level() != best_isa_level() || is_one_of({"skylakex", "cooperlake", "sapphirerapids"})) return "";
   if (!full && is_one_of({"haswell", "zen"})) return "";
   const char* const better = full ? "SkylakeX" : "Haswell";

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "ops/core/warnings.h"
+#include "ops/cpu/isa.h"
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"
 #include "tensor/threads/thread_pool.h"
@@ -73,8 +74,9 @@ class Run {
                                    run_.config.model.model, run_.task->name(), run_.model->params().count(),
                                    run_.task->summary(), t.precision, t.device, thread_count(),
                                    run_.folder.string()));
-    if (t.precision == "bf16" && on_cpu)
-      event("bf16 on the CPU rounds as a GPU does and is slower than f32: it is there for checks");
+    if (t.precision == "bf16" && on_cpu && !rounds_products())
+      event(
+          "bf16 is slower than f32 here, a check for a GPU's results: the CPU level in use has no products in bf16");
     if (const std::string why = on_cpu ? slow_matmul_reason() : ""; !why.empty())
       event("slow products: " + why);
     if (run_.task->row_length() > 0)

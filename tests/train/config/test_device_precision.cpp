@@ -2,11 +2,13 @@
 // refused before one is opened.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "ops/backends.h"
 #include "tensor/base/error.h"
 #include "tests/support/errors.h"
+#include "tests/support/isa_levels.h"
 #include "train/bench/generate.h"
 #include "train/bench/step.h"
 #include "train/config/device_precision.h"
@@ -42,9 +44,22 @@ RunConfig run_on(const std::string& device, const std::string& precision) {
 
 TEST_CASE("the CPU computes in f32 and bf16 and f64") {
   CHECK(choose_device_precision(kNames, "cpu", "f32").dtype == Dtype::f32);
-  CHECK(choose_device_precision(kNames, "cpu", "bf16").dtype == Dtype::bf16);
   CHECK(choose_device_precision(kNames, "cpu", "f64").dtype == Dtype::f64);
   CHECK(choose_device_precision(kNames, "cpu", "f64").device == kCpu);
+}
+
+TEST_CASE(
+    "bf16 on the CPU rounds the factors of f32 products, or below avx512_bf16 computes in tensors of bf16") {
+  const KeepIsaLevel keep;
+  const bool rounds = best_isa_level() >= IsaLevel::avx512_bf16;
+  CHECK(choose_device_precision(kNames, "cpu", "bf16").dtype == (rounds ? Dtype::f32 : Dtype::bf16));
+  CHECK(rounds_products() == rounds);
+  CHECK(choose_device_precision(kNames, "cpu", "f32").dtype == Dtype::f32);
+  CHECK(!rounds_products());
+  set_isa_level(std::min(best_isa_level(), IsaLevel::avx512));
+  CHECK(choose_device_precision(kNames, "cpu", "bf16").dtype == Dtype::bf16);
+  CHECK(!rounds_products());
+  static_cast<void>(choose_device_precision(kNames, "cpu", "f32"));
 }
 
 TEST_CASE("tf32 on the CPU is refused with the precisions that it has") {

@@ -1,0 +1,357 @@
+// The packed matrix product with factors rounded to bf16 and sums in f32: by VDPBF16PS (AVX512-BF16), or by the
+// tiles of AMX. The interface is that of packed_gemm.h for f32, so callers need not know.
+//
+// A panel holds 32 columns; the two factors of neighbouring inner indices lie side by side as a pair of 32
+// bits: [pairs][32]. Blocks of A are rounded into rows of pairs. An odd inner size is padded with a zero in both
+// factors. Each element of C is one accumulation over pairs in rising order: its bits depend neither on the
+// number of rows nor on threads. Both instructions round sums to nearest and take denormals as zeros; they add
+// the products of a pair in different orders, so the bits of the two differ.
+//
+// Registers of a tile, AVX512-BF16: 12 x 2 vectors of C, 2 of B, 1 of A. AMX: 2 x 2 tiles of C, 2 of A, 2 of B.
+#include "ops/cpu/isa.h"
+#include "ops/product/packed_gemm.h"
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+
+#include "ops/cpu/transpose.h"
+#pragma GCC push_options
+#pragma GCC target("avx512bf16,amx-tile,amx-bf16")
+#endif
+
+namespace eddy::EDDY_ISA {
+Bf16GemmKernels bf16_gemm_table();
+
+#if defined(__AVX512F__)
+namespace {
+
+constexpr std::int64_t kWidth = 32;  // columns of a panel
+constexpr std::int64_t kLanes = 16;  // floats, or pairs, of a vector
+// Rows and pairs of the block of A that is rounded at a time: at most 192 KiB, for the second-level cache.
+constexpr std::int64_t kRowBlock = 96, kPairBlock = 512;
+// Pairs ahead of the one in use that are prefetched from a panel.
+constexpr std::int64_t kAhead = 16;
+
+typedef int Pairs __attribute__((vector_size(64)));
+using Word = std::uint32_t;  // a pair
+
+EDDY_INLINE std::int64_t smaller(std::int64_t a, std::int64_t b) {
+  return a < b ? a : b;
+}
+EDDY_INLINE __mmask16 mask_of(std::int64_t count) {
+  return static_cast<__mmask16>(count >= kLanes ? 0xffff : count <= 0 ? 0 : (1 << count) - 1);
+}
+// Rounds up to 32 neighbouring floats; the rest are zeros.
+EDDY_INLINE Pairs pairs_along(const float* x, std::int64_t count) {
+  const __m512 low = _mm512_maskz_loadu_ps(mask_of(count), x),
+               high = _mm512_maskz_loadu_ps(mask_of(count - kLanes), x + kLanes);
+  return reinterpret_cast<Pairs>(_mm512_cvtne2ps_pbh(high, low));
+}
+// Rounds two rows of up to 16 floats and pairs them; `second` may be null, for zeros.
+EDDY_INLINE Pairs pairs_across(const float* first, const float* second, std::int64_t count) {
+  const __mmask16 mask = mask_of(count);
+  const __m512 low = _mm512_maskz_loadu_ps(mask, first),
+               high = second == nullptr ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(mask, second);
+  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7,
+                                         22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  return reinterpret_cast<Pairs>(
+      _mm512_permutexvar_epi16(order, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low))));
+}
+EDDY_INLINE void store(Word* to, Pairs x) {
+  _mm512_store_si512(to, reinterpret_cast<__m512i>(x));
+}
+
+// What one panel is multiplied with: `rows` rows of `depth` pairs, `stride` pairs apart.
+struct Block {
+  std::int64_t rows, depth, stride;
+  const Word *a, *b;
+  float* c;
+  std::int64_t c_stride, columns;  // columns of C from here on, maybe more than a panel's
+  bool accumulate;
+};
+
+template <int Rows>
+__attribute__((noinline)) void dot_tile(const Block& x) {
+  const __mmask16 left = mask_of(x.columns), right = mask_of(x.columns - kLanes);
+  __m512 sum[Rows][2];
+#pragma GCC unroll 12
+  for (int r = 0; r < Rows; ++r) {
+    sum[r][0] = x.accumulate ? _mm512_maskz_loadu_ps(left, x.c + r * x.c_stride) : _mm512_setzero_ps();
+    sum[r][1] =
+        x.accumulate ? _mm512_maskz_loadu_ps(right, x.c + r * x.c_stride + kLanes) : _mm512_setzero_ps();
+  }
+  const Word* b = x.b;
+  for (std::int64_t p = 0; p < x.depth; ++p, b += kWidth) {
+    const auto b0 = reinterpret_cast<__m512bh>(_mm512_load_si512(b)),
+               b1 = reinterpret_cast<__m512bh>(_mm512_load_si512(b + kLanes));
+    __builtin_prefetch(b + kAhead * kWidth);
+    __builtin_prefetch(b + kAhead * kWidth + kLanes);
+#pragma GCC unroll 12
+    for (int r = 0; r < Rows; ++r) {
+      const auto a = reinterpret_cast<__m512bh>(_mm512_set1_epi32(static_cast<int>(x.a[r * x.stride + p])));
+      sum[r][0] = _mm512_dpbf16_ps(sum[r][0], a, b0);
+      sum[r][1] = _mm512_dpbf16_ps(sum[r][1], a, b1);
+    }
+  }
+#pragma GCC unroll 12
+  for (int r = 0; r < Rows; ++r) {
+    _mm512_mask_storeu_ps(x.c + r * x.c_stride, left, sum[r][0]);
+    _mm512_mask_storeu_ps(x.c + r * x.c_stride + kLanes, right, sum[r][1]);
+  }
+}
+
+// AVX512-BF16.
+struct DotProducts {
+  static constexpr std::int64_t kPairStep = 1;  // the pairs of a panel are a multiple of this
+  static constexpr int kTileRows = 12;
+  static void begin() {}
+  static void end() {}
+
+  template <int Rows = kTileRows>
+  static void tile(const Block& x) {
+    if constexpr (Rows > 1) {
+      if (x.rows < Rows) return tile<Rows - 1>(x);
+    }
+    dot_tile<Rows>(x);
+  }
+  static void panel(const Block& block) {
+    // Tiles of nearly equal height: a single row left over would cost as much as four.
+    const std::int64_t tiles = (block.rows + kTileRows - 1) / kTileRows;
+    for (std::int64_t t = 0; t < tiles; ++t) {
+      const std::int64_t first = block.rows * t / tiles;
+      Block x = block;
+      x.rows = block.rows * (t + 1) / tiles - first;
+      x.a += first * x.stride;
+      x.c += first * x.c_stride;
+      tile(x);
+    }
+  }
+};
+
+// The tile instructions of AMX for this file's eight tiles: 0 to 3 of C, 4 and 5 of A, 6 and 7 of B. In assembly,
+// since GCC's functions take no tile number from a template.
+struct AmxTiles {
+  static void begin() {
+    struct alignas(64) {
+      std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
+      std::uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+      std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+    } config;
+    _tile_loadconfig(&config);
+  }
+  static void end() { _tile_release(); }
+  template <int Tile>
+  EDDY_INLINE static void zero() {
+    asm volatile("tilezero %%tmm%c0" ::"i"(Tile));
+  }
+  template <int Tile>
+  EDDY_INLINE static void load(const void* from, std::int64_t bytes) {
+    asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(bytes), "i"(Tile) : "memory");
+  }
+  template <int Tile>
+  EDDY_INLINE static void store(void* to, std::int64_t bytes) {
+    asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(bytes), "i"(Tile) : "memory");
+  }
+  template <int C, int A, int B>
+  EDDY_INLINE static void multiply() {
+    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(C), "i"(A), "i"(B));
+  }
+};
+
+// The same instructions in plain C++, for tests on processors without AMX.
+struct EmulatedTiles {
+  static thread_local Word tiles[8][16][16];
+  static void begin() {}
+  static void end() {}
+  template <int Tile>
+  static void zero() {
+    for (auto& row : tiles[Tile])
+      for (Word& x : row) x = 0;
+  }
+  template <int Tile>
+  static void load(const void* from, std::int64_t bytes) {
+    for (int r = 0; r < 16; ++r)
+      __builtin_memcpy(tiles[Tile][r], static_cast<const char*>(from) + r * bytes, 64);
+  }
+  template <int Tile>
+  static void store(void* to, std::int64_t bytes) {
+    for (int r = 0; r < 16; ++r) __builtin_memcpy(static_cast<char*>(to) + r * bytes, tiles[Tile][r], 64);
+  }
+  template <int C, int A, int B>
+  static void multiply() {
+    const auto half = [](Word pair, bool high) {
+      return __builtin_bit_cast(float, high ? pair & 0xffff0000u : pair << 16);
+    };
+    for (int m = 0; m < 16; ++m)
+      for (int k = 0; k < 16; ++k)
+        for (int n = 0; n < 16; ++n) {
+          float sum = __builtin_bit_cast(float, tiles[C][m][n]);
+          for (const bool high : {false, true})
+            sum += half(tiles[A][m][k], high) * half(tiles[B][k][n], high);
+          tiles[C][m][n] = __builtin_bit_cast(Word, sum);
+        }
+  }
+};
+thread_local Word EmulatedTiles::tiles[8][16][16];
+
+template <class Tiles>
+struct TileProducts : Tiles {
+  static constexpr std::int64_t kPairStep = 16;
+  static constexpr std::int64_t kRows = 32;
+
+  // 32 rows and a panel. A is scratch memory, in which rows past the last may be read; a tile of C that is cut
+  // off by the edge goes through a buffer.
+  static void square(const Block& x) {
+    alignas(64) float edge[kRows * kWidth];
+    const bool cut = x.rows < kRows || x.columns < kWidth;
+    const std::int64_t columns = smaller(x.columns, kWidth);
+    if (cut && x.accumulate)
+      for (std::int64_t r = 0; r < kRows; ++r)
+        for (std::int64_t j = 0; j < kWidth; ++j)
+          edge[r * kWidth + j] = r < x.rows && j < columns ? x.c[r * x.c_stride + j] : 0.0f;
+    float* const c = cut ? edge : x.c;
+    const std::int64_t c_stride = cut ? kWidth : x.c_stride;
+    constexpr std::int64_t word = sizeof(Word);
+    if (x.accumulate) {
+      Tiles::template load<0>(c, c_stride * word);
+      Tiles::template load<1>(c + 16, c_stride * word);
+      Tiles::template load<2>(c + 16 * c_stride, c_stride * word);
+      Tiles::template load<3>(c + 16 * c_stride + 16, c_stride * word);
+    } else {
+      Tiles::template zero<0>();
+      Tiles::template zero<1>();
+      Tiles::template zero<2>();
+      Tiles::template zero<3>();
+    }
+    for (std::int64_t p = 0; p < x.depth; p += kPairStep) {
+      Tiles::template load<6>(x.b + p * kWidth, kWidth * word);
+      Tiles::template load<4>(x.a + p, x.stride * word);
+      Tiles::template load<7>(x.b + p * kWidth + 16, kWidth * word);
+      Tiles::template load<5>(x.a + 16 * x.stride + p, x.stride * word);
+      Tiles::template multiply<0, 4, 6>();
+      Tiles::template multiply<1, 4, 7>();
+      Tiles::template multiply<2, 5, 6>();
+      Tiles::template multiply<3, 5, 7>();
+    }
+    Tiles::template store<0>(c, c_stride * word);
+    Tiles::template store<1>(c + 16, c_stride * word);
+    Tiles::template store<2>(c + 16 * c_stride, c_stride * word);
+    Tiles::template store<3>(c + 16 * c_stride + 16, c_stride * word);
+    if (cut)
+      for (std::int64_t r = 0; r < smaller(x.rows, kRows); ++r)
+        for (std::int64_t j = 0; j < columns; ++j) x.c[r * x.c_stride + j] = edge[r * kWidth + j];
+  }
+  static void panel(const Block& block) {
+    for (std::int64_t row = 0; row < block.rows; row += kRows) {
+      Block x = block;
+      x.rows = block.rows - row;
+      x.a += row * x.stride;
+      x.c += row * x.c_stride;
+      square(x);
+    }
+  }
+};
+
+template <class Unit>
+std::int64_t padded_pairs(std::int64_t inner) {
+  return ((inner + 1) / 2 + Unit::kPairStep - 1) / Unit::kPairStep * Unit::kPairStep;
+}
+
+// Rounds rows of A, stored [rows, inner] or, transposed, [inner, rows], into rows of `stride` pairs. `a` is
+// where the block begins, `inner` what is left of A from there.
+template <bool kTransposed>
+void round_block(const float* a, std::int64_t a_stride, std::int64_t rows, std::int64_t inner,
+                 std::int64_t stride, Word* out) {
+  if constexpr (!kTransposed) {
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t p = 0; p < stride; p += kLanes)
+        store(out + r * stride + p, pairs_along(a + r * a_stride + 2 * p, inner - 2 * p));
+  } else {
+    for (std::int64_t p = 0; p < stride; p += kLanes)
+      for (std::int64_t r = 0; r < rows; r += kLanes) {
+        Pairs square[kLanes];
+        for (std::int64_t i = 0; i < kLanes; ++i) {
+          const std::int64_t k = 2 * (p + i);
+          const float* const first = a + k * a_stride + r;
+          square[i] =
+              k < inner ? pairs_across(first, k + 1 < inner ? first + a_stride : nullptr, rows - r) : Pairs{};
+        }
+        transpose_square<kLanes>(square);
+        for (std::int64_t i = 0; i < smaller(kLanes, rows - r); ++i)
+          store(out + (r + i) * stride + p, square[i]);
+      }
+  }
+}
+
+template <class Unit, bool kTransposed>
+void multiply(std::int64_t rows, std::int64_t inner, std::int64_t columns, std::int64_t panel_begin,
+              std::int64_t panel_end, const float* a, std::int64_t a_stride, const float* packed, float* c,
+              std::int64_t c_stride, bool accumulate) {
+  alignas(64) Word block[kRowBlock * kPairBlock];
+  if (inner <= 0 && accumulate) return;
+  const Word* const panels = reinterpret_cast<const Word*>(packed);
+  const std::int64_t pairs = padded_pairs<Unit>(inner);
+  Unit::begin();
+  for (std::int64_t row = 0; row < rows; row += kRowBlock) {
+    const std::int64_t count = smaller(kRowBlock, rows - row);
+    std::int64_t p = 0;
+    do {
+      const std::int64_t depth = smaller(kPairBlock, pairs - p),
+                         stride = (depth + kLanes - 1) / kLanes * kLanes;
+      const float* const from = kTransposed ? a + 2 * p * a_stride + row : a + row * a_stride + 2 * p;
+      round_block<kTransposed>(from, a_stride, count, inner - 2 * p, stride, block);
+      for (std::int64_t panel = panel_begin; panel < panel_end; ++panel)
+        Unit::panel({count, depth, stride, block, panels + (panel * pairs + p) * kWidth,
+                     c + row * c_stride + panel * kWidth, c_stride, columns - panel * kWidth,
+                     accumulate || p > 0});
+      p += depth;
+    } while (p < pairs);
+  }
+  Unit::end();
+}
+
+template <class Unit>
+void pack(const float* w, std::int64_t w_stride, PackLayout layout, std::int64_t inner, std::int64_t columns,
+          std::int64_t panel_begin, std::int64_t panel_end, float* packed) {
+  const std::int64_t pairs = padded_pairs<Unit>(inner);
+  for (std::int64_t column = panel_begin * kWidth; column < panel_end * kWidth; column += kLanes) {
+    const std::int64_t panel = column / kWidth, here = columns - column;
+    Word* const out = reinterpret_cast<Word*>(packed) + panel * pairs * kWidth + column % kWidth;
+    if (layout == PackLayout::inner_by_columns) {
+      for (std::int64_t p = 0; p < pairs; ++p) {
+        const float* const first = w + 2 * p * w_stride + column;
+        store(out + p * kWidth,
+              2 * p < inner ? pairs_across(first, 2 * p + 1 < inner ? first + w_stride : nullptr, here)
+                            : Pairs{});
+      }
+    } else {
+      for (std::int64_t p = 0; p < pairs; p += kLanes) {
+        Pairs square[kLanes];
+        for (std::int64_t j = 0; j < kLanes; ++j)
+          square[j] = j < here ? pairs_along(w + (column + j) * w_stride + 2 * p, inner - 2 * p) : Pairs{};
+        transpose_square<kLanes>(square);
+        for (std::int64_t i = 0; i < smaller(kLanes, pairs - p); ++i)
+          store(out + (p + i) * kWidth, square[i]);
+      }
+    }
+  }
+}
+
+template <class Unit>
+PackedGemm<float> table() {
+  return {kWidth, pack<Unit>, multiply<Unit, false>, multiply<Unit, true>, 2 * Unit::kPairStep, true};
+}
+
+}  // namespace
+
+Bf16GemmKernels bf16_gemm_table() {
+  return {table<DotProducts>(), table<TileProducts<AmxTiles>>(), table<TileProducts<EmulatedTiles>>()};
+}
+#pragma GCC pop_options
+#else
+Bf16GemmKernels bf16_gemm_table() {
+  return {};
+}
+#endif
+
+}  // namespace eddy::EDDY_ISA

@@ -1,0 +1,166 @@
+// Products whose factors are rounded to bf16: by AVX512-BF16, by AMX where it is, and by the loops of AMX with
+// its instructions in plain C++.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "ops/cpu/isa.h"
+#include "ops/product/matmul.h"
+#include "ops/product/packed_gemm.h"
+#include "tensor/create.h"
+#include "tensor/random/random_tensors.h"
+#include "tensor/threads/thread_pool.h"
+#include "tests/support/isa_levels.h"
+
+namespace eddy {
+namespace {
+
+using Floats = std::vector<float>;
+
+// Tables that run here, with their names.
+std::vector<std::pair<const char*, PackedGemm<float>>> tables() {
+  const Bf16GemmKernels& kernels = bf16_gemm_kernels();
+  std::vector<std::pair<const char*, PackedGemm<float>>> found;
+  if (best_isa_level() >= IsaLevel::avx512_bf16) {
+    found.emplace_back("dot", kernels.dot);
+    found.emplace_back("emulated amx", kernels.emulated_amx);
+  }
+  if (best_isa_level() >= IsaLevel::amx) found.emplace_back("amx", kernels.amx);
+  return found;
+}
+
+// A product of all panels; `a` is [rows, inner], or [inner, rows] if `transposed`.
+Floats multiplied(const PackedGemm<float>& gemm, const Floats& a, bool transposed, const Floats& w,
+                  PackLayout layout, std::int64_t rows, std::int64_t inner, std::int64_t columns,
+                  const Floats* added = nullptr) {
+  const Tensor packed = Tensor::empty({gemm.packed_elements(inner, columns)});
+  float* const panels = packed.mutable_data<float>();
+  const std::int64_t count = gemm.panels(columns);
+  gemm.pack(w.data(), layout == PackLayout::inner_by_columns ? columns : inner, layout, inner, columns, 0,
+            count, panels);
+  Floats c = added != nullptr ? *added
+                              : Floats(static_cast<std::size_t>(rows * columns),
+                                       std::numeric_limits<float>::quiet_NaN());  // must not be read
+  const auto multiply = transposed ? gemm.multiply_transposed : gemm.multiply;
+  multiply(rows, inner, columns, 0, count, a.data(), transposed ? rows : inner, panels, c.data(), columns,
+           added != nullptr);
+  return c;
+}
+
+Floats transposed(const Floats& x, std::int64_t rows, std::int64_t columns) {
+  Floats y(x.size());
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < columns; ++j)
+      y[static_cast<std::size_t>(j * rows + i)] = x[static_cast<std::size_t>(i * columns + j)];
+  return y;
+}
+
+Floats random_floats(std::int64_t count) {
+  return randn({count}).to_vector<float>();
+}
+
+double rounded(float x) {
+  return static_cast<double>(raw::cast(raw::cast(tensor(x), Dtype::bf16), Dtype::f64).item());
+}
+
+}  // namespace
+
+TEST_CASE("bf16 products: sums of rounded factors, at odd sizes, for every layout") {
+  manual_seed(5);
+  for (const auto& [name, gemm] : tables()) {
+    CAPTURE(name);
+    for (const auto& [rows, inner, columns] :
+         std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t>>{{1, 1, 1},
+                                                                           {3, 2, 33},
+                                                                           {12, 31, 32},
+                                                                           {13, 33, 31},
+                                                                           {25, 64, 65},
+                                                                           {97, 1025, 40},
+                                                                           {100, 1100, 3}}) {
+      CAPTURE(rows);
+      CAPTURE(inner);
+      CAPTURE(columns);
+      const Floats a = random_floats(rows * inner), w = random_floats(inner * columns),
+                   added = random_floats(rows * columns);
+      const Floats c = multiplied(gemm, a, false, w, PackLayout::inner_by_columns, rows, inner, columns);
+      CHECK(c == multiplied(gemm, a, false, transposed(w, inner, columns), PackLayout::columns_by_inner, rows,
+                            inner, columns));
+      CHECK(c == multiplied(gemm, transposed(a, rows, inner), true, w, PackLayout::inner_by_columns, rows,
+                            inner, columns));
+      const Floats sum =
+          multiplied(gemm, a, false, w, PackLayout::inner_by_columns, rows, inner, columns, &added);
+      for (std::int64_t i = 0; i < rows; ++i)
+        for (std::int64_t j = 0; j < columns; j += 1 + columns / 3) {
+          double exact = 0, size = 0;
+          for (std::int64_t k = 0; k < inner; ++k) {
+            const double term = rounded(a[static_cast<std::size_t>(i * inner + k)]) *
+                                rounded(w[static_cast<std::size_t>(k * columns + j)]);
+            exact += term;
+            size += std::abs(term);
+          }
+          const auto at = static_cast<std::size_t>(i * columns + j);
+          // Each of the `inner` sums rounds once, to 2^-24 of at most `size`.
+          const double bound = static_cast<double>(inner) * 0x1p-24 * size;
+          CHECK(std::abs(static_cast<double>(c[at]) - exact) <= bound);
+          CHECK(std::abs(static_cast<double>(sum[at]) - exact - static_cast<double>(added[at])) <=
+                bound + static_cast<double>(inner + 1) * 0x1p-24 * std::abs(static_cast<double>(added[at])));
+        }
+    }
+  }
+}
+
+TEST_CASE("bf16 products: a row alone has the bits that it has among others") {
+  manual_seed(6);
+  constexpr std::int64_t kRows = 40, kInner = 70, kColumns = 50;
+  const Floats a = random_floats(kRows * kInner), w = random_floats(kInner * kColumns);
+  for (const auto& [name, gemm] : tables()) {
+    CAPTURE(name);
+    const Floats all = multiplied(gemm, a, false, w, PackLayout::inner_by_columns, kRows, kInner, kColumns);
+    for (std::int64_t row = 0; row < kRows; row += 13) {
+      const Floats one(a.begin() + row * kInner, a.begin() + (row + 1) * kInner);
+      const Floats c = multiplied(gemm, one, false, w, PackLayout::inner_by_columns, 1, kInner, kColumns);
+      CHECK(c == Floats(all.begin() + row * kColumns, all.begin() + (row + 1) * kColumns));
+    }
+  }
+}
+
+TEST_CASE("bf16 products: an odd inner size is padded without NaN, and infinities stay") {
+  for (const auto& [name, gemm] : tables()) {
+    CAPTURE(name);
+    const Floats a(3 * 3, INFINITY), w(3 * 2, 1);
+    CHECK(multiplied(gemm, a, false, w, PackLayout::inner_by_columns, 3, 3, 2) == Floats(6, INFINITY));
+    CHECK(multiplied(gemm, a, true, w, PackLayout::columns_by_inner, 3, 3, 2) == Floats(6, INFINITY));
+    const Floats tiny(3, 1e-40f);  // denormals count as zeros, in whole vectors and at the edge
+    CHECK(multiplied(gemm, tiny, false, w, PackLayout::inner_by_columns, 1, 3, 2) == Floats(2, 0.0f));
+  }
+}
+
+TEST_CASE("linear with rounded factors: the same bits for any number of threads, and near f32") {
+  manual_seed(7);
+  const Tensor x = randn({300, 129}), w = randn({70, 129}), bias = randn({70});
+  const Floats exact = linear(x, w, bias).to_vector<float>();
+  const test::RoundedProducts rounded_products;
+  if (!rounded_products.on()) return;
+  const int threads = thread_count();
+  Floats first;
+  for (const int count : {1, 2}) {
+    set_thread_count(count);
+    const Floats y = linear(x, w, bias).to_vector<float>();
+    if (first.empty()) first = y;
+    CHECK(first == y);
+  }
+  set_thread_count(threads);
+  const Tensor few = linear(raw::narrow(x, 0, 7, 1), w, bias);
+  CHECK(few.to_vector<float>() == Floats(first.begin() + 7 * 70, first.begin() + 8 * 70));
+  double worst = 0;
+  for (std::size_t i = 0; i < exact.size(); ++i)
+    worst = std::max(worst, static_cast<double>(std::abs(exact[i] - first[i])));
+  CHECK(worst < 129 * 0x1p-8);  // each factor of 129 products of the size of 1 is off by at most 2^-9
+  CHECK(worst > 0);
+}
+
+}  // namespace eddy
