@@ -160,6 +160,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, H <= 64 ? 2 : 1)
         softmax.weigh<N>(scores, seen, kept, factor, static_cast<float>(args.keep_scale), correction);
       }
       wait_products<0>(mixed);
+      keep_left(weights.parts);  // those of the previous tile were in flight
       fetch(tile);
       weights.set(scores);
       scale_rows(mixed, correction);
@@ -172,6 +173,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, H <= 64 ? 2 : 1)
       if (tile + 1 < walk.tiles) fill_window(tile + 1);
     }
     wait_products<0>(mixed);
+    keep_left(weights.parts);
   }
   for (; tile < walk.tiles; ++tile) pass(tile);
   finish_copies();  // the first values, when no key is visible

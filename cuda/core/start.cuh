@@ -5,6 +5,8 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <mutex>
+#include <unordered_map>
 
 #include "cuda/runtime/stream.cuh"
 
@@ -17,12 +19,25 @@ __device__ inline float* shared_memory() {
 }
 
 // Allows a kernel to use this much shared memory. The limit belongs to the kernel, not to the launch, and is
-// only ever raised: captured work may hold launches of the same kernel that use more.
+// only ever raised: captured work may hold launches of the same kernel that use more. It is asked for once, and
+// again after the GPU was closed, which forgets it.
 inline void allow_shared(const char* name, const void* kernel, int bytes) {
-  cudaFuncAttributes now{};
-  check(cudaFuncGetAttributes(&now, kernel), name);
-  if (now.maxDynamicSharedSizeBytes < bytes)
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), name);
+  struct Allowed {
+    std::uint64_t opening;
+    int bytes;
+  };
+  static std::mutex mutex;
+  static std::unordered_map<const void*, Allowed> of_kernels;
+  const std::lock_guard lock(mutex);
+  Allowed& allowed = of_kernels[kernel];
+  if (allowed.opening != times_opened()) {
+    cudaFuncAttributes now{};
+    check(cudaFuncGetAttributes(&now, kernel), name);
+    allowed = {times_opened(), now.maxDynamicSharedSizeBytes};
+  }
+  if (allowed.bytes >= bytes) return;
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), name);
+  allowed.bytes = bytes;
 }
 
 // Enqueues a kernel on the library's stream. Errors contain `name`.

@@ -19,6 +19,7 @@
 //   commit_products     puts the products so far into a group
 //   wait_products       waits for the group. Before it returns nothing may read the accumulators, write the
 //                       left operands or overwrite the tiles; after it, and after a barrier, any thread may.
+//   keep_left           for left operands in registers that nothing else reads after the wait
 #pragma once
 
 #include "cuda/core/warp_matrix.cuh"
@@ -46,6 +47,14 @@ __device__ void wait_products(float (&sums)[Tiles][4]) {
   for (int n = 0; n < Tiles; ++n)
 #pragma unroll
     for (int e = 0; e < 4; ++e) asm volatile("" : "+f"(sums[n][e])::"memory");  // no read moves above this
+}
+
+// Keeps left operands in their registers up to this call, which follows the wait for their products.
+template <int Parts>
+__device__ void keep_left(std::uint32_t (&left)[Parts][4]) {
+#pragma unroll
+  for (int k = 0; k < Parts; ++k)
+    asm volatile("" : "+r"(left[k][0]), "+r"(left[k][1]), "+r"(left[k][2]), "+r"(left[k][3])::"memory");
 }
 
 // Lists of registers for inline assembly, which a function cannot produce.

@@ -192,6 +192,11 @@ int multiprocessors() {
   return state().multiprocessors;
 }
 
+std::uint64_t times_opened() {
+  stream();
+  return state().times_opened;
+}
+
 void throw_cuda_error(const char* call, cudaError_t error) {
   cudaGetLastError();  // so that a later check does not report this one again
   fail<DeviceError>("cuda: {}: {}: {} ({})", call, cudaGetErrorName(error), cudaGetErrorString(error),

@@ -12,6 +12,8 @@ namespace eddy::cuda {
 cudaStream_t stream();
 // Returns the number of multiprocessors of the open GPU.
 int multiprocessors();
+// Returns how often this process has opened the GPU, at least once.
+std::uint64_t times_opened();
 
 // Throws the error that CUDA returned from `call`.
 // errors: DeviceError with the call, CUDA's name of the error and what a user can do about it.

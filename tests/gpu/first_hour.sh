@@ -77,7 +77,7 @@ case "$part" in
       TESTS="$(cd tests/gpu && printf '%s\n' test_gpu_models*.cpp test_gpu_training.cpp test_*.cpp | grep -v bench)"
     fi
     export tests log
-    # shellcheck disable=SC2016
+    # shellcheck disable=SC2016,SC2086
     printf '%s\n' $TESTS | sed 's/\.cpp$//' | awk '!seen[$0]++' |
       xargs -P 5 -I{} timeout $((limit - SECONDS)) bash -c '
         began=$SECONDS

@@ -234,6 +234,9 @@ void wait_products(float (&sums)[Tiles][4]) {
   if (mine.sums.count(&sums[0][0]) != 0) emulation::stop("the wait does not reach the sums it is for");
 }
 
+template <int Parts>
+void keep_left(std::uint32_t (&)[Parts][4]) {}
+
 template <int N>
 void multiply_warpgroup(float (&sums)[N / 8][4], std::uint64_t left, std::uint64_t right, bool add) {
   emulated::start({left, right, N, false, false, add}, &sums[0][0], nullptr);
