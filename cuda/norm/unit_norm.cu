@@ -10,6 +10,7 @@
 //   shared memory  up to 128 bytes
 //   bytes moved    x and y once; in the gradient dy, y and dx once, the least. Rows that are not
 //                  register-resident come from the cache the second time.
+//   bits           those of aligned rows and of others are the same: contractions are written (fmaf, __fmul_rn)
 //   registers      31 to 56 for aligned register-resident rows (nvcc 13.0, sm_90), none spilled, so 36 to 64
 //                  warps on a multiprocessor
 #include "cuda/core/numbers.cuh"
@@ -45,7 +46,7 @@ __global__ void __launch_bounds__(32 * kMostTeamWarps)
     float squares[1] = {0};
     each_group<T, kThreadGroups>(teams, groups, [&](int k, int) {
 #pragma unroll
-      for (int j = 0; j < kGroup<T>; ++j) squares[0] += x[k].at[j] * x[k].at[j];
+      for (int j = 0; j < kGroup<T>; ++j) squares[0] = fmaf(x[k].at[j], x[k].at[j], squares[0]);
     });
     add_up(squares, teams, turn);
     const float scale = unit_norm_plain(args, read) ? 1.0f : 1.0f / sqrtf(squares[0] + eps);
@@ -96,7 +97,7 @@ __global__ void __launch_bounds__(32 * kMostTeamWarps)
     float product[1] = {0};
     each_group<T, kThreadGroups>(teams, groups, [&](int k, int) {
 #pragma unroll
-      for (int j = 0; j < kGroup<T>; ++j) product[0] += dy[k].at[j] * y[k].at[j];
+      for (int j = 0; j < kGroup<T>; ++j) product[0] = fmaf(dy[k].at[j], y[k].at[j], product[0]);
     });
     add_up(product, teams, turn);
     const float dy_y = unit_norm_plain(args, read) ? 0.0f : product[0];
@@ -106,8 +107,8 @@ __global__ void __launch_bounds__(32 * kMostTeamWarps)
       if (adds) result = read_row_group<Aligned>(dx + column);
 #pragma unroll
       for (int j = 0; j < kGroup<T>; ++j) {
-        const float gradient = scale * (dy[k].at[j] - y[k].at[j] * dy_y);
-        result.at[j] = adds ? args.beta * result.at[j] + gradient : gradient;
+        const float gradient = __fmul_rn(scale, fmaf(-y[k].at[j], dy_y, dy[k].at[j]));
+        result.at[j] = adds ? fmaf(args.beta, result.at[j], gradient) : gradient;
       }
       write_row_group<Aligned>(dx + column, result);
     });

@@ -114,6 +114,9 @@ inline int __ffs(int bits) {
 inline int __clz(int bits) {
   return bits == 0 ? 32 : __builtin_clz(static_cast<unsigned>(bits));
 }
+inline float __fmul_rn(float a, float b) {  // never part of a fused multiply-add
+  return a * b;
+}
 inline float __expf(float x) {
   return expf(x);
 }
