@@ -100,8 +100,10 @@ __global__ void __launch_bounds__(kFusedThreads, 1)
     for_each_half(worker, args, dropout, t, [&](const Step& step) {
       worker.product(
           wqkv,
-          stage_norm(worker, step, {args.norm1, args.norm1_bias, args.a1, args.mean1, args.rstd1}, args.z,
-                     [&](int row, int k) { return input(step, row, k); }),
+          [&](int first, int count, int, int) {
+            stage_norm(worker, step, {args.norm1, args.norm1_bias, args.a1, args.mean1, args.rstd1}, args.z,
+                       first, count, [&](int row, int k) { return input(step, row, k); });
+          },
           [&](int, int column) { return two_of(args.wqkv_bias, column); },
           [&](int row, int column, const Two<float>& product, const Two<float>& bias) {
             write_two(step.at(args.qkv_output, row, 3 * dim) + column, sum_of(product, bias));

@@ -129,18 +129,21 @@ __device__ void norm_rows(const Step& step, const WarpRows& rows, const Norm& no
 
 // Stages the rows of a product: the norms of the rows whose entries are read(row, k). One block of the group
 // also stores the rows themselves to `inputs`, unless that is null.
+//
+// No function here returns a lambda that captures a local variable by reference and a pointer to global memory:
+// nvcc 13.0 then took the second for one to local memory.
 template <class T, class Read>
-__device__ auto stage_norm(Worker<T>& worker, const Step& step, const Norm& norm, void* inputs, Read read) {
-  return [&worker, &step, norm, inputs, read](int first, int count, int, int dim) {
-    const WarpRows rows = worker.rows_of_warp(first, count);
-    OfLane entries = load_rows(rows, dim, read);
-    if (inputs != nullptr)
-      for_each_stored(rows, dim, entries, [&](int row, int k, const Eight<float>& eight) {
-        write_eight(step.at(inputs, row, dim) + k, eight);
-      });
-    norm_rows<T>(step, rows, norm, entries);
-    worker.stage(entries, dim);
-  };
+__device__ void stage_norm(Worker<T>& worker, const Step& step, const Norm& norm, void* inputs, int first,
+                           int count, Read&& read) {
+  const int dim = static_cast<int>(step.args.dim);
+  const WarpRows rows = worker.rows_of_warp(first, count);
+  OfLane entries = load_rows(rows, dim, read);
+  if (inputs != nullptr)
+    for_each_stored(rows, dim, entries, [&](int row, int k, const Eight<float>& eight) {
+      write_eight(step.at(inputs, row, dim) + k, eight);
+    });
+  norm_rows<T>(step, rows, norm, entries);
+  worker.stage(entries, dim);
 }
 __device__ inline Two<float> sum_of(const Two<float>& a, const Two<float>& b) {
   return {{a.at[0] + b.at[0], a.at[1] + b.at[1]}};
@@ -194,8 +197,10 @@ __device__ void mlp_up(Worker<T>& worker, const Step& step, const Tiles& up, T* 
   const RecurrenceArgs& args = step.args;
   worker.product(
       up,
-      stage_norm(worker, step, {args.norm2, args.norm2_bias, args.a2, args.mean2, args.rstd2}, nullptr,
-                 rows_from(step.at(args.r, 0, args.dim), static_cast<int>(args.dim))),
+      [&](int first, int count, int, int dim) {
+        stage_norm(worker, step, {args.norm2, args.norm2_bias, args.a2, args.mean2, args.rstd2}, nullptr,
+                   first, count, rows_from(step.at(args.r, 0, dim), dim));
+      },
       [&](int, int column) { return two_of(args.up_bias, column); },
       [&](int row, int column, const Two<float>& product, const Two<float>& bias) {
         const Two<float> u = sum_of(product, bias);
@@ -297,14 +302,6 @@ __device__ OfLane norm_gradient_rows(const Step& step, const WarpRows& rows,
   return n;
 }
 
-// Stages the rows of a product: the results of norm_gradient_rows.
-template <class T>
-__device__ auto stage_norm_gradient(Worker<T>& worker, const Step& step, const NormGradient<T>& gradient) {
-  return [&worker, &step, gradient](int first, int count, int, int width) {
-    worker.stage(norm_gradient_rows(step, worker.rows_of_warp(first, count), gradient), width);
-  };
-}
-
 // Stages rows of f32 as T, and one block of the group also stores them: from(row) and keep(row) are where the
 // entries of a row start. Where keep(row) is null they are not stored.
 template <class T, class From, class Keep>
@@ -359,11 +356,18 @@ __device__ void add_attention_backward(Worker<T>& worker, const Step& step, cons
   const RecurrenceArgs& args = step.args;
   const auto made = [&](const void* base, std::int64_t width) { return step.at(base, 0, width); };
   product_into(worker, wo, step.working(static_cast<float*>(args.scratch), 0, args.dim), args.dim,
-               stage_norm_gradient<T>(
-                   worker, step,
-                   {DropoutMask(step, 1, args.attn_key), made(args.da2, args.dim), made(args.r, args.dim),
-                    made(args.mean2, 1), made(args.rstd2, 1), carry, args.norm2,
-                    step.at(args.dx, 0, args.dim), step.at<T>(args.do_out, 0, args.dim)}));
+               [&](int first, int count, int, int dim) {
+                 const NormGradient<T> gradient{DropoutMask(step, 1, args.attn_key),
+                                                made(args.da2, dim),
+                                                made(args.r, dim),
+                                                made(args.mean2, 1),
+                                                made(args.rstd2, 1),
+                                                carry,
+                                                args.norm2,
+                                                step.at(args.dx, 0, dim),
+                                                step.at<T>(args.do_out, 0, dim)};
+                 worker.stage(norm_gradient_rows(step, worker.rows_of_warp(first, count), gradient), dim);
+               });
 }
 
 // ---- host

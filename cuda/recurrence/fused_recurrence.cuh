@@ -83,8 +83,10 @@ __global__ void __launch_bounds__(kFusedThreads, 1)
     worker.sync_group();
     worker.product(
         wkv,
-        stage_norm(worker, step, {args.norm1, args.norm1_bias, args.a1, args.mean1, args.rstd1}, nullptr,
-                   rows_from(step.at(args.h, 0, dim), dim)),
+        [&](int first, int count, int, int) {
+          stage_norm(worker, step, {args.norm1, args.norm1_bias, args.a1, args.mean1, args.rstd1}, nullptr,
+                     first, count, rows_from(step.at(args.h, 0, dim), dim));
+        },
         [&](int, int column) { return two_of(args.wkv_bias, column); },
         [&](int row, int column, const Two<float>& product, const Two<float>& bias) {
           float* const to = column < dim ? step.at(args.key, row, dim) + column
@@ -123,12 +125,18 @@ __global__ void __launch_bounds__(kFusedThreads, 1)
           [&](int row) { return args.dkv == nullptr ? nullptr : step.at<T>(args.dkv, row, 2 * dim) + k; });
     });
     worker.sync_group();
-    mlp_down_backward(
-        worker, step, down,
-        stage_norm_gradient<T>(
-            worker, step,
-            {DropoutMask(step, 2, args.mlp_key), made(args.da1, dim), made(args.h, dim), made(args.mean1, 1),
-             made(args.rstd1, 1), made(args.dh, dim), args.norm1, carry, step.at<T>(args.dmlp_out, 0, dim)}));
+    mlp_down_backward(worker, step, down, [&](int first, int count, int, int) {
+      const NormGradient<T> gradient{DropoutMask(step, 2, args.mlp_key),
+                                     made(args.da1, dim),
+                                     made(args.h, dim),
+                                     made(args.mean1, 1),
+                                     made(args.rstd1, 1),
+                                     made(args.dh, dim),
+                                     args.norm1,
+                                     carry,
+                                     step.at<T>(args.dmlp_out, 0, dim)};
+      worker.stage(norm_gradient_rows(step, worker.rows_of_warp(first, count), gradient), dim);
+    });
     worker.sync_group();
     mlp_up_backward(worker, step, up);
     worker.sync_group();
