@@ -6,10 +6,9 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <numbers>
 
 #include "tensor/base/format.h"
-#include "tensor/random/philox.h"
+#include "tensor/random/random_tensors.h"
 
 namespace eddy {
 namespace {
@@ -17,17 +16,6 @@ namespace {
 using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
 
 constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
-
-// Standard normal numbers by Box and Muller's transformation.
-Tensor normals(const Shape& shape, const RandomKey& key) {
-  std::vector<double> values(static_cast<std::size_t>(shape.elements()));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const Philox4 words = key.words(i);
-    const double radius = std::sqrt(-2 * std::log(1 - static_cast<double>(uniform01(words.word[0]))));
-    values[i] = radius * std::cos(2 * std::numbers::pi * static_cast<double>(uniform01(words.word[1])));
-  }
-  return Tensor::from(values, shape);
-}
 
 // Returns a copy with the same strides, so that fn sees the given layout. Repeated elements (stride 0) get
 // storage each, because changing one must not change the others.
@@ -166,7 +154,7 @@ std::vector<double> run_backward(const Function& fn, const std::vector<Tensor>& 
     if (ys[i].dtype() != Dtype::f64)
       fail<DtypeError>("gradcheck: result {} is {} (f64: differences of less precise numbers say nothing)", i,
                        dtype_name(ys[i].dtype()));
-    cotangents.push_back(normals(ys[i].shape(), random_key(seed, "gradcheck", i, 0)));
+    cotangents.push_back(randn(ys[i].shape(), random_key(seed, "gradcheck", i, 0), Dtype::f64));
     if (!requires_grad(ys[i])) continue;
     roots.push_back(ys[i]);
     root_cotangents.push_back(cotangents.back());

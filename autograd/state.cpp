@@ -22,10 +22,6 @@ State State::from_map(const std::map<std::string, Tensor>& entries) {
   return state;
 }
 
-std::map<std::string, Tensor> State::to_map() const {
-  return {entries_.begin(), entries_.end()};
-}
-
 void State::set(std::string_view name, const Tensor& tensor) {
   if (name.empty()) fail<ValueError>("state: the name is empty (every tensor has a name)");
   if (!tensor.defined())

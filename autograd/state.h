@@ -21,7 +21,7 @@ class State {
   // Returns the state with the map's entries, in the order of their names.
   // errors: as for set.
   static State from_map(const std::map<std::string, Tensor>& entries);
-  std::map<std::string, Tensor> to_map() const;
+  std::map<std::string, Tensor> to_map() const { return {entries_.begin(), entries_.end()}; }
 
   // Sets the tensor of a name; an existing name keeps its place in the order.
   // errors: ValueError when the name is empty or the tensor undefined.

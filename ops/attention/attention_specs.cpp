@@ -122,16 +122,14 @@ OpSpec relative_spec(const char* name, const char* formula, const AttentionOptio
   add("two_query_tiles", sample("tiles", {1, 55, 2, 2}, {1, 62, 2, 2}), false);
   add("two_key_tiles", sample("long", {1, 10, 1, 2}, {1, 262, 1, 2}), false);
   add("grouped_heads", sample("grouped", {2, 8, 6, 4}, {2, 9, 2, 4}));
-  const Tensors strided =
-      strided_copies(with_tables(sample("strided", {1, 6, 2, 4}, {1, 8, 2, 4}), options, tables));
-  spec.samples.push_back({"strided", strided});
+  spec.samples.push_back({"strided", strided_copies(with_tables(sample("strided", {1, 6, 2, 4}, {1, 8, 2, 4}),
+                                                                options, tables))});
   add("large", sample("large", {1, 8, 2, 4}, {1, 9, 2, 4}, 30), false);
   if (bench.rank() == 4)
     spec.bench = [=] {
-      Tensors x =
-          with_tables(sample("bench", {bench[0], bench[1], bench[3], 64}, {bench[0], bench[2], bench[3], 64}),
-                      options, tables);
-      return x;
+      return with_tables(
+          sample("bench", {bench[0], bench[1], bench[3], 64}, {bench[0], bench[2], bench[3], 64}), options,
+          tables);
     };
   return spec;
 }
@@ -159,8 +157,7 @@ OpSpec past_spec(const char* name, const char* formula, const AttentionOptions& 
   add("more_queries", {1, 9, 2, 3}, {1, 2, 2, 3}, 3);
   add("two_key_tiles", {1, 10, 1, 2}, {1, 131, 1, 2}, 135, false);
   add("grouped_heads", {2, 5, 6, 4}, {2, 5, 2, 4}, 4);
-  const Tensors strided = strided_copies(inputs({1, 6, 2, 4}, {1, 6, 2, 4}, 5));
-  spec.samples.push_back({"strided", strided});
+  spec.samples.push_back({"strided", strided_copies(inputs({1, 6, 2, 4}, {1, 6, 2, 4}, 5))});
   if (bench.rank() == 4)
     spec.bench = [=] {
       const Shape own{bench[0], bench[1], bench[3], 64};

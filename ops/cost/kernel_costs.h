@@ -23,6 +23,12 @@ inline Cost moved(Dtype dtype, std::int64_t elements) {
   return {0, number(elements) * static_cast<double>(dtype_bytes(dtype)), false};
 }
 
+// The cost of a kernel without products, whose arguments are `a`: so many elements are moved.
+#define EDDY_MOVES(Args, elements)     \
+  inline Cost cost_of(const Args& a) { \
+    return moved(a.dtype, elements);   \
+  }
+
 inline Cost products(Dtype dtype, double multiply_adds, std::int64_t elements) {
   Cost cost = moved(dtype, elements);
   cost.flops = 2 * multiply_adds;
@@ -161,52 +167,27 @@ inline Cost cost_of(const EmbeddingArgs& a) {
     cost.bytes += moved(a.dtype, elements_read(a.axes, a.sizes, a.strides) * a.dim).bytes;
   return cost;
 }
-inline Cost cost_of(const GatherArgs& a) {
-  return moved(a.dtype, 2 * a.outer * a.picks * a.inner);
-}
+// clang-format off
+EDDY_MOVES(GatherArgs, 2 * a.outer * a.picks * a.inner)
 
-inline Cost cost_of(const RowNormArgs& a) {
-  return moved(a.dtype, (a.delta == nullptr ? 2 : 4) * a.rows * a.width);
-}
+EDDY_MOVES(RowNormArgs, (a.delta == nullptr ? 2 : 4) * a.rows * a.width)
 inline Cost cost_of(const RowNormBackwardArgs& a) {
   const bool reads_more = a.dx_beta != 0 || a.dsum != nullptr;
   return moved(a.dtype, (a.dx == nullptr ? 2 : reads_more ? 4 : 3) * a.rows * a.width);
 }
-inline Cost cost_of(const UnitNormArgs& a) {
-  return moved(a.dtype, 2 * a.rows * a.width);
-}
-inline Cost cost_of(const UnitNormBackwardArgs& a) {
-  return moved(a.dtype, (3 + also_read(a.beta)) * a.rows * a.width);
-}
-inline Cost cost_of(const DropoutArgs& a) {
-  return moved(a.dtype, (2 + also_read(a.beta)) * a.n);
-}
-inline Cost cost_of(const TiledDropoutArgs& a) {
-  return moved(a.dtype, 2 * a.batch * a.time * a.dim);
-}
+EDDY_MOVES(UnitNormArgs, 2 * a.rows * a.width)
+EDDY_MOVES(UnitNormBackwardArgs, (3 + also_read(a.beta)) * a.rows * a.width)
+EDDY_MOVES(DropoutArgs, (2 + also_read(a.beta)) * a.n)
+EDDY_MOVES(TiledDropoutArgs, 2 * a.batch * a.time * a.dim)
 
-inline Cost cost_of(const SumArgs& a) {
-  return moved(a.dtype, a.outer * a.inner * (a.count + 1 + also_read(a.beta)));
-}
-inline Cost cost_of(const PartialSumsArgs& a) {
-  return moved(a.dtype, a.tensors * (a.blocks + 1) * a.width);
-}
-inline Cost cost_of(const MaxArgs& a) {
-  return moved(a.dtype, a.outer * a.inner * (a.count + 1));
-}
-inline Cost cost_of(const MaxBackwardArgs& a) {
-  return moved(a.dtype, a.outer * a.inner * ((1 + also_read(a.beta)) * a.count + 1));
-}
+EDDY_MOVES(SumArgs, a.outer * a.inner * (a.count + 1 + also_read(a.beta)))
+EDDY_MOVES(PartialSumsArgs, a.tensors * (a.blocks + 1) * a.width)
+EDDY_MOVES(MaxArgs, a.outer * a.inner * (a.count + 1))
+EDDY_MOVES(MaxBackwardArgs, a.outer * a.inner * ((1 + also_read(a.beta)) * a.count + 1))
 
-inline Cost cost_of(const CrossEntropyArgs& a) {
-  return moved(a.dtype, a.rows * a.classes);
-}
-inline Cost cost_of(const CrossEntropyMeanArgs& a) {
-  return moved(a.dtype, a.rows);
-}
-inline Cost cost_of(const CrossEntropyBackwardArgs& a) {
-  return moved(a.dtype, (2 + also_read(a.beta)) * a.rows * a.classes);
-}
+EDDY_MOVES(CrossEntropyArgs, a.rows * a.classes)
+EDDY_MOVES(CrossEntropyMeanArgs, a.rows)
+EDDY_MOVES(CrossEntropyBackwardArgs, (2 + also_read(a.beta)) * a.rows * a.classes)
 inline Cost cost_of(const CrossEntropyRowsArgs& a) {
   Cost cost = moved(a.dtype, a.rows * a.classes);
   cost.bytes += moved(a.bf16_dlogits ? Dtype::bf16 : a.dtype, a.rows * a.classes).bytes;
@@ -214,24 +195,14 @@ inline Cost cost_of(const CrossEntropyRowsArgs& a) {
 }
 
 // Reads four gates and the cell, writes the cell and h; backward also reads both gradients.
-inline Cost cost_of(const LstmCellArgs& a) {
-  return moved(a.dtype, 7 * a.batch * a.hidden);
-}
-inline Cost cost_of(const LstmCellBackwardArgs& a) {
-  return moved(a.dtype, 13 * a.batch * a.hidden);
-}
+EDDY_MOVES(LstmCellArgs, 7 * a.batch * a.hidden)
+EDDY_MOVES(LstmCellBackwardArgs, 13 * a.batch * a.hidden)
 
-inline Cost cost_of(const RotaryArgs& a) {
-  return moved(a.dtype, (2 + also_read(a.beta)) * a.batch * a.time * a.heads * 2 * a.pairs);
-}
+EDDY_MOVES(RotaryArgs, (2 + also_read(a.beta)) * a.batch * a.time * a.heads * 2 * a.pairs)
 
 // Moves c, z and the result; the LSTM gate also reads i and f.
-inline Cost cost_of(const GateArgs& a) {
-  return moved(a.dtype, (a.kind == GateKind::lstm ? 5 : 3) * a.rows * a.width);
-}
-inline Cost cost_of(const GateBackwardArgs& a) {
-  return moved(a.dtype, (a.forward.kind == GateKind::lstm ? 9 : 5) * a.forward.rows * a.forward.width);
-}
+EDDY_MOVES(GateArgs, (a.kind == GateKind::lstm ? 5 : 3) * a.rows * a.width)
+EDDY_MOVES(GateBackwardArgs, (a.forward.kind == GateKind::lstm ? 9 : 5) * a.forward.rows * a.forward.width)
 
 // The bytes of a mask do not count.
 inline Cost cost_of(const SoftmaxArgs& a) {
@@ -239,35 +210,19 @@ inline Cost cost_of(const SoftmaxArgs& a) {
       a.bias == nullptr ? 0 : a.width * elements_read(a.leading, a.shape, a.bias_strides);
   return moved(a.dtype, 2 * a.rows * a.width + bias);
 }
-inline Cost cost_of(const SoftmaxBackwardArgs& a) {
-  return moved(a.dtype, (3 + also_read(a.beta)) * a.rows * a.width);
-}
-inline Cost cost_of(const LogSoftmaxArgs& a) {
-  return moved(a.dtype, 2 * a.rows * a.width);
-}
-inline Cost cost_of(const LogSoftmaxBackwardArgs& a) {
-  return moved(a.dtype, (3 + also_read(a.beta)) * a.rows * a.width);
-}
+EDDY_MOVES(SoftmaxBackwardArgs, (3 + also_read(a.beta)) * a.rows * a.width)
+EDDY_MOVES(LogSoftmaxArgs, 2 * a.rows * a.width)
+EDDY_MOVES(LogSoftmaxBackwardArgs, (3 + also_read(a.beta)) * a.rows * a.width)
 
-inline Cost cost_of(const MemoryMarkArgs& a) {
-  return moved(a.dtype, a.batch * a.size * a.heads * a.head_dim);
-}
+EDDY_MOVES(MemoryMarkArgs, a.batch * a.size * a.heads * a.head_dim)
 // Reads the scores once, and the keys and values of the pairs taken.
-inline Cost cost_of(const MemoryTakeArgs& a) {
-  return moved(a.dtype, a.queries * (a.score_stride + 4 * a.topk * a.head_dim));
-}
+EDDY_MOVES(MemoryTakeArgs, a.queries * (a.score_stride + 4 * a.topk * a.head_dim))
 // Reads and writes the keys and values of every entry.
-inline Cost cost_of(const MemoryWriteArgs& a) {
-  return moved(a.dtype, 4 * a.batch * a.size * a.width);
-}
+EDDY_MOVES(MemoryWriteArgs, 4 * a.batch * a.size * a.width)
 
 // Reads and writes the parameter and two moments, reads the gradient.
-inline Cost cost_of(const AdamArgs& a) {
-  return moved(a.dtype, 7 * a.n);
-}
-inline Cost cost_of(const NormArgs& a) {
-  return moved(a.dtype, a.n);
-}
+EDDY_MOVES(AdamArgs, 7 * a.n)
+EDDY_MOVES(NormArgs, a.n)
 inline Cost cost_of(const ScaleArgs& a) {
   Cost cost = moved(a.dtype, a.n);
   cost.bytes += moved(a.y_dtype, a.n).bytes;
@@ -278,9 +233,7 @@ inline Cost cost_of(const AdafactorArgs&) {
   return {};
 }
 
-inline Cost cost_of(const UnaryArgs& a) {
-  return moved(a.dtype, (a.dy == nullptr ? 2 : 3) * a.elements);
-}
+EDDY_MOVES(UnaryArgs, (a.dy == nullptr ? 2 : 3) * a.elements)
 inline Cost cost_of(const BinaryArgs& a) {
   const std::int64_t all = elements_of(a.rank, a.shape);
   const auto read = [&](const void* x, const std::int64_t* strides) {
@@ -288,9 +241,10 @@ inline Cost cost_of(const BinaryArgs& a) {
   };
   return moved(a.dtype, all + read(a.a, a.stride_a) + read(a.b, a.stride_b) + (a.dy == nullptr ? 0 : all));
 }
-inline Cost cost_of(const WhereArgs& a) {
-  return moved(a.dtype, elements_of(a.rank, a.shape) + elements_read(a.rank, a.shape, a.stride_a) +
-                            elements_read(a.rank, a.shape, a.stride_b));
-}
+EDDY_MOVES(WhereArgs, elements_of(a.rank, a.shape) + elements_read(a.rank, a.shape, a.stride_a) +
+                          elements_read(a.rank, a.shape, a.stride_b))
+
+// clang-format on
+#undef EDDY_MOVES
 
 }  // namespace eddy::work

@@ -2,6 +2,7 @@
 #include "ops/core/op_spec.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/product/matmul.h"
+#include "ops/views/views.h"
 
 namespace eddy {
 namespace {
@@ -21,6 +22,14 @@ Tensors naive_matmul(const Tensor& a, const Tensor& b) {
               va[static_cast<std::size_t>((s * m + i) * k + t)] *
               vb[static_cast<std::size_t>(((b.rank() == 2 ? 0 : s * k) + t) * n + j)];
   return {Tensor::from(c, shape)};
+}
+
+// x times the transpose of each of the weights that follow it.
+Tensors naive_products(const Tensors& x) {
+  Tensors results;
+  for (std::size_t i = 1; i < x.size(); ++i)
+    results.push_back(naive_matmul(x[0], raw::copy(raw::transpose(x[i], 0, 1)))[0]);
+  return results;
 }
 
 }  // namespace
@@ -73,17 +82,7 @@ std::vector<OpSpec> matmul_specs() {
   joint.name = "joint_linear";
   joint.formula = "x W_1^T, x W_2^T, .. side by side";
   joint.run = [](const Tensors& x) { return joint_linear(x[0], {x.begin() + 1, x.end()}); };
-  joint.reference = [](const Tensors& x) {
-    std::int64_t width = 0, at = 0;
-    for (std::size_t i = 1; i < x.size(); ++i) width += x[i].dim(0);
-    const Tensor y = Tensor::empty(x[0].shape().with(-1, width), Dtype::f64);
-    for (std::size_t i = 1; i < x.size(); ++i) {
-      const Tensor part = naive_matmul(x[0], raw::copy(raw::transpose(x[i], 0, 1)))[0];
-      raw::copy_into(raw::narrow(y, -1, at, x[i].dim(0)), part);
-      at += x[i].dim(0);
-    }
-    return y;
-  };
+  joint.reference = [](const Tensors& x) { return concat(naive_products(x), -1); };
   const Tensor stack = b({9, 5});
   joint.samples = {
       {"size_0", {a({0, 3}), b({4, 3}), b({2, 3})}},
@@ -101,12 +100,7 @@ std::vector<OpSpec> matmul_specs() {
   parts.name = "joint_linear_parts";
   parts.formula = "x W_1^T, x W_2^T, .. each of its own";
   parts.run = [](const Tensors& x) { return joint_linear_parts(x[0], {x.begin() + 1, x.end()}); };
-  parts.reference = [](const Tensors& x) {
-    Tensors results;
-    for (std::size_t i = 1; i < x.size(); ++i)
-      results.push_back(naive_matmul(x[0], raw::copy(raw::transpose(x[i], 0, 1)))[0]);
-    return results;
-  };
+  parts.reference = naive_products;
   return {product, affine, with_relu, joint, parts};
 }
 

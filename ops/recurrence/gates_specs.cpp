@@ -47,7 +47,6 @@ OpSpec gate_spec(const char* name, const char* formula, bool lstm, bool tanh_z) 
   const auto sample = [lstm](const Shape& shape, double scale = 1) {
     return gate_sample(shape, lstm, scale);
   };
-  const Tensors strided = strided_copies(sample({5, 7}));
   spec.samples = {{"size_0", sample({3, 0})},
                   {"no_rows", sample({0, 5})},
                   {"size_1", sample({1})},
@@ -55,7 +54,7 @@ OpSpec gate_spec(const char* name, const char* formula, bool lstm, bool tanh_z) 
                   {"rank_3", sample({2, 3, 5})},
                   {"row_blocks", sample({2 * kGateBlockRows + 3, 3}), false},
                   {"wide", sample({2, 300}), false},
-                  {"strided", strided},
+                  {"strided", strided_copies(sample({5, 7}))},
                   {"part_of_last_axis", sliced(sample({2, 3, 5}))},
                   {"large", sample({3, 33}, 1e3), false}};
   spec.roundings = 64;  // the bias gradients add up to 131 terms

@@ -27,14 +27,13 @@ std::vector<OpSpec> lstm_cell_specs() {
     return Tensors{sample_normal({batch, 4 * hidden}, "gates", scale),
                    sample_normal({batch, hidden}, "c", scale)};
   };
-  const Tensors strided = strided_copies(sample(5, 7));
   spec.samples = {{"size_0", sample(0, 5)},
                   {"no_entries", sample(3, 0)},
                   {"size_1", sample(1, 1)},
                   {"odd_tail", sample(3, 37)},
                   {"many_rows", sample(600, 17), false},
                   {"wide", sample(2, 300), false},
-                  {"strided", strided},
+                  {"strided", strided_copies(sample(5, 7))},
                   {"time_step",
                    {raw::select(sample_normal({3, 4, 20}, "gates"), 1, 2),
                     raw::select(sample_normal({3, 2, 5}, "c"), 1, 1)}},
