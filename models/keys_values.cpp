@@ -13,10 +13,6 @@ KeysValues KeysValues::with_past(const Tensor& before_k, const Tensor& before_v)
   return {concat({before_k, k}, 1), concat({before_v, v}, 1)};
 }
 
-std::int64_t KeysValues::rows() const {
-  return (past_k.defined() ? past_k.dim(1) : 0) + k.dim(1);
-}
-
 KeysValues KeysValues::slice(std::int64_t first, std::int64_t count) const {
   const std::int64_t past = rows() - k.dim(1), before = std::clamp<std::int64_t>(past - first, 0, count),
                      own = std::max<std::int64_t>(first - past, 0);

@@ -19,7 +19,7 @@ struct KeysValues {
   // These rows, which must have no past yet, after earlier rows, which may be undefined.
   KeysValues with_past(const Tensor& before_k, const Tensor& before_v) const;
   // The number of rows, the past included.
-  std::int64_t rows() const;
+  std::int64_t rows() const { return (past_k.defined() ? past_k.dim(1) : 0) + k.dim(1); }
   // The rows [first, first + count), the past included.
   KeysValues slice(std::int64_t first, std::int64_t count) const;
 };

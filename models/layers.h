@@ -4,7 +4,9 @@
 
 #include "models/config.h"
 #include "models/params.h"
+#include "ops/index/gather.h"
 #include "ops/norm/layer_norm.h"
+#include "ops/product/matmul.h"
 
 namespace eddy {
 
@@ -20,7 +22,7 @@ class Linear {
     static_assert(sizeof(Size) == 0,
                   "write Linear(scope.scope(name), in, out, deviation, with_bias) in a module");
   }
-  Tensor operator()(const Tensor& x) const;
+  Tensor operator()(const Tensor& x) const { return linear(x, weight, bias); }
 
   Tensor weight, bias;
 };
@@ -29,9 +31,11 @@ class Linear {
 class LayerNorm {
  public:
   LayerNorm(const ParamScope& scope, std::int64_t width, double epsilon, bool with_bias);
-  Tensor operator()(const Tensor& x) const;
+  Tensor operator()(const Tensor& x) const { return layer_norm(x, weight, bias, eps); }
   // x + delta and its norm.
-  SumAndNorm of_sum(const Tensor& x, const Tensor& delta) const;
+  SumAndNorm of_sum(const Tensor& x, const Tensor& delta) const {
+    return add_layer_norm(x, delta, weight, bias, eps);
+  }
 
   Tensor weight, bias;
   double eps;
@@ -41,9 +45,11 @@ class LayerNorm {
 class Embedding {
  public:
   Embedding(const ParamScope& scope, std::int64_t entries, std::int64_t width, double deviation);
-  Tensor operator()(const Tensor& ids) const;
+  Tensor operator()(const Tensor& ids) const { return embedding(weight, ids); }
   // The same in `dtype`, plus `rows` if they are defined (embedding_sum).
-  Tensor operator()(const Tensor& ids, Dtype dtype, const Tensor& rows = {}) const;
+  Tensor operator()(const Tensor& ids, Dtype dtype, const Tensor& rows = {}) const {
+    return embedding_sum(weight, ids, rows, dtype);
+  }
 
   Tensor weight;
 };

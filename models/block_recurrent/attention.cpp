@@ -7,9 +7,6 @@
 #include <vector>
 
 #include "ops/index/gather.h"
-#include "ops/norm/unit_norm.h"
-#include "ops/pointwise/pointwise.h"
-#include "ops/views/views.h"
 
 namespace eddy {
 std::int64_t relative_bucket(std::int64_t distance, std::int64_t buckets, std::int64_t max_distance) {
@@ -38,20 +35,8 @@ Tensor distance_bias(const Tensor& table, const Tensor& index) {
   return gather(table, 1, index);
 }
 
-Tensor HeadRules::split(const Tensor& x) const {
-  return reshape(x, {x.dim(0), x.dim(1), heads, head_dim});
-}
-
-Tensor HeadRules::split_keys(const Tensor& x) const {
-  return unit ? unit_norm(split(x), eps) : split(x);
-}
-
 Tensor HeadRules::split_queries(const Tensor& x) const {
   return unit ? unit_norm(split(x), eps) : split(x) * (1 / std::sqrt(static_cast<double>(head_dim)));
-}
-
-Tensor HeadRules::join(const Tensor& x) const {
-  return reshape(x, {x.dim(0), x.dim(1), heads * head_dim});
 }
 
 Tensor HeadRules::learned_scale(const ParamScope& scope, const std::string& name) const {
@@ -59,10 +44,6 @@ Tensor HeadRules::learned_scale(const ParamScope& scope, const std::string& name
   return scope.omitted(name,
                        "model.qk_norm = false has no scales of heads: train such a model anew; where all "
                        "scales are 1, take them out of the file");
-}
-
-Tensor HeadRules::scale(const Tensor& learned) const {
-  return absolute && unit ? abs(learned) : learned;
 }
 
 }  // namespace eddy

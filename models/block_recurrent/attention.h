@@ -17,7 +17,9 @@
 #include "models/config.h"
 #include "models/params.h"
 #include "ops/attention/attention.h"
-#include "tensor/tensor.h"
+#include "ops/norm/unit_norm.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/views/views.h"
 
 namespace eddy {
 
@@ -42,19 +44,19 @@ struct HeadRules {
         absolute(config.scale_abs) {}
 
   // Values: x [batch, rows, heads head_dim] as [batch, rows, heads, head_dim], a view where possible.
-  Tensor split(const Tensor& x) const;
+  Tensor split(const Tensor& x) const { return reshape(x, {x.dim(0), x.dim(1), heads, head_dim}); }
   // Keys and queries: the same, each head's vector scaled to length 1. With qk_norm = false only queries
   // change: they are divided by sqrt(head_dim).
-  Tensor split_keys(const Tensor& x) const;
+  Tensor split_keys(const Tensor& x) const { return unit ? unit_norm(split(x), eps) : split(x); }
   Tensor split_queries(const Tensor& x) const;
   // The heads side by side, the inverse of split.
   // shapes: [batch, rows, heads, head_dim] -> [batch, rows, heads head_dim].
-  Tensor join(const Tensor& x) const;
+  Tensor join(const Tensor& x) const { return reshape(x, {x.dim(0), x.dim(1), heads * head_dim}); }
   // Declares a learned scale [heads], all 1 at the start; undefined without qk_norm.
   Tensor learned_scale(const ParamScope& scope, const std::string& name) const;
   // The factor of the logits, [heads], from a learned scale [heads]: the scale or its absolute value.
   // Undefined without qk_norm.
-  Tensor scale(const Tensor& learned) const;
+  Tensor scale(const Tensor& learned) const { return absolute && unit ? abs(learned) : learned; }
 
   std::int64_t heads, head_dim;
   bool unit;

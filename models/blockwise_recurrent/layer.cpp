@@ -2,7 +2,6 @@
 #include "models/blockwise_recurrent/layer.h"
 
 #include "autograd/scope.h"
-#include "ops/norm/rms_norm.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/product/matmul.h"
 #include "ops/views/views.h"
@@ -18,12 +17,6 @@ Tensor split_heads(const Tensor& rows, std::int64_t heads, std::int64_t head_dim
 
 LlamaNorm::LlamaNorm(const ParamScope& scope, std::int64_t width, double epsilon)
     : weight(scope.param("weight", {width}, Init::ones())), eps(epsilon) {}
-Tensor LlamaNorm::operator()(const Tensor& x) const {
-  return rms_norm(x, weight, eps);
-}
-SumAndNorm LlamaNorm::of_sum(const Tensor& x, const Tensor& delta) const {
-  return add_rms_norm(x, delta, weight, eps);
-}
 
 LlamaMlp::LlamaMlp(const ParamScope& scope, const ModelConfig& config)
     : gate(scope.scope("gate"), config.dim, config.mlp_dim, config.init_std, false),

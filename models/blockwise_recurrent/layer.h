@@ -19,6 +19,7 @@
 #include "models/dropout_site.h"
 #include "models/layers.h"
 #include "models/model.h"
+#include "ops/norm/rms_norm.h"
 
 namespace eddy {
 
@@ -26,9 +27,11 @@ namespace eddy {
 class LlamaNorm {
  public:
   LlamaNorm(const ParamScope& scope, std::int64_t width, double epsilon);
-  Tensor operator()(const Tensor& x) const;
+  Tensor operator()(const Tensor& x) const { return rms_norm(x, weight, eps); }
   // x + delta and its norm.
-  SumAndNorm of_sum(const Tensor& x, const Tensor& delta) const;
+  SumAndNorm of_sum(const Tensor& x, const Tensor& delta) const {
+    return add_rms_norm(x, delta, weight, eps);
+  }
 
   Tensor weight;
   double eps;

@@ -56,6 +56,8 @@ class StaircaseFeedback final : public StaircaseFamily {
   bool carries_normed() const { return config().feedback_carry == "official" && config().prenorm; }
   // The memory at the end of a segment that began with `before` and added `memory`.
   Tensor memory_after(const Tensor* before, const Tensor& memory) const;
+  // Writes memory vectors, with their keys and values, into a stream's rows from `at` on.
+  void put_memory(const StreamRows& rows, std::int64_t at, const Tensor& memory) const;
   // At the end of a segment with feedback_carry "official": norms a stream's rows and recomputes keys and
   // values.
   void norm_stream(State& state, std::int64_t begin, std::int64_t end) const;

@@ -63,25 +63,24 @@ State StaircaseFeedback::begin_stream(const State& imported, std::int64_t batch)
   const Tensor* memory = imported.find("mem");
   const std::int64_t count = memory != nullptr ? memory->dim(1) : 0;
   const StreamRows rows = new_rows(owners(), batch, 2 * config().span);
-  for (std::int64_t l = 0; count > 0 && l < owners(); ++l) {
-    const StaircaseLayer& layer = core_.layers[static_cast<std::size_t>(l)];
-    rows.put(l, 0, layer.keys_values(layer.normed(activation(*memory))));
-    rows.put_x(l, 0, *memory);
-  }
+  if (count > 0) put_memory(rows, 0, activation(*memory));
   State stream;
   stream.set(kStreamRows, rows.data());
   set_stream_position(stream, {0, count, 0});
   return stream;
 }
 
-void StaircaseFeedback::norm_stream(State& state, std::int64_t begin, std::int64_t end) const {
-  const StreamRows rows = rows_of(state);
-  const Tensor memory = core_.layers[0].normed(raw::copy(rows.x(0, begin, end)));
+void StaircaseFeedback::put_memory(const StreamRows& rows, std::int64_t at, const Tensor& memory) const {
   for (std::int64_t l = 0; l < owners(); ++l) {
     const StaircaseLayer& layer = core_.layers[static_cast<std::size_t>(l)];
-    rows.put(l, begin, layer.keys_values(layer.normed(memory)));
-    rows.put_x(l, begin, memory);
+    rows.put(l, at, layer.keys_values(layer.normed(memory)));
+    rows.put_x(l, at, memory);
   }
+}
+
+void StaircaseFeedback::norm_stream(State& state, std::int64_t begin, std::int64_t end) const {
+  const StreamRows rows = rows_of(state);
+  put_memory(rows, begin, core_.layers[0].normed(raw::copy(rows.x(0, begin, end))));
 }
 
 Tensor StaircaseFeedback::run_stream(const Tensor& x, State& state) const {
@@ -101,11 +100,7 @@ Tensor StaircaseFeedback::run_stream(const Tensor& x, State& state) const {
             return rows.keys_values(c.shared_kv ? 0 : static_cast<std::int64_t>(l), first, end);
           });
       outputs.push_back(raw::reshape(token.output, {1, batch, c.dim}));
-      for (std::int64_t l = 0; l < owners(); ++l) {
-        const StaircaseLayer& layer = core_.layers[static_cast<std::size_t>(l)];
-        rows.put(l, end, layer.keys_values(layer.normed(token.memory)));
-        rows.put_x(l, end, token.memory);
-      }
+      put_memory(rows, end, token.memory);
     }
     ++end;
     ++segment_tokens;
