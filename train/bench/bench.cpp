@@ -11,10 +11,6 @@
 
 namespace eddy {
 
-double elapsed_seconds(BenchClock::time_point from, BenchClock::time_point to) {
-  return std::chrono::duration<double>(to - from).count();
-}
-
 Timing timing_of(std::vector<double> seconds) {
   if (seconds.empty()) fail<ValueError>("bench: nothing was measured (at least one run)");
   std::sort(seconds.begin(), seconds.end());
@@ -26,12 +22,12 @@ Timing timing_of(std::vector<double> seconds) {
 Timing measure(const std::function<void()>& run, double seconds, std::int64_t min_runs) {
   run();
   std::vector<double> times;
-  const BenchClock::time_point start = BenchClock::now();
+  const Clock::time_point start = Clock::now();
   do {
-    const BenchClock::time_point before = BenchClock::now();
+    const Clock::time_point before = Clock::now();
     run();
-    times.push_back(elapsed_seconds(before));
-  } while (static_cast<std::int64_t>(times.size()) < min_runs || elapsed_seconds(start) < seconds);
+    times.push_back(seconds_between(before));
+  } while (static_cast<std::int64_t>(times.size()) < min_runs || seconds_between(start) < seconds);
   return timing_of(std::move(times));
 }
 

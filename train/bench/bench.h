@@ -3,20 +3,15 @@
 // measured in the same minute (ceilings.h).
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "tensor/tensor.h"
+#include "train/step/clock.h"
 
 namespace eddy {
-
-using BenchClock = std::chrono::steady_clock;
-
-// Returns the seconds from `from` to `to`, or until now.
-double elapsed_seconds(BenchClock::time_point from, BenchClock::time_point to = BenchClock::now());
 
 // The times of repeated runs of the same work.
 // units: seconds.

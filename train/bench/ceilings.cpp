@@ -96,21 +96,21 @@ double ProductProbe::run() const {
   const Device device = a_.device();
   const int products = device == kCpu ? 1 : kGpuProducts;
   synchronize(device);
-  const BenchClock::time_point start = BenchClock::now();
+  const Clock::time_point start = Clock::now();
   for (int i = 0; i < products; ++i) gemm_slot(device, args);
   synchronize(device);
   const auto rows = static_cast<double>(size_);
-  return products * 2 * rows * rows * rows / std::max(elapsed_seconds(start), 1e-9) * 1e-9;
+  return products * 2 * rows * rows * rows / std::max(seconds_between(start), 1e-9) * 1e-9;
 }
 
 double ProductProbe::run_blas() const {
   install_backends();  // sets OpenBLAS to one thread
   const auto n = static_cast<blasint>(size_);
-  const BenchClock::time_point start = BenchClock::now();
+  const Clock::time_point start = Clock::now();
   cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n, n, 1.0f, a_.data<float>(), n, b_.data<float>(),
               n, 0.0f, c_.mutable_data<float>(), n);
   const auto rows = static_cast<double>(size_);
-  return 2 * rows * rows * rows / std::max(elapsed_seconds(start), 1e-9) * 1e-9;
+  return 2 * rows * rows * rows / std::max(seconds_between(start), 1e-9) * 1e-9;
 }
 
 double Ceilings::bandwidth_for(double bytes) const {
@@ -141,13 +141,13 @@ Ceilings measure_ceilings(double seconds, const CeilingSizes& sizes, Device devi
   std::vector<double> shared, single, rounded;
   const bool rounds = rounds_products();
   static_cast<void>(probe.run());  // warm-up: touches the pages and the buffers of the library
-  const BenchClock::time_point start = BenchClock::now();
+  const Clock::time_point start = Clock::now();
   do {  // in turns, so that a burst of other load on the machine affects both
     shared.push_back(1 / probe.run());
     if (on_cpu) single.push_back(1 / probe.run_blas());
     if (on_cpu && set_bf16_products(true)) rounded.push_back(1 / probe.run());
     set_bf16_products(rounds);
-  } while (shared.size() < 3 || elapsed_seconds(start) < seconds / 2);
+  } while (shared.size() < 3 || seconds_between(start) < seconds / 2);
   const Timing product = timing_of(shared);
   result.product = {1 / product.best, 1 / product.median};
   if (on_cpu) {

@@ -126,10 +126,10 @@ class LongStream {
     std::int64_t bytes = 0;
     double seconds = 0;
     for (std::int64_t i = 0; i < tokens; ++i) {
-      const BenchClock::time_point start = BenchClock::now();
+      const Clock::time_point start = Clock::now();
       const Tensor logits = next_logits(*model_, ids_, state, recorder_);
       for (std::size_t row = 0; row < ids_.size(); ++row) ids_[row] = most_probable(logits, row);
-      seconds += elapsed_seconds(start);
+      seconds += seconds_between(start);
       bytes = std::max(bytes, bytes_in_use(state));
     }
     // A replayed graph writes its state in place, so the state kept here advances with it.
@@ -224,9 +224,9 @@ MeasuredSeries measure_config(const std::string& name, const GenerateBenchOption
     std::int64_t state_bytes = 0;
     static_cast<void>(stream.time_token(length));
     std::vector<double> times;
-    const BenchClock::time_point start = BenchClock::now();
+    const Clock::time_point start = Clock::now();
     while (static_cast<std::int64_t>(times.size()) < kLeastTokens ||
-           (elapsed_seconds(start) < seconds && stream.may_time_another(length))) {
+           (seconds_between(start) < seconds && stream.may_time_another(length))) {
       const auto [time, bytes] = stream.time_token(length);
       times.push_back(time);
       state_bytes = std::max(state_bytes, bytes);

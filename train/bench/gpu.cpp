@@ -73,8 +73,7 @@ struct Passes {
   double forward = 0, backward = 0;
 };
 
-Passes time_passes(const std::function<Tensors(const Tensors&)>& run, const Tensors& inputs, bool backwards,
-                   int runs, Device device) {
+Passes time_passes(const OpFunction& run, const Tensors& inputs, bool backwards, int runs, Device device) {
   Passes passes;
   {
     const NoGrad no_grad;
@@ -133,7 +132,7 @@ std::vector<Cell> bench_layer(const Layer& layer, const char* precision, int run
   args.b = rounded.raw_data();
   args.c = y.raw_data();
   const double product = best_seconds(device, runs, {[&](std::size_t) { gemm_slot(device, args); }})[0];
-  const Passes passes = time_passes([](const Tensors& in) { return Tensors{linear(in[0], in[1], in[2])}; },
+  const Passes passes = time_passes([](const Tensors& in) { return linear(in[0], in[1], in[2]); },
                                     {x, weight, bias}, true, runs, device);
   set_tf32(false);
   const double operations =
@@ -156,7 +155,7 @@ struct MemoryCase {
   const char* op;
   double forward, backward;  // tensors to read and write; 0: the pass is not measured
   std::function<Tensors(std::int64_t rows, Dtype, Device)> inputs;  // of rows * kWidth elements each
-  std::function<Tensors(const Tensors&)> run;
+  OpFunction run;
 };
 
 Tensor matrix(std::int64_t rows, Dtype dtype, Device device) {
@@ -190,14 +189,14 @@ Tensors with_ids(std::int64_t rows, Dtype dtype, Device device) {
 
 std::vector<MemoryCase> memory_cases() {
   return {
-      {"gelu", 2, 3, one_matrix, [](const Tensors& x) { return Tensors{gelu(x[0])}; }},
+      {"gelu", 2, 3, one_matrix, [](const Tensors& x) { return gelu(x[0]); }},
       {"add", 3, 0,
        [](std::int64_t rows, Dtype dtype, Device device) {
          return Tensors{matrix(rows, dtype, device), matrix(rows, dtype, device)};
        },
-       [](const Tensors& x) { return Tensors{add(x[0], x[1])}; }},
+       [](const Tensors& x) { return add(x[0], x[1]); }},
       {"dropout", 2, 2, one_matrix,
-       [](const Tensors& x) { return Tensors{dropout(x[0], 0.1, random_key(1, "bench", 0))}; }},
+       [](const Tensors& x) { return dropout(x[0], 0.1, random_key(1, "bench", 0)); }},
       // Backward: reads the gradients of sum and norm, and the sum; writes one gradient.
       {"add_layer_norm", 4, 4,
        [](std::int64_t rows, Dtype dtype, Device device) {
@@ -212,19 +211,18 @@ std::vector<MemoryCase> memory_cases() {
        [](std::int64_t rows, Dtype dtype, Device device) {
          return Tensors{require_grad(matrix(rows, dtype, device)), parameter(device)};
        },
-       [](const Tensors& x) { return Tensors{rms_norm(x[0], x[1])}; }},
-      {"unit_norm", 2, 3, head_tensors, [](const Tensors& x) { return Tensors{unit_norm(x[0])}; }},
-      {"softmax", 2, 3, one_matrix, [](const Tensors& x) { return Tensors{softmax(x[0])}; }},
-      {"cross_entropy", 1, 2, with_classes,
-       [](const Tensors& x) { return Tensors{cross_entropy(x[0], x[1])}; }},
-      {"rotary", 2, 2, head_tensors, [](const Tensors& x) { return Tensors{rotary(x[0], 0)}; }},
+       [](const Tensors& x) { return rms_norm(x[0], x[1]); }},
+      {"unit_norm", 2, 3, head_tensors, [](const Tensors& x) { return unit_norm(x[0]); }},
+      {"softmax", 2, 3, one_matrix, [](const Tensors& x) { return softmax(x[0]); }},
+      {"cross_entropy", 1, 2, with_classes, [](const Tensors& x) { return cross_entropy(x[0], x[1]); }},
+      {"rotary", 2, 2, head_tensors, [](const Tensors& x) { return rotary(x[0], 0); }},
       {"contiguous, heads before time", 2, 0, head_tensors,
-       [](const Tensors& x) { return Tensors{contiguous(transpose(x[0], 1, 2))}; }},
+       [](const Tensors& x) { return contiguous(transpose(x[0], 1, 2)); }},
       {"contiguous, transposed", 2, 0, one_matrix,
-       [](const Tensors& x) { return Tensors{contiguous(transpose(x[0], 0, 1))}; }},
-      {"sum, of rows", 1, 0, one_matrix, [](const Tensors& x) { return Tensors{sum(x[0], 1)}; }},
-      {"sum, of columns", 1, 0, one_matrix, [](const Tensors& x) { return Tensors{sum(x[0], 0)}; }},
-      {"embedding", 2, 2, with_ids, [](const Tensors& x) { return Tensors{embedding(x[0], x[1])}; }},
+       [](const Tensors& x) { return contiguous(transpose(x[0], 0, 1)); }},
+      {"sum, of rows", 1, 0, one_matrix, [](const Tensors& x) { return sum(x[0], 1); }},
+      {"sum, of columns", 1, 0, one_matrix, [](const Tensors& x) { return sum(x[0], 0); }},
+      {"embedding", 2, 2, with_ids, [](const Tensors& x) { return embedding(x[0], x[1]); }},
   };
 }
 

@@ -161,14 +161,14 @@ nlohmann::json bench_host_cost(const OpsBenchOptions& options) {
     return timed(start);
   };
   std::vector<double> backward_seconds;
-  const BenchClock::time_point begin = BenchClock::now();
+  const Clock::time_point begin = Clock::now();
   do {
     const Tensor y = chain(leaf);
-    const BenchClock::time_point before = BenchClock::now();
+    const Clock::time_point before = Clock::now();
     backward(y);
     synchronize(device);
-    backward_seconds.push_back(elapsed_seconds(before));
-  } while (backward_seconds.size() < 3 || elapsed_seconds(begin) < options.seconds);
+    backward_seconds.push_back(seconds_between(before));
+  } while (backward_seconds.size() < 3 || seconds_between(begin) < options.seconds);
   return {{"forward", forward()},
           {"recorded", timed(leaf)},
           {"backward", per_op(timing_of(std::move(backward_seconds)))}};

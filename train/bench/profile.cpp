@@ -17,16 +17,16 @@ namespace {
 class HostClock final : public DeviceClock {
  public:
   std::int64_t stamp() override {
-    stamps_.push_back(BenchClock::now());
+    stamps_.push_back(Clock::now());
     return static_cast<std::int64_t>(stamps_.size()) - 1;
   }
   double seconds(std::int64_t from, std::int64_t to) override {
-    return elapsed_seconds(stamps_[static_cast<std::size_t>(from)], stamps_[static_cast<std::size_t>(to)]);
+    return seconds_between(stamps_[static_cast<std::size_t>(from)], stamps_[static_cast<std::size_t>(to)]);
   }
   void clear() override { stamps_.clear(); }
 
  private:
-  std::vector<BenchClock::time_point> stamps_;
+  std::vector<Clock::time_point> stamps_;
 };
 
 void add_to(ProfileRow& row, const ProfileRow& part) {
@@ -86,18 +86,12 @@ void StepProfiler::mark(Kind kind, const char* op, const Scope* scope) {
   events_.push_back({kind, clock_->stamp(), op, scope});
 }
 
-void StepProfiler::kernel_begins() {
-  mark(Kind::begin);
-}
 void StepProfiler::kernel_done(const char*, const Cost& cost) {
   mark(Kind::kernel);
   Event& event = events_.back();
   event.flops = cost.flops;
   event.bytes = cost.bytes;
   event.floor = least_seconds(rates_, cost);
-}
-void StepProfiler::forward_done(const char* op, const Scope* scope) {
-  mark(Kind::forward, op, scope);
 }
 void StepProfiler::backward_done(const Node& node) {
   mark(Kind::backward, node.op, node.scope);

@@ -55,9 +55,9 @@ class StepProfiler final : public TapeObserver, public KernelObserver {
   // A step lies between start and finish. What follows its last op is named by `rest`.
   void start();
   void finish(const char* rest);
-  void forward_done(const char* op, const Scope* scope) override;
+  void forward_done(const char* op, const Scope* scope) override { mark(Kind::forward, op, scope); }
   void backward_done(const Node& node) override;
-  void kernel_begins() override;
+  void kernel_begins() override { mark(Kind::begin); }
   void kernel_done(const char* name, const Cost& cost) override;
 
   // Each returns its rows, longest first.

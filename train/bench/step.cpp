@@ -24,9 +24,9 @@ constexpr std::int64_t kCpuProduct = 1536, kGpuProduct = 8192;
 // Repeats the step, for so many steps or so long.
 template <class Step>
 void repeat(std::int64_t steps, double seconds, Step&& step) {
-  const BenchClock::time_point start = BenchClock::now();
+  const Clock::time_point start = Clock::now();
   for (std::int64_t done = 0;
-       steps > 0 ? done < steps : done < kLeastSteps || elapsed_seconds(start) < seconds; ++done)
+       steps > 0 ? done < steps : done < kLeastSteps || seconds_between(start) < seconds; ++done)
     step();
 }
 
@@ -86,17 +86,17 @@ StepBench bench_step(const StepBenchOptions& options) {
   std::vector<double> steps, product_seconds;
   const double seconds = options.profile ? options.seconds / 2 : options.seconds;
   repeat(options.steps, seconds, [&] {
-    const BenchClock::time_point before = BenchClock::now();
+    const Clock::time_point before = Clock::now();
     const StepResult step = trial.step();
-    steps.push_back(elapsed_seconds(before));
+    steps.push_back(seconds_between(before));
     result.loss = step.loss;
     result.graph_nodes = step.graph.nodes;
     result.saved_bytes = step.graph.saved_bytes;
     // Products take a tenth of the time: a single short product beside a long step would be hit by a burst of
     // other load on the machine, or miss it.
-    const BenchClock::time_point probing = BenchClock::now();
+    const Clock::time_point probing = Clock::now();
     do product_seconds.push_back(1 / probe.run());
-    while (elapsed_seconds(probing) < 0.1 * steps.back());
+    while (seconds_between(probing) < 0.1 * steps.back());
   });
   result.step = timing_of(std::move(steps));
   const Timing product = timing_of(std::move(product_seconds));

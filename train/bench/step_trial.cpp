@@ -52,14 +52,6 @@ StepTrial::StepTrial(const StepTrialOptions& options, const DevicePrecision& pla
   }
 }
 
-StepResult StepTrial::step() {
-  return run(&recorder_);
-}
-
-StepResult StepTrial::step_uncaptured() {
-  return run(nullptr);
-}
-
 StepResult StepTrial::run(Recorder* recorder) {
   StepOptions options;
   options.learning_rate = ScheduleOptions().learning_rate;

@@ -31,9 +31,9 @@ class StepTrial {
 
   // Runs one step and waits for it.
   // errors: NonFiniteError when its loss or gradient is not finite; OutOfMemoryError.
-  StepResult step();
+  StepResult step() { return run(&recorder_); }
   // The same, but always launches each kernel instead of replaying a graph.
-  StepResult step_uncaptured();
+  StepResult step_uncaptured() { return run(nullptr); }
   // Runs steps until one is replayed from a graph, at most a few; two steps where nothing is captured.
   void warm_up();
 

@@ -5,23 +5,17 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
-#include <numbers>
 
 #include "autograd/tape.h"
 #include "ops/loss/cross_entropy.h"
 #include "tensor/base/format.h"
 #include "tensor/random/philox.h"
 #include "tensor/random/uniform_draw.h"
+#include "train/step/clock.h"
 #include "train/text/corpus.h"
 
 namespace eddy {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 void check_request(const Model& model, std::int64_t tokens, std::int64_t batch, std::int64_t sequence) {
   if (batch < 1 || sequence < 1)
@@ -62,14 +56,6 @@ Batch window_batch(std::int64_t rows, std::vector<std::int32_t> inputs, std::vec
 }
 
 }  // namespace
-
-double EvalResult::bits_per_token() const {
-  return loss * std::numbers::log2e;
-}
-
-double EvalResult::perplexity() const {
-  return std::exp(loss);
-}
 
 void EvalResult::add_position(std::int64_t position, double nats) {
   const auto at = static_cast<std::size_t>(position);
@@ -161,7 +147,7 @@ EvalResult evaluate_batches(const Model& model, const NextBatch& next, const Eva
   if (plan.random && done > 1)
     result.standard_error = std::sqrt(squares / static_cast<double>((done - 1) * done));
   if (!carried.state.empty()) result.diagnostics = model.diagnostics(carried.state);
-  result.seconds = seconds_since(start);
+  result.seconds = seconds_between(start);
   result.uncaptured = recorder.take_message();
   return result;
 }

@@ -10,9 +10,11 @@
 // In the last three, every window starts without a state.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <numbers>
 #include <span>
 #include <string>
 #include <utility>
@@ -55,8 +57,8 @@ struct EvalResult {
   std::vector<std::pair<std::string, double>> diagnostics;  // of the model and the last carried state
   std::string uncaptured;  // why a GPU did not replay batches; empty if it did, or if there were few
 
-  double bits_per_token() const;
-  double perplexity() const;
+  double bits_per_token() const { return loss * std::numbers::log2e; }
+  double perplexity() const { return std::exp(loss); }
   // Adds the loss of a target at a position.
   void add_position(std::int64_t position, double nats);
 };

@@ -4,21 +4,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
 
 #include "autograd/state.h"
 #include "autograd/tape.h"
 #include "tensor/base/format.h"
+#include "train/step/clock.h"
 
 namespace eddy {
 namespace {
 
 constexpr std::size_t kPromptChunk = 256;
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 Tensor rows_of(std::span<const std::int32_t> ids, std::int64_t rows) {
   return Tensor::from(std::vector<std::int32_t>(ids.begin(), ids.end()),
@@ -88,7 +84,7 @@ GenerateResult generate(const Model& model, const Tokenizer& tokenizer, Generate
         length, text.position - static_cast<std::int64_t>(text.unread.size()), room);
 
   const NoGrad no_grad;
-  auto clock = std::chrono::steady_clock::now();
+  auto clock = Clock::now();
   text.position += length - static_cast<std::int64_t>(text.unread.size());
   const std::int64_t context = room < 0 ? room : room + text.position - length;
   // The unread token is read alone, as in a text that had not ended there, so the bits are the same.
@@ -104,8 +100,8 @@ GenerateResult generate(const Model& model, const Tokenizer& tokenizer, Generate
 
   Recorder recorder(model.params(), token_recorder());
   GenerateResult result;
-  result.prompt_seconds = seconds_since(clock);
-  clock = std::chrono::steady_clock::now();
+  result.prompt_seconds = seconds_between(clock);
+  clock = Clock::now();
   const std::int64_t choices = std::min(text.logits.elements(), tokenizer.vocab_size());
   for (std::int64_t i = 0; i < tokens; ++i) {
     const std::int32_t token =
@@ -132,7 +128,7 @@ GenerateResult generate(const Model& model, const Tokenizer& tokenizer, Generate
     text.logits = raw::reshape(logits, {logits.elements()});
     text.unread.clear();
   }
-  result.seconds = seconds_since(clock);
+  result.seconds = seconds_between(clock);
   result.uncaptured = recorder.take_message();
   result.state_bytes = text.model.bytes();
   return result;

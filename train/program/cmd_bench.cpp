@@ -42,21 +42,19 @@ CLI::App& add_benchmark(CLI::App& bench, const std::string& name, const std::str
   add_option(command, "--json", files->json, "Also write the numbers to this file", not_empty());
   add_option(command, "--html", files->html, "Also write a page with plots and tables to this file",
              not_empty());
-  command.callback([=, &action] {
-    action = [=] {
-      const std::string where = "bench " + name;
-      if (!files->json.empty()) check_bench_output(where.c_str(), files->json);
-      if (!files->html.empty()) check_page_output(where.c_str(), files->html);
-      const Keep keep = [&](const Measurement& so_far) {
-        if (!files->json.empty())
-          replace_text_file(files->json, to_json(so_far, command_line_of(*app)).dump(1) + "\n");
-        if (!files->html.empty()) replace_text_file(files->html, to_html(so_far));
-      };
-      const Measurement measurement = measure(keep);
-      print(to_text(measurement));
-      keep(measurement);
-      return 0;
+  on_chosen(command, action, [=] {
+    const std::string where = "bench " + name;
+    if (!files->json.empty()) check_bench_output(where.c_str(), files->json);
+    if (!files->html.empty()) check_page_output(where.c_str(), files->html);
+    const Keep keep = [&](const Measurement& so_far) {
+      if (!files->json.empty())
+        replace_text_file(files->json, to_json(so_far, command_line_of(*app)).dump(1) + "\n");
+      if (!files->html.empty()) replace_text_file(files->html, to_html(so_far));
     };
+    const Measurement measurement = measure(keep);
+    print(to_text(measurement));
+    keep(measurement);
+    return 0;
   });
   return command;
 }

@@ -170,7 +170,7 @@ void add_check_command(CLI::App& app, std::function<int()>& action) {
       ->required();
   command->add_flag("--all", flags->all,
                     "Check every checkpoint of the run (default: the newest, the latest and the best)");
-  command->callback([flags, &action] { action = [flags] { return run_check(*flags); }; });
+  on_chosen(*command, action, [flags] { return run_check(*flags); });
 }
 
 }  // namespace eddy

@@ -136,7 +136,7 @@ void add_compare_command(CLI::App& app, std::function<int()>& action) {
   add_option(*command, "--rows", flags->rows, "Texts read side by side", whole_number(1, 4096));
   add_checkpoint_option(*command, flags->a.checkpoint, "Checkpoint of the run");
   add_device_option(*command, flags->a.device);
-  command->callback([flags, &action] { action = [flags] { return run_compare(*flags); }; });
+  on_chosen(*command, action, [flags] { return run_compare(*flags); });
 }
 
 }  // namespace eddy

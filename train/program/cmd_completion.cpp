@@ -84,11 +84,9 @@ void add_completion_command(CLI::App& app, std::function<int()>& action) {
       app.add_subcommand("completion", "Print a script that completes commands and flags in a shell");
   const auto shell = std::make_shared<std::string>();
   command->add_option("SHELL", *shell, "bash or zsh")->required()->check(CLI::IsMember({"bash", "zsh"}));
-  command->callback([shell, &app, &action] {
-    action = [shell, &app] {
-      print_line("{}", *shell == "bash" ? bash_script(app) : zsh_script(app));
-      return 0;
-    };
+  on_chosen(*command, action, [shell, &app] {
+    print_line("{}", *shell == "bash" ? bash_script(app) : zsh_script(app));
+    return 0;
   });
 }
 

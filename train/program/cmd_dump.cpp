@@ -27,14 +27,12 @@ void add_dump_command(CLI::App& app, std::function<int()>& action) {
   add_option(*command, "--device", options->device, "Where to compute; cuda takes --precision f32",
              CLI::IsMember({"cpu", "cuda"}));
   command->add_flag("--grads", options->grads, "Also write the gradient of every parameter");
-  command->callback([options, &action] {
-    action = [options] {
-      check_output("dump", options->out);
-      const std::string warning = dump(*options);
-      if (!warning.empty()) std::fprintf(stderr, "dump: %s\n", warning.c_str());
-      std::printf("wrote %s\n", options->out.c_str());
-      return 0;
-    };
+  on_chosen(*command, action, [options] {
+    check_output("dump", options->out);
+    const std::string warning = dump(*options);
+    if (!warning.empty()) std::fprintf(stderr, "dump: %s\n", warning.c_str());
+    std::printf("wrote %s\n", options->out.c_str());
+    return 0;
   });
 }
 

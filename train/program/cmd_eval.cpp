@@ -181,8 +181,7 @@ void add_eval_command(CLI::App& app, std::function<int()>& action) {
   add_option(*command, "--by-position", options->by_position,
              "HTML file to write: the loss against the position in the text, with and without the state",
              not_empty());
-  command->callback(
-      [options, command, &action] { action = [options, command] { return run_eval(*options, *command); }; });
+  on_chosen(*command, action, [options, command] { return run_eval(*options, *command); });
 }
 
 }  // namespace eddy

@@ -158,9 +158,7 @@ void add_generate_command(CLI::App& app, std::function<int()>& action) {
   add_checkpoint_option(*command, options->run.checkpoint, "Checkpoint of the run");
   add_precision_option(*command, options->run.precision);
   add_device_option(*command, options->run.device);
-  command->callback([options, command, &action] {
-    action = [options, command] { return run_generate(*options, *command); };
-  });
+  on_chosen(*command, action, [options, command] { return run_generate(*options, *command); });
 }
 
 }  // namespace eddy

@@ -34,17 +34,14 @@ void add_info_command(CLI::App& app, std::function<int()>& action) {
   const auto measure = std::make_shared<bool>(false);
   command->add_flag("--measure", *measure,
                     "Also measure products and memory of the CPU, and with CUDA of the GPU (three seconds)");
-  command->callback([measure, &action] {
-    action = [measure] {
-      for (const std::string& line : environment_lines()) print_line("{}", line);
-      if (*measure) {
-        flush_output();
-        print_measured();
-        for (const std::string& line : measure_gpu()) print_line("{}", line);
-        if (const std::string line = gpu_allocator_line(); !line.empty()) print_line("{}", line);
-      }
-      return 0;
-    };
+  on_chosen(*command, action, [measure] {
+    for (const std::string& line : environment_lines()) print_line("{}", line);
+    if (!*measure) return 0;
+    flush_output();
+    print_measured();
+    for (const std::string& line : measure_gpu()) print_line("{}", line);
+    if (const std::string line = gpu_allocator_line(); !line.empty()) print_line("{}", line);
+    return 0;
   });
 }
 

@@ -97,12 +97,12 @@ void add_keys_command(CLI::App& app, std::function<int()>& action) {
       app.add_subcommand("keys", "List the configuration keys that a model reads, with type and default");
   const auto model = std::make_shared<std::string>();
   command->add_option("MODEL", *model, "A model, or family/model; without one, all keys are listed");
-  command->callback([model, &action] { action = [model] { return list_keys(*model); }; });
+  on_chosen(*command, action, [model] { return list_keys(*model); });
 }
 
 void add_tasks_command(CLI::App& app, std::function<int()>& action) {
   CLI::App* command = app.add_subcommand("tasks", "List what a model can be trained on");
-  command->callback([&action] { action = list_tasks; });
+  on_chosen(*command, action, list_tasks);
 }
 
 }  // namespace eddy

@@ -77,9 +77,8 @@ void add_models_command(CLI::App& app, std::function<int()>& action) {
                    "Size of the vocabulary, if the configuration leaves it to the text")
       ->check(whole_number(1, 1'000'000'000))
       ->needs(config);
-  command->callback([options, &action] {
-    action = [options] { return options->config.empty() ? list_models() : list_parameters(*options); };
-  });
+  on_chosen(*command, action,
+            [options] { return options->config.empty() ? list_models() : list_parameters(*options); });
 }
 
 }  // namespace eddy

@@ -117,8 +117,7 @@ void add_reproduce_command(CLI::App& app, std::function<int()>& action) {
   command->add_option("--seconds", flags->speed.seconds, "speed: seconds of timed steps for each row (10)")
       ->check(number_between(1e-3, 1e6));
   command->add_flag("--profile", flags->speed.profile, "speed: also show where the time of each row goes");
-  command->callback(
-      [flags, command, &action] { action = [flags, command] { return run_reproduce(*flags, *command); }; });
+  on_chosen(*command, action, [flags, command] { return run_reproduce(*flags, *command); });
 }
 
 }  // namespace eddy

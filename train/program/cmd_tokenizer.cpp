@@ -158,12 +158,12 @@ void add_tokenizer_command(CLI::App& app, std::function<int()>& action) {
              "Train on at most so many megabytes: lines taken evenly from longer texts",
              whole_number(1, 1 << 20));
   train->add_option("--out", flags->out, "File to write: NAME.model")->required();
-  train->callback([flags, &action] { action = [flags] { return run_train_tokenizer(*flags); }; });
+  on_chosen(*train, action, [flags] { return run_train_tokenizer(*flags); });
   CLI::App* show = command->add_subcommand("show", "Show what a vocabulary holds, and how it splits texts");
   show->add_option("FILE|RUN", flags->subject, "A .model file, or a run's folder")->required();
   show->add_option("--text", flags->text, "Split this text");
   show->add_option("--data", flags->show_data, "Count the tokens of this file or folder");
-  show->callback([flags, &action] { action = [flags] { return run_show_tokenizer(*flags); }; });
+  on_chosen(*show, action, [flags] { return run_show_tokenizer(*flags); });
 }
 
 }  // namespace eddy

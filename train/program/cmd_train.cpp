@@ -67,11 +67,8 @@ void add_train_command(CLI::App& app, std::function<int()>& action) {
              not_empty());
   flags->keys.add_to(*command, keys_of(flags->defaults));
   command->footer("eddy keys MODEL lists the keys that a model reads, eddy tasks what it can be trained on.");
-  command->callback([flags, &action, &app] {
-    action = [flags, line = command_line_of(app), threads = app.get_option("--threads")] {
-      return run_train(*flags, line, *threads);
-    };
-  });
+  on_chosen(*command, action,
+            [flags, &app] { return run_train(*flags, command_line_of(app), *app.get_option("--threads")); });
 }
 
 }  // namespace eddy

@@ -1,4 +1,4 @@
-// Writes the parsed command line out again, for reports.
+// The command that the user chose, and the parsed command line written out again, for reports.
 #include <CLI/CLI.hpp>
 #include <string>
 
@@ -22,6 +22,10 @@ std::string given_options(const CLI::App& app) {
 }
 
 }  // namespace
+
+void on_chosen(CLI::App& command, std::function<int()>& action, std::function<int()> run) {
+  command.callback([&action, run = std::move(run)] { action = run; });
+}
 
 std::string command_line_of(const CLI::App& app) {
   std::string text = app.get_name() + given_options(app);

@@ -27,6 +27,9 @@ void add_bench_command(CLI::App& app, std::function<int()>& action);
 void add_dump_command(CLI::App& app, std::function<int()>& action);
 void add_completion_command(CLI::App& app, std::function<int()>& action);
 
+// Has the command line set `action` to `run` when the user chose this command.
+void on_chosen(CLI::App& command, std::function<int()>& action, std::function<int()> run);
+
 // Returns the parsed command line, quoted for a shell: "eddy train --run out --data 'my texts'".
 std::string command_line_of(const CLI::App& app);
 

@@ -3,7 +3,6 @@
 // time take it as an argument.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <deque>
@@ -12,6 +11,7 @@
 #include <string_view>
 
 #include "train/run/metrics.h"
+#include "train/step/clock.h"
 
 namespace eddy {
 
@@ -23,15 +23,8 @@ struct ProgressOptions {
   int width = 0;                      // columns; 0: the terminal's width each time, as it may be resized
 };
 
-inline double seconds_between(std::chrono::steady_clock::time_point from,
-                              std::chrono::steady_clock::time_point to) {
-  return std::chrono::duration<double>(to - from).count();
-}
-
 class Progress {
  public:
-  using Clock = std::chrono::steady_clock;
-
   // `start` is when the run began; elapsed time and the limit in minutes count from it. The stream must
   // outlive this object.
   Progress(std::FILE* out, const ProgressOptions& options, Clock::time_point start);

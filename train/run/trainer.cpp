@@ -2,7 +2,6 @@
 #include "train/run/trainer.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -29,7 +28,6 @@ namespace eddy {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 class Run {
  public:
@@ -94,7 +92,7 @@ class Run {
   // batches of an evaluation, and tokens of a sample.
   bool must_end() const {
     const double minutes = run_.config.train.minutes;
-    return stop_requested() || (minutes > 0 && seconds_between(started_, Clock::now()) >= 60 * minutes);
+    return stop_requested() || (minutes > 0 && seconds_between(started_) >= 60 * minutes);
   }
 
   // Does what a stop kept the last step from doing. Returns whether the run ends.
@@ -144,12 +142,12 @@ class Run {
       for (const Batch& batch : batches) tokens += batch.tokens.elements();
       const StepResult result = step(batches, rate);
       if (result.stopped) continue;  // to the end of the run: the step is not counted
-      const double ms = 1000 * seconds_between(before, Clock::now());
+      const double ms = 1000 * seconds_between(before);
       ++run_.state.step;
       task_before_step_.reset();
       run_.state.tokens += tokens;
       note_loss(result);
-      run_.state.seconds = seconds_before_ + seconds_between(started_, Clock::now());
+      run_.state.seconds = seconds_before_ + seconds_between(started_);
       bad_in_a_row = result.finite ? 0 : bad_in_a_row + 1;
       report_step(result, rate, static_cast<double>(tokens) / ms * 1000, ms);
       if (!result.finite && bad_in_a_row >= t.max_bad_steps) {
@@ -295,7 +293,7 @@ class Run {
   }
 
   void save(bool best) {
-    run_.state.seconds = seconds_before_ + seconds_between(started_, Clock::now());
+    run_.state.seconds = seconds_before_ + seconds_between(started_);
     run_.state.task = (task_before_step_ ? *task_before_step_ : run_.task->save()).dump();
     save_checkpoint(run_.folder, run_.config, run_.task->tokenizer(), *run_.model, *run_.optimizer,
                     run_.carried.state, run_.state, best, run_.config.train.keep);
@@ -331,7 +329,7 @@ class Run {
     data.environment = environment_lines();
     data.metrics = read_metrics(run_.folder / "metrics.jsonl");
     data.tokens_seen = run_.state.tokens;
-    data.seconds = seconds_before_ + seconds_between(started_, Clock::now());
+    data.seconds = seconds_before_ + seconds_between(started_);
     data.add_sections = [this](HtmlPage& page) { run_.task->report(page, *run_.model); };
     try {
       write_report(run_.folder, data);

@@ -13,7 +13,6 @@
 namespace {
 
 using namespace eddy;
-using Clock = Progress::Clock;
 
 // A stream into a temporary file whose text can be asked for.
 class Capture {
