@@ -303,7 +303,7 @@ __device__ OfLane norm_gradient_rows(const Step& step, const WarpRows& rows,
 }
 
 // Stages rows of f32 as T, and one block of the group also stores them: from(row) and keep(row) are where the
-// entries of a row start. Where keep(row) is null they are not stored.
+// entries of a row start.
 template <class T, class From, class Keep>
 __device__ void stage_converted(Worker<T>& worker, int first, int count, int width, From&& from,
                                 Keep&& keep) {
@@ -311,9 +311,8 @@ __device__ void stage_converted(Worker<T>& worker, int first, int count, int wid
   const OfLane entries =
       load_rows(rows, width, [&](int row, int k) { return read_eight<float>(from(row) + k); });
   worker.stage(entries, width);
-  for_each_stored(rows, width, entries, [&](int row, int k, const Eight<float>& eight) {
-    if (T* const to = keep(row); to != nullptr) write_eight(to + k, eight);
-  });
+  for_each_stored(rows, width, entries,
+                  [&](int row, int k, const Eight<float>& eight) { write_eight(keep(row) + k, eight); });
 }
 
 // du = dmlp Wdown act'(u), and act(u); `stage` provides dmlp.

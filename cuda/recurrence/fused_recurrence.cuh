@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(kFusedThreads, 1)
       const float* const from = made(k < dim ? args.dkey : args.dvalue, dim);
       stage_converted(
           worker, first, rows, width, [&](int row) { return from + std::int64_t{row} * dim; },
-          [&](int row) { return args.dkv == nullptr ? nullptr : step.at<T>(args.dkv, row, 2 * dim) + k; });
+          [&](int row) { return step.at<T>(args.dkv, row, 2 * dim) + k; });
     });
     worker.sync_group();
     mlp_down_backward(worker, step, down, [&](int first, int count, int, int) {
@@ -149,7 +149,10 @@ __global__ void __launch_bounds__(kFusedThreads, 1)
         query_gradient<T>(window, j);
         key_gradient<T>(window, window.past.rows + j);
       } else {
-        gate_backward_of_head(args, step, item / heads, item % heads);
+        const int row = item / heads, head = item % heads;
+        const std::int64_t before = ((t - 1) * args.batch + row) * dim + head * (dim / heads);
+        gate_backward_of_head(args, step, row, head, static_cast<float*>(args.dkey) + before,
+                              static_cast<float*>(args.dvalue) + before);
       }
     });
     if constexpr (kBlocks<Args>) {

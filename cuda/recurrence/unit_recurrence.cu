@@ -1,6 +1,10 @@
-// The chain of the unit recurrence without fusing, forward and backward: a step of the loop over time is five
-// matrix products and four kernels between them. The host runs ahead and waits for nothing, so the loop can
-// be captured.
+// The chain of the unit recurrence without fusing, forward and backward: a step of the loop over time is four
+// matrix products and four kernels. The host runs ahead and waits for nothing, so the loop can be captured.
+//
+// Products read rows and weights of T, which is RecurrenceArgs::kept: f32, or bf16 beside bf16 activations.
+// Their sums are f32, and so is all that passes from step to step. Key and value come out of one product, side
+// by side, and the gate of the next step separates them; backward one product reads their gradients side by
+// side in dkv.
 //
 //   mapping        gates: a warp for each head of each row. Rows with a norm: a warp for each row of up to
 //                  256 entries, else a block; each thread has every 32nd or 256th entry. Activations: a
@@ -9,10 +13,15 @@
 //   bytes moved    the weights once a step, the least only if they do not stay in the second-level cache;
 //                  every row that a kernel reads or writes passes through memory once, where one kernel for
 //                  all steps would keep it on the multiprocessor
+#include <vector>
+
+#include "cuda/core/map.cuh"
 #include "cuda/recurrence/unit_recurrence.cuh"
 #include "cuda/recurrence/unit_recurrence_fused.h"
+#include "cuda/runtime/context.h"
 #include "cuda/runtime/gemm.h"
 #include "ops/pointwise/pointwise_functors.h"
+#include "tensor/tensor.h"
 
 namespace eddy::cuda {
 namespace {
@@ -20,27 +29,44 @@ namespace {
 // The argument of every kernel here.
 struct LaunchedStep {
   UnitRecurrenceArgs args;
+  float* kv;  // [batch, 2 dim]: key and value of the step before
+  void* act;  // [batch, mlp] of T
   std::int64_t t;
 
   __device__ Step get() const { return {args, t, 0, dropout_of(args.dropout > 0, args.dropout)}; }
 };
 
+template <class T>
 __global__ void gate_kernel(LaunchedStep launched) {
   const Step step = launched.get();
+  const UnitRecurrenceArgs& args = launched.args;
   using Warp = Team<32>;
-  for (std::int64_t item = Warp::first_row(); item < step.args.batch * step.args.heads;
-       item += Warp::row_step())
-    gate_of_head<float>(launched.args, step, item / step.args.heads,
-                        static_cast<int>(item % step.args.heads));
+  const std::int64_t size = args.dim / args.heads;
+  for (std::int64_t item = Warp::first_row(); item < args.batch * args.heads; item += Warp::row_step()) {
+    const std::int64_t row = item / args.heads, head = item % args.heads;
+    if (step.t > 0) {  // each lane writes what it reads again
+      const std::int64_t to = ((step.t - 1) * args.batch + row) * args.dim + head * size;
+      const float* const from = launched.kv + row * 2 * args.dim + head * size;
+      for (std::int64_t i = Warp::lane(); i < size; i += 32) {
+        static_cast<float*>(args.key)[to + i] = from[i];
+        static_cast<float*>(args.value)[to + i] = from[args.dim + i];
+      }
+    }
+    gate_of_head<T>(args, step, row, static_cast<int>(head));
+  }
 }
 
+template <class T>
 __global__ void gate_backward_kernel(LaunchedStep launched) {
   const Step step = launched.get();
+  const UnitRecurrenceArgs& args = launched.args;
   using Warp = Team<32>;
-  for (std::int64_t item = Warp::first_row(); item < step.args.batch * step.args.heads;
-       item += Warp::row_step())
-    gate_backward_of_head(launched.args, step, item / step.args.heads,
-                          static_cast<int>(item % step.args.heads));
+  for (std::int64_t item = Warp::first_row(); item < args.batch * args.heads; item += Warp::row_step()) {
+    const std::int64_t row = item / args.heads, head = item % args.heads;
+    T* const dkv = static_cast<T*>(args.dkv) + ((step.t - 1) * args.batch + row) * 2 * args.dim +
+                   head * (args.dim / args.heads);
+    gate_backward_of_head(args, step, row, static_cast<int>(head), dkv, dkv + args.dim);
+  }
 }
 
 // The end of a half of the layer: y, which holds a product, becomes residual + drop(y), and `normalised` its
@@ -54,7 +80,7 @@ struct ResidualLaunch {
   void *normalised, *mean, *rstd;
 };
 
-template <int Threads>
+template <int Threads, class T>
 __global__ void residual_norm_kernel(ResidualLaunch launched) {
   using Rows = Team<Threads>;
   const Step step = launched.step.get();
@@ -65,7 +91,8 @@ __global__ void residual_norm_kernel(ResidualLaunch launched) {
   const float count = static_cast<float>(dim);
   for (std::int64_t row = Rows::first_row(); row < step.args.batch; row += Rows::row_step()) {
     const float* const residual = step.at(launched.residual, row, dim);
-    float *const y = step.at(launched.y, row, dim), *const to = step.at(launched.normalised, row, dim);
+    float* const y = step.at(launched.y, row, dim);
+    T* const to = step.at<T>(launched.normalised, row, dim);
     const std::int64_t first_element = (step.t * step.args.batch + row) * dim;
     float sum = 0;
     for (std::int64_t i = Rows::lane(); i < dim; i += Threads) {
@@ -79,7 +106,7 @@ __global__ void residual_norm_kernel(ResidualLaunch launched) {
         1.0f / sqrtf(Rows::reduce(squares, Plus{}) / count + static_cast<float>(step.args.eps));
     for (std::int64_t i = Rows::lane(); i < dim; i += Threads) {
       const float n = (y[i] - mean) * rstd;
-      to[i] = (weight != nullptr ? n * weight[i] : n) + (bias != nullptr ? bias[i] : 0.0f);
+      to[i] = static_cast<T>((weight != nullptr ? n * weight[i] : n) + (bias != nullptr ? bias[i] : 0.0f));
     }
     if (Rows::lane() == 0) {
       *step.at(launched.mean, row, 1) = mean;
@@ -102,7 +129,7 @@ struct NormGradientLaunch {
   void *to, *dropped;
 };
 
-template <int Threads>
+template <int Threads, class T>
 __global__ void norm_gradient_kernel(NormGradientLaunch launched) {
   using Rows = Team<Threads>;
   const Step step = launched.step.get();
@@ -121,68 +148,148 @@ __global__ void norm_gradient_kernel(NormGradientLaunch launched) {
     const float mean_g = Rows::reduce(sum_g, Plus{}) / count, mean_gn = Rows::reduce(sum_gn, Plus{}) / count;
     const float factor = dim == 1 ? 0.0f : rstd;  // as in layer_norm.cu: a row of one entry has no gradient
     const float* const from = step.at(launched.from, row, dim);
-    float *const to = step.at(launched.to, row, dim), *const dropped = step.at(launched.dropped, row, dim);
+    float* const to = step.at(launched.to, row, dim);
+    T* const dropped = step.at<T>(launched.dropped, row, dim);
     const std::int64_t first_element = (step.t * step.args.batch + row) * dim;
     for (std::int64_t i = Rows::lane(); i < dim; i += Threads) {
       const float g = weight != nullptr ? dy[i] * weight[i] : dy[i];
       const float sum = from[i] + factor * (g - mean_g - (x[i] - mean) * rstd * mean_gn);
       to[i] = sum;
-      dropped[i] = step.keep(launched.key, first_element + i) * sum;
+      dropped[i] = static_cast<T>(step.keep(launched.key, first_element + i) * sum);
     }
   }
 }
 
-// scratch = act(u).
-template <class Activation>
+// Stores u, which is in the scratch memory, and act(u).
+template <class Activation, class T>
 __global__ void activation_kernel(LaunchedStep launched) {
   const Step step = launched.get();
-  const float* const u = step.at(static_cast<const void*>(step.args.u), 0, step.args.mlp);
-  for (std::int64_t i = first_item(); i < step.args.batch * step.args.mlp; i += item_step())
-    static_cast<float*>(step.args.scratch)[i] = Activation::forward(u[i]);
+  T *const u = step.at<T>(step.args.u, 0, step.args.mlp), *const act = static_cast<T*>(launched.act);
+  for (std::int64_t i = first_item(); i < step.args.batch * step.args.mlp; i += item_step()) {
+    const float value = static_cast<const float*>(step.args.scratch)[i];
+    u[i] = static_cast<T>(value);
+    act[i] = static_cast<T>(Activation::forward(value));
+  }
 }
 
-// act = act(u), and du becomes the gradient of u from that of act(u).
-template <class Activation>
+// Stores act(u), and the gradient of u from that of act(u), which is in the scratch memory.
+template <class Activation, class T>
 __global__ void activation_backward_kernel(LaunchedStep launched) {
   const Step step = launched.get();
-  const float* const u = step.at(static_cast<const void*>(step.args.u), 0, step.args.mlp);
-  float *const act = step.at(step.args.act, 0, step.args.mlp), *const du =
-                                                                   step.at(step.args.du, 0, step.args.mlp);
+  const T* const u = step.at<T>(static_cast<const void*>(step.args.u), 0, step.args.mlp);
+  T *const act = step.at<T>(step.args.act, 0, step.args.mlp), *const du =
+                                                                  step.at<T>(step.args.du, 0, step.args.mlp);
   for (std::int64_t i = first_item(); i < step.args.batch * step.args.mlp; i += item_step()) {
-    act[i] = Activation::forward(u[i]);
-    du[i] = Activation::vjp(du[i], u[i]);
+    const float value = static_cast<float>(u[i]);
+    act[i] = static_cast<T>(Activation::forward(value));
+    du[i] = static_cast<T>(Activation::vjp(static_cast<const float*>(step.args.scratch)[i], value));
   }
 }
 
 // ---- host
 
+template <class To>
+struct Convert {
+  __device__ To operator()(float x) const { return static_cast<To>(x); }
+};
+
 // The launches of one step.
-struct Chain {
-  LaunchedStep step;
-
-  explicit Chain(const UnitRecurrenceArgs& args) : step{args, 0} {}
-
-  const UnitRecurrenceArgs& args() const { return step.args; }
-  // Returns this step of an array [time, batch, width].
-  void* now(const void* base, std::int64_t width) const {
-    return const_cast<float*>(static_cast<const float*>(base)) + step.t * args().batch * width;
+template <class T>
+class Chain {
+ public:
+  explicit Chain(const UnitRecurrenceArgs& args)
+      : step_{args, nullptr, nullptr, 0}, device_{DeviceType::cuda, device_index()} {
+    wo_ = weight(args.wo, args.dim * args.dim);
+    up_ = weight(args.up, args.mlp * args.dim);
+    down_ = weight(args.down, args.dim * args.mlp);
+    wkv_ = weight(args.wkv, 2 * args.dim * args.dim);
   }
-  const void* entries(const void* base, std::int64_t first) const {
-    return base == nullptr ? nullptr : static_cast<const float*>(base) + first;
+
+  void forward() {
+    const UnitRecurrenceArgs& a = args();
+    const std::int64_t dim = a.dim, mlp = a.mlp;
+    step_.kv = static_cast<float*>(room(a.batch * 2 * dim, Dtype::f32));
+    step_.act = room(a.batch * mlp, a.kept);
+    for (; step_.t < a.time; ++step_.t) {
+      heads("unit_recurrence_gate", gate_kernel<T>);
+      product(now<T>(a.o, dim), wo_, a.wo_bias, now(a.r, dim), dim, dim);
+      residual_norm("unit_recurrence_norm2",
+                    {step_, a.attn_key, a.x, a.r, a.norm2, a.norm2_bias, a.a2, a.mean2, a.rstd2});
+      product(now<T>(a.a2, dim), up_, a.up_bias, a.scratch, dim, mlp);
+      units("unit_recurrence_activation", activation_kernel<pointwise::Gelu, T>,
+            activation_kernel<pointwise::Relu, T>);
+      product(step_.act, down_, a.down_bias, now(a.h, dim), mlp, dim);
+      residual_norm("unit_recurrence_norm1",
+                    {step_, a.mlp_key, a.r, a.h, a.norm1, a.norm1_bias, a.a1, a.mean1, a.rstd1});
+      product(now<T>(a.a1, dim), wkv_, a.wkv_bias, step_.kv, dim, 2 * dim);
+    }
+    --step_.t;
+    copy_side(now(a.key, dim), dim, step_.kv, 2 * dim);
+    copy_side(now(a.value, dim), dim, step_.kv + dim, 2 * dim);
+  }
+
+  void backward() {
+    const UnitRecurrenceArgs& a = args();
+    const std::int64_t dim = a.dim, mlp = a.mlp;
+    step_.t = a.time - 1;
+    copy_side(now<T>(a.dkv, 2 * dim), 2 * dim, now(a.dkey, dim), dim);
+    copy_side(now<T>(a.dkv, 2 * dim) + dim, 2 * dim, now(a.dvalue, dim), dim);
+    for (; step_.t >= 0; --step_.t) {
+      product_back(now<T>(a.dkv, 2 * dim), wkv_, now(a.da1, dim), dim, 2 * dim);
+      norm_gradient("unit_recurrence_norm1_backward",
+                    {step_, a.mlp_key, a.da1, a.h, a.norm1, a.mean1, a.rstd1, a.dh, a.dh, a.dmlp_out});
+      product_back(now<T>(a.dmlp_out, dim), down_, a.scratch, mlp, dim);
+      units("unit_recurrence_activation_backward", activation_backward_kernel<pointwise::Gelu, T>,
+            activation_backward_kernel<pointwise::Relu, T>);
+      product_back(now<T>(a.du, mlp), up_, now(a.da2, dim), dim, mlp);
+      norm_gradient("unit_recurrence_norm2_backward",
+                    {step_, a.attn_key, a.da2, a.r, a.norm2, a.mean2, a.rstd2, a.dh, a.dx, a.do_out});
+      product_back(now<T>(a.do_out, dim), wo_, a.scratch, dim, dim);
+      heads("unit_recurrence_gate_backward", gate_backward_kernel<T>);
+    }
+  }
+
+ private:
+  const UnitRecurrenceArgs& args() const { return step_.args; }
+  // Returns this step of an array [time, batch, width].
+  template <class Stored = float>
+  Stored* now(void* base, std::int64_t width) const {
+    return static_cast<Stored*>(base) + step_.t * args().batch * width;
+  }
+  // Returns memory that lasts as long as this object.
+  void* room(std::int64_t elements, Dtype dtype) {
+    rooms_.push_back(Tensor::empty({elements}, dtype, device_));
+    return rooms_.back().raw_data();
+  }
+  // Returns a weight as products read it.
+  const void* weight(const void* from, std::int64_t elements) {
+    if (args().kept == Dtype::f32) return from;
+    void* const to = room(elements, args().kept);
+    launch_flat_map("unit_recurrence_weight", Convert<T>{}, elements, static_cast<T*>(to),
+                    static_cast<const float*>(from));
+    return to;
+  }
+  // Copies rows of dim numbers that are so many numbers apart.
+  template <class To>
+  void copy_side(To* to, std::int64_t to_stride, const float* from, std::int64_t from_stride) const {
+    WalkShape<2> shape;
+    shape.add_axis(args().batch, {to_stride, from_stride});
+    shape.add_axis(args().dim, {1, 1});
+    launch_map("unit_recurrence_side", Convert<To>{}, shape, to, from);
   }
 
   // y [batch, out] = x [batch, in] w^T + bias, for a weight w [out, in].
   void product(const void* x, const void* w, const void* bias, void* y, std::int64_t in,
                std::int64_t out) const {
-    GemmArgs g{Dtype::f32, false, true, args().batch, out, in, x, in, w, in, y, out};
+    GemmArgs g{args().kept, false, true, args().batch, out, in, x, in, w, in, y, out};
+    g.c_f32 = args().kept == Dtype::bf16;
     g.bias = bias;
     gemm(g);
   }
-  // dx [batch, in] = beta dx + dy [batch, out] w.
-  void product_back(const void* dy, const void* w, void* dx, std::int64_t in, std::int64_t out,
-                    double beta = 0) const {
-    GemmArgs g{Dtype::f32, false, false, args().batch, in, out, dy, out, w, in, dx, in};
-    g.beta = beta;
+  // dx [batch, in] = dy [batch, out] w.
+  void product_back(const void* dy, const void* w, void* dx, std::int64_t in, std::int64_t out) const {
+    GemmArgs g{args().kept, false, false, args().batch, in, out, dy, out, w, in, dx, in};
+    g.c_f32 = args().kept == Dtype::bf16;
     gemm(g);
   }
 
@@ -196,68 +303,38 @@ struct Chain {
       launch(name, block_kernel, grid_for(args().batch, 1, 64), kThreads, launched);
   }
   void heads(const char* name, void (*kernel)(LaunchedStep)) const {
-    launch(name, kernel, grid_for(args().batch * args().heads, Team<32>::kRowsPerBlock, 64), kThreads, step);
+    launch(name, kernel, grid_for(args().batch * args().heads, Team<32>::kRowsPerBlock, 64), kThreads, step_);
   }
   void units(const char* name, void (*gelu)(LaunchedStep), void (*relu)(LaunchedStep)) const {
-    launch(name, args().gelu ? gelu : relu, grid_for(args().batch * args().mlp, kThreads), kThreads, step);
+    launch(name, args().gelu ? gelu : relu, grid_for(args().batch * args().mlp, kThreads), kThreads, step_);
   }
   void residual_norm(const char* name, const ResidualLaunch& launched) const {
-    rows(name, residual_norm_kernel<32>, residual_norm_kernel<kThreads>, launched);
+    rows(name, residual_norm_kernel<32, T>, residual_norm_kernel<kThreads, T>, launched);
   }
   void norm_gradient(const char* name, const NormGradientLaunch& launched) const {
-    rows(name, norm_gradient_kernel<32>, norm_gradient_kernel<kThreads>, launched);
+    rows(name, norm_gradient_kernel<32, T>, norm_gradient_kernel<kThreads, T>, launched);
   }
 
-  void forward() const {
-    const UnitRecurrenceArgs& a = args();
-    const std::int64_t dim = a.dim, mlp = a.mlp;
-    heads("unit_recurrence_gate", gate_kernel);
-    product(now(a.o, dim), a.wo, a.wo_bias, now(a.r, dim), dim, dim);
-    residual_norm("unit_recurrence_norm2",
-                  {step, a.attn_key, a.x, a.r, a.norm2, a.norm2_bias, a.a2, a.mean2, a.rstd2});
-    product(now(a.a2, dim), a.up, a.up_bias, now(a.u, mlp), dim, mlp);
-    units("unit_recurrence_activation", activation_kernel<pointwise::Gelu>,
-          activation_kernel<pointwise::Relu>);
-    product(a.scratch, a.down, a.down_bias, now(a.h, dim), mlp, dim);
-    residual_norm("unit_recurrence_norm1",
-                  {step, a.mlp_key, a.r, a.h, a.norm1, a.norm1_bias, a.a1, a.mean1, a.rstd1});
-    product(now(a.a1, dim), a.wkv, a.wkv_bias, now(a.key, dim), dim, dim);
-    product(now(a.a1, dim), entries(a.wkv, dim * dim), entries(a.wkv_bias, dim), now(a.value, dim), dim, dim);
-  }
-
-  void backward() const {
-    const UnitRecurrenceArgs& a = args();
-    const std::int64_t dim = a.dim, mlp = a.mlp;
-    product_back(now(a.dkey, dim), a.wkv, now(a.da1, dim), dim, dim);
-    product_back(now(a.dvalue, dim), entries(a.wkv, dim * dim), now(a.da1, dim), dim, dim, 1);
-    norm_gradient("unit_recurrence_norm1_backward",
-                  {step, a.mlp_key, a.da1, a.h, a.norm1, a.mean1, a.rstd1, a.dh, a.dh, a.dmlp_out});
-    product_back(now(a.dmlp_out, dim), a.down, now(a.du, mlp), mlp, dim);
-    units("unit_recurrence_activation_backward", activation_backward_kernel<pointwise::Gelu>,
-          activation_backward_kernel<pointwise::Relu>);
-    product_back(now(a.du, mlp), a.up, now(a.da2, dim), dim, mlp);
-    norm_gradient("unit_recurrence_norm2_backward",
-                  {step, a.attn_key, a.da2, a.r, a.norm2, a.mean2, a.rstd2, a.dh, a.dx, a.do_out});
-    product_back(now(a.do_out, dim), a.wo, a.scratch, dim, dim);
-    heads("unit_recurrence_gate_backward", gate_backward_kernel);
-  }
+  LaunchedStep step_;
+  Device device_;
+  const void *wo_, *up_, *down_, *wkv_;
+  std::vector<Tensor> rooms_;
 };
 
 }  // namespace
 
 void unit_recurrence_forward(const UnitRecurrenceArgs& args) {
   require_f32("unit_recurrence", args.dtype);
-  if (fused_unit_recurrence_forward(args)) return;
-  require_f32("unit_recurrence", args.kept);
-  for (Chain chain(args); chain.step.t < args.time; ++chain.step.t) chain.forward();
+  if (args.one_kernel) return fused_unit_recurrence_forward(args);
+  for_activations("unit_recurrence", args.kept,
+                  [&](auto* type) { Chain<StoredIn<decltype(type)>>(args).forward(); });
 }
 
 void unit_recurrence_backward(const UnitRecurrenceArgs& args) {
   require_f32("unit_recurrence", args.dtype);
-  if (fused_unit_recurrence_backward(args)) return;
-  require_f32("unit_recurrence", args.kept);
-  Chain chain(args);
-  for (chain.step.t = args.time - 1; chain.step.t >= 0; --chain.step.t) chain.backward();
+  if (args.one_kernel) return fused_unit_recurrence_backward(args);
+  for_activations("unit_recurrence", args.kept,
+                  [&](auto* type) { Chain<StoredIn<decltype(type)>>(args).backward(); });
 }
 
 }  // namespace eddy::cuda

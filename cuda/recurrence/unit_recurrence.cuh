@@ -180,18 +180,18 @@ __device__ void gate_of_head(const UnitRecurrenceArgs& args, const Step& step, s
   own.for_each([&](int j, int i) { o[i] = static_cast<T>(px * own.vx.at(j, i) + ph * own.vh.at(j, i)); });
 }
 
-// Its gradient. From do, in the scratch memory: dq, dkx, dvx of this step; the shares of kh and vh are added
-// to the step before.
-__device__ inline void gate_backward_of_head(const UnitRecurrenceArgs& args, const Step& step,
-                                             std::int64_t row, int head) {
+// Its gradient. From do, in the scratch memory: dq, dkx, dvx of this step; and, to dkh and dvh, the gradients of
+// this head's key and value of the step before, if there is one: those in dkey and dvalue and this step's share.
+template <class T>
+__device__ void gate_backward_of_head(const UnitRecurrenceArgs& args, const Step& step, std::int64_t row,
+                                      int head, T* dkh, T* dvh) {
   using Warp = Team<32>;
   const HeadOfRow own(args, step, row, head);
   const bool gives = step.t > 0;
   const std::int64_t before = (step.t - 1) * args.batch * args.dim + own.place;
-  float *const dkh = static_cast<float*>(args.dkey) + before, *const dvh =
-                                                                  static_cast<float*>(args.dvalue) + before;
   const HeadEntries dout(static_cast<const float*>(args.scratch) + own.place, own.d),
-      dkh_before(gives ? dkh : nullptr, own.d), dvh_before(gives ? dvh : nullptr, own.d);
+      dkh_before(gives ? static_cast<const float*>(args.dkey) + before : nullptr, own.d),
+      dvh_before(gives ? static_cast<const float*>(args.dvalue) + before : nullptr, own.d);
   const float g = step.at(args.gate, row, args.heads)[head];
   const float ph = g * own.keep[0], px = (1.0f - g) * own.keep[1];
   float* const dq = step.at(args.dqkv, row, 3 * args.dim) + head * own.d;
@@ -212,8 +212,8 @@ __device__ inline void gate_backward_of_head(const UnitRecurrenceArgs& args, con
     dq[i] = ds * (own.kh.at(j, i) - own.kx.at(j, i));
     dkx[i] = -ds * own.q.at(j, i);
     if (!gives) return;
-    dkh[i] = dkh_before.at(j, i) + ds * own.q.at(j, i);
-    dvh[i] = dvh_before.at(j, i) + ph * dout.at(j, i);
+    dkh[i] = static_cast<T>(dkh_before.at(j, i) + ds * own.q.at(j, i));
+    dvh[i] = static_cast<T>(dvh_before.at(j, i) + ph * dout.at(j, i));
   });
 }
 

@@ -10,19 +10,15 @@
 #include "cuda/recurrence/unit_recurrence_fused.h"
 
 #include "cuda/recurrence/fused_recurrence.cuh"
+#include "tensor/base/error.h"
 
 namespace eddy::cuda {
 namespace {
 
-constexpr int kLaunches = 18;  // of a step of the chain, forward and backward
+constexpr int kLaunches = 16;  // of a step of the chain, forward and backward
 
-bool runs_fused(const UnitRecurrenceArgs& args) {
-  bool fits = args.kept == Dtype::bf16;
-  if (args.products != Dtype::bf16)
-    unit_recurrence_supports({args.dim, args.mlp, args.heads, args.sequences, 1,
-                              args.time * args.batch * args.dim, args.products, &fits});
-  return fits;
-}
+constexpr const char* kNoKernel =
+    "unit_recurrence: the GPU has no kernel for these sizes (ask unit_recurrence_supports first)";
 
 }  // namespace
 
@@ -30,12 +26,12 @@ void unit_recurrence_supports(const RecurrenceSupportQuery& query) {
   answer<UnitRecurrenceArgs>("unit_recurrence", query, true, kLaunches, forward_of, backward_of);
 }
 
-bool fused_unit_recurrence_forward(const UnitRecurrenceArgs& args) {
-  return runs_fused(args) && run(args, forward_of(args));
+void fused_unit_recurrence_forward(const UnitRecurrenceArgs& args) {
+  if (!run(args, forward_of(args))) throw DeviceError(kNoKernel);
 }
 
-bool fused_unit_recurrence_backward(const UnitRecurrenceArgs& args) {
-  return runs_fused(args) && run(args, backward_of(args));
+void fused_unit_recurrence_backward(const UnitRecurrenceArgs& args) {
+  if (!run(args, backward_of(args))) throw DeviceError(kNoKernel);
 }
 
 }  // namespace eddy::cuda

@@ -24,10 +24,9 @@ void unit_recurrence_supports(const RecurrenceSupportQuery& query);
 void block_forget_supports(const RecurrenceSupportQuery& query);
 void block_accumulate_supports(const RecurrenceSupportQuery& query);
 
-// Runs the whole chain of the unit recurrence, or its gradient, if the fused kernels are to; returns whether it did.
-// With products in bf16 the rows are stored as the capability query answered, so that decides, forward and
-// backward; in f32 it is asked here.
-bool fused_unit_recurrence_forward(const UnitRecurrenceArgs& args);
-bool fused_unit_recurrence_backward(const UnitRecurrenceArgs& args);
+// Runs the whole chain of the unit recurrence, or its gradient.
+// errors: DeviceError if the kernels do not support the call.
+void fused_unit_recurrence_forward(const UnitRecurrenceArgs& args);
+void fused_unit_recurrence_backward(const UnitRecurrenceArgs& args);
 
 }  // namespace eddy::cuda

@@ -52,11 +52,10 @@ struct StateRecurrenceArgs : RecurrenceArgs {
   const void *wkv, *wkv_bias;
   void *key, *value;  // of LN1(h), saved
 
-  // Backward only. dh, dkey and dvalue are read and overwritten: dkey and dvalue end as the whole gradients of
-  // key and value; dh ends undefined.
+  // Backward only. dh, dkey and dvalue are read and overwritten. On the CPU dkey and dvalue end as the whole
+  // gradients of key and value; otherwise they and dh end undefined.
   void *dkey, *dvalue, *dqkv;
-  // [.., 2 dim]: dkey and dvalue side by side, as products read them; null if `kept` is `dtype`, where products
-  // read dkey and dvalue themselves.
+  // [.., 2 dim]: the whole gradients of key and value side by side, as products read them; null on the CPU.
   void* dkv;
 };
 

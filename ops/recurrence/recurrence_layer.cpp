@@ -281,7 +281,7 @@ UnitRecurrenceResult run_chain(const char* op, const RunKernel& run, const Steps
                      dv = writable_gradient(context, 2);
         StateRecurrenceArgs a = args;
         const Tensor dx = rows_like(sh, a.dim, sh.dtype()), dqkv = rows_like(sh, 3 * a.dim, sh.dtype());
-        const Tensor dkv = a.kept == a.dtype ? Tensor() : rows_like(sh, 2 * a.dim, a.kept);
+        const Tensor dkv = sh.device().type == DeviceType::cuda ? rows_like(sh, 2 * a.dim, a.kept) : Tensor();
         const BackwardRows back(a, sh, rows.u);
         a.dh = dh.raw_data();
         a.dkey = dk.raw_data();
@@ -296,7 +296,7 @@ UnitRecurrenceResult run_chain(const char* op, const RunKernel& run, const Steps
         if (sink.needs(kX)) sink.give(kX, dx);
         if (sink.needs(kQkv)) sink.give(kQkv, dqkv);
         give_weight_gradients(context, kWeights, sh, rows, back);
-        // For the rows of k and v of wqkv: one product if the kernel stored both gradients side by side, else
+        // For the rows of k and v of wqkv: one product if the kernel stored both gradients side by side, as a GPU's do, else
         // two.
         const std::vector<Tensor> dkeys = dkv.defined() ? std::vector{dkv} : std::vector{dk, dv};
         if (sink.needs(kWeights + kWqkv))

@@ -30,9 +30,9 @@ void set_panels(UnitRecurrenceArgs& args, const UnitRecurrenceWeights& w, Packed
   }
 }
 
-// Whether x's device runs all steps as one kernel, which stores bf16 where products are bf16.
+// Whether x's device runs all steps as one kernel.
 bool one_kernel(const Tensor& x, const UnitRecurrenceWeights& w, const UnitRecurrenceOptions& options) {
-  if (x.device() == kCpu || options.products != Dtype::bf16) return false;
+  if (x.device() == kCpu) return false;
   check_weights("unit_recurrence", w, x, options);
   bool fits = false;
   unit_recurrence_supports_slot(
@@ -57,16 +57,17 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
     fail<ShapeError>("unit_recurrence: x has shape {} ([time, batch, dim], none of them 0)",
                      to_string(x.shape()));
   const Tensor first_key = contiguous_or_none(key), first_value = contiguous_or_none(value);
-  const auto run = [weights, key0 = data_or_null(first_key), value0 = data_or_null(first_value)](
-                       const Device& device, const StateRecurrenceArgs& state) {
-    UnitRecurrenceArgs args{state, key0, value0, {}};
+  const auto run = [weights, key0 = data_or_null(first_key), value0 = data_or_null(first_value),
+                    fused = one_kernel(x, weights, options)](const Device& device,
+                                                             const StateRecurrenceArgs& state) {
+    UnitRecurrenceArgs args{state, key0, value0, {}, fused};
     PackedWeights packed;
     if (device == kCpu) set_panels(args, weights, packed);
     (state.dh == nullptr ? unit_recurrence_forward_slot : unit_recurrence_backward_slot)(device, args);
   };
   const std::int64_t batch = x.dim(1);
   return run_chain("unit_recurrence", run, {x.dim(0), batch, batch, 1, 1, {}}, x, qkv, weights, options,
-                   one_kernel(x, weights, options), {first_key, first_value});
+                   x.device().type == DeviceType::cuda, {first_key, first_value});
 }
 
 }  // namespace eddy

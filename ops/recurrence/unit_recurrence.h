@@ -21,7 +21,7 @@
 //   multiply-adds, backward         as many again, and as many again for the weight gradients
 //   saved for backward              x, q, kx, vx, kh, vh, o, r, a2, h, a1 (D each), u (M), g (heads) and four
 //                                   norm statistics: in f32 at M = 4 D 60 D bytes, and the statistics
-//   saved by a GPU's fused kernel   the same, with o, a1, a2 and u in bf16 where products are bf16
+//   saved by a GPU                  the same, with o, a1, a2 and u in bf16 where products are bf16
 //                                   (RecurrenceArgs::kept): 46 D bytes
 //
 // Source: Kausik, "Recurrent Transformers" (2025). The projections q, kx, vx can be computed before
@@ -44,9 +44,8 @@ struct UnitRecurrenceOptions {
   double eps = 1e-5;
   double dropout = 0;  // rate; 0 in evaluation
   // bf16: products may round their operands to bf16, with sums in f32; a kernel may be more exact. The op
-  // chooses bf16 itself if x is bf16. The fused kernels of a GPU do round, and the weight gradients after
-  // them are bf16 products. On the CPU, and in the plain kernels of a GPU, everything stays f32. There,
-  // rounding would move more bytes than it saves over TF32, which is on in bf16 runs (set_tf32).
+  // chooses bf16 itself if x is bf16. A GPU's kernels do round, and the weight gradients after them are bf16
+  // products. On the CPU everything stays f32.
   Dtype products = Dtype::f32;
   // Random keys of the dropout masks.
   RandomKey gate_key;  // of the two probabilities of each head: elements ((t B + b) H + j) 2 + {0: h, 1: x}
@@ -72,6 +71,7 @@ struct UnitRecurrenceArgs : StateRecurrenceArgs {
   // On the CPU: wk, wv, wo, up and down packed (ops/product/packed_gemm.h), transposed for the forward pass. A
   // weight without panels is read as it is stored, in the forward pass only.
   const void* panels[5];
+  bool one_kernel;  // on a GPU, forward and backward: one kernel for all steps
 };
 extern Slot<UnitRecurrenceArgs> unit_recurrence_forward_slot, unit_recurrence_backward_slot;
 extern Slot<RecurrenceSupportQuery> unit_recurrence_supports_slot;

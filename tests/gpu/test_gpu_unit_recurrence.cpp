@@ -137,11 +137,12 @@ std::string text_of(const Case& c, Dtype products) {
                      c.time, c.batch, c.dim, c.mlp, c.heads);
 }
 
-void check(const Case& c, Dtype products) {
+void check(const Case& c, Dtype products, const char* kernels = "recurrence=fused") {
   const Tensors inputs = inputs_of(c), dys = dys_of(c);
   const Tensors want = run(c, inputs, dys, Dtype::f32);
   const auto on_gpu = [&] { return to_cpu(run(c, inputs_on_gpu(inputs), inputs_on_gpu(dys), products)); };
-  const Fused choice;
+  const Fused back_to_plain_at_the_end;
+  set_gpu_kernels(kernels);
   const Tensors got = on_gpu();
   const bool exact = products == Dtype::f32;
   const double unit = exact ? epsilon(Dtype::f32) : kBf16Rounding,
@@ -178,6 +179,10 @@ TEST_SUITE("device") {
     for (const Case& c : kCases) check(c, Dtype::bf16);
     if (!kEmulated)
       for (const Case& c : kLargeCases) check(c, Dtype::bf16);
+  }
+
+  TEST_CASE("the plain unit recurrence with products in bf16 equals the CPU's in f64 within their rounding") {
+    for (const Case& c : kCases) check(c, Dtype::bf16, "plain");
   }
 
   TEST_CASE("the two kernels of the unit recurrence add in different orders") {
