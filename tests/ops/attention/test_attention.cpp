@@ -1,5 +1,5 @@
-// Blocked attention against plain loops, on every instruction set of this processor, and the contract of its
-// forms.
+// Blocked attention against its composed form, on every instruction set of this processor, and the contract
+// of its forms.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -93,7 +93,7 @@ void compare_with_composed(Dtype dtype, const AttentionOptions& options) {
 
 }  // namespace
 
-TEST_CASE("blocked attention equals plain loops in result and gradients on every instruction set") {
+TEST_CASE("blocked attention equals its composed form in result and gradients on every instruction set") {
   for (const Dtype dtype : {Dtype::f32, Dtype::f64})
     for (const bool causal : {false, true}) {
       AttentionOptions options;

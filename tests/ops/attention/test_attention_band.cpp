@@ -1,4 +1,4 @@
-// Attention within a band and with tables: against a dense masked softmax, against plain loops, and the
+// Attention within a band and with tables: against a dense masked softmax, against the composed form, and the
 // contract of the options.
 #include <doctest/doctest.h>
 
@@ -149,7 +149,7 @@ TEST_CASE("attention within a band equals a dense masked softmax") {
     }
 }
 
-TEST_CASE("bands and tables equal plain loops in result and gradients on every instruction set") {
+TEST_CASE("bands and tables equal the composed form in result and gradients on every instruction set") {
   const char* const names[] = {"y", "dq", "dk", "dv", "dhead_scale", "dbias", "dpositions"};
   for (const Dtype dtype : {Dtype::f32, Dtype::f64})
     for (const Case& c : kCases) {
