@@ -6,6 +6,7 @@
 
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"
+#include "tensor/memory/recycled.h"
 #include "tensor/transfer.h"
 
 namespace eddy {
@@ -32,7 +33,7 @@ void row_major(const Shape& shape, std::int64_t* strides) {
 Tensor Tensor::over(Ref<Buffer> buffer, std::int64_t offset, const Shape& shape, const std::int64_t* strides,
                     Dtype dtype) {
   Tensor tensor;
-  tensor.impl_ = make_ref<Impl>();
+  tensor.impl_ = Ref<Impl>(new Recycled<Impl>);
   tensor.impl_->buffer = std::move(buffer);
   tensor.impl_->offset = offset;
   tensor.impl_->shape = shape;
@@ -48,7 +49,7 @@ Tensor Tensor::empty(const Shape& shape, Dtype dtype, Device device) {
       fail<OutOfMemoryError>("tensor: {} of {} is more than 2^63 bytes", to_string(shape), dtype_name(dtype));
   std::int64_t strides[kMaxRank];
   row_major(shape, strides);
-  return over(make_ref<Buffer>(bytes, device), 0, shape, strides, dtype);
+  return over(Ref<Buffer>(new Recycled<Buffer>(bytes, device)), 0, shape, strides, dtype);
 }
 
 Tensor Tensor::zeros(const Shape& shape, Dtype dtype, Device device) {

@@ -310,16 +310,14 @@ void backward_into(const Parts& x, const Mixed& mixed, const Tensor& doutput, co
   attention_backward_slot(x.q.device(), args);
 }
 
-// x as [batch, time, heads, head_size], on the same bytes.
-Tensor of_heads(const Tensor& x, std::int64_t heads) {
-  return raw::reshape(x, {x.dim(0), x.dim(1), heads, x.dim(2) / heads});
-}
-
-// Part 0 .. count - 1 of the columns of a [batch, time, count dim] tensor in that form.
+// Part 0 .. count - 1 of the columns of a [batch, time, count dim] tensor as [batch, time, heads, head_size], on the
+// same bytes.
 Tensor packed_part(const Tensor& x, int part, int count, std::int64_t heads) {
   if (!x.defined()) return {};
-  const std::int64_t dim = x.dim(2) / count;
-  return of_heads(raw::narrow(x, 2, part * dim, dim), heads);
+  const std::int64_t dim = x.dim(2) / count, head_size = dim / heads, step = x.strides()[2];
+  const std::int64_t strides[] = {x.strides()[0], x.strides()[1], head_size * step, step};
+  return Tensor::over(x.buffer(), x.offset() + part * dim * step, {x.dim(0), x.dim(1), heads, head_size},
+                      strides, x.dtype());
 }
 
 // How the inputs of a node hold the parts; the same for its gradients, of which any may be undefined.

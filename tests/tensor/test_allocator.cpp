@@ -8,9 +8,11 @@
 #include <cstring>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tensor/base/error.h"
+#include "tensor/memory/recycled.h"
 #include "tensor/tensor.h"
 #include "tests/support/errors.h"
 
@@ -170,6 +172,42 @@ TEST_CASE("allocator: tensors give their memory back with the last handle") {
     CHECK(cpu().stats().live_bytes >= before + 40'000);
   }
   CHECK(cpu().stats().live_bytes == before);
+}
+
+namespace {
+struct Object {
+  virtual ~Object() = default;
+  std::int64_t value = 7;
+};
+}  // namespace
+
+TEST_CASE("recycled: a new object begins anew in the memory of the last one") {
+  Object* const first = new Recycled<Object>;
+  first->value = 8;
+  const auto memory = reinterpret_cast<std::uintptr_t>(first);
+  delete first;
+  Object* const second = new Recycled<Object>;
+#if !defined(__SANITIZE_ADDRESS__)
+  CHECK(reinterpret_cast<std::uintptr_t>(second) == memory);
+#endif
+  CHECK(second->value == 7);
+  delete second;
+}
+
+TEST_CASE("recycled: objects of one thread can end on another, more of them than a thread keeps") {
+  std::vector<Object*> objects;
+  std::set<const Object*> places;
+  for (int i = 0; i < 1000; ++i) {
+    objects.push_back(new Recycled<Object>);
+    places.insert(objects.back());
+  }
+  CHECK(places.size() == 1000);
+  std::thread([&] {
+    for (const Object* object : objects) delete object;
+  }).join();
+  Object* const next = new Recycled<Object>;
+  CHECK(next->value == 7);
+  delete next;
 }
 
 TEST_CASE("allocator: a device this build does not have is an error") {
