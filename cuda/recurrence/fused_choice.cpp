@@ -22,13 +22,13 @@ void note_fused(const char* op) {
   note_kernels(fmt::format("{} runs as one kernel for all steps", op));
 }
 
-// In microseconds, expected and not measured. A launch of the chain is a small kernel and the gap before it. A step
-// of the fused kernels has ten phases, each with a grid barrier and slices of 32 rows; a call first loads the
-// weights, twice.
-bool fused_wins(std::int64_t rows, std::int64_t steps, int launches) {
-  constexpr double kLaunch = 5.5, kBarrier = 2.5, kSlice = 4, kWeights = 80, kPhases = 10;
-  const auto slices = static_cast<double>((rows + 31) / 32);
-  const double fused = kPhases * (kBarrier + kSlice * slices) + 2 * kWeights / static_cast<double>(steps);
+// In microseconds, expected and not measured (README.md). A launch of the chain is a small kernel and the gap before
+// it. A step of the fused kernels has ten phases, each with a grid barrier and slices of 32 rows; a call first loads
+// the weights, in both directions.
+bool fused_wins(std::int64_t rows, std::int64_t steps, int launches, Dtype products) {
+  constexpr double kLaunch = 5.5, kBarrier = 1.2, kWeights = 80, kPhases = 10;
+  const double slice = products == Dtype::bf16 ? 2.7 : 5.5, slices = static_cast<double>((rows + 31) / 32);
+  const double fused = kPhases * (kBarrier + slice * slices) + 2 * kWeights / static_cast<double>(steps);
   return fused < kLaunch * launches;
 }
 

@@ -452,7 +452,7 @@ void answer(const char* op, const RecurrenceSupportQuery& query, bool fits, int 
   if (automatic && *query.fits) {
     const std::int64_t rows = (query.sequences + groups - 1) / groups * query.block * there.halves,
                        steps = query.elements / (args.batch * args.dim);
-    *query.fits = fused_wins(rows, std::max(steps, std::int64_t{1}), launches);
+    *query.fits = fused_wins(rows, std::max(steps, std::int64_t{1}), launches, query.products);
   }
   if (!automatic && !*query.fits) warn_not_fused(op, query);
   if (automatic && *query.fits) note_fused(op);

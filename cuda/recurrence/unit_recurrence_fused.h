@@ -14,7 +14,7 @@ void note_fused(const char* op);
 
 // Returns whether the fused kernels are expected to take less time than the composed chain, both directions
 // together, when a group has `rows` rows of a step; `launches` are those of a step of the chain.
-bool fused_wins(std::int64_t rows, std::int64_t steps, int launches);
+bool fused_wins(std::int64_t rows, std::int64_t steps, int launches, Dtype products);
 
 // Answers whether such a recurrence runs on the fused kernels, forward and backward. They must not be refused
 // (set_gpu_kernels), must win unless they are asked for, and support the sizes: dim and mlp are multiples of 32, dim

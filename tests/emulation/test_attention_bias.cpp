@@ -59,7 +59,6 @@ TEST_SUITE("device") {
       CHECK((alone.tables == 1 && alone.slices == 0));
       CHECK((with_keys.tables == 1 && with_keys.slices == 0));
     }
-    set_gpu_kernels("plain");
   }
 
   TEST_CASE("the gradient of a bias over more distances than fit is summed by the kernel of the tables") {
@@ -71,7 +70,6 @@ TEST_SUITE("device") {
         CHECK(counts.slices == (keys == 3057 ? 0 : 1));
       }
     }
-    set_gpu_kernels("plain");
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include "autograd/tape.h"
 #include "cuda/core/launch.cuh"
+#include "cuda/recurrence/unit_recurrence_fused.h"
 #include "cuda/runtime/context.h"
 #include "ops/product/matmul.h"
 #include "tensor/base/error.h"
@@ -182,17 +183,25 @@ TEST_SUITE("device") {
     std::printf("\n%-18s %16s %16s\n", "", "a block: plain", "a call: fused");
     for (const char* name : {"unit_forget", "block_forget", "block_accumulate"}) {
       CAPTURE(name);
+      set_gpu_kernels("plain");
       const auto four = launches_of_blocks(name, 4), five = launches_of_blocks(name, 5);
       set_gpu_kernels("recurrence=fused");
       const auto fused = launches_of_blocks(name, 4);
       CHECK(launches_of_blocks(name, 5) == fused);
-      set_gpu_kernels("plain");
       std::printf("%-18s %9lld + %4lld %9lld + %4lld\n", name,
                   static_cast<long long>(five.first - four.first),
                   static_cast<long long>(five.second - four.second), static_cast<long long>(fused.first),
                   static_cast<long long>(fused.second));
     }
     std::fflush(stdout);
+  }
+
+  TEST_CASE("a recurrence is expected to win fused where groups have few rows and the call has some steps") {
+    CHECK(cuda::fused_wins(32, 256, 16, Dtype::bf16));  // width 384, 256 sequences
+    CHECK_FALSE(cuda::fused_wins(128, 256, 16, Dtype::bf16));
+    CHECK_FALSE(cuda::fused_wins(32, 1, 16, Dtype::bf16));
+    CHECK(cuda::fused_wins(128, 256, 33, Dtype::bf16));  // a chain of more launches
+    CHECK_FALSE(cuda::fused_wins(86, 256, 16, Dtype::f32));
   }
 
   TEST_CASE("a linear layer with ReLU clips in its product and launches one kernel more for its gradient") {

@@ -79,11 +79,9 @@ const AttentionCase kBiasCases[] = {
     {1, 70, 131, 2, 2, 64, 3, 60, true, true, true, true, kNoPositions},
 };
 
-// Takes the choice back at the end of a test.
-struct KernelChoice {
-  explicit KernelChoice(const std::string& kernel) { set_gpu_kernels("attention=" + kernel); }
-  ~KernelChoice() { set_gpu_kernels("plain"); }
-};
+void choose(const std::string& kernel) {
+  set_gpu_kernels("attention=" + kernel);
+}
 
 // The numbers on the GPU, q and both places of k and v as bf16 and the tables as f32; with a gap, inside
 // wider rows of NaN, the past's wider by `past_gap`.
@@ -141,14 +139,14 @@ void check(const AttentionCase& c) {
 TEST_SUITE("device") {
   TEST_CASE(
       "attention on tensor cores equals plain loops in result and every gradient and repeats its bits") {
-    const KernelChoice choice("mma");
+    choose("mma");
     for (const AttentionCase& c : kCases) check(c);
     if (!kEmulated)
       for (const AttentionCase& c : kLargeCases) check(c);
   }
 
   TEST_CASE("attention with wgmma equals plain loops in result and every gradient and repeats its bits") {
-    const KernelChoice choice("wgmma");
+    choose("wgmma");
     for (const AttentionCase& c : kCases) check(c);
     for (const AttentionCase& c : kLongCases) check(c);
     if (!kEmulated)
@@ -157,7 +155,7 @@ TEST_SUITE("device") {
 
   // They round less than those on tensor cores, and are held to the same.
   TEST_CASE("plain attention in bf16 equals plain loops in result and every gradient and repeats its bits") {
-    const KernelChoice choice("plain");
+    choose("plain");
     for (const AttentionCase& c : kCases) check(c);
     for (const AttentionCase& c : kLongCases) check(c);
     if (!kEmulated)
@@ -168,7 +166,7 @@ TEST_SUITE("device") {
   // neither: what differs is the order of sums, of up to 200 terms here, and of the 128 products in a score.
   TEST_CASE("the gradient of a bias is the same from the kernels for dq and from that of the tables") {
     for (const char* const kernel : {"mma", "wgmma"}) {
-      const KernelChoice choice(kernel);
+      choose(kernel);
       for (const AttentionCase& c : kBiasCases) {
         check(c);
         const Tensors inputs = on_gpu(attention_inputs(c, Dtype::bf16), 0);
@@ -185,7 +183,7 @@ TEST_SUITE("device") {
 
   TEST_CASE("attention to keys in two places equals plain loops for all kernels and repeats its bits") {
     for (const char* const kernel : {"plain", "mma", "wgmma"}) {
-      const KernelChoice choice(kernel);
+      choose(kernel);
       for (const AttentionCase& c : kPastCases) check(c);
     }
   }
@@ -193,7 +191,7 @@ TEST_SUITE("device") {
   // The tiles are the same, whatever place their rows come from.
   TEST_CASE("attention to keys in two places has the bits of the same keys in one") {
     for (const char* const kernel : {"plain", "mma", "wgmma"}) {
-      const KernelChoice choice(kernel);
+      choose(kernel);
       for (const AttentionCase& c : kPastCases) {
         const Tensors inputs = attention_inputs(c, Dtype::bf16);
         const Tensor dy = to_gpu(raw::cast(attention_cotangent(c, Dtype::bf16), Dtype::bf16));
@@ -213,7 +211,7 @@ TEST_SUITE("device") {
     const Tensors inputs = on_gpu(attention_inputs(c, Dtype::bf16), 0);
     const Tensor dy = to_gpu(raw::cast(attention_cotangent(c, Dtype::bf16), Dtype::bf16));
     for (const char* const kernel : {"plain", "mma", "wgmma"}) {
-      const KernelChoice choice(kernel);
+      choose(kernel);
       const Tensors want = to_cpu(run_attention(attention, c, inputs, dy));
       Tensors got;
       const auto work = capture(gpu(), [&] { got = run_attention(attention, c, inputs, dy); });
@@ -232,7 +230,7 @@ TEST_SUITE("device") {
     set_gpu_kernels("plain");
     const Tensors plain = to_cpu(run_attention(attention, c, x, dy));
     for (const char* const kernel : {"mma", "wgmma"}) {
-      const KernelChoice choice(kernel);
+      choose(kernel);
       const Tensors tensor_core = to_cpu(run_attention(attention, c, x, dy));
       CHECK_FALSE(bit_difference("y", tensor_core[0], plain[0]).empty());
       for (std::size_t i = 0; i < 4; ++i) {
@@ -246,7 +244,7 @@ TEST_SUITE("device") {
       const Tensor x = to_gpu(raw::cast(sample_normal({1, 20, 1, head_size}, "x"), dtype));
       set_gpu_kernels("plain");
       const Tensor plain = to_cpu(attention(x, x, x));
-      const KernelChoice choice("wgmma");
+      choose("wgmma");
       expect_none(bit_difference("y", to_cpu(attention(x, x, x)), plain));
     }
   }
@@ -254,7 +252,7 @@ TEST_SUITE("device") {
   TEST_CASE("a NaN or an infinity in a query reaches its own row of the result on tensor cores") {
     for (const auto& [kernel, bad] :
          {std::pair{"mma", NAN}, {"mma", INFINITY}, {"wgmma", NAN}, {"wgmma", INFINITY}}) {
-      const KernelChoice choice(kernel);
+      choose(kernel);
       const Tensor q = raw::cast(sample_normal({1, 70, 1, 32}, "q"), Dtype::f32);
       const Tensor k = to_gpu(raw::cast(sample_normal({1, 70, 1, 32}, "k"), Dtype::bf16));
       q.mutable_data<float>()[5 * 32] = bad;

@@ -26,11 +26,6 @@ using namespace eddy::spec_check;
 
 namespace {
 
-struct Fused {
-  Fused() { set_gpu_kernels("recurrence=fused"); }
-  ~Fused() { set_gpu_kernels("plain"); }
-};
-
 struct Case {
   const char* model;
   std::int64_t batch, time, block, dim, heads, mlp, layers;
@@ -169,7 +164,7 @@ TEST_SUITE("device") {
   TEST_CASE("a model on the fused block recurrence equals the composed one and repeats its bits") {
     for (const Case& c : kCases) {
       const auto want = run(c, Dtype::f64, kCpu);
-      const Fused choice;
+      set_gpu_kernels("recurrence=fused");
       const auto got = run(c, Dtype::f32, gpu());
       check(got, want, c, 1e-4, 1e-3);
       poison_gpu();
@@ -192,7 +187,7 @@ TEST_SUITE("device") {
     const Tensors dys{on_gpu_in_f32(sample_normal({kSequences * kPositions, kDim}, "dh")),
                       on_gpu_in_f32(sample_normal({kSequences * kPositions, kDim}, "dkey")),
                       on_gpu_in_f32(sample_normal({kSequences * kPositions, kDim}, "dvalue"))};
-    const Fused choice;
+    set_gpu_kernels("recurrence=fused");
     const auto run_in = [&](Dtype products) {
       Tensors t;
       for (const Tensor& x : inputs) t.push_back(require_grad(raw::alias(x)));
@@ -214,7 +209,7 @@ TEST_SUITE("device") {
     constexpr std::int64_t kSequences = 3, kBlock = 20, kPositions = 50;
     const Tensors inputs = accumulate_inputs(kSequences * kPositions);
     const Tensor dy = on_gpu_in_f32(sample_normal(inputs[0].shape(), "dy"));
-    const Fused choice;
+    set_gpu_kernels("recurrence=fused");
     const auto run_in = [&](Dtype products) {
       Tensors t;
       for (const Tensor& x : inputs) t.push_back(require_grad(raw::alias(x)));
@@ -245,7 +240,7 @@ TEST_SUITE("device") {
     constexpr std::int64_t kSequences = 2, kBlock = 4, kPositions = 10;
     const Tensors inputs = accumulate_inputs(kSequences * kPositions);
     const NoGrad no_grad;
-    const Fused choice;
+    set_gpu_kernels("recurrence=fused");
     auto options = options_of<BlockAccumulateOptions>(4, kSequences, kBlock);
     options.chain.dropout = 0.2;
     for (std::uint64_t i = 0; i < 6 * 3; ++i) options.keys.push_back(random_key(3, "masks", i));
@@ -267,7 +262,7 @@ TEST_SUITE("device") {
     wide.heads = 1;
     for (const Case& c : {hidden, wide}) {
       const auto want = run(c, Dtype::f32, gpu());
-      const Fused choice;
+      set_gpu_kernels("recurrence=fused");
       CHECK(same_bits(run(c, Dtype::f32, gpu()), want));
     }
   }
@@ -276,7 +271,7 @@ TEST_SUITE("device") {
     const Tensor x = Tensor::zeros({6, 32}, Dtype::f32, gpu());
     set_gpu_kernels("plain");
     CHECK_FALSE(block_forget_fits(x, 64, options_of(2, 2, 3)));  // not chosen
-    const Fused choice;
+    set_gpu_kernels("recurrence=fused");
     CHECK(block_forget_fits(x, 64, options_of(2, 2, 3)));
     CHECK_FALSE(block_forget_fits(to_cpu(x), 64, options_of(2, 2, 3)));
     CHECK_FALSE(block_forget_fits(x, 48, options_of(2, 2, 3)));

@@ -29,11 +29,6 @@ using namespace eddy::spec_check;
 
 namespace {
 
-struct Fused {
-  Fused() { set_gpu_kernels("products=fused"); }
-  ~Fused() { set_gpu_kernels("plain"); }
-};
-
 enum class Form { f32, tf32, bf16, bf16_parameters };
 constexpr const char* kFormNames[] = {"f32", "TF32", "bf16 with f32 parameters", "bf16"};
 constexpr Form kForms[] = {Form::f32, Form::tf32, Form::bf16, Form::bf16_parameters};
@@ -159,7 +154,7 @@ void check_all_taken() {
 
 TEST_SUITE("device") {
   TEST_CASE("the gradient of a bias summed in a product is that of f64 in every precision") {
-    const Fused fused;
+    set_gpu_kernels("products=fused");
     for (const Sizes& s : kSizes)
       for (const Form form : kForms)
         for (const int uses : {1, 3}) check_problem(linear_problem(s), s, form, uses);
@@ -167,7 +162,7 @@ TEST_SUITE("device") {
   }
 
   TEST_CASE("relu_mlp by bits has the result and the gradients of f64 in every precision") {
-    const Fused fused;
+    set_gpu_kernels("products=fused");
     for (const Sizes& s : kSizes)
       for (const Form form : kForms)
         for (const bool biased : {false, true})
@@ -176,7 +171,7 @@ TEST_SUITE("device") {
   }
 
   TEST_CASE("relu_mlp passes no gradient where an element is exactly 0") {
-    const Fused fused;
+    set_gpu_kernels("products=fused");
     for (const double zero : {0.0, -0.0}) {
       const Tensor x = to_gpu(Tensor::full({16, 32}, zero)), up = to_gpu(Tensor::full({48, 32}, 0.5)),
                    down = to_gpu(Tensor::full({16, 48}, 0.25));
@@ -188,7 +183,7 @@ TEST_SUITE("device") {
   }
 
   TEST_CASE("fused products take every sample of the linear ops and gradients that a caller stores") {
-    const Fused fused;
+    set_gpu_kernels("products=fused");
     for (const OpSpec& spec : op_specs()) {
       if (spec.name != "linear" && spec.name != "linear_relu" && spec.name != "relu_mlp") continue;
       for (const OpSample& sample : spec.samples) {
@@ -216,7 +211,7 @@ TEST_SUITE("device") {
   }
 
   TEST_CASE("only the gradients that are wanted are made by fused products") {
-    const Fused fused;
+    set_gpu_kernels("products=fused");
     const Sizes s{6, 8, 16, 4};
     const Problem problem = mlp_problem(s, true);
     const Tensor dy = sample_normal({s.rows, s.out}, "dy");
@@ -240,7 +235,7 @@ TEST_SUITE("device") {
   }
 
   TEST_CASE("relu_mlp without rows has a result without rows and gradients of zero") {
-    const Fused fused;
+    set_gpu_kernels("products=fused");
     for (const Sizes& s : {Sizes{0, 3, 5, 2}, {4, 0, 5, 2}, {4, 3, 0, 2}, {4, 3, 5, 0}}) {
       CAPTURE(s.in);
       CAPTURE(s.mlp);
@@ -259,7 +254,7 @@ TEST_SUITE("device") {
   }
 
   TEST_CASE("a NaN that arrives reaches the sums of fused products and anomaly mode names its node") {
-    const Fused fused;
+    set_gpu_kernels("products=fused");
     const Sizes s{4, 8, 16, 4};
     const Problem problem = mlp_problem(s, true);
     Tensors x;
@@ -277,7 +272,7 @@ TEST_SUITE("device") {
   }
 
   TEST_CASE("captured fused products replay the bits of the same products uncaptured") {
-    const Fused fused;
+    set_gpu_kernels("products=fused");
     const Sizes s{24, 8, 40, 16};
     const Problem problem = mlp_problem(s, true);
     Tensors x;

@@ -47,12 +47,6 @@ const Case kLargeCases[] = {
     {4, 1000, 384, 1536, 6, true, false, true, 0},
 };
 
-// Takes the choice back at the end of a test.
-struct Fused {
-  Fused() { set_gpu_kernels("recurrence=fused"); }
-  ~Fused() { set_gpu_kernels("plain"); }
-};
-
 // x, qkv, the twelve weights, the carried key and value; numbers that f32 can hold, in f64.
 Tensors inputs_of(const Case& c) {
   const auto normal = [](const Shape& shape, const char* name, double deviation) {
@@ -141,7 +135,6 @@ void check(const Case& c, Dtype products, const char* kernels = "recurrence=fuse
   const Tensors inputs = inputs_of(c), dys = dys_of(c);
   const Tensors want = run(c, inputs, dys, Dtype::f32);
   const auto on_gpu = [&] { return to_cpu(run(c, inputs_on_gpu(inputs), inputs_on_gpu(dys), products)); };
-  const Fused back_to_plain_at_the_end;
   set_gpu_kernels(kernels);
   const Tensors got = on_gpu();
   const bool exact = products == Dtype::f32;
@@ -190,7 +183,7 @@ TEST_SUITE("device") {
     const Tensors inputs = inputs_on_gpu(inputs_of(c)), dys = inputs_on_gpu(dys_of(c));
     set_gpu_kernels("plain");
     const Tensors plain = to_cpu(run(c, inputs, dys, Dtype::f32));
-    const Fused choice;
+    set_gpu_kernels("recurrence=fused");
     const Tensors fused = to_cpu(run(c, inputs, dys, Dtype::f32));
     CHECK_FALSE(same_bits(fused, plain));
     CHECK_FALSE(same_bits(to_cpu(run(c, inputs, dys, Dtype::bf16)), fused));
@@ -202,7 +195,7 @@ TEST_SUITE("device") {
     Tensors of_row = inputs;
     for (const std::size_t i : {0u, 1u}) of_row[i] = raw::copy(raw::narrow(inputs[i], 1, 21, 1));
     for (const std::size_t i : {14u, 15u}) of_row[i] = raw::copy(raw::narrow(inputs[i], 0, 21, 1));
-    const Fused choice;
+    set_gpu_kernels("recurrence=fused");
     for (const Dtype products : {Dtype::f32, Dtype::bf16}) {
       const UnitRecurrenceResult both = chain(inputs_on_gpu(inputs), options_of(all, products)),
                                  one = chain(inputs_on_gpu(of_row), options_of(alone, products));
@@ -216,7 +209,7 @@ TEST_SUITE("device") {
       const Tensors inputs = inputs_on_gpu(inputs_of(c)), dys = inputs_on_gpu(dys_of(c));
       set_gpu_kernels("plain");
       const Tensors plain = to_cpu(run(c, inputs, dys, Dtype::bf16));
-      const Fused choice;
+      set_gpu_kernels("recurrence=fused");
       CHECK(same_bits(to_cpu(run(c, inputs, dys, Dtype::bf16)), plain));
     }
   }
@@ -224,7 +217,7 @@ TEST_SUITE("device") {
   TEST_CASE("the fused unit recurrence keeps what products alone read as bf16 beside bf16 products") {
     const Case c = kCases[3];
     const Tensors inputs = inputs_on_gpu(inputs_of(c));
-    const Fused choice;
+    set_gpu_kernels("recurrence=fused");
     std::int64_t bytes[2];
     for (const Dtype products : {Dtype::f32, Dtype::bf16}) {
       Tensors leaves = inputs;
@@ -254,7 +247,7 @@ TEST_SUITE("device") {
     const Case c = kCases[2];
     const Tensors inputs = inputs_on_gpu(inputs_of(c));
     const NoGrad no_grad;
-    const Fused choice;
+    set_gpu_kernels("recurrence=fused");
     const UnitRecurrenceOptions options = options_of(c, Dtype::bf16);
     const Tensor want = to_cpu(chain(inputs, options).h);
     static_cast<void>(chain(inputs, options));  // what is captured has run twice before
