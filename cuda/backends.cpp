@@ -2,6 +2,7 @@
 // ops/core/capture.h and ops/core/device_clock.h promise. In a build without CUDA ops/backends_cpu.cpp stands
 // in its place.
 #include "ops/backends.h"
+#include "cuda/recurrence/unit_recurrence_fused.h"
 #include "cuda/runtime/allocator.h"
 #include "cuda/runtime/context.h"
 #include "cuda/runtime/device.h"
@@ -35,6 +36,10 @@ std::vector<std::string> measure_gpu() {
   } catch (const DeviceError& error) {
     return {error.what()};
   }
+}
+
+void run_grid_barriers(int barriers) {
+  cuda::run_grid_barriers(barriers);
 }
 
 std::optional<GpuMemory> gpu_memory() {

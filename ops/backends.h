@@ -27,6 +27,10 @@ Device cuda_device(int index = 0);
 // errors: OutOfMemoryError.
 std::vector<std::string> measure_gpu();
 
+// Runs a kernel on the GPU whose blocks wait for each other at so many grid barriers and do nothing else, to
+// measure what a barrier of the fused recurrences costs. No effect in a build without CUDA.
+void run_grid_barriers(int barriers);
+
 struct GpuMemory {
   AllocatorStats stats;
   std::int64_t segments = 0;  // pieces of memory allocated from the GPU

@@ -320,10 +320,7 @@ template <class T, class Stage>
 __device__ void mlp_down_backward(Worker<T>& worker, const Step& step, const Tiles& down, Stage&& stage) {
   const RecurrenceArgs& args = step.args;
   worker.product(
-      down, stage,
-      [&](int row, int column) {
-        return read_two(step.at<T>(const_cast<const void*>(args.u), row, args.mlp) + column);
-      },
+      down, stage, [&](int row, int column) { return read_two(step.at<T>(args.u, row, args.mlp) + column); },
       [&](int row, int column, const Two<float>& product, const Two<T>& kept) {
         const float u[2] = {static_cast<float>(kept.at[0]), static_cast<float>(kept.at[1])};
         const auto du = [&](float dact, float x) {
@@ -458,6 +455,15 @@ void answer(const char* op, const RecurrenceSupportQuery& query, bool fits, int 
   if (automatic && *query.fits) note_fused(op);
 }
 
+// Returns the counters of the barriers of so many groups, all 0.
+inline Tensor barrier_counters(int groups) {
+  const Tensor counters = Tensor::empty(Shape{groups * BlockGroup::kCounterStride}, Dtype::i32,
+                                        Device{DeviceType::cuda, device_index()});
+  check(cudaMemsetAsync(counters.raw_data(), 0, static_cast<std::size_t>(counters.bytes()), stream()),
+        "cudaMemsetAsync");
+  return counters;
+}
+
 // Launches the kernel. Returns false, and does nothing, if the kernel does not support the call.
 template <class Args>
 bool run(const Args& args, const Direction<Args>& direction) {
@@ -465,14 +471,10 @@ bool run(const Args& args, const Direction<Args>& direction) {
   if (plan.groups == 0) return false;
   const Device device{DeviceType::cuda, device_index()};
   const std::int64_t rows = direction.halves * args.batch;
-  const Tensor counters = Tensor::empty(Shape{plan.groups * BlockGroup::kCounterStride}, Dtype::i32, device);
+  const Tensor counters = barrier_counters(plan.groups);
   const Tensor act_or_carry = direction.backward
                                   ? Tensor::empty(Shape{rows, args.dim}, Dtype::f32, device)
                                   : Tensor::empty(Shape{rows, args.mlp}, args.products, device);
-  check(cudaMemsetAsync(counters.raw_data(), 0,
-                        static_cast<std::size_t>(plan.groups * BlockGroup::kCounterStride) * sizeof(unsigned),
-                        stream()),
-        "cudaMemsetAsync");
   start_resident(direction.name, direction.kernel(args), plan.groups * plan.blocks, kFusedThreads,
                  plan.shared_bytes,
                  Launched<Args>{args, static_cast<unsigned*>(counters.raw_data()), act_or_carry.raw_data(),

@@ -6,9 +6,9 @@
 // by side, and the gate of the next step separates them; backward one product reads their gradients side by
 // side in dkv.
 //
-//   mapping        gates: a warp for each head of each row. Rows with a norm: a warp for each row of up to
-//                  256 entries, else a block; each thread has every 32nd or 256th entry. Activations: a
-//                  thread for each entry.
+//   mapping        gates: a warp for each head of each row. Rows with a norm: a block for each row, since a
+//                  step waits for all rows; each thread has every 256th entry. Activations: a thread for each
+//                  entry.
 //   shared memory  8 numbers (32 bytes), for blocks
 //   bytes moved    the weights once a step, the least only if they do not stay in the second-level cache;
 //                  every row that a kernel reads or writes passes through memory once, where one kernel for
@@ -26,6 +26,8 @@
 namespace eddy::cuda {
 namespace {
 
+using Rows = Team<kThreads>;
+
 // The argument of every kernel here.
 struct LaunchedStep {
   UnitRecurrenceArgs args;
@@ -36,37 +38,40 @@ struct LaunchedStep {
   __device__ Step get() const { return {args, t, 0, dropout_of(args.dropout > 0, args.dropout)}; }
 };
 
-template <class T>
-__global__ void gate_kernel(LaunchedStep launched) {
+// Calls body(step, row, head, place) by a warp for each head of each row; `place` is that of the head's first
+// number in key and value of the step before, side by side.
+template <class Body>
+__device__ void for_each_head(const LaunchedStep& launched, Body&& body) {
   const Step step = launched.get();
-  const UnitRecurrenceArgs& args = launched.args;
+  const RecurrenceArgs& args = step.args;
   using Warp = Team<32>;
-  const std::int64_t size = args.dim / args.heads;
   for (std::int64_t item = Warp::first_row(); item < args.batch * args.heads; item += Warp::row_step()) {
     const std::int64_t row = item / args.heads, head = item % args.heads;
-    if (step.t > 0) {  // each lane writes what it reads again
-      const std::int64_t to = ((step.t - 1) * args.batch + row) * args.dim + head * size;
-      const float* const from = launched.kv + row * 2 * args.dim + head * size;
-      for (std::int64_t i = Warp::lane(); i < size; i += 32) {
-        static_cast<float*>(args.key)[to + i] = from[i];
-        static_cast<float*>(args.value)[to + i] = from[args.dim + i];
-      }
-    }
-    gate_of_head<T>(args, step, row, static_cast<int>(head));
+    body(step, row, static_cast<int>(head), row * 2 * args.dim + head * (args.dim / args.heads));
   }
 }
 
 template <class T>
-__global__ void gate_backward_kernel(LaunchedStep launched) {
-  const Step step = launched.get();
+__global__ void gate_kernel(LaunchedStep launched) {
   const UnitRecurrenceArgs& args = launched.args;
-  using Warp = Team<32>;
-  for (std::int64_t item = Warp::first_row(); item < args.batch * args.heads; item += Warp::row_step()) {
-    const std::int64_t row = item / args.heads, head = item % args.heads;
-    T* const dkv = static_cast<T*>(args.dkv) + ((step.t - 1) * args.batch + row) * 2 * args.dim +
-                   head * (args.dim / args.heads);
-    gate_backward_of_head(args, step, row, static_cast<int>(head), dkv, dkv + args.dim);
-  }
+  for_each_head(launched, [&](const Step& step, std::int64_t row, int head, std::int64_t place) {
+    const std::int64_t size = args.dim / args.heads, to = place - row * args.dim;
+    if (step.t > 0)  // each lane writes what it reads again
+      for (std::int64_t i = Team<32>::lane(); i < size; i += 32) {
+        step.at(args.key, -args.batch, args.dim)[to + i] = launched.kv[place + i];
+        step.at(args.value, -args.batch, args.dim)[to + i] = launched.kv[place + args.dim + i];
+      }
+    gate_of_head<T>(args, step, row, head);
+  });
+}
+
+template <class T>
+__global__ void gate_backward_kernel(LaunchedStep launched) {
+  const UnitRecurrenceArgs& args = launched.args;
+  for_each_head(launched, [&](const Step& step, std::int64_t row, int head, std::int64_t place) {
+    T* const dkv = step.at<T>(args.dkv, -args.batch, 2 * args.dim) + place;
+    gate_backward_of_head(args, step, row, head, dkv, dkv + args.dim);
+  });
 }
 
 // The end of a half of the layer: y, which holds a product, becomes residual + drop(y), and `normalised` its
@@ -80,9 +85,8 @@ struct ResidualLaunch {
   void *normalised, *mean, *rstd;
 };
 
-template <int Threads, class T>
+template <class T>
 __global__ void residual_norm_kernel(ResidualLaunch launched) {
-  using Rows = Team<Threads>;
   const Step step = launched.step.get();
   const std::int64_t dim = step.args.dim;
   const float *const weight = static_cast<const float*>(launched.weight), *const bias =
@@ -95,16 +99,16 @@ __global__ void residual_norm_kernel(ResidualLaunch launched) {
     T* const to = step.at<T>(launched.normalised, row, dim);
     const std::int64_t first_element = (step.t * step.args.batch + row) * dim;
     float sum = 0;
-    for (std::int64_t i = Rows::lane(); i < dim; i += Threads) {
+    for (std::int64_t i = Rows::lane(); i < dim; i += kThreads) {
       y[i] = residual[i] + step.keep(launched.key, first_element + i) * y[i];
       sum += y[i];
     }
     const float mean = Rows::reduce(sum, Plus{}) / count;
     float squares = 0;  // of deviations: sum(y^2) - n mean^2 would cancel
-    for (std::int64_t i = Rows::lane(); i < dim; i += Threads) squares += (y[i] - mean) * (y[i] - mean);
+    for (std::int64_t i = Rows::lane(); i < dim; i += kThreads) squares += (y[i] - mean) * (y[i] - mean);
     const float rstd =
         1.0f / sqrtf(Rows::reduce(squares, Plus{}) / count + static_cast<float>(step.args.eps));
-    for (std::int64_t i = Rows::lane(); i < dim; i += Threads) {
+    for (std::int64_t i = Rows::lane(); i < dim; i += kThreads) {
       const float n = (y[i] - mean) * rstd;
       to[i] = static_cast<T>((weight != nullptr ? n * weight[i] : n) + (bias != nullptr ? bias[i] : 0.0f));
     }
@@ -129,9 +133,8 @@ struct NormGradientLaunch {
   void *to, *dropped;
 };
 
-template <int Threads, class T>
+template <class T>
 __global__ void norm_gradient_kernel(NormGradientLaunch launched) {
-  using Rows = Team<Threads>;
   const Step step = launched.step.get();
   const std::int64_t dim = step.args.dim;
   const float* const weight = static_cast<const float*>(launched.weight);
@@ -140,7 +143,7 @@ __global__ void norm_gradient_kernel(NormGradientLaunch launched) {
     const float *const dy = step.at(launched.dy, row, dim), *const x = step.at(launched.x, row, dim);
     const float mean = *step.at(launched.mean, row, 1), rstd = *step.at(launched.rstd, row, 1);
     float sum_g = 0, sum_gn = 0;
-    for (std::int64_t i = Rows::lane(); i < dim; i += Threads) {
+    for (std::int64_t i = Rows::lane(); i < dim; i += kThreads) {
       const float g = weight != nullptr ? dy[i] * weight[i] : dy[i];
       sum_g += g;
       sum_gn += g * ((x[i] - mean) * rstd);
@@ -151,7 +154,7 @@ __global__ void norm_gradient_kernel(NormGradientLaunch launched) {
     float* const to = step.at(launched.to, row, dim);
     T* const dropped = step.at<T>(launched.dropped, row, dim);
     const std::int64_t first_element = (step.t * step.args.batch + row) * dim;
-    for (std::int64_t i = Rows::lane(); i < dim; i += Threads) {
+    for (std::int64_t i = Rows::lane(); i < dim; i += kThreads) {
       const float g = weight != nullptr ? dy[i] * weight[i] : dy[i];
       const float sum = from[i] + factor * (g - mean_g - (x[i] - mean) * rstd * mean_gn);
       to[i] = sum;
@@ -213,14 +216,14 @@ class Chain {
     for (; step_.t < a.time; ++step_.t) {
       heads("unit_recurrence_gate", gate_kernel<T>);
       product(now<T>(a.o, dim), wo_, a.wo_bias, now(a.r, dim), dim, dim);
-      residual_norm("unit_recurrence_norm2",
-                    {step_, a.attn_key, a.x, a.r, a.norm2, a.norm2_bias, a.a2, a.mean2, a.rstd2});
+      rows("unit_recurrence_norm2", residual_norm_kernel<T>,
+           {step_, a.attn_key, a.x, a.r, a.norm2, a.norm2_bias, a.a2, a.mean2, a.rstd2});
       product(now<T>(a.a2, dim), up_, a.up_bias, a.scratch, dim, mlp);
       units("unit_recurrence_activation", activation_kernel<pointwise::Gelu, T>,
             activation_kernel<pointwise::Relu, T>);
       product(step_.act, down_, a.down_bias, now(a.h, dim), mlp, dim);
-      residual_norm("unit_recurrence_norm1",
-                    {step_, a.mlp_key, a.r, a.h, a.norm1, a.norm1_bias, a.a1, a.mean1, a.rstd1});
+      rows("unit_recurrence_norm1", residual_norm_kernel<T>,
+           {step_, a.mlp_key, a.r, a.h, a.norm1, a.norm1_bias, a.a1, a.mean1, a.rstd1});
       product(now<T>(a.a1, dim), wkv_, a.wkv_bias, step_.kv, dim, 2 * dim);
     }
     --step_.t;
@@ -236,14 +239,14 @@ class Chain {
     copy_side(now<T>(a.dkv, 2 * dim) + dim, 2 * dim, now(a.dvalue, dim), dim);
     for (; step_.t >= 0; --step_.t) {
       product_back(now<T>(a.dkv, 2 * dim), wkv_, now(a.da1, dim), dim, 2 * dim);
-      norm_gradient("unit_recurrence_norm1_backward",
-                    {step_, a.mlp_key, a.da1, a.h, a.norm1, a.mean1, a.rstd1, a.dh, a.dh, a.dmlp_out});
+      rows("unit_recurrence_norm1_backward", norm_gradient_kernel<T>,
+           {step_, a.mlp_key, a.da1, a.h, a.norm1, a.mean1, a.rstd1, a.dh, a.dh, a.dmlp_out});
       product_back(now<T>(a.dmlp_out, dim), down_, a.scratch, mlp, dim);
       units("unit_recurrence_activation_backward", activation_backward_kernel<pointwise::Gelu, T>,
             activation_backward_kernel<pointwise::Relu, T>);
       product_back(now<T>(a.du, mlp), up_, now(a.da2, dim), dim, mlp);
-      norm_gradient("unit_recurrence_norm2_backward",
-                    {step_, a.attn_key, a.da2, a.r, a.norm2, a.mean2, a.rstd2, a.dh, a.dx, a.do_out});
+      rows("unit_recurrence_norm2_backward", norm_gradient_kernel<T>,
+           {step_, a.attn_key, a.da2, a.r, a.norm2, a.mean2, a.rstd2, a.dh, a.dx, a.do_out});
       product_back(now<T>(a.do_out, dim), wo_, a.scratch, dim, dim);
       heads("unit_recurrence_gate_backward", gate_backward_kernel<T>);
     }
@@ -293,26 +296,15 @@ class Chain {
     gemm(g);
   }
 
-  // Each step waits for all rows, so a block pays off for shorter rows than elsewhere.
   template <class Args>
-  void rows(const char* name, void (*warp_kernel)(Args), void (*block_kernel)(Args),
-            const Args& launched) const {
-    if (args().dim <= 256)
-      launch(name, warp_kernel, grid_for(args().batch, Team<32>::kRowsPerBlock, 64), kThreads, launched);
-    else
-      launch(name, block_kernel, grid_for(args().batch, 1, 64), kThreads, launched);
+  void rows(const char* name, void (*kernel)(Args), const std::type_identity_t<Args>& launched) const {
+    launch(name, kernel, grid_for(args().batch, 1, 64), kThreads, launched);
   }
   void heads(const char* name, void (*kernel)(LaunchedStep)) const {
     launch(name, kernel, grid_for(args().batch * args().heads, Team<32>::kRowsPerBlock, 64), kThreads, step_);
   }
   void units(const char* name, void (*gelu)(LaunchedStep), void (*relu)(LaunchedStep)) const {
     launch(name, args().gelu ? gelu : relu, grid_for(args().batch * args().mlp, kThreads), kThreads, step_);
-  }
-  void residual_norm(const char* name, const ResidualLaunch& launched) const {
-    rows(name, residual_norm_kernel<32, T>, residual_norm_kernel<kThreads, T>, launched);
-  }
-  void norm_gradient(const char* name, const NormGradientLaunch& launched) const {
-    rows(name, norm_gradient_kernel<32, T>, norm_gradient_kernel<kThreads, T>, launched);
   }
 
   LaunchedStep step_;

@@ -24,6 +24,9 @@ void unit_recurrence_supports(const RecurrenceSupportQuery& query);
 void block_forget_supports(const RecurrenceSupportQuery& query);
 void block_accumulate_supports(const RecurrenceSupportQuery& query);
 
+// Runs a kernel that waits at so many grid barriers and does nothing else (ops/backends.h).
+void run_grid_barriers(int barriers);
+
 // Runs the whole chain of the unit recurrence, or its gradient.
 // errors: DeviceError if the kernels do not support the call.
 void fused_unit_recurrence_forward(const UnitRecurrenceArgs& args);

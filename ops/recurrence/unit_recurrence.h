@@ -45,7 +45,7 @@ struct UnitRecurrenceOptions {
   double dropout = 0;  // rate; 0 in evaluation
   // bf16: products may round their operands to bf16, with sums in f32; a kernel may be more exact. The op
   // chooses bf16 itself if x is bf16. A GPU's kernels do round, and the weight gradients after them are bf16
-  // products. On the CPU everything stays f32.
+  // products.
   Dtype products = Dtype::f32;
   // Random keys of the dropout masks.
   RandomKey gate_key;  // of the two probabilities of each head: elements ((t B + b) H + j) 2 + {0: h, 1: x}

@@ -33,4 +33,8 @@ MeasuredTable bench_gpu_products(const GpuBenchOptions& options, Device device);
 // kRequiredPercentOfCopy. `copy_gbs` is the rate of a copy of tensors of this size, counting reads and writes.
 MeasuredTable bench_gpu_memory(const GpuBenchOptions& options, double copy_gbs, Device device);
 
+// Returns the time of a grid barrier of the fused recurrences: what a kernel takes longer for each one more.
+// units: microseconds, best.
+double bench_grid_barrier(const GpuBenchOptions& options, Device device);
+
 }  // namespace eddy

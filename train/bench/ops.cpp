@@ -227,10 +227,13 @@ Measurement bench_ops(const OpsBenchOptions& options) {
       fmt::format("AdamW: {:.3f} ns per parameter, {:.1f} GB/s; norm of the gradient: {:.3f} ns, {:.1f} GB/s",
                   number(optimizer, "adamw_ns_per_parameter"), number(optimizer, "adamw_gbs"),
                   number(optimizer, "norm_ns_per_parameter"), number(optimizer, "norm_gbs")));
-  if (on_gpu)
+  if (on_gpu) {
     costs.push_back(fmt::format("over {} parameters: AdamW {:.3f} ms, norm {:.3f} ms",
                                 optimizer["parameters"].get<std::int64_t>(), number(optimizer, "adamw_ms"),
                                 number(optimizer, "norm_ms")));
+    m.facts["grid_barrier_us"] = bench_grid_barrier(options.gpu, options.device);
+    costs.push_back(fmt::format("a grid barrier: {:.2f} us", number(m.facts, "grid_barrier_us")));
+  }
   m.tables.push_back(bench_op_rows(options, ceilings));
   return m;
 }
