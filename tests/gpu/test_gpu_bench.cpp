@@ -88,7 +88,6 @@ TEST_SUITE("device") {
     options.optimizer_parameters = 10'000;
     options.ceilings.bytes = {1 << 12};
     options.gpu.product_size = 16;
-    options.gpu.tensor_bytes = 1 << 16;
     options.gpu.runs = 2;
     const Measurement bench = bench_ops(options);
     const nlohmann::json json = to_json(bench);
@@ -98,7 +97,6 @@ TEST_SUITE("device") {
     CHECK(json["ops"][0]["backward_ms"] >= 0);
     CHECK(json["optimizer"]["adamw_ms"] > 0);
     CHECK(std::isfinite(json["grid_barrier_us"].get<double>()));
-    CHECK(!json["gpu"].contains("memory"));
     CHECK(json["gpu"]["products"].size() == 15);
     for (const nlohmann::json& row : json["gpu"]["products"]) {
       CAPTURE(row["layer"]);
@@ -106,33 +104,6 @@ TEST_SUITE("device") {
         CHECK(row[rate] > 0);
     }
     CHECK(to_text(bench).find("over 10000 parameters: AdamW") != std::string::npos);
-  }
-
-  TEST_CASE("every kernel that memory bounds has a row for each pass and dtype and slow ones are marked") {
-    GpuBenchOptions options;
-    options.tensor_bytes = 1 << 16;
-    options.runs = 2;
-    Measurement fast, slow;
-    fast.tables = {bench_gpu_memory(options, 1e-9, gpu())};
-    slow.tables = {bench_gpu_memory(options, 1e9, gpu())};
-    int forward = 0, backward = 0;
-    const nlohmann::json json = to_json(fast);  // outlives the loop over its rows
-    for (const nlohmann::json& row : json["gpu"]["memory"]) {
-      CAPTURE(row["op"]);
-      ++(row["pass"] == "forward" ? forward : backward);
-      CHECK(row["bytes"] >= options.tensor_bytes);
-      CHECK(row["ms"] > 0);
-      CHECK(std::isfinite(row["gbs"].get<double>()));
-      CHECK(row["percent_of_copy"] > kRequiredPercentOfCopy);
-    }
-    CHECK(forward == 28);
-    CHECK(backward == 18);
-    CHECK(to_text(fast).find("below 80") == std::string::npos);
-    CHECK(to_text(slow).find("below 80") != std::string::npos);
-    options.tensor_bytes = 100;
-    CHECK_THROWS_AS(bench_gpu_memory(options, 1, gpu()), ValueError);
-    options.tensor_bytes = 1 << 16;
-    CHECK_THROWS_AS(bench_gpu_memory(options, 1, kCpu), DeviceError);
   }
 
   TEST_CASE("generation on a GPU is measured as it is replayed and says where it is not") {

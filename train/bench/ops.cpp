@@ -210,13 +210,7 @@ Measurement bench_ops(const OpsBenchOptions& options) {
   m.bench = "ops";
   m.title = "The speed of ops";
   m.tables = {table_of(ceilings)};
-  if (on_gpu) {
-    GpuBenchOptions gpu = options.gpu;
-    gpu.filter = options.filter;
-    m.tables.push_back(bench_gpu_products(gpu, options.device));
-    MeasuredTable memory = bench_gpu_memory(gpu, ceilings.memory.back().copy.best, options.device);
-    if (!memory.series.empty()) m.tables.push_back(std::move(memory));
-  }
+  if (on_gpu) m.tables.push_back(bench_gpu_products(options.gpu, options.device));
   const nlohmann::json host = bench_host_cost(options), optimizer = bench_optimizer(options);
   m.facts = {{"ceilings", to_json(ceilings)}, {"host_us_per_op", host}, {"optimizer", optimizer}};
   const auto number = [](const nlohmann::json& of, const char* key) { return of[key].get<double>(); };

@@ -32,7 +32,7 @@ nlohmann::json bench_host_cost(const OpsBenchOptions& options);
 // of the bytes that must move (28 and 4 for each parameter).
 nlohmann::json bench_optimizer(const OpsBenchOptions& options);
 // Runs all of these.
-// errors: as bench_op_rows and bench_gpu_memory.
+// errors: as bench_op_rows and bench_gpu_products.
 Measurement bench_ops(const OpsBenchOptions& options);
 
 }  // namespace eddy
