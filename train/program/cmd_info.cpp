@@ -19,7 +19,7 @@ void print_measured() {
   print_line("product: {:.1f} GFLOP/s (f32, 1024 x 1024 x 1024)", here.product.best);
   const double times = here.rounded_product.best / here.product.best;
   if (times > 0) print_line("product in bf16: {:.1f} GFLOP/s", here.rounded_product.best);
-  print_line("memory: {:.1f} GB/s", here.memory.back().best());
+  print_line("memory bandwidth: {:.1f} GB/s", here.memory.back().best());
   print_line("precision here: {}",
              times == 0    ? "f32 (the CPU level in use has no products in bf16)"
              : times < 1.2 ? fmt::format("f32 (products in bf16 are {:.1f} times as fast)", times)
