@@ -19,8 +19,7 @@ struct GpuBenchOptions {
 // Times layers x [m, k] -> [m, n] with TF32 off: the bare product through gemm_slot, the op with a bias, and
 // its backward pass (two products and the sum for the bias).
 // units: 1e12 operations per second, best.
-// errors: ValueError for sizes below 16; DeviceError for the CPU, which has no such
-// clock; OutOfMemoryError.
+// errors: ValueError for sizes below 16; DeviceError for the CPU, which has no such clock; OutOfMemoryError.
 MeasuredTable bench_gpu_products(const GpuBenchOptions& options, Device device);
 
 // Returns the time of a grid barrier of the fused recurrences: what a kernel takes longer for each one more.
