@@ -79,9 +79,7 @@ OpSpec sum_spec(const char* name, const char* formula, OpFunction run, const OpS
 OpSpec table_spec() {
   OpSpec spec{"rms_norm_add", "x / sqrt(mean(x^2) + eps) weight + table, last axes"};
   spec.run = [](const Tensors& x) { return rms_norm_add(x[0], x[1], x[2], kEps); };
-  spec.reference = [](const Tensors& x) {
-    return reference_norm({x[0], x[1]}, false) + x[2];
-  };
+  spec.reference = [](const Tensors& x) { return reference_norm({x[0], x[1]}, false) + x[2]; };
   const auto with_table = [](const Shape& shape, const Shape& table, double scale = 1) {
     Tensors inputs = sample(false, shape, scale);
     inputs.push_back(sample_normal(table, "table"));
