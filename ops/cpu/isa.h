@@ -27,9 +27,9 @@ IsaLevel isa_level();
 void set_isa_level(IsaLevel level);
 // Returns "baseline", "avx2", "avx512", "avx512_bf16" or "amx".
 const char* isa_name(IsaLevel level);
-// Sets whether f32 products round their factors to bf16 and sum in f32, which AVX512-BF16 does twice and AMX up
-// to ten times as fast as products in f32; docs/bf16.md. Off by default; f64 keeps its products. Returns
-// whether they round from now on: false where the level in use is below avx512_bf16.
+// Sets whether f32 products round their factors to bf16 and sum in f32, which is faster (docs/bf16.md). Off by
+// default; f64 keeps its products. Returns whether they round from now on: false where the level in use is below
+// avx512_bf16.
 bool set_bf16_products(bool on);
 bool rounds_products();
 // Fills the slots with the kernels of a level; f64 kernels always come from the baseline.
