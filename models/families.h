@@ -1,6 +1,5 @@
-// What the entries.cpp of each family defines: its entries in the registry, the configurations of its paper,
-// and the rules between its config keys. A new family adds lines here, in registry.cpp and in
-// config.cpp.
+// What the entries.cpp of each family defines: its entries in the registry, and the rules between its config
+// keys. A new family adds lines here, in registry.cpp and in config.cpp.
 #pragma once
 
 #include <memory>
@@ -23,12 +22,6 @@ std::vector<ModelEntry> recurrent_transformer_models();
 std::vector<ModelEntry> block_recurrent_models();
 std::vector<ModelEntry> blockwise_recurrent_models();
 std::vector<ModelEntry> staircase_models();
-
-// Configurations of the papers.
-std::vector<NamedConfig> recurrent_transformer_configs();
-std::vector<NamedConfig> block_recurrent_configs();
-std::vector<NamedConfig> blockwise_recurrent_configs();
-std::vector<NamedConfig> staircase_configs();
 
 // Check the rules between the family's keys.
 // errors: ConfigError naming the keys and their values.

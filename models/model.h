@@ -130,13 +130,4 @@ struct ModelEntry {
 // All models of this build.
 const std::vector<ModelEntry>& model_registry();
 
-// A configuration of a paper, with the number of parameters that it must have.
-struct NamedConfig {
-  std::string name;
-  ModelConfig config;
-  std::int64_t parameters;
-};
-// All configurations of the four papers.
-std::vector<NamedConfig> paper_configs();
-
 }  // namespace eddy

@@ -1,5 +1,4 @@
-// The registry: every model by family and name, and the papers' configurations, put together from the
-// families.
+// The registry: every model by family and name, put together from the families.
 #include "autograd/tape.h"
 #include "models/families.h"
 #include "models/model.h"
@@ -90,14 +89,6 @@ Cost forward_cost(const ModelConfig& config, std::int64_t time, bool carried, st
   input.tail = tail;
   if (carried) input.state = model->forward(input).state;
   return counted([&] { static_cast<void>(model->forward(input)); });
-}
-
-std::vector<NamedConfig> paper_configs() {
-  std::vector<NamedConfig> all;
-  for (std::vector<NamedConfig> (*configs)() : {recurrent_transformer_configs, block_recurrent_configs,
-                                                blockwise_recurrent_configs, staircase_configs})
-    for (NamedConfig& config : configs()) all.push_back(std::move(config));
-  return all;
 }
 
 }  // namespace eddy

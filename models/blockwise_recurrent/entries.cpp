@@ -1,5 +1,4 @@
-// The family's rows of the registry, the configurations of its paper (Liang), and the rules between its
-// config keys.
+// The family's rows of the registry, and the rules between its config keys.
 #include <cmath>
 
 #include "models/blockwise_recurrent/blockwise_recurrent.h"
@@ -16,31 +15,6 @@ std::vector<ModelEntry> blockwise_recurrent_models() {
           model_entry<CausalLlama>(kFamily, "llama", "Llama: rotary positions, RMS norms, gated MLP"),
           model_entry<CausalLlama>(kFamily, "llama_window",
                                    "the same weights, each token seeing a window of keys")};
-}
-
-std::vector<NamedConfig> blockwise_recurrent_configs() {
-  ModelConfig llama;  // TinyStories: 4096 pieces, 6 layers of 288, sequences of 256
-  llama.family = "blockwise_recurrent";
-  llama.model = "llama";
-  llama.vocab = 4096;
-  llama.dim = 288;
-  llama.layers = 6;
-  ModelConfig window = llama;
-  window.model = "llama_window";
-  ModelConfig paper = llama;
-  paper.model = "memory_llama";
-  ModelConfig query = paper;
-  query.memory_query = true;
-  ModelConfig shared = paper;
-  shared.memory_qkv = "shared";
-  ModelConfig shared_zero = shared;
-  shared_zero.memory_init = "zero";
-  return {{"blockwise_llama", llama, 7'155'360},
-          {"blockwise_llama_window", window, 7'155'360},
-          {"blockwise_memory_shared_zero", shared_zero, 11'140'128},
-          {"blockwise_memory_shared_learned", shared, 11'195'424},
-          {"blockwise_memory_separate", paper, 12'190'752},
-          {"blockwise_memory_separate_query", query, 12'688'416}};
 }
 
 void check_blockwise_recurrent(const ModelConfig& c) {

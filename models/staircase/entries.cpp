@@ -1,4 +1,4 @@
-// The family's rows of the registry, the configurations of its paper, and the rules between its config keys.
+// The family's rows of the registry, and the rules between its config keys.
 #include <fmt/format.h>
 
 #include "models/config_rules.h"
@@ -42,31 +42,6 @@ void check_chunks(const ModelConfig& c) {
         passes - 1, segment, c.chunk);
 }
 
-// Published sizes of the Algorithm task: 3 variables, 26 tokens.
-ModelConfig algorithm(const char* model) {
-  ModelConfig c;
-  c.family = "staircase";
-  c.model = model;
-  c.vocab = 26;
-  c.dim = 256;
-  c.mlp_dim = 1024;
-  c.heads = 4;
-  c.layers = 4;
-  c.chunk = 64;
-  c.steps = 2;
-  c.span = 100;
-  c.segment = c.context = 64;
-  c.dropout = 0.2;
-  return c;
-}
-
-ModelConfig algorithm_staircase(const char* model) {
-  ModelConfig c = algorithm(model);
-  c.span = 128;
-  c.segment = c.context = 128;
-  return c;
-}
-
 }  // namespace
 
 std::vector<ModelEntry> staircase_models() {
@@ -79,37 +54,6 @@ std::vector<ModelEntry> staircase_models() {
       entry<StaircaseXl>("universal", "one layer applied several times"),
       entry<StaircaseLstm>("lstm", "a stack of LSTM layers"),
   };
-}
-
-std::vector<NamedConfig> staircase_configs() {
-  ModelConfig walk = algorithm_staircase("staircase");
-  walk.vocab = 69;
-  ModelConfig feedback_shared = algorithm("feedback");
-  feedback_shared.shared_kv = true;
-  ModelConfig xl_8 = algorithm("transformer_xl");
-  xl_8.layers = 8;
-  ModelConfig lstm = algorithm("lstm");
-  lstm.layers = 1;
-  lstm.dim = 768;
-  lstm.embed_dim = 256;
-  ModelConfig text = algorithm_staircase("staircase");
-  text.vocab = 256;
-  text.dim = 512;
-  text.mlp_dim = 2048;
-  text.heads = 8;
-  text.layers = 8;
-  text.steps = 4;
-  text.span = 256;
-  text.segment = text.context = 512;
-  return {{"algorithm_staircase", algorithm_staircase("staircase"), 3'176'986},
-          {"algorithm_cached", algorithm_staircase("cached_staircase"), 3'176'986},
-          {"algorithm_xl", algorithm("transformer_xl"), 3'175'194},
-          {"algorithm_xl_8", xl_8, 6'330'138},
-          {"algorithm_feedback", algorithm("feedback"), 3'175'199},
-          {"algorithm_feedback_shared", feedback_shared, 2'780'447},
-          {"algorithm_lstm", lstm, 3'178'522},
-          {"random_walk_staircase", walk, 3'199'045},
-          {"enwik8_staircase", text, 25'482'496}};
 }
 
 void check_staircase(const ModelConfig& c) {

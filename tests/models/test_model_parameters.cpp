@@ -11,6 +11,7 @@
 #include "tensor/base/error.h"
 #include "tensor/memory/allocator.h"
 #include "tests/models/compare.h"
+#include "train/config/presets.h"
 
 using namespace eddy;
 using namespace eddy::test;

@@ -17,6 +17,7 @@
 #include "tensor/threads/thread_pool.h"
 #include "train/bench/bench.h"
 #include "train/config/device_precision.h"
+#include "train/config/presets.h"
 #include "train/config/run_config.h"
 #include "train/generate/generate.h"
 #include "train/page/human_text.h"
@@ -29,16 +30,6 @@ constexpr std::int64_t kLeastTokens = 3;
 constexpr std::int64_t kTokensOfFullCache = 64;  // timed at one length by a model that reads all tokens
 constexpr double kCeilingSeconds = 1;
 constexpr std::int64_t kMostLength = std::int64_t{1} << 24;
-
-NamedConfig find_config(const std::string& name) {
-  std::vector<std::string> known;
-  for (const NamedConfig& named : paper_configs()) {
-    if (named.name == name) return named;
-    known.push_back(named.name);
-  }
-  fail<ConfigError>("bench generate: there is no configuration '{}' (did you mean '{}'? one of {})", name,
-                    nearest_match(name, known), fmt::join(known, ", "));
-}
 
 std::vector<std::int64_t> lengths_of(const GenerateBenchOptions& options) {
   std::vector<std::int64_t> lengths;
@@ -210,7 +201,7 @@ Cell milliseconds(double seconds) {
 MeasuredSeries measure_config(const std::string& name, const GenerateBenchOptions& options,
                               const std::vector<std::int64_t>& lengths, double seconds,
                               const Ceilings& ceilings) {
-  ModelConfig config = find_config(name).config;
+  ModelConfig config = paper_config(name, "bench generate");
   if (config.vocab == 0) config.vocab = 65;
   // A cache of all keys or a table of positions has one row for each token.
   if (config.family == "recurrent_transformer") config.context = lengths.back() + 2 * config.block;
@@ -280,7 +271,7 @@ Measurement bench_generate(const GenerateBenchOptions& given) {
   if (!(options.seconds >= 0) || !std::isfinite(options.seconds))
     fail<ValueError>("bench generate: {} seconds (at least 0)", options.seconds);
   if (options.configs.empty()) fail<ConfigError>("bench generate: no configurations (at least one)");
-  for (const std::string& name : options.configs) static_cast<void>(find_config(name));
+  for (const std::string& name : options.configs) static_cast<void>(paper_config(name, "bench generate"));
 
   const Device device =
       choose_device_precision({"bench generate", "--device", "--precision"}, options.device, "f32").device;

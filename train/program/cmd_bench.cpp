@@ -14,6 +14,7 @@
 #include "train/bench/step.h"
 #include "train/config/config_flags.h"
 #include "train/config/device_precision.h"
+#include "train/config/presets.h"
 #include "train/config/run_config.h"
 #include "train/files/text_file.h"
 #include "train/program/commands.h"
@@ -93,13 +94,7 @@ ModelConfig preset_config(const std::string& name) {
   const std::string full = name == "unit"       ? "shakespeare_unit"
                            : name == "regular6" ? "shakespeare_regular_6"
                                                 : name;
-  std::vector<std::string> known{"unit", "regular6"};
-  for (const NamedConfig& named : paper_configs()) {
-    if (named.name == full) return named.config;
-    known.push_back(named.name);
-  }
-  fail<ConfigError>("bench step: there is no preset '{}' (did you mean '{}'? one of {})", name,
-                    nearest_match(name, known), fmt::join(known, ", "));
+  return paper_config(full, "bench step", "preset", {"unit", "regular6"});
 }
 
 void add_step(CLI::App& bench, std::function<int()>& action) {

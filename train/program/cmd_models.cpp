@@ -7,6 +7,7 @@
 #include <string>
 
 #include "models/model.h"
+#include "train/config/presets.h"
 #include "train/config/run_config.h"
 #include "train/program/commands.h"
 #include "train/program/options.h"

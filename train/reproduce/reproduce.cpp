@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
-#include <sstream>
 
 #include "tensor/base/format.h"
 #include "train/config/config.h"
@@ -282,23 +281,6 @@ const char* scale_name(Scale scale) {
   return kNames[static_cast<std::size_t>(scale)];
 }
 
-std::span<const TableEntry> reproduce_tables() {
-  static const TableEntry tables[] = {
-      {"recurrent-transformers/table-3", "tiny Shakespeare", {}, recurrent_transformers_table_3},
-      {"recurrent-transformers/table-4", "CIFAR-10", {}, recurrent_transformers_table_4},
-      {"recurrent-transformers/table-6", "copy and selective copy", {}, recurrent_transformers_table_6},
-      {"block-recurrent/table-1", "books as bytes, and step times", {}, block_recurrent_table_1},
-      {"blockwise-recurrent/table-1", "loss by length", {"repeat", "plain"}, blockwise_recurrent_tables},
-      {"blockwise-recurrent/table-2",
-       "the same rows: ways of training",
-       {"repeat", "plain"},
-       blockwise_recurrent_tables},
-      {"staircase/table-1", "state tracking", {"algorithm", "random-walk"}, staircase_table_1},
-      {"staircase/tables-2-3", "steps and forward size: loss, time, memory", {}, staircase_tables_2_3},
-  };
-  return tables;
-}
-
 ReproduceTable plan_table(const ReproduceOptions& options) {
   const TableEntry& entry = entry_of(options.table);
   TableRequest request;
@@ -308,9 +290,7 @@ ReproduceTable plan_table(const ReproduceOptions& options) {
   request.data_dir = standard_places().data_dir;
   if (const auto found = options.set.find("data.tokenizer"); found != options.set.end())
     request.tokenizer = found->second;
-  ReproduceTable table = entry.make(request);
-  table.name = entry.name;
-  if (table.folder.empty()) table.folder = entry.name;
+  ReproduceTable table = make_table(entry, request);
   if (!request.task.empty()) table.folder += "-" + request.task;
   table.folder += "-" + options.scale;
   if (options.windows > 0 && table.lengths.empty())
@@ -330,65 +310,6 @@ ReproduceTable plan_table(const ReproduceOptions& options) {
 
 ReproduceEnd reproduce(const ReproduceOptions& options, const std::function<void(std::string_view)>& log) {
   return Reproduction(options, log).run();
-}
-
-// ---- shared by the tables
-
-void set_keys(RunConfig& config, const std::string& settings) {
-  std::map<std::string, std::string> texts;
-  std::istringstream words(settings);
-  for (std::string word; words >> word;) {
-    const std::size_t at = word.find('=');
-    texts[word.substr(0, at)] = word.substr(at + 1);
-  }
-  keys_of(config).read_texts(texts);
-}
-
-ModelConfig paper_model(const std::string& name) {
-  for (const NamedConfig& named : paper_configs()) {
-    if (named.name != name) continue;
-    ModelConfig config = named.config;
-    config.vocab = config.n_out = 0;
-    return config;
-  }
-  fail<ValueError>("reproduce: there is no configuration {} among those of the papers", name);
-}
-
-std::vector<ReproduceRow> make_rows(const TableRequest& request, const ScaleSettings& shared,
-                                    const std::vector<PaperRow>& rows) {
-  std::vector<ReproduceRow> made;
-  for (const PaperRow& paper : rows) {
-    ReproduceRow& row = made.emplace_back();
-    row.name = paper.name;
-    row.title = paper.title;
-    row.published = paper.published;
-    if (!paper.model.empty()) row.config.model = paper_model(paper.model);
-    row.config.data.path = request.data;
-    set_keys(row.config, shared.paper);
-    set_keys(row.config, paper.settings);
-    if (request.scale == Scale::small) set_keys(row.config, shared.small + " " + paper.small);
-    if (request.scale == Scale::tiny) set_keys(row.config, shared.tiny);
-  }
-  return made;
-}
-
-EvalOptions measured_on(const std::string& split, std::int64_t batches) {
-  EvalOptions options;
-  options.split = split;
-  options.batches = batches;
-  options.batch = 0;
-  return options;
-}
-
-void refuse_data(const char* table) {
-  fail<ConfigError>("reproduce: the data of {} are made, not read (leave out --data)", table);
-}
-
-void add_scale_note(ReproduceTable& table, Scale scale) {
-  if (scale == Scale::small)
-    table.notes.emplace_back("scale small: sizes and steps are ours, not the paper's, for a few CPU cores");
-  if (scale == Scale::tiny)
-    table.notes.emplace_back("scale tiny: to see that everything runs; the numbers mean nothing");
 }
 
 }  // namespace eddy

@@ -1,6 +1,6 @@
-// `eddy reproduce`: the tables of the papers, run again. Each table is data (block_recurrent.cpp,
-// staircase.cpp and so on): a list of rows, each with a configuration and its published numbers. One
-// procedure (reproduce.cpp) trains and measures the rows and sets the numbers side by side.
+// `eddy reproduce`: the tables of the papers, run again. Each table is data (staircase_algorithm.toml and so
+// on): a list of rows, each with a configuration and its published numbers. One procedure (reproduce.cpp)
+// trains and measures the rows and sets the numbers side by side.
 //
 //   RUNS/FAMILY/TABLE-SCALE/ROW/              the run, as `eddy train` leaves it
 //                          /ROW/result.json   its configuration and what was measured
@@ -100,8 +100,8 @@ struct TableRequest {
 struct TableEntry {
   const char* name;
   const char* summary;
-  std::vector<std::string> tasks;  // variants of the table; empty: only one
-  ReproduceTable (*make)(const TableRequest& request);
+  std::vector<std::string_view> files;  // its TOML (tables.h): one for all tasks, or one for each
+  std::vector<std::string> tasks{};     // variants of the table; empty: only one
 };
 std::span<const TableEntry> reproduce_tables();
 

@@ -1,4 +1,4 @@
-// The rows of the speed table, their measurement, and the table.
+// The speed table: its rows from speed.toml, their measurement, and the table.
 #include "train/reproduce/speed.h"
 
 #include <fmt/format.h>
@@ -7,15 +7,16 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
-#include "models/model.h"
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"
-#include "train/config/config.h"
+#include "train/config/config_file.h"
 #include "train/config/device_precision.h"
+#include "train/config/presets.h"
+#include "train/config/run_config.h"
 #include "train/files/text_file.h"
 #include "train/page/html_page.h"
-#include "train/reproduce/tables.h"
 #include "train/run/environment.h"
 
 namespace eddy {
@@ -38,75 +39,30 @@ const std::vector<std::string>& notes() {
   return lines;
 }
 
-SpeedFigure milliseconds(double ms, const std::string& remark = "") {
-  return {ms, fmt::format("{} ms{}", ms, remark)};
+constexpr std::string_view kRows =
+#include "train/reproduce/speed.toml"
+    ;
+
+// Reads a figure: "263.6 ms", "<= 100 ms, 24 GiB" or ">= 4 M tokens/s".
+SpeedFigure figure_from(const std::string& text, std::int64_t tokens) {
+  const std::size_t digits = text.find_first_of("0123456789");
+  if (digits == std::string::npos) return {};
+  const double number = std::stod(text.substr(digits));
+  const bool rate = text.ends_with("M tokens/s");
+  return {rate ? static_cast<double>(tokens) / number * 1e-3 : number, text};
 }
 
-// Returns the figure of a rate in millions of tokens per second, for steps of so many tokens.
-SpeedFigure rate(double millions, std::int64_t tokens, const char* sign = "") {
-  return {static_cast<double>(tokens) / millions * 1e-3, fmt::format("{}{} M tokens/s", sign, millions)};
-}
-
-SpeedFigure at_most(double ms, const std::string& remark = "") {
-  return {ms, fmt::format("<= {} ms{}", ms, remark)};
-}
-
-ModelConfig with_vocab(const std::string& name, std::int64_t vocab) {
-  ModelConfig config = paper_model(name);
-  config.vocab = vocab;
-  return config;
-}
-
-// The shape of the smallest GPT-2, 124 439 808 parameters: learned positions, biases, a tied head.
-ModelConfig gpt2() {
-  ModelConfig config;
-  config.model = "regular";
-  config.vocab = 50257;
-  config.context = 1024;
-  config.dim = 768;
-  config.layers = config.heads = 12;
-  config.positions = config.bias = true;
-  return config;
-}
-
-std::vector<SpeedRow> paper_rows() {
-  constexpr std::int64_t kT5Vocab = 32128;
-  const std::int64_t unit_tokens = 256 * 256;
-  const ModelConfig unit = with_vocab("shakespeare_unit", 65);
-  return {
-      {"rec_fixed_skip", "Rec:fixed:skip, 150 M, 8 x 4096", with_vocab("br_150m_rec_fixed_skip", kT5Vocab), 8,
-       4096, milliseconds(263.6), milliseconds(150.0, ", 36 GiB"), at_most(100, ", 24 GiB")},
-      {"slide_13l", "Slide:13L, 150 M, 8 x 4096", with_vocab("br_150m_slide_13l", kT5Vocab), 8, 4096,
-       milliseconds(268.2), milliseconds(151.0), at_most(100)},
-      {"xl_2048",
-       "XL:2048, 150 M, 16 x 2048",
-       with_vocab("br_150m_xl_2048", kT5Vocab),
-       16,
-       2048,
-       milliseconds(551.6),
-       {},
-       at_most(200)},
-      {"unit_256", "unit recurrence, d 384, 256 x 256", unit, 256, 256, rate(0.21, unit_tokens),
-       rate(1.97, unit_tokens), rate(4, unit_tokens, ">= ")},
-      {"unit_1024",
-       "unit recurrence, d 384, 1024 x 256",
-       unit,
-       1024,
-       256,
-       {},
-       rate(4.96, 4 * unit_tokens),
-       rate(8, 4 * unit_tokens, ">= ")},
-      {"staircase_text", "staircase, text, 32 x 512", with_vocab("enwik8_staircase", 256), 32, 512,
-       milliseconds(131), milliseconds(58.2), at_most(45)},
-      {"staircase_algorithm", "staircase, Algorithm, 256 x 128", with_vocab("algorithm_staircase", 26), 256,
-       128, milliseconds(37.2), milliseconds(9.9), at_most(8)},
-      {"regular_6", "regular, 6 layers, d 384, 64 x 256", with_vocab("shakespeare_regular_6", 65), 64, 256,
-       milliseconds(9.0), milliseconds(5.2), at_most(5.2)},
-      {"gpt2_124m", "the shape of GPT-2 124 M, 32 x 1024", gpt2(), 32, 1024, milliseconds(94.4),
-       milliseconds(63.6), at_most(63.6)},
-      {"memory_llama", "memory_llama, TinyStories, 32 x 256", with_vocab("blockwise_memory_separate", 4096),
-       32, 256},
-      {"copy_4128", "copy task, block_accumulate, 64 x 4128", with_vocab("copy", 16), 64, 4128}};
+SpeedRow row_from(const nlohmann::json& row) {
+  SpeedRow made{row.at("name"), row.at("title"), {}, row.at("batch"), row.at("sequence")};
+  if (row.contains("preset"))
+    made.model = paper_config(row.at("preset"), "reproduce speed");
+  else
+    made.model = model_config_from_json(row);
+  const std::int64_t tokens = made.batch * made.sequence;
+  made.eager = figure_from(row.value("eager", ""), tokens);
+  made.best = figure_from(row.value("best", ""), tokens);
+  made.aim = figure_from(row.value("aim", ""), tokens);
+  return made;
 }
 
 // Shrinks a row to a step of milliseconds on one core; every recurrence keeps several blocks.
@@ -292,9 +248,12 @@ SpeedResult measure(const SpeedRow& row, const SpeedOptions& options, const std:
 }  // namespace
 
 std::vector<SpeedRow> speed_rows(bool small) {
-  std::vector<SpeedRow> rows = paper_rows();
-  for (SpeedRow& row : rows)
-    if (small) shrink(row);
+  std::vector<SpeedRow> rows;
+  const nlohmann::json file = config_from_toml(kRows, "speed.toml").value;
+  for (const nlohmann::json& row : file.at("row")) {
+    rows.push_back(row_from(row));
+    if (small) shrink(rows.back());
+  }
   return rows;
 }
 

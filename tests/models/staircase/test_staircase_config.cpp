@@ -8,6 +8,7 @@
 
 #include "tensor/base/error.h"
 #include "tests/models/staircase/staircase_case.h"
+#include "train/config/presets.h"
 
 namespace {
 
