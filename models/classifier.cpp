@@ -1,8 +1,7 @@
-// Logits and losses of the last layer, as a whole or in chunks of rows.
+// Logits and losses of the last layer.
 #include "models/classifier.h"
 
 #include "autograd/scope.h"
-#include "ops/loss/cross_entropy.h"
 #include "ops/loss/linear_cross_entropy.h"
 #include "ops/product/matmul.h"
 #include "ops/views/views.h"
@@ -15,10 +14,6 @@ Tensor in_order(const Classifier& classifier, const Tensor& targets) {
   return classifier.time_major ? raw::transpose(targets, 0, 1) : targets;
 }
 
-bool in_chunks(const Classifier& classifier) {
-  return classifier.weight.dim(0) >= Classifier::kManyClasses;
-}
-
 }  // namespace
 
 Tensor Classifier::logits() const {
@@ -29,15 +24,12 @@ Tensor Classifier::logits() const {
 
 Tensor Classifier::loss(const Tensor& targets, std::int64_t ignore) const {
   const ScopeGuard scope("head");
-  if (in_chunks(*this)) return linear_cross_entropy(x, weight, bias, in_order(*this, targets), ignore);
-  return cross_entropy(linear(x, weight, bias), in_order(*this, targets), ignore);
+  return linear_cross_entropy(x, weight, bias, in_order(*this, targets), ignore);
 }
 
 Tensor Classifier::losses(const Tensor& targets, std::int64_t ignore) const {
   const ScopeGuard scope("head");
-  const Tensor ordered = in_order(*this, targets);
-  const Tensor rows = in_chunks(*this) ? linear_cross_entropy_rows(x, weight, bias, ordered, ignore)
-                                       : cross_entropy_rows(linear(x, weight, bias), ordered, ignore);
+  const Tensor rows = linear_cross_entropy_rows(x, weight, bias, in_order(*this, targets), ignore);
   return time_major ? raw::transpose(rows, 0, 1) : rows;
 }
 

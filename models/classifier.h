@@ -1,5 +1,5 @@
 // The last layer of every model, not yet computed. The caller asks it for the logits, or for their loss,
-// which needs no logits in memory.
+// which with many classes needs no tensor of all logits (ops/loss/linear_cross_entropy.h).
 //
 //   logits = x weight^T + bias
 #pragma once
@@ -14,11 +14,6 @@ struct Classifier {
   Tensor x;             // [batch, rows, width], or [rows, batch, width] when time_major
   Tensor weight, bias;  // [n_out, width]; [n_out] or undefined
   bool time_major = false;
-
-  // With at least this number of classes, losses are computed in chunks of rows, without a tensor of all
-  // logits. With fewer classes that tensor and its gradient are small, and chunks cost more, because they
-  // copy and scale gradients. Measured: docs/choices.md.
-  static constexpr std::int64_t kManyClasses = 4096;
 
   // The number of positions of each sequence.
   std::int64_t rows() const { return x.dim(time_major ? 0 : 1); }

@@ -128,7 +128,7 @@
   ROW(norm, unit_norm, "Unit vectors", "") \
   ROW(loss, cross_entropy, "Loss", "The `_rows` are for evaluation and have no gradient.") \
   ROW(loss, linear_cross_entropy, "A classifier with its loss", \
-      "Of the logits z = x W^T + b only a chunk of rows exists at a time.") \
+      "Of the logits z = x W^T + b of many classes only a chunk of rows exists at a time.") \
   ROW(pointwise, dropout, "Dropout", "") \
   ROW(attention, attention, "Attention", \
       "The score matrix is never stored. `attention_composed` is the same from two products and a softmax. Keys " \

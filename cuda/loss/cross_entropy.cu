@@ -10,13 +10,12 @@
 //
 // Loss and gradient in one kernel.
 //   mapping        a warp, a block of 256 or a block of 1024 threads per row, by its length. A thread goes
-//                  through the same parts of a row twice: first it loads 16 bytes at a time and updates a
-//                  running maximum and sum, then it computes the gradient.
-//   shared memory  parts of the row between the two passes, as far as it goes: 226 KiB on 9.0, 57,000
-//                  classes, one such row to a multiprocessor. The rest is read again and should be in the L2
-//                  cache: of 128,000 classes 132 multiprocessors have 132 (512 - 231) KB = 37 MB in flight,
-//                  of 50 MB; with 98 KiB of shared memory (8.6) 84 multiprocessors have 8.4 MB in flight with
-//                  rows of 50,257.
+//                  through the same groups of a row twice, 16 bytes each: first it updates a running maximum
+//                  and sum, then it computes the gradient.
+//   shared memory  the row between the two passes, as far as it goes: 226 KiB on 9.0, 115,000 classes in bf16,
+//                  two rows of 57,000 to a multiprocessor. The rest is read again and should be in the L2
+//                  cache: with 98 KiB of shared memory (8.6) 84 multiprocessors have 84 (100 - 98) KiB in
+//                  flight with rows of 50,257 in bf16, and 8.4 MB of f32.
 //   bytes moved    the logits once, dlogits once
 //
 // A target that is neither a class nor ignored makes its row's loss and gradient NaN: to reject it the host
@@ -49,7 +48,7 @@ __global__ void rows_kernel(CrossEntropyArgs args) {
       if (first) *loss = target == args.ignore ? 0.0f : not_a_number();
       continue;
     }
-    const T* const x = static_cast<const T*>(args.logits) + row * args.classes;
+    const T* const x = static_cast<const T*>(args.logits) + row * args.stride;
     float top = static_cast<float>(x[0]);
     for (std::int64_t i = Rows::lane(); i < args.classes; i += Threads)
       top = NanMax{}(top, static_cast<float>(x[i]));
@@ -102,8 +101,8 @@ __global__ void backward_kernel(CrossEntropyBackwardArgs args) {
   for (std::int64_t row = Rows::first_row(); row < args.rows; row += Rows::row_step()) {
     const std::int64_t target = args.targets[row];
     const bool ignored = target == args.ignore, known = target >= 0 && target < args.classes;
-    const T* const x = static_cast<const T*>(args.logits) + row * args.classes;
-    T* const dx = static_cast<T*>(args.dlogits) + row * args.classes;
+    const T* const x = static_cast<const T*>(args.logits) + row * args.stride;
+    T* const dx = static_cast<T*>(args.dlogits) + row * args.stride;
     const float top = known && !ignored ? static_cast<const float*>(args.row_max)[row] : 0.0f;
     const float factor = known && !ignored ? scale * static_cast<const float*>(args.row_inverse)[row] : 0.0f;
     for (std::int64_t i = Rows::lane(); i < args.classes; i += Threads) {
@@ -120,136 +119,103 @@ __global__ void backward_kernel(CrossEntropyBackwardArgs args) {
 struct RunningSum {
   float top = -FLT_MAX, sum = 0;  // finite, so that -infinity adds 0 also in a thread that has nothing else
 
-  template <class Parts>
-  __device__ void add(const Parts& parts) {
+  template <class T>
+  __device__ void add(const Group<T>& group) {
     float largest = top;
-    for (const auto& part : parts)
-      for (const float x : part.at) largest = fmaxf(largest, x);
+#pragma unroll
+    for (const float x : group.at) largest = fmaxf(largest, x);
     if (largest > top) {
       sum *= expf(top - largest);
       top = largest;
     }
-    for (const auto& part : parts)
-      for (const float x : part.at) sum += expf(x - top);
+#pragma unroll
+    for (const float x : group.at) sum += expf(x - top);
   }
 };
 struct Largest {
   __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
 };
 
-// Neighbours of a row that a thread loads at once: four if all rows are aligned to 16 bytes, else one.
-struct One {
-  float at[1];
-};
-template <int Width>
-using PartOf = std::conditional_t<Width == 4, Four, One>;
-
-template <class Gradient>
-__device__ void write_part(Gradient* to, const Four& part) {
-  write_four(to, part);
-}
-template <class Gradient>
-__device__ void write_part(Gradient* to, const One& part) {
-  *to = static_cast<Gradient>(part.at[0]);
-}
-
 struct RowsLaunch {
   CrossEntropyRowsArgs args;
-  int parts;         // of a row
-  int shared_parts;  // parts in shared memory
+  int groups;         // of a row
+  int shared_groups;  // groups in shared memory
 };
 
 constexpr int kLongRowThreads = 1024;
 
-template <int Threads, int Width, class Gradient>
+template <int Threads, class T>
 __global__ void __launch_bounds__(Team<Threads>::kBlock) loss_and_gradient_kernel(RowsLaunch launched) {
   using Rows = Team<Threads>;
-  using Part = PartOf<Width>;
-  constexpr int kAtOnce = 16 / Width;  // loads in flight: 64 KiB for the block of a long row
+  constexpr int kAtOnce = 4;  // loads in flight: 64 KiB for the block of a long row
   const CrossEntropyRowsArgs& args = launched.args;
-  const int parts = launched.parts, shared_parts = launched.shared_parts;
-  Part* const kept = reinterpret_cast<Part*>(shared_memory()) + threadIdx.x / Threads * shared_parts;
+  const int groups = launched.groups, shared_groups = launched.shared_groups,
+            classes = static_cast<int>(args.classes);
+  auto* const kept =
+      reinterpret_cast<StoredGroup<T>*>(shared_memory()) + threadIdx.x / Threads * shared_groups;
   for (std::int64_t row = Rows::first_row(); row < args.rows; row += Rows::row_step()) {
     const std::int64_t target = args.targets[row];
-    const float* const x = static_cast<const float*>(args.logits) + row * args.classes;
-    Gradient* const dx = static_cast<Gradient*>(args.dlogits) + row * args.classes;
+    T* const x = static_cast<T*>(args.logits) + row * args.stride;
+    auto* const of_row = reinterpret_cast<StoredGroup<T>*>(x);
     float* const loss = static_cast<float*>(args.row_loss) + row;
-    if (target == args.ignore || target < 0 || target >= args.classes) {
+    if (target == args.ignore || target < 0 || target >= classes) {
       const float value = target == args.ignore ? 0.0f : not_a_number();
       if (Rows::lane() == 0) *loss = value;
-      for (std::int64_t i = Rows::lane(); i < args.classes; i += Threads)
-        dx[i] = static_cast<Gradient>(value);
+      for (int i = Rows::lane(); i < classes; i += Threads) x[i] = static_cast<T>(value);
       continue;
     }
-    const auto of_row = [&](int part) {
-      return *reinterpret_cast<const Part*>(x + static_cast<std::int64_t>(part) * Width);
+    // The numbers of a group; -infinity after the last class.
+    const auto numbers = [classes](const StoredGroup<T>& stored, int group) {
+      Group<T> numbers = computed(stored);
+#pragma unroll
+      for (int j = 0; j < kGroup<T>; ++j)
+        if (group * kGroup<T> + j >= classes) numbers.at[j] = -INFINITY;
+      return numbers;
     };
     RunningSum own;
-    for (int first = Rows::lane(); first < parts; first += kAtOnce * Threads) {
-      Part read[kAtOnce];
+    for (int first = Rows::lane(); first < groups; first += kAtOnce * Threads) {
+      StoredGroup<T> read[kAtOnce];
 #pragma unroll
       for (int k = 0; k < kAtOnce; ++k) {
-        const int part = first + k * Threads;
-        read[k] = of_row(part < parts ? part : first);  // not behind a branch, so that all are in flight
+        const int group = first + k * Threads;
+        read[k] = of_row[group < groups ? group : first];  // not behind a branch, so that all are in flight
       }
 #pragma unroll
       for (int k = 0; k < kAtOnce; ++k) {
-        const int part = first + k * Threads;
-        if (part < shared_parts)
-          kept[part] = read[k];
-        else if (part >= parts)
-          for (float& value : read[k].at) value = -INFINITY;
+        const int group = first + k * Threads;
+        if (group < shared_groups) kept[group] = read[k];
+        own.add(numbers(read[k], group));
       }
-      own.add(read);
     }
     const float top = Rows::reduce(own.top, Largest{});
     const float sum = Rows::reduce(own.sum * expf(own.top - top), Plus{}), inverse = 1.0f / sum;
-    // Dlogits may be in the place of the logits: a thread reads and writes the same parts and no others.
-    const bool has_target = Rows::lane() == target / Width % Threads;
-    const float of_target = has_target ? x[target] - top : 0.0f;
+    // The gradient takes the place of the logits: a thread reads and writes the same groups and no others.
+    const bool has_target = Rows::lane() == target / kGroup<T> % Threads;
+    const float of_target = has_target ? static_cast<float>(x[target]) - top : 0.0f;
 #pragma unroll 4
-    for (int part = Rows::lane(); part < parts; part += Threads) {
-      Part share = part < shared_parts ? kept[part] : of_row(part);
+    for (int group = Rows::lane(); group < groups; group += Threads) {
+      Group<T> share = numbers(group < shared_groups ? kept[group] : of_row[group], group);
+#pragma unroll
       for (float& value : share.at) value = inverse * expf(value - top);
-      write_part(dx + static_cast<std::int64_t>(part) * Width, share);
+      of_row[group] = stored(share);
     }
     if (!has_target) continue;
     *loss = logf(sum) - of_target;
-    dx[target] = static_cast<Gradient>(inverse * expf(of_target) - 1.0f);
+    x[target] = static_cast<T>(inverse * expf(of_target) - 1.0f);
   }
 }
 
-template <int Threads, int Width, class Gradient>
-void run_loss_and_gradient(const CrossEntropyRowsArgs& args) {
-  constexpr int kRows = Team<Threads>::kRowsPerBlock, kBytes = 4 * Width;
+template <int Threads, class T>
+void loss_and_gradient(const CrossEntropyRowsArgs& args) {
+  constexpr int kRows = Team<Threads>::kRowsPerBlock, kBytes = 16;
   constexpr int kOfTeam = 1024;  // bytes; more than a team uses for its sums
   if (args.classes >> 30 != 0) throw ValueError("cross_entropy: 2^30 classes or more (cuda takes fewer)");
-  const int parts = static_cast<int>(args.classes) / Width,
-            shared_parts = std::min(parts, (most_shared_bytes() - kOfTeam) / (kRows * kBytes));
-  launch_shared("cross_entropy_rows", loss_and_gradient_kernel<Threads, Width, Gradient>,
-                grid_for(args.rows, kRows, 64), Team<Threads>::kBlock, shared_parts * kRows * kBytes,
-                {args, parts, shared_parts});
-}
-
-template <int Width, class Gradient>
-void loss_and_gradient(const CrossEntropyRowsArgs& args) {
-  constexpr std::int64_t kShortRow = 8192;  // a block of kThreads loads it in two rounds
-  if (args.classes <= kWarpRow)
-    run_loss_and_gradient<32, Width, Gradient>(args);
-  else if (args.classes <= kShortRow)
-    run_loss_and_gradient<kThreads, Width, Gradient>(args);
-  else
-    run_loss_and_gradient<kLongRowThreads, Width, Gradient>(args);
-}
-
-template <class Gradient>
-void loss_and_gradient(const CrossEntropyRowsArgs& args) {
-  require_f32("cross_entropy_rows", args.dtype);
-  if (args.rows == 0) return;
-  if (args.classes % 4 == 0 && aligned(args.logits) && aligned(args.dlogits, 4 * sizeof(Gradient)))
-    loss_and_gradient<4, Gradient>(args);
-  else
-    loss_and_gradient<1, Gradient>(args);
+  if (!aligned(args.logits) || args.stride % kGroup<T> != 0)
+    throw ValueError("cross_entropy: rows that do not begin at multiples of 16 bytes");
+  const int groups = static_cast<int>((args.classes + kGroup<T> - 1) / kGroup<T>),
+            shared_groups = std::min(groups, (most_shared_bytes() - kOfTeam) / (kRows * kBytes));
+  launch_shared("cross_entropy_rows", loss_and_gradient_kernel<Threads, T>, grid_for(args.rows, kRows, 64),
+                Team<Threads>::kBlock, shared_groups * kRows * kBytes, {args, groups, shared_groups});
 }
 
 }  // namespace
@@ -274,7 +240,17 @@ void cross_entropy_backward(const CrossEntropyBackwardArgs& args) {
 }
 
 void cross_entropy_rows(const CrossEntropyRowsArgs& args) {
-  args.bf16_dlogits ? loss_and_gradient<bf16>(args) : loss_and_gradient<float>(args);
+  if (args.rows == 0) return;
+  constexpr std::int64_t kShortRow = 8192;  // a block of kThreads loads it in two rounds
+  for_activations("cross_entropy_rows", args.dtype, [&](auto* type) {
+    using T = StoredIn<decltype(type)>;
+    if (args.classes <= kWarpRow)
+      loss_and_gradient<32, T>(args);
+    else if (args.classes <= kShortRow)
+      loss_and_gradient<kThreads, T>(args);
+    else
+      loss_and_gradient<kLongRowThreads, T>(args);
+  });
 }
 
 }  // namespace eddy::cuda

@@ -188,11 +188,7 @@ EDDY_MOVES(MaxBackwardArgs, a.outer * a.inner * ((1 + also_read(a.beta)) * a.cou
 EDDY_MOVES(CrossEntropyArgs, a.rows * a.classes)
 EDDY_MOVES(CrossEntropyMeanArgs, a.rows)
 EDDY_MOVES(CrossEntropyBackwardArgs, (2 + also_read(a.beta)) * a.rows * a.classes)
-inline Cost cost_of(const CrossEntropyRowsArgs& a) {
-  Cost cost = moved(a.dtype, a.rows * a.classes);
-  cost.bytes += moved(a.bf16_dlogits ? Dtype::bf16 : a.dtype, a.rows * a.classes).bytes;
-  return cost;
-}
+EDDY_MOVES(CrossEntropyRowsArgs, 2 * a.rows * a.classes)
 
 // Reads four gates and the cell, writes the cell and h; backward also reads both gradients.
 EDDY_MOVES(LstmCellArgs, 7 * a.batch * a.hidden)

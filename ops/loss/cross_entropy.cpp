@@ -54,9 +54,9 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, std::int64_t i
   const Tensor row_loss = Tensor::empty({rows}, inside, device);
   const Tensor row_max = Tensor::empty({rows}, inside, device);
   const Tensor row_inverse = Tensor::empty({rows}, inside, device);
-  cross_entropy_forward_slot(device,
-                             {dtype, rows, classes, ignore, packed.raw_data(), numbers.data<std::int64_t>(),
-                              row_loss.raw_data(), row_max.raw_data(), row_inverse.raw_data()});
+  cross_entropy_forward_slot(
+      device, {dtype, rows, classes, classes, ignore, packed.raw_data(), numbers.data<std::int64_t>(),
+               row_loss.raw_data(), row_max.raw_data(), row_inverse.raw_data()});
   cross_entropy_mean_slot(device, {inside, rows, ignore, numbers.data<std::int64_t>(), row_loss.raw_data(),
                                    loss.raw_data(), inverse_scored.raw_data()});
   // A row's loss is log(sum_c e^{x_c}) - x_target, so its derivative by x_c is softmax_c - [c = target]; the
@@ -68,7 +68,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, std::int64_t i
                   v.sink.into(0, [&](const Tensor& dlogits, float beta) {
                     if (dlogits.elements() == 0) return;
                     cross_entropy_backward_slot(
-                        device, {dtype, rows, classes, ignore, dy.raw_data(), v.saved(0).raw_data(),
+                        device, {dtype, rows, classes, classes, ignore, dy.raw_data(), v.saved(0).raw_data(),
                                  v.saved(1).data<std::int64_t>(), v.saved(2).raw_data(),
                                  v.saved(3).raw_data(), v.saved(4).raw_data(), dlogits.raw_data(), beta});
                   });
@@ -81,9 +81,10 @@ Tensor cross_entropy_rows(const Tensor& logits, const Tensor& targets, std::int6
   const Tensor packed = raw::contiguous(logits);
   const Tensor losses = Tensor::empty(targets.shape(), compute_dtype(logits), logits.device());
   if (losses.elements() > 0)
-    cross_entropy_forward_slot(logits.device(),
-                               {logits.dtype(), numbers.elements(), logits.dim(-1), ignore, packed.raw_data(),
-                                numbers.data<std::int64_t>(), losses.raw_data(), nullptr, nullptr});
+    cross_entropy_forward_slot(
+        logits.device(),
+        {logits.dtype(), numbers.elements(), logits.dim(-1), logits.dim(-1), ignore, packed.raw_data(),
+         numbers.data<std::int64_t>(), losses.raw_data(), nullptr, nullptr});
   return losses;
 }
 

@@ -33,10 +33,10 @@ Tensor cross_entropy_rows(const Tensor& logits, const Tensor& targets, std::int6
 Tensor class_indices(const char* op, const Tensor& targets, const Shape& rows, std::int64_t classes,
                      Device device, std::int64_t ignore);
 
-// Computes the loss of each row. All arrays are row-major; logits is [rows, classes].
+// Computes the loss of each row. The logits are [rows, classes], `stride` elements from row to row.
 struct CrossEntropyArgs {
   Dtype dtype;  // of logits and dlogits; if it is bf16, everything else is f32
-  std::int64_t rows, classes, ignore;
+  std::int64_t rows, classes, stride, ignore;
   const void* logits;
   const std::int64_t* targets;
   void* row_loss;  // [rows]; 0 for ignored rows
@@ -56,10 +56,10 @@ struct CrossEntropyMeanArgs {
 extern Slot<CrossEntropyMeanArgs> cross_entropy_mean_slot;
 
 // dlogits = beta * dlogits + dy * inverse_scored * (softmax - [class = target]); dlogits is not read if beta
-// is 0.
+// is 0. Its rows are `stride` elements apart, as those of the logits.
 struct CrossEntropyBackwardArgs {
   Dtype dtype;
-  std::int64_t rows, classes, ignore;
+  std::int64_t rows, classes, stride, ignore;
   const void* dy;  // [1]
   const void* logits;
   const std::int64_t* targets;
@@ -69,16 +69,16 @@ struct CrossEntropyBackwardArgs {
 };
 extern Slot<CrossEntropyBackwardArgs> cross_entropy_backward_slot;
 
-// Computes each row's loss and its gradient, softmax - [class = target], in one pass: the forward and
-// backward slots above with dy = inverse_scored = 1, for callers that keep the logits only briefly.
+// Computes each row's loss, and in place of the logits its gradient, softmax - [class = target], in one pass:
+// the forward and backward slots above with dy = inverse_scored = 1, for callers that keep the logits only
+// briefly. On a GPU rows begin at multiples of 16 bytes, and what follows the classes up to such a multiple is
+// overwritten.
 struct CrossEntropyRowsArgs {
   Dtype dtype;
-  std::int64_t rows, classes, ignore;
-  const void* logits;
+  std::int64_t rows, classes, stride, ignore;
+  void* logits;  // dlogits in the end: 0 in ignored rows
   const std::int64_t* targets;
-  void* row_loss;             // [rows]; 0 for ignored rows
-  void* dlogits;              // 0 in ignored rows; may be the logits
-  bool bf16_dlogits = false;  // with dtype f32: dlogits is bf16, not in place of the logits; not on the CPU
+  void* row_loss;  // [rows]; 0 for ignored rows
 };
 extern Slot<CrossEntropyRowsArgs> cross_entropy_rows_slot;
 

@@ -22,7 +22,7 @@ void forward_kernel(const CrossEntropyArgs& args) {
       row_loss[row] = T(0);
       return;
     }
-    const T* const x = logits + row * classes;
+    const T* const x = logits + row * args.stride;
     const T top = lane_max(x, classes);
     const T sum = sum_of_exp(x, classes, top);
     row_loss[row] = vec::log(sum) - (x[target] - top);
@@ -36,24 +36,22 @@ void forward_kernel(const CrossEntropyArgs& args) {
 // Gives the same bits as the separate kernels.
 template <class T>
 void loss_and_gradient_kernel(const CrossEntropyRowsArgs& args) {
-  const T* const logits = static_cast<const T*>(args.logits);
-  T *const row_loss = static_cast<T*>(args.row_loss), *const dlogits = static_cast<T*>(args.dlogits);
+  T *const logits = static_cast<T*>(args.logits), *const row_loss = static_cast<T*>(args.row_loss);
   const std::int64_t classes = args.classes;
   for_each_row(args.rows, classes, [=, &args](std::int64_t row) {
     const std::int64_t target = args.targets[row];
-    const T* const x = logits + row * classes;
-    T* const dx = dlogits + row * classes;
+    T* const x = logits + row * args.stride;
     if (target == args.ignore) {
       row_loss[row] = T(0);
-      for (std::int64_t i = 0; i < classes; ++i) dx[i] = T(0);
+      for (std::int64_t i = 0; i < classes; ++i) x[i] = T(0);
       return;
     }
     const T top = lane_max(x, classes), of_target = x[target];
-    const T sum = sum_of_exp(x, classes, top, dx);
+    const T sum = sum_of_exp(x, classes, top, x);
     row_loss[row] = vec::log(sum) - (of_target - top);
     const T inverse = T(1) / sum;
-    for (std::int64_t i = 0; i < classes; ++i) dx[i] = inverse * dx[i];
-    dx[target] -= T(1);
+    for (std::int64_t i = 0; i < classes; ++i) x[i] = inverse * x[i];
+    x[target] -= T(1);
   });
 }
 
@@ -83,8 +81,8 @@ void backward_kernel(const CrossEntropyBackwardArgs& args) {
   const std::int64_t classes = args.classes;
   for_each_row(args.rows, classes, [=, &args](std::int64_t row) {
     const std::int64_t target = args.targets[row];
-    const T* const x = logits + row * classes;
-    T* const dx = dlogits + row * classes;
+    const T* const x = logits + row * args.stride;
+    T* const dx = dlogits + row * args.stride;
     if (target == args.ignore) {
       for (std::int64_t i = 0; i < classes; ++i) dx[i] = beta == T(0) ? T(0) : beta * dx[i];
       return;

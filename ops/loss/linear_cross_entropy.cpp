@@ -1,5 +1,6 @@
-// A classifier with its loss in chunks: products by the gemm slot, then loss and gradient of each row in one
-// pass (cross_entropy_rows_slot), since a chunk's logits do not fit a cache.
+// A classifier with its loss. In chunks: products by the gemm slot, then loss and gradient of each row in one
+// pass (cross_entropy_rows_slot), since a chunk's logits do not fit a cache. As a whole: linear and
+// cross_entropy, on a GPU as one node whose gradient takes the place of the logits.
 #include "ops/loss/linear_cross_entropy.h"
 
 #include <algorithm>
@@ -9,6 +10,8 @@
 #include "ops/core/checks.h"
 #include "ops/loss/cross_entropy.h"
 #include "ops/pointwise/pointwise.h"
+#include "ops/product/affine.h"
+#include "ops/product/matmul.h"
 #include "ops/product/product.h"
 #include "ops/reduce/reduce.h"
 #include "tensor/base/format.h"
@@ -23,17 +26,26 @@ namespace {
 constexpr std::int64_t kChunkElements = std::int64_t{1} << 23, kFewestRows = 256;
 constexpr std::int64_t kChunkElementsOnGpu = std::int64_t{1} << 26, kFewestRowsOnGpu = 1024;
 
+// Rows of logits on a GPU are multiples of this many elements, 128 bytes of bf16.
+constexpr std::int64_t kRowElements = 64;
+
 // What the products read.
 struct Problem {
-  Tensor rows;     // x as [rows, in]
-  Tensor weight;   // of the dtype of rows
-  Tensor bias;     // of dtype `inside`
-  Tensor targets;  // [...] i64
-  Dtype inside;    // of logits and losses, and of gradients until they are given
+  Tensor rows;          // x as [rows, in]
+  Tensor weight, bias;  // of the dtype of rows, as the logits
+  Tensor targets;       // [...] i64
+  Dtype inside;         // of losses, and of gradients until they are given
   std::int64_t ignore, chunk;
 
   std::int64_t count() const { return targets.elements(); }
   std::int64_t classes() const { return weight.dim(0); }
+  Tensor room(const Shape& shape) const { return Tensor::empty(shape, inside, rows.device()); }
+  // Memory for the logits of some rows, [rows, classes], each of which begins at a multiple of 16 bytes.
+  Tensor logits(std::int64_t count) const {
+    const std::int64_t stride =
+        rows.device() == kCpu ? classes() : (classes() + kRowElements - 1) / kRowElements * kRowElements;
+    return raw::narrow(Tensor::empty({count, stride}, rows.dtype(), rows.device()), 1, 0, classes());
+  }
 };
 
 std::int64_t chosen_chunk(std::int64_t rows, std::int64_t classes, Device device) {
@@ -73,7 +85,7 @@ Problem checked(const char* op, const Tensor& x, const Tensor& weight, const Ten
   const std::int64_t width = x.dim(-1);
   p.rows = raw::reshape(factor(raw::contiguous(x)), {p.targets.elements(), width});
   p.weight = factor(weight);
-  if (bias.defined()) p.bias = bias.dtype() == p.inside ? raw::alias(bias) : raw::cast(bias, p.inside);
+  if (bias.defined()) p.bias = factor(bias);
   return p;
 }
 
@@ -88,11 +100,9 @@ struct SumGradients {
 void run_chunks(const Problem& p, const Tensor& losses, const SumGradients& gradients) {
   const Device device = p.rows.device();
   const std::int64_t rows = p.count(), most = std::min(p.chunk, rows), classes = p.classes();
-  const auto room = [&](const Shape& shape, Dtype dtype) { return Tensor::empty(shape, dtype, device); };
-  const bool wanted = gradients.wanted(), bf16_products = p.rows.dtype() == Dtype::bf16;
-  const Tensor logits = room({most, classes}, p.inside);
-  // dz in the dtype of the other operand: in place of the logits, or rounded for bf16 products.
-  const Tensor dlogits = wanted && bf16_products ? room({most, classes}, Dtype::bf16) : logits;
+  const Tensor logits = p.logits(most);
+  const Dtype dtype = logits.dtype();
+  const std::int64_t stride = logits.strides()[0];
   const Tensor transposed = raw::transpose(p.weight, 0, 1);
   for (std::int64_t first = 0; first < rows; first += most) {
     const std::int64_t count = std::min(most, rows - first);
@@ -100,18 +110,17 @@ void run_chunks(const Problem& p, const Tensor& losses, const SumGradients& grad
     const std::int64_t* const targets = p.targets.data<std::int64_t>() + first;
     multiply_into(z, part, transposed, 0, p.bias);
     void* const loss = raw::narrow(losses, 0, first, count).raw_data();
-    if (!wanted) {
+    if (!gradients.wanted()) {
       cross_entropy_forward_slot(
-          device, {p.inside, count, classes, p.ignore, z.raw_data(), targets, loss, nullptr, nullptr});
+          device, {dtype, count, classes, stride, p.ignore, z.raw_data(), targets, loss, nullptr, nullptr});
       continue;
     }
-    const Tensor dz = raw::narrow(dlogits, 0, 0, count);
-    cross_entropy_rows_slot(device, {p.inside, count, classes, p.ignore, z.raw_data(), targets, loss,
-                                     dz.raw_data(), bf16_products});
+    cross_entropy_rows_slot(device, {dtype, count, classes, stride, p.ignore, z.raw_data(), targets, loss});
+    // Now z is its gradient.
     const float beta = first > 0 ? 1.0f : 0.0f;
-    if (gradients.x.defined()) multiply_into(raw::narrow(gradients.x, 0, first, count), dz, p.weight, 0);
-    if (gradients.weight.defined()) multiply_into(gradients.weight, raw::transpose(dz, 0, 1), part, beta);
-    if (gradients.bias.defined()) sum_into(gradients.bias, dz, beta);
+    if (gradients.x.defined()) multiply_into(raw::narrow(gradients.x, 0, first, count), z, p.weight, 0);
+    if (gradients.weight.defined()) multiply_into(gradients.weight, raw::transpose(z, 0, 1), part, beta);
+    if (gradients.bias.defined()) sum_into(gradients.bias, z, beta);
   }
   if (rows > 0) return;
   if (gradients.weight.defined()) raw::fill(gradients.weight, 0);
@@ -142,28 +151,63 @@ void give_product(GradSink& sink, int k, const Tensor& sum, const Tensor& factor
   });
 }
 
+// The mean of the scored rows' losses, and 1 over their number.
+struct Mean {
+  Tensor loss, inverse_scored;
+};
+Mean mean_of(const Problem& p, const Tensor& losses) {
+  const Mean mean{p.room({}), p.room({})};
+  cross_entropy_mean_slot(p.rows.device(),
+                          {p.inside, p.count(), p.ignore, p.targets.data<std::int64_t>(), losses.raw_data(),
+                           mean.loss.raw_data(), mean.inverse_scored.raw_data()});
+  return mean;
+}
+
+// All logits at once, on a GPU. The backward pass writes their gradient, that of the mean, in their place.
+Tensor loss_as_a_whole(const Problem& p, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  const Tensor z = p.logits(p.count()), losses = p.room({p.count()}), row_max = p.room({p.count()}),
+               row_inverse = p.room({p.count()});
+  multiply_into(z, p.rows, raw::transpose(p.weight, 0, 1), 0, p.bias);
+  cross_entropy_forward_slot(z.device(), {z.dtype(), p.count(), p.classes(), z.strides()[0], p.ignore,
+                                          z.raw_data(), p.targets.data<std::int64_t>(), losses.raw_data(),
+                                          row_max.raw_data(), row_inverse.raw_data()});
+  const Mean mean = mean_of(p, losses);
+  return record("linear_cross_entropy", {x, weight, bias}, mean.loss,
+                {p.rows, p.weight, z, p.targets, row_max, row_inverse, mean.inverse_scored},
+                [ignore = p.ignore](VjpContext& v) {
+                  const Tensor &rows = v.saved(0), &dz = v.saved(2), dy = raw::contiguous(v.dy());
+                  cross_entropy_backward_slot(
+                      dz.device(), {dz.dtype(), dz.dim(0), dz.dim(1), dz.strides()[0], ignore, dy.raw_data(),
+                                    dz.raw_data(), v.saved(3).data<std::int64_t>(), v.saved(4).raw_data(),
+                                    v.saved(5).raw_data(), v.saved(6).raw_data(), dz.raw_data(), 0});
+                  if (v.sink.needs(0))
+                    v.sink.into(0, [&](const Tensor& dst, float beta) {
+                      multiply_into(raw::reshape(dst, rows.shape()), dz, v.saved(1), beta);
+                    });
+                  give_weight_gradients(v, 1, dz, rows);
+                });
+}
+
 }  // namespace
 
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& targets,
                             std::int64_t ignore, std::int64_t chunk) {
   const Problem p = checked("linear_cross_entropy", x, weight, bias, targets, ignore, chunk);
-  const Device device = x.device();
+  if (chunk == 0 && p.classes() < kManyClasses)
+    return x.device() == kCpu ? cross_entropy(linear(x, weight, bias), targets, ignore)
+                              : loss_as_a_whole(p, x, weight, bias);
   const auto room = [&](const Tensor& input, const Shape& shape) {
-    const bool wanted = grad_enabled() && input.defined() && requires_grad(input);
-    return wanted ? Tensor::empty(shape, p.inside, device) : Tensor();
+    return grad_enabled() && input.defined() && requires_grad(input) ? p.room(shape) : Tensor();
   };
   const SumGradients sums{room(x, p.rows.shape()), room(weight, weight.shape()),
                           room(bias, Shape{weight.dim(0)})};
-  const Tensor losses = Tensor::empty({p.count()}, p.inside, device);
+  const Tensor losses = p.room({p.count()});
   run_chunks(p, losses, sums);
-  const Tensor loss = Tensor::empty({}, p.inside, device);
-  const Tensor inverse_scored = Tensor::empty({}, p.inside, device);
-  cross_entropy_mean_slot(device, {p.inside, p.count(), ignore, p.targets.data<std::int64_t>(),
-                                   losses.raw_data(), loss.raw_data(), inverse_scored.raw_data()});
+  const Mean mean = mean_of(p, losses);
   // The loss is the sum of losses over their number, so its gradient is that of the sum, times dy, over the
   // number. Nothing else uses the sum.
-  return record("linear_cross_entropy", {x, weight, bias}, loss,
-                {sums.x, sums.weight, sums.bias, inverse_scored}, [shape = x.shape()](VjpContext& v) {
+  return record("linear_cross_entropy", {x, weight, bias}, mean.loss,
+                {sums.x, sums.weight, sums.bias, mean.inverse_scored}, [shape = x.shape()](VjpContext& v) {
                   const Tensor factor = raw::alias(v.dy()) * v.saved(3);
                   for (int k = 0; k < 3; ++k) {
                     if (!v.sink.needs(k)) continue;
@@ -175,7 +219,9 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
 Tensor linear_cross_entropy_rows(const Tensor& x, const Tensor& weight, const Tensor& bias,
                                  const Tensor& targets, std::int64_t ignore, std::int64_t chunk) {
   const Problem p = checked("linear_cross_entropy_rows", x, weight, bias, targets, ignore, chunk);
-  const Tensor losses = Tensor::empty({p.count()}, p.inside, x.device());
+  if (chunk == 0 && p.classes() < kManyClasses && x.device() == kCpu)
+    return cross_entropy_rows(linear(x, weight, bias), targets, ignore);
+  const Tensor losses = p.room({p.count()});
   run_chunks(p, losses, {});
   return raw::reshape(losses, targets.shape());
 }

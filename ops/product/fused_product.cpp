@@ -19,14 +19,21 @@ bool fits(Device device, const GemmArgs* product) {
   return answer;
 }
 
+std::int64_t row_stride(const Tensor& x) {
+  return x.dim(0) == 1 ? x.dim(1) : x.strides()[0];
+}
+
+// Whether x is a matrix of contiguous rows.
 bool row_major(const Tensor& x) {
-  return x.rank() == 2 && x.contiguous() && x.elements() > 0;
+  return x.rank() == 2 && x.elements() > 0 && (x.dim(1) == 1 || x.strides()[1] == 1) &&
+         row_stride(x) >= x.dim(1);
 }
 
 // The arguments of c = op(a) op(b), for matrices that are row_major.
 GemmArgs product_of(const Tensor& c, const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b) {
-  GemmArgs g{a.dtype(),    transpose_a, transpose_b,  c.dim(0), c.dim(1),     a.dim(transpose_a ? 0 : 1),
-             a.raw_data(), a.dim(1),    b.raw_data(), b.dim(1), c.raw_data(), c.dim(1)};
+  GemmArgs g{
+      a.dtype(),    transpose_a,   transpose_b,  c.dim(0),      c.dim(1),     a.dim(transpose_a ? 0 : 1),
+      a.raw_data(), row_stride(a), b.raw_data(), row_stride(b), c.raw_data(), row_stride(c)};
   g.c_f32 = c.dtype() == Dtype::f32;
   return g;
 }

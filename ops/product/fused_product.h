@@ -9,7 +9,7 @@
 // result is the same up to three things: the order of sums, one more rounding where the result is added to
 // bf16, and TF32, to which a fused product also rounds the values that it sums.
 //
-// Only contiguous matrices [rows, columns] are fused.
+// Only matrices [rows, columns] of contiguous rows are fused.
 #pragma once
 
 #include "ops/core/gradient_buffer.h"

@@ -4,6 +4,7 @@
 //
 //   count_gpu_steps                               all rows
 //   count_gpu_steps --rows slide_13l --kernels    and the counts of each op and each kernel
+//   count_gpu_steps --alignment                   and the products whose rows are not aligned to 16 bytes
 //   count_gpu_steps --preset copy --batch 64 --vocab 16 --dropout    a configuration of the papers
 //   count_gpu_steps --preset shakespeare_unit --token                the launches of generating one token
 //
@@ -37,7 +38,7 @@ namespace {
 
 struct Options {
   std::vector<std::string> rows;
-  bool kernels = false, dropout = false, token = false;
+  bool kernels = false, alignment = false, dropout = false, token = false;
   std::string precision = "bf16";
   std::string preset;  // in place of rows
   std::int64_t batch = 1, sequence = 0, vocab = 256;
@@ -102,9 +103,9 @@ void print_ops(const char* head, std::vector<ProfileRow> rows) {
   std::printf("%s\n", text_table(table).c_str());
 }
 
-void print_launches(const std::map<std::string, std::int64_t>& launches) {
-  std::vector<Cells> table{{"launch", "times"}};
-  for (const auto& [name, times] : launches)
+void print_counts(const char* head, const std::map<std::string, std::int64_t>& counts) {
+  std::vector<Cells> table{{head, "times"}};
+  for (const auto& [name, times] : counts)
     if (times > 0) table.push_back({name, std::to_string(times)});
   std::printf("%s\n", text_table(table).c_str());
 }
@@ -152,6 +153,7 @@ Cells count(const SpeedRow& row, const Options& options) {
   std::int64_t launched = 0;
   for (const auto& [name, times] : launches) launched += times;
 
+  const std::map<std::string, std::int64_t> before = emulation::unaligned_products();
   KernelCounts counts(options);
   {
     const ObserveKernels watch(counts, placement.device);
@@ -172,7 +174,12 @@ Cells count(const SpeedRow& row, const Options& options) {
     print_kernels(counts);
     print_ops("op", profiler.by_op());
     print_ops("module and op", over_layers(profiler.by_module_and_op()));
-    print_launches(launches);
+    print_counts("launch", launches);
+  }
+  if (options.alignment) {
+    std::map<std::string, std::int64_t> products = emulation::unaligned_products();
+    for (const auto& [product, times] : before) products[product] -= times;
+    print_counts(("unaligned: " + row.title).c_str(), products);
   }
   const double roofline = counts.all.seconds * 1e3;
   return {row.title,
@@ -245,6 +252,7 @@ int main(int argc, char** argv) {
   app.add_option("--precision", options.precision, "bf16, tf32 or f32")->capture_default_str();
   app.add_flag("--token", options.token, "Instead, the launches of a token of its generation");
   app.add_flag("--kernels", options.kernels, "Also each kernel, op and module");
+  app.add_flag("--alignment", options.alignment, "Also products whose rows are not aligned to 16 bytes");
   app.add_flag("--dropout", options.dropout, "With each model's dropout (default: none, as in the table)");
   app.add_option("--choose", choice, "Kernels, as EDDY_KERNELS")->capture_default_str();
   app.add_option("--bf16", options.bf16, "GFLOP/s of products in bf16")->capture_default_str();

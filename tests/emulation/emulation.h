@@ -88,6 +88,9 @@ void describe_running();
 // From now on cuBLASLt has no algorithm for products with this epilogue (the value in its header); 0 restores
 // all.
 void refuse_epilogue(std::uint32_t epilogue);
+// Returns the products so far that have rows or matrices which do not begin at multiples of 16 bytes, in
+// words, and how often each was called. The library's fastest algorithms need that alignment.
+std::map<std::string, std::int64_t> unaligned_products();
 
 // ---- the stream (stream.cpp)
 

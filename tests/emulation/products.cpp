@@ -2,6 +2,7 @@
 // details are not documented: the order of the bits of ReLU's mask in a byte (here from the lowest on), and
 // the bits after a column's last row (here not written).
 #include <cblas.h>
+#include <fmt/format.h>
 
 #include <bit>
 #include <cmath>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "tensor/base/dtype.h"
+#include "tests/emulation/emulation.h"
 #include "tests/emulation/include/cublasLt.h"
 
 namespace {
@@ -161,6 +163,27 @@ void multiply(const Call& call) {
   }
 }
 
+// Returns whether all rows of ours, its columns, begin at multiples of 16 bytes.
+bool aligned_rows(const void* address, const Layout& x) {
+  const auto fits = [bytes = x.type == CUDA_R_32F ? 4 : 2](std::int64_t elements) {
+    return elements * bytes % 16 == 0;
+  };
+  return reinterpret_cast<std::uintptr_t>(address) % 16 == 0 && (x.columns == 1 || fits(x.column_stride)) &&
+         (x.batch == 1 || fits(x.stride));
+}
+
+std::map<std::string, std::int64_t> unaligned;
+
+// Our A is the call's b.
+void note_alignment(const Call& call) {
+  if (aligned_rows(call.at_a, call.a) && aligned_rows(call.at_b, call.b) && aligned_rows(call.at_d, call.d))
+    return;
+  const auto k = static_cast<std::int64_t>(call.desc.transpose_a ? call.a.rows : call.a.columns);
+  ++unaligned[fmt::format("[{}, {}] by [{}, {}], row strides {}, {}, {}{}", call.d.columns, k, k, call.d.rows,
+                          call.b.column_stride, call.a.column_stride, call.d.column_stride,
+                          call.d.type == CUDA_R_32F ? ", into f32" : "")];
+}
+
 cublasStatus_t store(void* to, std::size_t size, const void* value, std::size_t bytes) {
   if (bytes != size) return CUBLAS_STATUS_INVALID_VALUE;
   std::memcpy(to, value, bytes);
@@ -171,6 +194,9 @@ cublasStatus_t store(void* to, std::size_t size, const void* value, std::size_t 
 
 void emulation::refuse_epilogue(std::uint32_t epilogue) {
   refused_epilogue = epilogue;
+}
+std::map<std::string, std::int64_t> emulation::unaligned_products() {
+  return unaligned;
 }
 
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
@@ -247,6 +273,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
                   d,
                   *static_cast<const float*>(alpha),
                   *static_cast<const float*>(beta)};
+  note_alignment(call);
   emulation::submit(stream, [call] {
     emulation::count_launch("product");
     if (!emulation::counts_only()) multiply(call);

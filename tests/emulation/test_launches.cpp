@@ -179,6 +179,20 @@ TEST_SUITE("device") {
     std::fflush(stdout);
   }
 
+  TEST_CASE("the rows of every product of a training step in bf16 begin at multiples of 16 bytes") {
+    // The gradient of feedback's sum over layers, whose factors are as many as the layers and the input.
+    const std::string weighted_sum = "[3, 1] by [1, 32], row strides 1, 32, 32, into f32";
+    for (ModelConfig config : test::bf16_configs()) {  // 11 classes
+      config.block = config.chunk = config.states = 8;
+      if (config.window > 0) config.window = 8;
+      const Counts before = emulation::unaligned_products();
+      Steps steps(config, Dtype::bf16, false);
+      static_cast<void>(steps.count());
+      for (const auto& [product, times] : emulation::unaligned_products())
+        if (product != weighted_sum) CHECK_MESSAGE(before.contains(product), config.model << ": " << product);
+    }
+  }
+
   TEST_CASE("the fused recurrences launch as much for any number of blocks") {
     std::printf("\n%-18s %16s %16s\n", "", "a block: plain", "a call: fused");
     for (const char* name : {"unit_forget", "block_forget", "block_accumulate"}) {

@@ -10,6 +10,7 @@
 #include "cuda/runtime/context.h"
 #include "models/model.h"
 #include "ops/core/capture.h"
+#include "ops/loss/linear_cross_entropy.h"
 #include "ops/pointwise/pointwise.h"
 #include "tensor/base/error.h"
 #include "tensor/memory/allocator.h"
@@ -140,7 +141,7 @@ TEST_SUITE("device") {
 
   TEST_CASE("captured steps of a model with many classes are those without capturing") {
     ModelConfig config = small("recurrent_transformer", "unit_forget");
-    config.vocab = Classifier::kManyClasses;
+    config.vocab = kManyClasses;
     const Compared result = compare(config, "adamw", false, 5, [](int step) {
       return std::vector<Batch>{batch_of(3, static_cast<std::uint64_t>(2 * step)),
                                 batch_of(3, static_cast<std::uint64_t>(2 * step + 1))};

@@ -28,11 +28,12 @@ using namespace eddy::spec_check;
 
 namespace {
 
-bool rounds_inside(const OpSpec& spec) {
-  return spec.name.starts_with("unit_recurrence");
+// Roundings to bf16 before the last: those of a recurrence, or of logits.
+double roundings_inside(const OpSpec& spec) {
+  return spec.name.starts_with("unit_recurrence") ? 4 : spec.name.starts_with("linear_cross") ? 2 : 0;
 }
 double gradient_roundings_to_bf16(const OpSpec& spec) {
-  return spec.name.starts_with("attention") || rounds_inside(spec) ? 16 : 5;
+  return spec.name.starts_with("attention") || roundings_inside(spec) > 0 ? 16 : 5;
 }
 
 Tensors on_gpu_as_they_are(const Tensors& inputs) {
@@ -66,7 +67,7 @@ void check_sample(const OpSpec& spec, const OpSample& sample, int activations, c
   const Outcome got = on_gpu(), want = evaluate(spec, exact_inputs, exact_options);
   REQUIRE_MESSAGE(got.results.size() == want.results.size(), name);
   for (std::size_t i = 0; i < want.results.size(); ++i) {
-    const double last = (got.results[i].dtype() == Dtype::bf16 ? 1 : 0) + (rounds_inside(spec) ? 4 : 0);
+    const double last = (got.results[i].dtype() == Dtype::bf16 ? 1 : 0) + roundings_inside(spec);
     expect_none(difference(fmt::format("{} result {}", name, i), got.results[i], want.results[i],
                            bf16_roundings(spec.roundings, last), kBf16Rounding));
     row.result_error =

@@ -9,6 +9,7 @@
 #include "autograd/tape.h"
 #include "ops/index/gather.h"
 #include "ops/loss/cross_entropy.h"
+#include "ops/loss/linear_cross_entropy.h"
 #include "ops/memory/memory_search.h"
 #include "ops/norm/layer_norm.h"
 #include "ops/norm/rms_norm.h"
@@ -224,36 +225,45 @@ TEST_SUITE("device") {
     CHECK(rows[10] == 0.0f);
   }
 
+  TEST_CASE("the loss of a layer with few classes agrees with the CPU whose logits are not padded") {
+    for (const char* kernels : {"products=fused", "plain"})
+      for (const std::int64_t classes : {1, 64, 65}) {
+        set_gpu_kernels(kernels);
+        const Tensors inputs{normal({9, 7}), sample_normal({classes, 7}, "w"), sample_normal({classes}, "b"),
+                             sample_indices({9}, "targets", classes)};
+        compare(fmt::format("linear_cross_entropy over {} classes", classes), inputs, 64,
+                [](const Tensors& t) { return linear_cross_entropy(t[0], t[1], t[2], t[3]); });
+      }
+  }
+
   TEST_CASE("loss and gradient of rows at once agree with the CPU for rows of every length") {
     // The last two are more than a multiprocessor keeps.
     for (const std::int64_t classes : {1, 31, 32, 1023, 1024, 1025, 4100, 8191, 8196, 20001, 60001, 60004}) {
-      const Tensor logits = f32(sample_normal({6, classes}, "logits", 3));
+      // Numbers of bf16, so that both dtypes have the same.
+      const Tensor logits = f32(raw::cast(sample_normal({6, classes}, "logits", 3), Dtype::bf16));
       for (std::int64_t i = 1; i < classes; i += 3) logits.mutable_data<float>()[5 * classes + i] = -INFINITY;
       const Tensor targets =
           Tensor::from(std::vector<std::int64_t>{0, classes - 1, -1, classes / 2, classes, 0}, {6});
       const Tensor exact = raw::cast(logits, Dtype::f64), want_losses = Tensor::empty({6}, Dtype::f64, kCpu);
       const std::int64_t known[] = {0, classes - 1, -1, classes / 2, -1, 0};
-      cross_entropy_rows_slot(kCpu, {Dtype::f64, 6, classes, -1, exact.raw_data(), known,
-                                     want_losses.raw_data(), exact.raw_data()});
+      cross_entropy_rows_slot(
+          kCpu, {Dtype::f64, 6, classes, classes, -1, exact.raw_data(), known, want_losses.raw_data()});
       want_losses.mutable_data<double>()[4] = NAN;
       raw::fill(raw::select(exact, 0, 4), NAN);
-      for (const int start : {0, 1})  // of an address that is a multiple of 16 bytes, and of one that is not
-        for (const bool bf16_products : {false, true}) {
-          const Tensor room = Tensor::empty({6 * classes + 1}, Dtype::f32, gpu());
-          const Tensor x = raw::reshape(raw::narrow(room, 0, start, 6 * classes), {6, classes});
-          raw::copy_into(x, to_gpu(logits));
-          const Tensor losses = Tensor::empty({6}, Dtype::f32, gpu()), numbers = to_gpu(targets);
-          const Tensor dx = bf16_products ? Tensor::empty({6, classes}, Dtype::bf16, gpu()) : x;
-          cross_entropy_rows_slot(gpu(),
-                                  {Dtype::f32, 6, classes, -1, x.raw_data(), numbers.data<std::int64_t>(),
-                                   losses.raw_data(), dx.raw_data(), bf16_products});
-          const std::string name = fmt::format("{} classes from {}", classes, start);
-          std::string text = difference(name, to_cpu(losses), want_losses, 64, epsilon(Dtype::f32));
-          CHECK_MESSAGE(text.empty(), text);
-          text = difference(name + ", gradient", to_cpu(dx), exact, bf16_products ? 1 : 64,
-                            bf16_products ? 0x1p-8 : epsilon(Dtype::f32));
-          CHECK_MESSAGE(text.empty(), text);
-        }
+      const std::int64_t stride = (classes + 63) / 64 * 64;
+      for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+        const Tensor x = raw::narrow(Tensor::empty({6, stride}, dtype, gpu()), 1, 0, classes);
+        raw::copy_into(x, raw::cast(to_gpu(logits), dtype));
+        const Tensor losses = Tensor::empty({6}, Dtype::f32, gpu()), numbers = to_gpu(targets);
+        cross_entropy_rows_slot(gpu(), {dtype, 6, classes, stride, -1, x.raw_data(),
+                                        numbers.data<std::int64_t>(), losses.raw_data()});
+        const std::string name = fmt::format("{} classes of {}", classes, dtype_name(dtype));
+        std::string text = difference(name, to_cpu(losses), want_losses, 64, epsilon(Dtype::f32));
+        CHECK_MESSAGE(text.empty(), text);
+        text = difference(name + ", gradient", to_cpu(raw::contiguous(x)), exact,
+                          dtype == Dtype::bf16 ? 1 : 64, dtype == Dtype::bf16 ? 0x1p-8 : epsilon(Dtype::f32));
+        CHECK_MESSAGE(text.empty(), text);
+      }
     }
   }
 

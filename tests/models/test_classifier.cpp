@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "ops/loss/linear_cross_entropy.h"
 #include "tests/models/bf16_models.h"
 
 using namespace eddy;
@@ -35,7 +36,7 @@ Loss classified(Model& model, ForwardInput input, const Tensor& targets) {
 }  // namespace
 
 TEST_CASE("classifier: the loss of every model and its gradients are those of its logits") {
-  for (const std::int64_t classes : {std::int64_t{11}, Classifier::kManyClasses})
+  for (const std::int64_t classes : {std::int64_t{11}, kManyClasses})
     for (ModelConfig config : bf16_configs()) {
       CAPTURE(config.model);
       config.vocab = classes;
