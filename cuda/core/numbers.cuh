@@ -11,34 +11,6 @@
 
 namespace eddy::cuda {
 
-// Four neighbouring elements as stored: 16 bytes of f32, or 8 of bf16.
-template <class T>
-struct alignas(4 * sizeof(T)) StoredFour {
-  T at[4];
-};
-
-// Four neighbours from an aligned address, or one number repeated four times.
-template <class T>
-__device__ Four read_four(const T* from) {
-  const StoredFour<T> stored = *reinterpret_cast<const StoredFour<T>*>(from);
-  Four four;
-#pragma unroll
-  for (int j = 0; j < 4; ++j) four.at[j] = static_cast<float>(stored.at[j]);
-  return four;
-}
-template <class T>
-__device__ Four repeat_four(const T* from) {
-  const float value = static_cast<float>(*from);
-  return {{value, value, value, value}};
-}
-template <class T>
-__device__ void write_four(T* to, const Four& four) {
-  StoredFour<T> stored;
-#pragma unroll
-  for (int j = 0; j < 4; ++j) stored.at[j] = static_cast<T>(four.at[j]);
-  *reinterpret_cast<StoredFour<T>*>(to) = stored;
-}
-
 // A group: the neighbours that fill 16 bytes, four of f32 or eight of bf16. As stored, and as computed with.
 template <class T>
 inline constexpr int kGroup = 16 / static_cast<int>(sizeof(T));

@@ -2,9 +2,8 @@
 // v.
 //
 // Forward.
-//   mapping        a warp per position; each thread takes every 32nd group of four elements of the row, or
-//                  every 32nd element if rows are not aligned. A Walk over positions finds what is added to
-//                  the rows.
+//   mapping        a warp per position; each thread takes every 32nd group of the row, 16 bytes of the result,
+//                  or every 32nd element if rows are not aligned.
 //   shared memory  none
 //   bytes moved    ids, rows and result once, the least
 //
@@ -26,7 +25,7 @@
 //                  written and read once, and the sort: near the least
 //
 // An id outside the table gives a row of NaN forward and nothing backward.
-#include "cuda/core/numbers.cuh"
+#include "cuda/core/map.cuh"
 #include "cuda/core/team.cuh"
 #include "cuda/index/sort.cuh"
 #include "ops/index/gather.h"
@@ -45,10 +44,9 @@ __device__ const float* added_row(const EmbeddingArgs& args, std::int64_t positi
   return row;
 }
 
-template <class Id, class T, bool ByFour>
+template <class Id, class T, int Width>
 __global__ void forward_kernel(const __grid_constant__ EmbeddingArgs args) {
   using Rows = Team<32>;
-  constexpr int kWidth = ByFour ? 4 : 1;
   const Id* const ids = static_cast<const Id*>(args.ids);
   for (std::int64_t i = Rows::first_row(); i < args.positions; i += Rows::row_step()) {
     const std::int64_t id = static_cast<std::int64_t>(ids[i]);
@@ -56,34 +54,25 @@ __global__ void forward_kernel(const __grid_constant__ EmbeddingArgs args) {
     const float* const from = static_cast<const float*>(args.from) + (known ? id * args.dim : 0);
     const float* const added = args.added == nullptr ? nullptr : added_row(args, i);
     T* const to = static_cast<T*>(args.to) + i * args.dim;
-    for (std::int64_t c = Rows::lane() * kWidth; c < args.dim; c += 32 * kWidth) {
-      Four row = {}, more = {};
-      if constexpr (ByFour) {
-        if (known) row = read_four(from + c);
-        if (added != nullptr) more = read_four(added + c);
-      } else {
-        if (known) row.at[0] = from[c];
-        if (added != nullptr) more.at[0] = added[c];
-      }
+    for (std::int64_t c = Rows::lane() * Width; c < args.dim; c += 32 * Width) {
+      Neighbours<float, Width> row = {}, more = {};
+      if (known) row = read_neighbours<Width>(from + c, Width, false);
+      if (added != nullptr) more = read_neighbours<Width>(added + c, Width, false);
 #pragma unroll
-      for (int j = 0; j < kWidth; ++j) {
+      for (int j = 0; j < Width; ++j) {
         if (added != nullptr) row.at[j] += more.at[j];
         if (!known) row.at[j] = __int_as_float(0x7fffffff);
       }
-      if constexpr (ByFour)
-        write_four(to + c, row);
-      else
-        to[c] = static_cast<T>(row.at[0]);
+      *reinterpret_cast<Neighbours<T, Width>*>(to + c) = as_stored<T>(row);
     }
   }
 }
 
 template <class Id, class T>
 void forward(const EmbeddingArgs& args) {
-  bool by_four = args.dim % 4 == 0 && aligned(args.from) && aligned(args.to, sizeof(StoredFour<T>)) &&
-                 aligned(args.added);
-  for (int axis = 0; axis < args.axes; ++axis) by_four = by_four && args.strides[axis] % 4 == 0;
-  launch("embedding", by_four ? forward_kernel<Id, T, true> : forward_kernel<Id, T, false>,
+  bool grouped = args.dim % kGroup<T> == 0 && aligned(args.from) && aligned(args.to) && aligned(args.added);
+  for (int axis = 0; axis < args.axes; ++axis) grouped = grouped && args.strides[axis] % 4 == 0;
+  launch("embedding", grouped ? forward_kernel<Id, T, kGroup<T>> : forward_kernel<Id, T, 1>,
          grid_for(args.positions, Team<32>::kRowsPerBlock, 64), kThreads, args);
 }
 

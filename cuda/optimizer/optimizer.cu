@@ -118,14 +118,14 @@ __global__ void adam_kernel(AdamLaunch launched) {
     const std::int64_t last_four = launched.by_four ? start + (end - start) / 4 * 4 : start;
     Decay decay(args, step.lr, start);
     for (std::int64_t i = start + 4 * threadIdx.x; i < last_four; i += 4 * kThreads) {
-      const Four gradients = read_four(g + i);
-      Four ps = read_four(p + i), ms = read_four(m + i), vs = read_four(v + i);
+      const Group<float> gradients = read_group(g + i);
+      Group<float> ps = read_group(p + i), ms = read_group(m + i), vs = read_group(v + i);
 #pragma unroll
       for (int j = 0; j < 4; ++j)
         update(step, rates, decay.keep(i + j), gradients.at[j], ps.at[j], ms.at[j], vs.at[j]);
-      write_four(p + i, ps);
-      write_four(m + i, ms);
-      write_four(v + i, vs);
+      write_group(p + i, ps);
+      write_group(m + i, ms);
+      write_group(v + i, vs);
     }
     // The remainder, fewer than four elements or all: after the fours, so the index still increases.
     for (std::int64_t i = last_four + threadIdx.x; i < end; i += kThreads)

@@ -1,16 +1,16 @@
 // Dropout. The kernels draw the same Philox words as the CPU, so the same elements are dropped.
 //
 // A mask per element:
-//   mapping        one thread per Philox counter, whose four words serve four neighbouring elements, accessed
-//                  as 16 bytes (8 of bf16). The first and the last counter may serve fewer; if the first
-//                  element is not a multiple of four, addresses are unaligned and elements are accessed one
-//                  by one.
+//   mapping        one thread per 16 bytes: one Philox counter, whose four words serve four neighbouring
+//                  elements, or two for eight of bf16. The first and the last thread may serve fewer; if the
+//                  first element is not a multiple of four, addresses are unaligned and elements are accessed
+//                  one by one.
 //   shared memory  none
 //   bytes moved    x and y once (y twice with beta 1), the least; the mask is not stored
 //
 // A mask that repeats over sequences:
-//   mapping        one thread per four columns of a position, which draws their words once for all sequences;
-//                  one column to a thread if rows do not start at multiples of four elements
+//   mapping        one thread per 16 bytes of columns of a position, which draws their words once for all
+//                  sequences; one column to a thread if rows do not start at such multiples
 //   shared memory  none
 //   bytes moved    x and y once, the least
 #include <cmath>
@@ -21,6 +21,20 @@
 namespace eddy::cuda {
 namespace {
 
+// The words of a group, from the counter of its first element on.
+template <class T>
+struct GroupWords {
+  __device__ GroupWords(const RandomKey& key, std::uint64_t counter) {
+#pragma unroll
+    for (int j = 0; j < kGroup<T>; j += 4) {
+      const Philox4 four = key.words(counter + j / 4);
+#pragma unroll
+      for (int k = 0; k < 4; ++k) at[j + k] = four.word[k];
+    }
+  }
+  std::uint32_t at[kGroup<T>];
+};
+
 template <class T>
 struct DropoutLaunch {
   std::int64_t n;
@@ -29,7 +43,7 @@ struct DropoutLaunch {
   RandomKey key;
   std::uint64_t first_counter;
   int skipped;               // words of the first counter that belong to elements before the first
-  bool by_four;              // groups of four are aligned to their size
+  bool grouped;              // groups are aligned
   std::uint32_t drop_below;  // an element is dropped if the upper 24 bits of its word are below this
   float scale;
   bool adds;  // beta 1
@@ -42,24 +56,26 @@ __device__ float kept(const DropoutLaunch<T>& args, std::uint32_t word, float x)
 
 template <class T>
 __global__ void dropout_kernel(DropoutLaunch<T> args) {
-  const std::int64_t counters = (args.n + args.skipped + 3) / 4;
-  for (std::int64_t i = first_item(); i < counters; i += item_step()) {
-    const Philox4 words = args.key.words(args.first_counter + static_cast<std::uint64_t>(i));
-    const std::int64_t start = 4 * i - args.skipped;
-    if (args.by_four && start + 4 <= args.n) {
-      const Four x = read_four(args.x + start);
-      Four y = args.adds ? read_four(args.y + start) : Four{};
-      for (int j = 0; j < 4; ++j) {
-        const float value = kept(args, words.word[j], x.at[j]);
+  const std::int64_t groups = (args.n + args.skipped + kGroup<T> - 1) / kGroup<T>;
+  for (std::int64_t i = first_item(); i < groups; i += item_step()) {
+    const GroupWords<T> words(args.key, args.first_counter + static_cast<std::uint64_t>(i * kGroup<T> / 4));
+    const std::int64_t start = kGroup<T> * i - args.skipped;
+    if (args.grouped && start + kGroup<T> <= args.n) {
+      const Group<T> x = read_group(args.x + start);
+      Group<T> y = args.adds ? read_group(args.y + start) : Group<T>{};
+#pragma unroll
+      for (int j = 0; j < kGroup<T>; ++j) {
+        const float value = kept(args, words.at[j], x.at[j]);
         y.at[j] = args.adds ? y.at[j] + value : value;
       }
-      write_four(args.y + start, y);
+      write_group(args.y + start, y);
       continue;
     }
-    for (int j = 0; j < 4; ++j) {
+#pragma unroll
+    for (int j = 0; j < kGroup<T>; ++j) {
       const std::int64_t at = start + j;
       if (at < 0 || at >= args.n) continue;
-      const float value = kept(args, words.word[j], static_cast<float>(args.x[at]));
+      const float value = kept(args, words.at[j], static_cast<float>(args.x[at]));
       add_to(args.y[at], args.adds ? 1.0f : 0.0f, value);
     }
   }
@@ -71,7 +87,6 @@ std::uint32_t threshold_of(double p) {
 
 template <class T>
 void dropout(const DropoutArgs& args) {
-  constexpr std::uintptr_t kBytes = sizeof(StoredFour<T>);
   DropoutLaunch<T> launched;
   launched.n = args.n;
   launched.x = static_cast<const T*>(args.x);
@@ -79,11 +94,11 @@ void dropout(const DropoutArgs& args) {
   launched.key = args.key;
   launched.first_counter = args.first_element >> 2;
   launched.skipped = static_cast<int>(args.first_element & 3);
-  launched.by_four = launched.skipped == 0 && aligned(args.x, kBytes) && aligned(args.y, kBytes);
+  launched.grouped = launched.skipped == 0 && aligned(args.x) && aligned(args.y);
   launched.drop_below = threshold_of(args.p);
   launched.scale = static_cast<float>(args.scale);
   launched.adds = args.beta != 0;
-  launch("dropout", dropout_kernel<T>, grid_for(args.n + 3, 4 * kThreads), kThreads, launched);
+  launch("dropout", dropout_kernel<T>, grid_for(args.n + 3, kGroup<T> * kThreads), kThreads, launched);
 }
 
 template <class T>
@@ -104,23 +119,23 @@ struct TiledDropoutLaunch {
 template <class T>
 __global__ void tiled_dropout_kernel(TiledDropoutLaunch<T> args) {
   constexpr int kAtOnce = 4;  // sequences that are read before any is written
-  const std::int64_t fours = args.dim / 4, row = args.time * args.dim;
-  for (std::int64_t i = first_item(); i < args.time * fours; i += item_step()) {
-    const std::int64_t t = i / fours, column = i % fours * 4, at = t * args.dim + column;
-    const Philox4 words = args.key.words(args.word(t, column) >> 2);
-    float mask[4];
+  const std::int64_t groups = args.dim / kGroup<T>, row = args.time * args.dim;
+  for (std::int64_t i = first_item(); i < args.time * groups; i += item_step()) {
+    const std::int64_t t = i / groups, column = i % groups * kGroup<T>, at = t * args.dim + column;
+    const GroupWords<T> words(args.key, args.word(t, column) >> 2);
+    float mask[kGroup<T>];
 #pragma unroll
-    for (int j = 0; j < 4; ++j) mask[j] = args.factor(words.word[j]);
+    for (int j = 0; j < kGroup<T>; ++j) mask[j] = args.factor(words.at[j]);
     for (std::int64_t b = 0; b < args.batch; b += kAtOnce) {
-      Four read[kAtOnce];
+      Group<T> read[kAtOnce];
 #pragma unroll
-      for (int k = 0; k < kAtOnce; ++k) read[k] = read_four(args.x + min(b + k, args.batch - 1) * row + at);
+      for (int k = 0; k < kAtOnce; ++k) read[k] = read_group(args.x + min(b + k, args.batch - 1) * row + at);
 #pragma unroll
       for (int k = 0; k < kAtOnce; ++k) {
         if (b + k >= args.batch) break;
 #pragma unroll
-        for (int j = 0; j < 4; ++j) read[k].at[j] *= mask[j];
-        write_four(args.y + (b + k) * row + at, read[k]);
+        for (int j = 0; j < kGroup<T>; ++j) read[k].at[j] *= mask[j];
+        write_group(args.y + (b + k) * row + at, read[k]);
       }
     }
   }
@@ -138,7 +153,6 @@ __global__ void odd_tiled_dropout_kernel(TiledDropoutLaunch<T> args) {
 
 template <class T>
 void tiled_dropout(const TiledDropoutArgs& args) {
-  constexpr std::uintptr_t kBytes = sizeof(StoredFour<T>);
   const TiledDropoutLaunch<T> launched{args.batch,
                                        args.time,
                                        args.dim,
@@ -149,9 +163,9 @@ void tiled_dropout(const TiledDropoutArgs& args) {
                                        args.key,
                                        threshold_of(args.p),
                                        static_cast<float>(args.scale)};
-  const bool by_four = args.dim % 4 == 0 && aligned(args.x, kBytes) && aligned(args.y, kBytes);
-  const std::int64_t items = args.time * args.dim / (by_four ? 4 : 1);
-  launch("tiled_dropout", by_four ? tiled_dropout_kernel<T> : odd_tiled_dropout_kernel<T>,
+  const bool grouped = args.dim % kGroup<T> == 0 && aligned(args.x) && aligned(args.y);
+  const std::int64_t items = args.time * args.dim / (grouped ? kGroup<T> : 1);
+  launch("tiled_dropout", grouped ? tiled_dropout_kernel<T> : odd_tiled_dropout_kernel<T>,
          grid_for(items, kThreads), kThreads, launched);
 }
 
