@@ -44,18 +44,18 @@ EDDY_INLINE T exponentials(T* row, std::int64_t sees, T scale, T maximum) {
 
 // One query tile against one key tile. Between key tiles a row's sum so far lies in the output, unnormalised,
 // its maximum in log_sum and its sum of exponentials in `sums`.
-template <class T>
-void forward_tile(const Item<T>& item, const Rows& rows, std::int64_t key_count, const T* values,
+template <class T, class F>
+void forward_tile(const Item<T, F>& item, const Rows& rows, std::int64_t key_count, const F* values,
                   std::int64_t value_stride, bool direct, T* sums) {
   const AttentionArgs& args = item.args;
   const AttentionScratch& at = item.layout;
-  T* const q = item.scratch + at.q;
+  F* const q = item.factors_at(at.q);
   T* const scores = item.scratch + at.scores;
   T* const output = item.scratch + at.output;
   const bool first = rows.tile.begin >= rows.key_begin, last = rows.tile.end <= rows.key_begin + key_count;
   const AttentionStrides strides = item.output_strides();
 
-  item.pack_query_side(args.q, args.q_strides, rows, q);
+  item.pack_query_side(args.q, args.q_strides, rows, q, nullptr);
   const Skew skew = item.call.has_tables() ? item.skew_of(rows) : Skew{};
   item.raw_scores(rows, skew, q, direct, scores);
 
@@ -91,8 +91,10 @@ void forward_tile(const Item<T>& item, const Rows& rows, std::int64_t key_count,
         for (std::int64_t t = 0; t < sees; ++t) row[t] *= keep[t];
       }
     }
-    zero_unseen(scores + r * at.score_row, rows.visible_begin, rows.see_begin[r], rows.see_end[r],
-                rows.visible_end);
+    zero_unseen(scores + r * at.score_row, rows.visible_begin / kInner<F> * kInner<F>, rows.see_begin[r],
+                rows.see_end[r], rows.visible_end);
+    if constexpr (kInner<F> > 1)
+      round_row(scores + r * at.score_row, rows.visible_end, item.factors_at(at.scores) + r * at.score_row);
   }
 
   if (!first)
@@ -100,11 +102,12 @@ void forward_tile(const Item<T>& item, const Rows& rows, std::int64_t key_count,
       const T* so_far = item.at(args.output, strides, rows.query[r], rows.head[r]);
       for (std::int64_t i = 0; i < args.head_size; ++i) output[r * at.row + i] = so_far[i] * correction[r];
     }
-  for (std::int64_t b = 0; b < rows.blocks; ++b)
-    product<false>(rows.block_end[b] - rows.block_begin[b], args.head_size,
-                   scores + b * kRows * at.score_row + rows.block_begin[b], at.score_row,
-                   values + rows.block_begin[b] * value_stride, value_stride, output + b * kRows * at.row,
-                   at.row, !first);
+  for (std::int64_t b = 0; b < rows.blocks; ++b) {
+    const std::int64_t begin = rows.block_begin[b] / kInner<F>;
+    product<false>(factors<F>(rows.block_end[b]) - begin, args.head_size,
+                   item.factors_at(at.scores) + b * kRows * at.score_row + begin, at.score_row,
+                   values + begin * value_stride, value_stride, output + b * kRows * at.row, at.row, !first);
+  }
   for (std::int64_t r = 0; r < rows.count; ++r) {
     T* y = const_cast<T*>(item.at(args.output, strides, rows.query[r], rows.head[r]));
     const T factor = !last ? T(1) : sums[r] == T(0) ? T(0) : T(1) / sums[r];
@@ -114,8 +117,8 @@ void forward_tile(const Item<T>& item, const Rows& rows, std::int64_t key_count,
 }
 
 // The results of rows that see no key.
-template <class T>
-void forward_nothing(const Item<T>& item, const Tile& tile) {
+template <class T, class F>
+void forward_nothing(const Item<T, F>& item, const Tile& tile) {
   for (std::int64_t row = tile.first; row < tile.first + tile.count; ++row) {
     const std::int64_t head = item.head_of(row), query = row % item.args.queries;
     T* const y = const_cast<T*>(item.at(item.args.output, item.output_strides(), query, head));
@@ -126,7 +129,7 @@ void forward_nothing(const Item<T>& item, const Tile& tile) {
 
 // A work item of a single row.
 template <class T>
-void forward_row(const Item<T>& item) {
+void forward_row(const Item<T, T>& item) {
   const AttentionArgs& args = item.args;
   const std::int64_t size = args.head_size, begin = item.call.see_begin(0), end = item.call.see_end(0);
   T* const y = const_cast<T*>(item.at(args.output, item.output_strides(), 0, item.kv_head));
@@ -160,19 +163,21 @@ void forward_row(const Item<T>& item) {
   *item.log_sum(item.kv_head, 0) = sum == T(0) ? maximum : maximum + vec::log(sum);
 }
 
-template <class T>
-void forward_item(const Item<T>& item, std::int64_t first_row, std::int64_t end_row) {
-  if (has_single_rows(item.call)) return forward_row(item);
+template <class T, class F>
+void forward_item(const Item<T, F>& item, std::int64_t first_row, std::int64_t end_row) {
+  if constexpr (kInner<F> == 1)
+    if (has_single_rows(item.call)) return forward_row(item);
   const AttentionArgs& args = item.args;
   const AttentionScratch& at = item.layout;
   T* const sums = item.scratch + at.sums;
   // With fewer rows than a register tile, packing would cost more than the products: the keys are read in
   // place.
-  const bool direct = end_row - first_row < kRows;
+  const bool direct = kInner<F> == 1 && end_row - first_row < kRows;
   const bool values_in_place = direct && args.head_size % kLanes<T> == 0;
   for (std::int64_t key_begin = 0; key_begin < args.keys; key_begin += kAttentionKeyTile) {
     const std::int64_t key_count = smaller(args.keys - key_begin, kAttentionKeyTile);
     const T* values = item.at(args.v, args.v_strides, key_begin, item.kv_head);
+    F* const packed_values = item.factors_at(at.values);
     bool packed = false;
     for (Tile tile = item.tile_at(first_row, end_row); tile.count > 0;
          tile = item.tile_at(tile.first + tile.count, end_row)) {
@@ -181,28 +186,34 @@ void forward_item(const Item<T>& item, std::int64_t first_row, std::int64_t end_
       if (!packed) {
         if (!direct)
           pack_transposed(item.at(args.k, args.k_strides, key_begin, item.kv_head), args.k_strides.time,
-                          key_count, args.head_size, item.scratch + at.keys_t);
+                          key_count, args.head_size, item.factors_at(at.keys_t));
         if (!values_in_place)
-          pack_rows(values, args.v_strides.time, key_count, args.head_size, item.scratch + at.values, at.row);
+          pack_rows(values, args.v_strides.time, key_count, args.head_size, packed_values, at.row);
         packed = true;
       }
       forward_tile(item, item.rows_of(tile, key_begin, key_count), key_count,
-                   values_in_place ? values : item.scratch + at.values,
+                   values_in_place ? reinterpret_cast<const F*>(values) : packed_values,
                    values_in_place ? args.v_strides.time : at.row, direct, sums + (tile.first - first_row));
     }
   }
 }
 
-template <class T>
-void forward(const AttentionArgs& args) {
-  const Call<T> call(args, nullptr);
+template <class T, class F>
+void forward_in(const AttentionArgs& args) {
+  const Call<T, F> call(args, nullptr);
   const std::int64_t rows = call.group * args.queries;
   const std::int64_t chunks = (rows + kAttentionForwardRows - 1) / kAttentionForwardRows;
   for_each_item(args.threads, args.batch * args.kv_heads * chunks, [&](int rank, std::int64_t index) {
     const std::int64_t first = index % chunks * kAttentionForwardRows;
-    forward_item(Item<T>(call, rank, index / chunks, (index + args.threads) / chunks), first,
+    forward_item(Item<T, F>(call, rank, index / chunks, (index + args.threads) / chunks), first,
                  smaller(rows, first + kAttentionForwardRows));
   });
+}
+
+template <class T>
+void forward(const AttentionArgs& args) {
+  if (rounds_factors<T>(args)) return forward_in<T, RoundedFactor<T>>(args);
+  forward_in<T, T>(args);
 }
 
 }  // namespace

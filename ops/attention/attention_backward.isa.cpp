@@ -22,10 +22,10 @@ struct TableSums {
 };
 
 // The rows of a key tile: packed, with rows padded to whole vectors, or in place.
-template <class T>
+template <class F>
 struct KeyRows {
   bool direct;  // neither keys nor values are packed for block_products
-  const T* data;
+  const F* data;
   std::int64_t stride;
 };
 
@@ -82,8 +82,8 @@ EDDY_INLINE void probability_gradients(T* __restrict p, T* __restrict ds, const 
 
 // Writes the rows of dscores shifted so that their columns are distances, with zeros elsewhere, as far as any
 // product reads.
-template <class T>
-EDDY_INLINE void skew_rows(const Item<T>& item, const Rows& rows, const Skew& skew, const T* dscores,
+template <class T, class F>
+EDDY_INLINE void skew_rows(const Item<T, F>& item, const Rows& rows, const Skew& skew, const T* dscores,
                            T* skewed) {
   const AttentionScratch& at = item.layout;
   for (std::int64_t r = 0; r < rows.count; ++r) {
@@ -112,32 +112,40 @@ EDDY_INLINE void skew_rows(const Item<T>& item, const Rows& rows, const Skew& sk
 //   dhead_scale = scale sum(dscore r)
 //
 // rowsum(P dP) = rowsum((P M) (do v^T)) = do . o, so no second pass over the keys is needed.
-template <class T>
-void backward_tile(const Item<T>& item, const AttentionBackwardArgs& gradient, const Rows& rows,
-                   const KeyRows<T>& keys, const TableSums<T>& sums) {
+template <class T, class F>
+void backward_tile(const Item<T, F>& item, const AttentionBackwardArgs& gradient, const Rows& rows,
+                   const KeyRows<F>& keys, const TableSums<T>& sums) {
   const AttentionArgs& args = item.args;
   const AttentionScratch& at = item.layout;
   const std::int64_t key_begin = rows.key_begin;
-  T* const q = item.scratch + at.q;
-  T* const doutput = item.scratch + at.doutput;
   T* const scores = item.scratch + at.scores;
   T* const dscores = item.scratch + at.dscores;
   T* const skewed = item.scratch + at.skewed;
   const AttentionStrides strides = item.output_strides();
+  // Factors: of products over head_size, of products over the rows, and gradients of scores for products over keys
+  // and distances. Those that are not rounded are all the same.
+  constexpr bool kRounds = kInner<F> > 1;
+  F *const q = item.factors_at(at.q), *const doutput = item.factors_at(at.doutput),
+    *const q_across = item.factors_at(kRounds ? at.q_across : at.q),
+    *const doutput_across = item.factors_at(kRounds ? at.doutput_across : at.doutput),
+    *const p_across = item.factors_at(at.scores), *const ds_across = item.factors_at(at.dscores),
+    *const ds_along = item.factors_at(kRounds ? at.rounded : at.dscores),
+    *const skewed_across = item.factors_at(at.skewed),
+    *const skewed_along = item.factors_at(kRounds ? at.rounded_skewed : at.skewed);
 
-  item.pack_query_side(args.q, args.q_strides, rows, q);
-  item.pack_query_side(gradient.doutput, gradient.doutput_strides, rows, doutput);
+  item.pack_query_side(args.q, args.q_strides, rows, q, q_across);
+  item.pack_query_side(gradient.doutput, gradient.doutput_strides, rows, doutput, doutput_across);
   // In a loop of its own, so that the reads of one row do not wait for the arithmetic of the row before.
   T deltas[kAttentionQueryTile];
   for (std::int64_t r = 0; r < rows.count; ++r)
-    deltas[r] =
-        dot(doutput + r * at.row, item.at(args.output, strides, rows.query[r], rows.head[r]), args.head_size);
+    deltas[r] = dot(item.at(gradient.doutput, gradient.doutput_strides, rows.query[r], rows.head[r]),
+                    item.at(args.output, strides, rows.query[r], rows.head[r]), args.head_size);
   const Skew skew = item.call.has_tables() ? item.skew_of(rows) : Skew{};
   item.raw_scores(rows, skew, q, keys.direct, scores);
   if (keys.direct)
-    item.direct_products(rows, doutput, args.v, args.v_strides, dscores);
+    item.direct_products(rows, gradient.doutput, gradient.doutput_strides, args.v, args.v_strides, dscores);
   else
-    item.block_products(rows.blocks, rows.block_begin, rows.block_end, doutput, item.scratch + at.values_t,
+    item.block_products(rows.blocks, rows.block_begin, rows.block_end, doutput, item.factors_at(at.values_t),
                         dscores, at.score_row, 0);
 
   const bool whole = rows.tile.begin >= key_begin && rows.tile.end <= key_begin + kAttentionKeyTile;
@@ -178,22 +186,33 @@ void backward_tile(const Item<T>& item, const AttentionBackwardArgs& gradient, c
                sees);
     }
     for (T* unseen : {scores, dscores})
-      zero_unseen(unseen + r * at.score_row, rows.visible_begin, rows.see_begin[r], rows.see_end[r],
-                  rows.visible_end + kRows);
+      zero_unseen(unseen + r * at.score_row, rows.visible_begin / kInner<F> * kInner<F>, rows.see_begin[r],
+                  rows.see_end[r], rows.visible_end + kRows);
   }
   if (sums.head_scale != nullptr) sums.head_scale[group_head] += dhead_scale;
+  if (args.positions != nullptr) skew_rows(item, rows, skew, dscores, skewed);
+  if constexpr (kRounds) {
+    item.round_along(dscores, at.score_row, rows, rows.visible_end, ds_along);
+    item.round_across(dscores, at.score_row, rows, rows.visible_end + kRows, ds_across);
+    item.round_across(scores, at.score_row, rows, rows.visible_end + kRows, p_across);
+    if (args.positions != nullptr) {
+      const std::int64_t width = skew.end - skew.origin + kRows;
+      item.round_along(skewed, at.skew_row, rows, width, skewed_along);
+      item.round_across(skewed, at.skew_row, rows, width, skewed_across);
+    }
+  }
 
   // kRows keys at a time, with the rows from the first to the last that sees one of them.
   for (std::int64_t key = rows.visible_begin, from = 0, to = 0; key < rows.visible_end; key += kRows) {
     while (rows.see_end[from] <= key) ++from;
     while (to < rows.count && rows.see_begin[to] < key + kRows) ++to;
-    const std::int64_t inner = to - from;
-    product<true>(inner, args.head_size, scores + from * at.score_row + key, at.score_row,
-                  doutput + from * at.row, at.row, item.scratch + at.dvalues + key * at.row, at.row, true);
-    product<true>(inner, args.head_size, dscores + from * at.score_row + key, at.score_row, q + from * at.row,
-                  at.row, item.scratch + at.dkeys + key * at.row, at.row, true);
+    const std::int64_t first = from / kInner<F>, inner = factors<F>(to) - first;
+    product<true>(inner, args.head_size, p_across + first * at.score_row + key, at.score_row,
+                  doutput_across + first * at.row, at.row, item.scratch + at.dvalues + key * at.row, at.row,
+                  true);
+    product<true>(inner, args.head_size, ds_across + first * at.score_row + key, at.score_row,
+                  q_across + first * at.row, at.row, item.scratch + at.dkeys + key * at.row, at.row, true);
   }
-  if (args.positions != nullptr) skew_rows(item, rows, skew, dscores, skewed);
   // The same for columns of the table, from the last one down: the rows that use them then come in order.
   if (sums.positions != nullptr)
     for (std::int64_t column = (skew.end - skew.origin - 1) / kRows * kRows, from = 0, to = 0; column >= 0;
@@ -201,24 +220,25 @@ void backward_tile(const Item<T>& item, const AttentionBackwardArgs& gradient, c
       const std::int64_t key = column + skew.origin - skew.base;  // of row 0
       while (to < rows.count && rows.see_end[to] > key + to) ++to;
       while (from < to && rows.see_begin[from] >= key + from + kRows) ++from;
+      const std::int64_t first = from / kInner<F>;
       if (from < to)
-        product<true>(to - from, args.head_size, skewed + from * at.skew_row + column, at.skew_row,
-                      q + from * at.row, at.row, sums.positions + (skew.origin + column) * at.row, at.row,
-                      true);
+        product<true>(factors<F>(to) - first, args.head_size, skewed_across + first * at.skew_row + column,
+                      at.skew_row, q_across + first * at.row, at.row,
+                      sums.positions + (skew.origin + column) * at.row, at.row, true);
     }
 
   if (gradient.dq == nullptr) return;
   T* const dq = item.scratch + at.output;
   for (std::int64_t b = 0; b < rows.blocks; ++b) {
-    product<false>(rows.block_end[b] - rows.block_begin[b], args.head_size,
-                   dscores + b * kRows * at.score_row + rows.block_begin[b], at.score_row,
-                   keys.data + rows.block_begin[b] * keys.stride, keys.stride, dq + b * kRows * at.row,
-                   at.row, false);
-    if (args.positions != nullptr)
-      product<false>(skew.block_end[b] - skew.block_begin[b], args.head_size,
-                     skewed + b * kRows * at.skew_row + (skew.block_begin[b] - skew.origin), at.skew_row,
-                     item.call.positions + skew.block_begin[b] * at.row, at.row, dq + b * kRows * at.row,
-                     at.row, true);
+    const std::int64_t begin = rows.block_begin[b] / kInner<F>;
+    product<false>(factors<F>(rows.block_end[b]) - begin, args.head_size,
+                   ds_along + b * kRows * at.score_row + begin, at.score_row, keys.data + begin * keys.stride,
+                   keys.stride, dq + b * kRows * at.row, at.row, false);
+    if (args.positions == nullptr) continue;
+    const std::int64_t column = skew.block_begin[b] / kInner<F>;
+    product<false>(factors<F>(skew.block_end[b]) - column, args.head_size,
+                   skewed_along + b * kRows * at.skew_row + (column - skew.origin / kInner<F>), at.skew_row,
+                   item.call.positions + column * at.row, at.row, dq + b * kRows * at.row, at.row, true);
   }
   const bool first = rows.tile.begin >= key_begin;
   for (std::int64_t r = 0; r < rows.count; ++r) {
@@ -232,8 +252,8 @@ void backward_tile(const Item<T>& item, const AttentionBackwardArgs& gradient, c
 }
 
 // Zeros the gradient of queries that see no key.
-template <class T>
-void backward_nothing(const Item<T>& item, const AttentionBackwardArgs& gradient, const Tile& tile) {
+template <class T, class F>
+void backward_nothing(const Item<T, F>& item, const AttentionBackwardArgs& gradient, const Tile& tile) {
   if (gradient.dq == nullptr) return;
   for (std::int64_t row = tile.first; row < tile.first + tile.count; ++row) {
     T* const dq =
@@ -244,7 +264,7 @@ void backward_nothing(const Item<T>& item, const AttentionBackwardArgs& gradient
 
 // A work item of a single row: its keys' gradients have one contribution each and are written at once.
 template <class T>
-void backward_row(const Item<T>& item, const AttentionBackwardArgs& gradient, T* dpositions) {
+void backward_row(const Item<T, T>& item, const AttentionBackwardArgs& gradient, T* dpositions) {
   const AttentionArgs& args = item.args;
   const AttentionScratch& at = item.layout;
   const std::int64_t size = args.head_size, head = item.kv_head;
@@ -293,12 +313,13 @@ void backward_row(const Item<T>& item, const AttentionBackwardArgs& gradient, T*
   for (std::int64_t i = 0; i < size; ++i) to[i] = dq[i];
 }
 
-template <class T>
-void backward_item(const Item<T>& item, const AttentionBackwardArgs& gradient, const TableSums<T>& sums) {
-  if (has_single_rows(item.call)) return backward_row(item, gradient, sums.positions);
+template <class T, class F>
+void backward_item(const Item<T, F>& item, const AttentionBackwardArgs& gradient, const TableSums<T>& sums) {
+  if constexpr (kInner<F> == 1)
+    if (has_single_rows(item.call)) return backward_row(item, gradient, sums.positions);
   const AttentionArgs& args = item.args;
   const AttentionScratch& at = item.layout;
-  const bool direct = item.rows() < kRows;
+  const bool direct = kInner<F> == 1 && item.rows() < kRows;
   const bool keys_in_place = direct && args.head_size % kLanes<T> == 0;
   for (std::int64_t key_begin = 0; key_begin < args.keys; key_begin += kAttentionKeyTile) {
     const std::int64_t key_count = smaller(args.keys - key_begin, kAttentionKeyTile);
@@ -313,15 +334,17 @@ void backward_item(const Item<T>& item, const AttentionBackwardArgs& gradient, c
       if (!tile.overlaps(key_begin, key_count)) continue;
       if (!packed) {
         if (!direct) {
-          pack_transposed(keys, args.k_strides.time, key_count, args.head_size, item.scratch + at.keys_t);
-          pack_transposed(values, args.v_strides.time, key_count, args.head_size, item.scratch + at.values_t);
+          pack_transposed(keys, args.k_strides.time, key_count, args.head_size, item.factors_at(at.keys_t));
+          pack_transposed(values, args.v_strides.time, key_count, args.head_size,
+                          item.factors_at(at.values_t));
         }
         if (!keys_in_place)
-          pack_rows(keys, args.k_strides.time, key_count, args.head_size, item.scratch + at.keys, at.row);
+          pack_rows(keys, args.k_strides.time, key_count, args.head_size, item.factors_at(at.keys), at.row);
         packed = true;
       }
-      const KeyRows<T> key_rows = keys_in_place ? KeyRows<T>{direct, keys, args.k_strides.time}
-                                                : KeyRows<T>{direct, item.scratch + at.keys, at.row};
+      const KeyRows<F> key_rows =
+          keys_in_place ? KeyRows<F>{direct, reinterpret_cast<const F*>(keys), args.k_strides.time}
+                        : KeyRows<F>{direct, item.factors_at(at.keys), at.row};
       backward_tile(item, gradient, item.rows_of(tile, key_begin, key_count), key_rows, sums);
     }
     const auto write = [&](void* base, const AttentionStrides& strides, const T* from) {
@@ -336,8 +359,8 @@ void backward_item(const Item<T>& item, const AttentionBackwardArgs& gradient, c
 }
 
 // Adds up the parts of the tables' gradients.
-template <class T>
-void write_tables(const Call<T>& call, const AttentionBackwardArgs& gradient) {
+template <class T, class F>
+void write_tables(const Call<T, F>& call, const AttentionBackwardArgs& gradient) {
   const AttentionArgs& args = call.args;
   const AttentionShared& at = call.shared;
   const T* const parts = static_cast<const T*>(args.scratch);
@@ -374,10 +397,10 @@ void write_tables(const Call<T>& call, const AttentionBackwardArgs& gradient) {
                });
 }
 
-template <class T>
-void backward(const AttentionBackwardArgs& gradient) {
+template <class T, class F>
+void backward_in(const AttentionBackwardArgs& gradient) {
   const AttentionArgs& args = gradient.forward;
-  const Call<T> call(args, &gradient);
+  const Call<T, F> call(args, &gradient);
   const AttentionShared& at = call.shared;
   T* const parts = static_cast<T*>(args.scratch);
   const std::int64_t items = args.batch * args.kv_heads;
@@ -399,11 +422,17 @@ void backward(const AttentionBackwardArgs& gradient) {
         sums.bias = parts + at.dbias + head * at.bias_row;
         for (std::int64_t i = 0; i < call.group * at.bias_row; ++i) sums.bias[i] = T(0);
       }
-      backward_item(Item<T>(call, rank, index, index + 1 < end ? index + 1 : index + args.threads), gradient,
+      backward_item(Item<T, F>(call, rank, index, index + 1 < end ? index + 1 : index + args.threads), gradient,
                     sums);
     }
   });
   write_tables(call, gradient);
+}
+
+template <class T>
+void backward(const AttentionBackwardArgs& gradient) {
+  if (rounds_factors<T>(gradient.forward)) return backward_in<T, RoundedFactor<T>>(gradient);
+  backward_in<T, T>(gradient);
 }
 
 }  // namespace

@@ -15,8 +15,11 @@
 // of the scores is shifted back ("skewed") and goes through the same products.
 #pragma once
 
+#include <type_traits>
+
 #include "ops/attention/attention_scratch.h"
 #include "ops/attention/attention_tile.h"
+#include "ops/cpu/isa.h"
 #include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
@@ -45,8 +48,8 @@ EDDY_INLINE void zero_unseen(T* row, std::int64_t begin, std::int64_t see_begin,
   for (std::int64_t t = see_end; t < end; ++t) row[t] = T(0);
 }
 
-// What all work items of a call share.
-template <class T>
+// What all work items of a call share. F is the type of the factors of its products.
+template <class T, class F>
 struct Call {
   const AttentionArgs& args;
   AttentionScratch layout;
@@ -57,7 +60,8 @@ struct Call {
   // the same table row.
   bool separate_heads;
   // Packed tables; null when absent. positions_t serves products with queries, positions the gradient of q.
-  const T *positions_t, *positions, *bias;
+  const F *positions_t, *positions;
+  const T* bias;
 
   Call(const AttentionArgs& a, const AttentionBackwardArgs* gradient)
       : args(a),
@@ -74,12 +78,14 @@ struct Call {
     if (a.positions != nullptr) {
       const T* last = static_cast<const T*>(a.positions) + (a.distances - 1) * a.positions_stride;
       if (group * a.queries >= kRows) {  // fewer rows use dot products with the table itself
-        pack_transposed(last, -a.positions_stride, a.distances, a.head_size, base + shared.positions_t);
-        positions_t = base + shared.positions_t;
+        F* const to = reinterpret_cast<F*>(base + shared.positions_t);
+        pack_transposed(last, -a.positions_stride, a.distances, a.head_size, to);
+        positions_t = to;
       }
       if (gradient != nullptr) {
-        pack_rows(last, -a.positions_stride, a.distances, a.head_size, base + shared.positions, layout.row);
-        positions = base + shared.positions;
+        F* const to = reinterpret_cast<F*>(base + shared.positions);
+        pack_rows(last, -a.positions_stride, a.distances, a.head_size, to, layout.row);
+        positions = to;
       }
     }
     if (a.bias != nullptr) {
@@ -146,16 +152,16 @@ struct Place {
 };
 
 // A work item's place, and the scratch of the thread that runs it.
-template <class T>
+template <class T, class F>
 struct Item {
-  const Call<T>& call;
+  const Call<T, F>& call;
   const AttentionArgs& args;
   const AttentionScratch& layout;
   T* scratch;
   std::int64_t batch, kv_head, group;
   std::int64_t next_batch, next_kv_head;  // the work item that this thread is likely to run next
 
-  Item(const Call<T>& c, int rank, std::int64_t index, std::int64_t next)
+  Item(const Call<T, F>& c, int rank, std::int64_t index, std::int64_t next)
       : call(c),
         args(c.args),
         layout(c.layout),
@@ -167,6 +173,8 @@ struct Item {
         next_kv_head(next % args.kv_heads) {}
 
   std::int64_t rows() const { return group * args.queries; }
+  // A part of the scratch, as factors.
+  F* factors_at(std::int64_t part) const { return reinterpret_cast<F*>(scratch + part); }
   // Rows of [batch, time, head, head_size] tensors.
   const T* at(const void* base, const AttentionStrides& s, std::int64_t time, std::int64_t head) const {
     return static_cast<const T*>(base) + batch * s.batch + time * s.time + head * s.head;
@@ -287,19 +295,40 @@ struct Item {
     prefetch(args.v, args.v_strides, next);
   }
 
-  // Copies the rows of a query-side tensor into `packed`; padding rows are zeros.
-  void pack_query_side(const void* base, const AttentionStrides& strides, const Rows& rows, T* packed) const {
-    for (std::int64_t r = 0; r < rows.count; ++r)
-      pack_rows(at(base, strides, rows.query[r], rows.head[r]), 0, 1, args.head_size, packed + r * layout.row,
-                layout.row);
-    for (std::int64_t i = rows.count * layout.row; i < rows.blocks * kRows * layout.row; ++i)
-      packed[i] = T(0);
+  // Packs the rows of a query-side tensor: as left factors of products over head_size into `packed`, and, where
+  // that differs, as right factors of products over the rows into `across`. Padding rows are zeros.
+  void pack_query_side(const void* base, const AttentionStrides& strides, const Rows& rows, F* packed,
+                       F* across) const {
+    const auto row = [&](std::int64_t r) { return at(base, strides, rows.query[r], rows.head[r]); };
+    for (std::int64_t r = 0; r < rows.count; ++r) {
+      if constexpr (kInner<F> == 1) {
+        pack_rows(row(r), 0, 1, args.head_size, packed + r * layout.row, layout.row);
+      } else {
+        round_row(row(r), args.head_size, packed + r * layout.row);
+        if (across != nullptr && r % 2 == 0)
+          pair_rows(row(r), r + 1 < rows.count ? row(r + 1) : nullptr, args.head_size,
+                    across + r / 2 * layout.row);
+      }
+    }
+    for (std::int64_t i = rows.count * layout.row; i < rows.blocks * kRows * layout.row; ++i) packed[i] = F(0);
+  }
+
+  // Rounds the first `columns` columns of a score tile to pairs of neighbours in a row, or of neighbouring rows: the
+  // pairs of rows r and r + 1 become row r / 2, maybe of the same memory.
+  void round_along(const T* tile, std::int64_t stride, const Rows& rows, std::int64_t columns, F* to) const {
+    for (std::int64_t r = 0; r < rows.count; ++r) round_row(tile + r * stride, columns, to + r * stride);
+  }
+  void round_across(const T* tile, std::int64_t stride, const Rows& rows, std::int64_t columns, F* to) const {
+    for (std::int64_t r = 0; r < rows.count; r += 2)
+      pair_rows(tile + r * stride, r + 1 < rows.count ? tile + (r + 1) * stride : nullptr, columns,
+                to + r / 2 * stride);
   }
 
   // result = left right^T in columns [begin[b], end[b]) of each block of rows, from whole vectors to whole
   // vectors; right_t is packed by pack_transposed. The result's first column is column `origin`.
-  void block_products(std::int64_t blocks, const std::int64_t* begin, const std::int64_t* end, const T* left,
-                      const T* right_t, T* result, std::int64_t stride, std::int64_t origin) const {
+  void block_products(std::int64_t blocks, const std::int64_t* begin, const std::int64_t* end, const F* left,
+                      const F* right_t, T* result, std::int64_t stride, std::int64_t origin) const {
+    const std::int64_t inner = factors<F>(args.head_size);
     std::int64_t least = begin[0], most = end[0];
     for (std::int64_t b = 1; b < blocks; ++b)
       if (begin[b] < end[b]) {
@@ -311,39 +340,39 @@ struct Item {
         const std::int64_t from = larger(panel, begin[b] / kLanes<T> * kLanes<T>);
         const std::int64_t to = smaller(panel + kPanel<T>, end[b]);
         if (from < to)
-          product<false>(args.head_size, to - from, left + b * kRows * layout.row, layout.row,
-                         right_t + panel * args.head_size + (from - panel), kPanel<T>,
+          product<false>(inner, to - from, left + b * kRows * layout.row, layout.row,
+                         right_t + panel * inner + (from - panel), kPanel<T>,
                          result + b * kRows * stride + (from - origin), stride, false);
       }
   }
 
-  // The same for few rows, at the keys that some row sees. It reads the right operand in place: with fewer
-  // rows than a register tile, packing would cost more than the products.
-  void direct_products(const Rows& rows, const T* left, const void* right, const AttentionStrides& strides,
-                       T* result) const {
+  // The same for few rows, at the keys that some row sees. It reads both operands in place: with fewer rows than a
+  // register tile, packing would cost more than the products.
+  void direct_products(const Rows& rows, const void* left, const AttentionStrides& left_strides,
+                       const void* right, const AttentionStrides& strides, T* result) const {
     const T* const keys = at(right, strides, rows.key_begin, kv_head);
     for (std::int64_t t = rows.visible_begin; t < rows.visible_end; ++t)
       for (std::int64_t r = 0; r < rows.count; ++r)
-        result[r * layout.score_row + t] =
-            dot(left + r * layout.row, keys + t * strides.time, args.head_size);
+        result[r * layout.score_row + t] = dot(at(left, left_strides, rows.query[r], rows.head[r]),
+                                               keys + t * strides.time, args.head_size);
     for (std::int64_t r = rows.count; r < rows.blocks * kRows; ++r)
       zero_unseen(result + r * layout.score_row, rows.visible_begin, rows.visible_begin, rows.visible_begin,
                   rows.visible_end);
   }
 
   // A tile of raw scores: q . k + q . position + bias. `direct` as above.
-  void raw_scores(const Rows& rows, const Skew& skew, const T* q, bool direct, T* scores) const {
+  void raw_scores(const Rows& rows, const Skew& skew, const F* q, bool direct, T* scores) const {
     if (direct)
-      direct_products(rows, q, args.k, args.k_strides, scores);
+      direct_products(rows, args.q, args.q_strides, args.k, args.k_strides, scores);
     else
-      block_products(rows.blocks, rows.block_begin, rows.block_end, q, scratch + layout.keys_t, scores,
+      block_products(rows.blocks, rows.block_begin, rows.block_end, q, factors_at(layout.keys_t), scores,
                      layout.score_row, 0);
     if (args.positions != nullptr && direct) {
       const T* const positions = static_cast<const T*>(args.positions);
       for (std::int64_t r = 0; r < rows.count; ++r)
         for (std::int64_t t = rows.see_begin[r]; t < rows.see_end[r]; ++t)
           scores[r * layout.score_row + t] += dot(
-              q + r * layout.row,
+              at(args.q, args.q_strides, rows.query[r], rows.head[r]),
               positions + (args.distances - 1 - (skew.base - r + t)) * args.positions_stride, args.head_size);
     } else if (args.positions != nullptr) {
       T* const relative = scratch + layout.skewed;
@@ -362,6 +391,21 @@ struct Item {
     }
   }
 };
+
+// The factors of a call's products in bf16, where this level has them; else T.
+#if defined(__AVX512F__)
+template <class T>
+using RoundedFactor = std::conditional_t<sizeof(T) == sizeof(Pair), Pair, T>;
+#else
+template <class T>
+using RoundedFactor = T;
+#endif
+// Whether a call takes them: not with so few rows that its keys are read in place.
+template <class T>
+bool rounds_factors(const AttentionArgs& args) {
+  return kInner<RoundedFactor<T>> > 1 && rounds_products() &&
+         args.heads / args.kv_heads * args.queries >= kRows;
+}
 
 // Runs body(rank, index) for every index below count, on up to `threads` threads with different ranks.
 template <class Body>

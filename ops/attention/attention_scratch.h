@@ -24,6 +24,8 @@ struct AttentionScratch {
   std::int64_t keys_t, values_t, keys, values, dkeys, dvalues;  // of one key tile; _t is transposed
   std::int64_t q, doutput, output;                              // of one query tile
   std::int64_t scores, dscores, skewed, keep;
+  // For factors in bf16: what products over rows read of q and doutput, and rows of rounded gradients.
+  std::int64_t q_across, doutput_across, rounded, rounded_skewed;
   std::int64_t raw_scores;  // of one row
   std::int64_t sums;        // of the rows of a forward work item
   std::int64_t elements;
@@ -73,6 +75,10 @@ EDDY_INLINE AttentionScratch attention_scratch(std::int64_t head_size) {
   s.scores = parts.take(score_part);
   s.dscores = parts.take(score_part);
   s.skewed = parts.take(kAttentionQueryTile * s.skew_row);
+  s.q_across = parts.take(query_part);
+  s.doutput_across = parts.take(query_part);
+  s.rounded = parts.take(score_part);
+  s.rounded_skewed = parts.take(kAttentionQueryTile * s.skew_row);
   s.keep = parts.take(kAttentionKeyTile + 128);
   s.raw_scores = parts.take(s.score_row);
   s.sums = parts.take(kAttentionForwardRows);

@@ -1,13 +1,17 @@
-// Building blocks of the CPU's attention kernels: a register tile of a matrix product, the packing of a
-// transposed operand, and a row of the dropout mask. Operands are in scratch memory with rows padded to
-// whole vectors, so the product has no tails. Only *.isa.cpp files include this header: everything is in the
-// namespace of the instruction set.
+// Building blocks of the CPU's attention kernels: a register tile of a matrix product, the packing of its
+// operands, and a row of the dropout mask. Operands are in scratch memory with rows padded to whole vectors, so
+// the product has no tails. Only *.isa.cpp files include this header: everything is in the namespace of the
+// instruction set.
+//
+// The factors of a product are of type F: T, or with AVX512-BF16 pairs of neighbours along the inner axis,
+// rounded to bf16 (ops/cpu/bf16_pairs.h). Sums are of type T.
 #pragma once
 
 #include <string.h>
 
 #include <cstdint>
 
+#include "ops/cpu/bf16_pairs.h"
 #include "ops/cpu/philox_words.h"
 #include "ops/cpu/transpose.h"
 #include "tensor/base/host_device.h"
@@ -36,12 +40,38 @@ inline constexpr std::int64_t kLanes = Vector<T>::lanes;
 // Columns of a panel of a transposed operand.
 template <class T>
 inline constexpr std::int64_t kPanel = kLanes<T>* kVectors;
+// Elements of the inner axis in a factor.
+template <class F>
+inline constexpr std::int64_t kInner = 1;
+template <>
+inline constexpr std::int64_t kInner<Pair> = 2;
+// The factors that hold `elements` of the inner axis; the last one may be padded with a zero.
+template <class F>
+EDDY_INLINE std::int64_t factors(std::int64_t elements) {
+  return (elements + kInner<F> - 1) / kInner<F>;
+}
+
+#if defined(__AVX512F__)
+#pragma GCC push_options
+#pragma GCC target("avx512bf16")
+#endif
+
+template <class T>
+EDDY_INLINE void multiply_add(typename Vector<T>::type& sum, T left, typename Vector<T>::type right) {
+  sum += left * right;
+}
+#if defined(__AVX512F__)
+EDDY_INLINE void multiply_add(Vector<float>::type& sum, Pair left, Vector<Pair>::type right) {
+  sum = _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(_mm512_set1_epi32(static_cast<int>(left))),
+                         reinterpret_cast<__m512bh>(right));
+}
+#endif
 
 // C = A B, or C += A B: kRows rows by Vectors vectors. A is [rows, inner], or with kInnerMajor [inner, rows]
-// (a transposed product without a transposed copy). Each element is one accumulation over `inner` in rising
-// order.
-template <class T, int Vectors, bool kInnerMajor>
-__attribute__((noinline)) void tile(std::int64_t inner, const T* a, std::int64_t a_stride, const T* b,
+// (a transposed product without a transposed copy), both in factors. Each element is one accumulation over
+// `inner` in rising order.
+template <class T, class F, int Vectors, bool kInnerMajor>
+__attribute__((noinline)) void tile(std::int64_t inner, const F* a, std::int64_t a_stride, const F* b,
                                     std::int64_t b_stride, T* c, std::int64_t c_stride, bool accumulate) {
   using Vec = typename Vector<T>::type;
   using Loose = typename Vector<T>::loose;
@@ -59,15 +89,16 @@ __attribute__((noinline)) void tile(std::int64_t inner, const T* a, std::int64_t
         sum[r][v] = *reinterpret_cast<const Loose*>(c + r * c_stride + v * kLanes<T>);
   }
   for (std::int64_t i = 0; i < inner; ++i) {
-    Vec right[Vectors];
+    typename Vector<F>::type right[Vectors];
 #pragma GCC unroll 8
-    for (int v = 0; v < Vectors; ++v) right[v] = *reinterpret_cast<const Loose*>(b + v * kLanes<T>);
+    for (int v = 0; v < Vectors; ++v)
+      right[v] = *reinterpret_cast<const typename Vector<F>::loose*>(b + v * kLanes<T>);
     b += b_stride;
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const T left = kInnerMajor ? a[r] : a[r * a_stride];
+      const F left = kInnerMajor ? a[r] : a[r * a_stride];
 #pragma GCC unroll 8
-      for (int v = 0; v < Vectors; ++v) sum[r][v] += left * right[v];
+      for (int v = 0; v < Vectors; ++v) multiply_add(sum[r][v], left, right[v]);
     }
     a += kInnerMajor ? a_stride : 1;
   }
@@ -77,21 +108,25 @@ __attribute__((noinline)) void tile(std::int64_t inner, const T* a, std::int64_t
     for (int v = 0; v < Vectors; ++v) *reinterpret_cast<Loose*>(c + r * c_stride + v * kLanes<T>) = sum[r][v];
 }
 
+#if defined(__AVX512F__)
+#pragma GCC pop_options
+#endif
+
 // The same for `columns` columns, rounded up to whole vectors.
-template <bool kInnerMajor, class T>
-EDDY_INLINE void product(std::int64_t inner, std::int64_t columns, const T* a, std::int64_t a_stride,
-                         const T* b, std::int64_t b_stride, T* c, std::int64_t c_stride, bool accumulate) {
+template <bool kInnerMajor, class T, class F>
+EDDY_INLINE void product(std::int64_t inner, std::int64_t columns, const F* a, std::int64_t a_stride,
+                         const F* b, std::int64_t b_stride, T* c, std::int64_t c_stride, bool accumulate) {
   for (std::int64_t at = 0; at < columns; at += kPanel<T>) {
     const std::int64_t vectors = (columns - at + kLanes<T> - 1) / kLanes<T>;
     if (vectors == 1) {
-      tile<T, 1, kInnerMajor>(inner, a, a_stride, b + at, b_stride, c + at, c_stride, accumulate);
+      tile<T, F, 1, kInnerMajor>(inner, a, a_stride, b + at, b_stride, c + at, c_stride, accumulate);
     } else if (kVectors == 2 || vectors == 2) {
-      tile<T, 2, kInnerMajor>(inner, a, a_stride, b + at, b_stride, c + at, c_stride, accumulate);
+      tile<T, F, 2, kInnerMajor>(inner, a, a_stride, b + at, b_stride, c + at, c_stride, accumulate);
     } else if (vectors == 3) {
-      tile<T, (kVectors < 3 ? 2 : 3), kInnerMajor>(inner, a, a_stride, b + at, b_stride, c + at, c_stride,
-                                                   accumulate);
+      tile<T, F, (kVectors < 3 ? 2 : 3), kInnerMajor>(inner, a, a_stride, b + at, b_stride, c + at, c_stride,
+                                                      accumulate);
     } else {
-      tile<T, kVectors, kInnerMajor>(inner, a, a_stride, b + at, b_stride, c + at, c_stride, accumulate);
+      tile<T, F, kVectors, kInnerMajor>(inner, a, a_stride, b + at, b_stride, c + at, c_stride, accumulate);
     }
   }
 }
@@ -122,7 +157,7 @@ __attribute__((noinline)) void pack_transposed(const T* x, std::int64_t stride, 
   }
 }
 
-// Copies `count` rows of `size` elements into rows of `row` elements, the rest zeros.
+// Packs `count` rows of `size` elements into rows of `row` factors: a row for each, the rest zeros.
 template <class T>
 EDDY_INLINE void pack_rows(const T* x, std::int64_t stride, std::int64_t count, std::int64_t size, T* packed,
                            std::int64_t row) {
@@ -131,6 +166,44 @@ EDDY_INLINE void pack_rows(const T* x, std::int64_t stride, std::int64_t count, 
     for (std::int64_t i = size; i < row; ++i) packed[t * row + i] = T(0);
   }
 }
+
+#if defined(__AVX512F__)
+#pragma GCC push_options
+#pragma GCC target("avx512bf16")
+// The same with pairs: the inner axis of pack_transposed is that of the elements, that of pack_rows the rows.
+__attribute__((noinline)) inline void pack_transposed(const float* x, std::int64_t stride, std::int64_t count,
+                                                      std::int64_t size, Pair* packed) {
+  constexpr std::int64_t lanes = kLanes<float>, panel = kPanel<float>;
+  for (std::int64_t t = 0; t < count; t += lanes)
+    for (std::int64_t i = 0; i < factors<Pair>(size); i += lanes) {
+      bf16::PairVector rows[lanes];
+      for (std::int64_t r = 0; r < lanes; ++r)
+        rows[r] = t + r < count ? bf16::pairs_along(x + (t + r) * stride + 2 * i, size - 2 * i)
+                                : bf16::PairVector{};
+      transpose_square<lanes>(rows);
+      Pair* const out = packed + t / panel * panel * factors<Pair>(size) + i * panel + t % panel;
+      for (std::int64_t r = 0; r < lanes && i + r < factors<Pair>(size); ++r)
+        bf16::store(out + r * panel, rows[r]);
+    }
+}
+// Pairs two rows of `size` elements; `second` may be null, for zeros. The pairs may overwrite the first row.
+__attribute__((noinline)) inline void pair_rows(const float* first, const float* second, std::int64_t size,
+                                                Pair* pairs) {
+  for (std::int64_t i = 0; i < size; i += kLanes<float>)
+    bf16::store(pairs + i, bf16::pairs_across(first + i, second == nullptr ? nullptr : second + i, size - i));
+}
+__attribute__((noinline)) inline void pack_rows(const float* x, std::int64_t stride, std::int64_t count,
+                                                std::int64_t size, Pair* packed, std::int64_t row) {
+  for (std::int64_t t = 0; t < count; t += 2)
+    pair_rows(x + t * stride, t + 1 < count ? x + (t + 1) * stride : nullptr, size, packed + t / 2 * row);
+}
+// Rounds a row of `size` elements to pairs of neighbours. The pairs may overwrite the row.
+__attribute__((noinline)) inline void round_row(const float* x, std::int64_t size, Pair* pairs) {
+  for (std::int64_t i = 0; i < factors<Pair>(size); i += kLanes<float>)
+    bf16::store(pairs + i, bf16::pairs_along(x + 2 * i, size - 2 * i));
+}
+#pragma GCC pop_options
+#endif
 
 // Prefetches a row of `size` elements.
 template <class T>

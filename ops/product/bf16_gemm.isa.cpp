@@ -12,8 +12,7 @@
 #include "ops/product/packed_gemm.h"
 
 #if defined(__AVX512F__)
-#include <immintrin.h>
-
+#include "ops/cpu/bf16_pairs.h"
 #include "ops/cpu/transpose.h"
 #pragma GCC push_options
 #pragma GCC target("avx512bf16,amx-tile,amx-bf16")
@@ -32,39 +31,16 @@ constexpr std::int64_t kRowBlock = 96, kPairBlock = 512;
 // Pairs ahead of the one in use that are prefetched from a panel.
 constexpr std::int64_t kAhead = 16;
 
-typedef int Pairs __attribute__((vector_size(64)));
-using Word = std::uint32_t;  // a pair
+using namespace bf16;
 
 EDDY_INLINE std::int64_t smaller(std::int64_t a, std::int64_t b) {
   return a < b ? a : b;
-}
-EDDY_INLINE __mmask16 mask_of(std::int64_t count) {
-  return static_cast<__mmask16>(count >= kLanes ? 0xffff : count <= 0 ? 0 : (1 << count) - 1);
-}
-// Rounds up to 32 neighbouring floats; the rest are zeros.
-EDDY_INLINE Pairs pairs_along(const float* x, std::int64_t count) {
-  const __m512 low = _mm512_maskz_loadu_ps(mask_of(count), x),
-               high = _mm512_maskz_loadu_ps(mask_of(count - kLanes), x + kLanes);
-  return reinterpret_cast<Pairs>(_mm512_cvtne2ps_pbh(high, low));
-}
-// Rounds two rows of up to 16 floats and pairs them; `second` may be null, for zeros.
-EDDY_INLINE Pairs pairs_across(const float* first, const float* second, std::int64_t count) {
-  const __mmask16 mask = mask_of(count);
-  const __m512 low = _mm512_maskz_loadu_ps(mask, first),
-               high = second == nullptr ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(mask, second);
-  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7,
-                                         22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-  return reinterpret_cast<Pairs>(
-      _mm512_permutexvar_epi16(order, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low))));
-}
-EDDY_INLINE void store(Word* to, Pairs x) {
-  _mm512_store_si512(to, reinterpret_cast<__m512i>(x));
 }
 
 // What one panel is multiplied with: `rows` rows of `depth` pairs, `stride` pairs apart.
 struct Block {
   std::int64_t rows, depth, stride;
-  const Word *a, *b;
+  const Pair *a, *b;
   float* c;
   std::int64_t c_stride, columns;  // columns of C from here on, maybe more than a panel's
   bool accumulate;
@@ -80,7 +56,7 @@ __attribute__((noinline)) void dot_tile(const Block& x) {
     sum[r][1] =
         x.accumulate ? _mm512_maskz_loadu_ps(right, x.c + r * x.c_stride + kLanes) : _mm512_setzero_ps();
   }
-  const Word* b = x.b;
+  const Pair* b = x.b;
   for (std::int64_t p = 0; p < x.depth; ++p, b += kWidth) {
     const auto b0 = reinterpret_cast<__m512bh>(_mm512_load_si512(b)),
                b1 = reinterpret_cast<__m512bh>(_mm512_load_si512(b + kLanes));
@@ -160,13 +136,13 @@ struct AmxTiles {
 
 // The same instructions in plain C++, for tests on processors without AMX.
 struct EmulatedTiles {
-  static thread_local Word tiles[8][16][16];
+  static thread_local Pair tiles[8][16][16];
   static void begin() {}
   static void end() {}
   template <int Tile>
   static void zero() {
     for (auto& row : tiles[Tile])
-      for (Word& x : row) x = 0;
+      for (Pair& x : row) x = 0;
   }
   template <int Tile>
   static void load(const void* from, std::int64_t bytes) {
@@ -179,7 +155,7 @@ struct EmulatedTiles {
   }
   template <int C, int A, int B>
   static void multiply() {
-    const auto half = [](Word pair, bool high) {
+    const auto half = [](Pair pair, bool high) {
       return __builtin_bit_cast(float, high ? pair & 0xffff0000u : pair << 16);
     };
     for (int m = 0; m < 16; ++m)
@@ -188,11 +164,11 @@ struct EmulatedTiles {
           float sum = __builtin_bit_cast(float, tiles[C][m][n]);
           for (const bool high : {false, true})
             sum += half(tiles[A][m][k], high) * half(tiles[B][k][n], high);
-          tiles[C][m][n] = __builtin_bit_cast(Word, sum);
+          tiles[C][m][n] = __builtin_bit_cast(Pair, sum);
         }
   }
 };
-thread_local Word EmulatedTiles::tiles[8][16][16];
+thread_local Pair EmulatedTiles::tiles[8][16][16];
 
 template <class Tiles>
 struct TileProducts : Tiles {
@@ -211,7 +187,7 @@ struct TileProducts : Tiles {
           edge[r * kWidth + j] = r < x.rows && j < columns ? x.c[r * x.c_stride + j] : 0.0f;
     float* const c = cut ? edge : x.c;
     const std::int64_t c_stride = cut ? kWidth : x.c_stride;
-    constexpr std::int64_t word = sizeof(Word);
+    constexpr std::int64_t word = sizeof(Pair);
     if (x.accumulate) {
       Tiles::template load<0>(c, c_stride * word);
       Tiles::template load<1>(c + 16, c_stride * word);
@@ -261,7 +237,7 @@ std::int64_t padded_pairs(std::int64_t inner) {
 // where the block begins, `inner` what is left of A from there.
 template <bool kTransposed>
 void round_block(const float* a, std::int64_t a_stride, std::int64_t rows, std::int64_t inner,
-                 std::int64_t stride, Word* out) {
+                 std::int64_t stride, Pair* out) {
   if constexpr (!kTransposed) {
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t p = 0; p < stride; p += kLanes)
@@ -269,12 +245,12 @@ void round_block(const float* a, std::int64_t a_stride, std::int64_t rows, std::
   } else {
     for (std::int64_t p = 0; p < stride; p += kLanes)
       for (std::int64_t r = 0; r < rows; r += kLanes) {
-        Pairs square[kLanes];
+        PairVector square[kLanes];
         for (std::int64_t i = 0; i < kLanes; ++i) {
           const std::int64_t k = 2 * (p + i);
           const float* const first = a + k * a_stride + r;
           square[i] =
-              k < inner ? pairs_across(first, k + 1 < inner ? first + a_stride : nullptr, rows - r) : Pairs{};
+              k < inner ? pairs_across(first, k + 1 < inner ? first + a_stride : nullptr, rows - r) : PairVector{};
         }
         transpose_square<kLanes>(square);
         for (std::int64_t i = 0; i < smaller(kLanes, rows - r); ++i)
@@ -287,9 +263,9 @@ template <class Unit, bool kTransposed>
 void multiply(std::int64_t rows, std::int64_t inner, std::int64_t columns, std::int64_t panel_begin,
               std::int64_t panel_end, const float* a, std::int64_t a_stride, const float* packed, float* c,
               std::int64_t c_stride, bool accumulate) {
-  alignas(64) Word block[kRowBlock * kPairBlock];
+  alignas(64) Pair block[kRowBlock * kPairBlock];
   if (inner <= 0 && accumulate) return;
-  const Word* const panels = reinterpret_cast<const Word*>(packed);
+  const Pair* const panels = reinterpret_cast<const Pair*>(packed);
   const std::int64_t pairs = padded_pairs<Unit>(inner);
   Unit::begin();
   for (std::int64_t row = 0; row < rows; row += kRowBlock) {
@@ -316,19 +292,19 @@ void pack(const float* w, std::int64_t w_stride, PackLayout layout, std::int64_t
   const std::int64_t pairs = padded_pairs<Unit>(inner);
   for (std::int64_t column = panel_begin * kWidth; column < panel_end * kWidth; column += kLanes) {
     const std::int64_t panel = column / kWidth, here = columns - column;
-    Word* const out = reinterpret_cast<Word*>(packed) + panel * pairs * kWidth + column % kWidth;
+    Pair* const out = reinterpret_cast<Pair*>(packed) + panel * pairs * kWidth + column % kWidth;
     if (layout == PackLayout::inner_by_columns) {
       for (std::int64_t p = 0; p < pairs; ++p) {
         const float* const first = w + 2 * p * w_stride + column;
         store(out + p * kWidth,
               2 * p < inner ? pairs_across(first, 2 * p + 1 < inner ? first + w_stride : nullptr, here)
-                            : Pairs{});
+                            : PairVector{});
       }
     } else {
       for (std::int64_t p = 0; p < pairs; p += kLanes) {
-        Pairs square[kLanes];
+        PairVector square[kLanes];
         for (std::int64_t j = 0; j < kLanes; ++j)
-          square[j] = j < here ? pairs_along(w + (column + j) * w_stride + 2 * p, inner - 2 * p) : Pairs{};
+          square[j] = j < here ? pairs_along(w + (column + j) * w_stride + 2 * p, inner - 2 * p) : PairVector{};
         transpose_square<kLanes>(square);
         for (std::int64_t i = 0; i < smaller(kLanes, pairs - p); ++i)
           store(out + (p + i) * kWidth, square[i]);

@@ -11,6 +11,7 @@
 
 #include "models/model.h"
 #include "ops/core/capture.h"
+#include "ops/cpu/isa.h"
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"
 #include "tensor/random/philox.h"
@@ -70,8 +71,8 @@ std::int64_t period_of(const ModelConfig& config) {
 class LongStream {
  public:
   LongStream(const ModelConfig& config, const GenerateBenchOptions& options, std::int64_t max_length,
-             Device device)
-      : model_(make_model(config, Dtype::f32, device)),
+             const DevicePrecision& placement)
+      : model_(make_model(config, placement.dtype, placement.device)),
         recorder_(model_->params(), token_recorder(options.capture)),
         context_(config.context),
         ids_(static_cast<std::size_t>(options.batch), 0),
@@ -79,7 +80,7 @@ class LongStream {
     model_->params().initialize(kSeed);
     if (reads_all_) {
       // Warm up until each position of a block is captured, then start again from the first token.
-      for (std::int64_t i = 0; can_capture(device) && i < (kCaptureWarmUp + 2) * period(); ++i)
+      for (std::int64_t i = 0; can_capture(placement.device) && i < (kCaptureWarmUp + 2) * period(); ++i)
         static_cast<void>(next_logits(*model_, ids_, state_, recorder_));
       state_ = {};
       return;
@@ -91,7 +92,7 @@ class LongStream {
       cached_ = true;
     }
     // Go past the first blocks, and past the tokens that are captured.
-    const std::int64_t blocks = 1 + (can_capture(device) ? kCaptureWarmUp + 2 : 2);
+    const std::int64_t blocks = 1 + (can_capture(placement.device) ? kCaptureWarmUp + 2 : 2);
     for (std::int64_t i = 1; !cached_ && i < blocks * period() && i < max_length; ++i)
       static_cast<void>(next_logits(*model_, ids_, state_, recorder_));
   }
@@ -178,7 +179,7 @@ class LongStream {
   std::int64_t tokens_read_ = 0;  // tokens read into state_, where reads_all_
 };
 
-// Returns the bytes of all parameters except tables of which a token reads one row: positions, and the token
+// Returns the bytes of all parameters, as products read them, except tables of which a token reads one row: positions, and the token
 // table where the head has its own weights, as it always has in the staircase family.
 std::int64_t weights_read(const Model& model) {
   const ModelConfig& config = model.config();
@@ -188,7 +189,8 @@ std::int64_t weights_read(const Model& model) {
     elements -= config.vocab * config.embed_dim;
   else if (!config.tied)
     elements -= config.vocab * config.dim;
-  return elements * static_cast<std::int64_t>(dtype_bytes(Dtype::f32));
+  const Dtype read = rounds_products() ? Dtype::bf16 : model.params().activations();
+  return elements * static_cast<std::int64_t>(dtype_bytes(read));
 }
 
 // Tokens of small models take microseconds: shows three digits of them too.
@@ -200,13 +202,13 @@ Cell milliseconds(double seconds) {
 // Returns the points of one configuration, by increasing length.
 MeasuredSeries measure_config(const std::string& name, const GenerateBenchOptions& options,
                               const std::vector<std::int64_t>& lengths, double seconds,
-                              const Ceilings& ceilings) {
+                              const DevicePrecision& placement, const Ceilings& ceilings) {
   ModelConfig config = paper_config(name, "bench generate");
   if (config.vocab == 0) config.vocab = 65;
   // A cache of all keys or a table of positions has one row for each token.
   if (config.family == "recurrent_transformer") config.context = lengths.back() + 2 * config.block;
   if (config.model == "llama") config.context = lengths.back() + 2 * kTokensOfFullCache;
-  LongStream stream(config, options, lengths.back(), ceilings.device);
+  LongStream stream(config, options, lengths.back(), placement);
 
   const std::int64_t weight_bytes = weights_read(stream.model());
   MeasuredSeries series{name, {}, {}};
@@ -273,17 +275,18 @@ Measurement bench_generate(const GenerateBenchOptions& given) {
   if (options.configs.empty()) fail<ConfigError>("bench generate: no configurations (at least one)");
   for (const std::string& name : options.configs) static_cast<void>(paper_config(name, "bench generate"));
 
-  const Device device =
-      choose_device_precision({"bench generate", "--device", "--precision"}, options.device, "f32").device;
+  const DevicePrecision placement = choose_device_precision({"bench generate", "--device", "--precision"},
+                                                            options.device, options.precision);
   const std::vector<std::int64_t> lengths = lengths_of(options);
-  const Ceilings ceilings = measure_ceilings(kCeilingSeconds, options.ceilings, device);
+  const Ceilings ceilings = measure_ceilings(kCeilingSeconds, options.ceilings, placement.device);
   const double seconds_each = options.seconds / static_cast<double>(lengths.size() * options.configs.size());
   Measurement m;
   m.bench = "generate";
   m.title = "The cost of the next token";
-  m.conditions = fmt::format("generation, {}, f32, random weights, {}{} thread{}",
-                             options.batch == 1 ? "one sequence" : fmt::format("{} sequences", options.batch),
-                             on_gpu ? "cuda, " : "", thread_count(), thread_count() == 1 ? "" : "s");
+  m.conditions =
+      fmt::format("generation, {}, {}, random weights, {}{} thread{}",
+                  options.batch == 1 ? "one sequence" : fmt::format("{} sequences", options.batch),
+                  options.precision, on_gpu ? "cuda, " : "", thread_count(), thread_count() == 1 ? "" : "s");
   m.about =
       "A recurrent model carries a state of one size, so its next token costs the same after any length. The "
       "regular transformer reads the keys and values of all tokens before. Long pasts were not computed: the "
@@ -305,20 +308,21 @@ Measurement bench_generate(const GenerateBenchOptions& given) {
   std::vector<std::string> left_out;
   for (const std::string& name : options.configs) {
     try {
-      table.series.push_back(measure_config(name, options, lengths, seconds_each, ceilings));
+      table.series.push_back(measure_config(name, options, lengths, seconds_each, placement, ceilings));
       table.notes.push_back(describe(table.series.back()));
     } catch (const OutOfMemoryError&) {
       // The allocator's own error text gives advice about training.
       left_out.push_back(
           fmt::format("bench generate: {} at length {}, batch {} does not fit in the memory of {} (lower "
                       "--max-length or --batch, or leave it out of --configs)",
-                      name, lengths.back(), options.batch, to_string(device)));
-      allocator(device).trim();
+                      name, lengths.back(), options.batch, to_string(placement.device)));
+      allocator(placement.device).trim();
     }
   }
   if (table.series.empty()) throw OutOfMemoryError(left_out.at(0));
   table.notes.insert(table.notes.end(), left_out.begin(), left_out.end());
   m.facts = {{"device", options.device},
+             {"precision", options.precision},
              {"threads", thread_count()},
              {"batch", options.batch},
              {"left_out", left_out}};

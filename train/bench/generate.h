@@ -1,6 +1,6 @@
 // `eddy bench generate`: the cost of the next token against the number of tokens before it, as time, tokens
 // per second and bytes of state. Recurrent models (constant cost) stand beside the regular transformer with
-// its key-value cache (growing cost). f32, random weights. A token is timed from the choice of one to the
+// its key-value cache (growing cost). Random weights. A token is timed from the choice of one to the
 // choice of the next: its id goes to the device, its logits come back, and the most probable token is taken.
 //
 //   floor = (bytes of weights + bytes of state) / bandwidth of memory
@@ -30,14 +30,16 @@ struct GenerateBenchOptions {
   std::int64_t batch = 1;                                        // sequences generated side by side
   bool capture = true;         // replay tokens from graphs where the device supports it
   std::string device = "cpu";  // cpu or cuda
-  double seconds = 30;         // for all measurements together; each times at least three tokens
-  CeilingSizes ceilings{};     // sizes of the arrays that memory is measured with
+  std::string precision = "f32";
+  double seconds = 30;      // for all measurements together; each times at least three tokens
+  CeilingSizes ceilings{};  // sizes of the arrays that memory is measured with
 };
 
 // Measures all configurations at lengths that double from min_length; max_length is always the last. A
 // position table is made as long as it needs to be.
-// errors: ConfigError for an unknown configuration; DeviceError when there is no GPU to use; ValueError for
-// lengths, batch or seconds out of range; OutOfMemoryError when no configuration fits with its longest cache.
+// errors: ConfigError for an unknown configuration, and for a precision that the device does not have; DeviceError
+// when there is no GPU to use; ValueError for lengths, batch or seconds out of range; OutOfMemoryError when no
+// configuration fits with its longest cache.
 Measurement bench_generate(const GenerateBenchOptions& options);
 
 }  // namespace eddy

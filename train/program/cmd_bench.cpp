@@ -171,6 +171,7 @@ void add_generate(CLI::App& bench, std::function<int()>& action) {
   add_option(command, "--batch", options.batch, "Sequences side by side", whole_number(1, 1'000'000));
   add_seconds(command, options.seconds, "Seconds for all lengths together");
   add_device_option(command, options.device);
+  add_precision_option(command, options.precision);
   command.add_flag("--no-capture", flags->no_capture,
                    "On a GPU: launch each kernel instead of replaying tokens from CUDA graphs");
 }
