@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "models/config_rules.h"
-#include "models/families.h"
+#include "models/model.h"
 #include "tensor/base/format.h"
 
 namespace eddy {
@@ -55,10 +55,10 @@ namespace {
 using rules::at_least, rules::below_one, rules::one_of;
 
 void check_name(const ModelConfig& c) {
-  for (const ModelName& name : model_names())
+  for (const ModelName& name : model_registry())
     if (c.model == name.model && c.family == name.family) return;
   std::vector<std::string> of_family;
-  for (const ModelName& name : model_names())
+  for (const ModelName& name : model_registry())
     if (c.family == name.family) of_family.emplace_back(name.model);
   if (of_family.empty())
     fail<ConfigError>("config: model.family is \"{}\" (one of {})", c.family, fmt::join(family_list(), ", "));
@@ -89,14 +89,14 @@ void check_recurrent_transformer(const ModelConfig& c) {
 
 std::vector<std::string> family_list() {
   std::vector<std::string> families;
-  for (const ModelName& name : model_names())
+  for (const ModelName& name : model_registry())
     if (families.empty() || families.back() != name.family) families.emplace_back(name.family);
   return families;
 }
 
 std::vector<std::string> model_list() {
   std::vector<std::string> models;
-  for (const ModelName& name : model_names()) models.emplace_back(name.model);
+  for (const ModelName& name : model_registry()) models.emplace_back(name.model);
   return models;
 }
 
@@ -120,9 +120,9 @@ void validate(const ModelConfig& c) {
     fail<ConfigError>("config: model.init_std is {} (at least 0, finite)", c.init_std);
   if (c.model != "lstm") check_heads(c);
   if (c.family == "recurrent_transformer") check_recurrent_transformer(c);
-  if (c.family == "block_recurrent") check_block_recurrent(c);
-  if (c.family == "blockwise_recurrent") check_blockwise_recurrent(c);
-  if (c.family == "staircase") check_staircase(c);
+  if (c.family == "block_recurrent") rules::check_block_recurrent(c);
+  if (c.family == "blockwise_recurrent") rules::check_blockwise_recurrent(c);
+  if (c.family == "staircase") rules::check_staircase(c);
 }
 
 std::string readout_of(const ModelConfig& config) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -92,15 +91,7 @@ struct ModelConfig {
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
 
-// A model's name with its family.
-struct ModelName {
-  const char* family;
-  const char* model;
-};
-// All names that a config may contain, in the order of the registry (registry.cpp).
-std::span<const ModelName> model_names();
-
-// The families and the models, each once, in the order of model_names().
+// The families and the models, each once, in the order of model_registry() (model.h).
 std::vector<std::string> family_list();
 std::vector<std::string> model_list();
 

@@ -1,5 +1,5 @@
-// The simple rules of config keys, each with its error text, for config.cpp and the checks of the
-// families.
+// The checks of the families' config keys, which are parts of validate(), and the simple rules that they are
+// made of.
 #pragma once
 
 #include <initializer_list>
@@ -18,5 +18,11 @@ void below_one(const char* key, double value);
 void width_of_heads(const ModelConfig& config);
 void one_kind_of_heads(const ModelConfig& config);
 void tied_head(const ModelConfig& config);
+
+// The rules of each family: its rules.cpp.
+// errors: ConfigError naming the keys and their values.
+void check_block_recurrent(const ModelConfig& config);
+void check_blockwise_recurrent(const ModelConfig& config);
+void check_staircase(const ModelConfig& config);
 
 }  // namespace eddy::rules

@@ -2,9 +2,9 @@
 // registry, which makes a model from its config.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -121,13 +121,16 @@ ParamStore count_parameters(const ModelConfig& config);
 // errors: those of make_model and forward.
 Cost forward_cost(const ModelConfig& config, std::int64_t time, bool carried = true, std::int64_t tail = 1);
 
-// One entry of the registry.
-struct ModelEntry {
-  std::string family, model;
-  std::string summary;
-  std::function<std::unique_ptr<Model>(const ModelConfig&, ParamScope)> make;
+// A model's name with its family.
+struct ModelName {
+  const char *family, *model;
 };
-// All models of this build.
-const std::vector<ModelEntry>& model_registry();
+// One entry of the registry.
+struct ModelEntry : ModelName {
+  const char* summary;
+  std::unique_ptr<Model> (*make)(const ModelConfig&, ParamScope);
+};
+// All models of this build (models/eddy/registry.cpp).
+std::span<const ModelEntry> model_registry();
 
 }  // namespace eddy

@@ -3,6 +3,7 @@
 #pragma once
 
 // Tensors
+#include "models/optimizer/optimizer.h"
 #include "tensor/base/error.h"
 #include "tensor/create.h"
 #include "tensor/files/safetensors.h"
@@ -41,6 +42,5 @@
 #include "models/model.h"
 #include "models/module.h"
 #include "models/optimizer/adam.h"
-#include "models/optimizer/schedule.h"
 #include "models/params.h"
 #include "models/weights.h"

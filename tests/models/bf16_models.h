@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "models/model.h"
 #include "models/optimizer/optimizer.h"
 #include "tests/models/every_model.h"
 #include "train/config/run_config.h"
@@ -12,7 +13,7 @@ namespace eddy::test {
 // One model of each name; the longest recurrences of a call are 16 steps.
 inline std::vector<ModelConfig> bf16_configs() {
   std::vector<ModelConfig> all;
-  for (const ModelName& name : model_names()) {
+  for (const ModelName& name : model_registry()) {
     ModelConfig& config = all.emplace_back(even_config(name, 11, 16));
     config.init_std = 0.1;
     config.steps = 3;

@@ -112,7 +112,7 @@ TEST_CASE("golden: every registered model has a case or a place in its streams")
   std::set<std::string> with_case;
   for (const fs::path& folder : cases())
     with_case.insert(load_run_config((folder / "config.json").string()).model.model);
-  for (const ModelName& name : model_names())
+  for (const ModelName& name : model_registry())
     CHECK_MESSAGE(
         (with_case.contains(name.model) || make_model(plain_config(name))->stream_place(State()).has_value()),
         std::string(name.family) << "/" << std::string(name.model) << " has no golden case (tests/golden/"

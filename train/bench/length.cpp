@@ -7,6 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "models/model.h"
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"
 #include "tensor/threads/thread_pool.h"
@@ -38,7 +39,7 @@ class MemoryLimit {
 };
 
 std::string family_of(const std::string& model) {
-  for (const ModelName& name : model_names())
+  for (const ModelName& name : model_registry())
     if (model == name.model) return name.family;
   fail<ConfigError>("bench length: there is no model \"{}\" (nearest: {}; all: {})", model,
                     nearest_match(model, model_list()), fmt::join(model_list(), ", "));

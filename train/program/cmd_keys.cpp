@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "models/config.h"
+#include "models/model.h"
 #include "tensor/base/format.h"
 #include "train/config/run_config.h"
 #include "train/program/commands.h"
@@ -43,7 +44,7 @@ void print_key(const ConfigField& field) {
 // errors: ConfigError with the nearest name.
 ModelName named_model(const std::string& wanted) {
   std::vector<std::string> known;
-  for (const ModelName& name : model_names()) {
+  for (const ModelName& name : model_registry()) {
     const std::string full = std::string(name.family) + "/" + name.model;
     if (wanted == name.model || wanted == full) return name;
     known.emplace_back(wanted.find('/') == std::string::npos ? name.model : full);

@@ -29,7 +29,7 @@ std::int64_t without_token_table(const ParamStore& counted) {
 int list_models() {
   print_line("Models of this build:");
   for (const ModelEntry& entry : model_registry())
-    print_line("  {:<44} {}", entry.family + "/" + entry.model, entry.summary);
+    print_line("  {:<44} {}", fmt::format("{}/{}", entry.family, entry.model), entry.summary);
   print_line("\nConfigurations of the papers:");
   // Papers count with or without the embedding table, whose size depends on the vocabulary.
   print_line("  {:<30} {:<18} {:>14} {:>14} {:>14}", "name", "model", "parameters", "without table",

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "models/config.h"
+#include "models/model.h"
 #include "tensor/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
@@ -237,7 +238,7 @@ TEST_CASE("every name that a key gives for its readers is a family or a model or
     for (std::string word; words >> word;) {
       if (word.starts_with("-")) word.erase(0, 1);
       bool known = false;
-      for (const ModelName& name : model_names())
+      for (const ModelName& name : model_registry())
         known = known || (field.section == "model" && (word == name.family || word == name.model ||
                                                        word == std::string(name.family) + "/" + name.model));
       for (const TaskEntry& task : task_registry())

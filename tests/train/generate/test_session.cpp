@@ -1,5 +1,6 @@
 // Sessions: a text put away anywhere goes on as if it had never stopped, in every family, and only with the
 // model it came from.
+#include "models/model.h"
 #include "train/generate/session.h"
 
 #include <doctest/doctest.h>
@@ -48,7 +49,7 @@ TEST_CASE(
   const auto tokenizer = tokens_of_text();
   const std::string file = folder.path("text.session");
   const Tokens prompt{1, 2, 3, 4, 5, 6};
-  for (const ModelName& name : model_names()) {
+  for (const ModelName& name : model_registry()) {
     CAPTURE(name.model);
     const ModelConfig config = config_of(name);
     const Tokens whole = generate(*tiny_model(config), *tokenizer, prompt, 24, kDraws).tokens;

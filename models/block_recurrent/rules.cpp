@@ -1,18 +1,14 @@
-// The family's rows of the registry, and the rules between its config keys.
+// The rules between the config keys of this family.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <string>
 
-#include "models/block_recurrent/block_recurrent.h"
 #include "models/config_rules.h"
-#include "models/families.h"
 #include "tensor/base/format.h"
 
-namespace eddy {
+namespace eddy::rules {
 namespace {
-
-using rules::at_least, rules::one_of;
 
 // A list of layers: each once, all there are.
 void check_layers(const char* key, const std::vector<std::int64_t>& list, std::int64_t layers) {
@@ -39,7 +35,7 @@ void check_sizes(const ModelConfig& c) {
         "config: model {} has one window per segment: window {}, segment {} (leave window out, or "
         "take slide)",
         c.model, window, segment);
-  rules::one_kind_of_heads(c);
+  one_kind_of_heads(c);
   at_least("rel_buckets", c.rel_buckets, 2);
   if (c.rel_max_distance <= c.rel_buckets / 2)
     fail<ConfigError>(
@@ -47,7 +43,7 @@ void check_sizes(const ModelConfig& c) {
         "rel_buckets {}",
         c.rel_max_distance, c.rel_buckets);
   if (!(c.qk_eps >= 0)) fail<ConfigError>("config: model.qk_eps is {} (at least 0)", c.qk_eps);
-  rules::below_one("attn_dropout", c.attn_dropout);
+  below_one("attn_dropout", c.attn_dropout);
 }
 
 void check_recurrence(const ModelConfig& c) {
@@ -85,17 +81,6 @@ void check_memory(const ModelConfig& c) {
 
 }  // namespace
 
-std::vector<ModelEntry> block_recurrent_models() {
-  const auto entry = [](const char* model, const char* summary) {
-    return model_entry<BlockRecurrent>("block_recurrent", model, summary);
-  };
-  return {entry("slide", "sliding-window transformer: gradients between the blocks of a segment"),
-          entry("xl", "one window per segment, keys of the last one cached"),
-          entry("vanilla", "one window per segment, no cache"),
-          entry("block_recurrent", "recurrent cells over blocks of tokens, optionally with feedback"),
-          entry("memorizing", "external memory of past keys and values")};
-}
-
 void check_block_recurrent(const ModelConfig& c) {
   check_sizes(c);
   check_recurrence(c);
@@ -103,4 +88,4 @@ void check_block_recurrent(const ModelConfig& c) {
   one_of("logit_divisor", c.logit_divisor, {"sqrt_d", "sqrt_vocab", "none"});
 }
 
-}  // namespace eddy
+}  // namespace eddy::rules

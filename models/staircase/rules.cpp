@@ -1,23 +1,11 @@
-// The family's rows of the registry, and the rules between its config keys.
+// The rules between the config keys of this family.
 #include <fmt/format.h>
 
 #include "models/config_rules.h"
-#include "models/families.h"
-#include "models/staircase/feedback.h"
-#include "models/staircase/lstm.h"
-#include "models/staircase/staircase.h"
-#include "models/staircase/xl.h"
 #include "tensor/base/format.h"
 
-namespace eddy {
+namespace eddy::rules {
 namespace {
-
-using rules::at_least, rules::one_of, rules::below_one;
-
-template <class M>
-ModelEntry entry(const char* model, const char* summary) {
-  return model_entry<M>("staircase", model, summary);
-}
 
 // Rules of the two models with chunks.
 void check_chunks(const ModelConfig& c) {
@@ -44,18 +32,6 @@ void check_chunks(const ModelConfig& c) {
 
 }  // namespace
 
-std::vector<ModelEntry> staircase_models() {
-  return {
-      entry<Staircase>("staircase", "a window of chunks, each advanced by one pass per step"),
-      entry<Staircase>("cached_staircase", "the same with chunks frozen after some passes"),
-      entry<StaircaseXl>("ladder", "the stack applied several times to a whole segment"),
-      entry<StaircaseXl>("transformer_xl", "a segment at a time, with the inputs of each layer remembered"),
-      entry<StaircaseFeedback>("feedback", "token by token, all layers attending to one mixed memory"),
-      entry<StaircaseXl>("universal", "one layer applied several times"),
-      entry<StaircaseLstm>("lstm", "a stack of LSTM layers"),
-  };
-}
-
 void check_staircase(const ModelConfig& c) {
   at_least("chunk", c.chunk, 1);
   at_least("steps", c.steps, 1);
@@ -70,7 +46,7 @@ void check_staircase(const ModelConfig& c) {
   one_of("feedback_carry", c.feedback_carry, {"raw", "official"});
   below_one("emb_dropout", c.emb_dropout);
   below_one("out_dropout", c.out_dropout);
-  if (c.model != "lstm") rules::one_kind_of_heads(c);
+  if (c.model != "lstm") one_kind_of_heads(c);
   if (c.model == "staircase" || c.model == "cached_staircase") check_chunks(c);
   if (c.model == "universal" && c.layers != 1)
     fail<ConfigError>(
@@ -79,4 +55,4 @@ void check_staircase(const ModelConfig& c) {
         c.layers, c.repeats);
 }
 
-}  // namespace eddy
+}  // namespace eddy::rules

@@ -1,7 +1,7 @@
-// The registry: every model by family and name, put together from the families.
-#include "autograd/tape.h"
-#include "models/families.h"
+// Making models by name, and what all models share.
 #include "models/model.h"
+
+#include "autograd/tape.h"
 #include "ops/cost/counting.h"
 #include "tensor/base/format.h"
 
@@ -28,34 +28,13 @@ void Model::check_tokens(const Tensor& tokens) const {
                      to_string(tokens.shape()));
 }
 
-const std::vector<ModelEntry>& model_registry() {
-  static const std::vector<ModelEntry> entries = [] {
-    std::vector<ModelEntry> all;
-    for (std::vector<ModelEntry> (*models)() :
-         {recurrent_transformer_models, block_recurrent_models, blockwise_recurrent_models, staircase_models})
-      for (ModelEntry& entry : models()) all.push_back(std::move(entry));
-    return all;
-  }();
-  return entries;
-}
-
-std::span<const ModelName> model_names() {
-  static const std::vector<ModelName> names = [] {
-    std::vector<ModelName> all;
-    for (const ModelEntry& entry : model_registry())
-      all.push_back({entry.family.c_str(), entry.model.c_str()});
-    return all;
-  }();
-  return names;
-}
-
 namespace {
 
 const ModelEntry& entry_of(const ModelConfig& config) {
   std::string known;
   for (const ModelEntry& entry : model_registry()) {
     if (entry.family == config.family && entry.model == config.model) return entry;
-    known += (known.empty() ? "" : ", ") + entry.family + "/" + entry.model;
+    known += fmt::format("{}{}/{}", known.empty() ? "" : ", ", entry.family, entry.model);
   }
   fail<ConfigError>("model: {}/{} is not in this build (it has: {})", config.family, config.model, known);
 }
