@@ -9,7 +9,6 @@
 #include "tensor/base/format.h"
 #include "tensor/files/json_text.h"
 #include "train/config/config_file.h"
-#include "train/config/config_value.h"
 
 namespace eddy {
 
@@ -22,9 +21,6 @@ std::string ConfigSource::place(const std::string& full_key) const {
   return section != places.end() ? section->second : name;
 }
 
-std::string ConfigField::rule() const {
-  return rule_of(*this);
-}
 json ConfigField::value() const {
   return std::visit([](const auto* held) { return json(*held); }, target);
 }
@@ -36,10 +32,6 @@ std::string ConfigField::text() const {
 
 ConfigField& ConfigField::everyday() {
   use = KeyUse::everyday;
-  return *this;
-}
-ConfigField& ConfigField::oddity() {
-  use = KeyUse::oddity;
   return *this;
 }
 ConfigField& ConfigField::read_by(std::string names) {
@@ -64,14 +56,10 @@ bool ConfigField::is_read_by(std::string_view family, std::string_view name) con
 
 void ConfigKeys::section(const std::string& name) {
   sections_.push_back(name);
-  readers_.clear();
 }
 
-ConfigField& ConfigKeys::add(const char* key, const char* help, ConfigField field) {
+ConfigField& ConfigKeys::add(ConfigField field) {
   field.section = sections_.back();
-  field.key = key;
-  field.help = help;
-  field.readers = readers_;
   return fields_.emplace_back(std::move(field));
 }
 
@@ -124,14 +112,14 @@ void ConfigKeys::read(const ConfigSource& source) {
     for (const auto& [key, value] : table.items()) {
       const std::string full_key = section + "." + key;
       if (const ConfigField* field = find(full_key)) {
-        check_value(*field, value, source.place(full_key));
+        field->check(value, source.place(full_key));
         checked.emplace_back(field, &value);
       } else if (!ignored(full_key)) {
         refuse_key(source.place(full_key), section, key);
       }
     }
   }
-  for (const auto& [field, value] : checked) assign_value(*field, *value);
+  for (const auto& [field, value] : checked) field->assign(*value);
 }
 
 void ConfigKeys::read_texts(const std::map<std::string, std::string>& texts) {
@@ -144,11 +132,11 @@ void ConfigKeys::read_texts(const std::map<std::string, std::string>& texts) {
       for (const ConfigField& other : fields_) all.push_back(other.full_key());
       fail<ConfigError>("{}: unknown key (nearest: --{})", place, nearest_match(full_key, all));
     }
-    json value = value_from_text(*field, text, place);
-    check_value(*field, value, place);
+    json value = field->read_text(text, place);
+    field->check(value, place);
     checked.emplace_back(field, std::move(value));
   }
-  for (const auto& [field, value] : checked) assign_value(*field, value);
+  for (const auto& [field, value] : checked) field->assign(value);
 }
 
 json ConfigKeys::to_json() const {

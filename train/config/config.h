@@ -5,7 +5,6 @@
 //     keys.section("train");
 //     keys.add("steps", c.steps, "Optimizer steps", {1, 1'000'000'000}).everyday();
 //     keys.add("window", c.window, "Tokens that a token sees").read_by("slide block_recurrent");
-//     keys.readers("staircase");  // of the keys that follow
 //   }
 //
 // The struct's own initial values are the defaults. Files have one table per section; flags are
@@ -37,8 +36,6 @@ struct RealRange {
   double high = std::numeric_limits<double>::infinity();
   bool low_open = false, high_open = false;  // whether the bound itself is excluded; infinity always is
 };
-inline constexpr RealRange kPositive{.low = 0, .low_open = true};
-inline constexpr RealRange kNonNegative{.low = 0};
 inline constexpr RealRange kBelowOne{.low = 0, .high = 1, .high_open = true};
 
 // Who needs a key: every run, some runs, or only those that reproduce an oddity of published code.
@@ -57,7 +54,6 @@ struct ConfigField {
   std::string readers{};  // families, models or tasks, separated by blanks, "-lstm" excludes one; empty: all
 
   ConfigField& everyday();
-  ConfigField& oddity();
   ConfigField& read_by(std::string names);
   // Whether the model `name` of a family reads this key; for a key of [data]: whether the task `name` does.
   bool is_read_by(std::string_view family, std::string_view name) const;
@@ -68,6 +64,13 @@ struct ConfigField {
   // The struct's current value: as JSON, and as a flag gives it.
   nlohmann::json value() const;
   std::string text() const;
+  // Checks a value against the rule, and assigns one that was checked.
+  // errors: ConfigError "place: key: value (rule)" for a wrong type, and a value that is not allowed.
+  void check(const nlohmann::json& value, const std::string& place) const;
+  void assign(const nlohmann::json& value) const;
+  // The JSON value of a flag's text; a list is written "1,2,3".
+  // errors: ConfigError for a wrong type.
+  nlohmann::json read_text(const std::string& text, const std::string& place) const;
 };
 
 // The described keys of one or more structs, pointing into them: they must outlive this object.
@@ -75,27 +78,26 @@ class ConfigKeys {
  public:
   // Begins a section: later calls of add() and ignore() belong to it.
   void section(const std::string& name);
-  // Sets ConfigField::readers of the section's next keys, where read_by does not set it for one of them. A
-  // section begins with keys that all read.
-  void readers(const std::string& names) { readers_ = names; }
   // Describes a key of the section. The reference is valid until the next call.
   ConfigField& add(const char* key, bool& target, const char* help) {
-    return add(key, help, {.target = &target});
+    return add({.key = key, .help = help, .target = &target});
   }
   ConfigField& add(const char* key, std::int64_t& target, const char* help, IntRange range = {}) {
-    return add(key, help, {.target = &target, .ints = range});
+    return add({.key = key, .help = help, .target = &target, .ints = range});
   }
   ConfigField& add(const char* key, std::vector<std::int64_t>& target, const char* help,
                    IntRange range = {}) {
-    return add(key, help, {.target = &target, .ints = range});
+    return add({.key = key, .help = help, .target = &target, .ints = range});
   }
   ConfigField& add(const char* key, double& target, const char* help, RealRange range = {}) {
-    return add(key, help, {.target = &target, .reals = range});
+    return add({.key = key, .help = help, .target = &target, .reals = range});
   }
   ConfigField& add(const char* key, std::string& target, const char* help,
                    std::vector<std::string> allowed = {}) {
-    return add(key, help, {.target = &target, .allowed = std::move(allowed)});
+    return add({.key = key, .help = help, .target = &target, .allowed = std::move(allowed)});
   }
+  // Adds a key of the section with all that is known of it.
+  ConfigField& add(ConfigField field);
   // Keys of the section that read() ignores: another reader uses them.
   void ignore(std::initializer_list<const char*> keys);
 
@@ -119,12 +121,9 @@ class ConfigKeys {
   [[noreturn]] void refuse_key(const std::string& place, const std::string& section,
                                const std::string& key) const;
 
-  ConfigField& add(const char* key, const char* help, ConfigField field);
-
   std::vector<std::string> sections_;
   std::vector<ConfigField> fields_;
   std::vector<std::string> ignored_;  // full keys
-  std::string readers_;               // of the next key
 };
 
 // The keys of a described struct.

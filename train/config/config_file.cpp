@@ -4,7 +4,6 @@
 // file.
 #include "train/config/config_file.h"
 
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 
 namespace {

@@ -1,5 +1,5 @@
 // Checks by type. Numbers are never rounded: 6.0 is no whole number here, and 1e3 is a real one.
-#include "train/config/config_value.h"
+#include "train/config/config.h"
 
 #include <fmt/format.h>
 #include <algorithm>
@@ -79,7 +79,7 @@ std::string shown(const json& value) {
 
 [[noreturn]] void refuse(const ConfigField& field, const std::string& value, const char* problem,
                          const std::string& place) {
-  fail<ConfigError>("{}: {} is {}, {} ({})", place, field.full_key(), value, problem, rule_of(field));
+  fail<ConfigError>("{}: {} is {}, {} ({})", place, field.full_key(), value, problem, field.rule());
 }
 
 bool right_type(const ConfigField& field, const json& value) {
@@ -114,50 +114,47 @@ std::optional<json> list_from(std::string_view text) {
 
 }  // namespace
 
-std::string rule_of(const ConfigField& field) {
-  if (holds<bool>(field)) return "true or false";
-  if (holds<std::int64_t>(field)) return "a whole number, " + int_rule(field.ints);
-  if (holds<double>(field)) return "a number, " + real_rule(field.reals);
-  if (holds<IntList>(field)) return "a list of whole numbers, each " + int_rule(field.ints);
-  return field.allowed.empty() ? "a text" : fmt::format("one of {}", fmt::join(field.allowed, ", "));
+std::string ConfigField::rule() const {
+  if (holds<bool>(*this)) return "true or false";
+  if (holds<std::int64_t>(*this)) return "a whole number, " + int_rule(ints);
+  if (holds<double>(*this)) return "a number, " + real_rule(reals);
+  if (holds<IntList>(*this)) return "a list of whole numbers, each " + int_rule(ints);
+  return allowed.empty() ? "a text" : fmt::format("one of {}", fmt::join(allowed, ", "));
 }
 
-void check_value(const ConfigField& field, const json& value, const std::string& place) {
-  if (!right_type(field, value)) refuse(field, shown(value), "which has the wrong type", place);
+void ConfigField::check(const json& value, const std::string& place) const {
+  if (!right_type(*this, value)) refuse(*this, shown(value), "which has the wrong type", place);
   bool good = true;
-  if (holds<std::int64_t>(field)) {
-    good = in_range(as_int(value), field.ints);
-  } else if (holds<double>(field)) {
-    good = in_range(value.get<double>(), field.reals);
-  } else if (holds<IntList>(field)) {
-    good = std::all_of(value.begin(), value.end(),
-                       [&](const json& e) { return in_range(as_int(e), field.ints); });
-  } else if (holds<std::string>(field) && !field.allowed.empty()) {
+  if (holds<std::int64_t>(*this)) {
+    good = in_range(as_int(value), ints);
+  } else if (holds<double>(*this)) {
+    good = in_range(value.get<double>(), reals);
+  } else if (holds<IntList>(*this)) {
+    good = std::all_of(value.begin(), value.end(), [&](const json& e) { return in_range(as_int(e), ints); });
+  } else if (holds<std::string>(*this) && !allowed.empty()) {
     const auto& text = value.get_ref<const std::string&>();
-    const auto fits = [&](const std::string& allowed) {  // "*.model" allows all that end so
-      return text == allowed || (allowed.starts_with("*") && text.ends_with(allowed.substr(1)));
+    const auto fits = [&](const std::string& one) {  // "*.model" allows all that end so
+      return text == one || (one.starts_with("*") && text.ends_with(one.substr(1)));
     };
-    if (std::none_of(field.allowed.begin(), field.allowed.end(), fits))
-      refuse(field, shown(value), fmt::format("nearest: {}", nearest_match(text, field.allowed)).c_str(),
-             place);
+    if (std::none_of(allowed.begin(), allowed.end(), fits))
+      refuse(*this, shown(value), fmt::format("nearest: {}", nearest_match(text, allowed)).c_str(), place);
   }
-  if (!good) refuse(field, shown(value), "which is out of range", place);
+  if (!good) refuse(*this, shown(value), "which is out of range", place);
 }
 
-json value_from_text(const ConfigField& field, const std::string& text, const std::string& place) {
+json ConfigField::read_text(const std::string& text, const std::string& place) const {
   std::optional<json> value;
-  if (holds<std::string>(field)) value = text;
-  if (holds<bool>(field) && (text == "true" || text == "false")) value = text == "true";
-  if (holds<std::int64_t>(field)) value = number_from<std::int64_t>(text);
-  if (holds<double>(field)) value = number_from<double>(text);
-  if (holds<IntList>(field)) value = list_from(text);
-  if (!value) refuse(field, quote_text(text), "which has the wrong type", place);
+  if (holds<std::string>(*this)) value = text;
+  if (holds<bool>(*this) && (text == "true" || text == "false")) value = text == "true";
+  if (holds<std::int64_t>(*this)) value = number_from<std::int64_t>(text);
+  if (holds<double>(*this)) value = number_from<double>(text);
+  if (holds<IntList>(*this)) value = list_from(text);
+  if (!value) refuse(*this, quote_text(text), "which has the wrong type", place);
   return *value;
 }
 
-void assign_value(const ConfigField& field, const json& value) {
-  std::visit([&](auto* target) { *target = value.get<std::remove_pointer_t<decltype(target)>>(); },
-             field.target);
+void ConfigField::assign(const json& value) const {
+  std::visit([&](auto* place) { *place = value.get<std::remove_pointer_t<decltype(place)>>(); }, target);
 }
 
 }  // namespace eddy

@@ -7,7 +7,6 @@
 
 #include "models/config.h"
 #include "models/optimizer/optimizer.h"
-#include "models/optimizer/schedule.h"
 #include "tensor/base/dtype.h"
 #include "train/config/config.h"
 
