@@ -1,12 +1,35 @@
 // One optimizer step: forward, loss and backward over its batches, then the optimizer.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <string>
 #include <vector>
 
+#include "autograd/tape.h"
+#include "models/optimizer/optimizer.h"
+#include "train/step/batch.h"
 #include "train/step/recorder.h"
-#include "train/step/step_result.h"
 
 namespace eddy {
+
+struct StepOptions {
+  double learning_rate = 0;
+  std::uint64_t seed = 0;  // of dropout
+  std::int64_t step = 0;   // optimizer steps done before; numbers the dropout masks
+  bool carry_state = false;
+  // Called between two batches of a step that is not captured: true ends the step, which then has no effect.
+  std::function<bool()> stop{};
+};
+
+struct StepResult {
+  double loss = 0;       // mean over the scored targets of all batches, nats
+  double grad_norm = 0;  // before clipping
+  bool finite = true;    // when not, no parameter changed
+  bool stopped = false;  // ended by StepOptions::stop: nothing changed, and the numbers mean nothing
+  std::string problem;   // what was not finite, and which op, module or parameter it came from; else empty
+  GraphStats graph;      // of the last batch, when its backward pass began
+};
 
 // Runs one optimizer step over `batches`, all with the same weights, and returns its result. The gradient is
 // that of the mean loss over all scored targets. With carry_state the state is carried from batch to batch
