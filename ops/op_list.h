@@ -1,8 +1,8 @@
 // The only list of ops. It defines the slots and their installation on the CPU and on a GPU, the samples that
 // tests and benchmarks use, the kernels that a profile distinguishes, and docs/ops.md.
 //
-// EDDY_OPS(ROW): ROW(folder, name, title, note) for each header ops/folder/name.h with ops; `name`_specs()
-// has their samples. The order is that of docs/ops.md, which prints `title` and `note` above the formulas.
+// EDDY_OPS(ROW): ROW(folder, name) for each header ops/folder/name.h with ops; `name`_specs() has their
+// samples. The order is that of docs/ops.md.
 //
 // EDDY_..._KERNELS(ROW): ROW(Args, name) for each kernel with the slot `name`_slot. EDDY_CPU_KERNEL
 // (cpu/isa.h) installs the CPU's kernel; the GPU's kernel is the function cuda::name. The linker reports a
@@ -111,50 +111,30 @@
   EDDY_ISA_KERNELS(ROW) EDDY_HOST_KERNELS(ROW) EDDY_GPU_KERNELS(ROW) EDDY_GPU_QUERIES(ROW)
 
 #define EDDY_OPS(ROW) \
-  ROW(pointwise, pointwise, "Pointwise", \
-      "Shapes broadcast for two operands. Formulas and derivatives stand side by side in " \
-      "`ops/pointwise/pointwise_functors.h`.") \
-  ROW(pointwise, where, "Choice", "") \
-  ROW(cast, cast, "Dtype", "") \
-  ROW(reduce, reduce, "Reductions", \
-      "`sum_to` undoes broadcasting and is used by gradients; it has none of its own.") \
-  ROW(views, views, "Views", "Formulas are those of the test sample.") \
-  ROW(index, gather, "Picking by index", "") \
-  ROW(product, matmul, "Products", "") \
-  ROW(product, relu_mlp, "ReLU between two linear layers", "") \
-  ROW(reduce, softmax, "Softmax", "") \
-  ROW(norm, layer_norm, "Layer norm", "") \
-  ROW(norm, rms_norm, "RMS norm", "") \
-  ROW(norm, unit_norm, "Unit vectors", "") \
-  ROW(loss, cross_entropy, "Loss", "The `_rows` are for evaluation and have no gradient.") \
-  ROW(loss, linear_cross_entropy, "A classifier with its loss", \
-      "Of the logits z = x W^T + b of many classes only a chunk of rows exists at a time.") \
-  ROW(pointwise, dropout, "Dropout", "") \
-  ROW(attention, attention, "Attention", \
-      "The score matrix is never stored. `attention_composed` is the same from two products and a softmax. Keys " \
-      "and values may lie in two places, `past_keys` and `past_values` before `k` and `v`: the result " \
-      "and the gradients are those of the joined tensors. On a GPU the kernels read and write both " \
-      "where they are; the CPU joins them. `attention_packed_keys` takes both places with keys and " \
-      "values side by side.") \
-  ROW(attention, rotary, "Positions", "") \
-  ROW(recurrence, gates, "Gates", "The next state from the last one and a candidate.") \
-  ROW(recurrence, lstm_cell, "LSTM cell", "") \
-  ROW(recurrence, unit_recurrence, "Recurrence", \
-      "All steps of one layer as one op. The carried state is a constant. `block_forget`, in " \
-      "`ops/recurrence/block_forget.h`, is the same over blocks of several positions, and " \
-      "`block_accumulate`, in `ops/recurrence/block_accumulate.h`, the block recurrence with " \
-      "accumulate. They have kernels on a GPU alone; the models ask `block_forget_fits` and " \
-      "`block_accumulate_fits`, and else compose the chain of other ops.") \
-  ROW(attention, window_attention, "Attention in short windows", \
-      "For many short sequences side by side, as block recurrences have them.") \
-  ROW(memory, memory_search, "Search in a memory", \
-      "Not differentiable: which entries are taken, and the entries, are constants.") \
-  ROW(memory, memory_write, "Writing into a memory", \
-      "Not differentiable. The counts lie in the device's memory, so that nothing waits for them.") \
-  ROW(optimizer, optimizer, "Optimizer", \
-      "Not differentiable. `adamw` writes in place.") \
-  ROW(optimizer, adafactor, "Adafactor", \
-      "Not differentiable. `adafactor_step` works over the same arenas as `adamw`, with a table of the " \
-      "parameters in them.")
+  ROW(pointwise, pointwise) \
+  ROW(pointwise, where) \
+  ROW(cast, cast) \
+  ROW(reduce, reduce) \
+  ROW(views, views) \
+  ROW(index, gather) \
+  ROW(product, matmul) \
+  ROW(product, relu_mlp) \
+  ROW(reduce, softmax) \
+  ROW(norm, layer_norm) \
+  ROW(norm, rms_norm) \
+  ROW(norm, unit_norm) \
+  ROW(loss, cross_entropy) \
+  ROW(loss, linear_cross_entropy) \
+  ROW(pointwise, dropout) \
+  ROW(attention, attention) \
+  ROW(attention, rotary) \
+  ROW(recurrence, gates) \
+  ROW(recurrence, lstm_cell) \
+  ROW(recurrence, unit_recurrence) \
+  ROW(attention, window_attention) \
+  ROW(memory, memory_search) \
+  ROW(memory, memory_write) \
+  ROW(optimizer, optimizer) \
+  ROW(optimizer, adafactor)
 
 // clang-format on

@@ -48,7 +48,7 @@ struct OpSpec {
 
 // The ops of one header: a section of docs/ops.md.
 struct OpGroup {
-  std::string title, header, note;
+  std::string header;
   std::vector<OpSpec> specs;
 };
 
