@@ -1,5 +1,4 @@
-// Checks, results and gradients of layer norm and RMS norm.
-#include "ops/norm/row_norm.h"
+// Layer norm and RMS norm: checks, results and gradients of both in all their forms.
 
 #include <cmath>
 
@@ -8,12 +7,23 @@
 #include "ops/core/checks.h"
 #include "ops/core/optional_tensor.h"
 #include "ops/core/rows.h"
+#include "ops/norm/layer_norm.h"
+#include "ops/norm/rms_norm.h"
+#include "ops/pointwise/pointwise.h"
 #include "ops/reduce/partial_sums.h"
 #include "ops/reduce/reduce.h"
 #include "tensor/base/format.h"
 
-namespace eddy::row_norm {
+namespace eddy {
 namespace {
+
+// The op's name in errors and on the tape, and its kernels.
+struct Kind {
+  const char* op;
+  bool centred;  // layer norm
+  const Slot<RowNormArgs>& forward;
+  const Slot<RowNormBackwardArgs>& backward;
+};
 
 void check_vector(const char* op, const Tensor& x, const Tensor& vector, const char* name) {
   if (!vector.defined()) return;
@@ -106,8 +116,8 @@ struct Vjp {
   }
 };
 
-}  // namespace
-
+// Checks x, and weight and bias of a norm, which may be undefined.
+// errors: those of layer_norm.
 void check(const Kind& kind, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
   checks::floating(kind.op, x);
   if (x.rank() == 0) fail<ShapeError>("{}: a scalar has no last axis (give it at least one axis)", kind.op);
@@ -116,6 +126,8 @@ void check(const Kind& kind, const Tensor& x, const Tensor& weight, const Tensor
   if (!(eps >= 0) || !std::isfinite(eps)) fail<ValueError>("{}: eps is {} (finite and >= 0)", kind.op, eps);
 }
 
+// Returns the norm of x and records it. `shift` is the bias of a layer norm or the table of an RMS norm;
+// weight and shift may be undefined.
 Tensor apply(const Kind& kind, const Tensor& x, const Tensor& weight, const Tensor& shift, double eps) {
   const Result n = normalise(kind, x, {}, weight, shift, eps);
   record_many(kind.op, {x, weight, shift}, {n.y}, n.saved,
@@ -123,6 +135,9 @@ Tensor apply(const Kind& kind, const Tensor& x, const Tensor& weight, const Tens
   return n.y;
 }
 
+// Whether apply_to_sum supports these summands: the device reads their dtype, and their rows are evenly
+// spaced, so that the kernel needs no copy. (`add` supports any strides.)
+// errors: ShapeError when the shapes differ; DtypeError; DeviceError.
 bool takes_sum(const Kind& kind, const Tensor& x, const Tensor& delta) {
   checks::same_kind(kind.op, x, delta);
   if (x.shape() != delta.shape())
@@ -131,6 +146,7 @@ bool takes_sum(const Kind& kind, const Tensor& x, const Tensor& delta) {
   return !widens(x) && (x.rank() == 0 || (has_even_rows(x) && has_even_rows(delta)));
 }
 
+// Returns x + delta and its norm, and records them as one node.
 SumAndNorm apply_to_sum(const Kind& kind, const Tensor& x, const Tensor& delta, const Tensor& weight,
                         const Tensor& bias, double eps) {
   check(kind, x, weight, bias, eps);
@@ -140,4 +156,54 @@ SumAndNorm apply_to_sum(const Kind& kind, const Tensor& x, const Tensor& delta, 
   return {n.rows.storage, n.y};
 }
 
-}  // namespace eddy::row_norm
+}  // namespace
+
+Tensor layer_norm(const Tensor& x, const Tensor& given_weight, const Tensor& given_bias, double eps) {
+  const Tensor weight = wide_parameter(x, given_weight), bias = wide_parameter(x, given_bias);
+  if (widens(x)) return narrowed(layer_norm(wide(x), wide(weight), wide(bias), eps));
+  const Kind kind{"layer_norm", true, layer_norm_forward_slot, layer_norm_backward_slot};
+  check(kind, x, weight, bias, eps);
+  return apply(kind, x, weight, bias, eps);
+}
+
+SumAndNorm add_layer_norm(const Tensor& x, const Tensor& delta, const Tensor& given_weight,
+                          const Tensor& given_bias, double eps) {
+  const Tensor weight = wide_parameter(x, given_weight), bias = wide_parameter(x, given_bias);
+  const Kind kind{"add_layer_norm", true, layer_norm_forward_slot, layer_norm_backward_slot};
+  if (takes_sum(kind, x, delta)) return apply_to_sum(kind, x, delta, weight, bias, eps);
+  const Tensor sum = x + delta;
+  return {sum, layer_norm(sum, weight, bias, eps)};
+}
+
+Tensor rms_norm(const Tensor& x, const Tensor& given_weight, double eps) {
+  const Tensor weight = wide_parameter(x, given_weight);
+  if (widens(x)) return narrowed(rms_norm(wide(x), wide(weight), eps));
+  const Kind kind{"rms_norm", false, rms_norm_forward_slot, rms_norm_backward_slot};
+  check(kind, x, weight, {}, eps);
+  return apply(kind, x, weight, {}, eps);
+}
+
+Tensor rms_norm_add(const Tensor& x, const Tensor& given_weight, const Tensor& given_table, double eps) {
+  const Tensor weight = wide_parameter(x, given_weight), table = wide_parameter(x, given_table);
+  if (widens(x)) return narrowed(rms_norm_add(wide(x), wide(weight), wide(table), eps));
+  const Kind kind{"rms_norm_add", false, rms_norm_forward_slot, rms_norm_backward_slot};
+  check(kind, x, weight, {}, eps);
+  checks::defined(kind.op, table, "table");
+  checks::parameter(kind.op, x, table);
+  bool fits = table.rank() >= 1 && table.rank() <= x.rank();
+  for (int axis = 1; fits && axis <= table.rank(); ++axis) fits = table.dim(-axis) == x.dim(-axis);
+  if (!fits)
+    fail<ShapeError>("rms_norm_add: a table {} for x {} (the last axes of x)", to_string(table.shape()),
+                     to_string(x.shape()));
+  return apply(kind, x, weight, table, eps);
+}
+
+SumAndNorm add_rms_norm(const Tensor& x, const Tensor& delta, const Tensor& given_weight, double eps) {
+  const Tensor weight = wide_parameter(x, given_weight);
+  const Kind kind{"add_rms_norm", false, rms_norm_forward_slot, rms_norm_backward_slot};
+  if (takes_sum(kind, x, delta)) return apply_to_sum(kind, x, delta, weight, {}, eps);
+  const Tensor sum = x + delta;
+  return {sum, rms_norm(sum, weight, eps)};
+}
+
+}  // namespace eddy

@@ -1,5 +1,4 @@
-// What layer norm and RMS norm share: the arguments of their kernels, and the checks, results and gradients
-// of both ops in all their forms.
+// What layer norm and RMS norm share: the arguments of their kernels.
 //
 //   y = (x - mean) rstd weight + bias      layer norm: mean and rstd of the row
 //   y = x rstd weight + table              RMS norm: no mean, and a row of a table in place of the bias
@@ -69,31 +68,4 @@ struct RowNormBackwardArgs {
   const void* dsum = nullptr;  // [rows, width] or null: dx = dsum + the gradient of x, with dx_beta 0
 };
 
-namespace row_norm {
-
-// The op's name in errors and on the tape, and its kernels.
-struct Kind {
-  const char* op;
-  bool centred;  // layer norm
-  const Slot<RowNormArgs>& forward;
-  const Slot<RowNormBackwardArgs>& backward;
-};
-
-// Checks x, and weight and bias of a norm, which may be undefined.
-// errors: those of layer_norm.
-void check(const Kind& kind, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps);
-
-// Returns the norm of x and records it. `shift` is the bias of a layer norm or the table of an RMS norm;
-// weight and shift may be undefined.
-Tensor apply(const Kind& kind, const Tensor& x, const Tensor& weight, const Tensor& shift, double eps);
-
-// Whether apply_to_sum supports these summands: the device reads their dtype, and their rows are evenly
-// spaced, so that the kernel needs no copy. (`add` supports any strides.)
-// errors: ShapeError when the shapes differ; DtypeError; DeviceError.
-bool takes_sum(const Kind& kind, const Tensor& x, const Tensor& delta);
-// Returns x + delta and its norm, and records them as one node.
-SumAndNorm apply_to_sum(const Kind& kind, const Tensor& x, const Tensor& delta, const Tensor& weight,
-                        const Tensor& bias, double eps);
-
-}  // namespace row_norm
 }  // namespace eddy
