@@ -39,42 +39,19 @@ std::string cases(const CLI::App& app) {
   return text;
 }
 
-std::string bash_script(const CLI::App& app) {
-  return fmt::format(R"(# Completes eddy's commands, flags and files in bash.
-_eddy() {{
-  local flags="--help --version --threads" commands="" current="${{COMP_WORDS[COMP_CWORD]}}"
-  case "${{COMP_WORDS[1]}}" in
-{}  esac
-  if ((COMP_CWORD == 1)); then
-    COMPREPLY=($(compgen -W "{} --help --version" -- "$current"))
-  elif [[ "$current" == -* ]]; then
-    COMPREPLY=($(compgen -W "$flags" -- "$current"))
-  else
-    COMPREPLY=($(compgen -W "$commands" -- "$current") $(compgen -f -- "$current"))
-  fi
-}}
-complete -o filenames -F _eddy eddy)",
-                     cases(app), fmt::join(commands_of(app), " "));
-}
-
-std::string zsh_script(const CLI::App& app) {
-  return fmt::format(R"(#compdef eddy
-# Completes eddy's commands, flags and files in zsh.
-_eddy() {{
-  local flags="--help --version --threads" commands=""
-  case "${{words[2]}}" in
-{}  esac
-  if ((CURRENT == 2)); then
-    compadd -- {} --help --version
-  elif [[ "${{words[CURRENT]}}" == -* ]]; then
-    compadd -- ${{=flags}}
-  else
-    compadd -- ${{=commands}}
-    _files
-  fi
-}}
-compdef _eddy eddy)",
-                     cases(app), fmt::join(commands_of(app), " "));
+// Returns the script of a shell with its marks replaced.
+std::string script_of(const std::string& shell, const CLI::App& app) {
+  std::string script =
+#include "train/program/completion.bash"
+      ;
+  if (shell == "zsh")
+    script =
+#include "train/program/completion.zsh"
+        ;
+  for (const auto& [mark, text] : {std::pair{"@CASES@", cases(app)},
+                                   {"@COMMANDS@", fmt::format("{}", fmt::join(commands_of(app), " "))}})
+    script.replace(script.find(mark), std::string_view(mark).size(), text);
+  return script;
 }
 
 }  // namespace
@@ -85,7 +62,7 @@ void add_completion_command(CLI::App& app, std::function<int()>& action) {
   const auto shell = std::make_shared<std::string>();
   command->add_option("SHELL", *shell, "bash or zsh")->required()->check(CLI::IsMember({"bash", "zsh"}));
   on_chosen(*command, action, [shell, &app] {
-    print_line("{}", *shell == "bash" ? bash_script(app) : zsh_script(app));
+    print_line("{}", script_of(*shell, app));
     return 0;
   });
 }
