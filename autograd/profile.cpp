@@ -1,8 +1,6 @@
 // The observer of each thread.
 #include "autograd/profile.h"
 
-#include "autograd/scope.h"
-
 namespace eddy::detail {
 
 constinit thread_local TapeObserver* tape_observer = nullptr;

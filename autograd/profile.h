@@ -1,9 +1,8 @@
 // Profiling hooks of the tape. Each thread can have one observer. It is called after the forward of every
 // operation and after the backward of every node, and can read a clock there; autograd itself reads none.
 // Without an observer a hook costs one test of a thread-local pointer.
+#include "autograd/scope.h"
 #pragma once
-
-#include "autograd/setting.h"
 
 namespace eddy {
 

@@ -16,7 +16,6 @@
 
 #include "autograd/scope.h"
 #include "autograd/tape.h"
-#include "models/block_recurrent/internal.h"
 #include "ops/index/gather.h"
 #include "ops/norm/rms_norm.h"
 #include "ops/pointwise/pointwise.h"

@@ -16,6 +16,11 @@ namespace eddy {
 Tensor scaled_matrix(const ParamScope& scope, const std::string& name, std::int64_t out, std::int64_t in,
                      double gain = 1);
 
+// A copy of the last `rows` rows of x [batch, time, ...], for the cache of the next segment.
+inline Tensor last_rows(const Tensor& x, std::int64_t rows) {
+  return raw::copy(raw::narrow(x, 1, x.dim(1) - rows, rows));
+}
+
 // One gate of the cell; the formulas are in ops/recurrence/gates.h. Parameters: wz.weight, and bg (fixed) or
 // wi.weight, wf.weight, bi, bf (lstm); bz with z_bias.
 class StateGate {

@@ -41,7 +41,6 @@
 #include "autograd/scope.h"
 #include "autograd/tape.h"
 #include "models/block_recurrent/block_recurrent.h"
-#include "models/block_recurrent/internal.h"
 #include "ops/norm/rms_norm.h"
 #include "ops/views/views.h"
 

@@ -3,6 +3,7 @@
 
 #include "autograd/scope.h"
 #include "autograd/tape.h"
+#include "ops/attention/attention.h"
 #include "ops/cast/widen.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/views/views.h"

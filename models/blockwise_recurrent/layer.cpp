@@ -94,4 +94,11 @@ Tensor LlamaLayer::finish(const Tensor& x, const Tensor& attended, const Dropout
   return h + drop(mlp(rows), path + ".mlp.drop", call);
 }
 
+AttentionOptions LlamaLayer::chunk_attention(const DropoutSite& drop, std::uint64_t chunk) const {
+  AttentionOptions options;
+  options.causal = true;
+  drop.set_attention(options, path + ".attn.probabilities", chunk);
+  return options;
+}
+
 }  // namespace eddy

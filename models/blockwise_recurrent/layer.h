@@ -19,6 +19,7 @@
 #include "models/dropout_site.h"
 #include "models/layers.h"
 #include "models/model.h"
+#include "ops/attention/attention.h"
 #include "ops/norm/rms_norm.h"
 
 namespace eddy {
@@ -82,6 +83,8 @@ class LlamaLayer {
   Tensor query(const Tensor& rows) const;
   Tensor key(const Tensor& rows) const;
   Tensor value(const Tensor& rows) const;
+  // The causal attention of a chunk.
+  AttentionOptions chunk_attention(const DropoutSite& drop, std::uint64_t chunk) const;
   // Key and value of an evolved memory.
   KeyValue memory_rows(const Tensor& evolved) const;
 

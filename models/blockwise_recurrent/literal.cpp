@@ -21,7 +21,7 @@
 // Source: Liang, "Block-wise Recurrent Transformer", and its published code.
 #include "autograd/scope.h"
 #include "autograd/tape.h"
-#include "models/blockwise_recurrent/internal.h"
+#include "models/blockwise_recurrent/blockwise_recurrent.h"
 #include "ops/attention/rotary.h"
 #include "ops/views/views.h"
 
@@ -35,7 +35,7 @@ Tensor MemoryLlama::run_literal(const LlamaLayer& layer, const Tensor& x, const 
   const Tensor query = rotary(layer.query(rows), config().chunk, config().rope_theta),
                key = rotary(concat({read.key, layer.key(rows)}, 1), 0, config().rope_theta),
                value = concat({read.value, layer.value(rows)}, 1);
-  const Tensor output = attention(query, key, value, chunk_attention(layer, drop, chunk));
+  const Tensor output = attention(query, key, value, layer.chunk_attention(drop, chunk));
   if (x.dim(1) == config().chunk) {
     memory = reshape(output, x.shape());
     if (config().detach == "chunk") memory = detach(memory);

@@ -9,8 +9,7 @@
 
 #include "autograd/scope.h"
 #include "autograd/tape.h"
-#include "models/blockwise_recurrent/internal.h"
-#include "ops/attention/attention.h"
+#include "models/blockwise_recurrent/blockwise_recurrent.h"
 #include "ops/attention/rotary.h"
 #include "ops/pointwise/where.h"
 #include "ops/views/views.h"
@@ -119,7 +118,7 @@ Tensor MemoryLlama::run_hoisted(const LlamaLayer& layer, const Tensor& x, const 
   std::vector<Tensor> outputs;
   for (std::size_t t = 0; t < lengths.size(); ++t) {
     const KeyValue read = memory_rows(layer, memory, drop, t);
-    AttentionOptions options = chunk_attention(layer, drop, t);
+    AttentionOptions options = layer.chunk_attention(drop, t);
     options.past_keys = expand_batch(read.key, batch);
     options.past_values = expand_batch(read.value, batch);
     outputs.push_back(attention(queries[t], keys[t], values[t], options));

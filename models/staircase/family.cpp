@@ -18,15 +18,20 @@ Tensor carried(const Tensor& x) {
   return raw::contiguous(wide(detach(x)));
 }
 
-Tensor last_rows(const Tensor& before, const Tensor& rows, std::int64_t count) {
+Tensor last_rows(const Tensor* before, const Tensor& rows, std::int64_t count) {
   const Tensor x = wide(detach(rows));
-  const std::int64_t time = x.dim(1), earlier = before.defined() ? before.dim(1) : 0;
+  const std::int64_t time = x.dim(1), earlier = before != nullptr ? before->dim(1) : 0;
   if (time >= count || earlier == 0) {
     const std::int64_t kept = std::min(time, count);
     return raw::copy(raw::narrow(x, 1, time - kept, kept));
   }
   const std::int64_t kept = std::min(earlier, count - time);
-  return concat({raw::narrow(before, 1, earlier - kept, kept), x}, 1);
+  return concat({raw::narrow(*before, 1, earlier - kept, kept), x}, 1);
+}
+
+Tensor joined(const Tensor& a, const Tensor& b) {
+  if (!a.defined()) return b;
+  return b.defined() ? concat({a, b}, 1) : a;
 }
 
 std::string numbered(const char* name, std::int64_t a, std::int64_t b) {

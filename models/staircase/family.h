@@ -102,10 +102,12 @@ bool is_stream(const State& state);
 // x as part of a state: detached, row-major, and f32 where it is bf16.
 Tensor carried(const Tensor& x);
 // The last `count` entries on axis 1 of `before` followed by `x`, or all if there are fewer, as part of a
-// state. `before` may be undefined.
-Tensor last_rows(const Tensor& before, const Tensor& x, std::int64_t count);
+// state. `before` may be null.
+Tensor last_rows(const Tensor* before, const Tensor& x, std::int64_t count);
 // "act.1.0": a name with two numbers.
 std::string numbered(const char* name, std::int64_t a, std::int64_t b);
+// a followed by b on the axis of tokens; either may be undefined.
+Tensor joined(const Tensor& a, const Tensor& b);
 
 // The core of the models with attention: the position table and the layers.
 struct StaircaseCore {

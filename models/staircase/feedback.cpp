@@ -9,7 +9,6 @@
 #include "autograd/tape.h"
 #include "ops/product/repeated_products.h"
 #include "ops/reduce/softmax.h"
-#include "ops/views/views.h"
 
 namespace eddy {
 
@@ -78,7 +77,7 @@ Tensor StaircaseFeedback::memory_after(const Tensor* before, const Tensor& memor
   const std::int64_t kept = std::min(memory.dim(1), reach());
   Tensor last = raw::copy(raw::narrow(memory, 1, memory.dim(1) - kept, kept));
   if (carries_normed()) last = core_.layers[0].normed(last);
-  return last_rows(before != nullptr ? *before : Tensor(), last, reach());
+  return last_rows(before, last, reach());
 }
 
 StaircaseFamily::Segment StaircaseFeedback::run_segment(const Tensor& x, const State& state, Run& run) const {

@@ -35,9 +35,10 @@
 #include <algorithm>
 
 #include "autograd/tape.h"
-#include "models/staircase/internal.h"
+#include "models/staircase/lstm.h"
 #include "models/staircase/staircase.h"
 #include "ops/pointwise/pointwise.h"
+#include "ops/views/views.h"
 
 namespace eddy {
 
@@ -74,7 +75,7 @@ StaircaseFamily::Segment Staircase::run_literal(const Tensor& x, const State& st
       now[static_cast<std::size_t>(j)] = narrow(h, 1, (j - first) * chunk_, chunk_);
   }
   const Tensor hidden = now.size() == 1 ? contiguous(now[0]) : concat(now, 1);
-  if (has_done()) next.set("done", done_after(state, hidden, (steps_ - 1) * chunk_));
+  if (has_done()) next.set("done", last_rows(state.find("done"), hidden, (steps_ - 1) * chunk_));
   return {hidden, next};
 }
 

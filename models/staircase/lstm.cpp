@@ -4,12 +4,10 @@
 #include <cmath>
 
 #include "autograd/scope.h"
-#include "models/staircase/internal.h"
 #include "ops/cast/widen.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/product/matmul.h"
 #include "ops/product/repeated_products.h"
-#include "ops/recurrence/lstm_cell.h"
 #include "ops/views/views.h"
 
 namespace eddy {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "models/staircase/family.h"
+#include "ops/recurrence/lstm_cell.h"
 
 namespace eddy {
 
@@ -34,5 +35,9 @@ class StaircaseLstm final : public StaircaseFamily {
 
   std::vector<Layer> layers_;
 };
+
+// The cell in its literal form, from one-line functions (literal.cpp).
+// shapes: gates [batch, 4 dim], c [batch, dim].
+LstmCell literal_cell(const Tensor& gates, const Tensor& c);
 
 }  // namespace eddy

@@ -12,7 +12,6 @@
 
 #include "autograd/seq_buffer.h"
 #include "autograd/tape.h"
-#include "models/staircase/internal.h"
 #include "ops/product/repeated_products.h"
 #include "ops/views/views.h"
 #include "tensor/base/format.h"
@@ -178,7 +177,7 @@ StaircaseFamily::Segment Staircase::run_rows(const Tensor& x, const State& state
     if (has_frozen() && static_cast<std::int64_t>(outputs.size()) < chunks) freeze(finished);
   }
   const Tensor hidden = outputs.size() == 1 ? contiguous(outputs[0]) : concat(outputs, 1);
-  if (has_done()) next.set("done", done_after(state, hidden, (steps_ - 1) * chunk_));
+  if (has_done()) next.set("done", last_rows(state.find("done"), hidden, (steps_ - 1) * chunk_));
   return {hidden, next};
 }
 

@@ -136,8 +136,7 @@ void Staircase::finish_chunk(State& stream, Position& position) const {
   Tensor finished;
   if (has_done()) {
     finished = raw::copy(raw::select(stream.get(kOutputs), 0, 0));
-    const Tensor* before = stream.find(kDone);
-    stream.set(kDone, last_rows(before != nullptr ? *before : Tensor(), finished, (steps_ - 1) * chunk_));
+    stream.set(kDone, last_rows(stream.find(kDone), finished, (steps_ - 1) * chunk_));
   }
   // Row M as it was lends the new one its frozen chunks before it becomes row M-1.
   const std::int64_t frozen = frozen_before(passes_, next_past);

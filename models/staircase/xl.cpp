@@ -62,7 +62,7 @@ StaircaseFamily::Segment StaircaseXl::run_segment(const Tensor& x, const State& 
   Tensor h = x;
   each_layer([&](const std::string& name, std::int64_t, const StaircaseLayer& layer) {
     const Tensor* carried_memory = state.find(name);
-    next.set(name, last_rows(carried_memory != nullptr ? *carried_memory : Tensor(), h, config().span));
+    next.set(name, last_rows(carried_memory, h, config().span));
     const Tensor memory = carried_memory != nullptr ? activation(*carried_memory) : Tensor();
     call.index = run.calls++;
     if (run.literal) {

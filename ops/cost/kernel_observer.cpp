@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "autograd/setting.h"
+#include "autograd/scope.h"
 #include "ops/cost/counting.h"
 #include "ops/cost/kernel_costs.h"
 #include "tensor/base/format.h"

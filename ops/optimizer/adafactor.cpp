@@ -7,7 +7,6 @@
 #include "autograd/tape.h"
 #include "ops/core/checks.h"
 #include "ops/core/records.h"
-#include "ops/optimizer/optimizer.h"
 #include "tensor/base/format.h"
 
 namespace eddy {

@@ -6,7 +6,6 @@
 #include "ops/cpu/isa.h"
 #include "ops/cpu/lanes.h"
 #include "ops/cpu/vec_math.h"
-#include "ops/optimizer/optimizer.h"
 #include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {

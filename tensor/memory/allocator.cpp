@@ -11,7 +11,6 @@
 #include <bit>
 #include <cstring>
 #include <mutex>
-#include <string>
 #include <vector>
 
 #include "tensor/base/format.h"

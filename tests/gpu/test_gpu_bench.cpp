@@ -13,7 +13,6 @@
 #include "tests/gpu/support/gpu_test.h"
 #include "tests/support/tiny_bench.h"
 #include "train/bench/generate.h"
-#include "train/bench/gpu.h"
 #include "train/bench/ops.h"
 #include "train/bench/step.h"
 #include "train/reproduce/speed.h"

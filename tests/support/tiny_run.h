@@ -12,7 +12,7 @@
 #include "train/config/run_config.h"
 #include "train/files/text_file.h"
 #include "train/run/trainer.h"
-#include "train/text/stories/story_generator.h"
+#include "train/text/stories/stories.h"
 
 namespace eddy::test {
 

@@ -1,5 +1,5 @@
-// Products of layers beside the bare product.
-#include "train/bench/gpu.h"
+// The GPU part of `eddy bench ops`: products of layers beside the bare product.
+#include "train/bench/ops.h"
 
 #include <algorithm>
 #include <functional>

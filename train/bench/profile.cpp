@@ -2,7 +2,6 @@
 #include "train/bench/profile.h"
 
 #include <algorithm>
-#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "autograd/node.h"

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "models/optimizer/schedule.h"
+#include "models/optimizer/optimizer.h"
 #include "ops/core/capture.h"
 #include "tensor/base/format.h"
 #include "tensor/random/philox.h"

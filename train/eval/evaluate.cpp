@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <limits>
 
 #include "autograd/tape.h"
 #include "ops/loss/cross_entropy.h"

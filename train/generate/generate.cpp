@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "autograd/state.h"
 #include "autograd/tape.h"
 #include "tensor/base/format.h"
 #include "train/step/clock.h"

@@ -1,11 +1,10 @@
 // The greedy choice, top_k and top_p, and the draw by inverting the cumulative sum.
-#include "train/generate/sampler.h"
+#include "train/generate/generate.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
-#include <vector>
 
 #include "tensor/base/format.h"
 #include "tensor/random/philox.h"

@@ -17,8 +17,7 @@
 #include "train/tasks/task.h"
 #include "train/text/corpus.h"
 #include "train/text/dataset.h"
-#include "train/text/stories/story_generator.h"
-#include "train/text/stories/story_text.h"
+#include "train/text/stories/stories.h"
 
 namespace eddy {
 namespace {

@@ -55,7 +55,7 @@ struct ReproduceRow {
   std::int64_t longest = 0;  // longest window to measure; 0: all
 };
 
-// Text that a table makes for itself: stories as they are or told twice (train/text/stories/story_text.h), or
+// Text that a table makes for itself: stories as they are or told twice (train/text/stories/stories.h), or
 // a few long documents.
 struct ReproduceText {
   enum class Kind : std::uint8_t { none, plain, repeat, documents };

@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <string_view>
 
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"

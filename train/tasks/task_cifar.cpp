@@ -13,7 +13,7 @@
 #include "train/files/sha256.h"
 #include "train/page/html_page.h"
 #include "train/tasks/cifar.h"
-#include "train/tasks/task_registry.h"
+#include "train/tasks/task.h"
 
 namespace eddy {
 namespace {

@@ -6,7 +6,7 @@
 #include "tensor/base/format.h"
 #include "train/page/html_page.h"
 #include "train/tasks/copy_data.h"
-#include "train/tasks/task_registry.h"
+#include "train/tasks/task.h"
 
 namespace eddy {
 namespace {

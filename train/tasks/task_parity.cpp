@@ -4,7 +4,7 @@
 
 #include "tensor/base/format.h"
 #include "tensor/random/philox.h"
-#include "train/tasks/task_registry.h"
+#include "train/tasks/task.h"
 
 namespace eddy {
 namespace {

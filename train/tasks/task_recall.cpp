@@ -6,7 +6,7 @@
 
 #include "tensor/base/format.h"
 #include "train/tasks/recall_data.h"
-#include "train/tasks/task_registry.h"
+#include "train/tasks/task.h"
 
 namespace eddy {
 namespace {

@@ -1,5 +1,5 @@
 // The list of tasks.
-#include "train/tasks/task_registry.h"
+#include "train/tasks/task.h"
 
 #include <nlohmann/json.hpp>
 #include <vector>

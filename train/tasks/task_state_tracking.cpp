@@ -19,7 +19,7 @@
 #include "train/page/html_page.h"
 #include "train/tasks/sequence_reader.h"
 #include "train/tasks/state_tracking.h"
-#include "train/tasks/task_registry.h"
+#include "train/tasks/task.h"
 
 namespace eddy {
 namespace {

@@ -12,7 +12,7 @@
 #include "tensor/base/format.h"
 #include "train/generate/generate.h"
 #include "train/tasks/sequence_reader.h"
-#include "train/tasks/task_registry.h"
+#include "train/tasks/task.h"
 #include "train/tasks/text_data.h"
 #include "train/text/corpus.h"
 #include "train/text/sentencepiece_tokenizer.h"

@@ -11,7 +11,6 @@
 #include "train/text/corpus.h"
 #include "train/text/dataset.h"
 #include "train/text/sentencepiece_tokenizer.h"
-#include "train/text/split_folder.h"
 
 namespace eddy {
 namespace {

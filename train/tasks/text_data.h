@@ -20,7 +20,7 @@ struct TextData {
   std::vector<std::int64_t> ends;    // the index in `tokens` where each file ends; one entry for one text
   std::vector<std::string> files;    // the names of the files; empty for one text
   // The number of training and validation files of a folder with subfolders for its splits
-  // (train/text/split_folder.h). The files after them are the test split, which only an evaluation reads.
+  // (find_splits in train/text/corpus.h). The files after them are the test split, which only an evaluation reads.
   // 0: data.split and data.test cut the splits.
   std::int64_t train_parts = 0, valid_parts = 0;
 

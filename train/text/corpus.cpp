@@ -5,7 +5,6 @@
 #include <cmath>
 #include <filesystem>
 #include <system_error>
-#include <utility>
 
 #include "tensor/base/format.h"
 #include "tensor/random/philox.h"
@@ -133,6 +132,19 @@ TextFiles list_text_files(const std::string& path, bool subfolders) {
   if (texts.files.empty())
     fail<IoError>("data: no text in the folder '{}' and its subfolders (put *.txt files into it)", path);
   return texts;
+}
+
+std::optional<SplitFolder> find_splits(const std::string& path) {
+  if (path.empty()) return std::nullopt;
+  const auto folder = [&](const char* name) {
+    std::error_code error;
+    const fs::path found = fs::path(path) / name;
+    return fs::is_directory(found, error) ? found.string() : std::string();
+  };
+  SplitFolder splits{folder("train"), folder("valid"), folder("test")};
+  if (splits.valid.empty()) splits.valid = folder("validation");
+  if (splits.train.empty() || splits.valid.empty()) return std::nullopt;
+  return splits;
 }
 
 std::int64_t training_part(std::int64_t length, double train_fraction, std::int64_t sequence) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -51,6 +52,15 @@ struct TextFiles {
 // read_text. Folders whose name starts with '.', links to folders and empty files are left out.
 // errors: as read_text.
 TextFiles list_text_files(const std::string& path, bool subfolders = true);
+
+// The subfolders of a data set that is published with its splits, such as PG19.
+struct SplitFolder {
+  std::string train, valid, test;  // test is empty where there is none
+};
+
+// The subfolders train, valid (or validation) and test of a folder; nullopt for a file, and for a folder that
+// does not have both train and valid.
+std::optional<SplitFolder> find_splits(const std::string& path);
 
 // How many of `length` tokens are for training: floor(train_fraction * length).
 // errors: ValueError unless 0 < train_fraction < 1, or when a split has fewer than sequence + 1 tokens.

@@ -18,7 +18,7 @@
 
 #include "tensor/base/format.h"
 #include "train/files/sha256.h"
-#include "train/text/stories/story_generator.h"
+#include "train/text/stories/stories.h"
 
 extern char** environ;
 

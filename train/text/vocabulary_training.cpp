@@ -11,7 +11,6 @@
 #include "train/files/mapped_file.h"
 #include "train/files/utf8.h"
 #include "train/text/sentencepiece_tokenizer.h"
-#include "train/text/split_folder.h"
 
 namespace eddy {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "tensor/base/error.h"
 #include "tests/support/errors.h"
-#include "train/generate/sampler.h"
+#include "train/generate/generate.h"
 
 namespace {
 

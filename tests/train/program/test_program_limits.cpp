@@ -15,7 +15,7 @@
 #include "tests/support/program.h"
 #include "train/config/config_file.h"
 #include "train/files/text_file.h"
-#include "train/text/stories/story_generator.h"
+#include "train/text/stories/stories.h"
 
 namespace {
 

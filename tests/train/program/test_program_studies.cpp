@@ -8,7 +8,7 @@
 #include "tests/support/files.h"
 #include "tests/support/program.h"
 #include "train/files/text_file.h"
-#include "train/text/stories/story_generator.h"
+#include "train/text/stories/stories.h"
 
 namespace {
 

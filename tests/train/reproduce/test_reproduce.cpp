@@ -20,7 +20,7 @@
 #include "train/reproduce/run.h"
 #include "train/run/metrics.h"
 #include "train/tasks/task.h"
-#include "train/text/stories/story_generator.h"
+#include "train/text/stories/stories.h"
 
 namespace {
 

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "models/optimizer/optimizer.h"
-#include "models/optimizer/schedule.h"
 #include "tests/support/tasks.h"
 #include "train/step/train_step.h"
 #include "train/tasks/task.h"

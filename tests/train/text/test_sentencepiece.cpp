@@ -16,9 +16,9 @@
 #include "train/files/text_file.h"
 #include "train/run/checkpoint.h"
 #include "train/run/trainer.h"
+#include "train/text/corpus.h"
 #include "train/text/sentencepiece_tokenizer.h"
-#include "train/text/split_folder.h"
-#include "train/text/stories/story_generator.h"
+#include "train/text/stories/stories.h"
 #include "train/text/vocabulary_training.h"
 
 namespace {

@@ -5,8 +5,7 @@
 #include <vector>
 
 #include "tensor/base/error.h"
-#include "train/text/stories/story_generator.h"
-#include "train/text/stories/story_text.h"
+#include "train/text/stories/stories.h"
 
 namespace {
 

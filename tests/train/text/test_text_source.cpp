@@ -20,7 +20,7 @@
 #include "train/files/sha256.h"
 #include "train/text/corpus.h"
 #include "train/text/dataset.h"
-#include "train/text/stories/story_generator.h"
+#include "train/text/stories/stories.h"
 
 namespace {
 

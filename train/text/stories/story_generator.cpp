@@ -9,14 +9,12 @@
 //   <^symbol> <^a symbol>  the same with a capital letter
 //
 // The facts of a story (hero, home, thing, ...) keep their words throughout that story.
-#include "train/text/stories/story_generator.h"
+#include "train/text/stories/stories.h"
 
 #include <array>
 #include <cstddef>
-#include <string_view>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "tensor/base/format.h"
 #include "tensor/random/philox.h"

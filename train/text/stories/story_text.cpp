@@ -1,5 +1,5 @@
 // Splitting a text into stories, cutting long ones, and joining them.
-#include "train/text/stories/story_text.h"
+#include "train/text/stories/stories.h"
 
 #include "tensor/base/format.h"
 
