@@ -13,8 +13,9 @@ namespace eddy {
 
 namespace rules {
 
-void at_least(const char* key, std::int64_t value, std::int64_t least) {
-  if (value < least) fail<ConfigError>("config: model.{} is {} (at least {})", key, value, least);
+void at_least(std::int64_t least, std::initializer_list<std::pair<const char*, std::int64_t>> keys) {
+  for (const auto& [key, value] : keys)
+    if (value < least) fail<ConfigError>("config: model.{} is {} (at least {})", key, value, least);
 }
 
 void one_of(const char* key, const std::string& value, std::initializer_list<const char*> allowed) {
@@ -76,7 +77,7 @@ void check_heads(const ModelConfig& c) {
 }
 
 void check_recurrent_transformer(const ModelConfig& c) {
-  at_least("block", c.block, 1);
+  at_least(1, {{"block", c.block}});
   rules::width_of_heads(c);
   rules::one_kind_of_heads(c);
   rules::tied_head(c);
@@ -104,15 +105,10 @@ void validate(const ModelConfig& c) {
   check_name(c);
   if (c.vocab == 0)
     fail<ConfigError>("config: model.vocab is 0 (set it, or put in the number of the tokenizer's tokens)");
-  at_least("vocab", c.vocab, 1);
-  at_least("n_out", c.n_out, 0);
-  at_least("context", c.context, 1);
-  at_least("dim", c.dim, 1);
-  at_least("layers", c.layers, 1);
-  at_least("heads", c.heads, 1);
-  at_least("kv_heads", c.kv_heads, 0);
-  at_least("head_dim", c.head_dim, 0);
-  at_least("mlp_dim", c.mlp_dim, 0);
+  at_least(1, {{"vocab", c.vocab}, {"context", c.context}, {"dim", c.dim}, {"layers", c.layers}});
+  at_least(1, {{"heads", c.heads}});
+  at_least(0, {{"n_out", c.n_out}, {"kv_heads", c.kv_heads}, {"head_dim", c.head_dim}});
+  at_least(0, {{"mlp_dim", c.mlp_dim}});
   below_one("dropout", c.dropout);
   if (!(c.norm_eps >= 0 && std::isfinite(c.norm_eps)))
     fail<ConfigError>("config: model.norm_eps is {} (above 0, finite; 0 for the family's own)", c.norm_eps);

@@ -3,13 +3,14 @@
 #pragma once
 
 #include <initializer_list>
+#include <utility>
 
 #include "models/config.h"
 
 namespace eddy::rules {
 
 // errors, of all: ConfigError naming model.<key>, its value and the rule.
-void at_least(const char* key, std::int64_t value, std::int64_t least);
+void at_least(std::int64_t least, std::initializer_list<std::pair<const char*, std::int64_t>> keys);
 void one_of(const char* key, const std::string& value, std::initializer_list<const char*> allowed);
 // The value of a dropout rate must be in [0, 1).
 void below_one(const char* key, double value);

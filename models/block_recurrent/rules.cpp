@@ -25,8 +25,7 @@ void check_layers(const char* key, const std::vector<std::int64_t>& list, std::i
 void check_sizes(const ModelConfig& c) {
   const std::int64_t segment = c.segment == 0 ? c.context : c.segment;
   const std::int64_t window = c.window == 0 ? segment : c.window;
-  at_least("segment", c.segment, 0);
-  at_least("window", c.window, 0);
+  at_least(0, {{"segment", c.segment}, {"window", c.window}});
   if (segment % window != 0)
     fail<ConfigError>("config: model.window must divide model.segment: window {}, segment {}", window,
                       segment);
@@ -36,7 +35,7 @@ void check_sizes(const ModelConfig& c) {
         "take slide)",
         c.model, window, segment);
   one_kind_of_heads(c);
-  at_least("rel_buckets", c.rel_buckets, 2);
+  at_least(2, {{"rel_buckets", c.rel_buckets}});
   if (c.rel_max_distance <= c.rel_buckets / 2)
     fail<ConfigError>(
         "config: model.rel_max_distance must be more than half of rel_buckets: rel_max_distance {}, "
@@ -54,7 +53,7 @@ void check_recurrence(const ModelConfig& c) {
         "config: model.recurrent_layers is empty (which of the {} layers recur; without any, take "
         "model slide)",
         c.layers);
-  at_least("states", c.states, 1);
+  at_least(1, {{"states", c.states}});
   one_of("gate", c.gate, {"fixed", "lstm"});
   one_of("cell", c.cell, {"dual", "single", "skip"});
   one_of("tanh_rule", c.tanh_rule, {"code", "paper"});

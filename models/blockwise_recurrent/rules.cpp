@@ -15,9 +15,8 @@ void check_blockwise_recurrent(const ModelConfig& c) {
   if (!(c.rope_theta > 0 && std::isfinite(c.rope_theta)))
     fail<ConfigError>("config: model.rope_theta is {} (above 0, finite)", c.rope_theta);
   tied_head(c);
-  at_least("segment", c.segment, 0);
-  at_least("window", c.window, 0);
-  at_least("chunk", c.chunk, 1);
+  at_least(0, {{"segment", c.segment}, {"window", c.window}});
+  at_least(1, {{"chunk", c.chunk}});
   one_of("memory_qkv", c.memory_qkv, {"separate", "shared"});
   one_of("memory_init", c.memory_init, {"learned", "zero"});
   one_of("detach", c.detach, {"segment", "chunk"});

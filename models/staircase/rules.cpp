@@ -33,13 +33,9 @@ void check_chunks(const ModelConfig& c) {
 }  // namespace
 
 void check_staircase(const ModelConfig& c) {
-  at_least("chunk", c.chunk, 1);
-  at_least("steps", c.steps, 1);
-  at_least("cache_after", c.cache_after, 0);
-  at_least("span", c.span, 0);
-  at_least("segment", c.segment, 0);
-  at_least("repeats", c.repeats, 1);
-  at_least("embed_dim", c.embed_dim, 0);
+  at_least(1, {{"chunk", c.chunk}, {"steps", c.steps}, {"repeats", c.repeats}});
+  at_least(0, {{"cache_after", c.cache_after}, {"span", c.span}, {"segment", c.segment}});
+  at_least(0, {{"embed_dim", c.embed_dim}});
   one_of("carry", c.carry, {"exact", "official"});
   one_of("cold_start", c.cold_start, {"zeros", "empty"});
   one_of("feedback_memory", c.feedback_memory, {"mix", "last"});

@@ -183,21 +183,13 @@ void backward_rows(const RowNormBackwardArgs& args) {
 }
 
 template <class T>
-void layer_norm(const RowNormArgs& args) {
-  forward_rows<T, true>(args);
-}
+constexpr auto layer_norm = forward_rows<T, true>;
 template <class T>
-void layer_norm_gradient(const RowNormBackwardArgs& args) {
-  backward_rows<T, true>(args);
-}
+constexpr auto layer_norm_gradient = backward_rows<T, true>;
 template <class T>
-void rms_norm(const RowNormArgs& args) {
-  forward_rows<T, false>(args);
-}
+constexpr auto rms_norm = forward_rows<T, false>;
 template <class T>
-void rms_norm_gradient(const RowNormBackwardArgs& args) {
-  backward_rows<T, false>(args);
-}
+constexpr auto rms_norm_gradient = backward_rows<T, false>;
 
 }  // namespace
 

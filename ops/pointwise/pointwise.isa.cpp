@@ -118,37 +118,30 @@ void for_runs(const BinaryArgs& args, void (*body)(const Run<T>&, std::int64_t))
 }
 
 // Kernels by the index of the op in the list.
-template <class T, class... Ops>
-void run_forward(const UnaryArgs& args, OpList<Ops...>) {
-  static constexpr void (*kKernels[])(const UnaryArgs&) = {unary_forward<Ops, T>...};
-  kKernels[args.op](args);
-}
-
-template <class T, class... Ops>
-void run_backward(const UnaryArgs& args, OpList<Ops...>) {
-  static constexpr void (*kKernels[])(const UnaryArgs&) = {unary_backward<Ops, T>...};
-  kKernels[args.op](args);
-}
-
-template <class T, class... Ops>
-void run_binary(const BinaryArgs& args, OpList<Ops...>) {
-  static constexpr void (*kKernels[][3])(const Run<T>&, std::int64_t) = {
-      {binary_run<Ops, BinaryPart::forward, T>, binary_run<Ops, BinaryPart::gradient_a, T>,
-       binary_run<Ops, BinaryPart::gradient_b, T>}...};
-  for_runs<T>(args, kKernels[args.op][static_cast<int>(args.part)]);
-}
-
 template <class T>
 void unary_forward_kernel(const UnaryArgs& args) {
-  run_forward<T>(args, UnaryOps{});
+  [&]<class... Ops>(OpList<Ops...>) {
+    static constexpr void (*kKernels[])(const UnaryArgs&) = {unary_forward<Ops, T>...};
+    kKernels[args.op](args);
+  }(UnaryOps{});
 }
+
 template <class T>
 void unary_backward_kernel(const UnaryArgs& args) {
-  run_backward<T>(args, UnaryOps{});
+  [&]<class... Ops>(OpList<Ops...>) {
+    static constexpr void (*kKernels[])(const UnaryArgs&) = {unary_backward<Ops, T>...};
+    kKernels[args.op](args);
+  }(UnaryOps{});
 }
+
 template <class T>
 void binary_kernel(const BinaryArgs& args) {
-  run_binary<T>(args, BinaryOps{});
+  [&]<class... Ops>(OpList<Ops...>) {
+    static constexpr void (*kKernels[][3])(const Run<T>&, std::int64_t) = {
+        {binary_run<Ops, BinaryPart::forward, T>, binary_run<Ops, BinaryPart::gradient_a, T>,
+         binary_run<Ops, BinaryPart::gradient_b, T>}...};
+    for_runs<T>(args, kKernels[args.op][static_cast<int>(args.part)]);
+  }(BinaryOps{});
 }
 
 template <class T>
