@@ -13,6 +13,11 @@ struct Utf8Char {
   int bytes = 0;  // 1..4; 0 when the bytes at the offset are no valid character
 };
 
+// Whether a byte is one of a character's later bytes, 10xxxxxx.
+inline bool is_continuation(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xc0u) == 0x80u;
+}
+
 // The character that starts at `offset` (< text.size()).
 Utf8Char utf8_at(std::string_view text, std::size_t offset);
 

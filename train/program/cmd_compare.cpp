@@ -41,14 +41,6 @@ TokenReading reading_of(const LoadedRun& run, std::int64_t rows) {
   return reading;
 }
 
-LoadedRun text_run(const RunOptions& options) {
-  LoadedRun run = load_run("compare", options);
-  if (!run.tokenizer)
-    fail<ValueError>("compare: {} was trained on the task {}, which has no text", options.path,
-                     run.config.data.name);
-  return run;
-}
-
 std::string about(const LoadedRun& run, const TokenReading& reading) {
   return fmt::format("{}, step {}, segments of {}, {}, f32{}", run.config.model.model, run.step,
                      reading.segment,
@@ -71,9 +63,10 @@ int run_compare(const CompareFlags& flags) {
   if (same_run && !flags.clear_state)
     fail<ValueError>("compare: there is only one run (name a second one, or add --clear-state)");
   check_page_output("compare", flags.html);
-  const LoadedRun a = text_run(flags.a);
+  const LoadedRun a = load_text_run("compare", flags.a);
   LoadedRun other;
-  if (!same_run) other = text_run({flags.run_b, flags.a.checkpoint, flags.a.precision, flags.a.device});
+  if (!same_run)
+    other = load_text_run("compare", {flags.run_b, flags.a.checkpoint, flags.a.precision, flags.a.device});
   const LoadedRun& b = same_run ? a : other;
   if (a.tokenizer->to_json() != b.tokenizer->to_json())
     fail<ValueError>(

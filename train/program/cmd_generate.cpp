@@ -82,10 +82,7 @@ int run_generate(const GenerateOptions& options, const CLI::App& command) {
           "generate: {} exists and is not a session (--save-session overwrites only a session: name another file)",
           options.save_session);
   }
-  const LoadedRun run = load_run("generate", options.run);
-  if (!run.tokenizer)
-    fail<ValueError>("generate: {} was trained on the task {}, which has no text (generate writes text)",
-                     options.run.path, run.config.data.name);
+  const LoadedRun run = load_text_run("generate", options.run, " (generate writes text)");
   const std::string prompt = options.prompt == "-" ? read_standard_input() : options.prompt;
   const std::vector<std::int32_t> ids = run.tokenizer->encode(prompt);
 

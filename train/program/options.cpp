@@ -83,6 +83,14 @@ LoadedRun load_run(const char* command, const RunOptions& options) {
   return load_run(options.path, dtype, options.checkpoint, device);
 }
 
+LoadedRun load_text_run(const char* command, const RunOptions& options, const char* end) {
+  LoadedRun run = load_run(command, options);
+  if (!run.tokenizer)
+    fail<ValueError>("{}: {} was trained on the task {}, which has no text{}", command, options.path,
+                     run.config.data.name, end);
+  return run;
+}
+
 void check_output(const char* where, const std::string& file) {
   namespace fs = std::filesystem;
   const fs::path path(file), parent = path.parent_path(), folder = parent.empty() ? fs::path(".") : parent;

@@ -47,6 +47,10 @@ struct RunOptions {
 // errors: those of load_run; ConfigError and DeviceError for a device or precision that is not to be had.
 LoadedRun load_run(const char* command, const RunOptions& options);
 
+// The same for a run that reads texts; `end` ends the error for any other.
+// errors: also ValueError.
+LoadedRun load_text_run(const char* command, const RunOptions& options, const char* end = "");
+
 // Refuses an output file that could not be written later.
 // errors: IoError when the path is a folder, or when its parent folder is missing or not writable. The text
 // begins with `where`.

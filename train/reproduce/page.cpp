@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "train/files/utf8.h"
 #include "train/page/html_page.h"
 #include "train/page/human_text.h"
 #include "train/run/metrics.h"
@@ -92,8 +93,7 @@ Cells run_of(const ShownRow& shown) {
 
 // Returns the number of characters: bytes that begin one.
 std::size_t width_of(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(
-      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0u) != 0x80u; }));
+  return text.size() - static_cast<std::size_t>(std::count_if(text.begin(), text.end(), is_continuation));
 }
 
 std::string markdown(const std::vector<Cells>& lines) {

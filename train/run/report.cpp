@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "train/files/text_file.h"
+#include "train/files/utf8.h"
 #include "train/page/human_text.h"
 #include "train/run/state_watch.h"
 
@@ -200,8 +201,7 @@ std::vector<Tile> summary(const ReportData& data) {
 std::string shortened(const std::string& text) {
   if (text.size() <= kMostTextBytes) return text;
   std::size_t end = kMostTextBytes;
-  // Not inside a character: continuation bytes of UTF-8 are 10xxxxxx.
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0u) == 0x80u) --end;
+  while (end > 0 && is_continuation(text[end])) --end;  // not inside a character
   return fmt::format("{}\n[{} more bytes]", text.substr(0, end), text.size() - end);
 }
 

@@ -21,10 +21,6 @@ bool in_word(char32_t c) {
   return !(c <= 0xbf || (c >= 0x2000 && c <= 0x206f) || (c >= 0x3000 && c <= 0x303f));
 }
 
-bool is_continuation(char byte) {
-  return (static_cast<unsigned char>(byte) & 0xc0u) == 0x80u;
-}
-
 struct Word {
   std::size_t begin = 0, end = 0;  // bytes
   std::int64_t previous = -1;      // where the same word last began, in bytes

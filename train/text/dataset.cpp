@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -41,27 +42,17 @@ std::string environment(const char* name) {
 
 // curl's exit statuses that a user meets; the manual page lists the rest.
 std::string curl_reason(int status) {
-  switch (status) {
-    case 5:
-    case 6:
-      return "the server's name could not be resolved (offline?)";
-    case 7:
-      return "no connection to the server (offline?)";
-    case 22:
-      return "the server does not have the file";
-    case 23:
-      return "the file could not be written";
-    case 28:
-      return "it took too long";
-    case 37:
-      return "the file could not be read";
-    case 60:
-      return "the server's certificate could not be verified";
-    case 127:
-      return "curl is not installed";
-    default:
-      return fmt::format("curl ended with status {}", status);
-  }
+  static const std::map<int, const char*> kReasons{{5, "the server's name could not be resolved (offline?)"},
+                                                   {6, "the server's name could not be resolved (offline?)"},
+                                                   {7, "no connection to the server (offline?)"},
+                                                   {22, "the server does not have the file"},
+                                                   {23, "the file could not be written"},
+                                                   {28, "it took too long"},
+                                                   {37, "the file could not be read"},
+                                                   {60, "the server's certificate could not be verified"},
+                                                   {127, "curl is not installed"}};
+  const auto found = kReasons.find(status);
+  return found != kReasons.end() ? found->second : fmt::format("curl ended with status {}", status);
 }
 
 // A text that was read and checked, or the reason why there is none.

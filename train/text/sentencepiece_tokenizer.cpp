@@ -160,7 +160,7 @@ std::size_t find_line_end(std::string_view text, std::size_t begin, std::size_t 
   const std::size_t space = text.substr(0, limit).rfind(' ');
   if (space != std::string_view::npos && space > begin) return space;
   end = limit;
-  while (end > begin && (static_cast<unsigned char>(text[end]) & 0xc0u) == 0x80u) --end;
+  while (end > begin && is_continuation(text[end])) --end;
   return end > begin ? end : limit;
 }
 

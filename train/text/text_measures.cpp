@@ -16,10 +16,6 @@ bool is_space(char32_t c) {
          c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
-bool begins_character(char byte) {
-  return (static_cast<unsigned char>(byte) & 0xc0u) != 0x80u;  // the other bytes of a character are 10xxxxxx
-}
-
 }  // namespace
 
 std::int64_t count_words(std::string_view text) {
@@ -41,7 +37,7 @@ TextMeasure::TextMeasure(const Tokenizer& tokenizer) {
     bytes_.push_back(static_cast<std::uint32_t>(text.size()));
     characters_.push_back(0);
     for (const char byte : text)
-      if (begins_character(byte)) ++characters_.back();
+      if (!is_continuation(byte)) ++characters_.back();
   }
 }
 

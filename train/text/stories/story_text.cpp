@@ -2,6 +2,7 @@
 #include "train/text/stories/stories.h"
 
 #include "tensor/base/format.h"
+#include "train/files/utf8.h"
 
 namespace eddy {
 namespace {
@@ -34,7 +35,7 @@ std::size_t piece_length(std::string_view text, std::size_t most) {
   for (std::size_t length = most; length > 0; --length)
     if (is_blank(text[length])) return length;
   std::size_t length = most;  // inside a word: not inside a character, whose further bytes are 10xxxxxx
-  while (length > 1 && (static_cast<unsigned char>(text[length]) & 0xc0u) == 0x80u) --length;
+  while (length > 1 && is_continuation(text[length])) --length;
   return length;
 }
 
