@@ -66,7 +66,7 @@ Tensor Tensor::full(const Shape& shape, double value, Dtype dtype, Device device
 
 template <class T>
 Tensor Tensor::from(const std::vector<T>& values, const Shape& shape) {
-  if (static_cast<std::int64_t>(values.size()) != shape.elements())
+  if (std::ssize(values) != shape.elements())
     fail<ShapeError>("tensor: {} values do not fill {} ({} elements)", values.size(), to_string(shape),
                      shape.elements());
   Tensor tensor = empty(shape, dtype_of<T>);

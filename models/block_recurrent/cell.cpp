@@ -87,7 +87,7 @@ Tensor RecurrentCell::add_ids(const Tensor& c) const {
 std::vector<Tensor> RecurrentCell::project(const Tensor& with_ids, const std::vector<Tensor>& weights,
                                            int values) const {
   const ScopeGuard scope("recurrent");
-  const std::int64_t heads = rules_.heads, products = static_cast<std::int64_t>(weights.size());
+  const std::int64_t heads = rules_.heads, products = std::ssize(weights);
   const AxisRange plain{std::max(values, 0) * heads, values < 0 ? 0 : heads};
   const Tensor rows = reshape(joint_linear(with_ids, weights),
                               {with_ids.dim(0), with_ids.dim(1), products * heads, rules_.head_dim});

@@ -130,7 +130,7 @@ State StaircaseFamily::restarted(const State& state, const Tensor& start, std::i
     if (raw::select(raw::select(start, 0, row), 0, segment).item_int() != 0) flagged.push_back(row);
   if (flagged.empty() || state.empty()) return state;
   State cold = cold_state(batch);
-  if (static_cast<std::int64_t>(flagged.size()) == batch) return cold;
+  if (std::ssize(flagged) == batch) return cold;
   if (cold.empty())
     fail<ValueError>(
         "{}: {} of {} rows begin a document in segment {} (all or none with cold_start \"empty\", where rows "

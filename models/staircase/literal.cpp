@@ -44,7 +44,7 @@ namespace eddy {
 
 StaircaseFamily::Segment Staircase::run_literal(const Tensor& x, const State& state, Run& run) const {
   const std::int64_t chunks = x.dim(1) / chunk_, past = past_chunks(state);
-  const auto layers = static_cast<std::int64_t>(core_.layers.size());
+  const auto layers = std::ssize(core_.layers);
   LayerCall call;
   call.attention.causal = true;
   call.attention.positions = positions();

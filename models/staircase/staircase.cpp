@@ -107,7 +107,7 @@ Tensor Staircase::carried_rows(const State& state, std::int64_t step, std::int64
 
 StaircaseFamily::Segment Staircase::run_rows(const Tensor& x, const State& state, Run& run) const {
   const std::int64_t batch = x.dim(0), chunks = x.dim(1) / chunk_, past = past_chunks(state);
-  const auto layers = static_cast<std::int64_t>(core_.layers.size());
+  const auto layers = std::ssize(core_.layers);
   LayerCall call;
   call.attention.causal = true;
   call.attention.positions = positions();
@@ -174,7 +174,7 @@ StaircaseFamily::Segment Staircase::run_rows(const Tensor& x, const State& state
     }
     outputs.push_back(finished);
     // The last chunk's keys and values serve the next segment, which makes them from `done`.
-    if (has_frozen() && static_cast<std::int64_t>(outputs.size()) < chunks) freeze(finished);
+    if (has_frozen() && std::ssize(outputs) < chunks) freeze(finished);
   }
   const Tensor hidden = outputs.size() == 1 ? contiguous(outputs[0]) : concat(outputs, 1);
   if (has_done()) next.set("done", last_rows(state.find("done"), hidden, (steps_ - 1) * chunk_));

@@ -91,7 +91,7 @@ std::vector<std::int64_t> stream_position(const State& state) {
 }
 
 void set_stream_position(State& state, const std::vector<std::int64_t>& position) {
-  state.set(kStreamPosition, Tensor::from(position, {static_cast<std::int64_t>(position.size())}));
+  state.set(kStreamPosition, Tensor::from(position, {std::ssize(position)}));
 }
 
 }  // namespace eddy

@@ -27,7 +27,7 @@ Tensors reference_write(const Tensors& x) {
     counts.push_back(static_cast<double>(count[b]));
   }
   return {Tensor::from(memory[0], x[0].shape()), Tensor::from(memory[1], x[0].shape()),
-          Tensor::from(counts, {static_cast<std::int64_t>(counts.size())})};
+          Tensor::from(counts, {std::ssize(counts)})};
 }
 
 // A memory of so many entries, what has been written to each sequence, rows, and which are emptied first.

@@ -45,11 +45,10 @@ AdafactorPlan adafactor_plan(const std::vector<AdafactorParameter>& parameters) 
     const std::int64_t block_rows = tensor.factored ? std::max(divide_up(kBlockElements, tensor.columns),
                                                                divide_up(tensor.rows, kMostBlocks))
                                                     : kBlockElements;
-    tensor.first_block = static_cast<std::int64_t>(plan.blocks.size());
+    tensor.first_block = std::ssize(plan.blocks);
     tensor.blocks = divide_up(tensor.rows, block_rows);
     for (std::int64_t begin = 0; begin < tensor.rows; begin += block_rows)
-      plan.blocks.push_back(
-          {static_cast<std::int64_t>(plan.tensors.size()), begin, std::min(begin + block_rows, tensor.rows)});
+      plan.blocks.push_back({std::ssize(plan.tensors), begin, std::min(begin + block_rows, tensor.rows)});
     tensor.scratch = plan.scratch_elements;
     if (tensor.factored) plan.scratch_elements += tensor.blocks * tensor.columns;
     plan.tensors.push_back(tensor);
@@ -93,8 +92,8 @@ void run_adafactor(const Tensor& params, const Tensor& grads, const Tensor& mome
   wrote_in_place(params, kName);
   if (plan.blocks.empty()) return;
   const Device device = params.device();
-  const std::int64_t tensor_count = static_cast<std::int64_t>(plan.tensors.size());
-  const std::int64_t block_count = static_cast<std::int64_t>(plan.blocks.size());
+  const std::int64_t tensor_count = std::ssize(plan.tensors);
+  const std::int64_t block_count = std::ssize(plan.blocks);
   const Tensor column_sums = Tensor::empty({plan.scratch_elements}, Dtype::f64, device);
   const Tensor block_sums = Tensor::empty({block_count, 2}, Dtype::f64, device);
   const Tensor tensor_values = Tensor::empty({tensor_count, 2}, Dtype::f64, device);
@@ -127,8 +126,8 @@ void adafactor_step_on_device(const Tensor& params, const Tensor& grads, const T
                               const Tensor& second, const AdafactorPlan& plan, const AdafactorTables& tables,
                               const AdafactorOptions& options, const Tensor& scalars, const Tensor& norm) {
   check_step(params, grads, momentum, second, plan, options, norm);
-  if (record_count<AdafactorTensor>(tables.tensors) != static_cast<std::int64_t>(plan.tensors.size()) ||
-      record_count<AdafactorBlock>(tables.blocks) != static_cast<std::int64_t>(plan.blocks.size()))
+  if (record_count<AdafactorTensor>(tables.tensors) != std::ssize(plan.tensors) ||
+      record_count<AdafactorBlock>(tables.blocks) != std::ssize(plan.blocks))
     fail<ShapeError>("{}: the tables are of another plan (the result of adafactor_tables)", kName);
   check_scalars(kName, scalars);
   if (!(tables.tensors.device() == params.device()) || !(scalars.device() == params.device()))

@@ -26,7 +26,7 @@ Tensor sizes_sample(bool positive) {
     values.push_back(positive ? 1 + size : -size);
   }
   for (double& value : values) value = static_cast<double>(static_cast<float>(value));
-  return Tensor::from(values, {static_cast<std::int64_t>(values.size())});
+  return Tensor::from(values, {std::ssize(values)});
 }
 
 OpSpec unary_spec(const Names& names, Tensor (*op)(const Tensor&), double low, double high,

@@ -216,7 +216,7 @@ Steps steps_of_blocks(const char* op, const Tensor& x, std::int64_t sequences, s
     fail<ShapeError>("{}: x has shape {} ([{} sequences x positions, dim], in blocks of {})", op,
                      to_string(x.shape()), sequences, block);
   const std::int64_t positions = x.dim(0) / sequences, time = (positions + block - 1) / block;
-  if (dropout > 0 && static_cast<std::int64_t>(keys.size()) != keys_a_block * time)
+  if (dropout > 0 && std::ssize(keys) != keys_a_block * time)
     fail<ValueError>("{}: {} keys for dropout in {} blocks ({} for each)", op, keys.size(), time,
                      keys_a_block);
   return {time,

@@ -231,7 +231,7 @@ SafetensorsFile SafetensorsFile::open(const std::string& path) {
         path);
   const std::string_view text = header_text(path, mapping);
   const json header = parse_header(path, text);
-  const std::int64_t data_begin = 8 + static_cast<std::int64_t>(text.size());
+  const std::int64_t data_begin = 8 + std::ssize(text);
   const std::int64_t data_bytes = mapping.bytes - data_begin;
   const std::byte* data = mapping.data.get() + data_begin;
 

@@ -105,7 +105,7 @@ void write_safetensors(const std::string& path, std::span<const SafetensorsItem>
   AtomicFile file(path);
   const std::uint64_t length = header.size();
   file.write(&length, sizeof length);
-  file.write(header.data(), static_cast<std::int64_t>(header.size()));
+  file.write(header.data(), std::ssize(header));
   for (const std::size_t i : order) file.write(placed[i].item->data, placed[i].bytes);
   file.commit();
 }

@@ -85,7 +85,7 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, Dtype dt
 }
 
 void fill_normal(std::vector<double>& values, const RandomKey& key, double deviation) {
-  const auto count = static_cast<std::int64_t>(values.size());
+  const auto count = std::ssize(values);
   parallel_for((count + 1) / 2, kGrain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t pair = begin; pair < end; ++pair) {
       const Philox4 words = key.words(static_cast<std::uint64_t>(pair));
@@ -104,7 +104,7 @@ void fill_truncated_normal(std::vector<double>& values, const RandomKey& key, do
   std::uint64_t draw = 0;
   for (std::size_t filled = 0; filled < values.size();) {
     drawn.resize(std::min(values.size() - filled, std::size_t{1} << 22));
-    parallel_for(static_cast<std::int64_t>(drawn.size()), kGrain, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(std::ssize(drawn), kGrain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         const Philox4 words = key.words(draw + static_cast<std::uint64_t>(i));
         const double radius = std::sqrt(-2.0 * std::log((words.word[0] + 0.5) * 0x1p-32));
@@ -119,7 +119,7 @@ void fill_truncated_normal(std::vector<double>& values, const RandomKey& key, do
 }
 
 void fill_uniform(std::vector<double>& values, const RandomKey& key, double limit) {
-  parallel_for(static_cast<std::int64_t>(values.size()), kGrain, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(std::ssize(values), kGrain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i)
       values[static_cast<std::size_t>(i)] =
           limit * ((key.word(static_cast<std::uint64_t>(i)) + 0.5) * 0x1p-31 - 1);

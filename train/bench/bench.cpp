@@ -16,7 +16,7 @@ Timing timing_of(std::vector<double> seconds) {
   std::sort(seconds.begin(), seconds.end());
   // A coarse clock can show 0, and rates divide by the time.
   for (double& value : seconds) value = std::max(value, 1e-9);
-  return {seconds.front(), seconds[seconds.size() / 2], static_cast<std::int64_t>(seconds.size())};
+  return {seconds.front(), seconds[seconds.size() / 2], std::ssize(seconds)};
 }
 
 Timing measure(const std::function<void()>& run, double seconds, std::int64_t min_runs) {
@@ -27,7 +27,7 @@ Timing measure(const std::function<void()>& run, double seconds, std::int64_t mi
     const Clock::time_point before = Clock::now();
     run();
     times.push_back(seconds_between(before));
-  } while (static_cast<std::int64_t>(times.size()) < min_runs || seconds_between(start) < seconds);
+  } while (std::ssize(times) < min_runs || seconds_between(start) < seconds);
   return timing_of(std::move(times));
 }
 

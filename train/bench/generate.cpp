@@ -218,7 +218,7 @@ MeasuredSeries measure_config(const std::string& name, const GenerateBenchOption
     static_cast<void>(stream.time_token(length));
     std::vector<double> times;
     const Clock::time_point start = Clock::now();
-    while (static_cast<std::int64_t>(times.size()) < kLeastTokens ||
+    while (std::ssize(times) < kLeastTokens ||
            (seconds_between(start) < seconds && stream.may_time_another(length))) {
       const auto [time, bytes] = stream.time_token(length);
       times.push_back(time);

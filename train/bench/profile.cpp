@@ -17,7 +17,7 @@ class HostClock final : public DeviceClock {
  public:
   std::int64_t stamp() override {
     stamps_.push_back(Clock::now());
-    return static_cast<std::int64_t>(stamps_.size()) - 1;
+    return std::ssize(stamps_) - 1;
   }
   double seconds(std::int64_t from, std::int64_t to) override {
     return seconds_between(stamps_[static_cast<std::size_t>(from)], stamps_[static_cast<std::size_t>(to)]);

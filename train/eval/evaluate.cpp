@@ -152,8 +152,8 @@ EvalResult evaluate_batches(const Model& model, const NextBatch& next, const Eva
 
 EvalResult evaluate(const Model& model, std::span<const std::int32_t> tokens, std::int64_t sequence,
                     std::int64_t batch, const EvalProgress& progress, const EvalPlan& plan) {
-  check_request(model, static_cast<std::int64_t>(tokens.size()), batch, sequence);
-  const std::int64_t windows = window_count(static_cast<std::int64_t>(tokens.size()), sequence);
+  check_request(model, std::ssize(tokens), batch, sequence);
+  const std::int64_t windows = window_count(std::ssize(tokens), sequence);
   EvalPlan whole = plan;
   whole.total = windows * sequence;
   const auto next = batches_of((windows + batch - 1) / batch, [&](std::int64_t i) {
@@ -169,7 +169,7 @@ EvalResult evaluate_random(const Model& model, std::span<const std::int32_t> tok
                            std::int64_t batches, std::int64_t batch, std::int64_t sequence,
                            const EvalProgress& progress, const EvalPlan& plan) {
   if (batches < 1) fail<ValueError>("evaluate: {} batches (at least 1)", batches);
-  check_request(model, static_cast<std::int64_t>(tokens.size()), batch, sequence);
+  check_request(model, std::ssize(tokens), batch, sequence);
   // sample_batch draws as for training batches; another seed makes these draws different.
   const RandomKey key = random_key(seed, "evaluate", 0);
   const std::uint64_t draw_seed = (static_cast<std::uint64_t>(key.key1) << 32) | key.key0;
@@ -196,7 +196,7 @@ EvalResult evaluate_last(const Model& model, const std::vector<std::span<const s
   // The last token of a window is only a target, so a window needs sequence + 1 tokens.
   std::vector<const std::int32_t*> windows;
   for (const std::span<const std::int32_t> text : texts)
-    for (std::int64_t end = first_end; end <= static_cast<std::int64_t>(text.size()); end += last)
+    for (std::int64_t end = first_end; end <= std::ssize(text); end += last)
       windows.push_back(text.data() + end - sequence - 1);
   if (windows.empty())
     fail<ValueError>(
@@ -204,7 +204,7 @@ EvalResult evaluate_last(const Model& model, const std::vector<std::span<const s
         "smaller --from or --sequence)",
         first_end);
   check_request(model, sequence + 1, options.batch, sequence);
-  const auto count = static_cast<std::int64_t>(windows.size());
+  const auto count = std::ssize(windows);
   const std::int64_t wanted = options.batches > 0 ? options.batches * options.batch : count;
   const RandomKey key = random_key(options.seed, "evaluate.last", 0);
   const auto next = batches_of((wanted + options.batch - 1) / options.batch, [&](std::int64_t i) {

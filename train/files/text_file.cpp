@@ -38,7 +38,7 @@ std::string read_text_file(const std::filesystem::path& path) {
 
 void replace_text_file(const std::filesystem::path& path, std::string_view text) {
   AtomicFile file(path.string());
-  file.write(text.data(), static_cast<std::int64_t>(text.size()));
+  file.write(text.data(), std::ssize(text));
   file.commit();
 }
 

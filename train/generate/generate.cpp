@@ -16,8 +16,7 @@ namespace {
 constexpr std::size_t kPromptChunk = 256;
 
 Tensor rows_of(std::span<const std::int32_t> ids, std::int64_t rows) {
-  return Tensor::from(std::vector<std::int32_t>(ids.begin(), ids.end()),
-                      {rows, static_cast<std::int64_t>(ids.size()) / rows});
+  return Tensor::from(std::vector<std::int32_t>(ids.begin(), ids.end()), {rows, std::ssize(ids) / rows});
 }
 
 // The logits after the last token of each row: f32 [rows, n_out], contiguous. Advances the state.
@@ -40,7 +39,7 @@ std::optional<std::string> kind_of_token(const Model& model, const State& state,
 
 Tensor next_logits(const Model& model, std::span<const std::int32_t> ids, State& state, Recorder& recorder) {
   const NoGrad no_grad;
-  Tensor tokens = rows_of(ids, static_cast<std::int64_t>(ids.size()));
+  Tensor tokens = rows_of(ids, std::ssize(ids));
   return raw::to_device(recorder.run(kind_of_token(model, state, recorder), {&tokens}, state,
                                      [&](State& before) { return last_logits(model, tokens, before); }),
                         kCpu);
@@ -72,7 +71,7 @@ GenerateResult generate(const Model& model, const Tokenizer& tokenizer, Generate
   std::vector<std::int32_t> ahead = text.unread;
   ahead.insert(ahead.end(), prompt.begin(), prompt.end());
   if (text.position == 0 && prompt.empty()) ahead = start_tokens(tokenizer);
-  const auto length = static_cast<std::int64_t>(ahead.size());
+  const auto length = std::ssize(ahead);
   const std::int64_t room = model.stream_room(text.model);
   if (room >= 0 && length > room && text.position == 0)
     fail<ValueError>("generate: a prompt of {} tokens, and the model takes {} (shorten the prompt)", length,
@@ -80,11 +79,11 @@ GenerateResult generate(const Model& model, const Tokenizer& tokenizer, Generate
   if (room >= 0 && length > room)
     fail<ValueError>(
         "generate: {} tokens after {}, and the model takes only {} more (its context is full: start a new text)",
-        length, text.position - static_cast<std::int64_t>(text.unread.size()), room);
+        length, text.position - std::ssize(text.unread), room);
 
   const NoGrad no_grad;
   auto clock = Clock::now();
-  text.position += length - static_cast<std::int64_t>(text.unread.size());
+  text.position += length - std::ssize(text.unread);
   const std::int64_t context = room < 0 ? room : room + text.position - length;
   // The unread token is read alone, as in a text that had not ended there, so the bits are the same.
   std::span<const std::int32_t> rest = ahead;

@@ -60,8 +60,7 @@ std::int32_t sample_token(const float* logits, std::int64_t count, const SampleO
   }
   // The library's partial sort leaves the ids in an unspecified order; sorted, the draw depends only on the
   // logits.
-  if (static_cast<std::int64_t>(ids.size()) < count || options.top_p < 1)
-    std::sort(ids.begin(), ids.end(), before);
+  if (std::ssize(ids) < count || options.top_p < 1) std::sort(ids.begin(), ids.end(), before);
 
   std::vector<double> weights(ids.size());
   double total = 0;

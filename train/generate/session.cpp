@@ -188,7 +188,7 @@ void save_session(const std::string& path, const Model& model, const Session& se
   if (text.unread.empty())
     tensors.emplace("logits", text.logits);
   else
-    tensors.emplace("unread", Tensor::from(text.unread, {static_cast<std::int64_t>(text.unread.size())}));
+    tensors.emplace("unread", Tensor::from(text.unread, {std::ssize(text.unread)}));
   SafetensorsMetadata notes{{"format", kFormat},
                             {"model", model.config().model},
                             {"config_sha256", config_digest(model)},

@@ -98,7 +98,7 @@ void show_data(const Tokenizer& tokenizer, const std::string& path) {
   std::vector<std::int64_t> seen(static_cast<std::size_t>(tokenizer.vocab_size()));
   for (const TextFile& file : list_text_files(path).files) {
     const MappedFile mapped(file.path);
-    bytes += static_cast<std::int64_t>(mapped.bytes().size());
+    bytes += std::ssize(mapped.bytes());
     words += count_words(mapped.bytes());
     for (const std::int32_t id : tokenizer.encode(mapped.bytes())) {
       ++tokens;

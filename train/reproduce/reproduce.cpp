@@ -114,7 +114,7 @@ void prepare_text(const ReproduceTable& table, const fs::path& folder, const Log
   const bool given = !plan.source.empty();
   std::string source_text =
       given ? std::string(read_text(plan.source).view()) : generate_stories(kStorySeed, bytes);
-  if (given && plan.source_bytes > 0 && plan.source_bytes < static_cast<std::int64_t>(source_text.size()))
+  if (given && plan.source_bytes > 0 && plan.source_bytes < std::ssize(source_text))
     source_text.resize(static_cast<std::size_t>(plan.source_bytes));
   std::vector<std::string> stories = split_stories(source_text);
   const std::size_t story_count = stories.size();

@@ -186,7 +186,7 @@ void measure_evaluation(const ReproduceTable& table, const ReproduceRow& row, co
 std::int64_t validation_tokens(const ReproduceRow& row, const LoadedRun& run) {
   TaskArguments arguments = arguments_for(row, run);
   const TextData data = read_text_data(arguments);
-  const auto length = static_cast<std::int64_t>(data.tokens.size());
+  const auto length = std::ssize(data.tokens);
   const auto part = [&](double fraction) {
     return static_cast<std::int64_t>(std::floor(fraction * static_cast<double>(length)));
   };

@@ -184,7 +184,7 @@ void check_saved_file(const fs::path& checkpoint, const std::string& name, std::
     of_bytes.update({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
     return of_bytes.hex();
   };
-  refuse_damage(checkpoint / name, difference(static_cast<std::int64_t>(bytes.size()), *saved, digest));
+  refuse_damage(checkpoint / name, difference(std::ssize(bytes), *saved, digest));
 }
 
 std::vector<FileCheck> check_checkpoint(const fs::path& checkpoint) {

@@ -27,7 +27,7 @@ Batch make_batch(std::int64_t batch, std::vector<std::int32_t> tokens, std::vect
                  const std::vector<std::int64_t>& starts) {
   const std::int64_t time = columns_of("tokens", tokens.size(), batch);
   const std::int64_t rows = columns_of("targets", targets.size(), batch);
-  if (!starts.empty() && static_cast<std::int64_t>(starts.size()) != batch)
+  if (!starts.empty() && std::ssize(starts) != batch)
     fail<ShapeError>("make_batch: {} start flags for {} rows (one for each, or none)", starts.size(), batch);
   Batch result;
   result.scored =

@@ -34,8 +34,7 @@ struct StepInputs {
       : options(step_options), batches(step_batches) {
     const AdamScalars numbers = optimizer.scalars(options.learning_rate);
     scalars = upload_records(kCpu, &numbers, 1);
-    batches_before = Tensor::from(
-        std::vector<std::int64_t>{options.step * static_cast<std::int64_t>(batches.size())}, Shape{});
+    batches_before = Tensor::from(std::vector<std::int64_t>{options.step * std::ssize(batches)}, Shape{});
     std::int64_t scored = 0;
     for (const Batch& batch : batches) scored += batch.scored;
     for (const Batch& batch : batches) {

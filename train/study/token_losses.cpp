@@ -25,11 +25,11 @@ std::vector<std::vector<double>> token_losses(const Model& model,
     labels.back().push_back(kNotScored);
     sequences.push_back({texts[i], labels.back()});
     text_of.push_back(i);
-    plan.total += static_cast<std::int64_t>(texts[i].size()) - 1;
+    plan.total += std::ssize(texts[i]) - 1;
   }
   if (sequences.empty()) fail<ValueError>("token_losses: no text has a token to predict (at least 2 tokens)");
   ReadingOptions options;
-  options.rows = std::min<std::int64_t>(reading.rows, static_cast<std::int64_t>(sequences.size()));
+  options.rows = std::min<std::int64_t>(reading.rows, std::ssize(sequences));
   options.segment = reading.segment;
   options.pad = true;
   options.once = true;

@@ -51,7 +51,7 @@ fs::path find_folder(const std::string& path) {
 void read_cifar_file(const std::string& path, GreyImages& images) {
   const MappedFile file(path);
   const std::string_view bytes = file.bytes();
-  const auto size = static_cast<std::int64_t>(bytes.size());
+  const auto size = std::ssize(bytes);
   bool grey = size % kGreyRecord == 0, coloured = size % kColourRecord == 0;
   if (size == 0 || (!grey && !coloured))
     fail<FormatError>(

@@ -22,7 +22,7 @@ struct GreyImages {
   std::vector<std::uint8_t> labels;
   std::vector<std::uint8_t> pixels;  // 1024 each, row-major
 
-  std::int64_t count() const { return static_cast<std::int64_t>(labels.size()); }
+  std::int64_t count() const { return std::ssize(labels); }
   std::span<const std::uint8_t> image(std::int64_t i) const {
     return std::span(pixels).subspan(static_cast<std::size_t>(i * kCifarPixels), kCifarPixels);
   }

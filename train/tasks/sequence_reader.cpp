@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 
 std::int64_t length_of(const Sequence& sequence) {
-  return static_cast<std::int64_t>(sequence.tokens.size());
+  return std::ssize(sequence.tokens);
 }
 
 std::int64_t integer_at(const json& object, const char* key, const std::string& file) {
@@ -77,7 +77,7 @@ void SequenceReader::shuffle_pass(std::int64_t pass) {
 
 // Gives the row the next sequence that can be read. Returns false when there is none.
 bool SequenceReader::take_sequence(Row& row) {
-  const auto count = static_cast<std::int64_t>(sequences_.size());
+  const auto count = std::ssize(sequences_);
   for (;; ++next_) {
     if (options_.once && next_ >= count) return false;
     const std::int64_t pass = next_ / count;
@@ -158,7 +158,7 @@ json SequenceReader::save() const {
 
 void SequenceReader::load(const json& saved, const std::string& file) {
   const std::int64_t next = integer_at(saved, "next", file);
-  const auto count = static_cast<std::int64_t>(sequences_.size());
+  const auto count = std::ssize(sequences_);
   if (const std::int64_t theirs = integer_at(saved, "sequences", file); theirs != count)
     fail<ConfigError>(
         "data: {} was read from {} sequences, and there are {} (resume with the same data keys)", file,

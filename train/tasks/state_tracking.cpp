@@ -140,7 +140,7 @@ class ProgramWriter {
     return indices;
   }
   std::int64_t pick(const std::vector<std::int64_t>& from) {
-    return from[static_cast<std::size_t>(draws_.below(static_cast<std::int64_t>(from.size())))];
+    return from[static_cast<std::size_t>(draws_.below(std::ssize(from)))];
   }
 
   // Assign (kind 0), increment (1) or decrement (2), executed on `values`.
@@ -178,7 +178,7 @@ class ProgramWriter {
 
   bool conditional() {
     const std::vector<std::int64_t> set = those(values_, true);
-    const auto count = static_cast<std::int64_t>(set.size());
+    const auto count = std::ssize(set);
     const bool with_variable = draws_.below(2) == 0;
     if (count < (with_variable ? 2 : 1)) return false;
     const std::int64_t i = draws_.below(count), left = set[static_cast<std::size_t>(i)];

@@ -202,7 +202,7 @@ class CifarTask final : public Task {
       tokens.insert(tokens.end(), pixels.begin(), pixels.end());
       targets.push_back(images.labels[static_cast<std::size_t>(i)]);
     }
-    return make_batch(static_cast<std::int64_t>(chosen.size()), std::move(tokens), std::move(targets));
+    return make_batch(std::ssize(chosen), std::move(tokens), std::move(targets));
   }
 
   DataConfig config_;

@@ -97,7 +97,7 @@ class StateTrackingTask final : public Task {
                       const EvalProgress& progress) const override {
     if (options.batch < 1) fail<ValueError>("evaluate: {} rows (at least 1)", options.batch);
     const LabelledTokens& all = stream(split_of(options.split));
-    const auto fitting = static_cast<std::int64_t>(all.tokens.size()) / segment_;
+    const auto fitting = std::ssize(all.tokens) / segment_;
     const std::int64_t rows = std::clamp<std::int64_t>(fitting, 1, options.batch);
     SequenceReader reader(equal_spans({all.tokens, all.labels}, rows), whole_reading(rows));
     EvalPlan plan{.carry_state = carries_state(),
@@ -194,7 +194,7 @@ class StateTrackingTask final : public Task {
     // Examples end at different times, and a row that begins the next one while others continue must have a
     // state to begin with.
     const bool one_by_one = model.config().cold_start == "empty";
-    const auto rows = one_by_one ? std::int64_t{1} : static_cast<std::int64_t>(examples.size());
+    const auto rows = one_by_one ? std::int64_t{1} : std::ssize(examples);
     SequenceReader reader(std::move(sequences), whole_reading(rows));
     CarriedState carried;
     for (Batch batch; reader.next(batch); batch = {}) {
@@ -208,7 +208,7 @@ class StateTrackingTask final : public Task {
         const auto [sequence, position] = reader.places()[row];
         if (sequence < 0) continue;
         std::vector<std::int32_t>& answers = predicted[static_cast<std::size_t>(sequence)];
-        const auto length = static_cast<std::int64_t>(answers.size());
+        const auto length = std::ssize(answers);
         for (std::int64_t t = 0; t < std::min(segment_, length - position); ++t) {
           const double* values =
               logits.data<double>() + (static_cast<std::int64_t>(row) * segment_ + t) * classes;

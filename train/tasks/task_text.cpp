@@ -108,7 +108,7 @@ class TextTask : public Task {
   // Where the training tokens of one text end.
   // errors: ValueError when a split has fewer than one segment and one token.
   std::int64_t cut_tokens() const {
-    const auto all = static_cast<std::int64_t>(data_.tokens.size()), test = test_count(all);
+    const auto all = std::ssize(data_.tokens), test = test_count(all);
     const std::int64_t train = training_part(all, config_.data.split, segment_);
     if (test == 0) return train;
     if (all - test - train <= segment_ || test <= segment_)
@@ -164,7 +164,7 @@ class WindowsTask final : public TextTask {
                             : evaluate_random(model, tokens, options.seed, options.batches, options.batch,
                                               segment_, progress, plan);
     result.extras = measure.extras(result.loss * static_cast<double>(result.tokens));
-    const std::int64_t read = window_count(static_cast<std::int64_t>(tokens.size()), segment_) * segment_;
+    const std::int64_t read = window_count(std::ssize(tokens), segment_) * segment_;
     if (options.batches == 0 && result.tokens == read)
       add_word_perplexity(
           result, read + 1,
@@ -173,7 +173,7 @@ class WindowsTask final : public TextTask {
   }
 
  private:
-  std::int64_t length() const { return static_cast<std::int64_t>(data_.tokens.size()); }
+  std::int64_t length() const { return std::ssize(data_.tokens); }
 
   std::span<const std::int32_t> part(const std::string& split) const {
     const std::span<const std::int32_t> all = data_.tokens;
@@ -267,8 +267,7 @@ class ReadingTask final : public TextTask {
       return evaluate_last_of(model, texts, options, progress);
     }
     const std::vector<Sequence> read = sequences(options.split, options.batch);
-    SequenceReader reader(
-        read, reading(true, std::min<std::int64_t>(options.batch, static_cast<std::int64_t>(read.size()))));
+    SequenceReader reader(read, reading(true, std::min<std::int64_t>(options.batch, std::ssize(read))));
     TextMeasure measure(*data_.tokenizer);
     EvalPlan plan = plan_of(options, measure);
     plan.carry_state = carries_state();
@@ -294,9 +293,7 @@ class ReadingTask final : public TextTask {
   // Whether each file is read as a sequence of its own.
   bool separate_files() const { return !data_.files.empty(); }
   // The number of files (of one text: tokens).
-  std::int64_t all() const {
-    return separate_files() ? data_.parts() : static_cast<std::int64_t>(data_.tokens.size());
-  }
+  std::int64_t all() const { return separate_files() ? data_.parts() : std::ssize(data_.tokens); }
 
   ReadingOptions reading(bool once, std::int64_t rows) const {
     return {.rows = rows,
@@ -342,7 +339,7 @@ class ReadingTask final : public TextTask {
                                     : tokens.subspan(end);
       }
       if (split != "train") {  // training needs all its rows; an evaluation can have fewer
-        const auto fitting = static_cast<std::int64_t>(tokens.size()) / (segment_ + 1);
+        const auto fitting = std::ssize(tokens) / (segment_ + 1);
         rows = std::clamp<std::int64_t>(fitting, 1, rows);
       }
       return equal_spans({tokens, {}}, rows);
@@ -353,7 +350,7 @@ class ReadingTask final : public TextTask {
     std::vector<Sequence> found;
     for (std::int64_t i = begin; i < end; ++i) {
       found.push_back({data_.part(i), {}});
-      const auto length = static_cast<std::int64_t>(found.back().tokens.size());
+      const auto length = std::ssize(found.back().tokens);
       if (!documents_ && length <= segment_)
         fail<ValueError>(
             "data: the stream {} has {} tokens, and a segment of {} needs {} (take longer texts, or a "

@@ -91,7 +91,7 @@ TextData read_one_text(TaskArguments& arguments, std::ostream& messages) {
     name_the_file(arguments.config.data, data.tokenizer.get());
     throw;
   }
-  data.ends = {static_cast<std::int64_t>(data.tokens.size())};
+  data.ends = {std::ssize(data.tokens)};
   return data;
 }
 
@@ -104,7 +104,7 @@ TextData read_files(TaskArguments& arguments, std::ostream& messages) {
     const TextFiles found = list_text_files(folder);
     for (const TextFile& file : found.files) files.push_back({prefix + file.name, file.path});
     empty += found.empty;
-    return static_cast<std::int64_t>(found.files.size());
+    return std::ssize(found.files);
   };
   const std::optional<SplitFolder> splits = find_splits(data.name);
   if (splits && arguments.training && arguments.config.data.test > 0)
@@ -120,7 +120,7 @@ TextData read_files(TaskArguments& arguments, std::ostream& messages) {
   std::int64_t bytes = 0;
   for (const TextFile& file : files) {
     const MappedFile mapped(file.path);
-    bytes += static_cast<std::int64_t>(mapped.bytes().size());
+    bytes += std::ssize(mapped.bytes());
     digest.update(fmt::format("{} {}\n", mapped.bytes().size(), file.name));
     digest.update(mapped.bytes());
   }
@@ -145,7 +145,7 @@ TextData read_files(TaskArguments& arguments, std::ostream& messages) {
     const std::vector<std::int32_t> ids =
         read_with(file, [&](std::string_view text) { return data.tokenizer->encode(text); });
     data.tokens.insert(data.tokens.end(), ids.begin(), ids.end());
-    data.ends.push_back(static_cast<std::int64_t>(data.tokens.size()));
+    data.ends.push_back(std::ssize(data.tokens));
     data.files.push_back(file.name);
   }
   return data;

@@ -24,7 +24,7 @@ struct TextData {
   // 0: data.split and data.test cut the splits.
   std::int64_t train_parts = 0, valid_parts = 0;
 
-  std::int64_t parts() const { return static_cast<std::int64_t>(ends.size()); }
+  std::int64_t parts() const { return std::ssize(ends); }
   bool has_splits() const { return train_parts > 0; }
   std::span<const std::int32_t> part(std::int64_t index) const;
 };

@@ -166,7 +166,7 @@ void sample_batch(std::span<const std::int32_t> tokens, std::uint64_t seed, std:
                   std::int32_t* targets) {
   check_sequence("sample_batch", sequence);
   if (batch < 1) fail<ValueError>("sample_batch: batch must be at least 1: {}", batch);
-  const auto length = static_cast<std::int64_t>(tokens.size());
+  const auto length = std::ssize(tokens);
   if (length <= sequence)
     fail<ValueError>("sample_batch: too few tokens: {}, sequence {} (at least sequence + 1 are needed)",
                      length, sequence);
@@ -187,7 +187,7 @@ std::int64_t window_count(std::int64_t tokens, std::int64_t sequence) {
 
 void read_windows(std::span<const std::int32_t> tokens, std::int64_t sequence, std::int64_t first,
                   std::int64_t windows, std::int32_t* inputs, std::int32_t* targets) {
-  const std::int64_t count = window_count(static_cast<std::int64_t>(tokens.size()), sequence);
+  const std::int64_t count = window_count(std::ssize(tokens), sequence);
   if (first < 0 || windows < 0 || first > count || windows > count - first)
     fail<ValueError>("read_windows: outside the text: windows {} from {} on, of {} (sequence {})", windows,
                      first, count, sequence);

@@ -68,7 +68,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   }
 
   std::string name() const override { return kSentencePiece; }
-  std::int64_t vocab_size() const override { return static_cast<std::int64_t>(texts_.size()); }
+  std::int64_t vocab_size() const override { return std::ssize(texts_); }
   std::string model_file() const override { return model_; }
 
   std::vector<std::int32_t> encode(std::string_view text) const override {

@@ -54,7 +54,7 @@ class CharTokenizer final : public Tokenizer {
   }
 
   std::string name() const override { return "char"; }
-  std::int64_t vocab_size() const override { return static_cast<std::int64_t>(code_points_.size()); }
+  std::int64_t vocab_size() const override { return std::ssize(code_points_); }
 
   std::vector<std::int32_t> encode(std::string_view text) const override {
     std::vector<std::int32_t> ids;

@@ -37,7 +37,7 @@ Counts count_characters(const std::vector<TextFile>& files) {
   for (const TextFile& file : files) {
     const MappedFile mapped(file.path);
     const std::string_view text = mapped.bytes();
-    counts.bytes += static_cast<std::int64_t>(text.size());
+    counts.bytes += std::ssize(text);
     for (std::size_t at = 0; at < text.size();) {
       const Utf8Char character = utf8_at(text, at);
       if (character.bytes > 0) ++counts.count[character.code_point];
@@ -52,9 +52,9 @@ std::vector<bool> kept_characters(const Counts& counts, std::int64_t room, Train
   std::vector<char32_t> found;
   for (std::size_t c = 0; c < kCodePoints; ++c)
     if (counts.count[c] > 0) found.push_back(static_cast<char32_t>(c));
-  result.characters = static_cast<std::int64_t>(found.size());
+  result.characters = std::ssize(found);
   std::erase_if(found, [](char32_t c) { return is_reserved(c) || c == U' '; });
-  if (static_cast<std::int64_t>(found.size()) > room) {
+  if (std::ssize(found) > room) {
     // The most frequent first; of equally frequent ones the lower.
     std::stable_sort(found.begin(), found.end(),
                      [&](char32_t a, char32_t b) { return counts.count[a] > counts.count[b]; });
@@ -63,8 +63,7 @@ std::vector<bool> kept_characters(const Counts& counts, std::int64_t room, Train
   std::vector<bool> kept(kCodePoints);
   for (const char32_t c : found) kept[c] = true;
   kept[U' '] = true;
-  result.without_piece =
-      result.characters - static_cast<std::int64_t>(found.size()) - (counts.count[U' '] > 0 ? 1 : 0);
+  result.without_piece = result.characters - std::ssize(found) - (counts.count[U' '] > 0 ? 1 : 0);
   return kept;
 }
 
@@ -87,7 +86,7 @@ class Lines final : public sentencepiece::SentenceIterator {
       due_ += share_ * static_cast<double>(line_.size());
       if (share_ < 1 && due_ < static_cast<double>(line_.size())) continue;
       due_ -= static_cast<double>(line_.size());
-      bytes_ += static_cast<std::int64_t>(line_.size());
+      bytes_ += std::ssize(line_);
       return;
     }
     done_ = true;
