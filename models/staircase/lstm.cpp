@@ -73,4 +73,12 @@ StaircaseFamily::Segment StaircaseLstm::run_segment(const Tensor& x, const State
   return {sequence, next};
 }
 
+// A stream's state is that of a segment: h and c.
+Tensor StaircaseLstm::run_stream(const Tensor& x, State& state) const {
+  Run run;
+  Segment segment = run_segment(x, state, run);
+  state = std::move(segment.state);
+  return segment.hidden;
+}
+
 }  // namespace eddy

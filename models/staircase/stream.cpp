@@ -1,5 +1,5 @@
 // Streaming of the staircase, token by token, and the entry of every stream of the family. The baselines'
-// streams are in stream_baselines.cpp.
+// streams are in their own files.
 //
 // A stream keeps the current chunk's M rows. Row n holds, for every layer, keys and values of what pass n
 // sees: frozen chunks, chunks that were active then, and this chunk's own tokens so far.

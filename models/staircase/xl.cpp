@@ -1,5 +1,5 @@
 // Transformer-XL, ladder and universal: states, and a segment in both forms. The fast form norms the memory
-// and the layer's own rows apart, once each. Streaming is in stream_baselines.cpp.
+// and the layer's own rows apart, once each.
 #include "models/staircase/xl.h"
 
 #include <algorithm>
@@ -74,6 +74,51 @@ StaircaseFamily::Segment StaircaseXl::run_segment(const Tensor& x, const State& 
               layer.keys_values(memory.defined() ? concat({layer.normed(memory), normed}, 1) : normed), call);
   });
   return {h, next};
+}
+
+// ---- streaming, token by token: rows (stream_rows.h) of keys, values and inputs of each layer have room for
+// 2 S tokens, of which the last S are visible. When they are full, these move to a new tensor.
+
+// A stream's rows [begin, end) are the last ones of every memory, `span` at most.
+State StaircaseXl::begin_stream(const State& imported, std::int64_t batch) const {
+  const Tensor* first = imported.find("mem.0.0");
+  const std::int64_t count = first != nullptr ? first->dim(1) : 0;
+  const StreamRows rows = new_rows(repeats_ * config().layers, batch, 2 * config().span);
+  each_layer([&](const std::string& name, std::int64_t number, const StaircaseLayer& layer) {
+    if (count == 0) return;
+    const Tensor& memory = imported.get(name);
+    rows.put(number, 0, layer.keys_values(layer.normed(activation(memory))));
+    rows.put_x(number, 0, memory);
+  });
+  State stream;
+  stream.set(kStreamRows, rows.data());
+  set_stream_position(stream, {0, count});
+  return stream;
+}
+
+Tensor StaircaseXl::run_stream(const Tensor& x, State& state) const {
+  const ModelConfig& c = config();
+  const LayerCall call = call_with_positions();
+  std::vector<std::int64_t> position = stream_position(state);
+  std::int64_t &begin = position.at(0), &end = position.at(1);
+  std::vector<Tensor> outputs;
+  for (std::int64_t at = 0; at < x.dim(1);) {
+    const std::int64_t count = std::min(x.dim(1) - at, c.span);
+    const StreamRows rows = rows_with_room(state, begin, end, count);
+    Tensor h = raw::copy(raw::narrow(x, 1, at, count));
+    each_layer([&](const std::string&, std::int64_t number, const StaircaseLayer& layer) {
+      const Tensor normed = layer.normed(h);
+      rows.put(number, end, layer.keys_values(normed));
+      rows.put_x(number, end, h);
+      h = layer(h, normed, rows.keys_values(number, begin, end + count), call);
+    });
+    outputs.push_back(h);
+    at += count;
+    end += count;
+    begin = std::max(begin, end - c.span);
+    set_stream_position(state, position);
+  }
+  return outputs.size() == 1 ? outputs[0] : concat(outputs, 1);
 }
 
 }  // namespace eddy

@@ -17,7 +17,6 @@
 #include "train/program/percent_line.h"
 #include "train/run/checkpoint.h"
 #include "train/study/comparison.h"
-#include "train/study/token_losses.h"
 #include "train/tasks/task.h"
 #include "train/text/corpus.h"
 

@@ -2,10 +2,10 @@
 #include "train/run/digests.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <regex>
 #include <set>
 #include <string_view>
 
@@ -25,22 +25,12 @@ constexpr const char* kNeeded[] = {"model.safetensors", "optimizer.safetensors",
 constexpr const char* kOptional = "recurrent.safetensors";  // of models that carry a state
 
 // Reads one line; nothing when it is no such line.
-std::optional<std::pair<std::string, FileDigest>> line_of(std::string_view line) {
-  constexpr std::size_t kDigits = 32;
-  const std::size_t second = line.find("  ", kDigits + 2);
-  if (line.size() < kDigits + 2 || line.substr(kDigits, 2) != "  " || second == std::string_view::npos)
-    return std::nullopt;
-  FileDigest digest;
-  digest.hex = line.substr(0, kDigits);
-  if (digest.hex.find_first_not_of("0123456789abcdef") != std::string::npos) return std::nullopt;
-  const char* const begin = line.data() + kDigits + 2;
-  const char* const end = line.data() + second;
-  const auto [stop, error] = std::from_chars(begin, end, digest.bytes);
-  std::string name(line.substr(second + 2));
-  if (error != std::errc() || stop != end || digest.bytes < 0 || name.empty() ||
-      name.find('/') != std::string::npos)
-    return std::nullopt;
-  return std::pair{std::move(name), std::move(digest)};
+std::optional<std::pair<std::string, FileDigest>> line_of(const std::string& line) {
+  static const std::regex kLine("([0-9a-f]{32})  ([0-9]{1,18})  ([^/]+)");
+  constexpr std::size_t kLongest = 512;  // a file's name has 255 bytes at most
+  std::smatch parts;
+  if (line.size() > kLongest || !std::regex_match(line, parts, kLine)) return std::nullopt;
+  return std::pair{parts[3].str(), FileDigest{std::stoll(parts[2]), parts[1]}};
 }
 
 // The digests of a checkpoint; nothing when it has none.
@@ -54,7 +44,7 @@ std::optional<Digests> read_digests(const fs::path& checkpoint) {
   std::string_view rest = text;
   for (int number = 1; !rest.empty(); ++number) {
     const std::size_t end = rest.find('\n');
-    auto line = line_of(rest.substr(0, end));
+    auto line = line_of(std::string(rest.substr(0, end)));
     if (end == std::string_view::npos || !line || !digests.insert(std::move(*line)).second)
       fail<FormatError>("checkpoint: {} is damaged: line {} is no digest, size and name", file.string(),
                         number);

@@ -9,10 +9,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
 #include <string_view>
 #include <system_error>
@@ -53,16 +53,10 @@ std::string advice(const fs::path& whole) {
 }
 
 // The process that wrote a temporary file NAME.tmp-PROCESS-NUMBER; 0 for other names.
-pid_t writer_of(std::string_view name) {
-  const std::size_t mark = name.rfind(".tmp-");
-  if (mark == std::string_view::npos) return 0;
-  pid_t process = 0;
-  unsigned number = 0;
-  const char* const end = name.data() + name.size();
-  const auto [dash, error] = std::from_chars(name.data() + mark + 5, end, process);
-  if (error != std::errc() || process <= 0 || dash == end || *dash != '-') return 0;
-  const auto [stop, wrong] = std::from_chars(dash + 1, end, number);
-  return wrong == std::errc() && stop == end ? process : 0;
+pid_t writer_of(const std::string& name) {
+  static const std::regex kTemporary(R"(.*\.tmp-(\d{1,9})-\d{1,9})");
+  std::smatch parts;
+  return std::regex_match(name, parts, kTemporary) ? std::stoi(parts[1]) : 0;
 }
 
 // Whether a temporary file is nobody's any more: its process is gone, or had this process's number.

@@ -12,7 +12,6 @@
 #include "tests/support/threads.h"
 #include "tests/support/tiny_model.h"
 #include "train/study/comparison.h"
-#include "train/study/token_losses.h"
 
 namespace {
 
