@@ -2,9 +2,7 @@
 #include "models/classifier.h"
 
 #include "autograd/scope.h"
-#include "ops/loss/linear_cross_entropy.h"
-#include "ops/product/matmul.h"
-#include "ops/views/views.h"
+#include "ops/ops.h"
 
 namespace eddy {
 namespace {

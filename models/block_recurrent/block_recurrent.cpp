@@ -16,10 +16,7 @@
 
 #include "autograd/scope.h"
 #include "autograd/tape.h"
-#include "ops/index/gather.h"
-#include "ops/norm/rms_norm.h"
-#include "ops/pointwise/pointwise.h"
-#include "ops/views/views.h"
+#include "ops/ops.h"
 #include "tensor/base/format.h"
 
 namespace eddy {

@@ -5,14 +5,7 @@
 #include <cmath>
 
 #include "autograd/scope.h"
-#include "ops/cast/cast.h"
-#include "ops/norm/rms_norm.h"
-#include "ops/norm/unit_norm.h"
-#include "ops/pointwise/pointwise.h"
-#include "ops/product/matmul.h"
-#include "ops/product/relu_mlp.h"
-#include "ops/recurrence/gates.h"
-#include "ops/views/views.h"
+#include "ops/ops.h"
 
 namespace eddy {
 

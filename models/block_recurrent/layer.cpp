@@ -6,12 +6,7 @@
 #include <vector>
 
 #include "autograd/scope.h"
-#include "ops/norm/rms_norm.h"
-#include "ops/pointwise/dropout.h"
-#include "ops/pointwise/pointwise.h"
-#include "ops/product/matmul.h"
-#include "ops/product/relu_mlp.h"
-#include "ops/views/views.h"
+#include "ops/ops.h"
 
 namespace eddy {
 namespace {

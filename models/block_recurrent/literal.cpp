@@ -41,8 +41,7 @@
 #include "autograd/scope.h"
 #include "autograd/tape.h"
 #include "models/block_recurrent/block_recurrent.h"
-#include "ops/norm/rms_norm.h"
-#include "ops/views/views.h"
+#include "ops/ops.h"
 
 namespace eddy {
 

@@ -3,10 +3,8 @@
 
 #include "autograd/scope.h"
 #include "autograd/tape.h"
-#include "ops/attention/attention.h"
 #include "ops/cast/widen.h"
-#include "ops/pointwise/pointwise.h"
-#include "ops/views/views.h"
+#include "ops/ops.h"
 
 namespace eddy {
 MemoryEntries empty_memory(std::int64_t batch, const ModelConfig& config, Dtype dtype, Device device) {

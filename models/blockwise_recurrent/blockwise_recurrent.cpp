@@ -4,8 +4,7 @@
 #include <algorithm>
 
 #include "autograd/scope.h"
-#include "ops/attention/attention.h"
-#include "ops/attention/rotary.h"
+#include "ops/ops.h"
 #include "tensor/base/format.h"
 
 namespace eddy {

@@ -2,9 +2,7 @@
 #include "models/blockwise_recurrent/layer.h"
 
 #include "autograd/scope.h"
-#include "ops/pointwise/pointwise.h"
-#include "ops/product/matmul.h"
-#include "ops/views/views.h"
+#include "ops/ops.h"
 
 namespace eddy {
 namespace {

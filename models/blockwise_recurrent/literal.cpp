@@ -22,8 +22,7 @@
 #include "autograd/scope.h"
 #include "autograd/tape.h"
 #include "models/blockwise_recurrent/blockwise_recurrent.h"
-#include "ops/attention/rotary.h"
-#include "ops/views/views.h"
+#include "ops/ops.h"
 
 namespace eddy {
 

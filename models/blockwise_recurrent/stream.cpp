@@ -9,8 +9,7 @@
 #include "autograd/scope.h"
 #include "autograd/tape.h"
 #include "models/blockwise_recurrent/blockwise_recurrent.h"
-#include "ops/attention/attention.h"
-#include "ops/attention/rotary.h"
+#include "ops/ops.h"
 #include "tensor/base/format.h"
 
 namespace eddy {

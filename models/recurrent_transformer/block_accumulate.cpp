@@ -6,9 +6,8 @@
 
 #include "autograd/scope.h"
 #include "models/recurrent_transformer/block_variant.h"
-#include "ops/pointwise/pointwise.h"
+#include "ops/ops.h"
 #include "ops/recurrence/block_accumulate.h"
-#include "ops/views/views.h"
 
 namespace eddy {
 

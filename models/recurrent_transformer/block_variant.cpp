@@ -5,8 +5,7 @@
 
 #include "autograd/scope.h"
 #include "autograd/tape.h"
-#include "ops/pointwise/pointwise.h"
-#include "ops/views/views.h"
+#include "ops/ops.h"
 #include "tensor/base/format.h"
 
 namespace eddy {

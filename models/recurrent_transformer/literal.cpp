@@ -27,8 +27,7 @@
 #include <algorithm>
 
 #include "models/recurrent_transformer/block_variant.h"
-#include "ops/pointwise/pointwise.h"
-#include "ops/views/views.h"
+#include "ops/ops.h"
 
 namespace eddy {
 

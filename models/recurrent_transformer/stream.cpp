@@ -12,9 +12,7 @@
 
 #include "autograd/tape.h"
 #include "models/recurrent_transformer/block_variant.h"
-#include "ops/attention/attention.h"
-#include "ops/pointwise/pointwise.h"
-#include "ops/views/views.h"
+#include "ops/ops.h"
 #include "tensor/base/format.h"
 
 namespace eddy {

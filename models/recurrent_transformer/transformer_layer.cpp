@@ -2,12 +2,7 @@
 #include "models/recurrent_transformer/transformer_layer.h"
 
 #include "autograd/scope.h"
-#include "ops/attention/attention.h"
-#include "ops/attention/window_attention.h"
-#include "ops/pointwise/pointwise.h"
-#include "ops/product/matmul.h"
-#include "ops/product/relu_mlp.h"
-#include "ops/views/views.h"
+#include "ops/ops.h"
 
 namespace eddy {
 TransformerLayer::TransformerLayer(const ParamScope& scope, std::string layer_path, const ModelConfig& config)

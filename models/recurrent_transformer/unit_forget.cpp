@@ -9,8 +9,7 @@
 #include "autograd/scope.h"
 #include "models/recurrent_transformer/recurrent_transformer.h"
 #include "ops/cast/widen.h"
-#include "ops/pointwise/pointwise.h"
-#include "ops/views/views.h"
+#include "ops/ops.h"
 
 namespace eddy {
 

@@ -7,9 +7,7 @@
 #include "autograd/scope.h"
 #include "autograd/tape.h"
 #include "ops/cast/widen.h"
-#include "ops/index/gather.h"
-#include "ops/pointwise/where.h"
-#include "ops/views/views.h"
+#include "ops/ops.h"
 #include "tensor/base/format.h"
 
 namespace eddy {

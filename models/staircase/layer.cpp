@@ -7,11 +7,7 @@
 #include <vector>
 
 #include "autograd/scope.h"
-#include "ops/index/gather.h"
-#include "ops/pointwise/pointwise.h"
-#include "ops/product/matmul.h"
-#include "ops/product/relu_mlp.h"
-#include "ops/views/views.h"
+#include "ops/ops.h"
 
 namespace eddy {
 namespace {

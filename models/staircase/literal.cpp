@@ -37,8 +37,7 @@
 #include "autograd/tape.h"
 #include "models/staircase/lstm.h"
 #include "models/staircase/staircase.h"
-#include "ops/pointwise/pointwise.h"
-#include "ops/views/views.h"
+#include "ops/ops.h"
 
 namespace eddy {
 

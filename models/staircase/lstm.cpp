@@ -5,10 +5,8 @@
 
 #include "autograd/scope.h"
 #include "ops/cast/widen.h"
-#include "ops/pointwise/pointwise.h"
-#include "ops/product/matmul.h"
+#include "ops/ops.h"
 #include "ops/product/repeated_products.h"
-#include "ops/views/views.h"
 
 namespace eddy {
 namespace {
