@@ -216,8 +216,12 @@ EDDY_MOVES(MemoryTakeArgs, a.queries * (a.score_stride + 4 * a.topk * a.head_dim
 // Reads and writes the keys and values of every entry.
 EDDY_MOVES(MemoryWriteArgs, 4 * a.batch * a.size * a.width)
 
-// Reads and writes the parameter and two moments, reads the gradient.
-EDDY_MOVES(AdamArgs, 7 * a.n)
+// Reads and writes the parameter and two moments, reads the gradient; writes the rounded parameter.
+inline Cost cost_of(const AdamArgs& a) {
+  Cost cost = moved(a.dtype, 7 * a.n);
+  if (a.rounded != nullptr) cost.bytes += moved(Dtype::bf16, a.n).bytes;
+  return cost;
+}
 EDDY_MOVES(NormArgs, a.n)
 inline Cost cost_of(const ScaleArgs& a) {
   Cost cost = moved(a.dtype, a.n);

@@ -42,13 +42,23 @@ void check_step(const Tensor& params, const Tensor& grads, const Tensor& m, cons
 
 void run_adam(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
               const Tensor& segments, const AdamOptions& options, const Tensor& scalars, const Tensor& norm) {
+  // A copy of the parameters in bf16 that was equal before the step is so after it.
+  Buffer& buffer = *params.buffer();
+  Buffer* const copy = !(params.device() == kCpu) && buffer.bf16_copy_version == buffer.version()
+                           ? buffer.bf16_copy.get()
+                           : nullptr;
   wrote_in_place(params, kName);
+  if (copy != nullptr) {
+    buffer.bf16_copy_version = buffer.version();
+    copy->bump_version(kName);
+  }
   if (params.elements() == 0) return;
   adam_slot(
       params.device(),
       {params.dtype(), params.elements(), params.raw_data(), grads.raw_data(), m.raw_data(), v.raw_data(),
        static_cast<const DecaySegment*>(segments.raw_data()), record_count<DecaySegment>(segments), options,
-       static_cast<const AdamScalars*>(scalars.raw_data()), norm.defined() ? norm.data<double>() : nullptr});
+       static_cast<const AdamScalars*>(scalars.raw_data()), norm.defined() ? norm.data<double>() : nullptr,
+       copy != nullptr ? static_cast<bf16*>(copy->data()) + params.offset() : nullptr});
 }
 
 }  // namespace

@@ -104,7 +104,8 @@ struct AdamArgs {
   std::int64_t segment_count;
   AdamOptions options;
   const AdamScalars* scalars;
-  const double* norm;  // null for no clipping
+  const double* norm;       // null for no clipping
+  void* rounded = nullptr;  // on a GPU: receives p in bf16; or null
 };
 extern Slot<AdamArgs> adam_slot;
 
