@@ -36,6 +36,8 @@ class LayerNorm {
   SumAndNorm of_sum(const Tensor& x, const Tensor& delta) const {
     return add_layer_norm(x, delta, weight, bias, eps);
   }
+  // The same for delta = linear(z, matrix, shift).
+  SumAndNorm of_sum(const Tensor& x, const Tensor& z, const Tensor& matrix, const Tensor& shift = {}) const;
 
   Tensor weight, bias;
   double eps;

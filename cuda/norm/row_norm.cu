@@ -164,7 +164,7 @@ void forward(const char* name, const RowNormArgs& args) {
 // would leave most multiprocessors of a large GPU idle, so two kernels divide rows and columns instead, and
 // the second finds dy and x in the L2 cache. The number is an estimate. The choice depends on the shape
 // alone, so that the bits are the same on every GPU.
-constexpr std::int64_t kJointBlocks = 64;
+constexpr std::int64_t kJointBlocks = 32;
 
 // Launches the kernels of a backward pass that are wanted. Partial sums with a kernel of their own come
 // first, since dx may overwrite dy.

@@ -148,7 +148,7 @@ Key key_of(const GemmArgs& g) {
               (g.dtype == Dtype::f32 && tf32() ? 32 : 0) | (g.relu ? 64 : 0) | (g.sums != nullptr ? 128 : 0);
   key.align_a = alignment(g.a, key.stride_a * in);
   key.align_b = alignment(g.b, key.stride_b * in);
-  key.align_c = alignment(g.c, key.stride_c * out);
+  key.align_c = std::min(alignment(g.c, key.stride_c * out), alignment(g.addend, 0));
   key.align_bias = g.bias == nullptr ? 0 : alignment(g.bias, 0);
   return key;
 }
@@ -286,17 +286,19 @@ void run(const GemmArgs& g) {
   if (g.sums != nullptr) set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.sums);
   if (g.mask != nullptr) set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g.mask);
   const float alpha = static_cast<float>(g.alpha), beta = static_cast<float>(g.beta);
-  check_lt(cublasLtMatmul(s.handle, plan.desc.get(), &alpha, g.b, plan.b.get(), g.a, plan.a.get(), &beta, g.c,
-                          plan.c.get(), g.c, plan.c.get(), &plan.algorithm, s.workspace, kWorkspace, queue),
+  check_lt(cublasLtMatmul(s.handle, plan.desc.get(), &alpha, g.b, plan.b.get(), g.a, plan.a.get(), &beta,
+                          g.addend != nullptr ? g.addend : g.c, plan.c.get(), g.c, plan.c.get(),
+                          &plan.algorithm, s.workspace, kWorkspace, queue),
            "cublasLtMatmul");
   check_launch("gemm");
 }
 
 // Warns that some products of a kind run as separate kernels.
 void warn_separate_kernels(const GemmArgs& g) {
-  const char* const to_do = g.sums != nullptr ? "sum the gradient of a bias"
-                            : g.relu          ? "keep the mask of ReLU"
-                                              : "mask the gradient of ReLU";
+  const char* const to_do = g.addend != nullptr ? "add the residual stream"
+                            : g.sums != nullptr ? "sum the gradient of a bias"
+                            : g.relu            ? "keep the mask of ReLU"
+                                                : "mask the gradient of ReLU";
   add_warning(fmt::format(
       "cuBLASLt has no algorithm for some products that also {}: separate kernels do that", to_do));
 }
@@ -432,7 +434,7 @@ void product_supports(const ProductSupportQuery& query) {
   *query.fits = asked != Kernel::plain &&
                 (query.product == nullptr || ((!automatic || wins(*query.product)) && fits(*query.product)));
   if (automatic && *query.fits && query.product != nullptr)
-    note_kernels("products sum gradients of biases and mask those of ReLU");
+    note_kernels("products add the residual stream, sum gradients of biases and mask those of ReLU");
 }
 
 }  // namespace eddy::cuda

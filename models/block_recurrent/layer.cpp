@@ -7,6 +7,7 @@
 
 #include "autograd/scope.h"
 #include "ops/ops.h"
+#include "ops/product/fused_product.h"
 
 namespace eddy {
 namespace {
@@ -68,7 +69,8 @@ TokenHeads BlockRecurrentLayer::project(const Tensor& x, const BlockCall& call) 
 Tensor BlockRecurrentLayer::finish(const Tensor& x, const TokenHeads& heads, const KeysValues& tokens,
                                    const StateRead& read, const MemoryEntries* entries,
                                    const BlockCall& call) const {
-  Tensor read_rows;
+  const bool adds = adds_in_products(x);
+  Tensor read_rows;  // with the residual stream if `adds`
   {
     const ScopeGuard scope("attn");
     AttentionOptions options;
@@ -90,10 +92,12 @@ Tensor BlockRecurrentLayer::finish(const Tensor& x, const TokenHeads& heads, con
       mixed =
           concat({mixed, reshape(attend(q, {read.keys, read.values}, cross, call.dense), mixed.shape())}, 2);
     }
-    read_rows = linear(mixed, wo_);
+    read_rows = adds ? add_linear(x, mixed, wo_) : linear(mixed, wo_);
   }
   const ScopeGuard scope("mlp");
-  const auto [y, rows] = add_rms_norm(x, read_rows, mlp_norm_, eps_);
+  const auto [y, rows] = adds ? SumAndNorm{read_rows, rms_norm(read_rows, mlp_norm_, eps_)}
+                              : add_rms_norm(x, read_rows, mlp_norm_, eps_);
+  if (!call.drop.active()) return add_relu_mlp(y, rows, up_, {}, down_);
   return y + call.dropped(relu_mlp(rows, up_, {}, down_), path + ".post_mlp");
 }
 

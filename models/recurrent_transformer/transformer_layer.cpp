@@ -28,22 +28,29 @@ UnitRecurrenceWeights TransformerLayer::weights() const {
 
 Tensor TransformerLayer::mlp(const Tensor& z, const Tensor& attended, const DropoutSite& drop,
                              std::uint64_t call) const {
+  return mlp(mlp_norm.of_sum(z, attended), drop, call);
+}
+
+Tensor TransformerLayer::mlp(const SumAndNorm& read, const DropoutSite& drop, std::uint64_t call) const {
   const ScopeGuard scope("mlp");
-  const auto [r, rows] = mlp_norm.of_sum(z, attended);
-  return r + drop(feed_forward(rows), path + ".mlp.drop", call);
+  if (!drop.active() && !gelu_activation)
+    return add_relu_mlp(read.sum, read.norm, up.weight, up.bias, down.weight, down.bias);
+  return read.sum + drop(feed_forward(read.norm), path + ".mlp.drop", call);
 }
 
 Tensor TransformerLayer::operator()(const Tensor& z, const DropoutSite& drop, std::uint64_t call) const {
   const ScopeGuard scope(path);
-  Tensor attended;
+  SumAndNorm read;
   {
     const ScopeGuard inside("attn");
     AttentionOptions options;
     options.causal = true;
     drop.set_attention(options, path + ".attn.probabilities", call);
-    attended = drop(wo(attention_packed(wqkv(attn_norm(z)), heads, options)), path + ".attn.drop", call);
+    const Tensor mixed = attention_packed(wqkv(attn_norm(z)), heads, options);
+    read = drop.active() ? mlp_norm.of_sum(z, drop(wo(mixed), path + ".attn.drop", call))
+                         : mlp_norm.of_sum(z, mixed, wo.weight, wo.bias);
   }
-  return mlp(z, attended, drop, call);
+  return mlp(read, drop, call);
 }
 
 WindowLayer::WindowLayer(const TransformerLayer& whole, const DropoutSite& drop) : layer(whole), drop_(drop) {

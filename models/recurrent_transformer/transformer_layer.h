@@ -31,6 +31,8 @@ class TransformerLayer {
   // The parts of T, for the fast forms:
   // r + act(LN2(r) Wup^T) Wdown^T for r = z + attended,
   Tensor mlp(const Tensor& z, const Tensor& attended, const DropoutSite& drop, std::uint64_t call) const;
+  // The same from z + attended and its norm.
+  Tensor mlp(const SumAndNorm& read, const DropoutSite& drop, std::uint64_t call) const;
   // and act(rows Wup^T) Wdown^T.
   Tensor feed_forward(const Tensor& rows) const;
 

@@ -89,17 +89,16 @@ struct Vjp {
     if (!dnorm.defined()) return give_summands(dsum);
     const Rows dy = rows_of(dnorm);
     const Tensor& x = v.saved(0);
-    const auto partials = [&](bool wanted) {
-      return wanted ? Tensor::empty({norm_blocks(count), width}, compute_dtype(x), x.device()) : Tensor();
+    const auto partials = [&](int input) {
+      return partial_sums_of(v, input, norm_blocks(count), width, compute_dtype(x), x.device());
     };
-    const Tensor dweight = partials(v.sink.needs(weight)),
-                 dbias = partials(kind.centred && v.sink.needs(shift));
+    const PartialSums dweight = partials(weight), dbias = kind.centred ? partials(shift) : PartialSums();
     const auto run = [&](void* dx, float beta, const Tensor& more = {}) {
       if (count == 0 || width == 0) return;
       kind.backward(x.device(),
                     {x.dtype(), count, width, dy.data(), dy.stride, x.raw_data(), x_stride,
                      data_or_null(v.saved(1)), data_or_null(v.saved(3)), v.saved(2).raw_data(), dx, width,
-                     beta, data_or_null(dweight), data_or_null(dbias), 0, data_or_null(more)});
+                     beta, data_or_null(dweight.rows), data_or_null(dbias.rows), 0, data_or_null(more)});
     };
     if (has_delta && (v.sink.needs(0) || v.sink.needs(1))) {
       const Tensor dx = Tensor::empty(dnorm.shape(), x.dtype(), x.device());
@@ -110,7 +109,7 @@ struct Vjp {
     } else {
       run(nullptr, 0);
     }
-    give_partial_sums(v, {{weight, dweight}, {shift, dbias}});
+    add_partial_sums({dweight, dbias});
     if (!kind.centred && !has_delta && v.sink.needs(shift))  // the table
       v.sink.into(shift, [&](const Tensor& dst, float beta) { sum_into(dst, dnorm, beta); });
   }

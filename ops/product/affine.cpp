@@ -8,6 +8,7 @@
 #include "ops/pointwise/pointwise_functors.h"
 #include "ops/product/fused_product.h"
 #include "ops/product/product.h"
+#include "ops/reduce/partial_sums.h"
 #include "ops/reduce/reduce.h"
 #include "tensor/base/format.h"
 #include "tensor/transfer.h"
@@ -67,6 +68,20 @@ void give_row_product(VjpContext& v, int k, const Tensor& dy, const Tensor& x) {
   if (products.rows() >= limits.enough) v.sink.settle(k);
 }
 
+// Passes on the sum of dy over rows. On a GPU blocks of rows are summed first, as every long sum is: the sums
+// of the blocks may be deferred.
+void give_column_sums(VjpContext& v, int k, const Tensor& dy) {
+  constexpr std::int64_t kBlock = 64;
+  const std::int64_t rows = dy.dim(0), width = dy.dim(1), blocks = rows / kBlock;
+  if (dy.device() == kCpu || rows % kBlock != 0 || !dy.contiguous())
+    return v.sink.into(k, [&](const Tensor& dst, float beta) { sum_into(dst, dy, beta); });
+  const PartialSums sums = partial_sums_of(v, k, blocks, width, Dtype::f32, dy.device());
+  if (const auto& [dst, beta] = sums.to; dst.defined() && (dst.dtype() != Dtype::f32 || blocks <= 1))
+    return sum_into(dst, dy, beta);
+  sum_into(raw::reshape(sums.rows, {blocks, 1, width}), raw::reshape(dy, {blocks, kBlock, width}), 0);
+  add_partial_sums({sums});
+}
+
 }  // namespace
 
 void check_linear(const char* op, const Tensor& x, const Tensor& weight) {
@@ -83,6 +98,13 @@ void check_bias(const char* op, const Tensor& x, const Tensor& weight, const Ten
   if (bias.shape() != Shape{weight.dim(0)})
     fail<ShapeError>("{}: bias {} for weight {} (bias [out])", op, to_string(bias.shape()),
                      to_string(weight.shape()));
+}
+
+void check_residual(const char* op, const Tensor& residual, const Tensor& x, const Tensor& weight) {
+  checks::same_kind(op, x, residual);
+  if (const Shape shape = x.shape().with(-1, weight.dim(0)); residual.shape() != shape)
+    fail<ShapeError>("{}: a residual {} for a result {} (equal shapes)", op, to_string(residual.shape()),
+                     to_string(shape));
 }
 
 void check_affine(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
@@ -104,10 +126,22 @@ void relu_backward(const Tensor& dz, const Tensor& dy, const Tensor& y) {
 
 void give_weight_gradients(VjpContext& v, int weight, const Tensor& dy, const Tensor& x) {
   const int bias = weight + 1;
-  if (v.sink.needs(weight) && v.sink.needs(bias) && fuses_products(dy.device()) && dy.dim(0) > 0)
-    return multiply_and_sum(gradient_buffer(v, weight), gradient_buffer(v, bias), dy, x);
+  if (v.sink.needs(weight) && v.sink.needs(bias) && fuses_products(dy.device()) && dy.dim(0) > 0) {
+    const GradientBuffer dweight = gradient_buffer(v, weight);
+    PartialSums dbias;
+    bool direct = false;
+    const bool fused = multiply_and_sum(dweight, dy, x, [&] {
+      dbias = partial_sums_of(v, bias, 1, dy.dim(1), dweight.tensor.dtype(), dy.device());
+      // The product overwrites the sums, so it cannot add to a gradient.
+      direct = dbias.to.tensor.defined() && dbias.to.beta == 0;
+      return direct ? dbias.to.tensor : raw::reshape(dbias.rows, {dy.dim(1)});
+    });
+    if (fused) return direct ? void() : add_partial_sums({dbias});
+    multiply_into(dweight.tensor, raw::transpose(dy, 0, 1), x, dweight.beta);
+    return give_column_sums(v, bias, dy);
+  }
   if (v.sink.needs(weight)) give_row_product(v, weight, dy, x);
-  if (v.sink.needs(bias)) v.sink.into(bias, [&](const Tensor& dst, float beta) { sum_into(dst, dy, beta); });
+  if (v.sink.needs(bias)) give_column_sums(v, bias, dy);
 }
 
 }  // namespace eddy

@@ -13,6 +13,8 @@ void check_affine(const char* op, const Tensor& x, const Tensor& weight, const T
 // Checks x and the weight only, or the bias only.
 void check_linear(const char* op, const Tensor& x, const Tensor& weight);
 void check_bias(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias);
+// Checks a residual stream that x W^T is added to.
+void check_residual(const char* op, const Tensor& residual, const Tensor& x, const Tensor& weight);
 
 // x as rows, W and b, as the product reads them: with x in bf16, parameters in f32 are rounded to bf16. Their
 // gradients are taken at the rounded values and are not rounded themselves.

@@ -49,6 +49,10 @@ bool fuses_products(Device device) {
   return fits(device, nullptr);
 }
 
+bool adds_in_products(const Tensor& x) {
+  return x.dtype() == Dtype::bf16 && fuses_products(x.device());
+}
+
 Tensor multiply_relu(const Tensor& y, const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const Device device = y.device();
   if (row_major(y) && row_major(x) && row_major(weight) && (!bias.defined() || bias.contiguous())) {
@@ -79,24 +83,36 @@ void multiply_masked(const Tensor& dz, const Tensor& dy, const Tensor& weight, c
   relu_backward(dz, dz, y);
 }
 
-void multiply_and_sum(const GradientBuffer& dweight, const GradientBuffer& dbias, const Tensor& dy,
-                      const Tensor& x) {
-  const Tensor &dw = dweight.tensor, &db = dbias.tensor;
-  if (dw.dtype() == db.dtype() && row_major(dw) && row_major(dy) && row_major(x)) {
-    GemmArgs g = product_of(dw, dy, true, x, false);
-    g.beta = dweight.beta;
-    // The product overwrites the sums. To accumulate into db, it writes them to a temporary.
-    const bool direct = dbias.beta == 0 && writable(db);
-    const Tensor sums = direct ? db : Tensor::empty(db.shape(), db.dtype(), db.device());
-    g.sums = sums.raw_data();
-    if (fits(dw.device(), &g)) {
-      gemm_slot(dw.device(), g);
-      if (direct) return;
-      return dbias.beta == 0 ? raw::copy_into(db, sums) : raw::add_into(db, sums);
-    }
+void multiply_add(const Tensor& y, const Tensor& residual, const Tensor& x, const Tensor& weight,
+                  const Tensor& bias) {
+  if (row_major(y) && row_major(residual) && row_stride(residual) == row_stride(y) && row_major(x) &&
+      row_major(weight) && (!bias.defined() || bias.contiguous())) {
+    GemmArgs g = product_of(y, x, false, weight, true);
+    if (bias.defined()) g.bias = bias.raw_data();
+    g.addend = residual.raw_data();
+    g.beta = 1;
+    if (fits(y.device(), &g)) return gemm_slot(y.device(), g);
   }
-  multiply_into(dw, raw::transpose(dy, 0, 1), x, dweight.beta);
-  sum_into(db, dy, dbias.beta);
+  multiply_into(y, x, raw::transpose(weight, 0, 1), 0, bias);
+  raw::add_into(y, residual);
+}
+
+bool multiply_and_sum(const GradientBuffer& dweight, const Tensor& dy, const Tensor& x,
+                      const std::function<Tensor()>& sums_buffer) {
+  const Tensor& dw = dweight.tensor;
+  if (!row_major(dw) || !row_major(dy) || !row_major(x)) return false;
+  GemmArgs g = product_of(dw, dy, true, x, false);
+  g.beta = dweight.beta;
+  g.sums = dw.raw_data();  // only to ask
+  if (!fits(dw.device(), &g)) return false;
+  const Tensor sums = sums_buffer();
+  const Tensor written = writable(sums) && sums.dtype() == dw.dtype()
+                             ? sums
+                             : Tensor::empty(sums.shape(), dw.dtype(), dw.device());
+  g.sums = written.raw_data();
+  gemm_slot(dw.device(), g);
+  if (written.raw_data() != sums.raw_data()) raw::cast_into(sums, written);
+  return true;
 }
 
 }  // namespace eddy

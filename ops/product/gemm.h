@@ -39,6 +39,8 @@ struct GemmArgs {
   // Fusions that only some GPUs support, for one matrix. Ask product_supports_slot first (fused_product.h).
   // [m] of C's dtype, or null: receives the sum of op(A) over k, whatever beta is.
   void* sums = nullptr;
+  // Like C, or null: with beta it is added in place of C, also beside a bias.
+  const void* addend = nullptr;
   // One bit for each element of C, or null; rows lie mask_stride bits apart, a multiple of 128. With `relu`
   // the mask is written: 1 where the element is positive. Without `relu` it is read: elements with bit 0
   // become 0. Needs beta = 0.

@@ -5,7 +5,9 @@
 #include "ops/cast/widen.h"
 #include "ops/core/checks.h"
 #include "ops/core/gradient_buffer.h"
+#include "ops/pointwise/pointwise.h"
 #include "ops/product/affine.h"
+#include "ops/product/fused_product.h"
 #include "ops/product/product.h"
 #include "ops/product/repeated_products.h"
 #include "tensor/base/format.h"
@@ -115,6 +117,21 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const Affine made = affine("linear", x, weight, bias, false);
   return record("linear", {x, weight, bias}, made.y, {made.rows, made.weight},
                 [repeated = made.repeated](VjpContext& v) { affine_gradients(v, v.dy(), repeated.get()); });
+}
+
+Tensor add_linear(const Tensor& residual, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  checks::defined("add_linear", residual, "residual");
+  check_affine("add_linear", x, weight, bias);
+  check_residual("add_linear", residual, x, weight);
+  if (!fuses_products(x.device())) return residual + linear(x, weight, bias);
+  const AffineOperands operands = affine_operands(x, weight, bias);
+  const Tensor y = Tensor::empty(residual.shape(), x.dtype(), x.device());
+  multiply_add(flat_rows(y), flat_rows(residual), operands.rows, operands.weight, operands.bias);
+  return record("add_linear", {x, weight, bias, residual}, y, {operands.rows, operands.weight},
+                [](VjpContext& v) {
+                  if (v.sink.needs(3)) v.sink.give(3, v.dy());
+                  affine_gradients(v, v.dy(), nullptr);
+                });
 }
 
 Tensor linear_relu(const Tensor& x, const Tensor& weight, const Tensor& bias) {

@@ -24,6 +24,11 @@ Tensor matmul(const Tensor& a, const Tensor& b);
 // rows.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
+// Returns residual + linear(x, weight, bias), on a GPU with fused products by one product.
+// shapes, dtypes: the residual as the result.
+// grad: as linear; dresidual = dy.
+Tensor add_linear(const Tensor& residual, const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+
 // Returns max(x W^T + b, 0). The product applies the ReLU, so the values before it are not stored. Otherwise
 // as linear, except that a NaN may become 0 on a GPU.
 // grad: as linear, with dy set to 0 where the result is not positive. Saved: x, the weight and the result.

@@ -77,6 +77,23 @@ std::vector<OpSpec> matmul_specs() {
     return relu(affine_reference(x)[0]);
   };
 
+  OpSpec sum = affine;
+  sum.name = "add_linear";
+  sum.formula = "r + x W^T + b";
+  sum.run = [](const Tensors& x) { return add_linear(x[0], x[1], x[2], optional_input(x, 3)); };
+  sum.reference = [affine_reference = affine.reference](const Tensors& x) {
+    return x[0] + affine_reference({x.begin() + 1, x.end()})[0];
+  };
+  for (OpSample& sample : sum.samples) {
+    const Shape shape = sample.inputs[0].shape().with(-1, sample.inputs[1].dim(0));
+    sample.inputs.insert(sample.inputs.begin(), sample_normal(shape, "r"));
+  }
+  sum.bench = [bench = affine.bench] {
+    Tensors inputs = bench();
+    inputs.insert(inputs.begin(), sample_normal({4096, 1536}, "r"));
+    return inputs;
+  };
+
   // Weights in separate tensors; those of "stacked" are slices of one tensor.
   OpSpec joint = affine;
   joint.name = "joint_linear";
@@ -101,7 +118,7 @@ std::vector<OpSpec> matmul_specs() {
   parts.formula = "x W_1^T, x W_2^T, .. each of its own";
   parts.run = [](const Tensors& x) { return joint_linear_parts(x[0], {x.begin() + 1, x.end()}); };
   parts.reference = naive_products;
-  return {product, affine, with_relu, joint, parts};
+  return {product, affine, with_relu, sum, joint, parts};
 }
 
 }  // namespace eddy

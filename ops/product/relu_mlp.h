@@ -15,5 +15,9 @@ namespace eddy {
 // grad: as linear and linear_relu; a NaN inside may become 0 on a GPU, as in linear_relu.
 Tensor relu_mlp(const Tensor& x, const Tensor& up, const Tensor& up_bias, const Tensor& down,
                 const Tensor& down_bias = {});
+// Returns residual + relu_mlp(...), on a GPU with fused products by the second product.
+// shapes: residual as the result.
+Tensor add_relu_mlp(const Tensor& residual, const Tensor& x, const Tensor& up, const Tensor& up_bias,
+                    const Tensor& down, const Tensor& down_bias = {});
 
 }  // namespace eddy

@@ -38,7 +38,21 @@ std::vector<OpSpec> relu_mlp_specs() {
                  {"large", sample({4, 9}, 5, 6, false, 1e3)}};
   mlp.roundings = 32;
   mlp.bench = [] { return sample({4096, 384}, 1536, 384, true); };
-  return {mlp};
+
+  const auto with_residual = [](Tensors inputs) {
+    inputs.insert(inputs.begin(), sample_normal(inputs[0].shape().with(-1, inputs[2].dim(0)), "r"));
+    return inputs;
+  };
+  OpSpec sum = mlp;
+  sum.name = "add_relu_mlp";
+  sum.formula = "r + max(x Wu^T + bu, 0) Wd^T + bd";
+  sum.run = [](const Tensors& x) {
+    return add_relu_mlp(x[0], x[1], x[2], optional_input(x, 4), x[3], optional_input(x, 5));
+  };
+  sum.reference = [](const Tensors& x) { return x[0] + reference({x.begin() + 1, x.end()}); };
+  for (OpSample& one : sum.samples) one.inputs = with_residual(one.inputs);
+  sum.bench = [=] { return with_residual(sample({4096, 384}, 1536, 384, true)); };
+  return {mlp, sum};
 }
 
 }  // namespace eddy

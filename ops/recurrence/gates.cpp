@@ -60,22 +60,23 @@ void give_gradients(VjpContext& v, GateArgs args, const Shape& shape) {
     args.bias_i = v.saved(bias_i_place).raw_data();
   }
   args.bias_f = v.saved(bias_f_place).raw_data();
-  const Shape partial_shape{gate_blocks(args.rows), args.width};
   const Tensor dc = wanted(v, 0, shape, like), dz = wanted(v, 1, shape, like);
   const Tensor di = lstm ? wanted(v, 2, shape, like) : Tensor(),
                df = lstm ? wanted(v, 3, shape, like) : Tensor();
-  const Tensor bias_i = lstm ? wanted(v, bias_i_place, partial_shape, like) : Tensor();
-  const Tensor bias_f = wanted(v, bias_f_place, partial_shape, like);
+  const auto partials = [&](int input) {
+    return partial_sums_of(v, input, gate_blocks(args.rows), args.width, like.dtype(), like.device());
+  };
+  const PartialSums bias_i = lstm ? partials(bias_i_place) : PartialSums(), bias_f = partials(bias_f_place);
   const Rows dy = rows_of(v.dy());
   if (shape.elements() > 0)
     gate_backward_slot(like.device(),
                        {args.dtype, args, gate_rows(dy), data_or_null(dc), data_or_null(dz), data_or_null(di),
-                        data_or_null(df), data_or_null(bias_i), data_or_null(bias_f)});
+                        data_or_null(df), data_or_null(bias_i.rows), data_or_null(bias_f.rows)});
   if (dc.defined()) v.sink.give(0, dc);
   if (dz.defined()) v.sink.give(1, dz);
   if (di.defined()) v.sink.give(2, di);
   if (df.defined()) v.sink.give(3, df);
-  give_partial_sums(v, {{bias_i_place, bias_i}, {bias_f_place, bias_f}});
+  add_partial_sums({bias_i, bias_f});
 }
 
 }  // namespace

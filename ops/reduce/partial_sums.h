@@ -4,22 +4,27 @@
 
 #include <initializer_list>
 
-#include "autograd/node.h"
+#include "ops/core/gradient_buffer.h"
 #include "ops/core/slot.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
 
-// The gradient of an input is the sum over the rows of partials [blocks, width]; partials are undefined if it
-// is not needed.
+// Memory for rows [blocks, width] whose sum is added to the gradient `to`; both undefined if it is not needed.
+// Without `to` the rows are added later.
 struct PartialSums {
-  int input;
-  Tensor partials;
+  Tensor rows;
+  GradientBuffer to;
 };
 
-// Adds the sums of up to four partials, all of one shape and dtype, to the gradients of their inputs. On a
-// GPU one launch adds all, unless they have too many rows; otherwise sum_into adds each.
-void give_partial_sums(VjpContext& v, std::initializer_list<PartialSums> parts);
+// Returns memory for the partial sums of the gradient of an input. The caller writes the rows and then calls
+// add_partial_sums. On a GPU the rows of an input that has a gradient already are deferred: a parameter that
+// every step of a recurrence reads gets one sum for all steps.
+PartialSums partial_sums_of(VjpContext& v, int input, std::int64_t blocks, std::int64_t width, Dtype dtype,
+                            Device device);
+// Adds the sums of up to four partials, all of one shape and dtype, to their gradients. On a GPU one launch
+// adds all, unless they have too many rows; otherwise sum_into adds each.
+void add_partial_sums(std::initializer_list<PartialSums> parts);
 
 // sums[t][i] = beta[t] sums[t][i] + the sum over `blocks` rows of partials[t][row, i], t < tensors. Only on a
 // GPU.

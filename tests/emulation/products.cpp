@@ -117,7 +117,7 @@ void sum_over_k(const Desc& desc, const std::vector<float>& factor, std::int64_t
 struct Call {
   Desc desc;
   Layout a, b, d;
-  const void *at_a, *at_b;
+  const void *at_a, *at_b, *at_c;
   void* at_d;
   float alpha, beta;
 };
@@ -131,7 +131,7 @@ void multiply(const Call& call) {
     const std::vector<float> a = read(call.at_a, call.a, batch, rounded),
                              b = read(call.at_b, call.b, batch, rounded);
     std::vector<float> d(call.d.rows * call.d.columns);
-    if (call.beta != 0) d = read(call.at_d, call.d, batch, false);
+    if (call.beta != 0) d = read(call.at_c, call.d, batch, false);
     cblas_sgemm(CblasColMajor, desc.transpose_a ? CblasTrans : CblasNoTrans,
                 desc.transpose_b ? CblasTrans : CblasNoTrans, m, n, k, call.alpha, a.data(),
                 static_cast<int>(call.a.rows), b.data(), static_cast<int>(call.b.rows), call.beta, d.data(),
@@ -176,7 +176,8 @@ std::map<std::string, std::int64_t> unaligned;
 
 // Our A is the call's b.
 void note_alignment(const Call& call) {
-  if (aligned_rows(call.at_a, call.a) && aligned_rows(call.at_b, call.b) && aligned_rows(call.at_d, call.d))
+  if (aligned_rows(call.at_a, call.a) && aligned_rows(call.at_b, call.b) && aligned_rows(call.at_c, call.d) &&
+      aligned_rows(call.at_d, call.d))
     return;
   const auto k = static_cast<std::int64_t>(call.desc.transpose_a ? call.a.rows : call.a.columns);
   ++unaligned[fmt::format("[{}, {}] by [{}, {}], row strides {}, {}, {}{}", call.d.columns, k, k, call.d.rows,
@@ -260,16 +261,17 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void* alpha, const void* a,
                               cublasLtMatrixLayout_t layout_a, const void* b, cublasLtMatrixLayout_t layout_b,
-                              const void* beta, const void* c, cublasLtMatrixLayout_t, void* d,
+                              const void* beta, const void* c, cublasLtMatrixLayout_t layout_c, void* d,
                               cublasLtMatrixLayout_t layout_d, const cublasLtMatmulAlgo_t*, void*,
                               std::size_t, cudaStream_t stream) {
-  if (c != d || !allowed(*desc, *layout_d)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (layout_c != layout_d || !allowed(*desc, *layout_d)) return CUBLAS_STATUS_NOT_SUPPORTED;
   const Call call{*desc,
                   *layout_a,
                   *layout_b,
                   *layout_d,
                   a,
                   b,
+                  c,
                   d,
                   *static_cast<const float*>(alpha),
                   *static_cast<const float*>(beta)};

@@ -154,7 +154,6 @@ TEST_SUITE("device") {
     }
     CHECK(captured.graphs() == 1);
     CHECK(at(got, "cast") == at(want, "cast"));
-    CHECK(at(got, "cast") >= 1);
   }
 
   TEST_CASE("a training step launches the optimizer once for each stretch of parameters with gradients") {
@@ -237,14 +236,14 @@ TEST_SUITE("device") {
       bool dropout;
       std::int64_t forward, backward;
     };
-    const Chain chains[] = {{"block_recurrent", "fixed", "skip", false, 8, 24},
-                            {"block_recurrent", "lstm", "skip", false, 8, 25},
-                            {"block_recurrent", "fixed", "single", false, 9, 27},
-                            {"block_recurrent", "lstm", "single", false, 9, 28},
-                            {"block_recurrent", "fixed", "dual", false, 12, 34},
-                            {"block_recurrent", "lstm", "dual", false, 12, 36},
-                            {"memory_llama", "", "", false, 8, 21},
-                            {"memory_llama", "", "", true, 9, 22}};
+    const Chain chains[] = {{"block_recurrent", "fixed", "skip", false, 8, 22},
+                            {"block_recurrent", "lstm", "skip", false, 8, 23},
+                            {"block_recurrent", "fixed", "single", false, 9, 25},
+                            {"block_recurrent", "lstm", "single", false, 9, 26},
+                            {"block_recurrent", "fixed", "dual", false, 12, 30},
+                            {"block_recurrent", "lstm", "dual", false, 12, 32},
+                            {"memory_llama", "", "", false, 8, 19},
+                            {"memory_llama", "", "", true, 9, 20}};
     for (const Chain& chain : chains) {
       ModelConfig config;
       for (const ModelConfig& found : test::bf16_configs())

@@ -139,7 +139,7 @@ TEST_SUITE("device") {
   }
 
   TEST_CASE("norms of many rows agree with the CPU and repeat their bits") {
-    // More than 64 blocks of 64 rows, where dx and the sums for the parameters are one kernel.
+    // So many blocks of 64 rows that dx and the sums for the parameters are one kernel.
     const std::vector<NormCase> cases = norm_cases();
     std::vector<std::int64_t> widths = {24};  // a part of a warp to a row
     if (!kEmulated) widths = {24, 131, 520, 1032, 2056};
