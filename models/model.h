@@ -89,7 +89,7 @@ class Model {
   // errors: ShapeError unless they are [batch, time] with at least one row of one token.
   void check_tokens(const Tensor& tokens) const;
   // x in the dtype of activations: the parameters' dtype, or bf16. Models cast the inputs of
-  // layers with it; states between calls, and sums along a recurrence, stay in the parameters' dtype.
+  // layers with it; recurrent states, and sums along a recurrence, stay in the parameters' dtype.
   Tensor activation(const Tensor& x) const { return cast(x, params_.activations()); }
 
   const ModelConfig& config() const { return config_; }
@@ -107,7 +107,8 @@ class Model {
 };
 
 // Returns the configured model; its parameters are allocated but not initialised.
-// dtypes: `dtype` is that of activations and products. With bf16, parameters, gradients and states are f32.
+// dtypes: `dtype` is that of activations and products. With bf16, parameters, gradients and states are f32, but
+// keys, values and inputs of layers in a state are bf16.
 // errors: ConfigError for an unknown model or sizes that contradict each other.
 std::unique_ptr<Model> make_model(const ModelConfig& config, Dtype dtype = Dtype::f32, Device device = kCpu);
 

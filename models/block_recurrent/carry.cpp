@@ -6,7 +6,6 @@
 
 #include "autograd/tape.h"
 #include "models/block_recurrent/block_recurrent.h"
-#include "ops/cast/widen.h"
 #include "ops/pointwise/where.h"
 #include "tensor/base/format.h"
 
@@ -27,8 +26,8 @@ const Tensor& BlockRecurrent::load(const State& state, const std::string& name, 
   if (found.shape() != shape)
     fail<ShapeError>("{}: the state's {} has shape {} ({} for this model and batch)", config().model, name,
                      to_string(found.shape()), to_string(shape));
-  // A stream keeps keys and values as the layers read them.
-  if (found.dtype() != embed_.dtype() && found.dtype() != params().activations())
+  // Keys and values are kept as the layers read them.
+  if (found.dtype() != embed_.dtype() && found.dtype() != Dtype::bf16)
     fail<DtypeError>("{}: the state's {} is {} and the model {} (cast the state first)", config().model, name,
                      dtype_name(found.dtype()), dtype_name(embed_.dtype()));
   return found;
@@ -113,7 +112,7 @@ std::vector<BlockRecurrent::Carry> BlockRecurrent::load_carry(const State& state
     const std::string name = layer_name(i);
     if (cached()) {
       const auto last_block = [&](const char* which) {
-        return raw::cast(raw::narrow(load(state, name + which, rows), 1, 0, window), params().activations());
+        return activation(raw::narrow(detach(load(state, name + which, rows)), 1, 0, window));
       };
       carry[i].k = last_block(".k");
       carry[i].v = last_block(".v");
@@ -130,8 +129,8 @@ State BlockRecurrent::save_carry(const std::vector<Carry>& carry) const {
   for (std::size_t i = 0; i < carry.size(); ++i) {
     const std::string name = layer_name(i);
     if (carry[i].k.defined()) {
-      state.set(name + ".k", wide(carry[i].k));
-      state.set(name + ".v", wide(carry[i].v));
+      state.set(name + ".k", carry[i].k);
+      state.set(name + ".v", carry[i].v);
     }
     if (carry[i].state.defined()) state.set(name + ".state", carry[i].state);
     if (carry[i].memory) save_memory(state, name, *carry[i].memory);

@@ -13,7 +13,7 @@
 namespace eddy {
 
 Tensor carried(const Tensor& x) {
-  return raw::contiguous(wide(detach(x)));
+  return raw::contiguous(detach(x));
 }
 
 Tensor last_rows(const Tensor* before, const Tensor& rows, std::int64_t count) {
@@ -79,7 +79,7 @@ void StaircaseFamily::check_state_tensor(const std::string& name, const Tensor& 
     fail<ShapeError>("{}: state {} has shape {} ({}: the batch of the tokens and the model's sizes)",
                      config().model, name, to_string(tensor.shape()), wanted);
   }
-  if (tensor.dtype() != dtype())
+  if (tensor.dtype() != dtype() && tensor.dtype() != Dtype::bf16)
     fail<DtypeError>("{}: state {} is {} and the parameters are {} (one dtype; cast it first)",
                      config().model, name, dtype_name(tensor.dtype()), dtype_name(dtype()));
   if (!(tensor.device() == device()))
@@ -118,7 +118,7 @@ State StaircaseFamily::restarted(const State& state, const Tensor& start, std::i
       for (const auto& [name, tensor] : state) {
         Shape rows = tensor.shape();
         for (int axis = 1; axis < rows.rank(); ++axis) rows[axis] = 1;
-        mixed.set(name, where(raw::reshape(flags, rows), cold.get(name), tensor));
+        mixed.set(name, where(raw::reshape(flags, rows), cast(cold.get(name), tensor.dtype()), tensor));
       }
       return mixed;
     }
@@ -136,9 +136,9 @@ State StaircaseFamily::restarted(const State& state, const Tensor& start, std::i
         config().model, flagged.size(), batch, segment);
   State mixed;
   for (const auto& [name, tensor] : state) {
-    const Tensor copy = raw::copy(tensor);
+    const Tensor copy = raw::copy(tensor), from = cast(cold.get(name), tensor.dtype());
     for (const std::int64_t row : flagged)
-      raw::copy_into(raw::narrow(copy, 0, row, 1), raw::narrow(cold.get(name), 0, row, 1));
+      raw::copy_into(raw::narrow(copy, 0, row, 1), raw::narrow(from, 0, row, 1));
     mixed.set(name, copy);
   }
   return mixed;

@@ -99,7 +99,7 @@ class StaircaseFamily : public Model {
 // Whether a state is one of a stream.
 bool is_stream(const State& state);
 
-// x as part of a state: detached, row-major, and f32 where it is bf16.
+// x as part of a state: detached and row-major.
 Tensor carried(const Tensor& x);
 // The last `count` entries on axis 1 of `before` followed by `x`, or all if there are fewer, as part of a
 // state. `before` may be null.

@@ -69,12 +69,16 @@ Tensor StaircaseLayer::operator()(const Tensor& x, const Tensor& normed_x, const
   Tensor h, rows;  // the residual stream, and what the MLP reads
   {
     const ScopeGuard inside("attn");
-    const Tensor q = reshape(linear(normed_x, wq_), {batch, time, heads, head_dim});
     AttentionOptions options = call.attention;
     call.drop.set_attention(options, path + ".attn.probabilities", call.index);
-    const Tensor mixed = attend(q, context, options, call.literal);
-    const Tensor read = linear(reshape(mixed, {batch, time, heads * head_dim}), wo_);
-    const SumAndNorm sum = (prenorm_ ? mlp_norm_ : attn_norm_).of_sum(x, read);
+    const auto attended = [&] {
+      const Tensor q = reshape(linear(normed_x, wq_), {batch, time, heads, head_dim});
+      return reshape(attend(q, context, options, call.literal), {batch, time, heads * head_dim});
+    };
+    const Tensor mixed = context.k.defined()
+                             ? attended()
+                             : attention_packed(joint_linear(normed_x, {wq_, wk_, wv_}), heads, options);
+    const SumAndNorm sum = (prenorm_ ? mlp_norm_ : attn_norm_).of_sum(x, mixed, wo_);
     h = prenorm_ ? sum.sum : sum.norm;
     rows = sum.norm;
   }
@@ -83,6 +87,7 @@ Tensor StaircaseLayer::operator()(const Tensor& x, const Tensor& normed_x, const
     const Tensor u = linear_relu(rows, up_, up_bias_);
     return linear(call.drop(u, path + ".mlp.drop", call.index), down_, down_bias_);
   };
+  if (prenorm_ && !call.drop.active()) return add_relu_mlp(h, rows, up_, up_bias_, down_, down_bias_);
   const Tensor delta = call.drop.active() ? dropped() : relu_mlp(rows, up_, up_bias_, down_, down_bias_);
   return prenorm_ ? h + delta : mlp_norm_.of_sum(h, delta).norm;
 }

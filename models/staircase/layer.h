@@ -46,6 +46,7 @@ class StaircaseLayer {
   // Keys and values of normed rows [batch, keys, dim].
   KeysValues keys_values(const Tensor& normed_context) const;
   // The layer's output [batch, time, dim] for x of that shape, normed(x) and the context's keys and values.
+  // Without a context x attends to itself: queries, keys and values are then one product on a GPU.
   Tensor operator()(const Tensor& x, const Tensor& normed_x, const KeysValues& context,
                     const LayerCall& call) const;
   // The literal form: everything is computed from x and the context [batch, keys, dim] (literal.cpp).

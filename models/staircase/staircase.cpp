@@ -110,8 +110,17 @@ StaircaseFamily::Segment Staircase::run_rows(const Tensor& x, const State& state
   const auto layers = std::ssize(core_.layers);
   LayerCall call;
   call.attention.causal = true;
-  call.attention.positions = positions();
   call.drop = run.drop;
+  // The table of each call. On a GPU they are views of one tensor, so that one sum adds their gradients.
+  const Tensor table = positions();
+  std::vector<Tensor> tables(static_cast<std::size_t>((chunks + passes_ - 1) * layers), table);
+  if (!(device() == kCpu)) {
+    const Shape one = table.shape().inserted(0, 1);
+    const auto count = static_cast<std::int64_t>(tables.size());
+    tables = split(expand(reshape(table, one), one.with(0, count)), 0,
+                   std::vector<std::int64_t>(tables.size(), 1));
+    for (Tensor& part : tables) part = reshape(part, table.shape());
+  }
 
   // Keys and values of frozen chunks, per layer; chunk j (negative: of earlier segments) begins at row
   // (j + past) C.
@@ -153,12 +162,16 @@ StaircaseFamily::Segment Staircase::run_rows(const Tensor& x, const State& state
       const Tensor old = carried_rows(state, s, l);
       const Tensor seen = s >= chunks && !official() ? carried(joined(old, detach(h))) : Tensor();
       const Tensor normed = layer.normed(h);
-      KeysValues context = layer.keys_values(old.defined() ? joined(layer.normed(old), normed) : normed);
-      if (has_frozen() && frozen_end > frozen_begin) {
+      const bool sees_frozen = has_frozen() && frozen_end > frozen_begin;
+      KeysValues context;
+      if (old.defined() || sees_frozen || device() == kCpu)
+        context = layer.keys_values(old.defined() ? joined(layer.normed(old), normed) : normed);
+      if (sees_frozen) {
         const std::size_t at = static_cast<std::size_t>(l);
         context = context.with_past(frozen_keys[at].window(frozen_begin, frozen_end),
                                     frozen_values[at].window(frozen_begin, frozen_end));
       }
+      call.attention.positions = tables[static_cast<std::size_t>(s * layers + l)];
       h = layer(h, normed, context, call);
       if (s >= chunks) next.set(numbered("act", s - chunks, l), official() ? carried(h) : seen);
     }
