@@ -134,6 +134,26 @@ std::optional<JoinedPast> join_past(const char* op, const Tensor& k, const Tenso
   return joined;
 }
 
+void check_packed_keys(const char* op, const Tensor& q, const Tensor& past, const Tensor& own,
+                       std::int64_t heads) {
+  checks::floating(op, q, "q");
+  checks::same_kind(op, q, own);
+  if (q.rank() != 3) fail<ShapeError>("{}: q has shape {} ([batch, queries, dim])", op, to_string(q.shape()));
+  if (heads < 1 || q.dim(2) % heads != 0)
+    fail<ShapeError>("{}: heads must divide dim: heads {}, dim {}", op, heads, q.dim(2));
+  for (const auto& [name, rows] : {std::pair{"own", &own}, std::pair{"past", &past}}) {
+    if (!rows->defined()) continue;
+    checks::same_kind(op, q, *rows);
+    if (rows->rank() != 3 || rows->dim(0) != q.dim(0) || rows->dim(2) != 2 * q.dim(2))
+      fail<ShapeError>("{}: {} has shape {} and q {} ([batch, rows, 2 dim])", op, name,
+                       to_string(rows->shape()), to_string(q.shape()));
+  }
+}
+
+Tensor readable(const Tensor& x) {
+  return !x.defined() || x.dim(-1) <= 1 || x.strides()[x.rank() - 1] == 1 ? x : raw::copy(x);
+}
+
 AttentionBand attention_band(const AttentionOptions& options) {
   return apply_causal(options.band, options.causal);
 }
@@ -153,11 +173,6 @@ bool attention_reads_past(const Device& device) {
 }
 
 namespace {
-
-// x, or a copy whose last axis has stride 1.
-Tensor readable(const Tensor& x) {
-  return !x.defined() || x.dim(-1) <= 1 || x.strides()[x.rank() - 1] == 1 ? x : raw::copy(x);
-}
 
 AttentionStrides strides_of(const Tensor& x) {
   return {x.strides()[0], x.strides()[1], x.strides()[2]};
@@ -367,31 +382,33 @@ Tensor mix(const Form& form, const std::vector<Tensor>& inputs, std::int64_t hea
   detail::check_attention(form.op, given.q, given.k, given.v, all);
   std::vector<Tensor> saved;
   for (const Tensor& x : inputs)
-    saved.push_back(static_cast<int>(saved.size()) == form.head_scale ? contiguous_or_none(x) : readable(x));
+    saved.push_back(static_cast<int>(saved.size()) == form.head_scale ? contiguous_or_none(x)
+                                                                      : detail::readable(x));
   const Mixed mixed = forward(form.parts(saved, heads), options);
   saved.insert(saved.end(), {mixed.output, mixed.log_sum});
   const Tensor y = raw::reshape(mixed.output, shape);
-  record_many(
-      form.op, inputs, {y}, saved,
-      [plain = without_tensors(options), form, heads,
-       count = static_cast<int>(inputs.size())](VjpContext& v) {
-        std::vector<Tensor> x, gradients;
-        const GradientBuffer dhead_scale =
-            form.head_scale < 0 ? GradientBuffer{} : gradient_buffer(v, form.head_scale);
-        for (int i = 0; i < count; ++i) {
-          x.push_back(v.saved(i));
-          gradients.push_back(i == form.head_scale ? dhead_scale.tensor
-                              : v.sink.needs(i)    ? Tensor::empty(x[i].shape(), x[i].dtype(), x[i].device())
-                                                   : Tensor());
-        }
-        const Tensor &output = v.saved(count), &dy = v.dy();
-        const Tensor doutput =
-            dy.shape() == output.shape() ? readable(dy) : raw::reshape(raw::contiguous(dy), output.shape());
-        backward_into(form.parts(x, heads), {output, v.saved(count + 1)}, doutput, plain,
-                      form.parts(gradients, heads), dhead_scale.beta);
-        for (int i = 0; i < count; ++i)
-          if (i != form.head_scale && gradients[i].defined()) v.sink.give(i, gradients[i]);
-      });
+  record_many(form.op, inputs, {y}, saved,
+              [plain = without_tensors(options), form, heads,
+               count = static_cast<int>(inputs.size())](VjpContext& v) {
+                std::vector<Tensor> x, gradients;
+                const GradientBuffer dhead_scale =
+                    form.head_scale < 0 ? GradientBuffer{} : gradient_buffer(v, form.head_scale);
+                for (int i = 0; i < count; ++i) {
+                  x.push_back(v.saved(i));
+                  gradients.push_back(i == form.head_scale ? dhead_scale.tensor
+                                      : v.sink.needs(i)
+                                          ? Tensor::empty(x[i].shape(), x[i].dtype(), x[i].device())
+                                          : Tensor());
+                }
+                const Tensor &output = v.saved(count), &dy = v.dy();
+                const Tensor doutput = dy.shape() == output.shape()
+                                           ? detail::readable(dy)
+                                           : raw::reshape(raw::contiguous(dy), output.shape());
+                backward_into(form.parts(x, heads), {output, v.saved(count + 1)}, doutput, plain,
+                              form.parts(gradients, heads), dhead_scale.beta);
+                for (int i = 0; i < count; ++i)
+                  if (i != form.head_scale && gradients[i].defined()) v.sink.give(i, gradients[i]);
+              });
   return y;
 }
 
@@ -431,19 +448,7 @@ Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOp
 Tensor attention_packed_keys(const Tensor& q, const Tensor& past, const Tensor& own, std::int64_t heads,
                              const AttentionOptions& options) {
   const char* const op = "attention_packed_keys";
-  checks::floating(op, q, "q");
-  checks::same_kind(op, q, own);
-  if (past.defined()) checks::same_kind(op, q, past);
-  if (q.rank() != 3) fail<ShapeError>("{}: q has shape {} ([batch, queries, dim])", op, to_string(q.shape()));
-  if (heads < 1 || q.dim(2) % heads != 0)
-    fail<ShapeError>("{}: heads must divide dim: heads {}, dim {}", op, heads, q.dim(2));
-  const auto check_rows = [&](const char* name, const Tensor& rows) {
-    if (rows.rank() != 3 || rows.dim(0) != q.dim(0) || rows.dim(2) != 2 * q.dim(2))
-      fail<ShapeError>("{}: {} has shape {} and q {} ([batch, rows, 2 dim])", op, name,
-                       to_string(rows.shape()), to_string(q.shape()));
-  };
-  check_rows("own", own);
-  if (past.defined()) check_rows("past", past);
+  detail::check_packed_keys(op, q, past, own, heads);
   if (has_past(options) || options.head_scale.defined() || options.bias.defined() ||
       options.positions.defined())
     fail<ValueError>("{}: options with tensors, which are for attention (band, scale and dropout are taken)",

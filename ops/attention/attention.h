@@ -97,6 +97,12 @@ AttentionOptions with_wide_tables(AttentionOptions options);
 // errors: those of attention, naming `op`.
 void check_attention(const char* op, const Tensor& q, const Tensor& k, const Tensor& v,
                      const AttentionOptions& options);
+// The checks of q and of keys and values side by side in rows, `past` (which may be undefined) and `own`.
+// errors: ShapeError, DtypeError and DeviceError, naming `op`.
+void check_packed_keys(const char* op, const Tensor& q, const Tensor& past, const Tensor& own,
+                       std::int64_t heads);
+// x, or a copy whose last axis has stride 1.
+Tensor readable(const Tensor& x);
 // The visible distances: the band, limited by `causal`.
 AttentionBand attention_band(const AttentionOptions& options);
 // The factor of the scores.

@@ -21,23 +21,10 @@ constexpr std::int64_t kLeastBatch = kWindowLanes / 4;
 constexpr std::int64_t kMostPairs = 1 << 14;
 
 void check(const Tensor& q, const Tensor& past, const Tensor& own, const WindowAttentionOptions& options) {
-  checks::floating("window_attention", q, "q");
-  checks::same_kind("window_attention", q, own);
-  if (past.defined()) checks::same_kind("window_attention", q, past);
-  if (q.rank() != 3)
-    fail<ShapeError>("window_attention: q has shape {} ([batch, queries, dim])", to_string(q.shape()));
-  const auto check_rows = [&](const char* name, const Tensor& rows) {
-    if (rows.rank() != 3 || rows.dim(0) != q.dim(0) || rows.dim(2) != 2 * q.dim(2))
-      fail<ShapeError>("window_attention: {} has shape {} and q {} ([batch, rows, 2 dim])", name,
-                       to_string(rows.shape()), to_string(q.shape()));
-  };
-  check_rows("own", own);
-  if (past.defined()) check_rows("past", past);
+  detail::check_packed_keys("window_attention", q, past, own, options.heads);
   if (q.dim(1) > own.dim(1))
     fail<ShapeError>("window_attention: {} queries and {} own rows (each query is one of the own rows)",
                      q.dim(1), own.dim(1));
-  if (options.heads < 1 || q.dim(2) % options.heads != 0)
-    fail<ShapeError>("window_attention: heads must divide dim: heads {}, dim {}", options.heads, q.dim(2));
   if (!(options.dropout >= 0 && options.dropout < 1))
     fail<ValueError>("window_attention: dropout {} (at least 0 and below 1)", options.dropout);
 }
@@ -50,11 +37,6 @@ Tensor by_attention(const Tensor& q, const Tensor& past, const Tensor& own,
   attention_options.dropout = options.dropout;
   attention_options.dropout_key = options.dropout_key;
   return attention_packed_keys(q, past, own, options.heads, attention_options);
-}
-
-// x, or a copy whose last axis has stride 1.
-Tensor readable(const Tensor& x) {
-  return !x.defined() || x.dim(2) <= 1 || x.strides()[2] == 1 ? x : raw::copy(x);
 }
 
 WindowRows rows_in(const Tensor& x) {
@@ -105,7 +87,8 @@ Tensor window_attention(const Tensor& q_any, const Tensor& past_any, const Tenso
       q_any.dim(1) * keys > kMostPairs)
     return by_attention(q_any, past_any, own_any, options);
 
-  const Tensor q = readable(q_any), past = readable(past_any), own = readable(own_any);
+  const Tensor q = detail::readable(q_any), past = detail::readable(past_any),
+               own = detail::readable(own_any);
   const Tensor output = Tensor::empty(q.shape(), q.dtype());
   const std::int64_t groups = (q.dim(0) + kWindowLanes - 1) / kWindowLanes;
   const Tensor log_sum = Tensor::empty({groups, options.heads, q.dim(1), kWindowLanes}, q.dtype());
