@@ -124,14 +124,14 @@ void backward_tile(const Item<T, F>& item, const AttentionBackwardArgs& gradient
   const AttentionStrides strides = item.output_strides();
   // Factors: of products over head_size, of products over the rows, and gradients of scores for products over keys
   // and distances. Those that are not rounded are all the same.
-  constexpr bool kRounds = kInner<F> > 1;
+  constexpr bool kRounds = kInner < F >> 1;
   F *const q = item.factors_at(at.q), *const doutput = item.factors_at(at.doutput),
-    *const q_across = item.factors_at(kRounds ? at.q_across : at.q),
-    *const doutput_across = item.factors_at(kRounds ? at.doutput_across : at.doutput),
-    *const p_across = item.factors_at(at.scores), *const ds_across = item.factors_at(at.dscores),
-    *const ds_along = item.factors_at(kRounds ? at.rounded : at.dscores),
-    *const skewed_across = item.factors_at(at.skewed),
-    *const skewed_along = item.factors_at(kRounds ? at.rounded_skewed : at.skewed);
+           *const q_across = item.factors_at(kRounds ? at.q_across : at.q),
+           *const doutput_across = item.factors_at(kRounds ? at.doutput_across : at.doutput),
+           *const p_across = item.factors_at(at.scores), *const ds_across = item.factors_at(at.dscores),
+           *const ds_along = item.factors_at(kRounds ? at.rounded : at.dscores),
+           *const skewed_across = item.factors_at(at.skewed),
+           *const skewed_along = item.factors_at(kRounds ? at.rounded_skewed : at.skewed);
 
   item.pack_query_side(args.q, args.q_strides, rows, q, q_across);
   item.pack_query_side(gradient.doutput, gradient.doutput_strides, rows, doutput, doutput_across);
@@ -422,8 +422,8 @@ void backward_in(const AttentionBackwardArgs& gradient) {
         sums.bias = parts + at.dbias + head * at.bias_row;
         for (std::int64_t i = 0; i < call.group * at.bias_row; ++i) sums.bias[i] = T(0);
       }
-      backward_item(Item<T, F>(call, rank, index, index + 1 < end ? index + 1 : index + args.threads), gradient,
-                    sums);
+      backward_item(Item<T, F>(call, rank, index, index + 1 < end ? index + 1 : index + args.threads),
+                    gradient, sums);
     }
   });
   write_tables(call, gradient);

@@ -15,8 +15,6 @@
 // of the scores is shifted back ("skewed") and goes through the same products.
 #pragma once
 
-#include <type_traits>
-
 #include "ops/attention/attention_scratch.h"
 #include "ops/attention/attention_tile.h"
 #include "ops/cpu/isa.h"
@@ -310,7 +308,8 @@ struct Item {
                     across + r / 2 * layout.row);
       }
     }
-    for (std::int64_t i = rows.count * layout.row; i < rows.blocks * kRows * layout.row; ++i) packed[i] = F(0);
+    for (std::int64_t i = rows.count * layout.row; i < rows.blocks * kRows * layout.row; ++i)
+      packed[i] = F(0);
   }
 
   // Rounds the first `columns` columns of a score tile to pairs of neighbours in a row, or of neighbouring rows: the
@@ -353,8 +352,8 @@ struct Item {
     const T* const keys = at(right, strides, rows.key_begin, kv_head);
     for (std::int64_t t = rows.visible_begin; t < rows.visible_end; ++t)
       for (std::int64_t r = 0; r < rows.count; ++r)
-        result[r * layout.score_row + t] = dot(at(left, left_strides, rows.query[r], rows.head[r]),
-                                               keys + t * strides.time, args.head_size);
+        result[r * layout.score_row + t] =
+            dot(at(left, left_strides, rows.query[r], rows.head[r]), keys + t * strides.time, args.head_size);
     for (std::int64_t r = rows.count; r < rows.blocks * kRows; ++r)
       zero_unseen(result + r * layout.score_row, rows.visible_begin, rows.visible_begin, rows.visible_begin,
                   rows.visible_end);
@@ -392,15 +391,7 @@ struct Item {
   }
 };
 
-// The factors of a call's products in bf16, where this level has them; else T.
-#if defined(__AVX512F__)
-template <class T>
-using RoundedFactor = std::conditional_t<sizeof(T) == sizeof(Pair), Pair, T>;
-#else
-template <class T>
-using RoundedFactor = T;
-#endif
-// Whether a call takes them: not with so few rows that its keys are read in place.
+// Whether a call's products round: not with so few rows that its keys are read in place.
 template <class T>
 bool rounds_factors(const AttentionArgs& args) {
   return kInner<RoundedFactor<T>> > 1 && rounds_products() &&

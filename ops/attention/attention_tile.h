@@ -40,16 +40,6 @@ inline constexpr std::int64_t kLanes = Vector<T>::lanes;
 // Columns of a panel of a transposed operand.
 template <class T>
 inline constexpr std::int64_t kPanel = kLanes<T>* kVectors;
-// Elements of the inner axis in a factor.
-template <class F>
-inline constexpr std::int64_t kInner = 1;
-template <>
-inline constexpr std::int64_t kInner<Pair> = 2;
-// The factors that hold `elements` of the inner axis; the last one may be padded with a zero.
-template <class F>
-EDDY_INLINE std::int64_t factors(std::int64_t elements) {
-  return (elements + kInner<F> - 1) / kInner<F>;
-}
 
 #if defined(__AVX512F__)
 #pragma GCC push_options

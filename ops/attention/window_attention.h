@@ -80,7 +80,7 @@ EDDY_INLINE std::int64_t window_attention_scratch(const WindowAttentionArgs& arg
   const std::int64_t width = window_attention_span(args.heads, args.head_size) * args.head_size;
   const std::int64_t keys = (args.past + args.own + 3) / 4 * 4;
   return kWindowLanes *
-         (3 * args.queries * width + 4 * keys * width + 2 * args.queries * keys + 3 * keys + 4);
+         (3 * (args.queries + 1) * width + 4 * keys * width + 2 * args.queries * keys + 3 * keys + 4);
 }
 
 }  // namespace eddy
