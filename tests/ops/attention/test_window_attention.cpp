@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -48,46 +49,68 @@ Tensor by_attention(const Inputs& in, std::int64_t heads, double dropout = 0, Ra
   return reshape(attention(by_head(in.q), by_head(parts[0]), by_head(parts[1]), options), in.q.shape());
 }
 
+struct Case {
+  std::int64_t batch, queries, own, past, dim, heads;
+};
+const std::vector<Case> kCases{
+    {1, 3, 3, 4, 8, 2},      {3, 3, 5, 0, 8, 4},   {4, 5, 5, 7, 12, 3},  {15, 1, 1, 0, 8, 1},
+    {16, 6, 6, 6, 32, 4},    {17, 7, 9, 5, 32, 2}, {33, 2, 2, 3, 40, 5}, {5, 1, 8, 8, 96, 6},
+    {4, 100, 100, 100, 4, 1}};  // more pairs than the lanes' kernel takes
+
+// The result and the gradients of all inputs.
+std::vector<Tensor> run(const Inputs& in, std::int64_t heads, bool window) {
+  std::vector<Tensor> leaves;
+  const auto leaf = [&](const Tensor& x) {
+    if (!x.defined()) return x;
+    leaves.push_back(require_grad(raw::alias(x)));
+    return leaves.back();
+  };
+  const Inputs tracked{leaf(in.q), leaf(in.past), leaf(in.own)};
+  WindowAttentionOptions options;
+  options.heads = heads;
+  const Tensor y =
+      window ? window_attention(tracked.q, tracked.past, tracked.own, options) : by_attention(tracked, heads);
+  backward(y, raw::cast(sample_normal(y.shape(), "cotangent"), y.dtype()));
+  std::vector<Tensor> results{detach(y)};
+  for (const Tensor& x : leaves) results.push_back(grad(x));
+  return results;
+}
+
 }  // namespace
 
 TEST_CASE("window attention equals attention over both parts for every batch and width of head") {
-  struct Case {
-    std::int64_t batch, queries, own, past, dim, heads;
-  };
-  for (const Case& c :
-       std::vector<Case>{{1, 3, 3, 4, 8, 2},
-                         {3, 3, 5, 0, 8, 4},
-                         {4, 5, 5, 7, 12, 3},
-                         {15, 1, 1, 0, 8, 1},
-                         {16, 6, 6, 6, 32, 4},
-                         {17, 7, 9, 5, 32, 2},
-                         {33, 2, 2, 3, 40, 5},
-                         {5, 1, 8, 8, 96, 6},
-                         {4, 100, 100, 100, 4, 1}}) {  // more pairs than the lanes' kernel takes
+  for (const Case& c : kCases) {
     CAPTURE(c.batch);
     CAPTURE(c.dim);
     const Inputs in = inputs(c.batch, c.queries, c.own, c.past, c.dim);
-    const auto run = [&](bool window) {
-      std::vector<Tensor> leaves;
-      const auto leaf = [&](const Tensor& x) {
-        if (!x.defined()) return x;
-        leaves.push_back(require_grad(raw::alias(x)));
-        return leaves.back();
-      };
-      const Inputs tracked{leaf(in.q), leaf(in.past), leaf(in.own)};
-      WindowAttentionOptions options;
-      options.heads = c.heads;
-      const Tensor y = window ? window_attention(tracked.q, tracked.past, tracked.own, options)
-                              : by_attention(tracked, c.heads);
-      backward(y, sample_normal(y.shape(), "cotangent"));
-      std::vector<Tensor> results{detach(y)};
-      for (const Tensor& x : leaves) results.push_back(grad(x));
-      return results;
-    };
-    const std::vector<Tensor> got = run(true), wanted = run(false);
+    const std::vector<Tensor> got = run(in, c.heads, true), wanted = run(in, c.heads, false);
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       CAPTURE(i);
       CHECK(largest_difference(got[i], wanted[i]) <= 1e-12);  // some hundred terms of order 1, of 1e-16 each
+    }
+  }
+}
+
+TEST_CASE("window attention with rounded factors is near attention in f64") {
+  for (const Case& c : kCases) {
+    CAPTURE(c.batch);
+    CAPTURE(c.dim);
+    const auto rounded_to = [](const Tensor& x, Dtype dtype) {
+      return x.defined() ? raw::cast(raw::cast(x, Dtype::bf16), dtype) : x;
+    };
+    const Inputs in = inputs(c.batch, c.queries, c.own, c.past, c.dim);
+    const auto in_as = [&](Dtype dtype) {
+      return Inputs{rounded_to(in.q, dtype), rounded_to(in.past, dtype), rounded_to(in.own, dtype)};
+    };
+    const std::vector<Tensor> wanted = run(in_as(Dtype::f64), c.heads, false);
+    const RoundedProducts rounded;
+    if (!rounded.on()) return;
+    const std::vector<Tensor> got = run(in_as(Dtype::f32), c.heads, true);
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      double largest = 1;
+      for (const double x : numbers(wanted[i])) largest = std::max(largest, std::abs(x));
+      CAPTURE(i);
+      CHECK(largest_difference(raw::cast(got[i], Dtype::f64), wanted[i]) <= largest * 0x1p-6);
     }
   }
 }
