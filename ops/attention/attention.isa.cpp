@@ -93,7 +93,7 @@ void forward_tile(const Item<T, F>& item, const Rows& rows, std::int64_t key_cou
     }
     zero_unseen(scores + r * at.score_row, rows.visible_begin / kInner<F> * kInner<F>, rows.see_begin[r],
                 rows.see_end[r], rows.visible_end);
-    if constexpr (kInner < F >> 1)
+    if constexpr (kInner<F> != 1)
       round_row(scores + r * at.score_row, rows.visible_end, item.factors_at(at.scores) + r * at.score_row);
   }
 

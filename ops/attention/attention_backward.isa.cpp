@@ -124,7 +124,7 @@ void backward_tile(const Item<T, F>& item, const AttentionBackwardArgs& gradient
   const AttentionStrides strides = item.output_strides();
   // Factors: of products over head_size, of products over the rows, and gradients of scores for products over keys
   // and distances. Those that are not rounded are all the same.
-  constexpr bool kRounds = kInner < F >> 1;
+  constexpr bool kRounds = kInner<F> != 1;
   F *const q = item.factors_at(at.q), *const doutput = item.factors_at(at.doutput),
            *const q_across = item.factors_at(kRounds ? at.q_across : at.q),
            *const doutput_across = item.factors_at(kRounds ? at.doutput_across : at.doutput),

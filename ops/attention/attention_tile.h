@@ -32,7 +32,7 @@ inline constexpr std::int64_t kRows = 6;
 template <class T>
 struct Vector {
   static constexpr int lanes = kVectorBytes / static_cast<int>(sizeof(T));
-  typedef T type __attribute__((vector_size(kVectorBytes)));
+  typedef T type __attribute__((vector_size(kVectorBytes), may_alias));
   typedef T loose __attribute__((vector_size(kVectorBytes), aligned(sizeof(T)), may_alias));
 };
 template <class T>

@@ -13,10 +13,8 @@
 //   backward       3.1 (11.1)     3.6 (13.9)
 #include "ops/attention/window_attention.h"
 
-#include "ops/cpu/bf16_pairs.h"
+#include "ops/attention/attention_tile.h"
 #include "ops/cpu/isa.h"
-#include "ops/cpu/philox_words.h"
-#include "ops/cpu/transpose.h"
 #include "ops/cpu/vec_math.h"
 #include "tensor/threads/thread_pool.h"
 
@@ -28,28 +26,13 @@
 namespace eddy::EDDY_ISA {
 namespace {
 
-// Lanes are those of one register: 16 with AVX-512, fewer elsewhere.
-#if defined(__AVX512F__)
-constexpr std::int64_t kVectorBytes = 64;
-constexpr int kChannels = 8;
-#elif defined(__AVX2__)
-constexpr std::int64_t kVectorBytes = 32;
-constexpr int kChannels = 4;
-#else
-constexpr std::int64_t kVectorBytes = 16;
-constexpr int kChannels = 4;
-#endif
+using attention_tile::kLanes, attention_tile::Vector;
 
-template <class T>
-constexpr std::int64_t kLanes = kVectorBytes / static_cast<std::int64_t>(sizeof(T));
+// Lanes are those of one register: 16 with AVX-512, fewer elsewhere. Channels are summed so many at a time.
+constexpr int kChannels = 2 * attention_tile::kVectors;
 template <class T>
 constexpr bool kTurns = kLanes<T> == 16;
 
-template <class T>
-struct Vector {
-  typedef T type __attribute__((vector_size(kVectorBytes), may_alias));
-  typedef T loose __attribute__((vector_size(kVectorBytes), aligned(sizeof(T)), may_alias));
-};
 template <class T>
 using V = typename Vector<T>::type;
 
@@ -68,7 +51,7 @@ template <class T, class F>
 EDDY_INLINE void round_pair([[maybe_unused]] const V<T>& first, [[maybe_unused]] const V<T>& second,
                             [[maybe_unused]] V<F>* to) {
 #if defined(__AVX512F__)
-  if constexpr (kInner < F >> 1) *to = reinterpret_cast<V<Pair>>(bf16::pairs_of(first, second));
+  if constexpr (kInner<F> != 1) *to = reinterpret_cast<V<Pair>>(bf16::pairs_of(first, second));
 #endif
 }
 
@@ -183,7 +166,7 @@ struct Item {
   Group group;
   std::int64_t d, width, keys, padded;
   V<T>*q, *k, *v, *other, *dq, *dk, *dv, *weights, *slopes, *row, *keep;
-  static constexpr bool kRounds = kInner<F> > 1;
+  static constexpr bool kRounds = kInner<F> != 1;
 
   Item(const WindowAttentionArgs& a, std::int64_t index, std::int64_t rank) : args(a) {
     const std::int64_t span = window_attention_span(a.heads, a.head_size),
@@ -458,7 +441,7 @@ EDDY_INLINE void each_item_in(const WindowAttentionArgs& args, Work&& work) {
 }
 template <class T, class Work>
 EDDY_INLINE void each_item(const WindowAttentionArgs& args, Work&& work) {
-  if (kInner < RoundedFactor < T >>> 1 && rounds_products() && args.head_size % 2 == 0)
+  if (kInner<RoundedFactor<T>> != 1 && rounds_products() && args.head_size % 2 == 0)
     return each_item_in<T, RoundedFactor<T>>(args, work);
   each_item_in<T, T>(args, work);
 }

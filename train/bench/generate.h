@@ -8,7 +8,7 @@
 // A GPU replays the token of a recurrent model from a graph (train/step/recorder.h).
 //
 // Models of the family recurrent_transformer need not compute the tokens before. The cache is filled with
-// random keys and values, the position is set to the length, and some tokens are timed there, each from the
+// one number, the position is set to the length, and some tokens are timed there, each from the
 // same state. Models of the other families read all tokens from the first one on; timed tokens start at the
 // length and continue by whole windows, chunks or segments.
 #pragma once
