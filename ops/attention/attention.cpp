@@ -11,7 +11,6 @@
 #include "ops/cast/widen.h"
 #include "ops/core/checks.h"
 #include "ops/core/gradient_buffer.h"
-#include "ops/core/optional_tensor.h"
 #include "ops/views/views.h"
 #include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"

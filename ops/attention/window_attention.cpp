@@ -7,7 +7,6 @@
 #include "ops/attention/attention.h"
 #include "ops/cast/widen.h"
 #include "ops/core/checks.h"
-#include "ops/core/optional_tensor.h"
 #include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"
 

@@ -49,3 +49,17 @@ inline void parameter(const char* op, const Tensor& x, const Tensor& p) {
 }
 
 }  // namespace eddy::checks
+
+namespace eddy {
+
+// Operands that may be left out: an undefined tensor stands for none.
+inline void* data_or_null(const Tensor& x) {
+  return x.defined() ? x.raw_data() : nullptr;
+}
+
+// x, contiguous; undefined if x is.
+inline Tensor contiguous_or_none(const Tensor& x) {
+  return x.defined() ? raw::contiguous(x) : x;
+}
+
+}  // namespace eddy

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "ops/core/checks.h"
-#include "ops/core/optional_tensor.h"
 #include "ops/cpu/isa.h"
 #include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"

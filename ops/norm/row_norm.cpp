@@ -5,7 +5,6 @@
 #include "autograd/tape.h"
 #include "ops/cast/widen.h"
 #include "ops/core/checks.h"
-#include "ops/core/optional_tensor.h"
 #include "ops/core/rows.h"
 #include "ops/norm/layer_norm.h"
 #include "ops/norm/rms_norm.h"

@@ -1,4 +1,4 @@
-#include "ops/product/affine.h"
+#include "ops/product/product.h"
 
 #include "autograd/tape.h"
 #include "ops/cast/widen.h"
@@ -7,7 +7,6 @@
 #include "ops/pointwise/pointwise.h"
 #include "ops/pointwise/pointwise_functors.h"
 #include "ops/product/fused_product.h"
-#include "ops/product/product.h"
 #include "ops/reduce/partial_sums.h"
 #include "ops/reduce/reduce.h"
 #include "tensor/base/format.h"

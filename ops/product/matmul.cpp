@@ -6,7 +6,6 @@
 #include "ops/core/checks.h"
 #include "ops/core/gradient_buffer.h"
 #include "ops/pointwise/pointwise.h"
-#include "ops/product/affine.h"
 #include "ops/product/fused_product.h"
 #include "ops/product/product.h"
 #include "ops/product/repeated_products.h"

@@ -1,7 +1,9 @@
-// Products into existing memory, without gradients. matmul, linear and the ops with a fused product are built
-// on them.
+// Products into existing memory, without gradients, on which matmul, linear and the ops with a fused product are
+// built; and what linear, linear_relu and relu_mlp share: operands, checks and gradients of z = x W^T + b, without
+// a tape node.
 #pragma once
 
+#include "autograd/node.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
@@ -24,5 +26,30 @@ Tensor readable_by_gemm(const Tensor& x);
 // Returns x [..., width] as [rows, width], row-major.
 // aliasing: x's storage, or a copy if x is not contiguous.
 Tensor flat_rows(const Tensor& x);
+
+// Checks the operands of x W^T + b.
+// errors: those of linear, naming `op`.
+void check_affine(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias);
+// Checks x and the weight only, or the bias only.
+void check_linear(const char* op, const Tensor& x, const Tensor& weight);
+void check_bias(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias);
+// Checks a residual stream that x W^T is added to.
+void check_residual(const char* op, const Tensor& residual, const Tensor& x, const Tensor& weight);
+
+// x as rows, W and b, as the product reads them: with x in bf16, parameters in f32 are rounded to bf16. Their
+// gradients are taken at the rounded values and are not rounded themselves.
+struct AffineOperands {
+  Tensor rows, weight, bias;
+};
+AffineOperands affine_operands(const Tensor& x, const Tensor& weight, const Tensor& bias);
+
+// dz = dy where y is positive, else 0.
+// aliasing: dz may be dy.
+void relu_backward(const Tensor& dz, const Tensor& dy, const Tensor& y);
+
+// Passes on the gradients of a node's input `weight`, dy^T x, and of its input `weight` + 1, the bias: the
+// sum of dy over rows. Does nothing for an input without gradient.
+// shapes: dy [rows, out], x [rows, in].
+void give_weight_gradients(VjpContext& v, int weight, const Tensor& dy, const Tensor& x);
 
 }  // namespace eddy

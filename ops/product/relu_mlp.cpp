@@ -12,7 +12,6 @@
 #include "autograd/tape.h"
 #include "ops/core/checks.h"
 #include "ops/pointwise/pointwise.h"
-#include "ops/product/affine.h"
 #include "ops/product/fused_product.h"
 #include "ops/product/matmul.h"
 #include "ops/product/product.h"

@@ -4,7 +4,6 @@
 #include "autograd/tape.h"
 #include "ops/cast/widen.h"
 #include "ops/core/checks.h"
-#include "ops/core/optional_tensor.h"
 #include "ops/core/rows.h"
 #include "ops/reduce/partial_sums.h"
 #include "ops/reduce/reduce.h"

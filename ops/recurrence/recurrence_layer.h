@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "ops/core/optional_tensor.h"
+#include "ops/core/checks.h"
 #include "ops/recurrence/unit_recurrence.h"
 
 namespace eddy::recurrence {

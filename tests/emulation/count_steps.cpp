@@ -27,7 +27,7 @@
 #include "tests/emulation/emulation.h"
 #include "train/bench/profile.h"
 #include "train/bench/step_trial.h"
-#include "train/config/presets.h"
+#include "train/config/run_config.h"
 #include "train/generate/generate.h"
 #include "train/page/human_text.h"
 #include "train/reproduce/speed.h"

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "tests/models/every_model.h"
-#include "train/config/presets.h"
+#include "train/config/run_config.h"
 
 using namespace eddy;
 using namespace eddy::test;

@@ -11,7 +11,7 @@
 #include "tensor/base/error.h"
 #include "tensor/memory/allocator.h"
 #include "tests/models/compare.h"
-#include "train/config/presets.h"
+#include "train/config/run_config.h"
 
 using namespace eddy;
 using namespace eddy::test;

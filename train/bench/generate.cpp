@@ -16,8 +16,6 @@
 #include "tensor/memory/allocator.h"
 #include "tensor/threads/thread_pool.h"
 #include "train/bench/bench.h"
-#include "train/config/device_precision.h"
-#include "train/config/presets.h"
 #include "train/config/run_config.h"
 #include "train/generate/generate.h"
 #include "train/page/human_text.h"

@@ -13,7 +13,7 @@
 #include "tensor/threads/thread_pool.h"
 #include "train/bench/step.h"
 #include "train/config/config.h"
-#include "train/config/device_precision.h"
+#include "train/config/run_config.h"
 #include "train/page/human_text.h"
 
 namespace eddy {

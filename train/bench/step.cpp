@@ -9,7 +9,7 @@
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"
 #include "tensor/threads/thread_pool.h"
-#include "train/config/device_precision.h"
+#include "train/config/run_config.h"
 #include "train/page/human_text.h"
 
 namespace eddy {

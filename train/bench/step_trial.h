@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "models/model.h"
-#include "train/config/device_precision.h"
+#include "train/config/run_config.h"
 #include "train/step/train_step.h"
 
 namespace eddy {

@@ -1,10 +1,9 @@
 // Which precisions each device supports.
-#include "train/config/device_precision.h"
+#include "train/config/run_config.h"
 
 #include "ops/backends.h"
 #include "ops/cpu/isa.h"
 #include "tensor/base/format.h"
-#include "train/config/run_config.h"
 
 namespace eddy {
 

@@ -1,5 +1,5 @@
 // Reads the presets of the families, with the descriptions of the model's keys.
-#include "train/config/presets.h"
+#include "train/config/run_config.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,6 @@
 
 #include "tensor/base/format.h"
 #include "train/config/config_file.h"
-#include "train/config/run_config.h"
 
 namespace eddy {
 namespace {

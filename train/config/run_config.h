@@ -1,12 +1,16 @@
-// The configuration of a training run: model, data and training, as one described struct (config.h).
+// The configuration of a training run: model, data and training, as one described struct (config.h); the
+// configurations of the papers by name, which are data of each family (models/<family>/presets.toml); and the
+// device and the precision that a user chose, checked against each other before a GPU is opened.
 #pragma once
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "models/config.h"
 #include "models/optimizer/optimizer.h"
+#include "tensor/base/device.h"
 #include "tensor/base/dtype.h"
 #include "train/config/config.h"
 
@@ -113,5 +117,44 @@ nlohmann::json to_json(const RunConfig& config);
 // the task fills it in.
 // errors: ConfigError naming the keys and their values.
 void validate(const RunConfig& config);
+
+// A configuration of a paper, with the number of parameters that it must have.
+struct NamedConfig {
+  std::string name;
+  ModelConfig config;
+  std::int64_t parameters;
+};
+
+// All configurations of the four papers.
+const std::vector<NamedConfig>& paper_configs();
+
+// The configuration of this name among paper_configs().
+// errors: ConfigError with the nearest name, also among `others`: names that the caller knows. `program` and
+// `kind` begin its text.
+const ModelConfig& paper_config(const std::string& name, const char* program,
+                                const char* kind = "configuration", std::vector<std::string> others = {});
+
+struct DevicePrecision {
+  Device device = kCpu;
+  Dtype dtype = Dtype::f32;
+};
+
+// For error texts: the program, and the names of its two options: {"eval", "--device", "--precision"}.
+struct DevicePrecisionNames {
+  const char* program;
+  const char* device;
+  const char* precision;
+};
+
+// The device "cpu" or "cuda" and the dtype of the precision "f32", "bf16", "tf32" or "f64". For "cuda" the
+// GPU is opened, and TF32 rounding of the inputs of matrix products is switched on or off.
+// errors: ConfigError for another name, and for a precision that the device does not support; DeviceError
+// when there is no usable GPU, with what to do.
+DevicePrecision choose_device_precision(const DevicePrecisionNames& names, const std::string& device,
+                                        const std::string& precision);
+
+// A note on a run that computes in another precision than it was trained in: ", trained in bf16"; "" when
+// they are the same.
+std::string precision_note(const std::string& trained, const std::string& chosen);
 
 }  // namespace eddy

@@ -13,13 +13,9 @@
 #include "train/bench/ops.h"
 #include "train/bench/step.h"
 #include "train/config/config_flags.h"
-#include "train/config/device_precision.h"
-#include "train/config/presets.h"
 #include "train/config/run_config.h"
 #include "train/files/text_file.h"
 #include "train/program/commands.h"
-#include "train/program/options.h"
-#include "train/program/output.h"
 
 namespace eddy {
 namespace {

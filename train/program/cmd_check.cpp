@@ -13,7 +13,6 @@
 #include "train/generate/session.h"
 #include "train/page/human_text.h"
 #include "train/program/commands.h"
-#include "train/program/output.h"
 #include "train/run/digests.h"
 #include "train/run/metrics.h"
 #include "train/run/run_folder.h"

@@ -10,7 +10,6 @@
 
 #include "tensor/base/format.h"
 #include "train/program/commands.h"
-#include "train/program/output.h"
 
 namespace eddy {
 namespace {

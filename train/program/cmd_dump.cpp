@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "train/program/commands.h"
-#include "train/program/options.h"
 #include "train/study/dump.h"
 
 namespace eddy {

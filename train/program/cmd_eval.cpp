@@ -12,12 +12,10 @@
 #include <vector>
 
 #include "tensor/base/format.h"
-#include "train/config/device_precision.h"
+#include "train/config/run_config.h"
 #include "train/eval/loss_by_position.h"
 #include "train/files/text_file.h"
 #include "train/program/commands.h"
-#include "train/program/options.h"
-#include "train/program/output.h"
 #include "train/program/percent_line.h"
 #include "train/run/checkpoint.h"
 #include "train/tasks/task.h"

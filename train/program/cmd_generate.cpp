@@ -12,13 +12,11 @@
 #include <vector>
 
 #include "tensor/base/format.h"
-#include "train/config/device_precision.h"
+#include "train/config/run_config.h"
 #include "train/generate/generate.h"
 #include "train/generate/session.h"
 #include "train/page/human_text.h"
 #include "train/program/commands.h"
-#include "train/program/options.h"
-#include "train/program/output.h"
 #include "train/run/checkpoint.h"
 #include "train/run/stop_signal.h"
 

@@ -5,7 +5,6 @@
 #include "ops/backends.h"
 #include "train/bench/ceilings.h"
 #include "train/program/commands.h"
-#include "train/program/output.h"
 #include "train/run/environment.h"
 
 namespace eddy {

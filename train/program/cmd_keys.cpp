@@ -12,7 +12,6 @@
 #include "tensor/base/format.h"
 #include "train/config/run_config.h"
 #include "train/program/commands.h"
-#include "train/program/output.h"
 #include "train/tasks/task.h"
 
 namespace eddy {

@@ -7,11 +7,8 @@
 #include <string>
 
 #include "models/model.h"
-#include "train/config/presets.h"
 #include "train/config/run_config.h"
 #include "train/program/commands.h"
-#include "train/program/options.h"
-#include "train/program/output.h"
 #include "train/text/tokenizer.h"
 
 namespace eddy {

@@ -7,8 +7,6 @@
 
 #include "tensor/base/format.h"
 #include "train/program/commands.h"
-#include "train/program/options.h"
-#include "train/program/output.h"
 #include "train/reproduce/reproduce.h"
 #include "train/reproduce/speed.h"
 

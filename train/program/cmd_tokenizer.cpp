@@ -15,8 +15,6 @@
 #include "train/files/utf8.h"
 #include "train/page/human_text.h"
 #include "train/program/commands.h"
-#include "train/program/options.h"
-#include "train/program/output.h"
 #include "train/run/checkpoint.h"
 #include "train/text/corpus.h"
 #include "train/text/sentencepiece_tokenizer.h"

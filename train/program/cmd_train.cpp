@@ -5,7 +5,6 @@
 #include "tensor/base/format.h"
 #include "train/config/config_flags.h"
 #include "train/program/commands.h"
-#include "train/program/options.h"
 #include "train/run/checkpoint.h"
 #include "train/run/trainer.h"
 

@@ -1,14 +1,24 @@
-// The commands of the program. Each function adds one command to the command line. When the user chose that
-// command, it sets `action` to what runs once the whole line is parsed. An action returns the exit status, or
-// throws an eddy::Error.
+// The commands of the program, and what they share: options, checks of what options name, and standard output.
+//
+// Each add_x_command adds one command to the command line. When the user chose that command, it sets `action` to
+// what runs once the whole line is parsed. An action returns the exit status, or throws an eddy::Error.
+//
+// Predictable failures are reported before the work begins. CLI11's own checks of numbers accept too much: its
+// conversions turn -1 into the largest unsigned number and truncate what is too large, and its ranges accept a NaN.
+//
+// Standard output has checked errors: a full disk is an error, and a reader that closes the pipe (`eddy models |
+// head`) ends the program without one.
 #pragma once
 
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
+#include <utility>
 
-namespace CLI {
-class App;
-}
+#include "train/run/checkpoint.h"
 
 namespace eddy {
 
@@ -32,5 +42,90 @@ void on_chosen(CLI::App& command, std::function<int()>& action, std::function<in
 
 // Returns the parsed command line, quoted for a shell: "eddy train --run out --data 'my texts'".
 std::string command_line_of(const CLI::App& app);
+
+// Adds an option whose value is checked and whose default the help shows.
+template <class Value>
+CLI::Option* add_option(CLI::App& command, const char* name, Value& value, const char* help,
+                        const CLI::Validator& check) {
+  return command.add_option(name, value, help)->check(check)->capture_default_str();
+}
+
+// Accepts a whole number from 0 to 2^64 - 1.
+CLI::Validator seed_number();
+
+// Accepts a whole number from `low` to `high`.
+CLI::Validator whole_number(std::int64_t low, std::int64_t high);
+
+// Accepts a number from `low` to `high`, but no NaN.
+CLI::Validator number_between(double low, double high);
+
+// Refuses an empty name, which an unset shell variable leaves behind and which would count as no option at
+// all.
+CLI::Validator not_empty();
+
+// Adds --checkpoint: latest, best, newest-whole or step-N (is_checkpoint_name in train/run/run_folder.h).
+void add_checkpoint_option(CLI::App& command, std::string& which, const std::string& help);
+
+// Adds --precision and --device.
+void add_precision_option(CLI::App& command, std::string& precision);
+void add_device_option(CLI::App& command, std::string& device);
+
+// The run that a command computes with.
+struct RunOptions {
+  std::string path, checkpoint = "latest", precision = "f32", device = "cpu";
+};
+
+// Loads the run that the options of `command` name, in their precision and on their device.
+// errors: those of load_run; ConfigError and DeviceError for a device or precision that is not to be had.
+LoadedRun load_run(const char* command, const RunOptions& options);
+
+// The same for a run that reads texts; `end` ends the error for any other.
+// errors: also ValueError.
+LoadedRun load_text_run(const char* command, const RunOptions& options, const char* end = "");
+
+// Refuses an output file that could not be written later.
+// errors: IoError when the path is a folder, or when its parent folder is missing or not writable. The text
+// begins with `where`.
+void check_output(const char* where, const std::string& file);
+
+// The same for a page of HTML, which may only replace a page or an empty file.
+// errors: IoError.
+void check_page_output(const char* where, const std::string& file);
+
+// The same for the JSON of a benchmark, which may only replace such a file (JSON with the keys "bench" and
+// "environment") or an empty one.
+// errors: IoError.
+void check_bench_output(const char* where, const std::string& file);
+
+// Thrown when the reader has closed the output. It is not an eddy::Error, since it is no failure.
+struct OutputClosed {};
+
+// Writes to standard output.
+// errors: OutputClosed; IoError.
+void print(std::string_view text);
+// The same, and flushes: training writes to standard output too, not through print().
+void print_now(std::string_view text);
+template <class... Args>
+void print_line(fmt::format_string<Args...> text, Args&&... args) {
+  print(fmt::format(text, std::forward<Args>(args)...) + '\n');
+}
+// Flushes what is buffered, also by std::cout and stdio.
+// errors: as print.
+void flush_output();
+
+// Whether standard output (1) or standard error (2) is a terminal.
+bool is_terminal(int stream);
+
+// Makes text that arrives in pieces of any length safe for a terminal: it returns whole characters, through
+// printable(). A character cut by the end of a piece waits for the next one.
+class TerminalText {
+ public:
+  std::string take(std::string_view bytes);
+  // Returns what still waits.
+  std::string finish();
+
+ private:
+  std::string waiting_;
+};
 
 }  // namespace eddy

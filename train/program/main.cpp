@@ -27,7 +27,6 @@
 #include "tensor/threads/thread_pool.h"
 #include "train/config/config.h"
 #include "train/program/commands.h"
-#include "train/program/output.h"
 
 namespace eddy {
 namespace {

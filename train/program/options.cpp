@@ -1,5 +1,5 @@
 // Options of several commands.
-#include "train/program/options.h"
+#include "train/program/commands.h"
 
 #include <unistd.h>
 
@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "tensor/base/format.h"
-#include "train/config/device_precision.h"
+#include "train/config/run_config.h"
 #include "train/files/text_file.h"
 #include "train/run/run_folder.h"
 

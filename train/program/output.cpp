@@ -1,5 +1,5 @@
 // Output through stdio, with its errors checked.
-#include "train/program/output.h"
+#include "train/program/commands.h"
 
 #include <poll.h>
 #include <unistd.h>

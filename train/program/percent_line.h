@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "train/program/output.h"
+#include "train/program/commands.h"
 
 namespace eddy {
 

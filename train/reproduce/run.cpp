@@ -12,7 +12,7 @@
 #include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"
 #include "train/config/config_file.h"
-#include "train/config/device_precision.h"
+#include "train/config/run_config.h"
 #include "train/files/text_file.h"
 #include "train/run/checkpoint.h"
 #include "train/run/environment.h"

@@ -11,8 +11,6 @@
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"
 #include "train/config/config_file.h"
-#include "train/config/device_precision.h"
-#include "train/config/presets.h"
 #include "train/config/run_config.h"
 #include "train/files/text_file.h"
 #include "train/page/html_page.h"

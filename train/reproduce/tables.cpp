@@ -9,7 +9,7 @@
 
 #include "tensor/base/format.h"
 #include "train/config/config_file.h"
-#include "train/config/presets.h"
+#include "train/config/run_config.h"
 
 namespace eddy {
 namespace {

@@ -10,7 +10,7 @@
 #include "models/weights.h"
 #include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"
-#include "train/config/device_precision.h"
+#include "train/config/run_config.h"
 #include "train/files/text_file.h"
 #include "train/run/metrics.h"
 

@@ -12,7 +12,6 @@
 #include "ops/loss/cross_entropy.h"
 #include "tensor/base/format.h"
 #include "tensor/files/safetensors.h"
-#include "train/config/device_precision.h"
 #include "train/config/run_config.h"
 
 namespace eddy {

@@ -10,7 +10,7 @@
 #include "models/block_recurrent/block_recurrent.h"
 #include "tensor/base/error.h"
 #include "tests/models/block_recurrent/block_recurrent_case.h"
-#include "train/config/presets.h"
+#include "train/config/run_config.h"
 
 namespace {
 

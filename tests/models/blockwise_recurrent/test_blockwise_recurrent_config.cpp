@@ -4,7 +4,7 @@
 
 #include "tensor/base/error.h"
 #include "tests/models/blockwise_recurrent/blockwise_recurrent_case.h"
-#include "train/config/presets.h"
+#include "train/config/run_config.h"
 
 namespace {
 

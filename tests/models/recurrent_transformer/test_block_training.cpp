@@ -16,7 +16,6 @@
 #include "ops/views/views.h"
 #include "tensor/base/error.h"
 #include "tests/models/recurrent_transformer/recurrent_transformer_case.h"
-#include "train/config/presets.h"
 #include "train/config/run_config.h"
 
 namespace {

@@ -13,7 +13,7 @@
 #include "tensor/base/error.h"
 #include "tensor/threads/thread_pool.h"
 #include "tests/models/recurrent_transformer/recurrent_transformer_case.h"
-#include "train/config/presets.h"
+#include "train/config/run_config.h"
 
 namespace {
 

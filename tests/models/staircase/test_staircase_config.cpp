@@ -8,7 +8,7 @@
 
 #include "tensor/base/error.h"
 #include "tests/models/staircase/staircase_case.h"
-#include "train/config/presets.h"
+#include "train/config/run_config.h"
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include "tests/support/isa_levels.h"
 #include "train/bench/generate.h"
 #include "train/bench/step.h"
-#include "train/config/device_precision.h"
+#include "train/config/run_config.h"
 #include "train/run/checkpoint.h"
 #include "train/run/trainer.h"
 #include "train/study/dump.h"
