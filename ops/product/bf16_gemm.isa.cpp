@@ -249,8 +249,8 @@ void round_block(const float* a, std::int64_t a_stride, std::int64_t rows, std::
         for (std::int64_t i = 0; i < kLanes; ++i) {
           const std::int64_t k = 2 * (p + i);
           const float* const first = a + k * a_stride + r;
-          square[i] =
-              k < inner ? pairs_across(first, k + 1 < inner ? first + a_stride : nullptr, rows - r) : PairVector{};
+          square[i] = k < inner ? pairs_across(first, k + 1 < inner ? first + a_stride : nullptr, rows - r)
+                                : PairVector{};
         }
         transpose_square<kLanes>(square);
         for (std::int64_t i = 0; i < smaller(kLanes, rows - r); ++i)
@@ -304,7 +304,8 @@ void pack(const float* w, std::int64_t w_stride, PackLayout layout, std::int64_t
       for (std::int64_t p = 0; p < pairs; p += kLanes) {
         PairVector square[kLanes];
         for (std::int64_t j = 0; j < kLanes; ++j)
-          square[j] = j < here ? pairs_along(w + (column + j) * w_stride + 2 * p, inner - 2 * p) : PairVector{};
+          square[j] =
+              j < here ? pairs_along(w + (column + j) * w_stride + 2 * p, inner - 2 * p) : PairVector{};
         transpose_square<kLanes>(square);
         for (std::int64_t i = 0; i < smaller(kLanes, pairs - p); ++i)
           store(out + (p + i) * kWidth, square[i]);

@@ -140,8 +140,8 @@ TEST_CASE("attention with rounded factors is near its composed form, whatever it
         double largest = 1;
         for (const double x : numbers(want[i])) largest = std::max(largest, std::abs(x));
         check_close(got[i], want[i], largest * (i == 4 ? 0x1p-3 : 0x1p-6),
-                    fmt::format("{} at queries {}, keys {}, head_size {}, most {}", names[i], c.queries, c.keys,
-                                c.head_size, most));
+                    fmt::format("{} at queries {}, keys {}, head_size {}, most {}", names[i], c.queries,
+                                c.keys, c.head_size, most));
         CHECK(equal_bits(got[i], again[i]));
       }
     }
