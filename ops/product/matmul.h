@@ -25,7 +25,9 @@ Tensor matmul(const Tensor& a, const Tensor& b);
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
 // Returns residual + linear(x, weight, bias), on a GPU with fused products by one product.
-// shapes, dtypes: the residual as the result.
+// shapes: as linear; the residual has the result's.
+// dtypes: as linear; the residual has the result's.
+// errors: as linear; ShapeError and DtypeError for the residual.
 // grad: as linear; dresidual = dy.
 Tensor add_linear(const Tensor& residual, const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 

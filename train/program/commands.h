@@ -6,8 +6,8 @@
 // Predictable failures are reported before the work begins. CLI11's own checks of numbers accept too much: its
 // conversions turn -1 into the largest unsigned number and truncate what is too large, and its ranges accept a NaN.
 //
-// Standard output has checked errors: a full disk is an error, and a reader that closes the pipe (`eddy models |
-// head`) ends the program without one.
+// Writes to standard output are checked. A full disk is an error. A reader that closes the pipe, as `head` does in
+// `eddy models | head`, ends the program without one.
 #pragma once
 
 #include <fmt/format.h>
