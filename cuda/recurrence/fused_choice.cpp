@@ -15,7 +15,9 @@ void warn_not_fused(const char* op, const RecurrenceSupportQuery& q) {
       "{} is not fused: dim {}, mlp {}{}, products in {} (the kernel takes dim and mlp in steps of 32, dim "
       "up to 512{}, and weights that the GPU's multiprocessors together hold)",
       op, q.dim, q.mlp, blocks ? fmt::format(", {} heads, blocks of {}", q.heads, q.block) : "",
-      dtype_name(q.products), blocks ? ", blocks of up to 64 positions, heads of up to 32 numbers" : ""));
+      dtype_name(q.products),
+      blocks ? ", blocks of up to 64 positions, heads of up to 32 numbers"
+             : ", up to 32 heads of a multiple of 8 numbers"));
 }
 
 void note_fused(const char* op) {
@@ -23,8 +25,8 @@ void note_fused(const char* op) {
 }
 
 // In microseconds, expected and not measured (README.md). A launch of the chain is a small kernel and the gap before
-// it. A step of the fused kernels has ten phases, each with a grid barrier and slices of 32 rows; a call first loads
-// the weights, in both directions.
+// it. A step of the fused kernels takes as long as ten phases, each with a grid barrier and slices of 32 rows; a call
+// first loads the weights, in both directions.
 bool fused_wins(std::int64_t rows, std::int64_t steps, int launches, Dtype products) {
   constexpr double kLaunch = 5.5, kBarrier = 1.2, kWeights = 80, kPhases = 10;
   const double slice = products == Dtype::bf16 ? 2.7 : 5.5, slices = static_cast<double>((rows + 31) / 32);

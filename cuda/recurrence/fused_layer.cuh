@@ -27,6 +27,7 @@ struct Launched {
   // Forward [halves, batch, mlp] of T: act(u) as the next product reads it. Backward [halves, batch, dim] in
   // f32: the gradient of h on its way to that of r.
   void* act_or_carry;
+  float* gate_sums;  // fused_gate.cuh; null if the recurrence has no gate
   int groups, blocks;
 };
 
@@ -45,9 +46,9 @@ __device__ inline Eight<float> eight_of(const void* parameters, int k, float oth
   return parameters == nullptr ? repeat_eight(otherwise)
                                : read_eight(static_cast<const float*>(parameters) + k);
 }
-// Returns a function that reads rows of `dim` entries.
-__device__ inline auto rows_from(const float* base, int dim) {
-  return [=](int row, int k) { return read_eight(base + std::int64_t{row} * dim + k); };
+// Returns a function that reads rows that are `stride` entries apart.
+__device__ inline auto rows_from(const float* base, int stride) {
+  return [=](int row, int k) { return read_eight(base + std::int64_t{row} * stride + k); };
 }
 __device__ inline Two<float> two_of(const void* bias, int k) {
   return bias == nullptr ? Two<float>{} : read_two(static_cast<const float*>(bias) + k);
@@ -176,15 +177,20 @@ __device__ void add_residual(Worker<T>& worker, const Step& step, const Tiles& w
       });
 }
 
-// r = residual + drop(o Wo^T).
+// r = residual + drop(o Wo^T); `stage` provides o.
+template <class T, class Stage>
+__device__ void add_attention(Worker<T>& worker, const Step& step, const Tiles& wo, const void* residual,
+                              Stage&& stage) {
+  const RecurrenceArgs& args = step.args;
+  add_residual(worker, step, wo, DropoutMask(step, 1, args.attn_key), residual, args.wo_bias, args.r, stage);
+}
+// The same with o from memory.
 template <class T>
 __device__ void add_attention(Worker<T>& worker, const Step& step, const Tiles& wo, const void* residual) {
   const RecurrenceArgs& args = step.args;
-  add_residual(worker, step, wo, DropoutMask(step, 1, args.attn_key), residual, args.wo_bias, args.r,
-               [&](int first, int rows, int, int width) {
-                 worker.stage_rows(first, rows, width,
-                                   [&](int row) { return step.at<T>(args.o, row, args.dim); });
-               });
+  add_attention(worker, step, wo, residual, [&](int first, int rows, int, int width) {
+    worker.stage_rows(first, rows, width, [&](int row) { return step.at<T>(args.o, row, args.dim); });
+  });
 }
 
 __device__ inline float activation(const RecurrenceArgs& args, float u) {
@@ -344,26 +350,32 @@ __device__ void mlp_up_backward(Worker<T>& worker, const Step& step, const Tiles
                });
 }
 
-// dr = dh + norm2'(da2), with dh in carry and dr in dx; its dropout goes to do_out; do = do_out Wo goes to
-// the scratch memory.
+// dr = dh + norm2'(da2), with dh in carry and dr in dx; its dropout goes to do_out, and is staged.
+template <class T>
+__device__ void stage_attention_gradient(Worker<T>& worker, const Step& step, const float* carry, int first,
+                                         int count) {
+  const RecurrenceArgs& args = step.args;
+  const int dim = static_cast<int>(args.dim);
+  const auto made = [&](const void* base, std::int64_t width) { return step.at(base, 0, width); };
+  const NormGradient<T> gradient{DropoutMask(step, 1, args.attn_key),
+                                 made(args.da2, dim),
+                                 made(args.r, dim),
+                                 made(args.mean2, 1),
+                                 made(args.rstd2, 1),
+                                 carry,
+                                 args.norm2,
+                                 step.at(args.dx, 0, dim),
+                                 step.at<T>(args.do_out, 0, dim)};
+  worker.stage(norm_gradient_rows(step, worker.rows_of_warp(first, count), gradient), dim);
+}
+// do = do_out Wo, which goes to the scratch memory, after the above.
 template <class T>
 __device__ void add_attention_backward(Worker<T>& worker, const Step& step, const Tiles& wo,
                                        const float* carry) {
   const RecurrenceArgs& args = step.args;
-  const auto made = [&](const void* base, std::int64_t width) { return step.at(base, 0, width); };
-  product_into(worker, wo, step.working(static_cast<float*>(args.scratch), 0, args.dim), args.dim,
-               [&](int first, int count, int, int dim) {
-                 const NormGradient<T> gradient{DropoutMask(step, 1, args.attn_key),
-                                                made(args.da2, dim),
-                                                made(args.r, dim),
-                                                made(args.mean2, 1),
-                                                made(args.rstd2, 1),
-                                                carry,
-                                                args.norm2,
-                                                step.at(args.dx, 0, dim),
-                                                step.at<T>(args.do_out, 0, dim)};
-                 worker.stage(norm_gradient_rows(step, worker.rows_of_warp(first, count), gradient), dim);
-               });
+  product_into(
+      worker, wo, step.working(static_cast<float*>(args.scratch), 0, args.dim), args.dim,
+      [&](int first, int count, int, int) { stage_attention_gradient(worker, step, carry, first, count); });
 }
 
 // ---- host
@@ -475,9 +487,13 @@ bool run(const Args& args, const Direction<Args>& direction) {
   const Tensor act_or_carry = direction.backward
                                   ? Tensor::empty(Shape{rows, args.dim}, Dtype::f32, device)
                                   : Tensor::empty(Shape{rows, args.mlp}, args.products, device);
+  const Tensor gate_sums = std::is_same_v<Args, UnitRecurrenceArgs>
+                               ? Tensor::empty(Shape{args.batch, args.dim / 8, 2}, Dtype::f32, device)
+                               : Tensor();
   start_resident(direction.name, direction.kernel(args), plan.groups * plan.blocks, kFusedThreads,
                  plan.shared_bytes,
                  Launched<Args>{args, static_cast<unsigned*>(counters.raw_data()), act_or_carry.raw_data(),
+                                gate_sums.defined() ? static_cast<float*>(gate_sums.raw_data()) : nullptr,
                                 plan.groups, plan.blocks});
   check_launch(direction.name);
   return true;

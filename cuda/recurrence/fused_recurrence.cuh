@@ -3,16 +3,19 @@
 //
 // Mapping: the sequences of the batch are divided among groups of blocks, which are independent of each
 // other. Each block of a group keeps its share of the columns of all four weights in shared memory from the
-// first step to the last. A step is five phases with a barrier of the group between them (grid_barrier.cuh):
+// first step to the last. A step is phases with a barrier of the group between them (grid_barrier.cuh):
 //
-//   forward                                         backward
-//   gate -> o               a warp per head         [dk, dv] Wkv -> da1
-//   o Wo^T -> r             residual, dropout       norm1' -> dmlp;   dmlp Wdown act'(u) -> du
-//   norm2(r);  Wup^T -> act(u)                      du Wup -> da2
-//   act Wdown^T -> h        residual, dropout       norm2' -> dx;     dx Wo -> do
-//   norm1(h);  Wkv^T -> k, v                        gate' -> dq, dkx, dvx, and dk, dv of the step before
+//   unit recurrence, forward                        backward
+//   gate -> o;  o Wo^T -> r                         gate' -> dk, dv;  [dk, dv] Wkv -> da1
+//   norm2(r);  Wup^T -> act(u)                      norm1' -> dmlp;   dmlp Wdown act'(u) -> du
+//   act Wdown^T -> h                                du Wup -> da2
+//   norm1(h);  Wkv^T -> k, v                        norm2' -> dx;     dx Wo -> do
 //
-// The phases are those of fused_layer.cuh.
+// dq, dkx and dvx of a step, which no later phase reads, are computed while a block waits at the next barrier.
+// Block recurrence: the attention over a block and its gradient are phases of their own, a warp for each row of a head,
+// before the product with Wo and after it.
+//
+// The phases are those of fused_layer.cuh and fused_gate.cuh.
 //
 // Types: the chain is f32. T is what products read: f32, with plain multiply-adds, or bf16 on tensor cores
 // with f32 sums, as other products of bf16 activations. What is stored only for products is stored as T, as
@@ -28,20 +31,21 @@
 // Bytes moved, of a row and a step, at mlp = 4 dim:
 //                            f32        bf16
 //   forward                  60 dim     46 dim
-//   backward                 128 dim    104 dim
+//   backward                 128 dim    96 dim
 //   weights' gradients       64 dim     30 dim     read again after the loop
 //
 //   forward reads            f32: qkv, x (4 dim)
 //   forward writes           f32: h, key, value, r      T: o, a1, a2, u (7 dim)
 //   backward reads           f32: qkv, h, key, value, r, dh, dkey, dvalue      T: u
-//   backward writes          f32: dx, dqkv, da1, da2, dkey, dvalue      T: act, du, dattn, dmlp (10 dim)
-//                            in bf16 dkey and dvalue once more
+//   backward writes          f32: dx, dqkv, da1, da2      T: act, du, dattn, dmlp, dkey, dvalue (12 dim)
+//
+// This is the unit recurrence. The block recurrence adds to dkey and dvalue in memory, 8 dim more.
 //
 // README.md has the time that each phase is expected to take.
 #pragma once
 
 #include "cuda/recurrence/block_attention.cuh"
-#include "cuda/recurrence/fused_layer.cuh"
+#include "cuda/recurrence/fused_gate.cuh"
 
 namespace eddy::cuda {
 
@@ -52,8 +56,7 @@ template <class T, bool Drops, class Args>
 __global__ void __launch_bounds__(kFusedThreads, 1)
     fused_forward_kernel(const __grid_constant__ Launched<Args> launched) {
   const Args& args = launched.args;
-  const int dim = static_cast<int>(args.dim), mlp = static_cast<int>(args.mlp),
-            heads = static_cast<int>(args.heads), blocks = launched.blocks;
+  const int dim = static_cast<int>(args.dim), mlp = static_cast<int>(args.mlp), blocks = launched.blocks;
   Worker<T> worker = worker_of<T>(launched);
   int free = kRows * dim;
   const Tiles wo = load_tiles<T>(free, worker.rank(), blocks, args.wo, dim, dim, dim, 1);
@@ -62,47 +65,66 @@ __global__ void __launch_bounds__(kFusedThreads, 1)
   const Tiles wkv = load_tiles<T>(free, worker.rank(), blocks, args.wkv, 2 * dim, dim, dim, 1);
   T* const act = static_cast<T*>(launched.act_or_carry);
   const Dropout dropout = dropout_of(Drops, args.dropout);
+  if constexpr (!kBlocks<Args>) {
+    if (args.key0 != nullptr) {
+      leave_first_gate_sums(worker, launched, Step{args, 0});
+      worker.sync_group();
+    }
+  }
 
   for (std::int64_t t = 0; t < args.time; ++t) {
     const Step step{args, t, 0, dropout};
-    const int rows_each = kBlocks<Args> ? rows_of(args, t) : 1;
-    worker.start_step(rows_each);
-    worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
-      const int row = item / heads;
-      if constexpr (kBlocks<Args>)
+    if constexpr (kBlocks<Args>) {
+      const int heads = static_cast<int>(args.heads), rows_each = rows_of(args, t);
+      worker.start_step(rows_each);
+      worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
+        const int row = item / heads;
         attend<T>(window_of_state(args, step, row / rows_each, item % heads), row % rows_each);
-      else
-        gate_of_head<T>(args, step, row, item % heads);
-    });
-    worker.sync_group();
-    add_attention(worker, step, wo, args.x);
+      });
+      worker.sync_group();
+      add_attention(worker, step, wo, args.x);
+    } else {
+      add_attention(worker, step, wo, args.x, [&](int first, int count, int, int) {
+        stage_gate(worker, launched, step, first, count);
+      });
+    }
     worker.sync_group();
     mlp_up(worker, step, up, act);
     worker.sync_group();
     mlp_down(worker, step, down, act);
     worker.sync_group();
-    worker.product(
-        wkv,
-        [&](int first, int count, int, int) {
-          stage_norm(worker, step, {args.norm1, args.norm1_bias, args.a1, args.mean1, args.rstd1}, nullptr,
-                     first, count, rows_from(step.at(args.h, 0, dim), dim));
-        },
-        [&](int, int column) { return two_of(args.wkv_bias, column); },
-        [&](int row, int column, const Two<float>& product, const Two<float>& bias) {
-          float* const to = column < dim ? step.at(args.key, row, dim) + column
-                                         : step.at(args.value, row, dim) + column - dim;
-          write_two(to, sum_of(product, bias));
-        });
+    make_state(worker, launched, step, wkv, [&](int first, int count, int, int) {
+      stage_norm(worker, step, {args.norm1, args.norm1_bias, args.a1, args.mean1, args.rstd1}, nullptr, first,
+                 count, rows_from(step.at(args.h, 0, dim), dim));
+    });
     worker.sync_group();
   }
+}
+
+// The gradients of a block's queries, and of its keys and values and those of the block before.
+template <class T>
+__device__ void attention_gradients(Worker<T>& worker, const BlockForgetArgs& args, const Step& step) {
+  const int heads = static_cast<int>(args.heads), rows_each = rows_of(args, step.t),
+            block = static_cast<int>(args.block);
+  worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
+    const int row = item / heads, j = row % rows_each;
+    const Window window = window_of_state(args, step, row / rows_each, item % heads);
+    query_gradient<T>(window, j);
+    key_gradient<T>(window, window.past.rows + j);
+  });
+  if (step.t == 0) return;
+  worker.start_step(block);  // the rows of the previous block
+  worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
+    const int row = item / heads;
+    key_gradient<T>(window_of_state(args, step, row / block, item % heads), row % block);
+  });
 }
 
 template <class T, bool Drops, class Args>
 __global__ void __launch_bounds__(kFusedThreads, 1)
     fused_backward_kernel(const __grid_constant__ Launched<Args> launched) {
   const Args& args = launched.args;
-  const int dim = static_cast<int>(args.dim), mlp = static_cast<int>(args.mlp),
-            heads = static_cast<int>(args.heads), blocks = launched.blocks;
+  const int dim = static_cast<int>(args.dim), mlp = static_cast<int>(args.mlp), blocks = launched.blocks;
   Worker<T> worker = worker_of<T>(launched);
   int free = kRows * dim;
   const Tiles wkv = load_tiles<T>(free, worker.rank(), blocks, args.wkv, dim, 2 * dim, 1, dim);
@@ -112,19 +134,29 @@ __global__ void __launch_bounds__(kFusedThreads, 1)
   float* const carry = static_cast<float*>(launched.act_or_carry);
   const Dropout dropout = dropout_of(Drops, args.dropout);
 
-  for (std::int64_t t = args.time - 1; t >= 0; --t) {
+  // The unit recurrence has a turn more, -1, for what step 0 leaves to the one before it.
+  for (std::int64_t t = args.time - 1; t >= (kBlocks<Args> ? 0 : -1); --t) {
     const Step step{args, t, 0, dropout};
-    const int rows_each = kBlocks<Args> ? rows_of(args, t) : 1;
-    worker.start_step(rows_each);
+    if constexpr (kBlocks<Args>) worker.start_step(rows_of(args, t));
     // An array made by the forward pass or by this kernel.
     const auto made = [&](const void* base, int width) { return step.at(base, 0, width); };
-    product_into(worker, wkv, step.at(args.da1, 0, dim), dim, [&](int first, int rows, int k, int width) {
-      const float* const from = made(k < dim ? args.dkey : args.dvalue, dim);
-      stage_converted(
-          worker, first, rows, width, [&](int row) { return from + std::int64_t{row} * dim; },
-          [&](int row) { return step.at<T>(args.dkv, row, 2 * dim) + k; });
+    if (t >= 0)
+      product_into(worker, wkv, step.at(args.da1, 0, dim), dim, [&](int first, int rows, int k, int width) {
+        if constexpr (kBlocks<Args>) {
+          const float* const from = made(k < dim ? args.dkey : args.dvalue, dim);
+          stage_converted(
+              worker, first, rows, width, [&](int row) { return from + std::int64_t{row} * dim; },
+              [&](int row) { return step.at<T>(args.dkv, row, 2 * dim) + k; });
+        } else {
+          stage_state_gradient(worker, launched, step, first, rows, k);
+        }
+      });
+    // The gradients of q, kx and vx of the step after, which no phase waits for.
+    worker.sync_group([&] {
+      if constexpr (!kBlocks<Args>)
+        if (t + 1 < args.time) gate_input_gradients(worker, args, Step{args, t + 1, 0, dropout});
     });
-    worker.sync_group();
+    if (t < 0) return;
     mlp_down_backward(worker, step, down, [&](int first, int count, int, int) {
       const NormGradient<T> gradient{DropoutMask(step, 2, args.mlp_key),
                                      made(args.da1, dim),
@@ -140,30 +172,12 @@ __global__ void __launch_bounds__(kFusedThreads, 1)
     worker.sync_group();
     mlp_up_backward(worker, step, up);
     worker.sync_group();
-    add_attention_backward(worker, step, wo, carry);
-    worker.sync_group();
-    worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
-      if constexpr (kBlocks<Args>) {
-        const int row = item / heads, j = row % rows_each;
-        const Window window = window_of_state(args, step, row / rows_each, item % heads);
-        query_gradient<T>(window, j);
-        key_gradient<T>(window, window.past.rows + j);
-      } else {
-        const int row = item / heads, head = item % heads;
-        const std::int64_t before = ((t - 1) * args.batch + row) * dim + head * (dim / heads);
-        gate_backward_of_head(args, step, row, head, static_cast<float*>(args.dkey) + before,
-                              static_cast<float*>(args.dvalue) + before);
-      }
-    });
     if constexpr (kBlocks<Args>) {
-      if (t > 0) {
-        const int block = static_cast<int>(args.block);
-        worker.start_step(block);  // the rows of the previous block
-        worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
-          const int row = item / heads;
-          key_gradient<T>(window_of_state(args, step, row / block, item % heads), row % block);
-        });
-      }
+      add_attention_backward(worker, step, wo, carry);
+      worker.sync_group();
+      attention_gradients(worker, args, step);
+    } else {
+      gate_output_gradient(worker, launched, step, wo, carry);
     }
     worker.sync_group();
   }

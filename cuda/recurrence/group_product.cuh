@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "cuda/core/grid_barrier.cuh"
 #include "cuda/core/launch.cuh"
@@ -259,12 +260,18 @@ class Worker {
     end = last_ * rows;
   }
   __device__ void sync_group() { group_.sync(); }
+  // The same, and calls between() while this block waits for the others.
+  template <class Between>
+  __device__ void sync_group(Between&& between) {
+    group_.sync(between);
+  }
   __device__ int rank() const { return group_.rank; }
 
   // Calls stage(first, rows, k, width) to stage entries k .. k + width of the rows from `first` on, then
   // finish(row, column, sums, fetched) for two neighbours of every row's product with this block's columns.
   // `fetched` is the result of fetch(row, column), which is called before the multiplication, so that its
-  // loads are in flight meanwhile.
+  // loads are in flight meanwhile. A finish with a fifth parameter, `there`, is called by all lanes of a warp at
+  // once, also for rows that are not there.
   template <class Stage, class Fetch, class Finish>
   __device__ void product(const Tiles& weight, Stage&& stage, Fetch&& fetch, Finish&& finish) {
     for (int first = begin; first < end; first += kRows) {
@@ -301,10 +308,15 @@ class Worker {
 #pragma unroll 1  // `finish` may be long
         for (int j = 0; j < kItems && j < item.count; ++j) {
 #pragma unroll
-          for (int half = 0; half < 2; ++half)
-            if (item.row + 8 * half < rows)
-              finish(first + item.row + 8 * half, item.column + j * tile_step * 8,
-                     Two<float>{sums[0][2 * half], sums[0][2 * half + 1]}, fetched[0][half]);
+          for (int half = 0; half < 2; ++half) {
+            const int row = first + item.row + 8 * half, column = item.column + j * tile_step * 8;
+            const bool there = item.row + 8 * half < rows;
+            const Two<float> product{sums[0][2 * half], sums[0][2 * half + 1]};
+            if constexpr (std::is_invocable_v<Finish, int, int, Two<float>, decltype(fetch(0, 0)), bool>)
+              finish(row, column, product, fetched[0][half], there);
+            else if (there)
+              finish(row, column, product, fetched[0][half]);
+          }
 #pragma unroll
           for (int next = 1; next < kItems; ++next) {
             std::memcpy(sums[next - 1], sums[next], sizeof sums[next]);

@@ -1,8 +1,7 @@
 // The unit recurrence as one kernel for all steps; fused_recurrence.cuh has the kernels. Its test is the
 // unfused chain of unit_recurrence.cu.
 //
-//   mapping        groups of blocks, each with its share of the sequences, and five phases a step; the gate
-//                  phase has a warp for each head of a row
+//   mapping        groups of blocks, each with its share of the sequences, and four phases a step
 //   shared memory  this block's share of the weights, 11 dim^2 sizeof(T) / blocks at mlp = 4 dim, and 32 dim
 //                  elements of T
 //   bytes moved    of a row and a step 60 dim forward in f32 and 46 dim in bf16, the least, and the weights
@@ -23,7 +22,9 @@ constexpr const char* kNoKernel =
 }  // namespace
 
 void unit_recurrence_supports(const RecurrenceSupportQuery& query) {
-  answer<UnitRecurrenceArgs>("unit_recurrence", query, true, kLaunches, forward_of, backward_of);
+  answer<UnitRecurrenceArgs>("unit_recurrence", query,
+                             query.heads <= 32 && query.dim % (8 * query.heads) == 0, kLaunches, forward_of,
+                             backward_of);
 }
 
 void fused_unit_recurrence_forward(const UnitRecurrenceArgs& args) {

@@ -14,6 +14,7 @@
 #include <cmath>
 #include <functional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -38,9 +39,10 @@ struct Case {
   double dropout;
 };
 const Case kCases[] = {
-    {1, 1, 32, 32, 1, true, false, false, 0},   {2, 17, 32, 64, 8, false, true, false, 0},
-    {3, 5, 64, 32, 2, true, true, true, 0.3},   {4, 37, 64, 128, 4, true, false, true, 0.2},
-    {3, 40, 96, 192, 6, true, true, true, 0.1}, {2, 17, 288, 32, 3, true, true, false, 0.2},
+    {1, 1, 32, 32, 1, true, false, false, 0},    {2, 17, 32, 64, 4, false, true, false, 0},
+    {3, 5, 64, 32, 2, true, true, true, 0.3},    {4, 37, 64, 128, 4, true, false, true, 0.2},
+    {3, 40, 96, 192, 6, true, true, true, 0.1},  {2, 17, 288, 32, 3, true, true, false, 0.2},
+    {3, 5, 256, 32, 32, true, false, true, 0.1},
 };
 const Case kLargeCases[] = {
     {8, 256, 384, 1536, 6, true, false, false, 0.2},
@@ -204,8 +206,8 @@ TEST_SUITE("device") {
   }
 
   TEST_CASE("widths that the fused unit recurrence does not take stay with the plain kernels") {
-    for (const auto& [dim, mlp] : {std::pair{16, 32}, {32, 48}, {544, 32}}) {
-      const Case c{2, 3, dim, mlp, 2, true, false, false, 0};
+    for (const auto& [dim, mlp, heads] : {std::tuple{16, 32, 2}, {32, 48, 2}, {544, 32, 2}, {32, 32, 8}}) {
+      const Case c{2, 3, dim, mlp, heads, true, false, false, 0};
       const Tensors inputs = inputs_on_gpu(inputs_of(c)), dys = inputs_on_gpu(dys_of(c));
       set_gpu_kernels("plain");
       const Tensors plain = to_cpu(run(c, inputs, dys, Dtype::bf16));
