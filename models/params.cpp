@@ -96,11 +96,12 @@ void ParamStore::initialize(std::uint64_t seed) {
                    raw::to_device(raw::cast(Tensor::from(values, parameter.shape), parameter.value.dtype()),
                                   parameter.value.device()));
   }
-  if (values_.defined()) wrote_values("initialize");
+  if (!values_.defined()) return;
+  wrote_in_place(values_, "initialize");
+  renew_bf16_copy();
 }
 
-void ParamStore::wrote_values(const char* writer) {
-  wrote_in_place(values_, writer);
+void ParamStore::renew_bf16_copy() const {
   if (activations() == Dtype::bf16) static_cast<void>(raw::to_bf16(values_));
 }
 

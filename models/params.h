@@ -90,9 +90,9 @@ class ParamStore {
   // accumulates gradients into the gradient arena.
   const Tensor& values() const { return values_; }
   const Tensor& gradients() const { return gradients_; }
-  // Call this after `writer` wrote to the values. With bf16 activations it also renews the rounded copy, so
-  // that a captured step replays this too.
-  void wrote_values(const char* writer);
+  // With bf16 activations, makes the rounded copy of the values if there is none or they changed since.
+  // After a step this belongs to the step, so that a captured one replays it.
+  void renew_bf16_copy() const;
   // Marks all gradients as absent; it writes nothing.
   void zero_gradients();
   // Writes zeros for parameters without a gradient, so that the whole gradient arena is defined.

@@ -38,7 +38,7 @@ Tensor Optimizer::apply(ParamStore& params, const Tensor& numbers) {
   params.zero_missing_gradients();
   const Tensor norm = l2_norm(params.gradients());
   update(params, numbers, norm);
-  params.wrote_values("optimizer.step");
+  params.renew_bf16_copy();
   return norm;
 }
 

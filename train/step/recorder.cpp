@@ -117,10 +117,6 @@ void put_into(const State& places, const State& state) {
   for (const auto& [place, from] : copies) raw::copy_into(place, from);
 }
 
-void update_bf16_copy(const ParamStore& params) {
-  if (params.activations() == Dtype::bf16) static_cast<void>(raw::to_bf16(params.values()));
-}
-
 // A tensor on the host after a replay: counts advance from `now` by as much as they did during capture.
 Tensor advanced(const Tensor* now, const Tensor* before, const Tensor& after) {
   if (after.dtype() != Dtype::i64 || before == nullptr || before->shape() != after.shape()) return after;
@@ -208,7 +204,7 @@ std::unique_ptr<Recorder::Graph> Recorder::record(const std::vector<Tensor*>& in
     graph->before.set(name, on_host(tensor) ? raw::copy(tensor) : from.get(name));
   // A graph that writes the parameters makes their bf16 copy at its end; replay() makes sure that the copy
   // exists when it begins.
-  update_bf16_copy(params_);
+  params_.renew_bf16_copy();
   // Capturing runs no kernel, so what it marked as written is not computed yet, or never: the parameters are
   // marked as changed once more. The inputs are given back.
   struct AfterAll {
@@ -238,7 +234,7 @@ std::unique_ptr<Recorder::Graph> Recorder::record(const std::vector<Tensor*>& in
 Recorder::AnyResult Recorder::replay(Graph& graph, const std::vector<Tensor*>& inputs, State& state) {
   graph.inputs.send(inputs);
   put_into(graph.before, state);
-  update_bf16_copy(params_);
+  params_.renew_bf16_copy();
   graph.work->replay();
   if (graph.writes_parameters) {
     const Tensor& values = params_.values();
