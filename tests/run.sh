@@ -95,7 +95,7 @@ build_cuda() {
     heading "CUDA: skipped: no nvcc on the PATH or in /usr/local/cuda/bin"
   else
     heading "CUDA: build for one architecture with $nvcc"
-    build cuda-ci eddy_cuda
+    build cuda-ci eddy_cuda eddy_cuda_90a
   fi
 }
 

@@ -16,6 +16,7 @@
 #include <type_traits>
 
 #include "cuda/core/shared_launch.cuh"
+#include "cuda/core/team.cuh"
 #include "ops/attention/attention.h"
 #include "tensor/base/error.h"
 #include "tensor/base/host_device.h"
@@ -99,6 +100,28 @@ __device__ KeyGradients<T> value_gradients(const AttentionBackwardArgs& args, st
 __device__ inline bool wants_keys(const AttentionBackwardArgs& args, std::int64_t first, std::int64_t last) {
   return (first < args.forward.past && (args.past_dk != nullptr || args.past_dv != nullptr)) ||
          (last >= args.forward.past && (args.dk != nullptr || args.dv != nullptr));
+}
+
+// The factors with which rows of one head became unit vectors; 0 for rows that did not, as past keys.
+struct UnitScales {
+  const float* data;  // null for none
+  std::int64_t stride, first;
+
+  __device__ float at(std::int64_t row) const {
+    return data != nullptr && row >= first ? data[(row - first) * stride] : 0.0f;
+  }
+};
+__device__ inline UnitScales query_scales(const AttentionBackwardArgs& args, std::int64_t batch,
+                                          std::int64_t head) {
+  const std::int64_t heads = args.forward.heads;
+  if (args.q_unit == nullptr) return {};
+  return {args.q_unit + batch * args.forward.queries * heads + head, heads, 0};
+}
+__device__ inline UnitScales key_scales(const AttentionBackwardArgs& args, std::int64_t batch,
+                                        std::int64_t kv_head) {
+  const std::int64_t heads = args.forward.kv_heads, past = args.forward.past;
+  if (args.k_unit == nullptr) return {};
+  return {args.k_unit + batch * (args.forward.keys - past) * heads + kv_head, heads, past};
 }
 
 // One head of one sequence, and what its pairs share.
@@ -348,6 +371,31 @@ __device__ float reduce_row(float value, Combine combine) {
   for (int distance = kSide / 2; distance > 0; distance /= 2)
     value = combine(value, __shfl_xor_sync(0xffffffffu, value, distance));
   return value;
+}
+
+// Turns the gradients of unit vectors, of a thread's entries of its rows, into those of the vectors before:
+// dx = r (dy - y sum(dy y)). `unit` has the unit vectors. All threads of the block must call it.
+template <int H, int R, class From>
+__device__ void through_unit_norm(const From& unit, const UnitScales& scales, std::int64_t first,
+                                  std::int64_t end, std::int64_t width, float (&sums)[R][Part<H>::kEntries]) {
+  if (scales.data == nullptr) return;
+#pragma unroll
+  for (int i = 0; i < R; ++i) {
+    const std::int64_t row = first + thread_row() + kSide * i;
+    const float scale = row < end ? scales.at(row) : 0.0f;
+    const auto y = [&](int entry) {
+      const int column = Part<H>::column(entry);
+      return scale != 0.0f && column < width ? static_cast<float>(unit.at(row)[column]) : 0.0f;
+    };
+    float product = 0;
+#pragma unroll
+    for (int entry = 0; entry < Part<H>::kEntries; ++entry) product = fmaf(sums[i][entry], y(entry), product);
+    product = reduce_row(product, Plus{});
+    if (scale == 0.0f) continue;
+#pragma unroll
+    for (int entry = 0; entry < Part<H>::kEntries; ++entry)
+      sums[i][entry] = scale * fmaf(-y(entry), product, sums[i][entry]);
+  }
 }
 
 EDDY_HOST_DEVICE constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) {

@@ -13,11 +13,15 @@
 //   dposition   = sum of dr q                 over the pairs of a distance
 //   dhead_scale = scale sum(ds r)
 //
+// Where q and k became unit vectors here, the kernels for dq and dk also take their gradients through that
+// (AttentionBackwardArgs).
+//
 // No float atomics: every sum belongs to one block, or is left in parts that a last kernel adds in order
 // (ops/attention/attention_partials.h).
 //
 // Mapping (cuda/attention/attention.cuh says which thread has which pairs):
-//   delta_kernel       a warp for each row of the output
+//   delta_kernel       a warp for each row of the output. (On tensor cores the kernels for dq make the
+//                      deltas, if they run.)
 //   queries_kernel     a block for each tile of queries of a head: dq, and each row's share of dhead_scale
 //   keys_kernel        a block for each tile of keys of a key head, over the heads that share it: dk and dv;
 //                      nothing for keys whose gradients are not wanted
@@ -25,7 +29,7 @@
 //                      gradients. (On tensor cores the kernels for dq sum that of the bias if they can:
 //                      cuda/attention/attention_tensor_core_bias.cuh.)
 //   bias_kernel, positions_kernel
-//                      sums of the parts: a thread for each entry of a table
+//                      add the sums of the parts to the gradients: a thread for each entry of a table
 //   head_scale_kernel, head_scale_sums_kernel
 //                      a block for each part of a head's rows, then a warp for each head: 4 bytes of each row
 //                      once, the least. Up to 4096 rows of a head are one part and one launch; with 8 heads
@@ -203,6 +207,9 @@ __global__ void __launch_bounds__(kThreads) queries_kernel(BackwardLaunch launch
     }
   }
   if (launched.args.dq == nullptr) return;
+  through_unit_norm<H>(MatrixRows<T>{head.queries(), args.q_strides.time},
+                       query_scales(launched.args, head.batch, head.head), first, args.queries,
+                       args.head_size, dq);
   const AttentionStrides& to = launched.args.dq_strides;
   store_rows<H>(dq, first, args.queries, args.head_size,
                 static_cast<T*>(launched.args.dq) + head.batch * to.batch + head.head * to.head, to.time);
@@ -290,6 +297,9 @@ __global__ void __launch_bounds__(kThreads, 2) keys_kernel(BackwardLaunch launch
     }
   }
 
+  if (launched.args.dk != nullptr)
+    through_unit_norm<H>(Head<T>(args, batch, kv_head * group).keys(),
+                         key_scales(launched.args, batch, kv_head), key, args.keys, args.head_size, dk);
   store_rows<H>(dk, key, args.keys, args.head_size, key_gradients<T>(launched.args, batch, kv_head));
   store_rows<H>(dv, key, args.keys, args.head_size, value_gradients<T>(launched.args, batch, kv_head));
 }
@@ -450,7 +460,7 @@ __global__ void bias_kernel(BackwardLaunch launched) {
         launched.scratch(launched.partials.bias) + head * parts * args.distances + distance;
     float sum = 0;
     for (std::int64_t part = 0; part < parts; ++part) sum += from[part * args.distances];
-    static_cast<float*>(launched.args.dbias)[head * launched.args.dbias_stride + distance] = sum;
+    static_cast<float*>(launched.args.dbias)[head * launched.args.dbias_stride + distance] += sum;
   }
 }
 
@@ -462,9 +472,8 @@ __global__ void positions_kernel(BackwardLaunch launched) {
     const float* const from = launched.scratch(launched.partials.positions) + i;
     float sum = 0;
     for (std::int64_t part = 0; part < parts; ++part) sum += from[part * entries];
-    static_cast<float*>(
-        launched.args.dpositions)[i / args.head_size * launched.args.dpositions_stride + i % args.head_size] =
-        sum;
+    static_cast<float*>(launched.args.dpositions)[i / args.head_size * launched.args.dpositions_stride +
+                                                  i % args.head_size] += sum;
   }
 }
 
@@ -476,9 +485,11 @@ void run(const AttentionBackwardArgs& gradient) {
   const bool positions = args.positions != nullptr, tensor_core = kernel != Kernel::plain,
              wgmma = kernel == Kernel::wgmma;
   const std::int64_t rows = args.batch * args.queries * args.heads;
-  launch("attention_delta", delta_kernel<T>, grid_for(rows, Team<32>::kRowsPerBlock, 64), kThreads, launched);
-  const bool queries_wanted = gradient.dq != nullptr || gradient.dhead_scale != nullptr,
-             keys_wanted = gradient.dk != nullptr || gradient.dv != nullptr || gradient.past_dk != nullptr ||
+  const bool queries_wanted = gradient.dq != nullptr || gradient.dhead_scale != nullptr;
+  if (!tensor_core || !queries_wanted)
+    launch("attention_delta", delta_kernel<T>, grid_for(rows, Team<32>::kRowsPerBlock, 64), kThreads,
+           launched);
+  const bool keys_wanted = gradient.dk != nullptr || gradient.dv != nullptr || gradient.past_dk != nullptr ||
                            gradient.past_dv != nullptr;
   bool sums_bias = false;  // the kernel for dq sums dbias; only if dpositions is not wanted
   if (queries_wanted && wgmma) {

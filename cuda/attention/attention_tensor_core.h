@@ -8,9 +8,10 @@
 
 namespace eddy::cuda {
 
-// Returns the kernel of this call: plain, mma or wgmma. Those on tensor cores take bf16 and a head_size that is a
-// multiple of 16 from 32 to 128; wgmma needs a GPU of compute capability 9.0, and by the program's own choice more
-// than 64 queries. Gives a warning (ops/core/warnings.h) if the kernel that was asked for does not support the call.
+// Returns the kernel of this call: plain, mma or wgmma. Those on tensor cores take bf16 and a head_size
+// that is a multiple of 16 from 32 to 128; wgmma needs a GPU of compute capability 9.0, and by the
+// program's own choice more than 64 queries. Gives a warning (ops/core/warnings.h) if the kernel that was
+// asked for does not support the call.
 Kernel attention_kernel(const AttentionArgs& args);
 
 // Enqueues the whole forward pass.
@@ -19,8 +20,9 @@ void tensor_core_forward(const AttentionArgs& args);
 // The same with wgmma.
 void wgmma_forward(const AttentionArgs& args);
 
-// The parts of the backward pass, each as the plain kernel of that name, with the deltas in the scratch
-// memory. Those for the queries also compute the parts of dbias if they can, and return whether they did.
+// The parts of the backward pass, each as the plain kernel of that name. Those for the queries leave the
+// deltas in the scratch memory, where the others read them. They also compute the parts of dbias if they
+// can, and return whether they did.
 bool tensor_core_queries(const AttentionBackwardArgs& args, const AttentionPartials& partials);
 void tensor_core_keys(const AttentionBackwardArgs& args, const AttentionPartials& partials);
 void tensor_core_tables(const AttentionBackwardArgs& args, const AttentionPartials& partials);

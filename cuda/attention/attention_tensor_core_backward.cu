@@ -1,6 +1,6 @@
-// Blocked attention in bf16 on tensor cores, backward: dq, dk and dv. The formulas, the deltas and the final
-// sums of parts are in cuda/attention/attention_backward.cu; cuda/attention/attention_tensor_core.cuh says
-// what a thread has.
+// Blocked attention in bf16 on tensor cores, backward: dq, dk and dv. The formulas and the final sums of
+// parts are in cuda/attention/attention_backward.cu; cuda/attention/attention_tensor_core.cuh says what a
+// thread has.
 //
 // q, k, v, the result and their gradients are bf16, all sums f32. Probabilities, dropped or not, and the
 // gradients of the scores are rounded to bf16 as operands, and so are the tables of positions.
@@ -11,8 +11,8 @@
 // against the 256 H operations saved, 32 to a byte, where a GPU of 9.0 has some 200.
 //
 // Mapping:
-//   tensor_queries_kernel   a block for each 64 queries of a head, 16 to a warp: dq, each row's share of
-//                           dhead_scale, and, if it fits, the gradient of the bias
+//   tensor_queries_kernel   a block for each 64 queries of a head, 16 to a warp: the deltas, dq, each row's
+//                           share of dhead_scale, and, if it fits, the gradient of the bias
 //                           (cuda/attention/attention_tensor_core_bias.cuh)
 //   tensor_keys_kernel      a block for each 64 keys of a key head, 16 to a warp, over the heads that share
 //                           it: dk and dv. Scores are transposed, keys in rows, so that both products over
@@ -31,20 +31,19 @@
 // The gradient of the bias adds 16 bytes a distance: 8,192 for a band of 512. At H = 128 three blocks fit on
 // a multiprocessor of 9.0 with up to 1,500 distances, as without the bias.
 //
-// Registers (nvcc 13.0, sm_90), none spilled; for 8.0 to 12.0 only 4 bytes of the keys' kernel at H = 128 for
-// 8.6 and 8.9:
-//   H     dq     dq with the bias
-//   32    158    158
-//   64    168    168
-//   128   168    167
+// Registers (nvcc 13.0, sm_90); none are spilled, but 60 bytes of the keys' kernel at H = 128:
+//   H     dq     dq with the bias    dk and dv
+//   32    159    158                 168
+//   64    168    167                 242
+//   128   168    167                 255
 //
 // Work: 6 H operations for dq and 8 H for dk and dv per visible pair, with positions 2 H (2 + 32 / N) and 4 H
 // more. For 16 rows and 16 numbers of another 16 a warp reads 512 bytes for 8,192 operations, and the rows
 // again for each product: 13 operations to a byte (N = 64) or 11 (32). A multiprocessor reads 128 bytes a
 // clock, so some 1,600 operations a clock at most, where one of 8.0 has 2,048 and one of 9.0 4,096.
 //
-// Bytes moved: q, k, v, do and their gradients once; k and v once more for each 64 queries, q and do for each
-// 64 keys, mostly from the second-level cache.
+// Bytes moved: q, k, v, o, do and the gradients of q, k and v once; k and v once more for each 64 queries, q
+// and do for each 64 keys, mostly from the second-level cache.
 //
 // To be measured: copying whole tiles a tile ahead (two more tiles of memory); 32 rows to a warp; rows kept
 // in registers at H = 64; one draw of four Philox words for each pair of dropout.
@@ -112,7 +111,8 @@ __global__ void __launch_bounds__(kTensorThreads, SumsBias&& H == 128 ? 3 : 0)
   float log_sums[2], deltas[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half)
-    launched.statistics(head, own_query + own_row() + 8 * half, log_sums[half], deltas[half]);
+    log_sums[half] = launched.log_sum(head, own_query + own_row() + 8 * half);
+  make_deltas<H>(launched, head, own_query, deltas);
   float dq[H / 8][4] = {}, shares[2] = {};
   BiasTables<SumsBias, kTensorThreads> dbias(launched);
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/attention/attention_tensor_core.cuh"
+#include "cuda/core/numbers.cuh"
 #include "ops/attention/attention_partials.h"
 
 namespace eddy::cuda {
@@ -31,15 +32,95 @@ struct TensorBackward {
   __device__ Rows doutputs(const Head<bf16>& head) const {
     return {{head.doutputs(args), args.doutput_strides.time}, doutput_aligned};
   }
-  // Reads a query's log_sum, in units of log 2, and delta; zeros past the last query.
-  __device__ void statistics(const Head<bf16>& head, std::int64_t query, float& log_sum, float& delta) const {
-    log_sum = delta = 0;
-    if (query >= args.forward.queries) return;
-    const std::int64_t at = head.row_at(query);
-    log_sum = static_cast<const float*>(args.forward.log_sum)[at] * kLog2OfE;
-    delta = scratch(partials.deltas)[at];
+  // A query's log_sum in units of log 2; zero past the last query.
+  __device__ float log_sum(const Head<bf16>& head, std::int64_t query) const {
+    if (query >= args.forward.queries) return 0;
+    return static_cast<const float*>(args.forward.log_sum)[head.row_at(query)] * kLog2OfE;
+  }
+  // Reads the same and the query's delta, which the kernel for dq has left; zeros past the last query.
+  __device__ void statistics(const Head<bf16>& head, std::int64_t query, float& log_sums,
+                             float& delta) const {
+    log_sums = log_sum(head, query);
+    delta = query < args.forward.queries ? scratch(partials.deltas)[head.row_at(query)] : 0;
   }
 };
+
+// Computes the deltas of a thread's two rows, do . o, and leaves them for the other kernels. Each of the
+// four threads of a row has every fourth group of 8 numbers: for a row H / 16 loads of 16 bytes, if the
+// rows of do are aligned, as those of o always are.
+template <int H>
+__device__ void make_deltas(const TensorBackward& launched, const Head<bf16>& head, std::int64_t first,
+                            float (&deltas)[2]) {
+  const AttentionArgs& args = launched.args.forward;
+  const int width = static_cast<int>(args.head_size), own = lane() % 4 * 8;
+  const Rows doutputs = launched.doutputs(head);
+  const auto product = [&](std::int64_t query, auto&& read) {
+    const bf16* const output = static_cast<const bf16*>(args.output) + head.output_at(query);
+    const bf16* const doutput = doutputs.at(query);
+    float sum = 0;
+#pragma unroll
+    for (int k = 0; k < H / 32; ++k) {
+      const int column = own + 32 * k;
+      if (column >= width) continue;
+      const Group<bf16> o = read_group(output + column), d = read(doutput + column);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) sum = fmaf(o.at[j], d.at[j], sum);
+    }
+    return sum;
+  };
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const std::int64_t query = first + own_row() + 8 * half;
+    const bool there = query < args.queries;
+    float sum = 0;
+    if (there && launched.doutput_aligned) {
+      sum = product(query, [](const bf16* from) { return read_group(from); });
+    } else if (there) {
+      sum = product(query, [](const bf16* from) {
+        Group<bf16> group;
+        for (int j = 0; j < 8; ++j) group.at[j] = static_cast<float>(from[j]);
+        return group;
+      });
+    }
+    deltas[half] = reduce_quad(sum, Plus{});
+    if (there && own_column() == 0)
+      launched.scratch(launched.partials.deltas)[head.row_at(query)] = deltas[half];
+  }
+}
+
+// Turns the gradients of unit vectors, a thread's numbers of its two rows, into those of the vectors
+// before: dx = r (dy - y sum(dy y)). `unit` has the unit vectors, whose rows begin at even addresses. All
+// threads of the warp must call it.
+template <int H, class From>
+__device__ void through_unit_norm(const From& unit, const UnitScales& scales, std::int64_t first,
+                                  std::int64_t end, int width, float (&sums)[H / 8][4]) {
+  if (scales.data == nullptr) return;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const std::int64_t row = first + own_row() + 8 * half;
+    const float scale = row < end ? scales.at(row) : 0.0f;
+    const bf16* const y = scale != 0.0f ? unit.at(row) + own_column() : nullptr;
+    const auto pair = [y, width](int h) {
+      return y != nullptr && 8 * h < width ? *reinterpret_cast<const __nv_bfloat162*>(y + 8 * h)
+                                           : __floats2bfloat162_rn(0.0f, 0.0f);
+    };
+    float product = 0;
+#pragma unroll
+    for (int h = 0; h < H / 8; ++h) {
+      const __nv_bfloat162 ys = pair(h);
+      product =
+          fmaf(sums[h][2 * half], __low2float(ys), fmaf(sums[h][2 * half + 1], __high2float(ys), product));
+    }
+    product = reduce_quad(product, Plus{});
+    if (scale == 0.0f) continue;
+#pragma unroll
+    for (int h = 0; h < H / 8; ++h) {
+      const __nv_bfloat162 ys = pair(h);
+      sums[h][2 * half] = scale * fmaf(-__low2float(ys), product, sums[h][2 * half]);
+      sums[h][2 * half + 1] = scale * fmaf(-__high2float(ys), product, sums[h][2 * half + 1]);
+    }
+  }
+}
 
 inline TensorBackward tensor_backward(const AttentionBackwardArgs& args, const AttentionPartials& partials) {
   const AttentionArgs& forward = args.forward;
@@ -102,10 +183,10 @@ __device__ void weights_and_gradients(const Head<bf16>& head, std::uint32_t seen
 }
 
 // Writes dq of a warp's queries from `first` on, and their shares of dhead_scale, where they are wanted.
+// Changes dq.
 template <int H>
 __device__ void store_query_gradients(const TensorBackward& launched, const Head<bf16>& head,
-                                      std::int64_t first, const float (&dq)[H / 8][4],
-                                      const float (&shares)[2]) {
+                                      std::int64_t first, float (&dq)[H / 8][4], const float (&shares)[2]) {
   const AttentionArgs& args = launched.args.forward;
   if (launched.args.dhead_scale != nullptr) {
 #pragma unroll
@@ -117,18 +198,23 @@ __device__ void store_query_gradients(const TensorBackward& launched, const Head
     }
   }
   if (launched.args.dq == nullptr) return;
+  through_unit_norm<H>(launched.queries(head), query_scales(launched.args, head.batch, head.head), first,
+                       args.queries, static_cast<int>(args.head_size), dq);
   const AttentionStrides& to = launched.args.dq_strides;
   bf16* const start = static_cast<bf16*>(launched.args.dq) + head.batch * to.batch + head.head * to.head;
   store_tensor_rows<H>(dq, first, args.queries, static_cast<int>(args.head_size),
                        [start, &to](std::int64_t row) { return start + row * to.time; });
 }
 
-// Writes dk and dv of a warp's keys from `first` on, where they are wanted.
+// Writes dk and dv of a warp's keys from `first` on, where they are wanted. Changes dk.
 template <int H>
 __device__ void store_key_gradients(const TensorBackward& launched, std::int64_t batch, std::int64_t kv_head,
-                                    std::int64_t first, const float (&dk)[H / 8][4],
-                                    const float (&dv)[H / 8][4]) {
+                                    std::int64_t first, float (&dk)[H / 8][4], const float (&dv)[H / 8][4]) {
   const AttentionArgs& args = launched.args.forward;
+  if (launched.args.dk != nullptr)
+    through_unit_norm<H>(launched.keys(Head<bf16>(args, batch, kv_head * (args.heads / args.kv_heads))),
+                         key_scales(launched.args, batch, kv_head), first, args.keys,
+                         static_cast<int>(args.head_size), dk);
   const auto store = [&](const float(&sums)[H / 8][4], const KeyGradients<bf16>& to) {
     store_tensor_rows<H>(sums, first, args.keys, static_cast<int>(args.head_size),
                          [&to](std::int64_t row) { return to.at(row); });

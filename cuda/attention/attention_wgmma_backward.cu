@@ -6,9 +6,9 @@
 //
 // Mapping:
 //   wgmma_queries_kernel   a block of 2 warpgroups for each 128 queries of a head, 64 to a warpgroup, over
-//                          tiles of 64 keys: dq, each row's share of dhead_scale, and, if it fits, the
-//                          gradient of the bias (cuda/attention/attention_tensor_core_bias.cuh) while the
-//                          products for dq are in flight
+//                          tiles of 64 keys: the deltas, dq, each row's share of dhead_scale, and, if it
+//                          fits, the gradient of the bias (cuda/attention/attention_tensor_core_bias.cuh)
+//                          while the products for dq are in flight
 //   wgmma_keys_kernel      a block for each 128 keys of a key head, 64 to a warpgroup, over tiles of N
 //                          queries and the heads that share it: dk and dv. Scores are transposed, keys in
 //                          rows, so that weights and gradients of scores are left operands in registers. A
@@ -23,9 +23,9 @@
 // alignment. The gradient of the bias adds 32 bytes a distance: up to 3,056 distances fit at H = 128, with
 // positions 336. Registers of nvcc 13.0; one block to a multiprocessor:
 //   H     bytes     with positions    registers of dq    with the bias    of dk and dv
-//   32    36,352    86,528            168                176              182
-//   64    69,120    131,584           183                188              218
-//   128   134,656   221,696           221                230              253
+//   32    36,352    86,528            167                176              184
+//   64    69,120    131,584           183                191              218
+//   128   134,656   221,696           221                232              253
 //
 // Work: 6 H operations for dq and 8 H for dk and dv per visible pair. At H = 128 a warpgroup's 64 x 64 pairs
 // take 768 and 1,024 clocks of a multiprocessor's tensor cores. They read 80 and 96 KiB of shared memory, 640
@@ -34,8 +34,8 @@
 // 10 H operations per pair, as is usual, 300 TFLOP/s are 420 TFLOP/s of actual products, and with a band of
 // 512, which sees 8 of 9 pairs of its tiles, 473: 48 % of the tensor cores' rate.
 //
-// Bytes moved: q, k, v, do and their gradients once; k and v once more for each 128 queries, q and do for
-// each 128 keys, mostly from the second-level cache.
+// Bytes moved: q, k, v, o, do and the gradients of q, k and v once; k and v once more for each 128
+// queries, q and do for each 128 keys, mostly from the second-level cache.
 //
 // To be measured: scores of the next tile started before the sums of this one; 3 warpgroups.
 #include "cuda/attention/attention_tensor_core.h"
@@ -103,7 +103,8 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_queries_kernel(TensorB
   float log_sums[2], deltas[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half)
-    launched.statistics(head, own_query + own_row() + 8 * half, log_sums[half], deltas[half]);
+    log_sums[half] = launched.log_sum(head, own_query + own_row() + 8 * half);
+  make_deltas<H>(launched, head, own_query, deltas);
   float scores[N / 8][4], dweights[N / 8][4], dq[H / 8][4] = {}, shares[2] = {};
   Rounded<N> dscores;
   BiasTables<SumsBias, kWgmmaThreads> dbias(launched);

@@ -11,6 +11,7 @@
 #include "ops/cast/widen.h"
 #include "ops/core/checks.h"
 #include "ops/core/gradient_buffer.h"
+#include "ops/norm/unit_norm.h"
 #include "ops/views/views.h"
 #include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"
@@ -42,6 +43,21 @@ void check_values(const char* op, const Tensor& k, const Tensor& v) {
                      to_string(v.shape()));
 }
 
+// Keys and values side by side in rows, beside queries [batch, rows, dim] of the kind of `like`.
+void check_packed_rows(const char* op, const Tensor& like, const char* name, const Tensor& rows,
+                       const Shape& queries) {
+  checks::same_kind(op, like, rows);
+  if (rows.rank() != 3 || rows.dim(0) != queries[0] || rows.dim(2) != 2 * queries[2])
+    fail<ShapeError>("{}: {} has shape {} and the queries {} ([batch, rows, 2 dim])", op, name,
+                     to_string(rows.shape()), to_string(queries));
+}
+
+void refuse_unit(const char* op, const AttentionOptions& options) {
+  if (options.unit_eps)
+    fail<ValueError>("{}: unit_eps {} (only attention scales queries and keys to length 1)", op,
+                     *options.unit_eps);
+}
+
 void check_past(const char* op, const Tensor& k, const AttentionOptions& options) {
   const Tensor &keys = options.past_keys, &values = options.past_values;
   if (!has_past(options)) return;
@@ -64,8 +80,18 @@ void check_past(const char* op, const Tensor& k, const AttentionOptions& options
 
 namespace detail {
 
+AttentionOptions without_unit(AttentionOptions options) {
+  options.unit_eps.reset();
+  return options;
+}
+
 AttentionOptions with_wide_tables(AttentionOptions options) {
   for (Tensor* table : {&options.head_scale, &options.bias, &options.positions}) *table = wide(*table);
+  return options;
+}
+
+AttentionOptions with_wide_past(const char* op, const Tensor& q, AttentionOptions options) {
+  for (Tensor* part : {&options.past_keys, &options.past_values}) *part = wide_like(op, q, *part);
   return options;
 }
 
@@ -140,13 +166,8 @@ void check_packed_keys(const char* op, const Tensor& q, const Tensor& past, cons
   if (q.rank() != 3) fail<ShapeError>("{}: q has shape {} ([batch, queries, dim])", op, to_string(q.shape()));
   if (heads < 1 || q.dim(2) % heads != 0)
     fail<ShapeError>("{}: heads must divide dim: heads {}, dim {}", op, heads, q.dim(2));
-  for (const auto& [name, rows] : {std::pair{"own", &own}, std::pair{"past", &past}}) {
-    if (!rows->defined()) continue;
-    checks::same_kind(op, q, *rows);
-    if (rows->rank() != 3 || rows->dim(0) != q.dim(0) || rows->dim(2) != 2 * q.dim(2))
-      fail<ShapeError>("{}: {} has shape {} and q {} ([batch, rows, 2 dim])", op, name,
-                       to_string(rows->shape()), to_string(q.shape()));
-  }
+  for (const auto& [name, rows] : {std::pair{"own", &own}, std::pair{"past", &past}})
+    if (rows->defined()) check_packed_rows(op, q, name, *rows, q.shape());
 }
 
 Tensor readable(const Tensor& x) {
@@ -283,10 +304,12 @@ Mixed forward(const Parts& x, const AttentionOptions& options) {
   return mixed;
 }
 
-// Writes the gradients that are defined; that of head_scale is accumulated if head_scale_beta is 1. They and
-// doutput, [batch, queries, heads, head_size], may have any strides with a last one of 1.
+// Writes the gradients that are defined. Those of bias and positions are added to, that of head_scale if
+// head_scale_beta is 1. They and doutput, [batch, queries, heads, head_size], may have any strides with a
+// last one of 1. q_unit, k_unit: as in AttentionBackwardArgs, or undefined.
 void backward_into(const Parts& x, const Mixed& mixed, const Tensor& doutput, const AttentionOptions& options,
-                   const Parts& gradients, float head_scale_beta) {
+                   const Parts& gradients, float head_scale_beta, const Tensor& q_unit,
+                   const Tensor& k_unit) {
   AttentionBackwardArgs args{};
   args.dtype = x.q.dtype();
   args.forward = arguments(x, mixed, options);
@@ -295,9 +318,6 @@ void backward_into(const Parts& x, const Mixed& mixed, const Tensor& doutput, co
        {&gradients.q, &gradients.k, &gradients.v, &gradients.past_k, &gradients.past_v})
     if (nothing && gradient->defined()) raw::fill(*gradient, 0);
   if (nothing && gradients.head_scale.defined() && head_scale_beta == 0) raw::fill(gradients.head_scale, 0);
-  // Distances that are never visible keep these zeros.
-  for (const Tensor* gradient : {&gradients.bias, &gradients.positions})
-    if (gradient->defined()) raw::fill(*gradient, 0);
   if (nothing) return;
   args.doutput = doutput.raw_data();
   args.doutput_strides = strides_of(doutput);
@@ -313,6 +333,10 @@ void backward_into(const Parts& x, const Mixed& mixed, const Tensor& doutput, co
   rows(gradients.past_v, args.past_dv, args.past_dv_strides, 0);
   if (gradients.head_scale.defined()) args.dhead_scale = gradients.head_scale.raw_data();
   args.head_scale_beta = head_scale_beta;
+  if (q_unit.defined()) {
+    args.q_unit = q_unit.data<float>();
+    args.k_unit = k_unit.data<float>();
+  }
   const auto table = [](const Tensor& gradient, void*& data, std::int64_t& stride) {
     if (!gradient.defined()) return;
     data = gradient.raw_data();
@@ -324,8 +348,8 @@ void backward_into(const Parts& x, const Mixed& mixed, const Tensor& doutput, co
   attention_backward_slot(x.q.device(), args);
 }
 
-// Part 0 .. count - 1 of the columns of a [batch, time, count dim] tensor as [batch, time, heads, head_size], on the
-// same bytes.
+// Part 0 .. count - 1 of the columns of a [batch, time, count dim] tensor as [batch, time, heads,
+// head_size], on the same bytes.
 Tensor packed_part(const Tensor& x, int part, int count, std::int64_t heads) {
   if (!x.defined()) return {};
   const std::int64_t dim = x.dim(2) / count, head_size = dim / heads, step = x.strides()[2];
@@ -334,11 +358,22 @@ Tensor packed_part(const Tensor& x, int part, int count, std::int64_t heads) {
                       strides, x.dtype());
 }
 
+// x [batch, time, dim] as [batch, time, heads, dim / heads].
+Tensor by_head(const Tensor& x, std::int64_t heads) {
+  return reshape(x, {x.dim(0), x.dim(1), heads, x.dim(2) / heads});
+}
+
 // How the inputs of a node hold the parts; the same for its gradients, of which any may be undefined.
+// Tables are head_scale, bias and positions, in this order.
 struct Form {
   const char* op;
   Parts (*parts)(const std::vector<Tensor>& inputs, std::int64_t heads);
-  int head_scale;  // its place among the inputs, or -1
+  int tables;  // the place of head_scale among the inputs, or -1 if there are no tables
+
+  bool is_head_scale(int input) const { return tables >= 0 && input == tables; }
+  bool is_table_by_distance(int input) const {
+    return tables >= 0 && (input == tables + 1 || input == tables + 2);
+  }
 };
 
 const Form kSeparate{"attention",
@@ -354,8 +389,8 @@ const Form kPacked{"attention_packed",
                                   x[1],
                                   x[2],
                                   x[3],
-                                  {},
-                                  {}};
+                                  packed_part(x[4], 0, 2, heads),
+                                  packed_part(x[4], 1, 2, heads)};
                    },
                    1};
 const Form kPackedKeys{"attention_packed_keys",
@@ -381,32 +416,45 @@ Tensor mix(const Form& form, const std::vector<Tensor>& inputs, std::int64_t hea
   detail::check_attention(form.op, given.q, given.k, given.v, all);
   std::vector<Tensor> saved;
   for (const Tensor& x : inputs)
-    saved.push_back(static_cast<int>(saved.size()) == form.head_scale ? contiguous_or_none(x)
-                                                                      : detail::readable(x));
+    saved.push_back(form.is_head_scale(static_cast<int>(saved.size())) ? contiguous_or_none(x)
+                                                                       : detail::readable(x));
+  detail::UnitRows q_unit, k_unit;  // q and k are the first inputs of the form that takes unit_eps
+  if (options.unit_eps) {
+    q_unit = detail::unit_rows(form.op, inputs[0], *options.unit_eps);
+    k_unit = detail::unit_rows(form.op, inputs[1], *options.unit_eps);
+    saved[0] = q_unit.y;
+    saved[1] = k_unit.y;
+  }
   const Mixed mixed = forward(form.parts(saved, heads), options);
-  saved.insert(saved.end(), {mixed.output, mixed.log_sum});
+  saved.insert(saved.end(), {mixed.output, mixed.log_sum, q_unit.scale, k_unit.scale});
   const Tensor y = raw::reshape(mixed.output, shape);
   record_many(form.op, inputs, {y}, saved,
               [plain = without_tensors(options), form, heads,
                count = static_cast<int>(inputs.size())](VjpContext& v) {
                 std::vector<Tensor> x, gradients;
                 const GradientBuffer dhead_scale =
-                    form.head_scale < 0 ? GradientBuffer{} : gradient_buffer(v, form.head_scale);
+                    form.tables < 0 ? GradientBuffer{} : gradient_buffer(v, form.tables);
+                // A table that many calls share has one gradient, to which all of them add.
+                const auto gradient_of = [&](int i) {
+                  if (form.is_head_scale(i)) return dhead_scale.tensor;
+                  if (!v.sink.needs(i)) return Tensor();
+                  if (form.is_table_by_distance(i)) return v.sink.open_zeroed(i);
+                  return Tensor::empty(x[i].shape(), x[i].dtype(), x[i].device());
+                };
                 for (int i = 0; i < count; ++i) {
                   x.push_back(v.saved(i));
-                  gradients.push_back(i == form.head_scale ? dhead_scale.tensor
-                                      : v.sink.needs(i)
-                                          ? Tensor::empty(x[i].shape(), x[i].dtype(), x[i].device())
-                                          : Tensor());
+                  gradients.push_back(gradient_of(i));
                 }
                 const Tensor &output = v.saved(count), &dy = v.dy();
                 const Tensor doutput = dy.shape() == output.shape()
                                            ? detail::readable(dy)
                                            : raw::reshape(raw::contiguous(dy), output.shape());
                 backward_into(form.parts(x, heads), {output, v.saved(count + 1)}, doutput, plain,
-                              form.parts(gradients, heads), dhead_scale.beta);
+                              form.parts(gradients, heads), dhead_scale.beta, v.saved(count + 2),
+                              v.saved(count + 3));
                 for (int i = 0; i < count; ++i)
-                  if (i != form.head_scale && gradients[i].defined()) v.sink.give(i, gradients[i]);
+                  if (!form.is_head_scale(i) && !form.is_table_by_distance(i) && gradients[i].defined())
+                    v.sink.give(i, gradients[i]);
               });
   return y;
 }
@@ -415,11 +463,16 @@ Tensor mix(const Form& form, const std::vector<Tensor>& inputs, std::int64_t hea
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& given) {
   const AttentionOptions options = widens_anywhere(q) ? detail::with_wide_tables(given) : given;
+  if (widens(q))
+    return narrowed(attention(wide(q), wide_like("attention", q, k), wide_like("attention", q, v),
+                              detail::with_wide_past("attention", q, options)));
+  // The kernels of the CPU give the gradients of unit vectors alone.
+  if (options.unit_eps && q.defined() && q.device() == kCpu)
+    return attention(unit_norm(q, *options.unit_eps), unit_norm(k, *options.unit_eps), v,
+                     detail::without_unit(options));
   if (q.defined() && !attention_reads_past(q.device()))
     if (const auto joined = detail::join_past("attention", k, v, options))
       return attention(q, joined->k, joined->v, joined->options);
-  if (widens(q))
-    return narrowed(attention(wide(q), wide_like("attention", q, k), wide_like("attention", q, v), options));
   if (!q.defined()) checks::floating("attention", q, "q");
   return mix(
       kSeparate,
@@ -427,21 +480,36 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
       0, q.shape(), options);
 }
 
-Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOptions& given) {
+Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOptions& given,
+                        const Tensor& past) {
   const AttentionOptions options = widens_anywhere(qkv) ? detail::with_wide_tables(given) : given;
-  if (widens(qkv)) return narrowed(attention_packed(wide(qkv), heads, options));
+  if (widens(qkv))
+    return narrowed(attention_packed(wide(qkv), heads, options, wide_like("attention_packed", qkv, past)));
   checks::floating("attention_packed", qkv, "qkv");
   if (qkv.rank() != 3)
     fail<ShapeError>("attention_packed: qkv has shape {} ([batch, time, 3 dim])", to_string(qkv.shape()));
   if (heads < 1) fail<ValueError>("attention_packed: heads {} (at least 1)", heads);
   if (has_past(options))
-    fail<ValueError>("attention_packed: past_keys or past_values (for attention_packed_keys or attention)");
+    fail<ValueError>(
+        "attention_packed: options.past_keys or past_values (give keys and values side by side as past)");
+  refuse_unit("attention_packed", options);
   if (qkv.dim(2) % (3 * heads) != 0)
     fail<ShapeError>(
         "attention_packed: 3 heads must divide the width: width {}, heads {} (columns q, k, v of dim each)",
         qkv.dim(2), heads);
-  return mix(kPacked, {qkv, options.head_scale, options.bias, options.positions}, heads,
-             {qkv.dim(0), qkv.dim(1), qkv.dim(2) / 3}, options);
+  const Shape shape{qkv.dim(0), qkv.dim(1), qkv.dim(2) / 3};
+  if (past.defined()) check_packed_rows("attention_packed", qkv, "past", past, shape);
+  if (past.defined() && !attention_reads_past(qkv.device())) {
+    const std::int64_t dim = shape[2];
+    const std::vector<Tensor> own = split(qkv, 2, {dim, dim, dim}), before = split(past, 2, {dim, dim});
+    AttentionOptions joined = options;
+    joined.past_keys = by_head(before[0], heads);
+    joined.past_values = by_head(before[1], heads);
+    return reshape(attention(by_head(own[0], heads), by_head(own[1], heads), by_head(own[2], heads), joined),
+                   shape);
+  }
+  return mix(kPacked, {qkv, options.head_scale, options.bias, options.positions, past}, heads, shape,
+             options);
 }
 
 Tensor attention_packed_keys(const Tensor& q, const Tensor& past, const Tensor& own, std::int64_t heads,
@@ -452,13 +520,12 @@ Tensor attention_packed_keys(const Tensor& q, const Tensor& past, const Tensor& 
       options.positions.defined())
     fail<ValueError>("{}: options with tensors, which are for attention (band, scale and dropout are taken)",
                      op);
+  refuse_unit(op, options);
   if (!attention_reads_past(q.device())) {
     const std::int64_t dim = q.dim(2);
     const std::vector<Tensor> parts = split(past.defined() ? concat({past, own}, 1) : own, 2, {dim, dim});
-    const auto by_head = [heads](const Tensor& x) {
-      return reshape(x, {x.dim(0), x.dim(1), heads, x.dim(2) / heads});
-    };
-    return reshape(attention(by_head(q), by_head(parts[0]), by_head(parts[1]), options), q.shape());
+    return reshape(attention(by_head(q, heads), by_head(parts[0], heads), by_head(parts[1], heads), options),
+                   q.shape());
   }
   return mix(kPackedKeys, {q, past, own}, heads, q.shape(), options);
 }

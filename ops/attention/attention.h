@@ -25,7 +25,10 @@ namespace eddy {
 struct AttentionOptions {
   bool causal = false;  // hides the keys after the query, like band.least = 0
   AttentionBand band;
-  double scale = 0;       // of the scores; 0 stands for 1 / sqrt(head_size)
+  double scale = 0;  // of the scores; 0 stands for 1 / sqrt(head_size)
+  // Cosine attention: first each vector of q and k is scaled to length 1, as by unit_norm with this eps.
+  // Past keys are unit vectors already. Only for attention and attention_composed.
+  std::optional<double> unit_eps;
   double dropout = 0;     // rate: this share of probabilities becomes 0, the rest is divided by 1 - dropout
   RandomKey dropout_key;  // probability ((b heads + h) queries + j) keys + t takes the word of that number
   // Optional differentiable tables. bias and positions need band.least >= 0 (or causal), and an entry for
@@ -47,26 +50,28 @@ struct AttentionOptions {
 // axis has a stride other than 1.
 // dtypes: f32, f64, bf16; with bf16 the tables are f32.
 // errors: ShapeError if sizes do not match; ValueError for dropout outside [0, 1), a scale that is not
-// finite, a table without an entry for a visible distance, or past keys without past values; DtypeError;
-// DeviceError.
+// finite, unit_eps below 0 or not finite, a table without an entry for a visible distance, or past keys
+// without past values; DtypeError; DeviceError.
 // grad: for q, k, v, the past, head_scale, bias and positions; the probabilities are recomputed from the
 // saved log-sum-exp of each row.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {});
 
-// Returns attention [batch, time, dim] for q, k and v side by side in the rows of one projection.
+// Returns attention [batch, time, dim] for q, k and v side by side in the rows of one projection. Keys and
+// values of earlier rows may be given as `past`, side by side too.
 // shapes: qkv [batch, time, 3 dim]: columns 0 .. dim - 1 are q, then k, then v; head j has the columns
-// j d .. (j + 1) d - 1 of each, d = dim / heads.
+// j d .. (j + 1) d - 1 of each, d = dim / heads. past [batch, p, 2 dim]: keys, then values.
 // dtypes: as attention.
-// errors: as attention; ValueError for past keys and values.
-// grad: one [batch, time, 3 dim] tensor, written once.
-Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOptions& options = {});
+// errors: as attention; ValueError for options with a past or unit_eps.
+// grad: one [batch, time, 3 dim] tensor and one for the past, each written once.
+Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOptions& options = {},
+                        const Tensor& past = {});
 
 // Returns attention [batch, queries, dim] for keys and values side by side in rows; the rows of `past` come
 // first. Of the options, the band, the scale and dropout apply.
 // shapes: q [batch, queries, dim]; past [batch, p, 2 dim] or undefined; own [batch, rows, 2 dim]: columns
 // 0 .. dim - 1 are keys, then values, with heads as in attention_packed.
 // dtypes: as attention.
-// errors: as attention; ValueError for options with tensors.
+// errors: as attention; ValueError for options with tensors or unit_eps.
 // grad: for q, past and own; those of past and own are written once each.
 Tensor attention_packed_keys(const Tensor& q, const Tensor& past, const Tensor& own, std::int64_t heads,
                              const AttentionOptions& options = {});
@@ -91,8 +96,12 @@ struct JoinedPast {
 // errors: those of attention for past keys and values.
 std::optional<JoinedPast> join_past(const char* op, const Tensor& k, const Tensor& v,
                                     const AttentionOptions& options);
+// The options for q and k that are unit vectors already.
+AttentionOptions without_unit(AttentionOptions options);
 // The options with bf16 tables cast to f32, because no kernel reads bf16 tables.
 AttentionOptions with_wide_tables(AttentionOptions options);
+// The options with past keys and values, which must be of q's kind, cast like q.
+AttentionOptions with_wide_past(const char* op, const Tensor& q, AttentionOptions options);
 // The checks that all forms of attention share.
 // errors: those of attention, naming `op`.
 void check_attention(const char* op, const Tensor& q, const Tensor& k, const Tensor& v,
@@ -147,7 +156,7 @@ struct AttentionArgs {
   void* scratch;
   int threads;
 };
-// Writes dq, dk, dv and the gradients of the past, each with its own strides, and the first `distances`
+// Writes dq, dk, dv and the gradients of the past, each with its own strides. Adds to the first `distances`
 // entries of dbias and dpositions, with their row strides. A null gradient is not needed. For dhead_scale:
 //
 //   dhead_scale = head_scale_beta * dhead_scale + its gradient      (not read if head_scale_beta is 0)
@@ -163,6 +172,12 @@ struct AttentionBackwardArgs {
   void *dhead_scale, *dbias, *dpositions;
   float head_scale_beta;
   std::int64_t dbias_stride, dpositions_stride;
+  // The factors r of unit_norm with which q and the own keys became unit vectors, [batch, queries, heads]
+  // and [batch, keys - past, kv_heads], f32; null if they did not, as always on the CPU. Then q and k are
+  // contiguous, and dq and dk are the gradients of the vectors before:
+  //
+  //   dx = r (dy - y sum(dy y))
+  const float *q_unit, *k_unit;
 };
 extern Slot<AttentionArgs> attention_forward_slot;
 extern Slot<AttentionBackwardArgs> attention_backward_slot;

@@ -122,8 +122,8 @@ void backward_tile(const Item<T, F>& item, const AttentionBackwardArgs& gradient
   T* const dscores = item.scratch + at.dscores;
   T* const skewed = item.scratch + at.skewed;
   const AttentionStrides strides = item.output_strides();
-  // Factors: of products over head_size, of products over the rows, and gradients of scores for products over keys
-  // and distances. Those that are not rounded are all the same.
+  // Factors: of products over head_size, of products over the rows, and gradients of scores for products
+  // over keys and distances. Those that are not rounded are all the same.
   constexpr bool kRounds = kInner<F> != 1;
   F *const q = item.factors_at(at.q), *const doutput = item.factors_at(at.doutput),
            *const q_across = item.factors_at(kRounds ? at.q_across : at.q),
@@ -380,7 +380,7 @@ void write_tables(const Call<T, F>& call, const AttentionBackwardArgs& gradient)
         T sum = T(0);
         for (std::int64_t b = 0; b < args.batch; ++b)
           sum += parts[at.dbias + (b * args.heads + h) * at.bias_row + c];
-        to[args.distances - 1 - c] = sum;
+        to[args.distances - 1 - c] += sum;
       }
     }
   if (gradient.dpositions == nullptr) return;
@@ -390,8 +390,7 @@ void write_tables(const Call<T, F>& call, const AttentionBackwardArgs& gradient)
                    T* const to = static_cast<T*>(gradient.dpositions) +
                                  (args.distances - 1 - c) * gradient.dpositions_stride;
                    const T* const from = parts + at.dpositions + c * call.layout.row;
-                   for (std::int64_t i = 0; i < args.head_size; ++i) to[i] = from[i];
-                   for (std::int64_t part = 1; part < at.position_sums; ++part)
+                   for (std::int64_t part = 0; part < at.position_sums; ++part)
                      add_to(to, from + part * at.dpositions_part, args.head_size);
                  }
                });

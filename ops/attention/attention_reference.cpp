@@ -1,11 +1,12 @@
-// Attention as two products with a softmax between them, in f64 and with all probabilities in memory: the form
-// to read first, and the reference of the blocked kernels, with which it shares nothing but the checks. Its
-// gradients are those of the ops that it consists of.
+// Attention as two products with a softmax between them, in f64 and with all probabilities in memory: the
+// form to read first, and the reference of the blocked kernels, with which it shares nothing but the
+// checks. Its gradients are those of the ops that it consists of.
 #include <algorithm>
 
 #include "ops/attention/attention.h"
 #include "ops/cast/widen.h"
 #include "ops/index/gather.h"
+#include "ops/norm/unit_norm.h"
 #include "ops/pointwise/dropout.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/product/matmul.h"
@@ -33,13 +34,16 @@ Tensor by_distance(const Tensor& x, std::int64_t keys) {
 
 Tensor attention_composed(const Tensor& q, const Tensor& k, const Tensor& v,
                           const AttentionOptions& options) {
-  if (const auto joined = detail::join_past("attention_composed", k, v, options))
-    return attention_composed(q, joined->k, joined->v, joined->options);
+  const char* const op = "attention_composed";
   if (widens_anywhere(q))
-    return narrowed(attention_composed(wide(q), wide_like("attention_composed", q, k),
-                                       wide_like("attention_composed", q, v),
-                                       detail::with_wide_tables(options)));
-  detail::check_attention("attention_composed", q, k, v, options);
+    return narrowed(attention_composed(wide(q), wide_like(op, q, k), wide_like(op, q, v),
+                                       detail::with_wide_past(op, q, detail::with_wide_tables(options))));
+  if (options.unit_eps)
+    return attention_composed(unit_norm(q, *options.unit_eps), unit_norm(k, *options.unit_eps), v,
+                              detail::without_unit(options));
+  if (const auto joined = detail::join_past(op, k, v, options))
+    return attention_composed(q, joined->k, joined->v, joined->options);
+  detail::check_attention(op, q, k, v, options);
   if (!(q.device() == kCpu))
     fail<DeviceError>("attention_composed: {} (cpu only; use attention)", to_string(q.device()));
 

@@ -37,13 +37,13 @@ Tensors sample(const std::string& stream, const Shape& q, const Shape& k, double
           sample_normal(k, (stream + ".v").c_str(), scale)};
 }
 
-// q, k and v as slices of one [batch, time, 3 dim] tensor.
-Tensors packed_slices(const Tensor& qkv, std::int64_t heads) {
-  const std::int64_t dim = qkv.dim(2) / 3;
+// Parts that are side by side in rows, q, k and v, or k and v: slices of one [batch, time, count dim] tensor.
+Tensors packed_slices(const Tensor& rows, std::int64_t heads, int count = 3) {
+  const std::int64_t dim = rows.dim(2) / count;
   Tensors parts;
-  for (int i = 0; i < 3; ++i)
+  for (int i = 0; i < count; ++i)
     parts.push_back(
-        raw::reshape(raw::narrow(qkv, 2, i * dim, dim), {qkv.dim(0), qkv.dim(1), heads, dim / heads}));
+        raw::reshape(raw::narrow(rows, 2, i * dim, dim), {rows.dim(0), rows.dim(1), heads, dim / heads}));
   return parts;
 }
 
@@ -166,14 +166,23 @@ OpSpec past_spec(const char* name, const char* formula, const AttentionOptions& 
   return spec;
 }
 
-OpSpec packed_spec() {
-  OpSpec spec{"attention_packed", "attention of the three parts of [q k v], causal, 3 heads"};
+// attention_packed; a second input is the past.
+OpSpec packed_spec(const char* name, const char* formula) {
+  OpSpec spec{name, formula};
   AttentionOptions options;
   options.causal = true;
-  spec.run = [options](const Tensors& x) { return attention_packed(x[0], 3, options); };
+  spec.run = [options](const Tensors& x) {
+    return attention_packed(x[0], 3, options, x.size() > 1 ? x[1] : Tensor());
+  };
   spec.reference = [options](const Tensors& x) {
+    AttentionOptions with_past = options;
     const Tensors parts = packed_slices(raw::contiguous(x[0]), 3);
-    const Tensor y = attention_composed(parts[0], parts[1], parts[2], options);
+    if (x.size() > 1) {
+      const Tensors before = packed_slices(raw::contiguous(x[1]), 3, 2);
+      with_past.past_keys = before[0];
+      with_past.past_values = before[1];
+    }
+    const Tensor y = attention_composed(parts[0], parts[1], parts[2], with_past);
     return raw::reshape(y, {y.dim(0), y.dim(1), y.dim(2) * y.dim(3)});
   };
   spec.samples = {{"size_0", {sample_normal({2, 0, 18}, "p0")}},
@@ -181,7 +190,27 @@ OpSpec packed_spec() {
                   {"odd_tail", {sample_normal({2, 11, 45}, "p2")}},
                   {"strided", {strided_copy(sample_normal({2, 5, 18}, "p3"))}}};
   spec.roundings = 32;
+  return spec;
+}
+
+OpSpec packed_spec() {
+  OpSpec spec = packed_spec("attention_packed", "attention of the three parts of [q k v], causal, 3 heads");
   spec.bench = [] { return sample_normal({16, 256, 3 * 384}, "bench"); };
+  return spec;
+}
+
+OpSpec packed_past_spec() {
+  OpSpec spec = packed_spec("attention_packed_past", "the same with a past [k v]");
+  const auto sized = [](std::int64_t batch, std::int64_t time, std::int64_t past, std::int64_t dim) {
+    return Tensors{sample_normal({batch, time, 3 * dim}, "own"),
+                   sample_normal({batch, past, 2 * dim}, "past")};
+  };
+  spec.samples = {{"size_0_past", sized(1, 3, 0, 6)},
+                  {"size_0_queries", sized(1, 0, 4, 6)},
+                  {"size_1", sized(1, 1, 1, 3)},
+                  {"odd_tail", sized(2, 11, 7, 15)},
+                  {"two_key_tiles", sized(1, 70, 61, 6), false},
+                  {"strided", strided_copies(sized(2, 5, 4, 6))}};
   return spec;
 }
 
@@ -201,6 +230,10 @@ std::vector<OpSpec> attention_specs() {
   all.band = {0, 11};
   all.dropout = 0.5;  // factors 0 and 2: with one key a gradient of 0 stays exactly 0
   all.dropout_key = random_key(12, "attention_specs", 3);
+  AttentionOptions unit;
+  unit.band = {0, 11};
+  unit.scale = 1.5;
+  unit.unit_eps = 0.1;  // large, so that a gradient through unit vectors of one element is not only rounding
   AttentionOptions long_window = window;
   long_window.band.most = 128;
 
@@ -209,6 +242,7 @@ std::vector<OpSpec> attention_specs() {
       plain_spec("attention_causal", "the same, query j sees keys <= j + keys - queries", causal),
       plain_spec("attention_dropout", "the same with dropout on the probabilities", dropped),
       packed_spec(),
+      packed_past_spec(),
       relative_spec("attention_band", "distances 1 .. 7 alone", window, {}),
       relative_spec("attention_head_scale", "softmax(s_h q k^T) v", unscaled, {true, false, false},
                     {4, 256, 256, 6}),
@@ -224,7 +258,11 @@ std::vector<OpSpec> attention_specs() {
       past_spec("attention_past_window", "the same, distances 1 .. 7, softmax(s_h (q k^T + bias)) v", window,
                 {true, true, false}, {4, 512, 128, 6}),
       past_spec("attention_past_all", "the same, distances 0 .. 11, all tables and dropout", all,
-                {true, true, true})};
+                {true, true, true}),
+      relative_spec("attention_unit", "distances 0 .. 11, softmax(s_h (unit(q) unit(k)^T + bias)) v", unit,
+                    {true, true, false}),
+      past_spec("attention_past_unit", "the same with past keys, which are taken as they are", unit,
+                {true, true, false})};
   return specs;
 }
 

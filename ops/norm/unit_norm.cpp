@@ -11,35 +11,42 @@
 
 namespace eddy {
 
+namespace detail {
+
+UnitRows unit_rows(const char* op, const Tensor& x, double eps, std::int64_t heads, AxisRange plain) {
+  checks::floating(op, x);
+  if (!(eps >= 0) || !std::isfinite(eps)) fail<ValueError>("{}: eps is {} (finite and >= 0)", op, eps);
+  const Rows rows = rows_of(x);
+  const UnitRows unit{Tensor::empty(x.shape(), x.dtype(), x.device()),
+                      Tensor::empty({rows.rows}, compute_dtype(x), x.device())};
+  if (x.elements() > 0)
+    unit_norm_forward_slot(x.device(),
+                           {x.dtype(), rows.rows, rows.width, rows.data(), rows.stride, unit.y.raw_data(),
+                            unit.scale.raw_data(), eps, heads, plain.first, plain.first + plain.count});
+  return unit;
+}
+
+}  // namespace detail
+
 namespace {
 
 // Normalises rows in groups of `heads`, except the plain heads.
 Tensor normalise(const char* op, const Tensor& x, double eps, std::int64_t heads, AxisRange plain) {
-  checks::floating(op, x);
-  if (!(eps >= 0) || !std::isfinite(eps)) fail<ValueError>("{}: eps is {} (finite and >= 0)", op, eps);
-  const std::int64_t plain_end = plain.first + plain.count;
-
-  const Rows rows = rows_of(x);
-  const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
-  const Tensor scale = Tensor::empty({rows.rows}, compute_dtype(x), x.device());
-  if (y.elements() > 0)
-    unit_norm_forward_slot(x.device(), {x.dtype(), rows.rows, rows.width, rows.data(), rows.stride,
-                                        y.raw_data(), scale.raw_data(), eps, heads, plain.first, plain_end});
+  const auto [y, scale] = detail::unit_rows(op, x, eps, heads, plain);
   // With r = (sum(x^2) + eps)^(-1/2) and y = x r:
   //   dr/dx_j   = -r^3 x_j
   //   dy_i/dx_j = r ([i = j] - y_i y_j)
   //   dx_j      = sum_i dy_i dy_i/dx_j = r (dy_j - y_j sum(dy y))
-  return record(op, {x}, y, {y, scale},
-                [count = rows.rows, width = rows.width, heads, plain, plain_end](VjpContext& v) {
-                  const Rows dy = rows_of(v.dy());
-                  v.sink.into(0, [&](const Tensor& dx, float beta) {
-                    if (dx.elements() > 0)
-                      unit_norm_backward_slot(
-                          dx.device(),
-                          {dx.dtype(), count, width, dy.data(), dy.stride, v.saved(0).raw_data(),
-                           v.saved(1).raw_data(), dx.raw_data(), beta, heads, plain.first, plain_end});
-                  });
-                });
+  return record(
+      op, {x}, y, {y, scale}, [count = scale.elements(), width = x.dim(-1), heads, plain](VjpContext& v) {
+        const Rows dy = rows_of(v.dy());
+        v.sink.into(0, [&](const Tensor& dx, float beta) {
+          if (dx.elements() > 0)
+            unit_norm_backward_slot(dx.device(), {dx.dtype(), count, width, dy.data(), dy.stride,
+                                                  v.saved(0).raw_data(), v.saved(1).raw_data(), dx.raw_data(),
+                                                  beta, heads, plain.first, plain.first + plain.count});
+        });
+      });
 }
 
 }  // namespace

@@ -34,6 +34,16 @@ struct AxisRange {
 // grad: as unit_norm; dy for plain heads.
 Tensor unit_norm_heads(const Tensor& x, double eps, AxisRange plain);
 
+namespace detail {
+// Unit vectors without a node, and the factor r of each.
+// shapes: y as x, row-major; scale [rows].
+// errors: those of unit_norm, naming `op`.
+struct UnitRows {
+  Tensor y, scale;
+};
+UnitRows unit_rows(const char* op, const Tensor& x, double eps, std::int64_t heads = 1, AxisRange plain = {});
+}  // namespace detail
+
 // Row r of x starts at x + r * x_stride elements; y is row-major. width >= 1.
 struct UnitNormArgs {
   Dtype dtype;

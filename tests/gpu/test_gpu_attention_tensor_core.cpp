@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "ops/core/capture.h"
+#include "ops/norm/unit_norm.h"
 #include "tensor/base/error.h"
 #include "tests/gpu/support/attention_case.h"
 #include "tests/support/spec_check.h"
@@ -77,6 +78,18 @@ const AttentionCase kBiasCases[] = {
     {70, 3, 4, 1, 1, 32, 0, kFar, true, true, false, true, kNoPositions},
     {1, 140, 330, 1, 1, 64, 5, 300, false, true, false, false, kNoPositions},
     {1, 70, 131, 2, 2, 64, 3, 60, true, true, true, true, kNoPositions},
+};
+
+// Tails of heads and rows, grouped heads, a past that is taken as it is, gradients of one input alone.
+constexpr double kUnitEps = 0.01;
+const AttentionCase kUnitCases[] = {
+    {1, 1, 3, 2, 1, 32, -kFar, kFar, false, false, false, false, kAllWanted, 0, kUnitEps},
+    {2, 33, 33, 4, 2, 48, 0, kFar, true, true, true, true, kAllWanted, 0, kUnitEps},
+    {1, 70, 131, 2, 2, 64, 1, 60, true, true, false, false, kAllWanted, 61, kUnitEps},
+    {1, 140, 140, 1, 1, 128, 0, 100, true, false, false, true, kAllWanted, 0, kUnitEps},
+    {2, 20, 90, 2, 1, 112, 0, 60, false, true, false, false, kPastUnwanted, 70, kUnitEps},
+    {1, 40, 40, 2, 2, 32, 0, kFar, true, true, false, false, 1, 0, kUnitEps},
+    {1, 40, 90, 2, 1, 32, 0, kFar, true, true, false, false, 2, 50, kUnitEps},
 };
 
 void choose(const std::string& kernel) {
@@ -185,6 +198,40 @@ TEST_SUITE("device") {
     for (const char* const kernel : {"plain", "mma", "wgmma"}) {
       choose(kernel);
       for (const AttentionCase& c : kPastCases) check(c);
+    }
+  }
+
+  TEST_CASE("attention that makes unit vectors equals plain loops for all kernels and repeats its bits") {
+    for (const char* const kernel : {"plain", "mma", "wgmma"}) {
+      choose(kernel);
+      for (const AttentionCase& c : kUnitCases) check(c);
+    }
+  }
+
+  // The vectors are the same, and so is all that the kernels do with them; dq and dk have one rounding less.
+  TEST_CASE(
+      "attention that makes unit vectors has the bits of attention to unit vectors, but for dq and dk") {
+    const auto of_unit_vectors = [](const Tensor& q, const Tensor& k, const Tensor& v,
+                                    const AttentionOptions& options) {
+      AttentionOptions plain = options;
+      plain.unit_eps.reset();
+      return attention(unit_norm(q, *options.unit_eps), unit_norm(k, *options.unit_eps), v, plain);
+    };
+    for (const char* const kernel : {"plain", "mma", "wgmma"}) {
+      choose(kernel);
+      for (const AttentionCase& c : kUnitCases) {
+        const Tensors inputs = on_gpu(attention_inputs(c, Dtype::bf16), 0);
+        const Tensor dy = to_gpu(raw::cast(attention_cotangent(c, Dtype::bf16), Dtype::bf16));
+        const Tensors want = to_cpu(run_attention(of_unit_vectors, c, inputs, dy));
+        Tensors got = to_cpu(run_attention(attention, c, inputs, dy));
+        for (const std::size_t i : {1, 2}) {
+          if (!want[i].defined()) continue;
+          expect_none(
+              difference(attention_part(i, c.text()), got[i], raw::cast(want[i], Dtype::f64), 4, kRounding));
+          got[i] = want[i];
+        }
+        check_attention_bits(fmt::format("{}, {}", kernel, c.text()), got, want);
+      }
     }
   }
 

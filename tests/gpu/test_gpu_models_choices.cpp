@@ -1,6 +1,7 @@
-// Training in bf16 under each choice of kernels (set_gpu_kernels), with models of every family that they serve, of
-// sizes that they take: losses within 1 % of those with the plain kernels, as bf16 is held to against f32, and
-// captured steps with the bits of the same steps uncaptured. What does not take a choice says so.
+// Training in bf16 under each choice of kernels (set_gpu_kernels), with models of every family that they
+// serve, of sizes that they take: losses within 1 % of those with the plain kernels, as bf16 is held to
+// against f32, and captured steps with the bits of the same steps uncaptured. What does not take a choice
+// says so.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -72,9 +73,10 @@ void check_choices(const ModelConfig& config, const std::vector<std::string>& ch
     const double worst = test::loss_difference(result.losses, plain, kWindow);
     CHECK(!(worst > 0.01));
     CHECK(!std::isnan(worst));
-    // All of it was taken; attention and recurrence then have other bits, ReLU by its mask has the same.
+    // All of it was taken. Attention and block recurrences then have other bits, ReLU by its mask has the
+    // same; the unit recurrence rounds its sums at the same places and may have either.
     CHECK(take_warnings() == std::vector<std::string>());
-    if (choice != kProducts) CHECK(result.losses != plain);
+    if (choice != kProducts && config.model != "unit_forget") CHECK(result.losses != plain);
   }
 }
 

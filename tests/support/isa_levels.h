@@ -33,10 +33,13 @@ void on_every_isa_level(Body&& body) {
   }
 }
 
-// Lets products round their factors while it exists; on() tells whether this processor can.
+// Lets products round their factors while it exists; on() tells whether this processor can. If not, the
+// output says so.
 class RoundedProducts {
  public:
-  RoundedProducts() : on_(set_bf16_products(true)) {}
+  RoundedProducts() : on_(set_bf16_products(true)) {
+    if (!on_) MESSAGE("not checked: products that round their factors need AVX512-BF16 or AMX");
+  }
   ~RoundedProducts() { set_bf16_products(false); }
   RoundedProducts(const RoundedProducts&) = delete;
   RoundedProducts& operator=(const RoundedProducts&) = delete;

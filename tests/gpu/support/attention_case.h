@@ -30,10 +30,11 @@ struct AttentionCase {
   bool head_scale, bias, positions, dropout;
   unsigned wanted = kAllWanted;
   std::int64_t past = 0;  // so many of the keys lie in a place of their own
+  double unit_eps = 0;    // if positive, attention makes unit vectors of q and of its own keys
 
   std::string text() const {
-    return fmt::format("queries {}, keys {} ({} past), heads {}/{}, head_size {}, band {} .. {}", queries,
-                       keys, past, heads, kv_heads, head_size, least, most);
+    return fmt::format("queries {}, keys {} ({} past), heads {}/{}, head_size {}, band {} .. {}{}", queries,
+                       keys, past, heads, kv_heads, head_size, least, most, unit_eps > 0 ? ", unit" : "");
   }
 };
 
@@ -70,6 +71,10 @@ inline Tensors run_attention(Attention function, const AttentionCase& c, const T
   AttentionOptions options;
   options.band = {c.least, c.most};
   options.scale = 0.37;
+  if (c.unit_eps > 0) {
+    options.scale = 4;
+    options.unit_eps = c.unit_eps;
+  }
   if (c.dropout) {
     options.dropout = 0.3;
     options.dropout_key = random_key(3, "attention_case", mask);

@@ -98,7 +98,8 @@ TEST_CASE("attention to a past names what does not fit") {
   options.past_keys = options.past_values = past;
   CHECK(error_of<ValueError>([&] {
           attention_packed(f({2, 3, 144}), 6, options);
-        }) == "attention_packed: past_keys or past_values (for attention_packed_keys or attention)");
+        }) ==
+        "attention_packed: options.past_keys or past_values (give keys and values side by side as past)");
   // What is wrong with v is said of v, and not of the rows joined.
   CHECK(error_of<ShapeError>([&] {
           attention(q, k, f({2, 5, 6, 4}), options);
@@ -115,7 +116,7 @@ TEST_CASE("attention to keys side by side names what does not fit") {
   CHECK(error_of<ShapeError>(call({2, 3, 4}, {2, 3, 8}, {2, 3, 8}, 3)) ==
         "attention_packed_keys: heads must divide dim: heads 3, dim 4");
   CHECK(error_of<ShapeError>(call({2, 3, 4}, {2, 3, 4}, {2, 3, 8}, 2)) ==
-        "attention_packed_keys: past has shape [2, 3, 4] and q [2, 3, 4] ([batch, rows, 2 dim])");
+        "attention_packed_keys: past has shape [2, 3, 4] and the queries [2, 3, 4] ([batch, rows, 2 dim])");
   AttentionOptions options;
   options.head_scale = Tensor::zeros({2});
   const Tensor q = Tensor::zeros({2, 3, 4}), rows = Tensor::zeros({2, 3, 8});
