@@ -50,12 +50,16 @@ BlockCall BlockRecurrent::call_of(const ForwardInput& input) const {
   return call;
 }
 
-Classifier BlockRecurrent::head(const Tensor& y) const {
-  const ScopeGuard scope("head");
+double BlockRecurrent::logit_factor() const {
   const std::string& divisor = config().logit_divisor;
-  if (divisor == "none") return {y, embed_, {}};
-  const auto size = static_cast<double>(divisor == "sqrt_vocab" ? config().vocab : config().dim);
-  return {y * (1 / std::sqrt(size)), embed_, {}};
+  if (divisor == "none") return 1;
+  return 1 / std::sqrt(static_cast<double>(divisor == "sqrt_vocab" ? config().vocab : config().dim));
+}
+
+// The factor is that of the norm's weight: one product of `dim` numbers in place of one of all rows.
+Tensor BlockRecurrent::head_rows(const Tensor& y) const {
+  const double factor = logit_factor();
+  return rms_norm(y, factor == 1 ? final_norm_ : final_norm_ * factor, config().norm_eps);
 }
 
 void BlockRecurrent::check_length(std::int64_t time, bool /*carried*/) const {
@@ -96,7 +100,7 @@ ForwardOutput BlockRecurrent::forward(const ForwardInput& input) const {
         input.literal || config().feedback ? run_blocks(part, carry, call) : run_layers(part, carry, call);
     outputs.push_back(y);
   }
-  return {input, head(segments == 1 ? outputs[0] : concat(outputs, 1)), save_carry(carry)};
+  return {input, Classifier{segments == 1 ? outputs[0] : concat(outputs, 1), embed_, {}}, save_carry(carry)};
 }
 
 StateRead BlockRecurrent::run_chain(const RecurrentCell& cell, Tensor& c, const KeysValues& tokens,
@@ -138,17 +142,20 @@ Tensor BlockRecurrent::run_layers(const Tensor& x, std::vector<Carry>& carry, co
     const BlockRecurrentLayer& layer = layers_[i];
     const ScopeGuard scope(layer.path);
     Carry& own = carry[i];
-    const TokenHeads heads = layer.project(y, call);
-    const KeysValues tokens = KeysValues{heads.k, heads.v}.with_past(own.k, own.v);
+    // Where the layer's attention alone reads q and k, it makes the unit vectors.
+    const TokenHeads heads = layer.project(y, call, !layer.cell && !layer.memory);
+    const KeysValues own_tokens{heads.k, heads.v};
+    const KeysValues tokens =
+        heads.unit_eps ? KeysValues{heads.k, heads.v, own.k, own.v} : own_tokens.with_past(own.k, own.v);
     StateRead read;
     if (layer.cell) read = run_chain(*layer.cell, own.state, tokens, time, call.dense);
     y = layer.finish(y, heads, tokens, read, own.memory ? &*own.memory : nullptr, call);
     if (own.memory) own.memory = memory_write(*own.memory, heads.k, heads.v);
     if (!own.k.defined()) continue;
-    own.k = last_rows(heads.k, window);
+    own.k = heads.last_keys(window);
     own.v = last_rows(heads.v, window);
   }
-  return call.dropped(rms_norm(y, final_norm_, config().norm_eps), "final");
+  return call.dropped(head_rows(y), "final");
 }
 
 }  // namespace eddy

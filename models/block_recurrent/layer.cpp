@@ -55,13 +55,21 @@ BlockRecurrentLayer::BlockRecurrentLayer(const ParamScope& layers, std::int64_t 
   if (contains(config.recurrent_layers, index)) cell.emplace(scope.scope("recurrent"), config);
 }
 
-TokenHeads BlockRecurrentLayer::project(const Tensor& x, const BlockCall& call) const {
+Tensor TokenHeads::last_keys(std::int64_t rows) const {
+  const Tensor last = last_rows(k, rows);
+  return unit_eps ? unit_norm(last, *unit_eps) : last;
+}
+
+TokenHeads BlockRecurrentLayer::project(const Tensor& x, const BlockCall& call, bool unit_later) const {
   const ScopeGuard scope("attn");
   const Tensor u = call.dropped(rms_norm(x, attn_norm_, eps_), path + ".pre_attn");
-  TokenHeads heads{rules_.split_queries(linear(u, wq_)),
-                   rules_.split_keys(linear(u, wk_)),
+  const bool later = unit_later && rules_.unit;
+  const Tensor q = linear(u, wq_), k = linear(u, wk_);
+  TokenHeads heads{later ? rules_.split(q) : rules_.split_queries(q),
+                   later ? rules_.split(k) : rules_.split_keys(k),
                    rules_.split(linear(u, wv_)),
                    {}};
+  if (later) heads.unit_eps = rules_.eps;
   if (reads_state) heads.state_q = rules_.split_queries(linear(u, cross_wq_));
   return heads;
 }
@@ -77,6 +85,7 @@ Tensor BlockRecurrentLayer::finish(const Tensor& x, const TokenHeads& heads, con
     options.scale = 1;
     options.band = {1, window_};
     options.head_scale = rules_.scale(scale_);
+    options.unit_eps = heads.unit_eps;
     if (rel_bias_.defined()) options.bias = distance_bias(rel_bias_, call.bias_index);
     call.attn_drop.set_attention(options, path + ".attn_probs", call.draw);
     Tensor mixed = attend(heads.q, tokens, options, call.dense);

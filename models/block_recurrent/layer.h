@@ -46,15 +46,19 @@ struct BlockCall {
 // undefined in layers that read no state.
 struct TokenHeads {
   Tensor q, k, v, state_q;
+  std::optional<double> unit_eps{};  // if set, q and k are not unit vectors yet: attention makes them so
+
+  // The keys of the last rows, as constants.
+  Tensor last_keys(std::int64_t rows) const;
 };
 
 class BlockRecurrentLayer {
  public:
   BlockRecurrentLayer(const ParamScope& layers, std::int64_t index, const ModelConfig& config);
 
-  // Queries, keys and values of the tokens.
+  // Queries, keys and values of the tokens. With `unit_later` they need not be unit vectors yet.
   // shapes: x [batch, time, dim].
-  TokenHeads project(const Tensor& x, const BlockCall& call) const;
+  TokenHeads project(const Tensor& x, const BlockCall& call, bool unit_later = false) const;
   // The layer's output for x, whose projections are `heads`. tokens: keys and values; the last `time` rows
   // belong to x. read: the states that n equal parts of the tokens read; undefined if there are none.
   // entries: null without a memory.

@@ -85,7 +85,7 @@ Tensor BlockRecurrent::run_blocks(const Tensor& x, std::vector<Carry>& carry, Bl
       block_k[i].push_back(raw::alias(heads.k));
       block_v[i].push_back(raw::alias(heads.v));
     }
-    outputs.push_back(call.dropped(rms_norm(y, final_norm_, config().norm_eps), "final"));
+    outputs.push_back(call.dropped(rms_norm(y, final_norm_, config().norm_eps), "final") * logit_factor());
     std::unique_ptr<NoGrad> constant;
     if (last) constant = std::make_unique<NoGrad>();
     for (std::size_t i = 0; i < layers; ++i) {

@@ -105,7 +105,7 @@ Tensor BlockRecurrent::run_piece(Stream& stream, const Tensor& x, const BlockCal
                           source < 0 ? StateRead{} : stream.layers[static_cast<std::size_t>(source)].read,
                           own.memory ? &*own.memory : nullptr, call);
   }
-  return rms_norm(y, final_norm_, config().norm_eps);
+  return head_rows(y);
 }
 
 // The position is at the end of a block; its keys are still the rows behind those of the previous block.
@@ -182,7 +182,7 @@ Tensor BlockRecurrent::stream(const Tensor& tokens, State& state) const {
     if (work.position % window == 0) end_block(work);
   }
   close_stream(work, state);
-  return head(outputs.size() == 1 ? outputs[0] : concat(outputs, 1)).logits();
+  return Classifier{outputs.size() == 1 ? outputs[0] : concat(outputs, 1), embed_, {}}.logits();
 }
 
 }  // namespace eddy

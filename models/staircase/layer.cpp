@@ -63,7 +63,7 @@ KeysValues StaircaseLayer::keys_values(const Tensor& normed_context) const {
 }
 
 Tensor StaircaseLayer::operator()(const Tensor& x, const Tensor& normed_x, const KeysValues& context,
-                                  const LayerCall& call) const {
+                                  const LayerCall& call, const Tensor& normed_past) const {
   const ScopeGuard scope(path);
   const std::int64_t batch = x.dim(0), time = x.dim(1);
   Tensor h, rows;  // the residual stream, and what the MLP reads
@@ -75,9 +75,11 @@ Tensor StaircaseLayer::operator()(const Tensor& x, const Tensor& normed_x, const
       const Tensor q = reshape(linear(normed_x, wq_), {batch, time, heads, head_dim});
       return reshape(attend(q, context, options, call.literal), {batch, time, heads * head_dim});
     };
-    const Tensor mixed = context.k.defined()
-                             ? attended()
-                             : attention_packed(joint_linear(normed_x, {wq_, wk_, wv_}), heads, options);
+    const auto attended_jointly = [&] {
+      const Tensor past = normed_past.defined() ? joint_linear(normed_past, {wk_, wv_}) : Tensor();
+      return attention_packed(joint_linear(normed_x, {wq_, wk_, wv_}), heads, options, past);
+    };
+    const Tensor mixed = context.k.defined() ? attended() : attended_jointly();
     const SumAndNorm sum = (prenorm_ ? mlp_norm_ : attn_norm_).of_sum(x, mixed, wo_);
     h = prenorm_ ? sum.sum : sum.norm;
     rows = sum.norm;

@@ -46,9 +46,10 @@ class StaircaseLayer {
   // Keys and values of normed rows [batch, keys, dim].
   KeysValues keys_values(const Tensor& normed_context) const;
   // The layer's output [batch, time, dim] for x of that shape, normed(x) and the context's keys and values.
-  // Without a context x attends to itself: queries, keys and values are then one product on a GPU.
-  Tensor operator()(const Tensor& x, const Tensor& normed_x, const KeysValues& context,
-                    const LayerCall& call) const;
+  // Without a context x attends to itself, and to earlier rows if `normed_past` has their normed(...). Then
+  // one product makes the queries, keys and values of x, and one the keys and values of earlier rows.
+  Tensor operator()(const Tensor& x, const Tensor& normed_x, const KeysValues& context, const LayerCall& call,
+                    const Tensor& normed_past = {}) const;
   // The literal form: everything is computed from x and the context [batch, keys, dim] (literal.cpp).
   Tensor literal(const Tensor& x, const Tensor& context, const LayerCall& call) const;
 

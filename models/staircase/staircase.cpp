@@ -108,19 +108,12 @@ Tensor Staircase::carried_rows(const State& state, std::int64_t step, std::int64
 StaircaseFamily::Segment Staircase::run_rows(const Tensor& x, const State& state, Run& run) const {
   const std::int64_t batch = x.dim(0), chunks = x.dim(1) / chunk_, past = past_chunks(state);
   const auto layers = std::ssize(core_.layers);
+  // Queries, keys and values by one product, unless attention would have to divide its result.
+  const bool joint = attention_reads_past(device());
   LayerCall call;
   call.attention.causal = true;
+  call.attention.positions = positions();
   call.drop = run.drop;
-  // The table of each call. On a GPU they are views of one tensor, so that one sum adds their gradients.
-  const Tensor table = positions();
-  std::vector<Tensor> tables(static_cast<std::size_t>((chunks + passes_ - 1) * layers), table);
-  if (!(device() == kCpu)) {
-    const Shape one = table.shape().inserted(0, 1);
-    const auto count = static_cast<std::int64_t>(tables.size());
-    tables = split(expand(reshape(table, one), one.with(0, count)), 0,
-                   std::vector<std::int64_t>(tables.size(), 1));
-    for (Tensor& part : tables) part = reshape(part, table.shape());
-  }
 
   // Keys and values of frozen chunks, per layer; chunk j (negative: of earlier segments) begins at row
   // (j + past) C.
@@ -163,16 +156,15 @@ StaircaseFamily::Segment Staircase::run_rows(const Tensor& x, const State& state
       const Tensor seen = s >= chunks && !official() ? carried(joined(old, detach(h))) : Tensor();
       const Tensor normed = layer.normed(h);
       const bool sees_frozen = has_frozen() && frozen_end > frozen_begin;
+      const Tensor normed_old = old.defined() ? layer.normed(old) : Tensor();
       KeysValues context;
-      if (old.defined() || sees_frozen || device() == kCpu)
-        context = layer.keys_values(old.defined() ? joined(layer.normed(old), normed) : normed);
+      if (sees_frozen || !joint) context = layer.keys_values(joined(normed_old, normed));
       if (sees_frozen) {
         const std::size_t at = static_cast<std::size_t>(l);
         context = context.with_past(frozen_keys[at].window(frozen_begin, frozen_end),
                                     frozen_values[at].window(frozen_begin, frozen_end));
       }
-      call.attention.positions = tables[static_cast<std::size_t>(s * layers + l)];
-      h = layer(h, normed, context, call);
+      h = layer(h, normed, context, call, normed_old);
       if (s >= chunks) next.set(numbered("act", s - chunks, l), official() ? carried(h) : seen);
     }
     if (s < passes_ - 1) continue;
