@@ -123,3 +123,24 @@ TEST_CASE("attention to keys side by side names what does not fit") {
   CHECK_THROWS_WITH_AS(attention_packed_keys(q, rows, rows, 2, options),
                        doctest::Contains("options with tensors"), ValueError);
 }
+
+TEST_CASE("attention to a packed past names what does not fit") {
+  const Tensor qkv = Tensor::zeros({2, 3, 12});
+  CHECK(error_of<ShapeError>([&] {
+          attention_packed(qkv, 2, {}, Tensor::zeros({2, 5, 4}));
+        }) == "attention_packed: past has shape [2, 5, 4] and the queries [2, 3, 4] ([batch, rows, 2 dim])");
+  CHECK_THROWS_AS(attention_packed(qkv, 2, {}, Tensor::zeros({2, 5, 8}, Dtype::f64)), DtypeError);
+  CHECK(attention_packed(qkv, 2, {}, Tensor::zeros({2, 5, 8})).shape() == Shape{2, 3, 4});
+}
+
+TEST_CASE("attention makes unit vectors with a finite eps, and its packed forms do not") {
+  AttentionOptions options;
+  options.unit_eps = -1;
+  const Tensor q = Tensor::zeros({2, 3, 2, 2}), rows = Tensor::zeros({2, 3, 8});
+  CHECK_THROWS_WITH_AS(attention(q, q, q, options), doctest::Contains("eps is -1"), ValueError);
+  options.unit_eps = 0.5;
+  CHECK(error_of<ValueError>([&] {
+          attention_packed(Tensor::zeros({2, 3, 12}), 2, options);
+        }) == "attention_packed: unit_eps 0.5 (only attention scales queries and keys to length 1)");
+  CHECK_THROWS_AS(attention_packed_keys(Tensor::zeros({2, 3, 4}), rows, rows, 2, options), ValueError);
+}
