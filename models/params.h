@@ -90,8 +90,8 @@ class ParamStore {
   // accumulates gradients into the gradient arena.
   const Tensor& values() const { return values_; }
   const Tensor& gradients() const { return gradients_; }
-  // With bf16 activations, makes the rounded copy of the values if there is none or they changed since.
-  // After a step this belongs to the step, so that a captured one replays it.
+  // With bf16 activations, makes the rounded copy of the values if there is none or they changed since. On a
+  // GPU Adam's kernel has renewed it; after other optimizers a captured step contains the cast.
   void renew_bf16_copy() const;
   // Marks all gradients as absent; it writes nothing.
   void zero_gradients();

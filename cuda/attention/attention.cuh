@@ -102,14 +102,13 @@ __device__ inline bool wants_keys(const AttentionBackwardArgs& args, std::int64_
          (last >= args.forward.past && (args.dk != nullptr || args.dv != nullptr));
 }
 
-// The factors with which rows of one head became unit vectors; 0 for rows that did not, as past keys.
+// The factors with which the rows of one head from `first` on became unit vectors. Earlier ones, past
+// keys, did not.
 struct UnitScales {
-  const float* data;  // null for none
+  const float* data;  // null if no row did
   std::int64_t stride, first;
 
-  __device__ float at(std::int64_t row) const {
-    return data != nullptr && row >= first ? data[(row - first) * stride] : 0.0f;
-  }
+  __device__ float at(std::int64_t row) const { return data[(row - first) * stride]; }
 };
 __device__ inline UnitScales query_scales(const AttentionBackwardArgs& args, std::int64_t batch,
                                           std::int64_t head) {
@@ -382,16 +381,17 @@ __device__ void through_unit_norm(const From& unit, const UnitScales& scales, st
 #pragma unroll
   for (int i = 0; i < R; ++i) {
     const std::int64_t row = first + thread_row() + kSide * i;
-    const float scale = row < end ? scales.at(row) : 0.0f;
+    const bool scaled = row >= scales.first && row < end;
     const auto y = [&](int entry) {
       const int column = Part<H>::column(entry);
-      return scale != 0.0f && column < width ? static_cast<float>(unit.at(row)[column]) : 0.0f;
+      return scaled && column < width ? static_cast<float>(unit.at(row)[column]) : 0.0f;
     };
     float product = 0;
 #pragma unroll
     for (int entry = 0; entry < Part<H>::kEntries; ++entry) product = fmaf(sums[i][entry], y(entry), product);
     product = reduce_row(product, Plus{});
-    if (scale == 0.0f) continue;
+    if (!scaled) continue;
+    const float scale = scales.at(row);
 #pragma unroll
     for (int entry = 0; entry < Part<H>::kEntries; ++entry)
       sums[i][entry] = scale * fmaf(-y(entry), product, sums[i][entry]);

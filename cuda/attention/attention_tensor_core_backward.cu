@@ -31,7 +31,7 @@
 // The gradient of the bias adds 16 bytes a distance: 8,192 for a band of 512. At H = 128 three blocks fit on
 // a multiprocessor of 9.0 with up to 1,500 distances, as without the bias.
 //
-// Registers (nvcc 13.0, sm_90). None are spilled, but 60 bytes of the keys' kernel at H = 128 (on 8.0 8 bytes):
+// Registers (nvcc 13.0, sm_90). Only the keys' kernel at H = 128 spills, 60 bytes (on 8.0 8 bytes):
 //   H     dq     dq with the bias    dk and dv
 //   32    159    158                 168
 //   64    168    167                 242

@@ -98,8 +98,8 @@ __device__ void through_unit_norm(const From& unit, const UnitScales& scales, st
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const std::int64_t row = first + own_row() + 8 * half;
-    const float scale = row < end ? scales.at(row) : 0.0f;
-    const bf16* const y = scale != 0.0f ? unit.at(row) + own_column() : nullptr;
+    const bool scaled = row >= scales.first && row < end;
+    const bf16* const y = scaled ? unit.at(row) + own_column() : nullptr;
     const auto pair = [y, width](int h) {
       return y != nullptr && 8 * h < width ? *reinterpret_cast<const __nv_bfloat162*>(y + 8 * h)
                                            : __floats2bfloat162_rn(0.0f, 0.0f);
@@ -112,7 +112,8 @@ __device__ void through_unit_norm(const From& unit, const UnitScales& scales, st
           fmaf(sums[h][2 * half], __low2float(ys), fmaf(sums[h][2 * half + 1], __high2float(ys), product));
     }
     product = reduce_quad(product, Plus{});
-    if (scale == 0.0f) continue;
+    if (!scaled) continue;
+    const float scale = scales.at(row);
 #pragma unroll
     for (int h = 0; h < H / 8; ++h) {
       const __nv_bfloat162 ys = pair(h);

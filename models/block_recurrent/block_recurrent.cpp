@@ -44,6 +44,8 @@ std::int64_t BlockRecurrent::source_of(std::int64_t layer) const {
 BlockCall BlockRecurrent::call_of(const ForwardInput& input) const {
   BlockCall call;
   call.bias_index = bucket_index(config(), embed_.device());
+  // The norm's weight takes the factor: that scales `dim` numbers, not all rows.
+  call.final_norm = logit_factor() == 1 ? final_norm_ : final_norm_ * logit_factor();
   call.dense = input.literal;
   call.drop = {input.dropout, config().dropout};
   call.attn_drop = {input.dropout, config().attn_dropout};
@@ -54,12 +56,6 @@ double BlockRecurrent::logit_factor() const {
   const std::string& divisor = config().logit_divisor;
   if (divisor == "none") return 1;
   return 1 / std::sqrt(static_cast<double>(divisor == "sqrt_vocab" ? config().vocab : config().dim));
-}
-
-// The factor is that of the norm's weight: one product of `dim` numbers in place of one of all rows.
-Tensor BlockRecurrent::head_rows(const Tensor& y) const {
-  const double factor = logit_factor();
-  return rms_norm(y, factor == 1 ? final_norm_ : final_norm_ * factor, config().norm_eps);
 }
 
 void BlockRecurrent::check_length(std::int64_t time, bool /*carried*/) const {
@@ -142,11 +138,11 @@ Tensor BlockRecurrent::run_layers(const Tensor& x, std::vector<Carry>& carry, co
     const BlockRecurrentLayer& layer = layers_[i];
     const ScopeGuard scope(layer.path);
     Carry& own = carry[i];
-    // Where the layer's attention alone reads q and k, it makes the unit vectors.
+    // Where the layer's attention alone reads q and k, it makes the unit vectors. Those of the past are ones
+    // already, so the two are not joined before.
     const TokenHeads heads = layer.project(y, call, !layer.cell && !layer.memory);
-    const KeysValues own_tokens{heads.k, heads.v};
-    const KeysValues tokens =
-        heads.unit_eps ? KeysValues{heads.k, heads.v, own.k, own.v} : own_tokens.with_past(own.k, own.v);
+    const KeysValues tokens = heads.unit_eps ? KeysValues{heads.k, heads.v, own.k, own.v}
+                                             : KeysValues{heads.k, heads.v}.with_past(own.k, own.v);
     StateRead read;
     if (layer.cell) read = run_chain(*layer.cell, own.state, tokens, time, call.dense);
     y = layer.finish(y, heads, tokens, read, own.memory ? &*own.memory : nullptr, call);
@@ -155,7 +151,7 @@ Tensor BlockRecurrent::run_layers(const Tensor& x, std::vector<Carry>& carry, co
     own.k = heads.last_keys(window);
     own.v = last_rows(heads.v, window);
   }
-  return call.dropped(head_rows(y), "final");
+  return call.dropped(rms_norm(y, call.final_norm, config().norm_eps), "final");
 }
 
 }  // namespace eddy

@@ -77,8 +77,6 @@ class BlockRecurrent final : public Model {
   BlockCall call_of(const ForwardInput& input) const;
   // What the product with the embeddings is multiplied by for the logits.
   double logit_factor() const;
-  // From the last layer's rows those whose products with the embeddings are logits: normed, times the factor.
-  Tensor head_rows(const Tensor& y) const;
 
   // The carry if a document begins in every row; begin_segment need not be called.
   std::vector<Carry> cold_carry(std::int64_t batch) const;

@@ -31,6 +31,7 @@ namespace eddy {
 // masks.
 struct BlockCall {
   Tensor bias_index;       // of distance_bias
+  Tensor final_norm;       // the final norm's weight times the factor of the logits
   bool dense = false;      // attention from products and a softmax: the literal form
   DropoutSite drop;        // of activations
   DropoutSite attn_drop;   // of attention probabilities
@@ -48,7 +49,7 @@ struct TokenHeads {
   Tensor q, k, v, state_q;
   std::optional<double> unit_eps{};  // if set, q and k are not unit vectors yet: attention makes them so
 
-  // The keys of the last rows, as constants.
+  // The keys of the last rows, as constants; unit vectors in any case.
   Tensor last_keys(std::int64_t rows) const;
 };
 

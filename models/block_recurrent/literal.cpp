@@ -85,7 +85,7 @@ Tensor BlockRecurrent::run_blocks(const Tensor& x, std::vector<Carry>& carry, Bl
       block_k[i].push_back(raw::alias(heads.k));
       block_v[i].push_back(raw::alias(heads.v));
     }
-    outputs.push_back(call.dropped(rms_norm(y, final_norm_, config().norm_eps), "final") * logit_factor());
+    outputs.push_back(call.dropped(rms_norm(y, final_norm_, config().norm_eps), "final"));
     std::unique_ptr<NoGrad> constant;
     if (last) constant = std::make_unique<NoGrad>();
     for (std::size_t i = 0; i < layers; ++i) {
@@ -108,7 +108,8 @@ Tensor BlockRecurrent::run_blocks(const Tensor& x, std::vector<Carry>& carry, Bl
     carry[i].k = last_rows(previous_k[i], window);
     carry[i].v = last_rows(previous_v[i], window);
   }
-  return blocks == 1 ? outputs[0] : concat(outputs, 1);
+  const Tensor rows = blocks == 1 ? outputs[0] : concat(outputs, 1);
+  return logit_factor() == 1 ? rows : rows * logit_factor();
 }
 
 }  // namespace eddy

@@ -105,7 +105,7 @@ Tensor BlockRecurrent::run_piece(Stream& stream, const Tensor& x, const BlockCal
                           source < 0 ? StateRead{} : stream.layers[static_cast<std::size_t>(source)].read,
                           own.memory ? &*own.memory : nullptr, call);
   }
-  return head_rows(y);
+  return rms_norm(y, call.final_norm, config().norm_eps);
 }
 
 // The position is at the end of a block; its keys are still the rows behind those of the previous block.

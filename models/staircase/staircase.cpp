@@ -108,7 +108,8 @@ Tensor Staircase::carried_rows(const State& state, std::int64_t step, std::int64
 StaircaseFamily::Segment Staircase::run_rows(const Tensor& x, const State& state, Run& run) const {
   const std::int64_t batch = x.dim(0), chunks = x.dim(1) / chunk_, past = past_chunks(state);
   const auto layers = std::ssize(core_.layers);
-  // Queries, keys and values by one product, unless attention would have to divide its result.
+  // Queries, keys and values come from one product where attention reads a past in place. Elsewhere
+  // attention_packed would have to split it.
   const bool joint = attention_reads_past(device());
   LayerCall call;
   call.attention.causal = true;

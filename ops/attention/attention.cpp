@@ -415,9 +415,11 @@ Tensor mix(const Form& form, const std::vector<Tensor>& inputs, std::int64_t hea
   all.past_values = given.past_v;
   detail::check_attention(form.op, given.q, given.k, given.v, all);
   std::vector<Tensor> saved;
-  for (const Tensor& x : inputs)
-    saved.push_back(form.is_head_scale(static_cast<int>(saved.size())) ? contiguous_or_none(x)
-                                                                       : detail::readable(x));
+  for (const Tensor& x : inputs) {
+    const int input = static_cast<int>(saved.size());
+    const bool replaced = options.unit_eps && input < 2;  // by unit vectors, below
+    saved.push_back(replaced ? x : form.is_head_scale(input) ? contiguous_or_none(x) : detail::readable(x));
+  }
   detail::UnitRows q_unit, k_unit;  // q and k are the first inputs of the form that takes unit_eps
   if (options.unit_eps) {
     q_unit = detail::unit_rows(form.op, inputs[0], *options.unit_eps);
@@ -466,7 +468,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
   if (widens(q))
     return narrowed(attention(wide(q), wide_like("attention", q, k), wide_like("attention", q, v),
                               detail::with_wide_past("attention", q, options)));
-  // The kernels of the CPU give the gradients of unit vectors alone.
+  // The CPU's kernels do not differentiate through the scaling.
   if (options.unit_eps && q.defined() && q.device() == kCpu)
     return attention(unit_norm(q, *options.unit_eps), unit_norm(k, *options.unit_eps), v,
                      detail::without_unit(options));

@@ -47,7 +47,7 @@ struct AttentionOptions {
 // key.
 // shapes: q [batch, queries, heads, head_size]; k, v [batch, keys, kv_heads, head_size]; kv_heads divides
 // heads, and head h uses key head h / (heads / kv_heads). Any strides; a tensor is copied only if its last
-// axis has a stride other than 1.
+// axis has a stride other than 1; with unit_eps, q and k become new tensors.
 // dtypes: f32, f64, bf16; with bf16 the tables are f32.
 // errors: ShapeError if sizes do not match; ValueError for dropout outside [0, 1), a scale that is not
 // finite, unit_eps below 0 or not finite, a table without an entry for a visible distance, or past keys
@@ -62,7 +62,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
 // j d .. (j + 1) d - 1 of each, d = dim / heads. past [batch, p, 2 dim]: keys, then values.
 // dtypes: as attention.
 // errors: as attention; ValueError for options with a past or unit_eps.
-// grad: one [batch, time, 3 dim] tensor and one for the past, each written once.
+// grad: one [batch, time, 3 dim] tensor and one for the past, each written once on a GPU.
 Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOptions& options = {},
                         const Tensor& past = {});
 

@@ -202,8 +202,8 @@ std::unique_ptr<Recorder::Graph> Recorder::record(const std::vector<Tensor*>& in
   const State from = places_of(state);
   for (const auto& [name, tensor] : state)
     graph->before.set(name, on_host(tensor) ? raw::copy(tensor) : from.get(name));
-  // A graph that writes the parameters makes their bf16 copy at its end; replay() makes sure that the copy
-  // exists when it begins.
+  // A graph that writes the parameters also renews their bf16 copy; replay() makes sure that the copy exists
+  // when it begins.
   params_.renew_bf16_copy();
   // Capturing runs no kernel, so what it marked as written is not computed yet, or never: the parameters are
   // marked as changed once more. The inputs are given back.
