@@ -89,8 +89,8 @@ __device__ void make_deltas(const TensorBackward& launched, const Head<bf16>& he
 }
 
 // Turns the gradients of unit vectors, a thread's numbers of its two rows, into those of the vectors
-// before: dx = r (dy - y sum(dy y)). `unit` has the unit vectors, whose rows begin at even addresses. All
-// threads of the warp must call it.
+// before: dx = r (dy - y sum(dy y)). `unit` has the unit vectors, whose rows begin at multiples of 4
+// bytes. All threads of the warp must call it.
 template <int H, class From>
 __device__ void through_unit_norm(const From& unit, const UnitScales& scales, std::int64_t first,
                                   std::int64_t end, int width, float (&sums)[H / 8][4]) {

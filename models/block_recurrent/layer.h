@@ -49,7 +49,7 @@ struct TokenHeads {
   Tensor q, k, v, state_q;
   std::optional<double> unit_eps{};  // if set, q and k are not unit vectors yet: attention makes them so
 
-  // The keys of the last rows, as constants; unit vectors in any case.
+  // The keys of the last rows as attention compares them, as constants.
   Tensor last_keys(std::int64_t rows) const;
 };
 
