@@ -2,6 +2,7 @@
 #include "autograd/node.h"
 
 #include <atomic>
+#include <utility>
 
 #include "autograd/engine.h"
 #include "autograd/tape.h"
@@ -160,9 +161,31 @@ void settle(GradSlot& slot) {
   deferred->add_to(dst, beta);
 }
 
+bool GradSink::shares_open_buffer(int k) const {
+  if (opened_ == 0) return false;
+  const GradSlot& slot = target(k);
+  if (!slot.has_grad() || (!slot.pinned && slot.grad.exclusive())) return false;
+  for (int other = 0; other < 64 && (opened_ >> other) != 0; ++other)
+    if (other != k && (opened_ >> other & 1) != 0 && &target(other) == &slot) return true;
+  return false;
+}
+
 Tensor GradSink::open(int k, float* beta) {
   reach(k);
+  if (shares_open_buffer(k)) {
+    const GradSlot& slot = target(k);
+    *beta = 0;
+    return late_.emplace_back(k, Tensor::empty(slot.shape, slot.dtype, slot.device)).second;
+  }
+  if (k < 64) opened_ |= std::uint64_t{1} << k;
   return open_slot(target(k), beta);
+}
+
+void GradSink::finish() {
+  for (const auto& [k, contribution] : std::exchange(late_, {})) {
+    opened_ = 0;  // the vjp holds no buffer any more
+    give(k, contribution);
+  }
 }
 
 std::unique_ptr<DeferredGradient>& GradSink::open_deferred(int k) {
@@ -187,6 +210,10 @@ void GradSink::give(int k, const Tensor& contribution) {
   if (contribution.shape() != slot.shape)
     fail<ShapeError>("{}: the gradient of input {} has shape {} and the input has {}", describe(node_), k,
                      to_string(contribution.shape()), to_string(slot.shape));
+  if (shares_open_buffer(k)) {
+    late_.emplace_back(k, contribution);
+    return;
+  }
   if (!slot.has_grad() && !slot.pinned) {
     // A tracked tensor (a user's cotangent) must not tie its graph to a leaf that the graph leads to.
     slot.grad = contribution.dtype() != slot.dtype   ? raw::cast(contribution, slot.dtype)

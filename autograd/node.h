@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "autograd/scope.h"
@@ -103,14 +104,21 @@ class GradSink {
   }
   // Computes the deferred gradient of input k now.
   void settle(int k);
+  // Adds what could not be added while the vjp ran; called after it.
+  void finish();
 
  private:
   const Edge& edge(int k) const;
   GradSlot& target(int k) const;
   Tensor open(int k, float* beta);
+  bool shares_open_buffer(int k) const;
   std::unique_ptr<DeferredGradient>& open_deferred(int k);
   Node& node_;
   BackwardQueue& queue_;
+  // An op may take one tensor as several inputs. While the vjp holds the gradient buffer of one of them, the
+  // others get buffers of their own, which are added in the end.
+  std::uint64_t opened_ = 0;  // of the first 64 inputs, those whose buffer was opened
+  std::vector<std::pair<int, Tensor>> late_;
 };
 
 // What a vjp can read and write.

@@ -49,6 +49,7 @@ void run_node(Node& node, BackwardQueue& queue) {
   for (int output = 0; output < node.outputs(); ++output) settle(node.slot(output));
   VjpContext context(node, queue);
   node.vjp(context);
+  context.sink.finish();
   if (checking) check_gradients(node);
   node.free_graph();
   if (detail::tape_observer != nullptr) detail::tape_observer->backward_done(node);

@@ -147,6 +147,38 @@ TEST_CASE("one tensor given to several inputs is not corrupted by later sums") {
   CHECK(dy.to_vector<double>() == Values{10, 20});
 }
 
+TEST_CASE("one tensor as two inputs gets both gradients if the vjp holds both buffers while it writes") {
+  // y = a + 3 b + c; the buffers are opened first and written last, in the reverse order, and c is given between.
+  const auto op = [](const Tensor& a, const Tensor& b, const Tensor& c) {
+    return record("op", {a, b, c}, vec({0, 0}), {}, [](VjpContext& v) {
+      struct Buffer {
+        Tensor tensor;
+        float beta;
+      } buffers[2];
+      for (int k = 0; k < 2; ++k)
+        v.sink.into(k, [&](const Tensor& dst, float beta) { buffers[k] = {dst, beta}; });
+      v.sink.give(2, v.dy());
+      for (int k = 1; k >= 0; --k)
+        for (int i = 0; i < 2; ++i) {
+          double& to = buffers[k].tensor.mutable_data<double>()[i];
+          to = (buffers[k].beta == 0 ? 0 : to) + (k == 0 ? 1 : 3) * v.dy().data<double>()[i];
+        }
+    });
+  };
+  for (const bool pinned : {false, true}) {
+    const Tensor x = leaf({1, 2}), y = leaf({3, 4});
+    if (pinned) set_grad_storage(x, vec({99, 99}));
+    backward(op(x, x, x), vec({10, 20}));
+    CHECK(gradient(x) == Values{50, 100});
+    backward(op(x, y, x), vec({10, 20}));
+    CHECK(gradient(x) == Values{70, 140});
+    CHECK(gradient(y) == Values{30, 60});
+    backward(op(y, x, x), vec({1, 1}));
+    CHECK(gradient(x) == Values{74, 144});
+    CHECK(gradient(y) == Values{31, 61});
+  }
+}
+
 TEST_CASE("a missing output gradient counts as zero") {
   const Tensor x = leaf({1, 2});
   const auto [once, twice] = once_and_twice(x);

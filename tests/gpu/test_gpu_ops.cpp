@@ -78,6 +78,25 @@ TEST_SUITE("device") {
     std::fflush(stdout);
   }
 
+  TEST_CASE("one tensor as two inputs of an op on the GPU gets the sum of both gradients") {
+    for (const OpSpec& spec : op_specs())
+      for (const OpSample& sample : spec.samples) {
+        if (!sample.gradcheck || spec.name == "div") continue;  // x / x has the gradient 0
+        for_pairs(sample.inputs, [&](int first, int second, const Tensors& inputs) {
+          EvaluateOptions tied;
+          tied.tied_to = first;
+          tied.tied = second;
+          const Outcome want = evaluate(spec, inputs, tied);
+          for (const Tensor& dy : cotangents(want.results))
+            tied.dys.push_back(to_gpu(raw::cast(dy, Dtype::f32)));
+          expect_none(gradient_difference(
+              fmt::format("{}/{} inputs {} and {}", spec.name, sample.label, first, second),
+              to_cpu(evaluate(spec, inputs_on_gpu(inputs), tied).gradients), want.gradients,
+              2 * gradient_roundings(spec), epsilon(Dtype::f32)));
+        });
+      }
+  }
+
   TEST_CASE("an f64 tensor is refused by the ops of the GPU") {
     const Tensor x = to_gpu(sample_normal({4, 8}, "x"));
     for (const OpSpec& spec : op_specs())

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <utility>
 
 #include "autograd/gradcheck.h"
 #include "ops/cpu/isa.h"
 #include "tensor/threads/thread_pool.h"
+#include "tensor/transfer.h"
 #include "tests/support/bf16_check.h"
 #include "tests/support/files.h"
 #include "tests/support/isa_levels.h"
@@ -167,6 +169,24 @@ TEST_CASE("every op leaves its inputs as they were") {
     evaluate(spec, inputs);
     for (std::size_t i = 0; i < inputs.size(); ++i)
       expect_none(bit_difference(fmt::format("{} input {}", name, i), inputs[i], before[i]));
+  });
+}
+
+TEST_CASE("one tensor as two inputs of an op gets the sum of both gradients") {
+  for_each_sample([](const OpSpec& spec, const OpSample& sample, const std::string& name) {
+    if (!sample.gradcheck) return;
+    for_pairs(sample.inputs, [&](int first, int second, const Tensors& inputs) {
+      Tensors want = evaluate(spec, inputs).gradients;
+      Tensor& sum = want[static_cast<std::size_t>(first)];
+      const Tensor other = std::exchange(want[static_cast<std::size_t>(second)], Tensor());
+      if (!sum.defined() || !other.defined()) return;
+      sum = raw::add(sum, other);
+      for (const bool pinned : {false, true})
+        expect_none(gradient_difference(
+            fmt::format("{} inputs {} and {}{}", name, first, second, pinned ? ", pinned" : ""),
+            evaluate(spec, inputs, {{}, false, pinned, first, second}).gradients, want,
+            4 * gradient_roundings(spec), epsilon(Dtype::f64)));
+    });
   });
 }
 

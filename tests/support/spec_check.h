@@ -66,21 +66,26 @@ inline Tensors cotangents(const Tensors& results) {
 }
 
 struct EvaluateOptions {
-  Tensors dys;          // cotangents; made from the results when empty
-  bool twice = false;   // call the op two times on the same leaves and run both backwards at once
-  bool pinned = false;  // gather each gradient in storage that holds NaN before
+  Tensors dys;                  // cotangents; made from the results when empty
+  bool twice = false;           // call the op two times on the same leaves and run both backwards at once
+  bool pinned = false;          // gather each gradient in storage that holds NaN before
+  int tied_to = -1, tied = -1;  // the first is in the place of the second, whose gradient is missing then
 };
 
 // Runs an op on fresh leaves over the inputs' storage, and its backward where the op has one.
 inline Outcome evaluate(const OpSpec& spec, const Tensors& inputs, const EvaluateOptions& options = {}) {
   Tensors leaves;
   for (const Tensor& x : inputs) {
+    if (options.tied_to >= 0 && options.tied == static_cast<int>(leaves.size())) {
+      leaves.push_back(leaves[static_cast<std::size_t>(options.tied_to)]);
+      continue;
+    }
     leaves.push_back(x.defined() ? raw::alias(x) : x);
     if (!x.defined() || !is_floating(x.dtype())) continue;
     require_grad(leaves.back());
     if (options.pinned)
-      set_grad_storage(leaves.back(),
-                       Tensor::full(x.shape(), std::numeric_limits<double>::quiet_NaN(), x.dtype()));
+      set_grad_storage(leaves.back(), Tensor::full(x.shape(), std::numeric_limits<double>::quiet_NaN(),
+                                                   x.dtype(), x.device()));
   }
   Outcome outcome;
   Tensors ys, dys;
@@ -96,9 +101,26 @@ inline Outcome evaluate(const OpSpec& spec, const Tensors& inputs, const Evaluat
   if (!ys.empty()) backward(ys, dys);
   for (const Tensor& leaf : leaves)
     outcome.gradients.push_back(leaf.defined() && requires_grad(leaf) && !ys.empty() ? grad(leaf) : Tensor());
+  if (options.tied_to >= 0) outcome.gradients[static_cast<std::size_t>(options.tied)] = Tensor();
   // A result may be a leaf itself (dropout with p = 0): hand out plain tensors.
   for (Tensor& y : outcome.results) y = detach(y);
   return outcome;
+}
+
+// Calls check(first, second, inputs) for the pairs of a sample's inputs, both floating and of one shape, with
+// inputs in which the second is a copy of the first.
+template <class Check>
+void for_pairs(const Tensors& inputs, Check&& check) {
+  for (std::size_t second = 1; second < inputs.size(); ++second)
+    for (std::size_t first = 0; first < second; ++first) {
+      const Tensor &a = inputs[first], &b = inputs[second];
+      if (!a.defined() || !b.defined() || !is_floating(a.dtype()) || a.dtype() != b.dtype() ||
+          a.shape() != b.shape())
+        continue;
+      Tensors equal = inputs;
+      equal[second] = raw::copy(a);
+      check(static_cast<int>(first), static_cast<int>(second), equal);
+    }
 }
 
 // Nothing, or what differs: |got - want| <= roundings * eps * scale, the scale being the largest finite
