@@ -37,7 +37,7 @@ void check_close(const Tensor& got, const Tensor& wanted, double tolerance, cons
       at = i;
     }
   INFO(what << ": element " << at << ": " << (a.empty() ? 0 : a[at]) << " and " << (b.empty() ? 0 : b[at]));
-  CHECK_FALSE(!(worst <= tolerance));
+  CHECK(worst <= tolerance);
 }
 
 using Attention = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const AttentionOptions&);

@@ -71,11 +71,11 @@ TEST_CASE("a loop with packed weights gives the numbers and gradients of one wit
         const Chain want = run_chain(rows, width, 6, false, dtype),
                     got = run_chain(rows, width, 6, true, dtype);
         const double allowed = dtype == Dtype::f64 ? 1e-13 : 2e-4;
-        CHECK_FALSE(!(distance(want.h, got.h) <= allowed));
-        CHECK_FALSE(!(distance(want.dx, got.dx) <= allowed));
-        CHECK_FALSE(!(distance(want.dw, got.dw) <= allowed));
-        CHECK_FALSE(!(distance(want.dup, got.dup) <= allowed));
-        CHECK_FALSE(!(distance(want.dbias, got.dbias) <= allowed));
+        CHECK(distance(want.h, got.h) <= allowed);
+        CHECK(distance(want.dx, got.dx) <= allowed);
+        CHECK(distance(want.dw, got.dw) <= allowed);
+        CHECK(distance(want.dup, got.dup) <= allowed);
+        CHECK(distance(want.dbias, got.dbias) <= allowed);
       }
     }
 }
@@ -90,7 +90,7 @@ TEST_CASE("the bits of a loop with packed weights depend on no number of threads
   const Chain three = run_chain(kRows, kWidth, 5, true, Dtype::f32);
   const auto check = [](const Tensor& x, const Tensor& y, const Tensor& want) {
     CHECK(x.to_vector<float>() == y.to_vector<float>());
-    CHECK_FALSE(!(distance(want, x) <= 2e-4));
+    CHECK(distance(want, x) <= 2e-4);
   };
   check(one.h, three.h, plain.h);
   check(one.dx, three.dx, plain.dx);

@@ -56,7 +56,7 @@ TEST_CASE("evaluate: the mean over all windows equals a plain loop with any batc
       const EvalResult result = evaluate(*model, tokens, 7, batch);
       CHECK(result.tokens == 70);
       // f64 throughout: rounding of sums of some hundred terms.
-      CHECK(!(std::abs(result.loss - expected) > 1e-12));
+      CHECK(std::abs(result.loss - expected) <= 1e-12);
     }
   }
 }
@@ -76,7 +76,7 @@ TEST_CASE("evaluate: f32 gives the same bits twice and is near f64") {
   const double loss = evaluate(*single, tokens, 9, 4).loss;
   CHECK(evaluate(*single, tokens, 9, 4).loss == loss);
   // Logits of size 1 to 10 after some ten f32 roundings each.
-  CHECK(!(std::abs(loss - plain_loss(*single, tokens, 9)) > 1e-5));
+  CHECK(std::abs(loss - plain_loss(*single, tokens, 9)) <= 1e-5);
 }
 
 TEST_CASE("evaluate: no graph is left behind and recording is as before") {
@@ -160,7 +160,7 @@ TEST_CASE("evaluate_last: windows of every length are judged on the same targets
     }
     const EvalResult result = evaluate_last(*model, {tokens}, window, options);
     CHECK(result.tokens == 4 * 8);
-    CHECK(!(std::abs(result.loss - nats / count) > 1e-12));
+    CHECK(std::abs(result.loss - nats / count) <= 1e-12);
     CHECK(result.extras.front().first == "accuracy");
   }
   options.batches = 2;
@@ -203,7 +203,7 @@ TEST_CASE("evaluate: random batches repeat with the seed and come near the mean 
   // Both are means of the same losses; 5 standard errors of the draws and as much for the windows' own
   // choice.
   const double expected = evaluate(*model, tokens, 8, 16).loss;
-  CHECK(!(std::abs(result.loss - expected) > 10 * result.standard_error));
+  CHECK(std::abs(result.loss - expected) <= 10 * result.standard_error);
 }
 
 TEST_CASE("evaluate: the standard error is that of the batch means") {
@@ -221,7 +221,7 @@ TEST_CASE("evaluate: the standard error is that of the batch means") {
   double squares = 0;
   for (const double loss : losses) squares += (loss - before / 5) * (loss - before / 5);
   const EvalResult result = evaluate_random(*model, tokens, 9, 5, 2, 6);
-  CHECK(!(std::abs(result.standard_error - std::sqrt(squares / 4 / 5)) > 1e-12));
+  CHECK(std::abs(result.standard_error - std::sqrt(squares / 4 / 5)) <= 1e-12);
   CHECK(std::isnan(evaluate_random(*model, tokens, 9, 1, 2, 6).standard_error));
 }
 

@@ -353,7 +353,7 @@ TEST_CASE("running_median: one exploded value does not move it and a straight li
   s.y[300] = std::nan("");
   const Series smooth = running_median(s);
   REQUIRE(smooth.x.size() == 400);
-  for (std::size_t i = 0; i < smooth.x.size(); ++i) CHECK(!(std::abs(smooth.y[i] - 2 * smooth.x[i]) > 20));
+  for (std::size_t i = 0; i < smooth.x.size(); ++i) CHECK(std::abs(smooth.y[i] - 2 * smooth.x[i]) <= 20);
   s.x.resize(49);
   s.y.resize(49);
   CHECK(running_median(s).x.empty());
