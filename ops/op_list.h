@@ -69,6 +69,7 @@
 
 // Kernels of a GPU only: the CPU composes the op from other ops.
 #define EDDY_GPU_KERNELS(ROW) \
+  ROW(RowBlockSumsArgs, row_block_sums) \
   ROW(PartialSumsArgs, partial_sums) \
   ROW(BlockForgetArgs, block_forget_forward) \
   ROW(BlockForgetArgs, block_forget_backward) \

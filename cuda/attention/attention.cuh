@@ -330,7 +330,23 @@ __device__ void store_rows(const float (&sums)[R][Part<H>::kEntries], std::int64
   }
 }
 
-// The same for the gradients of keys or values that are wanted.
+// The same, added to what is there.
+template <int H, int R>
+__device__ void add_rows(const float (&sums)[R][Part<H>::kEntries], std::int64_t first, std::int64_t end,
+                         std::int64_t width, float* to, std::int64_t stride) {
+#pragma unroll
+  for (int i = 0; i < R; ++i) {
+    const std::int64_t row = first + thread_row() + kSide * i;
+    if (row >= end) continue;
+#pragma unroll
+    for (int entry = 0; entry < Part<H>::kEntries; ++entry) {
+      const int column = Part<H>::column(entry);
+      if (column < width) to[row * stride + column] += sums[i][entry];
+    }
+  }
+}
+
+// As store_rows, for the gradients of keys or values that are wanted.
 template <int H, int R, class T>
 __device__ void store_rows(const float (&sums)[R][Part<H>::kEntries], std::int64_t first, std::int64_t end,
                            std::int64_t width, const KeyGradients<T>& to) {

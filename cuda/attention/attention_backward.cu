@@ -16,7 +16,7 @@
 // Where q and k became unit vectors here, the kernels for dq and dk also take their gradients through that
 // (AttentionBackwardArgs).
 //
-// No float atomics: every sum belongs to one block, or is left in parts that a last kernel adds in order
+// No float atomics: every sum belongs to one block, or is left in parts that a later kernel adds in order
 // (ops/attention/attention_partials.h).
 //
 // Mapping (cuda/attention/attention.cuh says which thread has which pairs):
@@ -25,11 +25,9 @@
 //   queries_kernel     a block for each tile of queries of a head: dq, and each row's share of dhead_scale
 //   keys_kernel        a block for each tile of keys of a key head, over the heads that share it: dk and dv;
 //                      nothing for keys whose gradients are not wanted
-//   tables_kernel      a block for each tile of distances, head and run of sequences: parts of the tables'
-//                      gradients. (On tensor cores the kernels for dq sum that of the bias if they can:
+//   tables_kernel      a block for each tile of distances, head and run of sequences: adds to the partial
+//                      tables. (On tensor cores the kernels for dq sum the gradient of the bias if they can:
 //                      cuda/attention/attention_tensor_core_bias.cuh.)
-//   bias_kernel, positions_kernel
-//                      add the sums of the parts to the gradients: a thread for each entry of a table
 //   head_scale_kernel, head_scale_sums_kernel
 //                      a block for each part of a head's rows, then a warp for each head: 4 bytes of each row
 //                      once, the least. Up to 4096 rows of a head are one part and one launch; with 8 heads
@@ -322,7 +320,7 @@ __global__ void __launch_bounds__(kThreads) tables_kernel(BackwardLaunch launche
   using Tile = TablesTile<H>;
   constexpr int R = Tile::kR, C = Tile::kC, kRows = Tile::kRows, kColumns = Tile::kColumns;
   const AttentionArgs& args = launched.args.forward;
-  const AttentionPartials& partials = launched.partials;
+  const AttentionTableRuns& tables = launched.partials.tables;
   float* const q = shared_memory();
   float* const doutput = q + tile_numbers(kRows, H);
   float* const positions = doutput + tile_numbers(kRows, H);
@@ -332,15 +330,15 @@ __global__ void __launch_bounds__(kThreads) tables_kernel(BackwardLaunch launche
 
   const std::int64_t tiles = divide_up(args.distances, kColumns), item = blockIdx.x / tiles;
   const std::int64_t distance = blockIdx.x % tiles * kColumns, last_distance = distance + kColumns - 1;
-  const std::int64_t h = item / partials.batch_parts, part = item % partials.batch_parts;
-  const std::int64_t end_batch = min((part + 1) * partials.part_sequences, args.batch);
+  const std::int64_t h = item / tables.runs, run = item % tables.runs;
+  const std::int64_t end_batch = min((run + 1) * tables.sequences, args.batch);
   if (args.positions != nullptr)
     load_rows<H, kColumns>(static_cast<const float*>(args.positions), args.positions_stride, distance,
                            args.distances, args.head_size, positions);
   float dpositions[C][Part<H>::kEntries] = {}, dbias[C] = {};
 
   const bool met = distance <= args.most && last_distance >= args.least;
-  for (std::int64_t batch = part * partials.part_sequences; met && batch < end_batch; ++batch) {
+  for (std::int64_t batch = run * tables.sequences; met && batch < end_batch; ++batch) {
     const Head<T> head(args, batch, h);
     const std::int64_t begin = max(std::int64_t{0}, distance - head.offset);
     for (std::int64_t first = begin; first < args.queries; first += kRows) {
@@ -388,10 +386,11 @@ __global__ void __launch_bounds__(kThreads) tables_kernel(BackwardLaunch launche
     }
   }
 
-  const std::int64_t place = (h * partials.batch_parts + part) * args.distances;
+  const std::int64_t part = run * args.heads + h;
   if (launched.args.dpositions != nullptr)
-    store_rows<H>(dpositions, distance, args.distances, args.head_size,
-                  launched.scratch(partials.positions) + place * args.head_size, args.head_size);
+    add_rows<H>(dpositions, distance, args.distances, args.head_size,
+                static_cast<float*>(launched.args.dpositions) + part * launched.args.dpositions_part,
+                launched.args.dpositions_stride);
   if (launched.args.dbias == nullptr) return;
   __syncthreads();
   float* const sums = keys;  // [kSide][kColumns]: each thread's sums over its rows
@@ -402,7 +401,7 @@ __global__ void __launch_bounds__(kThreads) tables_kernel(BackwardLaunch launche
   if (column >= kColumns || distance + column >= args.distances) return;
   float sum = 0;
   for (int row = 0; row < kSide; ++row) sum += sums[row * kColumns + column];
-  launched.scratch(partials.bias)[place + distance + column] = sum;
+  static_cast<float*>(launched.args.dbias)[part * launched.args.dbias_stride + distance + column] += sum;
 }
 
 // ---- sums of parts
@@ -451,32 +450,6 @@ __global__ void head_scale_sums_kernel(BackwardLaunch launched) {
   }
 }
 
-__global__ void bias_kernel(BackwardLaunch launched) {
-  const AttentionArgs& args = launched.args.forward;
-  const std::int64_t parts = launched.partials.batch_parts;
-  for (std::int64_t i = first_item(); i < args.heads * args.distances; i += item_step()) {
-    const std::int64_t head = i / args.distances, distance = i % args.distances;
-    const float* const from =
-        launched.scratch(launched.partials.bias) + head * parts * args.distances + distance;
-    float sum = 0;
-    for (std::int64_t part = 0; part < parts; ++part) sum += from[part * args.distances];
-    static_cast<float*>(launched.args.dbias)[head * launched.args.dbias_stride + distance] += sum;
-  }
-}
-
-__global__ void positions_kernel(BackwardLaunch launched) {
-  const AttentionArgs& args = launched.args.forward;
-  const std::int64_t parts = args.heads * launched.partials.batch_parts,
-                     entries = args.distances * args.head_size;
-  for (std::int64_t i = first_item(); i < entries; i += item_step()) {
-    const float* const from = launched.scratch(launched.partials.positions) + i;
-    float sum = 0;
-    for (std::int64_t part = 0; part < parts; ++part) sum += from[part * entries];
-    static_cast<float*>(launched.args.dpositions)[i / args.head_size * launched.args.dpositions_stride +
-                                                  i % args.head_size] += sum;
-  }
-}
-
 template <class T, int H>
 void run(const AttentionBackwardArgs& gradient) {
   const AttentionArgs& args = gradient.forward;
@@ -518,7 +491,7 @@ void run(const AttentionBackwardArgs& gradient) {
   } else if (wants_tables) {
     using Tile = TablesTile<H>;
     launch_shared("attention_tables", tables_kernel<T, H>,
-                  args.heads * launched.partials.batch_parts * divide_up(args.distances, Tile::kColumns),
+                  args.heads * launched.partials.tables.runs * divide_up(args.distances, Tile::kColumns),
                   kThreads, Tile::kShared, launched);
   }
   if (gradient.dhead_scale != nullptr) {
@@ -528,12 +501,6 @@ void run(const AttentionBackwardArgs& gradient) {
       launch("attention_dhead_scale_sums", head_scale_sums_kernel,
              grid_for(args.heads, Team<32>::kRowsPerBlock), kThreads, launched);
   }
-  if (gradient.dbias != nullptr)
-    launch("attention_dbias", bias_kernel, grid_for(args.heads * args.distances, kThreads), kThreads,
-           launched);
-  if (gradient.dpositions != nullptr)
-    launch("attention_dpositions", positions_kernel, grid_for(args.distances * args.head_size, kThreads),
-           kThreads, launched);
 }
 
 }  // namespace

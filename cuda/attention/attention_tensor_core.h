@@ -21,8 +21,8 @@ void tensor_core_forward(const AttentionArgs& args);
 void wgmma_forward(const AttentionArgs& args);
 
 // The parts of the backward pass, each as the plain kernel of that name. Those for the queries leave the
-// deltas in the scratch memory, where the others read them. They also compute the parts of dbias if they
-// can, and return whether they did.
+// deltas in the scratch memory, where the others read them. They also add to dbias if they can, and return
+// whether they did.
 bool tensor_core_queries(const AttentionBackwardArgs& args, const AttentionPartials& partials);
 void tensor_core_keys(const AttentionBackwardArgs& args, const AttentionPartials& partials);
 void tensor_core_tables(const AttentionBackwardArgs& args, const AttentionPartials& partials);
@@ -38,7 +38,7 @@ inline constexpr std::int64_t kMostBiasSliceBytes = std::int64_t{1} << 27;
 // slices fit into kMostBiasSliceBytes. Else tensor_core_tables does.
 bool sums_bias_with_queries(const AttentionBackwardArgs& args, std::int64_t blocks, int warps,
                             int free_shared_bytes);
-// Adds the slices [batch, heads, tiles, distances least .. most], in a fixed order, to the parts of dbias.
+// Adds the slices [batch, heads, tiles, distances least .. most], in a fixed order, to dbias.
 void add_bias_slices(const AttentionBackwardArgs& args, const AttentionPartials& partials,
                      const float* slices, std::int64_t tiles);
 

@@ -1,6 +1,6 @@
 // The gradient of attention's bias by distance, summed by the kernels for dq, which have the gradient of
 // every score in registers: first in tables of the warps, then in a slice of global memory for each block,
-// which cuda/attention/attention_tensor_core_bias.cu adds to the parts of ops/attention/attention_partials.h.
+// which cuda/attention/attention_tensor_core_bias.cu adds to the call's partial tables.
 // No score is computed for it. The sums are f32 and of the gradients before rounding. Each entry belongs to
 // one thread at a time and the order of the sums is fixed, so the bits are the same every time.
 //
@@ -131,7 +131,7 @@ struct BiasTables {
 };
 
 // Launches a kernel for dq, with `rows` queries to a block: `summing` if it can also sum the gradient of the
-// bias, else `plain`. Returns whether the parts of that gradient are written. shared_bytes: what a block uses
+// bias, else `plain`. Returns whether that gradient is added. shared_bytes: what a block uses
 // without the tables; most_bytes: what it may use.
 inline bool launch_queries(const char* name, void (*plain)(TensorBackward), void (*summing)(TensorBackward),
                            const AttentionBackwardArgs& args, const AttentionPartials& partials, int rows,

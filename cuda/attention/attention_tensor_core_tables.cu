@@ -1,7 +1,7 @@
 // Blocked attention in bf16 on tensor cores, backward: the gradients of the tables by distance, bias and
 // positions. The kernels for dq sum that of the bias (cuda/attention/attention_tensor_core_bias.cuh) unless
-// that of positions is wanted too, dq is not wanted, or it does not fit; then this kernel does. The formulas
-// and the final sums of parts are in cuda/attention/attention_backward.cu;
+// that of positions is wanted too, dq is not wanted, or it does not fit; then this kernel does. It adds to the
+// partial tables of the call. The formulas are in cuda/attention/attention_backward.cu;
 // cuda/attention/attention_tensor_core.cuh says what a thread has.
 //
 // Mapping: a block of 4 warps for each 32 distances of a head and run of sequences, so that one block sums
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_tables_kernel(TensorBac
   using Tile = TensorTablesTile<H>;
   constexpr int N = kDistances;
   const AttentionArgs& args = launched.args.forward;
-  const AttentionPartials& partials = launched.partials;
+  const AttentionTableRuns& tables = launched.partials.tables;
   bf16* const q = reinterpret_cast<bf16*>(shared_memory());
   bf16* const doutput = q + Tile::kRows / 2;
   bf16* const positions = doutput + Tile::kRows / 2;
@@ -58,8 +58,8 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_tables_kernel(TensorBac
 
   const std::int64_t tiles = divide_up(args.distances, N), item = blockIdx.x / tiles;
   const std::int64_t distance = blockIdx.x % tiles * N, last_distance = distance + N - 1;
-  const std::int64_t h = item / partials.batch_parts, run = item % partials.batch_parts;
-  const std::int64_t end_batch = min((run + 1) * partials.part_sequences, args.batch);
+  const std::int64_t h = item / tables.runs, run = item % tables.runs;
+  const std::int64_t end_batch = min((run + 1) * tables.sequences, args.batch);
   const int width = static_cast<int>(args.head_size);
   round_positions<H, N>(args, distance, positions);
 
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_tables_kernel(TensorBac
   float dpositions[H / 16][4] = {}, dbias[N / 8][2] = {};
 
   const bool met = distance <= args.most && last_distance >= args.least;
-  for (std::int64_t batch = run * partials.part_sequences; met && batch < end_batch; ++batch) {
+  for (std::int64_t batch = run * tables.sequences; met && batch < end_batch; ++batch) {
     const Head<bf16> head(args, batch, h);
     const float factor = head.factor * kLog2OfE;
     const std::int64_t begin = max(std::int64_t{0}, distance - head.offset);
@@ -156,15 +156,15 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_tables_kernel(TensorBac
     }
   }
 
-  const std::int64_t place = (h * partials.batch_parts + run) * args.distances;
+  const std::int64_t of_run = run * args.heads + h;
   if (launched.args.dpositions != nullptr) {
-    float* const to = launched.scratch(partials.positions) + place * args.head_size;
+    float* const to = static_cast<float*>(launched.args.dpositions) + of_run * launched.args.dpositions_part;
 #pragma unroll
     for (int pair = 0; pair < H / 4; ++pair) {
       const std::int64_t row = distance + warp() % 2 * 16 + pair_row(pair);
       const int column = warp() / 2 * (H / 2) + pair_column(pair);
       if (row < args.distances && column < width)
-        to[row * args.head_size + column] = dpositions[pair / 4][pair % 4];
+        to[row * launched.args.dpositions_stride + column] += dpositions[pair / 4][pair % 4];
     }
   }
   if (launched.args.dbias == nullptr) return;
@@ -183,7 +183,7 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_tables_kernel(TensorBac
   if (column >= N || distance + column >= args.distances) return;
   float sum = 0;
   for (int w = 0; w < kTensorThreads / 32; ++w) sum += skewed[w * N + column];
-  launched.scratch(partials.bias)[place + distance + column] = sum;
+  static_cast<float*>(launched.args.dbias)[of_run * launched.args.dbias_stride + distance + column] += sum;
 }
 
 }  // namespace
@@ -193,7 +193,7 @@ void tensor_core_tables(const AttentionBackwardArgs& args, const AttentionPartia
   for_tensor_size(forward.head_size, [&](auto size) {
     constexpr int H = decltype(size)::value;
     launch_shared("attention_tables on tensor cores", tensor_tables_kernel<H>,
-                  forward.heads * partials.batch_parts * divide_up(forward.distances, kDistances),
+                  forward.heads * partials.tables.runs * divide_up(forward.distances, kDistances),
                   kTensorThreads, TensorTablesTile<H>::kShared, tensor_backward(args, partials));
   });
 }

@@ -8,19 +8,11 @@
 //   shared memory  1 KiB (1,024 bytes)
 //   bytes moved    x once, the least, and the partial sums, 1/64 of it or less, twice
 //
-// Partial sums of several tensors.
-//   mapping        a thread block of 32 columns x 32 rows per 32 columns of each tensor; thread row t adds
-//                  rows t, t + 32, ..., then a tree adds the rows' sums. Few thread blocks run, but one
-//                  launch replaces two to four.
-//   shared memory  4 KiB (4,096 bytes)
-//   bytes moved    the partial sums once
-//
 // Maximum, and its gradient.
 //   mapping        rows as above, else a thread per column; the gradient has a thread per element of dx
 //   bytes moved    x once; for the gradient dx once, dy and the index once per row through the cache
 #include "cuda/core/numbers.cuh"
 #include "cuda/core/team.cuh"
-#include "ops/reduce/partial_sums.h"
 #include "ops/reduce/reduce.h"
 
 namespace eddy::cuda {
@@ -117,39 +109,6 @@ void sum(const SumArgs& args) {
   run_pass<float>({args.outer, blocks, args.inner, blocks, 1, partials, y, args.beta, scale});
 }
 
-constexpr int kPartialColumns = 32, kPartialThreads = 1024;
-
-// Item i is tile i % tiles of tensor i / tiles.
-__global__ void __launch_bounds__(kPartialThreads)
-    partial_sums_kernel(const __grid_constant__ PartialSumsArgs args) {
-  constexpr int kLanes = kPartialThreads / kPartialColumns;
-  __shared__ float sums[kPartialThreads];
-  const int column = static_cast<int>(threadIdx.x) % kPartialColumns,
-            lane = static_cast<int>(threadIdx.x) / kPartialColumns;
-  const std::int64_t tiles = (args.width + kPartialColumns - 1) / kPartialColumns;
-  for (std::int64_t item = blockIdx.x; item < tiles * args.tensors; item += gridDim.x) {
-    const int tensor = static_cast<int>(item / tiles);
-    const std::int64_t at = item % tiles * kPartialColumns + column;
-    const float* const from = static_cast<const float*>(args.partials[tensor]) + at;
-    float sum = 0;
-    if (at < args.width) {
-#pragma unroll 4
-      for (std::int64_t row = lane; row < args.blocks; row += kLanes) sum += from[row * args.width];
-    }
-    sums[threadIdx.x] = sum;
-    for (int half = kLanes / 2; half > 0; half /= 2) {
-      __syncthreads();
-      if (lane < half) sums[threadIdx.x] += sums[threadIdx.x + static_cast<unsigned>(half * kPartialColumns)];
-    }
-    if (lane == 0 && at < args.width) {
-      float& to = static_cast<float*>(args.sums[tensor])[at];
-      const float beta = args.beta[tensor];
-      to = beta == 0.0f ? sums[threadIdx.x] : beta * to + sums[threadIdx.x];
-    }
-    __syncthreads();  // the next item overwrites the shared sums
-  }
-}
-
 // A value and its index. The larger value wins, NaN above all, and among equals the lower index, so that the
 // order of comparisons does not matter.
 struct Best {
@@ -221,12 +180,6 @@ __global__ void max_backward_kernel(MaxBackwardArgs args) {
 
 void sum(const SumArgs& args) {
   for_activations("sum", args.dtype, [&](auto* type) { sum<StoredIn<decltype(type)>>(args); });
-}
-
-void partial_sums(const PartialSumsArgs& args) {
-  require_f32("partial_sums", args.dtype);
-  const std::int64_t tiles = (args.width + kPartialColumns - 1) / kPartialColumns;
-  launch("partial_sums", partial_sums_kernel, grid_for(tiles * args.tensors, 1, 2), kPartialThreads, args);
 }
 
 void max_forward(const MaxArgs& args) {

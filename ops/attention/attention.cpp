@@ -12,6 +12,7 @@
 #include "ops/core/checks.h"
 #include "ops/core/gradient_buffer.h"
 #include "ops/norm/unit_norm.h"
+#include "ops/reduce/partial_sums.h"
 #include "ops/views/views.h"
 #include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"
@@ -304,9 +305,9 @@ Mixed forward(const Parts& x, const AttentionOptions& options) {
   return mixed;
 }
 
-// Writes the gradients that are defined. Those of bias and positions are added to, that of head_scale if
-// head_scale_beta is 1. They and doutput, [batch, queries, heads, head_size], may have any strides with a
-// last one of 1. q_unit, k_unit: as in AttentionBackwardArgs, or undefined.
+// Writes the gradients that are defined. Those of bias and positions (partial tables on a GPU) are added to,
+// that of head_scale if head_scale_beta is 1. They and doutput, [batch, queries, heads, head_size], may have
+// any strides with a last one of 1. q_unit, k_unit: as in AttentionBackwardArgs, or undefined.
 void backward_into(const Parts& x, const Mixed& mixed, const Tensor& doutput, const AttentionOptions& options,
                    const Parts& gradients, float head_scale_beta, const Tensor& q_unit,
                    const Tensor& k_unit) {
@@ -340,12 +341,45 @@ void backward_into(const Parts& x, const Mixed& mixed, const Tensor& doutput, co
   const auto table = [](const Tensor& gradient, void*& data, std::int64_t& stride) {
     if (!gradient.defined()) return;
     data = gradient.raw_data();
-    stride = gradient.strides()[0];
+    stride = gradient.strides()[gradient.rank() - 2];
   };
   table(gradients.bias, args.dbias, args.dbias_stride);
   table(gradients.positions, args.dpositions, args.dpositions_stride);
+  if (gradients.positions.defined() && gradients.positions.rank() == 4)
+    args.dpositions_part = gradients.positions.strides()[1];
   const Tensor scratch = lend_scratch(args.forward, &args, x.q.device());
   attention_backward_slot(x.q.device(), args);
+}
+
+// The gradient of a table by distance on a GPU, as partial tables to which all calls that share the table add.
+class PartialTables final : public DeferredGradient {
+ public:
+  // Returns the partial tables of a shape, zeros at first. Calls of other batches may have another.
+  Tensor parts(const Shape& shape, Device device) {
+    for (const Tensor& parts : parts_)
+      if (parts.shape() == shape) return parts;
+    return parts_.emplace_back(Tensor::zeros(shape, Dtype::f32, device));
+  }
+  void add_to(const Tensor& dst, float beta) override {
+    const Shape entries{dst.elements()};
+    for (const Tensor& parts : parts_) {
+      add_partial_sums({{raw::reshape(parts, {parts.elements() / entries[0], entries[0]}),
+                         {raw::reshape(dst, entries), beta}}});
+      beta = 1;
+    }
+  }
+
+ private:
+  std::vector<Tensor> parts_;
+};
+
+// The tensor to which the kernels add the gradient of input k, a table by distance. q: its call's queries.
+Tensor table_gradient(VjpContext& v, int k, const Tensor& table, bool has_heads, const Tensor& q) {
+  if (q.device() == kCpu || q.elements() == 0) return v.sink.open_zeroed(k);
+  const std::int64_t heads = q.dim(2), runs = attention_table_runs(q.dim(0), heads).runs;
+  return v.sink.defer<PartialTables>(k).parts(
+      has_heads ? Shape{runs, heads, table.dim(1)} : Shape{runs, heads, table.dim(0), table.dim(1)},
+      q.device());
 }
 
 // Part 0 .. count - 1 of the columns of a [batch, time, count dim] tensor as [batch, time, heads,
@@ -371,8 +405,9 @@ struct Form {
   int tables;  // the place of head_scale among the inputs, or -1 if there are no tables
 
   bool is_head_scale(int input) const { return tables >= 0 && input == tables; }
+  bool is_bias(int input) const { return tables >= 0 && input == tables + 1; }
   bool is_table_by_distance(int input) const {
-    return tables >= 0 && (input == tables + 1 || input == tables + 2);
+    return is_bias(input) || (tables >= 0 && input == tables + 2);
   }
 };
 
@@ -434,29 +469,33 @@ Tensor mix(const Form& form, const std::vector<Tensor>& inputs, std::int64_t hea
               [plain = without_tensors(options), form, heads,
                count = static_cast<int>(inputs.size())](VjpContext& v) {
                 std::vector<Tensor> x, gradients;
+                for (int i = 0; i < count; ++i) x.push_back(v.saved(i));
+                const Parts parts = form.parts(x, heads);
                 const GradientBuffer dhead_scale =
                     form.tables < 0 ? GradientBuffer{} : gradient_buffer(v, form.tables);
                 // A table that many calls share has one gradient, to which all of them add.
                 const auto gradient_of = [&](int i) {
                   if (form.is_head_scale(i)) return dhead_scale.tensor;
                   if (!v.sink.needs(i)) return Tensor();
-                  if (form.is_table_by_distance(i)) return v.sink.open_zeroed(i);
+                  if (form.is_table_by_distance(i))
+                    return table_gradient(v, i, x[i], form.is_bias(i), parts.q);
                   return Tensor::empty(x[i].shape(), x[i].dtype(), x[i].device());
                 };
-                for (int i = 0; i < count; ++i) {
-                  x.push_back(v.saved(i));
-                  gradients.push_back(gradient_of(i));
-                }
+                for (int i = 0; i < count; ++i) gradients.push_back(gradient_of(i));
                 const Tensor &output = v.saved(count), &dy = v.dy();
                 const Tensor doutput = dy.shape() == output.shape()
                                            ? detail::readable(dy)
                                            : raw::reshape(raw::contiguous(dy), output.shape());
-                backward_into(form.parts(x, heads), {output, v.saved(count + 1)}, doutput, plain,
+                backward_into(parts, {output, v.saved(count + 1)}, doutput, plain,
                               form.parts(gradients, heads), dhead_scale.beta, v.saved(count + 2),
                               v.saved(count + 3));
                 for (int i = 0; i < count; ++i)
                   if (!form.is_head_scale(i) && !form.is_table_by_distance(i) && gradients[i].defined())
                     v.sink.give(i, gradients[i]);
+                // Anomaly mode checks each node's own gradient.
+                if (anomaly_mode() && form.tables >= 0)
+                  for (const int i : {form.tables + 1, form.tables + 2})
+                    if (v.sink.needs(i)) v.sink.settle(i);
               });
   return y;
 }

@@ -160,6 +160,11 @@ struct AttentionArgs {
 // entries of dbias and dpositions, with their row strides. A null gradient is not needed. For dhead_scale:
 //
 //   dhead_scale = head_scale_beta * dhead_scale + its gradient      (not read if head_scale_beta is 0)
+//
+// On the CPU dbias [heads, *] and dpositions [*, head_size] are the gradients themselves. On other devices they
+// are partial tables, one for each run of sequences and head (ops/attention/attention_partials.h), whose sum
+// over runs, for positions also over heads, is the gradient: dbias [runs, heads, *] and dpositions [runs,
+// heads, *, head_size], contiguous. Calls that share a table add to the same parts.
 struct AttentionBackwardArgs {
   Dtype dtype;
   AttentionArgs forward;
@@ -172,6 +177,7 @@ struct AttentionBackwardArgs {
   void *dhead_scale, *dbias, *dpositions;
   float head_scale_beta;
   std::int64_t dbias_stride, dpositions_stride;
+  std::int64_t dpositions_part;  // between partial tables of positions; not used on the CPU
   // The factors r of unit_norm with which q and the own keys became unit vectors, [batch, queries, heads]
   // and [batch, keys - past, kv_heads], f32; null if they did not, as always on the CPU. Then q and k are
   // contiguous, and dq and dk are the gradients of the vectors before:

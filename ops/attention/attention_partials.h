@@ -1,16 +1,28 @@
 // Working memory of the attention backward on a GPU: numbers that one kernel passes to the next, such as
 // partial sums that are added in a fixed order. All of it is f32 for every dtype; offsets are in elements.
-// The memory of bias gradients in the tensor-core kernels is separate:
-// cuda/attention/attention_tensor_core_bias.cuh.
+// The memory of the tables' gradients is separate. Partial tables (AttentionBackwardArgs) outlive a call; the
+// tensor-core kernels for dq also leave slices (cuda/attention/attention_tensor_core_bias.cuh).
 #pragma once
 
 #include "ops/attention/attention.h"
 
 namespace eddy {
 
-// About this many partial sums of the tables' gradients, each a whole table: enough blocks for a GPU, and
-// memory that does not grow with the batch.
+// About this many partial tables in a call: enough blocks for a GPU, and memory that does not grow with the
+// batch.
 inline constexpr std::int64_t kAttentionTableParts = 64;
+
+// The runs of sequences with a partial table each, `sequences` in a run but the last.
+struct AttentionTableRuns {
+  std::int64_t runs, sequences;
+};
+// batch and heads: at least 1.
+inline AttentionTableRuns attention_table_runs(std::int64_t batch, std::int64_t heads) {
+  const std::int64_t wanted = (kAttentionTableParts + heads - 1) / heads;
+  const std::int64_t runs = wanted < batch ? wanted : batch;
+  const std::int64_t sequences = (batch + runs - 1) / runs;
+  return {(batch + sequences - 1) / sequences, sequences};
+}
 
 // The gradient of a head's scale is summed over rows in at most kMostHeadScaleParts parts of at least
 // kHeadScaleRows rows: few rows are one part and one launch.
@@ -22,10 +34,7 @@ struct AttentionPartials {
   std::int64_t head_scale_parts;  // runs of a head's [batch, queries] rows, `part_rows` in a run
   std::int64_t part_rows;
   std::int64_t head_scale_sums;  // [heads, head_scale_parts], if there is more than one part
-  std::int64_t batch_parts;      // runs of sequences with a partial table each, `part_sequences` in a run
-  std::int64_t part_sequences;
-  std::int64_t bias;       // [heads, batch_parts, distances]
-  std::int64_t positions;  // [heads, batch_parts, distances, head_size]
+  AttentionTableRuns tables;
   std::int64_t elements;
 };
 
@@ -38,11 +47,7 @@ inline AttentionPartials attention_partials(const AttentionBackwardArgs& gradien
     p.elements += elements;
     return at;
   };
-  const std::int64_t wanted = (kAttentionTableParts + args.heads - 1) / args.heads;
-  const std::int64_t runs = wanted < args.batch ? wanted : args.batch;
-  p.part_sequences = (args.batch + runs - 1) / runs;
-  p.batch_parts = (args.batch + p.part_sequences - 1) / p.part_sequences;
-  const std::int64_t tables = args.heads * p.batch_parts * args.distances;
+  p.tables = attention_table_runs(args.batch, args.heads);
   const std::int64_t head_rows = args.batch * args.queries,
                      head_runs = (head_rows + kHeadScaleRows - 1) / kHeadScaleRows;
   const std::int64_t head_parts = head_runs < kMostHeadScaleParts ? head_runs : kMostHeadScaleParts;
@@ -51,8 +56,6 @@ inline AttentionPartials attention_partials(const AttentionBackwardArgs& gradien
   p.deltas = take(rows);
   p.head_scales = take(gradient.dhead_scale != nullptr ? rows : 0);
   p.head_scale_sums = take(gradient.dhead_scale != nullptr ? args.heads * p.head_scale_parts : 0);
-  p.bias = take(gradient.dbias != nullptr ? tables : 0);
-  p.positions = take(gradient.dpositions != nullptr ? tables * args.head_size : 0);
   return p;
 }
 

@@ -181,6 +181,14 @@ EDDY_MOVES(DropoutArgs, (2 + also_read(a.beta)) * a.n)
 EDDY_MOVES(TiledDropoutArgs, 2 * a.batch * a.time * a.dim)
 
 EDDY_MOVES(SumArgs, a.outer * a.inner * (a.count + 1 + also_read(a.beta)))
+inline Cost cost_of(const RowBlockSumsArgs& a) {
+  Cost cost;
+  for (int t = 0; t < a.tensors; ++t) {
+    cost.bytes += moved(a.dtype, a.rows * a.widths[t]).bytes;
+    cost.bytes += moved(Dtype::f32, summed_blocks(a.rows) * a.widths[t]).bytes;
+  }
+  return cost;
+}
 EDDY_MOVES(PartialSumsArgs, a.tensors * (a.blocks + 1) * a.width)
 EDDY_MOVES(MaxArgs, a.outer * a.inner * (a.count + 1))
 EDDY_MOVES(MaxBackwardArgs, a.outer * a.inner * ((1 + also_read(a.beta)) * a.count + 1))

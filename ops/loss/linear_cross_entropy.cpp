@@ -183,7 +183,7 @@ Tensor loss_as_a_whole(const Problem& p, const Tensor& x, const Tensor& weight, 
                     v.sink.into(0, [&](const Tensor& dst, float beta) {
                       multiply_into(raw::reshape(dst, rows.shape()), dz, v.saved(1), beta);
                     });
-                  give_weight_gradients(v, 1, dz, rows);
+                  give_weight_gradients(v, {{1, dz, rows}});
                 });
 }
 

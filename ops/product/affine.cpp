@@ -51,7 +51,7 @@ struct RowLimits {
 };
 RowLimits row_limits(const Tensor& dy, const Tensor& x) {
   const std::int64_t row = dy.dim(1) + x.dim(1), gradient = dy.dim(1) * x.dim(1);
-  return {dy.device() == kCpu ? gradient / (4 * row) : 0, 2 * gradient / row};
+  return {dy.device() == kCpu ? gradient / (4 * row) : -1, 2 * gradient / row};
 }
 
 // Passes on dy^T x, the gradient of input k, the weight of y = x W^T. Anomaly mode checks each node's own
@@ -67,18 +67,40 @@ void give_row_product(VjpContext& v, int k, const Tensor& dy, const Tensor& x) {
   if (products.rows() >= limits.enough) v.sink.settle(k);
 }
 
-// Passes on the sum of dy over rows. On a GPU blocks of rows are summed first, as every long sum is: the sums
-// of the blocks may be deferred.
-void give_column_sums(VjpContext& v, int k, const Tensor& dy) {
-  constexpr std::int64_t kBlock = 64;
-  const std::int64_t rows = dy.dim(0), width = dy.dim(1), blocks = rows / kBlock;
-  if (dy.device() == kCpu || rows % kBlock != 0 || !dy.contiguous())
-    return v.sink.into(k, [&](const Tensor& dst, float beta) { sum_into(dst, dy, beta); });
-  const PartialSums sums = partial_sums_of(v, k, blocks, width, Dtype::f32, dy.device());
-  if (const auto& [dst, beta] = sums.to; dst.defined() && (dst.dtype() != Dtype::f32 || blocks <= 1))
-    return sum_into(dst, dy, beta);
-  sum_into(raw::reshape(sums.rows, {blocks, 1, width}), raw::reshape(dy, {blocks, kBlock, width}), 0);
-  add_partial_sums({sums});
+// Passes on dy^T x, and with it the sum of dy over rows if one product gives both. Returns whether it does.
+bool give_both(VjpContext& v, const LinearGradient& layer) {
+  const auto& [weight, dy, x] = layer;
+  const GradientBuffer dweight = gradient_buffer(v, weight);
+  PartialSums dbias;
+  bool direct = false;
+  const bool fused = multiply_and_sum(dweight, dy, x, [&, &dy = dy, weight = weight] {
+    dbias = partial_sums_of(v, weight + 1, 1, dy.dim(1), dweight.tensor.dtype(), dy.device());
+    // The product overwrites the sums, so it cannot add to a gradient.
+    direct = dbias.to.tensor.defined() && dbias.to.beta == 0;
+    return direct ? dbias.to.tensor : raw::reshape(dbias.rows, {dy.dim(1)});
+  });
+  if (!fused) multiply_into(dweight.tensor, raw::transpose(dy, 0, 1), x, dweight.beta);
+  if (fused && !direct) add_partial_sums({dbias});
+  return fused;
+}
+
+// Passes on the sum of dy over rows, for the biases of `layers`. On a GPU blocks of rows are summed first, as
+// every long sum is, in one launch for two layers; the sums of the blocks may be deferred.
+void give_column_sums(VjpContext& v, const std::vector<LinearGradient>& layers) {
+  std::vector<RowBlocks> blocks;
+  std::vector<PartialSums> sums;
+  for (const auto& [weight, dy, x] : layers) {
+    const int bias = weight + 1;
+    const std::int64_t rows = dy.dim(0);
+    if (dy.device() == kCpu || rows <= kSummedRows || !dy.contiguous()) {
+      v.sink.into(bias, [&](const Tensor& dst, float beta) { sum_into(dst, dy, beta); });
+      continue;
+    }
+    sums.push_back(partial_sums_of(v, bias, summed_blocks(rows), dy.dim(1), Dtype::f32, dy.device()));
+    blocks.push_back({dy, sums.back().rows});
+  }
+  sum_row_blocks(blocks);
+  for (const PartialSums& of_layer : sums) add_partial_sums({of_layer});
 }
 
 }  // namespace
@@ -123,24 +145,19 @@ void relu_backward(const Tensor& dz, const Tensor& dy, const Tensor& y) {
                         {kRelu, dz.dtype(), dz.elements(), y.raw_data(), dy.raw_data(), dz.raw_data()});
 }
 
-void give_weight_gradients(VjpContext& v, int weight, const Tensor& dy, const Tensor& x) {
-  const int bias = weight + 1;
-  if (v.sink.needs(weight) && v.sink.needs(bias) && fuses_products(dy.device()) && dy.dim(0) > 0) {
-    const GradientBuffer dweight = gradient_buffer(v, weight);
-    PartialSums dbias;
-    bool direct = false;
-    const bool fused = multiply_and_sum(dweight, dy, x, [&] {
-      dbias = partial_sums_of(v, bias, 1, dy.dim(1), dweight.tensor.dtype(), dy.device());
-      // The product overwrites the sums, so it cannot add to a gradient.
-      direct = dbias.to.tensor.defined() && dbias.to.beta == 0;
-      return direct ? dbias.to.tensor : raw::reshape(dbias.rows, {dy.dim(1)});
-    });
-    if (fused) return direct ? void() : add_partial_sums({dbias});
-    multiply_into(dweight.tensor, raw::transpose(dy, 0, 1), x, dweight.beta);
-    return give_column_sums(v, bias, dy);
+void give_weight_gradients(VjpContext& v, std::initializer_list<LinearGradient> layers) {
+  std::vector<LinearGradient> left;  // whose biases are still to be summed
+  for (const LinearGradient& layer : layers) {
+    const auto& [weight, dy, x] = layer;
+    const int bias = weight + 1;
+    if (v.sink.needs(weight) && v.sink.needs(bias) && fuses_products(dy.device()) && dy.dim(0) > 0) {
+      if (!give_both(v, layer)) left.push_back(layer);
+      continue;
+    }
+    if (v.sink.needs(weight)) give_row_product(v, weight, dy, x);
+    if (v.sink.needs(bias)) left.push_back(layer);
   }
-  if (v.sink.needs(weight)) give_row_product(v, weight, dy, x);
-  if (v.sink.needs(bias)) give_column_sums(v, bias, dy);
+  give_column_sums(v, left);
 }
 
 }  // namespace eddy

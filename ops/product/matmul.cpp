@@ -95,7 +95,7 @@ void affine_gradients(VjpContext& v, const Tensor& dz, PackedWeights* repeated) 
       multiply_into(raw::reshape(dst, {rows.dim(0), dst.dim(-1)}), rows, v.saved(1), beta, {}, false,
                     repeated);
     });
-  give_weight_gradients(v, 1, rows, v.saved(0));
+  give_weight_gradients(v, {{1, rows, v.saved(0)}});
 }
 
 // dy where y is positive, else 0. Overwrites dy if nothing else uses it, so that no third tensor of this

@@ -47,9 +47,14 @@ AffineOperands affine_operands(const Tensor& x, const Tensor& weight, const Tens
 // aliasing: dz may be dy.
 void relu_backward(const Tensor& dz, const Tensor& dy, const Tensor& y);
 
-// Passes on the gradients of a node's input `weight`, dy^T x, and of its input `weight` + 1, the bias: the
-// sum of dy over rows. Does nothing for an input without gradient.
+// A linear layer within a node: its weight is the node's input `weight`, its bias the next input.
 // shapes: dy [rows, out], x [rows, in].
-void give_weight_gradients(VjpContext& v, int weight, const Tensor& dy, const Tensor& x);
+struct LinearGradient {
+  int weight;
+  Tensor dy, x;
+};
+// Passes on the gradients of layers with the same number of rows: of the weight dy^T x, of the bias the sum of dy
+// over rows. Does nothing for an input without gradient.
+void give_weight_gradients(VjpContext& v, std::initializer_list<LinearGradient> layers);
 
 }  // namespace eddy

@@ -25,14 +25,13 @@ void relu_mlp_vjp(VjpContext& v) {
   if (v.sink.needs(5)) v.sink.give(5, v.dy());
   const Tensor dy = flat_rows(v.dy());
   const Tensor& h = v.saved(2);
-  give_weight_gradients(v, 3, dy, h);
-  if (!v.sink.needs(0) && !v.sink.needs(1) && !v.sink.needs(2)) return;
+  if (!v.sink.needs(0) && !v.sink.needs(1) && !v.sink.needs(2)) return give_weight_gradients(v, {{3, dy, h}});
   const Tensor dh = Tensor::empty(h.shape(), h.dtype(), h.device());
   multiply_masked(dh, dy, v.saved(3), h, v.saved(4));
   if (v.sink.needs(0))
     v.sink.into(0,
                 [&](const Tensor& dst, float beta) { multiply_into(flat_rows(dst), dh, v.saved(1), beta); });
-  give_weight_gradients(v, 1, dh, v.saved(0));
+  give_weight_gradients(v, {{3, dy, h}, {1, dh, v.saved(0)}});
 }
 
 // The residual may be undefined.

@@ -1,7 +1,8 @@
-// The final sum of partial sums: one launch for all, or sum_into for each.
+// Partial sums: one launch for several tensors, or sum_into for each.
 #include "ops/reduce/partial_sums.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "autograd/tape.h"
 #include "ops/reduce/reduce.h"
@@ -18,21 +19,34 @@ constexpr std::int64_t kMostBlocks = 2048;
 // sum takes longer than a launch. Estimates.
 constexpr std::int64_t kUses = 16, kMostDeferred = std::int64_t{1} << 18;
 
+// Rows in rooms of kUses uses. A full room waits until the next one is full too, because a node that takes
+// rows for two inputs of one gradient has not written the first when it takes the second.
 class DeferredRows final : public DeferredGradient {
  public:
-  // Returns memory for rows that `add_to` will sum; undefined if there is no room.
-  Tensor take(std::int64_t blocks, std::int64_t width, Dtype dtype, Device device) {
-    if (!room_.defined()) room_ = Tensor::empty({kUses * blocks, width}, dtype, device);
-    if (used_ + blocks > room_.dim(0)) return {};
+  bool has_place(std::int64_t blocks) const { return room_.defined() && used_ + blocks <= room_.dim(0); }
+  Tensor take(std::int64_t blocks, std::int64_t width, Device device) {
+    if (!has_place(blocks)) {
+      if (room_.defined()) full_ = written();
+      room_ = Tensor::empty({kUses * blocks, width}, Dtype::f32, device);
+      used_ = 0;
+    }
     used_ += blocks;
     return raw::narrow(room_, 0, used_ - blocks, blocks);
   }
+  bool has_full_room() const { return full_.defined(); }
+  void add_full_room_to(const Tensor& dst, float beta) {
+    add_partial_sums({{full_, {dst, beta}}});
+    full_ = {};
+  }
   void add_to(const Tensor& dst, float beta) override {
-    add_partial_sums({{raw::narrow(room_, 0, 0, used_), {dst, beta}}});
+    if (has_full_room()) add_full_room_to(dst, std::exchange(beta, 1.0f));
+    add_partial_sums({{written(), {dst, beta}}});
   }
 
  private:
-  Tensor room_;
+  Tensor written() const { return raw::narrow(room_, 0, 0, used_); }
+
+  Tensor room_, full_;
   std::int64_t used_ = 0;
 };
 
@@ -46,13 +60,27 @@ PartialSums partial_sums_of(VjpContext& v, int input, std::int64_t blocks, std::
   if (to.beta == 0 || device == kCpu || dtype != Dtype::f32 || to.tensor.dtype() != dtype ||
       blocks * width > kMostDeferred || anomaly_mode())
     return {Tensor::empty({blocks, width}, dtype, device), to};
-  const auto take = [&] { return v.sink.defer<DeferredRows>(input).take(blocks, width, dtype, device); };
-  Tensor rows = take();
-  if (!rows.defined()) {
-    v.sink.settle(input);
-    rows = take();
+  auto& deferred = v.sink.defer<DeferredRows>(input);
+  if (!deferred.has_place(blocks) && deferred.has_full_room()) deferred.add_full_room_to(to.tensor, to.beta);
+  return {deferred.take(blocks, width, device), {}};
+}
+
+void sum_row_blocks(const std::vector<RowBlocks>& parts) {
+  RowBlockSumsArgs args{};
+  const auto launch = [&] {
+    if (args.tensors > 0) row_block_sums_slot(parts[0].x.device(), args);
+    args.tensors = 0;
+  };
+  for (const auto& [x, sums] : parts) {
+    if (x.elements() == 0) continue;
+    if (args.tensors == RowBlockSumsArgs::kMaxTensors) launch();
+    args.dtype = x.dtype();
+    args.rows = x.dim(0);
+    args.widths[args.tensors] = x.dim(1);
+    args.x[args.tensors] = x.raw_data();
+    args.sums[args.tensors++] = sums.mutable_data<float>();
   }
-  return {rows, {}};
+  launch();
 }
 
 void add_partial_sums(std::initializer_list<PartialSums> parts) {

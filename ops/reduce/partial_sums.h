@@ -1,8 +1,9 @@
-// The final sum of gradients that kernels leave as partial sums, one row for each block of rows: the weight
-// and bias of a norm, the biases of gates.
+// Gradients that are sums over rows, left as partial sums, one row for each block of rows, and added later:
+// the biases of products, the weight and bias of a norm, the biases of gates.
 #pragma once
 
 #include <initializer_list>
+#include <vector>
 
 #include "ops/core/gradient_buffer.h"
 #include "ops/core/slot.h"
@@ -25,6 +26,31 @@ PartialSums partial_sums_of(VjpContext& v, int input, std::int64_t blocks, std::
 // Adds the sums of up to four partials, all of one shape and dtype, to their gradients. On a GPU one launch
 // adds all, unless they have too many rows; otherwise sum_into adds each.
 void add_partial_sums(std::initializer_list<PartialSums> parts);
+
+// sum_row_blocks sums blocks of so many rows; the last one may be shorter.
+inline constexpr std::int64_t kSummedRows = 64;
+constexpr std::int64_t summed_blocks(std::int64_t rows) {
+  return (rows + kSummedRows - 1) / kSummedRows;
+}
+// x [rows, width], contiguous, f32 or bf16; sums [summed_blocks(rows), width], f32.
+struct RowBlocks {
+  Tensor x, sums;
+};
+// Writes sums[b] = the sum of the rows of block b of x, for several x of one dtype and number of rows. Only on a
+// GPU, where one launch sums up to two.
+void sum_row_blocks(const std::vector<RowBlocks>& parts);
+
+// sums[t][b, i] = the sum of x[t][row, i] over the rows of block b, t < tensors. Only on a GPU.
+struct RowBlockSumsArgs {
+  static constexpr int kMaxTensors = 2;
+  Dtype dtype;  // of x
+  std::int64_t rows;
+  int tensors;
+  std::int64_t widths[kMaxTensors];
+  const void* x[kMaxTensors];
+  float* sums[kMaxTensors];
+};
+extern Slot<RowBlockSumsArgs> row_block_sums_slot;
 
 // sums[t][i] = beta[t] sums[t][i] + the sum over `blocks` rows of partials[t][row, i], t < tensors. Only on a
 // GPU.

@@ -9,12 +9,15 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "autograd/tape.h"
 #include "cuda/core/launch.cuh"
 #include "cuda/recurrence/unit_recurrence_fused.h"
 #include "cuda/runtime/context.h"
+#include "ops/attention/attention.h"
 #include "ops/product/matmul.h"
+#include "ops/product/relu_mlp.h"
 #include "tensor/base/error.h"
 #include "tests/emulation/emulation.h"
 #include "tests/gpu/support/gpu_test.h"
@@ -239,6 +242,36 @@ TEST_SUITE("device") {
     const Counts back = counted([&] { backward(y, dy); });
     CHECK(at(back, "relu") == 1);
     CHECK(sum(back) - at(back, "product") == 1);
+  }
+
+  TEST_CASE("calls of attention that share positions add up their gradient once") {
+    const auto positions = require_grad(to_gpu(Tensor::full({9, 4}, 1)));
+    AttentionOptions options;
+    options.causal = true;
+    options.positions = positions;
+    std::vector<Tensor> results, cotangents;
+    for (int call = 0; call < 3; ++call) {
+      const Tensor x = to_gpu(Tensor::full({2, 9, 2, 4}, 1));
+      results.push_back(attention(x, x, x, options));
+      cotangents.push_back(x);
+    }
+    const Counts back = counted([&] { backward(results, cotangents); });
+    CHECK(at(back, "attention_tables") == 3);
+    CHECK(at(back, "partial_sums") == 1);
+    CHECK(sum(back) == 8);  // and three times deltas, and a fill
+  }
+
+  TEST_CASE("the gradients of the biases of an MLP are sums of one launch") {
+    const auto parameter = [](const Shape& shape) { return require_grad(to_gpu(Tensor::full(shape, 1))); };
+    const Tensor x = parameter({130, 16}), up = parameter({32, 16}), up_bias = parameter({32}),
+                 down = parameter({16, 32}), down_bias = parameter({16});
+    const Tensor y = relu_mlp(x, up, up_bias, down, down_bias),
+                 dy = Tensor::full(y.shape(), 1, Dtype::f32, gpu());
+    const Counts back = counted([&] { backward(y, dy); });
+    CAPTURE(text_of(back));
+    CHECK(at(back, "row_block_sums") == 1);
+    CHECK(at(back, "partial_sums") == 2);
+    CHECK(sum(back) == at(back, "product") + at(back, "relu") + 3);
   }
 
   TEST_CASE("a window or a chunk of a chain launches as much as docs/gpu-status.md says") {

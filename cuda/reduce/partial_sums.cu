@@ -1,0 +1,142 @@
+// Sums over rows, for gradients: of blocks of rows, and of the partial sums that these and other kernels leave.
+//
+// Sums of blocks of rows, of up to two matrices. The shape alone fixes the order of additions.
+//   mapping        a thread block for each block of 64 rows and tile of 16 groups of columns, a group being 16
+//                  bytes of a row. Thread l of a group's 16 adds rows l, l + 16, ... ; then a thread for each
+//                  column adds the 16 sums. Loads are 16 bytes where the rows are aligned.
+//   shared memory  8 KiB in bf16, 4 KiB in f32, and padding against bank conflicts
+//   bytes moved    x once, the least, and the sums
+//
+// Partial sums of several tensors.
+//   mapping        a thread block of 32 columns x 32 rows per 32 columns of each tensor; thread row t adds
+//                  rows t, t + 32, ..., then a tree adds the rows' sums. Few thread blocks run, but one
+//                  launch replaces two to four.
+//   shared memory  4 KiB (4,096 bytes)
+//   bytes moved    the partial sums once
+#include "ops/reduce/partial_sums.h"
+
+#include "cuda/core/map.cuh"
+#include "cuda/core/numbers.cuh"
+
+namespace eddy::cuda {
+namespace {
+
+template <class T>
+struct RowBlockTile {
+  static constexpr int kGroup = 16 / sizeof(T);  // columns of a thread
+  static constexpr int kGroups = 16, kLanes = kThreads / kGroups;
+  static constexpr int kColumns = kGroups * kGroup;
+  // A row of shared memory has one column of each thread. With this stride the threads that add them, 32 / kGroup
+  // groups in a warp, read from 32 banks.
+  static constexpr int kStride = kThreads + 32 / kGroup;
+  static_assert(kColumns <= kThreads);
+};
+
+template <class T>
+struct RowBlockLaunch {
+  RowBlockSumsArgs args;
+  std::int64_t first_items[RowBlockSumsArgs::kMaxTensors];  // the number of a tensor's first tile
+  std::int64_t items;
+  bool aligned[RowBlockSumsArgs::kMaxTensors];
+};
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    row_block_sums_kernel(const __grid_constant__ RowBlockLaunch<T> launched) {
+  using Tile = RowBlockTile<T>;
+  __shared__ float sums[Tile::kGroup * Tile::kStride];
+  const RowBlockSumsArgs& args = launched.args;
+  const int thread = static_cast<int>(threadIdx.x), group = thread % Tile::kGroups,
+            lane = thread / Tile::kGroups;
+  for (std::int64_t item = blockIdx.x; item < launched.items; item += gridDim.x) {
+    const int tensor = args.tensors > 1 && item >= launched.first_items[1] ? 1 : 0;
+    const std::int64_t width = args.widths[tensor], tiles = (width + Tile::kColumns - 1) / Tile::kColumns;
+    const std::int64_t number = item - launched.first_items[tensor], block = number / tiles,
+                       first_column = number % tiles * Tile::kColumns;
+    const std::int64_t first = block * kSummedRows, rows = min(kSummedRows, args.rows - first);
+    const std::int64_t column = first_column + group * Tile::kGroup;
+    const int columns =
+        static_cast<int>(max(std::int64_t{0}, min(std::int64_t{Tile::kGroup}, width - column)));
+    const T* const x = static_cast<const T*>(args.x[tensor]) + first * width + column;
+    float own[Tile::kGroup] = {};
+    const bool whole = launched.aligned[tensor] && columns == Tile::kGroup;
+#pragma unroll 4
+    for (std::int64_t row = lane; whole && row < rows; row += Tile::kLanes) {
+      const auto of_row = *reinterpret_cast<const Neighbours<T, Tile::kGroup>*>(x + row * width);
+#pragma unroll
+      for (int j = 0; j < Tile::kGroup; ++j) own[j] += static_cast<float>(of_row.at[j]);
+    }
+    for (std::int64_t row = lane; !whole && row < rows; row += Tile::kLanes)
+#pragma unroll
+      for (int j = 0; j < Tile::kGroup; ++j)
+        if (j < columns) own[j] += static_cast<float>(x[row * width + j]);
+#pragma unroll
+    for (int j = 0; j < Tile::kGroup; ++j) sums[j * Tile::kStride + thread] = own[j];
+    __syncthreads();
+    if (thread < Tile::kColumns && first_column + thread < width) {
+      const float* const from = sums + thread % Tile::kGroup * Tile::kStride + thread / Tile::kGroup;
+      float sum = 0;
+#pragma unroll
+      for (int l = 0; l < Tile::kLanes; ++l) sum += from[l * Tile::kGroups];
+      args.sums[tensor][block * width + first_column + thread] = sum;
+    }
+    __syncthreads();  // the next item overwrites the shared sums
+  }
+}
+
+constexpr int kPartialColumns = 32, kPartialThreads = 1024;
+
+// Item i is tile i % tiles of tensor i / tiles.
+__global__ void __launch_bounds__(kPartialThreads)
+    partial_sums_kernel(const __grid_constant__ PartialSumsArgs args) {
+  constexpr int kLanes = kPartialThreads / kPartialColumns;
+  __shared__ float sums[kPartialThreads];
+  const int column = static_cast<int>(threadIdx.x) % kPartialColumns,
+            lane = static_cast<int>(threadIdx.x) / kPartialColumns;
+  const std::int64_t tiles = (args.width + kPartialColumns - 1) / kPartialColumns;
+  for (std::int64_t item = blockIdx.x; item < tiles * args.tensors; item += gridDim.x) {
+    const int tensor = static_cast<int>(item / tiles);
+    const std::int64_t at = item % tiles * kPartialColumns + column;
+    const float* const from = static_cast<const float*>(args.partials[tensor]) + at;
+    float sum = 0;
+    if (at < args.width) {
+#pragma unroll 4
+      for (std::int64_t row = lane; row < args.blocks; row += kLanes) sum += from[row * args.width];
+    }
+    sums[threadIdx.x] = sum;
+    for (int half = kLanes / 2; half > 0; half /= 2) {
+      __syncthreads();
+      if (lane < half) sums[threadIdx.x] += sums[threadIdx.x + static_cast<unsigned>(half * kPartialColumns)];
+    }
+    if (lane == 0 && at < args.width) {
+      float& to = static_cast<float*>(args.sums[tensor])[at];
+      const float beta = args.beta[tensor];
+      to = beta == 0.0f ? sums[threadIdx.x] : beta * to + sums[threadIdx.x];
+    }
+    __syncthreads();  // the next item overwrites the shared sums
+  }
+}
+
+}  // namespace
+
+void row_block_sums(const RowBlockSumsArgs& args) {
+  for_activations("row_block_sums", args.dtype, [&](auto* type) {
+    using T = StoredIn<decltype(type)>;
+    RowBlockLaunch<T> launched{args, {}, 0, {}};
+    for (int t = 0; t < args.tensors; ++t) {
+      launched.first_items[t] = launched.items;
+      launched.items += summed_blocks(args.rows) *
+                        ((args.widths[t] + RowBlockTile<T>::kColumns - 1) / RowBlockTile<T>::kColumns);
+      launched.aligned[t] = aligned(args.x[t]) && args.widths[t] % RowBlockTile<T>::kGroup == 0;
+    }
+    launch("row_block_sums", row_block_sums_kernel<T>, grid_for(launched.items, 1, 64), kThreads, launched);
+  });
+}
+
+void partial_sums(const PartialSumsArgs& args) {
+  require_f32("partial_sums", args.dtype);
+  const std::int64_t tiles = (args.width + kPartialColumns - 1) / kPartialColumns;
+  launch("partial_sums", partial_sums_kernel, grid_for(tiles * args.tensors, 1, 2), kPartialThreads, args);
+}
+
+}  // namespace eddy::cuda

@@ -1,0 +1,167 @@
+// Gradients that several uses of a parameter add to on the GPU: partial tables of attention, sums of blocks of
+// rows, and rows that wait for each other.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "autograd/tape.h"
+#include "ops/attention/attention.h"
+#include "ops/norm/layer_norm.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/product/matmul.h"
+#include "ops/reduce/partial_sums.h"
+#include "ops/reduce/reduce.h"
+#include "tests/gpu/support/gpu_test.h"
+#include "tests/support/spec_check.h"
+
+using namespace eddy;
+using namespace eddy::gpu_test;
+using namespace eddy::spec_check;
+
+namespace {
+
+// A tensor of normal numbers, rounded to `dtype`: in f64 on the CPU, else as it is.
+Tensor normal(const Shape& shape, const std::string& name, Dtype dtype, Device device) {
+  const Tensor rounded = raw::cast(sample_normal(shape, name.c_str()), dtype);
+  return device == kCpu ? raw::cast(rounded, Dtype::f64) : raw::to_device(rounded, device);
+}
+
+void expect_near(const std::string& name, const Tensor& got, const Tensor& want, double roundings,
+                 double eps) {
+  const std::string text = difference(name, to_cpu(got), want, roundings, eps);
+  CHECK_MESSAGE(text.empty(), text);
+}
+
+// The gradients of a bias and of positions that all calls of `calls` share, {batch, queries, keys} each.
+struct Call {
+  std::int64_t batch, queries, keys;
+};
+Tensors table_gradients(const std::vector<Call>& calls, Dtype dtype, Device device) {
+  constexpr std::int64_t kHeads = 3, kHeadSize = 32, kDistances = 75;
+  const Tensor bias = require_grad(normal({kHeads, kDistances}, "bias", Dtype::f32, device)),
+               positions = require_grad(normal({kDistances, kHeadSize}, "positions", Dtype::f32, device));
+  std::vector<Tensor> results, cotangents;
+  for (const auto& [batch, queries, keys] : calls) {
+    const std::string name = "call " + std::to_string(results.size());
+    const auto operand = [&](const char* part, std::int64_t rows) {
+      return normal({batch, rows, kHeads, kHeadSize}, name + part, dtype, device);
+    };
+    AttentionOptions options;
+    options.causal = true;
+    options.bias = bias;
+    options.positions = positions;
+    results.push_back(attention(operand("q", queries), operand("k", keys), operand("v", keys), options));
+    cotangents.push_back(operand("dy", queries));
+  }
+  backward(results, cotangents);
+  return to_cpu({grad(bias), grad(positions)});
+}
+
+// The gradients of the weight and the bias of `uses` norms, and of `uses` linear layers over `rows` rows; with
+// `one` a single tensor is both weight and bias of the norm.
+Tensors gradients_of_uses(int uses, std::int64_t rows, bool one, Device device) {
+  constexpr std::int64_t kWidth = 24;
+  const auto parameter = [&](const Shape& shape, const char* name) {
+    return require_grad(normal(shape, name, Dtype::f32, device));
+  };
+  const Tensor gain = parameter({kWidth}, "gain"), shift = one ? gain : parameter({kWidth}, "shift"),
+               weight = parameter({kWidth, kWidth}, "weight"), bias = parameter({kWidth}, "bias");
+  std::vector<Tensor> results, cotangents;
+  for (int i = 0; i < uses; ++i) {
+    const std::string name = "use " + std::to_string(i);
+    // Other numbers of rows between them, so that rooms are left before they are full.
+    const Shape shape{i % 7 == 3 ? rows + 200 : rows, kWidth};
+    results.push_back(layer_norm(linear(normal(shape, name, Dtype::f32, device), weight, bias), gain, shift));
+    cotangents.push_back(normal(shape, name + " dy", Dtype::f32, device));
+  }
+  backward(results, cotangents);
+  return to_cpu({grad(gain), grad(shift), grad(weight), grad(bias)});
+}
+
+}  // namespace
+
+TEST_SUITE("device") {
+  TEST_CASE("calls of attention that share tables add to one gradient whatever their sizes") {
+    const std::vector<Call> calls[] = {
+        {{2, 40, 75}, {2, 40, 75}, {2, 9, 20}},             // the same, then fewer distances
+        {{1, 5, 7}, {2, 33, 70}, {30, 2, 3}, {2, 33, 75}},  // more distances, other runs of sequences
+        {{0, 5, 5}, {2, 5, 5}, {2, 0, 5}},                  // nothing to mix
+        {{0, 5, 5}},
+    };
+    for (const std::vector<Call>& some : calls)
+      for (const bool anomaly : {false, true}) {
+        const auto on_gpu = [&](Dtype dtype) {
+          std::optional<AnomalyMode> mode;
+          if (anomaly) mode.emplace();
+          return table_gradients(some, dtype, gpu());
+        };
+        const Tensors got = on_gpu(Dtype::f32), again = on_gpu(Dtype::f32), bf16 = on_gpu(Dtype::bf16);
+        const Tensors want = table_gradients(some, Dtype::f32, kCpu),
+                      of_bf16 = table_gradients(some, Dtype::bf16, kCpu);
+        for (std::size_t i = 0; i < 2; ++i) {
+          const std::string name = i == 0 ? "dbias" : "dpositions";
+          expect_near(name, got[i], want[i], 272, epsilon(Dtype::f32));
+          expect_near(name + " in bf16", bf16[i], of_bf16[i], 8, 0x1p-8);
+          CHECK(bit_difference(name, again[i], got[i]).empty());
+        }
+      }
+  }
+
+  TEST_CASE("one tensor as bias and as positions gets the sum of both gradients") {
+    constexpr std::int64_t kSize = 6;  // heads, distances and head_size
+    const auto gradient = [&](Device device) {
+      const auto operand = [&](const char* name) {
+        return normal({2, kSize, kSize, kSize}, name, Dtype::f32, device);
+      };
+      const Tensor table = require_grad(normal({kSize, kSize}, "table", Dtype::f32, device));
+      AttentionOptions options;
+      options.causal = true;
+      options.bias = options.positions = table;
+      for (int use = 0; use < 2; ++use)
+        backward(attention(operand("q"), operand("k"), operand("v"), options), operand("dy"));
+      return to_cpu(grad(table));
+    };
+    expect_near("dtable", gradient(gpu()), gradient(kCpu), 272, epsilon(Dtype::f32));
+  }
+
+  TEST_CASE("gradients that many uses add to are those of the CPU") {
+    for (const int uses : {1, 2, 17, 40})
+      for (const std::int64_t rows : {50, 130})
+        for (const bool one : {false, true}) {
+          const Tensors got = gradients_of_uses(uses, rows, one, gpu()),
+                        want = gradients_of_uses(uses, rows, one, kCpu);
+          for (std::size_t i = 0; i < want.size(); ++i)
+            expect_near("gradient " + std::to_string(i), got[i], want[i], 272, epsilon(Dtype::f32));
+        }
+  }
+
+  TEST_CASE("the sums of blocks of rows are those of the CPU for any width and alignment") {
+    for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
+      for (const std::int64_t rows : {1, 64, 130})
+        for (const std::int64_t width : {1, 7, 8, 64, 129, 300})
+          for (const std::int64_t skipped : {0, 1}) {
+            // Two tensors of other widths, `skipped` elements into their memory.
+            const auto operand = [&](std::int64_t columns, Device device) {
+              const Tensor numbers = normal({skipped + rows * columns}, "x", dtype, device);
+              return raw::reshape(raw::narrow(numbers, 0, skipped, rows * columns), {rows, columns});
+            };
+            const std::int64_t blocks = summed_blocks(rows), other = 2 * width + 3;
+            std::vector<RowBlocks> parts;
+            for (const std::int64_t columns : {width, other, width})
+              parts.push_back({operand(columns, gpu()), Tensor::empty({blocks, columns}, Dtype::f32, gpu())});
+            sum_row_blocks(parts);
+            CAPTURE(rows);
+            CAPTURE(width);
+            for (const auto& [x, sums] : parts)
+              for (std::int64_t b = 0; b < blocks; ++b) {
+                const std::int64_t first = b * kSummedRows, count = std::min(kSummedRows, rows - first);
+                const Tensor of_block = raw::narrow(operand(x.dim(1), kCpu), 0, first, count);
+                expect_near("sums", raw::narrow(sums, 0, b, 1), sum_to(of_block, {1, x.dim(1)}), 64,
+                            epsilon(Dtype::f32));
+              }
+          }
+  }
+}
