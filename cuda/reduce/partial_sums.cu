@@ -32,7 +32,6 @@ struct RowBlockTile {
   static_assert(kColumns <= kThreads);
 };
 
-template <class T>
 struct RowBlockLaunch {
   RowBlockSumsArgs args;
   std::int64_t first_items[RowBlockSumsArgs::kMaxTensors];  // the number of a tensor's first tile
@@ -42,7 +41,7 @@ struct RowBlockLaunch {
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    row_block_sums_kernel(const __grid_constant__ RowBlockLaunch<T> launched) {
+    row_block_sums_kernel(const __grid_constant__ RowBlockLaunch launched) {
   using Tile = RowBlockTile<T>;
   __shared__ float sums[Tile::kGroup * Tile::kStride];
   const RowBlockSumsArgs& args = launched.args;
@@ -122,7 +121,7 @@ __global__ void __launch_bounds__(kPartialThreads)
 void row_block_sums(const RowBlockSumsArgs& args) {
   for_activations("row_block_sums", args.dtype, [&](auto* type) {
     using T = StoredIn<decltype(type)>;
-    RowBlockLaunch<T> launched{args, {}, 0, {}};
+    RowBlockLaunch launched{args, {}, 0, {}};
     for (int t = 0; t < args.tensors; ++t) {
       launched.first_items[t] = launched.items;
       launched.items += summed_blocks(args.rows) *
