@@ -1,6 +1,7 @@
 // Nodes, saved tensors and the gradient sink.
 #include "autograd/node.h"
 
+#include <algorithm>
 #include <atomic>
 #include <utility>
 
@@ -162,12 +163,11 @@ void settle(GradSlot& slot) {
 }
 
 bool GradSink::shares_open_buffer(int k) const {
-  if (opened_ == 0) return false;
+  if (opened_.empty()) return false;
   const GradSlot& slot = target(k);
   if (!slot.has_grad() || (!slot.pinned && slot.grad.exclusive())) return false;
-  for (int other = 0; other < 64 && (opened_ >> other) != 0; ++other)
-    if (other != k && (opened_ >> other & 1) != 0 && &target(other) == &slot) return true;
-  return false;
+  return std::any_of(opened_.begin(), opened_.end(),
+                     [&](int other) { return other != k && &target(other) == &slot; });
 }
 
 Tensor GradSink::open(int k, float* beta) {
@@ -177,13 +177,13 @@ Tensor GradSink::open(int k, float* beta) {
     *beta = 0;
     return late_.emplace_back(k, Tensor::empty(slot.shape, slot.dtype, slot.device)).second;
   }
-  if (k < 64) opened_ |= std::uint64_t{1} << k;
+  if (std::find(opened_.begin(), opened_.end(), k) == opened_.end()) opened_.push_back(k);
   return open_slot(target(k), beta);
 }
 
 void GradSink::finish() {
   for (const auto& [k, contribution] : std::exchange(late_, {})) {
-    opened_ = 0;  // the vjp holds no buffer any more
+    opened_.clear();  // the vjp holds no buffer any more
     give(k, contribution);
   }
 }

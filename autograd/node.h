@@ -115,9 +115,9 @@ class GradSink {
   std::unique_ptr<DeferredGradient>& open_deferred(int k);
   Node& node_;
   BackwardQueue& queue_;
-  // An op may take one tensor as several inputs. While the vjp holds the gradient buffer of one of them, the
-  // others get buffers of their own, which are added in the end.
-  std::uint64_t opened_ = 0;  // of the first 64 inputs, those whose buffer was opened
+  // An op may take one tensor as several inputs. After the vjp has opened the gradient buffer of one of them,
+  // the others get buffers of their own, which are added in the end, unless it has let go of the first.
+  std::vector<int> opened_;  // inputs
   std::vector<std::pair<int, Tensor>> late_;
 };
 

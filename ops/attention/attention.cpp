@@ -13,6 +13,7 @@
 #include "ops/core/gradient_buffer.h"
 #include "ops/norm/unit_norm.h"
 #include "ops/reduce/partial_sums.h"
+#include "ops/reduce/reduce.h"
 #include "ops/views/views.h"
 #include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"
@@ -305,9 +306,10 @@ Mixed forward(const Parts& x, const AttentionOptions& options) {
   return mixed;
 }
 
-// Writes the gradients that are defined. Those of bias and positions (partial tables on a GPU) are added to,
-// that of head_scale if head_scale_beta is 1. They and doutput, [batch, queries, heads, head_size], may have
-// any strides with a last one of 1. q_unit, k_unit: as in AttentionBackwardArgs, or undefined.
+// Writes the gradients that are defined. Those of bias and positions are added to, that of head_scale if
+// head_scale_beta is 1. Gradients and doutput, [batch, queries, heads, head_size], may have any strides with a
+// last one of 1; on a GPU bias and positions are contiguous partial tables. q_unit, k_unit: as in
+// AttentionBackwardArgs, or undefined.
 void backward_into(const Parts& x, const Mixed& mixed, const Tensor& doutput, const AttentionOptions& options,
                    const Parts& gradients, float head_scale_beta, const Tensor& q_unit,
                    const Tensor& k_unit) {
@@ -361,10 +363,13 @@ class PartialTables final : public DeferredGradient {
     return parts_.emplace_back(Tensor::zeros(shape, Dtype::f32, device));
   }
   void add_to(const Tensor& dst, float beta) override {
-    const Shape entries{dst.elements()};
+    const std::int64_t entries = dst.elements();
     for (const Tensor& parts : parts_) {
-      add_partial_sums({{raw::reshape(parts, {parts.elements() / entries[0], entries[0]}),
-                         {raw::reshape(dst, entries), beta}}});
+      if (dst.contiguous())
+        add_partial_sums({{raw::reshape(parts, {parts.elements() / entries, entries}),
+                           {raw::reshape(dst, {entries}), beta}}});
+      else
+        sum_into(dst, parts, beta);
       beta = 1;
     }
   }
@@ -375,7 +380,7 @@ class PartialTables final : public DeferredGradient {
 
 // The tensor to which the kernels add the gradient of input k, a table by distance. q: its call's queries.
 Tensor table_gradient(VjpContext& v, int k, const Tensor& table, bool has_heads, const Tensor& q) {
-  if (q.device() == kCpu || q.elements() == 0) return v.sink.open_zeroed(k);
+  if (q.device() == kCpu || q.elements() == 0 || table.elements() == 0) return v.sink.open_zeroed(k);
   const std::int64_t heads = q.dim(2), runs = attention_table_runs(q.dim(0), heads).runs;
   return v.sink.defer<PartialTables>(k).parts(
       has_heads ? Shape{runs, heads, table.dim(1)} : Shape{runs, heads, table.dim(0), table.dim(1)},

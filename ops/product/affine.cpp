@@ -96,8 +96,13 @@ void give_column_sums(VjpContext& v, const std::vector<LinearGradient>& layers) 
       v.sink.into(bias, [&](const Tensor& dst, float beta) { sum_into(dst, dy, beta); });
       continue;
     }
-    sums.push_back(partial_sums_of(v, bias, summed_blocks(rows), dy.dim(1), Dtype::f32, dy.device()));
-    blocks.push_back({dy, sums.back().rows});
+    PartialSums of_layer = partial_sums_of(v, bias, summed_blocks(rows), dy.dim(1), Dtype::f32, dy.device());
+    if (const auto& [dst, beta] = of_layer.to; dst.defined() && dst.dtype() != Dtype::f32) {
+      sum_into(dst, dy, beta);
+      continue;
+    }
+    blocks.push_back({dy, of_layer.rows});
+    sums.push_back(std::move(of_layer));
   }
   sum_row_blocks(blocks);
   for (const PartialSums& of_layer : sums) add_partial_sums({of_layer});

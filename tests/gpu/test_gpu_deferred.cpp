@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "autograd/tape.h"
@@ -125,6 +126,47 @@ TEST_SUITE("device") {
       return to_cpu(grad(table));
     };
     expect_near("dtable", gradient(gpu()), gradient(kCpu), 272, epsilon(Dtype::f32));
+  }
+
+  TEST_CASE("tables get gradients in storage with gaps, and tables without entries get none") {
+    const auto gradients = [&](std::int64_t keys, std::int64_t distances, Device device) {
+      const auto operand = [&](const char* name, std::int64_t rows) {
+        return normal({2, rows, 3, 8}, name, Dtype::f32, device);
+      };
+      const Tensor bias = require_grad(normal({3, distances}, "bias", Dtype::f32, device)),
+                   positions = require_grad(normal({distances, 8}, "positions", Dtype::f32, device));
+      for (const Tensor& table : {bias, positions}) {
+        const Tensor wider = Tensor::zeros(table.shape().with(-1, table.dim(1) + 5), table.dtype(), device);
+        set_grad_storage(table, raw::narrow(wider, 1, 2, table.dim(1)));
+      }
+      AttentionOptions options;
+      options.causal = true;
+      options.bias = bias;
+      options.positions = positions;
+      for (int use = 0; use < 2; ++use)
+        backward(attention(operand("q", 6), operand("k", keys), operand("v", keys), options),
+                 operand("dy", 6));
+      return to_cpu({raw::copy(grad(bias)), raw::copy(grad(positions))});
+    };
+    for (const auto& [keys, distances] : {std::pair<std::int64_t, std::int64_t>{9, 9}, {0, 4}, {0, 0}}) {
+      const Tensors got = gradients(keys, distances, gpu()), want = gradients(keys, distances, kCpu);
+      for (std::size_t i = 0; i < want.size(); ++i)
+        expect_near("gradient " + std::to_string(i), got[i], want[i], 272, epsilon(Dtype::f32));
+    }
+  }
+
+  TEST_CASE("a bias in bf16 gets the sum over many rows, rounded once") {
+    for (const bool needs_weight : {false, true}) {
+      const auto gradient = [&](Device device) {
+        const Tensor x = normal({130, 16}, "x", Dtype::bf16, device),
+                     dy = normal({130, 24}, "dy", Dtype::bf16, device),
+                     weight = normal({24, 16}, "weight", Dtype::bf16, device),
+                     bias = require_grad(normal({24}, "bias", Dtype::bf16, device));
+        backward(linear(x, needs_weight ? require_grad(weight) : weight, bias), dy);
+        return to_cpu(grad(bias));
+      };
+      expect_near("dbias", gradient(gpu()), gradient(kCpu), 8, 0x1p-8);
+    }
   }
 
   TEST_CASE("gradients that many uses add to are those of the CPU") {
