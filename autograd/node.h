@@ -116,7 +116,8 @@ class GradSink {
   Node& node_;
   BackwardQueue& queue_;
   // An op may take one tensor as several inputs. After the vjp has opened the gradient buffer of one of them,
-  // the others get buffers of their own, which are added in the end, unless it has let go of the first.
+  // the others get buffers of their own, which are added in the end, unless it is seen to have let go of the
+  // first.
   std::vector<int> opened_;  // inputs
   std::vector<std::pair<int, Tensor>> late_;
 };

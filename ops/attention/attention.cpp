@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "autograd/tape.h"
 #include "ops/attention/attention_partials.h"
@@ -13,7 +14,6 @@
 #include "ops/core/gradient_buffer.h"
 #include "ops/norm/unit_norm.h"
 #include "ops/reduce/partial_sums.h"
-#include "ops/reduce/reduce.h"
 #include "ops/views/views.h"
 #include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"
@@ -363,15 +363,7 @@ class PartialTables final : public DeferredGradient {
     return parts_.emplace_back(Tensor::zeros(shape, Dtype::f32, device));
   }
   void add_to(const Tensor& dst, float beta) override {
-    const std::int64_t entries = dst.elements();
-    for (const Tensor& parts : parts_) {
-      if (dst.contiguous())
-        add_partial_sums({{raw::reshape(parts, {parts.elements() / entries, entries}),
-                           {raw::reshape(dst, {entries}), beta}}});
-      else
-        sum_into(dst, parts, beta);
-      beta = 1;
-    }
+    for (const Tensor& parts : parts_) add_partial_sums({{parts, {dst, std::exchange(beta, 1.0f)}}});
   }
 
  private:

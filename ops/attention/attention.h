@@ -164,8 +164,7 @@ struct AttentionArgs {
 // On the CPU dbias [heads, *] and dpositions [*, head_size] are the gradients themselves. On other devices they
 // are partial tables, one for each run of sequences and head (ops/attention/attention_partials.h), whose sum
 // over runs, for positions also over heads, is the gradient: dbias [runs, heads, *] and dpositions [runs,
-// heads, *, head_size], contiguous. Calls that share a table add to the same parts
-// if they have as many runs.
+// heads, *, head_size], contiguous. Calls with as many runs that share a table add to the same parts.
 struct AttentionBackwardArgs {
   Dtype dtype;
   AttentionArgs forward;

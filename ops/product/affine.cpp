@@ -1,5 +1,7 @@
 #include "ops/product/product.h"
 
+#include <utility>
+
 #include "autograd/tape.h"
 #include "ops/cast/widen.h"
 #include "ops/core/checks.h"

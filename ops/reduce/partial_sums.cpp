@@ -94,7 +94,8 @@ void add_partial_sums(std::initializer_list<PartialSums> parts) {
     const auto& [dst, beta] = to;
     if (!dst.defined()) continue;
     device = rows.device();
-    const bool at_once = !(device == kCpu) && rows.dim(0) <= kMostBlocks && rows.elements() > 0 &&
+    const std::int64_t width = dst.elements(), blocks = width == 0 ? 0 : rows.elements() / width;
+    const bool at_once = !(device == kCpu) && blocks > 0 && blocks <= kMostBlocks &&
                          rows.dtype() == Dtype::f32 && dst.dtype() == Dtype::f32 && dst.contiguous();
     if (!at_once) {
       sum_into(dst, rows, beta);
@@ -104,8 +105,8 @@ void add_partial_sums(std::initializer_list<PartialSums> parts) {
     void** const end = args.sums + args.tensors;
     if (std::find(&args.sums[0], end, dst.raw_data()) != end) launch(device);
     args.dtype = rows.dtype();
-    args.blocks = rows.dim(0);
-    args.width = rows.dim(1);
+    args.blocks = blocks;
+    args.width = width;
     args.partials[args.tensors] = rows.raw_data();
     args.sums[args.tensors] = dst.raw_data();
     args.beta[args.tensors++] = beta;

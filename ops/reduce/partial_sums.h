@@ -12,7 +12,8 @@
 namespace eddy {
 
 // Memory for rows [blocks, width] whose sum is added to the gradient `to`; both undefined if it is not needed.
-// Without `to` the rows are added later.
+// Without `to` the rows are added later. Rows may also have the gradient's axes and others before them, over
+// which they are summed.
 struct PartialSums {
   Tensor rows;
   GradientBuffer to;

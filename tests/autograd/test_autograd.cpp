@@ -2,11 +2,14 @@
 #include <doctest/doctest.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <functional>
 #include <limits>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "autograd/scope.h"
 #include "autograd/tape.h"
@@ -177,6 +180,28 @@ TEST_CASE("one tensor as two inputs gets both gradients if the vjp holds both bu
     CHECK(gradient(x) == Values{74, 144});
     CHECK(gradient(y) == Values{31, 61});
   }
+}
+
+TEST_CASE("tensors that are very many inputs get all gradients") {
+  constexpr int kInputs = 70;
+  const Tensor x = leaf({1, 2}), z = leaf({3, 4});
+  std::vector<Tensor> inputs(kInputs, x);
+  std::fill(inputs.begin() + 64, inputs.end(), z);
+  // dx_k = k dy; all buffers are opened before any is written.
+  const Tensor y = vec({0, 0});
+  record_many("op", inputs, {y}, {}, [](VjpContext& v) {
+    std::vector<std::pair<Tensor, float>> buffers;
+    for (int k = 0; k < kInputs; ++k)
+      v.sink.into(k, [&](const Tensor& dst, float beta) { buffers.emplace_back(dst, beta); });
+    for (int k = 0; k < kInputs; ++k)
+      for (int i = 0; i < 2; ++i) {
+        double& to = buffers[k].first.mutable_data<double>()[i];
+        to = (buffers[k].second == 0 ? 0 : to) + k * v.dy().data<double>()[i];
+      }
+  });
+  backward(y, vec({1, 2}));
+  CHECK(gradient(x) == Values{2016, 4032});  // 0 + ... + 63 = 2016
+  CHECK(gradient(z) == Values{399, 798});    // 64 + ... + 69 = 399
 }
 
 TEST_CASE("a missing output gradient counts as zero") {
