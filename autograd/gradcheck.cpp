@@ -1,7 +1,7 @@
 // Finite differences against the tape.
 #include "autograd/gradcheck.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <algorithm>
 #include <cmath>
 #include <cstring>

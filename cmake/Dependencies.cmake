@@ -1,10 +1,14 @@
 # The packages that Eddy needs, each with the name of its Debian or Ubuntu package.
 include(GNUInstallDirs)
 
+# A parent project that links eddy::eddy sees these targets too.
+set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL ON)
+
 function(eddy_missing what package)
   message(FATAL_ERROR "${what} was not found. Install it: sudo apt-get install ${package} (or run cmake/install_dependencies.sh)")
 endfunction()
 
+# ---- the library ----------------------------------------------------------------------------------------------------
 find_package(Threads REQUIRED)
 
 find_package(fmt CONFIG QUIET)
@@ -12,6 +16,7 @@ if(NOT fmt_FOUND)
   eddy_missing("fmt" libfmt-dev)
 endif()
 
+# Headers alone, to build with: users of the built library need none of it.
 find_package(nlohmann_json CONFIG QUIET)
 if(NOT nlohmann_json_FOUND)
   eddy_missing("nlohmann_json" nlohmann-json3-dev)
@@ -26,23 +31,26 @@ if(NOT BLAS_FOUND OR NOT EDDY_CBLAS_INCLUDE)
   eddy_missing("OpenBLAS" libopenblas-dev)
 endif()
 
-find_package(CLI11 CONFIG QUIET)
-if(NOT CLI11_FOUND)
-  eddy_missing("CLI11" libcli11-dev)
-endif()
+# ---- training and the program ---------------------------------------------------------------------------------------
+if(EDDY_BUILD_TRAIN)
+  find_package(CLI11 CONFIG QUIET)
+  if(NOT CLI11_FOUND)
+    eddy_missing("CLI11" libcli11-dev)
+  endif()
 
-find_path(EDDY_TOMLPLUSPLUS_INCLUDE toml++/toml.h)
-if(NOT EDDY_TOMLPLUSPLUS_INCLUDE)
-  eddy_missing("toml++" libtomlplusplus-dev)
-endif()
+  find_path(EDDY_TOMLPLUSPLUS_INCLUDE toml++/toml.h)
+  if(NOT EDDY_TOMLPLUSPLUS_INCLUDE)
+    eddy_missing("toml++" libtomlplusplus-dev)
+  endif()
 
-# xxHash is compiled in from its header.
-find_path(EDDY_XXHASH_INCLUDE xxhash.h)
-if(NOT EDDY_XXHASH_INCLUDE)
-  eddy_missing("xxHash" libxxhash-dev)
-endif()
+  # xxHash is compiled in from its header.
+  find_path(EDDY_XXHASH_INCLUDE xxhash.h)
+  if(NOT EDDY_XXHASH_INCLUDE)
+    eddy_missing("xxHash" libxxhash-dev)
+  endif()
 
-find_package(SentencePiece QUIET)
-if(NOT SentencePiece_FOUND)
-  eddy_missing("SentencePiece" libsentencepiece-dev)
+  find_package(SentencePiece QUIET)
+  if(NOT SentencePiece_FOUND)
+    eddy_missing("SentencePiece" libsentencepiece-dev)
+  endif()
 endif()

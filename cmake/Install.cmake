@@ -2,13 +2,15 @@
 include(CMakePackageConfigHelpers)
 
 install(TARGETS eddy eddy_specs EXPORT eddyTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(TARGETS eddy_train EXPORT eddyTrainTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-if(TARGET eddy_program)
+set(targets eddyTargets)
+if(EDDY_BUILD_TRAIN)
+  list(APPEND targets eddyTrainTargets)
+  install(TARGETS eddy_train EXPORT eddyTrainTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(TARGETS eddy_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   foreach(place bash:bash-completion/completions/eddy zsh:zsh/site-functions/_eddy)
     string(REGEX REPLACE ":.*" "" shell ${place})
     string(REGEX REPLACE ".*:" "" file ${place})
-    set(script ${CMAKE_BINARY_DIR}/completion/${file})
+    set(script ${PROJECT_BINARY_DIR}/completion/${file})
     cmake_path(GET script PARENT_PATH folder)
     install(CODE "
       file(MAKE_DIRECTORY \"${folder}\")
@@ -22,12 +24,12 @@ foreach(folder tensor autograd ops models train)
   install(DIRECTORY ${folder}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/eddy/${folder} FILES_MATCHING PATTERN "*.h")
 endforeach()
 install(FILES models/eddy/eddy.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/eddy)
-foreach(targets eddyTargets eddyTrainTargets)
-  install(EXPORT ${targets} NAMESPACE eddy:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/eddy)
+foreach(export ${targets})
+  install(EXPORT ${export} NAMESPACE eddy:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/eddy)
 endforeach()
-configure_package_config_file(cmake/eddyConfig.cmake.in ${CMAKE_BINARY_DIR}/eddyConfig.cmake
+configure_package_config_file(cmake/eddyConfig.cmake.in ${PROJECT_BINARY_DIR}/eddyConfig.cmake
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/eddy)
-write_basic_package_version_file(${CMAKE_BINARY_DIR}/eddyConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${CMAKE_BINARY_DIR}/eddyConfig.cmake ${CMAKE_BINARY_DIR}/eddyConfigVersion.cmake
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/eddyConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/eddyConfig.cmake ${PROJECT_BINARY_DIR}/eddyConfigVersion.cmake
   ${CMAKE_CURRENT_SOURCE_DIR}/cmake/FindSentencePiece.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/eddy)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what Eddy needs to build, test and fetch its sample text: Debian 12 or later, Ubuntu 24.04 or later.
-# Only missing packages are installed; when nothing is missing, neither root nor a network is needed. On another system
+# Further packages can be named. Only missing ones are installed; when nothing is missing, neither root nor a network is needed. On another system
 # or without a network it says what is needed and ends well: the build then says what it does not find.
 # EDDY_NO_INSTALL=1 leaves the system as it is.
 set -euo pipefail
@@ -17,10 +17,12 @@ packages=(
   libxxhash-dev                     # digests of checkpoints, from its header
   doctest-dev                       # tests
   curl                              # fetches tiny Shakespeare once
+  "$@"
 )
 
+# A package may be installed for several architectures: one line each.
 is_installed() {
-  [[ "$(dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/dev/null)" == installed ]]
+  [[ "$(dpkg-query --show --showformat='${db:Status-Status}\n' "$1" 2>/dev/null)" =~ (^|$'\n')installed($|$'\n') ]]
 }
 
 # Whether this is a system whose packages are new enough. Testing and unstable have no version number: they are.

@@ -111,8 +111,10 @@ int main() {
   const auto numbers = [](const Tensor& t) { return t.to_vector<double>(); };
   const Gradients hand =
       gradients_by_hand(numbers(x), numbers(target), numbers(w1), numbers(b1), numbers(w2), numbers(b2));
-  bool ok = close("dW1", eddy::grad(w1), hand.w1) & close("db1", eddy::grad(b1), hand.b1) &
-            close("dW2", eddy::grad(w2), hand.w2) & close("db2", eddy::grad(b2), hand.b2);
+  bool ok = close("dW1", eddy::grad(w1), hand.w1);
+  ok = close("db1", eddy::grad(b1), hand.b1) && ok;
+  ok = close("dW2", eddy::grad(w2), hand.w2) && ok;
+  ok = close("db2", eddy::grad(b2), hand.b2) && ok;
 
   // A leaf accumulates its gradient over backward passes until zero_grad. This is how several batches make
   // one step.

@@ -1,7 +1,7 @@
 // Rules between the keys of a ModelConfig.
 #include "models/config.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <algorithm>
 #include <cmath>
 

@@ -1,7 +1,7 @@
 // Loading checks everything before the first value changes.
 #include "models/weights.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <set>
 #include <vector>
 

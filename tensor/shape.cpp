@@ -1,7 +1,7 @@
 // Shapes: checks, text and the broadcasting rule.
 #include "tensor/shape.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <algorithm>
 
 #include "tensor/base/format.h"

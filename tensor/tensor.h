@@ -159,6 +159,7 @@ class Tensor {
     static_assert(sizeof(Axis) == 0, "write x.dim(axis)");
   }
   template <class T>
+  requires std::is_arithmetic_v<T>
   explicit Tensor(std::initializer_list<T>) {
     static_assert(sizeof(T) == 0, "write tensor({values}), or zeros({sizes})");
   }

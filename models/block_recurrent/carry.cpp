@@ -1,6 +1,6 @@
 // What the Block-Recurrent family carries between segments (struct Carry): conversion from and to a State,
 // and its reset where documents begin.
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 

@@ -42,8 +42,7 @@ template <class T>
 inline constexpr std::int64_t kPanel = kLanes<T>* kVectors;
 
 #if defined(__AVX512F__)
-#pragma GCC push_options
-#pragma GCC target("avx512bf16")
+EDDY_TARGET_BEGIN("avx512bf16")
 #endif
 
 template <class T>
@@ -99,7 +98,7 @@ __attribute__((noinline)) void tile(std::int64_t inner, const F* a, std::int64_t
 }
 
 #if defined(__AVX512F__)
-#pragma GCC pop_options
+EDDY_TARGET_END
 #endif
 
 // The same for `columns` columns, rounded up to whole vectors.
@@ -158,8 +157,7 @@ EDDY_INLINE void pack_rows(const T* x, std::int64_t stride, std::int64_t count, 
 }
 
 #if defined(__AVX512F__)
-#pragma GCC push_options
-#pragma GCC target("avx512bf16")
+EDDY_TARGET_BEGIN("avx512bf16")
 // The same with pairs: the inner axis of pack_transposed is that of the elements, that of pack_rows the rows.
 __attribute__((noinline)) inline void pack_transposed(const float* x, std::int64_t stride, std::int64_t count,
                                                       std::int64_t size, Pair* packed) {
@@ -192,7 +190,7 @@ __attribute__((noinline)) inline void round_row(const float* x, std::int64_t siz
   for (std::int64_t i = 0; i < factors<Pair>(size); i += kLanes<float>)
     bf16::store(pairs + i, bf16::pairs_along(x + 2 * i, size - 2 * i));
 }
-#pragma GCC pop_options
+EDDY_TARGET_END
 #endif
 
 // Prefetches a row of `size` elements.

@@ -2,6 +2,8 @@
 // first-level cache. An element's neighbour comes from a shuffle inside its vector.
 #include "ops/attention/rotary.h"
 
+#include <utility>
+
 #include "ops/cpu/isa.h"
 #include "ops/cpu/lanes.h"
 #include "ops/cpu/rows.h"
@@ -9,23 +11,14 @@
 namespace eddy::EDDY_ISA {
 namespace {
 
-template <class T>
-struct SwapMask;
-template <>
-struct SwapMask<float> {
-  typedef std::int32_t type __attribute__((vector_size(kLaneVectorBytes)));
-};
-template <>
-struct SwapMask<double> {
-  typedef std::int64_t type __attribute__((vector_size(kLaneVectorBytes)));
-};
-
 // Entries 0 and 1, 2 and 3, ... change places.
+template <class Vector, int... I>
+EDDY_INLINE Vector swap_pairs(Vector x, std::integer_sequence<int, I...>) {
+  return __builtin_shufflevector(x, x, (I ^ 1)...);
+}
 template <class T>
 EDDY_INLINE typename LaneVector<T>::type swap_pairs(typename LaneVector<T>::type x) {
-  typename SwapMask<T>::type mask;
-  for (int i = 0; i < LaneVector<T>::width; ++i) mask[i] = i ^ 1;
-  return __builtin_shuffle(x, mask);
+  return swap_pairs(x, std::make_integer_sequence<int, static_cast<int>(LaneVector<T>::width)>());
 }
 
 // One head of `width` entries.

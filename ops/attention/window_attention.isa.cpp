@@ -19,8 +19,7 @@
 #include "tensor/threads/thread_pool.h"
 
 #if defined(__AVX512F__)
-#pragma GCC push_options
-#pragma GCC target("avx512bf16")
+EDDY_TARGET_BEGIN("avx512bf16")
 #endif
 
 namespace eddy::EDDY_ISA {
@@ -464,5 +463,5 @@ EDDY_CPU_KERNEL(window_attention_backward, backward)
 }  // namespace eddy::EDDY_ISA
 
 #if defined(__AVX512F__)
-#pragma GCC pop_options
+EDDY_TARGET_END
 #endif

@@ -37,8 +37,7 @@ using RoundedFactor = T;
 #if defined(__AVX512F__)
 #include <immintrin.h>
 
-#pragma GCC push_options
-#pragma GCC target("avx512bf16")
+EDDY_TARGET_BEGIN("avx512bf16")
 namespace eddy::EDDY_ISA::bf16 {
 
 inline constexpr std::int64_t kPairs = 16;  // of a vector
@@ -71,5 +70,5 @@ EDDY_INLINE void store(Pair* to, PairVector x) {
 }
 
 }  // namespace eddy::EDDY_ISA::bf16
-#pragma GCC pop_options
+EDDY_TARGET_END
 #endif

@@ -159,7 +159,7 @@ EDDY_INLINE double sum_in_order(std::int64_t n, Term term) {
 struct NanMax {
   template <class V>
   EDDY_INLINE V operator()(V a, V b) const {
-    return (b <= a) | (a != a) ? a : b;
+    return ((b <= a) | (a != a)) ? a : b;
   }
 };
 

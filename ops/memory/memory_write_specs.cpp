@@ -1,4 +1,6 @@
 // Samples, reference and cost of the op in memory_write.h.
+#include <algorithm>
+
 #include "ops/core/op_spec.h"
 #include "ops/memory/memory_write.h"
 

@@ -75,7 +75,7 @@ bool give_both(VjpContext& v, const LinearGradient& layer) {
   const GradientBuffer dweight = gradient_buffer(v, weight);
   PartialSums dbias;
   bool direct = false;
-  const bool fused = multiply_and_sum(dweight, dy, x, [&, &dy = dy, weight = weight] {
+  const bool fused = multiply_and_sum(dweight, dy, x, [&] {
     dbias = partial_sums_of(v, weight + 1, 1, dy.dim(1), dweight.tensor.dtype(), dy.device());
     // The product overwrites the sums, so it cannot add to a gradient.
     direct = dbias.to.tensor.defined() && dbias.to.beta == 0;

@@ -14,8 +14,7 @@
 #if defined(__AVX512F__)
 #include "ops/cpu/bf16_pairs.h"
 #include "ops/cpu/transpose.h"
-#pragma GCC push_options
-#pragma GCC target("avx512bf16,amx-tile,amx-bf16")
+EDDY_TARGET_BEGIN("avx512bf16,amx-tile,amx-bf16")
 #endif
 
 namespace eddy::EDDY_ISA {
@@ -324,7 +323,7 @@ PackedGemm<float> table() {
 Bf16GemmKernels bf16_gemm_table() {
   return {table<DotProducts>(), table<TileProducts<AmxTiles>>(), table<TileProducts<EmulatedTiles>>()};
 }
-#pragma GCC pop_options
+EDDY_TARGET_END
 #else
 Bf16GemmKernels bf16_gemm_table() {
   return {};

@@ -133,7 +133,7 @@ Tensor max(const Tensor& x, int axis, bool keep) {
   if (widens_anywhere(x)) return narrowed(max(wide(x), axis, keep));
   const auto [y, index, sizes] = largest_of("max", x, axis, keep);
   // dx is dy where the maximum was found and zero elsewhere.
-  return record("max", {x}, y, {index}, [sizes = sizes](VjpContext& v) {
+  return record("max", {x}, y, {index}, [sizes](VjpContext& v) {
     const Tensor dy = raw::contiguous(v.dy());
     v.sink.into(0, [&](const Tensor& dx, float beta) {
       if (dx.elements() > 0)

@@ -1,7 +1,7 @@
 // Views and their gradients: the gradient of a view of x is the same view of x's gradient.
 #include "ops/views/views.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "autograd/tape.h"
 #include "ops/core/checks.h"

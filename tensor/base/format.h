@@ -1,6 +1,6 @@
 // `fail<SomeError>("op: what: {} (rule)", value)` throws a typed error with a formatted text. Host code only
 // (fmt). Formatting and throwing are compiled once, in format.cpp: calls stay small, and this header needs
-// only fmt's core. Files that format ranges include <fmt/format.h> themselves.
+// only fmt's core. Files that join ranges include <fmt/ranges.h> themselves.
 #pragma once
 
 #include <fmt/core.h>

@@ -2,7 +2,7 @@
 #include "tensor/files/safetensors.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 

@@ -1,5 +1,5 @@
 // Writing safetensors files: checks first, then one pass through an AtomicFile.
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>

@@ -3,7 +3,7 @@
 // the order chosen for speed, gradients that are slopes of the loss, dumps and files that give back what the
 // model computes. Oracles, closed forms and error texts stand in the folders of the families.
 #include <doctest/doctest.h>
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -68,6 +68,8 @@ struct CeilingSizes {
                                      512 << 20};  // shared cache, as in the benchmarks of ops; main memory
 };
 
+inline constexpr double kShortCeilings = 1;  // seconds for ceilings beside other measurements
+
 // Measures for about `seconds` in all.
 // errors: OutOfMemoryError; ValueError for sizes below 1.
 Ceilings measure_ceilings(double seconds = 3, const CeilingSizes& sizes = {}, Device device = kCpu);

@@ -23,11 +23,8 @@
 namespace eddy {
 namespace {
 
-constexpr std::uint64_t kSeed = 1337;
 constexpr std::int64_t kLeastTokens = 3;
 constexpr std::int64_t kTokensOfFullCache = 64;  // timed at one length by a model that reads all tokens
-constexpr double kCeilingSeconds = 1;
-constexpr std::int64_t kMostLength = std::int64_t{1} << 24;
 
 std::vector<std::int64_t> lengths_of(const GenerateBenchOptions& options) {
   std::vector<std::int64_t> lengths;
@@ -58,7 +55,7 @@ class LongStream {
         context_(config.context),
         ids_(static_cast<std::size_t>(options.batch), 0),
         reads_all_(config.family != "recurrent_transformer") {
-    model_->params().initialize(kSeed);
+    model_->params().initialize(kBenchSeed);
     if (reads_all_) {
       // Warm up until each position of a block is captured, then start again from the first token.
       for (std::int64_t i = 0; can_capture(placement.device) && i < (kCaptureWarmUp + 2) * period(); ++i)
@@ -247,9 +244,10 @@ Measurement bench_generate(const GenerateBenchOptions& given) {
   const bool on_gpu = options.device == "cuda";
   if (options.min_length == 0) options.min_length = on_gpu ? 1000 : 256;
   if (options.max_length == 0) options.max_length = on_gpu ? 100'000 : 65'536;
-  if (options.min_length < 1 || options.max_length < options.min_length || options.max_length > kMostLength)
+  if (options.min_length < 1 || options.max_length < options.min_length ||
+      options.max_length > kMostBenchTokens)
     fail<ValueError>("bench generate: lengths from {} to {} (1 <= shortest <= longest <= {})",
-                     options.min_length, options.max_length, kMostLength);
+                     options.min_length, options.max_length, kMostBenchTokens);
   if (options.batch < 1) fail<ValueError>("bench generate: {} sequences (at least 1)", options.batch);
   if (!(options.seconds >= 0) || !std::isfinite(options.seconds))
     fail<ValueError>("bench generate: {} seconds (at least 0)", options.seconds);
@@ -259,7 +257,7 @@ Measurement bench_generate(const GenerateBenchOptions& given) {
   const DevicePrecision placement = choose_device_precision({"bench generate", "--device", "--precision"},
                                                             options.device, options.precision);
   const std::vector<std::int64_t> lengths = lengths_of(options);
-  const Ceilings ceilings = measure_ceilings(kCeilingSeconds, options.ceilings, placement.device);
+  const Ceilings ceilings = measure_ceilings(kShortCeilings, options.ceilings, placement.device);
   const double seconds_each = options.seconds / static_cast<double>(lengths.size() * options.configs.size());
   Measurement m;
   m.bench = "generate";

@@ -1,7 +1,7 @@
 // Times steps at doubled lengths, and makes the table and the plots.
 #include "train/bench/length.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -22,7 +22,6 @@ namespace {
 constexpr std::int64_t kBlock = 32, kVocab = 256, kHeadWidth = 32;
 constexpr std::int64_t kProduct = 512;  // its operands stay in a cache
 constexpr std::int64_t kCpuMemory = std::int64_t{4} << 30;
-constexpr std::int64_t kMostLength = std::int64_t{1} << 24;
 
 // Limits the live bytes of a device while it exists.
 class MemoryLimit {
@@ -46,9 +45,9 @@ std::string family_of(const std::string& model) {
 }
 
 void check_options(const LengthBenchOptions& options) {
-  if (options.shortest < 1 || options.longest < options.shortest || options.longest > kMostLength)
+  if (options.shortest < 1 || options.longest < options.shortest || options.longest > kMostBenchTokens)
     fail<ValueError>("bench length: lengths from {} to {} (1 <= shortest <= longest <= {})", options.shortest,
-                     options.longest, kMostLength);
+                     options.longest, kMostBenchTokens);
   if (options.dim < 1 || options.layers < 1 || options.batch < 1 || options.memory_bytes < 0 ||
       !(options.seconds >= 0) || !std::isfinite(options.seconds))
     fail<ValueError>(

@@ -2,6 +2,7 @@
 #include "train/bench/measurement.h"
 
 #include <fmt/chrono.h>
+#include <fmt/ranges.h>
 
 #include <ctime>
 

@@ -16,7 +16,6 @@ namespace eddy {
 namespace {
 
 constexpr std::int64_t kLeastSteps = 3;
-constexpr double kCeilingSeconds = 1;
 // Rows of the square product that reaches the full rate of a device; on a GPU it takes some milliseconds in
 // bf16.
 constexpr std::int64_t kCpuProduct = 1536, kGpuProduct = 8192;
@@ -37,7 +36,7 @@ ProfileRates profile_rates(const DevicePrecision& placement, const StepBenchOpti
   sizes.product = product_size;
   sizes.bytes = {std::max<std::int64_t>(1, options.memory_bytes / 16), options.memory_bytes};
   ProfileRates rates;
-  rates.ceilings = measure_ceilings(kCeilingSeconds, sizes, placement.device);
+  rates.ceilings = measure_ceilings(kShortCeilings, sizes, placement.device);
   if (half)
     for (int i = 0; i < 3; ++i) rates.half_product = std::max(rates.half_product, probe.run());
   return rates;

@@ -7,11 +7,11 @@
 #include "ops/core/capture.h"
 #include "tensor/base/format.h"
 #include "tensor/random/philox.h"
+#include "train/bench/measurement.h"
 
 namespace eddy {
 namespace {
 
-constexpr std::uint64_t kSeed = 1337;
 constexpr std::int64_t kBatches = 4;  // used in turns
 // Warm-up steps: while the state still grows, each step is of a new kind; then two steps show that a kind
 // repeats and one captures it.
@@ -26,7 +26,7 @@ std::int64_t rows_of(const ModelConfig& config, std::int64_t sequence, std::int6
 
 std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t limit, const char* stream,
                                         std::int64_t step) {
-  const RandomKey key = random_key(kSeed, stream, static_cast<std::uint64_t>(step));
+  const RandomKey key = random_key(kBenchSeed, stream, static_cast<std::uint64_t>(step));
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < tokens.size(); ++i)
     tokens[i] = static_cast<std::int32_t>(key.word(i) % static_cast<std::uint64_t>(limit));
@@ -41,7 +41,7 @@ StepTrial::StepTrial(const StepTrialOptions& options, const DevicePrecision& pla
       recorder_(model_->params(), {.wanted = options.capture}) {
   const ModelConfig& config = model_->config();
   model_->check_length(sequence_, carry_state_);
-  model_->params().initialize(kSeed);
+  model_->params().initialize(kBenchSeed);
   optimizer_ = make_optimizer(model_->params(), {.optimizer = "adamw"});
   const std::int64_t tail = std::min(options.tail, sequence_), rows = rows_of(config, sequence_, tail);
   for (std::int64_t i = 0; i < kBatches; ++i) {
@@ -55,7 +55,7 @@ StepTrial::StepTrial(const StepTrialOptions& options, const DevicePrecision& pla
 StepResult StepTrial::run(Recorder* recorder) {
   StepOptions options;
   options.learning_rate = ScheduleOptions().learning_rate;
-  options.seed = kSeed;
+  options.seed = kBenchSeed;
   options.step = steps_;
   options.carry_state = carry_state_;
   StepResult result =

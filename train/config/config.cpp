@@ -1,7 +1,7 @@
 // Reading values into described keys, with all checks, and writing them as JSON.
 #include "train/config/config.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>

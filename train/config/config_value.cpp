@@ -1,7 +1,7 @@
 // Checks by type. Numbers are never rounded: 6.0 is no whole number here, and 1e3 is a real one.
 #include "train/config/config.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <algorithm>
 #include <charconv>
 #include <cmath>

@@ -1,7 +1,7 @@
 // Reads the presets of the families, with the descriptions of the model's keys.
 #include "train/config/run_config.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -2,7 +2,7 @@
 // the first 64 primes (section 4.2.2) and of the square roots of the first 8 (section 5.3.3).
 #include "train/files/sha256.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>

@@ -1,7 +1,7 @@
 // Reads the prompt, then draws and reads one token at a time.
 #include "train/generate/generate.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>

@@ -1,7 +1,7 @@
 // Sessions to and from safetensors, and the digests that identify their model.
 #include "train/generate/session.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>

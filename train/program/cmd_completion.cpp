@@ -1,6 +1,6 @@
 // `eddy completion`: a script that completes the program's commands and flags in a shell, from its own list
 // of options. `cmake --install` installs both.
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>

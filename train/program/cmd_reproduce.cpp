@@ -1,4 +1,5 @@
 // `eddy reproduce`: trains and measures a table of one of the papers, or the table of step times.
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>

@@ -1,7 +1,7 @@
 // The program `eddy`. Exit status: 0 success; 1 an error, with one line on standard error; 2 an invalid
 // command line. Some commands add 3 (failed) and 130 (interrupted).
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/resource.h>
 #include <unistd.h>
 

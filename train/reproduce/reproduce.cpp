@@ -1,7 +1,7 @@
 // The list of tables, and the procedure that runs them.
 #include "train/reproduce/reproduce.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>

@@ -1,7 +1,7 @@
 // Trains a row (train/run/trainer.h), measures it with its task, and keeps result.json.
 #include "train/reproduce/run.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>

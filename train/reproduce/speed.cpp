@@ -1,7 +1,7 @@
 // The speed table: its rows from speed.toml, their measurement, and the table.
 #include "train/reproduce/speed.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>

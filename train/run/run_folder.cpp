@@ -2,7 +2,7 @@
 #include "train/run/run_folder.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <unistd.h>

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 
 #include "tensor/base/format.h"
 #include "train/files/mapped_file.h"
@@ -16,8 +17,8 @@ namespace eddy {
 namespace {
 
 constexpr std::size_t kCodePoints = 0x110000;
-constexpr std::size_t kLongestLine = 4096;  // bytes; the library takes up to twice as many
-constexpr std::int64_t kReserved = 259;     // <unk>, <s>, </s>, and the bytes
+constexpr std::size_t kLongestSentence = 4096;  // bytes; the library takes up to twice as many
+constexpr std::int64_t kReserved = 259;         // <unk>, <s>, </s>, and the bytes
 // A fixed number, because the result depends on it: the unigram model sums in the order of the threads.
 constexpr const char* kThreads = "4";
 
@@ -77,7 +78,8 @@ class Lines final : public sentencepiece::SentenceIterator {
 
   bool done() const override { return done_; }
   const std::string& value() const override { return line_; }
-  sentencepiece::util::Status status() const override { return {}; }
+  // The library's releases name the type differently.
+  decltype(std::declval<SentenceIterator>().status()) status() const override { return {}; }
   std::int64_t bytes() const { return bytes_; }
 
   void Next() override {
@@ -103,7 +105,7 @@ class Lines final : public sentencepiece::SentenceIterator {
         continue;
       }
       const std::string_view text = mapped_->bytes();
-      if (at_ >= line_end_) line_end_ = find_line_end(text, at_, kLongestLine);
+      if (at_ >= line_end_) line_end_ = find_line_end(text, at_, kLongestSentence);
       const std::size_t begin = at_;
       while (at_ < line_end_) {
         const Utf8Char character = utf8_at(text, at_);
@@ -179,7 +181,7 @@ TrainedVocabulary train_vocabulary(const std::vector<TextFile>& files, const Voc
       {"remove_extra_whitespaces", "false"},
       {"add_dummy_prefix", "false"},
       {"character_coverage", "1.0"},
-      {"max_sentence_length", std::to_string(2 * kLongestLine)},
+      {"max_sentence_length", std::to_string(2 * kLongestSentence)},
       {"unk_id", "0"},
       {"bos_id", "1"},
       {"eos_id", "2"},
