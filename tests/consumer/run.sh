@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs a finished build into a temporary folder, then configures, builds and runs the consumer project against it.
+# Builds and runs projects of users: one that finds an installed Eddy, and a parent project that builds Eddy as a part of
+# itself, by add_subdirectory and by FetchContent. All happens in a temporary folder.
 #
 #   tests/consumer/run.sh BUILD_DIR
 set -euo pipefail
@@ -13,6 +14,7 @@ source_dir="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 temporary="$(mktemp --directory)"
 trap 'rm -rf "$temporary"' EXIT
 
+# ---- find_package ----
 cmake --install "$build" --prefix "$temporary/prefix" >/dev/null
 bash -n "$temporary/prefix/share/bash-completion/completions/eddy"
 [[ -s "$temporary/prefix/share/zsh/site-functions/_eddy" ]]
@@ -20,3 +22,22 @@ cmake -G Ninja -S "$source_dir" -B "$temporary/build" -DCMAKE_BUILD_TYPE=Release
   -DCMAKE_PREFIX_PATH="$temporary/prefix" -DCMAKE_FIND_USE_PACKAGE_REGISTRY=OFF
 cmake --build "$temporary/build"
 cd "$temporary" && build/consumer
+
+# ---- add_subdirectory, then FetchContent, in one build folder: Eddy is compiled once ----
+# Only what the library needs may be asked for.
+unneeded=()
+for package in CLI11 SentencePiece doctest; do unneeded+=("-DCMAKE_DISABLE_FIND_PACKAGE_$package=ON"); done
+mkdir parent
+cp "$source_dir"/parent/* "$source_dir/main.cpp" parent
+ln -s "$source_dir/../.." parent/eddy
+for by_fetch in OFF ON; do
+  cmake -G Ninja -S parent -B parent/build -DBY_FETCH=$by_fetch "${unneeded[@]}"
+  cmake --build parent/build
+  parent/build/consumer
+done
+for entry in bin include eddyConfig.cmake compile_commands.json; do
+  if [[ -e "parent/build/$entry" ]]; then
+    echo "run.sh: Eddy put $entry into its parent's build" >&2
+    exit 1
+  fi
+done
