@@ -51,6 +51,6 @@ if(EDDY_BUILD_TRAIN)
 
   find_package(SentencePiece QUIET)
   if(NOT SentencePiece_FOUND)
-    eddy_missing("SentencePiece" libsentencepiece-dev)
+    eddy_missing("SentencePiece" "libsentencepiece-dev libabsl-dev")
   endif()
 endif()

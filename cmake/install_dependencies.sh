@@ -14,6 +14,7 @@ packages=(
   g++ cmake ninja-build pkg-config  # the build
   libopenblas-dev                   # matrix products
   libfmt-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libsentencepiece-dev
+  libabsl-dev                       # headers that those of SentencePiece 0.2.2 and later include
   libxxhash-dev                     # digests of checkpoints, from its header
   doctest-dev                       # tests
   curl                              # fetches tiny Shakespeare once

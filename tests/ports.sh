@@ -50,6 +50,8 @@ mkdir "$copy"
 mount --bind "$system" "$system"
 mount -t proc proc "$system/proc"
 mount --rbind /dev "$system/dev"
+# A mirror's list of Debian sid may be older than a week.
+echo 'Acquire::Check-Valid-Until "false";' >"$system/etc/apt/apt.conf.d/99-old-lists"
 [[ -e /etc/resolv.conf ]] && cp /etc/resolv.conf "$system/etc/resolv.conf"
 inside() {
   chroot "$system" env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 \
