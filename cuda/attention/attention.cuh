@@ -180,6 +180,14 @@ struct Head {
   }
 };
 
+// The delta of a query that sees a single key: its softmax is constant, so its scores have no gradient, where
+// rounding would leave one.
+inline constexpr float kNoGradient = 0x1.fffffep127f;
+__device__ inline bool sees_one_key(const AttentionArgs& args, std::int64_t query) {
+  const std::int64_t nearest = query + args.keys - args.queries;  // the key at distance 0
+  return min(args.keys, nearest - args.least + 1) - max(std::int64_t{0}, nearest - args.most) == 1;
+}
+
 // Rows of a matrix whose entries are contiguous.
 template <class T>
 struct MatrixRows {

@@ -79,7 +79,8 @@ __global__ void delta_kernel(BackwardLaunch launched) {
       sum += static_cast<float>(output[e]) * static_cast<float>(doutput[e]);
     sum = Rows::reduce(sum, Plus{});
     if (Rows::lane() == 0)
-      launched.scratch(launched.partials.deltas)[(batch * args.heads + head) * args.queries + query] = sum;
+      launched.scratch(launched.partials.deltas)[(batch * args.heads + head) * args.queries + query] =
+          sees_one_key(args, query) ? kNoGradient : sum;
   }
 }
 
@@ -101,7 +102,7 @@ struct Pair {
 template <class T>
 __device__ Pair pair_of(const Head<T>& head, const Row& row, float score, float dweight, float keep) {
   const float p = expf(head.factor * score - row.log_sum);
-  return {p * keep, p * (keep * dweight - row.delta)};
+  return {p * keep, row.delta == kNoGradient ? 0.0f : p * (keep * dweight - row.delta)};
 }
 
 // Calls body(done) over the window of `Window` diagonal rows of the table of positions from `lowest` on, with

@@ -82,7 +82,8 @@ __device__ void make_deltas(const TensorBackward& launched, const Head<bf16>& he
         return group;
       });
     }
-    deltas[half] = reduce_quad(sum, Plus{});
+    sum = reduce_quad(sum, Plus{});
+    deltas[half] = sees_one_key(args, query) ? kNoGradient : sum;
     if (there && own_column() == 0)
       launched.scratch(launched.partials.deltas)[head.row_at(query)] = deltas[half];
   }
@@ -149,7 +150,7 @@ __device__ void score_gradients(const Head<bf16>& head, std::uint32_t seen, std:
       const int half = e / 2;
       const float score = scores[n][e];
       float ds = 0;
-      if (has(seen, 4 * n + e)) {
+      if (has(seen, 4 * n + e) && deltas[half] != kNoGradient) {
         const float p = fast_exp2(score * factor - log_sums[half]);
         ds = p * ((has(kept, 4 * n + e) ? keep_scale * dweights[n][e] : 0.0f) - deltas[half]);
         shares[half] += ds * score;
@@ -177,7 +178,8 @@ __device__ void weights_and_gradients(const Head<bf16>& head, std::uint32_t seen
       const float p = fast_exp2(scores[n][e] * factor - log_sum);
       const float keep = has(kept, 4 * n + e) ? keep_scale : 0.0f;
       const float weight = is_seen ? p * keep : 0.0f;
-      const float dscore = is_seen ? head.factor * p * (keep * dweights[n][e] - delta) : 0.0f;
+      const float dscore =
+          is_seen && delta != kNoGradient ? head.factor * p * (keep * dweights[n][e] - delta) : 0.0f;
       scores[n][e] = weight;
       dweights[n][e] = dscore;
     }

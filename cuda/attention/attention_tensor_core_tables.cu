@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_tables_kernel(TensorBac
           const float p = fast_exp2(scores[n][e] * factor - log_sums[half]);
           const float of_seen =
               head.factor * p * ((has(kept, 4 * n + e) ? keep_scale * dweights[n][e] : 0.0f) - deltas[half]);
-          const float dscore = has(seen, 4 * n + e) ? of_seen : 0.0f;
+          const float dscore = has(seen, 4 * n + e) && deltas[half] != kNoGradient ? of_seen : 0.0f;
           dbias[n][e % 2] += dscore;
           scores[n][e] = dscore;
         }

@@ -110,8 +110,9 @@ struct Window {
   __device__ Pair pair(int j, int t) const {
     const float p = expf(dot(own(j, 0), entry(t, 1)) * scale - *log_sum(j));
     const float kept = keep(j, t), *const dout = doutput(j);
-    // The sum over keys of p times its gradient is do . o.
-    return {p * kept, p * (kept * dot(dout, entry(t, 2)) - dot(dout, output<T>(j))) * scale};
+    // The sum over keys of p times its gradient is do . o. Over one key the softmax is constant.
+    const bool one = past.rows + j == 0;
+    return {p * kept, one ? 0.0f : p * (kept * dot(dout, entry(t, 2)) - dot(dout, output<T>(j))) * scale};
   }
 };
 

@@ -53,7 +53,7 @@ struct AttentionOptions {
 // finite, unit_eps below 0 or not finite, a table without an entry for a visible distance, or past keys
 // without past values; DtypeError; DeviceError.
 // grad: for q, k, v, the past, head_scale, bias and positions; the probabilities are recomputed from the
-// saved log-sum-exp of each row.
+// saved log-sum-exp of each row. A query that sees a single key gives exactly 0 to all but v.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {});
 
 // Returns attention [batch, time, dim] for q, k and v side by side in the rows of one projection. Keys and

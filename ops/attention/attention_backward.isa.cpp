@@ -168,16 +168,18 @@ void backward_tile(const Item<T, F>& item, const AttentionBackwardArgs& gradient
     if (sees > 0) {
       const T log_sum = *item.log_sum(rows.head[r], rows.query[r]);
       const T factor = item.call.factor(rows.head[r]);
+      // Over one key the softmax is constant. Without this, rounding would leave a gradient.
+      const bool one = item.call.sees_one(rows.query[r]);
       const T* const keep = args.drop_below == 0
                                 ? nullptr
                                 : keep_row(args.dropout_key, item.element(rows, r), sees, args.drop_below,
                                            static_cast<T>(args.keep_scale), item.scratch + at.keep);
       if (sums.head_scale == nullptr) {
-        probability_gradients(p, ds, keep, sees, factor, log_sum, deltas[r], factor, whole);
+        probability_gradients(p, ds, keep, sees, factor, log_sum, deltas[r], one ? T(0) : factor, whole);
       } else {
         T* const raw_scores = item.scratch + at.raw_scores;
         for (std::int64_t t = 0; t < sees; ++t) raw_scores[t] = p[t];
-        probability_gradients(p, ds, keep, sees, factor, log_sum, deltas[r], T(1), whole);
+        probability_gradients(p, ds, keep, sees, factor, log_sum, deltas[r], one ? T(0) : T(1), whole);
         dhead_scale += dot(raw_scores, ds, sees);
         for (std::int64_t t = 0; t < sees; ++t) ds[t] *= factor;
       }
@@ -275,7 +277,8 @@ void backward_row(const Item<T, T>& item, const AttentionBackwardArgs& gradient,
   T *const p = item.scratch + at.scores, *const ds = item.scratch + at.dscores,
            *const dq = item.scratch + at.output;
   const T delta = dot(doutput, item.at(args.output, item.output_strides(), 0, head), size);
-  const T log_sum = *item.log_sum(head, 0), scale = item.call.factor(head);
+  const T log_sum = *item.log_sum(head, 0), scale = item.call.factor(head),
+          factor = item.call.sees_one(0) ? T(0) : scale;  // as in backward_tile
   for (std::int64_t i = 0; i < size; ++i) dq[i] = T(0);
 
   // row t of a gradient = weights[t] times `row`; without weights, zeros.
@@ -299,7 +302,7 @@ void backward_row(const Item<T, T>& item, const AttentionBackwardArgs& gradient,
                               ? nullptr
                               : keep_row(args.dropout_key, item.element(key), count, args.drop_below,
                                          static_cast<T>(args.keep_scale), item.scratch + at.keep);
-    probability_gradients(p, ds, keep, count, scale, log_sum, delta, scale, count == end - begin);
+    probability_gradients(p, ds, keep, count, scale, log_sum, delta, factor, count == end - begin);
     write(gradient.dk, gradient.dk_strides, key, count, ds, q);
     write(gradient.dv, gradient.dv_strides, key, count, p, doutput);
     if (gradient.dq != nullptr) row_mix(ds, keys, size, count, dq);

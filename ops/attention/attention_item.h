@@ -112,6 +112,7 @@ struct Call {
   std::int64_t see_end(std::int64_t query) const {
     return larger(0, smaller(args.keys, query + offset - args.least + 1));
   }
+  bool sees_one(std::int64_t query) const { return see_end(query) - see_begin(query) == 1; }
 };
 
 // Rows first .. first + count - 1 of a work item's list.

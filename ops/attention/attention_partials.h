@@ -29,7 +29,7 @@ inline AttentionTableRuns attention_table_runs(std::int64_t batch, std::int64_t 
 inline constexpr std::int64_t kHeadScaleRows = 4096, kMostHeadScaleParts = 64;
 
 struct AttentionPartials {
-  std::int64_t deltas;            // [batch, heads, queries]: doutput . output of each row
+  std::int64_t deltas;            // [batch, heads, queries]: doutput . output of each row, or kNoGradient
   std::int64_t head_scales;       // [batch, heads, queries]: each row's term of dhead_scale
   std::int64_t head_scale_parts;  // runs of a head's [batch, queries] rows, `part_rows` in a run
   std::int64_t part_rows;

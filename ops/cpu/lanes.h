@@ -105,6 +105,10 @@ EDDY_INLINE T lane_sum(std::int64_t n, Term term) {
   return fold_lanes<T>(sums, Plus{});
 }
 
+// Times this, the squares of a row overflow no more, whatever its finite entries are.
+template <class T>
+constexpr T kShrink = sizeof(T) == 4 ? T(0x1p-80) : T(0x1p-560);
+
 template <class T>
 struct TwoSums {
   T first, second;

@@ -2,6 +2,9 @@
 //
 //   y = (x - mean) rstd weight + bias      layer norm: mean and rstd of the row
 //   y = x rstd weight + table              RMS norm: no mean, and a row of a table in place of the bias
+//
+// On the CPU rows of huge entries (1e20) are normed like others: where their squares overflow, they are scaled
+// first. On a GPU such a row gives zeros.
 #pragma once
 
 #include <cstdint>

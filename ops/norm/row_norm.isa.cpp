@@ -6,6 +6,8 @@
 #include "ops/norm/layer_norm.h"
 #include "ops/norm/rms_norm.h"
 
+#include <math.h>
+
 #include "ops/cpu/isa.h"
 #include "ops/cpu/lanes.h"
 #include "ops/cpu/rows.h"
@@ -33,12 +35,37 @@ EDDY_INLINE void scale_row(const T* x, T mean, T rstd, const T* weight, const T*
   }
 }
 
+template <class T>
+struct Statistics {
+  T mean, squares, rstd;  // squares: their sum, of by (x - mean)
+};
+
+// The statistics of one row, whose squares are summed of by x.
+template <class T, bool Centred>
+EDDY_INLINE Statistics<T> statistics(const T* x, std::int64_t width, T eps, T by) {
+  const T count = static_cast<T>(width);
+  T mean = 0;
+  if constexpr (Centred)
+    mean = lane_sum<T>(width, [=](auto reader, std::int64_t i) { return by * reader.load(x + i); }) / count;
+  const T squares = lane_sum<T>(width, [=](auto reader, std::int64_t i) {
+    const auto distance = by * reader.load(x + i) - mean;
+    return distance * distance;
+  });
+  return {mean / by, squares, by / vec::sqrt(squares / count + by * by * eps)};
+}
+
+// The same for a row whose squares overflow.
+template <class T, bool Centred>
+__attribute__((noinline, cold)) Statistics<T> statistics_of_huge(const T* x, std::int64_t width, T eps) {
+  return statistics<T, Centred>(x, width, eps, kShrink<T>);
+}
+
 template <class T, bool Centred>
 void forward_rows(const RowNormArgs& args) {
   const T *const weight = static_cast<const T*>(args.weight), *const bias = static_cast<const T*>(args.bias);
   T *const means = static_cast<T*>(args.mean), *const rstds = static_cast<T*>(args.rstd);
   const std::int64_t width = args.width;
-  const T count = static_cast<T>(width), eps = static_cast<T>(args.eps);
+  const T eps = static_cast<T>(args.eps);
   for_each_row(args.rows, width, [=, &args](std::int64_t row) {
     const T* x = static_cast<const T*>(args.x) + row * args.x_stride;
     if (args.delta != nullptr) {
@@ -48,14 +75,9 @@ void forward_rows(const RowNormArgs& args) {
       for (std::int64_t i = 0; i < width; ++i) sum[i] = first[i] + second[i];
       x = sum;
     }
-    T mean = 0;
-    if constexpr (Centred)
-      mean = lane_sum<T>(width, [x](auto reader, std::int64_t i) { return reader.load(x + i); }) / count;
-    const T squares = lane_sum<T>(width, [x, mean](auto reader, std::int64_t i) {
-      const auto distance = reader.load(x + i) - mean;
-      return distance * distance;
-    });
-    const T rstd = T(1) / vec::sqrt(squares / count + eps);
+    Statistics<T> of_row = statistics<T, Centred>(x, width, eps, T(1));
+    if (!(of_row.squares < T(INFINITY))) of_row = statistics_of_huge<T, Centred>(x, width, eps);
+    const T mean = of_row.mean, rstd = of_row.rstd;
     T* const y = static_cast<T*>(args.y) + row * args.y_stride;
     scale_row(x, mean, rstd, weight, Centred ? bias : nullptr, y, width);
     if (!Centred && args.table != nullptr) {

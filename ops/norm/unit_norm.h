@@ -14,7 +14,8 @@
 namespace eddy {
 
 // Returns x with each row of the last axis scaled to length 1. A row of zeros stays zero for eps > 0. Size 0
-// gives an empty result. Rows that are not evenly spaced are copied once.
+// gives an empty result. Rows that are not evenly spaced are copied once. A row of huge entries, whose squares
+// overflow, is scaled first on the CPU and gives zeros on a GPU.
 // shapes: x [..., width] -> the same.
 // dtypes: f32, f64, bf16.
 // errors: ShapeError for a scalar; ValueError unless eps is finite and >= 0; DtypeError.

@@ -19,8 +19,10 @@ template <class T>
 EDDY_HD_INLINE T gelu_tanh_inner(T x) {
   return T(0.79788456080286535588) * (x + T(0.044715) * x * x * x);
 }
+// Beyond 100 the sigmoid is exactly 0 or 1, and powers of a huge x would overflow.
 template <class T>
-EDDY_HD_INLINE T gelu_tanh_vjp(T dy, T x) {
+EDDY_HD_INLINE T gelu_tanh_vjp(T dy, T any) {
+  const T x = any > T(100) ? T(100) : any < T(-100) ? T(-100) : any;
   const T s = vec::sigmoid(T(2) * gelu_tanh_inner(x));
   const T slope = T(0.79788456080286535588) * (T(1) + T(3 * 0.044715) * x * x);
   return dy * (s + T(2) * x * s * (T(1) - s) * slope);
@@ -29,7 +31,8 @@ EDDY_HD_INLINE T gelu_tanh_vjp(T dy, T x) {
 // clang-format off
 
 // OP(Name, name, formula, saves, forward, vjp): y = forward of x, and dx = vjp of dy and of x or y, whichever
-// it saves. T is the type of the numbers.
+// it saves. T is the type of the numbers. Where dy is 0, dx is 0, even if the derivative is infinite or NaN there:
+// what where() does not choose stays without effect.
 //
 //   relu       NaN stays NaN
 //   gelu       d/dx x Phi(x) = Phi(x) + x phi(x), phi the normal density; the two share one exp
@@ -63,7 +66,7 @@ EDDY_HD_INLINE T gelu_tanh_vjp(T dy, T x) {
   OP(Add, add, "a + b", a + b, dy, dy) \
   OP(Sub, sub, "a - b", a - b, dy, -dy) \
   OP(Mul, mul, "a b", a * b, dy * b, dy * a) \
-  OP(Div, div, "a / b", a / b, dy / b, -dy * a / (b * b)) \
+  OP(Div, div, "a / b", a / b, dy / b, -(dy / b) * (a / b)) \
   OP(Pow, pow, "a^b; the derivative by b is 0 where a <= 0", \
      vec::pow(a, b), \
      b == T(0) ? T(0) : dy * b * vec::pow(a, b - T(1)), \
@@ -93,7 +96,8 @@ EDDY_HD_INLINE T gelu_tanh_vjp(T dy, T x) {
     template <class T>                                             \
     EDDY_HD_INLINE static T vjp(T dy, T saved) {                   \
       [[maybe_unused]] const T x = saved, y = saved;               \
-      return vjp_of;                                               \
+      const T dx = vjp_of;                                         \
+      return dy == T(0) ? dy : dx;                                 \
     }                                                              \
   };
 EDDY_UNARY_OPS(EDDY_UNARY)
@@ -109,11 +113,13 @@ EDDY_UNARY_OPS(EDDY_UNARY)
     }                                                                                                  \
     template <class T>                                                                                 \
     EDDY_HD_INLINE static T vjp_a([[maybe_unused]] T dy, [[maybe_unused]] T a, [[maybe_unused]] T b) { \
-      return vjp_a_of;                                                                                 \
+      const T da = vjp_a_of;                                                                           \
+      return dy == T(0) ? dy : da;                                                                     \
     }                                                                                                  \
     template <class T>                                                                                 \
     EDDY_HD_INLINE static T vjp_b([[maybe_unused]] T dy, [[maybe_unused]] T a, [[maybe_unused]] T b) { \
-      return vjp_b_of;                                                                                 \
+      const T db = vjp_b_of;                                                                           \
+      return dy == T(0) ? dy : db;                                                                     \
     }                                                                                                  \
   };
 #define EDDY_COMPARISON(Name, name, sign) \

@@ -9,7 +9,8 @@
 namespace eddy {
 
 // Returns a where the mask is not 0 and b where it is 0. Elements that are not chosen have no effect, even if
-// they are NaN.
+// they are NaN. Their gradient is 0, and stays 0 through pointwise ops, as in where(x > 0, sqrt(x), x) at 0. An op
+// that sums, such as a product or a norm, multiplies it by what it saved: there mask the input, not the result.
 // shapes: all three broadcast, aligned at the end.
 // dtypes: mask u8; a and b of one dtype, any.
 // errors: DtypeError, DeviceError; ShapeError when the shapes do not broadcast.

@@ -11,6 +11,8 @@
 #include "ops/attention/attention.h"
 #include "ops/core/op_spec.h"
 #include "ops/cpu/isa.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/reduce/reduce.h"
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"
 #include "tensor/threads/thread_pool.h"
@@ -102,6 +104,28 @@ TEST_CASE("blocked attention equals its composed form in result and gradients on
       compare_with_composed(dtype, options);
       compare_with_composed(dtype, with_dropout(options));
     }
+}
+
+// Adam moves a parameter by its full rate however small its gradient is.
+TEST_CASE("over one visible key attention has gradients of exactly 0 for queries and keys") {
+  on_every_isa_level([] {
+    for (const Dtype dtype : {Dtype::f32, Dtype::f64})
+      for (const Case& c :
+           {Case{2, 1, 1, 2, 2, 32}, {1, 3, 1, 4, 2, 24}, {2, 9, 9, 2, 2, 10}, {1, 200, 200, 3, 1, 64}})
+        for (const bool drops : {false, true}) {
+          AttentionOptions options;
+          if (c.queries == c.keys) options.band = {0, 0};
+          if (drops) options = with_dropout(options);
+          std::vector<Tensor> inputs = inputs_of(c, dtype);
+          for (Tensor& input : inputs) input = require_grad(raw::alias(input));
+          options.head_scale = require_grad(Tensor::full({c.heads}, 1.5, dtype));
+          const Tensor y = attention(inputs[0], inputs[1], inputs[2], options);
+          backward(y, normal(y.shape(), "cotangent", dtype));
+          for (const Tensor& x : {inputs[0], inputs[1], options.head_scale})
+            for (const double gradient : numbers(grad(x))) CHECK(gradient == 0);
+          CHECK(sum(abs(grad(inputs[2]))).item() > 0);
+        }
+  });
 }
 
 // Every product has factors that are off by up to 2^-9 of themselves. The gradient of a head's scale is one sum over

@@ -2,13 +2,20 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "autograd/tape.h"
 #include "ops/core/op_spec.h"
+#include "ops/norm/layer_norm.h"
+#include "ops/norm/rms_norm.h"
 #include "ops/norm/unit_norm.h"
+#include "ops/pointwise/pointwise.h"
 #include "tensor/base/error.h"
+#include "tests/support/isa_levels.h"
 
 using namespace eddy;
+using namespace eddy::test;
 
 TEST_CASE("unit_norm refuses scalars, integers and a bad eps") {
   CHECK_THROWS_WITH_AS(unit_norm(Tensor::zeros({})),
@@ -54,4 +61,32 @@ TEST_CASE("unit_norm_heads refuses heads that are not there") {
   CHECK_THROWS_WITH_AS(unit_norm_heads(Tensor::zeros({2, 4, 3}), 1e-6, {3, 2}),
                        doctest::Contains("unit_norm_heads: 2 heads from 3 of 4"), ShapeError);
   CHECK_THROWS_AS(unit_norm_heads(Tensor::zeros({2, 4, 3}), 1e-6, {-1, 1}), ShapeError);
+}
+
+TEST_CASE("norms of rows whose squares overflow are those of the same rows made smaller") {
+  using Norm = Tensor (*)(const Tensor&);
+  const Norm norms[] = {[](const Tensor& x) { return unit_norm(x, 0); },
+                        [](const Tensor& x) { return rms_norm(x, {}, 0); },
+                        [](const Tensor& x) { return layer_norm(x, {}, {}, 0); }};
+  on_every_isa_level([&] {
+    for (const auto& [dtype, huge] :
+         {std::pair{Dtype::f32, 0x1p66}, {Dtype::f32, 0x1p120}, {Dtype::f64, 0x1p900}})
+      for (const std::int64_t width : {5, 48})
+        for (const Norm norm : norms) {
+          const Tensor x = raw::cast(sample_normal({3, width}, "x"), dtype), large = x * huge;
+          const Tensor dy = raw::cast(sample_normal({3, width}, "dy"), dtype);
+          for (const Tensor& input : {x, large}) {
+            require_grad(input);
+            backward(norm(input), dy);
+          }
+          const std::vector<double> want = raw::cast(norm(x), Dtype::f64).to_vector<double>(),
+                                    got = raw::cast(norm(large), Dtype::f64).to_vector<double>(),
+                                    dx = raw::cast(grad(x), Dtype::f64).to_vector<double>(),
+                                    dlarge = raw::cast(grad(large) * huge, Dtype::f64).to_vector<double>();
+          for (std::size_t i = 0; i < want.size(); ++i) {
+            CHECK(std::abs(got[i] - want[i]) <= 1e-5);
+            CHECK(std::abs(dlarge[i] - dx[i]) <= 1e-4);
+          }
+        }
+  });
 }
