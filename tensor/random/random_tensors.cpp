@@ -6,30 +6,53 @@
 #include <cmath>
 
 #include "tensor/base/format.h"
+#include "tensor/convert.h"
 #include "tensor/random/uniform_draw.h"
 #include "tensor/threads/thread_pool.h"
 
 namespace eddy {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 13;  // random numbers to a piece of work
+constexpr std::int64_t kGrain =
+    1 << 13;  // random numbers to a piece of work; even, since normals come in pairs
 
 // The standard deviation of a standard normal that is cut off at two.
 constexpr double kTruncatedDeviation = 0.8796256610342398;
 
 std::atomic<std::uint64_t> default_seed{0}, draws{0};
 
-void require_floating(const char* op, Dtype dtype) {
-  if (!is_floating(dtype))
-    fail<DtypeError>("{}: no such numbers of type {} (f32, f64 or bf16)", op, dtype_name(dtype));
+// Returns a tensor of the type T whose numbers draw(first, count, to) writes a piece at a time, as Number.
+template <class T, class Number, class Draw>
+Tensor drawn_as(const Shape& shape, Device device, const Draw& draw) {
+  const Tensor x = Tensor::empty(shape, dtype_of<T>);
+  T* const to = x.mutable_data<T>();
+  parallel_for(x.elements(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+    Number numbers[kGrain];
+    draw(begin, end - begin, numbers);
+    for (std::int64_t i = begin; i < end; ++i) to[i] = convert<T>(numbers[i - begin]);
+  });
+  return raw::to_device(x, device);
 }
 
-std::vector<double> numbers_for(const Shape& shape) {
-  return std::vector<double>(static_cast<std::size_t>(shape.elements()));
+// The same for a floating type.
+template <class Draw>
+Tensor drawn(const char* op, const Shape& shape, Dtype dtype, Device device, const Draw& draw) {
+  if (dtype == Dtype::f32) return drawn_as<float, double>(shape, device, draw);
+  if (dtype == Dtype::f64) return drawn_as<double, double>(shape, device, draw);
+  if (dtype == Dtype::bf16) return drawn_as<bf16, double>(shape, device, draw);
+  fail<DtypeError>("{}: no such numbers of type {} (f32, f64 or bf16)", op, dtype_name(dtype));
 }
 
-Tensor tensor_of(const std::vector<double>& values, const Shape& shape, Dtype dtype, Device device) {
-  return raw::to_device(raw::cast(Tensor::from(values, shape), dtype), device);
+// Writes the normals first .. first + count - 1 of a key; `first` is even.
+void draw_normals(const RandomKey& key, double deviation, std::int64_t first, std::int64_t count,
+                  double* to) {
+  for (std::int64_t i = 0; i < count; i += 2) {
+    const Philox4 words = key.words(static_cast<std::uint64_t>((first + i) / 2));
+    const double radius = std::sqrt(-2.0 * std::log((words.word[0] + 0.5) * 0x1p-32));
+    const double angle = 6.283185307179586476925 * (words.word[1] + 0.5) * 0x1p-32;
+    to[i] = deviation * radius * std::cos(angle);
+    if (i + 1 < count) to[i + 1] = deviation * radius * std::sin(angle);
+  }
 }
 
 }  // namespace
@@ -44,23 +67,19 @@ RandomKey next_random_key() {
 }
 
 Tensor randn(const Shape& shape, const RandomKey& key, Dtype dtype, Device device) {
-  require_floating("randn", dtype);
-  std::vector<double> values = numbers_for(shape);
-  fill_normal(values, key, 1);
-  return tensor_of(values, shape, dtype, device);
+  return drawn("randn", shape, dtype, device, [&](std::int64_t first, std::int64_t count, double* to) {
+    draw_normals(key, 1, first, count, to);
+  });
 }
 Tensor randn(const Shape& shape, Dtype dtype, Device device) {
   return randn(shape, next_random_key(), dtype, device);
 }
 
 Tensor rand(const Shape& shape, const RandomKey& key, Dtype dtype, Device device) {
-  require_floating("rand", dtype);
-  std::vector<double> values = numbers_for(shape);
-  parallel_for(shape.elements(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i)
-      values[static_cast<std::size_t>(i)] = uniform01(key.word(static_cast<std::uint64_t>(i)));
+  return drawn("rand", shape, dtype, device, [&](std::int64_t first, std::int64_t count, double* to) {
+    for (std::int64_t i = 0; i < count; ++i)
+      to[i] = uniform01(key.word(static_cast<std::uint64_t>(first + i)));
   });
-  return tensor_of(values, shape, dtype, device);
 }
 Tensor rand(const Shape& shape, Dtype dtype, Device device) {
   return rand(shape, next_random_key(), dtype, device);
@@ -71,30 +90,22 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, const Ra
   if (low >= high) fail<ValueError>("randint: from {} to below {} (the first must be smaller)", low, high);
   if (dtype != Dtype::i64 && dtype != Dtype::i32)
     fail<DtypeError>("randint: no such numbers of type {} (i64 or i32)", dtype_name(dtype));
-  std::vector<std::int64_t> values(static_cast<std::size_t>(shape.elements()));
   const std::uint64_t bound = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
-  parallel_for(shape.elements(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i)
-      values[static_cast<std::size_t>(i)] = static_cast<std::int64_t>(
-          static_cast<std::uint64_t>(low) + uniform_below(key, static_cast<std::uint64_t>(i), bound));
-  });
-  return raw::to_device(raw::cast(Tensor::from(values, shape), dtype), device);
+  const auto draw = [&](std::int64_t first, std::int64_t count, std::int64_t* to) {
+    for (std::int64_t i = 0; i < count; ++i)
+      to[i] = static_cast<std::int64_t>(static_cast<std::uint64_t>(low) +
+                                        uniform_below(key, static_cast<std::uint64_t>(first + i), bound));
+  };
+  return dtype == Dtype::i64 ? drawn_as<std::int64_t, std::int64_t>(shape, device, draw)
+                             : drawn_as<std::int32_t, std::int64_t>(shape, device, draw);
 }
 Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, Dtype dtype, Device device) {
   return randint(low, high, shape, next_random_key(), dtype, device);
 }
 
 void fill_normal(std::vector<double>& values, const RandomKey& key, double deviation) {
-  const auto count = std::ssize(values);
-  parallel_for((count + 1) / 2, kGrain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t pair = begin; pair < end; ++pair) {
-      const Philox4 words = key.words(static_cast<std::uint64_t>(pair));
-      const double radius = std::sqrt(-2.0 * std::log((words.word[0] + 0.5) * 0x1p-32));
-      const double angle = 6.283185307179586476925 * (words.word[1] + 0.5) * 0x1p-32;
-      const auto i = static_cast<std::size_t>(2 * pair);
-      values[i] = deviation * radius * std::cos(angle);
-      if (i + 1 < values.size()) values[i + 1] = deviation * radius * std::sin(angle);
-    }
+  parallel_for(std::ssize(values), kGrain, [&](std::int64_t begin, std::int64_t end) {
+    draw_normals(key, deviation, begin, end - begin, values.data() + begin);
   });
 }
 

@@ -1,5 +1,6 @@
 // Tensors of random numbers. Each function exists in two forms: with a key it is a pure function of the key;
-// without one it draws from the default generator, anew at each call.
+// without one it draws from the default generator, anew at each call. On the CPU it takes the memory of the
+// tensor alone; for a GPU the numbers are made there first.
 #pragma once
 
 #include <concepts>

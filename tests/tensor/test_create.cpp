@@ -101,6 +101,33 @@ TEST_CASE("random tensors: the default generator draws anew, a seed repeats, a k
   CHECK_THROWS_AS(randint(0, 3, {2}, Dtype::f32), DtypeError);
 }
 
+TEST_CASE("random tensors: sizes that cannot be had are refused as those of zeros are") {
+  for (const Shape& shape : {Shape{std::int64_t{1} << 50},
+                             {std::int64_t{1} << 62},
+                             {std::int64_t{1} << 40, std::int64_t{1} << 40}}) {
+    CHECK_THROWS_AS(randn(shape), OutOfMemoryError);
+    CHECK_THROWS_AS(rand(shape, Dtype::bf16), OutOfMemoryError);
+    CHECK_THROWS_AS(randint(0, 9, shape), OutOfMemoryError);
+  }
+  CHECK_THROWS_AS(randn({-1}), ShapeError);
+}
+
+TEST_CASE("random tensors: the numbers of a narrow type are those of f64 rounded whatever the size") {
+  const RandomKey key = random_key(2, "narrow", 0);
+  for (const std::int64_t size : {0, 1, 8191, 20001})
+    for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+      const auto same = [&](const Tensor& narrow, const Tensor& wide) {
+        return raw::cast(narrow, Dtype::f64).to_vector<double>() ==
+               raw::cast(raw::cast(wide, dtype), Dtype::f64).to_vector<double>();
+      };
+      CHECK(same(randn({size}, key, dtype), randn({size}, key, Dtype::f64)));
+      CHECK(same(rand({size}, key, dtype), rand({size}, key, Dtype::f64)));
+    }
+  std::vector<double> filled(20001);
+  fill_normal(filled, key, 1);
+  CHECK(randn({20001}, key, Dtype::f64).to_vector<double>() == filled);
+}
+
 TEST_CASE("print: numbers in columns, then dtype, shape and device") {
   CHECK(text_of(Tensor()) == "undefined");
   CHECK(text_of(full({}, 1.5)) == "1.5  f32 [] cpu");
