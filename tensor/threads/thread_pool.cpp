@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
 #include <exception>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "tensor/base/format.h"
+#include "tensor/threads/cpu_quota.h"
 
 namespace eddy {
 namespace {
@@ -30,17 +32,30 @@ inline void pause_briefly() {
 // About 20 us of pauses on current processors; see thread_pool.h for why no longer.
 constexpr int kSpins = 600;
 
-int default_threads() {
-  if (const char* text = std::getenv("EDDY_NUM_THREADS")) {
-    const int wanted = std::atoi(text);
-    if (wanted >= 1 && wanted <= 256) return wanted;
-  }
+constexpr int kMostThreads = 256;
+
+// The number in a variable of the environment, of which OMP_NUM_THREADS may list several; 0 without one.
+int threads_by(const char* variable) {
+  const char* const text = std::getenv(variable);
+  const int wanted = text == nullptr ? 0 : std::atoi(text);
+  return wanted >= 1 && wanted <= kMostThreads ? wanted : 0;
+}
+
+// The processors that this process may use, for as much of the time as its quota allows.
+int processors() {
+  int count = static_cast<int>(std::thread::hardware_concurrency());
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
   if (sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) > 0)
-    return CPU_COUNT(&allowed);
-  const unsigned hardware = std::thread::hardware_concurrency();
-  return hardware > 0 ? static_cast<int>(hardware) : 1;
+    count = CPU_COUNT(&allowed);
+  if (const int quota = cpu_quota_threads(); quota > 0) count = std::min(count, quota);
+  return std::clamp(count, 1, kMostThreads);
+}
+
+int default_threads() {
+  if (const int wanted = threads_by("EDDY_NUM_THREADS"); wanted > 0) return wanted;
+  const int wanted = threads_by("OMP_NUM_THREADS");
+  return wanted > 0 ? std::min(wanted, processors()) : processors();
 }
 
 class Pool {
@@ -158,7 +173,8 @@ int thread_count() {
 }
 
 void set_thread_count(int threads) {
-  if (threads < 1 || threads > 256) fail<ValueError>("threads: {} (from 1 to 256)", threads);
+  if (threads < 1 || threads > kMostThreads)
+    fail<ValueError>("threads: {} (from 1 to {})", threads, kMostThreads);
   if (inside) fail<ValueError>("threads: the number was changed inside a parallel region");
   wanted_threads.store(threads, std::memory_order_relaxed);
 }
