@@ -9,6 +9,7 @@
 #include "tensor/base/format.h"
 #include "tensor/files/json_text.h"
 #include "train/config/config_file.h"
+#include "train/config/likely_name.h"
 
 namespace eddy {
 
@@ -77,6 +78,15 @@ bool ConfigKeys::ignored(const std::string& full_key) const {
   return std::find(ignored_.begin(), ignored_.end(), full_key) != ignored_.end();
 }
 
+// The key that was meant, as an error of this section names it; "" if none is near.
+std::string ConfigKeys::meant_key(const std::string& key, const std::string& section) const {
+  std::vector<std::string> all;
+  for (const ConfigField& field : fields_) all.push_back(field.full_key());
+  const ConfigField* const meant = find(likely_name(key, all, section));
+  if (meant == nullptr || meant->section == section) return meant == nullptr ? "" : meant->key;
+  return meant->key + " in [" + meant->section + "]";
+}
+
 void ConfigKeys::refuse_key(const std::string& place, const std::string& section,
                             const std::string& key) const {
   // The right key in the wrong section is the likeliest mistake; a misspelt key of this section comes next.
@@ -87,6 +97,8 @@ void ConfigKeys::refuse_key(const std::string& place, const std::string& section
                         field.section);
     if (field.section == section) here.push_back(field.key);
   }
+  if (const std::string meant = meant_key(key, section); !meant.empty())
+    fail<ConfigError>("{}: unknown key {} in [{}] (nearest: {})", place, quote_text(key), section, meant);
   for (const std::string& full_key : ignored_)
     if (full_key.starts_with(section + ".")) here.push_back(full_key.substr(section.size() + 1));
   fail<ConfigError>("{}: unknown key {} in [{}] (nearest: {})", place, quote_text(key), section,
@@ -104,6 +116,9 @@ void ConfigKeys::read(const ConfigSource& source) {
           if (field.key == section)
             fail<ConfigError>("{}: unknown key {} outside all tables (it belongs to [{}])",
                               source.place(section), quote_text(section), field.section);
+      if (const std::string meant = table.is_object() ? "" : meant_key(section, ""); !meant.empty())
+        fail<ConfigError>("{}: unknown key {} outside all tables (nearest: {})", source.place(section),
+                          quote_text(section), meant);
       fail<ConfigError>("{}: unknown section {} (nearest: {}; there are {})", source.place(section),
                         quote_text(section), nearest_match(section, sections_), fmt::join(sections_, ", "));
     }
@@ -153,21 +168,8 @@ std::string nearest_match(std::string_view text, const std::vector<std::string>&
   std::string best;
   std::size_t best_distance = std::numeric_limits<std::size_t>::max();
   for (const std::string& candidate : candidates) {
-    // Levenshtein distance by rows: row[j] is the distance between the text so far and the candidate's first
-    // j characters.
-    std::vector<std::size_t> row(candidate.size() + 1);
-    for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
-    for (std::size_t i = 1; i <= text.size(); ++i) {
-      std::size_t diagonal = row[0];
-      row[0] = i;
-      for (std::size_t j = 1; j < row.size(); ++j) {
-        const std::size_t replaced = diagonal + (text[i - 1] == candidate[j - 1] ? 0 : 1);
-        diagonal = row[j];
-        row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-      }
-    }
-    if (row.back() < best_distance) {
-      best_distance = row.back();
+    if (const std::size_t distance = edit_distance(text, candidate); distance < best_distance) {
+      best_distance = distance;
       best = candidate;
     }
   }

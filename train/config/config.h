@@ -118,6 +118,7 @@ class ConfigKeys {
  private:
   const ConfigField* find(const std::string& full_key) const;
   bool ignored(const std::string& full_key) const;
+  std::string meant_key(const std::string& key, const std::string& section) const;
   [[noreturn]] void refuse_key(const std::string& place, const std::string& section,
                                const std::string& key) const;
 

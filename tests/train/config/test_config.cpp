@@ -17,6 +17,7 @@
 #include "train/config/config.h"
 #include "train/config/config_file.h"
 #include "train/config/config_flags.h"
+#include "train/config/likely_name.h"
 #include "train/config/run_config.h"
 #include "train/tasks/task.h"
 
@@ -246,6 +247,55 @@ TEST_CASE("every name that a key gives for its readers is a family or a model or
       CHECK_MESSAGE(known, field.full_key() << " is read by " << word);
     }
   }
+}
+
+TEST_CASE("likely_name finds the name that was meant") {
+  const std::vector<std::string> names{"--help",
+                                       "--threads",
+                                       "--model.steps",
+                                       "--model.layers",
+                                       "--data.path",
+                                       "--train.steps",
+                                       "--train.learning_rate",
+                                       "--train.batch",
+                                       "--model.dim",
+                                       "--train.warmup",
+                                       "--top-k",
+                                       "--run",
+                                       "--model.model",
+                                       "--train.precision"};
+  for (const auto& [word, name] : {std::pair{"--steps", "--train.steps"},
+                                   {"--model.step", "--model.steps"},
+                                   {"--train.step", "--train.steps"},
+                                   {"--lr", "--train.learning_rate"},
+                                   {"--train.lr", "--train.learning_rate"},
+                                   {"--learning-rate", "--train.learning_rate"},
+                                   {"--LEARNING_RATE", "--train.learning_rate"},
+                                   {"--batch-size", "--train.batch"},
+                                   {"--n_layer", "--model.layers"},
+                                   {"--layer", "--model.layers"},
+                                   {"--epochs", "--train.steps"},
+                                   {"--top_k", "--top-k"},
+                                   {"--warmpu", "--train.warmup"},
+                                   {"--dtype", "--train.precision"},
+                                   {"--output_dir", "--run"},
+                                   {"--frobnicate", ""},
+                                   {"--zz", ""}})
+    CHECK_MESSAGE(likely_name(word, names) == name, word);
+  CHECK(likely_name("steps", {"model.steps", "train.steps"}, "model") == "model.steps");
+  CHECK(likely_name("x", {}) == "");
+}
+
+TEST_CASE("a key by another program's word is refused with Eddy's") {
+  const auto refusal = [](const std::string& toml) {
+    return error_of<ConfigError>([&] {
+      RunConfig config;
+      keys_of(config).read(config_from_toml(toml, "run.toml"));
+    });
+  };
+  CHECK(contains(refusal("[train]\nlr = 1e-3\n"), "unknown key \"lr\" in [train] (nearest: learning_rate)"));
+  CHECK(contains(refusal("[model]\nlr = 1e-3\n"), "(nearest: learning_rate in [train])"));
+  CHECK(contains(refusal("batch_size = 3\n"), "outside all tables (nearest: batch in [train])"));
 }
 
 TEST_CASE("nearest_match counts edits") {

@@ -1,0 +1,111 @@
+// Words of nanoGPT, Hugging Face's Trainer, llama.cpp and the like, and the edit distance of Levenshtein.
+#include "train/config/likely_name.h"
+
+#include <algorithm>
+#include <cctype>
+#include <sstream>
+#include <utility>
+
+namespace eddy {
+namespace {
+
+// A name of Eddy's, without its section, and other programs' words for it.
+constexpr std::pair<const char*, const char*> kWords[] = {
+    {"learning_rate", "lr max_lr peak_lr"},
+    {"min_learning_rate", "min_lr"},
+    {"schedule", "scheduler lr_scheduler lr_schedule"},
+    {"batch", "bs batch_size micro_batch_size train_batch_size per_device_train_batch_size"},
+    {"steps", "iters iterations max_iters max_steps num_steps n_steps epochs num_epochs num_train_epochs"},
+    {"accumulate", "grad_accum grad_accumulation gradient_accumulation gradient_accumulation_steps"},
+    {"weight_decay", "wd"},
+    {"clip", "grad_clip clip_grad grad_norm_clip max_grad_norm"},
+    {"warmup", "warmup_steps warmup_iters"},
+    {"eval_every", "eval_interval eval_steps val_every valid_every"},
+    {"eval_batches", "eval_iters"},
+    {"checkpoint_every", "save_every save_interval save_steps ckpt_every checkpoint_interval"},
+    {"log_every", "log_interval logging_steps print_every"},
+    {"sequence", "seq_len seq_length sequence_length max_seq_len max_length"},
+    {"context", "ctx n_ctx ctx_size block_size context_length context_size"},
+    {"layers", "n_layer n_layers num_layers depth"},
+    {"heads", "n_head n_heads num_heads"},
+    {"dim", "d_model n_embd embd hidden hidden_size hidden_dim width"},
+    {"mlp_dim", "d_ff ffn_dim intermediate_size"},
+    {"vocab", "vocab_size n_vocab"},
+    {"model", "arch architecture model_name model_type"},
+    {"precision", "dtype fp16 bf16 amp"},
+    {"device", "gpu cuda"},
+    {"optimizer", "optim"},
+    {"minutes", "time_limit max_minutes max_time"},
+    {"threads", "cpus jobs num_threads n_threads num_workers"},
+    {"run", "output output_dir out_dir run_dir save_dir"},
+    {"data", "dataset input text file train_file"},
+    {"checkpoint", "ckpt"},
+    {"resume", "continue restart"},
+    {"tokens", "max_new_tokens n_predict num_tokens"},
+    {"temperature", "temp"},
+};
+
+// "--top-k" and "model.Top_k" become "top_k".
+std::string last_word(std::string_view name) {
+  std::string word(name.substr(name.find_last_of('.') + 1));
+  word.erase(0, word.find_first_not_of('-'));
+  std::transform(word.begin(), word.end(), word.begin(),
+                 [](unsigned char c) { return c == '-' ? '_' : static_cast<char>(std::tolower(c)); });
+  return word;
+}
+
+std::string section_of(std::string_view name) {
+  const std::size_t dot = name.find('.');
+  return dot == std::string_view::npos
+             ? ""
+             : std::string(name.substr(0, dot)).erase(0, name.find_first_not_of('-'));
+}
+
+std::string meaning_of(const std::string& word) {
+  for (const auto& [name, others] : kWords) {
+    std::istringstream words(others);
+    for (std::string other; words >> other;)
+      if (other == word) return name;
+  }
+  return word;
+}
+
+}  // namespace
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  // By rows: row[j] is the distance between the part of `a` so far and the first j characters of `b`.
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j < row.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+std::string likely_name(std::string_view given, const std::vector<std::string>& names,
+                        std::string_view section) {
+  const std::string word = last_word(given.substr(0, 64)), meaning = meaning_of(word);
+  const std::string own_section = section.empty() ? section_of(given) : std::string(section);
+  std::string best;
+  std::size_t best_distance = 2 + 1 + word.size() / 4;  // farther ones are not meant
+  int best_rank = 0;
+  for (const std::string& name : names) {
+    const std::string other = last_word(name), of = section_of(name);
+    const std::size_t distance = other == word ? 0 : other == meaning ? 1 : 2 + edit_distance(word, other);
+    const int rank = of == own_section ? 0 : of == "train" ? 1 : of == "data" ? 2 : 3;
+    if (distance > best_distance || (distance == best_distance && (best.empty() || rank >= best_rank)))
+      continue;
+    best = name;
+    best_distance = distance;
+    best_rank = rank;
+  }
+  return best;
+}
+
+}  // namespace eddy

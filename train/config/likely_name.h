@@ -1,0 +1,21 @@
+// The name that someone meant who wrote another one: for hints in errors.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace eddy {
+
+// Returns the number of characters to insert, remove and replace to turn one text into the other.
+std::size_t edit_distance(std::string_view a, std::string_view b);
+
+// Returns the one of `names` (keys "train.steps", flags "--train.steps" or "--top-k") that `word` probably means, or "".
+// Sections and dashes count little: first comes a name that ends in the word, then what other programs' word for it
+// stands for ("lr"), then one a few letters away. Of equals one of `section` goes first, then those of [train] and
+// [data], then the first.
+std::string likely_name(std::string_view word, const std::vector<std::string>& names,
+                        std::string_view section = "");
+
+}  // namespace eddy
