@@ -13,20 +13,6 @@ namespace {
 
 using nlohmann::json;
 
-// What the parser says, without its own prefix "[json.exception...] parse error at line 1, column 2: ".
-std::string plain_message(std::string text) {
-  if (const auto end = text.find("] "); !text.empty() && text[0] == '[' && end != std::string::npos)
-    text.erase(0, end + 2);
-  if (const auto end = text.find(": "); text.starts_with("parse error at") && end != std::string::npos)
-    text.erase(0, end + 2);
-  constexpr std::size_t kLongest = 200;
-  if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
-  // The message repeats what was read last, which need not be UTF-8.
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) >= 0x7f || static_cast<unsigned char>(c) < 0x20) c = '?';
-  return text;
-}
-
 class Builder final : public nlohmann::json_sax<json> {
  public:
   explicit Builder(const JsonLimits& limits) : limits_(limits) {}
@@ -115,6 +101,19 @@ JsonResult parse_strict_json(std::string_view text, const JsonLimits& limits) {
   Builder builder(limits);
   json::sax_parse(text.begin(), text.end(), &builder);
   return builder.take();
+}
+
+std::string plain_message(std::string text) {
+  if (const auto end = text.find("] "); text.starts_with("[json.exception.") && end != std::string::npos)
+    text.erase(0, end + 2);
+  if (const auto end = text.find(": "); text.starts_with("parse error at") && end != std::string::npos)
+    text.erase(0, end + 2);
+  constexpr std::size_t kLongest = 200;
+  if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
+  // The message repeats what was read last, which need not be UTF-8.
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) >= 0x7f || static_cast<unsigned char>(c) < 0x20) c = '?';
+  return text;
 }
 
 std::optional<std::string> json_string(std::string_view text) {

@@ -105,15 +105,31 @@ std::string printable(std::string_view text) {
     const std::size_t bytes = c.bytes == 0 ? 1 : static_cast<std::size_t>(c.bytes);
     const bool control = (c.code_point < 0x20 && c.code_point != '\n' && c.code_point != '\t') ||
                          (c.code_point >= 0x7f && c.code_point < 0xa0);
-    const bool line_end = c.code_point == '\r' && i + 1 < text.size() && text[i + 1] == '\n';
-    if (c.bytes == 0 || (control && !line_end)) {
+    if (c.code_point == '\r') {  // alone a line end, before '\n' a part of one
+      if (i + 1 == text.size() || text[i + 1] != '\n') safe += '\n';
+    } else if (c.bytes == 0 || control) {
       append_utf8(safe, kReplacement);
-    } else if (!line_end) {
+    } else {
       safe.append(text.substr(i, bytes));
     }
     i += bytes;
   }
   return safe;
+}
+
+std::streamsize PrintableBuffer::xsputn(const char* text, std::streamsize bytes) {
+  to_ << printable({text, static_cast<std::size_t>(bytes)});
+  return to_ ? bytes : 0;
+}
+
+PrintableBuffer::int_type PrintableBuffer::overflow(int_type character) {
+  const char one = traits_type::to_char_type(character);
+  if (!traits_type::eq_int_type(character, traits_type::eof())) to_ << printable({&one, 1});
+  return to_ ? traits_type::not_eof(character) : traits_type::eof();
+}
+
+int PrintableBuffer::sync() {
+  return to_.flush() ? 0 : -1;
 }
 
 std::string shell_quoted(const std::string& word) {

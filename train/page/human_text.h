@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <ostream>
+#include <streambuf>
 #include <string>
 #include <string_view>
 
@@ -26,9 +28,22 @@ std::string human_number(double value, int digits = 4);
 std::string grouped(std::int64_t value);
 
 // Returns the text as valid UTF-8 without control characters other than newline and tab. Invalid bytes and
-// characters that could control a terminal (escape, carriage return, C1 controls) become U+FFFD. A carriage
-// return before a newline is dropped.
+// characters that could control a terminal (escape, C1 controls) become U+FFFD. A carriage return becomes a
+// newline; before a newline it is dropped.
 std::string printable(std::string_view text);
+
+// Hands on what a stream gets, a piece at a time, through printable(). A piece holds whole characters.
+class PrintableBuffer final : public std::streambuf {
+ public:
+  explicit PrintableBuffer(std::ostream& to) : to_(to) {}
+
+ private:
+  std::streamsize xsputn(const char* text, std::streamsize bytes) override;
+  int_type overflow(int_type character) override;
+  int sync() override;
+
+  std::ostream& to_;
+};
 
 // Returns a word as a shell reads it: in quotes where it needs them.
 std::string shell_quoted(const std::string& word);

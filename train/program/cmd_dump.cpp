@@ -1,6 +1,5 @@
 // `eddy dump`: writes logits, loss, gradients and states of one case, to compare with other implementations.
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <memory>
 
 #include "train/program/commands.h"
@@ -29,8 +28,8 @@ void add_dump_command(CLI::App& app, std::function<int()>& action) {
   on_chosen(*command, action, [options] {
     check_output("dump", options->out);
     const std::string warning = dump(*options);
-    if (!warning.empty()) std::fprintf(stderr, "dump: %s\n", warning.c_str());
-    std::printf("wrote %s\n", options->out.c_str());
+    if (!warning.empty()) say("dump: " + warning);
+    print_line("wrote {}", options->out);
     return 0;
   });
 }

@@ -87,7 +87,7 @@ int run_eval(const EvalFlags& flags, const CLI::App& command) {
     fail<ValueError>("eval: {} carries no state that could be cleared (data.order {}, train.carry_state {})",
                      flags.run.path, run.config.data.order, run.config.train.carry_state);
   const EvalResult result = measure(*task, *run.model, options);
-  if (!result.uncaptured.empty()) fmt::print(stderr, "{}\n", result.uncaptured);
+  if (!result.uncaptured.empty()) say(result.uncaptured);
   const bool text = task->tokenizer() != nullptr;
   print_line("step: {}", run.step);
   print_line("precision: {}{}", flags.run.precision,

@@ -70,6 +70,14 @@ std::string read_standard_input() {
   return text;
 }
 
+std::vector<std::int32_t> encoded_prompt(const Tokenizer& tokenizer, const std::string& prompt) {
+  try {
+    return tokenizer.encode(prompt);
+  } catch (const ValueError& error) {
+    fail<ValueError>("generate: the prompt: {}", error.what());
+  }
+}
+
 int run_generate(const GenerateOptions& options, const CLI::App& command) {
   validate(options.sample);
   const bool saving = !options.save_session.empty();
@@ -82,7 +90,7 @@ int run_generate(const GenerateOptions& options, const CLI::App& command) {
   }
   const LoadedRun run = load_text_run("generate", options.run, " (generate writes text)");
   const std::string prompt = options.prompt == "-" ? read_standard_input() : options.prompt;
-  const std::vector<std::int32_t> ids = run.tokenizer->encode(prompt);
+  const std::vector<std::int32_t> ids = encoded_prompt(*run.tokenizer, prompt);
 
   Session session;
   if (!options.session.empty()) session = load_session(options.session, *run.model);
@@ -93,7 +101,7 @@ int run_generate(const GenerateOptions& options, const CLI::App& command) {
   const bool terminal = is_terminal(1);
   TerminalText safe;
   const auto show = [&](std::string_view bytes) {
-    print(terminal ? safe.take(bytes) : std::string(bytes));
+    print_bytes(terminal ? safe.take(bytes) : std::string(bytes));
     flush_output();
   };
   const double prompt_seconds =

@@ -100,15 +100,21 @@ void check_bench_output(const char* where, const std::string& file);
 // Thrown when the reader has closed the output. It is not an eddy::Error, since it is no failure.
 struct OutputClosed {};
 
-// Writes to standard output.
+// Writes to standard output, made safe for a terminal whatever names and texts hold (printable() in
+// train/page/human_text.h).
 // errors: OutputClosed; IoError.
 void print(std::string_view text);
+// Writes the bytes as they are.
+// errors: as print.
+void print_bytes(std::string_view bytes);
 // The same, and flushes: training writes to standard output too, not through print().
 void print_now(std::string_view text);
 template <class... Args>
 void print_line(fmt::format_string<Args...> text, Args&&... args) {
   print(fmt::format(text, std::forward<Args>(args)...) + '\n');
 }
+// Writes a line to standard error, made safe too; errors are ignored.
+void say(std::string_view text);
 // Flushes what is buffered, also by std::cout and stdio.
 // errors: as print.
 void flush_output();

@@ -11,9 +11,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <functional>
 #include <iostream>
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -24,8 +26,10 @@
 #include "ops/cpu/isa.h"
 #include "ops/product/gemm.h"
 #include "tensor/base/format.h"
+#include "tensor/files/json_text.h"
 #include "tensor/threads/thread_pool.h"
 #include "train/config/config.h"
+#include "train/config/likely_name.h"
 #include "train/program/commands.h"
 
 namespace eddy {
@@ -33,6 +37,7 @@ namespace {
 
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
+constexpr const char* kOutOfMemory = "out of memory (smaller batches, sequences or models need less)";
 
 // Under a limit on memory OpenBLAS's own threads, which it starts when it is loaded, can be left asking for a
 // buffer without an end. It is not to have threads then (it works on those of the thread pool), and that can
@@ -116,18 +121,9 @@ void choose_gpu_kernels() {
 }
 
 int report(std::string_view text, int status) {
-  const std::string line = fmt::format("error: {}\n", text);
   std::fflush(stdout);
-  std::fwrite(line.data(), 1, line.size(), stderr);
+  say(fmt::format("error: {}", text));
   return status;
-}
-
-// Returns the flag that the user may have meant: one with the same last word (--steps for --train.steps),
-// else the nearest.
-std::string nearest_flag(const std::string& flag, const std::vector<std::string>& flags) {
-  for (const std::string& known : flags)
-    if (flag.starts_with("--") && known.ends_with("." + flag.substr(2))) return known;
-  return nearest_match(flag, flags);
 }
 
 // Returns the innermost command that was given: "step" of "bench step"; null without one.
@@ -155,8 +151,11 @@ std::string refuse_argument(const CLI::App& app, const CLI::App* command, const 
       for (const CLI::Option* option : from->get_options())
         for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
     }
-    return fmt::format("{}unknown flag '{}' (nearest: {})",
-                       command != nullptr ? full_name(*command) + ": " : "", flag, nearest_flag(flag, flags));
+    const std::string likely = likely_name(flag, flags),
+                      named = command != nullptr ? full_name(*command) : "";
+    return fmt::format("{}unknown flag '{}' ({})", named.empty() ? "" : named + ": ", flag,
+                       likely.empty() ? fmt::format("see eddy {}{}--help", named, named.empty() ? "" : " ")
+                                      : "nearest: " + likely);
   }
   std::vector<std::string> commands;
   for (const CLI::App* known : (command != nullptr ? *command : app).get_subcommands({}))
@@ -175,7 +174,8 @@ int run_command_line(int argc, char** argv) {
   CLI::App app{"Trains, evaluates and runs recurrent transformers.", "eddy"};
   app.set_version_flag("--version", "eddy " EDDY_VERSION, "Print the version and exit");
   app.add_option("--threads", threads,
-                 "CPU threads; may also follow the command (default: EDDY_NUM_THREADS, or all)")
+                 "CPU threads; may also follow the command (default: EDDY_NUM_THREADS, or all that this "
+                 "process may use)")
       ->check(CLI::Range(1, 256).description(""));
   app.get_formatter()->column_width(34);
   // Commands accept --threads after their name, and leave unknown arguments to refuse_argument, which names
@@ -191,6 +191,7 @@ int run_command_line(int argc, char** argv) {
       "eddy COMMAND --help lists the options of a command.\n\n"
       "Environment:\n"
       "  EDDY_NUM_THREADS=N                       CPU threads, unless --threads or train.threads says\n"
+      "  OMP_NUM_THREADS=N                        the most, where none of these says\n"
       "  EDDY_CPU_LEVEL=baseline|avx2|avx512|avx512_bf16|amx\n"
       "                                          lower instruction set of the CPU kernels\n"
       "  EDDY_DATA_DIR=FOLDER                     where the data of tasks and tables are\n"
@@ -227,7 +228,7 @@ int run_command_line(int argc, char** argv) {
     reserve_memory(name);
   }
   const int status = action();
-  for (const std::string& warning : take_warnings()) std::cerr << warning << '\n';
+  for (const std::string& warning : take_warnings()) say(warning);
   flush_output();
   return status;
 }
@@ -237,13 +238,19 @@ int guarded_main(int argc, char** argv) {
     return run_command_line(argc, argv);
   } catch (const OutputClosed&) {
     return 0;
+  } catch (const Error& error) {
+    return report(error.what(), kFailed);
   } catch (const std::bad_alloc&) {
-    return report("out of memory (smaller batches, sequences or models need less)", kFailed);
+    return report(kOutOfMemory, kFailed);
+  } catch (const std::length_error&) {
+    return report(kOutOfMemory, kFailed);
+  } catch (const std::filesystem::filesystem_error& error) {
+    return report(fmt::format("{}: {}", error.path1().string(), error.code().message()), kFailed);
   } catch (const std::system_error& error) {
     if (error.code() == std::errc::broken_pipe) return 0;
     return report(error.what(), kFailed);
   } catch (const std::exception& error) {
-    return report(error.what(), kFailed);
+    return report(plain_message(error.what()), kFailed);
   }
 }
 

@@ -25,8 +25,10 @@ namespace {
                 error != 0 ? std::strerror(error) : "unknown reason");
 }
 
-// Returns the number of bytes at the end of a text that begin a UTF-8 character and do not complete it.
+// Returns the number of bytes at the end of a text that begin a UTF-8 character and do not complete it, or that may
+// begin the line end "\r\n".
 std::size_t cut_bytes(std::string_view text) {
+  if (text.ends_with('\r')) return 1;
   for (std::size_t back = 1; back <= std::min<std::size_t>(3, text.size()); ++back) {
     const auto byte = static_cast<unsigned char>(text[text.size() - back]);
     if ((byte & 0xc0u) == 0x80u) continue;  // a continuation byte: its first byte lies before it
@@ -38,15 +40,24 @@ std::size_t cut_bytes(std::string_view text) {
 
 }  // namespace
 
-void print(std::string_view text) {
+void print_bytes(std::string_view bytes) {
   errno = 0;
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) output_failed(errno);
+  if (std::fwrite(bytes.data(), 1, bytes.size(), stdout) != bytes.size()) output_failed(errno);
+}
+
+void print(std::string_view text) {
+  print_bytes(printable(text));
 }
 
 void flush_output() {
   errno = 0;
   std::cout.flush();
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout) output_failed(errno);
+}
+
+void say(std::string_view text) {
+  const std::string line = printable(text) + '\n';
+  std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
 void print_now(std::string_view text) {

@@ -1,5 +1,5 @@
 // The progress of a measurement: a line on the terminal that is updated at most ten times a second. Nothing
-// is shown when standard error is not a terminal.
+// is shown where standard error is no terminal, or one that does not redraw lines.
 #pragma once
 
 #include <chrono>
@@ -8,13 +8,13 @@
 #include <string>
 #include <utility>
 
-#include "train/program/commands.h"
+#include "train/run/progress.h"
 
 namespace eddy {
 
 class PercentLine {
  public:
-  explicit PercentLine(std::string name) : name_(std::move(name)), shown_(is_terminal(2)) {}
+  explicit PercentLine(std::string name) : name_(std::move(name)), shown_(redraws(stderr)) {}
   ~PercentLine() {
     if (shown_) std::fputs("\r\x1b[K", stderr);
   }

@@ -10,6 +10,7 @@
 
 #include "models/weights.h"
 #include "tensor/base/format.h"
+#include "tensor/files/json_text.h"
 #include "tensor/threads/thread_pool.h"
 #include "train/config/config_file.h"
 #include "train/config/run_config.h"
@@ -109,7 +110,7 @@ RowResult read_result(const fs::path& file) {
     return r;
   } catch (const json::exception& error) {
     fail<FormatError>("reproduce: {} is damaged: {} (remove it, and the row is measured again)",
-                      file.string(), error.what());
+                      file.string(), plain_message(error.what()));
   }
 }
 

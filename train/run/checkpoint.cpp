@@ -14,6 +14,7 @@
 #include "models/weights.h"
 #include "tensor/base/format.h"
 #include "tensor/files/descriptor.h"
+#include "tensor/files/json_text.h"
 #include "tensor/files/safetensors.h"
 #include "train/files/text_file.h"
 #include "train/run/digests.h"
@@ -153,7 +154,7 @@ void read_state(LoadedRun& run) {
     run.state.task = about.value("task", json()).dump();
     if (!about.at("tokenizer").is_null()) run.tokenizer = tokenizer_from_json(about.at("tokenizer").dump());
   } catch (const json::exception& error) {
-    fail<FormatError>("run: {} is damaged: {}", state_file, error.what());
+    fail<FormatError>("run: {} is damaged: {}", state_file, plain_message(error.what()));
   }
   run.step = run.state.step;
 }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <vector>
 
 #include "train/page/human_text.h"
@@ -41,11 +42,14 @@ std::string join(const std::vector<Piece>& pieces) {
 
 }  // namespace
 
+bool redraws(std::FILE* stream) {
+  const char* const kind = std::getenv("TERM");
+  return ::isatty(::fileno(stream)) == 1 && kind != nullptr && *kind != '\0' &&
+         std::string_view(kind) != "dumb";
+}
+
 Progress::Progress(std::FILE* out, const ProgressOptions& options, Clock::time_point start)
-    : out_(out),
-      options_(options),
-      terminal_(options.terminal.value_or(::isatty(::fileno(out)) == 1)),
-      start_(start) {}
+    : out_(out), options_(options), terminal_(options.terminal.value_or(redraws(out))), start_(start) {}
 
 Progress::~Progress() {
   if (live_.empty()) return;

@@ -19,9 +19,12 @@ struct ProgressOptions {
   std::int64_t total_steps = 0;       // 0: not known
   double minutes_limit = 0;           // 0: none
   double plain_interval_s = 10;       // between plain lines; 0: one for every update
-  std::optional<bool> terminal = {};  // nullopt: as the stream is one or not
+  std::optional<bool> terminal = {};  // nullopt: as redraws(the stream) says
   int width = 0;                      // columns; 0: the terminal's width each time, as it may be resized
 };
+
+// Whether a stream is a terminal that redraws a line: TERM names its kind, and not "dumb".
+bool redraws(std::FILE* stream);
 
 class Progress {
  public:

@@ -9,6 +9,7 @@
 
 #include "autograd/tape.h"
 #include "tensor/base/format.h"
+#include "tensor/files/json_text.h"
 #include "tensor/random/uniform_draw.h"
 #include "train/files/sha256.h"
 #include "train/page/html_page.h"
@@ -111,7 +112,7 @@ class CifarTask final : public Task {
     try {
       losses_ = saved.at("last_losses").get<std::deque<double>>();
     } catch (const nlohmann::json::exception& error) {
-      fail<FormatError>("cifar: {} does not hold the last losses: {}", file, error.what());
+      fail<FormatError>("cifar: {} does not hold the last losses: {}", file, plain_message(error.what()));
     }
   }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "tensor/base/format.h"
+#include "tensor/files/json_text.h"
 #include "train/page/html_page.h"
 #include "train/tasks/copy_data.h"
 #include "train/tasks/task.h"
@@ -136,7 +137,7 @@ class CopyTask final : public Task {
       curriculum_ = restored;
       history_ = std::move(history);
     } catch (const nlohmann::json::exception& error) {
-      fail<FormatError>("copy: {} does not hold a curriculum: {}", file, error.what());
+      fail<FormatError>("copy: {} does not hold a curriculum: {}", file, plain_message(error.what()));
     }
   }
 

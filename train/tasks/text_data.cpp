@@ -8,6 +8,7 @@
 #include "tensor/base/format.h"
 #include "train/files/sha256.h"
 #include "train/files/text_file.h"
+#include "train/page/human_text.h"
 #include "train/text/corpus.h"
 #include "train/text/dataset.h"
 #include "train/text/sentencepiece_tokenizer.h"
@@ -60,12 +61,11 @@ auto read_with(const TextFile& file, const Action& action) {
   }
 }
 
-// For a folder that was read as one text and that the tokenizer rejects: throws the error of the first
+// For a file, or a folder that was read as one text, that the tokenizer rejects: throws the error of the first
 // rejected file, with the file's name and the offset in it. `tokenizer` is null when the
 // vocabulary could not be made either.
 void name_the_file(const DataConfig& config, const Tokenizer* tokenizer) {
-  std::error_code error;
-  if (!std::filesystem::is_directory(config.path, error)) return;
+  if (config.path.empty()) return;  // a text of Eddy's own
   for (const TextFile& file : list_text_files(config.path, false).files)
     read_with(file, [&](std::string_view text) {
       if (tokenizer != nullptr)
@@ -162,7 +162,8 @@ std::span<const std::int32_t> TextData::part(std::int64_t index) const {
 
 TextData read_text_data(TaskArguments& arguments) {
   std::ostream nowhere(nullptr);  // without a buffer it discards everything
-  std::ostream& messages = arguments.messages != nullptr ? *arguments.messages : nowhere;
+  PrintableBuffer safe(arguments.messages != nullptr ? *arguments.messages : nowhere);
+  std::ostream messages(&safe);  // names of files may hold anything
   const DataConfig& config = arguments.config.data;
   std::error_code error;
   if (config.order == "documents" && config.path.empty())

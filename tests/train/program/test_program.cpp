@@ -128,6 +128,10 @@ TEST_CASE("program: a command line it does not take is status 2 and names the ne
   check_refused(run(folder, {"train", "--run", "x", "--train.step", "3"}), 2, "(nearest: --train.steps)");
   check_refused(run(folder, {"train", "--run", "x", "--minutes=3"}), 2, "(nearest: --train.minutes)");
   check_refused(run(folder, {"generate", "x", "--promt", "a"}), 2, "'--promt' (nearest: --prompt)");
+  check_refused(run(folder, {"train", "--run", "x", "--steps", "3"}), 2, "(nearest: --train.steps)");
+  check_refused(run(folder, {"train", "--run", "x", "--lr", "3"}), 2, "(nearest: --train.learning_rate)");
+  check_refused(run(folder, {"generate", "x", "--max-new-tokens", "9"}), 2, "(nearest: --tokens)");
+  check_refused(run(folder, {"train", "--run", "x", "--frobnicate"}), 2, "(see eddy train --help)");
   check_refused(run(folder, words_of("train --run x --train.steps 3 --train.steps 4")), 2, "train.steps");
   check_refused(run(folder, {"eval"}), 2, "RUN is required");
   check_refused(run(folder, {"eval", "x", "--split", "some"}), 2, "--split");

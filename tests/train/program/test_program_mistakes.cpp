@@ -143,3 +143,54 @@ TEST_CASE("program: options that would go unread are refused") {
   check_refused(run(folder, "reproduce staircase/table-1 --windows 3 --dry-run"), 1,
                 "--windows is for tables by length");
 }
+
+TEST_CASE("program: no control character of a name or a file reaches the terminal") {
+  if (!has_program()) return;
+  const TinyRun tiny;
+  const TempFolder& folder = tiny.folder;
+  const std::string evil = "x\x1b[2J", text = evil + ".txt";
+  folder.write(text, generate_stories(3, 4000));
+  folder.write("name.json", R"({"data":{"name":"\u001b[2J"}})");
+  folder.write("path.json", R"({"data":{"path":"no\u001b[2J"}})");
+  folder.write("tiny/checkpoints/step-2/digests", read_bytes(folder.path("tiny/checkpoints/step-2/digests")) +
+                                                      std::string(32, '0') + "  5  f\x1b[2J\n");
+  const auto clean = [&](const Words& words) {
+    const Ended ended = run_program({words, folder.path()});
+    CHECK_MESSAGE(ended.out.find('\x1b') == std::string::npos, ended.out);
+    CHECK_MESSAGE(ended.err.find('\x1b') == std::string::npos, ended.err);
+    return ended.status;
+  };
+  CHECK(clean({"train", "name.json", "--run", "a"}) == 1);
+  CHECK(clean({"train", "path.json", "--run", "b"}) == 1);
+  CHECK(clean({"check", "tiny"}) == 1);
+  CHECK(clean({"train", evil}) == 1);
+  CHECK(clean({"train", "--run", "c", evil}) != 0);
+  CHECK(clean({evil}) == 2);
+  CHECK(clean({"eval", evil}) == 1);
+  CHECK(clean({"models", "--config", evil}) != 0);
+  CHECK(clean({"dump", "--out", evil}) == 1);
+  CHECK(clean(words_of(kTinyTraining, {"--data", text, "--run", evil})) == 0);
+  CHECK(clean({"eval", evil}) == 0);
+  CHECK(clean({"check", evil}) == 0);
+  CHECK(clean({"generate", evil, "--tokens", "3", "--save-session", evil + ".s"}) == 0);
+  CHECK(clean({"compare", evil, evil, "--data", text}) == 0);
+  CHECK(clean({"tokenizer", "show", evil, "--data", text}) == 0);
+}
+
+TEST_CASE("program: OMP_NUM_THREADS bounds the threads where nothing else says their number") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  const auto threads = [&](const std::string& eddy, const std::string& omp) {
+    const Ended ended = run_program(
+        {{"info"}, folder.path(), "/dev/null", 0, {"EDDY_NUM_THREADS=" + eddy, "OMP_NUM_THREADS=" + omp}});
+    const std::size_t at = ended.out.find("threads: ");
+    return at == std::string::npos ? -1 : std::atoi(ended.out.c_str() + at + 9);
+  };
+  const int all = threads("", "");
+  CHECK(all >= 1);
+  CHECK(threads("", "1") == 1);
+  CHECK(threads("", "1,2") == 1);
+  CHECK(threads("", "256") == all);
+  CHECK(threads("", "none") == all);
+  CHECK(threads("3", "1") == 3);
+}

@@ -1,13 +1,17 @@
 // The live line: its width, its estimates, and what a log file gets instead.
 #include <doctest/doctest.h>
+#include <fcntl.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "tensor/files/descriptor.h"
 #include "train/run/progress.h"
 
 namespace {
@@ -162,4 +166,25 @@ TEST_CASE("progress: a loss that is not finite is shown and does not stay") {
   CHECK(p.line(at(2), 200).find("loss nan") != std::string::npos);
   p.update(state(3, 2.0), at(3));
   CHECK(p.line(at(3), 200).find("loss 2.0000") != std::string::npos);
+}
+
+TEST_CASE("progress: only a terminal that redraws lines gets a live line") {
+  const Descriptor terminal(::posix_openpt(O_RDWR | O_NOCTTY));
+  REQUIRE(terminal.get() >= 0);
+  REQUIRE(::grantpt(terminal.get()) == 0);
+  REQUIRE(::unlockpt(terminal.get()) == 0);
+  std::FILE* const stream = std::fopen(::ptsname(terminal.get()), "w");
+  REQUIRE(stream != nullptr);
+  const char* const kind = std::getenv("TERM");
+  const std::string before = kind == nullptr ? "" : kind;
+  for (const auto& [name, live] : {std::pair{"xterm", true}, {"dumb", false}, {"", false}}) {
+    ::setenv("TERM", name, 1);
+    CHECK(redraws(stream) == live);
+  }
+  ::setenv("TERM", "xterm", 1);
+  std::FILE* const file = std::tmpfile();
+  CHECK(!redraws(file));
+  std::fclose(file);
+  std::fclose(stream);
+  kind == nullptr ? ::unsetenv("TERM") : ::setenv("TERM", before.c_str(), 1);
 }
