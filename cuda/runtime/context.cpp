@@ -199,8 +199,7 @@ std::uint64_t times_opened() {
 
 void throw_cuda_error(const char* call, cudaError_t error) {
   cudaGetLastError();  // so that a later check does not report this one again
-  fail<DeviceError>("cuda: {}: {}: {} ({})", call, cudaGetErrorName(error), cudaGetErrorString(error),
-                    advice(error));
+  fail<DeviceError>("cuda: {}: {} ({})", call, cudaGetErrorString(error), advice(error));
 }
 
 void check_launch(const char* kernel) {

@@ -50,8 +50,8 @@ constexpr std::int64_t kBiasAlignment = 16;
 
 void check_lt(cublasStatus_t status, const char* call) {
   if (status != CUBLAS_STATUS_SUCCESS)
-    fail<DeviceError>("cuda: {}: {}: {} (`eddy info` shows the version of cuBLASLt)", call,
-                      cublasLtGetStatusName(status), cublasLtGetStatusString(status));
+    fail<DeviceError>("cuda: {}: {} (`eddy info` shows the version of cuBLASLt)", call,
+                      cublasLtGetStatusString(status));
 }
 
 cudaDataType_t data_type(Dtype dtype) {
@@ -281,7 +281,7 @@ void run(const GemmArgs& g) {
         "gemm: cuBLASLt has no algorithm for {}, {} times, row strides {}, {}, {}, addresses aligned to "
         "{}, {}, {} bytes: {}",
         in_words(g), g.batch, g.lda, g.ldb, g.ldc, key.align_a, key.align_b, key.align_c,
-        cublasLtGetStatusName(plan.status));
+        cublasLtGetStatusString(plan.status));
   if (g.bias != nullptr) set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);
   if (g.sums != nullptr) set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.sums);
   if (g.mask != nullptr) set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g.mask);

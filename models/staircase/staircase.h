@@ -15,7 +15,8 @@
 //
 //   act.s.l   [batch, (M-1-s) C, dim]   source of keys and values in row s, layer l of the next segment:
 //                                       the input of layer l at flush row K+s (carry = "exact"), or its
-//                                       output there, one layer ahead (carry = "official", the authors' code)
+//                                       output there, one layer ahead (carry = "official", the authors' code).
+//                                       With M < N this concerns the M active passes alone
 //   done      [batch, (N-1) C, dim]     outputs of the last N-1 chunks; only in cached_staircase. With
 //                                       M = N nothing reads it
 //

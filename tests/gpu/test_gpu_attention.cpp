@@ -107,6 +107,25 @@ TEST_SUITE("device") {
     }
   }
 
+  // The scores of bf16 take the kernels on tensor cores, of heads of 64 those by wgmma where there are some.
+  TEST_CASE("over one visible key attention on the GPU has gradients of exactly 0 for queries and keys") {
+    for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
+      for (const AttentionCase& c : {AttentionCase{2, 1, 1, 2, 2, 64, 0, kFar, false, false, false, false},
+                                     {1, 70, 70, 2, 1, 64, 0, 0, true, true, true, true},
+                                     {1, 20, 20, 2, 2, 32, 0, 0, false, false, false, true}}) {
+        Tensors on_gpu;
+        for (const Tensor& x : attention_inputs(c, dtype))
+          on_gpu.push_back(x.defined() ? to_gpu(raw::cast(x, x.rank() == 4 ? dtype : Dtype::f32)) : x);
+        const Tensor dy = to_gpu(raw::cast(attention_cotangent(c, dtype), dtype));
+        const Tensors got = to_cpu(run_attention(attention, c, on_gpu, dy));
+        for (std::size_t i = 1; i < got.size(); ++i) {  // the result comes first
+          if (i == 3 || !got[i].defined()) continue;    // of v
+          for (const double gradient : raw::cast(got[i], Dtype::f64).to_vector<double>())
+            CHECK(gradient == 0);
+        }
+      }
+  }
+
   TEST_CASE("a head too large for the kernels of the GPU is refused") {
     const Tensor x = Tensor::zeros({1, 2, 1, 257}, Dtype::f32, gpu());
     CHECK_THROWS_AS(attention(x, x, x), ShapeError);

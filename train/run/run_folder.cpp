@@ -1,4 +1,4 @@
-// Names, choice and removal of checkpoints; the lock by flock on the folder itself.
+// Names, choice and removal of checkpoints; the lock by flock on the folder itself, or on a file in it.
 #include "train/run/run_folder.h"
 
 #include <fcntl.h>
@@ -30,6 +30,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* kNewestWhole = "newest-whole";
+constexpr const char* kLockFile = ".lock";
 
 std::string names_of(const std::vector<fs::path>& folders) {
   std::vector<std::string> names;
@@ -241,7 +242,7 @@ bool ended_before_first_checkpoint(const fs::path& run) {
         const Metrics metrics = read_metrics(entry.path());
         if (!metrics.steps.empty() || !metrics.foreign.empty()) return false;
       } else if (name != "config.json" && name != "tokenizer.json" && name != "tokenizer.model" &&
-                 writer_of(name) == 0) {
+                 name != kLockFile && writer_of(name) == 0) {
         return false;
       }
     }
@@ -275,13 +276,25 @@ void remove_left_overs(const fs::path& run) {
   }
 }
 
-RunLock::RunLock(const std::filesystem::path& folder)
+RunLock::RunLock(const std::filesystem::path& folder, Lock lock)
     : folder_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
   if (folder_.get() < 0)
     fail<IoError>("run: {} cannot be opened: {} (a run's folder)", folder.string(), std::strerror(errno));
-  if (::flock(folder_.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
-  fail<IoError>("train: another process trains in {} (stop it first, or choose another folder)",
-                folder.string());
+  const auto take = [&](const Descriptor& place) {
+    if (place.get() < 0) return false;
+    if (lock(place.get(), LOCK_EX | LOCK_NB) == 0) return true;
+    if (errno == EWOULDBLOCK)
+      fail<IoError>("train: another process trains in {} (stop it first, or choose another folder)",
+                    folder.string());
+    return false;
+  };
+  if (take(folder_)) return;
+  // NFS makes a lock of a range of bytes of it, which needs a file that is open for writing.
+  file_.reset(::open((folder / kLockFile).c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666));
+  if (take(file_)) return;
+  add_warning(
+      fmt::format("warning: {} cannot be locked: {} (see to it that no other process trains in it meanwhile)",
+                  folder.string(), std::strerror(errno)));
 }
 
 }  // namespace eddy

@@ -2,6 +2,8 @@
 // left behind; the lock on the folder. checkpoint.h says what lies where.
 #pragma once
 
+#include <sys/file.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -55,15 +57,17 @@ bool ended_before_first_checkpoint(const std::filesystem::path& run);
 // Removes the files that killed processes left half-written in a run's folder. The caller holds its lock.
 void remove_left_overs(const std::filesystem::path& run);
 
-// The lock on a run's folder, held while it lives: only one process at a time trains in it. The operating system releases it when the process ends, however it ends.
-// Reading a run needs no lock. On a file system without locks the folder is silently not locked.
+// The lock on a run's folder, held while it lives: only one process at a time trains in it. The operating system
+// releases it when the process ends, however it ends. Reading a run needs no lock. Where a folder cannot be locked, as
+// on NFS, the file `.lock` in it is; where that fails too, a warning says so. `lock` takes the place of flock.
 // errors: IoError when another process holds the lock, or when the folder cannot be opened.
 class RunLock {
  public:
-  explicit RunLock(const std::filesystem::path& folder);
+  using Lock = int (*)(int descriptor, int operation);
+  explicit RunLock(const std::filesystem::path& folder, Lock lock = ::flock);
 
  private:
-  Descriptor folder_;
+  Descriptor folder_, file_;
 };
 
 }  // namespace eddy

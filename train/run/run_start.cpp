@@ -8,10 +8,12 @@
 
 #include "models/optimizer/optimizer.h"
 #include "models/weights.h"
+#include "ops/core/warnings.h"
 #include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"
 #include "train/config/run_config.h"
 #include "train/files/text_file.h"
+#include "train/page/human_text.h"
 #include "train/run/metrics.h"
 
 namespace eddy {
@@ -95,6 +97,19 @@ std::unique_ptr<Task> task_of(const RunConfig& config, std::optional<LoadedRun>&
   return make_task(std::move(arguments));
 }
 
+// A schedule spans all steps: with more of them, a rate that had fallen rises again.
+void warn_of_jump(const TrainConfig& now, const TrainConfig& before, std::int64_t step) {
+  TrainConfig shorter = now;
+  shorter.steps = before.steps;
+  const double rate = learning_rate_at(now, step), was = learning_rate_at(shorter, step);
+  constexpr double kNoticeable = 1.1;
+  if (now.steps > before.steps && rate > kNoticeable * was)
+    add_warning(fmt::format(
+        "warning: the learning rate is {} and was to be {} at step {}, since train.steps was raised from {} to {} and "
+        "train.schedule \"{}\" spans all steps (to keep a rate: train.schedule constant, and train.learning_rate)",
+        human_number(rate), human_number(was), step, before.steps, now.steps, now.schedule));
+}
+
 // Takes up the state of a run where its checkpoint left it.
 void resume(ReadyRun& run, const LoadedRun& loaded) {
   const bool carries = run.task->carries_state();
@@ -102,6 +117,7 @@ void resume(ReadyRun& run, const LoadedRun& loaded) {
   if (!saved.empty()) check_same_rows(run.config, loaded.config.train.batch);
   load_optimizer(loaded.checkpoint, *run.model, *run.optimizer);
   run.state = loaded.state;
+  warn_of_jump(run.config.train, loaded.config.train, run.state.step);
   run.task->load(nlohmann::json::parse(run.state.task), (loaded.checkpoint / "state.json").string());
   const Tensor& values = run.model->params().values();
   if (carries) run.carried = {placed(saved, values.dtype(), values.device()), loaded.config.train.batch};

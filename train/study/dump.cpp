@@ -65,6 +65,16 @@ const Tensor* find_integers(const TensorMap& file, const std::string& name, cons
   return &found->second;
 }
 
+// The flags of document starts in a file; null if it has none.
+const Tensor* find_starts(const TensorMap& file, const std::string& path) {
+  const Tensor* const start = find_integers(file, "start", path);
+  if (start != nullptr)
+    for (const std::int64_t flag : raw::contiguous(raw::cast(*start, Dtype::i64)).to_vector<std::int64_t>())
+      if (flag != 0 && flag != 1)
+        fail<FormatError>("dump: start in {} holds {} (1 where a row begins a document, else 0)", path, flag);
+  return start;
+}
+
 // Whether a file is the case itself: it holds the same tokens and their expected logits.
 bool is_the_case(const TensorMap& file, const Tensor& tokens, const std::string& path) {
   const Tensor* const own = find_integers(file, "tokens", path);
@@ -138,7 +148,7 @@ std::string dump(const DumpOptions& given) {
   const Tensor* tokens = find_integers(tokens_file, "tokens", options.tokens);
   if (tokens == nullptr) fail<FormatError>("dump: {} holds no tokens [batch, time]", options.tokens);
   const Tensor* targets = find_integers(tokens_file, "targets", options.tokens);
-  const Tensor* start = find_integers(tokens_file, "start", options.tokens);
+  const Tensor* start = find_starts(tokens_file, options.tokens);
   if (options.grads && targets == nullptr)
     fail<ValueError>("dump: --grads needs targets, and {} holds none", options.tokens);
 
@@ -169,6 +179,10 @@ std::string dump(const DumpOptions& given) {
     std::unique_ptr<NoGrad> frozen;
     if (!options.grads) frozen = std::make_unique<NoGrad>();
     const ForwardOutput result = model->forward(input);
+    if (start != nullptr && result.state.empty())
+      fail<ValueError>(
+          "dump: {} holds start, and {} carries no state that a document could begin anew (leave it out)",
+          options.tokens, model->config().model);
     out.emplace("logits", detach(result.logits));
     for (const auto& [name, tensor] : result.state) out.emplace("next_state." + name, detach(tensor));
     if (targets != nullptr) {

@@ -159,16 +159,17 @@ json SequenceReader::save() const {
 void SequenceReader::load(const json& saved, const std::string& file) {
   const std::int64_t next = integer_at(saved, "next", file);
   const auto count = std::ssize(sequences_);
-  if (const std::int64_t theirs = integer_at(saved, "sequences", file); theirs != count)
-    fail<ConfigError>(
-        "data: {} was read from {} sequences, and there are {} (resume with the same data keys)", file,
-        theirs, count);
   if (next < 0 || !saved.contains("rows") || !saved["rows"].is_array())
     fail<FormatError>("data: {} is damaged: reading positions without rows", file);
   const json& rows = saved["rows"];
+  // The rows first: of a stream train.batch also sets the number of sequences.
   if (rows.size() != rows_.size())
-    fail<ConfigError>("data: {} was read in {} rows, and train.batch is {} (resume with the same)", file,
-                      rows.size(), rows_.size());
+    fail<ConfigError>("data: {} was read in {} rows, and train.batch is {} (resume with train.batch {})",
+                      file, rows.size(), rows_.size(), rows.size());
+  if (const std::int64_t theirs = integer_at(saved, "sequences", file); theirs != count)
+    fail<ConfigError>(
+        "data: {} was read from {} sequences, and there are {} (resume with the same [data] keys and text)",
+        file, theirs, count);
   std::vector<Row> loaded;
   for (const json& row : rows) {
     const Row place{integer_at(row, "sequence", file), integer_at(row, "position", file)};

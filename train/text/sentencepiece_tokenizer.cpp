@@ -50,7 +50,7 @@ class SentencePieceTokenizer final : public Tokenizer {
           file,
           model_.empty() ? "it is empty"
           : status.ok()  ? "it has no pieces"
-                         : status.ToString());
+                         : "its bytes are not those of one");
     byte_ids_.fill(-1);
     const int pieces = processor_.GetPieceSize();
     for (int id = 0; id < pieces; ++id)
@@ -123,7 +123,8 @@ class SentencePieceTokenizer final : public Tokenizer {
           name(), text.size());
     std::vector<int> part;
     const auto status = processor_.Encode(text, &part);
-    if (!status.ok()) fail<ValueError>("tokenizer {}: {}", name(), status.ToString());
+    if (!status.ok())
+      fail<ValueError>("tokenizer {}: SentencePiece cannot split {} bytes of the text", name(), text.size());
     ids.insert(ids.end(), part.begin(), part.end());
   }
 

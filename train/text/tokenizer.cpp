@@ -63,8 +63,8 @@ class CharTokenizer final : public Tokenizer {
       const std::int32_t id = rank_of(code_point);
       if (id < 0)
         fail<ValueError>(
-            "tokenizer char: unknown character {} at byte offset {} (the vocabulary is the {} characters of "
-            "the training text)",
+            "tokenizer char: unknown character {} at byte offset {} (leave it out: the vocabulary is the {} characters "
+            "of the training text; data.tokenizer byte takes any text)",
             shown(code_point), offset, vocab_size());
       ids.push_back(id);
     });

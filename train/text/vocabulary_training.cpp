@@ -138,12 +138,14 @@ class Lines final : public sentencepiece::SentenceIterator {
   if (complaint.find("Vocabulary size too high") != std::string::npos && at != std::string::npos) {
     std::string most = complaint.substr(at + mark.size());
     while (!most.empty() && (most.back() < '0' || most.back() > '9')) most.pop_back();
+    const bool possible = most.size() > 3 || (most.size() == 3 && most >= "512");
     fail<ValueError>(
-        "tokenizer train: the text gives no {} vocabulary of {} tokens, only one of {} (set --vocab to it or "
-        "less, or take more text)",
-        options.type, options.size, most);
+        "tokenizer train: the text gives no {} vocabulary of {} tokens, only one of {} ({}take more text)",
+        options.type, options.size, most,
+        possible ? "set --vocab to it or less, or " : "");
   }
-  fail<ValueError>("tokenizer train: the library gives no vocabulary: {}", complaint);
+  fail<ValueError>("tokenizer train: the text gives no {} vocabulary of {} tokens (take more text, or another --type)",
+                   options.type, options.size);
 }
 
 }  // namespace

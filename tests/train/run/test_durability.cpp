@@ -1,7 +1,9 @@
 // What becomes of a checkpoint that is no longer what was saved, which checkpoints stay, and how a run begins
 // again where it was killed.
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
+#include <cerrno>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -304,6 +306,40 @@ TEST_CASE("durability: a folder in which another process begins is left to it") 
   const RunLock other(request.run_dir);
   CHECK(contains(error_of<IoError>([&] { train_quietly(request); }), "another process trains"));
   CHECK(fs::exists(request.run_dir));
+}
+
+TEST_CASE("durability: where a folder cannot be locked a file in it is") {
+  const RunLock::Lock files_alone = [](int descriptor, int operation) {
+    struct stat about {};
+    if (::fstat(descriptor, &about) == 0 && !S_ISDIR(about.st_mode)) return ::flock(descriptor, operation);
+    errno = EBADF;  // as NFS answers
+    return -1;
+  };
+  const TempFolder folder;
+  fs::create_directories(folder.path("run"));
+  const std::string run = folder.path("run");
+  reset_warnings();
+  {
+    const RunLock one(run, files_alone);
+    CHECK(contains(error_of<IoError>([&] { const RunLock other(run, files_alone); }),
+                   "another process trains"));
+  }
+  const RunLock again(run, files_alone);
+  CHECK(take_warnings().empty());
+  CHECK(ended_before_first_checkpoint(run));  // the file is nobody's work
+}
+
+TEST_CASE("durability: a folder that cannot be locked at all is trained in with a warning") {
+  const RunLock::Lock never = [](int, int) {
+    errno = ENOLCK;
+    return -1;
+  };
+  const TempFolder folder;
+  reset_warnings();
+  const RunLock one(folder.path(), never), other(folder.path(), never);
+  const std::vector<std::string> warnings = take_warnings();
+  REQUIRE(warnings.size() == 1);
+  CHECK(contains(warnings[0], folder.path() + " cannot be locked"));
 }
 
 TEST_CASE("durability: what killed processes left goes when a run is resumed and what others write stays") {

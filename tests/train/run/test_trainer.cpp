@@ -14,6 +14,7 @@
 #include "autograd/tape.h"
 #include "models/optimizer/adam.h"
 #include "models/weights.h"
+#include "ops/core/warnings.h"
 #include "tensor/base/error.h"
 #include "tensor/files/safetensors.h"
 #include "tests/support/errors.h"
@@ -72,7 +73,7 @@ TEST_CASE("train: a text that repeats itself is learned by heart") {
     CHECK(train_quietly(request) == TrainEnd::finished);
     const Metrics metrics = metrics_of(request.run_dir);
     REQUIRE(metrics.steps.size() == 100);
-    CHECK(metrics.steps.front().loss > 2);      // ln 10 is 2.3
+    CHECK(metrics.steps.front().loss > 2);    // ln 10 is 2.3
     CHECK(metrics.steps.back().loss <= 0.3);  // only the first characters of a window are open
   }
 }
@@ -529,4 +530,25 @@ TEST_CASE("save_checkpoint: saving the same state twice gives the same bytes") {
   CHECK(back.size() == 1);
   CHECK(back.get("layers.0.k").to_vector<float>() == std::vector<float>(6, 1.5F));
   CHECK(load_recurrent(run.checkpoint).empty());
+}
+
+TEST_CASE("train: a rate that rises again because train.steps was raised is said") {
+  const OneThread one;
+  const TempFolder folder;
+  TrainRequest request = tiny_run(folder, "run");
+  request.config.train.schedule = "cosine";
+  CHECK(train_quietly(request) == TrainEnd::finished);
+  const auto events_after = [&](const TrainRequest& again) {
+    reset_warnings();
+    CHECK(train_quietly(again) == TrainEnd::finished);
+    std::string events;
+    for (const EventRecord& event : read_metrics(request.run_dir + "/metrics.jsonl").events)
+      events += event.text + "\n";
+    return events;
+  };
+  TrainRequest constant = resumed(request, 8);
+  constant.config.train.schedule = "constant";
+  CHECK(!contains(events_after(constant), "learning rate"));
+  const std::string events = events_after(resumed(request, 20));
+  CHECK(contains(events, "at step 8, since train.steps was raised from 8 to 20"));
 }

@@ -331,3 +331,13 @@ TEST_CASE("dump: an output that is one of the inputs is refused and the input st
   CHECK(std::filesystem::file_size(file) == before);
   CHECK_NOTHROW(load_safetensors(file));
 }
+
+TEST_CASE("dump: document starts are refused where they change nothing and where they are no flags") {
+  Bench bench;
+  const std::int64_t rows = bench.tensors.at("tokens").dim(0);
+  bench.tensors.insert_or_assign("start", Tensor::full({rows, 1}, 1, Dtype::i64));
+  CHECK(contains(bench.error<ValueError>(), "unit_forget carries no state"));
+  bench.tensors.insert_or_assign("start", Tensor::full({rows, 1}, 2, Dtype::i64));
+  CHECK(contains(bench.error<FormatError>(), "start in"));
+  CHECK(contains(bench.error<FormatError>(), "holds 2"));
+}

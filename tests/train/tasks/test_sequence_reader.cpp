@@ -271,6 +271,8 @@ TEST_CASE("sequences: positions that do not fit are refused and change nothing")
   nlohmann::json bad = good;
   bad["rows"].push_back(bad["rows"][0]);
   CHECK(contains(text_of(bad), "3 rows, and train.batch is 2"));
+  bad["sequences"] = 5;  // as of a stream, which has a sequence for each row
+  CHECK(contains(text_of(bad), "resume with train.batch 3"));
   bad = good;
   bad["sequences"] = 4;
   CHECK(contains(text_of(bad), "4 sequences, and there are 3"));

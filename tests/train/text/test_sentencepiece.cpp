@@ -173,6 +173,7 @@ TEST_CASE("vocabulary training: a text that is too short for a size says what it
     REQUIRE_MESSAGE(contains(error, mark), error);
     const std::int64_t most = std::stoll(error.substr(error.find(mark) + mark.size()));
     CHECK(most > 259);
+    CHECK_MESSAGE(contains(error, most >= 512 ? "set --vocab to it" : "(take more text"), error);
     if (most >= 512)
       CHECK(sentencepiece_tokenizer(vocabulary_of(text, most, type), "x")->vocab_size() == most);
   }
