@@ -37,27 +37,32 @@ EDDY_INLINE void scale_row(const T* x, T mean, T rstd, const T* weight, const T*
 
 template <class T>
 struct Statistics {
-  T mean, squares, rstd;  // squares: their sum, of by (x - mean)
+  T mean, squares, rstd;  // squares: their sum, of x - mean or of that times kShrink
 };
 
-// The statistics of one row, whose squares are summed of by x.
-template <class T, bool Centred>
-EDDY_INLINE Statistics<T> statistics(const T* x, std::int64_t width, T eps, T by) {
+// The statistics of one row. `Huge`: of one whose squares would overflow, summed of kShrink x.
+template <class T, bool Centred, bool Huge>
+EDDY_INLINE Statistics<T> statistics(const T* x, std::int64_t width, T eps) {
+  constexpr T by = Huge ? kShrink<T> : T(1);
   const T count = static_cast<T>(width);
+  const auto entry = [x](auto reader, std::int64_t i) __attribute__((always_inline)) {
+    if constexpr (Huge)
+      return by * reader.load(x + i);
+    else
+      return reader.load(x + i);
+  };
   T mean = 0;
-  if constexpr (Centred)
-    mean = lane_sum<T>(width, [=](auto reader, std::int64_t i) { return by * reader.load(x + i); }) / count;
+  if constexpr (Centred) mean = lane_sum<T>(width, entry) / count;
   const T squares = lane_sum<T>(width, [=](auto reader, std::int64_t i) {
-    const auto distance = by * reader.load(x + i) - mean;
+    const auto distance = entry(reader, i) - mean;
     return distance * distance;
   });
   return {mean / by, squares, by / vec::sqrt(squares / count + by * by * eps)};
 }
 
-// The same for a row whose squares overflow.
 template <class T, bool Centred>
 __attribute__((noinline, cold)) Statistics<T> statistics_of_huge(const T* x, std::int64_t width, T eps) {
-  return statistics<T, Centred>(x, width, eps, kShrink<T>);
+  return statistics<T, Centred, true>(x, width, eps);
 }
 
 template <class T, bool Centred>
@@ -75,7 +80,7 @@ void forward_rows(const RowNormArgs& args) {
       for (std::int64_t i = 0; i < width; ++i) sum[i] = first[i] + second[i];
       x = sum;
     }
-    Statistics<T> of_row = statistics<T, Centred>(x, width, eps, T(1));
+    Statistics<T> of_row = statistics<T, Centred, false>(x, width, eps);
     if (!(of_row.squares < T(INFINITY))) of_row = statistics_of_huge<T, Centred>(x, width, eps);
     const T mean = of_row.mean, rstd = of_row.rstd;
     T* const y = static_cast<T*>(args.y) + row * args.y_stride;

@@ -11,19 +11,14 @@
 namespace eddy::EDDY_ISA {
 namespace {
 
-// The sum of the squares of by x.
-template <class T>
-EDDY_INLINE T squares_of(const T* x, std::int64_t width, T by) {
-  return lane_sum<T>(width, [x, by](auto reader, std::int64_t i) {
-    const auto value = by * reader.load(x + i);
-    return value * value;
-  });
-}
-
 // The factor of a row whose squares overflow; eps does not count beside them.
 template <class T>
 __attribute__((noinline, cold)) T factor_of_huge(const T* x, std::int64_t width) {
-  return kShrink<T> / vec::sqrt(squares_of(x, width, kShrink<T>));
+  const T squares = lane_sum<T>(width, [x](auto reader, std::int64_t i) {
+    const auto value = kShrink<T> * reader.load(x + i);
+    return value * value;
+  });
+  return kShrink<T> / vec::sqrt(squares);
 }
 
 template <class T>
@@ -33,7 +28,10 @@ void forward_kernel(const UnitNormArgs& args) {
   for_each_row(args.rows, width, [=, &args](std::int64_t row) {
     const T* const x = static_cast<const T*>(args.x) + row * args.x_stride;
     T* const y = static_cast<T*>(args.y) + row * width;
-    const T squares = squares_of(x, width, T(1));
+    const T squares = lane_sum<T>(width, [x](auto reader, std::int64_t i) {
+      const auto value = reader.load(x + i);
+      return value * value;
+    });
     const T scale = unit_norm_plain(args, row) ? T(1)
                     : squares < T(INFINITY)    ? T(1) / vec::sqrt(squares + eps)
                                                : factor_of_huge(x, width);

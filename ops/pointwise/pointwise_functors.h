@@ -19,13 +19,13 @@ template <class T>
 EDDY_HD_INLINE T gelu_tanh_inner(T x) {
   return T(0.79788456080286535588) * (x + T(0.044715) * x * x * x);
 }
-// Beyond 100 the sigmoid is exactly 0 or 1, and powers of a huge x would overflow.
+// Where the sigmoid is exactly 0 or 1, the slope of a huge x may be infinite and does not count.
 template <class T>
-EDDY_HD_INLINE T gelu_tanh_vjp(T dy, T any) {
-  const T x = any > T(100) ? T(100) : any < T(-100) ? T(-100) : any;
+EDDY_HD_INLINE T gelu_tanh_vjp(T dy, T x) {
   const T s = vec::sigmoid(T(2) * gelu_tanh_inner(x));
   const T slope = T(0.79788456080286535588) * (T(1) + T(3 * 0.044715) * x * x);
-  return dy * (s + T(2) * x * s * (T(1) - s) * slope);
+  const T bend = T(2) * x * s * (T(1) - s), rest = bend * slope;
+  return dy * (s + (bend == T(0) ? T(0) : rest));
 }
 
 // clang-format off

@@ -119,8 +119,9 @@ void ConfigKeys::read(const ConfigSource& source) {
       if (const std::string meant = table.is_object() ? "" : meant_key(section, ""); !meant.empty())
         fail<ConfigError>("{}: unknown key {} outside all tables (nearest: {})", source.place(section),
                           quote_text(section), meant);
-      fail<ConfigError>("{}: unknown section {} (nearest: {}; there are {})", source.place(section),
-                        quote_text(section), nearest_match(section, sections_), fmt::join(sections_, ", "));
+      const std::string meant = likely_name(section, sections_);
+      fail<ConfigError>("{}: unknown section {} ({}there are {})", source.place(section), quote_text(section),
+                        meant.empty() ? "" : "nearest: " + meant + "; ", fmt::join(sections_, ", "));
     }
     if (!table.is_object())
       fail<ConfigError>("{}: {} is {} (a table of keys)", source.place(section), section, table.type_name());

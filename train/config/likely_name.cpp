@@ -41,7 +41,8 @@ constexpr std::pair<const char*, const char*> kWords[] = {
     {"data", "dataset input text file train_file"},
     {"checkpoint", "ckpt"},
     {"resume", "continue restart"},
-    {"tokens", "max_new_tokens n_predict num_tokens"},
+    {"tokens", "max_new_tokens max_tokens n_predict num_tokens length n"},
+    {"train", "training trainer optimizer optim"},
     {"temperature", "temp"},
 };
 
@@ -61,13 +62,14 @@ std::string section_of(std::string_view name) {
              : std::string(name.substr(0, dot)).erase(0, name.find_first_not_of('-'));
 }
 
-std::string meaning_of(const std::string& word) {
-  for (const auto& [name, others] : kWords) {
+bool stands_for(const std::string& word, const std::string& name) {
+  for (const auto& [known, others] : kWords) {
+    if (name != known) continue;
     std::istringstream words(others);
     for (std::string other; words >> other;)
-      if (other == word) return name;
+      if (other == word) return true;
   }
-  return word;
+  return false;
 }
 
 }  // namespace
@@ -90,14 +92,16 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string likely_name(std::string_view given, const std::vector<std::string>& names,
                         std::string_view section) {
-  const std::string word = last_word(given.substr(0, 64)), meaning = meaning_of(word);
+  const std::string word = last_word(given.substr(0, 64));
   const std::string own_section = section.empty() ? section_of(given) : std::string(section);
   std::string best;
   std::size_t best_distance = 2 + 1 + word.size() / 4;  // farther ones are not meant
   int best_rank = 0;
   for (const std::string& name : names) {
     const std::string other = last_word(name), of = section_of(name);
-    const std::size_t distance = other == word ? 0 : other == meaning ? 1 : 2 + edit_distance(word, other);
+    const std::size_t distance = other == word             ? 0
+                                 : stands_for(word, other) ? 1
+                                                           : 2 + edit_distance(word, other);
     const int rank = of == own_section ? 0 : of == "train" ? 1 : of == "data" ? 2 : 3;
     if (distance > best_distance || (distance == best_distance && (best.empty() || rank >= best_rank)))
       continue;

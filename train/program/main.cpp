@@ -207,8 +207,11 @@ int run_command_line(int argc, char** argv) {
     }
     const CLI::App* const failed = chosen_command(app);
     const std::string named = failed == nullptr ? "" : full_name(*failed);
-    return report(fmt::format("{}{} (see eddy {}{}--help)", named.empty() ? "" : named + ": ", error.what(),
-                              named, named.empty() ? "" : " "),
+    std::string problem = error.what();
+    if (const std::size_t at = problem.find(": At Most 1 "); at != std::string::npos)
+      problem = problem.substr(0, at) + " is given more than once";
+    return report(fmt::format("{}{} (see eddy {}{}--help)", named.empty() ? "" : named + ": ", problem, named,
+                              named.empty() ? "" : " "),
                   kUsage);
   }
   const CLI::App* const command = chosen_command(app);
