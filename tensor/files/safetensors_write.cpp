@@ -62,7 +62,7 @@ std::vector<std::size_t> data_order(const std::vector<Placed>& placed) {
 }
 
 std::string quoted(const std::string& text, const char* what) {
-  if (std::optional<std::string> json = json_string(text)) return *std::move(json);
+  if (std::optional<std::string> quoted_text = json_string(text)) return *std::move(quoted_text);
   fail<ValueError>("write_safetensors: {} is not UTF-8: {}", what, quote_text(text));
 }
 

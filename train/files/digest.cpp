@@ -19,7 +19,7 @@
 namespace eddy {
 namespace {
 
-[[noreturn]] void cannot_digest(const char* what, const std::filesystem::path& file, int error) {
+[[noreturn]] void cannot(const char* what, const std::filesystem::path& file, int error) {
   fail<IoError>("digest: cannot {} {}: {}", what, file.string(), std::strerror(error));
 }
 
@@ -49,9 +49,9 @@ std::string Digest::hex() const {
 FileDigest digest_of_file(const std::filesystem::path& file) {
   // O_NONBLOCK: opening a pipe must not wait for its writer.
   const Descriptor from(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (from.get() < 0) cannot_digest("open", file, errno);
+  if (from.get() < 0) cannot("open", file, errno);
   struct stat status {};
-  if (::fstat(from.get(), &status) != 0) cannot_digest("examine", file, errno);
+  if (::fstat(from.get(), &status) != 0) cannot("examine", file, errno);
   if (!S_ISREG(status.st_mode)) fail<IoError>("digest: {} is not a regular file", file.string());
   (void)::posix_fadvise(from.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
   std::vector<char> block(std::size_t{1} << 18);
@@ -60,7 +60,7 @@ FileDigest digest_of_file(const std::filesystem::path& file) {
   for (;;) {
     const ssize_t got = ::read(from.get(), block.data(), block.size());
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) cannot_digest("read", file, errno);
+    if (got < 0) cannot("read", file, errno);
     if (got == 0) break;
     digest.update({block.data(), static_cast<std::size_t>(got)});
     result.bytes += got;

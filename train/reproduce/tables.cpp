@@ -44,7 +44,7 @@ constexpr std::string_view kStaircaseText =
 
 constexpr const char* kFile = "table.toml";
 
-const json& part(const json& whole, const std::string& key) {
+const json& part(const json& whole, const char* key) {
   static const json none = json::object();
   const auto found = whole.find(key);
   return found != whole.end() ? *found : none;
